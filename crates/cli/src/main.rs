@@ -1,0 +1,2 @@
+//! The `mortar` command.
+fn main() {}
