@@ -1,1 +1,31 @@
-//! cluster.
+//! The pool's state as plain data, and every decision about it: what a command changes and why it is refused.
+//!
+//! Owns [`State`] (servers, volumes, sets, views, options), the [`Command`]s that change it, the option table, the
+//! configuration document, the admin protocol's types and the rules of liveness.
+//! Always true: the same commands in the same order give the same state on every server, byte for byte.
+//! Deliberately absent: I/O, clocks, threads, randomness. Whoever proposes a command puts them in.
+
+pub mod admin;
+mod apply;
+mod command;
+pub mod config;
+mod create;
+pub mod hex;
+pub mod limits;
+pub mod liveness;
+mod names;
+mod notes;
+pub mod options;
+mod refusal;
+mod state;
+mod views;
+
+#[cfg(test)]
+mod testing;
+
+pub use command::{
+    BrickSpec, Command, ConfigVolume, NewServer, NewVolume, OptionChange, Outcome, Proposal, ViewChange,
+};
+pub use names::{check_address, check_volume_name, normal_path};
+pub use refusal::Refusal;
+pub use state::{Brick, Recent, Role, Server, Set, State, Status, View, Volume};

@@ -1,0 +1,200 @@
+//! The commands that change the pool's state, and what each one did.
+//!
+//! Fields may be added (old records then lack them); they are never renamed or given another meaning.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ids::{BrickId, Epoch, ServerId, SetId, VolumeId};
+use serde::{Deserialize, Serialize};
+
+use crate::Status;
+
+/// A command under the name its proposer gave it, so that sending it twice applies it once.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Proposal {
+    /// Drawn at random by the proposer; 0 means "has no name, never compared".
+    #[serde(with = "crate::hex")]
+    pub id: u128,
+    /// What to do.
+    pub command: Command,
+}
+
+/// A change of the pool's state.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Command {
+    /// The first server makes the pool; it becomes server 1.
+    InitPool {
+        /// 32 hex digits drawn by the first server.
+        pool: String,
+        /// The first server.
+        server: NewServer,
+    },
+    /// Takes a server into the pool and allots its id.
+    AddServer(NewServer),
+    /// Lets a server go. Its bricks must be gone.
+    RemoveServer {
+        /// Which.
+        server: ServerId,
+        /// Also when it cannot be reached. Checked by whoever proposes; bricks are refused either way.
+        #[serde(default)]
+        force: bool,
+    },
+    /// The server listens elsewhere now.
+    SetServerAddress {
+        /// Which.
+        server: ServerId,
+        /// "host:port".
+        address: String,
+    },
+    /// Makes a volume of free bricks.
+    CreateVolume(NewVolume),
+    /// Lets it be mounted.
+    StartVolume {
+        /// Its name.
+        name: String,
+    },
+    /// Ends its service; nothing is lost.
+    StopVolume {
+        /// Its name.
+        name: String,
+    },
+    /// Forgets the volume and frees its bricks; what they hold stays where it is.
+    DeleteVolume {
+        /// Its name.
+        name: String,
+    },
+    /// Sets and resets options, all or none.
+    SetOptions {
+        /// In this order.
+        changes: Vec<OptionChange>,
+    },
+    /// Brings volumes to what a configuration document says, all or none.
+    ApplyConfig {
+        /// The volumes it speaks of; others stay as they are.
+        volumes: Vec<ConfigVolume>,
+    },
+    /// Compare-and-set of one set's view.
+    ChangeView(ViewChange),
+    /// A server's lease ran out: it leaves all views.
+    ServerDown {
+        /// Which.
+        server: ServerId,
+    },
+    /// A brick failed on a server that lives.
+    BrickFailed {
+        /// Which.
+        brick: BrickId,
+        /// For the log and the status.
+        #[serde(default)]
+        reason: String,
+    },
+    /// Records who votes now. The agreement itself changes in the store.
+    SetVoters {
+        /// All voters; everybody else is a learner.
+        voters: BTreeSet<ServerId>,
+    },
+    /// The pool goes on from one server's copy: all others are marked lost.
+    RecoverPool {
+        /// Who goes on.
+        server: ServerId,
+    },
+}
+
+/// A server as it comes in.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct NewServer {
+    /// 32 hex digits from its state folder.
+    pub identity: String,
+    /// The name it was probed by.
+    pub host: String,
+    /// "host:port".
+    pub address: String,
+}
+
+/// A volume to be made.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct NewVolume {
+    /// Its name.
+    pub name: String,
+    /// Bricks in each set.
+    pub replica: u32,
+    /// 0 or 1: the last brick of each set is an arbiter.
+    #[serde(default)]
+    pub arbiter: u32,
+    /// Set after set.
+    pub bricks: Vec<BrickSpec>,
+    /// Allows two bricks of one set on one server.
+    #[serde(default)]
+    pub force: bool,
+    /// Seconds since 1970, informative.
+    #[serde(default)]
+    pub created: u64,
+}
+
+/// Where a brick is to be.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct BrickSpec {
+    /// On which server.
+    pub server: ServerId,
+    /// The directory.
+    pub path: String,
+}
+
+/// One option of one volume.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct OptionChange {
+    /// The volume's name.
+    pub volume: String,
+    /// The option.
+    pub key: String,
+    /// The new value; `None` takes it back to its default.
+    #[serde(default)]
+    pub value: Option<String>,
+}
+
+/// What a configuration document says of one volume, its hosts resolved to servers.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ConfigVolume {
+    /// The volume, as it is to be made if the pool has none of that name.
+    pub volume: NewVolume,
+    /// `Started` or not; `None` leaves that as it is.
+    #[serde(default)]
+    pub status: Option<Status>,
+    /// All options that differ from their defaults: what is not here is reset.
+    #[serde(default)]
+    pub options: BTreeMap<String, String>,
+}
+
+/// A proposed view.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ViewChange {
+    /// Of which set.
+    pub set: SetId,
+    /// The epoch the proposer acts on; any other refuses the change.
+    pub expect_epoch: Epoch,
+    /// Who is to lead.
+    pub primary: Option<BrickId>,
+    /// Who is to be in sync.
+    pub in_sync: BTreeSet<BrickId>,
+    /// The proposer's word that these hold everything now. Only they may come in.
+    #[serde(default)]
+    pub healed: BTreeSet<BrickId>,
+    /// For the log.
+    #[serde(default)]
+    pub reason: String,
+}
+
+/// What a command did.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// It is done, and there is no more to say.
+    Done,
+    /// The server's id.
+    Server(ServerId),
+    /// The volume's id.
+    Volume(VolumeId),
+    /// The sets whose views changed, with their new epochs.
+    Views(Vec<(SetId, Epoch)>),
+}

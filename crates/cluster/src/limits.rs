@@ -1,0 +1,30 @@
+//! Named maxima of the pool's state: nothing in it may grow without a bound that stands here.
+
+use ids::SetId;
+
+/// The format of [`crate::State`]'s JSON that this code writes, and the newest it reads.
+pub const STATE_FORMAT: u32 = 1;
+/// Characters of a volume's name.
+pub const VOLUME_NAME: usize = 64;
+/// Bytes of a brick's path.
+pub const BRICK_PATH: usize = 1024;
+/// Bytes of a host name or address.
+pub const ADDRESS: usize = 255;
+/// Servers of a pool.
+pub const SERVERS: usize = 4096;
+/// Volumes of a pool.
+pub const VOLUMES: usize = 16384;
+/// Bricks of one set.
+pub const REPLICA: u32 = 8;
+/// Bricks of one volume.
+pub const VOLUME_BRICKS: usize = 8192;
+/// Bytes of an option's value.
+pub const OPTION_VALUE: usize = 4096;
+/// Bytes of an option's key.
+pub const OPTION_KEY: usize = 128;
+/// Changes of options in one command.
+pub const OPTION_CHANGES: usize = 65536;
+/// Answers remembered so that a command sent twice is applied once.
+pub const RECENT: usize = 1024;
+
+const _: () = assert!(VOLUME_BRICKS < SetId::MAX.0 as usize);

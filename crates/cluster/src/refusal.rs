@@ -1,0 +1,122 @@
+//! Why a command is refused: one line each that names the object, the reason and what to do.
+
+use ids::{BrickId, Epoch, ServerId, SetId};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// A command changed nothing, and why.
+#[derive(Clone, PartialEq, Eq, Debug, Error, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[allow(missing_docs, reason = "the message beside each variant is its documentation")]
+pub enum Refusal {
+    #[error("this server is in a pool already: detach it there first")]
+    PoolExists,
+    #[error("there is no pool yet: start the first server with an empty state folder")]
+    NoPool,
+    #[error("'{value}' is not a 128-bit identity: 32 lower-case hex digits are expected")]
+    Identity { value: String },
+    #[error("address '{address}' is not allowed: use HOST:PORT with a port from 1 to 65535")]
+    Address { address: String },
+    #[error("host name '{host}' is not allowed: use a name or address without spaces and slashes")]
+    Host { host: String },
+    #[error("server '{host}' is in the pool already as server {id}: nothing to do")]
+    ServerExists { host: String, id: ServerId },
+    #[error("address '{address}' belongs to server '{host}': give each server its own address")]
+    AddressInUse { address: String, host: String },
+    #[error("server '{host}' is not in the pool: probe it first (mortar peer probe {host})")]
+    UnknownHost { host: String },
+    #[error("server {id} is not in the pool: see mortar pool list")]
+    UnknownServer { id: ServerId },
+    #[error("server '{host}' holds bricks of volume '{volume}': move or delete them first")]
+    ServerHasBricks { host: String, volume: String },
+    #[error("server '{host}' is the last one of the pool: it cannot be detached")]
+    LastServer { host: String },
+    #[error("the pool is full: it has {max} servers already")]
+    TooManyServers { max: usize },
+    #[error(
+        "volume name '{name}' is not allowed: use 1 to 64 letters, digits, '-', '_' or '.', starting with a letter or \
+         digit"
+    )]
+    VolumeName { name: String },
+    #[error("volume '{name}' exists already: choose another name or delete it first")]
+    VolumeExists { name: String },
+    #[error("there is no volume '{name}': see mortar volume list")]
+    UnknownVolume { name: String },
+    #[error("volume '{name}' is started: stop it first (mortar volume stop {name})")]
+    VolumeStarted { name: String },
+    #[error("volume '{name}' is started already: nothing to do")]
+    AlreadyStarted { name: String },
+    #[error("volume '{name}' is not started: nothing to stop")]
+    NotStarted { name: String },
+    #[error("the pool is full: it has {max} volumes already")]
+    TooManyVolumes { max: usize },
+    #[error("replica {replica} is not allowed: use 1 to {max}")]
+    Replica { replica: u32, max: u32 },
+    #[error("arbiter {arbiter} with replica {replica} is not allowed: use replica 3 arbiter 1")]
+    Arbiter { replica: u32, arbiter: u32 },
+    #[error("{count} bricks cannot be sets of {replica}: give a multiple of {replica}")]
+    BrickCount { count: usize, replica: u32 },
+    #[error("volume '{name}' has no bricks: give at least one HOST:/PATH")]
+    NoBricks { name: String },
+    #[error("{count} bricks are too many for one volume: give at most {max}")]
+    TooManyBricks { count: usize, max: usize },
+    #[error("brick '{brick}' is not allowed: write HOST:/PATH")]
+    BrickSyntax { brick: String },
+    #[error("brick path '{path}' is not allowed: it must be absolute, not '/', without '..' and '.mortar'")]
+    BrickPath { path: String },
+    #[error("brick {brick} is given twice: name each directory once")]
+    DuplicateBrick { brick: String },
+    #[error("brick {brick} is in use by volume '{volume}': choose another directory")]
+    BrickInUse { brick: String, volume: String },
+    #[error("brick {brick} lies inside or around brick {other}: choose a directory apart from it")]
+    NestedBrick { brick: String, other: String },
+    #[error(
+        "bricks {brick} and {other} of one set are on one server, which loses both at once: use different servers, or \
+         add --force"
+    )]
+    SameServer { brick: String, other: String },
+    #[error("no numbers are left for new sets in this pool: make a new pool")]
+    OutOfIds,
+    #[error("option '{key}' is unknown{}: see mortar volume get VOL", did_you_mean(.nearest))]
+    UnknownOption { key: String, nearest: Option<String> },
+    #[error("option {key} of volume '{volume}' cannot be '{value}': use {expected}")]
+    OptionValue { volume: String, key: String, value: String, expected: String },
+    #[error("{count} changes are too many for one command: give at most {max}")]
+    TooManyChanges { count: usize, max: usize },
+    #[error("volume '{name}' is described twice: name each volume once")]
+    DescribedTwice { name: String },
+    #[error(
+        "volume '{name}' has other bricks or another replica count than the document: apply does not change bricks, \
+         take them out of the document or use mortar volume add-brick, remove-brick or replace-brick"
+    )]
+    BricksDiffer { name: String },
+    #[error("there is no set {set}: it was deleted")]
+    UnknownSet { set: SetId },
+    #[error("there is no brick {brick}: it was deleted")]
+    UnknownBrick { brick: BrickId },
+    #[error("the view of set {set} is at epoch {actual}, not {expected}: read it again")]
+    StaleEpoch { set: SetId, expected: Epoch, actual: Epoch },
+    #[error("brick {brick} is not a member of set {set}: read the view again")]
+    NotMember { set: SetId, brick: BrickId },
+    #[error("brick {brick} cannot lead set {set}: a primary is in sync and no arbiter")]
+    BadPrimary { set: SetId, brick: BrickId },
+    #[error("brick {brick} cannot come into sync in set {set}: nobody said it is healed")]
+    NotHealed { set: SetId, brick: BrickId },
+    #[error("set {set} would lose its data: a brick that holds it must stay in sync")]
+    DataWouldBeLost { set: SetId },
+    #[error("a pool needs a voter: name at least one server")]
+    NoVoters,
+    #[error("the pool's record has format {format}, this program knows up to {max}: update it")]
+    NewerFormat { format: u32, max: u32 },
+}
+
+fn did_you_mean(nearest: &Option<String>) -> String {
+    nearest.as_ref().map(|n| format!(", did you mean '{n}'?")).unwrap_or_default()
+}
+
+impl Refusal {
+    /// Whether the proposer acted on an old view and may read the state and try again.
+    pub fn is_stale(&self) -> bool {
+        matches!(self, Refusal::StaleEpoch { .. })
+    }
+}

@@ -1,0 +1,345 @@
+//! What the pool agreed on: servers, volumes, sets of bricks and the view of each set.
+//!
+//! Always true (see [`State::check`]): ids are never reused, every reference resolves, a view's primary is an
+//! in-sync data brick of its own set, and no two bricks share a path or lie inside each other.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ids::{BrickId, Epoch, ServerId, SetId, VolumeId};
+use serde::{Deserialize, Serialize};
+
+use crate::{Outcome, limits, names};
+
+/// The whole pool.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct State {
+    /// The format of this record: [`limits::STATE_FORMAT`].
+    pub format: u32,
+    /// The pool's name: 32 hex digits, drawn once by the first server; empty before there is a pool.
+    pub pool: String,
+    /// Counts the commands that were applied (not those refused).
+    pub version: u64,
+    /// The id the next server gets; likewise below. They only grow.
+    pub next_server: ServerId,
+    /// See `next_server`.
+    pub next_volume: VolumeId,
+    /// See `next_server`.
+    pub next_set: SetId,
+    /// See `next_server`.
+    pub next_brick: BrickId,
+    /// The servers that trust each other.
+    pub servers: BTreeMap<ServerId, Server>,
+    /// What can be mounted.
+    pub volumes: BTreeMap<VolumeId, Volume>,
+    /// The sets of all volumes.
+    pub sets: BTreeMap<SetId, Set>,
+    /// Answers to the latest commands, oldest first: a command that arrives twice is answered, not redone.
+    #[serde(default)]
+    pub recent: Vec<Recent>,
+}
+
+/// One remembered answer.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Recent {
+    /// The command's id, drawn at random by its proposer.
+    #[serde(with = "crate::hex")]
+    pub id: u128,
+    /// What it did.
+    pub outcome: Outcome,
+}
+
+/// A machine that runs the daemon.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Server {
+    /// Its number, never reused; also its Raft node id.
+    pub id: ServerId,
+    /// 32 hex digits drawn by the server and kept in its state folder: tells a wiped server from the one it was.
+    pub identity: String,
+    /// The name it was probed by; bricks are written HOST:/PATH with it.
+    pub host: String,
+    /// Where it listens, "host:port".
+    pub address: String,
+    /// Its part in the pool store.
+    #[serde(default)]
+    pub role: Role,
+    /// Cut off by a recovery of the pool from one server; it has to be detached or probed anew.
+    #[serde(default)]
+    pub lost: bool,
+}
+
+/// A server's part in the agreement on the pool's state.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// Has a vote.
+    Voter,
+    /// Has a copy, no vote.
+    #[default]
+    Learner,
+}
+
+/// A volume.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Volume {
+    /// Its number, never reused.
+    pub id: VolumeId,
+    /// Its name, unique in the pool.
+    pub name: String,
+    /// Whether it serves.
+    pub status: Status,
+    /// Bricks in each set, arbiters included.
+    pub replica: u32,
+    /// How many of them (the last ones) are arbiters.
+    pub arbiter: u32,
+    /// Its sets in the order of the bricks given at its creation. The first holds the root.
+    pub sets: Vec<SetId>,
+    /// Options that were set; the rest have their defaults.
+    pub options: BTreeMap<String, String>,
+    /// Seconds since 1970 by the clock of whoever created it. Informative only.
+    #[serde(default)]
+    pub created: u64,
+}
+
+/// Whether a volume serves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Status {
+    /// Never started yet.
+    Created,
+    /// Serves.
+    Started,
+    /// Was started once, does not serve now.
+    Stopped,
+}
+
+impl std::fmt::Display for Status {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            Status::Created => "created",
+            Status::Started => "started",
+            Status::Stopped => "stopped",
+        })
+    }
+}
+
+impl std::fmt::Display for Role {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            Role::Voter => "voter",
+            Role::Learner => "learner",
+        })
+    }
+}
+
+/// The bricks that hold the same data.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Set {
+    /// Its number, never reused.
+    pub id: SetId,
+    /// Whose it is.
+    pub volume: VolumeId,
+    /// In the order they were given; arbiters last.
+    pub bricks: Vec<Brick>,
+    /// Who serves.
+    pub view: View,
+}
+
+/// A directory on a server that a volume owns.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Brick {
+    /// Its number, never reused.
+    pub id: BrickId,
+    /// Where it is.
+    pub server: ServerId,
+    /// The directory, absolute and normal (see [`crate::normal_path`]).
+    pub path: String,
+    /// Holds names and attributes but no file data, and never leads.
+    #[serde(default)]
+    pub arbiter: bool,
+}
+
+/// Who of a set serves, agreed in the pool's store.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct View {
+    /// Grows by one with every change of this view.
+    pub epoch: Epoch,
+    /// Who orders the changes; `None`: nobody may serve until the last in-sync brick is back.
+    pub primary: Option<BrickId>,
+    /// Who holds every acknowledged change.
+    pub in_sync: BTreeSet<BrickId>,
+}
+
+impl Default for State {
+    fn default() -> State {
+        State {
+            format: limits::STATE_FORMAT,
+            pool: String::new(),
+            version: 0,
+            next_server: ServerId(1),
+            next_volume: VolumeId(1),
+            next_set: SetId(1),
+            next_brick: BrickId(1),
+            servers: BTreeMap::new(),
+            volumes: BTreeMap::new(),
+            sets: BTreeMap::new(),
+            recent: Vec::new(),
+        }
+    }
+}
+
+impl State {
+    /// The volume of that name.
+    pub fn volume(&self, name: &str) -> Option<&Volume> {
+        self.volumes.values().find(|v| v.name == name)
+    }
+
+    /// The server that was probed by that name, or whose address it is.
+    pub fn server_by_host(&self, host: &str) -> Option<&Server> {
+        let named = self.servers.values().find(|s| s.host == host);
+        named.or_else(|| self.servers.values().find(|s| s.address == host))
+    }
+
+    /// The server with that identity.
+    pub fn server_by_identity(&self, identity: &str) -> Option<&Server> {
+        self.servers.values().find(|s| s.identity == identity)
+    }
+
+    /// Whether whoever states this id and identity is the server the pool knows by that id.
+    ///
+    /// `false` for a server that lost its state folder: it must not act as its old self.
+    pub fn is_server(&self, id: ServerId, identity: &str) -> bool {
+        self.servers.get(&id).is_some_and(|s| s.identity == identity)
+    }
+
+    /// A brick with the set it belongs to.
+    pub fn brick(&self, id: BrickId) -> Option<(&Set, &Brick)> {
+        self.bricks().find(|(_, b)| b.id == id)
+    }
+
+    /// All bricks of the pool, set by set.
+    pub fn bricks(&self) -> impl Iterator<Item = (&Set, &Brick)> {
+        self.sets.values().flat_map(|s| s.bricks.iter().map(move |b| (s, b)))
+    }
+
+    /// The bricks of one server.
+    pub fn bricks_of(&self, server: ServerId) -> impl Iterator<Item = (&Set, &Brick)> {
+        self.bricks().filter(move |(_, b)| b.server == server)
+    }
+
+    /// The sets of a volume in their order.
+    pub fn sets_of<'a>(&'a self, volume: &'a Volume) -> impl Iterator<Item = &'a Set> {
+        volume.sets.iter().filter_map(|id| self.sets.get(id))
+    }
+
+    /// A brick as users write it: HOST:/PATH.
+    pub fn brick_name(&self, brick: &Brick) -> String {
+        match self.servers.get(&brick.server) {
+            Some(server) => format!("{}:{}", server.host, brick.path),
+            None => format!("server-{}:{}", brick.server, brick.path),
+        }
+    }
+
+    /// How many sets each server is the primary of; servers with none are there with 0.
+    pub fn primaries(&self) -> BTreeMap<ServerId, usize> {
+        let mut count: BTreeMap<ServerId, usize> = self.servers.keys().map(|id| (*id, 0)).collect();
+        for set in self.sets.values() {
+            if let Some(brick) = set.view.primary.and_then(|id| set.brick(id)) {
+                *count.entry(brick.server).or_default() += 1;
+            }
+        }
+        count
+    }
+
+    /// Asserts what must hold between any two commands.
+    pub fn check(&self) {
+        assert!(self.format <= limits::STATE_FORMAT, "a newer format is refused before it gets here");
+        assert!(self.recent.len() <= limits::RECENT, "remembered answers are bounded");
+        self.check_servers();
+        self.check_volumes();
+        let mut bricks = BTreeMap::new();
+        for set in self.sets.values() {
+            self.check_set(set);
+            for brick in &set.bricks {
+                assert!(bricks.insert(brick.id, brick).is_none(), "a brick belongs to one set");
+            }
+        }
+        let mut places: Vec<_> = bricks.values().map(|b| (b.server, b.path.as_str())).collect();
+        places.sort_by(|a, b| names::path_order(*a, *b));
+        for pair in places.windows(2) {
+            let clash = pair[0].0 == pair[1].0 && names::overlap(pair[0].1, pair[1].1);
+            assert!(!clash, "no two bricks share a directory: {pair:?}");
+        }
+    }
+
+    fn check_servers(&self) {
+        for (id, server) in &self.servers {
+            assert_eq!(*id, server.id, "a server is kept under its id");
+            assert!(*id < self.next_server, "server ids are never reused");
+        }
+        let hosts: BTreeSet<_> = self.servers.values().map(|s| &s.host).collect();
+        assert_eq!(hosts.len(), self.servers.len(), "a host is one server");
+        let identities: BTreeSet<_> = self.servers.values().map(|s| &s.identity).collect();
+        assert_eq!(identities.len(), self.servers.len(), "an identity is one server");
+    }
+
+    fn check_volumes(&self) {
+        let mut sets = BTreeSet::new();
+        for (id, volume) in &self.volumes {
+            assert_eq!(*id, volume.id, "a volume is kept under its id");
+            assert!(*id < self.next_volume, "volume ids are never reused");
+            assert!(!volume.sets.is_empty(), "a volume has a set");
+            for set in &volume.sets {
+                assert!(sets.insert(*set), "a set belongs to one volume");
+                assert_eq!(self.sets.get(set).map(|s| s.volume), Some(*id), "volume and set name each other");
+            }
+        }
+        assert_eq!(sets.len(), self.sets.len(), "no set is an orphan");
+        let names: BTreeSet<_> = self.volumes.values().map(|v| &v.name).collect();
+        assert_eq!(names.len(), self.volumes.len(), "a name is one volume");
+    }
+
+    fn check_set(&self, set: &Set) {
+        assert!(set.id < self.next_set, "set ids are never reused");
+        assert!(set.id <= SetId::MAX, "set ids fit into inode numbers");
+        assert!(set.view.epoch >= Epoch(1), "epochs start at 1");
+        for brick in &set.bricks {
+            assert!(brick.id < self.next_brick, "brick ids are never reused");
+            assert!(self.servers.contains_key(&brick.server), "a brick's server is in the pool");
+        }
+        let members: BTreeSet<_> = set.bricks.iter().map(|b| b.id).collect();
+        assert!(set.view.in_sync.is_subset(&members), "only members are in sync");
+        assert!(set.has_data(&set.view.in_sync), "somebody in sync holds the data");
+        if let Some(primary) = set.view.primary {
+            assert!(set.view.in_sync.contains(&primary), "a primary is in sync");
+            assert!(set.brick(primary).is_some_and(|b| !b.arbiter), "an arbiter never leads");
+        }
+    }
+}
+
+impl Set {
+    /// A member.
+    pub fn brick(&self, id: BrickId) -> Option<&Brick> {
+        self.bricks.iter().find(|b| b.id == id)
+    }
+
+    /// Whether any of these is a member that holds data.
+    pub fn has_data(&self, of: &BTreeSet<BrickId>) -> bool {
+        self.bricks.iter().any(|b| !b.arbiter && of.contains(&b.id))
+    }
+}
+
+impl Volume {
+    /// How many in-sync bricks a set needs before it takes writes (design, 5.8).
+    pub fn write_quorum(&self) -> u32 {
+        match self.option_text("cluster.quorum-type").as_str() {
+            "none" => 1,
+            "fixed" => self.option_u64("cluster.quorum-count").clamp(1, u64::from(self.replica)) as u32,
+            _ if self.replica <= 2 => 1,
+            _ => self.replica / 2 + 1,
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "state_tests.rs"]
+mod tests;

@@ -1,0 +1,548 @@
+//! From a request to a change.
+//!
+//! Permission bits are checked by the client's kernel (`default_permissions`); here are the rules that need the truth:
+//! existence, types, emptiness, loops, inheritance of groups.
+
+use crate::view::{Entry, View};
+use alloc::vec::Vec;
+use ids::{Epoch, Fid, Lsn, SetId, Time};
+use wire::change::Replaced;
+use wire::codec::Blob;
+use wire::limits::{IO_MAX, TARGET_MAX, XATTR_VALUE_MAX};
+use wire::name::RESERVED;
+use wire::op::{Node, SetAttr, SetTime, rename_flags};
+use wire::{Attr, Body, Change, Errno, Name, Op};
+
+const S_ISUID: u32 = 0o4000;
+const S_ISGID: u32 = 0o2000;
+const MODE_BITS: u32 = 0o7777;
+
+/// What the primary adds to a request: its identity in the order, the time, and what only it knows.
+pub struct Context<'a> {
+    /// The set that decides.
+    pub set: SetId,
+    /// Its present epoch.
+    pub epoch: Epoch,
+    /// The position that the change will have.
+    pub lsn: Lsn,
+    /// The primary's present time.
+    pub now: Time,
+    /// The set on which a new directory shall live, and its fid there if it was placed already.
+    pub placed: Option<(SetId, Fid)>,
+    /// Bytes of the request's payload.
+    pub payload: &'a [u8],
+    /// Whether any session has the object open.
+    pub is_open: &'a dyn Fn(Fid) -> bool,
+}
+
+/// What is to be done.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Decision {
+    /// Carry out this change; the object that the answer is about, if it is about one.
+    Change(Change, Option<Fid>),
+    /// Nothing to change: answer this.
+    Answer(Body),
+    /// The directory that the name leads to lives on another set, which has to agree first.
+    RemoveElsewhere(Entry),
+}
+
+/// Decides an operation that changes something.
+///
+/// # Errors
+/// The errno that POSIX gives for it; `EXDEV` for what would need two sets and is not built yet.
+pub fn decide(op: &Op, view: &mut dyn View, cx: &Context<'_>) -> Result<Decision, Errno> {
+    match op {
+        Op::Create { parent, name, node, mode, umask, uid, gid, open: _ } => {
+            create(view, cx, *parent, name, node, Creds { mode: *mode, umask: *umask, uid: *uid, gid: *gid })
+        }
+        Op::Unlink { parent, name } => unlink(view, cx, *parent, name),
+        Op::Rmdir { parent, name } => rmdir(view, cx, *parent, name),
+        Op::Rename { parent, name, to_parent, to_name, flags } => {
+            rename(view, cx, Place { dir: *parent, name }, Place { dir: *to_parent, name: to_name }, *flags)
+        }
+        Op::Link { fid, parent, name } => link(view, cx, *fid, *parent, name),
+        Op::SetAttr { fid, set } => set_attr(view, cx, *fid, set),
+        Op::Write { fid, offset, append, kill_suid } => write(view, cx, *fid, *offset, *append, *kill_suid),
+        Op::Fallocate { fid, mode, offset, len } => fallocate(view, cx, *fid, *mode, *offset, *len),
+        Op::SetXattr { fid, name, flags } => set_xattr(view, cx, *fid, name, *flags),
+        Op::RemoveXattr { fid, name } => {
+            check_xattr_name(name)?;
+            view.xattr(*fid, name)?.ok_or(Errno::ENODATA)?;
+            let time = touch(&view.attr(*fid)?, cx.now);
+            about(*fid, Change::RemoveXattr { fid: *fid, name: name.clone(), time })
+        }
+        Op::CopyRange { from, from_offset, to, to_offset, len } => {
+            copy_range(view, cx, (*from, *from_offset), (*to, *to_offset), *len)
+        }
+        Op::Place { path, name, mode, uid, gid } => {
+            let fid = Fid { set: cx.set, epoch: cx.epoch, lsn: cx.lsn };
+            let (path, name) = (path.clone(), name.clone());
+            about(
+                fid,
+                Change::Place {
+                    path,
+                    name,
+                    fid,
+                    mode: *mode & MODE_BITS,
+                    uid: *uid,
+                    gid: *gid,
+                    time: cx.now,
+                },
+            )
+        }
+        Op::Condemn { fid } => {
+            if !view.attr(*fid)?.is_dir() {
+                return Err(Errno::ENOTDIR);
+            }
+            if !view.is_empty(*fid)? {
+                return Err(Errno::ENOTEMPTY);
+            }
+            if view.is_pending(*fid)? {
+                return Ok(Decision::Answer(Body::Done));
+            }
+            Ok(Decision::Change(Change::Condemn { fid: *fid }, None))
+        }
+        Op::Settle { fid, keep } => match view.attr(*fid) {
+            Err(Errno::ESTALE | Errno::ENOENT) => Ok(Decision::Answer(Body::Done)),
+            Err(e) => Err(e),
+            Ok(_) if !view.is_pending(*fid)? => Ok(Decision::Answer(Body::Done)),
+            Ok(_) => Ok(Decision::Change(Change::Settle { fid: *fid, keep: *keep }, None)),
+        },
+        Op::Relocate { fid, path, name } => {
+            view.attr(*fid)?;
+            Ok(Decision::Change(Change::Relocate { fid: *fid, path: path.clone(), name: name.clone() }, None))
+        }
+        Op::Lookup { .. }
+        | Op::GetAttr { .. }
+        | Op::ReadLink { .. }
+        | Op::Open { .. }
+        | Op::Release { .. }
+        | Op::Read { .. }
+        | Op::Fsync { .. }
+        | Op::ReadDir { .. }
+        | Op::StatFs
+        | Op::GetXattr { .. }
+        | Op::ListXattr { .. }
+        | Op::Lseek { .. }
+        | Op::SyncFs => Err(Errno::EINVAL),
+    }
+}
+
+fn about(fid: Fid, change: Change) -> Result<Decision, Errno> {
+    Ok(Decision::Change(change, Some(fid)))
+}
+
+struct Creds {
+    mode: u32,
+    umask: u32,
+    uid: u32,
+    gid: u32,
+}
+
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    dir: Fid,
+    name: &'a Name,
+}
+
+/// A time for a change of an object that is later than all it carries: clients and kernels tell versions by it.
+fn touch(attr: &Attr, now: Time) -> Time {
+    let last = attr.mtime.max(attr.ctime);
+    // A ctime far in the future can only come from a clock that was wrong: do not run after it.
+    if now > last || last.sec > now.sec.saturating_add(3600) { now } else { last.next() }
+}
+
+/// The directory must be able to take an entry.
+fn open_dir(view: &mut dyn View, dir: Fid) -> Result<Attr, Errno> {
+    let attr = view.attr(dir)?;
+    if !attr.is_dir() {
+        return Err(Errno::ENOTDIR);
+    }
+    if view.is_pending(dir)? {
+        return Err(Errno::EAGAIN);
+    }
+    Ok(attr)
+}
+
+fn free_name(view: &mut dyn View, at: Place<'_>) -> Result<(), Errno> {
+    if at.dir.is_root() && at.name.as_bytes() == RESERVED {
+        return Err(Errno::EPERM);
+    }
+    match view.entry(at.dir, at.name)? {
+        Some(_) => Err(Errno::EEXIST),
+        None => Ok(()),
+    }
+}
+
+fn create(
+    view: &mut dyn View,
+    cx: &Context<'_>,
+    parent: Fid,
+    name: &Name,
+    node: &Node,
+    who: Creds,
+) -> Result<Decision, Errno> {
+    let dir = open_dir(view, parent)?;
+    free_name(view, Place { dir: parent, name })?;
+    if let Node::Symlink { target } = node
+        && (target.0.is_empty() || target.0.len() > TARGET_MAX || target.0.contains(&0))
+    {
+        return Err(Errno::EINVAL);
+    }
+    let mut mode = who.mode & MODE_BITS;
+    let mut gid = who.gid;
+    if !matches!(node, Node::Symlink { .. }) && !view.has_default_acl(parent)? {
+        mode &= !who.umask;
+    }
+    if dir.mode & S_ISGID != 0 {
+        gid = dir.gid;
+        if matches!(node, Node::Dir) {
+            mode |= S_ISGID;
+        }
+    }
+    let own = Fid { set: cx.set, epoch: cx.epoch, lsn: cx.lsn };
+    let (home, fid) = cx.placed.unwrap_or((cx.set, own));
+    assert!(home == cx.set || matches!(node, Node::Dir), "only directories are placed on other sets");
+    let time = touch(&dir, cx.now);
+    about(
+        fid,
+        Change::Create {
+            parent,
+            name: name.clone(),
+            fid,
+            home,
+            node: node.clone(),
+            mode,
+            uid: who.uid,
+            gid,
+            time,
+        },
+    )
+}
+
+fn unlink(view: &mut dyn View, cx: &Context<'_>, parent: Fid, name: &Name) -> Result<Decision, Errno> {
+    let dir = view.attr(parent)?;
+    let entry = view.entry(parent, name)?.ok_or(Errno::ENOENT)?;
+    if entry.is_dir() {
+        return Err(Errno::EISDIR);
+    }
+    let attr = view.attr(entry.fid)?;
+    let orphan = attr.nlink <= 1 && (cx.is_open)(entry.fid);
+    let time = touch(&dir, cx.now).max(touch(&attr, cx.now));
+    Ok(Decision::Change(Change::Unlink { parent, name: name.clone(), fid: entry.fid, orphan, time }, None))
+}
+
+fn rmdir(view: &mut dyn View, cx: &Context<'_>, parent: Fid, name: &Name) -> Result<Decision, Errno> {
+    let dir = view.attr(parent)?;
+    let entry = view.entry(parent, name)?.ok_or(Errno::ENOENT)?;
+    if !entry.is_dir() {
+        return Err(Errno::ENOTDIR);
+    }
+    if entry.home != cx.set {
+        // `placed` says that the other set has agreed.
+        if cx.placed != Some((entry.home, entry.fid)) {
+            return Ok(Decision::RemoveElsewhere(entry));
+        }
+    } else if !view.is_empty(entry.fid)? {
+        return Err(Errno::ENOTEMPTY);
+    }
+    let time = touch(&dir, cx.now);
+    Ok(Decision::Change(Change::Rmdir { parent, name: name.clone(), fid: entry.fid, time }, None))
+}
+
+fn link(
+    view: &mut dyn View,
+    cx: &Context<'_>,
+    fid: Fid,
+    parent: Fid,
+    name: &Name,
+) -> Result<Decision, Errno> {
+    let dir = open_dir(view, parent)?;
+    let attr = view.attr(fid)?;
+    if attr.is_dir() {
+        return Err(Errno::EPERM);
+    }
+    if attr.nlink == 0 {
+        return Err(Errno::ENOENT);
+    }
+    free_name(view, Place { dir: parent, name })?;
+    let time = touch(&dir, cx.now).max(touch(&attr, cx.now));
+    about(fid, Change::Link { fid, parent, name: name.clone(), time })
+}
+
+fn rename(
+    view: &mut dyn View,
+    cx: &Context<'_>,
+    from: Place<'_>,
+    to: Place<'_>,
+    flags: u32,
+) -> Result<Decision, Errno> {
+    if flags & !(rename_flags::NOREPLACE | rename_flags::EXCHANGE) != 0 || flags == 3 {
+        return Err(Errno::EINVAL);
+    }
+    let from_dir = view.attr(from.dir)?;
+    // A directory of another set answers ESTALE here: the client routed by the source.
+    let to_dir = match open_dir(view, to.dir) {
+        Err(Errno::ESTALE) if to.dir != from.dir => return Err(Errno::EXDEV),
+        other => other?,
+    };
+    if to.dir.is_root() && to.name.as_bytes() == RESERVED {
+        return Err(Errno::EPERM);
+    }
+    let source = view.entry(from.dir, from.name)?.ok_or(Errno::ENOENT)?;
+    let target = view.entry(to.dir, to.name)?;
+    if source.is_dir() && from.dir != to.dir && view.is_beneath(to.dir, source.fid)? {
+        return Err(Errno::EINVAL);
+    }
+    let time = touch(&from_dir, cx.now).max(touch(&to_dir, cx.now));
+    if flags & rename_flags::EXCHANGE != 0 {
+        let target = target.ok_or(Errno::ENOENT)?;
+        if target.is_dir() && from.dir != to.dir && view.is_beneath(from.dir, target.fid)? {
+            return Err(Errno::EINVAL);
+        }
+        if source.home != cx.set || target.home != cx.set {
+            return Err(Errno::EXDEV);
+        }
+        return Ok(Decision::Change(
+            Change::Exchange {
+                parent: from.dir,
+                name: from.name.clone(),
+                fid: source.fid,
+                to_parent: to.dir,
+                to_name: to.name.clone(),
+                to_fid: target.fid,
+                time,
+            },
+            None,
+        ));
+    }
+    if source.home != cx.set {
+        return Err(Errno::EXDEV);
+    }
+    let Some(replaced) = replaced(view, cx, source, target, flags)? else {
+        return Ok(Decision::Answer(Body::Done));
+    };
+    Ok(Decision::Change(
+        Change::Rename {
+            parent: from.dir,
+            name: from.name.clone(),
+            fid: source.fid,
+            to_parent: to.dir,
+            to_name: to.name.clone(),
+            replaced,
+            time,
+        },
+        None,
+    ))
+}
+
+/// What a rename onto `target` pushes out; `None` if both names lead to one object and nothing is to be done.
+fn replaced(
+    view: &mut dyn View,
+    cx: &Context<'_>,
+    source: Entry,
+    target: Option<Entry>,
+    flags: u32,
+) -> Result<Option<Option<Replaced>>, Errno> {
+    let Some(target) = target else { return Ok(Some(None)) };
+    if flags & rename_flags::NOREPLACE != 0 {
+        return Err(Errno::EEXIST);
+    }
+    if target.fid == source.fid {
+        return Ok(None);
+    }
+    if target.is_dir() {
+        if !source.is_dir() {
+            return Err(Errno::EISDIR);
+        }
+        if target.home != cx.set {
+            return Err(Errno::EXDEV);
+        }
+        if !view.is_empty(target.fid)? {
+            return Err(Errno::ENOTEMPTY);
+        }
+        return Ok(Some(Some(Replaced { fid: target.fid, dir: true, orphan: false })));
+    }
+    if source.is_dir() {
+        return Err(Errno::ENOTDIR);
+    }
+    let orphan = view.attr(target.fid)?.nlink <= 1 && (cx.is_open)(target.fid);
+    Ok(Some(Some(Replaced { fid: target.fid, dir: false, orphan })))
+}
+
+fn set_attr(view: &mut dyn View, cx: &Context<'_>, fid: Fid, set: &SetAttr) -> Result<Decision, Errno> {
+    let attr = view.attr(fid)?;
+    let time = touch(&attr, cx.now);
+    let at = |t: &SetTime| match t {
+        SetTime::Now => time,
+        SetTime::At { time } => *time,
+    };
+    let mut mode = set.mode.map(|m| m & MODE_BITS);
+    if let Some(size) = set.size {
+        if attr.is_dir() {
+            return Err(Errno::EISDIR);
+        }
+        if attr.mode & 0o170_000 != 0o100_000 {
+            return Err(Errno::EINVAL);
+        }
+        if i64::try_from(size).is_err() {
+            return Err(Errno::EFBIG);
+        }
+    }
+    if set.kill_suid && mode.is_none() {
+        mode = without_suid(&attr);
+    }
+    // A truncation stamps the data even where the caller says nothing of times.
+    let mtime = set.mtime.as_ref().map(at).or(set.size.map(|_| time));
+    let atime = set.atime.as_ref().map(at);
+    about(fid, Change::SetAttr { fid, mode, uid: set.uid, gid: set.gid, size: set.size, atime, mtime, time })
+}
+
+/// The permission bits after a write by somebody unprivileged, if they change.
+fn without_suid(attr: &Attr) -> Option<u32> {
+    let old = attr.mode & MODE_BITS;
+    let mut new = old & !S_ISUID;
+    if old & 0o010 != 0 {
+        new &= !S_ISGID;
+    }
+    (new != old && !attr.is_dir()).then_some(new)
+}
+
+fn regular(view: &mut dyn View, fid: Fid) -> Result<Attr, Errno> {
+    let attr = view.attr(fid)?;
+    match attr.mode & 0o170_000 {
+        0o100_000 => Ok(attr),
+        0o040_000 => Err(Errno::EISDIR),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+fn write(
+    view: &mut dyn View,
+    cx: &Context<'_>,
+    fid: Fid,
+    offset: u64,
+    append: bool,
+    kill_suid: bool,
+) -> Result<Decision, Errno> {
+    let attr = regular(view, fid)?;
+    let len = u32::try_from(cx.payload.len()).map_err(|_| Errno::EINVAL)?;
+    if len > IO_MAX {
+        return Err(Errno::EINVAL);
+    }
+    let offset = if append { attr.size } else { offset };
+    if offset.checked_add(u64::from(len)).is_none_or(|end| i64::try_from(end).is_err()) {
+        return Err(Errno::EFBIG);
+    }
+    let mode = if kill_suid { without_suid(&attr) } else { None };
+    about(fid, Change::Write { fid, offset, len, mode, time: touch(&attr, cx.now) })
+}
+
+fn fallocate(
+    view: &mut dyn View,
+    cx: &Context<'_>,
+    fid: Fid,
+    mode: u32,
+    offset: u64,
+    len: u64,
+) -> Result<Decision, Errno> {
+    const KEEP_SIZE: u32 = 1;
+    const PUNCH_HOLE: u32 = 2;
+    const COLLAPSE: u32 = 8;
+    const ZERO: u32 = 0x10;
+    const INSERT: u32 = 0x20;
+    let attr = regular(view, fid)?;
+    let end = offset.checked_add(len).filter(|&e| i64::try_from(e).is_ok()).ok_or(Errno::EFBIG)?;
+    if len == 0 {
+        return Err(Errno::EINVAL);
+    }
+    match mode {
+        0 | KEEP_SIZE | ZERO => {}
+        m if m == KEEP_SIZE | PUNCH_HOLE || m == KEEP_SIZE | ZERO => {}
+        COLLAPSE | INSERT => {
+            // Block sizes of bricks may differ: only what every brick can do is done.
+            if !offset.is_multiple_of(65536) || !len.is_multiple_of(65536) {
+                return Err(Errno::EINVAL);
+            }
+            if offset >= attr.size || (mode == COLLAPSE && end >= attr.size) {
+                return Err(Errno::EINVAL);
+            }
+        }
+        _ => return Err(Errno::EOPNOTSUPP),
+    }
+    about(fid, Change::Fallocate { fid, mode, offset, len, time: touch(&attr, cx.now) })
+}
+
+/// Names of extended attributes that users may see and change.
+fn check_xattr_name(name: &Name) -> Result<(), Errno> {
+    let n = name.as_bytes();
+    let open =
+        [&b"user."[..], b"security.", b"trusted.", b"system.posix_acl_"].iter().any(|p| n.starts_with(p));
+    if n.starts_with(b"trusted.mortar.") {
+        return Err(Errno::EPERM);
+    }
+    if open { Ok(()) } else { Err(Errno::EOPNOTSUPP) }
+}
+
+fn set_xattr(
+    view: &mut dyn View,
+    cx: &Context<'_>,
+    fid: Fid,
+    name: &Name,
+    flags: u32,
+) -> Result<Decision, Errno> {
+    const CREATE: u32 = 1;
+    const REPLACE: u32 = 2;
+    check_xattr_name(name)?;
+    if cx.payload.len() > XATTR_VALUE_MAX {
+        return Err(Errno::ERANGE);
+    }
+    let attr = view.attr(fid)?;
+    let is_special = !matches!(attr.mode & 0o170_000, 0o100_000 | 0o040_000);
+    if is_special && name.as_bytes().starts_with(b"user.") {
+        return Err(Errno::EPERM);
+    }
+    match (view.xattr(fid, name)?, flags) {
+        (Some(_), CREATE) => return Err(Errno::EEXIST),
+        (None, REPLACE) => return Err(Errno::ENODATA),
+        (_, 0 | CREATE | REPLACE) => {}
+        _ => return Err(Errno::EINVAL),
+    }
+    let value = Blob(Vec::from(cx.payload));
+    about(fid, Change::SetXattr { fid, name: name.clone(), value, time: touch(&attr, cx.now) })
+}
+
+fn copy_range(
+    view: &mut dyn View,
+    cx: &Context<'_>,
+    from: (Fid, u64),
+    to: (Fid, u64),
+    len: u64,
+) -> Result<Decision, Errno> {
+    let source = match regular(view, from.0) {
+        Err(Errno::ESTALE) => return Err(Errno::EXDEV),
+        other => other?,
+    };
+    let target = regular(view, to.0)?;
+    let len = len.min(source.size.saturating_sub(from.1)).min(u64::from(IO_MAX) * 64);
+    if from.0 == to.0 && from.1 < to.1.saturating_add(len) && to.1 < from.1.saturating_add(len) {
+        return Err(Errno::EINVAL);
+    }
+    if to.1.checked_add(len).is_none_or(|end| i64::try_from(end).is_err()) {
+        return Err(Errno::EFBIG);
+    }
+    if len == 0 {
+        return Ok(Decision::Answer(Body::Offset { offset: 0 }));
+    }
+    about(
+        to.0,
+        Change::CopyRange {
+            from: from.0,
+            from_offset: from.1,
+            to: to.0,
+            to_offset: to.1,
+            len,
+            time: touch(&target, cx.now),
+        },
+    )
+}

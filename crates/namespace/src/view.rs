@@ -1,0 +1,44 @@
+//! What the rules need to know of a brick.
+
+use alloc::vec::Vec;
+use ids::{Fid, SetId};
+use wire::{Attr, Errno, Name};
+
+/// Where a name leads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Entry {
+    /// The object.
+    pub fid: Fid,
+    /// The set that answers for it; another than this one only for directories (and later placed files).
+    pub home: SetId,
+    /// Type bits of `st_mode`.
+    pub kind: u32,
+}
+
+impl Entry {
+    /// Whether it leads to a directory.
+    pub fn is_dir(self) -> bool {
+        self.kind & 0o170_000 == 0o040_000
+    }
+}
+
+/// A brick's tree as the rules see it: every change decided before this moment is in it.
+///
+/// Errors: `ESTALE` for a fid that this set does not answer for (a copy of another set's directory counts as such),
+/// `ENOTDIR` where a directory is needed, others as the brick's file system gives them.
+pub trait View {
+    /// Attributes of an object of this set.
+    fn attr(&mut self, fid: Fid) -> Result<Attr, Errno>;
+    /// Where `name` in `parent` leads.
+    fn entry(&mut self, parent: Fid, name: &Name) -> Result<Option<Entry>, Errno>;
+    /// Whether the directory has no entries.
+    fn is_empty(&mut self, dir: Fid) -> Result<bool, Errno>;
+    /// Whether the directory is marked pending by [`wire::Change::Place`] or [`wire::Change::Condemn`].
+    fn is_pending(&mut self, dir: Fid) -> Result<bool, Errno>;
+    /// Whether new entries of the directory inherit an ACL (the umask does not count then).
+    fn has_default_acl(&mut self, dir: Fid) -> Result<bool, Errno>;
+    /// The value of an extended attribute.
+    fn xattr(&mut self, fid: Fid, name: &Name) -> Result<Option<Vec<u8>>, Errno>;
+    /// Whether `dir` is `above` or lies anywhere beneath it, as far as this set's copy of the tree shows.
+    fn is_beneath(&mut self, dir: Fid, above: Fid) -> Result<bool, Errno>;
+}

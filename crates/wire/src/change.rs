@@ -1,0 +1,96 @@
+//! Changes: what a primary has decided, with every outcome fixed, so that each brick does just the same.
+//!
+//! A change is what the journal records and what secondaries receive. Data of [`Change::Write`] travels as payload and is
+//! not in the journal.
+#![allow(missing_docs, reason = "the fields of the variants carry the names of the operations' arguments")]
+
+use crate::codec::Blob;
+use crate::name::Name;
+use crate::op::{Ancestor, Node};
+use crate::{wire_enum, wire_struct};
+use ids::{Fid, SetId, Time};
+
+wire_struct! {
+    /// The object that a rename pushes out.
+    pub struct Replaced {
+        pub fid: Fid,
+        pub dir: bool,
+        /// It stays as an orphan: somebody has it open.
+        pub orphan: bool,
+    }
+}
+
+wire_enum! {
+    /// A decided change. `time` becomes the ctime (and mtime, where POSIX says so) of what it touches.
+    pub enum Change {
+        /// Changes nothing: marks a new epoch in the journal.
+        1 Nop,
+        /// `mode` has the permission bits, after umask. With `home` another set, the entry of a directory that lives there.
+        2 Create { parent: Fid, name: Name, fid: Fid, home: SetId, node: Node, mode: u32, uid: u32, gid: u32, time: Time },
+        /// With `orphan` the object keeps its data until [`Change::DropOrphan`].
+        3 Unlink { parent: Fid, name: Name, fid: Fid, orphan: bool, time: Time },
+        4 Rmdir { parent: Fid, name: Name, fid: Fid, time: Time },
+        5 Rename { parent: Fid, name: Name, fid: Fid, to_parent: Fid, to_name: Name, replaced: Option<Replaced>, time: Time },
+        6 Exchange { parent: Fid, name: Name, fid: Fid, to_parent: Fid, to_name: Name, to_fid: Fid, time: Time },
+        7 Link { fid: Fid, parent: Fid, name: Name, time: Time },
+        /// `time` is the ctime.
+        8 SetAttr {
+            fid: Fid,
+            mode: Option<u32>,
+            uid: Option<u32>,
+            gid: Option<u32>,
+            size: Option<u64>,
+            atime: Option<Time>,
+            mtime: Option<Time>,
+            time: Time,
+        },
+        /// The payload at `offset`; `mode` if the write clears setuid or setgid.
+        9 Write { fid: Fid, offset: u64, len: u32, mode: Option<u32>, time: Time },
+        10 Fallocate { fid: Fid, mode: u32, offset: u64, len: u64, time: Time },
+        11 SetXattr { fid: Fid, name: Name, value: Blob, time: Time },
+        12 RemoveXattr { fid: Fid, name: Name, time: Time },
+        13 CopyRange { from: Fid, from_offset: u64, to: Fid, to_offset: u64, len: u64, time: Time },
+        14 DropOrphan { fid: Fid },
+        /// Makes directory `fid` under copies of its ancestors, marked pending until [`Change::Settle`].
+        15 Place { path: Vec<Ancestor>, name: Name, fid: Fid, mode: u32, uid: u32, gid: u32, time: Time },
+        /// Marks an empty directory pending: it takes no new entries.
+        16 Condemn { fid: Fid },
+        /// Clears the mark (`keep`) or removes the directory.
+        17 Settle { fid: Fid, keep: bool },
+        18 Relocate { fid: Fid, path: Vec<Ancestor>, name: Name },
+    }
+}
+
+impl Change {
+    /// The objects that the change touches: those whose version becomes its lsn.
+    pub fn touched(&self) -> Vec<Fid> {
+        match self {
+            Change::Nop => vec![],
+            Change::Create { parent, fid, .. } => vec![*parent, *fid],
+            Change::Unlink { parent, fid, .. }
+            | Change::Rmdir { parent, fid, .. }
+            | Change::Link { parent, fid, .. } => {
+                vec![*parent, *fid]
+            }
+            Change::Rename { parent, fid, to_parent, replaced, .. } => {
+                let mut v = vec![*parent, *to_parent, *fid];
+                v.extend(replaced.as_ref().map(|r| r.fid));
+                v
+            }
+            Change::Exchange { parent, fid, to_parent, to_fid, .. } => {
+                vec![*parent, *to_parent, *fid, *to_fid]
+            }
+            Change::SetAttr { fid, .. }
+            | Change::Write { fid, .. }
+            | Change::Fallocate { fid, .. }
+            | Change::SetXattr { fid, .. }
+            | Change::RemoveXattr { fid, .. }
+            | Change::DropOrphan { fid }
+            | Change::Place { fid, .. }
+            | Change::Condemn { fid }
+            | Change::Settle { fid, .. }
+            | Change::Relocate { fid, .. } => vec![*fid],
+            Change::CopyRange { to, .. } => vec![*to],
+        }
+    }
+}

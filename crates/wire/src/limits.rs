@@ -1,0 +1,20 @@
+//! Every named maximum of the wire, in one place.
+
+/// Bytes of one name in a directory.
+pub const NAME_MAX: usize = 255;
+/// Bytes of a symbolic link's target.
+pub const TARGET_MAX: usize = 4095;
+/// Bytes of the value of one extended attribute (Linux's XATTR_SIZE_MAX).
+pub const XATTR_VALUE_MAX: usize = 65536;
+/// Bytes of the body of one frame.
+pub const BODY_MAX: u32 = 16 << 20;
+/// Bytes of the payload of one frame.
+pub const PAYLOAD_MAX: u32 = 2 << 20;
+/// Bytes of data that one read or write moves.
+pub const IO_MAX: u32 = 1 << 20;
+/// Bytes of one page of a directory listing, about.
+pub const DIR_PAGE: u32 = 256 << 10;
+/// Directories above a directory that lives on another set than its parent.
+pub const DEPTH_MAX: usize = 512;
+
+const _: () = assert!(IO_MAX <= PAYLOAD_MAX && DIR_PAGE * 2 < BODY_MAX);

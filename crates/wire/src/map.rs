@@ -1,0 +1,67 @@
+//! What a client must know to route: sent on a watch, and again at every change of it.
+
+use crate::codec::Blob;
+use crate::{wire_enum, wire_struct};
+use ids::{Epoch, Fid, ServerId, SetId, VolumeId};
+
+wire_struct! {
+    /// Asks for a volume's map now and at every change ([`crate::Kind::Watch`]).
+    pub struct Watch {
+        /// The volume's name.
+        pub volume: Blob,
+    }
+}
+
+wire_struct! {
+    /// Who serves a set.
+    pub struct SetView {
+        /// The set.
+        pub set: SetId,
+        /// The epoch of its view.
+        pub epoch: Epoch,
+        /// The server of its primary brick; none while no brick may serve.
+        pub primary: Option<ServerId>,
+    }
+}
+
+wire_struct! {
+    /// Where a server listens.
+    pub struct ServerAddress {
+        /// The server.
+        pub server: ServerId,
+        /// `host:port`.
+        pub address: Blob,
+    }
+}
+
+wire_struct! {
+    /// The map of a volume.
+    pub struct VolumeMap {
+        /// The pool store's version it was made from: a higher one replaces a lower one.
+        pub version: u64,
+        /// The pool.
+        pub pool: [u8; 16],
+        /// The volume.
+        pub volume: VolumeId,
+        /// Its root directory.
+        pub root: Fid,
+        /// Whether the volume is started.
+        pub started: bool,
+        /// Its sets.
+        pub sets: Vec<SetView>,
+        /// All servers of the pool.
+        pub servers: Vec<ServerAddress>,
+        /// Options that differ from their defaults: key and value.
+        pub options: Vec<(Blob, Blob)>,
+    }
+}
+
+wire_enum! {
+    /// The body of every [`crate::Kind::Event`] of a watch.
+    pub enum WatchEvent {
+        /// The map that holds now.
+        1 Map { map: VolumeMap },
+        /// The watch ends: there is no such volume (any more), or the server cannot say.
+        2 End { reason: Blob },
+    }
+}

@@ -1,0 +1,235 @@
+//! File operations: what a client asks the primary of a set.
+#![allow(missing_docs, reason = "the fields of the variants carry the names of the POSIX arguments")]
+
+use crate::codec::Blob;
+use crate::name::Name;
+use crate::{wire_enum, wire_struct};
+use ids::{Epoch, Fid, OpId, SetId, Time};
+
+wire_struct! {
+    /// A request to the primary of a set. Data to write travels as the frame's payload.
+    pub struct Call {
+        /// The set that is meant.
+        pub set: SetId,
+        /// The epoch of the view the client routed by.
+        pub epoch: Epoch,
+        /// The operation's name, for recognising resends.
+        pub id: OpId,
+        /// All operations of the session up to and including this number are finished: their results may be forgotten.
+        pub finished: u64,
+        /// What to do.
+        pub op: Op,
+    }
+}
+
+wire_enum! {
+    /// What a new directory entry leads to.
+    pub enum Node {
+        1 File,
+        2 Dir,
+        3 Symlink { target: Blob },
+        4 Fifo,
+        5 Socket,
+        6 Char { rdev: u32 },
+        7 Block { rdev: u32 },
+    }
+}
+
+impl Node {
+    /// The type bits of `st_mode`.
+    pub fn type_bits(&self) -> u32 {
+        match self {
+            Node::File => 0o100_000,
+            Node::Dir => 0o040_000,
+            Node::Symlink { .. } => 0o120_000,
+            Node::Fifo => 0o010_000,
+            Node::Socket => 0o140_000,
+            Node::Char { .. } => 0o020_000,
+            Node::Block { .. } => 0o060_000,
+        }
+    }
+}
+
+wire_enum! {
+    /// A time to set.
+    pub enum SetTime {
+        /// The primary's present time.
+        1 Now,
+        /// This time.
+        2 At { time: Time },
+    }
+}
+
+wire_struct! {
+    /// Attributes to change; `None` leaves one as it is.
+    pub struct SetAttr {
+        pub mode: Option<u32>,
+        pub uid: Option<u32>,
+        pub gid: Option<u32>,
+        pub size: Option<u64>,
+        pub atime: Option<SetTime>,
+        pub mtime: Option<SetTime>,
+        /// Clear setuid and setgid as a write by an unprivileged user does.
+        pub kill_suid: bool,
+    }
+}
+
+wire_struct! {
+    /// One directory above a directory that is placed on another set than its parent.
+    pub struct Ancestor {
+        pub fid: Fid,
+        pub name: Name,
+    }
+}
+
+/// Flags of [`Op::Rename`], as in renameat2(2).
+pub mod rename_flags {
+    /// Fail with EEXIST if the target exists.
+    pub const NOREPLACE: u32 = 1;
+    /// Exchange the two entries.
+    pub const EXCHANGE: u32 = 2;
+}
+
+wire_enum! {
+    /// A file operation.
+    pub enum Op {
+        1 Lookup { parent: Fid, name: Name },
+        2 GetAttr { fid: Fid },
+        3 SetAttr { fid: Fid, set: SetAttr },
+        /// Makes an entry and what it leads to. With `open` the file counts as opened by the session.
+        4 Create { parent: Fid, name: Name, node: Node, mode: u32, umask: u32, uid: u32, gid: u32, open: bool },
+        5 Unlink { parent: Fid, name: Name },
+        6 Rmdir { parent: Fid, name: Name },
+        7 Rename { parent: Fid, name: Name, to_parent: Fid, to_name: Name, flags: u32 },
+        8 Link { fid: Fid, parent: Fid, name: Name },
+        9 ReadLink { fid: Fid },
+        /// The session holds the file open from now on: it outlives its last name.
+        10 Open { fid: Fid },
+        11 Release { fid: Fid },
+        12 Read { fid: Fid, offset: u64, len: u32 },
+        /// Writes the frame's payload at `offset`, or at the end with `append`.
+        13 Write { fid: Fid, offset: u64, append: bool, kill_suid: bool },
+        /// Done when everything acknowledged about the file or directory is on disk on all in-sync bricks.
+        14 Fsync { fid: Fid },
+        /// Entries after `cookie` (0 = from the start), with attributes if `plus`.
+        15 ReadDir { fid: Fid, cookie: u64, plus: bool },
+        16 StatFs,
+        17 GetXattr { fid: Fid, name: Name },
+        18 ListXattr { fid: Fid },
+        /// The value is the frame's payload. Flags as in setxattr(2).
+        19 SetXattr { fid: Fid, name: Name, flags: u32 },
+        20 RemoveXattr { fid: Fid, name: Name },
+        /// Mode as in fallocate(2).
+        21 Fallocate { fid: Fid, mode: u32, offset: u64, len: u64 },
+        /// SEEK_DATA or SEEK_HOLE.
+        22 Lseek { fid: Fid, offset: u64, whence: u32 },
+        23 CopyRange { from: Fid, from_offset: u64, to: Fid, to_offset: u64, len: u64 },
+        /// Everything acknowledged so far in the set is on disk on all in-sync bricks when this is answered.
+        24 SyncFs,
+
+        // Between the primaries of two sets, for operations that touch both (design section 7).
+        /// Makes the directory that an entry of another set will lead to; it lives if that entry comes to be.
+        40 Place { path: Vec<Ancestor>, name: Name, mode: u32, uid: u32, gid: u32 },
+        /// Marks an empty directory as about to lose its entry in another set.
+        41 Condemn { fid: Fid },
+        /// Ends either: the directory stays (its entry exists) or goes.
+        42 Settle { fid: Fid, keep: bool },
+        /// Moves the directory's copy to where its entry went.
+        43 Relocate { fid: Fid, path: Vec<Ancestor>, name: Name },
+    }
+}
+
+impl Op {
+    /// The operation's name in counters and logs.
+    pub fn name(&self) -> &'static str {
+        COUNTED.get(self.index()).copied().unwrap_or("other")
+    }
+
+    /// Position of the operation in [`COUNTED`].
+    pub fn index(&self) -> usize {
+        match self {
+            Op::Lookup { .. } => 0,
+            Op::GetAttr { .. } => 1,
+            Op::SetAttr { .. } => 2,
+            Op::Create { node: Node::Dir, .. } => 3,
+            Op::Create { .. } => 4,
+            Op::Unlink { .. } => 5,
+            Op::Rmdir { .. } => 6,
+            Op::Rename { .. } => 7,
+            Op::Link { .. } => 8,
+            Op::ReadLink { .. } => 9,
+            Op::Open { .. } => 10,
+            Op::Release { .. } => 11,
+            Op::Read { .. } => 12,
+            Op::Write { .. } => 13,
+            Op::Fsync { .. } => 14,
+            Op::ReadDir { .. } => 15,
+            Op::StatFs => 16,
+            Op::GetXattr { .. } => 17,
+            Op::ListXattr { .. } => 18,
+            Op::SetXattr { .. } => 19,
+            Op::RemoveXattr { .. } => 20,
+            Op::Fallocate { .. } => 21,
+            Op::Lseek { .. } => 22,
+            Op::CopyRange { .. } => 23,
+            Op::SyncFs => 24,
+            Op::Place { .. } => 25,
+            Op::Condemn { .. } => 26,
+            Op::Settle { .. } => 27,
+            Op::Relocate { .. } => 28,
+        }
+    }
+
+    /// Whether the operation changes the set and so needs an [`OpId`] with a number.
+    pub fn changes(&self) -> bool {
+        !matches!(
+            self,
+            Op::Lookup { .. }
+                | Op::GetAttr { .. }
+                | Op::ReadLink { .. }
+                | Op::Open { .. }
+                | Op::Release { .. }
+                | Op::Read { .. }
+                | Op::Fsync { .. }
+                | Op::ReadDir { .. }
+                | Op::StatFs
+                | Op::GetXattr { .. }
+                | Op::ListXattr { .. }
+                | Op::Lseek { .. }
+                | Op::SyncFs
+        )
+    }
+}
+
+/// Names of the operations in counters, by [`Op::index`].
+pub const COUNTED: [&str; 29] = [
+    "lookup",
+    "getattr",
+    "setattr",
+    "mkdir",
+    "create",
+    "unlink",
+    "rmdir",
+    "rename",
+    "link",
+    "readlink",
+    "open",
+    "release",
+    "read",
+    "write",
+    "fsync",
+    "readdir",
+    "statfs",
+    "getxattr",
+    "listxattr",
+    "setxattr",
+    "removexattr",
+    "fallocate",
+    "lseek",
+    "copy_file_range",
+    "syncfs",
+    "place",
+    "condemn",
+    "settle",
+    "relocate",
+];
