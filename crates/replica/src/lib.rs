@@ -1,1 +1,32 @@
-//! replica.
+//! Replication inside a set: who orders changes, when an answer may leave, and who is in sync.
+//!
+//! Primary-copy replication with an outside configuration master, after PacificA (Lin et al., 2008) and Ceph's
+//! primary-copy pools. One [`Replica`] is one brick's part in its set. It is a plain state machine: [`Replica::step`] takes
+//! the time and one [`Input`] and appends [`Output`]s; it has no clock, thread, socket or file, so the daemon and the
+//! simulator run the same code.
+//!
+//! Invariants (checked after each step, and by the simulator over whole sets):
+//! - An answer that says a change is done leaves only after every in-sync brick applied that change and all before it.
+//! - An answer that shows a state leaves only after all that the state contains is applied on every in-sync brick.
+//! - No answer leaves when the server's lease has run out, or in an epoch other than the one it was worked out in
+//!   unless this brick stayed primary.
+//! - A brick applies changes in lsn order without gaps, and never one from a primary of an older epoch.
+//!
+//! What it does not do: decide what a request changes (crate `namespace`), agree on views (the pool store).
+#![no_std]
+#![deny(clippy::indexing_slicing, clippy::cast_possible_truncation)]
+
+extern crate alloc;
+
+mod io;
+pub mod limits;
+mod primary;
+mod replica;
+mod results;
+mod secondary;
+mod view;
+
+pub use io::{Admission, Body, Entry, Input, Output, Proposal, Ticket};
+pub use replica::{Replica, Role};
+pub use results::Results;
+pub use view::View;

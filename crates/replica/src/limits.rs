@@ -1,0 +1,22 @@
+//! Bounds and waiting times of the replication core.
+
+use core::time::Duration;
+
+/// Changes that may be under way (ordered, not yet on every in-sync brick) in one set.
+pub const WINDOW: usize = 4096;
+/// Bytes of changes that may be under way in one set.
+pub const WINDOW_BYTES: usize = 128 << 20;
+/// Messages of a newer epoch, or out of order, that a secondary keeps until it can use them.
+pub const EARLY: usize = 4096;
+/// Results remembered for one session (it never has more operations outstanding).
+pub const RESULTS_PER_SESSION: usize = 1024;
+/// Sessions whose results are remembered.
+pub const SESSIONS: usize = 16384;
+/// An unacknowledged change is sent again after this.
+pub const RESEND: Duration = Duration::from_millis(500);
+/// A secondary that leaves a change unacknowledged for this long is voted out.
+pub const SILENCE: Duration = Duration::from_millis(2000);
+/// A proposal that brought no new view is made again after this.
+pub const REPROPOSE: Duration = Duration::from_millis(300);
+
+const _: () = assert!(RESEND.as_millis() < SILENCE.as_millis());

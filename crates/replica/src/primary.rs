@@ -1,0 +1,301 @@
+//! The primary's part: order, send, wait for all, answer.
+
+use crate::io::{Body, Entry, Message, Output, SyncToken, Ticket};
+use crate::limits::{RESEND, SILENCE};
+use crate::replica::{Out, Peer, Replica, Role, Syncing};
+use alloc::vec::Vec;
+use core::time::Duration;
+use ids::{BrickId, Fid, Lsn, OpId};
+use wire::peer::Stamp;
+
+impl<B: Body> Replica<B> {
+    fn others(&self) -> Vec<BrickId> {
+        self.view.in_sync.iter().copied().filter(|b| *b != self.me).collect()
+    }
+
+    pub(crate) fn become_primary(&mut self, now: Duration, out: &mut Out<B>) {
+        self.leave_lead(out);
+        self.role = Role::Reconciling;
+        self.role_since = now;
+        // Whatever this brick holds is history from here on: all that stay in sync will hold it.
+        self.commit = self.last.lsn;
+        self.base = self.last.clone();
+        for peer in self.others() {
+            self.peers.insert(peer, Peer::default());
+            self.send(peer, Message::WhereAreYou, out);
+        }
+        self.finish_reconciling(now, out);
+    }
+
+    /// A new view in which this brick goes on as primary: fewer or more bricks to wait for.
+    pub(crate) fn stay_primary(&mut self, now: Duration, out: &mut Out<B>) {
+        let others = self.others();
+        self.peers.retain(|b, _| others.contains(b));
+        let last = self.last.lsn;
+        for peer in others {
+            // A brick that comes (back) in has everything: that is the condition of the view that names it.
+            self.peers.entry(peer).or_insert(Peer { acked: last, ..Peer::default() });
+            self.resend(now, peer, out);
+        }
+        let in_sync = self.view.in_sync.clone();
+        for sync in self.syncs.values_mut() {
+            sync.missing.retain(|b| in_sync.contains(b));
+        }
+        self.advance(now, out);
+    }
+
+    pub(crate) fn on_here_i_am(
+        &mut self,
+        now: Duration,
+        from: BrickId,
+        last: Stamp,
+        durable: Lsn,
+        out: &mut Out<B>,
+    ) {
+        if self.role != Role::Reconciling || !self.view.in_sync.contains(&from) {
+            return;
+        }
+        if last != self.last {
+            // It holds changes nobody was told of, or lacks some: it is healed from here.
+            self.vote_out(now, &[from], "its journal ends elsewhere", out);
+            return;
+        }
+        if let Some(peer) = self.peers.get_mut(&from) {
+            peer.acked = last.lsn;
+            peer.durable = durable;
+        }
+        self.agree.insert(from);
+        self.finish_reconciling(now, out);
+    }
+
+    fn finish_reconciling(&mut self, now: Duration, out: &mut Out<B>) {
+        if self.role == Role::Reconciling && self.others().iter().all(|b| self.agree.contains(b)) {
+            self.role = Role::Primary;
+            self.role_since = now;
+            self.advance(now, out);
+        }
+    }
+
+    pub(crate) fn on_decided(
+        &mut self,
+        now: Duration,
+        ticket: Ticket,
+        op: OpId,
+        about: Option<Fid>,
+        body: B,
+        out: &mut Out<B>,
+    ) {
+        if self.role != Role::Primary {
+            out.push(Output::Forget(ticket));
+            return;
+        }
+        let entry = Entry { stamp: self.next(), op, about, body };
+        assert!(entry.stamp.epoch >= self.last.epoch, "epochs grow along the journal");
+        self.last = entry.stamp.clone();
+        let lsn = entry.stamp.lsn;
+        self.results.record(op, lsn, about);
+        for fid in entry.body.touched() {
+            self.pending.insert(fid, lsn);
+        }
+        self.window_bytes += entry.body.size();
+        self.window.push_back(entry.clone());
+        self.waiting.entry(lsn).or_default().push(ticket);
+        for to in self.others() {
+            if let Some(peer) = self.peers.get_mut(&to) {
+                peer.waits_since.get_or_insert(now);
+            }
+            out.push(Output::Replicate {
+                to,
+                epoch: self.view.epoch,
+                commit: self.commit,
+                entry: entry.clone(),
+            });
+        }
+        out.push(Output::Apply(entry));
+    }
+
+    pub(crate) fn on_ack(
+        &mut self,
+        now: Duration,
+        from: BrickId,
+        lsn: Lsn,
+        durable: Lsn,
+        available: u64,
+        out: &mut Out<B>,
+    ) {
+        let last = self.last.lsn;
+        let Some(peer) = self.peers.get_mut(&from) else { return };
+        if self.role != Role::Primary || lsn > last {
+            return;
+        }
+        peer.durable = peer.durable.max(durable);
+        peer.available = available;
+        if lsn > peer.acked {
+            peer.acked = lsn;
+            peer.waits_since = (lsn < last).then_some(now);
+            self.advance(now, out);
+        }
+    }
+
+    /// Moves the commit position to what every in-sync brick has, and lets go what waited for it.
+    pub(crate) fn advance(&mut self, now: Duration, out: &mut Out<B>) {
+        if self.role != Role::Primary {
+            return;
+        }
+        let all = self.peers.values().map(|p| p.acked).fold(self.applied, Lsn::min);
+        while let Some(entry) = self.window.front()
+            && entry.stamp.lsn <= all
+        {
+            let lsn = entry.stamp.lsn;
+            for fid in entry.body.touched() {
+                if self.pending.get(&fid).is_some_and(|l| *l <= lsn) {
+                    self.pending.remove(&fid);
+                }
+            }
+            self.window_bytes -= entry.body.size();
+            self.commit = lsn;
+            self.base = entry.stamp.clone();
+            self.window.pop_front();
+            for ticket in self.waiting.remove(&lsn).unwrap_or_default() {
+                self.release(now, ticket, out);
+            }
+        }
+        self.finish_syncs(now, out);
+    }
+
+    pub(crate) fn on_own_failure(&mut self, now: Duration, lsn: Lsn, errno: i32, out: &mut Out<B>) {
+        if self.others().is_empty() && lsn == self.last.lsn {
+            // Alone: the change never was. With peers it may live on there, so this brick has to leave.
+            if let Some(entry) = self.window.pop_back() {
+                self.window_bytes -= entry.body.size();
+                self.results.withdraw(entry.op, lsn);
+                for fid in entry.body.touched() {
+                    self.pending.remove(&fid);
+                }
+            }
+            self.last = self.window.back().map_or_else(|| self.base.clone(), |e| e.stamp.clone());
+            for ticket in self.waiting.remove(&lsn).unwrap_or_default() {
+                out.push(Output::Refuse(ticket, errno));
+            }
+            return;
+        }
+        self.vote_out(now, &[self.me], "it could not apply a change", out);
+        self.fail(out);
+    }
+
+    pub(crate) fn on_sync(&mut self, ticket: Ticket, fid: Option<Fid>, out: &mut Out<B>) {
+        if self.role != Role::Primary {
+            out.push(Output::Forget(ticket));
+            return;
+        }
+        let lsn = self.last.lsn;
+        self.syncs.insert(ticket, Syncing { lsn, fid, missing: self.view.in_sync.clone() });
+        for to in self.others() {
+            self.send(to, Message::Sync { ticket, lsn, fid }, out);
+        }
+        out.push(Output::Sync { token: SyncToken::Local(ticket), fid });
+    }
+
+    pub(crate) fn on_sync_part(
+        &mut self,
+        now: Duration,
+        from: BrickId,
+        ticket: Ticket,
+        errno: i32,
+        out: &mut Out<B>,
+    ) {
+        let Some(sync) = self.syncs.get_mut(&ticket) else { return };
+        if errno != 0 {
+            // The kernel has dropped the pages it could not write: that brick's content is unknown now.
+            if self.view.in_sync.len() > 1 {
+                self.vote_out(now, &[from], "its file system could not sync", out);
+                if from == self.me {
+                    self.fail(out);
+                }
+            } else {
+                self.syncs.remove(&ticket);
+                out.push(Output::Refuse(ticket, errno));
+            }
+            return;
+        }
+        sync.missing.remove(&from);
+        self.finish_syncs(now, out);
+    }
+
+    fn finish_syncs(&mut self, now: Duration, out: &mut Out<B>) {
+        let commit = self.commit;
+        let done: Vec<Ticket> = self
+            .syncs
+            .iter()
+            .filter(|(_, s)| s.missing.is_empty() && s.lsn <= commit)
+            .map(|(t, _)| *t)
+            .collect();
+        for ticket in done {
+            self.syncs.remove(&ticket);
+            self.release(now, ticket, out);
+        }
+    }
+
+    /// Sends a peer again what it has not acknowledged.
+    pub(crate) fn resend(&mut self, now: Duration, to: BrickId, out: &mut Out<B>) {
+        if !self.leads() || !self.peers.contains_key(&to) {
+            return;
+        }
+        if self.role == Role::Reconciling {
+            if !self.agree.contains(&to) {
+                self.send(to, Message::WhereAreYou, out);
+            }
+            return;
+        }
+        let Some(peer) = self.peers.get_mut(&to) else { return };
+        peer.resent = now;
+        let acked = peer.acked;
+        for entry in self.window.iter().filter(|e| e.stamp.lsn > acked) {
+            let entry = entry.clone();
+            out.push(Output::Replicate { to, epoch: self.view.epoch, commit: self.commit, entry });
+        }
+        for (ticket, sync) in &self.syncs {
+            if sync.missing.contains(&to) {
+                self.send(to, Message::Sync { ticket: *ticket, lsn: sync.lsn, fid: sync.fid }, out);
+            }
+        }
+    }
+
+    pub(crate) fn on_tick(&mut self, now: Duration, out: &mut Out<B>) {
+        match self.role {
+            Role::Reconciling => {
+                let mute: Vec<BrickId> =
+                    self.others().into_iter().filter(|b| !self.agree.contains(b)).collect();
+                if now >= self.role_since + SILENCE {
+                    self.vote_out(now, &mute, "it does not say where it stands", out);
+                } else {
+                    for peer in mute {
+                        self.resend(now, peer, out);
+                    }
+                }
+            }
+            Role::Primary => {
+                let waits = |s: &Option<Duration>, d: Duration| s.is_some_and(|s| now >= s + d);
+                let silent: Vec<BrickId> = self
+                    .peers
+                    .iter()
+                    .filter(|(_, p)| waits(&p.waits_since, SILENCE))
+                    .map(|(b, _)| *b)
+                    .collect();
+                if !silent.is_empty() {
+                    self.vote_out(now, &silent, "it does not acknowledge changes", out);
+                }
+                let slow: Vec<BrickId> = self
+                    .peers
+                    .iter()
+                    .filter(|(_, p)| waits(&p.waits_since, RESEND) && now >= p.resent + RESEND)
+                    .map(|(b, _)| *b)
+                    .collect();
+                for peer in slow {
+                    self.resend(now, peer, out);
+                }
+            }
+            Role::Idle | Role::Secondary | Role::Failed => {}
+        }
+    }
+}

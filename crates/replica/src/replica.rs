@@ -1,0 +1,444 @@
+//! One brick's part in its set: the state, the way in, and what both roles share.
+
+use crate::io::{Admission, Body, Entry, Input, Message, Output, Proposal, SyncToken, Ticket};
+use crate::limits::{EARLY, REPROPOSE, WINDOW, WINDOW_BYTES};
+use crate::results::Results;
+use crate::view::View;
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
+use core::time::Duration;
+use ids::{BrickId, Epoch, Fid, Lsn, OpId};
+use wire::peer::Stamp;
+
+/// What the brick is in its set now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// Not in sync, or no view known yet: serves nothing.
+    Idle,
+    /// In sync, follows the primary.
+    Secondary,
+    /// Named primary, finding out where the others stand.
+    Reconciling,
+    /// Orders changes and answers clients.
+    Primary,
+    /// Could not apply a change: takes no part until it is opened anew.
+    Failed,
+}
+
+/// What the primary knows of another brick in sync.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Peer {
+    pub(crate) acked: Lsn,
+    pub(crate) durable: Lsn,
+    pub(crate) available: u64,
+    /// Since when something is unacknowledged without progress.
+    pub(crate) waits_since: Option<Duration>,
+    /// When unacknowledged changes were last sent again.
+    pub(crate) resent: Duration,
+}
+
+/// A sync on its way.
+#[derive(Clone, Debug)]
+pub(crate) struct Syncing {
+    /// It covers all changes up to here, so they must be committed as well.
+    pub(crate) lsn: Lsn,
+    pub(crate) fid: Option<Fid>,
+    pub(crate) missing: BTreeSet<BrickId>,
+}
+
+/// See the crate's words. `B` is the content of a change as the driver holds it.
+#[derive(Clone, Debug)]
+pub struct Replica<B> {
+    pub(crate) me: BrickId,
+    pub(crate) view: View,
+    pub(crate) role: Role,
+    /// The newest change in this brick's journal.
+    pub(crate) last: Stamp,
+    pub(crate) applied: Lsn,
+    pub(crate) commit: Lsn,
+    /// The stamp at `commit` (or older, on a secondary): where `last` falls back to if a change is refused.
+    pub(crate) base: Stamp,
+    pub(crate) durable: Lsn,
+    pub(crate) available: u64,
+    pub(crate) lease: Duration,
+    pub(crate) results: Results,
+    /// On the primary: the changes after `commit`.
+    pub(crate) window: VecDeque<Entry<B>>,
+    pub(crate) window_bytes: usize,
+    /// Objects with changes after `commit`: the newest of them.
+    pub(crate) pending: BTreeMap<Fid, Lsn>,
+    /// Answers that may leave when all up to the lsn is committed.
+    pub(crate) waiting: BTreeMap<Lsn, Vec<Ticket>>,
+    /// Answers that may leave when the lease is renewed.
+    pub(crate) held: Vec<Ticket>,
+    pub(crate) peers: BTreeMap<BrickId, Peer>,
+    pub(crate) syncs: BTreeMap<Ticket, Syncing>,
+    /// Reconciling: who answered that it stands where this brick stands.
+    pub(crate) agree: BTreeSet<BrickId>,
+    pub(crate) role_since: Duration,
+    /// On a secondary: changes that came before their turn.
+    pub(crate) gap: BTreeMap<Lsn, Entry<B>>,
+    /// On a secondary: syncs that came before the changes they cover were applied.
+    pub(crate) late_syncs: Vec<(BrickId, u64, Lsn, Option<Fid>)>,
+    /// Messages of epochs whose view is not known here yet.
+    pub(crate) early: VecDeque<Early<B>>,
+    pub(crate) proposed: Option<(Epoch, Duration)>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Early<B> {
+    pub(crate) epoch: Epoch,
+    pub(crate) input: Input<B>,
+}
+
+pub(crate) type Out<B> = Vec<Output<B>>;
+
+impl<B: Body> Replica<B> {
+    /// A brick whose journal ends at `last`, with the results of the operations in that journal.
+    ///
+    /// It acts only in views newer than `floor`, the epoch that held when its process started: messages that an earlier
+    /// process of the same brick sent in `floor` may still be under way, and must not meet new ones of the same epoch.
+    pub fn new(me: BrickId, floor: Epoch, last: Stamp, durable: Lsn, results: Results) -> Replica<B> {
+        Replica {
+            me,
+            view: View { epoch: floor, ..View::default() },
+            role: Role::Idle,
+            applied: last.lsn,
+            commit: last.lsn,
+            base: last.clone(),
+            last,
+            durable,
+            available: u64::MAX,
+            lease: Duration::ZERO,
+            results,
+            window: VecDeque::new(),
+            window_bytes: 0,
+            pending: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            held: Vec::new(),
+            peers: BTreeMap::new(),
+            syncs: BTreeMap::new(),
+            agree: BTreeSet::new(),
+            role_since: Duration::ZERO,
+            gap: BTreeMap::new(),
+            late_syncs: Vec::new(),
+            early: VecDeque::new(),
+            proposed: None,
+        }
+    }
+
+    /// What the brick is now.
+    pub fn role(&self) -> Role {
+        self.role
+    }
+
+    /// The view it acts by.
+    pub fn view(&self) -> &View {
+        &self.view
+    }
+
+    /// The newest change in its journal.
+    pub fn last(&self) -> Stamp {
+        self.last.clone()
+    }
+
+    /// All in-sync bricks have everything up to here, as far as this one knows.
+    pub fn commit(&self) -> Lsn {
+        self.commit
+    }
+
+    /// Everything up to here is on this brick's disk.
+    pub fn durable(&self) -> Lsn {
+        self.durable
+    }
+
+    /// The least room on an in-sync brick, in bytes.
+    pub fn available(&self) -> u64 {
+        self.peers.values().filter(|p| p.acked > Lsn(0)).map(|p| p.available).fold(self.available, u64::min)
+    }
+
+    /// The stamp that the next change will have.
+    pub fn next(&self) -> Stamp {
+        Stamp { epoch: self.view.epoch, lsn: self.last.lsn.next() }
+    }
+
+    /// Whether answers may leave at this moment.
+    pub fn lease_holds(&self, now: Duration) -> bool {
+        now < self.lease
+    }
+
+    /// May a request of this epoch come in? `op.seq` is 0 for requests that change nothing.
+    pub fn admit(&mut self, now: Duration, epoch: Epoch, op: OpId, finished: u64) -> Admission {
+        match self.role {
+            Role::Primary => {}
+            Role::Reconciling => return Admission::Busy,
+            Role::Idle | Role::Secondary | Role::Failed => {
+                // A client that knows a newer view than this brick: the view is on its way.
+                return if epoch > self.view.epoch {
+                    Admission::Busy
+                } else {
+                    Admission::WrongView(self.view.epoch)
+                };
+            }
+        }
+        if epoch > self.view.epoch || !self.lease_holds(now) {
+            return Admission::Busy;
+        }
+        if op.seq == 0 {
+            return Admission::Go;
+        }
+        if let Some((lsn, about)) = self.results.get(op) {
+            return Admission::Done(lsn, about);
+        }
+        self.results.finish(op.session, finished);
+        if !self.view.has_quorum() {
+            return Admission::BelowQuorum;
+        }
+        if self.window.len() >= WINDOW || self.window_bytes >= WINDOW_BYTES {
+            return Admission::Busy;
+        }
+        Admission::Go
+    }
+
+    /// Takes one input at time `now` (from any fixed start, never going back) and appends what is to be done.
+    pub fn step(&mut self, now: Duration, input: Input<B>, out: &mut Out<B>) {
+        match input {
+            Input::View(view) => self.on_view(now, view, out),
+            Input::Lease(until) => self.on_lease(now, until, out),
+            Input::Decided { ticket, op, about, body } => self.on_decided(now, ticket, op, about, body, out),
+            Input::Shown { ticket, objects } => {
+                let lsn = objects.iter().filter_map(|f| self.pending.get(f)).max().copied();
+                self.on_await(now, ticket, lsn.unwrap_or(Lsn(0)), out);
+            }
+            Input::Await { ticket, lsn } => self.on_await(now, ticket, lsn, out),
+            Input::Sync { ticket, fid } => self.on_sync(ticket, fid, out),
+            Input::Applied { lsn } => self.on_applied(now, lsn, out),
+            Input::ApplyFailed { lsn, errno } => self.on_apply_failed(now, lsn, errno, out),
+            Input::Synced { token, errno } => self.on_synced(now, token, errno, out),
+            Input::Durable { lsn, available } => self.on_durable(lsn, available, out),
+            Input::Replicate { from, epoch, commit, entry } => {
+                if epoch > self.view.epoch {
+                    self.keep_early(epoch, Input::Replicate { from, epoch, commit, entry });
+                } else if epoch == self.view.epoch {
+                    self.on_replicate(from, commit, entry, out);
+                }
+            }
+            Input::Peer { from, epoch, message } => {
+                if epoch > self.view.epoch {
+                    self.keep_early(epoch, Input::Peer { from, epoch, message });
+                } else if epoch == self.view.epoch {
+                    self.on_message(now, from, message, out);
+                }
+            }
+            Input::LinkUp(peer) => self.resend(now, peer, out),
+            Input::LinkDead(peer) => {
+                if self.leads() && self.view.in_sync.contains(&peer) {
+                    self.vote_out(now, &[peer], "its server is gone", out);
+                }
+            }
+            Input::Tick => self.on_tick(now, out),
+        }
+        self.check();
+    }
+
+    pub(crate) fn leads(&self) -> bool {
+        matches!(self.role, Role::Primary | Role::Reconciling)
+    }
+
+    fn keep_early(&mut self, epoch: Epoch, input: Input<B>) {
+        // What does not fit is sent again by the primary.
+        if self.early.len() < EARLY {
+            self.early.push_back(Early { epoch, input });
+        }
+    }
+
+    fn on_view(&mut self, now: Duration, view: View, out: &mut Out<B>) {
+        if view.epoch <= self.view.epoch {
+            // The quorum rule is an option: it can change without an epoch.
+            self.view.quorum = if view.epoch == self.view.epoch { view.quorum } else { self.view.quorum };
+            return;
+        }
+        let led = self.role == Role::Primary;
+        self.view = view;
+        self.proposed = None;
+        if self.role == Role::Failed {
+            return;
+        }
+        let member = self.view.in_sync.contains(&self.me);
+        if member && self.view.primary == Some(self.me) {
+            if led { self.stay_primary(now, out) } else { self.become_primary(now, out) }
+        } else {
+            self.leave_lead(out);
+            self.role = if member { Role::Secondary } else { Role::Idle };
+        }
+        self.take_early(now, out);
+    }
+
+    fn take_early(&mut self, now: Duration, out: &mut Out<B>) {
+        let epoch = self.view.epoch;
+        let (now_due, later) = core::mem::take(&mut self.early).into_iter().partition(|e| e.epoch <= epoch);
+        self.early = later;
+        for e in now_due {
+            let e: Early<B> = e;
+            self.step(now, e.input, out);
+        }
+    }
+
+    /// Nobody is answered by this brick any more: clients ask the new primary.
+    pub(crate) fn leave_lead(&mut self, out: &mut Out<B>) {
+        for ticket in core::mem::take(&mut self.waiting).into_values().flatten() {
+            out.push(Output::Forget(ticket));
+        }
+        for ticket in core::mem::take(&mut self.held) {
+            out.push(Output::Forget(ticket));
+        }
+        for ticket in core::mem::take(&mut self.syncs).into_keys() {
+            out.push(Output::Forget(ticket));
+        }
+        self.window.clear();
+        self.window_bytes = 0;
+        self.pending.clear();
+        self.peers.clear();
+        self.agree.clear();
+        self.gap.clear();
+        self.late_syncs.clear();
+    }
+
+    fn on_lease(&mut self, now: Duration, until: Duration, out: &mut Out<B>) {
+        self.lease = self.lease.max(until);
+        if self.lease_holds(now) {
+            out.extend(core::mem::take(&mut self.held).into_iter().map(Output::Release));
+        }
+    }
+
+    /// Lets the answer leave, now or when the lease is renewed.
+    pub(crate) fn release(&mut self, now: Duration, ticket: Ticket, out: &mut Out<B>) {
+        if self.lease_holds(now) {
+            out.push(Output::Release(ticket));
+        } else {
+            self.held.push(ticket);
+        }
+    }
+
+    fn on_await(&mut self, now: Duration, ticket: Ticket, lsn: Lsn, out: &mut Out<B>) {
+        if self.role != Role::Primary {
+            out.push(Output::Forget(ticket));
+        } else if lsn <= self.commit {
+            self.release(now, ticket, out);
+        } else {
+            assert!(lsn <= self.last.lsn, "nobody waits for a change that is not ordered");
+            self.waiting.entry(lsn).or_default().push(ticket);
+        }
+    }
+
+    fn on_applied(&mut self, now: Duration, lsn: Lsn, out: &mut Out<B>) {
+        if lsn <= self.applied || self.role == Role::Failed {
+            return;
+        }
+        assert!(
+            lsn == self.applied.next() && lsn <= self.last.lsn,
+            "changes are applied in order, without gaps"
+        );
+        self.applied = lsn;
+        match self.role {
+            Role::Primary | Role::Reconciling => self.advance(now, out),
+            Role::Secondary => self.acknowledge(out),
+            Role::Idle | Role::Failed => {}
+        }
+    }
+
+    fn on_apply_failed(&mut self, now: Duration, lsn: Lsn, errno: i32, out: &mut Out<B>) {
+        match self.role {
+            Role::Primary => self.on_own_failure(now, lsn, errno, out),
+            Role::Secondary => {
+                if let Some(primary) = self.view.primary {
+                    self.send(primary, Message::Failed { errno }, out);
+                }
+                self.fail(out);
+            }
+            Role::Idle | Role::Reconciling | Role::Failed => self.fail(out),
+        }
+    }
+
+    pub(crate) fn fail(&mut self, out: &mut Out<B>) {
+        self.leave_lead(out);
+        self.role = Role::Failed;
+        out.push(Output::Diverged);
+    }
+
+    fn on_durable(&mut self, lsn: Lsn, available: u64, out: &mut Out<B>) {
+        self.durable = self.durable.max(lsn);
+        self.available = available;
+        if self.role == Role::Secondary {
+            self.acknowledge(out);
+        }
+    }
+
+    fn on_synced(&mut self, now: Duration, token: SyncToken, errno: i32, out: &mut Out<B>) {
+        match token {
+            SyncToken::Local(ticket) => self.on_sync_part(now, self.me, ticket, errno, out),
+            SyncToken::Peer(to, ticket) => self.send(to, Message::Synced { ticket, errno }, out),
+        }
+    }
+
+    fn on_message(&mut self, now: Duration, from: BrickId, message: Message, out: &mut Out<B>) {
+        match message {
+            Message::Ack { lsn, durable, available } => self.on_ack(now, from, lsn, durable, available, out),
+            Message::Failed { .. } => {
+                if self.leads() && self.view.in_sync.contains(&from) {
+                    self.vote_out(now, &[from], "it could not apply a change", out);
+                }
+            }
+            Message::Sync { ticket, lsn, fid } => self.on_peer_sync(from, ticket, lsn, fid, out),
+            Message::Synced { ticket, errno } => self.on_sync_part(now, from, ticket, errno, out),
+            Message::WhereAreYou => {
+                if self.role == Role::Secondary && self.view.primary == Some(from) {
+                    let (last, durable) = (self.last.clone(), self.durable);
+                    self.send(from, Message::HereIAm { last, durable }, out);
+                }
+            }
+            Message::HereIAm { last, durable } => self.on_here_i_am(now, from, last, durable, out),
+        }
+    }
+
+    pub(crate) fn send(&self, to: BrickId, message: Message, out: &mut Out<B>) {
+        out.push(Output::Send { to, epoch: self.view.epoch, message });
+    }
+
+    /// Proposes the view without `gone`, unless it was just proposed.
+    pub(crate) fn vote_out(
+        &mut self,
+        now: Duration,
+        gone: &[BrickId],
+        reason: &'static str,
+        out: &mut Out<B>,
+    ) {
+        let in_sync: BTreeSet<BrickId> =
+            self.view.in_sync.iter().copied().filter(|b| !gone.contains(b)).collect();
+        let primary = if gone.contains(&self.me) { self.view.successor(self.me) } else { Some(self.me) };
+        if in_sync.is_empty() || primary.is_none() {
+            return;
+        }
+        if self.proposed.is_some_and(|(e, at)| e == self.view.epoch && now < at + REPROPOSE) {
+            return;
+        }
+        self.proposed = Some((self.view.epoch, now));
+        out.push(Output::Propose(Proposal { expect: self.view.epoch, primary, in_sync, reason }));
+    }
+
+    /// What must hold between any two steps.
+    fn check(&self) {
+        assert!(
+            self.commit <= self.last.lsn && self.applied <= self.last.lsn,
+            "nothing is ahead of the journal"
+        );
+        if self.leads() {
+            assert!(self.view.primary == Some(self.me), "only the view's primary leads");
+            assert!(self.view.in_sync.contains(&self.me), "a primary is in sync");
+            let ahead = self.last.lsn.0 - self.commit.0;
+            assert!(self.window.len() as u64 == ahead, "the window holds just what is not committed");
+        } else {
+            assert!(self.window.is_empty() && self.waiting.is_empty(), "only a primary answers");
+        }
+    }
+}

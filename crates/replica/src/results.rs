@@ -1,0 +1,95 @@
+//! What each session's recent operations came to, so that a resend is answered and not redone.
+
+use crate::limits::{RESULTS_PER_SESSION, SESSIONS};
+use alloc::collections::BTreeMap;
+use ids::{Fid, Lsn, OpId, SessionId};
+
+#[derive(Clone, Debug, Default)]
+struct Session {
+    /// Results above `finished`, by the operation's number.
+    done: BTreeMap<u64, (Lsn, Option<Fid>)>,
+    finished: u64,
+    last: Lsn,
+}
+
+/// Results by session. Every brick of the set keeps them: they are in the journal.
+#[derive(Clone, Debug, Default)]
+pub struct Results {
+    sessions: BTreeMap<SessionId, Session>,
+    by_age: BTreeMap<Lsn, SessionId>,
+}
+
+impl Results {
+    /// Remembers what the operation came to.
+    pub fn record(&mut self, op: OpId, lsn: Lsn, about: Option<Fid>) {
+        if op.seq == 0 {
+            return;
+        }
+        let s = self.sessions.entry(op.session).or_default();
+        self.by_age.remove(&s.last);
+        s.last = lsn;
+        self.by_age.insert(lsn, op.session);
+        s.done.insert(op.seq, (lsn, about));
+        while s.done.len() > RESULTS_PER_SESSION {
+            s.done.pop_first();
+        }
+        if self.sessions.len() > SESSIONS
+            && let Some((_, oldest)) = self.by_age.pop_first()
+        {
+            self.sessions.remove(&oldest);
+        }
+    }
+
+    /// Forgets the change at `lsn`: it did not come to be.
+    pub fn withdraw(&mut self, op: OpId, lsn: Lsn) {
+        if let Some(s) = self.sessions.get_mut(&op.session)
+            && s.done.get(&op.seq).is_some_and(|(l, _)| *l == lsn)
+        {
+            s.done.remove(&op.seq);
+        }
+    }
+
+    /// The session says that it waits for no answer up to `finished`.
+    pub fn finish(&mut self, session: SessionId, finished: u64) {
+        if let Some(s) = self.sessions.get_mut(&session)
+            && finished > s.finished
+        {
+            s.finished = finished;
+            s.done = s.done.split_off(&finished.saturating_add(1));
+        }
+    }
+
+    /// What the operation came to, if it is known.
+    pub fn get(&self, op: OpId) -> Option<(Lsn, Option<Fid>)> {
+        self.sessions.get(&op.session)?.done.get(&op.seq).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn remembers_until_finished() {
+        let mut r = Results::default();
+        let op = |seq| OpId { session: SessionId(5), seq };
+        r.record(op(1), Lsn(10), None);
+        r.record(op(2), Lsn(11), None);
+        assert_eq!(r.get(op(1)), Some((Lsn(10), None)));
+        r.finish(SessionId(5), 1);
+        assert_eq!(r.get(op(1)), None);
+        assert_eq!(r.get(op(2)), Some((Lsn(11), None)));
+        r.withdraw(op(2), Lsn(11));
+        assert_eq!(r.get(op(2)), None);
+    }
+
+    #[test]
+    fn is_bounded() {
+        let mut r = Results::default();
+        for i in 1..=(SESSIONS as u64 + 100) {
+            r.record(OpId { session: SessionId(i), seq: 1 }, Lsn(i), None);
+        }
+        assert_eq!(r.sessions.len(), SESSIONS);
+        assert_eq!(r.get(OpId { session: SessionId(1), seq: 1 }), None);
+    }
+}

@@ -1,0 +1,31 @@
+//! Who is in a set, and who acts.
+
+use alloc::collections::BTreeSet;
+use ids::{BrickId, Epoch};
+
+/// A set's view as the pool store agreed on it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct View {
+    /// Grows with every change of the view.
+    pub epoch: Epoch,
+    /// The brick that orders changes; none while no brick may serve.
+    pub primary: Option<BrickId>,
+    /// The bricks that hold every acknowledged change, the primary among them.
+    pub in_sync: BTreeSet<BrickId>,
+    /// Those members that hold no file data and never become primary.
+    pub arbiters: BTreeSet<BrickId>,
+    /// How many bricks must be in sync for changes to be accepted.
+    pub quorum: usize,
+}
+
+impl View {
+    /// Whether enough bricks are in sync to accept changes.
+    pub fn has_quorum(&self) -> bool {
+        self.in_sync.len() >= self.quorum.max(1)
+    }
+
+    /// The brick to follow `gone` as primary: the lowest other in-sync brick with data.
+    pub fn successor(&self, gone: BrickId) -> Option<BrickId> {
+        self.in_sync.iter().copied().find(|b| *b != gone && !self.arbiters.contains(b))
+    }
+}
