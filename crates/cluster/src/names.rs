@@ -59,7 +59,8 @@ pub fn normal_path(path: &str) -> Result<String, Refusal> {
 
 /// Whether two normal paths are the same directory or one lies inside the other.
 pub(crate) fn overlap(a: &str, b: &str) -> bool {
-    let inside = |a: &str, b: &str| b.strip_prefix(a).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    let inside =
+        |a: &str, b: &str| b.strip_prefix(a).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
     inside(a, b) || inside(b, a)
 }
 

@@ -1,0 +1,285 @@
+//! Applying commands: the one place where the pool's state changes.
+//!
+//! A refused command changes nothing at all.
+
+use std::collections::BTreeSet;
+
+use ids::ServerId;
+
+use crate::{
+    Command, ConfigVolume, NewServer, OptionChange, Outcome, Proposal, Recent, Refusal, Role, Server, State,
+    Status, Volume, hex, limits, names, options,
+};
+
+impl State {
+    /// Applies a command once: a proposal that was applied already gets the same answer again.
+    pub fn apply_proposal(&mut self, proposal: &Proposal) -> Result<Outcome, Refusal> {
+        if let Some(known) = self.recent.iter().find(|r| r.id == proposal.id && r.id != 0) {
+            return Ok(known.outcome.clone());
+        }
+        let outcome = self.apply(&proposal.command)?;
+        if proposal.id != 0 {
+            let surplus = (self.recent.len() + 1).saturating_sub(limits::RECENT);
+            self.recent.drain(..surplus);
+            self.recent.push(Recent { id: proposal.id, outcome: outcome.clone() });
+        }
+        Ok(outcome)
+    }
+
+    /// Applies a command, or refuses it and changes nothing.
+    pub fn apply(&mut self, command: &Command) -> Result<Outcome, Refusal> {
+        if self.pool.is_empty() && !matches!(command, Command::InitPool { .. }) {
+            return Err(Refusal::NoPool);
+        }
+        let outcome = match command {
+            Command::InitPool { pool, server } => self.init_pool(pool, server),
+            Command::AddServer(server) => self.add_server(server),
+            Command::RemoveServer { server, force: _ } => self.remove_server(*server),
+            Command::SetServerAddress { server, address } => self.set_server_address(*server, address),
+            Command::CreateVolume(volume) => self.create_volume(volume).map(Outcome::Volume),
+            Command::StartVolume { name } => self.start_volume(name),
+            Command::StopVolume { name } => self.stop_volume(name),
+            Command::DeleteVolume { name } => self.delete_volume(name),
+            Command::SetOptions { changes } => self.set_options(changes),
+            Command::ApplyConfig { volumes } => self.apply_config(volumes),
+            Command::ChangeView(change) => self.change_view(change),
+            Command::ServerDown { server } => self.server_down(*server),
+            Command::BrickFailed { brick, reason: _ } => self.brick_failed(*brick),
+            Command::SetVoters { voters } => self.set_voters(voters),
+            Command::RecoverPool { server } => self.recover_pool(*server),
+        }?;
+        self.version += 1;
+        if cfg!(debug_assertions) {
+            self.check();
+        }
+        Ok(outcome)
+    }
+
+    fn init_pool(&mut self, pool: &str, server: &NewServer) -> Result<Outcome, Refusal> {
+        if !self.pool.is_empty() {
+            return Err(Refusal::PoolExists);
+        }
+        check_identity(pool)?;
+        let outcome = self.add_server(server)?;
+        self.pool = pool.to_string();
+        for server in self.servers.values_mut() {
+            server.role = Role::Voter;
+        }
+        Ok(outcome)
+    }
+
+    fn add_server(&mut self, new: &NewServer) -> Result<Outcome, Refusal> {
+        check_identity(&new.identity)?;
+        names::check_host(&new.host)?;
+        names::check_address(&new.address)?;
+        let known = self.servers.values().find(|s| s.host == new.host || s.identity == new.identity);
+        if let Some(known) = known {
+            return Err(Refusal::ServerExists { host: known.host.clone(), id: known.id });
+        }
+        self.check_address_free(&new.address)?;
+        if self.servers.len() >= limits::SERVERS {
+            return Err(Refusal::TooManyServers { max: limits::SERVERS });
+        }
+        let id = self.next_server;
+        self.next_server = ServerId(id.0 + 1);
+        let NewServer { identity, host, address } = new.clone();
+        self.servers.insert(id, Server { id, identity, host, address, role: Role::Learner, lost: false });
+        Ok(Outcome::Server(id))
+    }
+
+    fn check_address_free(&self, address: &str) -> Result<(), Refusal> {
+        match self.servers.values().find(|s| s.address == address) {
+            None => Ok(()),
+            Some(s) => Err(Refusal::AddressInUse { address: address.to_string(), host: s.host.clone() }),
+        }
+    }
+
+    fn remove_server(&mut self, id: ServerId) -> Result<Outcome, Refusal> {
+        self.check_removable(id)?;
+        self.servers.remove(&id);
+        Ok(Outcome::Done)
+    }
+
+    /// Refuses the removal of a server that is unknown, the last one, or has bricks.
+    pub fn check_removable(&self, id: ServerId) -> Result<(), Refusal> {
+        let server = self.servers.get(&id).ok_or(Refusal::UnknownServer { id })?;
+        if let Some((set, _)) = self.bricks_of(id).next() {
+            let volume = self.volumes.get(&set.volume).map(|v| v.name.clone()).unwrap_or_default();
+            return Err(Refusal::ServerHasBricks { host: server.host.clone(), volume });
+        }
+        if self.servers.len() == 1 {
+            return Err(Refusal::LastServer { host: server.host.clone() });
+        }
+        Ok(())
+    }
+
+    fn set_server_address(&mut self, id: ServerId, address: &str) -> Result<Outcome, Refusal> {
+        names::check_address(address)?;
+        let current = self.servers.get(&id).ok_or(Refusal::UnknownServer { id })?;
+        if current.address != address {
+            self.check_address_free(address)?;
+        }
+        if let Some(server) = self.servers.get_mut(&id) {
+            server.address = address.to_string();
+        }
+        Ok(Outcome::Done)
+    }
+
+    fn volume_mut(&mut self, name: &str) -> Result<&mut Volume, Refusal> {
+        let found = self.volumes.values_mut().find(|v| v.name == name);
+        found.ok_or_else(|| Refusal::UnknownVolume { name: name.to_string() })
+    }
+
+    fn start_volume(&mut self, name: &str) -> Result<Outcome, Refusal> {
+        let volume = self.volume_mut(name)?;
+        if volume.status == Status::Started {
+            return Err(Refusal::AlreadyStarted { name: name.to_string() });
+        }
+        volume.status = Status::Started;
+        Ok(Outcome::Done)
+    }
+
+    fn stop_volume(&mut self, name: &str) -> Result<Outcome, Refusal> {
+        let volume = self.volume_mut(name)?;
+        if volume.status != Status::Started {
+            return Err(Refusal::NotStarted { name: name.to_string() });
+        }
+        volume.status = Status::Stopped;
+        Ok(Outcome::Done)
+    }
+
+    fn delete_volume(&mut self, name: &str) -> Result<Outcome, Refusal> {
+        let volume = self.volume_mut(name)?;
+        if volume.status == Status::Started {
+            return Err(Refusal::VolumeStarted { name: name.to_string() });
+        }
+        let id = volume.id;
+        self.volumes.remove(&id);
+        self.sets.retain(|_, set| set.volume != id);
+        Ok(Outcome::Done)
+    }
+
+    fn set_options(&mut self, changes: &[OptionChange]) -> Result<Outcome, Refusal> {
+        if changes.len() > limits::OPTION_CHANGES {
+            return Err(Refusal::TooManyChanges { count: changes.len(), max: limits::OPTION_CHANGES });
+        }
+        for change in changes {
+            let unknown = || Refusal::UnknownVolume { name: change.volume.clone() };
+            let volume = self.volume(&change.volume).ok_or_else(unknown)?;
+            check_option(volume, &change.key, change.value.as_deref())?;
+        }
+        for OptionChange { volume, key, value } in changes {
+            let volume = self.volume_mut(volume)?;
+            match value {
+                Some(value) => volume.options.insert(key.clone(), value.trim().to_string()),
+                None => volume.options.remove(key),
+            };
+        }
+        Ok(Outcome::Done)
+    }
+
+    fn apply_config(&mut self, volumes: &[ConfigVolume]) -> Result<Outcome, Refusal> {
+        let mut seen = BTreeSet::new();
+        let mut next = self.clone();
+        for wanted in volumes {
+            if !seen.insert(&wanted.volume.name) {
+                return Err(Refusal::DescribedTwice { name: wanted.volume.name.clone() });
+            }
+            next.apply_config_volume(wanted)?;
+        }
+        *self = next;
+        Ok(Outcome::Done)
+    }
+
+    fn apply_config_volume(&mut self, wanted: &ConfigVolume) -> Result<(), Refusal> {
+        let name = &wanted.volume.name;
+        match self.volume(name) {
+            None => drop(self.create_volume(&wanted.volume)?),
+            Some(volume) if self.same_bricks(volume, &wanted.volume) => {}
+            Some(_) => return Err(Refusal::BricksDiffer { name: name.clone() }),
+        }
+        let volume = self.volume_mut(name)?;
+        for (key, value) in &wanted.options {
+            check_option(volume, key, Some(value))?;
+        }
+        volume.options = wanted.options.iter().map(|(k, v)| (k.clone(), v.trim().to_string())).collect();
+        match (wanted.status, volume.status) {
+            (Some(Status::Started), _) => volume.status = Status::Started,
+            (Some(_), Status::Started) => volume.status = Status::Stopped,
+            (Some(_), Status::Created | Status::Stopped) | (None, _) => {}
+        }
+        Ok(())
+    }
+
+    fn set_voters(&mut self, voters: &BTreeSet<ServerId>) -> Result<Outcome, Refusal> {
+        if voters.is_empty() {
+            return Err(Refusal::NoVoters);
+        }
+        if let Some(id) = voters.iter().find(|id| !self.servers.contains_key(id)) {
+            return Err(Refusal::UnknownServer { id: *id });
+        }
+        for (id, server) in &mut self.servers {
+            server.role = if voters.contains(id) { Role::Voter } else { Role::Learner };
+        }
+        Ok(Outcome::Done)
+    }
+
+    fn recover_pool(&mut self, survivor: ServerId) -> Result<Outcome, Refusal> {
+        if !self.servers.contains_key(&survivor) {
+            return Err(Refusal::UnknownServer { id: survivor });
+        }
+        let others: Vec<ServerId> = self.servers.keys().copied().filter(|id| *id != survivor).collect();
+        let mut changed = Vec::new();
+        for id in others {
+            changed.extend(self.leave_views(|brick| brick.server == id));
+            if let Some(server) = self.servers.get_mut(&id) {
+                server.lost = true;
+                server.role = Role::Learner;
+            }
+        }
+        if let Some(server) = self.servers.get_mut(&survivor) {
+            server.lost = false;
+            server.role = Role::Voter;
+        }
+        Ok(Outcome::Views(changed))
+    }
+
+    /// Refuses a record that a newer program wrote.
+    pub fn check_format(&self) -> Result<(), Refusal> {
+        if self.format > limits::STATE_FORMAT {
+            return Err(Refusal::NewerFormat { format: self.format, max: limits::STATE_FORMAT });
+        }
+        Ok(())
+    }
+}
+
+fn check_identity(value: &str) -> Result<(), Refusal> {
+    hex::decode(value).map(drop).ok_or_else(|| Refusal::Identity { value: value.to_string() })
+}
+
+fn check_option(volume: &Volume, key: &str, value: Option<&str>) -> Result<(), Refusal> {
+    let Some(value) = value else {
+        // A key that an older program knew may still be set: it can always be taken away.
+        let known = volume.options.contains_key(key) || options::exists(key);
+        return if known { Ok(()) } else { Err(options::unknown(key)) };
+    };
+    let refuse = |expected: String| Refusal::OptionValue {
+        volume: volume.name.clone(),
+        key: key.to_string(),
+        value: value.to_string(),
+        expected,
+    };
+    options::parse(key, value).map_err(|bad| match bad {
+        options::Bad::Unknown => options::unknown(key),
+        options::Bad::Value { expected } => refuse(expected),
+    })?;
+    let count = value.trim().parse::<u32>();
+    if key == "cluster.quorum-count" && count.is_ok_and(|n| n > volume.replica) {
+        return Err(refuse(format!("at most {}, the volume's replica count", volume.replica)));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[path = "apply_tests.rs"]
+mod tests;

@@ -1,0 +1,83 @@
+//! What applying a document would change, for --dry-run.
+
+use std::{collections::BTreeSet, fmt};
+
+use super::{Document, VolumeDoc};
+use crate::{State, Status, Volume};
+
+/// One change; its `Display` is a line for people.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Change {
+    /// A volume that the pool lacks.
+    Create {
+        /// Its name.
+        volume: String,
+        /// How many bricks it gets.
+        bricks: usize,
+    },
+    /// An option gets a value, or none.
+    Option {
+        /// Of which volume.
+        volume: String,
+        /// Which.
+        key: String,
+        /// What was set; `None`: the default.
+        from: Option<String>,
+        /// What will be.
+        to: Option<String>,
+    },
+    /// It will serve.
+    Start {
+        /// Its name.
+        volume: String,
+    },
+    /// It will not serve any more.
+    Stop {
+        /// Its name.
+        volume: String,
+    },
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let show = |v: &Option<String>| v.as_ref().map_or("default".to_string(), |v| format!("'{v}'"));
+        match self {
+            Change::Create { volume, bricks } => write!(f, "create volume {volume} with {bricks} bricks"),
+            Change::Option { volume, key, from, to } => {
+                write!(f, "set {key} of volume {volume} from {} to {}", show(from), show(to))
+            }
+            Change::Start { volume } => write!(f, "start volume {volume}"),
+            Change::Stop { volume } => write!(f, "stop volume {volume}"),
+        }
+    }
+}
+
+/// The changes that applying the document would make. Whether it would be refused, only applying it to a copy tells.
+pub fn diff(state: &State, document: &Document) -> Vec<Change> {
+    document.volumes.iter().flat_map(|doc| volume(state.volume(&doc.name), doc)).collect()
+}
+
+fn volume(current: Option<&Volume>, doc: &VolumeDoc) -> Vec<Change> {
+    let mut changes = Vec::new();
+    let name = || doc.name.clone();
+    if current.is_none() {
+        changes.push(Change::Create { volume: name(), bricks: doc.bricks.len() });
+    }
+    let set = |key: &str| current.and_then(|v| v.options.get(key));
+    let keys: BTreeSet<&String> =
+        current.into_iter().flat_map(|v| v.options.keys()).chain(doc.options.keys()).collect();
+    for key in keys {
+        let (from, to) = (set(key), doc.options.get(key));
+        if from != to {
+            let (from, to) = (from.cloned(), to.cloned());
+            changes.push(Change::Option { volume: name(), key: key.clone(), from, to });
+        }
+    }
+    let started = current.is_some_and(|v| v.status == Status::Started);
+    match (started, doc.status) {
+        (false, Some(Status::Started)) => changes.push(Change::Start { volume: name() }),
+        (true, Some(Status::Stopped | Status::Created)) => changes.push(Change::Stop { volume: name() }),
+        (true, Some(Status::Started) | None) | (false, Some(Status::Stopped | Status::Created) | None) => {}
+    }
+    changes
+}

@@ -1,0 +1,89 @@
+//! Writing the document, with a comment for each section.
+
+use std::fmt::Write;
+
+use super::FORMAT;
+use crate::{State, Volume, options};
+
+const HEAD: &str = "\
+# The configuration of a Mortar pool, as `mortar config export` prints it.
+# Edit it and give it to `mortar config apply FILE`; add --dry-run to see what would change.
+# Everything is applied in one transaction, or nothing is.
+";
+
+const POOL: &str = "
+# The pool itself. For the reader: apply changes nothing here.
+";
+
+const SERVERS: &str = "
+# The servers. For the reader: they come with `mortar peer probe` and go with `mortar peer detach`.
+";
+
+const VOLUMES: &str = "
+# The volumes. One that the pool lacks is created; one that is missing here is left alone.
+# replica: bricks in each set. arbiter: how many of them hold no file data. bricks: HOST:/PATH, set after set.
+# status: \"started\" or \"stopped\". options: all that differ from their defaults; what is not listed is reset.
+# `mortar volume get VOL` lists all options with what they mean.
+";
+
+/// The document of the whole pool.
+pub fn export(state: &State) -> String {
+    let mut text = HEAD.to_string();
+    // Writing into a String does not fail.
+    let _ = write(state, &mut text);
+    text
+}
+
+fn write(state: &State, to: &mut String) -> std::fmt::Result {
+    writeln!(to, "format = {FORMAT}")?;
+    writeln!(to, "{POOL}[pool]\nid = {}\nversion = {}", quote(&state.pool), state.version)?;
+    to.push_str(SERVERS);
+    for s in state.servers.values() {
+        let (host, address, role) = (quote(&s.host), quote(&s.address), s.role);
+        writeln!(to, "[server.{host}]\nid = {}\naddress = {address}\nrole = \"{role}\"\n", s.id)?;
+    }
+    to.push_str(VOLUMES.trim_start());
+    let mut volumes: Vec<&Volume> = state.volumes.values().collect();
+    volumes.sort_by(|a, b| a.name.cmp(&b.name));
+    for v in volumes {
+        write_volume(state, v, to)?;
+    }
+    Ok(())
+}
+
+fn write_volume(state: &State, v: &Volume, to: &mut String) -> std::fmt::Result {
+    let name = quote(&v.name);
+    writeln!(
+        to,
+        "\n[volume.{name}]\nreplica = {}\narbiter = {}\nstatus = \"{}\"",
+        v.replica, v.arbiter, v.status
+    )?;
+    writeln!(to, "bricks = [")?;
+    let bricks = state.sets_of(v).flat_map(|s| &s.bricks);
+    for brick in bricks {
+        writeln!(to, "  {},", quote(&state.brick_name(brick)))?;
+    }
+    writeln!(to, "]\n[volume.{name}.options]")?;
+    for (key, value) in &v.options {
+        if let Some(info) = options::info(key) {
+            writeln!(to, "# {} (default {})", info.help, quote(info.default))?;
+        }
+        writeln!(to, "{} = {}", quote(key), quote(value))?;
+    }
+    Ok(())
+}
+
+/// A TOML basic string.
+fn quote(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' => quoted.push_str("\\\""),
+            '\\' => quoted.push_str("\\\\"),
+            c if c.is_control() => quoted.push_str(&format!("\\u{:04X}", c as u32)),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}

@@ -1,0 +1,74 @@
+//! The pool as one TOML document: export, parse, compare, and the command that applies it.
+//!
+//! Always true: applying what was just exported changes nothing.
+//! Deliberately absent: deleting volumes and changing bricks. A document that lacks a volume leaves it alone.
+
+mod diff;
+mod export;
+mod parse;
+
+use std::collections::BTreeMap;
+
+pub use diff::{Change, diff};
+pub use export::export;
+pub use parse::parse;
+
+use crate::{Command, ConfigVolume, NewVolume, Refusal, State, Status};
+
+/// The document's format that this program writes, and the newest it reads.
+pub const FORMAT: u64 = 1;
+
+/// A parsed document.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Document {
+    /// In the order of their names.
+    pub volumes: Vec<VolumeDoc>,
+}
+
+/// One volume of a document.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct VolumeDoc {
+    /// Its name.
+    pub name: String,
+    /// Bricks in each set; `None`: 1 for a new volume, as it is for one that exists.
+    pub replica: Option<u32>,
+    /// Arbiters in each set, likewise.
+    pub arbiter: Option<u32>,
+    /// HOST:/PATH; empty leaves an existing volume's as they are.
+    pub bricks: Vec<String>,
+    /// Allows two bricks of one set on one server.
+    pub force: bool,
+    /// Whether it is to serve; `None` leaves that.
+    pub status: Option<Status>,
+    /// What differs from the defaults.
+    pub options: BTreeMap<String, String>,
+}
+
+/// A document that cannot be read, and where.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("line {line}: {message}")]
+pub struct ParseError {
+    /// Counted from 1.
+    pub line: usize,
+    /// What is wrong and what would be right.
+    pub message: String,
+}
+
+/// The command that brings the pool to what the document says. `created`: seconds since 1970, for new volumes.
+pub fn to_command(state: &State, document: &Document, created: u64) -> Result<Command, Refusal> {
+    let volumes = document.volumes.iter().map(|v| resolve(state, v, created)).collect::<Result<_, _>>()?;
+    Ok(Command::ApplyConfig { volumes })
+}
+
+fn resolve(state: &State, doc: &VolumeDoc, created: u64) -> Result<ConfigVolume, Refusal> {
+    let known = state.volume(&doc.name);
+    let bricks = doc.bricks.iter().map(|b| state.resolve_brick(b)).collect::<Result<_, _>>()?;
+    let replica = doc.replica.unwrap_or_else(|| known.map_or(1, |v| v.replica));
+    let arbiter = doc.arbiter.unwrap_or_else(|| known.map_or(0, |v| v.arbiter));
+    let volume = NewVolume { name: doc.name.clone(), replica, arbiter, bricks, force: doc.force, created };
+    Ok(ConfigVolume { volume, status: doc.status, options: doc.options.clone() })
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

@@ -1,0 +1,187 @@
+//! Making a volume: which bricks form which set, what refuses a brick, and who leads at first.
+
+use std::collections::BTreeMap;
+
+use ids::{BrickId, Epoch, ServerId, SetId, VolumeId};
+
+use crate::{Brick, BrickSpec, NewVolume, Refusal, Set, State, Status, View, Volume, limits, names};
+
+impl State {
+    /// The brick that a user wrote as HOST:/PATH.
+    pub fn resolve_brick(&self, text: &str) -> Result<BrickSpec, Refusal> {
+        let syntax = || Refusal::BrickSyntax { brick: text.to_string() };
+        let (host, path) = text.split_once(":/").ok_or_else(syntax)?;
+        if host.is_empty() {
+            return Err(syntax());
+        }
+        let unknown = || Refusal::UnknownHost { host: host.to_string() };
+        let server = self.server_by_host(host).ok_or_else(unknown)?;
+        Ok(BrickSpec { server: server.id, path: names::normal_path(&format!("/{path}"))? })
+    }
+
+    pub(crate) fn create_volume(&mut self, new: &NewVolume) -> Result<VolumeId, Refusal> {
+        names::check_volume_name(&new.name)?;
+        if self.volume(&new.name).is_some() {
+            return Err(Refusal::VolumeExists { name: new.name.clone() });
+        }
+        if self.volumes.len() >= limits::VOLUMES {
+            return Err(Refusal::TooManyVolumes { max: limits::VOLUMES });
+        }
+        check_shape(new)?;
+        let bricks = self.check_bricks(new)?;
+        let count = bricks.len() as u32 / new.replica;
+        let left = SetId::MAX.0.saturating_sub(self.next_set.0) + 1;
+        if count >= left || self.next_brick.0.checked_add(bricks.len() as u32 + 1).is_none() {
+            return Err(Refusal::OutOfIds);
+        }
+        let id = self.next_volume;
+        self.next_volume = VolumeId(id.0 + 1);
+        let mut volume = Volume {
+            id,
+            name: new.name.clone(),
+            status: Status::Created,
+            replica: new.replica,
+            arbiter: new.arbiter,
+            sets: Vec::new(),
+            options: BTreeMap::new(),
+            created: new.created,
+        };
+        for of_set in bricks.chunks(new.replica as usize) {
+            volume.sets.push(self.add_set(&volume, of_set));
+        }
+        self.volumes.insert(id, volume);
+        Ok(id)
+    }
+
+    /// The bricks with normal paths, or why they cannot be a volume's.
+    fn check_bricks(&self, new: &NewVolume) -> Result<Vec<BrickSpec>, Refusal> {
+        let mut bricks = Vec::new();
+        for spec in &new.bricks {
+            if !self.servers.contains_key(&spec.server) {
+                return Err(Refusal::UnknownServer { id: spec.server });
+            }
+            bricks.push(BrickSpec { server: spec.server, path: names::normal_path(&spec.path)? });
+        }
+        self.check_apart(&bricks)?;
+        self.check_free(&bricks)?;
+        if !new.force {
+            for of_set in bricks.chunks(new.replica as usize) {
+                self.check_servers_differ(of_set)?;
+            }
+        }
+        Ok(bricks)
+    }
+
+    fn check_apart(&self, bricks: &[BrickSpec]) -> Result<(), Refusal> {
+        let mut sorted: Vec<&BrickSpec> = bricks.iter().collect();
+        sorted.sort_by(|a, b| names::path_order((a.server, &a.path), (b.server, &b.path)));
+        for pair in sorted.windows(2) {
+            if pair[0] == pair[1] {
+                return Err(Refusal::DuplicateBrick { brick: self.spec_name(pair[0]) });
+            }
+            if pair[0].server == pair[1].server && names::overlap(&pair[0].path, &pair[1].path) {
+                let (brick, other) = (self.spec_name(pair[1]), self.spec_name(pair[0]));
+                return Err(Refusal::NestedBrick { brick, other });
+            }
+        }
+        Ok(())
+    }
+
+    fn check_free(&self, bricks: &[BrickSpec]) -> Result<(), Refusal> {
+        for spec in bricks {
+            for (set, used) in self.bricks_of(spec.server) {
+                if used.path == spec.path {
+                    let volume = self.volumes.get(&set.volume).map(|v| v.name.clone()).unwrap_or_default();
+                    return Err(Refusal::BrickInUse { brick: self.spec_name(spec), volume });
+                }
+                if names::overlap(&used.path, &spec.path) {
+                    let (brick, other) = (self.spec_name(spec), self.brick_name(used));
+                    return Err(Refusal::NestedBrick { brick, other });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_servers_differ(&self, of_set: &[BrickSpec]) -> Result<(), Refusal> {
+        for (at, spec) in of_set.iter().enumerate() {
+            if let Some(other) = of_set[..at].iter().find(|o| o.server == spec.server) {
+                let (brick, other) = (self.spec_name(other), self.spec_name(spec));
+                return Err(Refusal::SameServer { brick, other });
+            }
+        }
+        Ok(())
+    }
+
+    fn spec_name(&self, spec: &BrickSpec) -> String {
+        let host = self.servers.get(&spec.server).map(|s| s.host.as_str()).unwrap_or_default();
+        format!("{host}:{}", spec.path)
+    }
+
+    fn add_set(&mut self, volume: &Volume, specs: &[BrickSpec]) -> SetId {
+        let id = self.next_set;
+        self.next_set = SetId(id.0 + 1);
+        let data = specs.len() - volume.arbiter as usize;
+        let mut bricks = Vec::new();
+        for (at, spec) in specs.iter().enumerate() {
+            let brick = self.next_brick;
+            self.next_brick = BrickId(brick.0 + 1);
+            bricks.push(Brick {
+                id: brick,
+                server: spec.server,
+                path: spec.path.clone(),
+                arbiter: at >= data,
+            });
+        }
+        let primary = self.least_loaded(bricks.iter().filter(|b| !b.arbiter));
+        assert!(primary.is_some(), "a set has a data brick");
+        let in_sync = bricks.iter().map(|b| b.id).collect();
+        let view = View { epoch: Epoch(1), primary, in_sync };
+        self.sets.insert(id, Set { id, volume: volume.id, bricks, view });
+        id
+    }
+
+    /// The first of these bricks whose server leads the fewest sets.
+    pub(crate) fn least_loaded<'a>(&self, bricks: impl Iterator<Item = &'a Brick>) -> Option<BrickId> {
+        let load = self.primaries();
+        let of = |server: &ServerId| load.get(server).copied().unwrap_or_default();
+        bricks.min_by_key(|b| of(&b.server)).map(|b| b.id)
+    }
+
+    /// Whether a volume is built of exactly these bricks.
+    pub(crate) fn same_bricks(&self, volume: &Volume, wanted: &NewVolume) -> bool {
+        if wanted.bricks.is_empty() {
+            return true;
+        }
+        let mut has = self.sets_of(volume).flat_map(|s| &s.bricks);
+        let same = wanted.bricks.iter().all(|w| {
+            let path = names::normal_path(&w.path).ok();
+            has.next().is_some_and(|b| b.server == w.server && Some(&b.path) == path.as_ref())
+        });
+        same && has.next().is_none() && volume.replica == wanted.replica && volume.arbiter == wanted.arbiter
+    }
+}
+
+fn check_shape(new: &NewVolume) -> Result<(), Refusal> {
+    let (replica, arbiter, count) = (new.replica, new.arbiter, new.bricks.len());
+    if replica == 0 || replica > limits::REPLICA {
+        return Err(Refusal::Replica { replica, max: limits::REPLICA });
+    }
+    if arbiter > 1 || (arbiter == 1 && replica != 3) {
+        return Err(Refusal::Arbiter { replica, arbiter });
+    }
+    if count == 0 {
+        return Err(Refusal::NoBricks { name: new.name.clone() });
+    }
+    if count > limits::VOLUME_BRICKS {
+        return Err(Refusal::TooManyBricks { count, max: limits::VOLUME_BRICKS });
+    }
+    if !count.is_multiple_of(replica as usize) {
+        return Err(Refusal::BrickCount { count, replica });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[path = "create_tests.rs"]
+mod tests;

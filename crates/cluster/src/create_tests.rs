@@ -1,0 +1,104 @@
+use super::*;
+use crate::{Command, testing};
+
+fn spec(server: u64, path: &str) -> BrickSpec {
+    BrickSpec { server: ServerId(server), path: path.into() }
+}
+
+fn try_create(state: &mut State, replica: u32, arbiter: u32, bricks: &[BrickSpec]) -> String {
+    let bricks = bricks.to_vec();
+    let new = NewVolume { name: "w".into(), replica, arbiter, bricks, force: false, created: 0 };
+    testing::refuse(state, Command::CreateVolume(new)).to_string()
+}
+
+#[test]
+fn sets_start_in_sync_with_spread_primaries() {
+    let mut state = testing::pool(3);
+    testing::create(&mut state, "v", 3, 0, 9);
+    let sets: Vec<_> = state.sets.values().collect();
+    assert_eq!(sets.len(), 3);
+    for set in &sets {
+        assert_eq!((set.view.epoch, set.view.in_sync.len()), (Epoch(1), 3));
+    }
+    assert!(state.primaries().values().all(|n| *n == 1));
+    assert_eq!(state.volume("v").unwrap().status, Status::Created);
+}
+
+#[test]
+fn bricks_in_use_twice_or_nested_are_refused() {
+    let mut state = testing::pool(2);
+    testing::create(&mut state, "v", 2, 0, 2);
+    let one = |state: &mut State, path: &str| try_create(state, 1, 0, &[spec(1, path)]);
+    assert_eq!(one(&mut state, "/b1/"), "brick h1:/b1 is in use by volume 'v': choose another directory");
+    let inside = "brick h1:/b1/x lies inside or around brick h1:/b1: choose a directory apart from it";
+    assert_eq!(one(&mut state, "/b1/x"), inside);
+    assert!(one(&mut state, "rel").contains("it must be absolute"));
+    let twice = try_create(&mut state, 1, 0, &[spec(1, "/n"), spec(1, "/n")]);
+    assert_eq!(twice, "brick h1:/n is given twice: name each directory once");
+    let nested = try_create(&mut state, 1, 0, &[spec(1, "/n/m"), spec(1, "/n")]);
+    assert!(nested.starts_with("brick h1:/n/m lies inside or around brick h1:/n:"), "{nested}");
+}
+
+#[test]
+fn the_same_path_on_two_servers_is_two_bricks() {
+    let mut state = testing::pool(2);
+    let new =
+        NewVolume { bricks: vec![spec(1, "/b"), spec(2, "/b")], ..testing::volume(&state, "v", 2, 0, 0) };
+    state.apply(&Command::CreateVolume(new)).unwrap();
+}
+
+#[test]
+fn one_server_twice_in_a_set_needs_force() {
+    let mut state = testing::pool(2);
+    let bricks = [spec(1, "/a"), spec(1, "/b")];
+    let refusal = try_create(&mut state, 2, 0, &bricks);
+    assert!(refusal.contains("h1:/a and h1:/b") && refusal.ends_with("or add --force"), "{refusal}");
+    let forced = NewVolume { force: true, bricks: bricks.to_vec(), ..testing::volume(&state, "v", 2, 0, 0) };
+    state.apply(&Command::CreateVolume(forced)).unwrap();
+}
+
+#[test]
+fn shapes_that_make_no_sets() {
+    let mut state = testing::pool(3);
+    let three = [spec(1, "/a"), spec(2, "/a"), spec(3, "/a")];
+    assert!(try_create(&mut state, 2, 0, &three).contains("3 bricks cannot be sets of 2"));
+    assert!(try_create(&mut state, 0, 0, &three).contains("replica 0"));
+    assert!(try_create(&mut state, 9, 0, &three).contains("use 1 to 8"));
+    assert!(try_create(&mut state, 3, 2, &three).contains("use replica 3 arbiter 1"));
+    assert!(try_create(&mut state, 1, 0, &[]).contains("no bricks"));
+    assert!(try_create(&mut state, 1, 0, &[spec(9, "/a")]).contains("server 9 is not in the pool"));
+}
+
+#[test]
+fn names_are_unique_and_ids_never_reused() {
+    let mut state = testing::pool(2);
+    testing::create(&mut state, "v", 2, 0, 2);
+    let again = testing::volume(&state, "v", 2, 0, 2);
+    let refusal = testing::refuse(&mut state, Command::CreateVolume(again));
+    assert_eq!(refusal, Refusal::VolumeExists { name: "v".into() });
+    state.apply(&Command::DeleteVolume { name: "v".into() }).unwrap();
+    testing::create(&mut state, "v", 2, 0, 2);
+    let volume = state.volume("v").unwrap();
+    assert_eq!((volume.id, &volume.sets[..]), (VolumeId(2), &[SetId(2)][..]));
+    assert!(state.brick(BrickId(3)).is_some() && state.brick(BrickId(1)).is_none());
+}
+
+#[test]
+fn set_numbers_run_out_kindly() {
+    let mut state = testing::pool(2);
+    state.next_set = SetId(SetId::MAX.0 - 1);
+    let many: Vec<_> = (0..4).map(|i| spec(1, &format!("/{i}"))).collect();
+    assert!(try_create(&mut state, 1, 0, &many).contains("no numbers are left"));
+}
+
+#[test]
+fn bricks_as_users_write_them() {
+    let state = testing::pool(2);
+    assert_eq!(state.resolve_brick("h2:/x/").unwrap(), spec(2, "/x"));
+    assert_eq!(state.resolve_brick("127.0.0.2:24240:/x").unwrap(), spec(2, "/x"));
+    let refusal = state.resolve_brick("h9:/x").unwrap_err().to_string();
+    assert_eq!(refusal, "server 'h9' is not in the pool: probe it first (mortar peer probe h9)");
+    for bad in ["/x", ":/x", "h1", "h1:x"] {
+        assert_eq!(state.resolve_brick(bad), Err(Refusal::BrickSyntax { brick: bad.into() }));
+    }
+}

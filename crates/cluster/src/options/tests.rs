@@ -1,0 +1,115 @@
+use super::*;
+use crate::testing;
+
+fn volume(options: &[(&str, &str)]) -> Volume {
+    let mut state = testing::pool(2);
+    testing::create(&mut state, "v", 2, 0, 2);
+    let mut volume = state.volume("v").unwrap().clone();
+    volume.options = options.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
+    volume
+}
+
+#[test]
+fn the_table_is_sound() {
+    assert!(TABLE.is_sorted_by_key(|o| o.key));
+    for o in TABLE {
+        let value = parse(o.key, o.default).unwrap_or_else(|_| panic!("default of {}", o.key));
+        assert_eq!(value.to_string(), o.default, "the default of {} is written as it is shown", o.key);
+        assert_eq!(parse(o.key, &value.to_string()).as_ref(), Ok(&value), "{}", o.key);
+        assert!(!o.help.is_empty() && !o.help.ends_with('.'), "{}", o.key);
+    }
+}
+
+#[test]
+fn values_as_people_write_them() {
+    let ms = |n| Ok(Value::Duration(Duration::from_millis(n)));
+    for (text, n) in [("1500ms", 1500), ("3", 3000), ("3s", 3000), ("1m", 60_000), ("1 min", 60_000)] {
+        assert_eq!(parse("network.ping-timeout", text), ms(n), "{text}");
+    }
+    for (text, n) in
+        [("64MB", 64 << 20), ("64mb", 64 << 20), ("64MiB", 64 << 20), ("64M", 64 << 20), ("1GB", 1 << 30)]
+    {
+        assert_eq!(parse("storage.journal-size", text), Ok(Value::Size(n)), "{text}");
+    }
+    for (text, yes) in [("on", true), ("true", true), ("no", false), ("0", false)] {
+        assert_eq!(parse("features.read-only", text), Ok(Value::Bool(yes)));
+    }
+    assert_eq!(parse("cluster.min-free-disk", "5"), Ok(Value::Percent(5)));
+    assert_eq!(
+        parse("auth.allow", "10.0.0.1, 10.0.0.2,"),
+        Ok(Value::List(vec!["10.0.0.1".into(), "10.0.0.2".into()]))
+    );
+}
+
+#[test]
+fn values_that_are_none() {
+    for (key, text) in [
+        ("network.ping-timeout", "0s"),
+        ("network.ping-timeout", "61s"),
+        ("network.ping-timeout", "-3s"),
+        ("network.ping-timeout", "3 parsecs"),
+        ("network.ping-timeout", "99999999999999999999h"),
+        ("storage.journal-size", "1"),
+        ("storage.journal-size", "1XB"),
+        ("cluster.heal-window", "0"),
+        ("cluster.heal-window", "+4"),
+        ("cluster.min-free-disk", "101%"),
+        ("cluster.quorum-type", "AUTO"),
+        ("features.read-only", "maybe"),
+        ("auth.allow", "a b"),
+        ("user.note", "two\nlines"),
+    ] {
+        assert!(matches!(parse(key, text), Err(Bad::Value { .. })), "{key} {text}");
+    }
+    assert_eq!(parse("no.such", "1"), Err(Bad::Unknown));
+    assert_eq!(parse("user.", "1"), Err(Bad::Unknown));
+    assert!(parse("user.x", &"x".repeat(5000)).is_err());
+}
+
+#[test]
+fn an_unknown_key_is_told_its_neighbour() {
+    let nearest = |key: &str| match unknown(key) {
+        Refusal::UnknownOption { nearest, .. } => nearest.unwrap_or_default(),
+        other => panic!("{other}"),
+    };
+    assert_eq!(nearest("network.ping-timeot"), "network.ping-timeout");
+    assert_eq!(nearest("cluster.read-only"), "features.read-only");
+    assert_eq!(nearest("performance.io-cache"), "");
+    assert_eq!(unknown("x").to_string(), "option 'x' is unknown: see mortar volume get VOL");
+}
+
+#[test]
+fn typed_readers() {
+    let v = volume(&[("network.ping-timeout", "5s"), ("features.read-only", "on"), ("auth.allow", "a,b")]);
+    assert_eq!(v.option_duration("network.ping-timeout"), Duration::from_secs(5));
+    assert!(v.option_bool("features.read-only") && v.option_bool("cluster.choose-local"));
+    assert_eq!(v.option_list("auth.allow"), ["a", "b"]);
+    assert_eq!(v.option_u64("storage.journal-size"), 256 << 20);
+    assert_eq!(v.option_u64("cluster.min-free-disk"), 1);
+    assert_eq!(v.option_text("cluster.quorum-type"), "auto");
+    assert_eq!(v.option("no.such"), None);
+    assert_eq!(v.option_text("features.read-only"), "", "a wrong type reads as nothing");
+    assert_eq!(v.option_duration("auth.allow"), Duration::ZERO);
+}
+
+#[test]
+fn what_no_longer_parses_reads_as_the_default() {
+    let v = volume(&[("network.ping-timeout", "9 parsecs")]);
+    assert_eq!(v.option_duration("network.ping-timeout"), Duration::from_secs(3));
+}
+
+#[test]
+fn all_options_are_listed_with_their_defaults() {
+    let lines = volume(&[("user.note", "hi"), ("features.read-only", "on")]).option_lines();
+    assert_eq!(lines.len(), TABLE.len() + 1);
+    let read_only = lines.iter().find(|l| l.key == "features.read-only").unwrap();
+    assert_eq!((read_only.value.as_str(), read_only.default.as_str(), read_only.is_set), ("on", "off", true));
+    assert!(lines.iter().any(|l| l.key == "user.note" && l.value == "hi"));
+}
+
+#[test]
+fn shown_in_the_largest_unit() {
+    assert_eq!([0, 1, 1024, 1536, 1 << 30].map(show_size), ["0B", "1B", "1KB", "1536B", "1GB"]);
+    let shown = [0, 1, 1000, 1500, 60_000, 7_200_000].map(|ms| show_duration(Duration::from_millis(ms)));
+    assert_eq!(shown, ["0s", "1ms", "1s", "1500ms", "60s", "2h"]);
+}

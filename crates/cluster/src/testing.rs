@@ -1,0 +1,59 @@
+//! Small pools for tests.
+
+use ids::ServerId;
+
+use crate::{BrickSpec, Command, NewServer, NewVolume, Outcome, Refusal, State, hex};
+
+/// Server `n` as `h<n>`.
+pub(crate) fn server(n: u64) -> NewServer {
+    NewServer {
+        identity: hex::encode(u128::from(n) + 1000),
+        host: format!("h{n}"),
+        address: format!("127.0.0.{n}:24240"),
+    }
+}
+
+/// A pool of `n` servers h1, h2, ...
+pub(crate) fn pool(n: u64) -> State {
+    let mut state = State::default();
+    state.apply(&Command::InitPool { pool: hex::encode(7), server: server(1) }).unwrap();
+    for i in 2..=n {
+        state.apply(&Command::AddServer(server(i))).unwrap();
+    }
+    state
+}
+
+/// Bricks /b1, /b2, ... dealt to servers 1.. in turn.
+pub(crate) fn volume(state: &State, name: &str, replica: u32, arbiter: u32, bricks: u64) -> NewVolume {
+    let servers = state.servers.len() as u64;
+    let brick = |i: u64| BrickSpec { server: ServerId(i % servers + 1), path: format!("/b{}", i + 1) };
+    NewVolume {
+        name: name.into(),
+        replica,
+        arbiter,
+        bricks: (0..bricks).map(brick).collect(),
+        force: false,
+        created: 0,
+    }
+}
+
+pub(crate) fn create(state: &mut State, name: &str, replica: u32, arbiter: u32, bricks: u64) {
+    let new = volume(state, name, replica, arbiter, bricks);
+    state.apply(&Command::CreateVolume(new)).unwrap();
+}
+
+/// Applies, and sees that a refusal changes nothing.
+pub(crate) fn refuse(state: &mut State, command: Command) -> Refusal {
+    let before = state.clone();
+    let refusal = state.apply(&command).unwrap_err();
+    assert_eq!(*state, before, "a refused command changes nothing");
+    refusal
+}
+
+/// Applies and returns the epochs of the changed views.
+pub(crate) fn views(state: &mut State, command: Command) -> Vec<(u32, u32)> {
+    match state.apply(&command).unwrap() {
+        Outcome::Views(v) => v.into_iter().map(|(s, e)| (s.0, e.0)).collect(),
+        other => panic!("{other:?}"),
+    }
+}
