@@ -124,7 +124,8 @@ pub fn decide(op: &Op, view: &mut dyn View, cx: &Context<'_>) -> Result<Decision
         | Op::GetXattr { .. }
         | Op::ListXattr { .. }
         | Op::Lseek { .. }
-        | Op::SyncFs => Err(Errno::EINVAL),
+        | Op::SyncFs
+        | Op::Vouch { .. } => Err(Errno::EINVAL),
     }
 }
 

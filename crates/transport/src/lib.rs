@@ -1,1 +1,50 @@
-//! transport.
+//! Frames over TCP with tokio: reading, writing, greeting, and request-response on one connection.
+//!
+//! Owns connections and nothing else: what a frame means is its receiver's matter. Clients' blocking connections are in
+//! crate `client`. Invariant: a frame that is handed out passed its checksum.
+
+mod caller;
+mod error;
+mod greeting;
+mod reader;
+mod writer;
+
+pub use caller::Caller;
+pub use error::TransportError;
+pub use greeting::{Greeted, accept, answer, connect};
+pub use reader::FrameReader;
+pub use writer::{FrameSender, write_frames};
+
+/// The port that servers listen on unless told otherwise.
+pub const DEFAULT_PORT: u16 = 24240;
+
+/// `host:port` of `HOST[:PORT]`; an IPv6 address may stand in brackets.
+pub fn with_port(host: &str) -> String {
+    let has_port = match host.rfind(':') {
+        None => false,
+        Some(_) if host.starts_with('[') => host.contains("]:"),
+        Some(at) => !host.get(..at).is_some_and(|h| h.contains(':')),
+    };
+    match (has_port, host.contains(':') && !host.starts_with('[')) {
+        (true, _) => host.to_owned(),
+        (false, true) => format!("[{host}]:{DEFAULT_PORT}"),
+        (false, false) => format!("{host}:{DEFAULT_PORT}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn default_port_is_added() {
+        for (given, wanted) in [
+            ("a", "a:24240"),
+            ("a:1", "a:1"),
+            ("127.0.0.1", "127.0.0.1:24240"),
+            ("::1", "[::1]:24240"),
+            ("[::1]", "[::1]:24240"),
+            ("[::1]:9", "[::1]:9"),
+        ] {
+            assert_eq!(super::with_port(given), wanted);
+        }
+    }
+}

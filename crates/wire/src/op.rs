@@ -136,6 +136,8 @@ wire_enum! {
         42 Settle { fid: Fid, keep: bool },
         /// Moves the directory's copy to where its entry went.
         43 Relocate { fid: Fid, path: Vec<Ancestor>, name: Name },
+        /// Does this entry exist, with no transaction about it under way? Then the directory it leads to stays.
+        44 Vouch { parent: Fid, name: Name, fid: Fid },
     }
 }
 
@@ -177,6 +179,7 @@ impl Op {
             Op::Condemn { .. } => 26,
             Op::Settle { .. } => 27,
             Op::Relocate { .. } => 28,
+            Op::Vouch { .. } => 29,
         }
     }
 
@@ -197,12 +200,13 @@ impl Op {
                 | Op::ListXattr { .. }
                 | Op::Lseek { .. }
                 | Op::SyncFs
+                | Op::Vouch { .. }
         )
     }
 }
 
 /// Names of the operations in counters, by [`Op::index`].
-pub const COUNTED: [&str; 29] = [
+pub const COUNTED: [&str; 30] = [
     "lookup",
     "getattr",
     "setattr",
@@ -232,4 +236,5 @@ pub const COUNTED: [&str; 29] = [
     "condemn",
     "settle",
     "relocate",
+    "vouch",
 ];
