@@ -29,7 +29,7 @@ wire_enum! {
     /// What is said.
     pub enum PeerBody {
         /// Apply this change (data as payload). `commit`: all in-sync bricks have everything up to there.
-        1 Replicate { lsn: Lsn, commit: Lsn, op: OpId, change: Change },
+        1 Replicate { stamp: Stamp, commit: Lsn, op: OpId, about: Option<Fid>, change: Change },
         /// Everything up to `lsn` is applied here, up to `durable` on disk; `available` bytes of room are left.
         2 Ack { lsn: Lsn, durable: Lsn, available: u64 },
         /// The change could not be applied: the brick takes itself out.
