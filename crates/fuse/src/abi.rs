@@ -5,6 +5,8 @@
 #![allow(clippy::host_endian_bytes, reason = "the kernel's protocol is in the host's byte order")]
 
 use std::ffi::OsStr;
+use std::io::IoSlice;
+use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
 
 use crate::errno::Errno;
@@ -181,4 +183,19 @@ pub(crate) fn out_header(body: usize, error: i32, unique: u64) -> [u8; OUT_HEADE
     first.copy_from_slice(&len.to_ne_bytes());
     second.copy_from_slice(&error.to_ne_bytes());
     header
+}
+
+/// Writes a header and what follows it in one system call, again if a signal
+/// came first.
+pub(crate) fn write_parts(device: BorrowedFd<'_>, header: &[u8], parts: &[&[u8]]) -> rustix::io::Result<()> {
+    let write = |slices: &[IoSlice<'_>]| rustix::io::retry_on_intr(|| rustix::io::writev(device, slices));
+    match parts {
+        [] => write(&[IoSlice::new(header)]),
+        [one] => write(&[IoSlice::new(header), IoSlice::new(one)]),
+        many => {
+            let all = std::iter::once(header).chain(many.iter().copied());
+            write(&all.map(IoSlice::new).collect::<Vec<_>>())
+        }
+    }
+    .map(|_written| ())
 }

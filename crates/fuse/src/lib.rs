@@ -38,8 +38,9 @@ pub use init::{InitConfig, Kernel};
 pub use mount::{Mount, MountError, MountFlags, MountOptions, Stopper, Unmount};
 pub use notify::Notifier;
 pub use ops::{
-    CopyOp, CreateOp, FallocateOp, FlushOp, Forget, ForgetList, IoctlOp, LinkOp, LockOp, MkdirOp, MknodOp, OpenOp,
-    PollOp, ReadOp, ReaddirOp, ReleaseOp, RenameOp, SetAttr, SetxattrOp, StatxOp, TimeSet, WriteOp,
+    CopyOp, CreateOp, FallocateOp, FlushOp, Forget, ForgetList, IoctlOp, LinkOp, LockOp, LseekOp, MkdirOp,
+    MknodOp, OpenOp, PollOp, ReadOp, ReaddirOp, ReleaseOp, RenameOp, SetAttr, SetxattrOp, StatxOp, TimeSet,
+    WriteOp,
 };
 pub use session::{Session, SessionConfig};
 pub use types::{

@@ -318,3 +318,14 @@ impl Iterator for ForgetList<'_> {
         Some(Forget { node, count })
     }
 }
+
+/// Finding data or a hole.
+#[derive(Clone, Copy, Debug)]
+pub struct LseekOp {
+    /// The open handle.
+    pub fh: u64,
+    /// Where to start.
+    pub offset: u64,
+    /// `SEEK_DATA` or `SEEK_HOLE`.
+    pub whence: u32,
+}

@@ -120,13 +120,13 @@ impl LockKind {
         all.into_iter().find(|kind| kind.raw() == raw)
     }
 
+    /// The number the kernel uses (the same on every architecture we run on).
     pub(crate) fn raw(self) -> u32 {
-        let raw = match self {
-            LockKind::Read => libc::F_RDLCK,
-            LockKind::Write => libc::F_WRLCK,
-            LockKind::Unlock => libc::F_UNLCK,
-        };
-        u32::from(raw.unsigned_abs() as u16)
+        match self {
+            LockKind::Read => 0,
+            LockKind::Write => 1,
+            LockKind::Unlock => 2,
+        }
     }
 }
 
