@@ -78,6 +78,8 @@ wire_struct! {
     /// One directory above a directory that is placed on another set than its parent.
     pub struct Ancestor {
         pub fid: Fid,
+        /// The set that answers for it.
+        pub home: SetId,
         pub name: Name,
     }
 }
