@@ -71,20 +71,23 @@ impl Mount {
         if let Some(top) = table::top(&path).filter(|top| top.fs_type == fs_type) {
             return Err(MountError::AlreadyMounted { path, source_name: top.source });
         }
-        let mut direct = None;
-        if rustix::process::geteuid().is_root() {
+        let (device, via) = if rustix::process::geteuid().is_root() {
             match mount_directly(&path, mode, options) {
-                Err(MountError::NoPermission { .. }) if helper::exists() => {}
-                result => direct = Some(result?),
+                Err(MountError::NoPermission { .. }) if helper::exists() => {
+                    (helper::mount(&path, options)?, Via::Helper)
+                }
+                result => (result?, Via::Kernel),
             }
-        }
-        let (device, via) = match direct {
-            Some(device) => (device, Via::Kernel),
-            None => (helper::mount(&path, options)?, Via::Helper),
+        } else {
+            (helper::mount(&path, options)?, Via::Helper)
         };
+        Ok(Mount::made(path, device, via))
+    }
+
+    fn made(path: PathBuf, device: OwnedFd, via: Via) -> Mount {
         let id = table::top(&path).map(|top| top.device);
         let inner = Mounted { path, id, via, device: Arc::new(device) };
-        Ok(Mount { inner: Arc::new(inner) })
+        Mount { inner: Arc::new(inner) }
     }
 
     /// Where it is mounted.
@@ -204,5 +207,30 @@ fn mount_directly(path: &Path, mode: u32, options: &MountOptions) -> Result<Owne
         Err(Os::PERM | Os::ACCESS) => Err(MountError::NoPermission { path: path.into() }),
         Err(Os::NODEV) => Err(MountError::DeviceMissing { path: DEVICE.into() }),
         Err(error) => Err(MountError::Io { action: "mount on", path: path.into(), source: error.into() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The helper's way, also where only root may open the device.
+    #[test]
+    fn the_helper_hands_over_a_device_and_unmounts() {
+        if open_device().is_err() || !helper::exists() {
+            println!("skipped: /dev/fuse and fusermount3 are needed");
+            return;
+        }
+        let path = std::env::temp_dir().join(format!("fuse-helper-{}", std::process::id()));
+        std::fs::create_dir(&path).unwrap();
+        let options = MountOptions { allow_other: false, ..MountOptions::new("h,ost:/a b", "mortartest") };
+        let mount = Mount::made(path.clone(), helper::mount(&path, &options).unwrap(), Via::Helper);
+        assert!(mount.inner.is_connected());
+        assert_eq!(table::top(&path).unwrap().source, "h,ost:/a b");
+        drop(mount);
+        assert_eq!(table::top(&path), None);
+        std::fs::remove_dir(&path).unwrap();
+        let missing = helper::mount(&path, &options).unwrap_err();
+        assert!(matches!(missing, MountError::HelperFailed { .. }), "{missing}");
     }
 }

@@ -197,3 +197,27 @@ impl Context {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn the_ready_one_of_many_is_told() {
+        for count in [1, 5, 6, 7, 40] {
+            let pairs: Vec<_> = (0..count).map(|_| UnixStream::pair().unwrap()).collect();
+            let mut fds: Vec<_> =
+                pairs.iter().map(|(ours, _)| Fd::new(ours.as_fd(), PollFlags::IN)).collect();
+            assert_eq!(poll(&mut fds, Some(Duration::ZERO)).unwrap(), Wake::TimedOut);
+            (&pairs[count - 1].1).write_all(b"x").unwrap();
+            assert_eq!(poll(&mut fds, None).unwrap(), Wake::Ready);
+            let ready: Vec<_> = fds.iter().map(|fd| !fd.ready.is_empty()).collect();
+            assert_eq!(ready.iter().position(|ready| *ready), Some(count - 1));
+        }
+        assert!(poll(&mut [], None).is_err());
+        assert_eq!(writable(UnixStream::pair().unwrap().0.as_fd(), None).unwrap(), Wake::Ready);
+    }
+}

@@ -34,13 +34,17 @@ pub(crate) fn is_mounted(path: &Path) -> bool {
 
 /// None, with a message, where FUSE cannot be used at all.
 pub(crate) fn mount_with(ttl: Duration, config: SessionConfig) -> Option<Mounted> {
+    mount_as(&MountOptions::new("127.0.0.1:/vol", "mortartest"), ttl, config)
+}
+
+pub(crate) fn mount_as(options: &MountOptions, ttl: Duration, config: SessionConfig) -> Option<Mounted> {
     if let Err(error) = std::fs::File::options().read(true).write(true).open("/dev/fuse") {
         println!("skipped: /dev/fuse: {error}");
         return None;
     }
     let path = temp_dir();
     let fs = Arc::new(MemFs::new(ttl));
-    let mount = Mount::new(&path, &MountOptions::new("127.0.0.1:/vol", "mortartest")).unwrap();
+    let mount = Mount::new(&path, options).unwrap();
     let session = Session::new(fs.clone(), mount, config);
     let (notifier, stopper) = (session.notifier(), session.stopper());
     let thread = Some(std::thread::spawn(move || session.run()));

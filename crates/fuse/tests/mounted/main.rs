@@ -10,11 +10,15 @@ use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use fuse::{Mount, MountError, MountOptions, ROOT, SessionConfig, Unmount};
-use guard::{is_mounted, mount, mount_with, temp_dir};
+use fuse::{
+    Errno, Filesystem, InitConfig, Kernel, Mount, MountError, MountOptions, ROOT, Session, SessionConfig,
+    Unmount,
+};
+use guard::{is_mounted, mount, mount_as, mount_with, temp_dir};
 use memfs::LONG;
 use rustix::fs::{FlockOperation, XattrFlags};
 
@@ -207,6 +211,63 @@ fn mount_errors_name_the_cause() {
     let twice = fails("");
     assert!(matches!(twice, MountError::AlreadyMounted { .. }));
     assert!(twice.to_string().contains("127.0.0.1:/vol"), "{twice}");
+}
+
+struct Broken;
+
+impl Filesystem for Broken {
+    fn init(&self, _: &Kernel, _: &mut InitConfig) -> Result<(), Errno> {
+        Err(Errno::EACCES)
+    }
+}
+
+#[test]
+fn a_failing_init_ends_the_session() {
+    let Some(_usable) = mount() else { return };
+    let path = temp_dir();
+    let mount = Mount::new(&path, &MountOptions::new("broken:/v", "mortartest")).unwrap();
+    let error = Session::new(Arc::new(Broken), mount, SessionConfig::default()).run().unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(libc::EACCES));
+    assert!(!is_mounted(&path));
+    fs::remove_dir(path).unwrap();
+}
+
+/// As root, runs itself again as nobody.
+#[test]
+fn the_helper_mounts_without_root() {
+    let installed = |name: &str| {
+        std::env::split_paths(&std::env::var_os("PATH").unwrap()).any(|dir| dir.join(name).exists())
+    };
+    if !installed("fusermount3") || !installed("setpriv") {
+        println!("skipped: fusermount3 and setpriv are needed");
+        return;
+    }
+    if rustix::process::geteuid().is_root() {
+        let mut again = Command::new("setpriv");
+        again
+            .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+            .arg(std::env::current_exe().unwrap());
+        let output =
+            again.args(["--exact", "the_helper_mounts_without_root", "--nocapture"]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+        println!("{}", String::from_utf8_lossy(&output.stdout));
+        return;
+    }
+    let options = MountOptions { allow_other: false, ..MountOptions::new("h,ost:/v", "mortartest") };
+    let Some(m) = mount_as(&options, Duration::ZERO, SessionConfig::default()) else { return };
+    fs::create_dir(m.at("d")).unwrap();
+    let busy = fs::File::open(m.at("d")).unwrap();
+    assert!(m.stopper.unmount(Unmount::Clean).is_err());
+    drop(busy);
+    m.stopper.unmount(Unmount::Lazy).unwrap();
+    assert!(!is_mounted(&m.path));
+    let path = temp_dir();
+    let options = MountOptions { allow_other: false, ..MountOptions::new("h:/v", "mortartest") };
+    drop(Mount::new(&path, &options).unwrap());
+    assert!(!is_mounted(&path));
+    fs::remove_dir(path).unwrap();
+    let refused = Mount::new("/etc".as_ref(), &options).unwrap_err();
+    assert!(matches!(refused, MountError::HelperFailed { .. }), "{refused}");
 }
 
 #[test]

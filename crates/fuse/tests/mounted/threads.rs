@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use fuse::SessionConfig;
 
 use crate::guard::{Mounted, mount_with};
+use crate::memfs::LONG;
 
 fn config(max_threads: usize) -> SessionConfig {
     SessionConfig { max_threads, keep_idle: 2, idle_after: Duration::from_millis(50) }
@@ -33,6 +34,13 @@ fn blocked_leaders_are_replaced() {
         drop(m.fs.take_calls(16));
         callers.into_iter().for_each(|caller| caller.join().unwrap());
     }
+    // Idle threads end, but for those to keep and the leader; other tests' threads end with their tests.
+    let start = Instant::now();
+    while workers().len() > 3 {
+        assert!(start.elapsed() < LONG, "{} threads are left", workers().len());
+        std::thread::yield_now();
+    }
+    assert!(fs::metadata(m.at("still-served")).is_err());
 }
 
 #[test]
