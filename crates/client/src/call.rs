@@ -1,0 +1,499 @@
+//! The client, and the way of one call: find the primary, ask it, and go on until it answers.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use ids::{Epoch, OpId, SessionId, SetId};
+use wire::map::VolumeMap;
+use wire::{Body, Call, DecodeError, Errno, Fail, Kind, Op, Reply, Wire};
+
+use crate::conn::{Broken, Conn, Expect, Intent};
+use crate::error::ConnectError;
+use crate::keeper::Keeper;
+use crate::layer::{Layer, Next, ReadOnly, Request};
+use crate::map::{Generation, Route};
+use crate::options::{Options, is_on};
+use crate::payload::Payload;
+use crate::peer::Peer;
+use crate::sets::Ticket;
+use crate::stats::{Counting, Stats};
+use crate::wait::{self, Waiting, Wake};
+use crate::watch::{self, Watcher};
+
+/// The shortest and the longest pause between two tries.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(250));
+/// A server that greets may take this many network timeouts for one answer.
+const SLOW: u32 = 15;
+/// Without an answer for so long, the watch asks another server for the map.
+const TROUBLE: Duration = Duration::from_millis(500);
+/// Files told of in one go when a set has to hear again what is open.
+const STATED_AT_ONCE: usize = 64;
+
+/// What all threads of a client share.
+pub(crate) struct Core {
+    pub options: Options,
+    pub volume: String,
+    pub intent: Intent,
+    pub keeper: Keeper,
+    pub watcher: Watcher,
+    current: RwLock<Arc<Generation>>,
+    stopped: AtomicBool,
+}
+
+impl Core {
+    /// The map that holds now.
+    pub(crate) fn current(&self) -> Arc<Generation> {
+        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Takes over a map if it is newer.
+    pub(crate) fn publish(&self, map: VolumeMap) {
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        if map.version <= current.map.version {
+            return;
+        }
+        if map.pool != current.map.pool || map.volume != current.map.volume {
+            tracing::error!("another pool or volume answers under the old name: its map is ignored");
+            return;
+        }
+        match Generation::new(map, Some(&current)) {
+            Ok(next) => {
+                tracing::debug!(version = next.map.version, "new map");
+                let before = std::mem::replace(&mut *current, Arc::new(next));
+                before.end();
+                self.keeper.wake();
+            }
+            Err(e) => tracing::error!("no descriptor for a new map: {e}"),
+        }
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+
+    /// Ends all calls with `ESHUTDOWN`.
+    pub(crate) fn stop(&self) {
+        self.stopped.store(true, Ordering::Release);
+        self.current().end();
+        self.watcher.nudge();
+        self.keeper.wake();
+    }
+
+    /// Waits; a newer map ends the pause.
+    pub(crate) fn pause(&self, generation: &Generation, time: Duration) -> Result<(), Errno> {
+        match wait::by_hook(generation.over(), time) {
+            Ok(Wake::Interrupted) => Err(Errno::EINTR),
+            Ok(Wake::Ready | Wake::TimedOut) if self.is_stopped() => Err(Errno::ESHUTDOWN),
+            Ok(Wake::Ready | Wake::TimedOut) => Ok(()),
+            Err(e) => {
+                tracing::error!("cannot wait: {e}");
+                Err(Errno::EIO)
+            }
+        }
+    }
+
+    /// Whether it makes sense to wait for `peer` to answer for `set`.
+    fn still(&self, set: SetId, epoch: Epoch, peer: &Arc<Peer>) -> Result<(), Broken> {
+        if self.is_stopped() {
+            return Err(Broken::Stopped);
+        }
+        let current = self.current();
+        let moved = current
+            .route(set)
+            .is_some_and(|r| r.epoch > epoch && r.peer.as_ref().is_none_or(|p| p.server != peer.server));
+        if moved { Err(Broken::Moved) } else { Ok(()) }
+    }
+
+    /// Carries out a request at whoever is the primary of its set.
+    pub(crate) fn route(&self, request: &mut Request<'_, '_>) -> Result<Body, Errno> {
+        let set = request.call.set;
+        let state = loop {
+            let generation = self.current();
+            match generation.route(set) {
+                Some(route) => break Arc::clone(&route.state),
+                // A fid of a set that was added a moment ago, or of none.
+                None if generation.map.started => self.await_set(set)?,
+                None => return Err(Errno::ENOTCONN),
+            }
+        };
+        let mut tries = Tries::new(self);
+        let mut ticket: Option<Ticket<'_>> = None;
+        loop {
+            let generation = self.current();
+            if self.is_stopped() {
+                return Err(Errno::ESHUTDOWN);
+            }
+            if !generation.map.started {
+                return Err(Errno::ENOTCONN);
+            }
+            let Some(route) = generation.route(set) else { return Err(Errno::ESTALE) };
+            let Some(peer) = &route.peer else {
+                tries.again(&generation, "no brick of the set may serve")?;
+                continue;
+            };
+            if request.call.op.changes() && ticket.is_none() {
+                ticket = Some(state.begin());
+            }
+            let seq = ticket.as_ref().map_or(0, |t| t.seq);
+            request.call.id = OpId { session: self.intent.session, seq };
+            match self.attempt(route, peer, request, &mut tries) {
+                Ok(Reply(Ok(body))) => return Ok(body),
+                // A transaction holds the directory: that was an answer, so the next try is a new operation.
+                Ok(Reply(Err(Fail::Errno { errno }))) if Errno(errno) == Errno::EAGAIN => {
+                    ticket = None;
+                    tries.again(&generation, "busy")?;
+                }
+                Ok(Reply(Err(Fail::Errno { errno }))) => return Err(Errno(errno)),
+                Ok(Reply(Err(Fail::WrongView { .. }))) => tries.again(&generation, "another view holds")?,
+                Ok(Reply(Err(Fail::Busy))) => tries.again(&generation, "busy")?,
+                Ok(Reply(Err(Fail::BelowQuorum))) => {
+                    let waited = tries.start.elapsed() >= self.options.quorum_wait;
+                    if request.call.op.changes() && waited {
+                        return Err(Errno::EROFS);
+                    }
+                    tries.again(&generation, "too few bricks in sync")?;
+                }
+                Err(Broken::Interrupted) => return Err(Errno::EINTR),
+                Err(Broken::Stopped) => return Err(Errno::ESHUTDOWN),
+                Err(Broken::Moved) => tries.moved(),
+                Err(e) => {
+                    tracing::debug!(%set, server = peer.address, "{}: {e}", request.call.op.name());
+                    tries.failed(&generation, &e)?;
+                }
+            }
+        }
+    }
+
+    /// Waits for a map with the set, a network timeout at most.
+    fn await_set(&self, set: SetId) -> Result<(), Errno> {
+        let until = Instant::now() + self.options.network_timeout;
+        self.watcher.nudge();
+        while Instant::now() < until {
+            let generation = self.current();
+            if generation.route(set).is_some() {
+                return Ok(());
+            }
+            self.pause(&generation, PAUSE.1)?;
+        }
+        Err(Errno::ESTALE)
+    }
+
+    /// One try on one connection.
+    fn attempt(
+        &self,
+        route: &Route,
+        peer: &Arc<Peer>,
+        request: &mut Request<'_, '_>,
+        tries: &mut Tries<'_>,
+    ) -> Result<Reply, Broken> {
+        let set = route.state.set;
+        let still = || self.still(set, route.epoch, peer);
+        let mut waiting = Waiting { until: tries.deadline(), still: &still };
+        let mut lent = peer.lend(set, self.intent, &waiting)?;
+        tries.used = lent.used;
+        let result = self.exchange(&mut lent.conn, (route, peer), request, &mut waiting);
+        match &result {
+            Ok(_) => peer.put_back(lent),
+            // The server may be gone, and with it what it knew of this session.
+            Err(Broken::Interrupted | Broken::Stopped) => {}
+            Err(_) => peer.broke(),
+        }
+        result
+    }
+
+    fn exchange(
+        &self,
+        conn: &mut Conn,
+        (route, peer): (&Route, &Arc<Peer>),
+        request: &mut Request<'_, '_>,
+        waiting: &mut Waiting<'_>,
+    ) -> Result<Reply, Broken> {
+        let mark = mark(route.epoch, peer.era());
+        if route.state.needs_stating(mark)
+            && let Some(fail) = self.state_opens(conn, route, mark, waiting)?
+        {
+            return Ok(Reply(Err(fail)));
+        }
+        request.call.epoch = route.epoch;
+        request.call.finished = route.state.finished();
+        let id = conn.send(Kind::Call, &request.call, request.payload, waiting)?;
+        let expect = match request.call.op {
+            Op::Read { .. } | Op::ReadLink { .. } | Op::GetXattr { .. } => Expect::Data,
+            _ => Expect::Message,
+        };
+        self.await_answer(conn, (route, peer), waiting)?;
+        let head = conn.receive(expect, request.into, waiting)?;
+        if head.kind != Kind::Reply || head.id != id {
+            return Err(DecodeError::Bounds("answer").into());
+        }
+        Ok(Reply::from_bytes(conn.body())?)
+    }
+
+    /// Waits for the first byte of an answer. A server that is slow, but greets, gets more time.
+    fn await_answer(
+        &self,
+        conn: &Conn,
+        (route, peer): (&Route, &Arc<Peer>),
+        waiting: &mut Waiting<'_>,
+    ) -> Result<(), Broken> {
+        let timeout = self.options.network_timeout;
+        for _ in 0..SLOW {
+            match waiting.readable(conn.fd()) {
+                Err(Broken::TimedOut) if self.options.soft.is_none() => {}
+                other => return other,
+            }
+            self.watcher.nudge();
+            let probe = Waiting { until: Instant::now() + timeout / 2, still: waiting.still };
+            peer.greets(route.state.set, self.intent, &probe)?;
+            waiting.until = Instant::now() + timeout;
+        }
+        Err(Broken::TimedOut)
+    }
+
+    /// Tells the set which of its files this client holds open; `Some` if it does not want to know now.
+    pub(crate) fn state_opens(
+        &self,
+        conn: &mut Conn,
+        route: &Route,
+        mark: u64,
+        waiting: &Waiting<'_>,
+    ) -> Result<Option<Fail>, Broken> {
+        let Some(stating) = route.state.claim_stating() else { return Ok(Some(Fail::Busy)) };
+        let files = stating.files();
+        for some in files.chunks(STATED_AT_ONCE) {
+            let ops = some.iter().map(|fid| Op::Open { fid: *fid });
+            if let Some(fail) = self.batch(conn, route, ops, waiting)? {
+                return Ok(Some(fail));
+            }
+        }
+        stating.done(mark);
+        if !files.is_empty() {
+            tracing::info!(set = %route.state.set, files = files.len(), "told the set's primary what is open");
+        }
+        Ok(None)
+    }
+
+    /// Sends several requests that change nothing at once; `Some` if the set does not serve. Errnos do not matter.
+    pub(crate) fn batch(
+        &self,
+        conn: &mut Conn,
+        route: &Route,
+        ops: impl Iterator<Item = Op>,
+        waiting: &Waiting<'_>,
+    ) -> Result<Option<Fail>, Broken> {
+        let mut ids = Vec::with_capacity(STATED_AT_ONCE);
+        for op in ops {
+            let call = Call {
+                set: route.state.set,
+                epoch: route.epoch,
+                id: OpId { session: self.intent.session, seq: 0 },
+                finished: route.state.finished(),
+                op,
+            };
+            ids.push(conn.queue(Kind::Call, &call, &[]));
+        }
+        conn.flush(&[], waiting)?;
+        let mut failed = None;
+        while !ids.is_empty() {
+            let head = conn.receive(Expect::Stream, &mut Payload::new(), waiting)?;
+            let at = ids.iter().position(|id| *id == head.id).ok_or(DecodeError::Bounds("answer"))?;
+            ids.swap_remove(at);
+            match Reply::from_bytes(conn.body())?.0 {
+                Ok(_) | Err(Fail::Errno { .. }) => {}
+                Err(fail) => failed = Some(fail),
+            }
+        }
+        Ok(failed)
+    }
+}
+
+/// Names a view and how often connections to its primary broke.
+pub(crate) fn mark(epoch: Epoch, era: u64) -> u64 {
+    (u64::from(epoch.0) << 32) | (era.wrapping_add(1) & 0xffff_ffff)
+}
+
+/// The patience of one call.
+struct Tries<'a> {
+    core: &'a Core,
+    start: Instant,
+    pause: Duration,
+    /// The map that the last pause was for.
+    version: u64,
+    /// The last connection had been used before.
+    used: bool,
+    /// A broken connection that had been used before was replaced at once.
+    replaced: bool,
+    told: bool,
+}
+
+impl Tries<'_> {
+    fn new(core: &Core) -> Tries<'_> {
+        Tries {
+            core,
+            start: Instant::now(),
+            pause: PAUSE.0,
+            version: 0,
+            used: false,
+            replaced: false,
+            told: false,
+        }
+    }
+
+    /// Until when one try may last.
+    fn deadline(&self) -> Instant {
+        let until = Instant::now() + self.core.options.network_timeout;
+        self.core.options.soft.map_or(until, |soft| until.min(self.start + soft))
+    }
+
+    /// Pauses before the next try.
+    fn again(&mut self, generation: &Generation, why: &str) -> Result<(), Errno> {
+        if self.core.options.soft.is_some_and(|soft| self.start.elapsed() >= soft) {
+            return Err(Errno::ETIMEDOUT);
+        }
+        if self.start.elapsed() >= TROUBLE {
+            self.core.watcher.nudge();
+            if !self.told {
+                self.told = true;
+                tracing::warn!("waiting for a set to serve: {why}");
+            }
+        }
+        if generation.map.version > self.version {
+            self.version = generation.map.version;
+            self.pause = PAUSE.0;
+        }
+        self.core.pause(generation, self.pause)?;
+        self.pause = (self.pause * 2).min(PAUSE.1);
+        Ok(())
+    }
+
+    /// Goes on at once where a connection from the pool was broken: that is old news.
+    fn failed(&mut self, generation: &Generation, e: &Broken) -> Result<(), Errno> {
+        if self.used && !self.replaced && matches!(e, Broken::Io(_)) {
+            self.replaced = true;
+            return Ok(());
+        }
+        self.again(generation, &e.to_string())
+    }
+
+    /// Another server is known: ask it at once.
+    fn moved(&mut self) {
+        self.pause = PAUSE.0;
+        self.replaced = false;
+    }
+}
+
+/// A volume that calls can be made to. Cheap to share; ends its threads when dropped.
+pub struct Client {
+    pub(crate) core: Arc<Core>,
+    layers: Vec<Box<dyn Layer>>,
+    stats: Arc<Stats>,
+    threads: Vec<std::thread::JoinHandle<()>>,
+}
+
+impl Client {
+    /// Connects to a volume through the first of `servers` (each `HOST[:PORT]`) that answers.
+    ///
+    /// # Errors
+    /// One line that says why, with every server that was tried.
+    pub fn connect(servers: &[String], volume: &str, options: Options) -> Result<Client, ConnectError> {
+        let session = SessionId(rand::random_range(1..=u64::MAX));
+        let (conn, map, seeds) = watch::first(servers, volume, session, options.network_timeout)?;
+        let intent = Intent { session, pool: map.pool };
+        let stats = Arc::new(Stats::default());
+        let mut layers: Vec<Box<dyn Layer>> = vec![Box::new(Counting(Arc::clone(&stats)))];
+        let read_only =
+            |(k, v): &(wire::codec::Blob, wire::codec::Blob)| k.0 == b"features.read-only" && is_on(&v.0);
+        if options.read_only || map.options.iter().any(read_only) {
+            layers.push(Box::new(ReadOnly));
+        }
+        let core = Arc::new(Core {
+            options,
+            volume: volume.to_owned(),
+            intent,
+            keeper: Keeper::default(),
+            watcher: Watcher::new()?,
+            current: RwLock::new(Arc::new(Generation::new(map, None)?)),
+            stopped: AtomicBool::new(false),
+        });
+        let mut client = Client { core, layers, stats, threads: Vec::new() };
+        let core = Arc::clone(&client.core);
+        client.spawn("mortar-watch", move || watch::run(&core, conn, &seeds))?;
+        let core = Arc::clone(&client.core);
+        client.spawn("mortar-keeper", move || core.keep())?;
+        Ok(client)
+    }
+
+    fn spawn(&mut self, name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+        let plain = move || wait::with_hook(wait::plain, work);
+        self.threads.push(std::thread::Builder::new().name(name.to_owned()).spawn(plain)?);
+        Ok(())
+    }
+
+    /// Makes one call of a set; the answer's data goes to `into`.
+    ///
+    /// # Errors
+    /// What the file system says; `EINTR`, `ETIMEDOUT` (soft mounts), `EROFS` (no quorum), `ENOTCONN` (the volume is
+    /// stopped), `ESHUTDOWN` (the client ends).
+    pub fn call(&self, set: SetId, op: Op, payload: &[u8], into: &mut Payload<'_>) -> Result<Body, Errno> {
+        let call = Call { set, epoch: Epoch(0), id: OpId::default(), finished: 0, op };
+        Next { layers: &self.layers, core: &self.core }.run(&mut Request { call, payload, into })
+    }
+
+    /// Adds a layer above those that are there.
+    pub fn push_layer(&mut self, layer: Box<dyn Layer>) {
+        tracing::debug!(layer = layer.name(), "layer added");
+        self.layers.insert(0, layer);
+    }
+
+    /// Counts and latencies of the calls so far.
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// The volume's name.
+    pub fn volume(&self) -> &str {
+        &self.core.volume
+    }
+
+    /// The session's id.
+    pub fn session(&self) -> SessionId {
+        self.core.intent.session
+    }
+
+    /// The map that holds now.
+    pub fn map(&self) -> VolumeMap {
+        self.core.current().map.clone()
+    }
+
+    /// A volume option that differs from its default.
+    pub fn option(&self, key: &str) -> Option<String> {
+        let generation = self.core.current();
+        let found = generation.map.options.iter().find(|(k, _)| k.0 == key.as_bytes());
+        found.map(|(_, v)| String::from_utf8_lossy(&v.0).into_owned())
+    }
+
+    /// Waits as calls do between tries: other work of this thread's owner goes on.
+    ///
+    /// # Errors
+    /// `EINTR`, `ESHUTDOWN`.
+    pub fn pause(&self, time: Duration) -> Result<(), Errno> {
+        self.core.pause(&self.core.current(), time)
+    }
+
+    /// Ends all calls, present and future, with `ESHUTDOWN`.
+    pub fn stop(&self) {
+        self.core.stop();
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.core.stop();
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the client panicked");
+            }
+        }
+    }
+}

@@ -1,0 +1,324 @@
+//! One connection: frames out and in, never blocking but in [`crate::wait`].
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Instant;
+
+use ids::{ServerId, SessionId};
+use rustix::io::Errno;
+use rustix::net::{
+    self, AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, SocketFlags, SocketType, sockopt,
+};
+use wire::codec::Blob;
+use wire::frame::{self, FrameHead, HEAD, VERSIONS};
+use wire::hello::{Hello, HelloReply, Purpose};
+use wire::{DecodeError, Kind, Wire};
+
+use crate::payload::Payload;
+use crate::wait::Waiting;
+
+/// Why a step on a connection failed. The connection is of no more use.
+#[derive(Debug)]
+pub(crate) enum Broken {
+    Io(io::Error),
+    Protocol(DecodeError),
+    Refused(String),
+    TimedOut,
+    /// The set is served by another server now.
+    Moved,
+    Interrupted,
+    /// The client ends.
+    Stopped,
+}
+
+impl From<io::Error> for Broken {
+    fn from(e: io::Error) -> Broken {
+        Broken::Io(e)
+    }
+}
+
+impl From<Errno> for Broken {
+    fn from(e: Errno) -> Broken {
+        Broken::Io(e.into())
+    }
+}
+
+impl From<DecodeError> for Broken {
+    fn from(e: DecodeError) -> Broken {
+        Broken::Protocol(e)
+    }
+}
+
+impl std::fmt::Display for Broken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Broken::Io(e) if e.kind() == io::ErrorKind::UnexpectedEof => {
+                write!(f, "it closed the connection")
+            }
+            Broken::Io(e) => write!(f, "{e}"),
+            Broken::Protocol(e) => write!(f, "it does not speak Mortar's protocol ({e})"),
+            Broken::Refused(why) => write!(f, "{why}"),
+            Broken::TimedOut => write!(f, "no answer"),
+            Broken::Moved => write!(f, "another server took over"),
+            Broken::Interrupted => write!(f, "interrupted"),
+            Broken::Stopped => write!(f, "the client ends"),
+        }
+    }
+}
+
+/// Who we are and what a new connection is for.
+#[derive(Clone, Copy)]
+pub(crate) struct Intent {
+    pub session: SessionId,
+    pub pool: [u8; 16],
+}
+
+impl Intent {
+    fn hello(self, purpose: Purpose) -> Hello {
+        Hello {
+            versions: Blob(VERSIONS.to_vec()),
+            purpose,
+            pool: self.pool,
+            from: ServerId(0),
+            session: self.session,
+        }
+    }
+}
+
+/// What is likely to come, so that one system call takes it all.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Expect {
+    /// One answer and nothing after it.
+    Message,
+    /// One answer [`wire::Body::Data`] and nothing after it: its data goes into place at once.
+    Data,
+    /// Further frames may follow at once.
+    Stream,
+}
+
+/// Bytes of an encoded answer whose body is [`wire::Body::Data`]: "fine" and a tag.
+const DATA_BODY: usize = 2;
+/// What the buffer is cut down to after a large message.
+const BUFFER: usize = 16 << 10;
+
+/// A connection after its hello.
+pub(crate) struct Conn {
+    fd: OwnedFd,
+    /// Frames being sent, without payload.
+    out: Vec<u8>,
+    /// The head and body received last. Its length is its room.
+    buf: Vec<u8>,
+    body_len: usize,
+    next_id: u64,
+    /// When it was last put back into its pool.
+    pub used: Instant,
+}
+
+impl Conn {
+    /// Connects to the first of `addresses` that answers, and says hello.
+    pub(crate) fn open(
+        addresses: &[SocketAddr],
+        intent: Intent,
+        purpose: Purpose,
+        waiting: &Waiting<'_>,
+    ) -> Result<(Conn, HelloReply), Broken> {
+        let mut last = Broken::Io(io::ErrorKind::AddrNotAvailable.into());
+        for address in addresses {
+            match Conn::open_one(address, intent, purpose.clone(), waiting) {
+                Err(e @ (Broken::Io(_) | Broken::TimedOut)) => last = e,
+                other => return other,
+            }
+        }
+        Err(last)
+    }
+
+    fn open_one(
+        address: &SocketAddr,
+        intent: Intent,
+        purpose: Purpose,
+        waiting: &Waiting<'_>,
+    ) -> Result<(Conn, HelloReply), Broken> {
+        let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let fd = net::socket_with(family, SocketType::STREAM, flags, None)?;
+        match net::connect(&fd, address) {
+            Ok(()) => {}
+            Err(Errno::INPROGRESS | Errno::INTR) => {
+                waiting.writable(fd.as_fd())?;
+                sockopt::socket_error(&fd)??;
+            }
+            Err(e) => return Err(e.into()),
+        }
+        sockopt::set_tcp_nodelay(&fd, true)?;
+        let mut conn = Conn {
+            fd,
+            out: Vec::with_capacity(1024),
+            buf: vec![0; BUFFER],
+            body_len: 0,
+            next_id: 1,
+            used: Instant::now(),
+        };
+        let id = conn.send(Kind::Hello, &intent.hello(purpose), &[], waiting)?;
+        let head = conn.receive(Expect::Stream, &mut Payload::new(), waiting)?;
+        if head.kind != Kind::HelloReply || head.id != id {
+            return Err(DecodeError::Bounds("answer to the hello").into());
+        }
+        let reply = HelloReply::from_bytes(conn.body())?;
+        if !reply.refused.0.is_empty() {
+            return Err(Broken::Refused(String::from_utf8_lossy(&reply.refused.0).into_owned()));
+        }
+        if intent.pool != [0; 16] && reply.pool != intent.pool {
+            return Err(Broken::Refused("it belongs to another pool".to_owned()));
+        }
+        Ok((conn, reply))
+    }
+
+    /// The socket.
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// Lets the kernel find out about a peer that vanished while nothing is sent.
+    pub(crate) fn keep_alive(&self) -> Result<(), Broken> {
+        sockopt::set_socket_keepalive(&self.fd, true)?;
+        sockopt::set_tcp_keepidle(&self.fd, std::time::Duration::from_secs(2))?;
+        sockopt::set_tcp_keepintvl(&self.fd, std::time::Duration::from_secs(1))?;
+        sockopt::set_tcp_keepcnt(&self.fd, 3)?;
+        Ok(())
+    }
+
+    /// Whether an unused connection still stands: neither closed nor with bytes nobody asked for.
+    pub(crate) fn is_fresh(&self) -> bool {
+        let got = net::recv(&self.fd, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT);
+        matches!(got, Err(Errno::AGAIN))
+    }
+
+    /// Sends one message; returns its id.
+    pub(crate) fn send(
+        &mut self,
+        kind: Kind,
+        message: &impl Wire,
+        payload: &[u8],
+        waiting: &Waiting<'_>,
+    ) -> Result<u64, Broken> {
+        self.out.clear();
+        let id = self.queue(kind, message, payload);
+        self.flush(payload, waiting)?;
+        Ok(id)
+    }
+
+    /// Appends a message to what [`Conn::flush`] sends; returns its id. Only the last one may have a payload.
+    pub(crate) fn queue(&mut self, kind: Kind, message: &impl Wire, payload: &[u8]) -> u64 {
+        let id = self.next_id;
+        self.next_id += 1;
+        let start = self.out.len();
+        self.out.extend_from_slice(&[0; HEAD]);
+        message.put(&mut self.out);
+        let (room, body) = self.out[start..].split_at_mut(HEAD);
+        room.copy_from_slice(&frame::encode_head(kind, id, body, payload));
+        id
+    }
+
+    /// Sends what was queued, and the payload after it.
+    pub(crate) fn flush(&mut self, payload: &[u8], waiting: &Waiting<'_>) -> Result<(), Broken> {
+        let mut sent = 0;
+        let total = self.out.len() + payload.len();
+        while sent < total {
+            let front = &self.out[sent.min(self.out.len())..];
+            let back = &payload[sent.saturating_sub(self.out.len())..];
+            let parts = [IoSlice::new(front), IoSlice::new(back)];
+            let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+            match net::sendmsg(&self.fd, &parts, &mut SendAncillaryBuffer::default(), flags) {
+                Ok(n) => sent += n,
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => waiting.writable(self.fd.as_fd())?,
+                Err(e) => return Err(e.into()),
+            }
+        }
+        self.out.clear();
+        self.out.shrink_to(BUFFER);
+        Ok(())
+    }
+
+    /// Receives one frame: its body stays here (see [`Conn::body`]), its payload goes to `into`.
+    pub(crate) fn receive(
+        &mut self,
+        expect: Expect,
+        into: &mut Payload<'_>,
+        waiting: &Waiting<'_>,
+    ) -> Result<FrameHead, Broken> {
+        into.set_len(0);
+        if self.buf.len() > BUFFER {
+            self.buf.truncate(BUFFER);
+            self.buf.shrink_to_fit();
+        }
+        let front = match expect {
+            Expect::Message => BUFFER,
+            Expect::Data => HEAD + DATA_BODY,
+            Expect::Stream => HEAD,
+        };
+        // Bytes in `buf`, and bytes that went beyond its front into `into`.
+        let (mut have, mut beyond) = (0, 0);
+        while have < HEAD {
+            let room: &mut [u8] = if expect == Expect::Data { into.room() } else { &mut [] };
+            let n = read(&self.fd, &mut self.buf[have..front], room, waiting)?;
+            beyond = (have + n).saturating_sub(front);
+            have = (have + n).min(front);
+        }
+        let head = self.buf.first_chunk().ok_or(DecodeError::Short)?;
+        let head = FrameHead::decode(head)?;
+        let body_end = HEAD + head.body_len;
+        if self.buf.len() < body_end {
+            self.buf.resize(body_end, 0);
+        }
+        into.reserve(head.payload_len)?;
+        if have > body_end {
+            // The payload began in `buf`; `into` holds nothing yet unless the body is shorter than any answer.
+            let extra = have - body_end;
+            if extra > head.payload_len || beyond > 0 {
+                return Err(DecodeError::Trailing(extra).into());
+            }
+            into.room()[..extra].copy_from_slice(&self.buf[body_end..have]);
+            (have, beyond) = (body_end, extra);
+        } else if beyond > 0 {
+            // A body longer than foreseen went on in `into`.
+            let rest = beyond.min(body_end - have);
+            self.buf[have..have + rest].copy_from_slice(&into.room()[..rest]);
+            into.room().copy_within(rest..beyond, 0);
+            (have, beyond) = (have + rest, beyond - rest);
+        }
+        if beyond > head.payload_len {
+            return Err(DecodeError::Trailing(beyond - head.payload_len).into());
+        }
+        while have < body_end || beyond < head.payload_len {
+            let body = &mut self.buf[have..body_end];
+            let (lacking, room) = (body.len(), &mut into.room()[beyond..head.payload_len]);
+            let n = read(&self.fd, body, room, waiting)?;
+            have += n.min(lacking);
+            beyond += n.saturating_sub(lacking);
+        }
+        into.set_len(head.payload_len);
+        self.body_len = head.body_len;
+        head.verify(self.body(), into)?;
+        Ok(head)
+    }
+
+    /// The body of the frame received last.
+    pub(crate) fn body(&self) -> &[u8] {
+        &self.buf[HEAD..HEAD + self.body_len]
+    }
+}
+
+/// Reads into both slices, waiting for the first byte.
+fn read(fd: &OwnedFd, first: &mut [u8], second: &mut [u8], waiting: &Waiting<'_>) -> Result<usize, Broken> {
+    loop {
+        match rustix::io::readv(fd, &mut [IoSliceMut::new(first), IoSliceMut::new(second)]) {
+            Ok(0) => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
+            Ok(n) => return Ok(n),
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => waiting.readable(fd.as_fd())?,
+            Err(e) => return Err(e.into()),
+        }
+    }
+}

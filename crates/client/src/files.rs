@@ -1,0 +1,403 @@
+//! Operations on files by name: each is one call (or few), its answer taken apart.
+
+use std::time::Duration;
+
+use ids::{Fid, SetId};
+use wire::codec::Blob;
+use wire::op::{Node, SetAttr};
+use wire::reply::{DirEntry, Room};
+use wire::{Attr, Body, Errno, Name, Op};
+
+use crate::call::Client;
+use crate::payload::Payload;
+use crate::sets::Opening;
+
+/// A file or directory, and the set that answers for it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Object {
+    /// Its identity.
+    pub fid: Fid,
+    /// The set that answers for it.
+    pub home: SetId,
+}
+
+impl From<&Attr> for Object {
+    fn from(attr: &Attr) -> Object {
+        Object { fid: attr.fid, home: attr.home }
+    }
+}
+
+/// What to make.
+#[derive(Clone, Debug)]
+pub struct NewEntry {
+    /// Its name.
+    pub name: Name,
+    /// What it is.
+    pub node: Node,
+    /// Permission bits.
+    pub mode: u32,
+    /// The caller's umask.
+    pub umask: u32,
+    /// The caller.
+    pub uid: u32,
+    /// The caller's group.
+    pub gid: u32,
+}
+
+/// Where a write goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Span {
+    /// First byte.
+    pub offset: u64,
+    /// At the end instead, wherever that is.
+    pub append: bool,
+    /// Clear set-uid and set-gid.
+    pub kill_suid: bool,
+}
+
+/// A piece of a directory's listing.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Page {
+    /// Entries.
+    pub entries: Vec<DirEntry>,
+    /// There are no more.
+    pub end: bool,
+}
+
+/// How often a name is looked up again whose object is being made or removed.
+const LOOKUPS: u32 = 8;
+
+/// An answer of a kind that the operation does not have.
+fn strange(what: &str, body: &Body) -> Errno {
+    tracing::error!("{what}: strange answer {body:?}");
+    Errno::EIO
+}
+
+impl Client {
+    /// The volume's root directory.
+    pub fn root(&self) -> Object {
+        let fid = self.core.current().map.root;
+        Object { fid, home: fid.set }
+    }
+
+    fn ask(&self, home: SetId, op: Op) -> Result<Body, Errno> {
+        self.call(home, op, &[], &mut Payload::new())
+    }
+
+    fn attr_of(&self, what: &str, body: Body) -> Result<Attr, Errno> {
+        match body {
+            Body::Attr { attr } | Body::Written { attr, .. } => Ok(attr),
+            Body::Elsewhere { fid, home, .. } => self.getattr(Object { fid, home }),
+            other => Err(strange(what, &other)),
+        }
+    }
+
+    /// Finds a name.
+    ///
+    /// # Errors
+    /// `ENOENT`, `ENOTDIR`, `ESTALE` if the directory is gone; and those of [`Client::call`], as everywhere.
+    pub fn lookup(&self, parent: Object, name: &Name) -> Result<Attr, Errno> {
+        let mut pause = Duration::from_millis(1);
+        for _ in 0..LOOKUPS {
+            let (fid, home) =
+                match self.ask(parent.home, Op::Lookup { parent: parent.fid, name: name.clone() })? {
+                    Body::Attr { attr } => return Ok(attr),
+                    Body::Elsewhere { fid, home, .. } => (fid, home),
+                    other => return Err(strange("lookup", &other)),
+                };
+            match self.getattr(Object { fid, home }) {
+                // The entry is being made or removed.
+                Err(Errno::ESTALE | Errno::ENOENT) => self.pause(pause)?,
+                other => return other,
+            }
+            pause *= 2;
+        }
+        Err(Errno::ENOENT)
+    }
+
+    /// Attributes.
+    ///
+    /// # Errors
+    /// `ESTALE` if the object is gone.
+    pub fn getattr(&self, object: Object) -> Result<Attr, Errno> {
+        match self.ask(object.home, Op::GetAttr { fid: object.fid })? {
+            Body::Attr { attr } => Ok(attr),
+            other => Err(strange("getattr", &other)),
+        }
+    }
+
+    /// Changes attributes.
+    ///
+    /// # Errors
+    /// As `chmod`, `chown`, `truncate`, `utimensat`.
+    pub fn setattr(&self, object: Object, set: SetAttr) -> Result<Attr, Errno> {
+        let body = self.ask(object.home, Op::SetAttr { fid: object.fid, set })?;
+        self.attr_of("setattr", body)
+    }
+
+    /// Makes an entry and what it leads to.
+    ///
+    /// # Errors
+    /// `EEXIST`, and as `mkdir`, `mknod`, `symlink`.
+    pub fn create(&self, parent: Object, new: NewEntry) -> Result<Attr, Errno> {
+        self.make(parent, new, false)
+    }
+
+    /// Makes a file and holds it open.
+    ///
+    /// # Errors
+    /// As [`Client::create`].
+    pub fn create_open(&self, parent: Object, new: NewEntry) -> Result<Attr, Errno> {
+        let attr = self.make(parent, new, true)?;
+        let generation = self.core.current();
+        let route = generation.route(attr.home).ok_or(Errno::ESTALE)?;
+        route.state.created(attr.fid);
+        Ok(attr)
+    }
+
+    fn make(&self, parent: Object, new: NewEntry, open: bool) -> Result<Attr, Errno> {
+        let NewEntry { name, node, mode, umask, uid, gid } = new;
+        let op = Op::Create { parent: parent.fid, name, node, mode, umask, uid, gid, open };
+        let body = self.ask(parent.home, op)?;
+        self.attr_of("create", body)
+    }
+
+    /// Removes a name of anything but a directory.
+    ///
+    /// # Errors
+    /// As `unlink`.
+    pub fn unlink(&self, parent: Object, name: Name) -> Result<(), Errno> {
+        self.ask(parent.home, Op::Unlink { parent: parent.fid, name }).map(drop)
+    }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// As `rmdir`.
+    pub fn rmdir(&self, parent: Object, name: Name) -> Result<(), Errno> {
+        self.ask(parent.home, Op::Rmdir { parent: parent.fid, name }).map(drop)
+    }
+
+    /// Moves a name; `flags` as in [`wire::op::rename_flags`].
+    ///
+    /// # Errors
+    /// As `renameat2`; `EXDEV` where two sets would have to agree.
+    pub fn rename(&self, from: (Object, Name), to: (Object, Name), flags: u32) -> Result<(), Errno> {
+        let ((from, name), (to, to_name)) = (from, to);
+        let op = Op::Rename { parent: from.fid, name, to_parent: to.fid, to_name, flags };
+        self.ask(from.home, op).map(drop)
+    }
+
+    /// Gives a file another name.
+    ///
+    /// # Errors
+    /// As `link`; `EXDEV` if the directory lives on another set.
+    pub fn link(&self, object: Object, parent: Object, name: Name) -> Result<Attr, Errno> {
+        if object.home != parent.home {
+            return Err(Errno::EXDEV);
+        }
+        let body = self.ask(parent.home, Op::Link { fid: object.fid, parent: parent.fid, name })?;
+        match body {
+            Body::Done => self.getattr(object),
+            other => self.attr_of("link", other),
+        }
+    }
+
+    /// The target of a symbolic link.
+    ///
+    /// # Errors
+    /// As `readlink`.
+    pub fn readlink(&self, object: Object) -> Result<Vec<u8>, Errno> {
+        let mut into = Payload::with_room(256);
+        self.call(object.home, Op::ReadLink { fid: object.fid }, &[], &mut into)?;
+        Ok(into.into_vec())
+    }
+
+    /// Holds a file open: it outlives its last name until [`Client::release`].
+    ///
+    /// # Errors
+    /// `ESTALE` if it is gone.
+    pub fn open(&self, object: Object) -> Result<(), Errno> {
+        loop {
+            let generation = self.core.current();
+            let Some(route) = generation.route(object.home) else { return Err(Errno::ESTALE) };
+            match route.state.open(object.fid) {
+                Opening::Stated => return Ok(()),
+                Opening::Wait => self.core.pause(&generation, Duration::from_millis(1))?,
+                Opening::State => {
+                    let result = self.ask(object.home, Op::Open { fid: object.fid });
+                    match &result {
+                        Ok(_) => route.state.opened(object.fid),
+                        Err(_) => route.state.not_opened(object.fid),
+                    }
+                    return result.map(drop);
+                }
+            }
+        }
+    }
+
+    /// Ends one [`Client::open`]. The set hears of the last one a little later.
+    pub fn release(&self, object: Object) {
+        let generation = self.core.current();
+        if let Some(route) = generation.route(object.home)
+            && route.state.close(object.fid)
+        {
+            self.core.keeper.closed(object.home, object.fid);
+        }
+    }
+
+    /// Reads into `into` (see [`Payload::lent`]); less than `len` means the end of the file.
+    ///
+    /// # Errors
+    /// As `pread`.
+    pub fn read(&self, object: Object, offset: u64, len: u32, into: &mut Payload<'_>) -> Result<(), Errno> {
+        self.call(object.home, Op::Read { fid: object.fid, offset, len }, &[], into).map(drop)
+    }
+
+    /// Writes; returns how much, and the attributes after it. At most [`wire::limits::IO_MAX`] bytes.
+    ///
+    /// # Errors
+    /// As `pwrite`.
+    pub fn write(&self, object: Object, at: Span, data: &[u8]) -> Result<(u32, Attr), Errno> {
+        if data.len() > wire::limits::IO_MAX as usize {
+            return Err(Errno::EINVAL);
+        }
+        let Span { offset, append, kill_suid } = at;
+        let op = Op::Write { fid: object.fid, offset, append, kill_suid };
+        match self.call(object.home, op, data, &mut Payload::new())? {
+            Body::Written { len, attr } => Ok((len, attr)),
+            other => Err(strange("write", &other)),
+        }
+    }
+
+    /// Returns when everything acknowledged about the object is on disk.
+    ///
+    /// # Errors
+    /// As `fsync`.
+    pub fn fsync(&self, object: Object) -> Result<(), Errno> {
+        self.ask(object.home, Op::Fsync { fid: object.fid }).map(drop)
+    }
+
+    /// Returns when everything acknowledged in the volume is on disk.
+    ///
+    /// # Errors
+    /// As `syncfs`.
+    pub fn sync(&self) -> Result<(), Errno> {
+        self.sets().into_iter().try_for_each(|set| self.ask(set, Op::SyncFs).map(drop))
+    }
+
+    /// Entries after `cookie` (0: from the start), with attributes if `plus`.
+    ///
+    /// # Errors
+    /// As `getdents`.
+    pub fn read_dir(&self, object: Object, cookie: u64, plus: bool) -> Result<Page, Errno> {
+        match self.ask(object.home, Op::ReadDir { fid: object.fid, cookie, plus })? {
+            Body::Page { entries, end } => Ok(Page { entries, end }),
+            other => Err(strange("readdir", &other)),
+        }
+    }
+
+    fn sets(&self) -> Vec<SetId> {
+        self.core.current().sets().map(|r| r.state.set).collect()
+    }
+
+    /// Room of all sets together.
+    ///
+    /// # Errors
+    /// Those of [`Client::call`].
+    pub fn statfs(&self) -> Result<Room, Errno> {
+        let mut sum = Room { total: 0, free: 0, available: 0, files: 0, files_free: 0 };
+        for set in self.sets() {
+            match self.ask(set, Op::StatFs)? {
+                Body::Room { room } => {
+                    sum.total = sum.total.saturating_add(room.total);
+                    sum.free = sum.free.saturating_add(room.free);
+                    sum.available = sum.available.saturating_add(room.available);
+                    sum.files = sum.files.saturating_add(room.files);
+                    sum.files_free = sum.files_free.saturating_add(room.files_free);
+                }
+                other => return Err(strange("statfs", &other)),
+            }
+        }
+        Ok(sum)
+    }
+
+    /// The value of an extended attribute.
+    ///
+    /// # Errors
+    /// `ENODATA` if there is none.
+    pub fn getxattr(&self, object: Object, name: Name) -> Result<Vec<u8>, Errno> {
+        let mut into = Payload::with_room(256);
+        self.call(object.home, Op::GetXattr { fid: object.fid, name }, &[], &mut into)?;
+        Ok(into.into_vec())
+    }
+
+    /// The names of extended attributes.
+    ///
+    /// # Errors
+    /// As `listxattr`.
+    pub fn listxattr(&self, object: Object) -> Result<Vec<Name>, Errno> {
+        match self.ask(object.home, Op::ListXattr { fid: object.fid })? {
+            Body::Names { names } => Ok(names),
+            other => Err(strange("listxattr", &other)),
+        }
+    }
+
+    /// Sets an extended attribute; `flags` as in setxattr(2).
+    ///
+    /// # Errors
+    /// As `setxattr`.
+    pub fn setxattr(&self, object: Object, name: Name, value: &[u8], flags: u32) -> Result<(), Errno> {
+        let op = Op::SetXattr { fid: object.fid, name, flags };
+        self.call(object.home, op, value, &mut Payload::new()).map(drop)
+    }
+
+    /// Removes an extended attribute.
+    ///
+    /// # Errors
+    /// `ENODATA` if there is none.
+    pub fn removexattr(&self, object: Object, name: Name) -> Result<(), Errno> {
+        self.ask(object.home, Op::RemoveXattr { fid: object.fid, name }).map(drop)
+    }
+
+    /// Reserves or punches space.
+    ///
+    /// # Errors
+    /// As `fallocate`.
+    pub fn fallocate(&self, object: Object, mode: u32, offset: u64, len: u64) -> Result<(), Errno> {
+        self.ask(object.home, Op::Fallocate { fid: object.fid, mode, offset, len }).map(drop)
+    }
+
+    /// Finds data or a hole.
+    ///
+    /// # Errors
+    /// As `lseek`.
+    pub fn lseek(&self, object: Object, offset: u64, whence: u32) -> Result<u64, Errno> {
+        match self.ask(object.home, Op::Lseek { fid: object.fid, offset, whence })? {
+            Body::Offset { offset } => Ok(offset),
+            other => Err(strange("lseek", &other)),
+        }
+    }
+
+    /// Copies between two files of one set; returns how much.
+    ///
+    /// # Errors
+    /// `EXDEV` if two sets would have to work together; as `copy_file_range`.
+    pub fn copy_range(&self, from: (Object, u64), to: (Object, u64), len: u64) -> Result<u64, Errno> {
+        let ((from, from_offset), (to, to_offset)) = (from, to);
+        if from.home != to.home {
+            return Err(Errno::EXDEV);
+        }
+        let op = Op::CopyRange { from: from.fid, from_offset, to: to.fid, to_offset, len };
+        match self.ask(to.home, op)? {
+            Body::Offset { offset } => Ok(offset),
+            Body::Written { len, .. } => Ok(len.into()),
+            other => Err(strange("copy_file_range", &other)),
+        }
+    }
+
+    /// Makes a symbolic link's node.
+    pub fn symlink_to(target: &[u8]) -> Node {
+        Node::Symlink { target: Blob(target.to_vec()) }
+    }
+}

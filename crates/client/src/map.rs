@@ -1,0 +1,91 @@
+//! The volume's map as the client routes by it.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use ids::{Epoch, ServerId, SetId};
+use rustix::event::{EventfdFlags, eventfd};
+use wire::map::VolumeMap;
+
+use crate::peer::Peer;
+use crate::sets::SetState;
+
+/// Who serves a set, by one map.
+#[derive(Clone)]
+pub(crate) struct Route {
+    pub epoch: Epoch,
+    /// The server of its primary; none while no brick may serve.
+    pub peer: Option<Arc<Peer>>,
+    pub state: Arc<SetState>,
+}
+
+/// One map and what belongs to it.
+pub(crate) struct Generation {
+    pub map: VolumeMap,
+    /// By set number.
+    routes: Vec<(SetId, Route)>,
+    peers: HashMap<ServerId, Arc<Peer>>,
+    /// Readable, and so for ever, from when a newer map holds.
+    over: OwnedFd,
+}
+
+impl Generation {
+    /// A map, with what the client knew before of its sets and servers.
+    pub(crate) fn new(map: VolumeMap, before: Option<&Generation>) -> std::io::Result<Generation> {
+        let mut peers = HashMap::new();
+        for s in &map.servers {
+            let address = String::from_utf8_lossy(&s.address.0).into_owned();
+            let known = before.and_then(|b| b.peers.get(&s.server)).filter(|p| p.address == address);
+            let peer = known.cloned().unwrap_or_else(|| Arc::new(Peer::new(s.server, address)));
+            peers.insert(s.server, peer);
+        }
+        let mut routes: Vec<_> = map
+            .sets
+            .iter()
+            .map(|view| {
+                let known = before.and_then(|b| b.route(view.set)).map(|r| Arc::clone(&r.state));
+                let state = known.unwrap_or_else(|| Arc::new(SetState::new(view.set)));
+                let peer = view.primary.and_then(|p| peers.get(&p)).cloned();
+                (view.set, Route { epoch: view.epoch, peer, state })
+            })
+            .collect();
+        routes.sort_by_key(|(set, _)| *set);
+        let over = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Generation { map, routes, peers, over })
+    }
+
+    /// Who serves `set`.
+    pub(crate) fn route(&self, set: SetId) -> Option<&Route> {
+        let at = self.routes.binary_search_by_key(&set, |(s, _)| *s).ok()?;
+        self.routes.get(at).map(|(_, route)| route)
+    }
+
+    /// All sets.
+    pub(crate) fn sets(&self) -> impl Iterator<Item = &Route> {
+        self.routes.iter().map(|(_, route)| route)
+    }
+
+    /// All servers.
+    pub(crate) fn peers(&self) -> impl Iterator<Item = &Arc<Peer>> {
+        self.peers.values()
+    }
+
+    /// Readable once a newer map holds.
+    pub(crate) fn over(&self) -> BorrowedFd<'_> {
+        self.over.as_fd()
+    }
+
+    /// Wakes whoever waits for a newer map.
+    pub(crate) fn end(&self) {
+        wake(self.over.as_fd());
+    }
+}
+
+/// Makes an eventfd readable.
+pub(crate) fn wake(fd: BorrowedFd<'_>) {
+    // Any number but 0 will do, so the order of its bytes does not matter.
+    if let Err(e) = rustix::io::write(fd, &[1, 0, 0, 0, 0, 0, 0, 0]) {
+        tracing::debug!("eventfd: {e}");
+    }
+}

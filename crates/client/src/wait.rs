@@ -1,0 +1,133 @@
+//! How a thread waits for a descriptor: replaceable, so that a FUSE worker can watch its device too.
+
+use std::cell::Cell;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
+
+use crate::conn::Broken;
+
+/// Why a wait ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wake {
+    /// The descriptor is readable, or broken.
+    Ready,
+    /// The time is over.
+    TimedOut,
+    /// Whoever the thread works for gave up: the call ends with `EINTR`.
+    Interrupted,
+}
+
+/// Waits until a descriptor is readable, at most for the time given.
+pub type Hook = fn(BorrowedFd<'_>, Option<Duration>) -> io::Result<Wake>;
+
+static HOOK: OnceLock<Hook> = OnceLock::new();
+
+thread_local! {
+    static OWN: Cell<Option<Hook>> = const { Cell::new(None) };
+}
+
+/// The longest wait before the world is looked at again (a newer map, the end of the mount).
+const SLICE: Duration = Duration::from_millis(100);
+
+/// Makes all threads wait by `hook` from now on. The first one given stays.
+pub fn set_hook(hook: Hook) {
+    if HOOK.set(hook).is_err() {
+        tracing::debug!("the hook for waiting was set before");
+    }
+}
+
+/// Runs `work` with a hook for this thread alone.
+pub fn with_hook<R>(hook: Hook, work: impl FnOnce() -> R) -> R {
+    let before = OWN.replace(Some(hook));
+    let result = work();
+    OWN.set(before);
+    result
+}
+
+/// The plain hook: poll(2).
+pub fn plain(fd: BorrowedFd<'_>, timeout: Option<Duration>) -> io::Result<Wake> {
+    poll_for(fd, PollFlags::IN, timeout)
+}
+
+fn poll_for(fd: BorrowedFd<'_>, flags: PollFlags, timeout: Option<Duration>) -> io::Result<Wake> {
+    let timeout = timeout.and_then(|t| Timespec::try_from(t).ok());
+    match poll(&mut [PollFd::from_borrowed_fd(fd, flags)], timeout.as_ref()) {
+        Ok(0) | Err(rustix::io::Errno::INTR) => Ok(Wake::TimedOut),
+        Ok(_) => Ok(Wake::Ready),
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// Waits by the hook that holds for this thread.
+pub(crate) fn by_hook(fd: BorrowedFd<'_>, timeout: Duration) -> io::Result<Wake> {
+    let hook = OWN.get().or_else(|| HOOK.get().copied()).unwrap_or(plain);
+    hook(fd, Some(timeout))
+}
+
+/// How long a step may take, and what else may end it.
+pub(crate) struct Waiting<'a> {
+    /// When it counts as failed.
+    pub until: Instant,
+    /// Asked now and then: whether there is still a point in waiting.
+    pub still: &'a dyn Fn() -> Result<(), Broken>,
+}
+
+impl Waiting<'_> {
+    /// Until `fd` is readable.
+    pub(crate) fn readable(&self, fd: BorrowedFd<'_>) -> Result<(), Broken> {
+        loop {
+            let left = self.until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(Broken::TimedOut);
+            }
+            match by_hook(fd, left.min(SLICE))? {
+                Wake::Ready => return Ok(()),
+                Wake::TimedOut => (self.still)()?,
+                Wake::Interrupted => return Err(Broken::Interrupted),
+            }
+        }
+    }
+
+    /// Until `fd` is writable.
+    ///
+    /// Mostly soon: the receiver is reading. If not, an epoll descriptor, itself readable when `fd` is writable, makes
+    /// it a wait by the hook.
+    pub(crate) fn writable(&self, fd: BorrowedFd<'_>) -> Result<(), Broken> {
+        if poll_for(fd, PollFlags::OUT, Some(Duration::from_millis(1)))? == Wake::Ready {
+            return Ok(());
+        }
+        let watcher = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        epoll::add(&watcher, fd, epoll::EventData::new_u64(0), epoll::EventFlags::OUT)?;
+        self.readable(watcher.as_fd())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn writable_waits_by_the_hook_and_ends() {
+        let (a, b) = UnixStream::pair().unwrap();
+        a.set_nonblocking(true).unwrap();
+        while rustix::io::write(&a, &[0; 4096]).is_ok() {}
+        let still = || Ok(());
+        let soon = Waiting { until: Instant::now() + Duration::from_millis(20), still: &still };
+        assert!(matches!(soon.writable(a.as_fd()), Err(Broken::TimedOut)));
+        with_hook(
+            |_, _| Ok(Wake::Interrupted),
+            || {
+                let long = Waiting { until: Instant::now() + Duration::from_secs(5), still: &still };
+                assert!(matches!(long.writable(a.as_fd()), Err(Broken::Interrupted)));
+            },
+        );
+        drop(b);
+        let long = Waiting { until: Instant::now() + Duration::from_secs(5), still: &still };
+        assert!(long.writable(a.as_fd()).is_ok(), "broken counts as ready");
+    }
+}
