@@ -4,6 +4,7 @@
 
 use std::{
     ops::RangeBounds,
+    panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     sync::{PoisonError, RwLock},
     time::{Duration, Instant},
@@ -239,8 +240,15 @@ fn put<T: Serialize>(
 fn open_file(path: &Path) -> Result<Database, OpenError> {
     let started = Instant::now();
     loop {
-        let failed = match Database::create(path) {
-            Ok(db) => return check_pages(db, path),
+        // redb may meet a damaged page before it has verified it, and panics then (seen in debug builds only).
+        let opened =
+            catch_unwind(AssertUnwindSafe(|| Database::create(path).map(|db| check_pages(db, path))));
+        let opened = opened.map_err(|_| OpenError::Corrupt {
+            path: path.to_path_buf(),
+            reason: "a page of it makes no sense".to_string(),
+        })?;
+        let failed = match opened {
+            Ok(db) => return db,
             Err(failed) => failed,
         };
         let path = path.to_path_buf();

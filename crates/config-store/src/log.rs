@@ -23,6 +23,7 @@ fn any(e: &DbError) -> AnyError {
     AnyError::error(e.to_string())
 }
 
+#[allow(clippy::result_large_err, reason = "openraft's type")]
 fn read<T>(result: Result<T, DbError>) -> Result<T, StorageError> {
     result.map_err(|e| StorageIOError::read_logs(any(&e)).into())
 }

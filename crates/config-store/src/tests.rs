@@ -321,3 +321,18 @@ async fn a_newer_file_is_refused() {
     let e = Db::open(&folder.0, Some(ServerId(1))).err().unwrap();
     assert!(e.to_string().ends_with("this program knows up to 1: update it"), "{e}");
 }
+
+#[tokio::test]
+async fn a_crash_at_any_time_leaves_a_file_that_opens() {
+    let pool = Pool::new(1).await;
+    let copy = Folder::new();
+    for i in 0..60 {
+        let mark = format!("m{i}");
+        pool.mark(&mark).await;
+        // What a kill leaves behind: the file as it is, never closed.
+        std::fs::copy(pool.folder(1).join(db::FILE), copy.0.join(db::FILE)).unwrap();
+        let db = Db::open(&copy.0, Some(ServerId(1))).unwrap_or_else(|e| panic!("after {mark}: {e}"));
+        let last = db.last_entry().unwrap().unwrap().index;
+        assert_eq!(last, pool.stores[&1].metrics().last_log, "what was answered is on disk");
+    }
+}
