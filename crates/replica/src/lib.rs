@@ -18,15 +18,17 @@
 
 extern crate alloc;
 
+pub mod heal;
 mod io;
 pub mod limits;
 mod primary;
+pub mod ranges;
 mod replica;
 mod results;
 mod secondary;
 mod view;
 
-pub use io::{Admission, Body, Entry, Input, Output, Proposal, Ticket};
+pub use io::{Admission, Body, Entry, Input, Message, Output, Proposal, SyncToken, Ticket};
 pub use replica::{Replica, Role};
 pub use results::Results;
 pub use view::View;

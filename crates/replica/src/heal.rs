@@ -1,0 +1,341 @@
+//! Healing: how a brick that was away becomes like the primary again, while changes go on.
+//!
+//! The brick gets every new change from the primary, in order, and beside them the present state of the objects that it
+//! missed something of (the dirty set). What it asks for is answered in the same ordered stream, so an object's state
+//! stands for exactly the changes before it. A change that touches only clean objects is applied at once; one that needs an
+//! object not healed yet is left out, and that object is fetched later. When nothing is dirty the brick has everything.
+//!
+//! This is the deciding part: what is dirty, what to ask for, which changes to apply. Like all of this crate it does no I/O.
+//! Invariant: an object that is not in the dirty set equals the primary's at this point of the stream.
+
+use crate::ranges::Ranges;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec;
+use alloc::vec::Vec;
+use ids::Fid;
+use wire::limits::IO_MAX;
+use wire::op::Node;
+use wire::{Change, Name};
+
+/// Fetches under way at once.
+pub const WINDOW: usize = 16;
+
+/// The order of names in a directory, the same on every brick; 0 is before all.
+pub type Order = fn(&Name) -> u64;
+
+/// What is wrong, or may be, with an object.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+struct Dirty {
+    /// Attributes and extended attributes.
+    meta: bool,
+    /// Entries of a directory after this position of the order; `None`: all entries are right.
+    entries: Option<u64>,
+    /// Data.
+    ranges: Ranges,
+    /// It did not exist here: whatever is at its place is of no use.
+    fresh: bool,
+    fetching: bool,
+}
+
+impl Dirty {
+    fn is_clean(&self) -> bool {
+        !self.meta && self.entries.is_none() && self.ranges.is_empty()
+    }
+}
+
+/// A question to the primary.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ask {
+    /// Attributes and all that is small.
+    Meta(Fid),
+    /// Entries after this position.
+    Entries(Fid, u64),
+    /// Data.
+    Data(Fid, u64, u32),
+}
+
+impl Ask {
+    /// The object asked about.
+    pub fn fid(self) -> Fid {
+        match self {
+            Ask::Meta(fid) | Ask::Entries(fid, _) | Ask::Data(fid, ..) => fid,
+        }
+    }
+}
+
+/// What to do with a change of the stream (it is journaled in any case).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Live {
+    /// Apply it.
+    Apply,
+    /// Leave it out: what it touches is fetched later.
+    Skip,
+}
+
+/// A brick's healing.
+#[derive(Clone, Debug)]
+pub struct Healer {
+    order: Order,
+    dirty: BTreeMap<Fid, Dirty>,
+    /// Dirty objects that wait for their turn: directories before files, so that names come before what they lead to.
+    queue: BTreeSet<(bool, Fid)>,
+    fetching: usize,
+    /// Objects that became clean.
+    pub done: u64,
+    /// Bytes of data taken over.
+    pub bytes: u64,
+}
+
+impl Healer {
+    /// Nothing dirty.
+    pub fn new(order: Order) -> Healer {
+        Healer { order, dirty: BTreeMap::new(), queue: BTreeSet::new(), fetching: 0, done: 0, bytes: 0 }
+    }
+
+    /// Whether nothing is dirty.
+    pub fn is_done(&self) -> bool {
+        self.dirty.is_empty()
+    }
+
+    /// Objects still dirty.
+    pub fn left(&self) -> u64 {
+        self.dirty.len() as u64
+    }
+
+    fn touch(&mut self, fid: Fid, dir: bool) -> &mut Dirty {
+        let d = self.dirty.entry(fid).or_default();
+        if !d.fetching {
+            self.queue.remove(&(true, fid));
+            self.queue.insert((!dir && d.entries.is_none(), fid));
+        }
+        d
+    }
+
+    /// The whole directory is in doubt.
+    pub fn mark_dir(&mut self, fid: Fid) {
+        let d = self.touch(fid, true);
+        d.meta = true;
+        d.entries = Some(0);
+        if !d.fetching {
+            self.queue.remove(&(true, fid));
+            self.queue.insert((false, fid));
+        }
+    }
+
+    /// The object's attributes are in doubt.
+    pub fn mark_meta(&mut self, fid: Fid) {
+        self.touch(fid, false).meta = true;
+    }
+
+    /// The whole object is in doubt. `fresh`: it was only just made here, empty.
+    pub fn mark_file(&mut self, fid: Fid, fresh: bool) {
+        let d = self.touch(fid, false);
+        d.meta = true;
+        d.ranges = Ranges::all();
+        d.fresh |= fresh;
+    }
+
+    fn mark_range(&mut self, fid: Fid, start: u64, end: u64) {
+        let d = self.touch(fid, false);
+        d.meta = true;
+        d.ranges.add(start, end);
+    }
+
+    /// A change that this brick missed, or may have lost.
+    pub fn mark(&mut self, change: &Change) {
+        for (dir, _) in names(change) {
+            self.mark_dir(dir);
+        }
+        match change {
+            Change::Create { fid, home, node, .. } => match node {
+                Node::Dir if fid.set != *home => {}
+                Node::Dir => self.mark_dir(*fid),
+                _ => self.mark_file(*fid, false),
+            },
+            Change::Place { fid, .. } => self.mark_dir(*fid),
+            _ => self.mark_object(change),
+        }
+    }
+
+    /// What a change does to the object itself, names apart.
+    fn mark_object(&mut self, change: &Change) {
+        match change {
+            Change::Nop => {}
+            Change::Write { fid, offset, len, .. } => {
+                self.mark_range(*fid, *offset, offset.saturating_add(u64::from(*len)));
+            }
+            Change::CopyRange { to, to_offset, len, .. } => {
+                self.mark_range(*to, *to_offset, to_offset.saturating_add(*len));
+            }
+            Change::Fallocate { fid, mode, offset, len, .. } => {
+                // Collapse and insert move everything behind.
+                let end = if mode & 0x28 != 0 { u64::MAX } else { offset.saturating_add(*len) };
+                self.mark_range(*fid, *offset, end);
+            }
+            // What lay beyond a truncation must not come back when the file grows again.
+            Change::SetAttr { fid, size: Some(size), .. } => self.mark_range(*fid, *size, u64::MAX),
+            other => {
+                for fid in objects(other) {
+                    self.mark_meta(fid);
+                }
+            }
+        }
+    }
+
+    /// Whether entries at this name are as the primary has them.
+    fn name_is_clean(&self, dir: Fid, name: &Name) -> bool {
+        match self.dirty.get(&dir).and_then(|d| d.entries) {
+            None => true,
+            Some(upto) => (self.order)(name) <= upto,
+        }
+    }
+
+    fn is_dirty(&self, fid: Fid) -> bool {
+        self.dirty.contains_key(&fid)
+    }
+
+    /// A change of the stream arrives.
+    pub fn live(&mut self, change: &Change) -> Live {
+        if self.dirty.is_empty() {
+            return Live::Apply;
+        }
+        if self.can_apply(change) {
+            return Live::Apply;
+        }
+        for (dir, name) in names(change) {
+            // Names not compared yet will be: only those that were must be looked at again.
+            if self.name_is_clean(dir, name) {
+                self.mark_dir(dir);
+            }
+        }
+        match change {
+            // A new object is found missing when its directory is compared.
+            Change::Create { .. } => {}
+            Change::Place { fid, .. } => self.mark_dir(*fid),
+            _ => self.mark_object(change),
+        }
+        Live::Skip
+    }
+
+    fn can_apply(&self, change: &Change) -> bool {
+        if !names(change).iter().all(|(dir, name)| self.name_is_clean(*dir, name)) {
+            return false;
+        }
+        match change {
+            Change::Nop | Change::Create { .. } | Change::Unlink { .. } => true,
+            // What is to go may hold leftovers here: the comparison of its directory clears them away.
+            Change::Rmdir { fid, .. } => !self.is_dirty(*fid),
+            Change::Rename { replaced, .. } => !replaced.as_ref().is_some_and(|r| r.dir && self.is_dirty(r.fid)),
+            Change::Exchange { .. } => true,
+            // The object may not be here yet.
+            Change::Link { fid, .. } => !self.is_dirty(*fid),
+            Change::Write { fid, offset, len, .. } => self.dirty.get(fid).is_none_or(|d| {
+                !d.meta && !d.ranges.touches(*offset, offset.saturating_add(u64::from(*len)))
+            }),
+            Change::CopyRange { from, to, .. } => !self.is_dirty(*from) && !self.is_dirty(*to),
+            Change::SetAttr { fid, .. }
+            | Change::Fallocate { fid, .. }
+            | Change::SetXattr { fid, .. }
+            | Change::RemoveXattr { fid, .. }
+            | Change::DropOrphan { fid }
+            | Change::Condemn { fid }
+            | Change::Settle { fid, .. }
+            | Change::Relocate { fid, .. } => !self.is_dirty(*fid),
+            // Its place hangs on copies of other sets' directories.
+            Change::Place { .. } => true,
+        }
+    }
+
+    /// The next question, if one may go out now.
+    pub fn next(&mut self) -> Option<Ask> {
+        if self.fetching >= WINDOW {
+            return None;
+        }
+        let &(rank, fid) = self.queue.first()?;
+        // Files wait until all names are right: a file that is missing here is made by its directory.
+        if rank && self.dirty.values().any(|d| d.fetching && d.entries.is_some()) {
+            return None;
+        }
+        self.queue.pop_first();
+        let d = self.dirty.get_mut(&fid)?;
+        d.fetching = true;
+        self.fetching += 1;
+        Some(if d.meta {
+            Ask::Meta(fid)
+        } else if let Some(after) = d.entries {
+            Ask::Entries(fid, after)
+        } else {
+            let (start, end) = d.ranges.first().unwrap_or((0, 0));
+            let len = u32::try_from((end - start).min(u64::from(IO_MAX))).unwrap_or(IO_MAX);
+            Ask::Data(fid, start, len)
+        })
+    }
+
+    fn answered(&mut self, fid: Fid, change: impl FnOnce(&mut Dirty)) {
+        let Some(d) = self.dirty.get_mut(&fid) else { return };
+        if core::mem::take(&mut d.fetching) {
+            self.fetching -= 1;
+        }
+        change(d);
+        if d.is_clean() {
+            self.dirty.remove(&fid);
+            self.done += 1;
+        } else {
+            // Entries and data of one object follow each other, so that few are half done at a time.
+            self.queue.insert((d.entries.is_none(), fid));
+        }
+    }
+
+    /// The object's attributes were taken over; a file has this size now.
+    pub fn got_meta(&mut self, fid: Fid, size: u64) {
+        self.answered(fid, |d| {
+            d.meta = false;
+            d.ranges.cut(size);
+        });
+    }
+
+    /// The primary has no such object, or it is none of this set: whoever names it will be compared.
+    pub fn got_nothing(&mut self, fid: Fid) {
+        self.answered(fid, |d| *d = Dirty::default());
+    }
+
+    /// Entries were taken over up to this position; `None`: to the end.
+    pub fn got_entries(&mut self, fid: Fid, upto: Option<u64>) {
+        self.answered(fid, |d| d.entries = upto);
+    }
+
+    /// Data was taken over. `end`: the file ends within or before this range at the primary.
+    pub fn got_data(&mut self, fid: Fid, start: u64, len: u32, end: bool) {
+        self.bytes += u64::from(len);
+        self.answered(fid, |d| {
+            let stop = if end { u64::MAX } else { start.saturating_add(u64::from(len)) };
+            d.ranges.remove(start, stop);
+        });
+    }
+
+    /// Whether the object was only just made here, so that nothing of it needs comparing.
+    pub fn is_fresh(&self, fid: Fid) -> bool {
+        self.dirty.get(&fid).is_some_and(|d| d.fresh)
+    }
+}
+
+/// The names that a change touches.
+pub fn names(change: &Change) -> Vec<(Fid, &Name)> {
+    match change {
+        Change::Create { parent, name, .. }
+        | Change::Unlink { parent, name, .. }
+        | Change::Rmdir { parent, name, .. }
+        | Change::Link { parent, name, .. } => vec![(*parent, name)],
+        Change::Rename { parent, name, to_parent, to_name, .. }
+        | Change::Exchange { parent, name, to_parent, to_name, .. } => {
+            vec![(*parent, name), (*to_parent, to_name)]
+        }
+        _ => vec![],
+    }
+}
+
+/// The objects that a change touches as such, not as directories of names.
+fn objects(change: &Change) -> Vec<Fid> {
+    let dirs: BTreeSet<Fid> = names(change).iter().map(|(d, _)| *d).collect();
+    change.touched().into_iter().filter(|f| !dirs.contains(f)).collect()
+}

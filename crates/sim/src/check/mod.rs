@@ -1,0 +1,61 @@
+//! The properties, one file each, and what they look at.
+
+mod journals;
+mod kept;
+mod leaders;
+mod linear;
+mod live;
+mod same;
+
+pub(crate) use journals::Stamps;
+pub(crate) use leaders::Leaders;
+
+use crate::answer::Answer;
+use crate::server::Waiter;
+use crate::world::World;
+use core::time::Duration;
+use ids::OpId;
+use wire::Op;
+
+/// One operation of a client.
+#[derive(Clone, Debug)]
+pub(crate) struct Record {
+    pub(crate) set: usize,
+    pub(crate) op: Op,
+    /// The data of a write: unique.
+    pub(crate) tag: u64,
+    pub(crate) id: OpId,
+    pub(crate) invoked: Duration,
+    /// What the client was answered, and when.
+    pub(crate) answer: Option<Answer>,
+    pub(crate) returned: Duration,
+}
+
+/// What the checkers remember of a run.
+#[derive(Default)]
+pub(crate) struct Checks {
+    pub(crate) history: Vec<Record>,
+    pub(crate) stamps: Stamps,
+    pub(crate) views: leaders::Views,
+    pub(crate) leaders: Leaders,
+}
+
+impl World {
+    /// An answer leaves.
+    pub(crate) fn check_release(&mut self, s: usize, set: usize, waiter: &Waiter) {
+        self.check_leader(s, set);
+        self.check_kept(set, waiter);
+    }
+
+    /// Everything is at rest.
+    pub(crate) fn check_end(&mut self) -> Result<(), String> {
+        for set in 0..self.sets.len() {
+            self.check_journals(set)?;
+            self.check_same(set)?;
+            if !self.config.blackout {
+                self.check_linear(set)?;
+            }
+        }
+        Ok(())
+    }
+}
