@@ -247,7 +247,7 @@ impl Healer {
     }
 
     /// The next question, if one may go out now.
-    pub fn next(&mut self) -> Option<Ask> {
+    pub fn ask(&mut self) -> Option<Ask> {
         if self.fetching >= WINDOW {
             return None;
         }
