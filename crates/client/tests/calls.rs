@@ -1,4 +1,5 @@
 //! The client against servers that answer by script.
+#![allow(clippy::unwrap_used, reason = "test code")]
 
 #[path = "fake/mod.rs"]
 mod fake;

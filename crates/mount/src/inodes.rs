@@ -1,0 +1,116 @@
+//! The nodes the kernel knows: number to object, with the kernel's count of references.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use client::Object;
+
+/// Locks that nodes are spread over.
+const SHARDS: usize = 64;
+/// How long the absence of file capabilities is believed: the kernel asks before writes.
+const NO_CAPABILITIES: Duration = Duration::from_secs(1);
+
+#[derive(Clone, Copy)]
+struct Node {
+    object: Object,
+    references: u64,
+    no_capabilities: Option<Instant>,
+}
+
+/// The nodes.
+pub(crate) struct Inodes {
+    shards: Box<[Mutex<HashMap<u64, Node>>]>,
+}
+
+impl Inodes {
+    /// With the root alone, which is never forgotten.
+    pub(crate) fn new(root: Object) -> Inodes {
+        let inodes = Inodes { shards: (0..SHARDS).map(|_| Mutex::default()).collect() };
+        let root = Node { object: root, references: 1, no_capabilities: None };
+        inodes.shard(fuse::ROOT).insert(fuse::ROOT, root);
+        inodes
+    }
+
+    fn shard(&self, node: u64) -> MutexGuard<'_, HashMap<u64, Node>> {
+        let at = usize::try_from(node % SHARDS as u64).unwrap_or(0);
+        self.shards[at].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What a node is.
+    pub(crate) fn get(&self, node: u64) -> Option<Object> {
+        self.shard(node).get(&node).map(|n| n.object)
+    }
+
+    /// The kernel gets one more reference to an object; returns its node.
+    pub(crate) fn add(&self, object: Object) -> u64 {
+        let node = object.fid.ino();
+        let mut shard = self.shard(node);
+        let fresh = Node { object, references: 0, no_capabilities: None };
+        let n = shard.entry(node).or_insert(fresh);
+        if n.object.fid != object.fid {
+            // Its change was undone and the number given anew; or it moved to another set.
+            n.no_capabilities = None;
+        }
+        n.object = object;
+        n.references += 1;
+        node
+    }
+
+    /// The kernel gives references back.
+    pub(crate) fn forget(&self, node: u64, count: u64) {
+        if node == fuse::ROOT {
+            return;
+        }
+        let mut shard = self.shard(node);
+        if let Some(n) = shard.get_mut(&node) {
+            n.references = n.references.saturating_sub(count);
+            if n.references == 0 {
+                shard.remove(&node);
+            }
+        }
+    }
+
+    /// The file was seen to have no capabilities (or may have got some).
+    pub(crate) fn note_capabilities(&self, node: u64, none: bool) {
+        if let Some(n) = self.shard(node).get_mut(&node) {
+            n.no_capabilities = none.then(Instant::now);
+        }
+    }
+
+    /// Whether the file was seen to have no capabilities a moment ago.
+    pub(crate) fn has_no_capabilities(&self, node: u64) -> bool {
+        let seen = self.shard(node).get(&node).and_then(|n| n.no_capabilities);
+        seen.is_some_and(|at| at.elapsed() < NO_CAPABILITIES)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ids::{Epoch, Fid, Lsn, SetId};
+
+    fn object(epoch: u32, lsn: u64) -> Object {
+        Object { fid: Fid { set: SetId(1), epoch: Epoch(epoch), lsn: Lsn(lsn) }, home: SetId(1) }
+    }
+
+    #[test]
+    fn nodes_live_as_long_as_the_kernel_refers_to_them() {
+        let root = Object { fid: Fid::root(SetId(1)), home: SetId(1) };
+        let t = Inodes::new(root);
+        let a = t.add(object(1, 5));
+        assert_eq!((a, t.add(object(1, 5))), ((1 << 44) | 5, a));
+        t.forget(a, 1);
+        assert_eq!(t.get(a), Some(object(1, 5)));
+        t.note_capabilities(a, true);
+        assert!(t.has_no_capabilities(a));
+        t.add(object(2, 5));
+        assert!(t.get(a) == Some(object(2, 5)) && !t.has_no_capabilities(a));
+        t.forget(a, 2);
+        assert_eq!(t.get(a), None);
+        t.forget(a, 7);
+        t.forget(fuse::ROOT, 99);
+        assert_eq!(t.get(fuse::ROOT), Some(root));
+        assert!(!t.has_no_capabilities(77));
+    }
+}

@@ -1,0 +1,172 @@
+//! Mounting, serving, ending.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use client::{Client, ConnectError, Object};
+use fuse::{Session, SessionConfig, Stopper, Unmount};
+use wire::{Errno, Name};
+
+use crate::caller;
+use crate::options::Options;
+use crate::shell::Shell;
+use crate::source::Source;
+
+/// How much the kernel reads ahead, in KiB.
+const READ_AHEAD: &str = "1024";
+
+/// What to mount where, and how.
+#[derive(Clone, Debug)]
+pub struct MountOptions {
+    /// What.
+    pub source: Source,
+    /// Where.
+    pub dir: PathBuf,
+    /// How.
+    pub options: Options,
+}
+
+/// Why a mount failed: one line for the user.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The volume cannot be reached.
+    #[error("{0}")]
+    Connect(#[from] ConnectError),
+    /// The directory of the volume.
+    #[error("directory /{subdir} of volume {volume}: {errno}")]
+    Subdir {
+        /// The volume.
+        volume: String,
+        /// The directory in it.
+        subdir: String,
+        /// Why not.
+        errno: Errno,
+    },
+    /// The volume does not answer.
+    #[error("volume {volume} does not answer: {errno}")]
+    Root {
+        /// The volume.
+        volume: String,
+        /// Why not.
+        errno: Errno,
+    },
+    /// The kernel's side.
+    #[error("{0}")]
+    Mount(#[from] fuse::MountError),
+}
+
+/// A mounted volume that waits to be served.
+pub struct Mounted {
+    session: Session,
+    client: Arc<Client>,
+    dir: PathBuf,
+}
+
+/// Ends a mount from another thread.
+#[derive(Clone)]
+pub struct Stop {
+    stopper: Stopper,
+    client: Arc<Client>,
+}
+
+/// Connects and mounts. Until [`Mounted::run`] every access to the directory waits.
+///
+/// # Errors
+/// One line for the user.
+pub fn mount(options: MountOptions) -> Result<Mounted, Failure> {
+    let MountOptions { source, dir, options } = options;
+    client::wait::set_hook(caller::hook);
+    let mut for_client = options.client.clone();
+    for_client.read_only |= options.kernel.flags.read_only;
+    let client = Arc::new(Client::connect(&source.servers, &source.volume, for_client)?);
+    let root = root(&client, &source)?;
+    let mut kernel = options.kernel.clone();
+    kernel.source = options.fsname.clone().unwrap_or_else(|| source.to_string());
+    let mount = fuse::Mount::new(&dir, &kernel)?;
+    let config = SessionConfig { max_threads: options.threads.max(1), ..SessionConfig::default() };
+    let shell = Arc::new(Shell::new(Arc::clone(&client), root));
+    let dir = mount.path().to_path_buf();
+    Ok(Mounted { session: Session::new(shell, mount, config), client, dir })
+}
+
+/// The directory to show as the root.
+fn root(client: &Client, source: &Source) -> Result<Object, Failure> {
+    let volume = || source.volume.clone();
+    let root = client.root();
+    client.getattr(root).map_err(|errno| Failure::Root { volume: volume(), errno })?;
+    let fail = |errno| Failure::Subdir { volume: volume(), subdir: source.subdir.clone(), errno };
+    source.subdir.split('/').filter(|p| !p.is_empty()).try_fold(root, |at, part| {
+        let name = Name::new(part.as_bytes()).map_err(|_| fail(Errno::EINVAL))?;
+        let attr = client.lookup(at, &name).map_err(fail)?;
+        if attr.is_dir() { Ok(Object::from(&attr)) } else { Err(fail(Errno::ENOTDIR)) }
+    })
+}
+
+impl Mounted {
+    /// A handle that ends the mount.
+    pub fn stop_handle(&self) -> Stop {
+        Stop { stopper: self.session.stopper(), client: Arc::clone(&self.client) }
+    }
+
+    /// The client below, for its counters.
+    pub fn client(&self) -> Arc<Client> {
+        Arc::clone(&self.client)
+    }
+
+    /// Where it is mounted.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Serves until it is unmounted, by whomever. Calls `ready` once the mount answers.
+    ///
+    /// # Errors
+    /// The kernel refused us.
+    pub fn run(self, ready: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        let dir = self.dir.clone();
+        let answering = move || match std::fs::symlink_metadata(&dir) {
+            Ok(meta) => {
+                read_ahead(&meta);
+                ready();
+            }
+            Err(e) => tracing::error!(dir = %dir.display(), "the mount does not answer: {e}"),
+        };
+        std::thread::Builder::new().name("mortar-ready".to_owned()).spawn(answering)?;
+        let result = self.session.run();
+        self.client.stop();
+        result
+    }
+}
+
+/// Lets the kernel read ahead by as much as one request carries. Only root may; it is not needed.
+fn read_ahead(meta: &std::fs::Metadata) {
+    let dev = std::os::unix::fs::MetadataExt::dev(meta);
+    let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));
+    let path = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
+    if let Err(e) = std::fs::write(&path, READ_AHEAD) {
+        tracing::debug!("{path}: {e}");
+    }
+}
+
+impl Stop {
+    /// Unmounts; if files are open there, out of the tree at once, and for good when the last one is closed.
+    ///
+    /// # Errors
+    /// The kernel refused.
+    pub fn unmount(&self) -> io::Result<()> {
+        self.stopper.unmount(Unmount::Clean).or_else(|_| self.stopper.unmount(Unmount::Lazy))
+    }
+
+    /// Gives up everything under way and ends, at most after `grace`.
+    ///
+    /// # Errors
+    /// The kernel refused.
+    pub fn force(&self, grace: Duration) -> io::Result<()> {
+        let result = self.unmount();
+        std::thread::sleep(grace);
+        self.client.stop();
+        self.stopper.unmount(Unmount::Force).and(result)
+    }
+}

@@ -1,0 +1,155 @@
+//! The words of `-o`, as users, mount(8) and fstab give them.
+
+use std::time::Duration;
+
+/// Our own words, beside those that every file system has.
+const OWN: &str = "soft=SECONDS, hard, network-timeout=SECONDS, quorum-wait=SECONDS, threads=N, fsname=TEXT, log=FILE, \
+                   log-level=LEVEL";
+/// Words that every file system has.
+const COMMON: &str = "ro, rw, [no]suid, [no]dev, [no]exec, [no]atime, relatime, strictatime, [no]diratime, sync, async, \
+                      dirsync, allow_other, default_permissions";
+
+/// How to mount.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What concerns the kernel. Its source is replaced if [`Options::fsname`] is given.
+    pub kernel: fuse::MountOptions,
+    /// What `df` shows instead of the source.
+    pub fsname: Option<String>,
+    /// What concerns the client.
+    pub client: client::Options,
+    /// The most requests at a time.
+    pub threads: usize,
+    /// Where the log goes, for whoever sets it up.
+    pub log: Option<String>,
+    /// What is logged, likewise.
+    pub log_level: Option<String>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            kernel: fuse::MountOptions::new("mortar", "mortar"),
+            fsname: None,
+            client: client::Options::default(),
+            threads: 64,
+            log: None,
+            log_level: None,
+        }
+    }
+}
+
+/// An option that cannot be taken.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum BadOption {
+    /// No such option.
+    #[error("unknown mount option {0:?}; known are {COMMON}, {OWN}")]
+    Unknown(String),
+    /// Its value makes no sense.
+    #[error("mount option {word:?}: {want} is wanted")]
+    Value {
+        /// The option as written.
+        word: String,
+        /// What it takes.
+        want: &'static str,
+    },
+}
+
+impl Options {
+    /// Takes the words of one `-o`, between commas; later ones win.
+    ///
+    /// # Errors
+    /// The first word that is not known, or whose value is wrong.
+    pub fn apply(&mut self, words: &str) -> Result<(), BadOption> {
+        words.split(',').map(str::trim).filter(|w| !w.is_empty()).try_for_each(|word| self.apply_word(word))
+    }
+
+    fn apply_word(&mut self, word: &str) -> Result<(), BadOption> {
+        let (key, value) = word.split_once('=').map_or((word, None), |(k, v)| (k, Some(v)));
+        let bad = |want| BadOption::Value { word: word.to_owned(), want };
+        let time = || value.and_then(duration).ok_or(bad("a number of seconds"));
+        let text = || value.filter(|v| !v.is_empty()).map(str::to_owned).ok_or(bad("a value"));
+        match key {
+            "soft" => {
+                let soft = time()?;
+                self.client.soft = Some(soft).filter(|s| !s.is_zero());
+            }
+            "hard" if value.is_none() => self.client.soft = None,
+            "network-timeout" => {
+                let time = time()?;
+                if time < Duration::from_millis(100) {
+                    return Err(bad("at least 0.1"));
+                }
+                self.client.network_timeout = time;
+            }
+            "quorum-wait" => self.client.quorum_wait = time()?,
+            "threads" => {
+                let n = value.and_then(|v| v.parse().ok()).filter(|n| (1..=1024).contains(n));
+                self.threads = n.ok_or(bad("a number from 1 to 1024"))?;
+            }
+            "fsname" => self.fsname = Some(text()?),
+            "log" => self.log = Some(text()?),
+            "log-level" => {
+                let level = text()?;
+                if !["error", "warn", "info", "debug", "trace"].contains(&level.as_str()) {
+                    return Err(bad("error, warn, info, debug or trace"));
+                }
+                self.log_level = Some(level);
+            }
+            // For others who read the same words.
+            "comment" | "subtype" | "nonempty" | "users" | "owner" | "group" | "uhelper" | "helper" => {}
+            _ if key.starts_with("x-") || key.starts_with("X-") => {}
+            _ if value.is_none() && self.kernel.apply(word) => {}
+            _ => return Err(BadOption::Unknown(word.to_owned())),
+        }
+        Ok(())
+    }
+}
+
+/// A number with or without a unit: `2`, `0.5`, `2s`, `500ms`, `1m`, `1h`; seconds where there is none.
+pub(crate) fn duration(text: &str) -> Option<Duration> {
+    let text = text.trim();
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match &text[digits.len()..] {
+        "ms" => 0.001,
+        "" | "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return None,
+    };
+    let number: f64 = digits.trim_end().parse().ok()?;
+    Duration::try_from_secs_f64(number * unit).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fstab_and_users_write() {
+        let mut o = Options::default();
+        o.apply("rw,_netdev,x-systemd.automount,x-systemd.requires=net,defaults,nofail").unwrap();
+        assert!(!o.kernel.flags.read_only && !o.kernel.flags.nosuid && !o.kernel.flags.nodev);
+        assert!(o.kernel.allow_other && o.kernel.default_permissions && o.client.soft.is_none());
+        o.apply("ro,nosuid,noatime,soft=2.5,threads=8,fsname=me,log-level=debug,quorum-wait=500ms").unwrap();
+        assert!(o.kernel.flags.read_only && o.kernel.flags.nosuid && o.kernel.flags.noatime);
+        assert_eq!((o.client.soft, o.threads), (Some(Duration::from_millis(2500)), 8));
+        assert_eq!((o.fsname.as_deref(), o.log_level.as_deref()), (Some("me"), Some("debug")));
+        assert_eq!(o.client.quorum_wait, Duration::from_millis(500));
+        o.apply("hard,").unwrap();
+        assert_eq!(o.client.soft, None);
+    }
+
+    #[test]
+    fn what_is_refused() {
+        let refuse = |words: &str| Options::default().apply(words).unwrap_err().to_string();
+        assert!(refuse("bogus").contains("unknown mount option \"bogus\"; known are ro"));
+        assert!(refuse("ro=1").contains("unknown"));
+        assert!(refuse("soft").contains("a number of seconds"));
+        for bad in
+            ["soft=x", "soft=-1", "threads=0", "log-level=loud", "network-timeout=0", "fsname=", "soft=1d"]
+        {
+            assert!(refuse(bad).contains("wanted"), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,464 @@
+//! The shell: each request of the kernel as a call of the client.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use client::{Client, NewEntry, Object, Payload, Span};
+use fuse::{
+    AttrReply, Capabilities, CopyOp, CreateOp, Data, DirPlusSink, DirSink, Entry, Errno, FallocateOp,
+    FileType, Filesystem, InitConfig, Kernel, LinkOp, LseekOp, MkdirOp, MknodOp, OpenFlags, OpenOp, Opened,
+    ROOT, ReadOp, ReaddirOp, ReleaseOp, RenameOp, Request, SetAttr, SetxattrOp, StatFs, WriteOp,
+};
+use wire::op::{Node, rename_flags};
+use wire::reply::{DirEntry, Room};
+use wire::{Attr, limits};
+
+use crate::caller;
+use crate::convert::{self, errno};
+use crate::inodes::Inodes;
+use crate::listing::{Listings, Piece};
+use crate::options::duration;
+
+type Reply<T> = Result<T, Errno>;
+
+/// How long the volume's room is believed.
+const ROOM_AGE: Duration = Duration::from_secs(1);
+/// Where listings go on after "." and "..": cookies of servers are hashes, so far above.
+const DOT: u64 = 1;
+const DOT_DOT: u64 = 2;
+/// The inode number of ".." where it is not known; programs that care use stat.
+const UNKNOWN: u64 = 0xffff_ffff;
+const CAPABILITY: &[u8] = b"security.capability";
+/// The most that one copy_file_range asks for: the kernel's callers go on by themselves.
+const COPY_MAX: u64 = 16 << 20;
+const S_ISGID: u32 = 0o2000;
+
+/// The file system.
+pub(crate) struct Shell {
+    client: Arc<Client>,
+    inodes: Inodes,
+    listings: Listings,
+    room: Mutex<Option<(Instant, Room)>>,
+    entry_timeout: Duration,
+    attr_timeout: Duration,
+}
+
+impl Shell {
+    pub(crate) fn new(client: Arc<Client>, root: Object) -> Shell {
+        let option = |key| client.option(key).and_then(|v| duration(&v)).unwrap_or_default();
+        let (entry_timeout, attr_timeout) = (option("client.entry-timeout"), option("client.attr-timeout"));
+        Shell {
+            inodes: Inodes::new(root),
+            listings: Listings::default(),
+            room: Mutex::default(),
+            entry_timeout,
+            attr_timeout,
+            client,
+        }
+    }
+
+    /// The client, for work on behalf of whoever asks.
+    fn client(&self, req: &Request<'_>) -> &Client {
+        caller::enter(req.pid);
+        &self.client
+    }
+
+    fn object(&self, node: u64) -> Reply<Object> {
+        self.inodes.get(node).ok_or(Errno::ESTALE)
+    }
+
+    /// The kernel gets a reference to what the attributes are of.
+    fn entry(&self, attr: &Attr) -> Entry {
+        let node = self.inodes.add(Object::from(attr));
+        self.describe(node, attr)
+    }
+
+    fn describe(&self, node: u64, attr: &Attr) -> Entry {
+        Entry {
+            node,
+            generation: attr.fid.epoch.0.into(),
+            attr: convert::attr(attr),
+            entry_timeout: self.entry_timeout,
+            attr_timeout: self.attr_timeout,
+        }
+    }
+
+    fn attr_reply(&self, attr: &Attr) -> AttrReply {
+        AttrReply { attr: convert::attr(attr), timeout: self.attr_timeout }
+    }
+
+    fn make(&self, req: &Request<'_>, parent: u64, new: NewEntry) -> Reply<Entry> {
+        let attr = self.client(req).create(self.object(parent)?, new).map_err(errno)?;
+        let entry = self.entry(&attr);
+        self.inodes.note_capabilities(entry.node, true);
+        Ok(entry)
+    }
+
+    /// What opened files have in common: the page cache stays, as it is checked against size and mtime at every use.
+    fn opened() -> Opened {
+        Opened { fh: 0, flags: OpenFlags::KEEP_CACHE | OpenFlags::NOFLUSH }
+    }
+
+    /// A name that was made by somebody else after the kernel had looked: opens that.
+    fn open_made(&self, req: &Request<'_>, parent: Object, op: &CreateOp<'_>) -> Reply<(Entry, Opened)> {
+        let client = self.client(req);
+        let attr = client.lookup(parent, &convert::name(op.name)?).map_err(errno)?;
+        match FileType::from_mode(attr.mode) {
+            FileType::Directory => return Err(Errno::EISDIR),
+            FileType::Regular => {}
+            // The kernel looks the path up anew and follows the link, or finds the device.
+            _ => return Err(Errno::ESTALE),
+        }
+        let object = Object::from(&attr);
+        client.open(object).map_err(errno)?;
+        let mut result = Ok(attr);
+        if op.flags & libc::O_TRUNC.unsigned_abs() != 0 {
+            result = client.setattr(object, convert::truncate(op.kill_suidgid)).map_err(errno);
+        }
+        let attr = result.inspect_err(|_| client.release(object))?;
+        Ok((self.entry(&attr), Shell::opened()))
+    }
+
+    /// Hands entries to `push` until it refuses one.
+    fn list(
+        &self,
+        req: &Request<'_>,
+        node: u64,
+        from: &ListFrom,
+        mut push: impl FnMut(Listed<'_>) -> bool,
+    ) -> Reply<()> {
+        let directory = self.object(node)?;
+        let ino = if node == ROOT { directory.fid.ino() } else { node };
+        let mut at = from.offset;
+        if at == 0 {
+            self.listings.begin(node);
+        }
+        if at == 0 {
+            if !push(Listed::Dot { name: ".", ino, offset: DOT }) {
+                return Ok(());
+            }
+            at = DOT;
+        }
+        if at == DOT {
+            let up = if node == ROOT { ino } else { UNKNOWN };
+            if !push(Listed::Dot { name: "..", ino: up, offset: DOT_DOT }) {
+                return Ok(());
+            }
+            at = DOT_DOT;
+        }
+        let cookie = if at == DOT_DOT { 0 } else { at };
+        let mut piece = match self.listings.take(node, at, from.plus) {
+            Some(piece) => piece,
+            None => {
+                let asked = Instant::now();
+                let page = self.client(req).read_dir(directory, cookie, from.plus).map_err(errno)?;
+                Piece::new(page.entries, page.end, from.plus, asked)
+            }
+        };
+        while let Some(entry) = piece.entries.front() {
+            if !push(Listed::Entry(entry)) {
+                break;
+            }
+            at = entry.cookie;
+            piece.entries.pop_front();
+        }
+        if !piece.entries.is_empty() || piece.end {
+            self.listings.keep(node, at, piece);
+        }
+        Ok(())
+    }
+}
+
+struct ListFrom {
+    offset: u64,
+    plus: bool,
+}
+
+enum Listed<'a> {
+    Dot { name: &'static str, ino: u64, offset: u64 },
+    Entry(&'a DirEntry),
+}
+
+impl Filesystem for Shell {
+    fn init(&self, _kernel: &Kernel, config: &mut InitConfig) -> Reply<()> {
+        config.want |= Capabilities::ATOMIC_O_TRUNC
+            | Capabilities::DONT_MASK
+            | Capabilities::POSIX_ACL
+            | Capabilities::HANDLE_KILLPRIV_V2
+            | Capabilities::CACHE_SYMLINKS
+            | Capabilities::NO_OPENDIR_SUPPORT;
+        // Attributes that may not be kept at all are better not fetched: the kernel would ask again for each.
+        if !self.entry_timeout.is_zero() && !self.attr_timeout.is_zero() {
+            config.want |= Capabilities::DO_READDIRPLUS | Capabilities::READDIRPLUS_AUTO;
+        }
+        config.max_write = limits::IO_MAX;
+        Ok(())
+    }
+
+    fn lookup(&self, req: &Request<'_>, parent: u64, name: &OsStr) -> Reply<Entry> {
+        let (parent, name) = (self.object(parent)?, convert::name(name)?);
+        let attr = self.client(req).lookup(parent, &name).map_err(errno)?;
+        Ok(self.entry(&attr))
+    }
+
+    fn forget(&self, node: u64, count: u64) {
+        self.inodes.forget(node, count);
+    }
+
+    fn getattr(&self, req: &Request<'_>, node: u64, _fh: Option<u64>) -> Reply<AttrReply> {
+        let attr = self.client(req).getattr(self.object(node)?).map_err(errno)?;
+        Ok(self.attr_reply(&attr))
+    }
+
+    fn setattr(&self, req: &Request<'_>, node: u64, op: &SetAttr) -> Reply<AttrReply> {
+        let set = convert::set_attr(op);
+        let attr = self.client(req).setattr(self.object(node)?, set).map_err(errno)?;
+        Ok(self.attr_reply(&attr))
+    }
+
+    fn readlink(&self, req: &Request<'_>, node: u64) -> Reply<Vec<u8>> {
+        self.client(req).readlink(self.object(node)?).map_err(errno)
+    }
+
+    fn symlink(&self, req: &Request<'_>, parent: u64, name: &OsStr, target: &OsStr) -> Reply<Entry> {
+        let node = Client::symlink_to(target.as_bytes());
+        let (uid, gid) = (req.uid, req.gid);
+        self.make(req, parent, NewEntry { name: convert::name(name)?, node, mode: 0o777, umask: 0, uid, gid })
+    }
+
+    fn mknod(&self, req: &Request<'_>, op: &MknodOp<'_>) -> Reply<Entry> {
+        let node = match FileType::from_mode(op.mode) {
+            FileType::Regular => Node::File,
+            FileType::Fifo => Node::Fifo,
+            FileType::Socket => Node::Socket,
+            FileType::CharDevice => Node::Char { rdev: op.rdev },
+            FileType::BlockDevice => Node::Block { rdev: op.rdev },
+            FileType::Unknown | FileType::Directory | FileType::Symlink => return Err(Errno::EINVAL),
+        };
+        let (mode, umask, uid, gid) = (op.mode, op.umask, req.uid, req.gid);
+        self.make(req, op.parent, NewEntry { name: convert::name(op.name)?, node, mode, umask, uid, gid })
+    }
+
+    fn mkdir(&self, req: &Request<'_>, op: &MkdirOp<'_>) -> Reply<Entry> {
+        let (mode, umask, uid, gid) = (op.mode, op.umask, req.uid, req.gid);
+        let name = convert::name(op.name)?;
+        self.make(req, op.parent, NewEntry { name, node: Node::Dir, mode, umask, uid, gid })
+    }
+
+    fn unlink(&self, req: &Request<'_>, parent: u64, name: &OsStr) -> Reply<()> {
+        self.client(req).unlink(self.object(parent)?, convert::name(name)?).map_err(errno)
+    }
+
+    fn rmdir(&self, req: &Request<'_>, parent: u64, name: &OsStr) -> Reply<()> {
+        self.client(req).rmdir(self.object(parent)?, convert::name(name)?).map_err(errno)
+    }
+
+    fn rename(&self, req: &Request<'_>, op: &RenameOp<'_>) -> Reply<()> {
+        if op.flags & !(rename_flags::NOREPLACE | rename_flags::EXCHANGE) != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let from = (self.object(op.parent)?, convert::name(op.name)?);
+        let to = (self.object(op.new_parent)?, convert::name(op.new_name)?);
+        self.client(req).rename(from, to, op.flags).map_err(errno)
+    }
+
+    fn link(&self, req: &Request<'_>, op: &LinkOp<'_>) -> Reply<Entry> {
+        let (object, parent) = (self.object(op.node)?, self.object(op.new_parent)?);
+        let attr = self.client(req).link(object, parent, convert::name(op.new_name)?).map_err(errno)?;
+        Ok(self.entry(&attr))
+    }
+
+    fn open(&self, req: &Request<'_>, node: u64, op: &OpenOp) -> Reply<Opened> {
+        let (client, object) = (self.client(req), self.object(node)?);
+        client.open(object).map_err(errno)?;
+        if op.flags & libc::O_TRUNC.unsigned_abs() != 0 {
+            let cut = client.setattr(object, convert::truncate(op.kill_suidgid));
+            cut.inspect_err(|_| client.release(object)).map_err(errno)?;
+        }
+        Ok(Shell::opened())
+    }
+
+    fn create(&self, req: &Request<'_>, op: &CreateOp<'_>) -> Reply<(Entry, Opened)> {
+        let parent = self.object(op.parent)?;
+        let new = NewEntry {
+            name: convert::name(op.name)?,
+            node: Node::File,
+            mode: op.mode,
+            umask: op.umask,
+            uid: req.uid,
+            gid: req.gid,
+        };
+        match self.client(req).create_open(parent, new) {
+            Ok(attr) => {
+                let entry = self.entry(&attr);
+                self.inodes.note_capabilities(entry.node, true);
+                Ok((entry, Shell::opened()))
+            }
+            Err(wire::Errno::EEXIST) if op.flags & libc::O_EXCL.unsigned_abs() == 0 => {
+                self.open_made(req, parent, op)
+            }
+            Err(e) => Err(errno(e)),
+        }
+    }
+
+    fn read(&self, req: &Request<'_>, op: &ReadOp, buf: &mut [u8]) -> Reply<Data> {
+        let object = self.object(op.node)?;
+        let mut into = Payload::lent(buf);
+        self.client(req).read(object, op.offset, op.size, &mut into).map_err(errno)?;
+        Ok(Data::Filled(into.len()))
+    }
+
+    fn write(&self, req: &Request<'_>, op: &WriteOp<'_>) -> Reply<u32> {
+        let append = !op.from_cache && op.flags & libc::O_APPEND.unsigned_abs() != 0;
+        let at = Span { offset: op.offset, append, kill_suid: op.kill_suidgid };
+        let (len, _) = self.client(req).write(self.object(op.node)?, at, op.data).map_err(errno)?;
+        Ok(len)
+    }
+
+    fn statfs(&self, req: &Request<'_>, _node: u64) -> Reply<StatFs> {
+        let lock = || self.room.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = lock().clone().filter(|(at, _)| at.elapsed() < ROOM_AGE);
+        let room = match known {
+            Some((_, room)) => room,
+            None => {
+                let room = self.client(req).statfs().map_err(errno)?;
+                *lock() = Some((Instant::now(), room.clone()));
+                room
+            }
+        };
+        const BLOCK: u32 = 4096;
+        let blocks = |bytes: u64| bytes / u64::from(BLOCK);
+        Ok(StatFs {
+            blocks: blocks(room.total),
+            bfree: blocks(room.free),
+            bavail: blocks(room.available),
+            files: room.files,
+            ffree: room.files_free,
+            bsize: BLOCK,
+            namelen: 255,
+            frsize: BLOCK,
+        })
+    }
+
+    fn release(&self, req: &Request<'_>, node: u64, _op: &ReleaseOp) -> Reply<()> {
+        let object = self.object(node)?;
+        self.client(req).release(object);
+        Ok(())
+    }
+
+    fn fsync(&self, req: &Request<'_>, node: u64, _fh: u64, _datasync: bool) -> Reply<()> {
+        self.client(req).fsync(self.object(node)?).map_err(errno)
+    }
+
+    fn fsyncdir(&self, req: &Request<'_>, node: u64, fh: u64, datasync: bool) -> Reply<()> {
+        self.fsync(req, node, fh, datasync)
+    }
+
+    fn syncfs(&self, req: &Request<'_>, _node: u64) -> Reply<()> {
+        self.client(req).sync().map_err(errno)
+    }
+
+    fn setxattr(&self, req: &Request<'_>, node: u64, op: &SetxattrOp<'_>) -> Reply<()> {
+        let (client, object) = (self.client(req), self.object(node)?);
+        let name = convert::name(op.name)?;
+        self.inodes.note_capabilities(node, false);
+        client.setxattr(object, name, op.value, op.flags).map_err(errno)?;
+        if op.kill_sgid {
+            let attr = client.getattr(object).map_err(errno)?;
+            if attr.mode & S_ISGID != 0 {
+                let mode = Some(attr.mode & 0o7777 & !S_ISGID);
+                let set = convert::set_attr(&SetAttr { mode, ..SetAttr::default() });
+                client.setattr(object, set).map_err(errno)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn getxattr(&self, req: &Request<'_>, node: u64, name: &OsStr, _size: u32) -> Reply<Vec<u8>> {
+        let capability = name.as_bytes() == CAPABILITY;
+        if capability && self.inodes.has_no_capabilities(node) {
+            return Err(Errno::ENODATA);
+        }
+        let Ok(name) = convert::name(name) else { return Err(Errno::ENODATA) };
+        let result = self.client(req).getxattr(self.object(node)?, name).map_err(errno);
+        if capability {
+            self.inodes.note_capabilities(node, matches!(result, Err(Errno::ENODATA)));
+        }
+        result
+    }
+
+    fn listxattr(&self, req: &Request<'_>, node: u64, _size: u32) -> Reply<Vec<u8>> {
+        let names = self.client(req).listxattr(self.object(node)?).map_err(errno)?;
+        let mut all = Vec::new();
+        for name in names {
+            all.extend_from_slice(name.as_bytes());
+            all.push(0);
+        }
+        Ok(all)
+    }
+
+    fn removexattr(&self, req: &Request<'_>, node: u64, name: &OsStr) -> Reply<()> {
+        let Ok(name) = convert::name(name) else { return Err(Errno::ENODATA) };
+        self.client(req).removexattr(self.object(node)?, name).map_err(errno)
+    }
+
+    fn readdir(&self, req: &Request<'_>, node: u64, op: &ReaddirOp, sink: &mut DirSink<'_>) -> Reply<()> {
+        self.list(req, node, &ListFrom { offset: op.offset, plus: false }, |listed| match listed {
+            Listed::Dot { name, ino, offset } => {
+                sink.push(ino, offset, FileType::Directory, OsStr::new(name))
+            }
+            Listed::Entry(e) => {
+                let name = OsStr::from_bytes(e.name.as_bytes());
+                sink.push(e.fid.ino(), e.cookie, FileType::from_mode(e.kind), name)
+            }
+        })
+    }
+
+    fn readdirplus(
+        &self,
+        req: &Request<'_>,
+        node: u64,
+        op: &ReaddirOp,
+        sink: &mut DirPlusSink<'_>,
+    ) -> Reply<()> {
+        let bare =
+            |ino, mode| Entry { attr: fuse::Attr { ino, mode, ..Default::default() }, ..Entry::default() };
+        self.list(req, node, &ListFrom { offset: op.offset, plus: true }, |listed| match listed {
+            Listed::Dot { name, ino, offset } => {
+                sink.push(&bare(ino, libc::S_IFDIR), offset, OsStr::new(name))
+            }
+            Listed::Entry(e) => {
+                let name = OsStr::from_bytes(e.name.as_bytes());
+                let Some(attr) = &e.attr else {
+                    return sink.push(&bare(e.fid.ino(), e.kind), e.cookie, name);
+                };
+                // Known before the kernel hears of it; forgotten again if it did not fit.
+                let entry = self.entry(attr);
+                let fits = sink.push(&entry, e.cookie, name);
+                if !fits {
+                    self.inodes.forget(entry.node, 1);
+                }
+                fits
+            }
+        })
+    }
+
+    fn fallocate(&self, req: &Request<'_>, node: u64, op: &FallocateOp) -> Reply<()> {
+        self.client(req).fallocate(self.object(node)?, op.mode, op.offset, op.length).map_err(errno)
+    }
+
+    fn lseek(&self, req: &Request<'_>, node: u64, op: &LseekOp) -> Reply<u64> {
+        self.client(req).lseek(self.object(node)?, op.offset, op.whence).map_err(errno)
+    }
+
+    fn copy_file_range(&self, req: &Request<'_>, op: &CopyOp) -> Reply<u64> {
+        if op.flags != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let from = (self.object(op.node_in)?, op.offset_in);
+        let to = (self.object(op.node_out)?, op.offset_out);
+        self.client(req).copy_range(from, to, op.len.min(COPY_MAX)).map_err(errno)
+    }
+}
