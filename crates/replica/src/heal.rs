@@ -225,7 +225,9 @@ impl Healer {
             Change::Nop | Change::Create { .. } | Change::Unlink { .. } => true,
             // What is to go may hold leftovers here: the comparison of its directory clears them away.
             Change::Rmdir { fid, .. } => !self.is_dirty(*fid),
-            Change::Rename { replaced, .. } => !replaced.as_ref().is_some_and(|r| r.dir && self.is_dirty(r.fid)),
+            Change::Rename { replaced, .. } => {
+                !replaced.as_ref().is_some_and(|r| r.dir && self.is_dirty(r.fid))
+            }
             Change::Exchange { .. } => true,
             // The object may not be here yet.
             Change::Link { fid, .. } => !self.is_dirty(*fid),

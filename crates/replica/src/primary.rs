@@ -174,9 +174,10 @@ impl<B: Body> Replica<B> {
                 }
             }
             self.last = self.window.back().map_or_else(|| self.base.clone(), |e| e.stamp.clone());
-            for ticket in self.waiting.remove(&lsn).unwrap_or_default() {
-                out.push(Output::Refuse(ticket, errno));
-            }
+            // The first who waits asked for the change; the others only wanted to show it, and ask again.
+            let mut tickets = self.waiting.remove(&lsn).unwrap_or_default().into_iter();
+            out.extend(tickets.next().map(|t| Output::Refuse(t, errno)));
+            out.extend(tickets.map(Output::Forget));
             return;
         }
         self.vote_out(now, &[self.me], "it could not apply a change", out);

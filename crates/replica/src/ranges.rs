@@ -117,7 +117,11 @@ mod tests {
             let (a, b) = (next(64), next(64));
             let (a, b) = (a.min(b), a.max(b));
             let put = next(2) == 0;
-            if put { r.add(a, b) } else { r.remove(a, b) }
+            if put {
+                r.add(a, b)
+            } else {
+                r.remove(a, b)
+            }
             for x in &mut model[a as usize..b as usize] {
                 *x = put;
             }

@@ -232,6 +232,7 @@ impl World {
         for brick in self.servers[s].bricks.values_mut() {
             lost |= brick.disk.cut(&mut self.rng);
             brick.torn = true;
+            self.store.torn(brick.id);
             brick.close();
         }
         if lost {

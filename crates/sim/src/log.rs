@@ -4,7 +4,7 @@ use core::fmt;
 use core::time::Duration;
 use std::collections::VecDeque;
 
-const KEPT: usize = 400;
+const KEPT: usize = 20000;
 
 /// See the module's words.
 #[derive(Debug, Default)]

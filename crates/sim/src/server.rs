@@ -361,7 +361,8 @@ impl World {
             }
             Output::Propose(proposal) => {
                 say!(self, "set {set} {from} proposes {proposal:?}");
-                self.send_store(s, ToStore::Propose(set, proposal));
+                let inc = self.servers[s].inc;
+                self.send_store(s, ToStore::Propose { set, server: s, inc, proposal });
             }
             Output::Diverged => {
                 say!(self, "set {set} {from} has diverged");

@@ -32,7 +32,7 @@ pub(crate) struct Renewal {
 
 pub(crate) enum ToStore {
     Renew(Renewal),
-    Propose(usize, Proposal),
+    Propose { set: usize, server: usize, inc: u32, proposal: Proposal },
     Ask { client: usize },
 }
 
@@ -41,7 +41,9 @@ pub(crate) struct Store {
     /// It has no leader: nothing is heard or said.
     pub(crate) down: bool,
     renewed: Vec<Duration>,
-    torn: BTreeMap<BrickId, Stamp>,
+    /// Bricks that may have lost the end of their journal, and where it ends, once their servers said so. That the store
+    /// knows of a power cut at once stands for this: of all whole bricks of a set, none else fails within that lease.
+    torn: BTreeMap<BrickId, Option<Stamp>>,
 }
 
 impl Store {
@@ -52,6 +54,17 @@ impl Store {
     /// The brick was made equal to the primary's.
     pub(crate) fn healed(&mut self, brick: BrickId) {
         self.torn.remove(&brick);
+    }
+
+    /// The power of a brick's server failed.
+    pub(crate) fn torn(&mut self, brick: BrickId) {
+        self.torn.insert(brick, None);
+    }
+
+    /// A view without a live whole brick with data would wait for one that may never come back, or lack changes.
+    fn stands(&self, in_sync: &BTreeSet<BrickId>, view: &View, now: Duration) -> bool {
+        let data = in_sync.iter().filter(|b| !view.arbiters.contains(b));
+        data.into_iter().any(|b| self.lives(*b, now, GRACE) && !self.torn.contains_key(b))
     }
 
     /// A new leader gives everybody the time to be heard.
@@ -87,11 +100,12 @@ impl Store {
     /// After a power cut of all: when all are back, the brick whose journal reaches furthest.
     fn longest(&self, view: &View, now: Duration, grace: Duration) -> Option<BrickId> {
         let data = || view.in_sync.iter().filter(|b| !view.arbiters.contains(b));
-        let back = |b: &&BrickId| self.lives(**b, now, grace) && self.torn.contains_key(b);
+        let back =
+            |b: &&BrickId| self.lives(**b, now, grace) && self.torn.get(b).is_some_and(|s| s.is_some());
         if data().count() != data().filter(back).count() {
             return None;
         }
-        data().max_by_key(|b| self.torn.get(b).map(|s| (s.epoch, s.lsn))).copied()
+        data().max_by_key(|b| self.torn.get(b).and_then(Option::as_ref).map(|s| (s.epoch, s.lsn))).copied()
     }
 }
 
@@ -109,7 +123,11 @@ impl World {
         }
         match what {
             ToStore::Renew(renewal) => self.renew(renewal),
-            ToStore::Propose(set, proposal) => self.propose(set, proposal),
+            ToStore::Propose { set, server, inc, proposal } => {
+                if self.servers[server].inc == inc {
+                    self.propose(set, proposal);
+                }
+            }
             ToStore::Ask { client } => {
                 let delay = self.rng.millis(1, 20);
                 let what = ToClient::Views(self.store.views.clone());
@@ -125,7 +143,7 @@ impl World {
         self.store.renewed[r.server] = self.now;
         for (set, stamp) in r.torn {
             let brick = self.servers[r.server].bricks[&set].id;
-            self.store.torn.insert(brick, stamp);
+            self.store.torn.insert(brick, Some(stamp));
         }
         for set in r.leaving {
             self.leave(r.server, set);
@@ -154,7 +172,9 @@ impl World {
     fn leave(&mut self, s: usize, set: usize) {
         let brick = self.servers[s].bricks[&set].id;
         let view = &self.store.views[set];
-        let others = view.in_sync.iter().any(|b| *b != brick && !view.arbiters.contains(b));
+        let rest = view.in_sync.iter().copied().filter(|b| *b != brick).collect();
+        let others = self.store.stands(&rest, view, self.now);
+        let alone = !rest.iter().any(|b| !view.arbiters.contains(b));
         if !view.in_sync.contains(&brick) {
             return;
         }
@@ -163,7 +183,7 @@ impl World {
             next.in_sync.remove(&brick);
             next.primary = view.primary.filter(|p| *p != brick);
             self.agree(set, next, "a brick diverged");
-        } else {
+        } else if alone {
             let inc = self.servers[s].inc;
             self.after(
                 Duration::from_millis(50),
@@ -180,6 +200,9 @@ impl World {
         if !p.in_sync.is_subset(&view.in_sync) || p.primary.is_some_and(|b| !p.in_sync.contains(&b)) {
             let what = format!("views: proposal {p:?} does not fit {view:?}");
             return self.fail(|| what);
+        }
+        if !self.store.stands(&p.in_sync, view, self.now) {
+            return;
         }
         let next = View { epoch: view.epoch.next(), primary: p.primary, in_sync: p.in_sync, ..view.clone() };
         self.agree(set, next, p.reason);

@@ -1,5 +1,6 @@
 //! What is acknowledged is in every in-sync brick's journal, and what was synced is on every in-sync brick's disk.
 
+use crate::answer::Answer;
 use crate::server::Waiter;
 use crate::world::{World, server_of};
 use ids::{Fid, Lsn};
@@ -9,7 +10,7 @@ impl World {
     pub(crate) fn check_kept(&mut self, set: usize, waiter: &Waiter) {
         let record = &self.checks.history[waiter.request.record];
         let vouched = match &record.op {
-            Op::Fsync { fid } => self.newest_acked(set, *fid, waiter),
+            Op::Fsync { fid } if waiter.answer == Answer::Done(None) => self.newest_acked(set, *fid, waiter),
             _ => waiter.lsn,
         };
         let Some(lsn) = vouched else { return };
