@@ -1,7 +1,7 @@
 //! The client, and the way of one call: find the primary, ask it, and go on until it answers.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use ids::{Epoch, OpId, SessionId, SetId};
@@ -16,7 +16,7 @@ use crate::map::{Generation, Route};
 use crate::options::{Options, is_on};
 use crate::payload::Payload;
 use crate::peer::Peer;
-use crate::sets::Ticket;
+use crate::sets::{Ticket, lock};
 use crate::stats::{Counting, Stats};
 use crate::wait::{self, Waiting, Wake};
 use crate::watch::{self, Watcher};
@@ -27,6 +27,8 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_mi
 const SLOW: u32 = 15;
 /// Without an answer for so long, the watch asks another server for the map.
 const TROUBLE: Duration = Duration::from_millis(500);
+/// Between two lines of the log about calls that wait.
+const QUIET: Duration = Duration::from_secs(10);
 /// Files told of in one go when a set has to hear again what is open.
 const STATED_AT_ONCE: usize = 64;
 
@@ -39,9 +41,20 @@ pub(crate) struct Core {
     pub watcher: Watcher,
     current: RwLock<Arc<Generation>>,
     stopped: AtomicBool,
+    /// When the log last told of calls that wait.
+    complained: Mutex<Option<Instant>>,
 }
 
 impl Core {
+    /// Tells of calls that wait, but not of each.
+    fn complain(&self, why: &str) {
+        let mut last = lock(&self.complained);
+        if last.is_none_or(|at| at.elapsed() >= QUIET) {
+            *last = Some(Instant::now());
+            tracing::warn!(volume = self.volume, "calls wait for a set to serve: {why}");
+        }
+    }
+
     /// The map that holds now.
     pub(crate) fn current(&self) -> Arc<Generation> {
         Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
@@ -324,20 +337,11 @@ struct Tries<'a> {
     used: bool,
     /// A broken connection that had been used before was replaced at once.
     replaced: bool,
-    told: bool,
 }
 
 impl Tries<'_> {
     fn new(core: &Core) -> Tries<'_> {
-        Tries {
-            core,
-            start: Instant::now(),
-            pause: PAUSE.0,
-            version: 0,
-            used: false,
-            replaced: false,
-            told: false,
-        }
+        Tries { core, start: Instant::now(), pause: PAUSE.0, version: 0, used: false, replaced: false }
     }
 
     /// Until when one try may last.
@@ -353,10 +357,7 @@ impl Tries<'_> {
         }
         if self.start.elapsed() >= TROUBLE {
             self.core.watcher.nudge();
-            if !self.told {
-                self.told = true;
-                tracing::warn!("waiting for a set to serve: {why}");
-            }
+            self.core.complain(why);
         }
         if generation.map.version > self.version {
             self.version = generation.map.version;
@@ -415,6 +416,7 @@ impl Client {
             watcher: Watcher::new()?,
             current: RwLock::new(Arc::new(Generation::new(map, None)?)),
             stopped: AtomicBool::new(false),
+            complained: Mutex::default(),
         });
         let mut client = Client { core, layers, stats, threads: Vec::new() };
         let core = Arc::clone(&client.core);

@@ -154,6 +154,10 @@ impl Shell {
             None => {
                 let asked = Instant::now();
                 let page = self.client(req).read_dir(directory, cookie, from.plus).map_err(errno)?;
+                if page.entries.is_empty() && !page.end {
+                    tracing::error!(fid = %directory.fid, "an empty page in the middle of a directory");
+                    return Err(Errno::EIO);
+                }
                 Piece::new(page.entries, page.end, from.plus, asked)
             }
         };

@@ -18,6 +18,7 @@ use fake::{Fake, map};
 use mount::{Failure, MountOptions, Options, Stop};
 use rustix::fs::XattrFlags;
 use tree::Tree;
+use wire::Op;
 
 struct Guard {
     dir: PathBuf,
@@ -133,6 +134,24 @@ fn files_of_all_sizes_and_kinds() {
     assert_eq!(rustix::fs::getxattr(at("f"), "user.a", &mut buf), Err(rustix::io::Errno::NODATA));
     drop(f);
     wait_until("all is released", || m.tree.count().1 == 0);
+}
+
+#[test]
+fn small_files_take_few_calls() {
+    let Some(m) = mount() else { return };
+    let before = m.server.calls().len();
+    for i in 0..10 {
+        let mut f = File::create_new(m.dir.join(format!("f{i}"))).unwrap();
+        (0..5).for_each(|_| f.write_all(b"some data").unwrap());
+    }
+    wait_until("all is released", || m.tree.count().1 == 0);
+    let calls = m.server.calls().split_off(before);
+    let count = |what: fn(&Op) -> bool| calls.iter().filter(|c| what(&c.op)).count();
+    assert_eq!(count(|op| matches!(op, Op::Write { .. })), 50);
+    assert_eq!(count(|op| matches!(op, Op::GetXattr { .. })), 0, "no capability is sought before a write");
+    // Per file: lookup, create, release; and attributes, which the kernel may not keep (directory twice, file once).
+    let others: Vec<_> = calls.iter().map(|c| c.op.name()).filter(|n| *n != "write").collect();
+    assert!(others.len() <= 10 * 6, "{others:?}");
 }
 
 #[test]
