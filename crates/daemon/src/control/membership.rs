@@ -1,0 +1,247 @@
+//! Taking servers into the pool and letting them go.
+
+use super::protocol::{Request, Response};
+use super::{Control, open_store};
+use cluster::admin::{AdminReply, ClusterReply, ClusterRequest, Peer, PeerStatus};
+use cluster::{Command, NewServer, Server};
+use config_store::ConfigStore;
+use ids::ServerId;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+impl Control {
+    pub(super) async fn peer_probe(
+        self: &Arc<Self>,
+        host: &str,
+        port: Option<u16>,
+    ) -> Result<AdminReply, String> {
+        let _one = self.changing.lock().await;
+        let address = match port {
+            Some(port) => format!("{host}:{port}"),
+            None => transport::with_port(host),
+        };
+        let name = address.rsplit_once(':').map_or(host, |(h, _)| h).trim_matches(['[', ']']).to_owned();
+        let answer =
+            self.ask_cluster(&address, ClusterRequest::Identify).await.map_err(|e| format!("probe {e}"))?;
+        let ClusterReply::Identity { identity, pool, servers, volumes, .. } = answer else {
+            return Err(format!("probe {address}: it gave an unexpected answer"));
+        };
+        let state = self.linearizable().await?;
+        if let Some(known) = state.server_by_identity(&identity) {
+            if pool == state.pool {
+                return Ok(AdminReply::Done(format!(
+                    "{} is in the pool already, as server {}",
+                    known.host, known.id
+                )));
+            }
+        } else if servers > 1 || volumes > 0 {
+            return Err(format!(
+                "probe {name}: it belongs to another pool (servers: {servers}, volumes: {volumes}): detach it there \
+                 first, or start it with an empty state folder"
+            ));
+        }
+        let new = NewServer { identity: identity.clone(), host: name.clone(), address: address.clone() };
+        let id = match state.server_by_identity(&identity) {
+            Some(known) => known.id,
+            None => self.store().add_server(new).await.map_err(|e| e.to_string())?,
+        };
+        let members = state.servers.values().map(|s| (s.id, s.address.clone())).collect();
+        let invite = ClusterRequest::JoinInvite {
+            pool: state.pool.clone(),
+            server: id,
+            identity,
+            host: name.clone(),
+            members,
+        };
+        if let Err(e) = self.ask_cluster(&address, invite).await {
+            let undone = self.store().remove_server(id, true).await;
+            if let Err(e) = undone {
+                tracing::warn!("take server {id} out again: {e}");
+            }
+            return Err(format!("probe {e}"));
+        }
+        self.await_member(&address, &state.pool).await?;
+        Ok(AdminReply::Done(format!("{name} is in the pool now, as server {id}")))
+    }
+
+    /// Waits until the new server knows the pool.
+    async fn await_member(&self, address: &str, wanted: &str) -> Result<(), String> {
+        let wait = async {
+            loop {
+                if let Ok(ClusterReply::Identity { pool, .. }) =
+                    self.ask_cluster(address, ClusterRequest::Identify).await
+                    && pool == wanted
+                {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, wait).await.map_err(|_| {
+            format!("{address}: it was taken in but does not know the pool yet: see mortar peer status")
+        })
+    }
+
+    pub(super) async fn peer_detach(&self, host: &str, force: bool) -> Result<AdminReply, String> {
+        let _one = self.changing.lock().await;
+        let state = self.linearizable().await?;
+        let server = find(&state, host)?.clone();
+        if server.id == self.shared.me() && state.servers.len() > 1 {
+            return Err(format!("detach {host}: ask another server of the pool to do it (--server HOST)"));
+        }
+        if state.servers.len() == 1 {
+            return Err(format!("detach {host}: it is the only server of the pool"));
+        }
+        let reachable = self.ask_cluster(&server.address, ClusterRequest::Identify).await;
+        if let (Err(e), false) = (&reachable, force) {
+            return Err(format!("detach {host}: {e}; start it, or use --force if it is lost for good"));
+        }
+        self.store().remove_server(server.id, force).await.map_err(|e| e.to_string())?;
+        let goodbye = ClusterRequest::Detached { pool: state.pool.clone(), server: server.id };
+        match self.ask_cluster(&server.address, goodbye).await {
+            Err(e) if !force => Err(format!("{host} is out of the pool but was not told: {e}")),
+            _ => Ok(AdminReply::Done(format!("{host} is out of the pool"))),
+        }
+    }
+
+    pub(super) fn peers(&self) -> Vec<Peer> {
+        let state = self.state();
+        let down = self.leases.down();
+        let leads = self.store().is_leader();
+        let peer = |s: &Server| Peer {
+            id: s.id,
+            identity: s.identity.clone(),
+            host: s.host.clone(),
+            address: s.address.clone(),
+            role: s.role,
+            connected: Some(s.id == self.shared.me() || !down.contains(&s.id))
+                .filter(|_| leads || self.leases.heard_of_leader()),
+            lost: s.lost,
+            witness: state.is_witness(s.id),
+        };
+        state.servers.values().map(peer).collect()
+    }
+
+    pub(super) fn peer_status(&self) -> AdminReply {
+        let state = self.state();
+        AdminReply::PeerStatus(PeerStatus {
+            pool: state.pool.clone(),
+            me: self.shared.me(),
+            leader: self.store().leader().map(|(id, _)| id),
+            peers: self.peers(),
+            notes: state.pool_notes(),
+        })
+    }
+
+    pub(super) async fn cluster(self: &Arc<Self>, request: ClusterRequest) -> Result<ClusterReply, String> {
+        match request {
+            ClusterRequest::Identify => {
+                let state = self.state();
+                Ok(ClusterReply::Identity {
+                    identity: self.folder.identity.clone(),
+                    pool: state.pool.clone(),
+                    server: self.shared.me(),
+                    servers: u32::try_from(state.servers.len()).unwrap_or(u32::MAX),
+                    volumes: u32::try_from(state.volumes.len()).unwrap_or(u32::MAX),
+                    program: env!("CARGO_PKG_VERSION").to_owned(),
+                })
+            }
+            ClusterRequest::JoinInvite { server, identity, members, .. } => {
+                self.join(server, &identity, members).await
+            }
+            ClusterRequest::Detached { pool, server } => self.leave(&pool, server).await,
+            ClusterRequest::BrickPrepare { path, force } => {
+                self.check_brick(&path, force).await.map(|()| ClusterReply::Done)
+            }
+            ClusterRequest::Status { volume } => self.own_status(&volume).await,
+            ClusterRequest::Raft(_) | ClusterRequest::Forward(_) | ClusterRequest::Heartbeat { .. } => {
+                Err("this request travels another way".to_owned())
+            }
+        }
+    }
+
+    /// Becomes a server of another pool. Only one that has no pool worth the name may.
+    async fn join(
+        self: &Arc<Self>,
+        server: ServerId,
+        identity: &str,
+        _members: BTreeMap<ServerId, String>,
+    ) -> Result<ClusterReply, String> {
+        let _one = self.changing.lock().await;
+        let state = self.state();
+        if identity != self.folder.identity {
+            return Err(format!("{}: the invitation is for another server", self.address));
+        }
+        if state.servers.len() > 1 || !state.volumes.is_empty() {
+            return Err(format!("{}: it has a pool of its own", self.address));
+        }
+        self.change_store(server).await?;
+        Ok(ClusterReply::Done)
+    }
+
+    /// The pool let this server go: it is a pool of its own again.
+    async fn leave(self: &Arc<Self>, pool: &str, server: ServerId) -> Result<ClusterReply, String> {
+        let _one = self.changing.lock().await;
+        if self.state().pool != pool || self.shared.me() != server {
+            return Err(format!("{}: it is not that server of that pool", self.address));
+        }
+        let store = self.change_store(ServerId(1)).await?;
+        self.make_pool(&store).await?;
+        Ok(ClusterReply::Done)
+    }
+
+    async fn change_store(self: &Arc<Self>, me: ServerId) -> Result<ConfigStore, String> {
+        self.store().shutdown().await;
+        let path = self.folder.store();
+        ConfigStore::wipe(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+        let store = open_store(&path, me, &self.peers).await?;
+        self.clone().follow(store.clone(), me);
+        Ok(store)
+    }
+
+    pub(super) async fn ask_cluster(
+        &self,
+        address: &str,
+        request: ClusterRequest,
+    ) -> Result<ClusterReply, String> {
+        match self.peers.ask(address, &Request::Cluster(request), PATIENCE).await? {
+            Response::Cluster(ClusterReply::Error(e)) => Err(e.message),
+            Response::Cluster(reply) => Ok(reply),
+            Response::Error(e) => Err(format!("{address}: {e}")),
+            _ => Err(format!("{address}: it gave an unexpected answer")),
+        }
+    }
+}
+
+fn find<'a>(state: &'a cluster::State, host: &str) -> Result<&'a Server, String> {
+    let by_address = || state.server_by_host(&transport::with_port(host));
+    state
+        .server_by_host(host)
+        .or_else(by_address)
+        .ok_or_else(|| format!("server {host} is not in the pool: see mortar pool list"))
+}
+
+/// Tells the pool when this server listens elsewhere than before.
+pub(super) async fn announce_address(control: Arc<Control>, store: ConfigStore) {
+    let mut states = store.watch();
+    loop {
+        let state = states.borrow_and_update().clone();
+        let me = control.shared.me();
+        if let Some(server) = state.servers.get(&me).filter(|s| s.identity == control.folder.identity) {
+            if server.address == control.address {
+                return;
+            }
+            let command = Command::SetServerAddress { server: me, address: control.address.clone() };
+            match store.propose_anywhere(command, PATIENCE).await {
+                Ok(_) => tracing::info!("the pool knows the new address {}", control.address),
+                Err(e) => tracing::warn!("announce the address {}: {e}", control.address),
+            }
+        }
+        if states.changed().await.is_err() {
+            return;
+        }
+    }
+}

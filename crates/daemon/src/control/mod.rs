@@ -1,0 +1,392 @@
+//! The control plane of a server: start and stop, connections, membership, volumes, leases.
+
+pub(crate) mod bricks;
+mod leases;
+mod membership;
+mod peers;
+pub mod protocol;
+mod state_folder;
+mod status;
+mod volumes;
+mod watch;
+mod wishes;
+
+use crate::shard::{self, ShardMessage};
+use crate::shared::Shared;
+use cluster::admin::{AdminError, AdminReply, ClusterReply};
+use cluster::{NewServer, State};
+use config_store::ConfigStore;
+use ids::ServerId;
+use peers::Peers;
+use protocol::{Incoming, Request, Response};
+use state_folder::StateFolder;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{mpsc, oneshot};
+use transport::{FrameReader, FrameSender, write_frames};
+use wire::codec::Blob;
+use wire::frame::VERSIONS;
+use wire::hello::{Hello, HelloReply, Purpose};
+use wire::{Frame, Kind};
+
+/// How a server is started.
+#[derive(Clone, Debug)]
+pub struct ServerOptions {
+    /// The state folder.
+    pub state: PathBuf,
+    /// `host:port` to listen on, and by which others reach this server.
+    pub address: String,
+    /// A second `host:port` for the command line only.
+    pub admin: Option<String>,
+}
+
+/// Why a server does not start. One line.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct StartError(String);
+
+/// A running server.
+pub struct Server {
+    control: Arc<Control>,
+    shards: Vec<std::thread::JoinHandle<()>>,
+    runtime: tokio::runtime::Runtime,
+}
+
+/// What the control plane's tasks share.
+pub(crate) struct Control {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) peers: Peers,
+    pub(crate) folder: StateFolder,
+    pub(crate) address: String,
+    /// The pool store; another one after this server joined or left a pool.
+    store: RwLock<ConfigStore>,
+    /// Tasks that belong to the present store end when this changes.
+    generation: tokio::sync::watch::Sender<u64>,
+    pub(crate) leases: leases::Leases,
+    /// One change of membership or volumes at a time from this server.
+    pub(crate) changing: tokio::sync::Mutex<()>,
+}
+
+impl Server {
+    /// Starts the server. It listens when this returns.
+    ///
+    /// # Errors
+    /// One line that names what is in the way: the state folder, the address, the pool store.
+    pub fn start(options: &ServerOptions) -> Result<Server, StartError> {
+        rustix::process::umask(rustix::fs::Mode::empty());
+        let cores = std::thread::available_parallelism().map_or(2, usize::from);
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .max_blocking_threads(16)
+            .thread_name("control")
+            .enable_all()
+            .build()
+            .map_err(|e| StartError(format!("start threads: {e}")))?;
+        let (wishes, wished) = mpsc::unbounded_channel();
+        let shared = Arc::new(Shared::new(wishes));
+        let (mailboxes, inboxes): (Vec<_>, Vec<_>) = (0..cores).map(|_| mpsc::unbounded_channel()).unzip();
+        if shared.shards.set(mailboxes).is_err() {
+            return Err(StartError("the shards exist already".to_owned()));
+        }
+        let control =
+            runtime.block_on(Control::start(options, shared.clone(), wished)).map_err(StartError)?;
+        let mut shards = Vec::new();
+        for (index, inbox) in inboxes.into_iter().enumerate() {
+            let thread = shard::start(index, shared.clone(), inbox);
+            shards.push(thread.map_err(|e| StartError(format!("start a thread: {e}")))?);
+        }
+        Ok(Server { control, shards, runtime })
+    }
+
+    /// The address that others reach this server by.
+    pub fn address(&self) -> &str {
+        &self.control.address
+    }
+
+    /// Waits until the process is asked to stop (SIGTERM, SIGINT), then closes everything cleanly.
+    pub fn run(self) {
+        self.runtime.block_on(async {
+            use tokio::signal::unix::{SignalKind, signal};
+            match (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) {
+                (Ok(mut term), Ok(mut int)) => {
+                    tokio::select! { _ = term.recv() => {}, _ = int.recv() => {} }
+                }
+                _ => std::future::pending().await,
+            }
+            tracing::info!("stopping");
+            let mut stopped = Vec::new();
+            for shard in self.control.shared.shards() {
+                let (done, wait) = oneshot::channel();
+                if shard.send(ShardMessage::Stop(done)).is_ok() {
+                    stopped.push(wait);
+                }
+            }
+            let all = async {
+                for wait in stopped {
+                    let _gone = wait.await;
+                }
+                self.control.store().shutdown().await;
+            };
+            if tokio::time::timeout(Duration::from_secs(20), all).await.is_err() {
+                tracing::warn!("stopping takes too long: leaving without the rest");
+                std::process::exit(1);
+            }
+        });
+        for shard in self.shards {
+            let _panicked = shard.join();
+        }
+        self.runtime.shutdown_timeout(Duration::from_secs(1));
+    }
+}
+
+impl Control {
+    async fn start(
+        options: &ServerOptions,
+        shared: Arc<Shared>,
+        wished: mpsc::UnboundedReceiver<crate::shared::Wish>,
+    ) -> Result<Arc<Control>, String> {
+        let folder = StateFolder::open(&options.state)?;
+        let listener = listen(&options.address).await?;
+        let admin = match &options.admin {
+            Some(address) => Some(listen(address).await?),
+            None => None,
+        };
+        let peers = Peers::new(shared.clone());
+        let store_path = folder.store();
+        std::fs::create_dir_all(&store_path).map_err(|e| format!("{}: {e}", store_path.display()))?;
+        let stored = ConfigStore::stored_server(&store_path).map_err(|e| e.to_string())?;
+        let me = stored.unwrap_or(ServerId(1));
+        let store = open_store(&store_path, me, &peers).await?;
+        let control = Arc::new(Control {
+            leases: leases::Leases::default(),
+            shared,
+            peers,
+            folder,
+            address: options.address.clone(),
+            store: RwLock::new(store.clone()),
+            generation: tokio::sync::watch::Sender::new(0),
+            changing: tokio::sync::Mutex::new(()),
+        });
+        if stored.is_none() {
+            control.make_pool(&store).await?;
+        }
+        control.clone().follow(store, me);
+        tokio::spawn(accept(control.clone(), listener, true));
+        if let Some(admin) = admin {
+            tokio::spawn(accept(control.clone(), admin, false));
+        }
+        tokio::spawn(wishes::run(control.clone(), wished));
+        Ok(control)
+    }
+
+    /// A pool of this server alone.
+    async fn make_pool(&self, store: &ConfigStore) -> Result<(), String> {
+        let host = self.address.rsplit_once(':').map_or(self.address.as_str(), |(h, _)| h);
+        let server = NewServer {
+            identity: self.folder.identity.clone(),
+            host: host.trim_matches(['[', ']']).to_owned(),
+            address: self.address.clone(),
+        };
+        let pool = cluster::hex::encode(rand::random());
+        store.init_pool(pool, server).await.map_err(|e| e.to_string())
+    }
+
+    /// The present pool store.
+    pub(crate) fn store(&self) -> ConfigStore {
+        self.store.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn state(&self) -> Arc<State> {
+        self.store().state()
+    }
+
+    /// Makes `store` the present one and starts the tasks that belong to it.
+    pub(crate) fn follow(self: Arc<Self>, store: ConfigStore, me: ServerId) {
+        self.shared.me.store(me.0, Ordering::Relaxed);
+        *self.store.write().unwrap_or_else(PoisonError::into_inner) = store.clone();
+        self.generation.send_modify(|g| *g += 1);
+        tokio::spawn(until_next(self.generation.subscribe(), publish(self.clone(), store.clone())));
+        tokio::spawn(until_next(self.generation.subscribe(), leases::renew(self.clone(), store.clone())));
+        tokio::spawn(until_next(self.generation.subscribe(), leases::judge(self.clone(), store.clone())));
+        let announce = membership::announce_address(self.clone(), store);
+        tokio::spawn(until_next(self.generation.subscribe(), announce));
+    }
+
+    async fn handle(self: &Arc<Self>, body: &[u8]) -> Vec<u8> {
+        let request = match protocol::decode::<Request>(body) {
+            Ok(Incoming::Raft(bytes)) => {
+                return match self.store().handle(bytes.to_vec()).await {
+                    Ok(answer) => protocol::encode_raft(&answer),
+                    Err(e) => protocol::encode(&Response::Error(e.to_string())),
+                };
+            }
+            Ok(Incoming::Json(request)) => request,
+            Err(e) => return protocol::encode(&Response::Error(format!("bad request: {e}"))),
+        };
+        let response = match request {
+            Request::Admin(request) => Response::Admin(match self.admin(request).await {
+                Ok(reply) => reply,
+                Err(message) => AdminReply::Error(AdminError { message }),
+            }),
+            Request::Cluster(request) => Response::Cluster(match self.cluster(request).await {
+                Ok(reply) => reply,
+                Err(message) => ClusterReply::Error(AdminError { message }),
+            }),
+            Request::Beat(beat) => self.on_beat(beat).await,
+            Request::Suspect { server } => {
+                wishes::suspect(self, server).await;
+                Response::Done
+            }
+            Request::Bricks { volume, make } => match self.bricks(&volume, make).await {
+                Ok(()) => Response::Done,
+                Err(e) => Response::Error(e),
+            },
+        };
+        protocol::encode(&response)
+    }
+}
+
+pub(crate) async fn open_store(
+    path: &std::path::Path,
+    me: ServerId,
+    peers: &Peers,
+) -> Result<ConfigStore, String> {
+    let options = config_store::Options::default();
+    ConfigStore::open(path, me, Arc::new(peers.clone()), options).await.map_err(|e| e.to_string())
+}
+
+async fn until_next(mut generation: tokio::sync::watch::Receiver<u64>, task: impl Future<Output = ()>) {
+    generation.mark_unchanged();
+    tokio::select! { () = task => {}, _ = generation.changed() => {} }
+}
+
+/// Hands every new state of the pool to the shards.
+async fn publish(control: Arc<Control>, store: ConfigStore) {
+    let mut states = store.watch();
+    loop {
+        let state = states.borrow_and_update().clone();
+        *control.shared.pool.write().unwrap_or_else(PoisonError::into_inner) = bricks::pool_bytes(&state);
+        *control.shared.state.write().unwrap_or_else(PoisonError::into_inner) = state.clone();
+        for shard in control.shared.shards() {
+            let _gone = shard.send(ShardMessage::State(state.clone()));
+        }
+        if states.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn listen(address: &str) -> Result<TcpListener, String> {
+    TcpListener::bind(address).await.map_err(|e| match e.kind() {
+        std::io::ErrorKind::AddrInUse => {
+            format!(
+                "{address}: the port is in use: stop whatever listens there, or give --address another port"
+            )
+        }
+        std::io::ErrorKind::AddrNotAvailable => {
+            format!("{address}: this machine does not have that address: give --address one that it has")
+        }
+        _ => format!("{address}: {e}"),
+    })
+}
+
+async fn accept(control: Arc<Control>, listener: TcpListener, data: bool) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let control = control.clone();
+                tokio::spawn(async move {
+                    if let Err(e) = greet(control, stream, data).await {
+                        tracing::debug!("connection: {e}");
+                    }
+                });
+            }
+            Err(e) => {
+                // Out of descriptors, mostly: others will be closed.
+                tracing::warn!("accept a connection: {e}");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+}
+
+async fn greet(
+    control: Arc<Control>,
+    mut stream: TcpStream,
+    data: bool,
+) -> Result<(), transport::TransportError> {
+    let hello = tokio::time::timeout(Duration::from_secs(10), transport::accept(&mut stream))
+        .await
+        .map_err(|_| transport::TransportError::Closed)??;
+    let refused = control.refusal(&hello, data);
+    let reply = HelloReply {
+        refused: Blob(refused.clone().unwrap_or_default().into_bytes()),
+        version: VERSIONS.first().copied().unwrap_or(1),
+        pool: control.shared.pool(),
+        server: control.shared.me(),
+        shards: u16::try_from(control.shared.shards().len()).unwrap_or(1),
+    };
+    transport::answer(&mut stream, &reply).await?;
+    if refused.is_some() {
+        return Ok(());
+    }
+    let message = match hello.purpose {
+        Purpose::Control => return serve(control, stream).await,
+        Purpose::Data { shard } => {
+            (shard, ShardMessage::Data { stream: stream.into_std()?, session: hello.session })
+        }
+        Purpose::Peer { shard } => {
+            (shard, ShardMessage::Peer { stream: stream.into_std()?, from: hello.from })
+        }
+    };
+    let shards = control.shared.shards();
+    if let Some(shard) = shards.get(usize::from(message.0) % shards.len().max(1)) {
+        let _stopping = shard.send(message.1);
+    }
+    Ok(())
+}
+
+/// Serves control requests on a connection, any number at a time.
+async fn serve(control: Arc<Control>, stream: TcpStream) -> Result<(), transport::TransportError> {
+    let (reader, writer) = stream.into_split();
+    let mut frames = FrameReader::new(reader);
+    let (sender, queue) = FrameSender::channel();
+    let writing = tokio::spawn(write_frames(writer, queue));
+    let limit = Arc::new(tokio::sync::Semaphore::new(64));
+    while let Some(frame) = frames.next().await? {
+        let (control, sender) = (control.clone(), sender.clone());
+        match frame.kind {
+            Kind::Control => {
+                let Ok(permit) = limit.clone().acquire_owned().await else { break };
+                tokio::spawn(async move {
+                    let body = control.handle(&frame.body).await;
+                    sender.send(Frame::new(Kind::ControlReply, frame.id, body));
+                    drop(permit);
+                });
+            }
+            Kind::Watch => {
+                let states = control.store().watch();
+                tokio::spawn(watch::serve(frame, sender, states));
+            }
+            _ => break,
+        }
+    }
+    writing.abort();
+    Ok(())
+}
+
+impl Control {
+    fn refusal(&self, hello: &Hello, data: bool) -> Option<String> {
+        if !hello.versions.0.iter().any(|v| VERSIONS.contains(v)) {
+            return Some(format!("speaks protocol versions {VERSIONS:?}: use programs of like age"));
+        }
+        if !data && hello.purpose != Purpose::Control {
+            return Some("this address is for administration only: use the server's --address".to_owned());
+        }
+        let own = self.shared.pool();
+        (hello.pool != [0; 16] && hello.pool != own).then(|| "this server belongs to another pool".to_owned())
+    }
+}

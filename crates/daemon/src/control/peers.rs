@@ -1,0 +1,90 @@
+//! Connections of this server's control plane to other servers'.
+
+use super::protocol::{self, Request, Response};
+use crate::shared::{Shared, lock};
+use bytes::Bytes;
+use config_store::{BoxFuture, TransportError as StoreTransportError};
+use ids::ServerId;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use transport::{Caller, Greeted, TransportError};
+use wire::Kind;
+
+const CONNECT: Duration = Duration::from_secs(2);
+
+/// One connection an address, made when needed.
+#[derive(Clone, Debug)]
+pub(crate) struct Peers {
+    shared: Arc<Shared>,
+    callers: Arc<Mutex<HashMap<String, Caller>>>,
+}
+
+impl Peers {
+    pub(crate) fn new(shared: Arc<Shared>) -> Peers {
+        Peers { shared, callers: Arc::default() }
+    }
+
+    async fn caller(&self, address: &str) -> Result<Caller, TransportError> {
+        if let Some(caller) = lock(&self.callers).get(address).filter(|c| !c.is_closed()) {
+            return Ok(caller.clone());
+        }
+        // The pool is not named: a server that is being taken in, or was, belongs to another one.
+        let hello = Greeted::control([0; 16], self.shared.me());
+        let caller = Caller::connect(address, &hello, CONNECT).await?;
+        lock(&self.callers).insert(address.to_owned(), caller.clone());
+        Ok(caller)
+    }
+
+    async fn call(&self, address: &str, body: Vec<u8>, patience: Duration) -> Result<Bytes, TransportError> {
+        let caller = self.caller(address).await?;
+        let frame = caller.call(Kind::Control, body, Bytes::new(), patience).await;
+        if matches!(frame, Err(TransportError::TimedOut { .. })) {
+            // A server that froze: a new connection finds out sooner whether it is back.
+            lock(&self.callers).remove(address);
+        }
+        Ok(frame?.body)
+    }
+
+    /// Asks the server at `address`.
+    pub(crate) async fn ask(
+        &self,
+        address: &str,
+        request: &Request,
+        patience: Duration,
+    ) -> Result<Response, String> {
+        let body =
+            self.call(address, protocol::encode(request), patience).await.map_err(|e| e.to_string())?;
+        protocol::decode_response(&body).map_err(|e| format!("{address}: {e}"))
+    }
+
+    /// Whether nothing listens at `address` for certain.
+    pub(crate) async fn is_gone(&self, address: &str) -> bool {
+        let hello = Greeted::control([0; 16], self.shared.me());
+        matches!(transport::connect(address, &hello, CONNECT).await, Err(TransportError::Refused { .. }))
+    }
+}
+
+impl config_store::Transport for Peers {
+    fn send(
+        &self,
+        _to: ServerId,
+        address: String,
+        request: Vec<u8>,
+    ) -> BoxFuture<Result<Vec<u8>, StoreTransportError>> {
+        let this = self.clone();
+        Box::pin(async move {
+            let body = protocol::encode_raft(&request);
+            let answer = this.call(&address, body, Duration::from_secs(10)).await;
+            let answer = answer.map_err(|e| StoreTransportError(e.to_string()))?;
+            match protocol::decode::<Response>(&answer) {
+                Ok(protocol::Incoming::Raft(bytes)) => Ok(bytes.to_vec()),
+                Ok(protocol::Incoming::Json(Response::Error(e))) => Err(StoreTransportError(e)),
+                Ok(protocol::Incoming::Json(_)) => {
+                    Err(StoreTransportError("an unexpected answer".to_owned()))
+                }
+                Err(e) => Err(StoreTransportError(e)),
+            }
+        })
+    }
+}

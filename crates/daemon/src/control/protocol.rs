@@ -1,0 +1,147 @@
+//! The control plane's messages: what travels in [`wire::Kind::Control`] frames.
+//!
+//! The first byte of a body says what follows: 0 JSON of [`Request`] or [`Response`], 1 bytes of the pool store.
+
+use cluster::admin::{AdminReply, AdminRequest, ClusterReply, ClusterRequest};
+use ids::{ServerId, SetId};
+use namespace::placement::SetRoom;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+
+/// A request.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Request {
+    /// Of the command line.
+    Admin(AdminRequest),
+    /// Of another server.
+    Cluster(ClusterRequest),
+    /// Of another server: renew my lease.
+    Beat(Beat),
+    /// Of another server: I cannot reach that one.
+    Suspect {
+        /// Whom.
+        server: ServerId,
+    },
+    /// Of another server: make these bricks (all checks done), or take them apart again.
+    Bricks {
+        /// The volume's name.
+        volume: String,
+        /// Make or release.
+        make: bool,
+    },
+}
+
+/// A heartbeat.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Beat {
+    /// Who.
+    pub server: ServerId,
+    /// Its identity: a wiped server is refused.
+    pub identity: String,
+    /// Room of the sets it leads.
+    #[serde(default)]
+    pub rooms: Vec<Room>,
+}
+
+/// [`SetRoom`] as JSON.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Room {
+    /// The set.
+    pub set: SetId,
+    /// Bytes free.
+    pub available: u64,
+    /// Bytes in all.
+    pub total: u64,
+    /// Whether it takes changes.
+    pub writable: bool,
+}
+
+impl From<SetRoom> for Room {
+    fn from(r: SetRoom) -> Room {
+        Room { set: r.set, available: r.available, total: r.total, writable: r.writable }
+    }
+}
+
+impl From<Room> for SetRoom {
+    fn from(r: Room) -> SetRoom {
+        SetRoom { set: r.set, available: r.available, total: r.total, promised: 0, writable: r.writable }
+    }
+}
+
+/// An answer.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Response {
+    /// To the command line.
+    Admin(AdminReply),
+    /// To a server.
+    Cluster(ClusterReply),
+    /// To a beat.
+    Lease {
+        /// Whether it was renewed.
+        renewed: bool,
+        /// For how long from its sending, in milliseconds.
+        lease_ms: u64,
+        /// Who is down.
+        #[serde(default)]
+        down: BTreeSet<ServerId>,
+        /// The version of the pool's state that a server must know before the lease counts.
+        version: u64,
+        /// Room of all sets.
+        #[serde(default)]
+        rooms: Vec<Room>,
+    },
+    /// Not the leader.
+    NotLeader,
+    /// Done.
+    Done,
+    /// Refused or failed.
+    Error(String),
+}
+
+const JSON: u8 = 0;
+const RAFT: u8 = 1;
+
+/// A body of JSON.
+pub fn encode<T: Serialize>(message: &T) -> Vec<u8> {
+    let mut body = vec![JSON];
+    if let Err(e) = serde_json::to_writer(&mut body, message) {
+        tracing::error!("encode a control message: {e}");
+    }
+    body
+}
+
+/// A body of pool store bytes.
+pub(crate) fn encode_raft(bytes: &[u8]) -> Vec<u8> {
+    let mut body = Vec::with_capacity(bytes.len() + 1);
+    body.push(RAFT);
+    body.extend_from_slice(bytes);
+    body
+}
+
+/// A body, told apart.
+pub(crate) enum Incoming<'a, T> {
+    Json(T),
+    Raft(&'a [u8]),
+}
+
+/// Reads a body.
+pub(crate) fn decode<T: for<'a> Deserialize<'a>>(body: &[u8]) -> Result<Incoming<'_, T>, String> {
+    match body.split_first() {
+        Some((&JSON, rest)) => serde_json::from_slice(rest).map(Incoming::Json).map_err(|e| e.to_string()),
+        Some((&RAFT, rest)) => Ok(Incoming::Raft(rest)),
+        _ => Err("not a control message".to_owned()),
+    }
+}
+
+/// Reads an answer to the command line.
+///
+/// # Errors
+/// A line that says what is wrong with it.
+pub fn decode_response(body: &[u8]) -> Result<Response, String> {
+    match decode(body)? {
+        Incoming::Json(response) => Ok(response),
+        Incoming::Raft(_) => Err("an answer of the pool store came instead".to_owned()),
+    }
+}

@@ -1,0 +1,156 @@
+//! How volumes do: asked of every server that has a brick of theirs.
+
+use super::Control;
+use super::volumes::{chosen, volume};
+use crate::shard::{BrickReport, ShardMessage};
+use crate::shared::lock;
+use cluster::admin::{
+    AdminReply, BrickRole, BrickStatus, ClusterReply, ClusterRequest, HealInfo, ServerCounters, VolumeStatus,
+};
+use cluster::{Brick, Set, State, Status, Volume};
+use ids::{BrickId, Lsn, ServerId};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+const PATIENCE: Duration = Duration::from_secs(3);
+
+impl Control {
+    async fn reports(&self) -> HashMap<BrickId, BrickReport> {
+        let mut all = HashMap::new();
+        for shard in self.shared.shards() {
+            let (to, from) = oneshot::channel();
+            if shard.send(ShardMessage::Report(to)).is_ok()
+                && let Ok(Ok(reports)) = tokio::time::timeout(PATIENCE, from).await
+            {
+                all.extend(reports.into_iter().map(|r| (r.brick, r)));
+            }
+        }
+        all
+    }
+
+    /// How this server's bricks of a volume do.
+    pub(super) async fn own_status(&self, name: &str) -> Result<ClusterReply, String> {
+        let state = self.state();
+        let volume = volume(&state, name)?;
+        let me = self.shared.me();
+        let host = state.servers.get(&me).map_or_else(String::new, |s| s.host.clone());
+        let reports = self.reports().await;
+        let errors = lock(&self.shared.brick_errors).clone();
+        let mut bricks = Vec::new();
+        for set in state.sets_of(volume) {
+            for b in set.bricks.iter().filter(|b| b.server == me) {
+                bricks.push(brick_status(&state, set, b, reports.get(&b.id), errors.get(&b.id).cloned()));
+            }
+        }
+        let counters = ServerCounters { server: host, ops: self.shared.counters(volume.id).snapshot() };
+        Ok(ClusterReply::Status { bricks, counters })
+    }
+
+    pub(super) async fn volume_status(&self, name: Option<&str>) -> Result<AdminReply, String> {
+        let state = self.linearizable().await?;
+        let mut all = Vec::new();
+        for volume in chosen(&state, name)? {
+            all.push(self.status_of(&state, volume).await);
+        }
+        Ok(AdminReply::VolumeStatus(all))
+    }
+
+    async fn status_of(&self, state: &State, volume: &Volume) -> VolumeStatus {
+        let servers: BTreeSet<ServerId> =
+            state.sets_of(volume).flat_map(|s| s.bricks.iter().map(|b| b.server)).collect();
+        let asked = servers.iter().filter_map(|s| state.servers.get(s)).map(|server| async {
+            let request = ClusterRequest::Status { volume: volume.name.clone() };
+            let wait = tokio::time::timeout(PATIENCE, self.ask_cluster(&server.address, request));
+            let answer = wait.await.unwrap_or_else(|_| Err(format!("{}: no answer", server.address)));
+            (server.id, answer)
+        });
+        let mut bricks: BTreeMap<BrickId, BrickStatus> = BTreeMap::new();
+        let (mut counters, mut down) = (Vec::new(), BTreeSet::new());
+        for (server, answer) in join_all(asked).await {
+            match answer {
+                Ok(ClusterReply::Status { bricks: theirs, counters: c }) => {
+                    bricks.extend(theirs.into_iter().map(|b| (b.brick, b)));
+                    counters.push(c);
+                }
+                Ok(_) => {}
+                Err(why) => {
+                    down.insert(server);
+                    for set in state.sets_of(volume) {
+                        for b in set.bricks.iter().filter(|b| b.server == server) {
+                            bricks.insert(b.id, brick_status(state, set, b, None, Some(why.clone())));
+                        }
+                    }
+                }
+            }
+        }
+        let order = state.sets_of(volume).flat_map(|s| s.bricks.iter().map(|b| b.id));
+        VolumeStatus {
+            name: volume.name.clone(),
+            status: volume.status,
+            bricks: order.filter_map(|b| bricks.remove(&b)).collect(),
+            servers: counters,
+            notes: if volume.status == Status::Started { state.volume_notes(volume, &down) } else { vec![] },
+        }
+    }
+
+    pub(super) async fn heal_info(&self, name: &str) -> Result<AdminReply, String> {
+        let state = self.linearizable().await?;
+        let status = self.status_of(&state, volume(&state, name)?).await;
+        let bricks = status.bricks.into_iter().filter(|b| !b.in_sync).collect();
+        Ok(AdminReply::Heal(HealInfo { name: name.to_owned(), bricks, notes: status.notes }))
+    }
+}
+
+/// Awaits all, one after another: each has its own time limit and all were begun by then or are quick.
+async fn join_all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
+    let mut pinned: Vec<_> = futures.map(|f| (Box::pin(f), None)).collect();
+    std::future::poll_fn(|cx| {
+        let mut waiting = false;
+        for (future, output) in &mut pinned {
+            if output.is_none() {
+                match future.as_mut().poll(cx) {
+                    std::task::Poll::Ready(o) => *output = Some(o),
+                    std::task::Poll::Pending => waiting = true,
+                }
+            }
+        }
+        if waiting { std::task::Poll::Pending } else { std::task::Poll::Ready(()) }
+    })
+    .await;
+    pinned.into_iter().filter_map(|(_, o)| o).collect()
+}
+
+fn brick_status(
+    state: &State,
+    set: &Set,
+    b: &Brick,
+    report: Option<&BrickReport>,
+    error: Option<String>,
+) -> BrickStatus {
+    let in_sync = set.view.in_sync.contains(&b.id);
+    let role = match report {
+        None => BrickRole::Offline,
+        Some(_) if !in_sync => BrickRole::Healing,
+        Some(r) if r.role == replica::Role::Failed => BrickRole::Offline,
+        Some(r) if matches!(r.role, replica::Role::Primary) => BrickRole::Primary,
+        Some(_) if b.arbiter => BrickRole::Arbiter,
+        Some(_) => BrickRole::Secondary,
+    };
+    BrickStatus {
+        set: set.id,
+        brick: b.id,
+        server: state.servers.get(&b.server).map_or_else(String::new, |s| s.host.clone()),
+        path: b.path.clone(),
+        online: role != BrickRole::Offline,
+        in_sync,
+        role,
+        epoch: report.map_or(set.view.epoch, |r| r.epoch),
+        lsn: report.map_or(Lsn(0), |r| r.lsn),
+        durable_lsn: report.map_or(Lsn(0), |r| r.durable),
+        free_bytes: report.map_or(0, |r| r.free),
+        total_bytes: report.map_or(0, |r| r.total),
+        heal: None,
+        error,
+    }
+}

@@ -1,0 +1,82 @@
+//! Requests of one set's primary to another's.
+
+use super::{Shard, ShardMessage};
+use bytes::Bytes;
+use ids::{OpId, SessionId, SetId};
+use std::rc::Rc;
+use std::time::Duration;
+use transport::{Caller, FrameSender, TransportError};
+use wire::codec::Blob;
+use wire::frame::VERSIONS;
+use wire::hello::{Hello, Purpose};
+use wire::{Body, Call, Fail, Frame, Kind, Op, Reply, Wire};
+
+const PATIENCE: Duration = Duration::from_secs(5);
+const TRIES: u32 = 40;
+const PAUSE: Duration = Duration::from_millis(50);
+
+impl Shard {
+    /// Asks the primary of `set`, again and again over a change of its view, for some seconds.
+    pub(super) async fn ask(self: &Rc<Self>, set: SetId, op: Op) -> Result<Body, Fail> {
+        let seq = if op.changes() { self.next_seq() } else { 0 };
+        let id = OpId { session: self.session, seq };
+        for _ in 0..TRIES {
+            let state = self.state();
+            let view = state.sets.get(&set).map(|s| s.view.clone()).ok_or(wire::Errno::ESTALE)?;
+            let server = view.primary.and_then(|p| state.brick(p)).map(|(_, b)| b.server);
+            let call = Call { set, epoch: view.epoch, id, finished: seq.saturating_sub(256), op: op.clone() };
+            let reply = match server {
+                None => Ok(Reply(Err(Fail::Busy))),
+                Some(server) if server == self.shared.me() => self.ask_here(call).await,
+                Some(server) => self.ask_there(server, call).await,
+            };
+            match reply {
+                Ok(Reply(Ok(body))) => return Ok(body),
+                Ok(Reply(Err(Fail::Busy | Fail::WrongView { .. }))) => {}
+                Ok(Reply(Err(fail))) => return Err(fail),
+                Err(e) => tracing::debug!("ask the primary of set {set}: {e}"),
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+        Err(Fail::Busy)
+    }
+
+    fn next_seq(&self) -> u64 {
+        let seq = self.seq.get() + 1;
+        self.seq.set(seq);
+        seq
+    }
+
+    async fn ask_here(&self, call: Call) -> Result<Reply, TransportError> {
+        let (sender, mut queue) = FrameSender::channel();
+        let frame = Frame::new(Kind::Call, 0, call.to_bytes());
+        let shard = self.shared.shard_of(call.set).ok_or(TransportError::Closed)?;
+        let message = ShardMessage::Call { frame, reply: sender, session: self.session };
+        shard.send(message).map_err(|_| TransportError::Closed)?;
+        let answer = queue.recv().await.ok_or(TransportError::Closed)?;
+        Ok(Reply::from_bytes(&answer.body)?)
+    }
+
+    async fn ask_there(&self, server: ids::ServerId, call: Call) -> Result<Reply, TransportError> {
+        let caller = self.caller(server).await?;
+        let answer = caller.call(Kind::Call, call.to_bytes(), Bytes::new(), PATIENCE).await?;
+        Ok(Reply::from_bytes(&answer.body)?)
+    }
+
+    async fn caller(&self, server: ids::ServerId) -> Result<Caller, TransportError> {
+        if let Some(caller) = self.callers.borrow().get(&server).filter(|c| !c.is_closed()) {
+            return Ok(caller.clone());
+        }
+        let address = self.state().servers.get(&server).map(|s| s.address.clone());
+        let hello = Hello {
+            versions: Blob(VERSIONS.to_vec()),
+            purpose: Purpose::Data { shard: u16::try_from(self.index).unwrap_or(0) },
+            pool: self.shared.pool(),
+            from: self.shared.me(),
+            session: SessionId(self.session.0),
+        };
+        let caller = Caller::connect(&address.ok_or(TransportError::Closed)?, &hello, PATIENCE).await?;
+        self.callers.borrow_mut().insert(server, caller.clone());
+        Ok(caller)
+    }
+}

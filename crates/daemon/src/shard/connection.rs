@@ -1,0 +1,119 @@
+//! Connections of clients and peers: frames in, to the set they mean.
+
+use super::{Shard, ShardMessage};
+use crate::shard::opens::CLAIM_TIME;
+use ids::{ServerId, SessionId};
+use std::rc::Rc;
+use tokio::task::spawn_local;
+use transport::{FrameReader, FrameSender, TransportError, write_frames};
+use wire::peer::PeerMessage;
+use wire::{Call, Fail, Frame, Kind, Reply, Wire};
+
+/// Serves a client's connection until it closes.
+pub(super) fn serve_client(shard: Rc<Shard>, stream: std::net::TcpStream, session: SessionId) {
+    spawn_local(async move {
+        shard.session_connected(session, true);
+        if let Err(e) = client_loop(&shard, stream, session).await {
+            tracing::debug!("connection of session {session}: {e}");
+        }
+        if shard.session_connected(session, false) == 0 {
+            // It may come back: only a session that stays away loses its open files.
+            tokio::time::sleep(CLAIM_TIME).await;
+            if !shard.session_lives(session) {
+                shard.take(ShardMessage::SessionEnded(session));
+            }
+        }
+    });
+}
+
+async fn client_loop(
+    shard: &Rc<Shard>,
+    stream: std::net::TcpStream,
+    session: SessionId,
+) -> Result<(), TransportError> {
+    let (reader, writer) = tokio::net::TcpStream::from_std(stream)?.into_split();
+    let mut frames = FrameReader::new(reader);
+    let (sender, queue) = FrameSender::channel();
+    let writing = spawn_local(write_frames(writer, queue));
+    while let Some(frame) = frames.next().await? {
+        if frame.kind != Kind::Call {
+            return Err(wire::DecodeError::Bounds("frame kind on a data connection").into());
+        }
+        on_call(shard, frame, &sender, session);
+    }
+    drop(sender);
+    writing.abort();
+    Ok(())
+}
+
+/// Decodes a request and gives it to its set, here or on the shard that has it.
+pub(super) fn on_call(shard: &Rc<Shard>, frame: Frame, reply: &FrameSender, session: SessionId) {
+    let call = match Call::from_bytes(&frame.body) {
+        Ok(call) => call,
+        Err(e) => {
+            tracing::warn!("request of session {session}: {e}");
+            let refusal = Reply(Err(Fail::Errno { errno: wire::Errno::EINVAL.0 }));
+            reply.send(Frame::new(Kind::Reply, frame.id, refusal.to_bytes()));
+            return;
+        }
+    };
+    let shards = shard.shared.shards().len().max(1);
+    if call.set.0 as usize % shards != shard.index {
+        if let Some(other) = shard.shared.shard_of(call.set) {
+            let _gone = other.send(ShardMessage::Call { frame, reply: reply.clone(), session });
+        }
+        return;
+    }
+    match shard.set(call.set) {
+        Some(set) => {
+            set.serve(call, frame.payload, super::serve::ReplyTo::new(reply.clone(), frame.id), session)
+        }
+        None => {
+            let state = shard.state();
+            let fail = match state.sets.get(&call.set) {
+                Some(set) => Fail::WrongView { epoch: set.view.epoch },
+                None => Fail::Errno { errno: wire::Errno::ESTALE.0 },
+            };
+            reply.send(Frame::new(Kind::Reply, frame.id, Reply(Err(fail)).to_bytes()));
+        }
+    }
+}
+
+/// Serves another server's connection until it closes.
+pub(super) fn serve_peer(shard: Rc<Shard>, stream: std::net::TcpStream, from: ServerId) {
+    spawn_local(async move {
+        if let Err(e) = peer_loop(&shard, stream).await {
+            tracing::debug!("connection from server {from}: {e}");
+        }
+    });
+}
+
+async fn peer_loop(shard: &Rc<Shard>, stream: std::net::TcpStream) -> Result<(), TransportError> {
+    let mut frames = FrameReader::new(tokio::net::TcpStream::from_std(stream)?);
+    while let Some(frame) = frames.next().await? {
+        if frame.kind != Kind::Peer {
+            return Err(wire::DecodeError::Bounds("frame kind on a peer connection").into());
+        }
+        on_peer(shard, frame);
+    }
+    Ok(())
+}
+
+/// Decodes a peer's message and gives it to its set.
+pub(super) fn on_peer(shard: &Rc<Shard>, frame: Frame) {
+    let message = match PeerMessage::from_bytes(&frame.body) {
+        Ok(message) => message,
+        Err(e) => {
+            tracing::warn!("message of a peer: {e}");
+            return;
+        }
+    };
+    let shards = shard.shared.shards().len().max(1);
+    if message.set.0 as usize % shards != shard.index {
+        if let Some(other) = shard.shared.shard_of(message.set) {
+            let _gone = other.send(ShardMessage::FromPeer { frame });
+        }
+    } else if let Some(set) = shard.set(message.set) {
+        set.on_peer(message, frame.payload);
+    }
+}

@@ -1,0 +1,341 @@
+//! Shards: one thread a core, each with its own event loop, sets and connections.
+//!
+//! A set belongs to one shard (`set % shards`), so its state is never locked: all that concerns it happens on one thread,
+//! one thing after another. Only system calls that may wait for a disk (cold reads, syncs) run elsewhere.
+
+mod ask;
+mod connection;
+mod content;
+mod links;
+mod opens;
+mod pending;
+mod serve;
+mod set;
+mod transaction;
+
+use crate::clock;
+use crate::shared::{Shared, Wish, lock};
+use cluster::State;
+use ids::{BrickId, Epoch, Lsn, ServerId, SessionId, SetId};
+use links::Links;
+use set::{OpenSet, SetHandle};
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::{JoinHandle, LocalSet, spawn_local};
+use transport::{Caller, FrameSender};
+use wire::Frame;
+
+/// How often timers of sets are looked at.
+const TICK: Duration = Duration::from_millis(50);
+/// How often lazily kept attributes are written and room is measured.
+const HOUSEKEEPING: Duration = Duration::from_secs(1);
+
+/// What a shard is told.
+#[derive(Debug)]
+pub(crate) enum ShardMessage {
+    /// A greeted connection of a client.
+    Data { stream: std::net::TcpStream, session: SessionId },
+    /// A greeted connection of another server.
+    Peer { stream: std::net::TcpStream, from: ServerId },
+    /// A client's request for a set of this shard that came in on another.
+    Call { frame: Frame, reply: FrameSender, session: SessionId },
+    /// A peer's message for a set of this shard that came in on another.
+    FromPeer { frame: Frame },
+    /// The session has no connection to this server any more, for good.
+    SessionEnded(SessionId),
+    /// The pool changed.
+    State(Arc<State>),
+    /// How do the bricks do?
+    Report(oneshot::Sender<Vec<BrickReport>>),
+    /// Close everything cleanly.
+    Stop(oneshot::Sender<()>),
+}
+
+/// How one brick does.
+#[derive(Clone, Debug)]
+pub(crate) struct BrickReport {
+    pub(crate) brick: BrickId,
+    pub(crate) role: replica::Role,
+    pub(crate) epoch: Epoch,
+    pub(crate) lsn: Lsn,
+    pub(crate) durable: Lsn,
+    pub(crate) free: u64,
+    pub(crate) total: u64,
+}
+
+/// One shard, on its own thread.
+pub(crate) struct Shard {
+    pub(crate) index: usize,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) links: Rc<Links>,
+    /// Ends the sets' own operations on other sets: random, for the life of the process.
+    pub(crate) session: SessionId,
+    sets: RefCell<HashMap<SetId, Served>>,
+    state: RefCell<Arc<State>>,
+    sessions: RefCell<HashMap<SessionId, usize>>,
+    seq: Cell<u64>,
+    callers: RefCell<HashMap<ServerId, Caller>>,
+}
+
+/// A set whose brick this server has.
+enum Served {
+    Opening(JoinHandle<()>),
+    Open(SetHandle),
+    /// Could not be opened in this state of the pool; tried again when the volume is started anew.
+    Broken,
+}
+
+/// Starts a shard's thread. It ends after [`ShardMessage::Stop`].
+pub(crate) fn start(
+    index: usize,
+    shared: Arc<Shared>,
+    inbox: mpsc::UnboundedReceiver<ShardMessage>,
+) -> std::io::Result<std::thread::JoinHandle<()>> {
+    std::thread::Builder::new().name(format!("shard-{index}")).spawn(move || {
+        let built = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(32)
+            .thread_name(format!("disk-{index}"))
+            .thread_keep_alive(Duration::from_secs(10))
+            .build();
+        let runtime = match built {
+            Ok(runtime) => runtime,
+            Err(e) => {
+                tracing::error!("start shard {index}: {e}");
+                std::process::abort();
+            }
+        };
+        LocalSet::new().block_on(&runtime, run(index, shared, inbox));
+        runtime.shutdown_timeout(Duration::from_secs(5));
+    })
+}
+
+async fn run(index: usize, shared: Arc<Shared>, mut inbox: mpsc::UnboundedReceiver<ShardMessage>) {
+    let shard = Rc::new_cyclic(|weak| Shard {
+        index,
+        links: Rc::new(Links::new(index, shared.clone(), weak.clone())),
+        session: SessionId(rand::random()),
+        sets: RefCell::default(),
+        state: RefCell::default(),
+        sessions: RefCell::default(),
+        seq: Cell::new(0),
+        callers: RefCell::default(),
+        shared,
+    });
+    let mut tick = tokio::time::interval(TICK);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut last_housekeeping = clock::now();
+    loop {
+        tokio::select! {
+            message = inbox.recv() => match message {
+                Some(ShardMessage::Stop(done)) => {
+                    shard.close().await;
+                    let _gone = done.send(());
+                    return;
+                }
+                Some(message) => shard.take(message),
+                None => return,
+            },
+            _ = tick.tick() => {
+                shard.tick();
+                if clock::now() >= last_housekeeping + HOUSEKEEPING {
+                    last_housekeeping = clock::now();
+                    shard.keep_house();
+                }
+            }
+        }
+    }
+}
+
+impl Shard {
+    /// The open set of that number.
+    pub(crate) fn set(&self, set: SetId) -> Option<SetHandle> {
+        match self.sets.borrow().get(&set) {
+            Some(Served::Open(handle)) => Some(handle.clone()),
+            _ => None,
+        }
+    }
+
+    fn open_sets(&self) -> Vec<SetHandle> {
+        let open = |s: &Served| if let Served::Open(h) = s { Some(h.clone()) } else { None };
+        self.sets.borrow().values().filter_map(open).collect()
+    }
+
+    /// The pool as this shard knows it.
+    pub(crate) fn state(&self) -> Arc<State> {
+        self.state.borrow().clone()
+    }
+
+    fn take(self: &Rc<Self>, message: ShardMessage) {
+        match message {
+            ShardMessage::Data { stream, session } => connection::serve_client(self.clone(), stream, session),
+            ShardMessage::Peer { stream, from } => connection::serve_peer(self.clone(), stream, from),
+            ShardMessage::Call { frame, reply, session } => connection::on_call(self, frame, &reply, session),
+            ShardMessage::FromPeer { frame } => connection::on_peer(self, frame),
+            ShardMessage::SessionEnded(session) => {
+                for set in self.open_sets() {
+                    set.session_ended(session);
+                }
+            }
+            ShardMessage::State(state) => self.on_state(state),
+            ShardMessage::Report(to) => {
+                let reports = self.open_sets().iter().map(SetHandle::report).collect();
+                let _gone = to.send(reports);
+            }
+            ShardMessage::Stop(_) => {}
+        }
+    }
+
+    /// Counts a session's connections to this shard, and ends the session some time after the last.
+    pub(crate) fn session_connected(&self, session: SessionId, connected: bool) -> usize {
+        let mut sessions = self.sessions.borrow_mut();
+        let n = sessions.entry(session).or_default();
+        *n = if connected { *n + 1 } else { n.saturating_sub(1) };
+        let left = *n;
+        if left == 0 {
+            sessions.remove(&session);
+        }
+        left
+    }
+
+    pub(crate) fn session_lives(&self, session: SessionId) -> bool {
+        self.sessions.borrow().contains_key(&session)
+    }
+
+    fn tick(&self) {
+        for set in self.open_sets() {
+            set.tick();
+        }
+    }
+
+    fn keep_house(&self) {
+        for set in self.open_sets() {
+            set.keep_house();
+        }
+    }
+
+    /// A link to a server came up or is known dead: tell the sets that have a brick there.
+    pub(crate) fn link_changed(&self, server: ServerId, up: bool) {
+        for set in self.open_sets() {
+            set.link_changed(server, up);
+        }
+        if !up {
+            let _gone = self.shared.wishes.send(Wish::Suspect(server));
+        }
+    }
+
+    fn on_state(self: &Rc<Self>, state: Arc<State>) {
+        if state.version < self.state.borrow().version {
+            return;
+        }
+        *self.state.borrow_mut() = state.clone();
+        let me = self.shared.me();
+        let shards = self.shared.shards().len().max(1);
+        let mut wanted: BTreeMap<SetId, BrickId> = BTreeMap::new();
+        for volume in state.volumes.values().filter(|v| v.status == cluster::Status::Started) {
+            for set in state.sets_of(volume).filter(|s| s.id.0 as usize % shards == self.index) {
+                if let Some(brick) = set.bricks.iter().find(|b| b.server == me) {
+                    wanted.insert(set.id, brick.id);
+                }
+            }
+        }
+        let have: Vec<SetId> = self.sets.borrow().keys().copied().collect();
+        for set in have.into_iter().filter(|s| !wanted.contains_key(s)) {
+            match self.sets.borrow_mut().remove(&set) {
+                Some(Served::Open(handle)) => drop(spawn_local(async move { handle.close().await })),
+                Some(Served::Opening(task)) => task.abort(),
+                Some(Served::Broken) | None => {}
+            }
+        }
+        for (set, brick) in wanted {
+            let open = match self.sets.borrow().get(&set) {
+                Some(Served::Open(handle)) => Some(handle.clone()),
+                Some(_) => continue,
+                None => None,
+            };
+            match open {
+                Some(handle) => handle.on_state(&state),
+                None => self.open(set, brick, &state),
+            }
+        }
+    }
+
+    fn open(self: &Rc<Self>, set: SetId, brick: BrickId, state: &Arc<State>) {
+        let Some(open) = OpenSet::new(set, brick, state, self.shared.pool()) else { return };
+        let shard = self.clone();
+        let task = spawn_local(async move {
+            let floor = open.floor();
+            let path = open.path().to_owned();
+            let opened = tokio::task::spawn_blocking(move || open.run()).await;
+            let result = opened.unwrap_or_else(|e| Err(format!("{path}: {e}")));
+            match result {
+                Ok(opened) => {
+                    lock(&shard.shared.brick_errors).remove(&brick);
+                    let handle = SetHandle::new(&shard, opened);
+                    shard.sets.borrow_mut().insert(set, Served::Open(handle.clone()));
+                    handle.on_state(&shard.state());
+                    shard.ask_for_new_epoch(set, brick, floor);
+                }
+                Err(why) => {
+                    tracing::error!("open brick {brick} of set {set}: {why}");
+                    lock(&shard.shared.brick_errors).insert(brick, why);
+                    shard.sets.borrow_mut().insert(set, Served::Broken);
+                    shard.brick_failed(set, brick);
+                }
+            }
+        });
+        self.sets.borrow_mut().insert(set, Served::Opening(task));
+    }
+
+    /// A brick acts only in views newer than its opening: have one made.
+    pub(crate) fn ask_for_new_epoch(&self, set: SetId, brick: BrickId, floor: Epoch) {
+        let state = self.state();
+        let Some(set) = state.sets.get(&set) else { return };
+        let view = &set.view;
+        if view.epoch != floor || !view.in_sync.contains(&brick) {
+            return;
+        }
+        let leads = set.bricks.iter().any(|b| b.id == brick && !b.arbiter);
+        let proposal = replica::Proposal {
+            expect: floor,
+            primary: view.primary.or(leads.then_some(brick)),
+            in_sync: view.in_sync.clone(),
+            reason: "a brick was opened",
+        };
+        let _gone = self.shared.wishes.send(Wish::View(set.id, proposal, vec![]));
+    }
+
+    /// The brick cannot be served here: it leaves the view if others hold its data.
+    fn brick_failed(&self, set: SetId, brick: BrickId) {
+        let state = self.state();
+        let Some(set) = state.sets.get(&set) else { return };
+        let rest: BTreeSet<BrickId> = set.view.in_sync.iter().copied().filter(|b| *b != brick).collect();
+        let data = set.bricks.iter().find(|b| !b.arbiter && rest.contains(&b.id)).map(|b| b.id);
+        if !set.view.in_sync.contains(&brick) || data.is_none() {
+            return;
+        }
+        let primary = set.view.primary.filter(|p| *p != brick).or(data);
+        let proposal = replica::Proposal {
+            expect: set.view.epoch,
+            primary,
+            in_sync: rest,
+            reason: "a brick does not open",
+        };
+        let _gone = self.shared.wishes.send(Wish::View(set.id, proposal, vec![]));
+    }
+
+    async fn close(&self) {
+        let all: Vec<Served> = self.sets.borrow_mut().drain().map(|(_, s)| s).collect();
+        for served in all {
+            match served {
+                Served::Open(handle) => handle.close().await,
+                Served::Opening(task) => task.abort(),
+                Served::Broken => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,385 @@
+//! Requests of clients: admitted by the replication core, decided by the rules, answered when the core lets go.
+
+use super::content::Content;
+use super::set::{SetDriver, SetHandle};
+use crate::clock;
+use crate::shard::opens::CLAIM_TIME;
+use brick::ReadOutcome;
+use bytes::Bytes;
+use ids::{Fid, OpId, SessionId};
+use namespace::{Context, Decision, View as _, decide};
+use replica::{Admission, Input, Role};
+use tokio::task::{spawn_blocking, spawn_local};
+use transport::FrameSender;
+use wire::limits::{DIR_PAGE, IO_MAX};
+use wire::op::Node;
+use wire::{Attr, Body, Call, Change, Errno, Fail, Frame, Kind, Op, Reply, Wire};
+
+/// Where an answer goes.
+pub(crate) enum ReplyTo {
+    /// To a client, on its connection.
+    Client(FrameSender, u64),
+    /// Nobody waits.
+    Nobody,
+}
+
+impl ReplyTo {
+    pub(crate) fn new(sender: FrameSender, id: u64) -> ReplyTo {
+        ReplyTo::Client(sender, id)
+    }
+
+    pub(super) fn send(&self, reply: Reply, payload: Bytes) {
+        if let ReplyTo::Client(sender, id) = self {
+            sender.send(Frame::with_payload(Kind::Reply, *id, reply.to_bytes(), payload));
+        }
+    }
+}
+
+/// Somebody who waits for an answer, with the answer that is ready to leave.
+pub(crate) struct Waiter {
+    to: ReplyTo,
+    reply: Reply,
+    payload: Bytes,
+    /// Runs when the answer leaves (not when it is refused).
+    then: Option<Box<dyn FnOnce()>>,
+}
+
+impl Waiter {
+    pub(super) fn new(to: ReplyTo, reply: Reply, payload: Bytes) -> Waiter {
+        Waiter { to, reply, payload, then: None }
+    }
+
+    pub(super) fn then(mut self, then: impl FnOnce() + 'static) -> Waiter {
+        self.then = Some(Box::new(then));
+        self
+    }
+
+    pub(super) fn answer(self) {
+        self.to.send(self.reply, self.payload);
+        if let Some(then) = self.then {
+            then();
+        }
+    }
+
+    pub(super) fn answer_with(self, reply: Reply) {
+        self.to.send(reply, Bytes::new());
+    }
+}
+
+/// What kind of answer a change's request wants.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Asked {
+    Done,
+    Attr,
+    /// Like `Attr`, and the session has the file open from now on.
+    AttrAndOpen(SessionId),
+    Written(u32),
+    Offset(u64),
+    /// The object lives on another set, and this is what that set said of it: nothing to look up.
+    Given,
+}
+
+impl Asked {
+    fn of(op: &Op, session: SessionId, payload: &[u8]) -> Asked {
+        match op {
+            Op::Create { open: true, node: Node::File, .. } => Asked::AttrAndOpen(session),
+            Op::Create { .. } | Op::Link { .. } | Op::SetAttr { .. } | Op::Place { .. } => Asked::Attr,
+            Op::Write { .. } => Asked::Written(u32::try_from(payload.len()).unwrap_or(0)),
+            Op::CopyRange { len, .. } => Asked::Offset(*len),
+            _ => Asked::Done,
+        }
+    }
+}
+
+type Answer = Result<(Body, Bytes), Errno>;
+
+impl SetHandle {
+    /// Takes one request. The answer leaves later, through `to`.
+    pub(crate) fn serve(&self, call: Call, payload: Bytes, to: ReplyTo, session: SessionId) {
+        let mut guard = self.driver.borrow_mut();
+        let d = &mut *guard;
+        d.counters.count(call.op.index());
+        let changes = call.op.changes();
+        let id = if changes { call.id } else { OpId { session, seq: 0 } };
+        if changes && d.active.contains(&id) {
+            return SetDriver::refuse(&to, Fail::Busy);
+        }
+        match d.replica.admit(clock::now(), call.epoch, id, call.finished) {
+            Admission::Go => {}
+            Admission::WrongView(epoch) => return SetDriver::refuse(&to, Fail::WrongView { epoch }),
+            Admission::Busy => return SetDriver::refuse(&to, Fail::Busy),
+            Admission::BelowQuorum => return SetDriver::refuse(&to, Fail::BelowQuorum),
+            Admission::Done(lsn, about) => {
+                let ticket = d.ticket(Waiter::new(to, Reply(Ok(Body::Done)), Bytes::new()));
+                d.fill_answer(ticket, &Asked::of(&call.op, session, &payload), about);
+                return self.step(d, Input::Await { ticket, lsn });
+            }
+        }
+        if changes {
+            self.serve_change(d, id, call.op, payload, to, session);
+        } else {
+            self.serve_read(d, call.op, to, session);
+        }
+    }
+
+    fn serve_change(
+        &self,
+        d: &mut SetDriver,
+        id: OpId,
+        op: Op,
+        payload: Bytes,
+        to: ReplyTo,
+        session: SessionId,
+    ) {
+        if d.read_only && !matches!(op, Op::Settle { .. }) {
+            return SetDriver::refuse(&to, Errno::EROFS.into());
+        }
+        if d.needs_room(&op) && d.replica.available().min(d.available()) <= d.min_free {
+            return SetDriver::refuse(&to, Errno::ENOSPC.into());
+        }
+        if let Op::Create { parent, node: Node::Dir, .. } = &op
+            && let Some(home) = self.choose_home(d, *parent)
+        {
+            return self.make_elsewhere(d, id, op, home, to);
+        }
+        let asked = Asked::of(&op, session, &payload);
+        let decision = d.decide(&op, &payload, None);
+        if let Ok(Decision::RemoveElsewhere(entry)) = decision {
+            return self.remove_elsewhere(d, id, op, entry, to);
+        }
+        self.carry_out(d, id, decision, payload, asked, Waiter::new(to, Reply(Ok(Body::Done)), Bytes::new()));
+    }
+
+    /// Does what was decided; the waiter's answer is completed from the state after the change as `asked`.
+    pub(super) fn carry_out(
+        &self,
+        d: &mut SetDriver,
+        id: OpId,
+        decision: Result<Decision, Errno>,
+        payload: Bytes,
+        asked: Asked,
+        waiter: Waiter,
+    ) {
+        match decision {
+            Ok(Decision::Change(change, about)) => {
+                let keep = matches!(change, Change::Write { .. });
+                let asked = match (&change, asked) {
+                    (Change::CopyRange { len, .. }, _) => Asked::Offset(*len),
+                    (_, asked) => asked,
+                };
+                let body = Content::new(change, if keep { payload } else { Bytes::new() });
+                let ticket = d.ticket(waiter);
+                d.deciding = Some((ticket, asked));
+                self.step(d, Input::Decided { ticket, op: id, about, body });
+            }
+            Ok(Decision::Answer(body)) => {
+                self.show_all(d, Waiter { reply: Reply(Ok(body)), ..waiter });
+            }
+            Ok(Decision::RemoveElsewhere(_)) => waiter.answer_with(Reply(Err(Fail::Busy))),
+            Err(Errno::EAGAIN) => waiter.answer_with(Reply(Err(Fail::Busy))),
+            Err(e) => self.show_all(d, Waiter { reply: Reply::errno(e.0), then: None, ..waiter }),
+        }
+    }
+
+    /// An answer that may show anything of the set's present state.
+    fn show_all(&self, d: &mut SetDriver, waiter: Waiter) {
+        let ticket = d.ticket(waiter);
+        let lsn = d.replica.last().lsn;
+        self.step(d, Input::Await { ticket, lsn });
+    }
+
+    fn show(&self, d: &mut SetDriver, to: ReplyTo, objects: Vec<Fid>, answer: Answer) {
+        let (reply, payload) = match answer {
+            Ok((body, payload)) => (Reply(Ok(body)), payload),
+            Err(e) => (Reply::errno(e.0), Bytes::new()),
+        };
+        let ticket = d.ticket(Waiter::new(to, reply, payload));
+        self.step(d, Input::Shown { ticket, objects });
+    }
+
+    fn serve_read(&self, d: &mut SetDriver, op: Op, to: ReplyTo, session: SessionId) {
+        let plain = |body| (body, Bytes::new());
+        let (objects, answer): (Vec<Fid>, Answer) = match op {
+            Op::Lookup { parent, name } => d.lookup(parent, &name),
+            Op::GetAttr { fid } => (vec![fid], d.brick.attr(fid).map(|attr| plain(Body::Attr { attr }))),
+            Op::ReadLink { fid } => (vec![fid], d.brick.readlink(fid).map(|t| (Body::Data, Bytes::from(t)))),
+            Op::Open { fid } => {
+                let answer = d.brick.attr(fid).map(|attr| plain(Body::Attr { attr }));
+                if answer.is_ok() {
+                    d.opens.add(session, fid);
+                }
+                (vec![fid], answer)
+            }
+            Op::Release { fid } => {
+                if d.opens.remove(session, fid) {
+                    self.drop_orphan(d, fid);
+                }
+                (vec![], Ok(plain(Body::Done)))
+            }
+            Op::Read { fid, offset, len } => return self.serve_data(d, fid, offset, len.min(IO_MAX), to),
+            Op::Fsync { fid } => {
+                let ticket = d.ticket(Waiter::new(to, Reply(Ok(Body::Done)), Bytes::new()));
+                return self.step(d, Input::Sync { ticket, fid: Some(fid) });
+            }
+            Op::SyncFs => {
+                let ticket = d.ticket(Waiter::new(to, Reply(Ok(Body::Done)), Bytes::new()));
+                return self.step(d, Input::Sync { ticket, fid: None });
+            }
+            Op::ReadDir { fid, cookie, plus } => {
+                let page = d.brick.readdir(fid, cookie, plus, DIR_PAGE as usize);
+                let reply = match page {
+                    Ok((entries, end)) => Reply(Ok(Body::Page { entries, end })),
+                    Err(e) => Reply::errno(e.0),
+                };
+                return self.show_all(d, Waiter::new(to, reply, Bytes::new()));
+            }
+            Op::StatFs => (vec![], d.brick.room().map(|room| plain(Body::Room { room }))),
+            Op::GetXattr { fid, name } => {
+                let value = d.brick.getxattr(fid, &name).and_then(|v| v.ok_or(Errno::ENODATA));
+                (vec![fid], value.map(|v| (Body::Data, Bytes::from(v))))
+            }
+            Op::ListXattr { fid } => {
+                (vec![fid], d.brick.listxattr(fid).map(|names| plain(Body::Names { names })))
+            }
+            Op::Lseek { fid, offset, whence } => {
+                (vec![fid], d.brick.lseek(fid, offset, whence).map(|offset| plain(Body::Offset { offset })))
+            }
+            Op::Vouch { parent, name, fid } => {
+                if !d.active.is_empty() {
+                    return SetDriver::refuse(&to, Fail::Busy);
+                }
+                let there = d.brick.entry(parent, &name).map(|e| e.is_some_and(|e| e.fid == fid));
+                let answer = there.and_then(|t| if t { Ok(plain(Body::Done)) } else { Err(Errno::ENOENT) });
+                (vec![parent, fid], answer)
+            }
+            Op::SetAttr { .. }
+            | Op::Create { .. }
+            | Op::Unlink { .. }
+            | Op::Rmdir { .. }
+            | Op::Rename { .. }
+            | Op::Link { .. }
+            | Op::Write { .. }
+            | Op::SetXattr { .. }
+            | Op::RemoveXattr { .. }
+            | Op::Fallocate { .. }
+            | Op::CopyRange { .. }
+            | Op::Place { .. }
+            | Op::Condemn { .. }
+            | Op::Settle { .. }
+            | Op::Relocate { .. } => (vec![], Err(Errno::EINVAL)),
+        };
+        self.show(d, to, objects, answer);
+    }
+
+    /// File data: from the page cache at once, from the disk on another thread.
+    fn serve_data(&self, d: &mut SetDriver, fid: Fid, offset: u64, len: u32, to: ReplyTo) {
+        let job = match d.brick.read(fid, offset, len) {
+            Ok(ReadOutcome::Data(data)) => {
+                return self.show(d, to, vec![fid], Ok((Body::Data, Bytes::from(data))));
+            }
+            Ok(ReadOutcome::NeedsBlocking(job)) => job,
+            Err(e) => return self.show(d, to, vec![fid], Err(e)),
+        };
+        let this = self.clone();
+        spawn_local(async move {
+            let read = spawn_blocking(move || job.run()).await.unwrap_or(Err(Errno::EIO));
+            let mut d = this.driver.borrow_mut();
+            this.show(&mut d, to, vec![fid], read.map(|data| (Body::Data, Bytes::from(data))));
+        });
+    }
+
+    /// A nameless file that nobody holds any more goes.
+    pub(super) fn drop_orphan(&self, d: &mut SetDriver, fid: Fid) {
+        if d.replica.role() != Role::Primary || !d.brick.is_orphan(fid) || d.opens.is_open(fid) {
+            return;
+        }
+        let body = Content::new(Change::DropOrphan { fid }, Bytes::new());
+        let ticket = d.ticket(Waiter::new(ReplyTo::Nobody, Reply(Ok(Body::Done)), Bytes::new()));
+        d.deciding = None;
+        self.step(d, Input::Decided { ticket, op: OpId::default(), about: None, body });
+    }
+
+    /// Some time after a change of primary: nameless files that no client claimed go.
+    pub(super) fn drop_unclaimed(&self) {
+        let mut d = self.driver.borrow_mut();
+        if d.primary_since.is_none_or(|since| clock::now() < since + CLAIM_TIME) {
+            return;
+        }
+        for fid in d.brick.orphans().unwrap_or_default() {
+            if !d.opens.is_open(fid) {
+                self.drop_orphan(&mut d, fid);
+            }
+        }
+    }
+}
+
+impl SetDriver {
+    /// Decides an operation against the brick's present state.
+    pub(super) fn decide(
+        &mut self,
+        op: &Op,
+        payload: &[u8],
+        placed: Option<(ids::SetId, Fid)>,
+    ) -> Result<Decision, Errno> {
+        let next = self.replica.next();
+        let opens = &self.opens;
+        let cx = Context {
+            set: self.set,
+            epoch: next.epoch,
+            lsn: next.lsn,
+            now: clock::wall(),
+            placed,
+            payload,
+            is_open: &|fid| opens.is_open(fid),
+        };
+        decide(op, &mut self.brick, &cx)
+    }
+
+    fn needs_room(&self, op: &Op) -> bool {
+        matches!(
+            op,
+            Op::Create { .. }
+                | Op::Write { .. }
+                | Op::Link { .. }
+                | Op::SetXattr { .. }
+                | Op::Fallocate { .. }
+                | Op::CopyRange { .. }
+                | Op::Place { .. }
+        )
+    }
+
+    fn lookup(&mut self, parent: Fid, name: &wire::Name) -> (Vec<Fid>, Answer) {
+        match self.brick.entry(parent, name) {
+            Ok(Some(e)) if e.home != self.set => {
+                (vec![parent], Ok((Body::Elsewhere { fid: e.fid, home: e.home, kind: e.kind }, Bytes::new())))
+            }
+            Ok(Some(e)) => {
+                let attr = self.brick.attr(e.fid);
+                (vec![parent, e.fid], attr.map(|attr| (Body::Attr { attr }, Bytes::new())))
+            }
+            Ok(None) => (vec![parent], Err(Errno::ENOENT)),
+            Err(e) => (vec![parent], Err(e)),
+        }
+    }
+
+    /// Completes a waiter's answer from the state after its change.
+    pub(super) fn fill_answer(&mut self, ticket: replica::Ticket, asked: &Asked, about: Option<Fid>) {
+        let attr = |d: &mut SetDriver| -> Result<Attr, Fail> {
+            d.brick.attr(about.ok_or(Errno::EIO)?).map_err(Fail::from)
+        };
+        let result = match asked {
+            Asked::Given => return,
+            Asked::Done => Ok(Body::Done),
+            Asked::Attr => attr(self).map(|attr| Body::Attr { attr }),
+            Asked::AttrAndOpen(session) => attr(self).map(|attr| {
+                self.opens.add(*session, attr.fid);
+                Body::Attr { attr }
+            }),
+            Asked::Written(len) => attr(self).map(|attr| Body::Written { len: *len, attr }),
+            Asked::Offset(offset) => Ok(Body::Offset { offset: *offset }),
+        };
+        if let Some(waiter) = self.waiters.get_mut(&ticket) {
+            waiter.reply = Reply(result);
+        }
+    }
+}

@@ -1,0 +1,474 @@
+//! One brick in its set: joins the decisions (crate `replica`), the rules (crate `namespace`) and the disk (crate `brick`).
+
+use super::content::Content;
+use super::opens::Opens;
+use super::pending::Pending;
+use super::serve::{ReplyTo, Waiter};
+use super::{BrickReport, Shard};
+use crate::clock;
+use crate::shared::{Counters, Wish, lock};
+use brick::Brick;
+use bytes::Bytes;
+use cluster::State;
+use ids::{BrickId, Epoch, Fid, Lsn, OpId, ServerId, SessionId, SetId, VolumeId};
+use namespace::placement::SetRoom;
+use replica::{Entry, Input, Message, Output, Replica, Role, Ticket, View};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::{spawn_blocking, spawn_local};
+use wire::peer::{PeerBody, PeerMessage};
+use wire::{Errno, Fail, Frame, Kind, Reply, Wire};
+
+/// What is needed to open a brick, gathered on the shard and used on a blocking thread.
+pub(crate) struct OpenSet {
+    set: SetId,
+    brick: BrickId,
+    volume: VolumeId,
+    path: String,
+    floor: Epoch,
+    identity: disk_format::Identity,
+    options: brick::Options,
+}
+
+/// A brick that was opened.
+pub(crate) struct Opened {
+    set: SetId,
+    id: BrickId,
+    volume: VolumeId,
+    floor: Epoch,
+    brick: Brick,
+    results: replica::Results,
+    pending: Pending,
+}
+
+impl OpenSet {
+    pub(crate) fn new(set: SetId, brick: BrickId, state: &State, pool: [u8; 16]) -> Option<OpenSet> {
+        let info = state.sets.get(&set)?;
+        let volume = state.volumes.get(&info.volume)?;
+        let b = info.brick(brick)?;
+        Some(OpenSet {
+            set,
+            brick,
+            volume: volume.id,
+            path: b.path.clone(),
+            floor: info.view.epoch,
+            identity: crate::control::bricks::identity(pool, volume, info, b),
+            options: crate::control::bricks::options(volume),
+        })
+    }
+
+    pub(crate) fn floor(&self) -> Epoch {
+        self.floor
+    }
+
+    pub(crate) fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Opens the brick: reads its journal, which takes a while.
+    pub(crate) fn run(self) -> Result<Opened, String> {
+        let brick = Brick::open(std::path::Path::new(&self.path), &self.identity, self.options)
+            .map_err(|e| e.to_string())?;
+        let mut results = replica::Results::default();
+        let mut pending = Pending::default();
+        for record in brick.iterate(brick.journal_start()) {
+            let record = record.map_err(|e| e.to_string())?;
+            results.record(record.op, record.stamp.lsn, record.about);
+            pending.note(&record.change);
+        }
+        Ok(Opened {
+            set: self.set,
+            id: self.brick,
+            volume: self.volume,
+            floor: self.floor,
+            brick,
+            results,
+            pending,
+        })
+    }
+}
+
+/// A set's state on its shard. Borrowed only between two awaits.
+pub(crate) struct SetDriver {
+    pub(super) set: SetId,
+    pub(super) me: BrickId,
+    pub(super) brick: Brick,
+    pub(super) replica: Replica<Content>,
+    pub(super) waiters: HashMap<Ticket, Waiter>,
+    next_ticket: Ticket,
+    /// The answer to build once the change just decided is applied.
+    pub(super) deciding: Option<(Ticket, super::serve::Asked)>,
+    pub(super) opens: Opens,
+    /// Directories that wait for the end of a transaction.
+    pub(super) pending: Pending,
+    /// When this brick became primary: nameless files wait for their holders until some time after.
+    pub(super) primary_since: Option<Duration>,
+    /// Operations that wait for another set.
+    pub(super) active: BTreeSet<OpId>,
+    pub(super) spread: usize,
+    pub(super) min_free: u64,
+    pub(super) read_only: bool,
+    pub(super) counters: Arc<Counters>,
+    pub(super) volume_sets: Vec<SetId>,
+    members: BTreeMap<BrickId, ServerId>,
+    arbiters: BTreeSet<BrickId>,
+    sync_interval: Duration,
+    last_sync: Duration,
+    synced_to: Lsn,
+    syncing: bool,
+    lease: Duration,
+}
+
+/// A shared handle to a set on its shard.
+#[derive(Clone)]
+pub(crate) struct SetHandle {
+    pub(super) shard: Weak<Shard>,
+    pub(super) driver: Rc<RefCell<SetDriver>>,
+}
+
+impl SetHandle {
+    pub(crate) fn new(shard: &Rc<Shard>, opened: Opened) -> SetHandle {
+        let last = opened.brick.last();
+        let durable = opened.brick.durable().lsn;
+        let driver = SetDriver {
+            set: opened.set,
+            me: opened.id,
+            brick: opened.brick,
+            replica: Replica::new(opened.id, opened.floor, last, durable, opened.results),
+            waiters: HashMap::new(),
+            next_ticket: 1,
+            deciding: None,
+            opens: Opens::default(),
+            pending: opened.pending,
+            primary_since: None,
+            active: BTreeSet::new(),
+            spread: opened.set.0 as usize,
+            min_free: 0,
+            read_only: false,
+            counters: shard.shared.counters(opened.volume),
+            volume_sets: Vec::new(),
+            members: BTreeMap::new(),
+            arbiters: BTreeSet::new(),
+            sync_interval: Duration::from_secs(5),
+            last_sync: clock::now(),
+            synced_to: Lsn(0),
+            syncing: false,
+            lease: Duration::ZERO,
+        };
+        SetHandle { shard: Rc::downgrade(shard), driver: Rc::new(RefCell::new(driver)) }
+    }
+
+    /// Gives the state machine an input and does what it says.
+    pub(super) fn step(&self, d: &mut SetDriver, input: Input<Content>) {
+        let Some(shard) = self.shard.upgrade() else { return };
+        let mut inputs = VecDeque::from([input]);
+        let mut outputs = Vec::new();
+        while let Some(input) = inputs.pop_front() {
+            let now = clock::now();
+            let lease = shard.shared.lease();
+            if lease != d.lease {
+                d.lease = lease;
+                d.replica.step(now, Input::Lease(lease), &mut outputs);
+            }
+            d.replica.step(now, input, &mut outputs);
+            for output in outputs.drain(..) {
+                self.perform(&shard, d, output, &mut inputs);
+            }
+        }
+    }
+
+    fn perform(
+        &self,
+        shard: &Rc<Shard>,
+        d: &mut SetDriver,
+        output: Output<Content>,
+        inputs: &mut VecDeque<Input<Content>>,
+    ) {
+        match output {
+            Output::Apply(entry) => inputs.push_back(d.apply(&entry)),
+            Output::Replicate { to, epoch, commit, entry } => d.replicate(shard, to, epoch, commit, entry),
+            Output::Send { to, epoch, message } => {
+                let body = match message {
+                    Message::Ack { lsn, durable, available } => PeerBody::Ack { lsn, durable, available },
+                    Message::Failed { errno } => PeerBody::Failed { lsn: d.replica.last().lsn, errno },
+                    Message::Sync { ticket, lsn, fid } => PeerBody::Sync { ticket, lsn, fid },
+                    Message::Synced { ticket, errno } => PeerBody::Synced { ticket, errno },
+                    Message::WhereAreYou => PeerBody::WhereAreYou,
+                    Message::HereIAm { last, durable } => PeerBody::HereIAm { last, durable },
+                };
+                d.send(shard, to, epoch, body, Bytes::new());
+            }
+            Output::Sync { token, fid } => self.sync(d, token, fid),
+            Output::Release(ticket) => {
+                if let Some(waiter) = d.waiters.remove(&ticket) {
+                    waiter.answer();
+                }
+            }
+            Output::Refuse(ticket, errno) => {
+                d.deciding = None;
+                if let Some(waiter) = d.waiters.remove(&ticket) {
+                    waiter.answer_with(Reply::errno(errno));
+                }
+            }
+            Output::Forget(ticket) => {
+                let epoch = d.replica.view().epoch;
+                if let Some(waiter) = d.waiters.remove(&ticket) {
+                    waiter.answer_with(Reply(Err(Fail::WrongView { epoch })));
+                }
+            }
+            Output::Propose(proposal) => {
+                tracing::info!("set {}: propose {:?}: {}", d.set, proposal.in_sync, proposal.reason);
+                let _gone = shard.shared.wishes.send(Wish::View(d.set, proposal, vec![]));
+            }
+            Output::Diverged => tracing::error!("set {}: brick {} left the common history", d.set, d.me),
+        }
+    }
+
+    /// Makes something durable on a thread that may wait for the disk.
+    fn sync(&self, d: &mut SetDriver, token: replica::SyncToken, fid: Option<Fid>) {
+        let job = match d.brick.begin_sync(fid) {
+            Ok(job) => job,
+            // A file that is gone needs no sync of its own; what removed it is in the journal.
+            Err(Errno::ESTALE | Errno::ENOENT) => match d.brick.begin_sync(None) {
+                Ok(job) => job,
+                Err(e) => return self.synced_later(token, e.0),
+            },
+            Err(e) => return self.synced_later(token, e.0),
+        };
+        let this = self.clone();
+        spawn_local(async move {
+            let result = spawn_blocking(move || job.run()).await.unwrap_or(Err(Errno::EIO));
+            let mut d = this.driver.borrow_mut();
+            let errno = match result {
+                Ok(_) => 0,
+                Err(e) => e.0,
+            };
+            this.step(&mut d, Input::Synced { token, errno });
+        });
+    }
+
+    fn synced_later(&self, token: replica::SyncToken, errno: i32) {
+        let this = self.clone();
+        spawn_local(async move {
+            let mut d = this.driver.borrow_mut();
+            this.step(&mut d, Input::Synced { token, errno });
+        });
+    }
+
+    /// A message from another brick of the set.
+    pub(crate) fn on_peer(&self, m: PeerMessage, payload: Bytes) {
+        let mut d = self.driver.borrow_mut();
+        if m.to != d.me || !d.members.contains_key(&m.from) {
+            tracing::debug!("set {}: message from brick {} to brick {} is not for here", m.set, m.from, m.to);
+            return;
+        }
+        let (from, epoch) = (m.from, m.epoch);
+        let message = match m.body {
+            PeerBody::Replicate { stamp, commit, op, about, change } => {
+                let entry = Entry { stamp, op, about, body: Content::new(change, payload) };
+                return self.step(&mut d, Input::Replicate { from, epoch, commit, entry });
+            }
+            PeerBody::Ack { lsn, durable, available } => Message::Ack { lsn, durable, available },
+            PeerBody::Failed { lsn: _, errno } => Message::Failed { errno },
+            PeerBody::Sync { ticket, lsn, fid } => Message::Sync { ticket, lsn, fid },
+            PeerBody::Synced { ticket, errno } => Message::Synced { ticket, errno },
+            PeerBody::WhereAreYou => Message::WhereAreYou,
+            PeerBody::HereIAm { last, durable } => Message::HereIAm { last, durable },
+        };
+        self.step(&mut d, Input::Peer { from, epoch, message });
+    }
+
+    /// The pool changed: the set's view, members and options may have.
+    pub(crate) fn on_state(&self, state: &State) {
+        let mut d = self.driver.borrow_mut();
+        let Some(set) = state.sets.get(&d.set) else { return };
+        let Some(volume) = state.volumes.get(&set.volume) else { return };
+        d.members = set.bricks.iter().map(|b| (b.id, b.server)).collect();
+        d.arbiters = set.bricks.iter().filter(|b| b.arbiter).map(|b| b.id).collect();
+        d.read_only = volume.option_bool("features.read-only");
+        d.sync_interval = volume.option_duration("storage.sync-interval");
+        d.volume_sets = volume.sets.clone();
+        let view = View {
+            epoch: set.view.epoch,
+            primary: set.view.primary,
+            in_sync: set.view.in_sync.clone(),
+            arbiters: d.arbiters.clone(),
+            quorum: crate::control::bricks::quorum(volume),
+        };
+        self.step(&mut d, Input::View(view));
+        let leads = d.replica.role() == Role::Primary || d.replica.role() == Role::Reconciling;
+        if leads && d.primary_since.is_none() {
+            d.primary_since = Some(clock::now());
+        } else if !leads {
+            d.primary_since = None;
+            d.opens.clear();
+        }
+    }
+
+    /// A link to a server came up, or its port refuses connections.
+    pub(crate) fn link_changed(&self, server: ServerId, up: bool) {
+        let mut d = self.driver.borrow_mut();
+        let bricks: Vec<BrickId> = d.members.iter().filter(|(_, s)| **s == server).map(|(b, _)| *b).collect();
+        for brick in bricks {
+            self.step(&mut d, if up { Input::LinkUp(brick) } else { Input::LinkDead(brick) });
+        }
+    }
+
+    /// Timers.
+    pub(crate) fn tick(&self) {
+        let mut d = self.driver.borrow_mut();
+        self.step(&mut d, Input::Tick);
+        let due = clock::now() >= d.last_sync + d.sync_interval;
+        if due && !d.syncing && d.replica.last().lsn > d.synced_to {
+            self.sync_all(&mut d);
+        }
+    }
+
+    /// Brings the whole brick to disk now and then, so that its durable position moves on.
+    fn sync_all(&self, d: &mut SetDriver) {
+        d.last_sync = clock::now();
+        let job = match d.brick.begin_sync(None) {
+            Ok(job) => job,
+            Err(e) => return tracing::error!("set {}: sync: {e}", d.set),
+        };
+        d.syncing = true;
+        let this = self.clone();
+        spawn_local(async move {
+            let result = spawn_blocking(move || job.run()).await.unwrap_or(Err(Errno::EIO));
+            let mut d = this.driver.borrow_mut();
+            d.syncing = false;
+            match result {
+                Ok(lsn) => {
+                    d.synced_to = lsn;
+                    let available = d.available();
+                    this.step(&mut d, Input::Durable { lsn, available });
+                }
+                Err(e) => tracing::error!("set {}: sync: {e}", d.set),
+            }
+        });
+    }
+
+    /// Once a second: lazily kept attributes go to disk, room is measured, unclaimed files go.
+    pub(crate) fn keep_house(&self) {
+        let mut d = self.driver.borrow_mut();
+        if let Err(e) = d.brick.flush_attrs() {
+            tracing::error!("set {}: write attributes: {e}", d.set);
+        }
+        if let Ok(room) = d.brick.room() {
+            d.min_free = room.total / 100;
+            let (lsn, available) = (d.replica.durable(), room.available);
+            self.step(&mut d, Input::Durable { lsn, available });
+            if d.replica.role() == Role::Primary {
+                let available = d.replica.available().min(room.available).saturating_sub(d.min_free);
+                let room = SetRoom {
+                    set: d.set,
+                    available,
+                    total: room.total,
+                    promised: 0,
+                    writable: d.replica.view().has_quorum() && !d.read_only,
+                };
+                if let Some(shard) = self.shard.upgrade() {
+                    lock(&shard.shared.rooms).insert(d.set, room);
+                }
+            }
+        }
+        drop(d);
+        self.drop_unclaimed();
+        self.resolve_pending();
+    }
+
+    /// A session is gone for good: what it held open is free.
+    pub(crate) fn session_ended(&self, session: SessionId) {
+        let mut d = self.driver.borrow_mut();
+        for fid in d.opens.end(session) {
+            self.drop_orphan(&mut d, fid);
+        }
+    }
+
+    pub(crate) fn report(&self) -> BrickReport {
+        let mut d = self.driver.borrow_mut();
+        let room = d.brick.room().ok();
+        BrickReport {
+            brick: d.me,
+            role: d.replica.role(),
+            epoch: d.replica.view().epoch,
+            lsn: d.replica.last().lsn,
+            durable: d.replica.durable(),
+            free: room.as_ref().map_or(0, |r| r.available),
+            total: room.as_ref().map_or(0, |r| r.total),
+        }
+    }
+
+    /// Ends service: nobody is answered, everything goes to disk.
+    pub(crate) async fn close(&self) {
+        let job = {
+            let mut d = self.driver.borrow_mut();
+            let epoch = d.replica.view().epoch;
+            for (_, waiter) in d.waiters.drain() {
+                waiter.answer_with(Reply(Err(Fail::WrongView { epoch })));
+            }
+            d.brick.begin_sync(None)
+        };
+        let synced = match job {
+            // Most of the work, where it holds nobody up.
+            Ok(job) => spawn_blocking(move || job.run()).await.unwrap_or(Err(Errno::EIO)).map(drop),
+            Err(e) => Err(e),
+        };
+        let mut d = self.driver.borrow_mut();
+        if let Err(e) = synced.and_then(|()| d.brick.shut()) {
+            tracing::error!("close the brick of set {}: {e}", d.set);
+        }
+    }
+}
+
+impl SetDriver {
+    pub(super) fn ticket(&mut self, waiter: Waiter) -> Ticket {
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        self.waiters.insert(ticket, waiter);
+        ticket
+    }
+
+    pub(super) fn available(&mut self) -> u64 {
+        self.brick.room().map_or(0, |r| r.available)
+    }
+
+    fn apply(&mut self, entry: &Entry<Content>) -> Input<Content> {
+        let lsn = entry.stamp.lsn;
+        let c = &entry.body;
+        match self.brick.apply(entry.stamp.clone(), entry.op, entry.about, &c.change, &c.payload) {
+            Ok(()) => {
+                self.pending.note(&c.change);
+                if let Some((ticket, asked)) = self.deciding.take() {
+                    self.fill_answer(ticket, &asked, entry.about);
+                }
+                Input::Applied { lsn }
+            }
+            Err(e) => {
+                tracing::error!("set {}: change {lsn} could not be applied: {e}", self.set);
+                Input::ApplyFailed { lsn, errno: e.0 }
+            }
+        }
+    }
+
+    fn send(&self, shard: &Shard, to: BrickId, epoch: Epoch, body: PeerBody, payload: Bytes) {
+        let Some(server) = self.members.get(&to) else { return };
+        let message = PeerMessage { set: self.set, from: self.me, to, epoch, body };
+        shard.links.send(*server, Frame::with_payload(Kind::Peer, 0, message.to_bytes(), payload));
+    }
+
+    fn replicate(&self, shard: &Shard, to: BrickId, epoch: Epoch, commit: Lsn, entry: Entry<Content>) {
+        let payload = if self.arbiters.contains(&to) { Bytes::new() } else { entry.body.payload.clone() };
+        let change = (*entry.body.change).clone();
+        let (stamp, op, about) = (entry.stamp, entry.op, entry.about);
+        self.send(shard, to, epoch, PeerBody::Replicate { stamp, commit, op, about, change }, payload);
+    }
+
+    /// Answers a request that no change and no state stands behind.
+    pub(super) fn refuse(to: &ReplyTo, fail: Fail) {
+        to.send(Reply(Err(fail)), Bytes::new());
+    }
+}

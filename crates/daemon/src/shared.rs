@@ -1,0 +1,114 @@
+//! What all threads of a server see.
+
+use crate::shard::ShardMessage;
+use cluster::State;
+use ids::{BrickId, ServerId, SetId, VolumeId};
+use namespace::placement::SetRoom;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::time::Duration;
+use tokio::sync::mpsc;
+use wire::op::COUNTED;
+
+/// Locks, also after another thread panicked (release builds abort at a panic).
+pub(crate) fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
+    m.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Requests of one volume that this server served, by operation.
+#[derive(Debug, Default)]
+pub(crate) struct Counters([AtomicU64; COUNTED.len()]);
+
+impl Counters {
+    pub(crate) fn count(&self, op: usize) {
+        if let Some(c) = self.0.get(op) {
+            c.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn snapshot(&self) -> BTreeMap<String, u64> {
+        let read = |c: &AtomicU64| c.load(Ordering::Relaxed);
+        COUNTED.iter().zip(&self.0).map(|(n, c)| ((*n).to_owned(), read(c))).filter(|(_, n)| *n > 0).collect()
+    }
+}
+
+/// What a shard asks of the control plane.
+#[derive(Debug)]
+pub(crate) enum Wish {
+    /// A new view of a set.
+    View(SetId, replica::Proposal, Vec<BrickId>),
+    /// A server's port refuses connections, or it is silent.
+    Suspect(ServerId),
+}
+
+/// Shared by the control plane and all shards.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    /// This server's number; 0 until it is known.
+    pub(crate) me: AtomicU64,
+    /// The present pool.
+    pub(crate) pool: RwLock<[u8; 16]>,
+    /// Until when this server may answer, in nanoseconds of [`crate::clock::now`].
+    lease: AtomicU64,
+    /// Room of the sets of the pool, as their primaries last said.
+    pub(crate) rooms: Mutex<HashMap<SetId, SetRoom>>,
+    counters: Mutex<HashMap<VolumeId, Arc<Counters>>>,
+    /// Mailboxes of the shards.
+    pub(crate) shards: OnceLock<Vec<mpsc::UnboundedSender<ShardMessage>>>,
+    pub(crate) wishes: mpsc::UnboundedSender<Wish>,
+    /// The newest state of the pool known here.
+    pub(crate) state: RwLock<Arc<State>>,
+    /// Why bricks of this server are not served.
+    pub(crate) brick_errors: Mutex<HashMap<BrickId, String>>,
+}
+
+impl Shared {
+    pub(crate) fn new(wishes: mpsc::UnboundedSender<Wish>) -> Shared {
+        Shared {
+            me: AtomicU64::new(0),
+            pool: RwLock::new([0; 16]),
+            lease: AtomicU64::new(0),
+            rooms: Mutex::default(),
+            counters: Mutex::default(),
+            shards: OnceLock::new(),
+            wishes,
+            state: RwLock::new(Arc::default()),
+            brick_errors: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn me(&self) -> ServerId {
+        ServerId(self.me.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn pool(&self) -> [u8; 16] {
+        *self.pool.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn state(&self) -> Arc<State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn lease(&self) -> Duration {
+        Duration::from_nanos(self.lease.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn renew_lease(&self, until: Duration) {
+        self.lease.fetch_max(u64::try_from(until.as_nanos()).unwrap_or(u64::MAX), Ordering::AcqRel);
+    }
+
+    pub(crate) fn counters(&self, volume: VolumeId) -> Arc<Counters> {
+        lock(&self.counters).entry(volume).or_default().clone()
+    }
+
+    pub(crate) fn shards(&self) -> &[mpsc::UnboundedSender<ShardMessage>] {
+        self.shards.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// The mailbox of the shard that serves a set.
+    pub(crate) fn shard_of(&self, set: SetId) -> Option<&mpsc::UnboundedSender<ShardMessage>> {
+        let shards = self.shards();
+        shards.get(set.0 as usize % shards.len().max(1))
+    }
+}
