@@ -68,8 +68,11 @@ impl<B: Body> Replica<B> {
         self.finish_reconciling(now, out);
     }
 
-    fn finish_reconciling(&mut self, now: Duration, out: &mut Out<B>) {
-        if self.role == Role::Reconciling && self.others().iter().all(|b| self.agree.contains(b)) {
+    /// Serves as soon as all agree. What this brick calls committed must be in its own journal too: another process of it
+    /// would otherwise come back without changes that were answered.
+    pub(crate) fn finish_reconciling(&mut self, now: Duration, out: &mut Out<B>) {
+        let agreed = self.others().iter().all(|b| self.agree.contains(b));
+        if self.role == Role::Reconciling && agreed && self.applied == self.last.lsn {
             self.role = Role::Primary;
             self.role_since = now;
             self.advance(now, out);
@@ -166,22 +169,34 @@ impl<B: Body> Replica<B> {
     pub(crate) fn on_own_failure(&mut self, now: Duration, lsn: Lsn, errno: i32, out: &mut Out<B>) {
         if self.others().is_empty() && lsn == self.last.lsn {
             // Alone: the change never was. With peers it may live on there, so this brick has to leave.
-            if let Some(entry) = self.window.pop_back() {
-                self.window_bytes -= entry.body.size();
-                self.results.withdraw(entry.op, lsn);
-                for fid in entry.body.touched() {
-                    self.pending.remove(&fid);
-                }
-            }
-            self.last = self.window.back().map_or_else(|| self.base.clone(), |e| e.stamp.clone());
+            self.withdraw_last(lsn);
+            // A sync asked for meanwhile covers what is left.
+            let last = self.last.lsn;
+            self.syncs.values_mut().for_each(|s| s.lsn = s.lsn.min(last));
             // The first who waits asked for the change; the others only wanted to show it, and ask again.
             let mut tickets = self.waiting.remove(&lsn).unwrap_or_default().into_iter();
             out.extend(tickets.next().map(|t| Output::Refuse(t, errno)));
             out.extend(tickets.map(Output::Forget));
+            self.finish_syncs(now, out);
             return;
         }
         self.vote_out(now, &[self.me], "it could not apply a change", out);
         self.fail(out);
+    }
+
+    fn withdraw_last(&mut self, lsn: Lsn) {
+        let Some(entry) = self.window.pop_back() else { return };
+        assert!(entry.stamp.lsn == lsn, "only the newest change is withdrawn");
+        self.window_bytes -= entry.body.size();
+        self.results.withdraw(entry.op, lsn);
+        for fid in entry.body.touched() {
+            let before = self.window.iter().rev().find(|e| e.body.touched().contains(&fid));
+            match before {
+                Some(e) => self.pending.insert(fid, e.stamp.lsn),
+                None => self.pending.remove(&fid),
+            };
+        }
+        self.last = self.window.back().map_or_else(|| self.base.clone(), |e| e.stamp.clone());
     }
 
     pub(crate) fn on_sync(&mut self, ticket: Ticket, fid: Option<Fid>, out: &mut Out<B>) {
@@ -267,7 +282,7 @@ impl<B: Body> Replica<B> {
             Role::Reconciling => {
                 let mute: Vec<BrickId> =
                     self.others().into_iter().filter(|b| !self.agree.contains(b)).collect();
-                if now >= self.role_since + SILENCE {
+                if now >= self.role_since + SILENCE && !mute.is_empty() {
                     self.vote_out(now, &mute, "it does not say where it stands", out);
                 } else {
                     for peer in mute {

@@ -341,7 +341,8 @@ impl<B: Body> Replica<B> {
         );
         self.applied = lsn;
         match self.role {
-            Role::Primary | Role::Reconciling => self.advance(now, out),
+            Role::Primary => self.advance(now, out),
+            Role::Reconciling => self.finish_reconciling(now, out),
             Role::Secondary => self.acknowledge(out),
             Role::Idle | Role::Failed => {}
         }
@@ -392,7 +393,9 @@ impl<B: Body> Replica<B> {
             Message::Sync { ticket, lsn, fid } => self.on_peer_sync(from, ticket, lsn, fid, out),
             Message::Synced { ticket, errno } => self.on_sync_part(now, from, ticket, errno, out),
             Message::WhereAreYou => {
-                if self.role == Role::Secondary && self.view.primary == Some(from) {
+                // Not before all of it is in the journal (the primary asks again): it counts as acknowledged.
+                let settled = self.applied == self.last.lsn;
+                if settled && self.role == Role::Secondary && self.view.primary == Some(from) {
                     let (last, durable) = (self.last.clone(), self.durable);
                     self.send(from, Message::HereIAm { last, durable }, out);
                 }
