@@ -1,1 +1,43 @@
-//! brick.
+//! A brick: a directory of ordinary files that holds one replica of a set.
+//!
+//! Owns: everything under `BRICK/`. The users' tree is ordinary files; each object carries its identity and version in an
+//! extended attribute ([`disk_format::tag`]); `.mortar/` holds identity, state, journal, index, orphans and limbo
+//! (directory copies that lost their place). Byte tables: `docs/formats/brick.md`.
+//!
+//! What must always be true: the tree is the truth, the index a cache; a change is journaled before it is applied, and
+//! changes are applied one after the other in the order of their lsns; two bricks that applied the same changes have the
+//! same tree, times included. Times that the brick's kernel gives never show.
+//!
+//! One thread owns a [`Brick`]; what may wait for a disk ([`SyncJob`], [`ReadJob`]) is handed out to run on others.
+//! What is not here: permission checks, the meaning of requests (`namespace`), replication, healing.
+#![cfg_attr(not(test), deny(clippy::cast_possible_truncation))]
+
+mod apply;
+mod attrs;
+mod check;
+mod error;
+mod handle;
+mod identity;
+mod index;
+mod journal;
+mod listing;
+mod lru;
+mod object;
+mod open;
+mod place;
+mod read;
+mod recover;
+mod scan;
+mod service;
+mod sync;
+mod tree;
+mod validate;
+
+pub use check::{Problem, Report, check};
+pub use error::{FormatError, JournalError, OpenError};
+pub use identity::{format, read_identity};
+pub use journal::Records;
+pub use open::{Brick, Found, Options, init_process};
+pub use read::{ReadJob, ReadOutcome};
+pub use service::{PlaceOf, check_path, release};
+pub use sync::SyncJob;

@@ -3,7 +3,7 @@
 //! Owns: the layouts. Byte tables: `docs/formats/brick.md`.
 //! Invariant: decoding any bytes gives a value or an error which names what is wrong, never a panic, and never allocates
 //! more than the input's own length allows. No I/O here: who reads and writes files is decided above.
-#![deny(clippy::indexing_slicing, clippy::cast_possible_truncation)]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::cast_possible_truncation))]
 
 pub mod identity;
 pub mod journal;

@@ -25,6 +25,11 @@ wire::wire_struct! {
 }
 
 impl State {
+    /// The position before the first change.
+    pub fn nothing() -> Stamp {
+        Stamp { epoch: ids::Epoch(0), lsn: Lsn(0) }
+    }
+
     /// The bytes of the state file.
     pub fn encode(&self) -> Vec<u8> {
         sealed::seal(KIND, VERSION, &self.to_bytes())

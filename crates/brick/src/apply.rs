@@ -1,0 +1,574 @@
+//! Carrying out a change.
+//!
+//! Each step first looks whether it is done already, so that the last record of the journal can be applied again after the
+//! server was killed in the middle of it. What a change does to times and versions is said in one place, [`effects`], for
+//! applying and for recovering alike.
+
+use crate::attrs::{Effect, Node};
+use crate::error::errno;
+use crate::index::Located;
+use crate::object::{Opened, S_IFLNK, S_IFREG, Stat, open_at, proc_path};
+use crate::open::Brick;
+use crate::tree::At;
+use disk_format::tag::{ORPHAN, PENDING, Tag, Version};
+use ids::{Fid, OpId, SetId, Time};
+use namespace::Entry;
+use rustix::fs::{AtFlags, FallocateFlags, FileType, Mode, OFlags, RenameFlags};
+use std::os::fd::{AsFd, OwnedFd};
+use wire::op::Node as Kind;
+use wire::peer::Stamp;
+use wire::{Change, Errno, Name};
+
+/// The name of an object in `.mortar/orphans` and `.mortar/limbo`.
+pub(crate) fn hidden_name(fid: Fid) -> String {
+    format!("{:08x}{:08x}{:016x}", fid.set.0, fid.epoch.0, fid.lsn.0)
+}
+
+/// The reverse of [`hidden_name`].
+pub(crate) fn hidden_fid(name: &[u8]) -> Option<Fid> {
+    let text = std::str::from_utf8(name).ok().filter(|t| t.len() == 32)?;
+    let part = |r: std::ops::Range<usize>| text.get(r).and_then(|s| u64::from_str_radix(s, 16).ok());
+    Some(Fid {
+        set: SetId(u32::try_from(part(0..8)?).ok()?),
+        epoch: ids::Epoch(u32::try_from(part(8..16)?).ok()?),
+        lsn: ids::Lsn(part(16..32)?),
+    })
+}
+
+/// What a change does to the times, versions and marks of objects.
+pub(crate) fn effects(change: &Change) -> Vec<(Fid, Effect)> {
+    let c = |time: &Time| Effect { ctime: Some(*time), ..Effect::default() };
+    let m = |time: &Time| Effect { ctime: Some(*time), mtime: Some(*time), ..Effect::default() };
+    let gone = |time: &Time, orphan: bool| Effect { set: if orphan { ORPHAN } else { 0 }, ..c(time) };
+    match change {
+        Change::Nop | Change::DropOrphan { .. } => vec![],
+        // The new object gets its own with its making.
+        Change::Create { parent, time, .. } => vec![(*parent, m(time))],
+        Change::Unlink { parent, fid, orphan, time, .. } => {
+            vec![(*parent, m(time)), (*fid, gone(time, *orphan))]
+        }
+        Change::Rmdir { parent, time, .. } => vec![(*parent, m(time))],
+        Change::Rename { parent, fid, to_parent, replaced, time, .. } => {
+            let mut v = vec![(*parent, m(time)), (*fid, c(time))];
+            if to_parent != parent {
+                v.push((*to_parent, m(time)));
+            }
+            v.extend(replaced.as_ref().map(|r| (r.fid, gone(time, r.orphan))));
+            v
+        }
+        Change::Exchange { parent, fid, to_parent, to_fid, time, .. } => {
+            let mut v = vec![(*parent, m(time)), (*fid, c(time)), (*to_fid, c(time))];
+            if to_parent != parent {
+                v.push((*to_parent, m(time)));
+            }
+            v
+        }
+        Change::Link { fid, parent, time, .. } => vec![(*parent, m(time)), (*fid, c(time))],
+        Change::SetAttr { fid, atime, mtime, time, .. } => {
+            vec![(*fid, Effect { mtime: *mtime, atime: *atime, ..c(time) })]
+        }
+        Change::Write { fid, time, .. } | Change::Fallocate { fid, time, .. } => vec![(*fid, m(time))],
+        Change::CopyRange { to, time, .. } => vec![(*to, m(time))],
+        Change::SetXattr { fid, time, .. } | Change::RemoveXattr { fid, time, .. } => vec![(*fid, c(time))],
+        Change::Place { .. } => vec![],
+        Change::Condemn { fid } => vec![(*fid, Effect { set: PENDING, ..Effect::default() })],
+        Change::Settle { fid, keep: true } => vec![(*fid, Effect { clear: PENDING, ..Effect::default() })],
+        Change::Settle { keep: false, .. } => vec![],
+        Change::Relocate { fid, .. } => vec![(*fid, Effect::default())],
+    }
+}
+
+/// What is needed to make an object.
+pub(crate) struct Making<'a> {
+    pub(crate) fid: Fid,
+    pub(crate) home: SetId,
+    pub(crate) node: &'a Kind,
+    pub(crate) mode: u32,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) time: Time,
+    pub(crate) flags: u8,
+    pub(crate) version: Version,
+}
+
+impl Brick {
+    /// Journals a change and carries it out. `stamp` must follow the last one. If it fails the record is taken back and the
+    /// brick, which may hold half of the change, must leave the set and be healed.
+    ///
+    /// # Errors
+    /// The file system's: `ENOSPC`, `EIO`, `EROFS` and the like; `EINVAL` if the payload does not fit the change; `EIO`
+    /// if the stamp does not follow, or the tree is not as the change expects it.
+    pub fn apply(
+        &mut self,
+        stamp: Stamp,
+        op: OpId,
+        about: Option<Fid>,
+        change: &Change,
+        payload: &[u8],
+    ) -> Result<(), Errno> {
+        let data_crc = match change {
+            Change::Write { .. } if self.identity.arbiter => 0,
+            Change::Write { len, .. } if *len as usize != payload.len() => return Err(Errno::EINVAL),
+            Change::Write { .. } => disk_format::crc64(&[payload]),
+            _ => 0,
+        };
+        let rolled = self.journal.append(&stamp, op, data_crc, about, change)?;
+        if let Err(e) = self.perform(&stamp, change, Some(payload)) {
+            tracing::error!(brick = %self.path.display(), lsn = %stamp.lsn, error = %e, ?change, "a change could not be applied");
+            self.journal.take_back();
+            return Err(e);
+        }
+        if rolled {
+            self.trim_journal()?;
+        }
+        if self.index.dirty() > 1 << 18 {
+            self.begin_sync(None)?.run()?;
+        }
+        Ok(())
+    }
+
+    /// Carries a change out; without payload where the data is there already.
+    pub(crate) fn perform(
+        &mut self,
+        stamp: &Stamp,
+        change: &Change,
+        payload: Option<&[u8]>,
+    ) -> Result<(), Errno> {
+        let version = Version::from(stamp);
+        self.act(version, change, payload)?;
+        for (fid, e) in effects(change) {
+            self.touch(fid, version, e)?;
+        }
+        Ok(())
+    }
+
+    fn act(&mut self, version: Version, change: &Change, payload: Option<&[u8]>) -> Result<(), Errno> {
+        match change {
+            Change::Nop => Ok(()),
+            Change::Create { parent, name, fid, home, node, mode, uid, gid, time } => {
+                let what = Making {
+                    fid: *fid,
+                    home: *home,
+                    node,
+                    mode: *mode,
+                    uid: *uid,
+                    gid: *gid,
+                    time: *time,
+                    flags: 0,
+                    version,
+                };
+                self.create(*parent, name.as_bytes(), &what)
+            }
+            Change::Unlink { parent, name, fid, orphan, .. } => {
+                self.unlink(*parent, name.as_bytes(), *fid, *orphan)
+            }
+            Change::Rmdir { parent, name, fid, .. } => self.rmdir(*parent, name.as_bytes(), *fid),
+            Change::Rename { parent, name, fid, to_parent, to_name, replaced, .. } => {
+                let out = replaced.as_ref().map(|r| (r.fid, r.orphan));
+                self.rename((*parent, name), *fid, (*to_parent, to_name), out)
+            }
+            Change::Exchange { parent, name, fid, to_parent, to_name, to_fid, .. } => {
+                self.exchange((*parent, name, *fid), (*to_parent, to_name, *to_fid))
+            }
+            Change::Link { fid, parent, name, .. } => self.link(*fid, *parent, name.as_bytes()),
+            Change::SetAttr { fid, mode, uid, gid, size, .. } => {
+                self.set_attr(*fid, *mode, (*uid, *gid), *size)
+            }
+            Change::Write { fid, offset, len, mode, .. } => {
+                if let Some(p) = payload {
+                    self.write(*fid, *offset, *len, p)?;
+                }
+                mode.map_or(Ok(()), |m| self.open_fid(*fid)?.chmod(m))
+            }
+            Change::Fallocate { fid, mode, offset, len, .. } => self.fallocate(*fid, *mode, *offset, *len),
+            Change::SetXattr { fid, name, value, .. } => {
+                self.load(*fid)?;
+                self.open_fid(*fid)?.set_xattr(name.as_bytes(), &value.0)
+            }
+            Change::RemoveXattr { fid, name, .. } => {
+                self.load(*fid)?;
+                self.open_fid(*fid)?.remove_xattr(name.as_bytes())
+            }
+            Change::CopyRange { from, from_offset, to, to_offset, len, .. } => {
+                self.copy_range((*from, *from_offset), (*to, *to_offset), *len)
+            }
+            Change::DropOrphan { fid } => {
+                match rustix::fs::unlinkat(&self.orphans, hidden_name(*fid), AtFlags::empty()) {
+                    Ok(()) | Err(rustix::io::Errno::NOENT) => {}
+                    Err(e) => return Err(errno(e)),
+                }
+                self.forget(*fid);
+                Ok(())
+            }
+            Change::Place { path, name, fid, mode, uid, gid, time } => {
+                let what = Making {
+                    fid: *fid,
+                    home: self.identity.set,
+                    node: &Kind::Dir,
+                    mode: *mode,
+                    uid: *uid,
+                    gid: *gid,
+                    time: *time,
+                    flags: PENDING,
+                    version,
+                };
+                self.place(path, name, &what)
+            }
+            Change::Condemn { fid } => self.load(*fid).map(|_| ()),
+            Change::Settle { keep: true, fid } => self.load(*fid).map(|_| ()),
+            Change::Settle { keep: false, fid } => self.remove_placed(*fid),
+            Change::Relocate { fid, path, name } => self.relocate(*fid, path, name, version),
+        }
+    }
+
+    /// The tree is not as the change expects. After a kill that only means "done already".
+    fn diverged(&self, parent: Fid, name: &[u8], found: At) -> Result<(), Errno> {
+        if self.redoing {
+            return Ok(());
+        }
+        let name = String::from_utf8_lossy(name);
+        tracing::error!(brick = %self.path.display(), dir = %parent, %name, ?found, "the brick's tree is not as the change expects");
+        Err(Errno::EIO)
+    }
+
+    pub(crate) fn create(&mut self, parent: Fid, name: &[u8], what: &Making<'_>) -> Result<(), Errno> {
+        match self.find(parent, name)? {
+            At::Free => {}
+            At::Entry(e) if e.fid == what.fid => {
+                let dir = self.open_dir(parent)?;
+                let open = open_at(dir.fd.as_fd(), name, e.kind)?;
+                return self.finish(parent, name, what, open);
+            }
+            At::Entry(e) => return self.diverged(parent, name, At::Entry(e)),
+            At::Unknown => {
+                let dir = self.open_dir(parent)?;
+                let kind = what.node.type_bits();
+                let half = crate::object::stat_at(dir.fd.as_fd(), name)?;
+                if self.redoing && half.mode & crate::object::S_IFMT == kind && half.size <= 4096 {
+                    let open = open_at(dir.fd.as_fd(), name, kind)?;
+                    return self.finish(parent, name, what, open);
+                }
+                self.banish(parent, name)?;
+            }
+        }
+        if what.home != self.identity.set && self.index.get(what.fid)?.is_some() {
+            // A copy of the directory exists, made for something beneath it: it belongs here.
+            return self.move_copy(what.fid, parent, name);
+        }
+        let dir = self.open_dir(parent)?;
+        let open = make(&dir.fd, name, what)?;
+        self.finish(parent, name, what, open)
+    }
+
+    /// Gives a fresh object its owner, mode, times and tag, and makes it known.
+    fn finish(&mut self, parent: Fid, name: &[u8], what: &Making<'_>, open: Opened) -> Result<(), Errno> {
+        let mut stat: Stat = open.stat()?;
+        let uid = (stat.uid != what.uid).then_some(what.uid);
+        let gid = (stat.gid != what.gid).then_some(what.gid);
+        let chowned = uid.is_some() || gid.is_some();
+        if chowned {
+            open.chown(uid, gid)?;
+            (stat.uid, stat.gid) = (what.uid, what.gid);
+        }
+        let special = what.mode & 0o7000;
+        if open.kind != S_IFLNK && (stat.mode & 0o7000 != special || (chowned && special != 0)) {
+            // The lower bits stay as the file system gave them: an inherited ACL may have cut them.
+            stat.mode = stat.mode & !0o7000 | special;
+            open.chmod(stat.mode)?;
+        }
+        open.set_times(what.time, what.time)?;
+        (stat.atime, stat.mtime) = (what.time, what.time);
+        let tag = Tag {
+            flags: what.flags,
+            fid: what.fid,
+            home: what.home,
+            version: what.version,
+            ctime: what.time,
+        };
+        open.set_tag(&tag)?;
+        self.index.put(what.fid, Located { handle: open.handle()?, kind: open.kind });
+        let entry = Entry { fid: what.fid, home: what.home, kind: open.kind };
+        self.keep_fd(what.fid, open);
+        self.keep_node(Node::new(tag, stat))?;
+        self.entered(parent, name, entry);
+        Ok(())
+    }
+
+    /// Notes a new entry everywhere.
+    pub(crate) fn entered(&mut self, parent: Fid, name: &[u8], entry: Entry) {
+        self.note_name(parent, name, Some(entry));
+        self.listings.added(parent, name, entry.kind);
+        self.unsettle(parent);
+    }
+
+    /// Notes the end of an entry everywhere.
+    pub(crate) fn left(&mut self, parent: Fid, name: &[u8]) {
+        self.note_name(parent, name, None);
+        self.listings.removed(parent, name);
+        self.unsettle(parent);
+    }
+
+    /// The object's attributes have to be asked for again.
+    pub(crate) fn unsettle(&mut self, fid: Fid) {
+        if let Some(n) = self.nodes.peek(&fid) {
+            n.stat = None;
+        }
+    }
+
+    fn unlink(&mut self, parent: Fid, name: &[u8], fid: Fid, orphan: bool) -> Result<(), Errno> {
+        match self.find(parent, name)? {
+            At::Entry(e) if e.fid == fid => {}
+            other => return self.diverged(parent, name, other),
+        }
+        let dir = self.open_dir(parent)?;
+        self.push_out(&dir, name, fid, orphan)?;
+        self.left(parent, name);
+        Ok(())
+    }
+
+    /// Takes a file's name away; the file too, if it was the last and nobody has it open.
+    fn push_out(&mut self, dir: &Opened, name: &[u8], fid: Fid, orphan: bool) -> Result<(), Errno> {
+        if orphan {
+            rustix::fs::renameat(&dir.fd, name, &self.orphans, hidden_name(fid)).map_err(errno)?;
+            self.unsettle(fid);
+            return Ok(());
+        }
+        let last = self.fresh(fid)?.1.nlink <= 1;
+        rustix::fs::unlinkat(&dir.fd, name, AtFlags::empty()).map_err(errno)?;
+        if last {
+            self.forget(fid)
+        } else {
+            self.unsettle(fid)
+        }
+        Ok(())
+    }
+
+    fn rmdir(&mut self, parent: Fid, name: &[u8], fid: Fid) -> Result<(), Errno> {
+        match self.find(parent, name)? {
+            At::Entry(e) if e.fid == fid => {}
+            other => return self.diverged(parent, name, other),
+        }
+        self.remove_dir(parent, name, fid)
+    }
+
+    /// Removes a directory; one that is not empty (copies of other sets' directories, things that are not ours) goes to
+    /// limbo.
+    pub(crate) fn remove_dir(&mut self, parent: Fid, name: &[u8], fid: Fid) -> Result<(), Errno> {
+        let dir = self.open_dir(parent)?;
+        match rustix::fs::unlinkat(&dir.fd, name, AtFlags::REMOVEDIR) {
+            Ok(()) => self.forget(fid),
+            Err(rustix::io::Errno::NOTEMPTY | rustix::io::Errno::EXIST) => {
+                rustix::fs::renameat(&dir.fd, name, &self.limbo, hidden_name(fid)).map_err(errno)?;
+                tracing::info!(brick = %self.path.display(), %fid, "a removed directory still holds something: kept in limbo");
+            }
+            Err(e) => return Err(errno(e)),
+        }
+        self.left(parent, name);
+        Ok(())
+    }
+
+    fn rename(
+        &mut self,
+        from: (Fid, &Name),
+        fid: Fid,
+        to: (Fid, &Name),
+        replaced: Option<(Fid, bool)>,
+    ) -> Result<(), Errno> {
+        let (name, to_name) = (from.1.as_bytes(), to.1.as_bytes());
+        let source = match self.find(from.0, name)? {
+            At::Entry(e) if e.fid == fid => e,
+            other => return self.diverged(from.0, name, other),
+        };
+        let dir = self.open_dir(from.0)?;
+        let to_dir = self.open_dir(to.0)?;
+        match (self.find(to.0, to_name)?, replaced) {
+            (At::Free, None) => {}
+            (At::Free, Some(_)) if self.redoing => {}
+            (At::Unknown, _) => self.banish(to.0, to_name)?,
+            (At::Entry(e), Some((out, orphan))) if e.fid == out => {
+                if e.is_dir() {
+                    self.remove_dir(to.0, to_name, out)?;
+                } else if orphan {
+                    self.push_out(&to_dir, to_name, out, true)?;
+                } else if self.fresh(out)?.1.nlink <= 1 {
+                    self.forget(out);
+                } else {
+                    self.unsettle(out);
+                }
+            }
+            (other, _) => return self.diverged(to.0, to_name, other),
+        }
+        rustix::fs::renameat(&dir.fd, name, &to_dir.fd, to_name).map_err(errno)?;
+        self.left(from.0, name);
+        self.entered(to.0, to_name, source);
+        self.unsettle(fid);
+        Ok(())
+    }
+
+    fn exchange(&mut self, a: (Fid, &Name, Fid), b: (Fid, &Name, Fid)) -> Result<(), Errno> {
+        let (name, to_name) = (a.1.as_bytes(), b.1.as_bytes());
+        let (one, two) = match (self.find(a.0, name)?, self.find(b.0, to_name)?) {
+            (At::Entry(x), At::Entry(y)) if x.fid == a.2 && y.fid == b.2 => (x, y),
+            (other, _) => return self.diverged(a.0, name, other),
+        };
+        let dir = self.open_dir(a.0)?;
+        let to_dir = self.open_dir(b.0)?;
+        rustix::fs::renameat_with(&dir.fd, name, &to_dir.fd, to_name, RenameFlags::EXCHANGE)
+            .map_err(errno)?;
+        self.entered(a.0, name, two);
+        self.entered(b.0, to_name, one);
+        Ok(())
+    }
+
+    fn link(&mut self, fid: Fid, parent: Fid, name: &[u8]) -> Result<(), Errno> {
+        let open = self.open_fid(fid)?;
+        let home = self.load(fid)?.tag.home;
+        match self.find(parent, name)? {
+            At::Free => {}
+            At::Unknown => self.banish(parent, name)?,
+            At::Entry(e) if e.fid == fid && self.redoing => return Ok(()),
+            other => return self.diverged(parent, name, other),
+        }
+        let dir = self.open_dir(parent)?;
+        let source = proc_path(open.fd.as_fd(), b"");
+        rustix::fs::linkat(rustix::fs::CWD, source, &dir.fd, name, AtFlags::SYMLINK_FOLLOW).map_err(errno)?;
+        self.unsettle(fid);
+        self.entered(parent, name, Entry { fid, home, kind: open.kind });
+        Ok(())
+    }
+
+    fn set_attr(
+        &mut self,
+        fid: Fid,
+        mode: Option<u32>,
+        owner: (Option<u32>, Option<u32>),
+        size: Option<u64>,
+    ) -> Result<(), Errno> {
+        let before = self.fresh(fid)?.1;
+        let open = self.open_fid(fid)?;
+        if let Some(size) = size {
+            rustix::fs::ftruncate(&open.fd, size).map_err(errno)?;
+        }
+        let mut mode = mode;
+        if owner != (None, None) {
+            open.chown(owner.0, owner.1)?;
+            // The kernel drops setuid and setgid; whether they go is the change's to say.
+            if !open.is_dir() && before.mode & 0o6000 != 0 {
+                mode = mode.or(Some(before.mode));
+            }
+        }
+        mode.map_or(Ok(()), |m| open.chmod(m))
+    }
+
+    fn file(&mut self, fid: Fid) -> Result<Opened, Errno> {
+        self.load(fid)?;
+        let open = self.open_fid(fid)?;
+        if open.is_file() { Ok(open) } else { Err(Errno::EINVAL) }
+    }
+
+    fn write(&mut self, fid: Fid, offset: u64, len: u32, mut data: &[u8]) -> Result<(), Errno> {
+        let open = self.file(fid)?;
+        if self.identity.arbiter {
+            return if len == 0 { Ok(()) } else { self.grow(fid, &open, offset.saturating_add(len.into())) };
+        }
+        let mut at = offset;
+        while !data.is_empty() {
+            match rustix::io::pwrite(&open.fd, data, at) {
+                Ok(0) => return Err(Errno::ENOSPC),
+                Ok(n) => {
+                    data = data.get(n..).unwrap_or_default();
+                    at += n as u64;
+                }
+                Err(rustix::io::Errno::INTR) => {}
+                Err(e) => return Err(errno(e)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the file at least `size` bytes long.
+    fn grow(&mut self, fid: Fid, open: &Opened, size: u64) -> Result<(), Errno> {
+        if self.fresh(fid)?.1.size < size {
+            rustix::fs::ftruncate(&open.fd, size).map_err(errno)?;
+        }
+        Ok(())
+    }
+
+    fn fallocate(&mut self, fid: Fid, mode: u32, offset: u64, len: u64) -> Result<(), Errno> {
+        const KEEP_SIZE: u32 = 1;
+        const COLLAPSE: u32 = 8;
+        const INSERT: u32 = 0x20;
+        let open = self.file(fid)?;
+        if !self.identity.arbiter {
+            let flags = FallocateFlags::from_bits(mode).ok_or(Errno::EOPNOTSUPP)?;
+            return rustix::fs::fallocate(&open.fd, flags, offset, len).map_err(errno);
+        }
+        let size = self.fresh(fid)?.1.size;
+        let to = match mode {
+            COLLAPSE => size.saturating_sub(len),
+            INSERT => size.saturating_add(len),
+            m if m & KEEP_SIZE != 0 => size,
+            _ => size.max(offset.saturating_add(len)),
+        };
+        if to == size { Ok(()) } else { rustix::fs::ftruncate(&open.fd, to).map_err(errno) }
+    }
+
+    fn copy_range(&mut self, from: (Fid, u64), to: (Fid, u64), len: u64) -> Result<(), Errno> {
+        let source = self.file(from.0)?;
+        let target = self.file(to.0)?;
+        if self.identity.arbiter {
+            return self.grow(to.0, &target, to.1.saturating_add(len));
+        }
+        let (mut at, mut to_at, mut left) = (from.1, to.1, len);
+        while left > 0 {
+            let want = usize::try_from(left.min(1 << 30)).unwrap_or(1 << 30);
+            let (mut a, mut b) = (at, to_at);
+            let n =
+                match rustix::fs::copy_file_range(&source.fd, Some(&mut a), &target.fd, Some(&mut b), want) {
+                    Ok(n) => n as u64,
+                    Err(rustix::io::Errno::INTR) => continue,
+                    Err(
+                        rustix::io::Errno::XDEV
+                        | rustix::io::Errno::INVAL
+                        | rustix::io::Errno::OPNOTSUPP
+                        | rustix::io::Errno::NOSYS,
+                    ) => {
+                        let some = usize::try_from(left.min(1 << 20)).unwrap_or(1 << 20);
+                        let data = crate::handle::read_at(source.fd.as_fd(), at, some, false)?;
+                        self.write(to.0, to_at, 0, &data)?;
+                        data.len() as u64
+                    }
+                    Err(e) => return Err(errno(e)),
+                };
+            if n == 0 {
+                break;
+            }
+            at += n;
+            to_at += n;
+            left -= n;
+        }
+        Ok(())
+    }
+}
+
+/// Makes the bare object and opens it.
+fn make(dir: &OwnedFd, name: &[u8], what: &Making<'_>) -> Result<Opened, Errno> {
+    let mode = Mode::from_raw_mode(what.mode & 0o7777);
+    let node = |t, dev: u32| rustix::fs::mknodat(dir, name, t, mode, dev.into());
+    let made = match what.node {
+        Kind::File => {
+            let flags = crate::object::open_flags(S_IFREG) | OFlags::CREATE | OFlags::EXCL;
+            let fd = rustix::fs::openat(dir, name, flags, mode).map_err(errno)?;
+            return Ok(Opened { fd: fd.into(), kind: S_IFREG });
+        }
+        Kind::Dir => rustix::fs::mkdirat(dir, name, mode),
+        Kind::Symlink { target } => rustix::fs::symlinkat(target.0.as_slice(), dir, name),
+        Kind::Fifo => node(FileType::Fifo, 0),
+        Kind::Socket => node(FileType::Socket, 0),
+        Kind::Char { rdev } => node(FileType::CharacterDevice, *rdev),
+        Kind::Block { rdev } => node(FileType::BlockDevice, *rdev),
+    };
+    made.map_err(errno)?;
+    let kind = what.node.type_bits();
+    open_at(dir.as_fd(), name, kind)
+}

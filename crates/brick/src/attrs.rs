@@ -1,0 +1,211 @@
+//! Attributes in memory, and the late writing of times and versions.
+//!
+//! A change costs no system call for the times of the objects it touches: they are kept here and written by
+//! [`Brick::flush_attrs`] (about once a second), on fsync, and when the object leaves the memory. From the first change on
+//! until it is written, a node's times are the truth and the file's own (the kernel's) are ignored.
+
+use crate::object::{S_IFDIR, S_IFMT, Stat};
+use crate::open::Brick;
+use disk_format::tag::{ORPHAN, Tag, Version};
+use ids::{Fid, Time};
+use wire::{Attr, Errno};
+
+/// What is known of an object.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    pub(crate) tag: Tag,
+    pub(crate) atime: Time,
+    pub(crate) mtime: Time,
+    /// The rest; `None` if a change may have altered it.
+    pub(crate) stat: Option<Stat>,
+    pub(crate) tag_dirty: bool,
+    pub(crate) times_dirty: bool,
+}
+
+/// What a change does to an object's own attributes.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Effect {
+    pub(crate) ctime: Option<Time>,
+    pub(crate) mtime: Option<Time>,
+    pub(crate) atime: Option<Time>,
+    pub(crate) set: u8,
+    pub(crate) clear: u8,
+}
+
+impl Node {
+    pub(crate) fn new(tag: Tag, stat: Stat) -> Node {
+        Node {
+            tag,
+            atime: stat.atime,
+            mtime: stat.mtime,
+            stat: Some(stat),
+            tag_dirty: false,
+            times_dirty: false,
+        }
+    }
+
+    fn is_dirty(&self) -> bool {
+        self.tag_dirty || self.times_dirty
+    }
+
+    /// The attributes that users see. What file systems count differently is made alike: a directory's size, and the
+    /// folder `.mortar` among the root's links.
+    pub(crate) fn attr(&self, stat: &Stat) -> Attr {
+        let dir = stat.mode & S_IFMT == S_IFDIR;
+        let nlink = match stat.nlink {
+            _ if self.tag.flags & ORPHAN != 0 => 0,
+            n if self.tag.fid.is_root() && n > 2 => n - 1,
+            n => n,
+        };
+        Attr {
+            fid: self.tag.fid,
+            home: self.tag.home,
+            mode: stat.mode,
+            uid: stat.uid,
+            gid: stat.gid,
+            nlink,
+            rdev: stat.rdev,
+            size: if dir { 4096 } else { stat.size },
+            blocks: if dir { 8 } else { stat.blocks },
+            atime: self.atime,
+            mtime: self.mtime,
+            ctime: self.tag.ctime,
+        }
+    }
+}
+
+impl Brick {
+    /// Keeps a node, and writes out what has to leave for it.
+    pub(crate) fn keep_node(&mut self, node: Node) -> Result<(), Errno> {
+        self.nodes.insert(node.tag.fid, node);
+        while self.nodes.len() > self.options.nodes {
+            let Some(fid) = self.nodes.oldest() else { break };
+            self.flush_node(fid)?;
+            self.nodes.remove(&fid);
+        }
+        Ok(())
+    }
+
+    /// Keeps what was learnt by name, unless more is known already.
+    pub(crate) fn learn_node(&mut self, tag: Tag, stat: Stat) -> Result<(), Errno> {
+        match self.nodes.get(&tag.fid) {
+            Some(n) => {
+                n.stat = Some(stat);
+                Ok(())
+            }
+            None => self.keep_node(Node::new(tag, stat)),
+        }
+    }
+
+    /// Makes the object's node known, its `stat` possibly out of date.
+    pub(crate) fn load(&mut self, fid: Fid) -> Result<&mut Node, Errno> {
+        if self.nodes.peek(&fid).is_none() {
+            let open = self.open_fid(fid)?;
+            let tag = open.tag()?.filter(|t| t.fid == fid).ok_or(Errno::ESTALE)?;
+            let stat = open.stat()?;
+            self.keep_node(Node::new(tag, stat))?;
+        }
+        self.nodes.get(&fid).ok_or(Errno::ESTALE)
+    }
+
+    /// The object's node with a `stat` that is up to date.
+    pub(crate) fn fresh(&mut self, fid: Fid) -> Result<(&Node, Stat), Errno> {
+        if let Some(stat) = self.load(fid)?.stat {
+            return Ok((self.nodes.peek(&fid).ok_or(Errno::ESTALE)?, stat));
+        }
+        let stat = self.open_fid(fid)?.stat()?;
+        let node = self.nodes.peek(&fid).ok_or(Errno::ESTALE)?;
+        node.stat = Some(stat);
+        Ok((node, stat))
+    }
+
+    /// Notes what the change at `version` did to an object; nothing if the object is gone, or has the change already.
+    pub(crate) fn touch(&mut self, fid: Fid, version: Version, e: Effect) -> Result<(), Errno> {
+        let node = match self.load(fid) {
+            Err(Errno::ESTALE | Errno::ENOENT) => return Ok(()),
+            other => other?,
+        };
+        if node.tag.version >= version {
+            return Ok(());
+        }
+        let was = node.is_dirty();
+        node.stat = None;
+        node.tag.version = version;
+        node.tag.flags = (node.tag.flags | e.set) & !e.clear;
+        if let Some(t) = e.ctime {
+            node.tag.ctime = t;
+        }
+        if let Some(t) = e.mtime {
+            node.mtime = t;
+        }
+        if let Some(t) = e.atime {
+            node.atime = t;
+        }
+        node.tag_dirty = true;
+        node.times_dirty |= e.mtime.is_some() || e.atime.is_some();
+        if !was {
+            self.dirty.push_back(fid);
+        }
+        while self.dirty.len() > self.options.dirty {
+            self.flush_some(64)?;
+        }
+        Ok(())
+    }
+
+    /// Writes an object's times and tag, if they wait. Times first: a tag says that the change is all there.
+    pub(crate) fn flush_node(&mut self, fid: Fid) -> Result<(), Errno> {
+        let Some(node) = self.nodes.peek(&fid).filter(|n| n.is_dirty()) else { return Ok(()) };
+        let (tag, atime, mtime, times) = (node.tag, node.atime, node.mtime, node.times_dirty);
+        let open = match self.open_fid(fid) {
+            Err(Errno::ESTALE | Errno::ENOENT) => {
+                self.nodes.remove(&fid);
+                return Ok(());
+            }
+            other => other?,
+        };
+        if times {
+            open.set_times(atime, mtime)?;
+        }
+        open.set_tag(&tag)?;
+        if let Some(n) = self.nodes.peek(&fid) {
+            n.tag_dirty = false;
+            n.times_dirty = false;
+        }
+        Ok(())
+    }
+
+    /// Writes out at most `max` objects, those that wait longest first; how many still wait.
+    ///
+    /// # Errors
+    /// The kernel's: the brick cannot be written any more.
+    pub fn flush_some(&mut self, max: usize) -> Result<usize, Errno> {
+        for _ in 0..max {
+            let Some(fid) = self.dirty.pop_front() else { break };
+            if let Err(e) = self.flush_node(fid) {
+                self.dirty.push_front(fid);
+                return Err(e);
+            }
+        }
+        Ok(self.dirty.len())
+    }
+
+    /// Writes out all times and versions that wait. To be called about once a second.
+    ///
+    /// # Errors
+    /// The kernel's: the brick cannot be written any more.
+    pub fn flush_attrs(&mut self) -> Result<(), Errno> {
+        self.listings.tick();
+        if !self.dirty.is_empty() {
+            self.flush_some(usize::MAX)?;
+        }
+        self.shared.flushed(self.journal.last().lsn)
+    }
+
+    /// Writes out the times and version of one object: when it was closed.
+    ///
+    /// # Errors
+    /// The kernel's: the brick cannot be written any more.
+    pub fn flush_attrs_of(&mut self, fid: Fid) -> Result<(), Errno> {
+        self.flush_node(fid)
+    }
+}

@@ -1,0 +1,177 @@
+//! Making a brick of a directory, and the folder `.mortar` in it.
+
+use crate::error::{FormatError, errno, io_errno};
+use crate::handle::Handle;
+use crate::object::{Opened, S_IFDIR, open_at};
+use disk_format::tag::{Tag, Version};
+use disk_format::{Identity, SealError};
+use ids::Time;
+use rustix::fs::{Mode, OFlags};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use wire::Errno;
+use wire::name::RESERVED;
+
+/// The folders in `.mortar`.
+pub(crate) const FOLDERS: [&str; 3] = ["journal", "orphans", "limbo"];
+
+/// `BRICK/.mortar`.
+pub(crate) fn own(path: &Path) -> PathBuf {
+    path.join(".mortar")
+}
+
+/// The file that says whose the brick is.
+pub(crate) fn identity_file(path: &Path) -> PathBuf {
+    own(path).join("identity")
+}
+
+/// What the brick at `path` says it is; `None` if there is none.
+///
+/// # Errors
+/// What is wrong with its identity file.
+pub fn read_identity(path: &Path) -> Result<Option<Identity>, SealError> {
+    match std::fs::read(identity_file(path)) {
+        Ok(bytes) => Identity::decode(&bytes).map(Some),
+        Err(_) => Ok(None),
+    }
+}
+
+/// Writes `bytes` to `file` so that it is either there whole, after a power cut too, or not at all.
+pub(crate) fn write_durably(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let new = file.with_extension("new");
+    let f = std::fs::File::create(&new)?;
+    std::io::Write::write_all(&mut &f, bytes)?;
+    f.sync_all()?;
+    std::fs::rename(&new, file)?;
+    match file.parent() {
+        Some(dir) => std::fs::File::open(dir)?.sync_all(),
+        None => Ok(()),
+    }
+}
+
+/// Makes the directory at `path` a brick. A missing directory is created, its parent must exist.
+///
+/// # Errors
+/// Why it cannot be one, in one line.
+pub fn format(path: &Path, identity: &Identity) -> Result<(), FormatError> {
+    let io = |doing, e: Errno| match e {
+        Errno::EROFS => FormatError::ReadOnly { path: path.to_path_buf() },
+        errno => FormatError::Io { path: path.to_path_buf(), doing, errno },
+    };
+    check_around(path)?;
+    match std::fs::symlink_metadata(path) {
+        Ok(m) if !m.is_dir() => return Err(FormatError::NotDirectory { path: path.to_path_buf() }),
+        Ok(_) => check_inside(path)?,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            std::fs::create_dir(path).map_err(|e| io("create the directory", io_errno(&e)))?;
+        }
+        Err(e) => return Err(io("look at it", io_errno(&e))),
+    }
+    let root = rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+        .map_err(|e| io("open", errno(e)))?;
+    let root = Opened { fd: Arc::new(root), kind: S_IFDIR };
+    check_file_system(path, &root)?;
+    let tag = Tag {
+        flags: 0,
+        fid: identity.root,
+        home: identity.root_home,
+        version: Version::default(),
+        ctime: Time::default(),
+    };
+    let make = |dir: PathBuf| match std::fs::create_dir(&dir) {
+        Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => Err(io("create .mortar", io_errno(&e))),
+        _ => Ok(()),
+    };
+    make(own(path))?;
+    let meta = open_at(root.fd.as_fd(), RESERVED, S_IFDIR).map_err(|e| io("open .mortar", e))?;
+    meta.chmod(0o700).map_err(|e| io("protect .mortar", e))?;
+    for f in FOLDERS {
+        make(own(path).join(f))?;
+    }
+    // All replicas' roots begin alike.
+    root.chmod(0o755).and_then(|()| root.chown(Some(0), Some(0))).map_err(|e| io("set owner and mode", e))?;
+    root.set_times(tag.ctime, tag.ctime).map_err(|e| io("set times", e))?;
+    root.set_tag(&tag).map_err(|e| io("tag", e))?;
+    // The identity comes last: a brick that has one is whole.
+    write_durably(&identity_file(path), &identity.encode())
+        .map_err(|e| io("write the identity", io_errno(&e)))
+}
+
+/// No directory above may be a brick.
+pub(crate) fn check_around(path: &Path) -> Result<(), FormatError> {
+    let no_parent = || FormatError::NoParent { path: path.to_path_buf() };
+    let parent = match path.parent() {
+        Some(p) if p.as_os_str().is_empty() => Path::new("."),
+        Some(p) => p,
+        None => return Ok(()),
+    };
+    let parent = parent.canonicalize().map_err(|_| no_parent())?;
+    if !parent.is_dir() {
+        return Err(no_parent());
+    }
+    match parent.ancestors().find(|a| identity_file(a).exists()) {
+        Some(outer) => Err(FormatError::Inside { path: path.to_path_buf(), outer: outer.to_path_buf() }),
+        None => Ok(()),
+    }
+}
+
+/// An existing directory must be empty and no brick itself.
+pub(crate) fn check_inside(path: &Path) -> Result<(), FormatError> {
+    let at = || path.to_path_buf();
+    match read_identity(path) {
+        Ok(Some(i)) => {
+            return Err(FormatError::AlreadyBrick { path: at(), brick: i.brick, volume: i.volume_name });
+        }
+        Err(e) => return Err(FormatError::Leftover { path: at(), why: e.to_string() }),
+        Ok(None) => {}
+    }
+    let entries = std::fs::read_dir(path).map_err(|e| FormatError::Io {
+        path: at(),
+        doing: "list",
+        errno: io_errno(&e),
+    })?;
+    let mut others = false;
+    for e in entries.flatten() {
+        let name = e.file_name();
+        if identity_file(&e.path()).exists() {
+            return Err(FormatError::Around { path: at(), inner: e.path() });
+        }
+        // What an interrupted format left is no obstacle, nor the folder that mkfs makes.
+        others |= name != ".mortar" && name != "lost+found";
+    }
+    if others { Err(FormatError::NotEmpty { path: at() }) } else { Ok(()) }
+}
+
+/// Tries what bricks need, on a file without a name or, where there is no such thing, on the directory itself.
+pub(crate) fn check_file_system(path: &Path, root: &Opened) -> Result<(), FormatError> {
+    let at = || path.to_path_buf();
+    let unsuitable = |what| FormatError::Unsuitable { path: at(), what };
+    let probe = Tag {
+        flags: 0,
+        fid: ids::Fid::default(),
+        home: ids::SetId(0),
+        version: Version::default(),
+        ctime: Time::default(),
+    };
+    match root.set_tag(&probe) {
+        Ok(()) => {}
+        Err(Errno::EROFS) => return Err(FormatError::ReadOnly { path: at() }),
+        Err(Errno::EOPNOTSUPP) => return Err(unsuitable("trusted extended attributes")),
+        Err(errno) => return Err(FormatError::Io { path: at(), doing: "set an attribute", errno }),
+    }
+    let _ = root.remove_xattr(disk_format::tag::XATTR.as_bytes());
+    let handle = Handle::of(root.fd.as_fd(), b"").map_err(|_| unsuitable("file handles"))?;
+    handle.open(root.fd.as_fd(), OFlags::PATH).map_err(|_| unsuitable("opening by file handles"))?;
+    let exchange = rustix::fs::renameat_with(
+        &root.fd,
+        ".mortar-probe-a",
+        &root.fd,
+        ".mortar-probe-b",
+        rustix::fs::RenameFlags::EXCHANGE,
+    );
+    if matches!(exchange, Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS)) {
+        return Err(unsuitable("exchanging renames"));
+    }
+    Ok(())
+}

@@ -1,0 +1,197 @@
+//! Where each object is: fid to file handle. A cache over the tree, rebuilt by a scan when it is lost.
+//!
+//! Changes are kept in memory and committed by the full [`crate::SyncJob`], after the tree itself is on disk: what the
+//! index says is then never newer than the tree.
+
+use crate::handle::Handle;
+use ids::{BrickId, Epoch, Fid, Lsn, SetId};
+use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
+use std::collections::{HashMap, VecDeque};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use wire::Errno;
+
+const OBJECTS: TableDefinition<'_, (u32, u32, u64), &[u8]> = TableDefinition::new("objects");
+const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
+const VERSION: u64 = 1;
+
+/// An object's place: how to open it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Located {
+    pub(crate) handle: Handle,
+    /// Type bits of `st_mode`.
+    pub(crate) kind: u32,
+}
+
+impl Located {
+    fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(32);
+        out.push(u8::try_from(self.kind >> 12).unwrap_or(0));
+        self.handle.encode(&mut out);
+        out
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Located> {
+        let (kind, rest) = bytes.split_first()?;
+        Some(Located { kind: u32::from(*kind) << 12, handle: Handle::decode(rest)? })
+    }
+}
+
+type Changes = HashMap<Fid, Option<Located>>;
+
+struct Batch {
+    changes: Changes,
+    lsn: Lsn,
+}
+
+/// The part of the index that other threads commit.
+pub(crate) struct Store {
+    db: Database,
+    batches: Mutex<VecDeque<Arc<Batch>>>,
+    committing: Mutex<()>,
+}
+
+pub(crate) struct Index {
+    store: Arc<Store>,
+    dirty: Changes,
+}
+
+fn key(f: Fid) -> (u32, u32, u64) {
+    (f.set.0, f.epoch.0, f.lsn.0)
+}
+
+fn lost(e: impl std::fmt::Display) -> Errno {
+    tracing::error!(error = %e, "the brick's index failed");
+    Errno::EIO
+}
+
+impl Index {
+    /// Opens the index; `None` for the position if it is new (or another brick's) and has to be filled by a scan.
+    pub(crate) fn open(path: &Path, brick: BrickId) -> Result<(Index, Option<Lsn>), String> {
+        let open = || Database::builder().set_cache_size(1 << 20).create(path);
+        let (db, lsn) = match open().map_err(|e| e.to_string()).and_then(|db| {
+            let lsn = position(&db, brick)?;
+            Ok((db, lsn))
+        }) {
+            Ok(found) => found,
+            Err(why) => {
+                tracing::warn!(path = %path.display(), why, "the index cannot be read: it is made anew");
+                std::fs::remove_file(path).map_err(|e| e.to_string())?;
+                (open().map_err(|e| e.to_string())?, None)
+            }
+        };
+        if lsn.is_none() {
+            begin(&db, brick).map_err(|e| e.to_string())?;
+        }
+        let store = Store { db, batches: Mutex::default(), committing: Mutex::default() };
+        Ok((Index { store: Arc::new(store), dirty: HashMap::new() }, lsn))
+    }
+
+    pub(crate) fn get(&self, fid: Fid) -> Result<Option<Located>, Errno> {
+        if let Some(v) = self.dirty.get(&fid) {
+            return Ok(*v);
+        }
+        {
+            let batches = self.store.batches.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(v) = batches.iter().rev().find_map(|b| b.changes.get(&fid)) {
+                return Ok(*v);
+            }
+        }
+        let read = self.store.db.begin_read().map_err(lost)?;
+        let table = read.open_table(OBJECTS).map_err(lost)?;
+        let v = table.get(key(fid)).map_err(lost)?;
+        Ok(v.and_then(|v| Located::decode(v.value())))
+    }
+
+    pub(crate) fn put(&mut self, fid: Fid, at: Located) {
+        self.dirty.insert(fid, Some(at));
+    }
+
+    pub(crate) fn remove(&mut self, fid: Fid) {
+        self.dirty.insert(fid, None);
+    }
+
+    pub(crate) fn dirty(&self) -> usize {
+        self.dirty.len()
+    }
+
+    /// Hands what changed over to be committed, as of `lsn`.
+    pub(crate) fn seal(&mut self, lsn: Lsn) -> Arc<Store> {
+        let changes = std::mem::take(&mut self.dirty);
+        let mut batches = self.store.batches.lock().unwrap_or_else(PoisonError::into_inner);
+        batches.push_back(Arc::new(Batch { changes, lsn }));
+        self.store.clone()
+    }
+
+    /// All objects the index knows on disk.
+    pub(crate) fn all(&self) -> Result<Vec<(Fid, Option<Located>)>, Errno> {
+        let read = self.store.db.begin_read().map_err(lost)?;
+        let table = read.open_table(OBJECTS).map_err(lost)?;
+        let mut out = Vec::new();
+        for row in table.iter().map_err(lost)? {
+            let (k, v) = row.map_err(lost)?;
+            let (set, epoch, lsn) = k.value();
+            let fid = Fid { set: SetId(set), epoch: Epoch(epoch), lsn: Lsn(lsn) };
+            out.push((fid, Located::decode(v.value())));
+        }
+        Ok(out)
+    }
+}
+
+impl Store {
+    /// Commits everything sealed up to `upto`, oldest first. On any thread.
+    pub(crate) fn commit(&self, upto: Lsn) -> Result<(), Errno> {
+        let _one = self.committing.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let front = self.batches.lock().unwrap_or_else(PoisonError::into_inner).front().cloned();
+            let Some(batch) = front.filter(|b| b.lsn <= upto) else { return Ok(()) };
+            self.write(&batch).map_err(lost)?;
+            self.batches.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        }
+    }
+
+    fn write(&self, batch: &Batch) -> Result<(), redb::Error> {
+        let mut txn = self.db.begin_write()?;
+        txn.set_quick_repair(true);
+        {
+            let mut table = txn.open_table(OBJECTS)?;
+            let mut sorted: Vec<_> = batch.changes.iter().collect();
+            sorted.sort_unstable_by_key(|(f, _)| **f);
+            for (fid, at) in sorted {
+                match at {
+                    Some(at) => table.insert(key(*fid), at.encode().as_slice())?,
+                    None => table.remove(key(*fid))?,
+                };
+            }
+            txn.open_table(META)?.insert("lsn", batch.lsn.0)?;
+        }
+        txn.commit()?;
+        Ok(())
+    }
+}
+
+fn position(db: &Database, brick: BrickId) -> Result<Option<Lsn>, String> {
+    let read = db.begin_read().map_err(|e| e.to_string())?;
+    let table = match read.open_table(META) {
+        Ok(t) => t,
+        Err(redb::TableError::TableDoesNotExist(_)) => return Ok(None),
+        Err(e) => return Err(e.to_string()),
+    };
+    let get = |k: &str| table.get(k).map(|v| v.map(|v| v.value())).map_err(|e| e.to_string());
+    if get("version")? != Some(VERSION) || get("brick")? != Some(brick.0.into()) {
+        return Err("it is of another version or brick".into());
+    }
+    Ok(get("lsn")?.map(Lsn))
+}
+
+fn begin(db: &Database, brick: BrickId) -> Result<(), redb::Error> {
+    let txn = db.begin_write()?;
+    {
+        let mut meta = txn.open_table(META)?;
+        meta.insert("version", VERSION)?;
+        meta.insert("brick", u64::from(brick.0))?;
+        txn.open_table(OBJECTS)?;
+    }
+    txn.commit()?;
+    Ok(())
+}

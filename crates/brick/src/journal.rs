@@ -1,0 +1,451 @@
+//! The journal's files: appending, reading, cutting and dropping.
+//!
+//! Owns: `.mortar/journal/`. Invariant: the records of all segments, in order of their names, have lsns without gaps,
+//! beginning after the oldest segment's base. Appending goes to the page cache; [`crate::SyncJob`] makes it durable.
+
+use crate::error::{JournalError, errno};
+use crate::handle::read_at;
+use disk_format::journal::{HEAD, HeadError, Rest, classify};
+use disk_format::{Record, RecordError, SegmentHead};
+use ids::{BrickId, Fid, Lsn, OpId};
+use rustix::fs::{AtFlags, Mode, OFlags};
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use wire::peer::Stamp;
+use wire::{Change, Errno};
+
+/// The files of the journal that are not on disk yet, oldest first; shared with the jobs that bring them there.
+pub(crate) type Unsynced = Arc<Mutex<Vec<Arc<OwnedFd>>>>;
+
+pub(crate) struct Journal {
+    dir: OwnedFd,
+    path: PathBuf,
+    brick: BrickId,
+    segment_size: u64,
+    /// First lsn and bytes of each segment.
+    segments: BTreeMap<Lsn, u64>,
+    current: Arc<OwnedFd>,
+    /// The change before the current segment.
+    base: Stamp,
+    last: Stamp,
+    /// Where the last record begins, and the stamp before it: for taking it back.
+    before_last: Option<(u64, Stamp)>,
+    unsynced: Unsynced,
+    buffer: Vec<u8>,
+}
+
+/// What opening found.
+pub(crate) struct Opened {
+    pub(crate) journal: Journal,
+    /// Bytes of a torn tail that were cut off.
+    pub(crate) cut: u64,
+}
+
+fn name(first: Lsn) -> String {
+    format!("{:016x}.seg", first.0)
+}
+
+impl Journal {
+    fn file(&self, first: Lsn) -> PathBuf {
+        self.path.join(name(first))
+    }
+
+    fn io(&self, first: Lsn, e: Errno) -> JournalError {
+        JournalError::Io { file: self.file(first), errno: e }
+    }
+
+    /// Opens the journal, or begins one. Beyond `sure` (set after a power cut) damage counts as a torn tail.
+    pub(crate) fn open(
+        dir: OwnedFd,
+        path: PathBuf,
+        brick: BrickId,
+        segment_size: u64,
+        sure: Option<Lsn>,
+    ) -> Result<Opened, JournalError> {
+        let none = Stamp { epoch: ids::Epoch(0), lsn: Lsn(0) };
+        let null = rustix::fs::openat(&dir, ".", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+            .map_err(|e| JournalError::Io { file: path.clone(), errno: errno(e) })?;
+        let mut j = Journal {
+            dir,
+            path,
+            brick,
+            segment_size,
+            segments: BTreeMap::new(),
+            current: Arc::new(null),
+            base: none.clone(),
+            last: none.clone(),
+            before_last: None,
+            unsynced: Unsynced::default(),
+            buffer: Vec::new(),
+        };
+        j.list()?;
+        let mut cut = 0;
+        let empty_last =
+            |j: &Journal| j.segments.last_key_value().filter(|(_, n)| **n < HEAD as u64).map(|(l, _)| *l);
+        // A segment that was being begun when everything stopped.
+        if let Some(first) = empty_last(&j) {
+            j.remove(first)?;
+        }
+        let Some(first) = j.segments.keys().next_back().copied() else {
+            j.begin_segment(none, Lsn(0))?;
+            return Ok(Opened { journal: j, cut });
+        };
+        j.check_chain()?;
+        let bytes = j.load(first)?;
+        let head = j.head(first, &bytes)?;
+        j.base = head.base.clone();
+        j.last = head.base;
+        let mut at = HEAD;
+        while at < bytes.len() {
+            match j.next_record(first, &bytes, at) {
+                Ok((r, n)) => {
+                    j.before_last = Some((at as u64, j.last.clone()));
+                    j.last = r.stamp;
+                    at += n;
+                }
+                Err(e) => {
+                    let rest = bytes.get(at..).unwrap_or_default();
+                    let torn = classify(rest, j.last.lsn) == Rest::Torn;
+                    if !torn && sure.is_none_or(|s| j.last.lsn < s) {
+                        return Err(e);
+                    }
+                    cut = (bytes.len() - at) as u64;
+                    break;
+                }
+            }
+        }
+        j.current = Arc::new(j.open_file(first, OFlags::RDWR)?);
+        if cut > 0 {
+            rustix::fs::ftruncate(&j.current, at as u64).map_err(|e| j.io(first, errno(e)))?;
+            tracing::warn!(file = %j.file(first).display(), offset = at, cut, "cut a torn tail off the journal");
+        }
+        j.segments.insert(first, at as u64);
+        j.note_unsynced();
+        Ok(Opened { journal: j, cut })
+    }
+
+    fn list(&mut self) -> Result<(), JournalError> {
+        let io = |e| JournalError::Io { file: self.path.clone(), errno: errno(e) };
+        let mut found = BTreeMap::new();
+        let dir = rustix::fs::Dir::read_from(&self.dir).map_err(io)?;
+        for e in dir {
+            let e = e.map_err(io)?;
+            let Ok(text) = e.file_name().to_str() else { continue };
+            let Some(hex) = text.strip_suffix(".seg") else { continue };
+            let Ok(first) = u64::from_str_radix(hex, 16) else { continue };
+            let st = rustix::fs::statat(&self.dir, text, AtFlags::empty()).map_err(io)?;
+            found.insert(Lsn(first), u64::try_from(st.st_size).unwrap_or(0));
+        }
+        self.segments = found;
+        Ok(())
+    }
+
+    /// Each segment names the one before it: a missing one is noticed without reading them all.
+    fn check_chain(&self) -> Result<(), JournalError> {
+        let mut before = None;
+        for &first in self.segments.keys() {
+            let fd = self.open_file(first, OFlags::RDONLY)?;
+            let bytes = read_at(fd.as_fd(), 0, HEAD, false).map_err(|e| self.io(first, e))?;
+            let head = self.head(first, &bytes)?;
+            if before.is_some_and(|b| b != head.previous) {
+                return Err(JournalError::Missing { dir: self.path.clone(), next: name(first) });
+            }
+            before = Some(first);
+        }
+        Ok(())
+    }
+
+    fn open_file(&self, first: Lsn, flags: OFlags) -> Result<OwnedFd, JournalError> {
+        rustix::fs::openat(&self.dir, name(first), flags | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR)
+            .map_err(|e| self.io(first, errno(e)))
+    }
+
+    fn load(&self, first: Lsn) -> Result<Vec<u8>, JournalError> {
+        let fd = self.open_file(first, OFlags::RDONLY)?;
+        let len = self.segments.get(&first).copied().unwrap_or(0);
+        read_at(fd.as_fd(), 0, usize::try_from(len).unwrap_or(usize::MAX), false)
+            .map_err(|e| self.io(first, e))
+    }
+
+    fn head(&self, first: Lsn, bytes: &[u8]) -> Result<SegmentHead, JournalError> {
+        let damaged = |why: String| JournalError::Damaged { file: self.file(first), offset: 0, why };
+        let head = SegmentHead::decode(bytes).map_err(|e: HeadError| damaged(e.to_string()))?;
+        if head.brick != self.brick {
+            return Err(damaged(format!("it belongs to brick {}", head.brick)));
+        }
+        if head.base.lsn.next() != first {
+            return Err(damaged("its name and its head differ".into()));
+        }
+        Ok(head)
+    }
+
+    fn next_record(&self, first: Lsn, bytes: &[u8], at: usize) -> Result<(Record, usize), JournalError> {
+        let rest = bytes.get(at..).unwrap_or_default();
+        Record::decode(rest).map_err(|e: RecordError| JournalError::Damaged {
+            file: self.file(first),
+            offset: at as u64,
+            why: e.to_string(),
+        })
+    }
+
+    fn begin_segment(&mut self, base: Stamp, previous: Lsn) -> Result<(), JournalError> {
+        let first = base.lsn.next();
+        let fd = self.open_file(first, OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC)?;
+        let head = SegmentHead { brick: self.brick, base: base.clone(), previous }.encode();
+        write_all(&fd, &head, 0).map_err(|e| self.io(first, e))?;
+        self.segments.insert(first, head.len() as u64);
+        self.current = Arc::new(fd);
+        self.base = base.clone();
+        self.last = base;
+        self.before_last = None;
+        self.note_unsynced();
+        Ok(())
+    }
+
+    fn note_unsynced(&self) {
+        self.unsynced.lock().unwrap_or_else(PoisonError::into_inner).push(self.current.clone());
+    }
+
+    fn remove(&mut self, first: Lsn) -> Result<(), JournalError> {
+        self.segments.remove(&first);
+        rustix::fs::unlinkat(&self.dir, name(first), AtFlags::empty()).map_err(|e| self.io(first, errno(e)))
+    }
+
+    /// Appends a record. True if a new segment was begun for it.
+    pub(crate) fn append(
+        &mut self,
+        stamp: &Stamp,
+        op: OpId,
+        data_crc: u64,
+        about: Option<Fid>,
+        change: &Change,
+    ) -> Result<bool, JournalError> {
+        if stamp.lsn != self.last.lsn.next() || stamp.epoch < self.last.epoch {
+            tracing::error!(last = %self.last.lsn, new = %stamp.lsn, "a change out of order was refused");
+            return Err(JournalError::OutOfReach(stamp.lsn));
+        }
+        let mut first = self.base.lsn.next();
+        let mut len = self.segments.get(&first).copied().unwrap_or(0);
+        let rolled = len >= self.segment_size;
+        if rolled {
+            self.begin_segment(self.last.clone(), first)?;
+            first = self.base.lsn.next();
+            len = HEAD as u64;
+        }
+        self.buffer.clear();
+        Record::put(stamp, op, data_crc, about, change, &mut self.buffer);
+        if let Err(e) = write_all(&self.current, &self.buffer, len) {
+            let _ = rustix::fs::ftruncate(&self.current, len);
+            return Err(self.io(first, e));
+        }
+        self.segments.insert(first, len + self.buffer.len() as u64);
+        self.before_last = Some((len, std::mem::replace(&mut self.last, stamp.clone())));
+        Ok(rolled)
+    }
+
+    /// Takes the last record back: it could not be applied.
+    pub(crate) fn take_back(&mut self) {
+        let Some((len, stamp)) = self.before_last.take() else { return };
+        if rustix::fs::ftruncate(&self.current, len).is_ok() {
+            self.segments.insert(self.base.lsn.next(), len);
+            self.last = stamp;
+        }
+    }
+
+    pub(crate) fn last(&self) -> Stamp {
+        self.last.clone()
+    }
+
+    /// The oldest lsn that the journal still holds (one past the last, if it holds none).
+    pub(crate) fn first(&self) -> Lsn {
+        self.segments.keys().next().copied().unwrap_or(Lsn(1))
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.segments.values().sum()
+    }
+
+    pub(crate) fn unsynced(&self) -> Unsynced {
+        self.unsynced.clone()
+    }
+
+    pub(crate) fn current(&self) -> Arc<OwnedFd> {
+        self.current.clone()
+    }
+
+    /// The stamp at a position: `None` if the journal does not reach there.
+    pub(crate) fn stamp_at(&self, lsn: Lsn) -> Result<Option<Stamp>, JournalError> {
+        if lsn == self.last.lsn {
+            return Ok(Some(self.last()));
+        }
+        if lsn > self.last.lsn || lsn.next() < self.first() {
+            return Ok(None);
+        }
+        if self.segments.contains_key(&lsn.next()) {
+            let bytes = self.load(lsn.next())?;
+            return self.head(lsn.next(), &bytes).map(|h| Some(h.base));
+        }
+        self.iterate(lsn).next().transpose().map(|r| r.map(|r| r.stamp))
+    }
+
+    /// The records from `from` on, which must be within reach.
+    pub(crate) fn iterate(&self, from: Lsn) -> Records<'_> {
+        let start = self.segments.range(..=from).next_back().map(|(l, _)| *l);
+        let failed = (from < self.first()).then_some(JournalError::OutOfReach(from));
+        let pending: Vec<Lsn> =
+            start.map(|s| self.segments.range(s..).map(|(l, _)| *l).rev().collect()).unwrap_or_default();
+        Records {
+            journal: self,
+            from,
+            pending,
+            bytes: Vec::new(),
+            at: 0,
+            first: Lsn(0),
+            expected: Lsn(0),
+            failed,
+        }
+    }
+
+    /// Cuts off everything after `lsn`.
+    pub(crate) fn truncate_after(&mut self, lsn: Lsn) -> Result<(), JournalError> {
+        if lsn >= self.last.lsn {
+            return Ok(());
+        }
+        let stamp = self.stamp_at(lsn)?.ok_or(JournalError::OutOfReach(lsn))?;
+        let later: Vec<Lsn> = self.segments.range(lsn.next()..).map(|(l, _)| *l).collect();
+        let Some(&home) = self.segments.range(..=lsn).next_back().map(|(l, _)| l) else {
+            // The cut lies right at the journal's beginning.
+            return self.reset(stamp);
+        };
+        let bytes = self.load(home)?;
+        let head = self.head(home, &bytes)?;
+        let mut at = HEAD;
+        while at < bytes.len() {
+            let (r, n) = self.next_record(home, &bytes, at)?;
+            if r.stamp.lsn > lsn {
+                break;
+            }
+            at += n;
+        }
+        for l in later.into_iter().rev() {
+            self.remove(l)?;
+        }
+        let fd = self.open_file(home, OFlags::RDWR)?;
+        rustix::fs::ftruncate(&fd, at as u64).map_err(|e| self.io(home, errno(e)))?;
+        self.segments.insert(home, at as u64);
+        self.current = Arc::new(fd);
+        self.base = head.base;
+        self.last = stamp;
+        self.before_last = None;
+        self.note_unsynced();
+        Ok(())
+    }
+
+    /// Begins anew after `stamp`: the brick holds everything up to there, however it came to it.
+    pub(crate) fn reset(&mut self, stamp: Stamp) -> Result<(), JournalError> {
+        let all: Vec<Lsn> = self.segments.keys().copied().collect();
+        for l in all.into_iter().rev() {
+            self.remove(l)?;
+        }
+        self.begin_segment(stamp, Lsn(0))
+    }
+
+    /// Drops whole segments that hold only changes before `lsn`; the current one stays.
+    pub(crate) fn drop_before(&mut self, lsn: Lsn) -> Result<(), JournalError> {
+        loop {
+            let mut firsts = self.segments.keys();
+            match (firsts.next().copied(), firsts.next().copied()) {
+                (Some(first), Some(second)) if second <= lsn => self.remove(first)?,
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    /// Drops the oldest segment if it holds only changes up to `safe`.
+    pub(crate) fn drop_oldest(&mut self, safe: Lsn) -> Result<bool, JournalError> {
+        let second = self.segments.keys().nth(1).copied();
+        match second {
+            Some(second) if second <= safe.next() => self.drop_before(second).map(|()| true),
+            _ => Ok(false),
+        }
+    }
+}
+
+fn write_all(fd: &OwnedFd, mut bytes: &[u8], mut offset: u64) -> Result<(), Errno> {
+    while !bytes.is_empty() {
+        match rustix::io::pwrite(fd, bytes, offset) {
+            Ok(0) => return Err(Errno::ENOSPC),
+            Ok(n) => {
+                bytes = bytes.get(n..).unwrap_or_default();
+                offset += n as u64;
+            }
+            Err(rustix::io::Errno::INTR) => {}
+            Err(e) => return Err(errno(e)),
+        }
+    }
+    Ok(())
+}
+
+/// Reads a journal record by record.
+pub struct Records<'a> {
+    journal: &'a Journal,
+    from: Lsn,
+    /// Segments to come, the next one last.
+    pending: Vec<Lsn>,
+    bytes: Vec<u8>,
+    at: usize,
+    first: Lsn,
+    expected: Lsn,
+    failed: Option<JournalError>,
+}
+
+impl Records<'_> {
+    fn advance(&mut self) -> Result<Option<Record>, JournalError> {
+        if let Some(e) = self.failed.take() {
+            self.pending.clear();
+            return Err(e);
+        }
+        loop {
+            if self.at >= self.bytes.len() {
+                let Some(first) = self.pending.pop() else { return Ok(None) };
+                if self.expected != Lsn(0) && self.expected != first {
+                    return Err(JournalError::Missing { dir: self.journal.path.clone(), next: name(first) });
+                }
+                self.bytes = self.journal.load(first)?;
+                self.journal.head(first, &self.bytes)?;
+                self.at = HEAD;
+                self.first = first;
+                self.expected = first;
+                continue;
+            }
+            let (r, n) = self.journal.next_record(self.first, &self.bytes, self.at)?;
+            if r.stamp.lsn != self.expected {
+                return Err(JournalError::Damaged {
+                    file: self.journal.file(self.first),
+                    offset: self.at as u64,
+                    why: format!("change {} follows where {} should", r.stamp.lsn, self.expected),
+                });
+            }
+            self.at += n;
+            self.expected = r.stamp.lsn.next();
+            if r.stamp.lsn >= self.from {
+                return Ok(Some(r));
+            }
+        }
+    }
+}
+
+impl Iterator for Records<'_> {
+    type Item = Result<Record, JournalError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let r = self.advance();
+        if r.is_err() {
+            self.pending.clear();
+            self.at = self.bytes.len();
+        }
+        r.transpose()
+    }
+}

@@ -1,0 +1,290 @@
+//! Opening and closing a brick.
+
+use crate::attrs::Node;
+use crate::error::{OpenError, errno, io_errno};
+use crate::identity::{FOLDERS, identity_file, own};
+use crate::index::Index;
+use crate::journal::Journal;
+use crate::listing::Listings;
+use crate::lru::Lru;
+use crate::object::{Opened, S_IFDIR};
+use crate::sync::Shared;
+use disk_format::{Identity, SealError, State};
+use ids::{Epoch, Fid, Lsn};
+use namespace::Entry;
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+use wire::Errno;
+use wire::peer::Stamp;
+use wire::reply::Room;
+
+/// Bounds of a brick's memory, descriptors and disk use.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Objects kept open.
+    pub fd_limit: usize,
+    /// Bytes of journal kept; older segments are dropped beyond it.
+    pub journal_size: u64,
+    /// Bytes after which a new segment of the journal is begun.
+    pub segment_size: u64,
+    /// Names of directory listings kept in memory.
+    pub listing_names: usize,
+    /// Objects whose attributes are kept in memory.
+    pub nodes: usize,
+    /// Names whose objects are kept in memory.
+    pub names: usize,
+    /// Objects whose changed times and versions may wait to be written.
+    pub dirty: usize,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            fd_limit: 256,
+            journal_size: 256 << 20,
+            segment_size: 8 << 20,
+            listing_names: 256 << 10,
+            nodes: 16 << 10,
+            names: 32 << 10,
+            dirty: 8 << 10,
+        }
+    }
+}
+
+/// What opening a brick found: what the daemon has to heal.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Found {
+    /// It was closed in order and nothing is in doubt.
+    pub clean: bool,
+    /// The machine was started anew since: what is newer than [`Brick::durable`] may be lost or half there.
+    pub rebooted: bool,
+    /// The object of the last record, if that record's data did not (all) reach it: its content is in doubt.
+    pub incomplete: Option<Fid>,
+    /// Bytes of a torn tail that were cut off the journal.
+    pub cut: u64,
+    /// The index was missing or unreadable and was rebuilt from the tree.
+    pub index_rebuilt: bool,
+}
+
+/// A brick in use. One thread owns it.
+pub struct Brick {
+    pub(crate) path: PathBuf,
+    pub(crate) identity: Identity,
+    pub(crate) options: Options,
+    pub(crate) root: Opened,
+    pub(crate) orphans: OwnedFd,
+    pub(crate) limbo: OwnedFd,
+    pub(crate) fds: Lru<Fid, Opened>,
+    pub(crate) nodes: Lru<Fid, Node>,
+    /// By hash of parent and name; `None`: there is no such entry.
+    pub(crate) names: Lru<u128, Option<Entry>>,
+    pub(crate) seed: u64,
+    pub(crate) listings: Listings,
+    pub(crate) index: Index,
+    pub(crate) journal: Journal,
+    /// Objects with times or versions to write, in the order of their first change.
+    pub(crate) dirty: VecDeque<Fid>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) room: Option<(Instant, Room)>,
+    pub(crate) found: Found,
+    /// The last record is being applied again.
+    pub(crate) redoing: bool,
+    /// Position of the last full sync that was begun.
+    pub(crate) sealed: Lsn,
+    // Dropped last: the brick is ours until all else is closed.
+    _lock: OwnedFd,
+}
+
+const _: () = {
+    const fn is_send<T: Send>() {}
+    is_send::<Brick>();
+};
+
+/// To be called once, early: the mode of what is created is given in full, no umask may cut it.
+pub fn init_process() {
+    rustix::process::umask(Mode::empty());
+}
+
+fn boot_id() -> [u8; 16] {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let hex: String = text.chars().filter(char::is_ascii_hexdigit).collect();
+    u128::from_str_radix(&hex, 16).unwrap_or(0).to_le_bytes()
+}
+
+/// Takes the brick's lock; kept as long as the descriptor lives.
+pub(crate) fn lock(path: &Path) -> Result<OwnedFd, OpenError> {
+    let io =
+        |e: rustix::io::Errno| OpenError::Io { path: path.to_path_buf(), doing: "lock", errno: errno(e) };
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
+    let fd = rustix::fs::open(own(path).join("lock"), flags, Mode::RUSR | Mode::WUSR).map_err(io)?;
+    match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(fd),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(OpenError::Locked { path: path.to_path_buf() }),
+        Err(e) => Err(io(e)),
+    }
+}
+
+/// Reads and checks the identity.
+pub(crate) fn identify(path: &Path) -> Result<Identity, OpenError> {
+    let file = identity_file(path);
+    match std::fs::read(&file) {
+        Ok(bytes) => Identity::decode(&bytes).map_err(|source| OpenError::Sealed { file, source }),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            Err(OpenError::NotBrick { path: path.to_path_buf() })
+        }
+        Err(e) => Err(OpenError::Io { path: file, doing: "read", errno: io_errno(&e) }),
+    }
+}
+
+pub(crate) fn open_dir(path: &Path) -> Result<OwnedFd, OpenError> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOATIME;
+    rustix::fs::open(path, flags, Mode::empty()).map_err(|e| OpenError::Io {
+        path: path.to_path_buf(),
+        doing: "open",
+        errno: errno(e),
+    })
+}
+
+/// The state as last written; a missing or damaged one says that nothing is sure.
+pub(crate) fn read_state(path: &Path) -> Result<State, OpenError> {
+    let file = own(path).join("state");
+    let none = State {
+        boot: [0; 16],
+        durable: Stamp { epoch: Epoch(0), lsn: Lsn(0) },
+        flushed: Lsn(0),
+        clean: false,
+    };
+    match std::fs::read(&file) {
+        Ok(bytes) => match State::decode(&bytes) {
+            Ok(s) => Ok(s),
+            Err(source @ SealError::Newer { .. }) => Err(OpenError::Sealed { file, source }),
+            Err(e) => {
+                tracing::warn!(file = %file.display(), error = %e, "the state of the brick is unknown");
+                Ok(none)
+            }
+        },
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(none),
+        Err(e) => Err(OpenError::Io { path: file, doing: "read", errno: io_errno(&e) }),
+    }
+}
+
+impl Brick {
+    /// Opens the brick at `path`, which must be the one expected (pool, volume, set and brick are compared), applies the
+    /// end of its journal again as far as needed, and rebuilds the index if it is lost.
+    ///
+    /// # Errors
+    /// Why it cannot be used, with the remedy where there is one.
+    pub fn open(path: &Path, expected: &Identity, options: Options) -> Result<Brick, OpenError> {
+        let identity = identify(path)?;
+        let key = |i: &Identity| (i.pool, i.volume, i.set, i.brick);
+        if key(&identity) != key(expected) {
+            return Err(OpenError::OtherBrick {
+                path: path.to_path_buf(),
+                found: identity.brick,
+                volume: identity.volume_name,
+                expected: expected.brick,
+            });
+        }
+        let lock = lock(path)?;
+        Brick::open_locked(path, identity, options, lock)
+    }
+
+    fn open_locked(
+        path: &Path,
+        identity: Identity,
+        options: Options,
+        lock: OwnedFd,
+    ) -> Result<Brick, OpenError> {
+        for f in FOLDERS {
+            match std::fs::create_dir(own(path).join(f)) {
+                Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
+                    return Err(OpenError::Io {
+                        path: own(path).join(f),
+                        doing: "create",
+                        errno: io_errno(&e),
+                    });
+                }
+                _ => {}
+            }
+        }
+        let root = Opened { fd: Arc::new(open_dir(path)?), kind: S_IFDIR };
+        let io = |doing, errno| OpenError::Io { path: path.to_path_buf(), doing, errno };
+        let tag = root.tag().map_err(|e| io("read the tag of", e))?;
+        if tag.is_none_or(|t| t.fid != identity.root) {
+            return Err(io("compare the tag with the identity of", Errno::ESTALE));
+        }
+        let mut state = read_state(path)?;
+        let boot = boot_id();
+        let rebooted = state.boot != boot && state.boot != [0; 16] && !state.clean;
+        let sure = rebooted.then_some(state.durable.lsn);
+        let dir = own(path).join("journal");
+        let opened = Journal::open(open_dir(&dir)?, dir, identity.brick, options.segment_size, sure)?;
+        let file = own(path).join("index.redb");
+        let (index, position) =
+            Index::open(&file, identity.brick).map_err(|why| OpenError::Index { file, why })?;
+        let found = Found {
+            clean: state.clean && opened.cut == 0,
+            rebooted,
+            incomplete: None,
+            cut: opened.cut,
+            index_rebuilt: false,
+        };
+        let start = if rebooted { state.flushed.min(state.durable.lsn) } else { state.flushed };
+        state.boot = boot;
+        state.clean = false;
+        let shared = Shared::open(path, state, position.unwrap_or(Lsn(0)))?;
+        let mut brick = Brick {
+            path: path.to_path_buf(),
+            identity,
+            root,
+            orphans: open_dir(&own(path).join("orphans"))?,
+            limbo: open_dir(&own(path).join("limbo"))?,
+            fds: Lru::new(),
+            nodes: Lru::new(),
+            names: Lru::new(),
+            seed: std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0),
+            listings: Listings::new(options.listing_names),
+            options,
+            index,
+            journal: opened.journal,
+            dirty: VecDeque::new(),
+            shared: Arc::new(shared),
+            room: None,
+            found,
+            redoing: false,
+            sealed: Lsn(0),
+            _lock: lock,
+        };
+        brick.recover(position, start)?;
+        Ok(brick)
+    }
+
+    /// What opening found.
+    pub fn found(&self) -> &Found {
+        &self.found
+    }
+
+    /// Whose it is.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes everything out and closes the brick in order.
+    ///
+    /// # Errors
+    /// The kernel's, if something could not be brought to disk; the brick is closed all the same.
+    pub fn close(mut self) -> Result<(), Errno> {
+        self.flush_attrs()?;
+        self.begin_sync(None)?.run()?;
+        self.shared.close()
+    }
+}

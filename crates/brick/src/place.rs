@@ -1,0 +1,236 @@
+//! Copies of other sets' directories, and what lies beneath them.
+//!
+//! A directory that lives on another set than its parent is stored at its own path, beneath copies of its ancestors.
+//! Identity is the fid: an ancestor that is known is used wherever it lies. A name that is taken by another fid is freed
+//! if its holder is only a copy; otherwise the newcomer waits in `.mortar/limbo/`, where it serves as well as anywhere.
+
+use crate::apply::{Making, hidden_name};
+use crate::error::errno;
+use crate::object::{Opened, S_IFDIR, S_IFMT, open_at, proc_path, stat_at};
+use crate::open::Brick;
+use crate::tree::At;
+use disk_format::tag::{PENDING, Version};
+use ids::{Fid, Time};
+use namespace::Entry;
+use rustix::fs::AtFlags;
+use std::os::fd::{AsFd, OwnedFd};
+use wire::op::{Ancestor, Node};
+use wire::{Errno, Name};
+
+/// Where a directory hangs now.
+pub(crate) struct Hung {
+    dir: OwnedFd,
+    /// The directory's fid; `None` for limbo.
+    pub(crate) parent: Option<Fid>,
+    pub(crate) name: Vec<u8>,
+}
+
+impl Brick {
+    /// Moves something that is not ours out of the way, into limbo.
+    pub(crate) fn banish(&mut self, parent: Fid, name: &[u8]) -> Result<(), Errno> {
+        let dir = self.open_dir(parent)?;
+        let text = String::from_utf8_lossy(name);
+        for n in 0..1000 {
+            let to = format!("unknown-{}-{n}", self.journal.last().lsn);
+            match rustix::fs::renameat_with(
+                &dir.fd,
+                name,
+                &self.limbo,
+                &to,
+                rustix::fs::RenameFlags::NOREPLACE,
+            ) {
+                Ok(()) => {
+                    tracing::warn!(brick = %self.path.display(), dir = %parent, name = %text, to, "moved a file that does not belong to the volume to .mortar/limbo");
+                    self.listings.removed(parent, name);
+                    self.doubt_name(parent, name);
+                    return Ok(());
+                }
+                Err(rustix::io::Errno::EXIST) => {}
+                Err(e) => return Err(errno(e)),
+            }
+        }
+        Err(Errno::EEXIST)
+    }
+
+    fn is_known(&mut self, fid: Fid) -> Result<bool, Errno> {
+        match self.load(fid) {
+            Ok(_) => Ok(true),
+            Err(Errno::ESTALE | Errno::ENOENT) => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// The last directory of the path, its copies made as needed; `None` if there is no place for one.
+    fn ancestors(&mut self, path: &[Ancestor], version: Version, time: Time) -> Result<Option<Fid>, Errno> {
+        let mut at = self.identity.root;
+        for a in path {
+            if !self.is_known(a.fid)? {
+                if !self.make_room(at, a.name.as_bytes())? {
+                    return Ok(None);
+                }
+                let what = Making {
+                    fid: a.fid,
+                    home: a.fid.set,
+                    node: &Node::Dir,
+                    mode: 0o755,
+                    uid: 0,
+                    gid: 0,
+                    time,
+                    flags: 0,
+                    version,
+                };
+                self.create(at, a.name.as_bytes(), &what)?;
+            }
+            at = a.fid;
+        }
+        Ok(Some(at))
+    }
+
+    /// Frees a name in a copied directory. False if the name cannot be had: the directory is this set's own (its entries
+    /// come by their own changes only), or the name's holder is.
+    fn make_room(&mut self, parent: Fid, name: &[u8]) -> Result<bool, Errno> {
+        let own = self.identity.set;
+        if self.load(parent)?.tag.home == own {
+            return Ok(false);
+        }
+        match self.find(parent, name)? {
+            At::Free => Ok(true),
+            At::Unknown => self.banish(parent, name).map(|()| true),
+            At::Entry(e) if e.home != self.identity.set => {
+                let dir = self.open_dir(parent)?;
+                rustix::fs::renameat(&dir.fd, name, &self.limbo, hidden_name(e.fid)).map_err(errno)?;
+                self.left(parent, name);
+                Ok(true)
+            }
+            At::Entry(e) if e.is_dir() && self.load(e.fid)?.tag.flags & PENDING != 0 => {
+                // Never settled, and now another takes its name: its entry did not come to be.
+                self.remove_dir(parent, name, e.fid)?;
+                Ok(true)
+            }
+            At::Entry(_) => Ok(false),
+        }
+    }
+
+    /// [`wire::Change::Place`].
+    pub(crate) fn place(&mut self, path: &[Ancestor], name: &Name, what: &Making<'_>) -> Result<(), Errno> {
+        if self.is_known(what.fid)? {
+            return Ok(());
+        }
+        if let Some(parent) = self.ancestors(path, what.version, what.time)? {
+            let held = matches!(self.find(parent, name.as_bytes())?, At::Entry(e) if e.fid == what.fid);
+            if held || self.make_room(parent, name.as_bytes())? {
+                self.create(parent, name.as_bytes(), what)?;
+                return self.note_copy(parent, what);
+            }
+        }
+        self.place_in_limbo(what)
+    }
+
+    fn note_copy(&mut self, parent: Fid, what: &Making<'_>) -> Result<(), Errno> {
+        let e = crate::attrs::Effect { mtime: Some(what.time), ..Default::default() };
+        self.touch(parent, what.version, e)
+    }
+
+    /// There is no place in the tree: the directory lives in limbo, found by its fid.
+    fn place_in_limbo(&mut self, what: &Making<'_>) -> Result<(), Errno> {
+        tracing::warn!(brick = %self.path.display(), fid = %what.fid, "a placed directory's path is taken: it lives in .mortar/limbo until it is moved");
+        let name = hidden_name(what.fid);
+        let made = rustix::fs::mkdirat(&self.limbo, &name, rustix::fs::Mode::from_raw_mode(what.mode));
+        if !matches!(made, Ok(()) | Err(rustix::io::Errno::EXIST)) {
+            made.map_err(errno)?;
+        }
+        let open = open_at(self.limbo.as_fd(), name.as_bytes(), S_IFDIR)?;
+        self.finish_hidden(what, &open)
+    }
+
+    fn finish_hidden(&mut self, what: &Making<'_>, open: &Opened) -> Result<(), Errno> {
+        open.chown(Some(what.uid), Some(what.gid))?;
+        open.chmod(what.mode)?;
+        open.set_times(what.time, what.time)?;
+        let tag = disk_format::Tag {
+            flags: what.flags,
+            fid: what.fid,
+            home: what.home,
+            version: what.version,
+            ctime: what.time,
+        };
+        open.set_tag(&tag)?;
+        self.index.put(what.fid, crate::index::Located { handle: open.handle()?, kind: S_IFDIR });
+        self.load(what.fid).map(|_| ())
+    }
+
+    /// Where a directory hangs, by its `..` and its inode number.
+    pub(crate) fn hung(&mut self, fid: Fid) -> Result<Hung, Errno> {
+        let open = self.open_dir(fid)?;
+        let up = open_at(open.fd.as_fd(), b"..", S_IFDIR)?;
+        let ino = open.stat()?.ino;
+        let parent = up.tag()?.map(|t| t.fid);
+        let path = rustix::fs::readlink(proc_path(open.fd.as_fd(), b""), Vec::new());
+        let guess = path.ok().and_then(|p| p.to_bytes().rsplit(|&b| b == b'/').next().map(<[u8]>::to_vec));
+        let fits =
+            |n: &[u8]| stat_at(up.fd.as_fd(), n).is_ok_and(|s| s.ino == ino && s.mode & S_IFMT == S_IFDIR);
+        let mut name = guess.filter(|n| !n.is_empty() && fits(n));
+        if name.is_none() {
+            crate::scan::names(up.fd.as_fd(), &mut |n, _, i| {
+                if i == ino {
+                    name = Some(n.to_vec());
+                }
+                name.is_none()
+            })?;
+        }
+        let dir = up.fd.try_clone().map_err(|e| crate::error::io_errno(&e))?;
+        Ok(Hung { dir, parent, name: name.ok_or(Errno::ESTALE)? })
+    }
+
+    /// Moves a directory that exists somewhere to its entry.
+    pub(crate) fn move_copy(&mut self, fid: Fid, parent: Fid, name: &[u8]) -> Result<(), Errno> {
+        let from = self.hung(fid)?;
+        if from.parent == Some(parent) && from.name == name {
+            return Ok(());
+        }
+        let to = self.open_dir(parent)?;
+        rustix::fs::renameat(&from.dir, &from.name[..], &to.fd, name).map_err(errno)?;
+        if let Some(p) = from.parent {
+            self.left(p, &from.name);
+        }
+        let home = self.load(fid)?.tag.home;
+        self.unsettle(fid);
+        self.entered(parent, name, Entry { fid, home, kind: S_IFDIR });
+        Ok(())
+    }
+
+    /// [`wire::Change::Settle`] of a directory that shall not be.
+    pub(crate) fn remove_placed(&mut self, fid: Fid) -> Result<(), Errno> {
+        if !self.is_known(fid)? {
+            return Ok(());
+        }
+        let at = self.hung(fid)?;
+        match at.parent {
+            Some(parent) => self.remove_dir(parent, &at.name, fid),
+            None => match rustix::fs::unlinkat(&at.dir, &at.name[..], AtFlags::REMOVEDIR) {
+                Ok(()) => {
+                    self.forget(fid);
+                    Ok(())
+                }
+                Err(e) => Err(errno(e)),
+            },
+        }
+    }
+
+    /// [`wire::Change::Relocate`].
+    pub(crate) fn relocate(
+        &mut self,
+        fid: Fid,
+        path: &[Ancestor],
+        name: &Name,
+        version: Version,
+    ) -> Result<(), Errno> {
+        let time = self.load(fid)?.tag.ctime;
+        let Some(parent) = self.ancestors(path, version, time)? else { return Ok(()) };
+        let there = matches!(self.find(parent, name.as_bytes())?, At::Entry(e) if e.fid == fid);
+        if there || !self.make_room(parent, name.as_bytes())? {
+            return Ok(());
+        }
+        self.move_copy(fid, parent, name.as_bytes())
+    }
+}

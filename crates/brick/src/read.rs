@@ -1,0 +1,251 @@
+//! Reading: data, links, attributes, directories, room.
+
+use crate::error::errno;
+use crate::handle::read_at;
+use crate::listing::Listing;
+use crate::object::{Opened, S_IFLNK, stat_at, tag_at};
+use crate::open::Brick;
+use ids::{Fid, SetId};
+use namespace::{Entry, View};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use wire::reply::{DirEntry, Room};
+use wire::{Errno, Name};
+
+/// The answer to a read.
+pub enum ReadOutcome {
+    /// The data; shorter than asked only at the end of the file.
+    Data(Vec<u8>),
+    /// The data is not in memory: run this on a thread that may wait.
+    NeedsBlocking(ReadJob),
+}
+
+/// A read that has to wait for the disk. Runs on any thread.
+pub struct ReadJob {
+    fd: Arc<OwnedFd>,
+    offset: u64,
+    len: usize,
+}
+
+impl ReadJob {
+    /// Reads; shorter than asked only at the end of the file.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn run(self) -> Result<Vec<u8>, Errno> {
+        read_at(self.fd.as_fd(), self.offset, self.len, false)
+    }
+}
+
+/// About the bytes that an entry takes in an answer, with and without attributes.
+const ENTRY_BYTES: usize = 4 + 16 + 4 + 4 + 8 + 1;
+const ATTR_BYTES: usize = 96;
+
+impl Brick {
+    /// Reads from memory if the data is there, else says how to wait for it.
+    ///
+    /// # Errors
+    /// `ESTALE`, `EISDIR`, `EINVAL` for what cannot be read, or the kernel's.
+    pub fn read(&mut self, fid: Fid, offset: u64, len: u32) -> Result<ReadOutcome, Errno> {
+        let open = self.open_fid(fid)?;
+        if !open.is_file() {
+            return Err(if open.is_dir() { Errno::EISDIR } else { Errno::EINVAL });
+        }
+        let len = len as usize;
+        let job = |fd| Ok(ReadOutcome::NeedsBlocking(ReadJob { fd, offset, len }));
+        match read_at(open.fd.as_fd(), offset, len, true) {
+            Ok(data) => Ok(ReadOutcome::Data(data)),
+            Err(Errno::EAGAIN | Errno::EOPNOTSUPP) => job(open.fd),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// A symbolic link's target.
+    ///
+    /// # Errors
+    /// `EINVAL` if it is none.
+    pub fn readlink(&mut self, fid: Fid) -> Result<Vec<u8>, Errno> {
+        let open = self.open_fid(fid)?;
+        if open.kind != S_IFLNK {
+            return Err(Errno::EINVAL);
+        }
+        rustix::fs::readlinkat(&open.fd, "", Vec::new()).map(|t| t.into_bytes()).map_err(errno)
+    }
+
+    /// The value of an extended attribute; ours do not show.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn getxattr(&mut self, fid: Fid, name: &Name) -> Result<Option<Vec<u8>>, Errno> {
+        if name.as_bytes().starts_with(disk_format::tag::PREFIX) {
+            return Ok(None);
+        }
+        self.open_fid(fid)?.xattr(name.as_bytes())
+    }
+
+    /// Names of the extended attributes; ours do not show.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn listxattr(&mut self, fid: Fid) -> Result<Vec<Name>, Errno> {
+        let names = self.open_fid(fid)?.xattrs()?;
+        Ok(names.iter().filter_map(|n| Name::new(n).ok()).collect())
+    }
+
+    /// The next data (`whence` `SEEK_DATA`, 3) or hole (`SEEK_HOLE`, 4) from `offset` on.
+    ///
+    /// # Errors
+    /// `ENXIO` beyond the end.
+    pub fn lseek(&mut self, fid: Fid, offset: u64, whence: u32) -> Result<u64, Errno> {
+        use rustix::fs::SeekFrom;
+        let open = self.open_fid(fid)?;
+        if !open.is_file() {
+            return Err(Errno::EINVAL);
+        }
+        let to = match whence {
+            3 => SeekFrom::Data(offset),
+            4 => SeekFrom::Hole(offset),
+            _ => return Err(Errno::EINVAL),
+        };
+        rustix::fs::seek(&open.fd, to).map_err(errno)
+    }
+
+    /// Room on the brick's file system; asked for about once a second.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn room(&mut self) -> Result<Room, Errno> {
+        if let Some((at, room)) = &self.room
+            && at.elapsed() < Duration::from_secs(1)
+        {
+            return Ok(room.clone());
+        }
+        let s = rustix::fs::fstatvfs(&self.root.fd).map_err(errno)?;
+        let room = Room {
+            total: s.f_blocks.saturating_mul(s.f_frsize),
+            free: s.f_bfree.saturating_mul(s.f_frsize),
+            available: s.f_bavail.saturating_mul(s.f_frsize),
+            files: s.f_files,
+            files_free: s.f_ffree,
+        };
+        self.room = Some((Instant::now(), room.clone()));
+        Ok(room)
+    }
+
+    /// Objects without a name that are kept for those who hold them open.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn orphans(&mut self) -> Result<Vec<Fid>, Errno> {
+        let mut out = Vec::new();
+        crate::scan::names(self.orphans.as_fd(), &mut |name, _, _| {
+            out.extend(crate::apply::hidden_fid(name));
+            true
+        })?;
+        Ok(out)
+    }
+
+    /// A page of a directory after `cookie` (0: from the start), about `bytes` long; and whether it was the last. Entries
+    /// come in an order that is the same on every brick. `.` and `..` are not among them.
+    ///
+    /// # Errors
+    /// `ESTALE`, `ENOTDIR`, or the kernel's.
+    pub fn readdir(
+        &mut self,
+        dir: Fid,
+        cookie: u64,
+        plus: bool,
+        bytes: usize,
+    ) -> Result<(Vec<DirEntry>, bool), Errno> {
+        let mut cookie = cookie;
+        let mut out = Vec::new();
+        let mut room = bytes;
+        loop {
+            // About what fits; entries that turn out not to be ours leave room for more.
+            let want = (room / (ENTRY_BYTES + 16 + if plus { ATTR_BYTES } else { 0 })).max(1);
+            let names = self.listing(dir)?.after(cookie, want);
+            let end = names.len() < want;
+            // Names of one cookie are not parted, whatever their number.
+            for (c, name, kind) in names {
+                if room == 0 && c != cookie {
+                    return Ok((out, false));
+                }
+                cookie = c;
+                if let Some(e) = self.dir_entry(dir, &name, kind, c, plus)? {
+                    let attr = if e.attr.is_some() { ATTR_BYTES } else { 0 };
+                    room = room.saturating_sub(ENTRY_BYTES + name.len() + attr);
+                    out.push(e);
+                }
+            }
+            if end || room == 0 {
+                return Ok((out, end));
+            }
+        }
+    }
+
+    fn listing(&mut self, dir: Fid) -> Result<&Listing, Errno> {
+        if self.listings.peek(dir).is_none() {
+            let mut l = Listing::default();
+            self.scan_dir(dir, &mut |name, kind| {
+                l.insert(name, kind);
+                false
+            })?;
+            self.listings.keep(dir, l);
+        }
+        self.listings.get(dir).ok_or(Errno::EIO)
+    }
+
+    /// One entry, `None` if it is not ours.
+    fn dir_entry(
+        &mut self,
+        dir: Fid,
+        name: &[u8],
+        kind: u32,
+        cookie: u64,
+        plus: bool,
+    ) -> Result<Option<DirEntry>, Errno> {
+        let entry = match self.known_name(dir, name) {
+            Some(e) => e,
+            None if plus || kind == 0 => match self.find(dir, name)? {
+                crate::tree::At::Entry(e) => Some(e),
+                crate::tree::At::Free | crate::tree::At::Unknown => None,
+            },
+            None => self.glance(dir, name, kind)?,
+        };
+        let Some(e) = entry else { return Ok(None) };
+        let attr = match plus && e.home == self.identity.set {
+            true => Some(self.attr_by_name(dir, name, e)?),
+            false => None,
+        };
+        let name = Name::new(name).map_err(|_| Errno::EIO)?;
+        Ok(Some(DirEntry { name, fid: e.fid, home: e.home, kind: e.kind, cookie, attr }))
+    }
+
+    /// Only who it is: listing names needs no more.
+    fn glance(&mut self, dir: Fid, name: &[u8], kind: u32) -> Result<Option<Entry>, Errno> {
+        let open = self.open_dir(dir)?;
+        match tag_at(open.fd.as_fd(), name) {
+            Ok(Some(t)) => Ok(Some(Entry { fid: t.fid, home: t.home, kind })),
+            Ok(None) | Err(Errno::ENOENT) => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Attributes of an entry: by its name, if nothing is in memory, which costs less than opening it.
+    fn attr_by_name(&mut self, dir: Fid, name: &[u8], e: Entry) -> Result<wire::Attr, Errno> {
+        if self.nodes.peek(&e.fid).is_none() {
+            let open: Opened = self.open_dir(dir)?;
+            if let Some(tag) = tag_at(open.fd.as_fd(), name)?.filter(|t| t.fid == e.fid) {
+                let stat = stat_at(open.fd.as_fd(), name)?;
+                self.learn_node(tag, stat)?;
+            }
+        }
+        self.attr(e.fid)
+    }
+
+    /// The set that the brick is one of.
+    pub fn set(&self) -> SetId {
+        self.identity.set
+    }
+}

@@ -1,0 +1,164 @@
+//! After opening: bringing memory and index up to what the journal says, and the last record up to the tree.
+//!
+//! A server that is killed leaves the page cache whole: every record but the last is applied. What is lost are times and
+//! versions that waited in memory and index entries not committed; both come back from the records. The last record may be
+//! applied in part, so it is applied again. After a power cut nothing beyond the durable position is sure and nothing is
+//! applied again: the set heals what is newer.
+
+use crate::apply::{effects, hidden_fid};
+use crate::error::OpenError;
+use crate::handle::{Handle, read_at};
+use crate::index::{Index, Located};
+use crate::object::{S_IFMT, stat_at};
+use crate::open::Brick;
+use crate::tree::At;
+use disk_format::Record;
+use disk_format::tag::Version;
+use ids::{Fid, Lsn};
+use std::os::fd::{AsFd, OwnedFd};
+use wire::{Change, Errno, Name};
+
+/// Fills an empty index from the tree; how many objects there are.
+pub(crate) fn scan_into(index: &mut Index, root: &OwnedFd) -> Result<usize, Errno> {
+    let mut count = 0;
+    crate::scan::walk(root, &mut |seen| {
+        if let Ok(Some(tag)) = seen.tag {
+            let handle = Handle::of(seen.dir, seen.name)?;
+            index.put(tag.fid, Located { handle, kind: seen.stat.mode & S_IFMT });
+            count += 1;
+        }
+        Ok(())
+    })?;
+    Ok(count)
+}
+
+/// The names that a change gave to objects.
+fn given(change: &Change) -> Vec<(Fid, &Name)> {
+    match change {
+        Change::Create { parent, name, .. } | Change::Link { parent, name, .. } => vec![(*parent, name)],
+        Change::Rename { to_parent, to_name, .. } => vec![(*to_parent, to_name)],
+        Change::Exchange { parent, name, to_parent, to_name, .. } => {
+            vec![(*parent, name), (*to_parent, to_name)]
+        }
+        Change::Place { path, name, .. } | Change::Relocate { path, name, .. } => {
+            let parents = path.iter().map(|a| a.fid);
+            let names = path.iter().map(|a| &a.name).chain([name]);
+            // The first name hangs on the root, which the caller knows; the rest on the one before.
+            std::iter::once(Fid::default()).chain(parents).zip(names).collect()
+        }
+        _ => vec![],
+    }
+}
+
+impl Brick {
+    pub(crate) fn recover(&mut self, position: Option<Lsn>, flushed: Lsn) -> Result<(), OpenError> {
+        let path = self.path.clone();
+        let io = |doing| {
+            let path = path.clone();
+            move |errno| OpenError::Io { path, doing, errno }
+        };
+        let last = self.journal.last().lsn;
+        if position.is_none() {
+            let root = self.root.fd.clone();
+            let count = scan_into(&mut self.index, &root).map_err(io("scan the tree of"))?;
+            self.found.index_rebuilt = last > Lsn(0);
+            if self.found.index_rebuilt {
+                tracing::warn!(brick = %self.path.display(), count, "rebuilt the index from the tree");
+            }
+        }
+        self.learn_hidden().map_err(io("read the orphans of"))?;
+        let known = position.unwrap_or(last).min(flushed).min(last);
+        if self.found.clean && known == last {
+            return Ok(());
+        }
+        // One record more: the last may be applied in part even if all is written.
+        let from = Lsn(known.0.min(last.0.saturating_sub(1))).next().max(self.journal.first());
+        let records = self.journal.iterate(from).collect::<Result<Vec<_>, _>>()?;
+        self.learn(&records).map_err(io("look up what changed in"))?;
+        for r in &records {
+            for (fid, e) in effects(&r.change) {
+                // The last change to an object that was flushed is in its tag already.
+                self.touch(fid, Version::from(&r.stamp), e).map_err(io("restore times in"))?;
+            }
+        }
+        if let Some(r) = records.last().filter(|_| !self.found.clean && !self.found.rebooted) {
+            self.redo(r);
+        }
+        Ok(())
+    }
+
+    /// Orphans and what is in limbo are found by their names there.
+    fn learn_hidden(&mut self) -> Result<(), Errno> {
+        let mut found = Vec::new();
+        for (n, dir) in [&self.orphans, &self.limbo].into_iter().enumerate() {
+            crate::scan::names(dir.as_fd(), &mut |name, _, _| {
+                found.extend(hidden_fid(name).map(|f| (n, name.to_vec(), f)));
+                true
+            })?;
+        }
+        for (n, name, fid) in found {
+            if self.index.get(fid)?.is_none() {
+                let dir = if n == 0 { self.orphans.as_fd() } else { self.limbo.as_fd() };
+                let kind = stat_at(dir, &name)?.mode & S_IFMT;
+                self.index.put(fid, Located { handle: Handle::of(dir, &name)?, kind });
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks up every name that the records gave: what is found there is in the index afterwards. Directories may have
+    /// moved in between, so it goes over the records, from either end, until nothing new is found.
+    fn learn(&mut self, records: &[Record]) -> Result<(), Errno> {
+        let root = self.identity.root;
+        let mut names: Vec<(Fid, &Name)> = records.iter().flat_map(|r| given(&r.change)).collect();
+        names.dedup();
+        loop {
+            let before = names.len();
+            names.reverse();
+            let mut unknown = Vec::new();
+            for (parent, name) in names {
+                let dir = if parent == Fid::default() { root } else { parent };
+                match self.find(dir, name.as_bytes()) {
+                    Ok(At::Entry(_) | At::Free | At::Unknown) => {}
+                    Err(Errno::ESTALE | Errno::ENOTDIR) => unknown.push((parent, name)),
+                    Err(e) => return Err(e),
+                }
+            }
+            if unknown.is_empty() || unknown.len() == before {
+                return Ok(());
+            }
+            names = unknown;
+        }
+    }
+
+    /// Applies the last record again.
+    fn redo(&mut self, r: &Record) {
+        let doubt = match &r.change {
+            Change::Write { fid, offset, len, .. } if !self.identity.arbiter => {
+                let there =
+                    self.open_fid(*fid).and_then(|o| read_at(o.fd.as_fd(), *offset, *len as usize, false));
+                there.is_ok_and(|d| disk_format::crc64(&[&d]) != r.data_crc)
+            }
+            // Shifting data twice would be worse than not at all.
+            Change::Fallocate { mode, .. } => mode & 0x28 != 0,
+            _ => false,
+        };
+        if doubt {
+            self.found.incomplete = r.change.touched().first().copied();
+            tracing::warn!(brick = %self.path.display(), lsn = %r.stamp.lsn, fid = ?self.found.incomplete, "the data of the last change may not be all there");
+            return;
+        }
+        let payload = self.identity.arbiter.then_some(&[][..]);
+        self.redoing = true;
+        let done = self.perform(&r.stamp, &r.change, payload);
+        self.redoing = false;
+        match done {
+            // The object is gone: removed in the meantime, or never made durable.
+            Ok(()) | Err(Errno::ESTALE | Errno::ENOENT) => {}
+            Err(e) => {
+                self.found.incomplete = r.change.touched().last().copied();
+                tracing::warn!(brick = %self.path.display(), lsn = %r.stamp.lsn, error = %e, "the last change could not be applied again");
+            }
+        }
+    }
+}

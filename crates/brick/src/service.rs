@@ -1,0 +1,105 @@
+//! What the daemon asks of a brick beside changes and reads: its place in the tree, its orphans, its beginning and its end.
+
+use crate::error::{FormatError, errno, io_errno};
+use crate::identity::{check_around, check_file_system, check_inside, own, read_identity};
+use crate::object::{Opened, S_IFDIR};
+use crate::open::Brick;
+use disk_format::Identity;
+use disk_format::tag::ORPHAN;
+use ids::{Fid, SetId};
+use rustix::fs::{Mode, OFlags};
+use std::path::Path;
+use std::sync::Arc;
+use wire::{Errno, Name};
+
+/// Where a directory hangs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PlaceOf {
+    /// The set that answers for the directory.
+    pub home: SetId,
+    /// The directory above.
+    pub parent: Fid,
+    /// The set that answers for the directory above.
+    pub parent_home: SetId,
+    /// Its name there.
+    pub name: Name,
+}
+
+impl Brick {
+    /// Where a directory hangs in this brick's tree; a copy of another set's directory will do.
+    ///
+    /// # Errors
+    /// `ESTALE` if it is not here or hangs in limbo.
+    pub fn place_of(&mut self, fid: Fid) -> Result<PlaceOf, Errno> {
+        let home = self.load(fid)?.tag.home;
+        let at = self.hung(fid)?;
+        let parent = at.parent.ok_or(Errno::ESTALE)?;
+        let parent_home = self.load(parent)?.tag.home;
+        let name = Name::new(&at.name).map_err(|_| Errno::ESTALE)?;
+        Ok(PlaceOf { home, parent, parent_home, name })
+    }
+
+    /// Whether the object has no name and is kept only for those who hold it open.
+    pub fn is_orphan(&mut self, fid: Fid) -> bool {
+        self.load(fid).is_ok_and(|n| n.tag.flags & ORPHAN != 0)
+    }
+
+    /// Writes everything out and notes that the brick was closed in order. Nothing may be applied after it.
+    ///
+    /// # Errors
+    /// The kernel's, if something could not be brought to disk.
+    pub fn shut(&mut self) -> Result<(), Errno> {
+        self.flush_attrs()?;
+        self.begin_sync(None)?.run()?;
+        self.shared.close()
+    }
+}
+
+/// Whether [`crate::format`] could make a brick of this directory. Leaves nothing behind.
+///
+/// # Errors
+/// Why it could not.
+pub fn check_path(path: &Path) -> Result<(), FormatError> {
+    check_around(path)?;
+    let io = |doing, e: Errno| match e {
+        Errno::EROFS => FormatError::ReadOnly { path: path.to_path_buf() },
+        errno => FormatError::Io { path: path.to_path_buf(), doing, errno },
+    };
+    let made = match std::fs::symlink_metadata(path) {
+        Ok(m) if !m.is_dir() => return Err(FormatError::NotDirectory { path: path.to_path_buf() }),
+        Ok(_) => {
+            check_inside(path)?;
+            false
+        }
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            std::fs::create_dir(path).map_err(|e| io("create the directory", io_errno(&e)))?;
+            true
+        }
+        Err(e) => return Err(io("look at it", io_errno(&e))),
+    };
+    let opened = rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
+    let checked = opened
+        .map_err(|e| io("open", errno(e)))
+        .and_then(|fd| check_file_system(path, &Opened { fd: Arc::new(fd), kind: S_IFDIR }));
+    if made {
+        std::fs::remove_dir(path).map_err(|e| io("remove the trial directory", io_errno(&e)))?;
+    }
+    checked
+}
+
+/// Takes a brick apart: the users' files stay, what makes it a brick goes. Fine if that is gone already.
+///
+/// # Errors
+/// One line that says why it cannot be done.
+pub fn release(path: &Path, identity: &Identity) -> Result<(), String> {
+    match read_identity(path) {
+        Ok(Some(i)) if (i.pool, i.brick) == (identity.pool, identity.brick) => {
+            std::fs::remove_dir_all(own(path)).map_err(|e| format!("{}: {e}", own(path).display()))
+        }
+        Ok(Some(i)) => {
+            Err(format!("{} is brick {} of volume {} now", path.display(), i.brick, i.volume_name))
+        }
+        Ok(None) => Ok(()),
+        Err(e) => Err(format!("{}: {e}", path.display())),
+    }
+}

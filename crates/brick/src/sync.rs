@@ -1,0 +1,241 @@
+//! Bringing changes to disk, on other threads than the brick's own.
+
+use crate::error::{OpenError, errno};
+use crate::identity::own;
+use crate::index::Store;
+use crate::journal::Unsynced;
+use crate::open::Brick;
+use disk_format::State;
+use ids::{Fid, Lsn};
+use rustix::fs::{Mode, OFlags};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use wire::Errno;
+use wire::peer::Stamp;
+
+/// What the brick's thread and the jobs share: the state file.
+pub(crate) struct Shared {
+    file: OwnedFd,
+    state: Mutex<State>,
+    /// The index is committed up to here.
+    indexed: AtomicU64,
+}
+
+impl Shared {
+    pub(crate) fn open(path: &Path, state: State, indexed: Lsn) -> Result<Shared, OpenError> {
+        let file = own(path).join("state");
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
+        let fd = rustix::fs::open(&file, flags, Mode::RUSR | Mode::WUSR);
+        let io = |e| OpenError::Io { path: file.clone(), doing: "open", errno: e };
+        let shared = Shared {
+            file: fd.map_err(|e| io(errno(e)))?,
+            state: Mutex::new(state),
+            indexed: AtomicU64::new(indexed.0),
+        };
+        shared.change(|_| {}).map_err(io)?;
+        Ok(shared)
+    }
+
+    /// One small write of fixed size in place: it is there or not, and damage only means that nothing is sure.
+    fn change(&self, f: impl FnOnce(&mut State)) -> Result<(), Errno> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        f(&mut state);
+        rustix::io::pwrite(&self.file, &state.encode(), 0).map(|_| ()).map_err(errno)
+    }
+
+    fn state(&self) -> State {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn flushed(&self, lsn: Lsn) -> Result<(), Errno> {
+        if self.state().flushed == lsn { Ok(()) } else { self.change(|s| s.flushed = lsn) }
+    }
+
+    fn durable(&self, stamp: Stamp) -> Result<(), Errno> {
+        let now = self.state().durable;
+        if now.lsn >= stamp.lsn { Ok(()) } else { self.change(|s| s.durable = stamp) }
+    }
+
+    pub(crate) fn close(&self) -> Result<(), Errno> {
+        self.change(|s| s.clean = true)?;
+        rustix::fs::fdatasync(&self.file).map_err(errno)
+    }
+}
+
+enum Target {
+    Object(Arc<OwnedFd>),
+    Tree { root: Arc<OwnedFd>, index: Arc<Store> },
+}
+
+/// Work that brings changes to disk. Runs on any thread; a failure means that the brick cannot be trusted any more.
+#[must_use = "nothing is on disk before it has run"]
+pub struct SyncJob {
+    shared: Arc<Shared>,
+    unsynced: Unsynced,
+    current: Arc<OwnedFd>,
+    target: Target,
+    stamp: Stamp,
+}
+
+impl SyncJob {
+    /// The position that the job makes durable.
+    pub fn lsn(&self) -> Lsn {
+        self.stamp.lsn
+    }
+
+    /// Does the work, which may take long. Answers the position up to which the journal, and the object or everything, is
+    /// on disk.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn run(self) -> Result<Lsn, Errno> {
+        match &self.target {
+            Target::Object(fd) => {
+                self.sync_journal()?;
+                rustix::fs::fsync(fd).map_err(errno)?;
+            }
+            Target::Tree { root, index } => {
+                rustix::fs::syncfs(root).map_err(errno)?;
+                // Some file systems tell write errors only to those who sync the file itself.
+                self.sync_journal()?;
+                index.commit(self.stamp.lsn)?;
+                self.shared.indexed.fetch_max(self.stamp.lsn.0, Ordering::AcqRel);
+                self.shared.durable(self.stamp.clone())?;
+            }
+        }
+        Ok(self.stamp.lsn)
+    }
+
+    fn sync_journal(&self) -> Result<(), Errno> {
+        let mut files = self.unsynced.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if !files.iter().any(|f| Arc::ptr_eq(f, &self.current)) {
+            files.push(self.current.clone());
+        }
+        for f in &files {
+            rustix::fs::fdatasync(f).map_err(errno)?;
+        }
+        let mut list = self.unsynced.lock().unwrap_or_else(PoisonError::into_inner);
+        list.retain(|f| !files.iter().any(|g| Arc::ptr_eq(f, g)));
+        Ok(())
+    }
+}
+
+impl Brick {
+    /// Begins to bring to disk what was applied so far: of one object (and the whole journal), or everything.
+    ///
+    /// # Errors
+    /// `ESTALE` for an unknown object; the kernel's while waiting times and versions are written.
+    pub fn begin_sync(&mut self, fid: Option<Fid>) -> Result<SyncJob, Errno> {
+        let stamp = self.journal.last();
+        let object = match fid {
+            Some(fid) => {
+                self.load(fid)?;
+                self.flush_node(fid)?;
+                Some(self.open_fid(fid)?).filter(|o| !o.is_path())
+            }
+            None => None,
+        };
+        let target = match object {
+            Some(o) => Target::Object(o.fd),
+            None => {
+                self.flush_attrs()?;
+                Target::Tree { root: self.root.fd.clone(), index: self.index.seal(stamp.lsn) }
+            }
+        };
+        Ok(SyncJob {
+            shared: self.shared.clone(),
+            unsynced: self.journal.unsynced(),
+            current: self.journal.current(),
+            target,
+            stamp,
+        })
+    }
+
+    /// The position up to which everything is known to be on disk.
+    pub fn durable(&self) -> Stamp {
+        self.shared.state().durable
+    }
+
+    /// The last change.
+    pub fn last(&self) -> Stamp {
+        self.journal.last()
+    }
+
+    /// The oldest change that the journal holds; one past the last if it holds none.
+    pub fn journal_start(&self) -> Lsn {
+        self.journal.first()
+    }
+
+    /// The stamp at a position, `None` if the journal does not reach there.
+    ///
+    /// # Errors
+    /// What is wrong with the journal.
+    pub fn stamp_at(&self, lsn: Lsn) -> Result<Option<Stamp>, crate::JournalError> {
+        self.journal.stamp_at(lsn)
+    }
+
+    /// The records from `from` on: for resending, for undoing, and for the recent operations' names and results.
+    pub fn iterate(&self, from: Lsn) -> crate::Records<'_> {
+        self.journal.iterate(from)
+    }
+
+    /// Cuts the journal's tail off. What the cut changes did to the tree stays: the caller heals those objects.
+    ///
+    /// # Errors
+    /// What is wrong with the journal, or that it does not reach back to `lsn`.
+    pub fn truncate_after(&mut self, lsn: Lsn) -> Result<(), crate::JournalError> {
+        self.journal.truncate_after(lsn)?;
+        self.distrust(lsn)
+    }
+
+    /// Begins the journal anew after `stamp`: the brick was brought to that position by other means.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn reset_journal(&mut self, stamp: Stamp) -> Result<(), crate::JournalError> {
+        let lsn = stamp.lsn;
+        self.journal.reset(stamp)?;
+        self.distrust(lsn)
+    }
+
+    /// Nothing beyond `lsn` counts as written or durable any more.
+    fn distrust(&mut self, lsn: Lsn) -> Result<(), crate::JournalError> {
+        let back = |s: &mut State| {
+            s.flushed = s.flushed.min(lsn);
+            if s.durable.lsn > lsn {
+                s.durable = Stamp { epoch: ids::Epoch(0), lsn: Lsn(0) };
+            }
+        };
+        self.shared.indexed.fetch_min(lsn.0, Ordering::AcqRel);
+        self.shared
+            .change(back)
+            .map_err(|errno| crate::JournalError::Io { file: own(&self.path).join("state"), errno })
+    }
+
+    /// Drops records before `lsn`, in whole segments, as far as nothing on this brick needs them.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn drop_before(&mut self, lsn: Lsn) -> Result<(), Errno> {
+        self.flush_attrs()?;
+        let safe = self.safe().next();
+        Ok(self.journal.drop_before(lsn.min(safe))?)
+    }
+
+    /// Up to here, recovering needs no record.
+    fn safe(&self) -> Lsn {
+        Lsn(self.shared.indexed.load(Ordering::Acquire)).min(self.shared.state().flushed)
+    }
+
+    /// Keeps the journal within its bound.
+    pub(crate) fn trim_journal(&mut self) -> Result<(), Errno> {
+        if self.journal.bytes() > self.options.journal_size {
+            self.flush_attrs()?;
+            let safe = self.safe();
+            while self.journal.bytes() > self.options.journal_size && self.journal.drop_oldest(safe)? {}
+        }
+        Ok(())
+    }
+}

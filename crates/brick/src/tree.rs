@@ -1,0 +1,247 @@
+//! Finding objects: by fid, by name; and the rules' view of the tree.
+
+use crate::handle::Handle;
+use crate::index::Located;
+use crate::object::{Opened, S_IFDIR, S_IFMT, open_flags, stat_at, tag_at};
+use crate::open::Brick;
+use disk_format::tag::PENDING;
+use ids::Fid;
+use namespace::{Entry, View};
+use rustix::fs::OFlags;
+use std::os::fd::AsFd;
+use wire::name::RESERVED;
+use wire::{Attr, Errno, Name};
+
+/// What a name is in a directory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum At {
+    /// Nothing.
+    Free,
+    /// Something without a tag: not ours.
+    Unknown,
+    /// An entry.
+    Entry(Entry),
+}
+
+impl Brick {
+    /// A descriptor of the object, from the cache or by its handle.
+    pub(crate) fn open_fid(&mut self, fid: Fid) -> Result<Opened, Errno> {
+        if fid == self.identity.root {
+            return Ok(self.root.clone());
+        }
+        if let Some(o) = self.fds.get(&fid) {
+            return Ok(o.clone());
+        }
+        let at = self.index.get(fid)?.ok_or(Errno::ESTALE)?;
+        match at.handle.open(self.root.fd.as_fd(), open_flags(at.kind)) {
+            Ok(fd) => {
+                let o = Opened { fd: fd.into(), kind: at.kind };
+                self.keep_fd(fid, o.clone());
+                Ok(o)
+            }
+            Err(Errno::ESTALE | Errno::ENOENT) => {
+                self.index.remove(fid);
+                Err(Errno::ESTALE)
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    pub(crate) fn keep_fd(&mut self, fid: Fid, o: Opened) {
+        while self.fds.len() >= self.options.fd_limit.max(4) {
+            self.fds.pop_oldest();
+        }
+        self.fds.insert(fid, o);
+    }
+
+    pub(crate) fn open_dir(&mut self, fid: Fid) -> Result<Opened, Errno> {
+        let o = self.open_fid(fid)?;
+        if o.is_dir() { Ok(o) } else { Err(Errno::ENOTDIR) }
+    }
+
+    /// The object is gone: nothing of it is kept.
+    pub(crate) fn forget(&mut self, fid: Fid) {
+        self.fds.remove(&fid);
+        self.nodes.remove(&fid);
+        self.listings.forget(fid);
+        self.index.remove(fid);
+    }
+
+    fn name_key(&self, parent: Fid, name: &[u8]) -> u128 {
+        let mut bytes = [0u8; Fid::SIZE + 255];
+        bytes[..Fid::SIZE].copy_from_slice(&parent.to_bytes());
+        let n = name.len().min(255);
+        bytes[Fid::SIZE..Fid::SIZE + n].copy_from_slice(&name[..n]);
+        xxhash_rust::xxh3::xxh3_128_with_seed(&bytes[..Fid::SIZE + n], self.seed)
+    }
+
+    pub(crate) fn known_name(&mut self, parent: Fid, name: &[u8]) -> Option<Option<Entry>> {
+        let key = self.name_key(parent, name);
+        self.names.get(&key).copied()
+    }
+
+    /// Keeps what a name leads to.
+    pub(crate) fn note_name(&mut self, parent: Fid, name: &[u8], entry: Option<Entry>) {
+        let key = self.name_key(parent, name);
+        self.names.insert(key, entry);
+        while self.names.len() > self.options.names {
+            self.names.pop_oldest();
+        }
+    }
+
+    /// Forgets what a name leads to: it has to be looked up again.
+    pub(crate) fn doubt_name(&mut self, parent: Fid, name: &[u8]) {
+        let key = self.name_key(parent, name);
+        self.names.remove(&key);
+    }
+
+    /// Looks a name up, in memory first. What is found by name is learnt: its node, and its handle if the index lacks it.
+    pub(crate) fn find(&mut self, parent: Fid, name: &[u8]) -> Result<At, Errno> {
+        match self.known_name(parent, name) {
+            Some(Some(e)) => return Ok(At::Entry(e)),
+            Some(None) => return Ok(At::Free),
+            None => {}
+        }
+        let dir = self.open_dir(parent)?;
+        if parent == self.identity.root && name == RESERVED {
+            return Ok(At::Free);
+        }
+        let tag = match tag_at(dir.fd.as_fd(), name) {
+            Err(Errno::ENOENT) => {
+                self.note_name(parent, name, None);
+                return Ok(At::Free);
+            }
+            other => other?,
+        };
+        let Some(tag) = tag else { return Ok(At::Unknown) };
+        let stat = stat_at(dir.fd.as_fd(), name)?;
+        let kind = stat.mode & S_IFMT;
+        self.learn_node(tag, stat)?;
+        if self.index.get(tag.fid)?.is_none() {
+            let handle = Handle::of(dir.fd.as_fd(), name)?;
+            self.index.put(tag.fid, Located { handle, kind });
+        }
+        let entry = Entry { fid: tag.fid, home: tag.home, kind };
+        self.note_name(parent, name, Some(entry));
+        Ok(At::Entry(entry))
+    }
+
+    /// Whether this set answers for the object; `ESTALE` if not.
+    fn ours(&mut self, fid: Fid) -> Result<(), Errno> {
+        let own = self.identity.set;
+        if self.load(fid)?.tag.home == own { Ok(()) } else { Err(Errno::ESTALE) }
+    }
+
+    /// Where `name` leads, for lookups by users: what is not ours is not there.
+    ///
+    /// # Errors
+    /// As [`View::entry`].
+    pub fn lookup(&mut self, parent: Fid, name: &Name) -> Result<Option<Entry>, Errno> {
+        self.ours(parent)?;
+        Ok(match self.find(parent, name.as_bytes())? {
+            At::Entry(e) => Some(e),
+            At::Free | At::Unknown => None,
+        })
+    }
+
+    /// The attributes of any object that the brick has, copies of other sets' directories included.
+    ///
+    /// # Errors
+    /// `ESTALE` if it has no such object.
+    pub fn attr_of_any(&mut self, fid: Fid) -> Result<Attr, Errno> {
+        let (node, stat) = self.fresh(fid)?;
+        Ok(node.attr(&stat))
+    }
+
+    /// The names in a directory as the file system lists them, with type bits; `stop` ends the pass early.
+    pub(crate) fn scan_dir(
+        &mut self,
+        fid: Fid,
+        stop: &mut dyn FnMut(&[u8], u32) -> bool,
+    ) -> Result<(), Errno> {
+        let dir = self.open_dir(fid)?;
+        let root = fid == self.identity.root;
+        crate::scan::names(dir.fd.as_fd(), &mut |name, kind, _| {
+            (root && name == RESERVED) || !stop(name, kind)
+        })
+    }
+}
+
+impl View for Brick {
+    fn attr(&mut self, fid: Fid) -> Result<Attr, Errno> {
+        let own = self.identity.set;
+        let (node, stat) = self.fresh(fid)?;
+        if node.tag.home == own { Ok(node.attr(&stat)) } else { Err(Errno::ESTALE) }
+    }
+
+    /// Something that is not ours (copied in behind Mortar's back) answers `EEXIST`: no change may touch the name.
+    fn entry(&mut self, parent: Fid, name: &Name) -> Result<Option<Entry>, Errno> {
+        self.ours(parent)?;
+        match self.find(parent, name.as_bytes())? {
+            At::Entry(e) => Ok(Some(e)),
+            At::Free => Ok(None),
+            At::Unknown => {
+                tracing::warn!(
+                    brick = %self.path.display(), dir = %parent, name = %name,
+                    "a name is taken by a file that does not belong to the volume; move it out of the brick or adopt it"
+                );
+                Err(Errno::EEXIST)
+            }
+        }
+    }
+
+    fn is_empty(&mut self, dir: Fid) -> Result<bool, Errno> {
+        self.ours(dir)?;
+        if let Some(l) = self.listings.peek(dir) {
+            return Ok(l.len() == 0);
+        }
+        let mut empty = true;
+        self.scan_dir(dir, &mut |_, _| {
+            empty = false;
+            true
+        })?;
+        Ok(empty)
+    }
+
+    fn is_pending(&mut self, dir: Fid) -> Result<bool, Errno> {
+        Ok(self.load(dir)?.tag.flags & PENDING != 0)
+    }
+
+    fn has_default_acl(&mut self, dir: Fid) -> Result<bool, Errno> {
+        let open = self.open_fid(dir)?;
+        if !open.is_dir() {
+            return Ok(false);
+        }
+        match open.xattr(b"system.posix_acl_default") {
+            Err(Errno::EOPNOTSUPP) => Ok(false),
+            other => other.map(|v| v.is_some()),
+        }
+    }
+
+    fn xattr(&mut self, fid: Fid, name: &Name) -> Result<Option<Vec<u8>>, Errno> {
+        self.getxattr(fid, name)
+    }
+
+    fn is_beneath(&mut self, dir: Fid, above: Fid) -> Result<bool, Errno> {
+        let mut at = self.open_dir(dir)?;
+        let mut fid = dir;
+        loop {
+            if fid == above {
+                return Ok(true);
+            }
+            if fid == self.identity.root {
+                return Ok(false);
+            }
+            at = crate::object::open_at(at.fd.as_fd(), b"..", S_IFDIR)?;
+            match at.tag()? {
+                Some(t) => fid = t.fid,
+                // Above limbo there is nothing of the tree.
+                None => return Ok(false),
+            }
+        }
+    }
+}
+
+/// How directories are opened for a pass that reads them.
+pub(crate) const DIR_FLAGS: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC).union(OFlags::NOATIME);
