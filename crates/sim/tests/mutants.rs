@@ -1,0 +1,20 @@
+//! Drivers and stores broken on purpose: the checkers must notice within few seeds.
+
+use sim::{Config, Mutant, run};
+
+/// The first seed that notices, and what it says.
+fn first(mutant: Mutant, limit: u64) -> Option<(u64, String)> {
+    let config = Config { mutant, ..Config::default() };
+    (0..limit).find_map(|seed| run(seed, &config).err().map(|f| (seed, f.what)))
+}
+
+#[test]
+fn every_mutant_is_caught() {
+    std::panic::set_hook(Box::new(|_| {}));
+    for mutant in Mutant::ALL {
+        match first(mutant, 2000) {
+            Some((seed, what)) => println!("{mutant:?}: seed {seed}: {}", what.lines().next().unwrap_or("")),
+            None => panic!("{mutant:?} was not noticed in 2000 seeds"),
+        }
+    }
+}
