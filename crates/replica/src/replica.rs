@@ -168,6 +168,9 @@ impl<B: Body> Replica<B> {
     }
 
     /// May a request of this epoch come in? `op.seq` is 0 for requests that change nothing.
+    ///
+    /// Within an epoch the driver sees to it that a session's newer connection ends its older ones: what still lies there
+    /// must not come in after what was sent again.
     pub fn admit(&mut self, now: Duration, epoch: Epoch, op: OpId, finished: u64) -> Admission {
         match self.role {
             Role::Primary => {}
@@ -189,6 +192,18 @@ impl<B: Body> Replica<B> {
         }
         if let Some((lsn, about)) = self.results.get(op) {
             return Admission::Done(lsn, about);
+        }
+        // It may have lain somewhere while its resend was refused by a later primary, and its client went on: done now, it
+        // would be done after its end.
+        if epoch < self.view.epoch {
+            return Admission::WrongView(self.view.epoch);
+        }
+        if self.results.is_finished(op) {
+            return Admission::Busy;
+        }
+        if self.results.is_finished(op) {
+            // A late copy of a request that nobody waits for any more: it must not be done again.
+            return Admission::Busy;
         }
         self.results.finish(op.session, finished);
         if !self.view.has_quorum() {

@@ -59,6 +59,16 @@ impl Results {
         }
     }
 
+    /// Whether the session said that it waits for this operation no more.
+    pub fn is_finished(&self, op: OpId) -> bool {
+        self.sessions.get(&op.session).is_some_and(|s| op.seq <= s.finished)
+    }
+
+    /// Whether the session said that it waits for this one no more.
+    pub fn is_finished(&self, op: OpId) -> bool {
+        self.sessions.get(&op.session).is_some_and(|s| op.seq <= s.finished)
+    }
+
     /// What the operation came to, if it is known.
     pub fn get(&self, op: OpId) -> Option<(Lsn, Option<Fid>)> {
         self.sessions.get(&op.session)?.done.get(&op.seq).copied()
@@ -78,6 +88,7 @@ mod tests {
         assert_eq!(r.get(op(1)), Some((Lsn(10), None)));
         r.finish(SessionId(5), 1);
         assert_eq!(r.get(op(1)), None);
+        assert!(r.is_finished(op(1)) && !r.is_finished(op(2)));
         assert_eq!(r.get(op(2)), Some((Lsn(11), None)));
         r.withdraw(op(2), Lsn(11));
         assert_eq!(r.get(op(2)), None);

@@ -143,7 +143,7 @@ impl Wire for bool {
 
 impl Wire for Fid {
     fn put(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.to_bytes());
+        out.extend_from_slice(&Fid::to_bytes(*self));
     }
     fn get(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         Ok(Fid::from_bytes(r.array()?))
@@ -301,4 +301,61 @@ macro_rules! wire_enum {
             }
         }
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::change::Change;
+    use crate::name::Name;
+    use crate::op::{Call, Op};
+    use crate::peer::{PeerBody, PeerMessage, Stamp};
+    use proptest::prelude::*;
+
+    fn fid() -> impl Strategy<Value = Fid> {
+        (any::<u32>(), any::<u32>(), any::<u64>()).prop_map(|(s, e, l)| Fid {
+            set: SetId(s),
+            epoch: Epoch(e),
+            lsn: Lsn(l),
+        })
+    }
+
+    fn name() -> impl Strategy<Value = Name> {
+        proptest::collection::vec(1u8..=255, 1..=255).prop_filter_map("a name", |b| Name::new(&b).ok())
+    }
+
+    proptest! {
+        #[test]
+        fn calls_come_back(parent in fid(), name in name(), seq in any::<u64>(), offset in any::<u64>()) {
+            let ops = [
+                Op::Lookup { parent, name: name.clone() },
+                Op::Write { fid: parent, offset, append: true, kill_suid: false },
+                Op::Unlink { parent, name },
+            ];
+            for op in ops {
+                let id = OpId { session: SessionId(seq), seq };
+                let call = Call { set: SetId(1), epoch: Epoch(2), id, finished: seq / 2, op };
+                prop_assert_eq!(Call::from_bytes(&call.to_bytes()), Ok(call));
+            }
+        }
+
+        #[test]
+        fn changes_come_back(fid in fid(), name in name(), sec in any::<i64>(), nsec in 0u32..1_000_000_000) {
+            let time = Time { sec, nsec };
+            let change = Change::SetXattr { fid, name, value: Blob(vec![1, 2, 3]), time };
+            let stamp = Stamp { epoch: Epoch(1), lsn: Lsn(9) };
+            let body = PeerBody::Replicate { stamp, commit: Lsn(8), op: OpId::default(), about: Some(fid), change };
+            let message = PeerMessage { set: SetId(1), from: BrickId(1), to: BrickId(2), epoch: Epoch(1), body };
+            prop_assert_eq!(PeerMessage::from_bytes(&message.to_bytes()), Ok(message));
+        }
+
+        #[test]
+        fn any_bytes_are_a_value_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let _ = Call::from_bytes(&bytes);
+            let _ = PeerMessage::from_bytes(&bytes);
+            let _ = crate::Reply::from_bytes(&bytes);
+            let _ = crate::map::WatchEvent::from_bytes(&bytes);
+            let _ = crate::hello::Hello::from_bytes(&bytes);
+        }
+    }
 }

@@ -53,7 +53,7 @@ pub(super) async fn serve(frame: Frame, to: FrameSender, mut states: watch::Rece
         let state = states.borrow_and_update().clone();
         let Some(map) = map(&state, &name) else {
             send(WatchEvent::End {
-                reason: blob(&format!("volume {name} does not exist: see mortar volume list")),
+                reason: blob(&format!("no such volume: {name}: see mortar volume list")),
             });
             return;
         };
