@@ -199,9 +199,6 @@ impl<B: Body> Replica<B> {
             return Admission::WrongView(self.view.epoch);
         }
         if self.results.is_finished(op) {
-            return Admission::Busy;
-        }
-        if self.results.is_finished(op) {
             // A late copy of a request that nobody waits for any more: it must not be done again.
             return Admission::Busy;
         }

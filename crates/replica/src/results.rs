@@ -64,11 +64,6 @@ impl Results {
         self.sessions.get(&op.session).is_some_and(|s| op.seq <= s.finished)
     }
 
-    /// Whether the session said that it waits for this one no more.
-    pub fn is_finished(&self, op: OpId) -> bool {
-        self.sessions.get(&op.session).is_some_and(|s| op.seq <= s.finished)
-    }
-
     /// What the operation came to, if it is known.
     pub fn get(&self, op: OpId) -> Option<(Lsn, Option<Fid>)> {
         self.sessions.get(&op.session)?.done.get(&op.seq).copied()
