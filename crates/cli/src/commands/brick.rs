@@ -1,0 +1,63 @@
+//! `mortar brick`: a brick's directory, on its own server.
+
+use crate::cli::Global;
+use crate::output;
+use anyhow::{anyhow, bail};
+use clap::Subcommand;
+use std::path::{Path, PathBuf};
+
+/// Look after a brick's directory, on its own server.
+#[derive(Subcommand, Debug)]
+pub(crate) enum BrickCommand {
+    /// Check a brick that is not in use: identity, journal, tree and index.
+    ///
+    /// With --repair the index is rebuilt if it is wrong, and the journal is cut off where it cannot be read.
+    #[command(after_help = "Example: mortar brick check /data/home")]
+    Check {
+        /// The brick's directory.
+        path: PathBuf,
+        /// Mend what can be mended here.
+        #[arg(long)]
+        repair: bool,
+    },
+}
+
+impl BrickCommand {
+    pub(crate) fn run(self, global: &Global) -> anyhow::Result<()> {
+        let BrickCommand::Check { path, repair } = self;
+        check(&path, repair, global.json)
+    }
+}
+
+fn check(path: &Path, repair: bool, as_json: bool) -> anyhow::Result<()> {
+    let report = brick::check(path, repair).map_err(|e| anyhow!("{e}"))?;
+    let shown = path.display();
+    let sound = report.problems.is_empty();
+    if as_json {
+        let problem = |p: &brick::Problem| serde_json::json!({ "path": p.path.display().to_string(), "problem": p.problem, "remedy": p.remedy });
+        output::json(&serde_json::json!({
+            "brick": shown.to_string(),
+            "files": report.files,
+            "directories": report.directories,
+            "orphans": report.orphans,
+            "records": report.records,
+            "last_lsn": report.last,
+            "repaired": repair && !sound,
+            "problems": report.problems.iter().map(problem).collect::<Vec<_>>(),
+        }))?;
+    } else {
+        for p in &report.problems {
+            output::line(&p.to_string())?;
+        }
+        output::line(&format!(
+            "{shown}: {} files, {} directories, {} orphans, {} journal records up to change {}",
+            report.files, report.directories, report.orphans, report.records, report.last
+        ))?;
+    }
+    let left = report.problems.iter().filter(|p| !p.remedy.is_empty()).count();
+    match left {
+        0 => Ok(()),
+        1 => bail!("brick {shown}: 1 problem: do what stands beside it"),
+        n => bail!("brick {shown}: {n} problems: do what stands beside each"),
+    }
+}

@@ -1,0 +1,11 @@
+//! The commands, one file each.
+
+pub(crate) mod bench;
+pub(crate) mod brick;
+pub(crate) mod config;
+pub(crate) mod demo;
+pub(crate) mod mount;
+pub(crate) mod peer;
+pub(crate) mod pool;
+pub(crate) mod server;
+pub(crate) mod volume;

@@ -1,0 +1,87 @@
+//! `mount.mortar`: what mount(8) calls for `mount -t mortar`, by the name this program is called by.
+//!
+//! mount(8) calls `mount.mortar SOURCE DIR [-sfnv] [-N NAMESPACE] [-t TYPE] [-o OPTIONS]`.
+
+use crate::cli;
+use crate::error::usage;
+use std::ffi::OsString;
+use std::path::Path;
+
+/// The name by which mount(8) knows us.
+const NAME: &str = "mount.mortar";
+
+/// What mount(8) wants of us.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Helper {
+    words: Vec<OsString>,
+    /// Everything but the mount itself.
+    fake: bool,
+}
+
+/// The arguments of mount(8), if it is calling us.
+pub(crate) fn arguments(all: &[OsString]) -> Option<anyhow::Result<Helper>> {
+    let (name, rest) = all.split_first()?;
+    let called = Path::new(name).file_name()?;
+    (called == NAME).then(|| parse(rest))
+}
+
+fn parse(arguments: &[OsString]) -> anyhow::Result<Helper> {
+    let mut fixed = Vec::new();
+    let (mut words, mut fake) = (vec![OsString::from("mortar"), OsString::from("mount")], false);
+    let mut rest = arguments.iter();
+    while let Some(word) = rest.next() {
+        match word.to_str() {
+            Some("-o") => match rest.next() {
+                Some(options) => words.extend([OsString::from("-o"), options.clone()]),
+                None => return usage("mount.mortar: -o has no options"),
+            },
+            Some("-t" | "-N") => drop(rest.next()),
+            Some(flags) if flags.len() > 1 && flags.starts_with('-') => match flags.trim_start_matches('-') {
+                f if f.chars().all(|c| "sfnvrw".contains(c)) => {
+                    fake |= f.contains('f');
+                    if f.contains('r') {
+                        words.extend(["-o", "ro"].map(OsString::from));
+                    }
+                }
+                _ => {
+                    return usage(format!(
+                        "mount.mortar: {flags}: known are -s, -f, -n, -v, -r, -w, -t, -N and -o"
+                    ));
+                }
+            },
+            _ => fixed.push(word.clone()),
+        }
+    }
+    if fixed.len() != 2 {
+        return usage("mount.mortar: write mount.mortar HOST:/VOL DIR [-sfnv] [-o OPTIONS]");
+    }
+    words.push(OsString::from("--"));
+    words.extend(fixed);
+    Ok(Helper { words, fake })
+}
+
+/// Mounts as mount(8) asks for.
+pub(crate) fn run(helper: Helper) -> anyhow::Result<()> {
+    if helper.fake { Ok(()) } else { cli::run_words(helper.words) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(line: &str) -> Option<anyhow::Result<Helper>> {
+        arguments(&line.split(' ').map(OsString::from).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn called_by_mount() {
+        assert!(of("/usr/bin/mortar mount h:/v /mnt").is_none());
+        let helper = of("/sbin/mount.mortar h:/v /mnt -nv -o rw,noatime -t mortar").unwrap().unwrap();
+        let words = "mortar mount -o rw,noatime -- h:/v /mnt";
+        assert_eq!(helper.words, words.split(' ').map(OsString::from).collect::<Vec<_>>());
+        assert!(!helper.fake && of("mount.mortar h:/v /mnt -fs").unwrap().unwrap().fake);
+        for wrong in ["mount.mortar h:/v", "mount.mortar h:/v /mnt -x", "mount.mortar h:/v /mnt -o"] {
+            assert!(of(wrong).unwrap().is_err(), "{wrong}");
+        }
+    }
+}

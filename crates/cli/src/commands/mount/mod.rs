@@ -1,0 +1,75 @@
+//! `mortar mount`: a volume as a directory.
+
+mod background;
+pub(crate) mod helper;
+mod serve;
+
+use crate::commands::server::die_with;
+use crate::error::usage;
+use crate::logging::{Level, LogArgs};
+use clap::{Args, ValueEnum};
+use mount::{MountOptions, Options};
+use std::path::PathBuf;
+
+/// Mount a volume. Returns when the mount answers; `umount DIR` ends it.
+///
+/// Also as `mount -t mortar HOST:/VOL DIR` and in fstab, where /sbin/mount.mortar is a link to this program.
+/// The mount goes on by itself when a server fails: applications see a pause.
+#[derive(Args, Debug)]
+#[command(after_help = "Example: mortar mount server1,server2:/home /mnt -o noatime\n\
+                        In fstab: server1,server2:/home /mnt mortar noatime,_netdev 0 0")]
+pub(crate) struct MountCommand {
+    /// Any servers of the pool, and the volume: HOST[:PORT][,HOST...]:/VOL[/SUBDIR].
+    source: String,
+    /// Where: a directory.
+    dir: PathBuf,
+    /// Options between commas: ro, noatime, soft=SECONDS, ... (a wrong one is answered with the list).
+    #[arg(short = 'o', value_name = "OPTIONS")]
+    options: Vec<String>,
+    /// Stay in the foreground; SIGTERM and SIGINT unmount.
+    #[arg(long)]
+    foreground: bool,
+    #[command(flatten)]
+    log: LogArgs,
+    /// In the background: begin a session, tell the waiting parent through stdout, and let go of it.
+    #[arg(long, hide = true)]
+    report: bool,
+    /// In the foreground: print `ready DIR` once the mount answers.
+    #[arg(long, hide = true)]
+    tell_ready: bool,
+    /// End when the process of this number, which started us, ends.
+    #[arg(long, value_name = "PID", hide = true)]
+    die_with: Option<i32>,
+}
+
+impl MountCommand {
+    pub(crate) fn run(mut self) -> anyhow::Result<()> {
+        let wanted = self.checked()?;
+        if let Some(level) = wanted.options.log_level.as_deref().and_then(|l| Level::from_str(l, true).ok()) {
+            self.log.log_level = level;
+        }
+        if self.log.log.is_none() {
+            self.log.log = wanted.options.log.as_ref().map(PathBuf::from);
+        }
+        if !self.foreground {
+            return background::start(&self);
+        }
+        die_with(self.die_with)?;
+        serve::serve(wanted, &self)
+    }
+
+    /// What is wrong with the words is told before any process is started.
+    fn checked(&self) -> anyhow::Result<MountOptions> {
+        let source = match mount::source::parse(&self.source) {
+            Ok(source) => source,
+            Err(e) => return usage(e.to_string()),
+        };
+        let mut options = Options::default();
+        for words in &self.options {
+            if let Err(e) = options.apply(words) {
+                return usage(e.to_string());
+            }
+        }
+        Ok(MountOptions { source, dir: self.dir.clone(), options })
+    }
+}

@@ -1,0 +1,75 @@
+//! The process that serves a mount.
+
+use super::MountCommand;
+use super::background::READY;
+use crate::output;
+use anyhow::Context;
+use mount::{MountOptions, Stop};
+use std::fs::File;
+use std::time::Duration;
+
+/// Mounts and serves until somebody unmounts or SIGTERM or SIGINT comes.
+pub(super) fn serve(wanted: MountOptions, command: &MountCommand) -> anyhow::Result<()> {
+    if command.report {
+        // A session of our own: whoever started us may log out.
+        rustix::process::setsid().context("begin a session")?;
+    }
+    // In the background stderr belongs to the parent, for the one line it waits for.
+    if !command.report || command.log.log.is_some() {
+        command.log.start()?;
+    }
+    let mounted = mount::mount(wanted)?;
+    let dir = mounted.dir().to_path_buf();
+    stop_on_signals(mounted.stop_handle())?;
+    let (report, tell_ready) = (command.report, command.tell_ready);
+    let shown = dir.display().to_string();
+    mounted
+        .run(move || {
+            tracing::info!("{shown} answers");
+            let told = match (report, tell_ready) {
+                (true, _) => tell_parent(),
+                (_, true) => output::line(&format!("{READY} {shown}")),
+                _ => Ok(()),
+            };
+            if let Err(e) = told {
+                tracing::warn!("tell that {shown} answers: {e:#}");
+            }
+        })
+        .with_context(|| format!("serve {}", dir.display()))?;
+    tracing::info!("{} is unmounted", dir.display());
+    Ok(())
+}
+
+/// Says that the mount answers, and lets go of everything that belongs to the one who started us.
+fn tell_parent() -> anyhow::Result<()> {
+    output::line(READY)?;
+    let null = File::options().read(true).write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdin(&null)?;
+    rustix::stdio::dup2_stdout(&null)?;
+    rustix::stdio::dup2_stderr(&null)?;
+    Ok(std::env::set_current_dir("/")?)
+}
+
+/// A first signal unmounts; if that is not done after a while, or at a second one, what is under way is given up.
+fn stop_on_signals(stop: Stop) -> anyhow::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (mut term, mut int) = {
+        let _inside = runtime.enter();
+        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?)
+    };
+    let watch = async move {
+        tokio::select! { _ = term.recv() => {}, _ = int.recv() => {} }
+        tracing::info!("unmounting");
+        if let Err(e) = stop.unmount() {
+            tracing::warn!("unmount: {e}");
+        }
+        tokio::select! { _ = term.recv() => {}, _ = int.recv() => {}, () = tokio::time::sleep(Duration::from_secs(5)) => {} }
+        tracing::warn!("the mount is still in use: giving up what is under way");
+        if let Err(e) = stop.force(Duration::from_secs(1)) {
+            tracing::warn!("unmount by force: {e}");
+        }
+    };
+    std::thread::Builder::new().name("mortar-signals".to_owned()).spawn(move || runtime.block_on(watch))?;
+    Ok(())
+}

@@ -1,0 +1,27 @@
+//! `mortar peer detach`.
+
+use crate::cli::Global;
+use crate::{ask, confirm};
+use clap::Args;
+use cluster::admin::AdminRequest;
+
+/// Let a server without bricks go. It is a pool of its own afterwards.
+#[derive(Args, Debug)]
+#[command(after_help = "Example: mortar peer detach server2")]
+pub(crate) struct Detach {
+    /// The server, as it was probed.
+    host: String,
+    /// Also if it does not answer: it is lost for good.
+    #[arg(long)]
+    force: bool,
+}
+
+impl Detach {
+    pub(crate) fn run(self, global: &Global) -> anyhow::Result<()> {
+        if self.force {
+            let question = format!("Cut server {} off for good, also if it still runs somewhere?", self.host);
+            confirm::confirm(global, &question)?;
+        }
+        ask::do_it(global, AdminRequest::PeerDetach { host: self.host, force: self.force })
+    }
+}

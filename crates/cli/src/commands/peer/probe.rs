@@ -1,0 +1,50 @@
+//! `mortar peer probe`.
+
+use crate::ask;
+use crate::cli::Global;
+use crate::error::usage;
+use clap::Args;
+use cluster::admin::AdminRequest;
+
+/// Take a server into the pool.
+///
+/// It must run, and have no volumes and no other servers of its own.
+#[derive(Args, Debug)]
+#[command(after_help = "Example: mortar peer probe server2")]
+pub(crate) struct Probe {
+    /// The server. The name is what bricks are written with from now on: HOST:/PATH.
+    #[arg(value_name = "HOST[:PORT]")]
+    host: String,
+}
+
+impl Probe {
+    pub(crate) fn run(self, global: &Global) -> anyhow::Result<()> {
+        let (host, port) = split(&self.host)?;
+        ask::do_it(global, AdminRequest::PeerProbe { host, port })
+    }
+}
+
+/// Host and port of `HOST[:PORT]`.
+fn split(given: &str) -> anyhow::Result<(String, Option<u16>)> {
+    // Only if no port is added there was one.
+    if transport::with_port(given) != given {
+        return Ok((given.to_owned(), None));
+    }
+    match given.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse::<u16>().ok()?))) {
+        Some((host, port)) if port > 0 && !host.is_empty() => Ok((host.to_owned(), Some(port))),
+        _ => usage(format!("server {given}: write HOST or HOST:PORT with a port from 1 to 65535")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::split;
+
+    #[test]
+    fn host_and_port() {
+        assert_eq!(split("h").unwrap(), ("h".to_owned(), None));
+        assert_eq!(split("h:9").unwrap(), ("h".to_owned(), Some(9)));
+        assert_eq!(split("[::1]:9").unwrap(), ("[::1]".to_owned(), Some(9)));
+        assert!(split("h:x").is_err() && split(":1").is_err());
+    }
+}

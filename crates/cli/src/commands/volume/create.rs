@@ -1,0 +1,95 @@
+//! `mortar volume create`.
+
+use crate::ask;
+use crate::cli::Global;
+use crate::error::usage;
+use clap::Args;
+use cluster::admin::AdminRequest;
+
+/// Make a volume of directories on servers of the pool.
+///
+/// Bricks are taken in the order given: with `replica 2` each two of them are one set and hold the same data.
+/// `replica 3 arbiter 1`: every third brick keeps names and attributes but no data.
+/// The directories are made if they are not there. Start the volume afterwards.
+#[derive(Args, Debug)]
+#[command(
+    override_usage = "mortar volume create VOL [replica N [arbiter N]] BRICK... [--force]",
+    after_help = "Example: mortar volume create home replica 2 s1:/data/home s2:/data/home s3:/data/home s1:/data2/home"
+)]
+pub(crate) struct Create {
+    /// The volume's name.
+    #[arg(value_name = "VOL")]
+    name: String,
+    /// replica N, arbiter N, and the bricks as HOST:/PATH, HOST as it was probed.
+    #[arg(value_name = "BRICK", required = true)]
+    words: Vec<String>,
+    /// Allow two bricks of one set on one server.
+    #[arg(long)]
+    force: bool,
+}
+
+impl Create {
+    pub(crate) fn run(self, global: &Global) -> anyhow::Result<()> {
+        let layout = layout(&self.words)?;
+        let request = AdminRequest::VolumeCreate {
+            name: self.name,
+            replica: layout.replica,
+            arbiter: layout.arbiter,
+            bricks: layout.bricks,
+            force: self.force,
+        };
+        ask::do_it(global, request)
+    }
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Layout {
+    replica: Option<u32>,
+    arbiter: Option<u32>,
+    bricks: Vec<String>,
+}
+
+/// `[replica N [arbiter N]] BRICK...`
+fn layout(words: &[String]) -> anyhow::Result<Layout> {
+    let mut layout = Layout::default();
+    let mut rest = words.iter();
+    while let Some(word) = rest.next() {
+        let place = match word.as_str() {
+            "replica" => &mut layout.replica,
+            "arbiter" => &mut layout.arbiter,
+            _ => {
+                layout.bricks.push(word.clone());
+                continue;
+            }
+        };
+        match rest.next().and_then(|n| n.parse().ok()) {
+            Some(n) if place.is_none() && layout.bricks.is_empty() => *place = Some(n),
+            _ => return usage(format!("{word}: write [replica N [arbiter N]] once, before the bricks")),
+        }
+    }
+    if layout.bricks.is_empty() {
+        return usage("no brick is given: write HOST:/PATH");
+    }
+    Ok(layout)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(line: &str) -> anyhow::Result<Layout> {
+        layout(&line.split(' ').map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn words_become_a_layout() {
+        let bricks = vec!["a:/x".to_owned(), "b:/x".to_owned()];
+        assert_eq!(of("a:/x b:/x").unwrap(), Layout { bricks: bricks.clone(), ..Layout::default() });
+        let layout = Layout { replica: Some(3), arbiter: Some(1), bricks };
+        assert_eq!(of("replica 3 arbiter 1 a:/x b:/x").unwrap(), layout);
+        for wrong in ["replica", "replica x a:/x", "replica 2", "a:/x replica 2", "replica 2 replica 2 a:/x"]
+        {
+            assert!(of(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! `mortar volume heal`.
+
+use super::status::bricks;
+use crate::ask::{self, unexpected};
+use crate::cli::Global;
+use crate::output;
+use clap::Args;
+use cluster::admin::{AdminReply, AdminRequest};
+
+/// What of a volume is not in sync.
+///
+/// Healing needs no command: it begins by itself when a brick returns. Without `info` it is asked to look again now.
+#[derive(Args, Debug)]
+#[command(after_help = "Example: mortar volume heal home info")]
+pub(crate) struct Heal {
+    /// The volume.
+    #[arg(value_name = "VOL")]
+    name: String,
+    /// Only tell.
+    #[arg(value_parser = ["info"])]
+    info: Option<String>,
+}
+
+impl Heal {
+    pub(crate) fn run(self, global: &Global) -> anyhow::Result<()> {
+        let name = self.name;
+        let request = match self.info {
+            Some(_) => AdminRequest::VolumeHealInfo { name },
+            None => AdminRequest::VolumeHeal { name },
+        };
+        let heal = match ask::ask(global, request)? {
+            AdminReply::Heal(heal) => heal,
+            AdminReply::Done(what) => return output::done(global.json, &what),
+            other => return unexpected(&other),
+        };
+        if global.json {
+            return output::json(&heal);
+        }
+        if heal.bricks.is_empty() {
+            output::line(&format!("volume {}: every brick is in sync", heal.name))?;
+        } else {
+            output::line(&format!("volume {}: not in sync\n{}", heal.name, bricks(&heal.bricks)))?;
+        }
+        for note in &heal.notes {
+            output::line(&format!("note: {note}"))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,56 @@
+//! `mortar volume info`.
+
+use crate::ask::{self, unexpected};
+use crate::cli::Global;
+use crate::output;
+use crate::table::Rows;
+use clap::Args;
+use cluster::admin::{AdminReply, AdminRequest, VolumeInfo};
+
+/// What volumes are made of.
+#[derive(Args, Debug)]
+#[command(after_help = "Example: mortar volume info home")]
+pub(crate) struct Info {
+    /// The volume; all if none is given.
+    #[arg(value_name = "VOL")]
+    name: Option<String>,
+}
+
+impl Info {
+    pub(crate) fn run(self, global: &Global) -> anyhow::Result<()> {
+        let volumes = match ask::ask(global, AdminRequest::VolumeInfo { name: self.name })? {
+            AdminReply::VolumeInfo(volumes) => volumes,
+            other => return unexpected(&other),
+        };
+        if global.json {
+            return output::json(&volumes);
+        }
+        let shown: Vec<String> = volumes.iter().map(show).collect();
+        if shown.is_empty() { Ok(()) } else { output::line(&shown.join("\n\n")) }
+    }
+}
+
+/// The layout in the words of `volume create`.
+fn layout(v: &VolumeInfo) -> String {
+    let sets = format!("{} set{}", v.sets.len(), if v.sets.len() == 1 { "" } else { "s" });
+    match (v.replica, v.arbiter) {
+        (1, _) => format!("distributed, {sets} of one brick"),
+        (n, 0) => format!("replica {n}, {sets}"),
+        (n, a) => format!("replica {n} arbiter {a}, {sets}"),
+    }
+}
+
+fn show(v: &VolumeInfo) -> String {
+    let mut rows = Rows::new(&["SET", "BRICK", "PATH"]).right(&[0, 1]);
+    for set in &v.sets {
+        for b in &set.bricks {
+            let name = if b.arbiter { format!("{} (arbiter)", b.name) } else { b.name.clone() };
+            rows.row([set.id.to_string(), b.id.to_string(), name]);
+        }
+    }
+    let mut text = format!("volume {}: {}, {}\n{}", v.name, v.status, layout(v), rows.text());
+    for (key, value) in &v.options {
+        text.push_str(&format!("\noption {key} = {value}"));
+    }
+    text
+}

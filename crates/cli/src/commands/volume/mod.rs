@@ -1,0 +1,50 @@
+//! `mortar volume`: what can be mounted.
+
+mod create;
+mod delete;
+mod get;
+mod heal;
+mod info;
+mod list;
+mod reset;
+mod set;
+mod start;
+pub(super) mod status;
+mod stop;
+
+use crate::cli::Global;
+use clap::Subcommand;
+
+/// Make, start, look at and tune volumes.
+#[derive(Subcommand, Debug)]
+pub(crate) enum Volume {
+    Create(create::Create),
+    Start(start::Start),
+    Stop(stop::Stop),
+    Delete(delete::Delete),
+    Info(info::Info),
+    Status(status::StatusCommand),
+    List(list::List),
+    Set(set::Set),
+    Get(get::Get),
+    Reset(reset::Reset),
+    Heal(heal::Heal),
+}
+
+impl Volume {
+    pub(crate) fn run(self, global: &Global) -> anyhow::Result<()> {
+        match self {
+            Volume::Create(c) => c.run(global),
+            Volume::Start(c) => c.run(global),
+            Volume::Stop(c) => c.run(global),
+            Volume::Delete(c) => c.run(global),
+            Volume::Info(c) => c.run(global),
+            Volume::Status(c) => c.run(global),
+            Volume::List(c) => c.run(global),
+            Volume::Set(c) => c.run(global),
+            Volume::Get(c) => c.run(global),
+            Volume::Reset(c) => c.run(global),
+            Volume::Heal(c) => c.run(global),
+        }
+    }
+}

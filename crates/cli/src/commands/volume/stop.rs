@@ -1,0 +1,22 @@
+//! `mortar volume stop`.
+
+use crate::cli::Global;
+use crate::{ask, confirm};
+use clap::Args;
+use cluster::admin::AdminRequest;
+
+/// Stop serving a volume. Mounts wait until it is started again.
+#[derive(Args, Debug)]
+#[command(after_help = "Example: mortar volume stop home --yes")]
+pub(crate) struct Stop {
+    /// The volume.
+    #[arg(value_name = "VOL")]
+    name: String,
+}
+
+impl Stop {
+    pub(crate) fn run(self, global: &Global) -> anyhow::Result<()> {
+        confirm::confirm(global, &format!("Stop volume {}? Its mounts do not answer then.", self.name))?;
+        ask::do_it(global, AdminRequest::VolumeStop { name: self.name })
+    }
+}

@@ -1,0 +1,65 @@
+//! Logs: one line an event, to stderr or a file.
+
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+use std::fs::File;
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use tracing_subscriber::filter::LevelFilter;
+
+/// How much is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Level {
+    /// A person must look.
+    Error,
+    /// Something is odd.
+    Warn,
+    /// What happens.
+    Info,
+    /// And why.
+    Debug,
+    /// And every step.
+    Trace,
+}
+
+/// Where logs go.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct LogArgs {
+    /// Log into this file instead of stderr.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) log: Option<PathBuf>,
+    /// How much to log.
+    #[arg(long, value_enum, default_value = "info", value_name = "LEVEL")]
+    pub(crate) log_level: Level,
+}
+
+impl LogArgs {
+    /// Starts logging.
+    ///
+    /// # Errors
+    /// The file cannot be opened.
+    pub(crate) fn start(&self) -> anyhow::Result<()> {
+        let level = match self.log_level {
+            Level::Error => LevelFilter::ERROR,
+            Level::Warn => LevelFilter::WARN,
+            Level::Info => LevelFilter::INFO,
+            Level::Debug => LevelFilter::DEBUG,
+            Level::Trace => LevelFilter::TRACE,
+        };
+        // openraft tells of every vote at info: that is our debug.
+        let raft = if level > LevelFilter::INFO { level } else { level.min(LevelFilter::ERROR) };
+        let filter = tracing_subscriber::EnvFilter::default()
+            .add_directive(level.into())
+            .add_directive(format!("openraft={raft}").parse()?);
+        let builder = tracing_subscriber::fmt().with_env_filter(filter);
+        match &self.log {
+            Some(path) => {
+                let opened = File::options().create(true).append(true).open(path);
+                let file = opened.with_context(|| format!("log file {}", path.display()))?;
+                builder.with_ansi(false).with_writer(std::sync::Mutex::new(file)).init();
+            }
+            None => builder.with_ansi(std::io::stderr().is_terminal()).with_writer(std::io::stderr).init(),
+        }
+        Ok(())
+    }
+}

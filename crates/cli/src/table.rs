@@ -1,0 +1,114 @@
+//! Tables: with lines for a terminal, plain and aligned for everything else.
+
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use std::io::IsTerminal;
+
+/// A table of text.
+#[derive(Debug)]
+pub(crate) struct Rows {
+    table: Table,
+    columns: usize,
+    lined: bool,
+}
+
+impl Rows {
+    /// With these heads.
+    pub(crate) fn new(heads: &[&str]) -> Rows {
+        let lined = std::io::stdout().is_terminal();
+        let mut table = Table::new();
+        if lined {
+            table
+                .load_style(presets::UTF8_FULL_CONDENSED)
+                .set_content_arrangement(ContentArrangement::Dynamic);
+        } else {
+            table.load_style(presets::NOTHING);
+        }
+        table.set_header(heads.iter().copied());
+        let mut rows = Rows { table, columns: heads.len(), lined };
+        rows.pad();
+        rows
+    }
+
+    /// One more row.
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        self.table.add_row(cells);
+    }
+
+    /// Numbers stand to the right.
+    pub(crate) fn right(mut self, columns: &[usize]) -> Rows {
+        for column in columns {
+            if let Some(column) = self.table.column_mut(*column) {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+        self
+    }
+
+    /// The table as text, without spaces at the ends of its lines.
+    pub(crate) fn text(&self) -> String {
+        let text = self.table.to_string();
+        let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
+        lines.join("\n")
+    }
+
+    fn pad(&mut self) {
+        if self.lined {
+            return;
+        }
+        for i in 0..self.columns {
+            if let Some(column) = self.table.column_mut(i) {
+                column.set_padding((0, 2));
+            }
+        }
+    }
+}
+
+/// Bytes for people: 1.5 GiB.
+pub(crate) fn size(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let (mut unit, mut scale) = (0, 1024u64);
+    while unit + 1 < UNITS.len() && bytes / scale >= 1024 {
+        scale <<= 10;
+        unit += 1;
+    }
+    // Tenths, in whole numbers: exact also where floats are not.
+    let tenths = u128::from(bytes) * 10 / u128::from(scale);
+    let unit = UNITS.get(unit).copied().unwrap_or("EiB");
+    if tenths < 100 {
+        format!("{}.{} {unit}", tenths / 10, tenths % 10)
+    } else {
+        format!("{} {unit}", tenths / 10)
+    }
+}
+
+/// "yes" or "no".
+pub(crate) fn yes(flag: bool) -> String {
+    if flag { "yes" } else { "no" }.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_for_people() {
+        let shown =
+            [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (1536, "1.5 KiB"), (10 << 20, "10 MiB")];
+        for (bytes, text) in shown {
+            assert_eq!(size(bytes), text);
+        }
+        assert_eq!(size(u64::MAX), "15 EiB");
+    }
+
+    #[test]
+    fn plain_tables_are_aligned() {
+        let mut rows = Rows::new(&["A", "LONG"]).right(&[1]);
+        rows.row(["xyz".to_owned(), "1".to_owned()]);
+        if !rows.lined {
+            assert_eq!(rows.text(), "A    LONG\nxyz     1");
+        }
+    }
+}
