@@ -82,7 +82,7 @@ pub enum Input<B> {
         /// Why.
         errno: i32,
     },
-    /// [`Output::Sync`] ended.
+    /// [`Output::Sync`] ended. Failures of syncs that the driver ran of its own accord are told too, with any token.
     Synced {
         /// Its token.
         token: SyncToken,
@@ -173,8 +173,8 @@ pub enum Message {
 pub enum SyncToken {
     /// For a client of this primary.
     Local(Ticket),
-    /// For the primary.
-    Peer(BrickId, u64),
+    /// For the primary of that epoch. Tickets of another process of it may be the same numbers.
+    Peer(BrickId, u64, Epoch),
 }
 
 /// A view this brick wants the pool store to agree on, if the epoch is still `expect`.

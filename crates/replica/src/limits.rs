@@ -14,6 +14,8 @@ pub const RESULTS_PER_SESSION: usize = 1024;
 pub const SESSIONS: usize = 16384;
 /// An unacknowledged change is sent again after this.
 pub const RESEND: Duration = Duration::from_millis(500);
+/// A sync that a secondary has not answered is asked for again after this (it may just take long).
+pub const SYNC_RESEND: Duration = Duration::from_secs(10);
 /// A secondary that leaves a change unacknowledged for this long is voted out.
 pub const SILENCE: Duration = Duration::from_millis(2000);
 /// A proposal that brought no new view is made again after this.

@@ -1,7 +1,7 @@
 //! The primary's part: order, send, wait for all, answer.
 
 use crate::io::{Body, Entry, Message, Output, SyncToken, Ticket};
-use crate::limits::{RESEND, SILENCE};
+use crate::limits::{RESEND, SILENCE, SYNC_RESEND};
 use crate::replica::{Out, Peer, Replica, Role, Syncing};
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -199,13 +199,13 @@ impl<B: Body> Replica<B> {
         self.last = self.window.back().map_or_else(|| self.base.clone(), |e| e.stamp.clone());
     }
 
-    pub(crate) fn on_sync(&mut self, ticket: Ticket, fid: Option<Fid>, out: &mut Out<B>) {
+    pub(crate) fn on_sync(&mut self, now: Duration, ticket: Ticket, fid: Option<Fid>, out: &mut Out<B>) {
         if self.role != Role::Primary {
             out.push(Output::Forget(ticket));
             return;
         }
         let lsn = self.last.lsn;
-        self.syncs.insert(ticket, Syncing { lsn, fid, missing: self.view.in_sync.clone() });
+        self.syncs.insert(ticket, Syncing { lsn, fid, missing: self.view.in_sync.clone(), asked: now });
         for to in self.others() {
             self.send(to, Message::Sync { ticket, lsn, fid }, out);
         }
@@ -225,9 +225,6 @@ impl<B: Body> Replica<B> {
             // The kernel has dropped the pages it could not write: that brick's content is unknown now.
             if self.view.in_sync.len() > 1 {
                 self.vote_out(now, &[from], "its file system could not sync", out);
-                if from == self.me {
-                    self.fail(out);
-                }
             } else {
                 self.syncs.remove(&ticket);
                 out.push(Output::Refuse(ticket, errno));
@@ -277,6 +274,17 @@ impl<B: Body> Replica<B> {
         }
     }
 
+    /// The answer may be lost on a connection that this brick does not see break.
+    fn ask_again_for_syncs(&mut self, now: Duration, out: &mut Out<B>) {
+        for (ticket, sync) in self.syncs.iter_mut().filter(|(_, s)| now >= s.asked + SYNC_RESEND) {
+            sync.asked = now;
+            for to in sync.missing.iter().copied().filter(|b| *b != self.me) {
+                let message = Message::Sync { ticket: *ticket, lsn: sync.lsn, fid: sync.fid };
+                out.push(Output::Send { to, epoch: self.view.epoch, message });
+            }
+        }
+    }
+
     pub(crate) fn on_tick(&mut self, now: Duration, out: &mut Out<B>) {
         match self.role {
             Role::Reconciling => {
@@ -310,6 +318,7 @@ impl<B: Body> Replica<B> {
                 for peer in slow {
                     self.resend(now, peer, out);
                 }
+                self.ask_again_for_syncs(now, out);
             }
             Role::Idle | Role::Secondary | Role::Failed => {}
         }

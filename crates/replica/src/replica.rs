@@ -44,6 +44,8 @@ pub(crate) struct Syncing {
     pub(crate) lsn: Lsn,
     pub(crate) fid: Option<Fid>,
     pub(crate) missing: BTreeSet<BrickId>,
+    /// When it was last asked for.
+    pub(crate) asked: Duration,
 }
 
 /// See the crate's words. `B` is the content of a change as the driver holds it.
@@ -223,7 +225,7 @@ impl<B: Body> Replica<B> {
                 self.on_await(now, ticket, lsn.unwrap_or(Lsn(0)), out);
             }
             Input::Await { ticket, lsn } => self.on_await(now, ticket, lsn, out),
-            Input::Sync { ticket, fid } => self.on_sync(ticket, fid, out),
+            Input::Sync { ticket, fid } => self.on_sync(now, ticket, fid, out),
             Input::Applied { lsn } => self.on_applied(now, lsn, out),
             Input::ApplyFailed { lsn, errno } => self.on_apply_failed(now, lsn, errno, out),
             Input::Synced { token, errno } => self.on_synced(now, token, errno, out),
@@ -388,10 +390,27 @@ impl<B: Body> Replica<B> {
     }
 
     fn on_synced(&mut self, now: Duration, token: SyncToken, errno: i32, out: &mut Out<B>) {
+        if errno != 0 && self.role != Role::Idle && self.view.in_sync.len() > 1 {
+            return self.on_own_sync_failure(now, errno, out);
+        }
         match token {
             SyncToken::Local(ticket) => self.on_sync_part(now, self.me, ticket, errno, out),
-            SyncToken::Peer(to, ticket) => self.send(to, Message::Synced { ticket, errno }, out),
+            // One of an older epoch is asked for again by a primary that still waits for it.
+            SyncToken::Peer(to, ticket, epoch) if epoch == self.view.epoch => {
+                self.send(to, Message::Synced { ticket, errno }, out);
+            }
+            SyncToken::Peer(..) => {}
         }
+    }
+
+    /// Whoever asked for it: what the kernel could not write it has dropped, and says so only once.
+    fn on_own_sync_failure(&mut self, now: Duration, errno: i32, out: &mut Out<B>) {
+        match (self.leads(), self.view.primary) {
+            (true, _) => self.vote_out(now, &[self.me], "its file system could not sync", out),
+            (false, Some(primary)) => self.send(primary, Message::Failed { errno }, out),
+            (false, None) => {}
+        }
+        self.fail(out);
     }
 
     fn on_message(&mut self, now: Duration, from: BrickId, message: Message, out: &mut Out<B>) {

@@ -39,7 +39,7 @@ impl<B: Body> Replica<B> {
         let applied = self.applied;
         let due = |s: &(BrickId, u64, Lsn, Option<Fid>)| s.2 <= applied;
         for (from, ticket, _, fid) in self.late_syncs.extract_if(.., |s| due(s)) {
-            out.push(Output::Sync { token: SyncToken::Peer(from, ticket), fid });
+            out.push(Output::Sync { token: SyncToken::Peer(from, ticket, self.view.epoch), fid });
         }
     }
 
@@ -55,7 +55,7 @@ impl<B: Body> Replica<B> {
             return;
         }
         if lsn <= self.applied {
-            out.push(Output::Sync { token: SyncToken::Peer(from, ticket), fid });
+            out.push(Output::Sync { token: SyncToken::Peer(from, ticket, self.view.epoch), fid });
         } else if self.late_syncs.len() < EARLY && !self.late_syncs.iter().any(|s| s.1 == ticket) {
             self.late_syncs.push((from, ticket, lsn, fid));
         }

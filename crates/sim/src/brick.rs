@@ -133,6 +133,8 @@ pub(crate) struct Brick {
     /// So many changes still apply until one fails.
     pub(crate) fails_in: Option<u32>,
     pub(crate) sync_fails: bool,
+    /// Pages were dropped after a failed sync: later syncs succeed, and mean nothing.
+    pub(crate) rotten: bool,
 }
 
 impl Brick {
@@ -151,6 +153,7 @@ impl Brick {
             torn: false,
             fails_in: None,
             sync_fails: false,
+            rotten: false,
         }
     }
 
@@ -170,6 +173,7 @@ impl Brick {
 
     pub(crate) fn open(&mut self, floor: Epoch, forget: bool) {
         self.close();
+        self.rotten = false;
         let results = if forget { Results::default() } else { self.disk.results() };
         self.floor = floor;
         self.replica = Some(Replica::new(self.id, floor, self.disk.last(), self.disk.durable(), results));

@@ -179,9 +179,8 @@ impl World {
         self.after(timeout, Event::Client { client: c, what: ToClient::Timeout { record, tries } });
         if !cut && self.servers[server].alive {
             let mut delay = self.net_delay(None, Some(server));
-            if self.rng.chance(5) {
-                // It lies in a buffer until long after the client gave up this connection.
-                delay += self.rng.millis(500, 8000);
+            if self.rng.chance(self.pace.late) {
+                delay += self.rng.millis(500, 15000);
             }
             let inc = self.servers[server].inc;
             self.after(delay, Event::Server { server, inc, what: ToServer::Request(request) });

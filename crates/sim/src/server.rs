@@ -465,13 +465,18 @@ impl World {
     fn sync_done(&mut self, s: usize, set: usize, life: u32, upto: usize, token: Option<SyncToken>) {
         let Some(brick) = self.brick(s, set).filter(|b| b.life == life) else { return };
         let errno = if brick.sync_fails { 5 } else { 0 };
+        let alone = brick.replica.as_ref().is_none_or(|r| r.view().in_sync.len() <= 1);
+        brick.rotten |= errno != 0 && !alone;
         if errno == 0 {
-            brick.disk.sync(upto);
+            if !brick.rotten {
+                brick.disk.sync(upto);
+            }
             let lsn = brick.disk.durable();
             self.step(s, set, Input::Durable { lsn, available: 1 << 30 });
         } else {
             *self.faults.counts.entry("sync failure").or_default() += 1;
         }
+        let token = token.or((errno != 0).then_some(SyncToken::Local(0)));
         if let Some(token) = token {
             self.step(s, set, Input::Synced { token, errno });
         }

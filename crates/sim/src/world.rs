@@ -49,6 +49,8 @@ pub(crate) struct Pace {
     pub(crate) reorder: bool,
     /// Drops per thousand messages between servers.
     pub(crate) drops: usize,
+    /// Requests per thousand that lie in a buffer until long after their client gave up the connection.
+    pub(crate) late: usize,
 }
 
 pub(crate) struct World {
@@ -101,6 +103,7 @@ impl World {
             inline: rng.chance(500),
             reorder: rng.chance(300),
             drops: if rng.chance(500) { rng.below(20) } else { 0 },
+            late: if rng.chance(300) { rng.below(200) } else { 5 },
         };
         let views = sets.iter().enumerate().map(|(i, s)| first_view(i, s)).collect();
         let mut world = World {

@@ -3,7 +3,7 @@
 use crate::answer::Answer;
 use crate::server::Waiter;
 use crate::world::{World, server_of};
-use ids::{Fid, Lsn};
+use ids::{Fid, Lsn, OpId};
 use wire::Op;
 
 impl World {
@@ -15,6 +15,9 @@ impl World {
         };
         let Some(lsn) = vouched else { return };
         let (id, is_sync) = (record.id, matches!(record.op, Op::Fsync { .. }));
+        if is_sync && let Some(e) = self.entry(set, lsn) {
+            self.checks.synced.push((set, e.0, e.1));
+        }
         let bricks = self.store.views[set].in_sync.iter().map(|b| &self.servers[server_of(*b)].bricks[&set]);
         let lacks = |b: &&crate::brick::Brick| {
             if is_sync { b.disk.durable() < lsn } else { b.disk.at(lsn).is_none_or(|e| e.op != id) }
@@ -27,11 +30,24 @@ impl World {
         }
     }
 
+    fn entry(&self, set: usize, lsn: Lsn) -> Option<(Lsn, OpId)> {
+        self.final_journal(set).iter().find(|e| e.stamp.lsn == lsn).map(|e| (e.stamp.lsn, e.op))
+    }
+
+    /// What was synced is still there, even after the power failed everywhere.
+    pub(crate) fn check_synced(&self, set: usize) -> Result<(), String> {
+        let of_set = self.checks.synced.iter().filter(|s| s.0 == set);
+        match of_set.into_iter().find(|(_, lsn, id)| self.entry(set, *lsn) != Some((*lsn, *id))) {
+            Some((_, lsn, id)) => Err(format!("kept: set {set}: {lsn} ({id:?}) was synced and is lost")),
+            None => Ok(()),
+        }
+    }
+
     /// The newest change of `fid` that was answered before the sync was asked for.
     fn newest_acked(&self, set: usize, fid: Fid, waiter: &Waiter) -> Option<Lsn> {
         let asked = self.checks.history[waiter.request.record].invoked;
         let journal = self.final_journal(set);
-        let acked = |id: ids::OpId| {
+        let acked = |id: OpId| {
             let mut same = self.checks.history.iter().filter(|r| r.id == id);
             same.any(|r| r.answer.is_some() && r.returned <= asked)
         };

@@ -14,7 +14,7 @@ use crate::answer::Answer;
 use crate::server::Waiter;
 use crate::world::World;
 use core::time::Duration;
-use ids::OpId;
+use ids::{Lsn, OpId};
 use wire::Op;
 
 /// One operation of a client.
@@ -38,6 +38,8 @@ pub(crate) struct Checks {
     pub(crate) stamps: Stamps,
     pub(crate) views: leaders::Views,
     pub(crate) leaders: Leaders,
+    /// The newest change that each answered sync covers: set, position, operation.
+    pub(crate) synced: Vec<(usize, Lsn, OpId)>,
 }
 
 impl World {
@@ -52,6 +54,7 @@ impl World {
         for set in 0..self.sets.len() {
             self.check_journals(set)?;
             self.check_same(set)?;
+            self.check_synced(set)?;
             if !self.config.blackout {
                 self.check_linear(set)?;
             }
