@@ -92,7 +92,7 @@ impl Client {
 }
 
 impl World {
-    pub(crate) fn to_client(&mut self, c: usize, what: ToClient) {
+    pub(crate) fn on_client(&mut self, c: usize, what: ToClient) {
         match what {
             ToClient::Think => self.think(c),
             ToClient::Reply(reply) => self.replied(c, reply),
@@ -110,7 +110,7 @@ impl World {
             }
             ToClient::Views(views) => {
                 for (set, view) in views.into_iter().enumerate() {
-                    self.to_client(c, ToClient::View(set, view));
+                    self.on_client(c, ToClient::View(set, view));
                 }
             }
         }

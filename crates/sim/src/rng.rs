@@ -13,7 +13,7 @@ impl Prng {
     }
 
     /// The next number.
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -23,7 +23,7 @@ impl Prng {
 
     /// A number below `n` (0 if `n` is 0).
     pub fn below(&mut self, n: usize) -> usize {
-        usize::try_from(self.next() % (n.max(1) as u64)).unwrap_or(0)
+        usize::try_from(self.draw() % (n.max(1) as u64)).unwrap_or(0)
     }
 
     /// True `permille` times out of a thousand.
@@ -34,7 +34,7 @@ impl Prng {
     /// A time from `low` up to `high`.
     pub fn between(&mut self, low: Duration, high: Duration) -> Duration {
         let span = u64::try_from(high.saturating_sub(low).as_nanos()).unwrap_or(u64::MAX);
-        low + Duration::from_nanos(self.next() % span.max(1))
+        low + Duration::from_nanos(self.draw() % span.max(1))
     }
 
     /// A time from `low` up to `high`, in microseconds.

@@ -180,7 +180,7 @@ impl World {
         }
     }
 
-    pub(crate) fn to_server(&mut self, s: usize, inc: u32, what: ToServer) {
+    pub(crate) fn on_server(&mut self, s: usize, inc: u32, what: ToServer) {
         let server = &mut self.servers[s];
         if !server.alive || server.inc != inc {
             return;
@@ -197,7 +197,7 @@ impl World {
         self.servers[s].frozen = false;
         let inc = self.servers[s].inc;
         for what in core::mem::take(&mut self.servers[s].inbox) {
-            self.to_server(s, inc, what);
+            self.on_server(s, inc, what);
         }
     }
 

@@ -117,7 +117,7 @@ impl World {
         }
     }
 
-    pub(crate) fn to_store(&mut self, what: ToStore) {
+    pub(crate) fn on_store(&mut self, what: ToStore) {
         if self.store.down {
             return;
         }

@@ -189,10 +189,10 @@ impl World {
 
     fn dispatch(&mut self, event: Event) {
         match event {
-            Event::Server { server, inc, what } => self.to_server(server, inc, what),
-            Event::Store(what) => self.to_store(what),
+            Event::Server { server, inc, what } => self.on_server(server, inc, what),
+            Event::Store(what) => self.on_store(what),
             Event::StoreTick => self.store_tick(),
-            Event::Client { client, what } => self.to_client(client, what),
+            Event::Client { client, what } => self.on_client(client, what),
             Event::Reconnect { from, to } => self.reconnect(from, to),
             Event::Fault => self.fault(),
             Event::Undo(fault) => self.undo(fault),

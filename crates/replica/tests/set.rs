@@ -1,0 +1,325 @@
+//! The replication core, input by input.
+
+mod common;
+
+use common::{Rig, entry, fid, op, stamp};
+use core::time::Duration;
+use ids::{BrickId, Epoch, Lsn};
+use replica::limits::{RESEND, SILENCE, SYNC_RESEND};
+use replica::{Admission, Input, Message, Role, SyncToken};
+
+fn ms(d: Duration) -> u64 {
+    u64::try_from(d.as_millis()).unwrap()
+}
+
+#[test]
+fn a_brick_alone_answers_when_it_has_applied() {
+    let mut a = Rig::primary(1, &[1]);
+    assert_eq!(a.decide(5, 9), ["apply 1.1"]);
+    assert_eq!(a.applied(1), ["release 5"]);
+    assert_eq!(a.replica.commit(), Lsn(1));
+}
+
+#[test]
+fn an_answer_waits_for_every_brick_in_sync() {
+    for (in_sync, others) in [(&[1, 2][..], &[2][..]), (&[1, 2, 3], &[2, 3])] {
+        let mut a = Rig::primary(1, in_sync);
+        let sent = a.decide(5, 9);
+        assert_eq!(sent.len(), in_sync.len());
+        assert!(others.iter().all(|b| sent.contains(&format!("replicate 1.1 to {b} in 1"))));
+        assert!(a.applied(1).is_empty());
+        let (last, first) = others.split_last().unwrap();
+        assert!(first.iter().all(|b| a.ack(*b, 1, 1).is_empty()));
+        assert_eq!(a.ack(*last, 1, 1), ["release 5"]);
+    }
+    // The primary itself may be the last.
+    let mut a = Rig::primary(1, &[1, 2]);
+    a.decide(5, 9);
+    assert!(a.ack(2, 1, 1).is_empty());
+    assert_eq!(a.applied(1), ["release 5"]);
+}
+
+#[test]
+fn changes_are_answered_in_order() {
+    let mut a = Rig::primary(1, &[1, 2]);
+    (a.decide(5, 8), a.decide(6, 9));
+    (a.applied(1), a.applied(2));
+    assert_eq!(a.ack(2, 1, 2), ["release 5", "release 6"]);
+}
+
+#[test]
+fn a_read_waits_for_what_it_shows_and_for_nothing_else() {
+    let mut a = Rig::primary(1, &[1, 2]);
+    (a.decide(5, 9), a.applied(1));
+    assert!(a.show(6, 9).is_empty());
+    assert_eq!(a.show(7, 8), ["release 7"]);
+    assert_eq!(a.ack(2, 1, 1), ["release 5", "release 6"]);
+    assert_eq!(a.show(8, 9), ["release 8"]);
+}
+
+#[test]
+fn a_secondary_applies_in_order_and_acknowledges() {
+    let mut b = Rig::new(2);
+    b.view(1, 1, &[1, 2]);
+    assert!(b.replicate(1, 1, entry(1, 2, 9)).is_empty(), "a gap");
+    assert_eq!(b.replicate(1, 1, entry(1, 1, 9)), ["apply 1.1", "apply 1.2"]);
+    assert_eq!(b.applied(1), ["ack 1 to 1 in 1"]);
+    assert_eq!(b.applied(2), ["ack 2 to 1 in 1"]);
+    assert_eq!(b.replicate(1, 1, entry(1, 1, 9)), ["ack 2 to 1 in 1"], "seen before");
+    assert!(b.replicate(3, 1, entry(1, 3, 9)).is_empty(), "not from the primary");
+}
+
+#[test]
+fn an_older_epoch_is_refused_and_a_newer_one_waits_for_its_view() {
+    let mut b = Rig::new(2);
+    b.view(2, 1, &[1, 2]);
+    assert!(b.replicate(1, 1, entry(1, 1, 9)).is_empty());
+    assert!(b.replicate(1, 3, entry(3, 1, 9)).is_empty());
+    assert_eq!(b.view(3, 1, &[1, 2]), ["apply 3.1"]);
+    let mut a = Rig::primary(1, &[1, 2]);
+    (a.decide(5, 9), a.applied(1), a.view(2, 1, &[1, 2]));
+    assert!(a.ack(2, 1, 1).is_empty(), "an acknowledgement of an older epoch");
+    assert_eq!(a.ack(2, 2, 1), ["release 5"]);
+}
+
+#[test]
+fn a_resend_is_answered_and_not_redone() {
+    let mut a = Rig::primary(1, &[1, 2]);
+    assert_eq!(a.admit(1, 5), Admission::Go);
+    (a.decide(5, 9), a.applied(1));
+    assert_eq!(a.admit(1, 5), Admission::Done(Lsn(1), None));
+    assert!(a.give(Input::Await { ticket: 6, lsn: Lsn(1) }).is_empty(), "not before it is done");
+    assert_eq!(a.ack(2, 1, 1), ["release 5", "release 6"]);
+    assert_eq!(a.give(Input::Await { ticket: 7, lsn: Lsn(1) }), ["release 7"]);
+}
+
+#[test]
+fn a_successor_knows_the_results() {
+    let mut b = Rig::new(2);
+    b.view(1, 1, &[1, 2]);
+    (b.replicate(1, 1, entry(1, 1, 9)), b.applied(1));
+    b.view(2, 2, &[2]);
+    assert_eq!(b.admit(2, 1), Admission::Done(Lsn(1), None));
+}
+
+#[test]
+fn a_late_change_is_not_done() {
+    let mut a = Rig::primary(1, &[1]);
+    a.view(2, 1, &[1]);
+    assert_eq!(a.admit(1, 5), Admission::WrongView(Epoch(2)), "routed by an older view");
+    assert_eq!(a.admit(1, 0), Admission::Go, "a read does no harm");
+    assert_eq!(a.admit(3, 5), Admission::Busy, "the view is on its way");
+    (a.admit(2, 5), a.decide(5, 9), a.applied(1));
+    assert_eq!(a.replica.admit(a.now, Epoch(2), op(6), 5), Admission::Go);
+    assert_eq!(a.admit(2, 5), Admission::Busy, "its client has finished with it");
+}
+
+#[test]
+fn a_sync_waits_for_all() {
+    let mut a = Rig::primary(1, &[1, 2]);
+    let sync = Input::Sync { ticket: 5, fid: Some(fid(9)) };
+    assert_eq!(a.give(sync), ["sync 5 at 0 to 2", "sync Local(5)"]);
+    assert!(a.give(Input::Synced { token: SyncToken::Local(5), errno: 0 }).is_empty());
+    assert_eq!(a.peer(2, 1, Message::Synced { ticket: 5, errno: 0 }), ["release 5"]);
+}
+
+#[test]
+fn a_lost_sync_is_asked_for_again() {
+    let mut a = Rig::primary(1, &[1, 2]);
+    a.give(Input::Sync { ticket: 5, fid: None });
+    assert!(a.tick(ms(SYNC_RESEND) - 1).is_empty());
+    assert_eq!(a.tick(1), ["sync 5 at 0 to 2"]);
+    assert_eq!(a.give(Input::LinkUp(BrickId(2))), ["sync 5 at 0 to 2"]);
+}
+
+#[test]
+fn a_secondary_syncs_after_what_the_sync_covers() {
+    let mut b = Rig::new(2);
+    b.view(1, 1, &[1, 2]);
+    assert!(b.peer(1, 1, Message::Sync { ticket: 5, lsn: Lsn(1), fid: None }).is_empty());
+    b.replicate(1, 1, entry(1, 1, 9));
+    assert_eq!(b.applied(1), ["ack 1 to 1 in 1", "sync Peer(BrickId(1), 5, Epoch(1))"]);
+    let token = SyncToken::Peer(BrickId(1), 5, Epoch(1));
+    assert_eq!(b.give(Input::Synced { token, errno: 0 }), ["synced 5 (0) to 1"]);
+    b.view(2, 1, &[1, 2]);
+    assert!(b.give(Input::Synced { token, errno: 0 }).is_empty(), "another process may count tickets anew");
+}
+
+#[test]
+fn a_failed_sync_takes_the_brick_out() {
+    let mut b = Rig::new(2);
+    b.view(1, 1, &[1, 2]);
+    let token = SyncToken::Peer(BrickId(3), 5, Epoch(0));
+    assert_eq!(b.give(Input::Synced { token, errno: 5 }), ["failed 5 to 1", "diverged"]);
+    let mut a = Rig::primary(1, &[1, 2]);
+    a.give(Input::Sync { ticket: 5, fid: None });
+    let failed = Input::Synced { token: SyncToken::Local(5), errno: 5 };
+    assert_eq!(a.give(failed), ["propose Some(2) of [2] after 1", "forget 5", "diverged"]);
+    let mut a = Rig::primary(1, &[1, 2]);
+    a.give(Input::Sync { ticket: 5, fid: None });
+    let theirs = Message::Synced { ticket: 5, errno: 5 };
+    assert_eq!(a.peer(2, 1, theirs), ["propose Some(1) of [1] after 1"]);
+    let mut a = Rig::primary(1, &[1]);
+    a.give(Input::Sync { ticket: 5, fid: None });
+    assert_eq!(a.give(Input::Synced { token: SyncToken::Local(5), errno: 5 }), ["refuse 5 (5)"], "alone");
+}
+
+#[test]
+fn a_silent_secondary_is_voted_out_and_its_answers_leave() {
+    let mut a = Rig::primary(1, &[1, 2, 3]);
+    (a.decide(5, 9), a.applied(1), a.ack(2, 1, 1));
+    assert_eq!(a.tick(ms(RESEND)), ["replicate 1.1 to 3 in 1"]);
+    let out = a.tick(ms(SILENCE - RESEND));
+    assert_eq!(out.first().map(String::as_str), Some("propose Some(1) of [1, 2] after 1"));
+    assert!(!a.tick(1).iter().any(|o| o.starts_with("propose")), "once is enough for a while");
+    assert_eq!(a.view(2, 1, &[1, 2]), ["release 5"]);
+}
+
+#[test]
+fn a_secondary_that_is_idle_is_not_voted_out() {
+    let mut a = Rig::primary(1, &[1, 2]);
+    assert!(a.tick(ms(SILENCE) * 9).is_empty());
+    assert_eq!(a.give(Input::LinkDead(BrickId(2))), ["propose Some(1) of [1] after 1"], "but a dead one is");
+}
+
+#[test]
+fn a_new_primary_asks_where_the_others_are() {
+    let mut b = Rig::new(2);
+    b.view(1, 1, &[1, 2, 3, 4]);
+    (b.replicate(1, 1, entry(1, 1, 9)), b.applied(1));
+    let asked = b.view(2, 2, &[2, 3, 4]);
+    assert_eq!(asked, ["where are you, 3", "where are you, 4"]);
+    assert_eq!(b.admit(2, 5), Admission::Busy);
+    b.peer(3, 2, Message::HereIAm { last: stamp(1, 1), durable: Lsn(0) });
+    assert_eq!(b.replica.role(), Role::Reconciling);
+    let ahead = Message::HereIAm { last: stamp(1, 2), durable: Lsn(0) };
+    assert_eq!(b.peer(4, 2, ahead), ["propose Some(2) of [2, 3] after 2"]);
+    b.view(3, 2, &[2, 3]);
+    b.peer(3, 3, Message::HereIAm { last: stamp(1, 1), durable: Lsn(0) });
+    assert_eq!(b.replica.role(), Role::Primary);
+    assert_eq!(b.replica.next(), stamp(3, 2));
+}
+
+#[test]
+fn a_mute_secondary_does_not_hold_up_a_new_primary() {
+    let mut b = Rig::new(2);
+    b.view(1, 2, &[2, 3]);
+    assert_eq!(b.tick(100), ["where are you, 3"]);
+    assert_eq!(b.tick(ms(SILENCE)), ["propose Some(2) of [2] after 1"]);
+    b.view(2, 2, &[2]);
+    assert_eq!(b.replica.role(), Role::Primary);
+}
+
+#[test]
+fn nobody_serves_or_answers_for_what_is_not_in_its_journal_yet() {
+    let mut b = Rig::new(2);
+    b.view(1, 1, &[1, 2, 3]);
+    b.replicate(1, 1, entry(1, 1, 9));
+    assert!(b.view(2, 2, &[2]).is_empty());
+    assert_eq!(b.replica.role(), Role::Reconciling);
+    b.applied(1);
+    assert_eq!(b.replica.role(), Role::Primary);
+    let mut c = Rig::new(3);
+    c.view(1, 1, &[1, 2, 3]);
+    c.replicate(1, 1, entry(1, 1, 9));
+    c.view(2, 2, &[2, 3]);
+    assert!(c.peer(2, 2, Message::WhereAreYou).is_empty());
+    c.applied(1);
+    assert_eq!(c.peer(2, 2, Message::WhereAreYou), ["here i am at 1.1 to 2"]);
+}
+
+#[test]
+fn without_a_lease_answers_are_held() {
+    let mut a = Rig::primary(1, &[1, 2]);
+    (a.decide(5, 9), a.applied(1));
+    a.now = Duration::from_secs(4000);
+    assert!(a.ack(2, 1, 1).is_empty());
+    assert!(a.show(6, 8).is_empty());
+    assert_eq!(a.admit(1, 0), Admission::Busy);
+    assert_eq!(a.give(Input::Lease(Duration::from_secs(4001))), ["release 5", "release 6"]);
+    a.now = Duration::from_secs(5000);
+    a.show(7, 8);
+    assert_eq!(a.view(2, 2, &[1, 2]), ["forget 7"]);
+    assert!(a.give(Input::Lease(Duration::from_secs(6000))).is_empty());
+}
+
+#[test]
+fn below_quorum_nothing_changes() {
+    let mut a = Rig::primary(1, &[1]);
+    let mut v = common::view(2, 1, &[1]);
+    v.quorum = 2;
+    a.give(Input::View(v));
+    assert_eq!(a.admit(2, 5), Admission::BelowQuorum);
+    assert_eq!(a.admit(2, 0), Admission::Go);
+}
+
+#[test]
+fn alone_a_failed_change_is_refused_and_its_position_given_again() {
+    let mut a = Rig::primary(1, &[1]);
+    (a.decide(5, 9), a.show(6, 9), a.give(Input::Sync { ticket: 7, fid: None }));
+    a.give(Input::Synced { token: SyncToken::Local(7), errno: 0 });
+    assert_eq!(a.apply_failed(1), ["refuse 5 (28)", "forget 6", "release 7"]);
+    assert_eq!(a.replica.next(), stamp(1, 1));
+    assert_eq!(a.admit(1, 5), Admission::Go, "it may be tried again");
+    assert_eq!(a.show(8, 9), ["release 8"]);
+    assert_eq!(a.decide(9, 9), ["apply 1.1"]);
+    assert_eq!(a.applied(1), ["release 9"]);
+}
+
+#[test]
+fn a_withdrawn_change_leaves_its_objects_to_the_change_before() {
+    let mut a = Rig::primary(1, &[1]);
+    (a.decide(5, 9), a.decide(6, 9));
+    assert_eq!(a.apply_failed(2), ["refuse 6 (28)"]);
+    assert!(a.show(7, 9).is_empty());
+    assert_eq!(a.applied(1), ["release 5", "release 7"]);
+}
+
+#[test]
+fn alone_with_more_under_way_it_gives_up() {
+    let mut a = Rig::primary(1, &[1]);
+    (a.decide(5, 9), a.decide(6, 9));
+    assert_eq!(a.apply_failed(1), ["forget 5", "forget 6", "diverged"]);
+    assert_eq!(a.replica.role(), Role::Failed);
+}
+
+#[test]
+fn with_peers_a_failed_primary_steps_down() {
+    let mut a = Rig::primary(1, &[1, 2]);
+    a.decide(5, 9);
+    let out = a.apply_failed(1);
+    assert_eq!(out, ["propose Some(2) of [2] after 1", "forget 5", "diverged"]);
+    assert_eq!(a.admit(1, 6), Admission::WrongView(Epoch(1)));
+}
+
+#[test]
+fn a_failed_secondary_says_so_and_is_voted_out() {
+    let mut b = Rig::new(2);
+    b.view(1, 1, &[1, 2]);
+    b.replicate(1, 1, entry(1, 1, 9));
+    assert_eq!(b.apply_failed(1), ["failed 28 to 1", "diverged"]);
+    assert!(b.replicate(1, 1, entry(1, 2, 9)).is_empty());
+    let mut a = Rig::primary(1, &[1, 2]);
+    (a.decide(5, 9), a.applied(1));
+    assert_eq!(a.peer(2, 1, Message::Failed { errno: 28 }), ["propose Some(1) of [1] after 1"]);
+}
+
+#[test]
+fn a_restarted_brick_acts_only_in_newer_views() {
+    let mut a = Rig::with_journal(1, 3, stamp(2, 7));
+    assert!(a.view(3, 1, &[1]).is_empty());
+    assert_eq!(a.replica.role(), Role::Idle);
+    a.view(4, 1, &[1]);
+    assert_eq!((a.replica.role(), a.replica.next()), (Role::Primary, stamp(4, 8)));
+}
+
+#[test]
+fn an_arbiter_never_succeeds() {
+    let mut a = Rig::new(1);
+    let mut v = common::view(1, 1, &[1, 2]);
+    v.arbiters.insert(BrickId(2));
+    a.give(Input::View(v));
+    a.peer(2, 1, Message::HereIAm { last: stamp(0, 0), durable: Lsn(0) });
+    a.decide(5, 9);
+    assert_eq!(a.apply_failed(1), ["forget 5", "diverged"], "there is nobody to propose");
+}
