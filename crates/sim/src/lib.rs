@@ -141,6 +141,9 @@ impl fmt::Display for Failure {
 
 impl core::error::Error for Failure {}
 
+/// Lines of a failure, unless all words were asked for.
+const TAIL: usize = 100;
+
 /// Runs one seed.
 ///
 /// # Errors
@@ -151,7 +154,12 @@ pub fn run(seed: u64, config: &Config) -> Result<Stats, Failure> {
         // The same once more, for its words.
         Err(first) if !config.trace => {
             let again = attempt(seed, &Config { trace: true, ..config.clone() });
-            Err(again.err().unwrap_or(Failure { what: format!("{} (and not again!)", first.what), ..first }))
+            let tail =
+                |f: Failure| Failure { trace: f.trace.into_iter().rev().take(TAIL).rev().collect(), ..f };
+            Err(again
+                .err()
+                .map(tail)
+                .unwrap_or(Failure { what: format!("{} (and not again!)", first.what), ..first }))
         }
         Err(failure) => Err(failure),
     }

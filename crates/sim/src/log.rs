@@ -4,7 +4,7 @@ use core::fmt;
 use core::time::Duration;
 use std::collections::VecDeque;
 
-const KEPT: usize = 20000;
+const KEPT: usize = 200_000;
 
 /// See the module's words.
 #[derive(Debug, Default)]
