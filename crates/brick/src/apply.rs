@@ -277,13 +277,14 @@ impl Brick {
             open.chmod(stat.mode)?;
         }
         open.set_times(what.time, what.time)?;
-        (stat.atime, stat.mtime) = (what.time, what.time);
+        stat.mtime = what.time;
         let tag = Tag {
             flags: what.flags,
             fid: what.fid,
             home: what.home,
             version: what.version,
             ctime: what.time,
+            atime: what.time,
         };
         open.set_tag(&tag)?;
         self.index.put(what.fid, Located { handle: open.handle()?, kind: open.kind });

@@ -14,7 +14,6 @@ use wire::{Attr, Errno};
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub(crate) tag: Tag,
-    pub(crate) atime: Time,
     pub(crate) mtime: Time,
     /// The rest; `None` if a change may have altered it.
     pub(crate) stat: Option<Stat>,
@@ -34,14 +33,7 @@ pub(crate) struct Effect {
 
 impl Node {
     pub(crate) fn new(tag: Tag, stat: Stat) -> Node {
-        Node {
-            tag,
-            atime: stat.atime,
-            mtime: stat.mtime,
-            stat: Some(stat),
-            tag_dirty: false,
-            times_dirty: false,
-        }
+        Node { tag, mtime: stat.mtime, stat: Some(stat), tag_dirty: false, times_dirty: false }
     }
 
     fn is_dirty(&self) -> bool {
@@ -67,7 +59,7 @@ impl Node {
             rdev: stat.rdev,
             size: if dir { 4096 } else { stat.size },
             blocks: if dir { 8 } else { stat.blocks },
-            atime: self.atime,
+            atime: self.tag.atime,
             mtime: self.mtime,
             ctime: self.tag.ctime,
         }
@@ -121,11 +113,13 @@ impl Brick {
 
     /// Notes what the change at `version` did to an object; nothing if the object is gone, or has the change already.
     pub(crate) fn touch(&mut self, fid: Fid, version: Version, e: Effect) -> Result<(), Errno> {
+        let redoing = self.redoing;
         let node = match self.load(fid) {
             Err(Errno::ESTALE | Errno::ENOENT) => return Ok(()),
             other => other?,
         };
-        if node.tag.version >= version {
+        // What is done again moves the kernel's times again: they are to be written once more.
+        if node.tag.version > version || (node.tag.version == version && !redoing) {
             return Ok(());
         }
         let was = node.is_dirty();
@@ -139,7 +133,7 @@ impl Brick {
             node.mtime = t;
         }
         if let Some(t) = e.atime {
-            node.atime = t;
+            node.tag.atime = t;
         }
         node.tag_dirty = true;
         node.times_dirty |= e.mtime.is_some() || e.atime.is_some();
@@ -155,7 +149,7 @@ impl Brick {
     /// Writes an object's times and tag, if they wait. Times first: a tag says that the change is all there.
     pub(crate) fn flush_node(&mut self, fid: Fid) -> Result<(), Errno> {
         let Some(node) = self.nodes.peek(&fid).filter(|n| n.is_dirty()) else { return Ok(()) };
-        let (tag, atime, mtime, times) = (node.tag, node.atime, node.mtime, node.times_dirty);
+        let (tag, atime, mtime, times) = (node.tag, node.tag.atime, node.mtime, node.times_dirty);
         let open = match self.open_fid(fid) {
             Err(Errno::ESTALE | Errno::ENOENT) => {
                 self.nodes.remove(&fid);

@@ -55,6 +55,17 @@ pub(crate) fn write_durably(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
 /// # Errors
 /// Why it cannot be one, in one line.
 pub fn format(path: &Path, identity: &Identity) -> Result<(), FormatError> {
+    let missing = path.symlink_metadata().is_err();
+    let made = make_brick(path, identity);
+    if made.is_err() && missing {
+        // Only ever an empty directory, or one with our own folder in it: what we made goes again.
+        let _ = std::fs::remove_dir_all(own(path));
+        let _ = std::fs::remove_dir(path);
+    }
+    made
+}
+
+fn make_brick(path: &Path, identity: &Identity) -> Result<(), FormatError> {
     let io = |doing, e: Errno| match e {
         Errno::EROFS => FormatError::ReadOnly { path: path.to_path_buf() },
         errno => FormatError::Io { path: path.to_path_buf(), doing, errno },
@@ -78,6 +89,7 @@ pub fn format(path: &Path, identity: &Identity) -> Result<(), FormatError> {
         home: identity.root_home,
         version: Version::default(),
         ctime: Time::default(),
+        atime: Time::default(),
     };
     let make = |dir: PathBuf| match std::fs::create_dir(&dir) {
         Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => Err(io("create .mortar", io_errno(&e))),
@@ -153,6 +165,7 @@ pub(crate) fn check_file_system(path: &Path, root: &Opened) -> Result<(), Format
         home: ids::SetId(0),
         version: Version::default(),
         ctime: Time::default(),
+        atime: Time::default(),
     };
     match root.set_tag(&probe) {
         Ok(()) => {}

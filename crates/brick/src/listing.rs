@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 /// The place of a name in its directory: 63 bits, never 0.
 pub(crate) fn cookie(name: &[u8]) -> u64 {
-    (xxhash_rust::xxh3::xxh3_64(name) >> 1).max(1)
+    (xxhash_rust::xxh3::xxh3_64(name) >> 1).max(3)
 }
 
 /// A directory's names, each with the type bits that the file system gave (0 if it did not say).
@@ -112,11 +112,6 @@ impl Listings {
             }
             self.forget(dir);
         }
-    }
-
-    pub(crate) fn clear(&mut self) {
-        self.kept.clear();
-        self.names = 0;
     }
 }
 

@@ -113,10 +113,6 @@ impl<K: Hash + Eq + Copy, V> Lru<K, V> {
         let key = self.oldest()?;
         self.remove(&key).map(|v| (key, v))
     }
-
-    pub(crate) fn clear(&mut self) {
-        *self = Lru::new();
-    }
 }
 
 #[cfg(test)]

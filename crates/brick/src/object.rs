@@ -28,7 +28,6 @@ pub(crate) struct Stat {
     pub(crate) size: u64,
     pub(crate) blocks: u64,
     pub(crate) ino: u64,
-    pub(crate) atime: Time,
     pub(crate) mtime: Time,
 }
 
@@ -45,7 +44,6 @@ impl Stat {
             size: u64::try_from(st.st_size).unwrap_or(0),
             blocks: u64::try_from(st.st_blocks).unwrap_or(0),
             ino: st.st_ino,
-            atime: time(st.st_atime, st.st_atime_nsec),
             mtime: time(st.st_mtime, st.st_mtime_nsec),
         }
     }

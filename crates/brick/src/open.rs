@@ -93,8 +93,6 @@ pub struct Brick {
     pub(crate) found: Found,
     /// The last record is being applied again.
     pub(crate) redoing: bool,
-    /// Position of the last full sync that was begun.
-    pub(crate) sealed: Lsn,
     // Dropped last: the brick is ours until all else is closed.
     _lock: OwnedFd,
 }
@@ -256,7 +254,6 @@ impl Brick {
             room: None,
             found,
             redoing: false,
-            sealed: Lsn(0),
             _lock: lock,
         };
         brick.recover(position, start)?;

@@ -70,7 +70,7 @@ impl Brick {
                 }
                 let what = Making {
                     fid: a.fid,
-                    home: a.fid.set,
+                    home: a.home,
                     node: &Node::Dir,
                     mode: 0o755,
                     uid: 0,
@@ -153,6 +153,7 @@ impl Brick {
             home: what.home,
             version: what.version,
             ctime: what.time,
+            atime: what.time,
         };
         open.set_tag(&tag)?;
         self.index.put(what.fid, crate::index::Located { handle: open.handle()?, kind: S_IFDIR });

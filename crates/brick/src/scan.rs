@@ -47,8 +47,6 @@ pub(crate) struct Seen<'a> {
     pub(crate) name: &'a [u8],
     pub(crate) tag: Result<Option<Tag>, Errno>,
     pub(crate) stat: Stat,
-    /// It lies under `.mortar`.
-    pub(crate) hidden: bool,
 }
 
 /// Walks the whole tree of a brick, orphans and limbo included, one open directory at a time.
@@ -60,12 +58,12 @@ pub(crate) fn walk(
         let meta = rustix::fs::openat(root, RESERVED, DIR_FLAGS, Mode::empty()).map_err(errno)?;
         Handle::of(meta.as_fd(), name)
     };
-    let mut todo: Vec<(Handle, PathBuf, bool)> = vec![
-        (handle(b"limbo")?, PathBuf::from(".mortar/limbo"), true),
-        (handle(b"orphans")?, PathBuf::from(".mortar/orphans"), true),
-        (Handle::of(root.as_fd(), b"")?, PathBuf::new(), false),
+    let mut todo: Vec<(Handle, PathBuf)> = vec![
+        (handle(b"limbo")?, PathBuf::from(".mortar/limbo")),
+        (handle(b"orphans")?, PathBuf::from(".mortar/orphans")),
+        (Handle::of(root.as_fd(), b"")?, PathBuf::new()),
     ];
-    while let Some((at, path, hidden)) = todo.pop() {
+    while let Some((at, path)) = todo.pop() {
         let dir = match at.open(root.as_fd(), DIR_FLAGS) {
             Err(Errno::ESTALE) => continue,
             other => other?,
@@ -84,10 +82,10 @@ pub(crate) fn walk(
             let full = path.join(OsStr::from_bytes(&name));
             let tag = tag_at(dir.as_fd(), &name);
             let tagged = matches!(tag, Ok(Some(_)));
-            each(&Seen { path: &full, dir: dir.as_fd(), name: &name, tag, stat, hidden })?;
+            each(&Seen { path: &full, dir: dir.as_fd(), name: &name, tag, stat })?;
             // What is not ours is not looked into: lost+found, or whatever was copied in.
             if stat.mode & S_IFMT == S_IFDIR && tagged {
-                todo.push((Handle::of(dir.as_fd(), &name)?, full, hidden));
+                todo.push((Handle::of(dir.as_fd(), &name)?, full));
             }
         }
     }

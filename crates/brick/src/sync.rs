@@ -202,10 +202,11 @@ impl Brick {
 
     /// Nothing beyond `lsn` counts as written or durable any more.
     fn distrust(&mut self, lsn: Lsn) -> Result<(), crate::JournalError> {
+        let last = self.journal.last();
         let back = |s: &mut State| {
             s.flushed = s.flushed.min(lsn);
             if s.durable.lsn > lsn {
-                s.durable = Stamp { epoch: ids::Epoch(0), lsn: Lsn(0) };
+                s.durable = last;
             }
         };
         self.shared.indexed.fetch_min(lsn.0, Ordering::AcqRel);

@@ -56,7 +56,7 @@ impl Brick {
 /// ext4 keeps an object's attributes in one block.
 fn attributes_fit(open: &Opened, name: &[u8], len: usize) -> Result<(), Errno> {
     let fs = rustix::fs::fstatfs(&open.fd).map_err(crate::error::errno)?;
-    if i64::from(fs.f_type) != EXT4 {
+    if fs.f_type != EXT4 {
         return Ok(());
     }
     let cost = |name: usize, value: usize| 16 + name.next_multiple_of(4) + value.next_multiple_of(4);

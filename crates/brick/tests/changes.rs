@@ -159,9 +159,26 @@ fn times_are_merged_flushed_and_never_the_kernels() {
     let set = SetAttr { mtime: Some(SetTime::At { time: Time { sec: -5, nsec: 7 } }), ..set_attr() };
     s.run(&Op::SetAttr { fid: f, set }, b"").unwrap();
     s.bricks[0].flush_attrs_of(f).unwrap();
+    // A backup reads the brick: users see nothing of it.
+    std::fs::read(path.join("d/f")).unwrap();
+    assert!(std::fs::read_dir(path.join("d")).unwrap().count() == 1);
+    drop(s.bricks.remove(0));
+    let b = open(&path, &identity(1));
+    s.bricks.insert(0, b);
+    for x in [f, d] {
+        assert_eq!(s.bricks[0].attr(x).unwrap(), s.bricks[1].attr(x).unwrap());
+    }
     let on_disk = std::fs::symlink_metadata(path.join("d/f")).unwrap();
     assert_eq!((on_disk.mtime(), on_disk.mtime_nsec()), (-5, 7));
     same(&t, s);
+}
+
+#[test]
+fn the_tag_costs_no_block() {
+    let t = temp();
+    let mut s = Set::new(vec![new_brick(t.path(), 1)]);
+    s.file(ROOT, "f");
+    assert_eq!(std::fs::metadata(t.path().join("b1/f")).unwrap().blocks(), 0);
 }
 
 #[test]
@@ -182,7 +199,7 @@ fn copies_of_other_sets_directories() {
         time: time(1),
     };
     let place = |path: &[(Fid, &str)], n: &str, fid| Change::Place {
-        path: path.iter().map(|(f, n)| wire::op::Ancestor { fid: *f, name: name(n) }).collect(),
+        path: path.iter().map(|(f, n)| wire::op::Ancestor { fid: *f, name: name(n), home: other }).collect(),
         name: name(n),
         fid,
         mode: 0o700,
@@ -216,7 +233,7 @@ fn copies_of_other_sets_directories() {
     assert!(top.join("far/deep").is_dir());
     assert!(s.bricks[0].attr(f).is_ok(), "what lies beneath stays within reach");
     // Moved after its entry, condemned, and gone.
-    let path = vec![wire::op::Ancestor { fid: there(1), name: name("far") }];
+    let path = vec![wire::op::Ancestor { fid: there(1), name: name("far"), home: other }];
     s.apply(&Change::Relocate { fid: mine(2), path, name: name("moved") }, b"").unwrap();
     assert!(top.join("far/moved/f").is_file());
     s.run(&Op::Unlink { parent: mine(2), name: name("f") }, b"").unwrap();

@@ -1,6 +1,7 @@
 //! What each object carries: the extended attribute `trusted.mortar.id`.
 //!
-//! 46 bytes, so that name and value fit into the spare room of a 256-byte ext4 inode (96 bytes) and one call writes all.
+//! 58 bytes, so that name and value just fit into the spare room of a 256-byte ext4 inode (96 bytes) and one call writes
+//! all.
 //!
 //! | offset | bytes | field |
 //! |---|---|---|
@@ -12,6 +13,10 @@
 //! | 26 | 8 | lsn of the last change |
 //! | 34 | 8 | ctime, seconds |
 //! | 42 | 4 | ctime, nanoseconds |
+//! | 46 | 8 | atime, seconds |
+//! | 54 | 4 | atime, nanoseconds |
+//!
+//! The time of access is kept here because the file's own moves when anybody reads the brick, a backup for instance.
 
 use ids::{Fid, SetId, Time};
 use wire::peer::Stamp;
@@ -24,7 +29,7 @@ pub const PREFIX: &[u8] = b"trusted.mortar.";
 /// The version written.
 pub const VERSION: u8 = 1;
 /// Bytes of the value.
-pub const SIZE: usize = 46;
+pub const SIZE: usize = 58;
 
 /// Flag: waits for its entry on another set to come or go; it takes no entries.
 pub const PENDING: u8 = 1;
@@ -47,6 +52,8 @@ pub struct Tag {
     pub version: Version,
     /// When it last changed, as the set's primary saw it.
     pub ctime: Time,
+    /// The time of access, as it was last set.
+    pub atime: Time,
 }
 
 /// A [`Stamp`] that can be copied and compared: later changes are greater.
@@ -92,6 +99,7 @@ impl Tag {
         self.version.epoch.put(&mut out);
         self.version.lsn.put(&mut out);
         self.ctime.put(&mut out);
+        self.atime.put(&mut out);
         out
     }
 
@@ -121,6 +129,7 @@ impl Tag {
             home: Wire::get(&mut r)?,
             version: Version { epoch: Wire::get(&mut r)?, lsn: Wire::get(&mut r)? },
             ctime: Wire::get(&mut r)?,
+            atime: Wire::get(&mut r)?,
         };
         match r.remaining() {
             0 => Ok(tag),
@@ -143,10 +152,12 @@ mod tests {
             home: SetId(4),
             version: Version { epoch: Epoch(5), lsn: Lsn(6) },
             ctime: Time { sec: -7, nsec: 8 },
+            atime: Time { sec: 9, nsec: 10 },
         };
         let frozen =
             b"\x01\x01\x01\x00\x00\x00\x02\x00\x00\x00\x03\x00\x00\x00\x00\x00\x00\x00\x04\x00\x00\x00\
-            \x05\x00\x00\x00\x06\x00\x00\x00\x00\x00\x00\x00\xf9\xff\xff\xff\xff\xff\xff\xff\x08\x00\x00\x00";
+            \x05\x00\x00\x00\x06\x00\x00\x00\x00\x00\x00\x00\xf9\xff\xff\xff\xff\xff\xff\xff\x08\x00\x00\x00\
+            \x09\x00\x00\x00\x00\x00\x00\x00\x0a\x00\x00\x00";
         assert_eq!(t.encode(), frozen);
         assert_eq!(frozen.len(), SIZE);
         assert_eq!(Tag::decode(frozen), Ok(t));
@@ -158,7 +169,7 @@ mod tests {
         fn round_trip(flags in 0u8..4, fid: [u8; 16], home: u32, e: u32, l: u64, sec: i64, nsec in 0u32..1_000_000_000) {
             let t = Tag {
                 flags, fid: Fid::from_bytes(fid), home: SetId(home),
-                version: Version { epoch: Epoch(e), lsn: Lsn(l) }, ctime: Time { sec, nsec },
+                version: Version { epoch: Epoch(e), lsn: Lsn(l) }, ctime: Time { sec, nsec }, atime: Time { sec: nsec.into(), nsec },
             };
             prop_assert_eq!(Tag::decode(&t.encode()), Ok(t));
         }

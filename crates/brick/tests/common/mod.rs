@@ -139,7 +139,6 @@ pub struct Seen {
     pub gid: u32,
     pub nlink: u64,
     pub rdev: u64,
-    pub atime: (i64, i64),
     pub mtime: (i64, i64),
     pub content: Vec<u8>,
     pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
@@ -148,7 +147,12 @@ pub struct Seen {
 fn see(path: &Path) -> Seen {
     let m = std::fs::symlink_metadata(path).unwrap();
     let content = if m.is_file() {
-        std::fs::read(path).unwrap()
+        // Looking must not change what others see.
+        use rustix::fs::{Mode, OFlags};
+        let fd = rustix::fs::open(path, OFlags::RDONLY | OFlags::NOATIME, Mode::empty()).unwrap();
+        let mut data = vec![];
+        std::io::Read::read_to_end(&mut std::fs::File::from(fd), &mut data).unwrap();
+        data
     } else if m.is_symlink() {
         std::fs::read_link(path).unwrap().as_os_str().as_bytes().to_vec()
     } else {
@@ -169,7 +173,6 @@ fn see(path: &Path) -> Seen {
         gid: m.gid(),
         nlink: m.nlink(),
         rdev: m.rdev(),
-        atime: if m.is_symlink() { (0, 0) } else { (m.atime(), m.atime_nsec()) },
         mtime: (m.mtime(), m.mtime_nsec()),
         content,
         xattrs,
