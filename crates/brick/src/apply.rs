@@ -553,7 +553,7 @@ impl Brick {
 }
 
 /// Makes the bare object and opens it.
-fn make(dir: &OwnedFd, name: &[u8], what: &Making<'_>) -> Result<Opened, Errno> {
+pub(crate) fn make(dir: &OwnedFd, name: &[u8], what: &Making<'_>) -> Result<Opened, Errno> {
     let mode = Mode::from_raw_mode(what.mode & 0o7777);
     let node = |t, dev: u32| rustix::fs::mknodat(dir, name, t, mode, dev.into());
     let made = match what.node {

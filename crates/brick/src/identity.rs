@@ -14,7 +14,7 @@ use wire::Errno;
 use wire::name::RESERVED;
 
 /// The folders in `.mortar`.
-pub(crate) const FOLDERS: [&str; 3] = ["journal", "orphans", "limbo"];
+pub(crate) const FOLDERS: [&str; 4] = ["journal", "orphans", "limbo", "aside"];
 
 /// `BRICK/.mortar`.
 pub(crate) fn own(path: &Path) -> PathBuf {

@@ -17,6 +17,7 @@ mod attrs;
 mod check;
 mod error;
 mod handle;
+mod heal;
 mod identity;
 mod index;
 mod journal;
@@ -35,6 +36,7 @@ mod validate;
 
 pub use check::{Problem, Report, check};
 pub use error::{FormatError, JournalError, OpenError};
+pub use heal::{Made, name_order};
 pub use identity::{format, read_identity};
 pub use journal::Records;
 pub use open::{Brick, Found, Options, init_process};

@@ -78,6 +78,10 @@ pub struct Brick {
     pub(crate) root: Opened,
     pub(crate) orphans: OwnedFd,
     pub(crate) limbo: OwnedFd,
+    /// What a healing took out of its place.
+    pub(crate) aside: OwnedFd,
+    /// The tree is as the journal says up to here only: a healing is not finished.
+    pub(crate) healing: Option<Lsn>,
     pub(crate) fds: Lru<Fid, Opened>,
     pub(crate) nodes: Lru<Fid, Node>,
     /// By hash of parent and name; `None`: there is no such entry.
@@ -241,6 +245,8 @@ impl Brick {
             root,
             orphans: open_dir(&own(path).join("orphans"))?,
             limbo: open_dir(&own(path).join("limbo"))?,
+            aside: open_dir(&own(path).join("aside"))?,
+            healing: crate::heal::read_mark(path).map_err(|e| io("read the mark of healing of", e))?,
             fds: Lru::new(),
             nodes: Lru::new(),
             names: Lru::new(),

@@ -52,7 +52,7 @@ impl Brick {
         Err(Errno::EEXIST)
     }
 
-    fn is_known(&mut self, fid: Fid) -> Result<bool, Errno> {
+    pub(crate) fn is_known(&mut self, fid: Fid) -> Result<bool, Errno> {
         match self.load(fid) {
             Ok(_) => Ok(true),
             Err(Errno::ESTALE | Errno::ENOENT) => Ok(false),
@@ -143,7 +143,7 @@ impl Brick {
         self.finish_hidden(what, &open)
     }
 
-    fn finish_hidden(&mut self, what: &Making<'_>, open: &Opened) -> Result<(), Errno> {
+    pub(crate) fn finish_hidden(&mut self, what: &Making<'_>, open: &Opened) -> Result<(), Errno> {
         open.chown(Some(what.uid), Some(what.gid))?;
         open.chmod(what.mode)?;
         open.set_times(what.time, what.time)?;

@@ -2,6 +2,10 @@
 #![allow(missing_docs, reason = "each variant's own words explain its fields")]
 
 use crate::change::Change;
+use crate::codec::Blob;
+use crate::name::Name;
+use crate::op::Ancestor;
+use crate::reply::{Attr, DirEntry};
 use crate::{wire_enum, wire_struct};
 use ids::{BrickId, Epoch, Fid, Lsn, OpId, SetId};
 
@@ -41,5 +45,45 @@ wire_enum! {
         6 WhereAreYou,
         /// The last change in the sender's journal.
         7 HereIAm { last: Stamp, durable: Lsn },
+
+        // Healing (see crate `replica`, module `heal`).
+        /// A brick that is not in sync wants to be: its journal is sure up to `sure`, and holds these epochs, each to the
+        /// position given.
+        20 Join { sure: Lsn, history: Vec<Stamp> },
+        /// Up to `common` the journals agree; the sender's changes after it follow, as [`PeerBody::Missed`]. With `full`
+        /// its journal does not reach back: everything has to be compared.
+        21 Welcome { common: Stamp, full: bool },
+        /// A change that the joining brick missed.
+        22 Missed { stamp: Stamp, op: OpId, about: Option<Fid>, change: Change },
+        /// From here on come the new changes, after this one; questions are answered. With a full comparison, the
+        /// directories that hang on other sets' directories.
+        23 Live { last: Stamp, placed: Vec<Fid> },
+        /// What is this object like?
+        24 AskObject { fid: Fid },
+        25 Object { fid: Fid, object: Option<Object> },
+        /// What is in this directory after this position?
+        26 AskEntries { fid: Fid, after: u64 },
+        /// Entries up to `upto` (to the end if `None`), with the targets of symbolic links.
+        27 Entries { fid: Fid, upto: Option<u64>, entries: Vec<DirEntry>, targets: Vec<(Fid, Blob)> },
+        /// What is in this file here?
+        28 AskData { fid: Fid, offset: u64, len: u32 },
+        /// The payload; `end`: the file ends with it or before it.
+        29 Data { fid: Fid, offset: u64, len: u32, end: bool },
+        /// Nothing is missing any more.
+        30 Healed { lsn: Lsn },
+    }
+}
+
+wire_struct! {
+    /// An object as a brick has it, but for entries and data.
+    pub struct Object {
+        pub attr: Attr,
+        /// The last change in it.
+        pub version: Stamp,
+        /// Marks of its tag (see `docs/formats/brick.md`).
+        pub flags: u8,
+        pub xattrs: Vec<(Name, Blob)>,
+        /// Where a directory hangs whose parent lives on another set: the directories above, and its name.
+        pub place: Option<(Vec<Ancestor>, Name)>,
     }
 }

@@ -1,0 +1,474 @@
+//! Making this brick's objects like another brick's, and telling another brick what ours are like.
+//!
+//! While a brick heals its journal runs ahead of its tree: changes to objects that are not healed yet are journaled only.
+//! A mark in `.mortar/heal` says from which position on the tree cannot be trusted; it is there before the first such
+//! change and goes when all is healed and on disk.
+
+use crate::apply::{Making, hidden_name};
+use crate::error::{errno, io_errno};
+use crate::identity::{own, write_durably};
+use crate::listing;
+use crate::object::{Opened, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG, proc_path, stat_at};
+use crate::open::Brick;
+use crate::tree::At;
+use disk_format::sealed;
+use disk_format::tag::{ORPHAN, Tag, Version};
+use ids::{Fid, Lsn, OpId};
+use rustix::fs::AtFlags;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use wire::codec::Blob;
+use wire::op::{Ancestor, Node as Kind};
+use wire::peer::{Object, Stamp};
+use wire::reply::DirEntry;
+use wire::{Change, Errno, Name, Wire};
+
+const KIND: sealed::Kind = *b"heal";
+const VERSION: u32 = 1;
+const MAX_DEPTH: usize = wire::limits::DEPTH_MAX;
+
+fn mark(path: &Path) -> PathBuf {
+    own(path).join("heal")
+}
+
+/// The position in its directory's order that a name has on every brick.
+pub fn name_order(name: &Name) -> u64 {
+    listing::cookie(name.as_bytes())
+}
+
+/// An object that a directory's comparison found missing here, and made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Made {
+    /// The object.
+    pub fid: Fid,
+    /// Whether it is a directory.
+    pub dir: bool,
+}
+
+/// From where on a brick's tree cannot be trusted, if its healing was not finished.
+pub(crate) fn read_mark(path: &Path) -> Result<Option<Lsn>, Errno> {
+    match std::fs::read(mark(path)) {
+        Ok(bytes) => {
+            let body = sealed::open(KIND, VERSION, &bytes).map(|(_, b)| Lsn::from_bytes(b));
+            // A damaged mark means the same as one from the very beginning.
+            Ok(Some(body.map_or(Lsn(0), |l| l.unwrap_or(Lsn(0)))))
+        }
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(io_errno(&e)),
+    }
+}
+
+impl Brick {
+    /// The tree is as the journal says up to here only; `None`: all of it.
+    pub fn healing_from(&self) -> Option<Lsn> {
+        self.healing
+    }
+
+    /// From now on changes may be journaled without being applied. Keeps an older mark.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn begin_heal(&mut self, from: Lsn) -> Result<(), Errno> {
+        self.flush_attrs()?;
+        let from = self.healing.map_or(from, |old| old.min(from));
+        if self.healing != Some(from) {
+            let bytes = sealed::seal(KIND, VERSION, &from.to_bytes());
+            write_durably(&mark(&self.path), &bytes).map_err(|e| io_errno(&e))?;
+            self.healing = Some(from);
+        }
+        Ok(())
+    }
+
+    /// Journals a change that is not applied: what it touches is healed.
+    ///
+    /// # Errors
+    /// The kernel's; `EIO` if the stamp does not follow.
+    pub fn note(&mut self, stamp: &Stamp, op: OpId, about: Option<Fid>, change: &Change) -> Result<(), Errno> {
+        self.journal.append(stamp, op, 0, about, change).map(drop).map_err(Errno::from)
+    }
+
+    /// Everything is healed: what was put aside goes, and when all is on disk the mark does.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn end_heal(&mut self) -> Result<(), Errno> {
+        if self.healing.is_none() {
+            return Ok(());
+        }
+        self.empty_aside()?;
+        self.flush_attrs()?;
+        self.begin_sync(None)?.run()?;
+        match std::fs::remove_file(mark(&self.path)) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(io_errno(&e)),
+            _ => {}
+        }
+        self.healing = None;
+        Ok(())
+    }
+
+    /// Removes what was put aside while healing.
+    fn empty_aside(&mut self) -> Result<(), Errno> {
+        let path = own(&self.path).join("aside");
+        let mut names = Vec::new();
+        crate::scan::names(self.aside.as_fd(), &mut |name, _, _| {
+            names.push(name.to_vec());
+            true
+        })?;
+        for name in names {
+            let Some(fid) = crate::apply::hidden_fid(&name) else { continue };
+            let at = path.join(String::from_utf8_lossy(&name).as_ref());
+            let dir = stat_at(self.aside.as_fd(), &name)?.mode & S_IFMT == S_IFDIR;
+            let done = if dir { std::fs::remove_dir_all(&at) } else { std::fs::remove_file(&at) };
+            done.map_err(|e| io_errno(&e))?;
+            self.forget(fid);
+        }
+        Ok(())
+    }
+
+    /// What an object of this set is like; `None` if there is none such here.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn object(&mut self, fid: Fid) -> Result<Option<Object>, Errno> {
+        let set = self.identity.set;
+        let (attr, version, flags) = match self.fresh(fid) {
+            Ok((node, stat)) => (node.attr(&stat), Stamp::from(node.tag.version), node.tag.flags),
+            Err(Errno::ESTALE | Errno::ENOENT) => return Ok(None),
+            Err(e) => return Err(e),
+        };
+        if attr.home != set {
+            return Ok(None);
+        }
+        let mut xattrs = Vec::new();
+        for name in self.listxattr(fid)? {
+            if let Some(value) = self.getxattr(fid, &name)? {
+                xattrs.push((name, Blob(value)));
+            }
+        }
+        let place = if attr.is_dir() { self.foreign_place(fid)? } else { None };
+        Ok(Some(Object { attr, version, flags, xattrs, place }))
+    }
+
+    /// The path of a directory whose parent lives on another set.
+    fn foreign_place(&mut self, fid: Fid) -> Result<Option<(Vec<Ancestor>, Name)>, Errno> {
+        if fid.is_root() {
+            return Ok(None);
+        }
+        let at = match self.place_of(fid) {
+            Ok(at) => at,
+            Err(Errno::ESTALE) => return Ok(None),
+            Err(e) => return Err(e),
+        };
+        if at.parent_home == self.identity.set {
+            return Ok(None);
+        }
+        let mut path = Vec::new();
+        let mut up = at.parent;
+        while !up.is_root() && path.len() < MAX_DEPTH {
+            let place = self.place_of(up)?;
+            path.push(Ancestor { fid: up, home: place.home, name: place.name });
+            up = place.parent;
+        }
+        path.reverse();
+        Ok(Some((path, at.name)))
+    }
+
+    /// Directories of this set that hang on other sets' directories.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn placed(&mut self) -> Result<Vec<Fid>, Errno> {
+        let set = self.identity.set;
+        let mut out = Vec::new();
+        let mut copies = vec![self.identity.root];
+        while let Some(dir) = copies.pop() {
+            let mut names = Vec::new();
+            self.scan_dir(dir, &mut |name, _| {
+                names.push(name.to_vec());
+                true
+            })?;
+            let own = self.load(dir)?.tag.home == set;
+            for name in names {
+                match self.find(dir, &name)? {
+                    // Beneath a directory of our own, only copies can hide more.
+                    At::Entry(e) if e.is_dir() && e.home != set => copies.push(e.fid),
+                    At::Entry(e) if e.is_dir() && !own => {
+                        out.push(e.fid);
+                        copies.push(e.fid);
+                    }
+                    At::Entry(e) if e.is_dir() => copies.push(e.fid),
+                    At::Entry(_) | At::Free | At::Unknown => {}
+                }
+            }
+        }
+        Ok(out)
+    }
+
+    /// Gives an object the attributes that another brick has. False if there is no such object here.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn take_object(&mut self, fid: Fid, object: &Object) -> Result<bool, Errno> {
+        if !self.have(fid, object)? {
+            return Ok(false);
+        }
+        self.flush_node(fid)?;
+        let open = self.open_fid(fid)?;
+        let now = open.stat()?;
+        let attr = &object.attr;
+        if open.is_file() && now.size != attr.size {
+            rustix::fs::ftruncate(&open.fd, attr.size).map_err(errno)?;
+        }
+        if (now.uid, now.gid) != (attr.uid, attr.gid) {
+            open.chown(Some(attr.uid), Some(attr.gid))?;
+        }
+        self.take_xattrs(fid, &open, object)?;
+        if open.kind != S_IFLNK {
+            open.chmod(attr.mode & 0o7777)?;
+        }
+        open.set_times(attr.atime, attr.mtime)?;
+        let tag = Tag {
+            flags: object.flags,
+            fid,
+            home: attr.home,
+            version: Version::from(&object.version),
+            ctime: attr.ctime,
+            atime: attr.atime,
+        };
+        open.set_tag(&tag)?;
+        self.nodes.remove(&fid);
+        Ok(true)
+    }
+
+    /// Sees to it that the object exists here, as far as that needs no directory's comparison.
+    fn have(&mut self, fid: Fid, object: &Object) -> Result<bool, Errno> {
+        let known = self.is_known(fid)?;
+        if object.flags & ORPHAN != 0 {
+            return self.have_orphan(fid, known, object);
+        }
+        if known || !object.attr.is_dir() {
+            return Ok(known);
+        }
+        let Some((path, name)) = &object.place else { return Ok(false) };
+        let making = self.making(fid, object.attr.home, &Kind::Dir, object);
+        self.place(path, name, &making)?;
+        Ok(true)
+    }
+
+    fn making<'a>(&self, fid: Fid, home: ids::SetId, node: &'a Kind, object: &Object) -> Making<'a> {
+        Making {
+            fid,
+            home,
+            node,
+            mode: object.attr.mode & 0o7777,
+            uid: object.attr.uid,
+            gid: object.attr.gid,
+            time: object.attr.mtime,
+            flags: object.flags,
+            version: Version::default(),
+        }
+    }
+
+    fn have_orphan(&mut self, fid: Fid, known: bool, object: &Object) -> Result<bool, Errno> {
+        let name = hidden_name(fid);
+        if object.attr.mode & S_IFMT != S_IFREG {
+            return Ok(false);
+        }
+        if !known {
+            let making = self.making(fid, object.attr.home, &Kind::File, object);
+            let open = crate::apply::make(&self.orphans, name.as_bytes(), &making)?;
+            self.finish_hidden(&making, &open)?;
+            return Ok(true);
+        }
+        // Its last name was put aside here.
+        match rustix::fs::renameat(&self.aside, &name, &self.orphans, &name) {
+            Ok(()) | Err(rustix::io::Errno::NOENT) => {}
+            Err(e) => return Err(errno(e)),
+        }
+        Ok(true)
+    }
+
+    fn take_xattrs(&mut self, fid: Fid, open: &Opened, object: &Object) -> Result<(), Errno> {
+        for name in self.listxattr(fid)? {
+            if !object.xattrs.iter().any(|(n, _)| *n == name) {
+                open.remove_xattr(name.as_bytes())?;
+            }
+        }
+        for (name, value) in &object.xattrs {
+            if open.xattr(name.as_bytes())?.as_ref() != Some(&value.0) {
+                open.set_xattr(name.as_bytes(), &value.0)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The entries of a directory after `after`, for another brick: up to which position, and symbolic links' targets.
+    ///
+    /// # Errors
+    /// `ESTALE` if this set does not answer for it; the kernel's.
+    #[allow(clippy::type_complexity, reason = "it is one message's content")]
+    pub fn entries(
+        &mut self,
+        dir: Fid,
+        after: u64,
+        bytes: usize,
+    ) -> Result<(Vec<DirEntry>, Vec<(Fid, Blob)>, Option<u64>), Errno> {
+        let own = self.identity.set;
+        if self.load(dir)?.tag.home != own {
+            return Err(Errno::ESTALE);
+        }
+        let (entries, end) = self.readdir(dir, after, true, bytes)?;
+        let mut targets = Vec::new();
+        for e in entries.iter().filter(|e| e.kind == S_IFLNK) {
+            targets.push((e.fid, Blob(self.readlink(e.fid)?)));
+        }
+        let upto = if end { None } else { entries.last().map(|e| e.cookie) };
+        Ok((entries, targets, upto))
+    }
+
+    /// Makes the entries of a directory after `after` and up to `upto` (to the end if `None`) those given. What is there
+    /// beside them is put aside. Answers what was missing and is made now, still empty.
+    ///
+    /// # Errors
+    /// `ESTALE` if there is no such directory here; the kernel's.
+    pub fn take_entries(
+        &mut self,
+        dir: Fid,
+        after: u64,
+        upto: Option<u64>,
+        entries: &[DirEntry],
+        targets: &[(Fid, Blob)],
+    ) -> Result<Vec<Made>, Errno> {
+        let here = self.names_between(dir, after, upto)?;
+        for name in here {
+            let wanted = entries.iter().find(|e| e.name.as_bytes() == &name[..]);
+            match self.find(dir, &name)? {
+                At::Entry(e) if wanted.is_some_and(|w| w.fid == e.fid) => {}
+                At::Entry(e) => self.put_aside(dir, &name, e.fid)?,
+                At::Unknown => self.banish(dir, &name)?,
+                At::Free => {}
+            }
+        }
+        let mut made = Vec::new();
+        for e in entries {
+            if self.find(dir, e.name.as_bytes())? == At::Free {
+                made.extend(self.take_entry(dir, e, targets)?);
+            }
+        }
+        Ok(made)
+    }
+
+    fn names_between(&mut self, dir: Fid, after: u64, upto: Option<u64>) -> Result<Vec<Box<[u8]>>, Errno> {
+        let last = upto.unwrap_or(u64::MAX);
+        let mut names = Vec::new();
+        self.scan_dir(dir, &mut |name, _| {
+            let at = listing::cookie(name);
+            if at > after && at <= last {
+                names.push(name.into());
+            }
+            true
+        })?;
+        Ok(names)
+    }
+
+    /// Takes a name away that the other brick does not have. The object may have another name there: it is kept.
+    fn put_aside(&mut self, dir: Fid, name: &[u8], fid: Fid) -> Result<(), Errno> {
+        let parent = self.open_dir(dir)?;
+        let stat = stat_at(parent.fd.as_fd(), name)?;
+        if stat.mode & S_IFMT != S_IFDIR && stat.nlink > 1 {
+            rustix::fs::unlinkat(&parent.fd, name, AtFlags::empty()).map_err(errno)?;
+        } else {
+            rustix::fs::renameat(&parent.fd, name, &self.aside, hidden_name(fid)).map_err(errno)?;
+        }
+        self.unsettle(fid);
+        self.left(dir, name);
+        Ok(())
+    }
+
+    fn take_entry(&mut self, dir: Fid, e: &DirEntry, targets: &[(Fid, Blob)]) -> Result<Option<Made>, Errno> {
+        let name = e.name.as_bytes();
+        if self.is_known(e.fid)? {
+            if e.kind == S_IFDIR {
+                self.move_copy(e.fid, dir, name)?;
+            } else {
+                self.link_again(e, dir)?;
+            }
+            return Ok(None);
+        }
+        let rdev = e.attr.as_ref().map_or(0, |a| a.rdev);
+        let node = match e.kind {
+            0o040_000 => Kind::Dir,
+            0o120_000 => match targets.iter().find(|(f, _)| *f == e.fid) {
+                Some((_, target)) => Kind::Symlink { target: target.clone() },
+                None => return Ok(None),
+            },
+            0o010_000 => Kind::Fifo,
+            0o140_000 => Kind::Socket,
+            0o020_000 => Kind::Char { rdev },
+            0o060_000 => Kind::Block { rdev },
+            _ => Kind::File,
+        };
+        let own = e.home == self.identity.set;
+        let time = e.attr.as_ref().map_or(ids::Time::default(), |a| a.mtime);
+        let making = Making {
+            fid: e.fid,
+            home: e.home,
+            node: &node,
+            mode: 0o700,
+            uid: 0,
+            gid: 0,
+            time,
+            flags: 0,
+            version: Version::default(),
+        };
+        self.create(dir, name, &making)?;
+        Ok(own.then_some(Made { fid: e.fid, dir: e.kind == S_IFDIR }))
+    }
+
+    /// Gives a file that is here under another name, or put aside, this name.
+    fn link_again(&mut self, e: &DirEntry, dir: Fid) -> Result<(), Errno> {
+        let to = self.open_dir(dir)?;
+        let aside = hidden_name(e.fid);
+        match rustix::fs::renameat(&self.aside, &aside, &to.fd, e.name.as_bytes()) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::NOENT) => {
+                let open = self.open_fid(e.fid)?;
+                let from = proc_path(open.fd.as_fd(), b"");
+                let flags = AtFlags::SYMLINK_FOLLOW;
+                rustix::fs::linkat(rustix::fs::CWD, from, &to.fd, e.name.as_bytes(), flags).map_err(errno)?;
+            }
+            Err(err) => return Err(errno(err)),
+        }
+        let entry = namespace::Entry { fid: e.fid, home: e.home, kind: e.kind };
+        self.unsettle(e.fid);
+        self.entered(dir, e.name.as_bytes(), entry);
+        Ok(())
+    }
+
+    /// Takes over file data.
+    ///
+    /// # Errors
+    /// `ESTALE` if there is no such file here; the kernel's.
+    pub fn take_data(&mut self, fid: Fid, offset: u64, data: &[u8]) -> Result<(), Errno> {
+        // Looked at before the write moves the kernel's times, which must not show: ours are written again with the tag.
+        self.load(fid)?;
+        let open = self.open_fid(fid)?;
+        if !open.is_file() || self.identity.arbiter {
+            return Ok(());
+        }
+        let (mut at, mut rest) = (offset, data);
+        while !rest.is_empty() {
+            let n = rustix::io::pwrite(&open.fd, rest, at).map_err(errno)?;
+            at += n as u64;
+            rest = rest.get(n..).unwrap_or_default();
+        }
+        let node = self.load(fid)?;
+        let was = node.tag_dirty || node.times_dirty;
+        node.stat = None;
+        (node.times_dirty, node.tag_dirty) = (true, true);
+        if !was {
+            self.dirty.push_back(fid);
+        }
+        Ok(())
+    }
+}
