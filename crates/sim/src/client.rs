@@ -53,6 +53,8 @@ pub(crate) struct Client {
     known: Vec<(usize, Fid)>,
     /// A server it cannot talk to.
     pub(crate) cut: Option<usize>,
+    /// It hears nothing of new views.
+    pub(crate) deaf: bool,
 }
 
 impl Client {
@@ -69,6 +71,7 @@ impl Client {
             conns: BTreeMap::new(),
             known: Vec::new(),
             cut: None,
+            deaf: false,
         }
     }
 
@@ -102,6 +105,7 @@ impl World {
                     self.transmit(c, record);
                 }
             }
+            ToClient::View(..) | ToClient::Views(_) if self.clients[c].deaf => {}
             ToClient::View(set, view) => {
                 let known = &mut self.clients[c].views[set];
                 if view.epoch > known.epoch {

@@ -148,8 +148,13 @@ impl World {
             }
             Fault::ClientCut(_) => {
                 let c = self.rng.below(self.clients.len());
-                self.clients[c].cut = Some(s);
-                self.count_fault("client cut off");
+                if self.rng.chance(500) {
+                    self.clients[c].cut = Some(s);
+                    self.count_fault("client cut off");
+                } else {
+                    self.clients[c].deaf = true;
+                    self.count_fault("client without views");
+                }
                 Fault::ClientCut(c)
             }
             _ => return,
@@ -179,7 +184,10 @@ impl World {
             }
             Fault::ApplyFails(s, set) => self.brick(s, set).into_iter().for_each(|b| b.fails_in = None),
             Fault::SyncFails(s, set) => self.brick(s, set).into_iter().for_each(|b| b.sync_fails = false),
-            Fault::ClientCut(c) => self.clients[c].cut = None,
+            Fault::ClientCut(c) => {
+                self.clients[c].cut = None;
+                self.clients[c].deaf = false;
+            }
             Fault::Kill | Fault::KillBetween | Fault::PowerCut | Fault::Blackout | Fault::Drop => {}
         }
     }

@@ -1,12 +1,12 @@
 //! Runs seeds of the simulator.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command for developers")]
 
-use sim::{Config, Failure, Stats, run};
+use sim::{Config, Failure, Mutant, Stats, run};
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-const USAGE: &str = "sim [--seeds N] [--start S] [--seed X [--trace]] [--blackout] [--jobs J]";
+const USAGE: &str = "sim [--seeds N] [--start S] [--seed X [--trace]] [--blackout] [--mutant M] [--jobs J]";
 
 struct Asked {
     seeds: u64,
@@ -32,6 +32,10 @@ fn parse() -> Option<Asked> {
                 (asked.seeds, asked.jobs, asked.only) = (1, 1, true);
             }
             "--trace" => asked.config.trace = true,
+            "--mutant" => {
+                let name = args.next()?;
+                asked.config.mutant = Mutant::ALL.into_iter().find(|m| format!("{m:?}") == name)?;
+            }
             "--blackout" => asked.config.blackout = true,
             _ => return None,
         }
