@@ -46,8 +46,8 @@ impl LogArgs {
             Level::Debug => LevelFilter::DEBUG,
             Level::Trace => LevelFilter::TRACE,
         };
-        // openraft tells of every vote at info: that is our debug.
-        let raft = if level > LevelFilter::INFO { level } else { level.min(LevelFilter::ERROR) };
+        // openraft calls every peer that is away for a moment an error, and tells of every vote: that is for debugging.
+        let raft = if level > LevelFilter::INFO { level } else { LevelFilter::OFF };
         let filter = tracing_subscriber::EnvFilter::default()
             .add_directive(level.into())
             .add_directive(format!("openraft={raft}").parse()?);

@@ -1,0 +1,146 @@
+//! What is wrong is said in one line, and nothing is changed.
+
+use crate::harness::{Pool, run, tool};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Something mounted for a test.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(dir: PathBuf, mount: &str) -> Scratch {
+        fs::create_dir(&dir).unwrap();
+        tool(&format!("mount {mount} {}", dir.display()));
+        Scratch(dir)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        tool(&format!("umount {}", self.0.display()));
+    }
+}
+
+/// Runs a command that must be refused with these words and change nothing.
+#[track_caller]
+fn refused(pool: &Pool, line: &str, words: &[&str]) {
+    let before = (pool.ok("config export"), pool.ok("pool list"));
+    pool.cli(line).refused_with(words);
+    let after = (pool.ok("config export"), pool.ok("pool list"));
+    assert_eq!(before, after, "{line} changed the pool");
+}
+
+#[test]
+fn bricks_that_cannot_be() {
+    let pool = Pool::new(2);
+    pool.volume("v", 1, &[(0, "b")]);
+    let s = &pool.servers[0];
+    let used = s.brick("b");
+    refused(&pool, &format!("volume create w {used}"), &[&used, "in use by volume 'v'"]);
+    refused(&pool, &format!("volume create w {used}/inside"), &["inside"]);
+    let twice = s.brick("c");
+    refused(&pool, &format!("volume create w {twice} {twice}"), &[&twice, "twice"]);
+    let (one, two) = (s.brick("c"), s.brick("d"));
+    refused(&pool, &format!("volume create w replica 2 {one} {two}"), &["one server", "--force"]);
+    refused(&pool, &format!("volume create w replica 3 {one} {two}"), &["multiple of 3"]);
+    refused(&pool, "volume create w nohost:/b", &["nohost", "peer probe"]);
+    refused(&pool, "volume create w nothing", &["nothing", "HOST:/PATH"]);
+    refused(&pool, &format!("volume create a/b {one}"), &["'a/b'", "letters"]);
+    refused(&pool, &format!("volume create v {one}"), &["'v' exists"]);
+    fs::create_dir(s.path("full")).unwrap();
+    fs::write(s.path("full/file"), "x").unwrap();
+    refused(&pool, &format!("volume create w {}", s.brick("full")), &["not empty"]);
+    fs::write(s.path("file"), "x").unwrap();
+    refused(&pool, &format!("volume create w {}", s.brick("file")), &["not a directory"]);
+    refused(&pool, &format!("volume create w {}", s.brick("no/such/parent")), &["does not exist"]);
+    assert!(!s.path("c").exists() && !s.path("d").exists(), "a refused volume left a directory");
+    // One that fails after others were made takes them back.
+    refused(&pool, &format!("volume create w {one} {}", s.brick("file")), &["not a directory"]);
+    assert!(!s.path("c/.mortar").exists());
+    pool.ok(&format!("volume create w {one}"));
+}
+
+#[test]
+fn file_systems_that_will_not_do() {
+    let pool = Pool::new(1);
+    let s = &pool.servers[0];
+    let read_only = Scratch::new(s.path("ro"), "-t tmpfs -o ro none");
+    refused(&pool, &format!("volume create v {}", s.brick("ro/b")), &["read-only"]);
+    refused(&pool, &format!("volume create v {}", s.brick("ro")), &["read-only"]);
+    drop(read_only);
+    let plain = Scratch::new(s.path("plain"), "-t ramfs none");
+    refused(&pool, &format!("volume create v {}", s.brick("plain/b")), &["without", "ext4, XFS or btrfs"]);
+    assert_eq!(fs::read_dir(&plain.0).unwrap().count(), 0, "something was left behind");
+    drop(plain);
+    match Path::new("/usr/sbin/mkfs.vfat").exists() {
+        true => on_vfat(&pool),
+        false => println!("SKIPPED: a brick on vfat (dosfstools is not installed); ramfs stands for it"),
+    }
+}
+
+fn on_vfat(pool: &Pool) {
+    let (s, image) = (&pool.servers[0], pool.dir.join("vfat.img"));
+    tool(&format!("truncate -s 40M {}", image.display()));
+    tool(&format!("/usr/sbin/mkfs.vfat {}", image.display()));
+    let mounted =
+        std::panic::catch_unwind(|| Scratch::new(s.path("vfat"), &format!("-o loop {}", image.display())));
+    let Ok(_vfat) = mounted else {
+        println!("SKIPPED: a brick on vfat (this kernel cannot mount it); ramfs stands for it");
+        return;
+    };
+    refused(pool, &format!("volume create v {}", s.brick("vfat/b")), &["without", "ext4, XFS or btrfs"]);
+}
+
+#[test]
+fn peers_that_cannot_be() {
+    let mut pool = Pool::apart(4);
+    let of = |pool: &Pool, i: usize| format!("peer probe {}:{}", pool.servers[i].host, pool.port);
+    // Servers 2 and 3 are a pool of their own, server 4 is not running.
+    let (two, join) = (pool.servers[1].address.clone(), of(&pool, 2));
+    pool.cli_at(&two, &join).ok();
+    pool.stop(3);
+    refused(&pool, &of(&pool, 1), &["another pool", &pool.servers[1].host]);
+    refused(&pool, &of(&pool, 3), &["connection refused", &pool.servers[3].address]);
+    refused(&pool, "peer probe no-such-host.invalid", &["no-such-host.invalid"]);
+    refused(&pool, "peer detach nobody", &["nobody", "not in the pool"]);
+    let again = pool.cli(&of(&pool, 0)).ok();
+    assert!(again.contains("already"), "{again}");
+    let mut command = crate::harness::mortar();
+    command.args(["--server", &pool.servers[3].address, "pool", "list"]);
+    run(command).refused_with(&[&pool.servers[3].address, "mortar server", "--server"]);
+    // After it was let go there, it may come here.
+    pool.cli_at(&two, &format!("peer detach {}", pool.servers[2].host)).ok();
+    pool.ok(&of(&pool, 2));
+}
+
+#[test]
+fn options_that_cannot_be() {
+    let pool = Pool::new(1);
+    pool.volume("v", 1, &[(0, "b")]);
+    refused(&pool, "volume set v network.ping-timeuot 3s", &["network.ping-timeuot", "did you mean"]);
+    refused(&pool, "volume set v network.ping-timeout soon", &["'soon'", "a duration from 1s to 60s"]);
+    refused(&pool, "volume set v storage.fd-limit 512 network.ping-timeout soon", &["'soon'"]);
+    refused(&pool, "volume get v no.such", &["no.such"]);
+    refused(&pool, "volume start nothing", &["nothing", "volume list"]);
+    refused(&pool, "volume start v", &["started already"]);
+    refused(&pool, "volume delete v", &["stop it first"]);
+    refused(&pool, "config apply /no/such/file", &["/no/such/file"]);
+}
+
+#[test]
+fn servers_that_cannot_start() {
+    let mut pool = Pool::new(1);
+    let address = pool.servers[0].address.clone();
+    let state = pool.dir.join("other");
+    let start = |state: &Path, address: &str| {
+        let mut command = crate::harness::mortar();
+        command.args(["server", "--address", address, "--state"]).arg(state);
+        run(command)
+    };
+    start(&state, &address).refused_with(&[&address, "port is in use"]);
+    start(&state, "192.0.2.7").refused_with(&["192.0.2.7:24240", "does not have that address"]);
+    start(&pool.servers[0].state(), &pool.spare_address()).refused_with(&["another server uses it"]);
+    assert_eq!(start(&state, "host:0").code, Some(2));
+    start(Path::new("/proc/no"), &pool.spare_address()).refused_with(&["/proc/no"]);
+    pool.stop(0);
+}

@@ -1,0 +1,50 @@
+//! Pools of real servers on loopback addresses, and what tests need around them.
+//!
+//! Each pool has addresses, a port and a folder of its own, so tests run side by side. Whatever a pool started is ended
+//! and unmounted when it is dropped, also by a panic; nothing else is ever touched. Waiting is polling with a deadline.
+
+pub(crate) mod files;
+mod mounted;
+mod pool;
+mod process;
+
+pub(crate) use mounted::Mounted;
+pub(crate) use pool::Pool;
+pub(crate) use process::{Output, mortar, run, spawn_mortar, tool};
+
+use std::time::{Duration, Instant};
+
+/// Long enough for a loaded machine, short enough to notice.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Polls until there is something.
+pub(crate) fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < until, "{what}: not within {} s", PATIENCE.as_secs());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Polls until there is no complaint.
+pub(crate) fn eventually_ok(what: &str, mut look: impl FnMut() -> Result<(), String>) {
+    let mut last = String::new();
+    let until = Instant::now() + PATIENCE;
+    while Instant::now() < until {
+        match look() {
+            Ok(()) => return,
+            Err(why) => last = why,
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    panic!("{what}: {last}");
+}
+
+/// Whether something is mounted exactly there.
+pub(crate) fn is_mounted(dir: &std::path::Path) -> bool {
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    mounts.lines().any(|l| l.split(' ').nth(1) == dir.to_str())
+}

@@ -1,0 +1,283 @@
+//! Pools of servers.
+
+use super::{Mounted, Output, eventually, run, spawn_mortar};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
+
+/// How long one test may take before its processes are killed, so that nothing hangs for ever.
+const LIMIT: Duration = Duration::from_secs(400);
+
+/// One server, running or not.
+pub(crate) struct Server {
+    pub(crate) host: String,
+    pub(crate) address: String,
+    pub(crate) folder: PathBuf,
+    child: Option<Child>,
+}
+
+/// A pool, and its mounts.
+pub(crate) struct Pool {
+    pub(crate) dir: PathBuf,
+    pub(crate) port: u16,
+    pub(crate) servers: Vec<Server>,
+    subnet: String,
+    mounts: AtomicU32,
+    /// Processes to kill when the test takes too long.
+    pub(super) pids: Arc<Mutex<Vec<i32>>>,
+    finished: mpsc::Sender<()>,
+    /// Errors in logs that a test provokes.
+    expected_errors: Vec<&'static str>,
+}
+
+static COUNTER: AtomicU32 = AtomicU32::new(0);
+
+impl Server {
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.as_ref().expect("the server runs").id()
+    }
+
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.folder.join("log")).unwrap_or_default()
+    }
+
+    pub(crate) fn state(&self) -> PathBuf {
+        self.folder.join("state")
+    }
+
+    /// A directory of this server, as HOST:/PATH.
+    pub(crate) fn brick(&self, name: &str) -> String {
+        format!("{}:{}", self.host, self.path(name).display())
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+}
+
+impl Pool {
+    /// A pool of `count` servers.
+    pub(crate) fn new(count: usize) -> Pool {
+        let pool = Pool::apart(count);
+        for i in 1..count {
+            let probe = format!("peer probe {}:{}", pool.servers[i].host, pool.port);
+            pool.ok(&probe);
+        }
+        pool.settle();
+        pool
+    }
+
+    /// So many servers, each a pool of its own.
+    pub(crate) fn apart(count: usize) -> Pool {
+        let n = COUNTER.fetch_add(1, Ordering::Relaxed);
+        let (a, b) = (1 + std::process::id() % 200, std::process::id() / 200 % 250);
+        let subnet = format!("127.{a}.{}", (b + n) % 250);
+        let dir = std::env::temp_dir().join(format!("mortar-e2e.{}.{n}", std::process::id()));
+        fs::create_dir(&dir).unwrap();
+        let port = TcpListener::bind((format!("{subnet}.11"), 0)).unwrap().local_addr().unwrap().port();
+        let (finished, wait) = mpsc::channel();
+        let pids: Arc<Mutex<Vec<i32>>> = Arc::default();
+        let mounts = AtomicU32::new(0);
+        let watched = pids.clone();
+        std::thread::spawn(move || watchdog(&wait, &watched));
+        let mut pool =
+            Pool { dir, port, servers: vec![], subnet, mounts, pids, finished, expected_errors: vec![] };
+        for i in 0..count {
+            let host = pool.host(i);
+            let folder = pool.dir.join(format!("s{i}"));
+            fs::create_dir(&folder).unwrap();
+            let address = format!("{host}:{port}");
+            pool.servers.push(Server { host, address, folder, child: None });
+            pool.start(i);
+        }
+        pool
+    }
+
+    fn host(&self, i: usize) -> String {
+        format!("{}.{}", self.subnet, 11 + i)
+    }
+
+    /// Another address of this pool that nobody uses.
+    pub(crate) fn spare_address(&self) -> String {
+        format!("{}.200:{}", self.subnet, self.port)
+    }
+
+    pub(crate) fn expect_errors(&mut self, words: &[&'static str]) {
+        self.expected_errors.extend(words);
+    }
+
+    /// Starts a server that is not running; it serves afterwards.
+    pub(crate) fn start(&mut self, i: usize) {
+        if let Err(why) = self.try_start(i) {
+            panic!("server {i} does not start: {why}");
+        }
+    }
+
+    /// Starts a server, or tells the line it refuses with.
+    pub(crate) fn try_start(&mut self, i: usize) -> Result<(), String> {
+        let server = &mut self.servers[i];
+        assert!(server.child.is_none());
+        let errors = server.folder.join("stderr");
+        let mut child = spawn_mortar(|c| {
+            c.args(["server", "--address", &server.address, "--state"]).arg(server.state());
+            c.arg("--log").arg(server.folder.join("log"));
+            c.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(File::create(&errors).unwrap());
+        });
+        self.pids.lock().unwrap().push(i32::try_from(child.id()).unwrap());
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        if line.trim_end() == format!("ready {}", server.address) {
+            server.child = Some(child);
+            return Ok(());
+        }
+        let code = child.wait().unwrap().code();
+        let why = fs::read_to_string(&errors).unwrap();
+        let output = Output { code, stdout: line, stderr: why };
+        Err(output.refused())
+    }
+
+    /// Ends a server in order.
+    pub(crate) fn stop(&mut self, i: usize) {
+        let code = self.signal(i, Signal::TERM);
+        assert_eq!(code, Some(0), "server {i} did not end cleanly: {}", self.servers[i].log());
+    }
+
+    /// Ends a server at once.
+    pub(crate) fn kill(&mut self, i: usize) {
+        self.signal(i, Signal::KILL);
+    }
+
+    fn signal(&mut self, i: usize, signal: Signal) -> Option<i32> {
+        let mut child = self.servers[i].child.take().expect("the server runs");
+        let raw = i32::try_from(child.id()).unwrap();
+        kill_process(Pid::from_raw(raw).unwrap(), signal).unwrap();
+        let status = eventually("the server ends", || child.try_wait().unwrap());
+        self.pids.lock().unwrap().retain(|p| *p != raw);
+        status.code()
+    }
+
+    /// Runs a command against the first server that runs.
+    pub(crate) fn cli(&self, line: &str) -> Output {
+        let at = self.servers.iter().find(|s| s.child.is_some()).expect("a server runs");
+        self.cli_at(&at.address, line)
+    }
+
+    pub(crate) fn cli_at(&self, server: &str, line: &str) -> Output {
+        let mut command = super::mortar();
+        command.arg("--server").arg(server).args(line.split(' '));
+        run(command)
+    }
+
+    #[track_caller]
+    pub(crate) fn ok(&self, line: &str) -> String {
+        self.cli(line).ok()
+    }
+
+    #[track_caller]
+    pub(crate) fn json(&self, line: &str) -> serde_json::Value {
+        serde_json::from_str(&self.cli(&format!("{line} --json")).ok()).unwrap()
+    }
+
+    /// Waits until all servers are seen by all, and hold their leases.
+    pub(crate) fn settle(&self) {
+        for server in self.servers.iter().filter(|s| s.child.is_some()) {
+            eventually("all servers are connected", || {
+                let output = self.cli_at(&server.address, "peer status --json");
+                let status: serde_json::Value = serde_json::from_str(&output.stdout).ok()?;
+                let peers = status["peers"].as_array()?;
+                let all = peers.len() == self.servers.len() && peers.iter().all(|p| p["connected"] == true);
+                (all && !status["leader"].is_null()).then_some(())
+            });
+        }
+    }
+
+    /// Makes and starts a volume. `bricks`: server and directory of each.
+    pub(crate) fn volume(&self, name: &str, replica: usize, bricks: &[(usize, &str)]) {
+        let words: Vec<String> = bricks.iter().map(|(s, b)| self.servers[*s].brick(b)).collect();
+        let replica = if replica > 1 { format!("replica {replica} ") } else { String::new() };
+        self.ok(&format!("volume create {name} {replica}{}", words.join(" ")));
+        self.ok(&format!("volume start {name}"));
+    }
+
+    /// The directories of bricks.
+    pub(crate) fn paths(&self, bricks: &[(usize, &str)]) -> Vec<PathBuf> {
+        bricks.iter().map(|(s, b)| self.servers[*s].path(b)).collect()
+    }
+
+    /// All servers, as a source names them.
+    pub(crate) fn source(&self, volume: &str) -> String {
+        let all: Vec<&str> = self.servers.iter().map(|s| s.address.as_str()).collect();
+        format!("{}:/{volume}", all.join(","))
+    }
+
+    pub(crate) fn mount(&self, volume: &str) -> Mounted {
+        self.mount_with(volume, &[])
+    }
+
+    pub(crate) fn mount_with(&self, volume: &str, words: &[&str]) -> Mounted {
+        let n = self.mounts.fetch_add(1, Ordering::Relaxed);
+        Mounted::new(&self.source(volume), &self.dir.join(format!("mnt{n}")), words, &self.pids)
+    }
+
+    /// Status of one volume.
+    pub(crate) fn status(&self, volume: &str) -> serde_json::Value {
+        self.json(&format!("volume status {volume}"))[0].clone()
+    }
+}
+
+/// Kills the processes of a test that does not end: what hangs in them fails then.
+fn watchdog(finished: &mpsc::Receiver<()>, pids: &Mutex<Vec<i32>>) {
+    if finished.recv_timeout(LIMIT) == Err(mpsc::RecvTimeoutError::Timeout) {
+        eprintln!("the test takes too long: its processes are killed");
+        for pid in pids.lock().unwrap().drain(..) {
+            let _gone = kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL);
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        let mut errors = Vec::new();
+        for server in &mut self.servers {
+            let log = server.log();
+            let bad = log.lines().filter(|l| l.contains(" ERROR ") || l.contains("panicked"));
+            errors.extend(
+                bad.filter(|l| !self.expected_errors.iter().any(|e| l.contains(e)))
+                    .map(|l| format!("{}: {l}", server.host)),
+            );
+            if let Some(mut child) = server.child.take() {
+                let _gone = child.kill();
+                let _ended = child.wait();
+            }
+            if std::thread::panicking() {
+                let lines: Vec<&str> = log.lines().collect();
+                let from = lines.len().saturating_sub(25);
+                eprintln!("--- log of {}:\n{}", server.host, lines[from..].join("\n"));
+                eprint!("{}", fs::read_to_string(server.folder.join("stderr")).unwrap_or_default());
+            }
+        }
+        let _ended = self.finished.send(());
+        remove(&self.dir);
+        if !std::thread::panicking() {
+            assert!(errors.is_empty(), "errors in logs:\n{}", errors.join("\n"));
+        }
+    }
+}
+
+fn remove(dir: &Path) {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let beneath = |l: &str| l.split(' ').nth(1).is_some_and(|d| Path::new(d).starts_with(dir));
+    if mounts.lines().any(beneath) {
+        eprintln!("{} stays: something is mounted in it", dir.display());
+        return;
+    }
+    let mut command = Command::new("rm");
+    command.arg("-rf").arg("--one-file-system").arg(dir);
+    run(command);
+}

@@ -1,0 +1,98 @@
+//! Running programs to their end, with a deadline.
+
+use std::io::Read;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// What a program said.
+#[derive(Debug)]
+pub(crate) struct Output {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+/// The binary under test.
+pub(crate) fn mortar() -> Command {
+    Command::new(std::env::var("MORTAR_BIN").unwrap_or_else(|_| env!("CARGO_BIN_EXE_mortar").to_owned()))
+}
+
+/// Starts the binary under test as a child that ends with us.
+pub(crate) fn spawn_mortar(configure: impl FnOnce(&mut Command)) -> Child {
+    let mut command = mortar();
+    configure(&mut command);
+    command.arg("--die-with").arg(std::process::id().to_string());
+    command.spawn().unwrap()
+}
+
+/// Runs a program to its end.
+pub(crate) fn run(mut command: Command) -> Output {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    let (mut out, mut err) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+    let out = std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        out.read_to_end(&mut bytes).map(|_| bytes)
+    });
+    let err = std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        err.read_to_end(&mut bytes).map(|_| bytes)
+    });
+    let until = Instant::now() + Duration::from_secs(180);
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        if Instant::now() > until {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            panic!("{command:?} does not end");
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    };
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    let (stdout, stderr) = (text(out.join().unwrap().unwrap()), text(err.join().unwrap().unwrap()));
+    Output { code: status.code(), stdout, stderr }
+}
+
+/// Runs a tool of the system that has to succeed.
+pub(crate) fn tool(line: &str) -> String {
+    let mut words = line.split(' ');
+    let mut command = Command::new(words.next().unwrap());
+    command.args(words);
+    let output = run(command);
+    assert_eq!(output.code, Some(0), "{line}: {}{}", output.stdout, output.stderr);
+    output.stdout
+}
+
+impl Output {
+    /// Its stdout; it succeeded.
+    #[track_caller]
+    pub(crate) fn ok(self) -> String {
+        assert_eq!(self.code, Some(0), "it failed: {}{}", self.stdout, self.stderr);
+        self.stdout
+    }
+
+    /// The reason; it failed as the contract says: code 1 and one line.
+    #[track_caller]
+    pub(crate) fn refused(self) -> String {
+        assert_eq!(self.code, Some(1), "code 1 was expected: {}{}", self.stdout, self.stderr);
+        let lines: Vec<&str> = self.stderr.lines().collect();
+        assert_eq!(lines.len(), 1, "one line was expected: {}", self.stderr);
+        assert_eq!(self.stdout, "", "nothing was expected on stdout");
+        let line =
+            lines[0].strip_prefix("mortar: ").unwrap_or_else(|| panic!("mortar: was expected: {}", lines[0]));
+        println!("refused: {line}");
+        line.to_owned()
+    }
+
+    /// The reason, which contains all these words.
+    #[track_caller]
+    pub(crate) fn refused_with(self, words: &[&str]) -> String {
+        let line = self.refused();
+        for word in words {
+            assert!(line.contains(word), "{word:?} was expected in {line:?}");
+        }
+        line
+    }
+}

@@ -1,0 +1,21 @@
+//! End-to-end tests: real processes of the real binary, real bricks, real mounts. They need root and /dev/fuse.
+//!
+//! `make test` runs them against the release binary (MORTAR_BIN); a plain `cargo test` leaves them out.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a test that fails says where; figures are part of the output"
+)]
+
+mod bad_input;
+mod basics;
+mod demo;
+mod footprint;
+mod harness;
+mod posix;
+mod restart;
+mod sets;
+mod storage_faults;
+mod trees;
+mod two_mounts;

@@ -1,0 +1,167 @@
+//! Volumes of many sets: directories spread, one set an operation, sets that stop.
+
+use crate::harness::{Mounted, Pool, eventually, files};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, statat};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+
+const BRICKS: [(usize, &str); 8] =
+    [(0, "b1"), (1, "b1"), (2, "b2"), (3, "b2"), (0, "b3"), (1, "b3"), (2, "b4"), (3, "b4")];
+
+/// The directories of each set.
+fn sets(pool: &Pool, bricks: &[(usize, &str)]) -> Vec<Vec<PathBuf>> {
+    pool.paths(bricks).chunks(2).map(<[PathBuf]>::to_vec).collect()
+}
+
+/// Which set a directory of the top lives on: the one whose bricks take the files in it.
+fn home(sets: &[Vec<PathBuf>], mount: &Mounted, dir: &str) -> usize {
+    let probe = mount.path(dir).join("probe");
+    fs::write(&probe, "x").unwrap();
+    let on = |set: &Vec<PathBuf>| set.iter().all(|b| b.join(dir).join("probe").exists());
+    let found: Vec<usize> = (0..sets.len()).filter(|i| on(&sets[*i])).collect();
+    assert_eq!(found.len(), 1, "{dir} is on sets {found:?}");
+    fs::remove_file(probe).unwrap();
+    found[0]
+}
+
+/// Makes directories until each set has some; tells the set of each.
+fn spread(sets: &[Vec<PathBuf>], mount: &Mounted) -> BTreeMap<String, usize> {
+    let mut homes = BTreeMap::new();
+    eventually("directories are spread over all sets", || {
+        let dir = format!("dir{}", homes.len());
+        fs::create_dir(mount.path(&dir)).unwrap();
+        let on = home(sets, mount, &dir);
+        homes.insert(dir, on);
+        (homes.values().collect::<BTreeSet<_>>().len() == sets.len()).then_some(())
+    });
+    homes
+}
+
+/// Requests by server and operation.
+fn counters(pool: &Pool) -> BTreeMap<String, BTreeMap<String, u64>> {
+    let status = pool.status("v");
+    let servers = status["servers"].as_array().unwrap();
+    let ops = |s: &serde_json::Value| serde_json::from_value(s["ops"].clone()).unwrap();
+    servers.iter().map(|s| (s["server"].as_str().unwrap().to_owned(), ops(s))).collect()
+}
+
+/// What was counted since, without the bookkeeping of open files.
+fn since(
+    pool: &Pool,
+    before: &BTreeMap<String, BTreeMap<String, u64>>,
+) -> BTreeMap<String, BTreeMap<String, u64>> {
+    let mut now = counters(pool);
+    for (server, ops) in &mut now {
+        for (op, n) in ops.iter_mut() {
+            *n -= before.get(server).and_then(|b| b.get(op)).copied().unwrap_or(0);
+        }
+        ops.retain(|_, n| *n > 0);
+    }
+    now.retain(|_, ops| !ops.is_empty());
+    now
+}
+
+fn work_in(dir: &OwnedFd, count: usize) {
+    for i in 0..count {
+        let name = format!("f{i}");
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY;
+        let file = openat(dir, &name, flags, Mode::from_raw_mode(0o644)).unwrap();
+        rustix::io::write(&file, b"some bytes").unwrap();
+        drop(file);
+        statat(dir, &name, AtFlags::SYMLINK_NOFOLLOW).unwrap();
+        rustix::fs::renameat(dir, &name, dir, format!("g{i}")).unwrap();
+        rustix::fs::unlinkat(dir, format!("g{i}"), AtFlags::empty()).unwrap();
+    }
+}
+
+#[test]
+fn every_operation_goes_to_one_set() {
+    let pool = Pool::new(4);
+    pool.volume("v", 2, &BRICKS);
+    let mount = pool.mount("v");
+    let sets = sets(&pool, &BRICKS);
+    let homes = spread(&sets, &mount);
+    println!("directories by set: {homes:?}");
+    for set in 0..sets.len() {
+        let dir = homes.iter().find(|(_, s)| **s == set).unwrap().0;
+        let fd = openat(CWD, mount.path(dir), OFlags::DIRECTORY | OFlags::RDONLY, Mode::empty()).unwrap();
+        // Files that were closed before may still be released.
+        let before = eventually("the counters rest", || {
+            let first = counters(&pool);
+            (counters(&pool) == first).then_some(first)
+        });
+        work_in(&fd, 50);
+        let counted = since(&pool, &before);
+        println!("50 files in {dir} on set {}: {counted:?}", set + 1);
+        assert_eq!(counted.len(), 1, "more than one server was asked: {counted:?}");
+        let (server, ops) = counted.iter().next().unwrap();
+        for op in ["create", "rename", "unlink", "write"] {
+            assert_eq!(ops.get(op), Some(&50), "{op} at {server}: {ops:?}");
+        }
+        let status = pool.status("v");
+        let primary = status["bricks"].as_array().unwrap()[set * 2..set * 2 + 2]
+            .iter()
+            .find(|b| b["role"] == "primary")
+            .unwrap_or_else(|| panic!("set {} has no primary: {status}", set + 1));
+        assert_eq!(primary["server"], server.as_str(), "another than the primary was asked");
+    }
+}
+
+/// On two and three servers.
+#[test]
+fn four_sets_on_fewer_servers() {
+    for servers in [2, 3] {
+        let pool = Pool::new(servers);
+        let names = ["b1", "b2", "b3", "b4"];
+        let bricks: Vec<(usize, &str)> = (0..8).map(|i| (i % servers, names[i / 2])).collect();
+        pool.volume("v", 2, &bricks);
+        let mount = pool.mount("v");
+        let homes = spread(&sets(&pool, &bricks), &mount);
+        for dir in homes.keys() {
+            fs::create_dir_all(mount.path(dir).join("deep/er")).unwrap();
+            fs::write(mount.path(dir).join("deep/er/file"), dir).unwrap();
+        }
+        for dir in homes.keys() {
+            assert_eq!(fs::read_to_string(mount.path(dir).join("deep/er/file")).unwrap(), *dir);
+            fs::remove_dir_all(mount.path(dir)).unwrap();
+        }
+        assert_eq!(files::names(&mount.dir), Vec::<String>::new());
+        for brick in pool.paths(&bricks) {
+            eventually("nothing is left on the bricks", || files::tree(&brick).is_empty().then_some(()));
+        }
+    }
+}
+
+#[test]
+fn a_stopped_set_does_not_disturb_the_others() {
+    let mut pool = Pool::new(4);
+    pool.volume("v", 2, &BRICKS);
+    let mount = pool.mount("v");
+    let sets = sets(&pool, &BRICKS);
+    let homes = spread(&sets, &mount);
+    for dir in homes.keys() {
+        fs::write(mount.path(dir).join("file"), dir).unwrap();
+    }
+    // Servers 3 and 4 hold sets 2 and 4; the pool keeps its majority (three of four vote).
+    pool.kill(3);
+    pool.kill(2);
+    let begun = std::time::Instant::now();
+    for (dir, _) in homes.iter().filter(|(_, set)| **set % 2 == 0) {
+        assert_eq!(fs::read_to_string(mount.path(dir).join("file")).unwrap(), *dir);
+        for i in 0..20 {
+            fs::write(mount.path(dir).join(format!("new{i}")), "x").unwrap();
+        }
+        assert_eq!(files::names(&mount.path(dir)).len(), 21);
+    }
+    println!("120 operations beside two dead sets: {:?}", begun.elapsed());
+    assert!(begun.elapsed().as_secs() < 15, "the dead sets were felt: {:?}", begun.elapsed());
+    let status = pool.status("v");
+    assert!(!status["notes"].as_array().unwrap().is_empty(), "nobody says what is wrong: {status}");
+    pool.start(2);
+    pool.start(3);
+    for dir in homes.keys() {
+        assert_eq!(fs::read_to_string(mount.path(dir).join("file")).unwrap(), *dir);
+    }
+}

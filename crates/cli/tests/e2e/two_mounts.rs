@@ -1,0 +1,107 @@
+//! Two mounts of one volume are one file system.
+
+use crate::harness::{Mounted, Pool, files};
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::{FileExt, MetadataExt};
+
+fn with_two(test: impl FnOnce(&Mounted, &Mounted)) {
+    let pool = Pool::new(2);
+    pool.volume("v", 2, &[(0, "b"), (1, "b")]);
+    let (one, two) = (pool.mount("v"), pool.mount("v"));
+    test(&one, &two);
+    one.end();
+    two.end();
+}
+
+#[test]
+fn changes_show_at_once() {
+    with_two(|one, two| {
+        for i in 0..50 {
+            let name = format!("f{i}");
+            assert!(!two.path(&name).exists());
+            fs::write(one.path(&name), "first").unwrap();
+            assert_eq!(fs::read(two.path(&name)).unwrap(), b"first");
+            fs::write(two.path(&name), "second, longer").unwrap();
+            assert_eq!(fs::metadata(one.path(&name)).unwrap().len(), 14);
+            assert_eq!(fs::read(one.path(&name)).unwrap(), b"second, longer");
+            fs::rename(one.path(&name), one.path("moved")).unwrap();
+            assert!(!two.path(&name).exists());
+            assert_eq!(files::names(&two.dir), ["moved"]);
+            fs::remove_file(two.path("moved")).unwrap();
+            assert_eq!(files::names(&one.dir), Vec::<String>::new());
+        }
+        fs::create_dir(one.path("d")).unwrap();
+        fs::set_permissions(two.path("d"), std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+        assert_eq!(fs::metadata(one.path("d")).unwrap().mode() & 0o777, 0o700);
+        assert_eq!(fs::metadata(one.path("d")).unwrap().ino(), fs::metadata(two.path("d")).unwrap().ino());
+    });
+}
+
+/// A file that both hold open: what one writes the other reads.
+#[test]
+fn an_open_file_is_shared() {
+    with_two(|one, two| {
+        let a = File::options().create_new(true).read(true).write(true).open(one.path("f")).unwrap();
+        let b = File::options().read(true).write(true).open(two.path("f")).unwrap();
+        for i in 0..100u64 {
+            a.write_all_at(&i.to_le_bytes(), i * 8).unwrap();
+            let mut got = [0; 8];
+            b.read_exact_at(&mut got, i * 8).unwrap();
+            assert_eq!(u64::from_le_bytes(got), i);
+            b.write_all_at(&(i + 1000).to_le_bytes(), i * 8).unwrap();
+            a.read_exact_at(&mut got, i * 8).unwrap();
+            assert_eq!(u64::from_le_bytes(got), i + 1000);
+        }
+        // Unlinked at one mount, open at the other.
+        fs::remove_file(one.path("f")).unwrap();
+        let mut got = [0; 8];
+        b.read_exact_at(&mut got, 0).unwrap();
+        assert_eq!(u64::from_le_bytes(got), 1000);
+    });
+}
+
+/// O_APPEND from both: every line is there, whole.
+#[test]
+fn appends_do_not_overwrite_each_other() {
+    with_two(|one, two| {
+        File::create(one.path("log")).unwrap();
+        std::thread::scope(|scope| {
+            for (mount, who) in [(one, "one"), (two, "two")] {
+                scope.spawn(move || {
+                    let mut file = File::options().append(true).open(mount.path("log")).unwrap();
+                    for i in 0..500 {
+                        file.write_all(format!("{who} {i:05}\n").as_bytes()).unwrap();
+                    }
+                });
+            }
+        });
+        let text = fs::read_to_string(one.path("log")).unwrap();
+        assert_eq!(text.len(), 10 * 1000);
+        for who in ["one", "two"] {
+            let mine: Vec<&str> = text.lines().filter_map(|l| l.strip_prefix(who)).collect();
+            let wanted: Vec<String> = (0..500).map(|i| format!(" {i:05}")).collect();
+            assert_eq!(mine, wanted, "lines of {who}");
+        }
+    });
+}
+
+/// Of many who make the same name, one wins.
+#[test]
+fn only_one_makes_a_name() {
+    with_two(|one, two| {
+        let won: usize = std::thread::scope(|scope| {
+            let makers: Vec<_> = [one, two]
+                .into_iter()
+                .map(|m| {
+                    scope.spawn(move || {
+                        (0..200).filter(|i| fs::create_dir(m.path(&format!("d{i}"))).is_ok()).count()
+                    })
+                })
+                .collect();
+            makers.into_iter().map(|m| m.join().unwrap()).sum()
+        });
+        assert_eq!(won, 200);
+        assert_eq!(files::names(&one.dir).len(), 200);
+    });
+}
