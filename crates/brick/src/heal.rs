@@ -25,6 +25,8 @@ use wire::{Change, Errno, Name, Wire};
 
 const KIND: sealed::Kind = *b"heal";
 const VERSION: u32 = 1;
+/// Objects in a mark; beyond that everything is in doubt.
+const MAX_DOUBT: usize = 1 << 20;
 const MAX_DEPTH: usize = wire::limits::DEPTH_MAX;
 
 fn mark(path: &Path) -> PathBuf {
@@ -45,13 +47,27 @@ pub struct Made {
     pub dir: bool,
 }
 
-/// From where on a brick's tree cannot be trusted, if its healing was not finished.
-pub(crate) fn read_mark(path: &Path) -> Result<Option<Lsn>, Errno> {
+wire::wire_struct! {
+    /// What an unfinished healing leaves in doubt.
+    pub struct Doubt {
+        /// The tree is as the journal says up to here only.
+        pub from: Lsn,
+        /// Objects that changes touched which are cut off the journal since.
+        pub objects: Vec<Fid>,
+    }
+}
+
+/// What is in doubt, if a healing was not finished.
+pub(crate) fn read_mark(path: &Path) -> Result<Option<Doubt>, Errno> {
     match std::fs::read(mark(path)) {
         Ok(bytes) => {
-            let body = sealed::open(KIND, VERSION, &bytes).map(|(_, b)| Lsn::from_bytes(b));
+            let body = sealed::open(KIND, VERSION, &bytes).map(|(_, b)| Doubt::from_bytes(b));
             // A damaged mark means the same as one from the very beginning.
-            Ok(Some(body.map_or(Lsn(0), |l| l.unwrap_or(Lsn(0)))))
+            let all = Doubt { from: Lsn(0), objects: vec![] };
+            Ok(Some(match body {
+                Ok(Ok(doubt)) => doubt,
+                Ok(Err(_)) | Err(_) => all,
+            }))
         }
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(e) => Err(io_errno(&e)),
@@ -59,22 +75,30 @@ pub(crate) fn read_mark(path: &Path) -> Result<Option<Lsn>, Errno> {
 }
 
 impl Brick {
-    /// The tree is as the journal says up to here only; `None`: all of it.
-    pub fn healing_from(&self) -> Option<Lsn> {
-        self.healing
+    /// What a healing that was not finished left in doubt.
+    pub fn doubt(&self) -> Option<&Doubt> {
+        self.healing.as_ref()
     }
 
-    /// From now on changes may be journaled without being applied. Keeps an older mark.
+    /// From now on changes may be journaled without being applied, and the journal may be cut: `objects` are those that the
+    /// changes to be cut off touched. Adds to what is in doubt already.
     ///
     /// # Errors
     /// The kernel's.
-    pub fn begin_heal(&mut self, from: Lsn) -> Result<(), Errno> {
+    pub fn begin_heal(&mut self, from: Lsn, objects: &[Fid]) -> Result<(), Errno> {
         self.flush_attrs()?;
-        let from = self.healing.map_or(from, |old| old.min(from));
-        if self.healing != Some(from) {
-            let bytes = sealed::seal(KIND, VERSION, &from.to_bytes());
+        let mut doubt = self.healing.clone().unwrap_or(Doubt { from, objects: vec![] });
+        doubt.from = doubt.from.min(from);
+        doubt.objects.extend_from_slice(objects);
+        doubt.objects.sort();
+        doubt.objects.dedup();
+        if doubt.objects.len() > MAX_DOUBT {
+            doubt = Doubt { from: Lsn(0), objects: vec![] };
+        }
+        if self.healing.as_ref() != Some(&doubt) {
+            let bytes = sealed::seal(KIND, VERSION, &doubt.to_bytes());
             write_durably(&mark(&self.path), &bytes).map_err(|e| io_errno(&e))?;
-            self.healing = Some(from);
+            self.healing = Some(doubt);
         }
         Ok(())
     }
@@ -83,7 +107,13 @@ impl Brick {
     ///
     /// # Errors
     /// The kernel's; `EIO` if the stamp does not follow.
-    pub fn note(&mut self, stamp: &Stamp, op: OpId, about: Option<Fid>, change: &Change) -> Result<(), Errno> {
+    pub fn note(
+        &mut self,
+        stamp: &Stamp,
+        op: OpId,
+        about: Option<Fid>,
+        change: &Change,
+    ) -> Result<(), Errno> {
         self.journal.append(stamp, op, 0, about, change).map(drop).map_err(Errno::from)
     }
 

@@ -36,7 +36,7 @@ mod validate;
 
 pub use check::{Problem, Report, check};
 pub use error::{FormatError, JournalError, OpenError};
-pub use heal::{Made, name_order};
+pub use heal::{Doubt, Made, name_order};
 pub use identity::{format, read_identity};
 pub use journal::Records;
 pub use open::{Brick, Found, Options, init_process};

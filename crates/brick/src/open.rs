@@ -80,8 +80,8 @@ pub struct Brick {
     pub(crate) limbo: OwnedFd,
     /// What a healing took out of its place.
     pub(crate) aside: OwnedFd,
-    /// The tree is as the journal says up to here only: a healing is not finished.
-    pub(crate) healing: Option<Lsn>,
+    /// What is in doubt: a healing is not finished.
+    pub(crate) healing: Option<crate::heal::Doubt>,
     pub(crate) fds: Lru<Fid, Opened>,
     pub(crate) nodes: Lru<Fid, Node>,
     /// By hash of parent and name; `None`: there is no such entry.

@@ -10,6 +10,7 @@ use ids::{Fid, SetId};
 use rustix::fs::{Mode, OFlags};
 use std::path::Path;
 use std::sync::Arc;
+use wire::peer::Stamp;
 use wire::{Errno, Name};
 
 /// Where a directory hangs.
@@ -42,6 +43,11 @@ impl Brick {
     /// Whether the object has no name and is kept only for those who hold it open.
     pub fn is_orphan(&mut self, fid: Fid) -> bool {
         self.load(fid).is_ok_and(|n| n.tag.flags & ORPHAN != 0)
+    }
+
+    /// The last change that is in an object; `None` if it is not here.
+    pub fn version(&mut self, fid: Fid) -> Option<Stamp> {
+        self.load(fid).ok().map(|n| Stamp::from(n.tag.version))
     }
 
     /// Writes everything out and notes that the brick was closed in order. Nothing may be applied after it.

@@ -135,6 +135,12 @@ impl Healer {
         d.fresh |= fresh;
     }
 
+    /// An object of which not even the kind is known is in doubt altogether.
+    pub fn mark_unknown(&mut self, fid: Fid) {
+        self.mark_dir(fid);
+        self.touch(fid, true).ranges = Ranges::all();
+    }
+
     fn mark_range(&mut self, fid: Fid, start: u64, end: u64) {
         let d = self.touch(fid, false);
         d.meta = true;
@@ -288,11 +294,14 @@ impl Healer {
         }
     }
 
-    /// The object's attributes were taken over; a file has this size now.
-    pub fn got_meta(&mut self, fid: Fid, size: u64) {
+    /// The object's attributes were taken over; a file has this size now (0 for what holds no data).
+    pub fn got_meta(&mut self, fid: Fid, size: u64, dir: bool) {
         self.answered(fid, |d| {
             d.meta = false;
             d.ranges.cut(size);
+            if !dir {
+                d.entries = None;
+            }
         });
     }
 

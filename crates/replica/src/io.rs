@@ -116,6 +116,15 @@ pub enum Input<B> {
         /// What it says.
         message: Message,
     },
+    /// This brick's journal was cut to what it has in common with the primary's: from here on the primary's changes follow.
+    Joined {
+        /// Where the journals part.
+        common: Stamp,
+    },
+    /// Nothing of this brick is in doubt any more.
+    Healed,
+    /// A brick that joins was sent all that it missed up to now: from here on it gets every change.
+    JoinerLive(BrickId),
     /// The connection to a peer was made (again): what it may have missed goes out again.
     LinkUp(BrickId),
     /// The peer's server is known to be gone (its port refuses connections).
@@ -166,6 +175,11 @@ pub enum Message {
         /// On disk up to here.
         durable: Lsn,
     },
+    /// See [`wire::peer::PeerBody::Healed`].
+    Healed {
+        /// Applied up to here.
+        lsn: Lsn,
+    },
 }
 
 /// For whom a sync runs.
@@ -186,6 +200,8 @@ pub struct Proposal {
     pub primary: Option<BrickId>,
     /// The bricks in sync from then on.
     pub in_sync: BTreeSet<BrickId>,
+    /// The one among them that was not in sync before and has everything now.
+    pub healed: Option<BrickId>,
     /// For the log and `volume status`.
     pub reason: &'static str,
 }

@@ -20,6 +20,7 @@ extern crate alloc;
 
 pub mod heal;
 mod io;
+mod join;
 pub mod limits;
 mod primary;
 pub mod ranges;

@@ -34,7 +34,9 @@ impl<B: Body> Replica<B> {
         let last = self.last.lsn;
         for peer in others {
             // A brick that comes (back) in has everything: that is the condition of the view that names it.
-            self.peers.entry(peer).or_insert(Peer { acked: last, ..Peer::default() });
+            let joined = self.joiners.remove(&peer);
+            let known = joined.unwrap_or(Peer { acked: last, ..Peer::default() });
+            self.peers.entry(peer).or_insert(known);
             self.resend(now, peer, out);
         }
         let in_sync = self.view.in_sync.clone();
@@ -96,6 +98,7 @@ impl<B: Body> Replica<B> {
         assert!(entry.stamp.epoch >= self.last.epoch, "epochs grow along the journal");
         self.last = entry.stamp.clone();
         let lsn = entry.stamp.lsn;
+        self.history.insert(entry.stamp.epoch, lsn);
         self.results.record(op, lsn, about);
         for fid in entry.body.touched() {
             self.pending.insert(fid, lsn);
@@ -103,10 +106,13 @@ impl<B: Body> Replica<B> {
         self.window_bytes += entry.body.size();
         self.window.push_back(entry.clone());
         self.waiting.entry(lsn).or_default().push(ticket);
-        for to in self.others() {
-            if let Some(peer) = self.peers.get_mut(&to) {
-                peer.waits_since.get_or_insert(now);
-            }
+        for peer in self.peers.values_mut() {
+            peer.waits_since.get_or_insert(now);
+        }
+        let mut receivers = self.view.in_sync.clone();
+        receivers.extend(self.joiners.keys().copied());
+        receivers.remove(&self.me);
+        for to in receivers {
             out.push(Output::Replicate {
                 to,
                 epoch: self.view.epoch,
@@ -127,10 +133,14 @@ impl<B: Body> Replica<B> {
         out: &mut Out<B>,
     ) {
         let last = self.last.lsn;
-        let Some(peer) = self.peers.get_mut(&from) else { return };
         if self.role != Role::Primary || lsn > last {
             return;
         }
+        if let Some(joiner) = self.joiners.get_mut(&from) {
+            joiner.acked = joiner.acked.max(lsn);
+            (joiner.durable, joiner.available) = (joiner.durable.max(durable), available);
+        }
+        let Some(peer) = self.peers.get_mut(&from) else { return };
         peer.durable = peer.durable.max(durable);
         peer.available = available;
         if lsn > peer.acked {
@@ -306,8 +316,13 @@ impl<B: Body> Replica<B> {
                     .filter(|(_, p)| waits(&p.waits_since, SILENCE))
                     .map(|(b, _)| *b)
                     .collect();
-                if !silent.is_empty() {
-                    self.vote_out(now, &silent, "it does not acknowledge changes", out);
+                let (voted, joining): (Vec<BrickId>, Vec<BrickId>) =
+                    silent.into_iter().partition(|b| self.view.in_sync.contains(b));
+                for brick in joining {
+                    self.drop_joiner(now, brick, out);
+                }
+                if !voted.is_empty() {
+                    self.vote_out(now, &voted, "it does not acknowledge changes", out);
                 }
                 let slow: Vec<BrickId> = self
                     .peers
@@ -320,6 +335,7 @@ impl<B: Body> Replica<B> {
                 }
                 self.ask_again_for_syncs(now, out);
             }
+            Role::Healing => self.tell_healed_again(now, out),
             Role::Idle | Role::Secondary | Role::Failed => {}
         }
     }

@@ -21,6 +21,8 @@ pub enum Role {
     Reconciling,
     /// Orders changes and answers clients.
     Primary,
+    /// Not in sync yet: gets every change from the primary, and heals what it missed.
+    Healing,
     /// Could not apply a change: takes no part until it is opened anew.
     Failed,
 }
@@ -74,6 +76,11 @@ pub struct Replica<B> {
     /// Answers that may leave when the lease is renewed.
     pub(crate) held: Vec<Ticket>,
     pub(crate) peers: BTreeMap<BrickId, Peer>,
+    /// On the primary: bricks that heal and get every change. One that has healed is among the peers as well, so that it
+    /// misses nothing while the pool store agrees on its return.
+    pub(crate) joiners: BTreeMap<BrickId, Peer>,
+    /// The last position of each epoch in this brick's journal.
+    pub(crate) history: BTreeMap<Epoch, Lsn>,
     pub(crate) syncs: BTreeMap<Ticket, Syncing>,
     /// Reconciling: who answered that it stands where this brick stands.
     pub(crate) agree: BTreeSet<BrickId>,
@@ -119,6 +126,8 @@ impl<B: Body> Replica<B> {
             waiting: BTreeMap::new(),
             held: Vec::new(),
             peers: BTreeMap::new(),
+            joiners: BTreeMap::new(),
+            history: BTreeMap::new(),
             syncs: BTreeMap::new(),
             agree: BTreeSet::new(),
             role_since: Duration::ZERO,
@@ -177,7 +186,7 @@ impl<B: Body> Replica<B> {
         match self.role {
             Role::Primary => {}
             Role::Reconciling => return Admission::Busy,
-            Role::Idle | Role::Secondary | Role::Failed => {
+            Role::Idle | Role::Secondary | Role::Healing | Role::Failed => {
                 // A client that knows a newer view than this brick: the view is on its way.
                 return if epoch > self.view.epoch {
                     Admission::Busy
@@ -244,7 +253,13 @@ impl<B: Body> Replica<B> {
                     self.on_message(now, from, message, out);
                 }
             }
-            Input::LinkUp(peer) => self.resend(now, peer, out),
+            Input::Joined { common } => self.on_joined(common),
+            Input::Healed => self.on_healed(out),
+            Input::JoinerLive(brick) => self.on_joiner_live(brick),
+            Input::LinkUp(peer) => {
+                self.drop_joiner(now, peer, out);
+                self.resend(now, peer, out);
+            }
             Input::LinkDead(peer) => {
                 if self.leads() && self.view.in_sync.contains(&peer) {
                     self.vote_out(now, &[peer], "its server is gone", out);
@@ -269,10 +284,18 @@ impl<B: Body> Replica<B> {
     fn on_view(&mut self, now: Duration, view: View, out: &mut Out<B>) {
         if view.epoch <= self.view.epoch {
             // The quorum rule is an option: it can change without an epoch.
-            self.view.quorum = if view.epoch == self.view.epoch { view.quorum } else { self.view.quorum };
+            if view.epoch == self.view.epoch {
+                self.view.quorum = view.quorum;
+                if self.role == Role::Idle && !view.in_sync.contains(&self.me) {
+                    // The epoch in which its process started: enough to know whom to ask for healing.
+                    self.view = view;
+                }
+            }
             return;
         }
         let led = self.role == Role::Primary;
+        let healing =
+            self.role == Role::Healing && view.primary.is_some() && view.primary == self.view.primary;
         self.view = view;
         self.proposed = None;
         if self.role == Role::Failed {
@@ -282,8 +305,14 @@ impl<B: Body> Replica<B> {
         if member && self.view.primary == Some(self.me) {
             if led { self.stay_primary(now, out) } else { self.become_primary(now, out) }
         } else {
-            self.leave_lead(out);
-            self.role = if member { Role::Secondary } else { Role::Idle };
+            if !healing {
+                self.leave_lead(out);
+            }
+            self.role = match (member, healing) {
+                (true, _) => Role::Secondary,
+                (false, true) => Role::Healing,
+                (false, false) => Role::Idle,
+            };
         }
         self.take_early(now, out);
     }
@@ -313,6 +342,7 @@ impl<B: Body> Replica<B> {
         self.window_bytes = 0;
         self.pending.clear();
         self.peers.clear();
+        self.joiners.clear();
         self.agree.clear();
         self.gap.clear();
         self.late_syncs.clear();
@@ -357,7 +387,7 @@ impl<B: Body> Replica<B> {
         match self.role {
             Role::Primary => self.advance(now, out),
             Role::Reconciling => self.finish_reconciling(now, out),
-            Role::Secondary => self.acknowledge(out),
+            Role::Secondary | Role::Healing => self.acknowledge(out),
             Role::Idle | Role::Failed => {}
         }
     }
@@ -365,7 +395,7 @@ impl<B: Body> Replica<B> {
     fn on_apply_failed(&mut self, now: Duration, lsn: Lsn, errno: i32, out: &mut Out<B>) {
         match self.role {
             Role::Primary => self.on_own_failure(now, lsn, errno, out),
-            Role::Secondary => {
+            Role::Secondary | Role::Healing => {
                 if let Some(primary) = self.view.primary {
                     self.send(primary, Message::Failed { errno }, out);
                 }
@@ -432,6 +462,7 @@ impl<B: Body> Replica<B> {
                 }
             }
             Message::HereIAm { last, durable } => self.on_here_i_am(now, from, last, durable, out),
+            Message::Healed { lsn } => self.on_joiner_healed(now, from, lsn, out),
         }
     }
 
@@ -457,7 +488,8 @@ impl<B: Body> Replica<B> {
             return;
         }
         self.proposed = Some((self.view.epoch, now));
-        out.push(Output::Propose(Proposal { expect: self.view.epoch, primary, in_sync, reason }));
+        let healed = None;
+        out.push(Output::Propose(Proposal { expect: self.view.epoch, primary, in_sync, healed, reason }));
     }
 
     /// What must hold between any two steps.

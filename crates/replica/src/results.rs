@@ -49,6 +49,13 @@ impl Results {
         }
     }
 
+    /// Forgets all changes after `lsn`: they did not come to be.
+    pub fn cut_after(&mut self, lsn: Lsn) {
+        for s in self.sessions.values_mut() {
+            s.done.retain(|_, (at, _)| *at <= lsn);
+        }
+    }
+
     /// The session says that it waits for no answer up to `finished`.
     pub fn finish(&mut self, session: SessionId, finished: u64) {
         if let Some(s) = self.sessions.get_mut(&session)

@@ -7,7 +7,7 @@ use ids::{BrickId, Fid, Lsn};
 
 impl<B: Body> Replica<B> {
     pub(crate) fn on_replicate(&mut self, from: BrickId, commit: Lsn, entry: Entry<B>, out: &mut Out<B>) {
-        if self.role != Role::Secondary || self.view.primary != Some(from) {
+        if !matches!(self.role, Role::Secondary | Role::Healing) || self.view.primary != Some(from) {
             return;
         }
         let lsn = entry.stamp.lsn;
@@ -25,6 +25,7 @@ impl<B: Body> Replica<B> {
                 return;
             }
             self.last = entry.stamp.clone();
+            self.history.insert(entry.stamp.epoch, entry.stamp.lsn);
             self.results.record(entry.op, entry.stamp.lsn, entry.about);
             out.push(Output::Apply(entry));
         }

@@ -71,19 +71,19 @@ pub async fn connect(address: &str, hello: &Hello, patience: Duration) -> Result
     }
 }
 
-/// Reads the greeting of somebody who connected. Answer it with [`answer`].
-pub async fn accept(stream: &mut TcpStream) -> Result<Hello, TransportError> {
+/// Reads the greeting of somebody who connected, and its id for [`answer`].
+pub async fn accept(stream: &mut TcpStream) -> Result<(Hello, u64), TransportError> {
     stream.set_nodelay(true)?;
     let frame = read_one(stream).await?;
     if frame.kind != Kind::Hello {
         return Err(TransportError::Decode(wire::DecodeError::Bounds("greeting")));
     }
-    Ok(Hello::from_bytes(&frame.body)?)
+    Ok((Hello::from_bytes(&frame.body)?, frame.id))
 }
 
 /// Answers a greeting; `reply.refused` says whether it is a refusal.
-pub async fn answer(stream: &mut TcpStream, reply: &HelloReply) -> Result<(), TransportError> {
-    write(stream, &Frame::new(Kind::HelloReply, 0, reply.to_bytes())).await
+pub async fn answer(stream: &mut TcpStream, id: u64, reply: &HelloReply) -> Result<(), TransportError> {
+    write(stream, &Frame::new(Kind::HelloReply, id, reply.to_bytes())).await
 }
 
 impl Greeted {

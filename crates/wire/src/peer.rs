@@ -64,7 +64,7 @@ wire_enum! {
         /// What is in this directory after this position?
         26 AskEntries { fid: Fid, after: u64 },
         /// Entries up to `upto` (to the end if `None`), with the targets of symbolic links.
-        27 Entries { fid: Fid, upto: Option<u64>, entries: Vec<DirEntry>, targets: Vec<(Fid, Blob)> },
+        27 Entries { fid: Fid, after: u64, upto: Option<u64>, entries: Vec<DirEntry>, targets: Vec<(Fid, Blob)> },
         /// What is in this file here?
         28 AskData { fid: Fid, offset: u64, len: u32 },
         /// The payload; `end`: the file ends with it or before it.

@@ -318,7 +318,7 @@ async fn greet(
     mut stream: TcpStream,
     data: bool,
 ) -> Result<(), transport::TransportError> {
-    let hello = tokio::time::timeout(Duration::from_secs(10), transport::accept(&mut stream))
+    let (hello, id) = tokio::time::timeout(Duration::from_secs(10), transport::accept(&mut stream))
         .await
         .map_err(|_| transport::TransportError::Closed)??;
     let refused = control.refusal(&hello, data);
@@ -329,7 +329,7 @@ async fn greet(
         server: control.shared.me(),
         shards: u16::try_from(control.shared.shards().len()).unwrap_or(1),
     };
-    transport::answer(&mut stream, &reply).await?;
+    transport::answer(&mut stream, id, &reply).await?;
     if refused.is_some() {
         return Ok(());
     }

@@ -5,7 +5,8 @@ use super::volumes::{chosen, volume};
 use crate::shard::{BrickReport, ShardMessage};
 use crate::shared::lock;
 use cluster::admin::{
-    AdminReply, BrickRole, BrickStatus, ClusterReply, ClusterRequest, HealInfo, ServerCounters, VolumeStatus,
+    AdminReply, BrickRole, BrickStatus, ClusterReply, ClusterRequest, HealInfo, HealProgress, ServerCounters,
+    VolumeStatus,
 };
 use cluster::{Brick, Set, State, Status, Volume};
 use ids::{BrickId, Lsn, ServerId};
@@ -150,7 +151,7 @@ fn brick_status(
         durable_lsn: report.map_or(Lsn(0), |r| r.durable),
         free_bytes: report.map_or(0, |r| r.free),
         total_bytes: report.map_or(0, |r| r.total),
-        heal: None,
+        heal: report.and_then(|r| r.heal).map(|(done, total, bytes)| HealProgress { done, total, bytes }),
         error,
     }
 }

@@ -6,6 +6,7 @@
 mod ask;
 mod connection;
 mod content;
+mod heal;
 mod links;
 mod opens;
 mod pending;
@@ -31,6 +32,8 @@ use wire::Frame;
 
 /// How often timers of sets are looked at.
 const TICK: Duration = Duration::from_millis(50);
+/// A brick that failed is opened anew after this.
+const REOPEN: Duration = Duration::from_secs(3);
 /// How often lazily kept attributes are written and room is measured.
 const HOUSEKEEPING: Duration = Duration::from_secs(1);
 
@@ -65,6 +68,8 @@ pub(crate) struct BrickReport {
     pub(crate) durable: Lsn,
     pub(crate) free: u64,
     pub(crate) total: u64,
+    /// Objects healed, objects known to need it, bytes copied.
+    pub(crate) heal: Option<(u64, u64, u64)>,
 }
 
 /// One shard, on its own thread.
@@ -85,8 +90,10 @@ pub(crate) struct Shard {
 enum Served {
     Opening(JoinHandle<()>),
     Open(SetHandle),
-    /// Could not be opened in this state of the pool; tried again when the volume is started anew.
-    Broken,
+    /// Could not be opened; tried again after a while.
+    Broken {
+        until: Duration,
+    },
 }
 
 /// Starts a shard's thread. It ends after [`ShardMessage::Stop`].
@@ -212,9 +219,33 @@ impl Shard {
         }
     }
 
-    fn keep_house(&self) {
+    fn keep_house(self: &Rc<Self>) {
         for set in self.open_sets() {
             set.keep_house();
+        }
+        self.retry_failed();
+    }
+
+    /// Bricks that failed are closed, and opened anew after a while: what failed them may be over.
+    fn retry_failed(self: &Rc<Self>) {
+        let now = clock::now();
+        let mut closing = Vec::new();
+        for served in self.sets.borrow_mut().values_mut() {
+            if let Served::Open(handle) = served
+                && handle.has_failed()
+            {
+                closing.push(handle.clone());
+                *served = Served::Broken { until: now + REOPEN };
+            }
+        }
+        for handle in closing {
+            spawn_local(async move { handle.close().await });
+        }
+        let due = |s: &Served| matches!(s, Served::Broken { until } if now >= *until);
+        let before = self.sets.borrow().len();
+        self.sets.borrow_mut().retain(|_, s| !due(s));
+        if self.sets.borrow().len() < before {
+            self.on_state(self.state());
         }
     }
 
@@ -248,7 +279,7 @@ impl Shard {
             match self.sets.borrow_mut().remove(&set) {
                 Some(Served::Open(handle)) => drop(spawn_local(async move { handle.close().await })),
                 Some(Served::Opening(task)) => task.abort(),
-                Some(Served::Broken) | None => {}
+                Some(Served::Broken { .. }) | None => {}
             }
         }
         for (set, brick) in wanted {
@@ -278,13 +309,16 @@ impl Shard {
                     let handle = SetHandle::new(&shard, opened);
                     shard.sets.borrow_mut().insert(set, Served::Open(handle.clone()));
                     handle.on_state(&shard.state());
+                    if handle.is_unsure() {
+                        shard.leave_view(set, brick, "a brick lost changes");
+                    }
                     shard.ask_for_new_epoch(set, brick, floor);
                 }
                 Err(why) => {
                     tracing::error!("open brick {brick} of set {set}: {why}");
                     lock(&shard.shared.brick_errors).insert(brick, why);
-                    shard.sets.borrow_mut().insert(set, Served::Broken);
-                    shard.brick_failed(set, brick);
+                    shard.sets.borrow_mut().insert(set, Served::Broken { until: clock::now() + REOPEN });
+                    shard.leave_view(set, brick, "a brick does not open");
                 }
             }
         });
@@ -304,13 +338,14 @@ impl Shard {
             expect: floor,
             primary: view.primary.or(leads.then_some(brick)),
             in_sync: view.in_sync.clone(),
+            healed: None,
             reason: "a brick was opened",
         };
         let _gone = self.shared.wishes.send(Wish::View(set.id, proposal, vec![]));
     }
 
-    /// The brick cannot be served here: it leaves the view if others hold its data.
-    fn brick_failed(&self, set: SetId, brick: BrickId) {
+    /// The brick does not hold everything: it leaves the view if others do.
+    fn leave_view(&self, set: SetId, brick: BrickId, reason: &'static str) {
         let state = self.state();
         let Some(set) = state.sets.get(&set) else { return };
         let rest: BTreeSet<BrickId> = set.view.in_sync.iter().copied().filter(|b| *b != brick).collect();
@@ -319,12 +354,8 @@ impl Shard {
             return;
         }
         let primary = set.view.primary.filter(|p| *p != brick).or(data);
-        let proposal = replica::Proposal {
-            expect: set.view.epoch,
-            primary,
-            in_sync: rest,
-            reason: "a brick does not open",
-        };
+        let expect = set.view.epoch;
+        let proposal = replica::Proposal { expect, primary, in_sync: rest, healed: None, reason };
         let _gone = self.shared.wishes.send(Wish::View(set.id, proposal, vec![]));
     }
 
@@ -334,7 +365,7 @@ impl Shard {
             match served {
                 Served::Open(handle) => handle.close().await,
                 Served::Opening(task) => task.abort(),
-                Served::Broken => {}
+                Served::Broken { .. } => {}
             }
         }
     }

@@ -143,7 +143,12 @@ impl SetHandle {
             return self.make_elsewhere(d, id, op, home, to);
         }
         let asked = Asked::of(&op, session, &payload);
-        let decision = d.decide(&op, &payload, None);
+        let decision = d.decide(&op, &payload, None).and_then(|decision| {
+            if let Decision::Change(change, _) = &decision {
+                d.brick.validate(change)?;
+            }
+            Ok(decision)
+        });
         if let Ok(Decision::RemoveElsewhere(entry)) = decision {
             return self.remove_elsewhere(d, id, op, entry, to);
         }
@@ -248,7 +253,7 @@ impl SetHandle {
                 if !d.active.is_empty() {
                     return SetDriver::refuse(&to, Fail::Busy);
                 }
-                let there = d.brick.entry(parent, &name).map(|e| e.is_some_and(|e| e.fid == fid));
+                let there = d.brick.lookup(parent, &name).map(|e| e.is_some_and(|e| e.fid == fid));
                 let answer = there.and_then(|t| if t { Ok(plain(Body::Done)) } else { Err(Errno::ENOENT) });
                 (vec![parent, fid], answer)
             }
@@ -349,7 +354,7 @@ impl SetDriver {
     }
 
     fn lookup(&mut self, parent: Fid, name: &wire::Name) -> (Vec<Fid>, Answer) {
-        match self.brick.entry(parent, name) {
+        match self.brick.lookup(parent, name) {
             Ok(Some(e)) if e.home != self.set => {
                 (vec![parent], Ok((Body::Elsewhere { fid: e.fid, home: e.home, kind: e.kind }, Bytes::new())))
             }

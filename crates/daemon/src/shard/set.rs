@@ -1,6 +1,7 @@
 //! One brick in its set: joins the decisions (crate `replica`), the rules (crate `namespace`) and the disk (crate `brick`).
 
 use super::content::Content;
+use super::heal::Healing;
 use super::opens::Opens;
 use super::pending::Pending;
 use super::serve::{ReplyTo, Waiter};
@@ -30,6 +31,8 @@ pub(crate) struct OpenSet {
     path: String,
     floor: Epoch,
     identity: disk_format::Identity,
+    /// No other brick is in sync.
+    alone: bool,
     options: brick::Options,
 }
 
@@ -42,6 +45,7 @@ pub(crate) struct Opened {
     brick: Brick,
     results: replica::Results,
     pending: Pending,
+    history: BTreeMap<Epoch, Lsn>,
 }
 
 impl OpenSet {
@@ -55,6 +59,7 @@ impl OpenSet {
             volume: volume.id,
             path: b.path.clone(),
             floor: info.view.epoch,
+            alone: info.view.in_sync.iter().eq([&brick]),
             identity: crate::control::bricks::identity(pool, volume, info, b),
             options: crate::control::bricks::options(volume),
         })
@@ -70,24 +75,27 @@ impl OpenSet {
 
     /// Opens the brick: reads its journal, which takes a while.
     pub(crate) fn run(self) -> Result<Opened, String> {
-        let brick = Brick::open(std::path::Path::new(&self.path), &self.identity, self.options)
+        let mut brick = Brick::open(std::path::Path::new(&self.path), &self.identity, self.options)
             .map_err(|e| e.to_string())?;
+        if brick.found().rebooted && self.alone {
+            // The only copy: what it still has is the set's history, and that is sure up to here.
+            brick.truncate_after(brick.durable().lsn).map_err(|e| e.to_string())?;
+        }
         let mut results = replica::Results::default();
         let mut pending = Pending::default();
+        let mut history = BTreeMap::new();
         for record in brick.iterate(brick.journal_start()) {
             let record = record.map_err(|e| e.to_string())?;
             results.record(record.op, record.stamp.lsn, record.about);
             pending.note(&record.change);
+            history.insert(record.stamp.epoch, record.stamp.lsn);
         }
-        Ok(Opened {
-            set: self.set,
-            id: self.brick,
-            volume: self.volume,
-            floor: self.floor,
-            brick,
-            results,
-            pending,
-        })
+        let last = brick.last();
+        if last.lsn > Lsn(0) {
+            history.insert(last.epoch, last.lsn);
+        }
+        let (set, id, volume, floor) = (self.set, self.brick, self.volume, self.floor);
+        Ok(Opened { set, id, volume, floor, brick, results, pending, history })
     }
 }
 
@@ -120,6 +128,8 @@ pub(crate) struct SetDriver {
     synced_to: Lsn,
     syncing: bool,
     lease: Duration,
+    pub(super) healing: Option<Healing>,
+    pub(super) asked_to_join: Duration,
 }
 
 /// A shared handle to a set on its shard.
@@ -133,11 +143,13 @@ impl SetHandle {
     pub(crate) fn new(shard: &Rc<Shard>, opened: Opened) -> SetHandle {
         let last = opened.brick.last();
         let durable = opened.brick.durable().lsn;
+        let mut replica = Replica::new(opened.id, opened.floor, last, durable, opened.results);
+        replica.set_history(opened.history);
         let driver = SetDriver {
             set: opened.set,
             me: opened.id,
             brick: opened.brick,
-            replica: Replica::new(opened.id, opened.floor, last, durable, opened.results),
+            replica,
             waiters: HashMap::new(),
             next_ticket: 1,
             deciding: None,
@@ -157,6 +169,8 @@ impl SetHandle {
             synced_to: Lsn(0),
             syncing: false,
             lease: Duration::ZERO,
+            healing: None,
+            asked_to_join: Duration::ZERO,
         };
         SetHandle { shard: Rc::downgrade(shard), driver: Rc::new(RefCell::new(driver)) }
     }
@@ -198,6 +212,7 @@ impl SetHandle {
                     Message::Synced { ticket, errno } => PeerBody::Synced { ticket, errno },
                     Message::WhereAreYou => PeerBody::WhereAreYou,
                     Message::HereIAm { last, durable } => PeerBody::HereIAm { last, durable },
+                    Message::Healed { lsn } => PeerBody::Healed { lsn },
                 };
                 d.send(shard, to, epoch, body, Bytes::new());
             }
@@ -221,7 +236,8 @@ impl SetHandle {
             }
             Output::Propose(proposal) => {
                 tracing::info!("set {}: propose {:?}: {}", d.set, proposal.in_sync, proposal.reason);
-                let _gone = shard.shared.wishes.send(Wish::View(d.set, proposal, vec![]));
+                let healed = proposal.healed.into_iter().collect();
+                let _gone = shard.shared.wishes.send(Wish::View(d.set, proposal, healed));
             }
             Output::Diverged => tracing::error!("set {}: brick {} left the common history", d.set, d.me),
         }
@@ -271,12 +287,18 @@ impl SetHandle {
                 let entry = Entry { stamp, op, about, body: Content::new(change, payload) };
                 return self.step(&mut d, Input::Replicate { from, epoch, commit, entry });
             }
+            PeerBody::Missed { stamp, op, about, change } => {
+                let entry = Entry { stamp, op, about, body: Content::new(change, payload) };
+                return self.step(&mut d, Input::Replicate { from, epoch, commit: Lsn(0), entry });
+            }
             PeerBody::Ack { lsn, durable, available } => Message::Ack { lsn, durable, available },
             PeerBody::Failed { lsn: _, errno } => Message::Failed { errno },
             PeerBody::Sync { ticket, lsn, fid } => Message::Sync { ticket, lsn, fid },
             PeerBody::Synced { ticket, errno } => Message::Synced { ticket, errno },
             PeerBody::WhereAreYou => Message::WhereAreYou,
             PeerBody::HereIAm { last, durable } => Message::HereIAm { last, durable },
+            PeerBody::Healed { lsn } => Message::Healed { lsn },
+            body => return self.on_heal_message(&mut d, from, epoch, body, payload),
         };
         self.step(&mut d, Input::Peer { from, epoch, message });
     }
@@ -321,6 +343,7 @@ impl SetHandle {
     pub(crate) fn tick(&self) {
         let mut d = self.driver.borrow_mut();
         self.step(&mut d, Input::Tick);
+        self.tick_heal(&mut d);
         let due = clock::now() >= d.last_sync + d.sync_interval;
         if due && !d.syncing && d.replica.last().lsn > d.synced_to {
             self.sync_all(&mut d);
@@ -388,6 +411,18 @@ impl SetHandle {
         }
     }
 
+    /// Whether what the brick holds may be less than its journal says.
+    pub(crate) fn is_unsure(&self) -> bool {
+        let d = self.driver.borrow();
+        let found = d.brick.found();
+        found.rebooted || found.incomplete.is_some() || d.brick.doubt().is_some()
+    }
+
+    /// Whether the brick could not go on and has to be opened anew.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.driver.borrow().replica.role() == Role::Failed
+    }
+
     pub(crate) fn report(&self) -> BrickReport {
         let mut d = self.driver.borrow_mut();
         let room = d.brick.room().ok();
@@ -399,6 +434,7 @@ impl SetHandle {
             durable: d.replica.durable(),
             free: room.as_ref().map_or(0, |r| r.available),
             total: room.as_ref().map_or(0, |r| r.total),
+            heal: d.healing.as_ref().map(Healing::progress),
         }
     }
 
@@ -438,10 +474,10 @@ impl SetDriver {
 
     fn apply(&mut self, entry: &Entry<Content>) -> Input<Content> {
         let lsn = entry.stamp.lsn;
-        let c = &entry.body;
-        match self.brick.apply(entry.stamp.clone(), entry.op, entry.about, &c.change, &c.payload) {
+        let applied = if self.healing.is_some() { self.apply_healing(entry) } else { self.apply_now(entry) };
+        match applied {
             Ok(()) => {
-                self.pending.note(&c.change);
+                self.pending.note(&entry.body.change);
                 if let Some((ticket, asked)) = self.deciding.take() {
                     self.fill_answer(ticket, &asked, entry.about);
                 }
@@ -454,7 +490,12 @@ impl SetDriver {
         }
     }
 
-    fn send(&self, shard: &Shard, to: BrickId, epoch: Epoch, body: PeerBody, payload: Bytes) {
+    pub(super) fn apply_now(&mut self, entry: &Entry<Content>) -> Result<(), Errno> {
+        let c = &entry.body;
+        self.brick.apply(entry.stamp.clone(), entry.op, entry.about, &c.change, &c.payload)
+    }
+
+    pub(super) fn send(&self, shard: &Shard, to: BrickId, epoch: Epoch, body: PeerBody, payload: Bytes) {
         let Some(server) = self.members.get(&to) else { return };
         let message = PeerMessage { set: self.set, from: self.me, to, epoch, body };
         shard.links.send(*server, Frame::with_payload(Kind::Peer, 0, message.to_bytes(), payload));
