@@ -430,7 +430,12 @@ impl Inner {
 
     async fn read_index_here(&self) -> Result<u64, ProposeError> {
         match self.raft.get_read_log_id().await {
-            Ok((read, _)) => Ok(read.map_or(0, |id| id.index)),
+            // A leader that was restarted in its own term leads on without an entry of its own: openraft then names what
+            // was last known to be agreed on, which is a lazy hint. All that is in the log may have been answered for.
+            Ok((read, _)) => {
+                let last = self.raft.metrics().borrow().last_log_index;
+                Ok(read.map_or(0, |id| id.index).max(last.unwrap_or(0)))
+            }
             Err(RaftError::APIError(CheckIsLeaderError::ForwardToLeader(forward))) => {
                 Err(ProposeError::NotLeader { leader: self.to_leader(&forward) })
             }
