@@ -96,9 +96,12 @@ impl Shell {
         Ok(entry)
     }
 
-    /// What opened files have in common: the page cache stays, as it is checked against size and mtime at every use.
-    fn opened() -> Opened {
-        Opened { fh: 0, flags: OpenFlags::KEEP_CACHE | OpenFlags::NOFLUSH }
+    /// How files are open: the page cache stays, as it is checked against size and mtime at every use. What appends goes
+    /// around it: the kernel cuts a write at pages it has not read, and another client's could get between the parts.
+    fn opened(flags: i32) -> Opened {
+        let appends = flags & libc::O_APPEND != 0;
+        let cache = if appends { OpenFlags::DIRECT_IO } else { OpenFlags::KEEP_CACHE };
+        Opened { fh: 0, flags: cache | OpenFlags::NOFLUSH }
     }
 
     /// A name that was made by somebody else after the kernel had looked: opens that.
@@ -118,7 +121,7 @@ impl Shell {
             result = client.setattr(object, convert::truncate(op.kill_suidgid)).map_err(errno);
         }
         let attr = result.inspect_err(|_| client.release(object))?;
-        Ok((self.entry(&attr), Shell::opened()))
+        Ok((self.entry(&attr), Shell::opened(op.flags.cast_signed())))
     }
 
     /// Hands entries to `push` until it refuses one.
@@ -281,7 +284,7 @@ impl Filesystem for Shell {
             let cut = client.setattr(object, convert::truncate(op.kill_suidgid));
             cut.inspect_err(|_| client.release(object)).map_err(errno)?;
         }
-        Ok(Shell::opened())
+        Ok(Shell::opened(op.flags.cast_signed()))
     }
 
     fn create(&self, req: &Request<'_>, op: &CreateOp<'_>) -> Reply<(Entry, Opened)> {
@@ -298,7 +301,7 @@ impl Filesystem for Shell {
             Ok(attr) => {
                 let entry = self.entry(&attr);
                 self.inodes.note_capabilities(entry.node, true);
-                Ok((entry, Shell::opened()))
+                Ok((entry, Shell::opened(op.flags.cast_signed())))
             }
             Err(wire::Errno::EEXIST) if op.flags & libc::O_EXCL.unsigned_abs() == 0 => {
                 self.open_made(req, parent, op)
