@@ -40,7 +40,7 @@ fn a_source_tree_untarred() {
     let source = pool.dir.join("source");
     let count = files::source_tree(&source, 1200);
     let tar = pool.dir.join("source.tar");
-    tool(&format!("tar -C {} -cf {} .", source.display(), tar.display()));
+    tool(&format!("tar -C {} --format=posix -cf {} .", source.display(), tar.display()));
     let begun = std::time::Instant::now();
     tool(&format!("tar -C {} -xpf {}", mount.dir.display(), tar.display()));
     println!("{count} files untarred in {:?}", begun.elapsed());
@@ -88,7 +88,7 @@ fn git_works_in_a_mount() {
     let repository = pool.dir.join("repository");
     tool(&format!("cp -a {} {}", source.display(), repository.display()));
     git(&repository, "init -q");
-    git(&repository, "add -A");
+    git(&repository, "add -A -f");
     git(&repository, "commit -qm all");
     // Into the mount from outside, and within it.
     let clone = mount.path("clone");
