@@ -283,7 +283,11 @@ impl World {
             inc: server.inc,
             lease: sent + LEASE,
             floors: bricks.clone().map(|(set, b)| (*set, b.floor)).collect(),
-            leaving: bricks.clone().filter(|(_, b)| b.diverged).map(|(set, _)| *set).collect(),
+            leaving: bricks
+                .clone()
+                .filter(|(_, b)| b.diverged)
+                .map(|(set, _)| (*set, self.replica_epoch(s, *set)))
+                .collect(),
             torn: bricks.filter(|(_, b)| b.torn).map(|(set, b)| (*set, b.disk.last())).collect(),
         };
         self.send_store(s, ToStore::Renew(renewal));

@@ -24,8 +24,8 @@ pub(crate) struct Renewal {
     pub(crate) lease: Duration,
     /// The epochs in which its bricks were opened: they act only in newer ones.
     pub(crate) floors: Vec<(usize, Epoch)>,
-    /// Sets whose brick there has diverged.
-    pub(crate) leaving: Vec<usize>,
+    /// Sets whose brick there has diverged, and the epoch in which it says so.
+    pub(crate) leaving: Vec<(usize, Epoch)>,
     /// Sets whose brick there has been through a power cut, and where its journal ends now.
     pub(crate) torn: Vec<(usize, Stamp)>,
 }
@@ -142,11 +142,16 @@ impl World {
         }
         self.store.renewed[r.server] = self.now;
         for (set, stamp) in r.torn {
-            let brick = self.servers[r.server].bricks[&set].id;
-            self.store.torn.insert(brick, Some(stamp));
+            // Said before it was healed, heard after: no longer true.
+            let brick = &self.servers[r.server].bricks[&set];
+            if brick.torn {
+                self.store.torn.insert(brick.id, Some(stamp));
+            }
         }
-        for set in r.leaving {
-            self.leave(r.server, set);
+        for (set, epoch) in r.leaving {
+            if self.store.views[set].epoch == epoch {
+                self.leave(r.server, set);
+            }
         }
         for (set, floor) in r.floors {
             let brick = self.servers[r.server].bricks[&set].id;

@@ -11,7 +11,7 @@ impl World {
         }
         for (set, plan) in self.sets.iter().enumerate() {
             let view = &self.store.views[set];
-            if view.in_sync.len() < plan.servers.len() {
+            if view.in_sync.len() < plan.servers.len() || view.primary.is_none() {
                 return Some(format!("set {set}: not all are in sync: {view:?}"));
             }
             for b in &view.in_sync {
