@@ -35,7 +35,7 @@ impl<B: Body> Replica<B> {
         for peer in others {
             // A brick that comes (back) in has everything: that is the condition of the view that names it.
             let joined = self.joiners.remove(&peer);
-            let known = joined.unwrap_or(Peer { acked: last, available: u64::MAX, ..Peer::default() });
+            let known = joined.unwrap_or(Peer { acked: last, ..Peer::default() });
             self.peers.entry(peer).or_insert(known);
             self.resend(now, peer, out);
         }

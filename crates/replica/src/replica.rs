@@ -28,7 +28,7 @@ pub enum Role {
 }
 
 /// What the primary knows of another brick in sync.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Peer {
     pub(crate) acked: Lsn,
     pub(crate) durable: Lsn,
@@ -37,6 +37,19 @@ pub(crate) struct Peer {
     pub(crate) waits_since: Option<Duration>,
     /// When unacknowledged changes were last sent again.
     pub(crate) resent: Duration,
+}
+
+impl Default for Peer {
+    /// Nothing is known yet; that is no reason to refuse what needs room.
+    fn default() -> Peer {
+        Peer {
+            acked: Lsn(0),
+            durable: Lsn(0),
+            available: u64::MAX,
+            waits_since: None,
+            resent: Duration::ZERO,
+        }
+    }
 }
 
 /// A sync on its way.
