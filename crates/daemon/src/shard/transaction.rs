@@ -29,8 +29,22 @@ impl SetHandle {
         }
         let shard = self.shard.upgrade()?;
         let mut rooms = lock(&shard.shared.rooms);
-        let sets: Vec<placement::SetRoom> =
-            d.volume_sets.iter().filter_map(|s| rooms.get(s).copied()).collect();
+        // A set that is led but has not told its room yet (it was just started) counts as alike with this one; one that
+        // is not led gets nothing.
+        let own = rooms.get(&d.set).copied().or_else(|| {
+            let room = d.brick.room().ok()?;
+            let (available, total) = (room.available, room.total);
+            Some(placement::SetRoom { set: d.set, available, total, promised: 0, writable: true })
+        });
+        let state = shard.shared.state();
+        let led = |s: &SetId| state.sets.get(s).is_some_and(|s| s.view.primary.is_some());
+        let unknown = |s: &SetId| own.map(|own| placement::SetRoom { set: *s, promised: 0, ..own });
+        let sets: Vec<placement::SetRoom> = d
+            .volume_sets
+            .iter()
+            .filter(|s| led(s))
+            .filter_map(|s| rooms.get(s).copied().or_else(|| unknown(s)))
+            .collect();
         if parent.is_root() {
             d.spread += 1;
         }
