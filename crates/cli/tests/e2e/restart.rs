@@ -100,6 +100,37 @@ fn one_server_killed_under_a_mount() {
     mount.end();
 }
 
+/// What was missed is healed, and the bricks are the same again.
+#[test]
+fn a_killed_server_comes_back() {
+    let mut pool = Pool::new(3);
+    pool.volume("v", 3, &BRICKS);
+    let mount = pool.mount("v");
+    for i in 0..30 {
+        fs::write(mount.path(&format!("f{i}")), files::noise(i, 5000)).unwrap();
+    }
+    for victim in [2, 0] {
+        pool.kill(victim);
+        for i in 0..20 {
+            fs::write(mount.path(&format!("f{i}")), files::noise(i + 100, 7000)).unwrap();
+            fs::write(mount.path(&format!("new{victim}.{i}")), "x").unwrap();
+        }
+        fs::remove_file(mount.path(&format!("f{}", 29 - victim))).unwrap();
+        fs::create_dir(mount.path(&format!("d{victim}"))).unwrap();
+        pool.start(victim);
+        eventually("all bricks are in sync", || {
+            let status = pool.status("v");
+            let bricks = status["bricks"].as_array()?;
+            bricks.iter().all(|b| b["in_sync"] == true && b["online"] == true).then_some(())
+        });
+    }
+    for brick in pool.paths(&BRICKS) {
+        eventually("the brick holds what the mount shows", || {
+            (files::tree(&brick) == files::tree(&mount.dir)).then_some(())
+        });
+    }
+}
+
 #[test]
 fn a_server_moves_to_another_address() {
     let mut pool = Pool::new(3);

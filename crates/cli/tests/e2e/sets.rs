@@ -57,7 +57,7 @@ fn since(
         for (op, n) in ops.iter_mut() {
             *n -= before.get(server).and_then(|b| b.get(op)).copied().unwrap_or(0);
         }
-        ops.retain(|_, n| *n > 0);
+        ops.retain(|op, n| *n > 0 && op != "release");
     }
     now.retain(|_, ops| !ops.is_empty());
     now
@@ -155,7 +155,11 @@ fn a_stopped_set_does_not_disturb_the_others() {
         }
         assert_eq!(files::names(&mount.path(dir)).len(), 21);
     }
-    println!("120 operations beside two dead sets: {:?}", begun.elapsed());
+    // New directories go to sets that serve.
+    for i in 0..8 {
+        fs::create_dir(mount.path(&format!("beside{i}"))).unwrap();
+    }
+    println!("130 operations beside two dead sets: {:?}", begun.elapsed());
     assert!(begun.elapsed().as_secs() < 15, "the dead sets were felt: {:?}", begun.elapsed());
     let status = pool.status("v");
     assert!(!status["notes"].as_array().unwrap().is_empty(), "nobody says what is wrong: {status}");
