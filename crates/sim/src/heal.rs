@@ -53,6 +53,9 @@ impl World {
             target.open(view.epoch, false);
         }
         self.store.healed(brick);
+        // What a primary that was alone still has after a power cut is the truth.
+        self.store.healed(primary);
+        self.brick(server_of(primary), set).into_iter().for_each(|b| b.torn = false);
         let mut next = View { epoch: view.epoch.next(), ..view };
         next.in_sync.insert(brick);
         self.agree(set, next.clone(), "healed");
