@@ -203,19 +203,20 @@ impl Brick {
         Ok(Some((path, at.name)))
     }
 
-    /// Directories of this set that hang on other sets' directories.
+    /// What a comparison from the root does not meet: directories of this set that hang on other sets' directories, and
+    /// files without a name.
     ///
     /// # Errors
     /// The kernel's.
     pub fn placed(&mut self) -> Result<Vec<Fid>, Errno> {
         let set = self.identity.set;
-        let mut out = Vec::new();
+        let mut out = self.orphans()?;
         let mut copies = vec![self.identity.root];
         while let Some(dir) = copies.pop() {
             let mut names = Vec::new();
             self.scan_dir(dir, &mut |name, _| {
                 names.push(name.to_vec());
-                true
+                false
             })?;
             let own = self.load(dir)?.tag.home == set;
             for name in names {
@@ -369,6 +370,7 @@ impl Brick {
         entries: &[DirEntry],
         targets: &[(Fid, Blob)],
     ) -> Result<Vec<Made>, Errno> {
+        self.keep_times(dir)?;
         let here = self.names_between(dir, after, upto)?;
         for name in here {
             let wanted = entries.iter().find(|e| e.name.as_bytes() == &name[..]);
@@ -385,7 +387,20 @@ impl Brick {
                 made.extend(self.take_entry(dir, e, targets)?);
             }
         }
+        self.keep_times(dir)?;
         Ok(made)
+    }
+
+    /// The kernel is about to move the object's times, or has: ours, in memory by then, are written again.
+    fn keep_times(&mut self, fid: Fid) -> Result<(), Errno> {
+        let node = self.load(fid)?;
+        let was = node.tag_dirty || node.times_dirty;
+        node.stat = None;
+        (node.times_dirty, node.tag_dirty) = (true, true);
+        if !was {
+            self.dirty.push_back(fid);
+        }
+        Ok(())
     }
 
     fn names_between(&mut self, dir: Fid, after: u64, upto: Option<u64>) -> Result<Vec<Box<[u8]>>, Errno> {
@@ -396,7 +411,7 @@ impl Brick {
             if at > after && at <= last {
                 names.push(name.into());
             }
-            true
+            false
         })?;
         Ok(names)
     }
@@ -408,7 +423,10 @@ impl Brick {
         if stat.mode & S_IFMT != S_IFDIR && stat.nlink > 1 {
             rustix::fs::unlinkat(&parent.fd, name, AtFlags::empty()).map_err(errno)?;
         } else {
-            rustix::fs::renameat(&parent.fd, name, &self.aside, hidden_name(fid)).map_err(errno)?;
+            // What the other brick keeps without a name stays here as well.
+            let orphan = self.load(fid).is_ok_and(|n| n.tag.flags & ORPHAN != 0);
+            let to = if orphan { &self.orphans } else { &self.aside };
+            rustix::fs::renameat(&parent.fd, name, to, hidden_name(fid)).map_err(errno)?;
         }
         self.unsettle(fid);
         self.left(dir, name);
@@ -419,6 +437,9 @@ impl Brick {
         let name = e.name.as_bytes();
         if self.is_known(e.fid)? {
             if e.kind == S_IFDIR {
+                if let Some(parent) = self.hung(e.fid)?.parent {
+                    self.keep_times(parent)?;
+                }
                 self.move_copy(e.fid, dir, name)?;
             } else {
                 self.link_again(e, dir)?;
@@ -492,13 +513,6 @@ impl Brick {
             at += n as u64;
             rest = rest.get(n..).unwrap_or_default();
         }
-        let node = self.load(fid)?;
-        let was = node.tag_dirty || node.times_dirty;
-        node.stat = None;
-        (node.times_dirty, node.tag_dirty) = (true, true);
-        if !was {
-            self.dirty.push_back(fid);
-        }
-        Ok(())
+        self.keep_times(fid)
     }
 }

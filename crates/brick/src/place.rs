@@ -156,7 +156,7 @@ impl Brick {
             atime: what.time,
         };
         open.set_tag(&tag)?;
-        self.index.put(what.fid, crate::index::Located { handle: open.handle()?, kind: S_IFDIR });
+        self.index.put(what.fid, crate::index::Located { handle: open.handle()?, kind: open.kind });
         self.load(what.fid).map(|_| ())
     }
 

@@ -59,6 +59,7 @@ pub(crate) fn walk(
         Handle::of(meta.as_fd(), name)
     };
     let mut todo: Vec<(Handle, PathBuf)> = vec![
+        (handle(b"aside")?, PathBuf::from(".mortar/aside")),
         (handle(b"limbo")?, PathBuf::from(".mortar/limbo")),
         (handle(b"orphans")?, PathBuf::from(".mortar/orphans")),
         (Handle::of(root.as_fd(), b"")?, PathBuf::new()),

@@ -34,7 +34,10 @@ struct Dirty {
     ranges: Ranges,
     /// It did not exist here: whatever is at its place is of no use.
     fresh: bool,
-    fetching: bool,
+    /// The question under way about it.
+    asked: Option<Ask>,
+    /// Entries that were right became doubtful while later ones were asked for: begin again.
+    again: bool,
 }
 
 impl Dirty {
@@ -79,7 +82,9 @@ pub struct Healer {
     dirty: BTreeMap<Fid, Dirty>,
     /// Dirty objects that wait for their turn: directories before files, so that names come before what they lead to.
     queue: BTreeSet<(bool, Fid)>,
-    fetching: usize,
+    asked: usize,
+    /// With a full comparison: the objects that are known to be right. All others are in doubt.
+    proven: Option<BTreeSet<Fid>>,
     /// Objects that became clean.
     pub done: u64,
     /// Bytes of data taken over.
@@ -87,9 +92,10 @@ pub struct Healer {
 }
 
 impl Healer {
-    /// Nothing dirty.
-    pub fn new(order: Order) -> Healer {
-        Healer { order, dirty: BTreeMap::new(), queue: BTreeSet::new(), fetching: 0, done: 0, bytes: 0 }
+    /// Nothing dirty. With `full`, every object is in doubt until it was compared: the caller marks those to begin with.
+    pub fn new(order: Order, full: bool) -> Healer {
+        let proven = full.then(BTreeSet::new);
+        Healer { order, proven, dirty: BTreeMap::new(), queue: BTreeSet::new(), asked: 0, done: 0, bytes: 0 }
     }
 
     /// Whether nothing is dirty.
@@ -102,49 +108,83 @@ impl Healer {
         self.dirty.len() as u64
     }
 
-    fn touch(&mut self, fid: Fid, dir: bool) -> &mut Dirty {
+    /// Changes what is known of an object, and puts it where it belongs in the queue.
+    fn touch(&mut self, fid: Fid, change: impl FnOnce(&mut Dirty)) {
         let d = self.dirty.entry(fid).or_default();
-        if !d.fetching {
-            self.queue.remove(&(true, fid));
-            self.queue.insert((!dir && d.entries.is_none(), fid));
+        change(d);
+        self.queue.remove(&(true, fid));
+        self.queue.remove(&(false, fid));
+        if d.asked.is_some() {
+            return;
         }
-        d
+        if d.is_clean() {
+            self.dirty.remove(&fid);
+            self.prove(fid);
+            self.done += 1;
+        } else {
+            // Entries and data of one object follow each other, so that few are half done at a time.
+            self.queue.insert((d.entries.is_none(), fid));
+        }
+    }
+
+    fn prove(&mut self, fid: Fid) {
+        if let Some(proven) = &mut self.proven {
+            proven.insert(fid);
+        }
+    }
+
+    /// Whether nothing was compared of the object yet, and it has to be.
+    fn is_unproven(&self, fid: Fid) -> bool {
+        self.proven.as_ref().is_some_and(|p| !p.contains(&fid))
+    }
+
+    /// An object that a full comparison met.
+    pub fn mark_met(&mut self, fid: Fid, dir: bool) {
+        if self.is_unproven(fid) {
+            if dir { self.mark_dir(fid) } else { self.mark_file(fid, false) }
+        }
     }
 
     /// The whole directory is in doubt.
     pub fn mark_dir(&mut self, fid: Fid) {
-        let d = self.touch(fid, true);
-        d.meta = true;
-        d.entries = Some(0);
-        if !d.fetching {
-            self.queue.remove(&(true, fid));
-            self.queue.insert((false, fid));
-        }
+        self.touch(fid, |d| {
+            d.meta = true;
+            d.entries = Some(0);
+            d.again = matches!(d.asked, Some(Ask::Entries(..)));
+        });
     }
 
     /// The object's attributes are in doubt.
     pub fn mark_meta(&mut self, fid: Fid) {
-        self.touch(fid, false).meta = true;
+        if self.is_unproven(fid) && !self.dirty.contains_key(&fid) {
+            return self.mark_unknown(fid);
+        }
+        self.touch(fid, |d| d.meta = true);
     }
 
     /// The whole object is in doubt. `fresh`: it was only just made here, empty.
     pub fn mark_file(&mut self, fid: Fid, fresh: bool) {
-        let d = self.touch(fid, false);
-        d.meta = true;
-        d.ranges = Ranges::all();
-        d.fresh |= fresh;
+        self.touch(fid, |d| {
+            d.meta = true;
+            d.ranges = Ranges::all();
+            d.fresh |= fresh;
+        });
     }
 
     /// An object of which not even the kind is known is in doubt altogether.
     pub fn mark_unknown(&mut self, fid: Fid) {
         self.mark_dir(fid);
-        self.touch(fid, true).ranges = Ranges::all();
+        self.touch(fid, |d| d.ranges = Ranges::all());
     }
 
     fn mark_range(&mut self, fid: Fid, start: u64, end: u64) {
-        let d = self.touch(fid, false);
-        d.meta = true;
-        d.ranges.add(start, end);
+        if self.is_unproven(fid) && !self.dirty.contains_key(&fid) {
+            return self.mark_file(fid, false);
+        }
+        self.touch(fid, |d| {
+            d.meta = true;
+            d.ranges.add(start, end);
+        });
     }
 
     /// A change that this brick missed, or may have lost.
@@ -191,13 +231,13 @@ impl Healer {
     /// Whether entries at this name are as the primary has them.
     fn name_is_clean(&self, dir: Fid, name: &Name) -> bool {
         match self.dirty.get(&dir).and_then(|d| d.entries) {
-            None => true,
+            None => !self.is_unproven(dir),
             Some(upto) => (self.order)(name) <= upto,
         }
     }
 
     fn is_dirty(&self, fid: Fid) -> bool {
-        self.dirty.contains_key(&fid)
+        self.dirty.contains_key(&fid) || self.is_unproven(fid)
     }
 
     /// A change of the stream arrives.
@@ -206,17 +246,24 @@ impl Healer {
             return Live::Apply;
         }
         if self.can_apply(change) {
+            if let Change::Create { fid, .. } = change {
+                self.prove(*fid);
+            }
             return Live::Apply;
         }
         for (dir, name) in names(change) {
             // Names not compared yet will be: only those that were must be looked at again.
             if self.name_is_clean(dir, name) {
                 self.mark_dir(dir);
+            } else {
+                self.mark_meta(dir);
             }
         }
         match change {
-            // A new object is found missing when its directory is compared.
-            Change::Create { .. } => {}
+            // A new object is found missing when its directory is compared; until then nothing can be done to it.
+            Change::Create { fid, home, node: Node::Dir, .. } if fid.set == *home => self.mark_dir(*fid),
+            Change::Create { node: Node::Dir, .. } => {}
+            Change::Create { fid, .. } => self.mark_file(*fid, false),
             Change::Place { fid, .. } => self.mark_dir(*fid),
             _ => self.mark_object(change),
         }
@@ -237,9 +284,10 @@ impl Healer {
             Change::Exchange { .. } => true,
             // The object may not be here yet.
             Change::Link { fid, .. } => !self.is_dirty(*fid),
-            Change::Write { fid, offset, len, .. } => self.dirty.get(fid).is_none_or(|d| {
-                !d.meta && !d.ranges.touches(*offset, offset.saturating_add(u64::from(*len)))
-            }),
+            Change::Write { fid, offset, len, .. } => match self.dirty.get(fid) {
+                Some(d) => !d.meta && !d.ranges.touches(*offset, offset.saturating_add(u64::from(*len))),
+                None => !self.is_unproven(*fid),
+            },
             Change::CopyRange { from, to, .. } => !self.is_dirty(*from) && !self.is_dirty(*to),
             Change::SetAttr { fid, .. }
             | Change::Fallocate { fid, .. }
@@ -256,42 +304,35 @@ impl Healer {
 
     /// The next question, if one may go out now.
     pub fn ask(&mut self) -> Option<Ask> {
-        if self.fetching >= WINDOW {
+        if self.asked >= WINDOW {
             return None;
         }
         let &(rank, fid) = self.queue.first()?;
         // Files wait until all names are right: a file that is missing here is made by its directory.
-        if rank && self.dirty.values().any(|d| d.fetching && d.entries.is_some()) {
+        if rank && self.dirty.values().any(|d| d.asked.is_some() && d.entries.is_some()) {
             return None;
         }
         self.queue.pop_first();
         let d = self.dirty.get_mut(&fid)?;
-        d.fetching = true;
-        self.fetching += 1;
-        Some(if d.meta {
+        let ask = if d.meta {
             Ask::Meta(fid)
         } else if let Some(after) = d.entries {
             Ask::Entries(fid, after)
         } else {
             let (start, end) = d.ranges.first().unwrap_or((0, 0));
-            let len = u32::try_from((end - start).min(u64::from(IO_MAX))).unwrap_or(IO_MAX);
-            Ask::Data(fid, start, len)
-        })
+            Ask::Data(fid, start, u32::try_from(end - start).unwrap_or(IO_MAX).min(IO_MAX))
+        };
+        d.asked = Some(ask);
+        self.asked += 1;
+        Some(ask)
     }
 
     fn answered(&mut self, fid: Fid, change: impl FnOnce(&mut Dirty)) {
         let Some(d) = self.dirty.get_mut(&fid) else { return };
-        if core::mem::take(&mut d.fetching) {
-            self.fetching -= 1;
+        if d.asked.take().is_some() {
+            self.asked -= 1;
         }
-        change(d);
-        if d.is_clean() {
-            self.dirty.remove(&fid);
-            self.done += 1;
-        } else {
-            // Entries and data of one object follow each other, so that few are half done at a time.
-            self.queue.insert((d.entries.is_none(), fid));
-        }
+        self.touch(fid, change);
     }
 
     /// The object's attributes were taken over; a file has this size now (0 for what holds no data).
@@ -312,7 +353,12 @@ impl Healer {
 
     /// Entries were taken over up to this position; `None`: to the end.
     pub fn got_entries(&mut self, fid: Fid, upto: Option<u64>) {
-        self.answered(fid, |d| d.entries = upto);
+        let again = self.dirty.get(&fid).is_some_and(|d| d.again);
+        if upto.is_none() && !again {
+            // Its attributes may be in doubt still, its names are not.
+            self.prove(fid);
+        }
+        self.answered(fid, |d| d.entries = if core::mem::take(&mut d.again) { Some(0) } else { upto });
     }
 
     /// Data was taken over. `end`: the file ends within or before this range at the primary.

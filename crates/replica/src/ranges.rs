@@ -78,6 +78,7 @@ impl Ranges {
 }
 
 #[cfg(test)]
+#[allow(clippy::indexing_slicing, clippy::cast_possible_truncation, reason = "tests")]
 mod tests {
     use super::*;
     use alloc::vec::Vec;

@@ -4,18 +4,15 @@
 
 use super::set::{SetDriver, SetHandle};
 use crate::clock;
-use brick::ReadOutcome;
+use brick::{Arriving, ReadOutcome};
 use bytes::Bytes;
 use ids::{BrickId, Epoch, Fid, Lsn};
-use replica::heal::{Ask, Healer, Live};
 use replica::{Entry, Input, Role};
 use std::time::Duration;
 use tokio::task::{spawn_blocking, spawn_local, yield_now};
 use wire::Errno;
-use wire::codec::Blob;
 use wire::limits::DIR_PAGE;
-use wire::peer::{Object, PeerBody, Stamp};
-use wire::reply::DirEntry;
+use wire::peer::{PeerBody, Stamp};
 
 use super::content::Content;
 
@@ -28,19 +25,9 @@ const SLICE: usize = 2048;
 
 /// A healing under way on this brick.
 pub(crate) struct Healing {
-    healer: Healer,
-    full: bool,
-    /// The primary has sent all that was missed: its present state is asked for.
-    live: bool,
+    pub(super) inner: brick::Healing,
     finishing: bool,
-    heard: Duration,
-}
-
-impl Healing {
-    /// Objects healed, objects known to need it, bytes copied.
-    pub(crate) fn progress(&self) -> (u64, u64, u64) {
-        (self.healer.done, self.healer.done + self.healer.left(), self.healer.bytes)
-    }
+    pub(super) heard: Duration,
 }
 
 impl SetHandle {
@@ -119,12 +106,10 @@ impl SetHandle {
         let done = match body {
             PeerBody::Welcome { common, full } => self.on_welcome(d, common, full),
             PeerBody::Live { last, placed } => self.on_live(d, last, &placed),
-            PeerBody::Object { fid, object } => d.take_object(fid, object.as_ref()),
-            PeerBody::Entries { fid, after, upto, entries, targets } => {
-                d.take_entries(fid, (after, upto), &entries, &targets)
-            }
-            PeerBody::Data { fid, offset, len, end } => d.take_data(fid, (offset, len, end), payload),
-            _ => Ok(()),
+            answer => match &mut d.healing {
+                Some(h) => h.inner.take(&mut d.brick, &answer, payload),
+                None => Ok(()),
+            },
         };
         match done {
             Ok(()) => self.pump(d),
@@ -141,27 +126,10 @@ impl SetHandle {
         if !matches!(d.replica.role(), Role::Idle | Role::Healing) {
             return Ok(());
         }
-        let mut healer = Healer::new(brick::name_order);
-        let mut cut: Vec<Fid> = Vec::new();
+        let inner = brick::Healing::begin(&mut d.brick, &common, full)?;
+        tracing::info!("set {}: brick {} heals from {} on, full: {full}", d.set, d.me, common.lsn);
+        d.healing = Some(Healing { inner, finishing: false, heard: clock::now() });
         if !full {
-            for record in d.brick.iterate(common.lsn.next()) {
-                let change = record?.change;
-                cut.extend(change.touched());
-                healer.mark(&change);
-            }
-        }
-        let from = if full { Lsn(0) } else { common.lsn };
-        d.brick.begin_heal(from, &cut)?;
-        for fid in d.brick.doubt().map(|b| b.objects.clone()).unwrap_or_default() {
-            healer.mark_unknown(fid);
-        }
-        if let Some(fid) = d.brick.found().incomplete {
-            healer.mark_file(fid, false);
-        }
-        tracing::info!("set {}: brick {} heals from {} on, full: {full}", d.set, d.me, from);
-        d.healing = Some(Healing { healer, full, live: false, finishing: false, heard: clock::now() });
-        if !full {
-            d.brick.truncate_after(common.lsn)?;
             self.step(d, Input::Joined { common });
         }
         Ok(())
@@ -169,19 +137,9 @@ impl SetHandle {
 
     fn on_live(&self, d: &mut SetDriver, last: Stamp, placed: &[Fid]) -> Result<(), Errno> {
         let Some(h) = &mut d.healing else { return Ok(()) };
-        if h.full {
-            let identity = d.brick.identity();
-            if identity.root_home == identity.set {
-                h.healer.mark_dir(identity.root);
-            }
-            for fid in placed {
-                h.healer.mark_dir(*fid);
-            }
-            d.brick.reset_journal(last.clone())?;
-            h.live = true;
+        h.inner.go_live(&mut d.brick, &last, placed)?;
+        if h.inner.is_full() {
             self.step(d, Input::Joined { common: last });
-        } else {
-            h.live = true;
         }
         Ok(())
     }
@@ -189,17 +147,11 @@ impl SetHandle {
     /// Asks for what is dirty, and ends the healing when nothing is.
     fn pump(&self, d: &mut SetDriver) {
         let Some(primary) = d.replica.view().primary else { return };
-        while let Some(ask) = d.healing.as_mut().filter(|h| h.live).and_then(|h| h.healer.ask()) {
-            let body = match ask {
-                Ask::Meta(fid) => PeerBody::AskObject { fid },
-                Ask::Entries(fid, after) => PeerBody::AskEntries { fid, after },
-                Ask::Data(fid, offset, len) => PeerBody::AskData { fid, offset, len },
-            };
-            self.say(d, primary, body, Bytes::new());
+        while let Some(question) = d.healing.as_mut().and_then(|h| h.inner.ask()) {
+            self.say(d, primary, question, Bytes::new());
         }
         if let Some(h) = &mut d.healing
-            && h.live
-            && h.healer.is_done()
+            && h.inner.is_done()
             && !h.finishing
         {
             h.finishing = true;
@@ -223,7 +175,7 @@ impl SetHandle {
             }
             match synced.and_then(|_| d.brick.end_heal()) {
                 Ok(()) => {
-                    let (done, _, bytes) = d.healing.as_ref().map(Healing::progress).unwrap_or_default();
+                    let (done, _, bytes) = d.healing.as_ref().map(|h| h.inner.progress()).unwrap_or_default();
                     tracing::info!("set {}: brick {} has healed {done} objects, {bytes} bytes", d.set, d.me);
                     this.step(d, Input::Healed);
                 }
@@ -341,89 +293,17 @@ impl SetHandle {
 }
 
 impl SetDriver {
-    /// A change of the stream while this brick heals: journaled, and applied if what it touches is clean.
+    /// A change of the stream while this brick heals.
     pub(super) fn apply_healing(&mut self, entry: &Entry<Content>) -> Result<(), Errno> {
         let Some(h) = &mut self.healing else { return self.apply_now(entry) };
         h.heard = clock::now();
-        let change = &entry.body.change;
-        let apply = if h.live { h.healer.live(change) == Live::Apply } else { false };
-        if apply {
-            match self.apply_now(entry) {
-                Ok(()) => return Ok(()),
-                Err(e @ (Errno::ENOSPC | Errno::EROFS)) => return Err(e),
-                // What it touches is not as it should be after all.
-                Err(e) => tracing::warn!("set {}: while healing, {e}: compared anew", self.set),
-            }
-        }
-        if let Some(h) = &mut self.healing
-            && (!h.live || apply)
-        {
-            h.healer.mark(change);
-        }
-        self.brick.note(&entry.stamp, entry.op, entry.about, change)
-    }
-
-    fn take_object(&mut self, fid: Fid, object: Option<&Object>) -> Result<(), Errno> {
-        let Some(h) = &mut self.healing else { return Ok(()) };
-        let Some(object) = object else {
-            h.healer.got_nothing(fid);
-            return Ok(());
+        let arriving = Arriving {
+            stamp: &entry.stamp,
+            op: entry.op,
+            about: entry.about,
+            change: &entry.body.change,
+            payload: &entry.body.payload,
         };
-        let same = h.full && !self.brick.found().rebooted && !h.healer.is_fresh(fid);
-        let same =
-            same && object.version.lsn > Lsn(0) && self.brick.version(fid) == Some(object.version.clone());
-        let regular = object.attr.mode & 0o170_000 == 0o100_000;
-        if !self.brick.take_object(fid, object)? {
-            h.healer.got_nothing(fid);
-            return Ok(());
-        }
-        let data = regular && !same && !self.brick.identity().arbiter;
-        h.healer.got_meta(fid, if data { object.attr.size } else { 0 }, object.attr.is_dir());
-        Ok(())
-    }
-
-    fn take_entries(
-        &mut self,
-        fid: Fid,
-        (after, upto): (u64, Option<u64>),
-        entries: &[DirEntry],
-        targets: &[(Fid, Blob)],
-    ) -> Result<(), Errno> {
-        let Some(h) = &mut self.healing else { return Ok(()) };
-        let made = match self.brick.take_entries(fid, after, upto, entries, targets) {
-            Err(Errno::ESTALE | Errno::ENOENT) => {
-                h.healer.got_nothing(fid);
-                return Ok(());
-            }
-            other => other?,
-        };
-        if h.full {
-            let own = self.brick.identity().set;
-            for e in entries.iter().filter(|e| e.home == own) {
-                if e.kind == 0o040_000 { h.healer.mark_dir(e.fid) } else { h.healer.mark_file(e.fid, false) }
-            }
-        }
-        for m in made {
-            if m.dir { h.healer.mark_dir(m.fid) } else { h.healer.mark_file(m.fid, true) }
-        }
-        h.healer.got_entries(fid, upto);
-        Ok(())
-    }
-
-    fn take_data(
-        &mut self,
-        fid: Fid,
-        (offset, len, end): (u64, u32, bool),
-        data: &[u8],
-    ) -> Result<(), Errno> {
-        let Some(h) = &mut self.healing else { return Ok(()) };
-        match self.brick.take_data(fid, offset, data) {
-            Err(Errno::ESTALE | Errno::ENOENT) => h.healer.got_nothing(fid),
-            other => {
-                other?;
-                h.healer.got_data(fid, offset, len, end);
-            }
-        }
-        Ok(())
+        h.inner.apply(&mut self.brick, arriving)
     }
 }

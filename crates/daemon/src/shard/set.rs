@@ -434,7 +434,7 @@ impl SetHandle {
             durable: d.replica.durable(),
             free: room.as_ref().map_or(0, |r| r.available),
             total: room.as_ref().map_or(0, |r| r.total),
-            heal: d.healing.as_ref().map(Healing::progress),
+            heal: d.healing.as_ref().map(|h| h.inner.progress()),
         }
     }
 
