@@ -51,6 +51,8 @@ pub(crate) struct Shared {
     pub(crate) pool: RwLock<[u8; 16]>,
     /// Until when this server may answer, in nanoseconds of [`crate::clock::now`].
     lease: AtomicU64,
+    /// The version of the pool's state that whoever uses the lease must know.
+    lease_version: AtomicU64,
     /// Room of the sets of the pool, as their primaries last said.
     pub(crate) rooms: Mutex<HashMap<SetId, SetRoom>>,
     counters: Mutex<HashMap<VolumeId, Arc<Counters>>>,
@@ -69,6 +71,7 @@ impl Shared {
             me: AtomicU64::new(0),
             pool: RwLock::new([0; 16]),
             lease: AtomicU64::new(0),
+            lease_version: AtomicU64::new(0),
             rooms: Mutex::default(),
             counters: Mutex::default(),
             shards: OnceLock::new(),
@@ -90,11 +93,21 @@ impl Shared {
         self.state.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(crate) fn lease(&self) -> Duration {
-        Duration::from_nanos(self.lease.load(Ordering::Acquire))
+    /// Until when somebody who knows the pool's state of that version may answer; `None`: he knows too little.
+    pub(crate) fn lease(&self, version: u64) -> Option<Duration> {
+        let until = Duration::from_nanos(self.lease.load(Ordering::Acquire));
+        (version >= self.lease_version.load(Ordering::Acquire)).then_some(until)
     }
 
-    pub(crate) fn renew_lease(&self, until: Duration) {
+    /// This server belongs to another pool now: no lease of the old one counts.
+    pub(crate) fn drop_lease(&self) {
+        self.lease.store(0, Ordering::Release);
+        self.lease_version.store(0, Ordering::Release);
+    }
+
+    /// The lease holds until then, for whoever knows the pool's state of that version.
+    pub(crate) fn renew_lease(&self, until: Duration, version: u64) {
+        self.lease_version.fetch_max(version, Ordering::AcqRel);
         self.lease.fetch_max(u64::try_from(until.as_nanos()).unwrap_or(u64::MAX), Ordering::AcqRel);
     }
 

@@ -48,7 +48,7 @@ pub(super) async fn renew(control: Arc<Control>, store: ConfigStore) {
         let renewed = if store.is_leader() {
             let lease = lease_length(&store);
             if store.confirm_leader().await {
-                control.shared.renew_lease(sent + lease);
+                control.shared.renew_lease(sent + lease, store.state().version);
                 *lock(&control.leases.down) = lock(&control.leases.liveness).down();
                 true
             } else {
@@ -76,7 +76,7 @@ async fn beat(control: &Control, store: &ConfigStore, sent: Duration) -> bool {
             control.learn_rooms(&rooms);
             // A server that does not know the pool's newest state might act in a view that is over.
             if renewed && store.state().version >= version {
-                control.shared.renew_lease(sent + Duration::from_millis(lease_ms));
+                control.shared.renew_lease(sent + Duration::from_millis(lease_ms), version);
                 return true;
             }
             false

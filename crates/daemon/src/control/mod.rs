@@ -205,6 +205,7 @@ impl Control {
 
     /// Makes `store` the present one and starts the tasks that belong to it.
     pub(crate) fn follow(self: Arc<Self>, store: ConfigStore, me: ServerId) {
+        self.shared.drop_lease();
         self.shared.me.store(me.0, Ordering::Relaxed);
         *self.store.write().unwrap_or_else(PoisonError::into_inner) = store.clone();
         self.generation.send_modify(|g| *g += 1);

@@ -71,7 +71,8 @@ impl Control {
         for (server, answer) in join_all(asked).await {
             match answer {
                 Ok(ClusterReply::Status { bricks: theirs, counters: c }) => {
-                    bricks.extend(theirs.into_iter().map(|b| (b.brick, b)));
+                    // A server that has just come back may not know yet that it is out of the view.
+                    bricks.extend(theirs.into_iter().map(|b| (b.brick, as_agreed(state, b))));
                     counters.push(c);
                 }
                 Ok(_) => {}
@@ -120,6 +121,13 @@ async fn join_all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output>
     })
     .await;
     pinned.into_iter().filter_map(|(_, o)| o).collect()
+}
+
+/// What a server says of its brick, with what the pool agreed on about it.
+fn as_agreed(state: &State, b: BrickStatus) -> BrickStatus {
+    let in_sync = state.sets.get(&b.set).is_some_and(|s| s.view.in_sync.contains(&b.brick));
+    let role = if in_sync || b.role == BrickRole::Offline { b.role } else { BrickRole::Healing };
+    BrickStatus { in_sync, role, ..b }
 }
 
 fn brick_status(

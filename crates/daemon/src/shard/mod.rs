@@ -83,6 +83,7 @@ pub(crate) struct Shard {
     state: RefCell<Arc<State>>,
     sessions: RefCell<HashMap<SessionId, usize>>,
     seq: Cell<u64>,
+    known: Cell<u64>,
     callers: RefCell<HashMap<ServerId, Caller>>,
 }
 
@@ -130,6 +131,7 @@ async fn run(index: usize, shared: Arc<Shared>, mut inbox: mpsc::UnboundedReceiv
         state: RefCell::default(),
         sessions: RefCell::default(),
         seq: Cell::new(0),
+        known: Cell::new(0),
         callers: RefCell::default(),
         shared,
     });
@@ -170,6 +172,11 @@ impl Shard {
     fn open_sets(&self) -> Vec<SetHandle> {
         let open = |s: &Served| if let Served::Open(h) = s { Some(h.clone()) } else { None };
         self.sets.borrow().values().filter_map(open).collect()
+    }
+
+    /// The version of the pool's state that this shard's sets know.
+    pub(crate) fn version(&self) -> u64 {
+        self.known.get()
     }
 
     /// The pool as this shard knows it.
@@ -260,7 +267,8 @@ impl Shard {
     }
 
     fn on_state(self: &Rc<Self>, state: Arc<State>) {
-        if state.version < self.state.borrow().version {
+        let known = self.state();
+        if state.pool == known.pool && state.version < known.version {
             return;
         }
         *self.state.borrow_mut() = state.clone();
@@ -293,6 +301,7 @@ impl Shard {
                 None => self.open(set, brick, &state),
             }
         }
+        self.known.set(state.version);
     }
 
     fn open(self: &Rc<Self>, set: SetId, brick: BrickId, state: &Arc<State>) {

@@ -109,9 +109,11 @@ impl SetHandle {
             Admission::WrongView(epoch) => return SetDriver::refuse(&to, Fail::WrongView { epoch }),
             Admission::Busy => return SetDriver::refuse(&to, Fail::Busy),
             Admission::BelowQuorum => return SetDriver::refuse(&to, Fail::BelowQuorum),
-            Admission::Done(lsn, about) => {
+            Admission::Done(_, about) => {
                 let ticket = d.ticket(Waiter::new(to, Reply(Ok(Body::Done)), Bytes::new()));
                 d.fill_answer(ticket, &Asked::of(&call.op, session, &payload), about);
+                // What the answer shows of the object may be newer than the change itself.
+                let lsn = d.replica.last().lsn;
                 return self.step(d, Input::Await { ticket, lsn });
             }
         }

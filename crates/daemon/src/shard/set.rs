@@ -182,8 +182,10 @@ impl SetHandle {
         let mut outputs = Vec::new();
         while let Some(input) = inputs.pop_front() {
             let now = clock::now();
-            let lease = shard.shared.lease();
-            if lease != d.lease {
+            // A lease counts only with the views that held when it was given.
+            if let Some(lease) = shard.shared.lease(shard.version())
+                && lease != d.lease
+            {
                 d.lease = lease;
                 d.replica.step(now, Input::Lease(lease), &mut outputs);
             }
@@ -369,7 +371,10 @@ impl SetHandle {
                     let available = d.available();
                     this.step(&mut d, Input::Durable { lsn, available });
                 }
-                Err(e) => tracing::error!("set {}: sync: {e}", d.set),
+                Err(e) => {
+                    tracing::error!("set {}: sync: {e}", d.set);
+                    this.step(&mut d, Input::Synced { token: replica::SyncToken::Local(0), errno: e.0 });
+                }
             }
         });
     }
@@ -485,6 +490,13 @@ impl SetDriver {
             }
             Err(e) => {
                 tracing::error!("set {}: change {lsn} could not be applied: {e}", self.set);
+                if self.replica.view().in_sync.len() > 1 {
+                    // Half of it may be there: whatever becomes of this brick, these objects have to be healed.
+                    let last = self.brick.last().lsn;
+                    if let Err(e) = self.brick.begin_heal(last, &entry.body.change.touched()) {
+                        tracing::error!("set {}: note what is in doubt: {e}", self.set);
+                    }
+                }
                 Input::ApplyFailed { lsn, errno: e.0 }
             }
         }
