@@ -230,6 +230,7 @@ impl Core {
         }
         request.call.epoch = route.epoch;
         request.call.finished = route.state.finished();
+        let sent = Instant::now();
         let id = conn.send(Kind::Call, &request.call, request.payload, waiting)?;
         let expect = match request.call.op {
             Op::Read { .. } | Op::ReadLink { .. } | Op::GetXattr { .. } => Expect::Data,
@@ -240,6 +241,7 @@ impl Core {
         if head.kind != Kind::Reply || head.id != id {
             return Err(DecodeError::Bounds("answer").into());
         }
+        crate::grant::note(sent, head.grant);
         Ok(Reply::from_bytes(conn.body())?)
     }
 

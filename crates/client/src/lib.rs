@@ -14,6 +14,7 @@ mod call;
 mod conn;
 mod error;
 mod files;
+pub mod grant;
 mod keeper;
 mod layer;
 mod map;

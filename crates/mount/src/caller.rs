@@ -17,6 +17,7 @@ thread_local! {
 
 /// The thread works for this process from now on.
 pub(crate) fn enter(pid: u32) {
+    client::grant::begin();
     PID.set(pid);
     SIGNALLED.set(false);
 }

@@ -22,12 +22,14 @@ pub(crate) struct Piece {
     /// With attributes.
     pub plus: bool,
     fetched: Instant,
+    /// Until when the attributes hold.
+    pub until: Option<Instant>,
 }
 
 impl Piece {
     /// A page, asked for at `asked`.
     pub(crate) fn new(entries: Vec<DirEntry>, end: bool, plus: bool, asked: Instant) -> Piece {
-        Piece { entries: entries.into(), end, plus, fetched: asked }
+        Piece { entries: entries.into(), end, plus, fetched: asked, until: client::grant::until() }
     }
 }
 

@@ -80,13 +80,20 @@ impl Shell {
             node,
             generation: attr.fid.epoch.0.into(),
             attr: convert::attr(attr),
-            entry_timeout: self.entry_timeout,
-            attr_timeout: self.attr_timeout,
+            entry_timeout: self.entry_timeout.max(Shell::granted(client::grant::until())),
+            attr_timeout: self.attr_timeout.max(Shell::granted(client::grant::until())),
         }
     }
 
+    /// For how long the kernel may keep what holds until then. It counts in ticks and rounds up: that much less.
+    fn granted(until: Option<Instant>) -> Duration {
+        const TICKS: Duration = Duration::from_millis(20);
+        until.map_or(Duration::ZERO, |u| u.saturating_duration_since(Instant::now() + TICKS))
+    }
+
     fn attr_reply(&self, attr: &Attr) -> AttrReply {
-        AttrReply { attr: convert::attr(attr), timeout: self.attr_timeout }
+        let timeout = self.attr_timeout.max(Shell::granted(client::grant::until()));
+        AttrReply { attr: convert::attr(attr), timeout }
     }
 
     fn make(&self, req: &Request<'_>, parent: u64, new: NewEntry) -> Reply<Entry> {
@@ -165,7 +172,7 @@ impl Shell {
             }
         };
         while let Some(entry) = piece.entries.front() {
-            if !push(Listed::Entry(entry)) {
+            if !push(Listed::Entry(entry, piece.until)) {
                 break;
             }
             at = entry.cookie;
@@ -184,8 +191,13 @@ struct ListFrom {
 }
 
 enum Listed<'a> {
-    Dot { name: &'static str, ino: u64, offset: u64 },
-    Entry(&'a DirEntry),
+    Dot {
+        name: &'static str,
+        ino: u64,
+        offset: u64,
+    },
+    /// And until when its attributes hold.
+    Entry(&'a DirEntry, Option<Instant>),
 }
 
 impl Filesystem for Shell {
@@ -196,10 +208,7 @@ impl Filesystem for Shell {
             | Capabilities::HANDLE_KILLPRIV_V2
             | Capabilities::CACHE_SYMLINKS
             | Capabilities::NO_OPENDIR_SUPPORT;
-        // Attributes that may not be kept at all are better not fetched: the kernel would ask again for each.
-        if !self.entry_timeout.is_zero() && !self.attr_timeout.is_zero() {
-            config.want |= Capabilities::DO_READDIRPLUS | Capabilities::READDIRPLUS_AUTO;
-        }
+        config.want |= Capabilities::DO_READDIRPLUS | Capabilities::READDIRPLUS_AUTO;
         config.max_write = limits::IO_MAX;
         Ok(())
     }
@@ -416,7 +425,7 @@ impl Filesystem for Shell {
             Listed::Dot { name, ino, offset } => {
                 sink.push(ino, offset, FileType::Directory, OsStr::new(name))
             }
-            Listed::Entry(e) => {
+            Listed::Entry(e, _) => {
                 let name = OsStr::from_bytes(e.name.as_bytes());
                 sink.push(e.fid.ino(), e.cookie, FileType::from_mode(e.kind), name)
             }
@@ -436,13 +445,15 @@ impl Filesystem for Shell {
             Listed::Dot { name, ino, offset } => {
                 sink.push(&bare(ino, libc::S_IFDIR), offset, OsStr::new(name))
             }
-            Listed::Entry(e) => {
+            Listed::Entry(e, until) => {
                 let name = OsStr::from_bytes(e.name.as_bytes());
                 let Some(attr) = &e.attr else {
                     return sink.push(&bare(e.fid.ino(), e.kind), e.cookie, name);
                 };
                 // Known before the kernel hears of it; forgotten again if it did not fit.
-                let entry = self.entry(attr);
+                let mut entry = self.entry(attr);
+                entry.entry_timeout = self.entry_timeout.max(Shell::granted(until));
+                entry.attr_timeout = self.attr_timeout.max(Shell::granted(until));
                 let fits = sink.push(&entry, e.cookie, name);
                 if !fits {
                     self.inodes.forget(entry.node, 1);

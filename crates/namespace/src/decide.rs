@@ -90,7 +90,7 @@ pub fn decide(op: &Op, view: &mut dyn View, cx: &Context<'_>) -> Result<Decision
                 },
             )
         }
-        Op::Condemn { fid } => {
+        Op::Condemn { fid, by: _ } => {
             if !view.attr(*fid)?.is_dir() {
                 return Err(Errno::ENOTDIR);
             }

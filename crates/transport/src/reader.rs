@@ -49,7 +49,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
             self.buffer.split_to(head.payload_len).freeze()
         };
         head.verify(&body, &payload)?;
-        Ok(Some(Frame { kind: head.kind, id: head.id, body, payload }))
+        Ok(Some(Frame { kind: head.kind, id: head.id, body, payload, grant: head.grant }))
     }
 
     /// Whether a whole frame is buffered already, so that [`FrameReader::next`] would not wait.

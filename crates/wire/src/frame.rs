@@ -5,7 +5,7 @@
 //! | 0 | 4 | magic `MRT1` |
 //! | 4 | 1 | kind |
 //! | 5 | 1 | version of the protocol, from the hello |
-//! | 6 | 2 | reserved, zero |
+//! | 6 | 2 | in a reply: for how many milliseconds the asker may keep what it was told (see `grant`); else zero |
 //! | 8 | 8 | id: a reply carries its request's |
 //! | 16 | 4 | body length |
 //! | 20 | 4 | payload length |
@@ -76,34 +76,41 @@ pub struct Frame {
     pub body: Bytes,
     /// Data that belongs to the message; empty for most.
     pub payload: Bytes,
+    /// In a reply: for how many milliseconds, counted from when the request was sent, nobody else changes anything in the
+    /// set, so that attributes and entries may be kept. 0: not at all.
+    pub grant: u16,
 }
 
 impl Frame {
     /// A frame with an encoded message and no payload.
     pub fn new(kind: Kind, id: u64, body: Vec<u8>) -> Frame {
-        Frame { kind, id, body: body.into(), payload: Bytes::new() }
+        Frame { kind, id, body: body.into(), payload: Bytes::new(), grant: 0 }
     }
 
     /// A frame with an encoded message and a payload.
     pub fn with_payload(kind: Kind, id: u64, body: Vec<u8>, payload: Bytes) -> Frame {
-        Frame { kind, id, body: body.into(), payload }
+        Frame { kind, id, body: body.into(), payload, grant: 0 }
     }
 
     /// The head's bytes, checksum included.
     pub fn head(&self) -> [u8; HEAD] {
-        encode_head(self.kind, self.id, &self.body, &self.payload)
+        head(self.kind, self.id, self.grant, &self.body, &self.payload)
     }
 }
 
 /// The bytes of the head of a frame with this body and payload.
 pub fn encode_head(kind: Kind, id: u64, body: &[u8], payload: &[u8]) -> [u8; HEAD] {
+    head(kind, id, 0, body, payload)
+}
+
+fn head(kind: Kind, id: u64, grant: u16, body: &[u8], payload: &[u8]) -> [u8; HEAD] {
     assert!(body.len() <= BODY_MAX as usize, "a message is within its bound");
     assert!(payload.len() <= PAYLOAD_MAX as usize, "a payload is within its bound");
     let mut out = Vec::with_capacity(HEAD);
     out.extend_from_slice(&MAGIC);
     out.push(kind as u8);
     out.push(VERSIONS.first().copied().unwrap_or(1));
-    0u16.put(&mut out);
+    grant.put(&mut out);
     id.put(&mut out);
     u32::try_from(body.len()).unwrap_or(0).put(&mut out);
     u32::try_from(payload.len()).unwrap_or(0).put(&mut out);
@@ -134,6 +141,8 @@ pub struct FrameHead {
     pub body_len: usize,
     /// Bytes of payload that follow the body.
     pub payload_len: usize,
+    /// See [`Frame::grant`].
+    pub grant: u16,
     raw: [u8; HEAD - 4],
     crc: u32,
 }
@@ -150,8 +159,9 @@ impl FrameHead {
         if !VERSIONS.contains(&version) {
             return Err(DecodeError::Unknown("protocol version", version.into()));
         }
-        if u16::get(&mut r)? != 0 {
-            return Err(DecodeError::Bounds("reserved field"));
+        let grant = u16::get(&mut r)?;
+        if grant != 0 && kind != Kind::Reply {
+            return Err(DecodeError::Bounds("grant outside a reply"));
         }
         let id = u64::get(&mut r)?;
         let (body, payload) = (u32::get(&mut r)?, u32::get(&mut r)?);
@@ -163,7 +173,15 @@ impl FrameHead {
         }
         let crc = u32::get(&mut r)?;
         let (raw, _) = bytes.split_first_chunk().ok_or(DecodeError::Short)?;
-        Ok(FrameHead { kind, id, body_len: body as usize, payload_len: payload as usize, raw: *raw, crc })
+        Ok(FrameHead {
+            kind,
+            id,
+            body_len: body as usize,
+            payload_len: payload as usize,
+            grant,
+            raw: *raw,
+            crc,
+        })
     }
 
     /// Checks the body and payload that followed against the head's checksum.

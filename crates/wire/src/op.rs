@@ -4,7 +4,7 @@
 use crate::codec::Blob;
 use crate::name::Name;
 use crate::{wire_enum, wire_struct};
-use ids::{Epoch, Fid, OpId, SetId, Time};
+use ids::{Epoch, Fid, OpId, SessionId, SetId, Time};
 
 wire_struct! {
     /// A request to the primary of a set. Data to write travels as the frame's payload.
@@ -133,7 +133,8 @@ wire_enum! {
         /// Makes the directory that an entry of another set will lead to; it lives if that entry comes to be.
         40 Place { path: Vec<Ancestor>, name: Name, mode: u32, uid: u32, gid: u32 },
         /// Marks an empty directory as about to lose its entry in another set.
-        41 Condemn { fid: Fid },
+        /// `by`: the session that removes it.
+        41 Condemn { fid: Fid, by: SessionId },
         /// Ends either: the directory stays (its entry exists) or goes.
         42 Settle { fid: Fid, keep: bool },
         /// Moves the directory's copy to where its entry went.

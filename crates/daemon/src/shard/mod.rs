@@ -6,6 +6,7 @@
 mod ask;
 mod connection;
 mod content;
+mod grants;
 mod heal;
 mod links;
 mod opens;

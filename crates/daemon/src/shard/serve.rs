@@ -1,6 +1,7 @@
 //! Requests of clients: admitted by the replication core, decided by the rules, answered when the core lets go.
 
 use super::content::Content;
+use super::grants::GRANT;
 use super::set::{SetDriver, SetHandle};
 use crate::clock;
 use crate::shard::opens::CLAIM_TIME;
@@ -9,6 +10,7 @@ use bytes::Bytes;
 use ids::{Fid, OpId, SessionId};
 use namespace::{Context, Decision, View as _, decide};
 use replica::{Admission, Input, Role};
+use std::time::Duration;
 use tokio::task::{spawn_blocking, spawn_local};
 use transport::FrameSender;
 use wire::limits::{DIR_PAGE, IO_MAX};
@@ -17,20 +19,27 @@ use wire::{Attr, Body, Call, Change, Errno, Fail, Frame, Kind, Op, Reply, Wire};
 
 /// Where an answer goes.
 pub(crate) enum ReplyTo {
-    /// To a client, on its connection.
-    Client(FrameSender, u64),
+    /// To a client, on its connection: the request's number, and for how long the answer may be kept.
+    Client(FrameSender, u64, u16),
     /// Nobody waits.
     Nobody,
 }
 
 impl ReplyTo {
     pub(crate) fn new(sender: FrameSender, id: u64) -> ReplyTo {
-        ReplyTo::Client(sender, id)
+        ReplyTo::Client(sender, id, 0)
     }
 
     pub(super) fn send(&self, reply: Reply, payload: Bytes) {
-        if let ReplyTo::Client(sender, id) = self {
-            sender.send(Frame::with_payload(Kind::Reply, *id, reply.to_bytes(), payload));
+        if let ReplyTo::Client(sender, id, grant) = self {
+            let frame = Frame::with_payload(Kind::Reply, *id, reply.to_bytes(), payload);
+            sender.send(Frame { grant: *grant, ..frame });
+        }
+    }
+
+    fn grant(&mut self, ms: u16) {
+        if let ReplyTo::Client(_, _, grant) = self {
+            *grant = ms;
         }
     }
 }
@@ -95,11 +104,19 @@ type Answer = Result<(Body, Bytes), Errno>;
 
 impl SetHandle {
     /// Takes one request. The answer leaves later, through `to`.
-    pub(crate) fn serve(&self, call: Call, payload: Bytes, to: ReplyTo, session: SessionId) {
+    pub(crate) fn serve(&self, call: Call, payload: Bytes, mut to: ReplyTo, session: SessionId) {
         let mut guard = self.driver.borrow_mut();
         let d = &mut *guard;
-        d.counters.count(call.op.index());
         let changes = call.op.changes();
+        if let Some(until) = d.keep_grants(&call.op, &mut to, session) {
+            let this = self.clone();
+            spawn_local(async move {
+                tokio::time::sleep(until.saturating_sub(clock::now())).await;
+                this.serve(call, payload, to, session);
+            });
+            return;
+        }
+        d.counters.count(call.op.index());
         let id = if changes { call.id } else { OpId { session, seq: 0 } };
         if changes && d.active.contains(&id) {
             return SetDriver::refuse(&to, Fail::Busy);
@@ -321,6 +338,28 @@ impl SetHandle {
 }
 
 impl SetDriver {
+    /// Grants the asker what may be granted; until when the request has to wait for what was granted to others.
+    fn keep_grants(&mut self, op: &Op, to: &mut ReplyTo, session: SessionId) -> Option<Duration> {
+        if self.replica.role() != Role::Primary {
+            return None;
+        }
+        let now = clock::now();
+        let who = match op {
+            // Between primaries: the change that users see comes with the entry, in the other set.
+            Op::Place { .. } | Op::Settle { .. } | Op::Relocate { .. } | Op::Vouch { .. } => return None,
+            Op::Condemn { by, .. } => *by,
+            _ => {
+                to.grant(self.grants.arrive(now, session));
+                session
+            }
+        };
+        if !op.changes() {
+            return None;
+        }
+        let before = self.primary_since.map(|since| since + GRANT).filter(|until| now < *until);
+        self.grants.wait(now, who).max(before)
+    }
+
     /// Decides an operation against the brick's present state.
     pub(super) fn decide(
         &mut self,

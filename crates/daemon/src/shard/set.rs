@@ -1,6 +1,7 @@
 //! One brick in its set: joins the decisions (crate `replica`), the rules (crate `namespace`) and the disk (crate `brick`).
 
 use super::content::Content;
+use super::grants::Grants;
 use super::heal::Healing;
 use super::opens::Opens;
 use super::pending::Pending;
@@ -110,6 +111,7 @@ pub(crate) struct SetDriver {
     /// The answer to build once the change just decided is applied.
     pub(super) deciding: Option<(Ticket, super::serve::Asked)>,
     pub(super) opens: Opens,
+    pub(super) grants: Grants,
     /// Directories that wait for the end of a transaction.
     pub(super) pending: Pending,
     /// When this brick became primary: nameless files wait for their holders until some time after.
@@ -154,6 +156,7 @@ impl SetHandle {
             next_ticket: 1,
             deciding: None,
             opens: Opens::default(),
+            grants: Grants::default(),
             pending: opened.pending,
             primary_since: None,
             active: BTreeSet::new(),
@@ -329,6 +332,7 @@ impl SetHandle {
         } else if !leads {
             d.primary_since = None;
             d.opens.clear();
+            d.grants = Grants::default();
         }
     }
 

@@ -113,7 +113,7 @@ impl SetHandle {
         d.active.insert(id);
         let this = self.clone();
         spawn_local(async move {
-            let condemned = this.ask(entry.home, Op::Condemn { fid: entry.fid }).await;
+            let condemned = this.ask(entry.home, Op::Condemn { fid: entry.fid, by: id.session }).await;
             let mut guard = this.driver.borrow_mut();
             let d = &mut *guard;
             d.active.remove(&id);

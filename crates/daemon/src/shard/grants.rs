@@ -1,0 +1,63 @@
+//! Who is active in a set, and who may keep what it was told.
+//!
+//! As long as one session alone is active, each answer grants it [`GRANT`]: it may keep entries and attributes for that long
+//! from when it asked. When a second session comes, no more is granted, and its first change waits until what was granted
+//! has run out. A new primary does not know what its predecessor granted: its first changes wait that long too.
+//! This is a whole-set form of leases (Gray and Cheriton, 1989); finer ones, with recall, are to follow.
+
+use ids::SessionId;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// How long an only session may keep what it was told.
+pub(crate) const GRANT: Duration = Duration::from_millis(250);
+/// A session that asked nothing for this long counts as idle.
+const IDLE: Duration = Duration::from_secs(5);
+
+/// The sessions of a set.
+#[derive(Debug, Default)]
+pub(crate) struct Grants {
+    active: BTreeMap<SessionId, Duration>,
+    granted: Option<(SessionId, Duration)>,
+}
+
+impl Grants {
+    /// A session asks something. For how long it may keep the answer, in milliseconds.
+    pub(crate) fn arrive(&mut self, now: Duration, session: SessionId) -> u16 {
+        self.active.insert(session, now);
+        if self.active.len() > 1 {
+            self.active.retain(|_, last| now < *last + IDLE);
+        }
+        let taken = self.granted.is_some_and(|(s, until)| s != session && now < until);
+        if self.active.len() > 1 || taken {
+            return 0;
+        }
+        self.granted = Some((session, now + GRANT));
+        u16::try_from(GRANT.as_millis()).unwrap_or(0)
+    }
+
+    /// A session wants to change something: until when it has to wait.
+    pub(crate) fn wait(&self, now: Duration, session: SessionId) -> Option<Duration> {
+        self.granted.filter(|(s, until)| *s != session && now < *until).map(|(_, until)| until)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_session_waits_once_and_ends_the_grants() {
+        let (a, b) = (SessionId(1), SessionId(2));
+        let at = Duration::from_millis;
+        let mut g = Grants::default();
+        assert_eq!(g.arrive(at(1000), a), 250);
+        assert_eq!(g.arrive(at(1100), b), 0);
+        assert_eq!(g.wait(at(1100), b), Some(at(1250)));
+        assert_eq!(g.wait(at(1100), a), None);
+        assert_eq!(g.arrive(at(1200), a), 0);
+        assert_eq!(g.wait(at(1250), b), None);
+        // The other one falls silent.
+        assert_eq!(g.arrive(at(6200), a), 250);
+    }
+}
