@@ -163,8 +163,33 @@ fn a_stopped_set_does_not_disturb_the_others() {
     assert!(begun.elapsed().as_secs() < 15, "the dead sets were felt: {:?}", begun.elapsed());
     let status = pool.status("v");
     assert!(!status["notes"].as_array().unwrap().is_empty(), "nobody says what is wrong: {status}");
+}
+
+/// All bricks of a set are away for longer than a lease; when they return, so does the set, under the same mount.
+#[test]
+fn a_set_that_was_away_comes_back() {
+    let mut pool = Pool::new(4);
+    pool.volume("v", 2, &BRICKS);
+    let mount = pool.mount("v");
+    let homes = spread(&sets(&pool, &BRICKS), &mount);
+    for dir in homes.keys() {
+        fs::write(mount.path(dir).join("file"), dir).unwrap();
+    }
+    pool.kill(3);
+    pool.kill(2);
+    eventually("the pool knows that both are down", || {
+        let peers = pool.json("pool list");
+        let down = peers.as_array()?.iter().filter(|p| p["connected"] == false).count();
+        let notes = pool.status("v")["notes"].as_array()?.len();
+        (down == 2 && notes > 0).then_some(())
+    });
     pool.start(2);
     pool.start(3);
+    eventually("all sets are led", || {
+        let status = pool.status("v");
+        let led = status["bricks"].as_array()?.iter().filter(|b| b["role"] == "primary").count();
+        (led == 4).then_some(())
+    });
     for dir in homes.keys() {
         assert_eq!(fs::read_to_string(mount.path(dir).join("file")).unwrap(), *dir);
     }

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 /// How long one test may take before its processes are killed, so that nothing hangs for ever.
-const LIMIT: Duration = Duration::from_secs(400);
+const LIMIT: Duration = Duration::from_secs(150);
 
 /// One server, running or not.
 pub(crate) struct Server {

@@ -1,0 +1,49 @@
+# What to build, show and test. `make help` lists it.
+
+PREFIX ?= /usr/local
+SBIN ?= /sbin
+BINARY := $(CURDIR)/target/release/mortar
+
+# What the tests use beside cargo: program and the Debian package that has it.
+TOOLS := git:git fusermount3:fuse3 ip:iproute2 setpriv:util-linux tar:tar diff:diffutils
+
+.PHONY: help build demo test check unit e2e tools install uninstall
+
+help: ## this list
+	@sed -n 's/^\([a-z0-9]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
+
+build: ## the release binary: target/release/mortar
+	cargo build --release --locked -p cli
+
+demo: build ## three servers on this machine, a mounted replica volume, what to try next
+	$(BINARY) demo
+
+test: tools check unit e2e ## all that CI runs: format, lints, unit tests, simulation, end-to-end tests
+
+check: ## format and lints
+	cargo fmt --all --check
+	cargo clippy --workspace --locked --all-targets -- -D warnings
+	cargo clippy --locked -p cli --test e2e -- -D warnings
+
+unit: ## unit tests and simulation
+	cargo test --workspace --locked
+
+e2e: build ## end-to-end tests of the release binary: real servers and mounts; needs root and /dev/fuse
+	MORTAR_BIN=$(BINARY) cargo test --locked -p cli --test e2e
+
+# Debian packages, only if something is missing. Without root it is named instead.
+tools:
+	@missing=; for t in $(TOOLS); do \
+	  PATH="$$PATH:/usr/sbin:/sbin" command -v "$${t%%:*}" >/dev/null || missing="$$missing $${t##*:}"; done; \
+	if [ -z "$$missing" ]; then echo "tools for the tests: all present"; \
+	elif [ "$$(id -u)" = 0 ]; then \
+	  apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $$missing; \
+	else echo "install as root: apt-get install$$missing" >&2; exit 1; fi
+
+install: ## the binary into PREFIX/bin, and the link for `mount -t mortar` (as root, after make build)
+	install -D -m 755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/mortar
+	mkdir -p $(DESTDIR)$(SBIN)
+	ln -sfn $(PREFIX)/bin/mortar $(DESTDIR)$(SBIN)/mount.mortar
+
+uninstall: ## what install made
+	rm -f $(DESTDIR)$(PREFIX)/bin/mortar $(DESTDIR)$(SBIN)/mount.mortar
