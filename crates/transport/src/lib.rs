@@ -4,12 +4,14 @@
 //! crate `client`. Invariant: a frame that is handed out passed its checksum.
 
 mod caller;
+mod direct;
 mod error;
 mod greeting;
 mod reader;
 mod writer;
 
 pub use caller::Caller;
+pub use direct::DirectSender;
 pub use error::TransportError;
 pub use greeting::{Greeted, accept, answer, connect};
 pub use reader::FrameReader;

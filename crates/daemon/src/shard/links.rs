@@ -12,7 +12,7 @@ use std::rc::Weak;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::spawn_local;
-use transport::{FrameSender, TransportError, connect, write_frames};
+use transport::{DirectSender, TransportError, connect};
 use wire::Frame;
 use wire::codec::Blob;
 use wire::frame::VERSIONS;
@@ -26,7 +26,7 @@ pub(crate) struct Links {
     index: usize,
     shared: Arc<Shared>,
     shard: Weak<Shard>,
-    up: RefCell<HashMap<ServerId, Option<FrameSender>>>,
+    up: RefCell<HashMap<ServerId, Option<DirectSender>>>,
 }
 
 impl Links {
@@ -65,14 +65,14 @@ async fn keep_up(shard: Weak<Shard>, shared: Arc<Shared>, index: usize, to: Serv
         match connect(&address, &hello, PATIENCE).await {
             Ok(greeted) if greeted.reply.server == to => {
                 let (mut reader, writer, _) = greeted.split();
-                let (sender, queue) = FrameSender::channel();
+                let sender = DirectSender::new(writer);
                 let Some(s) = shard.upgrade() else { return };
-                s.links.up.borrow_mut().insert(to, Some(sender));
+                s.links.up.borrow_mut().insert(to, Some(sender.clone()));
                 s.link_changed(to, true);
                 drop(s);
                 // The other side never speaks on this connection: its end is all that can be read.
                 let end = tokio::select! {
-                    r = write_frames(writer, queue) => r.err(),
+                    e = sender.drain() => Some(e),
                     r = reader.next() => r.err(),
                 };
                 let Some(s) = shard.upgrade() else { return };
