@@ -57,7 +57,8 @@ impl Core {
             if swept.elapsed() >= tick {
                 swept = Instant::now();
                 let current = self.current();
-                current.peers().for_each(|p| p.close_older(self.options.idle));
+                let open = current.sets().any(|route| route.state.open_files() > 0);
+                current.peers().for_each(|p| p.close_older(self.options.idle, open));
             }
             self.restate();
             if lock(&self.keeper.closed).is_empty() || self.is_stopped() {

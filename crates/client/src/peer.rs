@@ -116,10 +116,12 @@ impl Peer {
         }
     }
 
-    /// Closes connections that were not used for `age`.
-    pub(crate) fn close_older(&self, age: Duration) {
+    /// Closes connections that were not used for `age`. With `keep` one of each shard stays: a server that sees none of a
+    /// session for long takes it for gone, and its open files for closed.
+    pub(crate) fn close_older(&self, age: Duration, keep: bool) {
         for stack in lock(&self.idle).values_mut() {
-            stack.retain(|conn| conn.used.elapsed() < age);
+            let newest = stack.iter().map(|conn| conn.used).max().filter(|_| keep);
+            stack.retain(|conn| conn.used.elapsed() < age || Some(conn.used) == newest);
         }
     }
 }
