@@ -9,6 +9,7 @@ use wire::map::VolumeMap;
 use wire::{Body, Call, DecodeError, Errno, Fail, Kind, Op, Reply, Wire};
 
 use crate::conn::{Broken, Conn, Expect, Intent};
+use crate::directories::Directories;
 use crate::error::ConnectError;
 use crate::keeper::Keeper;
 use crate::layer::{Layer, Next, ReadOnly, Request};
@@ -39,6 +40,7 @@ pub(crate) struct Core {
     pub intent: Intent,
     pub keeper: Keeper,
     pub watcher: Watcher,
+    pub directories: Directories,
     current: RwLock<Arc<Generation>>,
     stopped: AtomicBool,
     /// When the log last told of calls that wait.
@@ -120,6 +122,17 @@ impl Core {
 
     /// Carries out a request at whoever is the primary of its set.
     pub(crate) fn route(&self, request: &mut Request<'_, '_>) -> Result<Body, Errno> {
+        if !request.call.op.changes() {
+            return self.try_until_done(request);
+        }
+        self.directories.begin(&request.call.op);
+        let result = self.try_until_done(request);
+        let told: &[u8] = if result.is_ok() { request.into } else { &[] };
+        self.directories.end(&request.call.op, told, crate::grant::until());
+        result
+    }
+
+    fn try_until_done(&self, request: &mut Request<'_, '_>) -> Result<Body, Errno> {
         let set = request.call.set;
         let state = loop {
             let generation = self.current();
@@ -411,6 +424,7 @@ impl Client {
             layers.push(Box::new(ReadOnly));
         }
         let core = Arc::new(Core {
+            directories: Directories::default(),
             options,
             volume: volume.to_owned(),
             intent,

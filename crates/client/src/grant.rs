@@ -19,7 +19,11 @@ pub fn begin() {
 
 /// An answer to a question sent at `sent` came with a grant of `ms` milliseconds.
 pub(crate) fn note(sent: Instant, ms: u16) {
-    let until = sent + Duration::from_millis(ms.into());
+    note_until(sent + Duration::from_millis(ms.into()));
+}
+
+/// What was told holds until then.
+pub(crate) fn note_until(until: Instant) {
     let before = UNTIL.get().filter(|_| ANSWERS.get());
     UNTIL.set(Some(before.map_or(until, |b| b.min(until))));
     ANSWERS.set(true);

@@ -12,6 +12,7 @@
 pub mod address;
 mod call;
 mod conn;
+mod directories;
 mod error;
 mod files;
 pub mod grant;

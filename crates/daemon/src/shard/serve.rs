@@ -37,6 +37,10 @@ impl ReplyTo {
         }
     }
 
+    fn is_granted(&self) -> bool {
+        matches!(self, ReplyTo::Client(_, _, grant) if *grant > 0)
+    }
+
     fn grant(&mut self, ms: u16) {
         if let ReplyTo::Client(_, _, grant) = self {
             *grant = ms;
@@ -406,6 +410,24 @@ impl SetDriver {
             Ok(None) => (vec![parent], Err(Errno::ENOENT)),
             Err(e) => (vec![parent], Err(e)),
         }
+    }
+
+    /// Gives the answer to a change the attributes of the directories that it touched, for whoever may keep them.
+    pub(super) fn add_directories(&mut self, ticket: replica::Ticket, change: &Change) {
+        let dirs: Vec<Fid> = match change {
+            Change::Create { parent, .. }
+            | Change::Unlink { parent, .. }
+            | Change::Rmdir { parent, .. }
+            | Change::Link { parent, .. } => vec![*parent],
+            Change::Rename { parent, to_parent, fid, .. } => vec![*parent, *to_parent, *fid],
+            Change::Exchange { parent, to_parent, fid, to_fid, .. } => {
+                vec![*parent, *to_parent, *fid, *to_fid]
+            }
+            _ => return,
+        };
+        let Some(waiter) = self.waiters.get_mut(&ticket).filter(|w| w.to.is_granted()) else { return };
+        let attrs = dirs.iter().filter_map(|d| self.brick.attr(*d).ok()).filter(Attr::is_dir);
+        waiter.payload = attrs.collect::<Vec<Attr>>().to_bytes().into();
     }
 
     /// Completes a waiter's answer from the state after its change.

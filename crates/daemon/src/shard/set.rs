@@ -489,6 +489,7 @@ impl SetDriver {
                 self.pending.note(&entry.body.change);
                 if let Some((ticket, asked)) = self.deciding.take() {
                     self.fill_answer(ticket, &asked, entry.about);
+                    self.add_directories(ticket, &entry.body.change);
                 }
                 Input::Applied { lsn }
             }
