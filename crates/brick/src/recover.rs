@@ -87,6 +87,8 @@ impl Brick {
         }
         if let Some(r) = records.last().filter(|_| !self.found.clean && !self.found.rebooted) {
             self.redo(r);
+            // Doing it again moved the kernel's times, and nothing in the journal would tell a next recovery so.
+            self.flush_attrs().map_err(io("write times in"))?;
         }
         Ok(())
     }

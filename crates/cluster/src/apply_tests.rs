@@ -88,7 +88,7 @@ fn options_are_set_all_or_none() {
     let good = vec![set("v", "features.read-only", Some(" on ")), set("v", "user.note", Some("hello"))];
     state.apply(&Command::SetOptions { changes: good }).unwrap();
     assert_eq!(state.volume("v").unwrap().options["features.read-only"], "on");
-    let reset = vec![set("v", "features.read-only", None), set("v", "cluster.heal-rate", None)];
+    let reset = vec![set("v", "features.read-only", None), set("v", "cluster.min-free-disk", None)];
     state.apply(&Command::SetOptions { changes: reset }).unwrap();
     assert_eq!(state.volume("v").unwrap().options.len(), 1);
 }

@@ -5,6 +5,7 @@
 //! Always true: the same commands in the same order give the same state on every server, byte for byte.
 //! Deliberately absent: I/O, clocks, threads, randomness. Whoever proposes a command puts them in.
 
+mod access;
 pub mod admin;
 mod apply;
 mod command;
@@ -23,6 +24,7 @@ mod views;
 #[cfg(test)]
 mod testing;
 
+pub use access::Access;
 pub use command::{
     BrickSpec, Command, ConfigVolume, NewServer, NewVolume, OptionChange, Outcome, Proposal, ViewChange,
 };

@@ -75,9 +75,7 @@ const fn option(key: &'static str, kind: Kind, default: &'static str, help: &'st
     OptionInfo { key, kind, default, help }
 }
 
-const LOG_LEVELS: Kind = Kind::Enum(&["error", "warn", "info", "debug", "trace"]);
 const MB: u64 = 1 << 20;
-const ID: Kind = Kind::Int { min: 0, max: 4_294_967_294 };
 
 /// Every option, in the order of its key.
 pub const TABLE: &[OptionInfo] = &[
@@ -86,28 +84,10 @@ pub const TABLE: &[OptionInfo] = &[
     option("client.attr-timeout", secs(0, 3600), "0s", "how long clients trust attributes without a lease"),
     option("client.entry-timeout", secs(0, 3600), "0s", "how long clients trust names without a lease"),
     option(
-        "cluster.choose-local",
-        Kind::Bool,
-        "on",
-        "read from a brick on the client's own machine if there is one",
-    ),
-    option(
-        "cluster.heal-rate",
-        Kind::Size { min: 0, max: 1 << 40 },
-        "0B",
-        "most bytes a second that heal copies to one brick; 0B: no bound",
-    ),
-    option(
-        "cluster.heal-window",
-        Kind::Int { min: 1, max: 1024 },
-        "16",
-        "files that heal copies at the same time",
-    ),
-    option(
         "cluster.min-free-disk",
         Kind::Percent,
         "1%",
-        "a set with less room gets no new files and directories",
+        "a set with less room takes no more data, files and directories",
     ),
     option(
         "cluster.quorum-count",
@@ -121,14 +101,12 @@ pub const TABLE: &[OptionInfo] = &[
         "auto",
         "who must be in sync for writes: auto a majority, fixed quorum-count bricks, none any one",
     ),
-    option("diagnostics.brick-log-level", LOG_LEVELS, "info", "what bricks log"),
-    option("diagnostics.client-log-level", LOG_LEVELS, "info", "what mounts log"),
     option("features.read-only", Kind::Bool, "off", "refuse every change"),
     option("network.ping-timeout", secs(1, 60), "3s", "how long a silent server keeps its place in its sets"),
     option(
         "storage.fd-limit",
         Kind::Int { min: 64, max: 1_048_576 },
-        "4096",
+        "256",
         "files a brick keeps open at most",
     ),
     option(
@@ -137,7 +115,5 @@ pub const TABLE: &[OptionInfo] = &[
         "256MB",
         "journal kept for bricks that return",
     ),
-    option("storage.owner-gid", ID, "0", "group of the volume's root directory when it is made"),
-    option("storage.owner-uid", ID, "0", "owner of the volume's root directory when it is made"),
     option("storage.sync-interval", secs(1, 600), "5s", "how often bricks write everything to disk unasked"),
 ];

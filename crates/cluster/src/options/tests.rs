@@ -51,8 +51,8 @@ fn values_that_are_none() {
         ("network.ping-timeout", "99999999999999999999h"),
         ("storage.journal-size", "1"),
         ("storage.journal-size", "1XB"),
-        ("cluster.heal-window", "0"),
-        ("cluster.heal-window", "+4"),
+        ("storage.fd-limit", "0"),
+        ("storage.fd-limit", "+4"),
         ("cluster.min-free-disk", "101%"),
         ("cluster.quorum-type", "AUTO"),
         ("features.read-only", "maybe"),
@@ -82,7 +82,7 @@ fn an_unknown_key_is_told_its_neighbour() {
 fn typed_readers() {
     let v = volume(&[("network.ping-timeout", "5s"), ("features.read-only", "on"), ("auth.allow", "a,b")]);
     assert_eq!(v.option_duration("network.ping-timeout"), Duration::from_secs(5));
-    assert!(v.option_bool("features.read-only") && v.option_bool("cluster.choose-local"));
+    assert!(v.option_bool("features.read-only"));
     assert_eq!(v.option_list("auth.allow"), ["a", "b"]);
     assert_eq!(v.option_u64("storage.journal-size"), 256 << 20);
     assert_eq!(v.option_u64("cluster.min-free-disk"), 1);

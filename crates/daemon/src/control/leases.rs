@@ -47,8 +47,8 @@ pub(super) async fn renew(control: Arc<Control>, store: ConfigStore) {
         let sent = clock::now();
         let renewed = if store.is_leader() {
             let lease = lease_length(&store);
-            if store.confirm_leader().await {
-                control.shared.renew_lease(sent + lease, store.state().version);
+            if let Some(version) = leads_at(&store).await {
+                control.shared.renew_lease(sent + lease, version);
                 *lock(&control.leases.down) = lock(&control.leases.liveness).down();
                 true
             } else {
@@ -137,9 +137,14 @@ impl Control {
         if out.contains(&Output::Up(beat.server)) {
             store.report_up(beat.server);
         }
-        let version = store.state().version;
-        // Only a leader that is one for certain may promise anything.
-        renewed = renewed && store.confirm_leader().await;
+        let mut version = 0;
+        if renewed {
+            // Only a leader that is one for certain may promise anything, and only to who knows all that was agreed.
+            match leads_at(&store).await {
+                Some(v) => version = v,
+                None => renewed = false,
+            }
+        }
         let lease = lease_length(&store);
         Response::Lease {
             renewed,
@@ -151,9 +156,19 @@ impl Control {
     }
 }
 
+/// If this server leads for certain: the version of the state with everything that was agreed until now.
+async fn leads_at(store: &ConfigStore) -> Option<u64> {
+    if !store.confirm_leader().await {
+        return None;
+    }
+    store.linearizable_state(HEARTBEAT).await.ok().map(|state| state.version)
+}
+
 /// While this server leads: declares servers down whose leases ran out.
 pub(super) async fn judge(control: Arc<Control>, store: ConfigStore) {
     let mut led = false;
+    // What an earlier store of this process made of it does not count.
+    lock(&control.leases.liveness).step(clock::now(), Input::LostLeadership, &mut Vec::new());
     loop {
         let now = clock::now();
         let leads = store.is_leader();

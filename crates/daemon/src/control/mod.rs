@@ -337,7 +337,8 @@ async fn greet(
     let message = match hello.purpose {
         Purpose::Control => return serve(control, stream).await,
         Purpose::Data { shard } => {
-            (shard, ShardMessage::Data { stream: stream.into_std()?, session: hello.session })
+            let from = (hello.from == ServerId(0)).then_some(stream.peer_addr()?.ip());
+            (shard, ShardMessage::Data { stream: stream.into_std()?, session: hello.session, from })
         }
         Purpose::Peer { shard } => {
             (shard, ShardMessage::Peer { stream: stream.into_std()?, from: hello.from })
@@ -352,6 +353,7 @@ async fn greet(
 
 /// Serves control requests on a connection, any number at a time.
 async fn serve(control: Arc<Control>, stream: TcpStream) -> Result<(), transport::TransportError> {
+    let from = stream.peer_addr()?.ip();
     let (reader, writer) = stream.into_split();
     let mut frames = FrameReader::new(reader);
     let (sender, queue) = FrameSender::channel();
@@ -370,7 +372,7 @@ async fn serve(control: Arc<Control>, stream: TcpStream) -> Result<(), transport
             }
             Kind::Watch => {
                 let states = control.store().watch();
-                tokio::spawn(watch::serve(frame, sender, states));
+                tokio::spawn(watch::serve(frame, sender, states, from));
             }
             _ => break,
         }

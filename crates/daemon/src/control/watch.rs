@@ -1,8 +1,9 @@
 //! Clients that watch a volume: they get its map, and every later one.
 
 use crate::control::bricks;
-use cluster::{State, Status};
+use cluster::{Access, State, Status};
 use ids::Fid;
+use std::net::IpAddr;
 use std::sync::Arc;
 use tokio::sync::watch;
 use transport::FrameSender;
@@ -39,7 +40,12 @@ fn map(state: &State, name: &str) -> Option<VolumeMap> {
 }
 
 /// Sends the map now and at each change of it, until the client or the volume goes.
-pub(super) async fn serve(frame: Frame, to: FrameSender, mut states: watch::Receiver<Arc<State>>) {
+pub(super) async fn serve(
+    frame: Frame,
+    to: FrameSender,
+    mut states: watch::Receiver<Arc<State>>,
+    from: IpAddr,
+) {
     let send = |event: WatchEvent| to.send(Frame::new(Kind::Event, frame.id, event.to_bytes()));
     let name = match Watch::from_bytes(&frame.body) {
         Ok(w) => String::from_utf8_lossy(&w.volume.0).into_owned(),
@@ -57,6 +63,13 @@ pub(super) async fn serve(frame: Frame, to: FrameSender, mut states: watch::Rece
             });
             return;
         };
+        if state.volume(&name).is_some_and(|v| !Access::of(v).permits(from)) {
+            let reason = format!(
+                "volume {name} may not be used from {from}: see its options auth.allow and auth.reject"
+            );
+            send(WatchEvent::End { reason: blob(&reason) });
+            return;
+        }
         let same = last.as_ref().is_some_and(|l| VolumeMap { version: map.version, ..l.clone() } == map);
         if !same {
             if !send(WatchEvent::Map { map: map.clone() }) {

@@ -51,7 +51,7 @@ impl Shard {
         let (sender, mut queue) = FrameSender::channel();
         let frame = Frame::new(Kind::Call, 0, call.to_bytes());
         let shard = self.shared.shard_of(call.set).ok_or(TransportError::Closed)?;
-        let message = ShardMessage::Call { frame, reply: sender, session: self.session };
+        let message = ShardMessage::Call { frame, reply: sender, session: self.session, from: None };
         shard.send(message).map_err(|_| TransportError::Closed)?;
         let answer = queue.recv().await.ok_or(TransportError::Closed)?;
         Ok(Reply::from_bytes(&answer.body)?)

@@ -3,17 +3,26 @@
 use super::{Shard, ShardMessage};
 use crate::shard::opens::CLAIM_TIME;
 use ids::{ServerId, SessionId};
+use std::net::IpAddr;
 use std::rc::Rc;
 use tokio::task::spawn_local;
 use transport::{FrameReader, FrameSender, TransportError, write_frames};
 use wire::peer::PeerMessage;
 use wire::{Call, Fail, Frame, Kind, Reply, Wire};
 
+/// Who asks: the session, and the address it asks from unless it is another server.
+#[derive(Clone, Copy)]
+pub(super) struct Caller {
+    pub(super) session: SessionId,
+    pub(super) from: Option<IpAddr>,
+}
+
 /// Serves a client's connection until it closes.
-pub(super) fn serve_client(shard: Rc<Shard>, stream: std::net::TcpStream, session: SessionId) {
+pub(super) fn serve_client(shard: Rc<Shard>, stream: std::net::TcpStream, caller: Caller) {
+    let session = caller.session;
     spawn_local(async move {
         shard.session_connected(session, true);
-        if let Err(e) = client_loop(&shard, stream, session).await {
+        if let Err(e) = client_loop(&shard, stream, caller).await {
             tracing::debug!("connection of session {session}: {e}");
         }
         if shard.session_connected(session, false) == 0 {
@@ -29,7 +38,7 @@ pub(super) fn serve_client(shard: Rc<Shard>, stream: std::net::TcpStream, sessio
 async fn client_loop(
     shard: &Rc<Shard>,
     stream: std::net::TcpStream,
-    session: SessionId,
+    caller: Caller,
 ) -> Result<(), TransportError> {
     let (reader, writer) = tokio::net::TcpStream::from_std(stream)?.into_split();
     let mut frames = FrameReader::new(reader);
@@ -39,7 +48,7 @@ async fn client_loop(
         if frame.kind != Kind::Call {
             return Err(wire::DecodeError::Bounds("frame kind on a data connection").into());
         }
-        on_call(shard, frame, &sender, session);
+        on_call(shard, frame, &sender, caller);
     }
     drop(sender);
     writing.abort();
@@ -47,7 +56,8 @@ async fn client_loop(
 }
 
 /// Decodes a request and gives it to its set, here or on the shard that has it.
-pub(super) fn on_call(shard: &Rc<Shard>, frame: Frame, reply: &FrameSender, session: SessionId) {
+pub(super) fn on_call(shard: &Rc<Shard>, frame: Frame, reply: &FrameSender, caller: Caller) {
+    let Caller { session, from } = caller;
     let call = match Call::from_bytes(&frame.body) {
         Ok(call) => call,
         Err(e) => {
@@ -60,11 +70,15 @@ pub(super) fn on_call(shard: &Rc<Shard>, frame: Frame, reply: &FrameSender, sess
     let shards = shard.shared.shards().len().max(1);
     if call.set.0 as usize % shards != shard.index {
         if let Some(other) = shard.shared.shard_of(call.set) {
-            let _gone = other.send(ShardMessage::Call { frame, reply: reply.clone(), session });
+            let _gone = other.send(ShardMessage::Call { frame, reply: reply.clone(), session, from });
         }
         return;
     }
     match shard.set(call.set) {
+        Some(set) if !set.permits(from) => {
+            let refusal = Reply::errno(wire::Errno::EACCES.0);
+            reply.send(Frame::new(Kind::Reply, frame.id, refusal.to_bytes()));
+        }
         Some(set) => {
             set.serve(call, frame.payload, super::serve::ReplyTo::new(reply.clone(), frame.id), session)
         }

@@ -23,6 +23,7 @@ use links::Links;
 use set::{OpenSet, SetHandle};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,11 +43,11 @@ const HOUSEKEEPING: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) enum ShardMessage {
     /// A greeted connection of a client.
-    Data { stream: std::net::TcpStream, session: SessionId },
+    Data { stream: std::net::TcpStream, session: SessionId, from: Option<IpAddr> },
     /// A greeted connection of another server.
     Peer { stream: std::net::TcpStream, from: ServerId },
     /// A client's request for a set of this shard that came in on another.
-    Call { frame: Frame, reply: FrameSender, session: SessionId },
+    Call { frame: Frame, reply: FrameSender, session: SessionId, from: Option<IpAddr> },
     /// A peer's message for a set of this shard that came in on another.
     FromPeer { frame: Frame },
     /// The session has no connection to this server any more, for good.
@@ -187,9 +188,13 @@ impl Shard {
 
     fn take(self: &Rc<Self>, message: ShardMessage) {
         match message {
-            ShardMessage::Data { stream, session } => connection::serve_client(self.clone(), stream, session),
+            ShardMessage::Data { stream, session, from } => {
+                connection::serve_client(self.clone(), stream, connection::Caller { session, from });
+            }
             ShardMessage::Peer { stream, from } => connection::serve_peer(self.clone(), stream, from),
-            ShardMessage::Call { frame, reply, session } => connection::on_call(self, frame, &reply, session),
+            ShardMessage::Call { frame, reply, session, from } => {
+                connection::on_call(self, frame, &reply, connection::Caller { session, from });
+            }
             ShardMessage::FromPeer { frame } => connection::on_peer(self, frame),
             ShardMessage::SessionEnded(session) => {
                 for set in self.open_sets() {

@@ -34,6 +34,7 @@ pub(crate) struct OpenSet {
     identity: disk_format::Identity,
     /// No other brick is in sync.
     alone: bool,
+    access: cluster::Access,
     options: brick::Options,
 }
 
@@ -47,6 +48,7 @@ pub(crate) struct Opened {
     results: replica::Results,
     pending: Pending,
     history: BTreeMap<Epoch, Lsn>,
+    access: cluster::Access,
 }
 
 impl OpenSet {
@@ -60,6 +62,7 @@ impl OpenSet {
             volume: volume.id,
             path: b.path.clone(),
             floor: info.view.epoch,
+            access: cluster::Access::of(volume),
             alone: info.view.in_sync.iter().eq([&brick]),
             identity: crate::control::bricks::identity(pool, volume, info, b),
             options: crate::control::bricks::options(volume),
@@ -96,7 +99,8 @@ impl OpenSet {
             history.insert(last.epoch, last.lsn);
         }
         let (set, id, volume, floor) = (self.set, self.brick, self.volume, self.floor);
-        Ok(Opened { set, id, volume, floor, brick, results, pending, history })
+        let access = self.access;
+        Ok(Opened { set, id, volume, floor, brick, results, pending, history, access })
     }
 }
 
@@ -120,6 +124,8 @@ pub(crate) struct SetDriver {
     pub(super) active: BTreeSet<OpId>,
     pub(super) spread: usize,
     pub(super) min_free: u64,
+    min_free_percent: u64,
+    access: cluster::Access,
     pub(super) read_only: bool,
     pub(super) counters: Arc<Counters>,
     pub(super) volume_sets: Vec<SetId>,
@@ -162,6 +168,8 @@ impl SetHandle {
             active: BTreeSet::new(),
             spread: opened.set.0 as usize,
             min_free: 0,
+            min_free_percent: 1,
+            access: opened.access,
             read_only: false,
             counters: shard.shared.counters(opened.volume),
             volume_sets: Vec::new(),
@@ -315,6 +323,8 @@ impl SetHandle {
         let Some(volume) = state.volumes.get(&set.volume) else { return };
         d.members = set.bricks.iter().map(|b| (b.id, b.server)).collect();
         d.arbiters = set.bricks.iter().filter(|b| b.arbiter).map(|b| b.id).collect();
+        d.min_free_percent = volume.option_u64("cluster.min-free-disk").min(100);
+        d.access = cluster::Access::of(volume);
         d.read_only = volume.option_bool("features.read-only");
         d.sync_interval = volume.option_duration("storage.sync-interval");
         d.volume_sets = volume.sets.clone();
@@ -390,7 +400,7 @@ impl SetHandle {
             tracing::error!("set {}: write attributes: {e}", d.set);
         }
         if let Ok(room) = d.brick.room() {
-            d.min_free = room.total / 100;
+            d.min_free = room.total / 100 * d.min_free_percent;
             let (lsn, available) = (d.replica.durable(), room.available);
             self.step(&mut d, Input::Durable { lsn, available });
             if d.replica.role() == Role::Primary {
@@ -407,9 +417,28 @@ impl SetHandle {
                 }
             }
         }
+        self.offer_to_lead(&d);
         drop(d);
         self.drop_unclaimed();
         self.resolve_pending();
+    }
+
+    /// A set whose bricks were all away has no primary: one that is back and has everything offers itself.
+    fn offer_to_lead(&self, d: &SetDriver) {
+        let view = d.replica.view();
+        if view.primary.is_some() || d.replica.role() != Role::Secondary || d.arbiters.contains(&d.me) {
+            return;
+        }
+        let proposal = replica::Proposal {
+            expect: view.epoch,
+            primary: Some(d.me),
+            in_sync: view.in_sync.clone(),
+            healed: None,
+            reason: "a brick with everything is back",
+        };
+        if let Some(shard) = self.shard.upgrade() {
+            let _gone = shard.shared.wishes.send(Wish::View(d.set, proposal, vec![]));
+        }
     }
 
     /// A session is gone for good: what it held open is free.
@@ -418,6 +447,11 @@ impl SetHandle {
         for fid in d.opens.end(session) {
             self.drop_orphan(&mut d, fid);
         }
+    }
+
+    /// Whether somebody at that address may use the volume; other servers may.
+    pub(crate) fn permits(&self, from: Option<std::net::IpAddr>) -> bool {
+        from.is_none_or(|address| self.driver.borrow().access.permits(address))
     }
 
     /// Whether what the brick holds may be less than its journal says.

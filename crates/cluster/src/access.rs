@@ -1,0 +1,85 @@
+//! Which addresses may use a volume: `auth.allow` and `auth.reject`.
+
+use std::net::IpAddr;
+
+use crate::Volume;
+
+/// One word of a list: `*`, an address, or a network like `10.0.0.0/8`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Rule {
+    All,
+    Net { bits: u128, prefix: u32 },
+}
+
+/// The rules of a volume.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Access {
+    allow: Vec<Rule>,
+    reject: Vec<Rule>,
+}
+
+/// IPv4 addresses live in the upper end of the mapped range, so that one comparison serves both kinds.
+fn bits(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().to_bits(),
+        IpAddr::V6(v6) => v6.to_bits(),
+    }
+}
+
+impl Rule {
+    fn parse(word: &str) -> Option<Rule> {
+        if word == "*" {
+            return Some(Rule::All);
+        }
+        let (address, length) = word.split_once('/').map_or((word, None), |(a, l)| (a, Some(l)));
+        let address: IpAddr = address.parse().ok()?;
+        let (width, offset) = if address.is_ipv4() { (32, 96) } else { (128, 0) };
+        let length: u32 = length.map_or(Some(width), |l| l.parse().ok().filter(|l| *l <= width))?;
+        Some(Rule::Net { bits: bits(address), prefix: length + offset })
+    }
+
+    fn covers(self, address: u128) -> bool {
+        match self {
+            Rule::All => true,
+            Rule::Net { bits, prefix } => {
+                let differing = (bits ^ address).leading_zeros();
+                differing >= prefix
+            }
+        }
+    }
+}
+
+impl Access {
+    /// The rules that a volume's options give. A word that cannot be read allows nobody and rejects nobody.
+    pub fn of(volume: &Volume) -> Access {
+        let rules =
+            |key: &str| volume.option_list(key).iter().filter_map(|w| Rule::parse(w)).collect::<Vec<Rule>>();
+        Access { allow: rules("auth.allow"), reject: rules("auth.reject") }
+    }
+
+    /// Whether an address may use the volume. Rejection is stronger.
+    pub fn permits(&self, address: IpAddr) -> bool {
+        let address = bits(address);
+        self.allow.iter().any(|r| r.covers(address)) && !self.reject.iter().any(|r| r.covers(address))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn permits(allow: &str, reject: &str, address: &str) -> bool {
+        let rules = |t: &str| t.split(',').filter_map(Rule::parse).collect();
+        Access { allow: rules(allow), reject: rules(reject) }.permits(address.parse().unwrap())
+    }
+
+    #[test]
+    fn networks_addresses_and_the_stronger_no() {
+        assert!(permits("*", "", "10.1.2.3") && permits("*", "", "fe80::1"));
+        assert!(permits("10.0.0.0/8", "", "10.1.2.3") && !permits("10.0.0.0/8", "", "11.1.2.3"));
+        assert!(!permits("10.0.0.0/8", "10.1.0.0/16", "10.1.2.3") && permits("*", "10.1.2.4", "10.1.2.3"));
+        assert!(permits("fd00::/8", "", "fd12::1") && !permits("fd00::/8", "", "10.1.2.3"));
+        assert!(!permits("", "", "10.1.2.3"));
+        assert_eq!(Rule::parse("10.0.0.0/33"), None);
+    }
+}
