@@ -6,7 +6,8 @@ use openraft::{Config, SnapshotPolicy};
 
 use crate::OpenError;
 
-/// Times and sizes. The defaults replace a killed leader in 2.1 s at the latest, unless a vote is split.
+/// Times and sizes. The defaults replace a killed leader in 2.1 s at the latest; a split vote costs up to
+/// two `election_max` more (see `break_ties`).
 ///
 /// openraft waits the leader's lease (`election_max`) and then an election time-out (`election_min` to
 /// `election_max`) before it elects, looking at the clock every 1.5 heartbeats.

@@ -10,7 +10,7 @@ use std::{
 use cluster::{Command, NewServer, Outcome, Proposal, Refusal, State};
 use ids::ServerId;
 use openraft::{
-    ServerState, Snapshot,
+    RaftMetrics, ServerState, Snapshot,
     error::{CheckIsLeaderError, ClientWriteError, ForwardToLeader, RaftError},
 };
 use tokio::sync::watch;
@@ -86,6 +86,7 @@ impl ConfigStore {
         let inner = Arc::new(Inner { me, raft, machine, network, options, stopping, leads, down });
         tokio::spawn(members::manage(inner.clone()));
         tokio::spawn(follow_leader(inner.clone()));
+        tokio::spawn(break_ties(inner.clone()));
         let store = ConfigStore { inner };
         store.hurry_if_alone().await;
         Ok(store)
@@ -298,6 +299,34 @@ async fn follow_leader(inner: Arc<Inner>) {
             _ = stopped.wait_for(|stop| *stop) => return,
             changed = metrics.changed() => if changed.is_err() { return },
         }
+    }
+}
+
+/// Lets a candidate without a majority wait for a time drawn anew before it asks again.
+///
+/// openraft draws an election time-out once, when the store opens, and looks at the clock at fixed ticks: two
+/// servers that drew alike would split every vote from then on.
+async fn break_ties(inner: Arc<Inner>) {
+    let (mut metrics, mut stopped) = (inner.raft.metrics(), inner.stopping.subscribe());
+    let elections = inner.raft.runtime_config();
+    let rounds = async {
+        loop {
+            let asked = metrics.wait_for(|m| m.state == ServerState::Candidate).await?.current_term;
+            let decided =
+                |m: &RaftMetrics<_, _>| m.state != ServerState::Candidate || m.current_term != asked;
+            elections.elect(false);
+            let pause = rand::random_range(inner.options.election_min..inner.options.election_max * 2);
+            if tokio::time::timeout(pause, metrics.wait_for(decided)).await.map(drop).is_err() {
+                drop(inner.raft.trigger().elect().await);
+                // Until the next question is on its way.
+                drop(tokio::time::timeout(inner.options.heartbeat, metrics.wait_for(decided)).await);
+            }
+            elections.elect(true);
+        }
+    };
+    tokio::select! {
+        _ = stopped.wait_for(|stop| *stop) => {}
+        ended = rounds => { let _: Result<(), watch::error::RecvError> = ended; }
     }
 }
 
