@@ -98,7 +98,7 @@ pub struct Brick {
     /// The last record is being applied again.
     pub(crate) redoing: bool,
     // Dropped last: the brick is ours until all else is closed.
-    _lock: OwnedFd,
+    _lock: Lock,
 }
 
 const _: () = {
@@ -117,14 +117,24 @@ fn boot_id() -> [u8; 16] {
     u128::from_str_radix(&hex, 16).unwrap_or(0).to_le_bytes()
 }
 
-/// Takes the brick's lock; kept as long as the descriptor lives.
-pub(crate) fn lock(path: &Path) -> Result<OwnedFd, OpenError> {
+/// The brick's lock, ours as long as this lives.
+pub(crate) struct Lock(OwnedFd);
+
+impl Drop for Lock {
+    /// Said and not left to the closing: a child process that is being started has a copy of the descriptor.
+    fn drop(&mut self) {
+        let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
+/// Takes the brick's lock.
+pub(crate) fn lock(path: &Path) -> Result<Lock, OpenError> {
     let io =
         |e: rustix::io::Errno| OpenError::Io { path: path.to_path_buf(), doing: "lock", errno: errno(e) };
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
     let fd = rustix::fs::open(own(path).join("lock"), flags, Mode::RUSR | Mode::WUSR).map_err(io)?;
     match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(fd),
+        Ok(()) => Ok(Lock(fd)),
         Err(rustix::io::Errno::WOULDBLOCK) => Err(OpenError::Locked { path: path.to_path_buf() }),
         Err(e) => Err(io(e)),
     }
@@ -199,7 +209,7 @@ impl Brick {
         path: &Path,
         identity: Identity,
         options: Options,
-        lock: OwnedFd,
+        lock: Lock,
     ) -> Result<Brick, OpenError> {
         for f in FOLDERS {
             match std::fs::create_dir(own(path).join(f)) {
