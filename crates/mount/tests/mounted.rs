@@ -245,14 +245,15 @@ fn a_pause_of_the_set_is_not_seen_and_the_killed_die() {
     let path = m.dir.join("f");
     fs::write(&path, "before").unwrap();
     m.server.push(&map(2, &[(1, 2, None)], &[&m.server]));
-    let reader = std::thread::spawn(move || fs::read(path));
+    let copied = m.dir.join("g");
+    let copier = std::thread::spawn(move || fs::copy(path, &copied).and_then(|_| fs::read(copied)));
     // Others than the one who waits are served, and whoever is killed goes.
-    let mut killed = std::process::Command::new("cat").arg(m.dir.join("f")).spawn().unwrap();
+    let mut killed = std::process::Command::new("mkdir").arg(m.dir.join("d")).spawn().unwrap();
     std::thread::sleep(Duration::from_millis(300));
     assert!(killed.try_wait().unwrap().is_none());
     killed.kill().unwrap();
-    wait_until("cat dies", || killed.try_wait().unwrap().is_some());
-    assert!(!reader.is_finished());
+    wait_until("mkdir dies", || killed.try_wait().unwrap().is_some());
+    assert!(!copier.is_finished());
     m.server.push(&map(3, &[(1, 3, Some(1))], &[&m.server]));
-    assert_eq!(reader.join().unwrap().unwrap(), b"before");
+    assert_eq!(copier.join().unwrap().unwrap(), b"before");
 }
