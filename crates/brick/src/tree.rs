@@ -98,7 +98,10 @@ impl Brick {
     /// Looks a name up, in memory first. What is found by name is learnt: its node, and its handle if the index lacks it.
     pub(crate) fn find(&mut self, parent: Fid, name: &[u8]) -> Result<At, Errno> {
         match self.known_name(parent, name) {
-            Some(Some(e)) => return Ok(At::Entry(e)),
+            Some(Some(e)) => {
+                self.connect(parent, name, e);
+                return Ok(At::Entry(e));
+            }
             Some(None) => return Ok(At::Free),
             None => {}
         }
@@ -124,6 +127,17 @@ impl Brick {
         let entry = Entry { fid: tag.fid, home: tag.home, kind };
         self.note_name(parent, name, Some(entry));
         Ok(At::Entry(entry))
+    }
+
+    /// Shows the kernel where a directory hangs, before its handle is opened: a kernel that has forgotten that would search
+    /// the whole parent for it (`reconnect_path`).
+    fn connect(&mut self, parent: Fid, name: &[u8], e: Entry) {
+        if e.is_dir()
+            && self.fds.get(&e.fid).is_none()
+            && let Ok(dir) = self.open_dir(parent)
+        {
+            let _ = stat_at(dir.fd.as_fd(), name);
+        }
     }
 
     /// Whether this set answers for the object; `ESTALE` if not.
