@@ -14,6 +14,7 @@ use crate::tree::At;
 use disk_format::sealed;
 use disk_format::tag::{ORPHAN, Tag, Version};
 use ids::{Fid, Lsn, OpId};
+use replica::healing::Made;
 use rustix::fs::AtFlags;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -36,15 +37,6 @@ fn mark(path: &Path) -> PathBuf {
 /// The position in its directory's order that a name has on every brick.
 pub fn name_order(name: &Name) -> u64 {
     listing::cookie(name.as_bytes())
-}
-
-/// An object that a directory's comparison found missing here, and made.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Made {
-    /// The object.
-    pub fid: Fid,
-    /// Whether it is a directory.
-    pub dir: bool,
 }
 
 wire::wire_struct! {

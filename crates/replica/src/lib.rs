@@ -19,6 +19,7 @@
 extern crate alloc;
 
 pub mod heal;
+pub mod healing;
 mod io;
 mod join;
 pub mod limits;

@@ -1,0 +1,89 @@
+//! What healing asks of a brick, answered by the real one.
+
+use crate::heal::name_order;
+use crate::open::Brick;
+use ids::{Fid, Lsn, SetId};
+use replica::heal::Order;
+use replica::healing::{Arriving, Made, Patient};
+use wire::codec::Blob;
+use wire::peer::{Object, Stamp};
+use wire::reply::DirEntry;
+use wire::{Change, Errno};
+
+impl Patient for Brick {
+    const ORDER: Order = name_order;
+
+    fn set(&self) -> SetId {
+        self.identity.set
+    }
+
+    fn own_root(&self) -> Option<Fid> {
+        (self.identity.root_home == self.identity.set).then_some(self.identity.root)
+    }
+
+    fn is_arbiter(&self) -> bool {
+        self.identity.arbiter
+    }
+
+    fn doubtful(&self) -> Option<Vec<Fid>> {
+        self.doubt().map(|d| d.objects.clone())
+    }
+
+    fn incomplete(&self) -> Option<Fid> {
+        self.found.incomplete
+    }
+
+    fn changes_after(&mut self, lsn: Lsn, each: &mut dyn FnMut(&Change)) -> Result<(), Errno> {
+        for record in self.iterate(lsn.next()) {
+            each(&record?.change);
+        }
+        Ok(())
+    }
+
+    fn begin_heal(&mut self, from: Lsn, objects: &[Fid]) -> Result<(), Errno> {
+        Brick::begin_heal(self, from, objects)
+    }
+
+    fn cut_journal(&mut self, common: &Stamp) -> Result<(), Errno> {
+        if common.lsn.next() < self.journal_start() {
+            // In doubt since before the journal begins: nothing of it can stay.
+            return Brick::reset_journal(self, common.clone()).map_err(Errno::from);
+        }
+        self.truncate_after(common.lsn).map_err(Errno::from)
+    }
+
+    fn reset_journal(&mut self, last: &Stamp) -> Result<(), Errno> {
+        Brick::reset_journal(self, last.clone()).map_err(Errno::from)
+    }
+
+    fn note(&mut self, c: Arriving<'_>) -> Result<(), Errno> {
+        Brick::note(self, c.stamp, c.op, c.about, c.change)
+    }
+
+    fn apply(&mut self, c: Arriving<'_>) -> Result<(), Errno> {
+        Brick::apply(self, c.stamp.clone(), c.op, c.about, c.change, c.payload)
+    }
+
+    fn version(&mut self, fid: Fid) -> Option<Stamp> {
+        Brick::version(self, fid)
+    }
+
+    fn take_object(&mut self, fid: Fid, object: &Object) -> Result<bool, Errno> {
+        Brick::take_object(self, fid, object)
+    }
+
+    fn take_entries(
+        &mut self,
+        dir: Fid,
+        after: u64,
+        upto: Option<u64>,
+        entries: &[DirEntry],
+        targets: &[(Fid, Blob)],
+    ) -> Result<Vec<Made>, Errno> {
+        Brick::take_entries(self, dir, after, upto, entries, targets)
+    }
+
+    fn take_data(&mut self, fid: Fid, offset: u64, data: &[u8]) -> Result<(), Errno> {
+        Brick::take_data(self, fid, offset, data)
+    }
+}
