@@ -13,6 +13,7 @@ mod basics;
 mod demo;
 mod footprint;
 mod harness;
+mod options;
 mod posix;
 mod restart;
 mod sets;
