@@ -3,7 +3,7 @@
 use crate::harness::{Pool, files, tool};
 use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags, RenameFlags, SeekFrom, XattrFlags};
 use rustix::io::Errno;
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, Write};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
@@ -156,6 +156,71 @@ fn extended_attributes() {
         rustix::fs::removexattr(&f, "user.a").unwrap();
         assert_eq!(get("user.a"), Err(Errno::NODATA));
         set("trusted.mortar.x", b"1", XattrFlags::empty()).unwrap_err();
+    });
+}
+
+/// A program with capabilities that somebody writes to has none afterwards, on no brick.
+#[test]
+fn capabilities_go_with_a_write() {
+    with_mount(|d| {
+        let f = d.join("program");
+        let name = "security.capability";
+        let has = || rustix::fs::getxattr(&f, name, &mut [0u8; 64][..]).is_ok();
+        // Version 2, cap_net_raw permitted and effective.
+        let raw = [1u8, 0, 0, 2, 0, 0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        for change in [|f: &mut File| f.write_all(b"more"), |f: &mut File| f.set_len(1)] {
+            fs::write(&f, "x").unwrap();
+            rustix::fs::setxattr(&f, name, &raw, XattrFlags::empty()).unwrap();
+            assert!(has());
+            change(&mut OpenOptions::new().append(true).open(&f).unwrap()).unwrap();
+            assert!(!has(), "the capability is still there");
+        }
+    });
+}
+
+/// The bytes of an access list: tag, permissions and id of each entry.
+fn acl(entries: &[(u16, u16, u32)]) -> Vec<u8> {
+    let mut out = 2u32.to_le_bytes().to_vec();
+    for (tag, perm, id) in entries {
+        out.extend_from_slice(&tag.to_le_bytes());
+        out.extend_from_slice(&perm.to_le_bytes());
+        out.extend_from_slice(&id.to_le_bytes());
+    }
+    out
+}
+
+#[test]
+fn access_lists() {
+    const NOBODY: u32 = u32::MAX;
+    with_mount(|d| {
+        // Owner rw, user 12345 r, group none, mask r, others none.
+        let list =
+            acl(&[(1, 6, NOBODY), (2, 4, 12345), (4, 0, NOBODY), (0x10, 4, NOBODY), (0x20, 0, NOBODY)]);
+        let dir = d.join("shared");
+        fs::create_dir(&dir).unwrap();
+        fs::set_permissions(&dir, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::set_permissions(d, fs::Permissions::from_mode(0o755)).unwrap();
+        let reads = |path: &Path, uid: u32| {
+            let mut command = std::process::Command::new("setpriv");
+            command.args([format!("--reuid={uid}"), format!("--regid={uid}")]);
+            command.args(["--clear-groups", "cat"]).arg(path);
+            crate::harness::run(command).code == Some(0)
+        };
+        let f = dir.join("f");
+        fs::write(&f, "x").unwrap();
+        rustix::fs::setxattr(&f, "system.posix_acl_access", &list, XattrFlags::empty()).unwrap();
+        assert_eq!((reads(&f, 12345), reads(&f, 12346)), (true, false));
+        assert_eq!(fs::metadata(&f).unwrap().mode() & 0o777, 0o640, "the mask shows as the group's bits");
+        // What is made in a directory with a default list has it.
+        rustix::fs::setxattr(&dir, "system.posix_acl_default", &list, XattrFlags::empty()).unwrap();
+        let g = dir.join("g");
+        fs::write(&g, "x").unwrap();
+        assert_eq!((reads(&g, 12345), reads(&g, 12346)), (true, false));
+        let sub = dir.join("sub");
+        fs::create_dir(&sub).unwrap();
+        let mut buffer = [0u8; 256];
+        let n = rustix::fs::getxattr(&sub, "system.posix_acl_default", &mut buffer[..]).unwrap();
+        assert_eq!(n, list.len());
     });
 }
 
