@@ -110,6 +110,39 @@ fn make_brick(path: &Path, identity: &Identity) -> Result<(), FormatError> {
         .map_err(|e| io("write the identity", io_errno(&e)))
 }
 
+/// Writes the identity again if it is damaged and everything else says that this is the brick expected: the top
+/// directory's tag and the journal's newest segment. False if it is not, or cannot be told.
+///
+/// # Errors
+/// One line: it could not be written.
+pub fn restore_identity(path: &Path, expected: &Identity) -> Result<bool, String> {
+    let damaged = match read_identity(path) {
+        Ok(_) | Err(SealError::Newer { .. }) => return Ok(false),
+        Err(why) => why,
+    };
+    if trace(path).is_none_or(|(brick, root)| brick != expected.brick || root.fid != expected.root) {
+        return Ok(false);
+    }
+    let file = identity_file(path);
+    write_durably(&file, &expected.encode())
+        .map_err(|e| format!("{}: write it again: {e}", file.display()))?;
+    tracing::warn!(file = %file.display(), %damaged, "written again: top directory and journal are those of the brick");
+    Ok(true)
+}
+
+/// Whose a brick without a readable identity seems to be, by its journal's newest segment and its top directory.
+pub(crate) fn trace(path: &Path) -> Option<(ids::BrickId, Tag)> {
+    let segments = std::fs::read_dir(own(path).join("journal")).ok()?.flatten().map(|e| e.path());
+    let newest = segments.filter(|p| p.extension().is_some_and(|x| x == "seg")).max()?;
+    let mut head = [0; disk_format::journal::HEAD];
+    std::io::Read::read_exact(&mut std::fs::File::open(newest).ok()?, &mut head).ok()?;
+    let brick = disk_format::SegmentHead::decode(&head).ok()?.brick;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let root = rustix::fs::open(path, flags, Mode::empty()).ok()?;
+    let tag = Opened { fd: Arc::new(root), kind: S_IFDIR }.tag().ok()??;
+    Some((brick, tag))
+}
+
 /// No directory above may be a brick.
 pub(crate) fn check_around(path: &Path) -> Result<(), FormatError> {
     let no_parent = || FormatError::NoParent { path: path.to_path_buf() };

@@ -38,7 +38,7 @@ mod validate;
 pub use check::{Problem, Report, check};
 pub use error::{FormatError, JournalError, OpenError};
 pub use heal::{Doubt, name_order};
-pub use identity::{format, read_identity};
+pub use identity::{format, read_identity, restore_identity};
 pub use journal::Records;
 pub use open::{Brick, Found, Options, init_process};
 pub use read::{ReadJob, ReadOutcome};

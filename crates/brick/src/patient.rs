@@ -34,7 +34,7 @@ impl Patient for Brick {
     }
 
     fn changes_after(&mut self, lsn: Lsn, each: &mut dyn FnMut(&Change)) -> Result<(), Errno> {
-        for record in self.iterate(lsn.next()) {
+        for record in self.iterate(lsn.next().max(self.journal_start())) {
             each(&record?.change);
         }
         Ok(())

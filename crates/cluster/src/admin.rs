@@ -27,6 +27,11 @@ pub enum AdminRequest {
         #[serde(default)]
         force: bool,
     },
+    PeerReplace {
+        host: String,
+        #[serde(default)]
+        by: Option<String>,
+    },
     PeerStatus,
     PoolList,
     VolumeCreate {
@@ -359,6 +364,17 @@ pub enum ClusterRequest {
         /// The id you had.
         server: ServerId,
     },
+    /// The pool was recovered without you: stop acting as its server.
+    CutOff {
+        /// The pool's id.
+        pool: String,
+        /// The identity this is meant for.
+        identity: String,
+        /// How often the pool was recovered.
+        recoveries: u32,
+        /// The server that it goes on from.
+        host: String,
+    },
     /// Can this directory become a brick? Make it if it is not there.
     BrickPrepare {
         /// The directory.
@@ -411,6 +427,9 @@ pub enum ClusterReply {
         servers: u32,
         /// Volumes in its pool.
         volumes: u32,
+        /// How often its pool was recovered from one server.
+        #[serde(default)]
+        recoveries: u32,
         /// The program's version.
         #[serde(default)]
         program: String,

@@ -38,6 +38,8 @@ fn servers_talk_in_json() {
         actual: Epoch(2),
     })));
     round(ClusterReply::NotLeader { leader: Some((ServerId(1), "h:1".into())) });
+    let (pool, identity) = ("p".into(), "i".into());
+    round(ClusterRequest::CutOff { pool, identity, recoveries: 1, host: "h".into() });
     let beat: ClusterRequest = serde_json::from_str(r#"{"heartbeat":{"server":1,"identity":"x"}}"#).unwrap();
     assert!(matches!(beat, ClusterRequest::Heartbeat { version: 0, .. }));
 }

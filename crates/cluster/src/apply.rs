@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use ids::ServerId;
+use ids::{BrickId, Epoch, ServerId, SetId, VolumeId};
 
 use crate::{
     Command, ConfigVolume, NewServer, OptionChange, Outcome, Proposal, Recent, Refusal, Role, Server, State,
@@ -35,6 +35,7 @@ impl State {
             Command::InitPool { pool, server } => self.init_pool(pool, server),
             Command::AddServer(server) => self.add_server(server),
             Command::RemoveServer { server, force: _ } => self.remove_server(*server),
+            Command::ReplaceServer { server, new } => self.replace_server(*server, new),
             Command::SetServerAddress { server, address } => self.set_server_address(*server, address),
             Command::CreateVolume(volume) => self.create_volume(volume).map(Outcome::Volume),
             Command::StartVolume { name } => self.start_volume(name),
@@ -84,6 +85,31 @@ impl State {
         self.next_server = ServerId(id.0 + 1);
         let NewServer { identity, host, address } = new.clone();
         self.servers.insert(id, Server { id, identity, host, address, role: Role::Learner, lost: false });
+        Ok(Outcome::Server(id))
+    }
+
+    fn replace_server(&mut self, old: ServerId, new: &NewServer) -> Result<Outcome, Refusal> {
+        if !self.servers.contains_key(&old) {
+            return Err(Refusal::UnknownServer { id: old });
+        }
+        check_identity(&new.identity)?;
+        names::check_host(&new.host)?;
+        names::check_address(&new.address)?;
+        let taken = |s: &&Server| {
+            s.identity == new.identity || s.id != old && (s.host == new.host || s.address == new.address)
+        };
+        if let Some(known) = self.servers.values().find(taken) {
+            return Err(Refusal::ServerExists { host: known.host.clone(), id: known.id });
+        }
+        self.leave_views(|brick| brick.server == old);
+        self.servers.remove(&old);
+        let id = self.next_server;
+        self.next_server = ServerId(id.0 + 1);
+        let NewServer { identity, host, address } = new.clone();
+        self.servers.insert(id, Server { id, identity, host, address, role: Role::Learner, lost: false });
+        for brick in self.sets.values_mut().flat_map(|s| &mut s.bricks).filter(|b| b.server == old) {
+            brick.server = id;
+        }
         Ok(Outcome::Server(id))
     }
 
@@ -241,6 +267,15 @@ impl State {
             server.lost = false;
             server.role = Role::Voter;
         }
+        // What the others went on to do is not known here: no number that they may have given is given again.
+        self.recoveries += 1;
+        for set in self.sets.values_mut() {
+            set.view.epoch = Epoch(set.view.epoch.0 + limits::RECOVERY_EPOCHS);
+        }
+        self.next_server = ServerId(self.next_server.0 + u64::from(limits::RECOVERY_IDS));
+        self.next_volume = VolumeId(self.next_volume.0 + limits::RECOVERY_IDS);
+        self.next_set = SetId((self.next_set.0 + limits::RECOVERY_IDS).min(SetId::MAX.0));
+        self.next_brick = BrickId(self.next_brick.0 + limits::RECOVERY_IDS);
         Ok(Outcome::Views(changed))
     }
 

@@ -40,6 +40,13 @@ pub enum Command {
         #[serde(default)]
         force: bool,
     },
+    /// A server that was lost, or lost its state folder, is another one from now on: that takes over its bricks.
+    ReplaceServer {
+        /// Which is gone.
+        server: ServerId,
+        /// Who comes in its place, under a new id.
+        new: NewServer,
+    },
     /// The server listens elsewhere now.
     SetServerAddress {
         /// Which.
@@ -94,7 +101,8 @@ pub enum Command {
         /// All voters; everybody else is a learner.
         voters: BTreeSet<ServerId>,
     },
-    /// The pool goes on from one server's copy: all others are marked lost.
+    /// The pool goes on from one server's copy: all others are marked lost, and numbers go on where the others cannot
+    /// have come to.
     RecoverPool {
         /// Who goes on.
         server: ServerId,

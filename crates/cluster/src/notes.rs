@@ -20,19 +20,21 @@ impl State {
             bricks.map(|b| self.brick_name(b)).collect::<Vec<_>>().join(", ")
         };
         if set.view.primary.is_none() {
-            let lead = "only these bricks hold its latest data";
+            let holders = set.bricks.iter().filter(|b| !b.arbiter && set.view.in_sync.contains(&b.id));
+            let holders: Vec<String> = holders.map(|b| self.brick_name(b)).collect();
             return Some(format!(
-                "set {} is offline: {lead}: {}; bring one of them back",
+                "set {} is offline: only these bricks hold its latest data: {}; bring one of them back",
                 set.id,
-                names(true)
+                holders.join(", ")
             ));
         }
         if in_sync < quorum {
             return Some(format!(
-                "set {} is read-only: {in_sync} of {} bricks in sync, {quorum} needed (cluster.quorum-type); bring \
+                "set {} is read-only: {in_sync} of {} bricks in sync, {quorum} needed (cluster.quorum-type {}); bring \
                  back {}",
                 set.id,
                 set.bricks.len(),
+                volume.option_text("cluster.quorum-type"),
                 names(false)
             ));
         }
@@ -53,8 +55,8 @@ impl State {
         let live: Vec<_> = self.servers.values().filter(|s| !s.lost).collect();
         for server in self.servers.values().filter(|s| s.lost) {
             notes.push(format!(
-                "server {} was cut off when the pool was recovered: wipe its state folder and probe it again, or detach \
-                 it",
+                "server {0} was cut off when the pool was recovered: empty its state folder, start it and run mortar peer \
+                 replace {0}; or detach it",
                 server.host
             ));
         }
@@ -104,6 +106,16 @@ mod tests {
         assert!(note(&state, &[]).starts_with("set 1 is read-only: 1 of 3 bricks in sync, 2 needed"));
         state.apply(&Command::ServerDown { server: ServerId(1) }).unwrap();
         assert!(note(&state, &[]).contains("offline: only these bricks hold its latest data: h1:/b1"));
+        // An arbiter is no brick to wait for.
+        let mut state = testing::pool(3);
+        testing::create(&mut state, "v", 3, 1, 3);
+        state.apply(&Command::ServerDown { server: ServerId(1) }).unwrap();
+        state.apply(&Command::ServerDown { server: ServerId(2) }).unwrap();
+        assert!(
+            note(&state, &[]).ends_with("latest data: h2:/b2; bring one of them back"),
+            "{}",
+            note(&state, &[])
+        );
     }
 
     #[test]

@@ -27,7 +27,10 @@ pub enum Refusal {
     UnknownHost { host: String },
     #[error("server {id} is not in the pool: see mortar pool list")]
     UnknownServer { id: ServerId },
-    #[error("server '{host}' holds bricks of volume '{volume}': move or delete them first")]
+    #[error(
+        "server '{host}' holds bricks of volume '{volume}': delete the volume, or let another server take its place \
+         (mortar peer replace {host} --by NEWHOST)"
+    )]
     ServerHasBricks { host: String, volume: String },
     #[error("server '{host}' is the last one of the pool: it cannot be detached")]
     LastServer { host: String },

@@ -33,6 +33,9 @@ pub struct State {
     pub volumes: BTreeMap<VolumeId, Volume>,
     /// The sets of all volumes.
     pub sets: BTreeMap<SetId, Set>,
+    /// How often the pool was recovered from one server: who knows of fewer recoveries was cut off.
+    #[serde(default)]
+    pub recoveries: u32,
     /// Answers to the latest commands, oldest first: a command that arrives twice is answered, not redone.
     #[serde(default)]
     pub recent: Vec<Recent>,
@@ -62,7 +65,7 @@ pub struct Server {
     /// Its part in the pool store.
     #[serde(default)]
     pub role: Role,
-    /// Cut off by a recovery of the pool from one server; it has to be detached or probed anew.
+    /// Cut off by a recovery of the pool from one server; it has to be replaced or detached.
     #[serde(default)]
     pub lost: bool,
 }
@@ -182,6 +185,7 @@ impl Default for State {
             servers: BTreeMap::new(),
             volumes: BTreeMap::new(),
             sets: BTreeMap::new(),
+            recoveries: 0,
             recent: Vec::new(),
         }
     }
@@ -206,9 +210,9 @@ impl State {
 
     /// Whether whoever states this id and identity is the server the pool knows by that id.
     ///
-    /// `false` for a server that lost its state folder: it must not act as its old self.
+    /// `false` for a server that lost its state folder, or was cut off by a recovery: it must not act as its old self.
     pub fn is_server(&self, id: ServerId, identity: &str) -> bool {
-        self.servers.get(&id).is_some_and(|s| s.identity == identity)
+        self.servers.get(&id).is_some_and(|s| s.identity == identity && !s.lost)
     }
 
     /// A brick with the set it belongs to.

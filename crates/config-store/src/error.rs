@@ -11,8 +11,8 @@ use thiserror::Error;
 #[allow(missing_docs, reason = "the message beside each variant is its documentation")]
 pub enum OpenError {
     #[error(
-        "pool store {}: it is damaged ({reason}): move it away, start the server with an empty state folder and probe it \
-         again; if no other server is left, restore the file from a backup",
+        "pool store {}: it is damaged ({reason}): start the server with an empty state folder, then run mortar peer replace \
+         HOST at another server of the pool; if no other server is left, restore the file from a backup",
         path.display()
     )]
     Corrupt { path: PathBuf, reason: String },

@@ -62,6 +62,11 @@ pub fn choose_voters(c: &Candidates) -> BTreeSet<ServerId> {
     if fit.len() % 2 == 0 {
         fit.pop();
     }
+    let comes = |id: &&ServerId| !c.down.contains(id) && !c.ready.contains(id) && !c.voters.contains(id);
+    if fit.len() < c.voters.len() && fit.len() < target && c.servers.iter().any(|id| comes(&id)) {
+        // Another one will be able to vote soon: until then those that vote stay.
+        return BTreeSet::new();
+    }
     let live = fit.iter().filter(|(_, id)| !c.down.contains(id)).count();
     if live * 2 <= fit.len() {
         return BTreeSet::new();
@@ -205,6 +210,23 @@ mod tests {
         assert_eq!(choose(&[1, 2, 3, 4, 5], &[1, 2, 3, 4, 5, 6], &[4, 5]), ids(&[1, 2, 3, 4, 6]));
         assert_eq!(choose(&[1], &[1, 2, 3], &[2, 3]), ids(&[1]));
         assert_eq!(choose(&[1, 2, 3], &[1, 2, 3], &[2, 3]), ids(&[]), "no majority: change nothing");
+    }
+
+    #[test]
+    fn voters_stay_until_a_newcomer_can_vote() {
+        // Server 3 was replaced by 4, which does not have the log yet.
+        let mut c = Candidates {
+            voters: ids(&[1, 2, 3]),
+            servers: ids(&[1, 2, 4]),
+            ready: ids(&[1, 2]),
+            down: ids(&[]),
+            leader: Some(ServerId(1)),
+        };
+        assert_eq!(choose_voters(&c), ids(&[]));
+        c.ready = ids(&[1, 2, 4]);
+        assert_eq!(choose_voters(&c), ids(&[1, 2, 4]));
+        (c.ready, c.down) = (ids(&[1, 2]), ids(&[4]));
+        assert_eq!(choose_voters(&c), ids(&[1]), "it does not come");
     }
 
     #[test]

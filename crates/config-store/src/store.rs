@@ -254,6 +254,11 @@ impl ConfigStore {
         self.inner.down().remove(&server);
     }
 
+    /// Somebody else led meanwhile: what was reported before says nothing any more.
+    pub fn forget_reports(&self) {
+        self.inner.down().clear();
+    }
+
     /// Answers another server's store. The daemon passes in what came from that server's [`Transport`].
     pub async fn handle(&self, bytes: Vec<u8>) -> Result<Vec<u8>, TransportError> {
         let failed = |e: serde_json::Error| TransportError(format!("pool store: {e}"));
@@ -493,7 +498,8 @@ impl Inner {
         }
         if state.servers.get(&from).is_some_and(|s| s.lost) {
             return Some(format!(
-                "server {from} was cut off when this pool was recovered: wipe it and probe it again"
+                "server {from} was cut off when this pool was recovered: empty its state folder, start it and run mortar peer \
+                 replace here"
             ));
         }
         None

@@ -225,7 +225,9 @@ async fn one_server_goes_on_alone_when_told_to() {
     for n in 1..=3 {
         pool.kill(n).await;
     }
+    let plan = ConfigStore::plan_recovery(pool.folder(2)).unwrap();
     let recovery = ConfigStore::recover_single(pool.folder(2), ServerId(2)).unwrap();
+    assert_eq!(recovery, plan);
     assert_eq!(recovery.lost, ["h1", "h3"]);
     assert!(
         recovery.notes.iter().any(|n| n.contains("set 1 of volume 'v' is offline")),

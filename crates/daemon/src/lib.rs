@@ -6,8 +6,10 @@
 
 mod clock;
 mod control;
+mod recovery;
 mod shard;
 mod shared;
 
 pub use control::protocol;
 pub use control::{Server, ServerOptions, StartError};
+pub use recovery::{RecoveryFolder, RecoveryReport};

@@ -178,7 +178,9 @@ impl<B: Body> Replica<B> {
 
     /// The least room on an in-sync brick, in bytes.
     pub fn available(&self) -> u64 {
-        self.peers.values().filter(|p| p.acked > Lsn(0)).map(|p| p.available).fold(self.available, u64::min)
+        // An arbiter holds no file data: its room says nothing.
+        let holds = |(id, p): &(&BrickId, &Peer)| p.acked > Lsn(0) && !self.view.arbiters.contains(id);
+        self.peers.iter().filter(holds).map(|(_, p)| p.available).fold(self.available, u64::min)
     }
 
     /// The stamp that the next change will have.

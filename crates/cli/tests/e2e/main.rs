@@ -20,3 +20,4 @@ mod sets;
 mod storage_faults;
 mod trees;
 mod two_mounts;
+mod voters;

@@ -117,7 +117,7 @@ impl Control {
         if let Err(e) = store.check_identity(beat.server, &beat.identity) {
             return Response::Error(format!(
                 "server {} is not the one that the pool knows by that number ({e}): start it with its own state folder, \
-                 or detach it and probe it again",
+                 or with an empty one and run mortar peer replace HOST at another server",
                 beat.server
             ));
         }
@@ -134,7 +134,8 @@ impl Control {
         let mut out = Vec::new();
         lock(&self.leases.liveness).step(clock::now(), Input::Heartbeat(beat.server), &mut out);
         let mut renewed = out.contains(&Output::Renew(beat.server));
-        if out.contains(&Output::Up(beat.server)) {
+        if renewed {
+            // Also one that was declared down by its port before its lease ran out.
             store.report_up(beat.server);
         }
         let mut version = 0;
@@ -182,6 +183,7 @@ pub(super) async fn judge(control: Arc<Control>, store: ConfigStore) {
             if leads != led {
                 liveness.step(now, if leads { Input::BecameLeader } else { Input::LostLeadership }, &mut out);
                 led = leads;
+                store.forget_reports();
             }
             liveness.step(now, Input::Tick, &mut out);
         }

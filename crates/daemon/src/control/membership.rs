@@ -30,6 +30,15 @@ impl Control {
             return Err(format!("probe {address}: it gave an unexpected answer"));
         };
         let state = self.linearizable().await?;
+        if let Some(known) = state.server_by_host(&name).or_else(|| state.server_by_host(&address))
+            && known.identity != identity
+        {
+            return Err(format!(
+                "probe {name}: the pool knows server {0} as another one, which lost its state folder or is gone: give \
+                 this one its place with mortar peer replace {0}",
+                known.host
+            ));
+        }
         if let Some(known) = state.server_by_identity(&identity) {
             if pool == state.pool {
                 return Ok(AdminReply::Done(format!(
@@ -48,15 +57,7 @@ impl Control {
             Some(known) => known.id,
             None => self.store().add_server(new).await.map_err(|e| e.to_string())?,
         };
-        let members = state.servers.values().map(|s| (s.id, s.address.clone())).collect();
-        let invite = ClusterRequest::JoinInvite {
-            pool: state.pool.clone(),
-            server: id,
-            identity,
-            host: name.clone(),
-            members,
-        };
-        if let Err(e) = self.ask_cluster(&address, invite).await {
+        if let Err(e) = self.invite(&state, id, &identity, &name, &address).await {
             let undone = self.store().remove_server(id, true).await;
             if let Err(e) = undone {
                 tracing::warn!("take server {id} out again: {e}");
@@ -67,8 +68,28 @@ impl Control {
         Ok(AdminReply::Done(format!("{name} is in the pool now, as server {id}")))
     }
 
+    /// Has the server at `address` open a store as server `id`.
+    pub(super) async fn invite(
+        &self,
+        state: &cluster::State,
+        id: ServerId,
+        identity: &str,
+        host: &str,
+        address: &str,
+    ) -> Result<(), String> {
+        let members = state.servers.values().map(|s| (s.id, s.address.clone())).collect();
+        let invite = ClusterRequest::JoinInvite {
+            pool: state.pool.clone(),
+            server: id,
+            identity: identity.to_owned(),
+            host: host.to_owned(),
+            members,
+        };
+        self.ask_cluster(address, invite).await.map(drop)
+    }
+
     /// Waits until the new server knows the pool.
-    async fn await_member(&self, address: &str, wanted: &str) -> Result<(), String> {
+    pub(super) async fn await_member(&self, address: &str, wanted: &str) -> Result<(), String> {
         let wait = async {
             loop {
                 if let Ok(ClusterReply::Identity { pool, .. }) =
@@ -125,14 +146,16 @@ impl Control {
         state.servers.values().map(peer).collect()
     }
 
-    pub(super) fn peer_status(&self) -> AdminReply {
+    pub(super) async fn peer_status(&self) -> AdminReply {
         let state = self.state();
+        let mut notes = state.pool_notes();
+        notes.extend(self.notes_of_silent_servers(&state).await);
         AdminReply::PeerStatus(PeerStatus {
             pool: state.pool.clone(),
             me: self.shared.me(),
             leader: self.store().leader().map(|(id, _)| id),
             peers: self.peers(),
-            notes: state.pool_notes(),
+            notes,
         })
     }
 
@@ -146,6 +169,7 @@ impl Control {
                     server: self.shared.me(),
                     servers: u32::try_from(state.servers.len()).unwrap_or(u32::MAX),
                     volumes: u32::try_from(state.volumes.len()).unwrap_or(u32::MAX),
+                    recoveries: state.recoveries,
                     program: env!("CARGO_PKG_VERSION").to_owned(),
                 })
             }
@@ -153,6 +177,9 @@ impl Control {
                 self.join(server, &identity, members).await
             }
             ClusterRequest::Detached { pool, server } => self.leave(&pool, server).await,
+            ClusterRequest::CutOff { pool, identity, recoveries, host } => {
+                self.cut_off(&pool, &identity, recoveries, &host)
+            }
             ClusterRequest::BrickPrepare { path, force } => {
                 self.check_brick(&path, force).await.map(|()| ClusterReply::Done)
             }
@@ -216,7 +243,7 @@ impl Control {
     }
 }
 
-fn find<'a>(state: &'a cluster::State, host: &str) -> Result<&'a Server, String> {
+pub(super) fn find<'a>(state: &'a cluster::State, host: &str) -> Result<&'a Server, String> {
     let by_address = || state.server_by_host(&transport::with_port(host));
     state
         .server_by_host(host)

@@ -1,11 +1,13 @@
 //! The control plane of a server: start and stop, connections, membership, volumes, leases.
 
 pub(crate) mod bricks;
+mod cut_off;
 mod leases;
 mod membership;
 mod peers;
+mod place;
 pub mod protocol;
-mod state_folder;
+pub(crate) mod state_folder;
 mod status;
 mod volumes;
 mod watch;
@@ -160,6 +162,9 @@ impl Control {
         let stored = ConfigStore::stored_server(&store_path).map_err(|e| e.to_string())?;
         let me = stored.unwrap_or(ServerId(1));
         let store = open_store(&store_path, me, &peers).await?;
+        if stored.is_some() {
+            cut_off::look_around(&folder, &store, &peers, me).await?;
+        }
         let control = Arc::new(Control {
             leases: leases::Leases::default(),
             shared,
@@ -212,6 +217,7 @@ impl Control {
         tokio::spawn(until_next(self.generation.subscribe(), publish(self.clone(), store.clone())));
         tokio::spawn(until_next(self.generation.subscribe(), leases::renew(self.clone(), store.clone())));
         tokio::spawn(until_next(self.generation.subscribe(), leases::judge(self.clone(), store.clone())));
+        tokio::spawn(until_next(self.generation.subscribe(), cut_off::tell(self.clone(), store.clone())));
         let announce = membership::announce_address(self.clone(), store);
         tokio::spawn(until_next(self.generation.subscribe(), announce));
     }

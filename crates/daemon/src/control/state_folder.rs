@@ -9,13 +9,15 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 const KIND: sealed::Kind = *b"srvr";
+const CUT_OFF: sealed::Kind = *b"coff";
 const VERSION: u32 = 1;
 
 /// An open state folder. The lock goes with it.
 #[derive(Debug)]
 pub(crate) struct StateFolder {
     path: PathBuf,
-    /// 32 hex digits, drawn when the folder was made: a folder that was lost makes another server.
+    /// 32 hex digits, drawn when the folder was made: a folder that was lost, or lost its pool store, makes another server.
+    /// The votes that the old one gave are forgotten with it, so nobody may count on them.
     pub(crate) identity: String,
     _lock: File,
 }
@@ -33,24 +35,47 @@ impl StateFolder {
                 path.display()
             )
         })?;
+        if let Ok(bytes) = fs::read(path.join("cut-off")) {
+            // Whatever is left of it: it is there.
+            let body =
+                sealed::open(CUT_OFF, VERSION, &bytes).map(|(_, b)| String::from_utf8_lossy(b).into_owned());
+            let why = body.unwrap_or_else(|_| "the pool was recovered without this server".to_owned());
+            return Err(format!("state folder {}: {why}", path.display()));
+        }
         let file = path.join("identity");
         let identity = match fs::read(&file) {
-            Ok(bytes) => read_identity(&bytes).map_err(|why| {
+            Ok(_) if !path.join("store/pool.redb").exists() => None,
+            Ok(bytes) => Some(read_identity(&bytes).map_err(|why| {
                 format!(
-                    "{}: {why}: restore it from a backup, or move the state folder away, start with an empty one and \
-                     probe this server again",
+                    "{}: {why}: restore it from a backup, or move the state folder away, start with an empty one and run \
+                     mortar peer replace HOST at another server of the pool",
                     file.display()
                 )
-            })?,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            })?),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => None,
+            Err(e) => return Err(say("read the identity", &e)),
+        };
+        let identity = match identity {
+            Some(identity) => identity,
+            None => {
                 let identity = cluster::hex::encode(rand::random());
                 write_whole(&file, &sealed::seal(KIND, VERSION, identity.as_bytes()))
                     .map_err(|e| say("write the identity", &e))?;
                 identity
             }
-            Err(e) => return Err(say("read the identity", &e)),
         };
         Ok(StateFolder { path: path.to_owned(), identity, _lock: lock })
+    }
+
+    /// The pool goes on without this server: the folder is not to be used again. Answers the line that says so.
+    pub(crate) fn cut_off(&self, why: &str) -> String {
+        let line = format!("state folder {}: {why}", self.path.display());
+        if let Err(e) =
+            write_whole(&self.path.join("cut-off"), &sealed::seal(CUT_OFF, VERSION, why.as_bytes()))
+        {
+            tracing::error!("{line}; that could not be written down: {e}");
+        }
+        line
     }
 
     /// Where the pool store's file is.
@@ -89,6 +114,12 @@ mod tests {
         let first = StateFolder::open(&dir).unwrap();
         let busy = StateFolder::open(&dir).unwrap_err();
         assert!(busy.contains("another server uses it"), "{busy}");
+        let lost = first.identity.clone();
+        drop(first);
+        let first = StateFolder::open(&dir).unwrap();
+        assert_ne!(first.identity, lost, "without its store it is another server");
+        fs::create_dir(first.store()).unwrap();
+        fs::write(first.store().join("pool.redb"), "").unwrap();
         let identity = first.identity.clone();
         drop(first);
         assert_eq!(StateFolder::open(&dir).unwrap().identity, identity);
@@ -97,6 +128,10 @@ mod tests {
         fs::write(dir.join("identity"), &bytes).unwrap();
         let damaged = StateFolder::open(&dir).unwrap_err();
         assert!(damaged.contains("checksum"), "{damaged}");
+        *bytes.last_mut().unwrap() ^= 1;
+        fs::write(dir.join("identity"), &bytes).unwrap();
+        let line = StateFolder::open(&dir).unwrap().cut_off("it went on");
+        assert_eq!(StateFolder::open(&dir).unwrap_err(), line);
         fs::remove_dir_all(&dir).unwrap();
     }
 }

@@ -105,7 +105,7 @@ impl Control {
 }
 
 /// Awaits all, one after another: each has its own time limit and all were begun by then or are quick.
-async fn join_all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
+pub(super) async fn join_all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
     let mut pinned: Vec<_> = futures.map(|f| (Box::pin(f), None)).collect();
     std::future::poll_fn(|cx| {
         let mut waiting = false;

@@ -18,7 +18,8 @@ impl Control {
         match request {
             AdminRequest::PeerProbe { host, port } => self.peer_probe(&host, port).await,
             AdminRequest::PeerDetach { host, force } => self.peer_detach(&host, force).await,
-            AdminRequest::PeerStatus => Ok(self.peer_status()),
+            AdminRequest::PeerReplace { host, by } => self.peer_replace(&host, by.as_deref()).await,
+            AdminRequest::PeerStatus => Ok(self.peer_status().await),
             AdminRequest::PoolList => Ok(AdminReply::PoolList(self.peers())),
             AdminRequest::VolumeCreate { name, replica, arbiter, bricks, force } => {
                 let replica = replica.unwrap_or(1);

@@ -303,7 +303,12 @@ impl Shard {
                 None => None,
             };
             match open {
-                Some(handle) => handle.on_state(&state),
+                Some(handle) => {
+                    handle.on_state(&state);
+                    if handle.is_in_doubt() {
+                        self.leave_view(set, brick, "a brick's content is in doubt");
+                    }
+                }
                 None => self.open(set, brick, &state),
             }
         }
@@ -311,7 +316,8 @@ impl Shard {
     }
 
     fn open(self: &Rc<Self>, set: SetId, brick: BrickId, state: &Arc<State>) {
-        let Some(open) = OpenSet::new(set, brick, state, self.shared.pool()) else { return };
+        let knows_all = self.shared.lease(state.version).is_some_and(|until| clock::now() < until);
+        let Some(open) = OpenSet::new(set, brick, state, self.shared.pool(), knows_all) else { return };
         let shard = self.clone();
         let task = spawn_local(async move {
             let floor = open.floor();
@@ -327,7 +333,9 @@ impl Shard {
                     if handle.is_unsure() {
                         shard.leave_view(set, brick, "a brick lost changes");
                     }
-                    shard.ask_for_new_epoch(set, brick, floor);
+                    if !handle.is_in_doubt() || shard.is_needed(set, brick) {
+                        shard.ask_for_new_epoch(set, brick, floor);
+                    }
                 }
                 Err(why) => {
                     tracing::error!("open brick {brick} of set {set}: {why}");
@@ -357,6 +365,13 @@ impl Shard {
             reason: "a brick was opened",
         };
         let _gone = self.shared.wishes.send(Wish::View(set.id, proposal, vec![]));
+    }
+
+    /// Whether no other brick in sync holds the set's data.
+    fn is_needed(&self, set: SetId, brick: BrickId) -> bool {
+        let state = self.state();
+        let Some(set) = state.sets.get(&set) else { return false };
+        !set.bricks.iter().any(|b| b.id != brick && !b.arbiter && set.view.in_sync.contains(&b.id))
     }
 
     /// The brick does not hold everything: it leaves the view if others do.

@@ -34,6 +34,8 @@ pub(crate) struct OpenSet {
     identity: disk_format::Identity,
     /// No other brick is in sync.
     alone: bool,
+    /// An empty directory may be made the brick again: others hold what belongs into it.
+    refill: bool,
     access: cluster::Access,
     options: brick::Options,
 }
@@ -52,7 +54,14 @@ pub(crate) struct Opened {
 }
 
 impl OpenSet {
-    pub(crate) fn new(set: SetId, brick: BrickId, state: &State, pool: [u8; 16]) -> Option<OpenSet> {
+    /// `knows_all`: the state is as new as this server's lease, so that no newer view can name the brick.
+    pub(crate) fn new(
+        set: SetId,
+        brick: BrickId,
+        state: &State,
+        pool: [u8; 16],
+        knows_all: bool,
+    ) -> Option<OpenSet> {
         let info = state.sets.get(&set)?;
         let volume = state.volumes.get(&info.volume)?;
         let b = info.brick(brick)?;
@@ -64,6 +73,7 @@ impl OpenSet {
             floor: info.view.epoch,
             access: cluster::Access::of(volume),
             alone: info.view.in_sync.iter().eq([&brick]),
+            refill: knows_all && info.view.primary.is_some() && !info.view.in_sync.contains(&brick),
             identity: crate::control::bricks::identity(pool, volume, info, b),
             options: crate::control::bricks::options(volume),
         })
@@ -77,10 +87,31 @@ impl OpenSet {
         &self.path
     }
 
+    /// Opens the brick. One that lost its identity file gets it back; where there is nothing any more a new one begins, to
+    /// be filled from the set.
+    fn open_or_refill(&self) -> Result<Brick, String> {
+        let path = std::path::Path::new(&self.path);
+        let open = || Brick::open(path, &self.identity, self.options.clone());
+        match open() {
+            Err(brick::OpenError::Sealed { .. }) if brick::restore_identity(path, &self.identity)? => {
+                open().map_err(|e| e.to_string())
+            }
+            Err(brick::OpenError::NotBrick { .. }) if self.refill => {
+                brick::format(path, &self.identity).map_err(|e| {
+                    format!("it has no .mortar/identity and cannot be made a brick again: {e}; empty it, and it is filled again")
+                })?;
+                tracing::warn!("{}: there was nothing: brick {} is filled again", self.path, self.brick);
+                let mut brick = open().map_err(|e| e.to_string())?;
+                brick.begin_heal(Lsn(0), &[]).map_err(|e| format!("{}: {e}", self.path))?;
+                Ok(brick)
+            }
+            other => other.map_err(|e| e.to_string()),
+        }
+    }
+
     /// Opens the brick: reads its journal, which takes a while.
     pub(crate) fn run(self) -> Result<Opened, String> {
-        let mut brick = Brick::open(std::path::Path::new(&self.path), &self.identity, self.options)
-            .map_err(|e| e.to_string())?;
+        let mut brick = self.open_or_refill()?;
         if brick.found().rebooted && self.alone {
             // The only copy: what it still has is the set's history, and that is sure up to here.
             brick.truncate_after(brick.durable().lsn).map_err(|e| e.to_string())?;
@@ -335,6 +366,10 @@ impl SetHandle {
             arbiters: d.arbiters.clone(),
             quorum: crate::control::bricks::quorum(volume),
         };
+        if d.is_unfit_for(&view) {
+            // It leaves first.
+            return;
+        }
         self.step(&mut d, Input::View(view));
         let leads = d.replica.role() == Role::Primary || d.replica.role() == Role::Reconciling;
         if leads && d.primary_since.is_none() {
@@ -461,6 +496,12 @@ impl SetHandle {
         found.rebooted || found.incomplete.is_some() || d.brick.doubt().is_some()
     }
 
+    /// Whether an unfinished healing leaves its content in doubt.
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        let d = self.driver.borrow();
+        d.brick.doubt().is_some() && d.replica.role() == Role::Idle
+    }
+
     /// Whether the brick could not go on and has to be opened anew.
     pub(crate) fn has_failed(&self) -> bool {
         self.driver.borrow().replica.role() == Role::Failed
@@ -504,6 +545,13 @@ impl SetHandle {
 }
 
 impl SetDriver {
+    /// A brick whose content is in doubt does not act in a view that counts on it, as long as others hold the data.
+    fn is_unfit_for(&self, view: &View) -> bool {
+        let others = view.in_sync.iter().any(|b| *b != self.me && !view.arbiters.contains(b));
+        let idle = self.replica.role() == Role::Idle;
+        idle && others && view.in_sync.contains(&self.me) && self.brick.doubt().is_some()
+    }
+
     pub(super) fn ticket(&mut self, waiter: Waiter) -> Ticket {
         let ticket = self.next_ticket;
         self.next_ticket += 1;

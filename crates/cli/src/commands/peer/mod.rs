@@ -2,6 +2,7 @@
 
 mod detach;
 mod probe;
+mod replace;
 mod status;
 
 use crate::cli::Global;
@@ -12,6 +13,7 @@ use clap::Subcommand;
 pub(crate) enum Peer {
     Probe(probe::Probe),
     Detach(detach::Detach),
+    Replace(replace::Replace),
     Status(status::PeerStatusCommand),
 }
 
@@ -20,6 +22,7 @@ impl Peer {
         match self {
             Peer::Probe(c) => c.run(global),
             Peer::Detach(c) => c.run(global),
+            Peer::Replace(c) => c.run(global),
             Peer::Status(c) => c.run(global),
         }
     }

@@ -153,6 +153,14 @@ impl Pool {
         self.signal(i, Signal::KILL);
     }
 
+    /// Waits until a server has ended by itself, as failed.
+    pub(crate) fn await_end(&mut self, i: usize) {
+        let mut child = self.servers[i].child.take().expect("the server runs");
+        let status = eventually("the server ends by itself", || child.try_wait().unwrap());
+        self.pids.lock().unwrap().retain(|p| i64::from(*p) != i64::from(child.id()));
+        assert_eq!(status.code(), Some(1), "{}", self.servers[i].log());
+    }
+
     fn signal(&mut self, i: usize, signal: Signal) -> Option<i32> {
         let mut child = self.servers[i].child.take().expect("the server runs");
         let raw = i32::try_from(child.id()).unwrap();

@@ -1,0 +1,31 @@
+//! `mortar peer replace`.
+
+use crate::cli::Global;
+use crate::{ask, confirm};
+use clap::Args;
+use cluster::admin::AdminRequest;
+
+/// Give the place of a server that is gone, or lost its state folder, to another one.
+///
+/// The new server must run with an empty state folder: at the old one's address, or at that given with --by.
+/// It takes over the bricks at their paths: what is there rejoins, empty directories are filled from their sets.
+#[derive(Args, Debug)]
+#[command(after_help = "Example: mortar peer replace server2 --by server7")]
+pub(crate) struct Replace {
+    /// The server that is gone, as it was probed.
+    host: String,
+    /// The server that takes its place, if it has another address.
+    #[arg(long, value_name = "HOST[:PORT]")]
+    by: Option<String>,
+}
+
+impl Replace {
+    pub(crate) fn run(self, global: &Global) -> anyhow::Result<()> {
+        let Replace { host, by } = self;
+        confirm::confirm(
+            global,
+            &format!("Cut the old server {host} off for good, also if it still runs somewhere?"),
+        )?;
+        ask::do_it(global, AdminRequest::PeerReplace { host, by })
+    }
+}

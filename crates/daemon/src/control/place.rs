@@ -1,0 +1,143 @@
+//! Giving the place of a server that is gone, or lost its state folder, to another one.
+//!
+//! The newcomer gets a number of its own and the bricks of the old one. What it finds at their paths decides: a brick that
+//! is whole rejoins, an empty directory is filled from the set.
+
+use super::Control;
+use super::membership::find;
+use cluster::admin::{AdminReply, ClusterReply, ClusterRequest};
+use cluster::{Command, NewServer, Outcome, Server, State};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Longer than a lease of usual length.
+const LEASE_PATIENCE: Duration = Duration::from_secs(15);
+const LOOK: Duration = Duration::from_secs(1);
+
+impl Control {
+    pub(super) async fn peer_replace(
+        self: &Arc<Self>,
+        host: &str,
+        by: Option<&str>,
+    ) -> Result<AdminReply, String> {
+        let _one = self.changing.lock().await;
+        let state = self.linearizable().await?;
+        let old = find(&state, host)?.clone();
+        if old.id == self.shared.me() {
+            return Err(format!(
+                "replace {host}: this server is it: ask another server of the pool (--server HOST)"
+            ));
+        }
+        let address = by.map_or_else(|| old.address.clone(), transport::with_port);
+        let name = match by {
+            Some(_) => address.rsplit_once(':').map_or(address.as_str(), |(h, _)| h).trim_matches(['[', ']']),
+            None => old.host.as_str(),
+        };
+        let asked = self.ask_cluster(&address, ClusterRequest::Identify).await;
+        let asked = asked.map_err(|e| {
+            format!(
+                "replace {host}: {e}; start a server with an empty state folder there, or name one with --by"
+            )
+        })?;
+        let ClusterReply::Identity { identity, pool, servers, volumes, .. } = asked else {
+            return Err(format!("replace {host}: {address} gave an unexpected answer"));
+        };
+        let known = state.server_by_identity(&identity);
+        let id = match known {
+            Some(known) if pool == state.pool => {
+                return Err(format!(
+                    "replace {host}: the server at {address} is server {} of this pool: one with an empty state folder \
+                     is needed",
+                    known.id
+                ));
+            }
+            // The invitation got lost.
+            Some(known) if known.id == old.id => old.id,
+            Some(known) => {
+                return Err(format!("replace {host}: {address} is to be server {} already", known.id));
+            }
+            None if servers > 1 || volumes > 0 => {
+                return Err(format!(
+                    "replace {host}: the server at {address} belongs to another pool (servers: {servers}, volumes: \
+                     {volumes}): start it with an empty state folder"
+                ));
+            }
+            None => {
+                self.await_end(&old).await?;
+                let new =
+                    NewServer { identity: identity.clone(), host: name.to_owned(), address: address.clone() };
+                let command = Command::ReplaceServer { server: old.id, new };
+                match self.store().propose_anywhere(command, LEASE_PATIENCE).await {
+                    Ok(Outcome::Server(id)) => id,
+                    Ok(_) => return Err(format!("replace {host}: the pool gave an unexpected answer")),
+                    Err(e) => return Err(format!("replace {host}: {e}")),
+                }
+            }
+        };
+        let invited = self.invite(&state, id, &identity, name, &address).await;
+        invited.map_err(|e| format!("replace {host}: {e}; run this command again"))?;
+        self.await_member(&address, &state.pool).await?;
+        let bricks = state.bricks_of(old.id).count();
+        Ok(AdminReply::Done(format!(
+            "{name} is in the pool now, as server {id} in the place of server {}, with its {bricks} brick{}",
+            old.id,
+            if bricks == 1 { "" } else { "s" }
+        )))
+    }
+
+    /// Waits until the old server cannot act any more.
+    async fn await_end(&self, old: &Server) -> Result<(), String> {
+        let runs = || {
+            format!(
+                "replace {0}: server {0} still runs at {1}: stop it first, or detach it with mortar peer detach {0}",
+                old.host, old.address
+            )
+        };
+        let is_old = |reply: &ClusterReply| matches!(reply, ClusterReply::Identity { identity, .. } if *identity == old.identity);
+        if self.identify(&old.address).await.is_some_and(|r| is_old(&r)) {
+            return Err(runs());
+        }
+        let gone = async {
+            while !old.lost && !self.leases.down().contains(&old.id) {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        tokio::time::timeout(LEASE_PATIENCE, gone).await.map_err(|_| runs())
+    }
+
+    async fn identify(&self, address: &str) -> Option<ClusterReply> {
+        let asked = self.ask_cluster(address, ClusterRequest::Identify);
+        tokio::time::timeout(LOOK, asked).await.ok()?.ok()
+    }
+
+    /// What to do about servers without a lease: one that lost its state folder answers, as another one.
+    pub(super) async fn notes_of_silent_servers(&self, state: &State) -> Vec<String> {
+        let down = self.leases.down();
+        let silent: Vec<&Server> = state
+            .servers
+            .values()
+            .filter(|s| (s.lost || down.contains(&s.id)) && s.id != self.shared.me())
+            .collect();
+        let looks = silent.into_iter().map(|s| async move { (s, self.identify(&s.address).await) });
+        let mut notes = Vec::new();
+        for (server, answer) in super::status::join_all(looks).await {
+            let (host, address) = (&server.host, &server.address);
+            match answer {
+                Some(ClusterReply::Identity { identity, .. }) if identity != server.identity => {
+                    notes.push(format!(
+                        "server {host} is not the one that answers at {address}: that one has another state folder; \
+                         start it with the old one, or give it the place and the bricks of {host} with mortar peer \
+                         replace {host}"
+                    ));
+                }
+                Some(_) => {}
+                None if server.lost => {}
+                None => notes.push(format!(
+                    "server {host} does not answer at {address}: start it; if it is gone for good, another one can take \
+                     its place and its bricks: mortar peer replace {host} --by NEWHOST"
+                )),
+            }
+        }
+        notes
+    }
+}
