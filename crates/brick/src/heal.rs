@@ -25,7 +25,7 @@ use wire::reply::DirEntry;
 use wire::{Change, Errno, Name, Wire};
 
 const KIND: sealed::Kind = *b"heal";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Objects in a mark; beyond that everything is in doubt.
 const MAX_DOUBT: usize = 1 << 20;
 const MAX_DEPTH: usize = wire::limits::DEPTH_MAX;
@@ -46,6 +46,39 @@ wire::wire_struct! {
         pub from: Lsn,
         /// Objects that changes touched which are cut off the journal since.
         pub objects: Vec<Fid>,
+        /// The version in an object's tag says what is in it if it is not beyond this.
+        pub trust: Lsn,
+    }
+}
+
+impl Doubt {
+    /// Everything, and no version says anything.
+    fn all() -> Doubt {
+        Doubt { from: Lsn(0), objects: vec![], trust: Lsn(0) }
+    }
+}
+
+/// The last work of a healing: what was put aside goes, and everything goes to disk. Runs on any thread.
+#[must_use = "nothing is on disk before it has run"]
+pub struct EndJob {
+    aside: PathBuf,
+    sync: crate::SyncJob,
+}
+
+impl EndJob {
+    /// Does it.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn run(self) -> Result<(), Errno> {
+        for entry in std::fs::read_dir(&self.aside).map_err(|e| io_errno(&e))? {
+            let entry = entry.map_err(|e| io_errno(&e))?;
+            let dir = entry.file_type().map_err(|e| io_errno(&e))?.is_dir();
+            let at = entry.path();
+            let done = if dir { std::fs::remove_dir_all(&at) } else { std::fs::remove_file(&at) };
+            done.map_err(|e| io_errno(&e))?;
+        }
+        self.sync.run().map(drop)
     }
 }
 
@@ -53,12 +86,10 @@ wire::wire_struct! {
 pub(crate) fn read_mark(path: &Path) -> Result<Option<Doubt>, Errno> {
     match std::fs::read(mark(path)) {
         Ok(bytes) => {
-            let body = sealed::open(KIND, VERSION, &bytes).map(|(_, b)| Doubt::from_bytes(b));
-            // A damaged mark means the same as one from the very beginning.
-            let all = Doubt { from: Lsn(0), objects: vec![] };
-            Ok(Some(match body {
-                Ok(Ok(doubt)) => doubt,
-                Ok(Err(_)) | Err(_) => all,
+            // A damaged mark, or one of an older kind, means the same as one from the very beginning.
+            Ok(Some(match sealed::open(KIND, VERSION, &bytes) {
+                Ok((VERSION, body)) => Doubt::from_bytes(body).unwrap_or_else(|_| Doubt::all()),
+                Ok(_) | Err(_) => Doubt::all(),
             }))
         }
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
@@ -73,20 +104,30 @@ impl Brick {
     }
 
     /// From now on changes may be journaled without being applied, and the journal may be cut: `objects` are those that the
-    /// changes to be cut off touched. Adds to what is in doubt already.
+    /// changes to be cut off touched, `trust` is how far versions say what is in objects. Adds to what is in doubt already.
     ///
     /// # Errors
     /// The kernel's.
-    pub fn begin_heal(&mut self, from: Lsn, objects: &[Fid]) -> Result<(), Errno> {
+    pub fn begin_heal(&mut self, from: Lsn, objects: &[Fid], trust: Lsn) -> Result<(), Errno> {
         self.flush_attrs()?;
-        let mut doubt = self.healing.clone().unwrap_or(Doubt { from, objects: vec![] });
+        let mut doubt = self.healing.clone().unwrap_or(Doubt { from, objects: vec![], trust });
         doubt.from = doubt.from.min(from);
+        doubt.trust = doubt.trust.min(trust);
         doubt.objects.extend_from_slice(objects);
         doubt.objects.sort();
         doubt.objects.dedup();
         if doubt.objects.len() > MAX_DOUBT {
-            doubt = Doubt { from: Lsn(0), objects: vec![] };
+            doubt = Doubt::all();
         }
+        self.write_mark(doubt)
+    }
+
+    /// The journal of an unfinished healing is about to lose its beginning: what it says is in doubt, all is.
+    pub(crate) fn doubt_all(&mut self) -> Result<(), Errno> {
+        self.write_mark(Doubt::all())
+    }
+
+    fn write_mark(&mut self, doubt: Doubt) -> Result<(), Errno> {
         if self.healing.as_ref() != Some(&doubt) {
             let bytes = sealed::seal(KIND, VERSION, &doubt.to_bytes());
             write_durably(&mark(&self.path), &bytes).map_err(|e| io_errno(&e))?;
@@ -106,44 +147,42 @@ impl Brick {
         about: Option<Fid>,
         change: &Change,
     ) -> Result<(), Errno> {
-        self.journal.append(stamp, op, 0, about, change).map(drop).map_err(Errno::from)
+        if self.journal.append(stamp, op, 0, about, change)? {
+            self.trim_journal()?;
+        }
+        Ok(())
     }
 
-    /// Everything is healed: what was put aside goes, and when all is on disk the mark does.
+    /// Everything is healed: what brings it to disk, for a thread that may wait, before [`Brick::end_heal`].
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn begin_end(&mut self) -> Result<EndJob, Errno> {
+        let mut gone = Vec::new();
+        crate::scan::names(self.aside.as_fd(), &mut |name, _, _| {
+            gone.extend(crate::apply::hidden_fid(name));
+            true
+        })?;
+        for fid in gone {
+            self.forget(fid);
+        }
+        Ok(EndJob { aside: own(&self.path).join("aside"), sync: self.begin_sync(None)? })
+    }
+
+    /// Everything is healed and on disk: the mark goes.
     ///
     /// # Errors
     /// The kernel's.
     pub fn end_heal(&mut self) -> Result<(), Errno> {
-        if self.healing.is_none() {
-            return Ok(());
-        }
-        self.empty_aside()?;
-        self.flush_attrs()?;
-        self.begin_sync(None)?.run()?;
         match std::fs::remove_file(mark(&self.path)) {
             Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(io_errno(&e)),
             _ => {}
         }
         self.healing = None;
-        Ok(())
-    }
-
-    /// Removes what was put aside while healing.
-    fn empty_aside(&mut self) -> Result<(), Errno> {
-        let path = own(&self.path).join("aside");
-        let mut names = Vec::new();
-        crate::scan::names(self.aside.as_fd(), &mut |name, _, _| {
-            names.push(name.to_vec());
-            true
-        })?;
-        for name in names {
-            let Some(fid) = crate::apply::hidden_fid(&name) else { continue };
-            let at = path.join(String::from_utf8_lossy(&name).as_ref());
-            let dir = stat_at(self.aside.as_fd(), &name)?.mode & S_IFMT == S_IFDIR;
-            let done = if dir { std::fs::remove_dir_all(&at) } else { std::fs::remove_file(&at) };
-            done.map_err(|e| io_errno(&e))?;
-            self.forget(fid);
-        }
+        // What lay beneath a directory that was put aside is gone too: nothing of it is to be found in memory.
+        self.flush_attrs()?;
+        while self.nodes.pop_oldest().is_some() {}
+        while self.fds.pop_oldest().is_some() {}
         Ok(())
     }
 
@@ -227,40 +266,106 @@ impl Brick {
         Ok(out)
     }
 
-    /// Gives an object the attributes that another brick has. False if there is no such object here.
+    /// Gives an object the attributes that another brick has, and all its data if that is given. As long as data is to
+    /// follow it has no version: [`Brick::complete`] gives it one. False if there is no such object here.
     ///
     /// # Errors
     /// The kernel's.
-    pub fn take_object(&mut self, fid: Fid, object: &Object) -> Result<bool, Errno> {
+    pub fn take_object(
+        &mut self,
+        fid: Fid,
+        object: &Object,
+        data: Option<&[u8]>,
+        complete: bool,
+    ) -> Result<bool, Errno> {
         if !self.have(fid, object)? {
             return Ok(false);
         }
-        self.flush_node(fid)?;
+        let now = self.fresh(fid)?.1;
         let open = self.open_fid(fid)?;
-        let now = open.stat()?;
         let attr = &object.attr;
         if open.is_file() && now.size != attr.size {
             rustix::fs::ftruncate(&open.fd, attr.size).map_err(errno)?;
         }
-        if (now.uid, now.gid) != (attr.uid, attr.gid) {
+        if let Some(data) = data {
+            write_at(&open, 0, data)?;
+        }
+        let chown = (now.uid, now.gid) != (attr.uid, attr.gid);
+        if chown {
             open.chown(Some(attr.uid), Some(attr.gid))?;
         }
         self.take_xattrs(fid, &open, object)?;
-        if open.kind != S_IFLNK {
+        // An access list among the xattrs moves the mode.
+        let moved = chown || !object.xattrs.is_empty() || (now.mode ^ attr.mode) & 0o7777 != 0;
+        if open.kind != S_IFLNK && moved {
             open.chmod(attr.mode & 0o7777)?;
         }
         open.set_times(attr.atime, attr.mtime)?;
-        let tag = Tag {
-            flags: object.flags,
-            fid,
-            home: attr.home,
-            version: Version::from(&object.version),
-            ctime: attr.ctime,
-            atime: attr.atime,
-        };
+        let version = if complete { Version::from(&object.version) } else { Version::default() };
+        let tag =
+            Tag { flags: object.flags, fid, home: attr.home, version, ctime: attr.ctime, atime: attr.atime };
         open.set_tag(&tag)?;
         self.nodes.remove(&fid);
         Ok(true)
+    }
+
+    /// All data of an object is there that was to follow [`Brick::take_object`]: it has this version, or that of a later
+    /// change.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn complete(&mut self, fid: Fid, version: &Stamp) -> Result<(), Errno> {
+        let version = Version::from(version);
+        let node = match self.load(fid) {
+            Err(Errno::ESTALE | Errno::ENOENT) => return Ok(()),
+            other => other?,
+        };
+        if node.tag.version < version {
+            node.tag.version = version;
+            self.keep_times(fid)?;
+        }
+        Ok(())
+    }
+
+    /// The other brick has no such object. What no directory's comparison clears away goes here: directories that hang on
+    /// other sets' directories, and files without a name.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn take_nothing(&mut self, fid: Fid) -> Result<(), Errno> {
+        if fid.is_root() || !self.is_known(fid)? {
+            return Ok(());
+        }
+        let own = self.identity.set;
+        let tag = self.load(fid)?.tag;
+        if tag.home != own {
+            return Ok(());
+        }
+        if tag.flags & ORPHAN != 0 {
+            return self.hide(&self.orphans.try_clone().map_err(|e| io_errno(&e))?, &hidden_name(fid), fid);
+        }
+        if self.open_fid(fid)?.is_dir() {
+            let at = self.hung(fid)?;
+            match at.parent {
+                None => self.hide(&at.dir, &String::from_utf8_lossy(&at.name), fid)?,
+                Some(parent) if self.load(parent)?.tag.home != own => {
+                    self.keep_times(parent)?;
+                    self.put_aside(parent, &at.name, fid)?;
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts something aside that is in one of Mortar's own folders.
+    fn hide(&mut self, dir: &std::os::fd::OwnedFd, name: &str, fid: Fid) -> Result<(), Errno> {
+        match rustix::fs::renameat(dir, name, &self.aside, hidden_name(fid)) {
+            Ok(()) | Err(rustix::io::Errno::NOENT) => {}
+            Err(e) => return Err(errno(e)),
+        }
+        self.forget(fid);
+        Ok(())
     }
 
     /// Sees to it that the object exists here, as far as that needs no directory's comparison.
@@ -364,8 +469,10 @@ impl Brick {
     ) -> Result<Vec<Made>, Errno> {
         self.keep_times(dir)?;
         let here = self.names_between(dir, after, upto)?;
+        let there: std::collections::HashMap<&[u8], &DirEntry> =
+            entries.iter().map(|e| (e.name.as_bytes(), e)).collect();
         for name in here {
-            let wanted = entries.iter().find(|e| e.name.as_bytes() == &name[..]);
+            let wanted = there.get(&name[..]);
             match self.find(dir, &name)? {
                 At::Entry(e) if wanted.is_some_and(|w| w.fid == e.fid) => {}
                 At::Entry(e) => self.put_aside(dir, &name, e.fid)?,
@@ -384,7 +491,7 @@ impl Brick {
     }
 
     /// The kernel is about to move the object's times, or has: ours, in memory by then, are written again.
-    fn keep_times(&mut self, fid: Fid) -> Result<(), Errno> {
+    pub(crate) fn keep_times(&mut self, fid: Fid) -> Result<(), Errno> {
         let node = self.load(fid)?;
         let was = node.tag_dirty || node.times_dirty;
         node.stat = None;
@@ -452,15 +559,15 @@ impl Brick {
             _ => Kind::File,
         };
         let own = e.home == self.identity.set;
-        let time = e.attr.as_ref().map_or(ids::Time::default(), |a| a.mtime);
+        let attr = e.attr.as_ref();
         let making = Making {
             fid: e.fid,
             home: e.home,
             node: &node,
-            mode: 0o700,
-            uid: 0,
-            gid: 0,
-            time,
+            mode: attr.map_or(0o700, |a| a.mode & 0o7777),
+            uid: attr.map_or(0, |a| a.uid),
+            gid: attr.map_or(0, |a| a.gid),
+            time: attr.map_or(ids::Time::default(), |a| a.mtime),
             flags: 0,
             version: Version::default(),
         };
@@ -468,19 +575,26 @@ impl Brick {
         Ok(own.then_some(Made { fid: e.fid, dir: e.kind == S_IFDIR }))
     }
 
-    /// Gives a file that is here under another name, or put aside, this name.
+    /// Gives a file that is here under another name, or without one, this name.
     fn link_again(&mut self, e: &DirEntry, dir: Fid) -> Result<(), Errno> {
         let to = self.open_dir(dir)?;
-        let aside = hidden_name(e.fid);
-        match rustix::fs::renameat(&self.aside, &aside, &to.fd, e.name.as_bytes()) {
-            Ok(()) => {}
-            Err(rustix::io::Errno::NOENT) => {
-                let open = self.open_fid(e.fid)?;
-                let from = proc_path(open.fd.as_fd(), b"");
-                let flags = AtFlags::SYMLINK_FOLLOW;
-                rustix::fs::linkat(rustix::fs::CWD, from, &to.fd, e.name.as_bytes(), flags).map_err(errno)?;
+        let hidden = hidden_name(e.fid);
+        let mut moved = false;
+        for folder in [&self.aside, &self.orphans] {
+            match rustix::fs::renameat(folder, &hidden, &to.fd, e.name.as_bytes()) {
+                Ok(()) => moved = true,
+                Err(rustix::io::Errno::NOENT) => {}
+                Err(err) => return Err(errno(err)),
             }
-            Err(err) => return Err(errno(err)),
+            if moved {
+                break;
+            }
+        }
+        if !moved {
+            let open = self.open_fid(e.fid)?;
+            let from = proc_path(open.fd.as_fd(), b"");
+            let flags = AtFlags::SYMLINK_FOLLOW;
+            rustix::fs::linkat(rustix::fs::CWD, from, &to.fd, e.name.as_bytes(), flags).map_err(errno)?;
         }
         let entry = namespace::Entry { fid: e.fid, home: e.home, kind: e.kind };
         self.unsettle(e.fid);
@@ -499,12 +613,17 @@ impl Brick {
         if !open.is_file() || self.identity.arbiter {
             return Ok(());
         }
-        let (mut at, mut rest) = (offset, data);
-        while !rest.is_empty() {
-            let n = rustix::io::pwrite(&open.fd, rest, at).map_err(errno)?;
-            at += n as u64;
-            rest = rest.get(n..).unwrap_or_default();
-        }
+        write_at(&open, offset, data)?;
         self.keep_times(fid)
     }
+}
+
+fn write_at(open: &Opened, offset: u64, data: &[u8]) -> Result<(), Errno> {
+    let (mut at, mut rest) = (offset, data);
+    while !rest.is_empty() {
+        let n = rustix::io::pwrite(&open.fd, rest, at).map_err(errno)?;
+        at += n as u64;
+        rest = rest.get(n..).unwrap_or_default();
+    }
+    Ok(())
 }

@@ -15,6 +15,7 @@
 mod apply;
 mod attrs;
 mod check;
+mod compare;
 mod error;
 mod handle;
 mod heal;
@@ -36,12 +37,13 @@ mod tree;
 mod validate;
 
 pub use check::{Problem, Report, check};
+pub use compare::{SumsJob, sum};
 pub use error::{FormatError, JournalError, OpenError};
-pub use heal::{Doubt, name_order};
+pub use heal::{Doubt, EndJob, name_order};
 pub use identity::{format, read_identity, restore_identity};
 pub use journal::Records;
 pub use open::{Brick, Found, Options, init_process};
 pub use read::{ReadJob, ReadOutcome};
-pub use replica::healing::{Arriving, Healing, Made};
+pub use replica::healing::{Arriving, Healing, Made, Progress, Sum, Sums};
 pub use service::{PlaceOf, check_path, release};
 pub use sync::SyncJob;

@@ -4,7 +4,7 @@ use crate::heal::name_order;
 use crate::open::Brick;
 use ids::{Fid, Lsn, SetId};
 use replica::heal::Order;
-use replica::healing::{Arriving, Made, Patient};
+use replica::healing::{Arriving, Made, Patient, Sum};
 use wire::codec::Blob;
 use wire::peer::{Object, Stamp};
 use wire::reply::DirEntry;
@@ -40,8 +40,24 @@ impl Patient for Brick {
         Ok(())
     }
 
-    fn begin_heal(&mut self, from: Lsn, objects: &[Fid]) -> Result<(), Errno> {
-        Brick::begin_heal(self, from, objects)
+    fn trust(&self) -> Lsn {
+        self.doubt().map_or(Lsn(0), |d| d.trust)
+    }
+
+    fn is_unsure(&self) -> bool {
+        self.found.rebooted
+    }
+
+    fn nonce(&self) -> u64 {
+        std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0)
+    }
+
+    fn newest(&self) -> Lsn {
+        self.last().lsn
+    }
+
+    fn begin_heal(&mut self, from: Lsn, objects: &[Fid], trust: Lsn) -> Result<(), Errno> {
+        Brick::begin_heal(self, from, objects, trust)
     }
 
     fn cut_journal(&mut self, common: &Stamp) -> Result<(), Errno> {
@@ -68,8 +84,34 @@ impl Patient for Brick {
         Brick::version(self, fid)
     }
 
-    fn take_object(&mut self, fid: Fid, object: &Object) -> Result<bool, Errno> {
-        Brick::take_object(self, fid, object)
+    fn is_known(&mut self, fid: Fid) -> Result<bool, Errno> {
+        Brick::is_known(self, fid)
+    }
+
+    fn small_sum(&mut self, fid: Fid) -> Option<Sum> {
+        Brick::small_sum(self, fid)
+    }
+
+    fn placed(&mut self) -> Result<Vec<Fid>, Errno> {
+        Brick::placed(self)
+    }
+
+    fn take_object(
+        &mut self,
+        fid: Fid,
+        object: &Object,
+        data: Option<&[u8]>,
+        complete: bool,
+    ) -> Result<bool, Errno> {
+        Brick::take_object(self, fid, object, data, complete)
+    }
+
+    fn complete(&mut self, fid: Fid, version: &Stamp) -> Result<(), Errno> {
+        Brick::complete(self, fid, version)
+    }
+
+    fn take_nothing(&mut self, fid: Fid) -> Result<(), Errno> {
+        Brick::take_nothing(self, fid)
     }
 
     fn take_entries(
@@ -85,5 +127,9 @@ impl Patient for Brick {
 
     fn take_data(&mut self, fid: Fid, offset: u64, data: &[u8]) -> Result<(), Errno> {
         Brick::take_data(self, fid, offset, data)
+    }
+
+    fn take_hole(&mut self, fid: Fid, offset: u64, len: u64) -> Result<(), Errno> {
+        Brick::take_hole(self, fid, offset, len)
     }
 }

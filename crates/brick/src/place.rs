@@ -19,7 +19,7 @@ use wire::{Errno, Name};
 
 /// Where a directory hangs now.
 pub(crate) struct Hung {
-    dir: OwnedFd,
+    pub(crate) dir: OwnedFd,
     /// The directory's fid; `None` for limbo.
     pub(crate) parent: Option<Fid>,
     pub(crate) name: Vec<u8>,

@@ -8,7 +8,7 @@ use crate::open::Brick;
 use disk_format::State;
 use ids::{Fid, Lsn};
 use rustix::fs::{Mode, OFlags};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -65,7 +65,7 @@ impl Shared {
 }
 
 enum Target {
-    Object(Arc<OwnedFd>),
+    Objects(Vec<Arc<OwnedFd>>),
     Tree { root: Arc<OwnedFd>, index: Arc<Store> },
 }
 
@@ -92,9 +92,15 @@ impl SyncJob {
     /// The kernel's.
     pub fn run(self) -> Result<Lsn, Errno> {
         match &self.target {
-            Target::Object(fd) => {
+            Target::Objects(fds) => {
+                // Written out side by side first: the commit that one of them waits for then covers the others.
+                for fd in fds.iter().chain([&self.current]) {
+                    start_writing(fd);
+                }
+                for fd in fds {
+                    rustix::fs::fsync(fd).map_err(errno)?;
+                }
                 self.sync_journal()?;
-                rustix::fs::fsync(fd).map_err(errno)?;
             }
             Target::Tree { root, index } => {
                 rustix::fs::syncfs(root).map_err(errno)?;
@@ -122,35 +128,57 @@ impl SyncJob {
     }
 }
 
+/// Has the kernel begin to write a file's data, and waits for nothing. What goes wrong shows when it is synced.
+#[allow(unsafe_code, reason = "a system call that rustix lacks")]
+fn start_writing(fd: &OwnedFd) {
+    // SAFETY: the descriptor is open; no memory is passed.
+    let _ = unsafe { libc::sync_file_range(fd.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE) };
+}
+
 impl Brick {
     /// Begins to bring to disk what was applied so far: of one object (and the whole journal), or everything.
     ///
     /// # Errors
     /// `ESTALE` for an unknown object; the kernel's while waiting times and versions are written.
     pub fn begin_sync(&mut self, fid: Option<Fid>) -> Result<SyncJob, Errno> {
+        if let Some(fid) = fid {
+            self.load(fid)?;
+            return self.begin_sync_of(&[fid]);
+        }
+        self.flush_attrs()?;
+        let target =
+            Target::Tree { root: self.root.fd.clone(), index: self.index.seal(self.journal.last().lsn) };
+        Ok(self.sync_job(target))
+    }
+
+    /// Begins to bring these objects, and the whole journal, to disk. One that is gone needs nothing: what removed it is
+    /// in the journal.
+    ///
+    /// # Errors
+    /// The kernel's while waiting times and versions are written.
+    pub fn begin_sync_of(&mut self, objects: &[Fid]) -> Result<SyncJob, Errno> {
+        let mut fds = Vec::with_capacity(objects.len());
+        for fid in objects {
+            let open = self.load(*fid).map(drop).and_then(|()| self.flush_node(*fid));
+            match open.and_then(|()| self.open_fid(*fid)) {
+                Ok(open) if open.is_path() => return self.begin_sync(None),
+                Ok(open) => fds.push(open.fd),
+                Err(Errno::ESTALE | Errno::ENOENT) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(self.sync_job(Target::Objects(fds)))
+    }
+
+    fn sync_job(&self, target: Target) -> SyncJob {
         let stamp = self.journal.last();
-        let object = match fid {
-            Some(fid) => {
-                self.load(fid)?;
-                self.flush_node(fid)?;
-                Some(self.open_fid(fid)?).filter(|o| !o.is_path())
-            }
-            None => None,
-        };
-        let target = match object {
-            Some(o) => Target::Object(o.fd),
-            None => {
-                self.flush_attrs()?;
-                Target::Tree { root: self.root.fd.clone(), index: self.index.seal(stamp.lsn) }
-            }
-        };
-        Ok(SyncJob {
+        SyncJob {
             shared: self.shared.clone(),
             unsynced: self.journal.unsynced(),
             current: self.journal.current(),
             target,
             stamp,
-        })
+        }
     }
 
     /// The position up to which everything is known to be on disk.
@@ -230,12 +258,20 @@ impl Brick {
         Lsn(self.shared.indexed.load(Ordering::Acquire)).min(self.shared.state().flushed)
     }
 
-    /// Keeps the journal within its bound.
+    /// Keeps the journal within its bound. While a healing goes on the journal says what is in doubt: it may grow to some
+    /// times the bound before that is given up.
     pub(crate) fn trim_journal(&mut self) -> Result<(), Errno> {
-        if self.journal.bytes() > self.options.journal_size {
+        let size = self.options.journal_size;
+        if self.healing.is_some() {
+            if self.journal.bytes() <= size.saturating_mul(8) {
+                return Ok(());
+            }
+            self.doubt_all()?;
+        }
+        if self.journal.bytes() > size {
             self.flush_attrs()?;
             let safe = self.safe();
-            while self.journal.bytes() > self.options.journal_size && self.journal.drop_oldest(safe)? {}
+            while self.journal.bytes() > size && self.journal.drop_oldest(safe)? {}
         }
         Ok(())
     }

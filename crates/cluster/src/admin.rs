@@ -298,6 +298,51 @@ pub struct HealProgress {
     /// Bytes copied.
     #[serde(default)]
     pub bytes: u64,
+    /// Bytes compared and found right.
+    #[serde(default)]
+    pub same_bytes: u64,
+    /// How it knows what to heal.
+    #[serde(default)]
+    pub mode: HealMode,
+    /// Whether `total` is all: a full comparison meets more as it goes.
+    #[serde(default)]
+    pub total_known: bool,
+    /// What it does now.
+    #[serde(default)]
+    pub state: HealState,
+    /// Since it began.
+    #[serde(default)]
+    pub seconds: u64,
+    /// Objects healed in the last second.
+    #[serde(default)]
+    pub objects_per_second: u64,
+    /// Bytes copied in the last second.
+    #[serde(default)]
+    pub bytes_per_second: u64,
+}
+
+/// How a healing knows what to heal.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HealMode {
+    /// The primary's journal says what was missed.
+    #[default]
+    Journal,
+    /// The journal does not reach back: everything is compared.
+    Full,
+}
+
+/// What a healing does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HealState {
+    /// Gets the list of what was missed.
+    #[default]
+    Learning,
+    /// Compares and copies.
+    Copying,
+    /// All is there and goes to disk.
+    Finishing,
 }
 
 /// What a server counted since it started.

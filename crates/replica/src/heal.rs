@@ -13,12 +13,16 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
 use alloc::vec::Vec;
 use ids::Fid;
-use wire::limits::IO_MAX;
+use wire::limits::{IO_MAX, SMALL_FILE};
 use wire::op::Node;
 use wire::{Change, Name};
 
-/// Fetches under way at once.
-pub const WINDOW: usize = 16;
+/// Questions under way at once.
+pub const WINDOW: usize = 64;
+/// Bytes of data asked for and not yet here, about.
+pub const WINDOW_BYTES: u64 = 8 << 20;
+/// Bytes whose checksums one question asks for.
+pub const SUMS_MAX: u32 = 64 << 20;
 
 /// The order of names in a directory, the same on every brick; 0 is before all.
 pub type Order = fn(&Name) -> u64;
@@ -32,6 +36,10 @@ struct Dirty {
     entries: Option<u64>,
     /// Data.
     ranges: Ranges,
+    /// Data that was compared and differs, or changed while it was compared: to be copied, not compared again.
+    differs: Ranges,
+    /// What changed since the checksums under way were asked for.
+    stale: Ranges,
     /// It did not exist here: whatever is at its place is of no use.
     fresh: bool,
     /// The question under way about it.
@@ -44,6 +52,13 @@ impl Dirty {
     fn is_clean(&self) -> bool {
         !self.meta && self.entries.is_none() && self.ranges.is_empty()
     }
+
+    fn dirty_data(&mut self, start: u64, end: u64) {
+        self.ranges.add(start, end);
+        if matches!(self.asked, Some(Ask::Sums(..))) {
+            self.stale.add(start, end);
+        }
+    }
 }
 
 /// A question to the primary.
@@ -55,14 +70,20 @@ pub enum Ask {
     Entries(Fid, u64),
     /// Data.
     Data(Fid, u64, u32),
+    /// Checksums of data, to be compared with those of what is here.
+    Sums(Fid, u64, u32),
 }
 
 impl Ask {
     /// The object asked about.
     pub fn fid(self) -> Fid {
         match self {
-            Ask::Meta(fid) | Ask::Entries(fid, _) | Ask::Data(fid, ..) => fid,
+            Ask::Meta(fid) | Ask::Entries(fid, _) | Ask::Data(fid, ..) | Ask::Sums(fid, ..) => fid,
         }
+    }
+
+    fn bytes(self) -> u64 {
+        if let Ask::Data(_, _, len) = self { u64::from(len) } else { 0 }
     }
 }
 
@@ -82,20 +103,41 @@ pub struct Healer {
     dirty: BTreeMap<Fid, Dirty>,
     /// Dirty objects that wait for their turn: directories before files, so that names come before what they lead to.
     queue: BTreeSet<(bool, Fid)>,
-    asked: usize,
+    /// What is asked about.
+    asked: BTreeSet<Fid>,
+    asked_bytes: u64,
+    /// What is in doubt may well be right: data is compared before it is copied.
+    compare: bool,
     /// With a full comparison: the objects that are known to be right. All others are in doubt.
     proven: Option<BTreeSet<Fid>>,
     /// Objects that became clean.
     pub done: u64,
     /// Bytes of data taken over.
     pub bytes: u64,
+    /// Bytes of data that were compared and found right.
+    pub same: u64,
 }
 
 impl Healer {
     /// Nothing dirty. With `full`, every object is in doubt until it was compared: the caller marks those to begin with.
     pub fn new(order: Order, full: bool) -> Healer {
-        let proven = full.then(BTreeSet::new);
-        Healer { order, proven, dirty: BTreeMap::new(), queue: BTreeSet::new(), asked: 0, done: 0, bytes: 0 }
+        Healer {
+            order,
+            dirty: BTreeMap::new(),
+            queue: BTreeSet::new(),
+            asked: BTreeSet::new(),
+            asked_bytes: 0,
+            compare: full,
+            proven: full.then(BTreeSet::new),
+            done: 0,
+            bytes: 0,
+            same: 0,
+        }
+    }
+
+    /// An earlier healing may have brought much of it already: data is compared before it is copied.
+    pub fn compare_first(&mut self) {
+        self.compare = true;
     }
 
     /// Whether nothing is dirty.
@@ -166,7 +208,7 @@ impl Healer {
     pub fn mark_file(&mut self, fid: Fid, fresh: bool) {
         self.touch(fid, |d| {
             d.meta = true;
-            d.ranges = Ranges::all();
+            d.dirty_data(0, u64::MAX);
             d.fresh |= fresh;
         });
     }
@@ -174,7 +216,7 @@ impl Healer {
     /// An object of which not even the kind is known is in doubt altogether.
     pub fn mark_unknown(&mut self, fid: Fid) {
         self.mark_dir(fid);
-        self.touch(fid, |d| d.ranges = Ranges::all());
+        self.touch(fid, |d| d.dirty_data(0, u64::MAX));
     }
 
     fn mark_range(&mut self, fid: Fid, start: u64, end: u64) {
@@ -183,7 +225,7 @@ impl Healer {
         }
         self.touch(fid, |d| {
             d.meta = true;
-            d.ranges.add(start, end);
+            d.dirty_data(start, end);
         });
     }
 
@@ -304,15 +346,16 @@ impl Healer {
 
     /// The next question, if one may go out now.
     pub fn ask(&mut self) -> Option<Ask> {
-        if self.asked >= WINDOW {
+        if self.asked.len() >= WINDOW || self.asked_bytes >= WINDOW_BYTES {
             return None;
         }
         let &(rank, fid) = self.queue.first()?;
         // Files wait until all names are right: a file that is missing here is made by its directory.
-        if rank && self.dirty.values().any(|d| d.asked.is_some() && d.entries.is_some()) {
+        if rank && self.asked.iter().any(|f| self.dirty.get(f).is_some_and(|d| d.entries.is_some())) {
             return None;
         }
         self.queue.pop_first();
+        let compare = self.compare;
         let d = self.dirty.get_mut(&fid)?;
         let ask = if d.meta {
             Ask::Meta(fid)
@@ -320,17 +363,30 @@ impl Healer {
             Ask::Entries(fid, after)
         } else {
             let (start, end) = d.ranges.first().unwrap_or((0, 0));
-            Ask::Data(fid, start, u32::try_from(end - start).unwrap_or(IO_MAX).min(IO_MAX))
+            let len = |end: u64, max: u32| u32::try_from(end - start).unwrap_or(max).min(max);
+            // What differs is part of what is in doubt: at the beginning, or behind what is yet to be compared.
+            match d.differs.first() {
+                // What is small is as soon copied as compared.
+                _ if !compare || d.fresh || end - start <= u64::from(SMALL_FILE) => {
+                    Ask::Data(fid, start, len(end, IO_MAX))
+                }
+                Some((s, e)) if s <= start => Ask::Data(fid, start, len(end.min(e), IO_MAX)),
+                Some((s, _)) => Ask::Sums(fid, start, len(end.min(s), SUMS_MAX)),
+                None => Ask::Sums(fid, start, len(end, SUMS_MAX)),
+            }
         };
         d.asked = Some(ask);
-        self.asked += 1;
+        d.stale = Ranges::default();
+        self.asked.insert(fid);
+        self.asked_bytes += ask.bytes();
         Some(ask)
     }
 
     fn answered(&mut self, fid: Fid, change: impl FnOnce(&mut Dirty)) {
         let Some(d) = self.dirty.get_mut(&fid) else { return };
-        if d.asked.take().is_some() {
-            self.asked -= 1;
+        if let Some(ask) = d.asked.take() {
+            self.asked.remove(&fid);
+            self.asked_bytes -= ask.bytes();
         }
         self.touch(fid, change);
     }
@@ -340,6 +396,7 @@ impl Healer {
         self.answered(fid, |d| {
             d.meta = false;
             d.ranges.cut(size);
+            d.differs.cut(size);
             if !dir {
                 d.entries = None;
             }
@@ -364,10 +421,61 @@ impl Healer {
     /// Data was taken over. `end`: the file ends within or before this range at the primary.
     pub fn got_data(&mut self, fid: Fid, start: u64, len: u32, end: bool) {
         self.bytes += u64::from(len);
+        self.has(fid, start, u64::from(len), end);
+    }
+
+    /// There is no data in this range at the primary, and none here any more.
+    pub fn got_hole(&mut self, fid: Fid, start: u64, len: u64, end: bool) {
+        self.has(fid, start, len, end);
+    }
+
+    fn has(&mut self, fid: Fid, start: u64, len: u64, end: bool) {
         self.answered(fid, |d| {
-            let stop = if end { u64::MAX } else { start.saturating_add(u64::from(len)) };
+            let stop = if end { u64::MAX } else { start.saturating_add(len) };
             d.ranges.remove(start, stop);
+            d.differs.remove(start, stop);
         });
+    }
+
+    /// Checksums of `start..stop` were compared: these parts differ, the rest is alike. What changed since they were asked
+    /// for counts as different. `end`: the file ends within or before `stop` at the primary.
+    pub fn got_sums(&mut self, fid: Fid, (start, stop): (u64, u64), end: bool, differ: &[(u64, u64)]) {
+        let mut same = stop.saturating_sub(start);
+        self.answered(fid, |d| {
+            let mut differs = core::mem::take(&mut d.stale);
+            differs.cut(if end { u64::MAX } else { stop });
+            for &(from, to) in differ {
+                differs.add(from, to);
+                same = same.saturating_sub(to - from);
+            }
+            d.ranges.remove(start, if end { u64::MAX } else { stop });
+            for (from, to) in differs.iter().map(|(from, to)| (from.max(start), to)) {
+                d.ranges.add(from, to);
+                d.differs.add(from, to);
+            }
+        });
+        self.same += same;
+    }
+
+    /// The object's data, all of it, is what it is at the primary.
+    pub fn got_same(&mut self, fid: Fid, size: u64) {
+        self.same += size;
+        self.has(fid, 0, size, true);
+    }
+
+    /// Whether all data of the object is in doubt.
+    pub fn wants_all(&self, fid: Fid) -> bool {
+        self.dirty.get(&fid).is_some_and(|d| d.ranges.first() == Some((0, u64::MAX)))
+    }
+
+    /// Whether the object is to be compared before it is copied.
+    pub fn compares(&self, fid: Fid) -> bool {
+        self.compare && !self.is_fresh(fid)
+    }
+
+    /// Whether anything of the object's data is in doubt.
+    pub fn wants_data(&self, fid: Fid) -> bool {
+        self.dirty.get(&fid).is_some_and(|d| !d.ranges.is_empty())
     }
 
     /// Whether the object was only just made here, so that nothing of it needs comparing.

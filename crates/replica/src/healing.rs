@@ -1,15 +1,18 @@
 //! A healing under way: what [`crate::heal`] decides, done on a brick, whichever it is.
 
 use crate::heal::{Ask, Healer, Live, Order};
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use ids::{Fid, Lsn, OpId, SetId};
 use wire::codec::Blob;
-use wire::peer::{Object, PeerBody, Stamp};
+use wire::limits::{SMALL_FILE, SUM_BYTES};
+use wire::peer::{Object, PeerBody, Sent, Stamp};
 use wire::reply::DirEntry;
 use wire::{Change, Errno};
 
 const DIR: u32 = 0o040_000;
+/// The mark of an object without a name (see `docs/formats/brick.md`).
+const ORPHAN: u8 = 2;
 
 /// A brick, as far as healing needs it: the daemon's, or the simulator's model of one.
 ///
@@ -30,10 +33,25 @@ pub trait Patient {
     fn doubtful(&self) -> Option<Vec<Fid>>;
     /// The file to which the last change may have been done by half.
     fn incomplete(&self) -> Option<Fid>;
-    /// Shows the journal's changes after a position.
+    /// Up to which position an unfinished healing left versions that say what is in objects.
+    fn trust(&self) -> Lsn {
+        Lsn(0)
+    }
+    /// Whether what is newer than its durable position may be lost or half there.
+    fn is_unsure(&self) -> bool {
+        false
+    }
+    /// A number that no other healing has, of any process.
+    fn nonce(&self) -> u64 {
+        0
+    }
+    /// The newest change in its journal.
+    fn newest(&self) -> Lsn;
+    /// Shows the journal's changes after a position, as far as it reaches back.
     fn changes_after(&mut self, lsn: Lsn, each: &mut dyn FnMut(&Change)) -> Result<(), Errno>;
-    /// From now on the tree may not be as the journal says from that position on, nor these objects. Known after any crash.
-    fn begin_heal(&mut self, from: Lsn, objects: &[Fid]) -> Result<(), Errno>;
+    /// From now on the tree may not be as the journal says from that position on, nor these objects, and versions beyond
+    /// `trust` do not say what is in objects. Known after any crash.
+    fn begin_heal(&mut self, from: Lsn, objects: &[Fid], trust: Lsn) -> Result<(), Errno>;
     /// Cuts the journal's end off, what comes after `common`.
     fn cut_journal(&mut self, common: &Stamp) -> Result<(), Errno>;
     /// Begins the journal anew after this position.
@@ -44,8 +62,30 @@ pub trait Patient {
     fn apply(&mut self, change: Arriving<'_>) -> Result<(), Errno>;
     /// The last change in an object.
     fn version(&mut self, fid: Fid) -> Option<Stamp>;
-    /// Gives an object these attributes. False if there is no such object here.
-    fn take_object(&mut self, fid: Fid, object: &Object) -> Result<bool, Errno>;
+    /// Whether there is such an object here.
+    fn is_known(&mut self, fid: Fid) -> Result<bool, Errno>;
+    /// The checksum of a small file's data, if it is to be had at once.
+    fn small_sum(&mut self, _: Fid) -> Option<Sum> {
+        None
+    }
+    /// What a comparison from the root does not meet: directories that hang on other sets' directories, files without a
+    /// name.
+    fn placed(&mut self) -> Result<Vec<Fid>, Errno> {
+        Ok(Vec::new())
+    }
+    /// Gives an object these attributes, and all its data if that is given. As long as data is to follow (not `complete`) it
+    /// has no version. False if there is no such object here.
+    fn take_object(
+        &mut self,
+        fid: Fid,
+        object: &Object,
+        data: Option<&[u8]>,
+        complete: bool,
+    ) -> Result<bool, Errno>;
+    /// All data is there that was to follow: the object has this version, or that of a later change.
+    fn complete(&mut self, fid: Fid, version: &Stamp) -> Result<(), Errno>;
+    /// The primary has no such object: what no directory's comparison clears away goes.
+    fn take_nothing(&mut self, fid: Fid) -> Result<(), Errno>;
     /// Makes the entries of a directory after `after` and up to `upto` (to the end if `None`) those given. What is there
     /// beside them is put aside. Answers what was missing and is made now, still empty.
     fn take_entries(
@@ -58,6 +98,22 @@ pub trait Patient {
     ) -> Result<Vec<Made>, Errno>;
     /// Takes over file data.
     fn take_data(&mut self, fid: Fid, offset: u64, data: &[u8]) -> Result<(), Errno>;
+    /// Takes data out of a file.
+    fn take_hole(&mut self, fid: Fid, offset: u64, len: u64) -> Result<(), Errno>;
+}
+
+/// XXH3-128 of data, in halves; (0, 0) where there is none.
+pub type Sum = (u64, u64);
+
+/// Checksums of a file's pieces of [`SUM_BYTES`], as many as asked for or as there are.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Sums {
+    /// One for each piece.
+    pub sums: Vec<Sum>,
+    /// Bytes that they stand for.
+    pub len: u32,
+    /// The file ends there.
+    pub end: bool,
 }
 
 /// An object that a directory's comparison found missing here, and made.
@@ -75,10 +131,33 @@ pub struct Healing {
     healer: Healer,
     full: bool,
     live: bool,
-    /// Something was in doubt before: an object's version does not say what is in it.
-    doubted: bool,
     /// With a full comparison: objects whose version here no longer says what is in them.
     taken: BTreeSet<Fid>,
+    /// With a full comparison: up to here versions say what is in objects.
+    trust: Lsn,
+    /// Files whose data is still to come, with the version that they have then.
+    incomplete: BTreeMap<Fid, Stamp>,
+    /// The next question's number, which no other healing uses.
+    next_ask: u64,
+    /// Checksums asked for.
+    asked: BTreeMap<Fid, u64>,
+}
+
+/// How far a healing is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Progress {
+    /// Objects healed.
+    pub done: u64,
+    /// Objects known to be in doubt still.
+    pub left: u64,
+    /// Bytes of data copied.
+    pub bytes: u64,
+    /// Bytes of data compared and found right.
+    pub same: u64,
+    /// Everything is compared: more objects may be met.
+    pub full: bool,
+    /// All changes that were missed are known.
+    pub live: bool,
 }
 
 /// A change of the primary's stream.
@@ -97,31 +176,61 @@ pub struct Arriving<'a> {
 }
 
 impl Healing {
-    /// The primary says where the journals part: what this brick has beyond is in doubt, and leaves its journal (with
-    /// `full` the whole journal does, once the primary's position is known).
+    /// The primary says up to where both have the same, and up to where the journals agree (farther, after a healing that
+    /// was not finished): what only this brick has beyond is in doubt. What follows `common` leaves the journal (with
+    /// `full` all does, once the primary's position is known).
     ///
     /// # Errors
     /// The kernel's.
-    pub fn begin<P: Patient>(brick: &mut P, common: &Stamp, full: bool) -> Result<Healing, Errno> {
+    pub fn begin<P: Patient>(
+        brick: &mut P,
+        common: &Stamp,
+        agree: Lsn,
+        full: bool,
+    ) -> Result<Healing, Errno> {
         let mut healer = Healer::new(P::ORDER, full);
+        let resumed = brick.doubtful().is_some();
+        if resumed {
+            healer.compare_first();
+        }
+        // With nothing in common the versions here say nothing either.
+        let kin = resumed || !full || common.lsn > Lsn(0);
         let mut cut: Vec<Fid> = Vec::new();
-        if !full {
-            brick.changes_after(common.lsn, &mut |change| {
+        if kin {
+            brick.changes_after(common.lsn.max(agree), &mut |change| {
                 cut.extend(change.touched());
-                healer.mark(change);
+                if !full {
+                    healer.mark(change);
+                }
             })?;
         }
-        let doubted = brick.doubtful().is_some();
         // What a change left by half is in doubt even after it was cut off, or this process has ended.
         cut.extend(brick.incomplete());
-        brick.begin_heal(if full { Lsn(0) } else { common.lsn }, &cut)?;
+        let trust = match (kin && !brick.is_unsure(), full) {
+            (false, _) => Lsn(0),
+            (true, true) => brick.newest(),
+            (true, false) => common.lsn,
+        };
+        let trust = if resumed { trust.min(brick.trust()) } else { trust };
+        brick.begin_heal(if full { Lsn(0) } else { common.lsn }, &cut, trust)?;
+        let mut taken = BTreeSet::new();
         for fid in brick.doubtful().unwrap_or_default() {
             healer.mark_unknown(fid);
+            taken.insert(fid);
         }
         if !full {
             brick.cut_journal(common)?;
         }
-        Ok(Healing { healer, full, live: false, doubted, taken: BTreeSet::new() })
+        Ok(Healing {
+            healer,
+            full,
+            live: false,
+            taken,
+            trust,
+            incomplete: BTreeMap::new(),
+            next_ask: brick.nonce(),
+            asked: BTreeMap::new(),
+        })
     }
 
     /// The primary sent all that was missed up to `last`; `placed` is what a comparison from the root does not meet.
@@ -131,10 +240,14 @@ impl Healing {
     pub fn go_live<P: Patient>(&mut self, brick: &mut P, last: &Stamp, placed: &[Fid]) -> Result<(), Errno> {
         self.live = true;
         if self.full {
+            // From here on changes give objects versions whatever is in them.
+            brick.begin_heal(Lsn(0), &[], last.lsn)?;
+            self.trust = self.trust.min(last.lsn);
             if let Some(root) = brick.own_root() {
                 self.healer.mark_dir(root);
             }
-            for fid in placed {
+            // What only this brick has is asked about too: the answer is that there is no such object.
+            for fid in brick.placed()?.iter().chain(placed) {
                 self.healer.mark_unknown(*fid);
             }
             brick.reset_journal(last)?;
@@ -152,20 +265,32 @@ impl Healing {
         self.live && self.healer.is_done()
     }
 
-    /// Objects healed, objects known to need it, bytes copied.
-    pub fn progress(&self) -> (u64, u64, u64) {
-        (self.healer.done, self.healer.done + self.healer.left(), self.healer.bytes)
+    /// How far it is.
+    pub fn progress(&self) -> Progress {
+        let h = &self.healer;
+        let (full, live) = (self.full, self.live);
+        Progress { done: h.done, left: h.left(), bytes: h.bytes, same: h.same, full, live }
     }
 
     /// The next question to the primary, if one may go out now.
-    pub fn ask(&mut self) -> Option<PeerBody> {
+    pub fn ask<P: Patient>(&mut self, brick: &mut P) -> Option<PeerBody> {
         if !self.live {
             return None;
         }
         Some(match self.healer.ask()? {
-            Ask::Meta(fid) => PeerBody::AskObject { fid },
+            Ask::Meta(fid) => {
+                // The version tells first, where it can be trusted.
+                let data = self.healer.wants_all(fid) && !brick.is_arbiter() && !self.trusts(brick, fid);
+                let have = if data && self.healer.compares(fid) { brick.small_sum(fid) } else { None };
+                PeerBody::AskObject { fid, data, have }
+            }
             Ask::Entries(fid, after) => PeerBody::AskEntries { fid, after },
             Ask::Data(fid, offset, len) => PeerBody::AskData { fid, offset, len },
+            Ask::Sums(fid, offset, len) => {
+                self.next_ask = self.next_ask.wrapping_add(1);
+                self.asked.insert(fid, self.next_ask);
+                PeerBody::AskSums { fid, offset, len, ask: self.next_ask }
+            }
         })
     }
 
@@ -195,7 +320,7 @@ impl Healing {
         }
     }
 
-    /// The primary's answer to a question.
+    /// The primary's answer to a question, but for checksums ([`Healing::compare`]).
     ///
     /// # Errors
     /// The kernel's: the brick cannot go on.
@@ -205,23 +330,108 @@ impl Healing {
         answer: &PeerBody,
         payload: &[u8],
     ) -> Result<(), Errno> {
+        if !self.live {
+            return Ok(());
+        }
         match answer {
-            PeerBody::Object { fid, object } => self.take_object(brick, *fid, object.as_ref()),
+            PeerBody::Object { fid, object: None, .. } => {
+                brick.take_nothing(*fid)?;
+                self.got_nothing(*fid);
+                Ok(())
+            }
+            PeerBody::Object { fid, object: Some(object), data } => {
+                self.take_object(brick, *fid, object, data, payload)
+            }
             PeerBody::Entries { fid, after, upto, entries, targets } => {
                 self.take_entries(brick, *fid, (*after, *upto), entries, targets)
             }
             PeerBody::Data { fid, offset, len, end } => match brick.take_data(*fid, *offset, payload) {
                 Err(Errno::ESTALE | Errno::ENOENT) => {
-                    self.healer.got_nothing(*fid);
+                    self.got_nothing(*fid);
                     Ok(())
                 }
                 other => {
                     other?;
                     self.healer.got_data(*fid, *offset, *len, *end);
+                    self.complete(brick, *fid)
+                }
+            },
+            PeerBody::Hole { fid, offset, len, end } => match brick.take_hole(*fid, *offset, *len) {
+                Err(Errno::ESTALE | Errno::ENOENT) => {
+                    self.got_nothing(*fid);
                     Ok(())
+                }
+                other => {
+                    other?;
+                    self.asked.remove(fid);
+                    self.healer.got_hole(*fid, *offset, *len, *end);
+                    self.complete(brick, *fid)
                 }
             },
             _ => Ok(()),
+        }
+    }
+
+    /// Whether checksums that arrive answer a question of this healing: others may be too old.
+    pub fn awaits(&self, fid: Fid, ask: u64) -> bool {
+        self.asked.get(&fid) == Some(&ask)
+    }
+
+    /// The primary's checksums of a file from `offset` on, and this brick's own, worked out since the question.
+    ///
+    /// # Errors
+    /// The kernel's: the brick cannot go on.
+    pub fn compare<P: Patient>(
+        &mut self,
+        brick: &mut P,
+        (fid, offset): (Fid, u64),
+        there: &Sums,
+        here: Result<Sums, Errno>,
+    ) -> Result<(), Errno> {
+        self.asked.remove(&fid);
+        let here = match here {
+            Err(Errno::ESTALE | Errno::ENOENT) => {
+                self.got_nothing(fid);
+                return Ok(());
+            }
+            other => other?,
+        };
+        let stop = offset.saturating_add(there.len.into());
+        let mut differ: Vec<(u64, u64)> = Vec::new();
+        let mut from = offset;
+        for (i, theirs) in there.sums.iter().enumerate() {
+            let to = from.saturating_add(SUM_BYTES.into()).min(stop);
+            if here.sums.get(i) != Some(theirs) || (to == stop && here.len < there.len) {
+                differ.push((from, to));
+            }
+            from = to;
+        }
+        self.healer.got_sums(fid, (offset, stop), there.end, &differ);
+        self.complete(brick, fid)
+    }
+
+    /// With a full comparison: whether the object's version here says what is in it.
+    fn trusts<P: Patient>(&self, brick: &mut P, fid: Fid) -> bool {
+        self.full
+            && !self.healer.is_fresh(fid)
+            && !self.taken.contains(&fid)
+            && brick.version(fid).is_some_and(|v| v.lsn > Lsn(0) && v.lsn <= self.trust)
+    }
+
+    fn got_nothing(&mut self, fid: Fid) {
+        self.incomplete.remove(&fid);
+        self.asked.remove(&fid);
+        self.healer.got_nothing(fid);
+    }
+
+    /// Gives a file its version when all its data is here.
+    fn complete<P: Patient>(&mut self, brick: &mut P, fid: Fid) -> Result<(), Errno> {
+        if self.healer.wants_data(fid) {
+            return Ok(());
+        }
+        match self.incomplete.remove(&fid) {
+            Some(version) => brick.complete(fid, &version),
+            None => Ok(()),
         }
     }
 
@@ -229,23 +439,40 @@ impl Healing {
         &mut self,
         brick: &mut P,
         fid: Fid,
-        object: Option<&Object>,
+        object: &Object,
+        sent: &Sent,
+        payload: &[u8],
     ) -> Result<(), Errno> {
-        let Some(object) = object else {
-            self.healer.got_nothing(fid);
-            return Ok(());
-        };
-        let seen = self.full && !self.taken.insert(fid);
-        let trusted = self.full && !seen && !self.doubted && !self.healer.is_fresh(fid);
-        let same =
-            trusted && object.version.lsn > Lsn(0) && brick.version(fid).as_ref() == Some(&object.version);
-        if !brick.take_object(fid, object)? {
-            self.healer.got_nothing(fid);
-            return Ok(());
+        let same = self.trusts(brick, fid) && brick.version(fid).as_ref() == Some(&object.version);
+        if self.full {
+            self.taken.insert(fid);
+        }
+        if object.flags & ORPHAN != 0 && !brick.is_known(fid)? {
+            // It lost its last name before it came here: nothing of it is.
+            self.healer.mark_file(fid, true);
         }
         let regular = object.attr.mode & 0o170_000 == 0o100_000;
-        let data = regular && !same && !brick.is_arbiter();
-        self.healer.got_meta(fid, if data { object.attr.size } else { 0 }, object.attr.is_dir());
+        let wants = regular && !same && !brick.is_arbiter() && self.healer.wants_data(fid);
+        let size = object.attr.size;
+        let here = *sent != Sent::Nothing && self.healer.wants_all(fid);
+        let data = (wants && here && *sent == Sent::Payload).then_some(payload);
+        let complete = !wants || here || size == 0;
+        if !brick.take_object(fid, object, data, complete)? {
+            self.got_nothing(fid);
+            return Ok(());
+        }
+        self.healer.got_meta(fid, if wants { size } else { 0 }, object.attr.is_dir());
+        if wants && here {
+            match sent {
+                Sent::Payload => {
+                    self.healer.got_data(fid, 0, u32::try_from(size).unwrap_or(SMALL_FILE), true)
+                }
+                _ => self.healer.got_same(fid, size),
+            }
+        } else if !complete {
+            self.incomplete.insert(fid, object.version.clone());
+            return self.complete(brick, fid);
+        }
         Ok(())
     }
 

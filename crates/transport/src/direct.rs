@@ -48,6 +48,11 @@ impl DirectSender {
         }
     }
 
+    /// Bytes that the socket had no room for.
+    pub fn queued(&self) -> usize {
+        self.0.rest.borrow().iter().map(Bytes::len).sum()
+    }
+
     /// Writes what the socket takes; whether that was all.
     fn push(&self, rest: &mut VecDeque<Bytes>) -> std::io::Result<bool> {
         while !rest.is_empty() {

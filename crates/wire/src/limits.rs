@@ -14,6 +14,10 @@ pub const PAYLOAD_MAX: u32 = 2 << 20;
 pub const IO_MAX: u32 = 1 << 20;
 /// Bytes of one page of a directory listing, about.
 pub const DIR_PAGE: u32 = 256 << 10;
+/// Bytes of a file whose data comes with its attributes when it is healed.
+pub const SMALL_FILE: u32 = 64 << 10;
+/// Bytes of a file that one checksum stands for when it is compared.
+pub const SUM_BYTES: u32 = 1 << 20;
 /// Directories above a directory that lives on another set than its parent.
 pub const DEPTH_MAX: usize = 512;
 

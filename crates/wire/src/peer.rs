@@ -47,20 +47,21 @@ wire_enum! {
         7 HereIAm { last: Stamp, durable: Lsn },
 
         // Healing (see crate `replica`, module `heal`).
-        /// A brick that is not in sync wants to be: its journal is sure up to `sure`, and holds these epochs, each to the
-        /// position given.
-        20 Join { sure: Lsn, history: Vec<Stamp> },
-        /// Up to `common` the journals agree; the sender's changes after it follow, as [`PeerBody::Missed`]. With `full`
-        /// its journal does not reach back: everything has to be compared.
-        21 Welcome { common: Stamp, full: bool },
+        /// A brick that is not in sync wants to be: its tree is sure up to `sure`, its journal up to `held`, and that holds
+        /// these epochs, each to the position given.
+        20 Join { sure: Lsn, held: Lsn, history: Vec<Stamp> },
+        /// Up to `common` both have the same, and their journals agree up to `agree`; the sender's changes after `common`
+        /// follow, as [`PeerBody::Missed`]. With `full` its journal does not reach back: everything has to be compared.
+        21 Welcome { common: Stamp, agree: Lsn, full: bool },
         /// A change that the joining brick missed.
         22 Missed { stamp: Stamp, op: OpId, about: Option<Fid>, change: Change },
         /// From here on come the new changes, after this one; questions are answered. With a full comparison, the
         /// directories that hang on other sets' directories.
         23 Live { last: Stamp, placed: Vec<Fid> },
-        /// What is this object like?
-        24 AskObject { fid: Fid },
-        25 Object { fid: Fid, object: Option<Object> },
+        /// What is this object like? With `data`, the data of a small file is to come with the answer, unless it is what the
+        /// sender has: the XXH3-128 of that is `have`.
+        24 AskObject { fid: Fid, data: bool, have: Option<(u64, u64)> },
+        25 Object { fid: Fid, object: Option<Object>, data: Sent },
         /// What is in this directory after this position?
         26 AskEntries { fid: Fid, after: u64 },
         /// Entries up to `upto` (to the end if `None`), with the targets of symbolic links.
@@ -71,6 +72,25 @@ wire_enum! {
         29 Data { fid: Fid, offset: u64, len: u32, end: bool },
         /// Nothing is missing any more.
         30 Healed { lsn: Lsn },
+        /// The file has no data from `offset` on for so many bytes, an answer to questions 28 and 32; `end`: and none after.
+        31 Hole { fid: Fid, offset: u64, len: u64, end: bool },
+        /// What are the checksums of this file's data? `ask` comes back with the answer.
+        32 AskSums { fid: Fid, offset: u64, len: u32, ask: u64 },
+        /// XXH3-128 of the data in pieces of 1 MiB from `offset` on, the last one to the end of the file or of `len`; (0, 0)
+        /// for a piece without data. It may be older than this point of the stream by the time since the question.
+        33 Sums { fid: Fid, offset: u64, len: u32, ask: u64, end: bool, sums: Vec<(u64, u64)> },
+    }
+}
+
+wire_enum! {
+    /// What came of a small file's data.
+    pub enum Sent {
+        /// It does not come with this answer.
+        0 Nothing,
+        /// It is the payload, all of it.
+        1 Payload,
+        /// The asker has it.
+        2 Same,
     }
 }
 

@@ -5,8 +5,7 @@ use super::volumes::{chosen, volume};
 use crate::shard::{BrickReport, ShardMessage};
 use crate::shared::lock;
 use cluster::admin::{
-    AdminReply, BrickRole, BrickStatus, ClusterReply, ClusterRequest, HealInfo, HealProgress, ServerCounters,
-    VolumeStatus,
+    AdminReply, BrickRole, BrickStatus, ClusterReply, ClusterRequest, HealInfo, ServerCounters, VolumeStatus,
 };
 use cluster::{Brick, Set, State, Status, Volume};
 use ids::{BrickId, Lsn, ServerId};
@@ -159,7 +158,7 @@ fn brick_status(
         durable_lsn: report.map_or(Lsn(0), |r| r.durable),
         free_bytes: report.map_or(0, |r| r.free),
         total_bytes: report.map_or(0, |r| r.total),
-        heal: report.and_then(|r| r.heal).map(|(done, total, bytes)| HealProgress { done, total, bytes }),
+        heal: report.and_then(|r| r.heal),
         error,
     }
 }

@@ -74,6 +74,7 @@ pub(super) fn on_call(shard: &Rc<Shard>, frame: Frame, reply: &FrameSender, call
         }
         return;
     }
+    shard.note_call();
     match shard.set(call.set) {
         Some(set) if !set.permits(from) => {
             let refusal = Reply::errno(wire::Errno::EACCES.0);

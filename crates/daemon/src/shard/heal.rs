@@ -1,33 +1,73 @@
-//! Coming back into the set: the joining brick's side, and what it asks the primary.
+//! Coming back into the set: the joining brick's side. What the primary answers is in [`super::source`].
 //!
 //! The decisions are in `replica::heal`; here they meet the brick and the links.
 
+use super::content::Content;
 use super::set::{SetDriver, SetHandle};
 use crate::clock;
-use brick::{Arriving, ReadOutcome};
+use brick::{Arriving, Sums};
 use bytes::Bytes;
+use cluster::admin::{HealMode, HealProgress, HealState};
 use ids::{BrickId, Epoch, Fid, Lsn};
 use replica::{Entry, Input, Role};
 use std::time::Duration;
-use tokio::task::{spawn_blocking, spawn_local, yield_now};
+use tokio::task::{spawn_blocking, spawn_local};
 use wire::Errno;
-use wire::limits::DIR_PAGE;
 use wire::peer::{PeerBody, Stamp};
-
-use super::content::Content;
 
 /// How often a brick that is not in sync asks to join.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
 /// A healing that hears nothing for this long begins anew.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Missed changes sent in one go.
-const SLICE: usize = 2048;
 
 /// A healing under way on this brick.
 pub(crate) struct Healing {
     pub(super) inner: brick::Healing,
     finishing: bool,
-    pub(super) heard: Duration,
+    heard: Duration,
+    begun: Duration,
+    /// When the rate was last worked out, and what was done by then.
+    sampled: (Duration, u64, u64),
+    /// Objects and bytes a second.
+    rate: (u64, u64),
+}
+
+impl Healing {
+    fn new(inner: brick::Healing) -> Healing {
+        let now = clock::now();
+        Healing { inner, finishing: false, heard: now, begun: now, sampled: (now, 0, 0), rate: (0, 0) }
+    }
+
+    /// Once a second: how fast it is.
+    pub(super) fn sample(&mut self) {
+        let (now, p) = (clock::now(), self.inner.progress());
+        let (at, done, bytes) = self.sampled;
+        let ms = u64::try_from(now.saturating_sub(at).as_millis()).unwrap_or(u64::MAX).max(1);
+        let rate = |n: u64| n.saturating_mul(1000) / ms;
+        self.rate = (rate(p.done.saturating_sub(done)), rate(p.bytes.saturating_sub(bytes)));
+        self.sampled = (now, p.done, p.bytes);
+    }
+
+    pub(super) fn progress(&self) -> HealProgress {
+        let p = self.inner.progress();
+        let state = match (p.live, self.finishing) {
+            (false, _) => HealState::Learning,
+            (true, false) => HealState::Copying,
+            (true, true) => HealState::Finishing,
+        };
+        HealProgress {
+            done: p.done,
+            total: p.done + p.left,
+            bytes: p.bytes,
+            same_bytes: p.same,
+            mode: if p.full { HealMode::Full } else { HealMode::Journal },
+            total_known: p.live && !p.full,
+            state,
+            seconds: clock::now().saturating_sub(self.begun).as_secs(),
+            objects_per_second: self.rate.0,
+            bytes_per_second: self.rate.1,
+        }
+    }
 }
 
 impl SetHandle {
@@ -42,7 +82,7 @@ impl SetHandle {
                 self.ask_to_join(d, now);
             }
             Role::Healing => {
-                if d.healing.as_ref().is_none_or(|h| now >= h.heard + PATIENCE) {
+                if d.healing.as_ref().is_none_or(|h| !h.finishing && now >= h.heard + PATIENCE) {
                     self.ask_to_join(d, now);
                 }
             }
@@ -55,24 +95,22 @@ impl SetHandle {
             return;
         }
         d.asked_to_join = now;
-        let mut sure = d.brick.last().lsn;
+        let mut held = d.brick.last().lsn;
         if d.brick.found().rebooted {
-            sure = sure.min(d.brick.durable().lsn);
+            held = held.min(d.brick.durable().lsn);
         }
-        if let Some(doubt) = d.brick.doubt() {
-            sure = sure.min(doubt.from);
-        }
+        let sure = d.brick.doubt().map_or(held, |doubt| held.min(doubt.from));
         let history = d.replica.history();
-        self.say(d, primary, PeerBody::Join { sure, history }, Bytes::new());
+        self.say(d, primary, PeerBody::Join { sure, held, history }, Bytes::new());
     }
 
-    fn say(&self, d: &SetDriver, to: BrickId, body: PeerBody, payload: Bytes) {
+    pub(super) fn say(&self, d: &SetDriver, to: BrickId, body: PeerBody, payload: Bytes) {
         if let Some(shard) = self.shard.upgrade() {
             d.send(&shard, to, d.replica.view().epoch, body, payload);
         }
     }
 
-    /// A message about healing. False if it is none.
+    /// A message about healing.
     pub(super) fn on_heal_message(
         &self,
         d: &mut SetDriver,
@@ -85,13 +123,11 @@ impl SetHandle {
             return;
         }
         match body {
-            PeerBody::Join { sure, history } => self.welcome(d, from, sure, &history),
-            PeerBody::AskObject { fid } => match d.brick.object(fid) {
-                Ok(object) => self.say(d, from, PeerBody::Object { fid, object }, Bytes::new()),
-                Err(e) => tracing::warn!("set {}: read object {fid} for brick {from}: {e}", d.set),
-            },
-            PeerBody::AskEntries { fid, after } => self.tell_entries(d, from, fid, after),
-            PeerBody::AskData { fid, offset, len } => self.tell_data(d, from, fid, offset, len, 0),
+            PeerBody::Join { sure, held, history } => self.welcome(d, from, (sure, held), &history),
+            PeerBody::AskObject { .. }
+            | PeerBody::AskEntries { .. }
+            | PeerBody::AskData { .. }
+            | PeerBody::AskSums { .. } => self.on_question(d, from, body),
             other => self.on_answer(d, from, other, &payload),
         }
     }
@@ -104,13 +140,23 @@ impl SetHandle {
             h.heard = clock::now();
         }
         let done = match body {
-            PeerBody::Welcome { common, full } => self.on_welcome(d, common, full),
+            PeerBody::Welcome { common, agree, full } => self.on_welcome(d, common, agree, full),
             PeerBody::Live { last, placed } => self.on_live(d, last, &placed),
+            PeerBody::Sums { fid, offset, len, ask, end, sums } => {
+                if d.healing.as_ref().is_some_and(|h| h.inner.awaits(fid, ask)) {
+                    self.on_sums(d, fid, offset, Sums { sums, len, end });
+                }
+                Ok(())
+            }
             answer => match &mut d.healing {
                 Some(h) => h.inner.take(&mut d.brick, &answer, payload),
                 None => Ok(()),
             },
         };
+        self.go_on(d, done);
+    }
+
+    fn go_on(&self, d: &mut SetDriver, done: Result<(), Errno>) {
         match done {
             Ok(()) => self.pump(d),
             Err(e) => {
@@ -122,13 +168,20 @@ impl SetHandle {
     }
 
     /// The primary says where the journals part: what this brick has beyond is in doubt, and goes.
-    fn on_welcome(&self, d: &mut SetDriver, common: Stamp, full: bool) -> Result<(), Errno> {
+    fn on_welcome(&self, d: &mut SetDriver, common: Stamp, agree: Lsn, full: bool) -> Result<(), Errno> {
         if !matches!(d.replica.role(), Role::Idle | Role::Healing) {
             return Ok(());
         }
-        let inner = brick::Healing::begin(&mut d.brick, &common, full)?;
-        tracing::info!("set {}: brick {} heals from {} on, full: {full}", d.set, d.me, common.lsn);
-        d.healing = Some(Healing { inner, finishing: false, heard: clock::now() });
+        let resumed = d.brick.doubt().is_some();
+        let inner = brick::Healing::begin(&mut d.brick, &common, agree, full)?;
+        tracing::info!(
+            "set {}: brick {} heals from {} on, full: {full}, after an unfinished healing: {resumed}",
+            d.set,
+            d.me,
+            common.lsn
+        );
+        d.healings += 1;
+        d.healing = Some(Healing::new(inner));
         if !full {
             self.step(d, Input::Joined { common });
         }
@@ -144,10 +197,34 @@ impl SetHandle {
         Ok(())
     }
 
+    /// The primary's checksums are here: ours are worked out on another thread and compared.
+    fn on_sums(&self, d: &mut SetDriver, fid: Fid, offset: u64, there: Sums) {
+        let healing = d.healings;
+        let job = d.brick.sums(fid, offset, there.len);
+        let this = self.clone();
+        spawn_local(async move {
+            let here = match job {
+                Ok(job) => spawn_blocking(move || job.run()).await.unwrap_or(Err(Errno::EIO)),
+                Err(e) => Err(e),
+            };
+            let mut guard = this.driver.borrow_mut();
+            let d = &mut *guard;
+            if d.healings != healing || d.replica.role() != Role::Healing {
+                return;
+            }
+            let Some(h) = &mut d.healing else { return };
+            h.heard = clock::now();
+            let done = h.inner.compare(&mut d.brick, (fid, offset), &there, here);
+            this.go_on(d, done);
+        });
+    }
+
     /// Asks for what is dirty, and ends the healing when nothing is.
     fn pump(&self, d: &mut SetDriver) {
         let Some(primary) = d.replica.view().primary else { return };
-        while let Some(question) = d.healing.as_mut().and_then(|h| h.inner.ask()) {
+        while let Some(h) = &mut d.healing
+            && let Some(question) = h.inner.ask(&mut d.brick)
+        {
             self.say(d, primary, question, Bytes::new());
         }
         if let Some(h) = &mut d.healing
@@ -161,7 +238,8 @@ impl SetHandle {
 
     /// All is healed: on disk with it, then back into the set.
     fn finish_heal(&self, d: &mut SetDriver) {
-        let job = d.brick.begin_sync(None);
+        let healing = d.healings;
+        let job = d.brick.begin_end();
         let this = self.clone();
         spawn_local(async move {
             let synced = match job {
@@ -170,13 +248,29 @@ impl SetHandle {
             };
             let mut guard = this.driver.borrow_mut();
             let d = &mut *guard;
-            if d.replica.role() != Role::Healing || !d.healing.as_ref().is_some_and(|h| h.finishing) {
+            if d.healings != healing || d.replica.role() != Role::Healing {
                 return;
             }
-            match synced.and_then(|_| d.brick.end_heal()) {
+            let Some(h) = &mut d.healing else { return };
+            h.heard = clock::now();
+            if !h.inner.is_done() {
+                // A change of the meantime could not be applied.
+                h.finishing = false;
+                return this.pump(d);
+            }
+            let p = h.inner.progress();
+            let begun = h.begun;
+            match synced.and_then(|()| d.brick.end_heal()) {
                 Ok(()) => {
-                    let (done, _, bytes) = d.healing.as_ref().map(|h| h.inner.progress()).unwrap_or_default();
-                    tracing::info!("set {}: brick {} has healed {done} objects, {bytes} bytes", d.set, d.me);
+                    tracing::info!(
+                        "set {}: brick {} has healed {} objects, {} bytes copied, {} found right, in {:?}",
+                        d.set,
+                        d.me,
+                        p.done,
+                        p.bytes,
+                        p.same,
+                        clock::now().saturating_sub(begun)
+                    );
                     this.step(d, Input::Healed);
                 }
                 Err(e) => {
@@ -185,110 +279,6 @@ impl SetHandle {
                 }
             }
         });
-    }
-
-    /// On the primary: another brick wants to join.
-    fn welcome(&self, d: &mut SetDriver, to: BrickId, sure: Lsn, history: &[Stamp]) {
-        if d.replica.role() != Role::Primary || d.replica.view().in_sync.contains(&to) {
-            return;
-        }
-        let common = d.replica.common_with(sure, history);
-        let full = d.brick.journal_start() > common.lsn.next();
-        self.say(d, to, PeerBody::Welcome { common: common.clone(), full }, Bytes::new());
-        if full {
-            return self.go_live(d, to, true);
-        }
-        let this = self.clone();
-        let epoch = d.replica.view().epoch;
-        spawn_local(async move {
-            let mut next = common.lsn.next();
-            loop {
-                {
-                    let mut guard = this.driver.borrow_mut();
-                    let d = &mut *guard;
-                    if d.replica.role() != Role::Primary || d.replica.view().epoch != epoch {
-                        return;
-                    }
-                    match this.tell_missed(d, to, next) {
-                        Some(after) if after > d.replica.last().lsn => return this.go_live(d, to, false),
-                        Some(after) => next = after,
-                        None => return,
-                    }
-                }
-                yield_now().await;
-            }
-        });
-    }
-
-    fn go_live(&self, d: &mut SetDriver, to: BrickId, full: bool) {
-        let placed = if full { d.brick.placed() } else { Ok(vec![]) };
-        match placed {
-            Ok(placed) => {
-                let last = d.replica.last();
-                self.say(d, to, PeerBody::Live { last, placed }, Bytes::new());
-                self.step(d, Input::JoinerLive(to));
-            }
-            Err(e) => tracing::error!("set {}: look for placed directories: {e}", d.set),
-        }
-    }
-
-    /// Sends a slice of the journal; where the next begins.
-    fn tell_missed(&self, d: &SetDriver, to: BrickId, from: Lsn) -> Option<Lsn> {
-        let mut next = from;
-        if from <= d.brick.last().lsn {
-            for record in d.brick.iterate(from).take(SLICE) {
-                let r = match record {
-                    Ok(r) if r.stamp.lsn == next => r,
-                    Ok(_) => return None,
-                    Err(e) => {
-                        tracing::error!("set {}: read the journal for brick {to}: {e}", d.set);
-                        return None;
-                    }
-                };
-                next = r.stamp.lsn.next();
-                let body = PeerBody::Missed { stamp: r.stamp, op: r.op, about: r.about, change: r.change };
-                self.say(d, to, body, Bytes::new());
-            }
-        }
-        Some(next)
-    }
-
-    fn tell_entries(&self, d: &mut SetDriver, to: BrickId, fid: Fid, after: u64) {
-        match d.brick.entries(fid, after, DIR_PAGE as usize) {
-            Ok((entries, targets, upto)) => {
-                self.say(d, to, PeerBody::Entries { fid, after, upto, entries, targets }, Bytes::new());
-            }
-            Err(Errno::ESTALE | Errno::ENOENT | Errno::ENOTDIR) => {
-                self.say(d, to, PeerBody::Object { fid, object: None }, Bytes::new());
-            }
-            Err(e) => tracing::warn!("set {}: list {fid} for brick {to}: {e}", d.set),
-        }
-    }
-
-    /// Data as it is at this point of the stream: what has to come from the disk is read once before, to be in memory.
-    fn tell_data(&self, d: &mut SetDriver, to: BrickId, fid: Fid, offset: u64, len: u32, tries: u32) {
-        let data = match d.brick.read(fid, offset, len) {
-            Ok(ReadOutcome::Data(data)) => data,
-            Ok(ReadOutcome::NeedsBlocking(job)) if tries < 3 => {
-                let this = self.clone();
-                spawn_local(async move {
-                    let _warmed = spawn_blocking(move || job.run()).await;
-                    let mut d = this.driver.borrow_mut();
-                    this.tell_data(&mut d, to, fid, offset, len, tries + 1);
-                });
-                return;
-            }
-            Ok(ReadOutcome::NeedsBlocking(job)) => match job.run() {
-                Ok(data) => data,
-                Err(e) => return tracing::warn!("set {}: read {fid} for brick {to}: {e}", d.set),
-            },
-            Err(_) => {
-                return self.say(d, to, PeerBody::Object { fid, object: None }, Bytes::new());
-            }
-        };
-        let end = data.len() < len as usize;
-        let len = u32::try_from(data.len()).unwrap_or(len);
-        self.say(d, to, PeerBody::Data { fid, offset, len, end }, Bytes::from(data));
     }
 }
 

@@ -50,6 +50,11 @@ impl Links {
             }
         }
     }
+
+    /// Bytes that wait for the link to a server.
+    pub(crate) fn queued(&self, to: ServerId) -> usize {
+        self.up.borrow().get(&to).and_then(Option::as_ref).map_or(0, DirectSender::queued)
+    }
 }
 
 /// Keeps the link to a server up while the server is in the pool.

@@ -13,6 +13,7 @@ mod opens;
 mod pending;
 mod serve;
 mod set;
+mod source;
 mod transaction;
 
 use crate::clock;
@@ -70,8 +71,8 @@ pub(crate) struct BrickReport {
     pub(crate) durable: Lsn,
     pub(crate) free: u64,
     pub(crate) total: u64,
-    /// Objects healed, objects known to need it, bytes copied.
-    pub(crate) heal: Option<(u64, u64, u64)>,
+    /// How far its healing is.
+    pub(crate) heal: Option<cluster::admin::HealProgress>,
 }
 
 /// One shard, on its own thread.
@@ -87,6 +88,8 @@ pub(crate) struct Shard {
     seq: Cell<u64>,
     known: Cell<u64>,
     callers: RefCell<HashMap<ServerId, Caller>>,
+    /// When a client last asked for something.
+    last_call: Cell<Duration>,
 }
 
 /// A set whose brick this server has.
@@ -135,6 +138,7 @@ async fn run(index: usize, shared: Arc<Shared>, mut inbox: mpsc::UnboundedReceiv
         seq: Cell::new(0),
         known: Cell::new(0),
         callers: RefCell::default(),
+        last_call: Cell::new(Duration::ZERO),
         shared,
     });
     let mut tick = tokio::time::interval(TICK);
@@ -179,6 +183,16 @@ impl Shard {
     /// The version of the pool's state that this shard's sets know.
     pub(crate) fn version(&self) -> u64 {
         self.known.get()
+    }
+
+    /// When a client last asked for something.
+    pub(crate) fn last_call(&self) -> Duration {
+        self.last_call.get()
+    }
+
+    /// A client asks for something.
+    pub(crate) fn note_call(&self) {
+        self.last_call.set(clock::now());
     }
 
     /// The pool as this shard knows it.

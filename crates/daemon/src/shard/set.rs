@@ -6,6 +6,7 @@ use super::heal::Healing;
 use super::opens::Opens;
 use super::pending::Pending;
 use super::serve::{ReplyTo, Waiter};
+use super::source::Questions;
 use super::{BrickReport, Shard};
 use crate::clock;
 use crate::shared::{Counters, Wish, lock};
@@ -23,6 +24,13 @@ use std::time::Duration;
 use tokio::task::{spawn_blocking, spawn_local};
 use wire::peer::{PeerBody, PeerMessage};
 use wire::{Errno, Fail, Frame, Kind, Reply, Wire};
+
+/// Syncs that are done together at most: each keeps a descriptor open meanwhile.
+const SYNC_ROUND: usize = 64;
+/// Rounds of syncs under way at once, at most.
+const SYNC_ROUNDS: usize = 4;
+/// A round that takes longer does not keep the next one from beginning.
+const SLOW_ROUND: Duration = Duration::from_millis(50);
 
 /// What is needed to open a brick, gathered on the shard and used on a blocking thread.
 pub(crate) struct OpenSet {
@@ -102,7 +110,7 @@ impl OpenSet {
                 })?;
                 tracing::warn!("{}: there was nothing: brick {} is filled again", self.path, self.brick);
                 let mut brick = open().map_err(|e| e.to_string())?;
-                brick.begin_heal(Lsn(0), &[]).map_err(|e| format!("{}: {e}", self.path))?;
+                brick.begin_heal(Lsn(0), &[], Lsn(0)).map_err(|e| format!("{}: {e}", self.path))?;
                 Ok(brick)
             }
             other => other.map_err(|e| e.to_string()),
@@ -166,8 +174,17 @@ pub(crate) struct SetDriver {
     last_sync: Duration,
     synced_to: Lsn,
     syncing: bool,
+    /// Syncs that wait for the next round, the rounds under way, and when the last one began.
+    to_sync: Vec<(replica::SyncToken, Option<Fid>)>,
+    sync_rounds: usize,
+    round_begun: Duration,
     lease: Duration,
     pub(super) healing: Option<Healing>,
+    /// Healings begun: what was begun for an earlier one is void.
+    pub(super) healings: u64,
+    /// On the primary: welcomes said, for the same reason.
+    pub(super) welcomes: u64,
+    pub(super) questions: Questions,
     pub(super) asked_to_join: Duration,
 }
 
@@ -210,8 +227,14 @@ impl SetHandle {
             last_sync: clock::now(),
             synced_to: Lsn(0),
             syncing: false,
+            to_sync: Vec::new(),
+            sync_rounds: 0,
+            round_begun: Duration::ZERO,
             lease: Duration::ZERO,
             healing: None,
+            healings: 0,
+            welcomes: 0,
+            questions: Questions::default(),
             asked_to_join: Duration::ZERO,
         };
         SetHandle { shard: Rc::downgrade(shard), driver: Rc::new(RefCell::new(driver)) }
@@ -287,35 +310,50 @@ impl SetHandle {
         }
     }
 
-    /// Makes something durable on a thread that may wait for the disk.
+    /// Makes something durable on a thread that may wait for the disk. What is asked for while that goes on is done
+    /// together, in the next round.
     fn sync(&self, d: &mut SetDriver, token: replica::SyncToken, fid: Option<Fid>) {
-        let job = match d.brick.begin_sync(fid) {
-            Ok(job) => job,
-            // A file that is gone needs no sync of its own; what removed it is in the journal.
-            Err(Errno::ESTALE | Errno::ENOENT) => match d.brick.begin_sync(None) {
-                Ok(job) => job,
-                Err(e) => return self.synced_later(token, e.0),
-            },
-            Err(e) => return self.synced_later(token, e.0),
-        };
-        let this = self.clone();
-        spawn_local(async move {
-            let result = spawn_blocking(move || job.run()).await.unwrap_or(Err(Errno::EIO));
-            let mut d = this.driver.borrow_mut();
-            let errno = match result {
-                Ok(_) => 0,
-                Err(e) => e.0,
-            };
-            this.step(&mut d, Input::Synced { token, errno });
-        });
+        d.to_sync.push((token, fid));
+        let now = clock::now();
+        // A round with much data does not hold up all others.
+        let slow = d.sync_rounds < SYNC_ROUNDS && now >= d.round_begun + SLOW_ROUND;
+        if d.sync_rounds == 0 || slow {
+            d.sync_rounds += 1;
+            d.round_begun = now;
+            let this = self.clone();
+            spawn_local(async move { while this.sync_some().await {} });
+        }
     }
 
-    fn synced_later(&self, token: replica::SyncToken, errno: i32) {
-        let this = self.clone();
-        spawn_local(async move {
-            let mut d = this.driver.borrow_mut();
-            this.step(&mut d, Input::Synced { token, errno });
-        });
+    /// One round of syncs; false if nothing waits for one.
+    async fn sync_some(&self) -> bool {
+        let (tokens, job) = {
+            let mut guard = self.driver.borrow_mut();
+            let d = &mut *guard;
+            let round = d.to_sync.len().min(SYNC_ROUND);
+            let wanted: Vec<_> = d.to_sync.drain(..round).collect();
+            if wanted.is_empty() {
+                d.sync_rounds -= 1;
+                return false;
+            }
+            d.round_begun = clock::now();
+            let mut objects: Vec<Fid> = wanted.iter().filter_map(|(_, fid)| *fid).collect();
+            objects.sort();
+            objects.dedup();
+            let whole = wanted.iter().any(|(_, fid)| fid.is_none());
+            let job = if whole { d.brick.begin_sync(None) } else { d.brick.begin_sync_of(&objects) };
+            (wanted.into_iter().map(|(token, _)| token).collect::<Vec<_>>(), job)
+        };
+        let result = match job {
+            Ok(job) => spawn_blocking(move || job.run()).await.unwrap_or(Err(Errno::EIO)),
+            Err(e) => Err(e),
+        };
+        let errno = result.err().map_or(0, |e| e.0);
+        let mut d = self.driver.borrow_mut();
+        for token in tokens {
+            self.step(&mut d, Input::Synced { token, errno });
+        }
+        true
     }
 
     /// A message from another brick of the set.
@@ -452,6 +490,9 @@ impl SetHandle {
                 }
             }
         }
+        if let Some(h) = &mut d.healing {
+            h.sample();
+        }
         self.offer_to_lead(&d);
         drop(d);
         self.drop_unclaimed();
@@ -518,7 +559,7 @@ impl SetHandle {
             durable: d.replica.durable(),
             free: room.as_ref().map_or(0, |r| r.available),
             total: room.as_ref().map_or(0, |r| r.total),
-            heal: d.healing.as_ref().map(|h| h.inner.progress()),
+            heal: d.healing.as_ref().map(Healing::progress),
         }
     }
 
@@ -580,7 +621,7 @@ impl SetDriver {
                 if self.replica.view().in_sync.len() > 1 {
                     // Half of it may be there: whatever becomes of this brick, these objects have to be healed.
                     let last = self.brick.last().lsn;
-                    if let Err(e) = self.brick.begin_heal(last, &entry.body.change.touched()) {
+                    if let Err(e) = self.brick.begin_heal(last, &entry.body.change.touched(), last) {
                         tracing::error!("set {}: note what is in doubt: {e}", self.set);
                     }
                 }
@@ -598,6 +639,11 @@ impl SetDriver {
         let Some(server) = self.members.get(&to) else { return };
         let message = PeerMessage { set: self.set, from: self.me, to, epoch, body };
         shard.links.send(*server, Frame::with_payload(Kind::Peer, 0, message.to_bytes(), payload));
+    }
+
+    /// Bytes for a brick that wait for its server's connection.
+    pub(super) fn queued(&self, shard: &Shard, to: BrickId) -> usize {
+        self.members.get(&to).map_or(0, |server| shard.links.queued(*server))
     }
 
     fn replicate(&self, shard: &Shard, to: BrickId, epoch: Epoch, commit: Lsn, entry: Entry<Content>) {

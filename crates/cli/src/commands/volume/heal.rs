@@ -1,6 +1,6 @@
 //! `mortar volume heal`.
 
-use super::status::bricks;
+use super::status::{bricks, healing};
 use crate::ask::{self, unexpected};
 use crate::cli::Global;
 use crate::output;
@@ -40,6 +40,9 @@ impl Heal {
             output::line(&format!("volume {}: every brick is in sync", heal.name))?;
         } else {
             output::line(&format!("volume {}: not in sync\n{}", heal.name, bricks(&heal.bricks)))?;
+            for line in healing(&heal.bricks) {
+                output::line(&line)?;
+            }
         }
         for note in &heal.notes {
             output::line(&format!("note: {note}"))?;

@@ -5,7 +5,9 @@ use crate::cli::Global;
 use crate::output;
 use crate::table::{Rows, size, yes};
 use clap::Args;
-use cluster::admin::{AdminReply, AdminRequest, BrickRole, BrickStatus, VolumeStatus};
+use cluster::admin::{
+    AdminReply, AdminRequest, BrickRole, BrickStatus, HealMode, HealProgress, HealState, VolumeStatus,
+};
 
 /// How the bricks of volumes do, and what their servers counted.
 #[derive(Args, Debug)]
@@ -42,6 +44,9 @@ pub(in crate::commands) fn show(v: &VolumeStatus) -> String {
             text.push_str(&format!("\nbrick {}:{}: {error}", b.server, b.path));
         }
     }
+    for line in healing(&v.bricks) {
+        text.push_str(&format!("\n{line}"));
+    }
     for note in &v.notes {
         text.push_str(&format!("\nnote: {note}"));
     }
@@ -53,7 +58,10 @@ pub(super) fn bricks(bricks: &[BrickStatus]) -> String {
     let heads = ["SET", "BRICK", "ROLE", "IN SYNC", "EPOCH", "LSN", "DURABLE", "FREE", "SIZE", "HEAL"];
     let mut rows = Rows::new(&heads).right(&[0, 4, 5, 6, 7, 8]);
     for b in bricks {
-        let heal = b.heal.map_or_else(String::new, |h| format!("{}/{} {}", h.done, h.total, size(h.bytes)));
+        let heal = b.heal.map_or_else(String::new, |h| {
+            let more = if h.total_known { "" } else { "+" };
+            format!("{}/{}{more} {}", h.done, h.total, size(h.bytes))
+        });
         let room = |bytes: u64| if b.total_bytes == 0 { "-".to_owned() } else { size(bytes) };
         rows.row([
             b.set.to_string(),
@@ -69,6 +77,43 @@ pub(super) fn bricks(bricks: &[BrickStatus]) -> String {
         ]);
     }
     rows.text()
+}
+
+/// One line for each brick that is not in sync: what becomes of it.
+pub(super) fn healing(bricks: &[BrickStatus]) -> Vec<String> {
+    let out = bricks.iter().filter(|b| !b.in_sync);
+    out.map(|b| {
+        let what = match b.heal {
+            Some(h) => progress(&h),
+            None if b.online => "waits for its set's primary".to_owned(),
+            None => "offline: it is healed when its server is back".to_owned(),
+        };
+        format!("healing {}:{}: {what}", b.server, b.path)
+    })
+    .collect()
+}
+
+fn progress(h: &HealProgress) -> String {
+    let how = match h.mode {
+        HealMode::Journal => "what the journal says was missed",
+        HealMode::Full => "everything is compared",
+    };
+    let state = match h.state {
+        HealState::Learning => "learning what was missed",
+        HealState::Copying => "copying",
+        HealState::Finishing => "bringing all to disk",
+    };
+    let left = h.total.saturating_sub(h.done);
+    let left = if h.total_known { format!("{left} left") } else { format!("{left} or more left") };
+    let same = if h.same_bytes > 0 { format!(", {} found right", size(h.same_bytes)) } else { String::new() };
+    format!(
+        "{state} for {} s ({how}): {} objects done, {left}, {} copied{same}, {} objects/s, {}/s",
+        h.seconds,
+        h.done,
+        size(h.bytes),
+        h.objects_per_second,
+        size(h.bytes_per_second)
+    )
 }
 
 fn role(role: BrickRole) -> &'static str {

@@ -1,0 +1,174 @@
+//! Data by ranges, for healing: where there is none, and what the checksums of its pieces are.
+//!
+//! A file that may be right already is compared piece by piece before anything is copied. Holes are told apart from zeros,
+//! so that a sparse file stays sparse.
+
+use crate::error::errno;
+use crate::handle::read_at;
+use crate::object::Opened;
+use crate::open::Brick;
+use ids::Fid;
+use replica::healing::{Sum, Sums};
+use rustix::fs::{FallocateFlags, SeekFrom};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use wire::Errno;
+use wire::limits::{SMALL_FILE, SUM_BYTES};
+
+/// A shorter hole is copied as zeros when data is around it: a question of its own would cost more.
+const SMALL_HOLE: u64 = 64 << 10;
+
+/// The checksum of data.
+pub fn sum(data: &[u8]) -> Sum {
+    let sum = xxhash_rust::xxh3::xxh3_128(data);
+    let half = |n: u128| u64::try_from(n & u128::from(u64::MAX)).unwrap_or(0);
+    (half(sum >> 64), half(sum))
+}
+
+/// The next data from `offset` on; `None` if there is none up to the end.
+fn next_data(fd: &OwnedFd, offset: u64) -> Result<Option<u64>, Errno> {
+    match rustix::fs::seek(fd, SeekFrom::Data(offset)) {
+        Ok(at) => Ok(Some(at)),
+        Err(rustix::io::Errno::NXIO) => Ok(None),
+        Err(e) => Err(errno(e)),
+    }
+}
+
+/// Reads a part of a file and works out its checksums. Runs on any thread.
+pub struct SumsJob {
+    fd: Arc<OwnedFd>,
+    offset: u64,
+    len: u32,
+}
+
+impl SumsJob {
+    /// Does it.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn run(self) -> Result<Sums, Errno> {
+        let st = rustix::fs::fstat(&self.fd).map_err(errno)?;
+        let size = u64::try_from(st.st_size).unwrap_or(0);
+        let wanted = self.offset.saturating_add(self.len.into());
+        let stop = wanted.min(size).max(self.offset);
+        let (mut at, mut data, mut sums) = (self.offset, Some(0), Vec::new());
+        while at < stop {
+            let to = (at + u64::from(SUM_BYTES)).min(stop);
+            if data.is_some_and(|d| d < at) {
+                data = next_data(&self.fd, at)?;
+            }
+            if data.is_some_and(|d| d < to) {
+                let len = usize::try_from(to - at).map_err(|_| Errno::EINVAL)?;
+                sums.push(sum(&read_at(self.fd.as_fd(), at, len, false)?));
+            } else {
+                sums.push((0, 0));
+            }
+            at = to;
+        }
+        let len = u32::try_from(stop - self.offset).unwrap_or(self.len);
+        Ok(Sums { sums, len, end: size <= wanted })
+    }
+}
+
+impl Brick {
+    fn regular(&mut self, fid: Fid) -> Result<Opened, Errno> {
+        let open = self.open_fid(fid)?;
+        if open.is_file() { Ok(open) } else { Err(Errno::EINVAL) }
+    }
+
+    /// What works out the checksums of `len` bytes from `offset` on.
+    ///
+    /// # Errors
+    /// `ESTALE` if there is no such file.
+    pub fn sums(&mut self, fid: Fid, offset: u64, len: u32) -> Result<SumsJob, Errno> {
+        Ok(SumsJob { fd: self.regular(fid)?.fd, offset, len })
+    }
+
+    /// How many bytes from `offset` on hold no data, if they are many or all up to the end, and whether they are that.
+    ///
+    /// # Errors
+    /// `ESTALE` if there is no such file; the kernel's.
+    pub fn hole(&mut self, fid: Fid, offset: u64, many: u64) -> Result<Option<(u64, bool)>, Errno> {
+        let open = self.regular(fid)?;
+        Ok(match next_data(&open.fd, offset)? {
+            Some(at) => (at - offset >= many).then_some((at - offset, false)),
+            None => Some((open.stat()?.size.saturating_sub(offset), true)),
+        })
+    }
+
+    /// How much of `len` bytes from `offset` on is worth copying in one go: up to the next large hole.
+    ///
+    /// # Errors
+    /// `ESTALE` if there is no such file; the kernel's.
+    pub fn data_before_hole(&mut self, fid: Fid, offset: u64, len: u32) -> Result<u32, Errno> {
+        let open = self.regular(fid)?;
+        let stop = offset.saturating_add(len.into());
+        let mut at = offset;
+        while at < stop {
+            let hole = match rustix::fs::seek(&open.fd, SeekFrom::Hole(at)) {
+                Ok(hole) => hole,
+                Err(rustix::io::Errno::NXIO) => break,
+                Err(e) => return Err(errno(e)),
+            };
+            if hole >= stop {
+                break;
+            }
+            match next_data(&open.fd, hole)? {
+                Some(data) if data - hole < SMALL_HOLE => at = data,
+                Some(_) if hole > offset => return Ok(u32::try_from(hole - offset).unwrap_or(len)),
+                _ => break,
+            }
+        }
+        Ok(len)
+    }
+
+    /// A hole that is told as such when data is asked for.
+    pub const HOLE: u64 = SMALL_HOLE;
+
+    /// The checksum of a small file's data, if it is in memory.
+    pub fn small_sum(&mut self, fid: Fid) -> Option<Sum> {
+        let size = self.fresh(fid).ok()?.1.size;
+        if size == 0 || size > u64::from(SMALL_FILE) || self.identity.arbiter {
+            return None;
+        }
+        let open = self.regular(fid).ok()?;
+        let len = usize::try_from(size).ok()?;
+        read_at(open.fd.as_fd(), 0, len, true).ok().filter(|d| d.len() == len).map(|d| sum(&d))
+    }
+
+    /// Takes data out of a file: the other brick has none there.
+    ///
+    /// # Errors
+    /// `ESTALE` if there is no such file here; the kernel's.
+    pub fn take_hole(&mut self, fid: Fid, offset: u64, len: u64) -> Result<(), Errno> {
+        self.load(fid)?;
+        let open = self.open_fid(fid)?;
+        if !open.is_file() || self.identity.arbiter || len == 0 {
+            return Ok(());
+        }
+        let stop = offset.saturating_add(len);
+        if next_data(&open.fd, offset)?.is_none_or(|at| at >= stop) {
+            return Ok(());
+        }
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        match rustix::fs::fallocate(&open.fd, flags, offset, len) {
+            Ok(()) => self.keep_times(fid),
+            Err(rustix::io::Errno::OPNOTSUPP) => self.take_zeros(fid, offset, stop),
+            Err(e) => Err(errno(e)),
+        }
+    }
+
+    /// Where no hole can be made.
+    fn take_zeros(&mut self, fid: Fid, offset: u64, stop: u64) -> Result<(), Errno> {
+        let open = self.open_fid(fid)?;
+        let stop = stop.min(open.stat()?.size);
+        let zeros = vec![0; SUM_BYTES as usize];
+        let mut at = offset;
+        while at < stop {
+            let n = usize::try_from(stop - at).unwrap_or(zeros.len()).min(zeros.len());
+            self.take_data(fid, at, zeros.get(..n).unwrap_or_default())?;
+            at += n as u64;
+        }
+        Ok(())
+    }
+}
