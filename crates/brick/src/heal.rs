@@ -97,6 +97,27 @@ pub(crate) fn read_mark(path: &Path) -> Result<Option<Doubt>, Errno> {
     }
 }
 
+/// Adds to what is in doubt of a brick that is not in use.
+pub(crate) fn add_mark(path: &Path, more: Doubt) -> Result<(), Errno> {
+    let mut doubt = read_mark(path)?.unwrap_or(Doubt { objects: vec![], ..more });
+    doubt.from = doubt.from.min(more.from);
+    doubt.trust = doubt.trust.min(more.trust);
+    doubt.objects.extend(more.objects);
+    store_mark(path, &settled(doubt))
+}
+
+/// In order, and bounded.
+fn settled(mut doubt: Doubt) -> Doubt {
+    doubt.objects.sort();
+    doubt.objects.dedup();
+    if doubt.objects.len() > MAX_DOUBT { Doubt::all() } else { doubt }
+}
+
+fn store_mark(path: &Path, doubt: &Doubt) -> Result<(), Errno> {
+    let bytes = sealed::seal(KIND, VERSION, &doubt.to_bytes());
+    write_durably(&mark(path), &bytes).map_err(|e| io_errno(&e))
+}
+
 impl Brick {
     /// What a healing that was not finished left in doubt.
     pub fn doubt(&self) -> Option<&Doubt> {
@@ -114,12 +135,7 @@ impl Brick {
         doubt.from = doubt.from.min(from);
         doubt.trust = doubt.trust.min(trust);
         doubt.objects.extend_from_slice(objects);
-        doubt.objects.sort();
-        doubt.objects.dedup();
-        if doubt.objects.len() > MAX_DOUBT {
-            doubt = Doubt::all();
-        }
-        self.write_mark(doubt)
+        self.write_mark(settled(doubt))
     }
 
     /// The journal of an unfinished healing is about to lose its beginning: what it says is in doubt, all is.
@@ -129,8 +145,7 @@ impl Brick {
 
     fn write_mark(&mut self, doubt: Doubt) -> Result<(), Errno> {
         if self.healing.as_ref() != Some(&doubt) {
-            let bytes = sealed::seal(KIND, VERSION, &doubt.to_bytes());
-            write_durably(&mark(&self.path), &bytes).map_err(|e| io_errno(&e))?;
+            store_mark(&self.path, &doubt)?;
             self.healing = Some(doubt);
         }
         Ok(())

@@ -110,15 +110,16 @@ fn make_brick(path: &Path, identity: &Identity) -> Result<(), FormatError> {
         .map_err(|e| io("write the identity", io_errno(&e)))
 }
 
-/// Writes the identity again if it is damaged and everything else says that this is the brick expected: the top
+/// Writes the identity again if it is damaged or missing and everything else says that this is the brick expected: the top
 /// directory's tag and the journal's newest segment. False if it is not, or cannot be told.
 ///
 /// # Errors
 /// One line: it could not be written.
 pub fn restore_identity(path: &Path, expected: &Identity) -> Result<bool, String> {
     let damaged = match read_identity(path) {
-        Ok(_) | Err(SealError::Newer { .. }) => return Ok(false),
-        Err(why) => why,
+        Ok(Some(_)) | Err(SealError::Newer { .. }) => return Ok(false),
+        Ok(None) => "it is missing".to_owned(),
+        Err(why) => why.to_string(),
     };
     if trace(path).is_none_or(|(brick, root)| brick != expected.brick || root.fid != expected.root) {
         return Ok(false);
@@ -126,7 +127,7 @@ pub fn restore_identity(path: &Path, expected: &Identity) -> Result<bool, String
     let file = identity_file(path);
     write_durably(&file, &expected.encode())
         .map_err(|e| format!("{}: write it again: {e}", file.display()))?;
-    tracing::warn!(file = %file.display(), %damaged, "written again: top directory and journal are those of the brick");
+    tracing::warn!(file = %file.display(), damaged, "written again: top directory and journal are those of the brick");
     Ok(true)
 }
 

@@ -123,18 +123,17 @@ impl Index {
         self.store.clone()
     }
 
-    /// All objects the index knows on disk.
-    pub(crate) fn all(&self) -> Result<Vec<(Fid, Option<Located>)>, Errno> {
+    /// All objects the index knows on disk, one after the other.
+    pub(crate) fn each(&self, look: &mut dyn FnMut(Fid, Option<Located>)) -> Result<(), Errno> {
         let read = self.store.db.begin_read().map_err(lost)?;
         let table = read.open_table(OBJECTS).map_err(lost)?;
-        let mut out = Vec::new();
         for row in table.iter().map_err(lost)? {
             let (k, v) = row.map_err(lost)?;
             let (set, epoch, lsn) = k.value();
             let fid = Fid { set: SetId(set), epoch: Epoch(epoch), lsn: Lsn(lsn) };
-            out.push((fid, Located::decode(v.value())));
+            look(fid, Located::decode(v.value()));
         }
-        Ok(out)
+        Ok(())
     }
 }
 

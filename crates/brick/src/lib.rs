@@ -36,7 +36,7 @@ mod sync;
 mod tree;
 mod validate;
 
-pub use check::{Problem, Report, check};
+pub use check::{Problem, Report, ToHeal, check};
 pub use compare::{SumsJob, sum};
 pub use error::{FormatError, JournalError, OpenError};
 pub use heal::{Doubt, EndJob, name_order};

@@ -11,7 +11,9 @@ use std::path::{Path, PathBuf};
 pub(crate) enum BrickCommand {
     /// Check a brick that is not in use: identity, journal, tree and index.
     ///
-    /// With --repair the index is rebuilt if it is wrong, and the journal is cut off where it cannot be read.
+    /// Stop the server first, or the volume. With --repair what can be derived is written again: the index, tags of files
+    /// that the index knows, an unreadable journal. What is not sure any more heals from the set when the server starts.
+    /// Ends with 0 if nothing is wrong (any more), else with 1.
     #[command(after_help = "Example: mortar brick check /data/home")]
     Check {
         /// The brick's directory.
@@ -34,7 +36,7 @@ fn check(path: &Path, repair: bool, as_json: bool) -> anyhow::Result<()> {
     let shown = path.display();
     let sound = report.problems.is_empty();
     if as_json {
-        let problem = |p: &brick::Problem| serde_json::json!({ "path": p.path.display().to_string(), "problem": p.problem, "remedy": p.remedy });
+        let problem = |p: &brick::Problem| serde_json::json!({ "path": p.path.display().to_string(), "problem": p.problem, "remedy": p.remedy, "repaired": p.remedy.is_empty() });
         output::json(&serde_json::json!({
             "brick": shown.to_string(),
             "files": report.files,
@@ -43,6 +45,10 @@ fn check(path: &Path, repair: bool, as_json: bool) -> anyhow::Result<()> {
             "records": report.records,
             "last_lsn": report.last,
             "repaired": repair && !sound,
+            "to_heal": report.to_heal.map(|h| match h {
+                brick::ToHeal::Objects(n) => serde_json::json!(n),
+                brick::ToHeal::Everything => serde_json::json!("everything"),
+            }),
             "problems": report.problems.iter().map(problem).collect::<Vec<_>>(),
         }))?;
     } else {
@@ -53,6 +59,14 @@ fn check(path: &Path, repair: bool, as_json: bool) -> anyhow::Result<()> {
             "{shown}: {} files, {} directories, {} orphans, {} journal records up to change {}",
             report.files, report.directories, report.orphans, report.records, report.last
         ))?;
+        let heals = |what: &str| {
+            format!("{shown}: {what} is in doubt: it heals from the set before the brick serves")
+        };
+        match report.to_heal {
+            Some(brick::ToHeal::Objects(n)) => output::line(&heals(&format!("the content of {n} objects")))?,
+            Some(brick::ToHeal::Everything) => output::line(&heals("everything"))?,
+            None => {}
+        }
     }
     let left = report.problems.iter().filter(|p| !p.remedy.is_empty()).count();
     match left {

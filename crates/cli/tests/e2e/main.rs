@@ -8,6 +8,7 @@
     reason = "a test that fails says where; figures are part of the output"
 )]
 
+mod arbiter;
 mod bad_input;
 mod basics;
 mod demo;
@@ -15,6 +16,7 @@ mod footprint;
 mod harness;
 mod options;
 mod posix;
+mod quorum;
 mod restart;
 mod sets;
 mod storage_faults;

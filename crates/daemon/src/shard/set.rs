@@ -42,6 +42,8 @@ pub(crate) struct OpenSet {
     identity: disk_format::Identity,
     /// No other brick is in sync.
     alone: bool,
+    /// No other brick in sync holds the data.
+    needed: bool,
     /// An empty directory may be made the brick again: others hold what belongs into it.
     refill: bool,
     access: cluster::Access,
@@ -81,6 +83,11 @@ impl OpenSet {
             floor: info.view.epoch,
             access: cluster::Access::of(volume),
             alone: info.view.in_sync.iter().eq([&brick]),
+            needed: info.view.in_sync.contains(&brick)
+                && !info
+                    .bricks
+                    .iter()
+                    .any(|b| b.id != brick && !b.arbiter && info.view.in_sync.contains(&b.id)),
             refill: knows_all && info.view.primary.is_some() && !info.view.in_sync.contains(&brick),
             identity: crate::control::bricks::identity(pool, volume, info, b),
             options: crate::control::bricks::options(volume),
@@ -101,7 +108,9 @@ impl OpenSet {
         let path = std::path::Path::new(&self.path);
         let open = || Brick::open(path, &self.identity, self.options.clone());
         match open() {
-            Err(brick::OpenError::Sealed { .. }) if brick::restore_identity(path, &self.identity)? => {
+            Err(brick::OpenError::Sealed { .. } | brick::OpenError::NotBrick { .. })
+                if brick::restore_identity(path, &self.identity)? =>
+            {
                 open().map_err(|e| e.to_string())
             }
             Err(brick::OpenError::NotBrick { .. }) if self.refill => {
@@ -123,6 +132,14 @@ impl OpenSet {
         if brick.found().rebooted && self.alone {
             // The only copy: what it still has is the set's history, and that is sure up to here.
             brick.truncate_after(brick.durable().lsn).map_err(|e| e.to_string())?;
+        }
+        if self.needed && brick.doubt().is_some() {
+            // Nobody has it better: what is there is the set's data.
+            tracing::warn!(
+                "{}: its content was in doubt, and no other brick holds the data: it counts as it is",
+                self.path
+            );
+            brick.end_heal().map_err(|e| format!("{}: {e}", self.path))?;
         }
         let mut results = replica::Results::default();
         let mut pending = Pending::default();

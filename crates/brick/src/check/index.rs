@@ -1,0 +1,78 @@
+//! The index against the tree. On a brick that was not closed in order it may lag behind: opening mends that.
+
+use super::tree::Tree;
+use super::{Brick, REPAIR, Report};
+use crate::index::{Index, Located};
+use crate::object::Opened;
+use crate::recover::scan_into;
+use ids::{BrickId, Fid, Lsn};
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use wire::Errno;
+
+const FILE: &str = ".mortar/index.redb";
+/// Lines about single objects; the rest is only counted.
+const LINES: usize = 50;
+
+/// True if the index is to be made anew. `position`: how far it has come, if there is one.
+pub(super) fn check(
+    brick: &Brick<'_>,
+    position: Option<Option<Lsn>>,
+    (clean, partial): (bool, bool),
+    tree: &Tree,
+    report: &mut Report,
+) -> Result<bool, Errno> {
+    let opening = if brick.repair { "" } else { "opening the brick rebuilds it" };
+    match position {
+        None if report.last > Lsn(0) => report.add(FILE, "the index is missing", opening),
+        Some(None) if clean && report.last > Lsn(0) => {
+            report.add(FILE, "the index was not readable", opening)
+        }
+        Some(Some(_)) if clean => return compare(brick, partial, tree, report),
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+fn compare(brick: &Brick<'_>, partial: bool, tree: &Tree, report: &mut Report) -> Result<bool, Errno> {
+    let Some(index) = brick.index else { return Ok(false) };
+    let mut fits: HashSet<Fid> = HashSet::with_capacity(tree.objects.len());
+    let mut lines: Vec<(PathBuf, String)> = Vec::new();
+    let mut more = 0u64;
+    let mut add = |path: PathBuf, text: String| {
+        if lines.len() < LINES { lines.push((path, text)) } else { more += 1 }
+    };
+    index.each(&mut |fid, at: Option<Located>| match tree.objects.get(&fid) {
+        Some(o) if at == Some(o.at) => drop(fits.insert(fid)),
+        Some(o) => {
+            fits.insert(fid);
+            add(o.path.clone(), format!("the index leads fid {fid} elsewhere"));
+        }
+        // What lies in a directory that was not looked into may well be there.
+        None if partial => {}
+        None => add(PathBuf::from(FILE), format!("fid {fid} leads nowhere")),
+    })?;
+    for (fid, o) in tree.objects.iter().filter(|(fid, _)| !fits.contains(fid)) {
+        add(o.path.clone(), format!("the index does not know its fid {fid}"));
+    }
+    let wrong = !lines.is_empty();
+    lines.sort();
+    let remedy = if brick.repair { "" } else { REPAIR };
+    for (path, text) in lines {
+        report.add(path, text, remedy);
+    }
+    if more > 0 {
+        report.add(FILE, format!("{more} more objects that index and tree do not agree on"), remedy);
+    }
+    Ok(wrong)
+}
+
+/// Makes the index anew from the tree.
+pub(super) fn rebuild(file: &Path, brick: BrickId, root: &Opened, last: Lsn) -> Result<(), String> {
+    if file.exists() {
+        std::fs::remove_file(file).map_err(|e| e.to_string())?;
+    }
+    let (mut index, _) = Index::open(file, brick)?;
+    scan_into(&mut index, &root.fd).map_err(|e| e.to_string())?;
+    index.seal(last).commit(last).map_err(|e| e.to_string())
+}

@@ -1,0 +1,169 @@
+//! The journal's segments, read as far as anything can be read.
+
+use super::{REPAIR, Report};
+use crate::error::{OpenError, io_errno};
+use crate::identity::own;
+use disk_format::journal::{HEAD, HeadError, Rest, classify};
+use disk_format::{Record, RecordError, SegmentHead};
+use ids::{BrickId, Epoch, Lsn};
+use std::path::{Path, PathBuf};
+use wire::peer::Stamp;
+
+/// What is wrong with a journal.
+pub(super) enum Trouble {
+    /// Its last record was being written when everything stopped: the file ends at `at` from now on.
+    Torn { file: PathBuf, at: usize },
+    /// Something in the middle is lost: all of it goes, and it begins anew.
+    Damaged,
+}
+
+/// Reads all segments. The latest position that anything in them names is in `newest`.
+pub(super) fn check(
+    path: &Path,
+    brick: BrickId,
+    clean: bool,
+    (repair, report): (bool, &mut Report),
+    newest: &mut Stamp,
+) -> Result<Option<Trouble>, OpenError> {
+    let files = segments(path)?;
+    let mut trouble = None;
+    let mut before: Option<Lsn> = None;
+    let mut expected: Option<Lsn> = None;
+    for (n, file) in files.iter().enumerate() {
+        let bytes = std::fs::read(file).map_err(|e| io(path, &e))?;
+        let found = match SegmentHead::decode(&bytes) {
+            Ok(h) if h.brick != brick => Some((0, format!("it belongs to brick {}", h.brick))),
+            Ok(h)
+                if before.is_some_and(|b| b != h.previous)
+                    || expected.is_some_and(|e| e != h.base.lsn.next()) =>
+            {
+                Some((0, "the segment before it is missing or cut".into()))
+            }
+            Ok(h) => {
+                before = Some(h.base.lsn.next());
+                report.last = h.base.lsn;
+                later(newest, &h.base);
+                read_records(&bytes, report, newest)
+            }
+            Err(e) => Some((0, e.to_string())),
+        };
+        expected = Some(report.last.next());
+        let Some((at, why)) = found else { continue };
+        let rest = bytes.get(at..).unwrap_or_default();
+        if is_newer(rest, at) {
+            let shown = Path::new(".mortar/journal").join(file.file_name().unwrap_or_default());
+            report.add(
+                shown,
+                format!("at byte {at}: {why}"),
+                "check it with the newer program that wrote it",
+            );
+            return Ok(None);
+        }
+        // A brick that was closed in order has no record that was being written.
+        let torn = n + 1 == files.len() && !clean && classify(rest, report.last) == Rest::Torn;
+        let what = if torn { "torn tail" } else { "damage" };
+        let shown = Path::new(".mortar/journal").join(file.file_name().unwrap_or_default());
+        report.add(shown, format!("{what} at byte {at}: {why}"), if repair { "" } else { REPAIR });
+        if torn {
+            return Ok(Some(Trouble::Torn { file: file.clone(), at }));
+        }
+        trouble = Some(Trouble::Damaged);
+        // The rest counts for one thing only: no position that it names may be given again.
+        for file in files.get(n..).unwrap_or_default() {
+            skim(&std::fs::read(file).map_err(|e| io(path, &e))?, newest);
+            let first = file.file_stem().and_then(|s| u64::from_str_radix(s.to_str()?, 16).ok());
+            newest.lsn = newest.lsn.max(Lsn(first.unwrap_or(0).saturating_sub(1)));
+        }
+        break;
+    }
+    Ok(trouble)
+}
+
+fn segments(path: &Path) -> Result<Vec<PathBuf>, OpenError> {
+    let entries = std::fs::read_dir(own(path).join("journal")).map_err(|e| io(path, &e))?;
+    let mut files: Vec<PathBuf> =
+        entries.flatten().map(|e| e.path()).filter(|p| p.extension().is_some_and(|x| x == "seg")).collect();
+    files.sort();
+    Ok(files)
+}
+
+fn io(path: &Path, e: &std::io::Error) -> OpenError {
+    OpenError::Io { path: own(path).join("journal"), doing: "read", errno: io_errno(e) }
+}
+
+/// Whether these bytes are whole, and only unknown here: nothing of that may be thrown away.
+fn is_newer(rest: &[u8], at: usize) -> bool {
+    match at {
+        0 => matches!(SegmentHead::decode(rest), Err(HeadError::Newer(_))),
+        _ => matches!(Record::decode(rest), Err(RecordError::Content(_))),
+    }
+}
+
+fn later(newest: &mut Stamp, stamp: &Stamp) {
+    newest.lsn = newest.lsn.max(stamp.lsn);
+    newest.epoch = newest.epoch.max(stamp.epoch);
+}
+
+fn read_records(bytes: &[u8], report: &mut Report, newest: &mut Stamp) -> Option<(usize, String)> {
+    let mut at = HEAD;
+    while at < bytes.len() {
+        match Record::decode(bytes.get(at..).unwrap_or_default()) {
+            Ok((r, _)) if r.stamp.lsn != report.last.next() => {
+                return Some((at, format!("change {} follows {}", r.stamp.lsn, report.last)));
+            }
+            Ok((r, n)) => {
+                report.records += 1;
+                report.last = r.stamp.lsn;
+                later(newest, &r.stamp);
+                at += n;
+            }
+            Err(e) => return Some((at, e.to_string())),
+        }
+    }
+    None
+}
+
+/// Looks at every whole record, wherever it lies.
+fn skim(bytes: &[u8], newest: &mut Stamp) {
+    if let Ok(head) = SegmentHead::decode(bytes) {
+        later(newest, &head.base);
+    }
+    let mut at = HEAD.min(bytes.len());
+    while let Some(rest) = bytes.get(at..).filter(|r| !r.is_empty()) {
+        match Record::decode(rest) {
+            Ok((r, n)) => {
+                later(newest, &r.stamp);
+                at += n;
+            }
+            Err(_) => match classify(rest, Lsn(0)) {
+                Rest::Damaged { skipped } => at += skipped,
+                Rest::Torn => return,
+            },
+        }
+    }
+}
+
+/// Cuts a torn tail off; a segment without a whole head goes.
+pub(super) fn cut(file: &Path, at: usize) -> std::io::Result<()> {
+    if at < HEAD {
+        return std::fs::remove_file(file);
+    }
+    let f = std::fs::OpenOptions::new().write(true).open(file)?;
+    f.set_len(at as u64)?;
+    f.sync_all()
+}
+
+/// Begins the journal anew after `newest`: nothing that was ever given is given again.
+pub(super) fn begin_anew(path: &Path, brick: BrickId, newest: &Stamp) -> Result<(), OpenError> {
+    let old = segments(path)?;
+    let base = Stamp { epoch: newest.epoch.max(Epoch(1)), lsn: newest.lsn };
+    let name = format!("{:016x}.seg", base.lsn.next().0);
+    let file = own(path).join("journal").join(name);
+    let head = SegmentHead { brick, base, previous: Lsn(0) }.encode();
+    crate::identity::write_durably(&file, &head).map_err(|e| io(path, &e))?;
+    // From the newest on: what is left after a crash begins with what was damaged, and is checked again.
+    for f in old.iter().rev().filter(|f| **f != file) {
+        std::fs::remove_file(f).map_err(|e| io(path, &e))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,316 @@
+//! Checking a brick that is not in use: `mortar brick check PATH [--repair]`.
+//!
+//! Owns: what is looked at, and what is repaired. Only what can be derived from the rest of the brick is written again;
+//! what is no longer sure of an object is put down as in doubt (`.mortar/heal`), so that the brick heals it from its set
+//! before it serves. Nothing of the users' is removed, except what a healing that has ended left in `.mortar/aside`.
+
+mod index;
+mod journal;
+mod tree;
+
+use crate::error::{OpenError, io_errno};
+use crate::heal::{Doubt, add_mark, read_mark};
+use crate::identity::{own, trace};
+use crate::index::Index;
+use crate::object::{Opened, S_IFDIR};
+use crate::open::{boot_id, identify, lock, open_dir, read_state};
+use disk_format::tag::Version;
+use disk_format::{SealError, State, Tag};
+use ids::{BrickId, Epoch, Fid, Lsn, SetId};
+use journal::Trouble;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use wire::peer::Stamp;
+
+/// Something that is not as it should be.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Problem {
+    /// Where, from the brick's top.
+    pub path: PathBuf,
+    /// What.
+    pub problem: String,
+    /// What to do about it; empty if it was repaired.
+    pub remedy: &'static str,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let remedy = if self.remedy.is_empty() { "repaired" } else { self.remedy };
+        let path = if self.path.as_os_str().is_empty() { Path::new(".") } else { &self.path };
+        write!(f, "{}: {}; {remedy}", path.display(), self.problem)
+    }
+}
+
+/// What a repaired brick heals from its set before it serves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ToHeal {
+    /// So many objects.
+    Objects(u64),
+    /// Everything: its journal began anew.
+    Everything,
+}
+
+/// What a check found.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Report {
+    /// Files, hard links counted once.
+    pub files: u64,
+    /// Directories, copies of other sets' included.
+    pub directories: u64,
+    /// Files without a name, kept for those who had them open.
+    pub orphans: u64,
+    /// Changes in the journal.
+    pub records: u64,
+    /// The last change in the journal.
+    pub last: Lsn,
+    /// What is wrong.
+    pub problems: Vec<Problem>,
+    /// What the repair put down as in doubt.
+    pub to_heal: Option<ToHeal>,
+}
+
+impl Report {
+    /// Whether nothing is wrong (any more).
+    pub fn is_sound(&self) -> bool {
+        self.problems.iter().all(|p| p.remedy.is_empty())
+    }
+
+    fn add(&mut self, path: impl Into<PathBuf>, problem: impl Into<String>, remedy: &'static str) {
+        self.problems.push(Problem { path: path.into(), problem: problem.into(), remedy });
+    }
+}
+
+const ADOPT: &str = "move it out of the brick, and copy it into the volume through a mount if it is wanted";
+const REPAIR: &str = "repair with `mortar brick check PATH --repair`";
+const WIPE: &str = "empty the brick's directory: it is filled again from its set";
+const BY_SERVER: &str = "the server writes it again when it opens the brick";
+
+/// The brick that is checked.
+struct Brick<'a> {
+    path: &'a Path,
+    number: BrickId,
+    root: Fid,
+    root_home: SetId,
+    /// `None` if its identity is lost.
+    set: Option<SetId>,
+    repair: bool,
+    /// A healing is not finished.
+    healing: bool,
+    index: Option<&'a Index>,
+}
+
+impl Brick<'_> {
+    /// What stands beside a problem that can be repaired.
+    fn remedy(&self) -> &'static str {
+        if self.repair { "" } else { REPAIR }
+    }
+}
+
+/// Checks the brick at `path`, which must not be in use; with `repair` writes again what can be derived.
+///
+/// # Errors
+/// Why it could not be checked at all.
+pub fn check(path: &Path, repair: bool) -> Result<Report, OpenError> {
+    let mut report = Report::default();
+    let mut brick = whose(path, repair, &mut report)?;
+    let _lock = lock(path)?;
+    let io = |errno| OpenError::Io { path: path.to_path_buf(), doing: "check", errno };
+    brick.healing = read_mark(path).map_err(io)?.is_some();
+    let mut doubt = Doubt { from: Lsn(u64::MAX), objects: vec![], trust: Lsn(0) };
+    let root = Opened { fd: Arc::new(open_dir(path)?), kind: S_IFDIR };
+    check_root(&root, &brick, &mut report, &mut doubt).map_err(io)?;
+
+    let state = check_state(path, &brick, &mut report)?;
+    let mut newest =
+        Stamp { epoch: state.durable.epoch.max(Epoch(1)), lsn: state.durable.lsn.max(state.flushed) };
+    let trouble = journal::check(path, brick.number, state.clean, (repair, &mut report), &mut newest)?;
+
+    let file = own(path).join("index.redb");
+    let failed = |why: String| OpenError::Index { file: file.clone(), why };
+    let open = |_| Index::open(&file, brick.number).map_err(failed);
+    let mut index = file.exists().then_some(()).map(open).transpose()?;
+    brick.index = index.as_ref().filter(|(_, position)| position.is_some()).map(|(index, _)| index);
+
+    let mut tree = tree::check(&root, &brick, &mut report, &mut newest).map_err(io)?;
+    let partial = tree.is_partial();
+    tree.mend(&root, &brick, (&mut report, &mut doubt)).map_err(io)?;
+    if partial && repair {
+        // Directories that have their tags again were not looked into before.
+        tree = look_again(&root, &brick, &mut report, &mut newest, &mut doubt).map_err(io)?;
+    }
+    if !partial || repair {
+        tree.check_links(&mut report);
+    }
+    let position = index.as_ref().map(|(_, position)| *position);
+    let wrong = index::check(&brick, position, (state.clean, partial && !repair), &tree, &mut report);
+    let wrong = wrong.map_err(|e| failed(e.to_string()))?;
+    if !repair {
+        return Ok(report);
+    }
+    let last = end_of_journal(path, &brick, (trouble, newest), (&mut report, &mut doubt))?;
+    if !doubt.objects.is_empty() || doubt.from < last {
+        put_down(&brick, &tree, last, doubt, &mut report).map_err(io)?;
+    }
+    if wrong || trouble_in(&report) {
+        let number = brick.number;
+        drop(index.take());
+        index::rebuild(&file, number, &root, last).map_err(failed)?;
+    }
+    rustix::fs::syncfs(&root.fd).map_err(|e| io(crate::error::errno(e)))?;
+    Ok(report)
+}
+
+/// Whether anything was repaired that the index may know otherwise.
+fn trouble_in(report: &Report) -> bool {
+    report.problems.iter().any(|p| p.remedy.is_empty())
+}
+
+/// Whose the brick is; without a readable identity, as far as its journal and its top directory tell.
+fn whose<'a>(path: &'a Path, repair: bool, report: &mut Report) -> Result<Brick<'a>, OpenError> {
+    let brick = |number, root, root_home, set| Brick {
+        path,
+        number,
+        root,
+        root_home,
+        set,
+        repair,
+        healing: false,
+        index: None,
+    };
+    match identify(path) {
+        Ok(i) => Ok(brick(i.brick, i.root, i.root_home, Some(i.set))),
+        Err(e @ OpenError::Sealed { source: SealError::Newer { .. }, .. }) => Err(e),
+        Err(e @ (OpenError::Sealed { .. } | OpenError::NotBrick { .. })) => {
+            let Some((number, tag)) = trace(path) else { return Err(e) };
+            let why = match e {
+                OpenError::Sealed { source, .. } => source.to_string(),
+                _ => "it is missing".to_owned(),
+            };
+            let text = format!("{why}; by its journal this is brick {number}");
+            report.add(".mortar/identity", text, BY_SERVER);
+            Ok(brick(number, tag.fid, tag.home, None))
+        }
+        Err(e) => Err(e),
+    }
+}
+
+fn check_root(
+    root: &Opened,
+    brick: &Brick<'_>,
+    report: &mut Report,
+    doubt: &mut Doubt,
+) -> Result<(), wire::Errno> {
+    let text = match root.tag() {
+        Ok(Some(t)) if t.fid == brick.root && t.home == brick.root_home => return Ok(()),
+        Ok(Some(t)) if t.fid == brick.root => {
+            format!("the top directory's tag names set {}, not {}", t.home, brick.root_home)
+        }
+        Ok(Some(t)) => format!("the top directory's tag names {}, not {}", t.fid, brick.root),
+        Ok(None) => "the top directory has no tag".to_owned(),
+        Err(_) => "the top directory's tag is damaged".to_owned(),
+    };
+    report.add("", text, brick.remedy());
+    if brick.repair {
+        let mtime = root.stat()?.mtime;
+        let version = Version::default();
+        let (fid, home) = (brick.root, brick.root_home);
+        root.set_tag(&Tag { flags: 0, fid, home, version, ctime: mtime, atime: mtime })?;
+        doubt.objects.push(fid);
+    }
+    Ok(())
+}
+
+fn check_state(path: &Path, brick: &Brick<'_>, report: &mut Report) -> Result<State, OpenError> {
+    if let Ok(bytes) = std::fs::read(own(path).join("state"))
+        && let Err(e) = State::decode(&bytes)
+        && !matches!(e, SealError::Newer { .. })
+    {
+        let text = format!("{e}: nothing counts as on disk for sure");
+        report.add(".mortar/state", text, brick.remedy());
+        if brick.repair {
+            let state = read_state(path)?;
+            write_state(path, &state)?;
+        }
+    }
+    read_state(path)
+}
+
+fn write_state(path: &Path, state: &State) -> Result<(), OpenError> {
+    let file = own(path).join("state");
+    std::fs::write(&file, state.encode()).map_err(|e| OpenError::Io {
+        path: file,
+        doing: "write",
+        errno: io_errno(&e),
+    })
+}
+
+/// The tree once more: counts and problems that are new.
+fn look_again(
+    root: &Opened,
+    brick: &Brick<'_>,
+    report: &mut Report,
+    newest: &mut Stamp,
+    doubt: &mut Doubt,
+) -> Result<tree::Tree, wire::Errno> {
+    let mut second = Report::default();
+    let mut tree = tree::check(root, brick, &mut second, newest)?;
+    tree.mend(root, brick, (&mut second, doubt))?;
+    (report.files, report.directories, report.orphans) = (second.files, second.directories, second.orphans);
+    for p in second.problems {
+        if !report.problems.iter().any(|known| known.path == p.path) {
+            report.problems.push(p);
+        }
+    }
+    Ok(tree)
+}
+
+/// Repairs the journal. Answers its last position.
+fn end_of_journal(
+    path: &Path,
+    brick: &Brick<'_>,
+    (trouble, newest): (Option<Trouble>, Stamp),
+    (report, doubt): (&mut Report, &mut Doubt),
+) -> Result<Lsn, OpenError> {
+    match trouble {
+        None => Ok(report.last),
+        Some(Trouble::Torn { file, at }) => {
+            journal::cut(&file, at).map_err(|e| OpenError::Io {
+                path: file,
+                doing: "cut",
+                errno: io_errno(&e),
+            })?;
+            Ok(report.last)
+        }
+        Some(Trouble::Damaged) => {
+            // What the tree holds more than its tags say can no longer be told.
+            doubt.from = Lsn(0);
+            journal::begin_anew(path, brick.number, &newest)?;
+            let boot = boot_id();
+            let (durable, flushed) = (newest.clone(), newest.lsn);
+            write_state(path, &State { boot, durable, flushed, clean: false })?;
+            (report.records, report.last) = (0, newest.lsn);
+            Ok(newest.lsn)
+        }
+    }
+}
+
+/// Puts down what is in doubt.
+fn put_down(
+    brick: &Brick<'_>,
+    tree: &tree::Tree,
+    last: Lsn,
+    mut doubt: Doubt,
+    report: &mut Report,
+) -> Result<(), wire::Errno> {
+    if doubt.from < last {
+        doubt.objects = tree.objects.keys().copied().chain([brick.root]).collect();
+        report.to_heal = Some(ToHeal::Everything);
+    } else {
+        (doubt.from, doubt.trust) = (last, last);
+        doubt.objects.sort_unstable();
+        doubt.objects.dedup();
+        report.to_heal = Some(ToHeal::Objects(doubt.objects.len() as u64));
+    }
+    add_mark(brick.path, doubt)
+}

@@ -1,0 +1,331 @@
+//! The tree: what each object says of itself, and what only the index can still tell.
+
+use super::{ADOPT, Brick, Doubt, Report, WIPE};
+use crate::apply::{hidden_fid, hidden_name};
+use crate::error::{errno, io_errno};
+use crate::handle::Handle;
+use crate::index::{Index, Located};
+use crate::object::{Opened, S_IFDIR, S_IFMT, Stat, open_at};
+use crate::scan::Seen;
+use disk_format::Tag;
+use disk_format::tag::{ORPHAN, Version};
+use ids::Fid;
+use std::collections::HashMap;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use wire::Errno;
+use wire::peer::Stamp;
+
+const LOOK: &str = "look into it; it is moved when its entry is";
+const COPY: &str = "remove one of the two, or wipe the brick and let it heal";
+
+/// An object of the tree.
+pub(super) struct Object {
+    ino: u64,
+    names: u32,
+    links: u32,
+    dir: bool,
+    pub(super) at: Located,
+    pub(super) path: PathBuf,
+}
+
+/// Something whose tag is not what it should be.
+struct Suspect {
+    path: PathBuf,
+    at: Located,
+    stat: Stat,
+    what: What,
+}
+
+enum What {
+    Untagged,
+    Unreadable,
+    /// Another file has the same fid.
+    Twin(Fid),
+    /// It says that another set answers for it.
+    Foreign(Tag),
+}
+
+/// What the walk gathers.
+pub(super) struct Tree {
+    pub(super) objects: HashMap<Fid, Object>,
+    suspects: Vec<Suspect>,
+    /// Copies of other sets' directories that hold files of this set.
+    owned: Vec<(PathBuf, Tag)>,
+    /// The last directory of another set that was met.
+    copies: HashMap<PathBuf, Tag>,
+}
+
+/// Walks the whole tree.
+pub(super) fn check(
+    root: &Opened,
+    brick: &Brick<'_>,
+    report: &mut Report,
+    newest: &mut Stamp,
+) -> Result<Tree, Errno> {
+    let mut tree = Tree { objects: HashMap::new(), suspects: vec![], owned: vec![], copies: HashMap::new() };
+    crate::scan::walk(&root.fd, &mut |seen| tree.look(seen, brick, report, newest))?;
+    Ok(tree)
+}
+
+impl Tree {
+    fn look(
+        &mut self,
+        seen: &Seen<'_>,
+        brick: &Brick<'_>,
+        report: &mut Report,
+        newest: &mut Stamp,
+    ) -> Result<(), Errno> {
+        let kind = seen.stat.mode & S_IFMT;
+        let at = Located { handle: Handle::of(seen.dir, seen.name)?, kind };
+        let suspect = |what| Suspect { path: seen.path.to_path_buf(), at, stat: seen.stat, what };
+        let tag = match &seen.tag {
+            Ok(Some(t)) => *t,
+            Ok(None) => {
+                self.suspects.push(suspect(What::Untagged));
+                return Ok(());
+            }
+            Err(_) => {
+                self.suspects.push(suspect(What::Unreadable));
+                return Ok(());
+            }
+        };
+        newest.lsn = newest.lsn.max(tag.version.lsn);
+        newest.epoch = newest.epoch.max(tag.version.epoch);
+        self.look_at_folder(seen, &tag, brick, report)?;
+        if let Some(other) = self.objects.get_mut(&tag.fid) {
+            if other.ino == seen.stat.ino {
+                other.names += 1;
+            } else {
+                self.suspects.push(suspect(What::Twin(tag.fid)));
+            }
+            return Ok(());
+        }
+        let dir = kind == S_IFDIR;
+        if let Some(set) = brick.set {
+            if dir && tag.home != set {
+                self.copies.insert(seen.path.to_path_buf(), tag);
+            } else if !dir && tag.home != set {
+                self.suspects.push(suspect(What::Foreign(tag)));
+                return Ok(());
+            } else if !dir
+                && let Some((path, tag)) = seen.path.parent().and_then(|p| self.copies.remove_entry(p))
+            {
+                self.owned.push((path, tag));
+            }
+        }
+        if dir {
+            report.directories += 1
+        } else {
+            report.files += 1
+        }
+        report.orphans += u64::from(seen.path.starts_with(".mortar/orphans"));
+        let (ino, links, path) = (seen.stat.ino, seen.stat.nlink, seen.path.to_path_buf());
+        self.objects.insert(tag.fid, Object { ino, names: 1, links, dir, at, path });
+        Ok(())
+    }
+
+    /// What lies in `.mortar` has a reason to.
+    fn look_at_folder(
+        &self,
+        seen: &Seen<'_>,
+        tag: &Tag,
+        brick: &Brick<'_>,
+        report: &mut Report,
+    ) -> Result<(), Errno> {
+        let Some(folder) = seen.path.parent().filter(|p| p.starts_with(".mortar")) else { return Ok(()) };
+        let wanted = hidden_name(tag.fid);
+        if folder == Path::new(".mortar/limbo") {
+            report.add(seen.path, "a directory that lost its place", LOOK);
+        } else if folder == Path::new(".mortar/orphans") && seen.name != wanted.as_bytes() {
+            let mended = brick.repair
+                && rustix::fs::renameat_with(
+                    seen.dir,
+                    seen.name,
+                    seen.dir,
+                    &wanted,
+                    rustix::fs::RenameFlags::NOREPLACE,
+                )
+                .is_ok();
+            let remedy = if mended { "" } else { super::REPAIR };
+            report.add(seen.path, format!("a file without a name whose fid is {}", tag.fid), remedy);
+        } else if folder == Path::new(".mortar/aside") && !brick.healing {
+            report.add(seen.path, "left over from a healing that has ended", brick.remedy());
+            if brick.repair {
+                let path = brick.path.join(seen.path);
+                let gone = if seen.stat.mode & S_IFMT == S_IFDIR {
+                    std::fs::remove_dir_all(path)
+                } else {
+                    std::fs::remove_file(path)
+                };
+                gone.map_err(|e| io_errno(&e))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Names out of the brick's sight: somebody else could change the file there.
+    pub(super) fn check_links(&self, report: &mut Report) {
+        let mut linked: Vec<&Object> =
+            self.objects.values().filter(|o| !o.dir && o.links > o.names).collect();
+        linked.sort_by(|a, b| a.path.cmp(&b.path));
+        for o in linked {
+            let text = format!("it has {} hard links, {} of them in the brick's tree", o.links, o.names);
+            report.add(
+                o.path.clone(),
+                text,
+                "remove the others: find them with `find -inum`, or copy the file",
+            );
+        }
+    }
+
+    /// Whether directories were not looked into, because they have no tag.
+    pub(super) fn is_partial(&self) -> bool {
+        self.suspects.iter().any(|s| s.at.kind == S_IFDIR)
+    }
+
+    /// Says what is wrong with tags, and writes those again that can be told. What was written again is in doubt.
+    pub(super) fn mend(
+        &mut self,
+        root: &Opened,
+        brick: &Brick<'_>,
+        (report, doubt): (&mut Report, &mut Doubt),
+    ) -> Result<(), Errno> {
+        for (path, tag) in std::mem::take(&mut self.owned) {
+            let Some(set) = brick.set else { continue };
+            let text =
+                format!("its tag says that set {} answers for it, its files that set {set} does", tag.home);
+            report.add(&path, text, brick.remedy());
+            if brick.repair {
+                open(root, brick, &path, S_IFDIR)?.set_tag(&Tag { home: set, ..tag })?;
+                doubt.objects.push(tag.fid);
+            }
+        }
+        let known = self.known(brick.index)?;
+        for s in std::mem::take(&mut self.suspects) {
+            let hidden = s.path.parent().is_some_and(|p| p == Path::new(".mortar/orphans"));
+            let name = s.path.file_name().map(std::os::unix::ffi::OsStrExt::as_bytes).unwrap_or_default();
+            let by_name = hidden_fid(name).filter(|_| hidden);
+            let fid = known.get(&s.stat.ino).copied().or(by_name);
+            let free = |f: &Fid| self.objects.get(f).is_none_or(|o| o.ino == s.stat.ino);
+            let fid = fid.filter(|f| free(f) || matches!(s.what, What::Twin(_)));
+            self.mend_one(root, brick, (&s, fid, hidden), (report, doubt))?;
+        }
+        Ok(())
+    }
+
+    /// The fids under which the index knows what has no good tag of its own, by inode number.
+    fn known(&self, index: Option<&Index>) -> Result<HashMap<u64, Fid>, Errno> {
+        let mut known = HashMap::new();
+        if let Some(index) = index.filter(|_| !self.suspects.is_empty()) {
+            index.each(&mut |fid, at| {
+                let same = self.suspects.iter().find(|s| at.is_some_and(|a| a.handle == s.at.handle));
+                known.extend(same.map(|s| (s.stat.ino, fid)));
+            })?;
+        }
+        Ok(known)
+    }
+
+    fn mend_one(
+        &mut self,
+        root: &Opened,
+        brick: &Brick<'_>,
+        (s, fid, hidden): (&Suspect, Option<Fid>, bool),
+        (report, doubt): (&mut Report, &mut Doubt),
+    ) -> Result<(), Errno> {
+        let dir = s.at.kind == S_IFDIR;
+        let derived = |fid: Fid| {
+            // A directory's home is the set that made it; files lie where their directory does.
+            let home = if dir { fid.set } else { brick.set.unwrap_or(fid.set) };
+            let flags = if hidden { ORPHAN } else { 0 };
+            let (ctime, atime) = (s.stat.mtime, s.stat.mtime);
+            Tag { flags, fid, home, version: Version::default(), ctime, atime }
+        };
+        let (text, tag) = match (&s.what, fid) {
+            (What::Untagged, Some(fid)) => {
+                (format!("it has no tag; by the index it is {fid}"), Some(derived(fid)))
+            }
+            (What::Unreadable, Some(fid)) => {
+                (format!("its tag is damaged; by the index it is {fid}"), Some(derived(fid)))
+            }
+            (What::Foreign(tag), Some(fid)) if fid == tag.fid => {
+                let text =
+                    format!("its tag says that set {} answers for it, which holds no files here", tag.home);
+                (text, brick.set.map(|home| Tag { home, ..*tag }))
+            }
+            (What::Foreign(tag), _) => {
+                let text = format!(
+                    "its tag is that of a file of set {}: it does not belong to the volume",
+                    tag.home
+                );
+                report.add(&s.path, text, ADOPT);
+                return if brick.repair { untag(root, brick, s) } else { Ok(()) };
+            }
+            (What::Twin(fid), _) => return self.mend_twins(root, brick, (s, *fid), (report, doubt)),
+            (What::Untagged, None) => {
+                let what = if dir { "it and all in it do" } else { "it does" };
+                report.add(&s.path, format!("it has no tag: {what} not belong to the volume"), ADOPT);
+                return Ok(());
+            }
+            (What::Unreadable, None) => {
+                report.add(&s.path, "its tag is damaged, and the index does not know it", WIPE);
+                return Ok(());
+            }
+        };
+        let Some(tag) = tag else { return Ok(()) };
+        report.add(&s.path, text, brick.remedy());
+        if brick.repair {
+            open(root, brick, &s.path, s.at.kind)?.set_tag(&tag)?;
+            doubt.objects.push(tag.fid);
+        }
+        let (ino, links, path) = (s.stat.ino, s.stat.nlink, s.path.clone());
+        let again = self.objects.get_mut(&tag.fid).filter(|o| o.ino == ino);
+        match again {
+            Some(o) => o.names += 1,
+            None => drop(self.objects.insert(tag.fid, Object { ino, names: 1, links, dir, at: s.at, path })),
+        }
+        Ok(())
+    }
+
+    /// Two files with one fid: the index knows which of them is the volume's. The other is a copy that somebody made.
+    fn mend_twins(
+        &mut self,
+        root: &Opened,
+        brick: &Brick<'_>,
+        (s, fid): (&Suspect, Fid),
+        (report, doubt): (&mut Report, &mut Doubt),
+    ) -> Result<(), Errno> {
+        let Some(first) = self.objects.get_mut(&fid) else { return Ok(()) };
+        let text =
+            |other: &Path| format!("it has the same fid {fid} as {}, and is another file", other.display());
+        let right = brick.index.and_then(|i| i.get(fid).ok().flatten());
+        if right.is_some_and(|r| r.handle == s.at.handle) {
+            // The one that was met first is the copy.
+            let copy =
+                Suspect { path: first.path.clone(), at: first.at, stat: s.stat, what: What::Twin(fid) };
+            report.add(&copy.path, text(&s.path), ADOPT);
+            (first.path, first.at, first.ino) = (s.path.clone(), s.at, s.stat.ino);
+            doubt.objects.push(fid);
+            return if brick.repair { untag(root, brick, &copy) } else { Ok(()) };
+        }
+        if right.is_some_and(|r| r.handle == first.at.handle) {
+            report.add(&s.path, text(&first.path), ADOPT);
+            doubt.objects.push(fid);
+            return if brick.repair { untag(root, brick, s) } else { Ok(()) };
+        }
+        report.add(&s.path, text(&first.path), COPY);
+        Ok(())
+    }
+}
+
+fn untag(root: &Opened, brick: &Brick<'_>, s: &Suspect) -> Result<(), Errno> {
+    open(root, brick, &s.path, s.at.kind)?.remove_xattr(disk_format::tag::XATTR.as_bytes())
+}
+
+/// Opens what a walk met, by its path: nobody else uses the brick.
+fn open(root: &Opened, brick: &Brick<'_>, path: &Path, kind: u32) -> Result<Opened, Errno> {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(root.clone()) };
+    let dir = rustix::fs::open(brick.path.join(parent), crate::tree::DIR_FLAGS, rustix::fs::Mode::empty())
+        .map_err(errno)?;
+    open_at(dir.as_fd(), std::os::unix::ffi::OsStrExt::as_bytes(name), kind)
+}
