@@ -23,11 +23,10 @@ pub(super) fn check(
     report: &mut Report,
 ) -> Result<bool, Errno> {
     let opening = if brick.repair { "" } else { "opening the brick rebuilds it" };
+    let used = !tree.objects.is_empty();
     match position {
-        None if report.last > Lsn(0) => report.add(FILE, "the index is missing", opening),
-        Some(None) if clean && report.last > Lsn(0) => {
-            report.add(FILE, "the index was not readable", opening)
-        }
+        None if used => report.add(FILE, "the index is missing", opening),
+        Some(None) if clean && used => report.add(FILE, "the index was not readable", opening),
         Some(Some(_)) if clean => return compare(brick, partial, tree, report),
         _ => return Ok(false),
     }

@@ -33,9 +33,9 @@ fn await_in_sync(pool: &Pool) {
 }
 
 /// What the arbiter shares with a brick that holds data: names, kinds, owners, modes, sizes.
-fn shape(top: &Path) -> BTreeMap<PathBuf, (char, u32, (u32, u32), (i64, i64), u64, usize)> {
-    let seen = files::tree(top).into_iter();
-    seen.map(|(path, s)| (path, (s.kind, s.mode, s.owner, s.mtime, s.links, s.content.len()))).collect()
+fn shape(top: &Path) -> BTreeMap<PathBuf, files::Seen> {
+    let size = |s: files::Seen| files::Seen { content: s.content.len().to_le_bytes().to_vec(), ..s };
+    files::tree(top).into_iter().map(|(path, s)| (path, size(s))).collect()
 }
 
 /// Names and sizes are those of the data bricks, and no block of data is there.

@@ -11,6 +11,7 @@
 mod arbiter;
 mod bad_input;
 mod basics;
+mod brick_check;
 mod demo;
 mod footprint;
 mod harness;
