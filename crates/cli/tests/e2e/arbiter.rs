@@ -77,7 +77,7 @@ fn an_arbiter_holds_no_data_and_heals_without_any() {
     check(&pool);
     let healed = pool.servers[ARBITER].log();
     let line = healed.lines().rfind(|l| l.contains("has healed")).expect("it healed");
-    assert!(line.ends_with(", 0 bytes"), "an arbiter copies no data: {line}");
+    assert!(line.contains(", 0 bytes copied"), "an arbiter copies no data: {line}");
 }
 
 /// One data brick and the arbiter go on; the arbiter alone does not, nor does a brick that missed something.

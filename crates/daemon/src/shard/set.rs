@@ -139,7 +139,8 @@ impl OpenSet {
                 "{}: its content was in doubt, and no other brick holds the data: it counts as it is",
                 self.path
             );
-            brick.end_heal().map_err(|e| format!("{}: {e}", self.path))?;
+            let ended = brick.begin_end().and_then(brick::EndJob::run).and_then(|()| brick.end_heal());
+            ended.map_err(|e| format!("{}: {e}", self.path))?;
         }
         let mut results = replica::Results::default();
         let mut pending = Pending::default();
