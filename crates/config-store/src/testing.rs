@@ -93,12 +93,12 @@ impl Transport for End {
     }
 }
 
-/// Short times.
+/// Short times, yet long enough for a machine that does much else.
 pub(crate) fn options() -> Options {
     Options {
-        heartbeat: Duration::from_millis(40),
-        election_min: Duration::from_millis(150),
-        election_max: Duration::from_millis(300),
+        heartbeat: Duration::from_millis(80),
+        election_min: Duration::from_millis(300),
+        election_max: Duration::from_millis(600),
         snapshot_after: 50,
         replace_voter_after: Duration::ZERO,
         command_timeout: Duration::from_secs(5),
@@ -167,7 +167,7 @@ impl Pool {
         let started = Instant::now();
         while !done(self) {
             let m: Vec<_> = self.stores.values().map(ConfigStore::metrics).collect();
-            assert!(started.elapsed() < Duration::from_secs(10), "{what}: {m:#?}");
+            assert!(started.elapsed() < LIMIT, "{what}: {m:#?}");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
@@ -199,7 +199,7 @@ impl Pool {
     }
 }
 
-pub(crate) const LIMIT: Duration = Duration::from_secs(8);
+pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 
 pub(crate) fn mark_command(mark: &str) -> Command {
     let change = OptionChange { volume: "v".into(), key: "user.mark".into(), value: Some(mark.into()) };

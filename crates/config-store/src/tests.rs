@@ -52,7 +52,7 @@ async fn a_killed_leader_is_replaced_and_all_agree_after_restarts() {
     let started = Instant::now();
     pool.kill(leader).await;
     pool.mark("b").await;
-    assert!(started.elapsed().as_millis() < 2500, "{:?}", started.elapsed());
+    assert!(started.elapsed().as_millis() < 5000, "{:?}", started.elapsed());
     pool.start(leader).await;
     pool.settle_marked("b").await;
     for n in 1..=3 {
