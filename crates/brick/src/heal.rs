@@ -14,6 +14,7 @@ use crate::tree::At;
 use disk_format::sealed;
 use disk_format::tag::{ORPHAN, Tag, Version};
 use ids::{Fid, Lsn, OpId};
+use namespace::View;
 use replica::healing::Made;
 use rustix::fs::AtFlags;
 use std::os::fd::AsFd;
@@ -550,7 +551,9 @@ impl Brick {
     fn take_entry(&mut self, dir: Fid, e: &DirEntry, targets: &[(Fid, Blob)]) -> Result<Option<Made>, Errno> {
         let name = e.name.as_bytes();
         if self.is_known(e.fid)? {
+            let mut again = None;
             if e.kind == S_IFDIR {
+                again = self.untangle(dir, e.fid)?;
                 if let Some(parent) = self.hung(e.fid)?.parent {
                     self.keep_times(parent)?;
                 }
@@ -558,7 +561,7 @@ impl Brick {
             } else {
                 self.link_again(e, dir)?;
             }
-            return Ok(None);
+            return Ok(again);
         }
         let rdev = e.attr.as_ref().map_or(0, |a| a.rdev);
         let node = match e.kind {
@@ -588,6 +591,19 @@ impl Brick {
         };
         self.create(dir, name, &making)?;
         Ok(own.then_some(Made { fid: e.fid, dir: e.kind == S_IFDIR }))
+    }
+
+    /// Directory `fid` is to come into `dir`, which may lie beneath it here: then `dir` is put aside until its own parent is
+    /// compared, and its present one, which is answered, has to be compared (again).
+    fn untangle(&mut self, dir: Fid, fid: Fid) -> Result<Option<Made>, Errno> {
+        if !self.is_beneath(dir, fid)? {
+            return Ok(None);
+        }
+        let at = self.hung(dir)?;
+        let Some(parent) = at.parent else { return Ok(None) };
+        self.keep_times(parent)?;
+        self.put_aside(parent, &at.name, dir)?;
+        Ok(Some(Made { fid: parent, dir: true }))
     }
 
     /// Gives a file that is here under another name, or without one, this name.

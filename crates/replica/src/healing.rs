@@ -87,7 +87,8 @@ pub trait Patient {
     /// The primary has no such object: what no directory's comparison clears away goes.
     fn take_nothing(&mut self, fid: Fid) -> Result<(), Errno>;
     /// Makes the entries of a directory after `after` and up to `upto` (to the end if `None`) those given. What is there
-    /// beside them is put aside. Answers what was missing and is made now, still empty.
+    /// beside them is put aside. Answers what was missing and is made now, still empty, and directories that have to be
+    /// compared (again).
     fn take_entries(
         &mut self,
         dir: Fid,

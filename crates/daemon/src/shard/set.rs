@@ -27,10 +27,8 @@ use wire::{Errno, Fail, Frame, Kind, Reply, Wire};
 
 /// Syncs that are done together at most: each keeps a descriptor open meanwhile.
 const SYNC_ROUND: usize = 64;
-/// Rounds of syncs under way at once, at most.
-const SYNC_ROUNDS: usize = 4;
-/// A round that takes longer does not keep the next one from beginning.
-const SLOW_ROUND: Duration = Duration::from_millis(50);
+/// Rounds of syncs under way at once, at most: one with much data does not hold up all others.
+const SYNC_ROUNDS: usize = 8;
 
 /// What is needed to open a brick, gathered on the shard and used on a blocking thread.
 pub(crate) struct OpenSet {
@@ -192,10 +190,9 @@ pub(crate) struct SetDriver {
     last_sync: Duration,
     synced_to: Lsn,
     syncing: bool,
-    /// Syncs that wait for the next round, the rounds under way, and when the last one began.
+    /// Syncs that wait for a round, and the rounds under way.
     to_sync: Vec<(replica::SyncToken, Option<Fid>)>,
     sync_rounds: usize,
-    round_begun: Duration,
     lease: Duration,
     pub(super) healing: Option<Healing>,
     /// Healings begun: what was begun for an earlier one is void.
@@ -247,7 +244,6 @@ impl SetHandle {
             syncing: false,
             to_sync: Vec::new(),
             sync_rounds: 0,
-            round_begun: Duration::ZERO,
             lease: Duration::ZERO,
             healing: None,
             healings: 0,
@@ -328,16 +324,12 @@ impl SetHandle {
         }
     }
 
-    /// Makes something durable on a thread that may wait for the disk. What is asked for while that goes on is done
-    /// together, in the next round.
+    /// Makes something durable on a thread that may wait for the disk. What is asked for while
+    /// all rounds are busy is done together, in the next one.
     fn sync(&self, d: &mut SetDriver, token: replica::SyncToken, fid: Option<Fid>) {
         d.to_sync.push((token, fid));
-        let now = clock::now();
-        // A round with much data does not hold up all others.
-        let slow = d.sync_rounds < SYNC_ROUNDS && now >= d.round_begun + SLOW_ROUND;
-        if d.sync_rounds == 0 || slow {
+        if d.sync_rounds < SYNC_ROUNDS {
             d.sync_rounds += 1;
-            d.round_begun = now;
             let this = self.clone();
             spawn_local(async move { while this.sync_some().await {} });
         }
@@ -354,7 +346,6 @@ impl SetHandle {
                 d.sync_rounds -= 1;
                 return false;
             }
-            d.round_begun = clock::now();
             let mut objects: Vec<Fid> = wanted.iter().filter_map(|(_, fid)| *fid).collect();
             objects.sort();
             objects.dedup();
