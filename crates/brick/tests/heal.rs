@@ -348,3 +348,163 @@ fn a_full_comparison_heals_all() {
         run(seed, true);
     }
 }
+
+/// Asks and takes until nothing is in doubt.
+fn settle(p: &mut Brick, j: &mut Brick, healing: &mut Healing) {
+    while let Some(question) = healing.ask(j) {
+        let (body, data) = answer(p, &question);
+        take(healing, j, &body, &data);
+    }
+    assert!(healing.is_done());
+    end(j);
+}
+
+fn same_trees(dir: &std::path::Path, p: &mut Brick, j: &mut Brick) {
+    p.flush_attrs().unwrap();
+    j.flush_attrs().unwrap();
+    assert_eq!(tree(&dir.join("b1")), tree(&dir.join("b2")));
+}
+
+/// Both bricks with a dense file of 8 MiB and a sparse one, then 1 MiB of the first changed on one of them.
+fn large(dir: &std::path::Path) -> (Set, Fid, Fid, Stamp) {
+    let mut s = Set::new(vec![new_brick(dir, 1), new_brick(dir, 2)]);
+    let (dense, sparse) = (s.file(ROOT, "dense"), s.file(ROOT, "sparse"));
+    for i in 0..8 {
+        s.write(dense, i << 20, &vec![u8::try_from(i).unwrap(); 1 << 20]);
+    }
+    s.write(sparse, 40 << 20, b"far out");
+    let common = s.bricks[0].last();
+    (s, dense, sparse, common)
+}
+
+fn blocks(path: &std::path::Path) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata(path).unwrap().blocks()
+}
+
+#[test]
+fn only_what_differs_is_copied() {
+    for full in [false, true] {
+        let dir = temp();
+        let (mut s, dense, sparse, common) = large(dir.path());
+        let mut j = s.bricks.pop().unwrap();
+        s.write(dense, (3 << 20) + 5, &vec![99; 1 << 20]);
+        s.write(sparse, 20 << 20, b"in between");
+        let mut p = s.bricks.pop().unwrap();
+        let mut healing = welcome(&mut p, &mut j, &common, full);
+        settle(&mut p, &mut j, &mut healing);
+        let done = healing.progress();
+        assert!(done.bytes <= (2 << 20) + (1 << 20), "full {full}: {done:?}");
+        assert!(!full || done.same >= 6 << 20, "{done:?}");
+        same_trees(dir.path(), &mut p, &mut j);
+        for name in ["dense", "sparse"] {
+            let (a, b) =
+                (blocks(&dir.path().join("b1").join(name)), blocks(&dir.path().join("b2").join(name)));
+            assert!(a.abs_diff(b) <= 16, "full {full}: {name} takes {a} and {b} blocks");
+        }
+    }
+}
+
+/// The same file again after an interruption: what is there is not copied again.
+#[test]
+fn an_interrupted_healing_copies_nothing_twice() {
+    let dir = temp();
+    let (mut s, dense, _, common) = large(dir.path());
+    let mut j = s.bricks.pop().unwrap();
+    for i in 0..8 {
+        s.write(dense, i << 20, &vec![77; 1 << 20]);
+    }
+    let small = s.file(ROOT, "small");
+    s.write(small, 0, b"not much");
+    let mut p = s.bricks.pop().unwrap();
+    let mut healing = welcome(&mut p, &mut j, &common, false);
+    while healing.progress().bytes < 5 << 20 {
+        let question = healing.ask(&mut j).unwrap();
+        let (body, data) = answer(&mut p, &question);
+        take(&mut healing, &mut j, &body, &data);
+    }
+    let before = healing.progress().bytes;
+    drop(j);
+    let mut j = open(&dir.path().join("b2"), &identity(2));
+    let mut healing = welcome(&mut p, &mut j, &common, false);
+    settle(&mut p, &mut j, &mut healing);
+    let after = healing.progress();
+    assert!(before + after.bytes <= (8 << 20) + 8, "{before} bytes first, then {after:?}");
+    assert!(after.same >= 5 << 20, "{after:?}");
+    same_trees(dir.path(), &mut p, &mut j);
+}
+
+/// The machine was started anew: what came after the durable position is in doubt, and comes from the other brick.
+#[test]
+fn after_a_reboot_a_brick_is_healed_from_its_durable_position() {
+    let dir = temp();
+    let mut s = Set::new(vec![new_brick(dir.path(), 1), new_brick(dir.path(), 2)]);
+    let f = s.file(ROOT, "f");
+    s.write(f, 0, &[1; 5000]);
+    s.bricks[1].begin_sync(None).unwrap().run().unwrap();
+    let durable = s.bricks[1].durable();
+    assert_eq!(durable, s.bricks[1].last());
+    s.write(f, 1000, &[2; 100]);
+    s.file(ROOT, "late");
+    let mut p = s.bricks.remove(0);
+    drop(s);
+    // The power failed: the file's new data is lost, its size wrong, and the state is that of another boot.
+    let b2 = dir.path().join("b2");
+    std::fs::write(b2.join("f"), [1; 4096]).unwrap();
+    let state = b2.join(".mortar/state");
+    let mut read = disk_format::State::decode(&std::fs::read(&state).unwrap()).unwrap();
+    read.boot = [7; 16];
+    std::fs::write(&state, read.encode()).unwrap();
+    let mut j = open(&b2, &identity(2));
+    assert!(j.found().rebooted);
+    assert_eq!(j.durable(), durable);
+    let mut healing = Healing::begin(&mut j, &durable, durable.lsn, false).unwrap();
+    for r in p.iterate(durable.lsn.next()).map(Result::unwrap).collect::<Vec<_>>() {
+        let (stamp, change) = (&r.stamp, &r.change);
+        healing.apply(&mut j, Arriving { stamp, op: OP, about: None, change, payload: b"" }).unwrap();
+    }
+    healing.go_live(&mut j, &p.last(), &[]).unwrap();
+    settle(&mut p, &mut j, &mut healing);
+    assert_eq!(p.last(), j.last());
+    let (mut a, mut b) = (p.attr_of_any(f).unwrap(), j.attr_of_any(f).unwrap());
+    (a.blocks, b.blocks) = (0, 0);
+    assert_eq!(a, b);
+    assert!(b2.join("late").exists());
+}
+
+#[test]
+fn a_placed_directory_that_nobody_else_has_goes() {
+    let theirs = ids::SetId(2);
+    for (full, root_home) in [(false, theirs), (true, theirs), (false, SET), (true, SET)] {
+        let dir = temp();
+        let new = |n: u32| {
+            let id = disk_format::Identity { root: Fid::root(root_home), root_home, ..identity(n) };
+            let path = dir.path().join(format!("b{n}"));
+            brick::format(&path, &id).unwrap();
+            open(&path, &id)
+        };
+        let (mut p, mut j) = (new(1), new(2));
+        let at = |epoch, lsn| Stamp { epoch: Epoch(epoch), lsn: Lsn(lsn) };
+        for b in [&mut p, &mut j] {
+            b.apply(at(1, 1), OP, None, &Change::Nop, b"").unwrap();
+        }
+        // Only the one that goes away places a directory, beneath a copy of another set's or in limbo.
+        let copy = Fid { set: theirs, epoch: Epoch(1), lsn: Lsn(9) };
+        let path = vec![wire::op::Ancestor { fid: copy, home: theirs, name: name("theirs") }];
+        let fid = Fid { set: SET, epoch: Epoch(1), lsn: Lsn(2) };
+        let (mode, uid, gid) = (0o755, 0, 0);
+        let place = Change::Place { path, name: name("ours"), fid, mode, uid, gid, time: time(5) };
+        j.apply(at(1, 2), OP, None, &place, b"").unwrap();
+        assert!(j.attr_of_any(fid).is_ok());
+        p.apply(at(2, 2), OP, None, &Change::Nop, b"").unwrap();
+        let mut healing = welcome(&mut p, &mut j, &at(1, 1), full);
+        settle(&mut p, &mut j, &mut healing);
+        assert!(j.attr_of_any(fid).is_err(), "full: {full}, root: {root_home}");
+        assert!(!dir.path().join("b2/theirs/ours").exists());
+        for folder in ["aside", "limbo"] {
+            let path = dir.path().join("b2/.mortar").join(folder);
+            assert_eq!(std::fs::read_dir(path).unwrap().count(), 0, "{folder}, full: {full}");
+        }
+        assert_eq!(p.last(), j.last());
+    }
+}
