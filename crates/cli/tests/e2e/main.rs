@@ -15,6 +15,7 @@ mod brick_check;
 mod demo;
 mod footprint;
 mod harness;
+mod heal;
 mod options;
 mod posix;
 mod quorum;
