@@ -126,6 +126,7 @@ impl SetHandle {
             return SetDriver::refuse(&to, Fail::Busy);
         }
         match d.replica.admit(clock::now(), call.epoch, id, call.finished) {
+            Admission::Go if changes && self.joiner_lags(d) => return SetDriver::refuse(&to, Fail::Busy),
             Admission::Go => {}
             Admission::WrongView(epoch) => return SetDriver::refuse(&to, Fail::WrongView { epoch }),
             Admission::Busy => return SetDriver::refuse(&to, Fail::Busy),

@@ -200,6 +200,8 @@ pub(crate) struct SetDriver {
     /// On the primary: welcomes said, for the same reason.
     pub(super) welcomes: u64,
     pub(super) questions: Questions,
+    /// Since when a joining brick's queue is full and has not shrunk, and how much is in it.
+    pub(super) lagging: Option<(Duration, usize)>,
     pub(super) asked_to_join: Duration,
 }
 
@@ -249,6 +251,7 @@ impl SetHandle {
             healings: 0,
             welcomes: 0,
             questions: Questions::default(),
+            lagging: None,
             asked_to_join: Duration::ZERO,
         };
         SetHandle { shard: Rc::downgrade(shard), driver: Rc::new(RefCell::new(driver)) }
@@ -442,6 +445,7 @@ impl SetHandle {
         let mut d = self.driver.borrow_mut();
         self.step(&mut d, Input::Tick);
         self.tick_heal(&mut d);
+        self.watch_joiners(&mut d);
         let due = clock::now() >= d.last_sync + d.sync_interval;
         if due && !d.syncing && d.replica.last().lsn > d.synced_to {
             self.sync_all(&mut d);
@@ -648,6 +652,11 @@ impl SetDriver {
         let Some(server) = self.members.get(&to) else { return };
         let message = PeerMessage { set: self.set, from: self.me, to, epoch, body };
         shard.links.send(*server, Frame::with_payload(Kind::Peer, 0, message.to_bytes(), payload));
+    }
+
+    /// Bricks that get every change and are not in sync yet.
+    pub(super) fn joiners(&self) -> impl Iterator<Item = BrickId> + '_ {
+        self.members.keys().copied().filter(|b| self.replica.is_joiner(*b))
     }
 
     /// Bytes for a brick that wait for its server's connection.

@@ -27,6 +27,10 @@ const ACTIVE: Duration = Duration::from_millis(20);
 const SLICE: usize = 2048;
 /// Bytes for a joining brick that may wait for its connection: beyond it, it gets no more missed changes for a while.
 const QUEUE: usize = 4 << 20;
+/// Bytes of new changes that may wait for a joining brick's connection: beyond it clients wait for it.
+const LAG: usize = 32 << 20;
+/// A joining brick whose queue is full and does not shrink for this long is given up: it asks to join anew.
+const STUCK: Duration = Duration::from_secs(2);
 /// Reads of data that was not in memory, before it is waited for.
 const TRIES: u32 = 3;
 
@@ -105,6 +109,33 @@ impl SetHandle {
 
     fn queued(&self, d: &SetDriver, to: BrickId) -> usize {
         self.shard.upgrade().map_or(0, |s| d.queued(&s, to))
+    }
+
+    /// Whether a joining brick has to catch up before more changes are made.
+    pub(super) fn joiner_lags(&self, d: &SetDriver) -> bool {
+        d.joiners().any(|brick| self.queued(d, brick) > LAG)
+    }
+
+    /// A joining brick that takes nothing in any more does not hold up the clients.
+    pub(super) fn watch_joiners(&self, d: &mut SetDriver) {
+        let now = clock::now();
+        let joiners: Vec<BrickId> = d.joiners().collect();
+        let full: Vec<(BrickId, usize)> =
+            joiners.into_iter().map(|b| (b, self.queued(d, b))).filter(|(_, n)| *n > LAG).collect();
+        let Some((brick, queued)) = full.into_iter().max_by_key(|(_, n)| *n) else {
+            d.lagging = None;
+            return;
+        };
+        match d.lagging {
+            Some((since, least)) if queued >= least => {
+                if now >= since + STUCK {
+                    tracing::warn!("set {}: brick {brick} takes no changes in: it has to join anew", d.set);
+                    d.lagging = None;
+                    self.step(d, Input::LinkUp(brick));
+                }
+            }
+            _ => d.lagging = Some((now, queued)),
+        }
     }
 
     fn go_live(&self, d: &mut SetDriver, to: BrickId, full: bool) {
