@@ -28,6 +28,8 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_mi
 const SLOW: u32 = 15;
 /// Without an answer for so long, the watch asks another server for the map.
 const TROUBLE: Duration = Duration::from_millis(500);
+/// A server that does not answer for so long may not be the right one any more: likewise.
+const DOUBT: Duration = Duration::from_secs(1);
 /// Between two lines of the log about calls that wait.
 const QUIET: Duration = Duration::from_secs(10);
 /// Files told of in one go when a set has to hear again what is open.
@@ -109,7 +111,7 @@ impl Core {
     }
 
     /// Whether it makes sense to wait for `peer` to answer for `set`.
-    fn still(&self, set: SetId, epoch: Epoch, peer: &Arc<Peer>) -> Result<(), Broken> {
+    pub(crate) fn still(&self, set: SetId, epoch: Epoch, peer: &Arc<Peer>) -> Result<(), Broken> {
         if self.is_stopped() {
             return Err(Broken::Stopped);
         }
@@ -214,7 +216,14 @@ impl Core {
         tries: &mut Tries<'_>,
     ) -> Result<Reply, Broken> {
         let set = route.state.set;
-        let still = || self.still(set, route.epoch, peer);
+        let begun = Instant::now();
+        let still = || {
+            // The server may be cut off, and the watched one with it: it may be the same.
+            if begun.elapsed() >= DOUBT {
+                self.watcher.nudge();
+            }
+            self.still(set, route.epoch, peer)
+        };
         let mut waiting = Waiting { until: tries.deadline(), still: &still };
         let mut lent = peer.lend(set, self.intent, &waiting)?;
         tries.used = lent.used;

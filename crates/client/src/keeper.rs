@@ -8,7 +8,6 @@ use ids::{Fid, SetId};
 use wire::Op;
 
 use crate::call::{Core, mark};
-use crate::conn::Broken;
 use crate::map::Generation;
 use crate::sets::lock;
 use crate::wait::Waiting;
@@ -103,7 +102,7 @@ impl Core {
     fn release_batch(&self, generation: &Generation, set: SetId, fids: &[Fid]) -> bool {
         let Some(route) = generation.route(set) else { return false };
         let Some(peer) = &route.peer else { return false };
-        let still = || if self.is_stopped() { Err(Broken::Stopped) } else { Ok(()) };
+        let still = || self.still(set, route.epoch, peer);
         let waiting = Waiting { until: Instant::now() + self.options.network_timeout, still: &still };
         let Ok(mut lent) = peer.lend(set, self.intent, &waiting) else { return false };
         let ops = fids.iter().map(|fid| Op::Release { fid: *fid });
@@ -128,7 +127,8 @@ impl Core {
             if !route.state.needs_stating(current) || route.state.open_files() == 0 {
                 continue;
             }
-            let still = || if self.is_stopped() { Err(Broken::Stopped) } else { Ok(()) };
+            // Calls wait for the outcome: no longer than there is hope.
+            let still = || self.still(route.state.set, route.epoch, peer);
             let waiting = Waiting { until: Instant::now() + self.options.network_timeout, still: &still };
             let Ok(mut lent) = peer.lend(route.state.set, self.intent, &waiting) else { continue };
             match self.state_opens(&mut lent.conn, route, current, &waiting) {

@@ -1,5 +1,6 @@
 //! The watch: one connection to some server of the pool, over which newer maps come.
 
+use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -22,6 +23,10 @@ use crate::wait::Waiting;
 const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 /// A watch that is younger is not given up because calls have trouble.
 const YOUNG: Duration = Duration::from_secs(1);
+/// How long a server may take to answer a new watch. Calls may wait for what it says, and there are other servers.
+const SOON: Duration = Duration::from_millis(500);
+/// A server that did not answer is asked after the others for so long.
+const AVOIDED: Duration = Duration::from_secs(10);
 
 /// How calls reach the watching thread.
 pub(crate) struct Watcher {
@@ -189,6 +194,7 @@ impl Watched {
 /// The watching thread's life: watch, and when that breaks, watch another server.
 pub(crate) fn run(core: &Core, mut watched: Watched, seeds: &[String]) {
     let mut pause = PAUSE.0;
+    let mut silent: HashMap<String, Instant> = HashMap::new();
     while !core.is_stopped() {
         let since = Instant::now();
         let why = watched.follow(core);
@@ -199,7 +205,9 @@ pub(crate) fn run(core: &Core, mut watched: Watched, seeds: &[String]) {
         if since.elapsed() > PAUSE.1 {
             pause = PAUSE.0;
         }
-        let mut next = candidates(core, seeds, &watched.server).into_iter();
+        silent.retain(|_, since| since.elapsed() < AVOIDED);
+        let mut next = candidates(core, seeds, &watched.server, &silent).into_iter();
+        let mut patience = SOON;
         watched = loop {
             if core.is_stopped() {
                 return;
@@ -207,18 +215,24 @@ pub(crate) fn run(core: &Core, mut watched: Watched, seeds: &[String]) {
             let Some(server) = next.next() else {
                 sleep(core, pause);
                 pause = (pause * 2).min(PAUSE.1);
-                next = candidates(core, seeds, &watched.server).into_iter();
+                // All of them may be slow.
+                patience = (patience * 2).min(core.options.network_timeout);
+                next = candidates(core, seeds, &watched.server, &silent).into_iter();
                 continue;
             };
             let still = || if core.is_stopped() { Err(Broken::Stopped) } else { Ok(()) };
-            let until = Instant::now() + core.options.network_timeout.min(Duration::from_secs(2));
+            let until = Instant::now() + core.options.network_timeout.min(patience);
             match begin(&server, &core.volume, core.intent, &Waiting { until, still: &still }) {
                 Ok((new, map)) => {
                     tracing::debug!(server, "watching");
+                    silent.remove(&server);
                     core.publish(map);
                     break new;
                 }
-                Err(e) => tracing::debug!(server, "no watch: {e}"),
+                Err(e) => {
+                    tracing::debug!(server, "no watch: {e}");
+                    silent.insert(server, Instant::now());
+                }
             }
         };
         if since.elapsed() < PAUSE.1 {
@@ -241,8 +255,9 @@ fn sleep(core: &Core, time: Duration) {
     }
 }
 
-/// All servers known: the pool's as of the last map, and those given at first; the last one used comes last.
-fn candidates(core: &Core, seeds: &[String], last: &str) -> Vec<String> {
+/// All servers known: the pool's as of the last map, and those given at first; the last one used comes last, but before
+/// those that did not answer lately.
+fn candidates(core: &Core, seeds: &[String], last: &str, silent: &HashMap<String, Instant>) -> Vec<String> {
     let current = core.current();
     let mut all: Vec<String> =
         current.map.servers.iter().map(|s| String::from_utf8_lossy(&s.address.0).into_owned()).collect();
@@ -257,5 +272,6 @@ fn candidates(core: &Core, seeds: &[String], last: &str) -> Vec<String> {
         let turn = (at + 1) % all.len().max(1);
         all.rotate_left(turn);
     }
+    all.sort_by_key(|server| silent.contains_key(server));
     all
 }
