@@ -221,6 +221,35 @@ impl ConfigStore {
         self.inner.leads.subscribe()
     }
 
+    /// The leader's process is known to be dead: this server stands for election as soon as nobody counts on that leader's
+    /// lease any more, without the time-out that a silent one gets. Returns when somebody else leads, or soon after an
+    /// election that nobody won.
+    pub async fn replace_leader(&self, dead: ServerId) {
+        let mut metrics = self.inner.raft.metrics();
+        let led_by = |m: &RaftMetrics<u64, Node>| m.current_leader == Some(dead.0);
+        // One after the other, so that they do not split the vote.
+        let rank = {
+            let now = metrics.borrow();
+            let others = now.membership_config.voter_ids().filter(|v| *v != dead.0);
+            let rank = others.filter(|v| *v < self.inner.me.0).count();
+            if !led_by(&now) || !now.membership_config.voter_ids().any(|v| v == self.inner.me.0) {
+                return;
+            }
+            u32::try_from(rank).unwrap_or(0)
+        };
+        let options = &self.inner.options;
+        let pause = options.election_max + options.heartbeat / 5 + options.heartbeat * rank;
+        let over = metrics.wait_for(|m| !led_by(m));
+        if tokio::time::timeout(pause, over).await.is_ok() {
+            return;
+        }
+        tracing::info!(server = %dead, "the leader of the pool store is dead: standing for election");
+        if self.inner.raft.trigger().elect().await.is_ok() {
+            let other = metrics.wait_for(|m| m.current_leader.is_some_and(|l| l != dead.0));
+            drop(tokio::time::timeout(options.election_max, other).await);
+        }
+    }
+
     /// How the store does.
     pub fn metrics(&self) -> Metrics {
         let m = self.inner.raft.metrics().borrow().clone();
