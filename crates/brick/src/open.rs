@@ -7,6 +7,7 @@ use crate::index::Index;
 use crate::journal::Journal;
 use crate::listing::Listings;
 use crate::lru::Lru;
+use crate::memory;
 use crate::object::{Opened, S_IFDIR};
 use crate::sync::Shared;
 use disk_format::{Identity, SealError, State};
@@ -60,7 +61,7 @@ impl Default for Options {
 pub struct Found {
     /// It was closed in order and nothing is in doubt.
     pub clean: bool,
-    /// The machine was started anew since: what is newer than [`Brick::durable`] may be lost or half there.
+    /// The machine was started anew since, or the file system mounted anew: what is newer than [`Brick::durable`] may be lost or half there.
     pub rebooted: bool,
     /// The object of the last record, if that record's data did not (all) reach it: its content is in doubt.
     pub incomplete: Option<Fid>,
@@ -111,12 +112,6 @@ pub fn init_process() {
     rustix::process::umask(Mode::empty());
 }
 
-pub(crate) fn boot_id() -> [u8; 16] {
-    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let hex: String = text.chars().filter(char::is_ascii_hexdigit).collect();
-    u128::from_str_radix(&hex, 16).unwrap_or(0).to_le_bytes()
-}
-
 /// The brick's lock, ours as long as this lives.
 pub(crate) struct Lock(OwnedFd);
 
@@ -161,25 +156,26 @@ pub(crate) fn open_dir(path: &Path) -> Result<OwnedFd, OpenError> {
     })
 }
 
-/// The state as last written; a missing or damaged one says that nothing is sure.
+/// The state as last written. A damaged one says that nothing is sure, and so does a missing one if there is a journal:
+/// both come from power cuts.
 pub(crate) fn read_state(path: &Path) -> Result<State, OpenError> {
     let file = own(path).join("state");
-    let none = State {
-        boot: [0; 16],
-        durable: Stamp { epoch: Epoch(0), lsn: Lsn(0) },
-        flushed: Lsn(0),
-        clean: false,
-    };
+    let with =
+        |boot| State { boot, durable: Stamp { epoch: Epoch(0), lsn: Lsn(0) }, flushed: Lsn(0), clean: false };
+    let (new, lost) = (with([0; 16]), with(memory::UNKNOWN));
     match std::fs::read(&file) {
         Ok(bytes) => match State::decode(&bytes) {
             Ok(s) => Ok(s),
             Err(source @ SealError::Newer { .. }) => Err(OpenError::Sealed { file, source }),
             Err(e) => {
                 tracing::warn!(file = %file.display(), error = %e, "the state of the brick is unknown");
-                Ok(none)
+                Ok(lost)
             }
         },
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(none),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            let journal = std::fs::read_dir(own(path).join("journal"));
+            Ok(if journal.is_ok_and(|mut j| j.next().is_some()) { lost } else { new })
+        }
         Err(e) => Err(OpenError::Io { path: file, doing: "read", errno: io_errno(&e) }),
     }
 }
@@ -230,8 +226,8 @@ impl Brick {
             return Err(io("compare the tag with the identity of", Errno::ESTALE));
         }
         let mut state = read_state(path)?;
-        let boot = boot_id();
-        let rebooted = state.boot != boot && state.boot != [0; 16] && !state.clean;
+        let life = memory::life(&root.fd);
+        let rebooted = !state.clean && memory::is_lost(state.boot, life);
         let sure = rebooted.then_some(state.durable.lsn);
         let dir = own(path).join("journal");
         let opened = Journal::open(open_dir(&dir)?, dir, identity.brick, options.segment_size, sure)?;
@@ -246,8 +242,18 @@ impl Brick {
             index_rebuilt: false,
         };
         let start = if rebooted { state.flushed.min(state.durable.lsn) } else { state.flushed };
-        state.boot = boot;
+        state.boot = life;
         state.clean = false;
+        let healing = crate::heal::read_mark(path).map_err(|e| io("read the mark of healing of", e))?;
+        // Written down before the new life is: another crash must not make what was lost look whole.
+        let doubt = if rebooted {
+            let sure = state.durable.lsn;
+            let lost = crate::heal::Doubt { from: sure, objects: vec![], trust: sure };
+            crate::heal::add_mark(path, lost).map_err(|e| io("mark what is in doubt in", e))?;
+            crate::heal::read_mark(path).map_err(|e| io("read the mark of healing of", e))?
+        } else {
+            None
+        };
         let shared = Shared::open(path, state, position.unwrap_or(Lsn(0)))?;
         let mut brick = Brick {
             path: path.to_path_buf(),
@@ -256,7 +262,7 @@ impl Brick {
             orphans: open_dir(&own(path).join("orphans"))?,
             limbo: open_dir(&own(path).join("limbo"))?,
             aside: open_dir(&own(path).join("aside"))?,
-            healing: crate::heal::read_mark(path).map_err(|e| io("read the mark of healing of", e))?,
+            healing,
             fds: Lru::new(),
             nodes: Lru::new(),
             names: Lru::new(),
@@ -273,6 +279,7 @@ impl Brick {
             _lock: lock,
         };
         brick.recover(position, start)?;
+        brick.healing = doubt.or(brick.healing);
         Ok(brick)
     }
 

@@ -8,7 +8,7 @@ use disk_format::Identity;
 use disk_format::tag::ORPHAN;
 use ids::{Fid, SetId};
 use rustix::fs::{Mode, OFlags};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use wire::peer::Stamp;
 use wire::{Errno, Name};
@@ -108,4 +108,16 @@ pub fn release(path: &Path, identity: &Identity) -> Result<(), String> {
         Ok(None) => Ok(()),
         Err(e) => Err(format!("{}: {e}", path.display())),
     }
+}
+
+/// Where the file system of a directory is mounted: the highest directory above it on the same device.
+///
+/// # Errors
+/// The kernel's: mostly that there is no such directory.
+pub fn mount_point(path: &Path) -> std::io::Result<PathBuf> {
+    use std::os::unix::fs::MetadataExt;
+    let path = path.canonicalize()?;
+    let device = path.metadata()?.dev();
+    let same = |p: &&Path| p.metadata().is_ok_and(|m| m.dev() == device);
+    Ok(path.ancestors().take_while(same).last().unwrap_or(&path).to_path_buf())
 }

@@ -13,7 +13,8 @@ pub const VERSION: u32 = 1;
 wire::wire_struct! {
     /// The state of a brick.
     pub struct State {
-        /// The boot of the machine in which it was last open (`/proc/sys/kernel/random/boot_id`).
+        /// The life of the page cache in which it was last open: 6 bytes of the machine's boot id, 4 of the number of the
+        /// mount namespace, 6 of the mount's unique number (0 where the kernel gives none).
         pub boot: [u8; 16],
         /// Everything up to here is on disk.
         pub durable: Stamp,

@@ -13,7 +13,7 @@ use crate::heal::{Doubt, add_mark, read_mark};
 use crate::identity::{own, trace};
 use crate::index::Index;
 use crate::object::{Opened, S_IFDIR};
-use crate::open::{boot_id, identify, lock, open_dir, read_state};
+use crate::open::{identify, lock, open_dir, read_state};
 use disk_format::tag::Version;
 use disk_format::{SealError, State, Tag};
 use ids::{BrickId, Epoch, Fid, Lsn, SetId};
@@ -286,7 +286,7 @@ fn end_of_journal(
             // What the tree holds more than its tags say can no longer be told.
             doubt.from = Lsn(0);
             journal::begin_anew(path, brick.number, &newest)?;
-            let boot = boot_id();
+            let boot = crate::memory::life(&open_dir(path)?);
             let (durable, flushed) = (newest.clone(), newest.lsn);
             write_state(path, &State { boot, durable, flushed, clean: false })?;
             (report.records, report.last) = (0, newest.lsn);
