@@ -46,6 +46,7 @@ impl State {
             Command::ChangeView(change) => self.change_view(change),
             Command::ServerDown { server } => self.server_down(*server),
             Command::BrickFailed { brick, reason: _ } => self.brick_failed(*brick),
+            Command::BrickMounted { brick, mount } => self.brick_mounted(*brick, mount),
             Command::SetVoters { voters } => self.set_voters(voters),
             Command::RecoverPool { server } => self.recover_pool(*server),
         }?;
@@ -109,6 +110,7 @@ impl State {
         self.servers.insert(id, Server { id, identity, host, address, role: Role::Learner, lost: false });
         for brick in self.sets.values_mut().flat_map(|s| &mut s.bricks).filter(|b| b.server == old) {
             brick.server = id;
+            brick.mount.clear();
         }
         Ok(Outcome::Server(id))
     }
@@ -235,6 +237,16 @@ impl State {
             (Some(_), Status::Created | Status::Stopped) | (None, _) => {}
         }
         Ok(())
+    }
+
+    fn brick_mounted(&mut self, id: BrickId, mount: &str) -> Result<Outcome, Refusal> {
+        let mut bricks = self.sets.values_mut().flat_map(|s| &mut s.bricks);
+        let brick = bricks.find(|b| b.id == id).ok_or(Refusal::UnknownBrick { brick: id })?;
+        if !mount.starts_with('/') || mount.len() > limits::BRICK_PATH {
+            return Err(Refusal::BrickPath { path: mount.to_owned() });
+        }
+        brick.mount = mount.to_owned();
+        Ok(Outcome::Done)
     }
 
     fn set_voters(&mut self, voters: &BTreeSet<ServerId>) -> Result<Outcome, Refusal> {

@@ -96,6 +96,13 @@ pub enum Command {
         #[serde(default)]
         reason: String,
     },
+    /// A brick was opened; its file system is mounted there.
+    BrickMounted {
+        /// Which.
+        brick: BrickId,
+        /// The highest directory of its file system.
+        mount: String,
+    },
     /// Records who votes now. The agreement itself changes in the store.
     SetVoters {
         /// All voters; everybody else is a learner.

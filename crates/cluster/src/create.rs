@@ -131,6 +131,7 @@ impl State {
                 server: spec.server,
                 path: spec.path.clone(),
                 arbiter: at >= data,
+                mount: String::new(),
             });
         }
         let primary = self.least_loaded(bricks.iter().filter(|b| !b.arbiter));

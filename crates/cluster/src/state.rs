@@ -159,6 +159,10 @@ pub struct Brick {
     /// Holds names and attributes but no file data, and never leads.
     #[serde(default)]
     pub arbiter: bool,
+    /// Where its file system was mounted when it was last opened; empty: not known. An empty directory on another one is
+    /// not the brick without its files, but the place where its disk is missing.
+    #[serde(default)]
+    pub mount: String,
 }
 
 /// Who of a set serves, agreed in the pool's store.

@@ -2,13 +2,13 @@
 
 use crate::shard::ShardMessage;
 use cluster::State;
-use ids::{BrickId, ServerId, SetId, VolumeId};
+use ids::{BrickId, Epoch, ServerId, SetId, VolumeId};
 use namespace::placement::SetRoom;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use wire::op::COUNTED;
 
 /// Locks, also after another thread panicked (release builds abort at a panic).
@@ -40,6 +40,19 @@ pub(crate) enum Wish {
     View(SetId, replica::Proposal, Vec<BrickId>),
     /// A server's port refuses connections, or it is silent.
     Suspect(ServerId),
+    /// A brick may have lost changes: it asks where it stands before it does anything.
+    Settle(SetId, BrickId, oneshot::Sender<Standing>),
+    /// A brick was found on the file system that is mounted there.
+    Mounted(BrickId, String),
+}
+
+/// Where a brick stands that may have lost changes, by the newest view.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Standing {
+    /// The view's epoch.
+    pub(crate) epoch: Epoch,
+    /// No other brick with data is in sync: what this one holds is the set's history from here on.
+    pub(crate) last: bool,
 }
 
 /// Shared by the control plane and all shards.

@@ -7,6 +7,7 @@ mod membership;
 mod peers;
 mod place;
 pub mod protocol;
+mod settle;
 pub(crate) mod state_folder;
 mod status;
 mod volumes;

@@ -1,7 +1,7 @@
 //! What the shards ask for: new views, and a look at servers that seem dead.
 
-use super::Control;
 use super::protocol::Request;
+use super::{Control, settle};
 use crate::shared::Wish;
 use cluster::{Command, ViewChange};
 use config_store::ProposeError;
@@ -39,6 +39,21 @@ pub(super) async fn run(control: Arc<Control>, mut wished: mpsc::UnboundedReceiv
                     }
                 });
             }
+            Wish::Settle(set, brick, answer) => {
+                tokio::spawn(async move {
+                    if let Some(standing) = settle::settle(&control, set, brick).await {
+                        let _closed = answer.send(standing);
+                    }
+                });
+            }
+            Wish::Mounted(brick, mount) => {
+                tokio::spawn(async move {
+                    let command = Command::BrickMounted { brick, mount };
+                    if let Err(e) = control.store().propose_anywhere(command, PATIENCE).await {
+                        tracing::warn!("note where brick {brick} is mounted: {e}");
+                    }
+                });
+            }
             Wish::Suspect(server) => {
                 let now = Instant::now();
                 if suspected.get(&server).is_some_and(|at| now < *at + AGAIN) {
@@ -53,10 +68,22 @@ pub(super) async fn run(control: Arc<Control>, mut wished: mpsc::UnboundedReceiv
 
 /// Somebody could not reach a server's port. The leader looks for itself; a port that refuses has no server behind it,
 /// and a server that does not run cannot act, so it is declared down without waiting for its lease.
+///
+/// A process holds its port until the kernel has ended all its threads, and closes it before anything else when it stops in
+/// order, after its sets. So a refusal means that nobody answers clients there any more; two servers have seen it by then.
+/// (A firewall that refuses in a server's name to other servers, and only to them, is the one way to be wrong: clients
+/// might read what was true up to a lease ago. Rules that drop are safe.) A process that starts anew, there or elsewhere,
+/// begins without a lease.
 pub(super) async fn suspect(control: &Arc<Control>, server: ServerId) {
     let store = control.store();
     let state = store.state();
     let Some(address) = state.servers.get(&server).map(|s| s.address.clone()) else { return };
+    if store.leader().is_some_and(|(leader, _)| leader == server) {
+        if !control.peers.is_gone(&address).await {
+            return;
+        }
+        store.replace_leader(server).await;
+    }
     if store.is_leader() {
         let serves = state.bricks_of(server).any(|(set, b)| {
             set.view.in_sync.contains(&b.id) && (set.view.in_sync.len() > 1 || set.view.primary == Some(b.id))

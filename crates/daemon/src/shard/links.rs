@@ -19,7 +19,7 @@ use wire::frame::VERSIONS;
 use wire::hello::{Hello, Purpose};
 
 const PATIENCE: Duration = Duration::from_secs(2);
-const RETRY: Duration = Duration::from_millis(200);
+const RETRY: Duration = Duration::from_millis(100);
 
 /// The outgoing links of one shard.
 pub(crate) struct Links {

@@ -13,6 +13,7 @@ mod opens;
 mod pending;
 mod serve;
 mod set;
+mod silence;
 mod source;
 mod transaction;
 
@@ -249,6 +250,12 @@ impl Shard {
     fn keep_house(self: &Rc<Self>) {
         for set in self.open_sets() {
             set.keep_house();
+            // The view may not have been known here when it was asked for first.
+            if let Some((id, brick, floor)) = set.waits_beyond()
+                && (!set.is_in_doubt() || self.is_needed(id, brick))
+            {
+                self.ask_for_new_epoch(id, brick, floor);
+            }
         }
         self.retry_failed();
     }
@@ -334,13 +341,19 @@ impl Shard {
         let Some(open) = OpenSet::new(set, brick, state, self.shared.pool(), knows_all) else { return };
         let shard = self.clone();
         let task = spawn_local(async move {
-            let floor = open.floor();
             let path = open.path().to_owned();
             let opened = tokio::task::spawn_blocking(move || open.run()).await;
-            let result = opened.unwrap_or_else(|e| Err(format!("{path}: {e}")));
+            let mut result = opened.unwrap_or_else(|e| Err(format!("{path}: {e}")));
+            if let Ok(opened) = result {
+                result = shard.settled(set, brick, opened).await;
+            }
             match result {
                 Ok(opened) => {
                     lock(&shard.shared.brick_errors).remove(&brick);
+                    if let Some(mount) = opened.moved() {
+                        let _gone = shard.shared.wishes.send(Wish::Mounted(brick, mount.to_owned()));
+                    }
+                    let floor = opened.floor();
                     let handle = SetHandle::new(&shard, opened);
                     shard.sets.borrow_mut().insert(set, Served::Open(handle.clone()));
                     handle.on_state(&shard.state());
@@ -352,14 +365,30 @@ impl Shard {
                     }
                 }
                 Err(why) => {
-                    tracing::error!("open brick {brick} of set {set}: {why}");
-                    lock(&shard.shared.brick_errors).insert(brick, why);
+                    let known = lock(&shard.shared.brick_errors).insert(brick, why.clone());
+                    if known.is_none_or(|k| k != why) {
+                        tracing::error!("open brick {brick} of set {set}: {why}");
+                    }
                     shard.sets.borrow_mut().insert(set, Served::Broken { until: clock::now() + REOPEN });
                     shard.leave_view(set, brick, "a brick does not open");
                 }
             }
         });
         self.sets.borrow_mut().insert(set, Served::Opening(task));
+    }
+
+    /// A brick that may have lost changes does nothing before the pool has said where it stands.
+    async fn settled(&self, set: SetId, brick: BrickId, opened: set::Opened) -> Result<set::Opened, String> {
+        if !opened.lost_memory() {
+            return Ok(opened);
+        }
+        let why = "it lost changes in a power cut and waits until another brick with the data can be asked";
+        lock(&self.shared.brick_errors).insert(brick, why.to_owned());
+        let (answer, standing) = oneshot::channel();
+        let _gone = self.shared.wishes.send(Wish::Settle(set, brick, answer));
+        let standing = standing.await.map_err(|_| "its set is gone".to_owned())?;
+        let stood = tokio::task::spawn_blocking(move || opened.stand(standing)).await;
+        stood.unwrap_or_else(|e| Err(e.to_string()))
     }
 
     /// A brick acts only in views newer than its opening: have one made.

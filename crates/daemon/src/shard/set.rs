@@ -6,10 +6,11 @@ use super::heal::Healing;
 use super::opens::Opens;
 use super::pending::Pending;
 use super::serve::{ReplyTo, Waiter};
+use super::silence::Silence;
 use super::source::Questions;
 use super::{BrickReport, Shard};
 use crate::clock;
-use crate::shared::{Counters, Wish, lock};
+use crate::shared::{Counters, Standing, Wish, lock};
 use brick::Brick;
 use bytes::Bytes;
 use cluster::State;
@@ -22,7 +23,7 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::{spawn_blocking, spawn_local};
-use wire::peer::{PeerBody, PeerMessage};
+use wire::peer::{PeerBody, PeerMessage, Stamp};
 use wire::{Errno, Fail, Frame, Kind, Reply, Wire};
 
 /// Syncs that are done together at most: each keeps a descriptor open meanwhile.
@@ -38,10 +39,12 @@ pub(crate) struct OpenSet {
     path: String,
     floor: Epoch,
     identity: disk_format::Identity,
-    /// No other brick is in sync.
-    alone: bool,
     /// No other brick in sync holds the data.
     needed: bool,
+    /// The set has other bricks.
+    accompanied: bool,
+    /// Where its file system was mounted when it was last opened; empty: not known.
+    mount: String,
     /// An empty directory may be made the brick again: others hold what belongs into it.
     refill: bool,
     access: cluster::Access,
@@ -59,6 +62,8 @@ pub(crate) struct Opened {
     pending: Pending,
     history: BTreeMap<Epoch, Lsn>,
     access: cluster::Access,
+    accompanied: bool,
+    moved: Option<String>,
 }
 
 impl OpenSet {
@@ -80,20 +85,17 @@ impl OpenSet {
             path: b.path.clone(),
             floor: info.view.epoch,
             access: cluster::Access::of(volume),
-            alone: info.view.in_sync.iter().eq([&brick]),
             needed: info.view.in_sync.contains(&brick)
                 && !info
                     .bricks
                     .iter()
                     .any(|b| b.id != brick && !b.arbiter && info.view.in_sync.contains(&b.id)),
+            accompanied: info.bricks.len() > 1,
+            mount: b.mount.clone(),
             refill: knows_all && info.view.primary.is_some() && !info.view.in_sync.contains(&brick),
             identity: crate::control::bricks::identity(pool, volume, info, b),
             options: crate::control::bricks::options(volume),
         })
-    }
-
-    pub(crate) fn floor(&self) -> Epoch {
-        self.floor
     }
 
     pub(crate) fn path(&self) -> &str {
@@ -112,6 +114,7 @@ impl OpenSet {
                 open().map_err(|e| e.to_string())
             }
             Err(brick::OpenError::NotBrick { .. }) if self.refill => {
+                self.check_place(path)?;
                 brick::format(path, &self.identity).map_err(|e| {
                     format!("it has no .mortar/identity and cannot be made a brick again: {e}; empty it, and it is filled again")
                 })?;
@@ -124,14 +127,31 @@ impl OpenSet {
         }
     }
 
+    /// An empty directory is the brick without its files only where the brick was: else its disk is missing.
+    fn check_place(&self, path: &std::path::Path) -> Result<(), String> {
+        if self.mount.is_empty() {
+            return Ok(());
+        }
+        let there = brick::mount_point(path).map_err(|e| {
+            format!(
+                "{}: {e}: mount its file system, or make the directory if the brick is lost and is to be filled again",
+                self.path
+            )
+        })?;
+        if there != std::path::Path::new(&self.mount) {
+            return Err(format!(
+                "{}: it is empty, and its file system is not the one at {} where the brick was: mount that one; if the \
+                 brick is lost, mount another one there, and it is filled again",
+                self.path, self.mount
+            ));
+        }
+        Ok(())
+    }
+
     /// Opens the brick: reads its journal, which takes a while.
     pub(crate) fn run(self) -> Result<Opened, String> {
         let mut brick = self.open_or_refill()?;
-        if brick.found().rebooted && self.alone {
-            // The only copy: what it still has is the set's history, and that is sure up to here.
-            brick.truncate_after(brick.durable().lsn).map_err(|e| e.to_string())?;
-        }
-        if self.needed && brick.doubt().is_some() {
+        if self.needed && !brick.found().rebooted && brick.doubt().is_some() {
             // Nobody has it better: what is there is the set's data.
             tracing::warn!(
                 "{}: its content was in doubt, and no other brick holds the data: it counts as it is",
@@ -140,12 +160,16 @@ impl OpenSet {
             let ended = brick.begin_end().and_then(brick::EndJob::run).and_then(|()| brick.end_heal());
             ended.map_err(|e| format!("{}: {e}", self.path))?;
         }
+        // What lies beyond may not have been done.
+        let sure = if brick.found().rebooted { brick.durable().lsn } else { brick.last().lsn };
         let mut results = replica::Results::default();
         let mut pending = Pending::default();
         let mut history = BTreeMap::new();
         for record in brick.iterate(brick.journal_start()) {
             let record = record.map_err(|e| e.to_string())?;
-            results.record(record.op, record.stamp.lsn, record.about);
+            if record.stamp.lsn <= sure {
+                results.record(record.op, record.stamp.lsn, record.about);
+            }
             pending.note(&record.change);
             history.insert(record.stamp.epoch, record.stamp.lsn);
         }
@@ -155,7 +179,50 @@ impl OpenSet {
         }
         let (set, id, volume, floor) = (self.set, self.brick, self.volume, self.floor);
         let access = self.access;
-        Ok(Opened { set, id, volume, floor, brick, results, pending, history, access })
+        let found = brick::mount_point(std::path::Path::new(&self.path)).ok();
+        let found = found.and_then(|m| m.into_os_string().into_string().ok());
+        let moved = found.filter(|m| *m != self.mount);
+        let accompanied = self.accompanied;
+        Ok(Opened { set, id, volume, floor, brick, results, pending, history, access, accompanied, moved })
+    }
+}
+
+impl Opened {
+    /// The epoch that held when it was opened: it acts in later ones only.
+    pub(crate) fn floor(&self) -> Epoch {
+        self.floor
+    }
+
+    /// Where its file system is mounted, if the pool does not know.
+    pub(crate) fn moved(&self) -> Option<&str> {
+        self.moved.as_deref()
+    }
+
+    /// Whether a power cut may have taken changes from it.
+    pub(crate) fn lost_memory(&self) -> bool {
+        self.brick.found().rebooted
+    }
+
+    /// The pool has said where a brick stands that lost changes.
+    ///
+    /// The last one goes on with what it has. Nothing tells the others what of the changes beyond its durable position is
+    /// in its tree: its journal begins anew, in an epoch that is in no other's, so that they compare everything with it.
+    pub(crate) fn stand(mut self, standing: Standing) -> Result<Opened, String> {
+        self.floor = standing.epoch;
+        if standing.last {
+            let shown = self.brick.path().display().to_string();
+            if self.accompanied {
+                let start = Stamp { epoch: standing.epoch.next(), lsn: self.brick.last().lsn.next() };
+                self.history = BTreeMap::from([(start.epoch, start.lsn)]);
+                self.brick.reset_journal(start).map_err(|e| e.to_string())?;
+            }
+            let ended = self.brick.begin_end().and_then(|job| job.run()).and_then(|_| self.brick.end_heal());
+            ended.map_err(|e| format!("{shown}: {e}"))?;
+            tracing::warn!(
+                "{shown}: changes that were not synced may be lost in a power cut; the set goes on from here"
+            );
+        }
+        Ok(self)
     }
 }
 
@@ -203,6 +270,7 @@ pub(crate) struct SetDriver {
     /// Since when a joining brick's queue is full and has not shrunk, and how much is in it.
     pub(super) lagging: Option<(Duration, usize)>,
     pub(super) asked_to_join: Duration,
+    silence: Silence,
 }
 
 /// A shared handle to a set on its shard.
@@ -253,6 +321,7 @@ impl SetHandle {
             questions: Questions::default(),
             lagging: None,
             asked_to_join: Duration::ZERO,
+            silence: Silence::default(),
         };
         SetHandle { shard: Rc::downgrade(shard), driver: Rc::new(RefCell::new(driver)) }
     }
@@ -376,6 +445,7 @@ impl SetHandle {
             return;
         }
         let (from, epoch) = (m.from, m.epoch);
+        d.silence.heard(clock::now(), from);
         let message = match m.body {
             PeerBody::Replicate { stamp, commit, op, about, change } => {
                 let entry = Entry { stamp, op, about, body: Content::new(change, payload) };
@@ -444,6 +514,12 @@ impl SetHandle {
     pub(crate) fn tick(&self) {
         let mut d = self.driver.borrow_mut();
         self.step(&mut d, Input::Tick);
+        let waits = d.replica.role() == Role::Primary && !d.waiters.is_empty();
+        let me = d.me;
+        let others = d.replica.view().in_sync.iter().copied().filter(|b| *b != me).collect();
+        for brick in d.silence.tick(clock::now(), waits.then_some(others)) {
+            self.step(&mut d, Input::LinkDead(brick));
+        }
         self.tick_heal(&mut d);
         self.watch_joiners(&mut d);
         let due = clock::now() >= d.last_sync + d.sync_interval;
@@ -554,6 +630,12 @@ impl SetHandle {
     pub(crate) fn is_in_doubt(&self) -> bool {
         let d = self.driver.borrow();
         d.brick.doubt().is_some() && d.replica.role() == Role::Idle
+    }
+
+    /// A brick that acts in no view yet, with the epoch it waits to see replaced.
+    pub(crate) fn waits_beyond(&self) -> Option<(SetId, BrickId, Epoch)> {
+        let d = self.driver.borrow();
+        (d.replica.role() == Role::Idle).then(|| (d.set, d.me, d.replica.view().epoch))
     }
 
     /// Whether the brick could not go on and has to be opened anew.
