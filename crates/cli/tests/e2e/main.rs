@@ -13,6 +13,7 @@ mod bad_input;
 mod basics;
 mod brick_check;
 mod demo;
+mod faults;
 mod footprint;
 mod harness;
 mod heal;

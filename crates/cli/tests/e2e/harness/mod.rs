@@ -3,14 +3,18 @@
 //! Each pool has addresses, a port and a folder of its own, so tests run side by side. Whatever a pool started is ended
 //! and unmounted when it is dropped, also by a panic; nothing else is ever touched. Waiting is polling with a deadline.
 
+mod disk;
 pub(crate) mod files;
 mod mounted;
+mod network;
 mod pool;
 mod process;
 
+pub(crate) use disk::Disk;
 pub(crate) use mounted::Mounted;
+pub(crate) use network::Network;
 pub(crate) use pool::Pool;
-pub(crate) use process::{Output, mortar, run, spawn_mortar, tool};
+pub(crate) use process::{Output, mortar, run, spawn, tool};
 
 use std::time::{Duration, Instant};
 
@@ -47,4 +51,9 @@ pub(crate) fn eventually_ok(what: &str, mut look: impl FnMut() -> Result<(), Str
 pub(crate) fn is_mounted(dir: &std::path::Path) -> bool {
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
     mounts.lines().any(|l| l.split(' ').nth(1) == dir.to_str())
+}
+
+/// Whether faults last as long as they may: with FAULTS_LONG in the environment.
+pub(crate) fn is_long() -> bool {
+    std::env::var_os("FAULTS_LONG").is_some()
 }

@@ -1,12 +1,12 @@
 //! Mounts.
 
-use super::{eventually, is_mounted, spawn_mortar};
+use super::{eventually, is_mounted, spawn};
 use rustix::mount::UnmountFlags;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
 /// A mounted volume; unmounted when dropped.
@@ -18,10 +18,16 @@ pub(crate) struct Mounted {
 }
 
 impl Mounted {
-    pub(super) fn new(source: &str, dir: &Path, words: &[&str], pids: &Arc<Mutex<Vec<i32>>>) -> Mounted {
+    pub(super) fn new(
+        command: Command,
+        source: &str,
+        dir: &Path,
+        words: &[&str],
+        pids: &Arc<Mutex<Vec<i32>>>,
+    ) -> Mounted {
         fs::create_dir(dir).unwrap();
         let errors = dir.with_extension("stderr");
-        let mut child = spawn_mortar(|c| {
+        let mut child = spawn(command, |c| {
             c.args(["mount", source]).arg(dir).args(["--foreground", "--tell-ready"]).args(words);
             c.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(File::create(&errors).unwrap());
         });

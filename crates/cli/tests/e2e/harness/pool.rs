@@ -1,6 +1,6 @@
 //! Pools of servers.
 
-use super::{Mounted, Output, eventually, run, spawn_mortar};
+use super::{Disk, Mounted, Network, Output, eventually, mortar, run, spawn};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -12,7 +12,9 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 /// How long one test may take before its processes are killed, so that nothing hangs for ever.
-const LIMIT: Duration = Duration::from_secs(150);
+fn limit() -> Duration {
+    Duration::from_secs(if super::is_long() { 900 } else { 240 })
+}
 
 /// One server, running or not.
 pub(crate) struct Server {
@@ -20,6 +22,7 @@ pub(crate) struct Server {
     pub(crate) address: String,
     pub(crate) folder: PathBuf,
     child: Option<Child>,
+    frozen: bool,
 }
 
 /// A pool, and its mounts.
@@ -34,6 +37,9 @@ pub(crate) struct Pool {
     finished: mpsc::Sender<()>,
     /// Errors in logs that a test provokes.
     expected_errors: Vec<&'static str>,
+    /// File systems of bricks.
+    pub(crate) disks: Vec<Disk>,
+    pub(crate) network: Option<Network>,
 }
 
 static COUNTER: AtomicU32 = AtomicU32::new(0);
@@ -64,8 +70,11 @@ impl Server {
 impl Pool {
     /// A pool of `count` servers.
     pub(crate) fn new(count: usize) -> Pool {
-        let pool = Pool::apart(count);
-        for i in 1..count {
+        Pool::joined(Pool::apart(count))
+    }
+
+    fn joined(pool: Pool) -> Pool {
+        for i in 1..pool.servers.len() {
             let probe = format!("peer probe {}:{}", pool.servers[i].host, pool.port);
             pool.ok(&probe);
         }
@@ -75,25 +84,38 @@ impl Pool {
 
     /// So many servers, each a pool of its own.
     pub(crate) fn apart(count: usize) -> Pool {
+        Pool::make(count, None)
+    }
+
+    /// A pool whose servers are in network namespaces of their own.
+    pub(crate) fn in_network(count: usize) -> Pool {
+        Pool::joined(Pool::make(count, Some(Network::new(count))))
+    }
+
+    fn make(count: usize, network: Option<Network>) -> Pool {
         let n = COUNTER.fetch_add(1, Ordering::Relaxed);
         let (a, b) = (1 + std::process::id() % 200, std::process::id() / 200 % 250);
-        let subnet = format!("127.{a}.{}", (b + n) % 250);
+        let mut subnet = format!("127.{a}.{}", (b + n) % 250);
         let dir = std::env::temp_dir().join(format!("mortar-e2e.{}.{n}", std::process::id()));
         fs::create_dir(&dir).unwrap();
         let port = TcpListener::bind((format!("{subnet}.11"), 0)).unwrap().local_addr().unwrap().port();
+        if network.is_some() {
+            subnet = Network::SUBNET.to_owned();
+        }
         let (finished, wait) = mpsc::channel();
         let pids: Arc<Mutex<Vec<i32>>> = Arc::default();
         let mounts = AtomicU32::new(0);
         let watched = pids.clone();
         std::thread::spawn(move || watchdog(&wait, &watched));
+        let (servers, expected_errors, disks) = (vec![], vec![], vec![]);
         let mut pool =
-            Pool { dir, port, servers: vec![], subnet, mounts, pids, finished, expected_errors: vec![] };
+            Pool { dir, port, servers, subnet, mounts, pids, finished, expected_errors, disks, network };
         for i in 0..count {
             let host = pool.host(i);
             let folder = pool.dir.join(format!("s{i}"));
             fs::create_dir(&folder).unwrap();
             let address = format!("{host}:{port}");
-            pool.servers.push(Server { host, address, folder, child: None });
+            pool.servers.push(Server { host, address, folder, child: None, frozen: false });
             pool.start(i);
         }
         pool
@@ -124,7 +146,8 @@ impl Pool {
         let server = &mut self.servers[i];
         assert!(server.child.is_none());
         let errors = server.folder.join("stderr");
-        let mut child = spawn_mortar(|c| {
+        let command = self.network.as_ref().map_or_else(mortar, |n| n.mortar(i));
+        let mut child = spawn(command, |c| {
             c.args(["server", "--address", &server.address, "--state"]).arg(server.state());
             c.arg("--log").arg(server.folder.join("log"));
             c.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(File::create(&errors).unwrap());
@@ -163,6 +186,7 @@ impl Pool {
 
     fn signal(&mut self, i: usize, signal: Signal) -> Option<i32> {
         let mut child = self.servers[i].child.take().expect("the server runs");
+        self.servers[i].frozen = false;
         let raw = i32::try_from(child.id()).unwrap();
         kill_process(Pid::from_raw(raw).unwrap(), signal).unwrap();
         let status = eventually("the server ends", || child.try_wait().unwrap());
@@ -170,14 +194,33 @@ impl Pool {
         status.code()
     }
 
+    /// Stops a server in the midst of whatever it does.
+    pub(crate) fn freeze(&mut self, i: usize) {
+        self.send(i, Signal::STOP);
+        self.servers[i].frozen = true;
+    }
+
+    /// A frozen server goes on.
+    pub(crate) fn thaw(&mut self, i: usize) {
+        self.send(i, Signal::CONT);
+        self.servers[i].frozen = false;
+    }
+
+    fn send(&self, i: usize, signal: Signal) {
+        let raw = i32::try_from(self.servers[i].pid()).unwrap();
+        kill_process(Pid::from_raw(raw).unwrap(), signal).unwrap();
+    }
+
     /// Runs a command against the first server that runs.
     pub(crate) fn cli(&self, line: &str) -> Output {
-        let at = self.servers.iter().find(|s| s.child.is_some()).expect("a server runs");
+        let cut = |i| self.network.as_ref().is_some_and(|n| n.is_cut(i));
+        let runs = |(i, s): &(usize, &Server)| s.child.is_some() && !s.frozen && !cut(*i);
+        let at = self.servers.iter().enumerate().find(runs).expect("a server runs").1;
         self.cli_at(&at.address, line)
     }
 
     pub(crate) fn cli_at(&self, server: &str, line: &str) -> Output {
-        let mut command = super::mortar();
+        let mut command = self.network.as_ref().map_or_else(mortar, Network::mortar_outside);
         command.arg("--server").arg(server).args(line.split(' '));
         run(command)
     }
@@ -230,7 +273,8 @@ impl Pool {
 
     pub(crate) fn mount_with(&self, volume: &str, words: &[&str]) -> Mounted {
         let n = self.mounts.fetch_add(1, Ordering::Relaxed);
-        Mounted::new(&self.source(volume), &self.dir.join(format!("mnt{n}")), words, &self.pids)
+        let command = self.network.as_ref().map_or_else(mortar, Network::mortar_outside);
+        Mounted::new(command, &self.source(volume), &self.dir.join(format!("mnt{n}")), words, &self.pids)
     }
 
     /// Status of one volume.
@@ -241,7 +285,7 @@ impl Pool {
 
 /// Kills the processes of a test that does not end: what hangs in them fails then.
 fn watchdog(finished: &mpsc::Receiver<()>, pids: &Mutex<Vec<i32>>) {
-    if finished.recv_timeout(LIMIT) == Err(mpsc::RecvTimeoutError::Timeout) {
+    if finished.recv_timeout(limit()) == Err(mpsc::RecvTimeoutError::Timeout) {
         eprintln!("the test takes too long: its processes are killed");
         for pid in pids.lock().unwrap().drain(..) {
             let _gone = kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL);
@@ -271,6 +315,8 @@ impl Drop for Pool {
             }
         }
         let _ended = self.finished.send(());
+        self.disks.clear();
+        self.network = None;
         remove(&self.dir);
         if !std::thread::panicking() {
             assert!(errors.is_empty(), "errors in logs:\n{}", errors.join("\n"));

@@ -17,9 +17,8 @@ pub(crate) fn mortar() -> Command {
     Command::new(std::env::var("MORTAR_BIN").unwrap_or_else(|_| env!("CARGO_BIN_EXE_mortar").to_owned()))
 }
 
-/// Starts the binary under test as a child that ends with us.
-pub(crate) fn spawn_mortar(configure: impl FnOnce(&mut Command)) -> Child {
-    let mut command = mortar();
+/// Starts the binary under test, called by `command`, as a child that ends with us.
+pub(crate) fn spawn(mut command: Command, configure: impl FnOnce(&mut Command)) -> Child {
     configure(&mut command);
     command.arg("--die-with").arg(std::process::id().to_string());
     command.spawn().unwrap()
