@@ -74,7 +74,7 @@ pub(crate) fn effects(change: &Change) -> Vec<(Fid, Effect)> {
         Change::Condemn { fid } => vec![(*fid, Effect { set: PENDING, ..Effect::default() })],
         Change::Settle { fid, keep: true } => vec![(*fid, Effect { clear: PENDING, ..Effect::default() })],
         Change::Settle { keep: false, .. } => vec![],
-        Change::Relocate { fid, .. } => vec![(*fid, Effect::default())],
+        Change::Relocate { fid, .. } | Change::Touch { fid } => vec![(*fid, Effect::default())],
     }
 }
 
@@ -218,6 +218,7 @@ impl Brick {
             Change::Settle { keep: true, fid } => self.load(*fid).map(|_| ()),
             Change::Settle { keep: false, fid } => self.remove_placed(*fid),
             Change::Relocate { fid, path, name } => self.relocate(*fid, path, name, version),
+            Change::Touch { .. } => Ok(()),
         }
     }
 

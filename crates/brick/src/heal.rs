@@ -374,6 +374,18 @@ impl Brick {
         Ok(())
     }
 
+    /// Puts a directory aside until its own entry is compared.
+    fn displace(&mut self, dir: Fid) -> Result<(), Errno> {
+        let at = self.hung(dir)?;
+        rustix::fs::renameat(&at.dir, &at.name[..], &self.aside, hidden_name(dir)).map_err(errno)?;
+        if let Some(parent) = at.parent {
+            self.keep_times(parent)?;
+            self.left(parent, &at.name);
+        }
+        self.unsettle(dir);
+        Ok(())
+    }
+
     /// Puts something aside that is in one of Mortar's own folders.
     fn hide(&mut self, dir: &std::os::fd::OwnedFd, name: &str, fid: Fid) -> Result<(), Errno> {
         match rustix::fs::renameat(dir, name, &self.aside, hidden_name(fid)) {
@@ -557,7 +569,14 @@ impl Brick {
                 if let Some(parent) = self.hung(e.fid)?.parent {
                     self.keep_times(parent)?;
                 }
-                self.move_copy(e.fid, dir, name)?;
+                match self.move_copy(e.fid, dir, name) {
+                    // It cannot lie beneath itself: the directory that it goes into is not where it belongs either.
+                    Err(Errno::EINVAL) => {
+                        self.displace(dir)?;
+                        self.move_copy(e.fid, dir, name)?;
+                    }
+                    other => other?,
+                }
             } else {
                 self.link_again(e, dir)?;
             }

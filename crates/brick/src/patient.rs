@@ -56,6 +56,17 @@ impl Patient for Brick {
         self.last().lsn
     }
 
+    fn sure(&self) -> Lsn {
+        let last = self.last().lsn;
+        let last = if self.found.incomplete.is_some() { Lsn(last.0.saturating_sub(1)) } else { last };
+        self.doubt().map_or(last, |d| d.from.min(last))
+    }
+
+    fn stamp_at(&self, lsn: Lsn) -> Result<Stamp, Errno> {
+        let first = Lsn(self.journal_start().0.saturating_sub(1));
+        Brick::stamp_at(self, lsn.max(first))?.ok_or(Errno::EIO)
+    }
+
     fn begin_heal(&mut self, from: Lsn, objects: &[Fid], trust: Lsn) -> Result<(), Errno> {
         Brick::begin_heal(self, from, objects, trust)
     }

@@ -140,6 +140,11 @@ impl Healer {
         self.compare = true;
     }
 
+    /// The question under way about an object.
+    pub fn asked(&self, fid: Fid) -> Option<Ask> {
+        self.dirty.get(&fid)?.asked
+    }
+
     /// Whether nothing is dirty.
     pub fn is_done(&self) -> bool {
         self.dirty.is_empty()
@@ -241,6 +246,7 @@ impl Healer {
                 _ => self.mark_file(*fid, false),
             },
             Change::Place { fid, .. } => self.mark_dir(*fid),
+            Change::Touch { fid } => self.mark_unknown(*fid),
             _ => self.mark_object(change),
         }
     }
@@ -307,6 +313,7 @@ impl Healer {
             Change::Create { node: Node::Dir, .. } => {}
             Change::Create { fid, .. } => self.mark_file(*fid, false),
             Change::Place { fid, .. } => self.mark_dir(*fid),
+            Change::Touch { fid } => self.mark_unknown(*fid),
             _ => self.mark_object(change),
         }
         Live::Skip
@@ -338,7 +345,8 @@ impl Healer {
             | Change::DropOrphan { fid }
             | Change::Condemn { fid }
             | Change::Settle { fid, .. }
-            | Change::Relocate { fid, .. } => !self.is_dirty(*fid),
+            | Change::Relocate { fid, .. }
+            | Change::Touch { fid } => !self.is_dirty(*fid),
             // Its place hangs on copies of other sets' directories.
             Change::Place { .. } => true,
         }

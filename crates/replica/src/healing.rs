@@ -47,6 +47,10 @@ pub trait Patient {
     }
     /// The newest change in its journal.
     fn newest(&self) -> Lsn;
+    /// Up to where the tree is as the journal says. A change that may be there by half is not.
+    fn sure(&self) -> Lsn;
+    /// The stamp at a position, or where the journal begins if that is later.
+    fn stamp_at(&self, lsn: Lsn) -> Result<Stamp, Errno>;
     /// Shows the journal's changes after a position, as far as it reaches back.
     fn changes_after(&mut self, lsn: Lsn, each: &mut dyn FnMut(&Change)) -> Result<(), Errno>;
     /// From now on the tree may not be as the journal says from that position on, nor these objects, and versions beyond
@@ -142,6 +146,8 @@ pub struct Healing {
     next_ask: u64,
     /// Checksums asked for.
     asked: BTreeMap<Fid, u64>,
+    /// Objects that the primary does not have: those with a name here may lose it only later.
+    absent: BTreeSet<Fid>,
 }
 
 /// How far a healing is.
@@ -174,6 +180,21 @@ pub struct Arriving<'a> {
     pub change: &'a Change,
     /// Its data.
     pub payload: &'a [u8],
+}
+
+/// The only brick with a set's data is not sure of the end of its journal: what it has becomes the set's history. Cuts the
+/// journal and keeps in mind, until the brick has told others by [`Change::Touch`], which objects may not be what they were.
+/// Answers where the journal ends now.
+///
+/// # Errors
+/// The kernel's.
+pub fn settle<P: Patient>(brick: &mut P) -> Result<Stamp, Errno> {
+    let sure = brick.stamp_at(brick.sure())?;
+    let mut objects: Vec<Fid> = brick.incomplete().into_iter().collect();
+    brick.changes_after(sure.lsn, &mut |change| objects.extend(change.touched()))?;
+    brick.begin_heal(sure.lsn, &objects, Lsn(0))?;
+    brick.cut_journal(&sure)?;
+    Ok(sure)
 }
 
 impl Healing {
@@ -231,6 +252,7 @@ impl Healing {
             incomplete: BTreeMap::new(),
             next_ask: brick.nonce(),
             asked: BTreeMap::new(),
+            absent: BTreeSet::new(),
         })
     }
 
@@ -259,6 +281,11 @@ impl Healing {
     /// Whether everything is compared, because the primary's journal does not reach back.
     pub fn is_full(&self) -> bool {
         self.full
+    }
+
+    /// Whether the primary has sent all that was missed, so that new changes come now.
+    pub fn is_live(&self) -> bool {
+        self.live
     }
 
     /// Whether nothing is dirty any more.
@@ -331,12 +358,15 @@ impl Healing {
         answer: &PeerBody,
         payload: &[u8],
     ) -> Result<(), Errno> {
-        if !self.live {
+        if !self.live || !self.is_wanted(answer) {
             return Ok(());
         }
         match answer {
             PeerBody::Object { fid, object: None, .. } => {
                 brick.take_nothing(*fid)?;
+                if brick.is_known(*fid)? {
+                    self.absent.insert(*fid);
+                }
                 self.got_nothing(*fid);
                 Ok(())
             }
@@ -370,6 +400,24 @@ impl Healing {
                 }
             },
             _ => Ok(()),
+        }
+    }
+
+    /// Whether this answers the question that is under way. Another healing of this brick may have asked as well: its
+    /// answers, taken for later ones, would pass over what changed in between.
+    fn is_wanted(&self, answer: &PeerBody) -> bool {
+        match answer {
+            PeerBody::Object { fid, object: Some(_), .. } => self.healer.asked(*fid) == Some(Ask::Meta(*fid)),
+            PeerBody::Entries { fid, after, .. } => {
+                self.healer.asked(*fid) == Some(Ask::Entries(*fid, *after))
+            }
+            PeerBody::Data { fid, offset, .. } | PeerBody::Hole { fid, offset, .. } => {
+                match self.healer.asked(*fid) {
+                    Some(Ask::Data(_, at, _) | Ask::Sums(_, at, _)) => at == *offset,
+                    _ => false,
+                }
+            }
+            _ => true,
         }
     }
 
@@ -492,6 +540,12 @@ impl Healing {
             }
             other => other?,
         };
+        for gone in core::mem::take(&mut self.absent) {
+            brick.take_nothing(gone)?;
+            if brick.is_known(gone)? {
+                self.absent.insert(gone);
+            }
+        }
         if self.full {
             let own = brick.set();
             for e in entries.iter().filter(|e| e.home == own) {

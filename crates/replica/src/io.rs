@@ -116,13 +116,27 @@ pub enum Input<B> {
         /// What it says.
         message: Message,
     },
+    /// [`Output::Settle`] was done: this brick's journal ends here now.
+    Settled {
+        /// The last change in it.
+        last: Stamp,
+    },
     /// This brick's journal was cut to what it has in common with the primary's: from here on the primary's changes follow.
     Joined {
+        /// Which attempt to join was welcomed.
+        number: u64,
         /// Where the journals part.
         common: Stamp,
     },
     /// Nothing of this brick is in doubt any more.
     Healed,
+    /// A brick asks to join; afterwards [`crate::Replica::may_join`] says whether it may.
+    Joining {
+        /// Who.
+        brick: BrickId,
+        /// Which attempt this is: what belongs to another does not count any more.
+        number: u64,
+    },
     /// A brick that joins was sent all that it missed up to now: from here on it gets every change.
     JoinerLive(BrickId),
     /// The connection to a peer was made (again): what it may have missed goes out again.
@@ -177,6 +191,8 @@ pub enum Message {
     },
     /// See [`wire::peer::PeerBody::Healed`].
     Healed {
+        /// Which attempt to join it ends.
+        number: u64,
         /// Applied up to here.
         lsn: Lsn,
     },
@@ -246,6 +262,10 @@ pub enum Output<B> {
     Forget(Ticket),
     /// Ask the pool store for a new view.
     Propose(Proposal),
+    /// This brick is not sure of the end of its journal, and nobody else has the set's data: what it still has becomes the
+    /// set's history. Cut the journal to what is sure, keep in mind which objects the cut changes touched, and say
+    /// [`Input::Settled`].
+    Settle,
     /// This brick has left the common history: stop using it until it is healed.
     Diverged,
 }

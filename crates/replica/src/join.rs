@@ -47,20 +47,27 @@ impl<B: Body> Replica<B> {
     }
 
     /// On the joining brick: the primary has welcomed it.
-    pub(crate) fn on_joined(&mut self, common: Stamp) {
+    pub(crate) fn on_joined(&mut self, number: u64, common: Stamp) {
         if !matches!(self.role, Role::Idle | Role::Healing) {
             return;
         }
         self.role = Role::Healing;
-        self.results.cut_after(common.lsn);
-        self.history.retain(|_, end| *end < common.lsn);
-        if common.lsn > Lsn(0) {
-            self.history.insert(common.epoch, common.lsn);
+        self.attempt = number;
+        self.unsure = true;
+        self.begin_at(common);
+    }
+
+    /// The journal ends here now, with everything before it applied.
+    pub(crate) fn begin_at(&mut self, last: Stamp) {
+        self.results.cut_after(last.lsn);
+        self.history.retain(|_, end| *end < last.lsn);
+        if last.lsn > Lsn(0) {
+            self.history.insert(last.epoch, last.lsn);
         }
-        (self.applied, self.commit) = (common.lsn, common.lsn);
-        self.durable = self.durable.min(common.lsn);
-        self.base = common.clone();
-        self.last = common;
+        (self.applied, self.commit) = (last.lsn, last.lsn);
+        self.durable = self.durable.min(last.lsn);
+        self.base = last.clone();
+        self.last = last;
         self.gap.clear();
         self.late_syncs.clear();
         self.proposed = None;
@@ -69,7 +76,8 @@ impl<B: Body> Replica<B> {
     /// On the joining brick: it has everything.
     pub(crate) fn on_healed(&mut self, out: &mut Out<B>) {
         if let (Role::Healing, Some(primary)) = (self.role, self.view.primary) {
-            self.send(primary, Message::Healed { lsn: self.applied }, out);
+            self.unsure = false;
+            self.send(primary, Message::Healed { number: self.attempt, lsn: self.applied }, out);
             self.proposed = Some((self.view.epoch, Duration::ZERO));
         }
     }
@@ -86,10 +94,15 @@ impl<B: Body> Replica<B> {
 
     /// On the primary: a joining brick gets every change from here on.
     pub(crate) fn on_joiner_live(&mut self, brick: BrickId) {
-        if self.role == Role::Primary && !self.view.in_sync.contains(&brick) {
+        if self.may_join(brick) {
             self.peers.remove(&brick);
             self.joiners.insert(brick, Peer::default());
         }
+    }
+
+    /// On the primary: whether a brick may begin to join.
+    pub fn may_join(&self, brick: BrickId) -> bool {
+        self.role == Role::Primary && !self.view.in_sync.contains(&brick) && !self.promised.contains(&brick)
     }
 
     /// On the primary: whether a brick is joining.
@@ -97,28 +110,71 @@ impl<B: Body> Replica<B> {
         self.joiners.contains_key(&brick)
     }
 
+    /// On the primary: a brick begins to join. If it was to be let in already, that has to be taken back first.
+    pub(crate) fn on_joining(&mut self, now: Duration, brick: BrickId, number: u64, out: &mut Out<B>) {
+        if self.role == Role::Primary {
+            self.attempts.insert(brick, number);
+            self.drop_joiner(now, brick, out);
+        }
+    }
+
     /// On the primary: changes may have been lost on the way to a joining brick. It will ask anew.
     pub(crate) fn drop_joiner(&mut self, now: Duration, brick: BrickId, out: &mut Out<B>) {
-        if self.joiners.remove(&brick).is_some() && !self.view.in_sync.contains(&brick) {
-            self.peers.remove(&brick);
+        self.joiners.remove(&brick);
+        if self.view.in_sync.contains(&brick) {
+            return;
+        }
+        if self.promised.contains(&brick) {
+            self.renounces = true;
+            self.renounce(now, out);
+        } else if self.peers.remove(&brick).is_some() {
+            self.syncs.values_mut().for_each(|s| _ = s.missing.remove(&brick));
             self.advance(now, out);
         }
     }
 
+    /// Asks for a new epoch with the same bricks in sync: no older proposal counts in it.
+    pub(crate) fn renounce(&mut self, now: Duration, out: &mut Out<B>) {
+        if self.renounces {
+            let (me, in_sync) = (Some(self.me), self.view.in_sync.clone());
+            self.propose(now, me, in_sync, "a brick that had healed is gone", out);
+        }
+    }
+
     /// On the primary: a joining brick has everything. From now on answers wait for it too, so that it still has
-    /// everything when the view that names it is agreed.
-    pub(crate) fn on_joiner_healed(&mut self, now: Duration, brick: BrickId, lsn: Lsn, out: &mut Out<B>) {
+    /// everything when the view that names it is agreed; that is asked for when it has all that was answered before.
+    pub(crate) fn on_joiner_healed(
+        &mut self,
+        now: Duration,
+        brick: BrickId,
+        number: u64,
+        lsn: Lsn,
+        out: &mut Out<B>,
+    ) {
         let Some(joiner) = self.joiners.get_mut(&brick) else { return };
-        if self.role != Role::Primary || lsn > self.last.lsn {
+        // It may have been welcomed again since it said so, and have begun anew.
+        let other = self.attempts.get(&brick) != Some(&number);
+        if other || self.role != Role::Primary || lsn > self.last.lsn {
             return;
         }
         joiner.acked = joiner.acked.max(lsn);
-        let peer = Peer { waits_since: (joiner.acked < self.last.lsn).then_some(now), ..joiner.clone() };
-        self.peers.entry(brick).or_insert(peer);
-        if self.proposed.is_some_and(|(e, at)| e == self.view.epoch && now < at + REPROPOSE) {
+        let acked = joiner.acked;
+        let peer = Peer { waits_since: (acked < self.last.lsn).then_some(now), ..joiner.clone() };
+        if let alloc::collections::btree_map::Entry::Vacant(e) = self.peers.entry(brick) {
+            e.insert(peer);
+            // It went to disk when it had healed, which may have been before what these syncs cover.
+            for (ticket, sync) in &mut self.syncs {
+                sync.missing.insert(brick);
+                let message = Message::Sync { ticket: *ticket, lsn: sync.lsn, fid: sync.fid };
+                out.push(Output::Send { to: brick, epoch: self.view.epoch, message });
+            }
+        }
+        let busy = self.proposed.is_some_and(|(e, at)| e == self.view.epoch && now < at + REPROPOSE);
+        if acked < self.commit || busy || self.renounces {
             return;
         }
         self.proposed = Some((self.view.epoch, now));
+        self.promised.insert(brick);
         let mut in_sync = self.view.in_sync.clone();
         in_sync.insert(brick);
         out.push(Output::Propose(Proposal {
@@ -128,5 +184,20 @@ impl<B: Body> Replica<B> {
             healed: Some(brick),
             reason: "it has healed",
         }));
+    }
+
+    /// Sends a change to the joining bricks: when it is ordered, but by a primary that is alone only when it is done here.
+    /// One that fails there never was, and they could not tell it from the next with the same stamp.
+    pub(crate) fn feed_joiners(&mut self, lsn: Lsn, out: &mut Out<B>) {
+        if lsn != self.fed.next() || (self.others().is_empty() && lsn > self.applied) {
+            return;
+        }
+        self.fed = lsn;
+        if let Some(entry) = self.window.iter().find(|e| e.stamp.lsn == lsn) {
+            for to in self.joiners.keys().copied() {
+                let (epoch, commit, entry) = (self.view.epoch, self.commit, entry.clone());
+                out.push(Output::Replicate { to, epoch, commit, entry });
+            }
+        }
     }
 }

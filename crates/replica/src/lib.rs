@@ -23,6 +23,7 @@ pub mod healing;
 mod io;
 mod join;
 pub mod limits;
+mod opening;
 mod primary;
 pub mod ranges;
 mod replica;

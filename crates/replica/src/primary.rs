@@ -3,13 +3,14 @@
 use crate::io::{Body, Entry, Message, Output, SyncToken, Ticket};
 use crate::limits::{RESEND, SILENCE, SYNC_RESEND};
 use crate::replica::{Out, Peer, Replica, Role, Syncing};
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::time::Duration;
 use ids::{BrickId, Fid, Lsn, OpId};
 use wire::peer::Stamp;
 
 impl<B: Body> Replica<B> {
-    fn others(&self) -> Vec<BrickId> {
+    pub(crate) fn others(&self) -> Vec<BrickId> {
         self.view.in_sync.iter().copied().filter(|b| *b != self.me).collect()
     }
 
@@ -20,6 +21,7 @@ impl<B: Body> Replica<B> {
         // Whatever this brick holds is history from here on: all that stay in sync will hold it.
         self.commit = self.last.lsn;
         self.base = self.last.clone();
+        self.fed = self.last.lsn;
         for peer in self.others() {
             self.peers.insert(peer, Peer::default());
             self.send(peer, Message::WhereAreYou, out);
@@ -31,12 +33,10 @@ impl<B: Body> Replica<B> {
     pub(crate) fn stay_primary(&mut self, now: Duration, out: &mut Out<B>) {
         let others = self.others();
         self.peers.retain(|b, _| others.contains(b));
-        let last = self.last.lsn;
         for peer in others {
-            // A brick that comes (back) in has everything: that is the condition of the view that names it.
-            let joined = self.joiners.remove(&peer);
-            let known = joined.unwrap_or(Peer { acked: last, ..Peer::default() });
-            self.peers.entry(peer).or_insert(known);
+            // A brick that comes (back) in was promised: it is a peer already, and answers have waited for it.
+            self.joiners.remove(&peer);
+            self.peers.entry(peer).or_default();
             self.resend(now, peer, out);
         }
         let in_sync = self.view.in_sync.clone();
@@ -109,10 +109,7 @@ impl<B: Body> Replica<B> {
         for peer in self.peers.values_mut() {
             peer.waits_since.get_or_insert(now);
         }
-        let mut receivers = self.view.in_sync.clone();
-        receivers.extend(self.joiners.keys().copied());
-        receivers.remove(&self.me);
-        for to in receivers {
+        for to in self.others() {
             out.push(Output::Replicate {
                 to,
                 epoch: self.view.epoch,
@@ -120,6 +117,7 @@ impl<B: Body> Replica<B> {
                 entry: entry.clone(),
             });
         }
+        self.feed_joiners(lsn, out);
         out.push(Output::Apply(entry));
     }
 
@@ -177,7 +175,7 @@ impl<B: Body> Replica<B> {
     }
 
     pub(crate) fn on_own_failure(&mut self, now: Duration, lsn: Lsn, errno: i32, out: &mut Out<B>) {
-        if self.others().is_empty() && lsn == self.last.lsn {
+        if self.peers.is_empty() && lsn == self.last.lsn {
             // Alone: the change never was. With peers it may live on there, so this brick has to leave.
             self.withdraw_last(lsn);
             // A sync asked for meanwhile covers what is left.
@@ -207,6 +205,15 @@ impl<B: Body> Replica<B> {
             };
         }
         self.last = self.window.back().map_or_else(|| self.base.clone(), |e| e.stamp.clone());
+        self.history.retain(|_, end| *end < lsn);
+        if self.last.lsn > Lsn(0) {
+            self.history.insert(self.last.epoch, self.last.lsn);
+        }
+        if self.fed >= lsn {
+            // Ordered while others were in sync, in an older epoch: who has it asks anew.
+            self.fed = self.last.lsn;
+            self.joiners.clear();
+        }
     }
 
     pub(crate) fn on_sync(&mut self, now: Duration, ticket: Ticket, fid: Option<Fid>, out: &mut Out<B>) {
@@ -215,10 +222,12 @@ impl<B: Body> Replica<B> {
             return;
         }
         let lsn = self.last.lsn;
-        self.syncs.insert(ticket, Syncing { lsn, fid, missing: self.view.in_sync.clone(), asked: now });
-        for to in self.others() {
+        let mut missing: BTreeSet<BrickId> = self.peers.keys().copied().collect();
+        for to in missing.iter().copied() {
             self.send(to, Message::Sync { ticket, lsn, fid }, out);
         }
+        missing.insert(self.me);
+        self.syncs.insert(ticket, Syncing { lsn, fid, missing, asked: now });
         out.push(Output::Sync { token: SyncToken::Local(ticket), fid });
     }
 
@@ -232,6 +241,9 @@ impl<B: Body> Replica<B> {
     ) {
         let Some(sync) = self.syncs.get_mut(&ticket) else { return };
         if errno != 0 {
+            if !self.view.in_sync.contains(&from) {
+                return self.drop_joiner(now, from, out);
+            }
             // The kernel has dropped the pages it could not write: that brick's content is unknown now.
             if self.view.in_sync.len() > 1 {
                 self.vote_out(now, &[from], "its file system could not sync", out);
@@ -334,9 +346,12 @@ impl<B: Body> Replica<B> {
                     self.resend(now, peer, out);
                 }
                 self.ask_again_for_syncs(now, out);
+                self.renounce(now, out);
             }
             Role::Healing => self.tell_healed_again(now, out),
-            Role::Idle | Role::Secondary | Role::Failed => {}
+            Role::Idle => self.seek_view(now, out),
+            Role::Secondary => self.offer_to_lead(now, out),
+            Role::Failed => {}
         }
     }
 }

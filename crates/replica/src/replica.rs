@@ -105,6 +105,20 @@ pub struct Replica<B> {
     /// Messages of epochs whose view is not known here yet.
     pub(crate) early: VecDeque<Early<B>>,
     pub(crate) proposed: Option<(Epoch, Duration)>,
+    /// On a joining brick: its attempt that was welcomed. On the primary: each joining brick's last one.
+    pub(crate) attempt: u64,
+    pub(crate) attempts: BTreeMap<BrickId, u64>,
+    /// Joining bricks that the pool store was asked to let in, in this epoch. It may do so at any time until the epoch is
+    /// over: what is answered meanwhile has to be on them as well.
+    pub(crate) promised: BTreeSet<BrickId>,
+    /// On the primary: joining bricks were sent everything up to here.
+    pub(crate) fed: Lsn,
+    /// A brick in `promised` is gone: the epoch has to end.
+    pub(crate) renounces: bool,
+    /// The tree may not be as the journal says: this brick takes part in nothing before that is mended.
+    pub(crate) unsure: bool,
+    /// The newest epoch in which somebody else may have asked for a view with more bricks than this one.
+    pub(crate) settles_after: Option<Epoch>,
 }
 
 #[derive(Clone, Debug)]
@@ -148,6 +162,13 @@ impl<B: Body> Replica<B> {
             late_syncs: Vec::new(),
             early: VecDeque::new(),
             proposed: None,
+            attempt: 0,
+            attempts: BTreeMap::new(),
+            promised: BTreeSet::new(),
+            fed: Lsn(0),
+            renounces: false,
+            unsure: false,
+            settles_after: None,
         }
     }
 
@@ -164,6 +185,11 @@ impl<B: Body> Replica<B> {
     /// The newest change in its journal.
     pub fn last(&self) -> Stamp {
         self.last.clone()
+    }
+
+    /// Everything up to here is done on this brick.
+    pub fn applied(&self) -> Lsn {
+        self.applied
     }
 
     /// All in-sync bricks have everything up to here, as far as this one knows.
@@ -268,8 +294,10 @@ impl<B: Body> Replica<B> {
                     self.on_message(now, from, message, out);
                 }
             }
-            Input::Joined { common } => self.on_joined(common),
+            Input::Settled { last } => self.on_settled(last),
+            Input::Joined { number, common } => self.on_joined(number, common),
             Input::Healed => self.on_healed(out),
+            Input::Joining { brick, number } => self.on_joining(now, brick, number, out),
             Input::JoinerLive(brick) => self.on_joiner_live(brick),
             Input::LinkUp(peer) => {
                 self.drop_joiner(now, peer, out);
@@ -301,22 +329,26 @@ impl<B: Body> Replica<B> {
             // The quorum rule is an option: it can change without an epoch.
             if view.epoch == self.view.epoch {
                 self.view.quorum = view.quorum;
-                if self.role == Role::Idle && !view.in_sync.contains(&self.me) {
-                    // The epoch in which its process started: enough to know whom to ask for healing.
+                if self.role == Role::Idle {
+                    // The epoch in which its process started: enough to know whom to ask for healing, or for a new view.
                     self.view = view;
                 }
             }
             return;
         }
         let led = self.role == Role::Primary;
-        let healing =
-            self.role == Role::Healing && view.primary.is_some() && view.primary == self.view.primary;
+        let named = view.in_sync.contains(&self.me);
+        let follows = view.primary.is_some() && view.primary == self.view.primary;
+        let healing = self.role == Role::Healing && follows && !named;
         self.view = view;
         self.proposed = None;
+        self.promised.clear();
+        self.renounces = false;
         if self.role == Role::Failed {
             return;
         }
-        let member = self.view.in_sync.contains(&self.me);
+        // Who came in has healed; who is in without that and unsure has to leave first.
+        let member = named && !self.unsure;
         if member && self.view.primary == Some(self.me) {
             if led { self.stay_primary(now, out) } else { self.become_primary(now, out) }
         } else {
@@ -400,7 +432,10 @@ impl<B: Body> Replica<B> {
         );
         self.applied = lsn;
         match self.role {
-            Role::Primary => self.advance(now, out),
+            Role::Primary => {
+                self.feed_joiners(lsn, out);
+                self.advance(now, out);
+            }
             Role::Reconciling => self.finish_reconciling(now, out),
             Role::Secondary | Role::Healing => self.acknowledge(out),
             Role::Idle | Role::Failed => {}
@@ -435,7 +470,12 @@ impl<B: Body> Replica<B> {
     }
 
     fn on_synced(&mut self, now: Duration, token: SyncToken, errno: i32, out: &mut Out<B>) {
-        if errno != 0 && self.role != Role::Idle && self.view.in_sync.len() > 1 {
+        if errno != 0 && self.view.in_sync.len() > 1 {
+            if self.role == Role::Idle {
+                // Before it acts in any view.
+                self.unsure = true;
+                return;
+            }
             return self.on_own_sync_failure(now, errno, out);
         }
         match token {
@@ -477,7 +517,7 @@ impl<B: Body> Replica<B> {
                 }
             }
             Message::HereIAm { last, durable } => self.on_here_i_am(now, from, last, durable, out),
-            Message::Healed { lsn } => self.on_joiner_healed(now, from, lsn, out),
+            Message::Healed { number, lsn } => self.on_joiner_healed(now, from, number, lsn, out),
         }
     }
 

@@ -52,7 +52,7 @@ impl<B: Body> Replica<B> {
         fid: Option<Fid>,
         out: &mut Out<B>,
     ) {
-        if self.role != Role::Secondary || self.view.primary != Some(from) {
+        if !matches!(self.role, Role::Secondary | Role::Healing) || self.view.primary != Some(from) {
             return;
         }
         if lsn <= self.applied {

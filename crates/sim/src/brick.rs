@@ -1,17 +1,14 @@
-//! A simulated brick: what its disk holds, and what its process holds in memory.
-//!
-//! A killed process leaves everything it wrote (the page cache lives on). A power cut leaves what was synced and some of what
-//! came after.
+//! A simulated brick: its disk, and what its process holds in memory.
 
-use crate::rng::Prng;
-use crate::tree::{FIRST_DIRS, Tree};
+use crate::disk::{Disk, Doubt};
+use crate::tree::Tree;
 use core::time::Duration;
-use ids::{BrickId, Epoch, Fid, Lsn, SetId};
+use ids::{BrickId, Epoch, Fid, Lsn};
+use replica::healing::Healing;
 use replica::{Entry, Replica, Results};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use wire::Change;
-use wire::peer::Stamp;
 
 /// A change with its data.
 #[derive(Clone, Debug)]
@@ -43,72 +40,20 @@ impl replica::Body for Content {
 
 pub(crate) type Record = Entry<Content>;
 
-/// What survives the process.
-#[derive(Clone, Debug)]
-pub(crate) struct Disk {
-    /// From lsn `FIRST + 1` on.
-    pub(crate) journal: Vec<Record>,
-    pub(crate) tree: Tree,
-    /// How many records a power cut leaves for certain, and the tree then.
-    pub(crate) synced: usize,
-    synced_tree: Tree,
+/// A healing under way.
+pub(crate) struct Heal {
+    pub(crate) inner: Healing,
+    pub(crate) finishing: bool,
+    /// The primary was told that all is healed.
+    pub(crate) ended: bool,
+    /// When the primary was last heard, on the server's clock.
+    pub(crate) heard: Duration,
 }
 
-/// Every journal begins after this.
-pub(crate) const FIRST: Lsn = Lsn(FIRST_DIRS);
-
-impl Disk {
-    pub(crate) fn new(set: SetId) -> Disk {
-        let tree = Tree::new(set);
-        Disk { journal: Vec::new(), tree: tree.clone(), synced: 0, synced_tree: tree }
-    }
-
-    pub(crate) fn last(&self) -> Stamp {
-        self.journal.last().map_or(Stamp { epoch: Epoch(0), lsn: FIRST }, |e| e.stamp.clone())
-    }
-
-    pub(crate) fn at(&self, lsn: Lsn) -> Option<&Record> {
-        let i = usize::try_from(lsn.0.checked_sub(FIRST.0 + 1)?).ok()?;
-        self.journal.get(i)
-    }
-
-    pub(crate) fn durable(&self) -> Lsn {
-        Lsn(FIRST.0 + self.synced as u64)
-    }
-
-    pub(crate) fn append(&mut self, entry: Record) {
-        assert!(entry.stamp.lsn == self.last().lsn.next(), "journals have no gaps");
-        assert!(entry.stamp.epoch >= self.last().epoch, "epochs grow along a journal");
-        self.tree.apply(entry.body.change(), entry.body.tag());
-        self.journal.push(entry);
-    }
-
-    pub(crate) fn sync(&mut self, upto: usize) {
-        let upto = upto.min(self.journal.len());
-        for e in self.journal.get(self.synced..upto).unwrap_or_default() {
-            self.synced_tree.apply(e.body.change(), e.body.tag());
-        }
-        self.synced = self.synced.max(upto);
-    }
-
-    /// The power fails: what was not synced is lost, up to some point. Returns whether anything is.
-    pub(crate) fn cut(&mut self, rng: &mut Prng) -> bool {
-        let keep = self.synced + rng.below(self.journal.len() - self.synced + 1);
-        let lost = keep < self.journal.len();
-        self.journal.truncate(keep);
-        self.tree = self.synced_tree.clone();
-        for e in self.journal.get(self.synced..).unwrap_or_default() {
-            self.tree.apply(e.body.change(), e.body.tag());
-        }
-        lost
-    }
-
-    pub(crate) fn results(&self) -> Results {
-        let mut results = Results::default();
-        for e in &self.journal {
-            results.record(e.op, e.stamp.lsn, e.about);
-        }
-        results
+impl Heal {
+    /// Since when it hears nothing from the primary that it waits for; not while it is busy itself.
+    pub(crate) fn waits_since(&self) -> Option<Duration> {
+        (!self.finishing || self.ended).then_some(self.heard)
     }
 }
 
@@ -116,7 +61,7 @@ impl Disk {
 pub(crate) struct Brick {
     pub(crate) id: BrickId,
     pub(crate) disk: Disk,
-    /// None while the process is down or not told its floor yet.
+    /// None while the process is down.
     pub(crate) replica: Option<Replica<Content>>,
     /// With everything decided, also what is still on its way to the disk.
     pub(crate) tree: Tree,
@@ -126,20 +71,22 @@ pub(crate) struct Brick {
     pub(crate) life: u32,
     /// When the last of what was asked of the disk will be done.
     pub(crate) busy: Duration,
-    pub(crate) floor: Epoch,
-    pub(crate) diverged: bool,
-    /// The power was cut since it was last known to be whole.
+    /// Known to nobody but the checkers: its power was cut or its disk failed since it was last healed.
     pub(crate) torn: bool,
-    /// So many changes still apply until one fails.
-    pub(crate) fails_in: Option<u32>,
-    pub(crate) sync_fails: bool,
-    /// Pages were dropped after a failed sync: later syncs succeed, and mean nothing.
-    pub(crate) rotten: bool,
+    pub(crate) healing: Option<Heal>,
+    pub(crate) asked_to_join: Duration,
+    /// The attempt to join that was welcomed.
+    pub(crate) attempt: u64,
+    /// On the primary: each joining brick's attempt that was welcomed last.
+    pub(crate) welcomes: BTreeMap<BrickId, u64>,
+    /// Healings begun.
+    pub(crate) healings: u64,
+    /// The objects in doubt were told.
+    pub(crate) told: bool,
 }
 
 impl Brick {
-    pub(crate) fn new(id: BrickId, set: SetId) -> Brick {
-        let disk = Disk::new(set);
+    pub(crate) fn new(id: BrickId, disk: Disk) -> Brick {
         Brick {
             id,
             tree: disk.tree.clone(),
@@ -148,20 +95,24 @@ impl Brick {
             queue: VecDeque::new(),
             life: 0,
             busy: Duration::ZERO,
-            floor: Epoch(0),
-            diverged: false,
             torn: false,
-            fails_in: None,
-            sync_fails: false,
-            rotten: false,
+            healing: None,
+            asked_to_join: Duration::ZERO,
+            attempt: 0,
+            welcomes: BTreeMap::new(),
+            healings: 0,
+            told: false,
         }
     }
 
     /// The process is gone, or takes the brick up anew.
     pub(crate) fn close(&mut self) {
         self.replica = None;
+        self.healing = None;
+        self.asked_to_join = Duration::ZERO;
+        self.welcomes.clear();
+        self.told = false;
         self.forget_queue();
-        self.diverged = false;
     }
 
     /// What was not written never will be.
@@ -171,11 +122,33 @@ impl Brick {
         self.life += 1;
     }
 
-    pub(crate) fn open(&mut self, floor: Epoch, forget: bool) {
+    /// What was decided goes to disk at once.
+    pub(crate) fn write_queue(&mut self) {
+        for entry in core::mem::take(&mut self.queue) {
+            self.disk.append(entry);
+        }
+        self.forget_queue();
+    }
+
+    /// Opens the brick as the daemon does. `forget` and `trust` are for mutants.
+    pub(crate) fn open(&mut self, floor: Epoch, forget: bool, trust: bool) {
         self.close();
-        self.rotten = false;
+        if core::mem::take(&mut self.disk.rebooted) && !trust {
+            // Of what came later nothing is sure, and this is the only time that it shows.
+            let objects = self.disk.mark.take().map(|m| (m.from, m.objects));
+            let from = self.disk.durable();
+            let (from, objects) = objects.map_or((from, Vec::new()), |(f, o)| (f.min(from), o));
+            self.disk.put_mark(Some(Doubt { from, objects, trust: Lsn(0) }));
+        }
+        if trust {
+            self.disk.put_mark(None);
+        }
         let results = if forget { Results::default() } else { self.disk.results() };
-        self.floor = floor;
-        self.replica = Some(Replica::new(self.id, floor, self.disk.last(), self.disk.durable(), results));
+        let mut replica = Replica::new(self.id, floor, self.disk.last(), self.disk.durable(), results);
+        replica.set_history(self.disk.history());
+        if self.disk.mark.is_some() || self.disk.incomplete.is_some() {
+            replica.set_unsure();
+        }
+        self.replica = Some(replica);
     }
 }

@@ -6,14 +6,17 @@ use crate::log::say;
 use crate::rng::Prng;
 use crate::server::{Request, ToServer};
 use crate::store::ToStore;
-use crate::tree::{first_dir, name};
+use crate::tree::{FIRST_DIRS, bytes, first_dir, name};
 use crate::world::{Event, World, server_of, set_id};
 use core::time::Duration;
 use ids::{Fid, OpId, SessionId};
 use replica::View;
 use std::collections::{BTreeMap, BTreeSet};
 use wire::op::{Node, SetAttr, SetTime, rename_flags};
-use wire::{Fail, Op};
+use wire::{Fail, Name, Op};
+
+/// How names of files begin that only their maker touches.
+const OWN: &[u8] = b"own file ";
 
 /// An answer on its way.
 pub(crate) struct Reply {
@@ -51,6 +54,9 @@ pub(crate) struct Client {
     finished: u64,
     conns: BTreeMap<usize, u64>,
     known: Vec<(usize, Fid)>,
+    /// Files of its own, to be synced, with their newest writes.
+    own: BTreeMap<Fid, (Name, u64, Duration)>,
+    owned: BTreeSet<Fid>,
     /// A server it cannot talk to.
     pub(crate) cut: Option<usize>,
     /// It hears nothing of new views.
@@ -70,6 +76,8 @@ impl Client {
             finished: 0,
             conns: BTreeMap::new(),
             known: Vec::new(),
+            own: BTreeMap::new(),
+            owned: BTreeSet::new(),
             cut: None,
             deaf: false,
         }
@@ -87,6 +95,9 @@ impl Client {
     }
 
     fn learn(&mut self, set: usize, fid: Fid) {
+        if self.owned.contains(&fid) {
+            return;
+        }
         if self.known.len() >= 12 {
             self.known.remove(0);
         }
@@ -225,7 +236,9 @@ impl World {
                 if record.id.seq > 0 {
                     client.finish(record.id.seq);
                 }
+                let own = matches!(&record.op, Op::Create { name, .. } if name.as_bytes().starts_with(OWN));
                 match &answer {
+                    _ if own => {}
                     Answer::Done(Some(fid)) => client.learn(record.set, *fid),
                     Answer::Attr(attr) => client.learn(record.set, attr.fid),
                     _ => {}
@@ -234,6 +247,7 @@ impl World {
                 let record = &mut self.checks.history[reply.record];
                 record.returned = self.now;
                 record.answer = Some(answer);
+                self.go_on(c, reply.record);
             }
             Err(fail) => {
                 if matches!(fail, Fail::WrongView { .. }) {
@@ -249,6 +263,38 @@ impl World {
                 self.after(delay, Event::Client { client: c, what });
             }
         }
+    }
+
+    /// A file of the client's own is made, written and synced, and nobody touches it again.
+    fn go_on(&mut self, c: usize, record: usize) {
+        let record = &self.checks.history[record];
+        let (set, tag, written) = (record.set, record.tag, record.invoked);
+        let next = match (&record.op, &record.answer) {
+            (Op::Create { name, .. }, Some(Answer::Done(Some(fid)))) if name.as_bytes().starts_with(OWN) => {
+                self.clients[c].own.insert(*fid, (name.clone(), 0, Duration::ZERO));
+                self.clients[c].owned.insert(*fid);
+                Op::Write { fid: *fid, offset: 0, append: false, kill_suid: false }
+            }
+            (Op::Write { fid, .. }, Some(Answer::Done(_))) => match self.clients[c].own.get_mut(fid) {
+                Some(own) => {
+                    (own.1, own.2) = (tag, written);
+                    Op::Fsync { fid: *fid }
+                }
+                None => return,
+            },
+            (Op::Fsync { fid }, Some(Answer::Done(_))) => {
+                // A power cut of all between a write and its sync takes the write, and the sync does not know.
+                let settled = self.checks.settled.get(&set).copied().unwrap_or_default();
+                if let Some((name, tag, written)) = self.clients[c].own.remove(fid)
+                    && settled < written
+                {
+                    self.checks.synced.push((set, name, *fid, tag));
+                }
+                return;
+            }
+            _ => return,
+        };
+        self.begin(c, set, next);
     }
 
     fn some_dir(&mut self, c: usize, set: usize) -> Fid {
@@ -267,7 +313,14 @@ impl World {
     }
 
     fn invent(&mut self, c: usize, set: usize) -> Op {
-        const NAMES: [&str; 4] = ["a", "b", "c", "d1"];
+        const NAMES: [&str; 6] = ["a", "b", "c", "d1", "e", "f"];
+        if self.rng.chance(30) {
+            let own = format!("own file {}", self.checks.history.len());
+            return create(first_dir(set_id(set), FIRST_DIRS), &own, Node::File);
+        }
+        if self.rng.chance(100) {
+            return self.some_change_of_data(c, set);
+        }
         let parent = self.some_dir(c, set);
         let one = NAMES[self.rng.below(NAMES.len())];
         match self.rng.below(30) {
@@ -283,7 +336,8 @@ impl World {
             13 => Op::Link { fid: self.some_known(c, set), parent, name: name(one) },
             14..18 => {
                 let append = self.rng.chance(200);
-                Op::Write { fid: self.some_known(c, set), offset: 0, append, kill_suid: false }
+                let offset = bytes(self.rng.below(4));
+                Op::Write { fid: self.some_known(c, set), offset, append, kill_suid: false }
             }
             18 => Op::SetAttr { fid: self.some_known(c, set), set: self.some_attr() },
             19..22 => Op::Read { fid: self.some_known(c, set), offset: 0, len: 8 },
@@ -294,12 +348,23 @@ impl World {
         }
     }
 
+    fn some_change_of_data(&mut self, c: usize, set: usize) -> Op {
+        let (fid, from) = (self.some_known(c, set), self.some_known(c, set));
+        let (offset, len) = (bytes(self.rng.below(3)), bytes(1 + self.rng.below(2)));
+        match self.rng.below(4) {
+            0 => Op::SetXattr { fid, name: name("user.x"), flags: 0 },
+            1 => Op::RemoveXattr { fid, name: name("user.x") },
+            2 => Op::Fallocate { fid, mode: [0, 3, 8, 0x20][self.rng.below(4)], offset, len },
+            _ => Op::CopyRange { from, from_offset: offset, to: fid, to_offset: 0, len },
+        }
+    }
+
     fn some_attr(&mut self) -> SetAttr {
         SetAttr {
             mode: Some(u32::try_from(self.rng.below(0o1000)).unwrap_or(0)),
             uid: None,
             gid: None,
-            size: self.rng.chance(400).then_some(0),
+            size: self.rng.chance(400).then(|| bytes(self.rng.below(4))),
             atime: None,
             mtime: self.rng.chance(300).then_some(SetTime::Now),
             kill_suid: false,

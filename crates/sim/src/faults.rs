@@ -48,18 +48,16 @@ const KINDS: [Fault; 14] = [
 pub(crate) struct Faults {
     kinds: Vec<Fault>,
     every: Duration,
-    /// Bricks out of sync come back at this many tries in a thousand.
-    pub(crate) heals: usize,
     pub(crate) counts: BTreeMap<&'static str, u64>,
 }
 
 impl Faults {
     pub(crate) fn draw(rng: &mut Prng, config: &Config) -> Faults {
         let share = 100 + rng.below(600);
-        let wanted = |k: &Fault| config.blackout || !matches!(k, Fault::Blackout);
+        let blackout = config.blackout || rng.chance(80);
+        let wanted = |k: &Fault| blackout || !matches!(k, Fault::Blackout);
         let kinds = KINDS.into_iter().filter(|k| wanted(k) && rng.chance(share)).collect();
-        let heals = if rng.chance(100) { 0 } else { rng.below(1000) };
-        Faults { kinds, every: rng.millis(60, 1500), heals, counts: BTreeMap::new() }
+        Faults { kinds, every: rng.millis(60, 3000), counts: BTreeMap::new() }
     }
 }
 
@@ -115,7 +113,7 @@ impl World {
                 Fault::Cut(s)
             }
             Fault::StoreDown => {
-                self.store.down = true;
+                self.store.fall(self.now);
                 self.count_fault("store down");
                 Fault::StoreDown
             }
@@ -138,12 +136,12 @@ impl World {
             Fault::ApplyFails(..) => {
                 let after = u32::try_from(self.rng.below(4)).unwrap_or(0);
                 let Some(brick) = self.brick(s, set) else { return };
-                brick.fails_in = Some(after);
+                brick.disk.fails_in = Some(after);
                 Fault::ApplyFails(s, set)
             }
             Fault::SyncFails(..) => {
                 let Some(brick) = self.brick(s, set) else { return };
-                brick.sync_fails = true;
+                brick.disk.sync_fails = true;
                 Fault::SyncFails(s, set)
             }
             Fault::ClientCut(_) => {
@@ -182,8 +180,10 @@ impl World {
                 self.links[a][b].blocked = false;
                 self.links[b][a].blocked = false;
             }
-            Fault::ApplyFails(s, set) => self.brick(s, set).into_iter().for_each(|b| b.fails_in = None),
-            Fault::SyncFails(s, set) => self.brick(s, set).into_iter().for_each(|b| b.sync_fails = false),
+            Fault::ApplyFails(s, set) => self.brick(s, set).into_iter().for_each(|b| b.disk.fails_in = None),
+            Fault::SyncFails(s, set) => {
+                self.brick(s, set).into_iter().for_each(|b| b.disk.sync_fails = false)
+            }
             Fault::ClientCut(c) => {
                 self.clients[c].cut = None;
                 self.clients[c].deaf = false;
@@ -240,8 +240,10 @@ impl World {
         for brick in self.servers[s].bricks.values_mut() {
             lost |= brick.disk.cut(&mut self.rng);
             brick.torn = true;
-            self.store.torn(brick.id);
             brick.close();
+        }
+        for set in 0..self.sets.len() {
+            self.excuse(set);
         }
         if lost {
             self.count_fault("torn journal");

@@ -3,17 +3,22 @@
 //! Owns: a world in which [`replica::Replica`] runs as it does in the daemon, the faults that befall it, and the properties
 //! that must hold whatever happens (one file each in `check`). After TigerBeetle's VOPR and FoundationDB's simulation:
 //! a storm of faults first, then calm, in which everything has to come to rest and agree.
-//! Invariant: equal seeds and configurations give equal runs, event by event. What it does not simulate: the pool store's own
-//! agreement (one register with compare-and-set stands for it), bytes on the wire, real file systems.
+//! Real are: the rules of names, the order and acknowledgement of changes, views and leases, rejoin and healing (crates
+//! `namespace`, `replica` and `cluster`). Modelled are: the pool store's own agreement (one copy of the state stands for it),
+//! bytes on the wire, and the bricks' file systems (module `disk`).
+//! Invariant: equal seeds and configurations give equal runs, event by event.
 
 mod answer;
 mod brick;
 mod check;
 mod client;
+mod disk;
 mod faults;
 mod heal;
 mod log;
+mod mend;
 mod net;
+mod patient;
 mod rng;
 mod server;
 mod store;
@@ -46,11 +51,19 @@ pub enum Mutant {
     HastyStore,
     /// A restarted brick acts in the epoch it finds.
     NoFloor,
+    /// A brick that heals journals the new changes, and does not apply them.
+    HealsWithoutLive,
+    /// A brick that heals says that it has before everything is compared.
+    HealsHastily,
+    /// A healing that was interrupted leaves no mark.
+    ForgetsDoubt,
+    /// After a power cut a brick trusts its tree.
+    TrustsAfterPowerCut,
 }
 
 impl Mutant {
     /// All that are broken.
-    pub const ALL: [Mutant; 7] = [
+    pub const ALL: [Mutant; 11] = [
         Mutant::AnswersEarly,
         Mutant::IgnoresLeases,
         Mutant::ShowsPending,
@@ -58,6 +71,10 @@ impl Mutant {
         Mutant::AcksEarly,
         Mutant::HastyStore,
         Mutant::NoFloor,
+        Mutant::HealsWithoutLive,
+        Mutant::HealsHastily,
+        Mutant::ForgetsDoubt,
+        Mutant::TrustsAfterPowerCut,
     ];
 }
 

@@ -47,12 +47,19 @@ impl World {
             return;
         }
         let mut when = self.now + self.net_delay(Some(from), Some(to));
-        if !self.pace.reorder {
+        if !self.pace.reorder || message.body.is_healing() || self.is_out(message.set, message.to) {
             when = when.max(self.link(from, to).last + Duration::from_nanos(1));
         }
-        self.link(from, to).last = when;
+        let last = self.link(from, to).last.max(when);
+        self.link(from, to).last = last;
         let inc = self.servers[to].inc;
         self.at(when, Event::Server { server: to, inc, what: ToServer::Peer(message) });
+    }
+
+    /// Whether the brick heals, as far as its own process knows.
+    fn is_out(&mut self, set: usize, brick: ids::BrickId) -> bool {
+        let replica = self.brick(server_of(brick), set).and_then(|b| b.replica.as_ref());
+        replica.is_some_and(|r| !r.view().in_sync.contains(&brick))
     }
 
     /// What was sent still arrives; nothing more does until the connection is made again.
@@ -76,6 +83,7 @@ impl World {
         if self.link(from, to).blocked || !self.servers[to].alive {
             if !self.link(from, to).blocked && self.servers[to].refuses && self.rng.chance(500) {
                 self.tell_link(from, to, false);
+                self.send_store(from, crate::store::ToStore::Suspect(to));
             }
             self.break_link(from, to);
             return;

@@ -4,15 +4,18 @@ use crate::Mutant;
 use crate::answer::{Answer, Outcome, Place, work_out};
 use crate::brick::{Brick, Content, Record};
 use crate::client::{Reply, ToClient};
+use crate::disk::Snapshot;
+use crate::heal::HealMessage;
 use crate::log::say;
 use crate::rng::Prng;
-use crate::store::{LEASE, Renewal, ToStore};
-use crate::world::{Event, World, server_of, set_id};
+use crate::store::{LEASE, PATIENCE, Renewal, ToStore};
+use crate::world::{Event, World, set_id};
 use core::time::Duration;
-use ids::{BrickId, Epoch, Lsn, Time};
+use ids::{BrickId, Epoch, Fid, Lsn, Time};
+use replica::healing::{Patient, Sums};
 use replica::{Admission, Input, Message, Output, Role, SyncToken, Ticket, View};
 use std::collections::{BTreeMap, VecDeque};
-use wire::{Fail, Op};
+use wire::{Change, Fail, Op};
 
 /// What goes between bricks.
 #[derive(Clone, Debug)]
@@ -27,7 +30,16 @@ pub(crate) struct PeerMessage {
 #[derive(Clone, Debug)]
 pub(crate) enum PeerBody {
     Replicate(Lsn, Record),
+    Missed(Record),
     Other(Message),
+    Heal(HealMessage),
+}
+
+impl PeerBody {
+    /// Healing rests on the order of what one connection carries.
+    pub(crate) fn is_healing(&self) -> bool {
+        matches!(self, PeerBody::Missed(_) | PeerBody::Heal(_))
+    }
 }
 
 /// A client's request.
@@ -44,17 +56,74 @@ pub(crate) struct Request {
 /// What happens to a process. A frozen one finds all of it when it wakes.
 pub(crate) enum ToServer {
     Peer(PeerMessage),
-    Link { set: usize, peer: BrickId, up: bool },
+    Link {
+        set: usize,
+        peer: BrickId,
+        up: bool,
+    },
     Request(Request),
     Tick,
     Beat,
     SyncAll,
-    Granted { views: Vec<(usize, View)>, lease: Duration },
+    Granted {
+        views: Vec<(usize, View)>,
+        lease: Duration,
+    },
     View(usize, View),
-    Append { set: usize, life: u32 },
-    Applied { set: usize, life: u32, lsn: Lsn },
-    SyncDone { set: usize, life: u32, upto: usize, token: Option<SyncToken> },
-    Reopen(usize),
+    Append {
+        set: usize,
+        life: u32,
+    },
+    Applied {
+        set: usize,
+        life: u32,
+        lsn: Lsn,
+    },
+    SyncDone {
+        set: usize,
+        life: u32,
+        snapshot: Box<Snapshot>,
+        token: Option<SyncToken>,
+    },
+    Reopen {
+        set: usize,
+        life: u32,
+    },
+    TellMissed {
+        set: usize,
+        to: BrickId,
+        epoch: Epoch,
+        next: Lsn,
+        number: u64,
+    },
+    HealSynced {
+        set: usize,
+        life: u32,
+        healing: u64,
+        snapshot: Box<Snapshot>,
+    },
+    /// The primary's checksums are worked out.
+    TellSums {
+        set: usize,
+        to: BrickId,
+        epoch: Epoch,
+        body: wire::peer::PeerBody,
+    },
+    /// The joining brick's are.
+    Compare {
+        set: usize,
+        life: u32,
+        healing: u64,
+        fid: Fid,
+        offset: u64,
+        there: Sums,
+        here: Result<Sums, wire::Errno>,
+    },
+    Doubtless {
+        set: usize,
+        life: u32,
+        upto: Lsn,
+    },
 }
 
 impl ToServer {
@@ -71,7 +140,12 @@ impl ToServer {
             ToServer::Append { .. } => 8,
             ToServer::Applied { .. } => 9,
             ToServer::SyncDone { .. } => 10,
-            ToServer::Reopen(_) => 11,
+            ToServer::Reopen { .. } => 11,
+            ToServer::TellMissed { .. } => 12,
+            ToServer::HealSynced { .. } => 13,
+            ToServer::Doubtless { .. } => 14,
+            ToServer::TellSums { .. } => 15,
+            ToServer::Compare { .. } => 16,
         }
     }
 }
@@ -100,8 +174,10 @@ pub(crate) struct Server {
     /// What the store granted, on this server's clock.
     pub(crate) lease: Duration,
     pub(crate) bricks: BTreeMap<usize, Brick>,
+    /// The newest views that its copy of the pool store has.
+    pub(crate) known: BTreeMap<usize, View>,
     waiters: BTreeMap<(usize, Ticket), Waiter>,
-    tickets: Ticket,
+    pub(crate) tickets: Ticket,
     conns: BTreeMap<usize, u64>,
     ppm: i64,
     born: Duration,
@@ -120,6 +196,7 @@ impl Server {
             dies_in: None,
             lease: Duration::ZERO,
             bricks: BTreeMap::new(),
+            known: BTreeMap::new(),
             waiters: BTreeMap::new(),
             tickets: 0,
             conns: BTreeMap::new(),
@@ -136,9 +213,7 @@ impl Server {
     }
 
     pub(crate) fn die(&mut self) {
-        self.alive = false;
         self.frozen = false;
-        self.inc += 1;
         self.inbox.clear();
         self.waiters.clear();
         self.conns.clear();
@@ -153,23 +228,17 @@ const TICK: Duration = Duration::from_millis(100);
 const BEAT: Duration = Duration::from_millis(500);
 
 impl World {
-    /// A process starts. It learns the present views, and its replicas act only in newer ones.
+    /// A process starts. It knows the views that its copy of the store has, and its replicas act only in newer ones.
     pub(crate) fn restart(&mut self, s: usize) {
         if self.servers[s].alive {
             return;
         }
-        if self.servers[s].cut || self.store.down {
-            return self.after(Duration::from_millis(200), Event::Restart(s));
-        }
         say!(self, "server {s} starts");
-        let no_floor = self.mutant(Mutant::NoFloor);
-        let forget = self.mutant(Mutant::ForgetsResults);
-        let server = &mut self.servers[s];
-        server.alive = true;
-        for (set, brick) in &mut server.bricks {
-            let epoch = self.store.views[*set].epoch;
-            brick.open(if no_floor { Epoch(epoch.0 - 1) } else { epoch }, forget);
+        self.servers[s].alive = true;
+        for set in self.sets_of(s) {
+            self.open(s, set);
         }
+        let server = &self.servers[s];
         let inc = server.inc;
         for (delay, what) in [
             (TICK, ToServer::Tick),
@@ -178,6 +247,21 @@ impl World {
         ] {
             self.after(delay, Event::Server { server: s, inc, what });
         }
+    }
+
+    /// Opens a brick.
+    fn open(&mut self, s: usize, set: usize) {
+        let (no_floor, forget) = (self.mutant(Mutant::NoFloor), self.mutant(Mutant::ForgetsResults));
+        let trust = self.mutant(Mutant::TrustsAfterPowerCut);
+        let view = self.servers[s].known[&set].clone();
+        let floor = if no_floor { Epoch(view.epoch.0 - 1) } else { view.epoch };
+        if let Some(brick) = self.brick(s, set) {
+            brick.open(floor, forget, trust);
+            if brick.replica.as_ref().is_some_and(replica::Replica::is_unsure) {
+                *self.faults.counts.entry("unsure brick").or_default() += 1;
+            }
+        }
+        self.step(s, set, Input::View(view));
     }
 
     pub(crate) fn on_server(&mut self, s: usize, inc: u32, what: ToServer) {
@@ -212,7 +296,11 @@ impl World {
                 let (from, epoch) = (m.from, m.epoch);
                 let input = match m.body {
                     PeerBody::Replicate(commit, entry) => Input::Replicate { from, epoch, commit, entry },
+                    PeerBody::Missed(entry) => Input::Replicate { from, epoch, commit: Lsn(0), entry },
                     PeerBody::Other(message) => Input::Peer { from, epoch, message },
+                    PeerBody::Heal(message) => {
+                        return self.on_heal_message(s, m.set, from, epoch, message);
+                    }
                 };
                 self.step(s, m.set, input);
             }
@@ -224,19 +312,21 @@ impl World {
                 self.again(s, TICK, ToServer::Tick);
                 for set in self.sets_of(s) {
                     self.step(s, set, Input::Tick);
+                    self.tick_heal(s, set);
+                    self.drop_unclaimed(s, set);
                 }
             }
             ToServer::Beat => self.beat(s),
             ToServer::SyncAll => {
                 self.again(s, self.pace.sync_every, ToServer::SyncAll);
                 for set in self.sets_of(s) {
-                    self.begin_sync(s, set, None);
+                    self.begin_sync(s, set, None, None);
                 }
             }
             ToServer::Granted { views, lease } => {
                 // Views first: a lease that was granted after a view changed must not serve the old view.
                 for (set, view) in views {
-                    self.step(s, set, Input::View(view));
+                    self.learn_view(s, set, view);
                 }
                 self.servers[s].lease = self.servers[s].lease.max(lease);
                 let lease =
@@ -245,22 +335,68 @@ impl World {
                     self.step(s, set, Input::Lease(lease));
                 }
             }
-            ToServer::View(set, view) => self.step(s, set, Input::View(view)),
+            ToServer::View(set, view) => self.learn_view(s, set, view),
             ToServer::Append { set, life } => self.append(s, set, life),
             ToServer::Applied { set, life, lsn } => {
                 if self.servers[s].bricks[&set].life == life {
                     self.step(s, set, Input::Applied { lsn });
                 }
             }
-            ToServer::SyncDone { set, life, upto, token } => self.sync_done(s, set, life, upto, token),
-            ToServer::Reopen(set) => {
-                let epoch = self.store.views[set].epoch;
-                self.waiters_of(s, set);
-                if let Some(brick) = self.brick(s, set) {
-                    brick.open(epoch, false);
-                }
-                self.beat(s);
+            ToServer::SyncDone { set, life, snapshot, token } => {
+                self.sync_done(s, set, life, &snapshot, token);
             }
+            ToServer::Reopen { set, life } => self.reopen(s, set, life),
+            ToServer::TellMissed { set, to, epoch, next, number } => {
+                self.tell_missed(s, set, to, epoch, next, number);
+            }
+            ToServer::HealSynced { set, life, healing, snapshot } => {
+                self.heal_synced(s, set, life, healing, &snapshot);
+            }
+            ToServer::TellSums { set, to, epoch, body } => self.tell_sums(s, set, to, epoch, body),
+            ToServer::Compare { set, life, healing, fid, offset, there, here } => {
+                if self.servers[s].bricks[&set].life == life {
+                    self.compare(s, set, healing, (fid, offset), &there, here);
+                }
+            }
+            ToServer::Doubtless { set, life, upto } => self.doubtless(s, set, life, upto),
+        }
+    }
+
+    fn learn_view(&mut self, s: usize, set: usize, view: View) {
+        if let Some(known) = self.servers[s].known.get_mut(&set)
+            && view.epoch > known.epoch
+        {
+            *known = view.clone();
+        }
+        self.step(s, set, Input::View(view));
+    }
+
+    /// A brick that could not go on is closed and opened anew.
+    fn reopen(&mut self, s: usize, set: usize, life: u32) {
+        if self.servers[s].bricks[&set].life != life {
+            return;
+        }
+        self.waiters_of(s, set);
+        if let Some(brick) = self.brick(s, set)
+            && !brick.disk.sync_fails
+        {
+            let all = brick.disk.begin_sync(None);
+            brick.disk.synced(&all);
+        }
+        self.open(s, set);
+    }
+
+    /// Files that lost their last name and that nobody has open go in the end.
+    fn drop_unclaimed(&mut self, s: usize, set: usize) {
+        let brick = &self.servers[s].bricks[&set];
+        if brick.replica.as_ref().is_none_or(|r| r.role() != Role::Primary) {
+            return;
+        }
+        let orphans = brick.tree.orphans();
+        if let Some(fid) = self.rng.pick(&orphans).copied()
+            && self.rng.chance(50)
+        {
+            self.order(s, set, Change::DropOrphan { fid });
         }
     }
 
@@ -277,19 +413,7 @@ impl World {
     fn beat(&mut self, s: usize) {
         let server = &self.servers[s];
         let sent = server.clock(self.now);
-        let bricks = server.bricks.iter();
-        let renewal = Renewal {
-            server: s,
-            inc: server.inc,
-            lease: sent + LEASE,
-            floors: bricks.clone().map(|(set, b)| (*set, b.floor)).collect(),
-            leaving: bricks
-                .clone()
-                .filter(|(_, b)| b.diverged)
-                .map(|(set, _)| (*set, self.replica_epoch(s, *set)))
-                .collect(),
-            torn: bricks.filter(|(_, b)| b.torn).map(|(set, b)| (*set, b.disk.last())).collect(),
-        };
+        let renewal = Renewal { server: s, inc: server.inc, lease: sent + LEASE };
         self.send_store(s, ToStore::Renew(renewal));
         self.again(s, BEAT, ToServer::Beat);
     }
@@ -307,14 +431,45 @@ impl World {
             let (role, epoch) = (replica.role(), replica.view().epoch);
             if role != before {
                 say!(self, "set {set} server {s}: {before:?} -> {role:?} in epoch {epoch}");
+                self.role_changed(s, set, before);
             }
             for output in outputs {
                 self.count_down(s);
                 if self.servers[s].inc != inc || !self.servers[s].alive {
+                    self.leave_half(s, set, output);
                     return;
                 }
                 self.perform(s, set, output, &mut inputs);
             }
+        }
+    }
+
+    fn role_changed(&mut self, s: usize, set: usize, before: Role) {
+        if let Some(brick) = self.brick(s, set)
+            && before == Role::Healing
+        {
+            // What it healed went to the disk past the queue, which is empty.
+            brick.healing = None;
+            brick.forget_queue();
+        }
+    }
+
+    /// The process died while it carried out a change.
+    fn leave_half(&mut self, s: usize, set: usize, output: Output<Content>) {
+        let half = self.rng.chance(500);
+        if let Output::Apply(entry) = output
+            && half
+            && let Some(brick) = self.brick(s, set)
+            && brick.disk.mark.is_none()
+            && brick.disk.incomplete.is_none()
+            && entry.stamp.lsn == brick.disk.last().lsn.next()
+            && brick.disk.tree.fits(entry.body.change()).is_ok()
+        {
+            let what = self.checks.stamps.ordered(set, &entry);
+            let Some(brick) = self.brick(s, set) else { return };
+            brick.disk.half(entry);
+            *self.faults.counts.entry("half a change").or_default() += 1;
+            what.into_iter().for_each(|w| self.fail(|| w));
         }
     }
 
@@ -346,7 +501,8 @@ impl World {
                 say!(self, "set {set} {from} -> {to} (epoch {epoch}): {message:?}");
                 self.send_peer(s, PeerMessage { set, from, to, epoch, body: PeerBody::Other(message) });
             }
-            Output::Sync { token, .. } => self.begin_sync(s, set, Some(token)),
+            Output::Sync { token, fid } => self.begin_sync(s, set, fid, Some(token)),
+            Output::Settle => inputs.extend(self.settle(s, set)),
             Output::Release(ticket) => {
                 if let Some(w) = self.servers[s].waiters.remove(&(set, ticket)) {
                     self.answer(s, set, w);
@@ -365,20 +521,24 @@ impl World {
             }
             Output::Propose(proposal) => {
                 say!(self, "set {set} {from} proposes {proposal:?}");
-                let inc = self.servers[s].inc;
-                self.send_store(s, ToStore::Propose { set, server: s, inc, proposal });
+                let until = self.now + PATIENCE;
+                self.send_store(s, ToStore::Propose { set, server: s, until, proposal });
             }
             Output::Diverged => {
                 say!(self, "set {set} {from} has diverged");
+                let delay = self.rng.millis(3000, 4000);
+                let inc = self.servers[s].inc;
                 if let Some(brick) = self.brick(s, set) {
-                    brick.diverged = true;
+                    brick.healing = None;
                     brick.forget_queue();
+                    let life = brick.life;
+                    self.after(delay, Event::Server { server: s, inc, what: ToServer::Reopen { set, life } });
                 }
             }
         }
     }
 
-    fn replica_epoch(&self, s: usize, set: usize) -> Epoch {
+    pub(crate) fn replica_epoch(&self, s: usize, set: usize) -> Epoch {
         let replica = self.servers[s].bricks.get(&set).and_then(|b| b.replica.as_ref());
         replica.map_or(Epoch(0), |r| r.view().epoch)
     }
@@ -393,10 +553,14 @@ impl World {
         let (now, inline) = (self.now, self.pace.inline);
         let acks_early = self.mutant(Mutant::AcksEarly);
         let Some(brick) = self.brick(s, set) else { return };
+        if brick.healing.is_some() || brick.replica.as_ref().is_some_and(|r| r.role() == Role::Healing) {
+            return inputs.push_back(self.apply_healing(s, set, &entry));
+        }
         let lsn = entry.stamp.lsn;
-        brick.tree.apply(entry.body.change(), entry.body.tag());
+        let alone = brick.replica.as_ref().is_some_and(|r| r.view().in_sync.len() == 1);
+        brick.tree.apply(&entry.stamp, entry.body.change(), entry.body.tag());
         brick.queue.push_back(entry);
-        if inline {
+        if inline || (alone && brick.queue.len() == 1) {
             inputs.extend(self.write_next(s, set));
             return;
         }
@@ -411,35 +575,45 @@ impl World {
 
     /// The next decided change goes to the journal and the tree, or fails to.
     fn write_next(&mut self, s: usize, set: usize) -> Option<Input<Content>> {
+        let half = self.rng.chance(500);
         let brick = self.brick(s, set)?;
         let entry = brick.queue.pop_front()?;
         let lsn = entry.stamp.lsn;
-        let fails = match &mut brick.fails_in {
-            Some(0) => true,
-            Some(n) => {
-                *n -= 1;
-                false
-            }
-            None => false,
-        };
-        if !fails {
+        if let Err(e) = brick.disk.tree.fits(entry.body.change()) {
+            let (id, change) = (brick.id, entry.body.change().clone());
+            self.fail(|| format!("same: set {set}: {lsn} does not fit the tree of {id} ({e}): {change:?}"));
+            return None;
+        }
+        let Err(e) = brick.disk.try_write() else {
             brick.disk.append(entry);
             return Some(Input::Applied { lsn });
-        }
+        };
+        let others = brick.replica.as_ref().is_some_and(|r| r.view().in_sync.len() > 1);
         // Nobody else was sent it: the position may be given again in this epoch.
-        let alone =
-            brick.replica.as_ref().is_some_and(|r| r.role() == Role::Primary && r.view().in_sync.len() == 1);
+        let alone = !others && brick.replica.as_ref().is_some_and(|r| r.role() == Role::Primary);
+        if others {
+            // Half of it may be there: these objects have to be healed, whatever becomes of the brick.
+            if half {
+                brick.disk.tree.apply(&entry.stamp, entry.body.change(), entry.body.tag());
+            }
+            let last = brick.disk.last().lsn;
+            let fails = brick.disk.fails_in.take();
+            let touched = entry.body.change().touched();
+            let _marked = Patient::begin_heal(&mut brick.disk, last, &touched, last);
+            brick.disk.fails_in = fails;
+            brick.torn = true;
+        }
         brick.tree = brick.disk.tree.clone();
         for e in &brick.queue {
-            brick.tree.apply(e.body.change(), e.body.tag());
+            brick.tree.apply(&e.stamp, e.body.change(), e.body.tag());
         }
-        let errno = if self.rng.chance(500) { 28 } else { 5 };
-        say!(self, "set {set} server {s}: {lsn} cannot be applied: {errno}");
+        say!(self, "set {set} server {s}: {lsn} cannot be applied: {e}");
         *self.faults.counts.entry("apply failure").or_default() += 1;
         if alone {
             self.checks.stamps.withdrawn(set, &entry);
         }
-        Some(Input::ApplyFailed { lsn, errno })
+        self.excuse(set);
+        Some(Input::ApplyFailed { lsn, errno: e.0 })
     }
 
     fn append(&mut self, s: usize, set: usize, life: u32) {
@@ -459,25 +633,35 @@ impl World {
         }
     }
 
-    fn begin_sync(&mut self, s: usize, set: usize, token: Option<SyncToken>) {
+    fn begin_sync(&mut self, s: usize, set: usize, fid: Option<Fid>, token: Option<SyncToken>) {
         let delay = self.rng.between(self.pace.disk, self.pace.disk * 8);
-        let brick = &self.servers[s].bricks[&set];
-        let (life, upto) = (brick.life, brick.disk.journal.len());
-        self.again(s, delay, ToServer::SyncDone { set, life, upto, token });
+        let Some(brick) = self.brick(s, set) else { return };
+        let (life, snapshot) = (brick.life, Box::new(brick.disk.begin_sync(fid)));
+        self.again(s, delay, ToServer::SyncDone { set, life, snapshot, token });
     }
 
-    fn sync_done(&mut self, s: usize, set: usize, life: u32, upto: usize, token: Option<SyncToken>) {
+    fn sync_done(&mut self, s: usize, set: usize, life: u32, snapshot: &Snapshot, token: Option<SyncToken>) {
         let Some(brick) = self.brick(s, set).filter(|b| b.life == life) else { return };
-        let errno = if brick.sync_fails { 5 } else { 0 };
-        let alone = brick.replica.as_ref().is_none_or(|r| r.view().in_sync.len() <= 1);
-        brick.rotten |= errno != 0 && !alone;
+        let errno = if brick.disk.sync_fails { 5 } else { 0 };
+        let whole = token.is_none();
         if errno == 0 {
-            if !brick.rotten {
-                brick.disk.sync(upto);
-            }
+            brick.disk.synced(snapshot);
             let lsn = brick.disk.durable();
-            self.step(s, set, Input::Durable { lsn, available: 1 << 30 });
+            if whole {
+                self.step(s, set, Input::Durable { lsn, available: 1 << 30 });
+            }
         } else {
+            let durable = brick.disk.durable();
+            // A brick that is alone goes on all the same; what the kernel dropped of it is nowhere else.
+            if brick.replica.as_ref().is_some_and(|r| r.view().in_sync.len() > 1) {
+                brick.disk.drop_pages();
+                // What was written since may be lost, and no later sync will say so.
+                let fails = brick.disk.fails_in.take();
+                let _marked = Patient::begin_heal(&mut brick.disk, durable, &[], Lsn(0));
+                brick.disk.fails_in = fails;
+                brick.torn = true;
+                self.excuse(set);
+            }
             *self.faults.counts.entry("sync failure").or_default() += 1;
         }
         let token = token.or((errno != 0).then_some(SyncToken::Local(0)));
@@ -582,7 +766,8 @@ impl World {
     pub(crate) fn kill(&mut self, s: usize, why: &'static str) {
         say!(self, "server {s}: {why}");
         *self.faults.counts.entry(why).or_default() += 1;
-        self.servers[s].die();
+        self.servers[s].alive = false;
+        self.servers[s].inc += 1;
         self.servers[s].refuses = self.rng.chance(700);
         for other in 0..self.servers.len() {
             if other != s {
@@ -590,13 +775,12 @@ impl World {
                 self.break_link(other, s);
             }
         }
+        for set in self.sets_of(s) {
+            let next = self.servers[s].bricks[&set].queue.front().cloned();
+            next.into_iter().for_each(|entry| self.leave_half(s, set, Output::Apply(entry)));
+        }
+        self.servers[s].die();
         let delay = if self.rng.chance(500) { self.rng.millis(5, 600) } else { self.rng.millis(600, 9000) };
         self.after(delay, Event::Restart(s));
-    }
-
-    /// Whether the server of the brick answers right now.
-    pub(crate) fn is_up(&self, brick: BrickId) -> bool {
-        let server = &self.servers[server_of(brick)];
-        server.alive && !server.frozen
     }
 }

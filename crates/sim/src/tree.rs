@@ -1,13 +1,14 @@
 //! The model of a brick's tree: objects in memory, changed by [`wire::Change`] as a real brick would be.
 //!
-//! Cloning is cheap (objects are shared until one of them changes): snapshots are taken freely. A file's data is one number,
-//! the tag of its newest write.
+//! Cloning is cheap (objects are shared until one of them changes): snapshots are taken freely. A file's data is one number
+//! for each block, the tag of its newest write; all sizes are whole blocks.
 
 use ids::{Epoch, Fid, Lsn, SetId, Time};
 use namespace::{Entry, View};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
-use wire::op::Node;
+use wire::limits::IO_MAX;
+use wire::peer::Stamp;
 use wire::{Attr, Change, Errno, Name};
 
 /// One object.
@@ -17,18 +18,40 @@ pub(crate) struct Object {
     pub(crate) attr: Attr,
     /// A directory's entries.
     pub(crate) entries: BTreeMap<Name, Fid>,
-    /// The newest write of a file; 0 for none.
-    pub(crate) tag: u64,
-    parent: Fid,
-    xattrs: BTreeMap<Name, Vec<u8>>,
-    pending: bool,
+    /// The newest write of each block of a file; 0 for none.
+    pub(crate) data: Vec<u64>,
+    /// The last change in it.
+    pub(crate) version: Stamp,
+    /// It has no name and is kept for those who have it open.
+    pub(crate) orphan: bool,
+    /// Where a directory hangs.
+    pub(crate) parent: Fid,
+    pub(crate) xattrs: BTreeMap<Name, Vec<u8>>,
+    pub(crate) pending: bool,
 }
 
 /// A whole set's tree.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Tree {
-    set: SetId,
-    objects: BTreeMap<Fid, Rc<Object>>,
+    pub(crate) set: SetId,
+    pub(crate) objects: BTreeMap<Fid, Rc<Object>>,
+    /// What a healing took out of its place.
+    pub(crate) aside: BTreeSet<Fid>,
+    /// Files have sizes and no data.
+    pub(crate) arbiter: bool,
+}
+
+/// Bytes of a block: several make the most that healing asks for at once.
+pub(crate) const BLOCK: u32 = IO_MAX / 2;
+
+/// How many blocks so many bytes are.
+pub(crate) fn blocks(bytes: u64) -> usize {
+    usize::try_from(bytes / u64::from(BLOCK)).unwrap_or(0)
+}
+
+/// How many bytes so many blocks are.
+pub(crate) fn bytes(blocks: usize) -> u64 {
+    blocks as u64 * u64::from(BLOCK)
 }
 
 /// Directories that every tree is born with, besides the root.
@@ -39,15 +62,57 @@ pub(crate) fn first_dir(set: SetId, n: u64) -> Fid {
     Fid { set, epoch: Epoch(0), lsn: Lsn(n) }
 }
 
+impl Object {
+    /// Gives a file so many blocks.
+    pub(crate) fn resize(&mut self, to: usize) {
+        self.data.resize(to, 0);
+        self.attr.size = bytes(to);
+    }
+
+    /// Gives a file other data without changing its size.
+    pub(crate) fn set_data(&mut self, data: &[u64]) {
+        let n = self.data.len();
+        self.data = data.to_vec();
+        self.resize(n);
+    }
+
+    /// Writes blocks.
+    pub(crate) fn write(&mut self, at: usize, data: &[u64]) {
+        self.resize(self.data.len().max(at + data.len()));
+        self.data.splice(at..at + data.len(), data.iter().copied());
+    }
+}
+
+impl Object {
+    /// Which parts differ, in words.
+    pub(crate) fn differences(&self, other: &Object) -> String {
+        let parts = [
+            ("attributes", format!("{:?}", self.attr), format!("{:?}", other.attr)),
+            ("entries", format!("{:?}", self.entries), format!("{:?}", other.entries)),
+            ("data", format!("{:?}", self.data), format!("{:?}", other.data)),
+            ("version", format!("{:?}", self.version), format!("{:?}", other.version)),
+            ("parent", format!("{:?}", self.parent), format!("{:?}", other.parent)),
+            ("xattrs", format!("{:?}", self.xattrs), format!("{:?}", other.xattrs)),
+            (
+                "marks",
+                format!("{} {}", self.orphan, self.pending),
+                format!("{} {}", other.orphan, other.pending),
+            ),
+        ];
+        let words = |(part, a, b): &(&str, String, String)| format!("{part} {a} here, {b} there ");
+        parts.iter().filter(|(_, a, b)| a != b).map(words).collect()
+    }
+}
+
 impl Tree {
     /// A tree with a root and [`FIRST_DIRS`] directories in it.
     pub(crate) fn new(set: SetId) -> Tree {
         let root = Fid::root(set);
-        let mut tree = Tree { set, objects: BTreeMap::new() };
-        tree.put(root, root, 0o040_755, 2);
+        let mut tree = Tree { set, objects: BTreeMap::new(), aside: BTreeSet::new(), arbiter: false };
+        tree.put(root, root, 0o040_755);
         for n in 1..=FIRST_DIRS {
             let fid = first_dir(set, n);
-            tree.put(root, fid, 0o040_755, 2);
+            tree.put(root, fid, 0o040_755);
             tree.enter(root, &name(&format!("d{n}")), fid, Time::default());
         }
         tree
@@ -58,7 +123,10 @@ impl Tree {
         self.objects.get(&fid).map(|o| &**o)
     }
 
-    fn put(&mut self, parent: Fid, fid: Fid, mode: u32, nlink: u32) {
+    /// Makes an object without a name.
+    pub(crate) fn put(&mut self, parent: Fid, fid: Fid, mode: u32) {
+        let is_dir = mode & 0o170_000 == 0o040_000;
+        let nlink = if is_dir { 2 } else { 0 };
         let attr = Attr {
             fid,
             home: self.set,
@@ -76,28 +144,34 @@ impl Tree {
         let object = Object {
             attr,
             entries: BTreeMap::new(),
-            tag: 0,
-            parent,
+            data: Vec::new(),
+            version: Stamp { epoch: Epoch(0), lsn: Lsn(0) },
+            orphan: false,
+            parent: if is_dir { parent } else { Fid::default() },
             xattrs: BTreeMap::new(),
             pending: false,
         };
         self.objects.insert(fid, Rc::new(object));
     }
 
-    fn edit(&mut self, fid: Fid) -> Option<&mut Object> {
+    pub(crate) fn edit(&mut self, fid: Fid) -> Option<&mut Object> {
         self.objects.get_mut(&fid).map(Rc::make_mut)
     }
 
     fn enter(&mut self, dir: Fid, name: &Name, fid: Fid, time: Time) {
         let is_dir = self.get(fid).is_some_and(|o| o.attr.is_dir());
+        let Some(d) = self.edit(dir) else { return };
+        // An exchange of a name with itself enters it twice.
+        let fresh = u32::from(d.entries.insert(name.clone(), fid).is_none());
+        d.attr.nlink += if is_dir { fresh } else { 0 };
+        (d.attr.mtime, d.attr.ctime) = (time, time);
         if let Some(o) = self.edit(fid) {
-            o.parent = dir;
+            if is_dir {
+                o.parent = dir;
+            } else {
+                o.attr.nlink += fresh;
+            }
             o.attr.ctime = time;
-        }
-        if let Some(d) = self.edit(dir) {
-            d.entries.insert(name.clone(), fid);
-            d.attr.nlink += u32::from(is_dir);
-            (d.attr.mtime, d.attr.ctime) = (time, time);
         }
     }
 
@@ -105,27 +179,37 @@ impl Tree {
         let Some(d) = self.edit(dir) else { return };
         let gone = d.entries.remove(name);
         (d.attr.mtime, d.attr.ctime) = (time, time);
-        let is_dir = gone.and_then(|f| self.get(f)).is_some_and(|o| o.attr.is_dir());
-        if let Some(d) = self.edit(dir) {
-            d.attr.nlink -= u32::from(is_dir);
+        let Some(fid) = gone else { return };
+        if self.get(fid).is_some_and(|o| o.attr.is_dir()) {
+            self.edit(dir).into_iter().for_each(|d| d.attr.nlink -= 1);
+        } else if let Some(o) = self.edit(fid) {
+            o.attr.nlink -= 1;
         }
     }
 
     fn unref(&mut self, fid: Fid, orphan: bool, time: Time) {
         let Some(o) = self.edit(fid) else { return };
         o.attr.ctime = time;
-        o.attr.nlink = o.attr.nlink.saturating_sub(1);
+        o.orphan |= orphan;
         if o.attr.is_dir() || (o.attr.nlink == 0 && !orphan) {
             self.objects.remove(&fid);
         }
     }
 
     /// Carries out a change; `tag` is the data of a write.
-    pub(crate) fn apply(&mut self, change: &Change, tag: u64) {
+    pub(crate) fn apply(&mut self, stamp: &Stamp, change: &Change, tag: u64) {
+        self.act(change, if self.arbiter { 0 } else { tag });
+        for fid in change.touched() {
+            if let Some(o) = self.edit(fid) {
+                o.version = stamp.clone();
+            }
+        }
+    }
+
+    fn act(&mut self, change: &Change, tag: u64) {
         match change {
             Change::Create { parent, name, fid, node, mode, uid, gid, time, .. } => {
-                let nlink = if matches!(node, Node::Dir) { 2 } else { 1 };
-                self.put(*parent, *fid, node.type_bits() | mode, nlink);
+                self.put(*parent, *fid, node.type_bits() | mode);
                 if let Some(o) = self.edit(*fid) {
                     (o.attr.uid, o.attr.gid) = (*uid, *gid);
                     (o.attr.atime, o.attr.mtime) = (*time, *time);
@@ -154,11 +238,16 @@ impl Tree {
                 self.enter(*parent, name, *to_fid, *time);
                 self.enter(*to_parent, to_name, *fid, *time);
             }
-            Change::Link { fid, parent, name, time } => {
-                self.enter(*parent, name, *fid, *time);
-                if let Some(o) = self.edit(*fid) {
-                    o.attr.nlink += 1;
+            Change::Link { fid, parent, name, time } => self.enter(*parent, name, *fid, *time),
+            Change::CopyRange { from, from_offset, to, to_offset, len, .. } => {
+                let start = blocks(*from_offset);
+                let source = self.get(*from).map(|o| o.data.clone()).unwrap_or_default();
+                let end = source.len().min(start + blocks(*len));
+                let data = source.get(start..end).unwrap_or_default();
+                if let Some(o) = self.edit(*to) {
+                    o.write(blocks(*to_offset), data);
                 }
+                self.apply_to_object(change, tag);
             }
             other => self.apply_to_object(other, tag),
         }
@@ -174,20 +263,23 @@ impl Tree {
                 (a.atime, a.mtime) = (atime.unwrap_or(a.atime), mtime.unwrap_or(a.mtime));
                 a.ctime = *time;
                 if let Some(size) = size {
-                    a.size = *size;
-                    o.tag = if *size == 0 { 0 } else { o.tag };
+                    o.resize(blocks(*size));
                 }
             }
             Change::Write { offset, len, mode, time, .. } => {
-                o.tag = tag;
-                o.attr.size = o.attr.size.max(offset + u64::from(*len));
+                o.write(blocks(*offset), &vec![tag; blocks(u64::from(*len))]);
                 o.attr.mode = mode.map_or(o.attr.mode, |m| o.attr.mode & 0o170_000 | m);
                 (o.attr.mtime, o.attr.ctime) = (*time, *time);
             }
             Change::Fallocate { mode, offset, len, time, .. } => {
-                if *mode == 0 {
-                    o.attr.size = o.attr.size.max(offset + len);
+                let (at, n) = (blocks(*offset), blocks(*len));
+                match mode {
+                    0 => o.resize(o.data.len().max(at + n)),
+                    8 => drop(o.data.drain(at.min(o.data.len())..(at + n).min(o.data.len()))),
+                    0x20 => drop(o.data.splice(at.min(o.data.len())..at.min(o.data.len()), vec![0; n])),
+                    _ => o.data.iter_mut().skip(at).take(n).for_each(|b| *b = 0),
                 }
+                o.resize(o.data.len());
                 (o.attr.mtime, o.attr.ctime) = (*time, *time);
             }
             Change::SetXattr { name, value, time, .. } => {
@@ -198,15 +290,12 @@ impl Tree {
                 o.xattrs.remove(name);
                 o.attr.ctime = *time;
             }
-            Change::CopyRange { to_offset, len, time, .. } => {
-                o.attr.size = o.attr.size.max(to_offset + len);
+            Change::CopyRange { time, .. } => {
                 (o.attr.mtime, o.attr.ctime) = (*time, *time);
             }
             Change::Condemn { .. } => o.pending = true,
             Change::Settle { .. } => o.pending = false,
-            Change::DropOrphan { fid } => {
-                self.objects.remove(fid);
-            }
+            Change::DropOrphan { fid } => drop(self.objects.remove(fid)),
             // Between sets: the simulator's sets do not talk to each other yet.
             _ => {}
         }

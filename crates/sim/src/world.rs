@@ -3,6 +3,7 @@
 use crate::brick::{Brick, Content};
 use crate::check::Checks;
 use crate::client::{Client, ToClient};
+use crate::disk::Disk;
 use crate::faults::{Fault, Faults};
 use crate::log::Log;
 use crate::net::Link;
@@ -32,7 +33,6 @@ pub(crate) enum Event {
     Fault,
     Undo(Fault),
     Restart(usize),
-    Heal,
     Rest,
 }
 
@@ -49,6 +49,8 @@ pub(crate) struct Pace {
     pub(crate) reorder: bool,
     /// Drops per thousand messages between servers.
     pub(crate) drops: usize,
+    /// Entries of a directory that a healing brick is told at once.
+    pub(crate) page: usize,
     /// Requests per thousand that lie in a buffer until long after their client gave up the connection.
     pub(crate) late: usize,
 }
@@ -93,7 +95,7 @@ pub(crate) fn set_id(set: usize) -> SetId {
 impl World {
     pub(crate) fn new(seed: u64, config: Config) -> World {
         let mut rng = Prng::new(seed);
-        let servers = 1 + rng.below(5);
+        let servers = if rng.chance(850) { 3 + rng.below(5) } else { 1 + rng.below(2) };
         let sets = plan(&mut rng, servers);
         let pace = Pace {
             net: rng.micros(50, 3000),
@@ -103,9 +105,10 @@ impl World {
             inline: rng.chance(500),
             reorder: rng.chance(300),
             drops: if rng.chance(500) { rng.below(20) } else { 0 },
+            page: 1 + rng.below(6),
             late: if rng.chance(300) { rng.below(200) } else { 5 },
         };
-        let views = sets.iter().enumerate().map(|(i, s)| first_view(i, s)).collect();
+        let views: Vec<View> = sets.iter().enumerate().map(|(i, s)| first_view(i, s)).collect();
         let mut world = World {
             now: Duration::ZERO,
             count: 0,
@@ -114,7 +117,7 @@ impl World {
             log: Log { words: config.trace, ..Log::default() },
             servers: Vec::new(),
             links: (0..servers).map(|_| (0..servers).map(|_| Link::default()).collect()).collect(),
-            store: Store::new(views, servers),
+            store: Store::new(&sets, views, servers, &config),
             clients: Vec::new(),
             faults: Faults::draw(&mut rng, &config),
             checks: Checks::default(),
@@ -133,8 +136,11 @@ impl World {
         for s in 0..servers {
             let mut server = Server::new(&mut self.rng);
             for (i, set) in self.sets.iter().enumerate().filter(|(_, p)| p.servers.contains(&s)) {
-                let _ = set;
-                server.bricks.insert(i, Brick::new(brick_id(i, s), set_id(i)));
+                let id = brick_id(i, s);
+                let keep = if self.rng.chance(400) { 150 + self.rng.below(150) } else { usize::MAX };
+                let disk = Disk::new(set_id(i), set.arbiters.contains(&id), keep);
+                server.bricks.insert(i, Brick::new(id, disk));
+                server.known.insert(i, self.store.views[i].clone());
             }
             self.servers.push(server);
             self.after(Duration::ZERO, Event::Restart(s));
@@ -144,7 +150,6 @@ impl World {
             self.after(Duration::from_millis(1), Event::Client { client: c, what: ToClient::Think });
         }
         self.after(Duration::from_millis(100), Event::StoreTick);
-        self.after(Duration::from_millis(700), Event::Heal);
         self.after(Duration::from_millis(500), Event::Fault);
         self.after(self.config.storm, Event::Rest);
     }
@@ -197,7 +202,6 @@ impl World {
             Event::Fault => self.fault(),
             Event::Undo(fault) => self.undo(fault),
             Event::Restart(server) => self.restart(server),
-            Event::Heal => self.heal_tick(),
             Event::Rest => self.rest(),
         }
     }
@@ -248,7 +252,6 @@ fn kind(event: &Event) -> u64 {
         Event::Fault => 4,
         Event::Undo(_) => 5,
         Event::Restart(_) => 6,
-        Event::Heal => 7,
         Event::Rest => 8,
     }
 }

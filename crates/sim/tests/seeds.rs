@@ -11,7 +11,7 @@ fn check(seed: u64, config: &Config) {
 
 #[test]
 fn fresh_seeds() {
-    let count = std::env::var("MORTAR_SIM_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(1500);
+    let count = std::env::var("MORTAR_SIM_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(400);
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     let base = now.as_secs() * 100_000;
     println!("{count} seeds from {base}");
@@ -51,33 +51,48 @@ fn different_seeds_give_different_runs() {
 #[test]
 fn blackouts() {
     let config = Config { blackout: true, ..Config::default() };
-    (0..150).for_each(|seed| check(seed, &config));
+    (0..60).for_each(|seed| check(seed, &config));
 }
 
-// Seeds that found something. What they find again depends on the simulator's own draws: they were renewed last, each with its
-// fix undone, when the simulator began to delay requests.
+// Seeds that found something. What they find again depends on the simulator's own draws: these are those of the simulator
+// with the real healing, each found while the fix named was missing.
 
-#[test]
-fn a_read_is_not_refused_for_a_change_of_somebody_else() {
-    [84, 183, 213].into_iter().for_each(|seed| check(seed, &Config::default()));
+fn check_all(seeds: &[u64]) {
+    seeds.iter().for_each(|seed| check(*seed, &Config::default()));
 }
 
+/// The first change of a primary alone is not sent to those who join before it is done: it may be taken back.
 #[test]
-fn a_new_primary_has_journaled_what_it_calls_committed() {
-    [4192, 8334, 10563].into_iter().for_each(|seed| check(seed, &Config::default()));
-}
-
-#[test]
-fn a_secondary_has_journaled_what_it_says_it_has() {
-    check(855, &Config::default());
+fn a_withdrawn_change_is_on_no_joining_brick() {
+    check_all(&[79, 254]);
 }
 
 #[test]
-fn a_late_request_of_an_older_epoch_is_not_done() {
-    [46532, 49829].into_iter().for_each(|seed| check(seed, &Config::default()));
+fn a_sync_covers_who_comes_in_meanwhile() {
+    check_all(&[5, 37, 103, 182, 209, 222]);
 }
 
 #[test]
-fn a_failed_sync_is_not_forgotten() {
-    [4, 8, 37].into_iter().for_each(|seed| check(seed, &Config::default()));
+fn who_was_welcomed_again_has_not_healed() {
+    check_all(&[28]);
+}
+
+#[test]
+fn a_brick_that_healed_and_was_forgotten_asks_again() {
+    check_all(&[10, 110, 152, 155, 432]);
+}
+
+#[test]
+fn files_without_a_name_go_where_they_have_to() {
+    check_all(&[200, 256, 280, 306, 1134, 1406]);
+}
+
+#[test]
+fn directories_that_changed_places_heal() {
+    check_all(&[6983]);
+}
+
+#[test]
+fn a_set_goes_on_with_what_a_power_cut_left() {
+    check_all(&[57, 264, 523, 1489, 2261, 6130]);
 }

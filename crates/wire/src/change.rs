@@ -58,6 +58,8 @@ wire_enum! {
         /// Clears the mark (`keep`) or removes the directory.
         17 Settle { fid: Fid, keep: bool },
         18 Relocate { fid: Fid, path: Vec<Ancestor>, name: Name },
+        /// Changes nothing: says that the object may not be what the journal made of it. Who missed this takes it anew.
+        19 Touch { fid: Fid },
     }
 }
 
@@ -89,7 +91,8 @@ impl Change {
             | Change::Place { fid, .. }
             | Change::Condemn { fid }
             | Change::Settle { fid, .. }
-            | Change::Relocate { fid, .. } => vec![*fid],
+            | Change::Relocate { fid, .. }
+            | Change::Touch { fid } => vec![*fid],
             Change::CopyRange { to, .. } => vec![*to],
         }
     }

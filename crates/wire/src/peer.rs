@@ -48,16 +48,16 @@ wire_enum! {
 
         // Healing (see crate `replica`, module `heal`).
         /// A brick that is not in sync wants to be: its tree is sure up to `sure`, its journal up to `held`, and that holds
-        /// these epochs, each to the position given.
-        20 Join { sure: Lsn, held: Lsn, history: Vec<Stamp> },
+        /// these epochs, each to the position given. All that belongs to this attempt carries its number.
+        20 Join { number: u64, sure: Lsn, held: Lsn, history: Vec<Stamp> },
         /// Up to `common` both have the same, and their journals agree up to `agree`; the sender's changes after `common`
         /// follow, as [`PeerBody::Missed`]. With `full` its journal does not reach back: everything has to be compared.
-        21 Welcome { common: Stamp, agree: Lsn, full: bool },
+        21 Welcome { number: u64, common: Stamp, agree: Lsn, full: bool },
         /// A change that the joining brick missed.
         22 Missed { stamp: Stamp, op: OpId, about: Option<Fid>, change: Change },
         /// From here on come the new changes, after this one; questions are answered. With a full comparison, the
         /// directories that hang on other sets' directories.
-        23 Live { last: Stamp, placed: Vec<Fid> },
+        23 Live { number: u64, last: Stamp, placed: Vec<Fid> },
         /// What is this object like? With `data`, the data of a small file is to come with the answer, unless it is what the
         /// sender has: the XXH3-128 of that is `have`.
         24 AskObject { fid: Fid, data: bool, have: Option<(u64, u64)> },
@@ -71,7 +71,7 @@ wire_enum! {
         /// The payload; `end`: the file ends with it or before it.
         29 Data { fid: Fid, offset: u64, len: u32, end: bool },
         /// Nothing is missing any more.
-        30 Healed { lsn: Lsn },
+        30 Healed { number: u64, lsn: Lsn },
         /// The file has no data from `offset` on for so many bytes, an answer to questions 28 and 32; `end`: and none after.
         31 Hole { fid: Fid, offset: u64, len: u64, end: bool },
         /// What are the checksums of this file's data? `ask` comes back with the answer.

@@ -3,17 +3,20 @@
 //! The decisions are in `replica::heal`; here they meet the brick and the links.
 
 use super::content::Content;
+use super::serve::{ReplyTo, Waiter};
 use super::set::{SetDriver, SetHandle};
 use crate::clock;
 use brick::{Arriving, Sums};
 use bytes::Bytes;
 use cluster::admin::{HealMode, HealProgress, HealState};
-use ids::{BrickId, Epoch, Fid, Lsn};
+use ids::{BrickId, Epoch, Fid, Lsn, OpId};
+use replica::healing::Patient as _;
 use replica::{Entry, Input, Role};
 use std::time::Duration;
 use tokio::task::{spawn_blocking, spawn_local};
-use wire::Errno;
 use wire::peer::{PeerBody, Stamp};
+use wire::reply::Body;
+use wire::{Change, Errno, Reply};
 
 /// How often a brick that is not in sync asks to join.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
@@ -24,6 +27,8 @@ const PATIENCE: Duration = Duration::from_secs(3);
 pub(crate) struct Healing {
     pub(super) inner: brick::Healing,
     finishing: bool,
+    /// The primary was told that all is healed.
+    ended: bool,
     heard: Duration,
     begun: Duration,
     /// When the rate was last worked out, and what was done by then.
@@ -35,7 +40,20 @@ pub(crate) struct Healing {
 impl Healing {
     fn new(inner: brick::Healing) -> Healing {
         let now = clock::now();
-        Healing { inner, finishing: false, heard: now, begun: now, sampled: (now, 0, 0), rate: (0, 0) }
+        Healing {
+            inner,
+            finishing: false,
+            ended: false,
+            heard: now,
+            begun: now,
+            sampled: (now, 0, 0),
+            rate: (0, 0),
+        }
+    }
+
+    /// Since when it hears nothing from the primary that it waits for; not while it is busy itself.
+    fn waits_since(&self) -> Option<Duration> {
+        (!self.finishing || self.ended).then_some(self.heard)
     }
 
     /// Once a second: how fast it is.
@@ -75,14 +93,15 @@ impl SetHandle {
     pub(super) fn tick_heal(&self, d: &mut SetDriver) {
         let now = clock::now();
         match d.replica.role() {
-            Role::Secondary | Role::Primary | Role::Reconciling => d.healing = None,
+            Role::Primary => self.tell_doubts(d),
+            Role::Secondary | Role::Reconciling => {}
             Role::Failed => {}
             Role::Idle => {
                 d.healing = None;
                 self.ask_to_join(d, now);
             }
             Role::Healing => {
-                if d.healing.as_ref().is_none_or(|h| !h.finishing && now >= h.heard + PATIENCE) {
+                if d.healing.as_ref().is_none_or(|h| h.waits_since().is_some_and(|t| now >= t + PATIENCE)) {
                     self.ask_to_join(d, now);
                 }
             }
@@ -99,9 +118,48 @@ impl SetHandle {
         if d.brick.found().rebooted {
             held = held.min(d.brick.durable().lsn);
         }
-        let sure = d.brick.doubt().map_or(held, |doubt| held.min(doubt.from));
+        let sure = d.brick.sure().min(held);
         let history = d.replica.history();
-        self.say(d, primary, PeerBody::Join { sure, held, history }, Bytes::new());
+        let number = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+        self.say(d, primary, PeerBody::Join { number, sure, held, history }, Bytes::new());
+    }
+
+    /// A primary that was alone after a power cut says which objects may not be what the journal made of them; when that is
+    /// on disk nothing is in doubt any more.
+    fn tell_doubts(&self, d: &mut SetDriver) {
+        let Some(doubt) = d.brick.doubt().filter(|_| !d.told) else { return };
+        let objects = doubt.objects.clone();
+        d.told = true;
+        let told = d.replica.last().lsn.0 + objects.len() as u64;
+        for fid in objects {
+            if d.replica.role() != Role::Primary {
+                return;
+            }
+            let body = Content::new(Change::Touch { fid }, Bytes::new());
+            let ticket = d.ticket(Waiter::new(ReplyTo::Nobody, Reply(Ok(Body::Done)), Bytes::new()));
+            d.deciding = None;
+            self.step(d, Input::Decided { ticket, op: OpId::default(), about: None, body });
+        }
+        if d.replica.last().lsn.0 < told {
+            // Not all could be journaled: once more.
+            d.told = false;
+            return;
+        }
+        let job = d.brick.begin_end();
+        let this = self.clone();
+        spawn_local(async move {
+            let synced = match job {
+                Ok(job) => spawn_blocking(move || job.run()).await.unwrap_or(Err(Errno::EIO)),
+                Err(e) => Err(e),
+            };
+            let mut d = this.driver.borrow_mut();
+            if d.replica.role() != Role::Primary {
+                d.told = false;
+            } else if let Err(e) = synced.and_then(|()| d.brick.end_heal()) {
+                tracing::error!("set {}: end the doubt of brick {}: {e}", d.set, d.me);
+                d.told = false;
+            }
+        });
     }
 
     pub(super) fn say(&self, d: &SetDriver, to: BrickId, body: PeerBody, payload: Bytes) {
@@ -123,7 +181,9 @@ impl SetHandle {
             return;
         }
         match body {
-            PeerBody::Join { sure, held, history } => self.welcome(d, from, (sure, held), &history),
+            PeerBody::Join { number, sure, held, history } => {
+                self.welcome(d, from, number, (sure, held), &history);
+            }
             PeerBody::AskObject { .. }
             | PeerBody::AskEntries { .. }
             | PeerBody::AskData { .. }
@@ -140,8 +200,13 @@ impl SetHandle {
             h.heard = clock::now();
         }
         let done = match body {
-            PeerBody::Welcome { common, agree, full } => self.on_welcome(d, common, agree, full),
-            PeerBody::Live { last, placed } => self.on_live(d, last, &placed),
+            // What belongs to an earlier attempt may come late, on an older connection.
+            PeerBody::Welcome { number, .. } | PeerBody::Live { number, .. } if number < d.attempt => Ok(()),
+            PeerBody::Welcome { number, common, agree, full } => {
+                d.attempt = number;
+                self.on_welcome(d, common, agree, full)
+            }
+            PeerBody::Live { last, placed, .. } => self.on_live(d, last, &placed),
             PeerBody::Sums { fid, offset, len, ask, end, sums } => {
                 if d.healing.as_ref().is_some_and(|h| h.inner.awaits(fid, ask)) {
                     self.on_sums(d, fid, offset, Sums { sums, len, end });
@@ -183,7 +248,7 @@ impl SetHandle {
         d.healings += 1;
         d.healing = Some(Healing::new(inner));
         if !full {
-            self.step(d, Input::Joined { common });
+            self.step(d, Input::Joined { number: d.attempt, common });
         }
         Ok(())
     }
@@ -192,7 +257,7 @@ impl SetHandle {
         let Some(h) = &mut d.healing else { return Ok(()) };
         h.inner.go_live(&mut d.brick, &last, placed)?;
         if h.inner.is_full() {
-            self.step(d, Input::Joined { common: last });
+            self.step(d, Input::Joined { number: d.attempt, common: last });
         }
         Ok(())
     }
@@ -262,6 +327,9 @@ impl SetHandle {
             let begun = h.begun;
             match synced.and_then(|()| d.brick.end_heal()) {
                 Ok(()) => {
+                    if let Some(h) = &mut d.healing {
+                        h.ended = true;
+                    }
                     tracing::info!(
                         "set {}: brick {} has healed {} objects, {} bytes copied, {} found right, in {:?}",
                         d.set,

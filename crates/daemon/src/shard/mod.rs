@@ -250,12 +250,6 @@ impl Shard {
     fn keep_house(self: &Rc<Self>) {
         for set in self.open_sets() {
             set.keep_house();
-            // The view may not have been known here when it was asked for first.
-            if let Some((id, brick, floor)) = set.waits_beyond()
-                && (!set.is_in_doubt() || self.is_needed(id, brick))
-            {
-                self.ask_for_new_epoch(id, brick, floor);
-            }
         }
         self.retry_failed();
     }
@@ -324,12 +318,7 @@ impl Shard {
                 None => None,
             };
             match open {
-                Some(handle) => {
-                    handle.on_state(&state);
-                    if handle.is_in_doubt() {
-                        self.leave_view(set, brick, "a brick's content is in doubt");
-                    }
-                }
+                Some(handle) => handle.on_state(&state),
                 None => self.open(set, brick, &state),
             }
         }
@@ -353,16 +342,10 @@ impl Shard {
                     if let Some(mount) = opened.moved() {
                         let _gone = shard.shared.wishes.send(Wish::Mounted(brick, mount.to_owned()));
                     }
-                    let floor = opened.floor();
                     let handle = SetHandle::new(&shard, opened);
                     shard.sets.borrow_mut().insert(set, Served::Open(handle.clone()));
                     handle.on_state(&shard.state());
-                    if handle.is_unsure() {
-                        shard.leave_view(set, brick, "a brick lost changes");
-                    }
-                    if !handle.is_in_doubt() || shard.is_needed(set, brick) {
-                        shard.ask_for_new_epoch(set, brick, floor);
-                    }
+                    handle.tick();
                 }
                 Err(why) => {
                     let known = lock(&shard.shared.brick_errors).insert(brick, why.clone());
@@ -389,32 +372,6 @@ impl Shard {
         let standing = standing.await.map_err(|_| "its set is gone".to_owned())?;
         let stood = tokio::task::spawn_blocking(move || opened.stand(standing)).await;
         stood.unwrap_or_else(|e| Err(e.to_string()))
-    }
-
-    /// A brick acts only in views newer than its opening: have one made.
-    pub(crate) fn ask_for_new_epoch(&self, set: SetId, brick: BrickId, floor: Epoch) {
-        let state = self.state();
-        let Some(set) = state.sets.get(&set) else { return };
-        let view = &set.view;
-        if view.epoch != floor || !view.in_sync.contains(&brick) {
-            return;
-        }
-        let leads = set.bricks.iter().any(|b| b.id == brick && !b.arbiter);
-        let proposal = replica::Proposal {
-            expect: floor,
-            primary: view.primary.or(leads.then_some(brick)),
-            in_sync: view.in_sync.clone(),
-            healed: None,
-            reason: "a brick was opened",
-        };
-        let _gone = self.shared.wishes.send(Wish::View(set.id, proposal, vec![]));
-    }
-
-    /// Whether no other brick in sync holds the set's data.
-    fn is_needed(&self, set: SetId, brick: BrickId) -> bool {
-        let state = self.state();
-        let Some(set) = state.sets.get(&set) else { return false };
-        !set.bricks.iter().any(|b| b.id != brick && !b.arbiter && set.view.in_sync.contains(&b.id))
     }
 
     /// The brick does not hold everything: it leaves the view if others do.

@@ -39,8 +39,6 @@ pub(crate) struct OpenSet {
     path: String,
     floor: Epoch,
     identity: disk_format::Identity,
-    /// No other brick in sync holds the data.
-    needed: bool,
     /// The set has other bricks.
     accompanied: bool,
     /// Where its file system was mounted when it was last opened; empty: not known.
@@ -85,11 +83,6 @@ impl OpenSet {
             path: b.path.clone(),
             floor: info.view.epoch,
             access: cluster::Access::of(volume),
-            needed: info.view.in_sync.contains(&brick)
-                && !info
-                    .bricks
-                    .iter()
-                    .any(|b| b.id != brick && !b.arbiter && info.view.in_sync.contains(&b.id)),
             accompanied: info.bricks.len() > 1,
             mount: b.mount.clone(),
             refill: knows_all && info.view.primary.is_some() && !info.view.in_sync.contains(&brick),
@@ -150,16 +143,7 @@ impl OpenSet {
 
     /// Opens the brick: reads its journal, which takes a while.
     pub(crate) fn run(self) -> Result<Opened, String> {
-        let mut brick = self.open_or_refill()?;
-        if self.needed && !brick.found().rebooted && brick.doubt().is_some() {
-            // Nobody has it better: what is there is the set's data.
-            tracing::warn!(
-                "{}: its content was in doubt, and no other brick holds the data: it counts as it is",
-                self.path
-            );
-            let ended = brick.begin_end().and_then(brick::EndJob::run).and_then(|()| brick.end_heal());
-            ended.map_err(|e| format!("{}: {e}", self.path))?;
-        }
+        let brick = self.open_or_refill()?;
         // What lies beyond may not have been done.
         let sure = if brick.found().rebooted { brick.durable().lsn } else { brick.last().lsn };
         let mut results = replica::Results::default();
@@ -188,11 +172,6 @@ impl OpenSet {
 }
 
 impl Opened {
-    /// The epoch that held when it was opened: it acts in later ones only.
-    pub(crate) fn floor(&self) -> Epoch {
-        self.floor
-    }
-
     /// Where its file system is mounted, if the pool does not know.
     pub(crate) fn moved(&self) -> Option<&str> {
         self.moved.as_deref()
@@ -264,8 +243,12 @@ pub(crate) struct SetDriver {
     pub(super) healing: Option<Healing>,
     /// Healings begun: what was begun for an earlier one is void.
     pub(super) healings: u64,
-    /// On the primary: welcomes said, for the same reason.
-    pub(super) welcomes: u64,
+    /// The attempt to join that was welcomed.
+    pub(super) attempt: u64,
+    /// On the primary: each joining brick's attempt that was welcomed last, for the same reason.
+    pub(super) welcomes: BTreeMap<BrickId, u64>,
+    /// What is in doubt here was told to whom it concerns.
+    pub(super) told: bool,
     pub(super) questions: Questions,
     /// Since when a joining brick's queue is full and has not shrunk, and how much is in it.
     pub(super) lagging: Option<(Duration, usize)>,
@@ -286,6 +269,11 @@ impl SetHandle {
         let durable = opened.brick.durable().lsn;
         let mut replica = Replica::new(opened.id, opened.floor, last, durable, opened.results);
         replica.set_history(opened.history);
+        let found = opened.brick.found();
+        // After a power cut the pool has said where the brick stands (see `Opened::stand`).
+        if opened.brick.doubt().is_some() || found.incomplete.is_some() && !found.rebooted {
+            replica.set_unsure();
+        }
         let driver = SetDriver {
             set: opened.set,
             me: opened.id,
@@ -317,7 +305,9 @@ impl SetHandle {
             lease: Duration::ZERO,
             healing: None,
             healings: 0,
-            welcomes: 0,
+            attempt: 0,
+            welcomes: BTreeMap::new(),
+            told: false,
             questions: Questions::default(),
             lagging: None,
             asked_to_join: Duration::ZERO,
@@ -341,6 +331,9 @@ impl SetHandle {
                 d.replica.step(now, Input::Lease(lease), &mut outputs);
             }
             d.replica.step(now, input, &mut outputs);
+            if !matches!(d.replica.role(), Role::Idle | Role::Healing) {
+                d.healing = None;
+            }
             for output in outputs.drain(..) {
                 self.perform(&shard, d, output, &mut inputs);
             }
@@ -365,7 +358,7 @@ impl SetHandle {
                     Message::Synced { ticket, errno } => PeerBody::Synced { ticket, errno },
                     Message::WhereAreYou => PeerBody::WhereAreYou,
                     Message::HereIAm { last, durable } => PeerBody::HereIAm { last, durable },
-                    Message::Healed { lsn } => PeerBody::Healed { lsn },
+                    Message::Healed { number, lsn } => PeerBody::Healed { number, lsn },
                 };
                 d.send(shard, to, epoch, body, Bytes::new());
             }
@@ -392,6 +385,13 @@ impl SetHandle {
                 let healed = proposal.healed.into_iter().collect();
                 let _gone = shard.shared.wishes.send(Wish::View(d.set, proposal, healed));
             }
+            Output::Settle => match replica::healing::settle(&mut d.brick) {
+                Ok(last) => {
+                    tracing::warn!("set {}: brick {} goes on alone from {}", d.set, d.me, last.lsn);
+                    inputs.push_back(Input::Settled { last });
+                }
+                Err(e) => tracing::error!("set {}: brick {} cannot go on alone: {e}", d.set, d.me),
+            },
             Output::Diverged => tracing::error!("set {}: brick {} left the common history", d.set, d.me),
         }
     }
@@ -431,6 +431,9 @@ impl SetHandle {
         };
         let errno = result.err().map_or(0, |e| e.0);
         let mut d = self.driver.borrow_mut();
+        if errno != 0 {
+            d.doubt_unsynced();
+        }
         for token in tokens {
             self.step(&mut d, Input::Synced { token, errno });
         }
@@ -461,7 +464,7 @@ impl SetHandle {
             PeerBody::Synced { ticket, errno } => Message::Synced { ticket, errno },
             PeerBody::WhereAreYou => Message::WhereAreYou,
             PeerBody::HereIAm { last, durable } => Message::HereIAm { last, durable },
-            PeerBody::Healed { lsn } => Message::Healed { lsn },
+            PeerBody::Healed { number, lsn } => Message::Healed { number, lsn },
             body => return self.on_heal_message(&mut d, from, epoch, body, payload),
         };
         self.step(&mut d, Input::Peer { from, epoch, message });
@@ -486,10 +489,6 @@ impl SetHandle {
             arbiters: d.arbiters.clone(),
             quorum: crate::control::bricks::quorum(volume),
         };
-        if d.is_unfit_for(&view) {
-            // It leaves first.
-            return;
-        }
         self.step(&mut d, Input::View(view));
         let leads = d.replica.role() == Role::Primary || d.replica.role() == Role::Reconciling;
         if leads && d.primary_since.is_none() {
@@ -549,6 +548,7 @@ impl SetHandle {
                 }
                 Err(e) => {
                     tracing::error!("set {}: sync: {e}", d.set);
+                    d.doubt_unsynced();
                     this.step(&mut d, Input::Synced { token: replica::SyncToken::Local(0), errno: e.0 });
                 }
             }
@@ -582,28 +582,9 @@ impl SetHandle {
         if let Some(h) = &mut d.healing {
             h.sample();
         }
-        self.offer_to_lead(&d);
         drop(d);
         self.drop_unclaimed();
         self.resolve_pending();
-    }
-
-    /// A set whose bricks were all away has no primary: one that is back and has everything offers itself.
-    fn offer_to_lead(&self, d: &SetDriver) {
-        let view = d.replica.view();
-        if view.primary.is_some() || d.replica.role() != Role::Secondary || d.arbiters.contains(&d.me) {
-            return;
-        }
-        let proposal = replica::Proposal {
-            expect: view.epoch,
-            primary: Some(d.me),
-            in_sync: view.in_sync.clone(),
-            healed: None,
-            reason: "a brick with everything is back",
-        };
-        if let Some(shard) = self.shard.upgrade() {
-            let _gone = shard.shared.wishes.send(Wish::View(d.set, proposal, vec![]));
-        }
     }
 
     /// A session is gone for good: what it held open is free.
@@ -617,25 +598,6 @@ impl SetHandle {
     /// Whether somebody at that address may use the volume; other servers may.
     pub(crate) fn permits(&self, from: Option<std::net::IpAddr>) -> bool {
         from.is_none_or(|address| self.driver.borrow().access.permits(address))
-    }
-
-    /// Whether what the brick holds may be less than its journal says.
-    pub(crate) fn is_unsure(&self) -> bool {
-        let d = self.driver.borrow();
-        let found = d.brick.found();
-        found.rebooted || found.incomplete.is_some() || d.brick.doubt().is_some()
-    }
-
-    /// Whether an unfinished healing leaves its content in doubt.
-    pub(crate) fn is_in_doubt(&self) -> bool {
-        let d = self.driver.borrow();
-        d.brick.doubt().is_some() && d.replica.role() == Role::Idle
-    }
-
-    /// A brick that acts in no view yet, with the epoch it waits to see replaced.
-    pub(crate) fn waits_beyond(&self) -> Option<(SetId, BrickId, Epoch)> {
-        let d = self.driver.borrow();
-        (d.replica.role() == Role::Idle).then(|| (d.set, d.me, d.replica.view().epoch))
     }
 
     /// Whether the brick could not go on and has to be opened anew.
@@ -681,11 +643,14 @@ impl SetHandle {
 }
 
 impl SetDriver {
-    /// A brick whose content is in doubt does not act in a view that counts on it, as long as others hold the data.
-    fn is_unfit_for(&self, view: &View) -> bool {
-        let others = view.in_sync.iter().any(|b| *b != self.me && !view.arbiters.contains(b));
-        let idle = self.replica.role() == Role::Idle;
-        idle && others && view.in_sync.contains(&self.me) && self.brick.doubt().is_some()
+    /// A sync failed: what the kernel could not write it has dropped, and no later sync says so.
+    fn doubt_unsynced(&mut self) {
+        if self.replica.view().in_sync.len() > 1 {
+            let durable = self.brick.durable().lsn;
+            if let Err(e) = self.brick.begin_heal(durable, &[], Lsn(0)) {
+                tracing::error!("set {}: note what is in doubt: {e}", self.set);
+            }
+        }
     }
 
     pub(super) fn ticket(&mut self, waiter: Waiter) -> Ticket {

@@ -57,21 +57,24 @@ impl SetHandle {
         &self,
         d: &mut SetDriver,
         to: BrickId,
+        number: u64,
         (sure, held): (Lsn, Lsn),
         history: &[Stamp],
     ) {
-        if d.replica.role() != Role::Primary || d.replica.view().in_sync.contains(&to) {
+        self.step(d, Input::Joining { brick: to, number });
+        if !d.replica.may_join(to) || d.brick.doubt().is_some() {
             return;
         }
+        d.welcomes.insert(to, number);
         d.questions.waiting.retain(|(from, ..)| *from != to);
         let common = d.replica.common_with(sure, history);
         let agree = d.replica.common_with(held, history).lsn;
         if d.brick.journal_start() > common.lsn.next() {
-            return self.welcome_to_all(d, to, common, agree);
+            return self.welcome_to_all(d, to, number, common, agree);
         }
-        d.welcomes += 1;
-        let (this, epoch, welcome) = (self.clone(), d.replica.view().epoch, d.welcomes);
-        self.say(d, to, PeerBody::Welcome { common: common.clone(), agree, full: false }, Bytes::new());
+        let (this, epoch) = (self.clone(), d.replica.view().epoch);
+        let welcome = PeerBody::Welcome { number, common: common.clone(), agree, full: false };
+        self.say(d, to, welcome, Bytes::new());
         spawn_local(async move {
             let mut next = common.lsn.next();
             loop {
@@ -82,15 +85,17 @@ impl SetHandle {
                     if d.replica.role() != Role::Primary || d.replica.view().epoch != epoch {
                         return;
                     }
-                    if d.welcomes != welcome {
+                    if d.welcomes.get(&to) != Some(&number) {
                         return;
                     }
                     if this.queued(d, to) < QUEUE {
                         match this.tell_missed(d, to, next) {
-                            Some(after) if after > d.replica.last().lsn => return this.go_live(d, to, false),
+                            Some(after) if after > d.replica.last().lsn => {
+                                return this.go_live(d, to, number, false);
+                            }
                             Some(after) => next = after,
                             // The journal lost its beginning meanwhile.
-                            None => return this.welcome_to_all(d, to, common, agree),
+                            None => return this.welcome_to_all(d, to, number, common, agree),
                         }
                     }
                 }
@@ -101,10 +106,9 @@ impl SetHandle {
     }
 
     /// The journal does not reach back to where the other brick was: everything is compared.
-    fn welcome_to_all(&self, d: &mut SetDriver, to: BrickId, common: Stamp, agree: Lsn) {
-        d.welcomes += 1;
-        self.say(d, to, PeerBody::Welcome { common, agree, full: true }, Bytes::new());
-        self.go_live(d, to, true);
+    fn welcome_to_all(&self, d: &mut SetDriver, to: BrickId, number: u64, common: Stamp, agree: Lsn) {
+        self.say(d, to, PeerBody::Welcome { number, common, agree, full: true }, Bytes::new());
+        self.go_live(d, to, number, true);
     }
 
     fn queued(&self, d: &SetDriver, to: BrickId) -> usize {
@@ -138,12 +142,12 @@ impl SetHandle {
         }
     }
 
-    fn go_live(&self, d: &mut SetDriver, to: BrickId, full: bool) {
+    fn go_live(&self, d: &mut SetDriver, to: BrickId, number: u64, full: bool) {
         let placed = if full { d.brick.placed() } else { Ok(vec![]) };
         match placed {
             Ok(placed) => {
                 let last = d.replica.last();
-                self.say(d, to, PeerBody::Live { last, placed }, Bytes::new());
+                self.say(d, to, PeerBody::Live { number, last, placed }, Bytes::new());
                 self.step(d, Input::JoinerLive(to));
             }
             Err(e) => tracing::error!("set {}: look for placed directories: {e}", d.set),

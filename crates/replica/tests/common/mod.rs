@@ -136,7 +136,7 @@ fn words(output: &Output<Change>) -> String {
             Message::Sync { ticket, lsn, .. } => format!("sync {ticket} at {lsn} to {to}"),
             Message::Synced { ticket, errno } => format!("synced {ticket} ({errno}) to {to}"),
             Message::WhereAreYou => format!("where are you, {to}"),
-            Message::Healed { lsn } => format!("healed at {lsn} to {to}"),
+            Message::Healed { lsn, .. } => format!("healed at {lsn} to {to}"),
             Message::HereIAm { last, .. } => format!("here i am at {}.{} to {to}", last.epoch, last.lsn),
         },
         Output::Sync { token, .. } => format!("sync {token:?}"),
@@ -147,6 +147,7 @@ fn words(output: &Output<Change>) -> String {
             let ids: Vec<u32> = p.in_sync.iter().map(|b| b.0).collect();
             format!("propose {:?} of {ids:?} after {}", p.primary.map(|b| b.0), p.expect)
         }
+        Output::Settle => "settle".to_owned(),
         Output::Diverged => "diverged".to_owned(),
     }
 }

@@ -6,8 +6,8 @@
 //! those that follow). This is stronger than linearizability of each object alone: it holds for the whole set at once.
 
 use crate::answer::{Answer, Outcome, Place, work_out};
-use crate::brick::FIRST;
 use crate::check::Record;
+use crate::disk::FIRST;
 use crate::tree::Tree;
 use crate::world::{World, set_id};
 use ids::{Epoch, Lsn, OpId, Time};
@@ -62,7 +62,7 @@ impl World {
         let mut states = vec![tree.clone()];
         let mut places = BTreeMap::new();
         for e in self.final_journal(set) {
-            tree.apply(e.body.change(), e.body.tag());
+            tree.apply(&e.stamp, e.body.change(), e.body.tag());
             states.push(tree.clone());
             places.insert(e.op, (usize::try_from(e.stamp.lsn.0 - FIRST.0).unwrap_or(0), e.about));
         }

@@ -21,6 +21,9 @@ impl World {
                 if replica.role() != role || replica.view().epoch != view.epoch {
                     return Some(format!("set {set}: {b} is {:?} in {:?}", replica.role(), replica.view()));
                 }
+                if brick.disk.mark.is_some() {
+                    return Some(format!("set {set}: {b} is still in doubt"));
+                }
                 let behind = !brick.queue.is_empty() || replica.last() != brick.disk.last();
                 if behind || (role == Role::Primary && replica.commit() != replica.last().lsn) {
                     return Some(format!("set {set}: {b} still works"));

@@ -14,8 +14,16 @@ impl World {
             if stamps(journal) != stamps(&other.journal) {
                 return Err(format!("same: set {set}: the journals of {primary} and {brick} differ"));
             }
-            if *tree != other.tree {
-                return Err(format!("same: set {set}: the trees of {primary} and {brick} differ"));
+            let mut counted = other.tree.clone();
+            counted.recount();
+            if counted != other.tree {
+                let differ = counted.differences(&other.tree);
+                return Err(format!("same: set {set}: the links of {brick} are miscounted: {differ}"));
+            }
+            let wanted = if other.tree.arbiter { tree.bare() } else { tree.clone() };
+            if wanted != other.tree {
+                let differ = wanted.differences(&other.tree);
+                return Err(format!("same: set {set}: the trees of {primary} and {brick} differ: {differ}"));
             }
         }
         Ok(())

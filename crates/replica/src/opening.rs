@@ -1,0 +1,82 @@
+//! Coming up: how a brick that was opened gets into a view that it may act in, or out of one that it must not act in.
+//!
+//! Said again and again until it is so: a proposal may get lost, and the pool store may have nobody to hear it.
+
+use crate::io::{Body, Output, Proposal};
+use crate::limits::REPROPOSE;
+use crate::replica::{Out, Replica, Role};
+use alloc::collections::BTreeSet;
+use core::time::Duration;
+use ids::BrickId;
+use wire::peer::Stamp;
+
+impl<B: Body> Replica<B> {
+    /// The brick's tree may not be as its journal says (after a power cut, an unfinished healing, a change left by half).
+    /// To be said before the first view.
+    pub fn set_unsure(&mut self) {
+        self.unsure = true;
+    }
+
+    /// Whether something of this brick is in doubt.
+    pub fn is_unsure(&self) -> bool {
+        self.unsure
+    }
+
+    /// A brick that the view names, and that does not act in it: it was opened in this epoch, or is not sure of what it has.
+    pub(crate) fn seek_view(&mut self, now: Duration, out: &mut Out<B>) {
+        if !self.view.in_sync.contains(&self.me) {
+            return;
+        }
+        let rest: BTreeSet<BrickId> = self.view.in_sync.iter().copied().filter(|b| *b != self.me).collect();
+        let data = rest.iter().copied().find(|b| !self.view.arbiters.contains(b));
+        if !self.unsure {
+            let me = (!self.view.arbiters.contains(&self.me)).then_some(self.me);
+            let primary = self.view.primary.or(me);
+            self.propose(now, primary, self.view.in_sync.clone(), "a brick was opened", out);
+        } else if data.is_some() {
+            let primary = self.view.primary.filter(|p| *p != self.me).or(data);
+            self.propose(now, primary, rest, "a brick lost changes", out);
+        } else if self.lease_holds(now) {
+            // What an earlier process of this brick asked for may still be agreed, and let others in: first an epoch of
+            // this process's own. The view is the newest: a lease comes with it.
+            if self.view.epoch > *self.settles_after.get_or_insert(self.view.epoch) {
+                out.push(Output::Settle);
+            } else {
+                let in_sync = self.view.in_sync.clone();
+                self.propose(now, Some(self.me), in_sync, "the only brick lost changes", out);
+            }
+        }
+    }
+
+    /// The only brick with the set's data has cut off what is not sure.
+    pub(crate) fn on_settled(&mut self, last: Stamp) {
+        if self.role == Role::Idle {
+            self.unsure = false;
+            self.begin_at(last);
+        }
+    }
+
+    /// A set whose bricks were all away has no primary: one that is back and has everything offers itself.
+    pub(crate) fn offer_to_lead(&mut self, now: Duration, out: &mut Out<B>) {
+        if self.view.primary.is_none() && !self.view.arbiters.contains(&self.me) {
+            let in_sync = self.view.in_sync.clone();
+            self.propose(now, Some(self.me), in_sync, "a brick with everything is back", out);
+        }
+    }
+
+    pub(crate) fn propose(
+        &mut self,
+        now: Duration,
+        primary: Option<BrickId>,
+        in_sync: BTreeSet<BrickId>,
+        reason: &'static str,
+        out: &mut Out<B>,
+    ) {
+        let expect = self.view.epoch;
+        if self.proposed.is_some_and(|(e, at)| e == expect && now < at + REPROPOSE) {
+            return;
+        }
+        self.proposed = Some((expect, now));
+        out.push(Output::Propose(Proposal { expect, primary, in_sync, healed: None, reason }));
+    }
+}
