@@ -1,6 +1,6 @@
 //! Coming back into the set: both sides of it, as far as the order of changes goes. What is healed is in [`crate::heal`].
 
-use crate::io::{Body, Message, Output, Proposal};
+use crate::io::{Body, Message, Output, Proposal, Ticket};
 use crate::limits::REPROPOSE;
 use crate::replica::{Out, Peer, Replica, Role};
 use alloc::collections::BTreeMap;
@@ -11,6 +11,9 @@ use wire::peer::Stamp;
 
 /// Epochs that a brick tells of when it joins; older ones mean a full comparison.
 const EPOCHS_TOLD: usize = 256;
+
+/// Marks the ticket of the sync before a joining brick is let in; the rest of it is the number of the attempt.
+pub(crate) const ADMISSION: Ticket = 1 << 63;
 
 impl<B: Body> Replica<B> {
     /// Tells what epochs the journal holds, each with its last position, before anything else is done.
@@ -160,15 +163,31 @@ impl<B: Body> Replica<B> {
         joiner.acked = joiner.acked.max(lsn);
         let acked = joiner.acked;
         let peer = Peer { waits_since: (acked < self.last.lsn).then_some(now), ..joiner.clone() };
-        if let alloc::collections::btree_map::Entry::Vacant(e) = self.peers.entry(brick) {
-            e.insert(peer);
-            // It went to disk when it had healed, which may have been before what these syncs cover.
-            for (ticket, sync) in &mut self.syncs {
-                sync.missing.insert(brick);
-                let message = Message::Sync { ticket: *ticket, lsn: sync.lsn, fid: sync.fid };
-                out.push(Output::Send { to: brick, epoch: self.view.epoch, message });
-            }
+        let (epoch, last) = (self.view.epoch, self.last.lsn);
+        let admitted = self.peers.entry(brick).or_insert(peer).admitted;
+        if admitted {
+            return self.admit_joiner(now, brick, out);
         }
+        // It went to disk when it had healed: what was answered as synced since then has to go there too.
+        let message = Message::Sync { ticket: number | ADMISSION, lsn: last, fid: None };
+        out.push(Output::Send { to: brick, epoch, message });
+    }
+
+    /// On the primary: a joining brick has on disk what was answered before answers waited for it.
+    pub(crate) fn on_admission(&mut self, now: Duration, brick: BrickId, ticket: Ticket, out: &mut Out<B>) {
+        let is_of_now = self.attempts.get(&brick) == Some(&(ticket & !ADMISSION));
+        if is_of_now
+            && self.role == Role::Primary
+            && self.joiners.contains_key(&brick)
+            && let Some(peer) = self.peers.get_mut(&brick)
+        {
+            peer.admitted = true;
+            self.admit_joiner(now, brick, out);
+        }
+    }
+
+    fn admit_joiner(&mut self, now: Duration, brick: BrickId, out: &mut Out<B>) {
+        let acked = self.peers.get(&brick).map_or(Lsn(0), |p| p.acked);
         let busy = self.proposed.is_some_and(|(e, at)| e == self.view.epoch && now < at + REPROPOSE);
         if acked < self.commit || busy || self.renounces {
             return;

@@ -1,6 +1,7 @@
 //! The primary's part: order, send, wait for all, answer.
 
 use crate::io::{Body, Entry, Message, Output, SyncToken, Ticket};
+use crate::join::ADMISSION;
 use crate::limits::{RESEND, SILENCE, SYNC_RESEND};
 use crate::replica::{Out, Peer, Replica, Role, Syncing};
 use alloc::collections::BTreeSet;
@@ -239,6 +240,12 @@ impl<B: Body> Replica<B> {
         errno: i32,
         out: &mut Out<B>,
     ) {
+        if ticket & ADMISSION != 0 {
+            return match errno {
+                0 => self.on_admission(now, from, ticket, out),
+                _ => self.drop_joiner(now, from, out),
+            };
+        }
         let Some(sync) = self.syncs.get_mut(&ticket) else { return };
         if errno != 0 {
             if !self.view.in_sync.contains(&from) {

@@ -37,6 +37,8 @@ pub(crate) struct Peer {
     pub(crate) waits_since: Option<Duration>,
     /// When unacknowledged changes were last sent again.
     pub(crate) resent: Duration,
+    /// A joining brick: everything that was answered as synced without it is on its disk.
+    pub(crate) admitted: bool,
 }
 
 impl Default for Peer {
@@ -48,6 +50,7 @@ impl Default for Peer {
             available: u64::MAX,
             waits_since: None,
             resent: Duration::ZERO,
+            admitted: false,
         }
     }
 }

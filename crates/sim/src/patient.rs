@@ -178,7 +178,10 @@ impl Patient for Disk {
     }
 
     fn take_nothing(&mut self, fid: Fid) -> Result<(), Errno> {
-        if self.tree.get(fid).is_some_and(|o| o.orphan && o.attr.nlink == 0) {
+        let Some(o) = self.tree.edit(fid).filter(|o| o.orphan) else { return Ok(()) };
+        // What still has a name goes with it.
+        o.orphan = false;
+        if o.attr.nlink == 0 {
             self.tree.objects.remove(&fid);
         }
         Ok(())

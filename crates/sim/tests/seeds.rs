@@ -11,7 +11,7 @@ fn check(seed: u64, config: &Config) {
 
 #[test]
 fn fresh_seeds() {
-    let count = std::env::var("MORTAR_SIM_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(400);
+    let count = std::env::var("MORTAR_SIM_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(300);
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     let base = now.as_secs() * 100_000;
     println!("{count} seeds from {base}");
@@ -70,6 +70,12 @@ fn a_withdrawn_change_is_on_no_joining_brick() {
 #[test]
 fn a_sync_covers_who_comes_in_meanwhile() {
     check_all(&[5, 37, 103, 182, 209, 222]);
+}
+
+/// What was answered as synced after a joining brick had synced, and before answers waited for it, has to be on its disk.
+#[test]
+fn who_comes_in_has_everything_synced() {
+    check_all(&[7_000_765]);
 }
 
 #[test]
