@@ -28,6 +28,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 use transport::{FrameReader, FrameSender, write_frames};
 use wire::codec::Blob;
@@ -56,6 +57,7 @@ pub struct Server {
     control: Arc<Control>,
     shards: Vec<std::thread::JoinHandle<()>>,
     runtime: tokio::runtime::Runtime,
+    signals: Signals,
 }
 
 /// What the control plane's tasks share.
@@ -73,6 +75,18 @@ pub(crate) struct Control {
     pub(crate) changing: tokio::sync::Mutex<()>,
 }
 
+/// Requests to stop, watched for from the first moment on: also before the server serves one must not kill it.
+struct Signals {
+    term: Signal,
+    int: Signal,
+}
+
+impl Signals {
+    fn watch() -> std::io::Result<Signals> {
+        Ok(Signals { term: signal(SignalKind::terminate())?, int: signal(SignalKind::interrupt())? })
+    }
+}
+
 impl Server {
     /// Starts the server. It listens when this returns.
     ///
@@ -88,6 +102,8 @@ impl Server {
             .enable_all()
             .build()
             .map_err(|e| StartError(format!("start threads: {e}")))?;
+        let signals = runtime.block_on(async { Signals::watch() });
+        let signals = signals.map_err(|e| StartError(format!("watch for signals: {e}")))?;
         let (wishes, wished) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared::new(wishes));
         let (mailboxes, inboxes): (Vec<_>, Vec<_>) = (0..cores).map(|_| mpsc::unbounded_channel()).unzip();
@@ -101,7 +117,7 @@ impl Server {
             let thread = shard::start(index, shared.clone(), inbox);
             shards.push(thread.map_err(|e| StartError(format!("start a thread: {e}")))?);
         }
-        Ok(Server { control, shards, runtime })
+        Ok(Server { control, shards, runtime, signals })
     }
 
     /// The address that others reach this server by.
@@ -111,14 +127,9 @@ impl Server {
 
     /// Waits until the process is asked to stop (SIGTERM, SIGINT), then closes everything cleanly.
     pub fn run(self) {
+        let mut signals = self.signals;
         self.runtime.block_on(async {
-            use tokio::signal::unix::{SignalKind, signal};
-            match (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) {
-                (Ok(mut term), Ok(mut int)) => {
-                    tokio::select! { _ = term.recv() => {}, _ = int.recv() => {} }
-                }
-                _ => std::future::pending().await,
-            }
+            tokio::select! { _ = signals.term.recv() => {}, _ = signals.int.recv() => {} }
             tracing::info!("stopping");
             let mut stopped = Vec::new();
             for shard in self.control.shared.shards() {
