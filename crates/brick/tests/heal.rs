@@ -296,7 +296,7 @@ fn run(seed: u64, full: bool) {
             3 => said.extend(late.pop_front()),
             _ => asked.extend(healing.ask(&mut j)),
         }
-        if live == 0 && asked.is_empty() && said.is_empty() && late.is_empty() && healing.is_done() {
+        if live == 0 && asked.is_empty() && said.is_empty() && late.is_empty() && healing.is_done(&j) {
             break;
         }
     }
@@ -355,7 +355,7 @@ fn settle(p: &mut Brick, j: &mut Brick, healing: &mut Healing) {
         let (body, data) = answer(p, &question);
         take(healing, j, &body, &data);
     }
-    assert!(healing.is_done());
+    assert!(healing.is_done(j));
     end(j);
 }
 

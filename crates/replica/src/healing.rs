@@ -136,6 +136,8 @@ pub struct Healing {
     healer: Healer,
     full: bool,
     live: bool,
+    /// The last change that was missed: one may get lost on the way.
+    missed_to: Lsn,
     /// With a full comparison: objects whose version here no longer says what is in them.
     taken: BTreeSet<Fid>,
     /// With a full comparison: up to here versions say what is in objects.
@@ -247,6 +249,7 @@ impl Healing {
             healer,
             full,
             live: false,
+            missed_to: Lsn(0),
             taken,
             trust,
             incomplete: BTreeMap::new(),
@@ -262,6 +265,7 @@ impl Healing {
     /// The kernel's.
     pub fn go_live<P: Patient>(&mut self, brick: &mut P, last: &Stamp, placed: &[Fid]) -> Result<(), Errno> {
         self.live = true;
+        self.missed_to = last.lsn;
         if self.full {
             // From here on changes give objects versions whatever is in them.
             brick.begin_heal(Lsn(0), &[], last.lsn)?;
@@ -289,8 +293,8 @@ impl Healing {
     }
 
     /// Whether nothing is dirty any more.
-    pub fn is_done(&self) -> bool {
-        self.live && self.healer.is_done()
+    pub fn is_done<P: Patient>(&self, brick: &P) -> bool {
+        self.live && brick.newest() >= self.missed_to && self.healer.is_done()
     }
 
     /// How far it is.

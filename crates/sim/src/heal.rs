@@ -307,7 +307,7 @@ impl World {
         let hasty = self.mutant(Mutant::HealsHastily);
         let Some(brick) = self.brick(s, set) else { return };
         if let Some(h) = &mut brick.healing
-            && (h.inner.is_done() || hasty)
+            && (h.inner.is_done(&brick.disk) || hasty)
             && !h.finishing
         {
             h.finishing = true;
@@ -336,7 +336,7 @@ impl World {
             brick.healing = None;
             return;
         }
-        if !h.inner.is_done() && !hasty {
+        if !h.inner.is_done(&brick.disk) && !hasty {
             // Something that arrived meanwhile could not be applied.
             h.finishing = false;
             return self.pump(s, set);

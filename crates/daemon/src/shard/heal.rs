@@ -293,7 +293,7 @@ impl SetHandle {
             self.say(d, primary, question, Bytes::new());
         }
         if let Some(h) = &mut d.healing
-            && h.inner.is_done()
+            && h.inner.is_done(&d.brick)
             && !h.finishing
         {
             h.finishing = true;
@@ -318,7 +318,7 @@ impl SetHandle {
             }
             let Some(h) = &mut d.healing else { return };
             h.heard = clock::now();
-            if !h.inner.is_done() {
+            if !h.inner.is_done(&d.brick) {
                 // A change of the meantime could not be applied.
                 h.finishing = false;
                 return this.pump(d);
