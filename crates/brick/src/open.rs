@@ -280,6 +280,13 @@ impl Brick {
         };
         brick.recover(position, start)?;
         brick.healing = doubt.or(brick.healing);
+        if let Some(fid) = brick.found.incomplete {
+            // The next opening may find nothing strange: the record may be durable by then, its data is not.
+            let sure = Lsn(brick.last().lsn.0.saturating_sub(1));
+            let half = crate::heal::Doubt { from: sure, objects: vec![fid], trust: sure };
+            crate::heal::add_mark(path, half).map_err(|e| io("mark what is in doubt in", e))?;
+            brick.healing = crate::heal::read_mark(path).map_err(|e| io("read the mark of healing of", e))?;
+        }
         Ok(brick)
     }
 

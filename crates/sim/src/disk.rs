@@ -323,7 +323,9 @@ impl Disk {
         self.durable = self.durable.min(keep);
         (self.synced, self.synced_tree) = (keep, self.tree.clone());
         self.moments.clear();
-        self.incomplete = None;
+        if keep < had {
+            self.incomplete = None;
+        }
         self.rebooted = true;
         self.cuts += 1;
         keep < had
