@@ -212,12 +212,32 @@ impl SetHandle {
 
     /// An answer that may show anything of the set's present state.
     fn show_all(&self, d: &mut SetDriver, waiter: Waiter) {
+        if let Reply(Err(Fail::Errno { errno })) = &waiter.reply
+            && self.gives_way(d, Errno(*errno))
+        {
+            return waiter.answer_with(Reply(Err(Fail::Busy)));
+        }
         let ticket = d.ticket(waiter);
         let lsn = d.replica.last().lsn;
         self.step(d, Input::Await { ticket, lsn });
     }
 
+    /// The brick's file system fails, and others hold the data: this brick leaves the set, and the client asks another one.
+    fn gives_way(&self, d: &mut SetDriver, error: Errno) -> bool {
+        let gives_way = matches!(error, Errno::EIO | Errno::ESHUTDOWN) && d.is_accompanied();
+        if gives_way {
+            tracing::warn!("set {}: brick {} cannot answer and leaves: {error}", d.set, d.me);
+            self.step(d, Input::Synced { token: replica::SyncToken::Local(0), errno: error.0 });
+        }
+        gives_way
+    }
+
     fn show(&self, d: &mut SetDriver, to: ReplyTo, objects: Vec<Fid>, answer: Answer) {
+        if let Err(e) = answer
+            && self.gives_way(d, e)
+        {
+            return SetDriver::refuse(&to, Fail::Busy);
+        }
         let (reply, payload) = match answer {
             Ok((body, payload)) => (Reply(Ok(body)), payload),
             Err(e) => (Reply::errno(e.0), Bytes::new()),

@@ -718,6 +718,12 @@ impl SetDriver {
         self.send(shard, to, epoch, PeerBody::Replicate { stamp, commit, op, about, change }, payload);
     }
 
+    /// Whether another brick in sync holds the data.
+    pub(super) fn is_accompanied(&self) -> bool {
+        let in_sync = &self.replica.view().in_sync;
+        in_sync.iter().any(|b| *b != self.me && !self.arbiters.contains(b))
+    }
+
     /// Answers a request that no change and no state stands behind.
     pub(super) fn refuse(to: &ReplyTo, fail: Fail) {
         to.send(Reply(Err(fail)), Bytes::new());
