@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use ids::{Epoch, OpId, SessionId, SetId};
+use ids::{Epoch, Fid, OpId, SessionId, SetId};
 use wire::map::VolumeMap;
 use wire::{Body, Call, DecodeError, Errno, Fail, Kind, Op, Reply, Wire};
 
@@ -17,7 +17,7 @@ use crate::map::{Generation, Route};
 use crate::options::{Options, is_on};
 use crate::payload::Payload;
 use crate::peer::Peer;
-use crate::sets::{Ticket, lock};
+use crate::sets::{SetState, Ticket, lock};
 use crate::stats::{Counting, Stats};
 use crate::wait::{self, Waiting, Wake};
 use crate::watch::{self, Watcher};
@@ -124,27 +124,74 @@ impl Core {
 
     /// Carries out a request at whoever is the primary of its set.
     pub(crate) fn route(&self, request: &mut Request<'_, '_>) -> Result<Body, Errno> {
-        if !request.call.op.changes() {
-            return self.try_until_done(request);
+        let set = request.call.set;
+        let (state, epoch) = self.find(set)?;
+        match request.call.op {
+            Op::Fsync { fid } => self.sync(&state, epoch, request, Some(fid)),
+            Op::SyncFs => self.sync(&state, epoch, request, None),
+            ref op if !op.changes() => self.try_until_done(&state, request),
+            _ => {
+                self.directories.begin(&request.call.op);
+                let result = self.try_until_done(&state, request);
+                let told: &[u8] = if result.is_ok() { request.into } else { &[] };
+                self.directories.end(&request.call.op, told, crate::grant::until());
+                if result.is_ok() && state.unsynced().changed(&request.call.op, epoch) {
+                    self.sync_all(&state, epoch);
+                }
+                result
+            }
         }
-        self.directories.begin(&request.call.op);
-        let result = self.try_until_done(request);
-        let told: &[u8] = if result.is_ok() { request.into } else { &[] };
-        self.directories.end(&request.call.op, told, crate::grant::until());
-        result
     }
 
-    fn try_until_done(&self, request: &mut Request<'_, '_>) -> Result<Body, Errno> {
-        let set = request.call.set;
-        let state = loop {
+    /// What is known of a set, and the epoch of its view.
+    fn find(&self, set: SetId) -> Result<(Arc<SetState>, Epoch), Errno> {
+        loop {
             let generation = self.current();
             match generation.route(set) {
-                Some(route) => break Arc::clone(&route.state),
+                Some(route) => return Ok((Arc::clone(&route.state), route.epoch)),
                 // A fid of a set that was added a moment ago, or of none.
                 None if generation.map.started => self.await_set(set)?,
                 None => return Err(Errno::ENOTCONN),
             }
-        };
+        }
+    }
+
+    /// Syncs one object, or all; fails if something was lost before that.
+    fn sync(
+        &self,
+        state: &SetState,
+        epoch: Epoch,
+        request: &mut Request<'_, '_>,
+        fid: Option<Fid>,
+    ) -> Result<Body, Errno> {
+        let mark = state.unsynced().begin(fid, epoch);
+        let body = self.try_until_done(state, request)?;
+        let lost_before = self.lost_before(state.set);
+        let mut unsynced = state.unsynced();
+        match fid {
+            Some(fid) => unsynced.synced(fid, mark, lost_before)?,
+            None => unsynced.all_synced(mark, lost_before)?,
+        }
+        Ok(body)
+    }
+
+    /// So much is noted that it is synced now. Nobody waits for the outcome.
+    fn sync_all(&self, state: &SetState, epoch: Epoch) {
+        let set = state.set;
+        let call = Call { set, epoch: Epoch(0), id: OpId::default(), finished: 0, op: Op::SyncFs };
+        let mark = state.unsynced().begin(None, epoch);
+        match self.try_until_done(state, &mut Request { call, payload: &[], into: &mut Payload::new() }) {
+            Ok(_) => state.unsynced().forget(mark, self.lost_before(set)),
+            Err(e) => tracing::debug!(%set, "sync: {e}"),
+        }
+    }
+
+    fn lost_before(&self, set: SetId) -> Epoch {
+        self.current().route(set).map_or(Epoch(0), |r| r.lost_before)
+    }
+
+    fn try_until_done(&self, state: &SetState, request: &mut Request<'_, '_>) -> Result<Body, Errno> {
+        let set = state.set;
         let mut tries = Tries::new(self);
         let mut ticket: Option<Ticket<'_>> = None;
         loop {

@@ -24,6 +24,7 @@ mod payload;
 mod peer;
 mod sets;
 mod stats;
+mod unsynced;
 pub mod wait;
 mod watch;
 

@@ -15,6 +15,8 @@ use crate::sets::SetState;
 #[derive(Clone)]
 pub(crate) struct Route {
     pub epoch: Epoch,
+    /// Changes of earlier epochs are there only if they were synced.
+    pub lost_before: Epoch,
     /// The server of its primary; none while no brick may serve.
     pub peer: Option<Arc<Peer>>,
     pub state: Arc<SetState>,
@@ -47,7 +49,7 @@ impl Generation {
                 let known = before.and_then(|b| b.route(view.set)).map(|r| Arc::clone(&r.state));
                 let state = known.unwrap_or_else(|| Arc::new(SetState::new(view.set)));
                 let peer = view.primary.and_then(|p| peers.get(&p)).cloned();
-                (view.set, Route { epoch: view.epoch, peer, state })
+                (view.set, Route { epoch: view.epoch, lost_before: view.lost_before, peer, state })
             })
             .collect();
         routes.sort_by_key(|(set, _)| *set);

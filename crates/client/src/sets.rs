@@ -6,6 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ids::{Fid, SetId};
 
+use crate::unsynced::Unsynced;
+
 /// Locks, whatever a thread that panicked left: the data here is valid between any two statements.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -68,6 +70,7 @@ pub(crate) struct SetState {
     pub set: SetId,
     seqs: Mutex<Seqs>,
     held: Mutex<HashMap<Fid, Held>>,
+    unsynced: Mutex<Unsynced>,
     /// The view and connection era in which the set last learned of all open files (see [`SetState::mark`]).
     stated: AtomicU64,
     /// A thread is telling it.
@@ -80,6 +83,7 @@ impl SetState {
             set,
             seqs: Mutex::default(),
             held: Mutex::default(),
+            unsynced: Mutex::default(),
             stated: AtomicU64::new(0),
             stating: AtomicBool::new(false),
         }
@@ -93,6 +97,11 @@ impl SetState {
     /// The largest number up to which all changes are finished.
     pub(crate) fn finished(&self) -> u64 {
         lock(&self.seqs).finished()
+    }
+
+    /// What was changed and not synced.
+    pub(crate) fn unsynced(&self) -> MutexGuard<'_, Unsynced> {
+        lock(&self.unsynced)
     }
 
     /// Counts an open file before the set is told.

@@ -116,6 +116,26 @@ fn data_lands_in_the_callers_memory_and_errors_come_through() {
 }
 
 #[test]
+fn a_sync_tells_of_a_loss_once() {
+    let (s, c) = one(fine);
+    let [lost, kept] = [object(1, 5), object(1, 6)];
+    c.write(lost, Span::default(), b"gone").unwrap();
+    c.write(kept, Span::default(), b"there").unwrap();
+    c.fsync(kept).unwrap();
+    let mut after = map(2, &[(1, 4, Some(1)), (2, 1, Some(1))], &[&s]);
+    after.sets[0].lost_before = Epoch(3);
+    s.push(&after);
+    wait_until("the map is known", || c.map().version == 2);
+    assert_eq!(c.sync(), Err(Errno::EIO));
+    assert_eq!(c.sync(), Ok(()));
+    assert_eq!(c.fsync(kept), Ok(()));
+    assert_eq!(c.fsync(lost), Err(Errno::EIO));
+    assert_eq!(c.fsync(lost), Ok(()));
+    c.write(lost, Span::default(), b"again").unwrap();
+    assert_eq!(c.fsync(lost), Ok(()));
+}
+
+#[test]
 fn a_broken_connection_is_no_error_and_the_change_keeps_its_name() {
     let broken = AtomicUsize::new(0);
     let (s, c) = one(move |call, payload| match &call.op {

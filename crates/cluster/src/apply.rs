@@ -283,6 +283,7 @@ impl State {
         self.recoveries += 1;
         for set in self.sets.values_mut() {
             set.view.epoch = Epoch(set.view.epoch.0 + limits::RECOVERY_EPOCHS);
+            set.lost_before = set.view.epoch;
         }
         self.next_server = ServerId(self.next_server.0 + u64::from(limits::RECOVERY_IDS));
         self.next_volume = VolumeId(self.next_volume.0 + limits::RECOVERY_IDS);

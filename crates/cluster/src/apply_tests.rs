@@ -227,8 +227,10 @@ fn a_recovered_pool_goes_on_from_one_server() {
     testing::create(&mut state, "v", 3, 0, 3);
     state.apply(&Command::RecoverPool { server: ServerId(2) }).unwrap();
     assert!(!state.servers[&ServerId(2)].lost && state.servers[&ServerId(1)].lost);
-    let view = &state.sets.values().next().unwrap().view;
+    let set = state.sets.values().next().unwrap();
+    let view = &set.view;
     assert_eq!(view.in_sync.len(), 1);
+    assert_eq!(set.lost_before, view.epoch, "clients are told");
     // Numbers that the others may have given since are left out.
     assert!(view.epoch.0 > limits::RECOVERY_EPOCHS && state.recoveries == 1);
     let limits = u64::from(limits::RECOVERY_IDS);

@@ -195,6 +195,9 @@ pub struct ViewChange {
     /// The proposer's word that these hold everything now. Only they may come in.
     #[serde(default)]
     pub healed: BTreeSet<BrickId>,
+    /// Who stays may have lost what was not synced: no brick came through whole.
+    #[serde(default)]
+    pub lost: bool,
     /// For the log.
     #[serde(default)]
     pub reason: String,

@@ -138,7 +138,7 @@ impl State {
         assert!(primary.is_some(), "a set has a data brick");
         let in_sync = bricks.iter().map(|b| b.id).collect();
         let view = View { epoch: Epoch(1), primary, in_sync };
-        self.sets.insert(id, Set { id, volume: volume.id, bricks, view });
+        self.sets.insert(id, Set { id, volume: volume.id, bricks, view, lost_before: Epoch(0) });
         id
     }
 

@@ -145,6 +145,9 @@ pub struct Set {
     pub bricks: Vec<Brick>,
     /// Who serves.
     pub view: View,
+    /// A power cut took all bricks: what was acknowledged in earlier epochs than this one is there only if it was synced.
+    #[serde(default)]
+    pub lost_before: Epoch,
 }
 
 /// A directory on a server that a volume owns.

@@ -98,6 +98,7 @@ fn a_random_history_is_deterministic_and_sound() {
                     primary: set.bricks.first().map(|b| b.id),
                     in_sync: all.clone(),
                     healed: all,
+                    lost: false,
                     reason: String::new(),
                 })
             }

@@ -17,6 +17,9 @@ impl State {
         let view = View { epoch, primary: change.primary, in_sync: change.in_sync.clone() };
         if let Some(set) = self.sets.get_mut(&change.set) {
             set.view = view;
+            if change.lost {
+                set.lost_before = epoch;
+            }
         }
         Ok(Outcome::Views(vec![(change.set, epoch)]))
     }

@@ -17,6 +17,7 @@ fn change(epoch: u32, primary: Option<u32>, in_sync: &[u32], healed: &[u32]) -> 
         primary: primary.map(BrickId),
         in_sync: b(in_sync),
         healed: b(healed),
+        lost: false,
         reason: "test".into(),
     })
 }
@@ -86,6 +87,16 @@ fn the_last_in_sync_brick_is_waited_for() {
     assert_eq!(refusal, Refusal::DataWouldBeLost { set: SetId(1) });
     testing::views(&mut state, change(4, Some(3), &[3], &[]));
     assert_eq!(view(&state, 1), (5, Some(3), vec![3]));
+}
+
+#[test]
+fn a_loss_is_remembered() {
+    let mut state = three();
+    testing::views(&mut state, change(1, Some(1), &[1], &[]));
+    let Command::ChangeView(going_on) = change(2, Some(1), &[1], &[]) else { unreachable!() };
+    testing::views(&mut state, Command::ChangeView(ViewChange { lost: true, ..going_on }));
+    testing::views(&mut state, change(3, Some(1), &[1, 2], &[2]));
+    assert_eq!((state.sets[&SetId(1)].lost_before, state.sets[&SetId(1)].view.epoch), (Epoch(3), Epoch(4)));
 }
 
 #[test]

@@ -145,6 +145,11 @@ impl Healer {
         self.dirty.get(&fid)?.asked
     }
 
+    /// Whether a question is under way.
+    pub fn is_asking(&self) -> bool {
+        !self.asked.is_empty()
+    }
+
     /// Whether nothing is dirty.
     pub fn is_done(&self) -> bool {
         self.dirty.is_empty()

@@ -297,6 +297,11 @@ impl Healing {
         self.live && brick.newest() >= self.missed_to && self.healer.is_done()
     }
 
+    /// Whether a question is under way. If it got lost, only the silence after it tells: changes may arrive all the time.
+    pub fn awaits_answers(&self) -> bool {
+        self.healer.is_asking()
+    }
+
     /// How far it is.
     pub fn progress(&self) -> Progress {
         let h = &self.healer;

@@ -218,6 +218,8 @@ pub struct Proposal {
     pub in_sync: BTreeSet<BrickId>,
     /// The one among them that was not in sync before and has everything now.
     pub healed: Option<BrickId>,
+    /// Nobody came through whole: what was acknowledged until then is there only if it was synced.
+    pub lost: bool,
     /// For the log and `volume status`.
     pub reason: &'static str,
 }

@@ -201,6 +201,7 @@ impl<B: Body> Replica<B> {
             primary: Some(self.me),
             in_sync,
             healed: Some(brick),
+            lost: false,
             reason: "it has healed",
         }));
     }

@@ -13,8 +13,10 @@ use wire::peer::Stamp;
 impl<B: Body> Replica<B> {
     /// The brick's tree may not be as its journal says (after a power cut, an unfinished healing, a change left by half).
     /// To be said before the first view.
-    pub fn set_unsure(&mut self) {
+    /// `lost`: acknowledged changes that were not synced may be missing.
+    pub fn set_unsure(&mut self, lost: bool) {
         self.unsure = true;
+        self.lost = lost;
     }
 
     /// Whether something of this brick is in doubt.
@@ -42,8 +44,18 @@ impl<B: Body> Replica<B> {
             if self.view.epoch > *self.settles_after.get_or_insert(self.view.epoch) {
                 out.push(Output::Settle);
             } else {
-                let in_sync = self.view.in_sync.clone();
-                self.propose(now, Some(self.me), in_sync, "the only brick lost changes", out);
+                self.offer(
+                    now,
+                    Proposal {
+                        expect: self.view.epoch,
+                        primary: Some(self.me),
+                        in_sync: self.view.in_sync.clone(),
+                        healed: None,
+                        lost: self.lost,
+                        reason: "the only brick lost changes",
+                    },
+                    out,
+                );
             }
         }
     }
@@ -73,10 +85,16 @@ impl<B: Body> Replica<B> {
         out: &mut Out<B>,
     ) {
         let expect = self.view.epoch;
+        self.offer(now, Proposal { expect, primary, in_sync, healed: None, lost: false, reason }, out);
+    }
+
+    /// Proposes a view, unless another one was proposed a moment ago.
+    pub(crate) fn offer(&mut self, now: Duration, proposal: Proposal, out: &mut Out<B>) {
+        let expect = self.view.epoch;
         if self.proposed.is_some_and(|(e, at)| e == expect && now < at + REPROPOSE) {
             return;
         }
         self.proposed = Some((expect, now));
-        out.push(Output::Propose(Proposal { expect, primary, in_sync, healed: None, reason }));
+        out.push(Output::Propose(proposal));
     }
 }

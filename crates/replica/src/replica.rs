@@ -1,7 +1,7 @@
 //! One brick's part in its set: the state, the way in, and what both roles share.
 
-use crate::io::{Admission, Body, Entry, Input, Message, Output, Proposal, SyncToken, Ticket};
-use crate::limits::{EARLY, REPROPOSE, WINDOW, WINDOW_BYTES};
+use crate::io::{Admission, Body, Entry, Input, Message, Output, SyncToken, Ticket};
+use crate::limits::{EARLY, WINDOW, WINDOW_BYTES};
 use crate::results::Results;
 use crate::view::View;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -120,6 +120,8 @@ pub struct Replica<B> {
     pub(crate) renounces: bool,
     /// The tree may not be as the journal says: this brick takes part in nothing before that is mended.
     pub(crate) unsure: bool,
+    /// And acknowledged changes may be missing in it.
+    pub(crate) lost: bool,
     /// The newest epoch in which somebody else may have asked for a view with more bricks than this one.
     pub(crate) settles_after: Option<Epoch>,
 }
@@ -171,6 +173,7 @@ impl<B: Body> Replica<B> {
             fed: Lsn(0),
             renounces: false,
             unsure: false,
+            lost: false,
             settles_after: None,
         }
     }
@@ -344,7 +347,8 @@ impl<B: Body> Replica<B> {
         let follows = view.primary.is_some() && view.primary == self.view.primary;
         let healing = self.role == Role::Healing && follows && !named;
         self.view = view;
-        self.proposed = None;
+        // Who has healed says so again: in this epoch nobody has heard it yet.
+        self.proposed = (healing && !self.unsure).then_some((self.view.epoch, Duration::ZERO));
         self.promised.clear();
         self.renounces = false;
         if self.role == Role::Failed {
@@ -542,12 +546,7 @@ impl<B: Body> Replica<B> {
         if in_sync.is_empty() || primary.is_none() {
             return;
         }
-        if self.proposed.is_some_and(|(e, at)| e == self.view.epoch && now < at + REPROPOSE) {
-            return;
-        }
-        self.proposed = Some((self.view.epoch, now));
-        let healed = None;
-        out.push(Output::Propose(Proposal { expect: self.view.epoch, primary, in_sync, healed, reason }));
+        self.propose(now, primary, in_sync, reason, out);
     }
 
     /// What must hold between any two steps.

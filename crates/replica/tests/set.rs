@@ -332,6 +332,19 @@ fn a_restarted_brick_acts_only_in_newer_views() {
 }
 
 #[test]
+fn who_has_healed_says_so_in_every_epoch_until_it_is_let_in() {
+    let mut joiner = Rig::with_journal(3, 0, stamp(1, 4));
+    joiner.view(2, 1, &[1, 2]);
+    joiner.give(Input::Joined { number: 1, common: stamp(1, 4) });
+    assert_eq!(joiner.give(Input::Healed), ["healed at 4 to 1"]);
+    // Another one left meanwhile: what the primary knew of the joiner may be gone with that epoch.
+    joiner.view(3, 1, &[1]);
+    assert_eq!(joiner.tick(1), ["healed at 4 to 1"]);
+    joiner.view(4, 1, &[1, 3]);
+    assert!(joiner.tick(1000).iter().all(|o| !o.starts_with("healed")));
+}
+
+#[test]
 fn an_arbiter_never_succeeds() {
     let mut a = Rig::new(1);
     let mut v = common::view(1, 1, &[1, 2]);

@@ -147,7 +147,7 @@ impl Brick {
         let mut replica = Replica::new(self.id, floor, self.disk.last(), self.disk.durable(), results);
         replica.set_history(self.disk.history());
         if self.disk.mark.is_some() || self.disk.incomplete.is_some() {
-            replica.set_unsure();
+            replica.set_unsure(self.disk.mark.is_some());
         }
         self.replica = Some(replica);
     }

@@ -9,7 +9,7 @@ use crate::store::ToStore;
 use crate::tree::{FIRST_DIRS, bytes, first_dir, name};
 use crate::world::{Event, World, server_of, set_id};
 use core::time::Duration;
-use ids::{Fid, OpId, SessionId};
+use ids::{Epoch, Fid, OpId, SessionId};
 use replica::View;
 use std::collections::{BTreeMap, BTreeSet};
 use wire::op::{Node, SetAttr, SetTime, rename_flags};
@@ -54,8 +54,8 @@ pub(crate) struct Client {
     finished: u64,
     conns: BTreeMap<usize, u64>,
     known: Vec<(usize, Fid)>,
-    /// Files of its own, to be synced, with their newest writes.
-    own: BTreeMap<Fid, (Name, u64, Duration)>,
+    /// Files of its own, to be synced, with their newest writes and the epochs they were sent in.
+    own: BTreeMap<Fid, (Name, u64, Epoch)>,
     owned: BTreeSet<Fid>,
     /// A server it cannot talk to.
     pub(crate) cut: Option<usize>,
@@ -132,7 +132,7 @@ impl World {
     }
 
     fn think(&mut self, c: usize) {
-        if self.calm {
+        if self.calm && !(self.busy && self.heals()) {
             return;
         }
         if self.clients[c].open.len() < self.clients[c].width {
@@ -140,7 +140,8 @@ impl World {
             let op = self.invent(c, set);
             self.begin(c, set, op);
         }
-        let delay = self.rng.between(self.pace.think / 4, self.pace.think * 2);
+        let slower = if self.calm { 8 } else { 1 };
+        let delay = self.rng.between(self.pace.think / 4, self.pace.think * 2) * slower;
         self.after(delay, Event::Client { client: c, what: ToClient::Think });
     }
 
@@ -268,27 +269,28 @@ impl World {
     /// A file of the client's own is made, written and synced, and nobody touches it again.
     fn go_on(&mut self, c: usize, record: usize) {
         let record = &self.checks.history[record];
-        let (set, tag, written) = (record.set, record.tag, record.invoked);
+        let (set, tag, epoch) = (record.set, record.tag, self.clients[c].views[record.set].epoch);
         let next = match (&record.op, &record.answer) {
             (Op::Create { name, .. }, Some(Answer::Done(Some(fid)))) if name.as_bytes().starts_with(OWN) => {
-                self.clients[c].own.insert(*fid, (name.clone(), 0, Duration::ZERO));
+                self.clients[c].own.insert(*fid, (name.clone(), 0, epoch));
                 self.clients[c].owned.insert(*fid);
                 Op::Write { fid: *fid, offset: 0, append: false, kill_suid: false }
             }
             (Op::Write { fid, .. }, Some(Answer::Done(_))) => match self.clients[c].own.get_mut(fid) {
                 Some(own) => {
-                    (own.1, own.2) = (tag, written);
+                    own.1 = tag;
                     Op::Fsync { fid: *fid }
                 }
                 None => return,
             },
             (Op::Fsync { fid }, Some(Answer::Done(_))) => {
-                // A power cut of all between a write and its sync takes the write, and the sync does not know.
-                let settled = self.checks.settled.get(&set).copied().unwrap_or_default();
-                if let Some((name, tag, written)) = self.clients[c].own.remove(fid)
-                    && settled < written
-                {
-                    self.checks.synced.push((set, name, *fid, tag));
+                // The sync fails for the application where a power cut of all bricks came between.
+                if let Some((name, tag, written)) = self.clients[c].own.remove(fid) {
+                    if self.store.lost_between(set, written, epoch) {
+                        *self.faults.counts.entry("sync after a loss").or_default() += 1;
+                    } else {
+                        self.checks.synced.push((set, name, *fid, tag));
+                    }
                 }
                 return;
             }

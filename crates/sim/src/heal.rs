@@ -446,7 +446,9 @@ impl World {
         };
         let done = match &mut brick.healing {
             Some(h) => {
-                h.heard = now;
+                if !h.inner.awaits_answers() {
+                    h.heard = now;
+                }
                 if skips && h.inner.is_live() {
                     Patient::note(&mut brick.disk, c)
                 } else {
@@ -480,7 +482,6 @@ impl World {
         if !known {
             self.fail(|| format!("kept: set {set}: a brick that was healing is the only copy"));
         }
-        self.checks.settled.insert(set, self.now);
         *self.faults.counts.entry("settled").or_default() += 1;
         Some(Input::Settled { last })
     }

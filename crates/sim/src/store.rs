@@ -9,9 +9,9 @@ use crate::{Config, Mutant};
 use cluster::liveness::{Input, Liveness, Output};
 use cluster::{Command, State, ViewChange};
 use core::time::Duration;
-use ids::{BrickId, ServerId, VolumeId};
+use ids::{BrickId, Epoch, ServerId, VolumeId};
 use replica::{Proposal, View};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How long a lease lasts, from the moment it is asked for, on the server's clock.
 pub(crate) const LEASE: Duration = cluster::liveness::LEASE;
@@ -37,6 +37,8 @@ pub(crate) struct Store {
     state: State,
     liveness: Liveness,
     pub(crate) views: Vec<View>,
+    /// By set: epochs before which changes that were not synced may be lost.
+    losses: Vec<BTreeSet<Epoch>>,
     /// It has no leader: nothing is heard or said.
     pub(crate) down: bool,
 }
@@ -69,7 +71,7 @@ impl Store {
             let (id, volume) = (set_id(i), VolumeId(set_id(i).0));
             let view =
                 cluster::View { epoch: view.epoch, primary: view.primary, in_sync: view.in_sync.clone() };
-            state.sets.insert(id, cluster::Set { id, volume, bricks, view });
+            state.sets.insert(id, cluster::Set { id, volume, bricks, view, lost_before: Epoch(0) });
             let of = cluster::Volume {
                 id: volume,
                 name: i.to_string(),
@@ -95,7 +97,8 @@ impl Store {
         if hasty {
             liveness.step(Duration::ZERO, Input::Lease(LEASE / 4), &mut Vec::new());
         }
-        Store { state, liveness, views, down: false }
+        let losses = vec![BTreeSet::new(); sets.len()];
+        Store { state, liveness, views, losses, down: false }
     }
 
     /// A new leader gives everybody the time to be heard.
@@ -108,6 +111,11 @@ impl Store {
     pub(crate) fn fall(&mut self, now: Duration) {
         self.down = true;
         self.liveness.step(now, Input::LostLeadership, &mut Vec::new());
+    }
+
+    /// Whether what was done in `from` and not synced may be lost, as whoever knows the view of `now` sees it.
+    pub(crate) fn lost_between(&self, set: usize, from: Epoch, now: Epoch) -> bool {
+        self.losses[set].iter().any(|at| from < *at && *at <= now)
     }
 
     fn view(&self, set: usize) -> Option<View> {
@@ -181,6 +189,7 @@ impl World {
             primary: p.primary,
             in_sync: p.in_sync,
             healed: p.healed.into_iter().collect(),
+            lost: p.lost,
             reason: p.reason.to_owned(),
         };
         self.command(&Command::ChangeView(change), p.reason);
@@ -193,6 +202,8 @@ impl World {
             return;
         }
         for set in 0..self.sets.len() {
+            let lost_before = self.store.state.sets[&set_id(set)].lost_before;
+            self.store.losses[set].insert(lost_before);
             let view = self.store.view(set).filter(|v| *v != self.store.views[set]);
             if let Some(view) = view {
                 self.agree(set, view, why);

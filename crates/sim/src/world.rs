@@ -72,6 +72,8 @@ pub(crate) struct World {
     pub(crate) checks: Checks,
     pub(crate) violation: Option<String>,
     pub(crate) calm: bool,
+    /// Clients go on in the calm until all bricks are in sync: a healing must end under load too.
+    pub(crate) busy: bool,
     pub(crate) done: bool,
 }
 
@@ -123,6 +125,7 @@ impl World {
             checks: Checks::default(),
             violation: None,
             calm: false,
+            busy: false,
             done: false,
             rng,
             config,
@@ -210,6 +213,7 @@ impl World {
     fn rest(&mut self) {
         if !self.calm {
             self.calm = true;
+            self.busy = self.rng.chance(500);
             self.end_faults();
             self.last_wishes();
         } else if let Some(unrest) = self.unrest() {

@@ -19,6 +19,8 @@ wire_struct! {
         pub set: SetId,
         /// The epoch of its view.
         pub epoch: Epoch,
+        /// A power cut took all its bricks: what was acknowledged in earlier epochs is there only if it was synced.
+        pub lost_before: Epoch,
         /// The server of its primary brick; none while no brick may serve.
         pub primary: Option<ServerId>,
     }

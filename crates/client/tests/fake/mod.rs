@@ -214,6 +214,7 @@ pub fn map(version: u64, sets: &[(u32, u32, Option<u64>)], servers: &[&Fake]) ->
             .map(|(set, epoch, primary)| SetView {
                 set: SetId(*set),
                 epoch: Epoch(*epoch),
+                lost_before: Epoch(0),
                 primary: primary.map(ServerId),
             })
             .collect(),

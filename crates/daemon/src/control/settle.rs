@@ -2,7 +2,8 @@
 //!
 //! If another brick in sync holds the data, this one leaves the view and is healed. If there is none, it goes on with what
 //! it has: all that was synced is on every brick that was in sync. After a power cut of all bricks of a set they leave one
-//! after the other, and the last one goes on; the pool's store orders them.
+//! after the other, and the last one goes on; the pool's store orders them, and says from which epoch on nothing is missing:
+//! a client that wrote before and syncs after is told.
 //! Always true: nobody leaves in favour of a server that does not answer, and nobody leaves the set without data.
 
 use super::Control;
@@ -10,7 +11,7 @@ use crate::shared::Standing;
 use cluster::admin::ClusterRequest;
 use cluster::{Command, Set, State, ViewChange};
 use config_store::ProposeError;
-use ids::{BrickId, ServerId, SetId};
+use ids::{BrickId, Epoch, ServerId, SetId};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,12 +32,17 @@ pub(super) async fn settle(control: &Arc<Control>, set: SetId, brick: BrickId) -
                     return Some(Standing { epoch, last: false });
                 }
                 let others = others(known, brick);
-                if others.is_empty() {
-                    return Some(Standing { epoch, last: true });
-                }
-                if let Some(heir) = heir(control, &state, &others).await {
-                    leave(control, known, brick, heir).await;
-                    continue;
+                let change = if others.is_empty() {
+                    Some(goes_on(known))
+                } else {
+                    heir(control, &state, &others).await.map(|heir| leaves(known, brick, heir))
+                };
+                if let Some(change) = change {
+                    let lost = change.lost;
+                    match agree(control, change).await {
+                        Some(epoch) if lost => return Some(Standing { epoch, last: true }),
+                        _ => continue,
+                    }
                 }
                 if !std::mem::replace(&mut told, true) {
                     tracing::warn!(
@@ -70,23 +76,44 @@ async fn heir(control: &Control, state: &State, others: &[(BrickId, ServerId)]) 
     None
 }
 
-async fn leave(control: &Control, set: &Set, brick: BrickId, heir: BrickId) {
+/// The brick leaves, and another one leads.
+fn leaves(set: &Set, brick: BrickId, heir: BrickId) -> ViewChange {
     let in_sync: BTreeSet<BrickId> = set.view.in_sync.iter().copied().filter(|b| *b != brick).collect();
     tracing::info!("set {}: brick {brick} lost changes: it leaves, {heir} leads", set.id);
-    let change = ViewChange {
+    ViewChange {
         set: set.id,
         expect_epoch: set.view.epoch,
         primary: Some(heir),
         in_sync,
         healed: BTreeSet::new(),
+        lost: false,
         reason: "a brick lost changes".to_owned(),
-    };
+    }
+}
+
+/// The last one goes on with what it has.
+fn goes_on(set: &Set) -> ViewChange {
+    ViewChange {
+        set: set.id,
+        expect_epoch: set.view.epoch,
+        primary: set.view.primary,
+        in_sync: set.view.in_sync.clone(),
+        healed: BTreeSet::new(),
+        lost: true,
+        reason: "the only brick lost changes".to_owned(),
+    }
+}
+
+/// The epoch of the new view, if it was agreed on.
+async fn agree(control: &Control, change: ViewChange) -> Option<Epoch> {
+    let (set, epoch) = (change.set, change.expect_epoch.next());
     match control.store().propose_anywhere(Command::ChangeView(change), PATIENCE).await {
-        Ok(_) => {}
+        Ok(_) => return Some(epoch),
         Err(ProposeError::Refused(e)) if e.is_stale() => {}
         Err(e) => {
-            tracing::warn!("change the view of set {}: {e}", set.id);
+            tracing::warn!("change the view of set {set}: {e}");
             tokio::time::sleep(AGAIN).await;
         }
     }
+    None
 }

@@ -21,6 +21,7 @@ fn map(state: &State, name: &str) -> Option<VolumeMap> {
     let view = |set: &cluster::Set| SetView {
         set: set.id,
         epoch: set.view.epoch,
+        lost_before: set.lost_before,
         primary: set.view.primary.and_then(|p| set.brick(p)).map(|b| b.server),
     };
     Some(VolumeMap {

@@ -27,6 +27,7 @@ pub(super) async fn run(control: Arc<Control>, mut wished: mpsc::UnboundedReceiv
                     primary: proposal.primary,
                     in_sync: proposal.in_sync,
                     healed: healed.into_iter().collect(),
+                    lost: proposal.lost,
                     reason: proposal.reason.to_owned(),
                 };
                 tokio::spawn(async move {

@@ -20,7 +20,7 @@ use wire::{Change, Errno, Reply};
 
 /// How often a brick that is not in sync asks to join.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
-/// A healing that hears nothing for this long begins anew.
+/// A healing that hears nothing of what it waits for begins anew after this time.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// A healing under way on this brick.
@@ -354,7 +354,9 @@ impl SetDriver {
     /// A change of the stream while this brick heals.
     pub(super) fn apply_healing(&mut self, entry: &Entry<Content>) -> Result<(), Errno> {
         let Some(h) = &mut self.healing else { return self.apply_now(entry) };
-        h.heard = clock::now();
+        if !h.inner.awaits_answers() {
+            h.heard = clock::now();
+        }
         let arriving = Arriving {
             stamp: &entry.stamp,
             op: entry.op,

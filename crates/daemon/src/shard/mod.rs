@@ -385,7 +385,8 @@ impl Shard {
         }
         let primary = set.view.primary.filter(|p| *p != brick).or(data);
         let expect = set.view.epoch;
-        let proposal = replica::Proposal { expect, primary, in_sync: rest, healed: None, reason };
+        let proposal =
+            replica::Proposal { expect, primary, in_sync: rest, healed: None, lost: false, reason };
         let _gone = self.shared.wishes.send(Wish::View(set.id, proposal, vec![]));
     }
 

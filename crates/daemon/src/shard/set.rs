@@ -272,7 +272,7 @@ impl SetHandle {
         let found = opened.brick.found();
         // After a power cut the pool has said where the brick stands (see `Opened::stand`).
         if opened.brick.doubt().is_some() || found.incomplete.is_some() && !found.rebooted {
-            replica.set_unsure();
+            replica.set_unsure(false);
         }
         let driver = SetDriver {
             set: opened.set,

@@ -4,6 +4,11 @@ use crate::world::{World, server_of};
 use replica::Role;
 
 impl World {
+    /// Whether a brick is not in sync.
+    pub(crate) fn heals(&self) -> bool {
+        self.sets.iter().zip(&self.store.views).any(|(plan, view)| view.in_sync.len() < plan.servers.len())
+    }
+
     /// What is not at rest yet.
     pub(crate) fn unrest(&self) -> Option<String> {
         if let Some(c) = self.clients.iter().find(|c| c.waits() > 0) {

@@ -15,7 +15,7 @@ use crate::server::Waiter;
 use crate::world::World;
 use core::time::Duration;
 use ids::{Fid, OpId};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use wire::{Name, Op};
 
 /// One operation of a client.
@@ -41,8 +41,6 @@ pub(crate) struct Checks {
     pub(crate) leaders: Leaders,
     /// Files of their own that were synced: set, name, and the newest write then.
     pub(crate) synced: Vec<(usize, Name, Fid, u64)>,
-    /// When a set last went on with less than it had.
-    pub(crate) settled: BTreeMap<usize, Duration>,
     /// Sets all of whose bricks in sync have been through a power cut.
     pub(crate) excused: BTreeSet<usize>,
 }

@@ -6,6 +6,7 @@ use super::{SILENT, alone};
 use crate::harness::{Disk, Pool, eventually};
 use rustix::io::Errno;
 use std::fs;
+use std::io::Write;
 
 /// Of one set, each on a small file system of its own.
 const SMALL: [(usize, &str); 2] = [(1, "disk/b"), (2, "disk/b")];
@@ -136,6 +137,46 @@ fn one_file_system_shut_down_xfs() {
     one_shut_down("xfs");
 }
 
+/// All file systems of a set fail at once, and its servers die; they come back.
+fn cut_power(pool: &mut Pool, first: usize, between: impl FnOnce()) {
+    for disk in [first, 1 - first] {
+        pool.disks[disk].shut_down();
+    }
+    between();
+    for server in [1, 2] {
+        pool.kill(server);
+    }
+    for disk in 0..2 {
+        pool.disks[disk].unmount();
+        pool.disks[disk].mount();
+    }
+    let order = if first == 0 { [1, 2] } else { [2, 1] };
+    for server in order {
+        pool.start(server);
+    }
+}
+
+#[test]
+fn a_sync_after_a_power_cut_of_all_tells_what_is_lost() {
+    let _alone = alone();
+    let mut pool = small("ext4", &SMALL);
+    pool.expect_errors(&FAILS);
+    let mount = pool.mount("v");
+    let [kept, lost] = ["kept", "lost"].map(|name| fs::File::create(mount.path(name)).unwrap());
+    for mut file in [&kept, &lost] {
+        file.write_all(b"synced").unwrap();
+        file.sync_all().unwrap();
+    }
+    (&lost).write_all(b" and not").unwrap();
+    cut_power(&mut pool, 0, || ());
+    all_in_sync(&pool);
+    assert_eq!(lost.sync_all().unwrap_err().raw_os_error(), Some(Errno::IO.raw_os_error()));
+    lost.sync_all().unwrap();
+    kept.sync_all().unwrap();
+    assert_eq!(fs::read(mount.path("kept")).unwrap(), b"synced");
+    assert!(fs::read(mount.path("lost")).unwrap().starts_with(b"synced"));
+}
+
 /// The power of all goes at once: everything synced is there, and the bricks agree.
 fn all_shut_down(kind: &str) {
     let _alone = alone();
@@ -148,23 +189,11 @@ fn all_shut_down(kind: &str) {
             std::thread::sleep(std::time::Duration::from_millis(1500));
             Some(())
         });
-        for disk in [round % 2, 1 - round % 2] {
-            pool.disks[disk].shut_down();
-        }
-        if round == 1 {
-            writer.ask_to_stop();
-        }
-        for server in [1, 2] {
-            pool.kill(server);
-        }
-        for disk in 0..2 {
-            pool.disks[disk].unmount();
-            pool.disks[disk].mount();
-        }
-        let order = if round == 0 { [1, 2] } else { [2, 1] };
-        for server in order {
-            pool.start(server);
-        }
+        cut_power(&mut pool, round, || {
+            if round == 1 {
+                writer.ask_to_stop();
+            }
+        });
         all_in_sync(&pool);
         if round == 0 {
             writer.forgive();

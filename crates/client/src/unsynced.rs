@@ -1,0 +1,200 @@
+//! What was changed and not synced yet, for one set: a power cut of all its bricks may take that, and who syncs is told.
+//!
+//! A set that comes back from such a power cut serves on, and what was open stays open: without this, the sync of a file
+//! whose data is gone would succeed. The pool says before which epoch changes may be missing (`lost_before`). An object that
+//! was changed earlier and not synced since fails its next sync with `EIO`, once, as Linux does it after an error of writing
+//! back (`errseq_t`); NFS has its write verifier for this (RFC 8881, 18.32).
+//! Always true: of an object that is not noted, every change of this client that was answered is synced.
+
+use std::collections::HashMap;
+
+use ids::{Epoch, Fid};
+use wire::{Errno, Op};
+
+/// Objects noted at a time; then the set is synced.
+const MAX: usize = 65_536;
+/// After a sync in vain.
+const MORE: usize = MAX / 8;
+
+struct Noted {
+    /// The epoch in which the oldest change was first sent.
+    since: Epoch,
+    /// The number of the newest change.
+    last: u64,
+}
+
+/// The objects that were changed.
+pub(crate) struct Unsynced {
+    noted: HashMap<Fid, Noted>,
+    changes: u64,
+    limit: usize,
+    /// A sync of the whole set has told of losses before this epoch.
+    told: Epoch,
+}
+
+/// What a sync comes after.
+#[derive(Clone, Copy)]
+pub(crate) struct Mark {
+    change: u64,
+    epoch: Epoch,
+    /// Since when its one object is noted.
+    since: Option<Epoch>,
+}
+
+impl Default for Unsynced {
+    fn default() -> Unsynced {
+        Unsynced { noted: HashMap::new(), changes: 0, limit: MAX, told: Epoch(0) }
+    }
+}
+
+impl Unsynced {
+    /// A change that was first sent in `epoch` was answered. Whether the set is to be synced now: too much is noted.
+    pub(crate) fn changed(&mut self, op: &Op, epoch: Epoch) -> bool {
+        for fid in changed_by(op).into_iter().flatten() {
+            self.changes += 1;
+            self.noted.entry(fid).or_insert(Noted { since: epoch, last: 0 }).last = self.changes;
+        }
+        let full = self.noted.len() >= self.limit;
+        if full {
+            self.limit = self.noted.len() + MORE;
+        }
+        full
+    }
+
+    /// A sync begins; of one object, or of everything.
+    pub(crate) fn begin(&self, fid: Option<Fid>, epoch: Epoch) -> Mark {
+        let since = fid.and_then(|fid| self.noted.get(&fid)).map(|n| n.since);
+        Mark { change: self.changes, epoch, since }
+    }
+
+    /// An object was synced.
+    ///
+    /// # Errors
+    /// `EIO`: not all that was written to it before can be there.
+    pub(crate) fn synced(&mut self, fid: Fid, mark: Mark, lost_before: Epoch) -> Result<(), Errno> {
+        if let Some(noted) = self.noted.get_mut(&fid) {
+            if noted.last <= mark.change {
+                self.noted.remove(&fid);
+            } else {
+                noted.since = noted.since.max(mark.epoch);
+            }
+        }
+        if mark.since.is_some_and(|since| since < lost_before) { Err(Errno::EIO) } else { Ok(()) }
+    }
+
+    /// The set was synced.
+    ///
+    /// # Errors
+    /// As [`Unsynced::synced`], once for each loss. The objects that lost something stay noted: who syncs them is told as well.
+    pub(crate) fn all_synced(&mut self, mark: Mark, lost_before: Epoch) -> Result<(), Errno> {
+        let news = self.told < lost_before && self.noted.values().any(|n| n.since < lost_before);
+        self.forget(mark, lost_before);
+        self.told = self.told.max(lost_before);
+        if news { Err(Errno::EIO) } else { Ok(()) }
+    }
+
+    /// The set was synced, and nobody is to be told now.
+    pub(crate) fn forget(&mut self, mark: Mark, lost_before: Epoch) {
+        let mut lost = 0;
+        self.noted.retain(|_, n| {
+            let loses = n.since < lost_before;
+            lost += usize::from(loses);
+            loses && lost <= MAX / 2 || n.last > mark.change
+        });
+        self.limit = MAX.max(self.noted.len() + MORE);
+    }
+}
+
+/// Objects whose data, attributes or entries the operation changes.
+fn changed_by(op: &Op) -> [Option<Fid>; 2] {
+    match op {
+        Op::SetAttr { fid, .. }
+        | Op::Write { fid, .. }
+        | Op::SetXattr { fid, .. }
+        | Op::RemoveXattr { fid, .. }
+        | Op::Fallocate { fid, .. }
+        | Op::CopyRange { to: fid, .. }
+        | Op::Create { parent: fid, .. }
+        | Op::Unlink { parent: fid, .. }
+        | Op::Rmdir { parent: fid, .. } => [Some(*fid), None],
+        Op::Rename { parent, to_parent, .. } => [Some(*parent), Some(*to_parent)],
+        Op::Link { fid, parent, .. } => [Some(*fid), Some(*parent)],
+        _ => [None, None],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ids::{Lsn, SetId};
+
+    fn file(n: u64) -> Fid {
+        Fid { set: SetId(1), epoch: Epoch(1), lsn: Lsn(n) }
+    }
+
+    fn write(n: u64) -> Op {
+        Op::Write { fid: file(n), offset: 0, append: false, kill_suid: false }
+    }
+
+    fn sync(unsynced: &mut Unsynced, n: u64, epoch: u32, lost_before: u32) -> Result<(), Errno> {
+        let mark = unsynced.begin(Some(file(n)), Epoch(epoch));
+        unsynced.synced(file(n), mark, Epoch(lost_before))
+    }
+
+    #[test]
+    fn a_loss_between_a_write_and_its_sync_is_told_once() {
+        let mut unsynced = Unsynced::default();
+        unsynced.changed(&write(1), Epoch(3));
+        unsynced.changed(&write(2), Epoch(3));
+        assert_eq!(sync(&mut unsynced, 2, 3, 0), Ok(()));
+        assert_eq!(sync(&mut unsynced, 1, 5, 4), Err(Errno::EIO));
+        assert_eq!(sync(&mut unsynced, 1, 5, 4), Ok(()));
+        assert_eq!(sync(&mut unsynced, 2, 5, 4), Ok(()), "it was synced before");
+        unsynced.changed(&write(1), Epoch(5));
+        assert_eq!(sync(&mut unsynced, 1, 5, 4), Ok(()), "written after the loss");
+    }
+
+    #[test]
+    fn two_syncs_at_once_are_both_told() {
+        let mut unsynced = Unsynced::default();
+        unsynced.changed(&write(1), Epoch(3));
+        let marks = [(); 2].map(|()| unsynced.begin(Some(file(1)), Epoch(3)));
+        assert_eq!(marks.map(|m| unsynced.synced(file(1), m, Epoch(4))), [Err(Errno::EIO); 2]);
+    }
+
+    #[test]
+    fn a_write_during_a_sync_is_not_synced_by_it() {
+        let mut unsynced = Unsynced::default();
+        unsynced.changed(&write(1), Epoch(3));
+        let mark = unsynced.begin(Some(file(1)), Epoch(3));
+        unsynced.changed(&write(1), Epoch(3));
+        assert_eq!(unsynced.synced(file(1), mark, Epoch(0)), Ok(()));
+        assert_eq!(sync(&mut unsynced, 1, 5, 4), Err(Errno::EIO));
+    }
+
+    #[test]
+    fn a_sync_of_all_tells_once_and_leaves_the_files_to_tell() {
+        let mut unsynced = Unsynced::default();
+        unsynced.changed(&write(1), Epoch(3));
+        let mark = unsynced.begin(None, Epoch(5));
+        assert_eq!(unsynced.all_synced(mark, Epoch(4)), Err(Errno::EIO));
+        assert_eq!(unsynced.all_synced(mark, Epoch(4)), Ok(()));
+        assert_eq!(sync(&mut unsynced, 1, 5, 4), Err(Errno::EIO));
+    }
+
+    #[test]
+    fn what_is_noted_is_bounded() {
+        let mut unsynced = Unsynced::default();
+        let mut asked = 0;
+        for n in 0..4 * MAX as u64 {
+            if unsynced.changed(&write(n), Epoch(3)) {
+                asked += 1;
+                let mark = unsynced.begin(None, Epoch(3));
+                let lost_before = if n > 2 * MAX as u64 { Epoch(4) } else { Epoch(0) };
+                unsynced.forget(mark, lost_before);
+            }
+            assert!(unsynced.noted.len() <= MAX + MORE);
+        }
+        assert!(asked >= 3);
+    }
+}
