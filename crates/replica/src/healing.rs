@@ -297,9 +297,10 @@ impl Healing {
         self.live && brick.newest() >= self.missed_to && self.healer.is_done()
     }
 
-    /// Whether a question is under way. If it got lost, only the silence after it tells: changes may arrive all the time.
-    pub fn awaits_answers(&self) -> bool {
-        self.healer.is_asking()
+    /// Whether the primary owes something besides new changes: what was missed, or answers. If that got lost only the
+    /// silence tells, as changes may arrive all the time.
+    pub fn awaits_primary(&self) -> bool {
+        !self.live || self.healer.is_asking()
     }
 
     /// How far it is.

@@ -446,7 +446,7 @@ impl World {
         };
         let done = match &mut brick.healing {
             Some(h) => {
-                if !h.inner.awaits_answers() {
+                if !h.inner.awaits_primary() {
                     h.heard = now;
                 }
                 if skips && h.inner.is_live() {

@@ -296,7 +296,13 @@ impl World {
                 let (from, epoch) = (m.from, m.epoch);
                 let input = match m.body {
                     PeerBody::Replicate(commit, entry) => Input::Replicate { from, epoch, commit, entry },
-                    PeerBody::Missed(entry) => Input::Replicate { from, epoch, commit: Lsn(0), entry },
+                    PeerBody::Missed(entry) => {
+                        let now = self.servers[s].clock(self.now);
+                        if let Some(h) = self.brick(s, m.set).and_then(|b| b.healing.as_mut()) {
+                            h.heard = now;
+                        }
+                        Input::Replicate { from, epoch, commit: Lsn(0), entry }
+                    }
                     PeerBody::Other(message) => Input::Peer { from, epoch, message },
                     PeerBody::Heal(message) => {
                         return self.on_heal_message(s, m.set, from, epoch, message);

@@ -51,6 +51,11 @@ impl Healing {
         }
     }
 
+    /// The primary sent what it waits for.
+    pub(super) fn hear(&mut self) {
+        self.heard = clock::now();
+    }
+
     /// Since when it hears nothing from the primary that it waits for; not while it is busy itself.
     fn waits_since(&self) -> Option<Duration> {
         (!self.finishing || self.ended).then_some(self.heard)
@@ -197,7 +202,7 @@ impl SetHandle {
             return;
         }
         if let Some(h) = &mut d.healing {
-            h.heard = clock::now();
+            h.hear();
         }
         let done = match body {
             // What belongs to an earlier attempt may come late, on an older connection.
@@ -278,7 +283,7 @@ impl SetHandle {
                 return;
             }
             let Some(h) = &mut d.healing else { return };
-            h.heard = clock::now();
+            h.hear();
             let done = h.inner.compare(&mut d.brick, (fid, offset), &there, here);
             this.go_on(d, done);
         });
@@ -317,7 +322,7 @@ impl SetHandle {
                 return;
             }
             let Some(h) = &mut d.healing else { return };
-            h.heard = clock::now();
+            h.hear();
             if !h.inner.is_done(&d.brick) {
                 // A change of the meantime could not be applied.
                 h.finishing = false;
@@ -354,8 +359,8 @@ impl SetDriver {
     /// A change of the stream while this brick heals.
     pub(super) fn apply_healing(&mut self, entry: &Entry<Content>) -> Result<(), Errno> {
         let Some(h) = &mut self.healing else { return self.apply_now(entry) };
-        if !h.inner.awaits_answers() {
-            h.heard = clock::now();
+        if !h.inner.awaits_primary() {
+            h.hear();
         }
         let arriving = Arriving {
             stamp: &entry.stamp,

@@ -456,6 +456,7 @@ impl SetHandle {
             }
             PeerBody::Missed { stamp, op, about, change } => {
                 let entry = Entry { stamp, op, about, body: Content::new(change, payload) };
+                d.healing.iter_mut().for_each(Healing::hear);
                 return self.step(&mut d, Input::Replicate { from, epoch, commit: Lsn(0), entry });
             }
             PeerBody::Ack { lsn, durable, available } => Message::Ack { lsn, durable, available },
