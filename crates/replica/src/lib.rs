@@ -18,6 +18,7 @@
 
 extern crate alloc;
 
+mod attempts;
 pub mod heal;
 pub mod healing;
 mod io;
@@ -31,6 +32,7 @@ mod results;
 mod secondary;
 mod view;
 
+pub use attempts::Attempts;
 pub use io::{Admission, Body, Entry, Input, Message, Output, Proposal, SyncToken, Ticket};
 pub use replica::{Replica, Role};
 pub use results::Results;

@@ -5,7 +5,7 @@ use crate::tree::Tree;
 use core::time::Duration;
 use ids::{BrickId, Epoch, Fid, Lsn};
 use replica::healing::Healing;
-use replica::{Entry, Replica, Results};
+use replica::{Attempts, Entry, Replica, Results};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use wire::Change;
@@ -75,8 +75,8 @@ pub(crate) struct Brick {
     pub(crate) torn: bool,
     pub(crate) healing: Option<Heal>,
     pub(crate) asked_to_join: Duration,
-    /// The attempt to join that was welcomed.
-    pub(crate) attempt: u64,
+    /// Its attempts to join.
+    pub(crate) attempts: Attempts,
     /// On the primary: each joining brick's attempt that was welcomed last.
     pub(crate) welcomes: BTreeMap<BrickId, u64>,
     /// Healings begun.
@@ -98,7 +98,7 @@ impl Brick {
             torn: false,
             healing: None,
             asked_to_join: Duration::ZERO,
-            attempt: 0,
+            attempts: Attempts::default(),
             welcomes: BTreeMap::new(),
             healings: 0,
             told: false,
@@ -110,6 +110,7 @@ impl Brick {
         self.replica = None;
         self.healing = None;
         self.asked_to_join = Duration::ZERO;
+        self.attempts = Attempts::default();
         self.welcomes.clear();
         self.told = false;
         self.forget_queue();

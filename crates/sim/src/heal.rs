@@ -71,6 +71,7 @@ impl World {
         brick.asked_to_join = now;
         let (sure, held) = (brick.disk.sure(), brick.disk.last().lsn);
         let number = u64::try_from(now.as_nanos()).unwrap_or(0);
+        brick.attempts.ask(number);
         self.say_heal(s, set, primary, Wire::Join { number, sure, held, history }, Vec::new());
     }
 
@@ -173,9 +174,10 @@ impl World {
             h.heard = now;
         }
         let done = match &m.body {
-            Wire::Welcome { number, .. } | Wire::Live { number, .. } if *number < brick.attempt => Ok(()),
-            Wire::Welcome { number, common, agree, full } => {
-                brick.attempt = *number;
+            Wire::Welcome { number, .. } | Wire::Live { number, .. } if !brick.attempts.answered(*number) => {
+                Ok(())
+            }
+            Wire::Welcome { common, agree, full, .. } => {
                 self.on_welcome(s, set, common.clone(), *agree, *full)
             }
             Wire::Live { last, placed, .. } => self.on_live(s, set, last, placed, m.past),
@@ -226,7 +228,7 @@ impl World {
         }
         brick.healings += 1;
         brick.healing = Some(Heal { inner, finishing: false, ended: false, heard: now });
-        let number = brick.attempt;
+        let number = brick.attempts.current();
         *self.faults.counts.entry(if full { "full healing" } else { "healing" }).or_default() += 1;
         if !full {
             self.step(s, set, Input::Joined { number, common });
@@ -247,7 +249,7 @@ impl World {
         brick.disk.past = past;
         h.inner.go_live(&mut brick.disk, last, placed)?;
         if h.inner.is_full() {
-            let (number, common) = (brick.attempt, last.clone());
+            let (number, common) = (brick.attempts.current(), last.clone());
             self.step(s, set, Input::Joined { number, common });
         }
         Ok(())

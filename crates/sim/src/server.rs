@@ -13,7 +13,7 @@ use crate::world::{Event, World, set_id};
 use core::time::Duration;
 use ids::{BrickId, Epoch, Fid, Lsn, Time};
 use replica::healing::{Patient, Sums};
-use replica::{Admission, Input, Message, Output, Role, SyncToken, Ticket, View};
+use replica::{Admission, Input, Message, Output, Replica, Role, SyncToken, Ticket, View};
 use std::collections::{BTreeMap, VecDeque};
 use wire::{Change, Fail, Op};
 
@@ -563,7 +563,9 @@ impl World {
             return inputs.push_back(self.apply_healing(s, set, &entry));
         }
         let lsn = entry.stamp.lsn;
-        let alone = brick.replica.as_ref().is_some_and(|r| r.view().in_sync.len() == 1);
+        // Nothing is under way: what was written, but not told, comes first.
+        let idle = |r: &Replica<Content>| r.view().in_sync.len() == 1 && r.applied().next() == lsn;
+        let alone = brick.replica.as_ref().is_some_and(idle);
         brick.tree.apply(&entry.stamp, entry.body.change(), entry.body.tag());
         brick.queue.push_back(entry);
         if inline || (alone && brick.queue.len() == 1) {

@@ -126,6 +126,7 @@ impl SetHandle {
         let sure = d.brick.sure().min(held);
         let history = d.replica.history();
         let number = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+        d.attempts.ask(number);
         self.say(d, primary, PeerBody::Join { number, sure, held, history }, Bytes::new());
     }
 
@@ -205,12 +206,12 @@ impl SetHandle {
             h.hear();
         }
         let done = match body {
-            // What belongs to an earlier attempt may come late, on an older connection.
-            PeerBody::Welcome { number, .. } | PeerBody::Live { number, .. } if number < d.attempt => Ok(()),
-            PeerBody::Welcome { number, common, agree, full } => {
-                d.attempt = number;
-                self.on_welcome(d, common, agree, full)
+            PeerBody::Welcome { number, .. } | PeerBody::Live { number, .. }
+                if !d.attempts.answered(number) =>
+            {
+                Ok(())
             }
+            PeerBody::Welcome { common, agree, full, .. } => self.on_welcome(d, common, agree, full),
             PeerBody::Live { last, placed, .. } => self.on_live(d, last, &placed),
             PeerBody::Sums { fid, offset, len, ask, end, sums } => {
                 if d.healing.as_ref().is_some_and(|h| h.inner.awaits(fid, ask)) {
@@ -253,7 +254,7 @@ impl SetHandle {
         d.healings += 1;
         d.healing = Some(Healing::new(inner));
         if !full {
-            self.step(d, Input::Joined { number: d.attempt, common });
+            self.step(d, Input::Joined { number: d.attempts.current(), common });
         }
         Ok(())
     }
@@ -262,7 +263,7 @@ impl SetHandle {
         let Some(h) = &mut d.healing else { return Ok(()) };
         h.inner.go_live(&mut d.brick, &last, placed)?;
         if h.inner.is_full() {
-            self.step(d, Input::Joined { number: d.attempt, common: last });
+            self.step(d, Input::Joined { number: d.attempts.current(), common: last });
         }
         Ok(())
     }

@@ -243,8 +243,8 @@ pub(crate) struct SetDriver {
     pub(super) healing: Option<Healing>,
     /// Healings begun: what was begun for an earlier one is void.
     pub(super) healings: u64,
-    /// The attempt to join that was welcomed.
-    pub(super) attempt: u64,
+    /// Its attempts to join.
+    pub(super) attempts: replica::Attempts,
     /// On the primary: each joining brick's attempt that was welcomed last, for the same reason.
     pub(super) welcomes: BTreeMap<BrickId, u64>,
     /// What is in doubt here was told to whom it concerns.
@@ -305,7 +305,7 @@ impl SetHandle {
             lease: Duration::ZERO,
             healing: None,
             healings: 0,
-            attempt: 0,
+            attempts: replica::Attempts::default(),
             welcomes: BTreeMap::new(),
             told: false,
             questions: Questions::default(),
