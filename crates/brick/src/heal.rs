@@ -261,8 +261,10 @@ impl Brick {
         let mut copies = vec![self.identity.root];
         while let Some(dir) = copies.pop() {
             let mut names = Vec::new();
-            self.scan_dir(dir, &mut |name, _| {
-                names.push(name.to_vec());
+            self.scan_dir(dir, &mut |name, kind| {
+                if matches!(kind, S_IFDIR | 0) {
+                    names.push(name.to_vec());
+                }
                 false
             })?;
             let own = self.load(dir)?.tag.home == set;

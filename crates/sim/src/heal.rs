@@ -166,6 +166,7 @@ impl World {
 
     fn on_answer(&mut self, s: usize, set: usize, from: BrickId, m: HealMessage) {
         let now = self.servers[s].clock(self.now);
+        let takes_any = self.mutant(Mutant::TakesAnyWelcome);
         let Some(brick) = self.brick(s, set) else { return };
         if brick.replica.as_ref().is_none_or(|r| r.view().primary != Some(from)) {
             return;
@@ -174,7 +175,9 @@ impl World {
             h.heard = now;
         }
         let done = match &m.body {
-            Wire::Welcome { number, .. } | Wire::Live { number, .. } if !brick.attempts.answered(*number) => {
+            Wire::Welcome { number, .. } | Wire::Live { number, .. }
+                if !brick.attempts.answered(*number) && !takes_any =>
+            {
                 Ok(())
             }
             Wire::Welcome { common, agree, full, .. } => {
@@ -436,6 +439,7 @@ impl World {
     pub(crate) fn apply_healing(&mut self, s: usize, set: usize, entry: &Record) -> Input<Content> {
         let now = self.servers[s].clock(self.now);
         let skips = self.mutant(Mutant::HealsWithoutLive);
+        let patient = self.mutant(Mutant::HealsPatiently);
         let lsn = entry.stamp.lsn;
         let Some(brick) = self.brick(s, set) else { return Input::Applied { lsn } };
         let payload = encode(&[entry.body.tag()]);
@@ -448,7 +452,7 @@ impl World {
         };
         let done = match &mut brick.healing {
             Some(h) => {
-                if !h.inner.awaits_primary() {
+                if patient || !h.inner.awaits_primary() {
                     h.heard = now;
                 }
                 if skips && h.inner.is_live() {

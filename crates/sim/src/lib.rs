@@ -59,11 +59,17 @@ pub enum Mutant {
     ForgetsDoubt,
     /// After a power cut a brick trusts its tree.
     TrustsAfterPowerCut,
+    /// A healing waits for lost answers as long as any change arrives.
+    HealsPatiently,
+    /// A sync does not tell the application of a loss before it.
+    SyncsPastLosses,
+    /// A brick takes a welcome for its own, whichever of its processes asked.
+    TakesAnyWelcome,
 }
 
 impl Mutant {
     /// All that are broken.
-    pub const ALL: [Mutant; 11] = [
+    pub const ALL: [Mutant; 14] = [
         Mutant::AnswersEarly,
         Mutant::IgnoresLeases,
         Mutant::ShowsPending,
@@ -75,6 +81,9 @@ impl Mutant {
         Mutant::HealsHastily,
         Mutant::ForgetsDoubt,
         Mutant::TrustsAfterPowerCut,
+        Mutant::HealsPatiently,
+        Mutant::SyncsPastLosses,
+        Mutant::TakesAnyWelcome,
     ];
 }
 

@@ -4,7 +4,9 @@ use sim::{Config, Mutant, run};
 
 /// The first seed that notices, and what it says.
 fn first(mutant: Mutant, limit: u64) -> Option<(u64, String)> {
-    let config = Config { mutant, ..Config::default() };
+    // What is lost only when the power fails everywhere.
+    let blackout = mutant == Mutant::SyncsPastLosses;
+    let config = Config { mutant, blackout, ..Config::default() };
     (0..limit).find_map(|seed| run(seed, &config).err().map(|f| (seed, f.what)))
 }
 

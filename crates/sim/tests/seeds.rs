@@ -11,7 +11,7 @@ fn check(seed: u64, config: &Config) {
 
 #[test]
 fn fresh_seeds() {
-    let count = std::env::var("MORTAR_SIM_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(50);
+    let count = std::env::var("MORTAR_SIM_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(300);
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     let base = now.as_secs() * 100_000;
     println!("{count} seeds from {base}");
