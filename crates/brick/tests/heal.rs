@@ -198,13 +198,15 @@ fn agreed(p: &Brick, j: &Brick) -> Lsn {
 
 /// What the primary says first to a brick that comes back.
 fn welcome(p: &mut Brick, j: &mut Brick, common: &Stamp, full: bool) -> Healing {
-    let mut healing = Healing::begin(j, common, agreed(p, j), full).unwrap();
-    if !full {
-        let missed: Vec<_> = p.iterate(common.lsn.next()).map(Result::unwrap).collect();
-        for r in missed {
-            let (stamp, change) = (&r.stamp, &r.change);
-            healing.apply(j, Arriving { stamp, op: OP, about: None, change, payload: b"" }).unwrap();
-        }
+    let agree = agreed(p, j);
+    // Who compares everything gets the newest part of the journal.
+    let from = if full { Lsn(p.last().lsn.0 / 2) } else { agree };
+    let start = p.stamp_at(from).unwrap().unwrap();
+    let mut healing = Healing::begin(j, (common, &start), agree, full).unwrap();
+    assert_eq!(j.last(), start);
+    for r in p.iterate(start.lsn.next()).map(Result::unwrap).collect::<Vec<_>>() {
+        let (stamp, change) = (&r.stamp, &r.change);
+        healing.apply(j, Arriving { stamp, op: OP, about: None, change, payload: b"" }).unwrap();
     }
     let placed = p.placed().unwrap();
     healing.go_live(j, &p.last(), &placed).unwrap();
@@ -458,7 +460,7 @@ fn after_a_reboot_a_brick_is_healed_from_its_durable_position() {
     let mut j = open(&b2, &identity(2));
     assert!(j.found().rebooted);
     assert_eq!(j.durable(), durable);
-    let mut healing = Healing::begin(&mut j, &durable, durable.lsn, false).unwrap();
+    let mut healing = Healing::begin(&mut j, (&durable, &durable), durable.lsn, false).unwrap();
     for r in p.iterate(durable.lsn.next()).map(Result::unwrap).collect::<Vec<_>>() {
         let (stamp, change) = (&r.stamp, &r.change);
         healing.apply(&mut j, Arriving { stamp, op: OP, about: None, change, payload: b"" }).unwrap();

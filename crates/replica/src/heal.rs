@@ -108,6 +108,8 @@ pub struct Healer {
     asked_bytes: u64,
     /// What is in doubt may well be right: data is compared before it is copied.
     compare: bool,
+    /// Files with a name that may not be here yet: the loss of another one must not be their end.
+    linked: BTreeSet<Fid>,
     /// With a full comparison: the objects that are known to be right. All others are in doubt.
     proven: Option<BTreeSet<Fid>>,
     /// Objects that became clean.
@@ -128,6 +130,7 @@ impl Healer {
             asked: BTreeSet::new(),
             asked_bytes: 0,
             compare: full,
+            linked: BTreeSet::new(),
             proven: full.then(BTreeSet::new),
             done: 0,
             bytes: 0,
@@ -258,6 +261,9 @@ impl Healer {
 
     /// What a change does to the object itself, names apart.
     fn mark_object(&mut self, change: &Change) {
+        if let Change::Link { fid, .. } = change {
+            self.linked.insert(*fid);
+        }
         match change {
             Change::Nop => {}
             Change::Write { fid, offset, len, .. } => {
@@ -329,12 +335,13 @@ impl Healer {
             return false;
         }
         match change {
-            Change::Nop | Change::Create { .. } | Change::Unlink { .. } => true,
+            Change::Nop | Change::Create { .. } => true,
+            Change::Unlink { fid, .. } => !self.linked.contains(fid),
             // What is to go may hold leftovers here: the comparison of its directory clears them away.
             Change::Rmdir { fid, .. } => !self.is_dirty(*fid),
-            Change::Rename { replaced, .. } => {
-                !replaced.as_ref().is_some_and(|r| r.dir && self.is_dirty(r.fid))
-            }
+            Change::Rename { replaced, .. } => !replaced
+                .as_ref()
+                .is_some_and(|r| r.dir && self.is_dirty(r.fid) || self.linked.contains(&r.fid)),
             Change::Exchange { .. } => true,
             // The object may not be here yet.
             Change::Link { fid, .. } => !self.is_dirty(*fid),

@@ -201,14 +201,14 @@ pub fn settle<P: Patient>(brick: &mut P) -> Result<Stamp, Errno> {
 
 impl Healing {
     /// The primary says up to where both have the same, and up to where the journals agree (farther, after a healing that
-    /// was not finished): what only this brick has beyond is in doubt. What follows `common` leaves the journal (with
-    /// `full` all does, once the primary's position is known).
+    /// was not finished): what only this brick has beyond is in doubt. What follows `start` leaves the journal, with
+    /// `full` all does: what the primary still knows after `start` is sent, so that resends are recognised by this brick too.
     ///
     /// # Errors
     /// The kernel's.
     pub fn begin<P: Patient>(
         brick: &mut P,
-        common: &Stamp,
+        (common, start): (&Stamp, &Stamp),
         agree: Lsn,
         full: bool,
     ) -> Result<Healing, Errno> {
@@ -221,12 +221,10 @@ impl Healing {
         let kin = resumed || !full || common.lsn > Lsn(0);
         let mut cut: Vec<Fid> = Vec::new();
         if kin {
-            brick.changes_after(common.lsn.max(agree), &mut |change| {
-                cut.extend(change.touched());
-                if !full {
-                    healer.mark(change);
-                }
-            })?;
+            brick.changes_after(common.lsn.max(agree), &mut |change| cut.extend(change.touched()))?;
+            if !full {
+                brick.changes_after(common.lsn, &mut |change| healer.mark(change))?;
+            }
         }
         // What a change left by half is in doubt even after it was cut off, or this process has ended.
         cut.extend(brick.incomplete());
@@ -242,8 +240,10 @@ impl Healing {
             healer.mark_unknown(fid);
             taken.insert(fid);
         }
-        if !full {
-            brick.cut_journal(common)?;
+        if full {
+            brick.reset_journal(start)?;
+        } else {
+            brick.cut_journal(start)?;
         }
         Ok(Healing {
             healer,
@@ -277,7 +277,6 @@ impl Healing {
             for fid in brick.placed()?.iter().chain(placed) {
                 self.healer.mark_unknown(*fid);
             }
-            brick.reset_journal(last)?;
         }
         Ok(())
     }
@@ -338,7 +337,9 @@ impl Healing {
     /// The kernel's: the brick cannot go on.
     pub fn apply<P: Patient>(&mut self, brick: &mut P, a: Arriving<'_>) -> Result<(), Errno> {
         if !self.live {
-            self.healer.mark(a.change);
+            if !self.full {
+                self.healer.mark(a.change);
+            }
             return brick.note(a);
         }
         if self.healer.live(a.change) == Live::Skip {

@@ -121,12 +121,15 @@ pub enum Input<B> {
         /// The last change in it.
         last: Stamp,
     },
-    /// This brick's journal was cut to what it has in common with the primary's: from here on the primary's changes follow.
+    /// This brick's journal was cut to what it has in common with the primary's, or begins anew: from here on the primary's
+    /// changes follow.
     Joined {
         /// Which attempt to join was welcomed.
         number: u64,
-        /// Where the journals part.
-        common: Stamp,
+        /// Where the journal ends now.
+        start: Stamp,
+        /// It begins anew: nothing is known of what was before.
+        full: bool,
     },
     /// Nothing of this brick is in doubt any more.
     Healed,

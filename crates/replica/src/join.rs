@@ -3,6 +3,7 @@
 use crate::io::{Body, Message, Output, Proposal, Ticket};
 use crate::limits::REPROPOSE;
 use crate::replica::{Out, Peer, Replica, Role};
+use crate::results::Results;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -50,14 +51,19 @@ impl<B: Body> Replica<B> {
     }
 
     /// On the joining brick: the primary has welcomed it.
-    pub(crate) fn on_joined(&mut self, number: u64, common: Stamp) {
+    pub(crate) fn on_joined(&mut self, number: u64, start: Stamp, full: bool) {
         if !matches!(self.role, Role::Idle | Role::Healing) {
             return;
         }
         self.role = Role::Healing;
         self.attempt = number;
         self.unsure = true;
-        self.begin_at(common);
+        if full {
+            // What it did on its own may never have been.
+            self.results = Results::default();
+            self.history.clear();
+        }
+        self.begin_at(start);
     }
 
     /// The journal ends here now, with everything before it applied.

@@ -49,7 +49,8 @@ impl<B: Body> Replica<B> {
                     Proposal {
                         expect: self.view.epoch,
                         primary: Some(self.me),
-                        in_sync: self.view.in_sync.clone(),
+                        // An arbiter in sync has to compare as well.
+                        in_sync: BTreeSet::from([self.me]),
                         healed: None,
                         lost: self.lost,
                         reason: "the only brick lost changes",

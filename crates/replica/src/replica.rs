@@ -270,6 +270,15 @@ impl<B: Body> Replica<B> {
         Admission::Go
     }
 
+    /// May a sync of this epoch come in? Unlike other requests that change nothing, not from a client with an older view: it
+    /// does not know yet whether anything was lost since it wrote.
+    pub fn admit_sync(&mut self, now: Duration, epoch: Epoch) -> Admission {
+        match self.admit(now, epoch, OpId::default(), 0) {
+            Admission::Go if epoch < self.view.epoch => Admission::WrongView(self.view.epoch),
+            other => other,
+        }
+    }
+
     /// Takes one input at time `now` (from any fixed start, never going back) and appends what is to be done.
     pub fn step(&mut self, now: Duration, input: Input<B>, out: &mut Out<B>) {
         match input {
@@ -301,7 +310,7 @@ impl<B: Body> Replica<B> {
                 }
             }
             Input::Settled { last } => self.on_settled(last),
-            Input::Joined { number, common } => self.on_joined(number, common),
+            Input::Joined { number, start, full } => self.on_joined(number, start, full),
             Input::Healed => self.on_healed(out),
             Input::Joining { brick, number } => self.on_joining(now, brick, number, out),
             Input::JoinerLive(brick) => self.on_joiner_live(brick),
@@ -468,6 +477,11 @@ impl<B: Body> Replica<B> {
         out.push(Output::Diverged);
     }
 
+    /// Whether nobody else has what this brick has.
+    pub fn is_only(&self) -> bool {
+        self.view.in_sync.len() == 1 && self.view.in_sync.contains(&self.me)
+    }
+
     fn on_durable(&mut self, lsn: Lsn, available: u64, out: &mut Out<B>) {
         self.durable = self.durable.max(lsn);
         self.available = available;
@@ -477,7 +491,7 @@ impl<B: Body> Replica<B> {
     }
 
     fn on_synced(&mut self, now: Duration, token: SyncToken, errno: i32, out: &mut Out<B>) {
-        if errno != 0 && self.view.in_sync.len() > 1 {
+        if errno != 0 && !self.is_only() {
             if self.role == Role::Idle {
                 // Before it acts in any view.
                 self.unsure = true;

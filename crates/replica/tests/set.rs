@@ -115,6 +115,8 @@ fn a_late_change_is_not_done() {
     a.view(2, 1, &[1]);
     assert_eq!(a.admit(1, 5), Admission::WrongView(Epoch(2)), "routed by an older view");
     assert_eq!(a.admit(1, 0), Admission::Go, "a read does no harm");
+    assert_eq!(a.replica.admit_sync(a.now, Epoch(1)), Admission::WrongView(Epoch(2)));
+    assert_eq!(a.replica.admit_sync(a.now, Epoch(2)), Admission::Go);
     assert_eq!(a.admit(3, 5), Admission::Busy, "the view is on its way");
     a.admit(2, 5);
     a.decide(5, 9);
@@ -335,7 +337,7 @@ fn a_restarted_brick_acts_only_in_newer_views() {
 fn who_has_healed_says_so_in_every_epoch_until_it_is_let_in() {
     let mut joiner = Rig::with_journal(3, 0, stamp(1, 4));
     joiner.view(2, 1, &[1, 2]);
-    joiner.give(Input::Joined { number: 1, common: stamp(1, 4) });
+    joiner.give(Input::Joined { number: 1, start: stamp(1, 4), full: false });
     assert_eq!(joiner.give(Input::Healed), ["healed at 4 to 1"]);
     // Another one left meanwhile: what the primary knew of the joiner may be gone with that epoch.
     joiner.view(3, 1, &[1]);

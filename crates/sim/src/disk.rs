@@ -49,8 +49,6 @@ pub(crate) struct Disk {
     pub(crate) journal: Vec<Record>,
     /// The records that the brick has dropped.
     pub(crate) start: usize,
-    /// The primary's records, taken over when the journal begins anew.
-    pub(crate) past: Option<Rc<Vec<Record>>>,
     pub(crate) tree: Tree,
     pub(crate) mark: Option<Doubt>,
     /// The mark was taken away, which a power cut may undo.
@@ -89,7 +87,6 @@ impl Disk {
         Disk {
             journal: Vec::new(),
             start: 0,
-            past: None,
             tree: tree.clone(),
             mark: None,
             old_mark: None,
@@ -145,6 +142,11 @@ impl Disk {
         self.journal.get(i.max(self.start)..).unwrap_or_default()
     }
 
+    /// Records from a position on, also what the brick has dropped.
+    pub(crate) fn all_from(&self, lsn: Lsn) -> &[Record] {
+        self.journal.get(index(lsn.0.saturating_sub(FIRST.0 + 1))..).unwrap_or_default()
+    }
+
     /// A write begins, and fails if this is its turn.
     pub(crate) fn try_write(&mut self) -> Result<(), Errno> {
         match &mut self.fails_in {
@@ -164,8 +166,10 @@ impl Disk {
         self.incomplete = None;
         self.journal.push(entry);
         let old = self.journal.len().saturating_sub(self.keep);
-        // Recovery needs what is not durable.
-        self.start = self.start.max(old.min(self.durable));
+        // Recovery needs what is not durable, and a healing what is in doubt.
+        if self.mark.is_none() {
+            self.start = self.start.max(old.min(self.durable));
+        }
     }
 
     /// Journals a change and carries it out.

@@ -12,7 +12,6 @@ use core::time::Duration;
 use ids::{BrickId, Epoch, Fid, Lsn, OpId};
 use replica::healing::{Arriving, Healing, Patient, Sums, settle};
 use replica::{Input, Role};
-use std::rc::Rc;
 use wire::peer::{PeerBody as Wire, Sent, Stamp};
 use wire::{Change, Errno};
 
@@ -26,8 +25,18 @@ const PATIENCE: Duration = Duration::from_secs(3);
 pub(crate) struct HealMessage {
     pub(crate) body: Wire,
     pub(crate) data: Vec<u64>,
-    /// For the checkers: what came before the primary's journal.
-    pub(crate) past: Option<Rc<Vec<Record>>>,
+}
+
+/// What a joining brick missed, and is being told.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Telling {
+    pub(crate) set: usize,
+    pub(crate) to: BrickId,
+    pub(crate) epoch: Epoch,
+    pub(crate) number: u64,
+    pub(crate) next: Lsn,
+    /// It compares everything.
+    pub(crate) full: bool,
 }
 
 fn nothing(fid: Fid) -> Wire {
@@ -76,13 +85,9 @@ impl World {
     }
 
     fn say_heal(&mut self, s: usize, set: usize, to: BrickId, body: Wire, data: Vec<u64>) {
-        self.say_with(s, set, to, HealMessage { body, data, past: None });
-    }
-
-    fn say_with(&mut self, s: usize, set: usize, to: BrickId, message: HealMessage) {
         let (from, epoch) = (self.servers[s].bricks[&set].id, self.replica_epoch(s, set));
-        say!(self, "set {set} {from} -> {to} (epoch {epoch}): {:?} {:?}", message.body, message.data);
-        let body = PeerBody::Heal(message);
+        say!(self, "set {set} {from} -> {to} (epoch {epoch}): {body:?} {data:?}");
+        let body = PeerBody::Heal(HealMessage { body, data });
         self.send_peer(s, PeerMessage { set, from, to, epoch, body });
     }
 
@@ -180,10 +185,13 @@ impl World {
             {
                 Ok(())
             }
-            Wire::Welcome { common, agree, full, .. } => {
-                self.on_welcome(s, set, common.clone(), *agree, *full)
+            Wire::Welcome { common, agree, start, full, .. } => {
+                self.on_welcome(s, set, (common, start.clone()), *agree, *full)
             }
-            Wire::Live { last, placed, .. } => self.on_live(s, set, last, placed, m.past),
+            Wire::Live { last, placed, .. } => match &mut brick.healing {
+                Some(h) => h.inner.go_live(&mut brick.disk, last, placed),
+                None => Ok(()),
+            },
             Wire::Sums { fid, offset, len, ask, end, sums } => {
                 let there = Sums { sums: sums.clone(), len: *len, end: *end };
                 self.on_sums(s, set, (*fid, *offset), *ask, there);
@@ -213,7 +221,7 @@ impl World {
         &mut self,
         s: usize,
         set: usize,
-        common: Stamp,
+        (common, start): (&Stamp, Stamp),
         agree: Lsn,
         full: bool,
     ) -> Result<(), Errno> {
@@ -225,7 +233,7 @@ impl World {
             return Ok(());
         }
         brick.write_queue();
-        let inner = Healing::begin(&mut brick.disk, &common, agree, full)?;
+        let inner = Healing::begin(&mut brick.disk, (common, &start), agree, full)?;
         if forgets {
             brick.disk.put_mark(None);
         }
@@ -233,28 +241,7 @@ impl World {
         brick.healing = Some(Heal { inner, finishing: false, ended: false, heard: now });
         let number = brick.attempts.current();
         *self.faults.counts.entry(if full { "full healing" } else { "healing" }).or_default() += 1;
-        if !full {
-            self.step(s, set, Input::Joined { number, common });
-        }
-        Ok(())
-    }
-
-    fn on_live(
-        &mut self,
-        s: usize,
-        set: usize,
-        last: &Stamp,
-        placed: &[Fid],
-        past: Option<Rc<Vec<Record>>>,
-    ) -> Result<(), Errno> {
-        let Some(brick) = self.brick(s, set) else { return Ok(()) };
-        let Some(h) = &mut brick.healing else { return Ok(()) };
-        brick.disk.past = past;
-        h.inner.go_live(&mut brick.disk, last, placed)?;
-        if h.inner.is_full() {
-            let (number, common) = (brick.attempts.current(), last.clone());
-            self.step(s, set, Input::Joined { number, common });
-        }
+        self.step(s, set, Input::Joined { number, start, full });
         Ok(())
     }
 
@@ -337,9 +324,8 @@ impl World {
         }
         let Some(h) = brick.healing.as_mut().filter(|h| h.finishing) else { return };
         if brick.disk.sync_fails || brick.disk.try_write().is_err() {
-            brick.disk.drop_pages();
             brick.healing = None;
-            return;
+            return self.doubt_unsynced(s, set);
         }
         if !h.inner.is_done(&brick.disk) && !hasty {
             // Something that arrived meanwhile could not be applied.
@@ -371,68 +357,70 @@ impl World {
             return;
         }
         let common = replica.common_with(sure, history);
-        let agree = replica.common_with(held, history).lsn;
+        let agree = replica.common_with(held, history);
         let full = brick.disk.first() > common.lsn.next();
-        let (next, epoch) = (common.lsn.next(), replica.view().epoch);
         brick.welcomes.insert(to, number);
-        self.say_heal(s, set, to, Wire::Welcome { number, common, agree, full }, Vec::new());
-        if full {
-            return self.go_live(s, set, to, number, true);
-        }
-        self.tell_missed(s, set, to, epoch, next, number);
+        self.tell_all_missed(s, set, (to, number), common, agree, full);
+    }
+
+    /// Tells what was missed, or, if the journal does not reach back, all that it would hold if it were as long as real ones.
+    fn tell_all_missed(
+        &mut self,
+        s: usize,
+        set: usize,
+        (to, number): (BrickId, u64),
+        common: Stamp,
+        agree: Stamp,
+        full: bool,
+    ) {
+        let start = if full { self.servers[s].bricks[&set].disk.stamp(0) } else { agree.clone() };
+        let (next, epoch) = (start.lsn.next(), self.replica_epoch(s, set));
+        let body = Wire::Welcome { number, common, agree: agree.lsn, start, full };
+        self.say_heal(s, set, to, body, Vec::new());
+        self.tell_missed(s, Telling { set, to, epoch, number, next, full });
     }
 
     fn go_live(&mut self, s: usize, set: usize, to: BrickId, number: u64, full: bool) {
         let brick = &self.servers[s].bricks[&set];
         let placed = if full { brick.tree.orphans() } else { vec![] };
-        let past = full.then(|| Rc::new(brick.disk.journal.clone()));
         let last = brick.replica.as_ref().map_or(brick.disk.last(), replica::Replica::last);
         let body = Wire::Live { number, last, placed };
-        self.say_with(s, set, to, HealMessage { body, data: Vec::new(), past });
+        self.say_heal(s, set, to, body, Vec::new());
         self.step(s, set, Input::JoinerLive(to));
     }
 
     /// Sends a slice of the journal, and goes on in a while or says that this was all.
-    pub(crate) fn tell_missed(
-        &mut self,
-        s: usize,
-        set: usize,
-        to: BrickId,
-        epoch: Epoch,
-        from: Lsn,
-        number: u64,
-    ) {
+    pub(crate) fn tell_missed(&mut self, s: usize, t: Telling) {
+        let (set, inc) = (t.set, self.servers[s].inc);
         if self.is_behind(s, set) {
-            return self.later(s, ToServer::TellMissed { set, to, epoch, next: from, number });
+            return self.later(s, ToServer::TellMissed(t));
         }
         let slice = 1 + self.rng.below(12);
         let Some(brick) = self.brick(s, set) else { return };
         let Some(replica) = &brick.replica else { return };
-        let void = brick.welcomes.get(&to) != Some(&number);
-        if replica.role() != Role::Primary || replica.view().epoch != epoch || void {
+        let void = brick.welcomes.get(&t.to) != Some(&t.number);
+        if replica.role() != Role::Primary || replica.view().epoch != t.epoch || void {
             return;
         }
-        if brick.disk.first() > from {
+        if !t.full && brick.disk.first() > t.next {
             // The journal lost its beginning meanwhile.
-            let common = brick.disk.stamp(0);
-            let agree = Lsn(0);
-            self.say_heal(s, set, to, Wire::Welcome { number, common, agree, full: true }, Vec::new());
-            return self.go_live(s, set, to, number, true);
+            let nothing = brick.disk.stamp(0);
+            return self.tell_all_missed(s, set, (t.to, t.number), nothing.clone(), nothing, true);
         }
-        let records: Vec<Record> =
-            brick.disk.from(from).iter().chain(&brick.queue).take(slice).cloned().collect();
-        let next = Lsn(from.0 + records.len() as u64);
+        let told = if t.full { brick.disk.all_from(t.next) } else { brick.disk.from(t.next) };
+        let records: Vec<Record> = told.iter().chain(&brick.queue).take(slice).cloned().collect();
+        let next = Lsn(t.next.0 + records.len() as u64);
         let (from, last) = (brick.id, replica.last());
         for entry in records {
-            self.send_peer(s, PeerMessage { set, from, to, epoch, body: PeerBody::Missed(entry) });
+            let body = PeerBody::Missed(entry);
+            self.send_peer(s, PeerMessage { set, from, to: t.to, epoch: t.epoch, body });
         }
         if next <= last.lsn {
             let delay = self.rng.between(Duration::ZERO, self.pace.disk);
-            let inc = self.servers[s].inc;
-            let what = ToServer::TellMissed { set, to, epoch, next, number };
+            let what = ToServer::TellMissed(Telling { next, ..t });
             return self.after(delay, Event::Server { server: s, inc, what });
         }
-        self.go_live(s, set, to, number, false);
+        self.go_live(s, set, t.to, t.number, t.full);
     }
 
     /// A change of the stream while this brick heals.

@@ -5,7 +5,7 @@ use crate::answer::{Answer, Outcome, Place, work_out};
 use crate::brick::{Brick, Content, Record};
 use crate::client::{Reply, ToClient};
 use crate::disk::Snapshot;
-use crate::heal::HealMessage;
+use crate::heal::{HealMessage, Telling};
 use crate::log::say;
 use crate::rng::Prng;
 use crate::store::{LEASE, PATIENCE, Renewal, ToStore};
@@ -89,13 +89,7 @@ pub(crate) enum ToServer {
         set: usize,
         life: u32,
     },
-    TellMissed {
-        set: usize,
-        to: BrickId,
-        epoch: Epoch,
-        next: Lsn,
-        number: u64,
-    },
+    TellMissed(Telling),
     HealSynced {
         set: usize,
         life: u32,
@@ -141,7 +135,7 @@ impl ToServer {
             ToServer::Applied { .. } => 9,
             ToServer::SyncDone { .. } => 10,
             ToServer::Reopen { .. } => 11,
-            ToServer::TellMissed { .. } => 12,
+            ToServer::TellMissed(_) => 12,
             ToServer::HealSynced { .. } => 13,
             ToServer::Doubtless { .. } => 14,
             ToServer::TellSums { .. } => 15,
@@ -352,9 +346,7 @@ impl World {
                 self.sync_done(s, set, life, &snapshot, token);
             }
             ToServer::Reopen { set, life } => self.reopen(s, set, life),
-            ToServer::TellMissed { set, to, epoch, next, number } => {
-                self.tell_missed(s, set, to, epoch, next, number);
-            }
+            ToServer::TellMissed(telling) => self.tell_missed(s, telling),
             ToServer::HealSynced { set, life, healing, snapshot } => {
                 self.heal_synced(s, set, life, healing, &snapshot);
             }
@@ -599,7 +591,7 @@ impl World {
             brick.disk.append(entry);
             return Some(Input::Applied { lsn });
         };
-        let others = brick.replica.as_ref().is_some_and(|r| r.view().in_sync.len() > 1);
+        let others = !brick.replica.as_ref().is_some_and(Replica::is_only);
         // Nobody else was sent it: the position may be given again in this epoch.
         let alone = !others && brick.replica.as_ref().is_some_and(|r| r.role() == Role::Primary);
         if others {
@@ -662,23 +654,28 @@ impl World {
                 self.step(s, set, Input::Durable { lsn, available: 1 << 30 });
             }
         } else {
-            let durable = brick.disk.durable();
-            // A brick that is alone goes on all the same; what the kernel dropped of it is nowhere else.
-            if brick.replica.as_ref().is_some_and(|r| r.view().in_sync.len() > 1) {
-                brick.disk.drop_pages();
-                // What was written since may be lost, and no later sync will say so.
-                let fails = brick.disk.fails_in.take();
-                let _marked = Patient::begin_heal(&mut brick.disk, durable, &[], Lsn(0));
-                brick.disk.fails_in = fails;
-                brick.torn = true;
-                self.excuse(set);
-            }
-            *self.faults.counts.entry("sync failure").or_default() += 1;
+            self.doubt_unsynced(s, set);
         }
         let token = token.or((errno != 0).then_some(SyncToken::Local(0)));
         if let Some(token) = token {
             self.step(s, set, Input::Synced { token, errno });
         }
+    }
+
+    /// A sync failed: what was written since the durable position may be lost, and no later sync will say so.
+    pub(crate) fn doubt_unsynced(&mut self, s: usize, set: usize) {
+        *self.faults.counts.entry("sync failure").or_default() += 1;
+        let Some(brick) = self.brick(s, set) else { return };
+        // A brick that is alone goes on all the same; what the kernel dropped of it is nowhere else.
+        if brick.replica.as_ref().is_none_or(Replica::is_only) {
+            return;
+        }
+        brick.disk.drop_pages();
+        let (durable, fails) = (brick.disk.durable(), brick.disk.fails_in.take());
+        let _marked = Patient::begin_heal(&mut brick.disk, durable, &[], Lsn(0));
+        brick.disk.fails_in = fails;
+        brick.torn = true;
+        self.excuse(set);
     }
 
     /// Takes one request of a client.
@@ -695,7 +692,11 @@ impl World {
         let Some(replica) = self.brick(s, set).and_then(|b| b.replica.as_mut()) else {
             return self.reply(s, &request, Err(Fail::Busy));
         };
-        let fail = match replica.admit(now, request.epoch, id, request.finished) {
+        let admission = match op {
+            Op::Fsync { .. } => replica.admit_sync(now, request.epoch),
+            _ => replica.admit(now, request.epoch, id, request.finished),
+        };
+        let fail = match admission {
             Admission::Go => None,
             Admission::Done(lsn, about) => {
                 *self.faults.counts.entry("resend recognised").or_default() += 1;

@@ -50,9 +50,10 @@ wire_enum! {
         /// A brick that is not in sync wants to be: its tree is sure up to `sure`, its journal up to `held`, and that holds
         /// these epochs, each to the position given. All that belongs to this attempt carries its number.
         20 Join { number: u64, sure: Lsn, held: Lsn, history: Vec<Stamp> },
-        /// Up to `common` both have the same, and their journals agree up to `agree`; the sender's changes after `common`
-        /// follow, as [`PeerBody::Missed`]. With `full` its journal does not reach back: everything has to be compared.
-        21 Welcome { number: u64, common: Stamp, agree: Lsn, full: bool },
+        /// Up to `common` both have the same, and their journals agree up to `agree`; the sender's changes after `start`
+        /// follow, as [`PeerBody::Missed`]. `start` is where the journals part. With `full` the sender's journal does not
+        /// reach back to `common`, so everything has to be compared, and the joining brick's journal begins anew at `start`.
+        21 Welcome { number: u64, common: Stamp, agree: Lsn, start: Stamp, full: bool },
         /// A change that the joining brick missed.
         22 Missed { stamp: Stamp, op: OpId, about: Option<Fid>, change: Change },
         /// From here on come the new changes, after this one; questions are answered. With a full comparison, the

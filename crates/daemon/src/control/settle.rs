@@ -33,7 +33,7 @@ pub(super) async fn settle(control: &Arc<Control>, set: SetId, brick: BrickId) -
                 }
                 let others = others(known, brick);
                 let change = if others.is_empty() {
-                    Some(goes_on(known))
+                    Some(goes_on(known, brick))
                 } else {
                     heir(control, &state, &others).await.map(|heir| leaves(known, brick, heir))
                 };
@@ -91,13 +91,13 @@ fn leaves(set: &Set, brick: BrickId, heir: BrickId) -> ViewChange {
     }
 }
 
-/// The last one goes on with what it has.
-fn goes_on(set: &Set) -> ViewChange {
+/// The last one goes on with what it has; an arbiter has to compare itself with it.
+fn goes_on(set: &Set, brick: BrickId) -> ViewChange {
     ViewChange {
         set: set.id,
         expect_epoch: set.view.epoch,
         primary: set.view.primary,
-        in_sync: set.view.in_sync.clone(),
+        in_sync: BTreeSet::from([brick]),
         healed: BTreeSet::new(),
         lost: true,
         reason: "the only brick lost changes".to_owned(),

@@ -159,6 +159,9 @@ impl SetHandle {
                 Err(e) => Err(e),
             };
             let mut d = this.driver.borrow_mut();
+            if synced.is_err() {
+                d.doubt_unsynced();
+            }
             if d.replica.role() != Role::Primary {
                 d.told = false;
             } else if let Err(e) = synced.and_then(|()| d.brick.end_heal()) {
@@ -211,8 +214,13 @@ impl SetHandle {
             {
                 Ok(())
             }
-            PeerBody::Welcome { common, agree, full, .. } => self.on_welcome(d, common, agree, full),
-            PeerBody::Live { last, placed, .. } => self.on_live(d, last, &placed),
+            PeerBody::Welcome { common, agree, start, full, .. } => {
+                self.on_welcome(d, (&common, start), agree, full)
+            }
+            PeerBody::Live { last, placed, .. } => match &mut d.healing {
+                Some(h) => h.inner.go_live(&mut d.brick, &last, &placed),
+                None => Ok(()),
+            },
             PeerBody::Sums { fid, offset, len, ask, end, sums } => {
                 if d.healing.as_ref().is_some_and(|h| h.inner.awaits(fid, ask)) {
                     self.on_sums(d, fid, offset, Sums { sums, len, end });
@@ -239,12 +247,18 @@ impl SetHandle {
     }
 
     /// The primary says where the journals part: what this brick has beyond is in doubt, and goes.
-    fn on_welcome(&self, d: &mut SetDriver, common: Stamp, agree: Lsn, full: bool) -> Result<(), Errno> {
+    fn on_welcome(
+        &self,
+        d: &mut SetDriver,
+        (common, start): (&Stamp, Stamp),
+        agree: Lsn,
+        full: bool,
+    ) -> Result<(), Errno> {
         if !matches!(d.replica.role(), Role::Idle | Role::Healing) {
             return Ok(());
         }
         let resumed = d.brick.doubt().is_some();
-        let inner = brick::Healing::begin(&mut d.brick, &common, agree, full)?;
+        let inner = brick::Healing::begin(&mut d.brick, (common, &start), agree, full)?;
         tracing::info!(
             "set {}: brick {} heals from {} on, full: {full}, after an unfinished healing: {resumed}",
             d.set,
@@ -253,18 +267,7 @@ impl SetHandle {
         );
         d.healings += 1;
         d.healing = Some(Healing::new(inner));
-        if !full {
-            self.step(d, Input::Joined { number: d.attempts.current(), common });
-        }
-        Ok(())
-    }
-
-    fn on_live(&self, d: &mut SetDriver, last: Stamp, placed: &[Fid]) -> Result<(), Errno> {
-        let Some(h) = &mut d.healing else { return Ok(()) };
-        h.inner.go_live(&mut d.brick, &last, placed)?;
-        if h.inner.is_full() {
-            self.step(d, Input::Joined { number: d.attempts.current(), common: last });
-        }
+        self.step(d, Input::Joined { number: d.attempts.current(), start, full });
         Ok(())
     }
 
@@ -319,6 +322,9 @@ impl SetHandle {
             };
             let mut guard = this.driver.borrow_mut();
             let d = &mut *guard;
+            if synced.is_err() {
+                d.doubt_unsynced();
+            }
             if d.healings != healing || d.replica.role() != Role::Healing {
                 return;
             }

@@ -125,7 +125,11 @@ impl SetHandle {
         if changes && d.active.contains(&id) {
             return SetDriver::refuse(&to, Fail::Busy);
         }
-        match d.replica.admit(clock::now(), call.epoch, id, call.finished) {
+        let admission = match call.op {
+            Op::Fsync { .. } | Op::SyncFs => d.replica.admit_sync(clock::now(), call.epoch),
+            _ => d.replica.admit(clock::now(), call.epoch, id, call.finished),
+        };
+        match admission {
             Admission::Go if changes && self.joiner_lags(d) => return SetDriver::refuse(&to, Fail::Busy),
             Admission::Go => {}
             Admission::WrongView(epoch) => return SetDriver::refuse(&to, Fail::WrongView { epoch }),

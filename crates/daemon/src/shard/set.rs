@@ -645,8 +645,8 @@ impl SetHandle {
 
 impl SetDriver {
     /// A sync failed: what the kernel could not write it has dropped, and no later sync says so.
-    fn doubt_unsynced(&mut self) {
-        if self.replica.view().in_sync.len() > 1 {
+    pub(super) fn doubt_unsynced(&mut self) {
+        if !self.replica.is_only() {
             let durable = self.brick.durable().lsn;
             if let Err(e) = self.brick.begin_heal(durable, &[], Lsn(0)) {
                 tracing::error!("set {}: note what is in doubt: {e}", self.set);
@@ -679,12 +679,16 @@ impl SetDriver {
             }
             Err(e) => {
                 tracing::error!("set {}: change {lsn} could not be applied: {e}", self.set);
-                if self.replica.view().in_sync.len() > 1 {
+                if !self.replica.is_only() {
                     // Half of it may be there: whatever becomes of this brick, these objects have to be healed.
                     let last = self.brick.last().lsn;
                     if let Err(e) = self.brick.begin_heal(last, &entry.body.change.touched(), last) {
                         tracing::error!("set {}: note what is in doubt: {e}", self.set);
                     }
+                }
+                // It may have been a sync within.
+                if e == Errno::EIO {
+                    self.doubt_unsynced();
                 }
                 Input::ApplyFailed { lsn, errno: e.0 }
             }

@@ -25,6 +25,8 @@ const REST: u32 = 3;
 const ACTIVE: Duration = Duration::from_millis(20);
 /// Missed changes sent in one turn.
 const SLICE: usize = 2048;
+/// Changes of the journal that a brick gets which has to compare everything: more than any client waits for.
+const TAIL: u64 = 1 << 18;
 /// Bytes for a joining brick that may wait for its connection: beyond it, it gets no more missed changes for a while.
 const QUEUE: usize = 4 << 20;
 /// Bytes of new changes that may wait for a joining brick's connection: beyond it clients wait for it.
@@ -68,15 +70,29 @@ impl SetHandle {
         d.welcomes.insert(to, number);
         d.questions.waiting.retain(|(from, ..)| *from != to);
         let common = d.replica.common_with(sure, history);
-        let agree = d.replica.common_with(held, history).lsn;
-        if d.brick.journal_start() > common.lsn.next() {
-            return self.welcome_to_all(d, to, number, common, agree);
-        }
+        let agree = d.replica.common_with(held, history);
+        let reaches = d.brick.journal_start() <= common.lsn.next();
+        self.tell_all_missed(d, (to, number), common, agree, !reaches);
+    }
+
+    /// Tells what was missed. If the journal does not reach back to where the other brick was (`full`), everything is
+    /// compared; the newest part of the journal goes to it nevertheless, so that it knows resends when it leads.
+    fn tell_all_missed(
+        &self,
+        d: &mut SetDriver,
+        (to, number): (BrickId, u64),
+        common: Stamp,
+        agree: Stamp,
+        full: bool,
+    ) {
+        // What both journals hold is not sent again.
+        let start = if full { self.tail(d) } else { Some(agree.clone()) };
+        let Some(start) = start else { return };
+        let mut next = start.lsn.next();
         let (this, epoch) = (self.clone(), d.replica.view().epoch);
-        let welcome = PeerBody::Welcome { number, common: common.clone(), agree, full: false };
+        let welcome = PeerBody::Welcome { number, common: common.clone(), agree: agree.lsn, start, full };
         self.say(d, to, welcome, Bytes::new());
         spawn_local(async move {
-            let mut next = common.lsn.next();
             loop {
                 let begun = clock::now();
                 {
@@ -91,11 +107,11 @@ impl SetHandle {
                     if this.queued(d, to) < QUEUE {
                         match this.tell_missed(d, to, next) {
                             Some(after) if after > d.replica.last().lsn => {
-                                return this.go_live(d, to, number, false);
+                                return this.go_live(d, to, number, full);
                             }
                             Some(after) => next = after,
                             // The journal lost its beginning meanwhile.
-                            None => return this.welcome_to_all(d, to, number, common, agree),
+                            None => return this.tell_all_missed(d, (to, number), common, agree, true),
                         }
                     }
                 }
@@ -105,10 +121,18 @@ impl SetHandle {
         });
     }
 
-    /// The journal does not reach back to where the other brick was: everything is compared.
-    fn welcome_to_all(&self, d: &mut SetDriver, to: BrickId, number: u64, common: Stamp, agree: Lsn) {
-        self.say(d, to, PeerBody::Welcome { number, common, agree, full: true }, Bytes::new());
-        self.go_live(d, to, number, true);
+    /// Where the newest part of the journal begins, far enough from its beginning, which may be dropped any time.
+    fn tail(&self, d: &SetDriver) -> Option<Stamp> {
+        let (first, last) = (d.brick.journal_start(), d.brick.last().lsn);
+        let quarter = last.0.saturating_sub(first.0) / 4;
+        let from = (first.0.saturating_sub(1) + quarter).max(last.0.saturating_sub(TAIL));
+        match d.brick.stamp_at(Lsn(from.min(last.0))) {
+            Ok(stamp) => stamp,
+            Err(e) => {
+                tracing::error!("set {}: read the journal: {e}", d.set);
+                None
+            }
+        }
     }
 
     fn queued(&self, d: &SetDriver, to: BrickId) -> usize {
