@@ -116,11 +116,12 @@ fn read(p: &mut Brick, fid: Fid, offset: u64, len: u32) -> Option<Vec<u8>> {
     }
 }
 
-fn nothing(fid: Fid) -> (PeerBody, Vec<u8>) {
-    (PeerBody::Object { fid, object: None, data: Sent::Nothing }, vec![])
+fn nothing(fid: Fid, at: Lsn) -> (PeerBody, Vec<u8>) {
+    (PeerBody::Object { fid, at, object: None, data: Sent::Nothing }, vec![])
 }
 
 fn answer(p: &mut Brick, question: &PeerBody) -> (PeerBody, Vec<u8>) {
+    let at = p.last().lsn;
     match question {
         PeerBody::AskObject { fid, data, have } => {
             let object = p.object(*fid).unwrap();
@@ -133,35 +134,35 @@ fn answer(p: &mut Brick, question: &PeerBody) -> (PeerBody, Vec<u8>) {
                 Some(c) => (Sent::Payload, c),
                 None => (Sent::Nothing, vec![]),
             };
-            (PeerBody::Object { fid: *fid, object, data }, payload)
+            (PeerBody::Object { fid: *fid, at, object, data }, payload)
         }
         PeerBody::AskEntries { fid, after } => match p.entries(*fid, *after, 300) {
             Ok((entries, targets, upto)) => {
-                (PeerBody::Entries { fid: *fid, after: *after, upto, entries, targets }, vec![])
+                (PeerBody::Entries { fid: *fid, at, after: *after, upto, entries, targets }, vec![])
             }
-            Err(_) => nothing(*fid),
+            Err(_) => nothing(*fid, at),
         },
         PeerBody::AskData { fid, offset, len } => {
             match p.hole(*fid, *offset, Brick::HOLE) {
                 Ok(Some((len, end))) => {
-                    return (PeerBody::Hole { fid: *fid, offset: *offset, len, end }, vec![]);
+                    return (PeerBody::Hole { fid: *fid, at, offset: *offset, len, end }, vec![]);
                 }
                 Ok(None) => {}
-                Err(_) => return nothing(*fid),
+                Err(_) => return nothing(*fid, at),
             }
             let wanted = p.data_before_hole(*fid, *offset, *len).unwrap();
             let data = read(p, *fid, *offset, wanted).unwrap();
             let got = u32::try_from(data.len()).unwrap();
-            (PeerBody::Data { fid: *fid, offset: *offset, len: got, end: got < wanted }, data)
+            (PeerBody::Data { fid: *fid, at, offset: *offset, len: got, end: got < wanted }, data)
         }
         PeerBody::AskSums { fid, offset, len, ask } => match p.hole(*fid, *offset, SUM_BYTES.into()) {
-            Ok(Some((len, end))) => (PeerBody::Hole { fid: *fid, offset: *offset, len, end }, vec![]),
+            Ok(Some((len, end))) => (PeerBody::Hole { fid: *fid, at, offset: *offset, len, end }, vec![]),
             Ok(None) => {
                 let s = p.sums(*fid, *offset, *len).unwrap().run().unwrap();
                 let (fid, offset) = (*fid, *offset);
                 (PeerBody::Sums { fid, offset, len: s.len, ask: *ask, end: s.end, sums: s.sums }, vec![])
             }
-            Err(_) => nothing(*fid),
+            Err(_) => nothing(*fid, at),
         },
         _ => unreachable!(),
     }

@@ -199,6 +199,18 @@ pub fn settle<P: Patient>(brick: &mut P) -> Result<Stamp, Errno> {
     Ok(sure)
 }
 
+/// Whether an answer stands for changes that did not come: they got lost with a connection. Taken all the same, it would
+/// move here what only those changes explain.
+fn is_ahead<P: Patient>(brick: &P, answer: &PeerBody) -> bool {
+    match answer {
+        PeerBody::Object { at, .. }
+        | PeerBody::Entries { at, .. }
+        | PeerBody::Data { at, .. }
+        | PeerBody::Hole { at, .. } => *at > brick.newest(),
+        _ => false,
+    }
+}
+
 impl Healing {
     /// The primary says up to where both have the same, and up to where the journals agree (farther, after a healing that
     /// was not finished): what only this brick has beyond is in doubt. What follows `start` leaves the journal, with
@@ -369,7 +381,7 @@ impl Healing {
         answer: &PeerBody,
         payload: &[u8],
     ) -> Result<(), Errno> {
-        if !self.live || !self.is_wanted(answer) {
+        if !self.live || !self.is_wanted(answer) || is_ahead(brick, answer) {
             return Ok(());
         }
         match answer {
@@ -381,13 +393,13 @@ impl Healing {
                 self.got_nothing(*fid);
                 Ok(())
             }
-            PeerBody::Object { fid, object: Some(object), data } => {
+            PeerBody::Object { fid, object: Some(object), data, .. } => {
                 self.take_object(brick, *fid, object, data, payload)
             }
-            PeerBody::Entries { fid, after, upto, entries, targets } => {
+            PeerBody::Entries { fid, after, upto, entries, targets, .. } => {
                 self.take_entries(brick, *fid, (*after, *upto), entries, targets)
             }
-            PeerBody::Data { fid, offset, len, end } => match brick.take_data(*fid, *offset, payload) {
+            PeerBody::Data { fid, offset, len, end, .. } => match brick.take_data(*fid, *offset, payload) {
                 Err(Errno::ESTALE | Errno::ENOENT) => {
                     self.got_nothing(*fid);
                     Ok(())
@@ -398,7 +410,7 @@ impl Healing {
                     self.complete(brick, *fid)
                 }
             },
-            PeerBody::Hole { fid, offset, len, end } => match brick.take_hole(*fid, *offset, *len) {
+            PeerBody::Hole { fid, offset, len, end, .. } => match brick.take_hole(*fid, *offset, *len) {
                 Err(Errno::ESTALE | Errno::ENOENT) => {
                     self.got_nothing(*fid);
                     Ok(())

@@ -39,8 +39,8 @@ pub(crate) struct Telling {
     pub(crate) full: bool,
 }
 
-fn nothing(fid: Fid) -> Wire {
-    Wire::Object { fid, object: None, data: Sent::Nothing }
+fn nothing(fid: Fid, at: Lsn) -> Wire {
+    Wire::Object { fid, at, object: None, data: Sent::Nothing }
 }
 
 impl World {
@@ -109,6 +109,7 @@ impl World {
         }
         let page = self.pace.page;
         let Some(brick) = self.brick(s, set) else { return };
+        let at = brick.replica.as_ref().map_or(Lsn(0), |r| r.last().lsn);
         match m.body {
             Wire::Join { number, sure, held, history } => {
                 self.welcome(s, set, from, number, (sure, held), &history);
@@ -122,12 +123,12 @@ impl World {
                     true => (Sent::Payload, all),
                     false => (Sent::Nothing, Vec::new()),
                 };
-                self.say_heal(s, set, from, Wire::Object { fid, object, data: sent }, data);
+                self.say_heal(s, set, from, Wire::Object { fid, at, object, data: sent }, data);
             }
             Wire::AskSums { fid, offset, len, ask } => match brick.tree.sums(fid, offset, len) {
                 Ok(sums) if sums.sums.iter().all(|s| *s == (0, 0)) && sums.len > 0 => {
                     let (len, end) = (u64::from(sums.len), sums.end);
-                    self.say_heal(s, set, from, Wire::Hole { fid, offset, len, end }, Vec::new());
+                    self.say_heal(s, set, from, Wire::Hole { fid, at, offset, len, end }, Vec::new());
                 }
                 Ok(sums) => {
                     // Worked out now, told in a while.
@@ -137,21 +138,21 @@ impl World {
                     let what = ToServer::TellSums { set, to: from, epoch, body };
                     self.after(delay, Event::Server { server: s, inc, what });
                 }
-                Err(_) => self.say_heal(s, set, from, nothing(fid), Vec::new()),
+                Err(_) => self.say_heal(s, set, from, nothing(fid, at), Vec::new()),
             },
             Wire::AskEntries { fid, after } => {
                 let answer = match brick.tree.entries_after(fid, after, page) {
-                    Some((entries, upto)) => Wire::Entries { fid, after, upto, entries, targets: vec![] },
-                    None => nothing(fid),
+                    Some((entries, upto)) => Wire::Entries { fid, at, after, upto, entries, targets: vec![] },
+                    None => nothing(fid, at),
                 };
                 self.say_heal(s, set, from, answer, Vec::new());
             }
             Wire::AskData { fid, offset, len } => match brick.tree.data(fid, offset, len) {
                 Some((data, end)) => {
                     let len = u32::try_from(crate::tree::bytes(data.len())).unwrap_or(len);
-                    self.say_heal(s, set, from, Wire::Data { fid, offset, len, end }, data);
+                    self.say_heal(s, set, from, Wire::Data { fid, at, offset, len, end }, data);
                 }
-                None => self.say_heal(s, set, from, nothing(fid), Vec::new()),
+                None => self.say_heal(s, set, from, nothing(fid, at), Vec::new()),
             },
             _ => self.on_answer(s, set, from, m),
         }
@@ -171,7 +172,6 @@ impl World {
 
     fn on_answer(&mut self, s: usize, set: usize, from: BrickId, m: HealMessage) {
         let now = self.servers[s].clock(self.now);
-        let takes_any = self.mutant(Mutant::TakesAnyWelcome);
         let Some(brick) = self.brick(s, set) else { return };
         if brick.replica.as_ref().is_none_or(|r| r.view().primary != Some(from)) {
             return;
@@ -180,9 +180,7 @@ impl World {
             h.heard = now;
         }
         let done = match &m.body {
-            Wire::Welcome { number, .. } | Wire::Live { number, .. }
-                if !brick.attempts.answered(*number) && !takes_any =>
-            {
+            Wire::Welcome { number, .. } | Wire::Live { number, .. } if !brick.attempts.answered(*number) => {
                 Ok(())
             }
             Wire::Welcome { common, agree, start, full, .. } => {

@@ -63,13 +63,11 @@ pub enum Mutant {
     HealsPatiently,
     /// A sync does not tell the application of a loss before it.
     SyncsPastLosses,
-    /// A brick takes a welcome for its own, whichever of its processes asked.
-    TakesAnyWelcome,
 }
 
 impl Mutant {
     /// All that are broken.
-    pub const ALL: [Mutant; 14] = [
+    pub const ALL: [Mutant; 13] = [
         Mutant::AnswersEarly,
         Mutant::IgnoresLeases,
         Mutant::ShowsPending,
@@ -83,7 +81,6 @@ impl Mutant {
         Mutant::TrustsAfterPowerCut,
         Mutant::HealsPatiently,
         Mutant::SyncsPastLosses,
-        Mutant::TakesAnyWelcome,
     ];
 }
 

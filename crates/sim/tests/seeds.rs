@@ -158,3 +158,9 @@ fn an_arbiter_follows_a_loss() {
 fn a_sync_of_an_older_view_waits() {
     check(60_013_801, &Config { blackout: true, ..Config::default() });
 }
+
+/// Changes got lost with a connection, and answers that stand for them came on the next one.
+#[test]
+fn an_answer_ahead_of_the_changes_is_left() {
+    check(80_000_422, &Config { blackout: true, ..Config::default() });
+}

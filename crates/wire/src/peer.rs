@@ -62,19 +62,20 @@ wire_enum! {
         /// What is this object like? With `data`, the data of a small file is to come with the answer, unless it is what the
         /// sender has: the XXH3-128 of that is `have`.
         24 AskObject { fid: Fid, data: bool, have: Option<(u64, u64)> },
-        25 Object { fid: Fid, object: Option<Object>, data: Sent },
+        /// `at`, in all answers: they stand for what is after this change.
+        25 Object { fid: Fid, at: Lsn, object: Option<Object>, data: Sent },
         /// What is in this directory after this position?
         26 AskEntries { fid: Fid, after: u64 },
         /// Entries up to `upto` (to the end if `None`), with the targets of symbolic links.
-        27 Entries { fid: Fid, after: u64, upto: Option<u64>, entries: Vec<DirEntry>, targets: Vec<(Fid, Blob)> },
+        27 Entries { fid: Fid, at: Lsn, after: u64, upto: Option<u64>, entries: Vec<DirEntry>, targets: Vec<(Fid, Blob)> },
         /// What is in this file here?
         28 AskData { fid: Fid, offset: u64, len: u32 },
         /// The payload; `end`: the file ends with it or before it.
-        29 Data { fid: Fid, offset: u64, len: u32, end: bool },
+        29 Data { fid: Fid, at: Lsn, offset: u64, len: u32, end: bool },
         /// Nothing is missing any more.
         30 Healed { number: u64, lsn: Lsn },
         /// The file has no data from `offset` on for so many bytes, an answer to questions 28 and 32; `end`: and none after.
-        31 Hole { fid: Fid, offset: u64, len: u64, end: bool },
+        31 Hole { fid: Fid, at: Lsn, offset: u64, len: u64, end: bool },
         /// What are the checksums of this file's data? `ask` comes back with the answer.
         32 AskSums { fid: Fid, offset: u64, len: u32, ask: u64 },
         /// XXH3-128 of the data in pieces of 1 MiB from `offset` on, the last one to the end of the file or of `len`; (0, 0)

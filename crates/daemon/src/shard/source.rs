@@ -249,7 +249,12 @@ impl SetHandle {
     }
 
     fn tell_nothing(&self, d: &SetDriver, to: BrickId, fid: Fid) {
-        self.say(d, to, PeerBody::Object { fid, object: None, data: Sent::Nothing }, Bytes::new());
+        self.say(
+            d,
+            to,
+            PeerBody::Object { fid, at: d.replica.last().lsn, object: None, data: Sent::Nothing },
+            Bytes::new(),
+        );
     }
 
     /// What an object is like, and the data of a small file with it.
@@ -284,13 +289,18 @@ impl SetHandle {
             }
         }
         let (data, payload) = sent;
-        self.say(d, to, PeerBody::Object { fid, object, data }, payload);
+        self.say(d, to, PeerBody::Object { fid, at: d.replica.last().lsn, object, data }, payload);
     }
 
     fn tell_entries(&self, d: &mut SetDriver, to: BrickId, fid: Fid, after: u64) {
         match d.brick.entries(fid, after, DIR_PAGE as usize) {
             Ok((entries, targets, upto)) => {
-                self.say(d, to, PeerBody::Entries { fid, after, upto, entries, targets }, Bytes::new());
+                self.say(
+                    d,
+                    to,
+                    PeerBody::Entries { fid, at: d.replica.last().lsn, after, upto, entries, targets },
+                    Bytes::new(),
+                );
             }
             Err(Errno::ESTALE | Errno::ENOENT | Errno::ENOTDIR) => self.tell_nothing(d, to, fid),
             Err(e) => tracing::warn!("set {}: list {fid} for brick {to}: {e}", d.set),
@@ -301,7 +311,12 @@ impl SetHandle {
     fn tell_hole(&self, d: &mut SetDriver, to: BrickId, fid: Fid, offset: u64, many: u64) -> bool {
         match d.brick.hole(fid, offset, many) {
             Ok(Some((len, end))) => {
-                self.say(d, to, PeerBody::Hole { fid, offset, len, end }, Bytes::new());
+                self.say(
+                    d,
+                    to,
+                    PeerBody::Hole { fid, at: d.replica.last().lsn, offset, len, end },
+                    Bytes::new(),
+                );
                 true
             }
             Ok(None) => false,
@@ -337,7 +352,12 @@ impl SetHandle {
         };
         let end = data.len() < wanted as usize;
         let len = u32::try_from(data.len()).unwrap_or(wanted);
-        self.say(d, to, PeerBody::Data { fid, offset, len, end }, Bytes::from(data));
+        self.say(
+            d,
+            to,
+            PeerBody::Data { fid, at: d.replica.last().lsn, offset, len, end },
+            Bytes::from(data),
+        );
     }
 
     /// Checksums are worked out on another thread, and may be older than the point of the stream where they are told: the
