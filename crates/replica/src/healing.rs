@@ -212,6 +212,21 @@ fn is_ahead<P: Patient>(brick: &P, answer: &PeerBody) -> bool {
 }
 
 impl Healing {
+    /// Whether a welcome still fits this brick's journal: it may have been cut for another one since the brick asked.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn fits<P: Patient>(brick: &P, start: &Stamp, full: bool) -> Result<bool, Errno> {
+        if full {
+            return Ok(true);
+        }
+        if start.lsn > brick.newest() {
+            return Ok(false);
+        }
+        let here = brick.stamp_at(start.lsn)?;
+        Ok(here == *start || here.lsn > start.lsn)
+    }
+
     /// The primary says up to where both have the same, and up to where the journals agree (farther, after a healing that
     /// was not finished): what only this brick has beyond is in doubt. What follows `start` leaves the journal, with
     /// `full` all does: what the primary still knows after `start` is sent, so that resends are recognised by this brick too.

@@ -41,7 +41,9 @@ impl<B: Body> Replica<B> {
         } else if self.lease_holds(now) {
             // What an earlier process of this brick asked for may still be agreed, and let others in: first an epoch of
             // this process's own. The view is the newest: a lease comes with it.
-            if self.view.epoch > *self.settles_after.get_or_insert(self.view.epoch) {
+            // If something was lost, one in which the clients are told.
+            let since = if self.lost { self.view.lost_before } else { self.view.epoch };
+            if since > *self.settles_after.get_or_insert(self.view.epoch) {
                 out.push(Output::Settle);
             } else {
                 self.offer(

@@ -14,6 +14,8 @@ pub struct View {
     pub in_sync: BTreeSet<BrickId>,
     /// Those members that hold no file data and never become primary.
     pub arbiters: BTreeSet<BrickId>,
+    /// What was acknowledged in earlier epochs is there only if it was synced: no brick came through a power cut whole.
+    pub lost_before: Epoch,
     /// How many bricks must be in sync for changes to be accepted.
     pub quorum: usize,
 }

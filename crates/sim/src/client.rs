@@ -287,7 +287,9 @@ impl World {
             (Op::Fsync { fid }, Some(Answer::Done(_))) => {
                 // The sync fails for the application where a power cut of all bricks came between.
                 if let Some((name, tag, written)) = self.clients[c].own.remove(fid) {
-                    if !self.mutant(Mutant::SyncsPastLosses) && self.store.lost_between(set, written, epoch) {
+                    if !self.mutant(Mutant::SyncsPastLosses)
+                        && written < self.clients[c].views[set].lost_before
+                    {
                         *self.faults.counts.entry("sync after a loss").or_default() += 1;
                     } else {
                         self.checks.synced.push((set, name, *fid, tag));

@@ -231,6 +231,9 @@ impl World {
             return Ok(());
         }
         brick.write_queue();
+        if !Healing::fits(&brick.disk, &start, full)? {
+            return Ok(());
+        }
         let inner = Healing::begin(&mut brick.disk, (common, &start), agree, full)?;
         if forgets {
             brick.disk.put_mark(None);

@@ -11,7 +11,7 @@ use cluster::{Command, State, ViewChange};
 use core::time::Duration;
 use ids::{BrickId, Epoch, ServerId, VolumeId};
 use replica::{Proposal, View};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// How long a lease lasts, from the moment it is asked for, on the server's clock.
 pub(crate) const LEASE: Duration = cluster::liveness::LEASE;
@@ -37,8 +37,6 @@ pub(crate) struct Store {
     state: State,
     liveness: Liveness,
     pub(crate) views: Vec<View>,
-    /// By set: epochs before which changes that were not synced may be lost.
-    losses: Vec<BTreeSet<Epoch>>,
     /// It has no leader: nothing is heard or said.
     pub(crate) down: bool,
 }
@@ -97,8 +95,7 @@ impl Store {
         if hasty {
             liveness.step(Duration::ZERO, Input::Lease(LEASE / 4), &mut Vec::new());
         }
-        let losses = vec![BTreeSet::new(); sets.len()];
-        Store { state, liveness, views, losses, down: false }
+        Store { state, liveness, views, down: false }
     }
 
     /// A new leader gives everybody the time to be heard.
@@ -113,16 +110,12 @@ impl Store {
         self.liveness.step(now, Input::LostLeadership, &mut Vec::new());
     }
 
-    /// Whether what was done in `from` and not synced may be lost, as whoever knows the view of `now` sees it.
-    pub(crate) fn lost_between(&self, set: usize, from: Epoch, now: Epoch) -> bool {
-        self.losses[set].iter().any(|at| from < *at && *at <= now)
-    }
-
     fn view(&self, set: usize) -> Option<View> {
         let known = self.views.get(set)?;
-        let now = &self.state.sets.get(&set_id(set))?.view;
+        let set = self.state.sets.get(&set_id(set))?;
+        let (now, lost_before) = (&set.view, set.lost_before);
         let (epoch, primary, in_sync) = (now.epoch, now.primary, now.in_sync.clone());
-        Some(View { epoch, primary, in_sync, ..known.clone() })
+        Some(View { epoch, primary, in_sync, lost_before, ..known.clone() })
     }
 }
 
@@ -202,8 +195,6 @@ impl World {
             return;
         }
         for set in 0..self.sets.len() {
-            let lost_before = self.store.state.sets[&set_id(set)].lost_before;
-            self.store.losses[set].insert(lost_before);
             let view = self.store.view(set).filter(|v| *v != self.store.views[set]);
             if let Some(view) = view {
                 self.agree(set, view, why);

@@ -283,5 +283,12 @@ fn plan(rng: &mut Prng, servers: usize) -> Vec<SetPlan> {
 fn first_view(set: usize, plan: &SetPlan) -> View {
     let in_sync: BTreeSet<BrickId> = plan.servers.iter().map(|s| brick_id(set, *s)).collect();
     let primary = in_sync.iter().copied().find(|b| !plan.arbiters.contains(b));
-    View { epoch: Epoch(1), primary, in_sync, arbiters: plan.arbiters.clone(), quorum: plan.quorum }
+    View {
+        epoch: Epoch(1),
+        primary,
+        in_sync,
+        arbiters: plan.arbiters.clone(),
+        quorum: plan.quorum,
+        lost_before: Epoch(0),
+    }
 }

@@ -254,7 +254,9 @@ impl SetHandle {
         agree: Lsn,
         full: bool,
     ) -> Result<(), Errno> {
-        if !matches!(d.replica.role(), Role::Idle | Role::Healing) {
+        if !matches!(d.replica.role(), Role::Idle | Role::Healing)
+            || !brick::Healing::fits(&d.brick, &start, full)?
+        {
             return Ok(());
         }
         let resumed = d.brick.doubt().is_some();

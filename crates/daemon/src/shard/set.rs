@@ -488,6 +488,7 @@ impl SetHandle {
             primary: set.view.primary,
             in_sync: set.view.in_sync.clone(),
             arbiters: d.arbiters.clone(),
+            lost_before: set.lost_before,
             quorum: crate::control::bricks::quorum(volume),
         };
         self.step(&mut d, Input::View(view));
