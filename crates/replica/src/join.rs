@@ -160,12 +160,14 @@ impl<B: Body> Replica<B> {
         lsn: Lsn,
         out: &mut Out<B>,
     ) {
-        let Some(joiner) = self.joiners.get_mut(&brick) else { return };
-        // It may have been welcomed again since it said so, and have begun anew.
-        let other = self.attempts.get(&brick) != Some(&number);
-        if other || self.role != Role::Primary || lsn > self.last.lsn {
+        if self.role != Role::Primary || lsn > self.last.lsn {
             return;
         }
+        if self.attempts.get(&brick) != Some(&number) {
+            // It was welcomed again since, and has begun anew or never heard of it: without changes it asks again.
+            return self.drop_joiner(now, brick, out);
+        }
+        let Some(joiner) = self.joiners.get_mut(&brick) else { return };
         joiner.acked = joiner.acked.max(lsn);
         let acked = joiner.acked;
         let peer = Peer { waits_since: (acked < self.last.lsn).then_some(now), ..joiner.clone() };

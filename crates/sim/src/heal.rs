@@ -109,8 +109,14 @@ impl World {
         }
         let page = self.pace.page;
         let Some(brick) = self.brick(s, set) else { return };
-        let at = brick.replica.as_ref().map_or(Lsn(0), |r| r.last().lsn);
+        let Some(replica) = &brick.replica else { return };
+        let (at, leads) = (replica.last().lsn, replica.role() == Role::Primary);
         match m.body {
+            Wire::AskObject { .. }
+            | Wire::AskEntries { .. }
+            | Wire::AskData { .. }
+            | Wire::AskSums { .. }
+                if !leads => {}
             Wire::Join { number, sure, held, history } => {
                 self.welcome(s, set, from, number, (sure, held), &history);
             }

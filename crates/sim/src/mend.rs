@@ -194,11 +194,14 @@ impl Tree {
     fn take_entry(&mut self, dir: Fid, e: &DirEntry) -> Result<Option<Made>, Errno> {
         let is_dir = e.kind == 0o040_000;
         let known = self.objects.contains_key(&e.fid);
+        let mut again = None;
         if !known {
             self.put(dir, e.fid, e.kind | 0o700);
         } else if is_dir {
             if self.check_loop(e.fid, dir).is_err() {
-                // It cannot lie beneath itself: the directory it goes into is not where it belongs, and will be named.
+                // It cannot lie beneath itself: something above the directory it goes into is not where it belongs, or that
+                // itself. Where it is now has to be compared again.
+                again = self.get(dir).map(|o| Made { fid: o.parent, dir: true });
                 self.leave_place(dir);
                 self.aside.insert(dir);
             }
@@ -209,7 +212,7 @@ impl Tree {
         if is_dir {
             self.edit(e.fid).into_iter().for_each(|o| o.parent = dir);
         }
-        Ok((!known).then_some(Made { fid: e.fid, dir: is_dir }))
+        Ok(if known { again } else { Some(Made { fid: e.fid, dir: is_dir }) })
     }
 
     /// Takes a directory out of the one it lies in.

@@ -607,7 +607,8 @@ impl World {
             brick.torn = true;
         }
         brick.tree = brick.disk.tree.clone();
-        for e in &brick.queue {
+        // With others this brick leaves, and does none of what follows.
+        for e in brick.queue.iter().filter(|_| !others) {
             brick.tree.apply(&e.stamp, e.body.change(), e.body.tag());
         }
         say!(self, "set {set} server {s}: {lsn} cannot be applied: {e}");
