@@ -3,6 +3,11 @@
 //! Owns: `.mortar/journal/`. Invariant: the records of all segments, in order of their names, have lsns without gaps,
 //! beginning after the oldest segment's base. Appending goes to the page cache; [`crate::SyncJob`] makes it durable.
 
+mod tear;
+mod unsynced;
+
+pub(crate) use unsynced::Unsynced;
+
 use crate::error::{JournalError, errno};
 use crate::handle::read_at;
 use disk_format::journal::{HEAD, HeadError, Rest, classify};
@@ -12,15 +17,12 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use wire::peer::Stamp;
 use wire::{Change, Errno};
 
-/// The files of the journal that are not on disk yet, oldest first; shared with the jobs that bring them there.
-pub(crate) type Unsynced = Arc<Mutex<Vec<Arc<OwnedFd>>>>;
-
 pub(crate) struct Journal {
-    dir: OwnedFd,
+    dir: Arc<OwnedFd>,
     path: PathBuf,
     brick: BrickId,
     segment_size: u64,
@@ -32,7 +34,7 @@ pub(crate) struct Journal {
     last: Stamp,
     /// Where the last record begins, and the stamp before it: for taking it back.
     before_last: Option<(u64, Stamp)>,
-    unsynced: Unsynced,
+    unsynced: Arc<Unsynced>,
     buffer: Vec<u8>,
 }
 
@@ -41,6 +43,15 @@ pub(crate) struct Opened {
     pub(crate) journal: Journal,
     /// Bytes of a torn tail that were cut off.
     pub(crate) cut: u64,
+}
+
+/// How the brick was left.
+pub(crate) struct Left<'a> {
+    /// Everything up to here is on disk.
+    pub(crate) durable: Stamp,
+    /// Set if what was not on disk may be lost: what to do with objects that only lost records named. It runs before those
+    /// records are cut off.
+    pub(crate) lost: Option<&'a mut dyn FnMut(Vec<Fid>) -> Result<(), JournalError>>,
 }
 
 fn name(first: Lsn) -> String {
@@ -56,17 +67,22 @@ impl Journal {
         JournalError::Io { file: self.file(first), errno: e }
     }
 
-    /// Opens the journal, or begins one. Beyond `sure` (set after a power cut) damage counts as a torn tail.
+    /// Opens the journal, or begins one. After a power cut what is missing beyond the durable position is no damage: the
+    /// journal ends there.
     pub(crate) fn open(
         dir: OwnedFd,
         path: PathBuf,
         brick: BrickId,
         segment_size: u64,
-        sure: Option<Lsn>,
+        left: Left<'_>,
     ) -> Result<Opened, JournalError> {
         let none = Stamp { epoch: ids::Epoch(0), lsn: Lsn(0) };
+        let begins = if left.lost.is_some() { left.durable.clone() } else { none.clone() };
+        let io = |e: Errno| JournalError::Io { file: path.clone(), errno: e };
         let null = rustix::fs::openat(&dir, ".", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
-            .map_err(|e| JournalError::Io { file: path.clone(), errno: errno(e) })?;
+            .map_err(|e| io(errno(e)))?;
+        let dir = Arc::new(dir);
+        let unsynced = Arc::new(Unsynced::new(dir.clone()));
         let mut j = Journal {
             dir,
             path,
@@ -77,11 +93,21 @@ impl Journal {
             base: none.clone(),
             last: none.clone(),
             before_last: None,
-            unsynced: Unsynced::default(),
+            unsynced,
             buffer: Vec::new(),
         };
         j.list()?;
+        // Whoever made the folder, or a segment in it, may have been killed before it was synced.
+        j.unsynced.folder_changed();
         let mut cut = 0;
+        let sure = left.lost.is_some().then_some(left.durable.lsn);
+        if let Some(in_doubt) = left.lost
+            && let Some(tear) = j.find_tear(&left.durable)?
+        {
+            in_doubt(tear.touched.clone())?;
+            j.cut_tear(&tear)?;
+            cut = tear.bytes;
+        }
         let empty_last =
             |j: &Journal| j.segments.last_key_value().filter(|(_, n)| **n < HEAD as u64).map(|(l, _)| *l);
         // A segment that was being begun when everything stopped.
@@ -89,7 +115,7 @@ impl Journal {
             j.remove(first)?;
         }
         let Some(first) = j.segments.keys().next_back().copied() else {
-            j.begin_segment(none, Lsn(0))?;
+            j.begin_segment(begins, Lsn(0))?;
             return Ok(Opened { journal: j, cut });
         };
         j.check_chain()?;
@@ -108,7 +134,8 @@ impl Journal {
                 Err(e) => {
                     let rest = bytes.get(at..).unwrap_or_default();
                     let torn = classify(rest, j.last.lsn) == Rest::Torn;
-                    if !torn && sure.is_none_or(|s| j.last.lsn < s) {
+                    let newer = matches!(Record::decode(rest), Err(RecordError::Content(_)));
+                    if newer || !torn && sure.is_none_or(|s| j.last.lsn < s) {
                         return Err(e);
                     }
                     cut = (bytes.len() - at) as u64;
@@ -117,25 +144,35 @@ impl Journal {
             }
         }
         j.current = Arc::new(j.open_file(first, OFlags::RDWR)?);
-        if cut > 0 {
+        if at < bytes.len() {
             rustix::fs::ftruncate(&j.current, at as u64).map_err(|e| j.io(first, errno(e)))?;
             tracing::warn!(file = %j.file(first).display(), offset = at, cut, "cut a torn tail off the journal");
         }
         j.segments.insert(first, at as u64);
-        j.note_unsynced();
+        j.note_unsynced(left.durable.lsn)?;
         Ok(Opened { journal: j, cut })
+    }
+
+    /// A process that was killed may have left complete segments in the page cache only.
+    fn note_unsynced(&self, durable: Lsn) -> Result<(), JournalError> {
+        for (first, next) in self.segments.keys().zip(self.segments.keys().skip(1)) {
+            if *next > durable.next() {
+                self.unsynced.add(Arc::new(self.open_file(*first, OFlags::RDONLY)?));
+            }
+        }
+        Ok(())
     }
 
     fn list(&mut self) -> Result<(), JournalError> {
         let io = |e| JournalError::Io { file: self.path.clone(), errno: errno(e) };
         let mut found = BTreeMap::new();
-        let dir = rustix::fs::Dir::read_from(&self.dir).map_err(io)?;
+        let dir = rustix::fs::Dir::read_from(&*self.dir).map_err(io)?;
         for e in dir {
             let e = e.map_err(io)?;
             let Ok(text) = e.file_name().to_str() else { continue };
             let Some(hex) = text.strip_suffix(".seg") else { continue };
             let Ok(first) = u64::from_str_radix(hex, 16) else { continue };
-            let st = rustix::fs::statat(&self.dir, text, AtFlags::empty()).map_err(io)?;
+            let st = rustix::fs::statat(&*self.dir, text, AtFlags::empty()).map_err(io)?;
             found.insert(Lsn(first), u64::try_from(st.st_size).unwrap_or(0));
         }
         self.segments = found;
@@ -158,7 +195,7 @@ impl Journal {
     }
 
     fn open_file(&self, first: Lsn, flags: OFlags) -> Result<OwnedFd, JournalError> {
-        rustix::fs::openat(&self.dir, name(first), flags | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR)
+        rustix::fs::openat(&*self.dir, name(first), flags | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR)
             .map_err(|e| self.io(first, errno(e)))
     }
 
@@ -200,17 +237,14 @@ impl Journal {
         self.base = base.clone();
         self.last = base;
         self.before_last = None;
-        self.note_unsynced();
+        self.unsynced.folder_changed();
         Ok(())
-    }
-
-    fn note_unsynced(&self) {
-        self.unsynced.lock().unwrap_or_else(PoisonError::into_inner).push(self.current.clone());
     }
 
     fn remove(&mut self, first: Lsn) -> Result<(), JournalError> {
         self.segments.remove(&first);
-        rustix::fs::unlinkat(&self.dir, name(first), AtFlags::empty()).map_err(|e| self.io(first, errno(e)))
+        self.unsynced.folder_changed();
+        rustix::fs::unlinkat(&*self.dir, name(first), AtFlags::empty()).map_err(|e| self.io(first, errno(e)))
     }
 
     /// Appends a record. True if a new segment was begun for it.
@@ -230,7 +264,9 @@ impl Journal {
         let mut len = self.segments.get(&first).copied().unwrap_or(0);
         let rolled = len >= self.segment_size;
         if rolled {
+            let complete = self.current.clone();
             self.begin_segment(self.last.clone(), first)?;
+            self.unsynced.add(complete);
             first = self.base.lsn.next();
             len = HEAD as u64;
         }
@@ -267,7 +303,7 @@ impl Journal {
         self.segments.values().sum()
     }
 
-    pub(crate) fn unsynced(&self) -> Unsynced {
+    pub(crate) fn unsynced(&self) -> Arc<Unsynced> {
         self.unsynced.clone()
     }
 
@@ -339,7 +375,6 @@ impl Journal {
         self.base = head.base;
         self.last = stamp;
         self.before_last = None;
-        self.note_unsynced();
         Ok(())
     }
 

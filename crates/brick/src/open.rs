@@ -1,10 +1,10 @@
 //! Opening and closing a brick.
 
 use crate::attrs::Node;
-use crate::error::{OpenError, errno, io_errno};
+use crate::error::{JournalError, OpenError, errno, io_errno};
 use crate::identity::{FOLDERS, identity_file, own};
 use crate::index::Index;
-use crate::journal::Journal;
+use crate::journal::{Journal, Left};
 use crate::listing::Listings;
 use crate::lru::Lru;
 use crate::memory;
@@ -228,9 +228,20 @@ impl Brick {
         let mut state = read_state(path)?;
         let life = memory::life(&root.fd);
         let rebooted = !state.clean && memory::is_lost(state.boot, life);
-        let sure = rebooted.then_some(state.durable.lsn);
+        let healing = crate::heal::read_mark(path).map_err(|e| io("read the mark of healing of", e))?;
+        // Written down before the new life is: another crash must not make what was lost look whole.
+        let sure = state.durable.lsn;
+        let mark_lost = |objects| {
+            let lost = crate::heal::Doubt { from: sure, objects, trust: Lsn(0) };
+            crate::heal::add_mark(path, lost)
+        };
         let dir = own(path).join("journal");
-        let opened = Journal::open(open_dir(&dir)?, dir, identity.brick, options.segment_size, sure)?;
+        let file = own(path).join("heal");
+        let mut in_doubt =
+            |objects| mark_lost(objects).map_err(|errno| JournalError::Io { file: file.clone(), errno });
+        let lost: Option<&mut dyn FnMut(Vec<Fid>) -> _> = if rebooted { Some(&mut in_doubt) } else { None };
+        let left = Left { durable: state.durable.clone(), lost };
+        let opened = Journal::open(open_dir(&dir)?, dir, identity.brick, options.segment_size, left)?;
         let file = own(path).join("index.redb");
         let (index, position) =
             Index::open(&file, identity.brick).map_err(|why| OpenError::Index { file, why })?;
@@ -244,12 +255,8 @@ impl Brick {
         let start = if rebooted { state.flushed.min(state.durable.lsn) } else { state.flushed };
         state.boot = life;
         state.clean = false;
-        let healing = crate::heal::read_mark(path).map_err(|e| io("read the mark of healing of", e))?;
-        // Written down before the new life is: another crash must not make what was lost look whole.
         let doubt = if rebooted {
-            let sure = state.durable.lsn;
-            let lost = crate::heal::Doubt { from: sure, objects: vec![], trust: sure };
-            crate::heal::add_mark(path, lost).map_err(|e| io("mark what is in doubt in", e))?;
+            mark_lost(vec![]).map_err(|e| io("mark what is in doubt in", e))?;
             crate::heal::read_mark(path).map_err(|e| io("read the mark of healing of", e))?
         } else {
             None

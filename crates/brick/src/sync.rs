@@ -4,7 +4,7 @@ use crate::error::{OpenError, errno};
 use crate::identity::own;
 use crate::index::Store;
 use crate::journal::Unsynced;
-use crate::open::Brick;
+use crate::open::{Brick, open_dir};
 use disk_format::State;
 use ids::{Fid, Lsn};
 use rustix::fs::{Mode, OFlags};
@@ -24,6 +24,8 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// Opens the state file and brings to disk what it says from now on. So whoever opens the brick after a power cut knows
+    /// that it was in use, however soon after the opening the power failed.
     pub(crate) fn open(path: &Path, state: State, indexed: Lsn) -> Result<Shared, OpenError> {
         let file = own(path).join("state");
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
@@ -35,6 +37,9 @@ impl Shared {
             indexed: AtomicU64::new(indexed.0),
         };
         shared.change(|_| {}).map_err(io)?;
+        rustix::fs::fdatasync(&shared.file).map_err(|e| io(errno(e)))?;
+        // The file and the folders beside it may be new. If they are not, this writes nothing.
+        rustix::fs::fsync(open_dir(&own(path))?).map_err(|e| io(errno(e)))?;
         Ok(shared)
     }
 
@@ -73,7 +78,7 @@ enum Target {
 #[must_use = "nothing is on disk before it has run"]
 pub struct SyncJob {
     shared: Arc<Shared>,
-    unsynced: Unsynced,
+    journal: Arc<Unsynced>,
     current: Arc<OwnedFd>,
     target: Target,
     stamp: Stamp,
@@ -100,31 +105,18 @@ impl SyncJob {
                 for fd in fds {
                     rustix::fs::fsync(fd).map_err(errno)?;
                 }
-                self.sync_journal()?;
+                self.journal.sync(&self.current)?;
             }
             Target::Tree { root, index } => {
                 rustix::fs::syncfs(root).map_err(errno)?;
                 // Some file systems tell write errors only to those who sync the file itself.
-                self.sync_journal()?;
+                self.journal.sync(&self.current)?;
                 index.commit(self.stamp.lsn)?;
                 self.shared.indexed.fetch_max(self.stamp.lsn.0, Ordering::AcqRel);
                 self.shared.durable(self.stamp.clone())?;
             }
         }
         Ok(self.stamp.lsn)
-    }
-
-    fn sync_journal(&self) -> Result<(), Errno> {
-        let mut files = self.unsynced.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if !files.iter().any(|f| Arc::ptr_eq(f, &self.current)) {
-            files.push(self.current.clone());
-        }
-        for f in &files {
-            rustix::fs::fdatasync(f).map_err(errno)?;
-        }
-        let mut list = self.unsynced.lock().unwrap_or_else(PoisonError::into_inner);
-        list.retain(|f| !files.iter().any(|g| Arc::ptr_eq(f, g)));
-        Ok(())
     }
 }
 
@@ -174,7 +166,7 @@ impl Brick {
         let stamp = self.journal.last();
         SyncJob {
             shared: self.shared.clone(),
-            unsynced: self.journal.unsynced(),
+            journal: self.journal.unsynced(),
             current: self.journal.current(),
             target,
             stamp,

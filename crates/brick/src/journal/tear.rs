@@ -1,0 +1,123 @@
+//! The end of a journal after a power cut.
+//!
+//! The kernel writes the pages of different segments in any order. What was not synced may so be missing in an older
+//! segment and be there in a newer one. Beyond the durable position that is no damage: the journal ends where the first
+//! record is missing, and what lies behind serves only to name objects whose content is in doubt.
+
+use super::{Journal, name};
+use crate::error::{JournalError, errno};
+use disk_format::journal::HEAD;
+use disk_format::journal::HeadError;
+use disk_format::{Record, RecordError, SegmentHead};
+use ids::{Fid, Lsn};
+use rustix::fs::OFlags;
+use wire::peer::Stamp;
+
+/// Where a journal ends although files go on.
+pub(super) struct Tear {
+    /// The segment in which the first record is missing.
+    segment: Lsn,
+    /// Where in it; before the end of its head nothing of the segment counts.
+    at: usize,
+    /// Objects that the records behind name.
+    pub(super) touched: Vec<Fid>,
+    /// Bytes behind.
+    pub(super) bytes: u64,
+}
+
+/// How far a segment can be read.
+struct Readable {
+    last: Stamp,
+    /// The first byte that is no record; `None`: all are.
+    ends: Option<usize>,
+}
+
+impl Journal {
+    /// Looks for the first record that is missing. All up to `durable` must be there: where it is not, that is damage, which
+    /// is left to those who read the journal next.
+    pub(super) fn find_tear(&self, durable: &Stamp) -> Result<Option<Tear>, JournalError> {
+        let start = self.segments.range(..=durable.lsn).next_back().map_or(Lsn(0), |(first, _)| *first);
+        let mut before: Option<(Lsn, Stamp)> = None;
+        for &first in self.segments.range(start..).map(|(first, _)| first) {
+            let bytes = self.load(first)?;
+            let follows = |h: &SegmentHead| {
+                before.as_ref().is_none_or(|(segment, last)| h.previous == *segment && h.base == *last)
+            };
+            let head = match SegmentHead::decode(&bytes) {
+                Ok(h) if h.brick != self.brick => return Ok(None),
+                Err(HeadError::Newer(_)) => return Ok(None),
+                Ok(h) if follows(&h) && h.base.lsn.next() == first => Some(h),
+                Ok(_) | Err(_) => None,
+            };
+            let Some(head) = head else {
+                let whole = before.as_ref().map_or(Lsn(0), |(_, last)| last.lsn);
+                return if whole < durable.lsn { Ok(None) } else { self.tear(first, 0).map(Some) };
+            };
+            let Some(read) = readable(&bytes, head.base) else { return Ok(None) };
+            if let Some(at) = read.ends {
+                return if read.last.lsn < durable.lsn { Ok(None) } else { self.tear(first, at).map(Some) };
+            }
+            before = Some((first, read.last));
+        }
+        Ok(None)
+    }
+
+    fn tear(&self, segment: Lsn, at: usize) -> Result<Tear, JournalError> {
+        let mut tear = Tear { segment, at, touched: vec![], bytes: 0 };
+        for (&first, &len) in self.segments.range(segment..) {
+            let bytes = self.load(first)?;
+            let mut at = if first == segment { at } else { 0 };
+            tear.bytes += len.saturating_sub(at as u64);
+            at = at.max(HEAD);
+            while let Some(rest) = bytes.get(at..).filter(|r| !r.is_empty()) {
+                let Ok((record, n)) = Record::decode(rest) else { break };
+                tear.touched.extend(record.change.touched());
+                at += n;
+            }
+        }
+        tear.touched.sort_unstable();
+        tear.touched.dedup();
+        Ok(tear)
+    }
+
+    /// Ends the journal at the tear. The newest segment goes first: what is left after another power cut is torn again, or
+    /// whole.
+    pub(super) fn cut_tear(&mut self, tear: &Tear) -> Result<(), JournalError> {
+        let keep = tear.at >= HEAD;
+        let gone: Vec<Lsn> = self
+            .segments
+            .range(tear.segment..)
+            .map(|(first, _)| *first)
+            .filter(|first| !keep || *first > tear.segment)
+            .collect();
+        for first in gone.into_iter().rev() {
+            self.remove(first)?;
+        }
+        if keep {
+            let fd = self.open_file(tear.segment, OFlags::RDWR)?;
+            rustix::fs::ftruncate(&fd, tear.at as u64).map_err(|e| self.io(tear.segment, errno(e)))?;
+            self.segments.insert(tear.segment, tear.at as u64);
+        }
+        tracing::warn!(
+            file = %self.path.join(name(tear.segment)).display(), offset = tear.at, cut = tear.bytes,
+            objects = tear.touched.len(), "a power cut tore the journal: it ends here"
+        );
+        Ok(())
+    }
+}
+
+/// How far the records go; `None` if a newer build wrote one of them.
+fn readable(bytes: &[u8], base: Stamp) -> Option<Readable> {
+    let (mut last, mut at) = (base, HEAD);
+    while let Some(rest) = bytes.get(at..).filter(|r| !r.is_empty()) {
+        match Record::decode(rest) {
+            Ok((r, n)) if r.stamp.lsn == last.lsn.next() => {
+                last = r.stamp;
+                at += n;
+            }
+            Err(RecordError::Content(_)) => return None,
+            Ok(_) | Err(_) => return Some(Readable { last, ends: Some(at) }),
+        }
+    }
+    Some(Readable { last, ends: None })
+}

@@ -1,0 +1,232 @@
+//! Power cuts: real file systems that forget what was not synced, and journals of which any unsynced part is missing.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+use brick::{Brick, JournalError, OpenError, Options};
+use common::*;
+use ids::{Fid, Lsn};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn tool(line: &str) {
+    let status = Command::new("sh").args(["-c", line]).status().unwrap();
+    assert!(status.success(), "{line}");
+}
+
+/// A file system in a file, which writes nothing on its own for as long as a test takes.
+struct Disk {
+    image: PathBuf,
+    dir: PathBuf,
+    options: &'static str,
+}
+
+impl Disk {
+    fn new(kind: &str, dir: &Path) -> Disk {
+        std::fs::create_dir(dir).unwrap();
+        let image = dir.with_extension("img");
+        std::fs::File::create(&image).unwrap().set_len(320 << 20).unwrap();
+        let quiet = if kind == "ext4" { "-F" } else { "-f" };
+        tool(&format!("mkfs.{kind} -q {quiet} {}", image.display()));
+        let options = if kind == "ext4" { "loop,commit=600" } else { "loop" };
+        let disk = Disk { image, dir: dir.to_path_buf(), options };
+        disk.mount();
+        disk
+    }
+
+    fn mount(&self) {
+        tool(&format!("mount -o {} {} {}", self.options, self.image.display(), self.dir.display()));
+    }
+
+    fn cut_power(&self) {
+        tool(&format!("xfs_io -x -c shutdown {}", self.dir.display()));
+    }
+
+    fn come_back(&self) {
+        tool(&format!("umount {}", self.dir.display()));
+        self.mount();
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.dir).status();
+    }
+}
+
+fn small() -> Options {
+    Options { segment_size: 2000, ..Options::default() }
+}
+
+fn brick_on(disk: &Disk) -> Set {
+    let path = disk.dir.join("b");
+    brick::format(&path, &identity(1)).unwrap();
+    Set::new(vec![Brick::open(&path, &identity(1), small()).unwrap()])
+}
+
+fn sync_of(b: &mut Brick, fid: Fid) -> Lsn {
+    b.begin_sync_of(&[fid]).unwrap().run().unwrap()
+}
+
+fn lsns(b: &Brick, from: Lsn) -> Vec<u64> {
+    b.iterate(from).map(|r| r.unwrap().stamp.lsn.0).collect()
+}
+
+#[test]
+fn a_sync_covers_segments_that_ended_since_the_last_one() {
+    for kind in ["ext4", "xfs"] {
+        let t = temp();
+        let disk = Disk::new(kind, &t.path().join("disk"));
+        let mut s = brick_on(&disk);
+        let f = s.file(ROOT, "f");
+        s.bricks[0].begin_sync(None).unwrap().run().unwrap();
+        let durable = s.bricks[0].durable();
+        // The segment is synced, and appended to afterwards.
+        s.write(f, 0, b"one");
+        sync_of(&mut s.bricks[0], f);
+        for n in 0..60 {
+            s.file(ROOT, &format!("g{n}"));
+        }
+        s.write(f, 0, b"two");
+        let synced = sync_of(&mut s.bricks[0], f);
+        assert_eq!(s.bricks[0].last().lsn, synced);
+        // What nobody synced.
+        for n in 0..60 {
+            s.file(ROOT, &format!("h{n}"));
+        }
+        disk.cut_power();
+        drop(s);
+        disk.come_back();
+        let b = Brick::open(&disk.dir.join("b"), &identity(1), small()).unwrap();
+        assert!(b.found().rebooted, "{kind}");
+        assert!(b.durable().lsn <= durable.lsn, "{kind}");
+        assert!(b.last().lsn >= synced, "{kind}: {} of {synced}", b.last().lsn);
+        assert_eq!(lsns(&b, Lsn(1)), (1..=b.last().lsn.0).collect::<Vec<_>>(), "{kind}");
+        assert_eq!(std::fs::read(disk.dir.join("b/f")).unwrap(), b"two");
+    }
+}
+
+#[test]
+fn a_brick_in_use_is_known_as_such_after_a_power_cut() {
+    for kind in ["ext4", "xfs"] {
+        let t = temp();
+        let disk = Disk::new(kind, &t.path().join("disk"));
+        let mut s = brick_on(&disk);
+        // At the very first opening, too.
+        let f = s.file(ROOT, "f");
+        disk.cut_power();
+        drop(s);
+        disk.come_back();
+        let path = disk.dir.join("b");
+        let b = Brick::open(&path, &identity(1), small()).unwrap();
+        assert!(b.found().rebooted && b.doubt().is_some(), "{kind}: the first opening");
+        let mut s = Set::new(vec![b]);
+        assert_eq!(s.bricks[0].last().lsn, Lsn(0));
+        let again = s.file(ROOT, "f");
+        assert_eq!(again, f);
+        s.bricks[0].begin_end().unwrap().run().unwrap();
+        s.bricks[0].end_heal().unwrap();
+        s.bricks.pop().unwrap().close().unwrap();
+        s.bricks.push(Brick::open(&path, &identity(1), small()).unwrap());
+        assert!(s.bricks[0].found().clean);
+        s.write(f, 0, &[1; 100_000]);
+        assert_eq!(s.bricks[0].last().lsn, Lsn(2));
+        disk.cut_power();
+        drop(s);
+        disk.come_back();
+        let b = Brick::open(&path, &identity(1), small()).unwrap();
+        assert!(!b.found().clean && b.found().rebooted, "{kind}: {:?}", b.found());
+        assert!(b.doubt().is_some_and(|d| d.from == Lsn(1)), "{kind}");
+    }
+}
+
+/// A brick whose journal has many segments, durable in the middle; its files before each loss.
+fn torn_brick(dir: &Path) -> (PathBuf, Vec<PathBuf>, Lsn) {
+    let path = dir.join("b");
+    brick::format(&path, &identity(1)).unwrap();
+    let mut s = Set::new(vec![Brick::open(&path, &identity(1), small()).unwrap()]);
+    for n in 0..50 {
+        s.file(ROOT, &format!("f{n}"));
+    }
+    s.bricks[0].begin_sync(None).unwrap().run().unwrap();
+    let durable = s.bricks[0].durable().lsn;
+    for n in 0..90 {
+        s.file(ROOT, &format!("g{n}"));
+    }
+    drop(s);
+    // The state is that of another boot.
+    let state = path.join(".mortar/state");
+    let mut read = disk_format::State::decode(&std::fs::read(&state).unwrap()).unwrap();
+    read.boot = [7; 16];
+    std::fs::write(&state, read.encode()).unwrap();
+    let mut segments: Vec<_> =
+        std::fs::read_dir(path.join(".mortar/journal")).unwrap().map(|e| e.unwrap().path()).collect();
+    segments.sort();
+    (path, segments, durable)
+}
+
+fn first_of(segment: &Path) -> Lsn {
+    Lsn(u64::from_str_radix(segment.file_stem().unwrap().to_str().unwrap(), 16).unwrap())
+}
+
+/// The bytes of an older segment are lost, those of newer ones are there.
+#[test]
+fn a_journal_torn_beyond_the_durable_position_ends_there() {
+    let t = temp();
+    let (path, segments, durable) = torn_brick(t.path());
+    let journal = path.join(".mortar/journal");
+    copy_tree(&journal, &t.path().join("journal"));
+    let state = std::fs::read(path.join(".mortar/state")).unwrap();
+    let all = segments.len();
+    assert!(all > 8);
+    type Loss = fn(&Path);
+    let losses: [(&str, Loss); 6] = [
+        ("gone", |f| std::fs::remove_file(f).unwrap()),
+        ("empty", |f| std::fs::write(f, b"").unwrap()),
+        ("half a head", |f| std::fs::File::options().write(true).open(f).unwrap().set_len(17).unwrap()),
+        ("zeros", |f| std::fs::write(f, vec![0; 2000]).unwrap()),
+        ("half", |f| std::fs::File::options().write(true).open(f).unwrap().set_len(300).unwrap()),
+        ("zeros in the middle", |f| {
+            let mut bytes = std::fs::read(f).unwrap();
+            let half = bytes.len() / 2;
+            bytes[half - 60..half + 60].fill(0);
+            std::fs::write(f, bytes).unwrap();
+        }),
+    ];
+    for (what, lose) in losses {
+        for n in 0..all {
+            std::fs::remove_dir_all(&journal).unwrap();
+            copy_tree(&t.path().join("journal"), &journal);
+            std::fs::write(path.join(".mortar/state"), &state).unwrap();
+            let _ = std::fs::remove_file(path.join(".mortar/heal"));
+            lose(&segments[n]);
+            let (first, next) = (first_of(&segments[n]), segments.get(n + 1).map(|s| first_of(s)));
+            let opened = Brick::open(&path, &identity(1), small());
+            if first > durable {
+                let b = opened.unwrap_or_else(|e| panic!("segment {n} {what}: {e}"));
+                let last = b.last().lsn;
+                assert!(last >= first.min(Lsn(first.0 - 1)), "segment {n} {what}: {last}");
+                assert!(next.is_none_or(|next| last.next() < next), "segment {n} {what}: {last}");
+                assert_eq!(lsns(&b, Lsn(1)), (1..=last.0).collect::<Vec<_>>(), "segment {n} {what}");
+                let doubt = b.doubt().unwrap();
+                assert_eq!(doubt.from, durable, "segment {n} {what}");
+                if n + 2 < all {
+                    assert!(doubt.objects.contains(&ROOT), "segment {n} {what}: the records behind name it");
+                }
+                let mut s = Set::new(vec![b]);
+                s.file(ROOT, &format!("{what}-{n}"));
+                drop(s);
+                Brick::open(&path, &identity(1), small()).unwrap();
+            } else if next.is_some_and(|next| next <= durable.next()) {
+                let refused = match opened {
+                    Err(OpenError::Journal(JournalError::Damaged { .. } | JournalError::Missing { .. })) => {
+                        true
+                    }
+                    // The records before are needed by nobody here, and damage shows when they are read.
+                    Ok(b) => b.iterate(b.journal_start()).any(|r| r.is_err()) || b.journal_start() > Lsn(1),
+                    Err(e) => panic!("segment {n} {what}: {e}"),
+                };
+                assert!(refused, "segment {n} {what}");
+            }
+        }
+    }
+}
