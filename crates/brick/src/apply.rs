@@ -7,7 +7,7 @@
 use crate::attrs::{Effect, Node};
 use crate::error::errno;
 use crate::index::Located;
-use crate::object::{Opened, S_IFLNK, S_IFREG, Stat, open_at, proc_path};
+use crate::object::{Opened, S_IFDIR, S_IFLNK, S_IFREG, Stat, open_at, proc_path};
 use crate::open::Brick;
 use crate::tree::At;
 use disk_format::tag::{ORPHAN, PENDING, Tag, Version};
@@ -258,7 +258,17 @@ impl Brick {
         }
         let dir = self.open_dir(parent)?;
         let open = make(&dir.fd, name, what)?;
-        self.finish(parent, name, what, open)
+        self.finish(parent, name, what, open).inspect_err(|_| self.unmake(&dir, parent, name, what))
+    }
+
+    /// Takes away a fresh object that could not be given its tag: on a full disk, say.
+    fn unmake(&mut self, dir: &Opened, parent: Fid, name: &[u8], what: &Making<'_>) {
+        let flags = if what.node.type_bits() == S_IFDIR { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+        // What cannot be removed is moved aside when its name is wanted.
+        let _ = rustix::fs::unlinkat(&dir.fd, name, flags);
+        self.forget(what.fid);
+        self.doubt_name(parent, name);
+        self.listings.removed(parent, name);
     }
 
     /// Gives a fresh object its owner, mode, times and tag, and makes it known.
@@ -356,10 +366,16 @@ impl Brick {
     /// Removes a directory; one that is not empty (copies of other sets' directories, things that are not ours) goes to
     /// limbo.
     pub(crate) fn remove_dir(&mut self, parent: Fid, name: &[u8], fid: Fid) -> Result<(), Errno> {
+        use rustix::io::Errno as Kernel;
         let dir = self.open_dir(parent)?;
-        match rustix::fs::unlinkat(&dir.fd, name, AtFlags::REMOVEDIR) {
+        let mut removed = rustix::fs::unlinkat(&dir.fd, name, AtFlags::REMOVEDIR);
+        if matches!(removed, Err(Kernel::NOTEMPTY | Kernel::EXIST)) {
+            self.banish_remains(fid)?;
+            removed = rustix::fs::unlinkat(&dir.fd, name, AtFlags::REMOVEDIR);
+        }
+        match removed {
             Ok(()) => self.forget(fid),
-            Err(rustix::io::Errno::NOTEMPTY | rustix::io::Errno::EXIST) => {
+            Err(Kernel::NOTEMPTY | Kernel::EXIST) => {
                 rustix::fs::renameat(&dir.fd, name, &self.limbo, hidden_name(fid)).map_err(errno)?;
                 tracing::info!(brick = %self.path.display(), %fid, "a removed directory still holds something: kept in limbo");
             }

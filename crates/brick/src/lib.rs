@@ -23,6 +23,7 @@ mod identity;
 mod index;
 mod journal;
 mod listing;
+mod lost;
 mod lru;
 mod memory;
 mod object;

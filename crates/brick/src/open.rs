@@ -6,6 +6,7 @@ use crate::identity::{FOLDERS, identity_file, own};
 use crate::index::Index;
 use crate::journal::{Journal, Left};
 use crate::listing::Listings;
+use crate::lost::SyncedAt;
 use crate::lru::Lru;
 use crate::memory;
 use crate::object::{Opened, S_IFDIR};
@@ -255,13 +256,18 @@ impl Brick {
         let start = if rebooted { state.flushed.min(state.durable.lsn) } else { state.flushed };
         state.boot = life;
         state.clean = false;
+        let synced = SyncedAt::open(path).map_err(|e| io("open .mortar/synced of", e))?;
         let doubt = if rebooted {
-            mark_lost(vec![]).map_err(|e| io("mark what is in doubt in", e))?;
+            let since = synced.get().map_err(|e| io("read .mortar/synced of", e))?;
+            let changed = crate::lost::changed_since(&root, identity.set, since)
+                .map_err(|e| io("look for what changed last in", e))?;
+            tracing::warn!(brick = %path.display(), objects = changed.len(), "changes that were not synced may be lost");
+            mark_lost(changed).map_err(|e| io("mark what is in doubt in", e))?;
             crate::heal::read_mark(path).map_err(|e| io("read the mark of healing of", e))?
         } else {
             None
         };
-        let shared = Shared::open(path, state, position.unwrap_or(Lsn(0)))?;
+        let shared = Shared::open(path, state, position.unwrap_or(Lsn(0)), synced)?;
         let mut brick = Brick {
             path: path.to_path_buf(),
             identity,

@@ -8,7 +8,7 @@ use crate::apply::{Making, hidden_name};
 use crate::error::errno;
 use crate::object::{Opened, S_IFDIR, S_IFMT, open_at, proc_path, stat_at};
 use crate::open::Brick;
-use crate::tree::At;
+use crate::tree::{At, is_remains};
 use disk_format::tag::{PENDING, Version};
 use ids::{Fid, Time};
 use namespace::Entry;
@@ -50,6 +50,29 @@ impl Brick {
             }
         }
         Err(Errno::EEXIST)
+    }
+
+    /// Moves what interrupted changes left in a directory out of it.
+    pub(crate) fn banish_remains(&mut self, dir: Fid) -> Result<(), Errno> {
+        let open = match self.open_dir(dir) {
+            Err(Errno::ESTALE | Errno::ENOENT) => return Ok(()),
+            other => other?,
+        };
+        let mut remains = Vec::new();
+        let mut failed = Ok(());
+        self.scan_dir(dir, &mut |name, _| match is_remains(open.fd.as_fd(), name) {
+            Ok(true) => {
+                remains.push(name.to_vec());
+                false
+            }
+            Ok(false) => true,
+            Err(e) => {
+                failed = Err(e);
+                true
+            }
+        })?;
+        failed?;
+        remains.iter().try_for_each(|name| self.banish(dir, name))
     }
 
     pub(crate) fn is_known(&mut self, fid: Fid) -> Result<bool, Errno> {

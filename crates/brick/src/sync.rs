@@ -4,9 +4,10 @@ use crate::error::{OpenError, errno};
 use crate::identity::own;
 use crate::index::Store;
 use crate::journal::Unsynced;
+use crate::lost::SyncedAt;
 use crate::open::{Brick, open_dir};
 use disk_format::State;
-use ids::{Fid, Lsn};
+use ids::{Fid, Lsn, Time};
 use rustix::fs::{Mode, OFlags};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
@@ -21,12 +22,18 @@ pub(crate) struct Shared {
     state: Mutex<State>,
     /// The index is committed up to here.
     indexed: AtomicU64,
+    synced: SyncedAt,
 }
 
 impl Shared {
     /// Opens the state file and brings to disk what it says from now on. So whoever opens the brick after a power cut knows
     /// that it was in use, however soon after the opening the power failed.
-    pub(crate) fn open(path: &Path, state: State, indexed: Lsn) -> Result<Shared, OpenError> {
+    pub(crate) fn open(
+        path: &Path,
+        state: State,
+        indexed: Lsn,
+        synced: SyncedAt,
+    ) -> Result<Shared, OpenError> {
         let file = own(path).join("state");
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
         let fd = rustix::fs::open(&file, flags, Mode::RUSR | Mode::WUSR);
@@ -35,6 +42,7 @@ impl Shared {
             file: fd.map_err(|e| io(errno(e)))?,
             state: Mutex::new(state),
             indexed: AtomicU64::new(indexed.0),
+            synced,
         };
         shared.change(|_| {}).map_err(io)?;
         rustix::fs::fdatasync(&shared.file).map_err(|e| io(errno(e)))?;
@@ -58,9 +66,13 @@ impl Shared {
         if self.state().flushed == lsn { Ok(()) } else { self.change(|s| s.flushed = lsn) }
     }
 
-    fn durable(&self, stamp: Stamp) -> Result<(), Errno> {
-        let now = self.state().durable;
-        if now.lsn >= stamp.lsn { Ok(()) } else { self.change(|s| s.durable = stamp) }
+    /// Everything up to `stamp` is on disk: all that was done before `began`.
+    fn durable(&self, stamp: Stamp, began: Time) -> Result<(), Errno> {
+        if self.state().durable.lsn >= stamp.lsn {
+            return Ok(());
+        }
+        self.change(|s| s.durable = stamp)?;
+        self.synced.set(began)
     }
 
     pub(crate) fn close(&self) -> Result<(), Errno> {
@@ -82,6 +94,7 @@ pub struct SyncJob {
     current: Arc<OwnedFd>,
     target: Target,
     stamp: Stamp,
+    began: Time,
 }
 
 impl SyncJob {
@@ -108,12 +121,13 @@ impl SyncJob {
                 self.journal.sync(&self.current)?;
             }
             Target::Tree { root, index } => {
-                rustix::fs::syncfs(root).map_err(errno)?;
-                // Some file systems tell write errors only to those who sync the file itself.
+                // The records first: what they describe then never gets to disk before them by this sync. Some file
+                // systems tell write errors only to those who sync the file itself.
                 self.journal.sync(&self.current)?;
+                rustix::fs::syncfs(root).map_err(errno)?;
                 index.commit(self.stamp.lsn)?;
                 self.shared.indexed.fetch_max(self.stamp.lsn.0, Ordering::AcqRel);
-                self.shared.durable(self.stamp.clone())?;
+                self.shared.durable(self.stamp.clone(), self.began)?;
             }
         }
         Ok(self.stamp.lsn)
@@ -163,13 +177,14 @@ impl Brick {
     }
 
     fn sync_job(&self, target: Target) -> SyncJob {
-        let stamp = self.journal.last();
+        let (stamp, began) = (self.journal.last(), crate::lost::now());
         SyncJob {
             shared: self.shared.clone(),
             journal: self.journal.unsynced(),
             current: self.journal.current(),
             target,
             stamp,
+            began,
         }
     }
 

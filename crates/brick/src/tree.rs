@@ -2,13 +2,13 @@
 
 use crate::handle::Handle;
 use crate::index::Located;
-use crate::object::{Opened, S_IFDIR, S_IFMT, open_flags, stat_at, tag_at};
+use crate::object::{Opened, S_IFDIR, S_IFMT, S_IFREG, open_flags, stat_at, tag_at};
 use crate::open::Brick;
 use disk_format::tag::PENDING;
 use ids::Fid;
 use namespace::{Entry, View};
 use rustix::fs::OFlags;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use wire::name::RESERVED;
 use wire::{Attr, Errno, Name};
 
@@ -181,6 +181,29 @@ impl Brick {
     }
 }
 
+/// What a change that was interrupted leaves behind: an object without a tag and without content. A file that somebody
+/// put into the brick has content, or is worth nothing either: it is moved aside, not removed.
+pub(crate) fn is_remains(dir: BorrowedFd<'_>, name: &[u8]) -> Result<bool, Errno> {
+    // The folder that mkfs makes.
+    if name == b"lost+found" || tag_at(dir, name)?.is_some() {
+        return Ok(false);
+    }
+    let stat = stat_at(dir, name)?;
+    match stat.mode & S_IFMT {
+        S_IFREG => Ok(stat.size == 0 && stat.nlink == 1),
+        S_IFDIR => {
+            let inside = crate::object::open_at(dir, name, S_IFDIR)?;
+            let mut empty = true;
+            crate::scan::names(inside.fd.as_fd(), &mut |_, _, _| {
+                empty = false;
+                false
+            })?;
+            Ok(empty)
+        }
+        _ => Ok(true),
+    }
+}
+
 impl View for Brick {
     fn attr(&mut self, fid: Fid) -> Result<Attr, Errno> {
         let own = self.identity.set;
@@ -188,12 +211,14 @@ impl View for Brick {
         if node.tag.home == own { Ok(node.attr(&stat)) } else { Err(Errno::ESTALE) }
     }
 
-    /// Something that is not ours (copied in behind Mortar's back) answers `EEXIST`: no change may touch the name.
+    /// Something that is not ours (copied in behind Mortar's back) answers `EEXIST`: no change may touch the name. What an
+    /// interrupted change left is no entry: the change that takes the name moves it aside.
     fn entry(&mut self, parent: Fid, name: &Name) -> Result<Option<Entry>, Errno> {
         self.ours(parent)?;
         match self.find(parent, name.as_bytes())? {
             At::Entry(e) => Ok(Some(e)),
             At::Free => Ok(None),
+            At::Unknown if is_remains(self.open_dir(parent)?.fd.as_fd(), name.as_bytes())? => Ok(None),
             At::Unknown => {
                 tracing::warn!(
                     brick = %self.path.display(), dir = %parent, name = %name,
@@ -206,15 +231,16 @@ impl View for Brick {
 
     fn is_empty(&mut self, dir: Fid) -> Result<bool, Errno> {
         self.ours(dir)?;
-        if let Some(l) = self.listings.peek(dir) {
-            return Ok(l.len() == 0);
+        if self.listings.peek(dir).is_some_and(|l| l.len() == 0) {
+            return Ok(true);
         }
-        let mut empty = true;
-        self.scan_dir(dir, &mut |_, _| {
-            empty = false;
-            true
+        let open = self.open_dir(dir)?;
+        let mut empty = Ok(true);
+        self.scan_dir(dir, &mut |name, _| {
+            empty = is_remains(open.fd.as_fd(), name);
+            empty != Ok(true)
         })?;
-        Ok(empty)
+        empty
     }
 
     fn is_pending(&mut self, dir: Fid) -> Result<bool, Errno> {

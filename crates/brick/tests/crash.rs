@@ -98,6 +98,60 @@ fn a_half_made_object_is_finished() {
     assert_eq!(b.attr(fid(2)).unwrap().mtime, time(2));
 }
 
+/// What a power cut leaves of a create whose record it took: an object without a tag, of any kind.
+#[test]
+fn what_an_interrupted_create_left_is_in_nobodys_way() {
+    let t = temp();
+    let mut s = Set::new(vec![new_brick(t.path(), 1), new_brick(t.path(), 2)]);
+    let d = s.dir(ROOT, "d");
+    let other = s.file(ROOT, "other");
+    let inside = t.path().join("b1/d");
+    std::fs::write(inside.join("file"), b"").unwrap();
+    std::fs::create_dir(inside.join("dir")).unwrap();
+    std::os::unix::fs::symlink("nowhere", inside.join("link")).unwrap();
+    for n in ["renamed", "linked", "left"] {
+        std::fs::write(inside.join(n), b"").unwrap();
+    }
+    let f = s.file(d, "file");
+    let e = s.dir(d, "dir");
+    s.make(d, "link", Node::File, 0o644);
+    let linked = Op::Link { fid: other, parent: d, name: name("linked") };
+    s.run(&linked, b"").unwrap();
+    let moved =
+        Op::Rename { parent: ROOT, name: name("other"), to_parent: d, to_name: name("renamed"), flags: 0 };
+    s.run(&moved, b"").unwrap();
+    for (n, fid) in [("file", f), ("dir", e), ("renamed", other), ("linked", other)] {
+        assert_eq!(s.bricks[0].lookup(d, &name(n)).unwrap().map(|e| e.fid), Some(fid), "{n}");
+    }
+    for n in ["file", "link", "renamed", "linked"] {
+        s.run(&Op::Unlink { parent: d, name: name(n) }, b"").unwrap();
+    }
+    s.run(&Op::Rmdir { parent: d, name: name("dir") }, b"").unwrap();
+    s.run(&Op::Rmdir { parent: ROOT, name: name("d") }, b"").unwrap();
+    for n in 1..=2 {
+        assert!(!t.path().join(format!("b{n}/d")).exists());
+    }
+    // Moved aside, not removed.
+    let aside = std::fs::read_dir(t.path().join("b1/.mortar/limbo")).unwrap().count();
+    assert_eq!(aside, 6);
+}
+
+/// A file that somebody copied in keeps its name and its directory.
+#[test]
+fn a_file_with_content_is_no_remains() {
+    let t = temp();
+    let mut s = Set::new(vec![new_brick(t.path(), 1)]);
+    let d = s.dir(ROOT, "d");
+    std::fs::write(t.path().join("b1/d/precious"), b"x").unwrap();
+    std::fs::create_dir(t.path().join("b1/d/full")).unwrap();
+    std::fs::write(t.path().join("b1/d/full/precious"), b"x").unwrap();
+    for n in ["precious", "full"] {
+        assert_eq!(s.run(&create(d, n, Node::File, 0o644), b""), Err(wire::Errno::EEXIST));
+    }
+    let rmdir = Op::Rmdir { parent: ROOT, name: name("d") };
+    assert_eq!(s.run(&rmdir, b""), Err(wire::Errno::ENOTEMPTY));
+}
+
 #[test]
 fn a_torn_tail_is_cut_and_damage_in_the_middle_is_refused() {
     let t = temp();
