@@ -139,6 +139,20 @@ impl Brick {
         self.write_mark(settled(doubt))
     }
 
+    /// A sync failed: what the kernel could not write it has dropped, and no later sync says so. All beyond the durable
+    /// position is in doubt from now on, for the next process too. Where the mark cannot be written the state says that
+    /// memory was lost, which comes to the same: a small write in place, to the page cache.
+    ///
+    /// # Errors
+    /// The kernel's: neither could be written. The brick is not closed in order.
+    pub fn doubt_unsynced(&mut self) -> Result<(), Errno> {
+        let durable = self.durable().lsn;
+        self.begin_heal(durable, &[], Lsn(0)).or_else(|e| {
+            tracing::error!(brick = %self.path.display(), error = %e, "the mark of what is in doubt could not be written");
+            self.shared.lose()
+        })
+    }
+
     /// The journal of an unfinished healing is about to lose its beginning: what it says is in doubt, all is.
     pub(crate) fn doubt_all(&mut self) -> Result<(), Errno> {
         self.write_mark(Doubt::all())

@@ -228,7 +228,8 @@ impl Brick {
         }
         let mut state = read_state(path)?;
         let life = memory::life(&root.fd);
-        let rebooted = !state.clean && memory::is_lost(state.boot, life);
+        let witnessed = memory::is_witnessed(&own(path).join("state"));
+        let rebooted = !state.clean && memory::is_lost(state.boot, life, witnessed);
         let healing = crate::heal::read_mark(path).map_err(|e| io("read the mark of healing of", e))?;
         // Written down before the new life is: another crash must not make what was lost look whole.
         let sure = state.durable.lsn;

@@ -48,6 +48,7 @@ impl Shared {
         rustix::fs::fdatasync(&shared.file).map_err(|e| io(errno(e)))?;
         // The file and the folders beside it may be new. If they are not, this writes nothing.
         rustix::fs::fsync(open_dir(&own(path))?).map_err(|e| io(errno(e)))?;
+        crate::memory::leave_witness(&shared.file);
         Ok(shared)
     }
 
@@ -68,6 +69,10 @@ impl Shared {
 
     /// Everything up to `stamp` is on disk: all that was done before `began`.
     fn durable(&self, stamp: Stamp, began: Time) -> Result<(), Errno> {
+        if self.is_lost() {
+            // A sync that comes after one that failed says nothing of what the kernel dropped then.
+            return Err(Errno::EIO);
+        }
         if self.state().durable.lsn >= stamp.lsn {
             return Ok(());
         }
@@ -75,7 +80,21 @@ impl Shared {
         self.synced.set(began)
     }
 
+    /// From now on the state says that what was not synced is lost.
+    pub(crate) fn lose(&self) -> Result<(), Errno> {
+        self.change(|s| s.boot = crate::memory::UNKNOWN)
+    }
+
+    fn is_lost(&self) -> bool {
+        self.state().boot == crate::memory::UNKNOWN
+    }
+
+    /// # Errors
+    /// The kernel's; `EIO` after [`Shared::lose`]: there is no order in which the brick could be closed.
     pub(crate) fn close(&self) -> Result<(), Errno> {
+        if self.is_lost() {
+            return Err(Errno::EIO);
+        }
         self.change(|s| s.clean = true)?;
         rustix::fs::fdatasync(&self.file).map_err(errno)
     }

@@ -332,3 +332,56 @@ fn what_reached_the_disk_without_its_record_is_healed() {
         assert_eq!(tree(&x), tree(&t.path().join("b2")), "{kind}");
     }
 }
+
+/// The mark of what a failed sync dropped cannot be written: the next process takes memory for lost.
+#[test]
+fn a_failed_sync_that_cannot_be_marked_counts_as_lost_memory() {
+    let t = temp();
+    let mut s = Set::new(vec![new_brick(t.path(), 1)]);
+    s.file(ROOT, "f");
+    s.bricks[0].begin_sync(None).unwrap().run().unwrap();
+    s.file(ROOT, "g");
+    let path = s.bricks[0].path().to_path_buf();
+    let in_the_way = path.join(".mortar/heal.new");
+    std::fs::create_dir(&in_the_way).unwrap();
+    s.bricks[0].doubt_unsynced().unwrap();
+    assert!(s.bricks.pop().unwrap().close().is_err(), "not closed in order");
+    let refused = Brick::open(&path, &identity(1), Options::default());
+    assert!(matches!(refused, Err(OpenError::Io { .. })), "not without a mark");
+    std::fs::remove_dir(&in_the_way).unwrap();
+    let b = open(&path, &identity(1));
+    assert!(b.found().rebooted);
+    assert!(b.doubt().is_some_and(|d| d.from == Lsn(1)));
+}
+
+/// A server that comes back in another mount namespace finds other numbers of mounts, whether or not the file system was
+/// away.
+#[test]
+fn another_mount_namespace_hides_no_loss_and_makes_none() {
+    for kind in ["ext4", "xfs"] {
+        let t = temp();
+        let disk = Disk::new(kind, &t.path().join("disk"));
+        let mut s = brick_on(&disk);
+        let path = disk.dir.join("b");
+        let elsewhere = |space: u8| {
+            let state = path.join(".mortar/state");
+            let mut read = disk_format::State::decode(&std::fs::read(&state).unwrap()).unwrap();
+            read.boot[6..].fill(space);
+            std::fs::write(&state, read.encode()).unwrap();
+        };
+        s.file(ROOT, "f");
+        drop(s);
+        elsewhere(3);
+        let b = Brick::open(&path, &identity(1), small()).unwrap();
+        assert!(!b.found().rebooted && b.last().lsn == Lsn(1), "{kind}: only the process was away");
+        b.close().unwrap();
+        let mut s = Set::new(vec![Brick::open(&path, &identity(1), small()).unwrap()]);
+        s.file(ROOT, "g");
+        disk.cut_power();
+        drop(s);
+        disk.come_back();
+        elsewhere(4);
+        let b = Brick::open(&path, &identity(1), small()).unwrap();
+        assert!(b.found().rebooted && b.doubt().is_some(), "{kind}: its file system was away");
+    }
+}

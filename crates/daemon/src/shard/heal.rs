@@ -159,8 +159,9 @@ impl SetHandle {
                 Err(e) => Err(e),
             };
             let mut d = this.driver.borrow_mut();
-            if synced.is_err() {
+            if let Err(e) = synced {
                 d.doubt_unsynced();
+                this.step(&mut d, Input::Synced { token: replica::SyncToken::Local(0), errno: e.0 });
             }
             if d.replica.role() != Role::Primary {
                 d.told = false;

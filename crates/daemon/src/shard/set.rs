@@ -647,11 +647,10 @@ impl SetHandle {
 impl SetDriver {
     /// A sync failed: what the kernel could not write it has dropped, and no later sync says so.
     pub(super) fn doubt_unsynced(&mut self) {
-        if !self.replica.is_only() {
-            let durable = self.brick.durable().lsn;
-            if let Err(e) = self.brick.begin_heal(durable, &[], Lsn(0)) {
-                tracing::error!("set {}: note what is in doubt: {e}", self.set);
-            }
+        if !self.replica.is_only()
+            && let Err(e) = self.brick.doubt_unsynced()
+        {
+            tracing::error!("set {}: note what is in doubt: {e}", self.set);
         }
     }
 
