@@ -50,7 +50,8 @@ impl Journal {
                 Ok(_) | Err(_) => None,
             };
             let Some(head) = head else {
-                let whole = before.as_ref().map_or(Lsn(0), |(_, last)| last.lsn);
+                // Older segments may have been dropped. What this one begins with is named by its file.
+                let whole = before.as_ref().map_or(Lsn(first.0.saturating_sub(1)), |(_, last)| last.lsn);
                 return if whole < durable.lsn { Ok(None) } else { self.tear(first, 0).map(Some) };
             };
             let Some(read) = readable(&bytes, head.base) else { return Ok(None) };
