@@ -236,13 +236,13 @@ impl Journal {
         }
         let mut first = self.base.lsn.next();
         let mut len = self.segments.get(&first).copied().unwrap_or(0);
+        self.cut_overhang(len)?;
         let rolled = len >= self.segment_size;
         if rolled {
             self.begin_segment(self.last.clone(), first)?;
             first = self.base.lsn.next();
             len = HEAD as u64;
         }
-        self.cut_overhang(len)?;
         self.buffer.clear();
         Record::put(stamp, op, data_crc, about, change, &mut self.buffer);
         if let Err(e) = write_all(&self.current, &self.buffer, len) {
