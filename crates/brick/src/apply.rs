@@ -75,6 +75,7 @@ pub(crate) fn effects(change: &Change) -> Vec<(Fid, Effect)> {
         Change::Settle { fid, keep: true } => vec![(*fid, Effect { clear: PENDING, ..Effect::default() })],
         Change::Settle { keep: false, .. } => vec![],
         Change::Relocate { fid, .. } | Change::Touch { fid } => vec![(*fid, Effect::default())],
+        Change::Partial { objects } => objects.iter().map(|fid| (*fid, Effect::default())).collect(),
     }
 }
 
@@ -92,8 +93,12 @@ pub(crate) struct Making<'a> {
 }
 
 impl Brick {
-    /// Journals a change and carries it out. `stamp` must follow the last one. If it fails the record is taken back and the
-    /// brick, which may hold half of the change, must leave the set and be healed.
+    /// Journals a change and carries it out. `stamp` must follow the last one.
+    ///
+    /// If it fails before anything was changed, its record is taken back and the change never was. Otherwise the change is
+    /// left in part ([`Brick::is_partial`]): its record stays, and no other change is taken, until the caller has said what
+    /// becomes of it, with [`Brick::record_partial`] or [`Brick::abandon_partial`]. What has to be done besides (to bound the
+    /// journal and memory) never fails a change that was carried out.
     ///
     /// # Errors
     /// The file system's: `ENOSPC`, `EIO`, `EROFS` and the like; `EINVAL` if the payload does not fit the change; `EIO`
@@ -106,6 +111,10 @@ impl Brick {
         change: &Change,
         payload: &[u8],
     ) -> Result<(), Errno> {
+        if self.partial.is_some() {
+            tracing::error!(brick = %self.path.display(), lsn = %stamp.lsn, "the change before it is left in part");
+            return Err(Errno::EIO);
+        }
         let data_crc = match change {
             Change::Write { .. } if self.identity.arbiter => 0,
             Change::Write { len, .. } if *len as usize != payload.len() => return Err(Errno::EINVAL),
@@ -113,18 +122,90 @@ impl Brick {
             _ => 0,
         };
         let rolled = self.journal.append(&stamp, op, data_crc, about, change)?;
+        self.begun = true;
         if let Err(e) = self.perform(&stamp, change, Some(payload)) {
             tracing::error!(brick = %self.path.display(), lsn = %stamp.lsn, error = %e, ?change, "a change could not be applied");
-            self.journal.take_back();
+            if self.begun {
+                self.partial = Some(change.clone());
+            } else if let Err(why) = self.journal.take_back() {
+                tracing::error!(brick = %self.path.display(), lsn = %stamp.lsn, %why, "its record could not be taken back");
+                self.partial = Some(change.clone());
+            }
             return Err(e);
         }
         if rolled {
-            self.trim_journal()?;
+            self.bound_journal();
         }
-        if self.index.dirty() > 1 << 18 {
-            self.begin_sync(None)?.run()?;
+        if self.index.dirty() > 1 << 18
+            && let Err(e) = self.begin_sync(None).and_then(|job| job.run())
+        {
+            self.note_late(e);
         }
         Ok(())
+    }
+
+    /// Whether the last change was done only in part, so that its record does not say what is in the tree.
+    pub fn is_partial(&self) -> bool {
+        self.partial.is_some()
+    }
+
+    /// No other brick has the last change: what this brick did of it is all that there is. In the journal it gives way to
+    /// one that says so, and which the answer is: whoever heals from here takes the objects anew. Needs no room.
+    ///
+    /// # Errors
+    /// The kernel's: nothing can be journaled any more.
+    pub fn record_partial(&mut self) -> Result<Change, Errno> {
+        let Some(change) = self.partial.clone() else { return Ok(Change::Nop) };
+        let said = change.in_part();
+        self.journal.replace_last(&said)?;
+        self.partial = None;
+        let stamp = self.journal.last();
+        self.forget_names();
+        for fid in said.touched() {
+            self.unsettle(fid);
+        }
+        // The journal has it: what is left is to bring versions and times to disk.
+        if let Err(e) = self.perform(&stamp, &said, None).and_then(|()| self.flush_attrs()) {
+            self.note_late(e);
+        }
+        Ok(said)
+    }
+
+    /// Others may have the last change: this brick is to be healed. Its objects are marked as in doubt, then its record
+    /// goes. After an error the record is still there, and opening the brick anew deals with it as after a kill.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn abandon_partial(&mut self) -> Result<(), Errno> {
+        let Some(change) = self.partial.clone() else { return Ok(()) };
+        let before = ids::Lsn(self.journal.last().lsn.0.saturating_sub(1));
+        self.begin_heal(before, &change.touched(), before)?;
+        self.journal.take_back()?;
+        self.partial = None;
+        self.forget_names();
+        for fid in change.touched() {
+            self.unsettle(fid);
+        }
+        Ok(self.distrust(before)?)
+    }
+
+    /// What is kept in memory of names may not be as a change left them that failed.
+    fn forget_names(&mut self) {
+        while self.names.pop_oldest().is_some() {}
+        self.listings = crate::listing::Listings::new(self.options.listing_names);
+    }
+
+    /// Something that no change depends on could not be brought to disk.
+    pub(crate) fn note_late(&mut self, e: Errno) {
+        if self.late.is_none() {
+            tracing::error!(brick = %self.path.display(), error = %e, "what was applied could not be written");
+        }
+        self.late = Some(e);
+    }
+
+    /// What failed of the work that follows changes since this was last asked: a brick with others beside it has to leave.
+    pub fn take_late_failure(&mut self) -> Option<Errno> {
+        self.late.take()
     }
 
     /// Carries a change out; without payload where the data is there already.
@@ -157,6 +238,7 @@ impl Brick {
                     flags: 0,
                     version,
                 };
+                self.begun = false;
                 self.create(*parent, name.as_bytes(), &what)
             }
             Change::Unlink { parent, name, fid, orphan, .. } => {
@@ -175,9 +257,11 @@ impl Brick {
                 self.set_attr(*fid, *mode, (*uid, *gid), *size)
             }
             Change::Write { fid, offset, len, mode, .. } => {
+                self.begun = false;
                 if let Some(p) = payload {
                     self.write(*fid, *offset, *len, p)?;
                 }
+                self.begun = true;
                 mode.map_or(Ok(()), |m| self.open_fid(*fid)?.chmod(m))
             }
             Change::Fallocate { fid, mode, offset, len, .. } => self.fallocate(*fid, *mode, *offset, *len),
@@ -218,7 +302,15 @@ impl Brick {
             Change::Settle { keep: true, fid } => self.load(*fid).map(|_| ()),
             Change::Settle { keep: false, fid } => self.remove_placed(*fid),
             Change::Relocate { fid, path, name } => self.relocate(*fid, path, name, version),
-            Change::Touch { .. } => Ok(()),
+            Change::Touch { .. } | Change::Partial { .. } => {
+                for fid in change.touched() {
+                    match self.keep_times(fid) {
+                        Ok(()) | Err(Errno::ESTALE | Errno::ENOENT) => {}
+                        Err(e) => return Err(e),
+                    }
+                }
+                Ok(())
+            }
         }
     }
 
@@ -249,19 +341,26 @@ impl Brick {
                     let open = open_at(dir.fd.as_fd(), name, kind)?;
                     return self.finish(parent, name, what, open);
                 }
+                self.begun = true;
                 self.banish(parent, name)?;
             }
         }
         if what.home != self.identity.set && self.index.get(what.fid)?.is_some() {
             // A copy of the directory exists, made for something beneath it: it belongs here.
+            self.begun = true;
             return self.move_copy(what.fid, parent, name);
         }
         let dir = self.open_dir(parent)?;
-        let open = make(&dir.fd, name, what)?;
-        self.finish(parent, name, what, open).inspect_err(|_| self.unmake(&dir, parent, name, what))
+        let made = make(&dir.fd, name, what);
+        self.begun |= made.is_ok() || crate::object::stat_at(dir.fd.as_fd(), name).is_ok();
+        let done = made.and_then(|open| self.finish(parent, name, what, open));
+        if done.is_err() && self.begun {
+            self.unmake(&dir, parent, name, what);
+        }
+        done
     }
 
-    /// Takes away a fresh object that could not be given its tag: on a full disk, say.
+    /// Takes away a fresh object that could not be given its tag, on a full disk, say: without it nobody knows of it.
     fn unmake(&mut self, dir: &Opened, parent: Fid, name: &[u8], what: &Making<'_>) {
         let flags = if what.node.type_bits() == S_IFDIR { AtFlags::REMOVEDIR } else { AtFlags::empty() };
         // What cannot be removed is moved aside when its name is wanted.
@@ -487,6 +586,7 @@ impl Brick {
     fn write(&mut self, fid: Fid, offset: u64, len: u32, mut data: &[u8]) -> Result<(), Errno> {
         let open = self.file(fid)?;
         if self.identity.arbiter {
+            self.begun = true;
             return if len == 0 { Ok(()) } else { self.grow(fid, &open, offset.saturating_add(len.into())) };
         }
         let mut at = offset;
@@ -494,6 +594,7 @@ impl Brick {
             match rustix::io::pwrite(&open.fd, data, at) {
                 Ok(0) => return Err(Errno::ENOSPC),
                 Ok(n) => {
+                    self.begun = true;
                     data = data.get(n..).unwrap_or_default();
                     at += n as u64;
                 }

@@ -72,7 +72,12 @@ impl Brick {
         self.nodes.insert(node.tag.fid, node);
         while self.nodes.len() > self.options.nodes {
             let Some(fid) = self.nodes.oldest() else { break };
-            self.flush_node(fid)?;
+            if let Err(e) = self.flush_node(fid) {
+                // It stays, and others go first: whoever asked for another object is not to hear of it.
+                self.note_late(e);
+                self.nodes.get(&fid);
+                break;
+            }
             self.nodes.remove(&fid);
         }
         Ok(())
@@ -141,7 +146,10 @@ impl Brick {
             self.dirty.push_back(fid);
         }
         while self.dirty.len() > self.options.dirty {
-            self.flush_some(64)?;
+            if let Err(e) = self.flush_some(64) {
+                self.note_late(e);
+                break;
+            }
         }
         Ok(())
     }

@@ -178,7 +178,7 @@ impl Brick {
         change: &Change,
     ) -> Result<(), Errno> {
         if self.journal.append(stamp, op, 0, about, change)? {
-            self.trim_journal()?;
+            self.bound_journal();
         }
         Ok(())
     }

@@ -34,6 +34,8 @@ pub(crate) struct Journal {
     last: Stamp,
     /// Where the last record begins, and the stamp before it: for taking it back.
     before_last: Option<(u64, Stamp)>,
+    /// The current segment's file may be longer than its records: it is cut before anything is appended.
+    overhang: bool,
     unsynced: Arc<Unsynced>,
     buffer: Vec<u8>,
 }
@@ -93,6 +95,7 @@ impl Journal {
             base: none.clone(),
             last: none.clone(),
             before_last: None,
+            overhang: false,
             unsynced,
             buffer: Vec::new(),
         };
@@ -237,14 +240,19 @@ impl Journal {
         self.base = base.clone();
         self.last = base;
         self.before_last = None;
+        self.overhang = false;
         self.unsynced.folder_changed();
         Ok(())
     }
 
     fn remove(&mut self, first: Lsn) -> Result<(), JournalError> {
+        match rustix::fs::unlinkat(&*self.dir, name(first), AtFlags::empty()) {
+            Ok(()) | Err(rustix::io::Errno::NOENT) => {}
+            Err(e) => return Err(self.io(first, errno(e))),
+        }
         self.segments.remove(&first);
         self.unsynced.folder_changed();
-        rustix::fs::unlinkat(&*self.dir, name(first), AtFlags::empty()).map_err(|e| self.io(first, errno(e)))
+        Ok(())
     }
 
     /// Appends a record. True if a new segment was begun for it.
@@ -262,6 +270,7 @@ impl Journal {
         }
         let mut first = self.base.lsn.next();
         let mut len = self.segments.get(&first).copied().unwrap_or(0);
+        self.cut_overhang(len)?;
         let rolled = len >= self.segment_size;
         if rolled {
             let complete = self.current.clone();
@@ -273,7 +282,9 @@ impl Journal {
         self.buffer.clear();
         Record::put(stamp, op, data_crc, about, change, &mut self.buffer);
         if let Err(e) = write_all(&self.current, &self.buffer, len) {
-            let _ = rustix::fs::ftruncate(&self.current, len);
+            self.overhang = true;
+            // If that fails it is done before the next record, or when the journal is opened.
+            let _ = self.cut_overhang(len);
             return Err(self.io(first, e));
         }
         self.segments.insert(first, len + self.buffer.len() as u64);
@@ -281,13 +292,48 @@ impl Journal {
         Ok(rolled)
     }
 
-    /// Takes the last record back: it could not be applied.
-    pub(crate) fn take_back(&mut self) {
-        let Some((len, stamp)) = self.before_last.take() else { return };
-        if rustix::fs::ftruncate(&self.current, len).is_ok() {
-            self.segments.insert(self.base.lsn.next(), len);
-            self.last = stamp;
+    /// Cuts off what lies beyond the records of the current segment.
+    fn cut_overhang(&mut self, len: u64) -> Result<(), JournalError> {
+        if self.overhang {
+            let first = self.base.lsn.next();
+            rustix::fs::ftruncate(&self.current, len).map_err(|e| self.io(first, errno(e)))?;
+            self.overhang = false;
         }
+        Ok(())
+    }
+
+    /// Takes the last record back: it could not be applied. After an error the record is still there.
+    pub(crate) fn take_back(&mut self) -> Result<(), JournalError> {
+        let first = self.base.lsn.next();
+        let Some((len, stamp)) = self.before_last.clone() else {
+            return Err(JournalError::OutOfReach(self.last.lsn));
+        };
+        rustix::fs::ftruncate(&self.current, len).map_err(|e| self.io(first, errno(e)))?;
+        self.segments.insert(first, len);
+        self.last = stamp;
+        self.before_last = None;
+        self.overhang = false;
+        Ok(())
+    }
+
+    /// Writes another change over the last record, with the same stamp and from no operation. It must not need more bytes:
+    /// there may be no room for any.
+    pub(crate) fn replace_last(&mut self, change: &Change) -> Result<(), JournalError> {
+        let first = self.base.lsn.next();
+        let Some((at, _)) = self.before_last.clone() else {
+            return Err(JournalError::OutOfReach(self.last.lsn));
+        };
+        self.buffer.clear();
+        Record::put(&self.last, OpId::default(), 0, None, change, &mut self.buffer);
+        let end = at + self.buffer.len() as u64;
+        let old = self.segments.get(&first).copied().unwrap_or(0);
+        assert!(end <= old, "a record is replaced by one that is not longer");
+        write_all(&self.current, &self.buffer, at).map_err(|e| self.io(first, e))?;
+        self.segments.insert(first, end);
+        self.overhang = end < old;
+        // If that fails it is done before the next record, or when the journal is opened.
+        let _ = self.cut_overhang(end);
+        Ok(())
     }
 
     pub(crate) fn last(&self) -> Stamp {
@@ -375,6 +421,7 @@ impl Journal {
         self.base = head.base;
         self.last = stamp;
         self.before_last = None;
+        self.overhang = false;
         Ok(())
     }
 

@@ -20,9 +20,9 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
-use wire::Errno;
 use wire::peer::Stamp;
 use wire::reply::Room;
+use wire::{Change, Errno};
 
 /// Bounds of a brick's memory, descriptors and disk use.
 #[derive(Clone, Debug)]
@@ -99,6 +99,14 @@ pub struct Brick {
     pub(crate) found: Found,
     /// The last record is being applied again.
     pub(crate) redoing: bool,
+    /// The change being applied has changed something, or may have.
+    pub(crate) begun: bool,
+    /// The last change of the journal, if it was done only in part.
+    pub(crate) partial: Option<Change>,
+    /// What failed of the work that follows changes.
+    pub(crate) late: Option<Errno>,
+    /// The journal could not be kept within its bound: said once.
+    pub(crate) overgrown: bool,
     // Dropped last: the brick is ours until all else is closed.
     _lock: Lock,
 }
@@ -290,6 +298,10 @@ impl Brick {
             room: None,
             found,
             redoing: false,
+            begun: false,
+            partial: None,
+            late: None,
+            overgrown: false,
             _lock: lock,
         };
         brick.recover(position, start)?;
@@ -324,8 +336,6 @@ impl Brick {
     /// # Errors
     /// The kernel's, if something could not be brought to disk; the brick is closed all the same.
     pub fn close(mut self) -> Result<(), Errno> {
-        self.flush_attrs()?;
-        self.begin_sync(None)?.run()?;
-        self.shared.close()
+        self.shut()
     }
 }

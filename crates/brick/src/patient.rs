@@ -88,7 +88,12 @@ impl Patient for Brick {
     }
 
     fn apply(&mut self, c: Arriving<'_>) -> Result<(), Errno> {
-        Brick::apply(self, c.stamp.clone(), c.op, c.about, c.change, c.payload)
+        let done = Brick::apply(self, c.stamp.clone(), c.op, c.about, c.change, c.payload);
+        if done.is_err() {
+            // What it did of the change is healed.
+            self.abandon_partial()?;
+        }
+        done
     }
 
     fn version(&mut self, fid: Fid) -> Option<Stamp> {

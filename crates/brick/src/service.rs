@@ -57,6 +57,10 @@ impl Brick {
     pub fn shut(&mut self) -> Result<(), Errno> {
         self.flush_attrs()?;
         self.begin_sync(None)?.run()?;
+        if self.partial.is_some() {
+            // The next opening has to look at the last change again.
+            return Err(Errno::EIO);
+        }
         self.shared.close()
     }
 }

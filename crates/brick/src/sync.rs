@@ -255,7 +255,7 @@ impl Brick {
     }
 
     /// Nothing beyond `lsn` counts as written or durable any more.
-    fn distrust(&mut self, lsn: Lsn) -> Result<(), crate::JournalError> {
+    pub(crate) fn distrust(&mut self, lsn: Lsn) -> Result<(), crate::JournalError> {
         let last = self.journal.last();
         let back = |s: &mut State| {
             s.flushed = s.flushed.min(lsn);
@@ -284,9 +284,22 @@ impl Brick {
         Lsn(self.shared.indexed.load(Ordering::Acquire)).min(self.shared.state().flushed)
     }
 
+    /// Keeps the journal within its bound. What fails of it is tried again when the next segment begins: until then the
+    /// journal is longer than it should be, and nothing else.
+    pub(crate) fn bound_journal(&mut self) {
+        match self.trim_journal() {
+            Ok(()) => self.overgrown = false,
+            Err(e) if !self.overgrown => {
+                self.overgrown = true;
+                tracing::error!(brick = %self.path.display(), error = %e, "the journal cannot be kept within its bound");
+            }
+            Err(_) => {}
+        }
+    }
+
     /// Keeps the journal within its bound. While a healing goes on the journal says what is in doubt: it may grow to some
     /// times the bound before that is given up.
-    pub(crate) fn trim_journal(&mut self) -> Result<(), Errno> {
+    fn trim_journal(&mut self) -> Result<(), Errno> {
         let size = self.options.journal_size;
         if self.healing.is_some() {
             if self.journal.bytes() <= size.saturating_mul(8) {

@@ -3,17 +3,24 @@
 
 use crate::object::{Opened, S_IFDIR, S_IFREG};
 use crate::open::Brick;
-use rustix::fs::{AtFlags, Mode, OFlags};
+use ids::Fid;
+use rustix::fs::{AtFlags, Mode, OFlags, SeekFrom};
 use std::os::fd::AsFd;
 use wire::{Change, Errno};
 
 /// ext4's bound; all bricks keep to the smallest.
 const LINK_MAX: u32 = 65000;
 const EXT4: i64 = 0xef53;
+/// With more room than this nobody looks closer.
+const PLENTY: u64 = 1 << 30;
+/// Room for what a change needs beside its data.
+const BESIDE: u64 = 256 << 10;
+/// The kinds of fallocate that make a file no longer than it is: `KEEP_SIZE` and `COLLAPSE_RANGE`.
+const NOT_LONGER: u32 = 1 | 8;
 
 impl Brick {
     /// Whether the file system would refuse the change for what it is (a malformed ACL, too many links, attributes that do
-    /// not fit). The primary asks before it journals.
+    /// not fit, data that there is no room for). The primary asks before it journals.
     ///
     /// # Errors
     /// The refusal.
@@ -27,7 +34,49 @@ impl Brick {
                 }
                 attributes_fit(&open, name.as_bytes(), value.0.len())
             }
+            Change::Write { fid, offset, len, .. } => self.fits(*fid, *offset, (*len).into()),
+            Change::CopyRange { to, to_offset, len, .. } => self.fits(*to, *to_offset, *len),
+            Change::Fallocate { fid, mode, offset, len, .. } if mode & NOT_LONGER == 0 => {
+                self.may_be_long(*fid, offset.saturating_add(*len))
+            }
+            Change::SetAttr { fid, size: Some(size), .. } => self.may_be_long(*fid, *size),
             _ => Ok(()),
+        }
+    }
+
+    /// Whether the file system holds files of that length, and this process may write them.
+    fn may_be_long(&mut self, fid: Fid, end: u64) -> Result<(), Errno> {
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
+        if limit.is_some_and(|limit| end > limit) {
+            return Err(Errno::EFBIG);
+        }
+        let open = self.open_fid(fid)?;
+        // Nobody uses the position of the descriptor; the kernel refuses one that no file of the file system can have.
+        match rustix::fs::seek(&open.fd, SeekFrom::Start(end)) {
+            Err(rustix::io::Errno::INVAL | rustix::io::Errno::OVERFLOW) => Err(Errno::EFBIG),
+            Err(e) => Err(crate::error::errno(e)),
+            Ok(_) => Ok(()),
+        }
+    }
+
+    /// Whether this data can be written: a disk that is full after the first half of it leaves a file that is neither old
+    /// nor new. What others write meanwhile may still take the room.
+    fn fits(&mut self, fid: Fid, offset: u64, len: u64) -> Result<(), Errno> {
+        let end = offset.saturating_add(len);
+        self.may_be_long(fid, end)?;
+        if self.room()?.available > PLENTY.saturating_add(len) {
+            return Ok(());
+        }
+        let s = rustix::fs::fstatvfs(&self.root.fd).map_err(crate::error::errno)?;
+        if s.f_bavail.saturating_mul(s.f_frsize) > len.saturating_add(BESIDE) {
+            return Ok(());
+        }
+        // Data that lies within the file, where it has no holes, takes no new room.
+        let inside = end <= self.fresh(fid)?.1.size;
+        let open = self.open_fid(fid)?;
+        match rustix::fs::seek(&open.fd, SeekFrom::Hole(offset)) {
+            Ok(hole) if inside && hole >= end => Ok(()),
+            _ => Err(Errno::ENOSPC),
         }
     }
 

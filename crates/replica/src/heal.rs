@@ -254,7 +254,9 @@ impl Healer {
                 _ => self.mark_file(*fid, false),
             },
             Change::Place { fid, .. } => self.mark_dir(*fid),
-            Change::Touch { fid } => self.mark_unknown(*fid),
+            Change::Touch { .. } | Change::Partial { .. } => {
+                change.touched().into_iter().for_each(|fid| self.mark_unknown(fid));
+            }
             _ => self.mark_object(change),
         }
     }
@@ -301,7 +303,8 @@ impl Healer {
 
     /// A change of the stream arrives.
     pub fn live(&mut self, change: &Change) -> Live {
-        if self.dirty.is_empty() {
+        // What others made of these objects cannot be worked out from changes: it is fetched.
+        if !change.is_doubt() && self.dirty.is_empty() {
             return Live::Apply;
         }
         if self.can_apply(change) {
@@ -324,7 +327,9 @@ impl Healer {
             Change::Create { node: Node::Dir, .. } => {}
             Change::Create { fid, .. } => self.mark_file(*fid, false),
             Change::Place { fid, .. } => self.mark_dir(*fid),
-            Change::Touch { fid } => self.mark_unknown(*fid),
+            Change::Touch { .. } | Change::Partial { .. } => {
+                change.touched().into_iter().for_each(|fid| self.mark_unknown(fid));
+            }
             _ => self.mark_object(change),
         }
         Live::Skip
@@ -357,8 +362,8 @@ impl Healer {
             | Change::DropOrphan { fid }
             | Change::Condemn { fid }
             | Change::Settle { fid, .. }
-            | Change::Relocate { fid, .. }
-            | Change::Touch { fid } => !self.is_dirty(*fid),
+            | Change::Relocate { fid, .. } => !self.is_dirty(*fid),
+            Change::Touch { .. } | Change::Partial { .. } => false,
             // Its place hangs on copies of other sets' directories.
             Change::Place { .. } => true,
         }
@@ -523,4 +528,27 @@ pub fn names(change: &Change) -> Vec<(Fid, &Name)> {
 fn objects(change: &Change) -> Vec<Fid> {
     let dirs: BTreeSet<Fid> = names(change).iter().map(|(d, _)| *d).collect();
     change.touched().into_iter().filter(|f| !dirs.contains(f)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Ask, Healer, Live};
+    use alloc::vec;
+    use ids::{Epoch, Fid, Lsn, SetId};
+    use wire::Change;
+
+    fn fid(n: u64) -> Fid {
+        Fid { set: SetId(1), epoch: Epoch(1), lsn: Lsn(n) }
+    }
+
+    /// What the primary has of the objects is not to be had from changes, however clean they are here.
+    #[test]
+    fn what_was_done_in_part_is_fetched() {
+        for change in [Change::Touch { fid: fid(4) }, Change::Partial { objects: vec![fid(4)] }] {
+            let mut healer = Healer::new(|_| 1, false);
+            assert_eq!(healer.live(&change), Live::Skip);
+            assert!(!healer.is_done());
+            assert_eq!(healer.ask(), Some(Ask::Meta(fid(4))));
+        }
+    }
 }

@@ -82,6 +82,18 @@ pub enum Input<B> {
         /// Why.
         errno: i32,
     },
+    /// [`Output::Apply`] was done only in part, by a primary that is alone (see [`crate::Replica::alone_has`]): another change
+    /// stands in its place in this brick's journal, and says so.
+    AppliedInPart {
+        /// Which.
+        lsn: Lsn,
+        /// Why.
+        errno: i32,
+        /// What stands in its place.
+        body: B,
+    },
+    /// This brick's disk is in a state in which it takes no further change.
+    Broken,
     /// [`Output::Sync`] ended. Failures of syncs that the driver ran of its own accord are told too, with any token.
     Synced {
         /// Its token.

@@ -176,21 +176,51 @@ impl<B: Body> Replica<B> {
     }
 
     pub(crate) fn on_own_failure(&mut self, now: Duration, lsn: Lsn, errno: i32, out: &mut Out<B>) {
-        if self.peers.is_empty() && lsn == self.last.lsn {
+        if lsn == self.last.lsn && (self.peers.is_empty() || self.alone_has(lsn)) {
             // Alone: the change never was. With peers it may live on there, so this brick has to leave.
             self.withdraw_last(lsn);
             // A sync asked for meanwhile covers what is left.
             let last = self.last.lsn;
             self.syncs.values_mut().for_each(|s| s.lsn = s.lsn.min(last));
-            // The first who waits asked for the change; the others only wanted to show it, and ask again.
-            let mut tickets = self.waiting.remove(&lsn).unwrap_or_default().into_iter();
-            out.extend(tickets.next().map(|t| Output::Refuse(t, errno)));
-            out.extend(tickets.map(Output::Forget));
+            for peer in self.peers.values_mut().filter(|p| p.acked >= last) {
+                peer.waits_since = None;
+            }
+            self.refuse_waiting(lsn, errno, out);
             self.finish_syncs(now, out);
             return;
         }
         self.vote_out(now, &[self.me], "it could not apply a change", out);
         self.fail(out);
+    }
+
+    /// Whether this brick is the only one that has, and ever had, the change of that position: no other brick is in sync,
+    /// and joining bricks are sent only what is applied here.
+    pub fn alone_has(&self, lsn: Lsn) -> bool {
+        self.role == Role::Primary && self.others().is_empty() && self.fed < lsn && lsn == self.last.lsn
+    }
+
+    /// The change was done only in part, and nobody else has it: what is here of its objects is the set's content, and the
+    /// change that says so is the one that all others get. The operation failed.
+    pub(crate) fn on_part(&mut self, now: Duration, lsn: Lsn, errno: i32, body: B, out: &mut Out<B>) {
+        if !self.alone_has(lsn) {
+            // Others took part meanwhile: they may have the change itself under this stamp.
+            return self.on_broken(now, out);
+        }
+        let Some(entry) = self.window.back_mut() else { return };
+        assert!(entry.stamp.lsn == lsn, "only the newest change gives way");
+        self.results.withdraw(entry.op, lsn);
+        self.window_bytes -= entry.body.size();
+        self.window_bytes += body.size();
+        (entry.op, entry.about, entry.body) = (OpId::default(), None, body);
+        self.refuse_waiting(lsn, errno, out);
+        self.on_applied(now, lsn, out);
+    }
+
+    /// The first who waits asked for the change; the others only wanted to show it, and ask again.
+    fn refuse_waiting(&mut self, lsn: Lsn, errno: i32, out: &mut Out<B>) {
+        let mut tickets = self.waiting.remove(&lsn).unwrap_or_default().into_iter();
+        out.extend(tickets.next().map(|t| Output::Refuse(t, errno)));
+        out.extend(tickets.map(Output::Forget));
     }
 
     fn withdraw_last(&mut self, lsn: Lsn) {

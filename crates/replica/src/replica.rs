@@ -293,6 +293,8 @@ impl<B: Body> Replica<B> {
             Input::Sync { ticket, fid } => self.on_sync(now, ticket, fid, out),
             Input::Applied { lsn } => self.on_applied(now, lsn, out),
             Input::ApplyFailed { lsn, errno } => self.on_apply_failed(now, lsn, errno, out),
+            Input::AppliedInPart { lsn, errno, body } => self.on_part(now, lsn, errno, body, out),
+            Input::Broken => self.on_broken(now, out),
             Input::Synced { token, errno } => self.on_synced(now, token, errno, out),
             Input::Durable { lsn, available } => self.on_durable(lsn, available, out),
             Input::Replicate { from, epoch, commit, entry } => {
@@ -438,7 +440,7 @@ impl<B: Body> Replica<B> {
         }
     }
 
-    fn on_applied(&mut self, now: Duration, lsn: Lsn, out: &mut Out<B>) {
+    pub(crate) fn on_applied(&mut self, now: Duration, lsn: Lsn, out: &mut Out<B>) {
         if lsn <= self.applied || self.role == Role::Failed {
             return;
         }
@@ -456,6 +458,18 @@ impl<B: Body> Replica<B> {
             Role::Secondary | Role::Healing => self.acknowledge(out),
             Role::Idle | Role::Failed => {}
         }
+    }
+
+    pub(crate) fn on_broken(&mut self, now: Duration, out: &mut Out<B>) {
+        if self.role == Role::Failed {
+            return;
+        }
+        match (self.leads(), self.view.primary) {
+            (true, _) => self.vote_out(now, &[self.me], "its disk takes no changes", out),
+            (false, Some(primary)) => self.send(primary, Message::Failed { errno: 0 }, out),
+            (false, None) => {}
+        }
+        self.fail(out);
     }
 
     fn on_apply_failed(&mut self, now: Duration, lsn: Lsn, errno: i32, out: &mut Out<B>) {
@@ -525,6 +539,9 @@ impl<B: Body> Replica<B> {
             Message::Failed { .. } => {
                 if self.leads() && self.view.in_sync.contains(&from) {
                     self.vote_out(now, &[from], "it could not apply a change", out);
+                } else if self.leads() {
+                    // It ends its healing: nothing has to wait for it.
+                    self.drop_joiner(now, from, out);
                 }
             }
             Message::Sync { ticket, lsn, fid } => self.on_peer_sync(from, ticket, lsn, fid, out),

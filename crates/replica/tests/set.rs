@@ -356,3 +356,31 @@ fn an_arbiter_never_succeeds() {
     a.decide(5, 9);
     assert_eq!(a.apply_failed(1), ["forget 5", "diverged"], "there is nobody to propose");
 }
+
+#[test]
+fn a_change_done_in_part_by_a_brick_alone_is_in_the_history_as_that() {
+    let mut a = Rig::primary(1, &[1]);
+    a.give(Input::Joining { brick: BrickId(3), number: 1 });
+    a.give(Input::JoinerLive(BrickId(3)));
+    assert_eq!(a.decide(5, 9), ["apply 1.1"]);
+    assert!(a.replica.alone_has(Lsn(1)));
+    let part =
+        |lsn, object| Input::AppliedInPart { lsn: Lsn(lsn), errno: 28, body: common::Change(fid(object)) };
+    // Who heals is sent what stands in its place.
+    assert_eq!(a.give(part(1, 9)), ["refuse 5 (28)", "replicate 1.1 to 3 in 1"]);
+    assert_eq!((a.replica.last(), a.replica.commit()), (stamp(1, 1), Lsn(1)));
+    // The operation is not done: it may be tried again.
+    assert_eq!(a.admit(1, 5), Admission::Go);
+    assert_eq!(a.decide(6, 9), ["apply 1.2"]);
+    assert_eq!(a.applied(2), ["replicate 1.2 to 3 in 1", "release 6"]);
+}
+
+#[test]
+fn what_others_may_have_is_not_done_in_part() {
+    let mut a = Rig::primary(1, &[1, 2]);
+    a.decide(5, 9);
+    assert!(!a.replica.alone_has(Lsn(1)));
+    let out = a.give(Input::AppliedInPart { lsn: Lsn(1), errno: 28, body: common::Change(fid(9)) });
+    assert!(out.contains(&"forget 5".to_owned()), "{out:?}");
+    assert_eq!(a.replica.role(), Role::Failed);
+}

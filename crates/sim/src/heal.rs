@@ -445,7 +445,14 @@ impl World {
             change: entry.body.change(),
             payload: &payload,
         };
+        let ended = brick.healing.as_ref().is_none_or(|h| h.ended);
         let done = match &mut brick.healing {
+            // What the primary has of the objects is only to be had by healing.
+            _ if ended && c.change.is_doubt() => {
+                let last = brick.disk.last().lsn;
+                let marked = Patient::begin_heal(&mut brick.disk, last, &c.change.touched(), last);
+                marked.and(Err(wire::Errno::ESTALE))
+            }
             Some(h) => {
                 if patient || !h.inner.awaits_primary() {
                     h.heard = now;

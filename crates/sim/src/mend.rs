@@ -55,7 +55,7 @@ impl Tree {
             Change::CopyRange { from, to, .. } => {
                 self.get(*from).and(self.get(*to)).map(drop).ok_or(Errno::ESTALE)
             }
-            Change::Nop | Change::DropOrphan { .. } | Change::Touch { .. } => Ok(()),
+            Change::Nop | Change::DropOrphan { .. } | Change::Touch { .. } | Change::Partial { .. } => Ok(()),
             other => match other.touched().into_iter().all(|f| self.get(f).is_some()) {
                 true => Ok(()),
                 false => Err(Errno::ESTALE),

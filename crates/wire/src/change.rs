@@ -60,6 +60,9 @@ wire_enum! {
         18 Relocate { fid: Fid, path: Vec<Ancestor>, name: Name },
         /// Changes nothing: says that the object may not be what the journal made of it. Who missed this takes it anew.
         19 Touch { fid: Fid },
+        /// Changes nothing: stands where a change stood that a brick alone in its set could do only in part. What that brick
+        /// has of the objects is what they are. Who missed this takes them anew.
+        20 Partial { objects: Vec<Fid> },
     }
 }
 
@@ -94,6 +97,21 @@ impl Change {
             | Change::Relocate { fid, .. }
             | Change::Touch { fid } => vec![*fid],
             Change::CopyRange { to, .. } => vec![*to],
+            Change::Partial { objects } => objects.clone(),
         }
+    }
+
+    /// What stands in the journal in place of this change if it was done only in part. Its record is never longer than the
+    /// change's own, so that a full disk has room for it.
+    pub fn in_part(&self) -> Change {
+        match self.touched()[..] {
+            [fid] => Change::Touch { fid },
+            ref objects => Change::Partial { objects: objects.to_vec() },
+        }
+    }
+
+    /// Whether the change only says that objects may not be what the journal made of them.
+    pub fn is_doubt(&self) -> bool {
+        matches!(self, Change::Touch { .. } | Change::Partial { .. })
     }
 }

@@ -15,6 +15,7 @@ mod brick_check;
 mod demo;
 mod faults;
 mod footprint;
+mod full_disks;
 mod harness;
 mod heal;
 mod options;

@@ -51,6 +51,11 @@ impl Healing {
         }
     }
 
+    /// Whether the mark of what is in doubt is gone: nothing more is healed in this one.
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended
+    }
+
     /// The primary sent what it waits for.
     pub(super) fn hear(&mut self) {
         self.heard = clock::now();

@@ -521,6 +521,10 @@ impl SetHandle {
         for brick in d.silence.tick(clock::now(), waits.then_some(others)) {
             self.step(&mut d, Input::LinkDead(brick));
         }
+        if let Some(e) = d.brick.take_late_failure() {
+            d.doubt_unsynced();
+            self.step(&mut d, Input::Synced { token: replica::SyncToken::Local(0), errno: e.0 });
+        }
         self.tick_heal(&mut d);
         self.watch_joiners(&mut d);
         let due = clock::now() >= d.last_sync + d.sync_interval;
@@ -667,7 +671,13 @@ impl SetDriver {
 
     fn apply(&mut self, entry: &Entry<Content>) -> Input<Content> {
         let lsn = entry.stamp.lsn;
-        let applied = if self.healing.is_some() { self.apply_healing(entry) } else { self.apply_now(entry) };
+        let applied = match &self.healing {
+            Some(h) if !h.has_ended() => self.apply_healing(entry),
+            // What the primary has of the objects is only to be had by healing.
+            _ if entry.body.change.is_doubt() && !self.leads() => self.must_heal(&entry.body.change),
+            Some(_) => self.apply_healing(entry),
+            None => self.apply_now(entry),
+        };
         match applied {
             Ok(()) => {
                 self.pending.note(&entry.body.change);
@@ -679,12 +689,8 @@ impl SetDriver {
             }
             Err(e) => {
                 tracing::error!("set {}: change {lsn} could not be applied: {e}", self.set);
-                if !self.replica.is_only() {
-                    // Half of it may be there: whatever becomes of this brick, these objects have to be healed.
-                    let last = self.brick.last().lsn;
-                    if let Err(e) = self.brick.begin_heal(last, &entry.body.change.touched(), last) {
-                        tracing::error!("set {}: note what is in doubt: {e}", self.set);
-                    }
+                if self.brick.is_partial() {
+                    return self.end_partial(lsn, e);
                 }
                 // It may have been a sync within.
                 if e == Errno::EIO {
@@ -693,6 +699,41 @@ impl SetDriver {
                 Input::ApplyFailed { lsn, errno: e.0 }
             }
         }
+    }
+
+    /// A change was done only in part. Whoever alone has it goes on with what is there of it; with others it is theirs, and
+    /// this brick has to be healed.
+    fn end_partial(&mut self, lsn: Lsn, error: Errno) -> Input<Content> {
+        if self.replica.alone_has(lsn) {
+            return match self.brick.record_partial() {
+                Ok(change) => {
+                    let body = Content::new(change, Bytes::new());
+                    Input::AppliedInPart { lsn, errno: error.0, body }
+                }
+                Err(e) => {
+                    tracing::error!("set {}: note that change {lsn} was done in part: {e}", self.set);
+                    Input::Broken
+                }
+            };
+        }
+        if let Err(e) = self.brick.abandon_partial() {
+            tracing::error!("set {}: note what is in doubt: {e}", self.set);
+        }
+        // It may have been a sync within.
+        if error == Errno::EIO {
+            self.doubt_unsynced();
+        }
+        Input::ApplyFailed { lsn, errno: error.0 }
+    }
+
+    fn must_heal(&mut self, change: &wire::Change) -> Result<(), Errno> {
+        let last = self.brick.last().lsn;
+        self.brick.begin_heal(last, &change.touched(), last)?;
+        Err(Errno::ESTALE)
+    }
+
+    fn leads(&self) -> bool {
+        matches!(self.replica.role(), Role::Primary | Role::Reconciling)
     }
 
     pub(super) fn apply_now(&mut self, entry: &Entry<Content>) -> Result<(), Errno> {
