@@ -27,6 +27,7 @@ pub mod limits;
 mod opening;
 mod primary;
 pub mod ranges;
+mod reconcile;
 mod replica;
 mod results;
 mod secondary;
