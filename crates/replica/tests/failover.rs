@@ -243,3 +243,255 @@ fn the_successor_takes_the_tail_of_who_has_more() {
     set.assert_whole(&[2, 3], &until(5));
     assert_eq!(set.view.epoch, Epoch(2), "no view but the first after the death: {:?}", set.reasons);
 }
+
+#[test]
+fn adopted_changes_are_known_and_new_ones_follow_in_the_new_epoch() {
+    let mut set = Set::new(3, &[], 2);
+    set.changes(3);
+    set.lose(1, 2);
+    let last = set.change();
+    set.deliver();
+    set.kill(1, 2);
+    set.deliver();
+    for b in [2, 3] {
+        assert_eq!(set.journal(b).last(), Some(&(1, 4)));
+    }
+    assert_eq!(set.admit(2, last), Admission::Done(Lsn(4), None), "its client sends it again");
+    let next = set.change();
+    set.deliver();
+    assert_eq!(set.bricks[&2].released, [next]);
+    assert_eq!(set.journal(3).last(), Some(&(2, 5)));
+    // And the next successor knows both.
+    set.kill(2, 3);
+    set.deliver();
+    assert_eq!(set.admit(3, last), Admission::Done(Lsn(4), None));
+    assert_eq!(set.admit(3, next), Admission::Done(Lsn(5), None));
+}
+
+#[test]
+fn a_third_brick_gets_what_the_second_had_and_the_first_had_not() {
+    // Three survivors, each with another end.
+    let mut set = Set::new(4, &[], 3);
+    set.changes(2);
+    set.lose(1, 4);
+    set.changes(2);
+    set.lose(1, 2);
+    set.changes(2);
+    set.kill(1, 2);
+    set.deliver();
+    set.assert_whole(&[2, 3, 4], &until(6));
+    assert_eq!(set.view.epoch, Epoch(2));
+}
+
+#[test]
+fn messages_of_the_failover_get_lost() {
+    // Whatever one link loses until it works again, a moment before it would count as dead.
+    for link in [(2, 3), (3, 2), (2, 4), (4, 2)] {
+        for messages in 0..12 {
+            let mut set = Set::new(4, &[], 2);
+            set.changes(2);
+            set.lose(1, 4);
+            set.changes(2);
+            set.lose(1, 2);
+            set.changes(2);
+            set.kill(1, 2);
+            for _ in 0..messages {
+                set.deliver_one();
+            }
+            set.lose(link.0, link.1);
+            set.deliver();
+            set.pass(1000);
+            set.cut.clear();
+            set.pass(1000);
+            set.assert_whole(&[2, 3, 4], &until(6));
+            assert_eq!(set.view.epoch, Epoch(2), "{link:?} after {messages}");
+        }
+    }
+}
+
+#[test]
+fn messages_of_the_failover_come_twice_and_in_any_order() {
+    for turn in 0..50_usize {
+        let mut set = Set::new(4, &[], 2);
+        set.changes(2);
+        set.lose(1, 4);
+        set.changes(2);
+        set.lose(1, 2);
+        set.changes(2);
+        set.kill(1, 2);
+        let mut n = turn;
+        while !set.wire.is_empty() {
+            n = (n * 31 + 7) % 1009;
+            let at = n % set.wire.len();
+            let message = set.wire[at].clone();
+            set.wire.swap(0, at);
+            if n % 3 == 0 && !matches!(message.2, Input::View(_)) {
+                set.give(message.1, message.2);
+            }
+            set.deliver_one();
+        }
+        set.pass(1900);
+        set.assert_whole(&[2, 3, 4], &until(6));
+        assert_eq!(set.view.epoch, Epoch(2), "turn {turn}");
+    }
+}
+
+#[test]
+fn the_brick_with_the_longest_journal_dies_in_the_middle() {
+    for messages in 0..16 {
+        let mut set = Set::new(4, &[], 2);
+        set.changes(3);
+        set.lose(1, 2);
+        set.lose(1, 4);
+        set.changes(2);
+        set.kill(1, 2);
+        for _ in 0..messages {
+            set.deliver_one();
+        }
+        set.kill(3, 2);
+        set.deliver();
+        set.pass(1900);
+        let whole = set.journal(2);
+        assert!(whole == until(3) || whole == until(5), "all of the tail or nothing of it");
+        set.assert_whole(&[2, 4], &whole);
+        set.changes(1);
+        set.assert_whole(&[2, 4], &[whole, vec![(3, set.journal(2).len() as u64)]].concat());
+    }
+}
+
+#[test]
+fn the_successor_dies_in_the_middle() {
+    for messages in 0..16 {
+        let mut set = Set::new(4, &[], 2);
+        set.changes(2);
+        set.lose(1, 4);
+        set.changes(2);
+        set.lose(1, 2);
+        set.changes(2);
+        set.kill(1, 2);
+        for _ in 0..messages {
+            set.deliver_one();
+        }
+        set.kill(2, 4);
+        set.deliver();
+        set.pass(1900);
+        set.assert_whole(&[3, 4], &until(6));
+        assert_eq!(set.view.epoch, Epoch(3), "nobody else left: {:?}", set.reasons);
+    }
+}
+
+#[test]
+fn a_brick_that_says_nothing_leaves() {
+    let mut set = Set::new(3, &[], 1);
+    set.changes(2);
+    set.lose(1, 2);
+    set.changes(1);
+    set.kill(1, 2);
+    // It tells what it has, and then sends nothing of it.
+    set.deliver_one();
+    set.deliver_one();
+    set.lose(3, 2);
+    set.deliver();
+    assert_eq!(set.role(2), Role::Reconciling);
+    set.pass(2500);
+    set.assert_whole(&[2], &until(2));
+}
+
+#[test]
+fn an_arbiter_is_sent_the_tail() {
+    let mut set = Set::new(3, &[3], 2);
+    set.changes(3);
+    set.lose(1, 3);
+    set.changes(2);
+    set.kill(1, 2);
+    set.deliver();
+    set.assert_whole(&[2, 3], &until(5));
+}
+
+#[test]
+fn an_arbiter_with_more_leaves_and_changes_wait_for_it() {
+    let mut set = Set::new(3, &[3], 2);
+    set.changes(3);
+    set.lose(1, 2);
+    set.changes(2);
+    set.kill(1, 2);
+    set.deliver();
+    // It has no data to send; what it has beyond was not acknowledged by any brick with data.
+    set.assert_whole(&[2], &until(3));
+    assert_eq!(set.admit(2, 4), Admission::Busy, "it heals, and only then is there a quorum");
+    set.now += replica::limits::QUORUM_WAIT;
+    assert_eq!(set.admit(2, 4), Admission::BelowQuorum, "it does not come back");
+}
+
+#[test]
+fn who_was_started_anew_has_nothing_to_send_and_hands_over() {
+    let mut set = Set::new(3, &[], 2);
+    set.changes(3);
+    set.lose(1, 2);
+    set.lose(1, 3);
+    set.changes(2);
+    // The primary's process is back before anybody missed it.
+    let journal = set.bricks.remove(&1).unwrap().journal;
+    set.wire.clear();
+    set.cut.clear();
+    set.open(1, journal, Epoch(1));
+    set.give(1, Input::View(set.view.clone()));
+    set.pass(500);
+    set.assert_whole(&[2, 3], &until(3));
+    assert_ne!(set.view.primary, Some(BrickId(1)), "one of those that can send what they have");
+}
+
+#[test]
+fn all_started_anew_most_of_one_mind_stay() {
+    let mut set = Set::new(3, &[], 2);
+    set.changes(3);
+    set.lose(1, 2);
+    set.changes(2);
+    for b in [1, 2, 3] {
+        let journal = set.bricks.remove(&b).unwrap().journal;
+        set.open(b, journal, Epoch(1));
+        set.give(b, Input::View(set.view.clone()));
+    }
+    set.cut.clear();
+    set.pass(500);
+    set.assert_whole(&[1, 3], &until(5));
+}
+
+#[test]
+fn a_brick_whose_history_parts_leaves() {
+    // It cannot be, as long as bricks come into a view only with its history.
+    let mut set = Set::new(3, &[], 1);
+    set.changes(3);
+    let mut journal = set.bricks.remove(&3).unwrap().journal;
+    journal.last_mut().unwrap().0 = stamp(0, 3);
+    journal.sort_by_key(|(s, _)| s.lsn);
+    journal.iter_mut().for_each(|(s, _)| s.epoch = Epoch(0));
+    set.open(3, journal, Epoch(1));
+    set.kill(1, 2);
+    set.deliver();
+    set.assert_whole(&[2], &until(3));
+}
+
+#[test]
+fn what_all_have_is_not_kept() {
+    let mut set = Set::new(3, &[], 2);
+    set.changes(3);
+    set.pass(200);
+    set.kill(1, 2);
+    let asked = set.wire.iter().any(|m| m.1 == 3);
+    assert!(asked);
+    set.deliver_one();
+    let answer = set.wire.back().map(|m| format!("{:?}", m.2)).unwrap();
+    assert!(answer.contains("kept: Lsn(3)"), "{answer}");
+}
+
+#[test]
+fn a_primary_that_cannot_apply_what_it_adopts_gives_way() {
+    let mut b = common::Rig::new(2);
+    b.view(1, 1, &[1, 2, 3]);
+    b.view(2, 2, &[2, 3]);
+    let theirs = replica::Message::HereIAm { last: stamp(1, 1), durable: Lsn(0), kept: Lsn(0) };
+    assert_eq!(b.peer(3, 2, theirs), ["send what follows 0.0, 3"]);
+    assert_eq!(b.replicate(3, 2, common::entry(1, 1, 9)), ["apply 1.1"]);
+    assert_eq!(b.apply_failed(1), ["propose Some(3) of [3] after 2", "diverged"]);
+}
