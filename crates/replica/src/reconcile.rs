@@ -176,6 +176,7 @@ impl<B: Body> Replica<B> {
         let complete = fetch.is_complete();
         if let Some(peer) = self.peers.get_mut(&from) {
             peer.waits_since = (!complete).then_some(now);
+            peer.resent = now;
         }
         if complete && let Some(fetch) = self.fetch.take() {
             self.adopt(now, fetch, out);
@@ -243,6 +244,7 @@ impl<B: Body> Replica<B> {
             return;
         }
         peer.waits_since = (!complete).then_some(now);
+        peer.resent = now;
         report.last = at;
         self.reconcile(now, out);
     }
