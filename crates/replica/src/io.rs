@@ -203,6 +203,18 @@ pub enum Message {
         last: Stamp,
         /// On disk up to here.
         durable: Lsn,
+        /// It can send the changes after this one.
+        kept: Lsn,
+    },
+    /// See [`wire::peer::PeerBody::SendTail`].
+    SendTail {
+        /// After which change.
+        after: Stamp,
+    },
+    /// See [`wire::peer::PeerBody::Committed`].
+    Committed {
+        /// Up to where.
+        lsn: Lsn,
     },
     /// See [`wire::peer::PeerBody::Healed`].
     Healed {

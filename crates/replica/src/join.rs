@@ -78,6 +78,7 @@ impl<B: Body> Replica<B> {
         self.base = last.clone();
         self.last = last;
         self.gap.clear();
+        self.forget_window();
         self.late_syncs.clear();
         self.proposed = None;
     }

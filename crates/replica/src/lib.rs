@@ -10,6 +10,8 @@
 //! - An answer that shows a state leaves only after all that the state contains is applied on every in-sync brick.
 //! - No answer leaves when the server's lease has run out, or in an epoch other than the one it was worked out in
 //!   unless this brick stayed primary.
+//! - Of the journals of two bricks in sync one is the beginning of the other. A new primary makes them equal before it
+//!   serves.
 //! - A brick applies changes in lsn order without gaps, and never one from a primary of an older epoch.
 //!
 //! What it does not do: decide what a request changes (crate `namespace`), agree on views (the pool store).
@@ -27,6 +29,7 @@ pub mod limits;
 mod opening;
 mod primary;
 pub mod ranges;
+mod reconcile;
 mod replica;
 mod results;
 mod secondary;

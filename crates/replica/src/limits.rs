@@ -6,6 +6,10 @@ use core::time::Duration;
 pub const WINDOW: usize = 4096;
 /// Bytes of changes that may be under way in one set.
 pub const WINDOW_BYTES: usize = 128 << 20;
+/// Changes that a brick keeps for the next primary: as many as may be under way, and some that are ordered by servers.
+pub const TAIL: usize = WINDOW + 256;
+/// Bytes of these changes: as many as may be under way, and one more change.
+pub const TAIL_BYTES: usize = WINDOW_BYTES + (2 << 20);
 /// Messages of a newer epoch, or out of order, that a secondary keeps until it can use them.
 pub const EARLY: usize = 4096;
 /// Results remembered for one session (it never has more operations outstanding).
@@ -20,5 +24,7 @@ pub const SYNC_RESEND: Duration = Duration::from_secs(10);
 pub const SILENCE: Duration = Duration::from_millis(2000);
 /// A proposal that brought no new view is made again after this.
 pub const REPROPOSE: Duration = Duration::from_millis(300);
+/// Changes wait for so long before they are refused if a new primary has to leave out bricks that the quorum needs.
+pub const QUORUM_WAIT: Duration = Duration::from_secs(5);
 
 const _: () = assert!(RESEND.as_millis() < SILENCE.as_millis());

@@ -3,31 +3,15 @@
 use crate::io::{Body, Entry, Message, Output, SyncToken, Ticket};
 use crate::join::ADMISSION;
 use crate::limits::{RESEND, SILENCE, SYNC_RESEND};
-use crate::replica::{Out, Peer, Replica, Role, Syncing};
+use crate::replica::{Out, Replica, Role, Syncing};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::time::Duration;
 use ids::{BrickId, Fid, Lsn, OpId};
-use wire::peer::Stamp;
 
 impl<B: Body> Replica<B> {
     pub(crate) fn others(&self) -> Vec<BrickId> {
         self.view.in_sync.iter().copied().filter(|b| *b != self.me).collect()
-    }
-
-    pub(crate) fn become_primary(&mut self, now: Duration, out: &mut Out<B>) {
-        self.leave_lead(out);
-        self.role = Role::Reconciling;
-        self.role_since = now;
-        // Whatever this brick holds is history from here on: all that stay in sync will hold it.
-        self.commit = self.last.lsn;
-        self.base = self.last.clone();
-        self.fed = self.last.lsn;
-        for peer in self.others() {
-            self.peers.insert(peer, Peer::default());
-            self.send(peer, Message::WhereAreYou, out);
-        }
-        self.finish_reconciling(now, out);
     }
 
     /// A new view in which this brick goes on as primary: fewer or more bricks to wait for.
@@ -45,41 +29,6 @@ impl<B: Body> Replica<B> {
             sync.missing.retain(|b| in_sync.contains(b));
         }
         self.advance(now, out);
-    }
-
-    pub(crate) fn on_here_i_am(
-        &mut self,
-        now: Duration,
-        from: BrickId,
-        last: Stamp,
-        durable: Lsn,
-        out: &mut Out<B>,
-    ) {
-        if self.role != Role::Reconciling || !self.view.in_sync.contains(&from) {
-            return;
-        }
-        if last != self.last {
-            // It holds changes nobody was told of, or lacks some: it is healed from here.
-            self.vote_out(now, &[from], "its journal ends elsewhere", out);
-            return;
-        }
-        if let Some(peer) = self.peers.get_mut(&from) {
-            peer.acked = last.lsn;
-            peer.durable = durable;
-        }
-        self.agree.insert(from);
-        self.finish_reconciling(now, out);
-    }
-
-    /// Serves as soon as all agree. What this brick calls committed must be in its own journal too: another process of it
-    /// would otherwise come back without changes that were answered.
-    pub(crate) fn finish_reconciling(&mut self, now: Duration, out: &mut Out<B>) {
-        let agreed = self.others().iter().all(|b| self.agree.contains(b));
-        if self.role == Role::Reconciling && agreed && self.applied == self.last.lsn {
-            self.role = Role::Primary;
-            self.role_since = now;
-            self.advance(now, out);
-        }
     }
 
     pub(crate) fn on_decided(
@@ -110,6 +59,7 @@ impl<B: Body> Replica<B> {
         for peer in self.peers.values_mut() {
             peer.waits_since.get_or_insert(now);
         }
+        self.told = self.commit;
         for to in self.others() {
             out.push(Output::Replicate {
                 to,
@@ -132,7 +82,7 @@ impl<B: Body> Replica<B> {
         out: &mut Out<B>,
     ) {
         let last = self.last.lsn;
-        if self.role != Role::Primary || lsn > last {
+        if !self.leads() || lsn > last {
             return;
         }
         if let Some(joiner) = self.joiners.get_mut(&from) {
@@ -142,6 +92,9 @@ impl<B: Body> Replica<B> {
         let Some(peer) = self.peers.get_mut(&from) else { return };
         peer.durable = peer.durable.max(durable);
         peer.available = available;
+        if self.role == Role::Reconciling {
+            return self.on_tail_ack(now, from, lsn, out);
+        }
         if lsn > peer.acked {
             peer.acked = lsn;
             peer.waits_since = (lsn < last).then_some(now);
@@ -314,10 +267,7 @@ impl<B: Body> Replica<B> {
             return;
         }
         if self.role == Role::Reconciling {
-            if !self.agree.contains(&to) {
-                self.send(to, Message::WhereAreYou, out);
-            }
-            return;
+            return self.resend_reconciling(now, to, out);
         }
         let Some(peer) = self.peers.get_mut(&to) else { return };
         peer.resent = now;
@@ -346,17 +296,7 @@ impl<B: Body> Replica<B> {
 
     pub(crate) fn on_tick(&mut self, now: Duration, out: &mut Out<B>) {
         match self.role {
-            Role::Reconciling => {
-                let mute: Vec<BrickId> =
-                    self.others().into_iter().filter(|b| !self.agree.contains(b)).collect();
-                if now >= self.role_since + SILENCE && !mute.is_empty() {
-                    self.vote_out(now, &mute, "it does not say where it stands", out);
-                } else {
-                    for peer in mute {
-                        self.resend(now, peer, out);
-                    }
-                }
-            }
+            Role::Reconciling => self.tick_reconciling(now, out),
             Role::Primary => {
                 let waits = |s: &Option<Duration>, d: Duration| s.is_some_and(|s| now >= s + d);
                 let silent: Vec<BrickId> = self
@@ -383,6 +323,7 @@ impl<B: Body> Replica<B> {
                     self.resend(now, peer, out);
                 }
                 self.ask_again_for_syncs(now, out);
+                self.tell_commit(out);
                 self.renounce(now, out);
             }
             Role::Healing => self.tell_healed_again(now, out),

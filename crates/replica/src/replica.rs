@@ -1,7 +1,8 @@
 //! One brick's part in its set: the state, the way in, and what both roles share.
 
 use crate::io::{Admission, Body, Entry, Input, Message, Output, SyncToken, Ticket};
-use crate::limits::{EARLY, WINDOW, WINDOW_BYTES};
+use crate::limits::{EARLY, QUORUM_WAIT, WINDOW, WINDOW_BYTES};
+use crate::reconcile::{Fetch, Report};
 use crate::results::Results;
 use crate::view::View;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -82,7 +83,8 @@ pub struct Replica<B> {
     pub(crate) available: u64,
     pub(crate) lease: Duration,
     pub(crate) results: Results,
-    /// On the primary: the changes after `commit`.
+    /// On the primary: the changes after `commit`. On others: those that may not be on all bricks in sync, as far as this
+    /// one knows; whoever leads next may lack them.
     pub(crate) window: VecDeque<Entry<B>>,
     pub(crate) window_bytes: usize,
     /// Objects with changes after `commit`: the newest of them.
@@ -98,8 +100,15 @@ pub struct Replica<B> {
     /// The last position of each epoch in this brick's journal.
     pub(crate) history: BTreeMap<Epoch, Lsn>,
     pub(crate) syncs: BTreeMap<Ticket, Syncing>,
-    /// Reconciling: who answered that it stands where this brick stands.
-    pub(crate) agree: BTreeSet<BrickId>,
+    /// Reconciling: where the others stand, and the tail that comes from one of them.
+    pub(crate) reports: BTreeMap<BrickId, Report>,
+    pub(crate) fetch: Option<Fetch<B>>,
+    /// On a secondary: the primary of this epoch asked where it stands, and has not served before that.
+    pub(crate) asked: bool,
+    /// On the primary: the commit position that the others were told.
+    pub(crate) told: Lsn,
+    /// Until then changes wait, and are not refused, if the quorum is lacking.
+    pub(crate) quorum_until: Duration,
     pub(crate) role_since: Duration,
     /// On a secondary: changes that came before their turn.
     pub(crate) gap: BTreeMap<Lsn, Entry<B>>,
@@ -161,7 +170,11 @@ impl<B: Body> Replica<B> {
             joiners: BTreeMap::new(),
             history: BTreeMap::new(),
             syncs: BTreeMap::new(),
-            agree: BTreeSet::new(),
+            reports: BTreeMap::new(),
+            fetch: None,
+            asked: false,
+            told: Lsn(0),
+            quorum_until: Duration::ZERO,
             role_since: Duration::ZERO,
             gap: BTreeMap::new(),
             late_syncs: Vec::new(),
@@ -262,7 +275,7 @@ impl<B: Body> Replica<B> {
         }
         self.results.finish(op.session, finished);
         if !self.view.has_quorum() {
-            return Admission::BelowQuorum;
+            return if now < self.quorum_until { Admission::Busy } else { Admission::BelowQuorum };
         }
         if self.window.len() >= WINDOW || self.window_bytes >= WINDOW_BYTES {
             return Admission::Busy;
@@ -301,7 +314,7 @@ impl<B: Body> Replica<B> {
                 if epoch > self.view.epoch {
                     self.keep_early(epoch, Input::Replicate { from, epoch, commit, entry });
                 } else if epoch == self.view.epoch {
-                    self.on_replicate(from, commit, entry, out);
+                    self.on_replicate(now, from, commit, entry, out);
                 }
             }
             Input::Peer { from, epoch, message } => {
@@ -357,6 +370,10 @@ impl<B: Body> Replica<B> {
         let named = view.in_sync.contains(&self.me);
         let follows = view.primary.is_some() && view.primary == self.view.primary;
         let healing = self.role == Role::Healing && follows && !named;
+        let reconciling = self.role == Role::Reconciling || core::mem::take(&mut self.asked);
+        if reconciling && self.view.has_quorum() && !view.has_quorum() {
+            self.quorum_until = now + QUORUM_WAIT;
+        }
         self.view = view;
         // Who has healed says so again: in this epoch nobody has heard it yet.
         self.proposed = (healing && !self.unsure).then_some((self.view.epoch, Duration::ZERO));
@@ -378,6 +395,9 @@ impl<B: Body> Replica<B> {
                 (false, true) => Role::Healing,
                 (false, false) => Role::Idle,
             };
+            if self.role == Role::Idle {
+                self.forget_window();
+            }
         }
         self.take_early(now, out);
     }
@@ -403,12 +423,11 @@ impl<B: Body> Replica<B> {
         for ticket in core::mem::take(&mut self.syncs).into_keys() {
             out.push(Output::Forget(ticket));
         }
-        self.window.clear();
-        self.window_bytes = 0;
         self.pending.clear();
         self.peers.clear();
         self.joiners.clear();
-        self.agree.clear();
+        self.reports.clear();
+        self.fetch = None;
         self.gap.clear();
         self.late_syncs.clear();
     }
@@ -454,7 +473,7 @@ impl<B: Body> Replica<B> {
                 self.feed_joiners(lsn, out);
                 self.advance(now, out);
             }
-            Role::Reconciling => self.finish_reconciling(now, out),
+            Role::Reconciling => self.reconcile(now, out),
             Role::Secondary | Role::Healing => self.acknowledge(out),
             Role::Idle | Role::Failed => {}
         }
@@ -481,12 +500,17 @@ impl<B: Body> Replica<B> {
                 }
                 self.fail(out);
             }
-            Role::Idle | Role::Reconciling | Role::Failed => self.fail(out),
+            Role::Reconciling => {
+                self.vote_out(now, &[self.me], "it could not apply a change", out);
+                self.fail(out);
+            }
+            Role::Idle | Role::Failed => self.fail(out),
         }
     }
 
     pub(crate) fn fail(&mut self, out: &mut Out<B>) {
         self.leave_lead(out);
+        self.forget_window();
         self.role = Role::Failed;
         out.push(Output::Diverged);
     }
@@ -546,15 +570,17 @@ impl<B: Body> Replica<B> {
             }
             Message::Sync { ticket, lsn, fid } => self.on_peer_sync(from, ticket, lsn, fid, out),
             Message::Synced { ticket, errno } => self.on_sync_part(now, from, ticket, errno, out),
-            Message::WhereAreYou => {
-                // Not before all of it is in the journal (the primary asks again): it counts as acknowledged.
-                let settled = self.applied == self.last.lsn;
-                if settled && self.role == Role::Secondary && self.view.primary == Some(from) {
-                    let (last, durable) = (self.last.clone(), self.durable);
-                    self.send(from, Message::HereIAm { last, durable }, out);
+            Message::WhereAreYou => self.on_where_are_you(from, out),
+            Message::HereIAm { last, durable, kept } => {
+                self.on_here_i_am(now, from, durable, Report { last, kept }, out);
+            }
+            Message::SendTail { after } => self.on_send_tail(from, &after, out),
+            Message::Committed { lsn } => {
+                let follows = matches!(self.role, Role::Secondary | Role::Healing);
+                if follows && self.view.primary == Some(from) {
+                    self.on_committed(lsn);
                 }
             }
-            Message::HereIAm { last, durable } => self.on_here_i_am(now, from, last, durable, out),
             Message::Healed { number, lsn } => self.on_joiner_healed(now, from, number, lsn, out),
         }
     }
@@ -586,13 +612,19 @@ impl<B: Body> Replica<B> {
             self.commit <= self.last.lsn && self.applied <= self.last.lsn,
             "nothing is ahead of the journal"
         );
+        assert!(
+            self.window.back().is_none_or(|e| e.stamp == self.last),
+            "what is kept is the end of the journal"
+        );
         if self.leads() {
             assert!(self.view.primary == Some(self.me), "only the view's primary leads");
             assert!(self.view.in_sync.contains(&self.me), "a primary is in sync");
+        }
+        if self.role == Role::Primary {
             let ahead = self.last.lsn.0 - self.commit.0;
             assert!(self.window.len() as u64 == ahead, "the window holds just what is not committed");
         } else {
-            assert!(self.window.is_empty() && self.waiting.is_empty(), "only a primary answers");
+            assert!(self.waiting.is_empty(), "only a primary answers");
         }
     }
 }

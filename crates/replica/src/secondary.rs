@@ -3,10 +3,21 @@
 use crate::io::{Body, Entry, Message, Output, SyncToken};
 use crate::limits::EARLY;
 use crate::replica::{Out, Replica, Role};
+use core::time::Duration;
 use ids::{BrickId, Fid, Lsn};
 
 impl<B: Body> Replica<B> {
-    pub(crate) fn on_replicate(&mut self, from: BrickId, commit: Lsn, entry: Entry<B>, out: &mut Out<B>) {
+    pub(crate) fn on_replicate(
+        &mut self,
+        now: Duration,
+        from: BrickId,
+        commit: Lsn,
+        entry: Entry<B>,
+        out: &mut Out<B>,
+    ) {
+        if self.role == Role::Reconciling {
+            return self.on_tail(now, from, entry, out);
+        }
         if !matches!(self.role, Role::Secondary | Role::Healing) || self.view.primary != Some(from) {
             return;
         }
@@ -24,12 +35,9 @@ impl<B: Body> Replica<B> {
                 self.fail(out);
                 return;
             }
-            self.last = entry.stamp.clone();
-            self.history.insert(entry.stamp.epoch, entry.stamp.lsn);
-            self.results.record(entry.op, entry.stamp.lsn, entry.about);
-            out.push(Output::Apply(entry));
+            self.append(entry, out);
         }
-        self.commit = self.commit.max(commit.min(self.applied));
+        self.on_committed(commit);
     }
 
     /// Tells the primary how far this brick is, and runs the syncs that waited for it.

@@ -204,12 +204,12 @@ fn a_new_primary_asks_where_the_others_are() {
     let asked = b.view(2, 2, &[2, 3, 4]);
     assert_eq!(asked, ["where are you, 3", "where are you, 4"]);
     assert_eq!(b.admit(2, 5), Admission::Busy);
-    b.peer(3, 2, Message::HereIAm { last: stamp(1, 1), durable: Lsn(0) });
+    b.peer(3, 2, Message::HereIAm { last: stamp(1, 1), durable: Lsn(0), kept: Lsn(1) });
     assert_eq!(b.replica.role(), Role::Reconciling);
-    let ahead = Message::HereIAm { last: stamp(1, 2), durable: Lsn(0) };
+    let ahead = Message::HereIAm { last: stamp(1, 2), durable: Lsn(0), kept: Lsn(2) };
     assert_eq!(b.peer(4, 2, ahead), ["propose Some(2) of [2, 3] after 2"]);
     b.view(3, 2, &[2, 3]);
-    b.peer(3, 3, Message::HereIAm { last: stamp(1, 1), durable: Lsn(0) });
+    b.peer(3, 3, Message::HereIAm { last: stamp(1, 1), durable: Lsn(0), kept: Lsn(1) });
     assert_eq!(b.replica.role(), Role::Primary);
     assert_eq!(b.replica.next(), stamp(3, 2));
 }
@@ -352,7 +352,7 @@ fn an_arbiter_never_succeeds() {
     let mut v = common::view(1, 1, &[1, 2]);
     v.arbiters.insert(BrickId(2));
     a.give(Input::View(v));
-    a.peer(2, 1, Message::HereIAm { last: stamp(0, 0), durable: Lsn(0) });
+    a.peer(2, 1, Message::HereIAm { last: stamp(0, 0), durable: Lsn(0), kept: Lsn(0) });
     a.decide(5, 9);
     assert_eq!(a.apply_failed(1), ["forget 5", "diverged"], "there is nobody to propose");
 }

@@ -83,6 +83,8 @@ pub(crate) struct Brick {
     pub(crate) healings: u64,
     /// The objects in doubt were told.
     pub(crate) told: bool,
+    /// Known to nobody but the checkers: it can send the changes that it got after this one.
+    pub(crate) keeps_after: Lsn,
 }
 
 impl Brick {
@@ -102,6 +104,7 @@ impl Brick {
             welcomes: BTreeMap::new(),
             healings: 0,
             told: false,
+            keeps_after: Lsn(0),
         }
     }
 
@@ -144,6 +147,7 @@ impl Brick {
         if trust {
             self.disk.put_mark(None);
         }
+        self.keeps_after = self.disk.last().lsn;
         let results = if forget { Results::default() } else { self.disk.results() };
         let mut replica = Replica::new(self.id, floor, self.disk.last(), self.disk.durable(), results);
         replica.set_history(self.disk.history());

@@ -63,11 +63,13 @@ pub enum Mutant {
     HealsPatiently,
     /// A sync does not tell the application of a loss before it.
     SyncsPastLosses,
+    /// Nobody sends a new primary what it lacks.
+    KeepsNothing,
 }
 
 impl Mutant {
     /// All that are broken.
-    pub const ALL: [Mutant; 13] = [
+    pub const ALL: [Mutant; 14] = [
         Mutant::AnswersEarly,
         Mutant::IgnoresLeases,
         Mutant::ShowsPending,
@@ -81,6 +83,7 @@ impl Mutant {
         Mutant::TrustsAfterPowerCut,
         Mutant::HealsPatiently,
         Mutant::SyncsPastLosses,
+        Mutant::KeepsNothing,
     ];
 }
 

@@ -449,6 +449,7 @@ impl World {
             // What it healed went to the disk past the queue, which is empty.
             brick.healing = None;
             brick.forget_queue();
+            brick.keeps_after = brick.disk.last().lsn;
         }
     }
 
@@ -492,10 +493,16 @@ impl World {
         match output {
             Output::Apply(entry) => self.apply(s, set, entry, inputs),
             Output::Replicate { to, epoch, commit, entry } => {
+                self.note_tail(s, set);
                 let body = PeerBody::Replicate(commit, entry);
                 self.send_peer(s, PeerMessage { set, from, to, epoch, body });
             }
-            Output::Send { to, epoch, message } => {
+            Output::Send { to, epoch, mut message } => {
+                if let Message::HereIAm { last, kept, .. } = &mut message
+                    && self.mutant(Mutant::KeepsNothing)
+                {
+                    *kept = last.lsn;
+                }
                 say!(self, "set {set} {from} -> {to} (epoch {epoch}): {message:?}");
                 self.send_peer(s, PeerMessage { set, from, to, epoch, body: PeerBody::Other(message) });
             }
@@ -519,6 +526,7 @@ impl World {
             }
             Output::Propose(proposal) => {
                 say!(self, "set {set} {from} proposes {proposal:?}");
+                self.check_left_out(set, &proposal);
                 let until = self.now + PATIENCE;
                 self.send_store(s, ToStore::Propose { set, server: s, until, proposal });
             }

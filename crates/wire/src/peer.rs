@@ -43,8 +43,12 @@ wire_enum! {
         5 Synced { ticket: u64, errno: i32 },
         /// A new primary asks where the others stand.
         6 WhereAreYou,
-        /// The last change in the sender's journal.
-        7 HereIAm { last: Stamp, durable: Lsn },
+        /// The last change in the sender's journal. It can send those after `kept` with their data.
+        7 HereIAm { last: Stamp, durable: Lsn, kept: Lsn },
+        /// The new primary lacks the changes after this one: they come as [`PeerBody::Replicate`], with their own stamps.
+        8 SendTail { after: Stamp },
+        /// All in-sync bricks have everything up to there, and no newer change has said so.
+        9 Committed { lsn: Lsn },
 
         // Healing (see crate `replica`, module `heal`).
         /// A brick that is not in sync wants to be: its tree is sure up to `sure`, its journal up to `held`, and that holds

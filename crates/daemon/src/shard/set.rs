@@ -357,7 +357,9 @@ impl SetHandle {
                     Message::Sync { ticket, lsn, fid } => PeerBody::Sync { ticket, lsn, fid },
                     Message::Synced { ticket, errno } => PeerBody::Synced { ticket, errno },
                     Message::WhereAreYou => PeerBody::WhereAreYou,
-                    Message::HereIAm { last, durable } => PeerBody::HereIAm { last, durable },
+                    Message::HereIAm { last, durable, kept } => PeerBody::HereIAm { last, durable, kept },
+                    Message::SendTail { after } => PeerBody::SendTail { after },
+                    Message::Committed { lsn } => PeerBody::Committed { lsn },
                     Message::Healed { number, lsn } => PeerBody::Healed { number, lsn },
                 };
                 d.send(shard, to, epoch, body, Bytes::new());
@@ -464,7 +466,9 @@ impl SetHandle {
             PeerBody::Sync { ticket, lsn, fid } => Message::Sync { ticket, lsn, fid },
             PeerBody::Synced { ticket, errno } => Message::Synced { ticket, errno },
             PeerBody::WhereAreYou => Message::WhereAreYou,
-            PeerBody::HereIAm { last, durable } => Message::HereIAm { last, durable },
+            PeerBody::HereIAm { last, durable, kept } => Message::HereIAm { last, durable, kept },
+            PeerBody::SendTail { after } => Message::SendTail { after },
+            PeerBody::Committed { lsn } => Message::Committed { lsn },
             PeerBody::Healed { number, lsn } => Message::Healed { number, lsn },
             body => return self.on_heal_message(&mut d, from, epoch, body, payload),
         };

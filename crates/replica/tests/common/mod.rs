@@ -70,7 +70,7 @@ impl Rig {
         let mut rig = Rig::new(me);
         rig.view(1, me, in_sync);
         for other in in_sync.iter().filter(|b| **b != me) {
-            rig.peer(*other, 1, Message::HereIAm { last: stamp(0, 0), durable: Lsn(0) });
+            rig.peer(*other, 1, Message::HereIAm { last: stamp(0, 0), durable: Lsn(0), kept: Lsn(0) });
         }
         assert_eq!(rig.replica.role(), Role::Primary);
         rig
@@ -138,6 +138,8 @@ fn words(output: &Output<Change>) -> String {
             Message::Synced { ticket, errno } => format!("synced {ticket} ({errno}) to {to}"),
             Message::WhereAreYou => format!("where are you, {to}"),
             Message::Healed { lsn, .. } => format!("healed at {lsn} to {to}"),
+            Message::SendTail { after } => format!("send what follows {}.{}, {to}", after.epoch, after.lsn),
+            Message::Committed { lsn } => format!("committed {lsn} to {to}"),
             Message::HereIAm { last, .. } => format!("here i am at {}.{} to {to}", last.epoch, last.lsn),
         },
         Output::Sync { token, .. } => format!("sync {token:?}"),

@@ -6,6 +6,7 @@ mod leaders;
 mod linear;
 mod live;
 mod same;
+mod stay;
 
 pub(crate) use journals::Stamps;
 pub(crate) use leaders::Leaders;

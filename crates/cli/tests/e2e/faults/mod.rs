@@ -4,6 +4,7 @@
 //! These tests run one after another, as they measure pauses. `FAULTS_LONG=1` freezes for 60 s instead of 8.
 
 mod disks;
+mod failover;
 mod links;
 mod processes;
 mod verify;
