@@ -511,3 +511,114 @@ fn a_placed_directory_that_nobody_else_has_goes() {
         assert_eq!(p.last(), j.last());
     }
 }
+
+/// Bricks of a set that has no root of its own.
+fn placed_bricks(dir: &std::path::Path, count: u32) -> Vec<Brick> {
+    let theirs = ids::SetId(2);
+    let new = |n: u32| {
+        let id = disk_format::Identity { root: Fid::root(theirs), root_home: theirs, ..identity(n) };
+        let path = dir.join(format!("b{n}"));
+        brick::format(&path, &id).unwrap();
+        open(&path, &id)
+    };
+    (1..=count).map(new).collect()
+}
+
+/// What is in a brick's limbo.
+fn limbo(dir: &std::path::Path, n: u32) -> Vec<std::path::PathBuf> {
+    fn walk(at: &std::path::Path, top: &std::path::Path, out: &mut Vec<std::path::PathBuf>) {
+        for e in std::fs::read_dir(at).unwrap().map(Result::unwrap) {
+            out.push(e.path().strip_prefix(top).unwrap().to_path_buf());
+            if e.file_type().unwrap().is_dir() {
+                walk(&e.path(), top, out);
+            }
+        }
+    }
+    let top = dir.join(format!("b{n}/.mortar/limbo"));
+    let mut out = vec![];
+    walk(&top, &top, &mut out);
+    out.sort();
+    out
+}
+
+/// Directories whose path was taken by others lie in limbo, with all that is in them: they are healed as any others, by a
+/// brick that has nothing, by one that missed them, and by one that missed what happened in them.
+#[test]
+fn what_lies_in_limbo_is_healed() {
+    let theirs = ids::SetId(2);
+    let far = |n| Fid { set: theirs, epoch: Epoch(1), lsn: Lsn(n) };
+    let ours = |n| Fid { set: SET, epoch: Epoch(1), lsn: Lsn(n) };
+    let place = |path: &[(Fid, &str)], n: &str, fid| Change::Place {
+        path: path.iter().map(|(f, n)| wire::op::Ancestor { fid: *f, name: name(n), home: theirs }).collect(),
+        name: name(n),
+        fid,
+        mode: 0o755,
+        uid: 0,
+        gid: 0,
+        time: time(5),
+    };
+    let keep = |fid| (Change::Settle { fid, keep: true }, vec![]);
+    let make = |parent, n: &str, fid, node| {
+        let (mode, uid, gid) = (0o644, 3, 4);
+        let change =
+            Change::Create { parent, name: name(n), fid, home: SET, node, mode, uid, gid, time: time(6) };
+        (change, vec![])
+    };
+    let write = |fid, data: &[u8]| {
+        let len = u32::try_from(data.len()).unwrap();
+        (Change::Write { fid, offset: 0, len, mode: None, time: time(7) }, data.to_vec())
+    };
+    let history: Vec<(Change, Vec<u8>)> = vec![
+        (Change::Nop, vec![]),
+        // Two directories of ours beneath copies, with something in them.
+        (place(&[(far(1), "top")], "x", ours(2)), vec![]),
+        keep(ours(2)),
+        make(ours(2), "f", ours(4), Node::File),
+        write(ours(4), b"in limbo"),
+        make(ours(2), "s", ours(6), Node::Dir),
+        make(ours(6), "g", ours(7), Node::File),
+        (place(&[(far(1), "top"), (far(2), "deep")], "y", ours(8)), vec![]),
+        keep(ours(8)),
+        // `top` was renamed, and its name is another directory's now.
+        (place(&[(far(3), "top")], "z", ours(10)), vec![]),
+        keep(ours(10)),
+        // A name that a directory of ours holds.
+        (place(&[(far(3), "top")], "z", ours(12)), vec![]),
+        keep(ours(12)),
+        make(ours(12), "h", ours(14), Node::File),
+        // What happens in limbo.
+        write(ours(4), b"and goes on in limbo"),
+        make(ours(8), "k", ours(16), Node::File),
+        write(ours(16), b"deep"),
+    ];
+    let end_of = history.len() as u64;
+    for full in [false, true] {
+        for missed_from in 1..=end_of {
+            let dir = temp();
+            let mut bricks = placed_bricks(dir.path(), 2);
+            let (mut j, mut p) = (bricks.pop().unwrap(), bricks.pop().unwrap());
+            for (i, (change, data)) in history.iter().enumerate() {
+                let lsn = i as u64 + 1;
+                p.apply(stamp(lsn), OP, None, change, data).unwrap();
+                if lsn <= missed_from {
+                    j.apply(stamp(lsn), OP, None, change, data).unwrap();
+                }
+            }
+            let common = if full { Stamp { epoch: Epoch(0), lsn: Lsn(0) } } else { stamp(missed_from) };
+            let mut healing = welcome(&mut p, &mut j, &common, full);
+            settle(&mut p, &mut j, &mut healing);
+            let case = format!("full: {full}, missed from {missed_from} on");
+            assert_eq!(limbo(dir.path(), 1), limbo(dir.path(), 2), "{case}");
+            let paths = |n| tree(&dir.path().join(n)).into_keys().collect::<Vec<_>>();
+            assert_eq!(paths("b1"), paths("b2"), "{case}");
+            for fid in [2, 4, 6, 7, 8, 10, 12, 14, 16].map(ours) {
+                let (mut a, mut b) = (p.attr_of_any(fid).unwrap(), j.attr_of_any(fid).expect(&case));
+                (a.blocks, b.blocks) = (0, 0);
+                assert_eq!(a, b, "{case}: {fid}");
+            }
+            for fid in [4, 16].map(ours) {
+                assert_eq!(read(&mut p, fid, 0, 100), read(&mut j, fid, 0, 100), "{case}: {fid}");
+            }
+        }
+    }
+}

@@ -17,6 +17,7 @@ mod faults;
 mod footprint;
 mod harness;
 mod heal;
+mod healing;
 mod options;
 mod posix;
 mod quorum;
