@@ -79,6 +79,7 @@ impl<B: Body> Replica<B> {
         self.last = last;
         self.gap.clear();
         self.late_syncs.clear();
+        self.peer_syncs.clear();
         self.proposed = None;
     }
 
