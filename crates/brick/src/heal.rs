@@ -100,7 +100,13 @@ pub(crate) fn read_mark(path: &Path) -> Result<Option<Doubt>, Errno> {
 }
 
 /// Adds to what is in doubt of a brick that is not in use.
-pub(crate) fn add_mark(path: &Path, more: Doubt) -> Result<(), Errno> {
+///
+/// Doubt that names no objects is about all that may have changed since a position, and a record of it may be lost: data
+/// may be on disk whose version and record are not, so that no version says what is in its object.
+pub(crate) fn add_mark(path: &Path, mut more: Doubt) -> Result<(), Errno> {
+    if more.objects.is_empty() {
+        more.trust = Lsn(0);
+    }
     let mut doubt = read_mark(path)?.unwrap_or(Doubt { objects: vec![], ..more });
     doubt.from = doubt.from.min(more.from);
     doubt.trust = doubt.trust.min(more.trust);

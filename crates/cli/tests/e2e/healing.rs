@@ -151,7 +151,7 @@ impl Drop for SlowSyncs {
     fn drop(&mut self) {
         let pid = Pid::from_raw(i32::try_from(self.0.id()).unwrap()).unwrap();
         let _ended = kill_process(pid, Signal::TERM);
-        let _ = self.0.wait();
+        let _waited = self.0.wait();
     }
 }
 
