@@ -4,12 +4,13 @@
 //! A mark in `.mortar/heal` says from which position on the tree cannot be trusted; it is there before the first such
 //! change and goes when all is healed and on disk.
 
-use crate::apply::{Making, hidden_name};
+use crate::apply::{Making, hidden_fid, hidden_name};
 use crate::error::{errno, io_errno};
 use crate::identity::{own, write_durably};
 use crate::listing;
 use crate::object::{Opened, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG, proc_path, stat_at};
 use crate::open::Brick;
+use crate::place::limbo_name;
 use crate::tree::At;
 use disk_format::sealed;
 use disk_format::tag::{ORPHAN, Tag, Version};
@@ -99,7 +100,13 @@ pub(crate) fn read_mark(path: &Path) -> Result<Option<Doubt>, Errno> {
 }
 
 /// Adds to what is in doubt of a brick that is not in use.
-pub(crate) fn add_mark(path: &Path, more: Doubt) -> Result<(), Errno> {
+///
+/// Doubt that names no objects is about all that may have changed since a position, and a record of it may be lost: data
+/// may be on disk whose version and record are not, so that no version says what is in its object.
+pub(crate) fn add_mark(path: &Path, mut more: Doubt) -> Result<(), Errno> {
+    if more.objects.is_empty() {
+        more.trust = Lsn(0);
+    }
     let mut doubt = read_mark(path)?.unwrap_or(Doubt { objects: vec![], ..more });
     doubt.from = doubt.from.min(more.from);
     doubt.trust = doubt.trust.min(more.trust);
@@ -190,7 +197,7 @@ impl Brick {
     pub fn begin_end(&mut self) -> Result<EndJob, Errno> {
         let mut gone = Vec::new();
         crate::scan::names(self.aside.as_fd(), &mut |name, _, _| {
-            gone.extend(crate::apply::hidden_fid(name));
+            gone.extend(hidden_fid(name));
             true
         })?;
         for fid in gone {
@@ -240,40 +247,60 @@ impl Brick {
         Ok(Some(Object { attr, version, flags, xattrs, place }))
     }
 
-    /// The path of a directory whose parent lives on another set.
+    /// The path of a directory whose parent lives on another set, or that lies in limbo: from the root down, or from limbo
+    /// if the first name says so (see [`crate::place::is_in_limbo`]).
     fn foreign_place(&mut self, fid: Fid) -> Result<Option<(Vec<Ancestor>, Name)>, Errno> {
         if fid.is_root() {
             return Ok(None);
         }
-        let at = match self.place_of(fid) {
-            Ok(at) => at,
-            Err(Errno::ESTALE) => return Ok(None),
-            Err(e) => return Err(e),
+        let Some((parent, name)) = self.parent_and_name(fid)? else {
+            return Ok(Some((Vec::new(), limbo_name(fid)?)));
         };
-        if at.parent_home == self.identity.set {
+        let set = self.identity.set;
+        if self.load(parent)?.tag.home == set {
             return Ok(None);
         }
         let mut path = Vec::new();
-        let mut up = at.parent;
-        while !up.is_root() && path.len() < MAX_DEPTH {
-            let place = self.place_of(up)?;
-            path.push(Ancestor { fid: up, home: place.home, name: place.name });
-            up = place.parent;
+        let mut up = Some(parent);
+        while let Some(at) = up.filter(|at| !at.is_root()) {
+            if path.len() >= MAX_DEPTH {
+                return Err(Errno::ELOOP);
+            }
+            let home = self.load(at)?.tag.home;
+            let (above, name) = match self.parent_and_name(at)? {
+                Some((above, name)) => (Some(above), name),
+                None => (None, limbo_name(at)?),
+            };
+            path.push(Ancestor { fid: at, home, name });
+            up = above;
         }
         path.reverse();
-        Ok(Some((path, at.name)))
+        Ok(Some((path, name)))
     }
 
-    /// What a comparison from the root does not meet: directories of this set that hang on other sets' directories, and
-    /// files without a name.
+    /// The directory above and the name there; `None` for what lies in limbo itself.
+    fn parent_and_name(&mut self, fid: Fid) -> Result<Option<(Fid, Name)>, Errno> {
+        let at = self.hung(fid)?;
+        let Some(parent) = at.parent else { return Ok(None) };
+        Ok(Some((parent, Name::new(&at.name).map_err(|_| Errno::EIO)?)))
+    }
+
+    /// What a comparison from the root does not meet: directories of this set that hang on other sets' directories or lie
+    /// in limbo, and files without a name.
     ///
     /// # Errors
     /// The kernel's.
     pub fn placed(&mut self) -> Result<Vec<Fid>, Errno> {
         let set = self.identity.set;
         let mut out = self.orphans()?;
-        let mut copies = vec![self.identity.root];
-        while let Some(dir) = copies.pop() {
+        let mut todo = vec![self.identity.root];
+        for fid in self.in_limbo()? {
+            if self.load(fid)?.tag.home == set {
+                out.push(fid);
+            }
+            todo.push(fid);
+        }
+        while let Some(dir) = todo.pop() {
             let mut names = Vec::new();
             self.scan_dir(dir, &mut |name, kind| {
                 if matches!(kind, S_IFDIR | 0) {
@@ -283,19 +310,35 @@ impl Brick {
             })?;
             let own = self.load(dir)?.tag.home == set;
             for name in names {
-                match self.find(dir, &name)? {
-                    // Beneath a directory of our own, only copies can hide more.
-                    At::Entry(e) if e.is_dir() && e.home != set => copies.push(e.fid),
-                    At::Entry(e) if e.is_dir() && !own => {
+                if let At::Entry(e) = self.find(dir, &name)?
+                    && e.is_dir()
+                {
+                    // What a directory of this set holds is met when its entries are compared.
+                    if e.home == set && !own {
                         out.push(e.fid);
-                        copies.push(e.fid);
                     }
-                    At::Entry(e) if e.is_dir() => copies.push(e.fid),
-                    At::Entry(_) | At::Free | At::Unknown => {}
+                    todo.push(e.fid);
                 }
             }
         }
         Ok(out)
+    }
+
+    /// The directories that lie in limbo themselves, of this set and copies of others'.
+    fn in_limbo(&mut self) -> Result<Vec<Fid>, Errno> {
+        let mut found = Vec::new();
+        crate::scan::names(self.limbo.as_fd(), &mut |name, _, _| {
+            found.extend(hidden_fid(name));
+            true
+        })?;
+        let mut dirs = Vec::new();
+        for fid in found {
+            // A name like a fid's alone does not make it ours.
+            if self.is_known(fid)? && self.open_fid(fid)?.is_dir() && self.hung(fid)?.parent.is_none() {
+                dirs.push(fid);
+            }
+        }
+        Ok(dirs)
     }
 
     /// Gives an object the attributes that another brick has, and all its data if that is given. As long as data is to

@@ -17,6 +17,17 @@ use std::os::fd::{AsFd, OwnedFd};
 use wire::op::{Ancestor, Node};
 use wire::{Errno, Name};
 
+/// The name in a path of a directory that lies in limbo itself: a path that begins with it begins there, not at the root.
+pub(crate) fn limbo_name(fid: Fid) -> Result<Name, Errno> {
+    Name::new(hidden_name(fid).as_bytes()).map_err(|_| Errno::EIO)
+}
+
+/// Whether a directory with this name at the beginning of a path lies in limbo. A user may give a directory such a name:
+/// its copy lies in limbo then, where it serves as well.
+pub(crate) fn is_in_limbo(fid: Fid, name: &Name) -> bool {
+    name.as_bytes() == hidden_name(fid).as_bytes()
+}
+
 /// Where a directory hangs now.
 pub(crate) struct Hung {
     pub(crate) dir: OwnedFd,
@@ -86,9 +97,10 @@ impl Brick {
     /// The last directory of the path, its copies made as needed; `None` if there is no place for one.
     fn ancestors(&mut self, path: &[Ancestor], version: Version, time: Time) -> Result<Option<Fid>, Errno> {
         let mut at = self.identity.root;
-        for a in path {
+        for (n, a) in path.iter().enumerate() {
             if !self.is_known(a.fid)? {
-                if !self.make_room(at, a.name.as_bytes())? {
+                let hidden = n == 0 && is_in_limbo(a.fid, &a.name);
+                if !hidden && !self.make_room(at, a.name.as_bytes())? {
                     return Ok(None);
                 }
                 let what = Making {
@@ -102,7 +114,11 @@ impl Brick {
                     flags: 0,
                     version,
                 };
-                self.create(at, a.name.as_bytes(), &what)?;
+                if hidden {
+                    self.make_in_limbo(&what)?;
+                } else {
+                    self.create(at, a.name.as_bytes(), &what)?;
+                }
             }
             at = a.fid;
         }
@@ -139,6 +155,9 @@ impl Brick {
         if self.is_known(what.fid)? {
             return Ok(());
         }
+        if path.is_empty() && is_in_limbo(what.fid, name) {
+            return self.make_in_limbo(what);
+        }
         if let Some(parent) = self.ancestors(path, what.version, what.time)? {
             let held = matches!(self.find(parent, name.as_bytes())?, At::Entry(e) if e.fid == what.fid);
             if held || self.make_room(parent, name.as_bytes())? {
@@ -146,7 +165,8 @@ impl Brick {
                 return self.note_copy(parent, what);
             }
         }
-        self.place_in_limbo(what)
+        tracing::warn!(brick = %self.path.display(), fid = %what.fid, "a placed directory's path is taken: it lives in .mortar/limbo until it is moved");
+        self.make_in_limbo(what)
     }
 
     fn note_copy(&mut self, parent: Fid, what: &Making<'_>) -> Result<(), Errno> {
@@ -154,9 +174,8 @@ impl Brick {
         self.touch(parent, what.version, e)
     }
 
-    /// There is no place in the tree: the directory lives in limbo, found by its fid.
-    fn place_in_limbo(&mut self, what: &Making<'_>) -> Result<(), Errno> {
-        tracing::warn!(brick = %self.path.display(), fid = %what.fid, "a placed directory's path is taken: it lives in .mortar/limbo until it is moved");
+    /// Makes a directory that has no place in the tree: it lives in limbo, found by its fid.
+    fn make_in_limbo(&mut self, what: &Making<'_>) -> Result<(), Errno> {
         let name = hidden_name(what.fid);
         let made = rustix::fs::mkdirat(&self.limbo, &name, rustix::fs::Mode::from_raw_mode(what.mode));
         if !matches!(made, Ok(()) | Err(rustix::io::Errno::EXIST)) {

@@ -244,8 +244,9 @@ impl Healing {
         if resumed {
             healer.compare_first();
         }
-        // With nothing in common the versions here say nothing either.
-        let kin = resumed || !full || common.lsn > Lsn(0);
+        // Versions of both bricks say the same only within one history. A primary that lost what was not synced goes on in an
+        // epoch that no other journal holds: its versions may be on disk without their data.
+        let kin = !full || common.lsn > Lsn(0) || agree > Lsn(0);
         let mut cut: Vec<Fid> = Vec::new();
         if kin {
             brick.changes_after(common.lsn.max(agree), &mut |change| cut.extend(change.touched()))?;

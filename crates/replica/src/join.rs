@@ -80,6 +80,7 @@ impl<B: Body> Replica<B> {
         self.gap.clear();
         self.forget_window();
         self.late_syncs.clear();
+        self.peer_syncs.clear();
         self.proposed = None;
     }
 

@@ -114,6 +114,8 @@ pub struct Replica<B> {
     pub(crate) gap: BTreeMap<Lsn, Entry<B>>,
     /// On a secondary: syncs that came before the changes they cover were applied.
     pub(crate) late_syncs: Vec<(BrickId, u64, Lsn, Option<Fid>)>,
+    /// Syncs under way here that the primary asked for, in which epoch: one that it asks for again is not begun twice.
+    pub(crate) peer_syncs: BTreeSet<(BrickId, Ticket, Epoch)>,
     /// Messages of epochs whose view is not known here yet.
     pub(crate) early: VecDeque<Early<B>>,
     pub(crate) proposed: Option<(Epoch, Duration)>,
@@ -178,6 +180,7 @@ impl<B: Body> Replica<B> {
             role_since: Duration::ZERO,
             gap: BTreeMap::new(),
             late_syncs: Vec::new(),
+            peer_syncs: BTreeSet::new(),
             early: VecDeque::new(),
             proposed: None,
             attempt: 0,
@@ -219,6 +222,12 @@ impl<B: Body> Replica<B> {
     /// Everything up to here is on this brick's disk.
     pub fn durable(&self) -> Lsn {
         self.durable
+    }
+
+    /// Whether a sync is under way here that the primary waits for. It may take as long as it likes: meanwhile the
+    /// primary's silence says nothing.
+    pub fn is_syncing(&self) -> bool {
+        self.peer_syncs.iter().any(|(.., epoch)| *epoch == self.view.epoch)
     }
 
     /// The least room on an in-sync brick, in bytes.
@@ -430,6 +439,7 @@ impl<B: Body> Replica<B> {
         self.fetch = None;
         self.gap.clear();
         self.late_syncs.clear();
+        self.peer_syncs.clear();
     }
 
     fn on_lease(&mut self, now: Duration, until: Duration, out: &mut Out<B>) {
@@ -529,6 +539,9 @@ impl<B: Body> Replica<B> {
     }
 
     fn on_synced(&mut self, now: Duration, token: SyncToken, errno: i32, out: &mut Out<B>) {
+        if let SyncToken::Peer(to, ticket, epoch) = token {
+            self.peer_syncs.remove(&(to, ticket, epoch));
+        }
         if errno != 0 && !self.is_only() {
             if self.role == Role::Idle {
                 // Before it acts in any view.

@@ -3,6 +3,7 @@
 use crate::io::{Body, Entry, Message, Output, SyncToken};
 use crate::limits::EARLY;
 use crate::replica::{Out, Replica, Role};
+use alloc::vec::Vec;
 use core::time::Duration;
 use ids::{BrickId, Fid, Lsn};
 
@@ -47,8 +48,17 @@ impl<B: Body> Replica<B> {
         self.send(primary, message, out);
         let applied = self.applied;
         let due = |s: &(BrickId, u64, Lsn, Option<Fid>)| s.2 <= applied;
-        for (from, ticket, _, fid) in self.late_syncs.extract_if(.., |s| due(s)) {
-            out.push(Output::Sync { token: SyncToken::Peer(from, ticket, self.view.epoch), fid });
+        let begun: Vec<_> = self.late_syncs.extract_if(.., |s| due(s)).collect();
+        for (from, ticket, _, fid) in begun {
+            self.begin_peer_sync(from, ticket, fid, out);
+        }
+    }
+
+    /// Begins a sync for the primary, unless the same one is under way: it covers all that was applied when it began.
+    fn begin_peer_sync(&mut self, from: BrickId, ticket: u64, fid: Option<Fid>, out: &mut Out<B>) {
+        let epoch = self.view.epoch;
+        if self.peer_syncs.insert((from, ticket, epoch)) {
+            out.push(Output::Sync { token: SyncToken::Peer(from, ticket, epoch), fid });
         }
     }
 
@@ -64,7 +74,7 @@ impl<B: Body> Replica<B> {
             return;
         }
         if lsn <= self.applied {
-            out.push(Output::Sync { token: SyncToken::Peer(from, ticket, self.view.epoch), fid });
+            self.begin_peer_sync(from, ticket, fid, out);
         } else if self.late_syncs.len() < EARLY && !self.late_syncs.iter().any(|s| s.1 == ticket) {
             self.late_syncs.push((from, ticket, lsn, fid));
         }

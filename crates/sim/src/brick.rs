@@ -51,7 +51,7 @@ pub(crate) struct Heal {
 }
 
 impl Heal {
-    /// Since when it hears nothing from the primary that it waits for; not while it is busy itself.
+    /// Since when it hears nothing from the primary that it waits for; not while it brings what it healed to disk.
     pub(crate) fn waits_since(&self) -> Option<Duration> {
         (!self.finishing || self.ended).then_some(self.heard)
     }

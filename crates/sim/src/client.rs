@@ -47,7 +47,7 @@ struct Open {
 pub(crate) struct Client {
     id: usize,
     width: usize,
-    timeout: Duration,
+    pub(crate) timeout: Duration,
     views: Vec<View>,
     open: BTreeMap<usize, Open>,
     seq: u64,

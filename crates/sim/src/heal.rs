@@ -61,8 +61,9 @@ impl World {
                 self.ask_to_join(s, set, now);
             }
             Role::Healing => {
-                if brick.healing.as_ref().is_none_or(|h| h.waits_since().is_some_and(|t| now >= t + PATIENCE))
-                {
+                let busy = replica.is_syncing();
+                let waits = |h: &Heal| h.waits_since().filter(|_| !busy).is_some_and(|t| now >= t + PATIENCE);
+                if brick.healing.as_ref().is_none_or(waits) {
                     self.ask_to_join(s, set, now);
                 }
             }
@@ -312,7 +313,7 @@ impl World {
             h.finishing = true;
             let (life, snapshot) = (brick.life, Box::new(brick.disk.begin_sync(None)));
             let brick_healings = brick.healings;
-            let delay = self.rng.between(self.pace.disk, self.pace.disk * 8);
+            let delay = self.rng.between(self.pace.sync.0, self.pace.sync.1);
             let inc = self.servers[s].inc;
             let healing = brick_healings;
             let what = ToServer::HealSynced { set, life, healing, snapshot };
@@ -513,7 +514,8 @@ impl World {
         }
         let inc = self.servers[s].inc;
         let what = ToServer::Doubtless { set, life, upto };
-        self.after(self.pace.disk * 4, Event::Server { server: s, inc, what });
+        let delay = (self.pace.disk * 4).max(self.pace.sync.0);
+        self.after(delay, Event::Server { server: s, inc, what });
     }
 
     /// What was in doubt is told: when that is on disk, the mark goes.

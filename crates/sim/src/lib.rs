@@ -98,6 +98,8 @@ pub struct Config {
     pub mutant: Mutant,
     /// Power may fail on all servers at once: acknowledged changes may be lost then, synced ones not.
     pub blackout: bool,
+    /// Disks take seconds for a sync.
+    pub slow_syncs: bool,
     /// Keep the words of every event.
     pub trace: bool,
 }
@@ -109,6 +111,7 @@ impl Default for Config {
             calm: Duration::from_secs(90),
             mutant: Mutant::None,
             blackout: false,
+            slow_syncs: false,
             trace: false,
         }
     }

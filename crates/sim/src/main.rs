@@ -5,8 +5,10 @@ use sim::{Config, Failure, Mutant, Stats, run};
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-const USAGE: &str = "sim [--seeds N] [--start S] [--seed X [--trace]] [--blackout] [--mutant M] [--jobs J]";
+const USAGE: &str =
+    "sim [--seeds N] [--start S] [--seed X [--trace]] [--blackout] [--slow-syncs] [--mutant M] [--jobs J]";
 
 struct Asked {
     seeds: u64,
@@ -37,6 +39,10 @@ fn parse() -> Option<Asked> {
                 asked.config.mutant = Mutant::ALL.into_iter().find(|m| format!("{m:?}") == name)?;
             }
             "--blackout" => asked.config.blackout = true,
+            "--slow-syncs" => {
+                asked.config.slow_syncs = true;
+                asked.config.calm = Duration::from_secs(240);
+            }
             _ => return None,
         }
     }

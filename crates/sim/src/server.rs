@@ -646,18 +646,22 @@ impl World {
     }
 
     fn begin_sync(&mut self, s: usize, set: usize, fid: Option<Fid>, token: Option<SyncToken>) {
-        let delay = self.rng.between(self.pace.disk, self.pace.disk * 8);
+        let delay = self.rng.between(self.pace.sync.0, self.pace.sync.1);
         let Some(brick) = self.brick(s, set) else { return };
         let (life, snapshot) = (brick.life, Box::new(brick.disk.begin_sync(fid)));
         self.again(s, delay, ToServer::SyncDone { set, life, snapshot, token });
     }
 
     fn sync_done(&mut self, s: usize, set: usize, life: u32, snapshot: &Snapshot, token: Option<SyncToken>) {
+        let now = self.servers[s].clock(self.now);
         let Some(brick) = self.brick(s, set).filter(|b| b.life == life) else { return };
         let errno = if brick.disk.sync_fails { 5 } else { 0 };
         let whole = token.is_none();
         if errno == 0 {
             brick.disk.synced(snapshot);
+            if let Some(h) = brick.healing.as_mut().filter(|_| token.is_some()) {
+                h.heard = now;
+            }
             let lsn = brick.disk.durable();
             if whole {
                 self.step(s, set, Input::Durable { lsn, available: 1 << 30 });

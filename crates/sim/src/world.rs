@@ -41,6 +41,8 @@ pub(crate) enum Event {
 pub(crate) struct Pace {
     pub(crate) net: Duration,
     pub(crate) disk: Duration,
+    /// How long a sync takes, at least and at most.
+    pub(crate) sync: (Duration, Duration),
     pub(crate) think: Duration,
     pub(crate) sync_every: Duration,
     /// The driver applies within the step that asks for it, as the daemon does.
@@ -99,9 +101,12 @@ impl World {
         let mut rng = Prng::new(seed);
         let servers = if rng.chance(850) { 3 + rng.below(5) } else { 1 + rng.below(2) };
         let sets = plan(&mut rng, servers);
+        let (net, disk) = (rng.micros(50, 3000), rng.micros(20, 3000));
+        let slow = (Duration::from_secs(4), Duration::from_secs(10));
         let pace = Pace {
-            net: rng.micros(50, 3000),
-            disk: rng.micros(20, 3000),
+            net,
+            disk,
+            sync: if config.slow_syncs { slow } else { (disk, disk * 8) },
             think: rng.millis(5, 60),
             sync_every: rng.millis(300, 5000),
             inline: rng.chance(500),
@@ -149,7 +154,12 @@ impl World {
             self.after(Duration::ZERO, Event::Restart(s));
         }
         for c in 0..1 + self.rng.below(5) {
-            self.clients.push(Client::new(c, &mut self.rng, &self.store.views));
+            let mut client = Client::new(c, &mut self.rng, &self.store.views);
+            if self.config.slow_syncs {
+                // A server that lives is waited for.
+                client.timeout = Duration::from_secs(30);
+            }
+            self.clients.push(client);
             self.after(Duration::from_millis(1), Event::Client { client: c, what: ToClient::Think });
         }
         self.after(Duration::from_millis(100), Event::StoreTick);

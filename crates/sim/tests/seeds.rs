@@ -1,5 +1,6 @@
 //! Fresh seeds, the seeds that once found something, and that a run can be repeated.
 
+use core::time::Duration;
 use sim::{Config, run};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -51,6 +52,13 @@ fn different_seeds_give_different_runs() {
 #[test]
 fn blackouts() {
     let config = Config { blackout: true, ..Config::default() };
+    (0..60).for_each(|seed| check(seed, &config));
+}
+
+/// Disks that take 4 to 10 seconds for a sync: all bricks get in sync again nevertheless.
+#[test]
+fn slow_syncs() {
+    let config = Config { slow_syncs: true, calm: Duration::from_secs(240), ..Config::default() };
     (0..60).for_each(|seed| check(seed, &config));
 }
 

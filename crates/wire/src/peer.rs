@@ -61,7 +61,7 @@ wire_enum! {
         /// A change that the joining brick missed.
         22 Missed { stamp: Stamp, op: OpId, about: Option<Fid>, change: Change },
         /// From here on come the new changes, after this one; questions are answered. With a full comparison, the
-        /// directories that hang on other sets' directories.
+        /// directories that hang on other sets' directories or lie in limbo, and files without a name.
         23 Live { number: u64, last: Stamp, placed: Vec<Fid> },
         /// What is this object like? With `data`, the data of a small file is to come with the answer, unless it is what the
         /// sender has: the XXH3-128 of that is `have`.
@@ -109,7 +109,8 @@ wire_struct! {
         /// Marks of its tag (see `docs/formats/brick.md`).
         pub flags: u8,
         pub xattrs: Vec<(Name, Blob)>,
-        /// Where a directory hangs whose parent lives on another set: the directories above, and its name.
+        /// Where a directory hangs whose parent lives on another set, or that lies in limbo: the directories above, and its
+        /// name. The path begins in limbo if the first name is the name of its directory there (see `docs/formats/brick.md`).
         pub place: Option<(Vec<Ancestor>, Name)>,
     }
 }

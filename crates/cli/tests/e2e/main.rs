@@ -18,6 +18,7 @@ mod footprint;
 mod full_disks;
 mod harness;
 mod heal;
+mod healing;
 mod options;
 mod posix;
 mod quorum;

@@ -22,6 +22,8 @@ use wire::{Change, Errno, Reply};
 const ASK_AGAIN: Duration = Duration::from_millis(500);
 /// A healing that hears nothing of what it waits for begins anew after this time.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// Looks further apart than this: the brick's thread stood still.
+const GAP: Duration = Duration::from_millis(500);
 
 /// A healing under way on this brick.
 pub(crate) struct Healing {
@@ -30,6 +32,10 @@ pub(crate) struct Healing {
     /// The primary was told that all is healed.
     ended: bool,
     heard: Duration,
+    /// When it was last looked at whether the primary is silent.
+    looked: Duration,
+    /// Checksums being worked out here.
+    summing: u32,
     begun: Duration,
     /// When the rate was last worked out, and what was done by then.
     sampled: (Duration, u64, u64),
@@ -45,6 +51,8 @@ impl Healing {
             finishing: false,
             ended: false,
             heard: now,
+            looked: now,
+            summing: 0,
             begun: now,
             sampled: (now, 0, 0),
             rate: (0, 0),
@@ -61,9 +69,15 @@ impl Healing {
         self.heard = clock::now();
     }
 
-    /// Since when it hears nothing from the primary that it waits for; not while it is busy itself.
-    fn waits_since(&self) -> Option<Duration> {
-        (!self.finishing || self.ended).then_some(self.heard)
+    /// Whether the primary has been silent for too long, looked at every now and then. The time does not count in which this
+    /// brick is busy itself: `syncing` for the primary, with its last sync or with checksums, or because its thread stood still.
+    fn has_waited(&mut self, now: Duration, syncing: bool) -> bool {
+        let stood_still = now > self.looked + GAP;
+        self.looked = now;
+        if syncing || stood_still || self.summing > 0 || (self.finishing && !self.ended) {
+            self.heard = now;
+        }
+        now >= self.heard + PATIENCE
     }
 
     /// Once a second: how fast it is.
@@ -111,7 +125,8 @@ impl SetHandle {
                 self.ask_to_join(d, now);
             }
             Role::Healing => {
-                if d.healing.as_ref().is_none_or(|h| h.waits_since().is_some_and(|t| now >= t + PATIENCE)) {
+                let busy = d.replica.is_syncing();
+                if d.healing.as_mut().is_none_or(|h| h.has_waited(now, busy)) {
                     self.ask_to_join(d, now);
                 }
             }
@@ -283,6 +298,9 @@ impl SetHandle {
     fn on_sums(&self, d: &mut SetDriver, fid: Fid, offset: u64, there: Sums) {
         let healing = d.healings;
         let job = d.brick.sums(fid, offset, there.len);
+        if let Some(h) = &mut d.healing {
+            h.summing += 1;
+        }
         let this = self.clone();
         spawn_local(async move {
             let here = match job {
@@ -295,6 +313,7 @@ impl SetHandle {
                 return;
             }
             let Some(h) = &mut d.healing else { return };
+            h.summing -= 1;
             h.hear();
             let done = h.inner.compare(&mut d.brick, (fid, offset), &there, here);
             this.go_on(d, done);
