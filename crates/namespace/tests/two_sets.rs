@@ -40,8 +40,15 @@ struct Task {
 enum Message {
     /// Of this transaction, to the participant.
     Prepare(u64, Kind),
-    Settle { dir: u64, tx: Option<u64>, keep: bool },
-    Vouch { dir: u64, tx: Option<u64> },
+    Settle {
+        dir: u64,
+        tx: Option<u64>,
+        keep: bool,
+    },
+    Vouch {
+        dir: u64,
+        tx: Option<u64>,
+    },
 }
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -314,7 +321,10 @@ fn explore(left: Left, rules: Rules) -> Result<usize, String> {
     let mut seen = BTreeSet::from([first.clone()]);
     let mut waiting = vec![(first, Vec::new())];
     while let Some((world, path)) = waiting.pop() {
-        world.check().and_then(|()| world.comes_to_rest(rules)).map_err(|e| format!("{e}, after {path:?}"))?;
+        world
+            .check()
+            .and_then(|()| world.comes_to_rest(rules))
+            .map_err(|e| format!("{e}, after {path:?}"))?;
         for step in world.steps() {
             let mut next = world.clone();
             next.step(step, rules);

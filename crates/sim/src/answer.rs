@@ -123,7 +123,9 @@ pub(crate) fn work_out(tree: &mut Tree, op: &Op, tag: u64, place: Place) -> (Out
         match decide(op, &mut view, &cx) {
             Ok(Decision::Change(change, about)) => Outcome::Change(change, about),
             Ok(Decision::Answer(_)) => Outcome::Answer(Answer::Done(None)),
-            Ok(Decision::RemoveElsewhere(_) | Decision::AskAbove(..)) => Outcome::Answer(Answer::Errno(Errno::EXDEV.0)),
+            Ok(Decision::RemoveElsewhere(_) | Decision::AskAbove(..)) => {
+                Outcome::Answer(Answer::Errno(Errno::EXDEV.0))
+            }
             Err(e) => Outcome::Answer(Answer::Errno(e.0)),
         }
     } else {

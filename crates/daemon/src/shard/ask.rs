@@ -28,7 +28,8 @@ impl Shard {
             let state = self.state();
             let view = state.sets.get(&set).map(|s| s.view.clone()).ok_or(Fail::Busy)?;
             let server = view.primary.and_then(|p| state.brick(p)).map(|(_, b)| b.server);
-            let call = Call { set, epoch: view.epoch, id, finished: id.seq.saturating_sub(256), op: op.clone() };
+            let call =
+                Call { set, epoch: view.epoch, id, finished: id.seq.saturating_sub(256), op: op.clone() };
             let reply = match server {
                 None => Ok(Reply(Err(Fail::Busy))),
                 Some(server) if server == self.shared.me() => self.ask_here(call).await,

@@ -224,7 +224,9 @@ impl SetHandle {
             Ok(Decision::Answer(body)) => {
                 self.show_all(d, Waiter { reply: Reply(Ok(body)), ..waiter });
             }
-            Ok(Decision::RemoveElsewhere(_) | Decision::AskAbove(..)) => waiter.answer_with(Reply(Err(Fail::Busy))),
+            Ok(Decision::RemoveElsewhere(_) | Decision::AskAbove(..)) => {
+                waiter.answer_with(Reply(Err(Fail::Busy)))
+            }
             Err(Errno::EAGAIN) => waiter.answer_with(Reply(Err(Fail::Busy))),
             Err(e) => self.show_all(d, Waiter { reply: Reply::errno(e.0), then: None, ..waiter }),
         }
@@ -523,6 +525,12 @@ impl SetDriver {
         waiter.payload = attrs.collect::<Vec<Attr>>().to_bytes().into();
     }
 
+    /// The answer to a request that an earlier primary has done, if the directory that it made lives on another set.
+    fn made_elsewhere(&mut self, about: Option<Fid>) -> Option<Body> {
+        let copy = self.brick.attr_of_any(about?).ok().filter(|copy| copy.home != self.set)?;
+        Some(Body::Elsewhere { fid: copy.fid, home: copy.home, kind: copy.mode & 0o170_000 })
+    }
+
     /// Completes a waiter's answer from the state after its change.
     pub(super) fn fill_answer(&mut self, ticket: replica::Ticket, asked: &Asked, about: Option<Fid>) {
         let attr = |d: &mut SetDriver| -> Result<Attr, Fail> {
@@ -531,7 +539,10 @@ impl SetDriver {
         let result = match asked {
             Asked::Given => return,
             Asked::Done => Ok(Body::Done),
-            Asked::Attr => attr(self).map(|attr| Body::Attr { attr }),
+            Asked::Attr => match attr(self) {
+                Ok(attr) => Ok(Body::Attr { attr }),
+                Err(fail) => self.made_elsewhere(about).ok_or(fail),
+            },
             Asked::AttrAndOpen(session) => attr(self).map(|attr| {
                 self.opens.add(*session, attr.fid);
                 Body::Attr { attr }
