@@ -185,7 +185,7 @@ impl SetHandle {
             let mut guard = this.driver.borrow_mut();
             let d = &mut *guard;
             let held = clock::now() < until && d.replica.view().epoch == epoch && d.moves == moves;
-            let ready = this.admit_again(d, id).and_then(|()| if held { above } else { Err(Fail::Busy) });
+            let ready = this.admit_again(d, id).and(if held { above } else { Err(Fail::Busy) });
             let above = match ready {
                 Ok(above) => above,
                 Err(fail) => {
