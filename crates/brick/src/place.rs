@@ -2,7 +2,7 @@
 //!
 //! A directory that lives on another set than its parent is stored at its own path, beneath copies of its ancestors.
 //! Identity is the fid: an ancestor that is known is used wherever it lies. A name that is taken by another fid is freed
-//! if its holder is only a copy; otherwise the newcomer waits in `.mortar/limbo/`, where it serves as well as anywhere.
+//! if its holder is only a copy, or marked by a transaction that has not ended; otherwise the newcomer waits in `.mortar/limbo/`, where it serves as well as anywhere.
 
 use crate::apply::{Making, hidden_name};
 use crate::error::errno;
@@ -142,8 +142,11 @@ impl Brick {
                 Ok(true)
             }
             At::Entry(e) if e.is_dir() && self.load(e.fid)?.tag.flags & PENDING != 0 => {
-                // Never settled, and now another takes its name: its entry did not come to be.
-                self.remove_dir(parent, name, e.fid)?;
+                // Two transactions about one name, of which at most one commits: which one is not known here. Both
+                // directories stay until they are settled.
+                let dir = self.open_dir(parent)?;
+                rustix::fs::renameat(&dir.fd, name, &self.limbo, hidden_name(e.fid)).map_err(errno)?;
+                self.left(parent, name);
                 Ok(true)
             }
             At::Entry(_) => Ok(false),

@@ -6,7 +6,7 @@ use crate::object::{Opened, S_IFDIR, S_IFMT, S_IFREG, open_flags, stat_at, tag_a
 use crate::open::Brick;
 use disk_format::tag::PENDING;
 use ids::Fid;
-use namespace::{Entry, View};
+use namespace::{Entry, Lineage, View};
 use rustix::fs::OFlags;
 use std::os::fd::{AsFd, BorrowedFd};
 use wire::name::RESERVED;
@@ -260,6 +260,24 @@ impl View for Brick {
 
     fn xattr(&mut self, fid: Fid, name: &Name) -> Result<Option<Vec<u8>>, Errno> {
         self.getxattr(fid, name)
+    }
+
+    fn lineage(&mut self, dir: Fid) -> Result<Lineage, Errno> {
+        let mut lineage = Lineage::default();
+        let mut at = self.open_dir(dir)?;
+        let mut fid = dir;
+        while fid != self.identity.root {
+            let home = self.load(fid)?.tag.home;
+            if home != self.identity.set {
+                lineage.other = Some((fid, home));
+                break;
+            }
+            lineage.own.push(fid);
+            at = crate::object::open_at(at.fd.as_fd(), b"..", S_IFDIR)?;
+            // Above limbo there is nothing of the tree.
+            fid = at.tag()?.ok_or(Errno::EXDEV)?.fid;
+        }
+        Ok(lineage)
     }
 
     fn is_beneath(&mut self, dir: Fid, above: Fid) -> Result<bool, Errno> {

@@ -220,9 +220,11 @@ fn copies_of_other_sets_directories() {
     s.apply(&Change::Settle { fid: mine(2), keep: true }, b"").unwrap();
     assert!(!s.bricks[0].is_pending(mine(2)).unwrap());
     let f = s.file(mine(2), "f");
-    // A pending one is superseded, a settled one is not.
+    // A pending one gives way and stays until it is settled; a settled one does not.
     s.apply(&place(&[(there(1), "far")], "p", mine(10)), b"").unwrap();
     s.apply(&place(&[(there(1), "far")], "p", mine(11)), b"").unwrap();
+    assert!(s.bricks[0].is_pending(mine(10)).unwrap(), "its transaction may still commit");
+    s.apply(&Change::Settle { fid: mine(10), keep: false }, b"").unwrap();
     assert_eq!(s.bricks[0].attr(mine(10)), Err(Errno::ESTALE));
     s.apply(&Change::Settle { fid: mine(11), keep: true }, b"").unwrap();
     s.apply(&place(&[(there(1), "far")], "p", mine(12)), b"").unwrap();

@@ -6,7 +6,7 @@ use brick::{Arriving, Brick, Healing, ReadOutcome, Sums};
 use common::*;
 use ids::{Epoch, Fid, Lsn, OpId, SessionId};
 use namespace::{Context, Decision, decide};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use wire::limits::{SMALL_FILE, SUM_BYTES};
 use wire::op::{Node, SetAttr, SetTime};
 use wire::peer::{PeerBody, Sent, Stamp};
@@ -94,6 +94,9 @@ fn decided(b: &mut Brick, files: &[Fid], epoch: Epoch, op: &Op, payload: &[u8]) 
         placed: None,
         payload,
         is_open: &|f| f.lsn.0.is_multiple_of(5) && files.contains(&f),
+        op: OP,
+        holder: &|_| None,
+        above: &BTreeMap::new(),
     };
     match decide(op, b, &cx) {
         Ok(Decision::Change(c, _)) if b.validate(&c).is_ok() => Some((Stamp { epoch, lsn }, c)),

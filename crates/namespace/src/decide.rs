@@ -3,9 +3,11 @@
 //! Permission bits are checked by the client's kernel (`default_permissions`); here are the rules that need the truth:
 //! existence, types, emptiness, loops, inheritance of groups.
 
+use crate::transaction::{Mark, Prepared};
 use crate::view::{Entry, View};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use ids::{Epoch, Fid, Lsn, SetId, Time};
+use ids::{Epoch, Fid, Lsn, OpId, SetId, Time};
 use wire::change::Replaced;
 use wire::codec::Blob;
 use wire::limits::{IO_MAX, TARGET_MAX, XATTR_VALUE_MAX};
@@ -33,6 +35,12 @@ pub struct Context<'a> {
     pub payload: &'a [u8],
     /// Whether any session has the object open.
     pub is_open: &'a dyn Fn(Fid) -> bool,
+    /// The request's name.
+    pub op: OpId,
+    /// The transaction that holds a marked directory, if it is known.
+    pub holder: &'a dyn Fn(Fid) -> Option<OpId>,
+    /// What lies above directories of other sets, from each of them up to the root, as those sets say under the lock.
+    pub above: &'a BTreeMap<Fid, Vec<Fid>>,
 }
 
 /// What is to be done.
@@ -44,6 +52,8 @@ pub enum Decision {
     Answer(Body),
     /// The directory that the name leads to lives on another set, which has to agree first.
     RemoveElsewhere(Entry),
+    /// A directory moves beneath this one of another set: what lies above it has to be asked for first, under the lock.
+    AskAbove(Fid, SetId),
 }
 
 /// Decides an operation that changes something.
@@ -94,18 +104,17 @@ pub fn decide(op: &Op, view: &mut dyn View, cx: &Context<'_>) -> Result<Decision
             if !view.attr(*fid)?.is_dir() {
                 return Err(Errno::ENOTDIR);
             }
-            if !view.is_empty(*fid)? {
-                return Err(Errno::ENOTEMPTY);
+            match mark(view, cx, *fid)?.prepare(cx.op) {
+                Prepared::Done => Ok(Decision::Answer(Body::Done)),
+                Prepared::Wait => Err(Errno::EAGAIN),
+                Prepared::Mark if !view.is_empty(*fid)? => Err(Errno::ENOTEMPTY),
+                Prepared::Mark => Ok(Decision::Change(Change::Condemn { fid: *fid }, None)),
             }
-            if view.is_pending(*fid)? {
-                return Ok(Decision::Answer(Body::Done));
-            }
-            Ok(Decision::Change(Change::Condemn { fid: *fid }, None))
         }
-        Op::Settle { fid, keep } => match view.attr(*fid) {
+        Op::Settle { fid, tx, keep } => match view.attr(*fid) {
             Err(Errno::ESTALE | Errno::ENOENT) => Ok(Decision::Answer(Body::Done)),
             Err(e) => Err(e),
-            Ok(_) if !view.is_pending(*fid)? => Ok(Decision::Answer(Body::Done)),
+            Ok(_) if !mark(view, cx, *fid)?.is_ended_by(*tx) => Ok(Decision::Answer(Body::Done)),
             Ok(_) => Ok(Decision::Change(Change::Settle { fid: *fid, keep: *keep }, None)),
         },
         Op::Relocate { fid, path, name } => {
@@ -125,8 +134,16 @@ pub fn decide(op: &Op, view: &mut dyn View, cx: &Context<'_>) -> Result<Decision
         | Op::ListXattr { .. }
         | Op::Lseek { .. }
         | Op::SyncFs
-        | Op::Vouch { .. } => Err(Errno::EINVAL),
+        | Op::Vouch { .. }
+        | Op::LockTree { .. }
+        | Op::UnlockTree { .. }
+        | Op::Lineage { .. } => Err(Errno::EINVAL),
     }
+}
+
+/// The mark of a directory.
+fn mark(view: &mut dyn View, cx: &Context<'_>, dir: Fid) -> Result<Mark, Errno> {
+    Ok(if view.is_pending(dir)? { Mark::Held((cx.holder)(dir)) } else { Mark::Free })
 }
 
 fn about(fid: Fid, change: Change) -> Result<Decision, Errno> {
@@ -292,14 +309,20 @@ fn rename(
     }
     let source = view.entry(from.dir, from.name)?.ok_or(Errno::ENOENT)?;
     let target = view.entry(to.dir, to.name)?;
-    if source.is_dir() && from.dir != to.dir && view.is_beneath(to.dir, source.fid)? {
-        return Err(Errno::EINVAL);
+    if source.is_dir()
+        && from.dir != to.dir
+        && let Some((at, home)) = keeps_tree(view, cx, source.fid, to.dir)?
+    {
+        return Ok(Decision::AskAbove(at, home));
     }
     let time = touch(&from_dir, cx.now).max(touch(&to_dir, cx.now));
     if flags & rename_flags::EXCHANGE != 0 {
         let target = target.ok_or(Errno::ENOENT)?;
-        if target.is_dir() && from.dir != to.dir && view.is_beneath(from.dir, target.fid)? {
-            return Err(Errno::EINVAL);
+        if target.is_dir()
+            && from.dir != to.dir
+            && let Some((at, home)) = keeps_tree(view, cx, target.fid, from.dir)?
+        {
+            return Ok(Decision::AskAbove(at, home));
         }
         if source.home != cx.set || target.home != cx.set {
             return Err(Errno::EXDEV);
@@ -335,6 +358,33 @@ fn rename(
         },
         None,
     ))
+}
+
+/// Checks that `moved` may come beneath `dir`: that it is not above it. Returns the directory of another set above which
+/// nothing is known yet.
+///
+/// As long as all directories above `dir` are this set's own they move by its decisions alone, one after the other, and
+/// nobody has to be asked.
+fn keeps_tree(
+    view: &mut dyn View,
+    cx: &Context<'_>,
+    moved: Fid,
+    dir: Fid,
+) -> Result<Option<(Fid, SetId)>, Errno> {
+    let lineage = view.lineage(dir)?;
+    if lineage.own.contains(&moved) {
+        return Err(Errno::EINVAL);
+    }
+    let Some((at, home)) = lineage.other else { return Ok(None) };
+    let Some(above) = cx.above.get(&at) else { return Ok(Some((at, home))) };
+    if above.contains(&moved) {
+        return Err(Errno::EINVAL);
+    }
+    // A copy on the bricks hangs where it was once: their file systems would refuse.
+    if view.is_beneath(dir, moved)? {
+        return Err(Errno::EXDEV);
+    }
+    Ok(None)
 }
 
 /// What a rename onto `target` pushes out; `None` if both names lead to one object and nothing is to be done.

@@ -22,6 +22,15 @@ impl Entry {
     }
 }
 
+/// What lies above a directory, as far as this set knows for certain.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Lineage {
+    /// The directory and those above it that this set answers for, without a gap.
+    pub own: Vec<Fid>,
+    /// The next one above them, which another set answers for; `None` if the root is next, which never moves.
+    pub other: Option<(Fid, SetId)>,
+}
+
 /// A brick's tree as the rules see it: every change decided before this moment is in it.
 ///
 /// Errors: `ESTALE` for a fid that this set does not answer for (a copy of another set's directory counts as such),
@@ -41,4 +50,8 @@ pub trait View {
     fn xattr(&mut self, fid: Fid, name: &Name) -> Result<Option<Vec<u8>>, Errno>;
     /// Whether `dir` is `above` or lies anywhere beneath it, as far as this set's copy of the tree shows.
     fn is_beneath(&mut self, dir: Fid, above: Fid) -> Result<bool, Errno>;
+    /// What lies above `dir`. The parent of a directory is certain on the directory's own set, as long as a directory that
+    /// lives on another set than its parent does not move; copies of other sets' directories may hang where they no longer
+    /// belong. `EXDEV` if the parent is not known: the directory waits in limbo.
+    fn lineage(&mut self, dir: Fid) -> Result<Lineage, Errno>;
 }

@@ -2,7 +2,7 @@
 
 use crate::tree::{BLOCK, Tree};
 use ids::{Epoch, Fid, Lsn, SetId, Time};
-use namespace::{Context, Decision, Entry, View, decide};
+use namespace::{Context, Decision, Entry, Lineage, View, decide};
 use std::collections::BTreeSet;
 use wire::{Attr, Change, Errno, Name, Op};
 
@@ -82,6 +82,13 @@ impl View for Watched<'_> {
         self.tree.xattr(fid, name)
     }
 
+    fn lineage(&mut self, dir: Fid) -> Result<Lineage, Errno> {
+        let lineage = self.tree.lineage(dir)?;
+        self.seen.extend(&lineage.own);
+        self.seen.insert(dir);
+        Ok(lineage)
+    }
+
     fn is_beneath(&mut self, dir: Fid, above: Fid) -> Result<bool, Errno> {
         let mut at = dir;
         self.seen.insert(at);
@@ -109,11 +116,16 @@ pub(crate) fn work_out(tree: &mut Tree, op: &Op, tag: u64, place: Place) -> (Out
             placed: None,
             payload: NOTHING.get(..len).unwrap_or_default(),
             is_open: &is_open,
+            op: ids::OpId::default(),
+            holder: &|_| None,
+            above: &std::collections::BTreeMap::new(),
         };
         match decide(op, &mut view, &cx) {
             Ok(Decision::Change(change, about)) => Outcome::Change(change, about),
             Ok(Decision::Answer(_)) => Outcome::Answer(Answer::Done(None)),
-            Ok(Decision::RemoveElsewhere(_)) => Outcome::Answer(Answer::Errno(Errno::EXDEV.0)),
+            Ok(Decision::RemoveElsewhere(_) | Decision::AskAbove(..)) => {
+                Outcome::Answer(Answer::Errno(Errno::EXDEV.0))
+            }
             Err(e) => Outcome::Answer(Answer::Errno(e.0)),
         }
     } else {

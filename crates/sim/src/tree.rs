@@ -4,7 +4,7 @@
 //! for each block, the tag of its newest write; all sizes are whole blocks.
 
 use ids::{Epoch, Fid, Lsn, SetId, Time};
-use namespace::{Entry, View};
+use namespace::{Entry, Lineage, View};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use wire::limits::IO_MAX;
@@ -341,6 +341,16 @@ impl View for Tree {
 
     fn xattr(&mut self, fid: Fid, name: &Name) -> Result<Option<Vec<u8>>, Errno> {
         Ok(self.get(fid).ok_or(Errno::ESTALE)?.xattrs.get(name).cloned())
+    }
+
+    fn lineage(&mut self, dir: Fid) -> Result<Lineage, Errno> {
+        let mut lineage = Lineage::default();
+        let mut at = dir;
+        while !at.is_root() {
+            lineage.own.push(at);
+            at = self.parent(at).ok_or(Errno::ESTALE)?;
+        }
+        Ok(lineage)
     }
 
     fn is_beneath(&mut self, dir: Fid, above: Fid) -> Result<bool, Errno> {

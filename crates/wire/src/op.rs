@@ -135,12 +135,19 @@ wire_enum! {
         /// Marks an empty directory as about to lose its entry in another set.
         /// `by`: the session that removes it.
         41 Condemn { fid: Fid, by: SessionId },
-        /// Ends either: the directory stays (its entry exists) or goes.
-        42 Settle { fid: Fid, keep: bool },
         /// Moves the directory's copy to where its entry went.
         43 Relocate { fid: Fid, path: Vec<Ancestor>, name: Name },
         /// Does this entry exist, with no transaction about it under way? Then the directory it leads to stays.
         44 Vouch { parent: Fid, name: Name, fid: Fid },
+        /// Ends transaction `tx` about a marked directory: it stays (its entry exists) or goes. Another transaction's mark
+        /// stays. `tx` is the name of the `Place` or `Condemn`; `None` if the directory's set no longer knows it.
+        45 Settle { fid: Fid, tx: Option<OpId>, keep: bool },
+        /// Nobody else moves directories beneath those of other sets, until this is released or has run out.
+        46 LockTree { tx: OpId },
+        /// The holder needs the lock no more.
+        47 UnlockTree { tx: OpId },
+        /// Which directories lie above this one, up to the first that another set answers for?
+        48 Lineage { fid: Fid },
     }
 }
 
@@ -183,6 +190,8 @@ impl Op {
             Op::Settle { .. } => 27,
             Op::Relocate { .. } => 28,
             Op::Vouch { .. } => 29,
+            Op::LockTree { .. } | Op::UnlockTree { .. } => 30,
+            Op::Lineage { .. } => 31,
         }
     }
 
@@ -204,12 +213,15 @@ impl Op {
                 | Op::Lseek { .. }
                 | Op::SyncFs
                 | Op::Vouch { .. }
+                | Op::LockTree { .. }
+                | Op::UnlockTree { .. }
+                | Op::Lineage { .. }
         )
     }
 }
 
 /// Names of the operations in counters, by [`Op::index`].
-pub const COUNTED: [&str; 30] = [
+pub const COUNTED: [&str; 32] = [
     "lookup",
     "getattr",
     "setattr",
@@ -240,4 +252,6 @@ pub const COUNTED: [&str; 30] = [
     "settle",
     "relocate",
     "vouch",
+    "locktree",
+    "lineage",
 ];

@@ -76,6 +76,8 @@ wire_enum! {
         /// A write's size, and the attributes after it.
         9 Written { len: u32, attr: Attr },
         10 Text { text: Blob },
+        /// Directories from the one asked about upwards, and the next one if another set answers for it.
+        11 Lineage { own: Vec<Fid>, other: Option<(Fid, SetId)> },
     }
 }
 

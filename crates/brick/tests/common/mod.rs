@@ -86,6 +86,9 @@ impl Set {
             placed: None,
             payload,
             is_open: &|f| open.contains(&f),
+            op: OpId::default(),
+            holder: &|_| None,
+            above: &BTreeMap::new(),
         };
         decide(op, &mut self.bricks[0], &cx)
     }
@@ -106,7 +109,7 @@ impl Set {
                 self.bricks[0].validate(&c)?;
                 self.apply(&c, payload).map(|()| about)
             }
-            Decision::Answer(_) | Decision::RemoveElsewhere(_) => Ok(None),
+            Decision::Answer(_) | Decision::RemoveElsewhere(_) | Decision::AskAbove(..) => Ok(None),
         }
     }
 

@@ -25,6 +25,7 @@ mod quorum;
 mod restart;
 mod sets;
 mod storage_faults;
+mod transactions;
 mod trees;
 mod two_mounts;
 mod voters;

@@ -18,13 +18,18 @@ const PAUSE: Duration = Duration::from_millis(50);
 impl Shard {
     /// Asks the primary of `set`, again and again over a change of its view, for some seconds.
     pub(super) async fn ask(self: &Rc<Self>, set: SetId, op: Op) -> Result<Body, Fail> {
-        let seq = if op.changes() { self.next_seq() } else { 0 };
-        let id = OpId { session: self.session, seq };
+        let id = if op.changes() { self.next_id() } else { OpId { session: self.session, seq: 0 } };
+        self.ask_as(id, set, op).await
+    }
+
+    /// Asks under a name that [`Shard::next_id`] gave.
+    pub(super) async fn ask_as(self: &Rc<Self>, id: OpId, set: SetId, op: Op) -> Result<Body, Fail> {
         for _ in 0..TRIES {
             let state = self.state();
-            let view = state.sets.get(&set).map(|s| s.view.clone()).ok_or(wire::Errno::ESTALE)?;
+            let view = state.sets.get(&set).map(|s| s.view.clone()).ok_or(Fail::Busy)?;
             let server = view.primary.and_then(|p| state.brick(p)).map(|(_, b)| b.server);
-            let call = Call { set, epoch: view.epoch, id, finished: seq.saturating_sub(256), op: op.clone() };
+            let call =
+                Call { set, epoch: view.epoch, id, finished: id.seq.saturating_sub(256), op: op.clone() };
             let reply = match server {
                 None => Ok(Reply(Err(Fail::Busy))),
                 Some(server) if server == self.shared.me() => self.ask_here(call).await,
@@ -41,10 +46,11 @@ impl Shard {
         Err(Fail::Busy)
     }
 
-    fn next_seq(&self) -> u64 {
+    /// A name for a request to another set that nobody else has or will have.
+    pub(super) fn next_id(&self) -> OpId {
         let seq = self.seq.get() + 1;
         self.seq.set(seq);
-        seq
+        OpId { session: self.session, seq }
     }
 
     async fn ask_here(&self, call: Call) -> Result<Reply, TransportError> {

@@ -1,30 +1,115 @@
 //! Directories of this set that wait for the end of a transaction with another set, as the journal tells.
 
-use ids::Fid;
+use ids::{Fid, OpId, SetId};
+use namespace::transaction::Mark;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
-use wire::Change;
+use wire::{Change, Name};
 
-/// Pending directories, and since when they are known to be.
+/// What is known of a marked directory.
+#[derive(Debug)]
+struct Marked {
+    /// The transaction: the operation that made the mark.
+    holder: Option<OpId>,
+    since: Instant,
+    /// Whether the set with the entry is being asked.
+    asking: bool,
+    /// The entry, if the mark came with the directory: its parent (`None`: the root) and its name.
+    entry: Option<(Option<(Fid, SetId)>, Name)>,
+}
+
+/// Marked directories, and who holds them.
 #[derive(Debug, Default)]
-pub(crate) struct Pending(BTreeMap<Fid, Instant>);
+pub(crate) struct Pending(BTreeMap<Fid, Marked>);
 
 impl Pending {
     /// Takes note of an applied change.
-    pub(crate) fn note(&mut self, change: &Change) {
-        match change {
-            Change::Place { fid, .. } | Change::Condemn { fid } => {
-                self.0.insert(*fid, Instant::now());
+    pub(crate) fn note(&mut self, op: OpId, change: &Change) {
+        let (fid, entry) = match change {
+            Change::Place { fid, path, name, .. } => {
+                (*fid, Some((path.last().map(|a| (a.fid, a.home)), name.clone())))
             }
+            Change::Condemn { fid } => (*fid, None),
             Change::Settle { fid, .. } | Change::Rmdir { fid, .. } => {
                 self.0.remove(fid);
+                return;
             }
-            _ => {}
+            _ => return,
+        };
+        let marked = Marked { holder: Some(op), since: Instant::now(), asking: false, entry };
+        self.0.insert(fid, marked);
+    }
+
+    /// A marked directory was met. Its record may no longer be in the journal.
+    pub(crate) fn found(&mut self, fid: Fid) {
+        let unnamed = || Marked { holder: None, since: Instant::now(), asking: false, entry: None };
+        self.0.entry(fid).or_insert_with(unnamed);
+    }
+
+    /// The transaction that holds the directory, if it is known.
+    pub(crate) fn holder(&self, fid: Fid) -> Option<OpId> {
+        self.0.get(&fid).and_then(|m| m.holder)
+    }
+
+    /// Those whose transaction should be over and about which nobody asks yet; now somebody does.
+    pub(crate) fn ask_about(&mut self, age: Duration) -> Vec<(Fid, Option<OpId>)> {
+        let due = self.0.iter_mut().filter(|(_, m)| !m.asking && m.since.elapsed() >= age);
+        due.map(|(fid, m)| {
+            m.asking = true;
+            (*fid, m.holder)
+        })
+        .collect()
+    }
+
+    /// The question is over. If the mark is still there the next one may follow.
+    pub(crate) fn asked(&mut self, fid: Fid, holder: Option<OpId>) {
+        if let Some(m) = self.0.get_mut(&fid)
+            && Mark::Held(m.holder).is_ended_by(holder)
+        {
+            m.asking = false;
         }
     }
 
-    /// Those whose transaction should be over.
-    pub(crate) fn older_than(&self, age: Duration) -> Vec<Fid> {
-        self.0.iter().filter(|(_, since)| since.elapsed() >= age).map(|(f, _)| *f).collect()
+    /// The entry that leads to the directory, if the mark came with it.
+    pub(crate) fn entry(&self, fid: Fid) -> Option<(Option<(Fid, SetId)>, Name)> {
+        self.0.get(&fid).and_then(|m| m.entry.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ids::{Epoch, Lsn, SessionId};
+
+    const fn op(seq: u64) -> OpId {
+        OpId { session: SessionId(1), seq }
+    }
+
+    #[test]
+    fn a_mark_is_known_by_the_operation_that_made_it() {
+        let fid = Fid { set: SetId(2), epoch: Epoch(1), lsn: Lsn(9) };
+        let mut pending = Pending::default();
+        pending.note(op(1), &Change::Condemn { fid });
+        pending.found(fid);
+        assert_eq!(pending.holder(fid), Some(op(1)));
+        assert_eq!(pending.ask_about(Duration::ZERO), [(fid, Some(op(1)))]);
+        assert_eq!(pending.ask_about(Duration::ZERO), [], "it is asked about");
+        pending.note(op(2), &Change::Settle { fid, keep: true });
+        assert_eq!(pending.holder(fid), None);
+        pending.note(op(3), &Change::Condemn { fid });
+        assert_eq!(pending.ask_about(Duration::ZERO), [(fid, Some(op(3)))]);
+        pending.asked(fid, Some(op(1)));
+        assert_eq!(pending.ask_about(Duration::ZERO), [], "the answer was another transaction's");
+        pending.asked(fid, Some(op(3)));
+        assert_eq!(pending.ask_about(Duration::ZERO).len(), 1);
+    }
+
+    #[test]
+    fn a_mark_without_a_record_is_found() {
+        let fid = Fid { set: SetId(2), epoch: Epoch(1), lsn: Lsn(9) };
+        let mut pending = Pending::default();
+        pending.found(fid);
+        assert_eq!(pending.ask_about(Duration::from_secs(60)), []);
+        assert_eq!(pending.ask_about(Duration::ZERO), [(fid, None)]);
     }
 }

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use ids::{Fid, OpId, SessionId};
 use namespace::{Context, Decision, View as _, decide};
 use replica::{Admission, Input, Role};
+use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::task::{spawn_blocking, spawn_local};
 use transport::FrameSender;
@@ -104,6 +105,18 @@ impl Asked {
     }
 }
 
+/// What comes with a request that changes something.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Ask<'a> {
+    /// The request's name.
+    pub(super) id: OpId,
+    pub(super) payload: &'a [u8],
+    /// The set that has agreed, and the directory there.
+    pub(super) placed: Option<(ids::SetId, Fid)>,
+    /// What other sets have said lies above their directories.
+    pub(super) above: Option<&'a BTreeMap<Fid, Vec<Fid>>>,
+}
+
 type Answer = Result<(Body, Bytes), Errno>;
 
 impl SetHandle {
@@ -122,7 +135,7 @@ impl SetHandle {
         }
         d.counters.count(call.op.index());
         let id = if changes { call.id } else { OpId { session, seq: 0 } };
-        if changes && d.active.contains(&id) {
+        if changes && d.transactions.serves(d.replica.view().epoch, id) {
             return SetDriver::refuse(&to, Fail::Busy);
         }
         let admission = match call.op {
@@ -171,7 +184,7 @@ impl SetHandle {
             return self.make_elsewhere(d, id, op, home, to);
         }
         let asked = Asked::of(&op, session, &payload);
-        let decision = d.decide(&op, &payload, None).and_then(|decision| {
+        let decision = d.decide(&op, Ask { id, payload: &payload, ..Ask::default() }).and_then(|decision| {
             if let Decision::Change(change, _) = &decision {
                 d.brick.validate(change)?;
             }
@@ -179,6 +192,9 @@ impl SetHandle {
         });
         if let Ok(Decision::RemoveElsewhere(entry)) = decision {
             return self.remove_elsewhere(d, id, op, entry, to);
+        }
+        if let Ok(Decision::AskAbove(..)) = decision {
+            return self.move_across(d, id, op, to);
         }
         self.carry_out(d, id, decision, payload, asked, Waiter::new(to, Reply(Ok(Body::Done)), Bytes::new()));
     }
@@ -208,7 +224,9 @@ impl SetHandle {
             Ok(Decision::Answer(body)) => {
                 self.show_all(d, Waiter { reply: Reply(Ok(body)), ..waiter });
             }
-            Ok(Decision::RemoveElsewhere(_)) => waiter.answer_with(Reply(Err(Fail::Busy))),
+            Ok(Decision::RemoveElsewhere(_) | Decision::AskAbove(..)) => {
+                waiter.answer_with(Reply(Err(Fail::Busy)))
+            }
             Err(Errno::EAGAIN) => waiter.answer_with(Reply(Err(Fail::Busy))),
             Err(e) => self.show_all(d, Waiter { reply: Reply::errno(e.0), then: None, ..waiter }),
         }
@@ -298,13 +316,33 @@ impl SetHandle {
                 (vec![fid], d.brick.lseek(fid, offset, whence).map(|offset| plain(Body::Offset { offset })))
             }
             Op::Vouch { parent, name, fid } => {
-                if !d.active.is_empty() {
+                if d.transactions.is_about(d.replica.view().epoch, parent, &name) {
                     return SetDriver::refuse(&to, Fail::Busy);
                 }
-                let there = d.brick.lookup(parent, &name).map(|e| e.is_some_and(|e| e.fid == fid));
+                let there = match d.brick.lookup(parent, &name) {
+                    Ok(entry) => Ok(entry.is_some_and(|e| e.fid == fid)),
+                    // The parent is gone, and it was empty.
+                    Err(Errno::ESTALE) => Ok(false),
+                    Err(e) => Err(e),
+                };
                 let answer = there.and_then(|t| if t { Ok(plain(Body::Done)) } else { Err(Errno::ENOENT) });
                 (vec![parent, fid], answer)
             }
+            Op::LockTree { tx } => {
+                let epoch = d.replica.view().epoch;
+                if !d.tree_lock.take(clock::now(), epoch, tx) {
+                    return SetDriver::refuse(&to, Fail::Busy);
+                }
+                (vec![], Ok(plain(Body::Done)))
+            }
+            Op::UnlockTree { tx } => {
+                d.tree_lock.release(clock::now(), tx);
+                (vec![], Ok(plain(Body::Done)))
+            }
+            Op::Lineage { fid } => match d.brick.lineage(fid) {
+                Ok(l) => (l.own.clone(), Ok(plain(Body::Lineage { own: l.own, other: l.other }))),
+                Err(e) => (vec![fid], Err(e)),
+            },
             Op::SetAttr { .. }
             | Op::Create { .. }
             | Op::Unlink { .. }
@@ -375,7 +413,13 @@ impl SetDriver {
         let now = clock::now();
         let who = match op {
             // Between primaries: the change that users see comes with the entry, in the other set.
-            Op::Place { .. } | Op::Settle { .. } | Op::Relocate { .. } | Op::Vouch { .. } => return None,
+            Op::Place { .. }
+            | Op::Settle { .. }
+            | Op::Relocate { .. }
+            | Op::Vouch { .. }
+            | Op::LockTree { .. }
+            | Op::UnlockTree { .. }
+            | Op::Lineage { .. } => return None,
             Op::Condemn { by, .. } => *by,
             _ => {
                 to.grant(self.grants.arrive(now, session));
@@ -390,24 +434,50 @@ impl SetDriver {
     }
 
     /// Decides an operation against the brick's present state.
-    pub(super) fn decide(
-        &mut self,
-        op: &Op,
-        payload: &[u8],
-        placed: Option<(ids::SetId, Fid)>,
-    ) -> Result<Decision, Errno> {
+    pub(super) fn decide(&mut self, op: &Op, ask: Ask<'_>) -> Result<Decision, Errno> {
         let next = self.replica.next();
-        let opens = &self.opens;
+        let (opens, pending, nothing) = (&self.opens, &self.pending, BTreeMap::new());
         let cx = Context {
             set: self.set,
             epoch: next.epoch,
             lsn: next.lsn,
             now: clock::wall(),
-            placed,
-            payload,
+            placed: ask.placed,
+            payload: ask.payload,
             is_open: &|fid| opens.is_open(fid),
+            op: ask.id,
+            holder: &|fid| pending.holder(fid),
+            above: ask.above.unwrap_or(&nothing),
         };
-        decide(op, &mut self.brick, &cx)
+        let decision = decide(op, &mut self.brick, &cx);
+        if decision == Err(Errno::EAGAIN) || matches!(op, Op::Settle { .. }) {
+            self.find_mark(op);
+        }
+        decision
+    }
+
+    /// A directory that is marked may be one whose record is no longer in the journal.
+    fn find_mark(&mut self, op: &Op) {
+        let dir = match op {
+            Op::Create { parent, .. } | Op::Link { parent, .. } => *parent,
+            Op::Rename { to_parent, .. } => *to_parent,
+            Op::Condemn { fid, .. } | Op::Settle { fid, .. } => *fid,
+            _ => return,
+        };
+        if self.brick.is_pending(dir) == Ok(true) {
+            self.pending.found(dir);
+        }
+    }
+
+    /// Counts the directories that this set moves to other directories.
+    pub(super) fn note_move(&mut self, change: &Change) {
+        let (from, to) = match change {
+            Change::Rename { parent, to_parent, .. } | Change::Exchange { parent, to_parent, .. } => {
+                (parent, to_parent)
+            }
+            _ => return,
+        };
+        self.moves += u64::from(from != to);
     }
 
     fn needs_room(&self, op: &Op) -> bool {
@@ -455,6 +525,12 @@ impl SetDriver {
         waiter.payload = attrs.collect::<Vec<Attr>>().to_bytes().into();
     }
 
+    /// The answer to a request that an earlier primary has done, if the directory that it made lives on another set.
+    fn made_elsewhere(&mut self, about: Option<Fid>) -> Option<Body> {
+        let copy = self.brick.attr_of_any(about?).ok().filter(|copy| copy.home != self.set)?;
+        Some(Body::Elsewhere { fid: copy.fid, home: copy.home, kind: copy.mode & 0o170_000 })
+    }
+
     /// Completes a waiter's answer from the state after its change.
     pub(super) fn fill_answer(&mut self, ticket: replica::Ticket, asked: &Asked, about: Option<Fid>) {
         let attr = |d: &mut SetDriver| -> Result<Attr, Fail> {
@@ -463,7 +539,10 @@ impl SetDriver {
         let result = match asked {
             Asked::Given => return,
             Asked::Done => Ok(Body::Done),
-            Asked::Attr => attr(self).map(|attr| Body::Attr { attr }),
+            Asked::Attr => match attr(self) {
+                Ok(attr) => Ok(Body::Attr { attr }),
+                Err(fail) => self.made_elsewhere(about).ok_or(fail),
+            },
             Asked::AttrAndOpen(session) => attr(self).map(|attr| {
                 self.opens.add(*session, attr.fid);
                 Body::Attr { attr }

@@ -14,8 +14,9 @@ use crate::shared::{Counters, Standing, Wish, lock};
 use brick::Brick;
 use bytes::Bytes;
 use cluster::State;
-use ids::{BrickId, Epoch, Fid, Lsn, OpId, ServerId, SessionId, SetId, VolumeId};
+use ids::{BrickId, Epoch, Fid, Lsn, ServerId, SessionId, SetId, VolumeId};
 use namespace::placement::SetRoom;
+use namespace::transaction::{Transactions, TreeLock};
 use replica::{Entry, Input, Message, Output, Replica, Role, Ticket, View};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -154,7 +155,7 @@ impl OpenSet {
             if record.stamp.lsn <= sure {
                 results.record(record.op, record.stamp.lsn, record.about);
             }
-            pending.note(&record.change);
+            pending.note(record.op, &record.change);
             history.insert(record.stamp.epoch, record.stamp.lsn);
         }
         let last = brick.last();
@@ -221,8 +222,12 @@ pub(crate) struct SetDriver {
     pub(super) pending: Pending,
     /// When this brick became primary: nameless files wait for their holders until some time after.
     pub(super) primary_since: Option<Duration>,
-    /// Operations that wait for another set.
-    pub(super) active: BTreeSet<OpId>,
+    /// Transactions that wait for another set.
+    pub(super) transactions: Transactions,
+    /// In the root's set: who may change the tree's shape across sets.
+    pub(super) tree_lock: TreeLock,
+    /// Directories that were moved to other directories by this set: what was seen above one before may no longer hold.
+    pub(super) moves: u64,
     pub(super) spread: usize,
     pub(super) min_free: u64,
     min_free_percent: u64,
@@ -286,7 +291,9 @@ impl SetHandle {
             grants: Grants::default(),
             pending: opened.pending,
             primary_since: None,
-            active: BTreeSet::new(),
+            transactions: Transactions::default(),
+            tree_lock: TreeLock::default(),
+            moves: 0,
             spread: opened.set.0 as usize,
             min_free: 0,
             min_free_percent: 1,
@@ -497,6 +504,10 @@ impl SetHandle {
         };
         self.step(&mut d, Input::View(view));
         let leads = d.replica.role() == Role::Primary || d.replica.role() == Role::Reconciling;
+        if leads {
+            let epoch = d.replica.view().epoch;
+            d.tree_lock.enter(clock::now(), epoch);
+        }
         if leads && d.primary_since.is_none() {
             d.primary_since = Some(clock::now());
         } else if !leads {
@@ -684,7 +695,8 @@ impl SetDriver {
         };
         match applied {
             Ok(()) => {
-                self.pending.note(&entry.body.change);
+                self.pending.note(entry.op, &entry.body.change);
+                self.note_move(&entry.body.change);
                 if let Some((ticket, asked)) = self.deciding.take() {
                     self.fill_answer(ticket, &asked, entry.about);
                     self.add_directories(ticket, &entry.body.change);

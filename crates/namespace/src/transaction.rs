@@ -1,0 +1,215 @@
+//! Decisions of operations that touch two sets (docs/design/0005), without I/O.
+//!
+//! The set that has the entry is the *coordinator*, the set that has the directory is the *participant*. A transaction is
+//! named by the [`OpId`] of the coordinator's request to the participant, which the participant's journal records with
+//! the mark. The entry decides: a transaction that made a directory has committed when the entry exists, one that removes
+//! a directory when it does not.
+
+use alloc::collections::BTreeMap;
+use core::time::Duration;
+use ids::{Epoch, Fid, OpId};
+use wire::Name;
+
+/// What the participant knows of a directory's mark.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Mark {
+    /// No transaction holds the directory.
+    Free,
+    /// This transaction holds it; `None` if the record that would name it is no longer in the journal.
+    Held(Option<OpId>),
+}
+
+/// What becomes of a transaction's wish to hold a directory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Prepared {
+    /// It may be marked.
+    Mark,
+    /// It is marked by this transaction already.
+    Done,
+    /// Another transaction has to end first.
+    Wait,
+}
+
+impl Mark {
+    /// Whether `tx` may hold the directory. A mark is never taken over: only its own transaction's end removes it.
+    pub fn prepare(self, tx: OpId) -> Prepared {
+        match self {
+            Mark::Free => Prepared::Mark,
+            Mark::Held(Some(holder)) if holder == tx => Prepared::Done,
+            Mark::Held(_) => Prepared::Wait,
+        }
+    }
+
+    /// Whether the end of `tx` ends this mark. The end of any other transaction, early or late, does nothing.
+    pub fn is_ended_by(self, tx: Option<OpId>) -> bool {
+        self == Mark::Held(tx)
+    }
+}
+
+/// A transaction that the coordinator may still commit.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Active {
+    tx: OpId,
+    epoch: Epoch,
+    request: OpId,
+}
+
+/// The transactions of a coordinator, in the memory of its primary. None outlives its epoch (presumed abort): a primary
+/// of a later epoch finds the entry made or not made, and nothing can change that on behalf of an older transaction.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
+pub struct Transactions {
+    by_entry: BTreeMap<(Fid, Name), Active>,
+    /// The clients' requests, and the epoch in which each was taken up last.
+    requests: BTreeMap<OpId, Epoch>,
+}
+
+impl Transactions {
+    /// Begins a transaction about an entry, for a client's request. False if another one about the entry is under way.
+    pub fn begin(&mut self, epoch: Epoch, tx: OpId, request: OpId, parent: Fid, name: &Name) -> bool {
+        if self.is_about(epoch, parent, name) {
+            return false;
+        }
+        // What an earlier epoch left about the entry will not commit.
+        if let Some(old) = self.by_entry.insert((parent, name.clone()), Active { tx, epoch, request }) {
+            self.forget(&old);
+        }
+        self.requests.insert(request, epoch);
+        true
+    }
+
+    /// Ends the transaction. True if the coordinator may commit now: it knows it, and it is still the epoch in which it
+    /// began.
+    pub fn end(&mut self, epoch: Epoch, tx: OpId, parent: Fid, name: &Name) -> bool {
+        let key = (parent, name.clone());
+        if self.by_entry.get(&key).is_none_or(|a| a.tx != tx) {
+            return false;
+        }
+        let Some(active) = self.by_entry.remove(&key) else { return false };
+        self.forget(&active);
+        active.epoch == epoch
+    }
+
+    fn forget(&mut self, active: &Active) {
+        if self.requests.get(&active.request) == Some(&active.epoch) {
+            self.requests.remove(&active.request);
+        }
+    }
+
+    /// Whether a transaction about the entry may still commit. If not, the entry is the outcome of all that ever were.
+    pub fn is_about(&self, epoch: Epoch, parent: Fid, name: &Name) -> bool {
+        self.by_entry.get(&(parent, name.clone())).is_some_and(|a| a.epoch == epoch)
+    }
+
+    /// Whether the client's request has a transaction under way.
+    pub fn serves(&self, epoch: Epoch, request: OpId) -> bool {
+        self.requests.get(&request) == Some(&epoch)
+    }
+}
+
+/// How long the lock on the tree's shape lasts, by the clock of the primary that gives it.
+pub const LOCK_TIME: Duration = Duration::from_secs(6);
+/// How long its holder may use it, by the holder's clock, from before it asked for it. The difference covers clocks that
+/// do not run alike.
+pub const LOCK_USE: Duration = Duration::from_secs(3);
+
+/// The volume-wide lock that a rename holds while it asks other sets what lies above its target. It is kept in memory by
+/// the primary of the root's set: in a new epoch nobody gets it before the locks of all earlier epochs have run out.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct TreeLock {
+    epoch: Epoch,
+    holder: Option<OpId>,
+    until: Duration,
+}
+
+impl TreeLock {
+    /// The set is led from here in this epoch: what an earlier one gave may still be held.
+    pub fn enter(&mut self, now: Duration, epoch: Epoch) {
+        if self.epoch != epoch {
+            *self = TreeLock { epoch, holder: None, until: now + LOCK_TIME };
+        }
+    }
+
+    /// Gives the lock to `tx`, or says that it has to wait.
+    pub fn take(&mut self, now: Duration, epoch: Epoch, tx: OpId) -> bool {
+        self.enter(now, epoch);
+        if now < self.until && self.holder != Some(tx) {
+            return false;
+        }
+        (self.holder, self.until) = (Some(tx), now + LOCK_TIME);
+        true
+    }
+
+    /// The holder needs it no more.
+    pub fn release(&mut self, now: Duration, tx: OpId) {
+        if self.holder == Some(tx) {
+            (self.holder, self.until) = (None, now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ids::{Lsn, SessionId, SetId};
+
+    const fn tx(n: u64) -> OpId {
+        OpId { session: SessionId(9), seq: n }
+    }
+
+    #[test]
+    fn a_mark_is_ended_by_its_own_transaction_only() {
+        // mark, transaction, may hold, ends
+        let table = [
+            (Mark::Free, tx(1), Prepared::Mark, false),
+            (Mark::Held(Some(tx(1))), tx(1), Prepared::Done, true),
+            (Mark::Held(Some(tx(2))), tx(1), Prepared::Wait, false),
+            (Mark::Held(None), tx(1), Prepared::Wait, false),
+        ];
+        for (mark, tx, prepared, ends) in table {
+            assert_eq!((mark.prepare(tx), mark.is_ended_by(Some(tx))), (prepared, ends), "{mark:?}");
+        }
+        assert!(Mark::Held(None).is_ended_by(None));
+        assert!(!Mark::Held(Some(tx(1))).is_ended_by(None));
+        assert!(!Mark::Free.is_ended_by(None));
+    }
+
+    #[test]
+    fn a_transaction_commits_once_and_in_its_epoch_only() {
+        let parent = Fid { set: SetId(1), epoch: Epoch(1), lsn: Lsn(1) };
+        let name = Name::new(b"d").unwrap();
+        let mut all = Transactions::default();
+        assert!(all.begin(Epoch(5), tx(1), tx(100), parent, &name));
+        assert!(!all.begin(Epoch(5), tx(2), tx(101), parent, &name), "one at a time");
+        assert!(all.is_about(Epoch(5), parent, &name) && all.serves(Epoch(5), tx(100)));
+        assert!(all.end(Epoch(5), tx(1), parent, &name));
+        assert!(!all.end(Epoch(5), tx(1), parent, &name), "not twice");
+        assert!(!all.is_about(Epoch(5), parent, &name));
+
+        assert!(all.begin(Epoch(5), tx(3), tx(102), parent, &name));
+        assert!(!all.is_about(Epoch(7), parent, &name), "a later epoch owes it nothing");
+        assert!(!all.serves(Epoch(7), tx(102)));
+        assert!(all.begin(Epoch(7), tx(4), tx(102), parent, &name));
+        assert!(!all.end(Epoch(7), tx(3), parent, &name), "it was answered for");
+        assert!(all.end(Epoch(7), tx(4), parent, &name));
+        assert!(all.begin(Epoch(7), tx(5), tx(103), parent, &name));
+        assert!(!all.end(Epoch(8), tx(5), parent, &name));
+    }
+
+    #[test]
+    fn a_lock_is_given_to_one_at_a_time() {
+        let second = Duration::from_secs;
+        let mut lock = TreeLock::default();
+        assert!(!lock.take(second(100), Epoch(3), tx(1)), "one of an earlier epoch may be held");
+        assert!(lock.take(second(100) + LOCK_TIME, Epoch(3), tx(1)));
+        assert!(lock.take(second(107), Epoch(3), tx(1)), "asked again");
+        assert!(!lock.take(second(108), Epoch(3), tx(2)));
+        lock.release(second(109), tx(2));
+        assert!(!lock.take(second(109), Epoch(3), tx(2)), "another's lock is not released");
+        lock.release(second(109), tx(1));
+        assert!(lock.take(second(109), Epoch(3), tx(2)));
+        assert!(lock.take(second(109) + LOCK_TIME, Epoch(3), tx(3)), "its holder is gone");
+        assert!(!lock.take(second(116), Epoch(4), tx(4)), "a new epoch waits");
+        assert!(lock.take(second(116) + LOCK_TIME, Epoch(4), tx(4)));
+        assert!(LOCK_USE * 2 <= LOCK_TIME);
+    }
+}
