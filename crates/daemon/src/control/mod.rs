@@ -2,6 +2,7 @@
 
 pub(crate) mod bricks;
 mod cut_off;
+mod evidence;
 mod leases;
 mod membership;
 mod peers;
