@@ -88,6 +88,10 @@ pub enum AdminRequest {
     VolumeHealInfo {
         name: String,
     },
+    VolumePromote {
+        name: String,
+        brick: String,
+    },
 }
 
 /// What a server answers.

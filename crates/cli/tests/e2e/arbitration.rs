@@ -117,3 +117,43 @@ fn a_brick_does_not_abdicate_to_a_dead_disk() {
 fn a_dead_disk_that_answers_first_gets_no_lead() {
     one_disk_stays_dead(1, true);
 }
+
+/// The disk with the latest data is dead for good. The status names the way out; the set goes on with the older brick, and
+/// an empty disk in the place of the dead one is filled.
+#[test]
+fn an_administrator_gives_up_a_dead_disk() {
+    let mut pool = pool_on_disks();
+    write_synced(&pool);
+    await_all_in_sync(&pool);
+    pool.kill(2);
+    await_service(&pool);
+    let mount = pool.mount("v");
+    for i in 0..DIRS {
+        fs::write(mount.path(&format!("d{i}/late")), "l").unwrap();
+    }
+    mount.end();
+    pool.kill(1);
+    pool.disks[0].unmount();
+    pool.start(1);
+    pool.start(2);
+    pool.settle();
+    eventually("the status says what to do", || {
+        let notes = pool.status("v")["notes"].to_string();
+        (notes.matches("mortar volume promote v").count() == SETS).then_some(())
+    });
+    pool.cli(&format!("volume promote v {} --yes", pool.servers[1].brick("disk/b0")))
+        .refused_with(&["is not open"]);
+    pool.cli("volume promote v nobody:/b --yes").refused_with(&["is no brick of volume v"]);
+    for i in 0..SETS {
+        let brick = pool.servers[2].brick(&format!("disk/b{i}"));
+        eventually_ok("the set is told to go on", || {
+            let output = pool.cli(&format!("volume promote v {brick} --yes"));
+            if output.code == Some(0) { Ok(()) } else { Err(output.stderr) }
+        });
+    }
+    read_synced(&pool);
+    pool.cli(&format!("volume promote v {} --yes", pool.servers[1].brick("disk/b0"))).refused();
+    pool.disks[0].mount();
+    await_all_in_sync(&pool);
+    read_synced(&pool);
+}

@@ -26,17 +26,17 @@ impl Control {
         }
     }
 
-    /// `None`: the brick is not open, or not sure of what it holds and about to leave its view by itself.
+    /// `None`: the brick is not open, or failed. One that is not sure of what it holds serves nothing, and acts for itself.
     async fn evidence_of_open(&self, set: SetId, brick: BrickId) -> Option<Evidence> {
         let (to, from) = oneshot::channel();
         self.shared.shard_of(set)?.send(ShardMessage::Report(to)).ok()?;
         let reports = tokio::time::timeout(LOOK, from).await.ok()?.ok()?;
         let report = reports.into_iter().find(|r| r.brick == brick)?;
-        let holds = !report.unsure && !matches!(report.role, replica::Role::Failed | replica::Role::Healing);
-        holds.then_some(Evidence::Whole(Holding {
-            epoch: report.last_epoch,
-            last: report.lsn,
-            durable: report.durable,
-        }))
+        let holding = Holding { epoch: report.last_epoch, last: report.lsn, durable: report.durable };
+        match report.role {
+            replica::Role::Failed => None,
+            _ if report.unsure => Some(Evidence::Uncertain(holding)),
+            _ => Some(Evidence::Whole(holding)),
+        }
     }
 }

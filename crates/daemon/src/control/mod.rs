@@ -7,6 +7,7 @@ mod leases;
 mod membership;
 mod peers;
 mod place;
+mod promote;
 pub mod protocol;
 mod settle;
 pub(crate) mod state_folder;

@@ -12,7 +12,7 @@ use cluster::arbitration::{Evidence, Verdict, decide};
 use cluster::{Command, Set, State, ViewChange};
 use config_store::ProposeError;
 use ids::{BrickId, Epoch, SetId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub(super) async fn settle(control: &Arc<Control>, set: SetId, brick: BrickId) -
                 if !known.view.in_sync.contains(&brick) {
                     return here;
                 }
-                match decide(known, brick, &gather(control, &state, known).await) {
+                match decide(known, brick, &in_sync_evidence(control, &state, known).await) {
                     Verdict::Stand => return here,
                     Verdict::Propose(change) => {
                         let lost = change.lost;
@@ -65,7 +65,7 @@ pub(super) async fn settle(control: &Arc<Control>, set: SetId, brick: BrickId) -
 pub(super) async fn refused(control: &Arc<Control>, set: SetId, brick: BrickId) {
     let Ok(state) = control.store().linearizable_state(PATIENCE).await else { return };
     let Some(known) = state.sets.get(&set).filter(|s| s.view.in_sync.contains(&brick)) else { return };
-    if let Verdict::Propose(change) = decide(known, brick, &gather(control, &state, known).await) {
+    if let Verdict::Propose(change) = decide(known, brick, &in_sync_evidence(control, &state, known).await) {
         agree(control, change).await;
     }
 }
@@ -78,9 +78,18 @@ fn waits_for(state: &State, set: &Set, others: &[BrickId]) -> String {
     )
 }
 
-/// What is known of the bricks in sync, each from its own server.
-async fn gather(control: &Control, state: &State, set: &Set) -> BTreeMap<BrickId, Evidence> {
-    let asked = set.bricks.iter().filter(|b| set.view.in_sync.contains(&b.id)).map(|b| async {
+async fn in_sync_evidence(control: &Control, state: &State, set: &Set) -> BTreeMap<BrickId, Evidence> {
+    gather(control, state, set, &set.view.in_sync).await
+}
+
+/// What is known of these bricks of a set, each from its own server.
+pub(super) async fn gather(
+    control: &Control,
+    state: &State,
+    set: &Set,
+    wanted: &BTreeSet<BrickId>,
+) -> BTreeMap<BrickId, Evidence> {
+    let asked = set.bricks.iter().filter(|b| wanted.contains(&b.id)).map(|b| async {
         if b.server == control.shared.me() {
             return (b.id, control.own_evidence(set.id, b.id).await);
         }

@@ -183,7 +183,8 @@ impl Opened {
     pub(crate) fn doubts(&self) -> Option<Evidence> {
         let (found, last) = (self.brick.found(), self.brick.last());
         let holding = Holding { epoch: last.epoch, last: last.lsn, durable: self.brick.durable().lsn };
-        if found.rebooted {
+        // The mark of doubt outlives the process that found the loss: a second restart does not bring memory back.
+        if found.rebooted || self.brick.doubt().is_some() {
             Some(Evidence::LostMemory(holding))
         } else if self.is_uncertain() {
             Some(Evidence::Uncertain(holding))
