@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ids::{BrickId, Epoch, Lsn, ServerId, SetId, VolumeId};
 use serde::{Deserialize, Serialize};
 
-use crate::{Command, Outcome, Refusal, Role, Status, options::OptionLine};
+use crate::{Command, Outcome, Refusal, Role, Status, arbitration::Evidence, options::OptionLine};
 
 /// What the CLI asks.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -87,6 +87,10 @@ pub enum AdminRequest {
     },
     VolumeHealInfo {
         name: String,
+    },
+    VolumePromote {
+        name: String,
+        brick: String,
     },
 }
 
@@ -433,6 +437,15 @@ pub enum ClusterRequest {
         /// Its name.
         volume: String,
     },
+    /// Is your brick open, and what does it hold?
+    Evidence {
+        /// The pool's id: another pool may have given the same numbers.
+        pool: String,
+        /// Its set.
+        set: SetId,
+        /// Which.
+        brick: BrickId,
+    },
 }
 
 /// The answers.
@@ -488,6 +501,8 @@ pub enum ClusterReply {
     },
     /// Refused or failed.
     Error(AdminError),
+    /// To Evidence.
+    Evidence(Evidence),
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
 use super::*;
+use crate::arbitration::Holding;
 
 fn round<T: Serialize + for<'a> Deserialize<'a> + PartialEq + std::fmt::Debug>(value: T) -> String {
     let text = serde_json::to_string(&value).unwrap();
@@ -40,6 +41,13 @@ fn servers_talk_in_json() {
     round(ClusterReply::NotLeader { leader: Some((ServerId(1), "h:1".into())) });
     let (pool, identity) = ("p".into(), "i".into());
     round(ClusterRequest::CutOff { pool, identity, recoveries: 1, host: "h".into() });
+    let ask = ClusterRequest::Evidence { pool: "p".into(), set: SetId(1), brick: BrickId(2) };
+    assert_eq!(round(ask), r#"{"evidence":{"pool":"p","set":1,"brick":2}}"#);
+    let holding = Holding { epoch: Epoch(3), last: Lsn(9), durable: Lsn(7) };
+    let lost = ClusterReply::Evidence(Evidence::LostMemory(holding));
+    assert_eq!(round(lost), r#"{"evidence":{"lost-memory":{"epoch":3,"last":9,"durable":7}}}"#);
+    let refused = ClusterReply::Evidence(Evidence::Refused { millis: 5 });
+    assert_eq!(round(refused), r#"{"evidence":{"refused":{"millis":5}}}"#);
     let beat: ClusterRequest = serde_json::from_str(r#"{"heartbeat":{"server":1,"identity":"x"}}"#).unwrap();
     assert!(matches!(beat, ClusterRequest::Heartbeat { version: 0, .. }));
 }

@@ -31,6 +31,7 @@ impl State {
         if self.pool.is_empty() && !matches!(command, Command::InitPool { .. }) {
             return Err(Refusal::NoPool);
         }
+        let lease = self.lease_length();
         let outcome = match command {
             Command::InitPool { pool, server } => self.init_pool(pool, server),
             Command::AddServer(server) => self.add_server(server),
@@ -49,8 +50,13 @@ impl State {
             Command::BrickMounted { brick, mount } => self.brick_mounted(*brick, mount),
             Command::SetVoters { voters } => self.set_voters(voters),
             Command::RecoverPool { server } => self.recover_pool(*server),
+            Command::Promote { set, expect_epoch, brick } => self.promote(*set, *expect_epoch, *brick),
         }?;
         self.version += 1;
+        if self.lease_length() < lease {
+            let millis = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
+            self.longest_lease_ms = self.longest_lease_ms.max(millis);
+        }
         if cfg!(debug_assertions) {
             self.check();
         }

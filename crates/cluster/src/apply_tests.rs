@@ -254,3 +254,21 @@ fn a_newer_format_is_refused() {
     assert!(state.check_format().unwrap_err().to_string().contains("update it"));
     assert_eq!(State::default().check_format(), Ok(()));
 }
+
+#[test]
+fn a_lowered_lease_is_remembered() {
+    let mut state = testing::pool(3);
+    testing::create(&mut state, "v", 3, 0, 3);
+    let mut set = |value: &str| {
+        let change = OptionChange {
+            volume: "v".into(),
+            key: "network.ping-timeout".into(),
+            value: Some(value.into()),
+        };
+        state.apply(&Command::SetOptions { changes: vec![change] }).unwrap();
+        (state.lease_length().as_secs(), state.longest_lease().as_secs())
+    };
+    assert_eq!(set("60s"), (60, 60));
+    assert_eq!(set("2s"), (2, 60));
+    assert_eq!(set("30s"), (30, 60));
+}

@@ -114,6 +114,15 @@ pub enum Command {
         /// Who goes on.
         server: ServerId,
     },
+    /// An administrator gives up what only other bricks hold: the set goes on with this one alone.
+    Promote {
+        /// Which set.
+        set: SetId,
+        /// The epoch the administrator's command was checked in; any other refuses it.
+        expect_epoch: Epoch,
+        /// Who goes on.
+        brick: BrickId,
+    },
 }
 
 /// A server as it comes in.

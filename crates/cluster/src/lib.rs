@@ -8,6 +8,7 @@
 mod access;
 pub mod admin;
 mod apply;
+pub mod arbitration;
 mod command;
 pub mod config;
 mod create;

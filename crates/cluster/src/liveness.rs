@@ -1,9 +1,11 @@
 //! Who is alive: the leases that servers hold with the pool store's leader. Durations only, no clocks.
 //!
 //! Always true: before [`Liveness`] calls a server down, that server's own [`ServerLease`] has run out.
-//! This rests on three rules. A server counts from when it *sent* the heartbeat, the leader from when it arrived. A
+//! This rests on four rules. A server counts from when it *sent* the heartbeat, the leader from when it arrived. A
 //! new leader waits a full lease before it calls anybody down, since its predecessor may have renewed until just
-//! before. And a leader answers a heartbeat only after it made sure, since the heartbeat arrived, that it still leads
+//! before. A lease that was given before the option was lowered counts with its own length and its own margin, also for a
+//! leader that did not give it itself; a process that starts anew learns from the pool's state how long leases may have
+//! been. And a leader answers a heartbeat only after it made sure, since the heartbeat arrived, that it still leads
 //! (`ConfigStore::confirm_leader`): one answer of a deposed leader would break the second rule.
 
 use std::{
@@ -58,21 +60,36 @@ pub enum Output {
 #[derive(Debug)]
 struct Watched {
     renewed: Duration,
+    /// A lease of an earlier, longer length may hold until then.
+    held_until: Duration,
     down: bool,
     suspected_by: BTreeMap<ServerId, Duration>,
+}
+
+impl Watched {
+    fn new(now: Duration) -> Watched {
+        Watched { renewed: now, held_until: Duration::ZERO, down: false, suspected_by: BTreeMap::new() }
+    }
+}
+
+/// A little more than a lease: clocks of two machines do not run at the same speed.
+fn with_margin(lease: Duration) -> Duration {
+    lease + lease / 16
 }
 
 /// The leader's record of all other servers. `now` is any monotonic clock that runs through suspension.
 #[derive(Debug)]
 pub struct Liveness {
     lease: Duration,
+    /// Leases of earlier, longer lengths may hold until then, whoever gave them.
+    longer_until: Duration,
     leading: bool,
     servers: BTreeMap<ServerId, Watched>,
 }
 
 impl Default for Liveness {
     fn default() -> Liveness {
-        Liveness { lease: LEASE, leading: false, servers: BTreeMap::new() }
+        Liveness { lease: LEASE, longer_until: Duration::ZERO, leading: false, servers: BTreeMap::new() }
     }
 }
 
@@ -100,31 +117,32 @@ impl Liveness {
         self.servers.get(&server).map(|w| now.saturating_sub(w.renewed))
     }
 
-    /// A little more than the lease: clocks of two machines do not run at the same speed.
     fn patience(&self) -> Duration {
-        self.lease + self.lease / 16
+        with_margin(self.lease)
     }
 
     fn lead(&mut self, now: Duration) {
         self.leading = true;
         for watched in self.servers.values_mut() {
-            *watched = Watched { renewed: now, down: false, suspected_by: BTreeMap::new() };
+            *watched = Watched { held_until: self.longer_until, ..Watched::new(now) };
         }
     }
 
     fn set_servers(&mut self, now: Duration, servers: BTreeSet<ServerId>) {
         self.servers.retain(|id, _| servers.contains(id));
         for id in servers {
-            let fresh = || Watched { renewed: now, down: false, suspected_by: BTreeMap::new() };
-            self.servers.entry(id).or_insert_with(fresh);
+            self.servers.entry(id).or_insert_with(|| Watched::new(now));
         }
     }
 
-    /// Servers learn of a shorter lease only later: leases given so far keep their length.
+    /// Leases given so far keep their length. Those that this leader gave are counted from their renewals; those that
+    /// another one gave, from now on: it gave none of that length after it knew of the change.
     fn set_lease(&mut self, now: Duration, lease: Duration) {
         if lease < self.lease {
+            let longer = self.patience();
+            self.longer_until = self.longer_until.max(now + longer);
             for watched in self.servers.values_mut().filter(|w| !w.down) {
-                watched.renewed = watched.renewed.max(now + (self.lease - lease));
+                watched.held_until = watched.held_until.max(watched.renewed + longer);
             }
         }
         self.lease = lease;
@@ -172,7 +190,7 @@ impl Liveness {
         }
         let patience = self.patience();
         for (id, watched) in &mut self.servers {
-            if !watched.down && now.saturating_sub(watched.renewed) > patience {
+            if !watched.down && now > watched.held_until.max(watched.renewed + patience) {
                 watched.down = true;
                 out.push(Output::Down(*id));
             }

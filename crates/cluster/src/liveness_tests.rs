@@ -64,6 +64,28 @@ fn a_shorter_lease_does_not_shorten_those_given() {
 }
 
 #[test]
+fn a_new_leader_knows_the_longer_leases_that_its_predecessor_gave() {
+    let mut l = Liveness::default();
+    step(&mut l, 0, Input::Servers(BTreeSet::from([ServerId(1)])));
+    step(&mut l, 0, Input::Lease(ms(60_000)));
+    // Another server leads, and renews until the option is lowered; then this one leads.
+    step(&mut l, 10_000, Input::Lease(ms(1000)));
+    step(&mut l, 10_100, Input::BecameLeader);
+    assert_eq!(step(&mut l, 69_900, Input::Tick), [], "a lease may run until 10,000 + 60,000");
+    assert_eq!(step(&mut l, 74_000, Input::Tick), [Output::Down(ServerId(1))]);
+}
+
+#[test]
+fn a_lease_keeps_its_margin_for_clocks_when_the_option_is_lowered() {
+    let mut l = leader(1);
+    step(&mut l, 0, Input::Lease(ms(60_000)));
+    beat(&mut l, 1000, 1);
+    step(&mut l, 1100, Input::Lease(ms(1000)));
+    assert_eq!(step(&mut l, 64_700, Input::Tick), [], "1000 + 60,000 and a sixteenth of it");
+    assert_eq!(step(&mut l, 64_800, Input::Tick), [Output::Down(ServerId(1))]);
+}
+
+#[test]
 fn a_server_that_half_of_the_others_miss_is_not_renewed() {
     let mut l = leader(4);
     let suspect =

@@ -20,13 +20,7 @@ impl State {
             bricks.map(|b| self.brick_name(b)).collect::<Vec<_>>().join(", ")
         };
         if set.view.primary.is_none() {
-            let holders = set.bricks.iter().filter(|b| !b.arbiter && set.view.in_sync.contains(&b.id));
-            let holders: Vec<String> = holders.map(|b| self.brick_name(b)).collect();
-            return Some(format!(
-                "set {} is offline: only these bricks hold its latest data: {}; bring one of them back",
-                set.id,
-                holders.join(", ")
-            ));
+            return Some(self.offline_note(volume, set));
         }
         if in_sync < quorum {
             return Some(format!(
@@ -47,6 +41,19 @@ impl State {
             ));
         }
         (!names(false).is_empty()).then(|| format!("set {} is healing: {}", set.id, names(false)))
+    }
+
+    /// What to do about a set that nobody serves.
+    pub fn offline_note(&self, volume: &Volume, set: &Set) -> String {
+        let holders = set.bricks.iter().filter(|b| !b.arbiter && set.view.in_sync.contains(&b.id));
+        let holders: Vec<String> = holders.map(|b| self.brick_name(b)).collect();
+        format!(
+            "set {} is offline: only these bricks hold its latest data: {}; bring one of them back, or give up what they \
+             hold and go on with another brick of the set: mortar volume promote {} HOST:/PATH",
+            set.id,
+            holders.join(", "),
+            volume.name
+        )
     }
 
     /// What is weak about the pool itself.
@@ -112,7 +119,7 @@ mod tests {
         state.apply(&Command::ServerDown { server: ServerId(1) }).unwrap();
         state.apply(&Command::ServerDown { server: ServerId(2) }).unwrap();
         assert!(
-            note(&state, &[]).ends_with("latest data: h2:/b2; bring one of them back"),
+            note(&state, &[]).contains("latest data: h2:/b2; bring one of them back"),
             "{}",
             note(&state, &[])
         );

@@ -4,10 +4,12 @@
 //! in-sync data brick of its own set, and no two bricks share a path or lie inside each other.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use ids::{BrickId, Epoch, ServerId, SetId, VolumeId};
 use serde::{Deserialize, Serialize};
 
+use crate::liveness::LEASE;
 use crate::{Outcome, limits, names};
 
 /// The whole pool.
@@ -36,6 +38,10 @@ pub struct State {
     /// How often the pool was recovered from one server: who knows of fewer recoveries was cut off.
     #[serde(default)]
     pub recoveries: u32,
+    /// The longest lease there was before network.ping-timeout was lowered, in milliseconds: a process that starts anew
+    /// cannot know when that was, and counts with such leases for as long as they may last.
+    #[serde(default)]
+    pub longest_lease_ms: u64,
     /// Answers to the latest commands, oldest first: a command that arrives twice is answered, not redone.
     #[serde(default)]
     pub recent: Vec<Recent>,
@@ -193,12 +199,24 @@ impl Default for State {
             volumes: BTreeMap::new(),
             sets: BTreeMap::new(),
             recoveries: 0,
+            longest_lease_ms: 0,
             recent: Vec::new(),
         }
     }
 }
 
 impl State {
+    /// How long leases are: the shortest ping-timeout of any volume, as leases are for whole servers.
+    pub fn lease_length(&self) -> Duration {
+        let all = self.volumes.values().map(|v| v.option_duration("network.ping-timeout"));
+        all.min().filter(|d| !d.is_zero()).unwrap_or(LEASE)
+    }
+
+    /// The longest lease that may still be held when nothing is known of the past.
+    pub fn longest_lease(&self) -> Duration {
+        self.lease_length().max(Duration::from_millis(self.longest_lease_ms))
+    }
+
     /// The volume of that name.
     pub fn volume(&self, name: &str) -> Option<&Volume> {
         self.volumes.values().find(|v| v.name == name)

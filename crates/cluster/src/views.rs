@@ -24,6 +24,25 @@ impl State {
         Ok(Outcome::Views(vec![(change.set, epoch)]))
     }
 
+    /// The one way to a view without a brick that was in sync. What its clients did not sync, or other bricks alone hold,
+    /// counts as lost.
+    pub(crate) fn promote(&mut self, id: SetId, expect: Epoch, brick: BrickId) -> Result<Outcome, Refusal> {
+        let set = self.sets.get_mut(&id).ok_or(Refusal::UnknownSet { set: id })?;
+        let actual = set.view.epoch;
+        if expect != actual {
+            return Err(Refusal::StaleEpoch { set: id, expected: expect, actual });
+        }
+        match set.brick(brick) {
+            None => return Err(Refusal::NotMember { set: id, brick }),
+            Some(b) if b.arbiter => return Err(Refusal::BadPrimary { set: id, brick }),
+            Some(_) => {}
+        }
+        let epoch = actual.next();
+        set.view = View { epoch, primary: Some(brick), in_sync: BTreeSet::from([brick]) };
+        set.lost_before = epoch;
+        Ok(Outcome::Views(vec![(id, epoch)]))
+    }
+
     pub(crate) fn server_down(&mut self, server: ServerId) -> Result<Outcome, Refusal> {
         if !self.servers.contains_key(&server) {
             return Err(Refusal::UnknownServer { id: server });

@@ -100,6 +100,23 @@ fn a_loss_is_remembered() {
 }
 
 #[test]
+fn an_administrator_may_give_up_what_others_hold() {
+    let mut state = three();
+    testing::views(&mut state, change(1, Some(1), &[1], &[]));
+    testing::views(&mut state, down(1));
+    let set = SetId(1);
+    let promote = |epoch, brick| Command::Promote { set, expect_epoch: Epoch(epoch), brick: BrickId(brick) };
+    assert!(testing::refuse(&mut state, promote(2, 2)).is_stale());
+    assert_eq!(testing::refuse(&mut state, promote(3, 9)), Refusal::NotMember { set, brick: BrickId(9) });
+    assert_eq!(testing::views(&mut state, promote(3, 2)), [(1, 4)]);
+    assert_eq!(view(&state, 1), (4, Some(2), vec![2]));
+    assert_eq!(state.sets[&set].lost_before, Epoch(4), "clients are told");
+    let mut state = testing::pool(3);
+    testing::create(&mut state, "v", 3, 1, 3);
+    assert_eq!(testing::refuse(&mut state, promote(1, 3)), Refusal::BadPrimary { set, brick: BrickId(3) });
+}
+
+#[test]
 fn an_arbiter_never_leads() {
     let mut state = testing::pool(3);
     testing::create(&mut state, "v", 3, 1, 3);

@@ -117,7 +117,8 @@ fn notes(state: &State, lost: &[String], me: ServerId) -> Vec<String> {
                 let names: Vec<String> = holders.map(|b| state.brick_name(b)).collect();
                 format!(
                     "set {} of volume '{volume}' is offline: no brick in sync is on this server; it serves again when {} \
-                     is back (mortar peer replace)",
+                     is back (mortar peer replace), or without what only they hold after mortar volume promote {volume} \
+                     HOST:/PATH",
                     set.id,
                     names.join(" or ")
                 )

@@ -2,6 +2,7 @@
 
 use crate::shard::ShardMessage;
 use cluster::State;
+use cluster::arbitration::Evidence;
 use ids::{BrickId, Epoch, ServerId, SetId, VolumeId};
 use namespace::placement::SetRoom;
 use std::collections::{BTreeMap, HashMap};
@@ -42,6 +43,8 @@ pub(crate) enum Wish {
     Suspect(ServerId),
     /// A brick may have lost changes: it asks where it stands before it does anything.
     Settle(SetId, BrickId, oneshot::Sender<Standing>),
+    /// A brick could not be opened: it leaves its view if another one is open.
+    Refused(SetId, BrickId),
     /// A brick was found on the file system that is mounted there.
     Mounted(BrickId, String),
 }
@@ -76,6 +79,17 @@ pub(crate) struct Shared {
     pub(crate) state: RwLock<Arc<State>>,
     /// Why bricks of this server are not served.
     pub(crate) brick_errors: Mutex<HashMap<BrickId, String>>,
+    /// Bricks of this server that could not be opened, or wait for the arbitration.
+    pub(crate) unopened: Mutex<HashMap<BrickId, Unopened>>,
+}
+
+/// What is known of a brick that is not open.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Unopened {
+    /// It cannot be opened, since then by [`crate::clock::now`].
+    Refused(Duration),
+    /// It waits until the pool has said where it stands.
+    Waits(Evidence),
 }
 
 impl Shared {
@@ -91,6 +105,7 @@ impl Shared {
             wishes,
             state: RwLock::new(Arc::default()),
             brick_errors: Mutex::default(),
+            unopened: Mutex::default(),
         }
     }
 

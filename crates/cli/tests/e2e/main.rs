@@ -9,6 +9,7 @@
 )]
 
 mod arbiter;
+mod arbitration;
 mod bad_input;
 mod basics;
 mod brick_check;

@@ -33,20 +33,13 @@ impl Leases {
     }
 }
 
-/// The shortest ping-timeout of any volume: leases are for whole servers.
-fn lease_length(store: &ConfigStore) -> Duration {
-    let state = store.state();
-    let all = state.volumes.values().map(|v| v.option_duration("network.ping-timeout"));
-    all.min().filter(|d| !d.is_zero()).unwrap_or(cluster::liveness::LEASE)
-}
-
 /// Renews this server's lease, for ever.
 pub(super) async fn renew(control: Arc<Control>, store: ConfigStore) {
     let mut leader = store.watch_leader();
     loop {
         let sent = clock::now();
         let renewed = if store.is_leader() {
-            let lease = lease_length(&store);
+            let lease = store.state().lease_length();
             if let Some(version) = leads_at(&store).await {
                 control.shared.renew_lease(sent + lease, version);
                 *lock(&control.leases.down) = lock(&control.leases.liveness).down();
@@ -146,7 +139,7 @@ impl Control {
                 None => renewed = false,
             }
         }
-        let lease = lease_length(&store);
+        let lease = store.state().lease_length();
         Response::Lease {
             renewed,
             lease_ms: u64::try_from(lease.as_millis()).unwrap_or(0),
@@ -170,6 +163,11 @@ pub(super) async fn judge(control: Arc<Control>, store: ConfigStore) {
     let mut led = false;
     // What an earlier store of this process made of it does not count.
     lock(&control.leases.liveness).step(clock::now(), Input::LostLeadership, &mut Vec::new());
+    // An earlier process may have seen longer leases given just before it ended.
+    let longest = Input::Lease(store.state().longest_lease());
+    lock(&control.leases.liveness).step(clock::now(), longest, &mut Vec::new());
+    let mut leader = store.watch_leader();
+    leader.mark_unchanged();
     loop {
         let now = clock::now();
         let leads = store.is_leader();
@@ -179,8 +177,11 @@ pub(super) async fn judge(control: Arc<Control>, store: ConfigStore) {
             let others = store.state().servers.keys().copied().filter(|s| *s != me).collect();
             let mut liveness = lock(&control.leases.liveness);
             liveness.step(now, Input::Servers(others), &mut out);
-            liveness.step(now, Input::Lease(lease_length(&store)), &mut out);
-            if leads != led {
+            liveness.step(now, Input::Lease(store.state().lease_length()), &mut out);
+            // Somebody else may have led, and renewed leases, between two looks.
+            let changed = leader.has_changed().unwrap_or(false);
+            leader.mark_unchanged();
+            if leads != led || leads && changed {
                 liveness.step(now, if leads { Input::BecameLeader } else { Input::LostLeadership }, &mut out);
                 led = leads;
                 store.forget_reports();

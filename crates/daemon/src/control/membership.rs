@@ -184,6 +184,12 @@ impl Control {
                 self.check_brick(&path, force).await.map(|()| ClusterReply::Done)
             }
             ClusterRequest::Status { volume } => self.own_status(&volume).await,
+            ClusterRequest::Evidence { pool, set, brick } => {
+                if self.state().pool != pool {
+                    return Err(format!("{}: it belongs to another pool", self.address));
+                }
+                Ok(ClusterReply::Evidence(self.own_evidence(set, brick).await))
+            }
             ClusterRequest::Raft(_) | ClusterRequest::Forward(_) | ClusterRequest::Heartbeat { .. } => {
                 Err("this request travels another way".to_owned())
             }

@@ -2,10 +2,12 @@
 
 pub(crate) mod bricks;
 mod cut_off;
+mod evidence;
 mod leases;
 mod membership;
 mod peers;
 mod place;
+mod promote;
 pub mod protocol;
 mod settle;
 pub(crate) mod state_folder;

@@ -78,11 +78,19 @@ impl Control {
         invited.map_err(|e| format!("replace {host}: {e}; run this command again"))?;
         self.await_member(&address, &state.pool).await?;
         let bricks = state.bricks_of(old.id).count();
-        Ok(AdminReply::Done(format!(
+        let mut done = format!(
             "{name} is in the pool now, as server {id} in the place of server {}, with its {bricks} brick{}",
             old.id,
             if bricks == 1 { "" } else { "s" }
-        )))
+        );
+        // Sets whose latest data only the old server had.
+        let state = self.linearizable().await?;
+        let offline = state.bricks_of(id).map(|(set, _)| set).filter(|set| set.view.primary.is_none());
+        for (set, volume) in offline.filter_map(|s| Some((s, state.volumes.get(&s.volume)?))) {
+            done.push_str("; ");
+            done.push_str(&state.offline_note(volume, set));
+        }
+        Ok(AdminReply::Done(done))
     }
 
     /// Waits until the old server cannot act any more.

@@ -85,13 +85,24 @@ impl Control {
                 }
             }
         }
+        let mut notes =
+            if volume.status == Status::Started { state.volume_notes(volume, &down) } else { vec![] };
+        // A view may name a primary that cannot be opened.
+        let unserved = |set: &&Set| {
+            let closed = |b: &&Brick| bricks.get(&b.id).is_none_or(|s| !s.online);
+            let mut holders = set.bricks.iter().filter(|b| !b.arbiter && set.view.in_sync.contains(&b.id));
+            set.view.primary.is_some() && holders.all(|b| closed(&b))
+        };
+        if volume.status == Status::Started {
+            notes.extend(state.sets_of(volume).filter(unserved).map(|set| state.offline_note(volume, set)));
+        }
         let order = state.sets_of(volume).flat_map(|s| s.bricks.iter().map(|b| b.id));
         VolumeStatus {
             name: volume.name.clone(),
             status: volume.status,
             bricks: order.filter_map(|b| bricks.remove(&b)).collect(),
             servers: counters,
-            notes: if volume.status == Status::Started { state.volume_notes(volume, &down) } else { vec![] },
+            notes,
         }
     }
 

@@ -74,6 +74,7 @@ impl Control {
                 Ok(AdminReply::Document(config::export(&*self.linearizable().await?)))
             }
             AdminRequest::ConfigApply { document, dry_run } => self.config_apply(&document, dry_run).await,
+            AdminRequest::VolumePromote { name, brick } => self.volume_promote(&name, &brick).await,
             AdminRequest::VolumeHeal { name } | AdminRequest::VolumeHealInfo { name } => {
                 self.heal_info(&name).await
             }

@@ -47,6 +47,9 @@ pub(super) async fn run(control: Arc<Control>, mut wished: mpsc::UnboundedReceiv
                     }
                 });
             }
+            Wish::Refused(set, brick) => {
+                tokio::spawn(async move { settle::refused(&control, set, brick).await });
+            }
             Wish::Mounted(brick, mount) => {
                 tokio::spawn(async move {
                     let command = Command::BrickMounted { brick, mount };

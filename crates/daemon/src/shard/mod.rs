@@ -18,13 +18,13 @@ mod source;
 mod transaction;
 
 use crate::clock;
-use crate::shared::{Shared, Wish, lock};
+use crate::shared::{Shared, Unopened, Wish, lock};
 use cluster::State;
 use ids::{BrickId, Epoch, Lsn, ServerId, SessionId, SetId};
 use links::Links;
 use set::{OpenSet, SetHandle};
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -74,6 +74,10 @@ pub(crate) struct BrickReport {
     pub(crate) total: u64,
     /// How far its healing is.
     pub(crate) heal: Option<cluster::admin::HealProgress>,
+    /// The epoch of its last change.
+    pub(crate) last_epoch: Epoch,
+    /// Something of what it holds is in doubt.
+    pub(crate) unsure: bool,
 }
 
 /// One shard, on its own thread.
@@ -310,6 +314,8 @@ impl Shard {
                 Some(Served::Opening(task)) => task.abort(),
                 Some(Served::Broken { .. }) | None => {}
             }
+            let gone = |b: &BrickId| known.brick(*b).is_none_or(|(s, _)| s.id == set);
+            lock(&self.shared.unopened).retain(|b, _| !gone(b));
         }
         for (set, brick) in wanted {
             let open = match self.sets.borrow().get(&set) {
@@ -339,6 +345,7 @@ impl Shard {
             match result {
                 Ok(opened) => {
                     lock(&shard.shared.brick_errors).remove(&brick);
+                    lock(&shard.shared.unopened).remove(&brick);
                     if let Some(mount) = opened.moved() {
                         let _gone = shard.shared.wishes.send(Wish::Mounted(brick, mount.to_owned()));
                     }
@@ -353,41 +360,25 @@ impl Shard {
                         tracing::error!("open brick {brick} of set {set}: {why}");
                     }
                     shard.sets.borrow_mut().insert(set, Served::Broken { until: clock::now() + REOPEN });
-                    shard.leave_view(set, brick, "a brick does not open");
+                    let mut unopened = lock(&shard.shared.unopened);
+                    let refused = unopened.get(&brick).filter(|u| matches!(u, Unopened::Refused(_))).copied();
+                    unopened.insert(brick, refused.unwrap_or_else(|| Unopened::Refused(clock::now())));
+                    let _gone = shard.shared.wishes.send(Wish::Refused(set, brick));
                 }
             }
         });
         self.sets.borrow_mut().insert(set, Served::Opening(task));
     }
 
-    /// A brick that may have lost changes does nothing before the pool has said where it stands.
+    /// A brick that cannot vouch for what it holds does nothing before the pool has said where it stands.
     async fn settled(&self, set: SetId, brick: BrickId, opened: set::Opened) -> Result<set::Opened, String> {
-        if !opened.lost_memory() {
-            return Ok(opened);
-        }
-        let why = "it lost changes in a power cut and waits until another brick with the data can be asked";
-        lock(&self.shared.brick_errors).insert(brick, why.to_owned());
+        let Some(evidence) = opened.doubts() else { return Ok(opened) };
+        lock(&self.shared.unopened).insert(brick, Unopened::Waits(evidence));
         let (answer, standing) = oneshot::channel();
         let _gone = self.shared.wishes.send(Wish::Settle(set, brick, answer));
         let standing = standing.await.map_err(|_| "its set is gone".to_owned())?;
         let stood = tokio::task::spawn_blocking(move || opened.stand(standing)).await;
         stood.unwrap_or_else(|e| Err(e.to_string()))
-    }
-
-    /// The brick does not hold everything: it leaves the view if others do.
-    fn leave_view(&self, set: SetId, brick: BrickId, reason: &'static str) {
-        let state = self.state();
-        let Some(set) = state.sets.get(&set) else { return };
-        let rest: BTreeSet<BrickId> = set.view.in_sync.iter().copied().filter(|b| *b != brick).collect();
-        let data = set.bricks.iter().find(|b| !b.arbiter && rest.contains(&b.id)).map(|b| b.id);
-        if !set.view.in_sync.contains(&brick) || data.is_none() {
-            return;
-        }
-        let primary = set.view.primary.filter(|p| *p != brick).or(data);
-        let expect = set.view.epoch;
-        let proposal =
-            replica::Proposal { expect, primary, in_sync: rest, healed: None, lost: false, reason };
-        let _gone = self.shared.wishes.send(Wish::View(set.id, proposal, vec![]));
     }
 
     async fn close(&self) {

@@ -14,6 +14,7 @@ use crate::shared::{Counters, Standing, Wish, lock};
 use brick::Brick;
 use bytes::Bytes;
 use cluster::State;
+use cluster::arbitration::{Evidence, Holding};
 use ids::{BrickId, Epoch, Fid, Lsn, ServerId, SessionId, SetId, VolumeId};
 use namespace::placement::SetRoom;
 use namespace::transaction::{Transactions, TreeLock};
@@ -178,9 +179,24 @@ impl Opened {
         self.moved.as_deref()
     }
 
-    /// Whether a power cut may have taken changes from it.
-    pub(crate) fn lost_memory(&self) -> bool {
-        self.brick.found().rebooted
+    /// What it can say of itself, unless it holds everything that it acknowledged: a power cut may have taken changes from
+    /// it, or something is in doubt.
+    pub(crate) fn doubts(&self) -> Option<Evidence> {
+        let (found, last) = (self.brick.found(), self.brick.last());
+        let holding = Holding { epoch: last.epoch, last: last.lsn, durable: self.brick.durable().lsn };
+        // The mark of doubt outlives the process that found the loss: a second restart does not bring memory back.
+        if found.rebooted || self.brick.doubt().is_some() {
+            Some(Evidence::LostMemory(holding))
+        } else if self.is_uncertain() {
+            Some(Evidence::Uncertain(holding))
+        } else {
+            None
+        }
+    }
+
+    fn is_uncertain(&self) -> bool {
+        let found = self.brick.found();
+        self.brick.doubt().is_some() || found.incomplete.is_some() && !found.rebooted
     }
 
     /// The pool has said where a brick stands that lost changes.
@@ -272,11 +288,11 @@ impl SetHandle {
     pub(crate) fn new(shard: &Rc<Shard>, opened: Opened) -> SetHandle {
         let last = opened.brick.last();
         let durable = opened.brick.durable().lsn;
+        // After a power cut the pool has said where the brick stands (see `Opened::stand`).
+        let unsure = opened.is_uncertain();
         let mut replica = Replica::new(opened.id, opened.floor, last, durable, opened.results);
         replica.set_history(opened.history);
-        let found = opened.brick.found();
-        // After a power cut the pool has said where the brick stands (see `Opened::stand`).
-        if opened.brick.doubt().is_some() || found.incomplete.is_some() && !found.rebooted {
+        if unsure {
             replica.set_unsure(false);
         }
         let driver = SetDriver {
@@ -638,6 +654,8 @@ impl SetHandle {
             free: room.as_ref().map_or(0, |r| r.available),
             total: room.as_ref().map_or(0, |r| r.total),
             heal: d.healing.as_ref().map(Healing::progress),
+            last_epoch: d.replica.last().epoch,
+            unsure: d.replica.is_unsure(),
         }
     }
 

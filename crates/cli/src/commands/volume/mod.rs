@@ -6,6 +6,7 @@ mod get;
 mod heal;
 mod info;
 mod list;
+mod promote;
 mod reset;
 mod set;
 mod start;
@@ -29,6 +30,7 @@ pub(crate) enum Volume {
     Get(get::Get),
     Reset(reset::Reset),
     Heal(heal::Heal),
+    Promote(promote::Promote),
 }
 
 impl Volume {
@@ -45,6 +47,7 @@ impl Volume {
             Volume::Get(c) => c.run(global),
             Volume::Reset(c) => c.run(global),
             Volume::Heal(c) => c.run(global),
+            Volume::Promote(c) => c.run(global),
         }
     }
 }

@@ -1,0 +1,31 @@
+//! `mortar volume promote`.
+
+use crate::cli::Global;
+use crate::{ask, confirm};
+use clap::Args;
+use cluster::admin::AdminRequest;
+
+/// Let a set go on with one brick when those with its latest data are gone for good. What only they hold is lost.
+#[derive(Args, Debug)]
+#[command(after_help = "Example: mortar volume promote home s2:/data/brick --yes")]
+pub(crate) struct Promote {
+    /// The volume.
+    #[arg(value_name = "VOL")]
+    name: String,
+    /// The brick that the set goes on with.
+    #[arg(value_name = "HOST:/PATH")]
+    brick: String,
+}
+
+impl Promote {
+    pub(crate) fn run(self, global: &Global) -> anyhow::Result<()> {
+        confirm::confirm(
+            global,
+            &format!(
+                "Go on with {}? What other bricks of its set hold and this one does not is lost.",
+                self.brick
+            ),
+        )?;
+        ask::do_it(global, AdminRequest::VolumePromote { name: self.name, brick: self.brick })
+    }
+}
