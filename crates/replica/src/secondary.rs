@@ -3,6 +3,7 @@
 use crate::io::{Body, Entry, Message, Output, SyncToken};
 use crate::limits::EARLY;
 use crate::replica::{Out, Replica, Role};
+use crate::results::Outcome;
 use ids::{BrickId, Fid, Lsn};
 
 impl<B: Body> Replica<B> {
@@ -26,7 +27,8 @@ impl<B: Body> Replica<B> {
             }
             self.last = entry.stamp.clone();
             self.history.insert(entry.stamp.epoch, entry.stamp.lsn);
-            self.results.record(entry.op, entry.stamp.lsn, entry.about);
+            let (lsn, about, amount) = (entry.stamp.lsn, entry.about, entry.body.amount());
+            self.results.record(entry.op, Outcome { lsn, about, amount });
             out.push(Output::Apply(entry));
         }
         self.commit = self.commit.max(commit.min(self.applied));

@@ -152,7 +152,8 @@ impl OpenSet {
         for record in brick.iterate(brick.journal_start()) {
             let record = record.map_err(|e| e.to_string())?;
             if record.stamp.lsn <= sure {
-                results.record(record.op, record.stamp.lsn, record.about);
+                let (lsn, about, amount) = (record.stamp.lsn, record.about, record.change.amount());
+                results.record(record.op, replica::Outcome { lsn, about, amount });
             }
             pending.note(&record.change);
             history.insert(record.stamp.epoch, record.stamp.lsn);
@@ -221,6 +222,10 @@ pub(crate) struct SetDriver {
     pub(super) pending: Pending,
     /// When this brick became primary: nameless files wait for their holders until some time after.
     pub(super) primary_since: Option<Duration>,
+    /// The newest epoch in which it led.
+    led_in: Epoch,
+    /// There are more nameless files to drop than were dropped in one go.
+    pub(super) more_unclaimed: bool,
     /// Operations that wait for another set.
     pub(super) active: BTreeSet<OpId>,
     pub(super) spread: usize,
@@ -286,6 +291,8 @@ impl SetHandle {
             grants: Grants::default(),
             pending: opened.pending,
             primary_since: None,
+            led_in: Epoch(0),
+            more_unclaimed: false,
             active: BTreeSet::new(),
             spread: opened.set.0 as usize,
             min_free: 0,
@@ -493,9 +500,15 @@ impl SetHandle {
         };
         self.step(&mut d, Input::View(view));
         let leads = d.replica.role() == Role::Primary || d.replica.role() == Role::Reconciling;
-        if leads && d.primary_since.is_none() {
-            d.primary_since = Some(clock::now());
-        } else if !leads {
+        let epoch = d.replica.view().epoch;
+        if leads {
+            // In an epoch that was left out here another brick may have led.
+            if d.primary_since.is_none() || epoch > d.led_in.next() {
+                d.primary_since = Some(clock::now());
+                d.opens.begin(clock::now(), epoch);
+            }
+            d.led_in = epoch;
+        } else {
             d.primary_since = None;
             d.opens.clear();
             d.grants = Grants::default();
@@ -520,6 +533,9 @@ impl SetHandle {
         let others = d.replica.view().in_sync.iter().copied().filter(|b| *b != me).collect();
         for brick in d.silence.tick(clock::now(), waits.then_some(others)) {
             self.step(&mut d, Input::LinkDead(brick));
+        }
+        if d.more_unclaimed {
+            self.drop_unclaimed(&mut d);
         }
         self.tick_heal(&mut d);
         self.watch_joiners(&mut d);
@@ -584,8 +600,8 @@ impl SetHandle {
         if let Some(h) = &mut d.healing {
             h.sample();
         }
+        self.drop_unclaimed(&mut d);
         drop(d);
-        self.drop_unclaimed();
         self.resolve_pending();
     }
 

@@ -9,7 +9,7 @@ use super::serve::{Asked, ReplyTo, Waiter};
 use super::set::{SetDriver, SetHandle};
 use crate::clock;
 use crate::shared::lock;
-use ids::{Fid, OpId, SetId};
+use ids::{Epoch, Fid, OpId, SetId};
 use namespace::{Decision, Entry, placement};
 use replica::{Admission, Role};
 use std::time::Duration;
@@ -75,6 +75,7 @@ impl SetHandle {
             Err(e) => return SetDriver::refuse(&to, e.into()),
         };
         d.active.insert(id);
+        let epoch = d.replica.view().epoch;
         let this = self.clone();
         spawn_local(async move {
             let place = Op::Place { path, name, mode, uid, gid };
@@ -87,14 +88,22 @@ impl SetHandle {
                 Ok(_) => return SetDriver::refuse(&to, Errno::EIO.into()),
                 Err(fail) => return SetDriver::refuse(&to, fail),
             };
-            this.enter(d, id, &op, attr, home, to);
+            this.enter(d, (id, epoch), &op, attr, home, to);
         });
     }
 
     /// The second step of mkdir: the entry.
-    fn enter(&self, d: &mut SetDriver, id: OpId, op: &Op, attr: Attr, home: SetId, to: ReplyTo) {
+    fn enter(
+        &self,
+        d: &mut SetDriver,
+        (id, epoch): (OpId, Epoch),
+        op: &Op,
+        attr: Attr,
+        home: SetId,
+        to: ReplyTo,
+    ) {
         let fid = attr.fid;
-        if let Err(fail) = self.admit_again(d, id) {
+        if let Err(fail) = self.admit_again(d, id, epoch) {
             self.settle(home, fid, false);
             return SetDriver::refuse(&to, fail);
         }
@@ -111,6 +120,7 @@ impl SetHandle {
     /// rmdir of a directory that lives on another set.
     pub(super) fn remove_elsewhere(&self, d: &mut SetDriver, id: OpId, op: Op, entry: Entry, to: ReplyTo) {
         d.active.insert(id);
+        let epoch = d.replica.view().epoch;
         let this = self.clone();
         spawn_local(async move {
             let condemned = this.ask(entry.home, Op::Condemn { fid: entry.fid, by: id.session }).await;
@@ -124,7 +134,7 @@ impl SetHandle {
                 Err(fail) => return SetDriver::refuse(&to, fail),
             }
             let (home, fid) = (entry.home, entry.fid);
-            if let Err(fail) = this.admit_again(d, id) {
+            if let Err(fail) = this.admit_again(d, id, epoch) {
                 return SetDriver::refuse(&to, fail);
             }
             let decision = d.decide(&op, &[], Some((home, fid)));
@@ -138,9 +148,9 @@ impl SetHandle {
         });
     }
 
-    /// Time went by while another set was asked: is this brick still the one to decide?
-    fn admit_again(&self, d: &mut SetDriver, id: OpId) -> Result<(), Fail> {
-        let epoch = d.replica.view().epoch;
+    /// Time went by while another set was asked: is this brick still the one to decide? In a newer view the operation comes
+    /// again, or was refused meanwhile.
+    fn admit_again(&self, d: &mut SetDriver, id: OpId, epoch: Epoch) -> Result<(), Fail> {
         match d.replica.admit(clock::now(), epoch, id, 0) {
             Admission::Go => Ok(()),
             Admission::WrongView(epoch) => Err(Fail::WrongView { epoch }),
