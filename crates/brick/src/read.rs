@@ -146,6 +146,23 @@ impl Brick {
         Ok(out)
     }
 
+    /// At most `limit` of [`Brick::orphans`], those that are `wanted`.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn some_orphans(
+        &mut self,
+        limit: usize,
+        mut wanted: impl FnMut(Fid) -> bool,
+    ) -> Result<Vec<Fid>, Errno> {
+        let mut out = Vec::new();
+        crate::scan::names(self.orphans.as_fd(), &mut |name, _, _| {
+            out.extend(crate::apply::hidden_fid(name).filter(|fid| wanted(*fid)));
+            out.len() < limit
+        })?;
+        Ok(out)
+    }
+
     /// A page of a directory after `cookie` (0: from the start), about `bytes` long; and whether it was the last. Entries
     /// come in an order that is the same on every brick. `.` and `..` are not among them.
     ///

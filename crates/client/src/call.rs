@@ -277,9 +277,14 @@ impl Core {
         let result = self.exchange(&mut lent.conn, (route, peer), request, &mut waiting);
         match &result {
             Ok(_) => peer.put_back(lent),
+            Err(Broken::Interrupted | Broken::Stopped) => {
+                // The caller goes on: what it asked for must not be done at some later time.
+                if request.call.op.changes() || matches!(request.call.op, Op::Open { .. }) {
+                    peer.give_up(lent);
+                }
+            }
             // The server may be gone, and with it what it knew of this session.
-            Err(Broken::Interrupted | Broken::Stopped) => {}
-            Err(_) => peer.broke(),
+            Err(_) => peer.broke(lent),
         }
         result
     }

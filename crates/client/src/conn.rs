@@ -104,6 +104,8 @@ const BUFFER: usize = 16 << 10;
 
 /// A connection after its hello.
 pub(crate) struct Conn {
+    /// Its number among those of the session (see [`crate::peer::Peer::give_up`]); 0 if it carries no calls.
+    pub number: u64,
     fd: OwnedFd,
     /// Frames being sent, without payload.
     out: Vec<u8>,
@@ -151,7 +153,9 @@ impl Conn {
             Err(e) => return Err(e.into()),
         }
         sockopt::set_tcp_nodelay(&fd, true)?;
+        let number = if let Purpose::Session { connection, .. } = purpose { connection } else { 0 };
         let mut conn = Conn {
+            number,
             fd,
             out: Vec::with_capacity(1024),
             buf: vec![0; BUFFER],

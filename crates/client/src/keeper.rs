@@ -113,6 +113,8 @@ impl Core {
             }
             Err(e) => {
                 tracing::debug!(%set, "release: {e}");
+                // A late release must not end what is opened anew.
+                peer.broke(lent);
                 false
             }
         }
@@ -133,7 +135,10 @@ impl Core {
             let Ok(mut lent) = peer.lend(route.state.set, self.intent, &waiting) else { continue };
             match self.state_opens(&mut lent.conn, route, current, &waiting) {
                 Ok(_) => peer.put_back(lent),
-                Err(e) => tracing::debug!(set = %route.state.set, "open files not told: {e}"),
+                Err(e) => {
+                    tracing::debug!(set = %route.state.set, "open files not told: {e}");
+                    peer.broke(lent);
+                }
             }
         }
     }

@@ -18,6 +18,9 @@ const IDLE_MAX: usize = 64;
 /// Idle for longer than this, a connection is looked at before it is used.
 const TRUSTED: Duration = Duration::from_secs(1);
 
+/// The number of the next connection, of all of this process: so it grows for each session and server.
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
 /// A server.
 pub(crate) struct Peer {
     /// Its number.
@@ -28,6 +31,8 @@ pub(crate) struct Peer {
     shards: AtomicU16,
     /// Connections that no call uses, by shard; the last one put back is the first one taken.
     idle: Mutex<HashMap<u16, Vec<Conn>>>,
+    /// Connections with numbers below this are given up: no call begins on them, and each new one tells the server.
+    oldest: Mutex<u64>,
     /// Counts connections that broke: the server may have forgotten what sessions hold open.
     breaks: AtomicU64,
 }
@@ -42,7 +47,15 @@ pub(crate) struct Lent {
 
 impl Peer {
     pub(crate) fn new(server: ServerId, address: String) -> Peer {
-        Peer { server, address, shards: AtomicU16::new(0), idle: Mutex::default(), breaks: AtomicU64::new(0) }
+        Peer {
+            server,
+            address,
+            shards: AtomicU16::new(0),
+            idle: Mutex::default(),
+            // Whatever another `Peer` of the same server had is given up with it.
+            oldest: Mutex::new(NEXT.load(Ordering::Acquire)),
+            breaks: AtomicU64::new(0),
+        }
     }
 
     /// Changes whenever a connection to the server broke.
@@ -50,11 +63,24 @@ impl Peer {
         self.breaks.load(Ordering::Acquire)
     }
 
-    /// A connection broke: its idle sisters are most likely broken too.
-    pub(crate) fn broke(&self) {
+    /// A connection broke with a call on it: its sisters are most likely broken too.
+    pub(crate) fn broke(&self, lent: Lent) {
         self.breaks.fetch_add(1, Ordering::AcqRel);
-        let gone = std::mem::take(&mut *lock(&self.idle));
-        drop(gone);
+        self.give_up(lent);
+    }
+
+    /// Gives up a connection on which something was asked and not answered.
+    ///
+    /// The request may lie there and come in at any time. All connections so far are given up with it: the next one says
+    /// so to the server before it carries a call, and nothing that lies on an older one is begun from then on. What others
+    /// of this client ask there meanwhile is either answered or asked again.
+    pub(crate) fn give_up(&self, lent: Lent) {
+        let mut idle = lock(&self.idle);
+        let mut oldest = lock(&self.oldest);
+        if lent.conn.number >= *oldest {
+            *oldest = NEXT.load(Ordering::Acquire);
+            idle.clear();
+        }
     }
 
     /// A connection for calls to `set`, idle or new.
@@ -84,7 +110,12 @@ impl Peer {
 
     fn open(&self, shard: u16, intent: Intent, waiting: &Waiting<'_>) -> Result<(Conn, u16), Broken> {
         let addresses = address::resolve(&self.address)?;
-        let (conn, reply) = Conn::open(&addresses, intent, Purpose::Data { shard }, waiting)?;
+        let purpose = {
+            let oldest = lock(&self.oldest);
+            let connection = NEXT.fetch_add(1, Ordering::AcqRel);
+            Purpose::Session { shard, connection, oldest: *oldest }
+        };
+        let (conn, reply) = Conn::open(&addresses, intent, purpose, waiting)?;
         if reply.server != self.server {
             return Err(Broken::Refused(format!("it is server {} now, not {}", reply.server, self.server)));
         }
@@ -110,8 +141,9 @@ impl Peer {
         let Lent { mut conn, shard, .. } = lent;
         conn.used = Instant::now();
         let mut idle = lock(&self.idle);
+        let given_up = conn.number < *lock(&self.oldest);
         let stack = idle.entry(shard).or_default();
-        if stack.len() < IDLE_MAX {
+        if stack.len() < IDLE_MAX && !given_up {
             stack.push(conn);
         }
     }

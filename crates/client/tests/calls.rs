@@ -158,6 +158,50 @@ fn a_broken_connection_is_no_error_and_the_change_keeps_its_name() {
     assert_ne!(c.session().0, 0);
 }
 
+/// What was sent and not answered may still lie on its connection: the server hears first that it is given up.
+#[test]
+fn a_change_is_sent_again_on_a_connection_that_ends_the_older_ones() {
+    let broken = AtomicUsize::new(0);
+    let (s, c) = one(move |call, payload| match &call.op {
+        Op::Unlink { .. } if broken.fetch_add(1, Ordering::SeqCst) < 2 => Act::Break,
+        _ => fine(call, payload),
+    });
+    c.getattr(object(1, 3)).unwrap();
+    c.getattr(object(2, 3)).unwrap();
+    let before = s.hellos();
+    c.unlink(c.root(), Name::new(b"a").unwrap()).unwrap();
+    c.getattr(object(2, 3)).unwrap();
+    let hellos = s.hellos();
+    let (old, new) = hellos.split_at(before.len());
+    let newest = old.iter().map(|(number, _)| *number).max().unwrap();
+    assert!(new.len() >= 2 && new.iter().all(|(_, oldest)| *oldest > newest), "{hellos:?}");
+    assert!(new[1].1 > new[0].0, "the second sending ends the connection of the first: {hellos:?}");
+    let connections = s.connections();
+    c.unlink(c.root(), Name::new(b"a").unwrap()).unwrap();
+    assert_eq!(s.connections(), connections, "what is answered gives nothing up");
+}
+
+/// Nobody waits for an interrupted change any more: it must not be done at some later time.
+#[test]
+fn an_interrupted_change_gives_its_connection_up() {
+    let (s, c) = one(|call, payload| match &call.op {
+        Op::Unlink { .. } => Act::Freeze,
+        _ => fine(call, payload),
+    });
+    c.getattr(object(1, 3)).unwrap();
+    let result = wait::with_hook(
+        |fd, timeout| match wait::plain(fd, timeout.map(|t| t.min(Duration::from_millis(50))))? {
+            Wake::TimedOut => Ok(Wake::Interrupted),
+            other => Ok(other),
+        },
+        || c.unlink(c.root(), Name::new(b"a").unwrap()),
+    );
+    assert_eq!(result, Err(Errno::EINTR));
+    c.getattr(object(1, 3)).unwrap();
+    let hellos = s.hellos();
+    assert!(hellos.last().unwrap().1 > hellos[0].0, "{hellos:?}");
+}
+
 #[test]
 fn wrong_view_waits_for_the_next_map_and_numbers_are_finished() {
     let second = Fake::start(2, fine);

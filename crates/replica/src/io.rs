@@ -1,5 +1,6 @@
 //! What goes into a [`crate::Replica`] and what comes out: every cause and every effect, as plain data.
 
+use crate::results::Outcome;
 use crate::view::View;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -16,6 +17,10 @@ pub trait Body: Clone {
     fn touched(&self) -> Vec<Fid>;
     /// Bytes it holds, about.
     fn size(&self) -> usize;
+    /// How much it does, for a change whose answer is that number.
+    fn amount(&self) -> u64 {
+        0
+    }
 }
 
 /// A change with its place in the order.
@@ -305,7 +310,7 @@ pub enum Admission {
     /// Decide it now and say [`Input::Decided`] or [`Input::Shown`] before any other input.
     Go,
     /// It was done before, by the change at this lsn: answer from the present state after [`Input::Await`].
-    Done(Lsn, Option<Fid>),
+    Done(Outcome),
     /// This brick does not serve the set in that epoch.
     WrongView(Epoch),
     /// Not now.

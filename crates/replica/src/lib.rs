@@ -38,5 +38,5 @@ mod view;
 pub use attempts::Attempts;
 pub use io::{Admission, Body, Entry, Input, Message, Output, Proposal, SyncToken, Ticket};
 pub use replica::{Replica, Role};
-pub use results::Results;
+pub use results::{Outcome, Results};
 pub use view::View;

@@ -4,6 +4,7 @@ use crate::io::{Body, Entry, Message, Output, SyncToken, Ticket};
 use crate::join::ADMISSION;
 use crate::limits::{RESEND, SILENCE, SYNC_RESEND};
 use crate::replica::{Out, Replica, Role, Syncing};
+use crate::results::Outcome;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -49,7 +50,7 @@ impl<B: Body> Replica<B> {
         self.last = entry.stamp.clone();
         let lsn = entry.stamp.lsn;
         self.history.insert(entry.stamp.epoch, lsn);
-        self.results.record(op, lsn, about);
+        self.results.record(op, Outcome { lsn, about, amount: entry.body.amount() });
         for fid in entry.body.touched() {
             self.pending.insert(fid, lsn);
         }

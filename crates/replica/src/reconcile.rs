@@ -8,6 +8,7 @@
 use crate::io::{Body, Entry, Message, Output};
 use crate::limits::{RESEND, SILENCE, TAIL, TAIL_BYTES};
 use crate::replica::{Out, Peer, Replica, Role};
+use crate::results::Outcome;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -316,7 +317,8 @@ impl<B: Body> Replica<B> {
     pub(crate) fn append(&mut self, entry: Entry<B>, out: &mut Out<B>) {
         self.last = entry.stamp.clone();
         self.history.insert(entry.stamp.epoch, entry.stamp.lsn);
-        self.results.record(entry.op, entry.stamp.lsn, entry.about);
+        let (lsn, about, amount) = (entry.stamp.lsn, entry.about, entry.body.amount());
+        self.results.record(entry.op, Outcome { lsn, about, amount });
         // A brick that heals is sent changes without their data, until it has healed.
         if self.role != Role::Healing || !self.unsure {
             self.window_bytes += entry.body.size();

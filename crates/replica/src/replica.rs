@@ -249,8 +249,8 @@ impl<B: Body> Replica<B> {
 
     /// May a request of this epoch come in? `op.seq` is 0 for requests that change nothing.
     ///
-    /// Within an epoch the driver sees to it that a session's newer connection ends its older ones: what still lies there
-    /// must not come in after what was sent again.
+    /// Within an epoch the driver sees to it that a session's newer connection ends those that the session has given up:
+    /// what still lies there must not come in after what was sent again.
     pub fn admit(&mut self, now: Duration, epoch: Epoch, op: OpId, finished: u64) -> Admission {
         match self.role {
             Role::Primary => {}
@@ -270,8 +270,8 @@ impl<B: Body> Replica<B> {
         if op.seq == 0 {
             return Admission::Go;
         }
-        if let Some((lsn, about)) = self.results.get(op) {
-            return Admission::Done(lsn, about);
+        if let Some(outcome) = self.results.get(op) {
+            return Admission::Done(outcome);
         }
         // It may have lain somewhere while its resend was refused by a later primary, and its client went on: done now, it
         // would be done after its end.
@@ -292,8 +292,9 @@ impl<B: Body> Replica<B> {
         Admission::Go
     }
 
-    /// May a sync of this epoch come in? Unlike other requests that change nothing, not from a client with an older view: it
-    /// does not know yet whether anything was lost since it wrote.
+    /// May a request come in that changes nothing and belongs to its epoch? A sync does: a client with an older view does
+    /// not know yet whether anything was lost since it wrote. So do words of what a session holds open: late ones would
+    /// undo newer ones.
     pub fn admit_sync(&mut self, now: Duration, epoch: Epoch) -> Admission {
         match self.admit(now, epoch, OpId::default(), 0) {
             Admission::Go if epoch < self.view.epoch => Admission::WrongView(self.view.epoch),

@@ -4,10 +4,21 @@ use crate::limits::{RESULTS_PER_SESSION, SESSIONS};
 use alloc::collections::BTreeMap;
 use ids::{Fid, Lsn, OpId, SessionId};
 
+/// What an operation came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Outcome {
+    /// The change that it was.
+    pub lsn: Lsn,
+    /// The object that the answer is about.
+    pub about: Option<Fid>,
+    /// How much was done, where the answer is that number.
+    pub amount: u64,
+}
+
 #[derive(Clone, Debug, Default)]
 struct Session {
     /// Results above `finished`, by the operation's number.
-    done: BTreeMap<u64, (Lsn, Option<Fid>)>,
+    done: BTreeMap<u64, Outcome>,
     finished: u64,
     last: Lsn,
 }
@@ -21,7 +32,8 @@ pub struct Results {
 
 impl Results {
     /// Remembers what the operation came to.
-    pub fn record(&mut self, op: OpId, lsn: Lsn, about: Option<Fid>) {
+    pub fn record(&mut self, op: OpId, outcome: Outcome) {
+        let lsn = outcome.lsn;
         if op.seq == 0 {
             return;
         }
@@ -29,7 +41,7 @@ impl Results {
         self.by_age.remove(&s.last);
         s.last = lsn;
         self.by_age.insert(lsn, op.session);
-        s.done.insert(op.seq, (lsn, about));
+        s.done.insert(op.seq, outcome);
         while s.done.len() > RESULTS_PER_SESSION {
             s.done.pop_first();
         }
@@ -43,7 +55,7 @@ impl Results {
     /// Forgets the change at `lsn`: it did not come to be.
     pub fn withdraw(&mut self, op: OpId, lsn: Lsn) {
         if let Some(s) = self.sessions.get_mut(&op.session)
-            && s.done.get(&op.seq).is_some_and(|(l, _)| *l == lsn)
+            && s.done.get(&op.seq).is_some_and(|done| done.lsn == lsn)
         {
             s.done.remove(&op.seq);
         }
@@ -52,7 +64,7 @@ impl Results {
     /// Forgets all changes after `lsn`: they did not come to be.
     pub fn cut_after(&mut self, lsn: Lsn) {
         for s in self.sessions.values_mut() {
-            s.done.retain(|_, (at, _)| *at <= lsn);
+            s.done.retain(|_, done| done.lsn <= lsn);
         }
     }
 
@@ -72,7 +84,7 @@ impl Results {
     }
 
     /// What the operation came to, if it is known.
-    pub fn get(&self, op: OpId) -> Option<(Lsn, Option<Fid>)> {
+    pub fn get(&self, op: OpId) -> Option<Outcome> {
         self.sessions.get(&op.session)?.done.get(&op.seq).copied()
     }
 }
@@ -81,17 +93,21 @@ impl Results {
 mod tests {
     use super::*;
 
+    fn outcome(lsn: u64) -> Outcome {
+        Outcome { lsn: Lsn(lsn), about: None, amount: 3 * lsn }
+    }
+
     #[test]
     fn remembers_until_finished() {
         let mut r = Results::default();
         let op = |seq| OpId { session: SessionId(5), seq };
-        r.record(op(1), Lsn(10), None);
-        r.record(op(2), Lsn(11), None);
-        assert_eq!(r.get(op(1)), Some((Lsn(10), None)));
+        r.record(op(1), outcome(10));
+        r.record(op(2), outcome(11));
+        assert_eq!(r.get(op(1)), Some(outcome(10)));
         r.finish(SessionId(5), 1);
         assert_eq!(r.get(op(1)), None);
         assert!(r.is_finished(op(1)) && !r.is_finished(op(2)));
-        assert_eq!(r.get(op(2)), Some((Lsn(11), None)));
+        assert_eq!(r.get(op(2)), Some(outcome(11)));
         r.withdraw(op(2), Lsn(11));
         assert_eq!(r.get(op(2)), None);
     }
@@ -100,7 +116,7 @@ mod tests {
     fn is_bounded() {
         let mut r = Results::default();
         for i in 1..=(SESSIONS as u64 + 100) {
-            r.record(OpId { session: SessionId(i), seq: 1 }, Lsn(i), None);
+            r.record(OpId { session: SessionId(i), seq: 1 }, outcome(i));
         }
         assert_eq!(r.sessions.len(), SESSIONS);
         assert_eq!(r.get(OpId { session: SessionId(1), seq: 1 }), None);

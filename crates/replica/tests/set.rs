@@ -6,7 +6,7 @@ use common::{Rig, entry, fid, op, stamp};
 use core::time::Duration;
 use ids::{BrickId, Epoch, Lsn};
 use replica::limits::{RESEND, SILENCE, SYNC_RESEND};
-use replica::{Admission, Input, Message, Role, SyncToken};
+use replica::{Admission, Input, Message, Outcome, Role, SyncToken};
 
 fn ms(d: Duration) -> u64 {
     u64::try_from(d.as_millis()).unwrap_or(u64::MAX)
@@ -93,7 +93,7 @@ fn a_resend_is_answered_and_not_redone() {
     assert_eq!(a.admit(1, 5), Admission::Go);
     a.decide(5, 9);
     a.applied(1);
-    assert_eq!(a.admit(1, 5), Admission::Done(Lsn(1), None));
+    assert_eq!(a.admit(1, 5), Admission::Done(Outcome { lsn: Lsn(1), about: None, amount: 9 }));
     assert!(a.give(Input::Await { ticket: 6, lsn: Lsn(1) }).is_empty(), "not before it is done");
     assert_eq!(a.ack(2, 1, 1), ["release 5", "release 6"]);
     assert_eq!(a.give(Input::Await { ticket: 7, lsn: Lsn(1) }), ["release 7"]);
@@ -106,7 +106,7 @@ fn a_successor_knows_the_results() {
     b.replicate(1, 1, entry(1, 1, 9));
     b.applied(1);
     b.view(2, 2, &[2]);
-    assert_eq!(b.admit(2, 1), Admission::Done(Lsn(1), None));
+    assert_eq!(b.admit(2, 1), Admission::Done(Outcome { lsn: Lsn(1), about: None, amount: 9 }));
 }
 
 #[test]

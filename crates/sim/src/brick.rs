@@ -36,6 +36,10 @@ impl replica::Body for Content {
     fn size(&self) -> usize {
         64
     }
+
+    fn amount(&self) -> u64 {
+        self.change().amount()
+    }
 }
 
 pub(crate) type Record = Entry<Content>;

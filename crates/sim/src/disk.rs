@@ -8,7 +8,7 @@ use crate::brick::Record;
 use crate::rng::Prng;
 use crate::tree::{Object, Tree};
 use ids::{Epoch, Fid, Lsn, SetId};
-use replica::Results;
+use replica::{Outcome, Results};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use wire::Errno;
@@ -340,7 +340,8 @@ impl Disk {
         let mut results = Results::default();
         // Also of what was dropped: real journals reach back much longer than any client waits.
         for e in &self.journal {
-            results.record(e.op, e.stamp.lsn, e.about);
+            let (lsn, about, amount) = (e.stamp.lsn, e.about, e.body.change().amount());
+            results.record(e.op, Outcome { lsn, about, amount });
         }
         results
     }

@@ -711,7 +711,7 @@ impl World {
         };
         let fail = match admission {
             Admission::Go => None,
-            Admission::Done(lsn, about) => {
+            Admission::Done(replica::Outcome { lsn, about, .. }) => {
                 *self.faults.counts.entry("resend recognised").or_default() += 1;
                 let ticket = self.ticket(s, set, request, Answer::Done(about), Some(lsn));
                 return self.step(s, set, Input::Await { ticket, lsn });

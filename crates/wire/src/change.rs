@@ -67,6 +67,11 @@ wire_enum! {
 }
 
 impl Change {
+    /// How much is done, for a change whose answer is that number.
+    pub fn amount(&self) -> u64 {
+        if let Change::CopyRange { len, .. } = self { *len } else { 0 }
+    }
+
     /// The objects that the change touches: those whose version becomes its lsn.
     pub fn touched(&self) -> Vec<Fid> {
         match self {

@@ -7,12 +7,13 @@ use ids::{ServerId, SessionId};
 wire_enum! {
     /// What a connection is for.
     pub enum Purpose {
-        /// File operations of a client for the sets of one shard.
-        1 Data { shard: u16 },
         /// Replication from another server's bricks, for the sets of one shard.
         2 Peer { shard: u16 },
         /// Control plane: JSON requests.
         3 Control,
+        /// File operations of a session for the sets of one shard. The session numbers its connections, ascending, and has
+        /// given up those below `oldest`: nothing that still lies there may be done any more.
+        4 Session { shard: u16, connection: u64, oldest: u64 },
     }
 }
 
@@ -45,5 +46,30 @@ wire_struct! {
         pub server: ServerId,
         /// Shards of this server: set `s` is served by shard `s % shards`.
         pub shards: u16,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::Wire;
+
+    #[test]
+    fn the_greeting_of_a_session_has_these_bytes() {
+        let hello = Hello {
+            versions: Blob(vec![1]),
+            purpose: Purpose::Session { shard: 2, connection: 7, oldest: 5 },
+            pool: [9; 16],
+            from: ServerId(0),
+            session: SessionId(0x1234),
+        };
+        let mut bytes = vec![1, 0, 0, 0, 1, 4, 2, 0, 7, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0];
+        bytes.extend([9; 16]);
+        bytes.extend(ServerId(0).to_bytes());
+        bytes.extend([0x34, 0x12, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(hello.to_bytes(), bytes);
+        assert_eq!(Hello::from_bytes(&bytes), Ok(hello));
+        bytes[5] = 1;
+        assert!(Hello::from_bytes(&bytes).is_err(), "a tag that is out of use");
     }
 }

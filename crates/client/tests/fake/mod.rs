@@ -45,6 +45,7 @@ struct Shared {
     script: Box<Script>,
     calls: Mutex<Vec<(Call, Vec<u8>)>>,
     connections: AtomicUsize,
+    hellos: Mutex<Vec<(u64, u64)>>,
     map: Mutex<Option<VolumeMap>>,
     watchers: Mutex<Vec<(u64, TcpStream)>>,
     open: Mutex<Vec<TcpStream>>,
@@ -61,6 +62,7 @@ impl Fake {
             script: Box::new(script),
             calls: Mutex::default(),
             connections: AtomicUsize::new(0),
+            hellos: Mutex::default(),
             map: Mutex::default(),
             watchers: Mutex::default(),
             open: Mutex::default(),
@@ -104,6 +106,11 @@ impl Fake {
         self.shared.calls.lock().unwrap().iter().map(|(_, p)| p.clone()).collect()
     }
 
+    /// The number of each connection, and which one it called the oldest.
+    pub fn hellos(&self) -> Vec<(u64, u64)> {
+        self.shared.hellos.lock().unwrap().clone()
+    }
+
     pub fn connections(&self) -> usize {
         self.shared.connections.load(Ordering::SeqCst)
     }
@@ -134,7 +141,8 @@ impl Shared {
         send(&mut stream, Kind::HelloReply, id, &reply, &[])?;
         match hello.purpose {
             Purpose::Control => self.control(stream),
-            Purpose::Data { shard } => {
+            Purpose::Session { shard, connection, oldest } => {
+                self.hellos.lock().unwrap().push((connection, oldest));
                 self.connections.fetch_add(1, Ordering::SeqCst);
                 self.data(stream, shard)
             }

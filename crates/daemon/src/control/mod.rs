@@ -356,9 +356,10 @@ async fn greet(
     }
     let message = match hello.purpose {
         Purpose::Control => return serve(control, stream).await,
-        Purpose::Data { shard } => {
+        Purpose::Session { shard, connection, oldest } => {
             let from = (hello.from == ServerId(0)).then_some(stream.peer_addr()?.ip());
-            (shard, ShardMessage::Data { stream: stream.into_std()?, session: hello.session, from })
+            let (stream, session) = (stream.into_std()?, hello.session);
+            (shard, ShardMessage::Data { stream, session, connection, oldest, from })
         }
         Purpose::Peer { shard } => {
             (shard, ShardMessage::Peer { stream: stream.into_std()?, from: hello.from })

@@ -1,5 +1,6 @@
 //! Requests of one set's primary to another's.
 
+use super::sessions::Connection;
 use super::{Shard, ShardMessage};
 use bytes::Bytes;
 use ids::{OpId, SessionId, SetId};
@@ -57,32 +58,49 @@ impl Shard {
         let (sender, mut queue) = FrameSender::channel();
         let frame = Frame::new(Kind::Call, 0, call.to_bytes());
         let shard = self.shared.shard_of(call.set).ok_or(TransportError::Closed)?;
-        let message = ShardMessage::Call { frame, reply: sender, session: self.session, from: None };
+        let message = ShardMessage::Call {
+            frame,
+            reply: sender,
+            session: self.session,
+            connection: Connection::default(),
+            from: None,
+        };
         shard.send(message).map_err(|_| TransportError::Closed)?;
         let answer = queue.recv().await.ok_or(TransportError::Closed)?;
         Ok(Reply::from_bytes(&answer.body)?)
     }
 
     async fn ask_there(&self, server: ids::ServerId, call: Call) -> Result<Reply, TransportError> {
-        let caller = self.caller(server).await?;
-        let answer = caller.call(Kind::Call, call.to_bytes(), Bytes::new(), PATIENCE).await?;
-        Ok(Reply::from_bytes(&answer.body)?)
+        let (connection, caller) = self.caller(server).await?;
+        let answer = caller.call(Kind::Call, call.to_bytes(), Bytes::new(), PATIENCE).await;
+        if answer.is_err() {
+            // The next one ends this connection, and with it what may still lie there.
+            let mut callers = self.callers.borrow_mut();
+            if callers.get(&server).is_some_and(|(newest, _)| *newest == connection) {
+                callers.remove(&server);
+            }
+        }
+        Ok(Reply::from_bytes(&answer?.body)?)
     }
 
-    async fn caller(&self, server: ids::ServerId) -> Result<Caller, TransportError> {
-        if let Some(caller) = self.callers.borrow().get(&server).filter(|c| !c.is_closed()) {
+    async fn caller(&self, server: ids::ServerId) -> Result<(u64, Caller), TransportError> {
+        if let Some(caller) = self.callers.borrow().get(&server).filter(|(_, c)| !c.is_closed()) {
             return Ok(caller.clone());
         }
         let address = self.state().servers.get(&server).map(|s| s.address.clone());
+        // One connection at a time: each ends those before it.
+        let connection = self.connections.get() + 1;
+        self.connections.set(connection);
+        let shard = u16::try_from(self.index).unwrap_or(0);
         let hello = Hello {
             versions: Blob(VERSIONS.to_vec()),
-            purpose: Purpose::Data { shard: u16::try_from(self.index).unwrap_or(0) },
+            purpose: Purpose::Session { shard, connection, oldest: connection },
             pool: self.shared.pool(),
             from: self.shared.me(),
             session: SessionId(self.session.0),
         };
         let caller = Caller::connect(&address.ok_or(TransportError::Closed)?, &hello, PATIENCE).await?;
-        self.callers.borrow_mut().insert(server, caller.clone());
-        Ok(caller)
+        self.callers.borrow_mut().insert(server, (connection, caller.clone()));
+        Ok((connection, caller))
     }
 }

@@ -1,6 +1,8 @@
 //! Connections of clients and peers: frames in, to the set they mean.
 
+use super::sessions::Connection;
 use super::{Shard, ShardMessage};
+use crate::clock;
 use crate::shard::opens::CLAIM_TIME;
 use ids::{ServerId, SessionId};
 use std::net::IpAddr;
@@ -10,25 +12,27 @@ use transport::{FrameReader, FrameSender, TransportError, write_frames};
 use wire::peer::PeerMessage;
 use wire::{Call, Fail, Frame, Kind, Reply, Wire};
 
-/// Who asks: the session, and the address it asks from unless it is another server.
-#[derive(Clone, Copy)]
+/// Who asks: the session, on which connection, and the address it asks from unless it is another server.
+#[derive(Clone)]
 pub(super) struct Caller {
     pub(super) session: SessionId,
+    pub(super) connection: Connection,
     pub(super) from: Option<IpAddr>,
 }
 
 /// Serves a client's connection until it closes.
 pub(super) fn serve_client(shard: Rc<Shard>, stream: std::net::TcpStream, caller: Caller) {
-    let session = caller.session;
     spawn_local(async move {
-        shard.session_connected(session, true);
+        let (session, connection) = (caller.session, caller.connection.clone());
         if let Err(e) = client_loop(&shard, stream, caller).await {
             tracing::debug!("connection of session {session}: {e}");
         }
-        if shard.session_connected(session, false) == 0 {
+        let last = shard.sessions.borrow_mut().disconnect(clock::now(), session, &connection);
+        if last {
             // It may come back: only a session that stays away loses its open files.
             tokio::time::sleep(CLAIM_TIME).await;
-            if !shard.session_lives(session) {
+            let gone = shard.sessions.borrow_mut().end(clock::now(), session);
+            if gone {
                 shard.take(ShardMessage::SessionEnded(session));
             }
         }
@@ -44,20 +48,27 @@ async fn client_loop(
     let mut frames = FrameReader::new(reader);
     let (sender, queue) = FrameSender::channel();
     let writing = spawn_local(write_frames(writer, queue));
-    while let Some(frame) = frames.next().await? {
-        if frame.kind != Kind::Call {
-            return Err(wire::DecodeError::Bounds("frame kind on a data connection").into());
+    let read = async {
+        while let Some(frame) = frames.next().await? {
+            if frame.kind != Kind::Call {
+                return Err(wire::DecodeError::Bounds("frame kind on a data connection").into());
+            }
+            on_call(shard, frame, &sender, caller.clone());
         }
-        on_call(shard, frame, &sender, caller);
-    }
-    drop(sender);
+        Ok(())
+    };
+    let served = tokio::select! {
+        biased;
+        () = caller.connection.given_up() => Ok(()),
+        served = read => served,
+    };
     writing.abort();
-    Ok(())
+    served
 }
 
 /// Decodes a request and gives it to its set, here or on the shard that has it.
 pub(super) fn on_call(shard: &Rc<Shard>, frame: Frame, reply: &FrameSender, caller: Caller) {
-    let Caller { session, from } = caller;
+    let Caller { session, connection, from } = caller;
     let call = match Call::from_bytes(&frame.body) {
         Ok(call) => call,
         Err(e) => {
@@ -70,7 +81,8 @@ pub(super) fn on_call(shard: &Rc<Shard>, frame: Frame, reply: &FrameSender, call
     let shards = shard.shared.shards().len().max(1);
     if call.set.0 as usize % shards != shard.index {
         if let Some(other) = shard.shared.shard_of(call.set) {
-            let _gone = other.send(ShardMessage::Call { frame, reply: reply.clone(), session, from });
+            let reply = reply.clone();
+            let _gone = other.send(ShardMessage::Call { frame, reply, session, connection, from });
         }
         return;
     }
@@ -81,7 +93,8 @@ pub(super) fn on_call(shard: &Rc<Shard>, frame: Frame, reply: &FrameSender, call
             reply.send(Frame::new(Kind::Reply, frame.id, refusal.to_bytes()));
         }
         Some(set) => {
-            set.serve(call, frame.payload, super::serve::ReplyTo::new(reply.clone(), frame.id), session)
+            let to = super::serve::ReplyTo::new(reply.clone(), frame.id, connection);
+            set.serve(call, frame.payload, to, session);
         }
         None => {
             let state = shard.state();

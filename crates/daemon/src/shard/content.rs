@@ -27,4 +27,8 @@ impl Body for Content {
     fn size(&self) -> usize {
         256 + self.payload.len()
     }
+
+    fn amount(&self) -> u64 {
+        self.change.amount()
+    }
 }

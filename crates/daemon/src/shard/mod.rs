@@ -12,6 +12,7 @@ mod links;
 mod opens;
 mod pending;
 mod serve;
+mod sessions;
 mod set;
 mod silence;
 mod source;
@@ -22,6 +23,7 @@ use crate::shared::{Shared, Unopened, Wish, lock};
 use cluster::State;
 use ids::{BrickId, Epoch, Lsn, ServerId, SessionId, SetId};
 use links::Links;
+use sessions::{Connection, Sessions};
 use set::{OpenSet, SetHandle};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
@@ -45,11 +47,24 @@ const HOUSEKEEPING: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) enum ShardMessage {
     /// A greeted connection of a client.
-    Data { stream: std::net::TcpStream, session: SessionId, from: Option<IpAddr> },
+    Data {
+        stream: std::net::TcpStream,
+        session: SessionId,
+        /// The session's number for it, and the lowest that it has not given up.
+        connection: u64,
+        oldest: u64,
+        from: Option<IpAddr>,
+    },
     /// A greeted connection of another server.
     Peer { stream: std::net::TcpStream, from: ServerId },
     /// A client's request for a set of this shard that came in on another.
-    Call { frame: Frame, reply: FrameSender, session: SessionId, from: Option<IpAddr> },
+    Call {
+        frame: Frame,
+        reply: FrameSender,
+        session: SessionId,
+        connection: Connection,
+        from: Option<IpAddr>,
+    },
     /// A peer's message for a set of this shard that came in on another.
     FromPeer { frame: Frame },
     /// The session has no connection to this server any more, for good.
@@ -89,10 +104,13 @@ pub(crate) struct Shard {
     pub(crate) session: SessionId,
     sets: RefCell<HashMap<SetId, Served>>,
     state: RefCell<Arc<State>>,
-    sessions: RefCell<HashMap<SessionId, usize>>,
+    sessions: RefCell<Sessions>,
     seq: Cell<u64>,
     known: Cell<u64>,
-    callers: RefCell<HashMap<ServerId, Caller>>,
+    /// Its connections to other servers, with their numbers.
+    callers: RefCell<HashMap<ServerId, (u64, Caller)>>,
+    /// How many connections of its session this shard has begun.
+    connections: Cell<u64>,
     /// When a client last asked for something.
     last_call: Cell<Duration>,
 }
@@ -143,6 +161,7 @@ async fn run(index: usize, shared: Arc<Shared>, mut inbox: mpsc::UnboundedReceiv
         seq: Cell::new(0),
         known: Cell::new(0),
         callers: RefCell::default(),
+        connections: Cell::new(0),
         last_call: Cell::new(Duration::ZERO),
         shared,
     });
@@ -207,12 +226,19 @@ impl Shard {
 
     fn take(self: &Rc<Self>, message: ShardMessage) {
         match message {
-            ShardMessage::Data { stream, session, from } => {
-                connection::serve_client(self.clone(), stream, connection::Caller { session, from });
+            ShardMessage::Data { stream, session, connection, oldest, from } => {
+                let known = self.sessions.borrow_mut().connect(session, connection, oldest);
+                if let Some(connection) = known {
+                    connection::serve_client(
+                        self.clone(),
+                        stream,
+                        connection::Caller { session, connection, from },
+                    );
+                }
             }
             ShardMessage::Peer { stream, from } => connection::serve_peer(self.clone(), stream, from),
-            ShardMessage::Call { frame, reply, session, from } => {
-                connection::on_call(self, frame, &reply, connection::Caller { session, from });
+            ShardMessage::Call { frame, reply, session, connection, from } => {
+                connection::on_call(self, frame, &reply, connection::Caller { session, connection, from });
             }
             ShardMessage::FromPeer { frame } => connection::on_peer(self, frame),
             ShardMessage::SessionEnded(session) => {
@@ -227,22 +253,6 @@ impl Shard {
             }
             ShardMessage::Stop(_) => {}
         }
-    }
-
-    /// Counts a session's connections to this shard, and ends the session some time after the last.
-    pub(crate) fn session_connected(&self, session: SessionId, connected: bool) -> usize {
-        let mut sessions = self.sessions.borrow_mut();
-        let n = sessions.entry(session).or_default();
-        *n = if connected { *n + 1 } else { n.saturating_sub(1) };
-        let left = *n;
-        if left == 0 {
-            sessions.remove(&session);
-        }
-        left
-    }
-
-    pub(crate) fn session_lives(&self, session: SessionId) -> bool {
-        self.sessions.borrow().contains_key(&session)
     }
 
     fn tick(&self) {

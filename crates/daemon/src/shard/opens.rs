@@ -1,20 +1,30 @@
 //! Which sessions have which files open: a file lives as long as somebody holds it, even without a name.
 //!
-//! Kept in memory by the primary only. Clients state their opens again to a new primary, which therefore waits a while
-//! before it drops a nameless file that nobody claims.
+//! Kept in memory by the primary only. Clients state their opens again to a new primary. For [`CLAIM_TIME`] it therefore
+//! takes each file that was made before it began for open: such a file stays when it loses its last name, and is dropped
+//! afterwards if nobody has claimed it. Nobody can hold a file that this primary made itself without its knowledge.
 
-use ids::{Fid, SessionId};
+use ids::{Epoch, Fid, SessionId};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 /// How long a new primary keeps nameless files for clients to claim.
 pub(crate) const CLAIM_TIME: Duration = Duration::from_secs(60);
 
+/// The time in which sessions tell a new primary what they hold open.
+#[derive(Debug)]
+struct Grace {
+    until: Duration,
+    /// The primary's first epoch: files made in it are its own.
+    began: Epoch,
+}
+
 /// Opens by file and by session.
 #[derive(Debug, Default)]
 pub(crate) struct Opens {
     by_file: HashMap<Fid, BTreeSet<SessionId>>,
     by_session: HashMap<SessionId, HashSet<Fid>>,
+    grace: Option<Grace>,
 }
 
 impl Opens {
@@ -48,20 +58,36 @@ impl Opens {
         free
     }
 
+    /// This brick leads from epoch `began` on: what sessions hold open of older files is not known yet.
+    pub(crate) fn begin(&mut self, now: Duration, began: Epoch) {
+        self.grace = Some(Grace { until: now + CLAIM_TIME, began });
+    }
+
+    /// Whether sessions may still claim files.
+    pub(crate) fn is_grace(&self, now: Duration) -> bool {
+        self.grace.as_ref().is_some_and(|g| now < g.until)
+    }
+
+    /// Whether a session holds the file open.
     pub(crate) fn is_open(&self, fid: Fid) -> bool {
         self.by_file.contains_key(&fid)
     }
 
+    /// Whether a session holds the file open, or may do so and has not said it yet.
+    pub(crate) fn may_be_open(&self, now: Duration, fid: Fid) -> bool {
+        let unknown = |g: &Grace| now < g.until && fid.epoch < g.began;
+        self.is_open(fid) || self.grace.as_ref().is_some_and(unknown)
+    }
+
     pub(crate) fn clear(&mut self) {
-        self.by_file.clear();
-        self.by_session.clear();
+        *self = Opens::default();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ids::{Epoch, Lsn, SetId};
+    use ids::{Lsn, SetId};
 
     #[test]
     fn a_file_is_free_when_the_last_holder_lets_go() {
@@ -73,5 +99,23 @@ mod tests {
         assert!(o.is_open(fid));
         assert_eq!(o.end(SessionId(2)), [fid]);
         assert!(!o.is_open(fid));
+    }
+
+    #[test]
+    fn a_new_primary_takes_older_files_for_open_for_a_while() {
+        let made = |epoch| Fid { set: SetId(1), epoch: Epoch(epoch), lsn: Lsn(1) };
+        let (start, later) = (Duration::from_secs(5), Duration::from_secs(5) + CLAIM_TIME);
+        let mut o = Opens::default();
+        assert!(!o.may_be_open(start, made(3)));
+        o.begin(start, Epoch(4));
+        assert!(o.is_grace(start) && o.may_be_open(start, made(3)));
+        assert!(!o.may_be_open(start, made(4)), "its own file");
+        o.add(SessionId(1), made(3));
+        assert!(o.remove(SessionId(1), made(3)));
+        assert!(o.may_be_open(start, made(3)), "another one may hold it");
+        assert!(!o.is_grace(later) && !o.may_be_open(later, made(3)));
+        o.begin(later, Epoch(6));
+        o.clear();
+        assert!(!o.is_grace(later));
     }
 }

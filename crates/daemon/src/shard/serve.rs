@@ -2,9 +2,9 @@
 
 use super::content::Content;
 use super::grants::GRANT;
+use super::sessions::Connection;
 use super::set::{SetDriver, SetHandle};
 use crate::clock;
-use crate::shard::opens::CLAIM_TIME;
 use brick::ReadOutcome;
 use bytes::Bytes;
 use ids::{Fid, OpId, SessionId};
@@ -18,32 +18,41 @@ use wire::limits::{DIR_PAGE, IO_MAX};
 use wire::op::Node;
 use wire::{Attr, Body, Call, Change, Errno, Fail, Frame, Kind, Op, Reply, Wire};
 
+/// Nameless files that are dropped in one go, and changes that may be under way when the next ones follow.
+const UNCLAIMED_AT_ONCE: usize = 64;
+const UNCLAIMED_BEHIND: u64 = 256;
+
 /// Where an answer goes.
 pub(crate) enum ReplyTo {
     /// To a client, on its connection: the request's number, and for how long the answer may be kept.
-    Client(FrameSender, u64, u16),
+    Client(FrameSender, u64, u16, Connection),
     /// Nobody waits.
     Nobody,
 }
 
 impl ReplyTo {
-    pub(crate) fn new(sender: FrameSender, id: u64) -> ReplyTo {
-        ReplyTo::Client(sender, id, 0)
+    pub(crate) fn new(sender: FrameSender, id: u64, connection: Connection) -> ReplyTo {
+        ReplyTo::Client(sender, id, 0, connection)
+    }
+
+    /// Whether the session has given up the connection that the request came on, and asks on another one.
+    fn is_given_up(&self) -> bool {
+        matches!(self, ReplyTo::Client(_, _, _, connection) if connection.is_given_up())
     }
 
     pub(super) fn send(&self, reply: Reply, payload: Bytes) {
-        if let ReplyTo::Client(sender, id, grant) = self {
+        if let ReplyTo::Client(sender, id, grant, _) = self {
             let frame = Frame::with_payload(Kind::Reply, *id, reply.to_bytes(), payload);
             sender.send(Frame { grant: *grant, ..frame });
         }
     }
 
     fn is_granted(&self) -> bool {
-        matches!(self, ReplyTo::Client(_, _, grant) if *grant > 0)
+        matches!(self, ReplyTo::Client(_, _, grant, _) if *grant > 0)
     }
 
     fn grant(&mut self, ms: u16) {
-        if let ReplyTo::Client(_, _, grant) = self {
+        if let ReplyTo::Client(_, _, grant, _) = self {
             *grant = ms;
         }
     }
@@ -122,6 +131,9 @@ type Answer = Result<(Body, Bytes), Errno>;
 impl SetHandle {
     /// Takes one request. The answer leaves later, through `to`.
     pub(crate) fn serve(&self, call: Call, payload: Bytes, mut to: ReplyTo, session: SessionId) {
+        if to.is_given_up() {
+            return;
+        }
         let mut guard = self.driver.borrow_mut();
         let d = &mut *guard;
         let changes = call.op.changes();
@@ -139,7 +151,9 @@ impl SetHandle {
             return SetDriver::refuse(&to, Fail::Busy);
         }
         let admission = match call.op {
-            Op::Fsync { .. } | Op::SyncFs => d.replica.admit_sync(clock::now(), call.epoch),
+            Op::Fsync { .. } | Op::SyncFs | Op::Open { .. } | Op::Release { .. } => {
+                d.replica.admit_sync(clock::now(), call.epoch)
+            }
             _ => d.replica.admit(clock::now(), call.epoch, id, call.finished),
         };
         match admission {
@@ -148,9 +162,13 @@ impl SetHandle {
             Admission::WrongView(epoch) => return SetDriver::refuse(&to, Fail::WrongView { epoch }),
             Admission::Busy => return SetDriver::refuse(&to, Fail::Busy),
             Admission::BelowQuorum => return SetDriver::refuse(&to, Fail::BelowQuorum),
-            Admission::Done(_, about) => {
+            Admission::Done(outcome) => {
                 let ticket = d.ticket(Waiter::new(to, Reply(Ok(Body::Done)), Bytes::new()));
-                d.fill_answer(ticket, &Asked::of(&call.op, session, &payload), about);
+                let asked = match Asked::of(&call.op, session, &payload) {
+                    Asked::Offset(_) => Asked::Offset(outcome.amount),
+                    asked => asked,
+                };
+                d.fill_answer(ticket, &asked, outcome.about);
                 // What the answer shows of the object may be newer than the change itself.
                 let lsn = d.replica.last().lsn;
                 return self.step(d, Input::Await { ticket, lsn });
@@ -381,7 +399,8 @@ impl SetHandle {
 
     /// A nameless file that nobody holds any more goes.
     pub(super) fn drop_orphan(&self, d: &mut SetDriver, fid: Fid) {
-        if d.replica.role() != Role::Primary || !d.brick.is_orphan(fid) || d.opens.is_open(fid) {
+        let held = d.opens.may_be_open(clock::now(), fid);
+        if held || d.replica.role() != Role::Primary || !d.brick.is_orphan(fid) {
             return;
         }
         let body = Content::new(Change::DropOrphan { fid }, Bytes::new());
@@ -390,16 +409,18 @@ impl SetHandle {
         self.step(d, Input::Decided { ticket, op: OpId::default(), about: None, body });
     }
 
-    /// Some time after a change of primary: nameless files that no client claimed go.
-    pub(super) fn drop_unclaimed(&self) {
-        let mut d = self.driver.borrow_mut();
-        if d.primary_since.is_none_or(|since| clock::now() < since + CLAIM_TIME) {
+    /// Some time after a change of primary nameless files that no client claimed go, a few at a time: others want to be
+    /// served meanwhile. Nothing more goes while the set is behind with what went.
+    pub(super) fn drop_unclaimed(&self, d: &mut SetDriver) {
+        let behind = d.replica.last().lsn.0 - d.replica.commit().0;
+        if d.replica.role() != Role::Primary || d.opens.is_grace(clock::now()) || behind > UNCLAIMED_BEHIND {
             return;
         }
-        for fid in d.brick.orphans().unwrap_or_default() {
-            if !d.opens.is_open(fid) {
-                self.drop_orphan(&mut d, fid);
-            }
+        let opens = &d.opens;
+        let some = d.brick.some_orphans(UNCLAIMED_AT_ONCE, |fid| !opens.is_open(fid)).unwrap_or_default();
+        d.more_unclaimed = some.len() == UNCLAIMED_AT_ONCE;
+        for fid in some {
+            self.drop_orphan(d, fid);
         }
     }
 }
@@ -437,6 +458,7 @@ impl SetDriver {
     pub(super) fn decide(&mut self, op: &Op, ask: Ask<'_>) -> Result<Decision, Errno> {
         let next = self.replica.next();
         let (opens, pending, nothing) = (&self.opens, &self.pending, BTreeMap::new());
+        let now = clock::now();
         let cx = Context {
             set: self.set,
             epoch: next.epoch,
@@ -444,7 +466,7 @@ impl SetDriver {
             now: clock::wall(),
             placed: ask.placed,
             payload: ask.payload,
-            is_open: &|fid| opens.is_open(fid),
+            is_open: &|fid| opens.may_be_open(now, fid),
             op: ask.id,
             holder: &|fid| pending.holder(fid),
             above: ask.above.unwrap_or(&nothing),

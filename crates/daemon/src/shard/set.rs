@@ -154,7 +154,8 @@ impl OpenSet {
         for record in brick.iterate(brick.journal_start()) {
             let record = record.map_err(|e| e.to_string())?;
             if record.stamp.lsn <= sure {
-                results.record(record.op, record.stamp.lsn, record.about);
+                let (lsn, about, amount) = (record.stamp.lsn, record.about, record.change.amount());
+                results.record(record.op, replica::Outcome { lsn, about, amount });
             }
             pending.note(record.op, &record.change);
             history.insert(record.stamp.epoch, record.stamp.lsn);
@@ -238,6 +239,10 @@ pub(crate) struct SetDriver {
     pub(super) pending: Pending,
     /// When this brick became primary: nameless files wait for their holders until some time after.
     pub(super) primary_since: Option<Duration>,
+    /// The newest epoch in which it led.
+    led_in: Epoch,
+    /// There are more nameless files to drop than were dropped in one go.
+    pub(super) more_unclaimed: bool,
     /// Transactions that wait for another set.
     pub(super) transactions: Transactions,
     /// In the root's set: who may change the tree's shape across sets.
@@ -307,6 +312,8 @@ impl SetHandle {
             grants: Grants::default(),
             pending: opened.pending,
             primary_since: None,
+            led_in: Epoch(0),
+            more_unclaimed: false,
             transactions: Transactions::default(),
             tree_lock: TreeLock::default(),
             moves: 0,
@@ -520,13 +527,17 @@ impl SetHandle {
         };
         self.step(&mut d, Input::View(view));
         let leads = d.replica.role() == Role::Primary || d.replica.role() == Role::Reconciling;
+        let epoch = d.replica.view().epoch;
         if leads {
-            let epoch = d.replica.view().epoch;
-            d.tree_lock.enter(clock::now(), epoch);
-        }
-        if leads && d.primary_since.is_none() {
-            d.primary_since = Some(clock::now());
-        } else if !leads {
+            let now = clock::now();
+            d.tree_lock.enter(now, epoch);
+            // In an epoch that was left out here another brick may have led.
+            if d.primary_since.is_none() || epoch > d.led_in.next() {
+                d.primary_since = Some(now);
+                d.opens.begin(now, epoch);
+            }
+            d.led_in = epoch;
+        } else {
             d.primary_since = None;
             d.opens.clear();
             d.grants = Grants::default();
@@ -555,6 +566,9 @@ impl SetHandle {
         if let Some(e) = d.brick.take_late_failure() {
             d.doubt_unsynced();
             self.step(&mut d, Input::Synced { token: replica::SyncToken::Local(0), errno: e.0 });
+        }
+        if d.more_unclaimed {
+            self.drop_unclaimed(&mut d);
         }
         self.tick_heal(&mut d);
         self.watch_joiners(&mut d);
@@ -619,8 +633,8 @@ impl SetHandle {
         if let Some(h) = &mut d.healing {
             h.sample();
         }
+        self.drop_unclaimed(&mut d);
         drop(d);
-        self.drop_unclaimed();
         self.resolve_pending();
     }
 

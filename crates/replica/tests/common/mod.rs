@@ -17,6 +17,9 @@ impl Body for Change {
     fn size(&self) -> usize {
         1
     }
+    fn amount(&self) -> u64 {
+        self.0.lsn.0
+    }
 }
 
 pub(crate) fn fid(n: u64) -> Fid {

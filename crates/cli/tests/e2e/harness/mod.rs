@@ -13,7 +13,7 @@ mod process;
 pub(crate) use disk::Disk;
 pub(crate) use mounted::Mounted;
 pub(crate) use network::Network;
-pub(crate) use pool::Pool;
+pub(crate) use pool::{Pool, Server};
 pub(crate) use process::{Output, mortar, run, spawn, tool};
 
 use std::time::{Duration, Instant};

@@ -47,6 +47,21 @@ impl Mounted {
         self.dir.join(name)
     }
 
+    /// Stops its process in the midst of whatever it does.
+    pub(crate) fn freeze(&self) {
+        self.send(Signal::STOP);
+    }
+
+    /// A frozen one goes on.
+    pub(crate) fn thaw(&self) {
+        self.send(Signal::CONT);
+    }
+
+    fn send(&self, signal: Signal) {
+        let raw = i32::try_from(self.child.id()).unwrap();
+        kill_process(Pid::from_raw(raw).unwrap(), signal).unwrap();
+    }
+
     /// Ends it by SIGTERM, in order.
     pub(crate) fn end(mut self) {
         assert_eq!(self.terminate(), Some(0), "the mount did not end cleanly: {}", self.log());
