@@ -6,11 +6,16 @@ mod common;
 use common::{Change, fid, op, stamp};
 use core::time::Duration;
 use ids::{BrickId, Epoch, Lsn, OpId, SessionId};
-use replica::{Admission, Input, Output, Replica, Results, Role, Ticket, View};
+use replica::{Admission, Input, Outcome, Output, Replica, Results, Role, Ticket, View};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use wire::peer::Stamp;
 
 type Record = (Stamp, OpId);
+
+/// What a change at that position came to.
+fn outcome(lsn: Lsn) -> Outcome {
+    Outcome { lsn, about: None, amount: None }
+}
 
 struct Brick {
     replica: Replica<Change>,
@@ -60,7 +65,7 @@ impl Set {
         let mut results = Results::default();
         let mut history = BTreeMap::new();
         for (stamp, op) in &journal {
-            results.record(*op, stamp.lsn, None);
+            results.record(*op, outcome(stamp.lsn));
             history.insert(stamp.epoch, stamp.lsn);
         }
         let mut replica = Replica::new(BrickId(b), floor, last, Lsn(0), results);
@@ -256,7 +261,7 @@ fn adopted_changes_are_known_and_new_ones_follow_in_the_new_epoch() {
     for b in [2, 3] {
         assert_eq!(set.journal(b).last(), Some(&(1, 4)));
     }
-    assert_eq!(set.admit(2, last), Admission::Done(Lsn(4), None), "its client sends it again");
+    assert_eq!(set.admit(2, last), Admission::Done(outcome(Lsn(4))), "its client sends it again");
     let next = set.change();
     set.deliver();
     assert_eq!(set.bricks[&2].released, [next]);
@@ -264,8 +269,8 @@ fn adopted_changes_are_known_and_new_ones_follow_in_the_new_epoch() {
     // And the next successor knows both.
     set.kill(2, 3);
     set.deliver();
-    assert_eq!(set.admit(3, last), Admission::Done(Lsn(4), None));
-    assert_eq!(set.admit(3, next), Admission::Done(Lsn(5), None));
+    assert_eq!(set.admit(3, last), Admission::Done(outcome(Lsn(4))));
+    assert_eq!(set.admit(3, next), Admission::Done(outcome(Lsn(5))));
 }
 
 #[test]
