@@ -6,8 +6,7 @@
 
 use super::{Journal, name};
 use crate::error::{JournalError, errno};
-use disk_format::journal::HEAD;
-use disk_format::journal::HeadError;
+use disk_format::journal::{HEAD, HeadError};
 use disk_format::{Record, RecordError, SegmentHead};
 use ids::{Fid, Lsn};
 use rustix::fs::OFlags;
