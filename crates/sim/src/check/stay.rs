@@ -9,10 +9,12 @@ impl World {
     /// A view without some brick is asked for.
     pub(crate) fn check_left_out(&mut self, set: usize, proposal: &Proposal) {
         *self.faults.counts.entry(proposal.reason).or_default() += 1;
-        if proposal.reason != "its journal ends elsewhere" {
+        let view = &self.store.views[set];
+        // One for an older view comes to nothing.
+        if proposal.reason != "its journal ends elsewhere" || proposal.expect != view.epoch {
             return;
         }
-        let members = &self.store.views[set].in_sync;
+        let members = &view.in_sync;
         let ends: Vec<(BrickId, Lsn, Lsn)> = members.iter().filter_map(|b| self.end_of(set, *b)).collect();
         let arbiters = &self.sets[set].arbiters;
         let (fewest, keep): (Vec<_>, Vec<_>) = ends.iter().map(|(_, last, keeps)| (*last, *keeps)).unzip();
