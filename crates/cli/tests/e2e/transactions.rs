@@ -126,7 +126,7 @@ const DISK_MIB: u64 = 256;
 fn make_on(mount: &Mounted, on: &Disk, other: &Disk, path: &str) {
     let ballast = other.dir.join("ballast");
     let file = fs::File::create(&ballast).unwrap();
-    rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, DISK_MIB / 2 << 20).unwrap();
+    rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, (DISK_MIB / 2) << 20).unwrap();
     eventually("a directory is made on the emptier set", || {
         fs::create_dir(mount.path(path)).unwrap();
         let probe = format!("{path}/probe");
