@@ -36,7 +36,7 @@ impl Leases {
 /// The shortest ping-timeout of any volume: leases are for whole servers.
 fn lease_length(store: &ConfigStore) -> Duration {
     let state = store.state();
-    let all = state.volumes.values().map(|v| v.option_duration("network.ping-timeout"));
+    let all = state.volumes.values().map(|v| v.typed_options().ping_timeout);
     all.min().filter(|d| !d.is_zero()).unwrap_or(cluster::liveness::LEASE)
 }
 

@@ -7,8 +7,8 @@
 //! Always true: nobody leaves in favour of a server that does not answer, and nobody leaves the set without data.
 
 use super::Control;
+use super::protocol::ClusterRequest;
 use crate::shared::Standing;
-use cluster::admin::ClusterRequest;
 use cluster::{Command, Set, State, ViewChange};
 use config_store::ProposeError;
 use ids::{BrickId, Epoch, ServerId, SetId};

@@ -8,7 +8,7 @@ use super::set::{SetDriver, SetHandle};
 use crate::clock;
 use brick::{Arriving, Sums};
 use bytes::Bytes;
-use cluster::admin::{HealMode, HealProgress, HealState};
+use admin::{HealMode, HealProgress, HealState};
 use ids::{BrickId, Epoch, Fid, Lsn, OpId};
 use replica::healing::Patient as _;
 use replica::{Entry, Input, Role};

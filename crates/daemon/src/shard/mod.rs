@@ -73,7 +73,7 @@ pub(crate) struct BrickReport {
     pub(crate) free: u64,
     pub(crate) total: u64,
     /// How far its healing is.
-    pub(crate) heal: Option<cluster::admin::HealProgress>,
+    pub(crate) heal: Option<admin::HealProgress>,
 }
 
 /// One shard, on its own thread.

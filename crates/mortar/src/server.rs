@@ -1,11 +1,8 @@
 //! `mortar server`: one server in the foreground.
 
-use crate::error::usage;
-use crate::logging::LogArgs;
-use crate::output;
-use anyhow::anyhow;
 use clap::Args;
-use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
+use cli::{LogArgs, die_with, output, usage};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::path::PathBuf;
 
 /// Run a server in the foreground.
@@ -54,16 +51,6 @@ fn checked(given: &str) -> anyhow::Result<String> {
     match port {
         Some(port) if port > 0 => Ok(address),
         _ => usage(format!("address {given}: write HOST or HOST:PORT with a port from 1 to 65535")),
-    }
-}
-
-/// Has the kernel send SIGTERM when the parent ends; ends at once if it is gone already.
-pub(crate) fn die_with(parent: Option<i32>) -> anyhow::Result<()> {
-    let Some(parent) = parent else { return Ok(()) };
-    rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?;
-    match rustix::process::getppid() {
-        Some(now) if now.as_raw_nonzero().get() == parent => Ok(()),
-        _ => Err(anyhow!("process {parent}, which started this one, is gone")),
     }
 }
 
