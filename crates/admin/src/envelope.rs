@@ -43,7 +43,9 @@ pub enum Unreadable {
     #[error("this is no answer of the admin protocol: use programs of like age")]
     OtherProtocol,
     /// The server speaks a newer version.
-    #[error("it answers in version {0} of the admin protocol, this program knows {VERSION}: update this program")]
+    #[error(
+        "it answers in version {0} of the admin protocol, this program knows {VERSION}: update this program"
+    )]
     Newer(u32),
     /// The JSON is not what this version has.
     #[error("its answer cannot be read ({0}): use programs of like age")]

@@ -17,9 +17,7 @@ pub use answer::{
     Changes, Document, OptionsReset, OptionsSet, PeerDetached, PeerProbed, PeerReplaced, VolumeCreated,
     VolumeDeleted, VolumeStarted, VolumeStopped,
 };
-pub use envelope::{
-    TAG, Unreadable, VERSION, decode_answer, decode_request, encode_answer, encode_request,
-};
+pub use envelope::{TAG, Unreadable, VERSION, decode_answer, decode_request, encode_answer, encode_request};
 pub use error::{AdminError, ErrorCode};
 pub use peer::{Peer, PeerStatus, Peers, ServerRole};
 pub use request::{

@@ -28,7 +28,9 @@ fn stamp(epoch: u32, lsn: u64) -> Stamp {
 
 #[test]
 fn a_tag_is_frozen() {
-    for (name, flags) in [("plain", 0), ("pending", disk_format::tag::PENDING), ("orphan", disk_format::tag::ORPHAN)] {
+    for (name, flags) in
+        [("plain", 0), ("pending", disk_format::tag::PENDING), ("orphan", disk_format::tag::ORPHAN)]
+    {
         let fresh = || {
             let version = (&stamp(5, 6)).into();
             let (ctime, atime) = (Time { sec: -7, nsec: 8 }, Time { sec: 9, nsec: 10 });
@@ -63,9 +65,8 @@ fn an_identity_is_frozen() {
 #[test]
 fn a_state_is_frozen() {
     for (name, clean) in [("open", false), ("closed", true)] {
-        let fresh = || {
-            State { boot: *b"0123456789abcdef", durable: stamp(2, 99), flushed: Lsn(101), clean }.encode()
-        };
+        let fresh =
+            || State { boot: *b"0123456789abcdef", durable: stamp(2, 99), flushed: Lsn(101), clean }.encode();
         let file = folder("state").join(format!("{name}.txt"));
         sample::check(&file, fresh, |b| State::decode(b).unwrap(), State::encode);
     }
@@ -101,6 +102,7 @@ fn a_record_of_each_change_is_frozen() {
         assert_eq!(record(&sample::bytes(&file)).change, change, "{}", file.display());
         expected.insert(entry.file_name());
     }
-    let there: BTreeSet<_> = fs::read_dir(folder("record")).unwrap().map(|f| f.unwrap().file_name()).collect();
+    let there: BTreeSet<_> =
+        fs::read_dir(folder("record")).unwrap().map(|f| f.unwrap().file_name()).collect();
     assert_eq!(there, expected, "each record is of a change that the wire has");
 }

@@ -40,7 +40,8 @@ impl Recover {
         }
         let done = folder.recover().map_err(|e| anyhow!("{e}"))?;
         if global.json {
-            let document = serde_json::json!({ "version": done.version, "lost": done.lost, "notes": done.notes });
+            let document =
+                serde_json::json!({ "version": done.version, "lost": done.lost, "notes": done.notes });
             return output::json(&document);
         }
         if global.yes {

@@ -80,8 +80,8 @@ pub fn empty_checks(text: &str) -> Vec<(usize, &'static str)> {
 fn thrown_away(text: &str, at: usize) -> bool {
     let mut lines = text.lines().skip(at);
     let Some(first) = lines.next() else { return false };
-    if first.ends_with(';') {
-        return true;
+    if !first.ends_with('(') {
+        return first.ends_with(';');
     }
     let end = format!("{});", indent(first));
     let closes = format!("{})", indent(first));
@@ -105,7 +105,7 @@ trait T {\n    fn declared(&self);\n    fn two(&self) -> u8 {\n        2\n    }\
 
     #[test]
     fn checks_that_check_nothing_are_found() {
-        let text = "fn f() {\n    matches!(a, b);\n    let x =\n        matches!(a, b);\n    matches!(\n        a,\n        b\n    );\n    matches!(a, b)\n}\n";
+        let text = "fn f() {\n    matches!(a, b);\n    let x =\n        matches!(a, b);\n    matches!(\n        a,\n        b\n    );\n    matches!(a, b)\n    }\n    g(\n    );\n}\n";
         let lines: Vec<usize> = empty_checks(text).into_iter().map(|(line, _)| line).collect();
         assert_eq!(lines, [2, 5]);
         assert_eq!(empty_checks("#[ignore]\n// todo!()\nassert!(true, \"x\");\n").len(), 2);

@@ -60,8 +60,12 @@ fn files_and_functions_do_not_grow_long() {
     for (entry, now) in &long {
         match list.entries.get(entry).map(|n| n.parse::<usize>().unwrap()) {
             None => problems.push(format!("{entry} has {now} lines: split it")),
-            Some(was) if *now > was => problems.push(format!("{entry} grew from {was} to {now} lines: split it")),
-            Some(was) if *now < was => problems.push(format!("{entry} has {now} lines only: UPDATE=1 cargo test -p tidy")),
+            Some(was) if *now > was => {
+                problems.push(format!("{entry} grew from {was} to {now} lines: split it"))
+            }
+            Some(was) if *now < was => {
+                problems.push(format!("{entry} has {now} lines only: UPDATE=1 cargo test -p tidy"))
+            }
             Some(_) => {}
         }
     }
@@ -89,8 +93,15 @@ fn crates_are_as_architecture_says() {
 
 #[test]
 fn every_crate_takes_the_workspace_lints() {
-    let lacks = |name: &String| !page(&format!("crates/{name}/Cargo.toml")).contains("[lints]\nworkspace = true");
-    none(crates().into_iter().filter(lacks).map(|c| format!("crate {c} has no [lints] workspace = true")).collect());
+    let lacks =
+        |name: &String| !page(&format!("crates/{name}/Cargo.toml")).contains("[lints]\nworkspace = true");
+    none(
+        crates()
+            .into_iter()
+            .filter(lacks)
+            .map(|c| format!("crate {c} has no [lints] workspace = true"))
+            .collect(),
+    );
 }
 
 /// Each file says first what it is.
@@ -111,9 +122,12 @@ fn the_words_of_the_glossary_are_those_of_the_code() {
     let architecture = page("docs/architecture.md");
     let glossary = tidy::bold_words(section(&architecture, "Words").unwrap());
     assert!(glossary.len() > 5, "the glossary is written in another way now: {glossary:?}");
-    let code: String = sources().into_iter().filter(|s| s.is_product()).map(|s| s.text.to_lowercase()).collect();
+    let code: String =
+        sources().into_iter().filter(|s| s.is_product()).map(|s| s.text.to_lowercase()).collect();
     let used = words(&code);
-    none(glossary.into_iter().filter(|w| !used.contains(w)).map(|w| format!("{w}: not in the code")).collect());
+    none(
+        glossary.into_iter().filter(|w| !used.contains(w)).map(|w| format!("{w}: not in the code")).collect(),
+    );
 }
 
 /// Home-grown words that went out of use do not come back. One a line in the list; `tell_*` means all that begins so.
@@ -156,7 +170,8 @@ fn formats_name_their_samples() {
             named.push(path);
         }
     }
-    let covers = |path: &String, sample: &String| path == sample || (path.ends_with('/') && sample.starts_with(path));
+    let covers =
+        |path: &String, sample: &String| path == sample || (path.ends_with('/') && sample.starts_with(path));
     let unnamed = samples.iter().filter(|s| !named.iter().any(|n| covers(n, s)));
     problems.extend(unnamed.map(|s| format!("{s} is named by no page of docs/formats")));
     none(problems);
@@ -164,9 +179,9 @@ fn formats_name_their_samples() {
 
 /// FNV-1a, 64 bits: enough to see that a file was edited.
 fn hash(bytes: &[u8]) -> String {
-    let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |h, b| {
-        (h ^ u64::from(*b)).wrapping_mul(0x0000_0100_0000_01b3)
-    });
+    let hash = bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0000_0100_0000_01b3));
     format!("{hash:016x}")
 }
 
@@ -187,7 +202,8 @@ fn samples_are_frozen() {
     let head = "Frozen samples and the FNV-1a of what is frozen of them.\n\
                 UPDATE=1 cargo test -p tidy adds new ones. A line of this list is never changed.";
     let mut list = List::read("frozen.txt", head);
-    let now: BTreeMap<String, String> = tidy::samples().into_iter().map(|s| (s.clone(), hash(&frozen(&s)))).collect();
+    let now: BTreeMap<String, String> =
+        tidy::samples().into_iter().map(|s| (s.clone(), hash(&frozen(&s)))).collect();
     if tidy::updates() {
         for (path, hash) in &now {
             list.entries.entry(path.clone()).or_insert_with(|| hash.clone());
@@ -198,7 +214,9 @@ fn samples_are_frozen() {
     for (path, was) in &list.entries {
         match now.get(path) {
             Some(is) if is == was => {}
-            Some(_) => problems.push(format!("{path} was edited: what is on disks and wires does not change")),
+            Some(_) => {
+                problems.push(format!("{path} was edited: what is on disks and wires does not change"))
+            }
             None => problems.push(format!("{path} is gone: what is on disks and wires stays readable")),
         }
     }

@@ -7,7 +7,7 @@ fn name() -> String {
     "home".to_owned()
 }
 
-pub fn requests() -> Vec<AdminRequest> {
+pub(crate) fn requests() -> Vec<AdminRequest> {
     let host = || "server2".to_owned();
     vec![
         PeerProbe { host: host(), port: Some(24241) }.into_request(),
@@ -87,7 +87,7 @@ fn heal() -> HealInfo {
     HealInfo { name: name(), bricks: vec![brick()], notes: vec!["set 4 is healing".to_owned()] }
 }
 
-pub fn answers() -> Vec<AdminAnswer> {
+pub(crate) fn answers() -> Vec<AdminAnswer> {
     let host = || "server2".to_owned();
     let learner = Peer { role: ServerRole::Learner, connected: None, lost: true, witness: false, ..peer() };
     let described = VolumeDescription {

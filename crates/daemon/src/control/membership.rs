@@ -162,7 +162,10 @@ impl Control {
         }
     }
 
-    pub(super) async fn cluster(self: &Arc<Self>, request: ClusterRequest) -> Result<ClusterReply, AdminError> {
+    pub(super) async fn cluster(
+        self: &Arc<Self>,
+        request: ClusterRequest,
+    ) -> Result<ClusterReply, AdminError> {
         match request {
             ClusterRequest::Identify => {
                 let state = self.state();

@@ -6,9 +6,7 @@ use super::protocol::{ClusterReply, ClusterRequest};
 use super::volumes::{chosen, volume};
 use crate::shard::{BrickReport, ShardMessage};
 use crate::shared::lock;
-use admin::{
-    AdminError, BrickRole, BrickStatus, HealInfo, ServerCounters, VolumeReport, VolumeReports,
-};
+use admin::{AdminError, BrickRole, BrickStatus, HealInfo, ServerCounters, VolumeReport, VolumeReports};
 use cluster::{Brick, Set, State, Status, Volume};
 use ids::{BrickId, Lsn, ServerId};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -64,7 +62,8 @@ impl Control {
         let asked = servers.iter().filter_map(|s| state.servers.get(s)).map(|server| async {
             let request = ClusterRequest::Status { volume: volume.name.clone() };
             let wait = tokio::time::timeout(PATIENCE, self.ask_cluster(&server.address, request));
-            let answer = wait.await.unwrap_or_else(|_| Err(unreachable(format!("{}: no answer", server.address))));
+            let answer =
+                wait.await.unwrap_or_else(|_| Err(unreachable(format!("{}: no answer", server.address))));
             (server.id, answer)
         });
         let mut bricks: BTreeMap<BrickId, BrickStatus> = BTreeMap::new();

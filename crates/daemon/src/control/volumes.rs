@@ -218,9 +218,8 @@ impl Control {
         let state = self.state();
         let Some(volume) = state.volume(name) else { return true };
         volume.sets.iter().all(|set| {
-            let serving = |b: &&admin::BrickStatus| {
-                b.set == *set && b.online && b.role == admin::BrickRole::Primary
-            };
+            let serving =
+                |b: &&admin::BrickStatus| b.set == *set && b.online && b.role == admin::BrickRole::Primary;
             status.bricks.iter().any(|b| serving(&b))
         })
     }
@@ -279,7 +278,9 @@ impl Control {
 
 /// The volume of that name.
 pub(super) fn volume<'a>(state: &'a State, name: &str) -> Result<&'a Volume, AdminError> {
-    state.volume(name).ok_or_else(|| not_found(format!("volume {name} does not exist: see mortar volume list")))
+    state
+        .volume(name)
+        .ok_or_else(|| not_found(format!("volume {name} does not exist: see mortar volume list")))
 }
 
 /// The volume of that name, or all.
@@ -291,7 +292,8 @@ pub(super) fn chosen<'a>(state: &'a State, name: Option<&str>) -> Result<Vec<&'a
 }
 
 fn describe(state: &State, volume: &Volume) -> VolumeDescription {
-    let brick = |b: &cluster::Brick| BrickDescription { id: b.id, name: state.brick_name(b), arbiter: b.arbiter };
+    let brick =
+        |b: &cluster::Brick| BrickDescription { id: b.id, name: state.brick_name(b), arbiter: b.arbiter };
     let set = |s: &cluster::Set| SetDescription { id: s.id, bricks: s.bricks.iter().map(brick).collect() };
     VolumeDescription {
         id: volume.id,

@@ -33,19 +33,19 @@ fn parse(text: &str) -> (Vec<u8>, String) {
 }
 
 /// The bytes of a sample that is there.
-pub fn bytes(file: &Path) -> Vec<u8> {
+pub(crate) fn bytes(file: &Path) -> Vec<u8> {
     let text = fs::read_to_string(file).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
     parse(&text).0
 }
 
 /// Whether samples are to be written.
-pub fn updates() -> bool {
+pub(crate) fn updates() -> bool {
     std::env::var_os("UPDATE").is_some()
 }
 
 /// Decodes the sample, compares it with its value, and encodes it back to the same bytes. With UPDATE a sample that is
 /// missing is made of `fresh`.
-pub fn check<T: Debug>(
+pub(crate) fn check<T: Debug>(
     file: &Path,
     fresh: impl FnOnce() -> Vec<u8>,
     decode: impl Fn(&[u8]) -> T,

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 /// A type of the protocol.
-pub enum Shape {
+pub(crate) enum Shape {
     /// Fields in order: their types.
     Struct(Vec<String>),
     /// In the order of declaration.
@@ -13,14 +13,14 @@ pub enum Shape {
 }
 
 /// A variant of an enum.
-pub struct Variant {
-    pub tag: u8,
-    pub name: String,
-    pub fields: Vec<String>,
+pub(crate) struct Variant {
+    pub(crate) tag: u8,
+    pub(crate) name: String,
+    pub(crate) fields: Vec<String>,
 }
 
 /// All types that `wire_enum!` and `wire_struct!` declare.
-pub struct Schema {
+pub(crate) struct Schema {
     shapes: BTreeMap<String, Shape>,
 }
 
@@ -71,7 +71,7 @@ fn block(text: &str) -> &str {
 
 impl Schema {
     /// Reads the sources of this crate.
-    pub fn read() -> Schema {
+    pub(crate) fn read() -> Schema {
         let mut shapes = BTreeMap::new();
         for file in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("src")).unwrap() {
             let path = file.unwrap().path();
@@ -99,24 +99,24 @@ impl Schema {
     }
 
     /// A type.
-    pub fn shape(&self, name: &str) -> &Shape {
+    pub(crate) fn shape(&self, name: &str) -> &Shape {
         self.shapes.get(name).unwrap_or_else(|| panic!("{name} is not declared"))
     }
 
     /// The names of all enums.
-    pub fn enums(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn enums(&self) -> impl Iterator<Item = &str> {
         self.shapes.iter().filter(|(_, s)| matches!(s, Shape::Enum(_))).map(|(name, _)| name.as_str())
     }
 
     /// Bytes of a value of that type.
-    pub fn value(&self, name: &str) -> Vec<u8> {
+    pub(crate) fn value(&self, name: &str) -> Vec<u8> {
         let mut out = Vec::new();
         self.put(name, &mut 1, &mut out);
         out
     }
 
     /// Bytes of that variant.
-    pub fn variant(&self, _name: &str, variant: &Variant) -> Vec<u8> {
+    pub(crate) fn variant(&self, variant: &Variant) -> Vec<u8> {
         let mut out = vec![variant.tag];
         let mut next = 1;
         variant.fields.iter().for_each(|f| self.put(f, &mut next, &mut out));
@@ -145,7 +145,10 @@ impl Schema {
         };
         match kind {
             "u8" => number(1),
-            "bool" => out.push(1),
+            "bool" => {
+                *next += 1;
+                out.push(u8::from(*next % 2 == 0));
+            }
             "u16" => number(2),
             "u32" | "i32" | "VolumeId" | "SetId" | "BrickId" | "Epoch" => number(4),
             "u64" | "Lsn" | "SessionId" | "ServerId" => number(8),

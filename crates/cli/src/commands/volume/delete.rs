@@ -20,7 +20,8 @@ impl Delete {
             &format!("Delete volume {}? Its files stay in the bricks' directories.", self.name),
         )?;
         let answer = ask::ask(global, admin::VolumeDelete { name: self.name })?;
-        let mut line = format!("volume {} is deleted; its files stay in the bricks' directories", answer.name);
+        let mut line =
+            format!("volume {} is deleted; its files stay in the bricks' directories", answer.name);
         if let Some(why) = &answer.not_released {
             line.push_str(&format!("; remove .mortar by hand where this failed: {why}"));
         }
