@@ -250,7 +250,10 @@ impl Control {
                 };
             }
             Ok(Incoming::Json(request)) => request,
-            Err(e) => return protocol::encode(&Response::Error(format!("bad request: {e}"))),
+            Err(e) => {
+                let line = format!("bad request: {e}: use programs of like age");
+                return protocol::encode(&Response::Error(line));
+            }
         };
         let response = match request {
             Request::Cluster(request) => Response::Cluster(match self.cluster(request).await {

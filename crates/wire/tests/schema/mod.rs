@@ -147,7 +147,7 @@ impl Schema {
             "u8" => number(1),
             "bool" => {
                 *next += 1;
-                out.push(u8::from(*next % 2 == 0));
+                out.push(u8::from(next.is_multiple_of(2)));
             }
             "u16" => number(2),
             "u32" | "i32" | "VolumeId" | "SetId" | "BrickId" | "Epoch" => number(4),
