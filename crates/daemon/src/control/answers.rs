@@ -108,3 +108,22 @@ pub(super) fn option_line(line: cluster::options::OptionLine) -> OptionLine {
     let cluster::options::OptionLine { key, value, default, is_set, help } = line;
     OptionLine { key, value, default, is_set, help }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_keep_their_line_and_get_a_code() {
+        let refusal = Refusal::UnknownVolume { name: "v".to_owned() };
+        let line = refusal.to_string();
+        for e in [refused(&refusal), not_agreed(&ProposeError::Refused(refusal.clone()))] {
+            assert_eq!((e.code, e.message.as_str()), (ErrorCode::NotFound, line.as_str()));
+        }
+        let away = ProposeError::Unavailable { reason: "no vote".to_owned() };
+        assert_eq!(not_agreed(&away).code, ErrorCode::Unavailable);
+        let e = refused(&Refusal::OutOfIds).before("volume v: ").after("; end");
+        assert_eq!(e.code, ErrorCode::Limit);
+        assert!(e.message.starts_with("volume v: ") && e.message.ends_with("; end"), "{e}");
+    }
+}
