@@ -92,15 +92,19 @@ fn a_record_of_each_change_is_frozen() {
     let mut expected = BTreeSet::new();
     for entry in fs::read_dir(changes).unwrap() {
         let entry = entry.unwrap();
-        let change = Change::from_bytes(&sample::bytes(&entry.path())).unwrap();
+        let file = folder("record").join(entry.file_name());
+        expected.insert(entry.file_name());
+        let Ok(change) = Change::from_bytes(&sample::bytes(&entry.path())) else {
+            // Its tag went out of use.
+            assert!(Record::decode(&sample::bytes(&file)).is_err(), "{}", file.display());
+            continue;
+        };
         let about = (!matches!(change, Change::Nop)).then(|| fid(1, 2, 3));
         let data_crc = if matches!(change, Change::Write { .. }) { 0x0102_0304_0506_0708 } else { 0 };
         let op = OpId { session: SessionId(5), seq: 6 };
         let fresh = Record { stamp: stamp(2, 9), op, data_crc, about, change: change.clone() };
-        let file = folder("record").join(entry.file_name());
         sample::check(&file, || fresh.encode(), record, Record::encode);
         assert_eq!(record(&sample::bytes(&file)).change, change, "{}", file.display());
-        expected.insert(entry.file_name());
     }
     let there: BTreeSet<_> =
         fs::read_dir(folder("record")).unwrap().map(|f| f.unwrap().file_name()).collect();
