@@ -14,7 +14,7 @@ help: ## this list
 	@sed -n 's/^\([a-z0-9]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
 
 build: ## the release binary: target/release/mortar
-	cargo build --release --locked -p cli
+	cargo build --release --locked -p mortar
 
 demo: build ## three servers on this machine, a mounted replica volume, what to try next
 	$(BINARY) demo
@@ -26,7 +26,7 @@ check: ## format and lints
 	cargo clippy --workspace --locked --all-targets -- -D warnings
 	cargo clippy --locked -p cli --test e2e -- -D warnings
 
-unit: ## unit tests and simulation
+unit: ## unit tests, house rules and simulation
 	cargo test --workspace --locked
 
 e2e: build ## end-to-end tests of the release binary: real servers and mounts; needs root and /dev/fuse

@@ -1,9 +1,8 @@
 //! Asking a server of the pool.
 
 use crate::cli::Global;
-use anyhow::{anyhow, bail};
-use cluster::admin::{AdminReply, AdminRequest};
-use daemon::protocol::{self, Request, Response};
+use admin::{AdminAnswer, AdminRequest, Ask};
+use anyhow::anyhow;
 use ids::ServerId;
 use std::time::Duration;
 use transport::{Caller, Greeted, TransportError};
@@ -17,31 +16,28 @@ const ANSWER: Duration = Duration::from_secs(120);
 ///
 /// # Errors
 /// It cannot be reached, or it refuses.
-pub(crate) fn ask(global: &Global, request: AdminRequest) -> anyhow::Result<AdminReply> {
+pub(crate) fn ask<R: Ask>(global: &Global, request: R) -> anyhow::Result<R::Answer> {
     ask_at(&transport::with_port(&global.server), request)
 }
 
 /// Asks the server at `address` (HOST:PORT).
-pub(crate) fn ask_at(address: &str, request: AdminRequest) -> anyhow::Result<AdminReply> {
+pub(crate) fn ask_at<R: Ask>(address: &str, request: R) -> anyhow::Result<R::Answer> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    match runtime.block_on(exchange(address, request))? {
-        AdminReply::Error(e) => Err(anyhow!(e.message)),
-        reply => Ok(reply),
-    }
+    let answer = runtime.block_on(exchange(address, request.into_request()))?;
+    R::take(answer).ok_or_else(|| {
+        anyhow!("server {address}: it gave the answer to another request: use programs of like age")
+    })
 }
 
-async fn exchange(address: &str, request: AdminRequest) -> anyhow::Result<AdminReply> {
+async fn exchange(address: &str, request: AdminRequest) -> anyhow::Result<AdminAnswer> {
     let hello = Greeted::control([0; 16], ServerId(0));
     let caller = Caller::connect(address, &hello, CONNECT).await.map_err(|e| unreachable(address, &e))?;
-    let body = protocol::encode(&Request::Admin(request));
+    let body = admin::encode_request(request);
     let frame = caller.call(Kind::Control, body, bytes::Bytes::new(), ANSWER).await.map_err(|e| {
         anyhow!("server {address}: {}: whether it was done is not known, look again", bare(address, &e))
     })?;
-    match protocol::decode_response(&frame.body).map_err(|e| anyhow!("server {address}: {e}"))? {
-        Response::Admin(reply) => Ok(reply),
-        Response::Error(e) => bail!("server {address}: {e}"),
-        _ => bail!("server {address}: it gave an unexpected answer: use programs of like age"),
-    }
+    let answer = admin::decode_answer(&frame.body).map_err(|e| anyhow!("server {address}: {e}"))?;
+    Ok(answer?)
 }
 
 /// The error without the address, which some name.
@@ -59,18 +55,4 @@ fn unreachable(address: &str, e: &TransportError) -> anyhow::Error {
         "server {address} cannot be reached: {why}: start one there (mortar server --state DIR --address HOST) or name \
          another with --server HOST"
     )
-}
-
-/// An answer of another kind than was asked for.
-pub(crate) fn unexpected<T>(reply: &AdminReply) -> anyhow::Result<T> {
-    tracing::debug!("unexpected answer: {reply:?}");
-    bail!("the server gave an unexpected answer: use programs of like age")
-}
-
-/// Asks, and prints the one line that says what was done.
-pub(crate) fn do_it(global: &Global, request: AdminRequest) -> anyhow::Result<()> {
-    match ask(global, request)? {
-        AdminReply::Done(what) => crate::output::done(global.json, &what),
-        other => unexpected(&other),
-    }
 }

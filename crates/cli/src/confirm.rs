@@ -8,7 +8,7 @@ use std::io::{IsTerminal, Write};
 ///
 /// # Errors
 /// The answer was no.
-pub(crate) fn confirm(global: &Global, question: &str) -> anyhow::Result<()> {
+pub fn confirm(global: &Global, question: &str) -> anyhow::Result<()> {
     let stdin = std::io::stdin();
     if global.yes || !stdin.is_terminal() {
         return Ok(());

@@ -15,12 +15,15 @@ impl std::fmt::Display for Usage {
 impl std::error::Error for Usage {}
 
 /// A usage error with these words.
-pub(crate) fn usage<T>(words: impl Into<String>) -> anyhow::Result<T> {
+///
+/// # Errors
+/// Always: exit code 2.
+pub fn usage<T>(words: impl Into<String>) -> anyhow::Result<T> {
     Err(Usage(words.into()).into())
 }
 
 /// Prints the one line and tells the exit code.
-pub(crate) fn report(e: &anyhow::Error) -> ExitCode {
+pub fn report(e: &anyhow::Error) -> ExitCode {
     // Whoever read our output has enough: `mortar volume list | head -1`.
     let broken = |e: &(dyn std::error::Error + 'static)| {
         e.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)

@@ -24,7 +24,7 @@ pub(crate) enum Level {
 
 /// Where logs go.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct LogArgs {
+pub struct LogArgs {
     /// Log into this file instead of stderr.
     #[arg(long, value_name = "FILE")]
     pub(crate) log: Option<PathBuf>,
@@ -38,7 +38,7 @@ impl LogArgs {
     ///
     /// # Errors
     /// The file cannot be opened.
-    pub(crate) fn start(&self) -> anyhow::Result<()> {
+    pub fn start(&self) -> anyhow::Result<()> {
         let level = match self.log_level {
             Level::Error => LevelFilter::ERROR,
             Level::Warn => LevelFilter::WARN,

@@ -4,7 +4,10 @@ use serde::Serialize;
 use std::io::Write;
 
 /// A line on stdout.
-pub(crate) fn line(text: &str) -> anyhow::Result<()> {
+///
+/// # Errors
+/// Stdout is closed.
+pub fn line(text: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.write_all(b"\n")?;
@@ -12,13 +15,22 @@ pub(crate) fn line(text: &str) -> anyhow::Result<()> {
 }
 
 /// One JSON document on stdout.
-pub(crate) fn json<T: Serialize>(document: &T) -> anyhow::Result<()> {
+///
+/// # Errors
+/// Stdout is closed.
+pub fn json<T: Serialize>(document: &T) -> anyhow::Result<()> {
     line(&serde_json::to_string_pretty(document)?)
 }
 
-/// Done: one line, or `{"done": "..."}`.
-pub(crate) fn done(as_json: bool, what: &str) -> anyhow::Result<()> {
-    if as_json { json(&serde_json::json!({ "done": what })) } else { line(what) }
+/// Done: one line, or the answer's fields and the line as `done`.
+pub(crate) fn done<T: Serialize>(as_json: bool, answer: &T, what: &str) -> anyhow::Result<()> {
+    #[derive(Serialize)]
+    struct Done<'a, T> {
+        done: &'a str,
+        #[serde(flatten)]
+        answer: &'a T,
+    }
+    if as_json { json(&Done { done: what, answer }) } else { line(what) }
 }
 
 /// Our one line on stderr.

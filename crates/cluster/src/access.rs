@@ -52,9 +52,9 @@ impl Rule {
 impl Access {
     /// The rules that a volume's options give. A word that cannot be read allows nobody and rejects nobody.
     pub fn of(volume: &Volume) -> Access {
-        let rules =
-            |key: &str| volume.option_list(key).iter().filter_map(|w| Rule::parse(w)).collect::<Vec<Rule>>();
-        Access { allow: rules("auth.allow"), reject: rules("auth.reject") }
+        let options = volume.typed_options();
+        let rules = |words: &[String]| words.iter().filter_map(|w| Rule::parse(w)).collect();
+        Access { allow: rules(&options.auth_allow), reject: rules(&options.auth_reject) }
     }
 
     /// Whether an address may use the volume. Rejection is stronger.

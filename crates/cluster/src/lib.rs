@@ -1,12 +1,11 @@
 //! The pool's state as plain data, and every decision about it: what a command changes and why it is refused.
 //!
 //! Owns [`State`] (servers, volumes, sets, views, options), the [`Command`]s that change it, the option table, the
-//! configuration document, the admin protocol's types and the rules of liveness.
+//! configuration document and the rules of liveness.
 //! Always true: the same commands in the same order give the same state on every server, byte for byte.
 //! Deliberately absent: I/O, clocks, threads, randomness. Whoever proposes a command puts them in.
 
 mod access;
-pub mod admin;
 mod apply;
 pub mod arbitration;
 mod command;

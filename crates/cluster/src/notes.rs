@@ -28,7 +28,7 @@ impl State {
                  back {}",
                 set.id,
                 set.bricks.len(),
-                volume.option_text("cluster.quorum-type"),
+                volume.typed_options().quorum_type,
                 names(false)
             ));
         }

@@ -10,7 +10,7 @@ use ids::{BrickId, Epoch, ServerId, SetId, VolumeId};
 use serde::{Deserialize, Serialize};
 
 use crate::liveness::LEASE;
-use crate::{Outcome, limits, names};
+use crate::{Outcome, limits, names, options::QuorumType};
 
 /// The whole pool.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -208,7 +208,7 @@ impl Default for State {
 impl State {
     /// How long leases are: the shortest ping-timeout of any volume, as leases are for whole servers.
     pub fn lease_length(&self) -> Duration {
-        let all = self.volumes.values().map(|v| v.option_duration("network.ping-timeout"));
+        let all = self.volumes.values().map(|v| v.typed_options().ping_timeout);
         all.min().filter(|d| !d.is_zero()).unwrap_or(LEASE)
     }
 
@@ -360,11 +360,12 @@ impl Set {
 impl Volume {
     /// How many in-sync bricks a set needs before it takes writes (design, 5.8).
     pub fn write_quorum(&self) -> u32 {
-        match self.option_text("cluster.quorum-type").as_str() {
-            "none" => 1,
-            "fixed" => self.option_u64("cluster.quorum-count").clamp(1, u64::from(self.replica)) as u32,
-            _ if self.replica <= 2 => 1,
-            _ => self.replica / 2 + 1,
+        let options = self.typed_options();
+        match options.quorum_type {
+            QuorumType::None => 1,
+            QuorumType::Fixed => options.quorum_count.clamp(1, u64::from(self.replica)) as u32,
+            QuorumType::Auto if self.replica <= 2 => 1,
+            QuorumType::Auto => self.replica / 2 + 1,
         }
     }
 }

@@ -10,6 +10,5 @@ mod recovery;
 mod shard;
 mod shared;
 
-pub use control::protocol;
 pub use control::{Server, ServerOptions, StartError};
 pub use recovery::{RecoveryFolder, RecoveryReport};

@@ -7,5 +7,4 @@ pub(crate) mod demo;
 pub(crate) mod mount;
 pub(crate) mod peer;
 pub(crate) mod pool;
-pub(crate) mod server;
 pub(crate) mod volume;

@@ -1,13 +1,12 @@
-//! The options of volumes: one table of what exists, of which type, and what it is for.
+//! The options of volumes: one table of what exists, of which type, with which default, and what it is for.
 //!
-//! Always true: every default passes its own check, so a typed reader cannot fail.
+//! The table checks and documents what users set, and makes [`VolumeOptions`], the struct that the code reads.
+//! Always true: every default passes its own check and has its field's type, so reading cannot fail.
 
 mod table;
 mod value;
 
-use std::time::Duration;
-
-pub use table::{Kind, OptionInfo, TABLE};
+pub use table::{Kind, OptionInfo, QuorumType, TABLE, VolumeOptions};
 pub use value::{Value, show_duration, show_size};
 
 use crate::{Refusal, Volume, limits};
@@ -104,10 +103,9 @@ fn distance(a: &str, b: &str) -> usize {
 }
 
 impl Volume {
-    /// The typed value of an option: what was set, else the default. `None`: there is no such option.
-    pub fn option(&self, key: &str) -> Option<Value> {
-        let set = self.options.get(key).and_then(|text| parse(key, text).ok());
-        set.or_else(|| info(key).and_then(|o| value::parse(&o.kind, o.default)))
+    /// The options by their types.
+    pub fn typed_options(&self) -> VolumeOptions {
+        VolumeOptions::of(&self.options)
     }
 
     /// Every option with its value, then the user's own.
@@ -127,44 +125,6 @@ impl Volume {
             help: "free-form, for the user".to_string(),
         });
         known.chain(own).collect()
-    }
-
-    /// A yes-or-no option of the table.
-    pub fn option_bool(&self, key: &str) -> bool {
-        matches!(self.option(key), Some(Value::Bool(true)))
-    }
-
-    /// A number, size or percentage of the table; 0 for anything else.
-    pub fn option_u64(&self, key: &str) -> u64 {
-        match self.option(key) {
-            Some(Value::Int(n) | Value::Size(n)) => n,
-            Some(Value::Percent(n)) => u64::from(n),
-            _ => 0,
-        }
-    }
-
-    /// A duration of the table; zero for anything else.
-    pub fn option_duration(&self, key: &str) -> Duration {
-        match self.option(key) {
-            Some(Value::Duration(d)) => d,
-            _ => Duration::ZERO,
-        }
-    }
-
-    /// A word or free text; empty for anything else.
-    pub fn option_text(&self, key: &str) -> String {
-        match self.option(key) {
-            Some(Value::Text(text)) => text,
-            _ => String::new(),
-        }
-    }
-
-    /// A list; empty for anything else.
-    pub fn option_list(&self, key: &str) -> Vec<String> {
-        match self.option(key) {
-            Some(Value::List(list)) => list,
-            _ => Vec::new(),
-        }
     }
 }
 

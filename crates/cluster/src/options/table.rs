@@ -1,6 +1,8 @@
 //! The table itself. Keys are never renamed: users have them in scripts.
 
-use super::value::{show_duration, show_size};
+use super::value::{self, Value, show_duration, show_size};
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// One option.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,49 +73,141 @@ const fn secs(min: u64, max: u64) -> Kind {
     Kind::Duration { min_ms: min * 1000, max_ms: max * 1000 }
 }
 
-const fn option(key: &'static str, kind: Kind, default: &'static str, help: &'static str) -> OptionInfo {
-    OptionInfo { key, kind, default, help }
-}
-
 const MB: u64 = 1 << 20;
 
-/// Every option, in the order of its key.
-pub const TABLE: &[OptionInfo] = &[
-    option("auth.allow", Kind::List, "*", "addresses that may mount: *, 10.0.0.1, 10.0.0.0/8"),
-    option("auth.reject", Kind::List, "", "addresses that may not mount; stronger than auth.allow"),
-    option("client.attr-timeout", secs(0, 3600), "0s", "how long clients trust attributes without a lease"),
-    option("client.entry-timeout", secs(0, 3600), "0s", "how long clients trust names without a lease"),
-    option(
-        "cluster.min-free-disk",
-        Kind::Percent,
-        "1%",
-        "a set with less room takes no more data, files and directories",
-    ),
-    option(
-        "cluster.quorum-count",
-        Kind::Int { min: 1, max: 8 },
-        "1",
-        "in-sync bricks needed for writes when fixed",
-    ),
-    option(
-        "cluster.quorum-type",
-        Kind::Enum(&["auto", "fixed", "none"]),
-        "auto",
-        "who must be in sync for writes: auto a majority, fixed quorum-count bricks, none any one",
-    ),
-    option("features.read-only", Kind::Bool, "off", "refuse every change"),
-    option("network.ping-timeout", secs(1, 60), "3s", "how long a silent server keeps its place in its sets"),
-    option(
-        "storage.fd-limit",
-        Kind::Int { min: 64, max: 1_048_576 },
-        "256",
-        "files a brick keeps open at most",
-    ),
-    option(
-        "storage.journal-size",
-        Kind::Size { min: MB, max: 1 << 40 },
-        "256MB",
-        "journal kept for bricks that return",
-    ),
-    option("storage.sync-interval", secs(1, 600), "5s", "how often bricks write everything to disk unasked"),
-];
+/// A type that an option of the table can have.
+pub(super) trait Typed: Sized {
+    /// The value as this type; `None` if it is of another one.
+    fn of(value: Value) -> Option<Self>;
+}
+
+impl Typed for bool {
+    fn of(value: Value) -> Option<bool> {
+        if let Value::Bool(yes) = value { Some(yes) } else { None }
+    }
+}
+
+/// Numbers and bytes.
+impl Typed for u64 {
+    fn of(value: Value) -> Option<u64> {
+        match value {
+            Value::Int(n) | Value::Size(n) => Some(n),
+            _ => None,
+        }
+    }
+}
+
+/// Percentages.
+impl Typed for u8 {
+    fn of(value: Value) -> Option<u8> {
+        if let Value::Percent(n) = value { Some(n) } else { None }
+    }
+}
+
+impl Typed for Duration {
+    fn of(value: Value) -> Option<Duration> {
+        if let Value::Duration(time) = value { Some(time) } else { None }
+    }
+}
+
+impl Typed for Vec<String> {
+    fn of(value: Value) -> Option<Vec<String>> {
+        if let Value::List(words) = value { Some(words) } else { None }
+    }
+}
+
+/// Who must be in sync before a set takes changes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum QuorumType {
+    /// A majority of three and more bricks, any one of fewer.
+    Auto,
+    /// As many as `cluster.quorum-count` says.
+    Fixed,
+    /// Any one.
+    None,
+}
+
+impl QuorumType {
+    const WORDS: &'static [&'static str] = &["auto", "fixed", "none"];
+}
+
+impl Typed for QuorumType {
+    fn of(value: Value) -> Option<QuorumType> {
+        let Value::Text(word) = value else { return None };
+        match word.as_str() {
+            "auto" => Some(QuorumType::Auto),
+            "fixed" => Some(QuorumType::Fixed),
+            "none" => Some(QuorumType::None),
+            _ => None,
+        }
+    }
+}
+
+impl std::fmt::Display for QuorumType {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            QuorumType::Auto => "auto",
+            QuorumType::Fixed => "fixed",
+            QuorumType::None => "none",
+        })
+    }
+}
+
+/// One table makes both: what users may set, and what the code reads.
+macro_rules! options {
+    ($($field:ident: $type:ty = $key:literal, $kind:expr, $default:literal, $help:literal;)*) => {
+        /// Every option, in the order of its key.
+        pub const TABLE: &[OptionInfo] =
+            &[$(OptionInfo { key: $key, kind: $kind, default: $default, help: $help }),*];
+
+        /// The options of a volume by their types: what was set, else the default.
+        #[derive(Clone, PartialEq, Eq, Debug)]
+        pub struct VolumeOptions {
+            $(
+                #[doc = concat!("`", $key, "`: ", $help, "; ", $default, " unless set.")]
+                pub $field: $type,
+            )*
+        }
+
+        impl VolumeOptions {
+            /// Reads what was set. A text that no longer parses, as after a change of bounds, reads as the default.
+            pub fn of(set: &BTreeMap<String, String>) -> VolumeOptions {
+                VolumeOptions { $($field: read(set, $key)),* }
+            }
+        }
+    };
+}
+
+fn read<T: Typed>(set: &BTreeMap<String, String>, key: &str) -> T {
+    let own = set.get(key).and_then(|text| super::parse(key, text).ok()).and_then(T::of);
+    let default = || super::info(key).and_then(|o| value::parse(&o.kind, o.default)).and_then(T::of);
+    // A test reads every default of the table.
+    own.or_else(default).expect("the default of an option is a value of its type")
+}
+
+options! {
+    auth_allow: Vec<String> = "auth.allow", Kind::List, "*",
+        "addresses that may mount: *, 10.0.0.1, 10.0.0.0/8";
+    auth_reject: Vec<String> = "auth.reject", Kind::List, "",
+        "addresses that may not mount; stronger than auth.allow";
+    client_attr_timeout: Duration = "client.attr-timeout", secs(0, 3600), "0s",
+        "how long clients trust attributes without a lease";
+    client_entry_timeout: Duration = "client.entry-timeout", secs(0, 3600), "0s",
+        "how long clients trust names without a lease";
+    min_free_disk: u8 = "cluster.min-free-disk", Kind::Percent, "1%",
+        "a set with less room takes no more data, files and directories";
+    quorum_count: u64 = "cluster.quorum-count", Kind::Int { min: 1, max: 8 }, "1",
+        "in-sync bricks needed for writes when fixed";
+    quorum_type: QuorumType = "cluster.quorum-type", Kind::Enum(QuorumType::WORDS), "auto",
+        "who must be in sync for writes: auto a majority, fixed quorum-count bricks, none any one";
+    read_only: bool = "features.read-only", Kind::Bool, "off",
+        "refuse every change";
+    ping_timeout: Duration = "network.ping-timeout", secs(1, 60), "3s",
+        "how long a silent server keeps its place in its sets";
+    fd_limit: u64 = "storage.fd-limit", Kind::Int { min: 64, max: 1_048_576 }, "256",
+        "files a brick keeps open at most";
+    journal_size: u64 = "storage.journal-size", Kind::Size { min: MB, max: 1 << 40 }, "256MB",
+        "journal kept for bricks that return";
+    sync_interval: Duration = "storage.sync-interval", secs(1, 600), "5s",
+        "how often bricks write everything to disk unasked";
+}

@@ -1,5 +1,6 @@
 use super::*;
 use crate::testing;
+use std::time::Duration;
 
 fn volume(options: &[(&str, &str)]) -> Volume {
     let mut state = testing::pool(2);
@@ -79,23 +80,48 @@ fn an_unknown_key_is_told_its_neighbour() {
 }
 
 #[test]
-fn typed_readers() {
-    let v = volume(&[("network.ping-timeout", "5s"), ("features.read-only", "on"), ("auth.allow", "a,b")]);
-    assert_eq!(v.option_duration("network.ping-timeout"), Duration::from_secs(5));
-    assert!(v.option_bool("features.read-only"));
-    assert_eq!(v.option_list("auth.allow"), ["a", "b"]);
-    assert_eq!(v.option_u64("storage.journal-size"), 256 << 20);
-    assert_eq!(v.option_u64("cluster.min-free-disk"), 1);
-    assert_eq!(v.option_text("cluster.quorum-type"), "auto");
-    assert_eq!(v.option("no.such"), None);
-    assert_eq!(v.option_text("features.read-only"), "", "a wrong type reads as nothing");
-    assert_eq!(v.option_duration("auth.allow"), Duration::ZERO);
+fn what_nobody_set_reads_as_the_default() {
+    let options = volume(&[]).typed_options();
+    assert_eq!(options.auth_allow, ["*"]);
+    assert!(options.auth_reject.is_empty() && !options.read_only);
+    assert_eq!((options.client_attr_timeout, options.client_entry_timeout), (Duration::ZERO, Duration::ZERO));
+    assert_eq!((options.min_free_disk, options.quorum_count), (1, 1));
+    assert_eq!(options.quorum_type, QuorumType::Auto);
+    assert_eq!((options.fd_limit, options.journal_size), (256, 256 << 20));
+    assert_eq!(options.ping_timeout, Duration::from_secs(3));
+    assert_eq!(options.sync_interval, Duration::from_secs(5));
+}
+
+#[test]
+fn what_was_set_reads_by_its_type() {
+    let options = volume(&[
+        ("network.ping-timeout", "5s"),
+        ("features.read-only", "on"),
+        ("auth.allow", "a,b"),
+        ("cluster.quorum-type", "fixed"),
+        ("cluster.min-free-disk", "7%"),
+        ("storage.journal-size", "64MB"),
+        ("user.note", "hi"),
+    ])
+    .typed_options();
+    assert_eq!((options.ping_timeout, options.read_only), (Duration::from_secs(5), true));
+    assert_eq!(options.auth_allow, ["a", "b"]);
+    assert_eq!((options.quorum_type, options.min_free_disk), (QuorumType::Fixed, 7));
+    assert_eq!(options.journal_size, 64 << 20);
+}
+
+#[test]
+fn every_word_of_a_closed_list_has_a_value() {
+    for word in ["auto", "fixed", "none"] {
+        let options = volume(&[("cluster.quorum-type", word)]).typed_options();
+        assert_eq!(options.quorum_type.to_string(), word);
+    }
 }
 
 #[test]
 fn what_no_longer_parses_reads_as_the_default() {
-    let v = volume(&[("network.ping-timeout", "9 parsecs")]);
-    assert_eq!(v.option_duration("network.ping-timeout"), Duration::from_secs(3));
+    let v = volume(&[("network.ping-timeout", "9 parsecs"), ("cluster.quorum-type", "most")]);
+    assert_eq!(v.typed_options(), volume(&[]).typed_options());
 }
 
 #[test]

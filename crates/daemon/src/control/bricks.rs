@@ -27,9 +27,10 @@ pub(crate) fn root_set(volume: &Volume) -> SetId {
 
 /// How a brick is run.
 pub(crate) fn options(volume: &Volume) -> Options {
+    let set = volume.typed_options();
     Options {
-        fd_limit: usize::try_from(volume.option_u64("storage.fd-limit")).unwrap_or(256),
-        journal_size: volume.option_u64("storage.journal-size"),
+        fd_limit: usize::try_from(set.fd_limit).unwrap_or(usize::MAX),
+        journal_size: set.journal_size,
         ..Options::default()
     }
 }

@@ -6,12 +6,13 @@
 //! down and never starts with this state folder again. Servers that cannot reach each other are beyond this.
 
 use super::Control;
+use super::answers::conflict;
 use super::peers::Peers;
-use super::protocol::{Request, Response};
+use super::protocol::{ClusterReply, ClusterRequest, Request, Response};
 use super::state_folder::StateFolder;
 use super::status::join_all;
+use admin::AdminError;
 use cluster::State;
-use cluster::admin::{ClusterReply, ClusterRequest};
 use config_store::ConfigStore;
 use ids::ServerId;
 use std::sync::Arc;
@@ -97,10 +98,10 @@ impl Control {
         identity: &str,
         recoveries: u32,
         host: &str,
-    ) -> Result<ClusterReply, String> {
+    ) -> Result<ClusterReply, AdminError> {
         let state = self.state();
         if state.pool != pool || self.folder.identity != identity || state.recoveries >= recoveries {
-            return Err(format!("{}: it is not that server", self.address));
+            return Err(conflict(format!("{}: it is not that server", self.address)));
         }
         let line = self.folder.cut_off(&why(host));
         self.shared.drop_lease();

@@ -1,8 +1,9 @@
 //! Taking servers into the pool and letting them go.
 
-use super::protocol::{Request, Response};
+use super::answers::{conflict, failed, not_agreed, not_found, role, unreachable};
+use super::protocol::{ClusterReply, ClusterRequest, Request, Response};
 use super::{Control, open_store};
-use cluster::admin::{AdminReply, ClusterReply, ClusterRequest, Peer, PeerStatus};
+use admin::{AdminError, Peer, PeerDetached, PeerProbed, PeerStatus};
 use cluster::{Command, NewServer, Server};
 use config_store::ConfigStore;
 use ids::ServerId;
@@ -17,7 +18,7 @@ impl Control {
         self: &Arc<Self>,
         host: &str,
         port: Option<u16>,
-    ) -> Result<AdminReply, String> {
+    ) -> Result<PeerProbed, AdminError> {
         let _one = self.changing.lock().await;
         let address = match port {
             Some(port) => format!("{host}:{port}"),
@@ -25,47 +26,44 @@ impl Control {
         };
         let name = address.rsplit_once(':').map_or(host, |(h, _)| h).trim_matches(['[', ']']).to_owned();
         let answer =
-            self.ask_cluster(&address, ClusterRequest::Identify).await.map_err(|e| format!("probe {e}"))?;
+            self.ask_cluster(&address, ClusterRequest::Identify).await.map_err(|e| e.before("probe "))?;
         let ClusterReply::Identity { identity, pool, servers, volumes, .. } = answer else {
-            return Err(format!("probe {address}: it gave an unexpected answer"));
+            return Err(failed(format!("probe {address}: it gave an unexpected answer")));
         };
         let state = self.linearizable().await?;
         if let Some(known) = state.server_by_host(&name).or_else(|| state.server_by_host(&address))
             && known.identity != identity
         {
-            return Err(format!(
+            return Err(conflict(format!(
                 "probe {name}: the pool knows server {0} as another one, which lost its state folder or is gone: give \
                  this one its place with mortar peer replace {0}",
                 known.host
-            ));
+            )));
         }
         if let Some(known) = state.server_by_identity(&identity) {
             if pool == state.pool {
-                return Ok(AdminReply::Done(format!(
-                    "{} is in the pool already, as server {}",
-                    known.host, known.id
-                )));
+                return Ok(PeerProbed { host: known.host.clone(), server: known.id, already: true });
             }
         } else if servers > 1 || volumes > 0 {
-            return Err(format!(
+            return Err(conflict(format!(
                 "probe {name}: it belongs to another pool (servers: {servers}, volumes: {volumes}): detach it there \
                  first, or start it with an empty state folder"
-            ));
+            )));
         }
         let new = NewServer { identity: identity.clone(), host: name.clone(), address: address.clone() };
         let id = match state.server_by_identity(&identity) {
             Some(known) => known.id,
-            None => self.store().add_server(new).await.map_err(|e| e.to_string())?,
+            None => self.store().add_server(new).await.map_err(|e| not_agreed(&e))?,
         };
         if let Err(e) = self.invite(&state, id, &identity, &name, &address).await {
             let undone = self.store().remove_server(id, true).await;
             if let Err(e) = undone {
                 tracing::warn!("take server {id} out again: {e}");
             }
-            return Err(format!("probe {e}"));
+            return Err(e.before("probe "));
         }
         self.await_member(&address, &state.pool).await?;
-        Ok(AdminReply::Done(format!("{name} is in the pool now, as server {id}")))
+        Ok(PeerProbed { host: name, server: id, already: false })
     }
 
     /// Has the server at `address` open a store as server `id`.
@@ -76,7 +74,7 @@ impl Control {
         identity: &str,
         host: &str,
         address: &str,
-    ) -> Result<(), String> {
+    ) -> Result<(), AdminError> {
         let members = state.servers.values().map(|s| (s.id, s.address.clone())).collect();
         let invite = ClusterRequest::JoinInvite {
             pool: state.pool.clone(),
@@ -89,7 +87,7 @@ impl Control {
     }
 
     /// Waits until the new server knows the pool.
-    pub(super) async fn await_member(&self, address: &str, wanted: &str) -> Result<(), String> {
+    pub(super) async fn await_member(&self, address: &str, wanted: &str) -> Result<(), AdminError> {
         let wait = async {
             loop {
                 if let Ok(ClusterReply::Identity { pool, .. }) =
@@ -102,29 +100,34 @@ impl Control {
             }
         };
         tokio::time::timeout(PATIENCE, wait).await.map_err(|_| {
-            format!("{address}: it was taken in but does not know the pool yet: see mortar peer status")
+            unreachable(format!(
+                "{address}: it was taken in but does not know the pool yet: see mortar peer status"
+            ))
         })
     }
 
-    pub(super) async fn peer_detach(&self, host: &str, force: bool) -> Result<AdminReply, String> {
+    pub(super) async fn peer_detach(&self, host: &str, force: bool) -> Result<PeerDetached, AdminError> {
         let _one = self.changing.lock().await;
         let state = self.linearizable().await?;
         let server = find(&state, host)?.clone();
         if server.id == self.shared.me() && state.servers.len() > 1 {
-            return Err(format!("detach {host}: ask another server of the pool to do it (--server HOST)"));
+            return Err(conflict(format!(
+                "detach {host}: ask another server of the pool to do it (--server HOST)"
+            )));
         }
         if state.servers.len() == 1 {
-            return Err(format!("detach {host}: it is the only server of the pool"));
+            return Err(conflict(format!("detach {host}: it is the only server of the pool")));
         }
         let reachable = self.ask_cluster(&server.address, ClusterRequest::Identify).await;
-        if let (Err(e), false) = (&reachable, force) {
-            return Err(format!("detach {host}: {e}; start it, or use --force if it is lost for good"));
+        if let (Err(e), false) = (reachable, force) {
+            let e = e.before(&format!("detach {host}: "));
+            return Err(e.after("; start it, or use --force if it is lost for good"));
         }
-        self.store().remove_server(server.id, force).await.map_err(|e| e.to_string())?;
+        self.store().remove_server(server.id, force).await.map_err(|e| not_agreed(&e))?;
         let goodbye = ClusterRequest::Detached { pool: state.pool.clone(), server: server.id };
         match self.ask_cluster(&server.address, goodbye).await {
-            Err(e) if !force => Err(format!("{host} is out of the pool but was not told: {e}")),
-            _ => Ok(AdminReply::Done(format!("{host} is out of the pool"))),
+            Err(e) if !force => Err(e.before(&format!("{host} is out of the pool but was not told: "))),
+            told => Ok(PeerDetached { host: host.to_owned(), told: told.is_ok() }),
         }
     }
 
@@ -137,7 +140,7 @@ impl Control {
             identity: s.identity.clone(),
             host: s.host.clone(),
             address: s.address.clone(),
-            role: s.role,
+            role: role(s.role),
             connected: Some(s.id == self.shared.me() || !down.contains(&s.id))
                 .filter(|_| leads || self.leases.heard_of_leader()),
             lost: s.lost,
@@ -146,20 +149,23 @@ impl Control {
         state.servers.values().map(peer).collect()
     }
 
-    pub(super) async fn peer_status(&self) -> AdminReply {
+    pub(super) async fn peer_status(&self) -> PeerStatus {
         let state = self.state();
         let mut notes = state.pool_notes();
         notes.extend(self.notes_of_silent_servers(&state).await);
-        AdminReply::PeerStatus(PeerStatus {
+        PeerStatus {
             pool: state.pool.clone(),
             me: self.shared.me(),
             leader: self.store().leader().map(|(id, _)| id),
             peers: self.peers(),
             notes,
-        })
+        }
     }
 
-    pub(super) async fn cluster(self: &Arc<Self>, request: ClusterRequest) -> Result<ClusterReply, String> {
+    pub(super) async fn cluster(
+        self: &Arc<Self>,
+        request: ClusterRequest,
+    ) -> Result<ClusterReply, AdminError> {
         match request {
             ClusterRequest::Identify => {
                 let state = self.state();
@@ -186,12 +192,9 @@ impl Control {
             ClusterRequest::Status { volume } => self.own_status(&volume).await,
             ClusterRequest::Evidence { pool, set, brick } => {
                 if self.state().pool != pool {
-                    return Err(format!("{}: it belongs to another pool", self.address));
+                    return Err(conflict(format!("{}: it belongs to another pool", self.address)));
                 }
                 Ok(ClusterReply::Evidence(self.own_evidence(set, brick).await))
-            }
-            ClusterRequest::Raft(_) | ClusterRequest::Forward(_) | ClusterRequest::Heartbeat { .. } => {
-                Err("this request travels another way".to_owned())
             }
         }
     }
@@ -202,35 +205,35 @@ impl Control {
         server: ServerId,
         identity: &str,
         _members: BTreeMap<ServerId, String>,
-    ) -> Result<ClusterReply, String> {
+    ) -> Result<ClusterReply, AdminError> {
         let _one = self.changing.lock().await;
         let state = self.state();
         if identity != self.folder.identity {
-            return Err(format!("{}: the invitation is for another server", self.address));
+            return Err(conflict(format!("{}: the invitation is for another server", self.address)));
         }
         if state.servers.len() > 1 || !state.volumes.is_empty() {
-            return Err(format!("{}: it has a pool of its own", self.address));
+            return Err(conflict(format!("{}: it has a pool of its own", self.address)));
         }
         self.change_store(server).await?;
         Ok(ClusterReply::Done)
     }
 
     /// The pool let this server go: it is a pool of its own again.
-    async fn leave(self: &Arc<Self>, pool: &str, server: ServerId) -> Result<ClusterReply, String> {
+    async fn leave(self: &Arc<Self>, pool: &str, server: ServerId) -> Result<ClusterReply, AdminError> {
         let _one = self.changing.lock().await;
         if self.state().pool != pool || self.shared.me() != server {
-            return Err(format!("{}: it is not that server of that pool", self.address));
+            return Err(conflict(format!("{}: it is not that server of that pool", self.address)));
         }
         let store = self.change_store(ServerId(1)).await?;
-        self.make_pool(&store).await?;
+        self.make_pool(&store).await.map_err(failed)?;
         Ok(ClusterReply::Done)
     }
 
-    async fn change_store(self: &Arc<Self>, me: ServerId) -> Result<ConfigStore, String> {
+    async fn change_store(self: &Arc<Self>, me: ServerId) -> Result<ConfigStore, AdminError> {
         self.store().shutdown().await;
         let path = self.folder.store();
-        ConfigStore::wipe(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-        let store = open_store(&path, me, &self.peers).await?;
+        ConfigStore::wipe(&path).map_err(|e| failed(format!("{}: {e}", path.display())))?;
+        let store = open_store(&path, me, &self.peers).await.map_err(failed)?;
         self.clone().follow(store.clone(), me);
         Ok(store)
     }
@@ -239,22 +242,22 @@ impl Control {
         &self,
         address: &str,
         request: ClusterRequest,
-    ) -> Result<ClusterReply, String> {
-        match self.peers.ask(address, &Request::Cluster(request), PATIENCE).await? {
-            Response::Cluster(ClusterReply::Error(e)) => Err(e.message),
+    ) -> Result<ClusterReply, AdminError> {
+        match self.peers.ask(address, &Request::Cluster(request), PATIENCE).await.map_err(unreachable)? {
+            Response::Cluster(ClusterReply::Error(e)) => Err(e),
             Response::Cluster(reply) => Ok(reply),
-            Response::Error(e) => Err(format!("{address}: {e}")),
-            _ => Err(format!("{address}: it gave an unexpected answer")),
+            Response::Error(e) => Err(failed(format!("{address}: {e}"))),
+            _ => Err(failed(format!("{address}: it gave an unexpected answer"))),
         }
     }
 }
 
-pub(super) fn find<'a>(state: &'a cluster::State, host: &str) -> Result<&'a Server, String> {
+pub(super) fn find<'a>(state: &'a cluster::State, host: &str) -> Result<&'a Server, AdminError> {
     let by_address = || state.server_by_host(&transport::with_port(host));
     state
         .server_by_host(host)
         .or_else(by_address)
-        .ok_or_else(|| format!("server {host} is not in the pool: see mortar pool list"))
+        .ok_or_else(|| not_found(format!("server {host} is not in the pool: see mortar pool list")))
 }
 
 /// Tells the pool when this server listens elsewhere than before.

@@ -1,5 +1,6 @@
 //! The control plane of a server: start and stop, connections, membership, volumes, leases.
 
+mod answers;
 pub(crate) mod bricks;
 mod cut_off;
 mod evidence;
@@ -8,7 +9,7 @@ mod membership;
 mod peers;
 mod place;
 mod promote;
-pub mod protocol;
+pub(crate) mod protocol;
 mod settle;
 pub(crate) mod state_folder;
 mod status;
@@ -18,12 +19,11 @@ mod wishes;
 
 use crate::shard::{self, ShardMessage};
 use crate::shared::Shared;
-use cluster::admin::{AdminError, AdminReply, ClusterReply};
 use cluster::{NewServer, State};
 use config_store::ConfigStore;
 use ids::ServerId;
 use peers::Peers;
-use protocol::{Incoming, Request, Response};
+use protocol::{ClusterReply, Incoming, Request, Response};
 use state_folder::StateFolder;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -237,6 +237,13 @@ impl Control {
     }
 
     async fn handle(self: &Arc<Self>, body: &[u8]) -> Vec<u8> {
+        if body.first() == Some(&admin::TAG) {
+            let answer = match admin::decode_request(body) {
+                Ok(request) => self.admin(request).await,
+                Err(e) => Err(e),
+            };
+            return admin::encode_answer(answer);
+        }
         let request = match protocol::decode::<Request>(body) {
             Ok(Incoming::Raft(bytes)) => {
                 return match self.store().handle(bytes.to_vec()).await {
@@ -245,16 +252,15 @@ impl Control {
                 };
             }
             Ok(Incoming::Json(request)) => request,
-            Err(e) => return protocol::encode(&Response::Error(format!("bad request: {e}"))),
+            Err(e) => {
+                let line = format!("bad request: {e}: use programs of like age");
+                return protocol::encode(&Response::Error(line));
+            }
         };
         let response = match request {
-            Request::Admin(request) => Response::Admin(match self.admin(request).await {
-                Ok(reply) => reply,
-                Err(message) => AdminReply::Error(AdminError { message }),
-            }),
             Request::Cluster(request) => Response::Cluster(match self.cluster(request).await {
                 Ok(reply) => reply,
-                Err(message) => ClusterReply::Error(AdminError { message }),
+                Err(e) => ClusterReply::Error(e),
             }),
             Request::Beat(beat) => self.on_beat(beat).await,
             Request::Suspect { server } => {

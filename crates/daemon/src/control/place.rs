@@ -4,8 +4,10 @@
 //! is whole rejoins, an empty directory is filled from the set.
 
 use super::Control;
+use super::answers::{conflict, failed, not_agreed};
 use super::membership::find;
-use cluster::admin::{AdminReply, ClusterReply, ClusterRequest};
+use super::protocol::{ClusterReply, ClusterRequest};
+use admin::{AdminError, PeerReplaced};
 use cluster::{Command, NewServer, Outcome, Server, State};
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,14 +21,14 @@ impl Control {
         self: &Arc<Self>,
         host: &str,
         by: Option<&str>,
-    ) -> Result<AdminReply, String> {
+    ) -> Result<PeerReplaced, AdminError> {
         let _one = self.changing.lock().await;
         let state = self.linearizable().await?;
         let old = find(&state, host)?.clone();
         if old.id == self.shared.me() {
-            return Err(format!(
+            return Err(conflict(format!(
                 "replace {host}: this server is it: ask another server of the pool (--server HOST)"
-            ));
+            )));
         }
         let address = by.map_or_else(|| old.address.clone(), transport::with_port);
         let name = match by {
@@ -35,32 +37,32 @@ impl Control {
         };
         let asked = self.ask_cluster(&address, ClusterRequest::Identify).await;
         let asked = asked.map_err(|e| {
-            format!(
-                "replace {host}: {e}; start a server with an empty state folder there, or name one with --by"
-            )
+            let e = e.before(&format!("replace {host}: "));
+            e.after("; start a server with an empty state folder there, or name one with --by")
         })?;
         let ClusterReply::Identity { identity, pool, servers, volumes, .. } = asked else {
-            return Err(format!("replace {host}: {address} gave an unexpected answer"));
+            return Err(failed(format!("replace {host}: {address} gave an unexpected answer")));
         };
         let known = state.server_by_identity(&identity);
         let id = match known {
             Some(known) if pool == state.pool => {
-                return Err(format!(
+                return Err(conflict(format!(
                     "replace {host}: the server at {address} is server {} of this pool: one with an empty state folder \
                      is needed",
                     known.id
-                ));
+                )));
             }
             // The invitation got lost.
             Some(known) if known.id == old.id => old.id,
             Some(known) => {
-                return Err(format!("replace {host}: {address} is to be server {} already", known.id));
+                let line = format!("replace {host}: {address} is to be server {} already", known.id);
+                return Err(conflict(line));
             }
             None if servers > 1 || volumes > 0 => {
-                return Err(format!(
+                return Err(conflict(format!(
                     "replace {host}: the server at {address} belongs to another pool (servers: {servers}, volumes: \
                      {volumes}): start it with an empty state folder"
-                ));
+                )));
             }
             None => {
                 self.await_end(&old).await?;
@@ -69,37 +71,33 @@ impl Control {
                 let command = Command::ReplaceServer { server: old.id, new };
                 match self.store().propose_anywhere(command, LEASE_PATIENCE).await {
                     Ok(Outcome::Server(id)) => id,
-                    Ok(_) => return Err(format!("replace {host}: the pool gave an unexpected answer")),
-                    Err(e) => return Err(format!("replace {host}: {e}")),
+                    Ok(_) => {
+                        return Err(failed(format!("replace {host}: the pool gave an unexpected answer")));
+                    }
+                    Err(e) => return Err(not_agreed(&e).before(&format!("replace {host}: "))),
                 }
             }
         };
         let invited = self.invite(&state, id, &identity, name, &address).await;
-        invited.map_err(|e| format!("replace {host}: {e}; run this command again"))?;
+        invited.map_err(|e| e.before(&format!("replace {host}: ")).after("; run this command again"))?;
         self.await_member(&address, &state.pool).await?;
         let bricks = state.bricks_of(old.id).count();
-        let mut done = format!(
-            "{name} is in the pool now, as server {id} in the place of server {}, with its {bricks} brick{}",
-            old.id,
-            if bricks == 1 { "" } else { "s" }
-        );
+        let bricks = u32::try_from(bricks).unwrap_or(u32::MAX);
         // Sets whose latest data only the old server had.
         let state = self.linearizable().await?;
+        let of = |set: &cluster::Set| state.volumes.get(&set.volume).map(|v| state.offline_note(v, set));
         let offline = state.bricks_of(id).map(|(set, _)| set).filter(|set| set.view.primary.is_none());
-        for (set, volume) in offline.filter_map(|s| Some((s, state.volumes.get(&s.volume)?))) {
-            done.push_str("; ");
-            done.push_str(&state.offline_note(volume, set));
-        }
-        Ok(AdminReply::Done(done))
+        let offline = offline.filter_map(of).collect();
+        Ok(PeerReplaced { host: name.to_owned(), server: id, replaced: old.id, bricks, offline })
     }
 
     /// Waits until the old server cannot act any more.
-    async fn await_end(&self, old: &Server) -> Result<(), String> {
+    async fn await_end(&self, old: &Server) -> Result<(), AdminError> {
         let runs = || {
-            format!(
+            conflict(format!(
                 "replace {0}: server {0} still runs at {1}: stop it first, or detach it with mortar peer detach {0}",
                 old.host, old.address
-            )
+            ))
         };
         let is_old = |reply: &ClusterReply| matches!(reply, ClusterReply::Identity { identity, .. } if *identity == old.identity);
         if self.identify(&old.address).await.is_some_and(|r| is_old(&r)) {

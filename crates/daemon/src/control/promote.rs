@@ -1,30 +1,35 @@
 //! The way out when the bricks with a set's latest data are gone for good: an administrator names another one to go on with.
 
 use super::Control;
+use super::answers::{conflict, not_found};
 use super::settle::gather;
 use super::volumes::volume;
+use admin::{AdminError, VolumePromote, VolumePromoted};
 use cluster::Command;
-use cluster::admin::AdminReply;
 use cluster::arbitration::Evidence;
 use std::collections::BTreeSet;
 
 impl Control {
     /// Refused while a brick in sync is open, or its server may still be serving.
-    pub(super) async fn volume_promote(&self, name: &str, wanted: &str) -> Result<AdminReply, String> {
+    pub(super) async fn volume_promote(
+        &self,
+        request: VolumePromote,
+    ) -> Result<VolumePromoted, AdminError> {
+        let VolumePromote { name, brick: wanted } = request;
         let state = self.linearizable().await?;
-        let volume = volume(&state, name)?;
+        let volume = volume(&state, &name)?;
         let found = state
             .sets_of(volume)
             .flat_map(|s| s.bricks.iter().map(move |b| (s, b)))
             .find(|(_, b)| state.brick_name(b) == wanted);
         let Some((set, brick)) = found else {
-            return Err(format!("{wanted} is no brick of volume {name}: see mortar volume status {name}"));
+            return Err(not_found(format!("{wanted} is no brick of volume {name}: see mortar volume status {name}")));
         };
         if brick.arbiter {
-            return Err(format!(
+            return Err(conflict(format!(
                 "{wanted} is an arbiter and holds no file data: name another brick of set {}",
                 set.id
-            ));
+            )));
         }
         let all: BTreeSet<_> = set.bricks.iter().map(|b| b.id).collect();
         let evidence = gather(self, &state, set, &all).await;
@@ -38,39 +43,36 @@ impl Control {
                 Evidence::Silent => {
                     let lost = state.servers.get(&holder.server).is_none_or(|s| s.lost);
                     if !lost && !self.leases.down().contains(&holder.server) {
-                        return Err(format!(
+                        return Err(conflict(format!(
                             "{shown} holds the latest data of set {} and its server may still serve it: stop that server, \
                              or wait until mortar peer status shows it as disconnected",
                             set.id
-                        ));
+                        )));
                     }
                 }
                 Evidence::LostMemory(_) | Evidence::Uncertain(_) | Evidence::Whole(_) => {
-                    return Err(format!(
+                    return Err(conflict(format!(
                         "{shown} holds the latest data of set {} and is open: the set goes on with it by itself",
                         set.id
-                    ));
+                    )));
                 }
             }
         }
         match says(brick) {
             Evidence::Silent | Evidence::Refused { .. } => {
-                return Err(format!("{wanted} is not open: see mortar volume status {name}"));
+                return Err(conflict(format!("{wanted} is not open: see mortar volume status {name}")));
             }
             Evidence::Whole(_) if set.view.in_sync.contains(&brick.id) => {
-                return Err(format!(
+                return Err(conflict(format!(
                     "{wanted} is in sync and open: set {} goes on with it by itself",
                     set.id
-                ));
+                )));
             }
             Evidence::LostMemory(_) | Evidence::Uncertain(_) | Evidence::Whole(_) => {}
         }
         let command = Command::Promote { set: set.id, expect_epoch: set.view.epoch, brick: brick.id };
         self.propose(command).await?;
         tracing::warn!("set {}: told to go on with {wanted}", set.id);
-        Ok(AdminReply::Done(format!(
-            "set {} goes on with {wanted}; the other bricks are compared with it when they are back",
-            set.id
-        )))
+        Ok(VolumePromoted { name, brick: wanted, set: set.id })
     }
 }

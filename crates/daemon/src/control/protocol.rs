@@ -1,19 +1,21 @@
 //! The control plane's messages: what travels in [`wire::Kind::Control`] frames.
 //!
-//! The first byte of a body says what follows: 0 JSON of [`Request`] or [`Response`], 1 bytes of the pool store.
+//! The first byte of a body says what follows: 0 JSON of [`Request`] or [`Response`] between servers, 1 bytes of the pool
+//! store, 2 the admin protocol ([`admin::TAG`]).
 
-use cluster::admin::{AdminReply, AdminRequest, ClusterReply, ClusterRequest};
+mod servers;
+
 use ids::{ServerId, SetId};
 use namespace::placement::SetRoom;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
+pub(crate) use servers::{ClusterReply, ClusterRequest};
+
 /// A request.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Request {
-    /// Of the command line.
-    Admin(AdminRequest),
+pub(crate) enum Request {
     /// Of another server.
     Cluster(ClusterRequest),
     /// Of another server: renew my lease.
@@ -34,27 +36,27 @@ pub enum Request {
 
 /// A heartbeat.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Beat {
+pub(crate) struct Beat {
     /// Who.
-    pub server: ServerId,
+    pub(crate) server: ServerId,
     /// Its identity: a wiped server is refused.
-    pub identity: String,
+    pub(crate) identity: String,
     /// Room of the sets it leads.
     #[serde(default)]
-    pub rooms: Vec<Room>,
+    pub(crate) rooms: Vec<Room>,
 }
 
 /// [`SetRoom`] as JSON.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct Room {
+pub(crate) struct Room {
     /// The set.
-    pub set: SetId,
+    pub(crate) set: SetId,
     /// Bytes free.
-    pub available: u64,
+    pub(crate) available: u64,
     /// Bytes in all.
-    pub total: u64,
+    pub(crate) total: u64,
     /// Whether it takes changes.
-    pub writable: bool,
+    pub(crate) writable: bool,
 }
 
 impl From<SetRoom> for Room {
@@ -72,9 +74,7 @@ impl From<Room> for SetRoom {
 /// An answer.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Response {
-    /// To the command line.
-    Admin(AdminReply),
+pub(crate) enum Response {
     /// To a server.
     Cluster(ClusterReply),
     /// To a beat.
@@ -104,7 +104,7 @@ const JSON: u8 = 0;
 const RAFT: u8 = 1;
 
 /// A body of JSON.
-pub fn encode<T: Serialize>(message: &T) -> Vec<u8> {
+pub(crate) fn encode<T: Serialize>(message: &T) -> Vec<u8> {
     let mut body = vec![JSON];
     if let Err(e) = serde_json::to_writer(&mut body, message) {
         tracing::error!("encode a control message: {e}");
@@ -135,11 +135,11 @@ pub(crate) fn decode<T: for<'a> Deserialize<'a>>(body: &[u8]) -> Result<Incoming
     }
 }
 
-/// Reads an answer to the command line.
+/// Reads an answer of another server.
 ///
 /// # Errors
 /// A line that says what is wrong with it.
-pub fn decode_response(body: &[u8]) -> Result<Response, String> {
+pub(crate) fn decode_response(body: &[u8]) -> Result<Response, String> {
     match decode(body)? {
         Incoming::Json(response) => Ok(response),
         Incoming::Raft(_) => Err("an answer of the pool store came instead".to_owned()),

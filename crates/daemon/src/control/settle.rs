@@ -6,8 +6,8 @@
 //! before and syncs after is told.
 
 use super::Control;
+use super::protocol::{ClusterReply, ClusterRequest};
 use crate::shared::{Standing, lock};
-use cluster::admin::{ClusterReply, ClusterRequest};
 use cluster::arbitration::{Evidence, Verdict, decide};
 use cluster::{Command, Set, State, ViewChange};
 use config_store::ProposeError;

@@ -1,12 +1,12 @@
 //! How volumes do: asked of every server that has a brick of theirs.
 
 use super::Control;
+use super::answers::{unreachable, volume_state};
+use super::protocol::{ClusterReply, ClusterRequest};
 use super::volumes::{chosen, volume};
 use crate::shard::{BrickReport, ShardMessage};
 use crate::shared::lock;
-use cluster::admin::{
-    AdminReply, BrickRole, BrickStatus, ClusterReply, ClusterRequest, HealInfo, ServerCounters, VolumeStatus,
-};
+use admin::{AdminError, BrickRole, BrickStatus, HealInfo, ServerCounters, VolumeReport, VolumeReports};
 use cluster::{Brick, Set, State, Status, Volume};
 use ids::{BrickId, Lsn, ServerId};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -30,7 +30,7 @@ impl Control {
     }
 
     /// How this server's bricks of a volume do.
-    pub(super) async fn own_status(&self, name: &str) -> Result<ClusterReply, String> {
+    pub(super) async fn own_status(&self, name: &str) -> Result<ClusterReply, AdminError> {
         let state = self.state();
         let volume = volume(&state, name)?;
         let me = self.shared.me();
@@ -47,22 +47,23 @@ impl Control {
         Ok(ClusterReply::Status { bricks, counters })
     }
 
-    pub(super) async fn volume_status(&self, name: Option<&str>) -> Result<AdminReply, String> {
+    pub(super) async fn volume_status(&self, name: Option<&str>) -> Result<VolumeReports, AdminError> {
         let state = self.linearizable().await?;
         let mut all = Vec::new();
         for volume in chosen(&state, name)? {
             all.push(self.status_of(&state, volume).await);
         }
-        Ok(AdminReply::VolumeStatus(all))
+        Ok(VolumeReports { volumes: all })
     }
 
-    async fn status_of(&self, state: &State, volume: &Volume) -> VolumeStatus {
+    async fn status_of(&self, state: &State, volume: &Volume) -> VolumeReport {
         let servers: BTreeSet<ServerId> =
             state.sets_of(volume).flat_map(|s| s.bricks.iter().map(|b| b.server)).collect();
         let asked = servers.iter().filter_map(|s| state.servers.get(s)).map(|server| async {
             let request = ClusterRequest::Status { volume: volume.name.clone() };
             let wait = tokio::time::timeout(PATIENCE, self.ask_cluster(&server.address, request));
-            let answer = wait.await.unwrap_or_else(|_| Err(format!("{}: no answer", server.address)));
+            let answer =
+                wait.await.unwrap_or_else(|_| Err(unreachable(format!("{}: no answer", server.address))));
             (server.id, answer)
         });
         let mut bricks: BTreeMap<BrickId, BrickStatus> = BTreeMap::new();
@@ -79,7 +80,7 @@ impl Control {
                     down.insert(server);
                     for set in state.sets_of(volume) {
                         for b in set.bricks.iter().filter(|b| b.server == server) {
-                            bricks.insert(b.id, brick_status(state, set, b, None, Some(why.clone())));
+                            bricks.insert(b.id, brick_status(state, set, b, None, Some(why.message.clone())));
                         }
                     }
                 }
@@ -97,20 +98,20 @@ impl Control {
             notes.extend(state.sets_of(volume).filter(unserved).map(|set| state.offline_note(volume, set)));
         }
         let order = state.sets_of(volume).flat_map(|s| s.bricks.iter().map(|b| b.id));
-        VolumeStatus {
+        VolumeReport {
             name: volume.name.clone(),
-            status: volume.status,
+            status: volume_state(volume.status),
             bricks: order.filter_map(|b| bricks.remove(&b)).collect(),
             servers: counters,
             notes,
         }
     }
 
-    pub(super) async fn heal_info(&self, name: &str) -> Result<AdminReply, String> {
+    pub(super) async fn heal_info(&self, name: &str) -> Result<HealInfo, AdminError> {
         let state = self.linearizable().await?;
         let status = self.status_of(&state, volume(&state, name)?).await;
         let bricks = status.bricks.into_iter().filter(|b| !b.in_sync).collect();
-        Ok(AdminReply::Heal(HealInfo { name: name.to_owned(), bricks, notes: status.notes }))
+        Ok(HealInfo { name: name.to_owned(), bricks, notes: status.notes })
     }
 }
 

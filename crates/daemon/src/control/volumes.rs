@@ -1,8 +1,14 @@
 //! Volumes and their options: what the command line asks for, checked on the servers it concerns.
 
-use super::protocol::{Request, Response};
+use super::answers::{failed, not_agreed, not_found, option_line, refused, volume_state};
+use super::protocol::{ClusterRequest, Request, Response};
 use super::{Control, bricks};
-use cluster::admin::{AdminReply, AdminRequest, BrickInfo, ClusterRequest, SetInfo, VolumeInfo};
+use admin::{
+    AdminAnswer, AdminError, AdminRequest, BrickDescription, Changes, Document, ErrorCode, OptionLines,
+    OptionsReset, OptionsSet, Peers, SetDescription, VolumeCreate, VolumeCreated, VolumeDeleted,
+    VolumeDescription, VolumeDescriptions, VolumeNames, VolumeReport, VolumeReset, VolumeSet, VolumeStarted,
+    VolumeStopped,
+};
 use cluster::config;
 use cluster::{BrickSpec, Command, NewVolume, OptionChange, State, Volume};
 use ids::ServerId;
@@ -14,93 +20,94 @@ use std::time::{Duration, SystemTime};
 const PATIENCE: Duration = Duration::from_secs(30);
 
 impl Control {
-    pub(super) async fn admin(self: &Arc<Self>, request: AdminRequest) -> Result<AdminReply, String> {
-        match request {
-            AdminRequest::PeerProbe { host, port } => self.peer_probe(&host, port).await,
-            AdminRequest::PeerDetach { host, force } => self.peer_detach(&host, force).await,
-            AdminRequest::PeerReplace { host, by } => self.peer_replace(&host, by.as_deref()).await,
-            AdminRequest::PeerStatus => Ok(self.peer_status().await),
-            AdminRequest::PoolList => Ok(AdminReply::PoolList(self.peers())),
-            AdminRequest::VolumeCreate { name, replica, arbiter, bricks, force } => {
-                let replica = replica.unwrap_or(1);
-                self.volume_create(name, replica, arbiter.unwrap_or(0), &bricks, force).await
+    pub(super) async fn admin(self: &Arc<Self>, request: AdminRequest) -> Result<AdminAnswer, AdminError> {
+        use {AdminAnswer as A, AdminRequest as R};
+        Ok(match request {
+            R::PeerProbe(r) => A::PeerProbe(self.peer_probe(&r.host, r.port).await?),
+            R::PeerDetach(r) => A::PeerDetach(self.peer_detach(&r.host, r.force).await?),
+            R::PeerReplace(r) => A::PeerReplace(self.peer_replace(&r.host, r.by.as_deref()).await?),
+            R::PeerStatus(_) => A::PeerStatus(self.peer_status().await),
+            R::PoolList(_) => A::PoolList(Peers { peers: self.peers() }),
+            R::VolumeCreate(r) => A::VolumeCreate(self.volume_create(r).await?),
+            R::VolumeStart(r) => A::VolumeStart(self.volume_start(r.name).await?),
+            R::VolumeStop(r) => A::VolumeStop(self.volume_stop(r.name).await?),
+            R::VolumeDelete(r) => A::VolumeDelete(self.volume_delete(&r.name).await?),
+            R::VolumeInfo(r) => A::VolumeInfo(self.volume_info(r.name.as_deref()).await?),
+            R::VolumeStatus(r) => A::VolumeStatus(self.volume_status(r.name.as_deref()).await?),
+            R::VolumeList(_) => A::VolumeList(self.volume_list().await?),
+            R::VolumeSet(r) => A::VolumeSet(self.volume_set(r).await?),
+            R::VolumeGet(r) => A::VolumeGet(self.volume_get(&r.name, r.key.as_deref()).await?),
+            R::VolumeReset(r) => A::VolumeReset(self.volume_reset(r).await?),
+            R::ConfigExport(_) => {
+                A::ConfigExport(Document { document: config::export(&*self.linearizable().await?) })
             }
-            AdminRequest::VolumeStart { name } => {
-                let done = format!("volume {name} is started");
-                self.propose(Command::StartVolume { name: name.clone() }).await?;
-                self.await_service(&name).await;
-                Ok(AdminReply::Done(done))
-            }
-            AdminRequest::VolumeStop { name } => {
-                self.propose(Command::StopVolume { name: name.clone() }).await?;
-                Ok(AdminReply::Done(format!("volume {name} is stopped")))
-            }
-            AdminRequest::VolumeDelete { name } => self.volume_delete(&name).await,
-            AdminRequest::VolumeInfo { name } => {
-                let state = self.linearizable().await?;
-                let infos = chosen(&state, name.as_deref())?.into_iter().map(|v| info(&state, v)).collect();
-                Ok(AdminReply::VolumeInfo(infos))
-            }
-            AdminRequest::VolumeStatus { name } => self.volume_status(name.as_deref()).await,
-            AdminRequest::VolumeList => {
-                let state = self.linearizable().await?;
-                let mut names: Vec<String> = state.volumes.values().map(|v| v.name.clone()).collect();
-                names.sort();
-                Ok(AdminReply::VolumeList(names))
-            }
-            AdminRequest::VolumeSet { name, options } => {
-                let change = |(key, value)| OptionChange { volume: name.clone(), key, value: Some(value) };
-                let changes: Vec<OptionChange> = options.into_iter().map(change).collect();
-                let n = changes.len();
-                self.propose(Command::SetOptions { changes }).await?;
-                Ok(AdminReply::Done(format!(
-                    "{n} option{} of volume {name} set",
-                    if n == 1 { "" } else { "s" }
-                )))
-            }
-            AdminRequest::VolumeGet { name, key } => {
-                let state = self.linearizable().await?;
-                let mut lines = volume(&state, &name)?.option_lines();
-                if let Some(key) = key {
-                    lines.retain(|l| l.key == key);
-                    if lines.is_empty() {
-                        return Err(cluster::options::unknown(&key).to_string());
-                    }
-                }
-                Ok(AdminReply::Options(lines))
-            }
-            AdminRequest::VolumeReset { name, key } => self.volume_reset(&name, key).await,
-            AdminRequest::ConfigExport => {
-                Ok(AdminReply::Document(config::export(&*self.linearizable().await?)))
-            }
-            AdminRequest::ConfigApply { document, dry_run } => self.config_apply(&document, dry_run).await,
-            AdminRequest::VolumePromote { name, brick } => self.volume_promote(&name, &brick).await,
-            AdminRequest::VolumeHeal { name } | AdminRequest::VolumeHealInfo { name } => {
-                self.heal_info(&name).await
+            R::ConfigApply(r) => A::ConfigApply(self.config_apply(&r.document, r.dry_run).await?),
+            R::VolumeHeal(r) => A::VolumeHeal(self.heal_info(&r.name).await?),
+            R::VolumePromote(r) => A::VolumePromote(self.volume_promote(r).await?),
+            R::VolumeHealInfo(r) => A::VolumeHealInfo(self.heal_info(&r.name).await?),
+        })
+    }
+
+    pub(crate) async fn propose(&self, command: Command) -> Result<(), AdminError> {
+        self.store().propose_anywhere(command, PATIENCE).await.map(drop).map_err(|e| not_agreed(&e))
+    }
+
+    pub(crate) async fn linearizable(&self) -> Result<Arc<State>, AdminError> {
+        self.store().linearizable_state(PATIENCE).await.map_err(|e| not_agreed(&e))
+    }
+
+    async fn volume_start(&self, name: String) -> Result<VolumeStarted, AdminError> {
+        self.propose(Command::StartVolume { name: name.clone() }).await?;
+        let serving = self.await_service(&name).await;
+        Ok(VolumeStarted { name, serving })
+    }
+
+    async fn volume_stop(&self, name: String) -> Result<VolumeStopped, AdminError> {
+        self.propose(Command::StopVolume { name: name.clone() }).await?;
+        Ok(VolumeStopped { name })
+    }
+
+    async fn volume_info(&self, name: Option<&str>) -> Result<VolumeDescriptions, AdminError> {
+        let state = self.linearizable().await?;
+        let volumes = chosen(&state, name)?.into_iter().map(|v| describe(&state, v)).collect();
+        Ok(VolumeDescriptions { volumes })
+    }
+
+    async fn volume_list(&self) -> Result<VolumeNames, AdminError> {
+        let state = self.linearizable().await?;
+        let mut names: Vec<String> = state.volumes.values().map(|v| v.name.clone()).collect();
+        names.sort();
+        Ok(VolumeNames { names })
+    }
+
+    async fn volume_set(&self, request: VolumeSet) -> Result<OptionsSet, AdminError> {
+        let VolumeSet { name, options } = request;
+        let change = |(key, value)| OptionChange { volume: name.clone(), key, value: Some(value) };
+        let changes: Vec<OptionChange> = options.into_iter().map(change).collect();
+        let options = count(&changes);
+        self.propose(Command::SetOptions { changes }).await?;
+        Ok(OptionsSet { name, options })
+    }
+
+    async fn volume_get(&self, name: &str, key: Option<&str>) -> Result<OptionLines, AdminError> {
+        let state = self.linearizable().await?;
+        let mut lines = volume(&state, name)?.option_lines();
+        if let Some(key) = key {
+            lines.retain(|l| l.key == key);
+            if lines.is_empty() {
+                return Err(refused(&cluster::options::unknown(key)));
             }
         }
+        Ok(OptionLines { options: lines.into_iter().map(option_line).collect() })
     }
 
-    pub(crate) async fn propose(&self, command: Command) -> Result<(), String> {
-        self.store().propose_anywhere(command, PATIENCE).await.map(drop).map_err(|e| e.to_string())
-    }
-
-    pub(crate) async fn linearizable(&self) -> Result<Arc<State>, String> {
-        self.store().linearizable_state(PATIENCE).await.map_err(|e| e.to_string())
-    }
-
-    async fn volume_create(
-        &self,
-        name: String,
-        replica: u32,
-        arbiter: u32,
-        given: &[String],
-        force: bool,
-    ) -> Result<AdminReply, String> {
+    async fn volume_create(&self, request: VolumeCreate) -> Result<VolumeCreated, AdminError> {
+        let VolumeCreate { name, replica, arbiter, bricks: given, force } = request;
+        let (replica, arbiter) = (replica.unwrap_or(1), arbiter.unwrap_or(0));
         let _one = self.changing.lock().await;
         let state = self.linearizable().await?;
         let resolved: Result<Vec<BrickSpec>, _> = given.iter().map(|b| state.resolve_brick(b)).collect();
-        let specs = resolved.map_err(|e| e.to_string())?;
+        let specs = resolved.map_err(|e| refused(&e))?;
         let new = NewVolume {
             name: name.clone(),
             replica,
@@ -111,26 +118,26 @@ impl Control {
         };
         // Tried on a copy first: what the pool would refuse needs no look at any disk.
         let mut copy = (*state).clone();
-        copy.apply(&Command::CreateVolume(new.clone())).map_err(|e| e.to_string())?;
+        copy.apply(&Command::CreateVolume(new.clone())).map_err(|e| refused(&e))?;
         self.prepare(&state, &specs, force).await?;
         self.propose(Command::CreateVolume(new)).await?;
         self.make_or_undo(&name).await?;
-        Ok(AdminReply::Done(format!("volume {name} is created: start it with mortar volume start {name}")))
+        Ok(VolumeCreated { name })
     }
 
     /// Asks every server whether its paths can become bricks.
-    async fn prepare(&self, state: &State, specs: &[BrickSpec], force: bool) -> Result<(), String> {
+    async fn prepare(&self, state: &State, specs: &[BrickSpec], force: bool) -> Result<(), AdminError> {
         for spec in specs {
             let Some(server) = state.servers.get(&spec.server) else { continue };
             let request = ClusterRequest::BrickPrepare { path: spec.path.clone(), force };
             let asked = self.ask_cluster(&server.address, request).await;
-            asked.map_err(|e| format!("brick {}:{}: {e}", server.host, spec.path))?;
+            asked.map_err(|e| e.before(&format!("brick {}:{}: ", server.host, spec.path)))?;
         }
         Ok(())
     }
 
     /// Has the bricks of a volume made; if one cannot be, the volume goes again.
-    async fn make_or_undo(&self, name: &str) -> Result<(), String> {
+    async fn make_or_undo(&self, name: &str) -> Result<(), AdminError> {
         let state = self.linearizable().await?;
         if let Err(why) = self.on_all_servers(&state, name, true).await {
             if let Err(e) = self.on_all_servers(&state, name, false).await {
@@ -142,20 +149,21 @@ impl Control {
         Ok(())
     }
 
-    async fn on_all_servers(&self, state: &State, name: &str, make: bool) -> Result<(), String> {
+    async fn on_all_servers(&self, state: &State, name: &str, make: bool) -> Result<(), AdminError> {
         let servers: BTreeSet<ServerId> =
             state.sets_of(volume(state, name)?).flat_map(|s| s.bricks.iter().map(|b| b.server)).collect();
-        let mut failed = None;
+        let mut first = None;
         for server in servers.iter().filter_map(|s| state.servers.get(s)) {
             let request = Request::Bricks { volume: name.to_owned(), make };
             let result = match self.peers.ask(&server.address, &request, PATIENCE).await {
                 Ok(Response::Done) => Ok(()),
-                Ok(Response::Error(e)) | Err(e) => Err(e),
-                Ok(_) => Err(format!("{}: it gave an unexpected answer", server.address)),
+                Ok(Response::Error(e)) => Err(failed(e)),
+                Err(e) => Err(AdminError::new(ErrorCode::Unreachable, e)),
+                Ok(_) => Err(failed(format!("{}: it gave an unexpected answer", server.address))),
             };
-            failed = failed.or(result.err());
+            first = first.or(result.err());
         }
-        failed.map_or(Ok(()), Err)
+        first.map_or(Ok(()), Err)
     }
 
     /// Makes this server's bricks of a volume, or takes them apart.
@@ -184,18 +192,19 @@ impl Control {
     }
 
     /// Whether a path of this server can become a brick.
-    pub(super) async fn check_brick(&self, path: &str, _force: bool) -> Result<(), String> {
+    pub(super) async fn check_brick(&self, path: &str, _force: bool) -> Result<(), AdminError> {
         let path = path.to_owned();
         let checked = tokio::task::spawn_blocking(move || brick::check_path(Path::new(&path))).await;
-        checked.map_err(|e| e.to_string())?.map_err(|e| e.to_string())
+        checked.map_err(failed)?.map_err(failed)
     }
 
-    /// Waits until every set of a started volume has a primary that serves, as long as that is to be expected.
-    async fn await_service(&self, name: &str) {
+    /// Waits until every set of a started volume has a primary that serves, as long as that is to be expected. Tells
+    /// whether they all have one.
+    async fn await_service(&self, name: &str) -> bool {
         let serving = async {
             loop {
-                if let Ok(AdminReply::VolumeStatus(all)) = self.volume_status(Some(name)).await
-                    && let Some(status) = all.first()
+                if let Ok(all) = self.volume_status(Some(name)).await
+                    && let Some(status) = all.volumes.first()
                     && self.all_sets_led(name, status)
                 {
                     return;
@@ -203,57 +212,54 @@ impl Control {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
-        let _late = tokio::time::timeout(Duration::from_secs(10), serving).await;
+        tokio::time::timeout(Duration::from_secs(10), serving).await.is_ok()
     }
 
-    fn all_sets_led(&self, name: &str, status: &cluster::admin::VolumeStatus) -> bool {
+    fn all_sets_led(&self, name: &str, status: &VolumeReport) -> bool {
         let state = self.state();
         let Some(volume) = state.volume(name) else { return true };
         volume.sets.iter().all(|set| {
-            let serving = |b: &&cluster::admin::BrickStatus| {
-                b.set == *set && b.online && b.role == cluster::admin::BrickRole::Primary
-            };
+            let serving =
+                |b: &&admin::BrickStatus| b.set == *set && b.online && b.role == admin::BrickRole::Primary;
             status.bricks.iter().any(|b| serving(&b))
         })
     }
 
-    async fn volume_delete(&self, name: &str) -> Result<AdminReply, String> {
+    async fn volume_delete(&self, name: &str) -> Result<VolumeDeleted, AdminError> {
         let _one = self.changing.lock().await;
         let state = self.linearizable().await?;
         let mut copy = (*state).clone();
-        copy.apply(&Command::DeleteVolume { name: name.to_owned() }).map_err(|e| e.to_string())?;
+        copy.apply(&Command::DeleteVolume { name: name.to_owned() }).map_err(|e| refused(&e))?;
         let released = self.on_all_servers(&state, name, false).await;
         self.propose(Command::DeleteVolume { name: name.to_owned() }).await?;
-        let done = format!("volume {name} is deleted; its files stay in the bricks' directories");
-        Ok(AdminReply::Done(match released {
-            Ok(()) => done,
-            Err(e) => format!("{done}; remove .mortar by hand where this failed: {e}"),
-        }))
+        Ok(VolumeDeleted { name: name.to_owned(), not_released: released.err().map(|e| e.message) })
     }
 
-    async fn volume_reset(&self, name: &str, key: Option<String>) -> Result<AdminReply, String> {
+    async fn volume_reset(&self, request: VolumeReset) -> Result<OptionsReset, AdminError> {
+        let VolumeReset { name, key } = request;
         let state = self.linearizable().await?;
         let keys: Vec<String> = match key {
             Some(key) => vec![key],
-            None => volume(&state, name)?.options.keys().cloned().collect(),
+            None => volume(&state, &name)?.options.keys().cloned().collect(),
         };
-        let n = keys.len();
+        let options = count(&keys);
         let changes =
-            keys.into_iter().map(|key| OptionChange { volume: name.to_owned(), key, value: None }).collect();
+            keys.into_iter().map(|key| OptionChange { volume: name.clone(), key, value: None }).collect();
         self.propose(Command::SetOptions { changes }).await?;
-        Ok(AdminReply::Done(format!("{n} option{} of volume {name} reset", if n == 1 { "" } else { "s" })))
+        Ok(OptionsReset { name, options })
     }
 
-    async fn config_apply(&self, text: &str, dry_run: bool) -> Result<AdminReply, String> {
+    async fn config_apply(&self, text: &str, dry_run: bool) -> Result<Changes, AdminError> {
         let _one = self.changing.lock().await;
-        let document = config::parse(text).map_err(|e| e.to_string())?;
+        let invalid = |e: config::ParseError| AdminError::new(ErrorCode::Invalid, e.to_string());
+        let document = config::parse(text).map_err(invalid)?;
         let state = self.linearizable().await?;
-        let command = config::to_command(&state, &document, unix_now()).map_err(|e| e.to_string())?;
+        let command = config::to_command(&state, &document, unix_now()).map_err(|e| refused(&e))?;
         let mut copy = (*state).clone();
-        copy.apply(&command).map_err(|e| e.to_string())?;
+        copy.apply(&command).map_err(|e| refused(&e))?;
         let changes = config::diff(&state, &document).iter().map(ToString::to_string).collect();
         if dry_run {
-            return Ok(AdminReply::Changes(changes));
+            return Ok(Changes { changes, dry_run });
         }
         let new: Vec<&Volume> =
             copy.volumes.values().filter(|v| !state.volumes.contains_key(&v.id)).collect();
@@ -267,36 +273,43 @@ impl Control {
         for volume in new {
             self.make_or_undo(&volume.name).await?;
         }
-        Ok(AdminReply::Changes(changes))
+        Ok(Changes { changes, dry_run })
     }
 }
 
 /// The volume of that name.
-pub(super) fn volume<'a>(state: &'a State, name: &str) -> Result<&'a Volume, String> {
-    state.volume(name).ok_or_else(|| format!("volume {name} does not exist: see mortar volume list"))
+pub(super) fn volume<'a>(state: &'a State, name: &str) -> Result<&'a Volume, AdminError> {
+    state
+        .volume(name)
+        .ok_or_else(|| not_found(format!("volume {name} does not exist: see mortar volume list")))
 }
 
 /// The volume of that name, or all.
-pub(super) fn chosen<'a>(state: &'a State, name: Option<&str>) -> Result<Vec<&'a Volume>, String> {
+pub(super) fn chosen<'a>(state: &'a State, name: Option<&str>) -> Result<Vec<&'a Volume>, AdminError> {
     match name {
         Some(name) => Ok(vec![volume(state, name)?]),
         None => Ok(state.volumes.values().collect()),
     }
 }
 
-fn info(state: &State, volume: &Volume) -> VolumeInfo {
-    let brick = |b: &cluster::Brick| BrickInfo { id: b.id, name: state.brick_name(b), arbiter: b.arbiter };
-    let set = |s: &cluster::Set| SetInfo { id: s.id, bricks: s.bricks.iter().map(brick).collect() };
-    VolumeInfo {
+fn describe(state: &State, volume: &Volume) -> VolumeDescription {
+    let brick =
+        |b: &cluster::Brick| BrickDescription { id: b.id, name: state.brick_name(b), arbiter: b.arbiter };
+    let set = |s: &cluster::Set| SetDescription { id: s.id, bricks: s.bricks.iter().map(brick).collect() };
+    VolumeDescription {
         id: volume.id,
         name: volume.name.clone(),
-        status: volume.status,
+        status: volume_state(volume.status),
         replica: volume.replica,
         arbiter: volume.arbiter,
         created: volume.created,
         sets: state.sets_of(volume).map(set).collect(),
         options: volume.options.clone(),
     }
+}
+
+fn count<T>(of: &[T]) -> u32 {
+    u32::try_from(of.len()).unwrap_or(u32::MAX)
 }
 
 fn unix_now() -> u64 {

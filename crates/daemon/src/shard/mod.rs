@@ -88,7 +88,7 @@ pub(crate) struct BrickReport {
     pub(crate) free: u64,
     pub(crate) total: u64,
     /// How far its healing is.
-    pub(crate) heal: Option<cluster::admin::HealProgress>,
+    pub(crate) heal: Option<admin::HealProgress>,
     /// The epoch of its last change.
     pub(crate) last_epoch: Epoch,
     /// Something of what it holds is in doubt.

@@ -512,10 +512,10 @@ impl SetHandle {
         let Some(volume) = state.volumes.get(&set.volume) else { return };
         d.members = set.bricks.iter().map(|b| (b.id, b.server)).collect();
         d.arbiters = set.bricks.iter().filter(|b| b.arbiter).map(|b| b.id).collect();
-        d.min_free_percent = volume.option_u64("cluster.min-free-disk").min(100);
+        d.min_free_percent = volume.typed_options().min_free_disk.into();
         d.access = cluster::Access::of(volume);
-        d.read_only = volume.option_bool("features.read-only");
-        d.sync_interval = volume.option_duration("storage.sync-interval");
+        d.read_only = volume.typed_options().read_only;
+        d.sync_interval = volume.typed_options().sync_interval;
         d.volume_sets = volume.sets.clone();
         let view = View {
             epoch: set.view.epoch,

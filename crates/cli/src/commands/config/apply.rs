@@ -1,11 +1,10 @@
 //! `mortar config apply`.
 
-use crate::ask::{self, unexpected};
+use crate::ask;
 use crate::cli::Global;
 use crate::output;
 use anyhow::Context;
 use clap::Args;
-use cluster::admin::{AdminReply, AdminRequest};
 use std::io::Read;
 
 /// Bring the pool to what a document says, in one transaction: all of it or nothing.
@@ -25,14 +24,12 @@ pub(crate) struct Apply {
 impl Apply {
     pub(crate) fn run(self, global: &Global) -> anyhow::Result<()> {
         let document = read(&self.file)?;
-        let request = AdminRequest::ConfigApply { document, dry_run: self.dry_run };
-        let changes = match ask::ask(global, request).with_context(|| self.file.clone())? {
-            AdminReply::Changes(changes) => changes,
-            other => return unexpected(&other),
-        };
+        let request = admin::ConfigApply { document, dry_run: self.dry_run };
+        let answer = ask::ask(global, request).with_context(|| self.file.clone())?;
         if global.json {
-            return output::json(&serde_json::json!({ "changes": changes, "dry_run": self.dry_run }));
+            return output::json(&answer);
         }
+        let changes = answer.changes;
         if changes.is_empty() {
             return output::line("nothing to change");
         }

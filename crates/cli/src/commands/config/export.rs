@@ -1,10 +1,9 @@
 //! `mortar config export`.
 
-use crate::ask::{self, unexpected};
+use crate::ask;
 use crate::cli::Global;
 use crate::output;
 use clap::Args;
-use cluster::admin::{AdminReply, AdminRequest};
 
 /// Print the configuration of the pool: servers, volumes, options.
 #[derive(Args, Debug)]
@@ -13,12 +12,7 @@ pub(crate) struct Export {}
 
 impl Export {
     pub(crate) fn run(self, global: &Global) -> anyhow::Result<()> {
-        match ask::ask(global, AdminRequest::ConfigExport)? {
-            AdminReply::Document(document) if global.json => {
-                output::json(&serde_json::json!({ "document": document }))
-            }
-            AdminReply::Document(document) => output::line(document.trim_end()),
-            other => unexpected(&other),
-        }
+        let answer = ask::ask(global, admin::ConfigExport {})?;
+        if global.json { output::json(&answer) } else { output::line(answer.document.trim_end()) }
     }
 }

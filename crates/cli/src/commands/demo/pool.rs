@@ -6,7 +6,6 @@ use super::stop::Stop;
 use crate::ask::ask_at;
 use crate::output;
 use anyhow::{Context, anyhow, bail};
-use cluster::admin::AdminRequest;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
@@ -81,7 +80,7 @@ impl Pool {
         }
         for server in pool.servers.iter().skip(1) {
             stop.check()?;
-            pool.ask(AdminRequest::PeerProbe { host: server.host.clone(), port: Some(port) })?;
+            pool.ask(admin::PeerProbe { host: server.host.clone(), port: Some(port) })?;
             output::line(&format!("{} is in the pool", server.host))?;
         }
         Ok(pool)
@@ -133,7 +132,7 @@ impl Pool {
         if self.servers.len() > 1 { 2 } else { 1 }
     }
 
-    pub(super) fn ask(&self, request: AdminRequest) -> anyhow::Result<cluster::admin::AdminReply> {
+    pub(super) fn ask<R: admin::Ask>(&self, request: R) -> anyhow::Result<R::Answer> {
         ask_at(&self.address(), request)
     }
 
@@ -148,7 +147,7 @@ impl Pool {
             self.bricks.extend(bricks.iter().map(|(host, path)| format!("{host}:{}", path.display())));
             self.sets.push(bricks.into_iter().map(|(_, path)| path).collect());
         }
-        let request = AdminRequest::VolumeCreate {
+        let request = admin::VolumeCreate {
             name: VOLUME.to_owned(),
             replica: Some(replica as u32).filter(|r| *r > 1),
             arbiter: None,
@@ -159,7 +158,7 @@ impl Pool {
         let layout = if replica > 1 { format!("replica {replica} ") } else { String::new() };
         output::line(&format!("$ mortar volume create {VOLUME} {layout}{}", self.bricks.join(" ")))?;
         stop.check()?;
-        self.ask(AdminRequest::VolumeStart { name: VOLUME.to_owned() })?;
+        self.ask(admin::VolumeStart { name: VOLUME.to_owned() })?;
         output::line(&format!("$ mortar volume start {VOLUME}"))
     }
 

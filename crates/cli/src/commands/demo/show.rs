@@ -4,11 +4,9 @@ use super::VOLUME;
 use super::copy::Copied;
 use super::pool::Pool;
 use super::stop::Stop;
-use crate::ask::unexpected;
 use crate::commands::volume::status;
 use crate::output;
 use anyhow::bail;
-use cluster::admin::{AdminReply, AdminRequest};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -23,13 +21,9 @@ pub(super) fn everything(pool: &Pool, copied: &[Copied], stop: &Stop) -> anyhow:
     let alike = wait_alike(pool, copied, stop)?;
     stop.check()?;
     output::line(&format!("\n$ mortar --server {} volume status {VOLUME}", pool.server_word()))?;
-    match pool.ask(AdminRequest::VolumeStatus { name: Some(VOLUME.to_owned()) })? {
-        AdminReply::VolumeStatus(volumes) => {
-            for volume in &volumes {
-                output::line(&status::show(volume))?;
-            }
-        }
-        other => return unexpected(&other),
+    let answer = pool.ask(admin::VolumeStatus { name: Some(VOLUME.to_owned()) })?;
+    for volume in &answer.volumes {
+        output::line(&status::show(volume))?;
     }
     output::line("\nwhere some of the files lie, as ordinary files on the bricks:")?;
     for file in samples(pool, copied) {

@@ -2,8 +2,9 @@
 //!
 //! mount(8) calls `mount.mortar SOURCE DIR [-sfnv] [-N NAMESPACE] [-t TYPE] [-o OPTIONS]`.
 
-use crate::cli;
+use super::MountCommand;
 use crate::error::usage;
+use clap::Parser;
 use std::ffi::OsString;
 use std::path::Path;
 
@@ -12,14 +13,26 @@ const NAME: &str = "mount.mortar";
 
 /// What mount(8) wants of us.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Helper {
+struct Helper {
     words: Vec<OsString>,
     /// Everything but the mount itself.
     fake: bool,
 }
 
+/// What the helper is asked for, in the words of `mortar mount`.
+#[derive(Parser, Debug)]
+#[command(name = "mortar")]
+enum Words {
+    Mount(MountCommand),
+}
+
+/// Mounts as mount(8) asks for, if it is calling us.
+pub fn mount_helper(all: &[OsString]) -> Option<anyhow::Result<()>> {
+    arguments(all).map(|helper| helper.and_then(run))
+}
+
 /// The arguments of mount(8), if it is calling us.
-pub(crate) fn arguments(all: &[OsString]) -> Option<anyhow::Result<Helper>> {
+fn arguments(all: &[OsString]) -> Option<anyhow::Result<Helper>> {
     let (name, rest) = all.split_first()?;
     let called = Path::new(name).file_name()?;
     (called == NAME).then(|| parse(rest))
@@ -60,9 +73,12 @@ fn parse(arguments: &[OsString]) -> anyhow::Result<Helper> {
     Ok(Helper { words, fake })
 }
 
-/// Mounts as mount(8) asks for.
-pub(crate) fn run(helper: Helper) -> anyhow::Result<()> {
-    if helper.fake { Ok(()) } else { cli::run_words(helper.words) }
+fn run(helper: Helper) -> anyhow::Result<()> {
+    if helper.fake {
+        return Ok(());
+    }
+    let Words::Mount(command) = Words::parse_from(helper.words);
+    command.run()
 }
 
 #[cfg(test)]

@@ -4,9 +4,9 @@ mod background;
 pub(crate) mod helper;
 mod serve;
 
-use crate::commands::server::die_with;
 use crate::error::usage;
 use crate::logging::{Level, LogArgs};
+use crate::parent::die_with;
 use clap::{Args, ValueEnum};
 use mount::{MountOptions, Options};
 use std::path::PathBuf;

@@ -1,9 +1,8 @@
 //! `mortar peer detach`.
 
 use crate::cli::Global;
-use crate::{ask, confirm};
+use crate::{ask, confirm, output};
 use clap::Args;
-use cluster::admin::AdminRequest;
 
 /// Let a server without bricks go. It is a pool of its own afterwards.
 #[derive(Args, Debug)]
@@ -22,6 +21,7 @@ impl Detach {
             let question = format!("Cut server {} off for good, also if it still runs somewhere?", self.host);
             confirm::confirm(global, &question)?;
         }
-        ask::do_it(global, AdminRequest::PeerDetach { host: self.host, force: self.force })
+        let answer = ask::ask(global, admin::PeerDetach { host: self.host, force: self.force })?;
+        output::done(global.json, &answer, &format!("{} is out of the pool", answer.host))
     }
 }

@@ -3,8 +3,8 @@
 use crate::ask;
 use crate::cli::Global;
 use crate::error::usage;
+use crate::output;
 use clap::Args;
-use cluster::admin::AdminRequest;
 
 /// Take a server into the pool.
 ///
@@ -20,7 +20,10 @@ pub(crate) struct Probe {
 impl Probe {
     pub(crate) fn run(self, global: &Global) -> anyhow::Result<()> {
         let (host, port) = split(&self.host)?;
-        ask::do_it(global, AdminRequest::PeerProbe { host, port })
+        let answer = ask::ask(global, admin::PeerProbe { host, port })?;
+        let when = if answer.already { "already" } else { "now" };
+        let line = format!("{} is in the pool {when}, as server {}", answer.host, answer.server);
+        output::done(global.json, &answer, &line)
     }
 }
 

@@ -1,9 +1,8 @@
 //! `mortar peer replace`.
 
 use crate::cli::Global;
-use crate::{ask, confirm};
+use crate::{ask, confirm, output};
 use clap::Args;
-use cluster::admin::AdminRequest;
 
 /// Give the place of a server that is gone, or lost its state folder, to another one.
 ///
@@ -26,6 +25,19 @@ impl Replace {
             global,
             &format!("Cut the old server {host} off for good, also if it still runs somewhere?"),
         )?;
-        ask::do_it(global, AdminRequest::PeerReplace { host, by })
+        let answer = ask::ask(global, admin::PeerReplace { host, by })?;
+        let mut line = format!(
+            "{} is in the pool now, as server {} in the place of server {}, with its {} brick{}",
+            answer.host,
+            answer.server,
+            answer.replaced,
+            answer.bricks,
+            if answer.bricks == 1 { "" } else { "s" }
+        );
+        for note in &answer.offline {
+            line.push_str("; ");
+            line.push_str(note);
+        }
+        output::done(global.json, &answer, &line)
     }
 }

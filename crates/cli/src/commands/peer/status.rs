@@ -1,11 +1,11 @@
 //! `mortar peer status`.
 
-use crate::ask::{self, unexpected};
+use crate::ask;
 use crate::cli::Global;
 use crate::output;
 use crate::table::{Rows, yes};
+use admin::Peer;
 use clap::Args;
-use cluster::admin::{AdminReply, AdminRequest, Peer};
 
 /// How the servers of the pool do, and what is weak about the pool.
 #[derive(Args, Debug)]
@@ -14,10 +14,7 @@ pub(crate) struct PeerStatusCommand {}
 
 impl PeerStatusCommand {
     pub(crate) fn run(self, global: &Global) -> anyhow::Result<()> {
-        let status = match ask::ask(global, AdminRequest::PeerStatus)? {
-            AdminReply::PeerStatus(status) => status,
-            other => return unexpected(&other),
-        };
+        let status = ask::ask(global, admin::GetPeerStatus {})?;
         if global.json {
             return output::json(&status);
         }

@@ -3,8 +3,8 @@
 use crate::ask;
 use crate::cli::Global;
 use crate::error::usage;
+use crate::output;
 use clap::Args;
-use cluster::admin::AdminRequest;
 
 /// Make a volume of directories on servers of the pool.
 ///
@@ -31,14 +31,16 @@ pub(crate) struct Create {
 impl Create {
     pub(crate) fn run(self, global: &Global) -> anyhow::Result<()> {
         let layout = layout(&self.words)?;
-        let request = AdminRequest::VolumeCreate {
+        let request = admin::VolumeCreate {
             name: self.name,
             replica: layout.replica,
             arbiter: layout.arbiter,
             bricks: layout.bricks,
             force: self.force,
         };
-        ask::do_it(global, request)
+        let answer = ask::ask(global, request)?;
+        let line = format!("volume {0} is created: start it with mortar volume start {0}", answer.name);
+        output::done(global.json, &answer, &line)
     }
 }
 

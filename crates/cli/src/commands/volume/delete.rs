@@ -1,9 +1,8 @@
 //! `mortar volume delete`.
 
 use crate::cli::Global;
-use crate::{ask, confirm};
+use crate::{ask, confirm, output};
 use clap::Args;
-use cluster::admin::AdminRequest;
 
 /// Forget a stopped volume. The files stay in the bricks' directories.
 #[derive(Args, Debug)]
@@ -20,6 +19,12 @@ impl Delete {
             global,
             &format!("Delete volume {}? Its files stay in the bricks' directories.", self.name),
         )?;
-        ask::do_it(global, AdminRequest::VolumeDelete { name: self.name })
+        let answer = ask::ask(global, admin::VolumeDelete { name: self.name })?;
+        let mut line =
+            format!("volume {} is deleted; its files stay in the bricks' directories", answer.name);
+        if let Some(why) = &answer.not_released {
+            line.push_str(&format!("; remove .mortar by hand where this failed: {why}"));
+        }
+        output::done(global.json, &answer, &line)
     }
 }

@@ -1,11 +1,10 @@
 //! `mortar volume get`.
 
-use crate::ask::{self, unexpected};
+use crate::ask;
 use crate::cli::Global;
 use crate::output;
 use crate::table::Rows;
 use clap::Args;
-use cluster::admin::{AdminReply, AdminRequest};
 
 /// Options of a volume: value, default and what they do.
 #[derive(Args, Debug)]
@@ -20,15 +19,12 @@ pub(crate) struct Get {
 
 impl Get {
     pub(crate) fn run(self, global: &Global) -> anyhow::Result<()> {
-        let options = match ask::ask(global, AdminRequest::VolumeGet { name: self.name, key: self.key })? {
-            AdminReply::Options(options) => options,
-            other => return unexpected(&other),
-        };
+        let answer = ask::ask(global, admin::VolumeGet { name: self.name, key: self.key })?;
         if global.json {
-            return output::json(&options);
+            return output::json(&answer);
         }
         let mut rows = Rows::new(&["OPTION", "VALUE", "DEFAULT", "WHAT IT DOES"]);
-        for o in options {
+        for o in answer.options {
             let shown = |v: String| if v.is_empty() { "-".to_owned() } else { v };
             rows.row([o.key, shown(o.value), shown(o.default), o.help]);
         }

@@ -1,11 +1,10 @@
 //! `mortar volume heal`.
 
 use super::status::{bricks, healing};
-use crate::ask::{self, unexpected};
+use crate::ask;
 use crate::cli::Global;
 use crate::output;
 use clap::Args;
-use cluster::admin::{AdminReply, AdminRequest};
 
 /// What of a volume is not in sync.
 ///
@@ -24,14 +23,9 @@ pub(crate) struct Heal {
 impl Heal {
     pub(crate) fn run(self, global: &Global) -> anyhow::Result<()> {
         let name = self.name;
-        let request = match self.info {
-            Some(_) => AdminRequest::VolumeHealInfo { name },
-            None => AdminRequest::VolumeHeal { name },
-        };
-        let heal = match ask::ask(global, request)? {
-            AdminReply::Heal(heal) => heal,
-            AdminReply::Done(what) => return output::done(global.json, &what),
-            other => return unexpected(&other),
+        let heal = match self.info {
+            Some(_) => ask::ask(global, admin::VolumeHealInfo { name })?,
+            None => ask::ask(global, admin::VolumeHeal { name })?,
         };
         if global.json {
             return output::json(&heal);

@@ -1,11 +1,11 @@
 //! `mortar volume info`.
 
-use crate::ask::{self, unexpected};
+use crate::ask;
 use crate::cli::Global;
 use crate::output;
 use crate::table::Rows;
+use admin::VolumeDescription;
 use clap::Args;
-use cluster::admin::{AdminReply, AdminRequest, VolumeInfo};
 
 /// What volumes are made of.
 #[derive(Args, Debug)]
@@ -18,20 +18,17 @@ pub(crate) struct Info {
 
 impl Info {
     pub(crate) fn run(self, global: &Global) -> anyhow::Result<()> {
-        let volumes = match ask::ask(global, AdminRequest::VolumeInfo { name: self.name })? {
-            AdminReply::VolumeInfo(volumes) => volumes,
-            other => return unexpected(&other),
-        };
+        let answer = ask::ask(global, admin::VolumeInfo { name: self.name })?;
         if global.json {
-            return output::json(&volumes);
+            return output::json(&answer);
         }
-        let shown: Vec<String> = volumes.iter().map(show).collect();
+        let shown: Vec<String> = answer.volumes.iter().map(show).collect();
         if shown.is_empty() { Ok(()) } else { output::line(&shown.join("\n\n")) }
     }
 }
 
 /// The layout in the words of `volume create`.
-fn layout(v: &VolumeInfo) -> String {
+fn layout(v: &VolumeDescription) -> String {
     let sets = format!("{} set{}", v.sets.len(), if v.sets.len() == 1 { "" } else { "s" });
     match (v.replica, v.arbiter) {
         (1, _) => format!("distributed, {sets} of one brick"),
@@ -40,7 +37,7 @@ fn layout(v: &VolumeInfo) -> String {
     }
 }
 
-fn show(v: &VolumeInfo) -> String {
+fn show(v: &VolumeDescription) -> String {
     let mut rows = Rows::new(&["SET", "BRICK", "PATH"]).right(&[0, 1]);
     for set in &v.sets {
         for b in &set.bricks {

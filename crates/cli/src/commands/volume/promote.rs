@@ -1,9 +1,8 @@
 //! `mortar volume promote`.
 
 use crate::cli::Global;
-use crate::{ask, confirm};
+use crate::{ask, confirm, output};
 use clap::Args;
-use cluster::admin::AdminRequest;
 
 /// Let a set go on with one brick when those with its latest data are gone for good. What only they hold is lost.
 #[derive(Args, Debug)]
@@ -26,6 +25,11 @@ impl Promote {
                 self.brick
             ),
         )?;
-        ask::do_it(global, AdminRequest::VolumePromote { name: self.name, brick: self.brick })
+        let answer = ask::ask(global, admin::VolumePromote { name: self.name, brick: self.brick })?;
+        let line = format!(
+            "set {} goes on with {}; the other bricks are compared with it when they are back",
+            answer.set, answer.brick
+        );
+        output::done(global.json, &answer, &line)
     }
 }

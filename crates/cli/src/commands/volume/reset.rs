@@ -1,9 +1,8 @@
 //! `mortar volume reset`.
 
 use crate::cli::Global;
-use crate::{ask, confirm};
+use crate::{ask, confirm, output};
 use clap::Args;
-use cluster::admin::AdminRequest;
 
 /// Give an option, or all of them, their defaults again.
 #[derive(Args, Debug)]
@@ -21,6 +20,9 @@ impl Reset {
         if self.key.is_none() {
             confirm::confirm(global, &format!("Reset all options of volume {}?", self.name))?;
         }
-        ask::do_it(global, AdminRequest::VolumeReset { name: self.name, key: self.key })
+        let answer = ask::ask(global, admin::VolumeReset { name: self.name, key: self.key })?;
+        let s = if answer.options == 1 { "" } else { "s" };
+        let line = format!("{} option{s} of volume {} reset", answer.options, answer.name);
+        output::done(global.json, &answer, &line)
     }
 }

@@ -3,8 +3,8 @@
 use crate::ask;
 use crate::cli::Global;
 use crate::error::usage;
+use crate::output;
 use clap::Args;
-use cluster::admin::AdminRequest;
 
 /// Set options of a volume, all or none of those given.
 #[derive(Args, Debug)]
@@ -28,6 +28,9 @@ impl Set {
             return usage(format!("option {key} has no value: write KEY VALUE [KEY VALUE]..."));
         }
         let options = pairs.iter().map(|[key, value]| (key.clone(), value.clone())).collect();
-        ask::do_it(global, AdminRequest::VolumeSet { name: self.name, options })
+        let answer = ask::ask(global, admin::VolumeSet { name: self.name, options })?;
+        let s = if answer.options == 1 { "" } else { "s" };
+        let line = format!("{} option{s} of volume {} set", answer.options, answer.name);
+        output::done(global.json, &answer, &line)
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::ask;
 use crate::cli::Global;
+use crate::output;
 use clap::Args;
-use cluster::admin::AdminRequest;
 
 /// Let a volume serve.
 #[derive(Args, Debug)]
@@ -16,6 +16,7 @@ pub(crate) struct Start {
 
 impl Start {
     pub(crate) fn run(self, global: &Global) -> anyhow::Result<()> {
-        ask::do_it(global, AdminRequest::VolumeStart { name: self.name })
+        let answer = ask::ask(global, admin::VolumeStart { name: self.name })?;
+        output::done(global.json, &answer, &format!("volume {} is started", answer.name))
     }
 }

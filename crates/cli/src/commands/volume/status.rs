@@ -1,13 +1,11 @@
 //! `mortar volume status`.
 
-use crate::ask::{self, unexpected};
+use crate::ask;
 use crate::cli::Global;
 use crate::output;
 use crate::table::{Rows, size, yes};
+use admin::{BrickRole, BrickStatus, HealMode, HealProgress, HealState, VolumeReport};
 use clap::Args;
-use cluster::admin::{
-    AdminReply, AdminRequest, BrickRole, BrickStatus, HealMode, HealProgress, HealState, VolumeStatus,
-};
 
 /// How the bricks of volumes do, and what their servers counted.
 #[derive(Args, Debug)]
@@ -20,20 +18,17 @@ pub(crate) struct StatusCommand {
 
 impl StatusCommand {
     pub(crate) fn run(self, global: &Global) -> anyhow::Result<()> {
-        let volumes = match ask::ask(global, AdminRequest::VolumeStatus { name: self.name })? {
-            AdminReply::VolumeStatus(volumes) => volumes,
-            other => return unexpected(&other),
-        };
+        let answer = ask::ask(global, admin::VolumeStatus { name: self.name })?;
         if global.json {
-            return output::json(&volumes);
+            return output::json(&answer);
         }
-        let shown: Vec<String> = volumes.iter().map(show).collect();
+        let shown: Vec<String> = answer.volumes.iter().map(show).collect();
         if shown.is_empty() { Ok(()) } else { output::line(&shown.join("\n\n")) }
     }
 }
 
 /// A volume's status as a table, its counters and its notes.
-pub(in crate::commands) fn show(v: &VolumeStatus) -> String {
+pub(in crate::commands) fn show(v: &VolumeReport) -> String {
     let mut text = format!("volume {}: {}\n{}", v.name, v.status, bricks(&v.bricks));
     for server in v.servers.iter().filter(|s| !s.ops.is_empty()) {
         let ops: Vec<String> = server.ops.iter().map(|(op, n)| format!("{op} {n}")).collect();

@@ -1,9 +1,8 @@
 //! `mortar volume stop`.
 
 use crate::cli::Global;
-use crate::{ask, confirm};
+use crate::{ask, confirm, output};
 use clap::Args;
-use cluster::admin::AdminRequest;
 
 /// Stop serving a volume. Mounts wait until it is started again.
 #[derive(Args, Debug)]
@@ -17,6 +16,7 @@ pub(crate) struct Stop {
 impl Stop {
     pub(crate) fn run(self, global: &Global) -> anyhow::Result<()> {
         confirm::confirm(global, &format!("Stop volume {}? Its mounts do not answer then.", self.name))?;
-        ask::do_it(global, AdminRequest::VolumeStop { name: self.name })
+        let answer = ask::ask(global, admin::VolumeStop { name: self.name })?;
+        output::done(global.json, &answer, &format!("volume {} is stopped", answer.name))
     }
 }

@@ -12,9 +12,14 @@ pub(crate) struct Output {
     pub(crate) stderr: String,
 }
 
-/// The binary under test.
+/// The binary under test: MORTAR_BIN, or the one that `cargo build -p mortar` puts beside the folder of this test.
 pub(crate) fn mortar() -> Command {
-    Command::new(std::env::var("MORTAR_BIN").unwrap_or_else(|_| env!("CARGO_BIN_EXE_mortar").to_owned()))
+    let built = || {
+        let test = std::env::current_exe().unwrap();
+        let profile = test.parent().and_then(|deps| deps.parent()).unwrap();
+        profile.join("mortar").into_os_string()
+    };
+    Command::new(std::env::var_os("MORTAR_BIN").unwrap_or_else(built))
 }
 
 /// Starts the binary under test, called by `command`, as a child that ends with us.

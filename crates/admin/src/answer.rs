@@ -1,0 +1,122 @@
+//! The answers to requests that change something, and the configuration document.
+
+use ids::{ServerId, SetId};
+use serde::{Deserialize, Serialize};
+
+/// A server is in the pool.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PeerProbed {
+    /// The name it has in the pool.
+    pub host: String,
+    /// Its number in the pool.
+    pub server: ServerId,
+    /// It was in the pool before: nothing changed.
+    #[serde(default)]
+    pub already: bool,
+}
+
+/// A server is out of the pool.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PeerDetached {
+    /// The server, as it was named in the request.
+    pub host: String,
+    /// Whether the server was told; with `force` it may be lost.
+    #[serde(default)]
+    pub told: bool,
+}
+
+/// A server took another one's place.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PeerReplaced {
+    /// The new server's name in the pool.
+    pub host: String,
+    /// The new server's number.
+    pub server: ServerId,
+    /// The number of the server that is gone.
+    pub replaced: ServerId,
+    /// How many bricks the new server has taken over.
+    pub bricks: u32,
+    /// One line, for people, for each of its sets that cannot serve: what holds its latest data, and what to do.
+    #[serde(default)]
+    pub offline: Vec<String>,
+}
+
+/// A volume is created.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct VolumeCreated {
+    /// Its name.
+    pub name: String,
+}
+
+/// A volume is started.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct VolumeStarted {
+    /// Its name.
+    pub name: String,
+    /// Whether every set had a primary before the answer. If not, `volume status` says what is missing.
+    #[serde(default)]
+    pub serving: bool,
+}
+
+/// A volume is stopped.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct VolumeStopped {
+    /// Its name.
+    pub name: String,
+}
+
+/// A volume is deleted. Its files stay.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct VolumeDeleted {
+    /// Its name.
+    pub name: String,
+    /// Why `.mortar` of a brick is still there, if one is.
+    #[serde(default)]
+    pub not_released: Option<String>,
+}
+
+/// A set goes on with a brick that was not in sync.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct VolumePromoted {
+    /// The volume.
+    pub name: String,
+    /// The brick, as it was named in the request.
+    pub brick: String,
+    /// The brick's set.
+    pub set: SetId,
+}
+
+/// Options are set.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct OptionsSet {
+    /// The volume.
+    pub name: String,
+    /// How many.
+    pub options: u32,
+}
+
+/// Options have their defaults again.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct OptionsReset {
+    /// The volume.
+    pub name: String,
+    /// How many.
+    pub options: u32,
+}
+
+/// The configuration of the pool.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Document {
+    /// In TOML.
+    pub document: String,
+}
+
+/// What a document changed, or would.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Changes {
+    /// One line for each, for people.
+    pub changes: Vec<String>,
+    /// Nothing was changed: it was only asked.
+    #[serde(default)]
+    pub dry_run: bool,
+}

@@ -1,0 +1,35 @@
+//! The admin protocol: what the command line asks a server, and what the server answers. JSON in control frames.
+//!
+//! Owns [`AdminRequest`] (one struct a request), [`AdminAnswer`] (one type an answer, tied to its request by [`Ask`]),
+//! [`AdminError`] (a code and one line) and the versioned envelope around them. `docs/formats/admin.md` describes the JSON.
+//! Always true: fields may be added, with a default; none is renamed. `testdata` holds a frozen sample of each message.
+//! Deliberately absent: sockets, decisions, and the texts that the command line prints.
+
+mod answer;
+mod envelope;
+mod error;
+mod peer;
+mod request;
+mod status;
+mod volume;
+
+pub use answer::{
+    Changes, Document, OptionsReset, OptionsSet, PeerDetached, PeerProbed, PeerReplaced, VolumeCreated,
+    VolumeDeleted, VolumePromoted, VolumeStarted, VolumeStopped,
+};
+pub use envelope::{TAG, Unreadable, VERSION, decode_answer, decode_request, encode_answer, encode_request};
+pub use error::{AdminError, ErrorCode};
+pub use peer::{Peer, PeerStatus, Peers, ServerRole};
+pub use request::{
+    AdminAnswer, AdminRequest, Ask, ConfigApply, ConfigExport, GetPeerStatus, PeerDetach, PeerProbe,
+    PeerReplace, PoolList, REQUESTS, VolumeCreate, VolumeDelete, VolumeGet, VolumeHeal, VolumeHealInfo,
+    VolumeInfo, VolumeList, VolumePromote, VolumeReset, VolumeSet, VolumeStart, VolumeStatus, VolumeStop,
+};
+pub use status::{
+    BrickRole, BrickStatus, HealInfo, HealMode, HealProgress, HealState, ServerCounters, VolumeReport,
+    VolumeReports,
+};
+pub use volume::{
+    BrickDescription, OptionLine, OptionLines, SetDescription, VolumeDescription, VolumeDescriptions,
+    VolumeNames, VolumeState,
+};

@@ -1,0 +1,250 @@
+//! The requests, one struct each, and the table that ties each of them to its answer.
+
+use crate::{
+    Changes, Document, HealInfo, OptionLines, OptionsReset, OptionsSet, PeerDetached, PeerProbed,
+    PeerReplaced, PeerStatus, Peers, VolumeCreated, VolumeDeleted, VolumeDescriptions, VolumeNames,
+    VolumePromoted, VolumeReports, VolumeStarted, VolumeStopped,
+};
+use serde::{Deserialize, Serialize};
+
+/// A request that knows the type of its answer.
+pub trait Ask {
+    /// The answer.
+    type Answer;
+
+    /// The request as one of all.
+    fn into_request(self) -> AdminRequest;
+
+    /// The answer, if `answer` is one to this request.
+    fn take(answer: AdminAnswer) -> Option<Self::Answer>;
+}
+
+macro_rules! requests {
+    ($($variant:ident, $request:ident, $json:literal -> $answer:ident;)*) => {
+        /// What the command line asks. Each variant is the command of that name.
+        #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+        pub enum AdminRequest {
+            $(
+                #[doc = concat!("`", $json, "`")]
+                #[serde(rename = $json)]
+                $variant($request),
+            )*
+        }
+
+        /// What a server answers, by the request's name.
+        #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+        pub enum AdminAnswer {
+            $(
+                #[doc = concat!("to `", $json, "`")]
+                #[serde(rename = $json)]
+                $variant($answer),
+            )*
+        }
+
+        /// The names of all requests in JSON.
+        pub const REQUESTS: &[&str] = &[$($json),*];
+
+        $(
+            impl Ask for $request {
+                type Answer = $answer;
+
+                fn into_request(self) -> AdminRequest {
+                    AdminRequest::$variant(self)
+                }
+
+                fn take(answer: AdminAnswer) -> Option<$answer> {
+                    match answer {
+                        AdminAnswer::$variant(answer) => Some(answer),
+                        _ => None,
+                    }
+                }
+            }
+        )*
+    };
+}
+
+requests! {
+    PeerProbe, PeerProbe, "peer-probe" -> PeerProbed;
+    PeerDetach, PeerDetach, "peer-detach" -> PeerDetached;
+    PeerReplace, PeerReplace, "peer-replace" -> PeerReplaced;
+    PeerStatus, GetPeerStatus, "peer-status" -> PeerStatus;
+    PoolList, PoolList, "pool-list" -> Peers;
+    VolumeCreate, VolumeCreate, "volume-create" -> VolumeCreated;
+    VolumeStart, VolumeStart, "volume-start" -> VolumeStarted;
+    VolumeStop, VolumeStop, "volume-stop" -> VolumeStopped;
+    VolumeDelete, VolumeDelete, "volume-delete" -> VolumeDeleted;
+    VolumeInfo, VolumeInfo, "volume-info" -> VolumeDescriptions;
+    VolumeStatus, VolumeStatus, "volume-status" -> VolumeReports;
+    VolumeList, VolumeList, "volume-list" -> VolumeNames;
+    VolumeSet, VolumeSet, "volume-set" -> OptionsSet;
+    VolumeGet, VolumeGet, "volume-get" -> OptionLines;
+    VolumeReset, VolumeReset, "volume-reset" -> OptionsReset;
+    ConfigExport, ConfigExport, "config-export" -> Document;
+    ConfigApply, ConfigApply, "config-apply" -> Changes;
+    VolumeHeal, VolumeHeal, "volume-heal" -> HealInfo;
+    VolumeHealInfo, VolumeHealInfo, "volume-heal-info" -> HealInfo;
+    VolumePromote, VolumePromote, "volume-promote" -> VolumePromoted;
+}
+
+/// Take a server into the pool.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PeerProbe {
+    /// The server. Bricks are written with this name from now on.
+    pub host: String,
+    /// Its port, if it is not the usual one.
+    #[serde(default)]
+    pub port: Option<u16>,
+}
+
+/// Let a server without bricks go.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PeerDetach {
+    /// The server, as it was probed.
+    pub host: String,
+    /// Also if it does not answer.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// Give the bricks of a server that is gone to another one.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PeerReplace {
+    /// The server that is gone, as it was probed.
+    pub host: String,
+    /// The server that takes over (HOST or HOST:PORT), if it has another address.
+    #[serde(default)]
+    pub by: Option<String>,
+}
+
+/// How do the servers do?
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct GetPeerStatus {}
+
+/// Which servers are in the pool?
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct PoolList {}
+
+/// Make a volume of directories.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct VolumeCreate {
+    /// Its name.
+    pub name: String,
+    /// Bricks in each set; 1 unless given.
+    #[serde(default)]
+    pub replica: Option<u32>,
+    /// Arbiters among them; 0 unless given.
+    #[serde(default)]
+    pub arbiter: Option<u32>,
+    /// HOST:/PATH each, set by set.
+    pub bricks: Vec<String>,
+    /// Allow two bricks of one set on one server.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// Let a volume serve.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct VolumeStart {
+    /// The volume.
+    pub name: String,
+}
+
+/// Stop serving a volume.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct VolumeStop {
+    /// The volume.
+    pub name: String,
+}
+
+/// Forget a stopped volume.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct VolumeDelete {
+    /// The volume.
+    pub name: String,
+}
+
+/// What is a volume made of?
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct VolumeInfo {
+    /// The volume; all if none is given.
+    #[serde(default)]
+    pub name: Option<String>,
+}
+
+/// How does a volume do?
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct VolumeStatus {
+    /// The volume; all if none is given.
+    #[serde(default)]
+    pub name: Option<String>,
+}
+
+/// Which volumes are there?
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct VolumeList {}
+
+/// Set options, all or none of those given.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct VolumeSet {
+    /// The volume.
+    pub name: String,
+    /// Keys and values.
+    pub options: Vec<(String, String)>,
+}
+
+/// Which options does a volume have?
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct VolumeGet {
+    /// The volume.
+    pub name: String,
+    /// The option; all if none is given.
+    #[serde(default)]
+    pub key: Option<String>,
+}
+
+/// Give an option its default again.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct VolumeReset {
+    /// The volume.
+    pub name: String,
+    /// The option; all if none is given.
+    #[serde(default)]
+    pub key: Option<String>,
+}
+
+/// The configuration of the pool as one document, please.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct ConfigExport {}
+
+/// Bring the pool to what a document says.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ConfigApply {
+    /// The document, in TOML.
+    pub document: String,
+    /// Only tell what would change.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// Look again now for bricks to heal, and tell what is not in sync.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct VolumeHeal {
+    /// The volume.
+    pub name: String,
+}
+
+/// What is not in sync?
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct VolumeHealInfo {
+    /// The volume.
+    pub name: String,
+}
+
+/// Let a set go on with one brick when those with its latest data are gone for good.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct VolumePromote {
+    /// The volume.
+    pub name: String,
+    /// The brick, as HOST:/PATH.
+    pub brick: String,
+}

@@ -1,0 +1,169 @@
+//! One value of each request and answer, every field set.
+
+use admin::*;
+use ids::{BrickId, Epoch, Lsn, ServerId, SetId, VolumeId};
+
+fn name() -> String {
+    "home".to_owned()
+}
+
+pub(crate) fn requests() -> Vec<AdminRequest> {
+    let host = || "server2".to_owned();
+    vec![
+        PeerProbe { host: host(), port: Some(24241) }.into_request(),
+        PeerDetach { host: host(), force: true }.into_request(),
+        PeerReplace { host: host(), by: Some("server7:24241".to_owned()) }.into_request(),
+        GetPeerStatus {}.into_request(),
+        PoolList {}.into_request(),
+        VolumeCreate {
+            name: name(),
+            replica: Some(3),
+            arbiter: Some(1),
+            bricks: vec!["server1:/data/home".to_owned(), "server2:/data/home".to_owned()],
+            force: true,
+        }
+        .into_request(),
+        VolumeStart { name: name() }.into_request(),
+        VolumeStop { name: name() }.into_request(),
+        VolumeDelete { name: name() }.into_request(),
+        VolumeInfo { name: Some(name()) }.into_request(),
+        VolumeStatus { name: Some(name()) }.into_request(),
+        VolumeList {}.into_request(),
+        VolumeSet { name: name(), options: vec![("features.read-only".to_owned(), "on".to_owned())] }
+            .into_request(),
+        VolumeGet { name: name(), key: Some("features.read-only".to_owned()) }.into_request(),
+        VolumeReset { name: name(), key: Some("features.read-only".to_owned()) }.into_request(),
+        ConfigExport {}.into_request(),
+        ConfigApply { document: "format = 1\n".to_owned(), dry_run: true }.into_request(),
+        VolumeHeal { name: name() }.into_request(),
+        VolumeHealInfo { name: name() }.into_request(),
+        VolumePromote { name: name(), brick: "server2:/data/b".to_owned() }.into_request(),
+    ]
+}
+
+fn peer() -> Peer {
+    Peer {
+        id: ServerId(2),
+        identity: "00112233445566778899aabbccddeeff".to_owned(),
+        host: "server2".to_owned(),
+        address: "server2:24240".to_owned(),
+        role: ServerRole::Voter,
+        connected: Some(true),
+        lost: false,
+        witness: true,
+    }
+}
+
+fn brick() -> BrickStatus {
+    BrickStatus {
+        set: SetId(4),
+        brick: BrickId(9),
+        server: "server2".to_owned(),
+        path: "/data/home".to_owned(),
+        online: true,
+        in_sync: false,
+        role: BrickRole::Healing,
+        epoch: Epoch(7),
+        lsn: Lsn(1234),
+        durable_lsn: Lsn(1200),
+        free_bytes: 5_000_000_000,
+        total_bytes: 9_000_000_000,
+        heal: Some(HealProgress {
+            done: 10,
+            total: 25,
+            bytes: 4096,
+            same_bytes: 8192,
+            mode: HealMode::Full,
+            total_known: true,
+            state: HealState::Copying,
+            seconds: 3,
+            objects_per_second: 5,
+            bytes_per_second: 2048,
+        }),
+        error: Some("the disk is full".to_owned()),
+    }
+}
+
+fn heal() -> HealInfo {
+    HealInfo { name: name(), bricks: vec![brick()], notes: vec!["set 4 is healing".to_owned()] }
+}
+
+pub(crate) fn answers() -> Vec<AdminAnswer> {
+    let host = || "server2".to_owned();
+    let learner = Peer { role: ServerRole::Learner, connected: None, lost: true, witness: false, ..peer() };
+    let described = VolumeDescription {
+        id: VolumeId(3),
+        name: name(),
+        status: VolumeState::Started,
+        replica: 3,
+        arbiter: 1,
+        created: 1_795_305_600,
+        sets: vec![SetDescription {
+            id: SetId(4),
+            bricks: vec![BrickDescription {
+                id: BrickId(9),
+                name: "server2:/data/home".to_owned(),
+                arbiter: true,
+            }],
+        }],
+        options: [("features.read-only".to_owned(), "on".to_owned())].into(),
+    };
+    let report = VolumeReport {
+        name: name(),
+        status: VolumeState::Stopped,
+        bricks: vec![brick()],
+        servers: vec![ServerCounters { server: host(), ops: [("lookup".to_owned(), 12)].into() }],
+        notes: vec!["set 4 is read-only".to_owned()],
+    };
+    let line = OptionLine {
+        key: "features.read-only".to_owned(),
+        value: "on".to_owned(),
+        default: "off".to_owned(),
+        is_set: true,
+        help: "refuse every change".to_owned(),
+    };
+    vec![
+        AdminAnswer::PeerProbe(PeerProbed { host: host(), server: ServerId(2), already: true }),
+        AdminAnswer::PeerDetach(PeerDetached { host: host(), told: true }),
+        AdminAnswer::PeerReplace(PeerReplaced {
+            host: "server7".to_owned(),
+            server: ServerId(8),
+            replaced: ServerId(2),
+            bricks: 2,
+            offline: vec!["set 4 of volume home is offline".to_owned()],
+        }),
+        AdminAnswer::PeerStatus(PeerStatus {
+            pool: "ffeeddccbbaa99887766554433221100".to_owned(),
+            me: ServerId(1),
+            leader: Some(ServerId(2)),
+            peers: vec![peer(), learner],
+            notes: vec!["two voters are one too few".to_owned()],
+        }),
+        AdminAnswer::PoolList(Peers { peers: vec![peer()] }),
+        AdminAnswer::VolumeCreate(VolumeCreated { name: name() }),
+        AdminAnswer::VolumeStart(VolumeStarted { name: name(), serving: true }),
+        AdminAnswer::VolumeStop(VolumeStopped { name: name() }),
+        AdminAnswer::VolumeDelete(VolumeDeleted {
+            name: name(),
+            not_released: Some("server2:24240: connection refused".to_owned()),
+        }),
+        AdminAnswer::VolumeInfo(VolumeDescriptions { volumes: vec![described] }),
+        AdminAnswer::VolumeStatus(VolumeReports { volumes: vec![report] }),
+        AdminAnswer::VolumeList(VolumeNames { names: vec![name()] }),
+        AdminAnswer::VolumeSet(OptionsSet { name: name(), options: 2 }),
+        AdminAnswer::VolumeGet(OptionLines { options: vec![line] }),
+        AdminAnswer::VolumeReset(OptionsReset { name: name(), options: 1 }),
+        AdminAnswer::ConfigExport(Document { document: "format = 1\n".to_owned() }),
+        AdminAnswer::ConfigApply(Changes {
+            changes: vec!["volume home: features.read-only = on".to_owned()],
+            dry_run: true,
+        }),
+        AdminAnswer::VolumeHeal(heal()),
+        AdminAnswer::VolumeHealInfo(heal()),
+        AdminAnswer::VolumePromote(VolumePromoted {
+            name: name(),
+            brick: "server2:/data/b".to_owned(),
+            set: SetId(4),
+        }),
+    ]
+}

@@ -1,0 +1,26 @@
+//! The commands of `mortar`, but those that have the server inside (crate `mortar`).
+//!
+//! Owns words, tables and exit codes (0 done, 1 refused or failed, 2 usage); what commands mean is decided by the server,
+//! which is asked in the admin protocol.
+//! Invariant: a command that fails prints exactly one line on stderr, which names the object, the reason and what to do.
+//! Each command is a file in `commands`: its documentation, its arguments and its output. What the server cannot do yet has
+//! no command.
+
+mod ask;
+mod cli;
+mod commands;
+mod confirm;
+mod error;
+mod logging;
+pub mod output;
+mod parent;
+mod table;
+mod terminal;
+
+pub use cli::{Commands, Global};
+pub use commands::mount::helper::mount_helper;
+pub use commands::pool::PoolList;
+pub use confirm::confirm;
+pub use error::{report, usage};
+pub use logging::LogArgs;
+pub use parent::die_with;

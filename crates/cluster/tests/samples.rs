@@ -1,0 +1,145 @@
+//! Frozen samples of what the pool store keeps: each command, each outcome, and the pool's state, as JSON.
+#![allow(clippy::unwrap_used, reason = "a test that fails says where")]
+
+#[path = "../../admin/tests/json_sample/mod.rs"]
+mod json_sample;
+
+use cluster::{
+    BrickSpec, Command, ConfigVolume, NewServer, NewVolume, OptionChange, Outcome, Proposal, State, Status,
+    ViewChange,
+};
+use ids::{BrickId, Epoch, ServerId, SetId, VolumeId};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::fmt::Debug;
+use std::path::PathBuf;
+
+fn folder(kind: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("testdata/v1").join(kind)
+}
+
+fn check<T: Serialize + DeserializeOwned + PartialEq + Debug>(kind: &str, name: &str, value: &T) {
+    let samples = json_sample::frozen(&folder(kind), name, &serde_json::to_value(value).unwrap());
+    let read: Vec<T> = samples.into_iter().map(|s| serde_json::from_value(s).unwrap()).collect();
+    assert_eq!(read.last(), Some(value), "{kind} {name}");
+}
+
+fn server(n: u64) -> NewServer {
+    NewServer {
+        identity: format!("{n:032x}"),
+        host: format!("server{n}"),
+        address: format!("192.0.2.{n}:24240"),
+    }
+}
+
+fn volume() -> NewVolume {
+    let brick = |n: u64| BrickSpec { server: ServerId(n), path: "/data/home".to_owned() };
+    NewVolume {
+        name: "home".to_owned(),
+        replica: 3,
+        arbiter: 1,
+        bricks: (1..=3).map(brick).collect(),
+        force: true,
+        created: 1_795_305_600,
+    }
+}
+
+fn option(value: &str) -> OptionChange {
+    let (volume, key) = ("home".to_owned(), "features.read-only".to_owned());
+    OptionChange { volume, key, value: Some(value.to_owned()) }
+}
+
+/// The name of a command's sample. Without a wildcard: a new command has to be named here, and given a value below.
+fn name(command: &Command) -> &'static str {
+    match command {
+        Command::InitPool { .. } => "init-pool",
+        Command::AddServer(_) => "add-server",
+        Command::RemoveServer { .. } => "remove-server",
+        Command::ReplaceServer { .. } => "replace-server",
+        Command::SetServerAddress { .. } => "set-server-address",
+        Command::CreateVolume(_) => "create-volume",
+        Command::StartVolume { .. } => "start-volume",
+        Command::StopVolume { .. } => "stop-volume",
+        Command::DeleteVolume { .. } => "delete-volume",
+        Command::SetOptions { .. } => "set-options",
+        Command::ApplyConfig { .. } => "apply-config",
+        Command::ChangeView(_) => "change-view",
+        Command::ServerDown { .. } => "server-down",
+        Command::BrickFailed { .. } => "brick-failed",
+        Command::BrickMounted { .. } => "brick-mounted",
+        Command::SetVoters { .. } => "set-voters",
+        Command::RecoverPool { .. } => "recover-pool",
+    }
+}
+
+fn commands() -> Vec<Command> {
+    let name = || "home".to_owned();
+    let config = ConfigVolume {
+        volume: volume(),
+        status: Some(Status::Stopped),
+        options: [("features.read-only".to_owned(), "on".to_owned())].into(),
+    };
+    vec![
+        Command::InitPool { pool: format!("{:032x}", 7), server: server(1) },
+        Command::AddServer(server(2)),
+        Command::RemoveServer { server: ServerId(2), force: true },
+        Command::ReplaceServer { server: ServerId(2), new: server(4) },
+        Command::SetServerAddress { server: ServerId(2), address: "192.0.2.9:24240".to_owned() },
+        Command::CreateVolume(volume()),
+        Command::StartVolume { name: name() },
+        Command::StopVolume { name: name() },
+        Command::DeleteVolume { name: name() },
+        Command::SetOptions { changes: vec![option("on")] },
+        Command::ApplyConfig { volumes: vec![config] },
+        Command::ChangeView(ViewChange {
+            set: SetId(1),
+            expect_epoch: Epoch(3),
+            primary: Some(BrickId(2)),
+            in_sync: [BrickId(2), BrickId(3)].into(),
+            healed: [BrickId(3)].into(),
+            lost: true,
+            reason: "a brick lost changes".to_owned(),
+        }),
+        Command::ServerDown { server: ServerId(2) },
+        Command::BrickFailed { brick: BrickId(2), reason: "the disk is full".to_owned() },
+        Command::BrickMounted { brick: BrickId(2), mount: "/data".to_owned() },
+        Command::SetVoters { voters: [ServerId(1), ServerId(3)].into() },
+        Command::RecoverPool { server: ServerId(1) },
+    ]
+}
+
+#[test]
+fn every_command_is_frozen() {
+    for command in commands() {
+        check("command", name(&command), &command);
+    }
+    let proposal =
+        Proposal { id: 0x0123_4567_89ab_cdef, command: Command::StartVolume { name: "home".to_owned() } };
+    check("command", "proposal", &proposal);
+}
+
+#[test]
+fn every_outcome_is_frozen() {
+    check("outcome", "done", &Outcome::Done);
+    check("outcome", "server", &Outcome::Server(ServerId(2)));
+    check("outcome", "volume", &Outcome::Volume(VolumeId(3)));
+    check("outcome", "views", &Outcome::Views(vec![(SetId(1), Epoch(4))]));
+}
+
+/// A state made by commands, so that every kind of object is in it.
+#[test]
+fn the_state_is_frozen() {
+    let mut state = State::default();
+    for command in [
+        Command::InitPool { pool: format!("{:032x}", 7), server: server(1) },
+        Command::AddServer(server(2)),
+        Command::AddServer(server(3)),
+        Command::CreateVolume(volume()),
+        Command::SetOptions { changes: vec![option("on")] },
+        Command::StartVolume { name: "home".to_owned() },
+        Command::BrickMounted { brick: BrickId(2), mount: "/data".to_owned() },
+    ] {
+        state.apply(&command).unwrap();
+    }
+    check("state", "pool", &state);
+}

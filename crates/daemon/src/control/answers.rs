@@ -1,0 +1,129 @@
+//! From the words of the pool's state to those of the admin protocol, which has types of its own.
+
+use admin::{AdminError, ErrorCode, OptionLine, ServerRole, VolumeState};
+use cluster::{Refusal, Role, Status};
+use config_store::ProposeError;
+
+/// A refusal because of the present state.
+pub(super) fn conflict(line: String) -> AdminError {
+    AdminError::new(ErrorCode::Conflict, line)
+}
+
+/// Something that the request names does not exist.
+pub(super) fn not_found(line: String) -> AdminError {
+    AdminError::new(ErrorCode::NotFound, line)
+}
+
+/// A server tried and could not.
+pub(super) fn failed(line: impl ToString) -> AdminError {
+    AdminError::new(ErrorCode::Failed, line.to_string())
+}
+
+/// A server does not answer.
+pub(super) fn unreachable(line: String) -> AdminError {
+    AdminError::new(ErrorCode::Unreachable, line)
+}
+
+/// What the pool's state refuses.
+pub(super) fn refused(refusal: &Refusal) -> AdminError {
+    AdminError::new(code(refusal), refusal.to_string())
+}
+
+/// What the pool's store says instead of doing it.
+pub(super) fn not_agreed(e: &ProposeError) -> AdminError {
+    match e {
+        ProposeError::Refused(refusal) => refused(refusal),
+        ProposeError::NotLeader { .. } | ProposeError::Unavailable { .. } | ProposeError::Stopped { .. } => {
+            AdminError::new(ErrorCode::Unavailable, e.to_string())
+        }
+    }
+}
+
+fn code(refusal: &Refusal) -> ErrorCode {
+    match refusal {
+        Refusal::Identity { .. }
+        | Refusal::Address { .. }
+        | Refusal::Host { .. }
+        | Refusal::VolumeName { .. }
+        | Refusal::Replica { .. }
+        | Refusal::Arbiter { .. }
+        | Refusal::BrickCount { .. }
+        | Refusal::NoBricks { .. }
+        | Refusal::BrickSyntax { .. }
+        | Refusal::BrickPath { .. }
+        | Refusal::DuplicateBrick { .. }
+        | Refusal::NestedBrick { .. }
+        | Refusal::SameServer { .. }
+        | Refusal::OptionValue { .. }
+        | Refusal::DescribedTwice { .. }
+        | Refusal::NoVoters => ErrorCode::Invalid,
+        Refusal::UnknownHost { .. }
+        | Refusal::UnknownServer { .. }
+        | Refusal::UnknownVolume { .. }
+        | Refusal::UnknownOption { .. }
+        | Refusal::UnknownSet { .. }
+        | Refusal::UnknownBrick { .. } => ErrorCode::NotFound,
+        Refusal::PoolExists | Refusal::ServerExists { .. } | Refusal::VolumeExists { .. } => {
+            ErrorCode::Exists
+        }
+        Refusal::NoPool
+        | Refusal::AddressInUse { .. }
+        | Refusal::ServerHasBricks { .. }
+        | Refusal::LastServer { .. }
+        | Refusal::VolumeStarted { .. }
+        | Refusal::AlreadyStarted { .. }
+        | Refusal::NotStarted { .. }
+        | Refusal::BrickInUse { .. }
+        | Refusal::BricksDiffer { .. }
+        | Refusal::NotMember { .. }
+        | Refusal::BadPrimary { .. }
+        | Refusal::NotHealed { .. }
+        | Refusal::DataWouldBeLost { .. } => ErrorCode::Conflict,
+        Refusal::TooManyServers { .. }
+        | Refusal::TooManyVolumes { .. }
+        | Refusal::TooManyBricks { .. }
+        | Refusal::TooManyChanges { .. }
+        | Refusal::OutOfIds => ErrorCode::Limit,
+        Refusal::StaleEpoch { .. } => ErrorCode::Stale,
+        Refusal::NewerFormat { .. } => ErrorCode::Version,
+    }
+}
+
+pub(super) fn role(role: Role) -> ServerRole {
+    match role {
+        Role::Voter => ServerRole::Voter,
+        Role::Learner => ServerRole::Learner,
+    }
+}
+
+pub(super) fn volume_state(status: Status) -> VolumeState {
+    match status {
+        Status::Created => VolumeState::Created,
+        Status::Started => VolumeState::Started,
+        Status::Stopped => VolumeState::Stopped,
+    }
+}
+
+pub(super) fn option_line(line: cluster::options::OptionLine) -> OptionLine {
+    let cluster::options::OptionLine { key, value, default, is_set, help } = line;
+    OptionLine { key, value, default, is_set, help }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_keep_their_line_and_get_a_code() {
+        let refusal = Refusal::UnknownVolume { name: "v".to_owned() };
+        let line = refusal.to_string();
+        for e in [refused(&refusal), not_agreed(&ProposeError::Refused(refusal.clone()))] {
+            assert_eq!((e.code, e.message.as_str()), (ErrorCode::NotFound, line.as_str()));
+        }
+        let away = ProposeError::Unavailable { reason: "no vote".to_owned() };
+        assert_eq!(not_agreed(&away).code, ErrorCode::Unavailable);
+        let e = refused(&Refusal::OutOfIds).before("volume v: ").after("; end");
+        assert_eq!(e.code, ErrorCode::Limit);
+        assert!(e.message.starts_with("volume v: ") && e.message.ends_with("; end"), "{e}");
+    }
+}

@@ -1,0 +1,140 @@
+//! What servers ask each other beside leases and data: who are you, join, make bricks, how do they do.
+//!
+//! Fields may be added, with a default; none is renamed.
+
+use admin::{AdminError, BrickStatus, ServerCounters};
+use cluster::arbitration::Evidence;
+use ids::{BrickId, ServerId, SetId};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What servers ask each other.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum ClusterRequest {
+    /// Whoever is at this address: who are you?
+    Identify,
+    /// Become a server of this pool; refused by one that has volumes or peers.
+    JoinInvite {
+        /// The pool's id.
+        pool: String,
+        /// The id you get.
+        server: ServerId,
+        /// The identity this is meant for.
+        identity: String,
+        /// The name you were probed by.
+        host: String,
+        /// Whom to ask for the pool: id and address.
+        members: BTreeMap<ServerId, String>,
+    },
+    /// You are out of the pool: become a pool of one again.
+    Detached {
+        /// The pool's id.
+        pool: String,
+        /// The id you had.
+        server: ServerId,
+    },
+    /// The pool was recovered without you: stop acting as its server.
+    CutOff {
+        /// The pool's id.
+        pool: String,
+        /// The identity this is meant for.
+        identity: String,
+        /// How often the pool was recovered.
+        recoveries: u32,
+        /// The server that it goes on from.
+        host: String,
+    },
+    /// Can this directory become a brick? Make it if it is not there.
+    BrickPrepare {
+        /// The directory.
+        path: String,
+        /// Also if it is not empty.
+        #[serde(default)]
+        force: bool,
+    },
+    /// How do your bricks of this volume do?
+    Status {
+        /// Its name.
+        volume: String,
+    },
+    /// Is your brick open, and what does it hold?
+    Evidence {
+        /// The pool's id: another pool may have given the same numbers.
+        pool: String,
+        /// Its set.
+        set: SetId,
+        /// Which.
+        brick: BrickId,
+    },
+}
+
+/// The answers.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum ClusterReply {
+    /// Done.
+    Done,
+    /// To Identify.
+    Identity {
+        /// The server's identity.
+        identity: String,
+        /// Its pool.
+        pool: String,
+        /// Its id there.
+        server: ServerId,
+        /// Servers in its pool.
+        servers: u32,
+        /// Volumes in its pool.
+        volumes: u32,
+        /// How often its pool was recovered from one server.
+        #[serde(default)]
+        recoveries: u32,
+        /// The program's version.
+        #[serde(default)]
+        program: String,
+    },
+    /// To Status.
+    Status {
+        /// Its bricks.
+        bricks: Vec<BrickStatus>,
+        /// Its counts.
+        counters: ServerCounters,
+    },
+    /// Refused or failed.
+    Error(AdminError),
+    /// To Evidence.
+    Evidence(Evidence),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use admin::ErrorCode;
+    use cluster::arbitration::Holding;
+    use ids::{Epoch, Lsn};
+
+    fn round<T: Serialize + for<'a> Deserialize<'a> + PartialEq + std::fmt::Debug>(value: T) -> String {
+        let text = serde_json::to_string(&value).unwrap();
+        assert_eq!(serde_json::from_str::<T>(&text).unwrap(), value);
+        text
+    }
+
+    #[test]
+    fn servers_talk_in_json() {
+        assert_eq!(round(ClusterRequest::Identify), "\"identify\"");
+        let (pool, identity) = ("p".to_owned(), "i".to_owned());
+        round(ClusterRequest::CutOff { pool, identity, recoveries: 1, host: "h".to_owned() });
+        round(ClusterReply::Error(AdminError::new(ErrorCode::Conflict, "no")));
+        let ask = ClusterRequest::Evidence { pool: "p".to_owned(), set: SetId(1), brick: BrickId(2) };
+        assert_eq!(round(ask), r#"{"evidence":{"pool":"p","set":1,"brick":2}}"#);
+        let holding = Holding { epoch: Epoch(3), last: Lsn(9), durable: Lsn(7) };
+        let lost = ClusterReply::Evidence(Evidence::LostMemory(holding));
+        assert_eq!(round(lost), r#"{"evidence":{"lost-memory":{"epoch":3,"last":9,"durable":7}}}"#);
+        let refused = ClusterReply::Evidence(Evidence::Refused { millis: 5 });
+        assert_eq!(round(refused), r#"{"evidence":{"refused":{"millis":5}}}"#);
+        let older = r#"{"identity":{"identity":"i","pool":"p","server":1,"servers":1,"volumes":0}}"#;
+        let reply: ClusterReply = serde_json::from_str(older).unwrap();
+        assert!(matches!(reply, ClusterReply::Identity { recoveries: 0, .. }));
+    }
+}

@@ -1,0 +1,112 @@
+//! Frozen samples of what lies on disk, `testdata/<format>/v1/*.txt`: read as the same values and written as the same bytes,
+//! for as long as version 1 is read. A change that is added needs a record of its own: `UPDATE=1 cargo test -p wire`, then
+//! `UPDATE=1 cargo test -p disk-format`.
+#![allow(clippy::unwrap_used, reason = "a test that fails says where")]
+
+#[path = "../../wire/tests/sample/mod.rs"]
+mod sample;
+
+use disk_format::{Identity, Record, SegmentHead, State, Tag};
+use ids::{BrickId, Epoch, Fid, Lsn, OpId, SessionId, SetId, Time, VolumeId};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use wire::peer::Stamp;
+use wire::{Change, Wire};
+
+fn folder(format: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(format).join("v1")
+}
+
+fn fid(set: u32, epoch: u32, lsn: u64) -> Fid {
+    Fid { set: SetId(set), epoch: Epoch(epoch), lsn: Lsn(lsn) }
+}
+
+fn stamp(epoch: u32, lsn: u64) -> Stamp {
+    Stamp { epoch: Epoch(epoch), lsn: Lsn(lsn) }
+}
+
+#[test]
+fn a_tag_is_frozen() {
+    for (name, flags) in
+        [("plain", 0), ("pending", disk_format::tag::PENDING), ("orphan", disk_format::tag::ORPHAN)]
+    {
+        let fresh = || {
+            let version = (&stamp(5, 6)).into();
+            let (ctime, atime) = (Time { sec: -7, nsec: 8 }, Time { sec: 9, nsec: 10 });
+            Tag { flags, fid: fid(1, 2, 3), home: SetId(4), version, ctime, atime }.encode()
+        };
+        let file = folder("tag").join(format!("{name}.txt"));
+        sample::check(&file, fresh, |b| Tag::decode(b).unwrap(), Tag::encode);
+    }
+}
+
+#[test]
+fn an_identity_is_frozen() {
+    for (name, arbiter) in [("brick", false), ("arbiter", true)] {
+        let fresh = || {
+            Identity {
+                pool: *b"0123456789abcdef",
+                volume: VolumeId(1),
+                set: SetId(2),
+                brick: BrickId(3),
+                arbiter,
+                volume_name: "home".to_owned(),
+                root: fid(5, 6, 7),
+                root_home: SetId(5),
+            }
+            .encode()
+        };
+        let file = folder("identity").join(format!("{name}.txt"));
+        sample::check(&file, fresh, |b| Identity::decode(b).unwrap(), Identity::encode);
+    }
+}
+
+#[test]
+fn a_state_is_frozen() {
+    for (name, clean) in [("open", false), ("closed", true)] {
+        let fresh =
+            || State { boot: *b"0123456789abcdef", durable: stamp(2, 99), flushed: Lsn(101), clean }.encode();
+        let file = folder("state").join(format!("{name}.txt"));
+        sample::check(&file, fresh, |b| State::decode(b).unwrap(), State::encode);
+    }
+}
+
+#[test]
+fn the_head_of_a_segment_is_frozen() {
+    let fresh = || SegmentHead { brick: BrickId(3), base: stamp(1, 8), previous: Lsn(1) }.encode();
+    let file = folder("segment").join("head.txt");
+    sample::check(&file, fresh, |b| SegmentHead::decode(b).unwrap(), SegmentHead::encode);
+}
+
+fn record(bytes: &[u8]) -> Record {
+    let (record, read) = Record::decode(bytes).unwrap();
+    assert_eq!(read, bytes.len());
+    record
+}
+
+/// A record of each change that there is a sample of in `wire`: the journal holds the same bytes.
+#[test]
+fn a_record_of_each_change_is_frozen() {
+    let changes = Path::new(env!("CARGO_MANIFEST_DIR")).join("../wire/testdata/v1/Change");
+    let mut expected = BTreeSet::new();
+    for entry in fs::read_dir(changes).unwrap() {
+        let entry = entry.unwrap();
+        let file = folder("record").join(entry.file_name());
+        expected.insert(entry.file_name());
+        let Ok(change) = Change::from_bytes(&sample::bytes(&entry.path())) else {
+            // Its tag went out of use.
+            assert!(Record::decode(&sample::bytes(&file)).is_err(), "{}", file.display());
+            continue;
+        };
+        let about = (!matches!(change, Change::Nop)).then(|| fid(1, 2, 3));
+        let data_crc = if matches!(change, Change::Write { .. }) { 0x0102_0304_0506_0708 } else { 0 };
+        let op = OpId { session: SessionId(5), seq: 6 };
+        let fresh = Record { stamp: stamp(2, 9), op, data_crc, about, change: change.clone() };
+        sample::check(&file, || fresh.encode(), record, Record::encode);
+        assert_eq!(record(&sample::bytes(&file)).change, change, "{}", file.display());
+    }
+    let there: BTreeSet<_> =
+        fs::read_dir(folder("record")).unwrap().map(|f| f.unwrap().file_name()).collect();
+    assert_eq!(there, expected, "each record is of a change that the wire has");
+}

@@ -1,0 +1,106 @@
+//! The grammar's top: global options and the list of commands.
+
+use crate::recover::Recover;
+use crate::server::ServerCommand;
+use clap::{Parser, Subcommand};
+use cli::{Commands, Global, PoolList};
+
+/// A distributed file system on plain directories.
+///
+/// Start a server on each machine (mortar server), join them (mortar peer probe), make a volume of directories
+/// (mortar volume create, start) and mount it (mortar mount). `mortar demo` shows all of it on this machine.
+#[derive(Parser, Debug)]
+#[command(name = "mortar", version, disable_help_subcommand = true)]
+pub(crate) struct Mortar {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    Server(ServerCommand),
+    #[command(subcommand)]
+    Pool(Pool),
+    #[command(flatten)]
+    Other(Commands),
+}
+
+/// The pool as a whole.
+#[derive(Subcommand, Debug)]
+enum Pool {
+    List(PoolList),
+    Recover(Recover),
+}
+
+impl Mortar {
+    /// Does what the command line says.
+    pub(crate) fn run(self) -> anyhow::Result<()> {
+        let Mortar { global, command } = self;
+        match command {
+            Command::Server(c) => c.run(),
+            Command::Pool(Pool::List(c)) => c.run(&global),
+            Command::Pool(Pool::Recover(c)) => c.run(&global),
+            Command::Other(c) => c.run(&global),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_grammar_is_sound() {
+        Mortar::command().debug_assert();
+    }
+
+    /// The words of the contract, which users have in scripts.
+    #[test]
+    fn the_contract_is_kept() {
+        let accepted = [
+            "server --state /s --address h:1 --admin h:2 --log f --log-level debug",
+            "--server h:1 peer probe h2:24240",
+            "peer detach h --force",
+            "peer replace h",
+            "peer replace h --by h2:24240 --yes",
+            "peer status --json",
+            "pool list",
+            "pool recover --state /s --yes",
+            "volume create v h:/a",
+            "volume create v replica 3 arbiter 1 h1:/a h2:/a h3:/a --force",
+            "volume start v",
+            "volume stop v --yes",
+            "volume delete v",
+            "volume info",
+            "volume info v",
+            "volume status v",
+            "volume list",
+            "volume set v a.b 1 c.d 2",
+            "volume get v",
+            "volume get v a.b",
+            "volume reset v",
+            "volume reset v a.b",
+            "config export",
+            "config apply f --dry-run",
+            "volume heal v",
+            "volume heal v info",
+            "mount h1,h2:/v/sub /mnt -o ro,noatime --foreground",
+            "brick check /b --repair",
+            "demo --dir /d --servers 2 --seconds 3",
+            "bench /d --phase mkdir --phase ls --count 5",
+        ];
+        for line in accepted {
+            let words = std::iter::once("mortar").chain(line.split(' '));
+            assert!(Mortar::try_parse_from(words).is_ok(), "{line}");
+        }
+        for line in
+            ["", "peer", "volume", "volume create v", "volume heal v now", "volume set v a.b", "peer probe"]
+        {
+            let words = std::iter::once("mortar").chain(line.split(' ').filter(|w| !w.is_empty()));
+            assert!(Mortar::try_parse_from(words).is_err(), "{line}");
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! The program `mortar`: the server, the mount and the command line in one binary.
+//!
+//! Owns what has the server inside: `mortar server` and `mortar pool recover`. All other commands are in the library `cli`,
+//! which knows a server only by the admin protocol.
+
+mod grammar;
+mod recover;
+mod server;
+
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments: Vec<std::ffi::OsString> = std::env::args_os().collect();
+    let done = match cli::mount_helper(&arguments) {
+        Some(done) => done,
+        None => grammar::Mortar::parse().run(),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => cli::report(&e),
+    }
+}

@@ -1,0 +1,76 @@
+//! `mortar server`: one server in the foreground.
+
+use clap::Args;
+use cli::{LogArgs, die_with, output, usage};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::path::PathBuf;
+
+/// Run a server in the foreground.
+///
+/// With an empty state folder it is a pool of one; others take it in with `mortar peer probe`.
+/// Prints `ready HOST:PORT` once it serves and ends cleanly on SIGTERM and SIGINT.
+/// Several servers on one machine: give each its own loopback address and state folder.
+#[derive(Args, Debug)]
+#[command(after_help = "Example: mortar server --state /var/lib/mortar --address 192.0.2.11")]
+pub(crate) struct ServerCommand {
+    /// The state folder: identity and pool store. Made if it is not there.
+    #[arg(long, value_name = "DIR")]
+    state: PathBuf,
+    /// Where to listen, and where others find this server. Port 24240 unless given.
+    #[arg(long, value_name = "HOST[:PORT]")]
+    address: String,
+    /// A second address, for the command line only.
+    #[arg(long, value_name = "HOST:PORT")]
+    admin: Option<String>,
+    #[command(flatten)]
+    log: LogArgs,
+    /// End when the process of this number, which started us, ends.
+    #[arg(long, value_name = "PID", hide = true)]
+    die_with: Option<i32>,
+}
+
+impl ServerCommand {
+    pub(crate) fn run(self) -> anyhow::Result<()> {
+        let address = checked(&self.address)?;
+        let admin = self.admin.as_deref().map(checked).transpose()?;
+        die_with(self.die_with)?;
+        self.log.start()?;
+        raise_descriptor_limit();
+        let options = daemon::ServerOptions { state: self.state, address, admin };
+        let server = daemon::Server::start(&options)?;
+        tracing::info!("serving on {}", server.address());
+        output::line(&format!("ready {}", server.address()))?;
+        server.run();
+        Ok(())
+    }
+}
+
+fn checked(given: &str) -> anyhow::Result<String> {
+    let address = transport::with_port(given);
+    let port = address.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
+    match port {
+        Some(port) if port > 0 => Ok(address),
+        _ => usage(format!("address {given}: write HOST or HOST:PORT with a port from 1 to 65535")),
+    }
+}
+
+/// Descriptors up to the hard limit: nobody should have to know about `ulimit -n`.
+fn raise_descriptor_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    if let Err(e) = setrlimit(Resource::Nofile, wanted) {
+        tracing::warn!("raise the limit of open files from {:?}: {e}", limit.current);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn addresses() {
+        assert_eq!(super::checked("h").unwrap(), "h:24240");
+        assert_eq!(super::checked("::1").unwrap(), "[::1]:24240");
+        for bad in ["h:0", "h:x", "h:70000"] {
+            assert!(super::checked(bad).is_err(), "{bad}");
+        }
+    }
+}
