@@ -69,6 +69,7 @@ fn name(command: &Command) -> &'static str {
         Command::BrickMounted { .. } => "brick-mounted",
         Command::SetVoters { .. } => "set-voters",
         Command::RecoverPool { .. } => "recover-pool",
+        Command::Promote { .. } => "promote",
     }
 }
 
@@ -105,6 +106,7 @@ fn commands() -> Vec<Command> {
         Command::BrickMounted { brick: BrickId(2), mount: "/data".to_owned() },
         Command::SetVoters { voters: [ServerId(1), ServerId(3)].into() },
         Command::RecoverPool { server: ServerId(1) },
+        Command::Promote { set: SetId(1), expect_epoch: Epoch(3), brick: BrickId(2) },
     ]
 }
 

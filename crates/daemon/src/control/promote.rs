@@ -11,10 +11,7 @@ use std::collections::BTreeSet;
 
 impl Control {
     /// Refused while a brick in sync is open, or its server may still be serving.
-    pub(super) async fn volume_promote(
-        &self,
-        request: VolumePromote,
-    ) -> Result<VolumePromoted, AdminError> {
+    pub(super) async fn volume_promote(&self, request: VolumePromote) -> Result<VolumePromoted, AdminError> {
         let VolumePromote { name, brick: wanted } = request;
         let state = self.linearizable().await?;
         let volume = volume(&state, &name)?;
@@ -23,7 +20,9 @@ impl Control {
             .flat_map(|s| s.bricks.iter().map(move |b| (s, b)))
             .find(|(_, b)| state.brick_name(b) == wanted);
         let Some((set, brick)) = found else {
-            return Err(not_found(format!("{wanted} is no brick of volume {name}: see mortar volume status {name}")));
+            return Err(not_found(format!(
+                "{wanted} is no brick of volume {name}: see mortar volume status {name}"
+            )));
         };
         if brick.arbiter {
             return Err(conflict(format!(
