@@ -2,7 +2,7 @@
 //!
 //! Always true: once a connection came that names an older one as given up, no request of the older one is begun. The
 //! session sends again what it sent there, so its copy there would be done a second time, or after its end (see
-//! `docs/design/0008-late-copies.md`). A session counts as gone when it had no connection for [`CLAIM_TIME`] without a
+//! `docs/design/0011-late-copies.md`). A session counts as gone when it had no connection for [`CLAIM_TIME`] without a
 //! break.
 
 use super::opens::CLAIM_TIME;
