@@ -10,53 +10,54 @@
 
 use crate::error::errno;
 use crate::identity::own;
-use crate::object::Opened;
+use crate::object::{Opened, stat_at};
 use disk_format::Tag;
 use ids::{Fid, SetId, Time};
 use rustix::fs::{AtFlags, Mode, OFlags, Timespec, Timestamps};
 use rustix::time::ClockId;
-use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use wire::Errno;
 
 /// File systems with small inodes keep whole seconds.
 const GRAIN: i64 = 1;
 
-/// The file whose modification time says since when objects may have changed without a record. Held open, so that closing
-/// the brick does not depend on what became of its folder meanwhile.
+/// The file whose modification time says since when objects may have changed without a record.
 pub(crate) struct SyncedAt {
-    file: OwnedFd,
+    file: PathBuf,
 }
 
 impl SyncedAt {
     /// Makes the file if it is missing. A new one says that everything may have changed.
     pub(crate) fn open(path: &Path) -> Result<SyncedAt, Errno> {
-        let name = own(path).join("synced");
-        let open =
-            |more| rustix::fs::open(&name, OFlags::RDWR | OFlags::CLOEXEC | more, Mode::RUSR | Mode::WUSR);
-        match open(OFlags::CREATE | OFlags::EXCL) {
-            Ok(file) => {
-                let made = SyncedAt { file };
-                made.set(Time::default())?;
-                rustix::fs::fsync(&made.file).map_err(errno)?;
-                Ok(made)
+        let at = SyncedAt { file: own(path).join("synced") };
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        match rustix::fs::open(&at.file, flags, Mode::RUSR | Mode::WUSR) {
+            Ok(made) => {
+                at.set(Time::default())?;
+                rustix::fs::fsync(&made).map_err(errno)?;
             }
-            Err(rustix::io::Errno::EXIST) => Ok(SyncedAt { file: open(OFlags::empty()).map_err(errno)? }),
-            Err(e) => Err(errno(e)),
+            Err(rustix::io::Errno::EXIST) => {}
+            Err(e) => return Err(errno(e)),
         }
+        Ok(at)
     }
 
     /// The time; 0 if none was noted.
     pub(crate) fn get(&self) -> Result<Time, Errno> {
-        let s = rustix::fs::fstat(&self.file).map_err(errno)?;
-        Ok(Time { sec: s.st_mtime, nsec: u32::try_from(s.st_mtime_nsec).unwrap_or(0) })
+        stat_at(rustix::fs::CWD, self.file.as_os_str().as_bytes()).map(|s| s.mtime)
     }
 
-    /// Everything that changed before `time` is on disk, with its record.
+    /// Everything that changed before `time` is on disk, with its record. A file that is gone (the brick was released) is
+    /// left so: without it everything may have changed.
     pub(crate) fn set(&self, time: Time) -> Result<(), Errno> {
         let at = Timespec { tv_sec: time.sec, tv_nsec: time.nsec.into() };
         let times = Timestamps { last_access: at, last_modification: at };
-        rustix::fs::futimens(&self.file, &times).map_err(errno)
+        let none = AtFlags::SYMLINK_NOFOLLOW;
+        match rustix::fs::utimensat(rustix::fs::CWD, &self.file, &times, none) {
+            Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(()),
+            Err(e) => Err(errno(e)),
+        }
     }
 }
 
