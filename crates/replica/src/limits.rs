@@ -22,6 +22,8 @@ pub const RESEND: Duration = Duration::from_millis(500);
 pub const SYNC_RESEND: Duration = Duration::from_secs(10);
 /// A secondary that leaves a change unacknowledged for this long is voted out.
 pub const SILENCE: Duration = Duration::from_millis(2000);
+/// A server whose lease was not renewed for this long, three heartbeats, may be cut off itself.
+pub const LEASE_GAP: Duration = Duration::from_millis(1500);
 /// A proposal that brought no new view is made again after this.
 pub const REPROPOSE: Duration = Duration::from_millis(300);
 /// Changes wait for so long before they are refused if a new primary has to leave out bricks that the quorum needs.

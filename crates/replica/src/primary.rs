@@ -311,7 +311,9 @@ impl<B: Body> Replica<B> {
                 for brick in joining {
                     self.drop_joiner(now, brick, out);
                 }
-                if !voted.is_empty() {
+                // Without these bricks there would be no quorum: then either they are away or this server is cut off.
+                let suffices = self.view.in_sync.len() - voted.len() >= self.view.quorum;
+                if !voted.is_empty() && (suffices || self.is_connected(now)) {
                     self.vote_out(now, &voted, "it does not acknowledge changes", out);
                 }
                 let slow: Vec<BrickId> = self

@@ -1,7 +1,7 @@
 //! One brick's part in its set: the state, the way in, and what both roles share.
 
 use crate::io::{Admission, Body, Entry, Input, Message, Output, SyncToken, Ticket};
-use crate::limits::{EARLY, QUORUM_WAIT, WINDOW, WINDOW_BYTES};
+use crate::limits::{EARLY, LEASE_GAP, QUORUM_WAIT, SILENCE, WINDOW, WINDOW_BYTES};
 use crate::reconcile::{Fetch, Report};
 use crate::results::Results;
 use crate::view::View;
@@ -82,6 +82,8 @@ pub struct Replica<B> {
     pub(crate) durable: Lsn,
     pub(crate) available: u64,
     pub(crate) lease: Duration,
+    /// When the lease was last renewed, and since when it is renewed without a gap of [`LEASE_GAP`].
+    renewed: (Duration, Duration),
     pub(crate) results: Results,
     /// On the primary: the changes after `commit`. On others: those that may not be on all bricks in sync, as far as this
     /// one knows; whoever leads next may lack them.
@@ -162,6 +164,7 @@ impl<B: Body> Replica<B> {
             durable,
             available: u64::MAX,
             lease: Duration::ZERO,
+            renewed: (Duration::ZERO, Duration::ZERO),
             results,
             window: VecDeque::new(),
             window_bytes: 0,
@@ -444,10 +447,21 @@ impl<B: Body> Replica<B> {
     }
 
     fn on_lease(&mut self, now: Duration, until: Duration, out: &mut Out<B>) {
-        self.lease = self.lease.max(until);
+        if until > self.lease {
+            let (last, since) = self.renewed;
+            self.renewed = (now, if now > last + LEASE_GAP { now } else { since });
+            self.lease = until;
+        }
         if self.lease_holds(now) {
             out.extend(core::mem::take(&mut self.held).into_iter().map(Output::Release));
         }
+    }
+
+    /// Whether this server has been in touch with the pool's leader, without a gap, for so long that bricks which were silent
+    /// all that time are away and not this server.
+    pub(crate) fn is_connected(&self, now: Duration) -> bool {
+        let (last, since) = self.renewed;
+        now <= last + LEASE_GAP && now >= since + SILENCE
     }
 
     /// Lets the answer leave, now or when the lease is renewed.

@@ -499,3 +499,40 @@ fn a_primary_that_cannot_apply_what_it_adopts_gives_way() {
     assert_eq!(b.replicate(3, 2, common::entry(1, 1, 9)), ["apply 1.1"]);
     assert_eq!(b.apply_failed(1), ["propose Some(3) of [3] after 2", "diverged"]);
 }
+
+/// A primary that hears nobody does not know who is away, the others or itself: it leaves the quorum in the view until it
+/// has been in touch with the pool's leader for as long as they were silent.
+#[test]
+fn a_primary_that_is_cut_off_leaves_the_quorum_in_its_view() {
+    let mut set = Set::new(3, &[], 2);
+    set.changes(3);
+    let mut lease = Duration::from_secs(1 << 30);
+    let mut connected = |set: &mut Set, ms: u64| {
+        for _ in 0..ms / 500 {
+            lease += Duration::from_millis(500);
+            set.give(1, Input::Lease(lease));
+            set.pass(500);
+        }
+    };
+    connected(&mut set, 3000);
+    for other in [2, 3] {
+        set.lose(1, other);
+        set.lose(other, 1);
+    }
+    let change = set.change();
+    set.pass(4000);
+    assert_eq!(set.reasons, Vec::<&str>::new());
+    // The line is whole again, and the leader is heard first.
+    connected(&mut set, 500);
+    set.cut.clear();
+    connected(&mut set, 2000);
+    assert_eq!(set.bricks[&1].released.last(), Some(&change));
+    set.assert_whole(&[1, 2, 3], &until(4));
+    // Now the others are away, and the leader is there all the time.
+    for other in [2, 3] {
+        set.lose(1, other);
+    }
+    set.change();
+    connected(&mut set, 4000);
+    assert_eq!(set.in_sync(), [1]);
+}
