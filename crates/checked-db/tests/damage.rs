@@ -67,7 +67,7 @@ fn damage(whole: &[u8], way: usize) -> Option<Vec<u8>> {
     } else if way < pages {
         let page = used[(way - bytes) / 2] * 4096;
         let other = used[((way - bytes) / 2 + 7) % used.len()] * 4096;
-        let with = if way % 2 == 0 { &[0; 4096] } else { &whole[other..][..4096] };
+        let with = if way.is_multiple_of(2) { &[0; 4096] } else { &whole[other..][..4096] };
         bad[page..][..4096].copy_from_slice(with);
     } else {
         let lengths = [0, 1, 9, 100, 319, 320, 321, 4095, 4096, 4097, 8192, 12_288, 16_384, whole.len() / 2];
