@@ -14,6 +14,8 @@ use wire::Errno;
 const OBJECTS: TableDefinition<'_, (u32, u32, u64), &[u8]> = TableDefinition::new("objects");
 const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 const VERSION: u64 = 1;
+/// Bytes of the file that are kept in memory.
+const CACHE: usize = 1 << 20;
 
 /// An object's place: how to open it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -68,7 +70,7 @@ fn lost(e: impl std::fmt::Display) -> Errno {
 impl Index {
     /// Opens the index; `None` for the position if it is new (or another brick's) and has to be filled by a scan.
     pub(crate) fn open(path: &Path, brick: BrickId) -> Result<(Index, Option<Lsn>), String> {
-        let open = || Database::builder().set_cache_size(1 << 20).create(path);
+        let open = || checked_db::open_file(path, CACHE);
         let (db, lsn) = match open().map_err(|e| e.to_string()).and_then(|db| {
             let lsn = position(&db, brick)?;
             Ok((db, lsn))
@@ -151,7 +153,8 @@ impl Store {
 
     fn write(&self, batch: &Batch) -> Result<(), redb::Error> {
         let mut txn = self.db.begin_write()?;
-        txn.set_quick_repair(true);
+        // Damage to the last commit is then told from a commit that a power cut interrupted.
+        txn.set_two_phase_commit(true);
         {
             let mut table = txn.open_table(OBJECTS)?;
             let mut sorted: Vec<_> = batch.changes.iter().collect();

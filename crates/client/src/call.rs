@@ -9,6 +9,7 @@ use wire::map::VolumeMap;
 use wire::{Body, Call, DecodeError, Errno, Fail, Kind, Op, Reply, Wire};
 
 use crate::conn::{Broken, Conn, Expect, Intent};
+use crate::core::call::{Action, CallMachine, Connection, Ended, Known, Number, PAUSE, Patience};
 use crate::directories::Directories;
 use crate::error::ConnectError;
 use crate::keeper::Keeper;
@@ -22,13 +23,9 @@ use crate::stats::{Counting, Stats};
 use crate::wait::{self, Waiting, Wake};
 use crate::watch::{self, Watcher};
 
-/// The shortest and the longest pause between two tries.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(250));
 /// A server that greets may take this many network timeouts for one answer.
 const SLOW: u32 = 15;
-/// Without an answer for so long, the watch asks another server for the map.
-const TROUBLE: Duration = Duration::from_millis(500);
-/// A server that does not answer for so long may not be the right one any more: likewise.
+/// A server that does not answer for so long may not be the right one any more: the watch asks another server for the map.
 const DOUBT: Duration = Duration::from_secs(1);
 /// Between two lines of the log about calls that wait.
 const QUIET: Duration = Duration::from_secs(10);
@@ -191,52 +188,55 @@ impl Core {
     }
 
     fn try_until_done(&self, state: &SetState, request: &mut Request<'_, '_>) -> Result<Body, Errno> {
-        let set = state.set;
-        let mut tries = Tries::new(self);
+        let start = Instant::now();
+        let waited = || start.elapsed();
+        let patience = Patience { soft: self.options.soft, quorum_wait: self.options.quorum_wait };
+        let mut machine = CallMachine::new(patience, request.call.op.changes());
         let mut ticket: Option<Ticket<'_>> = None;
         loop {
             let generation = self.current();
-            if self.is_stopped() {
-                return Err(Errno::ESHUTDOWN);
-            }
-            if !generation.map.started {
-                return Err(Errno::ENOTCONN);
-            }
-            let Some(route) = generation.route(set) else { return Err(Errno::ESTALE) };
-            let Some(peer) = &route.peer else {
-                tries.again(&generation, "no brick of the set may serve")?;
-                continue;
-            };
-            if request.call.op.changes() && ticket.is_none() {
-                ticket = Some(state.begin());
-            }
-            let seq = ticket.as_ref().map_or(0, |t| t.seq);
-            request.call.id = OpId { session: self.intent.session, seq };
-            match self.attempt(route, peer, request, &mut tries) {
-                Ok(Reply(Ok(body))) => return Ok(body),
-                // A transaction holds the directory: that was an answer, so the next try is a new operation.
-                Ok(Reply(Err(Fail::Errno { errno }))) if Errno(errno) == Errno::EAGAIN => {
+            let route = generation.route(state.set);
+            let mut tried = None;
+            let mut action = machine.look(self.known(&generation, route), waited);
+            if let Action::Send(number) = action
+                && let Some((route, peer)) = route.and_then(|r| Some((r, r.peer.as_ref()?)))
+            {
+                if number == Number::New {
+                    ticket = Some(state.begin());
+                }
+                let seq = ticket.as_ref().map_or(0, |t| t.seq);
+                request.call.id = OpId { session: self.intent.session, seq };
+                let (ended, result) = self.attempt((route, peer), request, &machine, start);
+                action = machine.ended(ended, waited);
+                if !machine.is_numbered() {
                     ticket = None;
-                    tries.again(&generation, "busy")?;
                 }
-                Ok(Reply(Err(Fail::Errno { errno }))) => return Err(Errno(errno)),
-                Ok(Reply(Err(Fail::WrongView { .. }))) => tries.again(&generation, "another view holds")?,
-                Ok(Reply(Err(Fail::Busy))) => tries.again(&generation, "busy")?,
-                Ok(Reply(Err(Fail::BelowQuorum))) => {
-                    let waited = tries.start.elapsed() >= self.options.quorum_wait;
-                    if request.call.op.changes() && waited {
-                        return Err(Errno::EROFS);
+                tried = Some(result);
+            }
+            match action {
+                Action::Return | Action::Send(_) => return answer(tried),
+                Action::Fail(errno) => return Err(errno),
+                Action::Look => {}
+                Action::Pause { time, alarm } => {
+                    if alarm {
+                        self.watcher.nudge();
+                        self.complain(&why(tried));
                     }
-                    tries.again(&generation, "too few bricks in sync")?;
-                }
-                Err(Broken::Interrupted) => return Err(Errno::EINTR),
-                Err(Broken::Stopped) => return Err(Errno::ESHUTDOWN),
-                Err(Broken::Moved) => tries.moved(),
-                Err(e) => {
-                    tracing::debug!(%set, server = peer.address, "{}: {e}", request.call.op.name());
-                    tries.failed(&generation, &e)?;
+                    self.pause(&generation, time)?;
                 }
             }
+        }
+    }
+
+    /// What the map says to a call of the set with this route.
+    fn known(&self, generation: &Generation, route: Option<&Route>) -> Known {
+        let version = generation.map.version;
+        match route {
+            _ if self.is_stopped() => Known::Stopped,
+            _ if !generation.map.started => Known::NotStarted,
+            None => Known::NoSet,
+            Some(Route { peer: None, .. }) => Known::NoPrimary(version),
+            Some(Route { peer: Some(_), .. }) => Known::Primary(version),
         }
     }
 
@@ -254,14 +254,14 @@ impl Core {
         Err(Errno::ESTALE)
     }
 
-    /// One try on one connection.
+    /// One try on one connection of a call that began at `start`.
     fn attempt(
         &self,
-        route: &Route,
-        peer: &Arc<Peer>,
+        (route, peer): (&Route, &Arc<Peer>),
         request: &mut Request<'_, '_>,
-        tries: &mut Tries<'_>,
-    ) -> Result<Reply, Broken> {
+        machine: &CallMachine,
+        start: Instant,
+    ) -> (Ended, Result<Reply, Broken>) {
         let set = route.state.set;
         let begun = Instant::now();
         let still = || {
@@ -271,22 +271,25 @@ impl Core {
             }
             self.still(set, route.epoch, peer)
         };
-        let mut waiting = Waiting { until: tries.deadline(), still: &still };
-        let mut lent = peer.lend(set, self.intent, &waiting)?;
-        tries.used = lent.used;
+        let until = begun + self.options.network_timeout;
+        let until = self.options.soft.map_or(until, |soft| until.min(start + soft));
+        let mut waiting = Waiting { until, still: &still };
+        let mut lent = match peer.lend(set, self.intent, &waiting) {
+            Ok(lent) => lent,
+            Err(e) => return (ended(&Err(&e), false), Err(e)),
+        };
         let result = self.exchange(&mut lent.conn, (route, peer), request, &mut waiting);
-        match &result {
-            Ok(_) => peer.put_back(lent),
-            Err(Broken::Interrupted | Broken::Stopped) => {
-                // The caller goes on: what it asked for must not be done at some later time.
-                if request.call.op.changes() || matches!(request.call.op, Op::Open { .. }) {
-                    peer.give_up(lent);
-                }
-            }
-            // The server may be gone, and with it what it knew of this session.
-            Err(_) => peer.broke(lent),
+        let ended = ended(&result.as_ref(), lent.used);
+        match machine.connection(ended, matches!(request.call.op, Op::Open { .. })) {
+            Connection::PutBack => peer.put_back(lent),
+            Connection::GiveUp => peer.give_up(lent),
+            Connection::Broke => peer.broke(lent),
+            Connection::Close => drop(lent),
         }
-        result
+        if let Err(e) = &result {
+            tracing::debug!(%set, server = peer.address, "{}: {e}", request.call.op.name());
+        }
+        (ended, result)
     }
 
     fn exchange(
@@ -402,61 +405,40 @@ pub(crate) fn mark(epoch: Epoch, era: u64) -> u64 {
     (u64::from(epoch.0) << 32) | (era.wrapping_add(1) & 0xffff_ffff)
 }
 
-/// The patience of one call.
-struct Tries<'a> {
-    core: &'a Core,
-    start: Instant,
-    pause: Duration,
-    /// The map that the last pause was for.
-    version: u64,
-    /// The last connection had been used before.
-    used: bool,
-    /// A broken connection that had been used before was replaced at once.
-    replaced: bool,
+/// How a try ended, in the words of the call's machine. `used`: the connection had been used before.
+fn ended(result: &Result<&Reply, &Broken>, used: bool) -> Ended {
+    match result {
+        Ok(Reply(Ok(_))) => Ended::Answered,
+        Ok(Reply(Err(Fail::Errno { errno }))) if Errno(*errno) == Errno::EAGAIN => Ended::Held,
+        Ok(Reply(Err(Fail::Errno { .. }))) => Ended::Answered,
+        Ok(Reply(Err(Fail::WrongView { .. }))) => Ended::WrongView,
+        Ok(Reply(Err(Fail::Busy))) => Ended::Busy,
+        Ok(Reply(Err(Fail::BelowQuorum))) => Ended::BelowQuorum,
+        Err(Broken::Moved) => Ended::Moved,
+        Err(Broken::Interrupted) => Ended::Interrupted,
+        Err(Broken::Stopped) => Ended::Stopped,
+        Err(Broken::Io(_)) if used => Ended::OldBroke,
+        Err(Broken::Io(_) | Broken::Protocol(_) | Broken::Refused(_) | Broken::TimedOut) => Ended::Lost,
+    }
 }
 
-impl Tries<'_> {
-    fn new(core: &Core) -> Tries<'_> {
-        Tries { core, start: Instant::now(), pause: PAUSE.0, version: 0, used: false, replaced: false }
+/// The result of a call whose last try was answered.
+fn answer(tried: Option<Result<Reply, Broken>>) -> Result<Body, Errno> {
+    match tried {
+        Some(Ok(Reply(Ok(body)))) => Ok(body),
+        Some(Ok(Reply(Err(Fail::Errno { errno })))) => Err(Errno(errno)),
+        _ => unreachable!("a call returns what it was answered"),
     }
+}
 
-    /// Until when one try may last.
-    fn deadline(&self) -> Instant {
-        let until = Instant::now() + self.core.options.network_timeout;
-        self.core.options.soft.map_or(until, |soft| until.min(self.start + soft))
-    }
-
-    /// Pauses before the next try.
-    fn again(&mut self, generation: &Generation, why: &str) -> Result<(), Errno> {
-        if self.core.options.soft.is_some_and(|soft| self.start.elapsed() >= soft) {
-            return Err(Errno::ETIMEDOUT);
-        }
-        if self.start.elapsed() >= TROUBLE {
-            self.core.watcher.nudge();
-            self.core.complain(why);
-        }
-        if generation.map.version > self.version {
-            self.version = generation.map.version;
-            self.pause = PAUSE.0;
-        }
-        self.core.pause(generation, self.pause)?;
-        self.pause = (self.pause * 2).min(PAUSE.1);
-        Ok(())
-    }
-
-    /// Goes on at once where a connection from the pool was broken: that is old news.
-    fn failed(&mut self, generation: &Generation, e: &Broken) -> Result<(), Errno> {
-        if self.used && !self.replaced && matches!(e, Broken::Io(_)) {
-            self.replaced = true;
-            return Ok(());
-        }
-        self.again(generation, &e.to_string())
-    }
-
-    /// Another server is known: ask it at once.
-    fn moved(&mut self) {
-        self.pause = PAUSE.0;
-        self.replaced = false;
+/// Why a call has to wait, for the log.
+fn why(tried: Option<Result<Reply, Broken>>) -> String {
+    match tried {
+        None => "no brick of the set may serve".to_owned(),
+        Some(Ok(Reply(Err(Fail::WrongView { .. })))) => "another view holds".to_owned(),
+        Some(Ok(Reply(Err(Fail::BelowQuorum)))) => "too few bricks in sync".to_owned(),
+        Some(Ok(_)) => "busy".to_owned(),
+        Some(Err(e)) => e.to_string(),
     }
 }
 

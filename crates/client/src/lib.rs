@@ -12,6 +12,7 @@
 pub mod address;
 mod call;
 mod conn;
+mod core;
 mod directories;
 mod error;
 mod files;

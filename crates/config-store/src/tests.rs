@@ -1,4 +1,11 @@
-use std::{collections::BTreeMap, time::Instant};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Instant,
+};
 
 use cluster::{Command, OptionChange, Outcome, Proposal, Refusal, Role, hex};
 use ids::ServerId;
@@ -286,10 +293,18 @@ async fn a_damaged_file_is_named() {
     let file = folder.join(db::FILE);
     let whole = std::fs::read(&file).unwrap();
     let mut seen = BTreeMap::new();
-    // Every part of a value that is stored in the clear, and the file's head.
-    let values: Vec<usize> =
-        whole.windows(9).enumerate().filter(|(_, w)| w == b"user.mark").map(|(at, _)| at).collect();
-    for at in values.into_iter().chain([0, 100, 4096, 5000]) {
+    // A panic ends a server even where it would be caught here.
+    let panics = Arc::new(AtomicUsize::new(0));
+    let (counter, me, report) = (panics.clone(), std::thread::current().id(), std::panic::take_hook());
+    std::panic::set_hook(Box::new(move |info| {
+        counter.fetch_add(usize::from(std::thread::current().id() == me), Ordering::Relaxed);
+        report(info);
+    }));
+    // Every part of a value that is stored in the clear, the file's head, and places of every page.
+    let values = whole.windows(9).enumerate().filter(|(_, w)| *w == b"user.mark").map(|(at, _)| at);
+    let pages = (0..whole.len()).step_by(4096).filter(|at| whole[*at..][..4096].iter().any(|b| *b != 0));
+    let places = pages.flat_map(|at| [at, at + 2, at + 9, at + at / 4096 * 37 % 4096]);
+    for at in values.chain(0..320).chain(places) {
         let mut bad = whole.clone();
         bad[at] ^= 0x10;
         std::fs::write(&file, &bad).unwrap();
@@ -306,6 +321,7 @@ async fn a_damaged_file_is_named() {
         *seen.entry(kind).or_insert(0) += 1;
     }
     assert!(seen.get("corrupt").is_some_and(|n| *n > 0) && !seen.contains_key("panic"), "{seen:?}");
+    assert_eq!(panics.load(Ordering::Relaxed), 0, "panics inside");
     std::fs::write(&file, &whole[..whole.len() / 2]).unwrap();
     assert!(Db::open(pool.folder(1), Some(ServerId(1))).is_err());
     std::fs::write(&file, b"not a database").unwrap();

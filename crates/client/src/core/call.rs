@@ -1,0 +1,213 @@
+//! One call's life: what to do next, from what the map says and how the last try ended.
+//!
+//! Always true: a change keeps its number until it is answered, and a call that nobody waits for any more is not sent
+//! again. Times are those since the call began.
+
+use std::time::Duration;
+
+use wire::Errno;
+
+/// The shortest and the longest pause between two tries.
+pub(crate) const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(250));
+/// Without an answer for so long, something is wrong.
+const TROUBLE: Duration = Duration::from_millis(500);
+
+/// How patient calls are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    /// Calls that take longer end with `ETIMEDOUT`; `None`: they go on for ever.
+    pub soft: Option<Duration>,
+    /// How long changes wait for a set without write quorum.
+    pub quorum_wait: Duration,
+}
+
+/// What is known before a try.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Known {
+    /// The client ends.
+    Stopped,
+    /// The volume is stopped.
+    NotStarted,
+    /// The map has no such set.
+    NoSet,
+    /// No brick of the set may serve, by the map of this version.
+    NoPrimary(u64),
+    /// There is a primary, by the map of this version.
+    Primary(u64),
+}
+
+/// How a try ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ended {
+    /// It was carried out, or refused for good.
+    Answered,
+    /// A transaction holds what the operation needs: it was refused, with nothing done.
+    Held,
+    /// The server knows another view of the set.
+    WrongView,
+    /// The server cannot say yet.
+    Busy,
+    /// Too few bricks are in sync.
+    BelowQuorum,
+    /// While the call waited a newer map named another server.
+    Moved,
+    /// Whoever made the call gave up.
+    Interrupted,
+    /// The client ends.
+    Stopped,
+    /// The connection broke, and had been used before.
+    OldBroke,
+    /// No answer, for any other reason.
+    Lost,
+}
+
+/// What becomes of the connection of a try.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Connection {
+    /// Others may use it.
+    PutBack,
+    /// What was asked on it must not be done at some later time: it is given up, and the older ones with it.
+    GiveUp,
+    /// Likewise; the server may have forgotten what the session holds open, too.
+    Broke,
+    /// It is closed; what was asked on it changes nothing.
+    Close,
+}
+
+/// What to do next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Action {
+    /// Send the request to the primary, with this kind of number.
+    Send(Number),
+    /// Look at the map again at once.
+    Look,
+    /// Wait so long for a newer map, then look at it; with `alarm` it has taken too long already.
+    Pause { time: Duration, alarm: bool },
+    /// The answer is the result.
+    Return,
+    /// The call ends without an answer of the set.
+    Fail(Errno),
+}
+
+/// The number of a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Number {
+    /// None: it changes nothing.
+    None,
+    /// The next one of the set.
+    New,
+    /// The one that the call has.
+    Same,
+}
+
+/// The state of one call.
+pub(crate) struct CallMachine {
+    patience: Patience,
+    changes: bool,
+    /// The call has a number.
+    numbered: bool,
+    pause: Duration,
+    /// The map of the try that is under way or has ended.
+    version: u64,
+    /// The map that the last pause was for.
+    paused_for: u64,
+    /// An old connection that broke was replaced at once.
+    replaced: bool,
+}
+
+impl CallMachine {
+    /// A call that begins now; `changes`: its operation changes something.
+    pub(crate) fn new(patience: Patience, changes: bool) -> CallMachine {
+        let (pause, numbered, replaced) = (PAUSE.0, false, false);
+        CallMachine { patience, changes, numbered, pause, version: 0, paused_for: 0, replaced }
+    }
+
+    /// What to do, by the map. `waited` is asked only if the call cannot be sent.
+    pub(crate) fn look(&mut self, known: Known, waited: impl FnOnce() -> Duration) -> Action {
+        match known {
+            Known::Stopped => Action::Fail(Errno::ESHUTDOWN),
+            Known::NotStarted => Action::Fail(Errno::ENOTCONN),
+            Known::NoSet => Action::Fail(Errno::ESTALE),
+            Known::NoPrimary(version) => {
+                self.version = version;
+                self.again(waited())
+            }
+            Known::Primary(version) => {
+                self.version = version;
+                let number = match (self.changes, self.numbered) {
+                    (false, _) => Number::None,
+                    (true, false) => Number::New,
+                    (true, true) => Number::Same,
+                };
+                self.numbered = self.changes;
+                Action::Send(number)
+            }
+        }
+    }
+
+    /// What to do after a try. `waited` is asked only if it was not the last one.
+    pub(crate) fn ended(&mut self, how: Ended, waited: impl FnOnce() -> Duration) -> Action {
+        match how {
+            Ended::Answered => Action::Return,
+            Ended::Held => {
+                // That was an answer, so the next try is a new operation.
+                self.numbered = false;
+                self.again(waited())
+            }
+            Ended::WrongView | Ended::Busy | Ended::Lost => self.again(waited()),
+            Ended::BelowQuorum => {
+                let waited = waited();
+                if self.changes && waited >= self.patience.quorum_wait {
+                    return Action::Fail(Errno::EROFS);
+                }
+                self.again(waited)
+            }
+            Ended::Moved => {
+                self.pause = PAUSE.0;
+                self.replaced = false;
+                Action::Look
+            }
+            Ended::Interrupted => Action::Fail(Errno::EINTR),
+            Ended::Stopped => Action::Fail(Errno::ESHUTDOWN),
+            // That a connection from the pool is broken is old news.
+            Ended::OldBroke if !self.replaced => {
+                self.replaced = true;
+                Action::Look
+            }
+            Ended::OldBroke => self.again(waited()),
+        }
+    }
+
+    /// Whether the call has a number that counts as under way.
+    pub(crate) fn is_numbered(&self) -> bool {
+        self.numbered
+    }
+
+    /// What becomes of the connection after a try. `opens`: the operation is an open, which has no number.
+    pub(crate) fn connection(&self, how: Ended, opens: bool) -> Connection {
+        match how {
+            Ended::Answered | Ended::Held | Ended::WrongView | Ended::Busy | Ended::BelowQuorum => {
+                Connection::PutBack
+            }
+            Ended::Interrupted | Ended::Stopped if self.changes || opens => Connection::GiveUp,
+            Ended::Interrupted | Ended::Stopped => Connection::Close,
+            Ended::Moved | Ended::OldBroke | Ended::Lost => Connection::Broke,
+        }
+    }
+
+    fn again(&mut self, waited: Duration) -> Action {
+        if self.patience.soft.is_some_and(|soft| waited >= soft) {
+            return Action::Fail(Errno::ETIMEDOUT);
+        }
+        if self.version > self.paused_for {
+            self.paused_for = self.version;
+            self.pause = PAUSE.0;
+        }
+        let time = self.pause;
+        self.pause = (time * 2).min(PAUSE.1);
+        Action::Pause { time, alarm: waited >= TROUBLE }
+    }
+}
+
+#[cfg(test)]
+mod tests;
