@@ -102,7 +102,7 @@ fn disk_of(volume: usize) -> usize {
 /// Volumes with one brick on each of servers 1 and 2.
 fn volumes(pool: &Pool, count: usize) -> Vec<Volume> {
     let names = (0..count).map(|n| {
-        let bricks = [(1, format!("disk{}/b{n}", disk_of(n))), (2, format!("b{n}"))];
+        let bricks = [(1, format!("disk{}/b{n}", disk_of(n))), (2, format!("disk/b{n}"))];
         let name = format!("v{n}");
         pool.volume(&name, 2, &bricks.each_ref().map(|(s, b)| (*s, b.as_str())));
         (name, bricks)
@@ -135,9 +135,10 @@ fn show(what: &str, longest: &BTreeMap<&str, Duration>) {
 #[test]
 fn a_hung_disk_under_a_primary_stops_nobody_for_long() {
     let mut pool = Pool::new(3);
-    for name in ["disk0", "disk1"] {
-        let dir = pool.servers[1].path(name);
-        pool.disks.push(Disk::new("ext4", &dir, 256));
+    // All of one size: a primary compares the room of all bricks with what its own disk is to keep free.
+    for (server, name) in [(1, "disk0"), (1, "disk1"), (2, "disk")] {
+        let dir = pool.servers[server].path(name);
+        pool.disks.push(Disk::new("ext4", &dir, 1024));
     }
     let volumes = volumes(&pool, 8);
     let host = pool.servers[1].host.clone();
