@@ -179,6 +179,12 @@ fn a_hung_disk_under_a_primary_stops_nobody_for_long() {
             assert!(status.code == Some(0) && took < BOUND, "{took:?}: {}", status.stderr);
             std::thread::sleep(Duration::from_millis(200));
         }
+        let status = pool.status(&hit.name);
+        let hung =
+            status["bricks"].as_array().unwrap().iter().find(|b| b["server"] == host.as_str()).unwrap();
+        assert!(hung["in_sync"] == false && hung["online"] == false, "{hung}");
+        let why = hung["error"].as_str().unwrap_or_default();
+        assert!(why.contains("does not answer"), "{hung}");
         let during: BTreeMap<&str, Duration> = longest();
         show("while the disk hung", &during);
         for ((volume, writer), before) in volumes.iter().zip(&writers).zip(counts) {
