@@ -6,6 +6,7 @@
 
 mod clock;
 mod control;
+mod pulse;
 mod recovery;
 mod shard;
 mod shared;

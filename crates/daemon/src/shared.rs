@@ -1,5 +1,6 @@
 //! What all threads of a server see.
 
+use crate::pulse::Pulse;
 use crate::shard::ShardMessage;
 use cluster::State;
 use cluster::arbitration::Evidence;
@@ -74,6 +75,8 @@ pub(crate) struct Shared {
     counters: Mutex<HashMap<VolumeId, Arc<Counters>>>,
     /// Mailboxes of the shards.
     pub(crate) shards: OnceLock<Vec<mpsc::UnboundedSender<ShardMessage>>>,
+    /// What the watchdog sees of each shard.
+    pulses: Vec<Arc<Pulse>>,
     pub(crate) wishes: mpsc::UnboundedSender<Wish>,
     /// The newest state of the pool known here.
     pub(crate) state: RwLock<Arc<State>>,
@@ -93,7 +96,7 @@ pub(crate) enum Unopened {
 }
 
 impl Shared {
-    pub(crate) fn new(wishes: mpsc::UnboundedSender<Wish>) -> Shared {
+    pub(crate) fn new(wishes: mpsc::UnboundedSender<Wish>, shards: usize) -> Shared {
         Shared {
             me: AtomicU64::new(0),
             pool: RwLock::new([0; 16]),
@@ -102,6 +105,7 @@ impl Shared {
             rooms: Mutex::default(),
             counters: Mutex::default(),
             shards: OnceLock::new(),
+            pulses: (0..shards).map(|_| Arc::default()).collect(),
             wishes,
             state: RwLock::new(Arc::default()),
             brick_errors: Mutex::default(),
@@ -139,6 +143,11 @@ impl Shared {
         self.lease.fetch_max(u64::try_from(until.as_nanos()).unwrap_or(u64::MAX), Ordering::AcqRel);
     }
 
+    /// The number of the shard that serves a set.
+    pub(crate) fn shard_index(&self, set: SetId) -> usize {
+        set.0 as usize % self.pulses.len().max(1)
+    }
+
     pub(crate) fn counters(&self, volume: VolumeId) -> Arc<Counters> {
         lock(&self.counters).entry(volume).or_default().clone()
     }
@@ -147,9 +156,12 @@ impl Shared {
         self.shards.get().map_or(&[], Vec::as_slice)
     }
 
+    pub(crate) fn pulses(&self) -> &[Arc<Pulse>] {
+        &self.pulses
+    }
+
     /// The mailbox of the shard that serves a set.
     pub(crate) fn shard_of(&self, set: SetId) -> Option<&mpsc::UnboundedSender<ShardMessage>> {
-        let shards = self.shards();
-        shards.get(set.0 as usize % shards.len().max(1))
+        self.shards().get(self.shard_index(set))
     }
 }

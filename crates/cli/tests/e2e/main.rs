@@ -21,6 +21,7 @@ mod full_disks;
 mod harness;
 mod heal;
 mod healing;
+mod hung_disks;
 mod options;
 mod posix;
 mod quorum;

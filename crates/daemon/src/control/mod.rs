@@ -15,6 +15,7 @@ pub(crate) mod state_folder;
 mod status;
 mod volumes;
 mod watch;
+mod watchdog;
 mod wishes;
 
 use crate::shard::{self, ShardMessage};
@@ -107,7 +108,7 @@ impl Server {
         let signals = runtime.block_on(async { Signals::watch() });
         let signals = signals.map_err(|e| StartError(format!("watch for signals: {e}")))?;
         let (wishes, wished) = mpsc::unbounded_channel();
-        let shared = Arc::new(Shared::new(wishes));
+        let shared = Arc::new(Shared::new(wishes, cores));
         let (mailboxes, inboxes): (Vec<_>, Vec<_>) = (0..cores).map(|_| mpsc::unbounded_channel()).unzip();
         if shared.shards.set(mailboxes).is_err() {
             return Err(StartError("the shards exist already".to_owned()));
@@ -115,8 +116,8 @@ impl Server {
         let control =
             runtime.block_on(Control::start(options, shared.clone(), wished)).map_err(StartError)?;
         let mut shards = Vec::new();
-        for (index, inbox) in inboxes.into_iter().enumerate() {
-            let thread = shard::start(index, shared.clone(), inbox);
+        for (index, (inbox, pulse)) in inboxes.into_iter().zip(shared.pulses()).enumerate() {
+            let thread = shard::start(index, shared.clone(), pulse.clone(), inbox);
             shards.push(thread.map_err(|e| StartError(format!("start a thread: {e}")))?);
         }
         Ok(Server { control, shards, runtime, signals })
@@ -198,6 +199,7 @@ impl Control {
             tokio::spawn(accept(control.clone(), admin, false));
         }
         tokio::spawn(wishes::run(control.clone(), wished));
+        watchdog::start(&control);
         Ok(control)
     }
 

@@ -14,19 +14,18 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 const PATIENCE: Duration = Duration::from_secs(3);
+/// A shard that does not report within this time hangs: whoever asked this server gets the rest in time.
+const LOOK: Duration = Duration::from_secs(1);
 
 impl Control {
     async fn reports(&self) -> HashMap<BrickId, BrickReport> {
-        let mut all = HashMap::new();
-        for shard in self.shared.shards() {
+        let asked = self.shared.shards().iter().map(|shard| async {
             let (to, from) = oneshot::channel();
-            if shard.send(ShardMessage::Report(to)).is_ok()
-                && let Ok(Ok(reports)) = tokio::time::timeout(PATIENCE, from).await
-            {
-                all.extend(reports.into_iter().map(|r| (r.brick, r)));
-            }
-        }
-        all
+            shard.send(ShardMessage::Report(to)).ok()?;
+            tokio::time::timeout(LOOK, from).await.ok()?.ok()
+        });
+        let all = join_all(asked).await;
+        all.into_iter().flatten().flatten().map(|r| (r.brick, r)).collect()
     }
 
     /// How this server's bricks of a volume do.

@@ -78,8 +78,7 @@ pub(super) fn on_call(shard: &Rc<Shard>, frame: Frame, reply: &FrameSender, call
             return;
         }
     };
-    let shards = shard.shared.shards().len().max(1);
-    if call.set.0 as usize % shards != shard.index {
+    if shard.shared.shard_index(call.set) != shard.index {
         if let Some(other) = shard.shared.shard_of(call.set) {
             let reply = reply.clone();
             let _gone = other.send(ShardMessage::Call { frame, reply, session, connection, from });
@@ -136,8 +135,7 @@ pub(super) fn on_peer(shard: &Rc<Shard>, frame: Frame) {
             return;
         }
     };
-    let shards = shard.shared.shards().len().max(1);
-    if message.set.0 as usize % shards != shard.index {
+    if shard.shared.shard_index(message.set) != shard.index {
         if let Some(other) = shard.shared.shard_of(message.set) {
             let _gone = other.send(ShardMessage::FromPeer { frame });
         }

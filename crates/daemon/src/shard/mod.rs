@@ -19,6 +19,7 @@ mod source;
 mod transaction;
 
 use crate::clock;
+use crate::pulse::Pulse;
 use crate::shared::{Shared, Unopened, Wish, lock};
 use cluster::State;
 use ids::{BrickId, Epoch, Lsn, ServerId, SessionId, SetId};
@@ -99,6 +100,7 @@ pub(crate) struct BrickReport {
 pub(crate) struct Shard {
     pub(crate) index: usize,
     pub(crate) shared: Arc<Shared>,
+    pulse: Arc<Pulse>,
     pub(crate) links: Rc<Links>,
     /// Ends the sets' own operations on other sets: random, for the life of the process.
     pub(crate) session: SessionId,
@@ -129,6 +131,7 @@ enum Served {
 pub(crate) fn start(
     index: usize,
     shared: Arc<Shared>,
+    pulse: Arc<Pulse>,
     inbox: mpsc::UnboundedReceiver<ShardMessage>,
 ) -> std::io::Result<std::thread::JoinHandle<()>> {
     std::thread::Builder::new().name(format!("shard-{index}")).spawn(move || {
@@ -145,12 +148,17 @@ pub(crate) fn start(
                 std::process::abort();
             }
         };
-        LocalSet::new().block_on(&runtime, run(index, shared, inbox));
+        LocalSet::new().block_on(&runtime, run(index, shared, pulse, inbox));
         runtime.shutdown_timeout(Duration::from_secs(5));
     })
 }
 
-async fn run(index: usize, shared: Arc<Shared>, mut inbox: mpsc::UnboundedReceiver<ShardMessage>) {
+async fn run(
+    index: usize,
+    shared: Arc<Shared>,
+    pulse: Arc<Pulse>,
+    mut inbox: mpsc::UnboundedReceiver<ShardMessage>,
+) {
     let shard = Rc::new_cyclic(|weak| Shard {
         index,
         links: Rc::new(Links::new(index, shared.clone(), weak.clone())),
@@ -163,6 +171,7 @@ async fn run(index: usize, shared: Arc<Shared>, mut inbox: mpsc::UnboundedReceiv
         callers: RefCell::default(),
         connections: Cell::new(0),
         last_call: Cell::new(Duration::ZERO),
+        pulse,
         shared,
     });
     let mut tick = tokio::time::interval(TICK);
@@ -207,6 +216,11 @@ impl Shard {
     /// The version of the pool's state that this shard's sets know.
     pub(crate) fn version(&self) -> u64 {
         self.known.get()
+    }
+
+    /// Until when its sets may answer; `None`: what it knows of the pool is too old.
+    pub(crate) fn lease(&self) -> Option<Duration> {
+        self.pulse.lease(&self.shared, self.version())
     }
 
     /// When a client last asked for something.
@@ -256,6 +270,7 @@ impl Shard {
     }
 
     fn tick(&self) {
+        self.pulse.beat();
         for set in self.open_sets() {
             set.tick();
         }
@@ -308,10 +323,10 @@ impl Shard {
         }
         *self.state.borrow_mut() = state.clone();
         let me = self.shared.me();
-        let shards = self.shared.shards().len().max(1);
+        let here = |s: &&cluster::Set| self.shared.shard_index(s.id) == self.index;
         let mut wanted: BTreeMap<SetId, BrickId> = BTreeMap::new();
         for volume in state.volumes.values().filter(|v| v.status == cluster::Status::Started) {
-            for set in state.sets_of(volume).filter(|s| s.id.0 as usize % shards == self.index) {
+            for set in state.sets_of(volume).filter(here) {
                 if let Some(brick) = set.bricks.iter().find(|b| b.server == me) {
                     wanted.insert(set.id, brick.id);
                 }

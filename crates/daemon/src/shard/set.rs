@@ -354,7 +354,7 @@ impl SetHandle {
         while let Some(input) = inputs.pop_front() {
             let now = clock::now();
             // A lease counts only with the views that held when it was given.
-            if let Some(lease) = shard.shared.lease(shard.version())
+            if let Some(lease) = shard.lease()
                 && lease != d.lease
             {
                 d.lease = lease;
