@@ -70,7 +70,7 @@ impl<B: Body> Replica<B> {
             });
         }
         self.feed_joiners(lsn, out);
-        out.push(Output::Apply(entry));
+        out.push(Output::Apply(entry, Some(ticket)));
     }
 
     pub(crate) fn on_ack(
