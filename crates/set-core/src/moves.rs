@@ -170,3 +170,53 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
         self.ask(cx, Asking::Unlocked, root, Op::UnlockTree { tx }, None);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ids::{Lsn, SessionId};
+
+    fn fid(n: u64) -> Fid {
+        Fid { set: SetId(1), epoch: Epoch(1), lsn: Lsn(n) }
+    }
+
+    fn walk() -> Move<()> {
+        let tx = OpId { session: SessionId(1), seq: 1 };
+        Move {
+            id: tx,
+            op: Op::SyncFs,
+            to: Address::NOBODY,
+            root: SetId(1),
+            tx,
+            until: LOCK_USE,
+            epoch: Epoch(1),
+            moves: 0,
+            above: BTreeMap::new(),
+            walk: (fid(1), Vec::new(), fid(1)),
+        }
+    }
+
+    fn says(own: &[u64], other: Option<(Fid, SetId)>) -> Result<Body, Fail> {
+        Ok(Body::Lineage { own: own.iter().map(|n| fid(*n)).collect(), other })
+    }
+
+    #[test]
+    fn a_walk_goes_from_set_to_set_up_to_the_root() {
+        let mut m = walk();
+        let next = (fid(3), SetId(2));
+        assert_eq!(m.walk_on(says(&[1, 2], Some(next))), Walk::Ask(next.0, next.1));
+        assert_eq!(m.walk_on(says(&[3, 4], None)), Walk::Ended);
+        assert_eq!(m.above, [(fid(1), [1, 2, 3, 4].map(fid).into())].into());
+    }
+
+    #[test]
+    fn a_walk_ends_at_an_answer_to_something_else_and_at_a_loop() {
+        assert_eq!(walk().walk_on(says(&[2], None)), Walk::Fails(Fail::Busy));
+        assert_eq!(walk().walk_on(Ok(Body::Done)), Walk::Fails(Fail::Busy));
+        assert_eq!(walk().walk_on(Err(Fail::BelowQuorum)), Walk::Fails(Fail::BelowQuorum));
+        let mut m = walk();
+        let again = || says(&[1], Some((fid(1), SetId(2))));
+        let asked = (0..2 * DEPTH_MAX).take_while(|_| matches!(m.walk_on(again()), Walk::Ask(..))).count();
+        assert_eq!(asked, DEPTH_MAX);
+    }
+}
