@@ -48,12 +48,16 @@ impl SyncedAt {
         stat_at(rustix::fs::CWD, self.file.as_os_str().as_bytes()).map(|s| s.mtime)
     }
 
-    /// Everything that changed before `time` is on disk, with its record.
+    /// Everything that changed before `time` is on disk, with its record. A file that is gone (the brick was released) is
+    /// left so: without it everything may have changed.
     pub(crate) fn set(&self, time: Time) -> Result<(), Errno> {
         let at = Timespec { tv_sec: time.sec, tv_nsec: time.nsec.into() };
         let times = Timestamps { last_access: at, last_modification: at };
         let none = AtFlags::SYMLINK_NOFOLLOW;
-        rustix::fs::utimensat(rustix::fs::CWD, &self.file, &times, none).map_err(errno)
+        match rustix::fs::utimensat(rustix::fs::CWD, &self.file, &times, none) {
+            Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(()),
+            Err(e) => Err(errno(e)),
+        }
     }
 }
 

@@ -88,7 +88,7 @@ fn record(bytes: &[u8]) -> Record {
 /// A record of each change that there is a sample of in `wire`: the journal holds the same bytes.
 #[test]
 fn a_record_of_each_change_is_frozen() {
-    let changes = Path::new(env!("CARGO_MANIFEST_DIR")).join("../wire/testdata/v1/Change");
+    let changes = Path::new(env!("CARGO_MANIFEST_DIR")).join("../wire/testdata/v2/Change");
     let mut expected = BTreeSet::new();
     for entry in fs::read_dir(changes).unwrap() {
         let entry = entry.unwrap();

@@ -18,7 +18,7 @@ use fake::{Fake, map};
 use mount::{Failure, MountOptions, Options, Stop};
 use rustix::fs::XattrFlags;
 use tree::Tree;
-use wire::Op;
+use wire::{Call, Op};
 
 struct Guard {
     dir: PathBuf,
@@ -148,10 +148,17 @@ fn small_files_take_few_calls() {
     let calls = m.server.calls().split_off(before);
     let count = |what: fn(&Op) -> bool| calls.iter().filter(|c| what(&c.op)).count();
     assert_eq!(count(|op| matches!(op, Op::Write { .. })), 50);
-    assert_eq!(count(|op| matches!(op, Op::GetXattr { .. })), 0, "no capability is sought before a write");
+    let sought =
+        calls.iter().filter_map(|c| if let Op::GetXattr { name, .. } = &c.op { Some(name) } else { None });
+    let sought: Vec<_> = sought.collect();
+    let capability = sought.iter().filter(|n| n.as_bytes() == b"security.capability").count();
+    assert_eq!(capability, 0, "no capability is sought before a write: {sought:?}");
     // Per file: lookup, create, release; and attributes, which the kernel may not keep (directory twice, file once).
-    let others: Vec<_> = calls.iter().map(|c| c.op.name()).filter(|n| *n != "write").collect();
-    assert!(others.len() <= 10 * 6, "{others:?}");
+    // A security module of the machine may read an extended attribute of its own as a file is opened, and has its
+    // attributes read again.
+    let asked = |c: &&Call| !matches!(c.op, Op::Write { .. } | Op::GetXattr { .. });
+    let others: Vec<_> = calls.iter().filter(asked).map(|c| c.op.name()).collect();
+    assert!(others.len() <= 10 * 6 + sought.len(), "{others:?}");
 }
 
 #[test]

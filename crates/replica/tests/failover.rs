@@ -14,7 +14,7 @@ type Record = (Stamp, OpId);
 
 /// What a change at that position came to.
 fn outcome(lsn: Lsn) -> Outcome {
-    Outcome { lsn, about: None, amount: 0 }
+    Outcome { lsn, about: None, amount: lsn.0 }
 }
 
 struct Brick {

@@ -22,7 +22,7 @@ pub const HEAD: usize = 32;
 const MAGIC: [u8; 4] = *b"MRT1";
 
 /// The protocol versions this build speaks, newest first.
-pub const VERSIONS: &[u8] = &[1];
+pub const VERSIONS: &[u8] = &[2];
 
 /// What a frame carries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -109,7 +109,7 @@ fn head(kind: Kind, id: u64, grant: u16, body: &[u8], payload: &[u8]) -> [u8; HE
     let mut out = Vec::with_capacity(HEAD);
     out.extend_from_slice(&MAGIC);
     out.push(kind as u8);
-    out.push(VERSIONS.first().copied().unwrap_or(1));
+    out.push(VERSIONS.first().copied().unwrap_or(2));
     grant.put(&mut out);
     id.put(&mut out);
     u32::try_from(body.len()).unwrap_or(0).put(&mut out);

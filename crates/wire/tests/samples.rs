@@ -1,4 +1,4 @@
-//! A frozen sample of each message, `testdata/v1/<type>/<tag>.txt`: it is decoded to the same value, and encoded to the same
+//! A frozen sample of each message, `testdata/v2/<type>/<tag>.txt`: it is decoded to the same value, and encoded to the same
 //! bytes, for as long as version 1 is spoken. A variant that is added needs a file of its own: `UPDATE=1 cargo test -p wire`.
 #![allow(clippy::unwrap_used, reason = "a test that fails says where")]
 
@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use wire::{Frame, FrameHead, Kind, Wire};
 
 fn folder(kind: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("testdata/v1").join(kind)
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("testdata/v2").join(kind)
 }
 
 fn decode<T: Wire>(bytes: &[u8]) -> T {

@@ -351,10 +351,10 @@ async fn greet(
     let refused = control.refusal(&hello, data);
     let reply = HelloReply {
         refused: Blob(refused.clone().unwrap_or_default().into_bytes()),
-        version: VERSIONS.first().copied().unwrap_or(1),
+        version: VERSIONS.first().copied().unwrap_or(2),
         pool: control.shared.pool(),
         server: control.shared.me(),
-        shards: u16::try_from(control.shared.shards().len()).unwrap_or(1),
+        shards: u16::try_from(control.shared.shards().len()).unwrap_or(2),
     };
     transport::answer(&mut stream, id, &reply).await?;
     if refused.is_some() {

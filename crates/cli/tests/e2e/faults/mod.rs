@@ -5,6 +5,7 @@
 
 mod disks;
 mod failover;
+mod histories;
 mod links;
 mod processes;
 mod verify;

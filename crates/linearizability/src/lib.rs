@@ -1,0 +1,46 @@
+//! Whether a recorded history of concurrent operations on one object is linearizable.
+//!
+//! Owns: the search. Each operation has a moment when it was begun and, unless its outcome is unknown, one when it was
+//! answered. The history is linearizable if every answered operation can be given a point between its two moments such that
+//! the answers are those of the operations done one after the other in the order of their points. An operation without an
+//! answer may have been done at any time after it was begun, or never.
+//! Linearizability is local (Herlihy and Wing, 1990): a history of many objects is linearizable if that of each object is.
+//! So histories are checked object by object.
+//! The search is Wing and Gong's with Lowe's memory of visited configurations ("Testing for Linearizability", 2017), as in
+//! Porcupine.
+//!
+//! Tests use it: those with real processes and the simulator. Nothing of the product does.
+
+mod search;
+
+pub use search::{Counterexample, check};
+
+use std::fmt::Debug;
+use std::hash::Hash;
+
+/// What an object does when operations come one after the other.
+pub trait Model {
+    /// The object's state.
+    type State: Clone + Eq + Hash + Debug;
+    /// What is asked of it.
+    type Input: Debug;
+    /// What it answers.
+    type Output: PartialEq + Debug;
+
+    /// The state at first.
+    fn initial() -> Self::State;
+
+    /// Carries out one operation.
+    fn step(state: &Self::State, input: &Self::Input) -> (Self::State, Self::Output);
+}
+
+/// One recorded operation. Times are on one clock that never goes back, in any unit.
+#[derive(Debug)]
+pub struct Operation<M: Model> {
+    /// What was asked.
+    pub input: M::Input,
+    /// When it was begun.
+    pub begun: u64,
+    /// What was answered, and when; `None` if nobody knows.
+    pub answer: Option<(M::Output, u64)>,
+}
