@@ -32,17 +32,6 @@ pub(crate) struct Questions {
     answering: bool,
 }
 
-/// What becomes of a turn.
-#[derive(Debug)]
-enum Turn {
-    /// This question comes next.
-    Answer(BrickId, Epoch, PeerBody),
-    /// It was long enough.
-    Rest,
-    /// Nothing is asked any more.
-    End,
-}
-
 impl Questions {
     /// Takes a question. True if a turn has to begin for it.
     fn push(&mut self, from: BrickId, epoch: Epoch, question: PeerBody) -> bool {
@@ -55,18 +44,11 @@ impl Questions {
         self.waiting.retain(|(from, ..)| *from != brick);
     }
 
-    /// What comes next in a turn that has taken this long.
-    fn turn(&mut self, spent: Duration) -> Turn {
-        if spent >= TURN {
-            return Turn::Rest;
-        }
-        match self.waiting.pop_front() {
-            Some((from, epoch, question)) => Turn::Answer(from, epoch, question),
-            None => {
-                self.answering = false;
-                Turn::End
-            }
-        }
+    /// The next question. If nothing is asked any more the turn has ended.
+    fn pop(&mut self) -> Option<(BrickId, Epoch, PeerBody)> {
+        let next = self.waiting.pop_front();
+        self.answering = next.is_some();
+        next
     }
 }
 
@@ -101,16 +83,14 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
     /// The next question, in a turn that began then.
     pub(crate) fn answer_one(&mut self, cx: &mut Cx<'_, B, R>, begun: Duration) {
         let spent = cx.at.now.saturating_sub(begun);
-        match self.questions.turn(spent) {
-            Turn::Answer(from, epoch, question) => {
-                if self.is_primary() && epoch == self.replica.view().epoch {
-                    self.answer_question(cx, from, question, 0);
-                }
-                self.later.push_back(Later::AnswerOne(begun));
-            }
-            Turn::Rest => self.timers.set(self.rested(cx, spent), Due::Answers),
-            Turn::End => {}
+        if spent >= TURN {
+            return self.timers.set(self.rested(cx, spent), Due::Answers);
         }
+        let Some((from, epoch, question)) = self.questions.pop() else { return };
+        if self.is_primary() && epoch == self.replica.view().epoch {
+            self.answer_question(cx, from, question, 0);
+        }
+        self.later.push_back(Later::AnswerOne(begun));
     }
 
     /// Answers a question. `tries`: how often its data was brought into memory already.
@@ -279,12 +259,11 @@ mod tests {
         let mut q = Questions::default();
         assert!(q.push(a, epoch, question(1)), "a turn begins");
         assert!(!q.push(b, epoch, question(2)) && !q.push(a, epoch, question(3)), "it is under way");
-        assert!(matches!(q.turn(Duration::ZERO), Turn::Answer(from, ..) if from == a));
-        assert!(matches!(q.turn(TURN), Turn::Rest));
-        assert!(!q.push(b, epoch, question(4)), "the next turn's time is set");
+        assert!(q.pop().is_some_and(|(from, ..)| from == a));
+        assert!(!q.push(b, epoch, question(4)), "the turn is under way");
         q.forget(b);
-        assert!(matches!(q.turn(Duration::ZERO), Turn::Answer(from, ..) if from == a));
-        assert!(matches!(q.turn(Duration::ZERO), Turn::End));
+        assert!(q.pop().is_some_and(|(from, ..)| from == a));
+        assert!(q.pop().is_none());
         assert!(q.push(b, epoch, question(5)), "a new turn");
     }
 

@@ -159,9 +159,9 @@ impl Rig {
     }
 
     pub fn ask_as(&mut self, session: u64, seq: u64, op: Op) -> Vec<String> {
-        let id = OpId { session: SessionId(session.into()), seq };
+        let id = OpId { session: SessionId(session), seq };
         let call = Call { set: SET, epoch: Epoch(self.epoch), id, finished: 0, op };
-        let session = SessionId(session.into());
+        let session = SessionId(session);
         self.step(Input::Request(Request { call, payload: Bytes::new(), to: To(seq), session }))
     }
 
