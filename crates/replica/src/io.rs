@@ -259,8 +259,9 @@ pub struct Proposal {
 /// Do this.
 #[derive(Clone, Debug)]
 pub enum Output<B> {
-    /// Journal the change and apply it to the brick, then say [`Input::Applied`]. In the order given.
-    Apply(Entry<B>),
+    /// Journal the change and apply it to the brick, then say [`Input::Applied`]. In the order given. The ticket is that of
+    /// the request whose decision it is ([`Input::Decided`]), on the primary.
+    Apply(Entry<B>, Option<Ticket>),
     /// Send the change to a peer.
     Replicate {
         /// To whom.

@@ -25,6 +25,7 @@ pub mod heal;
 pub mod healing;
 mod io;
 mod join;
+mod lease;
 pub mod limits;
 mod opening;
 mod primary;

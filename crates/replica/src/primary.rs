@@ -70,7 +70,7 @@ impl<B: Body> Replica<B> {
             });
         }
         self.feed_joiners(lsn, out);
-        out.push(Output::Apply(entry));
+        out.push(Output::Apply(entry, Some(ticket)));
     }
 
     pub(crate) fn on_ack(
@@ -295,6 +295,21 @@ impl<B: Body> Replica<B> {
         }
     }
 
+    /// Proposes the view without bricks that seem to be away. If there is no quorum without them, then either they are away
+    /// or this server is cut off, and only a server that is surely not cut off says so.
+    pub(crate) fn leave_out(
+        &mut self,
+        now: Duration,
+        away: &[BrickId],
+        reason: &'static str,
+        out: &mut Out<B>,
+    ) {
+        let left = self.view.in_sync.iter().filter(|b| !away.contains(b)).count();
+        if left >= self.view.quorum || !self.view.has_quorum() || self.is_connected(now) {
+            self.vote_out(now, away, reason, out);
+        }
+    }
+
     pub(crate) fn on_tick(&mut self, now: Duration, out: &mut Out<B>) {
         match self.role {
             Role::Reconciling => self.tick_reconciling(now, out),
@@ -311,10 +326,8 @@ impl<B: Body> Replica<B> {
                 for brick in joining {
                     self.drop_joiner(now, brick, out);
                 }
-                // Without these bricks there would be no quorum: then either they are away or this server is cut off.
-                let suffices = self.view.in_sync.len() - voted.len() >= self.view.quorum;
-                if !voted.is_empty() && (suffices || self.is_connected(now)) {
-                    self.vote_out(now, &voted, "it does not acknowledge changes", out);
+                if !voted.is_empty() {
+                    self.leave_out(now, &voted, "it does not acknowledge changes", out);
                 }
                 let slow: Vec<BrickId> = self
                     .peers

@@ -327,7 +327,7 @@ impl<B: Body> Replica<B> {
                 self.forget_first();
             }
         }
-        out.push(Output::Apply(entry));
+        out.push(Output::Apply(entry, None));
     }
 
     /// All in-sync bricks have everything up to there: nobody will need it from here.

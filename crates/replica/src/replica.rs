@@ -1,7 +1,7 @@
 //! One brick's part in its set: the state, the way in, and what both roles share.
 
 use crate::io::{Admission, Body, Entry, Input, Message, Output, SyncToken, Ticket};
-use crate::limits::{EARLY, LEASE_GAP, QUORUM_WAIT, SILENCE, WINDOW, WINDOW_BYTES};
+use crate::limits::{EARLY, QUORUM_WAIT, WINDOW, WINDOW_BYTES};
 use crate::reconcile::{Fetch, Report};
 use crate::results::Results;
 use crate::view::View;
@@ -82,8 +82,8 @@ pub struct Replica<B> {
     pub(crate) durable: Lsn,
     pub(crate) available: u64,
     pub(crate) lease: Duration,
-    /// When the lease was last renewed, and since when it is renewed without a gap of [`LEASE_GAP`].
-    renewed: (Duration, Duration),
+    /// When the lease was last renewed, and since when it is renewed without a gap of [`LEASE_GAP`](crate::limits::LEASE_GAP).
+    pub(crate) renewed: (Duration, Duration),
     pub(crate) results: Results,
     /// On the primary: the changes after `commit`. On others: those that may not be on all bricks in sync, as far as this
     /// one knows; whoever leads next may lack them.
@@ -245,11 +245,6 @@ impl<B: Body> Replica<B> {
         Stamp { epoch: self.view.epoch, lsn: self.last.lsn.next() }
     }
 
-    /// Whether answers may leave at this moment.
-    pub fn lease_holds(&self, now: Duration) -> bool {
-        now < self.lease
-    }
-
     /// May a request of this epoch come in? `op.seq` is 0 for requests that change nothing.
     ///
     /// Within an epoch the driver sees to it that a session's newer connection ends those that the session has given up:
@@ -348,7 +343,7 @@ impl<B: Body> Replica<B> {
             }
             Input::LinkDead(peer) => {
                 if self.leads() && self.view.in_sync.contains(&peer) {
-                    self.vote_out(now, &[peer], "its server is gone", out);
+                    self.leave_out(now, &[peer], "its server is gone", out);
                 }
             }
             Input::Tick => self.on_tick(now, out),
@@ -444,33 +439,6 @@ impl<B: Body> Replica<B> {
         self.gap.clear();
         self.late_syncs.clear();
         self.peer_syncs.clear();
-    }
-
-    fn on_lease(&mut self, now: Duration, until: Duration, out: &mut Out<B>) {
-        if until > self.lease {
-            let (last, since) = self.renewed;
-            self.renewed = (now, if now > last + LEASE_GAP { now } else { since });
-            self.lease = until;
-        }
-        if self.lease_holds(now) {
-            out.extend(core::mem::take(&mut self.held).into_iter().map(Output::Release));
-        }
-    }
-
-    /// Whether this server has been in touch with the pool's leader, without a gap, for so long that bricks which were silent
-    /// all that time are away and not this server.
-    pub(crate) fn is_connected(&self, now: Duration) -> bool {
-        let (last, since) = self.renewed;
-        now <= last + LEASE_GAP && now >= since + SILENCE
-    }
-
-    /// Lets the answer leave, now or when the lease is renewed.
-    pub(crate) fn release(&mut self, now: Duration, ticket: Ticket, out: &mut Out<B>) {
-        if self.lease_holds(now) {
-            out.push(Output::Release(ticket));
-        } else {
-            self.held.push(ticket);
-        }
     }
 
     fn on_await(&mut self, now: Duration, ticket: Ticket, lsn: Lsn, out: &mut Out<B>) {

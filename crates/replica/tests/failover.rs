@@ -117,7 +117,7 @@ impl Set {
         let from = BrickId(me);
         let brick = self.bricks.get_mut(&me)?;
         match output {
-            Output::Apply(entry) => {
+            Output::Apply(entry, _) => {
                 let lsn = entry.stamp.lsn;
                 assert_eq!(lsn.0, brick.journal.len() as u64 + 1, "journals have no gaps");
                 brick.journal.push((entry.stamp, entry.op));

@@ -456,7 +456,7 @@ impl World {
     /// The process died while it carried out a change.
     fn leave_half(&mut self, s: usize, set: usize, output: Output<Content>) {
         let half = self.rng.chance(500);
-        if let Output::Apply(entry) = output
+        if let Output::Apply(entry, _) = output
             && half
             && let Some(brick) = self.brick(s, set)
             && brick.disk.mark.is_none()
@@ -491,7 +491,7 @@ impl World {
     ) {
         let from = self.servers[s].bricks[&set].id;
         match output {
-            Output::Apply(entry) => self.apply(s, set, entry, inputs),
+            Output::Apply(entry, _) => self.apply(s, set, entry, inputs),
             Output::Replicate { to, epoch, commit, entry } => {
                 self.note_tail(s, set);
                 let body = PeerBody::Replicate(commit, entry);
@@ -802,7 +802,7 @@ impl World {
         }
         for set in self.sets_of(s) {
             let next = self.servers[s].bricks[&set].queue.front().cloned();
-            next.into_iter().for_each(|entry| self.leave_half(s, set, Output::Apply(entry)));
+            next.into_iter().for_each(|entry| self.leave_half(s, set, Output::Apply(entry, None)));
         }
         self.servers[s].die();
         let delay = if self.rng.chance(500) { self.rng.millis(5, 600) } else { self.rng.millis(600, 9000) };

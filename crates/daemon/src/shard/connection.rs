@@ -3,8 +3,8 @@
 use super::sessions::Connection;
 use super::{Shard, ShardMessage};
 use crate::clock;
-use crate::shard::opens::CLAIM_TIME;
 use ids::{ServerId, SessionId};
+use set_core::CLAIM_TIME;
 use std::net::IpAddr;
 use std::rc::Rc;
 use tokio::task::spawn_local;
@@ -92,7 +92,7 @@ pub(super) fn on_call(shard: &Rc<Shard>, frame: Frame, reply: &FrameSender, call
             reply.send(Frame::new(Kind::Reply, frame.id, refusal.to_bytes()));
         }
         Some(set) => {
-            let to = super::serve::ReplyTo::new(reply.clone(), frame.id, connection);
+            let to = super::set::Client { sender: reply.clone(), id: frame.id, connection };
             set.serve(call, frame.payload, to, session);
         }
         None => {

@@ -5,18 +5,10 @@
 
 mod ask;
 mod connection;
-mod content;
-mod grants;
-mod heal;
 mod links;
-mod opens;
-mod pending;
-mod serve;
+mod open;
 mod sessions;
 mod set;
-mod silence;
-mod source;
-mod transaction;
 
 use crate::clock;
 use crate::pulse::Pulse;
@@ -24,8 +16,9 @@ use crate::shared::{Shared, Unopened, Wish, lock};
 use cluster::State;
 use ids::{BrickId, Epoch, Lsn, ServerId, SessionId, SetId};
 use links::Links;
+use open::{OpenSet, Opened};
 use sessions::{Connection, Sessions};
-use set::{OpenSet, SetHandle};
+use set::SetHandle;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -223,11 +216,6 @@ impl Shard {
         self.pulse.lease(&self.shared, self.version())
     }
 
-    /// When a client last asked for something.
-    pub(crate) fn last_call(&self) -> Duration {
-        self.last_call.get()
-    }
-
     /// A client asks for something.
     pub(crate) fn note_call(&self) {
         self.last_call.set(clock::now());
@@ -396,7 +384,7 @@ impl Shard {
     }
 
     /// A brick that cannot vouch for what it holds does nothing before the pool has said where it stands.
-    async fn settled(&self, set: SetId, brick: BrickId, opened: set::Opened) -> Result<set::Opened, String> {
+    async fn settled(&self, set: SetId, brick: BrickId, opened: Opened) -> Result<Opened, String> {
         let Some(evidence) = opened.doubts() else { return Ok(opened) };
         lock(&self.shared.unopened).insert(brick, Unopened::Waits(evidence));
         let (answer, standing) = oneshot::channel();

@@ -5,8 +5,8 @@
 //! `docs/design/0011-late-copies.md`). A session counts as gone when it had no connection for [`CLAIM_TIME`] without a
 //! break.
 
-use super::opens::CLAIM_TIME;
 use ids::SessionId;
+use set_core::CLAIM_TIME;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

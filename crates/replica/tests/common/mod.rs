@@ -130,7 +130,7 @@ impl Rig {
 
 fn words(output: &Output<Change>) -> String {
     match output {
-        Output::Apply(e) => format!("apply {}.{}", e.stamp.epoch, e.stamp.lsn),
+        Output::Apply(e, _) => format!("apply {}.{}", e.stamp.epoch, e.stamp.lsn),
         Output::Replicate { to, epoch, entry, .. } => {
             format!("replicate {}.{} to {to} in {epoch}", entry.stamp.epoch, entry.stamp.lsn)
         }

@@ -4,9 +4,9 @@
 //! nothing; but a live brick speaks at least once a second (it tells its room), and one whose link is cut does not. Time in
 //! which this process did not run does not count.
 
+use alloc::collections::{BTreeMap, BTreeSet};
+use core::time::Duration;
 use ids::BrickId;
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 /// Silent for so long, a brick is to leave.
 const SILENT: Duration = Duration::from_millis(2500);
@@ -15,7 +15,7 @@ const GAP: Duration = Duration::from_millis(500);
 
 /// When each brick was last heard.
 #[derive(Debug, Default)]
-pub(super) struct Silence {
+pub(crate) struct Silence {
     heard: BTreeMap<BrickId, Duration>,
     /// Since when somebody waits, without a gap.
     waits: Option<Duration>,
@@ -23,12 +23,12 @@ pub(super) struct Silence {
 }
 
 impl Silence {
-    pub(super) fn heard(&mut self, now: Duration, from: BrickId) {
+    pub(crate) fn heard(&mut self, now: Duration, from: BrickId) {
         self.heard.insert(from, now);
     }
 
     /// Time passed. `waits`: a client waits for these bricks. Those that are silent.
-    pub(super) fn tick(&mut self, now: Duration, waits: Option<BTreeSet<BrickId>>) -> BTreeSet<BrickId> {
+    pub(crate) fn tick(&mut self, now: Duration, waits: Option<BTreeSet<BrickId>>) -> BTreeSet<BrickId> {
         let gap = now > self.ticked + GAP;
         self.ticked = now;
         let Some(bricks) = waits else {

@@ -1,20 +1,25 @@
-//! A change as the shards hold it: decoded once, shared by all who need it, its data apart.
+//! A change as the core holds it: decoded once, shared by all who need it, its data apart.
 
+use alloc::rc::Rc;
+use alloc::vec::Vec;
 use bytes::Bytes;
 use ids::Fid;
 use replica::Body;
-use std::rc::Rc;
+
 use wire::Change;
 
 /// A change and its data.
 #[derive(Clone, Debug)]
-pub(crate) struct Content {
-    pub(crate) change: Rc<Change>,
-    pub(crate) payload: Bytes,
+pub struct Content {
+    /// What changes.
+    pub change: Rc<Change>,
+    /// Its data.
+    pub payload: Bytes,
 }
 
 impl Content {
-    pub(crate) fn new(change: Change, payload: Bytes) -> Content {
+    /// A change with its data.
+    pub fn new(change: Change, payload: Bytes) -> Content {
         Content { change: Rc::new(change), payload }
     }
 }

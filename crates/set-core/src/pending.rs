@@ -1,9 +1,10 @@
 //! Directories of this set that wait for the end of a transaction with another set, as the journal tells.
 
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::time::Duration;
 use ids::{Fid, OpId, SetId};
 use namespace::transaction::Mark;
-use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
 use wire::{Change, Name};
 
 /// What is known of a marked directory.
@@ -11,7 +12,7 @@ use wire::{Change, Name};
 struct Marked {
     /// The transaction: the operation that made the mark.
     holder: Option<OpId>,
-    since: Instant,
+    since: Duration,
     /// Whether the set with the entry is being asked.
     asking: bool,
     /// The entry, if the mark came with the directory: its parent (`None`: the root) and its name.
@@ -20,11 +21,11 @@ struct Marked {
 
 /// Marked directories, and who holds them.
 #[derive(Debug, Default)]
-pub(crate) struct Pending(BTreeMap<Fid, Marked>);
+pub struct Pending(BTreeMap<Fid, Marked>);
 
 impl Pending {
     /// Takes note of an applied change.
-    pub(crate) fn note(&mut self, op: OpId, change: &Change) {
+    pub fn note(&mut self, now: Duration, op: OpId, change: &Change) {
         let (fid, entry) = match change {
             Change::Place { fid, path, name, .. } => {
                 (*fid, Some((path.last().map(|a| (a.fid, a.home)), name.clone())))
@@ -36,13 +37,13 @@ impl Pending {
             }
             _ => return,
         };
-        let marked = Marked { holder: Some(op), since: Instant::now(), asking: false, entry };
+        let marked = Marked { holder: Some(op), since: now, asking: false, entry };
         self.0.insert(fid, marked);
     }
 
     /// A marked directory was met. Its record may no longer be in the journal.
-    pub(crate) fn found(&mut self, fid: Fid) {
-        let unnamed = || Marked { holder: None, since: Instant::now(), asking: false, entry: None };
+    pub(crate) fn found(&mut self, now: Duration, fid: Fid) {
+        let unnamed = || Marked { holder: None, since: now, asking: false, entry: None };
         self.0.entry(fid).or_insert_with(unnamed);
     }
 
@@ -52,8 +53,8 @@ impl Pending {
     }
 
     /// Those whose transaction should be over and about which nobody asks yet; now somebody does.
-    pub(crate) fn ask_about(&mut self, age: Duration) -> Vec<(Fid, Option<OpId>)> {
-        let due = self.0.iter_mut().filter(|(_, m)| !m.asking && m.since.elapsed() >= age);
+    pub(crate) fn ask_about(&mut self, now: Duration, age: Duration) -> Vec<(Fid, Option<OpId>)> {
+        let due = self.0.iter_mut().filter(|(_, m)| !m.asking && now >= m.since + age);
         due.map(|(fid, m)| {
             m.asking = true;
             (*fid, m.holder)
@@ -81,6 +82,8 @@ mod tests {
     use super::*;
     use ids::{Epoch, Lsn, SessionId};
 
+    const NOW: Duration = Duration::from_secs(100);
+
     const fn op(seq: u64) -> OpId {
         OpId { session: SessionId(1), seq }
     }
@@ -89,27 +92,27 @@ mod tests {
     fn a_mark_is_known_by_the_operation_that_made_it() {
         let fid = Fid { set: SetId(2), epoch: Epoch(1), lsn: Lsn(9) };
         let mut pending = Pending::default();
-        pending.note(op(1), &Change::Condemn { fid });
-        pending.found(fid);
+        pending.note(NOW, op(1), &Change::Condemn { fid });
+        pending.found(NOW, fid);
         assert_eq!(pending.holder(fid), Some(op(1)));
-        assert_eq!(pending.ask_about(Duration::ZERO), [(fid, Some(op(1)))]);
-        assert_eq!(pending.ask_about(Duration::ZERO), [], "it is asked about");
-        pending.note(op(2), &Change::Settle { fid, keep: true });
+        assert_eq!(pending.ask_about(NOW, Duration::ZERO), [(fid, Some(op(1)))]);
+        assert_eq!(pending.ask_about(NOW, Duration::ZERO), [], "it is asked about");
+        pending.note(NOW, op(2), &Change::Settle { fid, keep: true });
         assert_eq!(pending.holder(fid), None);
-        pending.note(op(3), &Change::Condemn { fid });
-        assert_eq!(pending.ask_about(Duration::ZERO), [(fid, Some(op(3)))]);
+        pending.note(NOW, op(3), &Change::Condemn { fid });
+        assert_eq!(pending.ask_about(NOW, Duration::ZERO), [(fid, Some(op(3)))]);
         pending.asked(fid, Some(op(1)));
-        assert_eq!(pending.ask_about(Duration::ZERO), [], "the answer was another transaction's");
+        assert_eq!(pending.ask_about(NOW, Duration::ZERO), [], "the answer was another transaction's");
         pending.asked(fid, Some(op(3)));
-        assert_eq!(pending.ask_about(Duration::ZERO).len(), 1);
+        assert_eq!(pending.ask_about(NOW, Duration::ZERO).len(), 1);
     }
 
     #[test]
     fn a_mark_without_a_record_is_found() {
         let fid = Fid { set: SetId(2), epoch: Epoch(1), lsn: Lsn(9) };
         let mut pending = Pending::default();
-        pending.found(fid);
-        assert_eq!(pending.ask_about(Duration::from_secs(60)), []);
-        assert_eq!(pending.ask_about(Duration::ZERO), [(fid, None)]);
+        pending.found(NOW, fid);
+        assert_eq!(pending.ask_about(NOW, Duration::from_secs(60)), []);
+        assert_eq!(pending.ask_about(NOW, Duration::ZERO), [(fid, None)]);
     }
 }

@@ -5,9 +5,9 @@
 //! has run out. A new primary does not know what its predecessor granted: its first changes wait that long too.
 //! This is a whole-set form of leases (Gray and Cheriton, 1989); finer ones, with recall, are to follow.
 
+use alloc::collections::BTreeMap;
+use core::time::Duration;
 use ids::SessionId;
-use std::collections::BTreeMap;
-use std::time::Duration;
 
 /// How long an only session may keep what it was told.
 pub(crate) const GRANT: Duration = Duration::from_millis(250);

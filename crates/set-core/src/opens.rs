@@ -4,12 +4,13 @@
 //! takes each file that was made before it began for open: such a file stays when it loses its last name, and is dropped
 //! afterwards if nobody has claimed it. Nobody can hold a file that this primary made itself without its knowledge.
 
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use core::time::Duration;
 use ids::{Epoch, Fid, SessionId};
-use std::collections::{BTreeSet, HashMap, HashSet};
-use std::time::Duration;
 
 /// How long a new primary keeps nameless files for clients to claim.
-pub(crate) const CLAIM_TIME: Duration = Duration::from_secs(60);
+pub const CLAIM_TIME: Duration = Duration::from_secs(60);
 
 /// The time in which sessions tell a new primary what they hold open.
 #[derive(Debug)]
@@ -22,8 +23,8 @@ struct Grace {
 /// Opens by file and by session.
 #[derive(Debug, Default)]
 pub(crate) struct Opens {
-    by_file: HashMap<Fid, BTreeSet<SessionId>>,
-    by_session: HashMap<SessionId, HashSet<Fid>>,
+    by_file: BTreeMap<Fid, BTreeSet<SessionId>>,
+    by_session: BTreeMap<SessionId, BTreeSet<Fid>>,
     grace: Option<Grace>,
 }
 
@@ -53,9 +54,7 @@ impl Opens {
     /// The session is gone: the files that nobody holds any more.
     pub(crate) fn end(&mut self, session: SessionId) -> Vec<Fid> {
         let files = self.by_session.remove(&session).unwrap_or_default();
-        let mut free: Vec<Fid> = files.into_iter().filter(|f| self.remove(session, *f)).collect();
-        free.sort();
-        free
+        files.into_iter().filter(|f| self.remove(session, *f)).collect()
     }
 
     /// This brick leads from epoch `began` on: what sessions hold open of older files is not known yet.

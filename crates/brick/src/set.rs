@@ -1,0 +1,197 @@
+//! The brick as the core of a set sees it (crate `set-core`).
+
+use crate::compare::SumsJob;
+use crate::heal::EndJob;
+use crate::open::Brick;
+use crate::read::{ReadJob, ReadOutcome};
+use crate::sync::SyncJob;
+use ids::{Fid, Lsn, OpId, SetId};
+use replica::Entry;
+use replica::healing::Sum;
+use set_core::{Done, PlaceOf, Read};
+use wire::peer::{Object, Stamp};
+use wire::reply::{DirEntry, Room};
+use wire::{Attr, Change, Errno, Name};
+
+/// Work that may wait for a disk.
+pub enum Work {
+    /// Bringing changes to disk.
+    Sync(SyncJob),
+    /// Reading data.
+    Read(ReadJob),
+    /// Working out checksums.
+    Sums(SumsJob),
+    /// Bringing what was healed to disk.
+    End(EndJob),
+}
+
+impl set_core::Brick for Brick {
+    type Work = Work;
+
+    const HOLE: u64 = Brick::HOLE;
+
+    fn run(work: Work) -> Result<Done, Errno> {
+        match work {
+            Work::Sync(job) => job.run().map(Done::Synced),
+            Work::Read(job) => job.run().map(Done::Data),
+            Work::Sums(job) => job.run().map(Done::Sums),
+            Work::End(job) => job.run().map(|()| Done::Ended),
+        }
+    }
+
+    fn sum(data: &[u8]) -> Sum {
+        crate::compare::sum(data)
+    }
+
+    fn root(&self) -> (Fid, SetId) {
+        (self.identity.root, self.identity.root_home)
+    }
+
+    fn last(&self) -> Stamp {
+        Brick::last(self)
+    }
+
+    fn durable(&self) -> Lsn {
+        Brick::durable(self).lsn
+    }
+
+    fn journal_start(&self) -> Lsn {
+        Brick::journal_start(self)
+    }
+
+    fn records(&self, from: Lsn) -> impl Iterator<Item = Result<Entry<Change>, Errno>> {
+        self.iterate(from).map(|record| {
+            let r = record?;
+            Ok(Entry { stamp: r.stamp, op: r.op, about: r.about, body: r.change })
+        })
+    }
+
+    fn room(&mut self) -> Result<Room, Errno> {
+        Brick::room(self)
+    }
+
+    fn lookup(&mut self, parent: Fid, name: &Name) -> Result<Option<namespace::Entry>, Errno> {
+        Brick::lookup(self, parent, name)
+    }
+
+    fn attr_of_any(&mut self, fid: Fid) -> Result<Attr, Errno> {
+        Brick::attr_of_any(self, fid)
+    }
+
+    fn readlink(&mut self, fid: Fid) -> Result<Vec<u8>, Errno> {
+        Brick::readlink(self, fid)
+    }
+
+    fn readdir(
+        &mut self,
+        dir: Fid,
+        cookie: u64,
+        plus: bool,
+        bytes: usize,
+    ) -> Result<(Vec<DirEntry>, bool), Errno> {
+        Brick::readdir(self, dir, cookie, plus, bytes)
+    }
+
+    fn listxattr(&mut self, fid: Fid) -> Result<Vec<Name>, Errno> {
+        Brick::listxattr(self, fid)
+    }
+
+    fn lseek(&mut self, fid: Fid, offset: u64, whence: u32) -> Result<u64, Errno> {
+        Brick::lseek(self, fid, offset, whence)
+    }
+
+    fn read(&mut self, fid: Fid, offset: u64, len: u32) -> Result<Read<Work>, Errno> {
+        Ok(match Brick::read(self, fid, offset, len)? {
+            ReadOutcome::Data(data) => Read::Data(data),
+            ReadOutcome::NeedsBlocking(job) => Read::Work(Work::Read(job)),
+        })
+    }
+
+    fn place_of(&mut self, fid: Fid) -> Result<PlaceOf, Errno> {
+        let at = Brick::place_of(self, fid)?;
+        Ok(PlaceOf { home: at.home, parent: at.parent, parent_home: at.parent_home, name: at.name })
+    }
+
+    fn is_orphan(&mut self, fid: Fid) -> bool {
+        Brick::is_orphan(self, fid)
+    }
+
+    fn some_orphans(&mut self, limit: usize, wanted: &mut dyn FnMut(Fid) -> bool) -> Result<Vec<Fid>, Errno> {
+        Brick::some_orphans(self, limit, wanted)
+    }
+
+    fn validate(&mut self, change: &Change) -> Result<(), Errno> {
+        Brick::validate(self, change)
+    }
+
+    fn carry_out(
+        &mut self,
+        stamp: &Stamp,
+        op: OpId,
+        about: Option<Fid>,
+        change: &Change,
+        payload: &[u8],
+    ) -> Result<(), Errno> {
+        Brick::apply(self, stamp.clone(), op, about, change, payload)
+    }
+
+    fn is_partial(&self) -> bool {
+        Brick::is_partial(self)
+    }
+
+    fn record_partial(&mut self) -> Result<Change, Errno> {
+        Brick::record_partial(self)
+    }
+
+    fn abandon_partial(&mut self) -> Result<(), Errno> {
+        Brick::abandon_partial(self)
+    }
+
+    fn doubt_unsynced(&mut self) -> Result<(), Errno> {
+        Brick::doubt_unsynced(self)
+    }
+
+    fn take_late_failure(&mut self) -> Option<Errno> {
+        Brick::take_late_failure(self)
+    }
+
+    fn flush_attrs(&mut self) -> Result<(), Errno> {
+        Brick::flush_attrs(self)
+    }
+
+    fn object(&mut self, fid: Fid) -> Result<Option<Object>, Errno> {
+        Brick::object(self, fid)
+    }
+
+    fn entries(&mut self, dir: Fid, after: u64, bytes: usize) -> Result<set_core::Entries, Errno> {
+        Brick::entries(self, dir, after, bytes)
+    }
+
+    fn hole(&mut self, fid: Fid, offset: u64, many: u64) -> Result<Option<(u64, bool)>, Errno> {
+        Brick::hole(self, fid, offset, many)
+    }
+
+    fn data_before_hole(&mut self, fid: Fid, offset: u64, len: u32) -> Result<u32, Errno> {
+        Brick::data_before_hole(self, fid, offset, len)
+    }
+
+    fn begin_sync(&mut self) -> Result<Work, Errno> {
+        Brick::begin_sync(self, None).map(Work::Sync)
+    }
+
+    fn begin_sync_of(&mut self, objects: &[Fid]) -> Result<Work, Errno> {
+        Brick::begin_sync_of(self, objects).map(Work::Sync)
+    }
+
+    fn begin_sums(&mut self, fid: Fid, offset: u64, len: u32) -> Result<Work, Errno> {
+        Brick::sums(self, fid, offset, len).map(Work::Sums)
+    }
+
+    fn begin_end(&mut self) -> Result<Work, Errno> {
+        Brick::begin_end(self).map(Work::End)
+    }
+
+    fn end_heal(&mut self) -> Result<(), Errno> {
+        Brick::end_heal(self)
+    }
+}

@@ -1,0 +1,218 @@
+//! Opening a set's brick: what its journal tells, and where it stands if it may have lost changes.
+
+use crate::shared::Standing;
+use brick::Brick;
+use cluster::State;
+use cluster::arbitration::{Evidence, Holding};
+use ids::{BrickId, Epoch, Lsn, SetId, VolumeId};
+use set_core::{Pending, Start};
+use std::collections::BTreeMap;
+use wire::peer::Stamp;
+
+/// What is needed to open a brick, gathered on the shard and used on a blocking thread.
+pub(crate) struct OpenSet {
+    set: SetId,
+    brick: BrickId,
+    volume: VolumeId,
+    path: String,
+    floor: Epoch,
+    identity: disk_format::Identity,
+    /// The set has other bricks.
+    accompanied: bool,
+    /// Where its file system was mounted when it was last opened; empty: not known.
+    mount: String,
+    /// An empty directory may be made the brick again: others hold what belongs into it.
+    refill: bool,
+    access: cluster::Access,
+    options: brick::Options,
+}
+
+/// A brick that was opened.
+pub(crate) struct Opened {
+    set: SetId,
+    id: BrickId,
+    volume: VolumeId,
+    floor: Epoch,
+    brick: Brick,
+    results: replica::Results,
+    pending: Pending,
+    history: BTreeMap<Epoch, Lsn>,
+    access: cluster::Access,
+    accompanied: bool,
+    moved: Option<String>,
+}
+
+impl OpenSet {
+    /// `knows_all`: the state is as new as this server's lease, so that no newer view can name the brick.
+    pub(crate) fn new(
+        set: SetId,
+        brick: BrickId,
+        state: &State,
+        pool: [u8; 16],
+        knows_all: bool,
+    ) -> Option<OpenSet> {
+        let info = state.sets.get(&set)?;
+        let volume = state.volumes.get(&info.volume)?;
+        let b = info.brick(brick)?;
+        Some(OpenSet {
+            set,
+            brick,
+            volume: volume.id,
+            path: b.path.clone(),
+            floor: info.view.epoch,
+            access: cluster::Access::of(volume),
+            accompanied: info.bricks.len() > 1,
+            mount: b.mount.clone(),
+            refill: knows_all && info.view.primary.is_some() && !info.view.in_sync.contains(&brick),
+            identity: crate::control::bricks::identity(pool, volume, info, b),
+            options: crate::control::bricks::options(volume),
+        })
+    }
+
+    pub(crate) fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Opens the brick. One that lost its identity file gets it back; where there is nothing any more a new one begins, to
+    /// be filled from the set.
+    fn open_or_refill(&self) -> Result<Brick, String> {
+        let path = std::path::Path::new(&self.path);
+        let open = || Brick::open(path, &self.identity, self.options.clone());
+        match open() {
+            Err(brick::OpenError::Sealed { .. } | brick::OpenError::NotBrick { .. })
+                if brick::restore_identity(path, &self.identity)? =>
+            {
+                open().map_err(|e| e.to_string())
+            }
+            Err(brick::OpenError::NotBrick { .. }) if self.refill => {
+                self.check_place(path)?;
+                brick::format(path, &self.identity).map_err(|e| {
+                    format!("it has no .mortar/identity and cannot be made a brick again: {e}; empty it, and it is filled again")
+                })?;
+                tracing::warn!("{}: there was nothing: brick {} is filled again", self.path, self.brick);
+                let mut brick = open().map_err(|e| e.to_string())?;
+                brick.begin_heal(Lsn(0), &[], Lsn(0)).map_err(|e| format!("{}: {e}", self.path))?;
+                Ok(brick)
+            }
+            other => other.map_err(|e| e.to_string()),
+        }
+    }
+
+    /// An empty directory is the brick without its files only where the brick was: else its disk is missing.
+    fn check_place(&self, path: &std::path::Path) -> Result<(), String> {
+        if self.mount.is_empty() {
+            return Ok(());
+        }
+        let there = brick::mount_point(path).map_err(|e| {
+            format!(
+                "{}: {e}: mount its file system, or make the directory if the brick is lost and is to be filled again",
+                self.path
+            )
+        })?;
+        if there != std::path::Path::new(&self.mount) {
+            return Err(format!(
+                "{}: it is empty, and its file system is not the one at {} where the brick was: mount that one; if the \
+                 brick is lost, mount another one there, and it is filled again",
+                self.path, self.mount
+            ));
+        }
+        Ok(())
+    }
+
+    /// Opens the brick: reads its journal, which takes a while.
+    pub(crate) fn run(self) -> Result<Opened, String> {
+        let brick = self.open_or_refill()?;
+        // What lies beyond may not have been done.
+        let sure = if brick.found().rebooted { brick.durable().lsn } else { brick.last().lsn };
+        let now = crate::clock::now();
+        let mut results = replica::Results::default();
+        let mut pending = Pending::default();
+        let mut history = BTreeMap::new();
+        for record in brick.iterate(brick.journal_start()) {
+            let record = record.map_err(|e| e.to_string())?;
+            if record.stamp.lsn <= sure {
+                let (lsn, about, amount) = (record.stamp.lsn, record.about, record.change.amount());
+                results.record(record.op, replica::Outcome { lsn, about, amount });
+            }
+            pending.note(now, record.op, &record.change);
+            history.insert(record.stamp.epoch, record.stamp.lsn);
+        }
+        let last = brick.last();
+        if last.lsn > Lsn(0) {
+            history.insert(last.epoch, last.lsn);
+        }
+        let (set, id, volume, floor) = (self.set, self.brick, self.volume, self.floor);
+        let access = self.access;
+        let found = brick::mount_point(std::path::Path::new(&self.path)).ok();
+        let found = found.and_then(|m| m.into_os_string().into_string().ok());
+        let moved = found.filter(|m| *m != self.mount);
+        let accompanied = self.accompanied;
+        Ok(Opened { set, id, volume, floor, brick, results, pending, history, access, accompanied, moved })
+    }
+}
+
+impl Opened {
+    /// Where its file system is mounted, if the pool does not know.
+    pub(crate) fn moved(&self) -> Option<&str> {
+        self.moved.as_deref()
+    }
+
+    /// What it can say of itself, unless it holds everything that it acknowledged: a power cut may have taken changes from
+    /// it, or something is in doubt.
+    pub(crate) fn doubts(&self) -> Option<Evidence> {
+        let (found, last) = (self.brick.found(), self.brick.last());
+        let holding = Holding { epoch: last.epoch, last: last.lsn, durable: self.brick.durable().lsn };
+        // The mark of doubt outlives the process that found the loss: a second restart does not bring memory back.
+        if found.rebooted || self.brick.doubt().is_some() {
+            Some(Evidence::LostMemory(holding))
+        } else if self.is_uncertain() {
+            Some(Evidence::Uncertain(holding))
+        } else {
+            None
+        }
+    }
+
+    fn is_uncertain(&self) -> bool {
+        let found = self.brick.found();
+        self.brick.doubt().is_some() || found.incomplete.is_some() && !found.rebooted
+    }
+
+    /// What the core of the set begins with, and its volume.
+    pub(super) fn start(self) -> (Start<Brick>, VolumeId, cluster::Access) {
+        // After a power cut the pool has said where the brick stands (see `Opened::stand`).
+        let unsure = self.is_uncertain();
+        let start = Start {
+            set: self.set,
+            me: self.id,
+            floor: self.floor,
+            unsure,
+            brick: self.brick,
+            results: self.results,
+            pending: self.pending,
+            history: self.history,
+        };
+        (start, self.volume, self.access)
+    }
+
+    /// The pool has said where a brick stands that lost changes.
+    ///
+    /// The last one goes on with what it has. Nothing tells the others what of the changes beyond its durable position is
+    /// in its tree: its journal begins anew, in an epoch that is in no other's, so that they compare everything with it.
+    pub(crate) fn stand(mut self, standing: Standing) -> Result<Opened, String> {
+        self.floor = standing.epoch;
+        if standing.last {
+            let shown = self.brick.path().display().to_string();
+            if self.accompanied {
+                let start = Stamp { epoch: standing.epoch.next(), lsn: self.brick.last().lsn.next() };
+                self.history = BTreeMap::from([(start.epoch, start.lsn)]);
+                self.brick.reset_journal(start).map_err(|e| e.to_string())?;
+            }
+            let ended = self.brick.begin_end().and_then(|job| job.run()).and_then(|_| self.brick.end_heal());
+            ended.map_err(|e| format!("{shown}: {e}"))?;
+            tracing::warn!(
+                "{shown}: changes that were not synced may be lost in a power cut; the set goes on from here"
+            );
+        }
+        Ok(self)
+    }
+}

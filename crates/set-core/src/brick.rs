@@ -1,0 +1,137 @@
+//! The brick as the core sees it: its quick face, and work that is begun here and done elsewhere.
+
+use crate::io::Done;
+use alloc::vec::Vec;
+use ids::{Fid, Lsn, OpId, SetId};
+use replica::Entry;
+use replica::healing::Sum;
+use wire::codec::Blob;
+use wire::peer::{Object, Stamp};
+use wire::reply::{DirEntry, Room};
+use wire::{Attr, Change, Errno, Name};
+
+/// Data of a file.
+pub enum Read<W> {
+    /// It was in memory; shorter than asked only at the end of the file.
+    Data(Vec<u8>),
+    /// It has to come from the disk: this work answers [`Done::Data`].
+    Work(W),
+}
+
+/// Where a directory hangs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PlaceOf {
+    /// The set that answers for the directory.
+    pub home: SetId,
+    /// The directory above.
+    pub parent: Fid,
+    /// The set that answers for the directory above.
+    pub parent_home: SetId,
+    /// Its name there.
+    pub name: Name,
+}
+
+/// A page of a directory for another brick: its entries, targets of symbolic links, and up to which position it reaches.
+pub type Entries = (Vec<DirEntry>, Vec<(Fid, Blob)>, Option<u64>);
+
+/// One replica of the set.
+///
+/// All methods but [`Brick::run`] return without waiting for a disk, as far as the kernel lets them. Errors are the
+/// kernel's; `ESTALE` says that this set does not answer for the object.
+#[allow(clippy::missing_errors_doc, reason = "said once for all")]
+pub trait Brick: namespace::View + replica::healing::Patient {
+    /// Work that may wait for a disk.
+    type Work;
+
+    /// Bytes without data that are told as a hole when data is asked for.
+    const HOLE: u64;
+
+    /// Does work, on any thread.
+    fn run(work: Self::Work) -> Result<Done, Errno>;
+    /// The checksum of data.
+    fn sum(data: &[u8]) -> Sum;
+
+    /// The volume's root, and the set that answers for it.
+    fn root(&self) -> (Fid, SetId);
+    /// The newest change in the journal.
+    fn last(&self) -> Stamp;
+    /// Everything up to here is on disk.
+    fn durable(&self) -> Lsn;
+    /// The oldest change that the journal holds.
+    fn journal_start(&self) -> Lsn;
+    /// The journal's changes from a position on, without their data.
+    fn records(&self, from: Lsn) -> impl Iterator<Item = Result<Entry<Change>, Errno>>;
+    /// Room on its file system.
+    fn room(&mut self) -> Result<Room, Errno>;
+
+    /// Where a name leads, for lookups by users.
+    fn lookup(&mut self, parent: Fid, name: &Name) -> Result<Option<namespace::Entry>, Errno>;
+    /// The attributes of any object here, copies of other sets' directories included.
+    fn attr_of_any(&mut self, fid: Fid) -> Result<Attr, Errno>;
+    /// A symbolic link's target.
+    fn readlink(&mut self, fid: Fid) -> Result<Vec<u8>, Errno>;
+    /// A page of a directory after `cookie`, about `bytes` long; and whether it was the last.
+    fn readdir(
+        &mut self,
+        dir: Fid,
+        cookie: u64,
+        plus: bool,
+        bytes: usize,
+    ) -> Result<(Vec<DirEntry>, bool), Errno>;
+    /// The names of an object's extended attributes.
+    fn listxattr(&mut self, fid: Fid) -> Result<Vec<Name>, Errno>;
+    /// Where data or a hole begins.
+    fn lseek(&mut self, fid: Fid, offset: u64, whence: u32) -> Result<u64, Errno>;
+    /// Data of a file.
+    fn read(&mut self, fid: Fid, offset: u64, len: u32) -> Result<Read<Self::Work>, Errno>;
+    /// Where a directory hangs; a copy of another set's directory will do.
+    fn place_of(&mut self, fid: Fid) -> Result<PlaceOf, Errno>;
+    /// Whether the object has no name and is kept only for those who hold it open.
+    fn is_orphan(&mut self, fid: Fid) -> bool;
+    /// At most `limit` objects without a name, those that are `wanted`.
+    fn some_orphans(&mut self, limit: usize, wanted: &mut dyn FnMut(Fid) -> bool) -> Result<Vec<Fid>, Errno>;
+
+    /// Whether the change fits the tree and the file system's limits.
+    fn validate(&mut self, change: &Change) -> Result<(), Errno>;
+    /// Journals a change and carries it out.
+    fn carry_out(
+        &mut self,
+        stamp: &Stamp,
+        op: OpId,
+        about: Option<Fid>,
+        change: &Change,
+        payload: &[u8],
+    ) -> Result<(), Errno>;
+    /// Whether the last change was done only in part.
+    fn is_partial(&self) -> bool;
+    /// Puts what was done of the last change in its place in the journal, and answers it.
+    fn record_partial(&mut self) -> Result<Change, Errno>;
+    /// Notes that the last change's objects are in doubt, and takes it out of the journal.
+    fn abandon_partial(&mut self) -> Result<(), Errno>;
+    /// What was not synced is in doubt.
+    fn doubt_unsynced(&mut self) -> Result<(), Errno>;
+    /// What failed of the work that follows changes since this was last asked.
+    fn take_late_failure(&mut self) -> Option<Errno>;
+    /// Writes lazily kept attributes.
+    fn flush_attrs(&mut self) -> Result<(), Errno>;
+
+    /// What an object is like, for another brick; `None` if there is none such here.
+    fn object(&mut self, fid: Fid) -> Result<Option<Object>, Errno>;
+    /// A page of a directory, for another brick.
+    fn entries(&mut self, dir: Fid, after: u64, bytes: usize) -> Result<Entries, Errno>;
+    /// How many bytes from `offset` on hold no data, if they are many or all, and whether they are all.
+    fn hole(&mut self, fid: Fid, offset: u64, many: u64) -> Result<Option<(u64, bool)>, Errno>;
+    /// How much of `len` bytes is worth copying in one go.
+    fn data_before_hole(&mut self, fid: Fid, offset: u64, len: u32) -> Result<u32, Errno>;
+
+    /// Brings everything to disk: [`Done::Synced`].
+    fn begin_sync(&mut self) -> Result<Self::Work, Errno>;
+    /// Brings some objects to disk: [`Done::Synced`].
+    fn begin_sync_of(&mut self, objects: &[Fid]) -> Result<Self::Work, Errno>;
+    /// Works out checksums: [`Done::Sums`].
+    fn begin_sums(&mut self, fid: Fid, offset: u64, len: u32) -> Result<Self::Work, Errno>;
+    /// Brings what was healed to disk: [`Done::Ended`]. [`Brick::end_heal`] follows.
+    fn begin_end(&mut self) -> Result<Self::Work, Errno>;
+    /// Nothing is in doubt any more.
+    fn end_heal(&mut self) -> Result<(), Errno>;
+}

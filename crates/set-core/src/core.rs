@@ -1,0 +1,401 @@
+//! The machine: its state, the way in, and what follows from an input.
+
+use crate::brick::Brick;
+use crate::content::Content;
+use crate::elsewhere::Asking;
+use crate::grants::Grants;
+use crate::io::{Done, Input, Moment, Output, Outside, ReplyTo, Request, Settings};
+use crate::joiners::Lag;
+use crate::moves::Tree;
+use crate::opens::Opens;
+use crate::orphans::Orphans;
+use crate::pending::Pending;
+use crate::questions::Questions;
+use crate::silence::Silence;
+use crate::sync::{Periodic, Rounds};
+use crate::target::Target;
+use crate::tickets::Tickets;
+use crate::timers::Timers;
+use crate::waiters::{Address, Waiter};
+use crate::welcome::Welcomes;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use core::time::Duration;
+use ids::{BrickId, Epoch, Fid, Lsn, SetId};
+use namespace::transaction::Transactions;
+use replica::{Entry, Replica, Role, SyncToken, Ticket};
+use wire::peer::{PeerBody, Stamp};
+use wire::{Errno, Fail};
+
+/// A brick that was opened, and what its journal tells.
+pub struct Start<B> {
+    /// Its set.
+    pub set: SetId,
+    /// Its number.
+    pub me: BrickId,
+    /// It acts only in views newer than this.
+    pub floor: Epoch,
+    /// It has to heal before it takes part.
+    pub unsure: bool,
+    /// The brick.
+    pub brick: B,
+    /// Outcomes of operations.
+    pub results: replica::Results,
+    /// Directories that wait for the end of a transaction.
+    pub pending: Pending,
+    /// The last position of each epoch.
+    pub history: BTreeMap<Epoch, Lsn>,
+}
+
+/// What a step is taken with.
+pub(crate) struct Cx<'a, B: Brick, R> {
+    pub(crate) at: Moment,
+    pub(crate) outside: &'a dyn Outside,
+    pub(crate) out: &'a mut Vec<Output<B::Work, R>>,
+}
+
+/// What an input leads to, in this order, before the next input is taken.
+#[derive(Debug)]
+pub(crate) enum Next<R> {
+    /// Carry out a change on the brick.
+    Apply(Entry<Content>, Option<Ticket>),
+    /// This brick goes on alone: its journal ends where it is sure of it.
+    AdoptHistory,
+    /// The replication core is told what the brick did or showed, which may have taken long: at the time it is then.
+    Feed(replica::Input<Content>),
+    /// Work could not be begun.
+    Failed(Purpose<R>, Errno),
+}
+
+/// What the core does of its own accord when nothing else follows from an input: one at a time, each by the clock.
+#[derive(Debug)]
+pub(crate) enum Later {
+    /// Drop a nameless file, if nobody holds it.
+    DropOrphan(Fid),
+    /// Tell the others that an object may not be what the journal made of it.
+    Touch(Fid),
+    /// All of those were told, up to this position.
+    EndDoubt(Lsn),
+    /// Answer a question of a joining brick, in the turn that began then.
+    AnswerOne(Duration),
+    /// A slice of what a joining brick missed was sent, in the turn that began then.
+    EndSlice(BrickId, Duration),
+}
+
+/// What work on the brick is for.
+#[derive(Debug)]
+pub(crate) enum Purpose<R> {
+    /// A round of syncs that were asked for.
+    Round(Vec<SyncToken>),
+    /// The sync of now and then.
+    Periodic,
+    /// The end of doubt on a brick that was alone.
+    EndDoubt,
+    /// The end of this brick's healing of that number.
+    EndHealing(u64),
+    /// This brick's checksums, to compare with the primary's, in the healing of that number.
+    Compare(u64, Fid, u64, replica::healing::Sums),
+    /// Checksums for a joining brick, begun then.
+    Tell(BrickId, crate::questions::SumsAsked, Duration),
+    /// Data for a joining brick is brought into memory.
+    Warm(BrickId, PeerBody, u32),
+    /// Data for a client.
+    Read(Fid, Address<R>),
+}
+
+/// What is due at a time.
+#[derive(Debug)]
+pub(crate) enum Due<R> {
+    /// A request that waited for what was granted to others.
+    Request(Request<R>),
+    /// Syncs that were asked for.
+    Syncs,
+    /// The next turn of answers to joining bricks.
+    Answers,
+    /// The next slice of what a joining brick missed.
+    Missed(BrickId, u64),
+    /// Checksums for a joining brick, in the epoch in which it asked.
+    Sums(BrickId, Epoch, PeerBody),
+}
+
+/// All that one server decides for one set. See the crate's words.
+///
+/// An input is given to [`SetCore::step`]; while [`SetCore::is_busy`] then says so, [`SetCore::go_on`] has to be called, each
+/// time after the outputs were carried out and with the time read anew: what was done on the brick took time, and an answer
+/// may leave only while the server's lease holds.
+pub struct SetCore<B: Brick, R> {
+    pub(crate) set: SetId,
+    pub(crate) me: BrickId,
+    pub(crate) brick: B,
+    pub(crate) replica: Replica<Content>,
+    pub(crate) lease: Duration,
+    pub(crate) settings: Settings,
+    /// Bytes that stay free.
+    pub(crate) min_free: u64,
+    pub(crate) next: VecDeque<Next<R>>,
+    pub(crate) later: VecDeque<Later>,
+    pub(crate) timers: Timers<Due<R>>,
+    pub(crate) waiters: Tickets<Waiter<R>>,
+    pub(crate) works: Tickets<Purpose<R>>,
+    pub(crate) asks: Tickets<Asking<R>>,
+    /// Kept to be used again.
+    outputs: Vec<replica::Output<Content>>,
+    pub(crate) opens: Opens,
+    pub(crate) grants: Grants,
+    /// Directories that wait for the end of a transaction.
+    pub(crate) pending: Pending,
+    /// When this brick became primary.
+    pub(crate) primary_since: Option<Duration>,
+    /// The newest epoch in which it led.
+    pub(crate) led_in: Epoch,
+    pub(crate) orphans: Orphans,
+    /// Transactions that wait for another set.
+    pub(crate) transactions: Transactions,
+    pub(crate) tree: Tree,
+    pub(crate) rounds: Rounds,
+    pub(crate) periodic: Periodic,
+    pub(crate) target: Target,
+    pub(crate) welcomes: Welcomes,
+    pub(crate) questions: Questions,
+    pub(crate) lag: Lag,
+    /// What is in doubt here was told to whom it concerns.
+    pub(crate) told: bool,
+    pub(crate) silence: Silence,
+}
+
+impl<B: Brick, R: ReplyTo> SetCore<B, R> {
+    /// The core of a set whose brick was just opened.
+    pub fn new(start: Start<B>, now: Duration) -> SetCore<B, R> {
+        let (last, durable) = (start.brick.last(), start.brick.durable());
+        let mut replica = Replica::new(start.me, start.floor, last, durable, start.results);
+        replica.set_history(start.history);
+        if start.unsure {
+            replica.set_unsure(false);
+        }
+        SetCore {
+            set: start.set,
+            me: start.me,
+            settings: Settings {
+                view: replica.view().clone(),
+                members: BTreeMap::new(),
+                min_free_percent: 1,
+                read_only: false,
+                sync_interval: Duration::from_secs(5),
+                sets: Vec::new(),
+            },
+            brick: start.brick,
+            replica,
+            lease: Duration::ZERO,
+            min_free: 0,
+            next: VecDeque::new(),
+            later: VecDeque::new(),
+            timers: Timers::default(),
+            waiters: Tickets::default(),
+            works: Tickets::default(),
+            asks: Tickets::default(),
+            outputs: Vec::new(),
+            opens: Opens::default(),
+            grants: Grants::default(),
+            pending: start.pending,
+            primary_since: None,
+            led_in: Epoch(0),
+            orphans: Orphans::default(),
+            transactions: Transactions::default(),
+            tree: Tree::new(start.set),
+            rounds: Rounds::default(),
+            periodic: Periodic::new(now),
+            target: Target::default(),
+            welcomes: Welcomes::default(),
+            questions: Questions::default(),
+            lag: Lag::default(),
+            told: false,
+            silence: Silence::default(),
+        }
+    }
+
+    /// Takes one input and appends what is to be done.
+    pub fn step(
+        &mut self,
+        at: Moment,
+        input: Input<R>,
+        outside: &dyn Outside,
+        out: &mut Vec<Output<B::Work, R>>,
+    ) {
+        assert!(!self.is_busy(), "what follows from an input is done before the next one is taken");
+        let cx = &mut Cx { at, outside, out };
+        match input {
+            Input::Request(request) => self.serve(cx, request),
+            Input::Peer(message, payload) => self.on_peer(cx, message, payload),
+            Input::Settings(settings) => self.on_settings(cx, settings),
+            Input::Link(server, up) => self.on_link(cx, server, up),
+            Input::SessionEnded(session) => {
+                let free = self.opens.end(session);
+                self.later.extend(free.into_iter().map(Later::DropOrphan));
+            }
+            Input::Tick => self.tick(cx),
+            Input::Housekeeping => self.keep_house(cx),
+            Input::Wake => self.on_wake(cx),
+            Input::Worked(id, result) => {
+                if let Some(purpose) = self.works.take(id) {
+                    self.on_worked(cx, purpose, result);
+                }
+            }
+            Input::Answered(id, answer) => {
+                if let Some(asking) = self.asks.take(id) {
+                    self.on_answered(cx, asking, answer);
+                }
+            }
+        }
+    }
+
+    /// Whether something still follows from the last input.
+    pub fn is_busy(&self) -> bool {
+        !self.next.is_empty() || !self.later.is_empty()
+    }
+
+    /// Does the next thing that follows from the last input.
+    pub fn go_on(&mut self, at: Moment, outside: &dyn Outside, out: &mut Vec<Output<B::Work, R>>) {
+        let cx = &mut Cx { at, outside, out };
+        match self.next.pop_front() {
+            Some(Next::Apply(entry, ticket)) => self.apply(cx, entry, ticket),
+            Some(Next::AdoptHistory) => self.adopt_history(),
+            Some(Next::Feed(input)) => self.feed(cx, input),
+            Some(Next::Failed(purpose, e)) => self.on_worked(cx, purpose, Err(e)),
+            None => match self.later.pop_front() {
+                Some(Later::DropOrphan(fid)) => self.drop_orphan(cx, fid),
+                Some(Later::Touch(fid)) => self.touch(cx, fid),
+                Some(Later::EndDoubt(told)) => self.end_doubt(cx, told),
+                Some(Later::AnswerOne(begun)) => self.answer_one(cx, begun),
+                Some(Later::EndSlice(brick, begun)) => self.end_slice(cx, brick, begun),
+                None => {}
+            },
+        }
+    }
+
+    /// When [`Input::Wake`] is to come next.
+    pub fn next_wake(&self) -> Option<Duration> {
+        self.timers.next()
+    }
+
+    /// Ends service: nobody who waits is answered.
+    pub fn close(&mut self, out: &mut Vec<Output<B::Work, R>>) {
+        let epoch = self.replica.view().epoch;
+        self.waiters.drain().for_each(|w| w.refuse(Fail::WrongView { epoch }, out));
+    }
+
+    /// The brick, to close it.
+    pub fn brick_mut(&mut self) -> &mut B {
+        &mut self.brick
+    }
+
+    /// Whether the brick could not go on and has to be opened anew.
+    pub fn has_failed(&self) -> bool {
+        self.replica.role() == Role::Failed
+    }
+
+    fn on_wake(&mut self, cx: &mut Cx<'_, B, R>) {
+        // One at a time: what it leads to is done before the next is taken, with the next wake.
+        match self.timers.take(cx.at.now) {
+            Some(Due::Request(request)) => self.serve(cx, request),
+            Some(Due::Syncs) => self.begin_round(cx),
+            Some(Due::Answers) => self.later.push_back(Later::AnswerOne(cx.at.now)),
+            Some(Due::Missed(brick, number)) => self.send_slice(cx, brick, number),
+            Some(Due::Sums(to, epoch, body)) => self.tell_sums(cx, to, epoch, body),
+            None => {}
+        }
+    }
+
+    fn on_worked(&mut self, cx: &mut Cx<'_, B, R>, purpose: Purpose<R>, result: Result<Done, Errno>) {
+        match purpose {
+            Purpose::Round(tokens) => self.end_round(cx, tokens, result),
+            Purpose::Periodic => self.end_periodic(cx, result),
+            Purpose::EndDoubt => self.on_doubt_synced(cx, result),
+            Purpose::EndHealing(healing) => self.on_healing_synced(cx, healing, result),
+            Purpose::Compare(healing, fid, offset, there) => {
+                let here =
+                    result.and_then(|done| if let Done::Sums(s) = done { Ok(s) } else { Err(Errno::EIO) });
+                self.compare(cx, healing, (fid, offset), &there, here);
+            }
+            Purpose::Tell(to, asked, begun) => self.on_sums(cx, to, asked, begun, result),
+            Purpose::Warm(to, question, tries) => self.answer_question(cx, to, question, tries + 1),
+            Purpose::Read(fid, to) => self.on_read(cx, fid, to, result),
+        }
+    }
+
+    /// Begins work on the brick.
+    pub(crate) fn start(&mut self, cx: &mut Cx<'_, B, R>, purpose: Purpose<R>, work: Result<B::Work, Errno>) {
+        match work {
+            Ok(work) => cx.out.push(Output::Start { id: self.works.issue(purpose), work }),
+            Err(e) => self.next.push_back(Next::Failed(purpose, e)),
+        }
+    }
+
+    /// Gives the replication core an input and does what it says.
+    pub(crate) fn feed(&mut self, cx: &mut Cx<'_, B, R>, input: replica::Input<Content>) {
+        let now = cx.at.now;
+        let mut outputs = core::mem::take(&mut self.outputs);
+        if let Some(lease) = cx.at.lease.filter(|lease| *lease != self.lease) {
+            self.lease = lease;
+            self.replica.step(now, replica::Input::Lease(lease), &mut outputs);
+        }
+        self.replica.step(now, input, &mut outputs);
+        if !matches!(self.replica.role(), Role::Idle | Role::Healing) {
+            self.target.healing = None;
+        }
+        outputs.drain(..).for_each(|output| self.perform(cx, output));
+        self.outputs = outputs;
+    }
+
+    fn perform(&mut self, cx: &mut Cx<'_, B, R>, output: replica::Output<Content>) {
+        use replica::Output;
+        match output {
+            Output::Apply(entry, ticket) => self.next.push_back(Next::Apply(entry, ticket)),
+            Output::Replicate { to, epoch, commit, entry } => self.replicate(cx, to, epoch, commit, entry),
+            Output::Send { to, epoch, message } => self.send_message(cx, to, epoch, message),
+            Output::Sync { token, fid } => {
+                if self.rounds.ask(token, fid) {
+                    self.timers.set(cx.at.now, Due::Syncs);
+                }
+            }
+            Output::Release(ticket) => self.release(cx, ticket),
+            Output::Refuse(ticket, errno) => {
+                if let Some(waiter) = self.waiters.take(ticket) {
+                    waiter.refuse(Fail::Errno { errno }, cx.out);
+                }
+            }
+            Output::Forget(ticket) => {
+                let epoch = self.replica.view().epoch;
+                if let Some(waiter) = self.waiters.take(ticket) {
+                    waiter.refuse(Fail::WrongView { epoch }, cx.out);
+                }
+            }
+            Output::Propose(proposal) => {
+                tracing::info!("set {}: propose {:?}: {}", self.set, proposal.in_sync, proposal.reason);
+                cx.out.push(crate::Output::Propose(proposal));
+            }
+            Output::Settle => self.next.push_back(Next::AdoptHistory),
+            Output::Diverged => {
+                tracing::error!("set {}: brick {} left the common history", self.set, self.me)
+            }
+        }
+    }
+
+    /// Whether another brick in sync holds the data.
+    pub(crate) fn is_accompanied(&self) -> bool {
+        let view = self.replica.view();
+        view.in_sync.iter().any(|b| *b != self.me && !view.arbiters.contains(b))
+    }
+
+    pub(crate) fn leads(&self) -> bool {
+        matches!(self.replica.role(), Role::Primary | Role::Reconciling)
+    }
+
+    pub(crate) fn is_primary(&self) -> bool {
+        self.replica.role() == Role::Primary
+    }
+
+    /// The newest change in the journal.
+    pub(crate) fn last(&self) -> Stamp {
+        self.replica.last()
+    }
+}

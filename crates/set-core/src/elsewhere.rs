@@ -1,0 +1,280 @@
+//! Directories that live on another set than their parent: making and removing them, as transactions of two sets.
+//!
+//! The other set holds the intent, as a mark on the directory that names the transaction: a marked directory lives if and
+//! only if its entry exists. mkdir: the other set makes the directory, marked; this set makes the entry (the moment it
+//! counts); the mark is cleared. rmdir: the other set marks the directory, if it is empty; this set removes the entry; the
+//! directory is removed. A crash anywhere leaves at worst a marked directory, whose primary asks for the entry and ends
+//! the transaction ([`crate::resolve`]). What may be done when is decided in `namespace::transaction`; the protocol is
+//! docs/design/0005.
+
+use crate::brick::Brick;
+use crate::change::Ask;
+use crate::core::{Cx, SetCore};
+use crate::io::{Output, ReplyTo};
+use crate::moves::Move;
+use crate::resolve::Resolve;
+use crate::waiters::{Address, AfterReply, Shape, Waiter};
+use alloc::vec::Vec;
+use bytes::Bytes;
+use ids::{Fid, OpId, SetId};
+use namespace::{Decision, Entry, placement};
+use replica::Admission;
+use wire::limits::DEPTH_MAX;
+use wire::op::Ancestor;
+use wire::{Attr, Body, Change, Errno, Fail, Name, Op, Reply};
+
+/// A transaction of this set with another one, and the entry that it is about.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Transaction {
+    pub(crate) tx: OpId,
+    pub(crate) parent: Fid,
+    pub(crate) name: Name,
+}
+
+/// A client's request that waits for the other set's agreement.
+#[derive(Debug)]
+pub(crate) struct Pair<R> {
+    id: OpId,
+    op: Op,
+    /// The other set.
+    home: SetId,
+    transaction: Transaction,
+    to: Address<R>,
+}
+
+/// What another set was asked for, and what waits for its answer.
+#[derive(Debug)]
+pub(crate) enum Asking<R> {
+    /// To make a directory.
+    Placed(Pair<R>),
+    /// To mark this directory for removal.
+    Condemned(Pair<R>, Fid),
+    /// To end a transaction that has committed. If that does not get there, that set will ask.
+    Settled(SetId, Fid),
+    /// Whether the entry exists that a marked directory needs.
+    Vouched(Resolve),
+    /// To end a transaction as the entry says.
+    Ended(Resolve),
+    /// For the lock on the tree's shape.
+    Locked(Move<R>),
+    /// What lies above a directory.
+    Lineage(Move<R>),
+    /// To release the lock. If that does not get there, the lock runs out.
+    Unlocked,
+}
+
+impl<B: Brick, R: ReplyTo> SetCore<B, R> {
+    /// Asks the primary of another set.
+    pub(crate) fn ask(
+        &mut self,
+        cx: &mut Cx<'_, B, R>,
+        asking: Asking<R>,
+        set: SetId,
+        op: Op,
+        name: Option<OpId>,
+    ) {
+        let id = self.asks.issue(asking);
+        cx.out.push(Output::Ask { id, set, op, name });
+    }
+
+    /// Another set has answered.
+    pub(crate) fn on_answered(
+        &mut self,
+        cx: &mut Cx<'_, B, R>,
+        asking: Asking<R>,
+        answer: Result<Body, Fail>,
+    ) {
+        match asking {
+            Asking::Placed(pair) => self.on_placed(cx, pair, answer),
+            Asking::Condemned(pair, fid) => self.on_condemned(cx, pair, fid, answer),
+            Asking::Settled(home, fid) => {
+                if let Err(fail) = answer {
+                    tracing::debug!("settle {fid} on set {home}: {fail:?}");
+                }
+            }
+            Asking::Vouched(resolve) => self.on_vouched(cx, resolve, answer),
+            Asking::Ended(resolve) => self.on_ended(&resolve, answer),
+            Asking::Locked(m) => self.on_locked(cx, m, answer),
+            Asking::Lineage(m) => self.on_lineage(cx, m, answer),
+            Asking::Unlocked => {
+                if let Err(fail) = answer {
+                    tracing::debug!("release the tree's lock: {fail:?}");
+                }
+            }
+        }
+    }
+
+    /// The other set that a new directory under `parent` shall live on, if any.
+    pub(crate) fn choose_home(&mut self, cx: &mut Cx<'_, B, R>, parent: Fid) -> Option<SetId> {
+        if self.settings.sets.len() < 2 {
+            return None;
+        }
+        // A set that is led but has not told its room yet (it was just started) counts as alike with this one; one that
+        // is not led gets nothing.
+        let set = self.set;
+        let own = cx.outside.room(set).or_else(|| {
+            let room = self.brick.room().ok()?;
+            let (available, total) = (room.available, room.total);
+            Some(placement::SetRoom { set, available, total, promised: 0, writable: true })
+        });
+        let unknown = |set| own.map(|own| placement::SetRoom { set, promised: 0, ..own });
+        let led = self.settings.sets.iter().filter(|(_, led)| *led).map(|(set, _)| *set);
+        let sets: Vec<placement::SetRoom> =
+            led.filter_map(|set| cx.outside.room(set).or_else(|| unknown(set))).collect();
+        if parent.is_root() {
+            self.tree.spread += 1;
+        }
+        let home = placement::choose(parent.is_root(), set, &sets, self.tree.spread);
+        if parent.is_root() {
+            cx.out.push(Output::Promised(home));
+        }
+        (home != set).then_some(home)
+    }
+
+    /// mkdir of a directory that lives on `home`.
+    pub(crate) fn make_elsewhere(
+        &mut self,
+        cx: &mut Cx<'_, B, R>,
+        id: OpId,
+        op: Op,
+        home: SetId,
+        to: Address<R>,
+    ) {
+        // Decided once without the other set, to refuse early and to fix mode and owner.
+        let decision = self.decide(cx, &op, Ask { id, ..Ask::default() });
+        let (name, parent, mode, uid, gid) = match decision {
+            Ok(Decision::Change(Change::Create { parent, name, mode, uid, gid, .. }, _)) => {
+                (name, parent, mode, uid, gid)
+            }
+            other => {
+                let refused = other.and(Err(Errno::EIO));
+                return self.carry_out(cx, id, refused, Bytes::new(), Waiter::done(to));
+            }
+        };
+        let path = match self.path_of(parent) {
+            Ok(path) => path,
+            Err(e) => return self.refuse(cx, to, e.into()),
+        };
+        let Some(transaction) = self.begin(cx, id, parent, &name) else {
+            return self.refuse(cx, to, Fail::Busy);
+        };
+        let tx = transaction.tx;
+        let place = Op::Place { path, name, mode, uid, gid };
+        self.ask(cx, Asking::Placed(Pair { id, op, home, transaction, to }), home, place, Some(tx));
+    }
+
+    fn on_placed(&mut self, cx: &mut Cx<'_, B, R>, pair: Pair<R>, placed: Result<Body, Fail>) {
+        let known = self.end(cx, pair.id, &pair.transaction);
+        match (placed, known) {
+            (Ok(Body::Attr { attr }), Ok(())) => self.enter(cx, pair, attr),
+            (Ok(Body::Attr { attr }), Err(fail)) => {
+                self.abort(cx, pair.home, attr.fid, pair.transaction);
+                self.refuse(cx, pair.to, fail);
+            }
+            (Ok(_), _) => self.refuse(cx, pair.to, Errno::EIO.into()),
+            (Err(fail), known) => self.refuse(cx, pair.to, known.err().unwrap_or(fail)),
+        }
+    }
+
+    /// The second step of mkdir: the entry.
+    fn enter(&mut self, cx: &mut Cx<'_, B, R>, pair: Pair<R>, attr: Attr) {
+        let fid = attr.fid;
+        let waiter = Waiter::with(Address::NOBODY, Reply(Ok(Body::Attr { attr })), Bytes::new());
+        self.commit(cx, pair, fid, true, waiter);
+    }
+
+    /// rmdir of a directory that lives on another set.
+    pub(crate) fn remove_elsewhere(
+        &mut self,
+        cx: &mut Cx<'_, B, R>,
+        id: OpId,
+        op: Op,
+        entry: Entry,
+        to: Address<R>,
+    ) {
+        let Op::Rmdir { parent, name } = &op else { return self.refuse(cx, to, Errno::EINVAL.into()) };
+        let Some(transaction) = self.begin(cx, id, *parent, name) else {
+            return self.refuse(cx, to, Fail::Busy);
+        };
+        let (home, fid, tx) = (entry.home, entry.fid, transaction.tx);
+        let condemn = Op::Condemn { fid, by: id.session };
+        self.ask(cx, Asking::Condemned(Pair { id, op, home, transaction, to }, fid), home, condemn, Some(tx));
+    }
+
+    fn on_condemned(
+        &mut self,
+        cx: &mut Cx<'_, B, R>,
+        pair: Pair<R>,
+        fid: Fid,
+        condemned: Result<Body, Fail>,
+    ) {
+        let known = self.end(cx, pair.id, &pair.transaction);
+        match (condemned, known) {
+            (Ok(_), Ok(())) => {}
+            // An earlier attempt got further: only the entry is left.
+            (Err(Fail::Errno { errno }), Ok(())) if errno == Errno::ESTALE.0 || errno == Errno::ENOENT.0 => {}
+            (Ok(_), Err(fail)) => {
+                self.abort(cx, pair.home, fid, pair.transaction);
+                return self.refuse(cx, pair.to, fail);
+            }
+            (Err(fail), known) => return self.refuse(cx, pair.to, known.err().unwrap_or(fail)),
+        }
+        let waiter = Waiter { shape: Shape::Done, ..Waiter::nobody() };
+        self.commit(cx, pair, fid, false, waiter);
+    }
+
+    /// The moment at which the transaction counts: the entry is made or removed. `keep`: what then becomes of the
+    /// directory on the other set.
+    fn commit(&mut self, cx: &mut Cx<'_, B, R>, pair: Pair<R>, fid: Fid, keep: bool, waiter: Waiter<R>) {
+        let Pair { id, op, home, transaction, to } = pair;
+        let decision = self.decide(cx, &op, Ask { id, placed: Some((home, fid)), ..Ask::default() });
+        let tx = transaction.tx;
+        if !matches!(decision, Ok(Decision::Change(..))) {
+            self.abort(cx, home, fid, transaction);
+        }
+        let waiter = Waiter { to, after: AfterReply::Settle { home, fid, tx, keep }, ..waiter };
+        self.carry_out(cx, id, decision, Bytes::new(), waiter);
+    }
+
+    /// Begins a transaction about an entry; `None` if another one about it is under way.
+    fn begin(&mut self, cx: &Cx<'_, B, R>, request: OpId, parent: Fid, name: &Name) -> Option<Transaction> {
+        let (tx, epoch) = (cx.outside.next_id(), self.replica.view().epoch);
+        let begun = self.transactions.begin(epoch, tx, request, parent, name);
+        begun.then(|| Transaction { tx, parent, name: name.clone() })
+    }
+
+    /// Ends a transaction here. `Ok`: it may commit, now. Otherwise it never will.
+    fn end(&mut self, cx: &Cx<'_, B, R>, request: OpId, t: &Transaction) -> Result<(), Fail> {
+        let epoch = self.replica.view().epoch;
+        let known = self.transactions.end(epoch, t.tx, t.parent, &t.name);
+        self.admit_again(cx, request)?;
+        if known { Ok(()) } else { Err(Fail::Busy) }
+    }
+
+    /// Time went by while another set was asked: is this brick still the one to decide?
+    pub(crate) fn admit_again(&mut self, cx: &Cx<'_, B, R>, id: OpId) -> Result<(), Fail> {
+        let epoch = self.replica.view().epoch;
+        match self.replica.admit(cx.at.now, epoch, id, 0) {
+            Admission::Go => Ok(()),
+            Admission::WrongView(epoch) => Err(Fail::WrongView { epoch }),
+            Admission::BelowQuorum => Err(Fail::BelowQuorum),
+            Admission::Busy | Admission::Done(..) => Err(Fail::Busy),
+        }
+    }
+
+    /// The directories from below the root down to `dir`.
+    fn path_of(&mut self, dir: Fid) -> Result<Vec<Ancestor>, Errno> {
+        let mut path = Vec::new();
+        let mut at = dir;
+        while !at.is_root() {
+            let place = self.brick.place_of(at)?;
+            path.push(Ancestor { fid: at, home: place.home, name: place.name });
+            at = place.parent;
+            if path.len() > DEPTH_MAX {
+                return Err(Errno::ELOOP);
+            }
+        }
+        path.reverse();
+        Ok(path)
+    }
+}

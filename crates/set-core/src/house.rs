@@ -1,0 +1,128 @@
+//! What happens by the clock, and when the pool changes.
+
+use crate::brick::Brick;
+use crate::core::{Cx, SetCore};
+use crate::grants::Grants;
+use crate::healing::{HealReport, Healing};
+use crate::io::{Output, ReplyTo, Settings};
+use core::time::Duration;
+use ids::{BrickId, Epoch, Lsn};
+use namespace::placement::SetRoom;
+use replica::{Input, Role, SyncToken};
+
+/// How one brick does.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The brick.
+    pub brick: BrickId,
+    /// What it is in its set.
+    pub role: Role,
+    /// The epoch it acts in.
+    pub epoch: Epoch,
+    /// Its newest change.
+    pub lsn: Lsn,
+    /// The epoch of that change.
+    pub last_epoch: Epoch,
+    /// What is on its disk.
+    pub durable: Lsn,
+    /// Bytes free for users, and in all.
+    pub room: Option<(u64, u64)>,
+    /// How far its healing is.
+    pub heal: Option<HealReport>,
+    /// Something of what it holds is in doubt.
+    pub unsure: bool,
+}
+
+impl<B: Brick, R: ReplyTo> SetCore<B, R> {
+    /// How the brick does.
+    pub fn report(&mut self, now: Duration) -> Report {
+        let (last, room) = (self.last(), self.brick.room().ok());
+        Report {
+            brick: self.me,
+            role: self.replica.role(),
+            epoch: self.replica.view().epoch,
+            lsn: last.lsn,
+            last_epoch: last.epoch,
+            durable: self.replica.durable(),
+            room: room.map(|r| (r.available, r.total)),
+            heal: self.target.healing.as_ref().map(|h| h.report(now)),
+            unsure: self.replica.is_unsure(),
+        }
+    }
+
+    /// The pool changed: the set's view, members and options may have.
+    pub(crate) fn on_settings(&mut self, cx: &mut Cx<'_, B, R>, settings: Settings) {
+        let view = settings.view.clone();
+        self.settings = settings;
+        self.feed(cx, Input::View(view));
+        if !self.leads() {
+            self.primary_since = None;
+            self.opens.clear();
+            self.grants = Grants::default();
+            return;
+        }
+        let (now, epoch) = (cx.at.now, self.replica.view().epoch);
+        self.tree.lock.enter(now, epoch);
+        // In an epoch that was left out here another brick may have led.
+        if self.primary_since.is_none() || epoch > self.led_in.next() {
+            self.primary_since = Some(now);
+            self.opens.begin(now, epoch);
+        }
+        self.led_in = epoch;
+    }
+
+    /// A short time has passed.
+    pub(crate) fn tick(&mut self, cx: &mut Cx<'_, B, R>) {
+        let now = cx.at.now;
+        self.feed(cx, Input::Tick);
+        let waits = self.is_primary() && !self.waiters.is_empty();
+        let me = self.me;
+        let others = self.replica.view().in_sync.iter().copied().filter(|b| *b != me).collect();
+        for brick in self.silence.tick(now, waits.then_some(others)) {
+            self.feed(cx, Input::LinkDead(brick));
+        }
+        if let Some(e) = self.brick.take_late_failure() {
+            self.doubt_unsynced();
+            self.feed(cx, Input::Synced { token: SyncToken::Local(0), errno: e.0 });
+        }
+        if self.orphans.are_more() {
+            self.drop_unclaimed(now);
+        }
+        self.tick_heal(cx);
+        self.watch_joiners(cx);
+        if self.periodic.is_due(now, self.settings.sync_interval, self.last().lsn) {
+            self.sync_all(cx);
+        }
+    }
+
+    /// A second has passed: lazily kept attributes go to disk, room is measured, unclaimed files go.
+    pub(crate) fn keep_house(&mut self, cx: &mut Cx<'_, B, R>) {
+        if let Err(e) = self.brick.flush_attrs() {
+            tracing::error!("set {}: write attributes: {e}", self.set);
+        }
+        if let Ok(room) = self.brick.room() {
+            self.min_free = room.total / 100 * self.settings.min_free_percent;
+            let (lsn, available) = (self.replica.durable(), room.available);
+            self.feed(cx, Input::Durable { lsn, available });
+            if self.is_primary() {
+                let available = self.replica.available().min(room.available).saturating_sub(self.min_free);
+                cx.out.push(Output::Room(SetRoom {
+                    set: self.set,
+                    available,
+                    total: room.total,
+                    promised: 0,
+                    writable: self.replica.view().has_quorum() && !self.settings.read_only,
+                }));
+            }
+        }
+        let now = cx.at.now;
+        self.target.healing.iter_mut().for_each(|h: &mut Healing| h.sample(now));
+        self.drop_unclaimed(now);
+        self.resolve_pending(cx);
+    }
+
+    /// Bytes free for users on this brick.
+    pub(crate) fn available(&mut self) -> u64 {
+        self.brick.room().map_or(0, |r| r.available)
+    }
+}

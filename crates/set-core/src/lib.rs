@@ -1,0 +1,56 @@
+//! What one server decides for one set, as a state machine without I/O.
+//!
+//! Owns: [`SetCore`], which takes one [`Input`] at a time and says what is to be done as [`Output`]s. It joins the order of
+//! changes (crate `replica`), the rules of POSIX (crate `namespace`) and one brick (the trait [`Brick`]), and holds what a
+//! server knows of a set besides: who waits for an answer, who has which files open, who may keep what it was told, the
+//! transactions with other sets, both sides of a healing, the syncs under way, and which bricks are silent.
+//!
+//! What must always be true: time and all that is outside come in as arguments; whatever may take long is an output
+//! ([`Output::Start`], [`Output::Ask`]) whose result comes back as an input with its ticket; what an input leads to on the
+//! brick is done ([`SetCore::go_on`]) before the next input is taken. The story of a request is in
+//! `docs/design/0012-the-core-of-a-set.md`.
+//!
+//! What it does not do: agree on views (the pool's store), speak to sockets, open bricks.
+#![no_std]
+#![deny(clippy::indexing_slicing, clippy::cast_possible_truncation)]
+
+extern crate alloc;
+
+mod answer;
+mod apply;
+mod brick;
+mod change;
+mod content;
+mod core;
+mod elsewhere;
+mod grants;
+mod healing;
+mod house;
+mod io;
+mod joiners;
+mod moves;
+mod opens;
+mod orphans;
+mod peer;
+mod pending;
+mod questions;
+mod read;
+mod recovery;
+mod request;
+mod resolve;
+mod silence;
+mod sync;
+mod target;
+mod tickets;
+mod timers;
+mod waiters;
+mod welcome;
+
+pub use brick::{Brick, Entries, PlaceOf, Read};
+pub use content::Content;
+pub use core::{SetCore, Start};
+pub use healing::HealReport;
+pub use house::Report;
+pub use io::{Done, Input, Moment, Output, Outside, ReplyTo, Request, Settings};
+pub use opens::CLAIM_TIME;
+pub use pending::Pending;

@@ -1,0 +1,156 @@
+//! Requests that change nothing.
+
+use crate::answer::Answer;
+use crate::brick::{Brick, Read};
+use crate::core::{Cx, Later, Purpose, SetCore};
+use crate::io::{Done, ReplyTo};
+use crate::request::Admitted;
+use crate::waiters::{Address, Waiter};
+use alloc::vec::Vec;
+use bytes::Bytes;
+use ids::{Fid, SessionId};
+use replica::Input;
+use wire::limits::{DIR_PAGE, IO_MAX};
+use wire::{Body, Errno, Fail, Name, Op, Reply};
+
+fn plain(body: Body) -> (Body, Bytes) {
+    (body, Bytes::new())
+}
+
+impl<B: Brick, R: ReplyTo> SetCore<B, R> {
+    pub(crate) fn serve_read(&mut self, cx: &mut Cx<'_, B, R>, request: Admitted<R>) {
+        let Admitted { op, to, session, .. } = request;
+        let (objects, answer) = match op {
+            Op::Read { fid, offset, len } => return self.serve_data(cx, fid, offset, len.min(IO_MAX), to),
+            Op::Fsync { fid } => return self.sync_for(cx, Some(fid), to),
+            Op::SyncFs => return self.sync_for(cx, None, to),
+            Op::ReadDir { fid, cookie, plus } => {
+                let reply = match self.brick.readdir(fid, cookie, plus, DIR_PAGE as usize) {
+                    Ok((entries, end)) => Reply(Ok(Body::Page { entries, end })),
+                    Err(e) => Reply::errno(e.0),
+                };
+                return self.show_all(cx, Waiter::with(to, reply, Bytes::new()));
+            }
+            Op::Open { fid } => self.open(session, fid),
+            Op::Release { fid } => {
+                if self.opens.remove(session, fid) {
+                    self.later.push_back(Later::DropOrphan(fid));
+                }
+                (Vec::new(), Ok(plain(Body::Done)))
+            }
+            Op::Vouch { parent, name, fid } => {
+                if self.transactions.is_about(self.replica.view().epoch, parent, &name) {
+                    return self.refuse(cx, to, Fail::Busy);
+                }
+                self.vouch(parent, &name, fid)
+            }
+            Op::LockTree { tx } => {
+                let epoch = self.replica.view().epoch;
+                if !self.tree.lock.take(cx.at.now, epoch, tx) {
+                    return self.refuse(cx, to, Fail::Busy);
+                }
+                (Vec::new(), Ok(plain(Body::Done)))
+            }
+            Op::UnlockTree { tx } => {
+                self.tree.lock.release(cx.at.now, tx);
+                (Vec::new(), Ok(plain(Body::Done)))
+            }
+            op => self.look(op),
+        };
+        self.show(cx, to, objects, answer);
+    }
+
+    /// What only the brick has to be asked for.
+    fn look(&mut self, op: Op) -> (Vec<Fid>, Answer) {
+        let brick = &mut self.brick;
+        match op {
+            Op::Lookup { parent, name } => self.lookup(parent, &name),
+            Op::GetAttr { fid } => (one(fid), brick.attr(fid).map(|attr| plain(Body::Attr { attr }))),
+            Op::ReadLink { fid } => (one(fid), brick.readlink(fid).map(|t| (Body::Data, Bytes::from(t)))),
+            Op::StatFs => (Vec::new(), brick.room().map(|room| plain(Body::Room { room }))),
+            Op::GetXattr { fid, name } => {
+                let value = brick.xattr(fid, &name).and_then(|v| v.ok_or(Errno::ENODATA));
+                (one(fid), value.map(|v| (Body::Data, Bytes::from(v))))
+            }
+            Op::ListXattr { fid } => {
+                (one(fid), brick.listxattr(fid).map(|names| plain(Body::Names { names })))
+            }
+            Op::Lseek { fid, offset, whence } => {
+                let found = brick.lseek(fid, offset, whence);
+                (one(fid), found.map(|offset| plain(Body::Offset { offset })))
+            }
+            Op::Lineage { fid } => match brick.lineage(fid) {
+                Ok(l) => (l.own.clone(), Ok(plain(Body::Lineage { own: l.own, other: l.other }))),
+                Err(e) => (one(fid), Err(e)),
+            },
+            _ => (Vec::new(), Err(Errno::EINVAL)),
+        }
+    }
+
+    fn lookup(&mut self, parent: Fid, name: &Name) -> (Vec<Fid>, Answer) {
+        match self.brick.lookup(parent, name) {
+            Ok(Some(e)) if e.home != self.set => {
+                (one(parent), Ok(plain(Body::Elsewhere { fid: e.fid, home: e.home, kind: e.kind })))
+            }
+            Ok(Some(e)) => {
+                let attr = self.brick.attr(e.fid);
+                ([parent, e.fid].into(), attr.map(|attr| plain(Body::Attr { attr })))
+            }
+            Ok(None) => (one(parent), Err(Errno::ENOENT)),
+            Err(e) => (one(parent), Err(e)),
+        }
+    }
+
+    fn open(&mut self, session: SessionId, fid: Fid) -> (Vec<Fid>, Answer) {
+        let answer = self.brick.attr(fid).map(|attr| plain(Body::Attr { attr }));
+        if answer.is_ok() {
+            self.opens.add(session, fid);
+        }
+        (one(fid), answer)
+    }
+
+    /// Whether the entry exists that another set's directory needs.
+    fn vouch(&mut self, parent: Fid, name: &Name, fid: Fid) -> (Vec<Fid>, Answer) {
+        let there = match self.brick.lookup(parent, name) {
+            Ok(entry) => Ok(entry.is_some_and(|e| e.fid == fid)),
+            // The parent is gone, and it was empty.
+            Err(Errno::ESTALE) => Ok(false),
+            Err(e) => Err(e),
+        };
+        let answer = there.and_then(|t| if t { Ok(plain(Body::Done)) } else { Err(Errno::ENOENT) });
+        ([parent, fid].into(), answer)
+    }
+
+    fn sync_for(&mut self, cx: &mut Cx<'_, B, R>, fid: Option<Fid>, to: Address<R>) {
+        let ticket = self.waiters.issue(Waiter::done(to));
+        self.feed(cx, Input::Sync { ticket, fid });
+    }
+
+    /// File data: from the page cache at once, else by work that may wait for the disk.
+    fn serve_data(&mut self, cx: &mut Cx<'_, B, R>, fid: Fid, offset: u64, len: u32, to: Address<R>) {
+        match self.brick.read(fid, offset, len) {
+            Ok(Read::Data(data)) => self.show(cx, to, one(fid), Ok((Body::Data, Bytes::from(data)))),
+            Ok(Read::Work(work)) => self.start(cx, Purpose::Read(fid, to), Ok(work)),
+            Err(e) => self.show(cx, to, one(fid), Err(e)),
+        }
+    }
+
+    pub(crate) fn on_read(
+        &mut self,
+        cx: &mut Cx<'_, B, R>,
+        fid: Fid,
+        to: Address<R>,
+        read: Result<Done, Errno>,
+    ) {
+        let answer = match read {
+            Ok(Done::Data(data)) => Ok((Body::Data, Bytes::from(data))),
+            Ok(_) => Err(Errno::EIO),
+            Err(e) => Err(e),
+        };
+        self.show(cx, to, one(fid), answer);
+    }
+}
+
+fn one(fid: Fid) -> Vec<Fid> {
+    [fid].into()
+}

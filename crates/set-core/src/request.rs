@@ -1,0 +1,110 @@
+//! The way in: who may ask now, and what may be granted to whoever asks.
+
+use crate::brick::Brick;
+use crate::core::{Cx, Due, Next, SetCore};
+use crate::grants::GRANT;
+use crate::io::{ReplyTo, Request};
+use crate::waiters::{Address, Shape, Waiter};
+use bytes::Bytes;
+use core::time::Duration;
+use ids::{OpId, SessionId};
+use replica::{Admission, Input, Outcome};
+use wire::{Fail, Op, Reply};
+
+/// A request that was let in.
+pub(crate) struct Admitted<R> {
+    pub(crate) id: OpId,
+    pub(crate) op: Op,
+    pub(crate) payload: Bytes,
+    pub(crate) to: Address<R>,
+    pub(crate) session: SessionId,
+}
+
+impl<B: Brick, R: ReplyTo> SetCore<B, R> {
+    /// Takes one request.
+    pub(crate) fn serve(&mut self, cx: &mut Cx<'_, B, R>, request: Request<R>) {
+        if request.to.is_given_up() {
+            return;
+        }
+        let session = request.session;
+        let mut grant = 0;
+        if let Some(until) = self.keep_grants(cx.at.now, &request.call.op, &mut grant, session) {
+            return self.timers.set(until, Due::Request(request));
+        }
+        let Request { call, payload, to, .. } = request;
+        let mut to = Address::of(to);
+        to.grant = grant;
+        let changes = call.op.changes();
+        let id = if changes { call.id } else { OpId { session, seq: 0 } };
+        if changes && self.transactions.serves(self.replica.view().epoch, id) {
+            return self.refuse(cx, to, Fail::Busy);
+        }
+        let admission = match call.op {
+            Op::Fsync { .. } | Op::SyncFs | Op::Open { .. } | Op::Release { .. } => {
+                self.replica.admit_sync(cx.at.now, call.epoch)
+            }
+            _ => self.replica.admit(cx.at.now, call.epoch, id, call.finished),
+        };
+        let request = Admitted { id, op: call.op, payload, to, session };
+        match admission {
+            Admission::Go if changes && self.joiner_lags(cx) => self.refuse(cx, request.to, Fail::Busy),
+            Admission::Go if changes => self.serve_change(cx, request),
+            Admission::Go => self.serve_read(cx, request),
+            Admission::Done(outcome) => self.answer_again(request, outcome),
+            Admission::WrongView(epoch) => self.refuse(cx, request.to, Fail::WrongView { epoch }),
+            Admission::Busy => self.refuse(cx, request.to, Fail::Busy),
+            Admission::BelowQuorum => self.refuse(cx, request.to, Fail::BelowQuorum),
+        }
+    }
+
+    /// A request that was done before.
+    fn answer_again(&mut self, request: Admitted<R>, outcome: Outcome) {
+        let shape = match Shape::of(&request.op, request.session, &request.payload) {
+            Shape::Offset(_) => Shape::Offset(outcome.amount),
+            shape => shape,
+        };
+        let ticket = self.waiters.issue(Waiter { shape, ..Waiter::done(request.to) });
+        self.complete_answer(ticket, outcome.about);
+        // What the answer shows of the object may be newer than the change itself.
+        let lsn = self.last().lsn;
+        self.next.push_back(Next::Feed(Input::Await { ticket, lsn }));
+    }
+
+    /// Grants the asker what may be granted; until when the request has to wait for what was granted to others.
+    fn keep_grants(
+        &mut self,
+        now: Duration,
+        op: &Op,
+        grant: &mut u16,
+        session: SessionId,
+    ) -> Option<Duration> {
+        if !self.is_primary() {
+            return None;
+        }
+        let who = match op {
+            // Between primaries: the change that users see comes with the entry, in the other set.
+            Op::Place { .. }
+            | Op::Settle { .. }
+            | Op::Relocate { .. }
+            | Op::Vouch { .. }
+            | Op::LockTree { .. }
+            | Op::UnlockTree { .. }
+            | Op::Lineage { .. } => return None,
+            Op::Condemn { by, .. } => *by,
+            _ => {
+                *grant = self.grants.arrive(now, session);
+                session
+            }
+        };
+        if !op.changes() {
+            return None;
+        }
+        let before = self.primary_since.map(|since| since + GRANT).filter(|until| now < *until);
+        self.grants.wait(now, who).max(before)
+    }
+
+    /// Answers a request that no change and no state stands behind.
+    pub(crate) fn refuse(&self, cx: &mut Cx<'_, B, R>, to: Address<R>, fail: Fail) {
+        to.reply(Reply(Err(fail)), Bytes::new(), cx.out);
+    }
+}

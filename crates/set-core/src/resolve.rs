@@ -1,0 +1,86 @@
+//! Transactions that did not end as they should: the entry says what becomes of the marked directory.
+
+use crate::brick::Brick;
+use crate::core::{Cx, SetCore};
+use crate::elsewhere::{Asking, Transaction};
+use crate::io::ReplyTo;
+use core::time::Duration;
+use ids::{Fid, OpId, SetId};
+use wire::{Body, Errno, Fail, Name, Op};
+
+/// How old a mark must be before its primary asks about it: the transaction is normally over by then.
+const OLD: Duration = Duration::from_secs(3);
+
+/// A marked directory whose transaction is ended as the entry says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Resolve {
+    /// The set that has the directory.
+    home: SetId,
+    fid: Fid,
+    tx: Option<OpId>,
+}
+
+impl<B: Brick, R: ReplyTo> SetCore<B, R> {
+    /// A transaction that will not commit ends on the other set as the entry says, in the background.
+    pub(crate) fn abort(&mut self, cx: &mut Cx<'_, B, R>, home: SetId, fid: Fid, t: Transaction) {
+        let vouch = Op::Vouch { parent: t.parent, name: t.name, fid };
+        let resolve = Resolve { home, fid, tx: Some(t.tx) };
+        self.ask(cx, Asking::Vouched(resolve), self.set, vouch, None);
+    }
+
+    /// Marked directories whose transaction should be over: whether the entry exists is asked of the set that would have it.
+    pub(crate) fn resolve_pending(&mut self, cx: &mut Cx<'_, B, R>) {
+        if !self.is_primary() {
+            return;
+        }
+        for (fid, tx) in self.pending.ask_about(cx.at.now, OLD) {
+            let Ok((parent, owner, name)) = self.entry_of(fid) else {
+                self.pending.asked(fid, tx);
+                continue;
+            };
+            let resolve = Resolve { home: self.set, fid, tx };
+            self.ask(cx, Asking::Vouched(resolve), owner, Op::Vouch { parent, name, fid }, None);
+        }
+    }
+
+    /// The entry exists, or does not: the transaction ends.
+    pub(crate) fn on_vouched(&mut self, cx: &mut Cx<'_, B, R>, resolve: Resolve, answer: Result<Body, Fail>) {
+        let Resolve { home, fid, tx } = resolve;
+        let keep = match answer {
+            Ok(_) => true,
+            Err(Fail::Errno { errno }) if errno == Errno::ENOENT.0 => false,
+            Err(fail) => {
+                tracing::debug!("ask for the entry of {fid}: {fail:?}");
+                return self.stop_asking(&resolve);
+            }
+        };
+        self.ask(cx, Asking::Ended(resolve), home, Op::Settle { fid, tx, keep }, None);
+    }
+
+    pub(crate) fn on_ended(&mut self, resolve: &Resolve, answer: Result<Body, Fail>) {
+        if let Err(fail) = answer {
+            tracing::debug!("settle {} on set {}: {fail:?}", resolve.fid, resolve.home);
+        }
+        self.stop_asking(resolve);
+    }
+
+    /// Nobody asks about the directory any more. If it is one of this set's and the mark is still there, the next question
+    /// may follow.
+    fn stop_asking(&mut self, resolve: &Resolve) {
+        if resolve.home == self.set {
+            self.pending.asked(resolve.fid, resolve.tx);
+        }
+    }
+
+    /// The entry that leads to a marked directory: its parent, the set that has it, and its name.
+    fn entry_of(&mut self, fid: Fid) -> Result<(Fid, SetId, Name), Errno> {
+        match self.pending.entry(fid) {
+            Some((Some((parent, owner)), name)) => Ok((parent, owner, name)),
+            Some((None, name)) => {
+                let (root, home) = self.brick.root();
+                Ok((root, home, name))
+            }
+            None => self.brick.place_of(fid).map(|at| (at.parent, at.parent_home, at.name)),
+        }
+    }
+}

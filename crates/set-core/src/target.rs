@@ -1,0 +1,245 @@
+//! Coming back into the set: the joining brick's side. What the primary answers is in [`crate::welcome`] and
+//! [`crate::questions`]; what is healed how is decided in `replica::heal`.
+
+use crate::brick::Brick;
+use crate::content::Content;
+use crate::core::{Cx, Purpose, SetCore};
+use crate::healing::Healing;
+use crate::io::{Done, ReplyTo};
+use bytes::Bytes;
+use core::time::Duration;
+use ids::{BrickId, Fid, Lsn};
+use replica::healing::{Arriving, Healing as Inner, Sums};
+use replica::{Attempts, Entry, Input, Role};
+use wire::Errno;
+use wire::peer::{PeerBody, Stamp};
+
+/// How often a brick that is not in sync asks to join.
+const ASK_AGAIN: Duration = Duration::from_millis(500);
+
+/// What a brick that is not in sync does about it.
+#[derive(Debug, Default)]
+pub(crate) struct Target {
+    pub(crate) healing: Option<Healing>,
+    /// Healings begun: what was begun for an earlier one is void.
+    begun: u64,
+    attempts: Attempts,
+    asked: Duration,
+}
+
+impl<B: Brick, R: ReplyTo> SetCore<B, R> {
+    /// By the clock.
+    pub(crate) fn tick_heal(&mut self, cx: &mut Cx<'_, B, R>) {
+        let now = cx.at.now;
+        match self.replica.role() {
+            Role::Primary => self.tell_doubts(),
+            Role::Secondary | Role::Reconciling | Role::Failed => {}
+            Role::Idle => {
+                self.target.healing = None;
+                self.ask_to_join(cx);
+            }
+            Role::Healing => {
+                let busy = self.replica.is_syncing();
+                if self.target.healing.as_mut().is_none_or(|h| h.has_waited(now, busy)) {
+                    self.ask_to_join(cx);
+                }
+            }
+        }
+    }
+
+    fn ask_to_join(&mut self, cx: &mut Cx<'_, B, R>) {
+        let now = cx.at.now;
+        let Some(primary) = self.replica.view().primary.filter(|p| *p != self.me) else { return };
+        if now < self.target.asked + ASK_AGAIN {
+            return;
+        }
+        self.target.asked = now;
+        let mut held = self.brick.last().lsn;
+        if self.brick.is_unsure() {
+            held = held.min(self.brick.durable());
+        }
+        let sure = self.brick.sure().min(held);
+        let history = self.replica.history();
+        let number = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+        self.target.attempts.ask(number);
+        self.say(cx, primary, PeerBody::Join { number, sure, held, history }, Bytes::new());
+    }
+
+    /// What the primary says about this brick's healing.
+    pub(crate) fn on_heal_answer(
+        &mut self,
+        cx: &mut Cx<'_, B, R>,
+        from: BrickId,
+        body: PeerBody,
+        payload: &[u8],
+    ) {
+        if self.replica.view().primary != Some(from) {
+            return;
+        }
+        if let Some(h) = &mut self.target.healing {
+            h.hear(cx.at.now);
+        }
+        let done = match body {
+            PeerBody::Welcome { number, .. } | PeerBody::Live { number, .. }
+                if !self.target.attempts.answered(number) =>
+            {
+                Ok(())
+            }
+            PeerBody::Welcome { common, agree, start, full, .. } => {
+                self.on_welcome(cx, (&common, start), agree, full)
+            }
+            PeerBody::Live { last, placed, .. } => match &mut self.target.healing {
+                Some(h) => h.inner.go_live(&mut self.brick, &last, &placed),
+                None => Ok(()),
+            },
+            PeerBody::Sums { fid, offset, len, ask, end, sums } => {
+                if self.target.healing.as_ref().is_some_and(|h| h.inner.awaits(fid, ask)) {
+                    self.on_their_sums(cx, fid, offset, Sums { sums, len, end });
+                }
+                Ok(())
+            }
+            answer => match &mut self.target.healing {
+                Some(h) => h.inner.take(&mut self.brick, &answer, payload),
+                None => Ok(()),
+            },
+        };
+        self.heal_on(cx, done);
+    }
+
+    fn heal_on(&mut self, cx: &mut Cx<'_, B, R>, done: Result<(), Errno>) {
+        match done {
+            Ok(()) => self.ask_more(cx),
+            Err(e) => {
+                tracing::error!("set {}: healing brick {}: {e}", self.set, self.me);
+                let lsn = self.last().lsn;
+                self.feed(cx, Input::ApplyFailed { lsn, errno: e.0 });
+            }
+        }
+    }
+
+    /// The primary says where the journals part: what this brick has beyond is in doubt, and goes.
+    fn on_welcome(
+        &mut self,
+        cx: &mut Cx<'_, B, R>,
+        (common, start): (&Stamp, Stamp),
+        agree: Lsn,
+        full: bool,
+    ) -> Result<(), Errno> {
+        if !matches!(self.replica.role(), Role::Idle | Role::Healing)
+            || !Inner::fits(&self.brick, &start, full)?
+        {
+            return Ok(());
+        }
+        let resumed = self.brick.doubtful().is_some();
+        let inner = Inner::begin(&mut self.brick, (common, &start), agree, full)?;
+        tracing::info!(
+            "set {}: brick {} heals from {} on, full: {full}, after an unfinished healing: {resumed}",
+            self.set,
+            self.me,
+            common.lsn
+        );
+        self.target.begun += 1;
+        self.target.healing = Some(Healing::new(cx.at.now, inner));
+        self.feed(cx, Input::Joined { number: self.target.attempts.current(), start, full });
+        Ok(())
+    }
+
+    /// The primary's checksums are here: ours are worked out and compared.
+    fn on_their_sums(&mut self, cx: &mut Cx<'_, B, R>, fid: Fid, offset: u64, there: Sums) {
+        if let Some(h) = &mut self.target.healing {
+            h.begin_sums();
+        }
+        let work = self.brick.begin_sums(fid, offset, there.len);
+        self.start(cx, Purpose::Compare(self.target.begun, fid, offset, there), work);
+    }
+
+    /// This brick's checksums are here too.
+    pub(crate) fn compare(
+        &mut self,
+        cx: &mut Cx<'_, B, R>,
+        healing: u64,
+        at: (Fid, u64),
+        there: &Sums,
+        here: Result<Sums, Errno>,
+    ) {
+        if self.target.begun != healing || self.replica.role() != Role::Healing {
+            return;
+        }
+        let Some(h) = &mut self.target.healing else { return };
+        h.end_sums(cx.at.now);
+        let done = h.inner.compare(&mut self.brick, at, there, here);
+        self.heal_on(cx, done);
+    }
+
+    /// Asks for what is dirty, and ends the healing when nothing is.
+    fn ask_more(&mut self, cx: &mut Cx<'_, B, R>) {
+        let Some(primary) = self.replica.view().primary else { return };
+        while let Some(h) = &mut self.target.healing
+            && let Some(question) = h.inner.ask(&mut self.brick)
+        {
+            self.say(cx, primary, question, Bytes::new());
+        }
+        if let Some(h) = &mut self.target.healing
+            && h.inner.is_done(&self.brick)
+            && !h.finishing
+        {
+            h.finishing = true;
+            let work = self.brick.begin_end();
+            self.start(cx, Purpose::EndHealing(self.target.begun), work);
+        }
+    }
+
+    /// All is healed and on disk: back into the set.
+    pub(crate) fn on_healing_synced(
+        &mut self,
+        cx: &mut Cx<'_, B, R>,
+        healing: u64,
+        synced: Result<Done, Errno>,
+    ) {
+        if synced.is_err() {
+            self.doubt_unsynced();
+        }
+        if self.target.begun != healing || self.replica.role() != Role::Healing {
+            return;
+        }
+        let Some(h) = &mut self.target.healing else { return };
+        h.hear(cx.at.now);
+        if !h.inner.is_done(&self.brick) {
+            // A change of the meantime could not be applied.
+            h.finishing = false;
+            return self.ask_more(cx);
+        }
+        if let Err(e) = synced.and_then(|_| self.brick.end_heal()) {
+            tracing::error!("set {}: end the healing of brick {}: {e}", self.set, self.me);
+            self.target.healing = None;
+            return;
+        }
+        h.end();
+        let (p, taken) = (h.inner.progress(), h.taken(cx.at.now));
+        tracing::info!(
+            "set {}: brick {} has healed {} objects, {} bytes copied, {} found right, in {taken:?}",
+            self.set,
+            self.me,
+            p.done,
+            p.bytes,
+            p.same,
+        );
+        self.feed(cx, Input::Healed);
+    }
+
+    /// A change of the stream while this brick heals.
+    pub(crate) fn apply_healing(&mut self, now: Duration, entry: &Entry<Content>) -> Result<(), Errno> {
+        let Some(h) = &mut self.target.healing else { return self.apply_now(entry) };
+        if !h.inner.awaits_primary() {
+            h.hear(now);
+        }
+        let arriving = Arriving {
+            stamp: &entry.stamp,
+            op: entry.op,
+            about: entry.about,
+            change: &entry.body.change,
+            payload: &entry.body.payload,
+        };
+        h.inner.apply(&mut self.brick, arriving)
+    }
+}

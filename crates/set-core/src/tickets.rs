@@ -1,0 +1,60 @@
+//! Things that wait, each under a number that is given once.
+
+use alloc::collections::BTreeMap;
+
+/// What waits, by its ticket.
+#[derive(Debug)]
+pub(crate) struct Tickets<T> {
+    last: u64,
+    waiting: BTreeMap<u64, T>,
+}
+
+impl<T> Default for Tickets<T> {
+    fn default() -> Self {
+        Tickets { last: 0, waiting: BTreeMap::new() }
+    }
+}
+
+impl<T> Tickets<T> {
+    /// Keeps it, and gives it a ticket.
+    pub(crate) fn issue(&mut self, what: T) -> u64 {
+        self.last += 1;
+        self.waiting.insert(self.last, what);
+        self.last
+    }
+
+    /// Gives up what waits under the ticket; once.
+    pub(crate) fn take(&mut self, ticket: u64) -> Option<T> {
+        self.waiting.remove(&ticket)
+    }
+
+    /// What waits under the ticket.
+    pub(crate) fn get_mut(&mut self, ticket: u64) -> Option<&mut T> {
+        self.waiting.get_mut(&ticket)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Gives up everything.
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = T> + use<T> {
+        core::mem::take(&mut self.waiting).into_values()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ticket_is_given_and_taken_once() {
+        let mut tickets = Tickets::default();
+        let (a, b) = (tickets.issue('a'), tickets.issue('b'));
+        assert!(a != b);
+        assert_eq!((tickets.take(a), tickets.take(a)), (Some('a'), None));
+        assert!(!tickets.is_empty() && tickets.issue('c') > b);
+        assert_eq!(tickets.drain().count(), 2);
+        assert!(tickets.is_empty());
+    }
+}

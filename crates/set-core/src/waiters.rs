@@ -1,0 +1,112 @@
+//! Who waits for an answer, and the answer that is ready to leave.
+
+use crate::io::Output;
+use alloc::vec::Vec;
+use bytes::Bytes;
+use ids::{Fid, OpId, SessionId, SetId};
+use wire::op::Node;
+use wire::{Body, Fail, Op, Reply};
+
+/// Where an answer goes, and for how long it may be kept there.
+#[derive(Debug)]
+pub(crate) struct Address<R> {
+    to: Option<R>,
+    /// In milliseconds; 0: not at all.
+    pub(crate) grant: u16,
+}
+
+impl<R> Address<R> {
+    /// Nobody waits.
+    pub(crate) const NOBODY: Address<R> = Address { to: None, grant: 0 };
+
+    pub(crate) fn of(to: R) -> Address<R> {
+        Address { to: Some(to), grant: 0 }
+    }
+
+    /// Whether who asked may keep what it is told.
+    pub(crate) fn is_granted(&self) -> bool {
+        self.to.is_some() && self.grant > 0
+    }
+
+    pub(crate) fn reply<W>(self, reply: Reply, payload: Bytes, out: &mut Vec<Output<W, R>>) {
+        if let Some(to) = self.to {
+            out.push(Output::Reply { to, reply, payload, grant: self.grant });
+        }
+    }
+}
+
+/// What is done when an answer leaves (not when it is refused).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum AfterReply {
+    Nothing,
+    /// The transaction has committed: it ends on the other set.
+    Settle {
+        home: SetId,
+        fid: Fid,
+        tx: OpId,
+        keep: bool,
+    },
+    /// The lock on the tree's shape is not needed any more.
+    Unlock {
+        root: SetId,
+        tx: OpId,
+    },
+}
+
+/// What kind of answer a change's request wants.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Shape {
+    Done,
+    Attr,
+    /// Like `Attr`, and the session has the file open from now on.
+    AttrAndOpen(SessionId),
+    Written(u32),
+    Offset(u64),
+    /// The object lives on another set, and this is what that set said of it: nothing to look up.
+    Given,
+}
+
+impl Shape {
+    pub(crate) fn of(op: &Op, session: SessionId, payload: &[u8]) -> Shape {
+        match op {
+            Op::Create { open: true, node: Node::File, .. } => Shape::AttrAndOpen(session),
+            Op::Create { .. } | Op::Link { .. } | Op::SetAttr { .. } | Op::Place { .. } => Shape::Attr,
+            Op::Write { .. } => Shape::Written(u32::try_from(payload.len()).unwrap_or(0)),
+            Op::CopyRange { len, .. } => Shape::Offset(*len),
+            _ => Shape::Done,
+        }
+    }
+}
+
+/// Somebody who waits for an answer, with the answer that is ready to leave.
+#[derive(Debug)]
+pub(crate) struct Waiter<R> {
+    pub(crate) to: Address<R>,
+    pub(crate) reply: Reply,
+    pub(crate) payload: Bytes,
+    /// How the answer is completed from the state after its change.
+    pub(crate) shape: Shape,
+    pub(crate) after: AfterReply,
+}
+
+impl<R> Waiter<R> {
+    /// Somebody who is told that it is done.
+    pub(crate) fn done(to: Address<R>) -> Waiter<R> {
+        Waiter::with(to, Reply(Ok(Body::Done)), Bytes::new())
+    }
+
+    /// Somebody with a complete answer.
+    pub(crate) fn with(to: Address<R>, reply: Reply, payload: Bytes) -> Waiter<R> {
+        Waiter { to, reply, payload, shape: Shape::Given, after: AfterReply::Nothing }
+    }
+
+    /// Nobody: a change of the core's own.
+    pub(crate) fn nobody() -> Waiter<R> {
+        Waiter::done(Address::NOBODY)
+    }
+
+    /// Another answer than the one that was meant.
+    pub(crate) fn refuse<W>(self, fail: Fail, out: &mut Vec<Output<W, R>>) {
+        self.to.reply(Reply(Err(fail)), Bytes::new(), out);
+    }
+}

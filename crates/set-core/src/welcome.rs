@@ -1,0 +1,158 @@
+//! The primary's side of a join: where the journals part, and what the joining brick missed, slice by slice.
+
+use crate::brick::Brick;
+use crate::core::{Cx, Due, Later, SetCore};
+use crate::io::ReplyTo;
+use alloc::collections::BTreeMap;
+use bytes::Bytes;
+use core::time::Duration;
+use ids::{BrickId, Epoch, Lsn};
+use replica::Input;
+use wire::peer::{PeerBody, Stamp};
+
+/// Missed changes sent in one slice.
+const SLICE: usize = 2048;
+/// Changes of the journal that a brick gets which has to compare everything: more than any client waits for.
+const TAIL: u64 = 1 << 18;
+/// Bytes for a joining brick that may wait for its connection: beyond it, it gets no more missed changes for a while.
+const QUEUE: usize = 4 << 20;
+
+/// What a joining brick is being sent.
+#[derive(Debug)]
+struct Missed {
+    /// Its attempt that was welcomed last: what was begun for another is void.
+    number: u64,
+    epoch: Epoch,
+    /// The next change to send.
+    next: Lsn,
+    common: Stamp,
+    agree: Stamp,
+    full: bool,
+}
+
+/// Joining bricks that are being sent what they missed.
+#[derive(Debug, Default)]
+pub(crate) struct Welcomes(BTreeMap<BrickId, Missed>);
+
+impl<B: Brick, R: ReplyTo> SetCore<B, R> {
+    /// Another brick wants to join.
+    pub(crate) fn welcome(
+        &mut self,
+        cx: &mut Cx<'_, B, R>,
+        to: BrickId,
+        number: u64,
+        (sure, held): (Lsn, Lsn),
+        history: &[Stamp],
+    ) {
+        self.feed(cx, Input::Joining { brick: to, number });
+        if !self.replica.may_join(to) || self.brick.doubtful().is_some() {
+            return;
+        }
+        self.welcomes.0.remove(&to);
+        self.questions.forget(to);
+        let common = self.replica.common_with(sure, history);
+        let agree = self.replica.common_with(held, history);
+        let reaches = self.brick.journal_start() <= common.lsn.next();
+        self.begin_missed(cx, (to, number), common, agree, !reaches);
+    }
+
+    /// Begins to send what was missed. If the journal does not reach back to where the other brick was (`full`), everything
+    /// is compared; the newest part of the journal goes to it nevertheless, so that it knows resends when it leads.
+    fn begin_missed(
+        &mut self,
+        cx: &mut Cx<'_, B, R>,
+        (to, number): (BrickId, u64),
+        common: Stamp,
+        agree: Stamp,
+        full: bool,
+    ) {
+        // What both journals hold is not sent again.
+        let start = if full { self.tail() } else { Some(agree.clone()) };
+        let Some(start) = start else { return };
+        let (next, epoch) = (start.lsn.next(), self.replica.view().epoch);
+        let welcome = PeerBody::Welcome { number, common: common.clone(), agree: agree.lsn, start, full };
+        self.say(cx, to, welcome, Bytes::new());
+        self.welcomes.0.insert(to, Missed { number, epoch, next, common, agree, full });
+        self.timers.set(cx.at.now, Due::Missed(to, number));
+    }
+
+    /// Where the newest part of the journal begins, far enough from its beginning, which may be dropped any time.
+    fn tail(&self) -> Option<Stamp> {
+        let (first, last) = (self.brick.journal_start(), self.brick.last().lsn);
+        let quarter = last.0.saturating_sub(first.0) / 4;
+        let from = (first.0.saturating_sub(1) + quarter).max(last.0.saturating_sub(TAIL));
+        match self.brick.stamp_at(Lsn(from.min(last.0))) {
+            Ok(stamp) => Some(stamp),
+            Err(e) => {
+                tracing::error!("set {}: read the journal: {e}", self.set);
+                None
+            }
+        }
+    }
+
+    /// The next slice of what a brick missed, unless its connection is full. After the last one it gets every change.
+    pub(crate) fn send_slice(&mut self, cx: &mut Cx<'_, B, R>, to: BrickId, number: u64) {
+        let Some(mut missed) = self.welcomes.0.remove(&to) else { return };
+        if missed.number != number {
+            self.welcomes.0.insert(to, missed);
+            return;
+        }
+        if !self.is_primary() || self.replica.view().epoch != missed.epoch {
+            return;
+        }
+        if self.queued(cx, to) < QUEUE {
+            match self.send_missed(cx, to, missed.next) {
+                Some(after) if after > self.last().lsn => return self.go_live(cx, to, number, missed.full),
+                Some(after) => missed.next = after,
+                // The journal lost its beginning meanwhile.
+                None => return self.begin_missed(cx, (to, number), missed.common, missed.agree, true),
+            }
+        }
+        self.welcomes.0.insert(to, missed);
+        self.later.push_back(Later::EndSlice(to, cx.at.now));
+    }
+
+    /// A slice is sent: clients go first for a while.
+    pub(crate) fn end_slice(&mut self, cx: &mut Cx<'_, B, R>, to: BrickId, begun: Duration) {
+        if let Some(missed) = self.welcomes.0.get(&to) {
+            let at = self.rested(cx, cx.at.now.saturating_sub(begun));
+            self.timers.set(at, Due::Missed(to, missed.number));
+        }
+    }
+
+    /// Sends a slice of the journal; where the next begins. `None` if the journal does not hold it any more.
+    fn send_missed(&self, cx: &mut Cx<'_, B, R>, to: BrickId, from: Lsn) -> Option<Lsn> {
+        let mut next = from;
+        if from < self.brick.journal_start() {
+            return None;
+        }
+        if from <= self.brick.last().lsn {
+            for record in self.brick.records(from).take(SLICE) {
+                let r = match record {
+                    Ok(r) if r.stamp.lsn == next => r,
+                    Ok(_) => return None,
+                    Err(e) => {
+                        tracing::error!("set {}: read the journal for brick {to}: {e}", self.set);
+                        return None;
+                    }
+                };
+                next = r.stamp.lsn.next();
+                let body = PeerBody::Missed { stamp: r.stamp, op: r.op, about: r.about, change: r.body };
+                self.say(cx, to, body, Bytes::new());
+            }
+        }
+        Some(next)
+    }
+
+    fn go_live(&mut self, cx: &mut Cx<'_, B, R>, to: BrickId, number: u64, full: bool) {
+        let placed = if full { self.brick.placed() } else { Ok([].into()) };
+        match placed {
+            Ok(placed) => {
+                let last = self.last();
+                self.say(cx, to, PeerBody::Live { number, last, placed }, Bytes::new());
+                self.feed(cx, Input::JoinerLive(to));
+            }
+            Err(e) => tracing::error!("set {}: look for placed directories: {e}", self.set),
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Directories on other sets, told as scripts. Set 2 has all the room.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    missing_docs,
+    unreachable_pub,
+    reason = "a test that fails says where"
+)]
+
+mod common;
+
+use common::brick::{Memory, ROOT};
+use common::{Rig, create, name};
+use ids::{Epoch, Fid, Lsn, SetId, Time};
+use namespace::placement::SetRoom;
+use set_core::Input;
+use std::time::Duration;
+use wire::op::Node;
+use wire::{Attr, Body, Errno, Fail, Op};
+
+const NONE: [&str; 0] = [];
+const THERE: Fid = Fid { set: SetId(2), epoch: Epoch(5), lsn: Lsn(50) };
+
+fn rig() -> Rig {
+    let rig = Rig::primary(&[]);
+    let room = |set, writable| SetRoom { set, available: 1 << 40, total: 1 << 41, promised: 0, writable };
+    let rooms = [(SetId(1), room(SetId(1), false)), (SetId(2), room(SetId(2), true))];
+    rig.world.rooms.borrow_mut().extend(rooms);
+    rig
+}
+
+fn attr() -> Body {
+    let t = Time::default();
+    let (uid, gid, nlink, rdev, size, blocks) = (0, 0, 2, 0, 0, 0);
+    let mode = 0o040_755;
+    let home = SetId(2);
+    let (atime, mtime, ctime) = (t, t, t);
+    Body::Attr {
+        attr: Attr { fid: THERE, home, mode, uid, gid, nlink, rdev, size, blocks, atime, mtime, ctime },
+    }
+}
+
+fn answer(rig: &mut Rig, id: u64, answer: Result<Body, Fail>) -> Vec<String> {
+    rig.step(Input::Answered(id, answer))
+}
+
+#[test]
+fn mkdir_elsewhere_counts_with_its_entry() {
+    let mut rig = rig();
+    assert_eq!(rig.ask(7, create("d", Node::Dir)), ["promised 2", "ask 1: place of 2 as 1"]);
+    assert_eq!(rig.ask_as(7, 1, create("d", Node::Dir)), ["reply 1: busy for 250 ms"], "it is under way");
+    let vouch = Op::Vouch { parent: ROOT, name: name("d"), fid: THERE };
+    assert_eq!(rig.ask(9, vouch.clone()), ["reply 2: busy"], "nobody may end it meanwhile");
+    let made = answer(&mut rig, 1, Ok(attr()));
+    assert_eq!(made, ["reply 1: attr 2.5.50 for 250 ms", "ask 2: settle of 2"]);
+    assert_eq!(answer(&mut rig, 2, Ok(Body::Done)), NONE);
+    assert_eq!(rig.ask(9, vouch), ["reply 3: done"]);
+}
+
+#[test]
+fn mkdir_elsewhere_that_spans_a_change_of_view_ends_as_the_entry_says() {
+    let mut rig = rig();
+    rig.ask(7, create("d", Node::Dir));
+    rig.lead(&[]);
+    assert_eq!(
+        answer(&mut rig, 1, Ok(attr())),
+        ["ask 2: vouch of 1", "reply 1: busy for 250 ms"],
+        "a later epoch owes the transaction nothing"
+    );
+    let gone = Err(Fail::Errno { errno: Errno::ENOENT.0 });
+    assert_eq!(answer(&mut rig, 2, gone), ["ask 3: settle of 2"]);
+    assert!(rig.core.brick_mut().journal.is_empty());
+}
+
+#[test]
+fn mkdir_elsewhere_that_the_other_set_refuses_changes_nothing() {
+    let mut rig = rig();
+    rig.ask(7, create("d", Node::Dir));
+    let full = Err(Fail::Errno { errno: Errno::ENOSPC.0 });
+    assert_eq!(answer(&mut rig, 1, full), ["reply 1: no space left for 250 ms"]);
+    assert_eq!(rig.ask(7, create("d", Node::Dir)), ["promised 2", "ask 2: place of 2 as 2"], "again");
+}
+
+#[test]
+fn rmdir_elsewhere_asks_first_and_settles_after() {
+    let names = [((ROOT, name("d")), (THERE, SetId(2)))].into();
+    let mut rig = Rig::with(Memory { names, ..Memory::default() }, &[]);
+    let rmdir = || Op::Rmdir { parent: ROOT, name: name("d") };
+    assert_eq!(rig.ask(7, rmdir()), ["ask 1: condemn of 2 as 1"]);
+    let full = Err(Fail::Errno { errno: Errno::ENOTEMPTY.0 });
+    assert_eq!(answer(&mut rig, 1, full), ["reply 1: directory not empty for 250 ms"]);
+    assert_eq!(rig.ask(7, rmdir()), ["ask 2: condemn of 2 as 2"]);
+    assert_eq!(answer(&mut rig, 2, Ok(Body::Done)), ["reply 2: done for 250 ms", "ask 3: settle of 2"]);
+    assert!(rig.core.brick_mut().names.is_empty());
+}
+
+#[test]
+fn the_lock_on_the_trees_shape_is_given_to_one() {
+    let mut rig = rig();
+    let tx = |seq| ids::OpId { session: ids::SessionId(5), seq };
+    rig.now += Duration::from_secs(10);
+    assert_eq!(rig.ask(9, Op::LockTree { tx: tx(1) }), ["reply 1: done"]);
+    assert_eq!(rig.ask(9, Op::LockTree { tx: tx(2) }), ["reply 2: busy"]);
+    assert_eq!(rig.ask(9, Op::UnlockTree { tx: tx(1) }), ["reply 3: done"]);
+    assert_eq!(rig.ask(9, Op::LockTree { tx: tx(2) }), ["reply 4: done"]);
+}

@@ -1,0 +1,288 @@
+//! A brick in memory: directories with entries, a journal, and nothing else. What the scripts do not need answers `EIO`.
+
+use ids::{Epoch, Fid, Lsn, OpId, SetId, Time};
+use namespace::{Entry as Found, Lineage, View};
+use replica::Entry;
+use replica::heal::Order;
+use replica::healing::{Arriving, Made, Patient, Sum};
+use set_core::{Brick, Done, Entries, PlaceOf, Read};
+use std::collections::BTreeMap;
+use wire::codec::Blob;
+use wire::peer::{Object, Stamp};
+use wire::reply::{DirEntry, Room};
+use wire::{Attr, Change, Errno, Name};
+
+pub const SET: SetId = SetId(1);
+pub const ROOT: Fid = Fid { set: SET, epoch: Epoch(0), lsn: Lsn(0) };
+
+#[derive(Default)]
+pub struct Memory {
+    pub names: BTreeMap<(Fid, Name), (Fid, SetId)>,
+    pub journal: Vec<Entry<Change>>,
+    pub doubtful: Option<Vec<Fid>>,
+}
+
+/// Work as the scripts see it.
+#[derive(PartialEq, Eq, Debug)]
+pub enum Work {
+    SyncAll,
+    Sync(Vec<Fid>),
+    End,
+}
+
+fn dir(fid: Fid) -> Attr {
+    let time = Time::default();
+    Attr {
+        fid,
+        home: SET,
+        mode: 0o040_755,
+        uid: 0,
+        gid: 0,
+        nlink: 2,
+        rdev: 0,
+        size: 0,
+        blocks: 0,
+        atime: time,
+        mtime: time,
+        ctime: time,
+    }
+}
+
+impl View for Memory {
+    fn attr(&mut self, fid: Fid) -> Result<Attr, Errno> {
+        let known = fid == ROOT || self.names.values().any(|(f, home)| *f == fid && *home == SET);
+        if known { Ok(dir(fid)) } else { Err(Errno::ESTALE) }
+    }
+    fn entry(&mut self, parent: Fid, name: &Name) -> Result<Option<Found>, Errno> {
+        let found = self.names.get(&(parent, name.clone()));
+        Ok(found.map(|(fid, home)| Found { fid: *fid, home: *home, kind: 0o040_000 }))
+    }
+    fn is_empty(&mut self, dir: Fid) -> Result<bool, Errno> {
+        Ok(!self.names.keys().any(|(parent, _)| *parent == dir))
+    }
+    fn is_pending(&mut self, _: Fid) -> Result<bool, Errno> {
+        Ok(false)
+    }
+    fn has_default_acl(&mut self, _: Fid) -> Result<bool, Errno> {
+        Ok(false)
+    }
+    fn xattr(&mut self, _: Fid, _: &Name) -> Result<Option<Vec<u8>>, Errno> {
+        Ok(None)
+    }
+    fn is_beneath(&mut self, _: Fid, _: Fid) -> Result<bool, Errno> {
+        Ok(false)
+    }
+    fn lineage(&mut self, _: Fid) -> Result<Lineage, Errno> {
+        Ok(Lineage::default())
+    }
+}
+
+impl Patient for Memory {
+    const ORDER: Order = |_| 1;
+
+    fn set(&self) -> SetId {
+        SET
+    }
+    fn own_root(&self) -> Option<Fid> {
+        Some(ROOT)
+    }
+    fn is_arbiter(&self) -> bool {
+        false
+    }
+    fn doubtful(&self) -> Option<Vec<Fid>> {
+        self.doubtful.clone()
+    }
+    fn incomplete(&self) -> Option<Fid> {
+        None
+    }
+    fn newest(&self) -> Lsn {
+        self.last().lsn
+    }
+    fn sure(&self) -> Lsn {
+        self.newest()
+    }
+    fn stamp_at(&self, lsn: Lsn) -> Result<Stamp, Errno> {
+        let found = self.journal.iter().find(|e| e.stamp.lsn == lsn);
+        Ok(found.map_or(Stamp { epoch: Epoch(0), lsn: Lsn(0) }, |e| e.stamp.clone()))
+    }
+    fn changes_after(&mut self, _: Lsn, _: &mut dyn FnMut(&Change)) -> Result<(), Errno> {
+        Ok(())
+    }
+    fn begin_heal(&mut self, _: Lsn, _: &[Fid], _: Lsn) -> Result<(), Errno> {
+        Ok(())
+    }
+    fn cut_journal(&mut self, _: &Stamp) -> Result<(), Errno> {
+        Ok(())
+    }
+    fn reset_journal(&mut self, _: &Stamp) -> Result<(), Errno> {
+        Ok(())
+    }
+    fn note(&mut self, _: Arriving<'_>) -> Result<(), Errno> {
+        Err(Errno::EIO)
+    }
+    fn apply(&mut self, _: Arriving<'_>) -> Result<(), Errno> {
+        Err(Errno::EIO)
+    }
+    fn version(&mut self, _: Fid) -> Option<Stamp> {
+        None
+    }
+    fn is_known(&mut self, _: Fid) -> Result<bool, Errno> {
+        Ok(false)
+    }
+    fn take_object(&mut self, _: Fid, _: &Object, _: Option<&[u8]>, _: bool) -> Result<bool, Errno> {
+        Err(Errno::EIO)
+    }
+    fn complete(&mut self, _: Fid, _: &Stamp) -> Result<(), Errno> {
+        Err(Errno::EIO)
+    }
+    fn take_nothing(&mut self, _: Fid) -> Result<(), Errno> {
+        Err(Errno::EIO)
+    }
+    fn take_entries(
+        &mut self,
+        _: Fid,
+        _: u64,
+        _: Option<u64>,
+        _: &[DirEntry],
+        _: &[(Fid, Blob)],
+    ) -> Result<Vec<Made>, Errno> {
+        Err(Errno::EIO)
+    }
+    fn take_data(&mut self, _: Fid, _: u64, _: &[u8]) -> Result<(), Errno> {
+        Err(Errno::EIO)
+    }
+    fn take_hole(&mut self, _: Fid, _: u64, _: u64) -> Result<(), Errno> {
+        Err(Errno::EIO)
+    }
+}
+
+impl Brick for Memory {
+    type Work = Work;
+    const HOLE: u64 = 1;
+
+    fn run(_: Work) -> Result<Done, Errno> {
+        Err(Errno::EIO)
+    }
+    fn sum(_: &[u8]) -> Sum {
+        (0, 0)
+    }
+    fn root(&self) -> (Fid, SetId) {
+        (ROOT, SET)
+    }
+    fn last(&self) -> Stamp {
+        self.journal.last().map_or(Stamp { epoch: Epoch(0), lsn: Lsn(0) }, |e| e.stamp.clone())
+    }
+    fn durable(&self) -> Lsn {
+        Lsn(0)
+    }
+    fn journal_start(&self) -> Lsn {
+        Lsn(1)
+    }
+    fn records(&self, from: Lsn) -> impl Iterator<Item = Result<Entry<Change>, Errno>> {
+        self.journal.iter().filter(move |e| e.stamp.lsn >= from).cloned().map(Ok)
+    }
+    fn room(&mut self) -> Result<Room, Errno> {
+        Ok(Room { total: 1 << 40, free: 1 << 39, available: 1 << 39, files: 1 << 20, files_free: 1 << 19 })
+    }
+    fn lookup(&mut self, parent: Fid, name: &Name) -> Result<Option<Found>, Errno> {
+        self.entry(parent, name)
+    }
+    fn attr_of_any(&mut self, fid: Fid) -> Result<Attr, Errno> {
+        self.attr(fid)
+    }
+    fn readlink(&mut self, _: Fid) -> Result<Vec<u8>, Errno> {
+        Err(Errno::EIO)
+    }
+    fn readdir(&mut self, _: Fid, _: u64, _: bool, _: usize) -> Result<(Vec<DirEntry>, bool), Errno> {
+        Err(Errno::EIO)
+    }
+    fn listxattr(&mut self, _: Fid) -> Result<Vec<Name>, Errno> {
+        Err(Errno::EIO)
+    }
+    fn lseek(&mut self, _: Fid, _: u64, _: u32) -> Result<u64, Errno> {
+        Err(Errno::EIO)
+    }
+    fn read(&mut self, _: Fid, _: u64, _: u32) -> Result<Read<Work>, Errno> {
+        Err(Errno::EIO)
+    }
+    fn place_of(&mut self, fid: Fid) -> Result<PlaceOf, Errno> {
+        let found = self.names.iter().find(|(_, (f, _))| *f == fid).ok_or(Errno::ESTALE)?;
+        let ((parent, name), (_, home)) = found;
+        Ok(PlaceOf { home: *home, parent: *parent, parent_home: SET, name: name.clone() })
+    }
+    fn is_orphan(&mut self, _: Fid) -> bool {
+        false
+    }
+    fn some_orphans(&mut self, _: usize, _: &mut dyn FnMut(Fid) -> bool) -> Result<Vec<Fid>, Errno> {
+        Ok(Vec::new())
+    }
+    fn validate(&mut self, _: &Change) -> Result<(), Errno> {
+        Ok(())
+    }
+    fn carry_out(
+        &mut self,
+        stamp: &Stamp,
+        op: OpId,
+        about: Option<Fid>,
+        change: &Change,
+        _: &[u8],
+    ) -> Result<(), Errno> {
+        match change {
+            Change::Create { parent, name, fid, home, .. } => {
+                self.names.insert((*parent, name.clone()), (*fid, *home));
+            }
+            Change::Rmdir { parent, name, .. } => {
+                self.names.remove(&(*parent, name.clone()));
+            }
+            _ => {}
+        }
+        self.journal.push(Entry { stamp: stamp.clone(), op, about, body: change.clone() });
+        Ok(())
+    }
+    fn is_partial(&self) -> bool {
+        false
+    }
+    fn record_partial(&mut self) -> Result<Change, Errno> {
+        Err(Errno::EIO)
+    }
+    fn abandon_partial(&mut self) -> Result<(), Errno> {
+        Err(Errno::EIO)
+    }
+    fn doubt_unsynced(&mut self) -> Result<(), Errno> {
+        Ok(())
+    }
+    fn take_late_failure(&mut self) -> Option<Errno> {
+        None
+    }
+    fn flush_attrs(&mut self) -> Result<(), Errno> {
+        Ok(())
+    }
+    fn object(&mut self, _: Fid) -> Result<Option<Object>, Errno> {
+        Ok(None)
+    }
+    fn entries(&mut self, _: Fid, _: u64, _: usize) -> Result<Entries, Errno> {
+        Err(Errno::EIO)
+    }
+    fn hole(&mut self, _: Fid, _: u64, _: u64) -> Result<Option<(u64, bool)>, Errno> {
+        Err(Errno::EIO)
+    }
+    fn data_before_hole(&mut self, _: Fid, _: u64, _: u32) -> Result<u32, Errno> {
+        Err(Errno::EIO)
+    }
+    fn begin_sync(&mut self) -> Result<Work, Errno> {
+        Ok(Work::SyncAll)
+    }
+    fn begin_sync_of(&mut self, objects: &[Fid]) -> Result<Work, Errno> {
+        Ok(Work::Sync(objects.to_vec()))
+    }
+    fn begin_sums(&mut self, _: Fid, _: u64, _: u32) -> Result<Work, Errno> {
+        Err(Errno::EIO)
+    }
+    fn begin_end(&mut self) -> Result<Work, Errno> {
+        Ok(Work::End)
+    }
+    fn end_heal(&mut self) -> Result<(), Errno> {
+        self.doubtful = None;
+        Ok(())
+    }
+}

@@ -1,0 +1,233 @@
+//! A core with a brick in memory, and its outputs as lines.
+#![allow(dead_code, reason = "each test binary uses a part")]
+
+pub mod brick;
+
+use brick::{Memory, ROOT, SET, Work};
+use bytes::Bytes;
+use ids::{BrickId, Epoch, OpId, ServerId, SessionId, SetId, Time};
+use namespace::placement::SetRoom;
+use replica::{Results, View};
+use set_core::{Input, Moment, Output, Outside, Pending, ReplyTo, Request, SetCore, Settings, Start};
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use wire::op::Node;
+use wire::peer::{PeerBody, PeerMessage};
+use wire::{Body, Call, Fail, Name, Op, Reply};
+
+pub const ME: BrickId = BrickId(1);
+
+/// A request's name for the script; given up if it is asked on another connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct To(pub u64);
+
+impl ReplyTo for To {
+    fn is_given_up(&self) -> bool {
+        self.0 == 0
+    }
+}
+
+#[derive(Default)]
+pub struct World {
+    pub rooms: RefCell<BTreeMap<SetId, SetRoom>>,
+    pub queued: Cell<usize>,
+    pub last_call: Cell<Duration>,
+    seq: Cell<u64>,
+}
+
+impl Outside for World {
+    fn queued(&self, _: ServerId) -> usize {
+        self.queued.get()
+    }
+    fn last_call(&self) -> Duration {
+        self.last_call.get()
+    }
+    fn room(&self, set: SetId) -> Option<SetRoom> {
+        self.rooms.borrow().get(&set).copied()
+    }
+    fn next_id(&self) -> OpId {
+        self.seq.set(self.seq.get() + 1);
+        OpId { session: SessionId(99), seq: self.seq.get() }
+    }
+}
+
+pub struct Rig {
+    pub core: SetCore<Memory, To>,
+    pub world: World,
+    pub now: Duration,
+    pub lease: Duration,
+    /// How long each change takes on the brick.
+    pub slow: Duration,
+    epoch: u32,
+    seq: u64,
+}
+
+pub fn name(s: &str) -> Name {
+    Name::new(s.as_bytes()).unwrap()
+}
+
+impl Rig {
+    /// The primary of a set with these other bricks in sync, of a volume with sets 1 and 2; grants of predecessors are over.
+    pub fn primary(others: &[u32]) -> Rig {
+        Rig::with(Memory::default(), others)
+    }
+
+    pub fn with(brick: Memory, others: &[u32]) -> Rig {
+        let start = Start {
+            set: SET,
+            me: ME,
+            floor: Epoch(0),
+            unsure: false,
+            brick,
+            results: Results::default(),
+            pending: Pending::default(),
+            history: BTreeMap::new(),
+        };
+        let now = Duration::from_secs(1000);
+        let mut rig = Rig {
+            core: SetCore::new(start, now),
+            world: World::default(),
+            now,
+            lease: now + Duration::from_secs(60),
+            slow: Duration::ZERO,
+            epoch: 0,
+            seq: 0,
+        };
+        rig.lead(others);
+        if !others.is_empty() {
+            for other in others {
+                rig.peer(
+                    *other,
+                    PeerBody::HereIAm {
+                        last: Memory::default_stamp(),
+                        durable: ids::Lsn(0),
+                        kept: ids::Lsn(0),
+                    },
+                );
+            }
+        }
+        rig.now += Duration::from_secs(1);
+        rig
+    }
+
+    /// A new view in which this brick leads.
+    pub fn lead(&mut self, others: &[u32]) -> Vec<String> {
+        let in_sync = others.iter().copied().chain([ME.0]).map(BrickId).collect();
+        self.view(ME, in_sync)
+    }
+
+    /// A new view in which another brick leads, alone.
+    pub fn follow(&mut self, primary: u32) -> Vec<String> {
+        self.view(BrickId(primary), [BrickId(primary)].into())
+    }
+
+    fn view(&mut self, primary: BrickId, in_sync: BTreeSet<BrickId>) -> Vec<String> {
+        self.epoch += 1;
+        let view =
+            View { epoch: Epoch(self.epoch), primary: Some(primary), in_sync, quorum: 1, ..View::default() };
+        self.step(Input::Settings(Settings {
+            view,
+            members: (1..=3).map(|b| (BrickId(b), ServerId(b.into()))).collect(),
+            min_free_percent: 1,
+            read_only: false,
+            sync_interval: Duration::from_secs(5),
+            sets: vec![(SetId(1), true), (SetId(2), true)],
+        }))
+    }
+
+    pub fn step(&mut self, input: Input<To>) -> Vec<String> {
+        let mut out = Vec::new();
+        self.core.step(self.moment(), input, &self.world, &mut out);
+        let mut lines: Vec<String> = out.drain(..).map(line).collect();
+        while self.core.is_busy() {
+            self.core.go_on(self.moment(), &self.world, &mut out);
+            self.now += self.slow;
+            lines.extend(out.drain(..).map(line));
+        }
+        lines
+    }
+
+    fn moment(&self) -> Moment {
+        Moment { now: self.now, wall: Time { sec: 7, nsec: 0 }, lease: Some(self.lease) }
+    }
+
+    /// A session asks something.
+    pub fn ask(&mut self, session: u64, op: Op) -> Vec<String> {
+        self.seq += 1;
+        self.ask_as(session, self.seq, op)
+    }
+
+    pub fn ask_as(&mut self, session: u64, seq: u64, op: Op) -> Vec<String> {
+        let id = OpId { session: SessionId(session), seq };
+        let call = Call { set: SET, epoch: Epoch(self.epoch), id, finished: 0, op };
+        let session = SessionId(session);
+        self.step(Input::Request(Request { call, payload: Bytes::new(), to: To(seq), session }))
+    }
+
+    pub fn mkfile(&mut self, session: u64, s: &str) -> Vec<String> {
+        self.ask(session, create(s, Node::File))
+    }
+
+    pub fn peer(&mut self, from: u32, body: PeerBody) -> Vec<String> {
+        let epoch = Epoch(self.epoch);
+        let m = PeerMessage { set: SET, from: BrickId(from), to: ME, epoch, body };
+        self.step(Input::Peer(m, Bytes::new()))
+    }
+
+    pub fn ack(&mut self, from: u32, lsn: u64) -> Vec<String> {
+        let (lsn, durable) = (ids::Lsn(lsn), ids::Lsn(0));
+        self.peer(from, PeerBody::Ack { lsn, durable, available: 1 << 39 })
+    }
+
+    /// The time of the next wake comes.
+    pub fn wake(&mut self) -> Vec<String> {
+        self.now = self.now.max(self.core.next_wake().expect("a time is set"));
+        self.step(Input::Wake)
+    }
+}
+
+impl Memory {
+    pub fn default_stamp() -> wire::peer::Stamp {
+        set_core::Brick::last(&Memory::default())
+    }
+}
+
+pub fn create(s: &str, node: Node) -> Op {
+    Op::Create { parent: ROOT, name: name(s), node, mode: 0o755, umask: 0, uid: 0, gid: 0, open: false }
+}
+
+fn line(output: Output<Work, To>) -> String {
+    match output {
+        Output::Reply { to, reply: Reply(reply), grant, .. } => {
+            let said = match reply {
+                Ok(Body::Attr { attr }) => format!("attr {}", attr.fid),
+                Ok(body) => format!("{body:?}").to_lowercase(),
+                Err(Fail::Errno { errno }) => {
+                    wire::Errno(errno).to_string().split(" (").next().unwrap_or_default().to_owned()
+                }
+                Err(fail) => format!("{fail:?}").to_lowercase(),
+            };
+            let grant = if grant > 0 { format!(" for {grant} ms") } else { String::new() };
+            format!("reply {}: {said}{grant}", to.0)
+        }
+        Output::Send { server, message, .. } => {
+            let body = format!("{:?}", message.body);
+            let what = body.split([' ', '{', '(']).next().unwrap_or_default().to_lowercase();
+            match message.body {
+                PeerBody::Join { number, .. } => format!("send {server}: join {number}"),
+                _ => format!("send {server}: {what}"),
+            }
+        }
+        Output::Start { id, work } => format!("start {id}: {work:?}").to_lowercase(),
+        Output::Ask { id, set, op, name } => {
+            let op = format!("{op:?}");
+            let what = op.split([' ', '{', '(']).next().unwrap_or_default().to_lowercase();
+            let name = name.map(|n| format!(" as {}", n.seq)).unwrap_or_default();
+            format!("ask {id}: {what} of {set}{name}")
+        }
+        Output::Propose(p) => format!("propose: {}", p.reason),
+        Output::Room(_) => "room".to_owned(),
+        Output::Promised(set) => format!("promised {set}"),
+    }
+}

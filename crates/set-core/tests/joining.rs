@@ -1,0 +1,119 @@
+//! A brick joins: the primary's outputs, then the joining brick's.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    missing_docs,
+    unreachable_pub,
+    reason = "a test that fails says where"
+)]
+
+mod common;
+
+use common::Rig;
+use common::brick::Memory;
+use ids::Lsn;
+use set_core::{Done, Input};
+use wire::Errno;
+use wire::peer::PeerBody;
+
+const NONE: [&str; 0] = [];
+
+fn join(number: u64) -> PeerBody {
+    PeerBody::Join { number, sure: Lsn(0), held: Lsn(0), history: vec![] }
+}
+
+fn two_changes() -> Rig {
+    let mut rig = Rig::primary(&[]);
+    rig.mkfile(7, "a");
+    rig.mkfile(7, "b");
+    rig
+}
+
+#[test]
+fn a_joining_brick_is_sent_what_it_missed_and_then_every_change() {
+    let mut rig = two_changes();
+    assert_eq!(rig.peer(2, join(5)), ["send 2: welcome"]);
+    assert_eq!(rig.wake(), ["send 2: missed", "send 2: missed", "send 2: live"]);
+    assert!(rig.mkfile(7, "c").contains(&"send 2: replicate".to_owned()));
+}
+
+#[test]
+fn a_full_connection_is_sent_no_more_for_a_while() {
+    let mut rig = two_changes();
+    rig.peer(2, join(5));
+    rig.world.queued.set(64 << 20);
+    rig.world.last_call.set(rig.now);
+    assert_eq!(rig.wake(), NONE);
+    assert!(rig.core.next_wake().unwrap() > rig.now, "clients go first");
+    rig.world.queued.set(0);
+    assert_eq!(rig.wake(), ["send 2: missed", "send 2: missed", "send 2: live"]);
+}
+
+#[test]
+fn a_newer_attempt_ends_the_older_one() {
+    let mut rig = two_changes();
+    rig.peer(2, join(5));
+    assert_eq!(rig.peer(2, join(6)), ["send 2: welcome"]);
+    let mut sent = Vec::new();
+    while rig.core.next_wake().is_some() {
+        sent.extend(rig.wake());
+    }
+    assert_eq!(sent, ["send 2: missed", "send 2: missed", "send 2: live"]);
+}
+
+#[test]
+fn questions_of_a_joining_brick_are_answered_in_turns() {
+    let mut rig = two_changes();
+    rig.peer(2, join(5));
+    while rig.core.next_wake().is_some() {
+        rig.wake();
+    }
+    let fid = common::brick::ROOT;
+    for _ in 0..3 {
+        assert_eq!(rig.peer(2, PeerBody::AskObject { fid, data: false, have: None }), NONE);
+    }
+    assert_eq!(rig.wake(), ["send 2: object", "send 2: object", "send 2: object"]);
+    rig.peer(2, PeerBody::AskObject { fid, data: false, have: None });
+    rig.peer(2, PeerBody::AskObject { fid, data: false, have: None });
+    rig.slow = std::time::Duration::from_millis(1);
+    assert_eq!(rig.wake(), ["send 2: object"], "one turn");
+    assert_eq!(rig.wake(), ["send 2: object"], "the next one");
+}
+
+/// A brick that was sent away asks to join, and is welcomed.
+fn welcomed() -> Rig {
+    let mut rig = Rig::primary(&[]);
+    rig.follow(2);
+    let asked = rig.step(Input::Tick);
+    let number = asked[0].strip_prefix("send 2: join ").unwrap().parse().unwrap();
+    assert_eq!(rig.step(Input::Tick), NONE, "not again at once");
+    let (common, start) = (Memory::default_stamp(), Memory::default_stamp());
+    let welcome = PeerBody::Welcome { number, common, agree: Lsn(0), start, full: false };
+    assert_eq!(rig.peer(2, welcome), NONE);
+    let live = PeerBody::Live { number, last: Memory::default_stamp(), placed: vec![] };
+    assert_eq!(rig.peer(2, live), ["start 1: end"], "nothing is dirty: to disk with it");
+    rig
+}
+
+#[test]
+fn a_brick_that_was_sent_away_heals_and_says_so_when_all_is_on_disk() {
+    let mut rig = welcomed();
+    assert!(rig.core.report(rig.now).heal.unwrap().finishing);
+    assert_eq!(rig.step(Input::Worked(1, Ok(Done::Ended))), ["send 2: healed"]);
+}
+
+#[test]
+fn a_healing_that_cannot_go_to_disk_begins_anew() {
+    let mut rig = welcomed();
+    assert_eq!(rig.step(Input::Worked(1, Err(Errno::EIO))), NONE);
+    assert_eq!(rig.core.report(rig.now).heal, None);
+    rig.now += std::time::Duration::from_secs(1);
+    assert!(rig.step(Input::Tick)[0].starts_with("send 2: join"));
+}
+
+#[test]
+fn the_end_of_an_older_healing_is_void() {
+    let mut rig = welcomed();
+    rig.follow(3);
+    assert_eq!(rig.step(Input::Worked(1, Ok(Done::Ended))), NONE);
+}

@@ -1,0 +1,105 @@
+//! Requests and answers, told as scripts.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    missing_docs,
+    unreachable_pub,
+    reason = "a test that fails says where"
+)]
+
+mod common;
+
+use common::brick::{Memory, ROOT};
+use common::{Rig, name};
+use ids::{Epoch, Fid, Lsn, SetId};
+use set_core::{Done, Input};
+use std::time::Duration;
+use wire::op::Node;
+use wire::{Errno, Op};
+
+const NONE: [&str; 0] = [];
+
+#[test]
+fn a_change_goes_out_before_it_is_made_here_and_is_answered_when_all_have_it() {
+    let mut rig = Rig::primary(&[2]);
+    assert_eq!(rig.mkfile(7, "a"), ["send 2: replicate"]);
+    assert_eq!(rig.core.brick_mut().journal.len(), 1);
+    assert_eq!(rig.ack(2, 1), ["reply 1: attr 1.1.1 for 250 ms"]);
+    assert_eq!(rig.ask_as(7, 1, common::create("a", Node::File)), ["reply 1: attr 1.1.1 for 250 ms"], "once");
+    assert_eq!(rig.core.brick_mut().journal.len(), 1);
+}
+
+#[test]
+fn what_is_answered_is_on_all_bricks() {
+    let mut rig = Rig::primary(&[2]);
+    rig.mkfile(7, "a");
+    assert_eq!(rig.ask(7, Op::Lookup { parent: ROOT, name: name("a") }), NONE, "it shows the change");
+    let answers = rig.ack(2, 1);
+    assert_eq!(answers, ["reply 1: attr 1.1.1 for 250 ms", "reply 2: attr 1.1.1 for 250 ms"]);
+}
+
+#[test]
+fn an_answer_does_not_leave_when_the_lease_ran_out_during_the_change() {
+    let mut rig = Rig::primary(&[]);
+    rig.slow = Duration::from_secs(100);
+    assert_eq!(rig.mkfile(7, "a"), NONE);
+    rig.slow = Duration::ZERO;
+    rig.lease = rig.now + Duration::from_secs(60);
+    assert_eq!(rig.step(Input::Tick)[0], "reply 1: attr 1.1.1 for 250 ms");
+}
+
+#[test]
+fn a_change_waits_for_what_another_session_was_granted() {
+    let mut rig = Rig::primary(&[]);
+    let gone = || Op::Lookup { parent: ROOT, name: name("x") };
+    assert_eq!(rig.ask(7, gone()), ["reply 1: no such file or directory for 250 ms"]);
+    assert_eq!(rig.mkfile(8, "x"), NONE);
+    assert_eq!(rig.core.next_wake(), Some(rig.now + Duration::from_millis(250)));
+    assert_eq!(rig.ask(7, gone()), ["reply 3: no such file or directory"], "nothing is granted any more");
+    assert_eq!(rig.wake(), ["reply 2: attr 1.1.1"]);
+}
+
+#[test]
+fn a_request_on_a_connection_that_was_given_up_is_not_begun() {
+    let mut rig = Rig::primary(&[]);
+    assert_eq!(rig.ask_as(7, 0, common::create("a", Node::File)), NONE);
+    assert!(rig.core.brick_mut().journal.is_empty());
+}
+
+#[test]
+fn syncs_asked_for_together_are_one_round() {
+    let mut rig = Rig::primary(&[]);
+    let (a, b) =
+        (Op::Fsync { fid: ROOT }, Op::Fsync { fid: Fid { set: SetId(1), epoch: Epoch(1), lsn: Lsn(9) } });
+    assert_eq!(rig.ask(7, a.clone()), NONE);
+    assert_eq!((rig.ask(7, b), rig.ask(7, a)), (vec![], vec![]));
+    let started = rig.wake();
+    assert!(started.len() == 1 && started[0].starts_with("start 1: sync("), "{started:?}");
+    let answers = rig.step(Input::Worked(1, Ok(Done::Synced(Lsn(0)))));
+    assert_eq!(answers.len(), 3, "{answers:?}");
+    assert_eq!(rig.step(Input::Worked(1, Ok(Done::Synced(Lsn(0))))), NONE, "a ticket counts once");
+}
+
+#[test]
+fn a_brick_whose_sync_fails_leaves() {
+    let mut rig = Rig::primary(&[2]);
+    rig.ask(7, Op::SyncFs);
+    assert_eq!(rig.wake(), ["start 1: syncall"]);
+    let out = rig.step(Input::Worked(1, Err(Errno::EIO)));
+    assert!(out.iter().any(|l| l.starts_with("propose")), "{out:?}");
+}
+
+#[test]
+fn doubt_ends_when_all_was_told_and_is_on_disk() {
+    let some = |n| Fid { set: SetId(1), epoch: Epoch(1), lsn: Lsn(n) };
+    let brick = Memory { doubtful: Some(vec![some(1), some(2)]), ..Memory::default() };
+    let mut rig = Rig::with(brick, &[]);
+    assert_eq!(rig.step(Input::Tick), ["start 1: end"]);
+    assert_eq!(rig.core.brick_mut().journal.len(), 2);
+    assert_eq!(rig.step(Input::Worked(1, Err(Errno::EIO))).len(), 0);
+    assert!(rig.core.brick_mut().doubtful.is_some());
+    let again = rig.step(Input::Tick);
+    assert_eq!(again, ["start 2: end"], "told once more");
+    rig.step(Input::Worked(2, Ok(Done::Ended)));
+    assert!(rig.core.brick_mut().doubtful.is_none());
+}
