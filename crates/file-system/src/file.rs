@@ -3,6 +3,7 @@
 use crate::host::HostFile;
 use crate::object::{Object, Opening, Renaming, Space, Stat, Times};
 use crate::{Handle, S_IFDIR};
+use ids::Time;
 use std::any::Any;
 use wire::Errno;
 
@@ -73,6 +74,8 @@ impl File {
         remove_xattr(name: &[u8]) -> Result<(), Errno>;
         /// Sets the times.
         set_times(times: Times) -> Result<(), Errno>;
+        /// Sets the times of `name` in this directory; links are not followed.
+        set_times_at(name: &[u8], times: Times) -> Result<(), Errno>;
         /// Sets owner and group, as far as given.
         chown(uid: Option<u32>, gid: Option<u32>) -> Result<(), Errno>;
         /// Sets the permission bits. Symbolic links have none of their own: nothing happens.
@@ -86,6 +89,8 @@ impl File {
         write(offset: u64, data: &[u8]) -> Result<usize, Errno>;
         /// Sets the size.
         truncate(size: u64) -> Result<(), Errno>;
+        /// `EFBIG` if this file cannot become that long: by the file system, or by the limits of this process.
+        check_size(size: u64) -> Result<(), Errno>;
         /// `fallocate`, with its mode bits.
         allocate(mode: u32, offset: u64, len: u64) -> Result<(), Errno>;
         /// Copies within the file system, as many bytes as are answered. `EXDEV`, `EINVAL`, `EOPNOTSUPP` or `ENOSYS` where
@@ -115,6 +120,13 @@ impl File {
         space() -> Result<Space, Errno>;
         /// The life of the page cache over this file system: another life may have lost what was not synced in this one.
         life() -> [u8; 16];
+        /// Leaves a mark in this file's inode in memory, which never gets to disk: it says that the file system has not been
+        /// away since. Not every file system has such marks.
+        leave_witness() -> ();
+        /// Whether the mark of [`File::leave_witness`] is there. It may be gone although memory is whole.
+        has_witness() -> bool;
+        /// The time that the file system would give to a change now.
+        now() -> Time;
         /// Takes the lock of this file, if nobody else has it; false if somebody does.
         lock() -> Result<bool, Errno>;
         /// Gives up the lock. Said and not left to the closing: a child process that is being started has a copy of the
@@ -176,6 +188,11 @@ impl File {
 
     pub(crate) fn on_host(file: HostFile) -> File {
         File(Inner::Host(file))
+    }
+
+    /// Whether it lies on the kernel's file systems, so that paths of the kernel's lead to it.
+    pub fn is_on_host(&self) -> bool {
+        matches!(self.0, Inner::Host(_))
     }
 
     /// The kernel's descriptor behind it, if there is one.

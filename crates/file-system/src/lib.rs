@@ -10,11 +10,13 @@
 mod file;
 mod handle;
 mod host;
+mod life;
 mod object;
 
 pub use file::File;
 pub use handle::{HANDLE_MAX, Handle};
-pub use host::Host;
+pub use host::{Host, init_process};
+pub use life::{UNKNOWN_LIFE, is_memory_lost};
 pub use object::{Object, Opening, Renaming, Space, Stat, Times};
 
 use std::fmt::Debug;

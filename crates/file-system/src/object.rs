@@ -27,6 +27,8 @@ pub struct Stat {
     pub ino: u64,
     /// Last modification.
     pub mtime: Time,
+    /// Last change of anything, by the file system's own clock: nobody can set it.
+    pub ctime: Time,
 }
 
 /// Last access and last modification.
@@ -100,12 +102,14 @@ pub trait Object: Any + Debug + Send + Sync {
     fn set_xattr(&self, name: &[u8], value: &[u8]) -> Result<(), Errno>;
     fn remove_xattr(&self, name: &[u8]) -> Result<(), Errno>;
     fn set_times(&self, times: Times) -> Result<(), Errno>;
+    fn set_times_at(&self, name: &[u8], times: Times) -> Result<(), Errno>;
     fn chown(&self, uid: Option<u32>, gid: Option<u32>) -> Result<(), Errno>;
     fn chmod(&self, mode: u32) -> Result<(), Errno>;
     fn read_link(&self) -> Result<Vec<u8>, Errno>;
     fn read(&self, offset: u64, len: usize, nowait: bool) -> Result<Vec<u8>, Errno>;
     fn write(&self, offset: u64, data: &[u8]) -> Result<usize, Errno>;
     fn truncate(&self, size: u64) -> Result<(), Errno>;
+    fn check_size(&self, size: u64) -> Result<(), Errno>;
     fn allocate(&self, mode: u32, offset: u64, len: u64) -> Result<(), Errno>;
     fn copy_range(&self, offset: u64, to: &File, to_offset: u64, len: u64) -> Result<u64, Errno>;
     fn next_data(&self, offset: u64) -> Result<Option<u64>, Errno>;
@@ -120,6 +124,9 @@ pub trait Object: Any + Debug + Send + Sync {
     fn name_hint(&self) -> Option<Vec<u8>>;
     fn space(&self) -> Result<Space, Errno>;
     fn life(&self) -> [u8; 16];
+    fn leave_witness(&self);
+    fn has_witness(&self) -> bool;
+    fn now(&self) -> Time;
     fn lock(&self) -> Result<bool, Errno>;
     fn unlock(&self);
 }

@@ -32,6 +32,8 @@ pub struct Faults {
     pub full: bool,
     /// After so many more changes, each fails with `EIO`.
     pub writes_left: Option<u64>,
+    /// After so many more changes and syncs the power is off: each fails with `EIO` and does nothing, until the crash.
+    pub power_left: Option<u64>,
 }
 
 /// See the module.
@@ -39,11 +41,14 @@ pub struct Faults {
 pub(crate) struct Disk {
     cache: Image,
     platters: Image,
-    pending: VecDeque<Op>,
+    /// Operations with the times at which they were done.
+    pending: VecDeque<(Op, Time)>,
     next: Ino,
     /// Open files by inode.
     open: BTreeMap<Ino, u32>,
     locks: BTreeMap<Ino, u64>,
+    /// Inodes with a mark that is never on disk.
+    witnesses: BTreeSet<Ino>,
     lockers: u64,
     /// Files whose data is not in memory since the last crash.
     cold: BTreeSet<Ino>,
@@ -118,22 +123,30 @@ impl Disk {
 
     /// Before anything is changed: whether that works.
     pub(crate) fn check_write(&mut self) -> Result<(), Errno> {
+        self.check_power()?;
         if let Some(left) = &mut self.faults.writes_left {
             *left = left.checked_sub(1).ok_or(Errno::EIO)?;
         }
         self.faults.writes.map_or(Ok(()), Err)
     }
 
+    fn check_power(&mut self) -> Result<(), Errno> {
+        if let Some(left) = &mut self.faults.power_left {
+            *left = left.checked_sub(1).ok_or(Errno::EIO)?;
+        }
+        Ok(())
+    }
+
     /// Carries an operation out in memory.
     pub(crate) fn perform(&mut self, op: Op) {
         assert!(self.cache.fits(&op), "a call only does what it has checked: {op:?}");
-        self.cache.apply(&op);
+        self.cache.apply(&op, self.now);
         let gone = match &op {
             Op::Unlink { ino, .. } => Some(*ino),
             Op::Rename { replaced, .. } => *replaced,
             _ => None,
         };
-        self.pending.push_back(op);
+        self.pending.push_back((op, self.now));
         gone.into_iter().for_each(|ino| self.free(ino));
     }
 
@@ -177,6 +190,14 @@ impl Disk {
         }
     }
 
+    pub(crate) fn leave_witness(&mut self, ino: Ino) {
+        self.witnesses.insert(ino);
+    }
+
+    pub(crate) fn has_witness(&self, ino: Ino) -> bool {
+        self.witnesses.contains(&ino)
+    }
+
     /// Before a file's data is read: is it in memory, and if not, can the disk be read?
     pub(crate) fn check_read(&mut self, ino: Ino, nowait: bool) -> Result<(), Errno> {
         if !self.cold.contains(&ino) {
@@ -192,15 +213,18 @@ impl Disk {
 
     /// Everything goes to disk.
     pub(crate) fn sync_all(&mut self) -> Result<(), Errno> {
+        self.check_power()?;
         let all = vec![true; self.pending.len()];
         self.write_out(&all)
     }
 
     /// One file goes to disk, and whatever the rule takes along.
     pub(crate) fn sync(&mut self, ino: Ino) -> Result<(), Errno> {
+        self.check_power()?;
         let own = |op: &Op| op.inode() == Some(ino) || op.is_name_of(ino);
         let ordered = self.rule == CrashRule::Ordered;
-        let wanted: Vec<bool> = self.pending.iter().map(|op| own(op) || ordered && !op.is_data()).collect();
+        let wanted: Vec<bool> =
+            self.pending.iter().map(|(op, _)| own(op) || ordered && !op.is_data()).collect();
         let closed = self.with_causes(wanted);
         self.write_out(&closed)
     }
@@ -208,7 +232,7 @@ impl Disk {
     /// What has to be on disk before the chosen operations, too.
     fn with_causes(&self, mut chosen: Vec<bool>) -> Vec<bool> {
         let mut wanted = Wanted::default();
-        for (op, take) in self.pending.iter().zip(chosen.iter_mut()).rev() {
+        for ((op, _), take) in self.pending.iter().zip(chosen.iter_mut()).rev() {
             let keys = op.keys();
             if *take || wanted.touches(&keys) {
                 *take = true;
@@ -222,11 +246,11 @@ impl Disk {
     fn write_out(&mut self, chosen: &[bool]) -> Result<(), Errno> {
         let failed = self.faults.syncs;
         let mut left = VecDeque::new();
-        for (op, take) in std::mem::take(&mut self.pending).into_iter().zip(chosen) {
+        for ((op, time), take) in std::mem::take(&mut self.pending).into_iter().zip(chosen) {
             if !take {
-                left.push_back(op);
+                left.push_back((op, time));
             } else if failed.is_none() || !op.is_data() {
-                self.settle(&op);
+                self.reach_platters(&op, time);
             }
         }
         self.pending = left;
@@ -234,9 +258,9 @@ impl Disk {
     }
 
     /// An operation reaches the platters, unless what it is about did not.
-    fn settle(&mut self, op: &Op) {
+    fn reach_platters(&mut self, op: &Op, time: Time) {
         if self.platters.fits(op) {
-            self.platters.apply(op);
+            self.platters.apply(op, time);
         }
     }
 
@@ -252,7 +276,7 @@ impl Disk {
                 let share = draw(5);
                 // Files whose growth has stopped.
                 let mut stopped: BTreeSet<Ino> = BTreeSet::new();
-                let alive = |(at, op): (usize, &Op)| match op {
+                let alive = |(at, (op, _)): (usize, &(Op, Time))| match op {
                     Op::Write { ino, extends: true, .. } => {
                         if at >= metadata || draw(4) >= share {
                             stopped.insert(*ino);
@@ -278,9 +302,9 @@ impl Disk {
 
     pub(crate) fn crash(&mut self, rule: CrashRule, draw: Draw<'_>) {
         let chosen = self.survivors(rule, draw);
-        for (op, take) in std::mem::take(&mut self.pending).into_iter().zip(chosen) {
+        for ((op, time), take) in std::mem::take(&mut self.pending).into_iter().zip(chosen) {
             if take {
-                self.settle(&op);
+                self.reach_platters(&op, time);
             }
         }
         self.platters.drop_nameless();
@@ -288,6 +312,8 @@ impl Disk {
         self.cold = self.cache.files();
         self.open.clear();
         self.locks.clear();
+        self.witnesses.clear();
         self.life += 1;
+        self.faults.power_left = None;
     }
 }

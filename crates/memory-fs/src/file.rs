@@ -6,6 +6,7 @@ use crate::op::{Ino, Op, PAGE, is_dir};
 use file_system::{
     File, Handle, Object, Opening, Renaming, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG, Space, Stat, Times,
 };
+use ids::Time;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use wire::Errno;
 
@@ -388,6 +389,14 @@ impl Object for MemoryFile {
         Ok(())
     }
 
+    fn set_times_at(&self, name: &[u8], times: Times) -> Result<(), Errno> {
+        let mut d = self.lock_disk()?;
+        let ino = self.child(&d, name)?;
+        d.check_write()?;
+        d.perform(Op::Attr { ino, mode: None, uid: None, gid: None, mtime: Some(times.mtime) });
+        Ok(())
+    }
+
     fn chown(&self, uid: Option<u32>, gid: Option<u32>) -> Result<(), Errno> {
         let mode = {
             let d = self.lock_disk()?;
@@ -460,6 +469,10 @@ impl Object for MemoryFile {
         d.perform(Op::Size { ino: self.ino, size });
         self.touch(&mut d, self.ino);
         Ok(())
+    }
+
+    fn check_size(&self, size: u64) -> Result<(), Errno> {
+        if size > FILE_MAX { Err(Errno::EFBIG) } else { Ok(()) }
     }
 
     fn allocate(&self, mode: u32, offset: u64, len: u64) -> Result<(), Errno> {
@@ -589,6 +602,20 @@ impl Object for MemoryFile {
         let (count, _) = life.split_at_mut(8);
         count.copy_from_slice(&self.life.to_le_bytes());
         life
+    }
+
+    fn leave_witness(&self) {
+        if let Ok(mut d) = self.lock_disk() {
+            d.leave_witness(self.ino);
+        }
+    }
+
+    fn has_witness(&self) -> bool {
+        self.lock_disk().is_ok_and(|d| d.has_witness(self.ino))
+    }
+
+    fn now(&self) -> Time {
+        self.lock_disk().map(|d| d.now).unwrap_or_default()
     }
 
     fn lock(&self) -> Result<bool, Errno> {

@@ -20,6 +20,9 @@ pub(crate) struct Node {
     pub(crate) gid: u32,
     pub(crate) rdev: u32,
     pub(crate) mtime: Time,
+    /// When anything of it was last changed. It reaches the disk with that change: a kernel may write data that replaces
+    /// other data in place a little earlier, which is not modelled.
+    pub(crate) ctime: Time,
     pub(crate) size: u64,
     pub(crate) target: Vec<u8>,
     pub(crate) xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
@@ -155,6 +158,7 @@ impl Image {
             blocks: n.pages.len() as u64 * (PAGE / 512),
             ino,
             mtime: n.mtime,
+            ctime: n.ctime,
         })
     }
 
@@ -228,8 +232,17 @@ impl Image {
         self.nodes.get(&ino).is_some_and(Node::is_dir)
     }
 
-    /// Carries out an operation that fits.
-    pub(crate) fn apply(&mut self, op: &Op) {
+    /// Carries out an operation that fits, and that was done at `time`.
+    pub(crate) fn apply(&mut self, op: &Op, time: Time) {
+        self.carry_out(op);
+        for ino in op.inodes() {
+            if let Some(node) = self.nodes.get_mut(&ino) {
+                node.ctime = time;
+            }
+        }
+    }
+
+    fn carry_out(&mut self, op: &Op) {
         match op {
             Op::New { ino, mode, uid, gid, rdev, target, time } => {
                 let (mode, uid, gid, rdev) = (*mode, *uid, *gid, *rdev);

@@ -44,7 +44,7 @@ impl MemoryFs {
     }
 
     /// The power fails: the page cache is gone, and of what was not synced only a part, drawn by the rule, is on the disk.
-    /// Files that are still open answer `ESHUTDOWN` from now on. Faults stay.
+    /// Files that are still open answer `ESHUTDOWN` from now on. Faults stay, except that the power is back.
     pub fn crash(&self, rule: CrashRule, draw: Draw<'_>) {
         self.disk().crash(rule, draw);
     }

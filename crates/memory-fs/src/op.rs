@@ -116,6 +116,19 @@ impl Op {
         }
     }
 
+    /// The inodes whose change time it moves.
+    pub(crate) fn inodes(&self) -> Vec<Ino> {
+        match self {
+            Op::Link { dir, ino, .. } | Op::Unlink { dir, ino, .. } => vec![*dir, *ino],
+            Op::Rename { dir, to, ino, replaced, .. } => {
+                [*dir, *to, *ino].into_iter().chain(*replaced).collect()
+            }
+            Op::Exchange { dir, to, ino, other, .. } => vec![*dir, *to, *ino, *other],
+            Op::Free { .. } => vec![],
+            _ => self.inode().into_iter().collect(),
+        }
+    }
+
     /// Whether it is about a name of, or in, this inode.
     pub(crate) fn is_name_of(&self, at: Ino) -> bool {
         match self {

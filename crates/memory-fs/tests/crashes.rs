@@ -1,4 +1,5 @@
 //! What crashes leave.
+#![allow(clippy::unwrap_used, reason = "a test that fails says where")]
 
 use file_system::{File, FileSystem, S_IFDIR, S_IFREG};
 use memory_fs::{CrashRule, Faults, MemoryFs};

@@ -2,6 +2,7 @@
 //!
 //! The other side is whatever the machine's temporary folder lies on. What differs among file systems (link counts of
 //! directories, blocks, what `SEEK_DATA` finds) is left out.
+#![allow(clippy::unwrap_used, reason = "a test that fails says where")]
 
 use file_system::{File, FileSystem, Host, Opening, Renaming, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG};
 use memory_fs::MemoryFs;

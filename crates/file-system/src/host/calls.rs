@@ -92,3 +92,10 @@ pub(super) fn start_writing(fd: BorrowedFd<'_>) {
     // SAFETY: the descriptor is open; no memory is passed.
     let _ = unsafe { libc::sync_file_range(fd.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE) };
 }
+
+/// `fcntl` with a pointer to a number, as `F_GET_RW_HINT` and `F_SET_RW_HINT` are called; the number afterwards.
+pub(super) fn control(fd: BorrowedFd<'_>, command: c_int, mut value: u64) -> Result<u64, Errno> {
+    // SAFETY: both commands take a pointer to 64 bits, which lives until the call returns.
+    let done = unsafe { libc::fcntl(fd.as_raw_fd(), command, &raw mut value) };
+    if done < 0 { Err(last_errno()) } else { Ok(value) }
+}

@@ -23,6 +23,11 @@ impl FileSystem for Host {
     }
 }
 
+/// To be called once, early: the mode of what is created is given in full, no umask may cut it.
+pub fn init_process() {
+    rustix::process::umask(Mode::empty());
+}
+
 /// An error of rustix as an errno of the wire.
 fn errno(e: rustix::io::Errno) -> Errno {
     Errno(e.raw_os_error())

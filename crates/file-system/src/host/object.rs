@@ -8,6 +8,7 @@ use rustix::fs::{
     AtFlags, FallocateFlags, FileType, FlockOperation, Gid, Mode, OFlags, RawDir, RenameFlags, SeekFrom,
     Timespec, Timestamps, Uid, XattrFlags,
 };
+use rustix::time::ClockId;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use wire::Errno;
@@ -73,6 +74,7 @@ fn as_stat(st: &rustix::fs::Stat) -> Stat {
         blocks: u64::try_from(st.st_blocks).unwrap_or(0),
         ino: st.st_ino,
         mtime: time(st.st_mtime, st.st_mtime_nsec),
+        ctime: time(st.st_ctime, st.st_ctime_nsec),
     }
 }
 
@@ -84,8 +86,9 @@ fn value(found: Result<usize, rustix::io::Errno>) -> Result<Option<usize>, Errno
     }
 }
 
-fn timespec(t: Time) -> Timespec {
-    Timespec { tv_sec: t.sec, tv_nsec: t.nsec.into() }
+fn timestamps(times: Times) -> Timestamps {
+    let at = |t: Time| Timespec { tv_sec: t.sec, tv_nsec: t.nsec.into() };
+    Timestamps { last_access: at(times.atime), last_modification: at(times.mtime) }
 }
 
 fn sought(found: Result<u64, rustix::io::Errno>) -> Result<Option<u64>, Errno> {
@@ -247,14 +250,16 @@ impl HostFile {
     }
 
     pub(crate) fn set_times(&self, times: Times) -> Result<(), Errno> {
-        let times =
-            Timestamps { last_access: timespec(times.atime), last_modification: timespec(times.mtime) };
         if self.is_path() {
-            rustix::fs::utimensat(rustix::fs::CWD, self.path(), &times, AtFlags::empty())
+            rustix::fs::utimensat(rustix::fs::CWD, self.path(), &timestamps(times), AtFlags::empty())
         } else {
-            rustix::fs::futimens(&self.fd, &times)
+            rustix::fs::futimens(&self.fd, &timestamps(times))
         }
         .map_err(errno)
+    }
+
+    pub(crate) fn set_times_at(&self, name: &[u8], times: Times) -> Result<(), Errno> {
+        rustix::fs::utimensat(&self.fd, name, &timestamps(times), AtFlags::SYMLINK_NOFOLLOW).map_err(errno)
     }
 
     pub(crate) fn chown(&self, uid: Option<u32>, gid: Option<u32>) -> Result<(), Errno> {
@@ -291,6 +296,19 @@ impl HostFile {
 
     pub(crate) fn truncate(&self, size: u64) -> Result<(), Errno> {
         rustix::fs::ftruncate(&self.fd, size).map_err(errno)
+    }
+
+    pub(crate) fn check_size(&self, size: u64) -> Result<(), Errno> {
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
+        if limit.is_some_and(|limit| size > limit) {
+            return Err(Errno::EFBIG);
+        }
+        // Nobody uses the position of the descriptor; the kernel refuses one that no file of the file system can have.
+        match rustix::fs::seek(&self.fd, SeekFrom::Start(size)) {
+            Err(rustix::io::Errno::INVAL | rustix::io::Errno::OVERFLOW) => Err(Errno::EFBIG),
+            Err(e) => Err(errno(e)),
+            Ok(_) => Ok(()),
+        }
     }
 
     pub(crate) fn allocate(&self, mode: u32, offset: u64, len: u64) -> Result<(), Errno> {
@@ -355,21 +373,37 @@ impl HostFile {
     }
 
     pub(crate) fn space(&self) -> Result<Space, Errno> {
-        let v = rustix::fs::fstatvfs(&self.fd).map_err(errno)?;
         let fs = rustix::fs::fstatfs(&self.fd).map_err(errno)?;
+        let block = u64::try_from(fs.f_bsize).unwrap_or(4096);
+        // Old file systems leave the size of a fragment out: it is that of a block then.
+        let unit = u64::try_from(fs.f_frsize).ok().filter(|n| *n > 0).unwrap_or(block);
         Ok(Space {
-            total: v.f_blocks.saturating_mul(v.f_frsize),
-            free: v.f_bfree.saturating_mul(v.f_frsize),
-            available: v.f_bavail.saturating_mul(v.f_frsize),
-            files: v.f_files,
-            files_free: v.f_ffree,
-            block: u64::try_from(fs.f_bsize).unwrap_or(4096),
+            total: fs.f_blocks.saturating_mul(unit),
+            free: fs.f_bfree.saturating_mul(unit),
+            available: fs.f_bavail.saturating_mul(unit),
+            files: fs.f_files,
+            files_free: fs.f_ffree,
+            block,
             attributes_in_one_block: fs.f_type == EXT4,
         })
     }
 
     pub(crate) fn life(&self) -> [u8; 16] {
         life::life(&self.fd)
+    }
+
+    pub(crate) fn leave_witness(&self) {
+        life::leave_witness(&self.fd);
+    }
+
+    pub(crate) fn has_witness(&self) -> bool {
+        life::has_witness(&self.fd)
+    }
+
+    #[expect(clippy::unused_self, reason = "all calls are an object's: its file system answers")]
+    pub(crate) fn now(&self) -> Time {
+        let t = rustix::time::clock_gettime(ClockId::RealtimeCoarse);
+        Time { sec: t.tv_sec, nsec: u32::try_from(t.tv_nsec).unwrap_or(0) }
     }
 
     pub(crate) fn lock(&self) -> Result<bool, Errno> {
