@@ -406,10 +406,12 @@ impl Brick {
         if tag.home != own {
             return Ok(());
         }
-        if tag.flags & ORPHAN != 0 {
+        // After a power cut a file may have lost its name, and its tag not say so yet.
+        let dir = self.open_fid(fid)?.is_dir();
+        if !dir && self.orphans.stat_at(hidden_name(fid).as_bytes()).is_ok() {
             return self.hide(&self.orphans.clone(), hidden_name(fid).as_bytes(), fid);
         }
-        if self.open_fid(fid)?.is_dir() {
+        if dir {
             let at = self.hung(fid)?;
             match at.parent {
                 None => self.hide(&at.dir, &at.name, fid)?,

@@ -8,8 +8,8 @@
 //! Not covered: data written over other data in place, if the kernel writes it out before it logs the change time (within
 //! some seconds, when memory is short); and a clock that was set back between that sync and the power cut.
 
-use crate::object::{Opened, Stat};
-use disk_format::Tag;
+use crate::index::Located;
+use crate::object::{Opened, S_IFMT};
 use file_system::{File, Times};
 use ids::{Fid, SetId, Time};
 use std::sync::Arc;
@@ -51,21 +51,33 @@ impl SyncedAt {
     }
 }
 
-/// The set's objects that changed since `time`, by a walk over the whole tree.
-pub(crate) fn changed_since(root: &Opened, set: SetId, time: Time) -> Result<Vec<Fid>, Errno> {
+/// What a walk over the whole tree found to be changed since a time.
+#[derive(Default)]
+pub(crate) struct Changed {
+    /// The set's objects.
+    pub(crate) objects: Vec<Fid>,
+    /// Where all of them are, copies of other sets' directories included. The index may not know them: the records of
+    /// what made them can be lost.
+    pub(crate) places: Vec<(Fid, Located)>,
+}
+
+/// What changed since `time`, by a walk over the whole tree.
+pub(crate) fn changed_since(root: &Opened, set: SetId, time: Time) -> Result<Changed, Errno> {
     let from = time.sec.saturating_sub(GRAIN);
-    let mut found = Vec::new();
-    let mut look = |tag: &Tag, stat: &Stat| {
-        if tag.home == set && stat.ctime.sec >= from {
-            found.push(tag.fid);
-        }
-    };
-    if let Some(tag) = root.tag()? {
-        look(&tag, &root.stat()?);
+    let mut found = Changed::default();
+    if let Some(tag) = root.tag()?.filter(|tag| tag.home == set)
+        && root.stat()?.ctime.sec >= from
+    {
+        found.objects.push(tag.fid);
     }
     crate::scan::walk(root, &mut |seen| {
-        if let Ok(Some(tag)) = &seen.tag {
-            look(tag, &seen.stat);
+        let Ok(Some(tag)) = &seen.tag else { return Ok(()) };
+        if seen.stat.ctime.sec >= from {
+            if tag.home == set {
+                found.objects.push(tag.fid);
+            }
+            let handle = seen.dir.handle_at(seen.name)?;
+            found.places.push((tag.fid, Located { handle, kind: seen.stat.mode & S_IFMT }));
         }
         Ok(())
     })?;

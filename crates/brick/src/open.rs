@@ -293,7 +293,7 @@ impl Brick {
         let left = Left { durable: state.durable.clone(), lost };
         let opened = Journal::open(at.folder("journal")?, dir, identity.brick, options.segment_size, left)?;
         let file = IndexFile::new(path, meta.clone());
-        let (index, position) = Index::open(&file, identity.brick)
+        let (mut index, position) = Index::open(&file, identity.brick)
             .map_err(|why| OpenError::Index { file: file.path().to_path_buf(), why })?;
         let found = Found {
             clean: state.clean && opened.cut == 0,
@@ -310,8 +310,12 @@ impl Brick {
             let since = synced.get().map_err(|e| io("read .mortar/synced of", e))?;
             let changed = crate::lost::changed_since(&root, identity.set, since)
                 .map_err(|e| io("look for what changed last in", e))?;
-            tracing::warn!(brick = %path.display(), objects = changed.len(), "changes that were not synced may be lost");
-            mark_lost(changed).map_err(|e| io("mark what is in doubt in", e))?;
+            tracing::warn!(brick = %path.display(), objects = changed.objects.len(), "changes that were not synced may be lost");
+            // What lies in the tree itself is walked through first: it goes before a second one that was put aside.
+            for (fid, at) in changed.places.into_iter().rev() {
+                index.put(fid, at);
+            }
+            mark_lost(changed.objects).map_err(|e| io("mark what is in doubt in", e))?;
             crate::heal::read_mark(&meta).map_err(|e| io("read the mark of healing of", e))?
         } else {
             None

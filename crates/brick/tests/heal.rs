@@ -7,9 +7,9 @@ use common::partners::*;
 use common::*;
 use ids::{Epoch, Fid, Lsn};
 use std::collections::VecDeque;
+use wire::Change;
 use wire::op::Node;
 use wire::peer::{PeerBody, Stamp};
-use wire::Change;
 
 fn run(seed: u64, full: bool) {
     println!("seed {seed}");

@@ -307,7 +307,7 @@ impl Disk {
                 self.reach_platters(&op, time);
             }
         }
-        self.platters.drop_nameless();
+        self.platters.repair();
         self.cache = self.platters.clone();
         self.cold = self.cache.files();
         self.open.clear();

@@ -305,18 +305,25 @@ impl Image {
         }
     }
 
-    /// What a file system check does: inodes without a name go.
-    pub(crate) fn drop_nameless(&mut self) {
-        let mut reached = BTreeSet::new();
+    /// What a file system check does: inodes that no name leads to go, and links are counted.
+    pub(crate) fn repair(&mut self) {
+        let mut names: BTreeMap<Ino, u32> = BTreeMap::new();
         let mut todo = vec![ROOT];
         while let Some(at) = todo.pop() {
-            if reached.insert(at)
+            let count = names.entry(at).or_default();
+            *count += 1;
+            if *count == 1
                 && let Some(n) = self.nodes.get(&at)
             {
                 todo.extend(n.entries.values());
             }
         }
-        self.nodes.retain(|ino, _| reached.contains(ino));
+        self.nodes.retain(|ino, _| names.contains_key(ino));
+        for (ino, count) in names {
+            if let Some(n) = self.nodes.get_mut(&ino) {
+                n.names = count;
+            }
+        }
     }
 }
 

@@ -24,8 +24,17 @@ pub(crate) struct Seen {
     owner: (u32, u32),
     nlink: u32,
     mtime: Time,
-    content: Vec<u8>,
+    size: u64,
+    content: brick::Sum,
+    tag: Option<disk_format::Tag>,
     xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+impl Seen {
+    /// The same, without the count of its names unless they count.
+    pub(crate) fn links_or_not(&self, counts: bool) -> Seen {
+        Seen { nlink: if counts { self.nlink } else { 0 }, ..self.clone() }
+    }
 }
 
 impl Disk {
@@ -85,7 +94,9 @@ impl Disk {
         let root = self.fs.open_dir(Path::new(PATH)).unwrap();
         walk(&root, "", &mut out);
         let meta = root.open_at(b".mortar", S_IFDIR).unwrap();
-        walk(&meta.open_at(b"orphans", S_IFDIR).unwrap(), ".mortar/orphans", &mut out);
+        for f in ["orphans", "aside"] {
+            walk(&meta.open_at(f.as_bytes(), S_IFDIR).unwrap(), &format!(".mortar/{f}"), &mut out);
+        }
         out
     }
 }
@@ -98,8 +109,20 @@ fn see(open: &File, dir: bool, link: bool) -> Seen {
         _ => open.read_whole().unwrap_or_default(),
     };
     let value = |n: &Vec<u8>| open.whole_xattr(n).unwrap().unwrap();
-    let xattrs = open.xattrs().unwrap().into_iter().map(|n| (n.clone(), value(&n))).collect();
-    Seen { mode: st.mode, owner: (st.uid, st.gid), nlink: st.nlink, mtime: st.mtime, content, xattrs }
+    let mut xattrs: BTreeMap<_, _> =
+        open.xattrs().unwrap().into_iter().map(|n| (n.clone(), value(&n))).collect();
+    let tag =
+        xattrs.remove(disk_format::tag::XATTR.as_bytes()).map(|t| disk_format::Tag::decode(&t).unwrap());
+    Seen {
+        mode: st.mode,
+        owner: (st.uid, st.gid),
+        nlink: st.nlink,
+        mtime: st.mtime,
+        size: st.size,
+        content: brick::sum(&content),
+        tag,
+        xattrs,
+    }
 }
 
 fn walk(dir: &File, at: &str, out: &mut BTreeMap<String, Seen>) {
