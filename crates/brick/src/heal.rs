@@ -415,6 +415,8 @@ impl Brick {
             let at = self.hung(fid)?;
             match at.parent {
                 None => self.hide(&at.dir, &at.name, fid)?,
+                // It goes with the directory that it lies in, which was put aside already.
+                Some(parent) if !self.is_known(parent)? => {}
                 Some(parent) if self.load(parent)?.tag.home != own => {
                     self.keep_times(parent)?;
                     self.put_aside(parent, &at.name, fid)?;

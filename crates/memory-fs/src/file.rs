@@ -12,21 +12,15 @@ use wire::Errno;
 
 const NAME_MAX: usize = 255;
 /// The largest file, in bytes: ext4's bound with blocks of 4 KiB.
-const FILE_MAX: u64 = (1 << 44) - PAGE;
+pub(crate) const FILE_MAX: u64 = (1 << 44) - PAGE;
 /// The kind of our handles.
 const HANDLE: i32 = 1;
-
-const KEEP_SIZE: u32 = 1;
-const PUNCH_HOLE: u32 = 2;
-const COLLAPSE: u32 = 8;
-const ZERO_RANGE: u32 = 0x10;
-const INSERT: u32 = 0x20;
 
 /// An open object of a simulated disk.
 #[derive(Debug)]
 pub(crate) struct MemoryFile {
-    disk: Arc<Mutex<Disk>>,
-    ino: Ino,
+    pub(crate) disk: Arc<Mutex<Disk>>,
+    pub(crate) ino: Ino,
     kind: u32,
     life: u64,
     locker: u64,
@@ -42,7 +36,7 @@ impl Drop for MemoryFile {
     }
 }
 
-fn check_name(name: &[u8]) -> Result<(), Errno> {
+pub(crate) fn check_name(name: &[u8]) -> Result<(), Errno> {
     match name {
         b"" => Err(Errno::ENOENT),
         b"." | b".." => Err(Errno::EEXIST),
@@ -76,22 +70,22 @@ impl MemoryFile {
         Ok(File::other(Box::new(MemoryFile { disk: disk.clone(), ino, kind: found, life, locker })))
     }
 
-    fn lock_disk(&self) -> Result<MutexGuard<'_, Disk>, Errno> {
+    pub(crate) fn lock_disk(&self) -> Result<MutexGuard<'_, Disk>, Errno> {
         let d = self.disk.lock().unwrap_or_else(PoisonError::into_inner);
         if d.life() == self.life { Ok(d) } else { Err(Errno::ESHUTDOWN) }
     }
 
-    fn node<'a>(&self, d: &'a Disk) -> Result<&'a Node, Errno> {
+    pub(crate) fn node<'a>(&self, d: &'a Disk) -> Result<&'a Node, Errno> {
         d.cache().node(self.ino).ok_or(Errno::ESTALE)
     }
 
     /// This directory's node.
-    fn dir<'a>(&self, d: &'a Disk) -> Result<&'a Node, Errno> {
+    pub(crate) fn dir<'a>(&self, d: &'a Disk) -> Result<&'a Node, Errno> {
         let node = self.node(d)?;
         if node.is_dir() { Ok(node) } else { Err(Errno::ENOTDIR) }
     }
 
-    fn child(&self, d: &Disk, name: &[u8]) -> Result<Ino, Errno> {
+    pub(crate) fn child(&self, d: &Disk, name: &[u8]) -> Result<Ino, Errno> {
         let dir = self.dir(d)?;
         match name {
             b"." => Ok(self.ino),
@@ -102,7 +96,7 @@ impl MemoryFile {
     }
 
     /// Before a new name is given in this directory.
-    fn check_free(&self, d: &mut Disk, name: &[u8]) -> Result<(), Errno> {
+    pub(crate) fn check_free(&self, d: &mut Disk, name: &[u8]) -> Result<(), Errno> {
         check_name(name)?;
         let dir = self.dir(d)?;
         if dir.entries.contains_key(name) {
@@ -130,14 +124,14 @@ impl MemoryFile {
     }
 
     /// The kernel notes when something was changed.
-    fn touch(&self, d: &mut Disk, ino: Ino) {
+    pub(crate) fn touch(&self, d: &mut Disk, ino: Ino) {
         if d.cache().node(ino).is_some_and(|n| n.mtime != d.now) {
             let mtime = Some(d.now);
             d.perform(Op::Attr { ino, mode: None, uid: None, gid: None, mtime });
         }
     }
 
-    fn regular<'a>(&self, d: &'a Disk) -> Result<&'a Node, Errno> {
+    pub(crate) fn regular<'a>(&self, d: &'a Disk) -> Result<&'a Node, Errno> {
         match self.kind {
             S_IFREG => self.node(d),
             S_IFDIR => Err(Errno::EISDIR),
@@ -207,20 +201,7 @@ impl Object for MemoryFile {
     }
 
     fn link(&self, dir: &File, name: &[u8]) -> Result<(), Errno> {
-        let dir: &MemoryFile = dir.as_other()?;
-        let mut d = self.lock_disk()?;
-        if !Arc::ptr_eq(&self.disk, &dir.disk) {
-            return Err(Errno::EXDEV);
-        }
-        dir.check_free(&mut d, name)?;
-        match self.node(&d)? {
-            n if n.is_dir() => return Err(Errno::EPERM),
-            n if n.links() == 0 => return Err(Errno::ENOENT),
-            _ => {}
-        }
-        d.perform(Op::Link { dir: dir.ino, name: name.to_vec(), ino: self.ino });
-        self.touch(&mut d, dir.ino);
-        Ok(())
+        self.give_name(dir, name)
     }
 
     fn unlink(&self, name: &[u8]) -> Result<(), Errno> {
@@ -255,64 +236,7 @@ impl Object for MemoryFile {
     }
 
     fn rename(&self, name: &[u8], to: &File, to_name: &[u8], how: Renaming) -> Result<(), Errno> {
-        let to: &MemoryFile = to.as_other()?;
-        let mut d = self.lock_disk()?;
-        if !Arc::ptr_eq(&self.disk, &to.disk) {
-            return Err(Errno::EXDEV);
-        }
-        if [name, to_name].iter().any(|n| matches!(*n, b"." | b"..")) {
-            return Err(Errno::EBUSY);
-        }
-        check_name(to_name)?;
-        to.dir(&d)?;
-        let ino = self.child(&d, name)?;
-        let there = to.dir(&d)?.entries.get(to_name).copied();
-        let moves_dir = d.cache().node(ino).is_some_and(Node::is_dir);
-        let inside = moves_dir && d.cache().is_beneath(to.ino, ino);
-        match (how, there) {
-            (Renaming::NoReplace, Some(_)) => return Err(Errno::EEXIST),
-            (Renaming::Exchange, None) => return Err(Errno::ENOENT),
-            (Renaming::Exchange, Some(other)) => {
-                let other_dir = d.cache().node(other).is_some_and(Node::is_dir);
-                if inside || other_dir && d.cache().is_beneath(self.ino, other) {
-                    return Err(Errno::EINVAL);
-                }
-                d.check_write()?;
-                if ino != other {
-                    let (name, to_name) = (name.to_vec(), to_name.to_vec());
-                    d.perform(Op::Exchange { dir: self.ino, name, to: to.ino, to_name, ino, other });
-                }
-            }
-            (_, there) => {
-                if inside {
-                    return Err(Errno::EINVAL);
-                }
-                if there == Some(ino) {
-                    return Ok(());
-                }
-                if there.is_some_and(|above| d.cache().is_beneath(self.ino, above)) {
-                    return Err(Errno::ENOTEMPTY);
-                }
-                if let Some(old) = there.and_then(|t| d.cache().node(t)) {
-                    match (moves_dir, old.is_dir()) {
-                        (true, false) => return Err(Errno::ENOTDIR),
-                        (false, true) => return Err(Errno::EISDIR),
-                        (true, true) if !old.entries.is_empty() => return Err(Errno::ENOTEMPTY),
-                        _ => {}
-                    }
-                }
-                if there.is_none() {
-                    to.check_free(&mut d, to_name)?;
-                } else {
-                    d.check_write()?;
-                }
-                let (name, to_name) = (name.to_vec(), to_name.to_vec());
-                d.perform(Op::Rename { dir: self.ino, name, to: to.ino, to_name, ino, replaced: there });
-            }
-        }
-        self.touch(&mut d, self.ino);
-        self.touch(&mut d, to.ino);
-        Ok(())
+        self.give_other_name(name, to, to_name, how)
     }
 
     fn list(&self, each: &mut dyn FnMut(&[u8], u32, u64) -> bool) -> Result<(), Errno> {
@@ -425,38 +349,7 @@ impl Object for MemoryFile {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<usize, Errno> {
-        let mut d = self.lock_disk()?;
-        self.regular(&d)?;
-        if data.is_empty() {
-            return Ok(0);
-        }
-        if offset >= FILE_MAX {
-            return Err(Errno::EFBIG);
-        }
-        d.check_write()?;
-        let len = (data.len() as u64).min(FILE_MAX - offset);
-        let mut room = d.room() / PAGE;
-        let (mut at, end) = (offset, offset + len);
-        while at < end {
-            let n = (PAGE - at % PAGE).min(end - at);
-            let node = self.node(&d)?;
-            if !node.pages.contains_key(&(at / PAGE)) {
-                if room == 0 {
-                    break;
-                }
-                room -= 1;
-            }
-            let extends = at + n > node.size;
-            let from = usize::try_from(at - offset).unwrap_or(0);
-            let part = data.get(from..from + usize::try_from(n).unwrap_or(0)).unwrap_or_default();
-            d.perform(Op::Write { ino: self.ino, offset: at, data: part.to_vec(), extends });
-            at += n;
-        }
-        if at == offset {
-            return Err(Errno::ENOSPC);
-        }
-        self.touch(&mut d, self.ino);
-        Ok(usize::try_from(at - offset).unwrap_or(0))
+        self.put(offset, data)
     }
 
     fn truncate(&self, size: u64) -> Result<(), Errno> {
@@ -476,70 +369,19 @@ impl Object for MemoryFile {
     }
 
     fn allocate(&self, mode: u32, offset: u64, len: u64) -> Result<(), Errno> {
-        let mut d = self.lock_disk()?;
-        let size = self.regular(&d)?.size;
-        let ino = self.ino;
-        if len == 0 {
-            return Err(Errno::EINVAL);
-        }
-        let end = offset.checked_add(len).filter(|e| *e <= FILE_MAX).ok_or(Errno::EFBIG)?;
-        let whole = offset.is_multiple_of(PAGE) && len.is_multiple_of(PAGE);
-        let op = match mode {
-            0 | KEEP_SIZE => None,
-            m if m == PUNCH_HOLE | KEEP_SIZE => {
-                Some(Op::Punch { ino, offset, len: end.min(size).saturating_sub(offset) })
-            }
-            ZERO_RANGE => Some(Op::Punch { ino, offset, len }),
-            m if m == ZERO_RANGE | KEEP_SIZE => {
-                Some(Op::Punch { ino, offset, len: end.min(size).saturating_sub(offset) })
-            }
-            COLLAPSE if whole && end < size => Some(Op::Collapse { ino, offset, len }),
-            INSERT if whole && offset < size => Some(Op::Insert { ino, offset, len }),
-            COLLAPSE | INSERT => return Err(Errno::EINVAL),
-            _ => return Err(Errno::EOPNOTSUPP),
-        };
-        d.check_write()?;
-        if mode & (PUNCH_HOLE | COLLAPSE | INSERT) == 0 && len > d.room() {
-            return Err(Errno::ENOSPC);
-        }
-        op.into_iter().for_each(|op| d.perform(op));
-        if matches!(mode, 0 | ZERO_RANGE) && end > size {
-            d.perform(Op::Size { ino, size: end });
-        }
-        self.touch(&mut d, ino);
-        Ok(())
+        self.shape(mode, offset, len)
     }
 
     fn copy_range(&self, offset: u64, to: &File, to_offset: u64, len: u64) -> Result<u64, Errno> {
-        let other: &MemoryFile = to.as_other()?;
-        let overlaps = other.ino == self.ino
-            && offset < to_offset.saturating_add(len)
-            && to_offset < offset.saturating_add(len);
-        if overlaps {
-            return Err(Errno::EINVAL);
-        }
-        let data = self.read(offset, usize::try_from(len).map_err(|_| Errno::EINVAL)?, false)?;
-        other.write(to_offset, &data).map(|n| n as u64)
+        self.copy_to(offset, to, to_offset, len)
     }
 
     fn next_data(&self, offset: u64) -> Result<Option<u64>, Errno> {
-        let d = self.lock_disk()?;
-        let node = self.regular(&d)?;
-        let page = node.pages.range(offset / PAGE..).next().map(|(n, _)| (n * PAGE).max(offset));
-        Ok(page.filter(|at| *at < node.size))
+        self.data_from(offset)
     }
 
     fn next_hole(&self, offset: u64) -> Result<Option<u64>, Errno> {
-        let d = self.lock_disk()?;
-        let node = self.regular(&d)?;
-        if offset >= node.size {
-            return Ok(None);
-        }
-        let mut page = offset / PAGE;
-        while node.pages.contains_key(&page) {
-            page += 1;
-        }
-        Ok(Some((page * PAGE).max(offset).min(node.size)))
+        self.hole_from(offset)
     }
 
     fn sync(&self) -> Result<(), Errno> {

@@ -10,9 +10,11 @@
 //! metadata, a hostile one keeps any part that makes sense (after the crash models of Pillai et al., "All File Systems Are
 //! Not Created Equal", OSDI 2014).
 
+mod data;
 mod disk;
 mod file;
 mod image;
+mod names;
 mod op;
 
 pub use disk::{CrashRule, Faults};
