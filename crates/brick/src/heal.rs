@@ -485,7 +485,14 @@ impl Brick {
         }
         if !known {
             let making = self.making(fid, object.attr.home, &Kind::File, object);
-            let open = crate::apply::make(&self.orphans, name.as_bytes(), &making)?;
+            let open = match crate::apply::make(&self.orphans, name.as_bytes(), &making) {
+                // Left by a healing that was interrupted before the file had its tag.
+                Err(Errno::EEXIST) => {
+                    self.orphans.unlink(name.as_bytes())?;
+                    crate::apply::make(&self.orphans, name.as_bytes(), &making)?
+                }
+                made => made?,
+            };
             self.finish_hidden(&making, &open)?;
             return Ok(true);
         }

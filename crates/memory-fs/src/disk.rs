@@ -15,7 +15,7 @@ pub enum CrashRule {
     #[default]
     Ordered,
     /// Any part of the operations that makes sense survives. A sync of one file takes only that file along, and the names
-    /// that lead to it, through new directories too.
+    /// that lead to it, with the attributes of the directories on the way.
     Hostile,
 }
 
@@ -221,27 +221,13 @@ impl Disk {
     /// One file goes to disk, and whatever the rule takes along.
     pub(crate) fn sync(&mut self, ino: Ino) -> Result<(), Errno> {
         self.check_power()?;
-        let along = self.with_new_directories(ino);
+        let along = self.cache.with_above(ino);
         let own = |op: &Op| op.inode().is_some_and(|i| along.contains(&i)) || op.is_name_of(ino);
         let ordered = self.rule == CrashRule::Ordered;
         let wanted: Vec<bool> =
             self.pending.iter().map(|(op, _)| own(op) || ordered && !op.is_data()).collect();
         let closed = self.with_causes(wanted);
         self.write_out(&closed)
-    }
-
-    /// The inode, and the directories on the way to it that are not on disk yet: they come with their attributes.
-    fn with_new_directories(&self, ino: Ino) -> BTreeSet<Ino> {
-        let is_new = |dir: &Ino| self.platters.node(*dir).is_none();
-        let mut along = BTreeSet::from([ino]);
-        for (op, _) in self.pending.iter().rev() {
-            for (named, dir) in op.named() {
-                if along.contains(&named) && is_new(&dir) {
-                    along.insert(dir);
-                }
-            }
-        }
-        along
     }
 
     /// What has to be on disk before the chosen operations, too.

@@ -192,6 +192,19 @@ impl Image {
         true
     }
 
+    /// The inode and all directories on the ways to it.
+    pub(crate) fn with_above(&self, ino: Ino) -> BTreeSet<Ino> {
+        let holds = |n: &Node| n.entries.values().any(|e| *e == ino);
+        let mut todo: Vec<Ino> = self.nodes.iter().filter(|(_, n)| holds(n)).map(|(dir, _)| *dir).collect();
+        let mut found = BTreeSet::from([ino]);
+        while let Some(dir) = todo.pop() {
+            if found.insert(dir) {
+                todo.extend(self.nodes.get(&dir).map(|n| n.parent));
+            }
+        }
+        found
+    }
+
     /// Whether the operation makes sense here: for a crash that takes some operations and leaves others.
     pub(crate) fn fits(&self, op: &Op) -> bool {
         let is = |dir: &Ino, name: &Vec<u8>, ino: &Ino| self.entry(*dir, name) == Some(*ino);

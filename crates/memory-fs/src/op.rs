@@ -129,16 +129,6 @@ impl Op {
         }
     }
 
-    /// The inodes that get a name by it, and in which directory.
-    pub(crate) fn named(&self) -> Vec<(Ino, Ino)> {
-        match self {
-            Op::Link { dir, ino, .. } => vec![(*ino, *dir)],
-            Op::Rename { to, ino, .. } => vec![(*ino, *to)],
-            Op::Exchange { dir, to, ino, other, .. } => vec![(*ino, *to), (*other, *dir)],
-            _ => vec![],
-        }
-    }
-
     /// Whether it is about a name of, or in, this inode.
     pub(crate) fn is_name_of(&self, at: Ino) -> bool {
         match self {

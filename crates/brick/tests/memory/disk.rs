@@ -30,13 +30,6 @@ pub(crate) struct Seen {
     xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
-impl Seen {
-    /// The same, without the count of its names unless they count.
-    pub(crate) fn links_or_not(&self, counts: bool) -> Seen {
-        Seen { nlink: if counts { self.nlink } else { 0 }, ..self.clone() }
-    }
-}
-
 impl Disk {
     pub(crate) fn new(number: u32, rule: CrashRule) -> Disk {
         let fs = MemoryFs::new(1 << 30);
@@ -94,8 +87,9 @@ impl Disk {
         let root = self.fs.open_dir(Path::new(PATH)).unwrap();
         walk(&root, "", &mut out);
         let meta = root.open_at(b".mortar", S_IFDIR).unwrap();
-        for f in ["orphans", "aside"] {
-            walk(&meta.open_at(f.as_bytes(), S_IFDIR).unwrap(), &format!(".mortar/{f}"), &mut out);
+        for folder in ["orphans", "aside"] {
+            let open = meta.open_at(folder.as_bytes(), S_IFDIR).unwrap();
+            walk(&open, &format!(".mortar/{folder}"), &mut out);
         }
         out
     }

@@ -2,12 +2,11 @@
 
 use super::common::partners::*;
 use super::common::*;
-use super::disk::{Disk, Seen};
+use super::disk::Disk;
 use super::synced::Synced;
 use brick::Brick;
 use ids::{Epoch, Fid, Lsn};
 use memory_fs::CrashRule;
-use std::collections::BTreeMap;
 use wire::op::Node;
 use wire::peer::Stamp;
 use wire::{Change, Errno};
@@ -61,6 +60,13 @@ impl Life {
         self.apply_to_both(&stamp, &change, b"").unwrap();
         for _ in 0..1 + self.below(4) {
             self.work();
+            if self.rule == CrashRule::Hostile {
+                // Tags that are lost while what they name stays are beyond what healing mends: not done by file systems.
+                self.crash();
+                self.reopen();
+                self.check_after_power_cut();
+                break;
+            }
             match self.below(6) {
                 0 => self.kill(),
                 _ => self.lose_power(),
@@ -309,12 +315,8 @@ impl Life {
         self.other.flush_attrs().unwrap();
         assert_eq!(self.brick().last(), self.other.last());
         let (here, there) = (self.disk.tree(), self.other_disk.tree());
-        // A directory whose tag is lost, which a journaling file system does not do, is not ours: it waits in limbo with all in
-        // it, hard links too.
-        let counts = self.rule == CrashRule::Ordered;
-        let seen = |tree: &BTreeMap<String, Seen>, path| tree.get(path).map(|s| s.links_or_not(counts));
         for path in here.keys().chain(there.keys()) {
-            assert_eq!(seen(&here, path), seen(&there, path), "{path}: here, and there");
+            assert_eq!(here.get(path), there.get(path), "{path}: here, and there");
         }
         self.trace.push(format!("{} objects, {} unsynced", here.len(), self.disk.unsynced()));
     }
