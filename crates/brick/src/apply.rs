@@ -5,16 +5,14 @@
 //! applying and for recovering alike.
 
 use crate::attrs::{Effect, Node};
-use crate::error::errno;
 use crate::index::Located;
-use crate::object::{Opened, S_IFDIR, S_IFLNK, S_IFREG, Stat, open_at, proc_path};
+use crate::object::{Opened, S_IFDIR, S_IFLNK, S_IFREG, Stat, open_at};
 use crate::open::Brick;
 use crate::tree::At;
 use disk_format::tag::{ORPHAN, PENDING, Tag, Version};
+use file_system::{File, Renaming, Times};
 use ids::{Fid, OpId, SetId, Time};
 use namespace::Entry;
-use rustix::fs::{AtFlags, FallocateFlags, FileType, Mode, OFlags, RenameFlags};
-use std::os::fd::{AsFd, OwnedFd};
 use wire::op::Node as Kind;
 use wire::peer::Stamp;
 use wire::{Change, Errno, Name};
@@ -277,9 +275,9 @@ impl Brick {
                 self.copy_range((*from, *from_offset), (*to, *to_offset), *len)
             }
             Change::DropOrphan { fid } => {
-                match rustix::fs::unlinkat(&self.orphans, hidden_name(*fid), AtFlags::empty()) {
-                    Ok(()) | Err(rustix::io::Errno::NOENT) => {}
-                    Err(e) => return Err(errno(e)),
+                match self.orphans.unlink(hidden_name(*fid).as_bytes()) {
+                    Ok(()) | Err(Errno::ENOENT) => {}
+                    Err(e) => return Err(e),
                 }
                 self.forget(*fid);
                 Ok(())
@@ -329,16 +327,16 @@ impl Brick {
             At::Free => {}
             At::Entry(e) if e.fid == what.fid => {
                 let dir = self.open_dir(parent)?;
-                let open = open_at(dir.fd.as_fd(), name, e.kind)?;
+                let open = open_at(&dir, name, e.kind)?;
                 return self.finish(parent, name, what, open);
             }
             At::Entry(e) => return self.diverged(parent, name, At::Entry(e)),
             At::Unknown => {
                 let dir = self.open_dir(parent)?;
                 let kind = what.node.type_bits();
-                let half = crate::object::stat_at(dir.fd.as_fd(), name)?;
+                let half = dir.stat_at(name)?;
                 if self.redoing && half.mode & crate::object::S_IFMT == kind && half.size <= 4096 {
-                    let open = open_at(dir.fd.as_fd(), name, kind)?;
+                    let open = open_at(&dir, name, kind)?;
                     return self.finish(parent, name, what, open);
                 }
                 self.begun = true;
@@ -351,8 +349,8 @@ impl Brick {
             return self.move_copy(what.fid, parent, name);
         }
         let dir = self.open_dir(parent)?;
-        let made = make(&dir.fd, name, what);
-        self.begun |= made.is_ok() || crate::object::stat_at(dir.fd.as_fd(), name).is_ok();
+        let made = make(&dir, name, what);
+        self.begun |= made.is_ok() || dir.stat_at(name).is_ok();
         let done = made.and_then(|open| self.finish(parent, name, what, open));
         if done.is_err() && self.begun {
             self.unmake(&dir, parent, name, what);
@@ -362,9 +360,9 @@ impl Brick {
 
     /// Takes away a fresh object that could not be given its tag, on a full disk, say: without it nobody knows of it.
     fn unmake(&mut self, dir: &Opened, parent: Fid, name: &[u8], what: &Making<'_>) {
-        let flags = if what.node.type_bits() == S_IFDIR { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+        let is_dir = what.node.type_bits() == S_IFDIR;
         // What cannot be removed is moved aside when its name is wanted.
-        let _ = rustix::fs::unlinkat(&dir.fd, name, flags);
+        let _ = if is_dir { dir.remove_dir(name) } else { dir.unlink(name) };
         self.forget(what.fid);
         self.doubt_name(parent, name);
         self.listings.removed(parent, name);
@@ -386,7 +384,7 @@ impl Brick {
             stat.mode = stat.mode & !0o7000 | special;
             open.chmod(stat.mode)?;
         }
-        open.set_times(what.time, what.time)?;
+        open.set_times(Times { atime: what.time, mtime: what.time })?;
         stat.mtime = what.time;
         let tag = Tag {
             flags: what.flags,
@@ -440,12 +438,12 @@ impl Brick {
     /// Takes a file's name away; the file too, if it was the last and nobody has it open.
     fn push_out(&mut self, dir: &Opened, name: &[u8], fid: Fid, orphan: bool) -> Result<(), Errno> {
         if orphan {
-            rustix::fs::renameat(&dir.fd, name, &self.orphans, hidden_name(fid)).map_err(errno)?;
+            dir.rename(name, &self.orphans, hidden_name(fid).as_bytes(), Renaming::Replace)?;
             self.unsettle(fid);
             return Ok(());
         }
         let last = self.fresh(fid)?.1.nlink <= 1;
-        rustix::fs::unlinkat(&dir.fd, name, AtFlags::empty()).map_err(errno)?;
+        dir.unlink(name)?;
         if last {
             self.forget(fid)
         } else {
@@ -465,20 +463,19 @@ impl Brick {
     /// Removes a directory; one that is not empty (copies of other sets' directories, things that are not ours) goes to
     /// limbo.
     pub(crate) fn remove_dir(&mut self, parent: Fid, name: &[u8], fid: Fid) -> Result<(), Errno> {
-        use rustix::io::Errno as Kernel;
         let dir = self.open_dir(parent)?;
-        let mut removed = rustix::fs::unlinkat(&dir.fd, name, AtFlags::REMOVEDIR);
-        if matches!(removed, Err(Kernel::NOTEMPTY | Kernel::EXIST)) {
+        let mut removed = dir.remove_dir(name);
+        if matches!(removed, Err(Errno::ENOTEMPTY | Errno::EEXIST)) {
             self.banish_remains(fid)?;
-            removed = rustix::fs::unlinkat(&dir.fd, name, AtFlags::REMOVEDIR);
+            removed = dir.remove_dir(name);
         }
         match removed {
             Ok(()) => self.forget(fid),
-            Err(Kernel::NOTEMPTY | Kernel::EXIST) => {
-                rustix::fs::renameat(&dir.fd, name, &self.limbo, hidden_name(fid)).map_err(errno)?;
+            Err(Errno::ENOTEMPTY | Errno::EEXIST) => {
+                dir.rename(name, &self.limbo, hidden_name(fid).as_bytes(), Renaming::Replace)?;
                 tracing::info!(brick = %self.path.display(), %fid, "a removed directory still holds something: kept in limbo");
             }
-            Err(e) => return Err(errno(e)),
+            Err(e) => return Err(e),
         }
         self.left(parent, name);
         Ok(())
@@ -515,7 +512,7 @@ impl Brick {
             }
             (other, _) => return self.diverged(to.0, to_name, other),
         }
-        rustix::fs::renameat(&dir.fd, name, &to_dir.fd, to_name).map_err(errno)?;
+        dir.rename(name, &to_dir, to_name, Renaming::Replace)?;
         self.left(from.0, name);
         self.entered(to.0, to_name, source);
         self.unsettle(fid);
@@ -530,8 +527,7 @@ impl Brick {
         };
         let dir = self.open_dir(a.0)?;
         let to_dir = self.open_dir(b.0)?;
-        rustix::fs::renameat_with(&dir.fd, name, &to_dir.fd, to_name, RenameFlags::EXCHANGE)
-            .map_err(errno)?;
+        dir.rename(name, &to_dir, to_name, Renaming::Exchange)?;
         self.entered(a.0, name, two);
         self.entered(b.0, to_name, one);
         Ok(())
@@ -547,8 +543,7 @@ impl Brick {
             other => return self.diverged(parent, name, other),
         }
         let dir = self.open_dir(parent)?;
-        let source = proc_path(open.fd.as_fd(), b"");
-        rustix::fs::linkat(rustix::fs::CWD, source, &dir.fd, name, AtFlags::SYMLINK_FOLLOW).map_err(errno)?;
+        open.link(&dir, name)?;
         self.unsettle(fid);
         self.entered(parent, name, Entry { fid, home, kind: open.kind });
         Ok(())
@@ -564,7 +559,7 @@ impl Brick {
         let before = self.fresh(fid)?.1;
         let open = self.open_fid(fid)?;
         if let Some(size) = size {
-            rustix::fs::ftruncate(&open.fd, size).map_err(errno)?;
+            open.truncate(size)?;
         }
         let mut mode = mode;
         if owner != (None, None) {
@@ -591,15 +586,13 @@ impl Brick {
         }
         let mut at = offset;
         while !data.is_empty() {
-            match rustix::io::pwrite(&open.fd, data, at) {
-                Ok(0) => return Err(Errno::ENOSPC),
-                Ok(n) => {
+            match open.write(at, data)? {
+                0 => return Err(Errno::ENOSPC),
+                n => {
                     self.begun = true;
                     data = data.get(n..).unwrap_or_default();
                     at += n as u64;
                 }
-                Err(rustix::io::Errno::INTR) => {}
-                Err(e) => return Err(errno(e)),
             }
         }
         Ok(())
@@ -608,7 +601,7 @@ impl Brick {
     /// Makes the file at least `size` bytes long.
     fn grow(&mut self, fid: Fid, open: &Opened, size: u64) -> Result<(), Errno> {
         if self.fresh(fid)?.1.size < size {
-            rustix::fs::ftruncate(&open.fd, size).map_err(errno)?;
+            open.truncate(size)?;
         }
         Ok(())
     }
@@ -619,8 +612,7 @@ impl Brick {
         const INSERT: u32 = 0x20;
         let open = self.file(fid)?;
         if !self.identity.arbiter {
-            let flags = FallocateFlags::from_bits(mode).ok_or(Errno::EOPNOTSUPP)?;
-            return rustix::fs::fallocate(&open.fd, flags, offset, len).map_err(errno);
+            return open.allocate(mode, offset, len);
         }
         let size = self.fresh(fid)?.1.size;
         let to = match mode {
@@ -629,7 +621,7 @@ impl Brick {
             m if m & KEEP_SIZE != 0 => size,
             _ => size.max(offset.saturating_add(len)),
         };
-        if to == size { Ok(()) } else { rustix::fs::ftruncate(&open.fd, to).map_err(errno) }
+        if to == size { Ok(()) } else { open.truncate(to) }
     }
 
     fn copy_range(&mut self, from: (Fid, u64), to: (Fid, u64), len: u64) -> Result<(), Errno> {
@@ -640,25 +632,16 @@ impl Brick {
         }
         let (mut at, mut to_at, mut left) = (from.1, to.1, len);
         while left > 0 {
-            let want = usize::try_from(left.min(1 << 30)).unwrap_or(1 << 30);
-            let (mut a, mut b) = (at, to_at);
-            let n =
-                match rustix::fs::copy_file_range(&source.fd, Some(&mut a), &target.fd, Some(&mut b), want) {
-                    Ok(n) => n as u64,
-                    Err(rustix::io::Errno::INTR) => continue,
-                    Err(
-                        rustix::io::Errno::XDEV
-                        | rustix::io::Errno::INVAL
-                        | rustix::io::Errno::OPNOTSUPP
-                        | rustix::io::Errno::NOSYS,
-                    ) => {
-                        let some = usize::try_from(left.min(1 << 20)).unwrap_or(1 << 20);
-                        let data = crate::handle::read_at(source.fd.as_fd(), at, some, false)?;
-                        self.write(to.0, to_at, 0, &data)?;
-                        data.len() as u64
-                    }
-                    Err(e) => return Err(errno(e)),
-                };
+            let n = match source.copy_range(at, &target, to_at, left) {
+                Ok(n) => n,
+                Err(Errno::EXDEV | Errno::EINVAL | Errno::EOPNOTSUPP | Errno::ENOSYS) => {
+                    let some = usize::try_from(left.min(1 << 20)).unwrap_or(1 << 20);
+                    let data = source.read(at, some, false)?;
+                    self.write(to.0, to_at, 0, &data)?;
+                    data.len() as u64
+                }
+                Err(e) => return Err(e),
+            };
             if n == 0 {
                 break;
             }
@@ -671,23 +654,14 @@ impl Brick {
 }
 
 /// Makes the bare object and opens it.
-pub(crate) fn make(dir: &OwnedFd, name: &[u8], what: &Making<'_>) -> Result<Opened, Errno> {
-    let mode = Mode::from_raw_mode(what.mode & 0o7777);
-    let node = |t, dev: u32| rustix::fs::mknodat(dir, name, t, mode, dev.into());
-    let made = match what.node {
-        Kind::File => {
-            let flags = crate::object::open_flags(S_IFREG) | OFlags::CREATE | OFlags::EXCL;
-            let fd = rustix::fs::openat(dir, name, flags, mode).map_err(errno)?;
-            return Ok(Opened { fd: fd.into(), kind: S_IFREG });
-        }
-        Kind::Dir => rustix::fs::mkdirat(dir, name, mode),
-        Kind::Symlink { target } => rustix::fs::symlinkat(target.0.as_slice(), dir, name),
-        Kind::Fifo => node(FileType::Fifo, 0),
-        Kind::Socket => node(FileType::Socket, 0),
-        Kind::Char { rdev } => node(FileType::CharacterDevice, *rdev),
-        Kind::Block { rdev } => node(FileType::BlockDevice, *rdev),
-    };
-    made.map_err(errno)?;
-    let kind = what.node.type_bits();
-    open_at(dir.as_fd(), name, kind)
+pub(crate) fn make(dir: &File, name: &[u8], what: &Making<'_>) -> Result<Opened, Errno> {
+    let (mode, kind) = (what.mode & 0o7777, what.node.type_bits());
+    match what.node {
+        Kind::File => return Ok(Opened::new(dir.make_file(name, mode)?, S_IFREG)),
+        Kind::Dir => dir.make_dir(name, mode)?,
+        Kind::Symlink { target } => dir.make_symlink(name, &target.0)?,
+        Kind::Fifo | Kind::Socket => dir.make_node(name, kind | mode, 0)?,
+        Kind::Char { rdev } | Kind::Block { rdev } => dir.make_node(name, kind | mode, *rdev)?,
+    }
+    open_at(dir, name, kind)
 }

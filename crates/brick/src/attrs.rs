@@ -7,6 +7,7 @@
 use crate::object::{S_IFDIR, S_IFMT, Stat};
 use crate::open::Brick;
 use disk_format::tag::{ORPHAN, Tag, Version};
+use file_system::Times;
 use ids::{Fid, Time};
 use wire::{Attr, Errno};
 
@@ -166,7 +167,7 @@ impl Brick {
             other => other?,
         };
         if times {
-            open.set_times(atime, mtime)?;
+            open.set_times(Times { atime, mtime })?;
         }
         open.set_tag(&tag)?;
         if let Some(n) = self.nodes.peek(&fid) {

@@ -3,20 +3,21 @@
 //! A file that may be right already is compared piece by piece before anything is copied. Holes are told apart from zeros,
 //! so that a sparse file stays sparse.
 
-use crate::error::errno;
-use crate::handle::read_at;
 use crate::object::Opened;
 use crate::open::Brick;
+use file_system::File;
 use ids::Fid;
 use replica::healing::{Sum, Sums};
-use rustix::fs::{FallocateFlags, SeekFrom};
-use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use wire::Errno;
 use wire::limits::{SMALL_FILE, SUM_BYTES};
 
 /// A shorter hole is copied as zeros when data is around it: a question of its own would cost more.
 const SMALL_HOLE: u64 = 64 << 10;
+
+/// Mode bits of `fallocate` that make a hole.
+const KEEP_SIZE: u32 = 1;
+const PUNCH_HOLE: u32 = 2;
 
 /// The checksum of data.
 pub fn sum(data: &[u8]) -> Sum {
@@ -25,18 +26,9 @@ pub fn sum(data: &[u8]) -> Sum {
     (half(sum >> 64), half(sum))
 }
 
-/// The next data from `offset` on; `None` if there is none up to the end.
-fn next_data(fd: &OwnedFd, offset: u64) -> Result<Option<u64>, Errno> {
-    match rustix::fs::seek(fd, SeekFrom::Data(offset)) {
-        Ok(at) => Ok(Some(at)),
-        Err(rustix::io::Errno::NXIO) => Ok(None),
-        Err(e) => Err(errno(e)),
-    }
-}
-
 /// Reads a part of a file and works out its checksums. Runs on any thread.
 pub struct SumsJob {
-    fd: Arc<OwnedFd>,
+    file: Arc<File>,
     offset: u64,
     len: u32,
 }
@@ -47,19 +39,18 @@ impl SumsJob {
     /// # Errors
     /// The kernel's.
     pub fn run(self) -> Result<Sums, Errno> {
-        let st = rustix::fs::fstat(&self.fd).map_err(errno)?;
-        let size = u64::try_from(st.st_size).unwrap_or(0);
+        let size = self.file.stat()?.size;
         let wanted = self.offset.saturating_add(self.len.into());
         let stop = wanted.min(size).max(self.offset);
         let (mut at, mut data, mut sums) = (self.offset, Some(0), Vec::new());
         while at < stop {
             let to = (at + u64::from(SUM_BYTES)).min(stop);
             if data.is_some_and(|d| d < at) {
-                data = next_data(&self.fd, at)?;
+                data = self.file.next_data(at)?;
             }
             if data.is_some_and(|d| d < to) {
                 let len = usize::try_from(to - at).map_err(|_| Errno::EINVAL)?;
-                sums.push(sum(&read_at(self.fd.as_fd(), at, len, false)?));
+                sums.push(sum(&self.file.read(at, len, false)?));
             } else {
                 sums.push((0, 0));
             }
@@ -81,7 +72,7 @@ impl Brick {
     /// # Errors
     /// `ESTALE` if there is no such file.
     pub fn sums(&mut self, fid: Fid, offset: u64, len: u32) -> Result<SumsJob, Errno> {
-        Ok(SumsJob { fd: self.regular(fid)?.fd, offset, len })
+        Ok(SumsJob { file: self.regular(fid)?.share(), offset, len })
     }
 
     /// How many bytes from `offset` on hold no data, if they are many or all up to the end, and whether they are that.
@@ -90,7 +81,7 @@ impl Brick {
     /// `ESTALE` if there is no such file; the kernel's.
     pub fn hole(&mut self, fid: Fid, offset: u64, many: u64) -> Result<Option<(u64, bool)>, Errno> {
         let open = self.regular(fid)?;
-        Ok(match next_data(&open.fd, offset)? {
+        Ok(match open.next_data(offset)? {
             Some(at) => (at - offset >= many).then_some((at - offset, false)),
             None => Some((open.stat()?.size.saturating_sub(offset), true)),
         })
@@ -105,15 +96,8 @@ impl Brick {
         let stop = offset.saturating_add(len.into());
         let mut at = offset;
         while at < stop {
-            let hole = match rustix::fs::seek(&open.fd, SeekFrom::Hole(at)) {
-                Ok(hole) => hole,
-                Err(rustix::io::Errno::NXIO) => break,
-                Err(e) => return Err(errno(e)),
-            };
-            if hole >= stop {
-                break;
-            }
-            match next_data(&open.fd, hole)? {
+            let Some(hole) = open.next_hole(at)?.filter(|hole| *hole < stop) else { break };
+            match open.next_data(hole)? {
                 Some(data) if data - hole < SMALL_HOLE => at = data,
                 Some(_) if hole > offset => return Ok(u32::try_from(hole - offset).unwrap_or(len)),
                 _ => break,
@@ -133,7 +117,7 @@ impl Brick {
         }
         let open = self.regular(fid).ok()?;
         let len = usize::try_from(size).ok()?;
-        read_at(open.fd.as_fd(), 0, len, true).ok().filter(|d| d.len() == len).map(|d| sum(&d))
+        open.read(0, len, true).ok().filter(|d| d.len() == len).map(|d| sum(&d))
     }
 
     /// Takes data out of a file: the other brick has none there.
@@ -147,14 +131,13 @@ impl Brick {
             return Ok(());
         }
         let stop = offset.saturating_add(len);
-        if next_data(&open.fd, offset)?.is_none_or(|at| at >= stop) {
+        if open.next_data(offset)?.is_none_or(|at| at >= stop) {
             return Ok(());
         }
-        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        match rustix::fs::fallocate(&open.fd, flags, offset, len) {
+        match open.allocate(PUNCH_HOLE | KEEP_SIZE, offset, len) {
             Ok(()) => self.keep_times(fid),
-            Err(rustix::io::Errno::OPNOTSUPP) => self.take_zeros(fid, offset, stop),
-            Err(e) => Err(errno(e)),
+            Err(Errno::EOPNOTSUPP) => self.take_zeros(fid, offset, stop),
+            Err(e) => Err(e),
         }
     }
 

@@ -3,16 +3,6 @@
 use std::path::PathBuf;
 use wire::Errno;
 
-/// An error of rustix as an errno of the wire.
-pub(crate) fn errno(e: rustix::io::Errno) -> Errno {
-    Errno(e.raw_os_error())
-}
-
-/// The errno of the last failed call of libc.
-pub(crate) fn last_errno() -> Errno {
-    io_errno(&std::io::Error::last_os_error())
-}
-
 /// An error of the standard library as an errno.
 pub(crate) fn io_errno(e: &std::io::Error) -> Errno {
     e.raw_os_error().map_or(Errno::EIO, Errno)

@@ -5,21 +5,19 @@
 //! change and goes when all is healed and on disk.
 
 use crate::apply::{Making, hidden_fid, hidden_name};
-use crate::error::{errno, io_errno};
-use crate::identity::{own, write_durably};
+use crate::identity::{read_small, write_durably};
 use crate::listing;
-use crate::object::{Opened, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG, proc_path, stat_at};
+use crate::object::{Opened, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG};
 use crate::open::Brick;
 use crate::place::limbo_name;
 use crate::tree::At;
 use disk_format::sealed;
 use disk_format::tag::{ORPHAN, Tag, Version};
+use file_system::{File, Renaming, Times};
 use ids::{Fid, Lsn, OpId};
 use namespace::View;
 use replica::healing::Made;
-use rustix::fs::AtFlags;
-use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use wire::codec::Blob;
 use wire::op::{Ancestor, Node as Kind};
 use wire::peer::{Object, Stamp};
@@ -32,9 +30,8 @@ const VERSION: u32 = 2;
 const MAX_DOUBT: usize = 1 << 20;
 const MAX_DEPTH: usize = wire::limits::DEPTH_MAX;
 
-fn mark(path: &Path) -> PathBuf {
-    own(path).join("heal")
-}
+/// The mark's name in `.mortar`.
+const MARK: &[u8] = b"heal";
 
 /// The position in its directory's order that a name has on every brick.
 pub fn name_order(name: &Name) -> u64 {
@@ -63,7 +60,7 @@ impl Doubt {
 /// The last work of a healing: what was put aside goes, and everything goes to disk. Runs on any thread.
 #[must_use = "nothing is on disk before it has run"]
 pub struct EndJob {
-    aside: PathBuf,
+    aside: Arc<File>,
     sync: crate::SyncJob,
 }
 
@@ -73,29 +70,23 @@ impl EndJob {
     /// # Errors
     /// The kernel's.
     pub fn run(self) -> Result<(), Errno> {
-        for entry in std::fs::read_dir(&self.aside).map_err(|e| io_errno(&e))? {
-            let entry = entry.map_err(|e| io_errno(&e))?;
-            let dir = entry.file_type().map_err(|e| io_errno(&e))?.is_dir();
-            let at = entry.path();
-            let done = if dir { std::fs::remove_dir_all(&at) } else { std::fs::remove_file(&at) };
-            done.map_err(|e| io_errno(&e))?;
-        }
+        crate::scan::clear(&self.aside)?;
         self.sync.run().map(drop)
     }
 }
 
-/// What is in doubt, if a healing was not finished.
-pub(crate) fn read_mark(path: &Path) -> Result<Option<Doubt>, Errno> {
-    match std::fs::read(mark(path)) {
-        Ok(bytes) => {
+/// What is in doubt, if a healing was not finished. `meta`: the brick's `.mortar`.
+pub(crate) fn read_mark(meta: &File) -> Result<Option<Doubt>, Errno> {
+    match read_small(meta, MARK) {
+        Ok(Some(bytes)) => {
             // A damaged mark, or one of an older kind, means the same as one from the very beginning.
             Ok(Some(match sealed::open(KIND, VERSION, &bytes) {
                 Ok((VERSION, body)) => Doubt::from_bytes(body).unwrap_or_else(|_| Doubt::all()),
                 Ok(_) | Err(_) => Doubt::all(),
             }))
         }
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(io_errno(&e)),
+        Ok(None) => Ok(None),
+        Err(e) => Err(e),
     }
 }
 
@@ -103,15 +94,15 @@ pub(crate) fn read_mark(path: &Path) -> Result<Option<Doubt>, Errno> {
 ///
 /// Doubt that names no objects is about all that may have changed since a position, and a record of it may be lost: data
 /// may be on disk whose version and record are not, so that no version says what is in its object.
-pub(crate) fn add_mark(path: &Path, mut more: Doubt) -> Result<(), Errno> {
+pub(crate) fn add_mark(meta: &File, mut more: Doubt) -> Result<(), Errno> {
     if more.objects.is_empty() {
         more.trust = Lsn(0);
     }
-    let mut doubt = read_mark(path)?.unwrap_or(Doubt { objects: vec![], ..more });
+    let mut doubt = read_mark(meta)?.unwrap_or(Doubt { objects: vec![], ..more });
     doubt.from = doubt.from.min(more.from);
     doubt.trust = doubt.trust.min(more.trust);
     doubt.objects.extend(more.objects);
-    store_mark(path, &settled(doubt))
+    store_mark(meta, &settled(doubt))
 }
 
 /// In order, and bounded.
@@ -121,9 +112,8 @@ fn settled(mut doubt: Doubt) -> Doubt {
     if doubt.objects.len() > MAX_DOUBT { Doubt::all() } else { doubt }
 }
 
-fn store_mark(path: &Path, doubt: &Doubt) -> Result<(), Errno> {
-    let bytes = sealed::seal(KIND, VERSION, &doubt.to_bytes());
-    write_durably(&mark(path), &bytes).map_err(|e| io_errno(&e))
+fn store_mark(meta: &File, doubt: &Doubt) -> Result<(), Errno> {
+    write_durably(meta, MARK, &sealed::seal(KIND, VERSION, &doubt.to_bytes()))
 }
 
 impl Brick {
@@ -167,7 +157,7 @@ impl Brick {
 
     fn write_mark(&mut self, doubt: Doubt) -> Result<(), Errno> {
         if self.healing.as_ref() != Some(&doubt) {
-            store_mark(&self.path, &doubt)?;
+            store_mark(&self.meta, &doubt)?;
             self.healing = Some(doubt);
         }
         Ok(())
@@ -196,14 +186,14 @@ impl Brick {
     /// The kernel's.
     pub fn begin_end(&mut self) -> Result<EndJob, Errno> {
         let mut gone = Vec::new();
-        crate::scan::names(self.aside.as_fd(), &mut |name, _, _| {
+        self.aside.list(&mut |name, _, _| {
             gone.extend(hidden_fid(name));
             true
         })?;
         for fid in gone {
             self.forget(fid);
         }
-        Ok(EndJob { aside: own(&self.path).join("aside"), sync: self.begin_sync(None)? })
+        Ok(EndJob { aside: self.aside.clone(), sync: self.begin_sync(None)? })
     }
 
     /// Everything is healed and on disk: the mark goes.
@@ -211,9 +201,9 @@ impl Brick {
     /// # Errors
     /// The kernel's.
     pub fn end_heal(&mut self) -> Result<(), Errno> {
-        match std::fs::remove_file(mark(&self.path)) {
-            Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(io_errno(&e)),
-            _ => {}
+        match self.meta.unlink(MARK) {
+            Ok(()) | Err(Errno::ENOENT) => {}
+            Err(e) => return Err(e),
         }
         self.healing = None;
         // What lay beneath a directory that was put aside is gone too: nothing of it is to be found in memory.
@@ -327,7 +317,7 @@ impl Brick {
     /// The directories that lie in limbo themselves, of this set and copies of others'.
     fn in_limbo(&mut self) -> Result<Vec<Fid>, Errno> {
         let mut found = Vec::new();
-        crate::scan::names(self.limbo.as_fd(), &mut |name, _, _| {
+        self.limbo.list(&mut |name, _, _| {
             found.extend(hidden_fid(name));
             true
         })?;
@@ -360,10 +350,10 @@ impl Brick {
         let open = self.open_fid(fid)?;
         let attr = &object.attr;
         if open.is_file() && now.size != attr.size {
-            rustix::fs::ftruncate(&open.fd, attr.size).map_err(errno)?;
+            open.truncate(attr.size)?;
         }
         if let Some(data) = data {
-            write_at(&open, 0, data)?;
+            open.write_all(0, data)?;
         }
         let chown = (now.uid, now.gid) != (attr.uid, attr.gid);
         if chown {
@@ -375,7 +365,7 @@ impl Brick {
         if open.kind != S_IFLNK && moved {
             open.chmod(attr.mode & 0o7777)?;
         }
-        open.set_times(attr.atime, attr.mtime)?;
+        open.set_times(Times { atime: attr.atime, mtime: attr.mtime })?;
         let version = if complete { Version::from(&object.version) } else { Version::default() };
         let tag =
             Tag { flags: object.flags, fid, home: attr.home, version, ctime: attr.ctime, atime: attr.atime };
@@ -416,13 +406,17 @@ impl Brick {
         if tag.home != own {
             return Ok(());
         }
-        if tag.flags & ORPHAN != 0 {
-            return self.hide(&self.orphans.try_clone().map_err(|e| io_errno(&e))?, &hidden_name(fid), fid);
+        // After a power cut a file may have lost its name, and its tag not say so yet.
+        let dir = self.open_fid(fid)?.is_dir();
+        if !dir && self.orphans.stat_at(hidden_name(fid).as_bytes()).is_ok() {
+            return self.hide(&self.orphans.clone(), hidden_name(fid).as_bytes(), fid);
         }
-        if self.open_fid(fid)?.is_dir() {
+        if dir {
             let at = self.hung(fid)?;
             match at.parent {
-                None => self.hide(&at.dir, &String::from_utf8_lossy(&at.name), fid)?,
+                None => self.hide(&at.dir, &at.name, fid)?,
+                // It goes with the directory that it lies in, which was put aside already.
+                Some(parent) if !self.is_known(parent)? => {}
                 Some(parent) if self.load(parent)?.tag.home != own => {
                     self.keep_times(parent)?;
                     self.put_aside(parent, &at.name, fid)?;
@@ -436,7 +430,7 @@ impl Brick {
     /// Puts a directory aside until its own entry is compared.
     fn displace(&mut self, dir: Fid) -> Result<(), Errno> {
         let at = self.hung(dir)?;
-        rustix::fs::renameat(&at.dir, &at.name[..], &self.aside, hidden_name(dir)).map_err(errno)?;
+        at.dir.rename(&at.name, &self.aside, hidden_name(dir).as_bytes(), Renaming::Replace)?;
         if let Some(parent) = at.parent {
             self.keep_times(parent)?;
             self.left(parent, &at.name);
@@ -446,10 +440,10 @@ impl Brick {
     }
 
     /// Puts something aside that is in one of Mortar's own folders.
-    fn hide(&mut self, dir: &std::os::fd::OwnedFd, name: &str, fid: Fid) -> Result<(), Errno> {
-        match rustix::fs::renameat(dir, name, &self.aside, hidden_name(fid)) {
-            Ok(()) | Err(rustix::io::Errno::NOENT) => {}
-            Err(e) => return Err(errno(e)),
+    fn hide(&mut self, dir: &File, name: &[u8], fid: Fid) -> Result<(), Errno> {
+        match dir.rename(name, &self.aside, hidden_name(fid).as_bytes(), Renaming::Replace) {
+            Ok(()) | Err(Errno::ENOENT) => {}
+            Err(e) => return Err(e),
         }
         self.forget(fid);
         Ok(())
@@ -491,14 +485,21 @@ impl Brick {
         }
         if !known {
             let making = self.making(fid, object.attr.home, &Kind::File, object);
-            let open = crate::apply::make(&self.orphans, name.as_bytes(), &making)?;
+            let open = match crate::apply::make(&self.orphans, name.as_bytes(), &making) {
+                // Left by a healing that was interrupted before the file had its tag.
+                Err(Errno::EEXIST) => {
+                    self.orphans.unlink(name.as_bytes())?;
+                    crate::apply::make(&self.orphans, name.as_bytes(), &making)?
+                }
+                made => made?,
+            };
             self.finish_hidden(&making, &open)?;
             return Ok(true);
         }
         // Its last name was put aside here.
-        match rustix::fs::renameat(&self.aside, &name, &self.orphans, &name) {
-            Ok(()) | Err(rustix::io::Errno::NOENT) => {}
-            Err(e) => return Err(errno(e)),
+        match self.aside.rename(name.as_bytes(), &self.orphans, name.as_bytes(), Renaming::Replace) {
+            Ok(()) | Err(Errno::ENOENT) => {}
+            Err(e) => return Err(e),
         }
         Ok(true)
     }
@@ -510,7 +511,7 @@ impl Brick {
             }
         }
         for (name, value) in &object.xattrs {
-            if open.xattr(name.as_bytes())?.as_ref() != Some(&value.0) {
+            if open.whole_xattr(name.as_bytes())?.as_ref() != Some(&value.0) {
                 open.set_xattr(name.as_bytes(), &value.0)?;
             }
         }
@@ -605,14 +606,14 @@ impl Brick {
     /// Takes a name away that the other brick does not have. The object may have another name there: it is kept.
     fn put_aside(&mut self, dir: Fid, name: &[u8], fid: Fid) -> Result<(), Errno> {
         let parent = self.open_dir(dir)?;
-        let stat = stat_at(parent.fd.as_fd(), name)?;
+        let stat = parent.stat_at(name)?;
         if stat.mode & S_IFMT != S_IFDIR && stat.nlink > 1 {
-            rustix::fs::unlinkat(&parent.fd, name, AtFlags::empty()).map_err(errno)?;
+            parent.unlink(name)?;
         } else {
             // What the other brick keeps without a name stays here as well.
             let orphan = self.load(fid).is_ok_and(|n| n.tag.flags & ORPHAN != 0);
             let to = if orphan { &self.orphans } else { &self.aside };
-            rustix::fs::renameat(&parent.fd, name, to, hidden_name(fid)).map_err(errno)?;
+            parent.rename(name, to, hidden_name(fid).as_bytes(), Renaming::Replace)?;
         }
         self.unsettle(fid);
         self.left(dir, name);
@@ -690,20 +691,17 @@ impl Brick {
         let hidden = hidden_name(e.fid);
         let mut moved = false;
         for folder in [&self.aside, &self.orphans] {
-            match rustix::fs::renameat(folder, &hidden, &to.fd, e.name.as_bytes()) {
+            match folder.rename(hidden.as_bytes(), &to, e.name.as_bytes(), Renaming::Replace) {
                 Ok(()) => moved = true,
-                Err(rustix::io::Errno::NOENT) => {}
-                Err(err) => return Err(errno(err)),
+                Err(Errno::ENOENT) => {}
+                Err(err) => return Err(err),
             }
             if moved {
                 break;
             }
         }
         if !moved {
-            let open = self.open_fid(e.fid)?;
-            let from = proc_path(open.fd.as_fd(), b"");
-            let flags = AtFlags::SYMLINK_FOLLOW;
-            rustix::fs::linkat(rustix::fs::CWD, from, &to.fd, e.name.as_bytes(), flags).map_err(errno)?;
+            self.open_fid(e.fid)?.link(&to, e.name.as_bytes())?;
         }
         let entry = namespace::Entry { fid: e.fid, home: e.home, kind: e.kind };
         self.unsettle(e.fid);
@@ -722,17 +720,7 @@ impl Brick {
         if !open.is_file() || self.identity.arbiter {
             return Ok(());
         }
-        write_at(&open, offset, data)?;
+        open.write_all(offset, data)?;
         self.keep_times(fid)
     }
-}
-
-fn write_at(open: &Opened, offset: u64, data: &[u8]) -> Result<(), Errno> {
-    let (mut at, mut rest) = (offset, data);
-    while !rest.is_empty() {
-        let n = rustix::io::pwrite(&open.fd, rest, at).map_err(errno)?;
-        at += n as u64;
-        rest = rest.get(n..).unwrap_or_default();
-    }
-    Ok(())
 }

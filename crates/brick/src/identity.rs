@@ -1,20 +1,20 @@
 //! Making a brick of a directory, and the folder `.mortar` in it.
 
-use crate::error::{FormatError, errno, io_errno};
-use crate::handle::Handle;
-use crate::object::{Opened, S_IFDIR, open_at};
+use crate::error::{FormatError, io_errno};
+use crate::object::{Opened, S_IFDIR, S_IFREG};
 use disk_format::tag::{Tag, Version};
 use disk_format::{Identity, SealError};
+use file_system::{File, FileSystem, Host, Opening, Renaming, Times};
 use ids::Time;
-use rustix::fs::{Mode, OFlags};
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use wire::Errno;
 use wire::name::RESERVED;
 
 /// The folders in `.mortar`.
 pub(crate) const FOLDERS: [&str; 4] = ["journal", "orphans", "limbo", "aside"];
+
+/// Its name in `.mortar`.
+pub(crate) const IDENTITY: &[u8] = b"identity";
 
 /// `BRICK/.mortar`.
 pub(crate) fn own(path: &Path) -> PathBuf {
@@ -37,16 +37,22 @@ pub fn read_identity(path: &Path) -> Result<Option<Identity>, SealError> {
     }
 }
 
-/// Writes `bytes` to `file` so that it is either there whole, after a power cut too, or not at all.
-pub(crate) fn write_durably(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let new = file.with_extension("new");
-    let f = std::fs::File::create(&new)?;
-    std::io::Write::write_all(&mut &f, bytes)?;
-    f.sync_all()?;
-    std::fs::rename(&new, file)?;
-    match file.parent() {
-        Some(dir) => std::fs::File::open(dir)?.sync_all(),
-        None => Ok(()),
+/// Writes `bytes` to a file in `dir` so that it is either there whole, after a power cut too, or not at all.
+pub(crate) fn write_durably(dir: &File, name: &[u8], bytes: &[u8]) -> Result<(), Errno> {
+    let new = [name, b".new"].concat();
+    let file = dir.open_own(&new, Opening::Emptied(0o600))?;
+    file.write_all(0, bytes)?;
+    file.sync()?;
+    dir.rename(&new, dir, name, Renaming::Replace)?;
+    dir.sync()
+}
+
+/// The content of a small file in `dir`; `None` if there is none.
+pub(crate) fn read_small(dir: &File, name: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
+    match dir.open_at(name, S_IFREG) {
+        Ok(file) => file.read_whole().map(Some),
+        Err(Errno::ENOENT) => Ok(None),
+        Err(e) => Err(e),
     }
 }
 
@@ -79,9 +85,19 @@ fn make_brick(path: &Path, identity: &Identity) -> Result<(), FormatError> {
         }
         Err(e) => return Err(io("look at it", io_errno(&e))),
     }
-    let root = rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-        .map_err(|e| io("open", errno(e)))?;
-    let root = Opened { fd: Arc::new(root), kind: S_IFDIR };
+    format_on(&Host, path, identity)
+}
+
+/// Makes a directory of any file system a brick. Unlike [`format`] it looks at nothing around the directory nor in it.
+///
+/// # Errors
+/// Why it cannot be one, in one line.
+pub fn format_on(fs: &dyn FileSystem, path: &Path, identity: &Identity) -> Result<(), FormatError> {
+    let io = |doing, e: Errno| match e {
+        Errno::EROFS => FormatError::ReadOnly { path: path.to_path_buf() },
+        errno => FormatError::Io { path: path.to_path_buf(), doing, errno },
+    };
+    let root = Opened::new(fs.open_dir(path).map_err(|e| io("open", e))?, S_IFDIR);
     check_file_system(path, &root)?;
     let tag = Tag {
         flags: 0,
@@ -91,23 +107,26 @@ fn make_brick(path: &Path, identity: &Identity) -> Result<(), FormatError> {
         ctime: Time::default(),
         atime: Time::default(),
     };
-    let make = |dir: PathBuf| match std::fs::create_dir(&dir) {
-        Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => Err(io("create .mortar", io_errno(&e))),
-        _ => Ok(()),
-    };
-    make(own(path))?;
-    let meta = open_at(root.fd.as_fd(), RESERVED, S_IFDIR).map_err(|e| io("open .mortar", e))?;
+    make_folder(&root, RESERVED).map_err(|e| io("create .mortar", e))?;
+    let meta = root.open_at(RESERVED, S_IFDIR).map_err(|e| io("open .mortar", e))?;
     meta.chmod(0o700).map_err(|e| io("protect .mortar", e))?;
     for f in FOLDERS {
-        make(own(path).join(f))?;
+        make_folder(&meta, f.as_bytes()).map_err(|e| io("create .mortar", e))?;
     }
     // All replicas' roots begin alike.
     root.chmod(0o755).and_then(|()| root.chown(Some(0), Some(0))).map_err(|e| io("set owner and mode", e))?;
-    root.set_times(tag.ctime, tag.ctime).map_err(|e| io("set times", e))?;
+    root.set_times(Times { atime: tag.ctime, mtime: tag.ctime }).map_err(|e| io("set times", e))?;
     root.set_tag(&tag).map_err(|e| io("tag", e))?;
     // The identity comes last: a brick that has one is whole.
-    write_durably(&identity_file(path), &identity.encode())
-        .map_err(|e| io("write the identity", io_errno(&e)))
+    write_durably(&meta, IDENTITY, &identity.encode()).map_err(|e| io("write the identity", e))
+}
+
+/// Makes a folder of ours, if it is missing.
+pub(crate) fn make_folder(dir: &File, name: &[u8]) -> Result<(), Errno> {
+    match dir.make_dir(name, 0o700) {
+        Ok(()) | Err(Errno::EEXIST) => Ok(()),
+        Err(e) => Err(e),
+    }
 }
 
 /// Writes the identity again if it is damaged or missing and everything else says that this is the brick expected: the top
@@ -125,7 +144,8 @@ pub fn restore_identity(path: &Path, expected: &Identity) -> Result<bool, String
         return Ok(false);
     }
     let file = identity_file(path);
-    write_durably(&file, &expected.encode())
+    let meta = Host.open_dir(&own(path));
+    meta.and_then(|meta| write_durably(&meta, IDENTITY, &expected.encode()))
         .map_err(|e| format!("{}: write it again: {e}", file.display()))?;
     tracing::warn!(file = %file.display(), damaged, "written again: top directory and journal are those of the brick");
     Ok(true)
@@ -138,9 +158,7 @@ pub(crate) fn trace(path: &Path) -> Option<(ids::BrickId, Tag)> {
     let mut head = [0; disk_format::journal::HEAD];
     std::io::Read::read_exact(&mut std::fs::File::open(newest).ok()?, &mut head).ok()?;
     let brick = disk_format::SegmentHead::decode(&head).ok()?.brick;
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let root = rustix::fs::open(path, flags, Mode::empty()).ok()?;
-    let tag = Opened { fd: Arc::new(root), kind: S_IFDIR }.tag().ok()??;
+    let tag = Opened::new(Host.open_dir(path).ok()?, S_IFDIR).tag().ok()??;
     Some((brick, tag))
 }
 
@@ -208,16 +226,10 @@ pub(crate) fn check_file_system(path: &Path, root: &Opened) -> Result<(), Format
         Err(errno) => return Err(FormatError::Io { path: at(), doing: "set an attribute", errno }),
     }
     let _ = root.remove_xattr(disk_format::tag::XATTR.as_bytes());
-    let handle = Handle::of(root.fd.as_fd(), b"").map_err(|_| unsuitable("file handles"))?;
-    handle.open(root.fd.as_fd(), OFlags::PATH).map_err(|_| unsuitable("opening by file handles"))?;
-    let exchange = rustix::fs::renameat_with(
-        &root.fd,
-        ".mortar-probe-a",
-        &root.fd,
-        ".mortar-probe-b",
-        rustix::fs::RenameFlags::EXCHANGE,
-    );
-    if matches!(exchange, Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS)) {
+    let handle = root.handle().map_err(|_| unsuitable("file handles"))?;
+    root.open_handle(&handle, S_IFDIR).map_err(|_| unsuitable("opening by file handles"))?;
+    let exchange = root.rename(b".mortar-probe-a", root, b".mortar-probe-b", Renaming::Exchange);
+    if matches!(exchange, Err(Errno::EINVAL | Errno::ENOSYS)) {
         return Err(unsuitable("exchanging renames"));
     }
     Ok(())

@@ -3,19 +3,17 @@
 //! Changes are kept in memory and committed by the full [`crate::SyncJob`], after the tree itself is on disk: what the
 //! index says is then never newer than the tree.
 
-use crate::handle::Handle;
+use crate::index_file::IndexFile;
+use file_system::Handle;
 use ids::{BrickId, Epoch, Fid, Lsn, SetId};
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 use std::collections::{HashMap, VecDeque};
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use wire::Errno;
 
 const OBJECTS: TableDefinition<'_, (u32, u32, u64), &[u8]> = TableDefinition::new("objects");
 const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 const VERSION: u64 = 1;
-/// Bytes of the file that are kept in memory.
-const CACHE: usize = 1 << 20;
 
 /// An object's place: how to open it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -69,16 +67,16 @@ fn lost(e: impl std::fmt::Display) -> Errno {
 
 impl Index {
     /// Opens the index; `None` for the position if it is new (or another brick's) and has to be filled by a scan.
-    pub(crate) fn open(path: &Path, brick: BrickId) -> Result<(Index, Option<Lsn>), String> {
-        let open = || checked_db::open_file(path, CACHE);
+    pub(crate) fn open(file: &IndexFile, brick: BrickId) -> Result<(Index, Option<Lsn>), String> {
+        let open = || file.create();
         let (db, lsn) = match open().map_err(|e| e.to_string()).and_then(|db| {
             let lsn = position(&db, brick)?;
             Ok((db, lsn))
         }) {
             Ok(found) => found,
             Err(why) => {
-                tracing::warn!(path = %path.display(), why, "the index cannot be read: it is made anew");
-                std::fs::remove_file(path).map_err(|e| e.to_string())?;
+                tracing::warn!(path = %file.path().display(), why, "the index cannot be read: it is made anew");
+                file.remove().map_err(|e| e.to_string())?;
                 (open().map_err(|e| e.to_string())?, None)
             }
         };

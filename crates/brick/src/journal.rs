@@ -8,27 +8,26 @@ mod unsynced;
 
 pub(crate) use unsynced::Unsynced;
 
-use crate::error::{JournalError, errno};
-use crate::handle::read_at;
+use crate::error::JournalError;
+use crate::object::{S_IFDIR, S_IFREG};
 use disk_format::journal::{HEAD, HeadError, Rest, classify};
 use disk_format::{Record, RecordError, SegmentHead};
+use file_system::{File, Opening};
 use ids::{BrickId, Fid, Lsn, OpId};
-use rustix::fs::{AtFlags, Mode, OFlags};
 use std::collections::BTreeMap;
-use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 use wire::peer::Stamp;
 use wire::{Change, Errno};
 
 pub(crate) struct Journal {
-    dir: Arc<OwnedFd>,
+    dir: Arc<File>,
     path: PathBuf,
     brick: BrickId,
     segment_size: u64,
     /// First lsn and bytes of each segment.
     segments: BTreeMap<Lsn, u64>,
-    current: Arc<OwnedFd>,
+    current: Arc<File>,
     /// The change before the current segment.
     base: Stamp,
     last: Stamp,
@@ -72,7 +71,7 @@ impl Journal {
     /// Opens the journal, or begins one. After a power cut what is missing beyond the durable position is no damage: the
     /// journal ends there.
     pub(crate) fn open(
-        dir: OwnedFd,
+        dir: File,
         path: PathBuf,
         brick: BrickId,
         segment_size: u64,
@@ -81,8 +80,8 @@ impl Journal {
         let none = Stamp { epoch: ids::Epoch(0), lsn: Lsn(0) };
         let begins = if left.lost.is_some() { left.durable.clone() } else { none.clone() };
         let io = |e: Errno| JournalError::Io { file: path.clone(), errno: e };
-        let null = rustix::fs::openat(&dir, ".", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
-            .map_err(|e| io(errno(e)))?;
+        // No segment is current before they are read.
+        let none_yet = dir.open_at(b".", S_IFDIR).map_err(io)?;
         let dir = Arc::new(dir);
         let unsynced = Arc::new(Unsynced::new(dir.clone()));
         let mut j = Journal {
@@ -91,7 +90,7 @@ impl Journal {
             brick,
             segment_size,
             segments: BTreeMap::new(),
-            current: Arc::new(null),
+            current: Arc::new(none_yet),
             base: none.clone(),
             last: none.clone(),
             before_last: None,
@@ -146,9 +145,9 @@ impl Journal {
                 }
             }
         }
-        j.current = Arc::new(j.open_file(first, OFlags::RDWR)?);
+        j.current = Arc::new(j.open_file(first)?);
         if at < bytes.len() {
-            rustix::fs::ftruncate(&j.current, at as u64).map_err(|e| j.io(first, errno(e)))?;
+            j.current.truncate(at as u64).map_err(|e| j.io(first, e))?;
             tracing::warn!(file = %j.file(first).display(), offset = at, cut, "cut a torn tail off the journal");
         }
         j.segments.insert(first, at as u64);
@@ -160,25 +159,27 @@ impl Journal {
     fn note_unsynced(&self, durable: Lsn) -> Result<(), JournalError> {
         for (first, next) in self.segments.keys().zip(self.segments.keys().skip(1)) {
             if *next > durable.next() {
-                self.unsynced.add(Arc::new(self.open_file(*first, OFlags::RDONLY)?));
+                self.unsynced.add(Arc::new(self.open_file(*first)?));
             }
         }
         Ok(())
     }
 
     fn list(&mut self) -> Result<(), JournalError> {
-        let io = |e| JournalError::Io { file: self.path.clone(), errno: errno(e) };
-        let mut found = BTreeMap::new();
-        let dir = rustix::fs::Dir::read_from(&*self.dir).map_err(io)?;
-        for e in dir {
-            let e = e.map_err(io)?;
-            let Ok(text) = e.file_name().to_str() else { continue };
-            let Some(hex) = text.strip_suffix(".seg") else { continue };
-            let Ok(first) = u64::from_str_radix(hex, 16) else { continue };
-            let st = rustix::fs::statat(&*self.dir, text, AtFlags::empty()).map_err(io)?;
-            found.insert(Lsn(first), u64::try_from(st.st_size).unwrap_or(0));
+        let io = |errno| JournalError::Io { file: self.path.clone(), errno };
+        let mut found = Vec::new();
+        let mut look = |name: &[u8], _: u32, _: u64| {
+            let hex = std::str::from_utf8(name).ok().and_then(|text| text.strip_suffix(".seg"));
+            if let Some(first) = hex.and_then(|hex| u64::from_str_radix(hex, 16).ok()) {
+                found.push((Lsn(first), name.to_vec()));
+            }
+            true
+        };
+        self.dir.list(&mut look).map_err(io)?;
+        self.segments.clear();
+        for (first, name) in found {
+            self.segments.insert(first, self.dir.stat_at(&name).map_err(io)?.size);
         }
-        self.segments = found;
         Ok(())
     }
 
@@ -186,8 +187,7 @@ impl Journal {
     fn check_chain(&self) -> Result<(), JournalError> {
         let mut before = None;
         for &first in self.segments.keys() {
-            let fd = self.open_file(first, OFlags::RDONLY)?;
-            let bytes = read_at(fd.as_fd(), 0, HEAD, false).map_err(|e| self.io(first, e))?;
+            let bytes = self.open_file(first)?.read(0, HEAD, false).map_err(|e| self.io(first, e))?;
             let head = self.head(first, &bytes)?;
             if before.is_some_and(|b| b != head.previous) {
                 return Err(JournalError::Missing { dir: self.path.clone(), next: name(first) });
@@ -197,16 +197,14 @@ impl Journal {
         Ok(())
     }
 
-    fn open_file(&self, first: Lsn, flags: OFlags) -> Result<OwnedFd, JournalError> {
-        rustix::fs::openat(&*self.dir, name(first), flags | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR)
-            .map_err(|e| self.io(first, errno(e)))
+    fn open_file(&self, first: Lsn) -> Result<File, JournalError> {
+        self.dir.open_at(name(first).as_bytes(), S_IFREG).map_err(|e| self.io(first, e))
     }
 
     fn load(&self, first: Lsn) -> Result<Vec<u8>, JournalError> {
-        let fd = self.open_file(first, OFlags::RDONLY)?;
         let len = self.segments.get(&first).copied().unwrap_or(0);
-        read_at(fd.as_fd(), 0, usize::try_from(len).unwrap_or(usize::MAX), false)
-            .map_err(|e| self.io(first, e))
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        self.open_file(first)?.read(0, len, false).map_err(|e| self.io(first, e))
     }
 
     fn head(&self, first: Lsn, bytes: &[u8]) -> Result<SegmentHead, JournalError> {
@@ -232,11 +230,12 @@ impl Journal {
 
     fn begin_segment(&mut self, base: Stamp, previous: Lsn) -> Result<(), JournalError> {
         let first = base.lsn.next();
-        let fd = self.open_file(first, OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC)?;
         let head = SegmentHead { brick: self.brick, base: base.clone(), previous }.encode();
-        write_all(&fd, &head, 0).map_err(|e| self.io(first, e))?;
+        let opened = self.dir.open_own(name(first).as_bytes(), Opening::Emptied(0o600));
+        let file = opened.map_err(|e| self.io(first, e))?;
+        file.write_all(0, &head).map_err(|e| self.io(first, e))?;
         self.segments.insert(first, head.len() as u64);
-        self.current = Arc::new(fd);
+        self.current = Arc::new(file);
         self.base = base.clone();
         self.last = base;
         self.before_last = None;
@@ -246,9 +245,9 @@ impl Journal {
     }
 
     fn remove(&mut self, first: Lsn) -> Result<(), JournalError> {
-        match rustix::fs::unlinkat(&*self.dir, name(first), AtFlags::empty()) {
-            Ok(()) | Err(rustix::io::Errno::NOENT) => {}
-            Err(e) => return Err(self.io(first, errno(e))),
+        match self.dir.unlink(name(first).as_bytes()) {
+            Ok(()) | Err(Errno::ENOENT) => {}
+            Err(e) => return Err(self.io(first, e)),
         }
         self.segments.remove(&first);
         self.unsynced.folder_changed();
@@ -281,7 +280,7 @@ impl Journal {
         }
         self.buffer.clear();
         Record::put(stamp, op, data_crc, about, change, &mut self.buffer);
-        if let Err(e) = write_all(&self.current, &self.buffer, len) {
+        if let Err(e) = self.current.write_all(len, &self.buffer) {
             self.overhang = true;
             // If that fails it is done before the next record, or when the journal is opened.
             let _ = self.cut_overhang(len);
@@ -296,7 +295,7 @@ impl Journal {
     fn cut_overhang(&mut self, len: u64) -> Result<(), JournalError> {
         if self.overhang {
             let first = self.base.lsn.next();
-            rustix::fs::ftruncate(&self.current, len).map_err(|e| self.io(first, errno(e)))?;
+            self.current.truncate(len).map_err(|e| self.io(first, e))?;
             self.overhang = false;
         }
         Ok(())
@@ -308,7 +307,7 @@ impl Journal {
         let Some((len, stamp)) = self.before_last.clone() else {
             return Err(JournalError::OutOfReach(self.last.lsn));
         };
-        rustix::fs::ftruncate(&self.current, len).map_err(|e| self.io(first, errno(e)))?;
+        self.current.truncate(len).map_err(|e| self.io(first, e))?;
         self.segments.insert(first, len);
         self.last = stamp;
         self.before_last = None;
@@ -328,7 +327,7 @@ impl Journal {
         let end = at + self.buffer.len() as u64;
         let old = self.segments.get(&first).copied().unwrap_or(0);
         assert!(end <= old, "a record is replaced by one that is not longer");
-        write_all(&self.current, &self.buffer, at).map_err(|e| self.io(first, e))?;
+        self.current.write_all(at, &self.buffer).map_err(|e| self.io(first, e))?;
         self.segments.insert(first, end);
         self.overhang = end < old;
         // If that fails it is done before the next record, or when the journal is opened.
@@ -353,7 +352,7 @@ impl Journal {
         self.unsynced.clone()
     }
 
-    pub(crate) fn current(&self) -> Arc<OwnedFd> {
+    pub(crate) fn current(&self) -> Arc<File> {
         self.current.clone()
     }
 
@@ -414,10 +413,10 @@ impl Journal {
         for l in later.into_iter().rev() {
             self.remove(l)?;
         }
-        let fd = self.open_file(home, OFlags::RDWR)?;
-        rustix::fs::ftruncate(&fd, at as u64).map_err(|e| self.io(home, errno(e)))?;
+        let file = self.open_file(home)?;
+        file.truncate(at as u64).map_err(|e| self.io(home, e))?;
         self.segments.insert(home, at as u64);
-        self.current = Arc::new(fd);
+        self.current = Arc::new(file);
         self.base = head.base;
         self.last = stamp;
         self.before_last = None;
@@ -453,21 +452,6 @@ impl Journal {
             _ => Ok(false),
         }
     }
-}
-
-fn write_all(fd: &OwnedFd, mut bytes: &[u8], mut offset: u64) -> Result<(), Errno> {
-    while !bytes.is_empty() {
-        match rustix::io::pwrite(fd, bytes, offset) {
-            Ok(0) => return Err(Errno::ENOSPC),
-            Ok(n) => {
-                bytes = bytes.get(n..).unwrap_or_default();
-                offset += n as u64;
-            }
-            Err(rustix::io::Errno::INTR) => {}
-            Err(e) => return Err(errno(e)),
-        }
-    }
-    Ok(())
 }
 
 /// Reads a journal record by record.

@@ -8,83 +8,82 @@
 //! Not covered: data written over other data in place, if the kernel writes it out before it logs the change time (within
 //! some seconds, when memory is short); and a clock that was set back between that sync and the power cut.
 
-use crate::error::errno;
-use crate::identity::own;
-use crate::object::{Opened, stat_at};
-use disk_format::Tag;
+use crate::index::Located;
+use crate::object::{Opened, S_IFMT};
+use file_system::{File, Times};
 use ids::{Fid, SetId, Time};
-use rustix::fs::{AtFlags, Mode, OFlags, Timespec, Timestamps};
-use rustix::time::ClockId;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use wire::Errno;
 
+/// Its name in `.mortar`.
+const FILE: &[u8] = b"synced";
 /// File systems with small inodes keep whole seconds.
 const GRAIN: i64 = 1;
 
 /// The file whose modification time says since when objects may have changed without a record.
 pub(crate) struct SyncedAt {
-    file: PathBuf,
+    meta: Arc<File>,
 }
 
 impl SyncedAt {
-    /// Makes the file if it is missing. A new one says that everything may have changed.
-    pub(crate) fn open(path: &Path) -> Result<SyncedAt, Errno> {
-        let at = SyncedAt { file: own(path).join("synced") };
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        match rustix::fs::open(&at.file, flags, Mode::RUSR | Mode::WUSR) {
+    /// Makes the file in `.mortar` if it is missing. A new one says that everything may have changed.
+    pub(crate) fn open(meta: Arc<File>) -> Result<SyncedAt, Errno> {
+        let at = SyncedAt { meta };
+        match at.meta.make_file(FILE, 0o600) {
             Ok(made) => {
                 at.set(Time::default())?;
-                rustix::fs::fsync(&made).map_err(errno)?;
+                made.sync()?;
             }
-            Err(rustix::io::Errno::EXIST) => {}
-            Err(e) => return Err(errno(e)),
+            Err(Errno::EEXIST) => {}
+            Err(e) => return Err(e),
         }
         Ok(at)
     }
 
     /// The time; 0 if none was noted.
     pub(crate) fn get(&self) -> Result<Time, Errno> {
-        stat_at(rustix::fs::CWD, self.file.as_os_str().as_bytes()).map(|s| s.mtime)
+        self.meta.stat_at(FILE).map(|s| s.mtime)
     }
 
     /// Everything that changed before `time` is on disk, with its record. A file that is gone (the brick was released) is
     /// left so: without it everything may have changed.
     pub(crate) fn set(&self, time: Time) -> Result<(), Errno> {
-        let at = Timespec { tv_sec: time.sec, tv_nsec: time.nsec.into() };
-        let times = Timestamps { last_access: at, last_modification: at };
-        let none = AtFlags::SYMLINK_NOFOLLOW;
-        match rustix::fs::utimensat(rustix::fs::CWD, &self.file, &times, none) {
-            Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(()),
-            Err(e) => Err(errno(e)),
+        match self.meta.set_times_at(FILE, Times { atime: time, mtime: time }) {
+            Err(Errno::ENOENT) => Ok(()),
+            other => other,
         }
     }
 }
 
-/// The time that the kernel would give a change now.
-pub(crate) fn now() -> Time {
-    let t = rustix::time::clock_gettime(ClockId::RealtimeCoarse);
-    Time { sec: t.tv_sec, nsec: u32::try_from(t.tv_nsec).unwrap_or(0) }
+/// What a walk over the whole tree found to be changed since a time.
+#[derive(Default)]
+pub(crate) struct Changed {
+    /// The set's objects.
+    pub(crate) objects: Vec<Fid>,
+    /// Where all of them are, copies of other sets' directories included. The index may not know them: the records of
+    /// what made them can be lost.
+    pub(crate) places: Vec<(Fid, Located)>,
 }
 
-/// The set's objects that changed since `time`, by a walk over the whole tree.
-pub(crate) fn changed_since(root: &Opened, set: SetId, time: Time) -> Result<Vec<Fid>, Errno> {
+/// What changed since `time`, by a walk over the whole tree.
+pub(crate) fn changed_since(root: &Opened, set: SetId, time: Time) -> Result<Changed, Errno> {
     let from = time.sec.saturating_sub(GRAIN);
-    let mut found = Vec::new();
-    let mut look = |tag: &Tag, stat: rustix::io::Result<rustix::fs::Stat>| match stat {
-        Ok(s) if tag.home == set && s.st_ctime >= from => {
-            found.push(tag.fid);
-            Ok(())
-        }
-        Ok(_) | Err(rustix::io::Errno::NOENT) => Ok(()),
-        Err(e) => Err(errno(e)),
-    };
-    if let Some(tag) = root.tag()? {
-        look(&tag, rustix::fs::fstat(&root.fd))?;
+    let mut found = Changed::default();
+    if let Some(tag) = root.tag()?.filter(|tag| tag.home == set)
+        && root.stat()?.ctime.sec >= from
+    {
+        found.objects.push(tag.fid);
     }
-    crate::scan::walk(&root.fd, &mut |seen| match &seen.tag {
-        Ok(Some(tag)) => look(tag, rustix::fs::statat(seen.dir, seen.name, AtFlags::SYMLINK_NOFOLLOW)),
-        Ok(None) | Err(_) => Ok(()),
+    crate::scan::walk(root, &mut |seen| {
+        let Ok(Some(tag)) = &seen.tag else { return Ok(()) };
+        if seen.stat.ctime.sec >= from {
+            if tag.home == set {
+                found.objects.push(tag.fid);
+            }
+            let handle = seen.dir.handle_at(seen.name)?;
+            found.places.push((tag.fid, Located { handle, kind: seen.stat.mode & S_IFMT }));
+        }
+        Ok(())
     })?;
     Ok(found)
 }

@@ -1,25 +1,25 @@
 //! Opening and closing a brick.
 
 use crate::attrs::Node;
-use crate::error::{JournalError, OpenError, errno, io_errno};
-use crate::identity::{FOLDERS, identity_file, own};
+use crate::error::{JournalError, OpenError};
+use crate::identity::{FOLDERS, IDENTITY, identity_file, make_folder, own, read_small};
 use crate::index::Index;
+use crate::index_file::IndexFile;
 use crate::journal::{Journal, Left};
 use crate::listing::Listings;
 use crate::lost::SyncedAt;
 use crate::lru::Lru;
-use crate::memory;
-use crate::object::{Opened, S_IFDIR};
+use crate::object::{Opened, S_IFDIR, S_IFREG};
 use crate::sync::Shared;
 use disk_format::{Identity, SealError, State};
+use file_system::{File, FileSystem, Host, Opening, UNKNOWN_LIFE, is_memory_lost};
 use ids::{Epoch, Fid, Lsn};
 use namespace::Entry;
-use rustix::fs::{FlockOperation, Mode, OFlags};
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::sync::atomic::AtomicU64;
+use wire::name::RESERVED;
 use wire::peer::Stamp;
 use wire::reply::Room;
 use wire::{Change, Errno};
@@ -41,6 +41,9 @@ pub struct Options {
     pub names: usize,
     /// Objects whose changed times and versions may wait to be written.
     pub dirty: usize,
+    /// What this opening's random numbers are drawn from. `None`: the machine's. With the same seed, file system and calls a
+    /// brick does the same.
+    pub seed: Option<u64>,
 }
 
 impl Default for Options {
@@ -53,6 +56,7 @@ impl Default for Options {
             nodes: 16 << 10,
             names: 32 << 10,
             dirty: 8 << 10,
+            seed: None,
         }
     }
 }
@@ -78,10 +82,12 @@ pub struct Brick {
     pub(crate) identity: Identity,
     pub(crate) options: Options,
     pub(crate) root: Opened,
-    pub(crate) orphans: OwnedFd,
-    pub(crate) limbo: OwnedFd,
+    /// The folder `.mortar`.
+    pub(crate) meta: Arc<File>,
+    pub(crate) orphans: Arc<File>,
+    pub(crate) limbo: Arc<File>,
     /// What a healing took out of its place.
-    pub(crate) aside: OwnedFd,
+    pub(crate) aside: Arc<File>,
     /// What is in doubt: a healing is not finished.
     pub(crate) healing: Option<crate::heal::Doubt>,
     pub(crate) fds: Lru<Fid, Opened>,
@@ -89,13 +95,16 @@ pub struct Brick {
     /// By hash of parent and name; `None`: there is no such entry.
     pub(crate) names: Lru<u128, Option<Entry>>,
     pub(crate) seed: u64,
+    /// Random numbers that were given.
+    pub(crate) nonces: AtomicU64,
     pub(crate) listings: Listings,
     pub(crate) index: Index,
     pub(crate) journal: Journal,
     /// Objects with times or versions to write, in the order of their first change.
     pub(crate) dirty: VecDeque<Fid>,
     pub(crate) shared: Arc<Shared>,
-    pub(crate) room: Option<(Instant, Room)>,
+    /// The room, and the second of the file system's clock in which it was asked for.
+    pub(crate) room: Option<(i64, Room)>,
     pub(crate) found: Found,
     /// The last record is being applied again.
     pub(crate) redoing: bool,
@@ -116,64 +125,86 @@ const _: () = {
     is_send::<Brick>();
 };
 
-/// To be called once, early: the mode of what is created is given in full, no umask may cut it.
-pub fn init_process() {
-    rustix::process::umask(Mode::empty());
+/// A random number of the machine's.
+fn draw_seed() -> u64 {
+    std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0)
 }
 
 /// The brick's lock, ours as long as this lives.
-pub(crate) struct Lock(OwnedFd);
+pub(crate) struct Lock(File);
 
 impl Drop for Lock {
     /// Said and not left to the closing: a child process that is being started has a copy of the descriptor.
     fn drop(&mut self) {
-        let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
+        self.0.unlock();
     }
 }
 
 /// Takes the brick's lock.
-pub(crate) fn lock(path: &Path) -> Result<Lock, OpenError> {
-    let io =
-        |e: rustix::io::Errno| OpenError::Io { path: path.to_path_buf(), doing: "lock", errno: errno(e) };
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
-    let fd = rustix::fs::open(own(path).join("lock"), flags, Mode::RUSR | Mode::WUSR).map_err(io)?;
-    match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(Lock(fd)),
-        Err(rustix::io::Errno::WOULDBLOCK) => Err(OpenError::Locked { path: path.to_path_buf() }),
-        Err(e) => Err(io(e)),
+pub(crate) fn lock(at: &Site) -> Result<Lock, OpenError> {
+    let file = at.meta.open_own(b"lock", Opening::AtHand(0o600)).map_err(|e| at.io("lock", e))?;
+    match file.lock() {
+        Ok(true) => Ok(Lock(file)),
+        Ok(false) => Err(OpenError::Locked { path: at.path.clone() }),
+        Err(e) => Err(at.io("lock", e)),
+    }
+}
+
+/// Where a brick lies: what is open before it is known whose it is.
+pub(crate) struct Site {
+    pub(crate) path: PathBuf,
+    pub(crate) root: Opened,
+    /// The folder `.mortar`.
+    pub(crate) meta: Arc<File>,
+}
+
+impl Site {
+    pub(crate) fn open(fs: &dyn FileSystem, path: &Path) -> Result<Site, OpenError> {
+        let failed = |e| match e {
+            Errno::ENOENT => OpenError::NotBrick { path: path.to_path_buf() },
+            errno => OpenError::Io { path: path.to_path_buf(), doing: "open", errno },
+        };
+        let root = Opened::new(fs.open_dir(path).map_err(failed)?, S_IFDIR);
+        let meta = Arc::new(root.open_at(RESERVED, S_IFDIR).map_err(failed)?);
+        Ok(Site { path: path.to_path_buf(), root, meta })
+    }
+
+    pub(crate) fn io(&self, doing: &'static str, errno: Errno) -> OpenError {
+        OpenError::Io { path: self.path.clone(), doing, errno }
+    }
+
+    /// Opens a folder in `.mortar`.
+    pub(crate) fn folder(&self, name: &str) -> Result<File, OpenError> {
+        let path = own(&self.path).join(name);
+        let opened = self.meta.open_at(name.as_bytes(), S_IFDIR);
+        opened.map_err(|errno| OpenError::Io { path, doing: "open", errno })
+    }
+
+    /// Reads a file in `.mortar`; `None` if there is none.
+    fn read(&self, name: &[u8], file: &Path) -> Result<Option<Vec<u8>>, OpenError> {
+        let read = read_small(&self.meta, name);
+        read.map_err(|errno| OpenError::Io { path: file.to_path_buf(), doing: "read", errno })
     }
 }
 
 /// Reads and checks the identity.
-pub(crate) fn identify(path: &Path) -> Result<Identity, OpenError> {
-    let file = identity_file(path);
-    match std::fs::read(&file) {
-        Ok(bytes) => Identity::decode(&bytes).map_err(|source| OpenError::Sealed { file, source }),
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-            Err(OpenError::NotBrick { path: path.to_path_buf() })
-        }
-        Err(e) => Err(OpenError::Io { path: file, doing: "read", errno: io_errno(&e) }),
+pub(crate) fn identify(at: &Site) -> Result<Identity, OpenError> {
+    let file = identity_file(&at.path);
+    match at.read(IDENTITY, &file)? {
+        Some(bytes) => Identity::decode(&bytes).map_err(|source| OpenError::Sealed { file, source }),
+        None => Err(OpenError::NotBrick { path: at.path.clone() }),
     }
-}
-
-pub(crate) fn open_dir(path: &Path) -> Result<OwnedFd, OpenError> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOATIME;
-    rustix::fs::open(path, flags, Mode::empty()).map_err(|e| OpenError::Io {
-        path: path.to_path_buf(),
-        doing: "open",
-        errno: errno(e),
-    })
 }
 
 /// The state as last written. A damaged one says that nothing is sure, and so does a missing one if there is a journal:
 /// both come from power cuts.
-pub(crate) fn read_state(path: &Path) -> Result<State, OpenError> {
-    let file = own(path).join("state");
+pub(crate) fn read_state(at: &Site) -> Result<State, OpenError> {
+    let file = own(&at.path).join("state");
     let with =
         |boot| State { boot, durable: Stamp { epoch: Epoch(0), lsn: Lsn(0) }, flushed: Lsn(0), clean: false };
-    let (new, lost) = (with([0; 16]), with(memory::UNKNOWN));
-    match std::fs::read(&file) {
-        Ok(bytes) => match State::decode(&bytes) {
+    let (new, lost) = (with([0; 16]), with(UNKNOWN_LIFE));
+    match at.read(b"state", &file)? {
+        Some(bytes) => match State::decode(&bytes) {
             Ok(s) => Ok(s),
             Err(source @ SealError::Newer { .. }) => Err(OpenError::Sealed { file, source }),
             Err(e) => {
@@ -181,11 +212,15 @@ pub(crate) fn read_state(path: &Path) -> Result<State, OpenError> {
                 Ok(lost)
             }
         },
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-            let journal = std::fs::read_dir(own(path).join("journal"));
-            Ok(if journal.is_ok_and(|mut j| j.next().is_some()) { lost } else { new })
+        None => {
+            let mut used = false;
+            let mut look = |_: &[u8], _: u32, _: u64| {
+                used = true;
+                false
+            };
+            let listed = at.meta.open_at(b"journal", S_IFDIR).and_then(|journal| journal.list(&mut look));
+            Ok(if listed.is_ok() && used { lost } else { new })
         }
-        Err(e) => Err(OpenError::Io { path: file, doing: "read", errno: io_errno(&e) }),
     }
 }
 
@@ -196,7 +231,21 @@ impl Brick {
     /// # Errors
     /// Why it cannot be used, with the remedy where there is one.
     pub fn open(path: &Path, expected: &Identity, options: Options) -> Result<Brick, OpenError> {
-        let identity = identify(path)?;
+        Brick::open_on(&Host, path, expected, options)
+    }
+
+    /// Like [`Brick::open`], on any file system.
+    ///
+    /// # Errors
+    /// As [`Brick::open`].
+    pub fn open_on(
+        fs: &dyn FileSystem,
+        path: &Path,
+        expected: &Identity,
+        options: Options,
+    ) -> Result<Brick, OpenError> {
+        let at = Site::open(fs, path)?;
+        let identity = identify(&at)?;
         let key = |i: &Identity| (i.pool, i.volume, i.set, i.brick);
         if key(&identity) != key(expected) {
             return Err(OpenError::OtherBrick {
@@ -206,44 +255,35 @@ impl Brick {
                 expected: expected.brick,
             });
         }
-        let lock = lock(path)?;
-        Brick::open_locked(path, identity, options, lock)
+        let lock = lock(&at)?;
+        Brick::open_locked(at, identity, options, lock)
     }
 
-    fn open_locked(
-        path: &Path,
-        identity: Identity,
-        options: Options,
-        lock: Lock,
-    ) -> Result<Brick, OpenError> {
+    fn open_locked(at: Site, identity: Identity, options: Options, lock: Lock) -> Result<Brick, OpenError> {
         for f in FOLDERS {
-            match std::fs::create_dir(own(path).join(f)) {
-                Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
-                    return Err(OpenError::Io {
-                        path: own(path).join(f),
-                        doing: "create",
-                        errno: io_errno(&e),
-                    });
-                }
-                _ => {}
-            }
+            let path = own(&at.path).join(f);
+            make_folder(&at.meta, f.as_bytes()).map_err(|errno| OpenError::Io {
+                path,
+                doing: "create",
+                errno,
+            })?;
         }
-        let root = Opened { fd: Arc::new(open_dir(path)?), kind: S_IFDIR };
-        let io = |doing, errno| OpenError::Io { path: path.to_path_buf(), doing, errno };
+        let (path, root, meta) = (at.path.as_path(), at.root.clone(), at.meta.clone());
+        let io = |doing, errno| at.io(doing, errno);
         let tag = root.tag().map_err(|e| io("read the tag of", e))?;
         if tag.is_none_or(|t| t.fid != identity.root) {
             return Err(io("compare the tag with the identity of", Errno::ESTALE));
         }
-        let mut state = read_state(path)?;
-        let life = memory::life(&root.fd);
-        let witnessed = memory::is_witnessed(&own(path).join("state"));
-        let rebooted = !state.clean && memory::is_lost(state.boot, life, witnessed);
-        let healing = crate::heal::read_mark(path).map_err(|e| io("read the mark of healing of", e))?;
+        let mut state = read_state(&at)?;
+        let life = root.life();
+        let witnessed = meta.open_at(b"state", S_IFREG).is_ok_and(|state| state.has_witness());
+        let rebooted = !state.clean && is_memory_lost(state.boot, life, witnessed);
+        let healing = crate::heal::read_mark(&meta).map_err(|e| io("read the mark of healing of", e))?;
         // Written down before the new life is: another crash must not make what was lost look whole.
         let sure = state.durable.lsn;
         let mark_lost = |objects| {
             let lost = crate::heal::Doubt { from: sure, objects, trust: Lsn(0) };
-            crate::heal::add_mark(path, lost)
+            crate::heal::add_mark(&meta, lost)
         };
         let dir = own(path).join("journal");
         let file = own(path).join("heal");
@@ -251,10 +291,10 @@ impl Brick {
             |objects| mark_lost(objects).map_err(|errno| JournalError::Io { file: file.clone(), errno });
         let lost: Option<&mut dyn FnMut(Vec<Fid>) -> _> = if rebooted { Some(&mut in_doubt) } else { None };
         let left = Left { durable: state.durable.clone(), lost };
-        let opened = Journal::open(open_dir(&dir)?, dir, identity.brick, options.segment_size, left)?;
-        let file = own(path).join("index.redb");
-        let (index, position) =
-            Index::open(&file, identity.brick).map_err(|why| OpenError::Index { file, why })?;
+        let opened = Journal::open(at.folder("journal")?, dir, identity.brick, options.segment_size, left)?;
+        let file = IndexFile::new(path, meta.clone());
+        let (mut index, position) = Index::open(&file, identity.brick)
+            .map_err(|why| OpenError::Index { file: file.path().to_path_buf(), why })?;
         let found = Found {
             clean: state.clean && opened.cut == 0,
             rebooted,
@@ -265,30 +305,36 @@ impl Brick {
         let start = if rebooted { state.flushed.min(state.durable.lsn) } else { state.flushed };
         state.boot = life;
         state.clean = false;
-        let synced = SyncedAt::open(path).map_err(|e| io("open .mortar/synced of", e))?;
+        let synced = SyncedAt::open(meta.clone()).map_err(|e| io("open .mortar/synced of", e))?;
         let doubt = if rebooted {
             let since = synced.get().map_err(|e| io("read .mortar/synced of", e))?;
             let changed = crate::lost::changed_since(&root, identity.set, since)
                 .map_err(|e| io("look for what changed last in", e))?;
-            tracing::warn!(brick = %path.display(), objects = changed.len(), "changes that were not synced may be lost");
-            mark_lost(changed).map_err(|e| io("mark what is in doubt in", e))?;
-            crate::heal::read_mark(path).map_err(|e| io("read the mark of healing of", e))?
+            tracing::warn!(brick = %path.display(), objects = changed.objects.len(), "changes that were not synced may be lost");
+            // What lies in the tree itself is walked through first: it goes before a second one that was put aside.
+            for (fid, at) in changed.places.into_iter().rev() {
+                index.put(fid, at);
+            }
+            mark_lost(changed.objects).map_err(|e| io("mark what is in doubt in", e))?;
+            crate::heal::read_mark(&meta).map_err(|e| io("read the mark of healing of", e))?
         } else {
             None
         };
-        let shared = Shared::open(path, state, position.unwrap_or(Lsn(0)), synced)?;
+        let shared = Shared::open((path, &meta), state, position.unwrap_or(Lsn(0)), synced)?;
         let mut brick = Brick {
             path: path.to_path_buf(),
             identity,
             root,
-            orphans: open_dir(&own(path).join("orphans"))?,
-            limbo: open_dir(&own(path).join("limbo"))?,
-            aside: open_dir(&own(path).join("aside"))?,
+            orphans: Arc::new(at.folder("orphans")?),
+            limbo: Arc::new(at.folder("limbo")?),
+            aside: Arc::new(at.folder("aside")?),
+            meta: meta.clone(),
             healing,
             fds: Lru::new(),
             nodes: Lru::new(),
             names: Lru::new(),
-            seed: std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0),
+            seed: options.seed.unwrap_or_else(draw_seed),
+            nonces: AtomicU64::new(0),
             listings: Listings::new(options.listing_names),
             options,
             index,
@@ -310,8 +356,9 @@ impl Brick {
             // The next opening may find nothing strange: the record may be durable by then, its data is not.
             let sure = Lsn(brick.last().lsn.0.saturating_sub(1));
             let half = crate::heal::Doubt { from: sure, objects: vec![fid], trust: sure };
-            crate::heal::add_mark(path, half).map_err(|e| io("mark what is in doubt in", e))?;
-            brick.healing = crate::heal::read_mark(path).map_err(|e| io("read the mark of healing of", e))?;
+            crate::heal::add_mark(&meta, half).map_err(|e| io("mark what is in doubt in", e))?;
+            brick.healing =
+                crate::heal::read_mark(&meta).map_err(|e| io("read the mark of healing of", e))?;
         }
         Ok(brick)
     }

@@ -49,7 +49,8 @@ impl Patient for Brick {
     }
 
     fn nonce(&self) -> u64 {
-        std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0)
+        let count = self.nonces.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        xxhash_rust::xxh3::xxh3_64_with_seed(&count.to_le_bytes(), self.seed)
     }
 
     fn newest(&self) -> Lsn {

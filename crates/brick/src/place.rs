@@ -5,15 +5,14 @@
 //! if its holder is only a copy, or marked by a transaction that has not ended; otherwise the newcomer waits in `.mortar/limbo/`, where it serves as well as anywhere.
 
 use crate::apply::{Making, hidden_name};
-use crate::error::errno;
-use crate::object::{Opened, S_IFDIR, S_IFMT, open_at, proc_path, stat_at};
+use crate::object::{Opened, S_IFDIR, S_IFMT, open_at};
 use crate::open::Brick;
 use crate::tree::{At, is_remains};
 use disk_format::tag::{PENDING, Version};
+use file_system::{File, Renaming, Times};
 use ids::{Fid, Time};
 use namespace::Entry;
-use rustix::fs::AtFlags;
-use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use wire::op::{Ancestor, Node};
 use wire::{Errno, Name};
 
@@ -30,7 +29,7 @@ pub(crate) fn is_in_limbo(fid: Fid, name: &Name) -> bool {
 
 /// Where a directory hangs now.
 pub(crate) struct Hung {
-    pub(crate) dir: OwnedFd,
+    pub(crate) dir: Arc<File>,
     /// The directory's fid; `None` for limbo.
     pub(crate) parent: Option<Fid>,
     pub(crate) name: Vec<u8>,
@@ -43,21 +42,15 @@ impl Brick {
         let text = String::from_utf8_lossy(name);
         for n in 0..1000 {
             let to = format!("unknown-{}-{n}", self.journal.last().lsn);
-            match rustix::fs::renameat_with(
-                &dir.fd,
-                name,
-                &self.limbo,
-                &to,
-                rustix::fs::RenameFlags::NOREPLACE,
-            ) {
+            match dir.rename(name, &self.limbo, to.as_bytes(), Renaming::NoReplace) {
                 Ok(()) => {
                     tracing::warn!(brick = %self.path.display(), dir = %parent, name = %text, to, "moved a file that does not belong to the volume to .mortar/limbo");
                     self.listings.removed(parent, name);
                     self.doubt_name(parent, name);
                     return Ok(());
                 }
-                Err(rustix::io::Errno::EXIST) => {}
-                Err(e) => return Err(errno(e)),
+                Err(Errno::EEXIST) => {}
+                Err(e) => return Err(e),
             }
         }
         Err(Errno::EEXIST)
@@ -71,7 +64,7 @@ impl Brick {
         };
         let mut remains = Vec::new();
         let mut failed = Ok(());
-        self.scan_dir(dir, &mut |name, _| match is_remains(open.fd.as_fd(), name) {
+        self.scan_dir(dir, &mut |name, _| match is_remains(&open, name) {
             Ok(true) => {
                 remains.push(name.to_vec());
                 false
@@ -137,7 +130,7 @@ impl Brick {
             At::Unknown => self.banish(parent, name).map(|()| true),
             At::Entry(e) if e.home != self.identity.set => {
                 let dir = self.open_dir(parent)?;
-                rustix::fs::renameat(&dir.fd, name, &self.limbo, hidden_name(e.fid)).map_err(errno)?;
+                dir.rename(name, &self.limbo, hidden_name(e.fid).as_bytes(), Renaming::Replace)?;
                 self.left(parent, name);
                 Ok(true)
             }
@@ -145,7 +138,7 @@ impl Brick {
                 // Two transactions about one name, of which at most one commits: which one is not known here. Both
                 // directories stay until they are settled.
                 let dir = self.open_dir(parent)?;
-                rustix::fs::renameat(&dir.fd, name, &self.limbo, hidden_name(e.fid)).map_err(errno)?;
+                dir.rename(name, &self.limbo, hidden_name(e.fid).as_bytes(), Renaming::Replace)?;
                 self.left(parent, name);
                 Ok(true)
             }
@@ -180,18 +173,18 @@ impl Brick {
     /// Makes a directory that has no place in the tree: it lives in limbo, found by its fid.
     fn make_in_limbo(&mut self, what: &Making<'_>) -> Result<(), Errno> {
         let name = hidden_name(what.fid);
-        let made = rustix::fs::mkdirat(&self.limbo, &name, rustix::fs::Mode::from_raw_mode(what.mode));
-        if !matches!(made, Ok(()) | Err(rustix::io::Errno::EXIST)) {
-            made.map_err(errno)?;
+        match self.limbo.make_dir(name.as_bytes(), what.mode) {
+            Ok(()) | Err(Errno::EEXIST) => {}
+            Err(e) => return Err(e),
         }
-        let open = open_at(self.limbo.as_fd(), name.as_bytes(), S_IFDIR)?;
+        let open = open_at(&self.limbo, name.as_bytes(), S_IFDIR)?;
         self.finish_hidden(what, &open)
     }
 
     pub(crate) fn finish_hidden(&mut self, what: &Making<'_>, open: &Opened) -> Result<(), Errno> {
         open.chown(Some(what.uid), Some(what.gid))?;
         open.chmod(what.mode)?;
-        open.set_times(what.time, what.time)?;
+        open.set_times(Times { atime: what.time, mtime: what.time })?;
         let tag = disk_format::Tag {
             flags: what.flags,
             fid: what.fid,
@@ -208,24 +201,20 @@ impl Brick {
     /// Where a directory hangs, by its `..` and its inode number.
     pub(crate) fn hung(&mut self, fid: Fid) -> Result<Hung, Errno> {
         let open = self.open_dir(fid)?;
-        let up = open_at(open.fd.as_fd(), b"..", S_IFDIR)?;
+        let up = open_at(&open, b"..", S_IFDIR)?;
         let ino = open.stat()?.ino;
         let parent = up.tag()?.map(|t| t.fid);
-        let path = rustix::fs::readlink(proc_path(open.fd.as_fd(), b""), Vec::new());
-        let guess = path.ok().and_then(|p| p.to_bytes().rsplit(|&b| b == b'/').next().map(<[u8]>::to_vec));
-        let fits =
-            |n: &[u8]| stat_at(up.fd.as_fd(), n).is_ok_and(|s| s.ino == ino && s.mode & S_IFMT == S_IFDIR);
-        let mut name = guess.filter(|n| !n.is_empty() && fits(n));
+        let fits = |n: &[u8]| up.stat_at(n).is_ok_and(|s| s.ino == ino && s.mode & S_IFMT == S_IFDIR);
+        let mut name = open.name_hint().filter(|n| fits(n));
         if name.is_none() {
-            crate::scan::names(up.fd.as_fd(), &mut |n, _, i| {
+            up.list(&mut |n, _, i| {
                 if i == ino {
                     name = Some(n.to_vec());
                 }
                 name.is_none()
             })?;
         }
-        let dir = up.fd.try_clone().map_err(|e| crate::error::io_errno(&e))?;
-        Ok(Hung { dir, parent, name: name.ok_or(Errno::ESTALE)? })
+        Ok(Hung { dir: up.share(), parent, name: name.ok_or(Errno::ESTALE)? })
     }
 
     /// Moves a directory that exists somewhere to its entry.
@@ -235,7 +224,7 @@ impl Brick {
             return Ok(());
         }
         let to = self.open_dir(parent)?;
-        rustix::fs::renameat(&from.dir, &from.name[..], &to.fd, name).map_err(errno)?;
+        from.dir.rename(&from.name, &to, name, Renaming::Replace)?;
         if let Some(p) = from.parent {
             self.left(p, &from.name);
         }
@@ -253,13 +242,11 @@ impl Brick {
         let at = self.hung(fid)?;
         match at.parent {
             Some(parent) => self.remove_dir(parent, &at.name, fid),
-            None => match rustix::fs::unlinkat(&at.dir, &at.name[..], AtFlags::REMOVEDIR) {
-                Ok(()) => {
-                    self.forget(fid);
-                    Ok(())
-                }
-                Err(e) => Err(errno(e)),
-            },
+            None => {
+                at.dir.remove_dir(&at.name)?;
+                self.forget(fid);
+                Ok(())
+            }
         }
     }
 

@@ -1,15 +1,12 @@
 //! Reading: data, links, attributes, directories, room.
 
-use crate::error::errno;
-use crate::handle::read_at;
 use crate::listing::Listing;
-use crate::object::{Opened, S_IFLNK, stat_at, tag_at};
+use crate::object::{Opened, S_IFLNK, tag_at};
 use crate::open::Brick;
+use file_system::File;
 use ids::{Fid, SetId};
 use namespace::{Entry, View};
-use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 use wire::reply::{DirEntry, Room};
 use wire::{Errno, Name};
 
@@ -23,7 +20,7 @@ pub enum ReadOutcome {
 
 /// A read that has to wait for the disk. Runs on any thread.
 pub struct ReadJob {
-    fd: Arc<OwnedFd>,
+    file: Arc<File>,
     offset: u64,
     len: usize,
 }
@@ -34,7 +31,7 @@ impl ReadJob {
     /// # Errors
     /// The kernel's.
     pub fn run(self) -> Result<Vec<u8>, Errno> {
-        read_at(self.fd.as_fd(), self.offset, self.len, false)
+        self.file.read(self.offset, self.len, false)
     }
 }
 
@@ -53,10 +50,11 @@ impl Brick {
             return Err(if open.is_dir() { Errno::EISDIR } else { Errno::EINVAL });
         }
         let len = len as usize;
-        let job = |fd| Ok(ReadOutcome::NeedsBlocking(ReadJob { fd, offset, len }));
-        match read_at(open.fd.as_fd(), offset, len, true) {
+        match open.read(offset, len, true) {
             Ok(data) => Ok(ReadOutcome::Data(data)),
-            Err(Errno::EAGAIN | Errno::EOPNOTSUPP) => job(open.fd),
+            Err(Errno::EAGAIN | Errno::EOPNOTSUPP) => {
+                Ok(ReadOutcome::NeedsBlocking(ReadJob { file: open.share(), offset, len }))
+            }
             Err(e) => Err(e),
         }
     }
@@ -70,7 +68,7 @@ impl Brick {
         if open.kind != S_IFLNK {
             return Err(Errno::EINVAL);
         }
-        rustix::fs::readlinkat(&open.fd, "", Vec::new()).map(|t| t.into_bytes()).map_err(errno)
+        open.read_link()
     }
 
     /// The value of an extended attribute; ours do not show.
@@ -81,7 +79,7 @@ impl Brick {
         if name.as_bytes().starts_with(disk_format::tag::PREFIX) {
             return Ok(None);
         }
-        self.open_fid(fid)?.xattr(name.as_bytes())
+        self.open_fid(fid)?.whole_xattr(name.as_bytes())
     }
 
     /// Names of the extended attributes; ours do not show.
@@ -98,38 +96,33 @@ impl Brick {
     /// # Errors
     /// `ENXIO` beyond the end.
     pub fn lseek(&mut self, fid: Fid, offset: u64, whence: u32) -> Result<u64, Errno> {
-        use rustix::fs::SeekFrom;
         let open = self.open_fid(fid)?;
         if !open.is_file() {
             return Err(Errno::EINVAL);
         }
-        let to = match whence {
-            3 => SeekFrom::Data(offset),
-            4 => SeekFrom::Hole(offset),
+        let found = match whence {
+            3 => open.next_data(offset)?,
+            4 => open.next_hole(offset)?,
             _ => return Err(Errno::EINVAL),
         };
-        rustix::fs::seek(&open.fd, to).map_err(errno)
+        found.ok_or(Errno::ENXIO)
     }
 
-    /// Room on the brick's file system; asked for about once a second.
+    /// Room on the brick's file system; asked for at most once in a second of the file system's clock.
     ///
     /// # Errors
     /// The kernel's.
     pub fn room(&mut self) -> Result<Room, Errno> {
+        let second = self.root.now().sec;
         if let Some((at, room)) = &self.room
-            && at.elapsed() < Duration::from_secs(1)
+            && *at == second
         {
             return Ok(room.clone());
         }
-        let s = rustix::fs::fstatvfs(&self.root.fd).map_err(errno)?;
-        let room = Room {
-            total: s.f_blocks.saturating_mul(s.f_frsize),
-            free: s.f_bfree.saturating_mul(s.f_frsize),
-            available: s.f_bavail.saturating_mul(s.f_frsize),
-            files: s.f_files,
-            files_free: s.f_ffree,
-        };
-        self.room = Some((Instant::now(), room.clone()));
+        let s = self.root.space()?;
+        let (files, files_free) = (s.files, s.files_free);
+        let room = Room { total: s.total, free: s.free, available: s.available, files, files_free };
+        self.room = Some((second, room.clone()));
         Ok(room)
     }
 
@@ -139,7 +132,7 @@ impl Brick {
     /// The kernel's.
     pub fn orphans(&mut self) -> Result<Vec<Fid>, Errno> {
         let mut out = Vec::new();
-        crate::scan::names(self.orphans.as_fd(), &mut |name, _, _| {
+        self.orphans.list(&mut |name, _, _| {
             out.extend(crate::apply::hidden_fid(name));
             true
         })?;
@@ -156,7 +149,7 @@ impl Brick {
         mut wanted: impl FnMut(Fid) -> bool,
     ) -> Result<Vec<Fid>, Errno> {
         let mut out = Vec::new();
-        crate::scan::names(self.orphans.as_fd(), &mut |name, _, _| {
+        self.orphans.list(&mut |name, _, _| {
             out.extend(crate::apply::hidden_fid(name).filter(|fid| wanted(*fid)));
             out.len() < limit
         })?;
@@ -242,7 +235,7 @@ impl Brick {
     /// Only who it is: listing names needs no more.
     fn glance(&mut self, dir: Fid, name: &[u8], kind: u32) -> Result<Option<Entry>, Errno> {
         let open = self.open_dir(dir)?;
-        match tag_at(open.fd.as_fd(), name) {
+        match tag_at(&open, name) {
             Ok(Some(t)) => Ok(Some(Entry { fid: t.fid, home: t.home, kind })),
             Ok(None) | Err(Errno::ENOENT) => Ok(None),
             Err(e) => Err(e),
@@ -253,8 +246,8 @@ impl Brick {
     fn attr_by_name(&mut self, dir: Fid, name: &[u8], e: Entry) -> Result<wire::Attr, Errno> {
         if self.nodes.peek(&e.fid).is_none() {
             let open: Opened = self.open_dir(dir)?;
-            if let Some(tag) = tag_at(open.fd.as_fd(), name)?.filter(|t| t.fid == e.fid) {
-                let stat = stat_at(open.fd.as_fd(), name)?;
+            if let Some(tag) = tag_at(&open, name)?.filter(|t| t.fid == e.fid) {
+                let stat = open.stat_at(name)?;
                 self.learn_node(tag, stat)?;
             }
         }

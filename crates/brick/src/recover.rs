@@ -7,23 +7,22 @@
 
 use crate::apply::{effects, hidden_fid};
 use crate::error::OpenError;
-use crate::handle::{Handle, read_at};
 use crate::index::{Index, Located};
-use crate::object::{S_IFMT, stat_at};
+use crate::object::S_IFMT;
 use crate::open::Brick;
 use crate::tree::At;
 use disk_format::Record;
 use disk_format::tag::Version;
+use file_system::File;
 use ids::{Fid, Lsn};
-use std::os::fd::{AsFd, OwnedFd};
 use wire::{Change, Errno, Name};
 
 /// Fills an empty index from the tree; how many objects there are.
-pub(crate) fn scan_into(index: &mut Index, root: &OwnedFd) -> Result<usize, Errno> {
+pub(crate) fn scan_into(index: &mut Index, root: &File) -> Result<usize, Errno> {
     let mut count = 0;
     crate::scan::walk(root, &mut |seen| {
         if let Ok(Some(tag)) = seen.tag {
-            let handle = Handle::of(seen.dir, seen.name)?;
+            let handle = seen.dir.handle_at(seen.name)?;
             index.put(tag.fid, Located { handle, kind: seen.stat.mode & S_IFMT });
             count += 1;
         }
@@ -59,7 +58,7 @@ impl Brick {
         };
         let last = self.journal.last().lsn;
         if position.is_none() {
-            let root = self.root.fd.clone();
+            let root = self.root.share();
             let count = scan_into(&mut self.index, &root).map_err(io("scan the tree of"))?;
             self.found.index_rebuilt = last > Lsn(0);
             if self.found.index_rebuilt {
@@ -97,7 +96,7 @@ impl Brick {
     fn learn_hidden(&mut self) -> Result<(), Errno> {
         let mut found = Vec::new();
         for (n, dir) in [&self.orphans, &self.limbo, &self.aside].into_iter().enumerate() {
-            crate::scan::names(dir.as_fd(), &mut |name, _, _| {
+            dir.list(&mut |name, _, _| {
                 found.extend(hidden_fid(name).map(|f| (n, name.to_vec(), f)));
                 true
             })?;
@@ -105,12 +104,12 @@ impl Brick {
         for (n, name, fid) in found {
             if self.index.get(fid)?.is_none() {
                 let dir = match n {
-                    0 => self.orphans.as_fd(),
-                    1 => self.limbo.as_fd(),
-                    _ => self.aside.as_fd(),
+                    0 => &self.orphans,
+                    1 => &self.limbo,
+                    _ => &self.aside,
                 };
-                let kind = stat_at(dir, &name)?.mode & S_IFMT;
-                self.index.put(fid, Located { handle: Handle::of(dir, &name)?, kind });
+                let kind = dir.stat_at(&name)?.mode & S_IFMT;
+                self.index.put(fid, Located { handle: dir.handle_at(&name)?, kind });
             }
         }
         Ok(())
@@ -145,8 +144,7 @@ impl Brick {
     fn redo(&mut self, r: &Record) {
         let doubt = match &r.change {
             Change::Write { fid, offset, len, .. } if !self.identity.arbiter => {
-                let there =
-                    self.open_fid(*fid).and_then(|o| read_at(o.fd.as_fd(), *offset, *len as usize, false));
+                let there = self.open_fid(*fid).and_then(|o| o.read(*offset, *len as usize, false));
                 there.is_ok_and(|d| disk_format::crc64(&[&d]) != r.data_crc)
             }
             // Shifting data twice would be worse than not at all.

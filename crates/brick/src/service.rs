@@ -1,15 +1,14 @@
 //! What the daemon asks of a brick beside changes and reads: its place in the tree, its orphans, its beginning and its end.
 
-use crate::error::{FormatError, errno, io_errno};
+use crate::error::{FormatError, io_errno};
 use crate::identity::{check_around, check_file_system, check_inside, own, read_identity};
 use crate::object::{Opened, S_IFDIR};
 use crate::open::Brick;
 use disk_format::Identity;
 use disk_format::tag::ORPHAN;
+use file_system::{FileSystem, Host};
 use ids::{Fid, SetId};
-use rustix::fs::{Mode, OFlags};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use wire::peer::Stamp;
 use wire::{Errno, Name};
 
@@ -87,10 +86,8 @@ pub fn check_path(path: &Path) -> Result<(), FormatError> {
         }
         Err(e) => return Err(io("look at it", io_errno(&e))),
     };
-    let opened = rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
-    let checked = opened
-        .map_err(|e| io("open", errno(e)))
-        .and_then(|fd| check_file_system(path, &Opened { fd: Arc::new(fd), kind: S_IFDIR }));
+    let opened = Host.open_dir(path).map_err(|e| io("open", e));
+    let checked = opened.and_then(|dir| check_file_system(path, &Opened::new(dir, S_IFDIR)));
     if made {
         std::fs::remove_dir(path).map_err(|e| io("remove the trial directory", io_errno(&e)))?;
     }

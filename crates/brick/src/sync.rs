@@ -1,15 +1,14 @@
 //! Bringing changes to disk, on other threads than the brick's own.
 
-use crate::error::{OpenError, errno};
+use crate::error::OpenError;
 use crate::identity::own;
 use crate::index::Store;
 use crate::journal::Unsynced;
 use crate::lost::SyncedAt;
-use crate::open::{Brick, open_dir};
+use crate::open::Brick;
 use disk_format::State;
+use file_system::{File, Opening, UNKNOWN_LIFE};
 use ids::{Fid, Lsn, Time};
-use rustix::fs::{Mode, OFlags};
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,7 +17,7 @@ use wire::peer::Stamp;
 
 /// What the brick's thread and the jobs share: the state file.
 pub(crate) struct Shared {
-    file: OwnedFd,
+    file: File,
     state: Mutex<State>,
     /// The index is committed up to here.
     indexed: AtomicU64,
@@ -29,26 +28,23 @@ impl Shared {
     /// Opens the state file and brings to disk what it says from now on. So whoever opens the brick after a power cut knows
     /// that it was in use, however soon after the opening the power failed.
     pub(crate) fn open(
-        path: &Path,
+        (path, meta): (&Path, &File),
         state: State,
         indexed: Lsn,
         synced: SyncedAt,
     ) -> Result<Shared, OpenError> {
-        let file = own(path).join("state");
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
-        let fd = rustix::fs::open(&file, flags, Mode::RUSR | Mode::WUSR);
-        let io = |e| OpenError::Io { path: file.clone(), doing: "open", errno: e };
+        let io = |e| OpenError::Io { path: own(path).join("state"), doing: "open", errno: e };
         let shared = Shared {
-            file: fd.map_err(|e| io(errno(e)))?,
+            file: meta.open_own(b"state", Opening::AtHand(0o600)).map_err(io)?,
             state: Mutex::new(state),
             indexed: AtomicU64::new(indexed.0),
             synced,
         };
         shared.change(|_| {}).map_err(io)?;
-        rustix::fs::fdatasync(&shared.file).map_err(|e| io(errno(e)))?;
+        shared.file.sync_data().map_err(io)?;
         // The file and the folders beside it may be new. If they are not, this writes nothing.
-        rustix::fs::fsync(open_dir(&own(path))?).map_err(|e| io(errno(e)))?;
-        crate::memory::leave_witness(&shared.file);
+        meta.sync().map_err(io)?;
+        shared.file.leave_witness();
         Ok(shared)
     }
 
@@ -56,7 +52,7 @@ impl Shared {
     fn change(&self, f: impl FnOnce(&mut State)) -> Result<(), Errno> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         f(&mut state);
-        rustix::io::pwrite(&self.file, &state.encode(), 0).map(|_| ()).map_err(errno)
+        self.file.write_all(0, &state.encode())
     }
 
     fn state(&self) -> State {
@@ -82,11 +78,11 @@ impl Shared {
 
     /// From now on the state says that what was not synced is lost.
     pub(crate) fn lose(&self) -> Result<(), Errno> {
-        self.change(|s| s.boot = crate::memory::UNKNOWN)
+        self.change(|s| s.boot = UNKNOWN_LIFE)
     }
 
     fn is_lost(&self) -> bool {
-        self.state().boot == crate::memory::UNKNOWN
+        self.state().boot == UNKNOWN_LIFE
     }
 
     /// # Errors
@@ -96,13 +92,13 @@ impl Shared {
             return Err(Errno::EIO);
         }
         self.change(|s| s.clean = true)?;
-        rustix::fs::fdatasync(&self.file).map_err(errno)
+        self.file.sync_data()
     }
 }
 
 enum Target {
-    Objects(Vec<Arc<OwnedFd>>),
-    Tree { root: Arc<OwnedFd>, index: Arc<Store> },
+    Objects(Vec<Arc<File>>),
+    Tree { root: Arc<File>, index: Arc<Store> },
 }
 
 /// Work that brings changes to disk. Runs on any thread; a failure means that the brick cannot be trusted any more.
@@ -110,7 +106,7 @@ enum Target {
 pub struct SyncJob {
     shared: Arc<Shared>,
     journal: Arc<Unsynced>,
-    current: Arc<OwnedFd>,
+    current: Arc<File>,
     target: Target,
     stamp: Stamp,
     began: Time,
@@ -129,21 +125,17 @@ impl SyncJob {
     /// The kernel's.
     pub fn run(self) -> Result<Lsn, Errno> {
         match &self.target {
-            Target::Objects(fds) => {
+            Target::Objects(files) => {
                 // Written out side by side first: the commit that one of them waits for then covers the others.
-                for fd in fds.iter().chain([&self.current]) {
-                    start_writing(fd);
-                }
-                for fd in fds {
-                    rustix::fs::fsync(fd).map_err(errno)?;
-                }
+                files.iter().chain([&self.current]).for_each(|f| f.start_writing());
+                files.iter().try_for_each(|f| f.sync())?;
                 self.journal.sync(&self.current)?;
             }
             Target::Tree { root, index } => {
                 // The records first: what they describe then never gets to disk before them by this sync. Some file
                 // systems tell write errors only to those who sync the file itself.
                 self.journal.sync(&self.current)?;
-                rustix::fs::syncfs(root).map_err(errno)?;
+                root.sync_all()?;
                 index.commit(self.stamp.lsn)?;
                 self.shared.indexed.fetch_max(self.stamp.lsn.0, Ordering::AcqRel);
                 self.shared.durable(self.stamp.clone(), self.began)?;
@@ -151,13 +143,6 @@ impl SyncJob {
         }
         Ok(self.stamp.lsn)
     }
-}
-
-/// Has the kernel begin to write a file's data, and waits for nothing. What goes wrong shows when it is synced.
-#[allow(unsafe_code, reason = "a system call that rustix lacks")]
-fn start_writing(fd: &OwnedFd) {
-    // SAFETY: the descriptor is open; no memory is passed.
-    let _ = unsafe { libc::sync_file_range(fd.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE) };
 }
 
 impl Brick {
@@ -172,7 +157,7 @@ impl Brick {
         }
         self.flush_attrs()?;
         let target =
-            Target::Tree { root: self.root.fd.clone(), index: self.index.seal(self.journal.last().lsn) };
+            Target::Tree { root: self.root.share(), index: self.index.seal(self.journal.last().lsn) };
         Ok(self.sync_job(target))
     }
 
@@ -182,21 +167,21 @@ impl Brick {
     /// # Errors
     /// The kernel's while waiting times and versions are written.
     pub fn begin_sync_of(&mut self, objects: &[Fid]) -> Result<SyncJob, Errno> {
-        let mut fds = Vec::with_capacity(objects.len());
+        let mut files = Vec::with_capacity(objects.len());
         for fid in objects {
             let open = self.load(*fid).map(drop).and_then(|()| self.flush_node(*fid));
             match open.and_then(|()| self.open_fid(*fid)) {
                 Ok(open) if open.is_path() => return self.begin_sync(None),
-                Ok(open) => fds.push(open.fd),
+                Ok(open) => files.push(open.share()),
                 Err(Errno::ESTALE | Errno::ENOENT) => {}
                 Err(e) => return Err(e),
             }
         }
-        Ok(self.sync_job(Target::Objects(fds)))
+        Ok(self.sync_job(Target::Objects(files)))
     }
 
     fn sync_job(&self, target: Target) -> SyncJob {
-        let (stamp, began) = (self.journal.last(), crate::lost::now());
+        let (stamp, began) = (self.journal.last(), self.root.now());
         SyncJob {
             shared: self.shared.clone(),
             journal: self.journal.unsynced(),

@@ -1,14 +1,12 @@
 //! Finding objects: by fid, by name; and the rules' view of the tree.
 
-use crate::handle::Handle;
 use crate::index::Located;
-use crate::object::{Opened, S_IFDIR, S_IFMT, S_IFREG, open_flags, stat_at, tag_at};
+use crate::object::{Opened, S_IFDIR, S_IFMT, S_IFREG, tag_at};
 use crate::open::Brick;
 use disk_format::tag::PENDING;
+use file_system::File;
 use ids::Fid;
 use namespace::{Entry, Lineage, View};
-use rustix::fs::OFlags;
-use std::os::fd::{AsFd, BorrowedFd};
 use wire::name::RESERVED;
 use wire::{Attr, Errno, Name};
 
@@ -33,9 +31,9 @@ impl Brick {
             return Ok(o.clone());
         }
         let at = self.index.get(fid)?.ok_or(Errno::ESTALE)?;
-        match at.handle.open(self.root.fd.as_fd(), open_flags(at.kind)) {
-            Ok(fd) => {
-                let o = Opened { fd: fd.into(), kind: at.kind };
+        match self.root.open_handle(&at.handle, at.kind) {
+            Ok(file) => {
+                let o = Opened::new(file, at.kind);
                 self.keep_fd(fid, o.clone());
                 Ok(o)
             }
@@ -109,7 +107,7 @@ impl Brick {
         if parent == self.identity.root && name == RESERVED {
             return Ok(At::Free);
         }
-        let tag = match tag_at(dir.fd.as_fd(), name) {
+        let tag = match tag_at(&dir, name) {
             Err(Errno::ENOENT) => {
                 self.note_name(parent, name, None);
                 return Ok(At::Free);
@@ -117,11 +115,11 @@ impl Brick {
             other => other?,
         };
         let Some(tag) = tag else { return Ok(At::Unknown) };
-        let stat = stat_at(dir.fd.as_fd(), name)?;
+        let stat = dir.stat_at(name)?;
         let kind = stat.mode & S_IFMT;
         self.learn_node(tag, stat)?;
         if self.index.get(tag.fid)?.is_none() {
-            let handle = Handle::of(dir.fd.as_fd(), name)?;
+            let handle = dir.handle_at(name)?;
             self.index.put(tag.fid, Located { handle, kind });
         }
         let entry = Entry { fid: tag.fid, home: tag.home, kind };
@@ -136,7 +134,7 @@ impl Brick {
             && self.fds.get(&e.fid).is_none()
             && let Ok(dir) = self.open_dir(parent)
         {
-            let _ = stat_at(dir.fd.as_fd(), name);
+            let _ = dir.stat_at(name);
         }
     }
 
@@ -175,26 +173,23 @@ impl Brick {
     ) -> Result<(), Errno> {
         let dir = self.open_dir(fid)?;
         let root = fid == self.identity.root;
-        crate::scan::names(dir.fd.as_fd(), &mut |name, kind, _| {
-            (root && name == RESERVED) || !stop(name, kind)
-        })
+        dir.list(&mut |name, kind, _| (root && name == RESERVED) || !stop(name, kind))
     }
 }
 
 /// What a change that was interrupted leaves behind: an object without a tag and without content. A file that somebody
 /// put into the brick has content, or is worth nothing either: it is moved aside, not removed.
-pub(crate) fn is_remains(dir: BorrowedFd<'_>, name: &[u8]) -> Result<bool, Errno> {
+pub(crate) fn is_remains(dir: &File, name: &[u8]) -> Result<bool, Errno> {
     // The folder that mkfs makes.
     if name == b"lost+found" || tag_at(dir, name)?.is_some() {
         return Ok(false);
     }
-    let stat = stat_at(dir, name)?;
+    let stat = dir.stat_at(name)?;
     match stat.mode & S_IFMT {
         S_IFREG => Ok(stat.size == 0 && stat.nlink == 1),
         S_IFDIR => {
-            let inside = crate::object::open_at(dir, name, S_IFDIR)?;
             let mut empty = true;
-            crate::scan::names(inside.fd.as_fd(), &mut |_, _, _| {
+            dir.open_at(name, S_IFDIR)?.list(&mut |_, _, _| {
                 empty = false;
                 false
             })?;
@@ -218,7 +213,7 @@ impl View for Brick {
         match self.find(parent, name.as_bytes())? {
             At::Entry(e) => Ok(Some(e)),
             At::Free => Ok(None),
-            At::Unknown if is_remains(self.open_dir(parent)?.fd.as_fd(), name.as_bytes())? => Ok(None),
+            At::Unknown if is_remains(&*self.open_dir(parent)?, name.as_bytes())? => Ok(None),
             At::Unknown => {
                 tracing::warn!(
                     brick = %self.path.display(), dir = %parent, name = %name,
@@ -237,7 +232,7 @@ impl View for Brick {
         let open = self.open_dir(dir)?;
         let mut empty = Ok(true);
         self.scan_dir(dir, &mut |name, _| {
-            empty = is_remains(open.fd.as_fd(), name);
+            empty = is_remains(&open, name);
             empty != Ok(true)
         })?;
         empty
@@ -252,7 +247,7 @@ impl View for Brick {
         if !open.is_dir() {
             return Ok(false);
         }
-        match open.xattr(b"system.posix_acl_default") {
+        match open.whole_xattr(b"system.posix_acl_default") {
             Err(Errno::EOPNOTSUPP) => Ok(false),
             other => other.map(|v| v.is_some()),
         }
@@ -273,7 +268,7 @@ impl View for Brick {
                 break;
             }
             lineage.own.push(fid);
-            at = crate::object::open_at(at.fd.as_fd(), b"..", S_IFDIR)?;
+            at = crate::object::open_at(&at, b"..", S_IFDIR)?;
             // Above limbo there is nothing of the tree.
             fid = at.tag()?.ok_or(Errno::EXDEV)?.fid;
         }
@@ -290,7 +285,7 @@ impl View for Brick {
             if fid == self.identity.root {
                 return Ok(false);
             }
-            at = crate::object::open_at(at.fd.as_fd(), b"..", S_IFDIR)?;
+            at = crate::object::open_at(&at, b"..", S_IFDIR)?;
             match at.tag()? {
                 Some(t) => fid = t.fid,
                 // Above limbo there is nothing of the tree.
@@ -299,7 +294,3 @@ impl View for Brick {
         }
     }
 }
-
-/// How directories are opened for a pass that reads them.
-pub(crate) const DIR_FLAGS: OFlags =
-    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC).union(OFlags::NOATIME);

@@ -3,11 +3,12 @@
 use super::tree::Tree;
 use super::{Brick, REPAIR, Report};
 use crate::index::{Index, Located};
+use crate::index_file::IndexFile;
 use crate::object::Opened;
 use crate::recover::scan_into;
 use ids::{BrickId, Fid, Lsn};
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use wire::Errno;
 
 const FILE: &str = ".mortar/index.redb";
@@ -67,11 +68,11 @@ fn compare(brick: &Brick<'_>, partial: bool, tree: &Tree, report: &mut Report) -
 }
 
 /// Makes the index anew from the tree.
-pub(super) fn rebuild(file: &Path, brick: BrickId, root: &Opened, last: Lsn) -> Result<(), String> {
+pub(super) fn rebuild(file: &IndexFile, brick: BrickId, root: &Opened, last: Lsn) -> Result<(), String> {
     if file.exists() {
-        std::fs::remove_file(file).map_err(|e| e.to_string())?;
+        file.remove().map_err(|e| e.to_string())?;
     }
     let (mut index, _) = Index::open(file, brick)?;
-    scan_into(&mut index, &root.fd).map_err(|e| e.to_string())?;
+    scan_into(&mut index, root).map_err(|e| e.to_string())?;
     index.seal(last).commit(last).map_err(|e| e.to_string())
 }

@@ -3,6 +3,7 @@
 use super::{REPAIR, Report};
 use crate::error::{OpenError, io_errno};
 use crate::identity::own;
+use crate::open::Site;
 use disk_format::journal::{HEAD, HeadError, Rest, classify};
 use disk_format::{Record, RecordError, SegmentHead};
 use ids::{BrickId, Epoch, Lsn};
@@ -154,13 +155,16 @@ pub(super) fn cut(file: &Path, at: usize) -> std::io::Result<()> {
 }
 
 /// Begins the journal anew after `newest`: nothing that was ever given is given again.
-pub(super) fn begin_anew(path: &Path, brick: BrickId, newest: &Stamp) -> Result<(), OpenError> {
+pub(super) fn begin_anew(at: &Site, brick: BrickId, newest: &Stamp) -> Result<(), OpenError> {
+    let path = at.path.as_path();
     let old = segments(path)?;
     let base = Stamp { epoch: newest.epoch.max(Epoch(1)), lsn: newest.lsn };
     let name = format!("{:016x}.seg", base.lsn.next().0);
-    let file = own(path).join("journal").join(name);
+    let file = own(path).join("journal").join(&name);
     let head = SegmentHead { brick, base, previous: Lsn(0) }.encode();
-    crate::identity::write_durably(&file, &head).map_err(|e| io(path, &e))?;
+    let folder = at.folder("journal")?;
+    let name = name.as_bytes();
+    crate::identity::write_durably(&folder, name, &head).map_err(|e| at.io("begin the journal of", e))?;
     // From the newest on: what is left after a crash begins with what was damaged, and is checked again.
     for f in old.iter().rev().filter(|f| **f != file) {
         std::fs::remove_file(f).map_err(|e| io(path, &e))?;

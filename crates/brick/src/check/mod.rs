@@ -12,15 +12,16 @@ use crate::error::{OpenError, io_errno};
 use crate::heal::{Doubt, add_mark, read_mark};
 use crate::identity::{own, trace};
 use crate::index::Index;
-use crate::object::{Opened, S_IFDIR};
-use crate::open::{identify, lock, open_dir, read_state};
+use crate::index_file::IndexFile;
+use crate::object::Opened;
+use crate::open::{Site, identify, lock, read_state};
 use disk_format::tag::Version;
 use disk_format::{SealError, State, Tag};
+use file_system::Host;
 use ids::{BrickId, Epoch, Fid, Lsn, SetId};
 use journal::Trouble;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use wire::peer::Stamp;
 
 /// Something that is not as it should be.
@@ -88,7 +89,7 @@ const BY_SERVER: &str = "the server writes it again when it opens the brick";
 
 /// The brick that is checked.
 struct Brick<'a> {
-    path: &'a Path,
+    at: &'a Site,
     number: BrickId,
     root: Fid,
     root_home: SetId,
@@ -113,21 +114,22 @@ impl Brick<'_> {
 /// Why it could not be checked at all.
 pub fn check(path: &Path, repair: bool) -> Result<Report, OpenError> {
     let mut report = Report::default();
-    let mut brick = whose(path, repair, &mut report)?;
-    let _lock = lock(path)?;
-    let io = |errno| OpenError::Io { path: path.to_path_buf(), doing: "check", errno };
-    brick.healing = read_mark(path).map_err(io)?.is_some();
+    let at = Site::open(&Host, path)?;
+    let mut brick = whose(&at, repair, &mut report)?;
+    let _lock = lock(&at)?;
+    let io = |errno| at.io("check", errno);
+    brick.healing = read_mark(&at.meta).map_err(io)?.is_some();
     let mut doubt = Doubt { from: Lsn(u64::MAX), objects: vec![], trust: Lsn(0) };
-    let root = Opened { fd: Arc::new(open_dir(path)?), kind: S_IFDIR };
+    let root = at.root.clone();
     check_root(&root, &brick, &mut report, &mut doubt).map_err(io)?;
 
-    let state = check_state(path, &brick, &mut report)?;
+    let state = check_state(&at, &brick, &mut report)?;
     let mut newest =
         Stamp { epoch: state.durable.epoch.max(Epoch(1)), lsn: state.durable.lsn.max(state.flushed) };
     let trouble = journal::check(path, brick.number, state.clean, (repair, &mut report), &mut newest)?;
 
-    let file = own(path).join("index.redb");
-    let failed = |why: String| OpenError::Index { file: file.clone(), why };
+    let file = IndexFile::new(path, at.meta.clone());
+    let failed = |why: String| OpenError::Index { file: file.path().to_path_buf(), why };
     let open = |_| Index::open(&file, brick.number).map_err(failed);
     let mut index = file.exists().then_some(()).map(open).transpose()?;
     brick.index = index.as_ref().filter(|(_, position)| position.is_some()).map(|(index, _)| index);
@@ -148,7 +150,7 @@ pub fn check(path: &Path, repair: bool) -> Result<Report, OpenError> {
     if !repair {
         return Ok(report);
     }
-    let last = end_of_journal(path, &brick, (trouble, newest), (&mut report, &mut doubt))?;
+    let last = end_of_journal(&at, &brick, (trouble, newest), (&mut report, &mut doubt))?;
     if !doubt.objects.is_empty() || doubt.from < last {
         put_down(&brick, &tree, last, doubt, &mut report).map_err(io)?;
     }
@@ -157,7 +159,7 @@ pub fn check(path: &Path, repair: bool) -> Result<Report, OpenError> {
         drop(index.take());
         index::rebuild(&file, number, &root, last).map_err(failed)?;
     }
-    rustix::fs::syncfs(&root.fd).map_err(|e| io(crate::error::errno(e)))?;
+    root.sync_all().map_err(io)?;
     Ok(report)
 }
 
@@ -167,9 +169,9 @@ fn trouble_in(report: &Report) -> bool {
 }
 
 /// Whose the brick is; without a readable identity, as far as its journal and its top directory tell.
-fn whose<'a>(path: &'a Path, repair: bool, report: &mut Report) -> Result<Brick<'a>, OpenError> {
+fn whose<'a>(at: &'a Site, repair: bool, report: &mut Report) -> Result<Brick<'a>, OpenError> {
     let brick = |number, root, root_home, set| Brick {
-        path,
+        at,
         number,
         root,
         root_home,
@@ -178,11 +180,11 @@ fn whose<'a>(path: &'a Path, repair: bool, report: &mut Report) -> Result<Brick<
         healing: false,
         index: None,
     };
-    match identify(path) {
+    match identify(at) {
         Ok(i) => Ok(brick(i.brick, i.root, i.root_home, Some(i.set))),
         Err(e @ OpenError::Sealed { source: SealError::Newer { .. }, .. }) => Err(e),
         Err(e @ (OpenError::Sealed { .. } | OpenError::NotBrick { .. })) => {
-            let Some((number, tag)) = trace(path) else { return Err(e) };
+            let Some((number, tag)) = trace(&at.path) else { return Err(e) };
             let why = match e {
                 OpenError::Sealed { source, .. } => source.to_string(),
                 _ => "it is missing".to_owned(),
@@ -221,19 +223,19 @@ fn check_root(
     Ok(())
 }
 
-fn check_state(path: &Path, brick: &Brick<'_>, report: &mut Report) -> Result<State, OpenError> {
-    if let Ok(bytes) = std::fs::read(own(path).join("state"))
+fn check_state(at: &Site, brick: &Brick<'_>, report: &mut Report) -> Result<State, OpenError> {
+    if let Ok(bytes) = std::fs::read(own(&at.path).join("state"))
         && let Err(e) = State::decode(&bytes)
         && !matches!(e, SealError::Newer { .. })
     {
         let text = format!("{e}: nothing counts as on disk for sure");
         report.add(".mortar/state", text, brick.remedy());
         if brick.repair {
-            let state = read_state(path)?;
-            write_state(path, &state)?;
+            let state = read_state(at)?;
+            write_state(&at.path, &state)?;
         }
     }
-    read_state(path)
+    read_state(at)
 }
 
 fn write_state(path: &Path, state: &State) -> Result<(), OpenError> {
@@ -267,7 +269,7 @@ fn look_again(
 
 /// Repairs the journal. Answers its last position.
 fn end_of_journal(
-    path: &Path,
+    at: &Site,
     brick: &Brick<'_>,
     (trouble, newest): (Option<Trouble>, Stamp),
     (report, doubt): (&mut Report, &mut Doubt),
@@ -285,10 +287,10 @@ fn end_of_journal(
         Some(Trouble::Damaged) => {
             // What the tree holds more than its tags say can no longer be told.
             doubt.from = Lsn(0);
-            journal::begin_anew(path, brick.number, &newest)?;
-            let boot = crate::memory::life(&open_dir(path)?);
+            journal::begin_anew(at, brick.number, &newest)?;
+            let boot = at.root.life();
             let (durable, flushed) = (newest.clone(), newest.lsn);
-            write_state(path, &State { boot, durable, flushed, clean: false })?;
+            write_state(&at.path, &State { boot, durable, flushed, clean: false })?;
             (report.records, report.last) = (0, newest.lsn);
             Ok(newest.lsn)
         }
@@ -312,5 +314,5 @@ fn put_down(
         doubt.objects.dedup();
         report.to_heal = Some(ToHeal::Objects(doubt.objects.len() as u64));
     }
-    add_mark(brick.path, doubt)
+    add_mark(&brick.at.meta, doubt)
 }

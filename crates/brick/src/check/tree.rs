@@ -2,16 +2,15 @@
 
 use super::{ADOPT, Brick, Doubt, Report, WIPE};
 use crate::apply::{hidden_fid, hidden_name};
-use crate::error::{errno, io_errno};
-use crate::handle::Handle;
 use crate::index::{Index, Located};
 use crate::object::{Opened, S_IFDIR, S_IFMT, Stat, open_at};
 use crate::scan::Seen;
 use disk_format::Tag;
 use disk_format::tag::{ORPHAN, Version};
+use file_system::Renaming;
 use ids::Fid;
 use std::collections::HashMap;
-use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use wire::Errno;
 use wire::peer::Stamp;
@@ -64,7 +63,7 @@ pub(super) fn check(
     newest: &mut Stamp,
 ) -> Result<Tree, Errno> {
     let mut tree = Tree { objects: HashMap::new(), suspects: vec![], owned: vec![], copies: HashMap::new() };
-    crate::scan::walk(&root.fd, &mut |seen| tree.look(seen, brick, report, newest))?;
+    crate::scan::walk(root, &mut |seen| tree.look(seen, brick, report, newest))?;
     Ok(tree)
 }
 
@@ -77,7 +76,7 @@ impl Tree {
         newest: &mut Stamp,
     ) -> Result<(), Errno> {
         let kind = seen.stat.mode & S_IFMT;
-        let at = Located { handle: Handle::of(seen.dir, seen.name)?, kind };
+        let at = Located { handle: seen.dir.handle_at(seen.name)?, kind };
         let suspect = |what| Suspect { path: seen.path.to_path_buf(), at, stat: seen.stat, what };
         let tag = match &seen.tag {
             Ok(Some(t)) => *t,
@@ -138,27 +137,20 @@ impl Tree {
         if folder == Path::new(".mortar/limbo") {
             report.add(seen.path, "a directory that lost its place", LOOK);
         } else if folder == Path::new(".mortar/orphans") && seen.name != wanted.as_bytes() {
-            let mended = brick.repair
-                && rustix::fs::renameat_with(
-                    seen.dir,
-                    seen.name,
-                    seen.dir,
-                    &wanted,
-                    rustix::fs::RenameFlags::NOREPLACE,
-                )
-                .is_ok();
+            let to = wanted.as_bytes();
+            let mended =
+                brick.repair && seen.dir.rename(seen.name, seen.dir, to, Renaming::NoReplace).is_ok();
             let remedy = if mended { "" } else { super::REPAIR };
             report.add(seen.path, format!("a file without a name whose fid is {}", tag.fid), remedy);
         } else if folder == Path::new(".mortar/aside") && !brick.healing {
             report.add(seen.path, "left over from a healing that has ended", brick.remedy());
             if brick.repair {
-                let path = brick.path.join(seen.path);
-                let gone = if seen.stat.mode & S_IFMT == S_IFDIR {
-                    std::fs::remove_dir_all(path)
+                if seen.stat.mode & S_IFMT == S_IFDIR {
+                    crate::scan::clear(&seen.dir.open_at(seen.name, S_IFDIR)?)?;
+                    seen.dir.remove_dir(seen.name)?;
                 } else {
-                    std::fs::remove_file(path)
-                };
-                gone.map_err(|e| io_errno(&e))?;
+                    seen.dir.unlink(seen.name)?;
+                }
             }
         }
         Ok(())
@@ -197,14 +189,14 @@ impl Tree {
                 format!("its tag says that set {} answers for it, its files that set {set} does", tag.home);
             report.add(&path, text, brick.remedy());
             if brick.repair {
-                open(root, brick, &path, S_IFDIR)?.set_tag(&Tag { home: set, ..tag })?;
+                open(root, &path, S_IFDIR)?.set_tag(&Tag { home: set, ..tag })?;
                 doubt.objects.push(tag.fid);
             }
         }
         let known = self.known(brick.index)?;
         for s in std::mem::take(&mut self.suspects) {
             let hidden = s.path.parent().is_some_and(|p| p == Path::new(".mortar/orphans"));
-            let name = s.path.file_name().map(std::os::unix::ffi::OsStrExt::as_bytes).unwrap_or_default();
+            let name = s.path.file_name().map(OsStrExt::as_bytes).unwrap_or_default();
             let by_name = hidden_fid(name).filter(|_| hidden);
             let fid = known.get(&s.stat.ino).copied().or(by_name);
             let free = |f: &Fid| self.objects.get(f).is_none_or(|o| o.ino == s.stat.ino);
@@ -259,7 +251,7 @@ impl Tree {
                     tag.home
                 );
                 report.add(&s.path, text, ADOPT);
-                return if brick.repair { untag(root, brick, s) } else { Ok(()) };
+                return if brick.repair { untag(root, s) } else { Ok(()) };
             }
             (What::Twin(fid), _) => return self.mend_twins(root, brick, (s, *fid), (report, doubt)),
             (What::Untagged, None) => {
@@ -275,7 +267,7 @@ impl Tree {
         let Some(tag) = tag else { return Ok(()) };
         report.add(&s.path, text, brick.remedy());
         if brick.repair {
-            open(root, brick, &s.path, s.at.kind)?.set_tag(&tag)?;
+            open(root, &s.path, s.at.kind)?.set_tag(&tag)?;
             doubt.objects.push(tag.fid);
         }
         let (ino, links, path) = (s.stat.ino, s.stat.nlink, s.path.clone());
@@ -306,26 +298,28 @@ impl Tree {
             report.add(&copy.path, text(&s.path), ADOPT);
             (first.path, first.at, first.ino) = (s.path.clone(), s.at, s.stat.ino);
             doubt.objects.push(fid);
-            return if brick.repair { untag(root, brick, &copy) } else { Ok(()) };
+            return if brick.repair { untag(root, &copy) } else { Ok(()) };
         }
         if right.is_some_and(|r| r.handle == first.at.handle) {
             report.add(&s.path, text(&first.path), ADOPT);
             doubt.objects.push(fid);
-            return if brick.repair { untag(root, brick, s) } else { Ok(()) };
+            return if brick.repair { untag(root, s) } else { Ok(()) };
         }
         report.add(&s.path, text(&first.path), COPY);
         Ok(())
     }
 }
 
-fn untag(root: &Opened, brick: &Brick<'_>, s: &Suspect) -> Result<(), Errno> {
-    open(root, brick, &s.path, s.at.kind)?.remove_xattr(disk_format::tag::XATTR.as_bytes())
+fn untag(root: &Opened, s: &Suspect) -> Result<(), Errno> {
+    open(root, &s.path, s.at.kind)?.remove_xattr(disk_format::tag::XATTR.as_bytes())
 }
 
 /// Opens what a walk met, by its path: nobody else uses the brick.
-fn open(root: &Opened, brick: &Brick<'_>, path: &Path, kind: u32) -> Result<Opened, Errno> {
+fn open(root: &Opened, path: &Path, kind: u32) -> Result<Opened, Errno> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(root.clone()) };
-    let dir = rustix::fs::open(brick.path.join(parent), crate::tree::DIR_FLAGS, rustix::fs::Mode::empty())
-        .map_err(errno)?;
-    open_at(dir.as_fd(), std::os::unix::ffi::OsStrExt::as_bytes(name), kind)
+    let mut dir = root.clone();
+    for name in parent.iter() {
+        dir = open_at(&dir, name.as_bytes(), S_IFDIR)?;
+    }
+    open_at(&dir, name.as_bytes(), kind)
 }

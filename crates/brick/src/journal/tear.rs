@@ -5,11 +5,10 @@
 //! record is missing, and what lies behind serves only to name objects whose content is in doubt.
 
 use super::{Journal, name};
-use crate::error::{JournalError, errno};
+use crate::error::JournalError;
 use disk_format::journal::{HEAD, HeadError};
 use disk_format::{Record, RecordError, SegmentHead};
 use ids::{Fid, Lsn};
-use rustix::fs::OFlags;
 use wire::peer::Stamp;
 
 /// Where a journal ends although files go on.
@@ -94,8 +93,8 @@ impl Journal {
             self.remove(first)?;
         }
         if keep {
-            let fd = self.open_file(tear.segment, OFlags::RDWR)?;
-            rustix::fs::ftruncate(&fd, tear.at as u64).map_err(|e| self.io(tear.segment, errno(e)))?;
+            let file = self.open_file(tear.segment)?;
+            file.truncate(tear.at as u64).map_err(|e| self.io(tear.segment, e))?;
             self.segments.insert(tear.segment, tear.at as u64);
         }
         tracing::warn!(

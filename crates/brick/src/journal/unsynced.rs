@@ -1,7 +1,6 @@
 //! Which files of the journal are not on disk yet.
 
-use crate::error::errno;
-use std::os::fd::OwnedFd;
+use file_system::File;
 use std::sync::{Arc, Mutex, PoisonError};
 use wire::Errno;
 
@@ -11,26 +10,26 @@ use wire::Errno;
 /// in which nothing is appended to it any more. So a sync that began before a segment's last record can never take that
 /// segment off the list.
 pub(crate) struct Unsynced {
-    folder: Arc<OwnedFd>,
+    folder: Arc<File>,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
     /// Complete segments, oldest first.
-    complete: Vec<Arc<OwnedFd>>,
+    complete: Vec<Arc<File>>,
     /// How often a segment was begun or removed, and how many of those changes of the folder are on disk.
     changes: u64,
     synced: u64,
 }
 
 impl Unsynced {
-    pub(super) fn new(folder: Arc<OwnedFd>) -> Unsynced {
+    pub(super) fn new(folder: Arc<File>) -> Unsynced {
         Unsynced { folder, state: Mutex::default() }
     }
 
     /// Nothing is appended to this segment any more.
-    pub(super) fn add(&self, segment: Arc<OwnedFd>) {
+    pub(super) fn add(&self, segment: Arc<File>) {
         self.with(|s| s.complete.push(segment));
     }
 
@@ -41,13 +40,13 @@ impl Unsynced {
 
     /// Brings the whole journal to disk: complete segments first, then the one that was current when the job began, then
     /// the names of all. A record is so never on disk for sure without those before it.
-    pub(crate) fn sync(&self, current: &OwnedFd) -> Result<(), Errno> {
+    pub(crate) fn sync(&self, current: &File) -> Result<(), Errno> {
         let (complete, changes, synced) = self.with(|s| (s.complete.clone(), s.changes, s.synced));
         for file in complete.iter().map(AsRef::as_ref).chain([current]) {
-            rustix::fs::fdatasync(file).map_err(errno)?;
+            file.sync_data()?;
         }
         if changes > synced {
-            rustix::fs::fsync(&self.folder).map_err(errno)?;
+            self.folder.sync()?;
         }
         self.with(|s| {
             s.complete.retain(|f| !complete.iter().any(|done| Arc::ptr_eq(f, done)));

@@ -6,6 +6,8 @@
     reason = "helpers of tests, each test uses some of them"
 )]
 
+pub mod partners;
+
 use brick::{Brick, Options};
 use disk_format::Identity;
 use ids::{BrickId, Epoch, Fid, Lsn, OpId, SessionId, SetId, Time, VolumeId};

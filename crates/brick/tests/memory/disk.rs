@@ -1,0 +1,137 @@
+//! One brick on a disk in memory, and what its users' tree looks like.
+
+use super::common::*;
+use brick::{Brick, OpenError, Options};
+use file_system::{File, FileSystem, S_IFDIR, S_IFLNK};
+use ids::Time;
+use memory_fs::{CrashRule, Faults, MemoryFs};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+const PATH: &str = "/b";
+
+pub(crate) struct Disk {
+    fs: MemoryFs,
+    number: u32,
+    openings: u64,
+    seconds: i64,
+}
+
+/// An object as somebody who reads the brick sees it.
+#[derive(PartialEq, Eq, Debug, Clone)]
+pub(crate) struct Seen {
+    mode: u32,
+    owner: (u32, u32),
+    nlink: u32,
+    mtime: Time,
+    size: u64,
+    content: brick::Sum,
+    tag: Option<disk_format::Tag>,
+    xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+impl Disk {
+    pub(crate) fn new(number: u32, rule: CrashRule) -> Disk {
+        let fs = MemoryFs::new(1 << 30);
+        fs.set_rule(rule);
+        fs.make_dirs(Path::new(PATH)).unwrap();
+        let mut disk = Disk { fs, number, openings: 0, seconds: 1_700_000_000 };
+        disk.pass_time();
+        brick::format_on(&disk.fs, Path::new(PATH), &identity(number)).unwrap();
+        // Whoever makes a brick has its disk synced before it is used.
+        disk.fs.open_dir(Path::new("/")).unwrap().sync_all().unwrap();
+        disk
+    }
+
+    pub(crate) fn open(&mut self) -> Result<Brick, OpenError> {
+        self.openings += 1;
+        let options = Options {
+            fd_limit: 6,
+            nodes: 8,
+            names: 10,
+            dirty: 5,
+            listing_names: 6,
+            segment_size: 1500,
+            seed: Some(self.openings),
+            ..Options::default()
+        };
+        Brick::open_on(&self.fs, Path::new(PATH), &identity(self.number), options)
+    }
+
+    /// The file system's clock goes on: farther than the grain of times.
+    pub(crate) fn pass_time(&mut self) {
+        self.seconds += 3;
+        self.fs.set_time(Time { sec: self.seconds, nsec: 0 });
+    }
+
+    /// The power goes off after so many more changes and syncs.
+    pub(crate) fn cut_power_after(&self, calls: u64) {
+        self.fs.set_faults(Faults { power_left: Some(calls), ..Faults::default() });
+    }
+
+    pub(crate) fn crash(&self, rule: CrashRule, draw: &mut dyn FnMut(u64) -> u64) {
+        self.fs.crash(rule, draw);
+    }
+
+    pub(crate) fn write_back(&self, rule: CrashRule, draw: &mut dyn FnMut(u64) -> u64) {
+        self.fs.write_back(rule, draw);
+    }
+
+    pub(crate) fn unsynced(&self) -> usize {
+        self.fs.unsynced()
+    }
+
+    /// The users' tree, and files without a name.
+    pub(crate) fn tree(&self) -> BTreeMap<String, Seen> {
+        let mut out = BTreeMap::new();
+        let root = self.fs.open_dir(Path::new(PATH)).unwrap();
+        walk(&root, "", &mut out);
+        let meta = root.open_at(b".mortar", S_IFDIR).unwrap();
+        for folder in ["orphans", "aside"] {
+            let open = meta.open_at(folder.as_bytes(), S_IFDIR).unwrap();
+            walk(&open, &format!(".mortar/{folder}"), &mut out);
+        }
+        out
+    }
+}
+
+fn see(open: &File, dir: bool, link: bool) -> Seen {
+    let st = open.stat().unwrap();
+    let content = match (dir, link) {
+        (true, _) => vec![],
+        (_, true) => open.read_link().unwrap(),
+        _ => open.read_whole().unwrap_or_default(),
+    };
+    let value = |n: &Vec<u8>| open.whole_xattr(n).unwrap().unwrap();
+    let mut xattrs: BTreeMap<_, _> =
+        open.xattrs().unwrap().into_iter().map(|n| (n.clone(), value(&n))).collect();
+    let tag =
+        xattrs.remove(disk_format::tag::XATTR.as_bytes()).map(|t| disk_format::Tag::decode(&t).unwrap());
+    Seen {
+        mode: st.mode,
+        owner: (st.uid, st.gid),
+        nlink: st.nlink,
+        mtime: st.mtime,
+        size: st.size,
+        content: brick::sum(&content),
+        tag,
+        xattrs,
+    }
+}
+
+fn walk(dir: &File, at: &str, out: &mut BTreeMap<String, Seen>) {
+    let mut names = Vec::new();
+    dir.list(&mut |name, kind, _| {
+        names.push((name.to_vec(), kind));
+        true
+    })
+    .unwrap();
+    for (name, kind) in names.into_iter().filter(|(n, _)| !(at.is_empty() && n == b".mortar")) {
+        let path = format!("{at}/{}", String::from_utf8_lossy(&name));
+        let open = dir.open_at(&name, kind).unwrap();
+        out.insert(path.clone(), see(&open, kind == S_IFDIR, kind == S_IFLNK));
+        if kind == S_IFDIR {
+            walk(&open, &path, out);
+        }
+    }
+}
