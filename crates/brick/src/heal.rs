@@ -489,6 +489,7 @@ impl Brick {
                 // Left by a healing that was interrupted before the file had its tag.
                 Err(Errno::EEXIST) => {
                     self.orphans.unlink(name.as_bytes())?;
+                    self.forget(fid);
                     crate::apply::make(&self.orphans, name.as_bytes(), &making)?
                 }
                 made => made?,

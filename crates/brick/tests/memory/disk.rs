@@ -17,12 +17,11 @@ pub(crate) struct Disk {
     seconds: i64,
 }
 
-/// An object as somebody who reads the brick sees it.
+/// An object as somebody who reads the brick sees it. Its count of links is left out: a name may be left in limbo.
 #[derive(PartialEq, Eq, Debug, Clone)]
 pub(crate) struct Seen {
     mode: u32,
     owner: (u32, u32),
-    nlink: u32,
     mtime: Time,
     size: u64,
     content: brick::Sum,
@@ -110,7 +109,6 @@ fn see(open: &File, dir: bool, link: bool) -> Seen {
     Seen {
         mode: st.mode,
         owner: (st.uid, st.gid),
-        nlink: st.nlink,
         mtime: st.mtime,
         size: st.size,
         content: brick::sum(&content),

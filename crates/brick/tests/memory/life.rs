@@ -241,7 +241,7 @@ impl Life {
     }
 
     fn check_after_power_cut(&mut self) {
-        let Life { brick, other, synced, trace, rule, .. } = self;
+        let Life { brick, other, synced, trace, .. } = self;
         let brick = brick.as_mut().unwrap();
         assert!(brick.found().rebooted && brick.doubt().is_some());
         let last = brick.last();
@@ -252,7 +252,7 @@ impl Life {
             at = at.next();
         }
         assert_eq!(at, last.lsn.next());
-        let count = synced.check(other, brick, *rule == CrashRule::Ordered);
+        let count = synced.check(other, brick);
         trace.push(format!("last {last:?}, {count} objects as synced, doubt {:?}", brick.doubt()));
     }
 

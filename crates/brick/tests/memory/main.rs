@@ -60,6 +60,15 @@ fn power_cuts_on_a_hostile_file_system() {
     run(CrashRule::Hostile);
 }
 
+/// Lives that once ended badly: with an object made twice, a healing that failed for ever, a file that stayed without a name.
+#[test]
+fn lives_that_ended_badly() {
+    for seed in [0, 27_466_004_328_202_836, 29_279_563_052_447_279] {
+        let _say = Seed(seed, CrashRule::Ordered);
+        Life::new(seed, CrashRule::Ordered).run();
+    }
+}
+
 /// With the same seed everything happens in the same way: a failure can be repeated.
 #[test]
 fn equal_seeds_make_equal_lives() {
