@@ -69,7 +69,7 @@ mod tests {
         bytes.extend([0x34, 0x12, 0, 0, 0, 0, 0, 0]);
         assert_eq!(hello.to_bytes(), bytes);
         assert_eq!(Hello::from_bytes(&bytes), Ok(hello));
-        bytes[5] = 1;
+        *bytes.get_mut(5).unwrap() = 1;
         assert!(Hello::from_bytes(&bytes).is_err(), "a tag that is out of use");
     }
 }

@@ -15,7 +15,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
 
 /// How long a usual run takes for each rule.
-const USUAL: Duration = Duration::from_secs(3);
+const USUAL: Duration = Duration::from_secs(1);
 
 fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().map(|text| text.parse().unwrap())
