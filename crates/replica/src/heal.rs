@@ -263,9 +263,7 @@ impl Healer {
 
     /// What a change does to the object itself, names apart.
     fn mark_object(&mut self, change: &Change) {
-        if let Change::Link { fid, .. } = change {
-            self.linked.insert(*fid);
-        }
+        self.linked.extend(change.named());
         match change {
             Change::Nop => {}
             Change::Write { fid, offset, len, .. } => {

@@ -172,3 +172,9 @@ fn a_sync_of_an_older_view_waits() {
 fn an_answer_ahead_of_the_changes_is_left() {
     check(80_000_422, &Config { blackout: true, ..Config::default() });
 }
+
+/// Files that changed their names while a brick was away, and lost another one while it healed: their end was not theirs.
+#[test]
+fn files_that_were_renamed_outlive_the_loss_of_another_name() {
+    check_all(&[1_700_007_472]);
+}

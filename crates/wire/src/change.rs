@@ -72,6 +72,15 @@ impl Change {
         if let Change::CopyRange { len, .. } = self { *len } else { 0 }
     }
 
+    /// The objects that get another name, beside one that they have or instead of it.
+    pub fn named(&self) -> Vec<Fid> {
+        match self {
+            Change::Link { fid, .. } | Change::Rename { fid, .. } => vec![*fid],
+            Change::Exchange { fid, to_fid, .. } => vec![*fid, *to_fid],
+            _ => vec![],
+        }
+    }
+
     /// The objects that the change touches: those whose version becomes its lsn.
     pub fn touched(&self) -> Vec<Fid> {
         match self {

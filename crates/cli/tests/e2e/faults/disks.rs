@@ -83,9 +83,10 @@ fn a_full_brick_xfs() {
 }
 
 /// Errors of the brick whose file system fails, and of its healing while changes go on.
-const FAILS: [&str; 7] = [
+const FAILS: [&str; 8] = [
     "ENOSPC",
     "EIO",
+    "EROFS",
     "ESTALE",
     "left the common history",
     "the brick's tree is not as the change expects",
