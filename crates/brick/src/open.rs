@@ -105,6 +105,7 @@ pub struct Brick {
     pub(crate) shared: Arc<Shared>,
     /// The room, and the second of the file system's clock in which it was asked for.
     pub(crate) room: Option<(i64, Room)>,
+    pub(crate) lengths: crate::validate::Lengths,
     pub(crate) found: Found,
     /// The last record is being applied again.
     pub(crate) redoing: bool,
@@ -342,6 +343,7 @@ impl Brick {
             dirty: VecDeque::new(),
             shared: Arc::new(shared),
             room: None,
+            lengths: crate::validate::Lengths::default(),
             found,
             redoing: false,
             begun: false,
@@ -352,15 +354,19 @@ impl Brick {
         };
         brick.recover(position, start)?;
         brick.healing = doubt.or(brick.healing);
-        if let Some(fid) = brick.found.incomplete {
-            // The next opening may find nothing strange: the record may be durable by then, its data is not.
-            let sure = Lsn(brick.last().lsn.0.saturating_sub(1));
-            let half = crate::heal::Doubt { from: sure, objects: vec![fid], trust: sure };
-            crate::heal::add_mark(&meta, half).map_err(|e| io("mark what is in doubt in", e))?;
-            brick.healing =
-                crate::heal::read_mark(&meta).map_err(|e| io("read the mark of healing of", e))?;
-        }
+        brick.doubt_incomplete().map_err(|e| at.io("mark what is in doubt in", e))?;
         Ok(brick)
+    }
+
+    /// The next opening may find nothing strange about the file of the last record: the record may be durable by then, its
+    /// data is not.
+    fn doubt_incomplete(&mut self) -> Result<(), Errno> {
+        let Some(fid) = self.found.incomplete else { return Ok(()) };
+        let sure = Lsn(self.last().lsn.0.saturating_sub(1));
+        let half = crate::heal::Doubt { from: sure, objects: vec![fid], trust: sure };
+        crate::heal::add_mark(&self.meta, half)?;
+        self.healing = crate::heal::read_mark(&self.meta)?;
+        Ok(())
     }
 
     /// What opening found.

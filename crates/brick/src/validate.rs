@@ -13,8 +13,36 @@ const LINK_MAX: u32 = 65000;
 const PLENTY: u64 = 1 << 30;
 /// Room for what a change needs beside its data.
 const BESIDE: u64 = 256 << 10;
+/// Files of all kinds that bricks lie on may be this long: ext4's old block maps, with the smallest blocks, end here.
+const ANY_KIND: u64 = 16 << 30;
+/// Lengths are asked about in steps of this, so that a file that grows is asked about once in a while only.
+const STEP: u64 = 1 << 30;
 /// The kinds of fallocate that make a file no longer than it is: `KEEP_SIZE` and `COLLAPSE_RANGE`.
 const NOT_LONGER: u32 = 1 | 8;
+
+/// What is known of the lengths that files here may have.
+#[derive(Debug, Default)]
+pub(crate) struct Lengths {
+    /// Any file may be this long: it was asked about.
+    allowed: u64,
+}
+
+impl Lengths {
+    /// Whether a file may end there; asks the file system only if that is not known.
+    fn check(&mut self, end: u64, mut ask: impl FnMut(u64) -> Result<(), Errno>) -> Result<(), Errno> {
+        if end <= self.allowed {
+            return Ok(());
+        }
+        if end <= ANY_KIND {
+            let more = end.next_multiple_of(STEP);
+            if ask(more).is_ok() {
+                self.allowed = more;
+                return Ok(());
+            }
+        }
+        ask(end)
+    }
+}
 
 impl Brick {
     /// Whether the file system would refuse the change for what it is (a malformed ACL, too many links, attributes that do
@@ -44,7 +72,8 @@ impl Brick {
 
     /// Whether the file system holds files of that length, and this process may write them.
     fn may_be_long(&mut self, fid: Fid, end: u64) -> Result<(), Errno> {
-        self.open_fid(fid)?.check_size(end)
+        let open = self.open_fid(fid)?;
+        self.lengths.check(end, |size| open.check_size(size))
     }
 
     /// Whether this data can be written: a disk that is full after the first half of it leaves a file that is neither old
@@ -97,4 +126,47 @@ fn attributes_fit(open: &Opened, name: &[u8], len: usize) -> Result<(), Errno> {
     }
     let block = usize::try_from(space.block).unwrap_or(4096);
     if sum > block { Err(Errno::ENOSPC) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: u64 = 5 << 29;
+
+    fn ask(asked: &mut Vec<u64>, size: u64) -> Result<(), Errno> {
+        asked.push(size);
+        if size > LIMIT { Err(Errno::EFBIG) } else { Ok(()) }
+    }
+
+    #[test]
+    fn a_growing_file_is_asked_about_once_a_step() {
+        let (mut lengths, mut asked) = (Lengths::default(), Vec::new());
+        for end in (0..=2 * STEP).step_by(64 << 20) {
+            assert_eq!(lengths.check(end, |size| ask(&mut asked, size)), Ok(()));
+        }
+        assert_eq!(asked, [STEP, 2 * STEP]);
+    }
+
+    #[test]
+    fn what_lies_within_a_step_is_asked_about_exactly() {
+        let (mut lengths, mut asked) = (Lengths::default(), Vec::new());
+        let mut check = |end| lengths.check(end, |size| ask(&mut asked, size));
+        assert_eq!((check(LIMIT), check(LIMIT + 1)), (Ok(()), Err(Errno::EFBIG)));
+        assert_eq!(check(u64::MAX), Err(Errno::EFBIG));
+    }
+
+    #[test]
+    fn no_file_speaks_for_another_of_great_length() {
+        let (mut lengths, mut asked) = (Lengths::default(), Vec::new());
+        let great = ANY_KIND + 1;
+        for _ in 0..2 {
+            let check = lengths.check(great, |size| {
+                asked.push(size);
+                Ok(())
+            });
+            assert_eq!(check, Ok(()));
+        }
+        assert_eq!(asked, [great, great]);
+    }
 }
