@@ -4,12 +4,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
+use client_core::call::{Action, CallMachine, Ended, Fate, Known, Number, PAUSE, Patience};
+use client_core::operation::Class;
+use client_core::routes::Offer;
+use client_core::set::ReclaimMark;
 use ids::{Epoch, Fid, OpId, SessionId, SetId};
 use wire::map::VolumeMap;
 use wire::{Body, Call, DecodeError, Errno, Fail, Kind, Op, Reply, Wire};
 
 use crate::conn::{Broken, Conn, Expect, Intent};
-use crate::core::call::{Action, CallMachine, Connection, Ended, Known, Number, PAUSE, Patience};
 use crate::directories::Directories;
 use crate::error::ConnectError;
 use crate::keeper::Keeper;
@@ -17,8 +20,8 @@ use crate::layer::{Layer, Next, ReadOnly, Request};
 use crate::map::{Generation, Route};
 use crate::options::{Options, is_on};
 use crate::payload::Payload;
-use crate::peer::Peer;
-use crate::sets::{SetState, Ticket, lock};
+use crate::peer::{Lent, Peer};
+use crate::sets::{SharedSet, Ticket, lock};
 use crate::stats::{Counting, Stats};
 use crate::wait::{self, Waiting, Wake};
 use crate::watch::{self, Watcher};
@@ -30,7 +33,7 @@ const DOUBT: Duration = Duration::from_secs(1);
 /// Between two lines of the log about calls that wait.
 const QUIET: Duration = Duration::from_secs(10);
 /// Files told of in one go when a set has to hear again what is open.
-const STATED_AT_ONCE: usize = 64;
+const TOLD_AT_ONCE: usize = 64;
 
 /// What all threads of a client share.
 pub(crate) struct Core {
@@ -64,12 +67,13 @@ impl Core {
     /// Takes over a map if it is newer.
     pub(crate) fn publish(&self, map: VolumeMap) {
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
-        if map.version <= current.map.version {
-            return;
-        }
-        if map.pool != current.map.pool || map.volume != current.map.volume {
-            tracing::error!("another pool or volume answers under the old name: its map is ignored");
-            return;
+        match current.by_map.consider(&map) {
+            Offer::Take => {}
+            Offer::Old => return,
+            Offer::Foreign => {
+                tracing::error!("another pool or volume answers under the old name: its map is ignored");
+                return;
+            }
         }
         match Generation::new(map, Some(&current)) {
             Ok(next) => {
@@ -112,10 +116,7 @@ impl Core {
         if self.is_stopped() {
             return Err(Broken::Stopped);
         }
-        let current = self.current();
-        let moved = current
-            .route(set)
-            .is_some_and(|r| r.epoch > epoch && r.peer.as_ref().is_none_or(|p| p.server != peer.server));
+        let moved = self.current().by_map.has_moved(set, epoch, peer.server);
         if moved { Err(Broken::Moved) } else { Ok(()) }
     }
 
@@ -123,16 +124,15 @@ impl Core {
     pub(crate) fn route(&self, request: &mut Request<'_, '_>) -> Result<Body, Errno> {
         let set = request.call.set;
         let (state, epoch) = self.find(set)?;
-        match request.call.op {
-            Op::Fsync { fid } => self.sync(&state, epoch, request, Some(fid)),
-            Op::SyncFs => self.sync(&state, epoch, request, None),
-            ref op if !op.changes() => self.try_until_done(&state, request),
-            _ => {
+        match Class::of(&request.call.op) {
+            Class::Sync(fid) => self.sync(&state, epoch, request, fid),
+            Class::Read => self.try_until_done(&state, request),
+            Class::Change => {
                 self.directories.begin(&request.call.op);
                 let result = self.try_until_done(&state, request);
                 let told: &[u8] = if result.is_ok() { request.into } else { &[] };
                 self.directories.end(&request.call.op, told, crate::grant::until());
-                if result.is_ok() && state.unsynced().changed(&request.call.op, epoch) {
+                if result.is_ok() && state.state().changed(&request.call.op, epoch) {
                     self.sync_all(&state, epoch);
                 }
                 result
@@ -141,7 +141,7 @@ impl Core {
     }
 
     /// What is known of a set, and the epoch of its view.
-    fn find(&self, set: SetId) -> Result<(Arc<SetState>, Epoch), Errno> {
+    fn find(&self, set: SetId) -> Result<(Arc<SharedSet>, Epoch), Errno> {
         loop {
             let generation = self.current();
             match generation.route(set) {
@@ -156,38 +156,33 @@ impl Core {
     /// Syncs one object, or all; fails if something was lost before that.
     fn sync(
         &self,
-        state: &SetState,
+        state: &SharedSet,
         epoch: Epoch,
         request: &mut Request<'_, '_>,
         fid: Option<Fid>,
     ) -> Result<Body, Errno> {
-        let mark = state.unsynced().begin(fid, epoch);
+        let mark = state.state().begin_sync(fid, epoch);
         let body = self.try_until_done(state, request)?;
-        let lost_before = self.lost_before(state.set);
-        let mut unsynced = state.unsynced();
-        match fid {
-            Some(fid) => unsynced.synced(fid, mark, lost_before)?,
-            None => unsynced.all_synced(mark, lost_before)?,
-        }
+        let lost_before = self.current().by_map.lost_before(state.set);
+        state.state().synced(mark, lost_before)?;
         Ok(body)
     }
 
     /// So much is noted that it is synced now. Nobody waits for the outcome.
-    fn sync_all(&self, state: &SetState, epoch: Epoch) {
+    fn sync_all(&self, state: &SharedSet, epoch: Epoch) {
         let set = state.set;
         let call = Call { set, epoch: Epoch(0), id: OpId::default(), finished: 0, op: Op::SyncFs };
-        let mark = state.unsynced().begin(None, epoch);
+        let mark = state.state().begin_sync(None, epoch);
         match self.try_until_done(state, &mut Request { call, payload: &[], into: &mut Payload::new() }) {
-            Ok(_) => state.unsynced().forget(mark, self.lost_before(set)),
+            Ok(_) => {
+                let lost_before = self.current().by_map.lost_before(set);
+                state.state().synced_unasked(mark, lost_before);
+            }
             Err(e) => tracing::debug!(%set, "sync: {e}"),
         }
     }
 
-    fn lost_before(&self, set: SetId) -> Epoch {
-        self.current().route(set).map_or(Epoch(0), |r| r.lost_before)
-    }
-
-    fn try_until_done(&self, state: &SetState, request: &mut Request<'_, '_>) -> Result<Body, Errno> {
+    fn try_until_done(&self, state: &SharedSet, request: &mut Request<'_, '_>) -> Result<Body, Errno> {
         let start = Instant::now();
         let waited = || start.elapsed();
         let patience = Patience { soft: self.options.soft, quorum_wait: self.options.quorum_wait };
@@ -197,12 +192,12 @@ impl Core {
             let generation = self.current();
             let route = generation.route(state.set);
             let mut tried = None;
-            let mut action = machine.look(self.known(&generation, route), waited);
+            let mut action = machine.look(self.known(&generation, state.set), waited);
             if let Action::Send(number) = action
                 && let Some((route, peer)) = route.and_then(|r| Some((r, r.peer.as_ref()?)))
             {
                 if number == Number::New {
-                    ticket = Some(state.begin());
+                    ticket = Some(state.begin_change());
                 }
                 let seq = ticket.as_ref().map_or(0, |t| t.seq);
                 request.call.id = OpId { session: self.intent.session, seq };
@@ -228,16 +223,8 @@ impl Core {
         }
     }
 
-    /// What the map says to a call of the set with this route.
-    fn known(&self, generation: &Generation, route: Option<&Route>) -> Known {
-        let version = generation.map.version;
-        match route {
-            _ if self.is_stopped() => Known::Stopped,
-            _ if !generation.map.started => Known::NotStarted,
-            None => Known::NoSet,
-            Some(Route { peer: None, .. }) => Known::NoPrimary(version),
-            Some(Route { peer: Some(_), .. }) => Known::Primary(version),
-        }
+    fn known(&self, generation: &Generation, set: SetId) -> Known {
+        if self.is_stopped() { Known::Stopped } else { generation.by_map.known(set) }
     }
 
     /// Waits for a map with the set, a network timeout at most.
@@ -278,13 +265,13 @@ impl Core {
             Ok(lent) => lent,
             Err(e) => return (ended(&Err(&e), false), Err(e)),
         };
-        let result = self.exchange(&mut lent.conn, (route, peer), request, &mut waiting);
+        let result = self.exchange(&mut lent, (route, peer), request, &mut waiting);
         let ended = ended(&result.as_ref(), lent.used);
-        match machine.connection(ended, matches!(request.call.op, Op::Open { .. })) {
-            Connection::PutBack => peer.put_back(lent),
-            Connection::GiveUp => peer.give_up(lent),
-            Connection::Broke => peer.broke(lent),
-            Connection::Close => drop(lent),
+        match machine.fate(ended, matches!(request.call.op, Op::Open { .. })) {
+            Fate::PutBack => peer.put_back(lent),
+            Fate::GiveUp => peer.give_up(lent),
+            Fate::Broke => peer.broke(lent),
+            Fate::Close => drop(lent),
         }
         if let Err(e) = &result {
             tracing::debug!(%set, server = peer.address, "{}: {e}", request.call.op.name());
@@ -294,19 +281,27 @@ impl Core {
 
     fn exchange(
         &self,
-        conn: &mut Conn,
+        lent: &mut Lent,
         (route, peer): (&Route, &Arc<Peer>),
         request: &mut Request<'_, '_>,
         waiting: &mut Waiting<'_>,
     ) -> Result<Reply, Broken> {
-        let mark = mark(route.epoch, peer.era());
-        if route.state.needs_stating(mark)
-            && let Some(fail) = self.state_opens(conn, route, mark, waiting)?
-        {
-            return Ok(Reply(Err(fail)));
-        }
+        let mark = ReclaimMark { epoch: route.epoch, server: peer.server, era: lent.era };
+        let conn = &mut lent.conn;
+        let finished_if_told = {
+            let state = route.state.state();
+            (!state.needs_reclaim(mark)).then(|| state.finished())
+        };
         request.call.epoch = route.epoch;
-        request.call.finished = route.state.finished();
+        request.call.finished = match finished_if_told {
+            Some(finished) => finished,
+            None => {
+                if let Some(fail) = self.tell_opens(conn, route, mark, waiting)? {
+                    return Ok(Reply(Err(fail)));
+                }
+                route.state.state().finished()
+            }
+        };
         let sent = Instant::now();
         let id = conn.send(Kind::Call, &request.call, request.payload, waiting)?;
         let expect = match request.call.op {
@@ -344,24 +339,24 @@ impl Core {
     }
 
     /// Tells the set which of its files this client holds open; `Some` if it does not want to know now.
-    pub(crate) fn state_opens(
+    pub(crate) fn tell_opens(
         &self,
         conn: &mut Conn,
         route: &Route,
-        mark: u64,
+        mark: ReclaimMark,
         waiting: &Waiting<'_>,
     ) -> Result<Option<Fail>, Broken> {
-        let Some(stating) = route.state.claim_stating() else { return Ok(Some(Fail::Busy)) };
-        let files = stating.files();
-        for some in files.chunks(STATED_AT_ONCE) {
+        let Some(reclaim) = route.state.begin_reclaim() else { return Ok(Some(Fail::Busy)) };
+        let files = reclaim.files.len();
+        for some in reclaim.files.chunks(TOLD_AT_ONCE) {
             let ops = some.iter().map(|fid| Op::Open { fid: *fid });
             if let Some(fail) = self.batch(conn, route, ops, waiting)? {
                 return Ok(Some(fail));
             }
         }
-        stating.done(mark);
-        if !files.is_empty() {
-            tracing::info!(set = %route.state.set, files = files.len(), "told the set's primary what is open");
+        reclaim.done(mark);
+        if files > 0 {
+            tracing::info!(set = %route.state.set, files, "told the set's primary what is open");
         }
         Ok(None)
     }
@@ -374,13 +369,14 @@ impl Core {
         ops: impl Iterator<Item = Op>,
         waiting: &Waiting<'_>,
     ) -> Result<Option<Fail>, Broken> {
-        let mut ids = Vec::with_capacity(STATED_AT_ONCE);
+        let finished = route.state.state().finished();
+        let mut ids = Vec::with_capacity(TOLD_AT_ONCE);
         for op in ops {
             let call = Call {
                 set: route.state.set,
                 epoch: route.epoch,
                 id: OpId { session: self.intent.session, seq: 0 },
-                finished: route.state.finished(),
+                finished,
                 op,
             };
             ids.push(conn.queue(Kind::Call, &call, &[]));
@@ -398,11 +394,6 @@ impl Core {
         }
         Ok(failed)
     }
-}
-
-/// Names a view and how often connections to its primary broke.
-pub(crate) fn mark(epoch: Epoch, era: u64) -> u64 {
-    (u64::from(epoch.0) << 32) | (era.wrapping_add(1) & 0xffff_ffff)
 }
 
 /// How a try ended, in the words of the call's machine. `used`: the connection had been used before.

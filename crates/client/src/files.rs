@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use client_core::set::Opening;
 use ids::{Fid, SetId};
 use wire::codec::Blob;
 use wire::op::{Node, SetAttr};
@@ -10,7 +11,6 @@ use wire::{Attr, Body, Errno, Name, Op};
 
 use crate::call::Client;
 use crate::payload::Payload;
-use crate::sets::Opening;
 
 /// A file or directory, and the set that answers for it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -155,7 +155,7 @@ impl Client {
         let attr = self.make(parent, new, true)?;
         let generation = self.core.current();
         let route = generation.route(attr.home).ok_or(Errno::ESTALE)?;
-        route.state.created(attr.fid);
+        route.state.state().created(attr.fid);
         Ok(attr)
     }
 
@@ -225,14 +225,15 @@ impl Client {
         loop {
             let generation = self.core.current();
             let Some(route) = generation.route(object.home) else { return Err(Errno::ESTALE) };
-            match route.state.open(object.fid) {
-                Opening::Stated => return Ok(()),
+            let opening = route.state.state().open(object.fid);
+            match opening {
+                Opening::Known => return Ok(()),
                 Opening::Wait => self.core.pause(&generation, Duration::from_millis(1))?,
-                Opening::State => {
+                Opening::Tell => {
                     let result = self.ask(object.home, Op::Open { fid: object.fid });
                     match &result {
-                        Ok(_) => route.state.opened(object.fid),
-                        Err(_) => route.state.not_opened(object.fid),
+                        Ok(_) => route.state.state().opened(object.fid),
+                        Err(why) => self.core.open_failed(route, object.fid, *why),
                     }
                     return result.map(drop);
                 }
@@ -243,10 +244,8 @@ impl Client {
     /// Ends one [`Client::open`]. The set hears of the last one a little later.
     pub fn release(&self, object: Object) {
         let generation = self.core.current();
-        if let Some(route) = generation.route(object.home)
-            && route.state.close(object.fid)
-        {
-            self.core.keeper.closed(object.home, object.fid);
+        if let Some(route) = generation.route(object.home) {
+            self.core.close(route, object.fid);
         }
     }
 

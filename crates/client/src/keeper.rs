@@ -1,14 +1,14 @@
 //! The housekeeper: sends releases of closed files in batches, tells new primaries of open files, closes idle connections.
 
-use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use ids::{Fid, SetId};
-use wire::Op;
+use client_core::set::ReclaimMark;
+use ids::Fid;
+use wire::{Errno, Op};
 
-use crate::call::{Core, mark};
-use crate::map::Generation;
+use crate::call::Core;
+use crate::map::Route;
 use crate::sets::lock;
 use crate::wait::Waiting;
 
@@ -17,50 +17,58 @@ const AT_ONCE: usize = 64;
 /// After releases failed.
 const RETRY: Duration = Duration::from_millis(200);
 
-/// What the housekeeper has to do.
+/// How the housekeeper hears that there is work.
 #[derive(Default)]
 pub(crate) struct Keeper {
-    closed: Mutex<Vec<(SetId, Fid)>>,
+    woken: Mutex<bool>,
     bell: Condvar,
 }
 
 impl Keeper {
-    /// A file was closed for the last time: the set hears of it a little later.
-    pub(crate) fn closed(&self, set: SetId, fid: Fid) {
-        let mut closed = lock(&self.closed);
-        closed.push((set, fid));
-        if closed.len() == 1 {
-            self.bell.notify_one();
-        }
+    pub(crate) fn wake(&self) {
+        *lock(&self.woken) = true;
+        self.bell.notify_one();
     }
 
-    pub(crate) fn wake(&self) {
-        let _held = lock(&self.closed);
-        self.bell.notify_one();
+    /// Waits until it is woken, or for so long.
+    fn wait(&self, time: Duration) {
+        let woken = lock(&self.woken);
+        let waited = self.bell.wait_timeout_while(woken, time, |woken| !*woken);
+        *waited.unwrap_or_else(PoisonError::into_inner).0 = false;
     }
 }
 
 impl Core {
+    /// Counts a close. The set hears of the last one a little later.
+    pub(crate) fn close(&self, route: &Route, fid: Fid) {
+        if route.state.state().close(fid) {
+            self.keeper.wake();
+        }
+    }
+
+    /// An open failed.
+    pub(crate) fn open_failed(&self, route: &Route, fid: Fid, why: Errno) {
+        if route.state.state().open_failed(fid, why) {
+            self.keeper.wake();
+        }
+    }
+
     /// The housekeeper's life.
     pub(crate) fn keep(&self) {
         let tick = (self.options.idle / 4).clamp(Duration::from_millis(10), Duration::from_secs(1));
         let mut swept = Instant::now();
         while !self.is_stopped() {
-            let closed = lock(&self.keeper.closed);
-            if closed.is_empty() {
-                let wait = self.keeper.bell.wait_timeout(closed, tick);
-                drop(wait.unwrap_or_else(PoisonError::into_inner));
-            } else {
-                drop(closed);
+            if !self.has_releases() {
+                self.keeper.wait(tick);
             }
             if swept.elapsed() >= tick {
                 swept = Instant::now();
                 let current = self.current();
-                let open = current.sets().any(|route| route.state.open_files() > 0);
+                let open = current.sets().any(|route| route.state.state().open_files() > 0);
                 current.peers().for_each(|p| p.close_older(self.options.idle, open));
             }
-            self.restate();
-            if lock(&self.keeper.closed).is_empty() || self.is_stopped() {
+            self.reclaim();
+            if !self.has_releases() || self.is_stopped() {
                 continue;
             }
             std::thread::sleep(self.options.release_delay);
@@ -68,39 +76,32 @@ impl Core {
         }
     }
 
+    fn has_releases(&self) -> bool {
+        self.current().sets().any(|route| route.state.state().has_releases())
+    }
+
     fn release_closed(&self) {
-        let mut by_set: BTreeMap<SetId, Vec<Fid>> = BTreeMap::new();
-        for (set, fid) in lock(&self.keeper.closed).drain(..) {
-            by_set.entry(set).or_default().push(fid);
-        }
-        for (set, mut fids) in by_set {
-            fids.sort_unstable();
-            fids.dedup();
-            for some in fids.chunks(AT_ONCE) {
-                self.release(set, some);
+        let generation = self.current();
+        for route in generation.sets() {
+            loop {
+                let fids = route.state.state().take_releases(AT_ONCE);
+                if fids.is_empty() {
+                    break;
+                }
+                if self.release_batch(route, &fids) {
+                    route.state.state().released(&fids);
+                    continue;
+                }
+                // Later, then. Whether the set heard of some of them is not known.
+                route.state.state().release_failed(&fids);
+                std::thread::sleep(RETRY);
+                break;
             }
         }
     }
 
-    fn release(&self, set: SetId, fids: &[Fid]) {
-        let generation = self.current();
-        let Some(state) = generation.route(set).map(|r| &r.state) else { return };
-        let fids: Vec<Fid> = fids.iter().copied().filter(|fid| state.releasing(*fid)).collect();
-        if fids.is_empty() {
-            return;
-        }
-        if self.release_batch(&generation, set, &fids) {
-            fids.iter().for_each(|fid| state.released(*fid));
-            return;
-        }
-        // Later, then. Whether the set heard of some of them is not known.
-        let open = fids.iter().filter(|fid| state.not_released(**fid));
-        lock(&self.keeper.closed).extend(open.map(|fid| (set, *fid)));
-        std::thread::sleep(RETRY);
-    }
-
-    fn release_batch(&self, generation: &Generation, set: SetId, fids: &[Fid]) -> bool {
-        let Some(route) = generation.route(set) else { return false };
+    fn release_batch(&self, route: &Route, fids: &[Fid]) -> bool {
+        let set = route.state.set;
         let Some(peer) = &route.peer else { return false };
         let still = || self.still(set, route.epoch, peer);
         let waiting = Waiting { until: Instant::now() + self.options.network_timeout, still: &still };
@@ -121,19 +122,19 @@ impl Core {
     }
 
     /// Tells primaries that are new, or came back, which files are open, before anybody removes such a file.
-    fn restate(&self) {
+    fn reclaim(&self) {
         let generation = self.current();
         for route in generation.sets() {
             let Some(peer) = &route.peer else { continue };
-            let current = mark(route.epoch, peer.era());
-            if !route.state.needs_stating(current) || route.state.open_files() == 0 {
+            let mark = ReclaimMark { epoch: route.epoch, server: peer.server, era: peer.era() };
+            if !self.should_reclaim(route, mark) {
                 continue;
             }
             // Calls wait for the outcome: no longer than there is hope.
             let still = || self.still(route.state.set, route.epoch, peer);
             let waiting = Waiting { until: Instant::now() + self.options.network_timeout, still: &still };
             let Ok(mut lent) = peer.lend(route.state.set, self.intent, &waiting) else { continue };
-            match self.state_opens(&mut lent.conn, route, current, &waiting) {
+            match self.tell_opens(&mut lent.conn, route, mark, &waiting) {
                 Ok(_) => peer.put_back(lent),
                 Err(e) => {
                     tracing::debug!(set = %route.state.set, "open files not told: {e}");
@@ -141,5 +142,10 @@ impl Core {
                 }
             }
         }
+    }
+
+    fn should_reclaim(&self, route: &Route, mark: ReclaimMark) -> bool {
+        let state = route.state.state();
+        state.open_files() > 0 && state.needs_reclaim(mark)
     }
 }

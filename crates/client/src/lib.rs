@@ -1,5 +1,8 @@
 //! A mounted volume as a library: routing, sessions, resends, open files, layers. Blocking, for many threads.
 //!
+//! What is decided about calls, connections and open files is decided by the crate `client-core`; here are threads, sockets
+//! and locks.
+//!
 //! Owns the connection to the pool (a watch that keeps the volume's map fresh) and pools of connections to the
 //! servers. A call finds the primary of its set in the map, uses a connection alone for one request, and goes on under
 //! the same [`ids::OpId`] until it is answered: applications see a pause, not an error.
@@ -12,7 +15,6 @@
 pub mod address;
 mod call;
 mod conn;
-mod core;
 mod directories;
 mod error;
 mod files;
@@ -25,7 +27,6 @@ mod payload;
 mod peer;
 mod sets;
 mod stats;
-mod unsynced;
 pub mod wait;
 mod watch;
 

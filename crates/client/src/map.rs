@@ -4,28 +4,29 @@ use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+use client_core::routes::{self, Routes};
 use ids::{Epoch, ServerId, SetId};
 use rustix::event::{EventfdFlags, eventfd};
 use wire::map::VolumeMap;
 
 use crate::peer::Peer;
-use crate::sets::SetState;
+use crate::sets::SharedSet;
 
 /// Who serves a set, by one map.
 #[derive(Clone)]
 pub(crate) struct Route {
     pub epoch: Epoch,
-    /// Changes of earlier epochs are there only if they were synced.
-    pub lost_before: Epoch,
     /// The server of its primary; none while no brick may serve.
     pub peer: Option<Arc<Peer>>,
-    pub state: Arc<SetState>,
+    pub state: Arc<SharedSet>,
 }
 
 /// One map and what belongs to it.
 pub(crate) struct Generation {
     pub map: VolumeMap,
-    /// By set number.
+    /// Who serves what, by the map.
+    pub by_map: Routes,
+    /// The same with what the client keeps, by set number.
     routes: Vec<(SetId, Route)>,
     peers: HashMap<ServerId, Arc<Peer>>,
     /// Readable, and so for ever, from when a newer map holds.
@@ -42,19 +43,16 @@ impl Generation {
             let peer = known.cloned().unwrap_or_else(|| Arc::new(Peer::new(s.server, address)));
             peers.insert(s.server, peer);
         }
-        let mut routes: Vec<_> = map
-            .sets
-            .iter()
-            .map(|view| {
-                let known = before.and_then(|b| b.route(view.set)).map(|r| Arc::clone(&r.state));
-                let state = known.unwrap_or_else(|| Arc::new(SetState::new(view.set)));
-                let peer = view.primary.and_then(|p| peers.get(&p)).cloned();
-                (view.set, Route { epoch: view.epoch, lost_before: view.lost_before, peer, state })
-            })
-            .collect();
-        routes.sort_by_key(|(set, _)| *set);
+        let by_map = Routes::new(&map);
+        let with_memory = |route: &routes::Route| {
+            let known = before.and_then(|b| b.route(route.set)).map(|r| Arc::clone(&r.state));
+            let state = known.unwrap_or_else(|| Arc::new(SharedSet::new(route.set)));
+            let peer = route.server.and_then(|server| peers.get(&server)).cloned();
+            (route.set, Route { epoch: route.epoch, peer, state })
+        };
+        let routes = by_map.iter().map(with_memory).collect();
         let over = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Generation { map, routes, peers, over })
+        Ok(Generation { map, by_map, routes, peers, over })
     }
 
     /// Who serves `set`.

@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use client_core::connections::{Connections, Era};
 use ids::{ServerId, SetId};
 use wire::hello::Purpose;
 
@@ -27,14 +28,13 @@ pub(crate) struct Peer {
     pub server: ServerId,
     /// `host:port`.
     pub address: String,
-    /// Its shards; 0 until it told.
-    shards: AtomicU16,
+    pool: Mutex<Pool>,
+}
+
+struct Pool {
     /// Connections that no call uses, by shard; the last one put back is the first one taken.
-    idle: Mutex<HashMap<u16, Vec<Conn>>>,
-    /// Connections with numbers below this are given up: no call begins on them, and each new one tells the server.
-    oldest: Mutex<u64>,
-    /// Counts connections that broke: the server may have forgotten what sessions hold open.
-    breaks: AtomicU64,
+    idle: HashMap<u16, Vec<Conn>>,
+    connections: Connections,
 }
 
 /// A connection in use.
@@ -42,97 +42,89 @@ pub(crate) struct Lent {
     pub conn: Conn,
     /// It was used before: if it is broken, that says little about the server.
     pub used: bool,
+    /// What had become of connections to the server when this one was lent.
+    pub era: Era,
     shard: u16,
 }
 
 impl Peer {
     pub(crate) fn new(server: ServerId, address: String) -> Peer {
-        Peer {
-            server,
-            address,
-            shards: AtomicU16::new(0),
-            idle: Mutex::default(),
-            // Whatever another `Peer` of the same server had is given up with it.
-            oldest: Mutex::new(NEXT.load(Ordering::Acquire)),
-            breaks: AtomicU64::new(0),
+        // Whatever another `Peer` of the same server had is given up with it.
+        let connections = Connections::new(NEXT.load(Ordering::Acquire));
+        Peer { server, address, pool: Mutex::new(Pool { idle: HashMap::new(), connections }) }
+    }
+
+    /// What has become of connections to the server.
+    pub(crate) fn era(&self) -> Era {
+        lock(&self.pool).connections.era()
+    }
+
+    /// A connection broke with a call on it.
+    pub(crate) fn broke(&self, lent: Lent) {
+        let mut pool = lock(&self.pool);
+        if pool.connections.broke(lent.conn.number) {
+            pool.idle.clear();
         }
     }
 
-    /// Changes whenever a connection to the server broke.
-    pub(crate) fn era(&self) -> u64 {
-        self.breaks.load(Ordering::Acquire)
-    }
-
-    /// A connection broke with a call on it: its sisters are most likely broken too.
-    pub(crate) fn broke(&self, lent: Lent) {
-        self.breaks.fetch_add(1, Ordering::AcqRel);
-        self.give_up(lent);
-    }
-
     /// Gives up a connection on which something was asked and not answered.
-    ///
-    /// The request may lie there and come in at any time. All connections so far are given up with it: the next one says
-    /// so to the server before it carries a call, and nothing that lies on an older one is begun from then on. What others
-    /// of this client ask there meanwhile is either answered or asked again.
     pub(crate) fn give_up(&self, lent: Lent) {
-        let mut idle = lock(&self.idle);
-        let mut oldest = lock(&self.oldest);
-        if lent.conn.number >= *oldest {
-            *oldest = NEXT.load(Ordering::Acquire);
-            idle.clear();
+        let mut pool = lock(&self.pool);
+        if pool.connections.give_up(lent.conn.number) {
+            pool.idle.clear();
         }
     }
 
     /// A connection for calls to `set`, idle or new.
     pub(crate) fn lend(&self, set: SetId, intent: Intent, waiting: &Waiting<'_>) -> Result<Lent, Broken> {
         for _ in 0..3 {
-            let shards = self.shards.load(Ordering::Acquire);
-            let shard = shard_of(set, shards.max(1));
-            if let Some(conn) = self.take_idle(shard) {
-                return Ok(Lent { conn, used: true, shard });
+            let shard = match self.take_idle(set) {
+                Ok(lent) => return Ok(lent),
+                Err(shard) => shard,
+            };
+            let lent = self.open(shard, intent, waiting)?;
+            if lock(&self.pool).connections.shard(set) == shard {
+                return Ok(lent);
             }
-            let (conn, told) = self.open(shard, intent, waiting)?;
-            if shard_of(set, told) == shard {
-                return Ok(Lent { conn, used: false, shard });
-            }
-            self.put_back(Lent { conn, used: true, shard });
+            self.put_back(lent);
         }
         Err(Broken::Refused("its number of shards keeps changing".to_owned()))
     }
 
     /// Whether the server still greets: it may be slow, but is not frozen.
     pub(crate) fn greets(&self, set: SetId, intent: Intent, waiting: &Waiting<'_>) -> Result<(), Broken> {
-        let shard = shard_of(set, self.shards.load(Ordering::Acquire).max(1));
-        let (conn, _) = self.open(shard, intent, waiting)?;
-        self.put_back(Lent { conn, used: true, shard });
+        let shard = lock(&self.pool).connections.shard(set);
+        self.put_back(self.open(shard, intent, waiting)?);
         Ok(())
     }
 
-    fn open(&self, shard: u16, intent: Intent, waiting: &Waiting<'_>) -> Result<(Conn, u16), Broken> {
+    fn open(&self, shard: u16, intent: Intent, waiting: &Waiting<'_>) -> Result<Lent, Broken> {
         let addresses = address::resolve(&self.address)?;
-        let purpose = {
-            let oldest = lock(&self.oldest);
-            let connection = NEXT.fetch_add(1, Ordering::AcqRel);
-            Purpose::Session { shard, connection, oldest: *oldest }
-        };
+        let numbered = lock(&self.pool).connections.begin(|| NEXT.fetch_add(1, Ordering::AcqRel));
+        let purpose = Purpose::Session { shard, connection: numbered.number, oldest: numbered.oldest };
         let (conn, reply) = Conn::open(&addresses, intent, purpose, waiting)?;
         if reply.server != self.server {
             return Err(Broken::Refused(format!("it is server {} now, not {}", reply.server, self.server)));
         }
-        let told = reply.shards.max(1);
-        if self.shards.swap(told, Ordering::AcqRel) != told {
-            lock(&self.idle).clear();
+        let mut pool = lock(&self.pool);
+        if pool.connections.greeted(reply.shards) {
+            pool.idle.clear();
         }
-        Ok((conn, told))
+        Ok(Lent { conn, used: false, era: pool.connections.era(), shard })
     }
 
-    fn take_idle(&self, shard: u16) -> Option<Conn> {
+    /// An idle connection for `set`, or the shard that one is needed to.
+    fn take_idle(&self, set: SetId) -> Result<Lent, u16> {
         loop {
-            let conn = lock(&self.idle).get_mut(&shard).and_then(Vec::pop)?;
+            let mut pool = lock(&self.pool);
+            let shard = pool.connections.shard(set);
+            let conn = pool.idle.get_mut(&shard).and_then(Vec::pop).ok_or(shard)?;
+            let era = pool.connections.era();
+            drop(pool);
             if conn.used.elapsed() < TRUSTED || conn.is_fresh() {
-                return Some(conn);
+                return Ok(Lent { conn, used: true, era, shard });
             }
-            self.breaks.fetch_add(1, Ordering::AcqRel);
+            lock(&self.pool).connections.idle_broke();
         }
     }
 
@@ -140,9 +132,9 @@ impl Peer {
     pub(crate) fn put_back(&self, lent: Lent) {
         let Lent { mut conn, shard, .. } = lent;
         conn.used = Instant::now();
-        let mut idle = lock(&self.idle);
-        let given_up = conn.number < *lock(&self.oldest);
-        let stack = idle.entry(shard).or_default();
+        let mut pool = lock(&self.pool);
+        let given_up = pool.connections.is_given_up(conn.number);
+        let stack = pool.idle.entry(shard).or_default();
         if stack.len() < IDLE_MAX && !given_up {
             stack.push(conn);
         }
@@ -151,13 +143,9 @@ impl Peer {
     /// Closes connections that were not used for `age`. With `keep` one of each shard stays: a server that sees none of a
     /// session for long takes it for gone, and its open files for closed.
     pub(crate) fn close_older(&self, age: Duration, keep: bool) {
-        for stack in lock(&self.idle).values_mut() {
+        for stack in lock(&self.pool).idle.values_mut() {
             let newest = stack.iter().map(|conn| conn.used).max().filter(|_| keep);
             stack.retain(|conn| conn.used.elapsed() < age || Some(conn.used) == newest);
         }
     }
-}
-
-fn shard_of(set: SetId, shards: u16) -> u16 {
-    u16::try_from(set.0 % u32::from(shards.max(1))).unwrap_or(0)
 }

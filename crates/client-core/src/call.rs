@@ -1,20 +1,20 @@
-//! One call's life: what to do next, from what the map says and how the last try ended.
+//! The life of a call: what to do next, from what the map says and how the last try ended.
 //!
 //! Always true: a change keeps its number until it is answered, and a call that nobody waits for any more is not sent
 //! again. Times are those since the call began.
 
-use std::time::Duration;
+use core::time::Duration;
 
 use wire::Errno;
 
 /// The shortest and the longest pause between two tries.
-pub(crate) const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(250));
+pub const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(250));
 /// Without an answer for so long, something is wrong.
 const TROUBLE: Duration = Duration::from_millis(500);
 
 /// How patient calls are.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Patience {
+pub struct Patience {
     /// Calls that take longer end with `ETIMEDOUT`; `None`: they go on for ever.
     pub soft: Option<Duration>,
     /// How long changes wait for a set without write quorum.
@@ -23,7 +23,7 @@ pub(crate) struct Patience {
 
 /// What is known before a try.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Known {
+pub enum Known {
     /// The client ends.
     Stopped,
     /// The volume is stopped.
@@ -38,7 +38,7 @@ pub(crate) enum Known {
 
 /// How a try ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Ended {
+pub enum Ended {
     /// It was carried out, or refused for good.
     Answered,
     /// A transaction holds what the operation needs: it was refused, with nothing done.
@@ -63,7 +63,7 @@ pub(crate) enum Ended {
 
 /// What becomes of the connection of a try.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Connection {
+pub enum Fate {
     /// Others may use it.
     PutBack,
     /// What was asked on it must not be done at some later time: it is given up, and the older ones with it.
@@ -76,13 +76,18 @@ pub(crate) enum Connection {
 
 /// What to do next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Action {
+pub enum Action {
     /// Send the request to the primary, with this kind of number.
     Send(Number),
     /// Look at the map again at once.
     Look,
-    /// Wait so long for a newer map, then look at it; with `alarm` it has taken too long already.
-    Pause { time: Duration, alarm: bool },
+    /// Wait for a newer map, then look at it.
+    Pause {
+        /// The longest wait.
+        time: Duration,
+        /// It has taken too long already: the map may be old, and people should know.
+        alarm: bool,
+    },
     /// The answer is the result.
     Return,
     /// The call ends without an answer of the set.
@@ -91,7 +96,7 @@ pub(crate) enum Action {
 
 /// The number of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Number {
+pub enum Number {
     /// None: it changes nothing.
     None,
     /// The next one of the set.
@@ -101,7 +106,7 @@ pub(crate) enum Number {
 }
 
 /// The state of one call.
-pub(crate) struct CallMachine {
+pub struct CallMachine {
     patience: Patience,
     changes: bool,
     /// The call has a number.
@@ -117,13 +122,13 @@ pub(crate) struct CallMachine {
 
 impl CallMachine {
     /// A call that begins now; `changes`: its operation changes something.
-    pub(crate) fn new(patience: Patience, changes: bool) -> CallMachine {
+    pub fn new(patience: Patience, changes: bool) -> CallMachine {
         let (pause, numbered, replaced) = (PAUSE.0, false, false);
         CallMachine { patience, changes, numbered, pause, version: 0, paused_for: 0, replaced }
     }
 
     /// What to do, by the map. `waited` is asked only if the call cannot be sent.
-    pub(crate) fn look(&mut self, known: Known, waited: impl FnOnce() -> Duration) -> Action {
+    pub fn look(&mut self, known: Known, waited: impl FnOnce() -> Duration) -> Action {
         match known {
             Known::Stopped => Action::Fail(Errno::ESHUTDOWN),
             Known::NotStarted => Action::Fail(Errno::ENOTCONN),
@@ -146,7 +151,7 @@ impl CallMachine {
     }
 
     /// What to do after a try. `waited` is asked only if it was not the last one.
-    pub(crate) fn ended(&mut self, how: Ended, waited: impl FnOnce() -> Duration) -> Action {
+    pub fn ended(&mut self, how: Ended, waited: impl FnOnce() -> Duration) -> Action {
         match how {
             Ended::Answered => Action::Return,
             Ended::Held => {
@@ -179,19 +184,19 @@ impl CallMachine {
     }
 
     /// Whether the call has a number that counts as under way.
-    pub(crate) fn is_numbered(&self) -> bool {
+    pub fn is_numbered(&self) -> bool {
         self.numbered
     }
 
     /// What becomes of the connection after a try. `opens`: the operation is an open, which has no number.
-    pub(crate) fn connection(&self, how: Ended, opens: bool) -> Connection {
+    pub fn fate(&self, how: Ended, opens: bool) -> Fate {
         match how {
             Ended::Answered | Ended::Held | Ended::WrongView | Ended::Busy | Ended::BelowQuorum => {
-                Connection::PutBack
+                Fate::PutBack
             }
-            Ended::Interrupted | Ended::Stopped if self.changes || opens => Connection::GiveUp,
-            Ended::Interrupted | Ended::Stopped => Connection::Close,
-            Ended::Moved | Ended::OldBroke | Ended::Lost => Connection::Broke,
+            Ended::Interrupted | Ended::Stopped if self.changes || opens => Fate::GiveUp,
+            Ended::Interrupted | Ended::Stopped => Fate::Close,
+            Ended::Moved | Ended::OldBroke | Ended::Lost => Fate::Broke,
         }
     }
 

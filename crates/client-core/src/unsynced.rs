@@ -6,7 +6,7 @@
 //! back (`errseq_t`); NFS has its write verifier for this (RFC 8881, 18.32).
 //! Always true: of an object that is not noted, every change of this client that was answered is synced.
 
-use std::collections::HashMap;
+use alloc::collections::BTreeMap;
 
 use ids::{Epoch, Fid};
 use wire::{Errno, Op};
@@ -16,6 +16,7 @@ const MAX: usize = 65_536;
 /// After a sync in vain.
 const MORE: usize = MAX / 8;
 
+#[derive(Debug)]
 struct Noted {
     /// The epoch in which the oldest change was first sent.
     since: Epoch,
@@ -24,8 +25,9 @@ struct Noted {
 }
 
 /// The objects that were changed.
+#[derive(Debug)]
 pub(crate) struct Unsynced {
-    noted: HashMap<Fid, Noted>,
+    noted: BTreeMap<Fid, Noted>,
     changes: u64,
     limit: usize,
     /// A sync of the whole set has told of losses before this epoch.
@@ -33,8 +35,10 @@ pub(crate) struct Unsynced {
 }
 
 /// What a sync comes after.
-#[derive(Clone, Copy)]
-pub(crate) struct Mark {
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SyncMark {
+    /// The object that is synced; `None`: the whole set.
+    fid: Option<Fid>,
     change: u64,
     epoch: Epoch,
     /// Since when its one object is noted.
@@ -43,7 +47,7 @@ pub(crate) struct Mark {
 
 impl Default for Unsynced {
     fn default() -> Unsynced {
-        Unsynced { noted: HashMap::new(), changes: 0, limit: MAX, told: Epoch(0) }
+        Unsynced { noted: BTreeMap::new(), changes: 0, limit: MAX, told: Epoch(0) }
     }
 }
 
@@ -62,16 +66,33 @@ impl Unsynced {
     }
 
     /// A sync begins; of one object, or of everything.
-    pub(crate) fn begin(&self, fid: Option<Fid>, epoch: Epoch) -> Mark {
+    pub(crate) fn begin(&self, fid: Option<Fid>, epoch: Epoch) -> SyncMark {
         let since = fid.and_then(|fid| self.noted.get(&fid)).map(|n| n.since);
-        Mark { change: self.changes, epoch, since }
+        SyncMark { fid, change: self.changes, epoch, since }
     }
 
-    /// An object was synced.
+    /// What the mark was made for was synced.
     ///
     /// # Errors
-    /// `EIO`: not all that was written to it before can be there.
-    pub(crate) fn synced(&mut self, fid: Fid, mark: Mark, lost_before: Epoch) -> Result<(), Errno> {
+    /// `EIO`: not all that was changed before can be there. Who syncs a set hears of each loss once; the objects that lost
+    /// something stay noted, so that who syncs them hears of it as well.
+    pub(crate) fn synced(&mut self, mark: SyncMark, lost_before: Epoch) -> Result<(), Errno> {
+        let lost = match mark.fid {
+            Some(fid) => {
+                self.forget_one(fid, mark);
+                mark.since.is_some_and(|since| since < lost_before)
+            }
+            None => {
+                let lost = self.told < lost_before && self.noted.values().any(|n| n.since < lost_before);
+                self.forget(mark, lost_before);
+                self.told = self.told.max(lost_before);
+                lost
+            }
+        };
+        if lost { Err(Errno::EIO) } else { Ok(()) }
+    }
+
+    fn forget_one(&mut self, fid: Fid, mark: SyncMark) {
         if let Some(noted) = self.noted.get_mut(&fid) {
             if noted.last <= mark.change {
                 self.noted.remove(&fid);
@@ -79,22 +100,11 @@ impl Unsynced {
                 noted.since = noted.since.max(mark.epoch);
             }
         }
-        if mark.since.is_some_and(|since| since < lost_before) { Err(Errno::EIO) } else { Ok(()) }
-    }
-
-    /// The set was synced.
-    ///
-    /// # Errors
-    /// As [`Unsynced::synced`], once for each loss. The objects that lost something stay noted: who syncs them is told as well.
-    pub(crate) fn all_synced(&mut self, mark: Mark, lost_before: Epoch) -> Result<(), Errno> {
-        let news = self.told < lost_before && self.noted.values().any(|n| n.since < lost_before);
-        self.forget(mark, lost_before);
-        self.told = self.told.max(lost_before);
-        if news { Err(Errno::EIO) } else { Ok(()) }
     }
 
     /// The set was synced, and nobody is to be told now.
-    pub(crate) fn forget(&mut self, mark: Mark, lost_before: Epoch) {
+    pub(crate) fn forget(&mut self, mark: SyncMark, lost_before: Epoch) {
+        assert!(mark.fid.is_none(), "all of the set was synced");
         let mut lost = 0;
         self.noted.retain(|_, n| {
             let loses = n.since < lost_before;
@@ -138,7 +148,7 @@ mod tests {
 
     fn sync(unsynced: &mut Unsynced, n: u64, epoch: u32, lost_before: u32) -> Result<(), Errno> {
         let mark = unsynced.begin(Some(file(n)), Epoch(epoch));
-        unsynced.synced(file(n), mark, Epoch(lost_before))
+        unsynced.synced(mark, Epoch(lost_before))
     }
 
     #[test]
@@ -159,7 +169,7 @@ mod tests {
         let mut unsynced = Unsynced::default();
         unsynced.changed(&write(1), Epoch(3));
         let marks = [(); 2].map(|()| unsynced.begin(Some(file(1)), Epoch(3)));
-        assert_eq!(marks.map(|m| unsynced.synced(file(1), m, Epoch(4))), [Err(Errno::EIO); 2]);
+        assert_eq!(marks.map(|m| unsynced.synced(m, Epoch(4))), [Err(Errno::EIO); 2]);
     }
 
     #[test]
@@ -168,7 +178,7 @@ mod tests {
         unsynced.changed(&write(1), Epoch(3));
         let mark = unsynced.begin(Some(file(1)), Epoch(3));
         unsynced.changed(&write(1), Epoch(3));
-        assert_eq!(unsynced.synced(file(1), mark, Epoch(0)), Ok(()));
+        assert_eq!(unsynced.synced(mark, Epoch(0)), Ok(()));
         assert_eq!(sync(&mut unsynced, 1, 5, 4), Err(Errno::EIO));
     }
 
@@ -177,8 +187,8 @@ mod tests {
         let mut unsynced = Unsynced::default();
         unsynced.changed(&write(1), Epoch(3));
         let mark = unsynced.begin(None, Epoch(5));
-        assert_eq!(unsynced.all_synced(mark, Epoch(4)), Err(Errno::EIO));
-        assert_eq!(unsynced.all_synced(mark, Epoch(4)), Ok(()));
+        assert_eq!(unsynced.synced(mark, Epoch(4)), Err(Errno::EIO));
+        assert_eq!(unsynced.synced(mark, Epoch(4)), Ok(()));
         assert_eq!(sync(&mut unsynced, 1, 5, 4), Err(Errno::EIO));
     }
 

@@ -5,10 +5,10 @@ use super::*;
 
 enum What {
     Map(Known),
-    Try(Ended, Connection),
+    Try(Ended, Fate),
 }
 
-use Connection::{Broke, GiveUp, PutBack};
+use Fate::{Broke, GiveUp, PutBack};
 use Known::{NoPrimary, Primary};
 use What::{Map, Try};
 
@@ -27,8 +27,8 @@ fn tell(patience: Patience, changes: bool, story: &[(u64, What, Action)]) {
     for (line, (at, what, wanted)) in story.iter().enumerate() {
         let did = match what {
             Map(known) => call.look(*known, || ms(*at)),
-            Try(ended, connection) => {
-                assert_eq!(call.connection(*ended, false), *connection, "line {line}");
+            Try(ended, fate) => {
+                assert_eq!(call.fate(*ended, false), *fate, "line {line}");
                 call.ended(*ended, || ms(*at))
             }
         };
@@ -144,8 +144,8 @@ fn a_change_or_an_open_that_is_interrupted_gives_its_connection_up() {
     let interrupted = (1, Try(Ended::Interrupted, GiveUp), Fail(Errno::EINTR));
     tell(HARD, true, &[(0, Map(Primary(1)), Send(Number::New)), interrupted]);
     let read = CallMachine::new(HARD, false);
-    assert_eq!(read.connection(Ended::Interrupted, false), Connection::Close);
-    assert_eq!(read.connection(Ended::Stopped, true), GiveUp, "an open");
+    assert_eq!(read.fate(Ended::Interrupted, false), Fate::Close);
+    assert_eq!(read.fate(Ended::Stopped, true), GiveUp, "an open");
 }
 
 #[test]
