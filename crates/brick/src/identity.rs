@@ -2,6 +2,7 @@
 
 use crate::error::{FormatError, io_errno};
 use crate::object::{Opened, S_IFDIR, S_IFREG};
+use crate::open::Site;
 use disk_format::tag::{Tag, Version};
 use disk_format::{Identity, SealError};
 use file_system::{File, FileSystem, Host, Opening, Renaming, Times};
@@ -135,31 +136,72 @@ pub(crate) fn make_folder(dir: &File, name: &[u8]) -> Result<(), Errno> {
 /// # Errors
 /// One line: it could not be written.
 pub fn restore_identity(path: &Path, expected: &Identity) -> Result<bool, String> {
-    let damaged = match read_identity(path) {
-        Ok(Some(_)) | Err(SealError::Newer { .. }) => return Ok(false),
-        Ok(None) => "it is missing".to_owned(),
-        Err(why) => why.to_string(),
+    restore_identity_on(&Host, path, expected)
+}
+
+/// Like [`restore_identity`], on any file system.
+///
+/// # Errors
+/// As [`restore_identity`].
+pub fn restore_identity_on(fs: &dyn FileSystem, path: &Path, expected: &Identity) -> Result<bool, String> {
+    let Ok(at) = Site::open(fs, path) else { return Ok(false) };
+    let damaged = match read_small(&at.meta, IDENTITY) {
+        Ok(Some(bytes)) => match Identity::decode(&bytes) {
+            Ok(_) | Err(SealError::Newer { .. }) => return Ok(false),
+            Err(why) => why.to_string(),
+        },
+        Ok(None) | Err(_) => "it is missing".to_owned(),
     };
-    if trace(path).is_none_or(|(brick, root)| brick != expected.brick || root.fid != expected.root) {
+    if trace(&at).is_none_or(|(brick, root)| brick != expected.brick || root.fid != expected.root) {
         return Ok(false);
     }
     let file = identity_file(path);
-    let meta = Host.open_dir(&own(path));
-    meta.and_then(|meta| write_durably(&meta, IDENTITY, &expected.encode()))
+    write_durably(&at.meta, IDENTITY, &expected.encode())
         .map_err(|e| format!("{}: write it again: {e}", file.display()))?;
     tracing::warn!(file = %file.display(), damaged, "written again: top directory and journal are those of the brick");
     Ok(true)
 }
 
 /// Whose a brick without a readable identity seems to be, by its journal's newest segment and its top directory.
-pub(crate) fn trace(path: &Path) -> Option<(ids::BrickId, Tag)> {
-    let segments = std::fs::read_dir(own(path).join("journal")).ok()?.flatten().map(|e| e.path());
-    let newest = segments.filter(|p| p.extension().is_some_and(|x| x == "seg")).max()?;
-    let mut head = [0; disk_format::journal::HEAD];
-    std::io::Read::read_exact(&mut std::fs::File::open(newest).ok()?, &mut head).ok()?;
+pub(crate) fn trace(at: &Site) -> Option<(ids::BrickId, Tag)> {
+    let journal = at.folder("journal").ok()?;
+    let mut newest: Option<Vec<u8>> = None;
+    let mut look = |name: &[u8], _: u32, _: u64| {
+        if name.ends_with(b".seg") && newest.as_deref().is_none_or(|n| n < name) {
+            newest = Some(name.to_vec());
+        }
+        true
+    };
+    journal.list(&mut look).ok()?;
+    let segment = journal.open_at(&newest?, S_IFREG).ok()?;
+    let head = segment.read(0, disk_format::journal::HEAD, false).ok()?;
     let brick = disk_format::SegmentHead::decode(&head).ok()?.brick;
-    let tag = Opened::new(Host.open_dir(path).ok()?, S_IFDIR).tag().ok()??;
+    let tag = at.root.tag().ok()??;
     Some((brick, tag))
+}
+
+/// Makes a brick again of the directory of one that lost all it held. The directory must be there, and empty but for what
+/// an interrupted format left.
+///
+/// # Errors
+/// Why it cannot be one, in one line.
+pub fn format_again(fs: &dyn FileSystem, path: &Path, identity: &Identity) -> Result<(), FormatError> {
+    let io = |doing, errno| FormatError::Io { path: path.to_path_buf(), doing, errno };
+    let mut empty = true;
+    let mut look = |name: &[u8], _: u32, _: u64| {
+        empty = is_no_obstacle(name);
+        empty
+    };
+    fs.open_dir(path).map_err(|e| io("open", e))?.list(&mut look).map_err(|e| io("list", e))?;
+    if !empty {
+        return Err(FormatError::NotEmpty { path: path.to_path_buf() });
+    }
+    format_on(fs, path, identity)
+}
+
+/// What an interrupted format left is no obstacle to another one, nor the folder that mkfs makes.
+fn is_no_obstacle(name: &[u8]) -> bool {
+    name == RESERVED || name == b"lost+found"
 }
 
 /// No directory above may be a brick.
@@ -201,8 +243,7 @@ pub(crate) fn check_inside(path: &Path) -> Result<(), FormatError> {
         if identity_file(&e.path()).exists() {
             return Err(FormatError::Around { path: at(), inner: e.path() });
         }
-        // What an interrupted format left is no obstacle, nor the folder that mkfs makes.
-        others |= name != ".mortar" && name != "lost+found";
+        others |= !is_no_obstacle(name.as_encoded_bytes());
     }
     if others { Err(FormatError::NotEmpty { path: at() }) } else { Ok(()) }
 }

@@ -43,7 +43,7 @@ pub use compare::{SumsJob, sum};
 pub use error::{FormatError, JournalError, OpenError};
 pub use file_system::init_process;
 pub use heal::{Doubt, EndJob, name_order};
-pub use identity::{format, format_on, read_identity, restore_identity};
+pub use identity::{format, format_again, format_on, read_identity, restore_identity, restore_identity_on};
 pub use journal::Records;
 pub use open::{Brick, Found, Options};
 pub use read::{ReadJob, ReadOutcome};

@@ -4,8 +4,9 @@ use crate::pulse::Pulse;
 use crate::shard::ShardMessage;
 use cluster::State;
 use cluster::arbitration::Evidence;
-use ids::{BrickId, Epoch, ServerId, SetId, VolumeId};
+use ids::{BrickId, ServerId, SetId, VolumeId};
 use namespace::placement::SetRoom;
+use server_core::Standing;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
@@ -48,15 +49,6 @@ pub(crate) enum Wish {
     Refused(SetId, BrickId),
     /// A brick was found on the file system that is mounted there.
     Mounted(BrickId, String),
-}
-
-/// Where a brick stands that may have lost changes, by the newest view.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Standing {
-    /// The view's epoch.
-    pub(crate) epoch: Epoch,
-    /// No other brick with data is in sync: what this one holds is the set's history from here on.
-    pub(crate) last: bool,
 }
 
 /// Shared by the control plane and all shards.

@@ -184,7 +184,7 @@ fn whose<'a>(at: &'a Site, repair: bool, report: &mut Report) -> Result<Brick<'a
         Ok(i) => Ok(brick(i.brick, i.root, i.root_home, Some(i.set))),
         Err(e @ OpenError::Sealed { source: SealError::Newer { .. }, .. }) => Err(e),
         Err(e @ (OpenError::Sealed { .. } | OpenError::NotBrick { .. })) => {
-            let Some((number, tag)) = trace(&at.path) else { return Err(e) };
+            let Some((number, tag)) = trace(at) else { return Err(e) };
             let why = match e {
                 OpenError::Sealed { source, .. } => source.to_string(),
                 _ => "it is missing".to_owned(),

@@ -1,7 +1,6 @@
 //! The control plane of a server: start and stop, connections, membership, volumes, leases.
 
 mod answers;
-pub(crate) mod bricks;
 mod cut_off;
 mod evidence;
 mod leases;
@@ -297,7 +296,8 @@ async fn publish(control: Arc<Control>, store: ConfigStore) {
     let mut states = store.watch();
     loop {
         let state = states.borrow_and_update().clone();
-        *control.shared.pool.write().unwrap_or_else(PoisonError::into_inner) = bricks::pool_bytes(&state);
+        *control.shared.pool.write().unwrap_or_else(PoisonError::into_inner) =
+            server_core::pool_bytes(&state);
         *control.shared.state.write().unwrap_or_else(PoisonError::into_inner) = state.clone();
         for shard in control.shared.shards() {
             let _gone = shard.send(ShardMessage::State(state.clone()));

@@ -7,11 +7,12 @@
 
 use super::Control;
 use super::protocol::{ClusterReply, ClusterRequest};
-use crate::shared::{Standing, lock};
+use crate::shared::lock;
 use cluster::arbitration::{Evidence, Verdict, decide};
 use cluster::{Command, Set, State, ViewChange};
 use config_store::ProposeError;
 use ids::{BrickId, Epoch, SetId};
+use server_core::Standing;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Volumes and their options: what the command line asks for, checked on the servers it concerns.
 
+use super::Control;
 use super::answers::{failed, not_agreed, not_found, option_line, refused, volume_state};
 use super::protocol::{ClusterRequest, Request, Response};
-use super::{Control, bricks};
 use admin::{
     AdminAnswer, AdminError, AdminRequest, BrickDescription, Changes, Document, ErrorCode, OptionLines,
     OptionsReset, OptionsSet, Peers, SetDescription, VolumeCreate, VolumeCreated, VolumeDeleted,
@@ -170,10 +170,10 @@ impl Control {
     pub(super) async fn bricks(&self, name: &str, make: bool) -> Result<(), String> {
         let state = self.linearizable().await?;
         let volume = volume(&state, name)?;
-        let (me, pool) = (self.shared.me(), bricks::pool_bytes(&state));
+        let (me, pool) = (self.shared.me(), server_core::pool_bytes(&state));
         for set in state.sets_of(volume) {
             for b in set.bricks.iter().filter(|b| b.server == me) {
-                let identity = bricks::identity(pool, volume, set, b);
+                let identity = server_core::identity(pool, volume, set, b);
                 let (path, shown) = (b.path.clone(), state.brick_name(b));
                 let done = tokio::task::spawn_blocking(move || {
                     let path = Path::new(&path);

@@ -1,6 +1,5 @@
 //! Clients that watch a volume: they get its map, and every later one.
 
-use crate::control::bricks;
 use cluster::{Access, State, Status};
 use ids::Fid;
 use std::net::IpAddr;
@@ -26,9 +25,9 @@ fn map(state: &State, name: &str) -> Option<VolumeMap> {
     };
     Some(VolumeMap {
         version: state.version,
-        pool: bricks::pool_bytes(state),
+        pool: server_core::pool_bytes(state),
         volume: volume.id,
-        root: Fid::root(bricks::root_set(volume)),
+        root: Fid::root(server_core::root_set(volume)),
         started: volume.status == Status::Started,
         sets: state.sets_of(volume).map(view).collect(),
         servers: state

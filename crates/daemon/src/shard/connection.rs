@@ -4,7 +4,6 @@ use super::sessions::Connection;
 use super::{Shard, ShardMessage};
 use crate::clock;
 use ids::{ServerId, SessionId};
-use set_core::CLAIM_TIME;
 use std::net::IpAddr;
 use std::rc::Rc;
 use tokio::task::spawn_local;
@@ -21,16 +20,16 @@ pub(super) struct Caller {
 }
 
 /// Serves a client's connection until it closes.
-pub(super) fn serve_client(shard: Rc<Shard>, stream: std::net::TcpStream, caller: Caller) {
+pub(super) fn serve_client(shard: Rc<Shard>, stream: std::net::TcpStream, number: u64, caller: Caller) {
     spawn_local(async move {
-        let (session, connection) = (caller.session, caller.connection.clone());
+        let session = caller.session;
         if let Err(e) = client_loop(&shard, stream, caller).await {
             tracing::debug!("connection of session {session}: {e}");
         }
-        let last = shard.sessions.borrow_mut().disconnect(clock::now(), session, &connection);
-        if last {
-            // It may come back: only a session that stays away loses its open files.
-            tokio::time::sleep(CLAIM_TIME).await;
+        let now = clock::now();
+        let look_at = shard.sessions.borrow_mut().disconnect(now, session, number);
+        if let Some(at) = look_at {
+            tokio::time::sleep(at.saturating_sub(now)).await;
             let gone = shard.sessions.borrow_mut().end(clock::now(), session);
             if gone {
                 shard.take(ShardMessage::SessionEnded(session));

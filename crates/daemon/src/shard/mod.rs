@@ -6,7 +6,6 @@
 mod ask;
 mod connection;
 mod links;
-mod open;
 mod sessions;
 mod set;
 
@@ -14,20 +13,21 @@ use crate::clock;
 use crate::pulse::Pulse;
 use crate::shared::{Shared, Unopened, Wish, lock};
 use cluster::State;
+use file_system::Host;
 use ids::{BrickId, Epoch, Lsn, ServerId, SessionId, SetId};
 use links::Links;
-use open::{OpenSet, Opened};
-use sessions::{Connection, Sessions};
+use server_core::{Asker, OpenSet, Opened, Place, Sessions};
+use sessions::Connection;
 use set::SetHandle;
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
-use transport::{Caller, FrameSender};
+use transport::FrameSender;
 use wire::Frame;
 
 /// How often timers of sets are looked at.
@@ -95,17 +95,14 @@ pub(crate) struct Shard {
     pub(crate) shared: Arc<Shared>,
     pulse: Arc<Pulse>,
     pub(crate) links: Rc<Links>,
-    /// Ends the sets' own operations on other sets: random, for the life of the process.
-    pub(crate) session: SessionId,
     sets: RefCell<HashMap<SetId, Served>>,
     state: RefCell<Arc<State>>,
-    sessions: RefCell<Sessions>,
-    seq: Cell<u64>,
+    sessions: RefCell<Sessions<Connection>>,
     known: Cell<u64>,
-    /// Its connections to other servers, with their numbers.
-    callers: RefCell<HashMap<ServerId, (u64, Caller)>>,
-    /// How many connections of its session this shard has begun.
-    connections: Cell<u64>,
+    /// How its sets ask others.
+    asker: RefCell<Asker>,
+    /// The newest connection to each server for that.
+    callers: RefCell<HashMap<ServerId, ask::Asked>>,
     /// When a client last asked for something.
     last_call: Cell<Duration>,
 }
@@ -155,14 +152,13 @@ async fn run(
     let shard = Rc::new_cyclic(|weak| Shard {
         index,
         links: Rc::new(Links::new(index, shared.clone(), weak.clone())),
-        session: SessionId(rand::random()),
         sets: RefCell::default(),
         state: RefCell::default(),
         sessions: RefCell::default(),
-        seq: Cell::new(0),
         known: Cell::new(0),
+        // Random, for the life of the process.
+        asker: RefCell::new(Asker::new(SessionId(rand::random()))),
         callers: RefCell::default(),
-        connections: Cell::new(0),
         last_call: Cell::new(Duration::ZERO),
         pulse,
         shared,
@@ -229,13 +225,12 @@ impl Shard {
     fn take(self: &Rc<Self>, message: ShardMessage) {
         match message {
             ShardMessage::Data { stream, session, connection, oldest, from } => {
-                let known = self.sessions.borrow_mut().connect(session, connection, oldest);
-                if let Some(connection) = known {
-                    connection::serve_client(
-                        self.clone(),
-                        stream,
-                        connection::Caller { session, connection, from },
-                    );
+                let (number, connection) = (connection, Connection::default());
+                let known = self.sessions.borrow_mut().connect(session, number, oldest, connection.clone());
+                known.given_up.iter().for_each(Connection::give_up);
+                if known.accepted {
+                    let caller = connection::Caller { session, connection, from };
+                    connection::serve_client(self.clone(), stream, number, caller);
                 }
             }
             ShardMessage::Peer { stream, from } => connection::serve_peer(self.clone(), stream, from),
@@ -310,16 +305,8 @@ impl Shard {
             return;
         }
         *self.state.borrow_mut() = state.clone();
-        let me = self.shared.me();
-        let here = |s: &&cluster::Set| self.shared.shard_index(s.id) == self.index;
-        let mut wanted: BTreeMap<SetId, BrickId> = BTreeMap::new();
-        for volume in state.volumes.values().filter(|v| v.status == cluster::Status::Started) {
-            for set in state.sets_of(volume).filter(here) {
-                if let Some(brick) = set.bricks.iter().find(|b| b.server == me) {
-                    wanted.insert(set.id, brick.id);
-                }
-            }
-        }
+        let mut wanted = server_core::bricks_to_open(&state, self.shared.me());
+        wanted.retain(|set, _| self.shared.shard_index(*set) == self.index);
         let have: Vec<SetId> = self.sets.borrow().keys().copied().collect();
         for set in have.into_iter().filter(|s| !wanted.contains_key(s)) {
             match self.sets.borrow_mut().remove(&set) {
@@ -346,11 +333,14 @@ impl Shard {
 
     fn open(self: &Rc<Self>, set: SetId, brick: BrickId, state: &Arc<State>) {
         let knows_all = self.shared.lease(state.version).is_some_and(|until| clock::now() < until);
-        let Some(open) = OpenSet::new(set, brick, state, self.shared.pool(), knows_all) else { return };
+        let Some(open) = OpenSet::new(set, brick, state, &brick::Options::default(), knows_all) else {
+            return;
+        };
         let shard = self.clone();
         let task = spawn_local(async move {
             let path = open.path().to_owned();
-            let opened = tokio::task::spawn_blocking(move || open.run()).await;
+            let run = || open.run(Place { fs: &Host, mount_point: &brick::mount_point }, clock::now());
+            let opened = tokio::task::spawn_blocking(run).await;
             let mut result = opened.unwrap_or_else(|e| Err(format!("{path}: {e}")));
             if let Ok(opened) = result {
                 result = shard.settled(set, brick, opened).await;

@@ -1,7 +1,6 @@
 //! Carries out what the core of a set decides (crate `set-core`): sends, replies, runs what may wait for a disk, asks other
 //! sets, keeps one timer. It decides nothing itself.
 
-use super::open::Opened;
 use super::sessions::Connection;
 use super::{BrickReport, Shard};
 use crate::clock;
@@ -12,8 +11,8 @@ use bytes::Bytes;
 use cluster::State;
 use ids::{OpId, ServerId, SessionId, SetId};
 use namespace::placement::SetRoom;
-use replica::View;
-use set_core::{HealReport, Input, Moment, Outside, ReplyTo, Request, SetCore, Settings};
+use server_core::Opened;
+use set_core::{HealReport, Input, Moment, Outside, ReplyTo, Request, SetCore};
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
@@ -53,7 +52,7 @@ impl Outside for Shard {
     }
 
     fn next_id(&self) -> OpId {
-        Shard::next_id(self)
+        self.asker.borrow_mut().next_id()
     }
 }
 
@@ -76,21 +75,23 @@ struct Executor {
     outputs: Cell<Vec<Output>>,
     /// The time for which the core's next wake is set.
     armed: Cell<Option<Duration>>,
-    access: RefCell<cluster::Access>,
+    /// Who may use the volume; nobody before that is known.
+    access: RefCell<Option<cluster::Access>>,
     counters: Arc<Counters>,
 }
 
 impl SetHandle {
     pub(crate) fn new(shard: &Rc<Shard>, opened: Opened) -> SetHandle {
-        let (start, volume, access) = opened.start();
+        let counters = shard.shared.counters(opened.volume());
+        let start = opened.start();
         SetHandle(Rc::new(Executor {
             set: start.set,
             shard: Rc::downgrade(shard),
             core: RefCell::new(SetCore::new(start, clock::now())),
             outputs: Cell::default(),
             armed: Cell::default(),
-            access: RefCell::new(access),
-            counters: shard.shared.counters(volume),
+            access: RefCell::default(),
+            counters,
         }))
     }
 
@@ -145,10 +146,7 @@ impl SetHandle {
     fn ask(&self, shard: &Rc<Shard>, id: u64, set: SetId, op: Op, name: Option<OpId>) {
         let (this, shard) = (self.clone(), shard.clone());
         spawn_local(async move {
-            let answer = match name {
-                Some(name) => shard.ask_as(name, set, op).await,
-                None => shard.ask(set, op).await,
-            };
+            let answer = shard.ask(set, op, name).await;
             this.step(Input::Answered(id, answer));
         });
     }
@@ -186,24 +184,10 @@ impl SetHandle {
     pub(crate) fn on_state(&self, state: &State) {
         let Some(set) = state.sets.get(&self.0.set) else { return };
         let Some(volume) = state.volumes.get(&set.volume) else { return };
-        self.0.access.replace(cluster::Access::of(volume));
-        let options = volume.typed_options();
-        let led = |s: &SetId| state.sets.get(s).is_some_and(|s| s.view.primary.is_some());
-        self.step(Input::Settings(Settings {
-            view: View {
-                epoch: set.view.epoch,
-                primary: set.view.primary,
-                in_sync: set.view.in_sync.clone(),
-                arbiters: set.bricks.iter().filter(|b| b.arbiter).map(|b| b.id).collect(),
-                lost_before: set.lost_before,
-                quorum: crate::control::bricks::quorum(volume),
-            },
-            members: set.bricks.iter().map(|b| (b.id, b.server)).collect(),
-            min_free_percent: options.min_free_disk.into(),
-            read_only: options.read_only,
-            sync_interval: options.sync_interval,
-            sets: volume.sets.iter().map(|s| (*s, led(s))).collect(),
-        }));
+        self.0.access.replace(Some(cluster::Access::of(volume)));
+        if let Some(settings) = server_core::settings(state, self.0.set) {
+            self.step(Input::Settings(settings));
+        }
     }
 
     /// A link to a server came up, or its port refuses connections.
@@ -228,7 +212,7 @@ impl SetHandle {
 
     /// Whether somebody at that address may use the volume; other servers may.
     pub(crate) fn permits(&self, from: Option<std::net::IpAddr>) -> bool {
-        from.is_none_or(|address| self.0.access.borrow().permits(address))
+        from.is_none_or(|address| self.0.access.borrow().as_ref().is_some_and(|a| a.permits(address)))
     }
 
     /// Whether the brick could not go on and has to be opened anew.

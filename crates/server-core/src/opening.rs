@@ -1,34 +1,58 @@
 //! Opening a set's brick: what its journal tells, and where it stands if it may have lost changes.
 
-use crate::shared::Standing;
-use brick::Brick;
+use crate::settings;
+use brick::{Brick, OpenError, Options};
 use cluster::State;
 use cluster::arbitration::{Evidence, Holding};
+use disk_format::Identity;
+use file_system::FileSystem;
 use ids::{BrickId, Epoch, Lsn, SetId, VolumeId};
 use set_core::{Pending, Start};
 use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 use wire::peer::Stamp;
 
-/// What is needed to open a brick, gathered on the shard and used on a blocking thread.
-pub(crate) struct OpenSet {
+/// Where bricks lie.
+#[derive(Clone, Copy)]
+pub struct Place<'a> {
+    /// Their file systems.
+    pub fs: &'a dyn FileSystem,
+    /// Where the file system of a directory is mounted.
+    pub mount_point: &'a dyn Fn(&Path) -> io::Result<PathBuf>,
+}
+
+/// Where a brick stands that may have lost changes, by the newest view.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Standing {
+    /// The view's epoch.
+    pub epoch: Epoch,
+    /// No other brick with data is in sync: what this one holds is the set's history from here on.
+    pub last: bool,
+}
+
+/// What is needed to open a brick. Made where the pool's state is, used where a disk may be waited for.
+#[derive(Clone, Debug)]
+pub struct OpenSet {
     set: SetId,
     brick: BrickId,
     volume: VolumeId,
     path: String,
     floor: Epoch,
-    identity: disk_format::Identity,
+    identity: Identity,
     /// The set has other bricks.
     accompanied: bool,
     /// Where its file system was mounted when it was last opened; empty: not known.
     mount: String,
     /// An empty directory may be made the brick again: others hold what belongs into it.
     refill: bool,
-    access: cluster::Access,
-    options: brick::Options,
+    options: Options,
 }
 
 /// A brick that was opened.
-pub(crate) struct Opened {
+pub struct Opened {
     set: SetId,
     id: BrickId,
     volume: VolumeId,
@@ -37,18 +61,29 @@ pub(crate) struct Opened {
     results: replica::Results,
     pending: Pending,
     history: BTreeMap<Epoch, Lsn>,
-    access: cluster::Access,
     accompanied: bool,
     moved: Option<String>,
 }
 
+impl fmt::Debug for Opened {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let last = self.brick.last();
+        f.debug_struct("Opened")
+            .field("set", &self.set)
+            .field("brick", &self.id)
+            .field("last", &last)
+            .finish()
+    }
+}
+
 impl OpenSet {
-    /// `knows_all`: the state is as new as this server's lease, so that no newer view can name the brick.
-    pub(crate) fn new(
+    /// `base`: what the volume's options do not say of how the brick is run. `knows_all`: the state is as new as this
+    /// server's lease, so that no newer view can name the brick. `None`: the pool knows no such brick of that set.
+    pub fn new(
         set: SetId,
         brick: BrickId,
         state: &State,
-        pool: [u8; 16],
+        base: &Options,
         knows_all: bool,
     ) -> Option<OpenSet> {
         let info = state.sets.get(&set)?;
@@ -60,33 +95,33 @@ impl OpenSet {
             volume: volume.id,
             path: b.path.clone(),
             floor: info.view.epoch,
-            access: cluster::Access::of(volume),
             accompanied: info.bricks.len() > 1,
             mount: b.mount.clone(),
             refill: knows_all && info.view.primary.is_some() && !info.view.in_sync.contains(&brick),
-            identity: crate::control::bricks::identity(pool, volume, info, b),
-            options: crate::control::bricks::options(volume),
+            identity: settings::identity(settings::pool_bytes(state), volume, info, b),
+            options: settings::brick_options(volume, base),
         })
     }
 
-    pub(crate) fn path(&self) -> &str {
+    /// The brick's directory.
+    pub fn path(&self) -> &str {
         &self.path
     }
 
     /// Opens the brick. One that lost its identity file gets it back; where there is nothing any more a new one begins, to
     /// be filled from the set.
-    fn open_or_refill(&self) -> Result<Brick, String> {
-        let path = std::path::Path::new(&self.path);
-        let open = || Brick::open(path, &self.identity, self.options.clone());
+    fn open_or_refill(&self, place: Place<'_>) -> Result<Brick, String> {
+        let path = Path::new(&self.path);
+        let open = || Brick::open_on(place.fs, path, &self.identity, self.options.clone());
         match open() {
-            Err(brick::OpenError::Sealed { .. } | brick::OpenError::NotBrick { .. })
-                if brick::restore_identity(path, &self.identity)? =>
+            Err(OpenError::Sealed { .. } | OpenError::NotBrick { .. })
+                if brick::restore_identity_on(place.fs, path, &self.identity)? =>
             {
                 open().map_err(|e| e.to_string())
             }
-            Err(brick::OpenError::NotBrick { .. }) if self.refill => {
-                self.check_place(path)?;
-                brick::format(path, &self.identity).map_err(|e| {
+            Err(OpenError::NotBrick { .. }) if self.refill => {
+                self.check_place(place)?;
+                brick::format_again(place.fs, path, &self.identity).map_err(|e| {
                     format!("it has no .mortar/identity and cannot be made a brick again: {e}; empty it, and it is filled again")
                 })?;
                 tracing::warn!("{}: there was nothing: brick {} is filled again", self.path, self.brick);
@@ -99,17 +134,17 @@ impl OpenSet {
     }
 
     /// An empty directory is the brick without its files only where the brick was: else its disk is missing.
-    fn check_place(&self, path: &std::path::Path) -> Result<(), String> {
+    fn check_place(&self, place: Place<'_>) -> Result<(), String> {
         if self.mount.is_empty() {
             return Ok(());
         }
-        let there = brick::mount_point(path).map_err(|e| {
+        let there = (place.mount_point)(Path::new(&self.path)).map_err(|e| {
             format!(
                 "{}: {e}: mount its file system, or make the directory if the brick is lost and is to be filled again",
                 self.path
             )
         })?;
-        if there != std::path::Path::new(&self.mount) {
+        if there != Path::new(&self.mount) {
             return Err(format!(
                 "{}: it is empty, and its file system is not the one at {} where the brick was: mount that one; if the \
                  brick is lost, mount another one there, and it is filled again",
@@ -120,11 +155,13 @@ impl OpenSet {
     }
 
     /// Opens the brick: reads its journal, which takes a while.
-    pub(crate) fn run(self) -> Result<Opened, String> {
-        let brick = self.open_or_refill()?;
+    ///
+    /// # Errors
+    /// One line that says why it cannot be used.
+    pub fn run(self, place: Place<'_>, now: Duration) -> Result<Opened, String> {
+        let brick = self.open_or_refill(place)?;
         // What lies beyond may not have been done.
         let sure = if brick.found().rebooted { brick.durable().lsn } else { brick.last().lsn };
-        let now = crate::clock::now();
         let mut results = replica::Results::default();
         let mut pending = Pending::default();
         let mut history = BTreeMap::new();
@@ -141,25 +178,28 @@ impl OpenSet {
         if last.lsn > Lsn(0) {
             history.insert(last.epoch, last.lsn);
         }
-        let (set, id, volume, floor) = (self.set, self.brick, self.volume, self.floor);
-        let access = self.access;
-        let found = brick::mount_point(std::path::Path::new(&self.path)).ok();
+        let found = (place.mount_point)(Path::new(&self.path)).ok();
         let found = found.and_then(|m| m.into_os_string().into_string().ok());
         let moved = found.filter(|m| *m != self.mount);
-        let accompanied = self.accompanied;
-        Ok(Opened { set, id, volume, floor, brick, results, pending, history, access, accompanied, moved })
+        let OpenSet { set, brick: id, volume, floor, accompanied, .. } = self;
+        Ok(Opened { set, id, volume, floor, brick, results, pending, history, accompanied, moved })
     }
 }
 
 impl Opened {
+    /// Its volume.
+    pub fn volume(&self) -> VolumeId {
+        self.volume
+    }
+
     /// Where its file system is mounted, if the pool does not know.
-    pub(crate) fn moved(&self) -> Option<&str> {
+    pub fn moved(&self) -> Option<&str> {
         self.moved.as_deref()
     }
 
     /// What it can say of itself, unless it holds everything that it acknowledged: a power cut may have taken changes from
-    /// it, or something is in doubt.
-    pub(crate) fn doubts(&self) -> Option<Evidence> {
+    /// it, or something is in doubt. It does nothing before the pool has said where it stands ([`Opened::stand`]).
+    pub fn doubts(&self) -> Option<Evidence> {
         let (found, last) = (self.brick.found(), self.brick.last());
         let holding = Holding { epoch: last.epoch, last: last.lsn, durable: self.brick.durable().lsn };
         // The mark of doubt outlives the process that found the loss: a second restart does not bring memory back.
@@ -177,11 +217,11 @@ impl Opened {
         self.brick.doubt().is_some() || found.incomplete.is_some() && !found.rebooted
     }
 
-    /// What the core of the set begins with, and its volume.
-    pub(super) fn start(self) -> (Start<Brick>, VolumeId, cluster::Access) {
+    /// What the core of the set begins with.
+    pub fn start(self) -> Start<Brick> {
         // After a power cut the pool has said where the brick stands (see `Opened::stand`).
         let unsure = self.is_uncertain();
-        let start = Start {
+        Start {
             set: self.set,
             me: self.id,
             floor: self.floor,
@@ -190,15 +230,17 @@ impl Opened {
             results: self.results,
             pending: self.pending,
             history: self.history,
-        };
-        (start, self.volume, self.access)
+        }
     }
 
     /// The pool has said where a brick stands that lost changes.
     ///
     /// The last one goes on with what it has. Nothing tells the others what of the changes beyond its durable position is
     /// in its tree: its journal begins anew, in an epoch that is in no other's, so that they compare everything with it.
-    pub(crate) fn stand(mut self, standing: Standing) -> Result<Opened, String> {
+    ///
+    /// # Errors
+    /// One line that says what could not be written.
+    pub fn stand(mut self, standing: Standing) -> Result<Opened, String> {
         self.floor = standing.epoch;
         if standing.last {
             let shown = self.brick.path().display().to_string();

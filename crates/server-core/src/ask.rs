@@ -1,0 +1,159 @@
+//! Requests of one set's primary to another's, which may be on another server or on this one.
+//!
+//! Always true: a change keeps its name over all tries, and a try that failed on a connection is followed by one on a newer
+//! connection, whose greeting ends the one before: what still lies there is not begun any more (see
+//! `docs/design/0011-late-copies.md`).
+
+use cluster::State;
+use ids::{OpId, ServerId, SessionId, SetId};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use wire::{Body, Call, Fail, Op, Reply};
+
+/// How long one try may take: without an answer by then it has failed.
+const PATIENCE: Duration = Duration::from_secs(5);
+const TRIES: u32 = 40;
+const PAUSE: Duration = Duration::from_millis(50);
+/// Results of this many changes are kept for tries that come late.
+const KEPT: u64 = 256;
+
+/// One question to another set, until it is answered.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Question {
+    id: OpId,
+    set: SetId,
+    op: Op,
+    tries: u32,
+    /// The connection of the try that is under way.
+    sent: Option<(ServerId, u64)>,
+}
+
+impl Question {
+    /// The set that is asked.
+    pub fn set(&self) -> SetId {
+        self.set
+    }
+}
+
+/// A try got no answer: its connection broke, could not be made, or stayed silent for too long.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Broken;
+
+/// What a question needs next.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// This server serves the set itself: give it the request, then say [`Asker::answered`].
+    Here(Call),
+    /// Send the request to a server, then say [`Asker::answered`], after that time at the latest.
+    There {
+        /// The server.
+        server: ServerId,
+        /// The connection of this session with that number; it is to be made if it was not named before.
+        connection: u64,
+        /// All below this number are given up, which its greeting says.
+        oldest: u64,
+        /// What to send.
+        call: Call,
+        /// How long the answer may take, and the greeting.
+        patience: Duration,
+    },
+    /// Say [`Asker::look`] after that time.
+    Pause(Duration),
+    /// That is the answer.
+    Done(Result<Body, Fail>),
+}
+
+/// A server's own session, under which its sets ask others.
+#[derive(Debug)]
+pub struct Asker {
+    session: SessionId,
+    /// Names given to changes.
+    seq: u64,
+    /// Connections begun.
+    connections: u64,
+    /// The connection to each server that is in use.
+    open: BTreeMap<ServerId, u64>,
+}
+
+impl Asker {
+    /// Nothing was asked yet in that session, which nobody else has or had.
+    pub fn new(session: SessionId) -> Asker {
+        Asker { session, seq: 0, connections: 0, open: BTreeMap::new() }
+    }
+
+    /// The session.
+    pub fn session(&self) -> SessionId {
+        self.session
+    }
+
+    /// A name for a request to another set that nobody else has or will have.
+    pub fn next_id(&mut self) -> OpId {
+        self.seq += 1;
+        OpId { session: self.session, seq: self.seq }
+    }
+
+    /// A new question, under a name that [`Asker::next_id`] gave if there is one. [`Asker::look`] comes next.
+    pub fn begin(&mut self, name: Option<OpId>, set: SetId, op: Op) -> Question {
+        let id = match name {
+            Some(name) => name,
+            None if op.changes() => self.next_id(),
+            None => OpId { session: self.session, seq: 0 },
+        };
+        Question { id, set, op, tries: 0, sent: None }
+    }
+
+    /// Looks in the pool's state for whom to ask. `me`: this server.
+    pub fn look(&mut self, question: &mut Question, state: &State, me: ServerId) -> Step {
+        assert!(question.sent.is_none(), "one try at a time");
+        let Some(set) = state.sets.get(&question.set) else { return Step::Done(Err(Fail::Busy)) };
+        let brick = set.view.primary.and_then(|p| set.brick(p));
+        let Some(server) = brick.map(|b| b.server) else { return question.again() };
+        let call = Call {
+            set: question.set,
+            epoch: set.view.epoch,
+            id: question.id,
+            finished: question.id.seq.saturating_sub(KEPT),
+            op: question.op.clone(),
+        };
+        if server == me {
+            return Step::Here(call);
+        }
+        let connection = *self.open.entry(server).or_insert_with(|| {
+            // One connection at a time: each ends those before it.
+            self.connections += 1;
+            self.connections
+        });
+        question.sent = Some((server, connection));
+        Step::There { server, connection, oldest: connection, call, patience: PATIENCE }
+    }
+
+    /// A try has ended.
+    pub fn answered(&mut self, question: &mut Question, answer: Result<Reply, Broken>) -> Step {
+        let sent = question.sent.take();
+        match answer {
+            Ok(Reply(Ok(body))) => Step::Done(Ok(body)),
+            Ok(Reply(Err(Fail::Busy | Fail::WrongView { .. }))) => question.again(),
+            Ok(Reply(Err(fail))) => Step::Done(Err(fail)),
+            Err(Broken) => {
+                if let Some((server, connection)) = sent {
+                    self.closed(server, connection);
+                }
+                question.again()
+            }
+        }
+    }
+
+    /// A connection is gone, or is not to be used any more: the next one ends it, and with it what may still lie there.
+    pub fn closed(&mut self, server: ServerId, connection: u64) {
+        if self.open.get(&server) == Some(&connection) {
+            self.open.remove(&server);
+        }
+    }
+}
+
+impl Question {
+    fn again(&mut self) -> Step {
+        self.tries += 1;
+        if self.tries < TRIES { Step::Pause(PAUSE) } else { Step::Done(Err(Fail::Busy)) }
+    }
+}

@@ -1,0 +1,134 @@
+//! Opening bricks of a pool on file systems in memory.
+#![allow(clippy::unwrap_used, reason = "a test that fails says where")]
+
+mod pool;
+
+use brick::Options;
+use cluster::arbitration::Evidence;
+use cluster::{Command, State};
+use file_system::{FileSystem, S_IFDIR};
+use ids::{Epoch, Lsn, ServerId};
+use memory_fs::MemoryFs;
+use pool::{ME, MINE, OTHER, SET, THEIRS, pool, view};
+use server_core::{OpenSet, Opened, Place, Standing, bricks_to_open, identity, pool_bytes, settings};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+fn options() -> Options {
+    Options { seed: Some(1), ..Options::default() }
+}
+
+/// The disk of the first brick, which was made.
+fn disk(state: &State) -> MemoryFs {
+    let fs = MemoryFs::new(1 << 30);
+    fs.make_dirs(Path::new("/b1")).unwrap();
+    let set = state.sets.get(&SET).unwrap();
+    let volume = state.volumes.get(&set.volume).unwrap();
+    let identity = identity(pool_bytes(state), volume, set, set.brick(MINE).unwrap());
+    brick::format_on(&fs, Path::new("/b1"), &identity).unwrap();
+    fs.open_dir(Path::new("/")).unwrap().sync_all().unwrap();
+    fs
+}
+
+fn open_at(state: &State, fs: &MemoryFs, mount: &str, knows_all: bool) -> Result<Opened, String> {
+    let set = OpenSet::new(SET, MINE, state, &options(), knows_all).unwrap();
+    let mount_point = |_: &Path| Ok(PathBuf::from(mount));
+    set.run(Place { fs, mount_point: &mount_point }, Duration::ZERO)
+}
+
+fn open(state: &State, fs: &MemoryFs) -> Result<Opened, String> {
+    open_at(state, fs, "/", true)
+}
+
+/// A new disk in its place.
+fn empty_disk() -> MemoryFs {
+    let fs = MemoryFs::new(1 << 30);
+    fs.make_dirs(Path::new("/b1")).unwrap();
+    fs
+}
+
+#[test]
+fn a_server_opens_its_bricks_of_started_volumes() {
+    let mut state = pool();
+    assert_eq!(bricks_to_open(&state, ME), [(SET, MINE)].into());
+    assert_eq!(bricks_to_open(&state, OTHER), [(SET, THEIRS)].into());
+    assert_eq!(bricks_to_open(&state, ServerId(3)), [].into());
+    state.apply(&Command::StopVolume { name: "v".into() }).unwrap();
+    assert_eq!(bricks_to_open(&state, ME), [].into());
+}
+
+#[test]
+fn a_set_is_told_what_the_pool_agreed_on() {
+    let mut state = pool();
+    view(&mut state, THEIRS, &[THEIRS]);
+    let told = settings(&state, SET).unwrap();
+    assert_eq!(told.members, [(MINE, ME), (THEIRS, OTHER)].into());
+    assert_eq!((told.view.primary, told.view.quorum), (Some(THEIRS), 1));
+    assert_eq!(told.view.in_sync, [THEIRS].into());
+    assert_eq!(told.sets, [(SET, true)]);
+    assert_eq!(settings(&state, ids::SetId(9)), None);
+}
+
+#[test]
+fn a_brick_that_was_closed_in_order_has_no_doubts() {
+    let mut state = pool();
+    let fs = disk(&state);
+    let opened = open(&state, &fs).unwrap();
+    assert_eq!((opened.doubts(), opened.moved()), (None, Some("/")));
+    let mut start = opened.start();
+    assert_eq!((start.set, start.me, start.unsure), (SET, MINE, false));
+    assert_eq!(start.floor, state.sets.get(&SET).unwrap().view.epoch);
+    start.brick.shut().unwrap();
+    drop(start);
+    state.apply(&Command::BrickMounted { brick: MINE, mount: "/".into() }).unwrap();
+    let opened = open(&state, &fs).unwrap();
+    assert_eq!((opened.doubts(), opened.moved()), (None, None));
+}
+
+#[test]
+fn after_a_power_cut_a_brick_asks_where_it_stands() {
+    let state = pool();
+    let fs = disk(&state);
+    drop(open(&state, &fs).unwrap());
+    fs.crash(memory_fs::CrashRule::Ordered, &mut |below| below - 1);
+    let opened = open(&state, &fs).unwrap();
+    assert!(matches!(opened.doubts(), Some(Evidence::LostMemory(_))), "{:?}", opened.doubts());
+    let stood = opened.stand(Standing { epoch: Epoch(5), last: true }).unwrap();
+    assert_eq!(stood.doubts().map(|_| ()), Some(()), "it was found all the same");
+    let start = stood.start();
+    assert!(!start.unsure, "what it has is the set's history");
+    assert_eq!(start.floor, Epoch(5));
+    assert_eq!(start.history, [(Epoch(6), Lsn(1))].into(), "an epoch that is in no other's journal");
+}
+
+#[test]
+fn an_empty_directory_is_filled_again_only_where_the_brick_was_and_others_hold_its_data() {
+    let mut state = pool();
+    let fs = empty_disk();
+    let refused = |state: &State, mount: &str, knows_all: bool| {
+        open_at(state, &fs, mount, knows_all).map(drop).unwrap_err()
+    };
+    assert!(refused(&state, "/", true).contains("is not a brick"), "it is in sync");
+    view(&mut state, THEIRS, &[THEIRS]);
+    assert!(refused(&state, "/", false).contains("is not a brick"), "a newer view may name it");
+    state.apply(&Command::BrickMounted { brick: MINE, mount: "/disk".into() }).unwrap();
+    assert!(refused(&state, "/", true).contains("its file system is not the one at /disk"));
+    let dir = fs.open_dir(Path::new("/b1")).unwrap();
+    dir.make_dir(b"somebody's", 0o755).unwrap();
+    assert!(refused(&state, "/disk", true).contains("is not empty"));
+    dir.remove_dir(b"somebody's").unwrap();
+    let start = open_at(&state, &fs, "/disk", true).unwrap().start();
+    assert!(start.unsure, "it heals before it takes part");
+}
+
+#[test]
+fn a_lost_identity_comes_back() {
+    let state = pool();
+    let fs = disk(&state);
+    let mut start = open(&state, &fs).unwrap().start();
+    start.brick.shut().unwrap();
+    drop(start);
+    let meta = fs.open_dir(Path::new("/b1")).unwrap().open_at(b".mortar", S_IFDIR).unwrap();
+    meta.unlink(b"identity").unwrap();
+    drop(open(&state, &fs).unwrap());
+}
