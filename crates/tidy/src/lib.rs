@@ -8,9 +8,11 @@ mod list;
 mod manifest;
 mod measure;
 mod table;
+mod words;
 
 pub use files::{Source, named_paths, root, samples, sources};
 pub use list::{List, updates};
 pub use manifest::dependencies;
 pub use measure::{Function, empty_checks, functions, product_lines};
 pub use table::{bold_words, crates_table, section};
+pub use words::{replaced, words};

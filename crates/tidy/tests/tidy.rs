@@ -112,10 +112,6 @@ fn every_product_file_has_a_head() {
     none(bare.map(|s| format!("{} does not begin with //!", s.path)).collect());
 }
 
-fn words(text: &str) -> BTreeSet<String> {
-    text.split(|c: char| !c.is_alphanumeric() && c != '_').map(str::to_owned).collect()
-}
-
 /// A word of the glossary that the code does not use is not the word for it.
 #[test]
 fn the_words_of_the_glossary_are_those_of_the_code() {
@@ -124,31 +120,26 @@ fn the_words_of_the_glossary_are_those_of_the_code() {
     assert!(glossary.len() > 5, "the glossary is written in another way now: {glossary:?}");
     let code: String =
         sources().into_iter().filter(|s| s.is_product()).map(|s| s.text.to_lowercase()).collect();
-    let used = words(&code);
+    let used = tidy::words(&code);
     none(
         glossary.into_iter().filter(|w| !used.contains(w)).map(|w| format!("{w}: not in the code")).collect(),
     );
 }
 
-/// Home-grown words that went out of use do not come back. One a line in the list; `tell_*` means all that begins so.
+/// Home-grown words that went out of use do not come back. One a line in the list (see [`tidy::replaced`]).
 #[test]
 fn words_that_were_replaced_do_not_come_back() {
-    let head = "Words that code and documents do not use any more, and what to say instead.";
-    let list = List::read("forbidden.txt", head);
+    let list = List::read("forbidden.txt", "");
+    let folders = ["docs", "docs/design", "docs/formats"];
+    let documents = folders
+        .into_iter()
+        .flat_map(|f| pages(f).into_iter().map(move |(n, text)| (format!("{f}/{n}"), text)));
+    let top = ["README.md", "CONTRIBUTING.md"].map(|p| (p.to_owned(), page(p)));
+    let texts = sources().into_iter().map(|s| (s.path, s.text)).chain(documents).chain(top);
     let mut problems = Vec::new();
-    let documents = ["docs", "docs/design", "docs/formats"].into_iter().flat_map(pages);
-    let texts = sources().into_iter().map(|s| (s.path, s.text)).chain(documents);
     for (path, text) in texts {
-        let used = words(&text);
-        for (word, instead) in &list.entries {
-            let found = match word.strip_suffix('*') {
-                Some(start) => used.iter().any(|w| w.starts_with(start)),
-                None => used.contains(word),
-            };
-            if found {
-                problems.push(format!("{path}: {word}: say {instead}"));
-            }
-        }
+        let found = tidy::replaced(&path, &text, &list.entries);
+        problems.extend(found.into_iter().map(|(word, instead)| format!("{path}: {word}: say {instead}")));
     }
     none(problems);
 }
