@@ -9,24 +9,52 @@ use wire::frame::{Frame, FrameHead, HEAD};
 #[derive(Debug)]
 pub struct FrameReader<R> {
     from: R,
-    buffer: BytesMut,
+    buffer: Buffer,
 }
 
+/// The least size of a buffer.
 const CHUNK: usize = 64 << 10;
+/// With less room than this a buffer is not read into any more.
+const REST: usize = 8 << 10;
+
+/// Bytes that were read and do not make a frame yet.
+#[derive(Debug, Default)]
+struct Buffer {
+    bytes: BytesMut,
+    /// About how long the longest of the recent frames was: frames of one size often follow each other.
+    longest: usize,
+}
+
+impl Buffer {
+    /// Sees to it that there is room to read the rest of a frame of `n` bytes. How many bytes were copied for it: a frame
+    /// that does not fit where it began is carried over, so the next buffer is made for the like of it.
+    fn make_room(&mut self, n: usize) -> usize {
+        self.longest = n.max(self.longest - self.longest / 64);
+        let held = self.bytes.len();
+        let room = n.saturating_sub(held).max(REST);
+        let whole = self.longest.max(CHUNK) + REST;
+        if self.bytes.capacity() - held >= room || self.bytes.try_reclaim(whole.saturating_sub(held)) {
+            return 0;
+        }
+        let mut fresh = BytesMut::with_capacity(whole);
+        fresh.extend_from_slice(&self.bytes);
+        self.bytes = fresh;
+        held
+    }
+}
 
 impl<R: AsyncRead + Unpin> FrameReader<R> {
     /// A reader of frames from `from`.
     pub fn new(from: R) -> FrameReader<R> {
-        FrameReader { from, buffer: BytesMut::new() }
+        FrameReader { from, buffer: Buffer::default() }
     }
 
     /// Reads until `n` bytes are buffered; false if the stream ends before the first of them.
     async fn fill(&mut self, n: usize) -> Result<bool, TransportError> {
-        while self.buffer.len() < n {
-            let missing = n - self.buffer.len();
-            self.buffer.reserve(missing.max(if n > CHUNK { 0 } else { CHUNK }));
-            if self.from.read_buf(&mut self.buffer).await? == 0 {
-                return if self.buffer.is_empty() { Ok(false) } else { Err(TransportError::Closed) };
+        while self.buffer.bytes.len() < n {
+            self.buffer.make_room(n);
+            if self.from.read_buf(&mut self.buffer.bytes).await? == 0 {
+                return if self.buffer.bytes.is_empty() { Ok(false) } else { Err(TransportError::Closed) };
             }
         }
         Ok(true)
@@ -38,15 +66,15 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
             return Ok(None);
         }
         let mut raw = [0; HEAD];
-        raw.copy_from_slice(self.buffer.get(..HEAD).unwrap_or(&[0; HEAD]));
+        raw.copy_from_slice(self.buffer.bytes.get(..HEAD).unwrap_or(&[0; HEAD]));
         let head = FrameHead::decode(&raw)?;
         self.fill(HEAD + head.body_len + head.payload_len).await?;
-        let _ = self.buffer.split_to(HEAD);
-        let body = self.buffer.split_to(head.body_len).freeze();
+        let _ = self.buffer.bytes.split_to(HEAD);
+        let body = self.buffer.bytes.split_to(head.body_len).freeze();
         let payload = if head.payload_len == 0 {
             Bytes::new()
         } else {
-            self.buffer.split_to(head.payload_len).freeze()
+            self.buffer.bytes.split_to(head.payload_len).freeze()
         };
         head.verify(&body, &payload)?;
         Ok(Some(Frame { kind: head.kind, id: head.id, body, payload, grant: head.grant }))
@@ -54,10 +82,71 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
 
     /// Whether a whole frame is buffered already, so that [`FrameReader::next`] would not wait.
     pub fn has_frame(&self) -> bool {
-        let Some(raw) = self.buffer.first_chunk::<HEAD>() else { return false };
+        let Some(raw) = self.buffer.bytes.first_chunk::<HEAD>() else { return false };
         match FrameHead::decode(raw) {
-            Ok(head) => self.buffer.len() >= HEAD + head.body_len + head.payload_len,
+            Ok(head) => self.buffer.bytes.len() >= HEAD + head.body_len + head.payload_len,
             Err(_) => true,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::Kind;
+
+    /// Takes frames of these sizes out of a stream that comes in pieces; how many bytes were carried from buffer to buffer,
+    /// and the largest buffer. The last `kept` frames are still in use while the next ones come.
+    fn carried(sizes: &[usize], piece: usize, kept: usize) -> (usize, usize) {
+        let (mut buffer, mut held) = (Buffer::default(), std::collections::VecDeque::new());
+        let (mut sum, mut largest, mut left) = (0, 0, sizes.iter().sum::<usize>());
+        for size in sizes {
+            while buffer.bytes.len() < *size {
+                sum += buffer.make_room(*size);
+                let spare = buffer.bytes.capacity() - buffer.bytes.len();
+                let read = piece.min(spare).min(left);
+                buffer.bytes.extend_from_slice(&vec![7; read]);
+                left -= read;
+                largest = largest.max(buffer.bytes.capacity());
+            }
+            held.push_back(buffer.bytes.split_to(*size).freeze());
+            while held.len() > kept {
+                held.pop_front();
+            }
+        }
+        (sum, largest)
+    }
+
+    #[test]
+    fn long_frames_are_not_copied_about() {
+        let mixed: Vec<usize> = [100 << 10, 100, 200].into_iter().cycle().take(600).collect();
+        for kept in [0, 1, 7] {
+            let (copied, largest) = carried(&mixed, 1 << 20, kept);
+            assert!(copied < 200 * REST + CHUNK, "{copied} bytes were copied for 200 frames of 100 KiB");
+            assert!(largest < 256 << 10, "a buffer of {largest} bytes");
+        }
+        let (copied, largest) = carried(&[50; 100_000], 9_000, 3);
+        assert!(copied < 100_000 && largest < 2 * CHUNK, "{copied} bytes copied, {largest} in a buffer");
+    }
+
+    #[tokio::test]
+    async fn frames_of_all_sizes_come_through() {
+        let sizes = [100 << 10, 10, 3 << 10, 100 << 10, 0, 64 << 10, 100 << 10, 1 << 20, 5];
+        let frames: Vec<Frame> = (1..=90u64)
+            .zip(sizes.into_iter().cycle())
+            .map(|(id, size)| Frame::with_payload(Kind::Reply, id, vec![1; 40], vec![7; size].into()))
+            .collect();
+        let (to, from) = tokio::io::duplex(9000);
+        let (sender, queue) = crate::writer::FrameSender::channel();
+        let writer = tokio::spawn(crate::writer::write_frames(to, queue));
+        frames.iter().for_each(|f| assert!(sender.send(f.clone())));
+        drop(sender);
+        let mut reader = FrameReader::new(from);
+        for frame in frames {
+            let read = reader.next().await.expect("a frame").expect("not the end");
+            assert_eq!((read.id, &read.payload), (frame.id, &frame.payload));
+        }
+        assert!(reader.next().await.expect("the end").is_none());
+        writer.await.expect("no panic").expect("written");
     }
 }
