@@ -11,12 +11,48 @@
 //!
 //! Tests use it: those with real processes and the simulator. Nothing of the product does.
 
+mod history;
+mod report;
 mod search;
 
-pub use search::{Counterexample, check};
+pub use history::Call;
+pub use report::Counterexample;
+pub use search::{Outcome, check, explain};
 
 use std::fmt::Debug;
 use std::hash::Hash;
+
+/// What an object may do and answer, when operations come one after the other.
+pub trait Spec {
+    /// The object's state.
+    type State: Clone + Eq + Hash + Debug;
+    /// What is asked of it.
+    type Input: Debug;
+    /// What it answers.
+    type Output: Debug;
+
+    /// The states in which the object may be after the operation, if it answered `told`, or if nobody knows the answer.
+    /// None: it can't have answered that.
+    fn step(
+        &self,
+        state: &Self::State,
+        input: &Self::Input,
+        told: Option<&Self::Output>,
+    ) -> impl Iterator<Item = Self::State>;
+
+    /// Whether the operation, with this answer, changes nothing in any state; it may show more of the state than was known.
+    fn looks(&self, input: &Self::Input, told: Option<&Self::Output>) -> bool {
+        let _both = (input, told);
+        false
+    }
+
+    /// Whether the order of two operations may matter: to their answers, or to the state after both. The fewer conflict,
+    /// the faster the search.
+    fn conflict(&self, a: &Self::Input, b: &Self::Input) -> bool {
+        let _both = (a, b);
+        true
+    }
+}
 
 /// What an object does when operations come one after the other.
 pub trait Model {

@@ -1,0 +1,385 @@
+//! What POSIX says about each question.
+
+use super::{Ask, Key, Names, Obj, Presence, S_IFDIR, State, Told};
+use wire::Errno;
+
+/// Whether an answer, if there is one, is one of these errors.
+fn is_one_of(told: Option<&Told>, errors: &[Errno]) -> bool {
+    matches!(told, Some(Told::Not(e)) if errors.contains(e))
+}
+
+fn is_done(told: Option<&Told>) -> bool {
+    matches!(told, None | Some(Told::Done))
+}
+
+impl Names {
+    /// The states that explain the answer.
+    pub(super) fn outcomes(&self, state: &State, ask: &Ask, told: Option<&Told>) -> Vec<State> {
+        let mut out = Vec::new();
+        match ask {
+            Ask::Look(key) => self.look(state, *key, told, &mut out),
+            Ask::List(dir) => self.list(state, *dir, told, &mut out),
+            Ask::Make { at, .. } if self.enter(state, at.dir, told, &mut out) => {
+                for (s, there) in self.resolve(state, *at) {
+                    self.make(&s, ask, there, told, &mut out);
+                }
+            }
+            Ask::Unlink(key) | Ask::Rmdir(key) if self.enter(state, key.dir, told, &mut out) => {
+                let dir = matches!(ask, Ask::Rmdir(_));
+                for (s, there) in self.resolve(state, *key) {
+                    self.remove(&s, *key, there, dir, told, &mut out);
+                }
+            }
+            Ask::Rename { from, to, .. }
+                if self.enter(state, from.dir, told, &mut out)
+                    & self.enter(state, to.dir, told, &mut out) =>
+            {
+                for (s, source) in self.resolve(state, *from) {
+                    for (s, target) in self.resolve(&s, *to) {
+                        self.rename(&s, ask, source, target, told, &mut out);
+                    }
+                }
+            }
+            Ask::Link(obj, at) if self.enter(state, at.dir, told, &mut out) => {
+                for (s, there) in self.resolve(state, *at) {
+                    self.link(&s, *obj, *at, there, told, &mut out);
+                }
+            }
+            Ask::Make { .. } | Ask::Unlink(_) | Ask::Rmdir(_) | Ask::Rename { .. } | Ask::Link(..) => {}
+            Ask::Links(obj) => {
+                let (least, most) = state.links(*obj);
+                let fits = matches!(told, Some(Told::Count(n)) if (least..=most).contains(n));
+                out.extend(fits.then(|| state.clone()));
+            }
+            Ask::Open(obj, client) => self.touch(state, *obj, told, &mut out, |l| l.opens |= client),
+            Ask::Release(obj, client) => {
+                let mut s = state.clone();
+                s.change(*obj, |l| l.opens &= !client);
+                out.push(s);
+            }
+            Ask::End(client) => {
+                let mut s = state.clone();
+                for obj in state.lives.keys() {
+                    s.change(*obj, |l| l.opens &= !client);
+                }
+                out.push(s);
+            }
+            Ask::Touch(obj) => self.touch(state, *obj, told, &mut out, |_| {}),
+            Ask::Sync { obj, vouches } => out.extend(self.sync(state, *obj, *vouches)),
+            Ask::SyncAll(set) => out.push(self.sync_all(state, *set)),
+            Ask::Lose(set) => out.push(self.lose(state, *set)),
+        }
+        out
+    }
+
+    /// The directory of an entry: whether the question goes on to the entry.
+    fn enter(&self, state: &State, dir: Obj, told: Option<&Told>, out: &mut Vec<State>) -> bool {
+        let presence = self.presence(state, dir);
+        if is_one_of(told, &[Errno::ESTALE]) {
+            if presence != Presence::Present {
+                out.push(self.without(state, dir));
+            }
+            return false;
+        }
+        if self.objects[dir].kind.is_some_and(|k| k != S_IFDIR) {
+            out.extend(is_one_of(told, &[Errno::ENOTDIR]).then(|| state.clone()));
+            return false;
+        }
+        if presence != Presence::Present && is_one_of(told, &[Errno::ENOENT]) {
+            out.push(state.clone());
+            return false;
+        }
+        presence != Presence::Absent
+    }
+
+    /// Somebody was told that it is gone.
+    fn without(&self, state: &State, obj: Obj) -> State {
+        let mut s = state.clone();
+        s.change(obj, |l| (l.gone, l.adrift, l.anchored) = (true, false, false));
+        s
+    }
+
+    fn touch(
+        &self,
+        state: &State,
+        obj: Obj,
+        told: Option<&Told>,
+        out: &mut Vec<State>,
+        change: impl FnOnce(&mut super::Life),
+    ) {
+        let presence = self.presence(state, obj);
+        if is_one_of(told, &[Errno::ESTALE, Errno::ENOENT]) {
+            if presence != Presence::Present {
+                out.push(self.without(state, obj));
+            }
+        } else if is_done(told) && presence != Presence::Absent {
+            let mut s = state.clone();
+            s.change(obj, change);
+            out.push(s);
+        }
+    }
+
+    fn look(&self, state: &State, key: Key, told: Option<&Told>, out: &mut Vec<State>) {
+        if !self.enter(state, key.dir, told, out) {
+            return;
+        }
+        match told {
+            Some(Told::Found(obj)) if !state.life(*obj).gone => out.extend(self.show(state, key, Some(*obj))),
+            Some(Told::Not(Errno::ENOENT)) => out.extend(self.show(state, key, None)),
+            _ => {}
+        }
+    }
+
+    fn list(&self, state: &State, dir: Obj, told: Option<&Told>, out: &mut Vec<State>) {
+        if !self.enter(state, dir, told, out) {
+            return;
+        }
+        let Some(Told::All(entries)) = told else { return };
+        let mut keys: Vec<Key> = state.within(dir).map(|(k, _)| *k).collect();
+        keys.extend(entries.iter().map(|(name, _)| Key { dir, name: *name }));
+        keys.sort_unstable();
+        keys.dedup();
+        let mut s = state.clone();
+        for key in keys {
+            let value = entries.iter().find(|(name, _)| *name == key.name).map(|(_, obj)| *obj);
+            match self.show(&s, key, value) {
+                Some(next) => s = next,
+                None => return,
+            }
+        }
+        out.push(s);
+    }
+
+    fn make(&self, s: &State, ask: &Ask, there: Option<Obj>, told: Option<&Told>, out: &mut Vec<State>) {
+        let Ask::Make { at, kind, unseen, open, may, must } = ask else { return };
+        let mut errors = may.clone();
+        errors.extend(there.map(|_| Errno::EEXIST));
+        errors.extend(*must);
+        if is_one_of(told, &errors) {
+            out.push(s.clone());
+        }
+        if there.is_some() || must.is_some() {
+            return;
+        }
+        let made: Vec<Obj> = match told {
+            Some(Told::Found(obj)) => vec![*obj],
+            None => {
+                let mut made: Vec<Obj> = (0..self.objects.len())
+                    .filter(|o| {
+                        let object = &self.objects[*o];
+                        object.orphan && object.kind.is_none_or(|k| k == *kind) && !s.life(*o).born
+                    })
+                    .collect();
+                made.push(*unseen);
+                made
+            }
+            _ => vec![],
+        };
+        for obj in made {
+            let mut next = s.clone();
+            self.set(&mut next, *at, Some(obj));
+            let (fresh, orphan) = (self.is_tracked(obj), self.objects[obj].orphan);
+            next.change(obj, |l| {
+                (l.fresh, l.born) = (fresh, orphan);
+                l.opens |= open;
+            });
+            out.push(next);
+        }
+    }
+
+    /// Whether the directory has no entries: certainly not, perhaps, certainly.
+    fn is_empty(&self, s: &State, dir: Obj) -> Option<bool> {
+        let mut certain = Some(true);
+        for (_, slot) in s.within(dir) {
+            if slot.values().all(|v| v != Some(&None)) {
+                return Some(false);
+            }
+            if !slot.is_certain() {
+                certain = None;
+            }
+        }
+        certain
+    }
+
+    /// All entries of the directory turn out not to be there.
+    fn emptied(&self, s: &State, dir: Obj) -> Option<State> {
+        let keys: Vec<Key> = s.within(dir).map(|(k, _)| *k).collect();
+        keys.into_iter().try_fold(s.clone(), |s, key| self.show(&s, key, None))
+    }
+
+    fn remove(
+        &self,
+        s: &State,
+        at: Key,
+        there: Option<Obj>,
+        dir: bool,
+        told: Option<&Told>,
+        out: &mut Vec<State>,
+    ) {
+        let Some(obj) = there else {
+            out.extend(is_one_of(told, &[Errno::ENOENT]).then(|| s.clone()));
+            return;
+        };
+        let is_dir = self.objects[obj].is_dir();
+        if is_dir != dir && self.objects[obj].kind.is_some() {
+            let right: &[Errno] = if dir { &[Errno::ENOTDIR] } else { &[Errno::EISDIR, Errno::EPERM] };
+            out.extend(is_one_of(told, right).then(|| s.clone()));
+            return;
+        }
+        if dir && self.is_empty(s, obj) != Some(true) {
+            out.extend(is_one_of(told, &[Errno::ENOTEMPTY, Errno::EEXIST]).then(|| s.clone()));
+        }
+        let emptied = if dir { self.emptied(s, obj) } else { Some(s.clone()) };
+        if let Some(mut next) = emptied.filter(|_| is_done(told)) {
+            self.set(&mut next, at, None);
+            next.change(obj, |l| l.anchored = false);
+            out.push(next);
+        }
+    }
+
+    /// Whether `dir` is `above` or lies beneath it.
+    fn is_beneath(&self, s: &State, dir: Obj, above: Obj) -> bool {
+        let (mut at, mut left) = (dir, self.objects.len());
+        while at != above {
+            let up = s.slots.iter().find(|(_, slot)| slot.kept() == Some(&Some(at))).map(|(k, _)| k.dir);
+            left = left.saturating_sub(1);
+            match up {
+                Some(up) if left > 0 => at = up,
+                _ => return false,
+            }
+        }
+        true
+    }
+
+    /// Where two sets would have to agree.
+    fn crosses(&self, from: Key, to: Key, moved: &[Obj]) -> bool {
+        let set = |o: Obj| self.objects[o].set;
+        let own = set(from.dir);
+        set(to.dir) != own || moved.iter().any(|o| self.objects[*o].is_dir() && set(*o) != own)
+    }
+
+    /// Why the source of a rename can't replace its target. The directory that has to be empty, if it is not certain.
+    fn replace(
+        &self,
+        s: &State,
+        from: Obj,
+        (source, target): (Obj, Obj),
+        errors: &mut Vec<Errno>,
+        may: &mut Vec<Errno>,
+    ) -> Option<Obj> {
+        let is_dir = |o: Obj| self.objects[o].is_dir();
+        let mut empty = None;
+        match (is_dir(source), is_dir(target)) {
+            (false, true) => errors.push(Errno::EISDIR),
+            (true, false) => errors.push(Errno::ENOTDIR),
+            (true, true) => match self.is_empty(s, target) {
+                Some(true) => {}
+                Some(false) => errors.extend([Errno::ENOTEMPTY, Errno::EEXIST]),
+                None => {
+                    may.extend([Errno::ENOTEMPTY, Errno::EEXIST]);
+                    empty = Some(target);
+                }
+            },
+            (false, false) => {}
+        }
+        // A target above the source is not empty, whatever else is wrong with it.
+        if is_dir(target) && self.is_beneath(s, from, target) {
+            errors.push(Errno::ENOTEMPTY);
+        }
+        empty
+    }
+
+    fn rename(
+        &self,
+        s: &State,
+        ask: &Ask,
+        source: Option<Obj>,
+        target: Option<Obj>,
+        told: Option<&Told>,
+        out: &mut Vec<State>,
+    ) {
+        let Ask::Rename { from, to, exchange, noreplace } = ask else { return };
+        let moved: Vec<Obj> = source.into_iter().chain(target).collect();
+        let is_dir = |o: &Obj| self.objects[*o].is_dir();
+        let mut errors = Vec::new();
+        let mut may = Vec::new();
+        if self.crosses(*from, *to, &moved) {
+            may.push(Errno::EXDEV);
+        }
+        // Old copies on the bricks may be in the way of a directory that moves beneath another set's.
+        if from.dir != to.dir
+            && moved.iter().any(is_dir)
+            && self.objects.iter().any(|o| o.set != self.objects[from.dir].set)
+        {
+            may.push(Errno::EXDEV);
+        }
+        if source.is_none() || (*exchange && target.is_none()) {
+            errors.push(Errno::ENOENT);
+        }
+        if source.is_some_and(|o| is_dir(&o) && self.is_beneath(s, to.dir, o))
+            || (*exchange && target.is_some_and(|o| is_dir(&o) && self.is_beneath(s, from.dir, o)))
+        {
+            errors.push(Errno::EINVAL);
+        }
+        let mut empty = None;
+        if let (Some(source), Some(target), false) = (source, target, *exchange) {
+            if *noreplace {
+                errors.push(Errno::EEXIST);
+            } else if source != target {
+                empty = self.replace(s, from.dir, (source, target), &mut errors, &mut may);
+            }
+        }
+        if is_one_of(told, &errors) || is_one_of(told, &may) {
+            out.push(s.clone());
+        }
+        if !errors.is_empty() || !is_done(told) {
+            return;
+        }
+        let Some(mut next) = empty.map_or(Some(s.clone()), |dir| self.emptied(s, dir)) else { return };
+        if source != target {
+            self.set(&mut next, *to, source);
+            self.set(&mut next, *from, if *exchange { target } else { None });
+            if let Some(replaced) = target.filter(|_| !exchange) {
+                next.change(replaced, |l| l.anchored = false);
+            }
+        }
+        out.push(next);
+    }
+
+    fn link(
+        &self,
+        s: &State,
+        obj: Obj,
+        at: Key,
+        there: Option<Obj>,
+        told: Option<&Told>,
+        out: &mut Vec<State>,
+    ) {
+        let presence = self.presence(s, obj);
+        let mut errors = Vec::new();
+        errors.extend(there.map(|_| Errno::EEXIST));
+        errors.extend(self.objects[obj].is_dir().then_some(Errno::EPERM));
+        if presence == Presence::Absent {
+            errors.extend([Errno::ESTALE, Errno::ENOENT]);
+        }
+        let nameless = s.links(obj);
+        if nameless.1 == 0 {
+            errors.extend([Errno::ENOENT, Errno::ESTALE]);
+        }
+        let mut may = Vec::new();
+        if self.objects[obj].set != self.objects[at.dir].set {
+            may.push(Errno::EXDEV);
+        }
+        if nameless.0 == 0 {
+            may.extend([Errno::ENOENT, Errno::ESTALE]);
+        }
+        if is_one_of(told, &errors) || is_one_of(told, &may) {
+            out.push(s.clone());
+        }
+        if errors.is_empty() && is_done(told) {
+            let mut next = s.clone();
+            self.set(&mut next, at, Some(obj));
+            out.push(next);
+        }
+    }
+}

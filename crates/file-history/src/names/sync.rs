@@ -1,0 +1,83 @@
+//! Syncs and power cuts.
+
+use super::{Key, Names, Obj, State};
+use ids::SetId;
+
+impl Names {
+    /// Entries that are on disk now, and with them what they lead to.
+    fn keep(&self, s: &mut State, key: Key) {
+        let mut slot = s.slot(key);
+        slot.sync();
+        let leads = if slot.is_certain() { slot.kept().copied().flatten() } else { None };
+        s.put(key, slot);
+        if let Some(obj) = leads {
+            s.change(obj, |l| l.anchored = true);
+            if self.objects[obj].set == self.objects[key.dir].set {
+                s.change(obj, |l| l.fresh = false);
+            }
+        }
+    }
+
+    /// The object is on disk, the entries that lead to it, and if it is a directory its own. `vouches`: nothing of it was
+    /// lost before.
+    pub(super) fn sync(&self, state: &State, obj: Obj, vouches: bool) -> Option<State> {
+        let mut s = state.clone();
+        if vouches {
+            if s.life(obj).lost {
+                return None;
+            }
+            let keys: Vec<Key> = s.within(obj).map(|(k, _)| *k).collect();
+            for key in keys {
+                let mut slot = s.slot(key);
+                slot.settle();
+                s.put(key, slot);
+            }
+        }
+        s.change(obj, |l| (l.fresh, l.adrift) = (false, false));
+        let within: Vec<Key> = s.within(obj).map(|(k, _)| *k).collect();
+        within.into_iter().for_each(|key| self.keep(&mut s, key));
+        let mut above = vec![obj];
+        let mut next = 0;
+        while let Some(at) = above.get(next).copied() {
+            next += 1;
+            let names: Vec<Key> =
+                s.slots.iter().filter(|(_, slot)| slot.kept() == Some(&Some(at))).map(|(k, _)| *k).collect();
+            for key in names.into_iter().filter(|k| self.objects[k.dir].set == self.objects[obj].set) {
+                self.keep(&mut s, key);
+                s.change(key.dir, |l| l.fresh = false);
+                if !above.contains(&key.dir) {
+                    above.push(key.dir);
+                }
+            }
+        }
+        Some(s)
+    }
+
+    pub(super) fn sync_all(&self, state: &State, set: SetId) -> State {
+        let mut s = state.clone();
+        let keys: Vec<Key> = s.slots.keys().filter(|k| self.objects[k.dir].set == set).copied().collect();
+        keys.into_iter().for_each(|key| self.keep(&mut s, key));
+        let objects: Vec<Obj> = s.lives.keys().filter(|o| self.objects[**o].set == set).copied().collect();
+        objects.into_iter().for_each(|obj| s.change(obj, |l| l.fresh = false));
+        s
+    }
+
+    /// A power cut of all bricks of the set.
+    pub(super) fn lose(&self, state: &State, set: SetId) -> State {
+        let mut s = state.clone();
+        let keys: Vec<Key> = s.slots.keys().filter(|k| self.objects[k.dir].set == set).copied().collect();
+        for key in keys {
+            let mut slot = s.slot(key);
+            slot.lose();
+            s.put(key, slot);
+        }
+        let objects: Vec<Obj> = s.lives.keys().filter(|o| self.objects[**o].set == set).copied().collect();
+        for obj in objects {
+            s.change(obj, |l| {
+                l.adrift |= l.fresh;
+                l.fresh = false;
+            });
+        }
+        s
+    }
+}

@@ -1,0 +1,199 @@
+//! Power cuts of all bricks of a set.
+
+use crate::script::{SET, Script, done, fid, file, root};
+use bytes::Bytes;
+use ids::SetId;
+use wire::{Errno, Op};
+
+fn synced() -> Script {
+    let mut s = Script::default();
+    s.create(root(), "a", 1);
+    s.write(1, 0, &[(10, 1)], 10);
+    s.fsync(fid(1), done());
+    s
+}
+
+/// What may be read after a write that was not synced, and a power cut.
+#[test]
+fn what_was_not_synced_may_be_lost() {
+    for (read, fine) in [
+        (vec![(10, 2)], true),
+        (vec![(10, 1)], true),
+        (vec![(4, 1), (2, 2), (4, 1)], true),
+        (vec![(10, 0)], false),
+        (vec![(10, 3)], false),
+        (vec![(5, 1)], false),
+    ] {
+        let mut s = synced();
+        s.write(1, 0, &[(10, 2)], 10);
+        s.lose();
+        s.of(
+            1,
+            Op::Read { fid: fid(1), offset: 0, len: 100 },
+            Bytes::new(),
+            Ok((wire::Body::Data, crate::script::data(&read))),
+        );
+        if fine {
+            s.accepted();
+        } else {
+            s.refused();
+        }
+    }
+}
+
+#[test]
+fn what_was_lost_stays_lost() {
+    let mut s = synced();
+    s.write(1, 0, &[(10, 2)], 10);
+    s.lose();
+    s.read(1, &[(10, 1)]);
+    s.read(1, &[(10, 2)]);
+    s.refused();
+}
+
+#[test]
+fn without_a_loss_nothing_is_excused() {
+    let mut s = synced();
+    s.write(1, 0, &[(10, 2)], 10);
+    s.lose();
+    s.losses[0].set = SetId(2);
+    s.read(1, &[(10, 1)]);
+    s.refused();
+}
+
+#[test]
+fn what_was_synced_is_there() {
+    let mut s = synced();
+    s.lose();
+    s.lookup(root(), "a", Err(Errno::ENOENT));
+    s.refused();
+    let mut s = synced();
+    s.lose();
+    s.call(Op::GetAttr { fid: fid(1) }, Err(Errno::ESTALE));
+    s.refused();
+    let mut s = synced();
+    s.lose();
+    s.read(1, &[]);
+    s.refused();
+    let mut s = Script::default();
+    s.mkdir(root(), "d", 1);
+    s.create(fid(1), "a", 2);
+    s.fsync(fid(2), done());
+    s.lose();
+    s.lookup(root(), "d", Err(Errno::ENOENT));
+    s.refused();
+}
+
+#[test]
+fn what_was_made_and_not_synced_may_be_gone() {
+    let mut s = Script::default();
+    s.create(root(), "a", 1);
+    s.lose();
+    s.lookup(root(), "a", Err(Errno::ENOENT));
+    s.call(Op::GetAttr { fid: fid(1) }, Err(Errno::ESTALE));
+    s.accepted();
+    s.lookup(root(), "a", Ok(file(fid(1), 1, 0)));
+    s.refused();
+    let mut s = Script::default();
+    s.create(root(), "a", 1);
+    s.call(Op::SyncFs, done());
+    s.lose();
+    s.lookup(root(), "a", Err(Errno::ENOENT));
+    s.refused();
+}
+
+#[test]
+fn a_removal_may_be_lost() {
+    let mut s = synced();
+    s.unlink("a", done());
+    s.lose();
+    s.lookup(root(), "a", Ok(file(fid(1), 1, 10)));
+    s.accepted();
+    let mut s = synced();
+    s.unlink("a", done());
+    s.fsync(root(), done());
+    s.lose();
+    s.lookup(root(), "a", Ok(file(fid(1), 1, 10)));
+    s.refused();
+}
+
+#[test]
+fn a_renamed_file_has_at_least_one_of_its_names() {
+    let renamed = |a: bool, b: bool| {
+        let mut s = synced();
+        s.rename("a", "b", done());
+        s.lose();
+        let told = |there| {
+            if there { Ok(file(fid(1), u32::from(a) + u32::from(b), 10)) } else { Err(Errno::ENOENT) }
+        };
+        s.lookup(root(), "a", told(a));
+        s.lookup(root(), "b", told(b));
+        s
+    };
+    renamed(true, false).accepted();
+    renamed(false, true).accepted();
+    renamed(true, true).accepted();
+    renamed(false, false).refused();
+}
+
+#[test]
+fn a_sync_after_a_loss_fails_once() {
+    let changed = || {
+        let mut s = synced();
+        s.write(1, 0, &[(10, 2)], 10);
+        s.lose();
+        s
+    };
+    let mut s = changed();
+    s.fsync(fid(1), Err(Errno::EIO));
+    s.fsync(fid(1), done());
+    s.accepted();
+    let mut s = changed();
+    s.fsync(fid(1), Err(Errno::EIO));
+    s.fsync(fid(1), Err(Errno::EIO));
+    s.refused();
+    let mut s = changed();
+    s.of(1, Op::Fsync { fid: fid(1) }, Bytes::new(), Err(Errno::EIO));
+    s.refused();
+    let mut s = synced();
+    s.lose();
+    s.fsync(fid(1), Err(Errno::EIO));
+    s.refused();
+    let mut s = synced();
+    s.fsync(fid(1), Err(Errno::EIO));
+    s.refused();
+}
+
+#[test]
+fn a_sync_that_hides_a_loss() {
+    let mut s = synced();
+    s.write(1, 0, &[(10, 2)], 10);
+    s.lose();
+    s.fsync(fid(1), done());
+    s.accepted();
+    let before = s.clone();
+    s.read(1, &[(10, 1)]);
+    s.refused();
+    let mut s = before;
+    s.read(1, &[(10, 2)]);
+    s.accepted();
+    let mut s = Script::default();
+    s.create(root(), "a", 1);
+    s.lose();
+    s.lookup(root(), "a", Err(Errno::ENOENT));
+    s.fsync(root(), done());
+    s.refused();
+}
+
+#[test]
+fn the_order_of_a_loss_and_a_write_at_once_is_open() {
+    let mut s = synced();
+    s.lose();
+    let loss = s.losses[0];
+    s.write(1, 0, &[(10, 2)], 10);
+    s.at(loss.from - 1, loss.until + 20);
+    s.read(1, &[(10, 1)]);
+    s.at(loss.until + 30, loss.until + 40);
+    assert_eq!(loss.set, SET);
+    s.accepted();
+}

@@ -1,0 +1,6 @@
+//! Hand-written histories, and histories of a file system in memory.
+#![allow(clippy::unwrap_used, reason = "a test that fails says where")]
+
+mod losses;
+mod script;
+mod violations;

@@ -1,0 +1,444 @@
+//! Each kind of violation is found, and what is right is not one.
+
+use crate::script::{Script, attr, data, dir, done, entry, fid, file, make, name, root, set_size, symlink};
+use bytes::Bytes;
+use wire::op::{Node, rename_flags};
+use wire::{Body, Errno, Op};
+
+fn with_file() -> Script {
+    let mut s = Script::default();
+    s.create(root(), "a", 1);
+    s
+}
+
+#[test]
+fn what_is_right_is_accepted() {
+    let mut s = with_file();
+    s.write(1, 0, &[(10, 1)], 10);
+    s.write(1, 5, &[(10, 2)], 15);
+    s.append(1, &[(5, 3)], 20);
+    s.read(1, &[(5, 1), (10, 2), (5, 3)]);
+    s.mkdir(root(), "d", 2);
+    s.lookup(root(), "d", Ok(dir(fid(2))));
+    s.rename("a", "b", done());
+    s.lookup(root(), "a", Err(Errno::ENOENT));
+    s.lookup(root(), "b", Ok(file(fid(1), 1, 20)));
+    s.unlink("b", done());
+    s.unlink("b", Err(Errno::ENOENT));
+    s.call(Op::GetAttr { fid: fid(1) }, Err(Errno::ESTALE));
+    s.unlink("d", Err(Errno::EISDIR));
+    s.call(Op::Rmdir { parent: root(), name: name("d") }, done());
+    s.list(root(), &[]);
+    s.accepted();
+}
+
+#[test]
+fn a_stale_read() {
+    let mut s = with_file();
+    s.write(1, 0, &[(10, 1)], 10);
+    s.write(1, 0, &[(10, 2)], 10);
+    let mut right = s.clone();
+    s.read(1, &[(10, 1)]);
+    s.refused();
+    right.read(1, &[(10, 1)]);
+    right.at(25, 110);
+    right.accepted();
+}
+
+#[test]
+fn a_torn_write() {
+    let mut s = with_file();
+    s.write(1, 0, &[(10, 1)], 10);
+    s.write(1, 0, &[(10, 2)], 10);
+    s.at(50, 90);
+    s.read(1, &[(5, 2), (5, 1)]);
+    s.at(60, 80);
+    s.refused();
+}
+
+#[test]
+fn a_lost_append() {
+    let mut s = with_file();
+    s.append(1, &[(10, 1)], 10);
+    s.append(1, &[(10, 2)], 10);
+    s.refused();
+    let mut s = with_file();
+    s.append(1, &[(10, 1)], 10);
+    s.append(1, &[(10, 2)], 20);
+    s.read(1, &[(10, 2)]);
+    s.refused();
+}
+
+#[test]
+fn appends_at_once_have_some_order() {
+    let mut s = with_file();
+    s.append(1, &[(10, 1)], 20);
+    s.at(100, 200);
+    s.append(1, &[(10, 2)], 10);
+    s.at(100, 200);
+    s.read(1, &[(10, 2), (10, 1)]);
+    s.accepted();
+    s.read(1, &[(10, 1), (10, 2)]);
+    s.refused();
+}
+
+#[test]
+fn a_write_that_says_another_size_than_it_has() {
+    let mut s = with_file();
+    s.write(1, 0, &[(10, 1)], 0);
+    s.refused();
+}
+
+#[test]
+fn a_write_of_unknown_outcome_is_done_once_or_never() {
+    let mut s = with_file();
+    s.append(1, &[(10, 1)], 10);
+    s.unanswered();
+    s.read(1, &[]);
+    s.read(1, &[(10, 1)]);
+    s.accepted();
+    let mut twice = s.clone();
+    twice.read(1, &[(20, 1)]);
+    twice.refused();
+    s.read(1, &[]);
+    s.refused();
+}
+
+#[test]
+fn a_truncation_that_comes_back() {
+    let mut s = with_file();
+    s.write(1, 0, &[(10, 1)], 10);
+    s.call(set_size(1, 5), attr(file(fid(1), 1, 5)));
+    s.call(set_size(1, 10), attr(file(fid(1), 1, 10)));
+    let mut right = s.clone();
+    s.read(1, &[(10, 1)]);
+    s.refused();
+    right.read(1, &[(5, 1), (5, 0)]);
+    right.accepted();
+}
+
+#[test]
+fn a_lost_rename() {
+    let mut s = with_file();
+    s.rename("a", "b", done());
+    s.lookup(root(), "a", Ok(file(fid(1), 1, 0)));
+    s.refused();
+}
+
+#[test]
+fn a_file_that_is_gone_comes_back() {
+    let mut s = with_file();
+    s.unlink("a", done());
+    s.lookup(root(), "a", Ok(file(fid(1), 1, 0)));
+    s.refused();
+    let mut s = with_file();
+    s.unlink("a", done());
+    s.call(Op::GetAttr { fid: fid(1) }, Err(Errno::ESTALE));
+    s.call(Op::GetAttr { fid: fid(1) }, attr(file(fid(1), 0, 0)));
+    s.refused();
+}
+
+#[test]
+fn a_file_that_is_there_is_called_gone() {
+    let mut s = with_file();
+    s.call(Op::GetAttr { fid: fid(1) }, Err(Errno::ESTALE));
+    s.refused();
+}
+
+#[test]
+fn an_open_file_outlives_its_name() {
+    let mut s = with_file();
+    s.call(Op::Open { fid: fid(1) }, attr(file(fid(1), 1, 0)));
+    s.unlink("a", done());
+    s.call(Op::GetAttr { fid: fid(1) }, attr(file(fid(1), 0, 0)));
+    let mut dead = s.clone();
+    let mut gone = s.clone();
+    s.call(Op::Release { fid: fid(1) }, done());
+    s.call(Op::GetAttr { fid: fid(1) }, Err(Errno::ESTALE));
+    s.accepted();
+    gone.call(Op::GetAttr { fid: fid(1) }, Err(Errno::ESTALE));
+    gone.refused();
+    dead.of(1, Op::GetAttr { fid: fid(1) }, Bytes::new(), Err(Errno::ESTALE));
+    dead.refused();
+    dead.excuses.dead.push((0, 45));
+    dead.accepted();
+}
+
+#[test]
+fn one_name_is_removed_twice() {
+    let mut s = with_file();
+    s.unlink("a", done());
+    s.at(100, 200);
+    s.unlink("a", done());
+    s.at(100, 200);
+    s.refused();
+    let mut s = with_file();
+    s.unlink("a", done());
+    s.at(100, 200);
+    s.unlink("a", Err(Errno::ENOENT));
+    s.at(100, 200);
+    s.accepted();
+}
+
+#[test]
+fn one_name_is_made_twice() {
+    let mut s = with_file();
+    s.create(root(), "a", 2);
+    s.refused();
+    let mut s = with_file();
+    s.create(root(), "b", 1);
+    s.refused();
+}
+
+#[test]
+fn errors_that_are_not_so() {
+    let mut tried = 0;
+    for wrong in
+        [Errno::ENOENT, Errno::EEXIST, Errno::EISDIR, Errno::EINVAL, Errno::EIO, Errno::EROFS, Errno::EXDEV]
+    {
+        let mut s = with_file();
+        s.rename("a", "b", Err(wrong));
+        s.refused();
+        let mut s = with_file();
+        s.unlink("a", Err(wrong));
+        s.refused();
+        let mut s = Script::default();
+        s.call(make(root(), "a", Node::Dir), Err(wrong));
+        s.refused();
+        tried += 1;
+    }
+    assert_eq!(tried, 7);
+    let mut s = with_file();
+    s.call(Op::Rmdir { parent: root(), name: name("a") }, Err(Errno::ENOTDIR));
+    s.accepted();
+    s.call(Op::Rmdir { parent: root(), name: name("a") }, Err(Errno::ENOTEMPTY));
+    s.refused();
+}
+
+#[test]
+fn a_directory_with_entries_is_removed() {
+    let mut s = Script::default();
+    s.mkdir(root(), "d", 1);
+    s.create(fid(1), "a", 2);
+    let mut right = s.clone();
+    s.call(Op::Rmdir { parent: root(), name: name("d") }, done());
+    s.refused();
+    right.call(Op::Rmdir { parent: root(), name: name("d") }, Err(Errno::ENOTEMPTY));
+    right.accepted();
+}
+
+#[test]
+fn a_file_is_made_in_a_directory_that_is_gone() {
+    let mut s = Script::default();
+    s.mkdir(root(), "d", 1);
+    s.call(Op::Rmdir { parent: root(), name: name("d") }, done());
+    let mut right = s.clone();
+    s.create(fid(1), "a", 2);
+    s.refused();
+    right.call(make(fid(1), "a", Node::File), Err(Errno::ESTALE));
+    right.accepted();
+}
+
+#[test]
+fn renames_keep_their_rules() {
+    let rename = |from: &str, to: &str, flags| Op::Rename {
+        parent: root(),
+        name: name(from),
+        to_parent: root(),
+        to_name: name(to),
+        flags,
+    };
+    let two = || {
+        let mut s = with_file();
+        s.create(root(), "b", 2);
+        s
+    };
+    let mut s = two();
+    s.call(rename("a", "b", rename_flags::NOREPLACE), done());
+    s.refused();
+    let mut s = two();
+    s.call(rename("a", "b", rename_flags::NOREPLACE), Err(Errno::EEXIST));
+    s.call(rename("a", "b", rename_flags::EXCHANGE), done());
+    s.lookup(root(), "a", Ok(file(fid(2), 1, 0)));
+    s.lookup(root(), "b", Ok(file(fid(1), 1, 0)));
+    s.accepted();
+    s.call(rename("a", "c", rename_flags::EXCHANGE), done());
+    s.refused();
+    let mut s = Script::default();
+    s.mkdir(root(), "d", 1);
+    s.mkdir(fid(1), "e", 2);
+    let op = Op::Rename { parent: root(), name: name("d"), to_parent: fid(2), to_name: name("f"), flags: 0 };
+    s.call(op.clone(), Err(Errno::EINVAL));
+    s.accepted();
+    s.call(op, done());
+    s.refused();
+}
+
+#[test]
+fn numbers_of_links() {
+    let mut s = with_file();
+    s.call(Op::Link { fid: fid(1), parent: root(), name: name("b") }, attr(file(fid(1), 2, 0)));
+    s.unlink("a", done());
+    let mut right = s.clone();
+    s.lookup(root(), "b", Ok(file(fid(1), 2, 0)));
+    s.refused();
+    right.lookup(root(), "b", Ok(file(fid(1), 1, 0)));
+    right.accepted();
+}
+
+#[test]
+fn a_create_of_unknown_outcome_is_found_later() {
+    let mut s = Script::default();
+    s.create(root(), "a", 1);
+    s.unanswered();
+    s.lookup(root(), "a", Err(Errno::ENOENT));
+    s.lookup(root(), "a", Ok(file(fid(7), 1, 0)));
+    s.write(7, 0, &[(3, 3)], 3);
+    s.read(7, &[(3, 3)]);
+    s.accepted();
+    s.create(root(), "b", 2);
+    s.unanswered();
+    s.call(make(root(), "b", Node::File), Err(Errno::EEXIST));
+    s.accepted();
+    s.lookup(root(), "c", Ok(file(fid(9), 1, 0)));
+    s.refused();
+}
+
+#[test]
+fn listings() {
+    let mut s = with_file();
+    s.create(root(), "b", 2);
+    let started = s;
+    let with = |entries: &[(&str, u64)]| {
+        let mut s = started.clone();
+        s.list(root(), entries);
+        s
+    };
+    with(&[("b", 2), ("a", 1)]).accepted();
+    with(&[("a", 1)]).refused();
+    with(&[("a", 1), ("b", 1)]).refused();
+    with(&[("a", 1), ("b", 2), ("a", 1)]).refused();
+    with(&[("a", 1), ("b", 2), ("c", 3)]).refused();
+}
+
+#[test]
+fn listings_of_several_pages() {
+    let page = |s: &mut Script, cookie: u64, entries: &[(&str, u64, u64)], end: bool| {
+        let entries = entries.iter().map(|(n, f, c)| entry(n, *f, *c)).collect();
+        let op = Op::ReadDir { fid: root(), cookie, plus: false };
+        s.call(op, Ok((Body::Page { entries, end }, Bytes::new())));
+    };
+    let made = || {
+        let mut s = with_file();
+        s.create(root(), "b", 2);
+        s.create(root(), "c", 3);
+        s
+    };
+    let mut s = made();
+    page(&mut s, 0, &[("a", 1, 5)], false);
+    s.unlink("c", done());
+    page(&mut s, 5, &[("b", 2, 9)], true);
+    s.accepted();
+    let mut s = made();
+    page(&mut s, 0, &[("a", 1, 5)], false);
+    s.unlink("c", done());
+    page(&mut s, 5, &[("c", 3, 9)], true);
+    s.refused();
+    let mut s = made();
+    page(&mut s, 0, &[("a", 1, 5), ("b", 2, 6)], false);
+    page(&mut s, 6, &[], true);
+    s.refused();
+    let mut s = made();
+    page(&mut s, 0, &[("a", 1, 5), ("b", 2, 6)], false);
+    page(&mut s, 6, &[("a", 1, 7), ("c", 3, 8)], true);
+    s.refused();
+}
+
+#[test]
+fn attributes_and_extended_ones() {
+    let xattr = |value: &str| {
+        (Op::SetXattr { fid: fid(1), name: name("user.x"), flags: 1 }, Bytes::from(value.to_owned()))
+    };
+    let mut s = with_file();
+    let (op, value) = xattr("one");
+    s.of(0, op.clone(), value.clone(), done());
+    s.of(0, op.clone(), value.clone(), Err(Errno::EEXIST));
+    let get = Op::GetXattr { fid: fid(1), name: name("user.x") };
+    s.call(get.clone(), Ok((Body::Data, value)));
+    s.call(Op::ListXattr { fid: fid(1) }, Ok((Body::Names { names: vec![name("user.x")] }, Bytes::new())));
+    s.accepted();
+    let set = wire::op::SetAttr { mode: Some(0o600), ..SetAttrOf::nothing() };
+    let mut mode = file(fid(1), 1, 0);
+    mode.mode = 0o100_600;
+    s.call(Op::SetAttr { fid: fid(1), set }, attr(mode.clone()));
+    s.lookup(root(), "a", Ok(mode));
+    s.accepted();
+    let mut wrong = s.clone();
+    wrong.lookup(root(), "a", Ok(file(fid(1), 1, 0)));
+    wrong.refused();
+    s.call(get, Err(Errno::ENODATA));
+    s.refused();
+}
+
+struct SetAttrOf;
+
+impl SetAttrOf {
+    fn nothing() -> wire::op::SetAttr {
+        let Op::SetAttr { set, .. } = set_size(1, 0) else { unreachable!("it is one") };
+        wire::op::SetAttr { size: None, ..set }
+    }
+}
+
+#[test]
+fn links_keep_their_targets() {
+    let mut s = Script::default();
+    let mut link = file(fid(1), 1, 3);
+    link.mode = 0o120_777;
+    s.call(make(root(), "l", symlink("abc")), attr(link));
+    s.call(Op::ReadLink { fid: fid(1) }, Ok((Body::Data, Bytes::from("abc"))));
+    s.accepted();
+    s.call(Op::ReadLink { fid: fid(1) }, Ok((Body::Data, Bytes::from("abd"))));
+    s.refused();
+}
+
+#[test]
+fn ranges() {
+    let mut s = with_file();
+    s.create(root(), "b", 2);
+    s.write(1, 0, &[(10, 1)], 10);
+    s.call(
+        Op::CopyRange { from: fid(1), from_offset: 2, to: fid(2), to_offset: 4, len: 100 },
+        Ok((Body::Offset { offset: 8 }, Bytes::new())),
+    );
+    s.read(2, &[(4, 0), (8, 1)]);
+    s.call(Op::Fallocate { fid: fid(2), mode: 3, offset: 5, len: 2 }, done());
+    s.read(2, &[(4, 0), (1, 1), (2, 0), (5, 1)]);
+    s.call(Op::Lseek { fid: fid(2), offset: 0, whence: 3 }, Ok((Body::Offset { offset: 0 }, Bytes::new())));
+    s.call(Op::Lseek { fid: fid(2), offset: 4, whence: 4 }, Ok((Body::Offset { offset: 12 }, Bytes::new())));
+    s.call(Op::Lseek { fid: fid(2), offset: 12, whence: 3 }, Err(Errno::ENXIO));
+    s.accepted();
+    let before = s.clone();
+    s.call(Op::Lseek { fid: fid(2), offset: 4, whence: 3 }, Err(Errno::ENXIO));
+    s.refused();
+    let mut s = before;
+    s.call(Op::Lseek { fid: fid(2), offset: 4, whence: 3 }, Ok((Body::Offset { offset: 5 }, Bytes::new())));
+    s.refused();
+}
+
+#[test]
+fn excused_errors_leave_it_open_whether_it_was_done() {
+    let mut s = with_file();
+    s.of(
+        0,
+        Op::Write { fid: fid(1), offset: 0, append: false, kill_suid: false },
+        data(&[(10, 1)]),
+        Err(Errno::ENOSPC),
+    );
+    s.refused();
+    s.excuse(Errno::ENOSPC);
+    s.accepted();
+    s.read(1, &[(5, 1)]);
+    s.accepted();
+    s.read(1, &[(10, 1)]);
+    s.refused();
+}
