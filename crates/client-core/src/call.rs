@@ -5,7 +5,7 @@
 
 use core::time::Duration;
 
-use wire::Errno;
+use wire::{Errno, Fail, Reply};
 
 /// The shortest and the longest pause between two tries.
 pub const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(250));
@@ -17,6 +17,8 @@ const TROUBLE: Duration = Duration::from_millis(500);
 pub struct Patience {
     /// Calls that take longer end with `ETIMEDOUT`; `None`: they go on for ever.
     pub soft: Option<Duration>,
+    /// A server that accepts but does not answer for so long is given up.
+    pub network_timeout: Duration,
     /// How long changes wait for a set without write quorum.
     pub quorum_wait: Duration,
 }
@@ -59,6 +61,32 @@ pub enum Ended {
     OldBroke,
     /// No answer, for any other reason.
     Lost,
+}
+
+impl Ended {
+    /// What becomes of the connection. `binds`: what was asked on it must not be done after nobody waits for it any more.
+    pub fn fate(self, binds: bool) -> Fate {
+        match self {
+            Ended::Answered | Ended::Held | Ended::WrongView | Ended::Busy | Ended::BelowQuorum => {
+                Fate::PutBack
+            }
+            Ended::Interrupted | Ended::Stopped if binds => Fate::GiveUp,
+            Ended::Interrupted | Ended::Stopped => Fate::Close,
+            Ended::Moved | Ended::OldBroke | Ended::Lost => Fate::Broke,
+        }
+    }
+}
+
+impl From<&Reply> for Ended {
+    fn from(reply: &Reply) -> Ended {
+        match &reply.0 {
+            Err(Fail::Errno { errno }) if Errno(*errno) == Errno::EAGAIN => Ended::Held,
+            Ok(_) | Err(Fail::Errno { .. }) => Ended::Answered,
+            Err(Fail::WrongView { .. }) => Ended::WrongView,
+            Err(Fail::Busy) => Ended::Busy,
+            Err(Fail::BelowQuorum) => Ended::BelowQuorum,
+        }
+    }
 }
 
 /// What becomes of the connection of a try.
@@ -106,6 +134,7 @@ pub enum Number {
 }
 
 /// The state of one call.
+#[derive(Debug)]
 pub struct CallMachine {
     patience: Patience,
     changes: bool,
@@ -186,18 +215,6 @@ impl CallMachine {
     /// Whether the call has a number that counts as under way.
     pub fn is_numbered(&self) -> bool {
         self.numbered
-    }
-
-    /// What becomes of the connection after a try. `opens`: the operation is an open, which has no number.
-    pub fn fate(&self, how: Ended, opens: bool) -> Fate {
-        match how {
-            Ended::Answered | Ended::Held | Ended::WrongView | Ended::Busy | Ended::BelowQuorum => {
-                Fate::PutBack
-            }
-            Ended::Interrupted | Ended::Stopped if self.changes || opens => Fate::GiveUp,
-            Ended::Interrupted | Ended::Stopped => Fate::Close,
-            Ended::Moved | Ended::OldBroke | Ended::Lost => Fate::Broke,
-        }
     }
 
     fn again(&mut self, waited: Duration) -> Action {

@@ -1,7 +1,7 @@
 //! What a client decides, without I/O: routing, resends, sessions, open files, what is unsynced.
 //!
-//! Owns: the life of one call ([`call`]); what a client keeps for each set ([`set`]); what kinds of
-//! operations there are for it ([`operation`]); the numbers of a session's
+//! Owns: the life of an operation ([`operation`]), which is one of tries ([`call`]), each an exchange with one server
+//! ([`exchange`]); what a client keeps for each set ([`set`]); the numbers of a session's
 //! connections to one server ([`connections`]); and who serves what by a volume's map ([`routes`]). The crate `client`
 //! carries the decisions out with threads and sockets, the simulator with events.
 //!
@@ -16,6 +16,7 @@ extern crate alloc;
 
 pub mod call;
 pub mod connections;
+pub mod exchange;
 mod numbers;
 mod opens;
 pub mod operation;

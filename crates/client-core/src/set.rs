@@ -99,6 +99,11 @@ impl SetState {
         self.opens.needs_reclaim(mark)
     }
 
+    /// Whether the set has to be told even if nothing is asked of it: somebody may remove what is open.
+    pub fn wants_reclaim(&self, mark: ReclaimMark) -> bool {
+        self.opens.open_files() > 0 && self.opens.needs_reclaim(mark)
+    }
+
     /// Claims the task of telling; the files to tell of. `None`: somebody else has it. [`SetState::end_reclaim`] follows.
     pub fn begin_reclaim(&mut self) -> Option<Vec<Fid>> {
         self.opens.begin_reclaim()

@@ -4,37 +4,30 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use client_core::call::{Action, CallMachine, Ended, Fate, Known, Number, PAUSE, Patience};
-use client_core::operation::Class;
+use client_core::call::{Action, Ended, Known, PAUSE, Patience};
+use client_core::exchange::{Exchange, Target};
+use client_core::operation::{Class, Operation};
 use client_core::routes::Offer;
-use client_core::set::ReclaimMark;
-use ids::{Epoch, Fid, OpId, SessionId, SetId};
+use ids::{Epoch, OpId, SessionId, SetId};
 use wire::map::VolumeMap;
-use wire::{Body, Call, DecodeError, Errno, Fail, Kind, Op, Reply, Wire};
+use wire::{Body, Call, Errno, Fail, Op, Reply};
 
-use crate::conn::{Broken, Conn, Expect, Intent};
+use crate::conn::{Broken, Intent};
 use crate::directories::Directories;
 use crate::error::ConnectError;
+use crate::exchange::{Outcome, Running};
 use crate::keeper::Keeper;
 use crate::layer::{Layer, Next, ReadOnly, Request};
-use crate::map::{Generation, Route};
+use crate::map::Generation;
 use crate::options::{Options, is_on};
 use crate::payload::Payload;
-use crate::peer::{Lent, Peer};
-use crate::sets::{SharedSet, Ticket, lock};
+use crate::sets::{SharedSet, lock};
 use crate::stats::{Counting, Stats};
-use crate::wait::{self, Waiting, Wake};
+use crate::wait::{self, Wake};
 use crate::watch::{self, Watcher};
 
-/// A server that greets may take this many network timeouts for one answer.
-const SLOW: u32 = 15;
-/// A server that does not answer for so long may not be the right one any more: the watch asks another server for the map.
-const DOUBT: Duration = Duration::from_secs(1);
 /// Between two lines of the log about calls that wait.
 const QUIET: Duration = Duration::from_secs(10);
-/// Files told of in one go when a set has to hear again what is open.
-const TOLD_AT_ONCE: usize = 64;
-
 /// What all threads of a client share.
 pub(crate) struct Core {
     pub options: Options,
@@ -111,33 +104,35 @@ impl Core {
         }
     }
 
-    /// Whether it makes sense to wait for `peer` to answer for `set`.
-    pub(crate) fn still(&self, set: SetId, epoch: Epoch, peer: &Arc<Peer>) -> Result<(), Broken> {
+    /// Whether it makes sense to wait for an answer from there.
+    pub(crate) fn still(&self, target: &Target) -> Result<(), Broken> {
         if self.is_stopped() {
             return Err(Broken::Stopped);
         }
-        let moved = self.current().by_map.has_moved(set, epoch, peer.server);
-        if moved { Err(Broken::Moved) } else { Ok(()) }
+        if target.has_moved(&self.current().by_map) { Err(Broken::Moved) } else { Ok(()) }
+    }
+
+    /// How patient calls are.
+    pub(crate) fn patience(&self) -> Patience {
+        let Options { soft, network_timeout, quorum_wait, .. } = self.options;
+        Patience { soft, network_timeout, quorum_wait }
     }
 
     /// Carries out a request at whoever is the primary of its set.
     pub(crate) fn route(&self, request: &mut Request<'_, '_>) -> Result<Body, Errno> {
-        let set = request.call.set;
-        let (state, epoch) = self.find(set)?;
-        match Class::of(&request.call.op) {
-            Class::Sync(fid) => self.sync(&state, epoch, request, fid),
-            Class::Read => self.try_until_done(&state, request),
-            Class::Change => {
-                self.directories.begin(&request.call.op);
-                let result = self.try_until_done(&state, request);
-                let told: &[u8] = if result.is_ok() { request.into } else { &[] };
-                self.directories.end(&request.call.op, told, crate::grant::until());
-                if result.is_ok() && state.state().changed(&request.call.op, epoch) {
-                    self.sync_all(&state, epoch);
-                }
-                result
-            }
+        let (state, epoch) = self.find(request.call.set)?;
+        let operation = Operation::begin(&request.call.op, epoch, self.patience(), || state.state());
+        if operation.class() != Class::Change {
+            return self.to_the_end(operation, &state, request).0;
         }
+        self.directories.begin(&request.call.op);
+        let (result, sync_now) = self.to_the_end(operation, &state, request);
+        let told: &[u8] = if result.is_ok() { request.into } else { &[] };
+        self.directories.end(&request.call.op, told, crate::grant::until());
+        if sync_now {
+            self.sync_unasked(&state, epoch);
+        }
+        result
     }
 
     /// What is known of a set, and the epoch of its view.
@@ -153,60 +148,52 @@ impl Core {
         }
     }
 
-    /// Syncs one object, or all; fails if something was lost before that.
-    fn sync(
-        &self,
-        state: &SharedSet,
-        epoch: Epoch,
-        request: &mut Request<'_, '_>,
-        fid: Option<Fid>,
-    ) -> Result<Body, Errno> {
-        let mark = state.state().begin_sync(fid, epoch);
-        let body = self.try_until_done(state, request)?;
-        let lost_before = self.current().by_map.lost_before(state.set);
-        state.state().synced(mark, lost_before)?;
-        Ok(body)
-    }
-
-    /// So much is noted that it is synced now. Nobody waits for the outcome.
-    fn sync_all(&self, state: &SharedSet, epoch: Epoch) {
+    /// So much is unsynced that it is synced now. Nobody waits for the outcome.
+    fn sync_unasked(&self, state: &SharedSet, epoch: Epoch) {
         let set = state.set;
         let call = Call { set, epoch: Epoch(0), id: OpId::default(), finished: 0, op: Op::SyncFs };
-        let mark = state.state().begin_sync(None, epoch);
-        match self.try_until_done(state, &mut Request { call, payload: &[], into: &mut Payload::new() }) {
-            Ok(_) => {
-                let lost_before = self.current().by_map.lost_before(set);
-                state.state().synced_unasked(mark, lost_before);
-            }
-            Err(e) => tracing::debug!(%set, "sync: {e}"),
+        let operation = Operation::begin_unasked_sync(epoch, self.patience(), || state.state());
+        let mut request = Request { call, payload: &[], into: &mut Payload::new() };
+        if let (Err(e), _) = self.to_the_end(operation, state, &mut request) {
+            tracing::debug!(%set, "sync: {e}");
         }
     }
 
-    fn try_until_done(&self, state: &SharedSet, request: &mut Request<'_, '_>) -> Result<Body, Errno> {
+    /// Its result, and whether so much is unsynced that the set should be synced.
+    fn to_the_end(
+        &self,
+        mut operation: Operation,
+        state: &SharedSet,
+        request: &mut Request<'_, '_>,
+    ) -> (Result<Body, Errno>, bool) {
+        let result = self.try_until_done(&mut operation, state, request);
+        let as_answered = result.as_ref().map(|_| ()).map_err(|e| *e);
+        let lost_before = || self.current().by_map.lost_before(state.set);
+        let finished = operation.finish(&request.call.op, as_answered, lost_before, || state.state());
+        (finished.result.and(result), finished.sync_now)
+    }
+
+    fn try_until_done(
+        &self,
+        operation: &mut Operation,
+        state: &SharedSet,
+        request: &mut Request<'_, '_>,
+    ) -> Result<Body, Errno> {
         let start = Instant::now();
         let waited = || start.elapsed();
-        let patience = Patience { soft: self.options.soft, quorum_wait: self.options.quorum_wait };
-        let mut machine = CallMachine::new(patience, request.call.op.changes());
-        let mut ticket: Option<Ticket<'_>> = None;
         loop {
             let generation = self.current();
-            let route = generation.route(state.set);
             let mut tried = None;
-            let mut action = machine.look(self.known(&generation, state.set), waited);
-            if let Action::Send(number) = action
-                && let Some((route, peer)) = route.and_then(|r| Some((r, r.peer.as_ref()?)))
+            let mut action = operation.look(self.known(&generation, state.set), waited, || state.state());
+            if let Action::Send(_) = action
+                && let Some((route, peer)) = generation.primary(state.set)
             {
-                if number == Number::New {
-                    ticket = Some(state.begin_change());
-                }
-                let seq = ticket.as_ref().map_or(0, |t| t.seq);
-                request.call.id = OpId { session: self.intent.session, seq };
-                let (ended, result) = self.attempt((route, peer), request, &machine, start);
-                action = machine.ended(ended, waited);
-                if !machine.is_numbered() {
-                    ticket = None;
-                }
-                tried = Some(result);
+                request.call.id = OpId { session: self.intent.session, seq: operation.seq() };
+                let exchange =
+                    Exchange::call(route.target(peer), self.patience(), waited(), operation.binds());
+                let outcome = Running::new(self, (route, peer), Some(request)).run(exchange, start);
+                action = operation.ended(outcome.how, waited, || state.state());
+                tried = Some(outcome);
             }
             match action {
                 Action::Return | Action::Send(_) => return answer(tried),
@@ -240,182 +227,11 @@ impl Core {
         }
         Err(Errno::ESTALE)
     }
-
-    /// One try on one connection of a call that began at `start`.
-    fn attempt(
-        &self,
-        (route, peer): (&Route, &Arc<Peer>),
-        request: &mut Request<'_, '_>,
-        machine: &CallMachine,
-        start: Instant,
-    ) -> (Ended, Result<Reply, Broken>) {
-        let set = route.state.set;
-        let begun = Instant::now();
-        let still = || {
-            // The server may be cut off, and the watched one with it: it may be the same.
-            if begun.elapsed() >= DOUBT {
-                self.watcher.nudge();
-            }
-            self.still(set, route.epoch, peer)
-        };
-        let until = begun + self.options.network_timeout;
-        let until = self.options.soft.map_or(until, |soft| until.min(start + soft));
-        let mut waiting = Waiting { until, still: &still };
-        let mut lent = match peer.lend(set, self.intent, &waiting) {
-            Ok(lent) => lent,
-            Err(e) => return (ended(&Err(&e), false), Err(e)),
-        };
-        let result = self.exchange(&mut lent, (route, peer), request, &mut waiting);
-        let ended = ended(&result.as_ref(), lent.used);
-        match machine.fate(ended, matches!(request.call.op, Op::Open { .. })) {
-            Fate::PutBack => peer.put_back(lent),
-            Fate::GiveUp => peer.give_up(lent),
-            Fate::Broke => peer.broke(lent),
-            Fate::Close => drop(lent),
-        }
-        if let Err(e) = &result {
-            tracing::debug!(%set, server = peer.address, "{}: {e}", request.call.op.name());
-        }
-        (ended, result)
-    }
-
-    fn exchange(
-        &self,
-        lent: &mut Lent,
-        (route, peer): (&Route, &Arc<Peer>),
-        request: &mut Request<'_, '_>,
-        waiting: &mut Waiting<'_>,
-    ) -> Result<Reply, Broken> {
-        let mark = ReclaimMark { epoch: route.epoch, server: peer.server, era: lent.era };
-        let conn = &mut lent.conn;
-        let finished_if_told = {
-            let state = route.state.state();
-            (!state.needs_reclaim(mark)).then(|| state.finished())
-        };
-        request.call.epoch = route.epoch;
-        request.call.finished = match finished_if_told {
-            Some(finished) => finished,
-            None => {
-                if let Some(fail) = self.tell_opens(conn, route, mark, waiting)? {
-                    return Ok(Reply(Err(fail)));
-                }
-                route.state.state().finished()
-            }
-        };
-        let sent = Instant::now();
-        let id = conn.send(Kind::Call, &request.call, request.payload, waiting)?;
-        let expect = match request.call.op {
-            Op::Read { .. } | Op::ReadLink { .. } | Op::GetXattr { .. } => Expect::Data,
-            _ => Expect::Message,
-        };
-        self.await_answer(conn, (route, peer), waiting)?;
-        let head = conn.receive(expect, request.into, waiting)?;
-        if head.kind != Kind::Reply || head.id != id {
-            return Err(DecodeError::Bounds("answer").into());
-        }
-        crate::grant::note(sent, head.grant);
-        Ok(Reply::from_bytes(conn.body())?)
-    }
-
-    /// Waits for the first byte of an answer. A server that is slow, but greets, gets more time.
-    fn await_answer(
-        &self,
-        conn: &Conn,
-        (route, peer): (&Route, &Arc<Peer>),
-        waiting: &mut Waiting<'_>,
-    ) -> Result<(), Broken> {
-        let timeout = self.options.network_timeout;
-        for _ in 0..SLOW {
-            match waiting.readable(conn.fd()) {
-                Err(Broken::TimedOut) if self.options.soft.is_none() => {}
-                other => return other,
-            }
-            self.watcher.nudge();
-            let probe = Waiting { until: Instant::now() + timeout / 2, still: waiting.still };
-            peer.greets(route.state.set, self.intent, &probe)?;
-            waiting.until = Instant::now() + timeout;
-        }
-        Err(Broken::TimedOut)
-    }
-
-    /// Tells the set which of its files this client holds open; `Some` if it does not want to know now.
-    pub(crate) fn tell_opens(
-        &self,
-        conn: &mut Conn,
-        route: &Route,
-        mark: ReclaimMark,
-        waiting: &Waiting<'_>,
-    ) -> Result<Option<Fail>, Broken> {
-        let Some(reclaim) = route.state.begin_reclaim() else { return Ok(Some(Fail::Busy)) };
-        let files = reclaim.files.len();
-        for some in reclaim.files.chunks(TOLD_AT_ONCE) {
-            let ops = some.iter().map(|fid| Op::Open { fid: *fid });
-            if let Some(fail) = self.batch(conn, route, ops, waiting)? {
-                return Ok(Some(fail));
-            }
-        }
-        reclaim.done(mark);
-        if files > 0 {
-            tracing::info!(set = %route.state.set, files, "told the set's primary what is open");
-        }
-        Ok(None)
-    }
-
-    /// Sends several requests that change nothing at once; `Some` if the set does not serve. Errnos do not matter.
-    pub(crate) fn batch(
-        &self,
-        conn: &mut Conn,
-        route: &Route,
-        ops: impl Iterator<Item = Op>,
-        waiting: &Waiting<'_>,
-    ) -> Result<Option<Fail>, Broken> {
-        let finished = route.state.state().finished();
-        let mut ids = Vec::with_capacity(TOLD_AT_ONCE);
-        for op in ops {
-            let call = Call {
-                set: route.state.set,
-                epoch: route.epoch,
-                id: OpId { session: self.intent.session, seq: 0 },
-                finished,
-                op,
-            };
-            ids.push(conn.queue(Kind::Call, &call, &[]));
-        }
-        conn.flush(&[], waiting)?;
-        let mut failed = None;
-        while !ids.is_empty() {
-            let head = conn.receive(Expect::Stream, &mut Payload::new(), waiting)?;
-            let at = ids.iter().position(|id| *id == head.id).ok_or(DecodeError::Bounds("answer"))?;
-            ids.swap_remove(at);
-            match Reply::from_bytes(conn.body())?.0 {
-                Ok(_) | Err(Fail::Errno { .. }) => {}
-                Err(fail) => failed = Some(fail),
-            }
-        }
-        Ok(failed)
-    }
-}
-
-/// How a try ended, in the words of the call's machine. `used`: the connection had been used before.
-fn ended(result: &Result<&Reply, &Broken>, used: bool) -> Ended {
-    match result {
-        Ok(Reply(Ok(_))) => Ended::Answered,
-        Ok(Reply(Err(Fail::Errno { errno }))) if Errno(*errno) == Errno::EAGAIN => Ended::Held,
-        Ok(Reply(Err(Fail::Errno { .. }))) => Ended::Answered,
-        Ok(Reply(Err(Fail::WrongView { .. }))) => Ended::WrongView,
-        Ok(Reply(Err(Fail::Busy))) => Ended::Busy,
-        Ok(Reply(Err(Fail::BelowQuorum))) => Ended::BelowQuorum,
-        Err(Broken::Moved) => Ended::Moved,
-        Err(Broken::Interrupted) => Ended::Interrupted,
-        Err(Broken::Stopped) => Ended::Stopped,
-        Err(Broken::Io(_)) if used => Ended::OldBroke,
-        Err(Broken::Io(_) | Broken::Protocol(_) | Broken::Refused(_) | Broken::TimedOut) => Ended::Lost,
-    }
 }
 
 /// The result of a call whose last try was answered.
-fn answer(tried: Option<Result<Reply, Broken>>) -> Result<Body, Errno> {
-    match tried {
+fn answer(tried: Option<Outcome>) -> Result<Body, Errno> {
+    match tried.and_then(|outcome| outcome.last) {
         Some(Ok(Reply(Ok(body)))) => Ok(body),
         Some(Ok(Reply(Err(Fail::Errno { errno })))) => Err(Errno(errno)),
         _ => unreachable!("a call returns what it was answered"),
@@ -423,13 +239,13 @@ fn answer(tried: Option<Result<Reply, Broken>>) -> Result<Body, Errno> {
 }
 
 /// Why a call has to wait, for the log.
-fn why(tried: Option<Result<Reply, Broken>>) -> String {
+fn why(tried: Option<Outcome>) -> String {
     match tried {
         None => "no brick of the set may serve".to_owned(),
-        Some(Ok(Reply(Err(Fail::WrongView { .. })))) => "another view holds".to_owned(),
-        Some(Ok(Reply(Err(Fail::BelowQuorum)))) => "too few bricks in sync".to_owned(),
-        Some(Ok(_)) => "busy".to_owned(),
-        Some(Err(e)) => e.to_string(),
+        Some(Outcome { how: Ended::WrongView, .. }) => "another view holds".to_owned(),
+        Some(Outcome { how: Ended::BelowQuorum, .. }) => "too few bricks in sync".to_owned(),
+        Some(Outcome { last: Some(Err(e)), .. }) => e.to_string(),
+        Some(_) => "busy".to_owned(),
     }
 }
 

@@ -3,14 +3,16 @@
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use client_core::call::Ended;
+use client_core::exchange::Exchange;
 use client_core::set::ReclaimMark;
 use ids::Fid;
-use wire::{Errno, Op};
+use wire::Errno;
 
 use crate::call::Core;
+use crate::exchange::Running;
 use crate::map::Route;
 use crate::sets::lock;
-use crate::wait::Waiting;
 
 /// Releases sent in one go.
 const AT_ONCE: usize = 64;
@@ -77,46 +79,24 @@ impl Core {
     }
 
     fn has_releases(&self) -> bool {
-        self.current().sets().any(|route| route.state.state().has_releases())
+        self.current().primaries().any(|(route, _)| route.state.state().has_releases())
     }
 
     fn release_closed(&self) {
         let generation = self.current();
-        for route in generation.sets() {
+        for (route, peer) in generation.primaries() {
             loop {
                 let fids = route.state.state().take_releases(AT_ONCE);
                 if fids.is_empty() {
                     break;
                 }
-                if self.release_batch(route, &fids) {
-                    route.state.state().released(&fids);
-                    continue;
+                let exchange = Exchange::release(route.target(peer), self.patience(), Duration::ZERO, fids);
+                let outcome = Running::new(self, (route, peer), None).run(exchange, Instant::now());
+                if outcome.how != Ended::Answered {
+                    // Later, then.
+                    std::thread::sleep(RETRY);
+                    break;
                 }
-                // Later, then. Whether the set heard of some of them is not known.
-                route.state.state().release_failed(&fids);
-                std::thread::sleep(RETRY);
-                break;
-            }
-        }
-    }
-
-    fn release_batch(&self, route: &Route, fids: &[Fid]) -> bool {
-        let set = route.state.set;
-        let Some(peer) = &route.peer else { return false };
-        let still = || self.still(set, route.epoch, peer);
-        let waiting = Waiting { until: Instant::now() + self.options.network_timeout, still: &still };
-        let Ok(mut lent) = peer.lend(set, self.intent, &waiting) else { return false };
-        let ops = fids.iter().map(|fid| Op::Release { fid: *fid });
-        match self.batch(&mut lent.conn, route, ops, &waiting) {
-            Ok(failed) => {
-                peer.put_back(lent);
-                failed.is_none()
-            }
-            Err(e) => {
-                tracing::debug!(%set, "release: {e}");
-                // A late release must not end what is opened anew.
-                peer.broke(lent);
-                false
             }
         }
     }
@@ -124,28 +104,13 @@ impl Core {
     /// Tells primaries that are new, or came back, which files are open, before anybody removes such a file.
     fn reclaim(&self) {
         let generation = self.current();
-        for route in generation.sets() {
-            let Some(peer) = &route.peer else { continue };
+        for (route, peer) in generation.primaries() {
             let mark = ReclaimMark { epoch: route.epoch, server: peer.server, era: peer.era() };
-            if !self.should_reclaim(route, mark) {
-                continue;
-            }
-            // Calls wait for the outcome: no longer than there is hope.
-            let still = || self.still(route.state.set, route.epoch, peer);
-            let waiting = Waiting { until: Instant::now() + self.options.network_timeout, still: &still };
-            let Ok(mut lent) = peer.lend(route.state.set, self.intent, &waiting) else { continue };
-            match self.tell_opens(&mut lent.conn, route, mark, &waiting) {
-                Ok(_) => peer.put_back(lent),
-                Err(e) => {
-                    tracing::debug!(set = %route.state.set, "open files not told: {e}");
-                    peer.broke(lent);
-                }
+            if route.state.state().wants_reclaim(mark) {
+                // Calls wait for the outcome: no longer than there is hope.
+                let exchange = Exchange::reclaim(route.target(peer), self.patience(), Duration::ZERO);
+                Running::new(self, (route, peer), None).run(exchange, Instant::now());
             }
         }
-    }
-
-    fn should_reclaim(&self, route: &Route, mark: ReclaimMark) -> bool {
-        let state = route.state.state();
-        state.open_files() > 0 && state.needs_reclaim(mark)
     }
 }

@@ -17,6 +17,7 @@ mod call;
 mod conn;
 mod directories;
 mod error;
+mod exchange;
 mod files;
 pub mod grant;
 mod keeper;

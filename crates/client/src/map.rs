@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+use client_core::exchange::Target;
 use client_core::routes::{self, Routes};
 use ids::{Epoch, ServerId, SetId};
 use rustix::event::{EventfdFlags, eventfd};
@@ -19,6 +20,13 @@ pub(crate) struct Route {
     /// The server of its primary; none while no brick may serve.
     pub peer: Option<Arc<Peer>>,
     pub state: Arc<SharedSet>,
+}
+
+impl Route {
+    /// What an exchange with the primary is with.
+    pub(crate) fn target(&self, peer: &Peer) -> Target {
+        Target { set: self.state.set, epoch: self.epoch, server: peer.server }
+    }
 }
 
 /// One map and what belongs to it.
@@ -61,9 +69,20 @@ impl Generation {
         self.routes.get(at).map(|(_, route)| route)
     }
 
+    /// Who serves `set`, and the server of its primary.
+    pub(crate) fn primary(&self, set: SetId) -> Option<(&Route, &Arc<Peer>)> {
+        let route = self.route(set)?;
+        Some((route, route.peer.as_ref()?))
+    }
+
     /// All sets.
     pub(crate) fn sets(&self) -> impl Iterator<Item = &Route> {
         self.routes.iter().map(|(_, route)| route)
+    }
+
+    /// All sets that have a primary, and its server.
+    pub(crate) fn primaries(&self) -> impl Iterator<Item = (&Route, &Arc<Peer>)> {
+        self.sets().filter_map(|route| Some((route, route.peer.as_ref()?)))
     }
 
     /// All servers.

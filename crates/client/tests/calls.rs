@@ -313,6 +313,27 @@ fn an_interrupt_ends_a_call_that_waits() {
     assert_eq!(result, Err(Errno::EINTR));
 }
 
+/// The server may hold the file open for the session, and nobody knows of it any more.
+#[test]
+fn an_open_that_was_interrupted_is_released() {
+    let (s, c) = one(|call, payload| match &call.op {
+        Op::Open { .. } => Act::Freeze,
+        _ => fine(call, payload),
+    });
+    let result = wait::with_hook(
+        |fd, timeout| match wait::plain(fd, timeout.map(|t| t.min(Duration::from_millis(50))))? {
+            Wake::TimedOut => Ok(Wake::Interrupted),
+            other => Ok(other),
+        },
+        || c.open(object(1, 2)),
+    );
+    assert_eq!(result, Err(Errno::EINTR));
+    let released = |call: &Call| call.op == Op::Release { fid: fid(1, 2) };
+    wait_until("the file is released", || s.calls().iter().any(released));
+    let hellos = s.hellos();
+    assert!(hellos.last().unwrap().1 > hellos[0].0, "and no late open comes after that: {hellos:?}");
+}
+
 #[test]
 fn below_quorum_is_read_only_for_changes() {
     let (_s, c) = one(|call, payload| match call.op.changes() {
