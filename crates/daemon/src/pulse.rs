@@ -63,11 +63,12 @@ impl Pulse {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use server_core::Lease;
     use tokio::sync::mpsc;
 
     fn shared(until: Duration, version: u64) -> Shared {
         let shared = Shared::new(mpsc::unbounded_channel().0, 1);
-        shared.renew_lease(until, version);
+        shared.renew_lease(Lease { until, version });
         shared
     }
 
@@ -78,7 +79,7 @@ mod tests {
         assert_eq!(pulse.lease(&shared, 6), None, "it knows too little");
         assert_eq!(pulse.lease(&shared, 7), Some(at(13)));
         let beats = pulse.beats();
-        shared.renew_lease(at(20), 7);
+        shared.renew_lease(Lease { until: at(20), version: 7 });
         assert!(!pulse.withhold(beats, at(12)), "its sets may answer until 13");
         assert_eq!(pulse.beats(), beats);
         assert!(pulse.withhold(beats, at(13)), "that another thread renewed the lease means nothing");

@@ -3,10 +3,8 @@
 use crate::pulse::Pulse;
 use crate::shard::ShardMessage;
 use cluster::State;
-use cluster::arbitration::Evidence;
 use ids::{BrickId, ServerId, SetId, VolumeId};
-use namespace::placement::SetRoom;
-use server_core::Standing;
+use server_core::{Lease, Rooms, Standing, Unopened};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
@@ -63,7 +61,7 @@ pub(crate) struct Shared {
     /// The version of the pool's state that whoever uses the lease must know.
     lease_version: AtomicU64,
     /// Room of the sets of the pool, as their primaries last said.
-    pub(crate) rooms: Mutex<HashMap<SetId, SetRoom>>,
+    pub(crate) rooms: Mutex<Rooms>,
     counters: Mutex<HashMap<VolumeId, Arc<Counters>>>,
     /// Mailboxes of the shards.
     pub(crate) shards: OnceLock<Vec<mpsc::UnboundedSender<ShardMessage>>>,
@@ -76,15 +74,6 @@ pub(crate) struct Shared {
     pub(crate) brick_errors: Mutex<HashMap<BrickId, String>>,
     /// Bricks of this server that could not be opened, or wait for the arbitration.
     pub(crate) unopened: Mutex<HashMap<BrickId, Unopened>>,
-}
-
-/// What is known of a brick that is not open.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Unopened {
-    /// It cannot be opened, since then by [`crate::clock::now`].
-    Refused(Duration),
-    /// It waits until the pool has said where it stands.
-    Waits(Evidence),
 }
 
 impl Shared {
@@ -119,8 +108,9 @@ impl Shared {
 
     /// Until when somebody who knows the pool's state of that version may answer; `None`: he knows too little.
     pub(crate) fn lease(&self, version: u64) -> Option<Duration> {
+        // In this order, and written in the other one: the version is not older than the lease.
         let until = Duration::from_nanos(self.lease.load(Ordering::Acquire));
-        (version >= self.lease_version.load(Ordering::Acquire)).then_some(until)
+        Lease { until, version: self.lease_version.load(Ordering::Acquire) }.of(version)
     }
 
     /// This server belongs to another pool now: no lease of the old one counts.
@@ -129,10 +119,10 @@ impl Shared {
         self.lease_version.store(0, Ordering::Release);
     }
 
-    /// The lease holds until then, for whoever knows the pool's state of that version.
-    pub(crate) fn renew_lease(&self, until: Duration, version: u64) {
-        self.lease_version.fetch_max(version, Ordering::AcqRel);
-        self.lease.fetch_max(u64::try_from(until.as_nanos()).unwrap_or(u64::MAX), Ordering::AcqRel);
+    /// The lease was renewed.
+    pub(crate) fn renew_lease(&self, lease: Lease) {
+        self.lease_version.fetch_max(lease.version, Ordering::AcqRel);
+        self.lease.fetch_max(u64::try_from(lease.until.as_nanos()).unwrap_or(u64::MAX), Ordering::AcqRel);
     }
 
     /// The number of the shard that serves a set.

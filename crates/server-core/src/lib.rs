@@ -1,8 +1,9 @@
 //! What one server decides outside its sets: which bricks it opens and how, who its clients are, and how its sets ask those
 //! of other servers.
 //!
-//! Owns: the opening of a brick ([`OpenSet`]), the settings that a set takes from the pool's state ([`settings`]), the
-//! sessions of clients ([`Sessions`]), and the requests of one set's primary to another's ([`Asker`]).
+//! Owns: the opening of a brick ([`OpenSet`]), the settings that a set takes from the pool's state ([`settings()`]), the
+//! sessions of clients ([`Sessions`]), the requests of one set's primary to another's ([`Asker`]), both sides of the leases
+//! ([`leases`]), the rounds of the arbitration ([`Settling`]), and what follows when a server seems dead ([`suspicion`]).
 //!
 //! What must always be true: time, chance and all that happened come in as arguments; what is to be done is an answer. The
 //! server (crate `daemon`) and the simulator do it, each in its own way. The one exception is the opening of a brick, which
@@ -11,12 +12,21 @@
 //! What it does not do: threads, sockets, clocks.
 #![deny(clippy::indexing_slicing, clippy::cast_possible_truncation)]
 
-mod ask;
+pub mod ask;
+mod evidence;
+pub mod leases;
 mod opening;
+mod rooms;
 mod sessions;
 mod settings;
+pub mod settling;
+pub mod suspicion;
 
-pub use ask::{Asker, Broken, Question, Step};
+pub use ask::Asker;
+pub use evidence::{Unopened, evidence_of_open};
+pub use leases::Lease;
 pub use opening::{OpenSet, Opened, Place, Standing};
+pub use rooms::Rooms;
 pub use sessions::{Connect, Sessions};
 pub use settings::{brick_options, bricks_to_open, identity, pool_bytes, root_set, settings};
+pub use settling::Settling;

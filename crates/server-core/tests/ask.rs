@@ -5,7 +5,8 @@ mod pool;
 
 use ids::{Fid, OpId, SessionId};
 use pool::{ME, MINE, OTHER, SET, THEIRS, pool, view};
-use server_core::{Asker, Broken, Step};
+use server_core::Asker;
+use server_core::ask::{Broken, Step};
 use std::time::Duration;
 use wire::{Body, Call, Errno, Fail, Name, Op, Reply};
 

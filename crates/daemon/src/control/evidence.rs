@@ -3,7 +3,7 @@
 use super::Control;
 use crate::clock;
 use crate::shard::ShardMessage;
-use crate::shared::{Unopened, lock};
+use crate::shared::lock;
 use cluster::arbitration::{Evidence, Holding};
 use ids::{BrickId, SetId};
 use std::time::Duration;
@@ -17,26 +17,18 @@ impl Control {
     pub(super) async fn own_evidence(&self, set: SetId, brick: BrickId) -> Evidence {
         let unopened = lock(&self.shared.unopened).get(&brick).copied();
         match unopened {
-            Some(Unopened::Waits(evidence)) => evidence,
-            Some(Unopened::Refused(since)) => {
-                let millis = clock::now().saturating_sub(since).as_millis();
-                Evidence::Refused { millis: u64::try_from(millis).unwrap_or(u64::MAX) }
-            }
+            Some(unopened) => unopened.evidence(clock::now()),
             None => self.evidence_of_open(set, brick).await.unwrap_or_default(),
         }
     }
 
-    /// `None`: the brick is not open, or failed. One that is not sure of what it holds serves nothing, and acts for itself.
+    /// `None`: the brick is not open, or its shard says nothing.
     async fn evidence_of_open(&self, set: SetId, brick: BrickId) -> Option<Evidence> {
         let (to, from) = oneshot::channel();
         self.shared.shard_of(set)?.send(ShardMessage::Report(to)).ok()?;
         let reports = tokio::time::timeout(LOOK, from).await.ok()?.ok()?;
         let report = reports.into_iter().find(|r| r.brick == brick)?;
         let holding = Holding { epoch: report.last_epoch, last: report.lsn, durable: report.durable };
-        match report.role {
-            replica::Role::Failed => None,
-            _ if report.unsure => Some(Evidence::Uncertain(holding)),
-            _ => Some(Evidence::Whole(holding)),
-        }
+        Some(server_core::evidence_of_open(report.role, report.unsure, holding))
     }
 }

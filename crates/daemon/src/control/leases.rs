@@ -1,13 +1,14 @@
-//! Leases: each server's right to answer, renewed by heartbeats to the pool store's leader.
+//! Leases: sends heartbeats and answers them. What they are worth is decided by [`server_core::leases`].
 
 use super::Control;
 use super::protocol::{Beat, Request, Response, Room};
 use crate::clock;
 use crate::shared::lock;
 use cluster::Command;
-use cluster::liveness::{HEARTBEAT, Input, Liveness, Output};
+use cluster::liveness::HEARTBEAT;
 use config_store::ConfigStore;
 use ids::ServerId;
+use server_core::leases::{Grant, Heard, Leadership, LeaseGiver, grant, next_beat, next_judging};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -16,7 +17,7 @@ use std::time::Duration;
 /// The leader's record, and what this server last heard of it.
 #[derive(Debug, Default)]
 pub(crate) struct Leases {
-    liveness: Mutex<Liveness>,
+    giver: Mutex<LeaseGiver>,
     down: Mutex<BTreeSet<ServerId>>,
     heard: AtomicBool,
 }
@@ -38,68 +39,47 @@ pub(super) async fn renew(control: Arc<Control>, store: ConfigStore) {
     let mut leader = store.watch_leader();
     loop {
         let sent = clock::now();
-        let renewed = if store.is_leader() {
-            let lease = store.state().lease_length();
-            if let Some(version) = leads_at(&store).await {
-                control.shared.renew_lease(sent + lease, version);
-                *lock(&control.leases.down) = lock(&control.leases.liveness).down();
-                true
-            } else {
-                false
+        let granted = if store.is_leader() {
+            let granted = grant(leads_at(&store).await, &store.state());
+            if granted.renewed {
+                *lock(&control.leases.down) = lock(&control.leases.giver).down();
             }
+            Some(granted)
         } else {
-            beat(&control, &store, sent).await
+            beat(&control, &store).await
         };
-        control.leases.heard.store(renewed, Ordering::Relaxed);
-        let pause = if renewed { HEARTBEAT } else { HEARTBEAT / 5 };
+        let lease = granted.and_then(|g| g.lease(sent, store.state().version));
+        lease.into_iter().for_each(|lease| control.shared.renew_lease(lease));
+        control.leases.heard.store(lease.is_some(), Ordering::Relaxed);
         tokio::select! {
-            () = tokio::time::sleep(pause) => {}
+            () = tokio::time::sleep(next_beat(lease.is_some())) => {}
             _ = leader.changed() => {}
         }
     }
 }
 
-async fn beat(control: &Control, store: &ConfigStore, sent: Duration) -> bool {
-    let Some((_, address)) = store.leader() else { return false };
-    let rooms = lock(&control.shared.rooms).values().map(|r| Room::from(*r)).collect();
+/// Sends a heartbeat. `None`: no answer of a leader.
+async fn beat(control: &Control, store: &ConfigStore) -> Option<Grant> {
+    let (_, address) = store.leader()?;
+    let rooms = lock(&control.shared.rooms).all().map(Room::from).collect();
     let beat = Beat { server: control.shared.me(), identity: control.folder.identity.clone(), rooms };
     match control.peers.ask(&address, &Request::Beat(beat), HEARTBEAT * 2).await {
         Ok(Response::Lease { renewed, lease_ms, down, version, rooms }) => {
             *lock(&control.leases.down) = down;
-            control.learn_rooms(&rooms);
-            // A server that does not know the pool's newest state might act in a view that is over.
-            if renewed && store.state().version >= version {
-                control.shared.renew_lease(sent + Duration::from_millis(lease_ms), version);
-                return true;
-            }
-            false
+            control.learn_rooms(None, rooms);
+            return Some(Grant { renewed, length: Duration::from_millis(lease_ms), version });
         }
-        Ok(Response::Error(e)) => {
-            tracing::warn!("lease refused: {e}");
-            false
-        }
-        Ok(_) => false,
-        Err(e) => {
-            tracing::debug!("heartbeat: {e}");
-            false
-        }
+        Ok(Response::Error(e)) => tracing::warn!("lease refused: {e}"),
+        Ok(_) => {}
+        Err(e) => tracing::debug!("heartbeat: {e}"),
     }
+    None
 }
 
 impl Control {
-    /// Takes over what others say of their sets' room; this server knows better of the sets that it leads.
-    fn learn_rooms(&self, rooms: &[Room]) {
-        let state = self.state();
-        let me = self.shared.me();
-        let mine = |set| {
-            let set: Option<&cluster::Set> = state.sets.get(&set);
-            set.and_then(|s| s.brick(s.view.primary?)).is_some_and(|b| b.server == me)
-        };
-        let mut known = lock(&self.shared.rooms);
-        known.retain(|set, _| state.sets.contains_key(set));
-        for room in rooms.iter().filter(|r| state.sets.contains_key(&r.set) && !mine(r.set)) {
-            known.insert(room.set, (*room).into());
-        }
+    fn learn_rooms(&self, by: Option<ServerId>, rooms: Vec<Room>) {
+        let (state, me) = (self.state(), self.shared.me());
+        lock(&self.shared.rooms).learn(&state, me, by, rooms.into_iter().map(Room::into));
     }
 
     pub(super) async fn on_beat(&self, beat: Beat) -> Response {
@@ -107,45 +87,27 @@ impl Control {
         if !store.is_leader() {
             return Response::NotLeader;
         }
-        if let Err(e) = store.check_identity(beat.server, &beat.identity) {
+        let Beat { server, identity, rooms } = beat;
+        let heard = lock(&self.leases.giver).on_beat(clock::now(), server, &identity, &store.state());
+        if heard == Heard::Stranger {
             return Response::Error(format!(
-                "server {} is not the one that the pool knows by that number ({e}): start it with its own state folder, \
-                 or with an empty one and run mortar peer replace HOST at another server",
-                beat.server
+                "server {server} is not the one that the pool knows by that number: start it with its own state folder, \
+                 or with an empty one and run mortar peer replace HOST at another server"
             ));
         }
-        let state = store.state();
-        let led: Vec<Room> = beat
-            .rooms
-            .into_iter()
-            .filter(|r| {
-                let set = state.sets.get(&r.set);
-                set.and_then(|s| s.brick(s.view.primary?)).is_some_and(|b| b.server == beat.server)
-            })
-            .collect();
-        self.learn_rooms(&led);
-        let mut out = Vec::new();
-        lock(&self.leases.liveness).step(clock::now(), Input::Heartbeat(beat.server), &mut out);
-        let mut renewed = out.contains(&Output::Renew(beat.server));
-        if renewed {
-            // Also one that was declared down by its port before its lease ran out.
-            store.report_up(beat.server);
+        self.learn_rooms(Some(server), rooms);
+        let mut confirmed = None;
+        if heard == Heard::Confirm {
+            store.report_up(server);
+            confirmed = leads_at(&store).await;
         }
-        let mut version = 0;
-        if renewed {
-            // Only a leader that is one for certain may promise anything, and only to who knows all that was agreed.
-            match leads_at(&store).await {
-                Some(v) => version = v,
-                None => renewed = false,
-            }
-        }
-        let lease = store.state().lease_length();
+        let Grant { renewed, length, version } = grant(confirmed, &store.state());
         Response::Lease {
             renewed,
-            lease_ms: u64::try_from(lease.as_millis()).unwrap_or(0),
-            down: lock(&self.leases.liveness).down(),
+            lease_ms: u64::try_from(length.as_millis()).unwrap_or(0),
+            down: lock(&self.leases.giver).down(),
             version,
-            rooms: lock(&self.shared.rooms).values().map(|r| Room::from(*r)).collect(),
+            rooms: lock(&self.shared.rooms).all().map(Room::from).collect(),
         }
     }
 }
@@ -160,43 +122,25 @@ async fn leads_at(store: &ConfigStore) -> Option<u64> {
 
 /// While this server leads: declares servers down whose leases ran out.
 pub(super) async fn judge(control: Arc<Control>, store: ConfigStore) {
-    let mut led = false;
-    // What an earlier store of this process made of it does not count.
-    lock(&control.leases.liveness).step(clock::now(), Input::LostLeadership, &mut Vec::new());
-    // An earlier process may have seen longer leases given just before it ended.
-    let longest = Input::Lease(store.state().longest_lease());
-    lock(&control.leases.liveness).step(clock::now(), longest, &mut Vec::new());
+    lock(&control.leases.giver).begin(clock::now(), &store.state());
     let mut leader = store.watch_leader();
     leader.mark_unchanged();
     loop {
-        let now = clock::now();
-        let leads = store.is_leader();
-        let mut out = Vec::new();
-        {
-            let me = control.shared.me();
-            let others = store.state().servers.keys().copied().filter(|s| *s != me).collect();
-            let mut liveness = lock(&control.leases.liveness);
-            liveness.step(now, Input::Servers(others), &mut out);
-            liveness.step(now, Input::Lease(store.state().lease_length()), &mut out);
-            // Somebody else may have led, and renewed leases, between two looks.
-            let changed = leader.has_changed().unwrap_or(false);
-            leader.mark_unchanged();
-            if leads != led || leads && changed {
-                liveness.step(now, if leads { Input::BecameLeader } else { Input::LostLeadership }, &mut out);
-                led = leads;
-                store.forget_reports();
-            }
-            liveness.step(now, Input::Tick, &mut out);
+        let (now, leads) = (clock::now(), store.is_leader());
+        let changed = leader.has_changed().unwrap_or(false);
+        leader.mark_unchanged();
+        let who = Leadership { me: control.shared.me(), leads, changed };
+        let judged = lock(&control.leases.giver).judge(now, who, &store.state());
+        if judged.forget_reports {
+            store.forget_reports();
         }
-        for output in out {
-            if let Output::Down(server) = output {
-                tracing::warn!("server {server} is silent: its lease ran out");
-                store.report_down(server);
-                if let Err(e) = store.propose(Command::ServerDown { server }).await {
-                    tracing::warn!("declare server {server} down: {e}");
-                }
+        for server in judged.down {
+            tracing::warn!("server {server} is silent: its lease ran out");
+            store.report_down(server);
+            if let Err(e) = store.propose(Command::ServerDown { server }).await {
+                tracing::warn!("declare server {server} down: {e}");
             }
         }
-        tokio::time::sleep(HEARTBEAT / 5).await;
+        tokio::time::sleep(next_judging()).await;
     }
 }

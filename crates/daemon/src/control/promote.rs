@@ -7,7 +7,7 @@ use super::volumes::volume;
 use admin::{AdminError, VolumePromote, VolumePromoted};
 use cluster::Command;
 use cluster::arbitration::Evidence;
-use std::collections::BTreeSet;
+use server_core::settling::sources;
 
 impl Control {
     /// Refused while a brick in sync is open, or its server may still be serving.
@@ -30,8 +30,7 @@ impl Control {
                 set.id
             )));
         }
-        let all: BTreeSet<_> = set.bricks.iter().map(|b| b.id).collect();
-        let evidence = gather(self, &state, set, &all).await;
+        let evidence = gather(self, set.id, &sources(&state, set, self.shared.me())).await;
         let says = |b: &cluster::Brick| evidence.get(&b.id).copied().unwrap_or_default();
         for holder in
             set.bricks.iter().filter(|b| set.view.in_sync.contains(&b.id) && !b.arbiter && b.id != brick.id)

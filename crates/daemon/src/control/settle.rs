@@ -1,122 +1,105 @@
-//! The asking for the arbitration of a set (see [`cluster::arbitration`], which decides).
-//!
-//! A brick that cannot vouch for what it holds, after a power cut or with objects in doubt, waits here until the pool has
-//! said where it stands. A brick that cannot be opened leaves its view here, once another one is open.
-//! The pool's store orders what comes out of it, and says from which epoch on nothing is missing: a client that wrote
-//! before and syncs after is told.
+//! The asking for the arbitration of a set: reads, asks and proposes what [`server_core::Settling`] says.
 
 use super::Control;
 use super::protocol::{ClusterReply, ClusterRequest};
+use super::status::join_all;
 use crate::shared::lock;
-use cluster::arbitration::{Evidence, Verdict, decide};
-use cluster::{Command, Set, State, ViewChange};
+use cluster::arbitration::Evidence;
+use cluster::{Command, State, ViewChange};
 use config_store::ProposeError;
-use ids::{BrickId, Epoch, SetId};
-use server_core::Standing;
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use ids::{BrickId, ServerId, SetId};
+use server_core::settling::{Proposed, Source, Step};
+use server_core::{Settling, Standing};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(10);
-const AGAIN: Duration = Duration::from_millis(300);
+/// A server that says nothing of its bricks for so long is counted as silent.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// Answers when the pool has agreed on it. `None`: there is no such set any more.
-pub(super) async fn settle(control: &Arc<Control>, set: SetId, brick: BrickId) -> Option<Standing> {
-    let mut told = String::new();
+/// Goes on until it is over; what it waits for is shown with the brick.
+pub(super) async fn settle(
+    control: &Control,
+    set: SetId,
+    brick: BrickId,
+    mut settling: Settling,
+) -> Option<Standing> {
+    let mut told: Option<String> = None;
+    let mut step = settling.go_on();
     loop {
-        match control.store().linearizable_state(PATIENCE).await {
-            Ok(state) => {
-                let known = state.sets.get(&set)?;
-                let epoch = known.view.epoch;
-                let here = Some(Standing { epoch, last: false });
-                if !known.view.in_sync.contains(&brick) {
-                    return here;
-                }
-                match decide(known, brick, &in_sync_evidence(control, &state, known).await) {
-                    Verdict::Stand => return here,
-                    Verdict::Propose(change) => {
-                        let lost = change.lost;
-                        match agree(control, change).await {
-                            Some(epoch) if lost => return Some(Standing { epoch, last: true }),
-                            _ => continue,
-                        }
-                    }
-                    Verdict::Wait(others) => {
-                        let why = waits_for(&state, known, &others);
-                        if told != why {
-                            tracing::warn!("set {set}: brick {brick}: {why}");
-                            lock(&control.shared.brick_errors).insert(brick, why.clone());
-                            told = why;
-                        }
-                    }
-                }
-            }
-            Err(e) => {
-                let why = "it waits for the pool to say where it stands: most of the voters do not answer";
-                lock(&control.shared.brick_errors).insert(brick, why.to_owned());
-                tracing::debug!("set {set}: where brick {brick} stands: {e}");
-            }
+        if let Some(why) = settling.why().filter(|why| told.as_deref() != Some(why)) {
+            tracing::warn!("set {set}: brick {brick}: {why}");
+            lock(&control.shared.brick_errors).insert(brick, why.to_owned());
+            told = Some(why.to_owned());
         }
-        tokio::time::sleep(AGAIN).await;
+        let me = control.shared.me();
+        step = match step {
+            Step::Done(standing) => return standing,
+            Step::Pause(time) => {
+                tokio::time::sleep(time).await;
+                settling.go_on()
+            }
+            Step::Look => settling.on_state(Some(&control.state()), me),
+            Step::Read => match control.store().linearizable_state(PATIENCE).await {
+                Ok(state) => settling.on_state(Some(&state), me),
+                Err(e) => {
+                    tracing::debug!("set {set}: where brick {brick} stands: {e}");
+                    settling.on_state(None, me)
+                }
+            },
+            Step::Ask(wanted) => settling.on_evidence(gather(control, set, &wanted).await),
+            Step::Propose(change) => settling.on_proposed(propose(control, change).await),
+        };
     }
-}
-
-/// A brick could not be opened: it leaves its view if another one is open. Asked again after each attempt to open it.
-pub(super) async fn refused(control: &Arc<Control>, set: SetId, brick: BrickId) {
-    let Ok(state) = control.store().linearizable_state(PATIENCE).await else { return };
-    let Some(known) = state.sets.get(&set).filter(|s| s.view.in_sync.contains(&brick)) else { return };
-    if let Verdict::Propose(change) = decide(known, brick, &in_sync_evidence(control, &state, known).await) {
-        agree(control, change).await;
-    }
-}
-
-fn waits_for(state: &State, set: &Set, others: &[BrickId]) -> String {
-    let names = others.iter().filter_map(|b| set.brick(*b)).map(|b| state.brick_name(b));
-    format!(
-        "it may have lost changes that were not synced, and waits for bricks that may have kept them: {}",
-        names.collect::<Vec<_>>().join(", ")
-    )
-}
-
-async fn in_sync_evidence(control: &Control, state: &State, set: &Set) -> BTreeMap<BrickId, Evidence> {
-    gather(control, state, set, &set.view.in_sync).await
 }
 
 /// What is known of these bricks of a set, each from its own server.
 pub(super) async fn gather(
     control: &Control,
-    state: &State,
-    set: &Set,
-    wanted: &BTreeSet<BrickId>,
+    set: SetId,
+    wanted: &[(BrickId, Source)],
 ) -> BTreeMap<BrickId, Evidence> {
-    let asked = set.bricks.iter().filter(|b| wanted.contains(&b.id)).map(|b| async {
-        if b.server == control.shared.me() {
-            return (b.id, control.own_evidence(set.id, b.id).await);
-        }
-        let server = state.servers.get(&b.server).filter(|s| !s.lost);
-        let Some(server) = server else { return (b.id, Evidence::Silent) };
-        let request = ClusterRequest::Evidence { pool: state.pool.clone(), set: set.id, brick: b.id };
-        let answer = tokio::time::timeout(LOOK, control.ask_cluster(&server.address, request)).await;
-        match answer {
-            Ok(Ok(ClusterReply::Evidence(evidence))) => (b.id, evidence),
-            _ => (b.id, Evidence::Silent),
-        }
+    let state = control.state();
+    let asked = wanted.iter().map(|(brick, source)| async {
+        let evidence = match source {
+            Source::Here => control.own_evidence(set, *brick).await,
+            Source::Server(server) => theirs(control, &state, *server, set, *brick).await.unwrap_or_default(),
+        };
+        (*brick, evidence)
     });
-    super::status::join_all(asked).await.into_iter().collect()
+    join_all(asked).await.into_iter().collect()
 }
 
-/// The epoch of the new view, if it was agreed on.
-async fn agree(control: &Control, change: ViewChange) -> Option<Epoch> {
-    let (set, epoch) = (change.set, change.expect_epoch.next());
+async fn theirs(
+    control: &Control,
+    state: &State,
+    server: ServerId,
+    set: SetId,
+    brick: BrickId,
+) -> Option<Evidence> {
+    let address = &state.servers.get(&server)?.address;
+    let request = ClusterRequest::Evidence { pool: state.pool.clone(), set, brick };
+    match tokio::time::timeout(LOOK, control.ask_cluster(address, request)).await {
+        Ok(Ok(ClusterReply::Evidence(evidence))) => Some(evidence),
+        _ => None,
+    }
+}
+
+async fn propose(control: &Control, change: ViewChange) -> Proposed {
+    let set = change.set;
     tracing::info!("set {set}: propose {:?}, led by {:?}: {}", change.in_sync, change.primary, change.reason);
     match control.store().propose_anywhere(Command::ChangeView(change), PATIENCE).await {
-        Ok(_) => return Some(epoch),
-        Err(ProposeError::Refused(e)) if e.is_stale() => {}
+        Ok(_) => Proposed::Agreed,
+        Err(ProposeError::Refused(e)) => {
+            let stale = e.is_stale();
+            if !stale {
+                tracing::warn!("change the view of set {set}: {e}");
+            }
+            Proposed::Refused { stale }
+        }
         Err(e) => {
             tracing::warn!("change the view of set {set}: {e}");
-            tokio::time::sleep(AGAIN).await;
+            Proposed::Unknown
         }
     }
-    None
 }

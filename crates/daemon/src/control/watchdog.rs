@@ -6,15 +6,14 @@
 //! thread goes on, the shard gets leases again as soon as it knows of these views, and its bricks heal.
 
 use super::Control;
-use super::settle::gather;
+use super::settle::settle;
 use super::status::join_all;
 use crate::clock;
 use crate::pulse::Pulse;
 use crate::shared::lock;
-use cluster::arbitration::{Evidence, Verdict, decide};
-use cluster::{Command, Set, State, Status, ViewChange};
-use config_store::ProposeError;
+use cluster::{Set, State, Status};
 use ids::{BrickId, SetId};
+use server_core::Settling;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -88,7 +87,9 @@ async fn replace(control: &Control, index: usize, pulse: &Pulse, beats: u64) {
         let state = control.state();
         let of_shard = bricks(control, &state, index);
         show(control, of_shard.iter().map(|(_, brick)| *brick));
-        join_all(of_shard.iter().map(|(set, brick)| leave(control, &state, set, *brick))).await;
+        // What was asked for is decided when this returns.
+        let leave = |set: SetId, brick| settle(control, set, brick, Settling::of_hang(set, brick));
+        join_all(of_shard.iter().map(|(set, brick)| leave(set.id, *brick))).await;
         tokio::time::sleep(AGAIN).await;
     }
     let state = control.state();
@@ -122,34 +123,6 @@ fn bricks<'a>(control: &Control, state: &'a State, index: usize) -> Vec<(&'a Set
     let of_shard = state.bricks_of(control.shared.me());
     let of_shard = of_shard.filter(|(s, _)| started(s) && control.shared.shard_index(s.id) == index);
     of_shard.map(|(s, b)| (s, b.id)).collect()
-}
-
-/// A brick leaves its view, if another one is open and holds everything. What was asked for is decided when this returns.
-async fn leave(control: &Control, state: &State, set: &Set, brick: BrickId) {
-    if !set.view.in_sync.contains(&brick) || set.view.in_sync.len() == 1 {
-        return;
-    }
-    let others = set.view.in_sync.iter().copied().filter(|b| *b != brick).collect();
-    let mut evidence = gather(control, state, set, &others).await;
-    // Without leases it serves as little as a brick that cannot be opened.
-    evidence.insert(brick, Evidence::Refused { millis: 0 });
-    if let Verdict::Propose(change) = decide(set, brick, &evidence) {
-        agree(control, set.id, ViewChange { reason: "a disk hangs".to_owned(), ..change }).await;
-    }
-}
-
-/// Asks for a view until it is agreed on or refused. An answer of the latter kind says that no copy of it that is still on
-/// its way will be agreed on: it is for one epoch.
-async fn agree(control: &Control, set: SetId, change: ViewChange) {
-    tracing::info!("set {set}: propose {:?}, led by {:?}: {}", change.in_sync, change.primary, change.reason);
-    loop {
-        let command = Command::ChangeView(change.clone());
-        match control.store().propose_anywhere(command, PATIENCE).await {
-            Ok(_) | Err(ProposeError::Refused(_)) => return,
-            Err(e) => tracing::warn!("change the view of set {set}: {e}"),
-        }
-        tokio::time::sleep(AGAIN).await;
-    }
 }
 
 #[cfg(test)]

@@ -2,21 +2,21 @@
 
 use super::protocol::Request;
 use super::{Control, settle};
+use crate::clock;
 use crate::shared::Wish;
 use cluster::{Command, ViewChange};
 use config_store::ProposeError;
 use ids::ServerId;
-use std::collections::HashMap;
+use server_core::Settling;
+use server_core::suspicion::{self, Suspect, Suspicions};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::mpsc;
 
 const PATIENCE: Duration = Duration::from_secs(10);
-/// A suspicion is not passed on again within this time.
-const AGAIN: Duration = Duration::from_millis(400);
 
 pub(super) async fn run(control: Arc<Control>, mut wished: mpsc::UnboundedReceiver<Wish>) {
-    let mut suspected: HashMap<ServerId, Instant> = HashMap::new();
+    let mut suspicions = Suspicions::default();
     while let Some(wish) = wished.recv().await {
         let control = control.clone();
         match wish {
@@ -42,13 +42,16 @@ pub(super) async fn run(control: Arc<Control>, mut wished: mpsc::UnboundedReceiv
             }
             Wish::Settle(set, brick, answer) => {
                 tokio::spawn(async move {
-                    if let Some(standing) = settle::settle(&control, set, brick).await {
+                    let settling = Settling::of_doubt(set, brick);
+                    if let Some(standing) = settle::settle(&control, set, brick, settling).await {
                         let _closed = answer.send(standing);
                     }
                 });
             }
             Wish::Refused(set, brick) => {
-                tokio::spawn(async move { settle::refused(&control, set, brick).await });
+                tokio::spawn(async move {
+                    settle::settle(&control, set, brick, Settling::of_refusal(set, brick)).await;
+                });
             }
             Wish::Mounted(brick, mount) => {
                 tokio::spawn(async move {
@@ -59,51 +62,49 @@ pub(super) async fn run(control: Arc<Control>, mut wished: mpsc::UnboundedReceiv
                 });
             }
             Wish::Suspect(server) => {
-                let now = Instant::now();
-                if suspected.get(&server).is_some_and(|at| now < *at + AGAIN) {
-                    continue;
+                if suspicions.note(clock::now(), server) {
+                    tokio::spawn(async move { suspect(&control, server).await });
                 }
-                suspected.insert(server, now);
-                tokio::spawn(async move { suspect(&control, server).await });
             }
         }
     }
 }
 
-/// Somebody could not reach a server's port. The leader looks for itself; a port that refuses has no server behind it,
-/// and a server that does not run cannot act, so it is declared down without waiting for its lease.
-///
-/// A process holds its port until the kernel has ended all its threads, and closes it before anything else when it stops in
-/// order, after its sets. So a refusal means that nobody answers clients there any more; two servers have seen it by then.
-/// (A firewall that refuses in a server's name to other servers, and only to them, is the one way to be wrong: clients
-/// might read what was true up to a lease ago. Rules that drop are safe.) A process that starts anew, there or elsewhere,
-/// begins without a lease.
+/// Somebody could not reach a server's port: does what [`server_core::suspicion`] says.
 pub(super) async fn suspect(control: &Arc<Control>, server: ServerId) {
     let store = control.store();
-    let state = store.state();
-    let Some(address) = state.servers.get(&server).map(|s| s.address.clone()) else { return };
-    if store.leader().is_some_and(|(leader, _)| leader == server) {
-        if !control.peers.is_gone(&address).await {
-            return;
+    let mut replaced = false;
+    loop {
+        let (state, leader, me) = (store.state(), store.leader(), control.shared.me());
+        let Some(address) = state.servers.get(&server).map(|s| s.address.clone()) else { return };
+        let leads = if store.is_leader() { Some(me) } else { leader.as_ref().map(|(id, _)| *id) };
+        match suspicion::suspect(&state, server, leads, me, replaced) {
+            Suspect::Nothing => return,
+            Suspect::ReplaceLeader => {
+                if !control.peers.is_gone(&address).await {
+                    return;
+                }
+                store.replace_leader(server).await;
+                replaced = true;
+            }
+            Suspect::DeclareDown => {
+                if control.peers.is_gone(&address).await {
+                    tracing::warn!("server {server} at {address} does not run: its bricks leave the views");
+                    if let Err(e) = store.propose(Command::ServerDown { server }).await {
+                        tracing::warn!("declare server {server} down: {e}");
+                    }
+                    store.report_down(server);
+                }
+                return;
+            }
+            Suspect::Tell(_) => {
+                let Some((_, at)) = leader else { return };
+                let told = control.peers.ask(&at, &Request::Suspect { server }, Duration::from_secs(3)).await;
+                if let Err(e) = told {
+                    tracing::debug!("tell the leader of server {server}: {e}");
+                }
+                return;
+            }
         }
-        store.replace_leader(server).await;
-    }
-    if store.is_leader() {
-        let serves = state.bricks_of(server).any(|(set, b)| {
-            set.view.in_sync.contains(&b.id) && (set.view.in_sync.len() > 1 || set.view.primary == Some(b.id))
-        });
-        if !serves || !control.peers.is_gone(&address).await {
-            return;
-        }
-        tracing::warn!("server {server} at {address} does not run: its bricks leave the views");
-        if let Err(e) = store.propose(Command::ServerDown { server }).await {
-            tracing::warn!("declare server {server} down: {e}");
-        }
-        store.report_down(server);
-    } else if let Some((leader, at)) = store.leader()
-        && leader != server
-        && let Err(e) = control.peers.ask(&at, &Request::Suspect { server }, Duration::from_secs(3)).await
-    {
-        tracing::debug!("tell the leader of server {server}: {e}");
     }
 }

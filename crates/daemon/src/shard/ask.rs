@@ -4,7 +4,7 @@ use super::sessions::Connection;
 use super::{Shard, ShardMessage};
 use bytes::Bytes;
 use ids::{OpId, ServerId, SetId};
-use server_core::{Broken, Step};
+use server_core::ask::{Broken, Question, Step};
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::sync::OnceCell;
@@ -44,7 +44,7 @@ impl Shard {
         }
     }
 
-    fn look(&self, question: &mut server_core::Question) -> Step {
+    fn look(&self, question: &mut Question) -> Step {
         let mut asker = self.asker.borrow_mut();
         let closed = |(_, c): &Asked| c.get().is_some_and(Caller::is_closed);
         for (server, (number, _)) in self.callers.borrow().iter().filter(|(_, asked)| closed(asked)) {

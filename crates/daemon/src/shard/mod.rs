@@ -11,12 +11,12 @@ mod set;
 
 use crate::clock;
 use crate::pulse::Pulse;
-use crate::shared::{Shared, Unopened, Wish, lock};
+use crate::shared::{Shared, Wish, lock};
 use cluster::State;
 use file_system::Host;
 use ids::{BrickId, Epoch, Lsn, ServerId, SessionId, SetId};
 use links::Links;
-use server_core::{Asker, OpenSet, Opened, Place, Sessions};
+use server_core::{Asker, OpenSet, Opened, Place, Sessions, Unopened};
 use sessions::Connection;
 use set::SetHandle;
 use std::cell::{Cell, RefCell};
@@ -364,8 +364,8 @@ impl Shard {
                     }
                     shard.sets.borrow_mut().insert(set, Served::Broken { until: clock::now() + REOPEN });
                     let mut unopened = lock(&shard.shared.unopened);
-                    let refused = unopened.get(&brick).filter(|u| matches!(u, Unopened::Refused(_))).copied();
-                    unopened.insert(brick, refused.unwrap_or_else(|| Unopened::Refused(clock::now())));
+                    let refused = Unopened::refused(unopened.get(&brick).copied(), clock::now());
+                    unopened.insert(brick, refused);
                     let _gone = shard.shared.wishes.send(Wish::Refused(set, brick));
                 }
             }

@@ -48,7 +48,7 @@ impl Outside for Shard {
     }
 
     fn room(&self, set: SetId) -> Option<SetRoom> {
-        lock(&self.shared.rooms).get(&set).copied()
+        lock(&self.shared.rooms).get(set)
     }
 
     fn next_id(&self) -> OpId {
@@ -135,10 +135,10 @@ impl SetHandle {
                 let _gone = shard.shared.wishes.send(Wish::View(self.0.set, proposal, healed));
             }
             Output::Room(room) => {
-                lock(&shard.shared.rooms).insert(self.0.set, room);
+                lock(&shard.shared.rooms).set(self.0.set, room);
             }
             Output::Promised(set) => {
-                lock(&shard.shared.rooms).get_mut(&set).into_iter().for_each(|room| room.promised += 1);
+                lock(&shard.shared.rooms).promise(set);
             }
         }
     }
