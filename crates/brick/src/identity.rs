@@ -180,8 +180,8 @@ pub(crate) fn trace(at: &Site) -> Option<(ids::BrickId, Tag)> {
     Some((brick, tag))
 }
 
-/// Makes a brick again of the directory of one that lost all it held. The directory must be there, and empty but for what
-/// an interrupted format left.
+/// Makes a brick again of the directory of one that lost all it held: of an empty one, but for what an interrupted format
+/// left. A missing directory is created, its parent must exist.
 ///
 /// # Errors
 /// Why it cannot be one, in one line.
@@ -192,11 +192,20 @@ pub fn format_again(fs: &dyn FileSystem, path: &Path, identity: &Identity) -> Re
         empty = is_no_obstacle(name);
         empty
     };
-    fs.open_dir(path).map_err(|e| io("open", e))?.list(&mut look).map_err(|e| io("list", e))?;
+    let dir = match fs.open_dir(path) {
+        Err(Errno::ENOENT) => make_dir(fs, path).and_then(|()| fs.open_dir(path)),
+        other => other,
+    };
+    dir.map_err(|e| io("open", e))?.list(&mut look).map_err(|e| io("list", e))?;
     if !empty {
         return Err(FormatError::NotEmpty { path: path.to_path_buf() });
     }
     format_on(fs, path, identity)
+}
+
+fn make_dir(fs: &dyn FileSystem, path: &Path) -> Result<(), Errno> {
+    let (parent, name) = path.parent().zip(path.file_name()).ok_or(Errno::ENOENT)?;
+    fs.open_dir(parent)?.make_dir(name.as_encoded_bytes(), 0o755)
 }
 
 /// What an interrupted format left is no obstacle to another one, nor the folder that mkfs makes.

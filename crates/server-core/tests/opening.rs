@@ -122,6 +122,15 @@ fn an_empty_directory_is_filled_again_only_where_the_brick_was_and_others_hold_i
 }
 
 #[test]
+fn a_missing_directory_is_made_where_nothing_is_known_of_the_disk() {
+    let mut state = pool();
+    view(&mut state, THEIRS, &[THEIRS]);
+    let fs = MemoryFs::new(1 << 30);
+    let start = open(&state, &fs).unwrap().start();
+    assert!(start.unsure, "it heals before it takes part");
+}
+
+#[test]
 fn a_lost_identity_comes_back() {
     let state = pool();
     let fs = disk(&state);
