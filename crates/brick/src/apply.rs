@@ -1,21 +1,26 @@
 //! Carrying out a change.
 //!
 //! Each step first looks whether it is done already, so that the last record of the journal can be applied again after the
-//! server was killed in the middle of it. What a change does to times and versions is said in one place, [`effects`], for
-//! applying and for recovering alike.
+//! server was killed in the middle of it. What a change does to times and versions is said in one place, for applying and
+//! for recovering alike (`effects`).
 
-use crate::attrs::{Effect, Node};
+use crate::attrs::Node;
+use crate::effects::effects;
 use crate::index::Located;
 use crate::object::{Opened, S_IFDIR, S_IFLNK, S_IFREG, Stat, open_at};
 use crate::open::Brick;
 use crate::tree::At;
-use disk_format::tag::{ORPHAN, PENDING, Tag, Version};
+use disk_format::tag::{PENDING, Tag, Version};
 use file_system::{File, Renaming, Times};
 use ids::{Fid, OpId, SetId, Time};
 use namespace::Entry;
 use wire::op::Node as Kind;
 use wire::peer::Stamp;
 use wire::{Change, Errno, Name};
+
+/// Changes of the index after which a sync is wanted, and is waited for: they are kept in memory until then.
+const INDEX_MANY: usize = 1 << 17;
+const INDEX_MAX: usize = 1 << 20;
 
 /// The name of an object in `.mortar/orphans` and `.mortar/limbo`.
 pub(crate) fn hidden_name(fid: Fid) -> String {
@@ -31,50 +36,6 @@ pub(crate) fn hidden_fid(name: &[u8]) -> Option<Fid> {
         epoch: ids::Epoch(u32::try_from(part(8..16)?).ok()?),
         lsn: ids::Lsn(part(16..32)?),
     })
-}
-
-/// What a change does to the times, versions and marks of objects.
-pub(crate) fn effects(change: &Change) -> Vec<(Fid, Effect)> {
-    let c = |time: &Time| Effect { ctime: Some(*time), ..Effect::default() };
-    let m = |time: &Time| Effect { ctime: Some(*time), mtime: Some(*time), ..Effect::default() };
-    let gone = |time: &Time, orphan: bool| Effect { set: if orphan { ORPHAN } else { 0 }, ..c(time) };
-    match change {
-        Change::Nop | Change::DropOrphan { .. } => vec![],
-        // The new object gets its own with its making.
-        Change::Create { parent, time, .. } => vec![(*parent, m(time))],
-        Change::Unlink { parent, fid, orphan, time, .. } => {
-            vec![(*parent, m(time)), (*fid, gone(time, *orphan))]
-        }
-        Change::Rmdir { parent, time, .. } => vec![(*parent, m(time))],
-        Change::Rename { parent, fid, to_parent, replaced, time, .. } => {
-            let mut v = vec![(*parent, m(time)), (*fid, c(time))];
-            if to_parent != parent {
-                v.push((*to_parent, m(time)));
-            }
-            v.extend(replaced.as_ref().map(|r| (r.fid, gone(time, r.orphan))));
-            v
-        }
-        Change::Exchange { parent, fid, to_parent, to_fid, time, .. } => {
-            let mut v = vec![(*parent, m(time)), (*fid, c(time)), (*to_fid, c(time))];
-            if to_parent != parent {
-                v.push((*to_parent, m(time)));
-            }
-            v
-        }
-        Change::Link { fid, parent, time, .. } => vec![(*parent, m(time)), (*fid, c(time))],
-        Change::SetAttr { fid, atime, mtime, time, .. } => {
-            vec![(*fid, Effect { mtime: *mtime, atime: *atime, ..c(time) })]
-        }
-        Change::Write { fid, time, .. } | Change::Fallocate { fid, time, .. } => vec![(*fid, m(time))],
-        Change::CopyRange { to, time, .. } => vec![(*to, m(time))],
-        Change::SetXattr { fid, time, .. } | Change::RemoveXattr { fid, time, .. } => vec![(*fid, c(time))],
-        Change::Place { .. } => vec![],
-        Change::Condemn { fid } => vec![(*fid, Effect { set: PENDING, ..Effect::default() })],
-        Change::Settle { fid, keep: true } => vec![(*fid, Effect { clear: PENDING, ..Effect::default() })],
-        Change::Settle { keep: false, .. } => vec![],
-        Change::Relocate { fid, .. } | Change::Touch { fid } => vec![(*fid, Effect::default())],
-        Change::Partial { objects } => objects.iter().map(|fid| (*fid, Effect::default())).collect(),
-    }
 }
 
 /// What is needed to make an object.
@@ -134,12 +95,17 @@ impl Brick {
         if rolled {
             self.bound_journal();
         }
-        if self.index.dirty() > 1 << 18
+        if self.index.dirty() > INDEX_MAX
             && let Err(e) = self.begin_sync(None).and_then(|job| job.run())
         {
             self.note_late(e);
         }
         Ok(())
+    }
+
+    /// Whether so much waits for a sync of everything that it should not wait for its time.
+    pub fn wants_sync(&self) -> bool {
+        self.index.dirty() > INDEX_MANY
     }
 
     /// Whether the last change was done only in part, so that its record does not say what is in the tree.

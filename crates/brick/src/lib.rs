@@ -16,6 +16,7 @@ mod apply;
 mod attrs;
 mod check;
 mod compare;
+mod effects;
 mod error;
 mod heal;
 mod identity;

@@ -5,7 +5,8 @@
 //! applied in part, so it is applied again. After a power cut nothing beyond the durable position is sure and nothing is
 //! applied again: the set heals what is newer.
 
-use crate::apply::{effects, hidden_fid};
+use crate::apply::hidden_fid;
+use crate::effects::effects;
 use crate::error::OpenError;
 use crate::index::{Index, Located};
 use crate::object::S_IFMT;

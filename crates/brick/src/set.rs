@@ -175,6 +175,10 @@ impl set_core::Brick for Brick {
         Brick::data_before_hole(self, fid, offset, len)
     }
 
+    fn wants_sync(&self) -> bool {
+        Brick::wants_sync(self)
+    }
+
     fn begin_sync(&mut self) -> Result<Work, Errno> {
         Brick::begin_sync(self, None).map(Work::Sync)
     }

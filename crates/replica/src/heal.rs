@@ -8,6 +8,9 @@
 //! This is the deciding part: what is dirty, what to ask for, which changes to apply. Like all of this crate it does no I/O.
 //! Invariant: an object that is not in the dirty set equals the primary's at this point of the stream.
 
+pub use crate::dirty::Ask;
+use crate::dirty::Dirty;
+use crate::fids::Fids;
 use crate::ranges::Ranges;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
@@ -24,68 +27,11 @@ pub const WINDOW_BYTES: u64 = 8 << 20;
 /// Bytes whose checksums one question asks for.
 pub const SUMS_MAX: u32 = 64 << 20;
 
+/// With a full comparison: objects that are in doubt at once, about. Beyond it files are compared before more names are.
+const CROWD: usize = 8 << 10;
+
 /// The order of names in a directory, the same on every brick; 0 is before all.
 pub type Order = fn(&Name) -> u64;
-
-/// What is wrong, or may be, with an object.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-struct Dirty {
-    /// Attributes and extended attributes.
-    meta: bool,
-    /// Entries of a directory after this position of the order; `None`: all entries are right.
-    entries: Option<u64>,
-    /// Data.
-    ranges: Ranges,
-    /// Data that was compared and differs, or changed while it was compared: to be copied, not compared again.
-    differs: Ranges,
-    /// What changed since the checksums under way were asked for.
-    stale: Ranges,
-    /// It did not exist here: whatever is at its place is of no use.
-    fresh: bool,
-    /// The question under way about it.
-    asked: Option<Ask>,
-    /// Entries that were right became doubtful while later ones were asked for: begin again.
-    again: bool,
-}
-
-impl Dirty {
-    fn is_clean(&self) -> bool {
-        !self.meta && self.entries.is_none() && self.ranges.is_empty()
-    }
-
-    fn dirty_data(&mut self, start: u64, end: u64) {
-        self.ranges.add(start, end);
-        if matches!(self.asked, Some(Ask::Sums(..))) {
-            self.stale.add(start, end);
-        }
-    }
-}
-
-/// A question to the primary.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Ask {
-    /// Attributes and all that is small.
-    Meta(Fid),
-    /// Entries after this position.
-    Entries(Fid, u64),
-    /// Data.
-    Data(Fid, u64, u32),
-    /// Checksums of data, to be compared with those of what is here.
-    Sums(Fid, u64, u32),
-}
-
-impl Ask {
-    /// The object asked about.
-    pub fn fid(self) -> Fid {
-        match self {
-            Ask::Meta(fid) | Ask::Entries(fid, _) | Ask::Data(fid, ..) | Ask::Sums(fid, ..) => fid,
-        }
-    }
-
-    fn bytes(self) -> u64 {
-        if let Ask::Data(_, _, len) = self { u64::from(len) } else { 0 }
-    }
-}
 
 /// What to do with a change of the stream (it is journaled in any case).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -111,7 +57,9 @@ pub struct Healer {
     /// Files with a name that may not be here yet: the loss of another one must not be their end.
     linked: BTreeSet<Fid>,
     /// With a full comparison: the objects that are known to be right. All others are in doubt.
-    proven: Option<BTreeSet<Fid>>,
+    proven: Option<Fids>,
+    /// With a full comparison: objects not known to be right yet whose version here no longer says what is in them.
+    renamed: BTreeSet<Fid>,
     /// Objects that became clean.
     pub done: u64,
     /// Bytes of data taken over.
@@ -131,7 +79,8 @@ impl Healer {
             asked_bytes: 0,
             compare: full,
             linked: BTreeSet::new(),
-            proven: full.then(BTreeSet::new),
+            proven: full.then(Fids::default),
+            renamed: BTreeSet::new(),
             done: 0,
             bytes: 0,
             same: 0,
@@ -178,19 +127,32 @@ impl Healer {
             self.done += 1;
         } else {
             // Entries and data of one object follow each other, so that few are half done at a time.
-            self.queue.insert((d.entries.is_none(), fid));
+            self.queue.insert((d.entries.is_empty(), fid));
         }
     }
 
     fn prove(&mut self, fid: Fid) {
         if let Some(proven) = &mut self.proven {
             proven.insert(fid);
+            self.renamed.remove(&fid);
         }
     }
 
     /// Whether nothing was compared of the object yet, and it has to be.
     fn is_unproven(&self, fid: Fid) -> bool {
-        self.proven.as_ref().is_some_and(|p| !p.contains(&fid))
+        self.proven.as_ref().is_some_and(|p| !p.contains(fid))
+    }
+
+    /// With a full comparison: the object's version here does not say any more what is in it.
+    pub fn distrust(&mut self, fid: Fid) {
+        if self.is_unproven(fid) {
+            self.renamed.insert(fid);
+        }
+    }
+
+    /// With a full comparison: whether the object's version may still say what is in it.
+    pub fn may_trust(&self, fid: Fid) -> bool {
+        self.is_unproven(fid) && !self.renamed.contains(&fid)
     }
 
     /// An object that a full comparison met.
@@ -204,8 +166,19 @@ impl Healer {
     pub fn mark_dir(&mut self, fid: Fid) {
         self.touch(fid, |d| {
             d.meta = true;
-            d.entries = Some(0);
-            d.again = matches!(d.asked, Some(Ask::Entries(..)));
+            d.entries = Ranges::all();
+        });
+    }
+
+    /// What a directory has at that name is in doubt, and its attributes are.
+    fn mark_name(&mut self, dir: Fid, name: &Name) {
+        if self.is_unproven(dir) && !self.dirty.contains_key(&dir) {
+            return self.mark_unknown(dir);
+        }
+        let at = (self.order)(name);
+        self.touch(dir, |d| {
+            d.meta = true;
+            d.entries.add(at, at.saturating_add(1));
         });
     }
 
@@ -244,8 +217,8 @@ impl Healer {
 
     /// A change that this brick missed, or may have lost.
     pub fn mark(&mut self, change: &Change) {
-        for (dir, _) in names(change) {
-            self.mark_dir(dir);
+        for (dir, name) in names(change) {
+            self.mark_name(dir, name);
         }
         match change {
             Change::Create { fid, home, node, .. } => match node {
@@ -289,9 +262,10 @@ impl Healer {
 
     /// Whether entries at this name are as the primary has them.
     fn name_is_clean(&self, dir: Fid, name: &Name) -> bool {
-        match self.dirty.get(&dir).and_then(|d| d.entries) {
+        let at = (self.order)(name);
+        match self.dirty.get(&dir).filter(|d| !d.entries.is_empty()) {
             None => !self.is_unproven(dir),
-            Some(upto) => (self.order)(name) <= upto,
+            Some(d) => !d.entries.touches(at, at.saturating_add(1)),
         }
     }
 
@@ -312,12 +286,7 @@ impl Healer {
             return Live::Apply;
         }
         for (dir, name) in names(change) {
-            // Names not compared yet will be: only those that were must be looked at again.
-            if self.name_is_clean(dir, name) {
-                self.mark_dir(dir);
-            } else {
-                self.mark_meta(dir);
-            }
+            self.mark_name(dir, name);
         }
         match change {
             // A new object is found missing when its directory is compared; until then nothing can be done to it.
@@ -372,18 +341,21 @@ impl Healer {
         if self.asked.len() >= WINDOW || self.asked_bytes >= WINDOW_BYTES {
             return None;
         }
-        let &(rank, fid) = self.queue.first()?;
+        // A file that a full comparison has met is here: its directory has made it.
+        let crowded = self.proven.is_some() && self.dirty.len() > CROWD;
+        let file = if crowded { self.queue.range((true, Fid::default())..).next() } else { None };
+        let next @ (rank, fid) = *file.or(self.queue.first())?;
         // Files wait until all names are right: a file that is missing here is made by its directory.
-        if rank && self.asked.iter().any(|f| self.dirty.get(f).is_some_and(|d| d.entries.is_some())) {
+        if rank && !crowded && self.asked.iter().any(|f| self.dirty.get(f).is_some_and(Dirty::wants_names)) {
             return None;
         }
-        self.queue.pop_first();
+        self.queue.remove(&next);
         let compare = self.compare;
         let d = self.dirty.get_mut(&fid)?;
         let ask = if d.meta {
             Ask::Meta(fid)
-        } else if let Some(after) = d.entries {
-            Ask::Entries(fid, after)
+        } else if let Some((at, _)) = d.entries.first() {
+            Ask::Entries(fid, at.saturating_sub(1))
         } else {
             let (start, end) = d.ranges.first().unwrap_or((0, 0));
             let len = |end: u64, max: u32| u32::try_from(end - start).unwrap_or(max).min(max);
@@ -421,7 +393,7 @@ impl Healer {
             d.ranges.cut(size);
             d.differs.cut(size);
             if !dir {
-                d.entries = None;
+                d.entries = Ranges::default();
             }
         });
     }
@@ -431,14 +403,18 @@ impl Healer {
         self.answered(fid, |d| *d = Dirty::default());
     }
 
-    /// Entries were taken over up to this position; `None`: to the end.
-    pub fn got_entries(&mut self, fid: Fid, upto: Option<u64>) {
-        let again = self.dirty.get(&fid).is_some_and(|d| d.again);
-        if upto.is_none() && !again {
+    /// Entries after a position were taken over, up to another one (`None`: to the end).
+    pub fn got_entries(&mut self, fid: Fid, after: u64, upto: Option<u64>) {
+        let mut complete = false;
+        self.answered(fid, |d| {
+            let start = if after == 0 { 0 } else { after.saturating_add(1) };
+            d.entries.remove(start, upto.map_or(u64::MAX, |upto| upto.saturating_add(1)));
+            complete = d.entries.is_empty();
+        });
+        if complete {
             // Its attributes may be in doubt still, its names are not.
             self.prove(fid);
         }
-        self.answered(fid, |d| d.entries = if core::mem::take(&mut d.again) { Some(0) } else { upto });
     }
 
     /// Data was taken over. `end`: the file ends within or before this range at the primary.
@@ -548,5 +524,57 @@ mod tests {
             assert!(!healer.is_done());
             assert_eq!(healer.ask(), Some(Ask::Meta(fid(4))));
         }
+    }
+
+    /// The order of these tests: names are numbers.
+    fn order(name: &wire::Name) -> u64 {
+        name.as_bytes().iter().fold(0, |n, digit| n * 10 + u64::from(digit - b'0'))
+    }
+
+    fn create(n: u64, name: &str) -> Change {
+        let name = wire::Name::new(name.as_bytes()).expect("a name");
+        let (fid, home, node) = (fid(n), SetId(1), wire::op::Node::File);
+        let time = ids::Time::default();
+        Change::Create { parent: self::fid(1), name, fid, home, node, mode: 0, uid: 0, gid: 0, time }
+    }
+
+    #[test]
+    fn one_missed_name_does_not_bring_a_whole_directory_into_doubt() {
+        let mut healer = Healer::new(order, false);
+        healer.mark(&create(900, "5000"));
+        healer.mark(&create(901, "7000"));
+        assert_eq!(healer.ask(), Some(Ask::Meta(fid(1))));
+        assert_eq!(healer.live(&create(902, "4999")), Live::Apply);
+        assert_eq!(healer.live(&create(903, "5000")), Live::Skip);
+        healer.got_meta(fid(1), 0, true);
+        assert_eq!(healer.ask(), Some(Ask::Entries(fid(1), 4999)));
+        // Another name comes into doubt before the page does, which ends before it.
+        healer.got_entries(fid(1), 4999, Some(6000));
+        assert_eq!(healer.ask(), Some(Ask::Entries(fid(1), 6999)));
+        assert_eq!(healer.live(&create(904, "5000")), Live::Apply);
+        healer.got_entries(fid(1), 6999, None);
+        assert_eq!(healer.ask(), Some(Ask::Meta(fid(900))), "then come the files");
+    }
+
+    /// A full comparison holds no more in doubt at once than a crowd, however many files a directory has.
+    #[test]
+    fn a_full_comparison_of_many_files_keeps_few_in_doubt() {
+        let mut healer = Healer::new(order, true);
+        healer.mark_dir(fid(1));
+        let (mut next, mut most) = (0u64, 0);
+        while let Some(ask) = healer.ask() {
+            match ask {
+                Ask::Entries(dir, after) => {
+                    (1..=700).for_each(|n| healer.mark_met(fid(10 + next + n), false));
+                    next += 700;
+                    healer.got_entries(dir, after, (next < 100_000).then_some(next));
+                }
+                Ask::Meta(fid) => healer.got_meta(fid, 0, fid == self::fid(1)),
+                other => unreachable!("{other:?}"),
+            }
+            most = most.max(healer.left());
+        }
+        assert!(healer.is_done() && healer.done > 100_000, "{} are done", healer.done);
+        assert!(most < 10_000, "{most} in doubt at once");
     }
 }

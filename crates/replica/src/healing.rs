@@ -138,8 +138,6 @@ pub struct Healing {
     live: bool,
     /// The last change that was missed: one may get lost on the way.
     missed_to: Lsn,
-    /// With a full comparison: objects whose version here no longer says what is in them.
-    taken: BTreeSet<Fid>,
     /// With a full comparison: up to here versions say what is in objects.
     trust: Lsn,
     /// Files whose data is still to come, with the version that they have then.
@@ -263,10 +261,9 @@ impl Healing {
         };
         let trust = if resumed { trust.min(brick.trust()) } else { trust };
         brick.begin_heal(if full { Lsn(0) } else { common.lsn }, &cut, trust)?;
-        let mut taken = BTreeSet::new();
         for fid in brick.doubtful().unwrap_or_default() {
             healer.mark_unknown(fid);
-            taken.insert(fid);
+            healer.distrust(fid);
         }
         if full {
             brick.reset_journal(start)?;
@@ -278,7 +275,6 @@ impl Healing {
             full,
             live: false,
             missed_to: Lsn(0),
-            taken,
             trust,
             incomplete: BTreeMap::new(),
             next_ask: brick.nonce(),
@@ -375,7 +371,7 @@ impl Healing {
         }
         if self.full {
             // A new name or the loss of one gives an object the version of that change, whatever is in it.
-            self.taken.extend(a.change.touched());
+            a.change.touched().into_iter().for_each(|fid| self.healer.distrust(fid));
         }
         match brick.apply(a) {
             // The tree here is not as it should be: compared anew.
@@ -502,7 +498,7 @@ impl Healing {
     fn trusts<P: Patient>(&self, brick: &mut P, fid: Fid) -> bool {
         self.full
             && !self.healer.is_fresh(fid)
-            && !self.taken.contains(&fid)
+            && self.healer.may_trust(fid)
             && brick.version(fid).is_some_and(|v| v.lsn > Lsn(0) && v.lsn <= self.trust)
     }
 
@@ -532,9 +528,7 @@ impl Healing {
         payload: &[u8],
     ) -> Result<(), Errno> {
         let same = self.trusts(brick, fid) && brick.version(fid).as_ref() == Some(&object.version);
-        if self.full {
-            self.taken.insert(fid);
-        }
+        self.healer.distrust(fid);
         if object.flags & ORPHAN != 0 && !brick.is_known(fid)? {
             // It lost its last name before it came here: nothing of it is.
             self.healer.mark_file(fid, true);
@@ -594,7 +588,7 @@ impl Healing {
         for m in made {
             if m.dir { self.healer.mark_dir(m.fid) } else { self.healer.mark_file(m.fid, true) }
         }
-        self.healer.got_entries(fid, upto);
+        self.healer.got_entries(fid, after, upto);
         Ok(())
     }
 }

@@ -140,6 +140,7 @@ impl<B: Body> Replica<B> {
             self.renounce(now, out);
         } else if self.peers.remove(&brick).is_some() {
             self.syncs.values_mut().for_each(|s| _ = s.missing.remove(&brick));
+            self.find_complete_syncs();
             self.advance(now, out);
         }
     }

@@ -21,6 +21,8 @@
 extern crate alloc;
 
 mod attempts;
+mod dirty;
+mod fids;
 pub mod heal;
 pub mod healing;
 mod io;

@@ -3,12 +3,23 @@
 use crate::io::{Body, Entry, Message, Output, SyncToken, Ticket};
 use crate::join::ADMISSION;
 use crate::limits::{RESEND, SILENCE, SYNC_RESEND};
-use crate::replica::{Out, Replica, Role, Syncing};
+use crate::replica::{Out, Replica, Role};
 use crate::results::Outcome;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::time::Duration;
 use ids::{BrickId, Fid, Lsn, OpId};
+
+/// A sync on its way.
+#[derive(Clone, Debug)]
+pub(crate) struct Syncing {
+    /// It covers all changes up to here, so they must be committed as well.
+    pub(crate) lsn: Lsn,
+    pub(crate) fid: Option<Fid>,
+    pub(crate) missing: BTreeSet<BrickId>,
+    /// When it was last asked for.
+    pub(crate) asked: Duration,
+}
 
 impl<B: Body> Replica<B> {
     pub(crate) fn others(&self) -> Vec<BrickId> {
@@ -29,6 +40,7 @@ impl<B: Body> Replica<B> {
         for sync in self.syncs.values_mut() {
             sync.missing.retain(|b| in_sync.contains(b));
         }
+        self.find_complete_syncs();
         self.advance(now, out);
     }
 
@@ -136,6 +148,7 @@ impl<B: Body> Replica<B> {
             // A sync asked for meanwhile covers what is left.
             let last = self.last.lsn;
             self.syncs.values_mut().for_each(|s| s.lsn = s.lsn.min(last));
+            self.find_complete_syncs();
             for peer in self.peers.values_mut().filter(|p| p.acked >= last) {
                 peer.waits_since = None;
             }
@@ -245,20 +258,27 @@ impl<B: Body> Replica<B> {
             return;
         }
         sync.missing.remove(&from);
+        if sync.missing.is_empty() {
+            self.synced.insert((sync.lsn, ticket));
+        }
         self.finish_syncs(now, out);
     }
 
+    /// A sync that is on the disks of all is answered when what it covers is committed. To be called when fewer bricks are
+    /// waited for.
+    pub(crate) fn find_complete_syncs(&mut self) {
+        let complete = |(ticket, sync): (&Ticket, &Syncing)| (sync.lsn, *ticket);
+        self.synced = self.syncs.iter().filter(|(_, s)| s.missing.is_empty()).map(complete).collect();
+    }
+
     fn finish_syncs(&mut self, now: Duration, out: &mut Out<B>) {
-        let commit = self.commit;
-        let done: Vec<Ticket> = self
-            .syncs
-            .iter()
-            .filter(|(_, s)| s.missing.is_empty() && s.lsn <= commit)
-            .map(|(t, _)| *t)
-            .collect();
-        for ticket in done {
-            self.syncs.remove(&ticket);
-            self.release(now, ticket, out);
+        while let Some((lsn, ticket)) = self.synced.first().copied()
+            && lsn <= self.commit
+        {
+            self.synced.pop_first();
+            if self.syncs.remove(&ticket).is_some() {
+                self.release(now, ticket, out);
+            }
         }
     }
 

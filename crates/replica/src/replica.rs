@@ -2,6 +2,7 @@
 
 use crate::io::{Admission, Body, Entry, Input, Message, Output, SyncToken, Ticket};
 use crate::limits::{EARLY, QUORUM_WAIT, WINDOW, WINDOW_BYTES};
+use crate::primary::Syncing;
 use crate::reconcile::{Fetch, Report};
 use crate::results::Results;
 use crate::view::View;
@@ -56,17 +57,6 @@ impl Default for Peer {
     }
 }
 
-/// A sync on its way.
-#[derive(Clone, Debug)]
-pub(crate) struct Syncing {
-    /// It covers all changes up to here, so they must be committed as well.
-    pub(crate) lsn: Lsn,
-    pub(crate) fid: Option<Fid>,
-    pub(crate) missing: BTreeSet<BrickId>,
-    /// When it was last asked for.
-    pub(crate) asked: Duration,
-}
-
 /// See the crate's words. `B` is the content of a change as the driver holds it.
 #[derive(Clone, Debug)]
 pub struct Replica<B> {
@@ -102,6 +92,8 @@ pub struct Replica<B> {
     /// The last position of each epoch in this brick's journal.
     pub(crate) history: BTreeMap<Epoch, Lsn>,
     pub(crate) syncs: BTreeMap<Ticket, Syncing>,
+    /// Those that are on the disks of all, by what has to be committed before they are answered.
+    pub(crate) synced: BTreeSet<(Lsn, Ticket)>,
     /// Reconciling: where the others stand, and the tail that comes from one of them.
     pub(crate) reports: BTreeMap<BrickId, Report>,
     pub(crate) fetch: Option<Fetch<B>>,
@@ -175,6 +167,7 @@ impl<B: Body> Replica<B> {
             joiners: BTreeMap::new(),
             history: BTreeMap::new(),
             syncs: BTreeMap::new(),
+            synced: BTreeSet::new(),
             reports: BTreeMap::new(),
             fetch: None,
             asked: false,
@@ -428,6 +421,7 @@ impl<B: Body> Replica<B> {
         for ticket in core::mem::take(&mut self.held) {
             out.push(Output::Forget(ticket));
         }
+        self.synced.clear();
         for ticket in core::mem::take(&mut self.syncs).into_keys() {
             out.push(Output::Forget(ticket));
         }

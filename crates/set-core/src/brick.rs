@@ -124,6 +124,8 @@ pub trait Brick: namespace::View + replica::healing::Patient {
     /// How much of `len` bytes is worth copying in one go.
     fn data_before_hole(&mut self, fid: Fid, offset: u64, len: u32) -> Result<u32, Errno>;
 
+    /// Whether so much waits for a sync of everything that it should not wait for its time.
+    fn wants_sync(&self) -> bool;
     /// Brings everything to disk: [`Done::Synced`].
     fn begin_sync(&mut self) -> Result<Self::Work, Errno>;
     /// Brings some objects to disk: [`Done::Synced`].

@@ -5,7 +5,6 @@
 //! has run out. A new primary does not know what its predecessor granted: its first changes wait that long too.
 //! This is a whole-set form of leases (Gray and Cheriton, 1989); finer ones, with recall, are to follow.
 
-use alloc::collections::BTreeMap;
 use core::time::Duration;
 use ids::SessionId;
 
@@ -14,22 +13,28 @@ pub(crate) const GRANT: Duration = Duration::from_millis(250);
 /// A session that asked nothing for this long counts as idle.
 const IDLE: Duration = Duration::from_secs(5);
 
-/// The sessions of a set.
+/// The sessions of a set, as far as it has to be known whether one is alone: nothing here grows with their number.
 #[derive(Debug, Default)]
 pub(crate) struct Grants {
-    active: BTreeMap<SessionId, Duration>,
+    /// Who asked last, and when.
+    latest: Option<(SessionId, Duration)>,
+    /// When anybody else asked last.
+    others: Option<Duration>,
     granted: Option<(SessionId, Duration)>,
 }
 
 impl Grants {
     /// A session asks something. For how long it may keep the answer, in milliseconds.
     pub(crate) fn arrive(&mut self, now: Duration, session: SessionId) -> u16 {
-        self.active.insert(session, now);
-        if self.active.len() > 1 {
-            self.active.retain(|_, last| now < *last + IDLE);
+        if let Some((latest, asked)) = self.latest
+            && latest != session
+        {
+            self.others = Some(asked);
         }
+        self.latest = Some((session, now));
+        let alone = self.others.is_none_or(|asked| now >= asked + IDLE);
         let taken = self.granted.is_some_and(|(s, until)| s != session && now < until);
-        if self.active.len() > 1 || taken {
+        if !alone || taken {
             return 0;
         }
         self.granted = Some((session, now + GRANT));
@@ -59,5 +64,17 @@ mod tests {
         assert_eq!(g.wait(at(1250), b), None);
         // The other one falls silent.
         assert_eq!(g.arrive(at(6200), a), 250);
+    }
+
+    #[test]
+    fn whoever_asked_last_among_many_is_not_alone_before_the_others_are_idle() {
+        let at = Duration::from_millis;
+        let mut g = Grants::default();
+        for (ms, session) in [(0, 1), (10, 2), (20, 3), (30, 3), (40, 2), (50, 2)] {
+            g.arrive(at(ms), SessionId(session));
+        }
+        assert_eq!(g.arrive(at(5029), SessionId(2)), 0, "the third asked 5 s ago, less one millisecond");
+        assert_eq!(g.arrive(at(5030), SessionId(2)), 250);
+        assert_eq!(g.arrive(at(5100), SessionId(1)), 0, "the second is active");
     }
 }

@@ -90,7 +90,8 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
         }
         self.tick_heal(cx);
         self.watch_joiners(cx);
-        if self.periodic.is_due(now, self.settings.sync_interval, self.last().lsn) {
+        let (newest, wanted) = (self.last().lsn, self.brick.wants_sync());
+        if self.periodic.is_due(now, self.settings.sync_interval, newest, wanted) {
             self.sync_all(cx);
         }
     }

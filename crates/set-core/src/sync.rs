@@ -68,9 +68,9 @@ impl Periodic {
         Periodic { last: now, reached: Lsn(0), under_way: false }
     }
 
-    /// Whether it is time, and there is something to sync.
-    pub(crate) fn is_due(&self, now: Duration, interval: Duration, newest: Lsn) -> bool {
-        now >= self.last + interval && !self.under_way && newest > self.reached
+    /// Whether it is time, or much waits for it (`wanted`), and there is something to sync.
+    pub(crate) fn is_due(&self, now: Duration, interval: Duration, newest: Lsn, wanted: bool) -> bool {
+        (wanted || now >= self.last + interval) && !self.under_way && newest > self.reached
     }
 }
 
@@ -176,9 +176,12 @@ mod tests {
     fn everything_is_synced_when_there_is_something_new() {
         let at = Duration::from_secs;
         let mut periodic = Periodic::new(at(10));
-        assert!(!periodic.is_due(at(12), at(5), Lsn(3)));
-        assert!(periodic.is_due(at(15), at(5), Lsn(3)) && !periodic.is_due(at(15), at(5), Lsn(0)));
+        assert!(!periodic.is_due(at(12), at(5), Lsn(3), false));
+        assert!(
+            periodic.is_due(at(15), at(5), Lsn(3), false) && !periodic.is_due(at(15), at(5), Lsn(0), false)
+        );
+        assert!(periodic.is_due(at(12), at(5), Lsn(3), true), "much waits for it");
         periodic.under_way = true;
-        assert!(!periodic.is_due(at(30), at(5), Lsn(3)), "one at a time");
+        assert!(!periodic.is_due(at(30), at(5), Lsn(3), true), "one at a time");
     }
 }

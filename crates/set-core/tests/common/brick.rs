@@ -269,6 +269,10 @@ impl Brick for Memory {
     fn data_before_hole(&mut self, _: Fid, _: u64, _: u32) -> Result<u32, Errno> {
         Err(Errno::EIO)
     }
+    fn wants_sync(&self) -> bool {
+        false
+    }
+
     fn begin_sync(&mut self) -> Result<Work, Errno> {
         Ok(Work::SyncAll)
     }

@@ -1,0 +1,50 @@
+//! What a change does to the times, versions and marks of objects, for applying and for recovering alike.
+
+use crate::attrs::Effect;
+use disk_format::tag::{ORPHAN, PENDING};
+use ids::{Fid, Time};
+use wire::Change;
+
+/// What a change does to the times, versions and marks of objects.
+pub(crate) fn effects(change: &Change) -> Vec<(Fid, Effect)> {
+    let c = |time: &Time| Effect { ctime: Some(*time), ..Effect::default() };
+    let m = |time: &Time| Effect { ctime: Some(*time), mtime: Some(*time), ..Effect::default() };
+    let gone = |time: &Time, orphan: bool| Effect { set: if orphan { ORPHAN } else { 0 }, ..c(time) };
+    match change {
+        Change::Nop | Change::DropOrphan { .. } => vec![],
+        // The new object gets its own with its making.
+        Change::Create { parent, time, .. } => vec![(*parent, m(time))],
+        Change::Unlink { parent, fid, orphan, time, .. } => {
+            vec![(*parent, m(time)), (*fid, gone(time, *orphan))]
+        }
+        Change::Rmdir { parent, time, .. } => vec![(*parent, m(time))],
+        Change::Rename { parent, fid, to_parent, replaced, time, .. } => {
+            let mut v = vec![(*parent, m(time)), (*fid, c(time))];
+            if to_parent != parent {
+                v.push((*to_parent, m(time)));
+            }
+            v.extend(replaced.as_ref().map(|r| (r.fid, gone(time, r.orphan))));
+            v
+        }
+        Change::Exchange { parent, fid, to_parent, to_fid, time, .. } => {
+            let mut v = vec![(*parent, m(time)), (*fid, c(time)), (*to_fid, c(time))];
+            if to_parent != parent {
+                v.push((*to_parent, m(time)));
+            }
+            v
+        }
+        Change::Link { fid, parent, time, .. } => vec![(*parent, m(time)), (*fid, c(time))],
+        Change::SetAttr { fid, atime, mtime, time, .. } => {
+            vec![(*fid, Effect { mtime: *mtime, atime: *atime, ..c(time) })]
+        }
+        Change::Write { fid, time, .. } | Change::Fallocate { fid, time, .. } => vec![(*fid, m(time))],
+        Change::CopyRange { to, time, .. } => vec![(*to, m(time))],
+        Change::SetXattr { fid, time, .. } | Change::RemoveXattr { fid, time, .. } => vec![(*fid, c(time))],
+        Change::Place { .. } => vec![],
+        Change::Condemn { fid } => vec![(*fid, Effect { set: PENDING, ..Effect::default() })],
+        Change::Settle { fid, keep: true } => vec![(*fid, Effect { clear: PENDING, ..Effect::default() })],
+        Change::Settle { keep: false, .. } => vec![],
+        Change::Relocate { fid, .. } | Change::Touch { fid } => vec![(*fid, Effect::default())],
+        Change::Partial { objects } => objects.iter().map(|fid| (*fid, Effect::default())).collect(),
+    }
+}
