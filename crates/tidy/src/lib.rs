@@ -7,6 +7,7 @@ mod files;
 mod list;
 mod manifest;
 mod measure;
+mod mutant;
 mod table;
 mod words;
 
@@ -14,5 +15,6 @@ pub use files::{Source, named_paths, root, samples, sources};
 pub use list::{List, updates};
 pub use manifest::dependencies;
 pub use measure::{Function, empty_checks, functions, product_lines};
+pub use mutant::{Mutant, find, parse as mutants};
 pub use table::{bold_words, crates_table, section};
 pub use words::{replaced, words};
