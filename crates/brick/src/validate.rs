@@ -3,6 +3,7 @@
 
 use crate::object::{Opened, S_IFDIR, S_IFLNK};
 use crate::open::Brick;
+use disk_format::tag;
 use file_system::Opening;
 use ids::Fid;
 use wire::{Change, Errno};
@@ -17,8 +18,8 @@ const BESIDE: u64 = 256 << 10;
 const ANY_KIND: u64 = 16 << 30;
 /// Lengths are asked about in steps of this, so that a file that grows is asked about once in a while only.
 const STEP: u64 = 1 << 30;
-/// The kinds of fallocate that make a file no longer than it is: `KEEP_SIZE` and `COLLAPSE_RANGE`.
-const NOT_LONGER: u32 = 1 | 8;
+/// The kind of fallocate that moves what is behind: `FALLOC_FL_INSERT_RANGE`.
+const INSERT: u32 = 0x20;
 
 /// What is known of the lengths that files here may have.
 #[derive(Debug, Default)]
@@ -62,9 +63,12 @@ impl Brick {
             }
             Change::Write { fid, offset, len, .. } => self.fits(*fid, *offset, (*len).into()),
             Change::CopyRange { to, to_offset, len, .. } => self.fits(*to, *to_offset, *len),
-            Change::Fallocate { fid, mode, offset, len, .. } if mode & NOT_LONGER == 0 => {
-                self.may_be_long(*fid, offset.saturating_add(*len))
+            Change::Fallocate { fid, mode: INSERT, len, .. } => {
+                let size = self.fresh(*fid)?.1.size;
+                self.may_be_long(*fid, size.saturating_add(*len))
             }
+            // A range that no file can have is refused also where the file becomes no longer.
+            Change::Fallocate { fid, offset, len, .. } => self.may_be_long(*fid, offset.saturating_add(*len)),
             Change::SetAttr { fid, size: Some(size), .. } => self.may_be_long(*fid, *size),
             _ => Ok(()),
         }
@@ -113,14 +117,15 @@ impl Brick {
     }
 }
 
-/// ext4 keeps an object's attributes in one block.
+/// ext4 keeps an object's attributes in one block, Mortar's own among them, which do not show.
 fn attributes_fit(open: &Opened, name: &[u8], len: usize) -> Result<(), Errno> {
     let space = open.space()?;
     if !space.attributes_in_one_block {
         return Ok(());
     }
     let cost = |name: usize, value: usize| 16 + name.next_multiple_of(4) + value.next_multiple_of(4);
-    let mut sum = 36 + cost(name.len(), len);
+    let own = cost(tag::XATTR.len(), tag::SIZE);
+    let mut sum = 36 + own + cost(name.len(), len);
     for n in open.xattrs()?.iter().filter(|n| *n != name) {
         sum += cost(n.len(), open.whole_xattr(n)?.map_or(0, |v| v.len()));
     }

@@ -2,6 +2,7 @@
 
 use crate::disk::Disk;
 use crate::image::{Node, ROOT};
+use crate::names::check_xattr;
 use crate::op::{Ino, Op, PAGE, is_dir};
 use file_system::{
     File, Handle, Object, Opening, Renaming, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG, Space, Stat, Times,
@@ -140,6 +141,10 @@ impl MemoryFile {
     }
 
     fn value(node: &Node, name: &[u8], out: &mut [u8]) -> Result<Option<usize>, Errno> {
+        if !matches!(node.mode & S_IFMT, S_IFREG | S_IFDIR) && name.starts_with(b"user.") {
+            return Ok(None);
+        }
+        check_xattr(name)?;
         let Some(value) = node.xattrs.get(name) else { return Ok(None) };
         out.get_mut(..value.len()).ok_or(Errno::ERANGE)?.copy_from_slice(value);
         Ok(Some(value.len()))
@@ -280,6 +285,7 @@ impl Object for MemoryFile {
     }
 
     fn set_xattr(&self, name: &[u8], value: &[u8]) -> Result<(), Errno> {
+        check_xattr(name)?;
         let mut d = self.lock_disk()?;
         let node = self.node(&d)?;
         let others = node.xattrs.iter().filter(|(n, _)| n.as_slice() != name);
@@ -295,6 +301,7 @@ impl Object for MemoryFile {
     }
 
     fn remove_xattr(&self, name: &[u8]) -> Result<(), Errno> {
+        check_xattr(name)?;
         let mut d = self.lock_disk()?;
         if !self.node(&d)?.xattrs.contains_key(name) {
             return Err(Errno::ENODATA);

@@ -7,6 +7,16 @@ use file_system::{File, Renaming};
 use std::sync::Arc;
 use wire::Errno;
 
+/// Before an extended attribute is looked at.
+pub(crate) fn check_xattr(name: &[u8]) -> Result<(), Errno> {
+    const PREFIXES: [&[u8]; 4] = [b"user.", b"trusted.", b"security.", b"system.posix_acl_"];
+    match PREFIXES.iter().find_map(|p| name.strip_prefix(*p)) {
+        Some([]) => Err(Errno::EINVAL),
+        Some(_) => Ok(()),
+        None => Err(Errno::EOPNOTSUPP),
+    }
+}
+
 impl MemoryFile {
     /// See [`File::link`].
     pub(crate) fn give_name(&self, dir: &File, name: &[u8]) -> Result<(), Errno> {

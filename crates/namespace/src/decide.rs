@@ -5,12 +5,12 @@
 
 use crate::transaction::{Mark, Prepared};
 use crate::view::{Entry, View};
+use crate::xattrs::{remove_xattr, set_xattr};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use ids::{Epoch, Fid, Lsn, OpId, SetId, Time};
 use wire::change::Replaced;
-use wire::codec::Blob;
-use wire::limits::{IO_MAX, TARGET_MAX, XATTR_VALUE_MAX};
+use wire::limits::{IO_MAX, TARGET_MAX};
 use wire::name::RESERVED;
 use wire::op::{Node, SetAttr, SetTime, rename_flags};
 use wire::{Attr, Body, Change, Errno, Name, Op};
@@ -75,12 +75,7 @@ pub fn decide(op: &Op, view: &mut dyn View, cx: &Context<'_>) -> Result<Decision
         Op::Write { fid, offset, append, kill_suid } => write(view, cx, *fid, *offset, *append, *kill_suid),
         Op::Fallocate { fid, mode, offset, len } => fallocate(view, cx, *fid, *mode, *offset, *len),
         Op::SetXattr { fid, name, flags } => set_xattr(view, cx, *fid, name, *flags),
-        Op::RemoveXattr { fid, name } => {
-            check_xattr_name(name)?;
-            view.xattr(*fid, name)?.ok_or(Errno::ENODATA)?;
-            let time = touch(&view.attr(*fid)?, cx.now);
-            about(*fid, Change::RemoveXattr { fid: *fid, name: name.clone(), time })
-        }
+        Op::RemoveXattr { fid, name } => remove_xattr(view, cx, *fid, name),
         Op::CopyRange { from, from_offset, to, to_offset, len } => {
             copy_range(view, cx, (*from, *from_offset), (*to, *to_offset), *len)
         }
@@ -146,7 +141,7 @@ fn mark(view: &mut dyn View, cx: &Context<'_>, dir: Fid) -> Result<Mark, Errno> 
     Ok(if view.is_pending(dir)? { Mark::Held((cx.holder)(dir)) } else { Mark::Free })
 }
 
-fn about(fid: Fid, change: Change) -> Result<Decision, Errno> {
+pub(crate) fn about(fid: Fid, change: Change) -> Result<Decision, Errno> {
     Ok(Decision::Change(change, Some(fid)))
 }
 
@@ -164,7 +159,7 @@ struct Place<'a> {
 }
 
 /// A time for a change of an object that is later than all it carries: clients and kernels tell versions by it.
-fn touch(attr: &Attr, now: Time) -> Time {
+pub(crate) fn touch(attr: &Attr, now: Time) -> Time {
     let last = attr.mtime.max(attr.ctime);
     // A ctime far in the future can only come from a clock that was wrong: do not run after it.
     if now > last || last.sec > now.sec.saturating_add(3600) { now } else { last.next() }
@@ -277,13 +272,13 @@ fn link(
 ) -> Result<Decision, Errno> {
     let dir = open_dir(view, parent)?;
     let attr = view.attr(fid)?;
+    free_name(view, Place { dir: parent, name })?;
     if attr.is_dir() {
         return Err(Errno::EPERM);
     }
     if attr.nlink == 0 {
         return Err(Errno::ENOENT);
     }
-    free_name(view, Place { dir: parent, name })?;
     let time = touch(&dir, cx.now).max(touch(&attr, cx.now));
     about(fid, Change::Link { fid, parent, name: name.clone(), time })
 }
@@ -295,9 +290,7 @@ fn rename(
     to: Place<'_>,
     flags: u32,
 ) -> Result<Decision, Errno> {
-    if flags & !(rename_flags::NOREPLACE | rename_flags::EXCHANGE) != 0 || flags == 3 {
-        return Err(Errno::EINVAL);
-    }
+    check_flags(flags)?;
     let from_dir = view.attr(from.dir)?;
     // A directory of another set answers ESTALE here: the client routed by the source.
     let to_dir = match open_dir(view, to.dir) {
@@ -309,6 +302,10 @@ fn rename(
     }
     let source = view.entry(from.dir, from.name)?.ok_or(Errno::ENOENT)?;
     let target = view.entry(to.dir, to.name)?;
+    check_target(flags, target)?;
+    if target.is_some_and(|t| t.fid == source.fid) {
+        return Ok(Decision::Answer(Body::Done));
+    }
     if source.is_dir()
         && from.dir != to.dir
         && let Some((at, home)) = keeps_tree(view, cx, source.fid, to.dir)?
@@ -343,9 +340,7 @@ fn rename(
     if source.home != cx.set {
         return Err(Errno::EXDEV);
     }
-    let Some(replaced) = replaced(view, cx, source, target, flags)? else {
-        return Ok(Decision::Answer(Body::Done));
-    };
+    let replaced = replaced(view, cx, from.dir, source, target)?;
     Ok(Decision::Change(
         Change::Rename {
             parent: from.dir,
@@ -358,6 +353,20 @@ fn rename(
         },
         None,
     ))
+}
+
+fn check_flags(flags: u32) -> Result<(), Errno> {
+    let known = flags & !(rename_flags::NOREPLACE | rename_flags::EXCHANGE) == 0;
+    if known && flags != 3 { Ok(()) } else { Err(Errno::EINVAL) }
+}
+
+/// What the flags say of the new name comes before all that is wrong with the move.
+fn check_target(flags: u32, target: Option<Entry>) -> Result<(), Errno> {
+    match target {
+        Some(_) if flags & rename_flags::NOREPLACE != 0 => Err(Errno::EEXIST),
+        None if flags & rename_flags::EXCHANGE != 0 => Err(Errno::ENOENT),
+        _ => Ok(()),
+    }
 }
 
 /// Checks that `moved` may come beneath `dir`: that it is not above it. Returns the directory of another set above which
@@ -387,24 +396,23 @@ fn keeps_tree(
     Ok(None)
 }
 
-/// What a rename onto `target` pushes out; `None` if both names lead to one object and nothing is to be done.
+/// What a rename onto `target` pushes out.
 fn replaced(
     view: &mut dyn View,
     cx: &Context<'_>,
+    from_dir: Fid,
     source: Entry,
     target: Option<Entry>,
-    flags: u32,
-) -> Result<Option<Option<Replaced>>, Errno> {
-    let Some(target) = target else { return Ok(Some(None)) };
-    if flags & rename_flags::NOREPLACE != 0 {
-        return Err(Errno::EEXIST);
-    }
-    if target.fid == source.fid {
-        return Ok(None);
-    }
+) -> Result<Option<Replaced>, Errno> {
+    let Some(target) = target else { return Ok(None) };
     if target.is_dir() {
         if !source.is_dir() {
-            return Err(Errno::EISDIR);
+            // It holds the source itself: Linux says so first.
+            return Err(if view.is_beneath(from_dir, target.fid)? {
+                Errno::ENOTEMPTY
+            } else {
+                Errno::EISDIR
+            });
         }
         if target.home != cx.set {
             return Err(Errno::EXDEV);
@@ -412,13 +420,13 @@ fn replaced(
         if !view.is_empty(target.fid)? {
             return Err(Errno::ENOTEMPTY);
         }
-        return Ok(Some(Some(Replaced { fid: target.fid, dir: true, orphan: false })));
+        return Ok(Some(Replaced { fid: target.fid, dir: true, orphan: false }));
     }
     if source.is_dir() {
         return Err(Errno::ENOTDIR);
     }
     let orphan = view.attr(target.fid)?.nlink <= 1 && (cx.is_open)(target.fid);
-    Ok(Some(Some(Replaced { fid: target.fid, dir: false, orphan })))
+    Ok(Some(Replaced { fid: target.fid, dir: false, orphan }))
 }
 
 fn set_attr(view: &mut dyn View, cx: &Context<'_>, fid: Fid, set: &SetAttr) -> Result<Decision, Errno> {
@@ -522,45 +530,6 @@ fn fallocate(
         _ => return Err(Errno::EOPNOTSUPP),
     }
     about(fid, Change::Fallocate { fid, mode, offset, len, time: touch(&attr, cx.now) })
-}
-
-/// Names of extended attributes that users may see and change.
-fn check_xattr_name(name: &Name) -> Result<(), Errno> {
-    let n = name.as_bytes();
-    let open =
-        [&b"user."[..], b"security.", b"trusted.", b"system.posix_acl_"].iter().any(|p| n.starts_with(p));
-    if n.starts_with(b"trusted.mortar.") {
-        return Err(Errno::EPERM);
-    }
-    if open { Ok(()) } else { Err(Errno::EOPNOTSUPP) }
-}
-
-fn set_xattr(
-    view: &mut dyn View,
-    cx: &Context<'_>,
-    fid: Fid,
-    name: &Name,
-    flags: u32,
-) -> Result<Decision, Errno> {
-    const CREATE: u32 = 1;
-    const REPLACE: u32 = 2;
-    check_xattr_name(name)?;
-    if cx.payload.len() > XATTR_VALUE_MAX {
-        return Err(Errno::ERANGE);
-    }
-    let attr = view.attr(fid)?;
-    let is_special = !matches!(attr.mode & 0o170_000, 0o100_000 | 0o040_000);
-    if is_special && name.as_bytes().starts_with(b"user.") {
-        return Err(Errno::EPERM);
-    }
-    match (view.xattr(fid, name)?, flags) {
-        (Some(_), CREATE) => return Err(Errno::EEXIST),
-        (None, REPLACE) => return Err(Errno::ENODATA),
-        (_, 0 | CREATE | REPLACE) => {}
-        _ => return Err(Errno::EINVAL),
-    }
-    let value = Blob(Vec::from(cx.payload));
-    about(fid, Change::SetXattr { fid, name: name.clone(), value, time: touch(&attr, cx.now) })
 }
 
 fn copy_range(

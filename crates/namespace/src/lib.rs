@@ -12,6 +12,7 @@ mod decide;
 pub mod placement;
 pub mod transaction;
 mod view;
+mod xattrs;
 
 pub use decide::{Context, Decision, decide};
 pub use view::{Entry, Lineage, View};
