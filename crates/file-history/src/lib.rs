@@ -18,6 +18,7 @@ mod content;
 mod emit;
 mod inode;
 mod listing;
+mod makers;
 mod marks;
 mod names;
 mod split;
@@ -117,7 +118,7 @@ impl fmt::Display for Violation {
 impl std::error::Error for Violation {}
 
 /// Steps of one search until it is given up.
-const LIMIT: u64 = 2_000_000;
+const LIMIT: u64 = 100_000;
 
 /// Checks a history.
 ///

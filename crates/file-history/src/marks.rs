@@ -9,17 +9,13 @@ pub(crate) struct Leads(BTreeMap<Key, BTreeSet<Obj>>);
 
 impl Leads {
     /// Learns from all questions and answers of a history.
-    pub(crate) fn learn<'a>(
-        model: &Names,
-        calls: impl Iterator<Item = (&'a Ask, Option<&'a Told>)> + Clone,
-    ) -> Leads {
+    pub(crate) fn learn<'a>(calls: impl Iterator<Item = (&'a Ask, Option<&'a Told>)> + Clone) -> Leads {
         let mut leads = Leads::default();
         for (ask, told) in calls.clone() {
             match (ask, told) {
                 (Ask::Make { at, .. } | Ask::Look(at), Some(Told::Found(obj))) => leads.add(*at, [*obj]),
-                (Ask::Make { at, unseen, .. }, None) => {
-                    let orphans = (0..model.objects.len()).filter(|o| model.objects[*o].orphan);
-                    leads.add(*at, orphans.chain([*unseen]));
+                (Ask::Make { at, unseen, seen, .. }, None) => {
+                    leads.add(*at, seen.iter().copied().chain([*unseen]));
                 }
                 (Ask::Link(obj, at), _) => leads.add(*at, [*obj]),
                 (Ask::List(dir), Some(Told::All(all))) => {
@@ -100,14 +96,12 @@ fn touched(model: &Names, leads: &Leads, ask: &Ask, told: Option<&Told>) -> Mark
             m.enter(*dir);
             m.reads.push(Mark::Within(*dir));
         }
-        Ask::Make { at, unseen, .. } => {
+        Ask::Make { at, unseen, seen, .. } => {
             m.change(*at);
             let made: Vec<Obj> = match told {
                 Some(Told::Found(obj)) => vec![*obj],
                 Some(_) => vec![],
-                None => {
-                    (0..model.objects.len()).filter(|o| model.objects[*o].orphan).chain([*unseen]).collect()
-                }
+                None => seen.iter().copied().chain([*unseen]).collect(),
             };
             for obj in made {
                 m.writes.extend([Mark::Links(obj), Mark::Life(obj)]);

@@ -51,13 +51,17 @@ impl Object {
 pub(crate) enum Ask {
     Look(Key),
     List(Obj),
-    /// Makes an entry; `unseen` is what it leads to if nobody ever saw it. The bit of the client that opens it.
+    /// Makes an entry.
     Make {
         at: Key,
         kind: u32,
+        /// What it leads to if nobody ever saw it.
         unseen: Obj,
+        /// Objects that were seen, and that it may have made, if nobody was told.
+        seen: Vec<Obj>,
+        /// The bit of the client that opens it.
         open: u128,
-        may: Vec<Errno>,
+        /// Why it can't be done.
         must: Option<Errno>,
     },
     Unlink(Key),

@@ -2,6 +2,7 @@
 
 use crate::emit::Emitter;
 use crate::inode::{self, Inode, Inodes};
+use crate::makers;
 use crate::marks::{Leads, marks};
 use crate::names::{self, Names, Obj, Object, S_IFDIR, S_IFMT};
 use crate::{Excuses, Loss, Record, Violation};
@@ -224,10 +225,11 @@ pub(crate) fn split(
     }
     emitter.events();
     emitter.listings()?;
-    let Emitter { table, names, inodes, excused, unanswered, .. } = emitter;
+    let Emitter { table, mut names, inodes, excused, unanswered, .. } = emitter;
+    makers::fill(&table.objects, &mut names);
     let parts = parts(records, losses, &table, inodes);
     let model = Names { objects: table.objects.clone(), losing: table.losing.clone() };
-    let leads = Leads::learn(&model, names.iter().map(|q| (&q.ask, q.answer.as_ref().map(|(told, _)| told))));
+    let leads = Leads::learn(names.iter().map(|q| (&q.ask, q.answer.as_ref().map(|(told, _)| told))));
     let calls = names
         .into_iter()
         .map(|q| {

@@ -52,44 +52,51 @@ pub(crate) fn is_excused(r: &Record, excuses: &Excuses) -> bool {
     })
 }
 
+/// A change of an object that a loss may have taken.
+struct Risk<'a> {
+    change: &'a Record,
+    fid: Fid,
+    loss: &'a Loss,
+}
+
 struct Syncs<'a> {
     records: &'a [Record],
     losses: &'a [Loss],
 }
 
 impl Syncs<'_> {
-    /// Changes of the sync's client that it covers and that a loss may have taken, as (change, loss).
-    fn at_risk(&self, sync: &Record) -> impl Iterator<Item = (usize, &Loss)> {
+    /// Changes of the sync's client that it covers and that a loss may have taken.
+    fn at_risk(&self, sync: &Record) -> impl Iterator<Item = Risk<'_>> {
         let until = answered(sync).unwrap_or(u64::MAX);
-        let client = sync.client;
-        let (set, of) = (sync.set, sync.op.clone());
+        let (client, set, of) = (sync.client, sync.set, sync.op.clone());
         let covered = move |fid: &Fid| match of {
             Op::Fsync { fid: of } => of == *fid,
             _ => fid.set == set,
         };
-        self.records
+        let failed = |r: &Record| matches!(r.answer, Some((_, Err(_))));
+        let changes = self
+            .records
             .iter()
-            .enumerate()
-            .filter(move |(_, r)| r.client == client && r.op.changes() && r.begun <= until)
-            .filter(|(_, r)| !matches!(r.answer, Some((_, Err(_)))))
-            .flat_map(move |(i, r)| {
-                let sets: Vec<SetId> = changed(&r.op).iter().filter(|f| covered(f)).map(|f| f.set).collect();
-                let losses = self.losses.iter().filter(move |l| sets.contains(&l.set));
-                losses.filter(move |l| r.begun <= l.until && l.from <= until).map(move |l| (i, l))
+            .filter(move |r| r.client == client && r.op.changes() && r.begun <= until && !failed(r));
+        changes.flat_map(move |change| {
+            let fids: Vec<Fid> = changed(&change.op).into_iter().filter(|f| covered(f)).collect();
+            fids.into_iter().flat_map(move |fid| {
+                let losses = self.losses.iter().filter(move |l| l.set == fid.set);
+                let losses = losses.filter(move |l| change.begun <= l.until && l.from <= until);
+                losses.map(move |loss| Risk { change, fid, loss })
             })
+        })
     }
 
     /// Whether the client was told that this change is synced, or may be lost, before the loss or before `sync` began.
-    fn was_told(&self, sync: &Record, change: usize, loss: &Loss) -> bool {
-        let Some(change) = self.records.get(change) else { return false };
-        let Some(done) = answered(change) else { return false };
-        let fids = changed(&change.op);
+    fn was_told(&self, sync: &Record, risk: &Risk<'_>) -> bool {
+        let Some(done) = answered(risk.change) else { return false };
         self.records.iter().filter(|r| r.client == sync.client && is_sync(&r.op)).any(|r| {
             let Some((at, told)) = &r.answer else { return false };
-            let after = r.begun >= done && fids.iter().any(|f| covers(r, *f)) && *at <= sync.begun;
+            let after = r.begun >= done && covers(r, risk.fid) && *at <= sync.begun;
             // A sync of everything tells, and leaves the files to tell as well.
             let tells = match told {
-                Ok(_) => *at <= loss.from || matches!(r.op, Op::Fsync { .. }),
+                Ok(_) => *at <= risk.loss.from || matches!(r.op, Op::Fsync { .. }),
                 Err(Errno::EIO) => std::mem::discriminant(&r.op) == std::mem::discriminant(&sync.op),
                 Err(_) => false,
             };
@@ -99,16 +106,15 @@ impl Syncs<'_> {
 
     /// Whether a loss explains that the sync failed.
     fn explains(&self, sync: &Record) -> bool {
-        self.at_risk(sync).any(|(change, loss)| !self.was_told(sync, change, loss))
+        self.at_risk(sync).any(|risk| !self.was_told(sync, &risk))
     }
 
     /// Whether the sync says that nothing was lost of what its client changed before.
     fn vouches(&self, sync: &Record) -> bool {
-        let surely = |(change, loss): (usize, &Loss)| {
-            let done = self.records.get(change).and_then(answered);
-            done.is_some_and(|at| at < loss.from)
-                && loss.until < sync.begun
-                && !self.was_told(sync, change, loss)
+        let surely = |risk: Risk<'_>| {
+            answered(risk.change).is_some_and(|at| at < risk.loss.from)
+                && risk.loss.until < sync.begun
+                && !self.was_told(sync, &risk)
         };
         matches!(sync.op, Op::Fsync { .. }) && self.at_risk(sync).any(surely)
     }

@@ -140,7 +140,7 @@ impl Emitter<'_> {
         };
         let bit = if *open { self.table.clients.get(&r.client).copied().unwrap_or(0) } else { 0 };
         let unseen = made.unwrap_or_else(|| self.table.unseen(parent.set, kind));
-        let ask = Ask::Make { at, kind, unseen, open: bit, may: vec![], must };
+        let ask = Ask::Make { at, kind, unseen, seen: vec![], open: bit, must };
         let asked = self.ask(n, ask, told, None);
         if let Some(attr) = attr {
             self.attributes(n, attr, Behind { names: Some(asked), inode: None })?;

@@ -40,6 +40,11 @@ impl Names {
                     }
                 }
             }
+            // Either may be gone.
+            Ask::Link(obj, at) if is_one_of(told, &[Errno::ESTALE]) => {
+                self.enter(state, at.dir, told, &mut out);
+                self.touch(state, *obj, told, &mut out, |_| {});
+            }
             Ask::Link(obj, at) if self.enter(state, at.dir, told, &mut out) => {
                 for (s, there) in self.resolve(state, *at) {
                     self.link(&s, *obj, *at, there, told, &mut out);
@@ -151,8 +156,8 @@ impl Names {
     }
 
     fn make(&self, s: &State, ask: &Ask, there: Option<Obj>, told: Option<&Told>, out: &mut Vec<State>) {
-        let Ask::Make { at, kind, unseen, open, may, must } = ask else { return };
-        let mut errors = may.clone();
+        let Ask::Make { at, unseen, seen, open, must, .. } = ask else { return };
+        let mut errors = Vec::new();
         errors.extend(there.map(|_| Errno::EEXIST));
         errors.extend(*must);
         if is_one_of(told, &errors) {
@@ -163,16 +168,7 @@ impl Names {
         }
         let made: Vec<Obj> = match told {
             Some(Told::Found(obj)) => vec![*obj],
-            None => {
-                let mut made: Vec<Obj> = (0..self.objects.len())
-                    .filter(|o| {
-                        let object = &self.objects[*o];
-                        object.orphan && object.kind.is_none_or(|k| k == *kind) && !s.life(*o).born
-                    })
-                    .collect();
-                made.push(*unseen);
-                made
-            }
+            None => seen.iter().copied().filter(|o| !s.life(*o).born).chain([*unseen]).collect(),
             _ => vec![],
         };
         for obj in made {

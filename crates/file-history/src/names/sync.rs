@@ -73,8 +73,11 @@ impl Names {
         }
         let objects: Vec<Obj> = s.lives.keys().filter(|o| self.objects[**o].set == set).copied().collect();
         for obj in objects {
+            // What was removed may be back.
+            let back = s.life(obj).gone && s.links(obj).1 > 0;
             s.change(obj, |l| {
-                l.adrift |= l.fresh;
+                l.adrift |= l.fresh || back;
+                l.gone &= !back;
                 l.fresh = false;
             });
         }
