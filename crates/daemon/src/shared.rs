@@ -4,10 +4,10 @@ use crate::pulse::Pulse;
 use crate::shard::ShardMessage;
 use cluster::State;
 use ids::{BrickId, ServerId, SetId, VolumeId};
-use server_core::{Lease, Rooms, Standing, Unopened};
+use server_core::{Lease, Rooms, Standing, Threads, Unopened};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use wire::op::COUNTED;
@@ -49,6 +49,15 @@ pub(crate) enum Wish {
     Mounted(BrickId, String),
 }
 
+/// A shard as others see it.
+#[derive(Debug, Default)]
+struct ShardAt {
+    /// Where messages for it go, once its thread was started.
+    mailbox: OnceLock<mpsc::UnboundedSender<ShardMessage>>,
+    /// What the watchdog sees of it.
+    pulse: Arc<Pulse>,
+}
+
 /// Shared by the control plane and all shards.
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -63,10 +72,10 @@ pub(crate) struct Shared {
     /// Room of the sets of the pool, as their primaries last said.
     pub(crate) rooms: Mutex<Rooms>,
     counters: Mutex<HashMap<VolumeId, Arc<Counters>>>,
-    /// Mailboxes of the shards.
-    pub(crate) shards: OnceLock<Vec<mpsc::UnboundedSender<ShardMessage>>>,
-    /// What the watchdog sees of each shard.
-    pulses: Vec<Arc<Pulse>>,
+    /// The shards that there can be, the front one first.
+    shards: Vec<ShardAt>,
+    /// Which of them serves which set.
+    placed: RwLock<Threads>,
     pub(crate) wishes: mpsc::UnboundedSender<Wish>,
     /// The newest state of the pool known here.
     pub(crate) state: RwLock<Arc<State>>,
@@ -77,7 +86,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(wishes: mpsc::UnboundedSender<Wish>, shards: usize) -> Shared {
+    pub(crate) fn new(wishes: mpsc::UnboundedSender<Wish>, cores: usize) -> Shared {
         Shared {
             me: AtomicU64::new(0),
             pool: RwLock::new([0; 16]),
@@ -85,8 +94,8 @@ impl Shared {
             lease_version: AtomicU64::new(0),
             rooms: Mutex::default(),
             counters: Mutex::default(),
-            shards: OnceLock::new(),
-            pulses: (0..shards).map(|_| Arc::default()).collect(),
+            shards: (0..Threads::most()).map(|_| ShardAt::default()).collect(),
+            placed: RwLock::new(Threads::new(cores)),
             wishes,
             state: RwLock::new(Arc::default()),
             brick_errors: Mutex::default(),
@@ -125,25 +134,43 @@ impl Shared {
         self.lease.fetch_max(u64::try_from(lease.until.as_nanos()).unwrap_or(u64::MAX), Ordering::AcqRel);
     }
 
-    /// The number of the shard that serves a set.
-    pub(crate) fn shard_index(&self, set: SetId) -> usize {
-        set.0 as usize % self.pulses.len().max(1)
-    }
-
     pub(crate) fn counters(&self, volume: VolumeId) -> Arc<Counters> {
         lock(&self.counters).entry(volume).or_default().clone()
     }
 
-    pub(crate) fn shards(&self) -> &[mpsc::UnboundedSender<ShardMessage>] {
-        self.shards.get().map_or(&[], Vec::as_slice)
+    /// The number of the shard that serves a set, or will.
+    pub(crate) fn shard_index(&self, set: SetId) -> Option<usize> {
+        self.placed.read().unwrap_or_else(PoisonError::into_inner).of(set)
     }
 
-    pub(crate) fn pulses(&self) -> &[Arc<Pulse>] {
-        &self.pulses
+    /// Which shard serves which set, to place more of them.
+    pub(crate) fn placed(&self) -> RwLockWriteGuard<'_, Threads> {
+        self.placed.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The shards that were started.
+    pub(crate) fn shards(&self) -> impl Iterator<Item = &mpsc::UnboundedSender<ShardMessage>> {
+        self.shards.iter().filter_map(|s| s.mailbox.get())
+    }
+
+    /// The mailbox of that shard, if it was started.
+    pub(crate) fn shard(&self, index: usize) -> Option<&mpsc::UnboundedSender<ShardMessage>> {
+        self.shards.get(index)?.mailbox.get()
     }
 
     /// The mailbox of the shard that serves a set.
     pub(crate) fn shard_of(&self, set: SetId) -> Option<&mpsc::UnboundedSender<ShardMessage>> {
-        self.shards().get(self.shard_index(set))
+        self.shard(self.shard_index(set)?)
+    }
+
+    /// A shard is being started: its pulse and its messages. `None`: it was before.
+    pub(crate) fn start_shard(
+        &self,
+        index: usize,
+    ) -> Option<(Arc<Pulse>, mpsc::UnboundedReceiver<ShardMessage>)> {
+        let at = self.shards.get(index)?;
+        let (sender, inbox) = mpsc::unbounded_channel();
+        at.mailbox.set(sender).ok()?;
+        Some((at.pulse.clone(), inbox))
     }
 }

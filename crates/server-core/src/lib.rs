@@ -3,7 +3,8 @@
 //!
 //! Owns: the opening of a brick ([`OpenSet`]), the settings that a set takes from the pool's state ([`settings()`]), the
 //! sessions of clients ([`Sessions`]), the requests of one set's primary to another's ([`Asker`]), both sides of the leases
-//! ([`leases`]), the rounds of the arbitration ([`Settling`]), and what follows when a server seems dead ([`suspicion`]).
+//! ([`leases`]), the rounds of the arbitration ([`Settling`]), what follows when a server seems dead ([`suspicion`]),
+//! and which thread serves which set ([`Threads`]).
 //!
 //! What must always be true: time, chance and all that happened come in as arguments; what is to be done is an answer. The
 //! server (crate `daemon`) and the simulator do it, each in its own way. The one exception is the opening of a brick, which
@@ -21,6 +22,7 @@ mod sessions;
 mod settings;
 pub mod settling;
 pub mod suspicion;
+pub mod threads;
 
 pub use ask::Asker;
 pub use evidence::{Unopened, evidence_of_open};
@@ -30,3 +32,4 @@ pub use rooms::Rooms;
 pub use sessions::{Connect, Sessions};
 pub use settings::{brick_options, bricks_to_open, identity, pool_bytes, root_set, settings};
 pub use settling::Settling;
+pub use threads::Threads;

@@ -12,22 +12,24 @@ pub(crate) mod protocol;
 mod settle;
 pub(crate) mod state_folder;
 mod status;
+mod threads;
 mod volumes;
 mod watch;
 mod watchdog;
 mod wishes;
 
-use crate::shard::{self, ShardMessage};
-use crate::shared::Shared;
+use crate::shard::ShardMessage;
+use crate::shared::{Shared, lock};
 use cluster::{NewServer, State};
 use config_store::ConfigStore;
 use ids::ServerId;
 use peers::Peers;
 use protocol::{ClusterReply, Incoming, Request, Response};
+use server_core::threads::FRONT;
 use state_folder::StateFolder;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -57,7 +59,6 @@ pub struct StartError(String);
 /// A running server.
 pub struct Server {
     control: Arc<Control>,
-    shards: Vec<std::thread::JoinHandle<()>>,
     runtime: tokio::runtime::Runtime,
     signals: Signals,
 }
@@ -73,6 +74,8 @@ pub(crate) struct Control {
     /// Tasks that belong to the present store end when this changes.
     generation: tokio::sync::watch::Sender<u64>,
     pub(crate) leases: leases::Leases,
+    /// The threads of the shards.
+    threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
     /// One change of membership or volumes at a time from this server.
     pub(crate) changing: tokio::sync::Mutex<()>,
 }
@@ -108,18 +111,8 @@ impl Server {
         let signals = signals.map_err(|e| StartError(format!("watch for signals: {e}")))?;
         let (wishes, wished) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared::new(wishes, cores));
-        let (mailboxes, inboxes): (Vec<_>, Vec<_>) = (0..cores).map(|_| mpsc::unbounded_channel()).unzip();
-        if shared.shards.set(mailboxes).is_err() {
-            return Err(StartError("the shards exist already".to_owned()));
-        }
-        let control =
-            runtime.block_on(Control::start(options, shared.clone(), wished)).map_err(StartError)?;
-        let mut shards = Vec::new();
-        for (index, (inbox, pulse)) in inboxes.into_iter().zip(shared.pulses()).enumerate() {
-            let thread = shard::start(index, shared.clone(), pulse.clone(), inbox);
-            shards.push(thread.map_err(|e| StartError(format!("start a thread: {e}")))?);
-        }
-        Ok(Server { control, shards, runtime, signals })
+        let control = runtime.block_on(Control::start(options, shared, wished)).map_err(StartError)?;
+        Ok(Server { control, runtime, signals })
     }
 
     /// The address that others reach this server by.
@@ -151,7 +144,7 @@ impl Server {
                 std::process::exit(1);
             }
         });
-        for shard in self.shards {
+        for shard in std::mem::take(&mut *lock(&self.control.threads)) {
             let _panicked = shard.join();
         }
         self.runtime.shutdown_timeout(Duration::from_secs(1));
@@ -181,6 +174,7 @@ impl Control {
         }
         let control = Arc::new(Control {
             leases: leases::Leases::default(),
+            threads: Mutex::default(),
             shared,
             peers,
             folder,
@@ -192,13 +186,13 @@ impl Control {
         if stored.is_none() {
             control.make_pool(&store).await?;
         }
+        threads::start(&control, FRONT)?;
         control.clone().follow(store, me);
         tokio::spawn(accept(control.clone(), listener, true));
         if let Some(admin) = admin {
             tokio::spawn(accept(control.clone(), admin, false));
         }
         tokio::spawn(wishes::run(control.clone(), wished));
-        watchdog::start(&control);
         Ok(control)
     }
 
@@ -296,6 +290,7 @@ async fn publish(control: Arc<Control>, store: ConfigStore) {
     let mut states = store.watch();
     loop {
         let state = states.borrow_and_update().clone();
+        threads::place(&control, &state).await;
         *control.shared.pool.write().unwrap_or_else(PoisonError::into_inner) =
             server_core::pool_bytes(&state);
         *control.shared.state.write().unwrap_or_else(PoisonError::into_inner) = state.clone();
@@ -356,7 +351,7 @@ async fn greet(
         version: VERSIONS.first().copied().unwrap_or(2),
         pool: control.shared.pool(),
         server: control.shared.me(),
-        shards: u16::try_from(control.shared.shards().len()).unwrap_or(2),
+        shards: threads::SLOTS,
     };
     transport::answer(&mut stream, id, &reply).await?;
     if refused.is_some() {
@@ -367,14 +362,14 @@ async fn greet(
         Purpose::Session { shard, connection, oldest } => {
             let from = (hello.from == ServerId(0)).then_some(stream.peer_addr()?.ip());
             let (stream, session) = (stream.into_std()?, hello.session);
-            (shard, ShardMessage::Data { stream, session, connection, oldest, from })
+            (shard, ShardMessage::Data { stream, session, connection, oldest, from, slot: shard })
         }
         Purpose::Peer { shard } => {
-            (shard, ShardMessage::Peer { stream: stream.into_std()?, from: hello.from })
+            (shard, ShardMessage::Peer { stream: stream.into_std()?, from: hello.from, slot: shard })
         }
     };
-    let shards = control.shared.shards();
-    if let Some(shard) = shards.get(usize::from(message.0) % shards.len().max(1)) {
+    let index = threads::of_slot(&control, message.0).await;
+    if let Some(shard) = control.shared.shard(index).or_else(|| control.shared.shard(FRONT)) {
         let _stopping = shard.send(message.1);
     }
     Ok(())

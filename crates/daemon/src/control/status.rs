@@ -19,7 +19,7 @@ const LOOK: Duration = Duration::from_secs(1);
 
 impl Control {
     async fn reports(&self) -> HashMap<BrickId, BrickReport> {
-        let asked = self.shared.shards().iter().map(|shard| async {
+        let asked = self.shared.shards().map(|shard| async {
             let (to, from) = oneshot::channel();
             shard.send(ShardMessage::Report(to)).ok()?;
             tokio::time::timeout(LOOK, from).await.ok()?.ok()

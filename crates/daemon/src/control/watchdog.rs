@@ -28,11 +28,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// What a brick of such a shard is shown with.
 const HANGS: &str = "its disk, or that of another brick of this server, does not answer";
 
-/// Starts a watch of each shard, for the life of the process.
-pub(super) fn start(control: &Arc<Control>) {
-    for (index, pulse) in control.shared.pulses().iter().enumerate() {
-        tokio::spawn(watch(control.clone(), index, pulse.clone()));
-    }
+/// Starts the watch of a shard, for the life of the process.
+pub(super) fn start(control: &Arc<Control>, index: usize, pulse: Arc<Pulse>) {
+    tokio::spawn(watch(control.clone(), index, pulse));
 }
 
 /// Since when a shard has not beaten.
@@ -121,7 +119,7 @@ fn show(control: &Control, bricks: impl Iterator<Item = BrickId>) {
 fn bricks<'a>(control: &Control, state: &'a State, index: usize) -> Vec<(&'a Set, BrickId)> {
     let started = |s: &Set| state.volumes.get(&s.volume).is_some_and(|v| v.status == Status::Started);
     let of_shard = state.bricks_of(control.shared.me());
-    let of_shard = of_shard.filter(|(s, _)| started(s) && control.shared.shard_index(s.id) == index);
+    let of_shard = of_shard.filter(|(s, _)| started(s) && control.shared.shard_index(s.id) == Some(index));
     of_shard.map(|(s, b)| (s, b.id)).collect()
 }
 

@@ -14,6 +14,9 @@ use wire::frame::VERSIONS;
 use wire::hello::{Hello, Purpose};
 use wire::{Body, Call, Fail, Frame, Kind, Op, Reply, Wire};
 
+/// No set's number: the connection serves questions to all sets of a server, so no set's thread may have it.
+const FOR_ALL: u16 = u16::MAX;
+
 /// A connection to another server: its number, and itself once it is made. Whoever needs it first makes it.
 pub(super) type Asked = (u64, Rc<OnceCell<Caller>>);
 
@@ -85,10 +88,9 @@ impl Shard {
     ) -> Result<Reply, TransportError> {
         let connect = async || {
             let address = self.state().servers.get(&server).map(|s| s.address.clone());
-            let shard = u16::try_from(self.index).unwrap_or(0);
             let hello = Hello {
                 versions: Blob(VERSIONS.to_vec()),
-                purpose: Purpose::Session { shard, connection, oldest },
+                purpose: Purpose::Session { shard: FOR_ALL, connection, oldest },
                 pool: self.shared.pool(),
                 from: self.shared.me(),
                 session: self.asker.borrow().session(),

@@ -20,10 +20,15 @@ pub(super) struct Caller {
 }
 
 /// Serves a client's connection until it closes.
-pub(super) fn serve_client(shard: Rc<Shard>, stream: std::net::TcpStream, number: u64, caller: Caller) {
+pub(super) fn serve_client(
+    shard: Rc<Shard>,
+    stream: std::net::TcpStream,
+    (number, slot): (u64, u16),
+    caller: Caller,
+) {
     spawn_local(async move {
         let session = caller.session;
-        if let Err(e) = client_loop(&shard, stream, caller).await {
+        if let Err(e) = client_loop(&shard, stream, slot, caller).await {
             tracing::debug!("connection of session {session}: {e}");
         }
         let now = clock::now();
@@ -41,6 +46,7 @@ pub(super) fn serve_client(shard: Rc<Shard>, stream: std::net::TcpStream, number
 async fn client_loop(
     shard: &Rc<Shard>,
     stream: std::net::TcpStream,
+    slot: u16,
     caller: Caller,
 ) -> Result<(), TransportError> {
     let (reader, writer) = tokio::net::TcpStream::from_std(stream)?.into_split();
@@ -51,6 +57,9 @@ async fn client_loop(
         while let Some(frame) = frames.next().await? {
             if frame.kind != Kind::Call {
                 return Err(wire::DecodeError::Bounds("frame kind on a data connection").into());
+            }
+            if shard.is_misplaced(slot) {
+                break;
             }
             on_call(shard, frame, &sender, caller.clone());
         }
@@ -77,15 +86,16 @@ pub(super) fn on_call(shard: &Rc<Shard>, frame: Frame, reply: &FrameSender, call
             return;
         }
     };
-    if shard.shared.shard_index(call.set) != shard.index {
-        if let Some(other) = shard.shared.shard_of(call.set) {
-            let reply = reply.clone();
-            let _gone = other.send(ShardMessage::Call { frame, reply, session, connection, from });
-        }
+    let own = shard.set(call.set);
+    if own.is_none()
+        && let Some(other) = shard.elsewhere(call.set)
+    {
+        let reply = reply.clone();
+        let _gone = other.send(ShardMessage::Call { frame, reply, session, connection, from });
         return;
     }
     shard.note_call();
-    match shard.set(call.set) {
+    match own {
         Some(set) if !set.permits(from) => {
             let refusal = Reply::errno(wire::Errno::EACCES.0);
             reply.send(Frame::new(Kind::Reply, frame.id, refusal.to_bytes()));
@@ -106,19 +116,23 @@ pub(super) fn on_call(shard: &Rc<Shard>, frame: Frame, reply: &FrameSender, call
 }
 
 /// Serves another server's connection until it closes.
-pub(super) fn serve_peer(shard: Rc<Shard>, stream: std::net::TcpStream, from: ServerId) {
+pub(super) fn serve_peer(shard: Rc<Shard>, stream: std::net::TcpStream, from: ServerId, slot: u16) {
     spawn_local(async move {
-        if let Err(e) = peer_loop(&shard, stream).await {
+        if let Err(e) = peer_loop(&shard, stream, slot).await {
             tracing::debug!("connection from server {from}: {e}");
         }
     });
 }
 
-async fn peer_loop(shard: &Rc<Shard>, stream: std::net::TcpStream) -> Result<(), TransportError> {
+async fn peer_loop(shard: &Rc<Shard>, stream: std::net::TcpStream, slot: u16) -> Result<(), TransportError> {
     let mut frames = FrameReader::new(tokio::net::TcpStream::from_std(stream)?);
     while let Some(frame) = frames.next().await? {
         if frame.kind != Kind::Peer {
             return Err(wire::DecodeError::Bounds("frame kind on a peer connection").into());
+        }
+        if shard.is_misplaced(slot) {
+            // The set is told of the next one, and sends again what is wanted.
+            return Ok(());
         }
         on_peer(shard, frame);
     }
@@ -134,11 +148,9 @@ pub(super) fn on_peer(shard: &Rc<Shard>, frame: Frame) {
             return;
         }
     };
-    if shard.shared.shard_index(message.set) != shard.index {
-        if let Some(other) = shard.shared.shard_of(message.set) {
-            let _gone = other.send(ShardMessage::FromPeer { frame });
-        }
-    } else if let Some(set) = shard.set(message.set) {
+    if let Some(set) = shard.set(message.set) {
         set.on_peer(message, frame.payload);
+    } else if let Some(other) = shard.elsewhere(message.set) {
+        let _gone = other.send(ShardMessage::FromPeer { frame });
     }
 }

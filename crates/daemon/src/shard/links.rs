@@ -1,16 +1,18 @@
-//! Connections to the other servers' shards: replication goes out on them.
+//! A set's connections to the servers of its other bricks: replication goes out on them.
 //!
-//! Made when first needed and made again when they break. What was queued when one broke is lost; the sets are told when
-//! it is up again and send what is still wanted.
+//! Made when first needed and made again when they break. What was queued when one broke is lost; the set is told when it
+//! is up again and sends what is still wanted. Each set has its own, so that a thread over there that a disk holds up holds
+//! up no other set.
 
 use super::Shard;
 use crate::shared::Shared;
-use ids::{ServerId, SessionId};
+use ids::{ServerId, SessionId, SetId};
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::rc::Weak;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Notify;
 use tokio::task::spawn_local;
 use transport::{DirectSender, TransportError, connect};
 use wire::Frame;
@@ -21,48 +23,80 @@ use wire::hello::{Hello, Purpose};
 const PATIENCE: Duration = Duration::from_secs(2);
 const RETRY: Duration = Duration::from_millis(100);
 
+/// A set's way to a server.
+#[derive(Default)]
+struct Link {
+    sender: RefCell<Option<DirectSender>>,
+    end: Notify,
+}
+
 /// The outgoing links of one shard.
 pub(crate) struct Links {
-    index: usize,
     shared: Arc<Shared>,
     shard: Weak<Shard>,
-    up: RefCell<HashMap<ServerId, Option<DirectSender>>>,
+    all: RefCell<HashMap<(SetId, ServerId), Rc<Link>>>,
 }
 
 impl Links {
-    pub(crate) fn new(index: usize, shared: Arc<Shared>, shard: Weak<Shard>) -> Links {
-        Links { index, shared, shard, up: RefCell::default() }
+    pub(crate) fn new(shared: Arc<Shared>, shard: Weak<Shard>) -> Links {
+        Links { shared, shard, all: RefCell::default() }
     }
 
-    /// Sends a frame to a server, if its link is up; otherwise sees to it that it comes up.
-    pub(crate) fn send(&self, to: ServerId, frame: Frame) {
-        let known = self.up.borrow().get(&to).cloned();
-        match known {
-            Some(Some(sender)) => {
+    /// Sends a set's frame to a server, if its link is up; otherwise sees to it that it comes up.
+    pub(crate) fn send(&self, to: ServerId, set: SetId, frame: Frame) {
+        if let Some(link) = self.all.borrow().get(&(set, to)) {
+            if let Some(sender) = link.sender.borrow().as_ref() {
                 sender.send(frame);
             }
-            Some(None) => {}
-            None => {
-                self.up.borrow_mut().insert(to, None);
-                let (shard, index) = (self.shard.clone(), self.index);
-                let shared = self.shared.clone();
-                spawn_local(async move { keep_up(shard, shared, index, to).await });
-            }
+            return;
         }
+        let link = Rc::<Link>::default();
+        self.all.borrow_mut().insert((set, to), link.clone());
+        let (shard, shared) = (self.shard.clone(), self.shared.clone());
+        spawn_local(async move {
+            tokio::select! {
+                () = link.end.notified() => {}
+                () = keep_up(&shard, &shared, &link, set, to) => forget(&shard, &link, set, to),
+            }
+        });
     }
 
-    /// Bytes that wait for the link to a server.
-    pub(crate) fn queued(&self, to: ServerId) -> usize {
-        self.up.borrow().get(&to).and_then(Option::as_ref).map_or(0, DirectSender::queued)
+    /// Bytes that wait for a set's link to a server.
+    pub(crate) fn queued(&self, to: ServerId, set: SetId) -> usize {
+        let all = self.all.borrow();
+        all.get(&(set, to))
+            .and_then(|link| link.sender.borrow().as_ref().map(DirectSender::queued))
+            .unwrap_or(0)
+    }
+
+    /// The set is not served here any more.
+    pub(crate) fn end(&self, set: SetId) {
+        self.all.borrow_mut().retain(|(of, _), link| {
+            let ends = *of == set;
+            if ends {
+                link.end.notify_one();
+            }
+            !ends
+        });
     }
 }
 
-/// Keeps the link to a server up while the server is in the pool.
-async fn keep_up(shard: Weak<Shard>, shared: Arc<Shared>, index: usize, to: ServerId) {
+/// The server is not in the pool any more. Another link may have begun meanwhile.
+fn forget(shard: &Weak<Shard>, link: &Rc<Link>, set: SetId, to: ServerId) {
+    let Some(shard) = shard.upgrade() else { return };
+    let mut all = shard.links.all.borrow_mut();
+    if all.get(&(set, to)).is_some_and(|known| Rc::ptr_eq(known, link)) {
+        all.remove(&(set, to));
+    }
+}
+
+/// Keeps a link up while the server is in the pool.
+async fn keep_up(shard: &Weak<Shard>, shared: &Shared, link: &Link, set: SetId, to: ServerId) {
     while let Some(address) = shared.state().servers.get(&to).map(|s| s.address.clone()) {
         let hello = Hello {
             versions: Blob(VERSIONS.to_vec()),
-            purpose: Purpose::Peer { shard: u16::try_from(index).unwrap_or(0) },
+            // There it goes to the set's thread.
+            purpose: Purpose::Peer { shard: u16::try_from(set.0).unwrap_or(u16::MAX) },
             pool: shared.pool(),
             from: shared.me(),
             session: SessionId(0),
@@ -72,17 +106,19 @@ async fn keep_up(shard: Weak<Shard>, shared: Arc<Shared>, index: usize, to: Serv
                 let (mut reader, writer, _) = greeted.split();
                 let sender = DirectSender::new(writer);
                 let Some(s) = shard.upgrade() else { return };
-                s.links.up.borrow_mut().insert(to, Some(sender.clone()));
-                s.link_changed(to, true);
+                link.sender.replace(Some(sender.clone()));
+                s.link_changed(to, set, true);
                 drop(s);
                 // The other side never speaks on this connection: its end is all that can be read.
                 let end = tokio::select! {
                     e = sender.drain() => Some(e),
                     r = reader.next() => r.err(),
                 };
-                let Some(s) = shard.upgrade() else { return };
-                s.links.up.borrow_mut().insert(to, None);
-                tracing::info!("link to server {to} broke: {}", end.unwrap_or(TransportError::Closed));
+                link.sender.replace(None);
+                tracing::info!(
+                    "set {set}: the link to server {to} broke: {}",
+                    end.unwrap_or(TransportError::Closed)
+                );
                 continue;
             }
             Ok(greeted) => {
@@ -90,14 +126,11 @@ async fn keep_up(shard: Weak<Shard>, shared: Arc<Shared>, index: usize, to: Serv
             }
             Err(TransportError::Refused { .. }) => {
                 if let Some(s) = shard.upgrade() {
-                    s.link_changed(to, false);
+                    s.link_changed(to, set, false);
                 }
             }
-            Err(e) => tracing::debug!("link to server {to}: {e}"),
+            Err(e) => tracing::debug!("set {set}: link to server {to}: {e}"),
         }
         tokio::time::sleep(RETRY).await;
-    }
-    if let Some(s) = shard.upgrade() {
-        s.links.up.borrow_mut().remove(&to);
     }
 }

@@ -1,7 +1,9 @@
-//! Shards: one thread a core, each with its own event loop, sets and connections.
+//! Shards: threads, each with its own event loop, sets and connections.
 //!
-//! A set belongs to one shard (`set % shards`), so its state is never locked: all that concerns it happens on one thread,
-//! one thing after another. Only system calls that may wait for a disk (cold reads, syncs) run elsewhere.
+//! A set belongs to one shard, so its state is never locked: all that concerns it happens on one thread, one thing after
+//! another. Only system calls that may wait for a disk (cold reads, syncs) run elsewhere. The sets of one shard are on one
+//! disk ([`server_core::Threads`]): a disk that hangs holds up nobody else. The front shard has no sets, and takes the
+//! connections that are for no set of this server, or for all.
 
 mod ask;
 mod connection;
@@ -16,6 +18,7 @@ use cluster::State;
 use file_system::Host;
 use ids::{BrickId, Epoch, Lsn, ServerId, SessionId, SetId};
 use links::Links;
+use server_core::threads::FRONT;
 use server_core::{Asker, OpenSet, Opened, Place, Sessions, Unopened};
 use sessions::Connection;
 use set::SetHandle;
@@ -48,9 +51,16 @@ pub(crate) enum ShardMessage {
         connection: u64,
         oldest: u64,
         from: Option<IpAddr>,
+        /// The number by which it was asked for: that of the set.
+        slot: u16,
     },
     /// A greeted connection of another server.
-    Peer { stream: std::net::TcpStream, from: ServerId },
+    Peer {
+        stream: std::net::TcpStream,
+        from: ServerId,
+        /// The number by which it was asked for: that of the set.
+        slot: u16,
+    },
     /// A client's request for a set of this shard that came in on another.
     Call {
         frame: Frame,
@@ -151,7 +161,7 @@ async fn run(
 ) {
     let shard = Rc::new_cyclic(|weak| Shard {
         index,
-        links: Rc::new(Links::new(index, shared.clone(), weak.clone())),
+        links: Rc::new(Links::new(shared.clone(), weak.clone())),
         sets: RefCell::default(),
         state: RefCell::default(),
         sessions: RefCell::default(),
@@ -197,6 +207,18 @@ impl Shard {
         }
     }
 
+    /// Whether a connection that was asked for by that number came here before its set had a shard. It ends: those after
+    /// it go to that shard, and only that one knows then what its session has given up.
+    fn is_misplaced(&self, slot: u16) -> bool {
+        self.index == FRONT && self.elsewhere(SetId(slot.into())).is_some()
+    }
+
+    /// The shard that serves a set, if it is another one.
+    fn elsewhere(&self, set: SetId) -> Option<&mpsc::UnboundedSender<ShardMessage>> {
+        let index = self.shared.shard_index(set).filter(|n| *n != self.index)?;
+        self.shared.shard(index)
+    }
+
     fn open_sets(&self) -> Vec<SetHandle> {
         let open = |s: &Served| if let Served::Open(h) = s { Some(h.clone()) } else { None };
         self.sets.borrow().values().filter_map(open).collect()
@@ -224,16 +246,18 @@ impl Shard {
 
     fn take(self: &Rc<Self>, message: ShardMessage) {
         match message {
-            ShardMessage::Data { stream, session, connection, oldest, from } => {
+            ShardMessage::Data { stream, session, connection, oldest, from, slot } => {
                 let (number, connection) = (connection, Connection::default());
                 let known = self.sessions.borrow_mut().connect(session, number, oldest, connection.clone());
                 known.given_up.iter().for_each(Connection::give_up);
                 if known.accepted {
                     let caller = connection::Caller { session, connection, from };
-                    connection::serve_client(self.clone(), stream, number, caller);
+                    connection::serve_client(self.clone(), stream, (number, slot), caller);
                 }
             }
-            ShardMessage::Peer { stream, from } => connection::serve_peer(self.clone(), stream, from),
+            ShardMessage::Peer { stream, from, slot } => {
+                connection::serve_peer(self.clone(), stream, from, slot);
+            }
             ShardMessage::Call { frame, reply, session, connection, from } => {
                 connection::on_call(self, frame, &reply, connection::Caller { session, connection, from });
             }
@@ -289,9 +313,9 @@ impl Shard {
         }
     }
 
-    /// A link to a server came up or is known dead: tell the sets that have a brick there.
-    pub(crate) fn link_changed(&self, server: ServerId, up: bool) {
-        for set in self.open_sets() {
+    /// A set's link to a server came up, or the server's port refuses connections.
+    pub(crate) fn link_changed(&self, server: ServerId, set: SetId, up: bool) {
+        if let Some(set) = self.set(set) {
             set.link_changed(server, up);
         }
         if !up {
@@ -306,7 +330,7 @@ impl Shard {
         }
         *self.state.borrow_mut() = state.clone();
         let mut wanted = server_core::bricks_to_open(&state, self.shared.me());
-        wanted.retain(|set, _| self.shared.shard_index(*set) == self.index);
+        wanted.retain(|set, _| self.shared.shard_index(*set) == Some(self.index));
         let have: Vec<SetId> = self.sets.borrow().keys().copied().collect();
         for set in have.into_iter().filter(|s| !wanted.contains_key(s)) {
             match self.sets.borrow_mut().remove(&set) {
@@ -316,6 +340,7 @@ impl Shard {
             }
             let gone = |b: &BrickId| known.brick(*b).is_none_or(|(s, _)| s.id == set);
             lock(&self.shared.unopened).retain(|b, _| !gone(b));
+            self.links.end(set);
         }
         for (set, brick) in wanted {
             let open = match self.sets.borrow().get(&set) {

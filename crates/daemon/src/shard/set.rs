@@ -38,21 +38,27 @@ impl ReplyTo for Client {
     }
 }
 
-impl Outside for Shard {
+/// A set's surroundings.
+struct Around<'a> {
+    shard: &'a Shard,
+    set: SetId,
+}
+
+impl Outside for Around<'_> {
     fn queued(&self, server: ServerId) -> usize {
-        self.links.queued(server)
+        self.shard.links.queued(server, self.set)
     }
 
     fn last_call(&self) -> Duration {
-        self.last_call.get()
+        self.shard.last_call.get()
     }
 
     fn room(&self, set: SetId) -> Option<SetRoom> {
-        lock(&self.shared.rooms).get(set)
+        lock(&self.shard.shared.rooms).get(set)
     }
 
     fn next_id(&self) -> OpId {
-        self.asker.borrow_mut().next_id()
+        self.shard.asker.borrow_mut().next_id()
     }
 }
 
@@ -100,13 +106,14 @@ impl SetHandle {
         let Some(shard) = self.0.shard.upgrade() else { return };
         let mut core = self.0.core.borrow_mut();
         let mut out = self.0.outputs.take();
-        core.step(shard.moment(), input, &*shard, &mut out);
+        let around = Around { shard: &shard, set: self.0.set };
+        core.step(shard.moment(), input, &around, &mut out);
         loop {
             out.drain(..).for_each(|output| self.perform(&shard, output));
             if !core.is_busy() {
                 break;
             }
-            core.go_on(shard.moment(), &*shard, &mut out);
+            core.go_on(shard.moment(), &around, &mut out);
         }
         self.0.outputs.set(out);
         self.arm(core.next_wake());
@@ -119,7 +126,8 @@ impl SetHandle {
                 to.sender.send(Frame { grant, ..frame });
             }
             Output::Send { server, message, payload } => {
-                shard.links.send(server, Frame::with_payload(Kind::Peer, 0, message.to_bytes(), payload));
+                let frame = Frame::with_payload(Kind::Peer, 0, message.to_bytes(), payload);
+                shard.links.send(server, self.0.set, frame);
             }
             Output::Start { id, work } => {
                 let this = self.clone();
