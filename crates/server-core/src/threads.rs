@@ -49,7 +49,7 @@ struct Thread {
 impl Threads {
     /// No sets yet, on a machine with so many cores.
     pub fn new(cores: usize) -> Threads {
-        Threads { cores: cores.clamp(1, MOST / 2), threads: Vec::new(), sets: BTreeMap::new() }
+        Threads { cores: cores.clamp(1, MOST / 4), threads: Vec::new(), sets: BTreeMap::new() }
     }
 
     /// The most that there can be, the front one among them.
@@ -64,8 +64,8 @@ impl Threads {
 
     /// The thread for a set: the one that it has, or one that serves its disk, or a new one.
     ///
-    /// Each file system has a thread of its own. Beyond that threads are made as long as there are fewer than twice as many
-    /// as cores, so that a server with few disks uses all of its cores.
+    /// Each file system has a thread of its own. Beyond that threads are made as long as there are fewer than four times as
+    /// many as cores, so that a server with few disks uses all of its cores for each.
     pub fn place(&mut self, set: SetId, disk: &Disk) -> usize {
         if let Some(known) = self.of(set) {
             return known;
@@ -74,7 +74,7 @@ impl Threads {
             self.all().filter(|n| self.thread(*n).is_some_and(|t| t.disk == *disk)).collect();
         let free = of_disk.iter().copied().find(|n| self.load(*n) == 0);
         let may_grow =
-            of_disk.is_empty() || of_disk.len() < self.cores && self.threads.len() < 2 * self.cores;
+            of_disk.is_empty() || of_disk.len() < self.cores && self.threads.len() < 4 * self.cores;
         let number = match free {
             Some(free) => free,
             None if may_grow && self.threads.len() < MOST => {
@@ -144,13 +144,10 @@ mod tests {
         let mut threads = Threads::new(2);
         assert_eq!(placed(&mut threads, &on("/a"), 1..4), [1, 2, 1]);
         assert_eq!(placed(&mut threads, &on("/b"), 4..7), [3, 4, 3]);
-        assert_eq!(
-            placed(&mut threads, &on("/c"), 7..10),
-            [5, 5, 5],
-            "there are enough threads for two cores"
-        );
-        assert_eq!(placed(&mut threads, &on("/d"), 10..12), [6, 6]);
-        assert_eq!(placed(&mut threads, &on("/a"), 12..14), [2, 1]);
+        assert_eq!(placed(&mut threads, &on("/c"), 7..10), [5, 6, 5]);
+        assert_eq!(placed(&mut threads, &on("/d"), 10..13), [7, 8, 7]);
+        assert_eq!(placed(&mut threads, &on("/e"), 13..16), [9, 9, 9], "enough for two cores");
+        assert_eq!(placed(&mut threads, &on("/a"), 16..18), [2, 1]);
     }
 
     #[test]

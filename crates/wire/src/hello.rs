@@ -44,7 +44,7 @@ wire_struct! {
         pub pool: [u8; 16],
         /// This server.
         pub server: ServerId,
-        /// Shards of this server: set `s` is served by shard `s % shards`.
+        /// Connections for set `s` are asked for by shard `s % shards`.
         pub shards: u16,
     }
 }
