@@ -557,7 +557,7 @@ impl Brick {
         targets: &[(Fid, Blob)],
     ) -> Result<Vec<Made>, Errno> {
         self.keep_times(dir)?;
-        let here = self.names_between(dir, after, upto)?;
+        let here = self.listing(dir)?.between(after, upto.unwrap_or(u64::MAX));
         let there: std::collections::HashMap<&[u8], &DirEntry> =
             entries.iter().map(|e| (e.name.as_bytes(), e)).collect();
         for name in here {
@@ -589,19 +589,6 @@ impl Brick {
             self.dirty.push_back(fid);
         }
         Ok(())
-    }
-
-    fn names_between(&mut self, dir: Fid, after: u64, upto: Option<u64>) -> Result<Vec<Box<[u8]>>, Errno> {
-        let last = upto.unwrap_or(u64::MAX);
-        let mut names = Vec::new();
-        self.scan_dir(dir, &mut |name, _| {
-            let at = listing::cookie(name);
-            if at > after && at <= last {
-                names.push(name.into());
-            }
-            false
-        })?;
-        Ok(names)
     }
 
     /// Takes a name away that the other brick does not have. The object may have another name there: it is kept.

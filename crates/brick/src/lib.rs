@@ -46,6 +46,7 @@ pub use file_system::init_process;
 pub use heal::{Doubt, EndJob, name_order};
 pub use identity::{format, format_again, format_on, read_identity, restore_identity, restore_identity_on};
 pub use journal::Records;
+pub use listing::ListJob;
 pub use open::{Brick, Found, Options};
 pub use read::{ReadJob, ReadOutcome};
 pub use replica::healing::{Arriving, Healing, Made, Progress, Sum, Sums};

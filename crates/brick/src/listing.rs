@@ -1,48 +1,186 @@
 //! The order of directories: by a hash of the name, the same on every brick, so that a listing survives a change of
 //! primary. Listings are kept, up to a bound of names, and kept up to date.
+//!
+//! The names of a large directory are read on another thread ([`ListJob`]). What changes meanwhile is noted, and is laid
+//! over what was read: of a name that changed nothing that the thread saw counts.
 
 use crate::lru::Lru;
+use file_system::File;
 use ids::Fid;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+use wire::Errno;
+use wire::name::RESERVED;
 
 /// The place of a name in its directory: 63 bits, never 0.
 pub(crate) fn cookie(name: &[u8]) -> u64 {
     (xxhash_rust::xxh3::xxh3_64(name) >> 1).max(3)
 }
 
+/// A name as it was read: its place, where its bytes are, and its type.
+struct Slot {
+    cookie: u64,
+    at: usize,
+    len: u8,
+    kind: u8,
+}
+
+/// Names as they were read, in order: two pieces of memory, however many there are.
+#[derive(Default)]
+pub(crate) struct Names {
+    slots: Vec<Slot>,
+    bytes: Vec<u8>,
+}
+
+impl Names {
+    /// The names in a directory; `root`: the brick's root, whose folder `.mortar` is none of them.
+    pub(crate) fn read(dir: &File, root: bool) -> Result<Names, Errno> {
+        let mut names = Names::default();
+        dir.list(&mut |name, kind, _| {
+            if !(root && name == RESERVED) {
+                names.push(name, kind);
+            }
+            true
+        })?;
+        names.sort();
+        Ok(names)
+    }
+
+    fn push(&mut self, name: &[u8], kind: u32) {
+        let len = u8::try_from(name.len()).unwrap_or(u8::MAX);
+        let kind = u8::try_from(kind >> 12).unwrap_or(0);
+        self.slots.push(Slot { cookie: cookie(name), at: self.bytes.len(), len, kind });
+        self.bytes.extend_from_slice(name);
+    }
+
+    fn sort(&mut self) {
+        let bytes = &self.bytes;
+        self.slots.sort_unstable_by(|a, b| (a.cookie, name_of(bytes, a)).cmp(&(b.cookie, name_of(bytes, b))));
+    }
+
+    /// The names from this place on.
+    fn from(&self, cookie: u64) -> impl Iterator<Item = (u64, &[u8], u32)> {
+        let start = self.slots.partition_point(|s| s.cookie < cookie);
+        let slots = self.slots.get(start..).unwrap_or_default();
+        slots.iter().map(|s| (s.cookie, name_of(&self.bytes, s), u32::from(s.kind) << 12))
+    }
+
+    fn contains(&self, name: &[u8]) -> bool {
+        let at = cookie(name);
+        self.from(at).take_while(|(c, ..)| *c == at).any(|(_, n, _)| n == name)
+    }
+}
+
+fn name_of<'a>(bytes: &'a [u8], slot: &Slot) -> &'a [u8] {
+    bytes.get(slot.at..slot.at + usize::from(slot.len)).unwrap_or_default()
+}
+
+/// Names that came, with their type bits, and names that went (`None`).
+type Changes = BTreeMap<(u64, Box<[u8]>), Option<u32>>;
+/// Changes to one listing: beyond it, it is made anew when it is wanted.
+const MAX_CHANGES: usize = 32 << 10;
+
 /// A directory's names, each with the type bits that the file system gave (0 if it did not say).
 #[derive(Default)]
 pub(crate) struct Listing {
-    names: BTreeMap<(u64, Box<[u8]>), u32>,
+    read: Names,
+    changes: Changes,
+    len: usize,
     used: u32,
 }
 
 impl Listing {
-    pub(crate) fn insert(&mut self, name: &[u8], kind: u32) {
-        self.names.insert((cookie(name), name.into()), kind);
+    pub(crate) fn new(read: Names) -> Listing {
+        Listing { len: read.slots.len(), read, changes: Changes::new(), used: 0 }
+    }
+
+    fn contains(&self, key: &(u64, Box<[u8]>)) -> bool {
+        self.changes.get(key).map_or_else(|| self.read.contains(&key.1), Option::is_some)
+    }
+
+    /// A name came (with its type bits) or went.
+    fn change(&mut self, key: (u64, Box<[u8]>), kind: Option<u32>) {
+        match (self.contains(&key), kind.is_some()) {
+            (false, true) => self.len += 1,
+            (true, false) => self.len -= 1,
+            _ => {}
+        }
+        self.changes.insert(key, kind);
+    }
+
+    /// All names after a place, in order.
+    fn all_after(&self, after: u64) -> impl Iterator<Item = (u64, &[u8], u32)> {
+        let start = after.saturating_add(1);
+        let mut read = self.read.from(start).filter(|(c, n, _)| !self.is_changed(*c, n)).peekable();
+        let changed = self.changes.range((start, Box::default())..);
+        let mut came = changed.filter_map(|((c, n), kind)| kind.map(|k| (*c, &n[..], k))).peekable();
+        std::iter::from_fn(move || match (read.peek(), came.peek()) {
+            (Some(a), Some(b)) if (a.0, a.1) > (b.0, b.1) => came.next(),
+            (None, _) => came.next(),
+            _ => read.next(),
+        })
+    }
+
+    fn is_changed(&self, cookie: u64, name: &[u8]) -> bool {
+        !self.changes.is_empty() && self.changes.contains_key(&(cookie, name.into()))
     }
 
     /// Names after `after`, at least `min` of them if there are as many; names of one cookie stay together.
     pub(crate) fn after(&self, after: u64, min: usize) -> Vec<(u64, Box<[u8]>, u32)> {
-        let mut out: Vec<(u64, Box<[u8]>, u32)> = Vec::with_capacity(min.min(self.names.len()) + 1);
-        let Some(start) = after.checked_add(1) else { return out };
-        for ((cookie, name), kind) in self.names.range((start, Box::default())..) {
-            if out.len() >= min && out.last().is_some_and(|l| l.0 != *cookie) {
+        let mut out: Vec<(u64, Box<[u8]>, u32)> = Vec::with_capacity(min.min(self.len) + 1);
+        for (cookie, name, kind) in self.all_after(after) {
+            if out.len() >= min && out.last().is_some_and(|l| l.0 != cookie) {
                 break;
             }
-            out.push((*cookie, name.clone(), *kind));
+            out.push((cookie, name.into(), kind));
         }
         out
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.names.len()
+    /// Names after `after` up to `upto`.
+    pub(crate) fn between(&self, after: u64, upto: u64) -> Vec<Box<[u8]>> {
+        self.all_after(after).take_while(|(c, ..)| *c <= upto).map(|(_, name, _)| name.into()).collect()
     }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+}
+
+/// What a thread read, when it has.
+type Outcome = Arc<Mutex<Option<Result<Names, Errno>>>>;
+
+/// Reads the names of a directory. Runs on any thread.
+#[must_use = "nothing is read before it has run"]
+pub struct ListJob {
+    dir: Arc<File>,
+    root: bool,
+    outcome: Outcome,
+}
+
+impl ListJob {
+    /// Reads, unless another job for the same directory has, or is about it: then it waits for that. What is wrong with the
+    /// directory is told by whoever asks for its names.
+    pub fn run(self) {
+        let mut outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
+        if outcome.is_none() {
+            *outcome = Some(Names::read(&self.dir, self.root));
+        }
+    }
+}
+
+/// A listing that is being read.
+#[derive(Default)]
+struct Reading {
+    outcome: Outcome,
+    changes: Changes,
+    since: u32,
 }
 
 /// The listings kept.
 pub(crate) struct Listings {
     kept: Lru<Fid, Listing>,
+    reading: HashMap<Fid, Reading>,
     names: usize,
     max: usize,
     tick: u32,
@@ -53,7 +191,7 @@ const IDLE: u32 = 60;
 
 impl Listings {
     pub(crate) fn new(max: usize) -> Listings {
-        Listings { kept: Lru::new(), names: 0, max, tick: 0 }
+        Listings { kept: Lru::new(), reading: HashMap::new(), names: 0, max, tick: 0 }
     }
 
     pub(crate) fn get(&mut self, dir: Fid) -> Option<&Listing> {
@@ -70,7 +208,7 @@ impl Listings {
 
     pub(crate) fn keep(&mut self, dir: Fid, mut listing: Listing) {
         listing.used = self.tick;
-        self.forget(dir);
+        self.drop_kept(dir);
         self.names += listing.len();
         self.kept.insert(dir, listing);
         // The newest stays even if it alone is beyond the bound: re-reading it for every page would cost more.
@@ -80,25 +218,60 @@ impl Listings {
         }
     }
 
-    pub(crate) fn forget(&mut self, dir: Fid) {
+    /// Begins to read a directory's names on another thread, or to wait for it.
+    pub(crate) fn begin(&mut self, fid: Fid, dir: Arc<File>, root: bool) -> ListJob {
+        let since = self.tick;
+        let reading = self.reading.entry(fid).or_insert_with(|| Reading { since, ..Reading::default() });
+        ListJob { dir, root, outcome: reading.outcome.clone() }
+    }
+
+    /// Takes over what another thread has read.
+    pub(crate) fn take_read(&mut self, dir: Fid) {
+        let done = self.reading.get(&dir).is_some_and(|r| r.outcome.try_lock().is_ok_and(|o| o.is_some()));
+        let Some(Reading { outcome, changes, .. }) = done.then(|| self.reading.remove(&dir)).flatten() else {
+            return;
+        };
+        let read = outcome.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(Ok(names)) = read {
+            let mut listing = Listing::new(names);
+            changes.into_iter().for_each(|(key, kind)| listing.change(key, kind));
+            self.keep(dir, listing);
+        }
+    }
+
+    fn drop_kept(&mut self, dir: Fid) {
         if let Some(old) = self.kept.remove(&dir) {
             self.names -= old.len();
         }
     }
 
+    pub(crate) fn forget(&mut self, dir: Fid) {
+        self.drop_kept(dir);
+        self.reading.remove(&dir);
+    }
+
     pub(crate) fn added(&mut self, dir: Fid, name: &[u8], kind: u32) {
-        if let Some(l) = self.kept.peek(&dir) {
-            let was = l.len();
-            l.insert(name, kind);
-            self.names = self.names - was + l.len();
-        }
+        self.change(dir, name, Some(kind));
     }
 
     pub(crate) fn removed(&mut self, dir: Fid, name: &[u8]) {
-        if let Some(l) = self.kept.peek(&dir)
-            && l.names.remove(&(cookie(name), name.into())).is_some()
-        {
-            self.names -= 1;
+        self.change(dir, name, None);
+    }
+
+    fn change(&mut self, dir: Fid, name: &[u8], kind: Option<u32>) {
+        let key = || (cookie(name), name.into());
+        if let Some(reading) = self.reading.get_mut(&dir) {
+            reading.changes.insert(key(), kind);
+            if reading.changes.len() > MAX_CHANGES {
+                self.reading.remove(&dir);
+            }
+        }
+        let Some(l) = self.kept.peek(&dir) else { return };
+        self.names -= l.len();
+        l.change(key(), kind);
+        self.names += l.len();
+        if l.changes.len() > MAX_CHANGES {
+            self.drop_kept(dir);
         }
     }
 
@@ -110,8 +283,10 @@ impl Listings {
             if !idle {
                 break;
             }
-            self.forget(dir);
+            self.drop_kept(dir);
         }
+        let tick = self.tick;
+        self.reading.retain(|_, r| tick.wrapping_sub(r.since) <= IDLE);
     }
 }
 
@@ -120,14 +295,64 @@ mod tests {
     use super::*;
     use ids::SetId;
 
+    fn names(n: u32) -> Names {
+        let mut names = Names::default();
+        (0..n).for_each(|n| names.push(format!("f{n}").as_bytes(), 0o100_000));
+        names.sort();
+        names
+    }
+
+    fn texts(l: &Listing) -> Vec<String> {
+        l.after(0, usize::MAX).iter().map(|e| String::from_utf8_lossy(&e.1).into_owned()).collect()
+    }
+
+    /// However names come and go, a listing is what the same names would be that were read at once.
+    #[test]
+    fn changes_lie_over_what_was_read() {
+        let mut ls = Listings::new(1000);
+        ls.keep(Fid::default(), Listing::new(names(50)));
+        for n in 0..30 {
+            ls.removed(Fid::default(), format!("f{}", n * 2).as_bytes());
+            ls.added(Fid::default(), format!("f{}", n * 3).as_bytes(), 0o100_000);
+            ls.added(Fid::default(), format!("f{}", n * 3).as_bytes(), 0o100_000);
+        }
+        let there: std::collections::BTreeSet<u32> =
+            (0..50).filter(|n| n % 2 == 1 || *n > 58).chain((0..30).map(|n| n * 3)).collect();
+        let gone = |n: &u32| n % 2 == 0 && n / 2 < 30 && !(n % 3 == 0 && n / 3 >= n / 2);
+        let mut wanted = Names::default();
+        there.iter().filter(|n| !gone(n)).for_each(|n| wanted.push(format!("f{n}").as_bytes(), 0o100_000));
+        wanted.sort();
+        let wanted = Listing::new(wanted);
+        let l = ls.get(Fid::default()).unwrap();
+        assert_eq!((texts(l), l.len()), (texts(&wanted), wanted.len()));
+        assert_eq!(ls.names, wanted.len());
+    }
+
+    /// What changes while another thread reads counts, and not what that thread saw of it.
+    #[test]
+    fn what_changes_while_names_are_read_counts() {
+        let dir = file_system::FileSystem::open_dir(&file_system::Host, &std::env::temp_dir()).unwrap();
+        let mut ls = Listings::new(1000);
+        let (fid, dir) = (Fid::default(), Arc::new(dir));
+        let (job, second) = (ls.begin(fid, dir.clone(), false), ls.begin(fid, dir, false));
+        ls.removed(fid, b"f7");
+        ls.added(fid, b"new", 0);
+        ls.take_read(fid);
+        assert!(ls.peek(fid).is_none(), "it is not read yet");
+        *job.outcome.lock().unwrap() = Some(Ok(names(10)));
+        ls.added(fid, b"newer", 0);
+        second.run();
+        ls.take_read(fid);
+        let l = ls.get(fid).unwrap();
+        assert_eq!(l.len(), 11);
+        assert!(texts(l).iter().any(|n| n == "newer") && !texts(l).iter().any(|n| n == "f7"));
+    }
+
     #[test]
     fn the_order_is_frozen() {
         // Bricks of different builds serve one directory after the other.
         assert_eq!(cookie(b"a"), xxhash_rust::xxh3::xxh3_64(b"a") >> 1);
-        let mut l = Listing::default();
-        for n in 0..100u32 {
-            l.insert(format!("f{n}").as_bytes(), 0);
-        }
+        let l = Listing::new(names(100));
         let all = l.after(0, usize::MAX);
         assert_eq!(all.len(), 100);
         assert!(all.is_sorted_by_key(|e| e.0));
@@ -140,11 +365,7 @@ mod tests {
         let mut ls = Listings::new(15);
         let fid = |n| Fid { set: SetId(n), ..Fid::default() };
         for d in 0..3 {
-            let mut l = Listing::default();
-            for n in 0..10u32 {
-                l.insert(format!("f{n}").as_bytes(), 0);
-            }
-            ls.keep(fid(d), l);
+            ls.keep(fid(d), Listing::new(names(10)));
         }
         assert!(ls.get(fid(1)).is_none());
         assert_eq!(ls.names, 10);

@@ -1,6 +1,6 @@
 //! Reading: data, links, attributes, directories, room.
 
-use crate::listing::Listing;
+use crate::listing::{ListJob, Listing, Names};
 use crate::object::{Opened, S_IFLNK, tag_at};
 use crate::open::Brick;
 use file_system::File;
@@ -35,6 +35,8 @@ impl ReadJob {
     }
 }
 
+/// The size of a directory (as file systems count it) up to which its names are read at once.
+const FEW_NAMES: u64 = 128 << 10;
 /// About the bytes that an entry takes in an answer, with and without attributes.
 const ENTRY_BYTES: usize = 4 + 16 + 4 + 4 + 8 + 1;
 const ATTR_BYTES: usize = 96;
@@ -194,14 +196,24 @@ impl Brick {
         }
     }
 
-    fn listing(&mut self, dir: Fid) -> Result<&Listing, Errno> {
+    /// What is to be done on another thread before the directory's names are asked for, which may be many; `None` if they
+    /// are at hand, or are few.
+    pub fn begin_list(&mut self, dir: Fid) -> Option<ListJob> {
+        self.listings.take_read(dir);
+        if self.listings.peek(dir).is_some() || self.fresh(dir).ok()?.1.size <= FEW_NAMES {
+            return None;
+        }
+        let open = self.open_dir(dir).ok()?;
+        Some(self.listings.begin(dir, open.share(), dir == self.identity.root))
+    }
+
+    /// The names of a directory. Read here and now unless [`Brick::begin_list`] has seen to it.
+    pub(crate) fn listing(&mut self, dir: Fid) -> Result<&Listing, Errno> {
+        self.listings.take_read(dir);
         if self.listings.peek(dir).is_none() {
-            let mut l = Listing::default();
-            self.scan_dir(dir, &mut |name, kind| {
-                l.insert(name, kind);
-                false
-            })?;
-            self.listings.keep(dir, l);
+            let open = self.open_dir(dir)?;
+            let names = Names::read(&open, dir == self.identity.root)?;
+            self.listings.keep(dir, Listing::new(names));
         }
         self.listings.get(dir).ok_or(Errno::EIO)
     }

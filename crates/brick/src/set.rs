@@ -2,6 +2,7 @@
 
 use crate::compare::SumsJob;
 use crate::heal::EndJob;
+use crate::listing::ListJob;
 use crate::open::Brick;
 use crate::read::{ReadJob, ReadOutcome};
 use crate::sync::SyncJob;
@@ -23,6 +24,8 @@ pub enum Work {
     Sums(SumsJob),
     /// Bringing what was healed to disk.
     End(EndJob),
+    /// Reading the names of a directory.
+    List(ListJob),
 }
 
 impl set_core::Brick for Brick {
@@ -36,6 +39,10 @@ impl set_core::Brick for Brick {
             Work::Read(job) => job.run().map(Done::Data),
             Work::Sums(job) => job.run().map(Done::Sums),
             Work::End(job) => job.run().map(|()| Done::Ended),
+            Work::List(job) => {
+                job.run();
+                Ok(Done::Listed)
+            }
         }
     }
 
@@ -90,6 +97,10 @@ impl set_core::Brick for Brick {
         bytes: usize,
     ) -> Result<(Vec<DirEntry>, bool), Errno> {
         Brick::readdir(self, dir, cookie, plus, bytes)
+    }
+
+    fn begin_list(&mut self, dir: Fid) -> Option<Work> {
+        Brick::begin_list(self, dir).map(Work::List)
     }
 
     fn listxattr(&mut self, fid: Fid) -> Result<Vec<Name>, Errno> {

@@ -78,6 +78,9 @@ pub trait Brick: namespace::View + replica::healing::Patient {
         plus: bool,
         bytes: usize,
     ) -> Result<(Vec<DirEntry>, bool), Errno>;
+    /// Work that brings a directory's names into memory, if they are many and are not there: [`Done::Listed`], whatever
+    /// becomes of it. Without it, asking for them may take long.
+    fn begin_list(&mut self, dir: Fid) -> Option<Self::Work>;
     /// The names of an object's extended attributes.
     fn listxattr(&mut self, fid: Fid) -> Result<Vec<Name>, Errno>;
     /// Where data or a hole begins.

@@ -101,6 +101,10 @@ pub(crate) enum Purpose<R> {
     Warm(BrickId, PeerBody, u32),
     /// Data for a client.
     Read(Fid, Address<R>),
+    /// Names of a directory, for a client.
+    List(crate::read::Page, Address<R>),
+    /// Names of a directory here, to be compared with the primary's in the healing of that number: then it is asked.
+    Prepare(u64, PeerBody),
 }
 
 /// What is due at a time.
@@ -319,6 +323,8 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
             Purpose::Tell(to, asked, begun) => self.on_sums(cx, to, asked, begun, result),
             Purpose::Warm(to, question, tries) => self.answer_question(cx, to, question, tries + 1),
             Purpose::Read(fid, to) => self.on_read(cx, fid, to, result),
+            Purpose::List(page, to) => self.show_page(cx, page, to),
+            Purpose::Prepare(healing, question) => self.on_prepared(cx, healing, question),
         }
     }
 

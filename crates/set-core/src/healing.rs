@@ -31,8 +31,8 @@ pub(crate) struct Healing {
     heard: Duration,
     /// When it was last looked at whether the primary is silent.
     looked: Duration,
-    /// Checksums being worked out here.
-    summing: u32,
+    /// Checksums being worked out here, and directories being read.
+    working: u32,
     begun: Duration,
     /// When the rate was last worked out, and what was done by then.
     sampled: (Duration, u64, u64),
@@ -47,7 +47,7 @@ impl Healing {
             ended: false,
             heard: now,
             looked: now,
-            summing: 0,
+            working: 0,
             begun: now,
             sampled: (now, 0, 0),
             rate: (0, 0),
@@ -69,14 +69,14 @@ impl Healing {
         self.heard = now;
     }
 
-    /// Checksums are being worked out here.
-    pub(crate) fn begin_sums(&mut self) {
-        self.summing += 1;
+    /// Work begins here on which the healing waits: for checksums, or names.
+    pub(crate) fn begin_work(&mut self) {
+        self.working += 1;
     }
 
-    /// They are there.
-    pub(crate) fn end_sums(&mut self, now: Duration) {
-        self.summing -= 1;
+    /// It is done.
+    pub(crate) fn end_work(&mut self, now: Duration) {
+        self.working -= 1;
         self.hear(now);
     }
 
@@ -85,7 +85,7 @@ impl Healing {
     pub(crate) fn has_waited(&mut self, now: Duration, syncing: bool) -> bool {
         let stood_still = now > self.looked + GAP;
         self.looked = now;
-        if syncing || stood_still || self.summing > 0 || (self.finishing && !self.ended) {
+        if syncing || stood_still || self.working > 0 || (self.finishing && !self.ended) {
             self.heard = now;
         }
         now >= self.heard + SILENT

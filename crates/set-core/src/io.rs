@@ -81,6 +81,8 @@ pub enum Done {
     Sums(Sums),
     /// What was healed is on disk.
     Ended,
+    /// Names of a directory are in memory.
+    Listed,
 }
 
 /// Something happened.

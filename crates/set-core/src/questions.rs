@@ -15,6 +15,8 @@ use wire::Errno;
 use wire::limits::{DIR_PAGE, SMALL_FILE, SUM_BYTES};
 use wire::peer::{Object, PeerBody, Sent};
 
+/// Bytes of a page of a directory, about: what both bricks look at without a break.
+const PAGE: usize = DIR_PAGE as usize / 4;
 /// How long one turn is, about.
 const TURN: Duration = Duration::from_micros(500);
 /// While clients are active, so many times a turn's length passes before the next one.
@@ -103,7 +105,10 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
     ) {
         match question {
             PeerBody::AskObject { .. } => self.tell_object(cx, to, question, tries),
-            PeerBody::AskEntries { fid, after } => self.tell_entries(cx, to, fid, after),
+            PeerBody::AskEntries { fid, after } => match self.brick.begin_list(fid) {
+                Some(work) if tries < TRIES => self.start(cx, Purpose::Warm(to, question, tries), Ok(work)),
+                _ => self.tell_entries(cx, to, fid, after),
+            },
             PeerBody::AskData { .. } => self.tell_data(cx, to, question, tries),
             PeerBody::AskSums { fid, offset, len, ask } => self.begin_sums(cx, to, (fid, offset, len), ask),
             _ => {}
@@ -139,7 +144,7 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
     }
 
     fn tell_entries(&mut self, cx: &mut Cx<'_, B, R>, to: BrickId, fid: Fid, after: u64) {
-        match self.brick.entries(fid, after, DIR_PAGE as usize) {
+        match self.brick.entries(fid, after, PAGE) {
             Ok((entries, targets, upto)) => {
                 let at = self.last().lsn;
                 let body = PeerBody::Entries { fid, at, after, upto, entries, targets };

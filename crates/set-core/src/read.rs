@@ -13,6 +13,14 @@ use replica::Input;
 use wire::limits::{DIR_PAGE, IO_MAX};
 use wire::{Body, Errno, Fail, Name, Op, Reply};
 
+/// A page of a directory that is asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Page {
+    fid: Fid,
+    cookie: u64,
+    plus: bool,
+}
+
 fn plain(body: Body) -> (Body, Bytes) {
     (body, Bytes::new())
 }
@@ -25,11 +33,11 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
             Op::Fsync { fid } => return self.sync_for(cx, Some(fid), to),
             Op::SyncFs => return self.sync_for(cx, None, to),
             Op::ReadDir { fid, cookie, plus } => {
-                let reply = match self.brick.readdir(fid, cookie, plus, DIR_PAGE as usize) {
-                    Ok((entries, end)) => Reply(Ok(Body::Page { entries, end })),
-                    Err(e) => Reply::errno(e.0),
+                let page = Page { fid, cookie, plus };
+                return match self.brick.begin_list(fid) {
+                    Some(work) => self.start(cx, Purpose::List(page, to), Ok(work)),
+                    None => self.show_page(cx, page, to),
                 };
-                return self.show_all(cx, Waiter::with(to, reply, Bytes::new()));
             }
             Op::Open { fid } => self.open(session, fid),
             Op::Release { fid } => {
@@ -58,6 +66,16 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
             op => self.look(op),
         };
         self.show(cx, to, objects, answer);
+    }
+
+    /// A page of a directory whose names are at hand.
+    pub(crate) fn show_page(&mut self, cx: &mut Cx<'_, B, R>, page: Page, to: Address<R>) {
+        let Page { fid, cookie, plus } = page;
+        let reply = match self.brick.readdir(fid, cookie, plus, DIR_PAGE as usize) {
+            Ok((entries, end)) => Reply(Ok(Body::Page { entries, end })),
+            Err(e) => Reply::errno(e.0),
+        };
+        self.show_all(cx, Waiter::with(to, reply, Bytes::new()));
     }
 
     /// What only the brick has to be asked for.

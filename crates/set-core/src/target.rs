@@ -147,7 +147,7 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
     /// The primary's checksums are here: ours are worked out and compared.
     fn on_their_sums(&mut self, cx: &mut Cx<'_, B, R>, fid: Fid, offset: u64, there: Sums) {
         if let Some(h) = &mut self.target.healing {
-            h.begin_sums();
+            h.begin_work();
         }
         let work = self.brick.begin_sums(fid, offset, there.len);
         self.start(cx, Purpose::Compare(self.target.begun, fid, offset, there), work);
@@ -166,7 +166,7 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
             return;
         }
         let Some(h) = &mut self.target.healing else { return };
-        h.end_sums(cx.at.now);
+        h.end_work(cx.at.now);
         let done = h.inner.compare(&mut self.brick, at, there, here);
         self.heal_on(cx, done);
     }
@@ -177,7 +177,15 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
         while let Some(h) = &mut self.target.healing
             && let Some(question) = h.inner.ask(&mut self.brick)
         {
-            self.say(cx, primary, question, Bytes::new());
+            // Names to be compared are read beforehand: what the primary answers has to be taken at once.
+            if let PeerBody::AskEntries { fid, .. } = question
+                && let Some(work) = self.brick.begin_list(fid)
+            {
+                h.begin_work();
+                self.start(cx, Purpose::Prepare(self.target.begun, question), Ok(work));
+            } else {
+                self.say(cx, primary, question, Bytes::new());
+            }
         }
         if let Some(h) = &mut self.target.healing
             && h.inner.is_done(&self.brick)
@@ -186,6 +194,17 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
             h.finishing = true;
             let work = self.brick.begin_end();
             self.start(cx, Purpose::EndHealing(self.target.begun), work);
+        }
+    }
+
+    /// The names of a directory are at hand: the primary is asked for its own.
+    pub(crate) fn on_prepared(&mut self, cx: &mut Cx<'_, B, R>, healing: u64, question: PeerBody) {
+        if self.target.begun != healing || self.replica.role() != Role::Healing {
+            return;
+        }
+        if let (Some(h), Some(primary)) = (&mut self.target.healing, self.replica.view().primary) {
+            h.end_work(cx.at.now);
+            self.say(cx, primary, question, Bytes::new());
         }
     }
 

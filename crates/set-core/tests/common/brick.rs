@@ -269,6 +269,9 @@ impl Brick for Memory {
     fn data_before_hole(&mut self, _: Fid, _: u64, _: u32) -> Result<u32, Errno> {
         Err(Errno::EIO)
     }
+    fn begin_list(&mut self, _: Fid) -> Option<Work> {
+        None
+    }
     fn wants_sync(&self) -> bool {
         false
     }
