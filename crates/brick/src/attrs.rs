@@ -9,7 +9,28 @@ use crate::open::Brick;
 use disk_format::tag::{ORPHAN, Tag, Version};
 use file_system::Times;
 use ids::{Fid, Time};
+use wire::peer::Stamp;
 use wire::{Attr, Errno};
+
+/// Objects that are written out without a break.
+const FLUSH_SLICE: usize = 16;
+
+/// Times and versions that are being written out.
+#[derive(Clone, Debug)]
+pub(crate) struct Flushing {
+    /// When it is over, all are written that changes up to this one made.
+    pub(crate) stamp: Stamp,
+    pub(crate) began: Time,
+    /// So many of those that wait longest are to be written.
+    left: usize,
+}
+
+impl Flushing {
+    /// Nothing was begun: all that the journal had at the opening.
+    pub(crate) fn none(stamp: Stamp, began: Time) -> Flushing {
+        Flushing { stamp, began, left: 0 }
+    }
+}
 
 /// What is known of an object.
 #[derive(Clone, Debug)]
@@ -192,16 +213,36 @@ impl Brick {
         Ok(self.dirty.len())
     }
 
-    /// Writes out all times and versions that wait. To be called about once a second.
+    /// Writes out all times and versions that wait, in one go: [`Brick::begin_flush`] for a brick that is in use.
     ///
     /// # Errors
     /// The kernel's: the brick cannot be written any more.
     pub fn flush_attrs(&mut self) -> Result<(), Errno> {
-        self.listings.tick();
         if !self.dirty.is_empty() {
             self.flush_some(usize::MAX)?;
         }
         self.shared.flushed(self.journal.last().lsn)
+    }
+
+    /// Begins to write out all times and versions that wait now: [`Brick::flush_slice`] does it. About once a second.
+    pub fn begin_flush(&mut self) {
+        self.listings.tick();
+        self.flushing =
+            Flushing { stamp: self.journal.last(), began: self.root.now(), left: self.dirty.len() };
+    }
+
+    /// Writes out a few of them; true if all are.
+    ///
+    /// # Errors
+    /// The kernel's: the brick cannot be written any more.
+    pub fn flush_slice(&mut self) -> Result<bool, Errno> {
+        let many = self.flushing.left.min(FLUSH_SLICE);
+        self.flush_some(many)?;
+        self.flushing.left -= many;
+        if self.flushing.left == 0 {
+            self.shared.flushed(self.flushing.stamp.lsn)?;
+        }
+        Ok(self.flushing.left == 0)
     }
 
     /// Writes out the times and version of one object: when it was closed.

@@ -102,6 +102,7 @@ pub struct Brick {
     pub(crate) journal: Journal,
     /// Objects with times or versions to write, in the order of their first change.
     pub(crate) dirty: VecDeque<Fid>,
+    pub(crate) flushing: crate::attrs::Flushing,
     pub(crate) shared: Arc<Shared>,
     /// The room, and the second of the file system's clock in which it was asked for.
     pub(crate) room: Option<(i64, Room)>,
@@ -270,16 +271,15 @@ impl Brick {
             })?;
         }
         let (path, root, meta) = (at.path.as_path(), at.root.clone(), at.meta.clone());
-        let io = |doing, errno| at.io(doing, errno);
-        let tag = root.tag().map_err(|e| io("read the tag of", e))?;
+        let tag = root.tag().map_err(|e| at.io("read the tag of", e))?;
         if tag.is_none_or(|t| t.fid != identity.root) {
-            return Err(io("compare the tag with the identity of", Errno::ESTALE));
+            return Err(at.io("compare the tag with the identity of", Errno::ESTALE));
         }
         let mut state = read_state(&at)?;
         let life = root.life();
         let witnessed = meta.open_at(b"state", S_IFREG).is_ok_and(|state| state.has_witness());
         let rebooted = !state.clean && is_memory_lost(state.boot, life, witnessed);
-        let healing = crate::heal::read_mark(&meta).map_err(|e| io("read the mark of healing of", e))?;
+        let healing = crate::heal::read_mark(&meta).map_err(|e| at.io("read the mark of healing of", e))?;
         // Written down before the new life is: another crash must not make what was lost look whole.
         let sure = state.durable.lsn;
         let mark_lost = |objects| {
@@ -306,23 +306,24 @@ impl Brick {
         let start = if rebooted { state.flushed.min(state.durable.lsn) } else { state.flushed };
         state.boot = life;
         state.clean = false;
-        let synced = SyncedAt::open(meta.clone()).map_err(|e| io("open .mortar/synced of", e))?;
+        let synced = SyncedAt::open(meta.clone()).map_err(|e| at.io("open .mortar/synced of", e))?;
         let doubt = if rebooted {
-            let since = synced.get().map_err(|e| io("read .mortar/synced of", e))?;
+            let since = synced.get().map_err(|e| at.io("read .mortar/synced of", e))?;
             let changed = crate::lost::changed_since(&root, identity.set, since)
-                .map_err(|e| io("look for what changed last in", e))?;
+                .map_err(|e| at.io("look for what changed last in", e))?;
             tracing::warn!(brick = %path.display(), objects = changed.objects.len(), "changes that were not synced may be lost");
             // What lies in the tree itself is walked through first: it goes before a second one that was put aside.
             for (fid, at) in changed.places.into_iter().rev() {
                 index.put(fid, at);
             }
-            mark_lost(changed.objects).map_err(|e| io("mark what is in doubt in", e))?;
-            crate::heal::read_mark(&meta).map_err(|e| io("read the mark of healing of", e))?
+            mark_lost(changed.objects).map_err(|e| at.io("mark what is in doubt in", e))?;
+            crate::heal::read_mark(&meta).map_err(|e| at.io("read the mark of healing of", e))?
         } else {
             None
         };
         let shared = Shared::open((path, &meta), state, position.unwrap_or(Lsn(0)), synced)?;
         let mut brick = Brick {
+            flushing: crate::attrs::Flushing::none(shared.durable_stamp(), root.now()),
             path: path.to_path_buf(),
             identity,
             root,

@@ -166,8 +166,12 @@ impl set_core::Brick for Brick {
         Brick::take_late_failure(self)
     }
 
-    fn flush_attrs(&mut self) -> Result<(), Errno> {
-        Brick::flush_attrs(self)
+    fn begin_flush(&mut self) {
+        Brick::begin_flush(self);
+    }
+
+    fn flush_slice(&mut self) -> Result<bool, Errno> {
+        Brick::flush_slice(self)
     }
 
     fn object(&mut self, fid: Fid) -> Result<Option<Object>, Errno> {
@@ -190,8 +194,8 @@ impl set_core::Brick for Brick {
         Brick::wants_sync(self)
     }
 
-    fn begin_sync(&mut self) -> Result<Work, Errno> {
-        Brick::begin_sync(self, None).map(Work::Sync)
+    fn begin_sync(&mut self) -> Work {
+        Work::Sync(self.begin_sync_of_flushed())
     }
 
     fn begin_sync_of(&mut self, objects: &[Fid]) -> Result<Work, Errno> {

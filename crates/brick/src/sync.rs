@@ -59,6 +59,11 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Everything up to there is on disk.
+    pub(crate) fn durable_stamp(&self) -> Stamp {
+        self.state().durable
+    }
+
     pub(crate) fn flushed(&self, lsn: Lsn) -> Result<(), Errno> {
         if self.state().flushed == lsn { Ok(()) } else { self.change(|s| s.flushed = lsn) }
     }
@@ -98,7 +103,12 @@ impl Shared {
 
 enum Target {
     Objects(Vec<Arc<File>>),
-    Tree { root: Arc<File>, index: Arc<Store> },
+    /// Everything; the index up to its change `sealed`.
+    Tree {
+        root: Arc<File>,
+        index: Arc<Store>,
+        sealed: Lsn,
+    },
 }
 
 /// Work that brings changes to disk. Runs on any thread; a failure means that the brick cannot be trusted any more.
@@ -131,13 +141,13 @@ impl SyncJob {
                 files.iter().try_for_each(|f| f.sync())?;
                 self.journal.sync(&self.current)?;
             }
-            Target::Tree { root, index } => {
+            Target::Tree { root, index, sealed } => {
                 // The records first: what they describe then never gets to disk before them by this sync. Some file
                 // systems tell write errors only to those who sync the file itself.
                 self.journal.sync(&self.current)?;
                 root.sync_all()?;
-                index.commit(self.stamp.lsn)?;
-                self.shared.indexed.fetch_max(self.stamp.lsn.0, Ordering::AcqRel);
+                index.commit(*sealed)?;
+                self.shared.indexed.fetch_max(sealed.0, Ordering::AcqRel);
                 self.shared.durable(self.stamp.clone(), self.began)?;
             }
         }
@@ -156,9 +166,20 @@ impl Brick {
             return self.begin_sync_of(&[fid]);
         }
         self.flush_attrs()?;
-        let target =
-            Target::Tree { root: self.root.share(), index: self.index.seal(self.journal.last().lsn) };
+        let target = self.tree_target();
         Ok(self.sync_job(target))
+    }
+
+    /// Begins to bring everything to disk up to where [`Brick::begin_flush`] was called last, and its slices are over.
+    pub fn begin_sync_of_flushed(&mut self) -> SyncJob {
+        let target = self.tree_target();
+        let (stamp, began) = (self.flushing.stamp.clone(), self.flushing.began);
+        SyncJob { stamp, began, ..self.sync_job(target) }
+    }
+
+    fn tree_target(&mut self) -> Target {
+        let sealed = self.journal.last().lsn;
+        Target::Tree { root: self.root.share(), index: self.index.seal(sealed), sealed }
     }
 
     /// Begins to bring these objects, and the whole journal, to disk. One that is gone needs nothing: what removed it is
@@ -194,7 +215,7 @@ impl Brick {
 
     /// The position up to which everything is known to be on disk.
     pub fn durable(&self) -> Stamp {
-        self.shared.state().durable
+        self.shared.durable_stamp()
     }
 
     /// The last change.
@@ -293,7 +314,10 @@ impl Brick {
             self.doubt_all()?;
         }
         if self.journal.bytes() > size {
-            self.flush_attrs()?;
+            if self.journal.bytes() > size.saturating_add(size / 4) {
+                // Nobody has written times and versions out for long.
+                self.flush_attrs()?;
+            }
             let safe = self.safe();
             while self.journal.bytes() > size && self.journal.drop_oldest(safe)? {}
         }

@@ -115,8 +115,10 @@ pub trait Brick: namespace::View + replica::healing::Patient {
     fn doubt_unsynced(&mut self) -> Result<(), Errno>;
     /// What failed of the work that follows changes since this was last asked.
     fn take_late_failure(&mut self) -> Option<Errno>;
-    /// Writes lazily kept attributes.
-    fn flush_attrs(&mut self) -> Result<(), Errno>;
+    /// Lazily kept attributes are to be written, as they are now.
+    fn begin_flush(&mut self);
+    /// Writes a few of them; true if all are.
+    fn flush_slice(&mut self) -> Result<bool, Errno>;
 
     /// What an object is like, for another brick; `None` if there is none such here.
     fn object(&mut self, fid: Fid) -> Result<Option<Object>, Errno>;
@@ -129,8 +131,8 @@ pub trait Brick: namespace::View + replica::healing::Patient {
 
     /// Whether so much waits for a sync of everything that it should not wait for its time.
     fn wants_sync(&self) -> bool;
-    /// Brings everything to disk: [`Done::Synced`].
-    fn begin_sync(&mut self) -> Result<Self::Work, Errno>;
+    /// Brings everything to disk up to where attributes were written last, in all their slices: [`Done::Synced`].
+    fn begin_sync(&mut self) -> Self::Work;
     /// Brings some objects to disk: [`Done::Synced`].
     fn begin_sync_of(&mut self, objects: &[Fid]) -> Result<Self::Work, Errno>;
     /// Works out checksums: [`Done::Sums`].

@@ -3,6 +3,7 @@
 use crate::brick::Brick;
 use crate::content::Content;
 use crate::elsewhere::Asking;
+use crate::flush::Flush;
 use crate::grants::Grants;
 use crate::io::{Done, Input, Moment, Output, Outside, ReplyTo, Request, Settings};
 use crate::joiners::Lag;
@@ -78,6 +79,8 @@ pub(crate) enum Later {
     EndDoubt(Lsn),
     /// Answer a question of a joining brick, in the turn that began then.
     AnswerOne(Duration),
+    /// Write a slice of the attributes, in the turn that began then.
+    Flush(Duration),
     /// A slice of what a joining brick missed was sent, in the turn that began then.
     EndSlice(BrickId, Duration),
 }
@@ -116,6 +119,8 @@ pub(crate) enum Due<R> {
     Syncs,
     /// The next turn of answers to joining bricks.
     Answers,
+    /// The next turn of writing attributes.
+    Flush,
     /// The next slice of what a joining brick missed.
     Missed(BrickId, u64),
     /// Checksums for a joining brick, in the epoch in which it asked.
@@ -156,6 +161,7 @@ pub struct SetCore<B: Brick, R> {
     /// Transactions that wait for another set.
     pub(crate) transactions: Transactions,
     pub(crate) tree: Tree,
+    pub(crate) flush: Flush,
     pub(crate) rounds: Rounds,
     pub(crate) periodic: Periodic,
     pub(crate) target: Target,
@@ -206,6 +212,7 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
             orphans: Orphans::default(),
             transactions: Transactions::default(),
             tree: Tree::new(start.set),
+            flush: Flush::default(),
             rounds: Rounds::default(),
             periodic: Periodic::new(now),
             target: Target::default(),
@@ -269,6 +276,7 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
                 Some(Later::DropOrphan(fid)) => self.drop_orphan(cx, fid),
                 Some(Later::Touch(fid)) => self.touch(cx, fid),
                 Some(Later::EndDoubt(told)) => self.end_doubt(cx, told),
+                Some(Later::Flush(begun)) => self.flush_on(cx, begun),
                 Some(Later::AnswerOne(begun)) => self.answer_one(cx, begun),
                 Some(Later::EndSlice(brick, begun)) => self.end_slice(cx, brick, begun),
                 None => {}
@@ -302,6 +310,7 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
         match self.timers.take(cx.at.now) {
             Some(Due::Request(request)) => self.serve(cx, request),
             Some(Due::Syncs) => self.begin_round(cx),
+            Some(Due::Flush) => self.later.push_back(Later::Flush(cx.at.now)),
             Some(Due::Answers) => self.later.push_back(Later::AnswerOne(cx.at.now)),
             Some(Due::Missed(brick, number)) => self.send_slice(cx, brick, number),
             Some(Due::Sums(to, epoch, body)) => self.tell_sums(cx, to, epoch, body),

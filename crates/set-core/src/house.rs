@@ -98,9 +98,7 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
 
     /// A second has passed: lazily kept attributes go to disk, room is measured, unclaimed files go.
     pub(crate) fn keep_house(&mut self, cx: &mut Cx<'_, B, R>) {
-        if let Err(e) = self.brick.flush_attrs() {
-            tracing::error!("set {}: write attributes: {e}", self.set);
-        }
+        self.flush_now_and_then(cx);
         if let Ok(room) = self.brick.room() {
             self.min_free = room.total / 100 * self.settings.min_free_percent;
             let (lsn, available) = (self.replica.durable(), room.available);

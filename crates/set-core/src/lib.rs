@@ -23,6 +23,7 @@ mod change;
 mod content;
 mod core;
 mod elsewhere;
+mod flush;
 mod grants;
 mod healing;
 mod house;

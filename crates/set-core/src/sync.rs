@@ -2,6 +2,7 @@
 
 use crate::brick::Brick;
 use crate::core::{Cx, Due, Purpose, SetCore};
+use crate::flush::Then;
 use crate::io::{Done, ReplyTo};
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -78,10 +79,8 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
     /// A round of syncs, if any waits for one.
     pub(crate) fn begin_round(&mut self, cx: &mut Cx<'_, B, R>) {
         let Some(Round { tokens, objects }) = self.rounds.begin() else { return };
-        let work = match objects {
-            Some(objects) => self.brick.begin_sync_of(&objects),
-            None => self.brick.begin_sync(),
-        };
+        let Some(objects) = objects else { return self.flush_then(cx, Then::Round(tokens)) };
+        let work = self.brick.begin_sync_of(&objects);
         self.start(cx, Purpose::Round(tokens), work);
     }
 
@@ -104,14 +103,13 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
 
     /// Brings the whole brick to disk.
     pub(crate) fn sync_all(&mut self, cx: &mut Cx<'_, B, R>) {
-        self.periodic.last = cx.at.now;
-        match self.brick.begin_sync() {
-            Ok(work) => {
-                self.periodic.under_way = true;
-                self.start(cx, Purpose::Periodic, Ok(work));
-            }
-            Err(e) => tracing::error!("set {}: sync: {e}", self.set),
-        }
+        (self.periodic.last, self.periodic.under_way) = (cx.at.now, true);
+        self.flush_then(cx, Then::Periodic);
+    }
+
+    /// It could not begin: it is tried again in its time.
+    pub(crate) fn skip_periodic(&mut self) {
+        self.periodic.under_way = false;
     }
 
     pub(crate) fn end_periodic(&mut self, cx: &mut Cx<'_, B, R>, result: Result<Done, Errno>) {

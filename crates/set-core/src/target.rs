@@ -4,6 +4,7 @@
 use crate::brick::Brick;
 use crate::content::Content;
 use crate::core::{Cx, Purpose, SetCore};
+use crate::flush::Then;
 use crate::healing::Healing;
 use crate::io::{Done, ReplyTo};
 use bytes::Bytes;
@@ -192,8 +193,7 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
             && !h.finishing
         {
             h.finishing = true;
-            let work = self.brick.begin_end();
-            self.start(cx, Purpose::EndHealing(self.target.begun), work);
+            self.flush_then(cx, Then::EndHealing(self.target.begun));
         }
     }
 

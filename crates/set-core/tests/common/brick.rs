@@ -254,8 +254,9 @@ impl Brick for Memory {
     fn take_late_failure(&mut self) -> Option<Errno> {
         None
     }
-    fn flush_attrs(&mut self) -> Result<(), Errno> {
-        Ok(())
+    fn begin_flush(&mut self) {}
+    fn flush_slice(&mut self) -> Result<bool, Errno> {
+        Ok(true)
     }
     fn object(&mut self, _: Fid) -> Result<Option<Object>, Errno> {
         Ok(None)
@@ -276,8 +277,8 @@ impl Brick for Memory {
         false
     }
 
-    fn begin_sync(&mut self) -> Result<Work, Errno> {
-        Ok(Work::SyncAll)
+    fn begin_sync(&mut self) -> Work {
+        Work::SyncAll
     }
     fn begin_sync_of(&mut self, objects: &[Fid]) -> Result<Work, Errno> {
         Ok(Work::Sync(objects.to_vec()))
