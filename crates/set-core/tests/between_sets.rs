@@ -68,7 +68,7 @@ fn mkdir_elsewhere_that_spans_a_change_of_view_ends_as_the_entry_says() {
         "a later epoch owes the transaction nothing"
     );
     let gone = Err(Fail::Errno { errno: Errno::ENOENT.0 });
-    assert_eq!(answer(&mut rig, 2, gone), ["ask 3: settle of 2"]);
+    assert_eq!(answer(&mut rig, 2, gone), ["ask 3: settle of 2, gone"]);
     assert!(rig.core.brick_mut().journal.is_empty());
 }
 
@@ -90,7 +90,7 @@ fn rmdir_elsewhere_asks_first_and_settles_after() {
     let full = Err(Fail::Errno { errno: Errno::ENOTEMPTY.0 });
     assert_eq!(answer(&mut rig, 1, full), ["reply 1: directory not empty for 250 ms"]);
     assert_eq!(rig.ask(7, rmdir()), ["ask 2: condemn of 2 as 2"]);
-    assert_eq!(answer(&mut rig, 2, Ok(Body::Done)), ["reply 2: done for 250 ms", "ask 3: settle of 2"]);
+    assert_eq!(answer(&mut rig, 2, Ok(Body::Done)), ["reply 2: done for 250 ms", "ask 3: settle of 2, gone"]);
     assert!(rig.core.brick_mut().names.is_empty());
 }
 
@@ -103,4 +103,45 @@ fn the_lock_on_the_trees_shape_is_given_to_one() {
     assert_eq!(rig.ask(9, Op::LockTree { tx: tx(2) }), ["reply 2: busy"]);
     assert_eq!(rig.ask(9, Op::UnlockTree { tx: tx(1) }), ["reply 3: done"]);
     assert_eq!(rig.ask(9, Op::LockTree { tx: tx(2) }), ["reply 4: done"]);
+}
+
+#[test]
+fn mkdir_elsewhere_that_loses_its_name_meanwhile_ends_as_the_entry_says() {
+    let mut rig = rig();
+    rig.ask(7, create("d", Node::Dir));
+    rig.mkfile(7, "d");
+    let refused = answer(&mut rig, 1, Ok(attr()));
+    assert_eq!(refused, ["ask 2: vouch of 1", "reply 1: file exists for 250 ms"]);
+}
+
+#[test]
+fn an_unclear_answer_about_an_entry_ends_no_transaction() {
+    for unclear in [Fail::Busy, Fail::Errno { errno: Errno::EIO.0 }, Fail::BelowQuorum] {
+        let mut rig = rig();
+        rig.ask(7, create("d", Node::Dir));
+        rig.lead(&[]);
+        answer(&mut rig, 1, Ok(attr()));
+        assert_eq!(answer(&mut rig, 2, Err(unclear)), NONE);
+    }
+}
+
+#[test]
+fn an_entry_counts_if_it_leads_to_the_directory() {
+    let names = [((ROOT, name("d")), (THERE, SetId(2)))].into();
+    let mut rig = Rig::with(Memory { names, ..Memory::default() }, &[]);
+    let vouch = |fid| Op::Vouch { parent: ROOT, name: name("d"), fid };
+    assert_eq!(rig.ask(9, vouch(THERE)), ["reply 1: done"]);
+    let other = Fid { lsn: Lsn(51), ..THERE };
+    assert_eq!(rig.ask(9, vouch(other)), ["reply 2: no such file or directory"]);
+}
+
+/// A directory of this set that another set's entry leads to loses it: who has been granted what it knows waits for nobody.
+#[test]
+fn a_removal_elsewhere_waits_for_the_grants_of_others_than_who_removes() {
+    for (by, waits) in [(7, false), (8, true)] {
+        let mut rig = rig();
+        rig.ask(7, Op::GetAttr { fid: ROOT });
+        let out = rig.ask(99, Op::Condemn { fid: ROOT, by: ids::SessionId(by) });
+        assert_eq!(out.is_empty(), waits, "{out:?}");
+    }
 }

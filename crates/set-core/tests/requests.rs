@@ -103,3 +103,39 @@ fn doubt_ends_when_all_was_told_and_is_on_disk() {
     rig.step(Input::Worked(2, Ok(Done::Ended)));
     assert!(rig.core.brick_mut().doubtful.is_none());
 }
+
+#[test]
+fn what_a_resend_or_a_listing_shows_is_on_all_bricks() {
+    let mut rig = Rig::primary(&[2]);
+    rig.mkfile(7, "a");
+    rig.ack(2, 1);
+    rig.mkfile(7, "b");
+    assert_eq!(
+        rig.ask_as(7, 1, common::create("a", Node::File)),
+        NONE,
+        "the object may be newer than the change"
+    );
+    assert_eq!(rig.ask(7, Op::ReadDir { fid: ROOT, cookie: 0, plus: false }), NONE);
+    assert_eq!(rig.ack(2, 2).len(), 3);
+}
+
+#[test]
+fn what_is_said_in_an_older_epoch_about_open_files_and_syncs_is_not_heard() {
+    let mut rig = Rig::primary(&[]);
+    rig.lead(&[]);
+    let ops = [Op::Fsync { fid: ROOT }, Op::SyncFs, Op::Open { fid: ROOT }, Op::Release { fid: ROOT }];
+    for (seq, op) in (1..).zip(ops) {
+        let out = rig.ask_in(1, 7, seq, op);
+        assert_eq!(out, [format!("reply {seq}: wrongview {{ epoch: epoch(2) }} for 250 ms")]);
+    }
+}
+
+#[test]
+fn a_new_primary_waits_for_what_its_predecessor_granted() {
+    let mut rig = Rig::primary(&[]);
+    rig.follow(2);
+    rig.now += Duration::from_secs(10);
+    rig.lead(&[]);
+    assert_eq!(rig.mkfile(7, "a"), NONE);
+    assert_eq!(rig.core.next_wake(), Some(rig.now + Duration::from_millis(250)));
+}

@@ -159,8 +159,13 @@ impl Rig {
     }
 
     pub fn ask_as(&mut self, session: u64, seq: u64, op: Op) -> Vec<String> {
+        self.ask_in(self.epoch, session, seq, op)
+    }
+
+    /// A session that knows the view of that epoch asks something.
+    pub fn ask_in(&mut self, epoch: u32, session: u64, seq: u64, op: Op) -> Vec<String> {
         let id = OpId { session: SessionId(session), seq };
-        let call = Call { set: SET, epoch: Epoch(self.epoch), id, finished: 0, op };
+        let call = Call { set: SET, epoch: Epoch(epoch), id, finished: 0, op };
         let session = SessionId(session);
         self.step(Input::Request(Request { call, payload: Bytes::new(), to: To(seq), session }))
     }
@@ -224,7 +229,8 @@ fn line(output: Output<Work, To>) -> String {
             let op = format!("{op:?}");
             let what = op.split([' ', '{', '(']).next().unwrap_or_default().to_lowercase();
             let name = name.map(|n| format!(" as {}", n.seq)).unwrap_or_default();
-            format!("ask {id}: {what} of {set}{name}")
+            let keep = if op.contains("keep: false") { ", gone" } else { "" };
+            format!("ask {id}: {what} of {set}{name}{keep}")
         }
         Output::Propose(p) => format!("propose: {}", p.reason),
         Output::Room(_) => "room".to_owned(),

@@ -81,27 +81,30 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The file that holds the mutant's text, once, and what it says with the mistake.
+/// The file that holds the mutant's text, once, and what it says with the mistake. If the file it was in does not hold it any
+/// more, another one of the crate may.
 fn mutate(tree: &Path, m: &Mutant) -> Result<(PathBuf, String, String), String> {
-    let mut files = vec![tree.join(&m.file)];
-    sources(&tree.join("crates").join(m.package()).join("src"), &mut files);
-    let mut many = 0;
-    for file in files {
-        let Ok(text) = fs::read_to_string(&file) else { continue };
-        match find(&text, &m.from).as_slice() {
-            [] => {}
-            [at] => {
-                let (before, after) = (&text[..at.start], &text[at.end..]);
-                let changed = format!("{before}{}{after}", m.to.trim().trim_end_matches(','));
-                return Ok((file, text, changed));
+    let own = tree.join(&m.file);
+    let mut others = Vec::new();
+    sources(&tree.join("crates").join(m.package()).join("src"), &mut others);
+    others.retain(|f| *f != own);
+    for files in [vec![own], others] {
+        let mut found = Vec::new();
+        for file in files {
+            let text = fs::read_to_string(&file).unwrap_or_default();
+            for at in find(&text, &m.from) {
+                let to = m.to.trim().trim_end_matches(',');
+                let changed = format!("{}{to}{}", &text[..at.start], &text[at.end..]);
+                found.push((file.clone(), text.clone(), changed));
             }
-            more => many = many.max(more.len()),
+        }
+        match found.len() {
+            0 => {}
+            1 => return found.pop().ok_or_else(String::new),
+            n => return Err(format!("{}: its text is there {n} times", m.name)),
         }
     }
-    match many {
-        0 => Err(format!("{}: its text is not in crate {}", m.name, m.package())),
-        n => Err(format!("{}: its text is there {n} times", m.name)),
-    }
+    Err(format!("{}: its text is not in crate {}", m.name, m.package()))
 }
 
 /// The crates whose tests may notice a mutant, the likeliest first.
