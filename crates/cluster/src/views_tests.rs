@@ -97,6 +97,9 @@ fn a_loss_is_remembered() {
     testing::views(&mut state, Command::ChangeView(ViewChange { lost: true, ..going_on }));
     testing::views(&mut state, change(3, Some(1), &[1, 2], &[2]));
     assert_eq!((state.sets[&SetId(1)].lost_before, state.sets[&SetId(1)].view.epoch), (Epoch(3), Epoch(4)));
+    let Command::ChangeView(again) = change(4, Some(2), &[2], &[]) else { unreachable!() };
+    testing::views(&mut state, Command::ChangeView(ViewChange { lost: true, ..again }));
+    assert_eq!(state.sets[&SetId(1)].lost_before, Epoch(5), "and the next one");
 }
 
 #[test]
@@ -129,6 +132,21 @@ fn an_arbiter_never_leads() {
     assert_eq!(view(&state, 1), (3, None, vec![2, 3]), "the arbiter alone holds no data");
     testing::views(&mut state, down(3));
     assert_eq!(view(&state, 1), (4, None, vec![2]));
+}
+
+#[test]
+fn an_arbiter_never_leads_however_idle_its_server_is() {
+    let mut state = testing::pool(3);
+    testing::create(&mut state, "v", 3, 1, 3);
+    let mut other = testing::volume(&state, "w", 3, 0, 3);
+    for brick in &mut other.bricks {
+        brick.path = format!("/w{}", brick.path);
+    }
+    state.apply(&Command::CreateVolume(other)).unwrap();
+    let led: BTreeSet<Option<u32>> = [1, 2].map(|set| view(&state, set).1).into();
+    assert_eq!(led, [Some(1), Some(5)].into(), "servers 1 and 2 lead, server 3 with the arbiter is idle");
+    testing::views(&mut state, down(1));
+    assert_eq!(view(&state, 1), (2, Some(2), vec![2, 3]));
 }
 
 #[test]

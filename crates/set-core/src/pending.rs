@@ -102,6 +102,7 @@ mod tests {
         pending.note(NOW, op(3), &Change::Condemn { fid });
         assert_eq!(pending.ask_about(NOW, Duration::ZERO), [(fid, Some(op(3)))]);
         pending.asked(fid, Some(op(1)));
+        pending.asked(fid, None);
         assert_eq!(pending.ask_about(NOW, Duration::ZERO), [], "the answer was another transaction's");
         pending.asked(fid, Some(op(3)));
         assert_eq!(pending.ask_about(NOW, Duration::ZERO).len(), 1);

@@ -117,3 +117,21 @@ fn the_end_of_an_older_healing_is_void() {
     rig.follow(3);
     assert_eq!(rig.step(Input::Worked(1, Ok(Done::Ended))), NONE);
 }
+
+#[test]
+fn only_the_primarys_answer_to_this_brick_counts() {
+    let mut rig = Rig::primary(&[]);
+    rig.follow(2);
+    let asked = rig.step(Input::Tick);
+    let number: u64 = asked[0].strip_prefix("send 2: join ").unwrap().parse().unwrap();
+    let start = Memory::default_stamp;
+    let welcome =
+        |number| PeerBody::Welcome { number, common: start(), agree: Lsn(0), start: start(), full: false };
+    let live = |number| PeerBody::Live { number, last: start(), placed: vec![] };
+    for (from, number) in [(3, number), (2, number + 1)] {
+        assert_eq!(rig.peer(from, welcome(number)), NONE);
+        assert_eq!(rig.peer(from, live(number)), NONE, "brick {from}, join {number}");
+    }
+    rig.peer(2, welcome(number));
+    assert_eq!(rig.peer(2, live(number)), ["start 1: end"]);
+}

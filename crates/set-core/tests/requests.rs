@@ -139,3 +139,12 @@ fn a_new_primary_waits_for_what_its_predecessor_granted() {
     assert_eq!(rig.mkfile(7, "a"), NONE);
     assert_eq!(rig.core.next_wake(), Some(rig.now + Duration::from_millis(250)));
 }
+
+#[test]
+fn a_failed_sync_is_recorded_on_the_brick() {
+    let mut rig = Rig::primary(&[2]);
+    rig.ask(7, Op::SyncFs);
+    rig.wake();
+    rig.step(Input::Worked(1, Err(Errno::EIO)));
+    assert_eq!(rig.core.brick_mut().unsynced, 1);
+}

@@ -20,6 +20,8 @@ pub struct Memory {
     pub names: BTreeMap<(Fid, Name), (Fid, SetId)>,
     pub journal: Vec<Entry<Change>>,
     pub doubtful: Option<Vec<Fid>>,
+    /// How often it was told that what was not synced may be lost.
+    pub unsynced: u32,
 }
 
 /// Work as the scripts see it.
@@ -249,6 +251,7 @@ impl Brick for Memory {
         Err(Errno::EIO)
     }
     fn doubt_unsynced(&mut self) -> Result<(), Errno> {
+        self.unsynced += 1;
         Ok(())
     }
     fn take_late_failure(&mut self) -> Option<Errno> {
