@@ -179,6 +179,7 @@ impl Brick {
         change: &Change,
         payload: Option<&[u8]>,
     ) -> Result<(), Errno> {
+        tracing::debug!(brick = %self.path.display(), lsn = %stamp.lsn, ?change, "applies");
         let version = Version::from(stamp);
         self.act(version, change, payload)?;
         for (fid, e) in effects(change) {

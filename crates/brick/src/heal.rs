@@ -7,7 +7,7 @@
 use crate::apply::{Making, hidden_fid, hidden_name};
 use crate::identity::{read_small, write_durably};
 use crate::listing;
-use crate::object::{Opened, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG};
+use crate::object::{Opened, S_IFDIR, S_IFLNK, S_IFMT};
 use crate::open::Brick;
 use crate::place::limbo_name;
 use crate::tree::At;
@@ -128,6 +128,7 @@ impl Brick {
     /// # Errors
     /// The kernel's.
     pub fn begin_heal(&mut self, from: Lsn, objects: &[Fid], trust: Lsn) -> Result<(), Errno> {
+        tracing::debug!(brick = %self.path.display(), %from, ?objects, %trust, before = ?self.healing, "in doubt");
         self.flush_attrs()?;
         let mut doubt = self.healing.clone().unwrap_or(Doubt { from, objects: vec![], trust });
         doubt.from = doubt.from.min(from);
@@ -137,17 +138,30 @@ impl Brick {
     }
 
     /// A sync failed: what the kernel could not write it has dropped, and no later sync says so. All beyond the durable
-    /// position is in doubt from now on, for the next process too. Where the mark cannot be written the state says that
-    /// memory was lost, which comes to the same: a small write in place, to the page cache.
+    /// position is in doubt from now on, for the next process too, and the journal beyond it is written again. Where the mark
+    /// cannot be written the state says that memory was lost, which comes to the same: a small write in place, to the page
+    /// cache.
     ///
     /// # Errors
     /// The kernel's: neither could be written. The brick is not closed in order.
     pub fn doubt_unsynced(&mut self) -> Result<(), Errno> {
         let durable = self.durable().lsn;
+        self.write_journal_again(durable);
         self.begin_heal(durable, &[], Lsn(0)).or_else(|e| {
             tracing::error!(brick = %self.path.display(), error = %e, "the mark of what is in doubt could not be written");
             self.shared.lose()
         })
+    }
+
+    /// As long as this fails no sync makes anything durable.
+    pub(crate) fn write_journal_again(&self, durable: Lsn) {
+        let failed = self.shared.failed();
+        match self.journal.write_again(durable) {
+            Ok(()) => self.shared.rewrote(failed),
+            Err(e) => {
+                tracing::error!(brick = %self.path.display(), error = %e, "the journal could not be written again")
+            }
+        }
     }
 
     /// The journal of an unfinished healing is about to lose its beginning: what it says is in doubt, all is.
@@ -174,6 +188,7 @@ impl Brick {
         about: Option<Fid>,
         change: &Change,
     ) -> Result<(), Errno> {
+        tracing::debug!(brick = %self.path.display(), lsn = %stamp.lsn, ?change, "left to healing");
         if self.journal.append(stamp, op, 0, about, change)? {
             self.bound_journal();
         }
@@ -191,7 +206,9 @@ impl Brick {
             true
         })?;
         for fid in gone {
-            self.forget(fid);
+            if !self.is_double(&self.aside.clone(), hidden_name(fid).as_bytes(), fid)? {
+                self.forget(fid);
+            }
         }
         Ok(EndJob { aside: self.aside.clone(), sync: self.begin_sync(None)? })
     }
@@ -219,6 +236,7 @@ impl Brick {
     /// The kernel's.
     pub fn object(&mut self, fid: Fid) -> Result<Option<Object>, Errno> {
         let set = self.identity.set;
+        self.check_orphan(fid)?;
         let (attr, version, flags) = match self.fresh(fid) {
             Ok((node, stat)) => (node.attr(&stat), Stamp::from(node.tag.version), node.tag.flags),
             Err(Errno::ESTALE | Errno::ENOENT) => return Ok(None),
@@ -343,6 +361,7 @@ impl Brick {
         data: Option<&[u8]>,
         complete: bool,
     ) -> Result<bool, Errno> {
+        tracing::debug!(%fid, size = object.attr.size, mtime = ?object.attr.mtime, version = ?object.version, complete, "an object is healed");
         if !self.have(fid, object)? {
             return Ok(false);
         }
@@ -380,6 +399,7 @@ impl Brick {
     /// # Errors
     /// The kernel's.
     pub fn complete(&mut self, fid: Fid, version: &Stamp) -> Result<(), Errno> {
+        tracing::debug!(brick = %self.path.display(), %fid, version = %version.lsn, "all data of an object is here");
         let version = Version::from(version);
         let node = match self.load(fid) {
             Err(Errno::ESTALE | Errno::ENOENT) => return Ok(()),
@@ -398,6 +418,7 @@ impl Brick {
     /// # Errors
     /// The kernel's.
     pub fn take_nothing(&mut self, fid: Fid) -> Result<(), Errno> {
+        tracing::debug!(brick = %self.path.display(), %fid, "the primary has no such object");
         if fid.is_root() || !self.is_known(fid)? {
             return Ok(());
         }
@@ -430,9 +451,11 @@ impl Brick {
     /// Puts a directory aside until its own entry is compared.
     fn displace(&mut self, dir: Fid) -> Result<(), Errno> {
         let at = self.hung(dir)?;
-        at.dir.rename(&at.name, &self.aside, hidden_name(dir).as_bytes(), Renaming::Replace)?;
         if let Some(parent) = at.parent {
             self.keep_times(parent)?;
+        }
+        at.dir.rename(&at.name, &self.aside, hidden_name(dir).as_bytes(), Renaming::Replace)?;
+        if let Some(parent) = at.parent {
             self.left(parent, &at.name);
         }
         self.unsettle(dir);
@@ -464,7 +487,13 @@ impl Brick {
         Ok(true)
     }
 
-    fn making<'a>(&self, fid: Fid, home: ids::SetId, node: &'a Kind, object: &Object) -> Making<'a> {
+    pub(crate) fn making<'a>(
+        &self,
+        fid: Fid,
+        home: ids::SetId,
+        node: &'a Kind,
+        object: &Object,
+    ) -> Making<'a> {
         Making {
             fid,
             home,
@@ -476,33 +505,6 @@ impl Brick {
             flags: object.flags,
             version: Version::default(),
         }
-    }
-
-    fn have_orphan(&mut self, fid: Fid, known: bool, object: &Object) -> Result<bool, Errno> {
-        let name = hidden_name(fid);
-        if object.attr.mode & S_IFMT != S_IFREG {
-            return Ok(false);
-        }
-        if !known {
-            let making = self.making(fid, object.attr.home, &Kind::File, object);
-            let open = match crate::apply::make(&self.orphans, name.as_bytes(), &making) {
-                // Left by a healing that was interrupted before the file had its tag.
-                Err(Errno::EEXIST) => {
-                    self.orphans.unlink(name.as_bytes())?;
-                    self.forget(fid);
-                    crate::apply::make(&self.orphans, name.as_bytes(), &making)?
-                }
-                made => made?,
-            };
-            self.finish_hidden(&making, &open)?;
-            return Ok(true);
-        }
-        // Its last name was put aside here.
-        match self.aside.rename(name.as_bytes(), &self.orphans, name.as_bytes(), Renaming::Replace) {
-            Ok(()) | Err(Errno::ENOENT) => {}
-            Err(e) => return Err(e),
-        }
-        Ok(true)
     }
 
     fn take_xattrs(&mut self, fid: Fid, open: &Opened, object: &Object) -> Result<(), Errno> {
@@ -556,6 +558,8 @@ impl Brick {
         entries: &[DirEntry],
         targets: &[(Fid, Blob)],
     ) -> Result<Vec<Made>, Errno> {
+        tracing::debug!(brick = %self.path.display(), %dir, after, ?upto, names = ?entries.iter().map(|e| (&e.name, e.fid)).collect::<Vec<_>>(), "takes entries");
+        let mtime = self.load(dir)?.mtime;
         self.keep_times(dir)?;
         let here = self.listing(dir)?.between(after, upto.unwrap_or(u64::MAX));
         let there: std::collections::HashMap<&[u8], &DirEntry> =
@@ -563,7 +567,11 @@ impl Brick {
         for name in here {
             let wanted = there.get(&name[..]);
             match self.find(dir, &name)? {
-                At::Entry(e) if wanted.is_some_and(|w| w.fid == e.fid) => {}
+                At::Entry(e) if wanted.is_some_and(|w| w.fid == e.fid) => {
+                    if let Some(w) = wanted {
+                        self.unite(dir, w)?;
+                    }
+                }
                 At::Entry(e) => self.put_aside(dir, &name, e.fid)?,
                 At::Unknown => self.banish(dir, &name)?,
                 At::Free => {}
@@ -576,6 +584,8 @@ impl Brick {
             }
         }
         self.keep_times(dir)?;
+        // So many others may have been loaded that it left the memory in between.
+        self.load(dir)?.mtime = mtime;
         Ok(made)
     }
 
@@ -593,9 +603,11 @@ impl Brick {
 
     /// Takes a name away that the other brick does not have. The object may have another name there: it is kept.
     fn put_aside(&mut self, dir: Fid, name: &[u8], fid: Fid) -> Result<(), Errno> {
+        tracing::debug!(brick = %self.path.display(), %dir, name = %String::from_utf8_lossy(name), %fid, "puts aside");
         let parent = self.open_dir(dir)?;
         let stat = parent.stat_at(name)?;
-        if stat.mode & S_IFMT != S_IFDIR && stat.nlink > 1 {
+        let dir_kind = stat.mode & S_IFMT == S_IFDIR;
+        if !dir_kind && (stat.nlink > 1 || self.is_double(&parent, name, fid)?) {
             parent.unlink(name)?;
         } else {
             // What the other brick keeps without a name stays here as well.
@@ -610,7 +622,9 @@ impl Brick {
 
     fn take_entry(&mut self, dir: Fid, e: &DirEntry, targets: &[(Fid, Blob)]) -> Result<Option<Made>, Errno> {
         let name = e.name.as_bytes();
-        if self.is_known(e.fid)? {
+        let known = self.is_known(e.fid)?;
+        tracing::debug!(%dir, name = %e.name, fid = %e.fid, known, "a name is taken over");
+        if known {
             let mut again = None;
             if e.kind == S_IFDIR {
                 again = self.untangle(dir, e.fid)?;
@@ -674,7 +688,7 @@ impl Brick {
     }
 
     /// Gives a file that is here under another name, or without one, this name.
-    fn link_again(&mut self, e: &DirEntry, dir: Fid) -> Result<(), Errno> {
+    pub(crate) fn link_again(&mut self, e: &DirEntry, dir: Fid) -> Result<(), Errno> {
         let to = self.open_dir(dir)?;
         let hidden = hidden_name(e.fid);
         let mut moved = false;
@@ -702,6 +716,7 @@ impl Brick {
     /// # Errors
     /// `ESTALE` if there is no such file here; the kernel's.
     pub fn take_data(&mut self, fid: Fid, offset: u64, data: &[u8]) -> Result<(), Errno> {
+        tracing::debug!(brick = %self.path.display(), %fid, offset, len = data.len(), "takes data");
         // Looked at before the write moves the kernel's times, which must not show: ours are written again with the tag.
         self.load(fid)?;
         let open = self.open_fid(fid)?;

@@ -155,6 +155,22 @@ impl Journal {
         Ok(Opened { journal: j, cut })
     }
 
+    /// Writes again what lies beyond the durable position. A sync that failed, of this process or of one before, may have
+    /// dropped it from what the kernel still has to write: no later sync would bring it to disk, nor say so.
+    pub(crate) fn write_again(&self, durable: Lsn) -> Result<(), JournalError> {
+        if self.last.lsn <= durable {
+            return Ok(());
+        }
+        let from = self.segments.range(..=durable.next()).next_back().map_or(Lsn(0), |(first, _)| *first);
+        for &first in self.segments.range(from..).map(|(first, _)| first) {
+            let bytes = self.load(first)?;
+            self.open_file(first)?.write_all(0, &bytes).map_err(|e| self.io(first, e))?;
+        }
+        self.note_unsynced(durable)?;
+        self.unsynced.folder_changed();
+        Ok(())
+    }
+
     /// A process that was killed may have left complete segments in the page cache only.
     fn note_unsynced(&self, durable: Lsn) -> Result<(), JournalError> {
         for (first, next) in self.segments.keys().zip(self.segments.keys().skip(1)) {

@@ -68,6 +68,8 @@ pub struct Found {
     pub clean: bool,
     /// The machine was started anew since, or the file system mounted anew: what is newer than [`Brick::durable`] may be lost or half there.
     pub rebooted: bool,
+    /// Something was in doubt before: what an earlier life of the brick found lost, or a healing that was not finished.
+    pub marked: bool,
     /// The object of the last record, if that record's data did not (all) reach it: its content is in doubt.
     pub incomplete: Option<Fid>,
     /// Bytes of a torn tail that were cut off the journal.
@@ -299,6 +301,7 @@ impl Brick {
         let found = Found {
             clean: state.clean && opened.cut == 0,
             rebooted,
+            marked: healing.is_some(),
             incomplete: None,
             cut: opened.cut,
             index_rebuilt: false,
@@ -353,6 +356,9 @@ impl Brick {
             overgrown: false,
             _lock: lock,
         };
+        // A sync of an earlier process may have failed, which nobody wrote down.
+        brick.shared.fail();
+        brick.write_journal_again(brick.durable().lsn);
         brick.recover(position, start)?;
         brick.healing = doubt.or(brick.healing);
         brick.doubt_incomplete().map_err(|e| at.io("mark what is in doubt in", e))?;

@@ -69,6 +69,9 @@ impl Brick {
         self.learn_hidden().map_err(io("read the orphans of"))?;
         if self.healing.is_some() {
             // Records beyond the mark may not be in the tree: all they touch will be compared.
+            if !self.found.clean && position.is_some() {
+                self.learn_places().map_err(io("look for what was healed in"))?;
+            }
             return Ok(());
         }
         let known = position.unwrap_or(last).min(flushed).min(last);
@@ -93,6 +96,26 @@ impl Brick {
         Ok(())
     }
 
+    /// No record says what a healing made or moved, nor what a power cut before it left: the index may not know where it is.
+    /// What was put aside counts only where there is nothing else.
+    fn learn_places(&mut self) -> Result<(), Errno> {
+        let root = self.root.share();
+        let index = &mut self.index;
+        crate::scan::walk(&root, &mut |seen| {
+            let Ok(Some(tag)) = &seen.tag else { return Ok(()) };
+            let at = Located { handle: seen.dir.handle_at(seen.name)?, kind: seen.stat.mode & S_IFMT };
+            let other = index.get(tag.fid)?.filter(|known| *known != at);
+            let aside = seen.path.starts_with(".mortar/aside");
+            if aside && other.is_some_and(|o| root.open_handle(&o.handle, o.kind).is_ok()) {
+                return Ok(());
+            }
+            if index.get(tag.fid)? != Some(at) {
+                index.put(tag.fid, at);
+            }
+            Ok(())
+        })
+    }
+
     /// Orphans and what is in limbo are found by their names there.
     fn learn_hidden(&mut self) -> Result<(), Errno> {
         let mut found = Vec::new();
@@ -111,6 +134,9 @@ impl Brick {
                 };
                 let kind = dir.stat_at(&name)?.mode & S_IFMT;
                 self.index.put(fid, Located { handle: dir.handle_at(&name)?, kind });
+            }
+            if n == 0 {
+                self.adopt_orphan(&name, fid)?;
             }
         }
         Ok(())

@@ -21,6 +21,10 @@ pub(crate) struct Shared {
     state: Mutex<State>,
     /// The index is committed up to here.
     indexed: AtomicU64,
+    /// How many syncs have failed.
+    failed: AtomicU64,
+    /// After how many of them the journal was written again.
+    rewritten: AtomicU64,
     synced: SyncedAt,
 }
 
@@ -38,6 +42,8 @@ impl Shared {
             file: meta.open_own(b"state", Opening::AtHand(0o600)).map_err(io)?,
             state: Mutex::new(state),
             indexed: AtomicU64::new(indexed.0),
+            failed: AtomicU64::new(0),
+            rewritten: AtomicU64::new(0),
             synced,
         };
         shared.change(|_| {}).map_err(io)?;
@@ -68,9 +74,25 @@ impl Shared {
         if self.state().flushed == lsn { Ok(()) } else { self.change(|s| s.flushed = lsn) }
     }
 
-    /// Everything up to `stamp` is on disk: all that was done before `began`.
-    fn durable(&self, stamp: Stamp, began: Time) -> Result<(), Errno> {
-        if self.is_lost() {
+    /// A sync failed: the kernel may have dropped what it could not write.
+    pub(crate) fn fail(&self) {
+        self.failed.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// How many syncs have failed so far.
+    pub(crate) fn failed(&self) -> u64 {
+        self.failed.load(Ordering::Acquire)
+    }
+
+    /// The journal was written again after so many failed syncs.
+    pub(crate) fn rewrote(&self, failed: u64) {
+        self.rewritten.store(failed, Ordering::Release);
+    }
+
+    /// Everything up to `stamp` is on disk: all that was done before `began`, by a sync that began when the journal had been
+    /// written again after `whole` failed ones.
+    fn durable(&self, stamp: Stamp, began: Time, whole: u64) -> Result<(), Errno> {
+        if self.is_lost() || self.failed() != whole {
             // A sync that comes after one that failed says nothing of what the kernel dropped then.
             return Err(Errno::EIO);
         }
@@ -120,6 +142,8 @@ pub struct SyncJob {
     target: Target,
     stamp: Stamp,
     began: Time,
+    /// After how many failed syncs the journal had been written again.
+    whole: u64,
 }
 
 impl SyncJob {
@@ -134,6 +158,18 @@ impl SyncJob {
     /// # Errors
     /// The kernel's.
     pub fn run(self) -> Result<Lsn, Errno> {
+        if let Err(e) = self.write() {
+            self.shared.fail();
+            return Err(e);
+        }
+        if let Target::Tree { sealed, .. } = &self.target {
+            self.shared.indexed.fetch_max(sealed.0, Ordering::AcqRel);
+            self.shared.durable(self.stamp.clone(), self.began, self.whole)?;
+        }
+        Ok(self.stamp.lsn)
+    }
+
+    fn write(&self) -> Result<(), Errno> {
         match &self.target {
             Target::Objects(files) => {
                 // Written out side by side first: the commit that one of them waits for then covers the others.
@@ -147,11 +183,9 @@ impl SyncJob {
                 self.journal.sync(&self.current)?;
                 root.sync_all()?;
                 index.commit(*sealed)?;
-                self.shared.indexed.fetch_max(sealed.0, Ordering::AcqRel);
-                self.shared.durable(self.stamp.clone(), self.began)?;
             }
         }
-        Ok(self.stamp.lsn)
+        Ok(())
     }
 }
 
@@ -210,6 +244,7 @@ impl Brick {
             target,
             stamp,
             began,
+            whole: self.shared.rewritten.load(Ordering::Acquire),
         }
     }
 

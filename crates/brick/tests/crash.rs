@@ -333,3 +333,30 @@ fn one_process_at_a_time() {
     let none = Brick::open(t.path(), &identity(1), Options::default()).err().unwrap();
     assert!(matches!(none, OpenError::NotBrick { .. }));
 }
+
+/// A power cut may keep a tag from the disk, or the move that it tells of: a file's place says whether it has a name.
+#[test]
+fn a_file_among_the_orphans_is_one_whatever_its_tag_says() {
+    let dir = temp();
+    let mut s = Set::new(vec![new_brick(dir.path(), 1)]);
+    let fid = s.file(ROOT, "f");
+    // The last change is done again: let that be another one.
+    s.file(ROOT, "g");
+    drop(s);
+    let path = dir.path().join("b1");
+    let orphans = path.join(".mortar/orphans");
+    let hidden = orphans.join(format!("{:08x}{:08x}{:016x}", fid.set.0, fid.epoch.0, fid.lsn.0));
+    std::fs::rename(path.join("f"), &hidden).unwrap();
+    let remains = orphans.join(format!("{:032x}", 1));
+    std::fs::write(&remains, b"").unwrap();
+    let mut b = open(&path, &identity(1));
+    assert!(b.is_orphan(fid));
+    assert_eq!(b.object(fid).unwrap().unwrap().attr.nlink, 0);
+    assert!(!remains.exists(), "a file that nobody can know of stays");
+    b.flush_attrs().unwrap();
+    drop(b);
+    std::fs::rename(&hidden, path.join("f")).unwrap();
+    let mut b = open(&path, &identity(1));
+    assert_eq!(b.object(fid).unwrap().unwrap().attr.nlink, 1);
+    assert!(!b.is_orphan(fid));
+}

@@ -7,9 +7,9 @@ use common::partners::*;
 use common::*;
 use ids::{Epoch, Fid, Lsn};
 use std::collections::VecDeque;
-use wire::Change;
 use wire::op::Node;
 use wire::peer::{PeerBody, Stamp};
+use wire::{Change, Op};
 
 fn run(seed: u64, full: bool) {
     println!("seed {seed}");
@@ -153,6 +153,58 @@ fn same_trees(dir: &std::path::Path, p: &mut Brick, j: &mut Brick) {
     p.flush_attrs().unwrap();
     j.flush_attrs().unwrap();
     assert_eq!(tree(&dir.join("b1")), tree(&dir.join("b2")));
+}
+
+/// While a directory's names are taken over so many objects may be made that its attributes leave the memory: it has the
+/// other brick's times all the same.
+#[test]
+fn a_directory_of_which_many_names_are_healed_keeps_its_times() {
+    let dir = temp();
+    let mut s = Set::new(vec![new_brick(dir.path(), 1)]);
+    new_brick(dir.path(), 2).close().unwrap();
+    let few = brick::Options { nodes: 2, ..brick::Options::default() };
+    let mut j = Brick::open(&dir.path().join("b2"), &identity(2), few).unwrap();
+    for n in 0..40 {
+        s.file(ROOT, &format!("n{n}"));
+    }
+    let p = &mut s.bricks[0];
+    let mut healing = welcome(p, &mut j, &Stamp { epoch: Epoch(0), lsn: Lsn(0) }, false);
+    settle(p, &mut j, &mut healing);
+    same_trees(dir.path(), p, &mut j);
+}
+
+/// No record says what an interrupted healing made: the next process finds it all the same.
+#[test]
+fn what_an_interrupted_healing_made_is_healed_on() {
+    let dir = temp();
+    let mut s = Set::new(vec![new_brick(dir.path(), 1), new_brick(dir.path(), 2)]);
+    s.file(ROOT, "first");
+    let mut j = s.bricks.remove(1);
+    let common = j.last();
+    // The index is on disk as it is now.
+    j.begin_sync(None).unwrap().run().unwrap();
+    let d = s.dir(ROOT, "d");
+    s.file(d, "f");
+    let p = &mut s.bricks[0];
+    let mut healing = welcome(p, &mut j, &common, false);
+    while j.lookup(ROOT, &name("d")).unwrap().is_none() {
+        let question = healing.ask(&mut j).unwrap();
+        let (body, data) = answer(p, &question);
+        take(&mut healing, &mut j, &body, &data);
+    }
+    drop(j);
+    let mut j = open(&dir.path().join("b2"), &identity(2));
+    assert!(j.attr_of_any(d).is_ok(), "it is found by its fid, before any name leads to it");
+    let mut healing = welcome(p, &mut j, &common, false);
+    // The directory is asked about before the names above it are told.
+    let asked: Vec<_> = std::iter::from_fn(|| healing.ask(&mut j)).collect();
+    assert_eq!(asked.len(), 2);
+    for question in asked {
+        let (body, data) = answer(p, &question);
+        take(&mut healing, &mut j, &body, &data);
+    }
+    settle(p, &mut j, &mut healing);
+    same_trees(dir.path(), p, &mut j);
 }
 
 /// Both bricks with a dense file of 8 MiB and a sparse one, then 1 MiB of the first changed on one of them.
@@ -504,4 +556,127 @@ fn what_lies_in_limbo_is_healed() {
             }
         }
     }
+}
+
+/// A directory goes while a file that lay in it is open: the brick that was away keeps the file too.
+#[test]
+fn a_file_without_a_name_outlives_its_directory() {
+    for full in [false, true] {
+        let dir = temp();
+        let mut s = Set::new(vec![new_brick(dir.path(), 1), new_brick(dir.path(), 2)]);
+        let parent = s.dir(ROOT, "d");
+        let fid = s.file(parent, "f");
+        s.write(fid, 0, b"held open");
+        let common = s.bricks[0].last();
+        let mut j = s.bricks.pop().unwrap();
+        let (time, orphan) = (time(9), true);
+        s.apply(&Change::Unlink { parent, name: name("f"), fid, orphan, time }, b"").unwrap();
+        s.apply(&Change::Rmdir { parent: ROOT, name: name("d"), fid: parent, time }, b"").unwrap();
+        let mut p = s.bricks.pop().unwrap();
+        let mut healing = welcome(&mut p, &mut j, &common, full);
+        settle(&mut p, &mut j, &mut healing);
+        end(&mut j);
+        assert!(j.is_orphan(fid), "full: {full}");
+        same_data(&mut p, &mut j, fid);
+        same_trees(dir.path(), &mut p, &mut j);
+    }
+}
+
+/// After a power cut the index may not know of a file that is in the tree: it is healed when its name is found.
+#[test]
+fn a_file_that_the_index_has_lost_is_healed() {
+    for full in [false, true] {
+        let dir = temp();
+        let mut s = Set::new(vec![new_brick(dir.path(), 1), new_brick(dir.path(), 2)]);
+        let (path, index) = (dir.path().join("b2"), "b2/.mortar/index.redb");
+        let early = dir.path().join("early");
+        s.bricks[1].begin_sync(None).unwrap().run().unwrap();
+        std::fs::copy(dir.path().join(index), &early).unwrap();
+        let common = s.bricks[0].last();
+        // It is asked about before the directory that it lies in.
+        let (fid, d) = (s.file(ROOT, "f"), s.dir(ROOT, "d"));
+        let (from, to) = (name("f"), name("g"));
+        s.run(&Op::Rename { parent: ROOT, name: from, to_parent: d, to_name: to, flags: 0 }, b"").unwrap();
+        s.write(fid, 0, b"as both had it");
+        let mut j = s.bricks.pop().unwrap();
+        s.write(fid, 3, b"missed");
+        let mut p = s.bricks.pop().unwrap();
+        j.flush_attrs().unwrap();
+        j.begin_heal(common.lsn, &[fid], Lsn(0)).unwrap();
+        drop(j);
+        std::fs::copy(&early, dir.path().join(index)).unwrap();
+        let mut j = open(&path, &identity(2));
+        let mut healing = welcome(&mut p, &mut j, &common, full);
+        settle(&mut p, &mut j, &mut healing);
+        end(&mut j);
+        same_data(&mut p, &mut j, fid);
+        same_trees(dir.path(), &mut p, &mut j);
+    }
+}
+
+/// A healing made a file with two names, was killed, and the index did not learn of it: it is one file in the end.
+#[test]
+fn a_file_with_two_names_stays_one_file() {
+    use std::os::unix::fs::MetadataExt;
+    let dir = temp();
+    let mut s = Set::new(vec![new_brick(dir.path(), 1), new_brick(dir.path(), 2)]);
+    let (path, index) = (dir.path().join("b2"), "b2/.mortar/index.redb");
+    let early = dir.path().join("early");
+    // Directories are compared in the order of their fids.
+    let (first, second) = (s.dir(ROOT, "first"), s.dir(ROOT, "second"));
+    s.bricks[1].begin_sync(None).unwrap().run().unwrap();
+    std::fs::copy(dir.path().join(index), &early).unwrap();
+    let common = s.bricks[0].last();
+    let mut j = s.bricks.pop().unwrap();
+    let fid = s.file(second, "old");
+    s.write(fid, 0, b"before");
+    let mut p = s.bricks.pop().unwrap();
+    let mut healing = welcome(&mut p, &mut j, &common, false);
+    settle(&mut p, &mut j, &mut healing);
+    j.flush_attrs().unwrap();
+    j.begin_heal(common.lsn, &[], Lsn(0)).unwrap();
+    drop(j);
+    std::fs::copy(&early, dir.path().join(index)).unwrap();
+    let mut s = Set::new(vec![p]);
+    s.apply(&Change::Link { fid, parent: first, name: name("new"), time: time(8) }, b"").unwrap();
+    s.write(fid, 0, b"afterwards");
+    let mut p = s.bricks.pop().unwrap();
+    let mut j = open(&path, &identity(2));
+    let mut healing = welcome(&mut p, &mut j, &common, false);
+    settle(&mut p, &mut j, &mut healing);
+    end(&mut j);
+    same_data(&mut p, &mut j, fid);
+    same_trees(dir.path(), &mut p, &mut j);
+    let ino = |n: &str| std::fs::metadata(path.join(n)).unwrap().ino();
+    assert_eq!(ino("first/new"), ino("second/old"));
+}
+
+/// The primary's index lost a file that it has: it answers that there is none, and then names it among its entries.
+#[test]
+fn a_file_that_the_primarys_index_has_lost_is_healed() {
+    let dir = temp();
+    let mut s = Set::new(vec![new_brick(dir.path(), 1), new_brick(dir.path(), 2)]);
+    let (path, index) = (dir.path().join("b1"), "b1/.mortar/index.redb");
+    let early = dir.path().join("early");
+    s.bricks[0].begin_sync(None).unwrap().run().unwrap();
+    std::fs::copy(dir.path().join(index), &early).unwrap();
+    let common = s.bricks[0].last();
+    // It is asked about before the directory that it lies in.
+    let (fid, d) = (s.file(ROOT, "f"), s.dir(ROOT, "d"));
+    let (from, to) = (name("f"), name("g"));
+    s.run(&Op::Rename { parent: ROOT, name: from, to_parent: d, to_name: to, flags: 0 }, b"").unwrap();
+    let mut j = s.bricks.pop().unwrap();
+    s.write(fid, 0, b"missed");
+    let mut p = s.bricks.pop().unwrap();
+    p.flush_attrs().unwrap();
+    p.begin_heal(common.lsn, &[], Lsn(0)).unwrap();
+    drop(p);
+    std::fs::copy(&early, dir.path().join(index)).unwrap();
+    let mut p = open(&path, &identity(1));
+    j.begin_heal(common.lsn, &[fid], Lsn(0)).unwrap();
+    let mut healing = welcome(&mut p, &mut j, &common, true);
+    settle(&mut p, &mut j, &mut healing);
+    end(&mut j);
+    same_data(&mut p, &mut j, fid);
+    same_trees(dir.path(), &mut p, &mut j);
 }

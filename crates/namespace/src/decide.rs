@@ -233,6 +233,12 @@ fn create(
     )
 }
 
+/// Whether an object that loses a name loses its last one, and somebody may hold it open. Only regular files are held: the
+/// kernels of clients open all else themselves, without a word to the server.
+fn may_be_held(attr: &Attr, cx: &Context<'_>) -> bool {
+    attr.nlink <= 1 && attr.mode & 0o170_000 == 0o100_000 && (cx.is_open)(attr.fid)
+}
+
 fn unlink(view: &mut dyn View, cx: &Context<'_>, parent: Fid, name: &Name) -> Result<Decision, Errno> {
     let dir = view.attr(parent)?;
     let entry = view.entry(parent, name)?.ok_or(Errno::ENOENT)?;
@@ -240,7 +246,7 @@ fn unlink(view: &mut dyn View, cx: &Context<'_>, parent: Fid, name: &Name) -> Re
         return Err(Errno::EISDIR);
     }
     let attr = view.attr(entry.fid)?;
-    let orphan = attr.nlink <= 1 && (cx.is_open)(entry.fid);
+    let orphan = may_be_held(&attr, cx);
     let time = touch(&dir, cx.now).max(touch(&attr, cx.now));
     Ok(Decision::Change(Change::Unlink { parent, name: name.clone(), fid: entry.fid, orphan, time }, None))
 }
@@ -294,7 +300,7 @@ fn rename(
     let from_dir = view.attr(from.dir)?;
     // A directory of another set answers ESTALE here: the client routed by the source.
     let to_dir = match open_dir(view, to.dir) {
-        Err(Errno::ESTALE) if to.dir != from.dir => return Err(Errno::EXDEV),
+        Err(Errno::ESTALE) if to.dir.set != cx.set => return Err(Errno::EXDEV),
         other => other?,
     };
     if to.dir.is_root() && to.name.as_bytes() == RESERVED {
@@ -425,7 +431,7 @@ fn replaced(
     if source.is_dir() {
         return Err(Errno::ENOTDIR);
     }
-    let orphan = view.attr(target.fid)?.nlink <= 1 && (cx.is_open)(target.fid);
+    let orphan = may_be_held(&view.attr(target.fid)?, cx);
     Ok(Some(Replaced { fid: target.fid, dir: false, orphan }))
 }
 
@@ -540,7 +546,7 @@ fn copy_range(
     len: u64,
 ) -> Result<Decision, Errno> {
     let source = match regular(view, from.0) {
-        Err(Errno::ESTALE) => return Err(Errno::EXDEV),
+        Err(Errno::ESTALE) if from.0.set != cx.set => return Err(Errno::EXDEV),
         other => other?,
     };
     let target = regular(view, to.0)?;

@@ -28,6 +28,7 @@ const DEEP: Fid = mine(5);
 const NAMELESS: Fid = mine(6);
 const GROUP: Fid = mine(7);
 const THERE: Fid = theirs(1);
+const GONE: Fid = mine(99);
 /// Lies beneath `THERE`.
 const BENEATH: Fid = mine(8);
 
@@ -67,7 +68,7 @@ fn is_dir(fid: Fid) -> bool {
 
 impl View for Tree {
     fn attr(&mut self, fid: Fid) -> Result<Attr, Errno> {
-        if fid.set != SET {
+        if fid.set != SET || fid == GONE {
             return Err(Errno::ESTALE);
         }
         let mode = match fid {
@@ -214,6 +215,8 @@ fn what_a_rename_may_replace() {
         ((ROOT, "file"), (ROOT, "x"), rename_flags::EXCHANGE, Errno::ENOENT),
         ((ROOT, "file"), (ROOT, "x"), 3, Errno::EINVAL),
         ((ROOT, "there"), (ROOT, "x"), 0, Errno::EXDEV),
+        ((ROOT, "file"), (THERE, "x"), 0, Errno::EXDEV),
+        ((ROOT, "file"), (GONE, "x"), 0, Errno::ESTALE),
     ] {
         assert_eq!(refused(&rename(from, to, flags)), errno, "{from:?} {to:?} {flags}");
     }
@@ -296,6 +299,7 @@ fn copies_within_and_between_files() {
     assert_eq!(refused(&copy(FILE, 0, FILE, 3, 4)), Errno::EINVAL, "they overlap");
     assert_eq!(refused(&copy(FILE, 3, FILE, 0, 4)), Errno::EINVAL, "they overlap");
     assert_eq!(refused(&copy(theirs(5), 0, FILE, 0, 4)), Errno::EXDEV);
+    assert_eq!(refused(&copy(GONE, 0, FILE, 0, 4)), Errno::ESTALE);
     assert!(matches!(
         case().decide(&copy(FILE, 10, TWICE, 0, 4)),
         Ok(Decision::Answer(Body::Offset { offset: 0 }))

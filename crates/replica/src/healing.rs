@@ -1,6 +1,7 @@
 //! A healing under way: what [`crate::heal`] decides, done on a brick, whichever it is.
 
 use crate::heal::{Ask, Healer, Live, Order};
+pub use crate::progress::Progress;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use ids::{Fid, Lsn, OpId, SetId};
@@ -148,23 +149,8 @@ pub struct Healing {
     asked: BTreeMap<Fid, u64>,
     /// Objects that the primary does not have: those with a name here may lose it only later.
     absent: BTreeSet<Fid>,
-}
-
-/// How far a healing is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Progress {
-    /// Objects healed.
-    pub done: u64,
-    /// Objects known to be in doubt still.
-    pub left: u64,
-    /// Bytes of data copied.
-    pub bytes: u64,
-    /// Bytes of data compared and found right.
-    pub same: u64,
-    /// Everything is compared: more objects may be met.
-    pub full: bool,
-    /// All changes that were missed are known.
-    pub live: bool,
+    /// Objects that were not found, here or at the primary: where a name turns out to lead to one it is healed.
+    missing: BTreeSet<Fid>,
 }
 
 /// A change of the primary's stream.
@@ -280,6 +266,7 @@ impl Healing {
             next_ask: brick.nonce(),
             asked: BTreeMap::new(),
             absent: BTreeSet::new(),
+            missing: BTreeSet::new(),
         })
     }
 
@@ -402,7 +389,7 @@ impl Healing {
                 if brick.is_known(*fid)? {
                     self.absent.insert(*fid);
                 }
-                self.got_nothing(*fid);
+                self.misses(*fid);
                 Ok(())
             }
             PeerBody::Object { fid, object: Some(object), data, .. } => {
@@ -411,29 +398,21 @@ impl Healing {
             PeerBody::Entries { fid, after, upto, entries, targets, .. } => {
                 self.take_entries(brick, *fid, (*after, *upto), entries, targets)
             }
-            PeerBody::Data { fid, offset, len, end, .. } => match brick.take_data(*fid, *offset, payload) {
-                Err(Errno::ESTALE | Errno::ENOENT) => {
-                    self.got_nothing(*fid);
-                    Ok(())
-                }
-                other => {
-                    other?;
+            PeerBody::Data { fid, offset, len, end, .. } => {
+                if self.found(*fid, brick.take_data(*fid, *offset, payload))?.is_some() {
                     self.healer.got_data(*fid, *offset, *len, *end);
-                    self.complete(brick, *fid)
+                    self.complete(brick, *fid)?;
                 }
-            },
-            PeerBody::Hole { fid, offset, len, end, .. } => match brick.take_hole(*fid, *offset, *len) {
-                Err(Errno::ESTALE | Errno::ENOENT) => {
-                    self.got_nothing(*fid);
-                    Ok(())
-                }
-                other => {
-                    other?;
+                Ok(())
+            }
+            PeerBody::Hole { fid, offset, len, end, .. } => {
+                if self.found(*fid, brick.take_hole(*fid, *offset, *len))?.is_some() {
                     self.asked.remove(fid);
                     self.healer.got_hole(*fid, *offset, *len, *end);
-                    self.complete(brick, *fid)
+                    self.complete(brick, *fid)?;
                 }
-            },
+                Ok(())
+            }
             _ => Ok(()),
         }
     }
@@ -473,13 +452,7 @@ impl Healing {
         here: Result<Sums, Errno>,
     ) -> Result<(), Errno> {
         self.asked.remove(&fid);
-        let here = match here {
-            Err(Errno::ESTALE | Errno::ENOENT) => {
-                self.got_nothing(fid);
-                return Ok(());
-            }
-            other => other?,
-        };
+        let Some(here) = self.found(fid, here)? else { return Ok(()) };
         let stop = offset.saturating_add(there.len.into());
         let mut differ: Vec<(u64, u64)> = Vec::new();
         let mut from = offset;
@@ -506,6 +479,23 @@ impl Healing {
         self.incomplete.remove(&fid);
         self.asked.remove(&fid);
         self.healer.got_nothing(fid);
+    }
+
+    /// One of the bricks does not have the object, as far as it knows: its index may have lost it in a power cut.
+    fn misses(&mut self, fid: Fid) {
+        self.missing.insert(fid);
+        self.got_nothing(fid);
+    }
+
+    /// What was done to an object, or read of it; nothing if it is missing.
+    fn found<T>(&mut self, fid: Fid, done: Result<T, Errno>) -> Result<Option<T>, Errno> {
+        match done {
+            Err(Errno::ESTALE | Errno::ENOENT) => {
+                self.misses(fid);
+                Ok(None)
+            }
+            other => other.map(Some),
+        }
     }
 
     /// Gives a file its version when all its data is here.
@@ -540,7 +530,7 @@ impl Healing {
         let data = (wants && here && *sent == Sent::Payload).then_some(payload);
         let complete = !wants || here || size == 0;
         if !brick.take_object(fid, object, data, complete)? {
-            self.got_nothing(fid);
+            self.misses(fid);
             return Ok(());
         }
         self.healer.got_meta(fid, if wants { size } else { 0 }, object.attr.is_dir());
@@ -579,9 +569,11 @@ impl Healing {
                 self.absent.insert(gone);
             }
         }
-        if self.full {
-            let own = brick.set();
-            for e in entries.iter().filter(|e| e.home == own) {
+        let own = brick.set();
+        for e in entries.iter().filter(|e| e.home == own) {
+            if self.missing.remove(&e.fid) {
+                if e.kind == DIR { self.healer.mark_dir(e.fid) } else { self.healer.mark_file(e.fid, false) }
+            } else if self.full {
                 self.healer.mark_met(e.fid, e.kind == DIR);
             }
         }

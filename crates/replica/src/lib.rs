@@ -31,6 +31,7 @@ mod lease;
 pub mod limits;
 mod opening;
 mod primary;
+mod progress;
 pub mod ranges;
 mod reconcile;
 mod replica;

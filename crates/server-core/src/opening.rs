@@ -202,8 +202,9 @@ impl Opened {
     pub fn doubts(&self) -> Option<Evidence> {
         let (found, last) = (self.brick.found(), self.brick.last());
         let holding = Holding { epoch: last.epoch, last: last.lsn, durable: self.brick.durable().lsn };
-        // The mark of doubt outlives the process that found the loss: a second restart does not bring memory back.
-        if found.rebooted || self.brick.doubt().is_some() {
+        // The mark of doubt outlives the process that found the loss: a second restart does not bring memory back. A mark
+        // that this opening made, for a change that was not finished, is no loss.
+        if found.rebooted || found.marked && self.brick.doubt().is_some() {
             Some(Evidence::LostMemory(holding))
         } else if self.is_uncertain() {
             Some(Evidence::Uncertain(holding))

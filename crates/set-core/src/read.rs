@@ -30,7 +30,11 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
         let Admitted { op, to, session, .. } = request;
         let (objects, answer) = match op {
             Op::Read { fid, offset, len } => return self.serve_data(cx, fid, offset, len.min(IO_MAX), to),
-            Op::Fsync { fid } => return self.sync_for(cx, Some(fid), to),
+            Op::Fsync { fid } => match self.brick.attr_of_any(fid) {
+                Ok(_) => return self.sync_for(cx, Some(fid), to),
+                // Nothing of it can be made durable: not even that it exists.
+                Err(e) => (one(fid), Err(e)),
+            },
             Op::SyncFs => return self.sync_for(cx, None, to),
             Op::ReadDir { fid, cookie, plus } => {
                 let page = Page { fid, cookie, plus };

@@ -68,6 +68,11 @@ impl Disk {
         self.fs.set_faults(Faults { power_left: Some(calls), ..Faults::default() });
     }
 
+    /// From now on syncs fail, or no longer.
+    pub(crate) fn fail_syncs(&self, fail: bool) {
+        self.fs.set_faults(Faults { syncs: fail.then_some(wire::Errno::EIO), ..Faults::default() });
+    }
+
     pub(crate) fn crash(&self, rule: CrashRule, draw: &mut dyn FnMut(u64) -> u64) {
         self.fs.crash(rule, draw);
     }

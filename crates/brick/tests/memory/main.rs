@@ -6,6 +6,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod disk;
+mod failed;
 mod life;
 mod synced;
 

@@ -3,7 +3,7 @@
 use super::sessions::Connection;
 use super::{Shard, ShardMessage};
 use crate::clock;
-use ids::{ServerId, SessionId};
+use ids::{Epoch, ServerId, SessionId};
 use std::net::IpAddr;
 use std::rc::Rc;
 use tokio::task::spawn_local;
@@ -105,12 +105,11 @@ pub(super) fn on_call(shard: &Rc<Shard>, frame: Frame, reply: &FrameSender, call
             set.serve(call, frame.payload, to, session);
         }
         None => {
-            let state = shard.state();
-            let fail = match state.sets.get(&call.set) {
-                Some(set) => Fail::WrongView { epoch: set.view.epoch },
-                None => Fail::Errno { errno: wire::Errno::ESTALE.0 },
-            };
-            reply.send(Frame::new(Kind::Reply, frame.id, Reply(Err(fail)).to_bytes()));
+            // A set that is not known here may be there all the same: a server that has just started may have an old state
+            // of the pool, or none.
+            let epoch = shard.state().sets.get(&call.set).map_or(Epoch(0), |s| s.view.epoch);
+            let refusal = Reply(Err(Fail::WrongView { epoch }));
+            reply.send(Frame::new(Kind::Reply, frame.id, refusal.to_bytes()));
         }
     }
 }

@@ -1,0 +1,87 @@
+//! Files without a name, in `.mortar/orphans`: what says that a file is one, after power cuts and in healings.
+
+use crate::apply::hidden_name;
+use crate::object::{S_IFMT, S_IFREG, tag_at};
+use crate::open::Brick;
+use disk_format::tag::ORPHAN;
+use file_system::Renaming;
+use ids::Fid;
+use wire::Errno;
+use wire::op::Node as Kind;
+use wire::peer::Object;
+
+impl Brick {
+    /// A power cut, or a failed write, may have kept a tag from the disk whose file has its place among the orphans already.
+    /// The place says what it is. Without any tag nobody can know of the file, and it goes.
+    pub(crate) fn adopt_orphan(&mut self, name: &[u8], fid: Fid) -> Result<(), Errno> {
+        match tag_at(&self.orphans, name)? {
+            Some(tag) if tag.fid == fid && tag.flags & ORPHAN == 0 => {
+                self.keep_times(fid)?;
+                self.load(fid)?.tag.flags |= ORPHAN;
+                Ok(())
+            }
+            Some(_) => Ok(()),
+            None => {
+                self.forget(fid);
+                self.orphans.unlink(name)
+            }
+        }
+    }
+
+    /// A tag may have reached the disk in a power cut without the move of its file: one that is not among the orphans has
+    /// its name still, and is told of as such.
+    pub(crate) fn check_orphan(&mut self, fid: Fid) -> Result<(), Errno> {
+        if self.healing.is_some() || !self.is_orphan(fid) {
+            return Ok(());
+        }
+        match self.orphans.stat_at(hidden_name(fid).as_bytes()) {
+            Err(Errno::ENOENT) => {}
+            other => return other.map(drop),
+        }
+        self.keep_times(fid)?;
+        self.load(fid)?.tag.flags &= !ORPHAN;
+        Ok(())
+    }
+
+    pub(crate) fn have_orphan(&mut self, fid: Fid, known: bool, object: &Object) -> Result<bool, Errno> {
+        let name = hidden_name(fid);
+        if object.attr.mode & S_IFMT != S_IFREG {
+            return Ok(false);
+        }
+        if !known {
+            let making = self.making(fid, object.attr.home, &Kind::File, object);
+            let open = match crate::apply::make(&self.orphans, name.as_bytes(), &making) {
+                // Left by a healing that was interrupted before the file had its tag.
+                Err(Errno::EEXIST) => {
+                    self.orphans.unlink(name.as_bytes())?;
+                    self.forget(fid);
+                    crate::apply::make(&self.orphans, name.as_bytes(), &making)?
+                }
+                made => made?,
+            };
+            self.finish_hidden(&making, &open)?;
+            return Ok(true);
+        }
+        // Its last name was put aside here.
+        match self.aside.rename(name.as_bytes(), &self.orphans, name.as_bytes(), Renaming::Replace) {
+            Err(Errno::ENOENT) => self.link_orphan(fid, name.as_bytes())?,
+            renamed => renamed?,
+        }
+        Ok(true)
+    }
+
+    /// A file that the other brick keeps without a name has a place among the orphans, whatever becomes of the name that it
+    /// still has here: that may lie in a directory that was put aside, and goes with it.
+    fn link_orphan(&mut self, fid: Fid, name: &[u8]) -> Result<(), Errno> {
+        match self.orphans.stat_at(name) {
+            Err(Errno::ENOENT) => {}
+            other => return other.map(drop),
+        }
+        let open = self.open_fid(fid)?;
+        if open.is_file() {
+            open.link(&self.orphans, name)?;
+            self.unsettle(fid);
+        }
+        Ok(())
+    }
+}

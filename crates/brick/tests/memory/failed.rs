@@ -1,0 +1,52 @@
+//! Syncs that fail: what the kernel drops then, no later sync brings to disk.
+
+use super::common::*;
+use super::disk::Disk;
+use ids::Lsn;
+use memory_fs::CrashRule;
+use std::collections::BTreeSet;
+
+/// A brick whose sync has failed.
+fn failed(disk: &mut Disk) -> Set {
+    let mut s = Set::new(vec![disk.open().unwrap()]);
+    s.file(ROOT, "a");
+    s.bricks[0].begin_sync(None).unwrap().run().unwrap();
+    s.file(ROOT, "b");
+    disk.fail_syncs(true);
+    assert!(s.bricks[0].begin_sync(None).unwrap().run().is_err());
+    disk.fail_syncs(false);
+    s
+}
+
+/// The journal's records are on disk when a sync says so.
+fn survives(disk: &mut Disk, mut s: Set, rule: CrashRule) {
+    let lsn = s.bricks[0].begin_sync(None).unwrap().run().unwrap();
+    assert_eq!((lsn, s.bricks[0].durable().lsn), (Lsn(2), Lsn(2)));
+    drop(s);
+    disk.crash(rule, &mut |_| 0);
+    let b = disk.open().unwrap();
+    let lsns: BTreeSet<u64> = b.iterate(Lsn(1)).map(|r| r.unwrap().stamp.lsn.0).collect();
+    assert_eq!(lsns, BTreeSet::from([1, 2]), "{rule:?}");
+}
+
+#[test]
+fn the_journal_is_written_again_after_a_failed_sync() {
+    for rule in [CrashRule::Ordered, CrashRule::Hostile] {
+        let mut disk = Disk::new(1, rule);
+        let mut s = failed(&mut disk);
+        assert!(s.bricks[0].begin_sync(None).unwrap().run().is_err(), "nothing was written again yet");
+        s.bricks[0].doubt_unsynced().unwrap();
+        survives(&mut disk, s, rule);
+    }
+}
+
+/// The process ends before it hears of the failure.
+#[test]
+fn the_next_process_writes_the_journal_again() {
+    for rule in [CrashRule::Ordered, CrashRule::Hostile] {
+        let mut disk = Disk::new(1, rule);
+        drop(failed(&mut disk));
+        let s = Set::new(vec![disk.open().unwrap()]);
+        survives(&mut disk, s, rule);
+    }
+}
