@@ -85,6 +85,22 @@ impl<'a> Emitter<'a> {
     /// Takes one record apart.
     pub(crate) fn record(&mut self, n: usize, vouches: bool) -> Result<(), Violation> {
         let outcome = self.outcome(n)?;
+        if !matches!(outcome, Outcome::Unknown { .. }) && self.spans_loss(n) {
+            self.answer(n, Outcome::Unknown { torn: true }, false)?;
+        }
+        self.answer(n, outcome, vouches)
+    }
+
+    /// Whether a loss may have taken what is known of the call, and left what it did: it is then sent and done once more.
+    fn spans_loss(&self, n: usize) -> bool {
+        let r = &self.records[n];
+        let Some((at, _)) = &r.answer else { return false };
+        let sets: Vec<_> = crate::syncs::changed(&r.op).iter().map(|fid| fid.set).collect();
+        r.op.changes()
+            && self.losses.iter().any(|l| sets.contains(&l.set) && r.begun <= l.until && l.from <= *at)
+    }
+
+    fn answer(&mut self, n: usize, outcome: Outcome, vouches: bool) -> Result<(), Violation> {
         match &self.records[n].op {
             Op::Lookup { .. }
             | Op::Create { .. }

@@ -134,6 +134,8 @@ impl std::fmt::Debug for Call {
 struct Life {
     /// Somebody was told that it is gone.
     gone: bool,
+    /// It was so when everything was synced: it stays so.
+    buried: bool,
     /// It was made and not synced.
     fresh: bool,
     /// A loss may have taken it.

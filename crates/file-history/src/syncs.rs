@@ -3,8 +3,9 @@
 //! A client whose change was not synced before the cut is told by the next sync, once (`docs/design/0007`). What it is told
 //! depends on its own calls only, so no order has to be sought.
 
-use crate::{Excuses, Loss, Record, Violation, wrong};
+use crate::{Excuse, Excuses, Loss, Record, Violation, wrong};
 use ids::{Fid, SetId};
+use wire::op::Node;
 use wire::{Errno, Op};
 
 /// Objects that the operation changes.
@@ -42,14 +43,22 @@ fn answered(r: &Record) -> Option<u64> {
     r.answer.as_ref().map(|(at, _)| *at)
 }
 
+/// Whether another set may have a part in it: a directory may lie on another one than its entry.
+fn asks_others(op: &Op) -> bool {
+    matches!(op, Op::Create { node: Node::Dir, .. } | Op::Rmdir { .. })
+}
+
 /// Whether a fault explains the record's error.
 pub(crate) fn is_excused(r: &Record, excuses: &Excuses) -> bool {
     let Some((at, Err(errno))) = &r.answer else { return false };
     let sets = [Some(r.set)].into_iter().chain(changed(&r.op).into_iter().map(|f| Some(f.set)));
     let sets: Vec<Option<SetId>> = sets.collect();
-    excuses.errors.iter().any(|e| {
-        e.errno == *errno && (e.set.is_none() || sets.contains(&e.set)) && e.from <= *at && r.begun <= e.until
-    })
+    let about = |e: &Excuse| e.set.is_none() || asks_others(&r.op) || sets.contains(&e.set);
+    // A sync says EIO also where the disk is full.
+    let same = |e: &Excuse| {
+        e.errno == *errno || (is_sync(&r.op) && (e.errno, *errno) == (Errno::ENOSPC, Errno::EIO))
+    };
+    excuses.errors.iter().any(|e| same(e) && about(e) && e.from <= *at && r.begun <= e.until)
 }
 
 /// A change of an object that a loss may have taken.

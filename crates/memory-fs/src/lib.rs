@@ -66,6 +66,11 @@ impl MemoryFs {
         self.disk().faults = faults;
     }
 
+    /// Whether the power is off: what was to be done after the last change that [`Faults::power_left`] allowed is not done.
+    pub fn is_off(&self) -> bool {
+        self.disk().faults.power_left == Some(0)
+    }
+
     /// The time that the kernel gives to what is changed from now on.
     pub fn set_time(&self, now: Time) {
         self.disk().now = now;

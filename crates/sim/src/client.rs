@@ -1,388 +1,701 @@
-//! Clients: sessions with several operations under way, which send again until they are answered.
+//! Clients: the product's client core (crate `client-core`), carried out with events instead of threads and sockets.
 
-use crate::Mutant;
-use crate::answer::Answer;
-use crate::check::Record;
-use crate::log::say;
-use crate::rng::Prng;
-use crate::server::{Request, ToServer};
-use crate::store::ToStore;
-use crate::tree::{FIRST_DIRS, bytes, first_dir, name};
-use crate::world::{Event, World, server_of, set_id};
+use crate::clock::Clock;
+use crate::network::{Node, Packet, Way, unpack};
+use crate::store::machine_of;
+use crate::trace::{Trace, say};
+use crate::workload::Workload;
+use crate::world::{Event, World};
+use bytes::Bytes;
+use client_core::call::{Action, Ended, Fate, Patience};
+use client_core::connections::{Connections, Era};
+use client_core::exchange::{Exchange, Failure, Message, Step, Target};
+use client_core::operation::Operation;
+use client_core::routes::{Offer, Routes};
+use client_core::set::{Opening, ReclaimMark, SetState};
 use core::time::Duration;
-use ids::{Epoch, Fid, OpId, SessionId};
-use replica::View;
-use std::collections::{BTreeMap, BTreeSet};
-use wire::op::{Node, SetAttr, SetTime, rename_flags};
-use wire::{Fail, Name, Op};
+use ids::{Epoch, Fid, OpId, ServerId, SessionId, SetId};
+use std::collections::BTreeMap;
+use wire::codec::Blob;
+use wire::frame::VERSIONS;
+use wire::hello::{Hello, HelloReply, Purpose};
+use wire::map::VolumeMap;
+use wire::{Body, Call, Errno, Fail, Frame, Kind, Op, Reply, Wire};
 
-/// How names of files begin that only their maker touches.
-const OWN: &[u8] = b"own file ";
+/// Releases sent in one go.
+const AT_ONCE: usize = 64;
+/// How often the housekeeper looks whether a set has to hear what is open, or was closed.
+const HOUSEKEEPING: Duration = Duration::from_millis(500);
 
-/// An answer on its way.
-pub(crate) struct Reply {
-    pub(crate) server: usize,
-    pub(crate) conn: u64,
-    pub(crate) record: usize,
-    pub(crate) result: Result<Answer, Fail>,
-}
-
+/// What happens to a client.
 pub(crate) enum ToClient {
+    /// It may begin a call.
     Think,
-    Reply(Reply),
-    Timeout { record: usize, tries: u32 },
-    Resend { record: usize, tries: u32 },
-    View(usize, View),
-    Views(Vec<View>),
+    /// A packet on one of its connections.
+    Packet { connection: u64, packet: Packet },
+    /// The pause of a call is over.
+    Look(u64, u64),
+    /// The time of an exchange's step is over, if that was its deadline: call, exchange, deadline.
+    TimedOut(u64, u64, Duration),
+    /// An exchange could not connect.
+    Refused(u64, u64),
+    /// The volume's map.
+    Map(Box<VolumeMap>),
+    /// The housekeeper looks.
+    Keep,
 }
 
-/// An operation without an answer.
-#[derive(Clone, Copy)]
-struct Open {
-    tries: u32,
-    /// Server and connection it was last sent on.
-    sent: Option<(usize, u64)>,
+/// An exchange under way.
+struct Running {
+    number: u64,
+    exchange: Exchange,
+    connection: Option<u64>,
+    /// The connection on which it is seen whether the server greets.
+    greeting: Option<u64>,
+    last: Option<(Reply, Bytes)>,
 }
 
+/// What a client has begun.
+struct Task {
+    /// In the history it is that record; without one it is the housekeeper's.
+    record: Option<usize>,
+    set: SetId,
+    op: Option<Op>,
+    payload: Bytes,
+    operation: Option<Operation>,
+    begun: Duration,
+    /// Counts exchanges.
+    tries: u64,
+    running: Option<Running>,
+    /// Counts pauses.
+    pauses: u64,
+    pausing: bool,
+}
+
+struct Connected {
+    server: ServerId,
+    number: u64,
+    used: bool,
+    frames: u64,
+    task: Option<u64>,
+}
+
+struct Server {
+    connections: Connections,
+    idle: Vec<u64>,
+}
+
+/// See the module.
 pub(crate) struct Client {
-    id: usize,
-    width: usize,
-    pub(crate) timeout: Duration,
-    views: Vec<View>,
-    open: BTreeMap<usize, Open>,
-    seq: u64,
-    done: BTreeSet<u64>,
-    finished: u64,
-    conns: BTreeMap<usize, u64>,
-    known: Vec<(usize, Fid)>,
-    /// Files of its own, to be synced, with their newest writes and the epochs they were sent in.
-    own: BTreeMap<Fid, (Name, u64, Epoch)>,
-    owned: BTreeSet<Fid>,
-    /// A server it cannot talk to.
-    pub(crate) cut: Option<usize>,
-    /// It hears nothing of new views.
-    pub(crate) deaf: bool,
+    pub(crate) clock: Clock,
+    session: SessionId,
+    pub(crate) alive: bool,
+    patience: Patience,
+    routes: Option<Routes>,
+    sets: BTreeMap<SetId, SetState>,
+    servers: BTreeMap<ServerId, Server>,
+    next_number: u64,
+    connected: BTreeMap<u64, Connected>,
+    next_task: u64,
+    tasks: BTreeMap<u64, Task>,
+    pub(crate) work: Workload,
 }
 
 impl Client {
-    pub(crate) fn new(id: usize, rng: &mut Prng, views: &[View]) -> Client {
+    pub(crate) fn new(clock: Clock, session: SessionId, timeout: Duration, work: Workload) -> Client {
         Client {
-            id,
-            width: 1 + rng.below(4),
-            timeout: rng.millis(300, 2500),
-            views: views.to_vec(),
-            open: BTreeMap::new(),
-            seq: 0,
-            done: BTreeSet::new(),
-            finished: 0,
-            conns: BTreeMap::new(),
-            known: Vec::new(),
-            own: BTreeMap::new(),
-            owned: BTreeSet::new(),
-            cut: None,
-            deaf: false,
+            clock,
+            session,
+            alive: true,
+            patience: Patience { soft: None, network_timeout: timeout, quorum_wait: Duration::ZERO },
+            routes: None,
+            sets: BTreeMap::new(),
+            servers: BTreeMap::new(),
+            next_number: 1,
+            connected: BTreeMap::new(),
+            next_task: 0,
+            tasks: BTreeMap::new(),
+            work,
         }
     }
 
+    /// Whether it knows the volume's map: before that the product lets nobody call.
+    pub(crate) fn is_mounted(&self) -> bool {
+        self.routes.is_some()
+    }
+
+    /// Calls that somebody waits for.
     pub(crate) fn waits(&self) -> usize {
-        self.open.len()
+        self.tasks.values().filter(|t| t.record.is_some()).count()
     }
 
-    fn finish(&mut self, seq: u64) {
-        self.done.insert(seq);
-        while self.done.remove(&(self.finished + 1)) {
-            self.finished += 1;
-        }
+    /// What it waits for, for people.
+    pub(crate) fn waiting(&self) -> Vec<String> {
+        let words = |t: &Task| {
+            let exchange = t.running.as_ref().map(|r| &r.exchange);
+            format!("set {} {:?} try {}: {exchange:?}", t.set, t.op, t.tries)
+        };
+        self.tasks.values().filter(|t| t.record.is_some()).map(words).collect()
     }
 
-    fn learn(&mut self, set: usize, fid: Fid) {
-        if self.owned.contains(&fid) {
-            return;
-        }
-        if self.known.len() >= 12 {
-            self.known.remove(0);
-        }
-        self.known.push((set, fid));
+    fn set(&mut self, set: SetId) -> &mut SetState {
+        self.sets.entry(set).or_default()
+    }
+
+    /// Who serves a set, by the map that holds now.
+    fn target(&self, set: SetId) -> Option<Target> {
+        let route = self.routes.as_ref()?.get(set)?;
+        Some(Target { set, epoch: route.epoch, server: route.server? })
+    }
+
+    fn era(&self, server: ServerId) -> Option<Era> {
+        self.servers.get(&server).map(|s| s.connections.era())
     }
 }
 
 impl World {
+    pub(crate) fn tell_client(&mut self, at: Duration, client: usize, what: ToClient) {
+        self.at(at, Event::Client { client, what });
+    }
+
     pub(crate) fn on_client(&mut self, c: usize, what: ToClient) {
+        if !self.clients[c].alive {
+            return;
+        }
+        Trace::speaker("client", c);
         match what {
             ToClient::Think => self.think(c),
-            ToClient::Reply(reply) => self.replied(c, reply),
-            ToClient::Timeout { record, tries } => self.timed_out(c, record, tries),
-            ToClient::Resend { record, tries } => {
-                if self.clients[c].open.get(&record).is_some_and(|o| o.tries == tries) {
-                    self.transmit(c, record);
+            ToClient::Packet { connection, packet } => self.on_client_packet(c, connection, packet),
+            ToClient::Look(id, pause) => self.end_pause(c, id, pause),
+            ToClient::TimedOut(id, number, deadline) => {
+                let task = self.clients[c].tasks.get(&id);
+                let running = task.and_then(|t| t.running.as_ref()).filter(|r| r.number == number);
+                if running.is_some_and(|r| r.exchange.deadline() == deadline) {
+                    self.fail_exchange(c, id, number, Failure::TimedOut);
                 }
             }
-            ToClient::View(..) | ToClient::Views(_) if self.clients[c].deaf => {}
-            ToClient::View(set, view) => {
-                let known = &mut self.clients[c].views[set];
-                if view.epoch > known.epoch {
-                    *known = view;
-                }
-            }
-            ToClient::Views(views) => {
-                for (set, view) in views.into_iter().enumerate() {
-                    self.on_client(c, ToClient::View(set, view));
-                }
+            ToClient::Refused(id, number) => self.fail_exchange(c, id, number, Failure::Broke),
+            ToClient::Map(map) => self.on_map(c, &map),
+            ToClient::Keep => {
+                self.keep(c);
+                self.tell_client(self.now + HOUSEKEEPING, c, ToClient::Keep);
             }
         }
     }
 
-    fn think(&mut self, c: usize) {
-        if self.calm && !(self.busy && self.heals()) {
-            return;
-        }
-        if self.clients[c].open.len() < self.clients[c].width {
-            let set = self.rng.below(self.sets.len());
-            let op = self.invent(c, set);
-            self.begin(c, set, op);
-        }
-        let slower = if self.calm { 8 } else { 1 };
-        let delay = self.rng.between(self.pace.think / 4, self.pace.think * 2) * slower;
-        self.after(delay, Event::Client { client: c, what: ToClient::Think });
+    fn client_now(&self, c: usize) -> Duration {
+        self.clients[c].clock.now(self.now)
     }
 
-    /// One more change for each set: all must be writable in the end.
-    pub(crate) fn last_wishes(&mut self) {
-        for set in 0..self.sets.len() {
-            let create = create(Fid::root(set_id(set)), "the last one", Node::File);
-            self.begin(0, set, create);
+    /// A client asks a set for something; the answer goes into the history.
+    pub(crate) fn call(&mut self, c: usize, set: SetId, op: Op, payload: Bytes) {
+        if let Op::Open { fid } = op {
+            match self.clients[c].set(set).open(fid) {
+                // No server is asked: this is no answer that could be wrong.
+                Opening::Known => return self.clients[c].work.opened(fid, set),
+                // The product tries again a moment later.
+                Opening::Wait => return,
+                Opening::Tell => {}
+            }
         }
-    }
-
-    fn begin(&mut self, c: usize, set: usize, op: Op) {
-        let record = self.checks.history.len();
+        let record = self.history.begin(c, self.now, set, &op, &payload);
+        say!(self, "client {c} begins {record}: set {set} {op:?} {} bytes", payload.len());
+        let begun = self.client_now(c);
         let client = &mut self.clients[c];
-        client.seq += u64::from(op.changes());
-        let seq = if op.changes() { client.seq } else { 0 };
-        let id = OpId { session: SessionId(c as u64 + 1), seq };
-        client.open.insert(record, Open { tries: 0, sent: None });
-        say!(self, "client {c} begins {record}: set {set} {:?} {op:?}", id.seq);
-        let tag = record as u64 + 1;
-        self.checks.history.push(Record {
-            set,
-            op,
-            tag,
-            id,
-            invoked: self.now,
-            answer: None,
-            returned: self.now,
-        });
-        self.transmit(c, record);
+        let epoch = client.routes.as_ref().and_then(|r| r.get(set)).map_or(Epoch(0), |r| r.epoch);
+        let patience = client.patience;
+        let operation = Operation::begin(&op, epoch, patience, || client.sets.entry(set).or_default());
+        let id = self.add_task(c, Some(record), set, Some((op, operation)), payload, begun);
+        self.look(c, id);
     }
 
-    /// Sends the operation to whom the client takes for the primary.
-    fn transmit(&mut self, c: usize, record: usize) {
-        let set = self.checks.history[record].set;
+    fn add_task(
+        &mut self,
+        c: usize,
+        record: Option<usize>,
+        set: SetId,
+        what: Option<(Op, Operation)>,
+        payload: Bytes,
+        begun: Duration,
+    ) -> u64 {
+        let (op, operation) = what.unzip();
         let client = &mut self.clients[c];
-        let Some(open) = client.open.get_mut(&record) else { return };
-        open.tries += 1;
-        let tries = open.tries;
-        let view = &client.views[set];
-        let Some(primary) = view.primary else {
-            self.ask_store(c);
-            let delay = self.rng.millis(50, 300);
-            return self.after(delay, Event::Client { client: c, what: ToClient::Resend { record, tries } });
-        };
-        let server = server_of(primary);
-        let conn = *client.conns.entry(server).or_insert(1);
-        open.sent = Some((server, conn));
-        let request = Request { client: c, conn, record, epoch: view.epoch, finished: client.finished };
-        let (cut, timeout) = (client.cut == Some(server), client.timeout);
-        self.after(timeout, Event::Client { client: c, what: ToClient::Timeout { record, tries } });
-        if !cut && self.servers[server].alive {
-            let mut delay = self.net_delay(None, Some(server));
-            if self.rng.chance(self.pace.late) {
-                delay += self.rng.millis(500, 15000);
-            }
-            let inc = self.servers[server].inc;
-            self.after(delay, Event::Server { server, inc, what: ToServer::Request(request) });
+        client.next_task += 1;
+        let (running, tries, pauses, pausing) = (None, 0, 0, false);
+        let task = Task { record, set, op, payload, operation, begun, tries, running, pauses, pausing };
+        client.tasks.insert(client.next_task, task);
+        client.next_task
+    }
+
+    /// A client closes a file.
+    pub(crate) fn close_file(&mut self, c: usize, set: SetId, fid: Fid) {
+        if !self.clients[c].work.holds(fid) {
+            self.history.closed(c, self.now, set, fid);
         }
+        self.clients[c].set(set).close(fid);
     }
 
-    fn ask_store(&mut self, c: usize) {
-        let delay = self.rng.millis(1, 20);
-        self.after(delay, Event::Store(ToStore::Ask { client: c }));
+    fn tell_caller(&mut self, c: usize, record: usize, answer: Result<(Body, Bytes), Errno>) {
+        say!(self, "client {c} ends {record}: {answer:?}");
+        self.history.end(record, self.now, answer);
+        self.learn(c, record);
+        self.on_final_answer(c, record);
     }
 
-    /// The connection is given up; what waited on it is sent again.
-    fn timed_out(&mut self, c: usize, record: usize, tries: u32) {
+    /// A call looks at the map.
+    fn look(&mut self, c: usize, id: u64) {
+        let now = self.client_now(c);
         let client = &mut self.clients[c];
-        let Some((server, conn)) = client.open.get(&record).filter(|o| o.tries == tries).and_then(|o| o.sent)
-        else {
-            return;
-        };
-        client.conns.insert(server, conn + 1);
-        let lost: Vec<usize> =
-            client.open.iter().filter(|(_, o)| o.sent == Some((server, conn))).map(|(r, _)| *r).collect();
-        self.ask_store(c);
-        for record in lost {
-            self.transmit(c, record);
+        let Some(task) = client.tasks.get_mut(&id) else { return };
+        let Some(routes) = &client.routes else { return self.pause(c, id, Duration::from_millis(50)) };
+        let (known, begun, set) = (routes.known(task.set), task.begun, task.set);
+        let Some(operation) = task.operation.as_mut() else { return };
+        let sets = &mut client.sets;
+        let action = operation.look(known, || now.saturating_sub(begun), || sets.entry(set).or_default());
+        let binds = operation.binds();
+        match (action, self.clients[c].target(set)) {
+            (Action::Send(_), Some(target)) => {
+                let patience = self.clients[c].patience;
+                let exchange = Exchange::call(target, patience, now.saturating_sub(begun), binds);
+                self.begin_exchange(c, id, exchange);
+            }
+            (action, _) => self.act(c, id, action),
         }
     }
 
-    fn replied(&mut self, c: usize, reply: Reply) {
-        let client = &mut self.clients[c];
-        let Some(open) = client.open.get(&reply.record).copied() else { return };
-        if open.sent != Some((reply.server, reply.conn)) {
-            return;
-        }
-        match reply.result {
-            Ok(answer) => {
-                client.open.remove(&reply.record);
-                let record = &mut self.checks.history[reply.record];
-                if record.id.seq > 0 {
-                    client.finish(record.id.seq);
-                }
-                let own = matches!(&record.op, Op::Create { name, .. } if name.as_bytes().starts_with(OWN));
-                match &answer {
-                    _ if own => {}
-                    Answer::Done(Some(fid)) => client.learn(record.set, *fid),
-                    Answer::Attr(attr) => client.learn(record.set, attr.fid),
-                    _ => {}
-                }
-                say!(self, "client {c} has {}: {answer:?}", reply.record);
-                let record = &mut self.checks.history[reply.record];
-                record.returned = self.now;
-                record.answer = Some(answer);
-                self.go_on(c, reply.record);
-            }
-            Err(fail) => {
-                if matches!(fail, Fail::WrongView { .. }) {
-                    self.ask_store(c);
-                }
-                // Until then it is with nobody.
-                if let Some(open) = self.clients[c].open.get_mut(&reply.record) {
-                    open.sent = None;
-                    open.tries += 1;
-                }
-                let delay = self.rng.millis(5, 100);
-                let what = ToClient::Resend { record: reply.record, tries: open.tries + 1 };
-                self.after(delay, Event::Client { client: c, what });
-            }
+    fn act(&mut self, c: usize, id: u64, action: Action) {
+        match action {
+            Action::Return => self.finish(c, id, None),
+            Action::Fail(errno) => self.finish(c, id, Some(errno)),
+            Action::Look | Action::Send(_) => self.pause(c, id, Duration::ZERO),
+            Action::Pause { time, .. } => self.pause(c, id, time),
         }
     }
 
-    /// A file of the client's own is made, written and synced, and nobody touches it again.
-    fn go_on(&mut self, c: usize, record: usize) {
-        let record = &self.checks.history[record];
-        let (set, tag, epoch) = (record.set, record.tag, self.clients[c].views[record.set].epoch);
-        let next = match (&record.op, &record.answer) {
-            (Op::Create { name, .. }, Some(Answer::Done(Some(fid)))) if name.as_bytes().starts_with(OWN) => {
-                self.clients[c].own.insert(*fid, (name.clone(), 0, epoch));
-                self.clients[c].owned.insert(*fid);
-                Op::Write { fid: *fid, offset: 0, append: false, kill_suid: false }
-            }
-            (Op::Write { fid, .. }, Some(Answer::Done(_))) => match self.clients[c].own.get_mut(fid) {
-                Some(own) => {
-                    own.1 = tag;
-                    Op::Fsync { fid: *fid }
-                }
-                None => return,
-            },
-            (Op::Fsync { fid }, Some(Answer::Done(_))) => {
-                // The sync fails for the application where a power cut of all bricks came between.
-                if let Some((name, tag, written)) = self.clients[c].own.remove(fid) {
-                    if !self.mutant(Mutant::SyncsPastLosses)
-                        && written < self.clients[c].views[set].lost_before
-                    {
-                        *self.faults.counts.entry("sync after a loss").or_default() += 1;
-                    } else {
-                        self.checks.synced.push((set, name, *fid, tag));
-                    }
-                }
-                return;
-            }
-            _ => return,
-        };
-        self.begin(c, set, next);
+    fn pause(&mut self, c: usize, id: u64, time: Duration) {
+        let Some(task) = self.clients[c].tasks.get_mut(&id) else { return };
+        task.pauses += 1;
+        task.pausing = true;
+        let pause = task.pauses;
+        self.tell_client(self.now + time, c, ToClient::Look(id, pause));
     }
 
-    fn some_dir(&mut self, c: usize, set: usize) -> Fid {
-        let id = set_id(set);
-        match self.rng.below(5) {
-            0 => self.some_known(c, set),
-            1 | 2 => Fid::root(id),
-            n => first_dir(id, n as u64 - 2),
+    fn end_pause(&mut self, c: usize, id: u64, pause: u64) {
+        let Some(task) = self.clients[c].tasks.get_mut(&id) else { return };
+        if task.pausing && task.pauses == pause {
+            task.pausing = false;
+            self.look(c, id);
         }
     }
 
-    fn some_known(&mut self, c: usize, set: usize) -> Fid {
+    fn begin_exchange(&mut self, c: usize, id: u64, exchange: Exchange) {
+        let Some(task) = self.clients[c].tasks.get_mut(&id) else { return };
+        task.tries += 1;
+        let (number, first) = (task.tries, exchange.first());
+        if number > 1 && task.operation.as_ref().is_some_and(|o| o.seq() != 0) {
+            self.coverage.count("change sent again");
+        }
+        task.running = Some(Running { number, exchange, connection: None, greeting: None, last: None });
+        self.take_exchange_step(c, id, first);
+    }
+
+    /// Carries out a step of an exchange.
+    fn take_exchange_step(&mut self, c: usize, id: u64, step: Step) {
+        match step {
+            Step::Connect => self.connect_for(c, id),
+            Step::Send { what, finished } => {
+                self.send_message(c, id, what, finished);
+                self.arm_deadline(c, id);
+            }
+            Step::Wait => self.arm_deadline(c, id),
+            Step::Greet => {
+                self.count("server asked to greet");
+                self.dial_server(c, id, true);
+                self.arm_deadline(c, id);
+            }
+            Step::End { how, fate } => self.end_exchange(c, id, how, fate),
+        }
+    }
+
+    fn arm_deadline(&mut self, c: usize, id: u64) {
         let client = &self.clients[c];
-        let known: Vec<Fid> = client.known.iter().filter(|(s, _)| *s == set).map(|(_, f)| *f).collect();
-        self.rng.pick(&known).copied().unwrap_or(first_dir(set_id(set), 1))
+        let Some(task) = client.tasks.get(&id) else { return };
+        let Some(running) = &task.running else { return };
+        let deadline = running.exchange.deadline();
+        let left = (task.begun + deadline).saturating_sub(self.client_now(c));
+        let (number, when) = (running.number, self.now + client.clock.lasts(left));
+        self.tell_client(when, c, ToClient::TimedOut(id, number, deadline));
     }
 
-    fn invent(&mut self, c: usize, set: usize) -> Op {
-        const NAMES: [&str; 6] = ["a", "b", "c", "d1", "e", "f"];
-        if self.rng.chance(30) {
-            let own = format!("own file {}", self.checks.history.len());
-            return create(first_dir(set_id(set), FIRST_DIRS), &own, Node::File);
-        }
-        if self.rng.chance(100) {
-            return self.some_change_of_data(c, set);
-        }
-        let parent = self.some_dir(c, set);
-        let one = NAMES[self.rng.below(NAMES.len())];
-        match self.rng.below(30) {
-            0..5 => create(parent, one, Node::File),
-            5..7 => create(parent, one, Node::Dir),
-            7..10 => Op::Unlink { parent, name: name(one) },
-            10 => Op::Rmdir { parent, name: name(one) },
-            11..13 => {
-                let flags = [0, 0, rename_flags::NOREPLACE, rename_flags::EXCHANGE][self.rng.below(4)];
-                let to_name = name(NAMES[self.rng.below(NAMES.len())]);
-                Op::Rename { parent, name: name(one), to_parent: self.some_dir(c, set), to_name, flags }
+    /// Gets a connection: one that is idle, or a new one.
+    fn connect_for(&mut self, c: usize, id: u64) {
+        self.arm_deadline(c, id);
+        let client = &mut self.clients[c];
+        let Some(target) = client.running(id).map(|r| r.exchange.target()) else { return };
+        let first = client.next_number;
+        let new = || Server { connections: Connections::new(first), idle: Vec::new() };
+        let server = client.servers.entry(target.server).or_insert_with(new);
+        match server.idle.pop() {
+            Some(connection) => {
+                if let Some(known) = client.connected.get_mut(&connection) {
+                    known.task = Some(id);
+                }
+                self.connected(c, id, connection, true);
             }
-            13 => Op::Link { fid: self.some_known(c, set), parent, name: name(one) },
-            14..18 => {
-                let append = self.rng.chance(200);
-                let offset = bytes(self.rng.below(4));
-                Op::Write { fid: self.some_known(c, set), offset, append, kill_suid: false }
+            None => self.dial_server(c, id, false),
+        }
+    }
+
+    fn connected(&mut self, c: usize, id: u64, connection: u64, used: bool) {
+        let client = &mut self.clients[c];
+        let Some(target) = client.running(id).map(|r| r.exchange.target()) else { return };
+        let Some(era) = client.era(target.server) else { return };
+        let Client { tasks, sets, .. } = client;
+        let Some(running) = tasks.get_mut(&id).and_then(|t| t.running.as_mut()) else { return };
+        running.connection = Some(connection);
+        let step = running.exchange.connected(used, era, || sets.entry(target.set).or_default());
+        self.take_exchange_step(c, id, step);
+    }
+
+    fn dial_server(&mut self, c: usize, id: u64, greets: bool) {
+        let Some(running) = self.clients[c].running(id) else { return };
+        let (server, number) = (running.exchange.target().server, running.number);
+        let to = machine_of(server);
+        let (node, there) = (Node::Client(c), &self.machines[to]);
+        if !self.network.reaches(node, Node::Server(to)) || !there.powered {
+            return;
+        }
+        if !there.lives() {
+            let delay = self.network.delay(&mut self.rng, node, Node::Server(to));
+            return self.tell_client(self.now + delay, c, ToClient::Refused(id, number));
+        }
+        let life = there.life;
+        let client = &mut self.clients[c];
+        let next = client.next_number;
+        client.next_number += 1;
+        let Some(known) = client.servers.get_mut(&server) else { return };
+        let numbered = known.connections.begin(|| next);
+        let session = client.session;
+        let made = self.connect((node, 0), (to, life));
+        let hello = Hello {
+            versions: Blob(VERSIONS.to_vec()),
+            purpose: Purpose::Session { shard: 0, connection: numbered.number, oldest: numbered.oldest },
+            pool: [0; 16],
+            from: ServerId(0),
+            session,
+        };
+        let client = &mut self.clients[c];
+        let connected = Connected { server, number: numbered.number, used: false, frames: 1, task: Some(id) };
+        client.connected.insert(made, connected);
+        if let Some(running) = client.running(id) {
+            let place = if greets { &mut running.greeting } else { &mut running.connection };
+            *place = Some(made);
+        }
+        let frame = Frame::new(Kind::Hello, 1, hello.to_bytes());
+        self.send(self.now, made, Way::There, Packet::of(frame));
+    }
+
+    fn send_message(&mut self, c: usize, id: u64, what: Message, finished: u64) {
+        let client = &mut self.clients[c];
+        let Some(task) = client.tasks.get(&id) else { return };
+        let seq = task.operation.as_ref().map_or(0, Operation::seq);
+        let (ops, payload, seq): (Vec<Op>, _, _) = match what {
+            Message::Request => (task.op.iter().cloned().collect(), task.payload.clone(), seq),
+            Message::Opens(files) => {
+                self.coverage.count("reclaim");
+                (files.into_iter().map(|fid| Op::Open { fid }).collect(), Bytes::new(), 0)
             }
-            18 => Op::SetAttr { fid: self.some_known(c, set), set: self.some_attr() },
-            19..22 => Op::Read { fid: self.some_known(c, set), offset: 0, len: 8 },
-            22..25 => Op::Lookup { parent, name: name(one) },
-            25 => Op::GetAttr { fid: self.some_known(c, set) },
-            26 | 27 => Op::ReadDir { fid: parent, cookie: 0, plus: false },
-            n => Op::Fsync { fid: if n == 28 { parent } else { self.some_known(c, set) } },
+            Message::Releases(files) => {
+                (files.into_iter().map(|fid| Op::Release { fid }).collect(), Bytes::new(), 0)
+            }
+        };
+        let Some(running) = client.running(id) else { return };
+        let (target, connection) = (running.exchange.target(), running.connection);
+        let Some(connection) = connection else { return };
+        for op in ops {
+            let client = &mut self.clients[c];
+            let name = OpId { session: client.session, seq };
+            let Some(known) = client.connected.get_mut(&connection) else { return };
+            known.frames += 1;
+            let frame = known.frames;
+            let call = Call { set: target.set, epoch: target.epoch, id: name, finished, op };
+            let frame = Frame::with_payload(Kind::Call, frame, call.to_bytes(), payload.clone());
+            self.send(self.now, connection, Way::There, Packet::of(frame));
         }
     }
 
-    fn some_change_of_data(&mut self, c: usize, set: usize) -> Op {
-        let (fid, from) = (self.some_known(c, set), self.some_known(c, set));
-        let (offset, len) = (bytes(self.rng.below(3)), bytes(1 + self.rng.below(2)));
-        match self.rng.below(4) {
-            0 => Op::SetXattr { fid, name: name("user.x"), flags: 0 },
-            1 => Op::RemoveXattr { fid, name: name("user.x") },
-            2 => Op::Fallocate { fid, mode: [0, 3, 8, 0x20][self.rng.below(4)], offset, len },
-            _ => Op::CopyRange { from, from_offset: offset, to: fid, to_offset: 0, len },
+    fn on_client_packet(&mut self, c: usize, connection: u64, packet: Packet) {
+        let (head, body, payload) = match packet {
+            Packet::End => return self.client_connection_ended(c, connection),
+            Packet::Frame { head, body, payload } => (head, body, payload),
+        };
+        let frame = match unpack(&head, body, payload) {
+            Ok(frame) => frame,
+            Err(e) => return self.fail(format!("client {c} got a frame that it cannot read: {e}")),
+        };
+        let Some(id) = self.clients[c].connected.get(&connection).and_then(|k| k.task) else { return };
+        match frame.kind {
+            Kind::HelloReply => match HelloReply::from_bytes(&frame.body) {
+                Ok(_) => self.on_greeting(c, id, connection),
+                Err(e) => self.fail(format!("client {c} cannot read a greeting: {e}")),
+            },
+            Kind::Reply => match Reply::from_bytes(&frame.body) {
+                Ok(reply) => self.on_reply(c, id, connection, reply, frame.payload),
+                Err(e) => self.fail(format!("client {c} cannot read an answer: {e}")),
+            },
+            kind => self.fail(format!("client {c} got a frame of kind {kind:?}")),
         }
     }
 
-    fn some_attr(&mut self) -> SetAttr {
-        SetAttr {
-            mode: Some(u32::try_from(self.rng.below(0o1000)).unwrap_or(0)),
-            uid: None,
-            gid: None,
-            size: self.rng.chance(400).then(|| bytes(self.rng.below(4))),
-            atime: None,
-            mtime: self.rng.chance(300).then_some(SetTime::Now),
-            kill_suid: false,
+    /// A server greets: an exchange has its connection, or knows that the server only is slow.
+    fn on_greeting(&mut self, c: usize, id: u64, connection: u64) {
+        let now = self.client_now(c);
+        let client = &mut self.clients[c];
+        let Some(task) = client.tasks.get_mut(&id) else { return };
+        let waited = now.saturating_sub(task.begun);
+        let Some(running) = task.running.as_mut() else { return };
+        if running.greeting == Some(connection) {
+            running.greeting = None;
+            let step = running.exchange.greeted(waited);
+            self.dispose(c, connection, Fate::PutBack);
+            self.take_exchange_step(c, id, step);
+        } else if running.connection == Some(connection) {
+            self.connected(c, id, connection, false);
         }
+    }
+
+    fn on_reply(&mut self, c: usize, id: u64, connection: u64, reply: Reply, payload: Bytes) {
+        let Client { tasks, sets, .. } = &mut self.clients[c];
+        let Some(task) = tasks.get_mut(&id) else { return };
+        let set = task.set;
+        let Some(running) = task.running.as_mut().filter(|r| r.connection == Some(connection)) else {
+            return;
+        };
+        let step = running.exchange.answered(&reply, || sets.entry(set).or_default());
+        running.last = Some((reply, payload));
+        self.take_exchange_step(c, id, step);
+    }
+
+    /// A step of an exchange failed.
+    fn fail_exchange(&mut self, c: usize, id: u64, number: u64, why: Failure) {
+        let now = self.client_now(c);
+        let Client { tasks, sets, .. } = &mut self.clients[c];
+        let Some(task) = tasks.get_mut(&id) else { return };
+        let (set, waited) = (task.set, now.saturating_sub(task.begun));
+        let Some(running) = task.running.as_mut().filter(|r| r.number == number) else { return };
+        let step = running.exchange.failed(why, waited, || sets.entry(set).or_default());
+        say!(self, "client {c}: exchange {number} of task {id}: {why:?}");
+        self.take_exchange_step(c, id, step);
+    }
+
+    /// An exchange is over.
+    fn end_exchange(&mut self, c: usize, id: u64, how: Ended, fate: Option<Fate>) {
+        let now = self.client_now(c);
+        let client = &mut self.clients[c];
+        let Some(task) = client.tasks.get_mut(&id) else { return };
+        let (begun, set) = (task.begun, task.set);
+        let Some(running) = task.running.take() else { return };
+        if let Some(greeting) = running.greeting {
+            self.dispose(c, greeting, Fate::Close);
+        }
+        if let Some(connection) = running.connection {
+            self.dispose(c, connection, fate.unwrap_or(Fate::Close));
+        }
+        let Client { tasks, sets, .. } = &mut self.clients[c];
+        let Some(task) = tasks.get_mut(&id) else { return };
+        let Some(operation) = task.operation.as_mut() else {
+            tasks.remove(&id);
+            return;
+        };
+        let action = operation.ended(how, || now.saturating_sub(begun), || sets.entry(set).or_default());
+        if action != Action::Return {
+            say!(
+                self,
+                "client {c}: task {id} ({:?}): {how:?}",
+                self.clients[c].tasks.get(&id).map(|t| &t.op)
+            );
+        }
+        if let Some(task) = self.clients[c].tasks.get_mut(&id) {
+            task.running = None;
+        }
+        match (action, running.last) {
+            (Action::Return, Some(last)) => self.answer_call(c, id, last),
+            (action, _) => self.act(c, id, action),
+        }
+    }
+
+    /// What becomes of a connection after an exchange.
+    fn dispose(&mut self, c: usize, connection: u64, fate: Fate) {
+        let client = &mut self.clients[c];
+        let Some(known) = client.connected.get_mut(&connection) else { return };
+        known.task = None;
+        known.used = true;
+        let (server, number) = (known.server, known.number);
+        let Some(there) = client.servers.get_mut(&server) else { return };
+        let news = match fate {
+            Fate::PutBack | Fate::Close => false,
+            Fate::GiveUp => there.connections.give_up(number),
+            Fate::Broke => there.connections.broke(number),
+        };
+        let mut closed = Vec::new();
+        if news {
+            closed = core::mem::take(&mut there.idle);
+        }
+        if fate == Fate::PutBack && !there.connections.is_given_up(number) {
+            there.idle.push(connection);
+        } else {
+            closed.push(connection);
+        }
+        for connection in closed {
+            self.clients[c].connected.remove(&connection);
+            self.close(self.now, connection, Way::Back);
+        }
+    }
+
+    /// The other side has closed a connection.
+    fn client_connection_ended(&mut self, c: usize, connection: u64) {
+        let client = &mut self.clients[c];
+        let Some(known) = client.connected.get(&connection) else { return };
+        let (server, task) = (known.server, known.task);
+        match task.and_then(|id| Some((id, client.running(id)?.number))) {
+            Some((id, number)) => self.fail_exchange(c, id, number, Failure::Broke),
+            None => {
+                client.connected.remove(&connection);
+                if let Some(there) = client.servers.get_mut(&server)
+                    && there.idle.contains(&connection)
+                {
+                    there.idle.retain(|i| *i != connection);
+                    there.connections.idle_broke();
+                }
+            }
+        }
+    }
+
+    fn answer_call(&mut self, c: usize, id: u64, (reply, payload): (Reply, Bytes)) {
+        if let Some(task) = self.clients[c].tasks.get_mut(&id) {
+            task.payload = payload;
+        }
+        match reply.0 {
+            Ok(body) => self.finish_with(c, id, Ok(body)),
+            Err(Fail::Errno { errno }) => self.finish_with(c, id, Err(Errno(errno))),
+            Err(fail) => self.fail(format!("client {c}: a call returned {fail:?}")),
+        }
+    }
+
+    fn finish(&mut self, c: usize, id: u64, errno: Option<Errno>) {
+        match errno {
+            Some(errno) => self.finish_with(c, id, Err(errno)),
+            None => self.fail(format!("client {c}: a call returned without an answer")),
+        }
+    }
+
+    /// A call ends.
+    fn finish_with(&mut self, c: usize, id: u64, answer: Result<Body, Errno>) {
+        let client = &mut self.clients[c];
+        let Some(task) = client.tasks.remove(&id) else { return };
+        let (Some(operation), Some(op), Some(record)) = (task.operation, task.op, task.record) else {
+            return;
+        };
+        let Client { sets, routes, .. } = client;
+        let lost_before = || routes.as_ref().map_or(Epoch(0), |r| r.lost_before(task.set));
+        let as_answered = answer.as_ref().map(|_| ()).map_err(|e| *e);
+        let finished = operation.finish(&op, as_answered, lost_before, || sets.entry(task.set).or_default());
+        if finished.result.is_err() && answer.is_ok() {
+            self.count("sync told of a loss");
+        }
+        let state = self.clients[c].set(task.set);
+        let answer = finished.result.and(answer);
+        match (&op, &answer) {
+            (Op::Open { fid }, Ok(_)) => state.opened(*fid),
+            (Op::Open { fid }, Err(e)) => drop(state.open_failed(*fid, *e)),
+            (Op::Create { open: true, .. }, Ok(Body::Attr { attr })) => state.created(attr.fid),
+            _ => {}
+        }
+        self.tell_caller(c, record, answer.map(|body| (body, task.payload)));
+    }
+
+    /// The housekeeper: sets that may have forgotten hear what is open, and closed files are released.
+    fn keep(&mut self, c: usize) {
+        let now = self.client_now(c);
+        let client = &mut self.clients[c];
+        let targets: Vec<Target> = match &client.routes {
+            Some(routes) => routes.iter().filter_map(|r| client.target(r.set)).collect(),
+            None => return,
+        };
+        for target in targets {
+            let client = &mut self.clients[c];
+            if client.tasks.values().any(|t| t.record.is_none() && t.set == target.set) {
+                continue;
+            }
+            let (patience, first) = (client.patience, client.next_number);
+            let new = || Server { connections: Connections::new(first), idle: Vec::new() };
+            let era = client.servers.entry(target.server).or_insert_with(new).connections.era();
+            let mark = ReclaimMark { epoch: target.epoch, server: target.server, era };
+            let state = client.set(target.set);
+            let exchange = if state.wants_reclaim(mark) {
+                Exchange::reclaim(target, patience, Duration::ZERO)
+            } else {
+                let fids = state.take_releases(AT_ONCE);
+                if fids.is_empty() {
+                    continue;
+                }
+                Exchange::release(target, patience, Duration::ZERO, fids)
+            };
+            let id = self.add_task(c, None, target.set, None, Bytes::new(), now);
+            self.begin_exchange(c, id, exchange);
+        }
+    }
+
+    /// A newer map comes: exchanges with servers that do not serve any more end.
+    fn on_map(&mut self, c: usize, map: &VolumeMap) {
+        let client = &mut self.clients[c];
+        if client.routes.as_ref().is_some_and(|routes| routes.consider(map) != Offer::Take) {
+            return;
+        }
+        let routes = Routes::new(map);
+        let moved: Vec<(u64, u64)> = client
+            .tasks
+            .iter()
+            .filter_map(|(id, task)| Some((id, task.running.as_ref()?)))
+            .filter(|(_, running)| running.exchange.target().has_moved(&routes))
+            .map(|(id, running)| (*id, running.number))
+            .collect();
+        let paused: Vec<u64> = client.tasks.iter().filter(|(_, t)| t.pausing).map(|(id, _)| *id).collect();
+        client.routes = Some(routes);
+        for (id, number) in moved {
+            self.fail_exchange(c, id, number, Failure::Moved);
+        }
+        for id in paused {
+            self.pause(c, id, Duration::ZERO);
+        }
+        self.keep(c);
+    }
+
+    /// Whoever made a call gives up.
+    pub(crate) fn interrupt(&mut self, c: usize) {
+        let all: Vec<(u64, u64)> = self.clients[c]
+            .tasks
+            .iter()
+            .filter(|(_, task)| task.record.is_some())
+            .filter_map(|(id, task)| Some((*id, task.running.as_ref()?.number)))
+            .collect();
+        if let Some((id, number)) = self.rng.pick(&all).copied() {
+            self.count("call interrupted");
+            self.fail_exchange(c, id, number, Failure::Interrupted);
+        }
+    }
+
+    /// A client dies: nobody waits for its calls any more, and what it sent may still arrive.
+    pub(crate) fn kill_client(&mut self, c: usize) {
+        say!(self, "client {c} dies");
+        self.clients[c].alive = false;
+        self.close_all(Node::Client(c), 0, false);
+        self.history.died(c, self.now);
     }
 }
 
-fn create(parent: Fid, one: &str, node: Node) -> Op {
-    Op::Create { parent, name: name(one), node, mode: 0o644, umask: 0o22, uid: 1, gid: 1, open: false }
-}
-
-impl core::fmt::Debug for Client {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "client {} with {} open", self.id, self.open.len())
+impl Client {
+    fn running(&mut self, id: u64) -> Option<&mut Running> {
+        self.tasks.get_mut(&id)?.running.as_mut()
     }
 }

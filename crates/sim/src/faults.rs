@@ -1,252 +1,364 @@
-//! What goes wrong: each run draws which kinds of faults it has, and how often (swarm testing, Groce et al. 2012).
+//! Fault injection: each run draws which kinds of faults it has, and how often (swarm testing, Groce et al. 2012).
 
-use crate::Config;
-use crate::log::say;
+use crate::network::Node;
 use crate::rng::Prng;
-use crate::world::{Event, World, server_of};
+use crate::trace::say;
+use crate::world::{Event, World};
+use crate::{Config, Family, Power};
 use core::time::Duration;
-use std::collections::BTreeMap;
+use ids::BrickId;
+use wire::Errno;
 
-/// What is to be made good again.
-#[derive(Clone, Copy, Debug)]
+/// Something that goes wrong, or is to be made good again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fault {
+    /// A process is killed.
     Kill,
-    KillBetween,
+    /// A process is killed in the middle of a change.
+    KillAtWork,
+    /// A process is stopped in order.
+    Stop,
+    /// The power of one machine fails.
     PowerCut,
+    /// The power of one machine fails in the middle of a change.
+    PowerCutAtWork,
+    /// The power of all machines fails.
     Blackout,
+    /// A process stands still.
     Freeze(usize),
+    /// A machine answers slowly.
     Slow(usize),
-    Cut(usize),
+    /// Nothing gets from one machine to another.
+    OneWay(Node, Node),
+    /// Two machines do not reach each other.
+    TwoWays(Node, Node),
+    /// A machine reaches no other server.
+    CutOff(usize),
+    /// A connection breaks.
+    Break,
+    /// The store has no leader for a while.
     StoreDown,
-    Block(usize, usize),
-    Split(usize, usize),
-    Drop,
-    ApplyFails(usize, usize),
-    SyncFails(usize, usize),
-    ClientCut(usize),
+    /// A disk answers nothing that has to wait for it.
+    Hang(usize, BrickId),
+    /// A disk is full.
+    Full(usize, BrickId),
+    /// Changes to a disk fail.
+    Writes(usize, BrickId),
+    /// Reads from a disk fail.
+    Reads(usize, BrickId),
+    /// Syncs of a disk fail, and what they should have written is dropped.
+    Syncs(usize, BrickId),
+    /// A brick loses everything: its disk is replaced by an empty one.
+    Wipe,
+    /// Somebody sets a wall clock.
+    ClockJump,
+    /// A client dies.
+    ClientDies,
+    /// A call is interrupted.
+    Interrupt,
 }
 
-const KINDS: [Fault; 14] = [
-    Fault::Kill,
-    Fault::KillBetween,
-    Fault::PowerCut,
-    Fault::Blackout,
-    Fault::Freeze(0),
-    Fault::Slow(0),
-    Fault::Cut(0),
-    Fault::StoreDown,
-    Fault::Block(0, 0),
-    Fault::Split(0, 0),
-    Fault::Drop,
-    Fault::ApplyFails(0, 0),
-    Fault::SyncFails(0, 0),
-    Fault::ClientCut(0),
-];
+fn kinds() -> Vec<(Fault, Family, usize)> {
+    use Family::{Disks, Network, Power, Processes};
+    let (a, b) = (Node::Server(0), Node::Server(0));
+    let none = BrickId(0);
+    // How often each is drawn, compared with the others.
+    vec![
+        (Fault::Kill, Processes, 3),
+        (Fault::KillAtWork, Processes, 3),
+        (Fault::Stop, Processes, 1),
+        (Fault::Freeze(0), Processes, 3),
+        (Fault::ClockJump, Processes, 1),
+        (Fault::ClientDies, Processes, 1),
+        (Fault::Interrupt, Processes, 2),
+        (Fault::PowerCut, Power, 2),
+        (Fault::PowerCutAtWork, Power, 2),
+        (Fault::Blackout, Power, 1),
+        (Fault::Slow(0), Network, 2),
+        (Fault::OneWay(a, b), Network, 2),
+        (Fault::TwoWays(a, b), Network, 2),
+        (Fault::CutOff(0), Network, 2),
+        (Fault::Break, Network, 3),
+        (Fault::StoreDown, Network, 1),
+        (Fault::Hang(0, none), Disks, 1),
+        (Fault::Full(0, none), Disks, 1),
+        (Fault::Writes(0, none), Disks, 1),
+        (Fault::Reads(0, none), Disks, 1),
+        (Fault::Syncs(0, none), Disks, 1),
+        (Fault::Wipe, Disks, 3),
+    ]
+}
 
 /// The run's faults.
 #[derive(Debug)]
 pub(crate) struct Faults {
     kinds: Vec<Fault>,
     every: Duration,
-    pub(crate) counts: BTreeMap<&'static str, u64>,
+    /// When the power of all machines fails for certain.
+    blackout_at: Option<Duration>,
 }
 
 impl Faults {
     pub(crate) fn draw(rng: &mut Prng, config: &Config) -> Faults {
-        let share = 100 + rng.below(600);
-        let blackout = config.blackout || rng.chance(80);
-        let wanted = |k: &Fault| blackout || !matches!(k, Fault::Blackout);
-        let kinds = KINDS.into_iter().filter(|k| wanted(k) && rng.chance(share)).collect();
-        Faults { kinds, every: rng.millis(60, 3000), counts: BTreeMap::new() }
+        let share = 150 + rng.below(600);
+        let mut chosen = Vec::new();
+        for (kind, family, weight) in kinds() {
+            let allowed = kind != Fault::Blackout || config.power == Power::Blackout || rng.chance(100);
+            if allowed && config.faults.contains(&family) && rng.chance(share) {
+                chosen.extend(std::iter::repeat_n(kind, weight));
+            }
+        }
+        let storm = config.storm;
+        let blackout_at = (config.power == Power::Blackout).then(|| rng.between(storm / 4, storm));
+        Faults { kinds: chosen, every: rng.millis(80, 2500), blackout_at }
+    }
+
+    pub(crate) fn blackout_at(&self) -> Option<Duration> {
+        self.blackout_at
     }
 }
 
 impl World {
-    fn count_fault(&mut self, kind: &'static str) {
-        *self.faults.counts.entry(kind).or_default() += 1;
-    }
-
     pub(crate) fn fault(&mut self) {
-        if self.calm {
+        if self.phase != crate::rest::Phase::Storm {
             return;
         }
-        let delay = self.rng.between(self.faults.every / 8, self.faults.every * 2);
-        self.after(delay, Event::Fault);
-        let kind = self.rng.below(self.faults.kinds.len());
-        if let Some(kind) = self.faults.kinds.get(kind).copied() {
-            let s = self.rng.below(self.servers.len());
-            self.befall(kind, s);
+        let every = self.faults.every;
+        let delay = self.rng.between(every / 8, every * 2);
+        self.at(self.now + delay, Event::Fault);
+        if let Some(kind) = self.rng.pick(&self.faults.kinds.clone()).copied() {
+            self.inject(kind);
         }
     }
 
-    fn befall(&mut self, kind: Fault, s: usize) {
-        let other = self.rng.below(self.servers.len());
-        let set = self.rng.below(self.sets.len());
-        let lasts = if self.rng.chance(600) { self.rng.millis(5, 1500) } else { self.rng.millis(1500, 9000) };
-        say!(self, "fault {kind:?} at server {s}");
-        let fault = match kind {
-            Fault::Kill if self.servers[s].alive => return self.kill(s, "kill"),
-            Fault::KillBetween if self.servers[s].alive => {
-                self.servers[s].dies_in = u32::try_from(self.rng.below(12)).ok();
-                return;
+    /// A machine, and one of its bricks if it has any.
+    fn pick_brick(&mut self) -> Option<(usize, BrickId)> {
+        let m = self.rng.below(self.machines.len());
+        let bricks: Vec<BrickId> = self.machines[m].disks.keys().copied().collect();
+        self.rng.pick(&bricks).map(|b| (m, *b))
+    }
+
+    fn pick_node(&mut self) -> Node {
+        let servers = self.machines.len();
+        match self.rng.below(servers + self.clients.len()) {
+            n if n < servers => Node::Server(n),
+            n => Node::Client(n - servers),
+        }
+    }
+
+    fn inject(&mut self, kind: Fault) {
+        let m = self.rng.below(self.machines.len());
+        let lasts = if self.rng.chance(600) { self.rng.millis(5, 1500) } else { self.rng.millis(1500, 8000) };
+        let undo = match kind {
+            Fault::Kill => return self.kill(m, "killed"),
+            Fault::Stop => return self.stop(m),
+            Fault::PowerCut => return self.cut_power(m),
+            Fault::KillAtWork | Fault::PowerCutAtWork => return self.die_at_work(m, kind),
+            Fault::Blackout => return self.blackout(),
+            Fault::Break => return self.break_one(),
+            Fault::Wipe => return self.wipe(m),
+            Fault::ClockJump => return self.jump(m),
+            Fault::ClientDies => return self.client_dies(),
+            Fault::Interrupt => {
+                let c = self.rng.below(self.clients.len());
+                return self.interrupt(c);
             }
-            Fault::PowerCut => return self.power_cut(s),
-            Fault::Blackout => {
-                for s in 0..self.servers.len() {
-                    self.cut_power_of(s);
-                }
-                return;
-            }
-            Fault::Freeze(_) if self.servers[s].alive => {
-                self.servers[s].frozen = true;
-                self.count_fault("freeze");
-                Fault::Freeze(s)
+            Fault::Freeze(_) if self.machines[m].lives() => {
+                self.count("frozen process");
+                self.freeze(m);
+                Fault::Freeze(m)
             }
             Fault::Slow(_) => {
-                self.servers[s].slow = self.rng.millis(1, 300);
-                self.count_fault("slow server");
-                Fault::Slow(s)
+                self.count("slow machine");
+                let extra = self.rng.millis(1, 300);
+                self.network.set_slow(Node::Server(m), extra);
+                Fault::Slow(m)
             }
-            Fault::Cut(_) => {
-                self.servers[s].cut = true;
-                self.count_fault("cut off from the store");
-                Fault::Cut(s)
+            Fault::OneWay(..) | Fault::TwoWays(..) => {
+                let (a, b) = (Node::Server(m), self.pick_node());
+                let one = matches!(kind, Fault::OneWay(..));
+                self.count(if one { "one-way cut" } else { "two-way cut" });
+                let (a, b) = if self.rng.chance(500) { (a, b) } else { (b, a) };
+                self.cut_path(a, b);
+                if one {
+                    Fault::OneWay(a, b)
+                } else {
+                    self.cut_path(b, a);
+                    Fault::TwoWays(a, b)
+                }
+            }
+            Fault::CutOff(_) => {
+                self.count("server cut off");
+                for other in (0..self.machines.len()).filter(|o| *o != m) {
+                    self.cut_path(Node::Server(m), Node::Server(other));
+                    self.cut_path(Node::Server(other), Node::Server(m));
+                }
+                Fault::CutOff(m)
             }
             Fault::StoreDown => {
-                self.store.fall(self.now);
-                self.count_fault("store down");
-                Fault::StoreDown
-            }
-            Fault::Block(..) | Fault::Split(..) if s != other => {
-                self.links[s][other].blocked = true;
-                self.count_fault("one-way partition");
-                if matches!(kind, Fault::Block(..)) {
-                    Fault::Block(s, other)
-                } else {
-                    self.links[other][s].blocked = true;
-                    self.count_fault("two-way partition");
-                    Fault::Split(s, other)
-                }
-            }
-            Fault::Drop if s != other => {
-                self.break_link(s, other);
-                self.count_fault("broken link");
+                self.count("store without leader");
+                self.store.fall(self.now + lasts);
                 return;
             }
-            Fault::ApplyFails(..) => {
-                let after = u32::try_from(self.rng.below(4)).unwrap_or(0);
-                let Some(brick) = self.brick(s, set) else { return };
-                brick.disk.fails_in = Some(after);
-                Fault::ApplyFails(s, set)
-            }
-            Fault::SyncFails(..) => {
-                let Some(brick) = self.brick(s, set) else { return };
-                brick.disk.sync_fails = true;
-                Fault::SyncFails(s, set)
-            }
-            Fault::ClientCut(_) => {
-                let c = self.rng.below(self.clients.len());
-                if self.rng.chance(500) {
-                    self.clients[c].cut = Some(s);
-                    self.count_fault("client cut off");
-                } else {
-                    self.clients[c].deaf = true;
-                    self.count_fault("client without views");
-                }
-                Fault::ClientCut(c)
+            Fault::Hang(..) | Fault::Full(..) | Fault::Writes(..) | Fault::Reads(..) | Fault::Syncs(..) => {
+                let Some((m, brick)) = self.pick_brick() else { return };
+                self.spoil(kind, m, brick)
             }
             _ => return,
         };
-        self.after(lasts, Event::Undo(fault));
+        say!(self, "fault: {undo:?} for {lasts:?}");
+        self.at(self.now + lasts, Event::Undo(undo));
+    }
+
+    fn spoil(&mut self, kind: Fault, m: usize, brick: BrickId) -> Fault {
+        let now = self.now;
+        let rng = &mut self.rng;
+        let Some(disk) = self.machines[m].disks.get_mut(&brick) else { return kind };
+        let (fault, what, errno) = match kind {
+            Fault::Hang(..) => {
+                disk.hangs = true;
+                (Fault::Hang(m, brick), "hung disk", None)
+            }
+            Fault::Full(..) => {
+                disk.fault(|f| f.full = true);
+                (Fault::Full(m, brick), "full disk", Some(Errno::ENOSPC))
+            }
+            Fault::Writes(..) if rng.chance(500) => {
+                let left = rng.below(40) as u64;
+                disk.fault(|f| f.writes_left = Some(left));
+                (Fault::Writes(m, brick), "changes fail after some", Some(Errno::EIO))
+            }
+            Fault::Writes(..) => {
+                disk.fault(|f| f.writes = Some(Errno::EIO));
+                (Fault::Writes(m, brick), "changes fail", Some(Errno::EIO))
+            }
+            Fault::Reads(..) => {
+                disk.fault(|f| f.reads = Some(Errno::EIO));
+                (Fault::Reads(m, brick), "reads fail", Some(Errno::EIO))
+            }
+            _ => {
+                disk.fault(|f| f.syncs = Some(Errno::EIO));
+                (Fault::Syncs(m, brick), "syncs fail", Some(Errno::EIO))
+            }
+        };
+        if let Some(errno) = errno {
+            self.ledger.disk_fails(now, brick, errno);
+        }
+        if errno.is_some() && !matches!(fault, Fault::Reads(..)) {
+            // What the kernel drops is as lost as by a power cut; and a brick that cannot write down what is in doubt
+            // counts as one that lost memory.
+            self.ledger.power_failed(now, brick);
+        }
+        self.count(what);
+        fault
+    }
+
+    /// A process ends in the middle of what it does, alone or with its machine.
+    fn die_at_work(&mut self, m: usize, kind: Fault) {
+        if !self.machines[m].lives() {
+            return;
+        }
+        let power = kind == Fault::PowerCutAtWork;
+        self.machines[m].dies_with_power = power;
+        if self.rng.chance(400) && !power {
+            self.machines[m].dies_in = u32::try_from(self.rng.below(30)).ok();
+        } else {
+            let bricks: Vec<BrickId> = self.machines[m].disks.keys().copied().collect();
+            let calls = 1 + self.rng.below(60) as u64;
+            if let Some(brick) = self.rng.pick(&bricks)
+                && let Some(disk) = self.machines[m].disks.get_mut(brick)
+            {
+                disk.power_left(Some(calls));
+            }
+        }
+    }
+
+    /// The power of all machines fails at once.
+    pub(crate) fn blackout(&mut self) {
+        self.count("blackout");
+        for m in 0..self.machines.len() {
+            self.cut_power(m);
+        }
+    }
+
+    /// The disk of a brick that is not in sync is replaced by an empty one. (That of a brick in sync may hold what no other
+    /// brick has a moment later: then the data is gone for good.)
+    fn wipe(&mut self, m: usize) {
+        let Some((m, brick)) = self.pick_brick().filter(|(n, _)| *n == m) else { return };
+        let state = self.store.state().clone();
+        if state.brick(brick).is_none_or(|(set, _)| set.view.in_sync.contains(&brick)) {
+            return;
+        }
+        self.kill(m, "killed to be wiped");
+        self.count("wiped brick");
+        say!(self, "server {m}: brick {brick} is wiped");
+        let World { machines, rule, .. } = self;
+        if let Some(disk) = machines[m].disks.get_mut(&brick) {
+            disk.wipe(*rule);
+        }
+        self.ledger.power_failed(self.now, brick);
+    }
+
+    fn jump(&mut self, m: usize) {
+        self.count("clock set");
+        let seconds = i64::try_from(self.rng.below(20_000)).unwrap_or(0) - 10_000;
+        say!(self, "server {m}: its clock is set {seconds} s on");
+        self.machines[m].clock.jump(seconds);
+    }
+
+    fn client_dies(&mut self) {
+        let living: Vec<usize> = (0..self.clients.len()).filter(|c| self.clients[*c].alive).collect();
+        if living.len() > 1
+            && let Some(c) = self.rng.pick(&living).copied()
+        {
+            self.count("client died");
+            self.kill_client(c);
+        }
     }
 
     pub(crate) fn undo(&mut self, fault: Fault) {
         match fault {
-            Fault::Freeze(s) => {
-                if self.servers[s].frozen {
-                    say!(self, "server {s} wakes");
-                    self.wake(s);
+            Fault::Freeze(m) => self.thaw(m),
+            Fault::Slow(m) => self.network.set_slow(Node::Server(m), Duration::ZERO),
+            Fault::OneWay(a, b) => self.mend_path(a, b),
+            Fault::TwoWays(a, b) => {
+                self.mend_path(a, b);
+                self.mend_path(b, a);
+            }
+            Fault::CutOff(m) => {
+                for other in (0..self.machines.len()).filter(|o| *o != m) {
+                    self.mend_path(Node::Server(m), Node::Server(other));
+                    self.mend_path(Node::Server(other), Node::Server(m));
                 }
             }
-            Fault::Slow(s) => self.servers[s].slow = Duration::ZERO,
-            Fault::Cut(s) => self.servers[s].cut = false,
-            Fault::StoreDown => {
-                if self.store.down {
-                    self.store.up(self.now);
-                }
-            }
-            Fault::Block(a, b) => self.links[a][b].blocked = false,
-            Fault::Split(a, b) => {
-                self.links[a][b].blocked = false;
-                self.links[b][a].blocked = false;
-            }
-            Fault::ApplyFails(s, set) => self.brick(s, set).into_iter().for_each(|b| b.disk.fails_in = None),
-            Fault::SyncFails(s, set) => {
-                self.brick(s, set).into_iter().for_each(|b| b.disk.sync_fails = false)
-            }
-            Fault::ClientCut(c) => {
-                self.clients[c].cut = None;
-                self.clients[c].deaf = false;
-            }
-            Fault::Kill | Fault::KillBetween | Fault::PowerCut | Fault::Blackout | Fault::Drop => {}
+            Fault::Hang(m, brick)
+            | Fault::Full(m, brick)
+            | Fault::Writes(m, brick)
+            | Fault::Reads(m, brick)
+            | Fault::Syncs(m, brick) => self.heal_disk(m, brick),
+            _ => {}
+        }
+    }
+
+    fn heal_disk(&mut self, m: usize, brick: BrickId) {
+        if let Some(disk) = self.machines[m].disks.get_mut(&brick) {
+            disk.heal();
+            self.ledger.disk_heals(self.now, brick);
         }
     }
 
     /// The storm ends.
     pub(crate) fn end_faults(&mut self) {
-        say!(self, "calm");
-        self.undo(Fault::StoreDown);
-        for s in 0..self.servers.len() {
-            self.servers[s].dies_in = None;
-            for other in 0..self.servers.len() {
-                self.undo(Fault::Block(s, other));
+        self.network.calm();
+        self.mend_paths();
+        self.store.fall(self.now);
+        for m in 0..self.machines.len() {
+            self.machines[m].dies_in = None;
+            self.network.set_slow(Node::Server(m), Duration::ZERO);
+            self.thaw(m);
+            for brick in self.machines[m].disks.keys().copied().collect::<Vec<_>>() {
+                self.heal_disk(m, brick);
             }
-            for set in 0..self.sets.len() {
-                self.undo(Fault::ApplyFails(s, set));
-                self.undo(Fault::SyncFails(s, set));
-            }
-            self.undo(Fault::Cut(s));
-            self.undo(Fault::Slow(s));
-            self.undo(Fault::Freeze(s));
-        }
-        for c in 0..self.clients.len() {
-            self.undo(Fault::ClientCut(c));
-        }
-    }
-
-    /// The power of one server fails; never so that the last whole copy of a set goes (that is for blackouts).
-    fn power_cut(&mut self, s: usize) {
-        let safe = self.servers[s].bricks.iter().all(|(set, brick)| {
-            let view = &self.store.views[*set];
-            let whole = |b: &&replica::View| {
-                b.in_sync.iter().any(|o| {
-                    let there = self.servers[server_of(*o)].bricks.get(set);
-                    *o != brick.id && !b.arbiters.contains(o) && there.is_some_and(|b| !b.torn)
-                })
-            };
-            !view.in_sync.contains(&brick.id) || Some(view).filter(whole).is_some()
-        });
-        if safe {
-            self.cut_power_of(s);
-        }
-    }
-
-    fn cut_power_of(&mut self, s: usize) {
-        if self.servers[s].alive {
-            self.kill(s, "power cut");
-        }
-        self.servers[s].refuses = false;
-        let mut lost = false;
-        for brick in self.servers[s].bricks.values_mut() {
-            lost |= brick.disk.cut(&mut self.rng);
-            brick.torn = true;
-            brick.close();
-        }
-        for set in 0..self.sets.len() {
-            self.excuse(set);
-        }
-        if lost {
-            self.count_fault("torn journal");
         }
     }
 }

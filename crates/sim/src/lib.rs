@@ -1,28 +1,34 @@
-//! Whole sets with their clients, network, disks and clocks in one thread, from one seed.
+//! A simulated world in one thread, from one seed: machines with clocks, disks and networks, in which the product runs.
 //!
-//! Owns: a world in which [`replica::Replica`] runs as it does in the daemon, the faults that befall it, and the properties
-//! that must hold whatever happens (one file each in `check`). After TigerBeetle's VOPR and FoundationDB's simulation:
-//! a storm of faults first, then calm, in which everything has to come to rest and agree.
-//! Real are: the rules of names, the order and acknowledgement of changes, views and leases, rejoin and healing (crates
-//! `namespace`, `replica` and `cluster`). Modelled are: the pool store's own agreement (one copy of the state stands for it),
-//! bytes on the wire, and the bricks' file systems (module `disk`).
+//! Owns: the world (clocks, network, processes, disks, the pool store as a register), the faults that are injected into it,
+//! what clients do, and what must hold whatever happens. After TigerBeetle's VOPR and FoundationDB's simulation: a storm of
+//! faults first, then calm, in which everything has to come to rest and agree.
+//! The product runs in it as it ships: `set-core`, `replica`, `namespace`, `brick` (on `memory-fs`), `client-core`,
+//! `server-core`, `cluster`, and the codecs of `wire` and `disk-format`. Left out: the agreement of the pool's store (Raft),
+//! sockets and threads, and the kernel's FUSE.
 //! Invariant: equal seeds and configurations give equal runs, event by event.
 
-mod answer;
-mod brick;
+mod arbitration;
 mod check;
 mod client;
+mod clock;
+mod control;
+mod coverage;
 mod disk;
 mod faults;
-mod heal;
-mod log;
-mod mend;
-mod net;
-mod patient;
+mod history;
+mod ledger;
+mod links;
+mod machine;
+mod network;
+mod pool;
+mod process;
+mod questions;
+mod rest;
 mod rng;
-mod server;
 mod store;
-mod tree;
+mod trace;
+mod workload;
 mod world;
 
 pub use rng::Prng;
@@ -31,75 +37,53 @@ use core::fmt;
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-/// A driver broken on purpose, to see that the checkers notice.
+/// Which power cuts there are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Mutant {
-    /// As it should be.
+pub enum Power {
+    /// Of single machines; in one run of ten of all at once, too.
     #[default]
-    None,
-    /// A change is answered when this brick has applied it, whatever the others say.
-    AnswersEarly,
-    /// Leases never run out.
-    IgnoresLeases,
-    /// Reads do not wait for changes that are under way.
-    ShowsPending,
-    /// A restarted brick remembers no results.
-    ForgetsResults,
-    /// A secondary acknowledges what it has only received.
-    AcksEarly,
-    /// The pool store replaces a server before its lease has run out.
-    HastyStore,
-    /// A restarted brick acts in the epoch it finds.
-    NoFloor,
-    /// A brick that heals journals the new changes, and does not apply them.
-    HealsWithoutLive,
-    /// A brick that heals says that it has before everything is compared.
-    HealsHastily,
-    /// A healing that was interrupted leaves no mark.
-    ForgetsDoubt,
-    /// After a power cut a brick trusts its tree.
-    TrustsAfterPowerCut,
-    /// A healing waits for lost answers as long as any change arrives.
-    HealsPatiently,
-    /// A sync does not tell the application of a loss before it.
-    SyncsPastLosses,
-    /// Nobody sends a new primary what it lacks.
-    KeepsNothing,
+    Single,
+    /// Of all machines at once, in each run.
+    Blackout,
 }
 
-impl Mutant {
-    /// All that are broken.
-    pub const ALL: [Mutant; 14] = [
-        Mutant::AnswersEarly,
-        Mutant::IgnoresLeases,
-        Mutant::ShowsPending,
-        Mutant::ForgetsResults,
-        Mutant::AcksEarly,
-        Mutant::HastyStore,
-        Mutant::NoFloor,
-        Mutant::HealsWithoutLive,
-        Mutant::HealsHastily,
-        Mutant::ForgetsDoubt,
-        Mutant::TrustsAfterPowerCut,
-        Mutant::HealsPatiently,
-        Mutant::SyncsPastLosses,
-        Mutant::KeepsNothing,
-    ];
+/// What a fault concerns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Family {
+    /// Processes that are killed, stopped, or stand still; clients that die or give up; clocks that are set.
+    Processes,
+    /// Paths that are cut, connections that break, slow machines, a store without a leader.
+    Network,
+    /// Power cuts.
+    Power,
+    /// Disks that are full, hang, fail, or are lost.
+    Disks,
+}
+
+impl Family {
+    /// All of them.
+    pub const ALL: [Family; 4] = [Family::Processes, Family::Network, Family::Power, Family::Disks];
 }
 
 /// How to run.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// How long faults happen, in virtual time.
+    /// How long faults happen, in simulated time.
     pub storm: Duration,
     /// How long everything may take to come to rest after that.
     pub calm: Duration,
-    /// What is broken.
-    pub mutant: Mutant,
-    /// Power may fail on all servers at once: acknowledged changes may be lost then, synced ones not.
-    pub blackout: bool,
+    /// Power cuts.
+    pub power: Power,
+    /// What goes wrong.
+    pub faults: Vec<Family>,
+    /// After a power cut any part of what was not synced may be there; else what a journaling file system leaves.
+    pub hostile: bool,
     /// Disks take seconds for a sync.
     pub slow_syncs: bool,
+    /// Calls of all clients, at most.
+    pub calls: usize,
+    /// Whether what clients were told is checked: else only that all comes to rest and that bricks are alike.
+    pub histories: bool,
     /// Keep the words of every event.
     pub trace: bool,
 }
@@ -107,42 +91,48 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Config {
         Config {
-            storm: Duration::from_secs(25),
-            calm: Duration::from_secs(90),
-            mutant: Mutant::None,
-            blackout: false,
+            storm: Duration::from_secs(12),
+            calm: Duration::from_secs(150),
+            power: Power::Single,
+            faults: Family::ALL.to_vec(),
+            hostile: true,
             slow_syncs: false,
+            calls: 400,
+            histories: true,
             trace: false,
         }
     }
 }
 
-/// What a run came to.
+/// What runs came to.
 #[derive(Clone, Debug, Default)]
 pub struct Stats {
+    /// Runs.
+    pub runs: u64,
     /// Events.
     pub events: u64,
-    /// Operations that were answered.
-    pub ops: u64,
-    /// Changes in the final journals.
-    pub changes: u64,
-    /// Views that the store agreed on.
-    pub views: u64,
-    /// Faults by kind.
-    pub faults: BTreeMap<&'static str, u64>,
+    /// Calls of clients.
+    pub calls: u64,
+    /// How often what was reached.
+    pub counts: BTreeMap<&'static str, u64>,
+    /// How often which line of the product's log was said.
+    pub said: BTreeMap<(&'static str, u32), u64>,
     /// Hash of all events.
     pub hash: u64,
 }
 
 impl Stats {
-    /// Adds another run's.
+    /// Adds other runs.
     pub fn add(&mut self, other: &Stats) {
+        self.runs += other.runs;
         self.events += other.events;
-        self.ops += other.ops;
-        self.changes += other.changes;
-        self.views += other.views;
-        for (k, n) in &other.faults {
-            *self.faults.entry(k).or_default() += n;
+        self.calls += other.calls;
+        self.hash ^= other.hash;
+        for (k, n) in &other.counts {
+            *self.counts.entry(k).or_default() += n;
+        }
+        for (k, n) in &other.said {
+            *self.said.entry(*k).or_default() += n;
         }
     }
 }
@@ -170,31 +160,11 @@ impl fmt::Display for Failure {
 
 impl core::error::Error for Failure {}
 
-/// Lines of a failure, unless all words were asked for.
-const TAIL: usize = 100;
-
 /// Runs one seed.
 ///
 /// # Errors
-/// The property that did not hold, with the last events before it.
+/// The property that did not hold; with the words of every event if they were asked for.
 pub fn run(seed: u64, config: &Config) -> Result<Stats, Failure> {
-    match attempt(seed, config) {
-        Ok(stats) => Ok(stats),
-        // The same once more, for its words.
-        Err(first) if !config.trace => {
-            let again = attempt(seed, &Config { trace: true, ..config.clone() });
-            let tail =
-                |f: Failure| Failure { trace: f.trace.into_iter().rev().take(TAIL).rev().collect(), ..f };
-            Err(again
-                .err()
-                .map(tail)
-                .unwrap_or(Failure { what: format!("{} (and not again!)", first.what), ..first }))
-        }
-        Err(failure) => Err(failure),
-    }
-}
-
-fn attempt(seed: u64, config: &Config) -> Result<Stats, Failure> {
     let mut world = world::World::new(seed, config.clone());
     let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| world.run()));
     let what = match ran {
@@ -206,5 +176,5 @@ fn attempt(seed: u64, config: &Config) -> Result<Stats, Failure> {
             format!("assertion: {}", text.unwrap_or_default())
         }
     };
-    Err(Failure { seed, what, trace: world.log.tail() })
+    Err(Failure { seed, what, trace: trace::Trace::lines() })
 }

@@ -1,27 +1,29 @@
 //! Runs seeds of the simulator.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command for developers")]
 
-use sim::{Config, Failure, Mutant, Stats, run};
+use sim::{Config, Failure, Family, Power, Stats, run};
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-const USAGE: &str =
-    "sim [--seeds N] [--start S] [--seed X [--trace]] [--blackout] [--slow-syncs] [--mutant M] [--jobs J]";
+const USAGE: &str = "sim [--seeds N] [--start S] [--seed X [--trace]] [--blackout] [--slow-syncs] [--ordered] \
+    [--faults processes,network,power,disks] [--no-histories] [--jobs J] [--said]";
 
 struct Asked {
     seeds: u64,
     start: u64,
     jobs: u64,
     only: bool,
+    said: bool,
     config: Config,
 }
 
 fn parse() -> Option<Asked> {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).ok()?;
     let start = now.as_secs() % 1_000_000 * 1_000_000;
-    let mut asked = Asked { seeds: 1000, start, jobs: 2, only: false, config: Config::default() };
+    let mut asked =
+        Asked { seeds: 1000, start, jobs: 2, only: false, said: false, config: Config::default() };
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         let mut number = || args.next()?.parse::<u64>().ok();
@@ -34,14 +36,18 @@ fn parse() -> Option<Asked> {
                 (asked.seeds, asked.jobs, asked.only) = (1, 1, true);
             }
             "--trace" => asked.config.trace = true,
-            "--mutant" => {
-                let name = args.next()?;
-                asked.config.mutant = Mutant::ALL.into_iter().find(|m| format!("{m:?}") == name)?;
+            "--faults" => {
+                let names = args.next()?;
+                let named = |f: &Family| names.split(',').any(|n| format!("{f:?}").eq_ignore_ascii_case(n));
+                asked.config.faults = Family::ALL.into_iter().filter(named).collect();
             }
-            "--blackout" => asked.config.blackout = true,
+            "--ordered" => asked.config.hostile = false,
+            "--no-histories" => asked.config.histories = false,
+            "--said" => asked.said = true,
+            "--blackout" => asked.config.power = Power::Blackout,
             "--slow-syncs" => {
                 asked.config.slow_syncs = true;
-                asked.config.calm = Duration::from_secs(240);
+                asked.config.calm = Duration::from_secs(300);
             }
             _ => return None,
         }
@@ -59,26 +65,24 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     // The release profile aborts on a failed assertion: say first whose it was.
-    let (trace, usual) = (asked.config.trace, std::panic::take_hook());
+    let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         usual(info);
-        if !trace {
-            eprintln!("seed {}: replay with --seed {0} --trace in the dev profile", SEED.get());
-        }
+        eprintln!("seed {}: replay with --seed {0} --trace in the dev profile", SEED.get());
     }));
     let began = std::time::Instant::now();
     let next = AtomicU64::new(asked.start);
-    let found: Mutex<(u64, Stats, Vec<Failure>)> = Mutex::default();
+    let found: Mutex<(Stats, Vec<Failure>)> = Mutex::default();
     std::thread::scope(|scope| {
         for _ in 0..asked.jobs {
             scope.spawn(|| work(&asked, &next, &found));
         }
     });
-    let (count, stats, failures) = found.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    for failure in failures.iter().take(3) {
+    let (stats, failures) = found.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    for failure in failures.iter().filter(|_| asked.config.trace) {
         println!("{failure}");
     }
-    let took = began.elapsed().as_secs_f64();
+    let (took, count) = (began.elapsed().as_secs_f64(), stats.runs + failures.len() as u64);
     println!(
         "{count} seeds from {} in {took:.1} s ({:.1}/s), {} failed: {:?}",
         asked.start,
@@ -86,15 +90,19 @@ fn main() -> ExitCode {
         failures.len(),
         failures.iter().map(|f| f.seed).take(20).collect::<Vec<_>>()
     );
-    println!(
-        "{} events, {} operations, {} changes, {} views",
-        stats.events, stats.ops, stats.changes, stats.views
-    );
-    println!("faults: {:?}", stats.faults);
+    println!("{} events, {} calls; reached:", stats.events, stats.calls);
+    for (what, n) in &stats.counts {
+        println!("  {n:>12} {what}");
+    }
+    if asked.said {
+        for ((file, line), n) in &stats.said {
+            println!("  {n:>12} {file}:{line}");
+        }
+    }
     if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn work(asked: &Asked, next: &AtomicU64, found: &Mutex<(u64, Stats, Vec<Failure>)>) {
+fn work(asked: &Asked, next: &AtomicU64, found: &Mutex<(Stats, Vec<Failure>)>) {
     loop {
         let seed = next.fetch_add(1, Ordering::Relaxed);
         if seed >= asked.start + asked.seeds {
@@ -103,22 +111,14 @@ fn work(asked: &Asked, next: &AtomicU64, found: &Mutex<(u64, Stats, Vec<Failure>
         SEED.set(seed);
         let result = run(seed, &asked.config);
         let mut all = found.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        all.0 += 1;
         match result {
-            Ok(stats) => {
-                if asked.only {
-                    println!("seed {seed}: {stats:?}");
-                }
-                all.1.add(&stats);
-            }
+            Ok(stats) => all.0.add(&stats),
             Err(failure) => {
-                if !asked.only {
-                    println!("seed {seed}: {}", failure.what);
-                }
-                all.2.push(failure);
+                println!("seed {seed}: {}", failure.what);
+                all.1.push(failure);
             }
         }
-        if all.2.len() >= 40 {
+        if all.1.len() >= 200 {
             return;
         }
     }

@@ -1,255 +1,255 @@
-//! The model of the pool store: one copy of the pool's state that takes the real commands (crate `cluster`), and the leader's
-//! real record of who lives.
+//! The pool's store: one register that all servers agree on, with a leader who changes and readers who are behind.
+//!
+//! The state and its commands are the product's (crate `cluster`), and so are the leases that its leader gives. How servers
+//! agree on an order (Raft) is left out: a command is agreed on when it reaches a leader who reaches most servers.
 
-use crate::client::ToClient;
-use crate::log::say;
-use crate::server::ToServer;
-use crate::world::{Event, SetPlan, World, brick_id, server_of, set_id};
-use crate::{Config, Mutant};
-use cluster::liveness::{Input, Liveness, Output};
-use cluster::{Command, State, ViewChange};
+use crate::machine::ToProcess;
+use crate::network::Node;
+use crate::trace::say;
+use crate::world::{Event, World};
+use cluster::{Command, Refusal, State};
 use core::time::Duration;
-use ids::{BrickId, Epoch, ServerId, VolumeId};
-use replica::{Proposal, View};
-use std::collections::BTreeMap;
+use ids::{ServerId, SetId};
+use server_core::settling::Proposed;
+use std::sync::Arc;
 
-/// How long a lease lasts, from the moment it is asked for, on the server's clock.
-pub(crate) const LEASE: Duration = cluster::liveness::LEASE;
-/// A proposal is tried for so long.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+/// A request to the leader is repeated after so long.
+const AGAIN: Duration = Duration::from_millis(200);
+/// And given up after so long.
+const LONGEST: Duration = Duration::from_secs(10);
+/// How often it is looked whether there is a leader.
+const LOOK: Duration = Duration::from_millis(100);
 
-/// A server says that it lives.
-pub(crate) struct Renewal {
-    pub(crate) server: usize,
-    pub(crate) inc: u32,
-    /// Until when the lease will hold, on its clock.
-    pub(crate) lease: Duration,
-}
-
-pub(crate) enum ToStore {
-    Renew(Renewal),
-    Propose { set: usize, server: usize, until: Duration, proposal: Proposal },
-    Suspect(usize),
-    Ask { client: usize },
-}
-
+/// See the module.
+#[derive(Debug, Default)]
 pub(crate) struct Store {
-    state: State,
-    liveness: Liveness,
-    pub(crate) views: Vec<View>,
-    /// It has no leader: nothing is heard or said.
-    pub(crate) down: bool,
+    state: Arc<State>,
+    leader: Option<usize>,
+    /// Counts leaders.
+    term: u64,
+    /// When somebody is elected, if there is no leader.
+    election: Option<Duration>,
+    /// Nobody is elected before.
+    down_until: Duration,
 }
 
-fn server_id(s: usize) -> ServerId {
-    ServerId(s as u64 + 1)
+/// What a process asks of the leader.
+#[derive(Clone, Debug)]
+pub(crate) enum Ask {
+    /// Agree on this. With a number the outcome is told.
+    Propose(Command, Option<u64>),
+    /// What is agreed on by now?
+    Read(u64),
+    /// I live.
+    Beat { sent: Duration },
+    /// That server's port refuses connections.
+    Suspect(usize),
+}
+
+pub(crate) enum StoreEvent {
+    /// A request gets to the leader, if it can.
+    Ask { from: usize, life: u32, until: Duration, ask: Ask },
+    /// The state of that version gets to a server, if it can.
+    Publish { to: usize },
+    /// Is there a leader?
+    Look,
 }
 
 impl Store {
-    pub(crate) fn new(sets: &[SetPlan], views: Vec<View>, servers: usize, config: &Config) -> Store {
-        let mut state = State { pool: "simulated".to_owned(), ..State::default() };
-        for s in 0..servers {
-            let id = server_id(s);
-            let (identity, host) = (s.to_string(), s.to_string());
-            let (address, role, lost) = (String::new(), cluster::Role::Voter, false);
-            state.servers.insert(id, cluster::Server { id, identity, host, address, role, lost });
-        }
-        for (i, (plan, view)) in sets.iter().zip(&views).enumerate() {
-            let brick = |s: &usize| {
-                let id = brick_id(i, *s);
-                cluster::Brick {
-                    id,
-                    server: server_id(*s),
-                    path: format!("/{i}"),
-                    arbiter: plan.arbiters.contains(&id),
-                    mount: String::new(),
-                }
-            };
-            let bricks = plan.servers.iter().map(brick).collect();
-            let (id, volume) = (set_id(i), VolumeId(set_id(i).0));
-            let view =
-                cluster::View { epoch: view.epoch, primary: view.primary, in_sync: view.in_sync.clone() };
-            state.sets.insert(id, cluster::Set { id, volume, bricks, view, lost_before: Epoch(0) });
-            let of = cluster::Volume {
-                id: volume,
-                name: i.to_string(),
-                status: cluster::Status::Started,
-                replica: u32::try_from(plan.servers.len()).unwrap_or(0),
-                arbiter: u32::try_from(plan.arbiters.len()).unwrap_or(0),
-                sets: vec![id],
-                options: BTreeMap::new(),
-                created: 0,
-            };
-            state.volumes.insert(volume, of);
-        }
-        state.next_server = server_id(servers);
-        state.next_set = set_id(sets.len());
-        state.next_volume = VolumeId(set_id(sets.len()).0);
-        state.next_brick = brick_id(sets.len(), 0);
-        let mut liveness = Liveness::default();
-        let all = (0..servers).map(server_id).collect();
-        let hasty = config.mutant == Mutant::HastyStore;
-        for input in [Input::Servers(all), Input::BecameLeader] {
-            liveness.step(Duration::ZERO, input, &mut Vec::new());
-        }
-        if hasty {
-            liveness.step(Duration::ZERO, Input::Lease(LEASE / 4), &mut Vec::new());
-        }
-        Store { state, liveness, views, down: false }
+    pub(crate) fn new(state: State) -> Store {
+        Store { state: Arc::new(state), leader: Some(0), term: 1, election: None, down_until: Duration::ZERO }
     }
 
-    /// A new leader gives everybody the time to be heard.
-    pub(crate) fn up(&mut self, now: Duration) {
-        self.down = false;
-        self.liveness.step(now, Input::BecameLeader, &mut Vec::new());
+    pub(crate) fn state(&self) -> &Arc<State> {
+        &self.state
     }
 
-    /// It has no leader from now on.
-    pub(crate) fn fall(&mut self, now: Duration) {
-        self.down = true;
-        self.liveness.step(now, Input::LostLeadership, &mut Vec::new());
+    pub(crate) fn term(&self) -> u64 {
+        self.term
     }
 
-    fn view(&self, set: usize) -> Option<View> {
-        let known = self.views.get(set)?;
-        let set = self.state.sets.get(&set_id(set))?;
-        let (now, lost_before) = (&set.view, set.lost_before);
-        let (epoch, primary, in_sync) = (now.epoch, now.primary, now.in_sync.clone());
-        Some(View { epoch, primary, in_sync, lost_before, ..known.clone() })
+    pub(crate) fn leader(&self) -> Option<usize> {
+        self.leader
+    }
+
+    /// The store is without a leader for a while.
+    pub(crate) fn fall(&mut self, until: Duration) {
+        self.down_until = until;
     }
 }
 
+pub(crate) fn server_id(machine: usize) -> ServerId {
+    ServerId(machine as u64 + 1)
+}
+
+pub(crate) fn machine_of(server: ServerId) -> usize {
+    usize::try_from(server.0.saturating_sub(1)).unwrap_or(usize::MAX)
+}
+
 impl World {
-    pub(crate) fn send_store(&mut self, s: usize, what: ToStore) {
-        if self.servers[s].cut && !matches!(what, ToStore::Propose { .. }) {
-            return;
+    /// A process asks the leader; again and again until it is heard.
+    pub(crate) fn ask_store(&mut self, at: Duration, from: usize, ask: Ask) {
+        let life = self.machines[from].life;
+        let mut delay = self.network.delay(&mut self.rng, Node::Server(from), Node::Server(from));
+        if matches!(ask, Ask::Propose(..)) && self.rng.chance(10) {
+            delay += self.rng.millis(100, 6000);
         }
-        let mut delay = self.rng.millis(1, 30) + self.servers[s].slow;
-        if matches!(what, ToStore::Propose { .. }) && self.rng.chance(self.pace.late) {
-            delay += self.rng.millis(100, 8000);
-        }
-        self.after(delay, Event::Store(what));
+        let until = if matches!(ask, Ask::Beat { .. } | Ask::Suspect(_)) { at } else { at + LONGEST };
+        self.at(at + delay, Event::Store(StoreEvent::Ask { from, life, until, ask }));
     }
 
-    pub(crate) fn on_store(&mut self, what: ToStore) {
-        match what {
-            ToStore::Propose { set, server, until, proposal } => {
-                if self.store.down || self.servers[server].cut {
-                    if self.now < until {
-                        let what = ToStore::Propose { set, server, until, proposal };
-                        self.after(Duration::from_millis(200), Event::Store(what));
-                    }
-                } else {
-                    self.propose(set, proposal);
-                }
-            }
-            _ if self.store.down => {}
-            ToStore::Renew(renewal) => self.renew(renewal),
-            // The leader looks for itself.
-            ToStore::Suspect(s) => {
-                if !self.servers[s].alive && self.servers[s].refuses {
-                    self.command(&Command::ServerDown { server: server_id(s) }, "its port is closed");
-                }
-            }
-            ToStore::Ask { client } => {
-                let delay = self.rng.millis(1, 20);
-                let what = ToClient::Views(self.store.views.clone());
-                self.after(delay, Event::Client { client, what });
-            }
+    pub(crate) fn on_store(&mut self, event: StoreEvent) {
+        match event {
+            StoreEvent::Ask { from, life, until, ask } => self.on_ask(from, life, until, ask),
+            StoreEvent::Publish { to } => self.publish(to),
+            StoreEvent::Look => self.look_for_leader(),
         }
     }
 
-    fn renew(&mut self, r: Renewal) {
-        if self.servers[r.server].inc != r.inc || self.servers[r.server].cut {
+    fn on_ask(&mut self, from: usize, life: u32, until: Duration, ask: Ask) {
+        if self.machines[from].life != life || !self.machines[from].lives() {
             return;
         }
-        let mut out = Vec::new();
-        self.store.liveness.step(self.now, Input::Heartbeat(server_id(r.server)), &mut out);
-        if !out.contains(&Output::Renew(server_id(r.server))) {
+        let heard = self.store.leader.filter(|l| self.can_lead(*l) && self.talks(from, *l));
+        let Some(leader) = heard else {
+            if self.now < until {
+                let event = StoreEvent::Ask { from, life, until, ask };
+                self.at(self.now + AGAIN, Event::Store(event));
+            } else if let Ask::Propose(_, Some(id)) | Ask::Read(id) = ask {
+                self.tell(from, ToProcess::NoLeader(id));
+            }
             return;
-        }
-        let mine = |v: &usize| self.servers[r.server].bricks.contains_key(v);
-        let views = self.store.views.iter().cloned().enumerate().filter(|(i, _)| mine(i)).collect();
-        let what = ToServer::Granted { views, lease: r.lease };
-        let delay = self.rng.millis(1, 30) + self.servers[r.server].slow;
-        self.after(delay, Event::Server { server: r.server, inc: r.inc, what });
-    }
-
-    fn propose(&mut self, set: usize, p: Proposal) {
-        let change = ViewChange {
-            set: set_id(set),
-            expect_epoch: p.expect,
-            primary: p.primary,
-            in_sync: p.in_sync,
-            healed: p.healed.into_iter().collect(),
-            lost: p.lost,
-            reason: p.reason.to_owned(),
         };
-        self.command(&Command::ChangeView(change), p.reason);
+        match ask {
+            Ask::Propose(command, id) => {
+                let outcome = self.agree(&command);
+                if let Some(id) = id {
+                    let proposed = match outcome {
+                        Ok(()) => Proposed::Agreed,
+                        Err(e) => Proposed::Refused { stale: e.is_stale() },
+                    };
+                    self.tell(from, ToProcess::Agreed(id, proposed));
+                }
+            }
+            Ask::Read(id) => {
+                let state = self.store.state.clone();
+                self.tell(from, ToProcess::Read(id, state));
+            }
+            Ask::Beat { sent } => {
+                let beat = ToProcess::Beat { from, life, sent };
+                self.tell(leader, beat);
+            }
+            Ask::Suspect(server) => {
+                if self.is_gone(leader, server) {
+                    let _outcome = self.agree(&Command::ServerDown { server: server_id(server) });
+                }
+            }
+        }
+    }
+
+    /// Whether a machine answers, as another one sees it, that nobody listens at its port.
+    pub(crate) fn is_gone(&self, by: usize, server: usize) -> bool {
+        let open = self.network.reaches(Node::Server(by), Node::Server(server));
+        open && self.machines[server].powered && !self.machines[server].lives()
+    }
+
+    /// Something gets to a process a little later.
+    pub(crate) fn tell(&mut self, to: usize, what: ToProcess) {
+        let delay = self.network.delay(&mut self.rng, Node::Server(to), Node::Server(to));
+        let life = self.machines[to].life;
+        self.at(self.now + delay, Event::Process { machine: to, life, what });
     }
 
     /// The store carries a command out, or refuses it.
-    fn command(&mut self, command: &Command, why: &str) {
-        if let Err(e) = self.store.state.apply(command) {
+    fn agree(&mut self, command: &Command) -> Result<(), Refusal> {
+        let mut next = State::clone(&self.store.state);
+        if let Err(e) = next.apply(command) {
             say!(self, "refused: {command:?}: {e}");
+            return Err(e);
+        }
+        next.check();
+        let before = core::mem::replace(&mut self.store.state, Arc::new(next));
+        let now = self.store.state.clone();
+        for (id, set) in &now.sets {
+            let old = before.sets.get(id).map(|s| &s.view);
+            if old != Some(&set.view) {
+                say!(
+                    self,
+                    "agreed: set {id}: epoch {} led by {:?}, in sync {:?}: {command:?}",
+                    set.view.epoch,
+                    set.view.primary,
+                    set.view.in_sync
+                );
+                self.count("view");
+                self.view_changed(*id, &before, &now);
+            }
+        }
+        for to in 0..self.machines.len() {
+            let delay = self.rng.millis(1, 60);
+            self.at(self.now + delay, Event::Store(StoreEvent::Publish { to }));
+        }
+        self.publish_to_clients();
+        Ok(())
+    }
+
+    fn view_changed(&mut self, set: SetId, before: &State, now: &State) {
+        let (Some(old), Some(new)) = (before.sets.get(&set), now.sets.get(&set)) else { return };
+        let volume = now.volumes.get(&new.volume);
+        let quorum = volume.map_or(1, |v| v.write_quorum() as usize);
+        if new.view.epoch != old.view.epoch {
+            self.ledger.agreed(self.now, old, new, quorum);
+        }
+        if new.lost_before != old.lost_before {
+            self.lost(set, &old.view.in_sync);
+        }
+    }
+
+    fn publish(&mut self, to: usize) {
+        let state = self.store.state.clone();
+        let m = &self.machines[to];
+        if !m.lives() || m.knows(state.version) {
             return;
         }
-        for set in 0..self.sets.len() {
-            let view = self.store.view(set).filter(|v| *v != self.store.views[set]);
-            if let Some(view) = view {
-                self.agree(set, view, why);
-            }
+        if self.store.leader.is_some_and(|l| self.talks(to, l)) {
+            let life = m.life;
+            self.at(self.now, Event::Process { machine: to, life, what: ToProcess::State(state) });
+        } else {
+            self.at(self.now + AGAIN, Event::Store(StoreEvent::Publish { to }));
         }
     }
 
-    /// The store has agreed on a view and tells everybody.
-    fn agree(&mut self, set: usize, view: View, why: &str) {
-        say!(
-            self,
-            "set {set}: epoch {} primary {:?} in sync {:?}: {why}",
-            view.epoch,
-            view.primary,
-            view.in_sync
-        );
-        let old = core::mem::replace(&mut self.store.views[set], view.clone());
-        if let Some(what) = self.checks.views.agreed(&old, &view) {
-            self.fail(|| what);
-        }
-        self.excuse(set);
-        for s in 0..self.servers.len() {
-            let server = &self.servers[s];
-            if server.alive && !server.cut && server.bricks.contains_key(&set) {
-                let inc = server.inc;
-                let delay = self.rng.millis(1, 60) + self.servers[s].slow;
-                let what = ToServer::View(set, view.clone());
-                self.after(delay, Event::Server { server: s, inc, what });
-            }
-        }
-        for client in 0..self.clients.len() {
-            let delay = self.rng.millis(1, 100);
-            self.after(delay, Event::Client { client, what: ToClient::View(set, view.clone()) });
-        }
+    /// Two servers whose control threads hear each other.
+    fn talks(&self, a: usize, b: usize) -> bool {
+        a == b || self.network.reaches(Node::Server(a), Node::Server(b))
     }
 
-    /// If no brick in sync came through whole, what was acknowledged may be lost; what was synced may not.
-    pub(crate) fn excuse(&mut self, set: usize) {
-        let view = &self.store.views[set];
-        let whole = |b: &&BrickId| !self.servers[server_of(**b)].bricks[&set].torn;
-        if !view.in_sync.iter().filter(|b| !view.arbiters.contains(b)).any(|b| whole(&b))
-            && self.checks.excused.insert(set)
-        {
-            say!(self, "set {set}: every brick in sync has been through a power cut");
-            *self.faults.counts.entry("power cut of a whole set").or_default() += 1;
-        }
+    /// Whether a server is up and reaches most.
+    pub(crate) fn can_lead(&self, server: usize) -> bool {
+        let up = |m: usize| self.machines[m].lives() && !self.machines[m].is_frozen();
+        let reached = (0..self.machines.len()).filter(|m| up(*m) && self.talks(server, *m)).count();
+        up(server) && reached * 2 > self.machines.len() && self.now >= self.store.down_until
     }
 
-    pub(crate) fn store_tick(&mut self) {
-        self.after(Duration::from_millis(100), Event::StoreTick);
-        let mut out = Vec::new();
-        self.store.liveness.step(self.now, Input::Tick, &mut out);
-        for o in out {
-            if let Output::Down(server) = o {
-                self.command(&Command::ServerDown { server }, "its lease ran out");
+    fn look_for_leader(&mut self) {
+        self.at(self.now + LOOK, Event::Store(StoreEvent::Look));
+        if self.store.leader.is_some_and(|l| self.can_lead(l)) {
+            self.store.election = None;
+            return;
+        }
+        let delay = self.rng.millis(200, 1500);
+        let at = *self.store.election.get_or_insert(self.now + delay);
+        if self.now < at {
+            return;
+        }
+        let able: Vec<usize> = (0..self.machines.len()).filter(|m| self.can_lead(*m)).collect();
+        if let Some(leader) = self.rng.pick(&able).copied() {
+            say!(self, "server {leader} leads the store");
+            self.count("new leader of the store");
+            self.store.leader = Some(leader);
+            self.store.term += 1;
+            self.store.election = None;
+            for to in 0..self.machines.len() {
+                self.at(self.now + AGAIN, Event::Store(StoreEvent::Publish { to }));
             }
         }
     }

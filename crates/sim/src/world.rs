@@ -1,62 +1,50 @@
 //! The world: time, the queue of events, and who is in it.
 
-use crate::brick::{Brick, Content};
-use crate::check::Checks;
+use crate::Config;
 use crate::client::{Client, ToClient};
+use crate::clock::Clock;
+use crate::coverage::Coverage;
 use crate::disk::Disk;
 use crate::faults::{Fault, Faults};
-use crate::log::Log;
-use crate::net::Link;
+use crate::history::History;
+use crate::ledger::Ledger;
+use crate::machine::{Machine, ToProcess};
+use crate::network::{Network, Node, Packet, Way};
+use crate::rest::{Phase, Reader};
 use crate::rng::Prng;
-use crate::server::{Server, ToServer};
-use crate::store::{Store, ToStore};
-use crate::{Config, Mutant, Stats};
+use crate::store::{Store, StoreEvent, machine_of};
+use crate::trace::{Trace, say};
+use crate::workload::Workload;
 use core::time::Duration;
-use ids::{BrickId, Epoch, SetId};
-use replica::View;
-use std::collections::{BTreeMap, BTreeSet};
+use ids::{BrickId, SessionId, SetId};
+use memory_fs::CrashRule;
+use std::collections::BTreeMap;
 
-/// Who is where: indices of servers and sets, and the brick of a server in a set.
-#[derive(Clone, Debug)]
-pub(crate) struct SetPlan {
-    pub(crate) servers: Vec<usize>,
-    pub(crate) arbiters: BTreeSet<BrickId>,
-    pub(crate) quorum: usize,
-}
-
+/// What happens at a time.
 pub(crate) enum Event {
-    Server { server: usize, inc: u32, what: ToServer },
-    Store(ToStore),
-    StoreTick,
+    Process { machine: usize, life: u32, what: ToProcess },
+    Resume { machine: usize, life: u32 },
+    Packet { connection: u64, way: Way, packet: Packet },
     Client { client: usize, what: ToClient },
-    Reconnect { from: usize, to: usize },
+    Store(StoreEvent),
+    Start(usize),
+    WriteBack,
     Fault,
+    Blackout,
     Undo(Fault),
-    Restart(usize),
+    EndOfStorm,
     Rest,
 }
 
-/// How fast things go in this run.
+/// How things go in this run.
 #[derive(Clone, Debug)]
 pub(crate) struct Pace {
-    pub(crate) net: Duration,
-    pub(crate) disk: Duration,
-    /// How long a sync takes, at least and at most.
-    pub(crate) sync: (Duration, Duration),
     pub(crate) think: Duration,
-    pub(crate) sync_every: Duration,
-    /// The driver applies within the step that asks for it, as the daemon does.
-    pub(crate) inline: bool,
-    /// Messages of one connection may overtake each other.
-    pub(crate) reorder: bool,
-    /// Drops per thousand messages between servers.
-    pub(crate) drops: usize,
-    /// Entries of a directory that a healing brick is told at once.
-    pub(crate) page: usize,
-    /// Requests per thousand that lie in a buffer until long after their client gave up the connection.
-    pub(crate) late: usize,
+    /// How bricks are run: small, so that what is kept in memory is often not there.
+    pub(crate) options: brick::Options,
 }
 
+/// See the module.
 pub(crate) struct World {
     pub(crate) now: Duration,
     count: u64,
@@ -64,241 +52,246 @@ pub(crate) struct World {
     pub(crate) rng: Prng,
     pub(crate) config: Config,
     pub(crate) pace: Pace,
-    pub(crate) log: Log,
-    pub(crate) sets: Vec<SetPlan>,
-    pub(crate) servers: Vec<Server>,
-    pub(crate) links: Vec<Vec<Link>>,
+    pub(crate) rule: CrashRule,
+    pub(crate) trace: Trace,
+    pub(crate) network: Network,
+    pub(crate) machines: Vec<Machine>,
     pub(crate) store: Store,
     pub(crate) clients: Vec<Client>,
     pub(crate) faults: Faults,
-    pub(crate) checks: Checks,
-    pub(crate) violation: Option<String>,
-    pub(crate) calm: bool,
-    /// Clients go on in the calm until all bricks are in sync: a healing must end under load too.
-    pub(crate) busy: bool,
-    pub(crate) done: bool,
-}
-
-const PER_SET: u32 = 16;
-
-/// The id of the brick of `server` in `set`.
-pub(crate) fn brick_id(set: usize, server: usize) -> BrickId {
-    BrickId(u32::try_from(set).unwrap_or(0) * PER_SET + u32::try_from(server).unwrap_or(0) + 1)
-}
-
-/// The server of a brick.
-pub(crate) fn server_of(brick: BrickId) -> usize {
-    ((brick.0 - 1) % PER_SET) as usize
-}
-
-/// The set's name outside.
-pub(crate) fn set_id(set: usize) -> SetId {
-    SetId(u32::try_from(set).unwrap_or(0) + 1)
+    pub(crate) history: History,
+    pub(crate) ledger: Ledger,
+    pub(crate) coverage: Coverage,
+    pub(crate) phase: Phase,
+    pub(crate) reader: Reader,
+    violation: Option<String>,
 }
 
 impl World {
     pub(crate) fn new(seed: u64, config: Config) -> World {
         let mut rng = Prng::new(seed);
-        let servers = if rng.chance(850) { 3 + rng.below(5) } else { 1 + rng.below(2) };
-        let sets = plan(&mut rng, servers);
-        let (net, disk) = (rng.micros(50, 3000), rng.micros(20, 3000));
-        let slow = (Duration::from_secs(4), Duration::from_secs(10));
-        let pace = Pace {
-            net,
-            disk,
-            sync: if config.slow_syncs { slow } else { (disk, disk * 8) },
-            think: rng.millis(5, 60),
-            sync_every: rng.millis(300, 5000),
-            inline: rng.chance(500),
-            reorder: rng.chance(300),
-            drops: if rng.chance(500) { rng.below(20) } else { 0 },
-            page: 1 + rng.below(6),
-            late: if rng.chance(300) { rng.below(200) } else { 5 },
-        };
-        let views: Vec<View> = sets.iter().enumerate().map(|(i, s)| first_view(i, s)).collect();
+        let trace = Trace::new(config.trace);
+        let rule = if rng.chance(250) && config.hostile { CrashRule::Hostile } else { CrashRule::Ordered };
+        let count = if rng.chance(850) { 3 + rng.below(3) } else { 1 + rng.below(2) };
+        let state = crate::pool::draw(&mut rng, count);
+        let mut machines: Vec<Machine> = (0..count).map(|_| Machine::new(Clock::draw(&mut rng))).collect();
+        for (set, brick) in state.bricks() {
+            let disk = Disk::new(&mut rng, rule, config.slow_syncs, &brick.path);
+            crate::pool::format(&state, set, brick, &disk);
+            machines[machine_of(brick.server)].disks.insert(brick.id, disk);
+        }
+        let pace = Pace { think: rng.millis(5, 60), options: options(&mut rng) };
+        let root = crate::pool::root(&state);
+        let clients = 1 + rng.below(4);
+        let clients: Vec<Client> = (0..clients)
+            .map(|c| {
+                let (clock, timeout) = (Clock::draw(&mut rng), rng.millis(500, 4000));
+                let work = Workload::new(&mut rng, root);
+                Client::new(clock, SessionId(1000 + c as u64), timeout, work)
+            })
+            .collect();
+        let faults = Faults::draw(&mut rng, &config);
+        let network = Network::draw(&mut rng);
         let mut world = World {
             now: Duration::ZERO,
             count: 0,
             queue: BTreeMap::new(),
-            pace,
-            log: Log { words: config.trace, ..Log::default() },
-            servers: Vec::new(),
-            links: (0..servers).map(|_| (0..servers).map(|_| Link::default()).collect()).collect(),
-            store: Store::new(&sets, views, servers, &config),
-            clients: Vec::new(),
-            faults: Faults::draw(&mut rng, &config),
-            checks: Checks::default(),
-            violation: None,
-            calm: false,
-            busy: false,
-            done: false,
+            history: History::new(root),
+            ledger: Ledger::new(&state),
+            store: Store::new(state),
             rng,
             config,
-            sets,
+            pace,
+            rule,
+            trace,
+            network,
+            machines,
+            clients,
+            faults,
+            coverage: Coverage::default(),
+            phase: Phase::Storm,
+            reader: Reader::default(),
+            violation: None,
         };
-        world.populate(servers);
+        world.begin();
         world
     }
 
-    fn populate(&mut self, servers: usize) {
-        for s in 0..servers {
-            let mut server = Server::new(&mut self.rng);
-            for (i, set) in self.sets.iter().enumerate().filter(|(_, p)| p.servers.contains(&s)) {
-                let id = brick_id(i, s);
-                let keep = if self.rng.chance(400) { 150 + self.rng.below(150) } else { usize::MAX };
-                let disk = Disk::new(set_id(i), set.arbiters.contains(&id), keep);
-                server.bricks.insert(i, Brick::new(id, disk));
-                server.known.insert(i, self.store.views[i].clone());
-            }
-            self.servers.push(server);
-            self.after(Duration::ZERO, Event::Restart(s));
+    fn begin(&mut self) {
+        say!(self, "{} servers, {} clients, {:?}", self.machines.len(), self.clients.len(), self.rule);
+        for set in self.store.state().sets.values() {
+            say!(self, "set {}: {:?}", set.id, set.bricks);
         }
-        for c in 0..1 + self.rng.below(5) {
-            let mut client = Client::new(c, &mut self.rng, &self.store.views);
-            if self.config.slow_syncs {
-                // A server that lives is waited for.
-                client.timeout = Duration::from_secs(30);
-            }
-            self.clients.push(client);
-            self.after(Duration::from_millis(1), Event::Client { client: c, what: ToClient::Think });
+        for m in 0..self.machines.len() {
+            let delay = self.rng.millis(0, 50);
+            self.at(delay, Event::Start(m));
         }
-        self.after(Duration::from_millis(100), Event::StoreTick);
-        self.after(Duration::from_millis(500), Event::Fault);
-        self.after(self.config.storm, Event::Rest);
+        self.at(Duration::ZERO, Event::Store(StoreEvent::Look));
+        self.publish_to_clients();
+        for c in 0..self.clients.len() {
+            let delay = self.rng.millis(50, 300);
+            self.tell_client(delay, c, ToClient::Think);
+            self.tell_client(delay, c, ToClient::Keep);
+        }
+        let first = self.rng.millis(300, 2500);
+        self.at(first, Event::Fault);
+        let write_back = self.rng.millis(200, 3000);
+        self.at(write_back, Event::WriteBack);
+        if let Some(at) = self.faults.blackout_at() {
+            self.at(at, Event::Blackout);
+        }
+        self.at(self.config.storm, Event::EndOfStorm);
     }
 
+    /// Something happens at that time.
     pub(crate) fn at(&mut self, when: Duration, event: Event) {
         self.count += 1;
         self.queue.insert((when.max(self.now), self.count), event);
     }
 
-    pub(crate) fn after(&mut self, delay: Duration, event: Event) {
-        self.at(self.now + delay, event);
+    /// A property does not hold: the run ends.
+    pub(crate) fn fail(&mut self, what: String) {
+        say!(self, "VIOLATION: {what}");
+        self.violation.get_or_insert(what);
     }
 
-    pub(crate) fn fail(&mut self, what: impl FnOnce() -> String) {
-        if self.violation.is_none() {
-            self.violation = Some(what());
-        }
+    pub(crate) fn has_failed(&self) -> bool {
+        self.violation.is_some()
     }
 
-    pub(crate) fn brick(&mut self, server: usize, set: usize) -> Option<&mut Brick> {
-        self.servers.get_mut(server)?.bricks.get_mut(&set)
+    /// Something worth counting happened.
+    pub(crate) fn count(&mut self, what: &'static str) {
+        self.coverage.count(what);
     }
 
-    pub(crate) fn mutant(&self, m: Mutant) -> bool {
-        self.config.mutant == m
-    }
-
+    /// Runs to the end.
     pub(crate) fn run(&mut self) -> Result<(), String> {
-        while !self.done {
-            let Some(((when, n), event)) = self.queue.pop_first() else {
-                return Err("nothing happens any more".to_owned());
-            };
-            self.now = when;
-            self.log.note(when, n, kind(&event));
-            self.dispatch(event);
-            if let Some(what) = self.violation.take() {
-                return Err(what);
+        while let Some(((now, _), event)) = self.queue.pop_first() {
+            self.now = now;
+            let (kind, about) = kind(&event);
+            self.trace.event(now, kind, about);
+            self.happen(event);
+            if let Some(violation) = self.violation.take() {
+                return Err(violation);
+            }
+            if self.phase == Phase::Over {
+                return Ok(());
             }
         }
-        self.check_end()
+        Err("nothing happens any more".to_owned())
     }
 
-    fn dispatch(&mut self, event: Event) {
+    fn happen(&mut self, event: Event) {
         match event {
-            Event::Server { server, inc, what } => self.on_server(server, inc, what),
-            Event::Store(what) => self.on_store(what),
-            Event::StoreTick => self.store_tick(),
+            Event::Process { machine, life, what } => self.give_process(machine, life, what),
+            Event::Resume { machine, life } => self.resume(machine, life),
+            Event::Packet { connection, way, packet } => self.arrive(connection, way, packet),
             Event::Client { client, what } => self.on_client(client, what),
-            Event::Reconnect { from, to } => self.reconnect(from, to),
-            Event::Fault => self.fault(),
-            Event::Undo(fault) => self.undo(fault),
-            Event::Restart(server) => self.restart(server),
-            Event::Rest => self.rest(),
-        }
-    }
-
-    /// The storm is over, or: is everything at rest by now?
-    fn rest(&mut self) {
-        if !self.calm {
-            self.calm = true;
-            self.busy = self.rng.chance(500);
-            self.end_faults();
-            self.last_wishes();
-        } else if let Some(unrest) = self.unrest() {
-            if self.now > self.config.storm + self.config.calm {
-                self.fail(|| format!("liveness: {unrest}"));
+            Event::Store(event) => self.on_store(event),
+            Event::Start(machine) => {
+                if !self.machines[machine].lives() {
+                    self.start(machine);
+                }
             }
-        } else {
-            self.done = true;
-        }
-        self.after(Duration::from_millis(500), Event::Rest);
-    }
-
-    pub(crate) fn stats(&self) -> Stats {
-        Stats {
-            events: self.log.events,
-            ops: self.checks.history.iter().filter(|r| r.answer.is_some()).count() as u64,
-            changes: (0..self.sets.len()).map(|s| self.final_journal(s).len() as u64).sum(),
-            views: self.store.views.iter().map(|v| u64::from(v.epoch.0)).sum(),
-            faults: self.faults.counts.clone(),
-            hash: self.log.hash,
+            Event::WriteBack => self.write_back(),
+            Event::Fault => self.fault(),
+            Event::Blackout => self.blackout(),
+            Event::Undo(fault) => self.undo(fault),
+            Event::EndOfStorm => self.end_storm(),
+            Event::Rest => self.look_for_rest(),
         }
     }
 
-    /// The journal of the set's first in-sync brick with data.
-    pub(crate) fn final_journal(&self, set: usize) -> &[replica::Entry<Content>] {
-        let Some(view) = self.store.views.get(set) else { return &[] };
-        let brick = view.primary.or_else(|| view.in_sync.first().copied());
-        let brick = brick.and_then(|b| self.servers.get(server_of(b))?.bricks.get(&set));
-        brick.map_or(&[], |b| &b.disk.journal)
-    }
-}
-
-fn kind(event: &Event) -> u64 {
-    match event {
-        Event::Server { server, what, .. } => 100 + (*server as u64) * 32 + what.kind(),
-        Event::Store(_) => 1,
-        Event::StoreTick => 2,
-        Event::Client { client, .. } => 50 + *client as u64,
-        Event::Reconnect { .. } => 3,
-        Event::Fault => 4,
-        Event::Undo(_) => 5,
-        Event::Restart(_) => 6,
-        Event::Rest => 8,
-    }
-}
-
-fn plan(rng: &mut Prng, servers: usize) -> Vec<SetPlan> {
-    let mut sets = Vec::new();
-    for set in 0..1 + rng.below(3) {
-        let bricks = 1 + rng.below(servers);
-        let first = rng.below(servers);
-        let chosen: Vec<usize> = (0..bricks).map(|i| (first + i) % servers).collect();
-        let mut arbiters = BTreeSet::new();
-        if bricks >= 3 && rng.chance(300) {
-            arbiters.extend(chosen.last().map(|s| brick_id(set, *s)));
-        }
-        let quorum = match (rng.below(3), bricks) {
-            (0, _) | (_, 2) => 1,
-            (1, n) => 1 + rng.below(n),
-            (_, n) => n / 2 + 1,
+    /// A packet is at its receiver's.
+    pub(crate) fn receive(&mut self, connection: u64, way: Way, packet: Packet) {
+        let Some(c) = self.network.get(connection) else { return };
+        let (node, life) = match way {
+            Way::There => (Node::Server(c.to), c.to_life),
+            Way::Back => (c.from, c.from_life),
         };
-        sets.push(SetPlan { servers: chosen, arbiters, quorum });
+        match node {
+            Node::Server(m) => self.give_process(m, life, ToProcess::Packet { connection, way, packet }),
+            Node::Client(c) => self.on_client(c, ToClient::Packet { connection, packet }),
+        }
     }
-    sets
+
+    /// The kernels write some of what was not synced, as they do at their leisure.
+    fn write_back(&mut self) {
+        let next = self.rng.millis(200, 4000);
+        self.at(self.now + next, Event::WriteBack);
+        let World { machines, rng, rule, .. } = self;
+        let m = rng.below(machines.len());
+        for disk in machines[m].disks.values_mut() {
+            disk.write_back(*rule, rng);
+        }
+    }
+
+    /// The pool's map goes to all clients, a little later and not always in its order.
+    pub(crate) fn publish_to_clients(&mut self) {
+        let Some(map) = crate::pool::map(self.store.state()) else { return };
+        for c in 0..self.clients.len() {
+            let mut delay = self.rng.millis(1, 100);
+            if self.rng.chance(20) {
+                delay += self.rng.millis(100, 3000);
+            }
+            self.tell_client(self.now + delay, c, ToClient::Map(Box::new(map.clone())));
+        }
+    }
+
+    /// A set goes on after a loss that no brick in sync was spared.
+    pub(crate) fn lost(&mut self, set: SetId, in_sync: &std::collections::BTreeSet<BrickId>) {
+        self.count("loss of unsynced changes");
+        if let Err(why) = self.ledger.lost(self.now, set, in_sync) {
+            self.fail(why);
+        }
+    }
+
+    /// What came of the run.
+    pub(crate) fn stats(&self) -> crate::Stats {
+        crate::Stats {
+            runs: 1,
+            events: self.trace.events(),
+            calls: self.history.len() as u64,
+            counts: self.coverage.counts(),
+            said: Trace::said(),
+            hash: self.trace.hash(),
+        }
+    }
+
+    /// Sets and the machines that have their bricks.
+    pub(crate) fn places(&self) -> BTreeMap<SetId, Vec<(usize, BrickId)>> {
+        let place = |s: &cluster::Set| s.bricks.iter().map(|b| (machine_of(b.server), b.id)).collect();
+        self.store.state().sets.values().map(|s| (s.id, place(s))).collect()
+    }
 }
 
-fn first_view(set: usize, plan: &SetPlan) -> View {
-    let in_sync: BTreeSet<BrickId> = plan.servers.iter().map(|s| brick_id(set, *s)).collect();
-    let primary = in_sync.iter().copied().find(|b| !plan.arbiters.contains(b));
-    View {
-        epoch: Epoch(1),
-        primary,
-        in_sync,
-        arbiters: plan.arbiters.clone(),
-        quorum: plan.quorum,
-        lost_before: Epoch(0),
+fn options(rng: &mut Prng) -> brick::Options {
+    let small = rng.chance(500);
+    let (fd_limit, nodes, names) = if small { (6, 8, 10) } else { (64, 256, 512) };
+    brick::Options {
+        fd_limit,
+        nodes,
+        names,
+        dirty: if small { 5 } else { 64 },
+        listing_names: if small { 6 } else { 512 },
+        segment_size: 1000 + rng.below(60_000) as u64,
+        ..brick::Options::default()
+    }
+}
+
+fn kind(event: &Event) -> (u64, u64) {
+    match event {
+        Event::Process { machine, life, .. } => (1, (*machine as u64) << 32 | u64::from(*life)),
+        Event::Resume { machine, .. } => (2, *machine as u64),
+        Event::Packet { connection, way, .. } => (3, connection * 2 + u64::from(*way == Way::Back)),
+        Event::Client { client, .. } => (4, *client as u64),
+        Event::Store(_) => (5, 0),
+        Event::Start(machine) => (6, *machine as u64),
+        Event::WriteBack => (7, 0),
+        Event::Fault => (8, 0),
+        Event::Undo(_) => (9, 0),
+        Event::Blackout => (12, 0),
+        Event::EndOfStorm => (10, 0),
+        Event::Rest => (11, 0),
     }
 }

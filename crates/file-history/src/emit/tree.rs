@@ -60,7 +60,7 @@ impl Emitter<'_> {
                     return Ok(());
                 }
                 let asked = self.ask(n, Ask::Link(obj, key), told, None);
-                if let Some((_, Ok((Body::Attr { attr }, _)))) = &r.answer {
+                if let (Some((_, Ok((Body::Attr { attr }, _)))), Outcome::Done) = (&r.answer, &outcome) {
                     self.attributes(n, attr, Behind { names: Some(asked), inode: None })?;
                 }
                 Ok(())
@@ -117,7 +117,7 @@ impl Emitter<'_> {
             _ => None,
         };
         let attr = match &r.answer {
-            Some((_, Ok((Body::Attr { attr }, _)))) => Some(attr),
+            Some((_, Ok((Body::Attr { attr }, _)))) if matches!(outcome, Outcome::Done) => Some(attr),
             _ => None,
         };
         let made: Option<Obj> = match (&r.answer, outcome) {

@@ -30,6 +30,13 @@ impl Names {
                     self.remove(&s, *key, there, dir, told, &mut out);
                 }
             }
+            // Whether the other set's directory is there need not be asked.
+            Ask::Rename { from, to, .. }
+                if is_one_of(told, &[Errno::EXDEV])
+                    && self.objects[from.dir].set != self.objects[to.dir].set =>
+            {
+                out.push(state.clone());
+            }
             Ask::Rename { from, to, .. }
                 if self.enter(state, from.dir, told, &mut out)
                     & self.enter(state, to.dir, told, &mut out) =>
@@ -129,10 +136,18 @@ impl Names {
             return;
         }
         match told {
-            Some(Told::Found(obj)) if !state.life(*obj).gone => out.extend(self.show(state, key, Some(*obj))),
+            Some(Told::Found(obj)) if !state.life(*obj).gone || self.may_dangle(key.dir, *obj) => {
+                out.extend(self.show(state, key, Some(*obj)))
+            }
             Some(Told::Not(Errno::ENOENT)) => out.extend(self.show(state, key, None)),
             _ => {}
         }
+    }
+
+    /// Whether the entry of a directory may outlive it: another set has lost it, and the entry's does not know.
+    fn may_dangle(&self, dir: Obj, obj: Obj) -> bool {
+        let (here, there) = (self.objects[dir].set, self.objects[obj].set);
+        here != there && self.losing.contains(&there)
     }
 
     fn list(&self, state: &State, dir: Obj, told: Option<&Told>, out: &mut Vec<State>) {

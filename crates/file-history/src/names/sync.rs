@@ -58,7 +58,7 @@ impl Names {
         let keys: Vec<Key> = s.slots.keys().filter(|k| self.objects[k.dir].set == set).copied().collect();
         keys.into_iter().for_each(|key| self.keep(&mut s, key));
         let objects: Vec<Obj> = s.lives.keys().filter(|o| self.objects[**o].set == set).copied().collect();
-        objects.into_iter().for_each(|obj| s.change(obj, |l| l.fresh = false));
+        objects.into_iter().for_each(|obj| s.change(obj, |l| (l.fresh, l.buried) = (false, l.gone)));
         s
     }
 
@@ -73,9 +73,9 @@ impl Names {
         }
         let objects: Vec<Obj> = s.lives.keys().filter(|o| self.objects[**o].set == set).copied().collect();
         for obj in objects {
-            // What was removed may be back.
-            let back = s.life(obj).gone && s.links(obj).1 > 0;
             s.change(obj, |l| {
+                // What was removed may be back, also without a name.
+                let back = l.gone && !l.buried;
                 l.adrift |= l.fresh || back;
                 l.gone &= !back;
                 l.fresh = false;

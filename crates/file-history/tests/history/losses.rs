@@ -1,8 +1,9 @@
 //! Power cuts of all bricks of a set.
 
-use crate::script::{SET, Script, done, fid, file, root};
+use crate::script::{SET, Script, done, fid, file, make, root};
 use bytes::Bytes;
 use ids::SetId;
+use wire::op::Node;
 use wire::{Errno, Op};
 
 fn synced() -> Script {
@@ -196,4 +197,43 @@ fn the_order_of_a_loss_and_a_write_at_once_is_open() {
     s.at(loss.until + 30, loss.until + 40);
     assert_eq!(loss.set, SET);
     s.accepted();
+}
+
+#[test]
+fn a_removal_that_was_not_synced_may_be_lost() {
+    let mut s = synced();
+    s.unlink("a", done());
+    s.call(Op::GetAttr { fid: fid(1) }, Err(Errno::ESTALE));
+    let mut synced_again = s.clone();
+    let mut kept = s.clone();
+    s.lose();
+    s.lookup(root(), "a", Ok(file(fid(1), 1, 10)));
+    s.accepted();
+    kept.lookup(root(), "a", Ok(file(fid(1), 1, 10)));
+    kept.refused();
+    synced_again.call(Op::SyncFs, done());
+    synced_again.lose();
+    synced_again.lookup(root(), "a", Ok(file(fid(1), 1, 10)));
+    synced_again.refused();
+}
+
+#[test]
+fn a_call_across_a_loss_may_meet_what_it_did_itself() {
+    for (lost, fine) in [(true, true), (false, false)] {
+        let mut s = Script::default();
+        s.call(make(root(), "a", Node::File), Err(Errno::EEXIST));
+        s.at(10, 100);
+        if lost {
+            s.losses.push(file_history::Loss { set: SET, from: 40, until: 50 });
+        }
+        s.lookup(root(), "a", Ok(file(fid(1), 1, 0)));
+        if fine {
+            s.accepted();
+        } else {
+            s.refused();
+        }
+        // Not if the call came after it.
+        s.records[0].begun = 60;
+        s.refused();
+    }
 }

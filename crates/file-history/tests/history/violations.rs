@@ -2,6 +2,7 @@
 
 use crate::script::{Script, attr, data, dir, done, entry, fid, file, make, name, root, set_size, symlink};
 use bytes::Bytes;
+use ids::{Fid, SetId};
 use wire::op::{Node, rename_flags};
 use wire::{Body, Errno, Op};
 
@@ -212,6 +213,41 @@ fn errors_that_are_not_so() {
     s.call(Op::Rmdir { parent: root(), name: name("a") }, Err(Errno::ENOTDIR));
     s.accepted();
     s.call(Op::Rmdir { parent: root(), name: name("a") }, Err(Errno::ENOTEMPTY));
+    s.refused();
+}
+
+#[test]
+fn of_two_errors_that_apply_either_is_right() {
+    let link = |f| Op::Link { fid: fid(f), parent: root(), name: name("b") };
+    let mut s = with_file();
+    s.create(root(), "b", 2);
+    let mut there = s.clone();
+    there.call(link(1), Err(Errno::ESTALE));
+    there.refused();
+    s.unlink("a", done());
+    for told in [Errno::EEXIST, Errno::ENOENT, Errno::ESTALE] {
+        let mut s = s.clone();
+        s.call(link(1), Err(told));
+        s.accepted();
+    }
+    s.call(link(1), Err(Errno::EXDEV));
+    s.refused();
+}
+
+#[test]
+fn the_other_set_of_a_rename_need_not_be_asked() {
+    let there = Fid { set: SetId(2), ..fid(7) };
+    let rename = |to_parent| Op::Rename {
+        parent: root(),
+        name: name("none"),
+        to_parent,
+        to_name: name("b"),
+        flags: 0,
+    };
+    let mut s = with_file();
+    s.call(rename(there), Err(Errno::EXDEV));
+    s.accepted();
+    s.call(rename(root()), Err(Errno::EXDEV));
     s.refused();
 }
 
@@ -440,5 +476,31 @@ fn excused_errors_leave_it_open_whether_it_was_done() {
     s.read(1, &[(5, 1)]);
     s.accepted();
     s.read(1, &[(10, 1)]);
+    s.refused();
+}
+
+#[test]
+fn a_directory_may_lie_on_another_set_than_its_entry() {
+    for (node, fine) in [(Node::Dir, true), (Node::File, false)] {
+        let mut s = with_file();
+        s.excuse(Errno::EROFS);
+        s.excuses.errors[0].set = Some(SetId(2));
+        s.call(make(root(), "d", node), Err(Errno::EROFS));
+        if fine {
+            s.accepted();
+        } else {
+            s.refused();
+        }
+    }
+}
+
+#[test]
+fn a_full_disk_explains_a_sync_that_fails() {
+    let mut s = with_file();
+    s.call(Op::SyncFs, Err(Errno::EIO));
+    s.refused();
+    s.excuse(Errno::ENOSPC);
+    s.accepted();
+    s.call(Op::Read { fid: fid(1), offset: 0, len: 1 }, Err(Errno::EIO));
     s.refused();
 }

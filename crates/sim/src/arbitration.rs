@@ -1,0 +1,215 @@
+//! Bricks that cannot vouch for what they hold, or cannot be opened: their servers ask the others, and the pool's store.
+//!
+//! What is asked and proposed, and who goes on, is decided by `server_core::settling` and `cluster::arbitration`.
+
+use crate::machine::ToProcess;
+use crate::network::Node;
+use crate::store::{Ask, machine_of, server_id};
+use crate::world::World;
+use cluster::arbitration::{Evidence, Holding};
+use cluster::{Command, State};
+use core::time::Duration;
+use ids::{BrickId, SetId};
+use server_core::settling::{Proposed, Source, Step};
+use server_core::{Opened, Settling, Standing, Unopened, evidence_of_open};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Who has not answered after so long says nothing.
+const LOOK: Duration = Duration::from_secs(2);
+/// Numbers of proposals begin here, apart from those of reads.
+const PROPOSALS: u64 = 1 << 32;
+
+/// Arbitrations that this server has asked for.
+#[derive(Default)]
+pub(crate) struct Rounds {
+    next: u64,
+    open: BTreeMap<u64, Round>,
+}
+
+struct Round {
+    set: SetId,
+    brick: BrickId,
+    settling: Settling,
+    /// The brick that waits; `None`: it could not be opened.
+    opened: Option<Opened>,
+    /// Counts the times that evidence was asked for.
+    number: u64,
+    evidence: BTreeMap<BrickId, Evidence>,
+    missing: usize,
+}
+
+impl World {
+    pub(crate) fn begin_arbitration(
+        &mut self,
+        m: usize,
+        set: SetId,
+        brick: BrickId,
+        opened: Opened,
+        evidence: Evidence,
+    ) {
+        self.count("arbitration");
+        let Some(process) = self.process(m) else { return };
+        process.control.unopened.insert(brick, Unopened::Waits(evidence));
+        self.add_round(m, set, brick, Settling::of_doubt(set, brick), Some(opened));
+    }
+
+    pub(crate) fn begin_refusal(&mut self, m: usize, set: SetId, brick: BrickId) {
+        self.add_round(m, set, brick, Settling::of_refusal(set, brick), None);
+    }
+
+    fn add_round(
+        &mut self,
+        m: usize,
+        set: SetId,
+        brick: BrickId,
+        settling: Settling,
+        opened: Option<Opened>,
+    ) {
+        let Some(process) = self.process(m) else { return };
+        let rounds = &mut process.control.rounds;
+        rounds.next += 1;
+        let id = rounds.next;
+        let evidence = BTreeMap::new();
+        rounds.open.insert(id, Round { set, brick, settling, opened, number: 0, evidence, missing: 0 });
+        self.round_goes_on(m, id);
+    }
+
+    /// At the beginning, and after a pause.
+    pub(crate) fn round_goes_on(&mut self, m: usize, id: u64) {
+        self.advance(m, id, Settling::go_on);
+    }
+
+    /// The pool's state was read, or could not be.
+    pub(crate) fn round_has_state(&mut self, m: usize, id: u64, state: Option<&Arc<State>>) {
+        self.advance(m, id, |settling| settling.on_state(state.map(|s| &**s), server_id(m)));
+    }
+
+    fn advance(&mut self, m: usize, id: u64, by: impl FnOnce(&mut Settling) -> Step) {
+        let Some(process) = self.process(m) else { return };
+        let Some(round) = process.control.rounds.open.get_mut(&id) else { return };
+        match by(&mut round.settling) {
+            Step::Read => self.read_for_round(m, id),
+            Step::Look => {
+                let known = process.known.clone();
+                self.round_has_state(m, id, Some(&known));
+            }
+            Step::Ask(asked) => self.gather(m, id, asked),
+            Step::Propose(change) => {
+                self.ask_store(self.now, m, Ask::Propose(Command::ChangeView(change), Some(PROPOSALS + id)));
+            }
+            Step::Pause(time) => self.timer(m, time, ToProcess::Round(id)),
+            Step::Done(standing) => self.stands(m, id, standing),
+        }
+    }
+
+    /// What do the bricks' servers say?
+    fn gather(&mut self, m: usize, id: u64, asked: Vec<(BrickId, Source)>) {
+        let Some(process) = self.process(m) else { return };
+        let Some(round) = process.control.rounds.open.get_mut(&id) else { return };
+        round.number += 1;
+        round.evidence.clear();
+        round.missing = asked.len();
+        let (set, number) = (round.set, round.number);
+        for (brick, source) in asked {
+            match source {
+                Source::Here => {
+                    let evidence = self.evidence(m, set, brick);
+                    self.later(self.now, m, ToProcess::Evidence { round: id, number, brick, evidence });
+                }
+                Source::Server(server) => {
+                    let to = machine_of(server);
+                    if self.network.reaches(Node::Server(m), Node::Server(to)) && self.machines[to].lives() {
+                        let life = self.machines[m].life;
+                        self.tell(to, ToProcess::AskEvidence { by: m, life, round: id, number, set, brick });
+                    }
+                }
+            }
+        }
+        self.timer(m, LOOK, ToProcess::RoundOver(id, number));
+    }
+
+    /// What this server can say of its brick.
+    fn evidence(&mut self, m: usize, set: SetId, brick: BrickId) -> Evidence {
+        let shown = self.shown(m);
+        let Some(process) = self.process(m) else { return Evidence::Silent };
+        if let Some(unopened) = process.control.unopened.get(&brick) {
+            return unopened.evidence(shown);
+        }
+        let Some(serving) = process.serving(set) else { return Evidence::Silent };
+        let report = serving.core.report(shown);
+        let holding = Holding { epoch: report.last_epoch, last: report.lsn, durable: report.durable };
+        evidence_of_open(report.role, report.unsure, holding)
+    }
+
+    pub(crate) fn give_evidence(
+        &mut self,
+        m: usize,
+        by: (usize, u32),
+        (round, number): (u64, u64),
+        set: SetId,
+        brick: BrickId,
+    ) {
+        let evidence = self.evidence(m, set, brick);
+        if self.machines[by.0].life == by.1 && self.network.reaches(Node::Server(m), Node::Server(by.0)) {
+            self.tell(by.0, ToProcess::Evidence { round, number, brick, evidence });
+        }
+    }
+
+    pub(crate) fn on_evidence(&mut self, m: usize, id: u64, number: u64, brick: BrickId, evidence: Evidence) {
+        let Some(process) = self.process(m) else { return };
+        let Some(round) = process.control.rounds.open.get_mut(&id).filter(|r| r.number == number) else {
+            return;
+        };
+        round.evidence.insert(brick, evidence);
+        if round.evidence.len() >= round.missing {
+            self.end_round(m, id, number);
+        }
+    }
+
+    /// All have answered, or the time is over.
+    pub(crate) fn end_round(&mut self, m: usize, id: u64, number: u64) {
+        let Some(process) = self.process(m) else { return };
+        let Some(round) = process.control.rounds.open.get_mut(&id) else { return };
+        if round.number != number || round.missing == 0 {
+            return;
+        }
+        round.missing = 0;
+        let evidence = core::mem::take(&mut round.evidence);
+        self.advance(m, id, |settling| settling.on_evidence(evidence));
+    }
+
+    pub(crate) fn on_agreed(&mut self, m: usize, id: u64, outcome: Proposed) {
+        if let Some(id) = id.checked_sub(PROPOSALS) {
+            self.advance(m, id, |settling| settling.on_proposed(outcome));
+        }
+    }
+
+    /// The pool has said where the brick stands.
+    fn stands(&mut self, m: usize, id: u64, standing: Option<Standing>) {
+        let Some(process) = self.process(m) else { return };
+        let Some(round) = process.control.rounds.open.remove(&id) else { return };
+        let (Some(opened), Some(standing)) = (round.opened, standing) else { return };
+        let wall = self.machines[m].clock.wall(self.now);
+        if let Some(disk) = self.machines[m].disks.get(&round.brick) {
+            disk.set_time(wall);
+        }
+        let stood = opened.stand(standing);
+        if self.machines[m].disks.get(&round.brick).is_some_and(|d| d.is_off()) {
+            drop(stood);
+            return self.die(m);
+        }
+        match stood {
+            Ok(opened) => {
+                // The journal of a brick without others stays as it is, and with it a last change without its data: the next
+                // opening may doubt it again.
+                let others = self.store.state().sets.get(&round.set).is_some_and(|s| s.bricks.len() > 1);
+                if standing.last && others {
+                    self.ledger.goes_on(round.brick);
+                }
+                self.begin_set(m, round.set, round.brick, opened);
+            }
+            Err(why) => self.not_opened(m, round.set, round.brick, &why),
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! What is checked at the end of a run: all bricks of a set have the same tree, and what clients were told is explained by a
+//! correct file system.
+
+use crate::disk::Disk;
+use crate::trace::say;
+use crate::world::World;
+use disk_format::tag::{Tag, XATTR};
+use file_history::{Excuse, Excuses, Loss};
+use file_system::{File, FileSystem, S_IFDIR, S_IFLNK};
+use ids::{Fid, SetId, Time};
+use std::collections::BTreeMap;
+use wire::Errno;
+
+/// An object as it lies on a disk.
+#[derive(PartialEq, Eq, Debug, Clone)]
+struct Seen {
+    mode: u32,
+    owner: (u32, u32),
+    mtime: Time,
+    size: u64,
+    /// A checksum of the data.
+    content: Option<brick::Sum>,
+    fid: Option<Fid>,
+    xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+/// The users' tree of a brick, and files without a name.
+fn tree(disk: &Disk, here: SetId, arbiter: bool) -> Result<BTreeMap<String, Seen>, Errno> {
+    let mut out = BTreeMap::new();
+    let root = disk.fs().open_dir(disk.path())?;
+    walk(&root, "", here, arbiter, &mut out)?;
+    let orphans = root.open_at(b".mortar", S_IFDIR)?.open_at(b"orphans", S_IFDIR)?;
+    walk(&orphans, ".mortar/orphans", here, arbiter, &mut out)?;
+    Ok(out)
+}
+
+fn walk(
+    dir: &File,
+    at: &str,
+    here: SetId,
+    arbiter: bool,
+    out: &mut BTreeMap<String, Seen>,
+) -> Result<(), Errno> {
+    let mut names = Vec::new();
+    dir.list(&mut |name, kind, _| {
+        names.push((name.to_vec(), kind));
+        true
+    })?;
+    for (name, kind) in names.into_iter().filter(|(n, _)| !(at.is_empty() && n == b".mortar")) {
+        let path = format!("{at}/{}", String::from_utf8_lossy(&name));
+        let open = dir.open_at(&name, kind)?;
+        let seen = see(&open, kind, here, arbiter)?;
+        if seen.fid.is_none() && !at.starts_with(".mortar") {
+            // What an interrupted change leaves has no tag, and is no entry: users do not see it.
+            continue;
+        }
+        out.insert(path.clone(), seen);
+        if kind == S_IFDIR {
+            walk(&open, &path, here, arbiter, out)?;
+        }
+    }
+    Ok(())
+}
+
+fn see(open: &File, kind: u32, here: SetId, arbiter: bool) -> Result<Seen, Errno> {
+    let st = open.stat()?;
+    let (size, content) = match kind {
+        S_IFDIR => (0, None),
+        S_IFLNK => (st.size, Some(brick::sum(&open.read_link()?))),
+        _ if arbiter => (0, None),
+        _ => (st.size, Some(brick::sum(&open.read_whole()?))),
+    };
+    let mut xattrs = BTreeMap::new();
+    for name in open.xattrs()? {
+        xattrs.insert(name.clone(), open.whole_xattr(&name)?.unwrap_or_default());
+    }
+    let tag = xattrs.remove(XATTR.as_bytes()).and_then(|t| Tag::decode(&t).ok());
+    let fid = tag.as_ref().map(|t| t.fid);
+    if tag.is_some_and(|t| kind == S_IFDIR && t.home != here) {
+        // Only another set's bricks know what it is like.
+        let (mode, mtime) = (S_IFDIR, Time::default());
+        return Ok(Seen { mode, owner: (0, 0), mtime, size, content, fid, xattrs: BTreeMap::new() });
+    }
+    let (mode, mtime) = (st.mode, st.mtime);
+    Ok(Seen { mode, owner: (st.uid, st.gid), mtime, size, content, fid, xattrs })
+}
+
+impl World {
+    /// All bricks of a set have the same tree.
+    pub(crate) fn check_bricks(&mut self) {
+        let state = self.store.state().clone();
+        for (set, places) in self.places() {
+            let Some(known) = state.sets.get(&set) else { continue };
+            let arbiters = known.bricks.iter().filter(|b| b.arbiter).count() > 0;
+            let mut first: Option<(ids::BrickId, BTreeMap<String, Seen>)> = None;
+            for (m, brick) in places {
+                let Some(disk) = self.machines[m].disks.get(&brick) else { continue };
+                // Beside an arbiter only what it has too is compared with it.
+                let is_arbiter = known.brick(brick).is_some_and(|b| b.arbiter);
+                let seen = match tree(disk, set, is_arbiter) {
+                    Ok(seen) => seen,
+                    Err(e) => return self.fail(format!("set {set}: brick {brick} cannot be read: {e}")),
+                };
+                if let Some((other, tree)) = &first
+                    && let Some(what) = difference(tree, &seen, is_arbiter)
+                {
+                    let why = format!("set {set}: bricks {other} and {brick} differ: {what}");
+                    return self.fail(why);
+                }
+                if first.is_none() && !(arbiters && is_arbiter) {
+                    first = Some((brick, seen));
+                }
+            }
+        }
+    }
+
+    /// What clients were told is explained.
+    pub(crate) fn check_history(&mut self) {
+        let nanos = |d: core::time::Duration| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX);
+        let losses: Vec<Loss> = self
+            .ledger
+            .losses()
+            .iter()
+            .map(|l| Loss { set: l.set, from: nanos(l.from), until: nanos(l.until) })
+            .collect();
+        let errors = self
+            .ledger
+            .excuses()
+            .iter()
+            .map(|e| Excuse {
+                errno: e.errno,
+                set: Some(e.set),
+                from: nanos(e.from),
+                until: e.until.map_or(u64::MAX, nanos),
+            })
+            .collect();
+        let excuses = Excuses { errors, dead: self.history.dead().to_vec() };
+        let root = self.history.root();
+        match file_history::check(self.history.records(), &losses, &excuses, root) {
+            Ok(summary) => {
+                say!(self, "{summary:?}, {} losses", losses.len());
+                self.coverage.add("part of a history explained", summary.objects as u64);
+                self.coverage.add("part of a history undecided", summary.undecided as u64);
+                self.coverage.add("error excused", summary.excused as u64);
+                self.coverage.add("call without answer", summary.unanswered as u64);
+            }
+            Err(violation) => self.fail(format!("no order explains what clients were told: {violation}")),
+        }
+    }
+}
+
+fn difference(a: &BTreeMap<String, Seen>, b: &BTreeMap<String, Seen>, arbiter: bool) -> Option<String> {
+    for name in a.keys().chain(b.keys()) {
+        match (a.get(name), b.get(name)) {
+            (Some(x), Some(y)) => {
+                let x = if arbiter && x.mode & 0o170_000 == 0o100_000 {
+                    Seen { size: 0, content: None, ..x.clone() }
+                } else {
+                    x.clone()
+                };
+                if x != *y {
+                    return Some(format!("{name}: {x:?} and {y:?}"));
+                }
+            }
+            (Some(x), None) => return Some(format!("{name} is on the first only: {x:?}")),
+            (None, Some(y)) => return Some(format!("{name} is on the second only: {y:?}")),
+            (None, None) => {}
+        }
+    }
+    None
+}

@@ -1,0 +1,274 @@
+//! A server's control thread: its lease, the leader's record of everybody's, and the pool's state as it comes.
+
+use crate::arbitration::Rounds;
+use crate::machine::ToProcess;
+use crate::network::Node;
+use crate::process::{REOPEN, Served, Serving};
+use crate::store::{Ask, server_id};
+use crate::trace::say;
+use crate::world::World;
+use cluster::State;
+use cluster::liveness::HEARTBEAT;
+use core::time::Duration;
+use ids::{BrickId, SetId};
+use namespace::placement::SetRoom;
+use server_core::leases::{self, Grant, Heard, Leadership, Lease, LeaseGiver};
+use server_core::settling::Proposed;
+use server_core::suspicion::Suspicions;
+use server_core::{OpenSet, Opened, Place, Unopened};
+use set_core::{Input, SetCore};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Control {
+    lease: Lease,
+    renewed: bool,
+    giver: LeaseGiver,
+    term: u64,
+    reads: BTreeMap<u64, Reading>,
+    next_read: u64,
+    pub(crate) suspicions: Suspicions,
+    pub(crate) unopened: BTreeMap<BrickId, Unopened>,
+    pub(crate) rounds: Rounds,
+}
+
+/// What the state that was asked for is wanted for.
+enum Reading {
+    OwnLease { sent: Duration },
+    Confirm { from: usize, life: u32, sent: Duration },
+    Round(u64),
+}
+
+impl Control {
+    /// Until when somebody who knows the pool's state of that version may answer; `None`: he knows too little.
+    pub(crate) fn lease(&self, version: u64) -> Option<Duration> {
+        self.lease.of(version)
+    }
+
+    fn renew(&mut self, lease: Lease) {
+        let Lease { until, version } = self.lease;
+        self.lease = Lease { until: until.max(lease.until), version: version.max(lease.version) };
+        self.renewed = true;
+    }
+}
+
+impl World {
+    pub(crate) fn begin_control(&mut self, m: usize) {
+        let state = self.store.state().clone();
+        let shown = self.shown(m);
+        if let Some(process) = self.process(m) {
+            process.control.giver.begin(shown, &state);
+        }
+        let first = self.rng.between(Duration::ZERO, HEARTBEAT / 5);
+        self.timer(m, first, ToProcess::BeatDue);
+        self.timer(m, first, ToProcess::Judge);
+    }
+
+    pub(crate) fn on_control(&mut self, m: usize, what: ToProcess) {
+        match what {
+            ToProcess::BeatDue => self.beat(m),
+            ToProcess::Judge => self.judge(m),
+            ToProcess::Beat { from, life, sent } => self.on_beat(m, from, life, sent),
+            ToProcess::Lease { sent, grant, rooms } => self.on_lease(m, sent, grant, rooms),
+            ToProcess::Read(id, state) => self.on_read(m, id, &state),
+            ToProcess::NoLeader(id) => self.on_no_leader(m, id),
+            ToProcess::Agreed(id, outcome) => self.on_agreed(m, id, outcome),
+            ToProcess::AskEvidence { by, life, round, number, set, brick } => {
+                self.give_evidence(m, (by, life), (round, number), set, brick);
+            }
+            ToProcess::Evidence { round, number, brick, evidence } => {
+                self.on_evidence(m, round, number, brick, evidence);
+            }
+            ToProcess::Round(id) => self.round_goes_on(m, id),
+            ToProcess::RoundOver(id, number) => self.end_round(m, id, number),
+            _ => {}
+        }
+    }
+
+    fn read(&mut self, m: usize, what: Reading) {
+        let Some(process) = self.process(m) else { return };
+        let control = &mut process.control;
+        control.next_read += 1;
+        control.reads.insert(control.next_read, what);
+        let id = control.next_read;
+        self.ask_store(self.now, m, Ask::Read(id));
+    }
+
+    pub(crate) fn read_for_round(&mut self, m: usize, round: u64) {
+        self.read(m, Reading::Round(round));
+    }
+
+    /// Asks for the lease to be renewed.
+    fn beat(&mut self, m: usize) {
+        let sent = self.shown(m);
+        let Some(process) = self.process(m) else { return };
+        let renewed = core::mem::take(&mut process.control.renewed);
+        self.timer(m, leases::next_beat(renewed), ToProcess::BeatDue);
+        if self.store.leader() == Some(m) {
+            self.read(m, Reading::OwnLease { sent });
+        } else {
+            self.ask_store(self.now, m, Ask::Beat { sent });
+        }
+    }
+
+    /// Another server's heartbeat comes to this one, which leads or led.
+    fn on_beat(&mut self, m: usize, from: usize, life: u32, sent: Duration) {
+        let shown = self.shown(m);
+        let Some(process) = self.process(m) else { return };
+        let state = process.known.clone();
+        let identity = crate::pool::identity(from);
+        if process.control.giver.on_beat(shown, server_id(from), &identity, &state) == Heard::Confirm {
+            self.read(m, Reading::Confirm { from, life, sent });
+        }
+    }
+
+    fn on_read(&mut self, m: usize, id: u64, state: &Arc<State>) {
+        let leads = self.store.leader() == Some(m);
+        let Some(process) = self.process(m) else { return };
+        let granted = leases::grant(leads.then_some(state.version), state);
+        match process.control.reads.remove(&id) {
+            Some(Reading::OwnLease { sent }) => {
+                // The sets learn the state before they use the lease.
+                if let Some(lease) = granted.lease(sent, state.version) {
+                    process.control.renew(lease);
+                }
+            }
+            Some(Reading::Confirm { from, life, sent }) => {
+                let rooms: Vec<SetRoom> = process.rooms.all().collect();
+                if self.machines[from].life == life
+                    && self.network.reaches(Node::Server(m), Node::Server(from))
+                {
+                    self.tell(from, ToProcess::Lease { sent, grant: granted, rooms });
+                }
+            }
+            Some(Reading::Round(round)) => self.round_has_state(m, round, Some(state)),
+            None => {}
+        }
+    }
+
+    fn on_no_leader(&mut self, m: usize, id: u64) {
+        let Some(process) = self.process(m) else { return };
+        match process.control.reads.remove(&id) {
+            Some(Reading::Round(round)) => self.round_has_state(m, round, None),
+            Some(_) => {}
+            None => self.on_agreed(m, id, Proposed::Unknown),
+        }
+    }
+
+    fn on_lease(&mut self, m: usize, sent: Duration, grant: Grant, rooms: Vec<SetRoom>) {
+        let Some(process) = self.process(m) else { return };
+        let known = process.known.clone();
+        process.rooms.learn(&known, server_id(m), None, rooms.into_iter());
+        if let Some(lease) = grant.lease(sent, known.version) {
+            process.control.renew(lease);
+        }
+    }
+
+    /// The leader looks for servers whose leases ran out.
+    fn judge(&mut self, m: usize) {
+        self.timer(m, leases::next_judging(), ToProcess::Judge);
+        let shown = self.shown(m);
+        let (leads, term) = (self.store.leader() == Some(m), self.store.term());
+        let state = self.store.state().clone();
+        let Some(process) = self.process(m) else { return };
+        let control = &mut process.control;
+        let changed = control.term != term;
+        control.term = term;
+        let judged = control.giver.judge(shown, Leadership { me: server_id(m), leads, changed }, &state);
+        for server in judged.down {
+            self.count("lease ran out");
+            self.ask_store(self.now, m, Ask::Propose(cluster::Command::ServerDown { server }, None));
+        }
+    }
+
+    /// The pool's state comes in.
+    pub(crate) fn on_state(&mut self, m: usize, state: Arc<State>) {
+        let Some(process) = self.process(m) else { return };
+        if state.version < process.known.version {
+            return;
+        }
+        process.known = state.clone();
+        self.adopt(m, &state);
+    }
+
+    /// Sees to it that the sets of this server are open, and know the state.
+    pub(crate) fn adopt(&mut self, m: usize, state: &Arc<State>) {
+        for set in server_core::bricks_to_open(state, server_id(m)).into_keys() {
+            let Some(process) = self.process(m) else { return };
+            match process.sets.get(&set) {
+                Some(Served::Open(_)) => {
+                    if let Some(settings) = server_core::settings(state, set) {
+                        self.step(m, set, Input::Settings(settings));
+                    }
+                }
+                Some(_) => {}
+                None => {
+                    process.sets.insert(set, Served::Opening);
+                    let takes = self.rng.micros(100, 40_000);
+                    self.later(self.now + takes, m, ToProcess::Open(set));
+                }
+            }
+        }
+    }
+
+    /// Opens a brick.
+    pub(crate) fn open_brick(&mut self, m: usize, set: SetId) {
+        let shown = self.shown(m);
+        let wall = self.machines[m].clock.wall(self.now);
+        let Some(brick) = self.brick_of(m, set) else { return };
+        let Some(process) = self.machines[m].process.as_ref() else { return };
+        let known = process.known.clone();
+        let knows_all = process.control.lease(known.version).is_some_and(|until| shown < until);
+        let Some(disk) = self.machines[m].disks.get_mut(&brick) else { return };
+        if disk.hangs {
+            let again = self.now + Duration::from_millis(50);
+            return self.later(again, m, ToProcess::Open(set));
+        }
+        disk.set_time(wall);
+        let options = brick::Options { seed: Some(disk.opening()), ..self.pace.options.clone() };
+        let Some(open) = OpenSet::new(set, brick, &known, &options, knows_all) else { return };
+        let mount_point = |_: &Path| Ok(PathBuf::from("/"));
+        let opened = open.run(Place { fs: disk.fs(), mount_point: &mount_point }, shown);
+        if disk.is_off() {
+            drop(opened);
+            return self.die(m);
+        }
+        match opened {
+            Ok(opened) => match opened.doubts() {
+                None => self.begin_set(m, set, brick, opened),
+                Some(evidence) => self.begin_arbitration(m, set, brick, opened, evidence),
+            },
+            Err(why) => self.not_opened(m, set, brick, &why),
+        }
+    }
+
+    /// A brick is open and may take part.
+    pub(crate) fn begin_set(&mut self, m: usize, set: SetId, brick: BrickId, opened: Opened) {
+        let shown = self.shown(m);
+        say!(self, "server {m}: brick {brick} of set {set} is open: {opened:?}");
+        let Some(process) = self.process(m) else { return };
+        process.control.unopened.remove(&brick);
+        let core = SetCore::new(opened.start(), shown);
+        process.sets.insert(set, Served::Open(Box::new(Serving::new(brick, core))));
+        let state = process.known.clone();
+        if let Some(settings) = server_core::settings(&state, set) {
+            self.step(m, set, Input::Settings(settings));
+        }
+        self.step(m, set, Input::Tick);
+    }
+
+    /// A brick cannot be opened: tried again after a while, and it leaves its view if another one is open.
+    pub(crate) fn not_opened(&mut self, m: usize, set: SetId, brick: BrickId, why: &str) {
+        let shown = self.shown(m);
+        say!(self, "server {m}: brick {brick} of set {set} is not opened: {why}");
+        self.count("brick refused");
+        let Some(process) = self.process(m) else { return };
+        process.sets.insert(set, Served::Broken { until: shown + REOPEN });
+        let before = process.control.unopened.get(&brick).copied();
+        process.control.unopened.insert(brick, Unopened::refused(before, shown));
+        self.begin_refusal(m, set, brick);
+    }
+}

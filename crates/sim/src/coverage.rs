@@ -1,0 +1,42 @@
+//! What a run has reached: counted, so that a simulator that no longer reaches something is noticed.
+
+use std::collections::BTreeMap;
+use wire::peer::{PeerBody, PeerMessage};
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Coverage(BTreeMap<&'static str, u64>);
+
+impl Coverage {
+    pub(crate) fn count(&mut self, what: &'static str) {
+        *self.0.entry(what).or_default() += 1;
+    }
+
+    pub(crate) fn add(&mut self, what: &'static str, times: u64) {
+        *self.0.entry(what).or_default() += times;
+    }
+
+    /// A message between bricks arrived.
+    pub(crate) fn heard(&mut self, message: &PeerMessage) {
+        self.count(match &message.body {
+            PeerBody::Replicate { .. } => "replicated change",
+            PeerBody::Ack { .. } => "acknowledgement",
+            PeerBody::Failed { .. } => "change failed on a brick",
+            PeerBody::Sync { .. } | PeerBody::Synced { .. } => "sync between bricks",
+            PeerBody::WhereAreYou | PeerBody::HereIAm { .. } => "state of a brick",
+            PeerBody::SendTail { .. } => "tail fetched",
+            PeerBody::Committed { .. } => "committed",
+            PeerBody::Join { .. } => "join",
+            PeerBody::Welcome { full: true, .. } => "full comparison",
+            PeerBody::Welcome { .. } => "healing by journal",
+            PeerBody::Missed { .. } => "missed change",
+            PeerBody::Live { .. } => "live",
+            PeerBody::Healed { .. } => "healed",
+            _ => "question of healing",
+        });
+    }
+
+    pub(crate) fn counts(&self) -> BTreeMap<&'static str, u64> {
+        self.0.clone()
+    }
+}

@@ -1,0 +1,128 @@
+//! What the injected faults explain: which losses, which errors, and when.
+
+use cluster::State;
+use core::time::Duration;
+use ids::{BrickId, SetId};
+use std::collections::{BTreeMap, BTreeSet};
+use wire::Errno;
+
+/// An error is explained for so long after its cause is gone.
+const SLACK: Duration = Duration::from_secs(6);
+
+/// A loss of what was not synced.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Loss {
+    pub(crate) set: SetId,
+    pub(crate) from: Duration,
+    pub(crate) until: Duration,
+}
+
+/// A time in which a set may answer with an error.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Excuse {
+    pub(crate) errno: Errno,
+    pub(crate) set: SetId,
+    pub(crate) from: Duration,
+    pub(crate) until: Option<Duration>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    arbiters: BTreeSet<BrickId>,
+    set_of: BTreeMap<BrickId, SetId>,
+    /// Bricks that lost what was not synced, and have not been made whole since.
+    torn: BTreeMap<BrickId, Duration>,
+    losses: Vec<Loss>,
+    excuses: Vec<Excuse>,
+    below: BTreeSet<SetId>,
+}
+
+impl Ledger {
+    pub(crate) fn new(state: &State) -> Ledger {
+        Ledger {
+            arbiters: state.bricks().filter(|(_, b)| b.arbiter).map(|(_, b)| b.id).collect(),
+            set_of: state.bricks().map(|(s, b)| (b.id, s.id)).collect(),
+            ..Ledger::default()
+        }
+    }
+
+    /// The power failed on a brick, or its disk dropped what it should have written.
+    pub(crate) fn power_failed(&mut self, now: Duration, brick: BrickId) {
+        self.torn.insert(brick, now);
+    }
+
+    /// What the brick has is its set's history from here on.
+    pub(crate) fn goes_on(&mut self, brick: BrickId) {
+        self.torn.remove(&brick);
+    }
+
+    /// A view was agreed on.
+    pub(crate) fn agreed(
+        &mut self,
+        now: Duration,
+        before: &cluster::Set,
+        after: &cluster::Set,
+        quorum: usize,
+    ) {
+        for brick in after.view.in_sync.difference(&before.view.in_sync) {
+            // It has healed from one that is in sync, and synced.
+            self.torn.remove(brick);
+        }
+        let below = after.view.in_sync.len() < quorum;
+        if below && self.below.insert(after.id) {
+            self.begin(now, Errno::EROFS, after.id);
+        } else if !below && self.below.remove(&after.id) {
+            self.end(now, Errno::EROFS, after.id);
+        }
+    }
+
+    /// A set goes on with what a power cut left.
+    pub(crate) fn lost(
+        &mut self,
+        now: Duration,
+        set: SetId,
+        in_sync: &BTreeSet<BrickId>,
+    ) -> Result<(), String> {
+        let holders = || in_sync.iter().filter(|b| !self.arbiters.contains(b));
+        if let Some(whole) = holders().find(|b| !self.torn.contains_key(b)) {
+            return Err(format!("set {set} gives up changes although brick {whole} lost nothing"));
+        }
+        let from = holders().filter_map(|b| self.torn.get(b)).max().copied().unwrap_or(now);
+        self.losses.push(Loss { set, from, until: now });
+        Ok(())
+    }
+
+    /// From now on the sets of a brick may answer with that error.
+    pub(crate) fn disk_fails(&mut self, now: Duration, brick: BrickId, errno: Errno) {
+        if let Some(set) = self.set_of.get(&brick).copied() {
+            self.begin(now, errno, set);
+        }
+    }
+
+    /// The disk is well again.
+    pub(crate) fn disk_heals(&mut self, now: Duration, brick: BrickId) {
+        if let Some(set) = self.set_of.get(&brick).copied() {
+            for errno in [Errno::EIO, Errno::ENOSPC] {
+                self.end(now, errno, set);
+            }
+        }
+    }
+
+    fn begin(&mut self, now: Duration, errno: Errno, set: SetId) {
+        self.excuses.push(Excuse { errno, set, from: now, until: None });
+    }
+
+    fn end(&mut self, now: Duration, errno: Errno, set: SetId) {
+        let open = |e: &&mut Excuse| e.errno == errno && e.set == set && e.until.is_none();
+        self.excuses.iter_mut().filter(open).for_each(|e| e.until = Some(now + SLACK));
+    }
+
+    pub(crate) fn losses(&self) -> &[Loss] {
+        &self.losses
+    }
+
+    pub(crate) fn excuses(&self) -> &[Excuse] {
+        &self.excuses
+    }
+}

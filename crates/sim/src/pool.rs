@@ -1,0 +1,98 @@
+//! The pool of a run: its servers, its volume and the volume's sets, made by the commands that an administrator gives.
+
+use crate::disk::Disk;
+use crate::rng::Prng;
+use crate::store::server_id;
+use cluster::{BrickSpec, Command, NewServer, NewVolume, State, Status, hex};
+use ids::{Fid, SetId};
+use wire::codec::Blob;
+use wire::map::{ServerAddress, SetView, VolumeMap};
+
+/// The name of the one volume.
+const VOLUME: &str = "v";
+
+fn apply(state: &mut State, command: &Command) {
+    let done = state.apply(command);
+    assert!(done.is_ok(), "{command:?}: {done:?}");
+}
+
+/// How a server proves that it is the one that the pool knows.
+pub(crate) fn identity(machine: usize) -> String {
+    hex::encode(machine as u128 + 1000)
+}
+
+/// Draws a pool of so many servers.
+pub(crate) fn draw(rng: &mut Prng, servers: usize) -> State {
+    let mut state = State::default();
+    for m in 0..servers {
+        let server = NewServer {
+            identity: identity(m),
+            host: format!("h{m}"),
+            address: format!("10.0.0.{}:24240", m + 1),
+        };
+        let first = Command::InitPool { pool: hex::encode(7), server: server.clone() };
+        apply(&mut state, &if m == 0 { first } else { Command::AddServer(server) });
+    }
+    let replica = 1 + rng.below(servers.min(3));
+    let arbiter = usize::from(replica == 3 && rng.chance(400));
+    let sets = 1 + rng.below(3);
+    let mut bricks = Vec::new();
+    for set in 0..sets {
+        let first = rng.below(servers);
+        for i in 0..replica {
+            let server = server_id((first + i) % servers);
+            bricks.push(BrickSpec { server, path: format!("/s{set}b{i}") });
+        }
+    }
+    apply(
+        &mut state,
+        &Command::CreateVolume(NewVolume {
+            name: VOLUME.to_owned(),
+            replica: u32::try_from(replica).unwrap_or(1),
+            arbiter: u32::try_from(arbiter).unwrap_or(0),
+            bricks,
+            force: true,
+            created: 0,
+        }),
+    );
+    apply(&mut state, &Command::StartVolume { name: VOLUME.to_owned() });
+    state
+}
+
+/// Makes the directory of a brick a brick, as its server does when a volume is made.
+pub(crate) fn format(state: &State, set: &cluster::Set, brick: &cluster::Brick, disk: &Disk) {
+    let Some(volume) = state.volumes.get(&set.volume) else { return };
+    let identity = server_core::identity(server_core::pool_bytes(state), volume, set, brick);
+    let made = brick::format_on(disk.fs(), disk.path(), &identity);
+    assert!(made.is_ok(), "{made:?}");
+    disk.sync_all();
+}
+
+/// The root directory, and the set that answers for it.
+pub(crate) fn root(state: &State) -> (Fid, SetId) {
+    let set = state.volume(VOLUME).map_or(SetId(0), server_core::root_set);
+    (Fid::root(set), set)
+}
+
+/// The map that clients route by.
+pub(crate) fn map(state: &State) -> Option<VolumeMap> {
+    let volume = state.volume(VOLUME)?;
+    let view = |set: &cluster::Set| SetView {
+        set: set.id,
+        epoch: set.view.epoch,
+        lost_before: set.lost_before,
+        primary: set.view.primary.and_then(|p| set.brick(p)).map(|b| b.server),
+    };
+    let address =
+        |s: &cluster::Server| ServerAddress { server: s.id, address: Blob(s.address.clone().into()) };
+    Some(VolumeMap {
+        version: state.version,
+        pool: server_core::pool_bytes(state),
+        volume: volume.id,
+        root: root(state).0,
+        started: volume.status == Status::Started,
+        sets: state.sets_of(volume).map(view).collect(),
+        servers: state.servers.values().map(address).collect(),
+        options: Vec::new(),
+    })
+}

@@ -1,0 +1,600 @@
+//! A server process: the product's decisions, carried out on simulated disks and connections.
+//!
+//! What the daemon does with threads, sockets and timers is done here with events; neither decides anything. All sets of a
+//! process are served by one thread, as on a machine with one core: while it is at work, everything else waits.
+
+use crate::control::Control;
+use crate::machine::ToProcess;
+use crate::network::{Packet, Way, unpack};
+use crate::questions::Questions;
+use crate::store::{Ask, server_id};
+use crate::trace::{Trace, say};
+use crate::world::{Event, World};
+use brick::{Brick, Work};
+use bytes::Bytes;
+use cluster::State;
+use core::cell::{Cell, RefCell};
+use core::time::Duration;
+use ids::{BrickId, Epoch, OpId, ServerId, SessionId, SetId};
+use namespace::placement::SetRoom;
+use server_core::{Asker, Rooms, Sessions};
+use set_core::{Input, Moment, Output, Outside, ReplyTo, Request, SetCore};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use wire::codec::Blob;
+use wire::hello::{Hello, HelloReply, Purpose};
+use wire::peer::PeerMessage;
+use wire::{Call, Fail, Frame, Kind, Reply, Wire};
+
+/// How often timers of sets are looked at.
+const TICK: Duration = Duration::from_millis(50);
+/// How often lazily kept attributes are written and room is measured.
+const HOUSEKEEPING: Duration = Duration::from_secs(1);
+/// A brick that failed is opened anew after this.
+pub(crate) const REOPEN: Duration = Duration::from_secs(3);
+
+/// A session's connection as those know it who serve what came on it.
+#[derive(Clone, Debug)]
+pub(crate) struct Greeted {
+    connection: u64,
+    session: SessionId,
+    number: u64,
+    given_up: Rc<Cell<bool>>,
+}
+
+/// Where an answer goes.
+#[derive(Clone, Debug)]
+pub(crate) enum To {
+    /// To a client or another server, on its connection.
+    There { on: Greeted, id: u64 },
+    /// To a question of this process, and to which try of it.
+    Here(u64, u64),
+}
+
+impl ReplyTo for To {
+    fn is_given_up(&self) -> bool {
+        match self {
+            To::There { on, .. } => on.given_up.get(),
+            To::Here(..) => false,
+        }
+    }
+}
+
+/// A set whose brick this server has.
+pub(crate) enum Served {
+    Opening,
+    Open(Box<Serving>),
+    Broken { until: Duration },
+}
+
+/// An open set.
+pub(crate) struct Serving {
+    pub(crate) brick: BrickId,
+    pub(crate) core: SetCore<Brick, To>,
+    /// The time for which the core's next wake is set.
+    armed: Option<Duration>,
+}
+
+impl Serving {
+    pub(crate) fn new(brick: BrickId, core: SetCore<Brick, To>) -> Serving {
+        Serving { brick, core, armed: None }
+    }
+}
+
+/// The connection to another server's sets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Link {
+    Dialing,
+    Up(u64),
+}
+
+/// See the module.
+pub(crate) struct Process {
+    /// The pool as this process knows it.
+    pub(crate) known: Arc<State>,
+    pub(crate) sets: BTreeMap<SetId, Served>,
+    works: BTreeMap<(SetId, u64), Work>,
+    pub(crate) rooms: Rooms,
+    sessions: Sessions<Greeted>,
+    greeted: BTreeMap<u64, Greeted>,
+    pub(crate) links: BTreeMap<ServerId, Link>,
+    pub(crate) asker: RefCell<Asker>,
+    pub(crate) questions: Questions,
+    last_call: Duration,
+    last_house: Duration,
+    pub(crate) control: Control,
+}
+
+impl Process {
+    /// A process that knows nothing yet. `session`: that of its own operations on other sets.
+    pub(crate) fn new(session: SessionId, now: Duration) -> Process {
+        Process {
+            known: Arc::default(),
+            sets: BTreeMap::new(),
+            works: BTreeMap::new(),
+            rooms: Rooms::default(),
+            sessions: Sessions::default(),
+            greeted: BTreeMap::new(),
+            links: BTreeMap::new(),
+            asker: RefCell::new(Asker::new(session)),
+            questions: Questions::default(),
+            last_call: Duration::ZERO,
+            last_house: now,
+            control: Control::default(),
+        }
+    }
+
+    /// The open set of that number.
+    pub(crate) fn serving(&mut self, set: SetId) -> Option<&mut Serving> {
+        match self.sets.get_mut(&set) {
+            Some(Served::Open(serving)) => Some(serving),
+            _ => None,
+        }
+    }
+
+    fn open_sets(&self) -> Vec<SetId> {
+        let open = |(set, served): (&SetId, &Served)| matches!(served, Served::Open(_)).then_some(*set);
+        self.sets.iter().filter_map(open).collect()
+    }
+}
+
+/// What a core asks about the world.
+struct Surroundings<'a> {
+    process: &'a Process,
+    queued: &'a BTreeMap<ServerId, usize>,
+}
+
+impl Outside for Surroundings<'_> {
+    fn queued(&self, server: ServerId) -> usize {
+        self.queued.get(&server).copied().unwrap_or(0)
+    }
+
+    fn last_call(&self) -> Duration {
+        self.process.last_call
+    }
+
+    fn room(&self, set: SetId) -> Option<SetRoom> {
+        self.process.rooms.get(set)
+    }
+
+    fn next_id(&self) -> OpId {
+        self.process.asker.borrow_mut().next_id()
+    }
+}
+
+impl World {
+    /// The process of a machine, if one lives.
+    pub(crate) fn process(&mut self, machine: usize) -> Option<&mut Process> {
+        self.machines[machine].process.as_mut()
+    }
+
+    /// An event for the process that a machine has now.
+    pub(crate) fn later(&mut self, at: Duration, machine: usize, what: ToProcess) {
+        let life = self.machines[machine].life;
+        self.at(at, Event::Process { machine, life, what });
+    }
+
+    /// An event after a time by the machine's own clock.
+    pub(crate) fn timer(&mut self, machine: usize, shown: Duration, what: ToProcess) {
+        let when = self.now + self.machines[machine].clock.lasts(shown);
+        self.later(when, machine, what);
+    }
+
+    /// What the machine's clock shows.
+    pub(crate) fn shown(&self, machine: usize) -> Duration {
+        self.machines[machine].clock.now(self.now)
+    }
+
+    pub(crate) fn begin_process(&mut self, machine: usize, known: Arc<State>) {
+        self.later(self.now, machine, ToProcess::State(known));
+        let phase = self.rng.between(Duration::ZERO, TICK);
+        self.timer(machine, phase, ToProcess::Tick);
+        self.begin_control(machine);
+    }
+
+    pub(crate) fn on_process(&mut self, m: usize, what: ToProcess) {
+        Trace::speaker("server", m);
+        match what {
+            ToProcess::Tick => self.on_tick(m),
+            ToProcess::Wake(set) => self.on_wake(m, set),
+            ToProcess::Work(set, id) => self.do_work(m, set, id),
+            ToProcess::Worked(set, id, result) => self.step(m, set, Input::Worked(id, result)),
+            ToProcess::Packet { connection, way, packet } => self.on_packet(m, connection, way, packet),
+            ToProcess::Dial(server) => self.dial(m, server),
+            ToProcess::AskAgain(id) => self.ask_again(m, id),
+            ToProcess::AskTimedOut(id, connection) => self.ask_timed_out(m, id, connection),
+            ToProcess::OwnAnswer(id, frame, reply) => self.own_answer(m, id, frame, reply),
+            ToProcess::SessionEnds(session) => self.end_session(m, session),
+            ToProcess::Open(set) => self.open_brick(m, set),
+            ToProcess::State(state) => self.on_state(m, state),
+            other => self.on_control(m, other),
+        }
+    }
+
+    /// Gives a set's core an input, and does what it says.
+    pub(crate) fn step(&mut self, m: usize, set: SetId, input: Input<To>) {
+        let queued = self.queued(m);
+        let Some(process) = self.machines[m].process.as_mut() else { return };
+        let Some(Served::Open(serving)) = process.sets.get_mut(&set) else { return };
+        // Nobody else sees the set while it is at work.
+        let brick = serving.brick;
+        let Some(Served::Open(mut serving)) = process.sets.insert(set, Served::Opening) else { return };
+        let (mut out, mut at, mut input) = (Vec::new(), self.now, Some(input));
+        loop {
+            let machine = &self.machines[m];
+            let (Some(process), Some(disk)) = (machine.process.as_ref(), machine.disks.get(&brick)) else {
+                return;
+            };
+            let moment = Moment {
+                now: machine.clock.now(at),
+                wall: machine.clock.wall(at),
+                lease: process.control.lease(process.known.version),
+            };
+            disk.set_time(moment.wall);
+            let outside = Surroundings { process, queued: &queued };
+            match input.take() {
+                Some(input) => serving.core.step(moment, input, &outside, &mut out),
+                None => serving.core.go_on(moment, &outside, &mut out),
+            }
+            if disk.is_off() || self.dies_now(m) {
+                // What would follow the last change to the disk does not happen.
+                drop(serving);
+                return self.die(m);
+            }
+            let takes = self.machines[m].disks.get(&brick).map_or(Duration::ZERO, |d| d.work);
+            for output in out.drain(..) {
+                self.perform(at, m, set, output);
+            }
+            if !serving.core.is_busy() {
+                break;
+            }
+            at += self.rng.between(Duration::ZERO, takes / 4);
+        }
+        let wake = serving.core.next_wake();
+        let machine = &mut self.machines[m];
+        machine.busy_until = machine.busy_until.max(at);
+        if let Some(process) = machine.process.as_mut() {
+            process.sets.insert(set, Served::Open(serving));
+        }
+        self.arm(m, set, wake);
+    }
+
+    /// Bytes that wait for the connections to other servers.
+    fn queued(&self, m: usize) -> BTreeMap<ServerId, usize> {
+        let Some(process) = self.machines[m].process.as_ref() else { return BTreeMap::new() };
+        let up = process.links.iter().filter_map(|(server, link)| match link {
+            Link::Up(connection) => Some((*server, self.network.queued(*connection))),
+            Link::Dialing => None,
+        });
+        up.collect()
+    }
+
+    /// Whether the process is to be killed in the middle of what it does.
+    fn dies_now(&mut self, m: usize) -> bool {
+        match &mut self.machines[m].dies_in {
+            Some(0) => true,
+            Some(n) => {
+                *n -= 1;
+                false
+            }
+            None => false,
+        }
+    }
+
+    /// The process ends in the middle of what it does, alone or with its machine.
+    pub(crate) fn die(&mut self, m: usize) {
+        if self.machines[m].disks.values().any(|d| d.is_off()) && self.machines[m].dies_with_power {
+            self.cut_power(m);
+        } else {
+            // A change that was cut short is in doubt, and a brick that is opened with an old doubt counts as one that lost
+            // memory.
+            for brick in self.machines[m].disks.keys().copied().collect::<Vec<_>>() {
+                self.ledger.power_failed(self.now, brick);
+            }
+            self.kill(m, "killed at work");
+        }
+    }
+
+    fn perform(&mut self, at: Duration, m: usize, set: SetId, output: Output<Work, To>) {
+        match output {
+            Output::Reply { to: To::There { on, id }, reply, payload, grant } => {
+                let frame = Frame::with_payload(Kind::Reply, id, reply.to_bytes(), payload);
+                self.send(at, on.connection, Way::Back, Packet::of(Frame { grant, ..frame }));
+            }
+            Output::Reply { to: To::Here(id, frame), reply, .. } => {
+                self.later(at, m, ToProcess::OwnAnswer(id, frame, reply))
+            }
+            Output::Send { server, message, payload } => self.send_peer(at, m, server, &message, payload),
+            Output::Start { id, work } => {
+                let Some(brick) = self.brick_of(m, set) else { return };
+                let World { machines, rng, .. } = self;
+                let Some(disk) = machines[m].disks.get(&brick) else { return };
+                let takes = disk.takes(rng, &work);
+                if let Some(process) = machines[m].process.as_mut() {
+                    process.works.insert((set, id), work);
+                }
+                self.later(at + takes, m, ToProcess::Work(set, id));
+            }
+            Output::Ask { id, set: other, op, name } => self.ask_set(m, set, id, other, op, name),
+            Output::Propose(proposal) => {
+                let command = cluster::Command::ChangeView(cluster::ViewChange {
+                    set,
+                    expect_epoch: proposal.expect,
+                    primary: proposal.primary,
+                    in_sync: proposal.in_sync,
+                    healed: proposal.healed.into_iter().collect(),
+                    lost: proposal.lost,
+                    reason: proposal.reason.to_owned(),
+                });
+                self.ask_store(at, m, Ask::Propose(command, None));
+            }
+            Output::Room(room) => {
+                if let Some(process) = self.process(m) {
+                    process.rooms.set(set, room);
+                }
+            }
+            Output::Promised(to) => {
+                self.process(m).into_iter().for_each(|p| p.rooms.promise(to));
+            }
+        }
+    }
+
+    pub(crate) fn brick_of(&self, m: usize, set: SetId) -> Option<BrickId> {
+        let known = self.store.state().sets.get(&set)?;
+        known.bricks.iter().find(|b| b.server == server_id(m)).map(|b| b.id)
+    }
+
+    /// Sees to it that the core is woken when it wants to be.
+    pub(crate) fn arm(&mut self, m: usize, set: SetId, wake: Option<Duration>) {
+        let shown = self.shown(m);
+        let Some(serving) = self.process(m).and_then(|p| p.serving(set)) else { return };
+        let Some(at) = wake.filter(|at| serving.armed.is_none_or(|armed| *at < armed)) else { return };
+        serving.armed = Some(at);
+        let busy = self.machines[m].busy_until.max(self.now);
+        let when = busy.max(self.now + self.machines[m].clock.lasts(at.saturating_sub(shown)));
+        self.later(when, m, ToProcess::Wake(set));
+    }
+
+    fn on_wake(&mut self, m: usize, set: SetId) {
+        let shown = self.shown(m);
+        let Some(serving) = self.process(m).and_then(|p| p.serving(set)) else { return };
+        match serving.armed {
+            // An earlier wake of the same time has taken its place.
+            None => {}
+            Some(at) if at > shown => {
+                serving.armed = None;
+                self.arm(m, set, Some(at));
+            }
+            Some(_) => {
+                serving.armed = None;
+                self.step(m, set, Input::Wake);
+            }
+        }
+    }
+
+    /// Work that may wait for a disk is done at the end of its time.
+    fn do_work(&mut self, m: usize, set: SetId, id: u64) {
+        let Some(brick) = self.brick_of(m, set) else { return };
+        let Some(disk) = self.machines[m].disks.get(&brick) else { return };
+        if disk.hangs {
+            let again = self.now + self.rng.millis(20, 60);
+            return self.later(again, m, ToProcess::Work(set, id));
+        }
+        let Some(work) = self.process(m).and_then(|p| p.works.remove(&(set, id))) else { return };
+        let result = <Brick as set_core::Brick>::run(work);
+        if self.machines[m].disks.get(&brick).is_some_and(|d| d.is_off()) {
+            return self.die(m);
+        }
+        let told = self.now + self.rng.micros(1, 300);
+        self.later(told, m, ToProcess::Worked(set, id, result));
+    }
+
+    fn on_tick(&mut self, m: usize) {
+        self.timer(m, TICK, ToProcess::Tick);
+        let shown = self.shown(m);
+        let Some(process) = self.process(m) else { return };
+        let house = shown >= process.last_house + HOUSEKEEPING;
+        if house {
+            process.last_house = shown;
+        }
+        for set in process.open_sets() {
+            self.step(m, set, Input::Tick);
+            if house {
+                self.step(m, set, Input::Housekeeping);
+            }
+        }
+        if house {
+            self.retry_failed(m);
+        }
+    }
+
+    /// Bricks that failed are closed, and opened anew after a while.
+    fn retry_failed(&mut self, m: usize) {
+        let shown = self.shown(m);
+        let Some(process) = self.process(m) else { return };
+        let mut failed = Vec::new();
+        for (set, served) in &mut process.sets {
+            if matches!(served, Served::Open(serving) if serving.core.has_failed()) {
+                failed.push((*set, core::mem::replace(served, Served::Broken { until: shown + REOPEN })));
+            }
+        }
+        let before = process.sets.len();
+        process.sets.retain(|_, s| !matches!(s, Served::Broken { until } if shown >= *until));
+        let due = process.sets.len() < before;
+        let known = process.known.clone();
+        for (set, served) in failed {
+            if let Served::Open(serving) = served {
+                self.count("brick failed");
+                self.close_set(m, set, *serving);
+            }
+        }
+        if due {
+            self.adopt(m, &known);
+        }
+    }
+
+    /// Ends service of a set: everything goes to disk.
+    fn close_set(&mut self, m: usize, set: SetId, mut serving: Serving) {
+        let mut out = Vec::new();
+        serving.core.close(&mut out);
+        for output in out {
+            self.perform(self.now, m, set, output);
+        }
+        if let Some(process) = self.process(m) {
+            process.works.retain(|(s, _), _| *s != set);
+        }
+        if let Err(e) = serving.core.brick_mut().shut() {
+            say!(self, "server {m}: close the brick of set {set}: {e}");
+        }
+        if self.machines[m].disks.get(&serving.brick).is_some_and(|d| d.is_off()) {
+            drop(serving);
+            self.die(m);
+        }
+    }
+
+    /// An orderly stop: every set is closed, then the process ends.
+    pub(crate) fn stop(&mut self, m: usize) {
+        let Some(process) = self.process(m) else { return };
+        let sets = core::mem::take(&mut process.sets);
+        let life_before = self.machines[m].life;
+        for (set, served) in sets {
+            if let Served::Open(serving) = served {
+                self.close_set(m, set, *serving);
+                if self.machines[m].life != life_before {
+                    return;
+                }
+            }
+        }
+        self.kill(m, "stopped in order");
+    }
+
+    fn on_packet(&mut self, m: usize, connection: u64, way: Way, packet: Packet) {
+        let frame = match packet {
+            Packet::End => return self.on_end(m, connection, way),
+            Packet::Frame { head, body, payload } => match unpack(&head, body, payload) {
+                Ok(frame) => frame,
+                Err(e) => return self.fail(format!("server {m} got a frame that it cannot read: {e}")),
+            },
+        };
+        match (way, frame.kind) {
+            (Way::There, Kind::Hello) => self.greet(m, connection, &frame),
+            (Way::There, Kind::Call) => self.on_call(m, connection, frame),
+            (Way::There, Kind::Peer) => self.on_peer(m, frame),
+            (Way::Back, Kind::Reply) => self.on_own_reply(m, connection, &frame),
+            (Way::Back, Kind::HelloReply) => {}
+            (_, kind) => self.fail(format!("server {m} got a frame of kind {kind:?}")),
+        }
+    }
+
+    fn greet(&mut self, m: usize, connection: u64, frame: &Frame) {
+        let Ok(hello) = Hello::from_bytes(&frame.body) else {
+            return self.fail(format!("server {m} cannot read a greeting"));
+        };
+        if let Purpose::Session { connection: number, oldest, .. } = hello.purpose {
+            let Some(process) = self.process(m) else { return };
+            let given_up = Rc::default();
+            let greeted = Greeted { connection, session: hello.session, number, given_up };
+            let told = process.sessions.connect(hello.session, number, oldest, greeted.clone());
+            if told.accepted {
+                process.greeted.insert(connection, greeted);
+            }
+            for old in told.given_up {
+                old.given_up.set(true);
+                if let Some(process) = self.process(m) {
+                    process.greeted.remove(&old.connection);
+                }
+                self.close(self.now, old.connection, Way::There);
+                self.disconnected(m, &old);
+            }
+            if !told.accepted {
+                return self.close(self.now, connection, Way::There);
+            }
+        }
+        let reply = HelloReply {
+            refused: Blob(Vec::new()),
+            version: 2,
+            pool: hello.pool,
+            server: server_id(m),
+            shards: 1,
+        };
+        let frame = Frame::new(Kind::HelloReply, frame.id, reply.to_bytes());
+        self.send(self.now, connection, Way::Back, Packet::of(frame));
+    }
+
+    fn on_call(&mut self, m: usize, connection: u64, frame: Frame) {
+        let shown = self.shown(m);
+        let Some(process) = self.process(m) else { return };
+        let Some(on) = process.greeted.get(&connection).cloned() else { return };
+        let call = match Call::from_bytes(&frame.body) {
+            Ok(call) => call,
+            Err(e) => return self.fail(format!("server {m} cannot read a call: {e}")),
+        };
+        process.last_call = shown;
+        let session = on.session;
+        self.serve(m, call, frame.payload, To::There { on, id: frame.id }, session);
+    }
+
+    /// A request for a set that this server may have.
+    pub(crate) fn serve(&mut self, m: usize, call: Call, payload: Bytes, to: To, session: SessionId) {
+        let set = call.set;
+        let Some(process) = self.process(m) else { return };
+        if process.serving(set).is_some() {
+            return self.step(m, set, Input::Request(Request { call, payload, to, session }));
+        }
+        let epoch = process.known.sets.get(&set).map_or(Epoch(0), |s| s.view.epoch);
+        let (reply, payload) = (Reply(Err(Fail::WrongView { epoch })), Bytes::new());
+        self.perform(self.now, m, set, Output::Reply { to, reply, payload, grant: 0 });
+    }
+
+    fn on_peer(&mut self, m: usize, frame: Frame) {
+        match PeerMessage::from_bytes(&frame.body) {
+            Ok(message) => {
+                self.coverage.heard(&message);
+                self.step(m, message.set, Input::Peer(message, frame.payload));
+            }
+            Err(e) => self.fail(format!("server {m} cannot read a peer's message: {e}")),
+        }
+    }
+
+    fn on_end(&mut self, m: usize, connection: u64, way: Way) {
+        let Some(process) = self.process(m) else { return };
+        if way == Way::There {
+            if let Some(greeted) = process.greeted.remove(&connection) {
+                self.disconnected(m, &greeted);
+            }
+            return;
+        }
+        let link = process.links.iter().find(|(_, l)| **l == Link::Up(connection)).map(|(s, _)| *s);
+        match link {
+            Some(server) => {
+                process.links.insert(server, Link::Dialing);
+                self.later(self.now, m, ToProcess::Dial(server));
+            }
+            None => self.own_connection_ended(m, connection),
+        }
+    }
+
+    fn disconnected(&mut self, m: usize, greeted: &Greeted) {
+        let shown = self.shown(m);
+        let Some(process) = self.process(m) else { return };
+        if let Some(at) = process.sessions.disconnect(shown, greeted.session, greeted.number) {
+            self.timer(m, at.saturating_sub(shown), ToProcess::SessionEnds(greeted.session));
+        }
+    }
+
+    fn end_session(&mut self, m: usize, session: SessionId) {
+        let shown = self.shown(m);
+        let Some(process) = self.process(m) else { return };
+        if process.sessions.end(shown, session) {
+            self.count("session ended");
+            for set in self.process_sets(m) {
+                self.step(m, set, Input::SessionEnded(session));
+            }
+        }
+    }
+
+    pub(crate) fn process_sets(&mut self, m: usize) -> Vec<SetId> {
+        self.process(m).map_or_else(Vec::new, |p| p.open_sets())
+    }
+}

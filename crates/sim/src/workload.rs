@@ -1,0 +1,277 @@
+//! What clients do: few names and small files, so that they meet; all operations, so that each is tried under faults.
+
+use crate::client::ToClient;
+use crate::rest::Phase;
+use crate::rng::Prng;
+use crate::world::World;
+use bytes::Bytes;
+use ids::{Fid, SetId, Time};
+use wire::codec::Blob;
+use wire::op::{Node, SetAttr, SetTime, rename_flags};
+use wire::{Body, Name, Op};
+
+/// Objects that a client remembers, of each kind.
+const REMEMBERED: usize = 8;
+const FILE: u32 = 0o100_000;
+const DIRECTORY: u32 = 0o040_000;
+const KIND: u32 = 0o170_000;
+
+/// A directory or file, and the set that answers for it.
+type Object = (Fid, SetId);
+
+/// What a client knows and how it behaves.
+#[derive(Debug)]
+pub(crate) struct Workload {
+    /// Calls at a time.
+    width: usize,
+    names: usize,
+    directories: Vec<Object>,
+    files: Vec<Object>,
+    links: Vec<Object>,
+    open: Vec<Object>,
+    /// The byte that its next write is full of.
+    byte: u8,
+    /// Bytes of its largest writes.
+    large: usize,
+    /// Parts of a thousand of calls that read, and that change names rather than data.
+    reads: usize,
+    naming: usize,
+}
+
+impl Workload {
+    pub(crate) fn new(rng: &mut Prng, root: Object) -> Workload {
+        Workload {
+            width: 1 + rng.below(3),
+            names: 2 + rng.below(4),
+            directories: vec![root],
+            files: Vec::new(),
+            links: Vec::new(),
+            open: Vec::new(),
+            byte: u8::try_from(rng.below(200)).unwrap_or(0),
+            large: if rng.chance(100) { 300_000 } else { 9000 },
+            reads: 200 + rng.below(400),
+            naming: 300 + rng.below(500),
+        }
+    }
+
+    fn remember(list: &mut Vec<Object>, object: Object) {
+        if !list.contains(&object) {
+            if list.len() >= REMEMBERED {
+                // Not the first one: that is the root among directories.
+                list.remove(1);
+            }
+            list.push(object);
+        }
+    }
+
+    fn learn(&mut self, fid: Fid, home: SetId, mode: u32) {
+        match mode & KIND {
+            DIRECTORY => Workload::remember(&mut self.directories, (fid, home)),
+            FILE => Workload::remember(&mut self.files, (fid, home)),
+            _ => Workload::remember(&mut self.links, (fid, home)),
+        }
+    }
+
+    fn name(&self, rng: &mut Prng) -> Name {
+        let text = format!("n{}", rng.below(self.names));
+        Name::new(text.as_bytes()).expect("a short name is one")
+    }
+
+    fn directory(&self, rng: &mut Prng) -> Object {
+        // The root is met more often than others.
+        let first = self.directories.first().copied();
+        let any = rng.pick(&self.directories).copied();
+        let chosen = if rng.chance(400) { first } else { any };
+        chosen.unwrap_or((Fid::default(), SetId(0)))
+    }
+
+    /// It has a file open, once more.
+    pub(crate) fn opened(&mut self, fid: Fid, home: SetId) {
+        self.open.push((fid, home));
+    }
+
+    /// Whether it has a file open.
+    pub(crate) fn holds(&self, fid: Fid) -> bool {
+        self.open.iter().any(|(f, _)| *f == fid)
+    }
+
+    /// What to do next: which set to ask, what, and data.
+    fn draw(&mut self, rng: &mut Prng) -> (SetId, Op, Bytes) {
+        let file = rng.pick(&self.files).copied();
+        match file {
+            Some(file) if !rng.chance(self.naming) => self.on_file(rng, file),
+            _ => self.on_names(rng),
+        }
+    }
+
+    fn on_names(&mut self, rng: &mut Prng) -> (SetId, Op, Bytes) {
+        let (parent, home) = self.directory(rng);
+        let name = self.name(rng);
+        let none = Bytes::new();
+        if rng.chance(self.reads) {
+            let op = match rng.below(6) {
+                0 => Op::ReadDir { fid: parent, cookie: 0, plus: rng.chance(500) },
+                1 => Op::GetAttr { fid: parent },
+                2 if !self.links.is_empty() => {
+                    let (fid, home) = rng.pick(&self.links).copied().unwrap_or((parent, home));
+                    return (home, Op::ReadLink { fid }, none);
+                }
+                _ => Op::Lookup { parent, name },
+            };
+            return (home, op, none);
+        }
+        let op = match rng.below(24) {
+            0..6 => self.create(rng, parent, name, Node::File),
+            6..9 => self.create(rng, parent, name, Node::Dir),
+            9 => {
+                let target = Blob(format!("t{}", rng.below(1000)).into_bytes());
+                self.create(rng, parent, name, Node::Symlink { target })
+            }
+            10..14 => Op::Unlink { parent, name },
+            14..16 => Op::Rmdir { parent, name },
+            16..21 => {
+                let (to_parent, _) = if rng.chance(600) { (parent, home) } else { self.directory(rng) };
+                let to_name = self.name(rng);
+                let flags = match rng.below(8) {
+                    0 => rename_flags::NOREPLACE,
+                    1 => rename_flags::EXCHANGE,
+                    _ => 0,
+                };
+                Op::Rename { parent, name, to_parent, to_name, flags }
+            }
+            21 | 22 => match rng.pick(&self.files).copied() {
+                // Across sets the product's client says EXDEV itself.
+                Some((fid, there)) if there == home => Op::Link { fid, parent, name },
+                _ => Op::Unlink { parent, name },
+            },
+            _ if rng.chance(300) => Op::SyncFs,
+            _ => Op::Fsync { fid: parent },
+        };
+        (home, op, none)
+    }
+
+    fn create(&self, rng: &mut Prng, parent: Fid, name: Name, node: Node) -> Op {
+        let open = node == Node::File && rng.chance(300);
+        let mode = 0o600 + u32::try_from(rng.below(0o177)).unwrap_or(0);
+        let uid = u32::try_from(rng.below(3)).unwrap_or(0);
+        Op::Create { parent, name, node, mode, umask: 0o022, uid, gid: uid, open }
+    }
+
+    fn on_file(&mut self, rng: &mut Prng, (fid, home): Object) -> (SetId, Op, Bytes) {
+        let none = Bytes::new();
+        let offset = self.offset(rng);
+        if rng.chance(self.reads) {
+            let op = match rng.below(8) {
+                0..4 => Op::Read { fid, offset, len: 1 + u32::try_from(rng.below(20_000)).unwrap_or(0) },
+                4 => Op::Read { fid, offset: 0, len: 1 << 20 },
+                5 => Op::GetXattr { fid, name: xattr(rng) },
+                6 => Op::ListXattr { fid },
+                _ => Op::GetAttr { fid },
+            };
+            return (home, op, none);
+        }
+        let op = match rng.below(30) {
+            0..11 => {
+                let len = if rng.chance(800) { 1 + rng.below(200) } else { 1 + rng.below(self.large) };
+                self.byte = self.byte % 250 + 1;
+                let data = vec![self.byte; len];
+                let append = rng.chance(300);
+                let offset = if append { 0 } else { offset };
+                return (home, Op::Write { fid, offset, append, kill_suid: false }, data.into());
+            }
+            11..14 => Op::Fsync { fid },
+            14 | 15 => Op::SetAttr { fid, set: SetAttr { size: Some(offset), ..nothing() } },
+            16 | 17 => {
+                let mode = 0o600 + u32::try_from(rng.below(0o177)).unwrap_or(0);
+                let uid = rng.chance(300).then_some(7);
+                Op::SetAttr { fid, set: SetAttr { mode: Some(mode), uid, ..nothing() } }
+            }
+            18 => {
+                let time = Time { sec: 1000 + rng.below(1000) as i64, nsec: 5 };
+                Op::SetAttr { fid, set: SetAttr { mtime: Some(SetTime::At { time }), ..nothing() } }
+            }
+            19..22 => {
+                let data = format!("v{}", rng.below(1_000_000)).into_bytes();
+                return (home, Op::SetXattr { fid, name: xattr(rng), flags: 0 }, data.into());
+            }
+            22 => Op::RemoveXattr { fid, name: xattr(rng) },
+            23 | 24 => match rng.pick(&self.files).copied() {
+                Some((to, there)) if there == home && to != fid => {
+                    let len = 1 + rng.below(10_000) as u64;
+                    Op::CopyRange { from: fid, from_offset: offset, to, to_offset: self.offset(rng), len }
+                }
+                _ => Op::Fsync { fid },
+            },
+            25 => Op::Fallocate { fid, mode: 0, offset, len: 1 + rng.below(5000) as u64 },
+            26..29 => Op::Open { fid },
+            _ => Op::SyncFs,
+        };
+        (home, op, none)
+    }
+
+    fn offset(&self, rng: &mut Prng) -> u64 {
+        match rng.below(10) {
+            0..4 => 0,
+            4..7 => rng.below(300) as u64,
+            7 | 8 => rng.below(5) as u64 * 4096,
+            _ => rng.below(self.large * 2) as u64,
+        }
+    }
+}
+
+fn nothing() -> SetAttr {
+    SetAttr { mode: None, uid: None, gid: None, size: None, atime: None, mtime: None, kill_suid: false }
+}
+
+fn xattr(rng: &mut Prng) -> Name {
+    let text = format!("user.x{}", rng.below(3));
+    Name::new(text.as_bytes()).expect("a short name is one")
+}
+
+impl World {
+    /// A client begins a call, now and then.
+    pub(crate) fn think(&mut self, c: usize) {
+        let (think, phase) = (self.pace.think, self.phase);
+        let busy = phase == Phase::Storm || phase == Phase::Calm { busy: true };
+        if busy && self.history.len() < self.config.calls {
+            if self.clients[c].is_mounted() && self.clients[c].waits() < self.clients[c].work.width {
+                self.begin_call(c);
+            }
+            let slower = if phase == Phase::Storm { 1 } else { 8 };
+            let delay = self.rng.between(think / 4, think * 2) * slower;
+            self.tell_client(self.now + delay, c, ToClient::Think);
+        }
+    }
+
+    fn begin_call(&mut self, c: usize) {
+        let open = self.clients[c].work.open.len();
+        if open > 0 && self.rng.chance(60) {
+            let at = self.rng.below(open);
+            let (fid, home) = self.clients[c].work.open.swap_remove(at);
+            return self.close_file(c, home, fid);
+        }
+        let World { clients, rng, .. } = self;
+        let (set, op, payload) = clients[c].work.draw(rng);
+        self.call(c, set, op, payload);
+    }
+
+    /// What a client learns from an answer.
+    pub(crate) fn learn(&mut self, c: usize, record: usize) {
+        let Some(record) = self.history.get(record) else { return };
+        let Some((_, Ok((body, _)))) = &record.answer else { return };
+        let work = &mut self.clients[c].work;
+        match (&record.op, body) {
+            (op, Body::Attr { attr }) => {
+                if matches!(op, Op::Create { open: true, .. } | Op::Open { .. }) {
+                    work.opened(attr.fid, attr.home);
+                }
+                work.learn(attr.fid, attr.home, attr.mode);
+            }
+            (_, Body::Elsewhere { fid, home, kind }) => work.learn(*fid, *home, *kind),
+            (_, Body::Page { entries, .. }) => {
+                entries.iter().for_each(|e| work.learn(e.fid, e.home, e.kind));
+            }
+            _ => {}
+        }
+    }
+}
