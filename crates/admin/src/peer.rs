@@ -63,7 +63,7 @@ pub struct Peer {
     /// Whether it holds its lease; `None`: the one that answered does not know.
     #[serde(default)]
     pub connected: Option<bool>,
-    /// Cut off by a recovery.
+    /// Fenced off by a recovery.
     #[serde(default)]
     pub lost: bool,
     /// A voter without bricks.

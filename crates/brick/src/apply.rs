@@ -7,7 +7,7 @@
 use crate::attrs::Node;
 use crate::effects::effects;
 use crate::index::Located;
-use crate::object::{Opened, S_IFDIR, S_IFLNK, S_IFREG, Stat, open_at};
+use crate::object::{OpenObject, S_IFDIR, S_IFLNK, S_IFREG, Stat, open_at};
 use crate::open::Brick;
 use crate::tree::At;
 use disk_format::tag::{PENDING, Tag, Version};
@@ -39,7 +39,7 @@ pub(crate) fn hidden_fid(name: &[u8]) -> Option<Fid> {
 }
 
 /// What is needed to make an object.
-pub(crate) struct Making<'a> {
+pub(crate) struct NewObject<'a> {
     pub(crate) fid: Fid,
     pub(crate) home: SetId,
     pub(crate) node: &'a Kind,
@@ -66,7 +66,7 @@ impl Brick {
         &mut self,
         stamp: Stamp,
         op: OpId,
-        about: Option<Fid>,
+        result_fid: Option<Fid>,
         change: &Change,
         payload: &[u8],
     ) -> Result<(), Errno> {
@@ -80,7 +80,7 @@ impl Brick {
             Change::Write { .. } => disk_format::crc64(&[payload]),
             _ => 0,
         };
-        let rolled = self.journal.append(&stamp, op, data_crc, about, change)?;
+        let rolled = self.journal.append(&stamp, op, data_crc, result_fid, change)?;
         self.begun = true;
         if let Err(e) = self.perform(&stamp, change, Some(payload)) {
             tracing::error!(brick = %self.path.display(), lsn = %stamp.lsn, error = %e, ?change, "a change could not be applied");
@@ -126,7 +126,7 @@ impl Brick {
         let stamp = self.journal.last();
         self.forget_names();
         for fid in said.touched() {
-            self.unsettle(fid);
+            self.invalidate_attrs(fid);
         }
         // The journal has it: what is left is to bring versions and times to disk.
         if let Err(e) = self.perform(&stamp, &said, None).and_then(|()| self.flush_attrs()) {
@@ -135,7 +135,7 @@ impl Brick {
         Ok(said)
     }
 
-    /// Others may have the last change: this brick is to be healed. Its objects are marked as in doubt, then its record
+    /// Others may have the last change: this brick is to be healed. Its objects are marked stale, then its record
     /// goes. After an error the record is still there, and opening the brick anew deals with it as after a kill.
     ///
     /// # Errors
@@ -148,7 +148,7 @@ impl Brick {
         self.partial = None;
         self.forget_names();
         for fid in change.touched() {
-            self.unsettle(fid);
+            self.invalidate_attrs(fid);
         }
         Ok(self.distrust(before)?)
     }
@@ -192,7 +192,7 @@ impl Brick {
         match change {
             Change::Nop => Ok(()),
             Change::Create { parent, name, fid, home, node, mode, uid, gid, time } => {
-                let what = Making {
+                let what = NewObject {
                     fid: *fid,
                     home: *home,
                     node,
@@ -249,8 +249,8 @@ impl Brick {
                 self.forget(*fid);
                 Ok(())
             }
-            Change::Place { path, name, fid, mode, uid, gid, time } => {
-                let what = Making {
+            Change::PrepareMkdir { path, name, fid, mode, uid, gid, time } => {
+                let what = NewObject {
                     fid: *fid,
                     home: self.identity.set,
                     node: &Kind::Dir,
@@ -263,9 +263,9 @@ impl Brick {
                 };
                 self.place(path, name, &what)
             }
-            Change::Condemn { fid } => self.load(*fid).map(|_| ()),
-            Change::Settle { keep: true, fid } => self.load(*fid).map(|_| ()),
-            Change::Settle { keep: false, fid } => self.remove_placed(*fid),
+            Change::PrepareRmdir { fid } => self.load(*fid).map(|_| ()),
+            Change::EndTransaction { keep: true, fid } => self.load(*fid).map(|_| ()),
+            Change::EndTransaction { keep: false, fid } => self.remove_prepared(*fid),
             Change::Relocate { fid, path, name } => self.relocate(*fid, path, name, version),
             Change::Touch { .. } | Change::Partial { .. } => {
                 for fid in change.touched() {
@@ -281,7 +281,7 @@ impl Brick {
 
     /// The tree is not as the change expects. After a kill that only means "done already".
     fn diverged(&self, parent: Fid, name: &[u8], found: At) -> Result<(), Errno> {
-        if self.redoing {
+        if self.replaying {
             return Ok(());
         }
         let name = String::from_utf8_lossy(name);
@@ -289,7 +289,7 @@ impl Brick {
         Err(Errno::EIO)
     }
 
-    pub(crate) fn create(&mut self, parent: Fid, name: &[u8], what: &Making<'_>) -> Result<(), Errno> {
+    pub(crate) fn create(&mut self, parent: Fid, name: &[u8], what: &NewObject<'_>) -> Result<(), Errno> {
         match self.find(parent, name)? {
             At::Free => {}
             At::Entry(e) if e.fid == what.fid => {
@@ -302,12 +302,12 @@ impl Brick {
                 let dir = self.open_dir(parent)?;
                 let kind = what.node.type_bits();
                 let half = dir.stat_at(name)?;
-                if self.redoing && half.mode & crate::object::S_IFMT == kind && half.size <= 4096 {
+                if self.replaying && half.mode & crate::object::S_IFMT == kind && half.size <= 4096 {
                     let open = open_at(&dir, name, kind)?;
                     return self.finish(parent, name, what, open);
                 }
                 self.begun = true;
-                self.banish(parent, name)?;
+                self.quarantine(parent, name)?;
             }
         }
         if what.home != self.identity.set && self.index.get(what.fid)?.is_some() {
@@ -326,17 +326,23 @@ impl Brick {
     }
 
     /// Takes away a fresh object that could not be given its tag, on a full disk, say: without it nobody knows of it.
-    fn unmake(&mut self, dir: &Opened, parent: Fid, name: &[u8], what: &Making<'_>) {
+    fn unmake(&mut self, dir: &OpenObject, parent: Fid, name: &[u8], what: &NewObject<'_>) {
         let is_dir = what.node.type_bits() == S_IFDIR;
-        // What cannot be removed is moved aside when its name is wanted.
+        // What cannot be removed is moved to lost+found when its name is wanted.
         let _ = if is_dir { dir.remove_dir(name) } else { dir.unlink(name) };
         self.forget(what.fid);
-        self.doubt_name(parent, name);
+        self.invalidate_name(parent, name);
         self.listings.removed(parent, name);
     }
 
     /// Gives a fresh object its owner, mode, times and tag, and makes it known.
-    fn finish(&mut self, parent: Fid, name: &[u8], what: &Making<'_>, open: Opened) -> Result<(), Errno> {
+    fn finish(
+        &mut self,
+        parent: Fid,
+        name: &[u8],
+        what: &NewObject<'_>,
+        open: OpenObject,
+    ) -> Result<(), Errno> {
         let mut stat: Stat = open.stat()?;
         let uid = (stat.uid != what.uid).then_some(what.uid);
         let gid = (stat.gid != what.gid).then_some(what.gid);
@@ -374,18 +380,18 @@ impl Brick {
     pub(crate) fn entered(&mut self, parent: Fid, name: &[u8], entry: Entry) {
         self.note_name(parent, name, Some(entry));
         self.listings.added(parent, name, entry.kind);
-        self.unsettle(parent);
+        self.invalidate_attrs(parent);
     }
 
     /// Notes the end of an entry everywhere.
     pub(crate) fn left(&mut self, parent: Fid, name: &[u8]) {
         self.note_name(parent, name, None);
         self.listings.removed(parent, name);
-        self.unsettle(parent);
+        self.invalidate_attrs(parent);
     }
 
     /// The object's attributes have to be asked for again.
-    pub(crate) fn unsettle(&mut self, fid: Fid) {
+    pub(crate) fn invalidate_attrs(&mut self, fid: Fid) {
         if let Some(n) = self.nodes.peek(&fid) {
             n.stat = None;
         }
@@ -403,10 +409,10 @@ impl Brick {
     }
 
     /// Takes a file's name away; the file too, if it was the last and nobody has it open.
-    fn push_out(&mut self, dir: &Opened, name: &[u8], fid: Fid, orphan: bool) -> Result<(), Errno> {
+    fn push_out(&mut self, dir: &OpenObject, name: &[u8], fid: Fid, orphan: bool) -> Result<(), Errno> {
         if orphan {
             dir.rename(name, &self.orphans, hidden_name(fid).as_bytes(), Renaming::Replace)?;
-            self.unsettle(fid);
+            self.invalidate_attrs(fid);
             return Ok(());
         }
         let last = self.fresh(fid)?.1.nlink <= 1;
@@ -414,7 +420,7 @@ impl Brick {
         if last {
             self.forget(fid)
         } else {
-            self.unsettle(fid)
+            self.invalidate_attrs(fid)
         }
         Ok(())
     }
@@ -428,19 +434,19 @@ impl Brick {
     }
 
     /// Removes a directory; one that is not empty (copies of other sets' directories, things that are not ours) goes to
-    /// limbo.
+    /// lost+found.
     pub(crate) fn remove_dir(&mut self, parent: Fid, name: &[u8], fid: Fid) -> Result<(), Errno> {
         let dir = self.open_dir(parent)?;
         let mut removed = dir.remove_dir(name);
         if matches!(removed, Err(Errno::ENOTEMPTY | Errno::EEXIST)) {
-            self.banish_remains(fid)?;
+            self.quarantine_remains(fid)?;
             removed = dir.remove_dir(name);
         }
         match removed {
             Ok(()) => self.forget(fid),
             Err(Errno::ENOTEMPTY | Errno::EEXIST) => {
-                dir.rename(name, &self.limbo, hidden_name(fid).as_bytes(), Renaming::Replace)?;
-                tracing::info!(brick = %self.path.display(), %fid, "a removed directory still holds something: kept in limbo");
+                dir.rename(name, &self.lost_found, hidden_name(fid).as_bytes(), Renaming::Replace)?;
+                tracing::info!(brick = %self.path.display(), %fid, "a removed directory still holds something: kept in lost+found");
             }
             Err(e) => return Err(e),
         }
@@ -464,8 +470,8 @@ impl Brick {
         let to_dir = self.open_dir(to.0)?;
         match (self.find(to.0, to_name)?, replaced) {
             (At::Free, None) => {}
-            (At::Free, Some(_)) if self.redoing => {}
-            (At::Unknown, _) => self.banish(to.0, to_name)?,
+            (At::Free, Some(_)) if self.replaying => {}
+            (At::Unknown, _) => self.quarantine(to.0, to_name)?,
             (At::Entry(e), Some((out, orphan))) if e.fid == out => {
                 if e.is_dir() {
                     self.remove_dir(to.0, to_name, out)?;
@@ -474,7 +480,7 @@ impl Brick {
                 } else if self.fresh(out)?.1.nlink <= 1 {
                     self.forget(out);
                 } else {
-                    self.unsettle(out);
+                    self.invalidate_attrs(out);
                 }
             }
             (other, _) => return self.diverged(to.0, to_name, other),
@@ -482,7 +488,7 @@ impl Brick {
         dir.rename(name, &to_dir, to_name, Renaming::Replace)?;
         self.left(from.0, name);
         self.entered(to.0, to_name, source);
-        self.unsettle(fid);
+        self.invalidate_attrs(fid);
         Ok(())
     }
 
@@ -505,13 +511,13 @@ impl Brick {
         let home = self.load(fid)?.tag.home;
         match self.find(parent, name)? {
             At::Free => {}
-            At::Unknown => self.banish(parent, name)?,
-            At::Entry(e) if e.fid == fid && self.redoing => return Ok(()),
+            At::Unknown => self.quarantine(parent, name)?,
+            At::Entry(e) if e.fid == fid && self.replaying => return Ok(()),
             other => return self.diverged(parent, name, other),
         }
         let dir = self.open_dir(parent)?;
         open.link(&dir, name)?;
-        self.unsettle(fid);
+        self.invalidate_attrs(fid);
         self.entered(parent, name, Entry { fid, home, kind: open.kind });
         Ok(())
     }
@@ -539,7 +545,7 @@ impl Brick {
         mode.map_or(Ok(()), |m| open.chmod(m))
     }
 
-    fn file(&mut self, fid: Fid) -> Result<Opened, Errno> {
+    fn file(&mut self, fid: Fid) -> Result<OpenObject, Errno> {
         self.load(fid)?;
         let open = self.open_fid(fid)?;
         if open.is_file() { Ok(open) } else { Err(Errno::EINVAL) }
@@ -566,7 +572,7 @@ impl Brick {
     }
 
     /// Makes the file at least `size` bytes long.
-    fn grow(&mut self, fid: Fid, open: &Opened, size: u64) -> Result<(), Errno> {
+    fn grow(&mut self, fid: Fid, open: &OpenObject, size: u64) -> Result<(), Errno> {
         if self.fresh(fid)?.1.size < size {
             open.truncate(size)?;
         }
@@ -621,10 +627,10 @@ impl Brick {
 }
 
 /// Makes the bare object and opens it.
-pub(crate) fn make(dir: &File, name: &[u8], what: &Making<'_>) -> Result<Opened, Errno> {
+pub(crate) fn make(dir: &File, name: &[u8], what: &NewObject<'_>) -> Result<OpenObject, Errno> {
     let (mode, kind) = (what.mode & 0o7777, what.node.type_bits());
     match what.node {
-        Kind::File => return Ok(Opened::new(dir.make_file(name, mode)?, S_IFREG)),
+        Kind::File => return Ok(OpenObject::new(dir.make_file(name, mode)?, S_IFREG)),
         Kind::Dir => dir.make_dir(name, mode)?,
         Kind::Symlink { target } => dir.make_symlink(name, &target.0)?,
         Kind::Fifo | Kind::Socket => dir.make_node(name, kind | mode, 0)?,

@@ -140,13 +140,13 @@ impl Brick {
 
     /// Notes what the change at `version` did to an object; nothing if the object is gone, or has the change already.
     pub(crate) fn touch(&mut self, fid: Fid, version: Version, e: Effect) -> Result<(), Errno> {
-        let redoing = self.redoing;
+        let replaying = self.replaying;
         let node = match self.load(fid) {
             Err(Errno::ESTALE | Errno::ENOENT) => return Ok(()),
             other => other?,
         };
         // What is done again moves the kernel's times again: they are to be written once more.
-        if node.tag.version > version || (node.tag.version == version && !redoing) {
+        if node.tag.version > version || (node.tag.version == version && !replaying) {
             return Ok(());
         }
         let was = node.is_dirty();

@@ -3,7 +3,7 @@
 //! A file that may be right already is compared piece by piece before anything is copied. Holes are told apart from zeros,
 //! so that a sparse file stays sparse.
 
-use crate::object::Opened;
+use crate::object::OpenObject;
 use crate::open::Brick;
 use file_system::File;
 use ids::Fid;
@@ -62,7 +62,7 @@ impl SumsJob {
 }
 
 impl Brick {
-    fn regular(&mut self, fid: Fid) -> Result<Opened, Errno> {
+    fn regular(&mut self, fid: Fid) -> Result<OpenObject, Errno> {
         let open = self.open_fid(fid)?;
         if open.is_file() { Ok(open) } else { Err(Errno::EINVAL) }
     }

@@ -40,10 +40,12 @@ pub(crate) fn effects(change: &Change) -> Vec<(Fid, Effect)> {
         Change::Write { fid, time, .. } | Change::Fallocate { fid, time, .. } => vec![(*fid, m(time))],
         Change::CopyRange { to, time, .. } => vec![(*to, m(time))],
         Change::SetXattr { fid, time, .. } | Change::RemoveXattr { fid, time, .. } => vec![(*fid, c(time))],
-        Change::Place { .. } => vec![],
-        Change::Condemn { fid } => vec![(*fid, Effect { set: PENDING, ..Effect::default() })],
-        Change::Settle { fid, keep: true } => vec![(*fid, Effect { clear: PENDING, ..Effect::default() })],
-        Change::Settle { keep: false, .. } => vec![],
+        Change::PrepareMkdir { .. } => vec![],
+        Change::PrepareRmdir { fid } => vec![(*fid, Effect { set: PENDING, ..Effect::default() })],
+        Change::EndTransaction { fid, keep: true } => {
+            vec![(*fid, Effect { clear: PENDING, ..Effect::default() })]
+        }
+        Change::EndTransaction { keep: false, .. } => vec![],
         Change::Relocate { fid, .. } | Change::Touch { fid } => vec![(*fid, Effect::default())],
         Change::Partial { objects } => objects.iter().map(|fid| (*fid, Effect::default())).collect(),
     }

@@ -151,7 +151,7 @@ pub enum OpenError {
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
     /// A record in the middle is damaged.
-    #[error("{file}: damaged at byte {offset}: {why}; mend with `mortar brick check PATH --repair`, or wipe the brick and let it heal", file = .file.display())]
+    #[error("{file}: damaged at byte {offset}: {why}; repair with `mortar brick check PATH --repair`, or wipe the brick and let it heal", file = .file.display())]
     Damaged {
         /// The segment.
         file: PathBuf,
@@ -161,7 +161,7 @@ pub enum JournalError {
         why: String,
     },
     /// A segment is missing.
-    #[error("{dir}: the segment before {next} is missing; mend with `mortar brick check PATH --repair`, or wipe the brick and let it heal", dir = .dir.display())]
+    #[error("{dir}: the segment before {next} is missing; repair with `mortar brick check PATH --repair`, or wipe the brick and let it heal", dir = .dir.display())]
     Missing {
         /// The journal's folder.
         dir: PathBuf,

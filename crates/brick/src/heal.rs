@@ -1,21 +1,22 @@
-//! Making this brick's objects like another brick's, and telling another brick what ours are like.
+//! Healing on a brick: makes this brick's objects equal to another brick's, and describes this brick's objects to another
+//! brick.
 //!
 //! While a brick heals its journal runs ahead of its tree: changes to objects that are not healed yet are journaled only.
-//! A mark in `.mortar/heal` says from which position on the tree cannot be trusted; it is there before the first such
-//! change and goes when all is healed and on disk.
+//! The stale set in `.mortar/heal` says up to which position the tree agrees with the journal (`from`). It is written
+//! before the first such change and removed when all is healed and on disk.
 
-use crate::apply::{Making, hidden_fid, hidden_name};
+use crate::apply::{NewObject, hidden_fid, hidden_name};
 use crate::identity::{read_small, write_durably};
 use crate::listing;
-use crate::object::{Opened, S_IFDIR, S_IFLNK, S_IFMT};
+use crate::object::{OpenObject, S_IFDIR, S_IFLNK, S_IFMT};
 use crate::open::Brick;
-use crate::place::limbo_name;
+use crate::place::lost_found_name;
 use crate::tree::At;
 use disk_format::sealed;
 use disk_format::tag::{ORPHAN, Tag, Version};
 use file_system::{File, Renaming, Times};
 use ids::{Fid, Lsn, OpId};
-use namespace::View;
+use namespace::TreeState;
 use replica::healing::Made;
 use std::sync::Arc;
 use wire::codec::Blob;
@@ -26,8 +27,8 @@ use wire::{Change, Errno, Name, Wire};
 
 const KIND: sealed::Kind = *b"heal";
 const VERSION: u32 = 2;
-/// Objects in a mark; beyond that everything is in doubt.
-const MAX_DOUBT: usize = 1 << 20;
+/// Objects in a stale set; beyond that everything is stale.
+const MAX_STALE: usize = 1 << 20;
 const MAX_DEPTH: usize = wire::limits::DEPTH_MAX;
 
 /// The mark's name in `.mortar`.
@@ -39,28 +40,28 @@ pub fn name_order(name: &Name) -> u64 {
 }
 
 wire::wire_struct! {
-    /// What an unfinished healing leaves in doubt.
-    pub struct Doubt {
+    /// What an unfinished healing leaves stale.
+    pub struct StaleSet {
         /// The tree is as the journal says up to here only.
         pub from: Lsn,
         /// Objects that changes touched which are cut off the journal since.
         pub objects: Vec<Fid>,
         /// The version in an object's tag says what is in it if it is not beyond this.
-        pub trust: Lsn,
+        pub versions_valid_to: Lsn,
     }
 }
 
-impl Doubt {
+impl StaleSet {
     /// Everything, and no version says anything.
-    fn all() -> Doubt {
-        Doubt { from: Lsn(0), objects: vec![], trust: Lsn(0) }
+    fn all() -> StaleSet {
+        StaleSet { from: Lsn(0), objects: vec![], versions_valid_to: Lsn(0) }
     }
 }
 
-/// The last work of a healing: what was put aside goes, and everything goes to disk. Runs on any thread.
+/// The last work of a healing: what was moved to the heal trash goes, and everything goes to disk. Runs on any thread.
 #[must_use = "nothing is on disk before it has run"]
 pub struct EndJob {
-    aside: Arc<File>,
+    heal_trash: Arc<File>,
     sync: crate::SyncJob,
 }
 
@@ -70,19 +71,19 @@ impl EndJob {
     /// # Errors
     /// The kernel's.
     pub fn run(self) -> Result<(), Errno> {
-        crate::scan::clear(&self.aside)?;
+        crate::scan::clear(&self.heal_trash)?;
         self.sync.run().map(drop)
     }
 }
 
-/// What is in doubt, if a healing was not finished. `meta`: the brick's `.mortar`.
-pub(crate) fn read_mark(meta: &File) -> Result<Option<Doubt>, Errno> {
+/// What is stale, if a healing was not finished. `meta`: the brick's `.mortar`.
+pub(crate) fn read_stale_set(meta: &File) -> Result<Option<StaleSet>, Errno> {
     match read_small(meta, MARK) {
         Ok(Some(bytes)) => {
             // A damaged mark, or one of an older kind, means the same as one from the very beginning.
             Ok(Some(match sealed::open(KIND, VERSION, &bytes) {
-                Ok((VERSION, body)) => Doubt::from_bytes(body).unwrap_or_else(|_| Doubt::all()),
-                Ok(_) | Err(_) => Doubt::all(),
+                Ok((VERSION, body)) => StaleSet::from_bytes(body).unwrap_or_else(|_| StaleSet::all()),
+                Ok(_) | Err(_) => StaleSet::all(),
             }))
         }
         Ok(None) => Ok(None),
@@ -90,65 +91,67 @@ pub(crate) fn read_mark(meta: &File) -> Result<Option<Doubt>, Errno> {
     }
 }
 
-/// Adds to what is in doubt of a brick that is not in use.
+/// Adds to what is stale of a brick that is not in use.
 ///
-/// Doubt that names no objects is about all that may have changed since a position, and a record of it may be lost: data
-/// may be on disk whose version and record are not, so that no version says what is in its object.
-pub(crate) fn add_mark(meta: &File, mut more: Doubt) -> Result<(), Errno> {
+/// A stale set that names no objects is about all that may have changed since a position, and a record of it may be lost:
+/// data may be on disk whose version and record are not, so that no version says what is in its object.
+pub(crate) fn add_stale(meta: &File, mut more: StaleSet) -> Result<(), Errno> {
     if more.objects.is_empty() {
-        more.trust = Lsn(0);
+        more.versions_valid_to = Lsn(0);
     }
-    let mut doubt = read_mark(meta)?.unwrap_or(Doubt { objects: vec![], ..more });
-    doubt.from = doubt.from.min(more.from);
-    doubt.trust = doubt.trust.min(more.trust);
-    doubt.objects.extend(more.objects);
-    store_mark(meta, &settled(doubt))
+    let mut stale_set = read_stale_set(meta)?.unwrap_or(StaleSet { objects: vec![], ..more });
+    stale_set.from = stale_set.from.min(more.from);
+    stale_set.versions_valid_to = stale_set.versions_valid_to.min(more.versions_valid_to);
+    stale_set.objects.extend(more.objects);
+    store_stale_set(meta, &normalized(stale_set))
 }
 
 /// In order, and bounded.
-fn settled(mut doubt: Doubt) -> Doubt {
-    doubt.objects.sort();
-    doubt.objects.dedup();
-    if doubt.objects.len() > MAX_DOUBT { Doubt::all() } else { doubt }
+fn normalized(mut stale_set: StaleSet) -> StaleSet {
+    stale_set.objects.sort();
+    stale_set.objects.dedup();
+    if stale_set.objects.len() > MAX_STALE { StaleSet::all() } else { stale_set }
 }
 
-fn store_mark(meta: &File, doubt: &Doubt) -> Result<(), Errno> {
-    write_durably(meta, MARK, &sealed::seal(KIND, VERSION, &doubt.to_bytes()))
+fn store_stale_set(meta: &File, stale_set: &StaleSet) -> Result<(), Errno> {
+    write_durably(meta, MARK, &sealed::seal(KIND, VERSION, &stale_set.to_bytes()))
 }
 
 impl Brick {
-    /// What a healing that was not finished left in doubt.
-    pub fn doubt(&self) -> Option<&Doubt> {
+    /// What a healing that was not finished left stale.
+    pub fn stale_set(&self) -> Option<&StaleSet> {
         self.healing.as_ref()
     }
 
     /// From now on changes may be journaled without being applied, and the journal may be cut: `objects` are those that the
-    /// changes to be cut off touched, `trust` is how far versions say what is in objects. Adds to what is in doubt already.
+    /// changes to be cut off touched, `versions_valid_to` is how far versions say what is in objects. Adds to what is stale
+    /// already.
     ///
     /// # Errors
     /// The kernel's.
-    pub fn begin_heal(&mut self, from: Lsn, objects: &[Fid], trust: Lsn) -> Result<(), Errno> {
-        tracing::debug!(brick = %self.path.display(), %from, ?objects, %trust, before = ?self.healing, "in doubt");
+    pub fn begin_heal(&mut self, from: Lsn, objects: &[Fid], versions_valid_to: Lsn) -> Result<(), Errno> {
+        tracing::debug!(brick = %self.path.display(), %from, ?objects, %versions_valid_to, before = ?self.healing, "stale");
         self.flush_attrs()?;
-        let mut doubt = self.healing.clone().unwrap_or(Doubt { from, objects: vec![], trust });
-        doubt.from = doubt.from.min(from);
-        doubt.trust = doubt.trust.min(trust);
-        doubt.objects.extend_from_slice(objects);
-        self.write_mark(settled(doubt))
+        let mut stale_set =
+            self.healing.clone().unwrap_or(StaleSet { from, objects: vec![], versions_valid_to });
+        stale_set.from = stale_set.from.min(from);
+        stale_set.versions_valid_to = stale_set.versions_valid_to.min(versions_valid_to);
+        stale_set.objects.extend_from_slice(objects);
+        self.write_stale_set(normalized(stale_set))
     }
 
     /// A sync failed: what the kernel could not write it has dropped, and no later sync says so. All beyond the durable
-    /// position is in doubt from now on, for the next process too, and the journal beyond it is written again. Where the mark
+    /// position is stale from now on, for the next process too, and the journal beyond it is written again. Where the mark
     /// cannot be written the state says that memory was lost, which comes to the same: a small write in place, to the page
     /// cache.
     ///
     /// # Errors
     /// The kernel's: neither could be written. The brick is not closed in order.
-    pub fn doubt_unsynced(&mut self) -> Result<(), Errno> {
+    pub fn mark_unsynced_stale(&mut self) -> Result<(), Errno> {
         let durable = self.durable().lsn;
         self.write_journal_again(durable);
         self.begin_heal(durable, &[], Lsn(0)).or_else(|e| {
-            tracing::error!(brick = %self.path.display(), error = %e, "the mark of what is in doubt could not be written");
+            tracing::error!(brick = %self.path.display(), error = %e, "the stale set could not be written");
             self.shared.lose()
         })
     }
@@ -164,15 +167,15 @@ impl Brick {
         }
     }
 
-    /// The journal of an unfinished healing is about to lose its beginning: what it says is in doubt, all is.
-    pub(crate) fn doubt_all(&mut self) -> Result<(), Errno> {
-        self.write_mark(Doubt::all())
+    /// The journal of an unfinished healing is about to lose its beginning: what it says is stale, all is.
+    pub(crate) fn mark_all_stale(&mut self) -> Result<(), Errno> {
+        self.write_stale_set(StaleSet::all())
     }
 
-    fn write_mark(&mut self, doubt: Doubt) -> Result<(), Errno> {
-        if self.healing.as_ref() != Some(&doubt) {
-            store_mark(&self.meta, &doubt)?;
-            self.healing = Some(doubt);
+    fn write_stale_set(&mut self, stale_set: StaleSet) -> Result<(), Errno> {
+        if self.healing.as_ref() != Some(&stale_set) {
+            store_stale_set(&self.meta, &stale_set)?;
+            self.healing = Some(stale_set);
         }
         Ok(())
     }
@@ -185,11 +188,11 @@ impl Brick {
         &mut self,
         stamp: &Stamp,
         op: OpId,
-        about: Option<Fid>,
+        result_fid: Option<Fid>,
         change: &Change,
     ) -> Result<(), Errno> {
         tracing::debug!(brick = %self.path.display(), lsn = %stamp.lsn, ?change, "left to healing");
-        if self.journal.append(stamp, op, 0, about, change)? {
+        if self.journal.append(stamp, op, 0, result_fid, change)? {
             self.bound_journal();
         }
         Ok(())
@@ -201,16 +204,16 @@ impl Brick {
     /// The kernel's.
     pub fn begin_end(&mut self) -> Result<EndJob, Errno> {
         let mut gone = Vec::new();
-        self.aside.list(&mut |name, _, _| {
+        self.heal_trash.list(&mut |name, _, _| {
             gone.extend(hidden_fid(name));
             true
         })?;
         for fid in gone {
-            if !self.is_double(&self.aside.clone(), hidden_name(fid).as_bytes(), fid)? {
+            if !self.is_double(&self.heal_trash.clone(), hidden_name(fid).as_bytes(), fid)? {
                 self.forget(fid);
             }
         }
-        Ok(EndJob { aside: self.aside.clone(), sync: self.begin_sync(None)? })
+        Ok(EndJob { heal_trash: self.heal_trash.clone(), sync: self.begin_sync(None)? })
     }
 
     /// Everything is healed and on disk: the mark goes.
@@ -223,7 +226,8 @@ impl Brick {
             Err(e) => return Err(e),
         }
         self.healing = None;
-        // What lay beneath a directory that was put aside is gone too: nothing of it is to be found in memory.
+        // What lay beneath a directory that was moved to the heal trash is gone too: nothing of it is to be found in
+        // memory.
         self.flush_attrs()?;
         while self.nodes.pop_oldest().is_some() {}
         while self.fds.pop_oldest().is_some() {}
@@ -255,14 +259,14 @@ impl Brick {
         Ok(Some(Object { attr, version, flags, xattrs, place }))
     }
 
-    /// The path of a directory whose parent lives on another set, or that lies in limbo: from the root down, or from limbo
-    /// if the first name says so (see [`crate::place::is_in_limbo`]).
+    /// The path of a directory whose parent lives on another set, or that lies in lost+found: from the root down, or from
+    /// lost+found if the first name says so (see [`crate::place::is_in_lost_found`]).
     fn foreign_place(&mut self, fid: Fid) -> Result<Option<(Vec<Ancestor>, Name)>, Errno> {
         if fid.is_root() {
             return Ok(None);
         }
         let Some((parent, name)) = self.parent_and_name(fid)? else {
-            return Ok(Some((Vec::new(), limbo_name(fid)?)));
+            return Ok(Some((Vec::new(), lost_found_name(fid)?)));
         };
         let set = self.identity.set;
         if self.load(parent)?.tag.home == set {
@@ -277,7 +281,7 @@ impl Brick {
             let home = self.load(at)?.tag.home;
             let (above, name) = match self.parent_and_name(at)? {
                 Some((above, name)) => (Some(above), name),
-                None => (None, limbo_name(at)?),
+                None => (None, lost_found_name(at)?),
             };
             path.push(Ancestor { fid: at, home, name });
             up = above;
@@ -286,15 +290,15 @@ impl Brick {
         Ok(Some((path, name)))
     }
 
-    /// The directory above and the name there; `None` for what lies in limbo itself.
+    /// The directory above and the name there; `None` for what lies in lost+found itself.
     fn parent_and_name(&mut self, fid: Fid) -> Result<Option<(Fid, Name)>, Errno> {
-        let at = self.hung(fid)?;
+        let at = self.location(fid)?;
         let Some(parent) = at.parent else { return Ok(None) };
         Ok(Some((parent, Name::new(&at.name).map_err(|_| Errno::EIO)?)))
     }
 
     /// What a comparison from the root does not meet: directories of this set that hang on other sets' directories or lie
-    /// in limbo, and files without a name.
+    /// in lost+found, and files without a name.
     ///
     /// # Errors
     /// The kernel's.
@@ -302,7 +306,7 @@ impl Brick {
         let set = self.identity.set;
         let mut out = self.orphans()?;
         let mut todo = vec![self.identity.root];
-        for fid in self.in_limbo()? {
+        for fid in self.in_lost_found()? {
             if self.load(fid)?.tag.home == set {
                 out.push(fid);
             }
@@ -332,17 +336,17 @@ impl Brick {
         Ok(out)
     }
 
-    /// The directories that lie in limbo themselves, of this set and copies of others'.
-    fn in_limbo(&mut self) -> Result<Vec<Fid>, Errno> {
+    /// The directories that lie in lost+found themselves, of this set and copies of others'.
+    fn in_lost_found(&mut self) -> Result<Vec<Fid>, Errno> {
         let mut found = Vec::new();
-        self.limbo.list(&mut |name, _, _| {
+        self.lost_found.list(&mut |name, _, _| {
             found.extend(hidden_fid(name));
             true
         })?;
         let mut dirs = Vec::new();
         for fid in found {
             // A name like a fid's alone does not make it ours.
-            if self.is_known(fid)? && self.open_fid(fid)?.is_dir() && self.hung(fid)?.parent.is_none() {
+            if self.is_known(fid)? && self.open_fid(fid)?.is_dir() && self.location(fid)?.parent.is_none() {
                 dirs.push(fid);
             }
         }
@@ -433,14 +437,14 @@ impl Brick {
             return self.hide(&self.orphans.clone(), hidden_name(fid).as_bytes(), fid);
         }
         if dir {
-            let at = self.hung(fid)?;
+            let at = self.location(fid)?;
             match at.parent {
                 None => self.hide(&at.dir, &at.name, fid)?,
-                // It goes with the directory that it lies in, which was put aside already.
+                // It goes with the directory that it lies in, which was moved to the heal trash already.
                 Some(parent) if !self.is_known(parent)? => {}
                 Some(parent) if self.load(parent)?.tag.home != own => {
                     self.keep_times(parent)?;
-                    self.put_aside(parent, &at.name, fid)?;
+                    self.move_to_trash(parent, &at.name, fid)?;
                 }
                 Some(_) => {}
             }
@@ -448,23 +452,23 @@ impl Brick {
         Ok(())
     }
 
-    /// Puts a directory aside until its own entry is compared.
+    /// Moves a directory to the heal trash until its own entry is compared.
     fn displace(&mut self, dir: Fid) -> Result<(), Errno> {
-        let at = self.hung(dir)?;
+        let at = self.location(dir)?;
         if let Some(parent) = at.parent {
             self.keep_times(parent)?;
         }
-        at.dir.rename(&at.name, &self.aside, hidden_name(dir).as_bytes(), Renaming::Replace)?;
+        at.dir.rename(&at.name, &self.heal_trash, hidden_name(dir).as_bytes(), Renaming::Replace)?;
         if let Some(parent) = at.parent {
             self.left(parent, &at.name);
         }
-        self.unsettle(dir);
+        self.invalidate_attrs(dir);
         Ok(())
     }
 
-    /// Puts something aside that is in one of Mortar's own folders.
+    /// Moves something to the heal trash that is in one of Mortar's own folders.
     fn hide(&mut self, dir: &File, name: &[u8], fid: Fid) -> Result<(), Errno> {
-        match dir.rename(name, &self.aside, hidden_name(fid).as_bytes(), Renaming::Replace) {
+        match dir.rename(name, &self.heal_trash, hidden_name(fid).as_bytes(), Renaming::Replace) {
             Ok(()) | Err(Errno::ENOENT) => {}
             Err(e) => return Err(e),
         }
@@ -482,19 +486,19 @@ impl Brick {
             return Ok(known);
         }
         let Some((path, name)) = &object.place else { return Ok(false) };
-        let making = self.making(fid, object.attr.home, &Kind::Dir, object);
-        self.place(path, name, &making)?;
+        let new_object = self.new_object(fid, object.attr.home, &Kind::Dir, object);
+        self.place(path, name, &new_object)?;
         Ok(true)
     }
 
-    pub(crate) fn making<'a>(
+    pub(crate) fn new_object<'a>(
         &self,
         fid: Fid,
         home: ids::SetId,
         node: &'a Kind,
         object: &Object,
-    ) -> Making<'a> {
-        Making {
+    ) -> NewObject<'a> {
+        NewObject {
             fid,
             home,
             node,
@@ -507,7 +511,7 @@ impl Brick {
         }
     }
 
-    fn take_xattrs(&mut self, fid: Fid, open: &Opened, object: &Object) -> Result<(), Errno> {
+    fn take_xattrs(&mut self, fid: Fid, open: &OpenObject, object: &Object) -> Result<(), Errno> {
         for name in self.listxattr(fid)? {
             if !object.xattrs.iter().any(|(n, _)| *n == name) {
                 open.remove_xattr(name.as_bytes())?;
@@ -546,7 +550,7 @@ impl Brick {
     }
 
     /// Makes the entries of a directory after `after` and up to `upto` (to the end if `None`) those given. What is there
-    /// beside them is put aside. Answers what was missing and is made now, still empty.
+    /// beside them is moved to the heal trash. Answers what was missing and is made now, still empty.
     ///
     /// # Errors
     /// `ESTALE` if there is no such directory here; the kernel's.
@@ -572,8 +576,8 @@ impl Brick {
                         self.unite(dir, w)?;
                     }
                 }
-                At::Entry(e) => self.put_aside(dir, &name, e.fid)?,
-                At::Unknown => self.banish(dir, &name)?,
+                At::Entry(e) => self.move_to_trash(dir, &name, e.fid)?,
+                At::Unknown => self.quarantine(dir, &name)?,
                 At::Free => {}
             }
         }
@@ -602,8 +606,8 @@ impl Brick {
     }
 
     /// Takes a name away that the other brick does not have. The object may have another name there: it is kept.
-    fn put_aside(&mut self, dir: Fid, name: &[u8], fid: Fid) -> Result<(), Errno> {
-        tracing::debug!(brick = %self.path.display(), %dir, name = %String::from_utf8_lossy(name), %fid, "puts aside");
+    fn move_to_trash(&mut self, dir: Fid, name: &[u8], fid: Fid) -> Result<(), Errno> {
+        tracing::debug!(brick = %self.path.display(), %dir, name = %String::from_utf8_lossy(name), %fid, "moves to the heal trash");
         let parent = self.open_dir(dir)?;
         let stat = parent.stat_at(name)?;
         let dir_kind = stat.mode & S_IFMT == S_IFDIR;
@@ -612,10 +616,10 @@ impl Brick {
         } else {
             // What the other brick keeps without a name stays here as well.
             let orphan = self.load(fid).is_ok_and(|n| n.tag.flags & ORPHAN != 0);
-            let to = if orphan { &self.orphans } else { &self.aside };
+            let to = if orphan { &self.orphans } else { &self.heal_trash };
             parent.rename(name, to, hidden_name(fid).as_bytes(), Renaming::Replace)?;
         }
-        self.unsettle(fid);
+        self.invalidate_attrs(fid);
         self.left(dir, name);
         Ok(())
     }
@@ -628,7 +632,7 @@ impl Brick {
             let mut again = None;
             if e.kind == S_IFDIR {
                 again = self.untangle(dir, e.fid)?;
-                if let Some(parent) = self.hung(e.fid)?.parent {
+                if let Some(parent) = self.location(e.fid)?.parent {
                     self.keep_times(parent)?;
                 }
                 match self.move_copy(e.fid, dir, name) {
@@ -659,7 +663,7 @@ impl Brick {
         };
         let own = e.home == self.identity.set;
         let attr = e.attr.as_ref();
-        let making = Making {
+        let new_object = NewObject {
             fid: e.fid,
             home: e.home,
             node: &node,
@@ -670,20 +674,20 @@ impl Brick {
             flags: 0,
             version: Version::default(),
         };
-        self.create(dir, name, &making)?;
+        self.create(dir, name, &new_object)?;
         Ok(own.then_some(Made { fid: e.fid, dir: e.kind == S_IFDIR }))
     }
 
-    /// Directory `fid` is to come into `dir`, which may lie beneath it here: then `dir` is put aside until its own parent is
-    /// compared, and its present one, which is answered, has to be compared (again).
+    /// Directory `fid` is to come into `dir`, which may lie beneath it here: then `dir` is moved to the heal trash until
+    /// its own parent is compared, and its present one, which is answered, has to be compared (again).
     fn untangle(&mut self, dir: Fid, fid: Fid) -> Result<Option<Made>, Errno> {
         if !self.is_beneath(dir, fid)? {
             return Ok(None);
         }
-        let at = self.hung(dir)?;
+        let at = self.location(dir)?;
         let Some(parent) = at.parent else { return Ok(None) };
         self.keep_times(parent)?;
-        self.put_aside(parent, &at.name, dir)?;
+        self.move_to_trash(parent, &at.name, dir)?;
         Ok(Some(Made { fid: parent, dir: true }))
     }
 
@@ -692,7 +696,7 @@ impl Brick {
         let to = self.open_dir(dir)?;
         let hidden = hidden_name(e.fid);
         let mut moved = false;
-        for folder in [&self.aside, &self.orphans] {
+        for folder in [&self.heal_trash, &self.orphans] {
             match folder.rename(hidden.as_bytes(), &to, e.name.as_bytes(), Renaming::Replace) {
                 Ok(()) => moved = true,
                 Err(Errno::ENOENT) => {}
@@ -706,7 +710,7 @@ impl Brick {
             self.open_fid(e.fid)?.link(&to, e.name.as_bytes())?;
         }
         let entry = namespace::Entry { fid: e.fid, home: e.home, kind: e.kind };
-        self.unsettle(e.fid);
+        self.invalidate_attrs(e.fid);
         self.entered(dir, e.name.as_bytes(), entry);
         Ok(())
     }

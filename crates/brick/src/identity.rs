@@ -1,7 +1,7 @@
 //! Making a brick of a directory, and the folder `.mortar` in it.
 
 use crate::error::{FormatError, io_errno};
-use crate::object::{Opened, S_IFDIR, S_IFREG};
+use crate::object::{OpenObject, S_IFDIR, S_IFREG};
 use crate::open::Site;
 use disk_format::tag::{Tag, Version};
 use disk_format::{Identity, SealError};
@@ -98,7 +98,7 @@ pub fn format_on(fs: &dyn FileSystem, path: &Path, identity: &Identity) -> Resul
         Errno::EROFS => FormatError::ReadOnly { path: path.to_path_buf() },
         errno => FormatError::Io { path: path.to_path_buf(), doing, errno },
     };
-    let root = Opened::new(fs.open_dir(path).map_err(|e| io("open", e))?, S_IFDIR);
+    let root = OpenObject::new(fs.open_dir(path).map_err(|e| io("open", e))?, S_IFDIR);
     check_file_system(path, &root)?;
     let tag = Tag {
         flags: 0,
@@ -258,7 +258,7 @@ pub(crate) fn check_inside(path: &Path) -> Result<(), FormatError> {
 }
 
 /// Tries what bricks need, on a file without a name or, where there is no such thing, on the directory itself.
-pub(crate) fn check_file_system(path: &Path, root: &Opened) -> Result<(), FormatError> {
+pub(crate) fn check_file_system(path: &Path, root: &OpenObject) -> Result<(), FormatError> {
     let at = || path.to_path_buf();
     let unsuitable = |what| FormatError::Unsuitable { path: at(), what };
     let probe = Tag {

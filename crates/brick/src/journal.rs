@@ -40,7 +40,7 @@ pub(crate) struct Journal {
 }
 
 /// What opening found.
-pub(crate) struct Opened {
+pub(crate) struct OpenedJournal {
     pub(crate) journal: Journal,
     /// Bytes of a torn tail that were cut off.
     pub(crate) cut: u64,
@@ -76,7 +76,7 @@ impl Journal {
         brick: BrickId,
         segment_size: u64,
         left: Left<'_>,
-    ) -> Result<Opened, JournalError> {
+    ) -> Result<OpenedJournal, JournalError> {
         let none = Stamp { epoch: ids::Epoch(0), lsn: Lsn(0) };
         let begins = if left.lost.is_some() { left.durable.clone() } else { none.clone() };
         let io = |e: Errno| JournalError::Io { file: path.clone(), errno: e };
@@ -102,11 +102,11 @@ impl Journal {
         // Whoever made the folder, or a segment in it, may have been killed before it was synced.
         j.unsynced.folder_changed();
         let mut cut = 0;
-        let sure = left.lost.is_some().then_some(left.durable.lsn);
-        if let Some(in_doubt) = left.lost
+        let consistent_to = left.lost.is_some().then_some(left.durable.lsn);
+        if let Some(stale) = left.lost
             && let Some(tear) = j.find_tear(&left.durable)?
         {
-            in_doubt(tear.touched.clone())?;
+            stale(tear.touched.clone())?;
             j.cut_tear(&tear)?;
             cut = tear.bytes;
         }
@@ -118,7 +118,7 @@ impl Journal {
         }
         let Some(first) = j.segments.keys().next_back().copied() else {
             j.begin_segment(begins, Lsn(0))?;
-            return Ok(Opened { journal: j, cut });
+            return Ok(OpenedJournal { journal: j, cut });
         };
         j.check_chain()?;
         let bytes = j.load(first)?;
@@ -137,7 +137,7 @@ impl Journal {
                     let rest = bytes.get(at..).unwrap_or_default();
                     let torn = classify(rest, j.last.lsn) == Rest::Torn;
                     let newer = matches!(Record::decode(rest), Err(RecordError::Content(_)));
-                    if newer || !torn && sure.is_none_or(|s| j.last.lsn < s) {
+                    if newer || !torn && consistent_to.is_none_or(|s| j.last.lsn < s) {
                         return Err(e);
                     }
                     cut = (bytes.len() - at) as u64;
@@ -152,7 +152,7 @@ impl Journal {
         }
         j.segments.insert(first, at as u64);
         j.note_unsynced(left.durable.lsn)?;
-        Ok(Opened { journal: j, cut })
+        Ok(OpenedJournal { journal: j, cut })
     }
 
     /// Writes again what lies beyond the durable position. A sync that failed, of this process or of one before, may have
@@ -276,7 +276,7 @@ impl Journal {
         stamp: &Stamp,
         op: OpId,
         data_crc: u64,
-        about: Option<Fid>,
+        result_fid: Option<Fid>,
         change: &Change,
     ) -> Result<bool, JournalError> {
         if stamp.lsn != self.last.lsn.next() || stamp.epoch < self.last.epoch {
@@ -295,7 +295,7 @@ impl Journal {
             len = HEAD as u64;
         }
         self.buffer.clear();
-        Record::put(stamp, op, data_crc, about, change, &mut self.buffer);
+        Record::put(stamp, op, data_crc, result_fid, change, &mut self.buffer);
         if let Err(e) = self.current.write_all(len, &self.buffer) {
             self.overhang = true;
             // If that fails it is done before the next record, or when the journal is opened.

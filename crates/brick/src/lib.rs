@@ -1,7 +1,7 @@
 //! A brick: a directory of ordinary files that holds one replica of a set.
 //!
 //! Owns: everything under `BRICK/`. The users' tree is ordinary files; each object carries its identity and version in an
-//! extended attribute ([`disk_format::tag`]); `.mortar/` holds identity, state, journal, index, orphans and limbo
+//! extended attribute ([`disk_format::tag`]); `.mortar/` holds identity, state, journal, index, orphans and lost+found
 //! (directory copies that lost their place). Byte tables: `docs/formats/brick.md`.
 //!
 //! What must always be true: the tree is the truth, the index a cache; a change is journaled before it is applied, and
@@ -20,6 +20,7 @@ mod doubles;
 mod effects;
 mod error;
 mod heal;
+mod heal_target;
 mod identity;
 mod index;
 mod index_file;
@@ -30,7 +31,6 @@ mod lru;
 mod object;
 mod open;
 mod orphans;
-mod patient;
 mod place;
 mod read;
 mod recover;
@@ -45,13 +45,13 @@ pub use check::{Problem, Report, ToHeal, check};
 pub use compare::{SumsJob, sum};
 pub use error::{FormatError, JournalError, OpenError};
 pub use file_system::init_process;
-pub use heal::{Doubt, EndJob, name_order};
+pub use heal::{EndJob, StaleSet, name_order};
 pub use identity::{format, format_again, format_on, read_identity, restore_identity, restore_identity_on};
 pub use journal::Records;
 pub use listing::ListJob;
 pub use open::{Brick, Found, Options};
 pub use read::{ReadJob, ReadOutcome};
-pub use replica::healing::{Arriving, Healing, Made, Progress, Sum, Sums};
-pub use service::{PlaceOf, check_path, mount_point, release};
+pub use replica::healing::{Arriving, HealSession, Made, Progress, Sum, Sums};
+pub use service::{DirLocation, check_path, mount_point, release};
 pub use set::Work;
 pub use sync::SyncJob;

@@ -3,13 +3,13 @@
 //! The kernel brings file data, directories and the journal to disk in any order. A change may so be in the tree while its
 //! record is lost, and if it had not reached another brick yet then nothing names the object. But whatever changes an
 //! object moves its change time, which nobody can set. `.mortar/synced` keeps the time at which the last sync of everything
-//! began: as its own modification time, which the kernel writes in one piece. All that is newer is in doubt.
+//! began: as its own modification time, which the kernel writes in one piece. All that is newer is stale.
 //!
 //! Not covered: data written over other data in place, if the kernel writes it out before it logs the change time (within
 //! some seconds, when memory is short); and a clock that was set back between that sync and the power cut.
 
 use crate::index::Located;
-use crate::object::{Opened, S_IFMT};
+use crate::object::{OpenObject, S_IFMT};
 use file_system::{File, Times};
 use ids::{Fid, SetId, Time};
 use std::sync::Arc;
@@ -66,7 +66,7 @@ pub(crate) struct Changed {
 }
 
 /// What changed since `time`, by a walk over the whole tree.
-pub(crate) fn changed_since(root: &Opened, set: SetId, time: Time) -> Result<Changed, Errno> {
+pub(crate) fn changed_since(root: &OpenObject, set: SetId, time: Time) -> Result<Changed, Errno> {
     let from = time.sec.saturating_sub(GRAIN);
     let mut found = Changed::default();
     if let Some(tag) = root.tag()?.filter(|tag| tag.home == set)

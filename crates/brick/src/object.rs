@@ -9,13 +9,13 @@ use wire::Errno;
 
 /// An open object that is kept, and what kind of object it is.
 #[derive(Clone, Debug)]
-pub(crate) struct Opened {
+pub(crate) struct OpenObject {
     file: Arc<File>,
     /// Type bits of `st_mode`.
     pub(crate) kind: u32,
 }
 
-impl Deref for Opened {
+impl Deref for OpenObject {
     type Target = File;
 
     fn deref(&self) -> &File {
@@ -43,13 +43,13 @@ pub(crate) fn tag_at(dir: &File, name: &[u8]) -> Result<Option<Tag>, Errno> {
 }
 
 /// Opens `name` in `dir` as its kind demands.
-pub(crate) fn open_at(dir: &File, name: &[u8], kind: u32) -> Result<Opened, Errno> {
-    Ok(Opened::new(dir.open_at(name, kind)?, kind))
+pub(crate) fn open_at(dir: &File, name: &[u8], kind: u32) -> Result<OpenObject, Errno> {
+    Ok(OpenObject::new(dir.open_at(name, kind)?, kind))
 }
 
-impl Opened {
-    pub(crate) fn new(file: File, kind: u32) -> Opened {
-        Opened { file: Arc::new(file), kind }
+impl OpenObject {
+    pub(crate) fn new(file: File, kind: u32) -> OpenObject {
+        OpenObject { file: Arc::new(file), kind }
     }
 
     /// For work that outlives the brick's thread's interest in it.

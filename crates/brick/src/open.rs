@@ -9,10 +9,10 @@ use crate::journal::{Journal, Left};
 use crate::listing::Listings;
 use crate::lost::SyncedAt;
 use crate::lru::Lru;
-use crate::object::{Opened, S_IFDIR, S_IFREG};
+use crate::object::{OpenObject, S_IFDIR, S_IFREG};
 use crate::sync::Shared;
 use disk_format::{Identity, SealError, State};
-use file_system::{File, FileSystem, Host, Opening, UNKNOWN_LIFE, is_memory_lost};
+use file_system::{File, FileSystem, Host, Opening, UNKNOWN_BOOT_ID, is_memory_lost};
 use ids::{Epoch, Fid, Lsn};
 use namespace::Entry;
 use std::collections::VecDeque;
@@ -64,13 +64,13 @@ impl Default for Options {
 /// What opening a brick found: what the daemon has to heal.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Found {
-    /// It was closed in order and nothing is in doubt.
+    /// It was closed in order and nothing is stale.
     pub clean: bool,
     /// The machine was started anew since, or the file system mounted anew: what is newer than [`Brick::durable`] may be lost or half there.
     pub rebooted: bool,
-    /// Something was in doubt before: what an earlier life of the brick found lost, or a healing that was not finished.
+    /// Something was stale before: what an earlier life of the brick found lost, or a healing that was not finished.
     pub marked: bool,
-    /// The object of the last record, if that record's data did not (all) reach it: its content is in doubt.
+    /// The object of the last record, if that record's data did not (all) reach it: its content is stale.
     pub incomplete: Option<Fid>,
     /// Bytes of a torn tail that were cut off the journal.
     pub cut: u64,
@@ -83,16 +83,16 @@ pub struct Brick {
     pub(crate) path: PathBuf,
     pub(crate) identity: Identity,
     pub(crate) options: Options,
-    pub(crate) root: Opened,
+    pub(crate) root: OpenObject,
     /// The folder `.mortar`.
     pub(crate) meta: Arc<File>,
     pub(crate) orphans: Arc<File>,
-    pub(crate) limbo: Arc<File>,
+    pub(crate) lost_found: Arc<File>,
     /// What a healing took out of its place.
-    pub(crate) aside: Arc<File>,
-    /// What is in doubt: a healing is not finished.
-    pub(crate) healing: Option<crate::heal::Doubt>,
-    pub(crate) fds: Lru<Fid, Opened>,
+    pub(crate) heal_trash: Arc<File>,
+    /// What is stale: a healing is not finished.
+    pub(crate) healing: Option<crate::heal::StaleSet>,
+    pub(crate) fds: Lru<Fid, OpenObject>,
     pub(crate) nodes: Lru<Fid, Node>,
     /// By hash of parent and name; `None`: there is no such entry.
     pub(crate) names: Lru<u128, Option<Entry>>,
@@ -111,7 +111,7 @@ pub struct Brick {
     pub(crate) lengths: crate::validate::Lengths,
     pub(crate) found: Found,
     /// The last record is being applied again.
-    pub(crate) redoing: bool,
+    pub(crate) replaying: bool,
     /// The change being applied has changed something, or may have.
     pub(crate) begun: bool,
     /// The last change of the journal, if it was done only in part.
@@ -157,7 +157,7 @@ pub(crate) fn lock(at: &Site) -> Result<Lock, OpenError> {
 /// Where a brick lies: what is open before it is known whose it is.
 pub(crate) struct Site {
     pub(crate) path: PathBuf,
-    pub(crate) root: Opened,
+    pub(crate) root: OpenObject,
     /// The folder `.mortar`.
     pub(crate) meta: Arc<File>,
 }
@@ -168,7 +168,7 @@ impl Site {
             Errno::ENOENT => OpenError::NotBrick { path: path.to_path_buf() },
             errno => OpenError::Io { path: path.to_path_buf(), doing: "open", errno },
         };
-        let root = Opened::new(fs.open_dir(path).map_err(failed)?, S_IFDIR);
+        let root = OpenObject::new(fs.open_dir(path).map_err(failed)?, S_IFDIR);
         let meta = Arc::new(root.open_at(RESERVED, S_IFDIR).map_err(failed)?);
         Ok(Site { path: path.to_path_buf(), root, meta })
     }
@@ -200,13 +200,13 @@ pub(crate) fn identify(at: &Site) -> Result<Identity, OpenError> {
     }
 }
 
-/// The state as last written. A damaged one says that nothing is sure, and so does a missing one if there is a journal:
+/// The state as last written. A damaged one says that nothing is certain, and so does a missing one if there is a journal:
 /// both come from power cuts.
 pub(crate) fn read_state(at: &Site) -> Result<State, OpenError> {
     let file = own(&at.path).join("state");
     let with =
         |boot| State { boot, durable: Stamp { epoch: Epoch(0), lsn: Lsn(0) }, flushed: Lsn(0), clean: false };
-    let (new, lost) = (with([0; 16]), with(UNKNOWN_LIFE));
+    let (new, lost) = (with([0; 16]), with(UNKNOWN_BOOT_ID));
     match at.read(b"state", &file)? {
         Some(bytes) => match State::decode(&bytes) {
             Ok(s) => Ok(s),
@@ -278,21 +278,22 @@ impl Brick {
             return Err(at.io("compare the tag with the identity of", Errno::ESTALE));
         }
         let mut state = read_state(&at)?;
-        let life = root.life();
+        let boot_id = root.boot_id();
         let witnessed = meta.open_at(b"state", S_IFREG).is_ok_and(|state| state.has_witness());
-        let rebooted = !state.clean && is_memory_lost(state.boot, life, witnessed);
-        let healing = crate::heal::read_mark(&meta).map_err(|e| at.io("read the mark of healing of", e))?;
-        // Written down before the new life is: another crash must not make what was lost look whole.
-        let sure = state.durable.lsn;
+        let rebooted = !state.clean && is_memory_lost(state.boot, boot_id, witnessed);
+        let healing =
+            crate::heal::read_stale_set(&meta).map_err(|e| at.io("read the mark of healing of", e))?;
+        // Written down before the new boot id is: another crash must not make what was lost look whole.
+        let consistent_to = state.durable.lsn;
         let mark_lost = |objects| {
-            let lost = crate::heal::Doubt { from: sure, objects, trust: Lsn(0) };
-            crate::heal::add_mark(&meta, lost)
+            let lost = crate::heal::StaleSet { from: consistent_to, objects, versions_valid_to: Lsn(0) };
+            crate::heal::add_stale(&meta, lost)
         };
         let dir = own(path).join("journal");
         let file = own(path).join("heal");
-        let mut in_doubt =
+        let mut stale =
             |objects| mark_lost(objects).map_err(|errno| JournalError::Io { file: file.clone(), errno });
-        let lost: Option<&mut dyn FnMut(Vec<Fid>) -> _> = if rebooted { Some(&mut in_doubt) } else { None };
+        let lost: Option<&mut dyn FnMut(Vec<Fid>) -> _> = if rebooted { Some(&mut stale) } else { None };
         let left = Left { durable: state.durable.clone(), lost };
         let opened = Journal::open(at.folder("journal")?, dir, identity.brick, options.segment_size, left)?;
         let file = IndexFile::new(path, meta.clone());
@@ -307,20 +308,21 @@ impl Brick {
             index_rebuilt: false,
         };
         let start = if rebooted { state.flushed.min(state.durable.lsn) } else { state.flushed };
-        state.boot = life;
+        state.boot = boot_id;
         state.clean = false;
         let synced = SyncedAt::open(meta.clone()).map_err(|e| at.io("open .mortar/synced of", e))?;
-        let doubt = if rebooted {
+        let stale_set = if rebooted {
             let since = synced.get().map_err(|e| at.io("read .mortar/synced of", e))?;
             let changed = crate::lost::changed_since(&root, identity.set, since)
                 .map_err(|e| at.io("look for what changed last in", e))?;
             tracing::warn!(brick = %path.display(), objects = changed.objects.len(), "changes that were not synced may be lost");
-            // What lies in the tree itself is walked through first: it goes before a second one that was put aside.
+            // What lies in the tree itself is walked through first: it goes before a second one that was moved to the heal
+            // trash.
             for (fid, at) in changed.places.into_iter().rev() {
                 index.put(fid, at);
             }
-            mark_lost(changed.objects).map_err(|e| at.io("mark what is in doubt in", e))?;
-            crate::heal::read_mark(&meta).map_err(|e| at.io("read the mark of healing of", e))?
+            mark_lost(changed.objects).map_err(|e| at.io("mark what is stale in", e))?;
+            crate::heal::read_stale_set(&meta).map_err(|e| at.io("read the mark of healing of", e))?
         } else {
             None
         };
@@ -331,8 +333,8 @@ impl Brick {
             identity,
             root,
             orphans: Arc::new(at.folder("orphans")?),
-            limbo: Arc::new(at.folder("limbo")?),
-            aside: Arc::new(at.folder("aside")?),
+            lost_found: Arc::new(at.folder("limbo")?),
+            heal_trash: Arc::new(at.folder("aside")?),
             meta: meta.clone(),
             healing,
             fds: Lru::new(),
@@ -349,7 +351,7 @@ impl Brick {
             room: None,
             lengths: crate::validate::Lengths::default(),
             found,
-            redoing: false,
+            replaying: false,
             begun: false,
             partial: None,
             late: None,
@@ -360,19 +362,23 @@ impl Brick {
         brick.shared.fail();
         brick.write_journal_again(brick.durable().lsn);
         brick.recover(position, start)?;
-        brick.healing = doubt.or(brick.healing);
-        brick.doubt_incomplete().map_err(|e| at.io("mark what is in doubt in", e))?;
+        brick.healing = stale_set.or(brick.healing);
+        brick.mark_incomplete_stale().map_err(|e| at.io("mark what is stale in", e))?;
         Ok(brick)
     }
 
     /// The next opening may find nothing strange about the file of the last record: the record may be durable by then, its
     /// data is not.
-    fn doubt_incomplete(&mut self) -> Result<(), Errno> {
+    fn mark_incomplete_stale(&mut self) -> Result<(), Errno> {
         let Some(fid) = self.found.incomplete else { return Ok(()) };
-        let sure = Lsn(self.last().lsn.0.saturating_sub(1));
-        let half = crate::heal::Doubt { from: sure, objects: vec![fid], trust: sure };
-        crate::heal::add_mark(&self.meta, half)?;
-        self.healing = crate::heal::read_mark(&self.meta)?;
+        let consistent_to = Lsn(self.last().lsn.0.saturating_sub(1));
+        let half = crate::heal::StaleSet {
+            from: consistent_to,
+            objects: vec![fid],
+            versions_valid_to: consistent_to,
+        };
+        crate::heal::add_stale(&self.meta, half)?;
+        self.healing = crate::heal::read_stale_set(&self.meta)?;
         Ok(())
     }
 

@@ -49,21 +49,21 @@ impl Brick {
             return Ok(false);
         }
         if !known {
-            let making = self.making(fid, object.attr.home, &Kind::File, object);
-            let open = match crate::apply::make(&self.orphans, name.as_bytes(), &making) {
+            let new_object = self.new_object(fid, object.attr.home, &Kind::File, object);
+            let open = match crate::apply::make(&self.orphans, name.as_bytes(), &new_object) {
                 // Left by a healing that was interrupted before the file had its tag.
                 Err(Errno::EEXIST) => {
                     self.orphans.unlink(name.as_bytes())?;
                     self.forget(fid);
-                    crate::apply::make(&self.orphans, name.as_bytes(), &making)?
+                    crate::apply::make(&self.orphans, name.as_bytes(), &new_object)?
                 }
                 made => made?,
             };
-            self.finish_hidden(&making, &open)?;
+            self.finish_hidden(&new_object, &open)?;
             return Ok(true);
         }
-        // Its last name was put aside here.
-        match self.aside.rename(name.as_bytes(), &self.orphans, name.as_bytes(), Renaming::Replace) {
+        // Its last name was moved to the heal trash here.
+        match self.heal_trash.rename(name.as_bytes(), &self.orphans, name.as_bytes(), Renaming::Replace) {
             Err(Errno::ENOENT) => self.link_orphan(fid, name.as_bytes())?,
             renamed => renamed?,
         }
@@ -71,7 +71,7 @@ impl Brick {
     }
 
     /// A file that the other brick keeps without a name has a place among the orphans, whatever becomes of the name that it
-    /// still has here: that may lie in a directory that was put aside, and goes with it.
+    /// still has here: that may lie in a directory that was moved to the heal trash, and goes with it.
     fn link_orphan(&mut self, fid: Fid, name: &[u8]) -> Result<(), Errno> {
         match self.orphans.stat_at(name) {
             Err(Errno::ENOENT) => {}
@@ -80,7 +80,7 @@ impl Brick {
         let open = self.open_fid(fid)?;
         if open.is_file() {
             open.link(&self.orphans, name)?;
-            self.unsettle(fid);
+            self.invalidate_attrs(fid);
         }
         Ok(())
     }

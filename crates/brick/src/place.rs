@@ -4,8 +4,8 @@
 //! Identity is the fid: an ancestor that is known is used wherever it lies. A name that is taken by another fid is freed
 //! if its holder is only a copy, or marked by a transaction that has not ended; otherwise the newcomer waits in `.mortar/limbo/`, where it serves as well as anywhere.
 
-use crate::apply::{Making, hidden_name};
-use crate::object::{Opened, S_IFDIR, S_IFMT, open_at};
+use crate::apply::{NewObject, hidden_name};
+use crate::object::{OpenObject, S_IFDIR, S_IFMT, open_at};
 use crate::open::Brick;
 use crate::tree::{At, is_remains};
 use disk_format::tag::{PENDING, Version};
@@ -16,37 +16,38 @@ use std::sync::Arc;
 use wire::op::{Ancestor, Node};
 use wire::{Errno, Name};
 
-/// The name in a path of a directory that lies in limbo itself: a path that begins with it begins there, not at the root.
-pub(crate) fn limbo_name(fid: Fid) -> Result<Name, Errno> {
+/// The name in a path of a directory that lies in lost+found itself: a path that begins with it begins there, not at the
+/// root.
+pub(crate) fn lost_found_name(fid: Fid) -> Result<Name, Errno> {
     Name::new(hidden_name(fid).as_bytes()).map_err(|_| Errno::EIO)
 }
 
-/// Whether a directory with this name at the beginning of a path lies in limbo. A user may give a directory such a name:
-/// its copy lies in limbo then, where it serves as well.
-pub(crate) fn is_in_limbo(fid: Fid, name: &Name) -> bool {
+/// Whether a directory with this name at the beginning of a path lies in lost+found. A user may give a directory such a
+/// name: its copy lies in lost+found then, where it serves as well.
+pub(crate) fn is_in_lost_found(fid: Fid, name: &Name) -> bool {
     name.as_bytes() == hidden_name(fid).as_bytes()
 }
 
 /// Where a directory hangs now.
-pub(crate) struct Hung {
+pub(crate) struct Location {
     pub(crate) dir: Arc<File>,
-    /// The directory's fid; `None` for limbo.
+    /// The directory's fid; `None` for lost+found.
     pub(crate) parent: Option<Fid>,
     pub(crate) name: Vec<u8>,
 }
 
 impl Brick {
-    /// Moves something that is not ours out of the way, into limbo.
-    pub(crate) fn banish(&mut self, parent: Fid, name: &[u8]) -> Result<(), Errno> {
+    /// Moves something that is not ours out of the way, into lost+found.
+    pub(crate) fn quarantine(&mut self, parent: Fid, name: &[u8]) -> Result<(), Errno> {
         let dir = self.open_dir(parent)?;
         let text = String::from_utf8_lossy(name);
         for n in 0..1000 {
             let to = format!("unknown-{}-{n}", self.journal.last().lsn);
-            match dir.rename(name, &self.limbo, to.as_bytes(), Renaming::NoReplace) {
+            match dir.rename(name, &self.lost_found, to.as_bytes(), Renaming::NoReplace) {
                 Ok(()) => {
                     tracing::warn!(brick = %self.path.display(), dir = %parent, name = %text, to, "moved a file that does not belong to the volume to .mortar/limbo");
                     self.listings.removed(parent, name);
-                    self.doubt_name(parent, name);
+                    self.invalidate_name(parent, name);
                     return Ok(());
                 }
                 Err(Errno::EEXIST) => {}
@@ -57,7 +58,7 @@ impl Brick {
     }
 
     /// Moves what interrupted changes left in a directory out of it.
-    pub(crate) fn banish_remains(&mut self, dir: Fid) -> Result<(), Errno> {
+    pub(crate) fn quarantine_remains(&mut self, dir: Fid) -> Result<(), Errno> {
         let open = match self.open_dir(dir) {
             Err(Errno::ESTALE | Errno::ENOENT) => return Ok(()),
             other => other?,
@@ -76,7 +77,7 @@ impl Brick {
             }
         })?;
         failed?;
-        remains.iter().try_for_each(|name| self.banish(dir, name))
+        remains.iter().try_for_each(|name| self.quarantine(dir, name))
     }
 
     pub(crate) fn is_known(&mut self, fid: Fid) -> Result<bool, Errno> {
@@ -92,11 +93,11 @@ impl Brick {
         let mut at = self.identity.root;
         for (n, a) in path.iter().enumerate() {
             if !self.is_known(a.fid)? {
-                let hidden = n == 0 && is_in_limbo(a.fid, &a.name);
+                let hidden = n == 0 && is_in_lost_found(a.fid, &a.name);
                 if !hidden && !self.make_room(at, a.name.as_bytes())? {
                     return Ok(None);
                 }
-                let what = Making {
+                let what = NewObject {
                     fid: a.fid,
                     home: a.home,
                     node: &Node::Dir,
@@ -108,7 +109,7 @@ impl Brick {
                     version,
                 };
                 if hidden {
-                    self.make_in_limbo(&what)?;
+                    self.make_in_lost_found(&what)?;
                 } else {
                     self.create(at, a.name.as_bytes(), &what)?;
                 }
@@ -127,18 +128,18 @@ impl Brick {
         }
         match self.find(parent, name)? {
             At::Free => Ok(true),
-            At::Unknown => self.banish(parent, name).map(|()| true),
+            At::Unknown => self.quarantine(parent, name).map(|()| true),
             At::Entry(e) if e.home != self.identity.set => {
                 let dir = self.open_dir(parent)?;
-                dir.rename(name, &self.limbo, hidden_name(e.fid).as_bytes(), Renaming::Replace)?;
+                dir.rename(name, &self.lost_found, hidden_name(e.fid).as_bytes(), Renaming::Replace)?;
                 self.left(parent, name);
                 Ok(true)
             }
             At::Entry(e) if e.is_dir() && self.load(e.fid)?.tag.flags & PENDING != 0 => {
                 // Two transactions about one name, of which at most one commits: which one is not known here. Both
-                // directories stay until they are settled.
+                // directories stay until their transactions end.
                 let dir = self.open_dir(parent)?;
-                dir.rename(name, &self.limbo, hidden_name(e.fid).as_bytes(), Renaming::Replace)?;
+                dir.rename(name, &self.lost_found, hidden_name(e.fid).as_bytes(), Renaming::Replace)?;
                 self.left(parent, name);
                 Ok(true)
             }
@@ -146,13 +147,18 @@ impl Brick {
         }
     }
 
-    /// [`wire::Change::Place`].
-    pub(crate) fn place(&mut self, path: &[Ancestor], name: &Name, what: &Making<'_>) -> Result<(), Errno> {
+    /// [`wire::Change::PrepareMkdir`].
+    pub(crate) fn place(
+        &mut self,
+        path: &[Ancestor],
+        name: &Name,
+        what: &NewObject<'_>,
+    ) -> Result<(), Errno> {
         if self.is_known(what.fid)? {
             return Ok(());
         }
-        if path.is_empty() && is_in_limbo(what.fid, name) {
-            return self.make_in_limbo(what);
+        if path.is_empty() && is_in_lost_found(what.fid, name) {
+            return self.make_in_lost_found(what);
         }
         if let Some(parent) = self.ancestors(path, what.version, what.time)? {
             let held = matches!(self.find(parent, name.as_bytes())?, At::Entry(e) if e.fid == what.fid);
@@ -162,26 +168,26 @@ impl Brick {
             }
         }
         tracing::warn!(brick = %self.path.display(), fid = %what.fid, "a placed directory's path is taken: it lives in .mortar/limbo until it is moved");
-        self.make_in_limbo(what)
+        self.make_in_lost_found(what)
     }
 
-    fn note_copy(&mut self, parent: Fid, what: &Making<'_>) -> Result<(), Errno> {
+    fn note_copy(&mut self, parent: Fid, what: &NewObject<'_>) -> Result<(), Errno> {
         let e = crate::attrs::Effect { mtime: Some(what.time), ..Default::default() };
         self.touch(parent, what.version, e)
     }
 
-    /// Makes a directory that has no place in the tree: it lives in limbo, found by its fid.
-    fn make_in_limbo(&mut self, what: &Making<'_>) -> Result<(), Errno> {
+    /// Makes a directory that has no place in the tree: it lives in lost+found, found by its fid.
+    fn make_in_lost_found(&mut self, what: &NewObject<'_>) -> Result<(), Errno> {
         let name = hidden_name(what.fid);
-        match self.limbo.make_dir(name.as_bytes(), what.mode) {
+        match self.lost_found.make_dir(name.as_bytes(), what.mode) {
             Ok(()) | Err(Errno::EEXIST) => {}
             Err(e) => return Err(e),
         }
-        let open = open_at(&self.limbo, name.as_bytes(), S_IFDIR)?;
+        let open = open_at(&self.lost_found, name.as_bytes(), S_IFDIR)?;
         self.finish_hidden(what, &open)
     }
 
-    pub(crate) fn finish_hidden(&mut self, what: &Making<'_>, open: &Opened) -> Result<(), Errno> {
+    pub(crate) fn finish_hidden(&mut self, what: &NewObject<'_>, open: &OpenObject) -> Result<(), Errno> {
         open.chown(Some(what.uid), Some(what.gid))?;
         open.chmod(what.mode)?;
         open.set_times(Times { atime: what.time, mtime: what.time })?;
@@ -199,7 +205,7 @@ impl Brick {
     }
 
     /// Where a directory hangs, by its `..` and its inode number.
-    pub(crate) fn hung(&mut self, fid: Fid) -> Result<Hung, Errno> {
+    pub(crate) fn location(&mut self, fid: Fid) -> Result<Location, Errno> {
         let open = self.open_dir(fid)?;
         let up = open_at(&open, b"..", S_IFDIR)?;
         let ino = open.stat()?.ino;
@@ -214,12 +220,12 @@ impl Brick {
                 name.is_none()
             })?;
         }
-        Ok(Hung { dir: up.share(), parent, name: name.ok_or(Errno::ESTALE)? })
+        Ok(Location { dir: up.share(), parent, name: name.ok_or(Errno::ESTALE)? })
     }
 
     /// Moves a directory that exists somewhere to its entry.
     pub(crate) fn move_copy(&mut self, fid: Fid, parent: Fid, name: &[u8]) -> Result<(), Errno> {
-        let from = self.hung(fid)?;
+        let from = self.location(fid)?;
         if from.parent == Some(parent) && from.name == name {
             return Ok(());
         }
@@ -229,17 +235,17 @@ impl Brick {
             self.left(p, &from.name);
         }
         let home = self.load(fid)?.tag.home;
-        self.unsettle(fid);
+        self.invalidate_attrs(fid);
         self.entered(parent, name, Entry { fid, home, kind: S_IFDIR });
         Ok(())
     }
 
-    /// [`wire::Change::Settle`] of a directory that shall not be.
-    pub(crate) fn remove_placed(&mut self, fid: Fid) -> Result<(), Errno> {
+    /// [`wire::Change::EndTransaction`] of a directory that shall not be.
+    pub(crate) fn remove_prepared(&mut self, fid: Fid) -> Result<(), Errno> {
         if !self.is_known(fid)? {
             return Ok(());
         }
-        let at = self.hung(fid)?;
+        let at = self.location(fid)?;
         match at.parent {
             Some(parent) => self.remove_dir(parent, &at.name, fid),
             None => {

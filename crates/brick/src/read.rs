@@ -1,11 +1,11 @@
 //! Reading: data, links, attributes, directories, room.
 
 use crate::listing::{ListJob, Listing, Names};
-use crate::object::{Opened, S_IFLNK, tag_at};
+use crate::object::{OpenObject, S_IFLNK, tag_at};
 use crate::open::Brick;
 use file_system::File;
 use ids::{Fid, SetId};
-use namespace::{Entry, View};
+use namespace::{Entry, TreeState};
 use std::sync::Arc;
 use wire::reply::{DirEntry, Room};
 use wire::{Errno, Name};
@@ -257,7 +257,7 @@ impl Brick {
     /// Attributes of an entry: by its name, if nothing is in memory, which costs less than opening it.
     fn attr_by_name(&mut self, dir: Fid, name: &[u8], e: Entry) -> Result<wire::Attr, Errno> {
         if self.nodes.peek(&e.fid).is_none() {
-            let open: Opened = self.open_dir(dir)?;
+            let open: OpenObject = self.open_dir(dir)?;
             if let Some(tag) = tag_at(&open, name)?.filter(|t| t.fid == e.fid) {
                 let stat = open.stat_at(name)?;
                 self.learn_node(tag, stat)?;

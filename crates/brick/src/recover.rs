@@ -1,8 +1,8 @@
-//! After opening: bringing memory and index up to what the journal says, and the last record up to the tree.
+//! Recovery after opening: brings memory and index up to date with the journal, and applies the last record again.
 //!
 //! A server that is killed leaves the page cache whole: every record but the last is applied. What is lost are times and
 //! versions that waited in memory and index entries not committed; both come back from the records. The last record may be
-//! applied in part, so it is applied again. After a power cut nothing beyond the durable position is sure and nothing is
+//! applied in part, so it is applied again. After a power cut nothing beyond the durable position is certain and nothing is
 //! applied again: the set heals what is newer.
 
 use crate::apply::hidden_fid;
@@ -40,7 +40,7 @@ fn given(change: &Change) -> Vec<(Fid, &Name)> {
         Change::Exchange { parent, name, to_parent, to_name, .. } => {
             vec![(*parent, name), (*to_parent, to_name)]
         }
-        Change::Place { path, name, .. } | Change::Relocate { path, name, .. } => {
+        Change::PrepareMkdir { path, name, .. } | Change::Relocate { path, name, .. } => {
             let parents = path.iter().map(|a| a.fid);
             let names = path.iter().map(|a| &a.name).chain([name]);
             // The first name hangs on the root, which the caller knows; the rest on the one before.
@@ -97,7 +97,7 @@ impl Brick {
     }
 
     /// No record says what a healing made or moved, nor what a power cut before it left: the index may not know where it is.
-    /// What was put aside counts only where there is nothing else.
+    /// What was moved to the heal trash counts only where there is nothing else.
     fn learn_places(&mut self) -> Result<(), Errno> {
         let root = self.root.share();
         let index = &mut self.index;
@@ -105,8 +105,8 @@ impl Brick {
             let Ok(Some(tag)) = &seen.tag else { return Ok(()) };
             let at = Located { handle: seen.dir.handle_at(seen.name)?, kind: seen.stat.mode & S_IFMT };
             let other = index.get(tag.fid)?.filter(|known| *known != at);
-            let aside = seen.path.starts_with(".mortar/aside");
-            if aside && other.is_some_and(|o| root.open_handle(&o.handle, o.kind).is_ok()) {
+            let heal_trash = seen.path.starts_with(".mortar/aside");
+            if heal_trash && other.is_some_and(|o| root.open_handle(&o.handle, o.kind).is_ok()) {
                 return Ok(());
             }
             if index.get(tag.fid)? != Some(at) {
@@ -116,10 +116,10 @@ impl Brick {
         })
     }
 
-    /// Orphans and what is in limbo are found by their names there.
+    /// Orphans and what is in lost+found are found by their names there.
     fn learn_hidden(&mut self) -> Result<(), Errno> {
         let mut found = Vec::new();
-        for (n, dir) in [&self.orphans, &self.limbo, &self.aside].into_iter().enumerate() {
+        for (n, dir) in [&self.orphans, &self.lost_found, &self.heal_trash].into_iter().enumerate() {
             dir.list(&mut |name, _, _| {
                 found.extend(hidden_fid(name).map(|f| (n, name.to_vec(), f)));
                 true
@@ -129,8 +129,8 @@ impl Brick {
             if self.index.get(fid)?.is_none() {
                 let dir = match n {
                     0 => &self.orphans,
-                    1 => &self.limbo,
-                    _ => &self.aside,
+                    1 => &self.lost_found,
+                    _ => &self.heal_trash,
                 };
                 let kind = dir.stat_at(&name)?.mode & S_IFMT;
                 self.index.put(fid, Located { handle: dir.handle_at(&name)?, kind });
@@ -169,7 +169,7 @@ impl Brick {
 
     /// Applies the last record again.
     fn redo(&mut self, r: &Record) {
-        let doubt = match &r.change {
+        let stale_set = match &r.change {
             Change::Write { fid, offset, len, .. } if !self.identity.arbiter => {
                 let there = self.open_fid(*fid).and_then(|o| o.read(*offset, *len as usize, false));
                 there.is_ok_and(|d| disk_format::crc64(&[&d]) != r.data_crc)
@@ -178,15 +178,15 @@ impl Brick {
             Change::Fallocate { mode, .. } => mode & 0x28 != 0,
             _ => false,
         };
-        if doubt {
+        if stale_set {
             self.found.incomplete = r.change.touched().first().copied();
             tracing::warn!(brick = %self.path.display(), lsn = %r.stamp.lsn, fid = ?self.found.incomplete, "the data of the last change may not be all there");
             return;
         }
         let payload = self.identity.arbiter.then_some(&[][..]);
-        self.redoing = true;
+        self.replaying = true;
         let done = self.perform(&r.stamp, &r.change, payload);
-        self.redoing = false;
+        self.replaying = false;
         match done {
             // The object is gone: removed in the meantime, or never made durable.
             Ok(()) | Err(Errno::ESTALE | Errno::ENOENT) => {}

@@ -18,7 +18,7 @@ pub(crate) struct Seen<'a> {
     pub(crate) stat: Stat,
 }
 
-/// Walks the whole tree of a brick, orphans and limbo included, one open directory at a time.
+/// Walks the whole tree of a brick, orphans and lost+found included, one open directory at a time.
 pub(crate) fn walk(root: &File, each: &mut dyn FnMut(&Seen<'_>) -> Result<(), Errno>) -> Result<(), Errno> {
     let handle = |name: &[u8]| -> Result<Handle, Errno> { root.open_at(RESERVED, S_IFDIR)?.handle_at(name) };
     let mut todo: Vec<(Handle, PathBuf)> = vec![

@@ -2,7 +2,7 @@
 
 use crate::error::{FormatError, io_errno};
 use crate::identity::{check_around, check_file_system, check_inside, own, read_identity};
-use crate::object::{Opened, S_IFDIR};
+use crate::object::{OpenObject, S_IFDIR};
 use crate::open::Brick;
 use disk_format::Identity;
 use disk_format::tag::ORPHAN;
@@ -14,7 +14,7 @@ use wire::{Errno, Name};
 
 /// Where a directory hangs.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct PlaceOf {
+pub struct DirLocation {
     /// The set that answers for the directory.
     pub home: SetId,
     /// The directory above.
@@ -29,14 +29,14 @@ impl Brick {
     /// Where a directory hangs in this brick's tree; a copy of another set's directory will do.
     ///
     /// # Errors
-    /// `ESTALE` if it is not here or hangs in limbo.
-    pub fn place_of(&mut self, fid: Fid) -> Result<PlaceOf, Errno> {
+    /// `ESTALE` if it is not here or hangs in lost+found.
+    pub fn location_of(&mut self, fid: Fid) -> Result<DirLocation, Errno> {
         let home = self.load(fid)?.tag.home;
-        let at = self.hung(fid)?;
+        let at = self.location(fid)?;
         let parent = at.parent.ok_or(Errno::ESTALE)?;
         let parent_home = self.load(parent)?.tag.home;
         let name = Name::new(&at.name).map_err(|_| Errno::ESTALE)?;
-        Ok(PlaceOf { home, parent, parent_home, name })
+        Ok(DirLocation { home, parent, parent_home, name })
     }
 
     /// Whether the object has no name and is kept only for those who hold it open.
@@ -87,7 +87,7 @@ pub fn check_path(path: &Path) -> Result<(), FormatError> {
         Err(e) => return Err(io("look at it", io_errno(&e))),
     };
     let opened = Host.open_dir(path).map_err(|e| io("open", e));
-    let checked = opened.and_then(|dir| check_file_system(path, &Opened::new(dir, S_IFDIR)));
+    let checked = opened.and_then(|dir| check_file_system(path, &OpenObject::new(dir, S_IFDIR)));
     if made {
         std::fs::remove_dir(path).map_err(|e| io("remove the trial directory", io_errno(&e)))?;
     }

@@ -7,9 +7,9 @@ use crate::open::Brick;
 use crate::read::{ReadJob, ReadOutcome};
 use crate::sync::SyncJob;
 use ids::{Fid, Lsn, OpId, SetId};
-use replica::Entry;
+use replica::LogEntry;
 use replica::healing::Sum;
-use set_core::{Done, PlaceOf, Read};
+use set_core::{DirLocation, Done, Read};
 use wire::peer::{Object, Stamp};
 use wire::reply::{DirEntry, Room};
 use wire::{Attr, Change, Errno, Name};
@@ -28,7 +28,7 @@ pub enum Work {
     List(ListJob),
 }
 
-impl set_core::Brick for Brick {
+impl set_core::LocalBrick for Brick {
     type Work = Work;
 
     const HOLE: u64 = Brick::HOLE;
@@ -66,10 +66,10 @@ impl set_core::Brick for Brick {
         Brick::journal_start(self)
     }
 
-    fn records(&self, from: Lsn) -> impl Iterator<Item = Result<Entry<Change>, Errno>> {
+    fn records(&self, from: Lsn) -> impl Iterator<Item = Result<LogEntry<Change>, Errno>> {
         self.iterate(from).map(|record| {
             let r = record?;
-            Ok(Entry { stamp: r.stamp, op: r.op, about: r.about, body: r.change })
+            Ok(LogEntry { stamp: r.stamp, op: r.op, result_fid: r.result_fid, body: r.change })
         })
     }
 
@@ -118,9 +118,9 @@ impl set_core::Brick for Brick {
         })
     }
 
-    fn place_of(&mut self, fid: Fid) -> Result<PlaceOf, Errno> {
-        let at = Brick::place_of(self, fid)?;
-        Ok(PlaceOf { home: at.home, parent: at.parent, parent_home: at.parent_home, name: at.name })
+    fn location_of(&mut self, fid: Fid) -> Result<DirLocation, Errno> {
+        let at = Brick::location_of(self, fid)?;
+        Ok(DirLocation { home: at.home, parent: at.parent, parent_home: at.parent_home, name: at.name })
     }
 
     fn is_orphan(&mut self, fid: Fid) -> bool {
@@ -139,11 +139,11 @@ impl set_core::Brick for Brick {
         &mut self,
         stamp: &Stamp,
         op: OpId,
-        about: Option<Fid>,
+        result_fid: Option<Fid>,
         change: &Change,
         payload: &[u8],
     ) -> Result<(), Errno> {
-        Brick::apply(self, stamp.clone(), op, about, change, payload)
+        Brick::apply(self, stamp.clone(), op, result_fid, change, payload)
     }
 
     fn is_partial(&self) -> bool {
@@ -158,8 +158,8 @@ impl set_core::Brick for Brick {
         Brick::abandon_partial(self)
     }
 
-    fn doubt_unsynced(&mut self) -> Result<(), Errno> {
-        Brick::doubt_unsynced(self)
+    fn mark_unsynced_stale(&mut self) -> Result<(), Errno> {
+        Brick::mark_unsynced_stale(self)
     }
 
     fn take_late_failure(&mut self) -> Option<Errno> {

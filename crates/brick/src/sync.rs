@@ -7,7 +7,7 @@ use crate::journal::Unsynced;
 use crate::lost::SyncedAt;
 use crate::open::Brick;
 use disk_format::State;
-use file_system::{File, Opening, UNKNOWN_LIFE};
+use file_system::{File, Opening, UNKNOWN_BOOT_ID};
 use ids::{Fid, Lsn, Time};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -54,7 +54,7 @@ impl Shared {
         Ok(shared)
     }
 
-    /// One small write of fixed size in place: it is there or not, and damage only means that nothing is sure.
+    /// One small write of fixed size in place: it is there or not, and damage only means that nothing is certain.
     fn change(&self, f: impl FnOnce(&mut State)) -> Result<(), Errno> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         f(&mut state);
@@ -105,11 +105,11 @@ impl Shared {
 
     /// From now on the state says that what was not synced is lost.
     pub(crate) fn lose(&self) -> Result<(), Errno> {
-        self.change(|s| s.boot = UNKNOWN_LIFE)
+        self.change(|s| s.boot = UNKNOWN_BOOT_ID)
     }
 
     fn is_lost(&self) -> bool {
-        self.state().boot == UNKNOWN_LIFE
+        self.state().boot == UNKNOWN_BOOT_ID
     }
 
     /// # Errors
@@ -338,7 +338,7 @@ impl Brick {
         }
     }
 
-    /// Keeps the journal within its bound. While a healing goes on the journal says what is in doubt: it may grow to some
+    /// Keeps the journal within its bound. While a healing goes on the journal says what is stale: it may grow to some
     /// times the bound before that is given up.
     fn trim_journal(&mut self) -> Result<(), Errno> {
         let size = self.options.journal_size;
@@ -346,7 +346,7 @@ impl Brick {
             if self.journal.bytes() <= size.saturating_mul(8) {
                 return Ok(());
             }
-            self.doubt_all()?;
+            self.mark_all_stale()?;
         }
         if self.journal.bytes() > size {
             if self.journal.bytes() > size.saturating_add(size / 4) {

@@ -1,12 +1,12 @@
-//! Finding objects: by fid, by name; and the rules' view of the tree.
+//! Finds objects by fid and by name, and implements the tree that the rules of `namespace` read.
 
 use crate::index::Located;
-use crate::object::{Opened, S_IFDIR, S_IFMT, S_IFREG, tag_at};
+use crate::object::{OpenObject, S_IFDIR, S_IFMT, S_IFREG, tag_at};
 use crate::open::Brick;
 use disk_format::tag::PENDING;
 use file_system::File;
 use ids::Fid;
-use namespace::{Entry, Lineage, View};
+use namespace::{Entry, Lineage, TreeState};
 use wire::name::RESERVED;
 use wire::{Attr, Errno, Name};
 
@@ -23,7 +23,7 @@ pub(crate) enum At {
 
 impl Brick {
     /// A descriptor of the object, from the cache or by its handle.
-    pub(crate) fn open_fid(&mut self, fid: Fid) -> Result<Opened, Errno> {
+    pub(crate) fn open_fid(&mut self, fid: Fid) -> Result<OpenObject, Errno> {
         if fid == self.identity.root {
             return Ok(self.root.clone());
         }
@@ -33,7 +33,7 @@ impl Brick {
         let at = self.index.get(fid)?.ok_or(Errno::ESTALE)?;
         match self.root.open_handle(&at.handle, at.kind) {
             Ok(file) => {
-                let o = Opened::new(file, at.kind);
+                let o = OpenObject::new(file, at.kind);
                 self.keep_fd(fid, o.clone());
                 Ok(o)
             }
@@ -45,14 +45,14 @@ impl Brick {
         }
     }
 
-    pub(crate) fn keep_fd(&mut self, fid: Fid, o: Opened) {
+    pub(crate) fn keep_fd(&mut self, fid: Fid, o: OpenObject) {
         while self.fds.len() >= self.options.fd_limit.max(4) {
             self.fds.pop_oldest();
         }
         self.fds.insert(fid, o);
     }
 
-    pub(crate) fn open_dir(&mut self, fid: Fid) -> Result<Opened, Errno> {
+    pub(crate) fn open_dir(&mut self, fid: Fid) -> Result<OpenObject, Errno> {
         let o = self.open_fid(fid)?;
         if o.is_dir() { Ok(o) } else { Err(Errno::ENOTDIR) }
     }
@@ -88,7 +88,7 @@ impl Brick {
     }
 
     /// Forgets what a name leads to: it has to be looked up again.
-    pub(crate) fn doubt_name(&mut self, parent: Fid, name: &[u8]) {
+    pub(crate) fn invalidate_name(&mut self, parent: Fid, name: &[u8]) {
         let key = self.name_key(parent, name);
         self.names.remove(&key);
     }
@@ -147,7 +147,7 @@ impl Brick {
     /// Where `name` leads, for lookups by users: what is not ours is not there.
     ///
     /// # Errors
-    /// As [`View::entry`].
+    /// As [`TreeState::entry`].
     pub fn lookup(&mut self, parent: Fid, name: &Name) -> Result<Option<Entry>, Errno> {
         self.ours(parent)?;
         Ok(match self.find(parent, name.as_bytes())? {
@@ -178,7 +178,7 @@ impl Brick {
 }
 
 /// What a change that was interrupted leaves behind: an object without a tag and without content. A file that somebody
-/// put into the brick has content, or is worth nothing either: it is moved aside, not removed.
+/// put into the brick has content, or is worth nothing either: it is moved to lost+found, not removed.
 pub(crate) fn is_remains(dir: &File, name: &[u8]) -> Result<bool, Errno> {
     // The folder that mkfs makes.
     if name == b"lost+found" || tag_at(dir, name)?.is_some() {
@@ -199,7 +199,7 @@ pub(crate) fn is_remains(dir: &File, name: &[u8]) -> Result<bool, Errno> {
     }
 }
 
-impl View for Brick {
+impl TreeState for Brick {
     fn attr(&mut self, fid: Fid) -> Result<Attr, Errno> {
         let own = self.identity.set;
         let (node, stat) = self.fresh(fid)?;
@@ -207,7 +207,7 @@ impl View for Brick {
     }
 
     /// Something that is not ours (copied in behind Mortar's back) answers `EEXIST`: no change may touch the name. What an
-    /// interrupted change left is no entry: the change that takes the name moves it aside.
+    /// interrupted change left is no entry: the change that takes the name moves it to lost+found.
     fn entry(&mut self, parent: Fid, name: &Name) -> Result<Option<Entry>, Errno> {
         self.ours(parent)?;
         match self.find(parent, name.as_bytes())? {
@@ -269,7 +269,7 @@ impl View for Brick {
             }
             lineage.own.push(fid);
             at = crate::object::open_at(&at, b"..", S_IFDIR)?;
-            // Above limbo there is nothing of the tree.
+            // Above lost+found there is nothing of the tree.
             fid = at.tag()?.ok_or(Errno::EXDEV)?.fid;
         }
         Ok(lineage)
@@ -288,7 +288,7 @@ impl View for Brick {
             at = crate::object::open_at(&at, b"..", S_IFDIR)?;
             match at.tag()? {
                 Some(t) => fid = t.fid,
-                // Above limbo there is nothing of the tree.
+                // Above lost+found there is nothing of the tree.
                 None => return Ok(false),
             }
         }

@@ -1,7 +1,7 @@
 //! Whether a change can be carried out, as far as only the file system knows: asked before it is journaled anywhere, so
 //! that what a user asks for amiss is an error to the user and not a failure of the brick.
 
-use crate::object::{Opened, S_IFDIR, S_IFLNK};
+use crate::object::{OpenObject, S_IFDIR, S_IFLNK};
 use crate::open::Brick;
 use disk_format::tag;
 use file_system::Opening;
@@ -101,24 +101,24 @@ impl Brick {
     }
 
     /// Tries an attribute on a file or directory of our own.
-    fn probe(&self, like: &Opened, name: &[u8], value: &[u8]) -> Result<(), Errno> {
+    fn probe(&self, like: &OpenObject, name: &[u8], value: &[u8]) -> Result<(), Errno> {
         const AT: &[u8] = b"probe";
         let open = match like.kind {
             S_IFDIR => {
-                let _ = self.limbo.make_dir(AT, 0o700);
-                self.limbo.open_at(AT, S_IFDIR)
+                let _ = self.lost_found.make_dir(AT, 0o700);
+                self.lost_found.open_at(AT, S_IFDIR)
             }
             S_IFLNK => return Err(Errno::EOPNOTSUPP),
-            _ => self.limbo.open_own(AT, Opening::AtHand(0o700)),
+            _ => self.lost_found.open_own(AT, Opening::AtHand(0o700)),
         };
         let tried = open.and_then(|o| o.set_xattr(name, value));
-        let _ = if like.is_dir() { self.limbo.remove_dir(AT) } else { self.limbo.unlink(AT) };
+        let _ = if like.is_dir() { self.lost_found.remove_dir(AT) } else { self.lost_found.unlink(AT) };
         tried
     }
 }
 
 /// ext4 keeps an object's attributes in one block, Mortar's own among them, which do not show.
-fn attributes_fit(open: &Opened, name: &[u8], len: usize) -> Result<(), Errno> {
+fn attributes_fit(open: &OpenObject, name: &[u8], len: usize) -> Result<(), Errno> {
     let space = open.space()?;
     if !space.attributes_in_one_block {
         return Ok(());

@@ -4,7 +4,7 @@
 mod common;
 use common::*;
 use ids::{Fid, Time};
-use namespace::View;
+use namespace::TreeState;
 use std::os::unix::fs::MetadataExt;
 use wire::codec::Blob;
 use wire::op::{Node, SetAttr, SetTime};
@@ -198,7 +198,7 @@ fn copies_of_other_sets_directories() {
         gid: 2,
         time: time(1),
     };
-    let place = |path: &[(Fid, &str)], n: &str, fid| Change::Place {
+    let place = |path: &[(Fid, &str)], n: &str, fid| Change::PrepareMkdir {
         path: path.iter().map(|(f, n)| wire::op::Ancestor { fid: *f, name: name(n), home: other }).collect(),
         name: name(n),
         fid,
@@ -217,16 +217,16 @@ fn copies_of_other_sets_directories() {
     s.apply(&place(&[(there(1), "far"), (there(2), "deep")], "near", mine(2)), b"").unwrap();
     assert!(top.join("far/deep/near").is_dir());
     assert!(s.bricks[0].is_pending(mine(2)).unwrap());
-    s.apply(&Change::Settle { fid: mine(2), keep: true }, b"").unwrap();
+    s.apply(&Change::EndTransaction { fid: mine(2), keep: true }, b"").unwrap();
     assert!(!s.bricks[0].is_pending(mine(2)).unwrap());
     let f = s.file(mine(2), "f");
-    // A pending one gives way and stays until it is settled; a settled one does not.
+    // A pending one gives way and stays until its transaction ends; another one does not.
     s.apply(&place(&[(there(1), "far")], "p", mine(10)), b"").unwrap();
     s.apply(&place(&[(there(1), "far")], "p", mine(11)), b"").unwrap();
     assert!(s.bricks[0].is_pending(mine(10)).unwrap(), "its transaction may still commit");
-    s.apply(&Change::Settle { fid: mine(10), keep: false }, b"").unwrap();
+    s.apply(&Change::EndTransaction { fid: mine(10), keep: false }, b"").unwrap();
     assert_eq!(s.bricks[0].attr(mine(10)), Err(Errno::ESTALE));
-    s.apply(&Change::Settle { fid: mine(11), keep: true }, b"").unwrap();
+    s.apply(&Change::EndTransaction { fid: mine(11), keep: true }, b"").unwrap();
     s.apply(&place(&[(there(1), "far")], "p", mine(12)), b"").unwrap();
     assert!(top.join(".mortar/limbo").read_dir().unwrap().count() == 1);
     assert!(s.bricks[0].attr(mine(12)).unwrap().is_dir());
@@ -234,14 +234,14 @@ fn copies_of_other_sets_directories() {
     s.apply(&place(&[(there(1), "far")], "deep", mine(13)), b"").unwrap();
     assert!(top.join("far/deep").is_dir());
     assert!(s.bricks[0].attr(f).is_ok(), "what lies beneath stays within reach");
-    // Moved after its entry, condemned, and gone.
+    // Moved after its entry, prepared for removal, and gone.
     let path = vec![wire::op::Ancestor { fid: there(1), name: name("far"), home: other }];
     s.apply(&Change::Relocate { fid: mine(2), path, name: name("moved") }, b"").unwrap();
     assert!(top.join("far/moved/f").is_file());
     s.run(&Op::Unlink { parent: mine(2), name: name("f") }, b"").unwrap();
-    s.apply(&Change::Condemn { fid: mine(2) }, b"").unwrap();
+    s.apply(&Change::PrepareRmdir { fid: mine(2) }, b"").unwrap();
     assert_eq!(s.run(&common::create(mine(2), "late", Node::File, 0o644), b""), Err(Errno::EAGAIN));
-    s.apply(&Change::Settle { fid: mine(2), keep: false }, b"").unwrap();
+    s.apply(&Change::EndTransaction { fid: mine(2), keep: false }, b"").unwrap();
     assert!(!top.join("far/moved").exists());
     // The entry goes while its copy still holds something.
     s.apply(&Change::Rmdir { parent: ROOT, name: name("far"), fid: there(1), time: time(9) }, b"").unwrap();

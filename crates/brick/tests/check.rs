@@ -7,7 +7,7 @@ use common::*;
 use disk_format::Tag;
 use disk_format::tag::XATTR;
 use ids::{Epoch, Fid, Lsn, SetId};
-use namespace::View;
+use namespace::TreeState;
 use std::path::{Path, PathBuf};
 use wire::Op;
 
@@ -82,10 +82,10 @@ fn repair_all(path: &Path, wanted: &[(&str, &str)]) -> Report {
     repaired
 }
 
-fn doubtful(path: &Path) -> (Lsn, Vec<Fid>) {
+fn stale_objects(path: &Path) -> (Lsn, Vec<Fid>) {
     let b = open(path, &identity(1));
-    let doubt = b.doubt().expect("it is in doubt").clone();
-    (doubt.from, doubt.objects)
+    let stale_set = b.stale_set().expect("it is stale").clone();
+    (stale_set.from, stale_set.objects)
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn a_lost_tag_is_written_again_from_the_index() {
     assert_eq!(report.to_heal, Some(ToHeal::Objects(1)));
     let now = tag(&file).unwrap();
     assert_eq!((now.fid, now.home, now.version.lsn), (before.fid, before.home, Lsn(0)));
-    let (from, objects) = doubtful(&c.path);
+    let (from, objects) = stale_objects(&c.path);
     assert!(from > Lsn(0) && objects == [c.f], "only that file heals");
     // A damaged one likewise.
     set_tag(&file, b"rubbish");
@@ -112,7 +112,7 @@ fn a_lost_tag_of_a_directory_hides_nothing_of_what_is_in_it() {
     untag(&c.path.join("d"));
     let report = repair_all(&c.path, &[("d", "it has no tag; by the index it is")]);
     assert_eq!((report.files, report.directories), (24, 1));
-    assert_eq!(doubtful(&c.path).1, [c.d]);
+    assert_eq!(stale_objects(&c.path).1, [c.d]);
     let mut b = open(&c.path, &identity(1));
     assert_eq!(b.attr(c.f).unwrap().size, 12);
 }
@@ -260,8 +260,11 @@ fn a_damaged_journal_begins_anew_beyond_everything_it_gave() {
         assert_eq!(brick::check(&c.path, false).unwrap().problems, [], "{n}");
         let b = open(&c.path, &identity(1));
         assert!(b.last().lsn >= last && b.durable().lsn == b.last().lsn, "{n}: {:?} {last}", b.last());
-        let doubt = b.doubt().unwrap();
-        assert!(doubt.from == Lsn(0) && doubt.objects.contains(&c.f) && doubt.objects.contains(&ROOT), "{n}");
+        let stale_set = b.stale_set().unwrap();
+        assert!(
+            stale_set.from == Lsn(0) && stale_set.objects.contains(&c.f) && stale_set.objects.contains(&ROOT),
+            "{n}"
+        );
     }
 }
 
@@ -289,13 +292,13 @@ fn leftovers_in_the_bricks_own_folders() {
     std::fs::remove_file(meta.join("heal")).unwrap();
     // What a healing took out of its place goes with the healing.
     std::fs::rename(c.path.join("a"), meta.join("aside").join(orphan.file_name().unwrap())).unwrap();
-    let aside = format!(".mortar/aside/{}", orphan.file_name().unwrap().to_str().unwrap());
+    let moved = format!(".mortar/aside/{}", orphan.file_name().unwrap().to_str().unwrap());
     let report = brick::check(&c.path, false).unwrap();
-    assert!(report.problems.iter().any(|p| p.path == Path::new(&aside)), "{report:?}");
+    assert!(report.problems.iter().any(|p| p.path == Path::new(&moved)), "{report:?}");
     brick::check(&c.path, true).unwrap();
     assert_eq!(std::fs::read_dir(meta.join("aside")).unwrap().count(), 0);
     std::fs::write(meta.join("state"), "rubbish").unwrap();
-    repair_all(&c.path, &[(".mortar/state", "nothing counts as on disk for sure")]);
+    repair_all(&c.path, &[(".mortar/state", "nothing counts as on disk for certain")]);
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod common;
 use brick::{Brick, JournalError, OpenError, Options};
 use common::*;
 use ids::{Lsn, OpId};
-use namespace::View;
+use namespace::TreeState;
 use std::path::{Path, PathBuf};
 use wire::op::Node;
 use wire::{Change, Op};
@@ -131,9 +131,9 @@ fn what_an_interrupted_create_left_is_in_nobodys_way() {
     for n in 1..=2 {
         assert!(!t.path().join(format!("b{n}/d")).exists());
     }
-    // Moved aside, not removed.
-    let aside = std::fs::read_dir(t.path().join("b1/.mortar/limbo")).unwrap().count();
-    assert_eq!(aside, 6);
+    // Moved to lost+found, not removed.
+    let moved = std::fs::read_dir(t.path().join("b1/.mortar/limbo")).unwrap().count();
+    assert_eq!(moved, 6);
 }
 
 /// A file that somebody copied in keeps its name and its directory.
@@ -183,7 +183,7 @@ fn a_torn_tail_is_cut_and_damage_in_the_middle_is_refused() {
     assert!(report.is_sound() && !report.problems.is_empty(), "{:?}", report.problems);
     let mut b = open(&path, &identity(1));
     assert!(b.last() == stamp(10) && b.durable() == stamp(10), "no position is given twice");
-    assert!(b.doubt().is_some(), "what the tree holds is to be compared");
+    assert!(b.stale_set().is_some(), "what the tree holds is to be compared");
     assert!(b.lookup(ROOT, &name("f9")).unwrap().is_some(), "the tree is the truth");
 }
 

@@ -5,7 +5,7 @@
 mod common;
 
 use common::*;
-use namespace::View as _;
+use namespace::TreeState as _;
 use std::path::Path;
 
 /// Opens the brick and looks at all objects; true if the index was made anew.

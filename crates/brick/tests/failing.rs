@@ -5,7 +5,7 @@ mod common;
 use brick::{Brick, Options};
 use common::*;
 use ids::{Fid, OpId};
-use namespace::View as _;
+use namespace::TreeState as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use wire::op::Node;
@@ -103,14 +103,14 @@ fn a_write_done_in_part_is_recorded() {
     assert_eq!(touched_after(&b, before.lsn), [f, f]);
     assert_eq!(b.attr(f).unwrap().size, size);
     assert_eq!(b.found().incomplete, None);
-    assert!(b.doubt().is_none());
+    assert!(b.stale_set().is_none());
     b.close().unwrap();
     assert!(brick::check(&path, false).unwrap().problems.is_empty());
 }
 
-/// With others beside it: the file is in doubt before its record goes.
+/// With others beside it: the file is stale before its record goes.
 #[test]
-fn a_write_done_in_part_is_in_doubt() {
+fn a_write_done_in_part_is_stale() {
     let small = Small::new();
     let (mut s, f, change, data) = half_written(&small);
     let before = s.bricks[0].last();
@@ -122,7 +122,7 @@ fn a_write_done_in_part_is_in_doubt() {
     small.free();
     b.abandon_partial().unwrap();
     assert_eq!(b.last(), before);
-    assert_eq!(b.doubt().unwrap().objects, [f]);
+    assert_eq!(b.stale_set().unwrap().objects, [f]);
 }
 
 /// Left as it is, it is found when the brick is opened anew.
@@ -137,7 +137,7 @@ fn a_write_done_in_part_is_found_again() {
     small.free();
     let b = open(&path, &identity(1));
     assert_eq!(b.found().incomplete, Some(f));
-    assert_eq!(b.doubt().unwrap().objects, [f]);
+    assert_eq!(b.stale_set().unwrap().objects, [f]);
 }
 
 /// What there is no room for is refused before it is begun; what needs none is not.
@@ -202,8 +202,8 @@ fn a_segment_that_stays_refuses_nothing() {
     let f = s.file(ROOT, "f");
     // A directory in its place is not unlinked.
     let first = segments(&path).remove(0);
-    let aside = t.path().join("first");
-    std::fs::rename(&first, &aside).unwrap();
+    let moved = t.path().join("first");
+    std::fs::rename(&first, &moved).unwrap();
     std::fs::create_dir(&first).unwrap();
     for n in 0..2000 {
         s.write(f, n, b"x");
@@ -213,7 +213,7 @@ fn a_segment_that_stays_refuses_nothing() {
     }
     assert!(segments(&path).len() > 8, "nothing was to be removed");
     std::fs::remove_dir(&first).unwrap();
-    std::fs::rename(&aside, &first).unwrap();
+    std::fs::rename(&moved, &first).unwrap();
     // It is tried again when a segment ends.
     for n in 0..1000 {
         s.write(f, n, b"y");

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
 mod common;
-use brick::{Arriving, Brick, Healing};
+use brick::{Arriving, Brick, HealSession};
 use common::partners::*;
 use common::*;
 use ids::{Epoch, Fid, Lsn};
@@ -48,7 +48,7 @@ fn run(seed: u64, full: bool) {
         step(&mut w, &mut p);
     }
     let common = if full { Stamp { epoch: Epoch(0), lsn: Lsn(0) } } else { common };
-    let mut healing = welcome(&mut p, &mut j, &common, full);
+    let mut healing = accept_join(&mut p, &mut j, &common, full);
     // Questions and what is said are each in order, with any delay between.
     let (mut asked, mut said) = (VecDeque::new(), VecDeque::new());
     // Checksums are worked out at once and told later.
@@ -64,10 +64,10 @@ fn run(seed: u64, full: bool) {
             (asked, said, late) = Default::default();
             drop(j);
             j = open(&dir.path().join("b2"), &identity(2));
-            let from = j.doubt().unwrap().from;
+            let from = j.stale_set().unwrap().from;
             assert!(!full || from == Lsn(0));
             let common = p.stamp_at(from).unwrap().unwrap_or(common.clone());
-            healing = welcome(&mut p, &mut j, &common, full);
+            healing = accept_join(&mut p, &mut j, &common, full);
         }
         match w.rng.below(5) {
             0 if live > 0 => {
@@ -87,7 +87,8 @@ fn run(seed: u64, full: bool) {
             }
             2 => match said.pop_front() {
                 Some(Said::Change(s, change, payload)) => {
-                    let a = Arriving { stamp: &s, op: OP, about: None, change: &change, payload: &payload };
+                    let a =
+                        Arriving { stamp: &s, op: OP, result_fid: None, change: &change, payload: &payload };
                     healing.apply(&mut j, a).unwrap();
                 }
                 Some(Said::Answer(body, data)) => take(&mut healing, &mut j, &body, &data),
@@ -168,8 +169,8 @@ fn a_directory_of_which_many_names_are_healed_keeps_its_times() {
         s.file(ROOT, &format!("n{n}"));
     }
     let p = &mut s.bricks[0];
-    let mut healing = welcome(p, &mut j, &Stamp { epoch: Epoch(0), lsn: Lsn(0) }, false);
-    settle(p, &mut j, &mut healing);
+    let mut healing = accept_join(p, &mut j, &Stamp { epoch: Epoch(0), lsn: Lsn(0) }, false);
+    heal_all(p, &mut j, &mut healing);
     same_trees(dir.path(), p, &mut j);
 }
 
@@ -186,7 +187,7 @@ fn what_an_interrupted_healing_made_is_healed_on() {
     let d = s.dir(ROOT, "d");
     s.file(d, "f");
     let p = &mut s.bricks[0];
-    let mut healing = welcome(p, &mut j, &common, false);
+    let mut healing = accept_join(p, &mut j, &common, false);
     while j.lookup(ROOT, &name("d")).unwrap().is_none() {
         let question = healing.ask(&mut j).unwrap();
         let (body, data) = answer(p, &question);
@@ -195,7 +196,7 @@ fn what_an_interrupted_healing_made_is_healed_on() {
     drop(j);
     let mut j = open(&dir.path().join("b2"), &identity(2));
     assert!(j.attr_of_any(d).is_ok(), "it is found by its fid, before any name leads to it");
-    let mut healing = welcome(p, &mut j, &common, false);
+    let mut healing = accept_join(p, &mut j, &common, false);
     // The directory is asked about before the names above it are told.
     let asked: Vec<_> = std::iter::from_fn(|| healing.ask(&mut j)).collect();
     assert_eq!(asked.len(), 2);
@@ -203,7 +204,7 @@ fn what_an_interrupted_healing_made_is_healed_on() {
         let (body, data) = answer(p, &question);
         take(&mut healing, &mut j, &body, &data);
     }
-    settle(p, &mut j, &mut healing);
+    heal_all(p, &mut j, &mut healing);
     same_trees(dir.path(), p, &mut j);
 }
 
@@ -233,8 +234,8 @@ fn only_what_differs_is_copied() {
         s.write(dense, (3 << 20) + 5, &vec![99; 1 << 20]);
         s.write(sparse, 20 << 20, b"in between");
         let mut p = s.bricks.pop().unwrap();
-        let mut healing = welcome(&mut p, &mut j, &common, full);
-        settle(&mut p, &mut j, &mut healing);
+        let mut healing = accept_join(&mut p, &mut j, &common, full);
+        heal_all(&mut p, &mut j, &mut healing);
         let done = healing.progress();
         assert!(done.bytes <= (2 << 20) + (1 << 20), "full {full}: {done:?}");
         assert!(!full || done.same >= 6 << 20, "{done:?}");
@@ -259,7 +260,7 @@ fn an_interrupted_healing_copies_nothing_twice() {
     let small = s.file(ROOT, "small");
     s.write(small, 0, b"not much");
     let mut p = s.bricks.pop().unwrap();
-    let mut healing = welcome(&mut p, &mut j, &common, false);
+    let mut healing = accept_join(&mut p, &mut j, &common, false);
     while healing.progress().bytes < 5 << 20 {
         let question = healing.ask(&mut j).unwrap();
         let (body, data) = answer(&mut p, &question);
@@ -268,15 +269,15 @@ fn an_interrupted_healing_copies_nothing_twice() {
     let before = healing.progress().bytes;
     drop(j);
     let mut j = open(&dir.path().join("b2"), &identity(2));
-    let mut healing = welcome(&mut p, &mut j, &common, false);
-    settle(&mut p, &mut j, &mut healing);
+    let mut healing = accept_join(&mut p, &mut j, &common, false);
+    heal_all(&mut p, &mut j, &mut healing);
     let after = healing.progress();
     assert!(before + after.bytes <= (8 << 20) + 8, "{before} bytes first, then {after:?}");
     assert!(after.same >= 5 << 20, "{after:?}");
     same_trees(dir.path(), &mut p, &mut j);
 }
 
-/// The machine was started anew: what came after the durable position is in doubt, and comes from the other brick.
+/// The machine was started anew: what came after the durable position is stale, and comes from the other brick.
 #[test]
 fn after_a_reboot_a_brick_is_healed_from_its_durable_position() {
     let dir = temp();
@@ -300,13 +301,13 @@ fn after_a_reboot_a_brick_is_healed_from_its_durable_position() {
     let mut j = open(&b2, &identity(2));
     assert!(j.found().rebooted);
     assert_eq!(j.durable(), durable);
-    let mut healing = Healing::begin(&mut j, (&durable, &durable), durable.lsn, false).unwrap();
+    let mut healing = HealSession::begin(&mut j, (&durable, &durable), durable.lsn, false).unwrap();
     for r in p.iterate(durable.lsn.next()).map(Result::unwrap).collect::<Vec<_>>() {
         let (stamp, change) = (&r.stamp, &r.change);
-        healing.apply(&mut j, Arriving { stamp, op: OP, about: None, change, payload: b"" }).unwrap();
+        healing.apply(&mut j, Arriving { stamp, op: OP, result_fid: None, change, payload: b"" }).unwrap();
     }
-    healing.go_live(&mut j, &p.last(), &[]).unwrap();
-    settle(&mut p, &mut j, &mut healing);
+    healing.on_caught_up(&mut j, &p.last(), &[]).unwrap();
+    heal_all(&mut p, &mut j, &mut healing);
     assert_eq!(p.last(), j.last());
     let (mut a, mut b) = (p.attr_of_any(f).unwrap(), j.attr_of_any(f).unwrap());
     (a.blocks, b.blocks) = (0, 0);
@@ -342,8 +343,8 @@ fn a_version_from_before_a_loss_is_not_believed() {
     }
     let (mut j, mut p) = (s.bricks.pop().unwrap(), s.bricks.pop().unwrap());
     let common = p.last();
-    let healing = welcome(&mut p, &mut j, &common, true);
-    assert!(j.doubt().unwrap().trust >= version.lsn);
+    let healing = accept_join(&mut p, &mut j, &common, true);
+    assert!(j.stale_set().unwrap().versions_valid_to >= version.lsn);
     drop((healing, j, p));
     let b1 = dir.path().join("b1");
     std::fs::write(b1.join("f"), [0; 5000]).unwrap();
@@ -359,9 +360,9 @@ fn a_version_from_before_a_loss_is_not_believed() {
     // Nothing in common: the epoch of the one that goes on is in no other's journal.
     let mut j = open(&dir.path().join("b2"), &identity(2));
     let none = Stamp { epoch: Epoch(0), lsn: Lsn(0) };
-    let mut healing = Healing::begin(&mut j, (&none, &alone), Lsn(0), true).unwrap();
-    healing.go_live(&mut j, &p.last(), &[]).unwrap();
-    settle(&mut p, &mut j, &mut healing);
+    let mut healing = HealSession::begin(&mut j, (&none, &alone), Lsn(0), true).unwrap();
+    healing.on_caught_up(&mut j, &p.last(), &[]).unwrap();
+    heal_all(&mut p, &mut j, &mut healing);
     same_data(&mut p, &mut j, f);
 }
 
@@ -386,8 +387,8 @@ fn after_a_reboot_no_version_is_believed_until_the_brick_has_healed() {
         }
         let mut j = open(&b2, &identity(2));
         assert_eq!(j.version(f), p.version(f));
-        let mut healing = welcome(&mut p, &mut j, &common, true);
-        settle(&mut p, &mut j, &mut healing);
+        let mut healing = accept_join(&mut p, &mut j, &common, true);
+        heal_all(&mut p, &mut j, &mut healing);
         same_data(&mut p, &mut j, f);
     }
 }
@@ -399,12 +400,12 @@ fn a_resumed_comparison_believes_versions_of_one_history() {
     let (mut s, dense, ..) = large(dir.path());
     let (mut j, mut p) = (s.bricks.pop().unwrap(), s.bricks.pop().unwrap());
     let common = p.last();
-    drop(welcome(&mut p, &mut j, &common, true));
+    drop(accept_join(&mut p, &mut j, &common, true));
     drop(j);
     let mut j = open(&dir.path().join("b2"), &identity(2));
     let none = Stamp { epoch: Epoch(0), lsn: Lsn(0) };
-    let mut healing = welcome(&mut p, &mut j, &none, true);
-    settle(&mut p, &mut j, &mut healing);
+    let mut healing = accept_join(&mut p, &mut j, &none, true);
+    heal_all(&mut p, &mut j, &mut healing);
     same_data(&mut p, &mut j, dense);
     let done = healing.progress();
     assert_eq!((done.bytes, done.same), (0, 0), "data was compared though its version says enough");
@@ -426,17 +427,17 @@ fn a_placed_directory_that_nobody_else_has_goes() {
         for b in [&mut p, &mut j] {
             b.apply(at(1, 1), OP, None, &Change::Nop, b"").unwrap();
         }
-        // Only the one that goes away places a directory, beneath a copy of another set's or in limbo.
+        // Only the one that goes away places a directory, beneath a copy of another set's or in lost+found.
         let copy = Fid { set: theirs, epoch: Epoch(1), lsn: Lsn(9) };
         let path = vec![wire::op::Ancestor { fid: copy, home: theirs, name: name("theirs") }];
         let fid = Fid { set: SET, epoch: Epoch(1), lsn: Lsn(2) };
         let (mode, uid, gid) = (0o755, 0, 0);
-        let place = Change::Place { path, name: name("ours"), fid, mode, uid, gid, time: time(5) };
+        let place = Change::PrepareMkdir { path, name: name("ours"), fid, mode, uid, gid, time: time(5) };
         j.apply(at(1, 2), OP, None, &place, b"").unwrap();
         assert!(j.attr_of_any(fid).is_ok());
         p.apply(at(2, 2), OP, None, &Change::Nop, b"").unwrap();
-        let mut healing = welcome(&mut p, &mut j, &at(1, 1), full);
-        settle(&mut p, &mut j, &mut healing);
+        let mut healing = accept_join(&mut p, &mut j, &at(1, 1), full);
+        heal_all(&mut p, &mut j, &mut healing);
         assert!(j.attr_of_any(fid).is_err(), "full: {full}, root: {root_home}");
         assert!(!dir.path().join("b2/theirs/ours").exists());
         for folder in ["aside", "limbo"] {
@@ -459,8 +460,8 @@ fn placed_bricks(dir: &std::path::Path, count: u32) -> Vec<Brick> {
     (1..=count).map(new).collect()
 }
 
-/// What is in a brick's limbo.
-fn limbo(dir: &std::path::Path, n: u32) -> Vec<std::path::PathBuf> {
+/// What is in a brick's lost+found.
+fn lost_found(dir: &std::path::Path, n: u32) -> Vec<std::path::PathBuf> {
     fn walk(at: &std::path::Path, top: &std::path::Path, out: &mut Vec<std::path::PathBuf>) {
         for e in std::fs::read_dir(at).unwrap().map(Result::unwrap) {
             out.push(e.path().strip_prefix(top).unwrap().to_path_buf());
@@ -476,14 +477,14 @@ fn limbo(dir: &std::path::Path, n: u32) -> Vec<std::path::PathBuf> {
     out
 }
 
-/// Directories whose path was taken by others lie in limbo, with all that is in them: they are healed as any others, by a
-/// brick that has nothing, by one that missed them, and by one that missed what happened in them.
+/// Directories whose path was taken by others lie in lost+found, with all that is in them: they are healed as any others,
+/// by a brick that has nothing, by one that missed them, and by one that missed what happened in them.
 #[test]
-fn what_lies_in_limbo_is_healed() {
+fn what_lies_in_lost_found_is_healed() {
     let theirs = ids::SetId(2);
     let far = |n| Fid { set: theirs, epoch: Epoch(1), lsn: Lsn(n) };
     let ours = |n| Fid { set: SET, epoch: Epoch(1), lsn: Lsn(n) };
-    let place = |path: &[(Fid, &str)], n: &str, fid| Change::Place {
+    let place = |path: &[(Fid, &str)], n: &str, fid| Change::PrepareMkdir {
         path: path.iter().map(|(f, n)| wire::op::Ancestor { fid: *f, name: name(n), home: theirs }).collect(),
         name: name(n),
         fid,
@@ -492,7 +493,7 @@ fn what_lies_in_limbo_is_healed() {
         gid: 0,
         time: time(5),
     };
-    let keep = |fid| (Change::Settle { fid, keep: true }, vec![]);
+    let keep = |fid| (Change::EndTransaction { fid, keep: true }, vec![]);
     let make = |parent, n: &str, fid, node| {
         let (mode, uid, gid) = (0o644, 3, 4);
         let change =
@@ -509,7 +510,7 @@ fn what_lies_in_limbo_is_healed() {
         (place(&[(far(1), "top")], "x", ours(2)), vec![]),
         keep(ours(2)),
         make(ours(2), "f", ours(4), Node::File),
-        write(ours(4), b"in limbo"),
+        write(ours(4), b"in lost+found"),
         make(ours(2), "s", ours(6), Node::Dir),
         make(ours(6), "g", ours(7), Node::File),
         (place(&[(far(1), "top"), (far(2), "deep")], "y", ours(8)), vec![]),
@@ -521,8 +522,8 @@ fn what_lies_in_limbo_is_healed() {
         (place(&[(far(3), "top")], "z", ours(12)), vec![]),
         keep(ours(12)),
         make(ours(12), "h", ours(14), Node::File),
-        // What happens in limbo.
-        write(ours(4), b"and goes on in limbo"),
+        // What happens in lost+found.
+        write(ours(4), b"and goes on in lost+found"),
         make(ours(8), "k", ours(16), Node::File),
         write(ours(16), b"deep"),
     ];
@@ -540,10 +541,10 @@ fn what_lies_in_limbo_is_healed() {
                 }
             }
             let common = if full { Stamp { epoch: Epoch(0), lsn: Lsn(0) } } else { stamp(missed_from) };
-            let mut healing = welcome(&mut p, &mut j, &common, full);
-            settle(&mut p, &mut j, &mut healing);
+            let mut healing = accept_join(&mut p, &mut j, &common, full);
+            heal_all(&mut p, &mut j, &mut healing);
             let case = format!("full: {full}, missed from {missed_from} on");
-            assert_eq!(limbo(dir.path(), 1), limbo(dir.path(), 2), "{case}");
+            assert_eq!(lost_found(dir.path(), 1), lost_found(dir.path(), 2), "{case}");
             let paths = |n| tree(&dir.path().join(n)).into_keys().collect::<Vec<_>>();
             assert_eq!(paths("b1"), paths("b2"), "{case}");
             for fid in [2, 4, 6, 7, 8, 10, 12, 14, 16].map(ours) {
@@ -573,8 +574,8 @@ fn a_file_without_a_name_outlives_its_directory() {
         s.apply(&Change::Unlink { parent, name: name("f"), fid, orphan, time }, b"").unwrap();
         s.apply(&Change::Rmdir { parent: ROOT, name: name("d"), fid: parent, time }, b"").unwrap();
         let mut p = s.bricks.pop().unwrap();
-        let mut healing = welcome(&mut p, &mut j, &common, full);
-        settle(&mut p, &mut j, &mut healing);
+        let mut healing = accept_join(&mut p, &mut j, &common, full);
+        heal_all(&mut p, &mut j, &mut healing);
         end(&mut j);
         assert!(j.is_orphan(fid), "full: {full}");
         same_data(&mut p, &mut j, fid);
@@ -606,8 +607,8 @@ fn a_file_that_the_index_has_lost_is_healed() {
         drop(j);
         std::fs::copy(&early, dir.path().join(index)).unwrap();
         let mut j = open(&path, &identity(2));
-        let mut healing = welcome(&mut p, &mut j, &common, full);
-        settle(&mut p, &mut j, &mut healing);
+        let mut healing = accept_join(&mut p, &mut j, &common, full);
+        heal_all(&mut p, &mut j, &mut healing);
         end(&mut j);
         same_data(&mut p, &mut j, fid);
         same_trees(dir.path(), &mut p, &mut j);
@@ -631,8 +632,8 @@ fn a_file_with_two_names_stays_one_file() {
     let fid = s.file(second, "old");
     s.write(fid, 0, b"before");
     let mut p = s.bricks.pop().unwrap();
-    let mut healing = welcome(&mut p, &mut j, &common, false);
-    settle(&mut p, &mut j, &mut healing);
+    let mut healing = accept_join(&mut p, &mut j, &common, false);
+    heal_all(&mut p, &mut j, &mut healing);
     j.flush_attrs().unwrap();
     j.begin_heal(common.lsn, &[], Lsn(0)).unwrap();
     drop(j);
@@ -642,8 +643,8 @@ fn a_file_with_two_names_stays_one_file() {
     s.write(fid, 0, b"afterwards");
     let mut p = s.bricks.pop().unwrap();
     let mut j = open(&path, &identity(2));
-    let mut healing = welcome(&mut p, &mut j, &common, false);
-    settle(&mut p, &mut j, &mut healing);
+    let mut healing = accept_join(&mut p, &mut j, &common, false);
+    heal_all(&mut p, &mut j, &mut healing);
     end(&mut j);
     same_data(&mut p, &mut j, fid);
     same_trees(dir.path(), &mut p, &mut j);
@@ -674,8 +675,8 @@ fn a_file_that_the_primarys_index_has_lost_is_healed() {
     std::fs::copy(&early, dir.path().join(index)).unwrap();
     let mut p = open(&path, &identity(1));
     j.begin_heal(common.lsn, &[fid], Lsn(0)).unwrap();
-    let mut healing = welcome(&mut p, &mut j, &common, true);
-    settle(&mut p, &mut j, &mut healing);
+    let mut healing = accept_join(&mut p, &mut j, &common, true);
+    heal_all(&mut p, &mut j, &mut healing);
     end(&mut j);
     same_data(&mut p, &mut j, fid);
     same_trees(dir.path(), &mut p, &mut j);

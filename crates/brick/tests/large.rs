@@ -4,7 +4,7 @@
 mod common;
 use brick::Brick;
 use common::*;
-use namespace::View;
+use namespace::TreeState;
 use std::time::Instant;
 use wire::{Change, Op};
 

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod common;
-use brick::{Arriving, Brick, Healing, JournalError, OpenError, Options, ReadOutcome};
+use brick::{Arriving, Brick, HealSession, JournalError, OpenError, Options, ReadOutcome};
 use common::*;
 use ids::{Fid, Lsn};
 use std::path::{Path, PathBuf};
@@ -125,7 +125,7 @@ fn a_brick_in_use_is_known_as_such_after_a_power_cut() {
         disk.come_back();
         let path = disk.dir.join("b");
         let b = Brick::open(&path, &identity(1), small()).unwrap();
-        assert!(b.found().rebooted && b.doubt().is_some(), "{kind}: the first opening");
+        assert!(b.found().rebooted && b.stale_set().is_some(), "{kind}: the first opening");
         let mut s = Set::new(vec![b]);
         assert_eq!(s.bricks[0].last().lsn, Lsn(0));
         let again = s.file(ROOT, "f");
@@ -142,7 +142,7 @@ fn a_brick_in_use_is_known_as_such_after_a_power_cut() {
         disk.come_back();
         let b = Brick::open(&path, &identity(1), small()).unwrap();
         assert!(!b.found().clean && b.found().rebooted, "{kind}: {:?}", b.found());
-        assert!(b.doubt().is_some_and(|d| d.from == Lsn(1)), "{kind}");
+        assert!(b.stale_set().is_some_and(|d| d.from == Lsn(1)), "{kind}");
     }
 }
 
@@ -214,10 +214,13 @@ fn a_journal_torn_beyond_the_durable_position_ends_there() {
                 assert!(last.next() >= first, "segment {n} {what}: {last}");
                 assert!(next.is_none_or(|next| last.next() < next), "segment {n} {what}: {last}");
                 assert_eq!(lsns(&b, Lsn(1)), (1..=last.0).collect::<Vec<_>>(), "segment {n} {what}");
-                let doubt = b.doubt().unwrap();
-                assert_eq!(doubt.from, durable, "segment {n} {what}");
+                let stale_set = b.stale_set().unwrap();
+                assert_eq!(stale_set.from, durable, "segment {n} {what}");
                 if n + 2 < all {
-                    assert!(doubt.objects.contains(&ROOT), "segment {n} {what}: the records behind name it");
+                    assert!(
+                        stale_set.objects.contains(&ROOT),
+                        "segment {n} {what}: the records behind name it"
+                    );
                 }
                 let mut s = Set::new(vec![b]);
                 s.file(ROOT, &format!("{what}-{n}"));
@@ -240,8 +243,8 @@ fn a_journal_torn_beyond_the_durable_position_ends_there() {
 
 const OP: ids::OpId = ids::OpId { session: ids::SessionId(1), seq: 1 };
 
-/// Asks the other brick until nothing is in doubt any more.
-fn heal(p: &mut Brick, j: &mut Brick, healing: &mut Healing) {
+/// Asks the other brick until nothing is stale any more.
+fn heal(p: &mut Brick, j: &mut Brick, healing: &mut HealSession) {
     while let Some(question) = healing.ask(j) {
         let at = p.last().lsn;
         let (answer, payload) = match question {
@@ -309,20 +312,22 @@ fn what_reached_the_disk_without_its_record_is_healed() {
         assert!(j.last().lsn <= common.lsn, "{kind}: the records are lost");
         assert_eq!(std::fs::read(x.join("d/f")).unwrap(), b"not acknowledged at all", "{kind}");
         assert!(x.join("d/new").exists() && !x.join("old").exists(), "{kind}");
-        let doubt = j.doubt().unwrap().objects.clone();
-        assert!([ROOT, d, f].iter().all(|o| doubt.contains(o)), "{kind}: {doubt:?}");
-        assert!(!doubt.contains(&untouched), "{kind}: {doubt:?}");
+        let stale_set = j.stale_set().unwrap().objects.clone();
+        assert!([ROOT, d, f].iter().all(|o| stale_set.contains(o)), "{kind}: {stale_set:?}");
+        assert!(!stale_set.contains(&untouched), "{kind}: {stale_set:?}");
         // The other brick led meanwhile.
         let go_on = Stamp { epoch: ids::Epoch(2), lsn: common.lsn.next() };
         y.apply(go_on, OP, None, &Change::Nop, b"").unwrap();
         let agree = j.last();
-        let sure = y.stamp_at(j.durable().lsn).unwrap().unwrap();
-        let mut healing = Healing::begin(&mut j, (&sure, &agree), agree.lsn, false).unwrap();
+        let consistent_to = y.stamp_at(j.durable().lsn).unwrap().unwrap();
+        let mut healing = HealSession::begin(&mut j, (&consistent_to, &agree), agree.lsn, false).unwrap();
         for r in y.iterate(agree.lsn.next()).map(Result::unwrap).collect::<Vec<_>>() {
             let (stamp, change) = (&r.stamp, &r.change);
-            healing.apply(&mut j, Arriving { stamp, op: OP, about: None, change, payload: b"" }).unwrap();
+            healing
+                .apply(&mut j, Arriving { stamp, op: OP, result_fid: None, change, payload: b"" })
+                .unwrap();
         }
-        healing.go_live(&mut j, &y.last(), &[]).unwrap();
+        healing.on_caught_up(&mut j, &y.last(), &[]).unwrap();
         heal(&mut y, &mut j, &mut healing);
         j.begin_end().unwrap().run().unwrap();
         j.end_heal().unwrap();
@@ -344,14 +349,14 @@ fn a_failed_sync_that_cannot_be_marked_counts_as_lost_memory() {
     let path = s.bricks[0].path().to_path_buf();
     let in_the_way = path.join(".mortar/heal.new");
     std::fs::create_dir(&in_the_way).unwrap();
-    s.bricks[0].doubt_unsynced().unwrap();
+    s.bricks[0].mark_unsynced_stale().unwrap();
     assert!(s.bricks.pop().unwrap().close().is_err(), "not closed in order");
     let refused = Brick::open(&path, &identity(1), Options::default());
     assert!(matches!(refused, Err(OpenError::Io { .. })), "not without a mark");
     std::fs::remove_dir(&in_the_way).unwrap();
     let b = open(&path, &identity(1));
     assert!(b.found().rebooted);
-    assert!(b.doubt().is_some_and(|d| d.from == Lsn(1)));
+    assert!(b.stale_set().is_some_and(|d| d.from == Lsn(1)));
 }
 
 /// A server that comes back in another mount namespace finds other numbers of mounts, whether or not the file system was
@@ -382,6 +387,6 @@ fn another_mount_namespace_hides_no_loss_and_makes_none() {
         disk.come_back();
         elsewhere(4);
         let b = Brick::open(&path, &identity(1), small()).unwrap();
-        assert!(b.found().rebooted && b.doubt().is_some(), "{kind}: its file system was away");
+        assert!(b.found().rebooted && b.stale_set().is_some(), "{kind}: its file system was away");
     }
 }

@@ -6,7 +6,7 @@ mod common;
 use brick::{Brick, Options};
 use common::*;
 use ids::Fid;
-use namespace::View;
+use namespace::TreeState;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use wire::Op;

@@ -5,7 +5,7 @@ use admin::{AdminAnswer, AdminRequest, Ask};
 use anyhow::anyhow;
 use ids::ServerId;
 use std::time::Duration;
-use transport::{Caller, Greeted, TransportError};
+use transport::{Caller, Established, TransportError};
 use wire::Kind;
 
 const CONNECT: Duration = Duration::from_secs(5);
@@ -30,7 +30,7 @@ pub(crate) fn ask_at<R: Ask>(address: &str, request: R) -> anyhow::Result<R::Ans
 }
 
 async fn exchange(address: &str, request: AdminRequest) -> anyhow::Result<AdminAnswer> {
-    let hello = Greeted::control([0; 16], ServerId(0));
+    let hello = Established::control([0; 16], ServerId(0));
     let caller = Caller::connect(address, &hello, CONNECT).await.map_err(|e| unreachable(address, &e))?;
     let body = admin::encode_request(request);
     let frame = caller.call(Kind::Control, body, bytes::Bytes::new(), ANSWER).await.map_err(|e| {

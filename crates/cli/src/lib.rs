@@ -11,6 +11,7 @@ mod cli;
 mod commands;
 mod confirm;
 mod error;
+mod limits;
 mod logging;
 pub mod output;
 mod parent;

@@ -14,7 +14,7 @@ const TROUBLE: Duration = Duration::from_millis(500);
 
 /// How patient calls are.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
+pub struct RetryPolicy {
     /// Calls that take longer end with `ETIMEDOUT`; `None`: they go on for ever.
     pub soft: Option<Duration>,
     /// A server that accepts but does not answer for so long is given up.
@@ -136,7 +136,7 @@ pub enum Number {
 /// The state of one call.
 #[derive(Debug)]
 pub struct CallMachine {
-    patience: Patience,
+    retry_policy: RetryPolicy,
     changes: bool,
     /// The call has a number.
     numbered: bool,
@@ -151,9 +151,9 @@ pub struct CallMachine {
 
 impl CallMachine {
     /// A call that begins now; `changes`: its operation changes something.
-    pub fn new(patience: Patience, changes: bool) -> CallMachine {
+    pub fn new(retry_policy: RetryPolicy, changes: bool) -> CallMachine {
         let (pause, numbered, replaced) = (PAUSE.0, false, false);
-        CallMachine { patience, changes, numbered, pause, version: 0, paused_for: 0, replaced }
+        CallMachine { retry_policy, changes, numbered, pause, version: 0, paused_for: 0, replaced }
     }
 
     /// What to do, by the map. `waited` is asked only if the call cannot be sent.
@@ -191,7 +191,7 @@ impl CallMachine {
             Ended::WrongView | Ended::Busy | Ended::Lost => self.again(waited()),
             Ended::BelowQuorum => {
                 let waited = waited();
-                if self.changes && waited >= self.patience.quorum_wait {
+                if self.changes && waited >= self.retry_policy.quorum_wait {
                     return Action::Fail(Errno::EROFS);
                 }
                 self.again(waited)
@@ -218,7 +218,7 @@ impl CallMachine {
     }
 
     fn again(&mut self, waited: Duration) -> Action {
-        if self.patience.soft.is_some_and(|soft| waited >= soft) {
+        if self.retry_policy.soft.is_some_and(|soft| waited >= soft) {
             return Action::Fail(Errno::ETIMEDOUT);
         }
         if self.version > self.paused_for {

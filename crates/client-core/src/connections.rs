@@ -86,7 +86,7 @@ impl Connections {
     }
 
     /// The server told how many shards it has. Whether that is news, so that idle connections lead to the wrong ones.
-    pub fn greeted(&mut self, shards: u16) -> bool {
+    pub fn handshake_done(&mut self, shards: u16) -> bool {
         let before = core::mem::replace(&mut self.shards, shards.max(1));
         before != self.shards
     }
@@ -141,10 +141,10 @@ mod tests {
     fn sets_are_spread_over_the_shards_that_the_server_told() {
         let mut c = Connections::new(1);
         assert_eq!(c.shard(SetId(7)), 0, "it has not told");
-        assert!(c.greeted(3));
-        assert!(!c.greeted(3));
+        assert!(c.handshake_done(3));
+        assert!(!c.handshake_done(3));
         assert_eq!(c.shard(SetId(7)), 1);
-        assert!(c.greeted(0), "none is as good as one");
+        assert!(c.handshake_done(0), "none is as good as one");
         assert_eq!(c.shard(SetId(7)), 0);
     }
 }

@@ -4,7 +4,7 @@
 //! ```text
 //!   Connect --> Send(Opens) --> Wait ... --> Send(Request) --> Wait --> End
 //!                  ^              |                             | ^
-//!                  +--------------+                     Greet --+ |  a server that is slow, but greets, gets more time
+//!                  +--------------+                 Handshake --+ |  a server that is slow, but answers handshakes, gets more time
 //!               as long as there are more                 +-------+
 //! ```
 //!
@@ -22,15 +22,15 @@ use core::time::Duration;
 use ids::{Epoch, Fid, ServerId, SetId};
 use wire::{Fail, Reply};
 
-use crate::call::{Ended, Fate, Patience};
+use crate::call::{Ended, Fate, RetryPolicy};
 use crate::connections::Era;
 use crate::routes::Routes;
 use crate::set::{ReclaimMark, SetState};
 
-/// A server that greets may take this many network timeouts for one answer.
+/// A server that answers handshakes may take this many network timeouts for one answer.
 pub const SLOW: u32 = 15;
 /// After so long without an end, the server may not be the right one any more: the map may be old.
-pub const DOUBT: Duration = Duration::from_secs(1);
+pub const SLOW_ANSWER: Duration = Duration::from_secs(1);
 /// Files told of in one go when a set has to hear again what is open.
 const TOLD_AT_ONCE: usize = 64;
 
@@ -77,9 +77,9 @@ pub enum Step {
     },
     /// Wait for the next answer until [`Exchange::deadline`]; then [`Exchange::answered`].
     Wait,
-    /// Make another connection to the server, to see whether it greets. Perhaps the map is old: find out meanwhile.
-    /// Then [`Exchange::greeted`].
-    Greet,
+    /// Make another connection to the server, to see whether it answers a handshake. Perhaps the map is old: find out
+    /// meanwhile. Then [`Exchange::handshake_done`].
+    Handshake,
     /// The exchange is over.
     End {
         /// How.
@@ -127,7 +127,7 @@ enum Phase {
     /// Releases are being told; so many answers are missing.
     Releasing(usize),
     Asking,
-    Greeting,
+    Handshaking,
     Over,
 }
 
@@ -136,7 +136,7 @@ enum Phase {
 pub struct Exchange {
     task: Task,
     target: Target,
-    patience: Patience,
+    retry_policy: RetryPolicy,
     phase: Phase,
     deadline: Duration,
     /// The connection had been used before.
@@ -146,41 +146,41 @@ pub struct Exchange {
     files: Vec<Fid>,
     /// What one of several answers said.
     refused: Option<Ended>,
-    greetings: u32,
+    handshakes: u32,
 }
 
 /// Ways to begin.
 impl Exchange {
     /// For a request, at the time `now`. `binds`: it changes something, or has the server hold something.
-    pub fn call(target: Target, patience: Patience, now: Duration, binds: bool) -> Exchange {
-        Exchange::new(Task::Call { binds }, target, patience, now)
+    pub fn call(target: Target, retry_policy: RetryPolicy, now: Duration, binds: bool) -> Exchange {
+        Exchange::new(Task::Call { binds }, target, retry_policy, now)
     }
 
     /// To tell the set which files are open.
-    pub fn reclaim(target: Target, patience: Patience, now: Duration) -> Exchange {
-        Exchange::new(Task::Reclaim, target, patience, now)
+    pub fn reclaim(target: Target, retry_policy: RetryPolicy, now: Duration) -> Exchange {
+        Exchange::new(Task::Reclaim, target, retry_policy, now)
     }
 
     /// To release files ([`SetState::take_releases`]). What becomes of them is told to the set's state in the end.
-    pub fn release(target: Target, patience: Patience, now: Duration, fids: Vec<Fid>) -> Exchange {
-        Exchange::new(Task::Release(fids), target, patience, now)
+    pub fn release(target: Target, retry_policy: RetryPolicy, now: Duration, fids: Vec<Fid>) -> Exchange {
+        Exchange::new(Task::Release(fids), target, retry_policy, now)
     }
 
-    fn new(task: Task, target: Target, patience: Patience, now: Duration) -> Exchange {
-        let deadline = now + patience.network_timeout;
+    fn new(task: Task, target: Target, retry_policy: RetryPolicy, now: Duration) -> Exchange {
+        let deadline = now + retry_policy.network_timeout;
         // Nobody waits for the rest.
-        let soft = patience.soft.filter(|_| matches!(task, Task::Call { .. }));
+        let soft = retry_policy.soft.filter(|_| matches!(task, Task::Call { .. }));
         Exchange {
             task,
             target,
-            patience,
+            retry_policy,
             phase: Phase::Connecting,
             deadline: soft.map_or(deadline, |soft| deadline.min(soft)),
             used: false,
             mark: None,
             files: Vec::new(),
             refused: None,
-            greetings: 0,
+            handshakes: 0,
         }
     }
 
@@ -227,7 +227,7 @@ impl Exchange {
     {
         let how = Ended::from(reply);
         match self.phase {
-            Phase::Asking | Phase::Greeting => self.end(how),
+            Phase::Asking | Phase::Handshaking => self.end(how),
             Phase::Telling(missing) | Phase::Releasing(missing) => {
                 // Errnos do not matter: the file is gone.
                 if let Err(Fail::WrongView { .. } | Fail::Busy | Fail::BelowQuorum) = reply.0 {
@@ -239,11 +239,11 @@ impl Exchange {
         }
     }
 
-    /// The server greeted on another connection, at the time `now`: it has more time.
-    pub fn greeted(&mut self, now: Duration) -> Step {
-        assert!(self.phase == Phase::Greeting, "a greeting answers a question");
+    /// The server answered a handshake on another connection, at the time `now`: it has more time.
+    pub fn handshake_done(&mut self, now: Duration) -> Step {
+        assert!(self.phase == Phase::Handshaking, "a handshake answers a question");
         self.phase = Phase::Asking;
-        self.deadline = now + self.patience.network_timeout;
+        self.deadline = now + self.retry_policy.network_timeout;
         Step::Wait
     }
 
@@ -252,12 +252,12 @@ impl Exchange {
     where
         S: DerefMut<Target = SetState>,
     {
-        let may_be_slow = self.patience.soft.is_none() && self.greetings < SLOW;
+        let may_be_slow = self.retry_policy.soft.is_none() && self.handshakes < SLOW;
         if self.phase == Phase::Asking && why == Failure::TimedOut && may_be_slow {
-            self.greetings += 1;
-            self.phase = Phase::Greeting;
-            self.deadline = now + self.patience.network_timeout / 2;
-            return Step::Greet;
+            self.handshakes += 1;
+            self.phase = Phase::Handshaking;
+            self.deadline = now + self.retry_policy.network_timeout / 2;
+            return Step::Handshake;
         }
         self.over(why, set)
     }
@@ -334,7 +334,7 @@ impl Exchange {
             Failure::Moved => Ended::Moved,
             Failure::Interrupted => Ended::Interrupted,
             Failure::Stopped => Ended::Stopped,
-            Failure::Broke if self.used && self.phase != Phase::Greeting => Ended::OldBroke,
+            Failure::Broke if self.used && self.phase != Phase::Handshaking => Ended::OldBroke,
             Failure::Broke | Failure::TimedOut | Failure::Stalled | Failure::Unusable => Ended::Lost,
         })
     }
@@ -353,7 +353,7 @@ impl Exchange {
         let binds = match self.phase {
             Phase::Connecting | Phase::Over => false,
             Phase::Telling(_) | Phase::Releasing(_) => true,
-            Phase::Asking | Phase::Greeting => self.task == Task::Call { binds: true },
+            Phase::Asking | Phase::Handshaking => self.task == Task::Call { binds: true },
         };
         self.phase = Phase::Over;
         let fate = self.mark.map(|_| how.fate(binds));

@@ -9,7 +9,7 @@ use core::time::Duration;
 use ids::{Epoch, Fid};
 use wire::{Errno, Op};
 
-use crate::call::{Action, CallMachine, Ended, Known, Number, Patience};
+use crate::call::{Action, CallMachine, Ended, Known, Number, RetryPolicy};
 use crate::set::{SetState, SyncMark};
 
 /// What an operation is for the client.
@@ -62,23 +62,27 @@ pub struct Operation {
 /// `set` gives the client's memory of the set; it is asked only if it is needed.
 impl Operation {
     /// An operation that begins now; `epoch` is that of the set's view.
-    pub fn begin<S>(op: &Op, epoch: Epoch, patience: Patience, set: impl FnOnce() -> S) -> Operation
+    pub fn begin<S>(op: &Op, epoch: Epoch, retry_policy: RetryPolicy, set: impl FnOnce() -> S) -> Operation
     where
         S: DerefMut<Target = SetState>,
     {
         let class = Class::of(op);
         let sync = if let Class::Sync(fid) = class { Some(set().begin_sync(fid, epoch)) } else { None };
         let binds = class == Class::Change || matches!(op, Op::Open { .. } | Op::Release { .. });
-        let call = CallMachine::new(patience, class == Class::Change);
+        let call = CallMachine::new(retry_policy, class == Class::Change);
         Operation { class, binds, call, epoch, seq: 0, sync, unasked: false }
     }
 
     /// A sync of everything that nobody asked for: who asks later hears of losses.
-    pub fn begin_unasked_sync<S>(epoch: Epoch, patience: Patience, set: impl FnOnce() -> S) -> Operation
+    pub fn begin_unasked_sync<S>(
+        epoch: Epoch,
+        retry_policy: RetryPolicy,
+        set: impl FnOnce() -> S,
+    ) -> Operation
     where
         S: DerefMut<Target = SetState>,
     {
-        Operation { unasked: true, ..Operation::begin(&Op::SyncFs, epoch, patience, set) }
+        Operation { unasked: true, ..Operation::begin(&Op::SyncFs, epoch, retry_policy, set) }
     }
 
     /// As [`CallMachine::look`]; after [`Action::Send`] the operation has its number.

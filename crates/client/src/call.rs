@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use client_core::call::{Action, Ended, Known, PAUSE, Patience};
+use client_core::call::{Action, Ended, Known, PAUSE, RetryPolicy};
 use client_core::exchange::{Exchange, Target};
 use client_core::operation::{Class, Operation};
 use client_core::routes::Offer;
@@ -12,11 +12,11 @@ use ids::{Epoch, OpId, SessionId, SetId};
 use wire::map::VolumeMap;
 use wire::{Body, Call, Errno, Fail, Op, Reply};
 
+use crate::background::Background;
 use crate::conn::{Broken, Intent};
 use crate::directories::Directories;
 use crate::error::ConnectError;
 use crate::exchange::{Outcome, Running};
-use crate::keeper::Keeper;
 use crate::layer::{Layer, Next, ReadOnly, Request};
 use crate::map::Generation;
 use crate::options::{Options, is_on};
@@ -33,7 +33,7 @@ pub(crate) struct Core {
     pub options: Options,
     pub volume: String,
     pub intent: Intent,
-    pub keeper: Keeper,
+    pub background: Background,
     pub watcher: Watcher,
     pub directories: Directories,
     current: RwLock<Arc<Generation>>,
@@ -73,7 +73,7 @@ impl Core {
                 tracing::debug!(version = next.map.version, "new map");
                 let before = std::mem::replace(&mut *current, Arc::new(next));
                 before.end();
-                self.keeper.wake();
+                self.background.wake();
             }
             Err(e) => tracing::error!("no descriptor for a new map: {e}"),
         }
@@ -87,8 +87,8 @@ impl Core {
     pub(crate) fn stop(&self) {
         self.stopped.store(true, Ordering::Release);
         self.current().end();
-        self.watcher.nudge();
-        self.keeper.wake();
+        self.watcher.wake();
+        self.background.wake();
     }
 
     /// Waits; a newer map ends the pause.
@@ -113,15 +113,15 @@ impl Core {
     }
 
     /// How patient calls are.
-    pub(crate) fn patience(&self) -> Patience {
+    pub(crate) fn retry_policy(&self) -> RetryPolicy {
         let Options { soft, network_timeout, quorum_wait, .. } = self.options;
-        Patience { soft, network_timeout, quorum_wait }
+        RetryPolicy { soft, network_timeout, quorum_wait }
     }
 
     /// Carries out a request at whoever is the primary of its set.
     pub(crate) fn route(&self, request: &mut Request<'_, '_>) -> Result<Body, Errno> {
         let (state, epoch) = self.find(request.call.set)?;
-        let operation = Operation::begin(&request.call.op, epoch, self.patience(), || state.state());
+        let operation = Operation::begin(&request.call.op, epoch, self.retry_policy(), || state.state());
         if operation.class() != Class::Change {
             return self.to_the_end(operation, &state, request).0;
         }
@@ -152,7 +152,7 @@ impl Core {
     fn sync_unasked(&self, state: &SharedSet, epoch: Epoch) {
         let set = state.set;
         let call = Call { set, epoch: Epoch(0), id: OpId::default(), finished: 0, op: Op::SyncFs };
-        let operation = Operation::begin_unasked_sync(epoch, self.patience(), || state.state());
+        let operation = Operation::begin_unasked_sync(epoch, self.retry_policy(), || state.state());
         let mut request = Request { call, payload: &[], into: &mut Payload::new() };
         if let (Err(e), _) = self.to_the_end(operation, state, &mut request) {
             tracing::debug!(%set, "sync: {e}");
@@ -190,7 +190,7 @@ impl Core {
             {
                 request.call.id = OpId { session: self.intent.session, seq: operation.seq() };
                 let exchange =
-                    Exchange::call(route.target(peer), self.patience(), waited(), operation.binds());
+                    Exchange::call(route.target(peer), self.retry_policy(), waited(), operation.binds());
                 let outcome = Running::new(self, (route, peer), Some(request)).run(exchange, start);
                 action = operation.ended(outcome.how, waited, || state.state());
                 tried = Some(outcome);
@@ -201,7 +201,7 @@ impl Core {
                 Action::Look => {}
                 Action::Pause { time, alarm } => {
                     if alarm {
-                        self.watcher.nudge();
+                        self.watcher.wake();
                         self.complain(&why(tried));
                     }
                     self.pause(&generation, time)?;
@@ -217,7 +217,7 @@ impl Core {
     /// Waits for a map with the set, a network timeout at most.
     fn await_set(&self, set: SetId) -> Result<(), Errno> {
         let until = Instant::now() + self.options.network_timeout;
-        self.watcher.nudge();
+        self.watcher.wake();
         while Instant::now() < until {
             let generation = self.current();
             if generation.route(set).is_some() {
@@ -278,7 +278,7 @@ impl Client {
             options,
             volume: volume.to_owned(),
             intent,
-            keeper: Keeper::default(),
+            background: Background::default(),
             watcher: Watcher::new()?,
             current: RwLock::new(Arc::new(Generation::new(map, None)?)),
             stopped: AtomicBool::new(false),
@@ -288,7 +288,7 @@ impl Client {
         let core = Arc::clone(&client.core);
         client.spawn("mortar-watch", move || watch::run(&core, conn, &seeds))?;
         let core = Arc::clone(&client.core);
-        client.spawn("mortar-keeper", move || core.keep())?;
+        client.spawn("mortar-backgrnd", move || core.run_background())?;
         Ok(client)
     }
 

@@ -104,7 +104,7 @@ const BUFFER: usize = 16 << 10;
 
 /// A connection after its hello.
 pub(crate) struct Conn {
-    /// Its number among those of the session (see [`crate::peer::Peer::give_up`]); 0 if it carries no calls.
+    /// Its number among those of the session (see [`crate::server_link::ServerLink::give_up`]); 0 if it carries no calls.
     pub number: u64,
     fd: OwnedFd,
     /// Frames being sent, without payload.

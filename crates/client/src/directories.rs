@@ -17,7 +17,7 @@ use crate::sets::lock;
 /// Directories known at a time.
 const MAX: usize = 1024;
 /// For longer than any grant: nothing older is believed after a change whose outcome is not known.
-const DOUBT: Duration = Duration::from_millis(1000);
+const INVALID_FOR: Duration = Duration::from_millis(1000);
 
 struct Known {
     /// `None`: something changed, and how is not known.
@@ -54,8 +54,8 @@ impl Directories {
         }
     }
 
-    fn doubt(&self, fid: Fid) {
-        lock(&self.known).insert(fid, Known { attr: None, until: Instant::now() + DOUBT });
+    fn invalidate(&self, fid: Fid) {
+        lock(&self.known).insert(fid, Known { attr: None, until: Instant::now() + INVALID_FOR });
     }
 
     /// An operation begins: what it will change is not to be believed.
@@ -64,7 +64,7 @@ impl Directories {
             Op::SetAttr { fid, .. } | Op::SetXattr { fid, .. } | Op::RemoveXattr { fid, .. }
                 if self.get(*fid).is_some() =>
             {
-                self.doubt(*fid);
+                self.invalidate(*fid);
             }
             _ => {}
         }
@@ -84,7 +84,7 @@ impl Directories {
         let attrs = Vec::<Attr>::from_bytes(told).unwrap_or_default();
         for dir in dirs {
             if !attrs.iter().any(|a| a.fid == *dir) && self.get(*dir).is_some() {
-                self.doubt(*dir);
+                self.invalidate(*dir);
             }
         }
         if let Some(until) = until {

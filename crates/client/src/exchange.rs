@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use client_core::call::{Ended, Fate};
-use client_core::exchange::{DOUBT, Exchange, Failure, Message, Step};
+use client_core::exchange::{Exchange, Failure, Message, SLOW_ANSWER, Step};
 use ids::{Fid, OpId};
 use wire::{Call, DecodeError, Kind, Op, Reply, Wire};
 
@@ -13,7 +13,7 @@ use crate::conn::{Broken, Expect};
 use crate::layer::Request;
 use crate::map::Route;
 use crate::payload::Payload;
-use crate::peer::{Lent, Peer};
+use crate::server_link::{Lent, ServerLink};
 use crate::wait::Waiting;
 
 /// How an exchange ended.
@@ -27,7 +27,7 @@ pub(crate) struct Outcome {
 pub(crate) struct Running<'a, 'b, 'c> {
     core: &'a Core,
     route: &'a Route,
-    peer: &'a Arc<Peer>,
+    peer: &'a Arc<ServerLink>,
     /// What the exchange is for, if it is for a request.
     request: Option<&'a mut Request<'b, 'c>>,
     lent: Option<Lent>,
@@ -40,7 +40,7 @@ pub(crate) struct Running<'a, 'b, 'c> {
 impl<'a, 'b, 'c> Running<'a, 'b, 'c> {
     pub(crate) fn new(
         core: &'a Core,
-        (route, peer): (&'a Route, &'a Arc<Peer>),
+        (route, peer): (&'a Route, &'a Arc<ServerLink>),
         request: Option<&'a mut Request<'b, 'c>>,
     ) -> Running<'a, 'b, 'c> {
         Running { core, route, peer, request, lent: None, asked: None, missing: Vec::new() }
@@ -52,8 +52,8 @@ impl<'a, 'b, 'c> Running<'a, 'b, 'c> {
         let target = exchange.target();
         let still = || {
             // The server may be cut off, and the watched one with it: it may be the same.
-            if begun.elapsed() >= DOUBT {
-                core.watcher.nudge();
+            if begun.elapsed() >= SLOW_ANSWER {
+                core.watcher.wake();
             }
             core.still(&target)
         };
@@ -68,10 +68,10 @@ impl<'a, 'b, 'c> Running<'a, 'b, 'c> {
                     last = Some(Ok(reply));
                     next
                 }),
-                Step::Greet => {
-                    core.watcher.nudge();
-                    let greeted = self.peer.greets(route.state.set, core.intent, &waiting);
-                    greeted.map(|()| exchange.greeted(start.elapsed())).map_err(Failed::from)
+                Step::Handshake => {
+                    core.watcher.wake();
+                    let handshake_done = self.peer.answers_handshake(route.state.set, core.intent, &waiting);
+                    handshake_done.map(|()| exchange.handshake_done(start.elapsed())).map_err(Failed::from)
                 }
                 Step::End { how, fate } => {
                     self.dispose(fate);
@@ -79,7 +79,7 @@ impl<'a, 'b, 'c> Running<'a, 'b, 'c> {
                 }
             };
             step = result.unwrap_or_else(|(failure, why)| {
-                let what = self.request.as_ref().map_or("housekeeping", |r| r.call.op.name());
+                let what = self.request.as_ref().map_or("maintenance", |r| r.call.op.name());
                 tracing::debug!(set = %route.state.set, server = self.peer.address, "{what}: {why}");
                 last = Some(Err(why));
                 exchange.failed(failure, start.elapsed(), || route.state.state())

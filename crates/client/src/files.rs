@@ -68,8 +68,8 @@ pub struct Page {
 const LOOKUPS: u32 = 8;
 
 /// An answer of a kind that the operation does not have.
-fn strange(what: &str, body: &Body) -> Errno {
-    tracing::error!("{what}: strange answer {body:?}");
+fn unexpected_reply(what: &str, body: &Body) -> Errno {
+    tracing::error!("{what}: unexpected reply {body:?}");
     Errno::EIO
 }
 
@@ -88,7 +88,7 @@ impl Client {
         match body {
             Body::Attr { attr } | Body::Written { attr, .. } => Ok(attr),
             Body::Elsewhere { fid, home, .. } => self.getattr(Object { fid, home }),
-            other => Err(strange(what, &other)),
+            other => Err(unexpected_reply(what, &other)),
         }
     }
 
@@ -103,7 +103,7 @@ impl Client {
                 match self.ask(parent.home, Op::Lookup { parent: parent.fid, name: name.clone() })? {
                     Body::Attr { attr } => return Ok(attr),
                     Body::Elsewhere { fid, home, .. } => (fid, home),
-                    other => return Err(strange("lookup", &other)),
+                    other => return Err(unexpected_reply("lookup", &other)),
                 };
             match self.getattr(Object { fid, home }) {
                 // The entry is being made or removed.
@@ -126,7 +126,7 @@ impl Client {
         }
         match self.ask(object.home, Op::GetAttr { fid: object.fid })? {
             Body::Attr { attr } => Ok(attr),
-            other => Err(strange("getattr", &other)),
+            other => Err(unexpected_reply("getattr", &other)),
         }
     }
 
@@ -269,7 +269,7 @@ impl Client {
         let op = Op::Write { fid: object.fid, offset, append, kill_suid };
         match self.call(object.home, op, data, &mut Payload::new())? {
             Body::Written { len, attr } => Ok((len, attr)),
-            other => Err(strange("write", &other)),
+            other => Err(unexpected_reply("write", &other)),
         }
     }
 
@@ -296,7 +296,7 @@ impl Client {
     pub fn read_dir(&self, object: Object, cookie: u64, plus: bool) -> Result<Page, Errno> {
         match self.ask(object.home, Op::ReadDir { fid: object.fid, cookie, plus })? {
             Body::Page { entries, end } => Ok(Page { entries, end }),
-            other => Err(strange("readdir", &other)),
+            other => Err(unexpected_reply("readdir", &other)),
         }
     }
 
@@ -319,7 +319,7 @@ impl Client {
                     sum.files = sum.files.saturating_add(room.files);
                     sum.files_free = sum.files_free.saturating_add(room.files_free);
                 }
-                other => return Err(strange("statfs", &other)),
+                other => return Err(unexpected_reply("statfs", &other)),
             }
         }
         Ok(sum)
@@ -342,7 +342,7 @@ impl Client {
     pub fn listxattr(&self, object: Object) -> Result<Vec<Name>, Errno> {
         match self.ask(object.home, Op::ListXattr { fid: object.fid })? {
             Body::Names { names } => Ok(names),
-            other => Err(strange("listxattr", &other)),
+            other => Err(unexpected_reply("listxattr", &other)),
         }
     }
 
@@ -378,7 +378,7 @@ impl Client {
     pub fn lseek(&self, object: Object, offset: u64, whence: u32) -> Result<u64, Errno> {
         match self.ask(object.home, Op::Lseek { fid: object.fid, offset, whence })? {
             Body::Offset { offset } => Ok(offset),
-            other => Err(strange("lseek", &other)),
+            other => Err(unexpected_reply("lseek", &other)),
         }
     }
 
@@ -395,7 +395,7 @@ impl Client {
         match self.ask(to.home, op)? {
             Body::Offset { offset } => Ok(offset),
             Body::Written { len, .. } => Ok(len.into()),
-            other => Err(strange("copy_file_range", &other)),
+            other => Err(unexpected_reply("copy_file_range", &other)),
         }
     }
 

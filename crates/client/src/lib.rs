@@ -13,6 +13,7 @@
 //! mount), leases, locks, async.
 
 pub mod address;
+mod background;
 mod call;
 mod conn;
 mod directories;
@@ -20,12 +21,11 @@ mod error;
 mod exchange;
 mod files;
 pub mod grant;
-mod keeper;
 mod layer;
 mod map;
 mod options;
 mod payload;
-mod peer;
+mod server_link;
 mod sets;
 mod stats;
 pub mod wait;

@@ -10,7 +10,7 @@ use ids::{Epoch, ServerId, SetId};
 use rustix::event::{EventfdFlags, eventfd};
 use wire::map::VolumeMap;
 
-use crate::peer::Peer;
+use crate::server_link::ServerLink;
 use crate::sets::SharedSet;
 
 /// Who serves a set, by one map.
@@ -18,13 +18,13 @@ use crate::sets::SharedSet;
 pub(crate) struct Route {
     pub epoch: Epoch,
     /// The server of its primary; none while no brick may serve.
-    pub peer: Option<Arc<Peer>>,
+    pub peer: Option<Arc<ServerLink>>,
     pub state: Arc<SharedSet>,
 }
 
 impl Route {
     /// What an exchange with the primary is with.
-    pub(crate) fn target(&self, peer: &Peer) -> Target {
+    pub(crate) fn target(&self, peer: &ServerLink) -> Target {
         Target { set: self.state.set, epoch: self.epoch, server: peer.server }
     }
 }
@@ -36,7 +36,7 @@ pub(crate) struct Generation {
     pub by_map: Routes,
     /// The same with what the client keeps, by set number.
     routes: Vec<(SetId, Route)>,
-    peers: HashMap<ServerId, Arc<Peer>>,
+    peers: HashMap<ServerId, Arc<ServerLink>>,
     /// Readable, and so for ever, from when a newer map holds.
     over: OwnedFd,
 }
@@ -48,7 +48,7 @@ impl Generation {
         for s in &map.servers {
             let address = String::from_utf8_lossy(&s.address.0).into_owned();
             let known = before.and_then(|b| b.peers.get(&s.server)).filter(|p| p.address == address);
-            let peer = known.cloned().unwrap_or_else(|| Arc::new(Peer::new(s.server, address)));
+            let peer = known.cloned().unwrap_or_else(|| Arc::new(ServerLink::new(s.server, address)));
             peers.insert(s.server, peer);
         }
         let by_map = Routes::new(&map);
@@ -70,7 +70,7 @@ impl Generation {
     }
 
     /// Who serves `set`, and the server of its primary.
-    pub(crate) fn primary(&self, set: SetId) -> Option<(&Route, &Arc<Peer>)> {
+    pub(crate) fn primary(&self, set: SetId) -> Option<(&Route, &Arc<ServerLink>)> {
         let route = self.route(set)?;
         Some((route, route.peer.as_ref()?))
     }
@@ -81,12 +81,12 @@ impl Generation {
     }
 
     /// All sets that have a primary, and its server.
-    pub(crate) fn primaries(&self) -> impl Iterator<Item = (&Route, &Arc<Peer>)> {
+    pub(crate) fn primaries(&self) -> impl Iterator<Item = (&Route, &Arc<ServerLink>)> {
         self.sets().filter_map(|route| Some((route, route.peer.as_ref()?)))
     }
 
     /// All servers.
-    pub(crate) fn peers(&self) -> impl Iterator<Item = &Arc<Peer>> {
+    pub(crate) fn peers(&self) -> impl Iterator<Item = &Arc<ServerLink>> {
         self.peers.values()
     }
 

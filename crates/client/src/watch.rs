@@ -30,22 +30,22 @@ const AVOIDED: Duration = Duration::from_secs(10);
 
 /// How calls reach the watching thread.
 pub(crate) struct Watcher {
-    nudged: OwnedFd,
+    wakeup: OwnedFd,
 }
 
 impl Watcher {
     pub(crate) fn new() -> std::io::Result<Watcher> {
-        Ok(Watcher { nudged: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)? })
+        Ok(Watcher { wakeup: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)? })
     }
 
     /// Calls have trouble: perhaps the watched server does not know the newest map.
-    pub(crate) fn nudge(&self) {
-        wake(self.nudged.as_fd());
+    pub(crate) fn wake(&self) {
+        wake(self.wakeup.as_fd());
     }
 
     fn calm(&self) {
         // Empty is as good.
-        rustix::io::read(&self.nudged, &mut [0; 8]).ok();
+        rustix::io::read(&self.wakeup, &mut [0; 8]).ok();
     }
 }
 
@@ -166,13 +166,13 @@ impl Watched {
     fn next(&mut self, core: &Core, since: Instant) -> Result<Option<WatchEvent>, Broken> {
         let mut fds = [
             PollFd::from_borrowed_fd(self.conn.fd(), PollFlags::IN),
-            PollFd::from_borrowed_fd(core.watcher.nudged.as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(core.watcher.wakeup.as_fd(), PollFlags::IN),
         ];
         match poll(&mut fds, None) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(e) => return Err(e.into()),
         }
-        let [events, nudged] = fds.map(|fd| !fd.revents().is_empty());
+        let [events, wakeup] = fds.map(|fd| !fd.revents().is_empty());
         if core.is_stopped() {
             return Err(Broken::Stopped);
         }
@@ -181,7 +181,7 @@ impl Watched {
             let waiting = Waiting { until: Instant::now() + core.options.network_timeout, still: &still };
             return self.event(&waiting).map(Some);
         }
-        if nudged {
+        if wakeup {
             core.watcher.calm();
             if since.elapsed() >= YOUNG {
                 return Err(Broken::Moved);
@@ -207,7 +207,7 @@ pub(crate) fn run(core: &Core, mut watched: Watched, seeds: &[String]) {
         }
         silent.retain(|_, since| since.elapsed() < AVOIDED);
         let mut next = candidates(core, seeds, &watched.server, &silent).into_iter();
-        let mut patience = SOON;
+        let mut backoff = SOON;
         watched = loop {
             if core.is_stopped() {
                 return;
@@ -216,12 +216,12 @@ pub(crate) fn run(core: &Core, mut watched: Watched, seeds: &[String]) {
                 sleep(core, pause);
                 pause = (pause * 2).min(PAUSE.1);
                 // All of them may be slow.
-                patience = (patience * 2).min(core.options.network_timeout);
+                backoff = (backoff * 2).min(core.options.network_timeout);
                 next = candidates(core, seeds, &watched.server, &silent).into_iter();
                 continue;
             };
             let still = || if core.is_stopped() { Err(Broken::Stopped) } else { Ok(()) };
-            let until = Instant::now() + core.options.network_timeout.min(patience);
+            let until = Instant::now() + core.options.network_timeout.min(backoff);
             match begin(&server, &core.volume, core.intent, &Waiting { until, still: &still }) {
                 Ok((new, map)) => {
                     tracing::debug!(server, "watching");

@@ -260,7 +260,7 @@ fn a_frozen_server_is_asked_again_after_the_timeout() {
 }
 
 #[test]
-fn a_slow_server_that_greets_is_not_given_up() {
+fn a_slow_server_that_answers_handshakes_is_not_given_up() {
     let (s, c) = one(|call, payload| {
         if matches!(call.op, Op::Fsync { .. }) {
             std::thread::sleep(Duration::from_millis(900));

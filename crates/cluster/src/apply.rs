@@ -286,7 +286,7 @@ impl State {
             server.role = Role::Voter;
         }
         // What the others went on to do is not known here: no number that they may have given is given again.
-        self.recoveries += 1;
+        self.generation += 1;
         for set in self.sets.values_mut() {
             set.view.epoch = Epoch(set.view.epoch.0 + limits::RECOVERY_EPOCHS);
             set.lost_before = set.view.epoch;

@@ -232,10 +232,10 @@ fn a_recovered_pool_goes_on_from_one_server() {
     assert_eq!(view.in_sync.len(), 1);
     assert_eq!(set.lost_before, view.epoch, "clients are told");
     // Numbers that the others may have given since are left out.
-    assert!(view.epoch.0 > limits::RECOVERY_EPOCHS && state.recoveries == 1);
+    assert!(view.epoch.0 > limits::RECOVERY_EPOCHS && state.generation == 1);
     let limits = u64::from(limits::RECOVERY_IDS);
     assert!(state.next_server.0 > limits && u64::from(state.next_brick.0) > limits);
-    assert!(!state.is_server(ServerId(1), &testing::server(1).identity), "who was cut off is nobody");
+    assert!(!state.is_server(ServerId(1), &testing::server(1).identity), "who was fenced off is nobody");
     let unknown = testing::refuse(&mut state, Command::RecoverPool { server: ServerId(9) });
     assert_eq!(unknown, Refusal::UnknownServer { id: ServerId(9) });
 }

@@ -1,4 +1,5 @@
-//! Arbitration: who of a set goes on when bricks were opened that cannot vouch for what they hold, or cannot be opened.
+//! Arbitration: which bricks of a set continue after some were opened that cannot be certain of what they hold, or cannot
+//! be opened.
 //!
 //! Each server that has such a brick asks the servers of the other bricks for [`Evidence`] and calls [`decide`] for its own
 //! brick. The pool's store orders the view changes that come out of it (compare-and-set by epoch), so a decision that was
@@ -52,7 +53,7 @@ pub enum Evidence {
     },
     /// It was opened and lost its memory in a power cut. It serves nothing before the arbitration.
     LostMemory(Holding),
-    /// It was opened, lost no memory, and some of its objects are in doubt. It serves nothing before the arbitration.
+    /// It was opened, lost no memory, and some of its objects are stale. It serves nothing before the arbitration.
     Uncertain(Holding),
     /// It is open and holds everything that it acknowledged.
     Whole(Holding),
@@ -73,7 +74,7 @@ pub enum Verdict {
 pub fn decide(set: &Set, me: BrickId, evidence: &BTreeMap<BrickId, Evidence>) -> Verdict {
     let case = Case { set, me, evidence };
     match case.of(me) {
-        Evidence::LostMemory(_) | Evidence::Uncertain(_) => case.doubtful(),
+        Evidence::LostMemory(_) | Evidence::Uncertain(_) => case.uncertain(),
         Evidence::Refused { .. } => case.refused(),
         Evidence::Silent | Evidence::Whole(_) => Verdict::Wait(vec![]),
     }
@@ -103,7 +104,7 @@ impl Case<'_> {
         self.leave().unwrap_or_else(|| Verdict::Wait(self.holders().filter(|b| *b != self.me).collect()))
     }
 
-    fn doubtful(&self) -> Verdict {
+    fn uncertain(&self) -> Verdict {
         if let Some(leave) = self.leave() {
             return leave;
         }
@@ -126,7 +127,7 @@ impl Case<'_> {
         }
     }
 
-    /// Of the open bricks that cannot vouch for what they hold, the one with the most.
+    /// Of the open bricks that cannot be certain of what they hold, the one with the most.
     fn best(&self) -> Option<BrickId> {
         let rank = |brick: BrickId| match self.of(brick) {
             Evidence::Uncertain(holding) => Some((true, holding, Reverse(brick))),

@@ -14,7 +14,7 @@ fn lost(last: u64) -> Evidence {
     Evidence::LostMemory(holding(last))
 }
 
-fn unsure(last: u64) -> Evidence {
+fn uncertain(last: u64) -> Evidence {
     Evidence::Uncertain(holding(last))
 }
 
@@ -66,8 +66,8 @@ fn who_goes_on() {
         ("none can be opened", [DEAD, DEAD, DEAD], ["wait 2 3", "wait 1 3", "wait 1 2"]),
         ("dead and silent", [DEAD, SILENT, lost(4)], ["wait 2 3", "wait", "wait 2"]),
         // Memory counts for more than a longer journal.
-        ("one is unsure", [lost(9), unsure(5), lost(9)], ["wait 2", "2 of 2", "wait 2"]),
-        ("unsure follows whole", [unsure(9), whole(5), DEAD], ["2 of 2 3", "wait", "2 of 1 2"]),
+        ("one is uncertain", [lost(9), uncertain(5), lost(9)], ["wait 2", "2 of 2", "wait 2"]),
+        ("uncertain follows whole", [uncertain(9), whole(5), DEAD], ["2 of 2 3", "wait", "2 of 1 2"]),
     ];
     for (name, evidence, expected) in table {
         assert_eq!(verdicts(&set(0, Some(1)), evidence), expected, "{name}");
@@ -95,7 +95,7 @@ fn who_is_alone_goes_on_in_an_epoch_of_its_own_if_it_lost_changes() {
     let mut set = set(0, Some(2));
     set.view.in_sync = BTreeSet::from([BrickId(2)]);
     assert_eq!(verdicts(&set, [whole(9), lost(5), whole(9)])[1], "2 of 2 lost");
-    assert_eq!(verdicts(&set, [whole(9), unsure(5), whole(9)])[1], "stand");
+    assert_eq!(verdicts(&set, [whole(9), uncertain(5), whole(9)])[1], "stand");
 }
 
 /// All evidence, all views: what is proposed is accepted, and leaves the set a brick in sync that is open; nothing that
@@ -103,7 +103,7 @@ fn who_is_alone_goes_on_in_an_epoch_of_its_own_if_it_lost_changes() {
 /// acts; and of those that act for the same view without a whole brick there is one.
 #[test]
 fn no_decision_ends_a_set() {
-    let kinds = [SILENT, DEAD, LATE, lost(3), lost(4), unsure(3), whole(3), whole(4)];
+    let kinds = [SILENT, DEAD, LATE, lost(3), lost(4), uncertain(3), whole(3), whole(4)];
     let ids = [BrickId(1), BrickId(2), BrickId(3)];
     for (arbiter, primary) in [(0, Some(1)), (0, Some(2)), (0, None), (1, Some(1)), (1, None)] {
         for n in 0..kinds.len().pow(3) {

@@ -26,7 +26,7 @@ pub const OPTION_KEY: usize = 128;
 pub const OPTION_CHANGES: usize = 65536;
 /// Answers remembered so that a command sent twice is applied once.
 pub const RECENT: usize = 1024;
-/// Numbers of servers, volumes, sets and bricks that a recovery leaves out: the servers that were cut off may have given
+/// Numbers of servers, volumes, sets and bricks that a recovery leaves out: the servers that were fenced off may have given
 /// them.
 pub const RECOVERY_IDS: u32 = 1000;
 /// Epochs that a recovery leaves out, likewise.

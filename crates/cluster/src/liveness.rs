@@ -1,4 +1,5 @@
-//! Who is alive: the leases that servers hold with the pool store's leader. Durations only, no clocks.
+//! The failure detector for servers: the leases that they hold from the leader of the pool store. Works on durations,
+//! without clocks.
 //!
 //! Always true: before [`Liveness`] calls a server down, that server's own [`ServerLease`] has run out.
 //! This rests on four rules. A server counts from when it *sent* the heartbeat, the leader from when it arrived. A
@@ -117,7 +118,7 @@ impl Liveness {
         self.servers.get(&server).map(|w| now.saturating_sub(w.renewed))
     }
 
-    fn patience(&self) -> Duration {
+    fn lease_with_margin(&self) -> Duration {
         with_margin(self.lease)
     }
 
@@ -139,7 +140,7 @@ impl Liveness {
     /// another one gave, from now on: it gave none of that length after it knew of the change.
     fn set_lease(&mut self, now: Duration, lease: Duration) {
         if lease < self.lease {
-            let longer = self.patience();
+            let longer = self.lease_with_margin();
             self.longer_until = self.longer_until.max(now + longer);
             for watched in self.servers.values_mut().filter(|w| !w.down) {
                 watched.held_until = watched.held_until.max(watched.renewed + longer);
@@ -188,9 +189,9 @@ impl Liveness {
         if !self.leading {
             return;
         }
-        let patience = self.patience();
+        let lease_with_margin = self.lease_with_margin();
         for (id, watched) in &mut self.servers {
-            if !watched.down && now > watched.held_until.max(watched.renewed + patience) {
+            if !watched.down && now > watched.held_until.max(watched.renewed + lease_with_margin) {
                 watched.down = true;
                 out.push(Output::Down(*id));
             }

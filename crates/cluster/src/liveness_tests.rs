@@ -38,7 +38,7 @@ fn silence_is_down_after_a_lease_and_only_once() {
 fn a_new_leader_waits_a_full_lease() {
     let mut l = leader(1);
     step(&mut l, 100, Input::LostLeadership);
-    assert_eq!(step(&mut l, 50_000, Input::Tick), [], "a follower judges nobody");
+    assert_eq!(step(&mut l, 50_000, Input::Tick), [], "a follower detects no failures");
     assert_eq!(beat(&mut l, 50_000, 1), []);
     step(&mut l, 60_000, Input::BecameLeader);
     assert_eq!(step(&mut l, 63_000, Input::Tick), []);

@@ -62,7 +62,7 @@ impl State {
         let live: Vec<_> = self.servers.values().filter(|s| !s.lost).collect();
         for server in self.servers.values().filter(|s| s.lost) {
             notes.push(format!(
-                "server {0} was cut off when the pool was recovered: empty its state folder, start it and run mortar peer \
+                "server {0} was fenced off when the pool was recovered: empty its state folder, start it and run mortar peer \
                  replace {0}; or detach it",
                 server.host
             ));

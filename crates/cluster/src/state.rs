@@ -35,9 +35,10 @@ pub struct State {
     pub volumes: BTreeMap<VolumeId, Volume>,
     /// The sets of all volumes.
     pub sets: BTreeMap<SetId, Set>,
-    /// How often the pool was recovered from one server: who knows of fewer recoveries was cut off.
+    /// How often the pool was recovered from one server: who knows of an older generation was fenced off.
     #[serde(default)]
-    pub recoveries: u32,
+    #[serde(rename = "recoveries")]
+    pub generation: u32,
     /// The longest lease there was before network.ping-timeout was lowered, in milliseconds: a process that starts anew
     /// cannot know when that was, and counts with such leases for as long as they may last.
     #[serde(default)]
@@ -71,7 +72,7 @@ pub struct Server {
     /// Its part in the pool store.
     #[serde(default)]
     pub role: Role,
-    /// Cut off by a recovery of the pool from one server; it has to be replaced or detached.
+    /// Fenced off by a recovery of the pool from one server; it has to be replaced or detached.
     #[serde(default)]
     pub lost: bool,
 }
@@ -198,7 +199,7 @@ impl Default for State {
             servers: BTreeMap::new(),
             volumes: BTreeMap::new(),
             sets: BTreeMap::new(),
-            recoveries: 0,
+            generation: 0,
             longest_lease_ms: 0,
             recent: Vec::new(),
         }
@@ -235,7 +236,7 @@ impl State {
 
     /// Whether whoever states this id and identity is the server the pool knows by that id.
     ///
-    /// `false` for a server that lost its state folder, or was cut off by a recovery: it must not act as its old self.
+    /// `false` for a server that lost its state folder, or was fenced off by a recovery: it must not act as its old self.
     pub fn is_server(&self, id: ServerId, identity: &str) -> bool {
         self.servers.get(&id).is_some_and(|s| s.identity == identity && !s.lost)
     }

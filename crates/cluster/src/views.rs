@@ -1,4 +1,4 @@
-//! Changing views: who of a set serves after a brick or a server failed, and who may come back.
+//! View changes: which bricks of a set serve after a brick or a server failed, and which may come back.
 //!
 //! Always true: an acknowledged change is held by a brick that stays in sync. Therefore the last in-sync data brick
 //! never leaves; when it fails nobody leads, and nobody else may.

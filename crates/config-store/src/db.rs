@@ -26,7 +26,7 @@ pub(crate) const FORMAT: u32 = 1;
 /// Bytes of the file that are kept in memory.
 const CACHE: usize = 16 << 20;
 /// How long to wait for a process that is just leaving the file.
-const LOCK_PATIENCE: Duration = Duration::from_secs(3);
+const LOCK_WAIT: Duration = Duration::from_secs(3);
 
 const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
 const LOG: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("log");
@@ -250,7 +250,7 @@ fn open_file(path: &Path) -> Result<Database, OpenError> {
         };
         let path = path.to_path_buf();
         match failed {
-            DatabaseError::DatabaseAlreadyOpen if started.elapsed() < LOCK_PATIENCE => {
+            DatabaseError::DatabaseAlreadyOpen if started.elapsed() < LOCK_WAIT => {
                 std::thread::sleep(Duration::from_millis(10));
             }
             DatabaseError::DatabaseAlreadyOpen => return Err(OpenError::InUse { path }),

@@ -1,4 +1,5 @@
-//! Who votes: a pure choice, and the task on the leader that brings the agreement's membership to it.
+//! Choice of the voters: a pure function, and the task on the leader that changes the membership of the agreement
+//! accordingly.
 //!
 //! Always true: an odd number of voters, and a majority of those chosen is believed to live. Two servers get one
 //! voter, not two: with two, losing either one stops the pool; with one, only losing that one does. A third server

@@ -72,15 +72,15 @@ impl Network {
 }
 
 impl RaftNetworkFactory<TypeConfig> for Network {
-    type Network = Peer;
+    type Network = RaftLink;
 
-    async fn new_client(&mut self, target: u64, node: &Node) -> Peer {
-        Peer { network: self.clone(), to: ServerId(target), fallback: node.addr.clone() }
+    async fn new_client(&mut self, target: u64, node: &Node) -> RaftLink {
+        RaftLink { network: self.clone(), to: ServerId(target), fallback: node.addr.clone() }
     }
 }
 
 /// The way to one server.
-pub(crate) struct Peer {
+pub(crate) struct RaftLink {
     network: Network,
     to: ServerId,
     fallback: String,
@@ -92,20 +92,20 @@ fn unreachable(e: &TransportError) -> Unreachable {
     Unreachable::new(e)
 }
 
-fn strange(reply: Reply) -> TransportError {
+fn unexpected_reply(reply: Reply) -> TransportError {
     match reply {
         Reply::Failed(reason) => TransportError(reason),
         other => TransportError(format!("an answer to another question: {other:?}")),
     }
 }
 
-impl Peer {
+impl RaftLink {
     async fn ask(&self, body: Body, option: &RPCOption) -> Result<Reply, TransportError> {
         self.network.ask(self.to, &self.fallback, body, option.hard_ttl()).await
     }
 }
 
-impl RaftNetwork<TypeConfig> for Peer {
+impl RaftNetwork<TypeConfig> for RaftLink {
     async fn append_entries(
         &mut self,
         rpc: AppendEntriesRequest<TypeConfig>,
@@ -113,7 +113,7 @@ impl RaftNetwork<TypeConfig> for Peer {
     ) -> Rpc<AppendEntriesResponse<u64>> {
         match self.ask(Body::Append(rpc), &option).await {
             Ok(Reply::Append(answer)) => Ok(answer),
-            Ok(other) => Err(unreachable(&strange(other)).into()),
+            Ok(other) => Err(unreachable(&unexpected_reply(other)).into()),
             Err(e) => Err(unreachable(&e).into()),
         }
     }
@@ -121,7 +121,7 @@ impl RaftNetwork<TypeConfig> for Peer {
     async fn vote(&mut self, rpc: VoteRequest<u64>, option: RPCOption) -> Rpc<VoteResponse<u64>> {
         match self.ask(Body::Vote(rpc), &option).await {
             Ok(Reply::Vote(answer)) => Ok(answer),
-            Ok(other) => Err(unreachable(&strange(other)).into()),
+            Ok(other) => Err(unreachable(&unexpected_reply(other)).into()),
             Err(e) => Err(unreachable(&e).into()),
         }
     }
@@ -151,7 +151,7 @@ impl RaftNetwork<TypeConfig> for Peer {
             closed = cancel => Err(closed.into()),
             answer = self.ask(body, &option) => match answer {
                 Ok(Reply::Snapshot(answer)) => Ok(answer),
-                Ok(other) => Err(unreachable(&strange(other)).into()),
+                Ok(other) => Err(unreachable(&unexpected_reply(other)).into()),
                 Err(e) => Err(unreachable(&e).into()),
             },
         }

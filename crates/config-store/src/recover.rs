@@ -23,7 +23,7 @@ use crate::{
 pub struct Recovery {
     /// The pool's state that it goes on with.
     pub state: Arc<State>,
-    /// The servers that were cut off: to be replaced or detached.
+    /// The servers that were fenced off: to be replaced or detached.
     pub lost: Vec<String>,
     /// What may be lost, for the administrator.
     pub notes: Vec<String>,
@@ -127,7 +127,7 @@ fn notes(state: &State, lost: &[String], me: ServerId) -> Vec<String> {
     }
     if !lost.is_empty() {
         notes.push(format!(
-            "cut off: {}; while they run with their old state folders without being able to reach this server there are \
+            "fenced off: {}; while they run with their old state folders without being able to reach this server there are \
              two pools: stop them, empty their state folders, start them and run mortar peer replace HOST for each",
             lost.join(", ")
         ));

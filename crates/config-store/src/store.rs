@@ -455,8 +455,8 @@ impl Inner {
 
     async fn ask_leader(&self, leader: &(ServerId, String), body: Body) -> Result<Reply, ProposeError> {
         // A leader that died is known only by its silence: do not wait for it longer than an election takes.
-        let patience = self.options.election_max + self.options.election_max;
-        let asked = self.network.ask(leader.0, &leader.1, body, patience).await;
+        let timeout = self.options.election_max + self.options.election_max;
+        let asked = self.network.ask(leader.0, &leader.1, body, timeout).await;
         asked.map_err(|e| ProposeError::Unavailable { reason: e.to_string() })
     }
 
@@ -527,7 +527,7 @@ impl Inner {
         }
         if state.servers.get(&from).is_some_and(|s| s.lost) {
             return Some(format!(
-                "server {from} was cut off when this pool was recovered: empty its state folder, start it and run mortar peer \
+                "server {from} was fenced off when this pool was recovered: empty its state folder, start it and run mortar peer \
                  replace here"
             ));
         }

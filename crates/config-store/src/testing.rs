@@ -134,7 +134,8 @@ impl Pool {
         let id = any.add_server(server(n)).await.unwrap();
         assert_eq!(id, ServerId(n));
         self.start(n).await;
-        self.settle(|p| p.stores[&n].state().servers.contains_key(&id), "the new server has the state").await;
+        self.wait_until(|p| p.stores[&n].state().servers.contains_key(&id), "the new server has the state")
+            .await;
     }
 
     pub(crate) async fn start(&mut self, n: u64) {
@@ -163,7 +164,7 @@ impl Pool {
         &self.folders[&n].0
     }
 
-    pub(crate) async fn settle(&self, done: impl Fn(&Pool) -> bool, what: &str) {
+    pub(crate) async fn wait_until(&self, done: impl Fn(&Pool) -> bool, what: &str) {
         let started = Instant::now();
         while !done(self) {
             let m: Vec<_> = self.stores.values().map(ConfigStore::metrics).collect();
@@ -172,10 +173,10 @@ impl Pool {
         }
     }
 
-    pub(crate) async fn settle_voters(&self, voters: &[u64]) {
+    pub(crate) async fn adjust_voters(&self, voters: &[u64]) {
         let wanted: BTreeSet<ServerId> = voters.iter().map(|n| ServerId(*n)).collect();
         let is = |s: &ConfigStore| s.metrics().voters == wanted;
-        self.settle(|p| p.stores.values().all(is), &format!("voters {voters:?}")).await;
+        self.wait_until(|p| p.stores.values().all(is), &format!("voters {voters:?}")).await;
     }
 
     pub(crate) fn leader(&self) -> Option<u64> {
@@ -194,8 +195,9 @@ impl Pool {
             .is_some_and(|v| v.options.get("user.mark").is_some_and(|m| m == mark))
     }
 
-    pub(crate) async fn settle_marked(&self, mark: &str) {
-        self.settle(|p| p.stores.keys().all(|n| p.is_marked(*n, mark)), &format!("all have {mark}")).await;
+    pub(crate) async fn wait_marked(&self, mark: &str) {
+        self.wait_until(|p| p.stores.keys().all(|n| p.is_marked(*n, mark)), &format!("all have {mark}"))
+            .await;
     }
 }
 

@@ -53,7 +53,7 @@ async fn a_pool_of_one_survives_restarts() {
 #[tokio::test]
 async fn a_killed_leader_is_replaced_and_all_agree_after_restarts() {
     let mut pool = Pool::new(3).await;
-    pool.settle_voters(&[1, 2, 3]).await;
+    pool.adjust_voters(&[1, 2, 3]).await;
     pool.mark("a").await;
     let leader = pool.leader().unwrap();
     let started = Instant::now();
@@ -61,7 +61,7 @@ async fn a_killed_leader_is_replaced_and_all_agree_after_restarts() {
     pool.mark("b").await;
     assert!(started.elapsed().as_millis() < 5000, "{:?}", started.elapsed());
     pool.start(leader).await;
-    pool.settle_marked("b").await;
+    pool.wait_marked("b").await;
     for n in 1..=3 {
         pool.kill(n).await;
     }
@@ -69,9 +69,9 @@ async fn a_killed_leader_is_replaced_and_all_agree_after_restarts() {
         pool.start(n).await;
     }
     pool.mark("c").await;
-    pool.settle_marked("c").await;
+    pool.wait_marked("c").await;
     let same = |p: &Pool| p.stores.values().all(|s| s.state() == p.stores[&1].state());
-    pool.settle(same, "identical states").await;
+    pool.wait_until(same, "identical states").await;
     let roles: Vec<_> = pool.stores[&1].state().servers.values().map(|s| s.role).collect();
     assert_eq!(roles, [Role::Voter; 3]);
 }
@@ -79,31 +79,28 @@ async fn a_killed_leader_is_replaced_and_all_agree_after_restarts() {
 #[tokio::test]
 async fn a_minority_may_be_cut_off_and_a_majority_may_not() {
     let pool = Pool::new(3).await;
-    pool.settle_voters(&[1, 2, 3]).await;
+    pool.adjust_voters(&[1, 2, 3]).await;
     let leader = pool.leader().unwrap();
     pool.hub.cut(&[ServerId(leader)]);
     let others: Vec<u64> = (1..=3).filter(|n| *n != leader).collect();
     pool.stores[&others[0]].propose_anywhere(mark_command("a"), LIMIT).await.unwrap();
-    assert!(
-        !pool.stores[&leader].confirm_leader().await,
-        "a leader that is cut off does not vouch for itself"
-    );
+    assert!(!pool.stores[&leader].confirm_leader().await, "a leader that is cut off does not confirm itself");
     assert!(!pool.is_marked(leader, "a"));
     pool.hub.cut(&[]);
-    pool.settle_marked("a").await;
+    pool.wait_marked("a").await;
     pool.hub.cut(&[ServerId(others[0]), ServerId(others[1])]);
     let within = std::time::Duration::from_millis(500);
     let tried = pool.stores[&leader].propose_anywhere(mark_command("b"), within).await;
     assert!(matches!(tried, Err(ProposeError::Unavailable { .. })), "{tried:?}");
     pool.hub.cut(&[]);
     pool.mark("c").await;
-    pool.settle_marked("c").await;
+    pool.wait_marked("c").await;
 }
 
 #[tokio::test]
 async fn followers_forward_and_read_the_latest() {
     let pool = Pool::new(3).await;
-    pool.settle_voters(&[1, 2, 3]).await;
+    pool.adjust_voters(&[1, 2, 3]).await;
     let leader = pool.leader().unwrap();
     let follower = &pool.stores[&(leader % 3 + 1)];
     let refused = follower.propose(mark_command("x")).await;
@@ -154,7 +151,7 @@ async fn many_options_in_one_command_take_no_time() {
 #[tokio::test]
 async fn a_server_may_move() {
     let mut pool = Pool::new(3).await;
-    pool.settle_voters(&[1, 2, 3]).await;
+    pool.adjust_voters(&[1, 2, 3]).await;
     let moved = pool.leader().unwrap() % 3 + 1;
     let to = Command::SetServerAddress { server: ServerId(moved), address: "elsewhere:7".into() };
     let left = pool.leader().unwrap();
@@ -163,47 +160,49 @@ async fn a_server_may_move() {
     pool.stores.remove(&moved).unwrap().shutdown().await;
     pool.start_at(moved, "elsewhere:7").await;
     pool.mark("moved").await;
-    pool.settle_marked("moved").await;
+    pool.wait_marked("moved").await;
 }
 
 #[tokio::test]
 async fn voters_follow_the_size_of_the_pool_and_replace_the_dead() {
     let mut pool = Pool::new(2).await;
-    pool.settle_voters(&[1]).await;
+    pool.adjust_voters(&[1]).await;
     pool.grow(3).await;
-    pool.settle_voters(&[1, 2, 3]).await;
+    pool.adjust_voters(&[1, 2, 3]).await;
     pool.grow(4).await;
     pool.mark("four").await;
     pool.kill(2).await;
     for store in pool.stores.values() {
         store.report_down(ServerId(2));
     }
-    pool.settle_voters(&[1, 3, 4]).await;
+    pool.adjust_voters(&[1, 3, 4]).await;
     pool.start(2).await;
     for store in pool.stores.values() {
         store.report_up(ServerId(2));
     }
     pool.grow(5).await;
-    pool.settle_voters(&[1, 2, 3, 4, 5]).await;
+    pool.adjust_voters(&[1, 2, 3, 4, 5]).await;
     pool.stores[&1].remove_server(ServerId(5), false).await.unwrap();
     pool.kill(5).await;
-    pool.settle(|p| p.stores.values().all(|s| s.metrics().voters.len() == 3), "three voters of four").await;
+    pool.wait_until(|p| p.stores.values().all(|s| s.metrics().voters.len() == 3), "three voters of four")
+        .await;
     let gone = |s: &ConfigStore| !s.metrics().learners.contains(&ServerId(5));
-    pool.settle(|p| p.stores.values().all(gone), "server 5 is out").await;
+    pool.wait_until(|p| p.stores.values().all(gone), "server 5 is out").await;
 }
 
 #[tokio::test]
 async fn a_leader_may_leave_its_pool() {
     let mut pool = Pool::new(4).await;
-    pool.settle_voters(&[1, 2, 3]).await;
+    pool.adjust_voters(&[1, 2, 3]).await;
     pool.stores[&1].propose_anywhere(Command::DeleteVolume { name: "v".into() }, LIMIT).await.unwrap();
     let leader = pool.leader().unwrap();
     pool.stores[&leader].remove_server(ServerId(leader), false).await.unwrap();
     let rest = |p: &Pool| p.leader().is_some_and(|n| n != leader);
-    pool.settle(rest, "another leader").await;
+    pool.wait_until(rest, "another leader").await;
     pool.kill(leader).await;
     let out = |s: &ConfigStore| !s.metrics().voters.contains(&ServerId(leader));
-    pool.settle(|p| p.stores.values().all(|s| out(s) && s.metrics().voters.len() == 3), "it is out").await;
+    pool.wait_until(|p| p.stores.values().all(|s| out(s) && s.metrics().voters.len() == 3), "it is out")
+        .await;
 }
 
 #[tokio::test]
@@ -212,23 +211,23 @@ async fn a_late_server_gets_a_snapshot() {
     for i in 0..120 {
         pool.mark(&format!("m{i}")).await;
     }
-    pool.settle(|p| p.stores[&1].inner_purged() > 0, "the log is dropped after a snapshot").await;
+    pool.wait_until(|p| p.stores[&1].inner_purged() > 0, "the log is dropped after a snapshot").await;
     pool.grow(2).await;
-    pool.settle_marked("m119").await;
+    pool.wait_marked("m119").await;
     pool.kill(2).await;
     pool.kill(1).await;
     pool.start(1).await;
     pool.start(2).await;
     pool.mark("end").await;
-    pool.settle_marked("end").await;
+    pool.wait_marked("end").await;
 }
 
 #[tokio::test]
 async fn one_server_goes_on_alone_when_told_to() {
     let mut pool = Pool::new(3).await;
-    pool.settle_voters(&[1, 2, 3]).await;
+    pool.adjust_voters(&[1, 2, 3]).await;
     pool.mark("a").await;
-    pool.settle_marked("a").await;
+    pool.wait_marked("a").await;
     for n in 1..=3 {
         pool.kill(n).await;
     }
@@ -249,7 +248,7 @@ async fn one_server_goes_on_alone_when_told_to() {
     // The old majority comes back by mistake: it must not take over.
     pool.start(1).await;
     pool.start(3).await;
-    pool.settle(|p| p.stores[&1].is_leader() || p.stores[&3].is_leader(), "the old pool elects").await;
+    pool.wait_until(|p| p.stores[&1].is_leader() || p.stores[&3].is_leader(), "the old pool elects").await;
     pool.stores[&2].propose(mark_command("c")).await.unwrap();
     assert!(pool.is_marked(2, "c") && !pool.is_marked(1, "c"));
     let nothing = Folder::new();

@@ -15,7 +15,7 @@ pub struct RecoveryFolder {
 pub struct RecoveryReport {
     /// The version of the pool's state that it goes on from.
     pub version: u64,
-    /// The servers that are cut off.
+    /// The servers that are fenced off.
     pub lost: Vec<String>,
     /// What may be lost, and what to do.
     pub notes: Vec<String>,

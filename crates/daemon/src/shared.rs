@@ -4,7 +4,7 @@ use crate::pulse::Pulse;
 use crate::shard::ShardMessage;
 use cluster::State;
 use ids::{BrickId, ServerId, SetId, VolumeId};
-use server_core::{Lease, Rooms, Standing, Threads, Unopened};
+use server_core::{Lease, RecoveryVerdict, Rooms, Threads, Unopened};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockWriteGuard};
@@ -36,13 +36,13 @@ impl Counters {
 
 /// What a shard asks of the control plane.
 #[derive(Debug)]
-pub(crate) enum Wish {
+pub(crate) enum ControlRequest {
     /// A new view of a set.
     View(SetId, replica::Proposal, Vec<BrickId>),
     /// A server's port refuses connections, or it is silent.
     Suspect(ServerId),
     /// A brick may have lost changes: it asks where it stands before it does anything.
-    Settle(SetId, BrickId, oneshot::Sender<Standing>),
+    Arbitrate(SetId, BrickId, oneshot::Sender<RecoveryVerdict>),
     /// A brick could not be opened: it leaves its view if another one is open.
     Refused(SetId, BrickId),
     /// A brick was found on the file system that is mounted there.
@@ -76,7 +76,7 @@ pub(crate) struct Shared {
     shards: Vec<ShardAt>,
     /// Which of them serves which set.
     placed: RwLock<Threads>,
-    pub(crate) wishes: mpsc::UnboundedSender<Wish>,
+    pub(crate) control_requests: mpsc::UnboundedSender<ControlRequest>,
     /// The newest state of the pool known here.
     pub(crate) state: RwLock<Arc<State>>,
     /// Why bricks of this server are not served.
@@ -86,7 +86,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(wishes: mpsc::UnboundedSender<Wish>, cores: usize) -> Shared {
+    pub(crate) fn new(control_requests: mpsc::UnboundedSender<ControlRequest>, cores: usize) -> Shared {
         Shared {
             me: AtomicU64::new(0),
             pool: RwLock::new([0; 16]),
@@ -96,7 +96,7 @@ impl Shared {
             counters: Mutex::default(),
             shards: (0..Threads::most()).map(|_| ShardAt::default()).collect(),
             placed: RwLock::new(Threads::new(cores)),
-            wishes,
+            control_requests,
             state: RwLock::new(Arc::default()),
             brick_errors: Mutex::default(),
             unopened: Mutex::default(),

@@ -122,7 +122,7 @@ pub struct Record {
     /// CRC-64/NVME of the data that came with it, 0 if none came.
     pub data_crc: u64,
     /// The object that the operation's answer is about.
-    pub about: Option<Fid>,
+    pub result_fid: Option<Fid>,
     /// What was done.
     pub change: Change,
 }
@@ -150,7 +150,7 @@ impl Record {
         stamp: &Stamp,
         op: OpId,
         data_crc: u64,
-        about: Option<Fid>,
+        result_fid: Option<Fid>,
         change: &Change,
         out: &mut Vec<u8>,
     ) {
@@ -159,7 +159,7 @@ impl Record {
         stamp.put(out);
         op.put(out);
         data_crc.put(out);
-        about.put(out);
+        result_fid.put(out);
         change.put(out);
         let len = u32::try_from(out.len() - start - RECORD_HEAD).unwrap_or(u32::MAX).to_le_bytes();
         let Some((head, body)) = out.get_mut(start..).and_then(|b| b.split_at_mut_checked(RECORD_HEAD))
@@ -175,7 +175,7 @@ impl Record {
     /// The record's bytes.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(128);
-        Record::put(&self.stamp, self.op, self.data_crc, self.about, &self.change, &mut out);
+        Record::put(&self.stamp, self.op, self.data_crc, self.result_fid, &self.change, &mut out);
         out
     }
 
@@ -198,7 +198,7 @@ impl Record {
             stamp: Wire::get(r)?,
             op: Wire::get(r)?,
             data_crc: Wire::get(r)?,
-            about: Wire::get(r)?,
+            result_fid: Wire::get(r)?,
             change: Wire::get(r)?,
         })
     }
@@ -263,7 +263,7 @@ mod tests {
             stamp: Stamp { epoch: Epoch(2), lsn: Lsn(lsn) },
             op: OpId { session: SessionId(5), seq: 6 },
             data_crc: 0,
-            about: Some(Fid { set: SetId(1), epoch: Epoch(2), lsn: Lsn(lsn) }),
+            result_fid: Some(Fid { set: SetId(1), epoch: Epoch(2), lsn: Lsn(lsn) }),
             change: Change::Fallocate {
                 fid: Fid { set: SetId(1), epoch: Epoch(2), lsn: Lsn(lsn) },
                 mode: 1,
@@ -303,12 +303,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn round_trip(e: u32, l: u64, s: u64, n: u64, data_crc: u64, about: Option<[u8; 16]>, cut in 0usize..40) {
+        fn round_trip(e: u32, l: u64, s: u64, n: u64, data_crc: u64, result_fid: Option<[u8; 16]>, cut in 0usize..40) {
             let mut r = sample(l);
             r.stamp.epoch = Epoch(e);
             r.op = OpId { session: SessionId(s), seq: n };
             r.data_crc = data_crc;
-            r.about = about.map(Fid::from_bytes);
+            r.result_fid = result_fid.map(Fid::from_bytes);
             let bytes = r.encode();
             prop_assert_eq!(Record::decode(&bytes), Ok((r, bytes.len())));
             prop_assert_eq!(Record::decode(&bytes[..bytes.len() - 1 - cut]).err(), Some(RecordError::Short));

@@ -1,4 +1,5 @@
-//! How far a brick has come: the sealed file `.mortar/state`, of one size, rewritten in place.
+//! The state of a brick (its durable position, and how it was closed): the sealed file `.mortar/state`, of one size,
+//! rewritten in place.
 
 use crate::sealed::{self, SealError};
 use ids::Lsn;
@@ -13,8 +14,8 @@ pub const VERSION: u32 = 1;
 wire::wire_struct! {
     /// The state of a brick.
     pub struct State {
-        /// The life of the page cache in which it was last open: 6 bytes of the machine's boot id, 4 of the number of the
-        /// mount namespace, 6 of the mount's unique number (0 where the kernel gives none).
+        /// The boot id of the page cache in which it was last open: 6 bytes of the machine's boot id, 4 of the number of
+        /// the mount namespace, 6 of the mount's unique number (0 where the kernel gives none).
         pub boot: [u8; 16],
         /// Everything up to here is on disk.
         pub durable: Stamp,

@@ -99,10 +99,10 @@ fn a_record_of_each_change_is_frozen() {
             assert!(Record::decode(&sample::bytes(&file)).is_err(), "{}", file.display());
             continue;
         };
-        let about = (!matches!(change, Change::Nop)).then(|| fid(1, 2, 3));
+        let result_fid = (!matches!(change, Change::Nop)).then(|| fid(1, 2, 3));
         let data_crc = if matches!(change, Change::Write { .. }) { 0x0102_0304_0506_0708 } else { 0 };
         let op = OpId { session: SessionId(5), seq: 6 };
-        let fresh = Record { stamp: stamp(2, 9), op, data_crc, about, change: change.clone() };
+        let fresh = Record { stamp: stamp(2, 9), op, data_crc, result_fid, change: change.clone() };
         sample::check(&file, || fresh.encode(), record, Record::encode);
         assert_eq!(record(&sample::bytes(&file)).change, change, "{}", file.display());
     }

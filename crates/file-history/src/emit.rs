@@ -127,11 +127,11 @@ impl<'a> Emitter<'a> {
             | Op::Lseek { .. }
             | Op::CopyRange { .. } => self.file(n, outcome),
             Op::StatFs
-            | Op::Place { .. }
-            | Op::Condemn { .. }
+            | Op::PrepareMkdir { .. }
+            | Op::PrepareRmdir { .. }
             | Op::Relocate { .. }
-            | Op::Vouch { .. }
-            | Op::Settle { .. }
+            | Op::CheckEntry { .. }
+            | Op::EndTransaction { .. }
             | Op::LockTree { .. }
             | Op::UnlockTree { .. }
             | Op::Lineage { .. } => Ok(()),

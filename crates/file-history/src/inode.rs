@@ -254,12 +254,13 @@ impl Spec for Inodes {
         if matches!(a.ask, Ask::Lose) || matches!(b.ask, Ask::Lose) {
             return true;
         }
-        let about = |c: &Call, of: usize| c.of == of || matches!(c.ask, Ask::Copy { from, .. } if from == of);
+        let result_fid =
+            |c: &Call, of: usize| c.of == of || matches!(c.ask, Ask::Copy { from, .. } if from == of);
         let changes = |c: &Call| c.ask.changes();
-        let writes = |a: &Call, b: &Call| changes(a) && about(b, a.of);
+        let writes = |a: &Call, b: &Call| changes(a) && result_fid(b, a.of);
         // A sync changes what a loss may take, and a vouching one says what was not lost.
         let syncs = |a: &Call, b: &Call| {
-            matches!(a.ask, Ask::Sync { vouches } if vouches || changes(b)) && about(b, a.of)
+            matches!(a.ask, Ask::Sync { vouches } if vouches || changes(b)) && result_fid(b, a.of)
         };
         writes(a, b) || writes(b, a) || syncs(a, b) || syncs(b, a)
     }

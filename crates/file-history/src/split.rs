@@ -128,7 +128,7 @@ impl Table {
             _ => {}
         }
         if let Some((_, Err(wire::Errno::ESTALE | wire::Errno::ENOENT))) = r.answer
-            && let Some(fid) = about(&r.op)
+            && let Some(fid) = result_fid(&r.op)
         {
             let obj = self.object(fid);
             self.gone.insert(obj);
@@ -176,7 +176,7 @@ impl Table {
 }
 
 /// The one object that a question is about, if it goes by its identity.
-fn about(op: &Op) -> Option<Fid> {
+fn result_fid(op: &Op) -> Option<Fid> {
     match op {
         Op::GetAttr { fid }
         | Op::SetAttr { fid, .. }

@@ -53,12 +53,12 @@ pub(crate) fn is_excused(r: &Record, excuses: &Excuses) -> bool {
     let Some((at, Err(errno))) = &r.answer else { return false };
     let sets = [Some(r.set)].into_iter().chain(changed(&r.op).into_iter().map(|f| Some(f.set)));
     let sets: Vec<Option<SetId>> = sets.collect();
-    let about = |e: &Excuse| e.set.is_none() || asks_others(&r.op) || sets.contains(&e.set);
+    let result_fid = |e: &Excuse| e.set.is_none() || asks_others(&r.op) || sets.contains(&e.set);
     // A sync says EIO also where the disk is full.
     let same = |e: &Excuse| {
         e.errno == *errno || (is_sync(&r.op) && (e.errno, *errno) == (Errno::ENOSPC, Errno::EIO))
     };
-    excuses.errors.iter().any(|e| same(e) && about(e) && e.from <= *at && r.begun <= e.until)
+    excuses.errors.iter().any(|e| same(e) && result_fid(e) && e.from <= *at && r.begun <= e.until)
 }
 
 /// A change of an object that a loss may have taken.

@@ -118,8 +118,9 @@ impl File {
         name_hint() -> Option<Vec<u8>>;
         /// The room of the file system.
         space() -> Result<Space, Errno>;
-        /// The life of the page cache over this file system: another life may have lost what was not synced in this one.
-        life() -> [u8; 16];
+        /// The boot id of the page cache over this file system: under another one may be lost what was not synced in this
+        /// one.
+        boot_id() -> [u8; 16];
         /// Leaves a mark in this file's inode in memory, which never gets to disk: it says that the file system has not been
         /// away since. Not every file system has such marks.
         leave_witness() -> ();

@@ -7,16 +7,16 @@
 //!
 //! What must always be true: the seam adds no meaning. A call does what its system call does and answers the kernel's error.
 
+mod boot_id;
 mod file;
 mod handle;
 mod host;
-mod life;
 mod object;
 
+pub use boot_id::{UNKNOWN_BOOT_ID, is_memory_lost};
 pub use file::File;
 pub use handle::{HANDLE_MAX, Handle};
 pub use host::{Host, init_process};
-pub use life::{UNKNOWN_LIFE, is_memory_lost};
 pub use object::{Object, Opening, Renaming, Space, Stat, Times};
 
 use std::fmt::Debug;

@@ -123,7 +123,7 @@ pub trait Object: Any + Debug + Send + Sync {
     fn open_handle(&self, handle: &Handle, kind: u32) -> Result<File, Errno>;
     fn name_hint(&self) -> Option<Vec<u8>>;
     fn space(&self) -> Result<Space, Errno>;
-    fn life(&self) -> [u8; 16];
+    fn boot_id(&self) -> [u8; 16];
     fn leave_witness(&self);
     fn has_witness(&self) -> bool;
     fn now(&self) -> Time;

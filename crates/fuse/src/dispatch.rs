@@ -31,7 +31,7 @@ struct Agreed {
 /// What is sent back.
 enum Answer {
     /// Nothing: the kernel expects none.
-    Silence,
+    NoReply,
     /// The encoded body (which may be empty).
     Body,
     /// Bytes that lie elsewhere.
@@ -131,14 +131,14 @@ impl Handler {
             O::Init(kernel) => self.init(&kernel, out),
             // A reply is all the kernel waits for; the session calls `destroy` when the threads have ended.
             O::Destroy => Ok(Answer::Body),
-            O::Interrupt(_) | O::NotifyReply => Ok(Answer::Silence),
+            O::Interrupt(_) | O::NotifyReply => Ok(Answer::NoReply),
             O::Forget(count) => {
                 fs.forget(node, count);
-                Ok(Answer::Silence)
+                Ok(Answer::NoReply)
             }
             O::BatchForget(list) => {
                 fs.batch_forget(list);
-                Ok(Answer::Silence)
+                Ok(Answer::NoReply)
             }
             O::Lookup(name) => put(out, fs.lookup(req, node, name)?, reply::entry),
             O::Getattr(fh) => put(out, fs.getattr(req, node, fh)?, reply::attr_reply),
@@ -205,7 +205,7 @@ impl Handler {
             return Ok(Answer::Body);
         }
         self.fs.init(kernel, &mut config)?;
-        config.settle(kernel);
+        config.normalize(kernel);
         let agreed = Agreed {
             setxattr_ext: config.want.contains(Capabilities::SETXATTR_EXT),
             max_write: usize::try_from(config.max_write).unwrap_or(1 << 20),
@@ -277,7 +277,7 @@ fn check_size(data: &Data, size: usize) -> Result<(), Errno> {
 fn send(device: BorrowedFd<'_>, header: &Header, answer: &Handled, buffers: &mut ReplyBuffers<'_>) {
     let silent = [op::FORGET, op::BATCH_FORGET, op::INTERRUPT, op::NOTIFY_REPLY];
     let sent = match answer {
-        Ok(Answer::Silence) => return,
+        Ok(Answer::NoReply) => return,
         Err(_) if silent.contains(&header.opcode) => return,
         Err(error) => write_all(device, header.unique, error.raw(), &[]),
         Ok(Answer::Body) => write_all(device, header.unique, 0, &[buffers.body]),

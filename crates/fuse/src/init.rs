@@ -56,7 +56,7 @@ impl InitConfig {
     }
 
     /// Drops what the kernel lacks and adds what the rest implies.
-    pub(crate) fn settle(&mut self, kernel: &Kernel) {
+    pub(crate) fn normalize(&mut self, kernel: &Kernel) {
         self.max_write = self.max_write.clamp(PAGE as u32, u32::from(u16::MAX) * PAGE as u32);
         self.max_readahead = self.max_readahead.min(kernel.max_readahead);
         self.want |= Capabilities::MAX_PAGES | Capabilities::BIG_WRITES;
@@ -119,7 +119,7 @@ mod tests {
         assert_eq!(version(&kernel(8, 0)), Ok(Version::Renegotiate));
         let (kernel, mut out) = (kernel(7, 99), Vec::new());
         let mut config = InitConfig::default_for(&kernel);
-        config.settle(&kernel);
+        config.normalize(&kernel);
         config.encode(&kernel, &mut out);
         assert_eq!(out.len(), 64);
         assert_eq!(crate::abi::Fields(out.get(4..).unwrap()).u32(), Ok(MINOR));
@@ -131,7 +131,7 @@ mod tests {
             Kernel { capabilities: Capabilities::ASYNC_READ | Capabilities::MAX_PAGES, ..kernel(7, 40) };
         let mut config = InitConfig::default_for(&kernel);
         config.want |= Capabilities::DIRECT_IO_ALLOW_MMAP;
-        config.settle(&kernel);
+        config.normalize(&kernel);
         assert_eq!(config.want, Capabilities::ASYNC_READ | Capabilities::MAX_PAGES);
     }
 }

@@ -211,11 +211,11 @@ impl Kernel {
             }
             Op::SyncFs => Ok(Answer::Done),
             // Between the primaries of two sets: no system calls.
-            Op::Place { .. }
-            | Op::Condemn { .. }
+            Op::PrepareMkdir { .. }
+            | Op::PrepareRmdir { .. }
             | Op::Relocate { .. }
-            | Op::Vouch { .. }
-            | Op::Settle { .. }
+            | Op::CheckEntry { .. }
+            | Op::EndTransaction { .. }
             | Op::LockTree { .. }
             | Op::UnlockTree { .. }
             | Op::Lineage { .. } => Err(Errno::ENOSYS),

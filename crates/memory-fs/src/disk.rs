@@ -53,8 +53,8 @@ pub(crate) struct Disk {
     /// Files whose data is not in memory since the last crash.
     cold: BTreeSet<Ino>,
     capacity: u64,
-    /// Counts crashes: what was opened in an earlier life is closed.
-    life: u64,
+    /// Counts crashes: what was opened before the last crash is closed.
+    boot_id: u64,
     pub(crate) now: Time,
     pub(crate) rule: CrashRule,
     pub(crate) faults: Faults,
@@ -98,8 +98,8 @@ impl Disk {
         &self.cache
     }
 
-    pub(crate) fn life(&self) -> u64 {
-        self.life
+    pub(crate) fn boot_id(&self) -> u64 {
+        self.boot_id
     }
 
     pub(crate) fn capacity(&self) -> u64 {
@@ -161,8 +161,8 @@ impl Disk {
         *self.open.entry(ino).or_default() += 1;
     }
 
-    pub(crate) fn closed(&mut self, ino: Ino, life: u64) {
-        if life != self.life {
+    pub(crate) fn closed(&mut self, ino: Ino, boot_id: u64) {
+        if boot_id != self.boot_id {
             return;
         }
         if let Some(n) = self.open.get_mut(&ino) {
@@ -314,7 +314,7 @@ impl Disk {
         self.open.clear();
         self.locks.clear();
         self.witnesses.clear();
-        self.life += 1;
+        self.boot_id += 1;
         self.faults.power_left = None;
     }
 }

@@ -23,17 +23,17 @@ pub(crate) struct MemoryFile {
     pub(crate) disk: Arc<Mutex<Disk>>,
     pub(crate) ino: Ino,
     kind: u32,
-    life: u64,
+    boot_id: u64,
     locker: u64,
 }
 
 impl Drop for MemoryFile {
     fn drop(&mut self) {
         let mut disk = self.disk.lock().unwrap_or_else(PoisonError::into_inner);
-        if disk.life() == self.life {
+        if disk.boot_id() == self.boot_id {
             disk.unlock(self.ino, self.locker);
         }
-        disk.closed(self.ino, self.life);
+        disk.closed(self.ino, self.boot_id);
     }
 }
 
@@ -67,13 +67,13 @@ impl MemoryFile {
             _ => {}
         }
         d.opened(ino);
-        let (life, locker) = (d.life(), d.locker());
-        Ok(File::other(Box::new(MemoryFile { disk: disk.clone(), ino, kind: found, life, locker })))
+        let (boot_id, locker) = (d.boot_id(), d.locker());
+        Ok(File::other(Box::new(MemoryFile { disk: disk.clone(), ino, kind: found, boot_id, locker })))
     }
 
     pub(crate) fn lock_disk(&self) -> Result<MutexGuard<'_, Disk>, Errno> {
         let d = self.disk.lock().unwrap_or_else(PoisonError::into_inner);
-        if d.life() == self.life { Ok(d) } else { Err(Errno::ESHUTDOWN) }
+        if d.boot_id() == self.boot_id { Ok(d) } else { Err(Errno::ESHUTDOWN) }
     }
 
     pub(crate) fn node<'a>(&self, d: &'a Disk) -> Result<&'a Node, Errno> {
@@ -446,11 +446,11 @@ impl Object for MemoryFile {
         })
     }
 
-    fn life(&self) -> [u8; 16] {
-        let mut life = [1; 16];
-        let (count, _) = life.split_at_mut(8);
-        count.copy_from_slice(&self.life.to_le_bytes());
-        life
+    fn boot_id(&self) -> [u8; 16] {
+        let mut boot_id = [1; 16];
+        let (count, _) = boot_id.split_at_mut(8);
+        count.copy_from_slice(&self.boot_id.to_le_bytes());
+        boot_id
     }
 
     fn leave_witness(&self) {

@@ -115,17 +115,17 @@ fn a_hostile_file_system_loses_a_tag_and_keeps_the_name() {
 }
 
 #[test]
-fn open_files_of_an_earlier_life_answer_nothing() {
+fn open_files_of_an_earlier_boot_answer_nothing() {
     let fs = MemoryFs::new(1 << 20);
     let top = root(&fs);
     let f = make(&top, b"f", b"x");
-    let life = top.life();
+    let boot_id = top.boot_id();
     assert!(f.lock().unwrap());
     f.sync().unwrap();
     fs.crash(CrashRule::Ordered, &mut draws(1));
     assert_eq!(f.stat(), Err(Errno::ESHUTDOWN));
     drop(f);
-    assert_ne!(root(&fs).life(), life);
+    assert_ne!(root(&fs).boot_id(), boot_id);
     let f = root(&fs).open_at(b"f", S_IFREG).unwrap();
     assert!(f.lock().unwrap());
     assert!(!root(&fs).open_at(b"f", S_IFREG).unwrap().lock().unwrap());

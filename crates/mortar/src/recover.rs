@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 /// Go on from this server's copy of the pool when most of the other servers are gone for good. It must be stopped.
 ///
-/// Says what may be lost and asks; without a terminal it needs --yes. The others are cut off: they come back with an
+/// Says what may be lost and asks; without a terminal it needs --yes. The others are fenced off: they come back with an
 /// empty state folder and `mortar peer replace`.
 #[derive(Args, Debug)]
 #[command(after_help = "Example: mortar pool recover --state /var/lib/mortar")]

@@ -1,4 +1,4 @@
-//! `mortar mount`: a thin shell that makes a [`client::Client`] a file system of the kernel's.
+//! `mortar mount`: a thin adapter that makes a [`client::Client`] a file system of the kernel's.
 //!
 //! Owns what users write (source and options), the table of nodes the kernel knows, and the translation of requests.
 //! Always true: a node's number is its file's inode number; nothing is cached here that another client could change
@@ -7,11 +7,11 @@
 
 mod caller;
 mod convert;
+mod fuse_adapter;
 mod inodes;
 mod listing;
 mod mounted;
 pub mod options;
-mod shell;
 pub mod source;
 
 pub use mounted::{Failure, MountOptions, Mounted, Stop, mount};

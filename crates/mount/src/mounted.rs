@@ -10,8 +10,8 @@ use fuse::{Session, SessionConfig, Stopper, Unmount};
 use wire::{Errno, Name};
 
 use crate::caller;
+use crate::fuse_adapter::FuseAdapter;
 use crate::options::Options;
-use crate::shell::Shell;
 use crate::source::Source;
 
 /// How much the kernel reads ahead, in KiB.
@@ -86,9 +86,9 @@ pub fn mount(options: MountOptions) -> Result<Mounted, Failure> {
     kernel.source = options.fsname.clone().unwrap_or_else(|| source.to_string());
     let mount = fuse::Mount::new(&dir, &kernel)?;
     let config = SessionConfig { max_threads: options.threads.max(1), ..SessionConfig::default() };
-    let shell = Arc::new(Shell::new(Arc::clone(&client), root));
+    let fuse_adapter = Arc::new(FuseAdapter::new(Arc::clone(&client), root));
     let dir = mount.path().to_path_buf();
-    Ok(Mounted { session: Session::new(shell, mount, config), client, dir })
+    Ok(Mounted { session: Session::new(fuse_adapter, mount, config), client, dir })
 }
 
 /// The directory to show as the root.

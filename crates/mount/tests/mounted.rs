@@ -1,4 +1,4 @@
-//! The whole shell against the real kernel and a server in this process. Needs /dev/fuse; skipped without.
+//! The whole mount against the real kernel and a server in this process. Needs /dev/fuse; skipped without.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "test code")]
 
 #[path = "../../client/tests/fake/mod.rs"]

@@ -4,7 +4,7 @@
 //! existence, types, emptiness, loops, inheritance of groups.
 
 use crate::transaction::{Mark, Prepared};
-use crate::view::{Entry, View};
+use crate::tree_state::{Entry, TreeState};
 use crate::xattrs::{remove_xattr, set_xattr};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -60,16 +60,20 @@ pub enum Decision {
 ///
 /// # Errors
 /// The errno that POSIX gives for it; `EXDEV` for what would need two sets and is not built yet.
-pub fn decide(op: &Op, view: &mut dyn View, cx: &Context<'_>) -> Result<Decision, Errno> {
+pub fn decide(op: &Op, view: &mut dyn TreeState, cx: &Context<'_>) -> Result<Decision, Errno> {
     match op {
         Op::Create { parent, name, node, mode, umask, uid, gid, open: _ } => {
             create(view, cx, *parent, name, node, Creds { mode: *mode, umask: *umask, uid: *uid, gid: *gid })
         }
         Op::Unlink { parent, name } => unlink(view, cx, *parent, name),
         Op::Rmdir { parent, name } => rmdir(view, cx, *parent, name),
-        Op::Rename { parent, name, to_parent, to_name, flags } => {
-            rename(view, cx, Place { dir: *parent, name }, Place { dir: *to_parent, name: to_name }, *flags)
-        }
+        Op::Rename { parent, name, to_parent, to_name, flags } => rename(
+            view,
+            cx,
+            EntryName { dir: *parent, name },
+            EntryName { dir: *to_parent, name: to_name },
+            *flags,
+        ),
         Op::Link { fid, parent, name } => link(view, cx, *fid, *parent, name),
         Op::SetAttr { fid, set } => set_attr(view, cx, *fid, set),
         Op::Write { fid, offset, append, kill_suid } => write(view, cx, *fid, *offset, *append, *kill_suid),
@@ -79,12 +83,12 @@ pub fn decide(op: &Op, view: &mut dyn View, cx: &Context<'_>) -> Result<Decision
         Op::CopyRange { from, from_offset, to, to_offset, len } => {
             copy_range(view, cx, (*from, *from_offset), (*to, *to_offset), *len)
         }
-        Op::Place { path, name, mode, uid, gid } => {
+        Op::PrepareMkdir { path, name, mode, uid, gid } => {
             let fid = Fid { set: cx.set, epoch: cx.epoch, lsn: cx.lsn };
             let (path, name) = (path.clone(), name.clone());
-            about(
+            result_fid(
                 fid,
-                Change::Place {
+                Change::PrepareMkdir {
                     path,
                     name,
                     fid,
@@ -95,7 +99,7 @@ pub fn decide(op: &Op, view: &mut dyn View, cx: &Context<'_>) -> Result<Decision
                 },
             )
         }
-        Op::Condemn { fid, by: _ } => {
+        Op::PrepareRmdir { fid, by: _ } => {
             if !view.attr(*fid)?.is_dir() {
                 return Err(Errno::ENOTDIR);
             }
@@ -103,14 +107,14 @@ pub fn decide(op: &Op, view: &mut dyn View, cx: &Context<'_>) -> Result<Decision
                 Prepared::Done => Ok(Decision::Answer(Body::Done)),
                 Prepared::Wait => Err(Errno::EAGAIN),
                 Prepared::Mark if !view.is_empty(*fid)? => Err(Errno::ENOTEMPTY),
-                Prepared::Mark => Ok(Decision::Change(Change::Condemn { fid: *fid }, None)),
+                Prepared::Mark => Ok(Decision::Change(Change::PrepareRmdir { fid: *fid }, None)),
             }
         }
-        Op::Settle { fid, tx, keep } => match view.attr(*fid) {
+        Op::EndTransaction { fid, tx, keep } => match view.attr(*fid) {
             Err(Errno::ESTALE | Errno::ENOENT) => Ok(Decision::Answer(Body::Done)),
             Err(e) => Err(e),
             Ok(_) if !mark(view, cx, *fid)?.is_ended_by(*tx) => Ok(Decision::Answer(Body::Done)),
-            Ok(_) => Ok(Decision::Change(Change::Settle { fid: *fid, keep: *keep }, None)),
+            Ok(_) => Ok(Decision::Change(Change::EndTransaction { fid: *fid, keep: *keep }, None)),
         },
         Op::Relocate { fid, path, name } => {
             view.attr(*fid)?;
@@ -129,7 +133,7 @@ pub fn decide(op: &Op, view: &mut dyn View, cx: &Context<'_>) -> Result<Decision
         | Op::ListXattr { .. }
         | Op::Lseek { .. }
         | Op::SyncFs
-        | Op::Vouch { .. }
+        | Op::CheckEntry { .. }
         | Op::LockTree { .. }
         | Op::UnlockTree { .. }
         | Op::Lineage { .. } => Err(Errno::EINVAL),
@@ -137,11 +141,11 @@ pub fn decide(op: &Op, view: &mut dyn View, cx: &Context<'_>) -> Result<Decision
 }
 
 /// The mark of a directory.
-fn mark(view: &mut dyn View, cx: &Context<'_>, dir: Fid) -> Result<Mark, Errno> {
+fn mark(view: &mut dyn TreeState, cx: &Context<'_>, dir: Fid) -> Result<Mark, Errno> {
     Ok(if view.is_pending(dir)? { Mark::Held((cx.holder)(dir)) } else { Mark::Free })
 }
 
-pub(crate) fn about(fid: Fid, change: Change) -> Result<Decision, Errno> {
+pub(crate) fn result_fid(fid: Fid, change: Change) -> Result<Decision, Errno> {
     Ok(Decision::Change(change, Some(fid)))
 }
 
@@ -153,7 +157,7 @@ struct Creds {
 }
 
 #[derive(Clone, Copy)]
-struct Place<'a> {
+struct EntryName<'a> {
     dir: Fid,
     name: &'a Name,
 }
@@ -166,7 +170,7 @@ pub(crate) fn touch(attr: &Attr, now: Time) -> Time {
 }
 
 /// The directory must be able to take an entry.
-fn open_dir(view: &mut dyn View, dir: Fid) -> Result<Attr, Errno> {
+fn open_dir(view: &mut dyn TreeState, dir: Fid) -> Result<Attr, Errno> {
     let attr = view.attr(dir)?;
     if !attr.is_dir() {
         return Err(Errno::ENOTDIR);
@@ -177,7 +181,7 @@ fn open_dir(view: &mut dyn View, dir: Fid) -> Result<Attr, Errno> {
     Ok(attr)
 }
 
-fn free_name(view: &mut dyn View, at: Place<'_>) -> Result<(), Errno> {
+fn free_name(view: &mut dyn TreeState, at: EntryName<'_>) -> Result<(), Errno> {
     if at.dir.is_root() && at.name.as_bytes() == RESERVED {
         return Err(Errno::EPERM);
     }
@@ -188,7 +192,7 @@ fn free_name(view: &mut dyn View, at: Place<'_>) -> Result<(), Errno> {
 }
 
 fn create(
-    view: &mut dyn View,
+    view: &mut dyn TreeState,
     cx: &Context<'_>,
     parent: Fid,
     name: &Name,
@@ -196,7 +200,7 @@ fn create(
     who: Creds,
 ) -> Result<Decision, Errno> {
     let dir = open_dir(view, parent)?;
-    free_name(view, Place { dir: parent, name })?;
+    free_name(view, EntryName { dir: parent, name })?;
     if let Node::Symlink { target } = node
         && (target.0.is_empty() || target.0.len() > TARGET_MAX || target.0.contains(&0))
     {
@@ -217,7 +221,7 @@ fn create(
     let (home, fid) = cx.placed.unwrap_or((cx.set, own));
     assert!(home == cx.set || matches!(node, Node::Dir), "only directories are placed on other sets");
     let time = touch(&dir, cx.now);
-    about(
+    result_fid(
         fid,
         Change::Create {
             parent,
@@ -239,7 +243,7 @@ fn may_be_held(attr: &Attr, cx: &Context<'_>) -> bool {
     attr.nlink <= 1 && attr.mode & 0o170_000 == 0o100_000 && (cx.is_open)(attr.fid)
 }
 
-fn unlink(view: &mut dyn View, cx: &Context<'_>, parent: Fid, name: &Name) -> Result<Decision, Errno> {
+fn unlink(view: &mut dyn TreeState, cx: &Context<'_>, parent: Fid, name: &Name) -> Result<Decision, Errno> {
     let dir = view.attr(parent)?;
     let entry = view.entry(parent, name)?.ok_or(Errno::ENOENT)?;
     if entry.is_dir() {
@@ -251,7 +255,7 @@ fn unlink(view: &mut dyn View, cx: &Context<'_>, parent: Fid, name: &Name) -> Re
     Ok(Decision::Change(Change::Unlink { parent, name: name.clone(), fid: entry.fid, orphan, time }, None))
 }
 
-fn rmdir(view: &mut dyn View, cx: &Context<'_>, parent: Fid, name: &Name) -> Result<Decision, Errno> {
+fn rmdir(view: &mut dyn TreeState, cx: &Context<'_>, parent: Fid, name: &Name) -> Result<Decision, Errno> {
     let dir = view.attr(parent)?;
     let entry = view.entry(parent, name)?.ok_or(Errno::ENOENT)?;
     if !entry.is_dir() {
@@ -270,7 +274,7 @@ fn rmdir(view: &mut dyn View, cx: &Context<'_>, parent: Fid, name: &Name) -> Res
 }
 
 fn link(
-    view: &mut dyn View,
+    view: &mut dyn TreeState,
     cx: &Context<'_>,
     fid: Fid,
     parent: Fid,
@@ -278,7 +282,7 @@ fn link(
 ) -> Result<Decision, Errno> {
     let dir = open_dir(view, parent)?;
     let attr = view.attr(fid)?;
-    free_name(view, Place { dir: parent, name })?;
+    free_name(view, EntryName { dir: parent, name })?;
     if attr.is_dir() {
         return Err(Errno::EPERM);
     }
@@ -286,14 +290,14 @@ fn link(
         return Err(Errno::ENOENT);
     }
     let time = touch(&dir, cx.now).max(touch(&attr, cx.now));
-    about(fid, Change::Link { fid, parent, name: name.clone(), time })
+    result_fid(fid, Change::Link { fid, parent, name: name.clone(), time })
 }
 
 fn rename(
-    view: &mut dyn View,
+    view: &mut dyn TreeState,
     cx: &Context<'_>,
-    from: Place<'_>,
-    to: Place<'_>,
+    from: EntryName<'_>,
+    to: EntryName<'_>,
     flags: u32,
 ) -> Result<Decision, Errno> {
     check_flags(flags)?;
@@ -381,7 +385,7 @@ fn check_target(flags: u32, target: Option<Entry>) -> Result<(), Errno> {
 /// As long as all directories above `dir` are this set's own they move by its decisions alone, one after the other, and
 /// nobody has to be asked.
 fn keeps_tree(
-    view: &mut dyn View,
+    view: &mut dyn TreeState,
     cx: &Context<'_>,
     moved: Fid,
     dir: Fid,
@@ -404,7 +408,7 @@ fn keeps_tree(
 
 /// What a rename onto `target` pushes out.
 fn replaced(
-    view: &mut dyn View,
+    view: &mut dyn TreeState,
     cx: &Context<'_>,
     from_dir: Fid,
     source: Entry,
@@ -435,7 +439,7 @@ fn replaced(
     Ok(Some(Replaced { fid: target.fid, dir: false, orphan }))
 }
 
-fn set_attr(view: &mut dyn View, cx: &Context<'_>, fid: Fid, set: &SetAttr) -> Result<Decision, Errno> {
+fn set_attr(view: &mut dyn TreeState, cx: &Context<'_>, fid: Fid, set: &SetAttr) -> Result<Decision, Errno> {
     let attr = view.attr(fid)?;
     let time = touch(&attr, cx.now);
     let at = |t: &SetTime| match t {
@@ -460,7 +464,10 @@ fn set_attr(view: &mut dyn View, cx: &Context<'_>, fid: Fid, set: &SetAttr) -> R
     // A truncation stamps the data even where the caller says nothing of times.
     let mtime = set.mtime.as_ref().map(at).or(set.size.map(|_| time));
     let atime = set.atime.as_ref().map(at);
-    about(fid, Change::SetAttr { fid, mode, uid: set.uid, gid: set.gid, size: set.size, atime, mtime, time })
+    result_fid(
+        fid,
+        Change::SetAttr { fid, mode, uid: set.uid, gid: set.gid, size: set.size, atime, mtime, time },
+    )
 }
 
 /// The permission bits after a write by somebody unprivileged, if they change.
@@ -473,7 +480,7 @@ fn without_suid(attr: &Attr) -> Option<u32> {
     (new != old && !attr.is_dir()).then_some(new)
 }
 
-fn regular(view: &mut dyn View, fid: Fid) -> Result<Attr, Errno> {
+fn regular(view: &mut dyn TreeState, fid: Fid) -> Result<Attr, Errno> {
     let attr = view.attr(fid)?;
     match attr.mode & 0o170_000 {
         0o100_000 => Ok(attr),
@@ -483,7 +490,7 @@ fn regular(view: &mut dyn View, fid: Fid) -> Result<Attr, Errno> {
 }
 
 fn write(
-    view: &mut dyn View,
+    view: &mut dyn TreeState,
     cx: &Context<'_>,
     fid: Fid,
     offset: u64,
@@ -500,11 +507,11 @@ fn write(
         return Err(Errno::EFBIG);
     }
     let mode = if kill_suid { without_suid(&attr) } else { None };
-    about(fid, Change::Write { fid, offset, len, mode, time: touch(&attr, cx.now) })
+    result_fid(fid, Change::Write { fid, offset, len, mode, time: touch(&attr, cx.now) })
 }
 
 fn fallocate(
-    view: &mut dyn View,
+    view: &mut dyn TreeState,
     cx: &Context<'_>,
     fid: Fid,
     mode: u32,
@@ -535,11 +542,11 @@ fn fallocate(
         }
         _ => return Err(Errno::EOPNOTSUPP),
     }
-    about(fid, Change::Fallocate { fid, mode, offset, len, time: touch(&attr, cx.now) })
+    result_fid(fid, Change::Fallocate { fid, mode, offset, len, time: touch(&attr, cx.now) })
 }
 
 fn copy_range(
-    view: &mut dyn View,
+    view: &mut dyn TreeState,
     cx: &Context<'_>,
     from: (Fid, u64),
     to: (Fid, u64),
@@ -560,7 +567,7 @@ fn copy_range(
     if len == 0 {
         return Ok(Decision::Answer(Body::Offset { offset: 0 }));
     }
-    about(
+    result_fid(
         to.0,
         Change::CopyRange {
             from: from.0,

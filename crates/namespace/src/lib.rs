@@ -1,8 +1,9 @@
 //! What an operation does to a set: POSIX rules over one brick's tree, decided without touching it.
 //!
 //! Owns: [`decide()`], which turns a request into a [`wire::Change`] or a refusal, [`placement`], which picks the set of
-//! a new directory, and [`transaction`], the decisions of operations that touch two sets. Everything it needs to know it asks of a [`View`]; the same code runs over a real brick in the daemon
-//! and over a model in the simulator. No clocks, no files, no randomness: they come in as arguments.
+//! a new directory, and [`transaction`], the decisions of operations that touch two sets. Everything it needs to know it
+//! asks of a [`TreeState`]; the same code runs over a real brick in the daemon and over a model in the simulator. No
+//! clocks, no files, no randomness: they come in as arguments.
 #![no_std]
 #![deny(clippy::indexing_slicing, clippy::cast_possible_truncation)]
 
@@ -11,8 +12,8 @@ extern crate alloc;
 mod decide;
 pub mod placement;
 pub mod transaction;
-mod view;
+mod tree_state;
 mod xattrs;
 
 pub use decide::{Context, Decision, decide};
-pub use view::{Entry, Lineage, View};
+pub use tree_state::{Entry, Lineage, TreeState};

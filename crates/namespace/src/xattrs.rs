@@ -1,7 +1,7 @@
 //! Rules of extended attributes.
 
-use crate::decide::{Context, Decision, about, touch};
-use crate::view::View;
+use crate::decide::{Context, Decision, result_fid, touch};
+use crate::tree_state::TreeState;
 use alloc::vec::Vec;
 use ids::Fid;
 use wire::codec::Blob;
@@ -29,7 +29,7 @@ fn check_name(attr: &Attr, name: &Name) -> Result<(), Errno> {
 }
 
 pub(crate) fn set_xattr(
-    view: &mut dyn View,
+    view: &mut dyn TreeState,
     cx: &Context<'_>,
     fid: Fid,
     name: &Name,
@@ -52,11 +52,11 @@ pub(crate) fn set_xattr(
         _ => {}
     }
     let value = Blob(Vec::from(cx.payload));
-    about(fid, Change::SetXattr { fid, name: name.clone(), value, time: touch(&attr, cx.now) })
+    result_fid(fid, Change::SetXattr { fid, name: name.clone(), value, time: touch(&attr, cx.now) })
 }
 
 pub(crate) fn remove_xattr(
-    view: &mut dyn View,
+    view: &mut dyn TreeState,
     cx: &Context<'_>,
     fid: Fid,
     name: &Name,
@@ -65,5 +65,5 @@ pub(crate) fn remove_xattr(
     let attr = view.attr(fid)?;
     check_name(&attr, name)?;
     view.xattr(fid, name)?.ok_or(Errno::ENODATA)?;
-    about(fid, Change::RemoveXattr { fid, name: name.clone(), time: touch(&attr, cx.now) })
+    result_fid(fid, Change::RemoveXattr { fid, name: name.clone(), time: touch(&attr, cx.now) })
 }

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that fails says where")]
 
 use ids::{Epoch, Fid, Lsn, OpId, SessionId, SetId, Time};
-use namespace::{Context, Decision, Entry, Lineage, View, decide};
+use namespace::{Context, Decision, Entry, Lineage, TreeState, decide};
 use std::collections::BTreeMap;
 use wire::op::{Node, SetAttr, rename_flags};
 use wire::{Attr, Body, Change, Errno, Name, Op};
@@ -66,7 +66,7 @@ fn is_dir(fid: Fid) -> bool {
     [ROOT, FULL, EMPTY, DEEP, GROUP, THERE, BENEATH].contains(&fid)
 }
 
-impl View for Tree {
+impl TreeState for Tree {
     fn attr(&mut self, fid: Fid) -> Result<Attr, Errno> {
         if fid.set != SET || fid == GONE {
             return Err(Errno::ESTALE);
@@ -308,15 +308,15 @@ fn copies_within_and_between_files() {
 
 #[test]
 fn a_directory_is_prepared_for_its_removal_if_it_is_empty_and_free() {
-    let condemn = |fid| Op::Condemn { fid, by: SessionId(7) };
-    assert_eq!(refused(&condemn(FULL)), Errno::ENOTEMPTY);
-    assert_eq!(refused(&condemn(FILE)), Errno::ENOTDIR);
-    assert!(matches!(case().change(&condemn(EMPTY)), Change::Condemn { fid: EMPTY }));
+    let prepare = |fid| Op::PrepareRmdir { fid, by: SessionId(7) };
+    assert_eq!(refused(&prepare(FULL)), Errno::ENOTEMPTY);
+    assert_eq!(refused(&prepare(FILE)), Errno::ENOTDIR);
+    assert!(matches!(case().change(&prepare(EMPTY)), Change::PrepareRmdir { fid: EMPTY }));
     let mut held = case();
     held.tree.pending = Some(EMPTY);
-    assert_eq!(held.decide(&condemn(EMPTY)), Err(Errno::EAGAIN), "by a transaction that nobody knows");
-    let settle = |tx| Op::Settle { fid: EMPTY, tx, keep: true };
-    assert!(matches!(held.decide(&settle(Some(TX))), Ok(Decision::Answer(Body::Done))), "another one's end");
-    assert!(matches!(held.change(&settle(None)), Change::Settle { fid: EMPTY, keep: true }));
-    assert!(matches!(case().decide(&settle(None)), Ok(Decision::Answer(Body::Done))), "it is over");
+    assert_eq!(held.decide(&prepare(EMPTY)), Err(Errno::EAGAIN), "by a transaction that nobody knows");
+    let end = |tx| Op::EndTransaction { fid: EMPTY, tx, keep: true };
+    assert!(matches!(held.decide(&end(Some(TX))), Ok(Decision::Answer(Body::Done))), "another one's end");
+    assert!(matches!(held.change(&end(None)), Change::EndTransaction { fid: EMPTY, keep: true }));
+    assert!(matches!(case().decide(&end(None)), Ok(Decision::Answer(Body::Done))), "it is over");
 }

@@ -40,12 +40,12 @@ struct Task {
 enum Message {
     /// Of this transaction, to the participant.
     Prepare(u64, Kind),
-    Settle {
+    EndTransaction {
         dir: u64,
         tx: Option<u64>,
         keep: bool,
     },
-    Vouch {
+    CheckEntry {
         dir: u64,
         tx: Option<u64>,
     },
@@ -192,7 +192,7 @@ impl World {
 
     fn ask(&mut self, dir: u64) {
         if let Some(Dir { mark: Mark::Held(tx), .. }) = self.dirs.get(&dir) {
-            self.messages.insert(Message::Vouch { dir, tx: tx.map(|t| t.seq) });
+            self.messages.insert(Message::CheckEntry { dir, tx: tx.map(|t| t.seq) });
         }
     }
 
@@ -229,7 +229,7 @@ impl World {
                     }
                 }
             }
-            Message::Settle { dir, tx, keep } => {
+            Message::EndTransaction { dir, tx, keep } => {
                 let Some(at) = self.dirs.get_mut(&dir) else { return };
                 let ends = match rules {
                     Rules::Named => at.mark.is_ended_by(tx.map(id)),
@@ -241,10 +241,10 @@ impl World {
                     (true, false) => drop(self.dirs.remove(&dir)),
                 }
             }
-            Message::Vouch { dir, tx } => {
+            Message::CheckEntry { dir, tx } => {
                 if !self.is_about(rules) {
                     let keep = self.entry == Some(dir);
-                    self.messages.insert(Message::Settle { dir, tx, keep });
+                    self.messages.insert(Message::EndTransaction { dir, tx, keep });
                 }
             }
         }
@@ -257,24 +257,24 @@ impl World {
         // Whoever does not lead cannot decide: others would refuse it.
         let leads = task.process == self.primary;
         let may = leads && (known || rules == Rules::Unnamed);
-        let settle = |keep| Message::Settle { dir, tx: Some(tx), keep };
+        let end_transaction = |keep| Message::EndTransaction { dir, tx: Some(tx), keep };
         match task.kind {
             Kind::Make if may && self.entry.is_none() => {
                 self.entry = Some(dir);
-                self.messages.insert(settle(true));
+                self.messages.insert(end_transaction(true));
             }
             Kind::Remove(_) if may && self.entry == Some(dir) => {
                 self.entry = None;
-                self.messages.insert(settle(false));
+                self.messages.insert(end_transaction(false));
             }
             _ if rules == Rules::Named => {
-                self.messages.insert(Message::Vouch { dir, tx: Some(tx) });
+                self.messages.insert(Message::CheckEntry { dir, tx: Some(tx) });
             }
             Kind::Make => {
-                self.messages.insert(settle(false));
+                self.messages.insert(end_transaction(false));
             }
             Kind::Remove(_) if leads => {
-                self.messages.insert(settle(true));
+                self.messages.insert(end_transaction(true));
             }
             Kind::Remove(_) => {}
         }

@@ -1,4 +1,4 @@
-//! What is in doubt about one object while a brick heals, and the question about it that is under way.
+//! What is stale about one object while a brick heals, and the question about it that is under way.
 
 use crate::ranges::Ranges;
 use ids::Fid;

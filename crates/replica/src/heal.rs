@@ -6,7 +6,7 @@
 //! object not healed yet is left out, and that object is fetched later. When nothing is dirty the brick has everything.
 //!
 //! This is the deciding part: what is dirty, what to ask for, which changes to apply. Like all of this crate it does no I/O.
-//! Invariant: an object that is not in the dirty set equals the primary's at this point of the stream.
+//! Invariant: an object that is not in the dirty set equals the primary's object at this point of the stream.
 
 pub use crate::dirty::Ask;
 use crate::dirty::Dirty;
@@ -27,7 +27,7 @@ pub const WINDOW_BYTES: u64 = 8 << 20;
 /// Bytes whose checksums one question asks for.
 pub const SUMS_MAX: u32 = 64 << 20;
 
-/// With a full comparison: objects that are in doubt at once, about. Beyond it files are compared before more names are.
+/// With a full comparison: objects that are stale at once, about. Beyond it files are compared before more names are.
 const CROWD: usize = 8 << 10;
 
 /// The order of names in a directory, the same on every brick; 0 is before all.
@@ -35,7 +35,7 @@ pub type Order = fn(&Name) -> u64;
 
 /// What to do with a change of the stream (it is journaled in any case).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Live {
+pub enum StreamAction {
     /// Apply it.
     Apply,
     /// Leave it out: what it touches is fetched later.
@@ -44,7 +44,7 @@ pub enum Live {
 
 /// A brick's healing.
 #[derive(Clone, Debug)]
-pub struct Healer {
+pub struct DirtySet {
     order: Order,
     dirty: BTreeMap<Fid, Dirty>,
     /// Dirty objects that wait for their turn: directories before files, so that names come before what they lead to.
@@ -52,11 +52,11 @@ pub struct Healer {
     /// What is asked about.
     asked: BTreeSet<Fid>,
     asked_bytes: u64,
-    /// What is in doubt may well be right: data is compared before it is copied.
+    /// What is stale may well be right: data is compared before it is copied.
     compare: bool,
     /// Files with a name that may not be here yet: the loss of another one must not be their end.
     linked: BTreeSet<Fid>,
-    /// With a full comparison: the objects that are known to be right. All others are in doubt.
+    /// With a full comparison: the objects that are known to be right. All others are stale.
     proven: Option<Fids>,
     /// With a full comparison: objects not known to be right yet whose version here no longer says what is in them.
     renamed: BTreeSet<Fid>,
@@ -68,10 +68,10 @@ pub struct Healer {
     pub same: u64,
 }
 
-impl Healer {
-    /// Nothing dirty. With `full`, every object is in doubt until it was compared: the caller marks those to begin with.
-    pub fn new(order: Order, full: bool) -> Healer {
-        Healer {
+impl DirtySet {
+    /// Nothing dirty. With `full`, every object is stale until it was compared: the caller marks those to begin with.
+    pub fn new(order: Order, full: bool) -> DirtySet {
+        DirtySet {
             order,
             dirty: BTreeMap::new(),
             queue: BTreeSet::new(),
@@ -144,14 +144,14 @@ impl Healer {
     }
 
     /// With a full comparison: the object's version here does not say any more what is in it.
-    pub fn distrust(&mut self, fid: Fid) {
+    pub fn invalidate_version(&mut self, fid: Fid) {
         if self.is_unproven(fid) {
             self.renamed.insert(fid);
         }
     }
 
     /// With a full comparison: whether the object's version may still say what is in it.
-    pub fn may_trust(&self, fid: Fid) -> bool {
+    pub fn may_be_valid(&self, fid: Fid) -> bool {
         self.is_unproven(fid) && !self.renamed.contains(&fid)
     }
 
@@ -162,7 +162,7 @@ impl Healer {
         }
     }
 
-    /// The whole directory is in doubt.
+    /// The whole directory is stale.
     pub fn mark_dir(&mut self, fid: Fid) {
         self.touch(fid, |d| {
             d.meta = true;
@@ -170,7 +170,7 @@ impl Healer {
         });
     }
 
-    /// What a directory has at that name is in doubt, and its attributes are.
+    /// What a directory has at that name is stale, and its attributes are.
     fn mark_name(&mut self, dir: Fid, name: &Name) {
         if self.is_unproven(dir) && !self.dirty.contains_key(&dir) {
             return self.mark_unknown(dir);
@@ -182,7 +182,7 @@ impl Healer {
         });
     }
 
-    /// The object's attributes are in doubt.
+    /// The object's attributes are stale.
     pub fn mark_meta(&mut self, fid: Fid) {
         if self.is_unproven(fid) && !self.dirty.contains_key(&fid) {
             return self.mark_unknown(fid);
@@ -190,7 +190,7 @@ impl Healer {
         self.touch(fid, |d| d.meta = true);
     }
 
-    /// The whole object is in doubt. `fresh`: it was only just made here, empty.
+    /// The whole object is stale. `fresh`: it was only just made here, empty.
     pub fn mark_file(&mut self, fid: Fid, fresh: bool) {
         self.touch(fid, |d| {
             d.meta = true;
@@ -199,7 +199,7 @@ impl Healer {
         });
     }
 
-    /// An object of which not even the kind is known is in doubt altogether.
+    /// An object of which not even the kind is known is stale altogether.
     pub fn mark_unknown(&mut self, fid: Fid) {
         self.mark_dir(fid);
         self.touch(fid, |d| d.dirty_data(0, u64::MAX));
@@ -226,7 +226,7 @@ impl Healer {
                 Node::Dir => self.mark_dir(*fid),
                 _ => self.mark_file(*fid, false),
             },
-            Change::Place { fid, .. } => self.mark_dir(*fid),
+            Change::PrepareMkdir { fid, .. } => self.mark_dir(*fid),
             Change::Touch { .. } | Change::Partial { .. } => {
                 change.touched().into_iter().for_each(|fid| self.mark_unknown(fid));
             }
@@ -274,16 +274,16 @@ impl Healer {
     }
 
     /// A change of the stream arrives.
-    pub fn live(&mut self, change: &Change) -> Live {
+    pub fn on_streamed(&mut self, change: &Change) -> StreamAction {
         // What others made of these objects cannot be worked out from changes: it is fetched.
-        if !change.is_doubt() && self.dirty.is_empty() {
-            return Live::Apply;
+        if !change.is_invalidation() && self.dirty.is_empty() {
+            return StreamAction::Apply;
         }
         if self.can_apply(change) {
             if let Change::Create { fid, .. } = change {
                 self.prove(*fid);
             }
-            return Live::Apply;
+            return StreamAction::Apply;
         }
         for (dir, name) in names(change) {
             self.mark_name(dir, name);
@@ -293,13 +293,13 @@ impl Healer {
             Change::Create { fid, home, node: Node::Dir, .. } if fid.set == *home => self.mark_dir(*fid),
             Change::Create { node: Node::Dir, .. } => {}
             Change::Create { fid, .. } => self.mark_file(*fid, false),
-            Change::Place { fid, .. } => self.mark_dir(*fid),
+            Change::PrepareMkdir { fid, .. } => self.mark_dir(*fid),
             Change::Touch { .. } | Change::Partial { .. } => {
                 change.touched().into_iter().for_each(|fid| self.mark_unknown(fid));
             }
             _ => self.mark_object(change),
         }
-        Live::Skip
+        StreamAction::Skip
     }
 
     fn can_apply(&self, change: &Change) -> bool {
@@ -327,12 +327,12 @@ impl Healer {
             | Change::SetXattr { fid, .. }
             | Change::RemoveXattr { fid, .. }
             | Change::DropOrphan { fid }
-            | Change::Condemn { fid }
-            | Change::Settle { fid, .. }
+            | Change::PrepareRmdir { fid }
+            | Change::EndTransaction { fid, .. }
             | Change::Relocate { fid, .. } => !self.is_dirty(*fid),
             Change::Touch { .. } | Change::Partial { .. } => false,
             // Its place hangs on copies of other sets' directories.
-            Change::Place { .. } => true,
+            Change::PrepareMkdir { .. } => true,
         }
     }
 
@@ -359,7 +359,7 @@ impl Healer {
         } else {
             let (start, end) = d.ranges.first().unwrap_or((0, 0));
             let len = |end: u64, max: u32| u32::try_from(end - start).unwrap_or(max).min(max);
-            // What differs is part of what is in doubt: at the beginning, or behind what is yet to be compared.
+            // What differs is part of what is stale: at the beginning, or behind what is yet to be compared.
             match d.differs.first() {
                 // What is small is as soon copied as compared.
                 _ if !compare || d.fresh || end - start <= u64::from(SMALL_FILE) => {
@@ -412,7 +412,7 @@ impl Healer {
             complete = d.entries.is_empty();
         });
         if complete {
-            // Its attributes may be in doubt still, its names are not.
+            // Its attributes may be stale still, its names are not.
             self.prove(fid);
         }
     }
@@ -462,7 +462,7 @@ impl Healer {
         self.has(fid, 0, size, true);
     }
 
-    /// Whether all data of the object is in doubt.
+    /// Whether all data of the object is stale.
     pub fn wants_all(&self, fid: Fid) -> bool {
         self.dirty.get(&fid).is_some_and(|d| d.ranges.first() == Some((0, u64::MAX)))
     }
@@ -472,7 +472,7 @@ impl Healer {
         self.compare && !self.is_fresh(fid)
     }
 
-    /// Whether anything of the object's data is in doubt.
+    /// Whether anything of the object's data is stale.
     pub fn wants_data(&self, fid: Fid) -> bool {
         self.dirty.get(&fid).is_some_and(|d| !d.ranges.is_empty())
     }
@@ -506,7 +506,7 @@ fn objects(change: &Change) -> Vec<Fid> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Ask, Healer, Live};
+    use super::{Ask, DirtySet, StreamAction};
     use alloc::vec;
     use ids::{Epoch, Fid, Lsn, SetId};
     use wire::Change;
@@ -519,10 +519,10 @@ mod tests {
     #[test]
     fn what_was_done_in_part_is_fetched() {
         for change in [Change::Touch { fid: fid(4) }, Change::Partial { objects: vec![fid(4)] }] {
-            let mut healer = Healer::new(|_| 1, false);
-            assert_eq!(healer.live(&change), Live::Skip);
-            assert!(!healer.is_done());
-            assert_eq!(healer.ask(), Some(Ask::Meta(fid(4))));
+            let mut dirty_set = DirtySet::new(|_| 1, false);
+            assert_eq!(dirty_set.on_streamed(&change), StreamAction::Skip);
+            assert!(!dirty_set.is_done());
+            assert_eq!(dirty_set.ask(), Some(Ask::Meta(fid(4))));
         }
     }
 
@@ -539,42 +539,42 @@ mod tests {
     }
 
     #[test]
-    fn one_missed_name_does_not_bring_a_whole_directory_into_doubt() {
-        let mut healer = Healer::new(order, false);
-        healer.mark(&create(900, "5000"));
-        healer.mark(&create(901, "7000"));
-        assert_eq!(healer.ask(), Some(Ask::Meta(fid(1))));
-        assert_eq!(healer.live(&create(902, "4999")), Live::Apply);
-        assert_eq!(healer.live(&create(903, "5000")), Live::Skip);
-        healer.got_meta(fid(1), 0, true);
-        assert_eq!(healer.ask(), Some(Ask::Entries(fid(1), 4999)));
-        // Another name comes into doubt before the page does, which ends before it.
-        healer.got_entries(fid(1), 4999, Some(6000));
-        assert_eq!(healer.ask(), Some(Ask::Entries(fid(1), 6999)));
-        assert_eq!(healer.live(&create(904, "5000")), Live::Apply);
-        healer.got_entries(fid(1), 6999, None);
-        assert_eq!(healer.ask(), Some(Ask::Meta(fid(900))), "then come the files");
+    fn one_missed_name_does_not_make_a_whole_directory_stale() {
+        let mut dirty_set = DirtySet::new(order, false);
+        dirty_set.mark(&create(900, "5000"));
+        dirty_set.mark(&create(901, "7000"));
+        assert_eq!(dirty_set.ask(), Some(Ask::Meta(fid(1))));
+        assert_eq!(dirty_set.on_streamed(&create(902, "4999")), StreamAction::Apply);
+        assert_eq!(dirty_set.on_streamed(&create(903, "5000")), StreamAction::Skip);
+        dirty_set.got_meta(fid(1), 0, true);
+        assert_eq!(dirty_set.ask(), Some(Ask::Entries(fid(1), 4999)));
+        // Another name becomes stale before the page does, which ends before it.
+        dirty_set.got_entries(fid(1), 4999, Some(6000));
+        assert_eq!(dirty_set.ask(), Some(Ask::Entries(fid(1), 6999)));
+        assert_eq!(dirty_set.on_streamed(&create(904, "5000")), StreamAction::Apply);
+        dirty_set.got_entries(fid(1), 6999, None);
+        assert_eq!(dirty_set.ask(), Some(Ask::Meta(fid(900))), "then come the files");
     }
 
-    /// A full comparison holds no more in doubt at once than a crowd, however many files a directory has.
+    /// A full comparison holds no more stale at once than a crowd, however many files a directory has.
     #[test]
-    fn a_full_comparison_of_many_files_keeps_few_in_doubt() {
-        let mut healer = Healer::new(order, true);
-        healer.mark_dir(fid(1));
+    fn a_full_comparison_of_many_files_keeps_few_dirty() {
+        let mut dirty_set = DirtySet::new(order, true);
+        dirty_set.mark_dir(fid(1));
         let (mut next, mut most) = (0u64, 0);
-        while let Some(ask) = healer.ask() {
+        while let Some(ask) = dirty_set.ask() {
             match ask {
                 Ask::Entries(dir, after) => {
-                    (1..=700).for_each(|n| healer.mark_met(fid(10 + next + n), false));
+                    (1..=700).for_each(|n| dirty_set.mark_met(fid(10 + next + n), false));
                     next += 700;
-                    healer.got_entries(dir, after, (next < 100_000).then_some(next));
+                    dirty_set.got_entries(dir, after, (next < 100_000).then_some(next));
                 }
-                Ask::Meta(fid) => healer.got_meta(fid, 0, fid == self::fid(1)),
+                Ask::Meta(fid) => dirty_set.got_meta(fid, 0, fid == self::fid(1)),
                 other => unreachable!("{other:?}"),
             }
-            most = most.max(healer.left());
+            most = most.max(dirty_set.left());
         }
-        assert!(healer.is_done() && healer.done > 100_000, "{} are done", healer.done);
-        assert!(most < 10_000, "{most} in doubt at once");
+        assert!(dirty_set.is_done() && dirty_set.done > 100_000, "{} are done", dirty_set.done);
+        assert!(most < 10_000, "{most} stale at once");
     }
 }

@@ -1,6 +1,6 @@
-//! A healing under way: what [`crate::heal`] decides, done on a brick, whichever it is.
+//! A heal session: carries out on a brick (any [`HealTarget`]) what the module [`crate::heal`] decides.
 
-use crate::heal::{Ask, Healer, Live, Order};
+use crate::heal::{Ask, DirtySet, Order, StreamAction};
 pub use crate::progress::Progress;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -20,7 +20,7 @@ const ORPHAN: u8 = 2;
 /// Errors are the kernel's. `ESTALE` and `ENOENT` say that there is no such object here; after any other the brick cannot
 /// go on.
 #[allow(clippy::missing_errors_doc, reason = "said once for all")]
-pub trait Patient {
+pub trait HealTarget {
     /// The order of names in a directory, the same on every brick.
     const ORDER: Order;
 
@@ -30,16 +30,16 @@ pub trait Patient {
     fn own_root(&self) -> Option<Fid>;
     /// Whether it holds no file data.
     fn is_arbiter(&self) -> bool;
-    /// Objects in doubt beside what the journal says; `None` if nothing is in doubt.
-    fn doubtful(&self) -> Option<Vec<Fid>>;
+    /// Stale objects beside what the journal says; `None` if nothing is stale.
+    fn stale_objects(&self) -> Option<Vec<Fid>>;
     /// The file to which the last change may have been done by half.
     fn incomplete(&self) -> Option<Fid>;
     /// Up to which position an unfinished healing left versions that say what is in objects.
-    fn trust(&self) -> Lsn {
+    fn versions_valid_to(&self) -> Lsn {
         Lsn(0)
     }
     /// Whether what is newer than its durable position may be lost or half there.
-    fn is_unsure(&self) -> bool {
+    fn is_uncertain(&self) -> bool {
         false
     }
     /// A number that no other healing has, of any process.
@@ -49,14 +49,14 @@ pub trait Patient {
     /// The newest change in its journal.
     fn newest(&self) -> Lsn;
     /// Up to where the tree is as the journal says. A change that may be there by half is not.
-    fn sure(&self) -> Lsn;
+    fn consistent_to(&self) -> Lsn;
     /// The stamp at a position, or where the journal begins if that is later.
     fn stamp_at(&self, lsn: Lsn) -> Result<Stamp, Errno>;
     /// Shows the journal's changes after a position, as far as it reaches back.
     fn changes_after(&mut self, lsn: Lsn, each: &mut dyn FnMut(&Change)) -> Result<(), Errno>;
     /// From now on the tree may not be as the journal says from that position on, nor these objects, and versions beyond
-    /// `trust` do not say what is in objects. Known after any crash.
-    fn begin_heal(&mut self, from: Lsn, objects: &[Fid], trust: Lsn) -> Result<(), Errno>;
+    /// `versions_valid_to` do not say what is in objects. Known after any crash.
+    fn begin_heal(&mut self, from: Lsn, objects: &[Fid], versions_valid_to: Lsn) -> Result<(), Errno>;
     /// Cuts the journal's end off, what comes after `common`.
     fn cut_journal(&mut self, common: &Stamp) -> Result<(), Errno>;
     /// Begins the journal anew after this position.
@@ -92,8 +92,8 @@ pub trait Patient {
     /// The primary has no such object: what no directory's comparison clears away goes.
     fn take_nothing(&mut self, fid: Fid) -> Result<(), Errno>;
     /// Makes the entries of a directory after `after` and up to `upto` (to the end if `None`) those given. What is there
-    /// beside them is put aside. Answers what was missing and is made now, still empty, and directories that have to be
-    /// compared (again).
+    /// beside them is moved to the heal trash. Answers what was missing and is made now, still empty, and directories that
+    /// have to be compared (again).
     fn take_entries(
         &mut self,
         dir: Fid,
@@ -131,16 +131,16 @@ pub struct Made {
     pub dir: bool,
 }
 
-/// A brick's healing, from the primary's welcome until nothing is dirty.
+/// A brick's healing, from the primary's acceptance of the join until nothing is dirty.
 #[derive(Clone, Debug)]
-pub struct Healing {
-    healer: Healer,
+pub struct HealSession {
+    dirty_set: DirtySet,
     full: bool,
-    live: bool,
+    caught_up: bool,
     /// The last change that was missed: one may get lost on the way.
-    missed_to: Lsn,
+    catch_up_to: Lsn,
     /// With a full comparison: up to here versions say what is in objects.
-    trust: Lsn,
+    versions_valid_to: Lsn,
     /// Files whose data is still to come, with the version that they have then.
     incomplete: BTreeMap<Fid, Stamp>,
     /// The next question's number, which no other healing uses.
@@ -161,31 +161,31 @@ pub struct Arriving<'a> {
     /// The operation it came from.
     pub op: OpId,
     /// The object that its answer is about.
-    pub about: Option<Fid>,
+    pub result_fid: Option<Fid>,
     /// What changes.
     pub change: &'a Change,
     /// Its data.
     pub payload: &'a [u8],
 }
 
-/// The only brick with a set's data is not sure of the end of its journal: what it has becomes the set's history. Cuts the
-/// journal and keeps in mind, until the brick has told others by [`Change::Touch`], which objects may not be what they were.
-/// Answers where the journal ends now.
+/// The only brick with a set's data is not certain of the end of its journal: what it has becomes the set's history. Cuts
+/// the journal and keeps in mind, until the brick has told others by [`Change::Touch`], which objects may not be what they
+/// were. Answers where the journal ends now.
 ///
 /// # Errors
 /// The kernel's.
-pub fn settle<P: Patient>(brick: &mut P) -> Result<Stamp, Errno> {
-    let sure = brick.stamp_at(brick.sure())?;
+pub fn adopt_history<P: HealTarget>(brick: &mut P) -> Result<Stamp, Errno> {
+    let consistent_to = brick.stamp_at(brick.consistent_to())?;
     let mut objects: Vec<Fid> = brick.incomplete().into_iter().collect();
-    brick.changes_after(sure.lsn, &mut |change| objects.extend(change.touched()))?;
-    brick.begin_heal(sure.lsn, &objects, Lsn(0))?;
-    brick.cut_journal(&sure)?;
-    Ok(sure)
+    brick.changes_after(consistent_to.lsn, &mut |change| objects.extend(change.touched()))?;
+    brick.begin_heal(consistent_to.lsn, &objects, Lsn(0))?;
+    brick.cut_journal(&consistent_to)?;
+    Ok(consistent_to)
 }
 
 /// Whether an answer stands for changes that did not come: they got lost with a connection. Taken all the same, it would
 /// move here what only those changes explain.
-fn is_ahead<P: Patient>(brick: &P, answer: &PeerBody) -> bool {
+fn is_ahead<P: HealTarget>(brick: &P, answer: &PeerBody) -> bool {
     match answer {
         PeerBody::Object { at, .. }
         | PeerBody::Entries { at, .. }
@@ -195,12 +195,12 @@ fn is_ahead<P: Patient>(brick: &P, answer: &PeerBody) -> bool {
     }
 }
 
-impl Healing {
-    /// Whether a welcome still fits this brick's journal: it may have been cut for another one since the brick asked.
+impl HealSession {
+    /// Whether an acceptance still fits this brick's journal: it may have been cut for another one since the brick asked.
     ///
     /// # Errors
     /// The kernel's.
-    pub fn fits<P: Patient>(brick: &P, start: &Stamp, full: bool) -> Result<bool, Errno> {
+    pub fn fits<P: HealTarget>(brick: &P, start: &Stamp, full: bool) -> Result<bool, Errno> {
         if full {
             return Ok(true);
         }
@@ -212,21 +212,21 @@ impl Healing {
     }
 
     /// The primary says up to where both have the same, and up to where the journals agree (farther, after a healing that
-    /// was not finished): what only this brick has beyond is in doubt. What follows `start` leaves the journal, with
+    /// was not finished): what only this brick has beyond is stale. What follows `start` leaves the journal, with
     /// `full` all does: what the primary still knows after `start` is sent, so that resends are recognised by this brick too.
     ///
     /// # Errors
     /// The kernel's.
-    pub fn begin<P: Patient>(
+    pub fn begin<P: HealTarget>(
         brick: &mut P,
         (common, start): (&Stamp, &Stamp),
         agree: Lsn,
         full: bool,
-    ) -> Result<Healing, Errno> {
-        let mut healer = Healer::new(P::ORDER, full);
-        let resumed = brick.doubtful().is_some();
+    ) -> Result<HealSession, Errno> {
+        let mut dirty_set = DirtySet::new(P::ORDER, full);
+        let resumed = brick.stale_objects().is_some();
         if resumed {
-            healer.compare_first();
+            dirty_set.compare_first();
         }
         // Versions of both bricks say the same only within one history. A primary that lost what was not synced goes on in an
         // epoch that no other journal holds: its versions may be on disk without their data.
@@ -235,33 +235,34 @@ impl Healing {
         if kin {
             brick.changes_after(common.lsn.max(agree), &mut |change| cut.extend(change.touched()))?;
             if !full {
-                brick.changes_after(common.lsn, &mut |change| healer.mark(change))?;
+                brick.changes_after(common.lsn, &mut |change| dirty_set.mark(change))?;
             }
         }
-        // What a change left by half is in doubt even after it was cut off, or this process has ended.
+        // What a change left by half is stale even after it was cut off, or this process has ended.
         cut.extend(brick.incomplete());
-        let trust = match (kin && !brick.is_unsure(), full) {
+        let versions_valid_to = match (kin && !brick.is_uncertain(), full) {
             (false, _) => Lsn(0),
             (true, true) => brick.newest(),
             (true, false) => common.lsn,
         };
-        let trust = if resumed { trust.min(brick.trust()) } else { trust };
-        brick.begin_heal(if full { Lsn(0) } else { common.lsn }, &cut, trust)?;
-        for fid in brick.doubtful().unwrap_or_default() {
-            healer.mark_unknown(fid);
-            healer.distrust(fid);
+        let versions_valid_to =
+            if resumed { versions_valid_to.min(brick.versions_valid_to()) } else { versions_valid_to };
+        brick.begin_heal(if full { Lsn(0) } else { common.lsn }, &cut, versions_valid_to)?;
+        for fid in brick.stale_objects().unwrap_or_default() {
+            dirty_set.mark_unknown(fid);
+            dirty_set.invalidate_version(fid);
         }
         if full {
             brick.reset_journal(start)?;
         } else {
             brick.cut_journal(start)?;
         }
-        Ok(Healing {
-            healer,
+        Ok(HealSession {
+            dirty_set,
             full,
-            live: false,
-            missed_to: Lsn(0),
-            trust,
+            caught_up: false,
+            catch_up_to: Lsn(0),
+            versions_valid_to,
             incomplete: BTreeMap::new(),
             next_ask: brick.nonce(),
             asked: BTreeMap::new(),
@@ -274,19 +275,24 @@ impl Healing {
     ///
     /// # Errors
     /// The kernel's.
-    pub fn go_live<P: Patient>(&mut self, brick: &mut P, last: &Stamp, placed: &[Fid]) -> Result<(), Errno> {
-        self.live = true;
-        self.missed_to = last.lsn;
+    pub fn on_caught_up<P: HealTarget>(
+        &mut self,
+        brick: &mut P,
+        last: &Stamp,
+        placed: &[Fid],
+    ) -> Result<(), Errno> {
+        self.caught_up = true;
+        self.catch_up_to = last.lsn;
         if self.full {
             // From here on changes give objects versions whatever is in them.
             brick.begin_heal(Lsn(0), &[], last.lsn)?;
-            self.trust = self.trust.min(last.lsn);
+            self.versions_valid_to = self.versions_valid_to.min(last.lsn);
             if let Some(root) = brick.own_root() {
-                self.healer.mark_dir(root);
+                self.dirty_set.mark_dir(root);
             }
             // What only this brick has is asked about too: the answer is that there is no such object.
             for fid in brick.placed()?.iter().chain(placed) {
-                self.healer.mark_unknown(*fid);
+                self.dirty_set.mark_unknown(*fid);
             }
         }
         Ok(())
@@ -298,38 +304,40 @@ impl Healing {
     }
 
     /// Whether the primary has sent all that was missed, so that new changes come now.
-    pub fn is_live(&self) -> bool {
-        self.live
+    pub fn is_caught_up(&self) -> bool {
+        self.caught_up
     }
 
     /// Whether nothing is dirty any more.
-    pub fn is_done<P: Patient>(&self, brick: &P) -> bool {
-        self.live && brick.newest() >= self.missed_to && self.healer.is_done()
+    pub fn is_done<P: HealTarget>(&self, brick: &P) -> bool {
+        self.caught_up && brick.newest() >= self.catch_up_to && self.dirty_set.is_done()
     }
 
     /// Whether the primary owes something besides new changes: what was missed, or answers. If that got lost only the
     /// silence tells, as changes may arrive all the time.
     pub fn awaits_primary(&self) -> bool {
-        !self.live || self.healer.is_asking()
+        !self.caught_up || self.dirty_set.is_asking()
     }
 
     /// How far it is.
     pub fn progress(&self) -> Progress {
-        let h = &self.healer;
-        let (full, live) = (self.full, self.live);
-        Progress { done: h.done, left: h.left(), bytes: h.bytes, same: h.same, full, live }
+        let h = &self.dirty_set;
+        let (full, caught_up) = (self.full, self.caught_up);
+        Progress { done: h.done, left: h.left(), bytes: h.bytes, same: h.same, full, caught_up }
     }
 
     /// The next question to the primary, if one may go out now.
-    pub fn ask<P: Patient>(&mut self, brick: &mut P) -> Option<PeerBody> {
-        if !self.live {
+    pub fn ask<P: HealTarget>(&mut self, brick: &mut P) -> Option<PeerBody> {
+        if !self.caught_up {
             return None;
         }
-        Some(match self.healer.ask()? {
+        Some(match self.dirty_set.ask()? {
             Ask::Meta(fid) => {
                 // The version tells first, where it can be trusted.
-                let data = self.healer.wants_all(fid) && !brick.is_arbiter() && !self.trusts(brick, fid);
-                let have = if data && self.healer.compares(fid) { brick.small_sum(fid) } else { None };
+                let data = self.dirty_set.wants_all(fid)
+                    && !brick.is_arbiter()
+                    && !self.is_version_valid(brick, fid);
+                let have = if data && self.dirty_set.compares(fid) { brick.small_sum(fid) } else { None };
                 PeerBody::AskObject { fid, data, have }
             }
             Ask::Entries(fid, after) => PeerBody::AskEntries { fid, after },
@@ -346,41 +354,41 @@ impl Healing {
     ///
     /// # Errors
     /// The kernel's: the brick cannot go on.
-    pub fn apply<P: Patient>(&mut self, brick: &mut P, a: Arriving<'_>) -> Result<(), Errno> {
-        if !self.live {
+    pub fn apply<P: HealTarget>(&mut self, brick: &mut P, a: Arriving<'_>) -> Result<(), Errno> {
+        if !self.caught_up {
             if !self.full {
-                self.healer.mark(a.change);
+                self.dirty_set.mark(a.change);
             }
             return brick.note(a);
         }
-        if self.healer.live(a.change) == Live::Skip {
+        if self.dirty_set.on_streamed(a.change) == StreamAction::Skip {
             return brick.note(a);
         }
         if self.full {
             // A new name or the loss of one gives an object the version of that change, whatever is in it.
-            a.change.touched().into_iter().for_each(|fid| self.healer.distrust(fid));
+            a.change.touched().into_iter().for_each(|fid| self.dirty_set.invalidate_version(fid));
         }
         match brick.apply(a) {
             // The tree here is not as it should be: compared anew.
             Err(e) if !matches!(e, Errno::ENOSPC | Errno::EROFS) => {
-                self.healer.mark(a.change);
+                self.dirty_set.mark(a.change);
                 brick.note(a)
             }
             other => other,
         }
     }
 
-    /// The primary's answer to a question, but for checksums ([`Healing::compare`]).
+    /// The primary's answer to a question, but for checksums ([`HealSession::compare`]).
     ///
     /// # Errors
     /// The kernel's: the brick cannot go on.
-    pub fn take<P: Patient>(
+    pub fn take<P: HealTarget>(
         &mut self,
         brick: &mut P,
         answer: &PeerBody,
         payload: &[u8],
     ) -> Result<(), Errno> {
-        if !self.live || !self.is_wanted(answer) || is_ahead(brick, answer) {
+        if !self.caught_up || !self.is_wanted(answer) || is_ahead(brick, answer) {
             return Ok(());
         }
         match answer {
@@ -400,7 +408,7 @@ impl Healing {
             }
             PeerBody::Data { fid, offset, len, end, .. } => {
                 if self.found(*fid, brick.take_data(*fid, *offset, payload))?.is_some() {
-                    self.healer.got_data(*fid, *offset, *len, *end);
+                    self.dirty_set.got_data(*fid, *offset, *len, *end);
                     self.complete(brick, *fid)?;
                 }
                 Ok(())
@@ -408,7 +416,7 @@ impl Healing {
             PeerBody::Hole { fid, offset, len, end, .. } => {
                 if self.found(*fid, brick.take_hole(*fid, *offset, *len))?.is_some() {
                     self.asked.remove(fid);
-                    self.healer.got_hole(*fid, *offset, *len, *end);
+                    self.dirty_set.got_hole(*fid, *offset, *len, *end);
                     self.complete(brick, *fid)?;
                 }
                 Ok(())
@@ -421,12 +429,14 @@ impl Healing {
     /// answers, taken for later ones, would pass over what changed in between.
     fn is_wanted(&self, answer: &PeerBody) -> bool {
         match answer {
-            PeerBody::Object { fid, object: Some(_), .. } => self.healer.asked(*fid) == Some(Ask::Meta(*fid)),
+            PeerBody::Object { fid, object: Some(_), .. } => {
+                self.dirty_set.asked(*fid) == Some(Ask::Meta(*fid))
+            }
             PeerBody::Entries { fid, after, .. } => {
-                self.healer.asked(*fid) == Some(Ask::Entries(*fid, *after))
+                self.dirty_set.asked(*fid) == Some(Ask::Entries(*fid, *after))
             }
             PeerBody::Data { fid, offset, .. } | PeerBody::Hole { fid, offset, .. } => {
-                match self.healer.asked(*fid) {
+                match self.dirty_set.asked(*fid) {
                     Some(Ask::Data(_, at, _) | Ask::Sums(_, at, _)) => at == *offset,
                     _ => false,
                 }
@@ -444,7 +454,7 @@ impl Healing {
     ///
     /// # Errors
     /// The kernel's: the brick cannot go on.
-    pub fn compare<P: Patient>(
+    pub fn compare<P: HealTarget>(
         &mut self,
         brick: &mut P,
         (fid, offset): (Fid, u64),
@@ -463,22 +473,22 @@ impl Healing {
             }
             from = to;
         }
-        self.healer.got_sums(fid, (offset, stop), there.end, &differ);
+        self.dirty_set.got_sums(fid, (offset, stop), there.end, &differ);
         self.complete(brick, fid)
     }
 
     /// With a full comparison: whether the object's version here says what is in it.
-    fn trusts<P: Patient>(&self, brick: &mut P, fid: Fid) -> bool {
+    fn is_version_valid<P: HealTarget>(&self, brick: &mut P, fid: Fid) -> bool {
         self.full
-            && !self.healer.is_fresh(fid)
-            && self.healer.may_trust(fid)
-            && brick.version(fid).is_some_and(|v| v.lsn > Lsn(0) && v.lsn <= self.trust)
+            && !self.dirty_set.is_fresh(fid)
+            && self.dirty_set.may_be_valid(fid)
+            && brick.version(fid).is_some_and(|v| v.lsn > Lsn(0) && v.lsn <= self.versions_valid_to)
     }
 
     fn got_nothing(&mut self, fid: Fid) {
         self.incomplete.remove(&fid);
         self.asked.remove(&fid);
-        self.healer.got_nothing(fid);
+        self.dirty_set.got_nothing(fid);
     }
 
     /// One of the bricks does not have the object, as far as it knows: its index may have lost it in a power cut.
@@ -499,8 +509,8 @@ impl Healing {
     }
 
     /// Gives a file its version when all its data is here.
-    fn complete<P: Patient>(&mut self, brick: &mut P, fid: Fid) -> Result<(), Errno> {
-        if self.healer.wants_data(fid) {
+    fn complete<P: HealTarget>(&mut self, brick: &mut P, fid: Fid) -> Result<(), Errno> {
+        if self.dirty_set.wants_data(fid) {
             return Ok(());
         }
         match self.incomplete.remove(&fid) {
@@ -509,7 +519,7 @@ impl Healing {
         }
     }
 
-    fn take_object<P: Patient>(
+    fn take_object<P: HealTarget>(
         &mut self,
         brick: &mut P,
         fid: Fid,
@@ -517,29 +527,29 @@ impl Healing {
         sent: &Sent,
         payload: &[u8],
     ) -> Result<(), Errno> {
-        let same = self.trusts(brick, fid) && brick.version(fid).as_ref() == Some(&object.version);
-        self.healer.distrust(fid);
+        let same = self.is_version_valid(brick, fid) && brick.version(fid).as_ref() == Some(&object.version);
+        self.dirty_set.invalidate_version(fid);
         if object.flags & ORPHAN != 0 && !brick.is_known(fid)? {
             // It lost its last name before it came here: nothing of it is.
-            self.healer.mark_file(fid, true);
+            self.dirty_set.mark_file(fid, true);
         }
         let regular = object.attr.mode & 0o170_000 == 0o100_000;
-        let wants = regular && !same && !brick.is_arbiter() && self.healer.wants_data(fid);
+        let wants = regular && !same && !brick.is_arbiter() && self.dirty_set.wants_data(fid);
         let size = object.attr.size;
-        let here = *sent != Sent::Nothing && self.healer.wants_all(fid);
+        let here = *sent != Sent::Nothing && self.dirty_set.wants_all(fid);
         let data = (wants && here && *sent == Sent::Payload).then_some(payload);
         let complete = !wants || here || size == 0;
         if !brick.take_object(fid, object, data, complete)? {
             self.misses(fid);
             return Ok(());
         }
-        self.healer.got_meta(fid, if wants { size } else { 0 }, object.attr.is_dir());
+        self.dirty_set.got_meta(fid, if wants { size } else { 0 }, object.attr.is_dir());
         if wants && here {
             match sent {
                 Sent::Payload => {
-                    self.healer.got_data(fid, 0, u32::try_from(size).unwrap_or(SMALL_FILE), true)
+                    self.dirty_set.got_data(fid, 0, u32::try_from(size).unwrap_or(SMALL_FILE), true)
                 }
-                _ => self.healer.got_same(fid, size),
+                _ => self.dirty_set.got_same(fid, size),
             }
         } else if !complete {
             self.incomplete.insert(fid, object.version.clone());
@@ -548,7 +558,7 @@ impl Healing {
         Ok(())
     }
 
-    fn take_entries<P: Patient>(
+    fn take_entries<P: HealTarget>(
         &mut self,
         brick: &mut P,
         fid: Fid,
@@ -558,7 +568,7 @@ impl Healing {
     ) -> Result<(), Errno> {
         let made = match brick.take_entries(fid, after, upto, entries, targets) {
             Err(Errno::ESTALE | Errno::ENOENT) => {
-                self.healer.got_nothing(fid);
+                self.dirty_set.got_nothing(fid);
                 return Ok(());
             }
             other => other?,
@@ -572,15 +582,19 @@ impl Healing {
         let own = brick.set();
         for e in entries.iter().filter(|e| e.home == own) {
             if self.missing.remove(&e.fid) {
-                if e.kind == DIR { self.healer.mark_dir(e.fid) } else { self.healer.mark_file(e.fid, false) }
+                if e.kind == DIR {
+                    self.dirty_set.mark_dir(e.fid)
+                } else {
+                    self.dirty_set.mark_file(e.fid, false)
+                }
             } else if self.full {
-                self.healer.mark_met(e.fid, e.kind == DIR);
+                self.dirty_set.mark_met(e.fid, e.kind == DIR);
             }
         }
         for m in made {
-            if m.dir { self.healer.mark_dir(m.fid) } else { self.healer.mark_file(m.fid, true) }
+            if m.dir { self.dirty_set.mark_dir(m.fid) } else { self.dirty_set.mark_file(m.fid, true) }
         }
-        self.healer.got_entries(fid, after, upto);
+        self.dirty_set.got_entries(fid, after, upto);
         Ok(())
     }
 }

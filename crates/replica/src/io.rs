@@ -12,7 +12,7 @@ use wire::peer::Stamp;
 pub type Ticket = u64;
 
 /// The content of a change as the driver holds it; cheap to clone.
-pub trait Body: Clone {
+pub trait ChangeBody: Clone {
     /// The objects it touches.
     fn touched(&self) -> Vec<Fid>;
     /// Bytes it holds, about.
@@ -25,13 +25,13 @@ pub trait Body: Clone {
 
 /// A change with its place in the order.
 #[derive(Clone, Debug)]
-pub struct Entry<B> {
+pub struct LogEntry<B> {
     /// Its position and the epoch that gave it.
     pub stamp: Stamp,
     /// The client operation it came from.
     pub op: OpId,
     /// The object that the answer is about.
-    pub about: Option<Fid>,
+    pub result_fid: Option<Fid>,
     /// What changes.
     pub body: B,
 }
@@ -50,12 +50,12 @@ pub enum Input<B> {
         /// The client's name for it.
         op: OpId,
         /// The object that the answer is about.
-        about: Option<Fid>,
+        result_fid: Option<Fid>,
         /// What changes.
         body: B,
     },
     /// An answer that shows the present state of these objects wants to leave.
-    Shown {
+    ReadReply {
         /// Who waits.
         ticket: Ticket,
         /// What the answer shows.
@@ -122,7 +122,7 @@ pub enum Input<B> {
         /// All in-sync bricks have everything up to there.
         commit: Lsn,
         /// The change.
-        entry: Entry<B>,
+        entry: LogEntry<B>,
     },
     /// Any other message of a peer.
     Peer {
@@ -133,32 +133,32 @@ pub enum Input<B> {
         /// What it says.
         message: Message,
     },
-    /// [`Output::Settle`] was done: this brick's journal ends here now.
-    Settled {
+    /// [`Output::AdoptHistory`] was done: this brick's journal ends here now.
+    HistoryAdopted {
         /// The last change in it.
         last: Stamp,
     },
     /// This brick's journal was cut to what it has in common with the primary's, or begins anew: from here on the primary's
     /// changes follow.
     Joined {
-        /// Which attempt to join was welcomed.
-        number: u64,
+        /// The id of the join that was accepted.
+        join_id: u64,
         /// Where the journal ends now.
         start: Stamp,
         /// It begins anew: nothing is known of what was before.
         full: bool,
     },
-    /// Nothing of this brick is in doubt any more.
+    /// Nothing of this brick is stale any more.
     Healed,
     /// A brick asks to join; afterwards [`crate::Replica::may_join`] says whether it may.
     Joining {
         /// Who.
         brick: BrickId,
-        /// Which attempt this is: what belongs to another does not count any more.
-        number: u64,
+        /// The id of this join: messages with other ids do not count any more.
+        join_id: u64,
     },
     /// A brick that joins was sent all that it missed up to now: from here on it gets every change.
-    JoinerLive(BrickId),
+    JoinerCaughtUp(BrickId),
     /// The connection to a peer was made (again): what it may have missed goes out again.
     LinkUp(BrickId),
     /// The peer's server is known to be gone (its port refuses connections).
@@ -167,7 +167,7 @@ pub enum Input<B> {
     Tick,
 }
 
-/// Messages between peers other than changes; the wire's [`wire::peer::PeerBody`] without [`Entry`].
+/// Messages between peers other than changes; the wire's [`wire::peer::PeerBody`] without [`LogEntry`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Message {
     /// See [`wire::peer::PeerBody::Ack`].
@@ -200,10 +200,10 @@ pub enum Message {
         /// 0 or why it failed.
         errno: i32,
     },
-    /// See [`wire::peer::PeerBody::WhereAreYou`].
-    WhereAreYou,
-    /// See [`wire::peer::PeerBody::HereIAm`].
-    HereIAm {
+    /// See [`wire::peer::PeerBody::StateQuery`].
+    StateQuery,
+    /// See [`wire::peer::PeerBody::StateReport`].
+    StateReport {
         /// The last change in the journal.
         last: Stamp,
         /// On disk up to here.
@@ -223,8 +223,8 @@ pub enum Message {
     },
     /// See [`wire::peer::PeerBody::Healed`].
     Healed {
-        /// Which attempt to join it ends.
-        number: u64,
+        /// The id of the join that it ends.
+        join_id: u64,
         /// Applied up to here.
         lsn: Lsn,
     },
@@ -261,7 +261,7 @@ pub struct Proposal {
 pub enum Output<B> {
     /// Journal the change and apply it to the brick, then say [`Input::Applied`]. In the order given. The ticket is that of
     /// the request whose decision it is ([`Input::Decided`]), on the primary.
-    Apply(Entry<B>, Option<Ticket>),
+    Apply(LogEntry<B>, Option<Ticket>),
     /// Send the change to a peer.
     Replicate {
         /// To whom.
@@ -271,7 +271,7 @@ pub enum Output<B> {
         /// The present commit position.
         commit: Lsn,
         /// The change.
-        entry: Entry<B>,
+        entry: LogEntry<B>,
     },
     /// Send another message to a peer.
     Send {
@@ -290,17 +290,17 @@ pub enum Output<B> {
         fid: Option<Fid>,
     },
     /// The answer of this ticket may leave.
-    Release(Ticket),
+    Complete(Ticket),
     /// The request failed here with this errno, and changed nothing.
-    Refuse(Ticket, i32),
+    Fail(Ticket, i32),
     /// This brick cannot answer any more: tell the client to look for the present primary.
-    Forget(Ticket),
+    Redirect(Ticket),
     /// Ask the pool store for a new view.
     Propose(Proposal),
-    /// This brick is not sure of the end of its journal, and nobody else has the set's data: what it still has becomes the
-    /// set's history. Cut the journal to what is sure, keep in mind which objects the cut changes touched, and say
-    /// [`Input::Settled`].
-    Settle,
+    /// This brick is not certain of the end of its journal, and nobody else has the set's data: what it still has becomes
+    /// the set's history. Cut the journal to what is certain, keep in mind which objects the cut changes touched, and say
+    /// [`Input::HistoryAdopted`].
+    AdoptHistory,
     /// This brick has left the common history: stop using it until it is healed.
     Diverged,
 }
@@ -308,7 +308,7 @@ pub enum Output<B> {
 /// May a request come in?
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Admission {
-    /// Decide it now and say [`Input::Decided`] or [`Input::Shown`] before any other input.
+    /// Decide it now and say [`Input::Decided`] or [`Input::ReadReply`] before any other input.
     Go,
     /// It was done before, by the change at this lsn: answer from the present state after [`Input::Await`].
     Done(Outcome),

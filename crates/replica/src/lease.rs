@@ -1,11 +1,12 @@
-//! This server's lease: without it no answer leaves, and without its steady renewal nobody is left out of a quorum.
+//! The lease of this server. Without it no answer is sent; a brick is removed from the view only while the lease is renewed
+//! steadily.
 
-use crate::io::{Body, Output, Ticket};
-use crate::limits::{LEASE_GAP, SILENCE};
+use crate::io::{ChangeBody, Output, Ticket};
+use crate::limits::{ACK_TIMEOUT, LEASE_GAP};
 use crate::replica::{Out, Replica};
 use core::time::Duration;
 
-impl<B: Body> Replica<B> {
+impl<B: ChangeBody> Replica<B> {
     /// Whether answers may leave at this moment.
     pub fn lease_holds(&self, now: Duration) -> bool {
         now < self.lease
@@ -18,7 +19,7 @@ impl<B: Body> Replica<B> {
             self.lease = until;
         }
         if self.lease_holds(now) {
-            out.extend(core::mem::take(&mut self.held).into_iter().map(Output::Release));
+            out.extend(core::mem::take(&mut self.held).into_iter().map(Output::Complete));
         }
     }
 
@@ -26,13 +27,13 @@ impl<B: Body> Replica<B> {
     /// all that time are away and not this server.
     pub(crate) fn is_connected(&self, now: Duration) -> bool {
         let (last, since) = self.renewed;
-        now <= last + LEASE_GAP && now >= since + SILENCE
+        now <= last + LEASE_GAP && now >= since + ACK_TIMEOUT
     }
 
     /// Lets the answer leave, now or when the lease is renewed.
     pub(crate) fn release(&mut self, now: Duration, ticket: Ticket, out: &mut Out<B>) {
         if self.lease_holds(now) {
-            out.push(Output::Release(ticket));
+            out.push(Output::Complete(ticket));
         } else {
             self.held.push(ticket);
         }

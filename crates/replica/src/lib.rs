@@ -20,13 +20,13 @@
 
 extern crate alloc;
 
-mod attempts;
 mod dirty;
 mod fids;
 pub mod heal;
 pub mod healing;
 mod io;
 mod join;
+mod join_ids;
 mod lease;
 pub mod limits;
 mod opening;
@@ -39,8 +39,8 @@ mod results;
 mod secondary;
 mod view;
 
-pub use attempts::Attempts;
-pub use io::{Admission, Body, Entry, Input, Message, Output, Proposal, SyncToken, Ticket};
+pub use io::{Admission, ChangeBody, Input, LogEntry, Message, Output, Proposal, SyncToken, Ticket};
+pub use join_ids::JoinIds;
 pub use replica::{Replica, Role};
 pub use results::{Outcome, Results};
 pub use view::View;

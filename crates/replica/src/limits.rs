@@ -20,8 +20,8 @@ pub const SESSIONS: usize = 16384;
 pub const RESEND: Duration = Duration::from_millis(500);
 /// A sync that a secondary has not answered is asked for again after this (it may just take long).
 pub const SYNC_RESEND: Duration = Duration::from_secs(10);
-/// A secondary that leaves a change unacknowledged for this long is voted out.
-pub const SILENCE: Duration = Duration::from_millis(2000);
+/// A secondary that leaves a change unacknowledged for this long is removed from the view.
+pub const ACK_TIMEOUT: Duration = Duration::from_millis(2000);
 /// A server whose lease was not renewed for this long, three heartbeats, may be cut off itself.
 pub const LEASE_GAP: Duration = Duration::from_millis(1500);
 /// A proposal that brought no new view is made again after this.
@@ -29,4 +29,4 @@ pub const REPROPOSE: Duration = Duration::from_millis(300);
 /// Changes wait for so long before they are refused if a new primary has to leave out bricks that the quorum needs.
 pub const QUORUM_WAIT: Duration = Duration::from_secs(5);
 
-const _: () = assert!(RESEND.as_millis() < SILENCE.as_millis());
+const _: () = assert!(RESEND.as_millis() < ACK_TIMEOUT.as_millis());

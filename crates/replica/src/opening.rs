@@ -1,8 +1,9 @@
-//! Coming up: how a brick that was opened gets into a view that it may act in, or out of one that it must not act in.
+//! After opening: how a brick enters a view in which it may act, or leaves a view in which it must not act.
 //!
-//! Said again and again until it is so: a proposal may get lost, and the pool store may have nobody to hear it.
+//! Proposals are repeated until the view changes, because one may get lost and the pool store may have no leader to receive
+//! it.
 
-use crate::io::{Body, Output, Proposal};
+use crate::io::{ChangeBody, Output, Proposal};
 use crate::limits::REPROPOSE;
 use crate::replica::{Out, Replica, Role};
 use alloc::collections::BTreeSet;
@@ -10,28 +11,29 @@ use core::time::Duration;
 use ids::BrickId;
 use wire::peer::Stamp;
 
-impl<B: Body> Replica<B> {
+impl<B: ChangeBody> Replica<B> {
     /// The brick's tree may not be as its journal says (after a power cut, an unfinished healing, a change left by half).
     /// To be said before the first view.
     /// `lost`: acknowledged changes that were not synced may be missing.
-    pub fn set_unsure(&mut self, lost: bool) {
-        self.unsure = true;
+    pub fn set_uncertain(&mut self, lost: bool) {
+        self.uncertain = true;
         self.lost = lost;
     }
 
-    /// Whether something of this brick is in doubt.
-    pub fn is_unsure(&self) -> bool {
-        self.unsure
+    /// Whether something of this brick is stale.
+    pub fn is_uncertain(&self) -> bool {
+        self.uncertain
     }
 
-    /// A brick that the view names, and that does not act in it: it was opened in this epoch, or is not sure of what it has.
+    /// A brick that the view names, and that does not act in it: it was opened in this epoch, or is not certain of what it
+    /// has.
     pub(crate) fn seek_view(&mut self, now: Duration, out: &mut Out<B>) {
         if !self.view.in_sync.contains(&self.me) {
             return;
         }
         let rest: BTreeSet<BrickId> = self.view.in_sync.iter().copied().filter(|b| *b != self.me).collect();
         let data = rest.iter().copied().find(|b| !self.view.arbiters.contains(b));
-        if !self.unsure {
+        if !self.uncertain {
             let me = (!self.view.arbiters.contains(&self.me)).then_some(self.me);
             let primary = self.view.primary.or(me);
             self.propose(now, primary, self.view.in_sync.clone(), "a brick was opened", out);
@@ -43,8 +45,8 @@ impl<B: Body> Replica<B> {
             // this process's own. The view is the newest: a lease comes with it.
             // If something was lost, one in which the clients are told.
             let since = if self.lost { self.view.lost_before } else { self.view.epoch };
-            if since > *self.settles_after.get_or_insert(self.view.epoch) {
-                out.push(Output::Settle);
+            if since > *self.adopts_after.get_or_insert(self.view.epoch) {
+                out.push(Output::AdoptHistory);
             } else {
                 self.offer(
                     now,
@@ -63,10 +65,10 @@ impl<B: Body> Replica<B> {
         }
     }
 
-    /// The only brick with the set's data has cut off what is not sure.
-    pub(crate) fn on_settled(&mut self, last: Stamp) {
+    /// The only brick with the set's data has cut off what is not certain.
+    pub(crate) fn on_history_adopted(&mut self, last: Stamp) {
         if self.role == Role::Idle {
-            self.unsure = false;
+            self.uncertain = false;
             self.begin_at(last);
         }
     }

@@ -1,8 +1,8 @@
 //! The primary's part: order, send, wait for all, answer.
 
-use crate::io::{Body, Entry, Message, Output, SyncToken, Ticket};
+use crate::io::{ChangeBody, LogEntry, Message, Output, SyncToken, Ticket};
 use crate::join::ADMISSION;
-use crate::limits::{RESEND, SILENCE, SYNC_RESEND};
+use crate::limits::{ACK_TIMEOUT, RESEND, SYNC_RESEND};
 use crate::replica::{Out, Replica, Role};
 use crate::results::Outcome;
 use alloc::collections::BTreeSet;
@@ -21,7 +21,7 @@ pub(crate) struct Syncing {
     pub(crate) asked: Duration,
 }
 
-impl<B: Body> Replica<B> {
+impl<B: ChangeBody> Replica<B> {
     pub(crate) fn others(&self) -> Vec<BrickId> {
         self.view.in_sync.iter().copied().filter(|b| *b != self.me).collect()
     }
@@ -31,7 +31,7 @@ impl<B: Body> Replica<B> {
         let others = self.others();
         self.peers.retain(|b, _| others.contains(b));
         for peer in others {
-            // A brick that comes (back) in was promised: it is a peer already, and answers have waited for it.
+            // A brick that comes in was among `pending_adds`: it is a peer already, and answers have waited for it.
             self.joiners.remove(&peer);
             self.peers.entry(peer).or_default();
             self.resend(now, peer, out);
@@ -49,20 +49,20 @@ impl<B: Body> Replica<B> {
         now: Duration,
         ticket: Ticket,
         op: OpId,
-        about: Option<Fid>,
+        result_fid: Option<Fid>,
         body: B,
         out: &mut Out<B>,
     ) {
         if self.role != Role::Primary {
-            out.push(Output::Forget(ticket));
+            out.push(Output::Redirect(ticket));
             return;
         }
-        let entry = Entry { stamp: self.next(), op, about, body };
+        let entry = LogEntry { stamp: self.next(), op, result_fid, body };
         assert!(entry.stamp.epoch >= self.last.epoch, "epochs grow along the journal");
         self.last = entry.stamp.clone();
         let lsn = entry.stamp.lsn;
         self.history.insert(entry.stamp.epoch, lsn);
-        self.results.record(op, Outcome { lsn, about, amount: entry.body.amount() });
+        self.results.record(op, Outcome { lsn, result_fid, amount: entry.body.amount() });
         for fid in entry.body.touched() {
             self.pending.insert(fid, lsn);
         }
@@ -152,18 +152,21 @@ impl<B: Body> Replica<B> {
             for peer in self.peers.values_mut().filter(|p| p.acked >= last) {
                 peer.waits_since = None;
             }
-            self.refuse_waiting(lsn, errno, out);
+            self.fail_waiting(lsn, errno, out);
             self.finish_syncs(now, out);
             return;
         }
-        self.vote_out(now, &[self.me], "it could not apply a change", out);
+        self.propose_removal(now, &[self.me], "it could not apply a change", out);
         self.fail(out);
     }
 
     /// Whether this brick is the only one that has, and ever had, the change of that position: no other brick is in sync,
     /// and joining bricks are sent only what is applied here.
     pub fn alone_has(&self, lsn: Lsn) -> bool {
-        self.role == Role::Primary && self.others().is_empty() && self.fed < lsn && lsn == self.last.lsn
+        self.role == Role::Primary
+            && self.others().is_empty()
+            && self.streamed_to < lsn
+            && lsn == self.last.lsn
     }
 
     /// The change was done only in part, and nobody else has it: what is here of its objects is the set's content, and the
@@ -178,16 +181,16 @@ impl<B: Body> Replica<B> {
         self.results.withdraw(entry.op, lsn);
         self.window_bytes -= entry.body.size();
         self.window_bytes += body.size();
-        (entry.op, entry.about, entry.body) = (OpId::default(), None, body);
-        self.refuse_waiting(lsn, errno, out);
+        (entry.op, entry.result_fid, entry.body) = (OpId::default(), None, body);
+        self.fail_waiting(lsn, errno, out);
         self.on_applied(now, lsn, out);
     }
 
-    /// The first who waits asked for the change; the others only wanted to show it, and ask again.
-    fn refuse_waiting(&mut self, lsn: Lsn, errno: i32, out: &mut Out<B>) {
+    /// The first waiting request asked for the change. The others only read its result; their clients ask again.
+    fn fail_waiting(&mut self, lsn: Lsn, errno: i32, out: &mut Out<B>) {
         let mut tickets = self.waiting.remove(&lsn).unwrap_or_default().into_iter();
-        out.extend(tickets.next().map(|t| Output::Refuse(t, errno)));
-        out.extend(tickets.map(Output::Forget));
+        out.extend(tickets.next().map(|t| Output::Fail(t, errno)));
+        out.extend(tickets.map(Output::Redirect));
     }
 
     fn withdraw_last(&mut self, lsn: Lsn) {
@@ -207,16 +210,17 @@ impl<B: Body> Replica<B> {
         if self.last.lsn > Lsn(0) {
             self.history.insert(self.last.epoch, self.last.lsn);
         }
-        if self.fed >= lsn {
-            // Ordered while others were in sync, in an older epoch: who has it asks anew.
-            self.fed = self.last.lsn;
+        if self.streamed_to >= lsn {
+            // The change was ordered in an older epoch, while other bricks were in sync: its client sends the request
+            // again.
+            self.streamed_to = self.last.lsn;
             self.joiners.clear();
         }
     }
 
     pub(crate) fn on_sync(&mut self, now: Duration, ticket: Ticket, fid: Option<Fid>, out: &mut Out<B>) {
         if self.role != Role::Primary {
-            out.push(Output::Forget(ticket));
+            out.push(Output::Redirect(ticket));
             return;
         }
         let lsn = self.last.lsn;
@@ -250,10 +254,10 @@ impl<B: Body> Replica<B> {
             }
             // The kernel has dropped the pages it could not write: that brick's content is unknown now.
             if self.view.in_sync.len() > 1 {
-                self.vote_out(now, &[from], "its file system could not sync", out);
+                self.propose_removal(now, &[from], "its file system could not sync", out);
             } else {
                 self.syncs.remove(&ticket);
-                out.push(Output::Refuse(ticket, errno));
+                out.push(Output::Fail(ticket, errno));
             }
             return;
         }
@@ -326,7 +330,7 @@ impl<B: Body> Replica<B> {
     ) {
         let left = self.view.in_sync.iter().filter(|b| !away.contains(b)).count();
         if left >= self.view.quorum || !self.view.has_quorum() || self.is_connected(now) {
-            self.vote_out(now, away, reason, out);
+            self.propose_removal(now, away, reason, out);
         }
     }
 
@@ -338,16 +342,16 @@ impl<B: Body> Replica<B> {
                 let silent: Vec<BrickId> = self
                     .peers
                     .iter()
-                    .filter(|(_, p)| waits(&p.waits_since, SILENCE))
+                    .filter(|(_, p)| waits(&p.waits_since, ACK_TIMEOUT))
                     .map(|(b, _)| *b)
                     .collect();
-                let (voted, joining): (Vec<BrickId>, Vec<BrickId>) =
+                let (removed, joining): (Vec<BrickId>, Vec<BrickId>) =
                     silent.into_iter().partition(|b| self.view.in_sync.contains(b));
                 for brick in joining {
                     self.drop_joiner(now, brick, out);
                 }
-                if !voted.is_empty() {
-                    self.leave_out(now, &voted, "it does not acknowledge changes", out);
+                if !removed.is_empty() {
+                    self.leave_out(now, &removed, "it does not acknowledge changes", out);
                 }
                 let slow: Vec<BrickId> = self
                     .peers
@@ -359,10 +363,10 @@ impl<B: Body> Replica<B> {
                     self.resend(now, peer, out);
                 }
                 self.ask_again_for_syncs(now, out);
-                self.tell_commit(out);
-                self.renounce(now, out);
+                self.send_commit(out);
+                self.bump_epoch(now, out);
             }
-            Role::Healing => self.tell_healed_again(now, out),
+            Role::Healing => self.send_healed_again(now, out),
             Role::Idle => self.seek_view(now, out),
             Role::Secondary => self.offer_to_lead(now, out),
             Role::Failed => {}

@@ -5,7 +5,7 @@
 pub struct Progress {
     /// Objects healed.
     pub done: u64,
-    /// Objects known to be in doubt still.
+    /// Objects known to be stale still.
     pub left: u64,
     /// Bytes of data copied.
     pub bytes: u64,
@@ -14,5 +14,5 @@ pub struct Progress {
     /// Everything is compared: more objects may be met.
     pub full: bool,
     /// All changes that were missed are known.
-    pub live: bool,
+    pub caught_up: bool,
 }

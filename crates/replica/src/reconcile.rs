@@ -5,9 +5,9 @@
 //! new primary takes the longest history that all can be brought to, fetches what it lacks of it, and sends the others what
 //! they lack. `docs/design/0009-completing-failover.md` has the whole protocol, and why it is right.
 
-use crate::io::{Body, Entry, Message, Output};
-use crate::limits::{RESEND, SILENCE, TAIL, TAIL_BYTES};
-use crate::replica::{Out, Peer, Replica, Role};
+use crate::io::{ChangeBody, LogEntry, Message, Output};
+use crate::limits::{ACK_TIMEOUT, RESEND, TAIL, TAIL_BYTES};
+use crate::replica::{Out, PeerState, Replica, Role};
 use crate::results::Outcome;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -30,7 +30,7 @@ pub(crate) struct Fetch<B> {
     from: BrickId,
     after: Stamp,
     upto: Stamp,
-    entries: BTreeMap<Lsn, Entry<B>>,
+    entries: BTreeMap<Lsn, LogEntry<B>>,
 }
 
 impl<B> Fetch<B> {
@@ -45,31 +45,31 @@ impl<B> Fetch<B> {
     }
 }
 
-impl<B: Body> Replica<B> {
+impl<B: ChangeBody> Replica<B> {
     pub(crate) fn become_primary(&mut self, now: Duration, out: &mut Out<B>) {
         self.leave_lead(out);
         self.role = Role::Reconciling;
         self.role_since = now;
         for peer in self.others() {
-            self.peers.insert(peer, Peer { waits_since: Some(now), ..Peer::default() });
-            self.send(peer, Message::WhereAreYou, out);
+            self.peers.insert(peer, PeerState { waits_since: Some(now), ..PeerState::default() });
+            self.send(peer, Message::StateQuery, out);
         }
         self.reconcile(now, out);
     }
 
     /// A new primary asks. The answer waits until all that is ordered here is in the journal: it counts as acknowledged.
-    pub(crate) fn on_where_are_you(&mut self, from: BrickId, out: &mut Out<B>) {
+    pub(crate) fn on_state_query(&mut self, from: BrickId, out: &mut Out<B>) {
         if self.role != Role::Secondary || self.view.primary != Some(from) {
             return;
         }
         self.asked = true;
         if self.applied == self.last.lsn {
             let (last, durable, kept) = (self.last.clone(), self.durable, self.kept());
-            self.send(from, Message::HereIAm { last, durable, kept }, out);
+            self.send(from, Message::StateReport { last, durable, kept }, out);
         }
     }
 
-    pub(crate) fn on_here_i_am(
+    pub(crate) fn on_state_report(
         &mut self,
         now: Duration,
         from: BrickId,
@@ -96,7 +96,7 @@ impl<B: Body> Replica<B> {
         }
         let (holder, followers) = self.best_history();
         if followers != self.view.in_sync {
-            // Who stays out has changes that nobody can send to the others, or lacks such. It heals.
+            // A brick that stays out has changes that no brick can send to the others, or lacks such changes. It heals.
             let primary = if followers.contains(&self.me) { self.me } else { holder };
             return self.propose(now, Some(primary), followers, "its journal ends elsewhere", out);
         }
@@ -167,7 +167,7 @@ impl<B: Body> Replica<B> {
     }
 
     /// On the new primary: a change of the tail that it asked for.
-    pub(crate) fn on_tail(&mut self, now: Duration, from: BrickId, entry: Entry<B>, out: &mut Out<B>) {
+    pub(crate) fn on_tail(&mut self, now: Duration, from: BrickId, entry: LogEntry<B>, out: &mut Out<B>) {
         let Some(fetch) = self.fetch.as_mut().filter(|f| f.from == from) else { return };
         let lsn = entry.stamp.lsn;
         if lsn <= fetch.after.lsn || lsn > fetch.upto.lsn || fetch.entries.contains_key(&lsn) {
@@ -194,7 +194,7 @@ impl<B: Body> Replica<B> {
             grows && (e.stamp.lsn > self.last.lsn || self.holds(&e.stamp))
         });
         if !fits || fetch.entries.values().last().is_some_and(|e| e.stamp != fetch.upto) {
-            return self.vote_out(now, &[fetch.from], "its journal is not what it said", out);
+            return self.propose_removal(now, &[fetch.from], "its journal is not what it said", out);
         }
         let kept = self.kept();
         let (known, new): (Vec<_>, Vec<_>) =
@@ -255,9 +255,9 @@ impl<B: Body> Replica<B> {
         self.role = Role::Primary;
         self.role_since = now;
         self.reports.clear();
-        self.forget_window();
+        self.drop_window();
         let last = self.last.lsn;
-        (self.commit, self.fed, self.told) = (last, last, Lsn(0));
+        (self.commit, self.streamed_to, self.told) = (last, last, Lsn(0));
         self.base = self.last.clone();
         for peer in self.peers.values_mut() {
             peer.acked = last;
@@ -266,16 +266,16 @@ impl<B: Body> Replica<B> {
         self.advance(now, out);
     }
 
-    /// Asks and sends again, and leaves out who stays silent.
+    /// Repeats questions and changes, and proposes the removal of bricks that do not answer.
     pub(crate) fn tick_reconciling(&mut self, now: Duration, out: &mut Out<B>) {
-        let waits = |d: Duration| move |p: &Peer| p.waits_since.is_some_and(|s| now >= s + d);
-        let which = |is: &dyn Fn(&Peer) -> bool| -> Vec<BrickId> {
+        let waits = |d: Duration| move |p: &PeerState| p.waits_since.is_some_and(|s| now >= s + d);
+        let which = |is: &dyn Fn(&PeerState) -> bool| -> Vec<BrickId> {
             self.peers.iter().filter(|(_, p)| is(p)).map(|(b, _)| *b).collect()
         };
-        let mute = which(&waits(SILENCE));
-        let slow = which(&|p: &Peer| p.waits_since.is_some() && now >= p.resent + RESEND);
+        let mute = which(&waits(ACK_TIMEOUT));
+        let slow = which(&|p: &PeerState| p.waits_since.is_some() && now >= p.resent + RESEND);
         if !mute.is_empty() {
-            return self.vote_out(now, &mute, "it does not say where it stands", out);
+            return self.propose_removal(now, &mute, "it does not say where it stands", out);
         }
         for peer in slow {
             self.resend_reconciling(now, peer, out);
@@ -286,7 +286,7 @@ impl<B: Body> Replica<B> {
     /// What a brick may have missed of the reconciliation goes out again.
     pub(crate) fn resend_reconciling(&mut self, now: Duration, to: BrickId, out: &mut Out<B>) {
         if !self.reports.contains_key(&to) {
-            self.send(to, Message::WhereAreYou, out);
+            self.send(to, Message::StateQuery, out);
         } else if self.fetch.as_ref().is_some_and(|f| f.from == to) {
             self.ask_for_tail(now, out);
         } else if self.peers.get(&to).is_some_and(|p| p.waits_since.is_some()) {
@@ -314,17 +314,17 @@ impl<B: Body> Replica<B> {
     }
 
     /// The next change of the journal, from whoever ordered it.
-    pub(crate) fn append(&mut self, entry: Entry<B>, out: &mut Out<B>) {
+    pub(crate) fn append(&mut self, entry: LogEntry<B>, out: &mut Out<B>) {
         self.last = entry.stamp.clone();
         self.history.insert(entry.stamp.epoch, entry.stamp.lsn);
-        let (lsn, about, amount) = (entry.stamp.lsn, entry.about, entry.body.amount());
-        self.results.record(entry.op, Outcome { lsn, about, amount });
+        let (lsn, result_fid, amount) = (entry.stamp.lsn, entry.result_fid, entry.body.amount());
+        self.results.record(entry.op, Outcome { lsn, result_fid, amount });
         // A brick that heals is sent changes without their data, until it has healed.
-        if self.role != Role::Healing || !self.unsure {
+        if self.role != Role::Healing || !self.uncertain {
             self.window_bytes += entry.body.size();
             self.window.push_back(entry.clone());
             while self.window.len() > TAIL || self.window_bytes > TAIL_BYTES {
-                self.forget_first();
+                self.drop_first();
             }
         }
         out.push(Output::Apply(entry, None));
@@ -334,23 +334,23 @@ impl<B: Body> Replica<B> {
     pub(crate) fn on_committed(&mut self, commit: Lsn) {
         self.commit = self.commit.max(commit.min(self.applied));
         while self.window.front().is_some_and(|e| e.stamp.lsn <= commit) {
-            self.forget_first();
+            self.drop_first();
         }
     }
 
-    fn forget_first(&mut self) {
+    fn drop_first(&mut self) {
         if let Some(entry) = self.window.pop_front() {
             self.window_bytes -= entry.body.size();
         }
     }
 
-    pub(crate) fn forget_window(&mut self) {
+    pub(crate) fn drop_window(&mut self) {
         self.window.clear();
         self.window_bytes = 0;
     }
 
     /// Without new changes the others would not learn what is committed, and keep it.
-    pub(crate) fn tell_commit(&mut self, out: &mut Out<B>) {
+    pub(crate) fn send_commit(&mut self, out: &mut Out<B>) {
         if self.told < self.commit {
             self.told = self.commit;
             for to in self.peers.keys().copied() {

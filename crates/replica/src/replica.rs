@@ -1,6 +1,6 @@
-//! One brick's part in its set: the state, the way in, and what both roles share.
+//! The replication state of one brick: its fields, its inputs, and what primary and secondary have in common.
 
-use crate::io::{Admission, Body, Entry, Input, Message, Output, SyncToken, Ticket};
+use crate::io::{Admission, ChangeBody, Input, LogEntry, Message, Output, SyncToken, Ticket};
 use crate::limits::{EARLY, QUORUM_WAIT, WINDOW, WINDOW_BYTES};
 use crate::primary::Syncing;
 use crate::reconcile::{Fetch, Report};
@@ -31,7 +31,7 @@ pub enum Role {
 
 /// What the primary knows of another brick in sync.
 #[derive(Clone, Debug)]
-pub(crate) struct Peer {
+pub(crate) struct PeerState {
     pub(crate) acked: Lsn,
     pub(crate) durable: Lsn,
     pub(crate) available: u64,
@@ -40,19 +40,19 @@ pub(crate) struct Peer {
     /// When unacknowledged changes were last sent again.
     pub(crate) resent: Duration,
     /// A joining brick: everything that was answered as synced without it is on its disk.
-    pub(crate) admitted: bool,
+    pub(crate) synced_for_admission: bool,
 }
 
-impl Default for Peer {
+impl Default for PeerState {
     /// Nothing is known yet; that is no reason to refuse what needs room.
-    fn default() -> Peer {
-        Peer {
+    fn default() -> PeerState {
+        PeerState {
             acked: Lsn(0),
             durable: Lsn(0),
             available: u64::MAX,
             waits_since: None,
             resent: Duration::ZERO,
-            admitted: false,
+            synced_for_admission: false,
         }
     }
 }
@@ -77,7 +77,7 @@ pub struct Replica<B> {
     pub(crate) results: Results,
     /// On the primary: the changes after `commit`. On others: those that may not be on all bricks in sync, as far as this
     /// one knows; whoever leads next may lack them.
-    pub(crate) window: VecDeque<Entry<B>>,
+    pub(crate) window: VecDeque<LogEntry<B>>,
     pub(crate) window_bytes: usize,
     /// Objects with changes after `commit`: the newest of them.
     pub(crate) pending: BTreeMap<Fid, Lsn>,
@@ -85,10 +85,10 @@ pub struct Replica<B> {
     pub(crate) waiting: BTreeMap<Lsn, Vec<Ticket>>,
     /// Answers that may leave when the lease is renewed.
     pub(crate) held: Vec<Ticket>,
-    pub(crate) peers: BTreeMap<BrickId, Peer>,
+    pub(crate) peers: BTreeMap<BrickId, PeerState>,
     /// On the primary: bricks that heal and get every change. One that has healed is among the peers as well, so that it
     /// misses nothing while the pool store agrees on its return.
-    pub(crate) joiners: BTreeMap<BrickId, Peer>,
+    pub(crate) joiners: BTreeMap<BrickId, PeerState>,
     /// The last position of each epoch in this brick's journal.
     pub(crate) history: BTreeMap<Epoch, Lsn>,
     pub(crate) syncs: BTreeMap<Ticket, Syncing>,
@@ -105,7 +105,7 @@ pub struct Replica<B> {
     pub(crate) quorum_until: Duration,
     pub(crate) role_since: Duration,
     /// On a secondary: changes that came before their turn.
-    pub(crate) gap: BTreeMap<Lsn, Entry<B>>,
+    pub(crate) gap: BTreeMap<Lsn, LogEntry<B>>,
     /// On a secondary: syncs that came before the changes they cover were applied.
     pub(crate) late_syncs: Vec<(BrickId, u64, Lsn, Option<Fid>)>,
     /// Syncs under way here that the primary asked for, in which epoch: one that it asks for again is not begun twice.
@@ -113,22 +113,22 @@ pub struct Replica<B> {
     /// Messages of epochs whose view is not known here yet.
     pub(crate) early: VecDeque<Early<B>>,
     pub(crate) proposed: Option<(Epoch, Duration)>,
-    /// On a joining brick: its attempt that was welcomed. On the primary: each joining brick's last one.
-    pub(crate) attempt: u64,
-    pub(crate) attempts: BTreeMap<BrickId, u64>,
+    /// On a joining brick: the id of its accepted join. On the primary: the last join id of each joining brick.
+    pub(crate) join_id: u64,
+    pub(crate) join_ids: BTreeMap<BrickId, u64>,
     /// Joining bricks that the pool store was asked to let in, in this epoch. It may do so at any time until the epoch is
     /// over: what is answered meanwhile has to be on them as well.
-    pub(crate) promised: BTreeSet<BrickId>,
+    pub(crate) pending_adds: BTreeSet<BrickId>,
     /// On the primary: joining bricks were sent everything up to here.
-    pub(crate) fed: Lsn,
-    /// A brick in `promised` is gone: the epoch has to end.
-    pub(crate) renounces: bool,
-    /// The tree may not be as the journal says: this brick takes part in nothing before that is mended.
-    pub(crate) unsure: bool,
+    pub(crate) streamed_to: Lsn,
+    /// A brick in `pending_adds` is gone: the epoch has to end.
+    pub(crate) must_bump_epoch: bool,
+    /// The tree may not be as the journal says: this brick takes part in nothing before that is repaired.
+    pub(crate) uncertain: bool,
     /// And acknowledged changes may be missing in it.
     pub(crate) lost: bool,
     /// The newest epoch in which somebody else may have asked for a view with more bricks than this one.
-    pub(crate) settles_after: Option<Epoch>,
+    pub(crate) adopts_after: Option<Epoch>,
 }
 
 #[derive(Clone, Debug)]
@@ -139,7 +139,7 @@ pub(crate) struct Early<B> {
 
 pub(crate) type Out<B> = Vec<Output<B>>;
 
-impl<B: Body> Replica<B> {
+impl<B: ChangeBody> Replica<B> {
     /// A brick whose journal ends at `last`, with the results of the operations in that journal.
     ///
     /// It acts only in views newer than `floor`, the epoch that held when its process started: messages that an earlier
@@ -179,14 +179,14 @@ impl<B: Body> Replica<B> {
             peer_syncs: BTreeSet::new(),
             early: VecDeque::new(),
             proposed: None,
-            attempt: 0,
-            attempts: BTreeMap::new(),
-            promised: BTreeSet::new(),
-            fed: Lsn(0),
-            renounces: false,
-            unsure: false,
+            join_id: 0,
+            join_ids: BTreeMap::new(),
+            pending_adds: BTreeSet::new(),
+            streamed_to: Lsn(0),
+            must_bump_epoch: false,
+            uncertain: false,
             lost: false,
-            settles_after: None,
+            adopts_after: None,
         }
     }
 
@@ -229,7 +229,7 @@ impl<B: Body> Replica<B> {
     /// The least room on an in-sync brick, in bytes.
     pub fn available(&self) -> u64 {
         // An arbiter holds no file data: its room says nothing.
-        let holds = |(id, p): &(&BrickId, &Peer)| p.acked > Lsn(0) && !self.view.arbiters.contains(id);
+        let holds = |(id, p): &(&BrickId, &PeerState)| p.acked > Lsn(0) && !self.view.arbiters.contains(id);
         self.peers.iter().filter(holds).map(|(_, p)| p.available).fold(self.available, u64::min)
     }
 
@@ -298,8 +298,10 @@ impl<B: Body> Replica<B> {
         match input {
             Input::View(view) => self.on_view(now, view, out),
             Input::Lease(until) => self.on_lease(now, until, out),
-            Input::Decided { ticket, op, about, body } => self.on_decided(now, ticket, op, about, body, out),
-            Input::Shown { ticket, objects } => {
+            Input::Decided { ticket, op, result_fid, body } => {
+                self.on_decided(now, ticket, op, result_fid, body, out)
+            }
+            Input::ReadReply { ticket, objects } => {
                 let lsn = objects.iter().filter_map(|f| self.pending.get(f)).max().copied();
                 self.on_await(now, ticket, lsn.unwrap_or(Lsn(0)), out);
             }
@@ -325,11 +327,11 @@ impl<B: Body> Replica<B> {
                     self.on_message(now, from, message, out);
                 }
             }
-            Input::Settled { last } => self.on_settled(last),
-            Input::Joined { number, start, full } => self.on_joined(number, start, full),
+            Input::HistoryAdopted { last } => self.on_history_adopted(last),
+            Input::Joined { join_id, start, full } => self.on_joined(join_id, start, full),
             Input::Healed => self.on_healed(out),
-            Input::Joining { brick, number } => self.on_joining(now, brick, number, out),
-            Input::JoinerLive(brick) => self.on_joiner_live(brick),
+            Input::Joining { brick, join_id } => self.on_joining(now, brick, join_id, out),
+            Input::JoinerCaughtUp(brick) => self.on_joiner_caught_up(brick),
             Input::LinkUp(peer) => {
                 self.drop_joiner(now, peer, out);
                 self.resend(now, peer, out);
@@ -376,15 +378,16 @@ impl<B: Body> Replica<B> {
             self.quorum_until = now + QUORUM_WAIT;
         }
         self.view = view;
-        // Who has healed says so again: in this epoch nobody has heard it yet.
-        self.proposed = (healing && !self.unsure).then_some((self.view.epoch, Duration::ZERO));
-        self.promised.clear();
-        self.renounces = false;
+        // A brick that has healed reports it again, because the primary of this epoch has not received the report yet.
+        self.proposed = (healing && !self.uncertain).then_some((self.view.epoch, Duration::ZERO));
+        self.pending_adds.clear();
+        self.must_bump_epoch = false;
         if self.role == Role::Failed {
             return;
         }
-        // Who came in has healed; who is in without that and unsure has to leave first.
-        let member = named && !self.unsure;
+        // A brick enters the view only after healing. A brick that is in the view although its content is uncertain
+        // proposes its own removal first.
+        let member = named && !self.uncertain;
         if member && self.view.primary == Some(self.me) {
             if led { self.stay_primary(now, out) } else { self.become_primary(now, out) }
         } else {
@@ -397,7 +400,7 @@ impl<B: Body> Replica<B> {
                 (false, false) => Role::Idle,
             };
             if self.role == Role::Idle {
-                self.forget_window();
+                self.drop_window();
             }
         }
         self.take_early(now, out);
@@ -416,14 +419,14 @@ impl<B: Body> Replica<B> {
     /// Nobody is answered by this brick any more: clients ask the new primary.
     pub(crate) fn leave_lead(&mut self, out: &mut Out<B>) {
         for ticket in core::mem::take(&mut self.waiting).into_values().flatten() {
-            out.push(Output::Forget(ticket));
+            out.push(Output::Redirect(ticket));
         }
         for ticket in core::mem::take(&mut self.held) {
-            out.push(Output::Forget(ticket));
+            out.push(Output::Redirect(ticket));
         }
         self.synced.clear();
         for ticket in core::mem::take(&mut self.syncs).into_keys() {
-            out.push(Output::Forget(ticket));
+            out.push(Output::Redirect(ticket));
         }
         self.pending.clear();
         self.peers.clear();
@@ -437,7 +440,7 @@ impl<B: Body> Replica<B> {
 
     fn on_await(&mut self, now: Duration, ticket: Ticket, lsn: Lsn, out: &mut Out<B>) {
         if self.role != Role::Primary {
-            out.push(Output::Forget(ticket));
+            out.push(Output::Redirect(ticket));
         } else if lsn <= self.commit {
             self.release(now, ticket, out);
         } else {
@@ -471,7 +474,7 @@ impl<B: Body> Replica<B> {
             return;
         }
         match (self.leads(), self.view.primary) {
-            (true, _) => self.vote_out(now, &[self.me], "its disk takes no changes", out),
+            (true, _) => self.propose_removal(now, &[self.me], "its disk takes no changes", out),
             (false, Some(primary)) => self.send(primary, Message::Failed { errno: 0 }, out),
             (false, None) => {}
         }
@@ -488,7 +491,7 @@ impl<B: Body> Replica<B> {
                 self.fail(out);
             }
             Role::Reconciling => {
-                self.vote_out(now, &[self.me], "it could not apply a change", out);
+                self.propose_removal(now, &[self.me], "it could not apply a change", out);
                 self.fail(out);
             }
             Role::Idle | Role::Failed => self.fail(out),
@@ -497,7 +500,7 @@ impl<B: Body> Replica<B> {
 
     pub(crate) fn fail(&mut self, out: &mut Out<B>) {
         self.leave_lead(out);
-        self.forget_window();
+        self.drop_window();
         self.role = Role::Failed;
         out.push(Output::Diverged);
     }
@@ -522,7 +525,7 @@ impl<B: Body> Replica<B> {
         if errno != 0 && !self.is_only() {
             if self.role == Role::Idle {
                 // Before it acts in any view.
-                self.unsure = true;
+                self.uncertain = true;
                 return;
             }
             return self.on_own_sync_failure(now, errno, out);
@@ -540,7 +543,7 @@ impl<B: Body> Replica<B> {
     /// Whoever asked for it: what the kernel could not write it has dropped, and says so only once.
     fn on_own_sync_failure(&mut self, now: Duration, errno: i32, out: &mut Out<B>) {
         match (self.leads(), self.view.primary) {
-            (true, _) => self.vote_out(now, &[self.me], "its file system could not sync", out),
+            (true, _) => self.propose_removal(now, &[self.me], "its file system could not sync", out),
             (false, Some(primary)) => self.send(primary, Message::Failed { errno }, out),
             (false, None) => {}
         }
@@ -552,7 +555,7 @@ impl<B: Body> Replica<B> {
             Message::Ack { lsn, durable, available } => self.on_ack(now, from, lsn, durable, available, out),
             Message::Failed { .. } => {
                 if self.leads() && self.view.in_sync.contains(&from) {
-                    self.vote_out(now, &[from], "it could not apply a change", out);
+                    self.propose_removal(now, &[from], "it could not apply a change", out);
                 } else if self.leads() {
                     // It ends its healing: nothing has to wait for it.
                     self.drop_joiner(now, from, out);
@@ -560,9 +563,9 @@ impl<B: Body> Replica<B> {
             }
             Message::Sync { ticket, lsn, fid } => self.on_peer_sync(from, ticket, lsn, fid, out),
             Message::Synced { ticket, errno } => self.on_sync_part(now, from, ticket, errno, out),
-            Message::WhereAreYou => self.on_where_are_you(from, out),
-            Message::HereIAm { last, durable, kept } => {
-                self.on_here_i_am(now, from, durable, Report { last, kept }, out);
+            Message::StateQuery => self.on_state_query(from, out),
+            Message::StateReport { last, durable, kept } => {
+                self.on_state_report(now, from, durable, Report { last, kept }, out);
             }
             Message::SendTail { after } => self.on_send_tail(from, &after, out),
             Message::Committed { lsn } => {
@@ -571,7 +574,7 @@ impl<B: Body> Replica<B> {
                     self.on_committed(lsn);
                 }
             }
-            Message::Healed { number, lsn } => self.on_joiner_healed(now, from, number, lsn, out),
+            Message::Healed { join_id, lsn } => self.on_joiner_healed(now, from, join_id, lsn, out),
         }
     }
 
@@ -580,7 +583,7 @@ impl<B: Body> Replica<B> {
     }
 
     /// Proposes the view without `gone`, unless it was just proposed.
-    pub(crate) fn vote_out(
+    pub(crate) fn propose_removal(
         &mut self,
         now: Duration,
         gone: &[BrickId],

@@ -1,4 +1,4 @@
-//! What each session's recent operations came to, so that a resend is answered and not redone.
+//! The results of each session's recent operations, so that an operation that is sent again is answered and not repeated.
 
 use crate::limits::{RESULTS_PER_SESSION, SESSIONS};
 use alloc::collections::BTreeMap;
@@ -10,7 +10,7 @@ pub struct Outcome {
     /// The change that it was.
     pub lsn: Lsn,
     /// The object that the answer is about.
-    pub about: Option<Fid>,
+    pub result_fid: Option<Fid>,
     /// How much was done, where the answer is that number.
     pub amount: u64,
 }
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     fn outcome(lsn: u64) -> Outcome {
-        Outcome { lsn: Lsn(lsn), about: None, amount: 3 * lsn }
+        Outcome { lsn: Lsn(lsn), result_fid: None, amount: 3 * lsn }
     }
 
     #[test]

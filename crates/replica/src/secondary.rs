@@ -1,19 +1,19 @@
 //! The secondary's part: apply in order, acknowledge.
 
-use crate::io::{Body, Entry, Message, Output, SyncToken};
+use crate::io::{ChangeBody, LogEntry, Message, Output, SyncToken};
 use crate::limits::EARLY;
 use crate::replica::{Out, Replica, Role};
 use alloc::vec::Vec;
 use core::time::Duration;
 use ids::{BrickId, Fid, Lsn};
 
-impl<B: Body> Replica<B> {
+impl<B: ChangeBody> Replica<B> {
     pub(crate) fn on_replicate(
         &mut self,
         now: Duration,
         from: BrickId,
         commit: Lsn,
-        entry: Entry<B>,
+        entry: LogEntry<B>,
         out: &mut Out<B>,
     ) {
         if self.role == Role::Reconciling {

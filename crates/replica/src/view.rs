@@ -1,4 +1,4 @@
-//! Who is in a set, and who acts.
+//! The view of a set: its epoch, its primary and its in-sync bricks.
 
 use alloc::collections::BTreeSet;
 use ids::{BrickId, Epoch};

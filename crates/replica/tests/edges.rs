@@ -14,9 +14,9 @@ fn a_read_waits_for_the_newest_change_of_an_object() {
         a.decide(ticket, 9);
         a.applied(lsn);
     }
-    assert_eq!(a.ack(2, 1, 1), ["release 5"]);
-    assert!(a.show(7, 9).is_empty(), "its newest change is on one brick only");
-    assert_eq!(a.ack(2, 1, 2), ["release 6", "release 7"]);
+    assert_eq!(a.ack(2, 1, 1), ["complete 5"]);
+    assert!(a.reply_when_committed(7, 9).is_empty(), "its newest change is on one brick only");
+    assert_eq!(a.ack(2, 1, 2), ["complete 6", "complete 7"]);
 }
 
 #[test]
@@ -26,9 +26,9 @@ fn a_read_of_several_objects_waits_for_all_of_them() {
         a.decide(ticket, object);
         a.applied(lsn);
     }
-    assert!(a.give(Input::Shown { ticket: 7, objects: vec![fid(8), fid(9)] }).is_empty());
-    assert_eq!(a.ack(2, 1, 1), ["release 5"]);
-    assert_eq!(a.ack(2, 1, 2), ["release 6", "release 7"]);
+    assert!(a.give(Input::ReadReply { ticket: 7, objects: vec![fid(8), fid(9)] }).is_empty());
+    assert_eq!(a.ack(2, 1, 1), ["complete 5"]);
+    assert_eq!(a.ack(2, 1, 2), ["complete 6", "complete 7"]);
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn a_lease_ends_at_its_end() {
     assert!(a.ack(2, 1, 1).is_empty());
     a.now += Duration::from_secs(100);
     assert!(a.give(Input::Lease(a.now - Duration::from_secs(1))).is_empty(), "it is over again");
-    assert_eq!(a.give(Input::Lease(a.now + Duration::from_secs(1))), ["release 5"]);
+    assert_eq!(a.give(Input::Lease(a.now + Duration::from_secs(1))), ["complete 5"]);
 }
 
 #[test]
@@ -66,8 +66,8 @@ fn a_secondary_does_not_sync_what_it_has_but_did_not_apply() {
 /// A brick joins a primary that is alone, up to the moment at which it has everything.
 fn joining(brick: u32) -> Rig {
     let mut a = Rig::primary(1, &[1]);
-    a.give(Input::Joining { brick: BrickId(brick), number: 4 });
-    a.give(Input::JoinerLive(BrickId(brick)));
+    a.give(Input::Joining { brick: BrickId(brick), join_id: 4 });
+    a.give(Input::JoinerCaughtUp(BrickId(brick)));
     a
 }
 
@@ -81,7 +81,7 @@ fn asked_to_sync(out: &[String]) -> u64 {
 #[test]
 fn a_brick_that_has_healed_syncs_once_more_before_it_is_let_in() {
     let mut a = joining(3);
-    let ticket = asked_to_sync(&a.peer(3, 1, Message::Healed { number: 4, lsn: Lsn(0) }));
+    let ticket = asked_to_sync(&a.peer(3, 1, Message::Healed { join_id: 4, lsn: Lsn(0) }));
     assert_eq!(a.peer(3, 1, Message::Synced { ticket, errno: 0 }), ["propose Some(1) of [1, 3] after 1"]);
 }
 
@@ -89,25 +89,25 @@ fn a_brick_that_has_healed_syncs_once_more_before_it_is_let_in() {
 fn a_brick_that_has_healed_is_not_let_in_behind_what_was_answered() {
     let mut a = joining(3);
     a.decide(5, 9);
-    assert_eq!(a.applied(1), ["replicate 1.1 to 3 in 1", "release 5"]);
-    let ticket = asked_to_sync(&a.peer(3, 1, Message::Healed { number: 4, lsn: Lsn(0) }));
+    assert_eq!(a.applied(1), ["replicate 1.1 to 3 in 1", "complete 5"]);
+    let ticket = asked_to_sync(&a.peer(3, 1, Message::Healed { join_id: 4, lsn: Lsn(0) }));
     assert!(a.peer(3, 1, Message::Synced { ticket, errno: 0 }).is_empty(), "it has not change 1");
     a.ack(3, 1, 1);
-    let again = a.peer(3, 1, Message::Healed { number: 4, lsn: Lsn(1) });
+    let again = a.peer(3, 1, Message::Healed { join_id: 4, lsn: Lsn(1) });
     assert_eq!(again, ["propose Some(1) of [1, 3] after 1"]);
 }
 
 #[test]
 fn only_the_last_join_of_a_brick_counts() {
     let mut a = joining(3);
-    assert!(a.peer(3, 1, Message::Healed { number: 3, lsn: Lsn(0) }).is_empty(), "an earlier join");
+    assert!(a.peer(3, 1, Message::Healed { join_id: 3, lsn: Lsn(0) }).is_empty(), "an earlier join");
     assert!(!a.replica.is_joiner(BrickId(3)));
 }
 
 #[test]
 fn a_brick_that_was_proposed_and_left_ends_the_epoch() {
     let mut a = joining(3);
-    let ticket = asked_to_sync(&a.peer(3, 1, Message::Healed { number: 4, lsn: Lsn(0) }));
+    let ticket = asked_to_sync(&a.peer(3, 1, Message::Healed { join_id: 4, lsn: Lsn(0) }));
     a.peer(3, 1, Message::Synced { ticket, errno: 0 });
     assert!(!a.replica.may_join(BrickId(3)));
     a.now += Duration::from_secs(60);
@@ -116,14 +116,14 @@ fn a_brick_that_was_proposed_and_left_ends_the_epoch() {
     // Until a new epoch no answer leaves without it.
     assert_eq!(a.decide(5, 9), ["apply 1.1"]);
     assert!(a.applied(1).iter().all(|o| !o.starts_with("release")));
-    assert_eq!(a.view(2, 1, &[1]), ["release 5"]);
+    assert_eq!(a.view(2, 1, &[1]), ["complete 5"]);
 }
 
 #[test]
 fn a_change_that_a_joining_brick_was_sent_is_not_this_bricks_alone() {
     let mut a = Rig::primary(1, &[1, 2]);
-    a.give(Input::Joining { brick: BrickId(3), number: 1 });
-    a.give(Input::JoinerLive(BrickId(3)));
+    a.give(Input::Joining { brick: BrickId(3), join_id: 1 });
+    a.give(Input::JoinerCaughtUp(BrickId(3)));
     assert!(a.decide(5, 9).contains(&"replicate 1.1 to 3 in 1".to_owned()));
     a.view(2, 1, &[1]);
     assert!(!a.replica.alone_has(Lsn(1)));
@@ -133,7 +133,7 @@ fn a_change_that_a_joining_brick_was_sent_is_not_this_bricks_alone() {
 fn alone_a_change_goes_to_joining_bricks_only_when_it_is_done() {
     let mut a = joining(3);
     assert_eq!(a.decide(5, 9), ["apply 1.1"]);
-    assert_eq!(a.applied(1), ["replicate 1.1 to 3 in 1", "release 5"]);
+    assert_eq!(a.applied(1), ["replicate 1.1 to 3 in 1", "complete 5"]);
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn a_brick_that_goes_back_forgets_what_it_did_beyond() {
         b.applied(lsn);
     }
     b.view(2, 1, &[1]);
-    b.give(Input::Joined { number: 1, start: stamp(1, 1), full: false });
+    b.give(Input::Joined { join_id: 1, start: stamp(1, 1), full: false });
     b.give(Input::Healed);
     b.view(3, 2, &[2]);
     assert!(matches!(b.admit(3, 1), Admission::Done(_)));
@@ -179,7 +179,7 @@ fn a_brick_that_goes_back_forgets_what_it_did_beyond() {
 #[test]
 fn a_brick_that_is_uncertain_proposes_to_leave() {
     let mut b = Rig::with_journal(2, 0, stamp(1, 4));
-    b.replica.set_unsure(false);
+    b.replica.set_uncertain(false);
     let out = b.view(2, 2, &[1, 2]);
     assert_eq!((b.replica.role(), out), (Role::Idle, vec![]));
     assert_eq!(b.tick(1), ["propose Some(1) of [1] after 2"]);
@@ -189,7 +189,7 @@ fn a_brick_that_is_uncertain_proposes_to_leave() {
 fn a_new_primary_waits_for_the_word_of_all() {
     let mut b = Rig::with_journal(2, 0, stamp(1, 4));
     b.view(2, 2, &[2, 3, 4]);
-    let report = || Message::HereIAm { last: stamp(1, 4), durable: Lsn(0), kept: Lsn(4) };
+    let report = || Message::StateReport { last: stamp(1, 4), durable: Lsn(0), kept: Lsn(4) };
     b.peer(3, 2, report());
     assert_eq!(b.replica.role(), Role::Reconciling);
     b.peer(4, 2, report());
@@ -203,8 +203,8 @@ fn a_new_primary_serves_only_when_nobody_lacks_anything() {
     b.replicate(1, 1, entry(1, 1, 9));
     b.applied(1);
     b.view(2, 2, &[2, 3, 4]);
-    let behind = || Message::HereIAm { last: stamp(0, 0), durable: Lsn(0), kept: Lsn(0) };
-    b.peer(3, 2, Message::HereIAm { last: stamp(1, 1), durable: Lsn(0), kept: Lsn(0) });
+    let behind = || Message::StateReport { last: stamp(0, 0), durable: Lsn(0), kept: Lsn(0) };
+    b.peer(3, 2, Message::StateReport { last: stamp(1, 1), durable: Lsn(0), kept: Lsn(0) });
     assert_eq!(b.peer(4, 2, behind()), ["replicate 1.1 to 4 in 2"]);
     assert_eq!(b.replica.role(), Role::Reconciling, "one is behind");
     b.ack(4, 2, 1);
@@ -218,9 +218,9 @@ fn an_acknowledgement_of_what_was_not_sent_says_nothing() {
     b.replicate(1, 1, entry(1, 1, 9));
     b.applied(1);
     b.view(2, 2, &[2, 3, 4]);
-    b.peer(3, 2, Message::HereIAm { last: stamp(0, 0), durable: Lsn(0), kept: Lsn(0) });
+    b.peer(3, 2, Message::StateReport { last: stamp(0, 0), durable: Lsn(0), kept: Lsn(0) });
     b.ack(3, 2, 1);
-    b.peer(4, 2, Message::HereIAm { last: stamp(1, 1), durable: Lsn(0), kept: Lsn(0) });
+    b.peer(4, 2, Message::StateReport { last: stamp(1, 1), durable: Lsn(0), kept: Lsn(0) });
     assert_eq!(b.replica.role(), Role::Reconciling, "brick 3 was sent nothing when it spoke");
 }
 

@@ -14,13 +14,13 @@ type Record = (Stamp, OpId);
 
 /// What a change at that position came to.
 fn outcome(lsn: Lsn) -> Outcome {
-    Outcome { lsn, about: None, amount: lsn.0 }
+    Outcome { lsn, result_fid: None, amount: lsn.0 }
 }
 
 struct Brick {
     replica: Replica<Change>,
     journal: Vec<Record>,
-    released: Vec<Ticket>,
+    completed: Vec<Ticket>,
 }
 
 /// A set, its pool store and the links between its bricks. Messages wait until [`Set::deliver`].
@@ -54,7 +54,7 @@ impl Set {
         for b in all {
             set.open(b, Vec::new(), Epoch(0));
         }
-        set.tell_view();
+        set.send_view();
         set.deliver();
         assert_eq!(set.role(1), Role::Primary);
         set
@@ -70,7 +70,7 @@ impl Set {
         }
         let mut replica = Replica::new(BrickId(b), floor, last, Lsn(0), results);
         replica.set_history(history);
-        self.bricks.insert(b, Brick { replica, journal, released: Vec::new() });
+        self.bricks.insert(b, Brick { replica, journal, completed: Vec::new() });
         self.give(b, Input::Lease(Duration::from_secs(1 << 30)));
     }
 
@@ -95,7 +95,7 @@ impl Set {
         assert_eq!(self.role(self.view.primary.unwrap().0), Role::Primary);
     }
 
-    fn tell_view(&mut self) {
+    fn send_view(&mut self) {
         for b in self.bricks.keys().copied().collect::<Vec<_>>() {
             self.give(b, Input::View(self.view.clone()));
         }
@@ -129,7 +129,7 @@ impl Set {
             Output::Send { to, epoch, message } => {
                 self.wire.push_back((me, to.0, Input::Peer { from, epoch, message }));
             }
-            Output::Release(ticket) => brick.released.push(ticket),
+            Output::Complete(ticket) => brick.completed.push(ticket),
             Output::Propose(p) => {
                 self.reasons.push(p.reason);
                 if p.expect == self.view.epoch {
@@ -143,9 +143,9 @@ impl Set {
                 }
             }
             Output::Sync { .. }
-            | Output::Refuse(..)
-            | Output::Forget(_)
-            | Output::Settle
+            | Output::Fail(..)
+            | Output::Redirect(_)
+            | Output::AdoptHistory
             | Output::Diverged => {}
         }
         None
@@ -161,7 +161,7 @@ impl Set {
         match input {
             Input::View(view) if from == 0 && view.epoch > self.view.epoch => {
                 self.view = view;
-                self.tell_view();
+                self.send_view();
             }
             Input::View(_) => {}
             input if !self.cut.contains(&(from, to)) => self.give(to, input),
@@ -189,7 +189,7 @@ impl Set {
         let replica = &mut self.bricks.get_mut(&b).unwrap().replica;
         assert_eq!(replica.admit(self.now, self.view.epoch, op(n), 0), Admission::Go);
         let body = Change(fid(n));
-        self.give(b, Input::Decided { ticket: n, op: op(n), about: None, body });
+        self.give(b, Input::Decided { ticket: n, op: op(n), result_fid: None, body });
         n
     }
 
@@ -212,7 +212,7 @@ impl Set {
             View { epoch: self.view.epoch.next(), primary: Some(BrickId(primary)), ..self.view.clone() };
         view.in_sync.remove(&BrickId(b));
         self.view = view;
-        self.tell_view();
+        self.send_view();
     }
 
     fn lose(&mut self, from: u32, to: u32) {
@@ -263,7 +263,7 @@ fn adopted_changes_are_known_and_new_ones_follow_in_the_new_epoch() {
     assert_eq!(set.admit(2, last), Admission::Done(outcome(Lsn(4))), "its client sends it again");
     let next = set.change();
     set.deliver();
-    assert_eq!(set.bricks[&2].released, [next]);
+    assert_eq!(set.bricks[&2].completed, [next]);
     assert_eq!(set.journal(3).last(), Some(&(2, 5)));
     // And the next successor knows both.
     set.kill(2, 3);
@@ -494,7 +494,7 @@ fn a_primary_that_cannot_apply_what_it_adopts_gives_way() {
     let mut b = common::Rig::new(2);
     b.view(1, 1, &[1, 2, 3]);
     b.view(2, 2, &[2, 3]);
-    let theirs = replica::Message::HereIAm { last: stamp(1, 1), durable: Lsn(0), kept: Lsn(0) };
+    let theirs = replica::Message::StateReport { last: stamp(1, 1), durable: Lsn(0), kept: Lsn(0) };
     assert_eq!(b.peer(3, 2, theirs), ["send what follows 0.0, 3"]);
     assert_eq!(b.replicate(3, 2, common::entry(1, 1, 9)), ["apply 1.1"]);
     assert_eq!(b.apply_failed(1), ["propose Some(3) of [3] after 2", "diverged"]);
@@ -526,7 +526,7 @@ fn a_primary_that_is_cut_off_leaves_the_quorum_in_its_view() {
     connected(&mut set, 500);
     set.cut.clear();
     connected(&mut set, 2000);
-    assert_eq!(set.bricks[&1].released.last(), Some(&change));
+    assert_eq!(set.bricks[&1].completed.last(), Some(&change));
     set.assert_whole(&[1, 2, 3], &until(4));
     // Now the others are away, and the leader is there all the time.
     for other in [2, 3] {

@@ -5,7 +5,7 @@ mod common;
 use common::{Rig, entry, fid, op, stamp};
 use core::time::Duration;
 use ids::{BrickId, Epoch, Lsn};
-use replica::limits::{RESEND, SILENCE, SYNC_RESEND};
+use replica::limits::{ACK_TIMEOUT, RESEND, SYNC_RESEND};
 use replica::{Admission, Input, Message, Outcome, Role, SyncToken};
 
 fn ms(d: Duration) -> u64 {
@@ -16,7 +16,7 @@ fn ms(d: Duration) -> u64 {
 fn a_brick_alone_answers_when_it_has_applied() {
     let mut a = Rig::primary(1, &[1]);
     assert_eq!(a.decide(5, 9), ["apply 1.1"]);
-    assert_eq!(a.applied(1), ["release 5"]);
+    assert_eq!(a.applied(1), ["complete 5"]);
     assert_eq!(a.replica.commit(), Lsn(1));
 }
 
@@ -30,13 +30,13 @@ fn an_answer_waits_for_every_brick_in_sync() {
         assert!(a.applied(1).is_empty());
         let (last, first) = others.split_last().unwrap();
         assert!(first.iter().all(|b| a.ack(*b, 1, 1).is_empty()));
-        assert_eq!(a.ack(*last, 1, 1), ["release 5"]);
+        assert_eq!(a.ack(*last, 1, 1), ["complete 5"]);
     }
     // The primary itself may be the last.
     let mut a = Rig::primary(1, &[1, 2]);
     a.decide(5, 9);
     assert!(a.ack(2, 1, 1).is_empty());
-    assert_eq!(a.applied(1), ["release 5"]);
+    assert_eq!(a.applied(1), ["complete 5"]);
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn changes_are_answered_in_order() {
     a.decide(6, 9);
     a.applied(1);
     a.applied(2);
-    assert_eq!(a.ack(2, 1, 2), ["release 5", "release 6"]);
+    assert_eq!(a.ack(2, 1, 2), ["complete 5", "complete 6"]);
 }
 
 #[test]
@@ -54,10 +54,10 @@ fn a_read_waits_for_what_it_shows_and_for_nothing_else() {
     let mut a = Rig::primary(1, &[1, 2]);
     a.decide(5, 9);
     a.applied(1);
-    assert!(a.show(6, 9).is_empty());
-    assert_eq!(a.show(7, 8), ["release 7"]);
-    assert_eq!(a.ack(2, 1, 1), ["release 5", "release 6"]);
-    assert_eq!(a.show(8, 9), ["release 8"]);
+    assert!(a.reply_when_committed(6, 9).is_empty());
+    assert_eq!(a.reply_when_committed(7, 8), ["complete 7"]);
+    assert_eq!(a.ack(2, 1, 1), ["complete 5", "complete 6"]);
+    assert_eq!(a.reply_when_committed(8, 9), ["complete 8"]);
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn an_older_epoch_is_refused_and_a_newer_one_waits_for_its_view() {
     a.applied(1);
     a.view(2, 1, &[1, 2]);
     assert!(a.ack(2, 1, 1).is_empty(), "an acknowledgement of an older epoch");
-    assert_eq!(a.ack(2, 2, 1), ["release 5"]);
+    assert_eq!(a.ack(2, 2, 1), ["complete 5"]);
 }
 
 #[test]
@@ -93,10 +93,10 @@ fn a_resend_is_answered_and_not_redone() {
     assert_eq!(a.admit(1, 5), Admission::Go);
     a.decide(5, 9);
     a.applied(1);
-    assert_eq!(a.admit(1, 5), Admission::Done(Outcome { lsn: Lsn(1), about: None, amount: 9 }));
+    assert_eq!(a.admit(1, 5), Admission::Done(Outcome { lsn: Lsn(1), result_fid: None, amount: 9 }));
     assert!(a.give(Input::Await { ticket: 6, lsn: Lsn(1) }).is_empty(), "not before it is done");
-    assert_eq!(a.ack(2, 1, 1), ["release 5", "release 6"]);
-    assert_eq!(a.give(Input::Await { ticket: 7, lsn: Lsn(1) }), ["release 7"]);
+    assert_eq!(a.ack(2, 1, 1), ["complete 5", "complete 6"]);
+    assert_eq!(a.give(Input::Await { ticket: 7, lsn: Lsn(1) }), ["complete 7"]);
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn a_successor_knows_the_results() {
     b.replicate(1, 1, entry(1, 1, 9));
     b.applied(1);
     b.view(2, 2, &[2]);
-    assert_eq!(b.admit(2, 1), Admission::Done(Outcome { lsn: Lsn(1), about: None, amount: 9 }));
+    assert_eq!(b.admit(2, 1), Admission::Done(Outcome { lsn: Lsn(1), result_fid: None, amount: 9 }));
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn a_sync_waits_for_all() {
     let sync = Input::Sync { ticket: 5, fid: Some(fid(9)) };
     assert_eq!(a.give(sync), ["sync 5 at 0 to 2", "sync Local(5)"]);
     assert!(a.give(Input::Synced { token: SyncToken::Local(5), errno: 0 }).is_empty());
-    assert_eq!(a.peer(2, 1, Message::Synced { ticket: 5, errno: 0 }), ["release 5"]);
+    assert_eq!(a.peer(2, 1, Message::Synced { ticket: 5, errno: 0 }), ["complete 5"]);
 }
 
 #[test]
@@ -165,14 +165,14 @@ fn a_failed_sync_takes_the_brick_out() {
     let mut a = Rig::primary(1, &[1, 2]);
     a.give(Input::Sync { ticket: 5, fid: None });
     let failed = Input::Synced { token: SyncToken::Local(5), errno: 5 };
-    assert_eq!(a.give(failed), ["propose Some(2) of [2] after 1", "forget 5", "diverged"]);
+    assert_eq!(a.give(failed), ["propose Some(2) of [2] after 1", "redirect 5", "diverged"]);
     let mut a = Rig::primary(1, &[1, 2]);
     a.give(Input::Sync { ticket: 5, fid: None });
     let theirs = Message::Synced { ticket: 5, errno: 5 };
     assert_eq!(a.peer(2, 1, theirs), ["propose Some(1) of [1] after 1"]);
     let mut a = Rig::primary(1, &[1]);
     a.give(Input::Sync { ticket: 5, fid: None });
-    assert_eq!(a.give(Input::Synced { token: SyncToken::Local(5), errno: 5 }), ["refuse 5 (5)"], "alone");
+    assert_eq!(a.give(Input::Synced { token: SyncToken::Local(5), errno: 5 }), ["fail 5 (5)"], "alone");
 }
 
 #[test]
@@ -182,16 +182,16 @@ fn a_silent_secondary_is_voted_out_and_its_answers_leave() {
     a.applied(1);
     a.ack(2, 1, 1);
     assert_eq!(a.tick(ms(RESEND)), ["replicate 1.1 to 3 in 1"]);
-    let out = a.tick(ms(SILENCE - RESEND));
+    let out = a.tick(ms(ACK_TIMEOUT - RESEND));
     assert_eq!(out.first().map(String::as_str), Some("propose Some(1) of [1, 2] after 1"));
     assert!(!a.tick(1).iter().any(|o| o.starts_with("propose")), "once is enough for a while");
-    assert_eq!(a.view(2, 1, &[1, 2]), ["release 5"]);
+    assert_eq!(a.view(2, 1, &[1, 2]), ["complete 5"]);
 }
 
 #[test]
 fn a_secondary_that_is_idle_is_not_voted_out() {
     let mut a = Rig::primary(1, &[1, 2]);
-    assert!(a.tick(ms(SILENCE) * 9).is_empty());
+    assert!(a.tick(ms(ACK_TIMEOUT) * 9).is_empty());
     assert_eq!(a.give(Input::LinkDead(BrickId(2))), ["propose Some(1) of [1] after 1"], "but a dead one is");
 }
 
@@ -202,14 +202,14 @@ fn a_new_primary_asks_where_the_others_are() {
     b.replicate(1, 1, entry(1, 1, 9));
     b.applied(1);
     let asked = b.view(2, 2, &[2, 3, 4]);
-    assert_eq!(asked, ["where are you, 3", "where are you, 4"]);
+    assert_eq!(asked, ["state query to 3", "state query to 4"]);
     assert_eq!(b.admit(2, 5), Admission::Busy);
-    b.peer(3, 2, Message::HereIAm { last: stamp(1, 1), durable: Lsn(0), kept: Lsn(1) });
+    b.peer(3, 2, Message::StateReport { last: stamp(1, 1), durable: Lsn(0), kept: Lsn(1) });
     assert_eq!(b.replica.role(), Role::Reconciling);
-    let ahead = Message::HereIAm { last: stamp(1, 2), durable: Lsn(0), kept: Lsn(2) };
+    let ahead = Message::StateReport { last: stamp(1, 2), durable: Lsn(0), kept: Lsn(2) };
     assert_eq!(b.peer(4, 2, ahead), ["propose Some(2) of [2, 3] after 2"]);
     b.view(3, 2, &[2, 3]);
-    b.peer(3, 3, Message::HereIAm { last: stamp(1, 1), durable: Lsn(0), kept: Lsn(1) });
+    b.peer(3, 3, Message::StateReport { last: stamp(1, 1), durable: Lsn(0), kept: Lsn(1) });
     assert_eq!(b.replica.role(), Role::Primary);
     assert_eq!(b.replica.next(), stamp(3, 2));
 }
@@ -218,8 +218,8 @@ fn a_new_primary_asks_where_the_others_are() {
 fn a_mute_secondary_does_not_hold_up_a_new_primary() {
     let mut b = Rig::new(2);
     b.view(1, 2, &[2, 3]);
-    assert_eq!(b.tick(100), ["where are you, 3"]);
-    assert_eq!(b.tick(ms(SILENCE)), ["propose Some(2) of [2] after 1"]);
+    assert_eq!(b.tick(100), ["state query to 3"]);
+    assert_eq!(b.tick(ms(ACK_TIMEOUT)), ["propose Some(2) of [2] after 1"]);
     b.view(2, 2, &[2]);
     assert_eq!(b.replica.role(), Role::Primary);
 }
@@ -237,9 +237,9 @@ fn nobody_serves_or_answers_for_what_is_not_in_its_journal_yet() {
     c.view(1, 1, &[1, 2, 3]);
     c.replicate(1, 1, entry(1, 1, 9));
     c.view(2, 2, &[2, 3]);
-    assert!(c.peer(2, 2, Message::WhereAreYou).is_empty());
+    assert!(c.peer(2, 2, Message::StateQuery).is_empty());
     c.applied(1);
-    assert_eq!(c.peer(2, 2, Message::WhereAreYou), ["here i am at 1.1 to 2"]);
+    assert_eq!(c.peer(2, 2, Message::StateQuery), ["state report of 1.1 to 2"]);
 }
 
 #[test]
@@ -249,12 +249,12 @@ fn without_a_lease_answers_are_held() {
     a.applied(1);
     a.now = Duration::from_secs(4000);
     assert!(a.ack(2, 1, 1).is_empty());
-    assert!(a.show(6, 8).is_empty());
+    assert!(a.reply_when_committed(6, 8).is_empty());
     assert_eq!(a.admit(1, 0), Admission::Busy);
-    assert_eq!(a.give(Input::Lease(Duration::from_secs(4001))), ["release 5", "release 6"]);
+    assert_eq!(a.give(Input::Lease(Duration::from_secs(4001))), ["complete 5", "complete 6"]);
     a.now = Duration::from_secs(5000);
-    a.show(7, 8);
-    assert_eq!(a.view(2, 2, &[1, 2]), ["forget 7"]);
+    a.reply_when_committed(7, 8);
+    assert_eq!(a.view(2, 2, &[1, 2]), ["redirect 7"]);
     assert!(a.give(Input::Lease(Duration::from_secs(6000))).is_empty());
 }
 
@@ -272,15 +272,15 @@ fn below_quorum_nothing_changes() {
 fn alone_a_failed_change_is_refused_and_its_position_given_again() {
     let mut a = Rig::primary(1, &[1]);
     a.decide(5, 9);
-    a.show(6, 9);
+    a.reply_when_committed(6, 9);
     a.give(Input::Sync { ticket: 7, fid: None });
     a.give(Input::Synced { token: SyncToken::Local(7), errno: 0 });
-    assert_eq!(a.apply_failed(1), ["refuse 5 (28)", "forget 6", "release 7"]);
+    assert_eq!(a.apply_failed(1), ["fail 5 (28)", "redirect 6", "complete 7"]);
     assert_eq!(a.replica.next(), stamp(1, 1));
     assert_eq!(a.admit(1, 5), Admission::Go, "it may be tried again");
-    assert_eq!(a.show(8, 9), ["release 8"]);
+    assert_eq!(a.reply_when_committed(8, 9), ["complete 8"]);
     assert_eq!(a.decide(9, 9), ["apply 1.1"]);
-    assert_eq!(a.applied(1), ["release 9"]);
+    assert_eq!(a.applied(1), ["complete 9"]);
 }
 
 #[test]
@@ -288,9 +288,9 @@ fn a_withdrawn_change_leaves_its_objects_to_the_change_before() {
     let mut a = Rig::primary(1, &[1]);
     a.decide(5, 9);
     a.decide(6, 9);
-    assert_eq!(a.apply_failed(2), ["refuse 6 (28)"]);
-    assert!(a.show(7, 9).is_empty());
-    assert_eq!(a.applied(1), ["release 5", "release 7"]);
+    assert_eq!(a.apply_failed(2), ["fail 6 (28)"]);
+    assert!(a.reply_when_committed(7, 9).is_empty());
+    assert_eq!(a.applied(1), ["complete 5", "complete 7"]);
 }
 
 #[test]
@@ -298,7 +298,7 @@ fn alone_with_more_under_way_it_gives_up() {
     let mut a = Rig::primary(1, &[1]);
     a.decide(5, 9);
     a.decide(6, 9);
-    assert_eq!(a.apply_failed(1), ["forget 5", "forget 6", "diverged"]);
+    assert_eq!(a.apply_failed(1), ["redirect 5", "redirect 6", "diverged"]);
     assert_eq!(a.replica.role(), Role::Failed);
 }
 
@@ -307,7 +307,7 @@ fn with_peers_a_failed_primary_steps_down() {
     let mut a = Rig::primary(1, &[1, 2]);
     a.decide(5, 9);
     let out = a.apply_failed(1);
-    assert_eq!(out, ["propose Some(2) of [2] after 1", "forget 5", "diverged"]);
+    assert_eq!(out, ["propose Some(2) of [2] after 1", "redirect 5", "diverged"]);
     assert_eq!(a.admit(1, 6), Admission::WrongView(Epoch(1)));
 }
 
@@ -337,7 +337,7 @@ fn a_restarted_brick_acts_only_in_newer_views() {
 fn who_has_healed_says_so_in_every_epoch_until_it_is_let_in() {
     let mut joiner = Rig::with_journal(3, 0, stamp(1, 4));
     joiner.view(2, 1, &[1, 2]);
-    joiner.give(Input::Joined { number: 1, start: stamp(1, 4), full: false });
+    joiner.give(Input::Joined { join_id: 1, start: stamp(1, 4), full: false });
     assert_eq!(joiner.give(Input::Healed), ["healed at 4 to 1"]);
     // Another one left meanwhile: what the primary knew of the joiner may be gone with that epoch.
     joiner.view(3, 1, &[1]);
@@ -352,27 +352,27 @@ fn an_arbiter_never_succeeds() {
     let mut v = common::view(1, 1, &[1, 2]);
     v.arbiters.insert(BrickId(2));
     a.give(Input::View(v));
-    a.peer(2, 1, Message::HereIAm { last: stamp(0, 0), durable: Lsn(0), kept: Lsn(0) });
+    a.peer(2, 1, Message::StateReport { last: stamp(0, 0), durable: Lsn(0), kept: Lsn(0) });
     a.decide(5, 9);
-    assert_eq!(a.apply_failed(1), ["forget 5", "diverged"], "there is nobody to propose");
+    assert_eq!(a.apply_failed(1), ["redirect 5", "diverged"], "there is nobody to propose");
 }
 
 #[test]
 fn a_change_done_in_part_by_a_brick_alone_is_in_the_history_as_that() {
     let mut a = Rig::primary(1, &[1]);
-    a.give(Input::Joining { brick: BrickId(3), number: 1 });
-    a.give(Input::JoinerLive(BrickId(3)));
+    a.give(Input::Joining { brick: BrickId(3), join_id: 1 });
+    a.give(Input::JoinerCaughtUp(BrickId(3)));
     assert_eq!(a.decide(5, 9), ["apply 1.1"]);
     assert!(a.replica.alone_has(Lsn(1)));
     let part =
         |lsn, object| Input::AppliedInPart { lsn: Lsn(lsn), errno: 28, body: common::Change(fid(object)) };
     // Who heals is sent what stands in its place.
-    assert_eq!(a.give(part(1, 9)), ["refuse 5 (28)", "replicate 1.1 to 3 in 1"]);
+    assert_eq!(a.give(part(1, 9)), ["fail 5 (28)", "replicate 1.1 to 3 in 1"]);
     assert_eq!((a.replica.last(), a.replica.commit()), (stamp(1, 1), Lsn(1)));
     // The operation is not done: it may be tried again.
     assert_eq!(a.admit(1, 5), Admission::Go);
     assert_eq!(a.decide(6, 9), ["apply 1.2"]);
-    assert_eq!(a.applied(2), ["replicate 1.2 to 3 in 1", "release 6"]);
+    assert_eq!(a.applied(2), ["replicate 1.2 to 3 in 1", "complete 6"]);
 }
 
 #[test]
@@ -381,6 +381,6 @@ fn what_others_may_have_is_not_done_in_part() {
     a.decide(5, 9);
     assert!(!a.replica.alone_has(Lsn(1)));
     let out = a.give(Input::AppliedInPart { lsn: Lsn(1), errno: 28, body: common::Change(fid(9)) });
-    assert!(out.contains(&"forget 5".to_owned()), "{out:?}");
+    assert!(out.contains(&"redirect 5".to_owned()), "{out:?}");
     assert_eq!(a.replica.role(), Role::Failed);
 }

@@ -1,17 +1,16 @@
 //! Requests of one set's primary to another's, which may be on another server or on this one.
 //!
 //! Always true: a change keeps its name over all tries, and a try that failed on a connection is followed by one on a newer
-//! connection, whose greeting ends the one before: what still lies there is not begun any more (see
+//! connection, whose handshake ends the one before: what still lies there is not begun any more (see
 //! `docs/design/0011-late-copies.md`).
 
+use crate::limits::ASK_WAIT;
 use cluster::State;
 use ids::{OpId, ServerId, SessionId, SetId};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use wire::{Body, Call, Fail, Op, Reply};
 
-/// How long one try may take: without an answer by then it has failed.
-const PATIENCE: Duration = Duration::from_secs(5);
 const TRIES: u32 = 40;
 const PAUSE: Duration = Duration::from_millis(50);
 /// Results of this many changes are kept for tries that come late.
@@ -50,12 +49,12 @@ pub enum Step {
         server: ServerId,
         /// The connection of this session with that number; it is to be made if it was not named before.
         connection: u64,
-        /// All below this number are given up, which its greeting says.
+        /// All below this number are given up, which its handshake says.
         oldest: u64,
         /// What to send.
         call: Call,
-        /// How long the answer may take, and the greeting.
-        patience: Duration,
+        /// How long the answer may take, and the handshake.
+        timeout: Duration,
     },
     /// Say [`Asker::look`] after that time.
     Pause(Duration),
@@ -124,7 +123,7 @@ impl Asker {
             self.connections
         });
         question.sent = Some((server, connection));
-        Step::There { server, connection, oldest: connection, call, patience: PATIENCE }
+        Step::There { server, connection, oldest: connection, call, timeout: ASK_WAIT }
     }
 
     /// A try has ended.

@@ -34,12 +34,12 @@ impl Unopened {
     }
 }
 
-/// What is said of an open brick. One that failed says nothing: it is opened anew. One that is not sure of what it holds
+/// What is said of an open brick. One that failed says nothing: it is opened anew. One that is not certain of what it holds
 /// serves nothing, and acts for itself.
-pub fn evidence_of_open(role: Role, unsure: bool, holding: Holding) -> Evidence {
+pub fn evidence_of_open(role: Role, uncertain: bool, holding: Holding) -> Evidence {
     match role {
         Role::Failed => Evidence::Silent,
-        _ if unsure => Evidence::Uncertain(holding),
+        _ if uncertain => Evidence::Uncertain(holding),
         _ => Evidence::Whole(holding),
     }
 }

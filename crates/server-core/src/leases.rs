@@ -62,8 +62,8 @@ pub enum Heard {
     Stranger,
     /// The lease is not renewed.
     Denied,
-    /// The server lives, also if it was declared down by its port before its lease ran out. Now the leader makes sure that
-    /// it leads, and which state was agreed on, before it answers.
+    /// The server lives, also if it was declared down by its port before its lease ran out. Now the leader makes certain
+    /// that it leads, and which state was agreed on, before it answers.
     Confirm,
 }
 
@@ -105,7 +105,7 @@ impl LeaseGiver {
     }
 
     /// Looks at all servers.
-    pub fn judge(&mut self, now: Duration, who: Leadership, state: &State) -> Judged {
+    pub fn detect_failures(&mut self, now: Duration, who: Leadership, state: &State) -> Judged {
         let others = state.servers.keys().copied().filter(|s| *s != who.me).collect();
         let mut out = Vec::new();
         self.liveness.step(now, Input::Servers(others), &mut out);

@@ -3,7 +3,7 @@
 //!
 //! Owns: the opening of a brick ([`OpenSet`]), the settings that a set takes from the pool's state ([`settings()`]), the
 //! sessions of clients ([`Sessions`]), the requests of one set's primary to another's ([`Asker`]), both sides of the leases
-//! ([`leases`]), the rounds of the arbitration ([`Settling`]), what follows when a server seems dead ([`suspicion`]),
+//! ([`leases`]), the rounds of the arbitration ([`ArbitrationRun`]), what follows when a server seems dead ([`suspicion`]),
 //! and which thread serves which set ([`Threads`]).
 //!
 //! What must always be true: time, chance and all that happened come in as arguments; what is to be done is an answer. The
@@ -13,23 +13,24 @@
 //! What it does not do: threads, sockets, clocks.
 #![deny(clippy::indexing_slicing, clippy::cast_possible_truncation)]
 
+pub mod arbitration_run;
 pub mod ask;
 mod evidence;
 pub mod leases;
+mod limits;
 mod opening;
 mod rooms;
 mod sessions;
 mod settings;
-pub mod settling;
 pub mod suspicion;
 pub mod threads;
 
+pub use arbitration_run::ArbitrationRun;
 pub use ask::Asker;
 pub use evidence::{Unopened, evidence_of_open};
 pub use leases::Lease;
-pub use opening::{OpenSet, Opened, Place, Standing};
+pub use opening::{OpenSet, OpenedBrick, Place, RecoveryVerdict};
 pub use rooms::Rooms;
 pub use sessions::{Connect, Sessions};
 pub use settings::{brick_options, bricks_to_open, identity, pool_bytes, root_set, settings};
-pub use settling::Settling;
 pub use threads::Threads;

@@ -26,7 +26,7 @@ pub struct Place<'a> {
 
 /// Where a brick stands that may have lost changes, by the newest view.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Standing {
+pub struct RecoveryVerdict {
     /// The view's epoch.
     pub epoch: Epoch,
     /// No other brick with data is in sync: what this one holds is the set's history from here on.
@@ -52,7 +52,7 @@ pub struct OpenSet {
 }
 
 /// A brick that was opened.
-pub struct Opened {
+pub struct OpenedBrick {
     set: SetId,
     id: BrickId,
     volume: VolumeId,
@@ -65,7 +65,7 @@ pub struct Opened {
     moved: Option<String>,
 }
 
-impl fmt::Debug for Opened {
+impl fmt::Debug for OpenedBrick {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let last = self.brick.last();
         f.debug_struct("Opened")
@@ -158,18 +158,18 @@ impl OpenSet {
     ///
     /// # Errors
     /// One line that says why it cannot be used.
-    pub fn run(self, place: Place<'_>, now: Duration) -> Result<Opened, String> {
+    pub fn run(self, place: Place<'_>, now: Duration) -> Result<OpenedBrick, String> {
         let brick = self.open_or_refill(place)?;
         // What lies beyond may not have been done.
-        let sure = if brick.found().rebooted { brick.durable().lsn } else { brick.last().lsn };
+        let consistent_to = if brick.found().rebooted { brick.durable().lsn } else { brick.last().lsn };
         let mut results = replica::Results::default();
         let mut pending = Pending::default();
         let mut history = BTreeMap::new();
         for record in brick.iterate(brick.journal_start()) {
             let record = record.map_err(|e| e.to_string())?;
-            if record.stamp.lsn <= sure {
-                let (lsn, about, amount) = (record.stamp.lsn, record.about, record.change.amount());
-                results.record(record.op, replica::Outcome { lsn, about, amount });
+            if record.stamp.lsn <= consistent_to {
+                let (lsn, result_fid, amount) = (record.stamp.lsn, record.result_fid, record.change.amount());
+                results.record(record.op, replica::Outcome { lsn, result_fid, amount });
             }
             pending.note(now, record.op, &record.change);
             history.insert(record.stamp.epoch, record.stamp.lsn);
@@ -182,11 +182,11 @@ impl OpenSet {
         let found = found.and_then(|m| m.into_os_string().into_string().ok());
         let moved = found.filter(|m| *m != self.mount);
         let OpenSet { set, brick: id, volume, floor, accompanied, .. } = self;
-        Ok(Opened { set, id, volume, floor, brick, results, pending, history, accompanied, moved })
+        Ok(OpenedBrick { set, id, volume, floor, brick, results, pending, history, accompanied, moved })
     }
 }
 
-impl Opened {
+impl OpenedBrick {
     /// Its volume.
     pub fn volume(&self) -> VolumeId {
         self.volume
@@ -198,13 +198,14 @@ impl Opened {
     }
 
     /// What it can say of itself, unless it holds everything that it acknowledged: a power cut may have taken changes from
-    /// it, or something is in doubt. It does nothing before the pool has said where it stands ([`Opened::stand`]).
-    pub fn doubts(&self) -> Option<Evidence> {
+    /// it, or something is stale. It does nothing before the pool has said where it stands
+    /// ([`OpenedBrick::apply_verdict`]).
+    pub fn uncertainty(&self) -> Option<Evidence> {
         let (found, last) = (self.brick.found(), self.brick.last());
         let holding = Holding { epoch: last.epoch, last: last.lsn, durable: self.brick.durable().lsn };
-        // The mark of doubt outlives the process that found the loss: a second restart does not bring memory back. A mark
+        // The stale set outlives the process that found the loss: a second restart does not bring memory back. A mark
         // that this opening made, for a change that was not finished, is no loss.
-        if found.rebooted || found.marked && self.brick.doubt().is_some() {
+        if found.rebooted || found.marked && self.brick.stale_set().is_some() {
             Some(Evidence::LostMemory(holding))
         } else if self.is_uncertain() {
             Some(Evidence::Uncertain(holding))
@@ -215,18 +216,18 @@ impl Opened {
 
     fn is_uncertain(&self) -> bool {
         let found = self.brick.found();
-        self.brick.doubt().is_some() || found.incomplete.is_some() && !found.rebooted
+        self.brick.stale_set().is_some() || found.incomplete.is_some() && !found.rebooted
     }
 
     /// What the core of the set begins with.
     pub fn start(self) -> Start<Brick> {
-        // After a power cut the pool has said where the brick stands (see `Opened::stand`).
-        let unsure = self.is_uncertain();
+        // After a power cut the pool has said where the brick stands (see `OpenedBrick::apply_verdict`).
+        let uncertain = self.is_uncertain();
         Start {
             set: self.set,
             me: self.id,
             floor: self.floor,
-            unsure,
+            uncertain,
             brick: self.brick,
             results: self.results,
             pending: self.pending,
@@ -241,12 +242,12 @@ impl Opened {
     ///
     /// # Errors
     /// One line that says what could not be written.
-    pub fn stand(mut self, standing: Standing) -> Result<Opened, String> {
-        self.floor = standing.epoch;
-        if standing.last {
+    pub fn apply_verdict(mut self, verdict: RecoveryVerdict) -> Result<OpenedBrick, String> {
+        self.floor = verdict.epoch;
+        if verdict.last {
             let shown = self.brick.path().display().to_string();
             if self.accompanied {
-                let start = Stamp { epoch: standing.epoch.next(), lsn: self.brick.last().lsn.next() };
+                let start = Stamp { epoch: verdict.epoch.next(), lsn: self.brick.last().lsn.next() };
                 self.history = BTreeMap::from([(start.epoch, start.lsn)]);
                 self.brick.reset_journal(start).map_err(|e| e.to_string())?;
             }

@@ -105,7 +105,7 @@ mod tests {
         assert_eq!(all.connect(SESSION, 4, 2, "four"), connected(&["one"]));
         assert_eq!(all.connect(SESSION, 5, 5, "five"), connected(&["two", "four"]));
         let refused = Connect { accepted: false, given_up: vec![] };
-        assert_eq!(all.connect(SESSION, 3, 0, "three"), refused, "its greeting was overtaken");
+        assert_eq!(all.connect(SESSION, 3, 0, "three"), refused, "its handshake was overtaken");
         assert_eq!(all.connect(SESSION, 5, 0, "again"), refused, "a number is given once");
         assert_eq!(all.connect(SessionId(9), 1, 2, "wrong"), refused);
         assert!(!all.0.contains_key(&SessionId(9)));

@@ -22,8 +22,8 @@ fn read() -> Op {
 
 /// What was sent to the other server: the connection's number, the oldest one, the request.
 fn sent(step: Step) -> (u64, u64, Call) {
-    let Step::There { server, connection, oldest, call, patience } = step else { panic!("{step:?}") };
-    assert!(server == OTHER && patience > Duration::ZERO);
+    let Step::There { server, connection, oldest, call, timeout } = step else { panic!("{step:?}") };
+    assert!(server == OTHER && timeout > Duration::ZERO);
     (connection, oldest, call)
 }
 

@@ -44,16 +44,16 @@ fn a_leader_hears_servers_and_misses_those_that_fall_silent() {
     let mut giver = LeaseGiver::default();
     giver.begin(at(0), &state);
     assert_eq!(giver.on_beat(at(1), OTHER, &identity(2), &state), Heard::Denied, "it does not lead yet");
-    assert!(giver.judge(at(10), leader(true, false), &state).forget_reports);
-    assert_eq!(giver.judge(at(20), leader(true, false), &state), Judged::default());
+    assert!(giver.detect_failures(at(10), leader(true, false), &state).forget_reports);
+    assert_eq!(giver.detect_failures(at(20), leader(true, false), &state), Judged::default());
     assert_eq!(giver.on_beat(at(1000), OTHER, &identity(2), &state), Heard::Confirm);
     assert_eq!(giver.on_beat(at(1000), OTHER, &identity(9), &state), Heard::Stranger);
     let lease = state.lease_length();
-    assert_eq!(giver.judge(at(1000) + lease, leader(true, false), &state).down, []);
+    assert_eq!(giver.detect_failures(at(1000) + lease, leader(true, false), &state).down, []);
     let late = at(1000) + lease + lease / 8;
-    assert_eq!(giver.judge(late, leader(true, false), &state).down, [OTHER]);
+    assert_eq!(giver.detect_failures(late, leader(true, false), &state).down, [OTHER]);
     assert_eq!(giver.down(), [OTHER].into());
-    assert_eq!(giver.judge(late, leader(true, false), &state).down, [], "said once");
+    assert_eq!(giver.detect_failures(late, leader(true, false), &state).down, [], "said once");
     assert_eq!(giver.on_beat(late, OTHER, &identity(2), &state), Heard::Confirm);
     assert_eq!(giver.down(), [].into());
 }
@@ -63,17 +63,17 @@ fn somebody_else_may_have_led_between_two_looks() {
     let state = pool();
     let mut giver = LeaseGiver::default();
     giver.begin(at(0), &state);
-    giver.judge(at(0), leader(true, false), &state);
+    giver.detect_failures(at(0), leader(true, false), &state);
     let lease = state.lease_length();
-    assert!(giver.judge(lease, leader(true, true), &state).forget_reports);
+    assert!(giver.detect_failures(lease, leader(true, true), &state).forget_reports);
     assert_eq!(
-        giver.judge(lease + lease, leader(true, false), &state).down,
+        giver.detect_failures(lease + lease, leader(true, false), &state).down,
         [],
         "the other one may have renewed"
     );
-    assert_eq!(giver.judge(lease * 3, leader(true, false), &state).down, [OTHER]);
-    assert!(giver.judge(lease * 3, leader(false, true), &state).forget_reports);
-    assert_eq!(giver.judge(lease * 9, leader(false, true), &state), Judged::default());
+    assert_eq!(giver.detect_failures(lease * 3, leader(true, false), &state).down, [OTHER]);
+    assert!(giver.detect_failures(lease * 3, leader(false, true), &state).forget_reports);
+    assert_eq!(giver.detect_failures(lease * 9, leader(false, true), &state), Judged::default());
 }
 
 fn room(set: u32, available: u64) -> SetRoom {

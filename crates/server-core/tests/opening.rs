@@ -10,7 +10,9 @@ use file_system::{FileSystem, S_IFDIR};
 use ids::{Epoch, Lsn, ServerId};
 use memory_fs::MemoryFs;
 use pool::{ME, MINE, OTHER, SET, THEIRS, pool, view};
-use server_core::{OpenSet, Opened, Place, Standing, bricks_to_open, identity, pool_bytes, settings};
+use server_core::{
+    OpenSet, OpenedBrick, Place, RecoveryVerdict, bricks_to_open, identity, pool_bytes, settings,
+};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -30,13 +32,13 @@ fn disk(state: &State) -> MemoryFs {
     fs
 }
 
-fn open_at(state: &State, fs: &MemoryFs, mount: &str, knows_all: bool) -> Result<Opened, String> {
+fn open_at(state: &State, fs: &MemoryFs, mount: &str, knows_all: bool) -> Result<OpenedBrick, String> {
     let set = OpenSet::new(SET, MINE, state, &options(), knows_all).unwrap();
     let mount_point = |_: &Path| Ok(PathBuf::from(mount));
     set.run(Place { fs, mount_point: &mount_point }, Duration::ZERO)
 }
 
-fn open(state: &State, fs: &MemoryFs) -> Result<Opened, String> {
+fn open(state: &State, fs: &MemoryFs) -> Result<OpenedBrick, String> {
     open_at(state, fs, "/", true)
 }
 
@@ -70,19 +72,19 @@ fn a_set_is_told_what_the_pool_agreed_on() {
 }
 
 #[test]
-fn a_brick_that_was_closed_in_order_has_no_doubts() {
+fn a_brick_that_was_closed_in_order_is_certain() {
     let mut state = pool();
     let fs = disk(&state);
     let opened = open(&state, &fs).unwrap();
-    assert_eq!((opened.doubts(), opened.moved()), (None, Some("/")));
+    assert_eq!((opened.uncertainty(), opened.moved()), (None, Some("/")));
     let mut start = opened.start();
-    assert_eq!((start.set, start.me, start.unsure), (SET, MINE, false));
+    assert_eq!((start.set, start.me, start.uncertain), (SET, MINE, false));
     assert_eq!(start.floor, state.sets.get(&SET).unwrap().view.epoch);
     start.brick.shut().unwrap();
     drop(start);
     state.apply(&Command::BrickMounted { brick: MINE, mount: "/".into() }).unwrap();
     let opened = open(&state, &fs).unwrap();
-    assert_eq!((opened.doubts(), opened.moved()), (None, None));
+    assert_eq!((opened.uncertainty(), opened.moved()), (None, None));
 }
 
 #[test]
@@ -92,11 +94,11 @@ fn after_a_power_cut_a_brick_asks_where_it_stands() {
     drop(open(&state, &fs).unwrap());
     fs.crash(memory_fs::CrashRule::Ordered, &mut |below| below - 1);
     let opened = open(&state, &fs).unwrap();
-    assert!(matches!(opened.doubts(), Some(Evidence::LostMemory(_))), "{:?}", opened.doubts());
-    let stood = opened.stand(Standing { epoch: Epoch(5), last: true }).unwrap();
-    assert_eq!(stood.doubts().map(|_| ()), Some(()), "it was found all the same");
-    let start = stood.start();
-    assert!(!start.unsure, "what it has is the set's history");
+    assert!(matches!(opened.uncertainty(), Some(Evidence::LostMemory(_))), "{:?}", opened.uncertainty());
+    let after = opened.apply_verdict(RecoveryVerdict { epoch: Epoch(5), last: true }).unwrap();
+    assert_eq!(after.uncertainty().map(|_| ()), Some(()), "it was found all the same");
+    let start = after.start();
+    assert!(!start.uncertain, "what it has is the set's history");
     assert_eq!(start.floor, Epoch(5));
     assert_eq!(start.history, [(Epoch(6), Lsn(1))].into(), "an epoch that is in no other's journal");
 }
@@ -118,7 +120,7 @@ fn an_empty_directory_is_filled_again_only_where_the_brick_was_and_others_hold_i
     assert!(refused(&state, "/disk", true).contains("is not empty"));
     dir.remove_dir(b"somebody's").unwrap();
     let start = open_at(&state, &fs, "/disk", true).unwrap().start();
-    assert!(start.unsure, "it heals before it takes part");
+    assert!(start.uncertain, "it heals before it takes part");
 }
 
 #[test]
@@ -127,7 +129,7 @@ fn a_missing_directory_is_made_where_nothing_is_known_of_the_disk() {
     view(&mut state, THEIRS, &[THEIRS]);
     let fs = MemoryFs::new(1 << 30);
     let start = open(&state, &fs).unwrap().start();
-    assert!(start.unsure, "it heals before it takes part");
+    assert!(start.uncertain, "it heals before it takes part");
 }
 
 #[test]

@@ -1,10 +1,10 @@
-//! Answers: completed from the state they show, and let go by the replication core.
+//! Answers: completed from the state of the brick, and sent when the replication core has committed that state.
 
-use crate::brick::Brick;
+use crate::brick::LocalBrick;
 use crate::core::{Cx, Next, SetCore};
 use crate::elsewhere::Asking;
 use crate::io::ReplyTo;
-use crate::waiters::{Address, AfterReply, Shape, Waiter};
+use crate::waiters::{Address, AfterReply, ReplyShape, Waiter};
 use alloc::vec::Vec;
 use bytes::Bytes;
 use ids::Fid;
@@ -14,22 +14,28 @@ use wire::{Attr, Body, Change, Errno, Fail, Op, Reply, Wire};
 /// What a request that changes nothing is answered, before the core lets it go.
 pub(crate) type Answer = Result<(Body, Bytes), Errno>;
 
-impl<B: Brick, R: ReplyTo> SetCore<B, R> {
+impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// An answer that may leave now.
-    pub(crate) fn release(&mut self, cx: &mut Cx<'_, B, R>, ticket: Ticket) {
+    pub(crate) fn complete(&mut self, cx: &mut Cx<'_, B, R>, ticket: Ticket) {
         let Some(waiter) = self.waiters.take(ticket) else { return };
         waiter.to.reply(waiter.reply, waiter.payload, cx.out);
         match waiter.after {
             AfterReply::Nothing => {}
-            AfterReply::Settle { home, fid, tx, keep } => {
-                self.ask(cx, Asking::Settled(home, fid), home, Op::Settle { fid, tx: Some(tx), keep }, None);
+            AfterReply::EndTransaction { home, fid, tx, keep } => {
+                self.ask(
+                    cx,
+                    Asking::TransactionEnded(home, fid),
+                    home,
+                    Op::EndTransaction { fid, tx: Some(tx), keep },
+                    None,
+                );
             }
             AfterReply::Unlock { root, tx } => self.unlock(cx, root, tx),
         }
     }
 
     /// An answer that may show anything of the set's present state.
-    pub(crate) fn show_all(&mut self, cx: &mut Cx<'_, B, R>, waiter: Waiter<R>) {
+    pub(crate) fn reply_when_all_committed(&mut self, cx: &mut Cx<'_, B, R>, waiter: Waiter<R>) {
         if let Reply(Err(Fail::Errno { errno })) = &waiter.reply
             && self.gives_way(cx, Errno(*errno))
         {
@@ -41,7 +47,13 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
     }
 
     /// An answer that shows these objects.
-    pub(crate) fn show(&mut self, cx: &mut Cx<'_, B, R>, to: Address<R>, objects: Vec<Fid>, answer: Answer) {
+    pub(crate) fn reply_when_committed(
+        &mut self,
+        cx: &mut Cx<'_, B, R>,
+        to: Address<R>,
+        objects: Vec<Fid>,
+        answer: Answer,
+    ) {
         if let Err(e) = answer
             && self.gives_way(cx, e)
         {
@@ -52,7 +64,7 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
             Err(e) => (Reply::errno(e.0), Bytes::new()),
         };
         let ticket = self.waiters.issue(Waiter::with(to, reply, payload));
-        self.next.push_back(Next::Feed(Input::Shown { ticket, objects }));
+        self.next.push_back(Next::Feed(Input::ReadReply { ticket, objects }));
     }
 
     /// The brick's file system fails, and others hold the data: this brick leaves the set, and the client asks another one.
@@ -66,34 +78,36 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
     }
 
     /// Completes a waiter's answer from the state after its change.
-    pub(crate) fn complete_answer(&mut self, ticket: Ticket, about: Option<Fid>) {
+    pub(crate) fn complete_answer(&mut self, ticket: Ticket, result_fid: Option<Fid>) {
         let Some(shape) = self.waiters.get_mut(ticket).map(|w| w.shape) else { return };
         let result = match shape {
-            Shape::Given => return,
-            Shape::Done => Ok(Body::Done),
-            Shape::Attr => match self.attr_about(about) {
+            ReplyShape::Given => return,
+            ReplyShape::Done => Ok(Body::Done),
+            ReplyShape::Attr => match self.attr_of_result(result_fid) {
                 Ok(attr) => Ok(Body::Attr { attr }),
-                Err(fail) => self.made_elsewhere(about).ok_or(fail),
+                Err(fail) => self.made_elsewhere(result_fid).ok_or(fail),
             },
-            Shape::AttrAndOpen(session) => self.attr_about(about).map(|attr| {
+            ReplyShape::AttrAndOpen(session) => self.attr_of_result(result_fid).map(|attr| {
                 self.opens.add(session, attr.fid);
                 Body::Attr { attr }
             }),
-            Shape::Written(len) => self.attr_about(about).map(|attr| Body::Written { len, attr }),
-            Shape::Offset(offset) => Ok(Body::Offset { offset }),
+            ReplyShape::Written(len) => {
+                self.attr_of_result(result_fid).map(|attr| Body::Written { len, attr })
+            }
+            ReplyShape::Offset(offset) => Ok(Body::Offset { offset }),
         };
         if let Some(waiter) = self.waiters.get_mut(ticket) {
             waiter.reply = Reply(result);
         }
     }
 
-    fn attr_about(&mut self, about: Option<Fid>) -> Result<Attr, Fail> {
-        self.brick.attr(about.ok_or(Errno::EIO)?).map_err(Fail::from)
+    fn attr_of_result(&mut self, result_fid: Option<Fid>) -> Result<Attr, Fail> {
+        self.brick.attr(result_fid.ok_or(Errno::EIO)?).map_err(Fail::from)
     }
 
     /// The answer to a request that an earlier primary has done, if the directory that it made lives on another set.
-    fn made_elsewhere(&mut self, about: Option<Fid>) -> Option<Body> {
-        let copy = self.brick.attr_of_any(about?).ok().filter(|copy| copy.home != self.set)?;
+    fn made_elsewhere(&mut self, result_fid: Option<Fid>) -> Option<Body> {
+        let copy = self.brick.attr_of_any(result_fid?).ok().filter(|copy| copy.home != self.set)?;
         Some(Body::Elsewhere { fid: copy.fid, home: copy.home, kind: copy.mode & 0o170_000 })
     }
 

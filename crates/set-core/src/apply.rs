@@ -1,22 +1,22 @@
-//! Changes on the brick: carried out in their order, and what becomes of one that cannot be.
+//! Applies changes to the brick in their order, and handles a change that cannot be applied.
 
-use crate::brick::Brick;
+use crate::brick::LocalBrick;
 use crate::content::Content;
 use crate::core::{Cx, Next, SetCore};
 use crate::io::ReplyTo;
 use bytes::Bytes;
 use ids::Lsn;
-use replica::{Entry, Input, Ticket};
+use replica::{Input, LogEntry, Ticket};
 use wire::{Change, Errno};
 
-impl<B: Brick, R: ReplyTo> SetCore<B, R> {
+impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// Carries out a change. `ticket`: who waits for its answer, which is completed from the state after it.
-    pub(crate) fn apply(&mut self, cx: &mut Cx<'_, B, R>, entry: Entry<Content>, ticket: Option<Ticket>) {
+    pub(crate) fn apply(&mut self, cx: &mut Cx<'_, B, R>, entry: LogEntry<Content>, ticket: Option<Ticket>) {
         let lsn = entry.stamp.lsn;
         let applied = match &self.target.healing {
             Some(h) if !h.has_ended() => self.apply_healing(cx.at.now, &entry),
             // What the primary has of the objects is only to be had by healing.
-            _ if entry.body.change.is_doubt() && !self.leads() => self.must_heal(&entry.body.change),
+            _ if entry.body.change.is_invalidation() && !self.leads() => self.must_heal(&entry.body.change),
             Some(_) => self.apply_healing(cx.at.now, &entry),
             None => self.apply_now(&entry),
         };
@@ -25,7 +25,7 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
                 self.pending.note(cx.at.now, entry.op, &entry.body.change);
                 self.tree.note_move(&entry.body.change);
                 if let Some(ticket) = ticket {
-                    self.complete_answer(ticket, entry.about);
+                    self.complete_answer(ticket, entry.result_fid);
                     self.add_directories(ticket, &entry.body.change);
                 }
                 Input::Applied { lsn }
@@ -35,9 +35,9 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
         self.next.push_back(Next::Feed(told));
     }
 
-    pub(crate) fn apply_now(&mut self, entry: &Entry<Content>) -> Result<(), Errno> {
+    pub(crate) fn apply_now(&mut self, entry: &LogEntry<Content>) -> Result<(), Errno> {
         let c = &entry.body;
-        self.brick.carry_out(&entry.stamp, entry.op, entry.about, &c.change, &c.payload)
+        self.brick.carry_out(&entry.stamp, entry.op, entry.result_fid, &c.change, &c.payload)
     }
 
     fn not_applied(&mut self, lsn: Lsn, e: Errno) -> Input<Content> {
@@ -47,7 +47,7 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
         }
         // It may have been a sync within.
         if e == Errno::EIO {
-            self.doubt_unsynced();
+            self.mark_unsynced_stale();
         }
         Input::ApplyFailed { lsn, errno: e.0 }
     }
@@ -68,11 +68,11 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
             };
         }
         if let Err(e) = self.brick.abandon_partial() {
-            tracing::error!("set {}: note what is in doubt: {e}", self.set);
+            tracing::error!("set {}: record what is stale: {e}", self.set);
         }
         // It may have been a sync within.
         if error == Errno::EIO {
-            self.doubt_unsynced();
+            self.mark_unsynced_stale();
         }
         Input::ApplyFailed { lsn, errno: error.0 }
     }
@@ -84,20 +84,20 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
     }
 
     /// A sync failed: what the kernel could not write it has dropped, and no later sync says so.
-    pub(crate) fn doubt_unsynced(&mut self) {
+    pub(crate) fn mark_unsynced_stale(&mut self) {
         if !self.replica.is_only()
-            && let Err(e) = self.brick.doubt_unsynced()
+            && let Err(e) = self.brick.mark_unsynced_stale()
         {
-            tracing::error!("set {}: note what is in doubt: {e}", self.set);
+            tracing::error!("set {}: record what is stale: {e}", self.set);
         }
     }
 
-    /// Nobody else has the set's data: this brick's journal ends where it is sure of it, and that is the set's history.
+    /// Nobody else has the set's data: this brick's journal ends where it is certain of it, and that is the set's history.
     pub(crate) fn adopt_history(&mut self) {
-        match replica::healing::settle(&mut self.brick) {
+        match replica::healing::adopt_history(&mut self.brick) {
             Ok(last) => {
                 tracing::warn!("set {}: brick {} goes on alone from {}", self.set, self.me, last.lsn);
-                self.next.push_back(Next::Feed(Input::Settled { last }));
+                self.next.push_back(Next::Feed(Input::HistoryAdopted { last }));
             }
             Err(e) => tracing::error!("set {}: brick {} cannot go on alone: {e}", self.set, self.me),
         }

@@ -1,9 +1,9 @@
-//! The brick as the core sees it: its quick face, and work that is begun here and done elsewhere.
+//! The brick as the core sees it: methods that return at once, and work that the executor runs on another thread.
 
 use crate::io::Done;
 use alloc::vec::Vec;
 use ids::{Fid, Lsn, OpId, SetId};
-use replica::Entry;
+use replica::LogEntry;
 use replica::healing::Sum;
 use wire::codec::Blob;
 use wire::peer::{Object, Stamp};
@@ -20,7 +20,7 @@ pub enum Read<W> {
 
 /// Where a directory hangs.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct PlaceOf {
+pub struct DirLocation {
     /// The set that answers for the directory.
     pub home: SetId,
     /// The directory above.
@@ -36,10 +36,10 @@ pub type Entries = (Vec<DirEntry>, Vec<(Fid, Blob)>, Option<u64>);
 
 /// One replica of the set.
 ///
-/// All methods but [`Brick::run`] return without waiting for a disk, as far as the kernel lets them. Errors are the
+/// All methods but [`LocalBrick::run`] return without waiting for a disk, as far as the kernel lets them. Errors are the
 /// kernel's; `ESTALE` says that this set does not answer for the object.
 #[allow(clippy::missing_errors_doc, reason = "said once for all")]
-pub trait Brick: namespace::View + replica::healing::Patient {
+pub trait LocalBrick: namespace::TreeState + replica::healing::HealTarget {
     /// Work that may wait for a disk.
     type Work;
 
@@ -60,7 +60,7 @@ pub trait Brick: namespace::View + replica::healing::Patient {
     /// The oldest change that the journal holds.
     fn journal_start(&self) -> Lsn;
     /// The journal's changes from a position on, without their data.
-    fn records(&self, from: Lsn) -> impl Iterator<Item = Result<Entry<Change>, Errno>>;
+    fn records(&self, from: Lsn) -> impl Iterator<Item = Result<LogEntry<Change>, Errno>>;
     /// Room on its file system.
     fn room(&mut self) -> Result<Room, Errno>;
 
@@ -88,7 +88,7 @@ pub trait Brick: namespace::View + replica::healing::Patient {
     /// Data of a file.
     fn read(&mut self, fid: Fid, offset: u64, len: u32) -> Result<Read<Self::Work>, Errno>;
     /// Where a directory hangs; a copy of another set's directory will do.
-    fn place_of(&mut self, fid: Fid) -> Result<PlaceOf, Errno>;
+    fn location_of(&mut self, fid: Fid) -> Result<DirLocation, Errno>;
     /// Whether the object has no name and is kept only for those who hold it open.
     fn is_orphan(&mut self, fid: Fid) -> bool;
     /// At most `limit` objects without a name, those that are `wanted`.
@@ -101,7 +101,7 @@ pub trait Brick: namespace::View + replica::healing::Patient {
         &mut self,
         stamp: &Stamp,
         op: OpId,
-        about: Option<Fid>,
+        result_fid: Option<Fid>,
         change: &Change,
         payload: &[u8],
     ) -> Result<(), Errno>;
@@ -109,10 +109,10 @@ pub trait Brick: namespace::View + replica::healing::Patient {
     fn is_partial(&self) -> bool;
     /// Puts what was done of the last change in its place in the journal, and answers it.
     fn record_partial(&mut self) -> Result<Change, Errno>;
-    /// Notes that the last change's objects are in doubt, and takes it out of the journal.
+    /// Notes that the last change's objects are stale, and takes it out of the journal.
     fn abandon_partial(&mut self) -> Result<(), Errno>;
-    /// What was not synced is in doubt.
-    fn doubt_unsynced(&mut self) -> Result<(), Errno>;
+    /// What was not synced is stale.
+    fn mark_unsynced_stale(&mut self) -> Result<(), Errno>;
     /// What failed of the work that follows changes since this was last asked.
     fn take_late_failure(&mut self) -> Option<Errno>;
     /// Lazily kept attributes are to be written, as they are now.
@@ -137,8 +137,8 @@ pub trait Brick: namespace::View + replica::healing::Patient {
     fn begin_sync_of(&mut self, objects: &[Fid]) -> Result<Self::Work, Errno>;
     /// Works out checksums: [`Done::Sums`].
     fn begin_sums(&mut self, fid: Fid, offset: u64, len: u32) -> Result<Self::Work, Errno>;
-    /// Brings what was healed to disk: [`Done::Ended`]. [`Brick::end_heal`] follows.
+    /// Brings what was healed to disk: [`Done::Ended`]. [`LocalBrick::end_heal`] follows.
     fn begin_end(&mut self) -> Result<Self::Work, Errno>;
-    /// Nothing is in doubt any more.
+    /// Nothing is stale any more.
     fn end_heal(&mut self) -> Result<(), Errno>;
 }

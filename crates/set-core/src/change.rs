@@ -1,11 +1,11 @@
 //! Requests that change something: decided by the rules against the brick's present state, then ordered.
 
-use crate::brick::Brick;
+use crate::brick::LocalBrick;
 use crate::content::Content;
 use crate::core::{Cx, SetCore};
 use crate::io::ReplyTo;
-use crate::request::Admitted;
-use crate::waiters::{AfterReply, Shape, Waiter};
+use crate::request::AdmittedRequest;
+use crate::waiters::{AfterReply, ReplyShape, Waiter};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use bytes::Bytes;
@@ -27,10 +27,10 @@ pub(crate) struct Ask<'a> {
     pub(crate) above: Option<&'a BTreeMap<Fid, Vec<Fid>>>,
 }
 
-impl<B: Brick, R: ReplyTo> SetCore<B, R> {
-    pub(crate) fn serve_change(&mut self, cx: &mut Cx<'_, B, R>, request: Admitted<R>) {
-        let Admitted { id, op, payload, to, session } = request;
-        if self.settings.read_only && !matches!(op, Op::Settle { .. }) {
+impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
+    pub(crate) fn serve_change(&mut self, cx: &mut Cx<'_, B, R>, request: AdmittedRequest<R>) {
+        let AdmittedRequest { id, op, payload, to, session } = request;
+        if self.settings.read_only && !matches!(op, Op::EndTransaction { .. }) {
             return self.refuse(cx, to, Errno::EROFS.into());
         }
         if needs_room(&op) && self.replica.available().min(self.available()) <= self.min_free {
@@ -41,7 +41,7 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
         {
             return self.make_elsewhere(cx, id, op, home, to);
         }
-        let shape = Shape::of(&op, session, &payload);
+        let shape = ReplyShape::of(&op, session, &payload);
         let ask = Ask { id, payload: &payload, ..Ask::default() };
         let decision = self.decide(cx, &op, ask).and_then(|decision| {
             if let Decision::Change(change, _) = &decision {
@@ -74,7 +74,7 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
             above: ask.above.unwrap_or(&nothing),
         };
         let decision = decide(op, &mut self.brick, &context);
-        if decision == Err(Errno::EAGAIN) || matches!(op, Op::Settle { .. }) {
+        if decision == Err(Errno::EAGAIN) || matches!(op, Op::EndTransaction { .. }) {
             self.find_mark(cx, op);
         }
         decision
@@ -85,7 +85,7 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
         let dir = match op {
             Op::Create { parent, .. } | Op::Link { parent, .. } => *parent,
             Op::Rename { to_parent, .. } => *to_parent,
-            Op::Condemn { fid, .. } | Op::Settle { fid, .. } => *fid,
+            Op::PrepareRmdir { fid, .. } | Op::EndTransaction { fid, .. } => *fid,
             _ => return,
         };
         if self.brick.is_pending(dir) == Ok(true) {
@@ -103,21 +103,23 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
         mut waiter: Waiter<R>,
     ) {
         match decision {
-            Ok(Decision::Change(change, about)) => {
+            Ok(Decision::Change(change, result_fid)) => {
                 if let Change::CopyRange { len, .. } = &change {
-                    waiter.shape = Shape::Offset(*len);
+                    waiter.shape = ReplyShape::Offset(*len);
                 }
                 let keep = matches!(change, Change::Write { .. });
                 let body = Content::new(change, if keep { payload } else { Bytes::new() });
-                self.order(cx, id, about, body, waiter);
+                self.order(cx, id, result_fid, body, waiter);
             }
-            Ok(Decision::Answer(body)) => self.show_all(cx, Waiter { reply: Reply(Ok(body)), ..waiter }),
+            Ok(Decision::Answer(body)) => {
+                self.reply_when_all_committed(cx, Waiter { reply: Reply(Ok(body)), ..waiter })
+            }
             Ok(Decision::RemoveElsewhere(_) | Decision::AskAbove(..)) | Err(Errno::EAGAIN) => {
                 waiter.refuse(Fail::Busy, cx.out);
             }
             Err(e) => {
                 let after = AfterReply::Nothing;
-                self.show_all(cx, Waiter { reply: Reply::errno(e.0), after, ..waiter });
+                self.reply_when_all_committed(cx, Waiter { reply: Reply::errno(e.0), after, ..waiter });
             }
         }
     }
@@ -127,13 +129,13 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
         &mut self,
         cx: &mut Cx<'_, B, R>,
         op: OpId,
-        about: Option<Fid>,
+        result_fid: Option<Fid>,
         body: Content,
         waiter: Waiter<R>,
     ) {
         assert!(self.next.is_empty(), "a change is decided against a brick that has all changes before it");
         let ticket = self.waiters.issue(waiter);
-        self.feed(cx, Input::Decided { ticket, op, about, body });
+        self.feed(cx, Input::Decided { ticket, op, result_fid, body });
     }
 
     /// Orders a change of the core's own.
@@ -152,6 +154,6 @@ fn needs_room(op: &Op) -> bool {
             | Op::SetXattr { .. }
             | Op::Fallocate { .. }
             | Op::CopyRange { .. }
-            | Op::Place { .. }
+            | Op::PrepareMkdir { .. }
     )
 }

@@ -4,7 +4,7 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 use bytes::Bytes;
 use ids::Fid;
-use replica::Body;
+use replica::ChangeBody;
 
 use wire::Change;
 
@@ -24,7 +24,7 @@ impl Content {
     }
 }
 
-impl Body for Content {
+impl ChangeBody for Content {
     fn touched(&self) -> Vec<Fid> {
         self.change.touched()
     }

@@ -1,8 +1,10 @@
-//! The machine: its state, the way in, and what follows from an input.
+//! The state machine: its state, its inputs, and the steps that follow from an input.
 
-use crate::brick::Brick;
+use crate::brick::LocalBrick;
+use crate::catch_up::CatchUps;
 use crate::content::Content;
 use crate::elsewhere::Asking;
+use crate::failure_detector::FailureDetector;
 use crate::flush::Flush;
 use crate::grants::Grants;
 use crate::io::{Done, Input, Moment, Output, Outside, ReplyTo, Request, Settings};
@@ -12,19 +14,17 @@ use crate::opens::Opens;
 use crate::orphans::Orphans;
 use crate::pending::Pending;
 use crate::questions::Questions;
-use crate::silence::Silence;
 use crate::sync::{Periodic, Rounds};
 use crate::target::Target;
 use crate::tickets::Tickets;
 use crate::timers::Timers;
 use crate::waiters::{Address, Waiter};
-use crate::welcome::Welcomes;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::time::Duration;
 use ids::{BrickId, Epoch, Fid, Lsn, SetId};
 use namespace::transaction::Transactions;
-use replica::{Entry, Replica, Role, SyncToken, Ticket};
+use replica::{LogEntry, Replica, Role, SyncToken, Ticket};
 use wire::peer::{PeerBody, Stamp};
 use wire::{Errno, Fail};
 
@@ -37,7 +37,7 @@ pub struct Start<B> {
     /// It acts only in views newer than this.
     pub floor: Epoch,
     /// It has to heal before it takes part.
-    pub unsure: bool,
+    pub uncertain: bool,
     /// The brick.
     pub brick: B,
     /// Outcomes of operations.
@@ -49,7 +49,7 @@ pub struct Start<B> {
 }
 
 /// What a step is taken with.
-pub(crate) struct Cx<'a, B: Brick, R> {
+pub(crate) struct Cx<'a, B: LocalBrick, R> {
     pub(crate) at: Moment,
     pub(crate) outside: &'a dyn Outside,
     pub(crate) out: &'a mut Vec<Output<B::Work, R>>,
@@ -59,8 +59,8 @@ pub(crate) struct Cx<'a, B: Brick, R> {
 #[derive(Debug)]
 pub(crate) enum Next<R> {
     /// Carry out a change on the brick.
-    Apply(Entry<Content>, Option<Ticket>),
-    /// This brick goes on alone: its journal ends where it is sure of it.
+    Apply(LogEntry<Content>, Option<Ticket>),
+    /// This brick goes on alone: its journal ends where it is certain of it.
     AdoptHistory,
     /// The replication core is told what the brick did or showed, which may have taken long: at the time it is then.
     Feed(replica::Input<Content>),
@@ -76,7 +76,7 @@ pub(crate) enum Later {
     /// Tell the others that an object may not be what the journal made of it.
     Touch(Fid),
     /// All of those were told, up to this position.
-    EndDoubt(Lsn),
+    ClearStaleSet(Lsn),
     /// Answer a question of a joining brick, in the turn that began then.
     AnswerOne(Duration),
     /// Write a slice of the attributes, in the turn that began then.
@@ -92,14 +92,14 @@ pub(crate) enum Purpose<R> {
     Round(Vec<SyncToken>),
     /// The sync of now and then.
     Periodic,
-    /// The end of doubt on a brick that was alone.
-    EndDoubt,
+    /// The end of the stale set on a brick that was alone.
+    ClearStaleSet,
     /// The end of this brick's healing of that number.
     EndHealing(u64),
     /// This brick's checksums, to compare with the primary's, in the healing of that number.
     Compare(u64, Fid, u64, replica::healing::Sums),
     /// Checksums for a joining brick, begun then.
-    Tell(BrickId, crate::questions::SumsAsked, Duration),
+    SendSums(BrickId, crate::questions::SumsAsked, Duration),
     /// Data for a joining brick is brought into memory.
     Warm(BrickId, PeerBody, u32),
     /// Data for a client.
@@ -122,7 +122,7 @@ pub(crate) enum Due<R> {
     /// The next turn of writing attributes.
     Flush,
     /// The next slice of what a joining brick missed.
-    Missed(BrickId, u64),
+    CatchUp(BrickId, u64),
     /// Checksums for a joining brick, in the epoch in which it asked.
     Sums(BrickId, Epoch, PeerBody),
 }
@@ -132,7 +132,7 @@ pub(crate) enum Due<R> {
 /// An input is given to [`SetCore::step`]; while [`SetCore::is_busy`] then says so, [`SetCore::go_on`] has to be called, each
 /// time after the outputs were carried out and with the time read anew: what was done on the brick took time, and an answer
 /// may leave only while the server's lease holds.
-pub struct SetCore<B: Brick, R> {
+pub struct SetCore<B: LocalBrick, R> {
     pub(crate) set: SetId,
     pub(crate) me: BrickId,
     pub(crate) brick: B,
@@ -165,22 +165,22 @@ pub struct SetCore<B: Brick, R> {
     pub(crate) rounds: Rounds,
     pub(crate) periodic: Periodic,
     pub(crate) target: Target,
-    pub(crate) welcomes: Welcomes,
+    pub(crate) catch_ups: CatchUps,
     pub(crate) questions: Questions,
     pub(crate) lag: Lag,
-    /// What is in doubt here was told to whom it concerns.
+    /// Whether the stale objects were announced to the other bricks.
     pub(crate) told: bool,
-    pub(crate) silence: Silence,
+    pub(crate) failure_detector: FailureDetector,
 }
 
-impl<B: Brick, R: ReplyTo> SetCore<B, R> {
+impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// The core of a set whose brick was just opened.
     pub fn new(start: Start<B>, now: Duration) -> SetCore<B, R> {
         let (last, durable) = (start.brick.last(), start.brick.durable());
         let mut replica = Replica::new(start.me, start.floor, last, durable, start.results);
         replica.set_history(start.history);
-        if start.unsure {
-            replica.set_unsure(false);
+        if start.uncertain {
+            replica.set_uncertain(false);
         }
         SetCore {
             set: start.set,
@@ -216,11 +216,11 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
             rounds: Rounds::default(),
             periodic: Periodic::new(now),
             target: Target::default(),
-            welcomes: Welcomes::default(),
+            catch_ups: CatchUps::default(),
             questions: Questions::default(),
             lag: Lag::default(),
             told: false,
-            silence: Silence::default(),
+            failure_detector: FailureDetector::default(),
         }
     }
 
@@ -244,7 +244,7 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
                 self.later.extend(free.into_iter().map(Later::DropOrphan));
             }
             Input::Tick => self.tick(cx),
-            Input::Housekeeping => self.keep_house(cx),
+            Input::Maintenance => self.maintain(cx),
             Input::Wake => self.on_wake(cx),
             Input::Worked(id, result) => {
                 if let Some(purpose) = self.works.take(id) {
@@ -275,7 +275,7 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
             None => match self.later.pop_front() {
                 Some(Later::DropOrphan(fid)) => self.drop_orphan(cx, fid),
                 Some(Later::Touch(fid)) => self.touch(cx, fid),
-                Some(Later::EndDoubt(told)) => self.end_doubt(cx, told),
+                Some(Later::ClearStaleSet(told)) => self.clear_stale_set(cx, told),
                 Some(Later::Flush(begun)) => self.flush_on(cx, begun),
                 Some(Later::AnswerOne(begun)) => self.answer_one(cx, begun),
                 Some(Later::EndSlice(brick, begun)) => self.end_slice(cx, brick, begun),
@@ -312,8 +312,8 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
             Some(Due::Syncs) => self.begin_round(cx),
             Some(Due::Flush) => self.later.push_back(Later::Flush(cx.at.now)),
             Some(Due::Answers) => self.later.push_back(Later::AnswerOne(cx.at.now)),
-            Some(Due::Missed(brick, number)) => self.send_slice(cx, brick, number),
-            Some(Due::Sums(to, epoch, body)) => self.tell_sums(cx, to, epoch, body),
+            Some(Due::CatchUp(brick, join_id)) => self.send_slice(cx, brick, join_id),
+            Some(Due::Sums(to, epoch, body)) => self.send_sums(cx, to, epoch, body),
             None => {}
         }
     }
@@ -322,14 +322,14 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
         match purpose {
             Purpose::Round(tokens) => self.end_round(cx, tokens, result),
             Purpose::Periodic => self.end_periodic(cx, result),
-            Purpose::EndDoubt => self.on_doubt_synced(cx, result),
+            Purpose::ClearStaleSet => self.on_stale_synced(cx, result),
             Purpose::EndHealing(healing) => self.on_healing_synced(cx, healing, result),
             Purpose::Compare(healing, fid, offset, there) => {
                 let here =
                     result.and_then(|done| if let Done::Sums(s) = done { Ok(s) } else { Err(Errno::EIO) });
                 self.compare(cx, healing, (fid, offset), &there, here);
             }
-            Purpose::Tell(to, asked, begun) => self.on_sums(cx, to, asked, begun, result),
+            Purpose::SendSums(to, asked, begun) => self.on_sums(cx, to, asked, begun, result),
             Purpose::Warm(to, question, tries) => self.answer_question(cx, to, question, tries + 1),
             Purpose::Read(fid, to) => self.on_read(cx, fid, to, result),
             Purpose::List(page, to) => self.show_page(cx, page, to),
@@ -372,13 +372,13 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
                     self.timers.set(cx.at.now, Due::Syncs);
                 }
             }
-            Output::Release(ticket) => self.release(cx, ticket),
-            Output::Refuse(ticket, errno) => {
+            Output::Complete(ticket) => self.complete(cx, ticket),
+            Output::Fail(ticket, errno) => {
                 if let Some(waiter) = self.waiters.take(ticket) {
                     waiter.refuse(Fail::Errno { errno }, cx.out);
                 }
             }
-            Output::Forget(ticket) => {
+            Output::Redirect(ticket) => {
                 let epoch = self.replica.view().epoch;
                 if let Some(waiter) = self.waiters.take(ticket) {
                     waiter.refuse(Fail::WrongView { epoch }, cx.out);
@@ -388,7 +388,7 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
                 tracing::info!("set {}: propose {:?}: {}", self.set, proposal.in_sync, proposal.reason);
                 cx.out.push(crate::Output::Propose(proposal));
             }
-            Output::Settle => self.next.push_back(Next::AdoptHistory),
+            Output::AdoptHistory => self.next.push_back(Next::AdoptHistory),
             Output::Diverged => {
                 tracing::error!("set {}: brick {} left the common history", self.set, self.me)
             }

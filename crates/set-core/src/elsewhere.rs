@@ -7,13 +7,13 @@
 //! the transaction ([`crate::resolve`]). What may be done when is decided in `namespace::transaction`; the protocol is
 //! docs/design/0005.
 
-use crate::brick::Brick;
+use crate::brick::LocalBrick;
 use crate::change::Ask;
 use crate::core::{Cx, SetCore};
 use crate::io::{Output, ReplyTo};
 use crate::moves::Move;
 use crate::resolve::Resolve;
-use crate::waiters::{Address, AfterReply, Shape, Waiter};
+use crate::waiters::{Address, AfterReply, ReplyShape, Waiter};
 use alloc::vec::Vec;
 use bytes::Bytes;
 use ids::{Fid, OpId, SetId};
@@ -46,13 +46,13 @@ pub(crate) struct Pair<R> {
 #[derive(Debug)]
 pub(crate) enum Asking<R> {
     /// To make a directory.
-    Placed(Pair<R>),
+    MkdirPrepared(Pair<R>),
     /// To mark this directory for removal.
-    Condemned(Pair<R>, Fid),
+    RmdirPrepared(Pair<R>, Fid),
     /// To end a transaction that has committed. If that does not get there, that set will ask.
-    Settled(SetId, Fid),
+    TransactionEnded(SetId, Fid),
     /// Whether the entry exists that a marked directory needs.
-    Vouched(Resolve),
+    EntryChecked(Resolve),
     /// To end a transaction as the entry says.
     Ended(Resolve),
     /// For the lock on the tree's shape.
@@ -63,7 +63,7 @@ pub(crate) enum Asking<R> {
     Unlocked,
 }
 
-impl<B: Brick, R: ReplyTo> SetCore<B, R> {
+impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// Asks the primary of another set.
     pub(crate) fn ask(
         &mut self,
@@ -85,14 +85,14 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
         answer: Result<Body, Fail>,
     ) {
         match asking {
-            Asking::Placed(pair) => self.on_placed(cx, pair, answer),
-            Asking::Condemned(pair, fid) => self.on_condemned(cx, pair, fid, answer),
-            Asking::Settled(home, fid) => {
+            Asking::MkdirPrepared(pair) => self.on_mkdir_prepared(cx, pair, answer),
+            Asking::RmdirPrepared(pair, fid) => self.on_rmdir_prepared(cx, pair, fid, answer),
+            Asking::TransactionEnded(home, fid) => {
                 if let Err(fail) = answer {
-                    tracing::debug!("settle {fid} on set {home}: {fail:?}");
+                    tracing::debug!("end the transaction about {fid} on set {home}: {fail:?}");
                 }
             }
-            Asking::Vouched(resolve) => self.on_vouched(cx, resolve, answer),
+            Asking::EntryChecked(resolve) => self.on_entry_checked(cx, resolve, answer),
             Asking::Ended(resolve) => self.on_ended(&resolve, answer),
             Asking::Locked(m) => self.on_locked(cx, m, answer),
             Asking::Lineage(m) => self.on_lineage(cx, m, answer),
@@ -159,13 +159,13 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
             return self.refuse(cx, to, Fail::Busy);
         };
         let tx = transaction.tx;
-        let place = Op::Place { path, name, mode, uid, gid };
-        self.ask(cx, Asking::Placed(Pair { id, op, home, transaction, to }), home, place, Some(tx));
+        let prepare = Op::PrepareMkdir { path, name, mode, uid, gid };
+        self.ask(cx, Asking::MkdirPrepared(Pair { id, op, home, transaction, to }), home, prepare, Some(tx));
     }
 
-    fn on_placed(&mut self, cx: &mut Cx<'_, B, R>, pair: Pair<R>, placed: Result<Body, Fail>) {
+    fn on_mkdir_prepared(&mut self, cx: &mut Cx<'_, B, R>, pair: Pair<R>, prepared: Result<Body, Fail>) {
         let known = self.end(cx, pair.id, &pair.transaction);
-        match (placed, known) {
+        match (prepared, known) {
             (Ok(Body::Attr { attr }), Ok(())) => self.enter(cx, pair, attr),
             (Ok(Body::Attr { attr }), Err(fail)) => {
                 self.abort(cx, pair.home, attr.fid, pair.transaction);
@@ -197,19 +197,25 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
             return self.refuse(cx, to, Fail::Busy);
         };
         let (home, fid, tx) = (entry.home, entry.fid, transaction.tx);
-        let condemn = Op::Condemn { fid, by: id.session };
-        self.ask(cx, Asking::Condemned(Pair { id, op, home, transaction, to }, fid), home, condemn, Some(tx));
+        let prepare = Op::PrepareRmdir { fid, by: id.session };
+        self.ask(
+            cx,
+            Asking::RmdirPrepared(Pair { id, op, home, transaction, to }, fid),
+            home,
+            prepare,
+            Some(tx),
+        );
     }
 
-    fn on_condemned(
+    fn on_rmdir_prepared(
         &mut self,
         cx: &mut Cx<'_, B, R>,
         pair: Pair<R>,
         fid: Fid,
-        condemned: Result<Body, Fail>,
+        prepared: Result<Body, Fail>,
     ) {
         let known = self.end(cx, pair.id, &pair.transaction);
-        match (condemned, known) {
+        match (prepared, known) {
             (Ok(_), Ok(())) => {}
             // An earlier attempt got further: only the entry is left.
             (Err(Fail::Errno { errno }), Ok(())) if errno == Errno::ESTALE.0 || errno == Errno::ENOENT.0 => {}
@@ -219,7 +225,7 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
             }
             (Err(fail), known) => return self.refuse(cx, pair.to, known.err().unwrap_or(fail)),
         }
-        let waiter = Waiter { shape: Shape::Done, ..Waiter::nobody() };
+        let waiter = Waiter { shape: ReplyShape::Done, ..Waiter::nobody() };
         self.commit(cx, pair, fid, false, waiter);
     }
 
@@ -232,7 +238,7 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
         if !matches!(decision, Ok(Decision::Change(..))) {
             self.abort(cx, home, fid, transaction);
         }
-        let waiter = Waiter { to, after: AfterReply::Settle { home, fid, tx, keep }, ..waiter };
+        let waiter = Waiter { to, after: AfterReply::EndTransaction { home, fid, tx, keep }, ..waiter };
         self.carry_out(cx, id, decision, Bytes::new(), waiter);
     }
 
@@ -267,7 +273,7 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
         let mut path = Vec::new();
         let mut at = dir;
         while !at.is_root() {
-            let place = self.brick.place_of(at)?;
+            let place = self.brick.location_of(at)?;
             path.push(Ancestor { fid: at, home: place.home, name: place.name });
             at = place.parent;
             if path.len() > DEPTH_MAX {

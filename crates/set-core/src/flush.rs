@@ -1,7 +1,7 @@
 //! Lazily kept attributes go to disk: in slices between the clients' requests, about once a second and before everything
 //! is synced.
 
-use crate::brick::Brick;
+use crate::brick::LocalBrick;
 use crate::core::{Cx, Due, Later, Purpose, SetCore};
 use crate::io::ReplyTo;
 use alloc::vec::Vec;
@@ -55,7 +55,7 @@ impl Flush {
     }
 }
 
-impl<B: Brick, R: ReplyTo> SetCore<B, R> {
+impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// Has attributes written, then does that.
     pub(crate) fn flush_then(&mut self, cx: &mut Cx<'_, B, R>, then: Then) {
         if self.flush.ask(then) {

@@ -1,4 +1,4 @@
-//! Who is active in a set, and who may keep what it was told.
+//! Grants: which sessions are active in a set, and which of them may cache answers.
 //!
 //! As long as one session alone is active, each answer grants it [`GRANT`]: it may keep entries and attributes for that long
 //! from when it asked. When a second session comes, no more is granted, and its first change waits until what was granted

@@ -1,4 +1,4 @@
-//! The healing of this brick: how far it is, how fast, and whether the primary has fallen silent.
+//! The healing of this brick: its progress, its speed, and whether the primary still answers.
 
 use core::time::Duration;
 use replica::healing::Progress;
@@ -24,7 +24,7 @@ pub struct HealReport {
 /// A healing under way on this brick.
 #[derive(Debug)]
 pub(crate) struct Healing {
-    pub(crate) inner: replica::healing::Healing,
+    pub(crate) inner: replica::healing::HealSession,
     pub(crate) finishing: bool,
     /// The primary was told that all is healed.
     ended: bool,
@@ -40,7 +40,7 @@ pub(crate) struct Healing {
 }
 
 impl Healing {
-    pub(crate) fn new(now: Duration, inner: replica::healing::Healing) -> Healing {
+    pub(crate) fn new(now: Duration, inner: replica::healing::HealSession) -> Healing {
         Healing {
             inner,
             finishing: false,
@@ -54,12 +54,12 @@ impl Healing {
         }
     }
 
-    /// Whether the mark of what is in doubt is gone: nothing more is healed in this one.
+    /// Whether the stale set is gone: nothing more is healed in this one.
     pub(crate) fn has_ended(&self) -> bool {
         self.ended
     }
 
-    /// The mark of what is in doubt is gone.
+    /// The stale set is gone.
     pub(crate) fn end(&mut self) {
         self.ended = true;
     }

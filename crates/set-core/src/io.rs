@@ -101,7 +101,7 @@ pub enum Input<R> {
     /// A short time has passed.
     Tick,
     /// A second has passed.
-    Housekeeping,
+    Maintenance,
     /// The time of [`crate::SetCore::next_wake`] has come.
     Wake,
     /// The work of [`Output::Start`] with that ticket has ended.

@@ -1,6 +1,6 @@
-//! Joining bricks that cannot keep up with the clients.
+//! Limits for joining bricks that receive changes more slowly than clients make them.
 
-use crate::brick::Brick;
+use crate::brick::LocalBrick;
 use crate::core::{Cx, SetCore};
 use crate::io::ReplyTo;
 use core::time::Duration;
@@ -33,7 +33,7 @@ impl Lag {
     }
 }
 
-impl<B: Brick, R: ReplyTo> SetCore<B, R> {
+impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// Bricks that get every change and are not in sync yet.
     fn joiners(&self) -> impl Iterator<Item = BrickId> + '_ {
         self.settings.members.keys().copied().filter(|b| self.replica.is_joiner(*b))

@@ -1,9 +1,9 @@
 //! What one server decides for one set, as a state machine without I/O.
 //!
 //! Owns: [`SetCore`], which takes one [`Input`] at a time and says what is to be done as [`Output`]s. It joins the order of
-//! changes (crate `replica`), the rules of POSIX (crate `namespace`) and one brick (the trait [`Brick`]), and holds what a
-//! server knows of a set besides: who waits for an answer, who has which files open, who may keep what it was told, the
-//! transactions with other sets, both sides of a healing, the syncs under way, and which bricks are silent.
+//! changes (crate `replica`), the rules of POSIX (crate `namespace`) and one brick (the trait [`LocalBrick`]), and holds
+//! what a server knows of a set besides: who waits for an answer, who has which files open, who may keep what it was told,
+//! the transactions with other sets, both sides of a healing, the syncs under way, and which bricks are silent.
 //!
 //! What must always be true: time and all that is outside come in as arguments; whatever may take long is an output
 //! ([`Output::Start`], [`Output::Ask`]) whose result comes back as an input with its ticket; what an input leads to on the
@@ -19,16 +19,18 @@ extern crate alloc;
 mod answer;
 mod apply;
 mod brick;
+mod catch_up;
 mod change;
 mod content;
 mod core;
 mod elsewhere;
+mod failure_detector;
 mod flush;
 mod grants;
 mod healing;
-mod house;
 mod io;
 mod joiners;
+mod maintenance;
 mod moves;
 mod opens;
 mod orphans;
@@ -39,19 +41,17 @@ mod read;
 mod recovery;
 mod request;
 mod resolve;
-mod silence;
 mod sync;
 mod target;
 mod tickets;
 mod timers;
 mod waiters;
-mod welcome;
 
-pub use brick::{Brick, Entries, PlaceOf, Read};
+pub use brick::{DirLocation, Entries, LocalBrick, Read};
 pub use content::Content;
 pub use core::{SetCore, Start};
 pub use healing::HealReport;
-pub use house::Report;
 pub use io::{Done, Input, Moment, Output, Outside, ReplyTo, Request, Settings};
+pub use maintenance::Report;
 pub use opens::CLAIM_TIME;
 pub use pending::Pending;

@@ -1,12 +1,12 @@
 //! A rename that brings a directory beneath directories of other sets. Those are asked what lies above them, under the lock
 //! on the tree's shape, which has to hold when the rename is decided.
 
-use crate::brick::Brick;
+use crate::brick::LocalBrick;
 use crate::change::Ask;
 use crate::core::{Cx, SetCore};
 use crate::elsewhere::Asking;
 use crate::io::ReplyTo;
-use crate::waiters::{Address, AfterReply, Shape, Waiter};
+use crate::waiters::{Address, AfterReply, ReplyShape, Waiter};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use bytes::Bytes;
@@ -99,7 +99,7 @@ impl<R> Move<R> {
     }
 }
 
-impl<B: Brick, R: ReplyTo> SetCore<B, R> {
+impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// Begins such a rename: first the lock.
     pub(crate) fn move_across(&mut self, cx: &mut Cx<'_, B, R>, id: OpId, op: Op, to: Address<R>) {
         let (_, root) = self.brick.root();
@@ -161,7 +161,7 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
             self.unlock(cx, m.root, m.tx);
         }
         let after = AfterReply::Unlock { root: m.root, tx: m.tx };
-        let waiter = Waiter { shape: Shape::Done, after, ..Waiter::done(m.to) };
+        let waiter = Waiter { shape: ReplyShape::Done, after, ..Waiter::done(m.to) };
         self.carry_out(cx, m.id, decision, Bytes::new(), waiter);
     }
 

@@ -1,6 +1,6 @@
 //! Files without a name: kept for those who hold them open, dropped when nobody does.
 
-use crate::brick::Brick;
+use crate::brick::LocalBrick;
 use crate::core::{Cx, Later, SetCore};
 use crate::io::ReplyTo;
 use core::time::Duration;
@@ -21,7 +21,7 @@ impl Orphans {
     }
 }
 
-impl<B: Brick, R: ReplyTo> SetCore<B, R> {
+impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// A nameless file that nobody holds any more goes.
     pub(crate) fn drop_orphan(&mut self, cx: &mut Cx<'_, B, R>, fid: Fid) {
         let held = self.opens.may_be_open(cx.at.now, fid);

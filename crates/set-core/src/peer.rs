@@ -1,16 +1,16 @@
 //! Messages between the bricks of the set.
 
-use crate::brick::Brick;
+use crate::brick::LocalBrick;
 use crate::content::Content;
 use crate::core::{Cx, SetCore};
 use crate::healing::Healing;
 use crate::io::{Output, ReplyTo};
 use bytes::Bytes;
 use ids::{BrickId, Epoch, Lsn, ServerId};
-use replica::{Entry, Input, Message};
+use replica::{Input, LogEntry, Message};
 use wire::peer::{PeerBody, PeerMessage};
 
-impl<B: Brick, R: ReplyTo> SetCore<B, R> {
+impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// A message from another brick of the set.
     pub(crate) fn on_peer(&mut self, cx: &mut Cx<'_, B, R>, m: PeerMessage, payload: Bytes) {
         if m.to != self.me || !self.settings.members.contains_key(&m.from) {
@@ -18,14 +18,14 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
             return;
         }
         let (from, epoch, now) = (m.from, m.epoch, cx.at.now);
-        self.silence.heard(now, from);
+        self.failure_detector.heard(now, from);
         let message = match m.body {
-            PeerBody::Replicate { stamp, commit, op, about, change } => {
-                let entry = Entry { stamp, op, about, body: Content::new(change, payload) };
+            PeerBody::Replicate { stamp, commit, op, result_fid, change } => {
+                let entry = LogEntry { stamp, op, result_fid, body: Content::new(change, payload) };
                 return self.feed(cx, Input::Replicate { from, epoch, commit, entry });
             }
-            PeerBody::Missed { stamp, op, about, change } => {
-                let entry = Entry { stamp, op, about, body: Content::new(change, payload) };
+            PeerBody::CatchUp { stamp, op, result_fid, change } => {
+                let entry = LogEntry { stamp, op, result_fid, body: Content::new(change, payload) };
                 self.target.healing.iter_mut().for_each(|h: &mut Healing| h.hear(now));
                 return self.feed(cx, Input::Replicate { from, epoch, commit: Lsn(0), entry });
             }
@@ -33,11 +33,11 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
             PeerBody::Failed { lsn: _, errno } => Message::Failed { errno },
             PeerBody::Sync { ticket, lsn, fid } => Message::Sync { ticket, lsn, fid },
             PeerBody::Synced { ticket, errno } => Message::Synced { ticket, errno },
-            PeerBody::WhereAreYou => Message::WhereAreYou,
-            PeerBody::HereIAm { last, durable, kept } => Message::HereIAm { last, durable, kept },
+            PeerBody::StateQuery => Message::StateQuery,
+            PeerBody::StateReport { last, durable, kept } => Message::StateReport { last, durable, kept },
             PeerBody::SendTail { after } => Message::SendTail { after },
             PeerBody::Committed { lsn } => Message::Committed { lsn },
-            PeerBody::Healed { number, lsn } => Message::Healed { number, lsn },
+            PeerBody::Healed { join_id, lsn } => Message::Healed { join_id, lsn },
             body => return self.on_heal_message(cx, from, epoch, body, &payload),
         };
         self.feed(cx, Input::Peer { from, epoch, message });
@@ -56,8 +56,8 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
             return;
         }
         match body {
-            PeerBody::Join { number, sure, held, history } => {
-                self.welcome(cx, from, number, (sure, held), &history);
+            PeerBody::Join { join_id, consistent_to, held, history } => {
+                self.accept_join(cx, from, join_id, (consistent_to, held), &history);
             }
             PeerBody::AskObject { .. }
             | PeerBody::AskEntries { .. }
@@ -88,11 +88,11 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
             Message::Failed { errno } => PeerBody::Failed { lsn: self.last().lsn, errno },
             Message::Sync { ticket, lsn, fid } => PeerBody::Sync { ticket, lsn, fid },
             Message::Synced { ticket, errno } => PeerBody::Synced { ticket, errno },
-            Message::WhereAreYou => PeerBody::WhereAreYou,
-            Message::HereIAm { last, durable, kept } => PeerBody::HereIAm { last, durable, kept },
+            Message::StateQuery => PeerBody::StateQuery,
+            Message::StateReport { last, durable, kept } => PeerBody::StateReport { last, durable, kept },
             Message::SendTail { after } => PeerBody::SendTail { after },
             Message::Committed { lsn } => PeerBody::Committed { lsn },
-            Message::Healed { number, lsn } => PeerBody::Healed { number, lsn },
+            Message::Healed { join_id, lsn } => PeerBody::Healed { join_id, lsn },
         };
         self.send(cx, to, epoch, body, Bytes::new());
     }
@@ -103,13 +103,13 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
         to: BrickId,
         epoch: Epoch,
         commit: Lsn,
-        entry: Entry<Content>,
+        entry: LogEntry<Content>,
     ) {
         let is_arbiter = self.settings.view.arbiters.contains(&to);
         let payload = if is_arbiter { Bytes::new() } else { entry.body.payload };
         let change = (*entry.body.change).clone();
-        let (stamp, op, about) = (entry.stamp, entry.op, entry.about);
-        self.send(cx, to, epoch, PeerBody::Replicate { stamp, commit, op, about, change }, payload);
+        let (stamp, op, result_fid) = (entry.stamp, entry.op, entry.result_fid);
+        self.send(cx, to, epoch, PeerBody::Replicate { stamp, commit, op, result_fid, change }, payload);
     }
 
     pub(crate) fn send(

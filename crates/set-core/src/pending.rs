@@ -27,11 +27,11 @@ impl Pending {
     /// Takes note of an applied change.
     pub fn note(&mut self, now: Duration, op: OpId, change: &Change) {
         let (fid, entry) = match change {
-            Change::Place { fid, path, name, .. } => {
+            Change::PrepareMkdir { fid, path, name, .. } => {
                 (*fid, Some((path.last().map(|a| (a.fid, a.home)), name.clone())))
             }
-            Change::Condemn { fid } => (*fid, None),
-            Change::Settle { fid, .. } | Change::Rmdir { fid, .. } => {
+            Change::PrepareRmdir { fid } => (*fid, None),
+            Change::EndTransaction { fid, .. } | Change::Rmdir { fid, .. } => {
                 self.0.remove(fid);
                 return;
             }
@@ -92,14 +92,14 @@ mod tests {
     fn a_mark_is_known_by_the_operation_that_made_it() {
         let fid = Fid { set: SetId(2), epoch: Epoch(1), lsn: Lsn(9) };
         let mut pending = Pending::default();
-        pending.note(NOW, op(1), &Change::Condemn { fid });
+        pending.note(NOW, op(1), &Change::PrepareRmdir { fid });
         pending.found(NOW, fid);
         assert_eq!(pending.holder(fid), Some(op(1)));
         assert_eq!(pending.ask_about(NOW, Duration::ZERO), [(fid, Some(op(1)))]);
         assert_eq!(pending.ask_about(NOW, Duration::ZERO), [], "it is asked about");
-        pending.note(NOW, op(2), &Change::Settle { fid, keep: true });
+        pending.note(NOW, op(2), &Change::EndTransaction { fid, keep: true });
         assert_eq!(pending.holder(fid), None);
-        pending.note(NOW, op(3), &Change::Condemn { fid });
+        pending.note(NOW, op(3), &Change::PrepareRmdir { fid });
         assert_eq!(pending.ask_about(NOW, Duration::ZERO), [(fid, Some(op(3)))]);
         pending.asked(fid, Some(op(1)));
         pending.asked(fid, None);

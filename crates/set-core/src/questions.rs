@@ -1,10 +1,10 @@
-//! The primary's side of a healing: what objects are like.
+//! The primary's side of a healing: answers questions about objects.
 //!
 //! Questions wait in a queue and are answered in short turns between the clients' requests: while clients are active, turns
 //! take at most a quarter of the thread's time. What is under way is bounded by what the joining brick may ask for at once
 //! (`replica::heal::WINDOW_BYTES`).
 
-use crate::brick::{Brick, Read};
+use crate::brick::{LocalBrick, Read};
 use crate::core::{Cx, Due, Later, Purpose, SetCore};
 use crate::io::{Done, ReplyTo};
 use alloc::collections::VecDeque;
@@ -69,7 +69,7 @@ fn rested(now: Duration, last_call: Duration, spent: Duration) -> Duration {
     if active { now + (spent * REST).max(Duration::from_millis(1)) } else { now }
 }
 
-impl<B: Brick, R: ReplyTo> SetCore<B, R> {
+impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// When healing goes on after `spent` was spent on it.
     pub(crate) fn rested(&self, cx: &Cx<'_, B, R>, spent: Duration) -> Duration {
         rested(cx.at.now, cx.outside.last_call(), spent)
@@ -104,24 +104,24 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
         tries: u32,
     ) {
         match question {
-            PeerBody::AskObject { .. } => self.tell_object(cx, to, question, tries),
+            PeerBody::AskObject { .. } => self.send_object(cx, to, question, tries),
             PeerBody::AskEntries { fid, after } => match self.brick.begin_list(fid) {
                 Some(work) if tries < TRIES => self.start(cx, Purpose::Warm(to, question, tries), Ok(work)),
-                _ => self.tell_entries(cx, to, fid, after),
+                _ => self.send_entries(cx, to, fid, after),
             },
-            PeerBody::AskData { .. } => self.tell_data(cx, to, question, tries),
+            PeerBody::AskData { .. } => self.send_data(cx, to, question, tries),
             PeerBody::AskSums { fid, offset, len, ask } => self.begin_sums(cx, to, (fid, offset, len), ask),
             _ => {}
         }
     }
 
-    fn tell_nothing(&self, cx: &mut Cx<'_, B, R>, to: BrickId, fid: Fid) {
+    fn send_nothing(&self, cx: &mut Cx<'_, B, R>, to: BrickId, fid: Fid) {
         let body = PeerBody::Object { fid, at: self.last().lsn, object: None, data: Sent::Nothing };
         self.say(cx, to, body, Bytes::new());
     }
 
     /// What an object is like, and the data of a small file with it.
-    fn tell_object(&mut self, cx: &mut Cx<'_, B, R>, to: BrickId, question: PeerBody, tries: u32) {
+    fn send_object(&mut self, cx: &mut Cx<'_, B, R>, to: BrickId, question: PeerBody, tries: u32) {
         let PeerBody::AskObject { fid, data: wanted, have } = question else { return };
         let object = match self.brick.object(fid) {
             Ok(object) => object,
@@ -143,20 +143,20 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
         self.say(cx, to, PeerBody::Object { fid, at: self.last().lsn, object, data }, payload);
     }
 
-    fn tell_entries(&mut self, cx: &mut Cx<'_, B, R>, to: BrickId, fid: Fid, after: u64) {
+    fn send_entries(&mut self, cx: &mut Cx<'_, B, R>, to: BrickId, fid: Fid, after: u64) {
         match self.brick.entries(fid, after, PAGE) {
             Ok((entries, targets, upto)) => {
                 let at = self.last().lsn;
                 let body = PeerBody::Entries { fid, at, after, upto, entries, targets };
                 self.say(cx, to, body, Bytes::new());
             }
-            Err(Errno::ESTALE | Errno::ENOENT | Errno::ENOTDIR) => self.tell_nothing(cx, to, fid),
+            Err(Errno::ESTALE | Errno::ENOENT | Errno::ENOTDIR) => self.send_nothing(cx, to, fid),
             Err(e) => tracing::warn!("set {}: list {fid} for brick {to}: {e}", self.set),
         }
     }
 
     /// A hole where data is asked about; true if it was told.
-    fn tell_hole(&mut self, cx: &mut Cx<'_, B, R>, to: BrickId, fid: Fid, offset: u64, many: u64) -> bool {
+    fn send_hole(&mut self, cx: &mut Cx<'_, B, R>, to: BrickId, fid: Fid, offset: u64, many: u64) -> bool {
         match self.brick.hole(fid, offset, many) {
             Ok(Some((len, end))) => {
                 let body = PeerBody::Hole { fid, at: self.last().lsn, offset, len, end };
@@ -165,16 +165,16 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
             }
             Ok(None) => false,
             Err(_) => {
-                self.tell_nothing(cx, to, fid);
+                self.send_nothing(cx, to, fid);
                 true
             }
         }
     }
 
     /// Data as it is at this point of the stream: what has to come from the disk is read once before, to be in memory.
-    fn tell_data(&mut self, cx: &mut Cx<'_, B, R>, to: BrickId, question: PeerBody, tries: u32) {
+    fn send_data(&mut self, cx: &mut Cx<'_, B, R>, to: BrickId, question: PeerBody, tries: u32) {
         let PeerBody::AskData { fid, offset, len } = question else { return };
-        if self.tell_hole(cx, to, fid, offset, B::HOLE) {
+        if self.send_hole(cx, to, fid, offset, B::HOLE) {
             return;
         }
         let wanted = self.brick.data_before_hole(fid, offset, len).unwrap_or(len);
@@ -187,7 +187,7 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
                 Ok(Done::Data(data)) => data,
                 other => return tracing::warn!("set {}: read {fid} for brick {to}: {other:?}", self.set),
             },
-            Err(_) => return self.tell_nothing(cx, to, fid),
+            Err(_) => return self.send_nothing(cx, to, fid),
         };
         let end = data.len() < wanted as usize;
         let len = u32::try_from(data.len()).unwrap_or(wanted);
@@ -204,14 +204,14 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
         (fid, offset, len): (Fid, u64, u32),
         ask: u64,
     ) {
-        if self.tell_hole(cx, to, fid, offset, SUM_BYTES.into()) {
+        if self.send_hole(cx, to, fid, offset, SUM_BYTES.into()) {
             return;
         }
         let Ok(work) = self.brick.begin_sums(fid, offset, len) else {
-            return self.tell_nothing(cx, to, fid);
+            return self.send_nothing(cx, to, fid);
         };
         let asked = SumsAsked { fid, offset, ask, epoch: self.replica.view().epoch };
-        self.start(cx, Purpose::Tell(to, asked, cx.at.now), Ok(work));
+        self.start(cx, Purpose::SendSums(to, asked, cx.at.now), Ok(work));
     }
 
     /// Checksums are there: clients go first, then they are told.
@@ -233,7 +233,7 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
     }
 
     /// Tells checksums, if they are still asked for.
-    pub(crate) fn tell_sums(&mut self, cx: &mut Cx<'_, B, R>, to: BrickId, epoch: Epoch, body: PeerBody) {
+    pub(crate) fn send_sums(&mut self, cx: &mut Cx<'_, B, R>, to: BrickId, epoch: Epoch, body: PeerBody) {
         if self.is_primary() && self.replica.view().epoch == epoch {
             self.say(cx, to, body, Bytes::new());
         }

@@ -1,10 +1,10 @@
 //! Requests that change nothing.
 
 use crate::answer::Answer;
-use crate::brick::{Brick, Read};
+use crate::brick::{LocalBrick, Read};
 use crate::core::{Cx, Later, Purpose, SetCore};
 use crate::io::{Done, ReplyTo};
-use crate::request::Admitted;
+use crate::request::AdmittedRequest;
 use crate::waiters::{Address, Waiter};
 use alloc::vec::Vec;
 use bytes::Bytes;
@@ -25,9 +25,9 @@ fn plain(body: Body) -> (Body, Bytes) {
     (body, Bytes::new())
 }
 
-impl<B: Brick, R: ReplyTo> SetCore<B, R> {
-    pub(crate) fn serve_read(&mut self, cx: &mut Cx<'_, B, R>, request: Admitted<R>) {
-        let Admitted { op, to, session, .. } = request;
+impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
+    pub(crate) fn serve_read(&mut self, cx: &mut Cx<'_, B, R>, request: AdmittedRequest<R>) {
+        let AdmittedRequest { op, to, session, .. } = request;
         let (objects, answer) = match op {
             Op::Read { fid, offset, len } => return self.serve_data(cx, fid, offset, len.min(IO_MAX), to),
             Op::Fsync { fid } => match self.brick.attr_of_any(fid) {
@@ -50,11 +50,11 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
                 }
                 (Vec::new(), Ok(plain(Body::Done)))
             }
-            Op::Vouch { parent, name, fid } => {
+            Op::CheckEntry { parent, name, fid } => {
                 if self.transactions.is_about(self.replica.view().epoch, parent, &name) {
                     return self.refuse(cx, to, Fail::Busy);
                 }
-                self.vouch(parent, &name, fid)
+                self.check_entry(parent, &name, fid)
             }
             Op::LockTree { tx } => {
                 let epoch = self.replica.view().epoch;
@@ -69,7 +69,7 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
             }
             op => self.look(op),
         };
-        self.show(cx, to, objects, answer);
+        self.reply_when_committed(cx, to, objects, answer);
     }
 
     /// A page of a directory whose names are at hand.
@@ -79,7 +79,7 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
             Ok((entries, end)) => Reply(Ok(Body::Page { entries, end })),
             Err(e) => Reply::errno(e.0),
         };
-        self.show_all(cx, Waiter::with(to, reply, Bytes::new()));
+        self.reply_when_all_committed(cx, Waiter::with(to, reply, Bytes::new()));
     }
 
     /// What only the brick has to be asked for.
@@ -132,7 +132,7 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
     }
 
     /// Whether the entry exists that another set's directory needs.
-    fn vouch(&mut self, parent: Fid, name: &Name, fid: Fid) -> (Vec<Fid>, Answer) {
+    fn check_entry(&mut self, parent: Fid, name: &Name, fid: Fid) -> (Vec<Fid>, Answer) {
         let there = match self.brick.lookup(parent, name) {
             Ok(entry) => Ok(entry.is_some_and(|e| e.fid == fid)),
             // The parent is gone, and it was empty.
@@ -151,9 +151,11 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
     /// File data: from the page cache at once, else by work that may wait for the disk.
     fn serve_data(&mut self, cx: &mut Cx<'_, B, R>, fid: Fid, offset: u64, len: u32, to: Address<R>) {
         match self.brick.read(fid, offset, len) {
-            Ok(Read::Data(data)) => self.show(cx, to, one(fid), Ok((Body::Data, Bytes::from(data)))),
+            Ok(Read::Data(data)) => {
+                self.reply_when_committed(cx, to, one(fid), Ok((Body::Data, Bytes::from(data))))
+            }
             Ok(Read::Work(work)) => self.start(cx, Purpose::Read(fid, to), Ok(work)),
-            Err(e) => self.show(cx, to, one(fid), Err(e)),
+            Err(e) => self.reply_when_committed(cx, to, one(fid), Err(e)),
         }
     }
 
@@ -169,7 +171,7 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
             Ok(_) => Err(Errno::EIO),
             Err(e) => Err(e),
         };
-        self.show(cx, to, one(fid), answer);
+        self.reply_when_committed(cx, to, one(fid), answer);
     }
 }
 

@@ -1,10 +1,10 @@
-//! The way in: who may ask now, and what may be granted to whoever asks.
+//! Admission of requests, and the grants that go with their answers.
 
-use crate::brick::Brick;
+use crate::brick::LocalBrick;
 use crate::core::{Cx, Due, Next, SetCore};
 use crate::grants::GRANT;
 use crate::io::{ReplyTo, Request};
-use crate::waiters::{Address, Shape, Waiter};
+use crate::waiters::{Address, ReplyShape, Waiter};
 use bytes::Bytes;
 use core::time::Duration;
 use ids::{OpId, SessionId};
@@ -12,7 +12,7 @@ use replica::{Admission, Input, Outcome};
 use wire::{Fail, Op, Reply};
 
 /// A request that was let in.
-pub(crate) struct Admitted<R> {
+pub(crate) struct AdmittedRequest<R> {
     pub(crate) id: OpId,
     pub(crate) op: Op,
     pub(crate) payload: Bytes,
@@ -20,7 +20,7 @@ pub(crate) struct Admitted<R> {
     pub(crate) session: SessionId,
 }
 
-impl<B: Brick, R: ReplyTo> SetCore<B, R> {
+impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// Takes one request.
     pub(crate) fn serve(&mut self, cx: &mut Cx<'_, B, R>, request: Request<R>) {
         if request.to.is_given_up() {
@@ -45,7 +45,7 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
             }
             _ => self.replica.admit(cx.at.now, call.epoch, id, call.finished),
         };
-        let request = Admitted { id, op: call.op, payload, to, session };
+        let request = AdmittedRequest { id, op: call.op, payload, to, session };
         match admission {
             Admission::Go if changes && self.joiner_lags(cx) => self.refuse(cx, request.to, Fail::Busy),
             Admission::Go if changes => self.serve_change(cx, request),
@@ -58,13 +58,13 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
     }
 
     /// A request that was done before.
-    fn answer_again(&mut self, request: Admitted<R>, outcome: Outcome) {
-        let shape = match Shape::of(&request.op, request.session, &request.payload) {
-            Shape::Offset(_) => Shape::Offset(outcome.amount),
+    fn answer_again(&mut self, request: AdmittedRequest<R>, outcome: Outcome) {
+        let shape = match ReplyShape::of(&request.op, request.session, &request.payload) {
+            ReplyShape::Offset(_) => ReplyShape::Offset(outcome.amount),
             shape => shape,
         };
         let ticket = self.waiters.issue(Waiter { shape, ..Waiter::done(request.to) });
-        self.complete_answer(ticket, outcome.about);
+        self.complete_answer(ticket, outcome.result_fid);
         // What the answer shows of the object may be newer than the change itself.
         let lsn = self.last().lsn;
         self.next.push_back(Next::Feed(Input::Await { ticket, lsn }));
@@ -83,14 +83,14 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
         }
         let who = match op {
             // Between primaries: the change that users see comes with the entry, in the other set.
-            Op::Place { .. }
-            | Op::Settle { .. }
+            Op::PrepareMkdir { .. }
+            | Op::EndTransaction { .. }
             | Op::Relocate { .. }
-            | Op::Vouch { .. }
+            | Op::CheckEntry { .. }
             | Op::LockTree { .. }
             | Op::UnlockTree { .. }
             | Op::Lineage { .. } => return None,
-            Op::Condemn { by, .. } => *by,
+            Op::PrepareRmdir { by, .. } => *by,
             _ => {
                 *grant = self.grants.arrive(now, session);
                 session

@@ -1,6 +1,6 @@
-//! Transactions that did not end as they should: the entry says what becomes of the marked directory.
+//! Resolves transactions whose coordinator failed: whether the entry exists decides whether the marked directory stays.
 
-use crate::brick::Brick;
+use crate::brick::LocalBrick;
 use crate::core::{Cx, SetCore};
 use crate::elsewhere::{Asking, Transaction};
 use crate::io::ReplyTo;
@@ -20,12 +20,12 @@ pub(crate) struct Resolve {
     tx: Option<OpId>,
 }
 
-impl<B: Brick, R: ReplyTo> SetCore<B, R> {
+impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// A transaction that will not commit ends on the other set as the entry says, in the background.
     pub(crate) fn abort(&mut self, cx: &mut Cx<'_, B, R>, home: SetId, fid: Fid, t: Transaction) {
-        let vouch = Op::Vouch { parent: t.parent, name: t.name, fid };
+        let check = Op::CheckEntry { parent: t.parent, name: t.name, fid };
         let resolve = Resolve { home, fid, tx: Some(t.tx) };
-        self.ask(cx, Asking::Vouched(resolve), self.set, vouch, None);
+        self.ask(cx, Asking::EntryChecked(resolve), self.set, check, None);
     }
 
     /// Marked directories whose transaction should be over: whether the entry exists is asked of the set that would have it.
@@ -39,12 +39,17 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
                 continue;
             };
             let resolve = Resolve { home: self.set, fid, tx };
-            self.ask(cx, Asking::Vouched(resolve), owner, Op::Vouch { parent, name, fid }, None);
+            self.ask(cx, Asking::EntryChecked(resolve), owner, Op::CheckEntry { parent, name, fid }, None);
         }
     }
 
     /// The entry exists, or does not: the transaction ends.
-    pub(crate) fn on_vouched(&mut self, cx: &mut Cx<'_, B, R>, resolve: Resolve, answer: Result<Body, Fail>) {
+    pub(crate) fn on_entry_checked(
+        &mut self,
+        cx: &mut Cx<'_, B, R>,
+        resolve: Resolve,
+        answer: Result<Body, Fail>,
+    ) {
         let Resolve { home, fid, tx } = resolve;
         let keep = match answer {
             Ok(_) => true,
@@ -54,12 +59,12 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
                 return self.stop_asking(&resolve);
             }
         };
-        self.ask(cx, Asking::Ended(resolve), home, Op::Settle { fid, tx, keep }, None);
+        self.ask(cx, Asking::Ended(resolve), home, Op::EndTransaction { fid, tx, keep }, None);
     }
 
     pub(crate) fn on_ended(&mut self, resolve: &Resolve, answer: Result<Body, Fail>) {
         if let Err(fail) = answer {
-            tracing::debug!("settle {} on set {}: {fail:?}", resolve.fid, resolve.home);
+            tracing::debug!("end the transaction about {} on set {}: {fail:?}", resolve.fid, resolve.home);
         }
         self.stop_asking(resolve);
     }
@@ -80,7 +85,7 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
                 let (root, home) = self.brick.root();
                 Ok((root, home, name))
             }
-            None => self.brick.place_of(fid).map(|at| (at.parent, at.parent_home, at.name)),
+            None => self.brick.location_of(fid).map(|at| (at.parent, at.parent_home, at.name)),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Syncs of this brick: those that were asked for, in rounds, and everything now and then.
 
-use crate::brick::Brick;
+use crate::brick::LocalBrick;
 use crate::core::{Cx, Due, Purpose, SetCore};
 use crate::flush::Then;
 use crate::io::{Done, ReplyTo};
@@ -75,7 +75,7 @@ impl Periodic {
     }
 }
 
-impl<B: Brick, R: ReplyTo> SetCore<B, R> {
+impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// A round of syncs, if any waits for one.
     pub(crate) fn begin_round(&mut self, cx: &mut Cx<'_, B, R>) {
         let Some(Round { tokens, objects }) = self.rounds.begin() else { return };
@@ -93,7 +93,7 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
     ) {
         let errno = result.err().map_or(0, |e| e.0);
         if errno != 0 {
-            self.doubt_unsynced();
+            self.mark_unsynced_stale();
         }
         for token in tokens {
             self.feed(cx, Input::Synced { token, errno });
@@ -124,7 +124,7 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
             Err(e) => e,
         };
         tracing::error!("set {}: sync: {e}", self.set);
-        self.doubt_unsynced();
+        self.mark_unsynced_stale();
         self.feed(cx, Input::Synced { token: SyncToken::Local(0), errno: e.0 });
     }
 }

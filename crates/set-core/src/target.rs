@@ -1,7 +1,7 @@
-//! Coming back into the set: the joining brick's side. What the primary answers is in [`crate::welcome`] and
+//! The joining brick's side of a join. The primary's answers are in [`crate::catch_up`] and
 //! [`crate::questions`]; what is healed how is decided in `replica::heal`.
 
-use crate::brick::Brick;
+use crate::brick::LocalBrick;
 use crate::content::Content;
 use crate::core::{Cx, Purpose, SetCore};
 use crate::flush::Then;
@@ -10,8 +10,8 @@ use crate::io::{Done, ReplyTo};
 use bytes::Bytes;
 use core::time::Duration;
 use ids::{BrickId, Fid, Lsn};
-use replica::healing::{Arriving, Healing as Inner, Sums};
-use replica::{Attempts, Entry, Input, Role};
+use replica::healing::{Arriving, HealSession as Inner, Sums};
+use replica::{Input, JoinIds, LogEntry, Role};
 use wire::Errno;
 use wire::peer::{PeerBody, Stamp};
 
@@ -24,16 +24,16 @@ pub(crate) struct Target {
     pub(crate) healing: Option<Healing>,
     /// Healings begun: what was begun for an earlier one is void.
     begun: u64,
-    attempts: Attempts,
+    join_ids: JoinIds,
     asked: Duration,
 }
 
-impl<B: Brick, R: ReplyTo> SetCore<B, R> {
+impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// By the clock.
     pub(crate) fn tick_heal(&mut self, cx: &mut Cx<'_, B, R>) {
         let now = cx.at.now;
         match self.replica.role() {
-            Role::Primary => self.tell_doubts(),
+            Role::Primary => self.announce_stale(),
             Role::Secondary | Role::Reconciling | Role::Failed => {}
             Role::Idle => {
                 self.target.healing = None;
@@ -56,14 +56,14 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
         }
         self.target.asked = now;
         let mut held = self.brick.last().lsn;
-        if self.brick.is_unsure() {
+        if self.brick.is_uncertain() {
             held = held.min(self.brick.durable());
         }
-        let sure = self.brick.sure().min(held);
+        let consistent_to = self.brick.consistent_to().min(held);
         let history = self.replica.history();
-        let number = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
-        self.target.attempts.ask(number);
-        self.say(cx, primary, PeerBody::Join { number, sure, held, history }, Bytes::new());
+        let join_id = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+        self.target.join_ids.ask(join_id);
+        self.say(cx, primary, PeerBody::Join { join_id, consistent_to, held, history }, Bytes::new());
     }
 
     /// What the primary says about this brick's healing.
@@ -81,16 +81,16 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
             h.hear(cx.at.now);
         }
         let done = match body {
-            PeerBody::Welcome { number, .. } | PeerBody::Live { number, .. }
-                if !self.target.attempts.answered(number) =>
+            PeerBody::JoinAccepted { join_id, .. } | PeerBody::CaughtUp { join_id, .. }
+                if !self.target.join_ids.answered(join_id) =>
             {
                 Ok(())
             }
-            PeerBody::Welcome { common, agree, start, full, .. } => {
-                self.on_welcome(cx, (&common, start), agree, full)
+            PeerBody::JoinAccepted { common, agree, start, full, .. } => {
+                self.on_join_accepted(cx, (&common, start), agree, full)
             }
-            PeerBody::Live { last, placed, .. } => match &mut self.target.healing {
-                Some(h) => h.inner.go_live(&mut self.brick, &last, &placed),
+            PeerBody::CaughtUp { last, placed, .. } => match &mut self.target.healing {
+                Some(h) => h.inner.on_caught_up(&mut self.brick, &last, &placed),
                 None => Ok(()),
             },
             PeerBody::Sums { fid, offset, len, ask, end, sums } => {
@@ -118,8 +118,8 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
         }
     }
 
-    /// The primary says where the journals part: what this brick has beyond is in doubt, and goes.
-    fn on_welcome(
+    /// The primary says where the journals part: what this brick has beyond is stale, and goes.
+    fn on_join_accepted(
         &mut self,
         cx: &mut Cx<'_, B, R>,
         (common, start): (&Stamp, Stamp),
@@ -131,7 +131,7 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
         {
             return Ok(());
         }
-        let resumed = self.brick.doubtful().is_some();
+        let resumed = self.brick.stale_objects().is_some();
         let inner = Inner::begin(&mut self.brick, (common, &start), agree, full)?;
         tracing::info!(
             "set {}: brick {} heals from {} on, full: {full}, after an unfinished healing: {resumed}",
@@ -141,7 +141,7 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
         );
         self.target.begun += 1;
         self.target.healing = Some(Healing::new(cx.at.now, inner));
-        self.feed(cx, Input::Joined { number: self.target.attempts.current(), start, full });
+        self.feed(cx, Input::Joined { join_id: self.target.join_ids.current(), start, full });
         Ok(())
     }
 
@@ -216,7 +216,7 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
         synced: Result<Done, Errno>,
     ) {
         if synced.is_err() {
-            self.doubt_unsynced();
+            self.mark_unsynced_stale();
         }
         if self.target.begun != healing || self.replica.role() != Role::Healing {
             return;
@@ -247,7 +247,7 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
     }
 
     /// A change of the stream while this brick heals.
-    pub(crate) fn apply_healing(&mut self, now: Duration, entry: &Entry<Content>) -> Result<(), Errno> {
+    pub(crate) fn apply_healing(&mut self, now: Duration, entry: &LogEntry<Content>) -> Result<(), Errno> {
         let Some(h) = &mut self.target.healing else { return self.apply_now(entry) };
         if !h.inner.awaits_primary() {
             h.hear(now);
@@ -255,7 +255,7 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
         let arriving = Arriving {
             stamp: &entry.stamp,
             op: entry.op,
-            about: entry.about,
+            result_fid: entry.result_fid,
             change: &entry.body.change,
             payload: &entry.body.payload,
         };

@@ -1,4 +1,4 @@
-//! Things that wait, each under a number that is given once.
+//! A table of things that wait, each under a number that is issued once.
 
 use alloc::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What is to be done later, in the order of its time.
+//! Timers: what is due at which time.
 
 use alloc::collections::BTreeMap;
 use core::time::Duration;

@@ -1,4 +1,4 @@
-//! Who waits for an answer, and the answer that is ready to leave.
+//! Requests that wait, each with the answer that will be sent.
 
 use crate::io::Output;
 use alloc::vec::Vec;
@@ -40,7 +40,7 @@ impl<R> Address<R> {
 pub(crate) enum AfterReply {
     Nothing,
     /// The transaction has committed: it ends on the other set.
-    Settle {
+    EndTransaction {
         home: SetId,
         fid: Fid,
         tx: OpId,
@@ -55,7 +55,7 @@ pub(crate) enum AfterReply {
 
 /// What kind of answer a change's request wants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Shape {
+pub(crate) enum ReplyShape {
     Done,
     Attr,
     /// Like `Attr`, and the session has the file open from now on.
@@ -66,14 +66,16 @@ pub(crate) enum Shape {
     Given,
 }
 
-impl Shape {
-    pub(crate) fn of(op: &Op, session: SessionId, payload: &[u8]) -> Shape {
+impl ReplyShape {
+    pub(crate) fn of(op: &Op, session: SessionId, payload: &[u8]) -> ReplyShape {
         match op {
-            Op::Create { open: true, node: Node::File, .. } => Shape::AttrAndOpen(session),
-            Op::Create { .. } | Op::Link { .. } | Op::SetAttr { .. } | Op::Place { .. } => Shape::Attr,
-            Op::Write { .. } => Shape::Written(u32::try_from(payload.len()).unwrap_or(0)),
-            Op::CopyRange { len, .. } => Shape::Offset(*len),
-            _ => Shape::Done,
+            Op::Create { open: true, node: Node::File, .. } => ReplyShape::AttrAndOpen(session),
+            Op::Create { .. } | Op::Link { .. } | Op::SetAttr { .. } | Op::PrepareMkdir { .. } => {
+                ReplyShape::Attr
+            }
+            Op::Write { .. } => ReplyShape::Written(u32::try_from(payload.len()).unwrap_or(0)),
+            Op::CopyRange { len, .. } => ReplyShape::Offset(*len),
+            _ => ReplyShape::Done,
         }
     }
 }
@@ -85,7 +87,7 @@ pub(crate) struct Waiter<R> {
     pub(crate) reply: Reply,
     pub(crate) payload: Bytes,
     /// How the answer is completed from the state after its change.
-    pub(crate) shape: Shape,
+    pub(crate) shape: ReplyShape,
     pub(crate) after: AfterReply,
 }
 
@@ -97,7 +99,7 @@ impl<R> Waiter<R> {
 
     /// Somebody with a complete answer.
     pub(crate) fn with(to: Address<R>, reply: Reply, payload: Bytes) -> Waiter<R> {
-        Waiter { to, reply, payload, shape: Shape::Given, after: AfterReply::Nothing }
+        Waiter { to, reply, payload, shape: ReplyShape::Given, after: AfterReply::Nothing }
     }
 
     /// Nobody: a change of the core's own.

@@ -47,14 +47,14 @@ fn answer(rig: &mut Rig, id: u64, answer: Result<Body, Fail>) -> Vec<String> {
 #[test]
 fn mkdir_elsewhere_counts_with_its_entry() {
     let mut rig = rig();
-    assert_eq!(rig.ask(7, create("d", Node::Dir)), ["promised 2", "ask 1: place of 2 as 1"]);
+    assert_eq!(rig.ask(7, create("d", Node::Dir)), ["promised 2", "ask 1: preparemkdir of 2 as 1"]);
     assert_eq!(rig.ask_as(7, 1, create("d", Node::Dir)), ["reply 1: busy for 250 ms"], "it is under way");
-    let vouch = Op::Vouch { parent: ROOT, name: name("d"), fid: THERE };
-    assert_eq!(rig.ask(9, vouch.clone()), ["reply 2: busy"], "nobody may end it meanwhile");
+    let check = Op::CheckEntry { parent: ROOT, name: name("d"), fid: THERE };
+    assert_eq!(rig.ask(9, check.clone()), ["reply 2: busy"], "nobody may end it meanwhile");
     let made = answer(&mut rig, 1, Ok(attr()));
-    assert_eq!(made, ["reply 1: attr 2.5.50 for 250 ms", "ask 2: settle of 2"]);
+    assert_eq!(made, ["reply 1: attr 2.5.50 for 250 ms", "ask 2: endtransaction of 2"]);
     assert_eq!(answer(&mut rig, 2, Ok(Body::Done)), NONE);
-    assert_eq!(rig.ask(9, vouch), ["reply 3: done"]);
+    assert_eq!(rig.ask(9, check), ["reply 3: done"]);
 }
 
 #[test]
@@ -64,11 +64,11 @@ fn mkdir_elsewhere_that_spans_a_change_of_view_ends_as_the_entry_says() {
     rig.lead(&[]);
     assert_eq!(
         answer(&mut rig, 1, Ok(attr())),
-        ["ask 2: vouch of 1", "reply 1: busy for 250 ms"],
+        ["ask 2: checkentry of 1", "reply 1: busy for 250 ms"],
         "a later epoch owes the transaction nothing"
     );
     let gone = Err(Fail::Errno { errno: Errno::ENOENT.0 });
-    assert_eq!(answer(&mut rig, 2, gone), ["ask 3: settle of 2, gone"]);
+    assert_eq!(answer(&mut rig, 2, gone), ["ask 3: endtransaction of 2, gone"]);
     assert!(rig.core.brick_mut().journal.is_empty());
 }
 
@@ -78,7 +78,7 @@ fn mkdir_elsewhere_that_the_other_set_refuses_changes_nothing() {
     rig.ask(7, create("d", Node::Dir));
     let full = Err(Fail::Errno { errno: Errno::ENOSPC.0 });
     assert_eq!(answer(&mut rig, 1, full), ["reply 1: no space left for 250 ms"]);
-    assert_eq!(rig.ask(7, create("d", Node::Dir)), ["promised 2", "ask 2: place of 2 as 2"], "again");
+    assert_eq!(rig.ask(7, create("d", Node::Dir)), ["promised 2", "ask 2: preparemkdir of 2 as 2"], "again");
 }
 
 #[test]
@@ -86,11 +86,14 @@ fn rmdir_elsewhere_asks_first_and_settles_after() {
     let names = [((ROOT, name("d")), (THERE, SetId(2)))].into();
     let mut rig = Rig::with(Memory { names, ..Memory::default() }, &[]);
     let rmdir = || Op::Rmdir { parent: ROOT, name: name("d") };
-    assert_eq!(rig.ask(7, rmdir()), ["ask 1: condemn of 2 as 1"]);
+    assert_eq!(rig.ask(7, rmdir()), ["ask 1: preparermdir of 2 as 1"]);
     let full = Err(Fail::Errno { errno: Errno::ENOTEMPTY.0 });
     assert_eq!(answer(&mut rig, 1, full), ["reply 1: directory not empty for 250 ms"]);
-    assert_eq!(rig.ask(7, rmdir()), ["ask 2: condemn of 2 as 2"]);
-    assert_eq!(answer(&mut rig, 2, Ok(Body::Done)), ["reply 2: done for 250 ms", "ask 3: settle of 2, gone"]);
+    assert_eq!(rig.ask(7, rmdir()), ["ask 2: preparermdir of 2 as 2"]);
+    assert_eq!(
+        answer(&mut rig, 2, Ok(Body::Done)),
+        ["reply 2: done for 250 ms", "ask 3: endtransaction of 2, gone"]
+    );
     assert!(rig.core.brick_mut().names.is_empty());
 }
 
@@ -111,7 +114,7 @@ fn mkdir_elsewhere_that_loses_its_name_meanwhile_ends_as_the_entry_says() {
     rig.ask(7, create("d", Node::Dir));
     rig.mkfile(7, "d");
     let refused = answer(&mut rig, 1, Ok(attr()));
-    assert_eq!(refused, ["ask 2: vouch of 1", "reply 1: file exists for 250 ms"]);
+    assert_eq!(refused, ["ask 2: checkentry of 1", "reply 1: file exists for 250 ms"]);
 }
 
 #[test]
@@ -129,10 +132,10 @@ fn an_unclear_answer_about_an_entry_ends_no_transaction() {
 fn an_entry_counts_if_it_leads_to_the_directory() {
     let names = [((ROOT, name("d")), (THERE, SetId(2)))].into();
     let mut rig = Rig::with(Memory { names, ..Memory::default() }, &[]);
-    let vouch = |fid| Op::Vouch { parent: ROOT, name: name("d"), fid };
-    assert_eq!(rig.ask(9, vouch(THERE)), ["reply 1: done"]);
+    let check = |fid| Op::CheckEntry { parent: ROOT, name: name("d"), fid };
+    assert_eq!(rig.ask(9, check(THERE)), ["reply 1: done"]);
     let other = Fid { lsn: Lsn(51), ..THERE };
-    assert_eq!(rig.ask(9, vouch(other)), ["reply 2: no such file or directory"]);
+    assert_eq!(rig.ask(9, check(other)), ["reply 2: no such file or directory"]);
 }
 
 /// A directory of this set that another set's entry leads to loses it: who has been granted what it knows waits for nobody.
@@ -141,7 +144,7 @@ fn a_removal_elsewhere_waits_for_the_grants_of_others_than_who_removes() {
     for (by, waits) in [(7, false), (8, true)] {
         let mut rig = rig();
         rig.ask(7, Op::GetAttr { fid: ROOT });
-        let out = rig.ask(99, Op::Condemn { fid: ROOT, by: ids::SessionId(by) });
+        let out = rig.ask(99, Op::PrepareRmdir { fid: ROOT, by: ids::SessionId(by) });
         assert_eq!(out.is_empty(), waits, "{out:?}");
     }
 }

@@ -18,8 +18,8 @@ use wire::peer::PeerBody;
 
 const NONE: [&str; 0] = [];
 
-fn join(number: u64) -> PeerBody {
-    PeerBody::Join { number, sure: Lsn(0), held: Lsn(0), history: vec![] }
+fn join(join_id: u64) -> PeerBody {
+    PeerBody::Join { join_id, consistent_to: Lsn(0), held: Lsn(0), history: vec![] }
 }
 
 fn two_changes() -> Rig {
@@ -32,8 +32,8 @@ fn two_changes() -> Rig {
 #[test]
 fn a_joining_brick_is_sent_what_it_missed_and_then_every_change() {
     let mut rig = two_changes();
-    assert_eq!(rig.peer(2, join(5)), ["send 2: welcome"]);
-    assert_eq!(rig.wake(), ["send 2: missed", "send 2: missed", "send 2: live"]);
+    assert_eq!(rig.peer(2, join(5)), ["send 2: joinaccepted"]);
+    assert_eq!(rig.wake(), ["send 2: catchup", "send 2: catchup", "send 2: caughtup"]);
     assert!(rig.mkfile(7, "c").contains(&"send 2: replicate".to_owned()));
 }
 
@@ -46,19 +46,19 @@ fn a_full_connection_is_sent_no_more_for_a_while() {
     assert_eq!(rig.wake(), NONE);
     assert!(rig.core.next_wake().unwrap() > rig.now, "clients go first");
     rig.world.queued.set(0);
-    assert_eq!(rig.wake(), ["send 2: missed", "send 2: missed", "send 2: live"]);
+    assert_eq!(rig.wake(), ["send 2: catchup", "send 2: catchup", "send 2: caughtup"]);
 }
 
 #[test]
 fn a_newer_attempt_ends_the_older_one() {
     let mut rig = two_changes();
     rig.peer(2, join(5));
-    assert_eq!(rig.peer(2, join(6)), ["send 2: welcome"]);
+    assert_eq!(rig.peer(2, join(6)), ["send 2: joinaccepted"]);
     let mut sent = Vec::new();
     while rig.core.next_wake().is_some() {
         sent.extend(rig.wake());
     }
-    assert_eq!(sent, ["send 2: missed", "send 2: missed", "send 2: live"]);
+    assert_eq!(sent, ["send 2: catchup", "send 2: catchup", "send 2: caughtup"]);
 }
 
 #[test]
@@ -80,31 +80,31 @@ fn questions_of_a_joining_brick_are_answered_in_turns() {
     assert_eq!(rig.wake(), ["send 2: object"], "the next one");
 }
 
-/// A brick that was sent away asks to join, and is welcomed.
-fn welcomed() -> Rig {
+/// A brick that was sent away asks to join, and is accepted.
+fn join_accepted() -> Rig {
     let mut rig = Rig::primary(&[]);
     rig.follow(2);
     let asked = rig.step(Input::Tick);
-    let number = asked[0].strip_prefix("send 2: join ").unwrap().parse().unwrap();
+    let join_id = asked[0].strip_prefix("send 2: join ").unwrap().parse().unwrap();
     assert_eq!(rig.step(Input::Tick), NONE, "not again at once");
     let (common, start) = (Memory::default_stamp(), Memory::default_stamp());
-    let welcome = PeerBody::Welcome { number, common, agree: Lsn(0), start, full: false };
-    assert_eq!(rig.peer(2, welcome), NONE);
-    let live = PeerBody::Live { number, last: Memory::default_stamp(), placed: vec![] };
+    let accept_join = PeerBody::JoinAccepted { join_id, common, agree: Lsn(0), start, full: false };
+    assert_eq!(rig.peer(2, accept_join), NONE);
+    let live = PeerBody::CaughtUp { join_id, last: Memory::default_stamp(), placed: vec![] };
     assert_eq!(rig.peer(2, live), ["start 1: end"], "nothing is dirty: to disk with it");
     rig
 }
 
 #[test]
 fn a_brick_that_was_sent_away_heals_and_says_so_when_all_is_on_disk() {
-    let mut rig = welcomed();
+    let mut rig = join_accepted();
     assert!(rig.core.report(rig.now).heal.unwrap().finishing);
     assert_eq!(rig.step(Input::Worked(1, Ok(Done::Ended))), ["send 2: healed"]);
 }
 
 #[test]
 fn a_healing_that_cannot_go_to_disk_begins_anew() {
-    let mut rig = welcomed();
+    let mut rig = join_accepted();
     assert_eq!(rig.step(Input::Worked(1, Err(Errno::EIO))), NONE);
     assert_eq!(rig.core.report(rig.now).heal, None);
     rig.now += std::time::Duration::from_secs(1);
@@ -113,7 +113,7 @@ fn a_healing_that_cannot_go_to_disk_begins_anew() {
 
 #[test]
 fn the_end_of_an_older_healing_is_void() {
-    let mut rig = welcomed();
+    let mut rig = join_accepted();
     rig.follow(3);
     assert_eq!(rig.step(Input::Worked(1, Ok(Done::Ended))), NONE);
 }
@@ -123,15 +123,20 @@ fn only_the_primarys_answer_to_this_brick_counts() {
     let mut rig = Rig::primary(&[]);
     rig.follow(2);
     let asked = rig.step(Input::Tick);
-    let number: u64 = asked[0].strip_prefix("send 2: join ").unwrap().parse().unwrap();
+    let join_id: u64 = asked[0].strip_prefix("send 2: join ").unwrap().parse().unwrap();
     let start = Memory::default_stamp;
-    let welcome =
-        |number| PeerBody::Welcome { number, common: start(), agree: Lsn(0), start: start(), full: false };
-    let live = |number| PeerBody::Live { number, last: start(), placed: vec![] };
-    for (from, number) in [(3, number), (2, number + 1)] {
-        assert_eq!(rig.peer(from, welcome(number)), NONE);
-        assert_eq!(rig.peer(from, live(number)), NONE, "brick {from}, join {number}");
+    let accept_join = |join_id| PeerBody::JoinAccepted {
+        join_id,
+        common: start(),
+        agree: Lsn(0),
+        start: start(),
+        full: false,
+    };
+    let live = |join_id| PeerBody::CaughtUp { join_id, last: start(), placed: vec![] };
+    for (from, join_id) in [(3, join_id), (2, join_id + 1)] {
+        assert_eq!(rig.peer(from, accept_join(join_id)), NONE);
+        assert_eq!(rig.peer(from, live(join_id)), NONE, "brick {from}, join {join_id}");
     }
-    rig.peer(2, welcome(number));
-    assert_eq!(rig.peer(2, live(number)), ["start 1: end"]);
+    rig.peer(2, accept_join(join_id));
+    assert_eq!(rig.peer(2, live(join_id)), ["start 1: end"]);
 }

@@ -98,18 +98,18 @@ fn a_brick_whose_sync_fails_leaves() {
 }
 
 #[test]
-fn doubt_ends_when_all_was_told_and_is_on_disk() {
+fn the_stale_set_ends_when_all_was_announced_and_is_on_disk() {
     let some = |n| Fid { set: SetId(1), epoch: Epoch(1), lsn: Lsn(n) };
-    let brick = Memory { doubtful: Some(vec![some(1), some(2)]), ..Memory::default() };
+    let brick = Memory { stale_objects: Some(vec![some(1), some(2)]), ..Memory::default() };
     let mut rig = Rig::with(brick, &[]);
     assert_eq!(rig.step(Input::Tick), ["start 1: end"]);
     assert_eq!(rig.core.brick_mut().journal.len(), 2);
     assert_eq!(rig.step(Input::Worked(1, Err(Errno::EIO))).len(), 0);
-    assert!(rig.core.brick_mut().doubtful.is_some());
+    assert!(rig.core.brick_mut().stale_objects.is_some());
     let again = rig.step(Input::Tick);
     assert_eq!(again, ["start 2: end"], "told once more");
     rig.step(Input::Worked(2, Ok(Done::Ended)));
-    assert!(rig.core.brick_mut().doubtful.is_none());
+    assert!(rig.core.brick_mut().stale_objects.is_none());
 }
 
 #[test]

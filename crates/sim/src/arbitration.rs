@@ -1,6 +1,7 @@
-//! Bricks that cannot vouch for what they hold, or cannot be opened: their servers ask the others, and the pool's store.
+//! Bricks that cannot be certain of what they hold, or cannot be opened: their servers ask the others, and the pool's
+//! store.
 //!
-//! What is asked and proposed, and who goes on, is decided by `server_core::settling` and `cluster::arbitration`.
+//! What is asked and proposed, and who goes on, is decided by `server_core::arbitration_run` and `cluster::arbitration`.
 
 use crate::machine::ToProcess;
 use crate::network::Node;
@@ -10,8 +11,8 @@ use cluster::arbitration::{Evidence, Holding};
 use cluster::{Command, State};
 use core::time::Duration;
 use ids::{BrickId, SetId};
-use server_core::settling::{Proposed, Source, Step};
-use server_core::{Opened, Settling, Standing, Unopened, evidence_of_open};
+use server_core::arbitration_run::{Proposed, Source, Step};
+use server_core::{ArbitrationRun, OpenedBrick, RecoveryVerdict, Unopened, evidence_of_open};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -30,9 +31,9 @@ pub(crate) struct Rounds {
 struct Round {
     set: SetId,
     brick: BrickId,
-    settling: Settling,
+    arbitration_run: ArbitrationRun,
     /// The brick that waits; `None`: it could not be opened.
-    opened: Option<Opened>,
+    opened: Option<OpenedBrick>,
     /// Counts the times that evidence was asked for.
     number: u64,
     evidence: BTreeMap<BrickId, Evidence>,
@@ -45,17 +46,17 @@ impl World {
         m: usize,
         set: SetId,
         brick: BrickId,
-        opened: Opened,
+        opened: OpenedBrick,
         evidence: Evidence,
     ) {
         self.count("arbitration");
         let Some(process) = self.process(m) else { return };
         process.control.unopened.insert(brick, Unopened::Waits(evidence));
-        self.add_round(m, set, brick, Settling::of_doubt(set, brick), Some(opened));
+        self.add_round(m, set, brick, ArbitrationRun::of_uncertain(set, brick), Some(opened));
     }
 
     pub(crate) fn begin_refusal(&mut self, m: usize, set: SetId, brick: BrickId) {
-        self.add_round(m, set, brick, Settling::of_refusal(set, brick), None);
+        self.add_round(m, set, brick, ArbitrationRun::of_refusal(set, brick), None);
     }
 
     fn add_round(
@@ -63,32 +64,34 @@ impl World {
         m: usize,
         set: SetId,
         brick: BrickId,
-        settling: Settling,
-        opened: Option<Opened>,
+        arbitration_run: ArbitrationRun,
+        opened: Option<OpenedBrick>,
     ) {
         let Some(process) = self.process(m) else { return };
         let rounds = &mut process.control.rounds;
         rounds.next += 1;
         let id = rounds.next;
         let evidence = BTreeMap::new();
-        rounds.open.insert(id, Round { set, brick, settling, opened, number: 0, evidence, missing: 0 });
+        rounds
+            .open
+            .insert(id, Round { set, brick, arbitration_run, opened, number: 0, evidence, missing: 0 });
         self.round_goes_on(m, id);
     }
 
     /// At the beginning, and after a pause.
     pub(crate) fn round_goes_on(&mut self, m: usize, id: u64) {
-        self.advance(m, id, Settling::go_on);
+        self.advance(m, id, ArbitrationRun::go_on);
     }
 
     /// The pool's state was read, or could not be.
     pub(crate) fn round_has_state(&mut self, m: usize, id: u64, state: Option<&Arc<State>>) {
-        self.advance(m, id, |settling| settling.on_state(state.map(|s| &**s), server_id(m)));
+        self.advance(m, id, |arbitration_run| arbitration_run.on_state(state.map(|s| &**s), server_id(m)));
     }
 
-    fn advance(&mut self, m: usize, id: u64, by: impl FnOnce(&mut Settling) -> Step) {
+    fn advance(&mut self, m: usize, id: u64, by: impl FnOnce(&mut ArbitrationRun) -> Step) {
         let Some(process) = self.process(m) else { return };
         let Some(round) = process.control.rounds.open.get_mut(&id) else { return };
-        match by(&mut round.settling) {
+        match by(&mut round.arbitration_run) {
             Step::Read => self.read_for_round(m, id),
             Step::Look => {
                 let known = process.known.clone();
@@ -99,7 +102,7 @@ impl World {
                 self.ask_store(self.now, m, Ask::Propose(Command::ChangeView(change), Some(PROPOSALS + id)));
             }
             Step::Pause(time) => self.timer(m, time, ToProcess::Round(id)),
-            Step::Done(standing) => self.stands(m, id, standing),
+            Step::Done(verdict) => self.stands(m, id, verdict),
         }
     }
 
@@ -139,7 +142,7 @@ impl World {
         let Some(serving) = process.serving(set) else { return Evidence::Silent };
         let report = serving.core.report(shown);
         let holding = Holding { epoch: report.last_epoch, last: report.lsn, durable: report.durable };
-        evidence_of_open(report.role, report.unsure, holding)
+        evidence_of_open(report.role, report.uncertain, holding)
     }
 
     pub(crate) fn give_evidence(
@@ -176,35 +179,35 @@ impl World {
         }
         round.missing = 0;
         let evidence = core::mem::take(&mut round.evidence);
-        self.advance(m, id, |settling| settling.on_evidence(evidence));
+        self.advance(m, id, |arbitration_run| arbitration_run.on_evidence(evidence));
     }
 
     pub(crate) fn on_agreed(&mut self, m: usize, id: u64, outcome: Proposed) {
         if let Some(id) = id.checked_sub(PROPOSALS) {
-            self.advance(m, id, |settling| settling.on_proposed(outcome));
+            self.advance(m, id, |arbitration_run| arbitration_run.on_proposed(outcome));
         }
     }
 
     /// The pool has said where the brick stands.
-    fn stands(&mut self, m: usize, id: u64, standing: Option<Standing>) {
+    fn stands(&mut self, m: usize, id: u64, verdict: Option<RecoveryVerdict>) {
         let Some(process) = self.process(m) else { return };
         let Some(round) = process.control.rounds.open.remove(&id) else { return };
-        let (Some(opened), Some(standing)) = (round.opened, standing) else { return };
+        let (Some(opened), Some(verdict)) = (round.opened, verdict) else { return };
         let wall = self.machines[m].clock.wall(self.now);
         if let Some(disk) = self.machines[m].disks.get(&round.brick) {
             disk.set_time(wall);
         }
-        let stood = opened.stand(standing);
+        let after = opened.apply_verdict(verdict);
         if self.machines[m].disks.get(&round.brick).is_some_and(|d| d.is_off()) {
-            drop(stood);
+            drop(after);
             return self.die(m);
         }
-        match stood {
+        match after {
             Ok(opened) => {
                 // The journal of a brick without others stays as it is, and with it a last change without its data: the next
-                // opening may doubt it again.
+                // opening may find it uncertain again.
                 let others = self.store.state().sets.get(&round.set).is_some_and(|s| s.bricks.len() > 1);
-                if standing.last && others {
+                if verdict.last && others {
                     self.ledger.goes_on(round.brick);
                 }
                 self.begin_set(m, round.set, round.brick, opened);

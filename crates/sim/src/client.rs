@@ -7,7 +7,7 @@ use crate::trace::{Trace, say};
 use crate::workload::Workload;
 use crate::world::{Event, World};
 use bytes::Bytes;
-use client_core::call::{Action, Ended, Fate, Patience};
+use client_core::call::{Action, Ended, Fate, RetryPolicy};
 use client_core::connections::{Connections, Era};
 use client_core::exchange::{Exchange, Failure, Message, Step, Target};
 use client_core::operation::Operation;
@@ -24,7 +24,7 @@ use wire::{Body, Call, Errno, Fail, Frame, Kind, Op, Reply, Wire};
 
 /// Releases sent in one go.
 const AT_ONCE: usize = 64;
-/// How often the housekeeper looks whether a set has to hear what is open, or was closed.
+/// How often the background thread looks whether a set has to hear what is open, or was closed.
 const HOUSEKEEPING: Duration = Duration::from_millis(500);
 
 /// What happens to a client.
@@ -41,7 +41,7 @@ pub(crate) enum ToClient {
     Refused(u64, u64),
     /// The volume's map.
     Map(Box<VolumeMap>),
-    /// The housekeeper looks.
+    /// The background thread looks.
     Keep,
 }
 
@@ -50,14 +50,14 @@ struct Running {
     number: u64,
     exchange: Exchange,
     connection: Option<u64>,
-    /// The connection on which it is seen whether the server greets.
-    greeting: Option<u64>,
+    /// The connection on which it is seen whether the server answers a handshake.
+    handshake: Option<u64>,
     last: Option<(Reply, Bytes)>,
 }
 
 /// What a client has begun.
 struct Task {
-    /// In the history it is that record; without one it is the housekeeper's.
+    /// In the history it is that record; without one it is the background thread's.
     record: Option<usize>,
     set: SetId,
     op: Option<Op>,
@@ -90,7 +90,7 @@ pub(crate) struct Client {
     pub(crate) clock: Clock,
     session: SessionId,
     pub(crate) alive: bool,
-    patience: Patience,
+    timeout: RetryPolicy,
     routes: Option<Routes>,
     sets: BTreeMap<SetId, SetState>,
     servers: BTreeMap<ServerId, Server>,
@@ -107,7 +107,7 @@ impl Client {
             clock,
             session,
             alive: true,
-            patience: Patience { soft: None, network_timeout: timeout, quorum_wait: Duration::ZERO },
+            timeout: RetryPolicy { soft: None, network_timeout: timeout, quorum_wait: Duration::ZERO },
             routes: None,
             sets: BTreeMap::new(),
             servers: BTreeMap::new(),
@@ -203,8 +203,8 @@ impl World {
         let begun = self.client_now(c);
         let client = &mut self.clients[c];
         let epoch = client.routes.as_ref().and_then(|r| r.get(set)).map_or(Epoch(0), |r| r.epoch);
-        let patience = client.patience;
-        let operation = Operation::begin(&op, epoch, patience, || client.sets.entry(set).or_default());
+        let timeout = client.timeout;
+        let operation = Operation::begin(&op, epoch, timeout, || client.sets.entry(set).or_default());
         let id = self.add_task(c, Some(record), set, Some((op, operation)), payload, begun);
         self.look(c, id);
     }
@@ -255,8 +255,8 @@ impl World {
         let binds = operation.binds();
         match (action, self.clients[c].target(set)) {
             (Action::Send(_), Some(target)) => {
-                let patience = self.clients[c].patience;
-                let exchange = Exchange::call(target, patience, now.saturating_sub(begun), binds);
+                let timeout = self.clients[c].timeout;
+                let exchange = Exchange::call(target, timeout, now.saturating_sub(begun), binds);
                 self.begin_exchange(c, id, exchange);
             }
             (action, _) => self.act(c, id, action),
@@ -295,7 +295,7 @@ impl World {
         if number > 1 && task.operation.as_ref().is_some_and(|o| o.seq() != 0) {
             self.coverage.count("change sent again");
         }
-        task.running = Some(Running { number, exchange, connection: None, greeting: None, last: None });
+        task.running = Some(Running { number, exchange, connection: None, handshake: None, last: None });
         self.take_exchange_step(c, id, first);
     }
 
@@ -308,8 +308,8 @@ impl World {
                 self.arm_deadline(c, id);
             }
             Step::Wait => self.arm_deadline(c, id),
-            Step::Greet => {
-                self.count("server asked to greet");
+            Step::Handshake => {
+                self.count("server asked for a handshake");
                 self.dial_server(c, id, true);
                 self.arm_deadline(c, id);
             }
@@ -357,7 +357,7 @@ impl World {
         self.take_exchange_step(c, id, step);
     }
 
-    fn dial_server(&mut self, c: usize, id: u64, greets: bool) {
+    fn dial_server(&mut self, c: usize, id: u64, answers_handshake: bool) {
         let Some(running) = self.clients[c].running(id) else { return };
         let (server, number) = (running.exchange.target().server, running.number);
         let to = machine_of(server);
@@ -388,7 +388,7 @@ impl World {
         let connected = Connected { server, number: numbered.number, used: false, frames: 1, task: Some(id) };
         client.connected.insert(made, connected);
         if let Some(running) = client.running(id) {
-            let place = if greets { &mut running.greeting } else { &mut running.connection };
+            let place = if answers_handshake { &mut running.handshake } else { &mut running.connection };
             *place = Some(made);
         }
         let frame = Frame::new(Kind::Hello, 1, hello.to_bytes());
@@ -437,7 +437,7 @@ impl World {
         match frame.kind {
             Kind::HelloReply => match HelloReply::from_bytes(&frame.body) {
                 Ok(_) => self.on_greeting(c, id, connection),
-                Err(e) => self.fail(format!("client {c} cannot read a greeting: {e}")),
+                Err(e) => self.fail(format!("client {c} cannot read a handshake: {e}")),
             },
             Kind::Reply => match Reply::from_bytes(&frame.body) {
                 Ok(reply) => self.on_reply(c, id, connection, reply, frame.payload),
@@ -447,16 +447,16 @@ impl World {
         }
     }
 
-    /// A server greets: an exchange has its connection, or knows that the server only is slow.
+    /// A server answers a handshake: an exchange has its connection, or knows that the server only is slow.
     fn on_greeting(&mut self, c: usize, id: u64, connection: u64) {
         let now = self.client_now(c);
         let client = &mut self.clients[c];
         let Some(task) = client.tasks.get_mut(&id) else { return };
         let waited = now.saturating_sub(task.begun);
         let Some(running) = task.running.as_mut() else { return };
-        if running.greeting == Some(connection) {
-            running.greeting = None;
-            let step = running.exchange.greeted(waited);
+        if running.handshake == Some(connection) {
+            running.handshake = None;
+            let step = running.exchange.handshake_done(waited);
             self.dispose(c, connection, Fate::PutBack);
             self.take_exchange_step(c, id, step);
         } else if running.connection == Some(connection) {
@@ -495,8 +495,8 @@ impl World {
         let Some(task) = client.tasks.get_mut(&id) else { return };
         let (begun, set) = (task.begun, task.set);
         let Some(running) = task.running.take() else { return };
-        if let Some(greeting) = running.greeting {
-            self.dispose(c, greeting, Fate::Close);
+        if let Some(handshake) = running.handshake {
+            self.dispose(c, handshake, Fate::Close);
         }
         if let Some(connection) = running.connection {
             self.dispose(c, connection, fate.unwrap_or(Fate::Close));
@@ -614,7 +614,7 @@ impl World {
         self.tell_caller(c, record, answer.map(|body| (body, task.payload)));
     }
 
-    /// The housekeeper: sets that may have forgotten hear what is open, and closed files are released.
+    /// The background thread: sets that may have forgotten hear what is open, and closed files are released.
     fn keep(&mut self, c: usize) {
         let now = self.client_now(c);
         let client = &mut self.clients[c];
@@ -627,19 +627,19 @@ impl World {
             if client.tasks.values().any(|t| t.record.is_none() && t.set == target.set) {
                 continue;
             }
-            let (patience, first) = (client.patience, client.next_number);
+            let (timeout, first) = (client.timeout, client.next_number);
             let new = || Server { connections: Connections::new(first), idle: Vec::new() };
             let era = client.servers.entry(target.server).or_insert_with(new).connections.era();
             let mark = ReclaimMark { epoch: target.epoch, server: target.server, era };
             let state = client.set(target.set);
             let exchange = if state.wants_reclaim(mark) {
-                Exchange::reclaim(target, patience, Duration::ZERO)
+                Exchange::reclaim(target, timeout, Duration::ZERO)
             } else {
                 let fids = state.take_releases(AT_ONCE);
                 if fids.is_empty() {
                     continue;
                 }
-                Exchange::release(target, patience, Duration::ZERO, fids)
+                Exchange::release(target, timeout, Duration::ZERO, fids)
             };
             let id = self.add_task(c, None, target.set, None, Bytes::new(), now);
             self.begin_exchange(c, id, exchange);

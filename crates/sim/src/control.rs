@@ -12,10 +12,10 @@ use cluster::liveness::HEARTBEAT;
 use core::time::Duration;
 use ids::{BrickId, SetId};
 use namespace::placement::SetRoom;
+use server_core::arbitration_run::Proposed;
 use server_core::leases::{self, Grant, Heard, Leadership, Lease, LeaseGiver};
-use server_core::settling::Proposed;
 use server_core::suspicion::Suspicions;
-use server_core::{OpenSet, Opened, Place, Unopened};
+use server_core::{OpenSet, OpenedBrick, Place, Unopened};
 use set_core::{Input, SetCore};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -70,7 +70,7 @@ impl World {
     pub(crate) fn on_control(&mut self, m: usize, what: ToProcess) {
         match what {
             ToProcess::BeatDue => self.beat(m),
-            ToProcess::Judge => self.judge(m),
+            ToProcess::Judge => self.detect_failures(m),
             ToProcess::Beat { from, life, sent } => self.on_beat(m, from, life, sent),
             ToProcess::Lease { sent, grant, rooms } => self.on_lease(m, sent, grant, rooms),
             ToProcess::Read(id, state) => self.on_read(m, id, &state),
@@ -168,7 +168,7 @@ impl World {
     }
 
     /// The leader looks for servers whose leases ran out.
-    fn judge(&mut self, m: usize) {
+    fn detect_failures(&mut self, m: usize) {
         self.timer(m, leases::next_judging(), ToProcess::Judge);
         let shown = self.shown(m);
         let (leads, term) = (self.store.leader() == Some(m), self.store.term());
@@ -177,7 +177,8 @@ impl World {
         let control = &mut process.control;
         let changed = control.term != term;
         control.term = term;
-        let judged = control.giver.judge(shown, Leadership { me: server_id(m), leads, changed }, &state);
+        let judged =
+            control.giver.detect_failures(shown, Leadership { me: server_id(m), leads, changed }, &state);
         for server in judged.down {
             self.count("lease ran out");
             self.ask_store(self.now, m, Ask::Propose(cluster::Command::ServerDown { server }, None));
@@ -237,7 +238,7 @@ impl World {
             return self.die(m);
         }
         match opened {
-            Ok(opened) => match opened.doubts() {
+            Ok(opened) => match opened.uncertainty() {
                 None => self.begin_set(m, set, brick, opened),
                 Some(evidence) => self.begin_arbitration(m, set, brick, opened, evidence),
             },
@@ -246,7 +247,7 @@ impl World {
     }
 
     /// A brick is open and may take part.
-    pub(crate) fn begin_set(&mut self, m: usize, set: SetId, brick: BrickId, opened: Opened) {
+    pub(crate) fn begin_set(&mut self, m: usize, set: SetId, brick: BrickId, opened: OpenedBrick) {
         let shown = self.shown(m);
         say!(self, "server {m}: brick {brick} of set {set} is open: {opened:?}");
         let Some(process) = self.process(m) else { return };

@@ -245,7 +245,7 @@ impl World {
             self.ledger.disk_fails(now, brick, errno);
         }
         if errno.is_some() && !matches!(fault, Fault::Reads(..)) {
-            // What the kernel drops is as lost as by a power cut; and a brick that cannot write down what is in doubt
+            // What the kernel drops is as lost as by a power cut; and a brick that cannot write down what is stale
             // counts as one that lost memory.
             self.ledger.power_failed(now, brick);
         }
@@ -320,15 +320,15 @@ impl World {
         match fault {
             Fault::Freeze(m) => self.thaw(m),
             Fault::Slow(m) => self.network.set_slow(Node::Server(m), Duration::ZERO),
-            Fault::OneWay(a, b) => self.mend_path(a, b),
+            Fault::OneWay(a, b) => self.repair_path(a, b),
             Fault::TwoWays(a, b) => {
-                self.mend_path(a, b);
-                self.mend_path(b, a);
+                self.repair_path(a, b);
+                self.repair_path(b, a);
             }
             Fault::CutOff(m) => {
                 for other in (0..self.machines.len()).filter(|o| *o != m) {
-                    self.mend_path(Node::Server(m), Node::Server(other));
-                    self.mend_path(Node::Server(other), Node::Server(m));
+                    self.repair_path(Node::Server(m), Node::Server(other));
+                    self.repair_path(Node::Server(other), Node::Server(m));
                 }
             }
             Fault::Hang(m, brick)
@@ -350,7 +350,7 @@ impl World {
     /// The storm ends.
     pub(crate) fn end_faults(&mut self) {
         self.network.calm();
-        self.mend_paths();
+        self.repair_paths();
         self.store.fall(self.now);
         for m in 0..self.machines.len() {
             self.machines[m].dies_in = None;

@@ -17,7 +17,7 @@ use wire::{Frame, Kind, Wire};
 
 const RETRY: Duration = Duration::from_millis(100);
 /// Without an answer for so long a server counts as out of reach.
-const SILENCE: Duration = Duration::from_secs(2);
+const SILENT_FOR: Duration = Duration::from_secs(2);
 
 impl World {
     pub(crate) fn send_peer(
@@ -51,15 +51,15 @@ impl World {
             return;
         }
         if !self.network.reaches(Node::Server(m), Node::Server(to)) || !self.machines[to].powered {
-            return self.timer(m, SILENCE, ToProcess::Dial(server));
+            return self.timer(m, SILENT_FOR, ToProcess::Dial(server));
         }
         if !self.machines[to].lives() {
             self.link_changed(m, server, false);
             return self.timer(m, RETRY, ToProcess::Dial(server));
         }
         if self.machines[to].is_frozen() {
-            // Its kernel takes the connection, and nobody greets.
-            return self.timer(m, SILENCE, ToProcess::Dial(server));
+            // Its kernel takes the connection, and nobody answers the handshake.
+            return self.timer(m, SILENT_FOR, ToProcess::Dial(server));
         }
         let lives = (self.machines[m].life, self.machines[to].life);
         let connection = self.connect((Node::Server(m), lives.0), (to, lives.1));

@@ -252,7 +252,7 @@ impl World {
     }
 
     /// The path is open again: what lies in buffers comes now, or the connection has given up.
-    pub(crate) fn mend_path(&mut self, from: Node, to: Node) {
+    pub(crate) fn repair_path(&mut self, from: Node, to: Node) {
         if !self.network.cut.remove(&(from, to)) {
             return;
         }
@@ -282,9 +282,9 @@ impl World {
     }
 
     /// All paths are open again.
-    pub(crate) fn mend_paths(&mut self) {
+    pub(crate) fn repair_paths(&mut self) {
         for (from, to) in self.network.cut.clone() {
-            self.mend_path(from, to);
+            self.repair_path(from, to);
         }
     }
 

@@ -36,7 +36,7 @@ pub(crate) const REOPEN: Duration = Duration::from_secs(3);
 
 /// A session's connection as those know it who serve what came on it.
 #[derive(Clone, Debug)]
-pub(crate) struct Greeted {
+pub(crate) struct Established {
     connection: u64,
     session: SessionId,
     number: u64,
@@ -47,7 +47,7 @@ pub(crate) struct Greeted {
 #[derive(Clone, Debug)]
 pub(crate) enum To {
     /// To a client or another server, on its connection.
-    There { on: Greeted, id: u64 },
+    There { on: Established, id: u64 },
     /// To a question of this process, and to which try of it.
     Here(u64, u64),
 }
@@ -96,8 +96,8 @@ pub(crate) struct Process {
     pub(crate) sets: BTreeMap<SetId, Served>,
     works: BTreeMap<(SetId, u64), Work>,
     pub(crate) rooms: Rooms,
-    sessions: Sessions<Greeted>,
-    greeted: BTreeMap<u64, Greeted>,
+    sessions: Sessions<Established>,
+    established: BTreeMap<u64, Established>,
     pub(crate) links: BTreeMap<ServerId, Link>,
     pub(crate) asker: RefCell<Asker>,
     pub(crate) questions: Questions,
@@ -115,7 +115,7 @@ impl Process {
             works: BTreeMap::new(),
             rooms: Rooms::default(),
             sessions: Sessions::default(),
-            greeted: BTreeMap::new(),
+            established: BTreeMap::new(),
             links: BTreeMap::new(),
             asker: RefCell::new(Asker::new(session)),
             questions: Questions::default(),
@@ -287,8 +287,8 @@ impl World {
         if self.machines[m].disks.values().any(|d| d.is_off()) && self.machines[m].dies_with_power {
             self.cut_power(m);
         } else {
-            // A change that was cut short is in doubt, and a brick that is opened with an old doubt counts as one that lost
-            // memory.
+            // A change that was cut short is stale, and a brick that is opened with an old stale set counts as one that
+            // lost memory.
             for brick in self.machines[m].disks.keys().copied().collect::<Vec<_>>() {
                 self.ledger.power_failed(self.now, brick);
             }
@@ -382,7 +382,7 @@ impl World {
             return self.later(again, m, ToProcess::Work(set, id));
         }
         let Some(work) = self.process(m).and_then(|p| p.works.remove(&(set, id))) else { return };
-        let result = <Brick as set_core::Brick>::run(work);
+        let result = <Brick as set_core::LocalBrick>::run(work);
         if self.machines[m].disks.get(&brick).is_some_and(|d| d.is_off()) {
             return self.die(m);
         }
@@ -401,7 +401,7 @@ impl World {
         for set in process.open_sets() {
             self.step(m, set, Input::Tick);
             if house {
-                self.step(m, set, Input::Housekeeping);
+                self.step(m, set, Input::Maintenance);
             }
         }
         if house {
@@ -478,7 +478,7 @@ impl World {
             },
         };
         match (way, frame.kind) {
-            (Way::There, Kind::Hello) => self.greet(m, connection, &frame),
+            (Way::There, Kind::Hello) => self.handshake(m, connection, &frame),
             (Way::There, Kind::Call) => self.on_call(m, connection, frame),
             (Way::There, Kind::Peer) => self.on_peer(m, frame),
             (Way::Back, Kind::Reply) => self.on_own_reply(m, connection, &frame),
@@ -487,22 +487,22 @@ impl World {
         }
     }
 
-    fn greet(&mut self, m: usize, connection: u64, frame: &Frame) {
+    fn handshake(&mut self, m: usize, connection: u64, frame: &Frame) {
         let Ok(hello) = Hello::from_bytes(&frame.body) else {
-            return self.fail(format!("server {m} cannot read a greeting"));
+            return self.fail(format!("server {m} cannot read a handshake"));
         };
         if let Purpose::Session { connection: number, oldest, .. } = hello.purpose {
             let Some(process) = self.process(m) else { return };
             let given_up = Rc::default();
-            let greeted = Greeted { connection, session: hello.session, number, given_up };
-            let told = process.sessions.connect(hello.session, number, oldest, greeted.clone());
+            let established = Established { connection, session: hello.session, number, given_up };
+            let told = process.sessions.connect(hello.session, number, oldest, established.clone());
             if told.accepted {
-                process.greeted.insert(connection, greeted);
+                process.established.insert(connection, established);
             }
             for old in told.given_up {
                 old.given_up.set(true);
                 if let Some(process) = self.process(m) {
-                    process.greeted.remove(&old.connection);
+                    process.established.remove(&old.connection);
                 }
                 self.close(self.now, old.connection, Way::There);
                 self.disconnected(m, &old);
@@ -525,7 +525,7 @@ impl World {
     fn on_call(&mut self, m: usize, connection: u64, frame: Frame) {
         let shown = self.shown(m);
         let Some(process) = self.process(m) else { return };
-        let Some(on) = process.greeted.get(&connection).cloned() else { return };
+        let Some(on) = process.established.get(&connection).cloned() else { return };
         let call = match Call::from_bytes(&frame.body) {
             Ok(call) => call,
             Err(e) => return self.fail(format!("server {m} cannot read a call: {e}")),
@@ -560,8 +560,8 @@ impl World {
     fn on_end(&mut self, m: usize, connection: u64, way: Way) {
         let Some(process) = self.process(m) else { return };
         if way == Way::There {
-            if let Some(greeted) = process.greeted.remove(&connection) {
-                self.disconnected(m, &greeted);
+            if let Some(established) = process.established.remove(&connection) {
+                self.disconnected(m, &established);
             }
             return;
         }
@@ -575,11 +575,11 @@ impl World {
         }
     }
 
-    fn disconnected(&mut self, m: usize, greeted: &Greeted) {
+    fn disconnected(&mut self, m: usize, established: &Established) {
         let shown = self.shown(m);
         let Some(process) = self.process(m) else { return };
-        if let Some(at) = process.sessions.disconnect(shown, greeted.session, greeted.number) {
-            self.timer(m, at.saturating_sub(shown), ToProcess::SessionEnds(greeted.session));
+        if let Some(at) = process.sessions.disconnect(shown, established.session, established.number) {
+            self.timer(m, at.saturating_sub(shown), ToProcess::SessionEnds(established.session));
         }
     }
 

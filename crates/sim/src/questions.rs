@@ -96,8 +96,8 @@ impl World {
                 self.timer(m, HERE, ToProcess::AskTimedOut(id, frame));
                 self.serve(m, call, Bytes::new(), To::Here(id, frame), session);
             }
-            Step::There { server, connection, oldest, call, patience } => {
-                self.ask_there(m, id, server, (connection, oldest), &call, patience);
+            Step::There { server, connection, oldest, call, timeout } => {
+                self.ask_there(m, id, server, (connection, oldest), &call, timeout);
             }
             Step::Pause(time) => self.timer(m, time, ToProcess::AskAgain(id)),
             Step::Done(answer) => {
@@ -116,14 +116,14 @@ impl World {
         server: ServerId,
         (number, oldest): (u64, u64),
         call: &Call,
-        patience: Duration,
+        timeout: Duration,
     ) {
         let Some(process) = self.process(m) else { return };
         let known = process.questions.connections.get(&number).map(|(_, c)| *c);
         let connection = match known.or_else(|| self.open_own(m, server, number, oldest)) {
             Some(connection) => connection,
             None => {
-                // The port refuses, or nobody greets.
+                // The port refuses, or nobody answers the handshake.
                 let delay = self.rng.millis(1, 400);
                 return self.timer(m, delay, ToProcess::AskTimedOut(id, 0));
             }
@@ -135,7 +135,7 @@ impl World {
         open.sent = Some((connection, frame));
         let packet = Packet::of(Frame::new(Kind::Call, frame, call.to_bytes()));
         self.send(self.now, connection, Way::There, packet);
-        self.timer(m, patience, ToProcess::AskTimedOut(id, frame));
+        self.timer(m, timeout, ToProcess::AskTimedOut(id, frame));
     }
 
     /// Makes a connection of the server's own session.

@@ -10,7 +10,7 @@ use crate::world::{Event, World};
 use cluster::{Command, Refusal, State};
 use core::time::Duration;
 use ids::{ServerId, SetId};
-use server_core::settling::Proposed;
+use server_core::arbitration_run::Proposed;
 use std::sync::Arc;
 
 /// A request to the leader is repeated after so long.

@@ -58,10 +58,10 @@ impl Trace {
     }
 
     /// An event happens: it goes into the hash.
-    pub(crate) fn event(&mut self, now: Duration, kind: u64, about: u64) {
+    pub(crate) fn event(&mut self, now: Duration, kind: u64, result_fid: u64) {
         self.events += 1;
         HEARD.with_borrow_mut(|h| h.now = now);
-        for x in [u64::try_from(now.as_nanos()).unwrap_or(0), kind, about] {
+        for x in [u64::try_from(now.as_nanos()).unwrap_or(0), kind, result_fid] {
             self.hash = (self.hash ^ x).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
         }
     }

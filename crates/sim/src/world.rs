@@ -168,8 +168,8 @@ impl World {
     pub(crate) fn run(&mut self) -> Result<(), String> {
         while let Some(((now, _), event)) = self.queue.pop_first() {
             self.now = now;
-            let (kind, about) = kind(&event);
-            self.trace.event(now, kind, about);
+            let (kind, result_fid) = kind(&event);
+            self.trace.event(now, kind, result_fid);
             self.happen(event);
             if let Some(violation) = self.violation.take() {
                 return Err(violation);

@@ -1,6 +1,6 @@
 //! Request and response on one connection, any number at a time.
 
-use crate::{FrameSender, Greeted, TransportError, connect, write_frames};
+use crate::{Established, FrameSender, TransportError, connect, write_frames};
 use bytes::Bytes;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,10 +23,10 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Connects and greets.
-    pub async fn connect(address: &str, hello: &Hello, patience: Duration) -> Result<Caller, TransportError> {
-        let greeted: Greeted = connect(address, hello, patience).await?;
-        let (mut reader, writer, reply) = greeted.split();
+    /// Connects and does the handshake.
+    pub async fn connect(address: &str, hello: &Hello, timeout: Duration) -> Result<Caller, TransportError> {
+        let established: Established = connect(address, hello, timeout).await?;
+        let (mut reader, writer, reply) = established.split();
         let (send, queue) = FrameSender::channel();
         let waiting: Waiting = Arc::new(Mutex::new(Some(HashMap::new())));
         let for_reader = waiting.clone();
@@ -50,7 +50,7 @@ impl Caller {
         Ok(Caller { send, waiting, next, hello: Arc::new(reply), address: address.into() })
     }
 
-    /// What the server said in its greeting.
+    /// What the server said in its handshake.
     pub fn hello(&self) -> &HelloReply {
         &self.hello
     }
@@ -60,13 +60,13 @@ impl Caller {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).is_none()
     }
 
-    /// Sends a request and waits for its answer, at most `patience`.
+    /// Sends a request and waits for its answer, at most `timeout`.
     pub async fn call(
         &self,
         kind: Kind,
         body: Vec<u8>,
         payload: Bytes,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Frame, TransportError> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (answer, answered) = oneshot::channel();
@@ -77,7 +77,7 @@ impl Caller {
         if !self.send.send(Frame::with_payload(kind, id, body, payload)) {
             return Err(TransportError::Closed);
         }
-        match tokio::time::timeout(patience, answered).await {
+        match tokio::time::timeout(timeout, answered).await {
             Ok(Ok(frame)) => Ok(frame),
             Ok(Err(_)) => Err(TransportError::Closed),
             Err(_) => {
@@ -86,7 +86,7 @@ impl Caller {
                 }
                 Err(TransportError::TimedOut {
                     address: self.address.to_string(),
-                    seconds: patience.as_secs(),
+                    seconds: timeout.as_secs(),
                 })
             }
         }

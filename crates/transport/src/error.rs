@@ -27,7 +27,7 @@ pub enum TransportError {
         /// How long was waited.
         seconds: u64,
     },
-    /// The other side said no to the greeting.
+    /// The other side said no to the handshake.
     #[error("{address}: {reason}")]
     Unwelcome {
         /// Where.

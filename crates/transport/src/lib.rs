@@ -1,4 +1,4 @@
-//! Frames over TCP with tokio: reading, writing, greeting, and request-response on one connection.
+//! Frames over TCP with tokio: reading, writing, handshake, and request-response on one connection.
 //!
 //! Owns connections and nothing else: what a frame means is its receiver's matter. Clients' blocking connections are in
 //! crate `client`. Invariant: a frame that is handed out passed its checksum.
@@ -6,14 +6,14 @@
 mod caller;
 mod direct;
 mod error;
-mod greeting;
+mod handshake;
 mod reader;
 mod writer;
 
 pub use caller::Caller;
 pub use direct::DirectSender;
 pub use error::TransportError;
-pub use greeting::{Greeted, accept, answer, connect};
+pub use handshake::{Established, accept, answer, connect};
 pub use reader::FrameReader;
 pub use writer::{FrameSender, write_frames};
 

@@ -51,12 +51,12 @@ wire_enum! {
         12 RemoveXattr { fid: Fid, name: Name, time: Time },
         13 CopyRange { from: Fid, from_offset: u64, to: Fid, to_offset: u64, len: u64, time: Time },
         14 DropOrphan { fid: Fid },
-        /// Makes directory `fid` under copies of its ancestors, marked pending until [`Change::Settle`].
-        15 Place { path: Vec<Ancestor>, name: Name, fid: Fid, mode: u32, uid: u32, gid: u32, time: Time },
+        /// Makes directory `fid` under copies of its ancestors, marked pending until [`Change::EndTransaction`].
+        15 PrepareMkdir { path: Vec<Ancestor>, name: Name, fid: Fid, mode: u32, uid: u32, gid: u32, time: Time },
         /// Marks an empty directory pending: it takes no new entries.
-        16 Condemn { fid: Fid },
+        16 PrepareRmdir { fid: Fid },
         /// Clears the mark (`keep`) or removes the directory.
-        17 Settle { fid: Fid, keep: bool },
+        17 EndTransaction { fid: Fid, keep: bool },
         18 Relocate { fid: Fid, path: Vec<Ancestor>, name: Name },
         /// Changes nothing: says that the object may not be what the journal made of it. Who missed this takes it anew.
         19 Touch { fid: Fid },
@@ -105,9 +105,9 @@ impl Change {
             | Change::SetXattr { fid, .. }
             | Change::RemoveXattr { fid, .. }
             | Change::DropOrphan { fid }
-            | Change::Place { fid, .. }
-            | Change::Condemn { fid }
-            | Change::Settle { fid, .. }
+            | Change::PrepareMkdir { fid, .. }
+            | Change::PrepareRmdir { fid }
+            | Change::EndTransaction { fid, .. }
             | Change::Relocate { fid, .. }
             | Change::Touch { fid } => vec![*fid],
             Change::CopyRange { to, .. } => vec![*to],
@@ -125,7 +125,7 @@ impl Change {
     }
 
     /// Whether the change only says that objects may not be what the journal made of them.
-    pub fn is_doubt(&self) -> bool {
+    pub fn is_invalidation(&self) -> bool {
         matches!(self, Change::Touch { .. } | Change::Partial { .. })
     }
 }

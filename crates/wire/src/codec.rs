@@ -344,7 +344,7 @@ mod tests {
             let time = Time { sec, nsec };
             let change = Change::SetXattr { fid, name, value: Blob(vec![1, 2, 3]), time };
             let stamp = Stamp { epoch: Epoch(1), lsn: Lsn(9) };
-            let body = PeerBody::Replicate { stamp, commit: Lsn(8), op: OpId::default(), about: Some(fid), change };
+            let body = PeerBody::Replicate { stamp, commit: Lsn(8), op: OpId::default(), result_fid: Some(fid), change };
             let message = PeerMessage { set: SetId(1), from: BrickId(1), to: BrickId(2), epoch: Epoch(1), body };
             prop_assert_eq!(PeerMessage::from_bytes(&message.to_bytes()), Ok(message));
         }

@@ -131,17 +131,18 @@ wire_enum! {
 
         // Between the primaries of two sets, for operations that touch both (design section 7).
         /// Makes the directory that an entry of another set will lead to; it lives if that entry comes to be.
-        40 Place { path: Vec<Ancestor>, name: Name, mode: u32, uid: u32, gid: u32 },
+        40 PrepareMkdir { path: Vec<Ancestor>, name: Name, mode: u32, uid: u32, gid: u32 },
         /// Marks an empty directory as about to lose its entry in another set.
         /// `by`: the session that removes it.
-        41 Condemn { fid: Fid, by: SessionId },
+        41 PrepareRmdir { fid: Fid, by: SessionId },
         /// Moves the directory's copy to where its entry went.
         43 Relocate { fid: Fid, path: Vec<Ancestor>, name: Name },
         /// Does this entry exist, with no transaction about it under way? Then the directory it leads to stays.
-        44 Vouch { parent: Fid, name: Name, fid: Fid },
+        44 CheckEntry { parent: Fid, name: Name, fid: Fid },
         /// Ends transaction `tx` about a marked directory: it stays (its entry exists) or goes. Another transaction's mark
-        /// stays. `tx` is the name of the `Place` or `Condemn`; `None` if the directory's set no longer knows it.
-        45 Settle { fid: Fid, tx: Option<OpId>, keep: bool },
+        /// stays. `tx` is the name of the `PrepareMkdir` or `PrepareRmdir`; `None` if the directory's set no longer knows
+        /// it.
+        45 EndTransaction { fid: Fid, tx: Option<OpId>, keep: bool },
         /// Nobody else moves directories beneath those of other sets, until this is released or has run out.
         46 LockTree { tx: OpId },
         /// The holder needs the lock no more.
@@ -185,11 +186,11 @@ impl Op {
             Op::Lseek { .. } => 22,
             Op::CopyRange { .. } => 23,
             Op::SyncFs => 24,
-            Op::Place { .. } => 25,
-            Op::Condemn { .. } => 26,
-            Op::Settle { .. } => 27,
+            Op::PrepareMkdir { .. } => 25,
+            Op::PrepareRmdir { .. } => 26,
+            Op::EndTransaction { .. } => 27,
             Op::Relocate { .. } => 28,
-            Op::Vouch { .. } => 29,
+            Op::CheckEntry { .. } => 29,
             Op::LockTree { .. } | Op::UnlockTree { .. } => 30,
             Op::Lineage { .. } => 31,
         }
@@ -212,7 +213,7 @@ impl Op {
                 | Op::ListXattr { .. }
                 | Op::Lseek { .. }
                 | Op::SyncFs
-                | Op::Vouch { .. }
+                | Op::CheckEntry { .. }
                 | Op::LockTree { .. }
                 | Op::UnlockTree { .. }
                 | Op::Lineage { .. }
@@ -247,11 +248,11 @@ pub const COUNTED: [&str; 32] = [
     "lseek",
     "copy_file_range",
     "syncfs",
-    "place",
-    "condemn",
-    "settle",
+    "prepare_mkdir",
+    "prepare_rmdir",
+    "end_transaction",
     "relocate",
-    "vouch",
+    "check_entry",
     "locktree",
     "lineage",
 ];

@@ -33,7 +33,7 @@ wire_enum! {
     /// What is said.
     pub enum PeerBody {
         /// Apply this change (data as payload). `commit`: all in-sync bricks have everything up to there.
-        1 Replicate { stamp: Stamp, commit: Lsn, op: OpId, about: Option<Fid>, change: Change },
+        1 Replicate { stamp: Stamp, commit: Lsn, op: OpId, result_fid: Option<Fid>, change: Change },
         /// Everything up to `lsn` is applied here, up to `durable` on disk; `available` bytes of room are left.
         2 Ack { lsn: Lsn, durable: Lsn, available: u64 },
         /// The change could not be applied: the brick takes itself out.
@@ -42,27 +42,27 @@ wire_enum! {
         4 Sync { ticket: u64, lsn: Lsn, fid: Option<Fid> },
         5 Synced { ticket: u64, errno: i32 },
         /// A new primary asks where the others stand.
-        6 WhereAreYou,
+        6 StateQuery,
         /// The last change in the sender's journal. It can send those after `kept` with their data.
-        7 HereIAm { last: Stamp, durable: Lsn, kept: Lsn },
+        7 StateReport { last: Stamp, durable: Lsn, kept: Lsn },
         /// The new primary lacks the changes after this one: they come as [`PeerBody::Replicate`], with their own stamps.
         8 SendTail { after: Stamp },
         /// All in-sync bricks have everything up to there, and no newer change has said so.
         9 Committed { lsn: Lsn },
 
         // Healing (see crate `replica`, module `heal`).
-        /// A brick that is not in sync wants to be: its tree is sure up to `sure`, its journal up to `held`, and that holds
-        /// these epochs, each to the position given. All that belongs to this attempt carries its number.
-        20 Join { number: u64, sure: Lsn, held: Lsn, history: Vec<Stamp> },
+        /// A brick that is not in sync wants to be: its tree is consistent up to `consistent_to`, its journal up to `held`,
+        /// and that holds these epochs, each to the position given. All messages of this join carry its id.
+        20 Join { join_id: u64, consistent_to: Lsn, held: Lsn, history: Vec<Stamp> },
         /// Up to `common` both have the same, and their journals agree up to `agree`; the sender's changes after `start`
-        /// follow, as [`PeerBody::Missed`]. `start` is where the journals part. With `full` the sender's journal does not
+        /// follow, as [`PeerBody::CatchUp`]. `start` is where the journals part. With `full` the sender's journal does not
         /// reach back to `common`, so everything has to be compared, and the joining brick's journal begins anew at `start`.
-        21 Welcome { number: u64, common: Stamp, agree: Lsn, start: Stamp, full: bool },
+        21 JoinAccepted { join_id: u64, common: Stamp, agree: Lsn, start: Stamp, full: bool },
         /// A change that the joining brick missed.
-        22 Missed { stamp: Stamp, op: OpId, about: Option<Fid>, change: Change },
+        22 CatchUp { stamp: Stamp, op: OpId, result_fid: Option<Fid>, change: Change },
         /// From here on come the new changes, after this one; questions are answered. With a full comparison, the
-        /// directories that hang on other sets' directories or lie in limbo, and files without a name.
-        23 Live { number: u64, last: Stamp, placed: Vec<Fid> },
+        /// directories that hang on other sets' directories or lie in lost+found, and files without a name.
+        23 CaughtUp { join_id: u64, last: Stamp, placed: Vec<Fid> },
         /// What is this object like? With `data`, the data of a small file is to come with the answer, unless it is what the
         /// sender has: the XXH3-128 of that is `have`.
         24 AskObject { fid: Fid, data: bool, have: Option<(u64, u64)> },
@@ -77,7 +77,7 @@ wire_enum! {
         /// The payload; `end`: the file ends with it or before it.
         29 Data { fid: Fid, at: Lsn, offset: u64, len: u32, end: bool },
         /// Nothing is missing any more.
-        30 Healed { number: u64, lsn: Lsn },
+        30 Healed { join_id: u64, lsn: Lsn },
         /// The file has no data from `offset` on for so many bytes, an answer to questions 28 and 32; `end`: and none after.
         31 Hole { fid: Fid, at: Lsn, offset: u64, len: u64, end: bool },
         /// What are the checksums of this file's data? `ask` comes back with the answer.
@@ -109,8 +109,9 @@ wire_struct! {
         /// Marks of its tag (see `docs/formats/brick.md`).
         pub flags: u8,
         pub xattrs: Vec<(Name, Blob)>,
-        /// Where a directory hangs whose parent lives on another set, or that lies in limbo: the directories above, and its
-        /// name. The path begins in limbo if the first name is the name of its directory there (see `docs/formats/brick.md`).
+        /// Where a directory hangs whose parent lives on another set, or that lies in lost+found: the directories above,
+        /// and its name. The path begins in lost+found if the first name is the name of its directory there (see
+        /// `docs/formats/brick.md`).
         pub place: Option<(Vec<Ancestor>, Name)>,
     }
 }

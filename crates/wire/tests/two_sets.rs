@@ -16,10 +16,10 @@ fn bytes(parts: &[&[u8]]) -> Vec<u8> {
 fn frozen_bytes() {
     let ops = [
         (
-            Op::Settle { fid: FID, tx: Some(TX), keep: true },
+            Op::EndTransaction { fid: FID, tx: Some(TX), keep: true },
             bytes(&[&[45], &FID_BYTES, &[1], &TX_BYTES, &[1]]),
         ),
-        (Op::Settle { fid: FID, tx: None, keep: false }, bytes(&[&[45], &FID_BYTES, &[0, 0]])),
+        (Op::EndTransaction { fid: FID, tx: None, keep: false }, bytes(&[&[45], &FID_BYTES, &[0, 0]])),
         (Op::LockTree { tx: TX }, bytes(&[&[46], &TX_BYTES])),
         (Op::UnlockTree { tx: TX }, bytes(&[&[47], &TX_BYTES])),
         (Op::Lineage { fid: FID }, bytes(&[&[48], &FID_BYTES])),

@@ -1,10 +1,10 @@
-//! The index against the tree. On a brick that was not closed in order it may lag behind: opening mends that.
+//! The index against the tree. On a brick that was not closed in order it may lag behind: opening repairs that.
 
 use super::tree::Tree;
-use super::{Brick, REPAIR, Report};
+use super::{CheckedBrick, REPAIR, Report};
 use crate::index::{Index, Located};
 use crate::index_file::IndexFile;
-use crate::object::Opened;
+use crate::object::OpenObject;
 use crate::recover::scan_into;
 use ids::{BrickId, Fid, Lsn};
 use std::collections::HashSet;
@@ -17,7 +17,7 @@ const LINES: usize = 50;
 
 /// True if the index is to be made anew. `position`: how far it has come, if there is one.
 pub(super) fn check(
-    brick: &Brick<'_>,
+    brick: &CheckedBrick<'_>,
     position: Option<Option<Lsn>>,
     (clean, partial): (bool, bool),
     tree: &Tree,
@@ -34,7 +34,7 @@ pub(super) fn check(
     Ok(true)
 }
 
-fn compare(brick: &Brick<'_>, partial: bool, tree: &Tree, report: &mut Report) -> Result<bool, Errno> {
+fn compare(brick: &CheckedBrick<'_>, partial: bool, tree: &Tree, report: &mut Report) -> Result<bool, Errno> {
     let Some(index) = brick.index else { return Ok(false) };
     let mut fits: HashSet<Fid> = HashSet::with_capacity(tree.objects.len());
     let mut lines: Vec<(PathBuf, String)> = Vec::new();
@@ -68,7 +68,7 @@ fn compare(brick: &Brick<'_>, partial: bool, tree: &Tree, report: &mut Report) -
 }
 
 /// Makes the index anew from the tree.
-pub(super) fn rebuild(file: &IndexFile, brick: BrickId, root: &Opened, last: Lsn) -> Result<(), String> {
+pub(super) fn rebuild(file: &IndexFile, brick: BrickId, root: &OpenObject, last: Lsn) -> Result<(), String> {
     if file.exists() {
         file.remove().map_err(|e| e.to_string())?;
     }

@@ -1,7 +1,7 @@
 //! Checking a brick that is not in use: `mortar brick check PATH [--repair]`.
 //!
 //! Owns: what is looked at, and what is repaired. Only what can be derived from the rest of the brick is written again;
-//! what is no longer sure of an object is put down as in doubt (`.mortar/heal`), so that the brick heals it from its set
+//! what is no longer certain of an object is recorded as stale (`.mortar/heal`), so that the brick heals it from its set
 //! before it serves. Nothing of the users' is removed, except what a healing that has ended left in `.mortar/aside`.
 
 mod index;
@@ -9,11 +9,11 @@ mod journal;
 mod tree;
 
 use crate::error::{OpenError, io_errno};
-use crate::heal::{Doubt, add_mark, read_mark};
+use crate::heal::{StaleSet, add_stale, read_stale_set};
 use crate::identity::{own, trace};
 use crate::index::Index;
 use crate::index_file::IndexFile;
-use crate::object::Opened;
+use crate::object::OpenObject;
 use crate::open::{Site, identify, lock, read_state};
 use disk_format::tag::Version;
 use disk_format::{SealError, State, Tag};
@@ -67,7 +67,7 @@ pub struct Report {
     pub last: Lsn,
     /// What is wrong.
     pub problems: Vec<Problem>,
-    /// What the repair put down as in doubt.
+    /// What the repair recorded as stale.
     pub to_heal: Option<ToHeal>,
 }
 
@@ -88,7 +88,7 @@ const WIPE: &str = "empty the brick's directory: it is filled again from its set
 const BY_SERVER: &str = "the server writes it again when it opens the brick";
 
 /// The brick that is checked.
-struct Brick<'a> {
+struct CheckedBrick<'a> {
     at: &'a Site,
     number: BrickId,
     root: Fid,
@@ -101,7 +101,7 @@ struct Brick<'a> {
     index: Option<&'a Index>,
 }
 
-impl Brick<'_> {
+impl CheckedBrick<'_> {
     /// What stands beside a problem that can be repaired.
     fn remedy(&self) -> &'static str {
         if self.repair { "" } else { REPAIR }
@@ -118,10 +118,10 @@ pub fn check(path: &Path, repair: bool) -> Result<Report, OpenError> {
     let mut brick = whose(&at, repair, &mut report)?;
     let _lock = lock(&at)?;
     let io = |errno| at.io("check", errno);
-    brick.healing = read_mark(&at.meta).map_err(io)?.is_some();
-    let mut doubt = Doubt { from: Lsn(u64::MAX), objects: vec![], trust: Lsn(0) };
+    brick.healing = read_stale_set(&at.meta).map_err(io)?.is_some();
+    let mut stale_set = StaleSet { from: Lsn(u64::MAX), objects: vec![], versions_valid_to: Lsn(0) };
     let root = at.root.clone();
-    check_root(&root, &brick, &mut report, &mut doubt).map_err(io)?;
+    check_root(&root, &brick, &mut report, &mut stale_set).map_err(io)?;
 
     let state = check_state(&at, &brick, &mut report)?;
     let mut newest =
@@ -136,10 +136,10 @@ pub fn check(path: &Path, repair: bool) -> Result<Report, OpenError> {
 
     let mut tree = tree::check(&root, &brick, &mut report, &mut newest).map_err(io)?;
     let partial = tree.is_partial();
-    tree.mend(&root, &brick, (&mut report, &mut doubt)).map_err(io)?;
+    tree.repair(&root, &brick, (&mut report, &mut stale_set)).map_err(io)?;
     if partial && repair {
         // Directories that have their tags again were not looked into before.
-        tree = look_again(&root, &brick, &mut report, &mut newest, &mut doubt).map_err(io)?;
+        tree = look_again(&root, &brick, &mut report, &mut newest, &mut stale_set).map_err(io)?;
     }
     if !partial || repair {
         tree.check_links(&mut report);
@@ -150,9 +150,9 @@ pub fn check(path: &Path, repair: bool) -> Result<Report, OpenError> {
     if !repair {
         return Ok(report);
     }
-    let last = end_of_journal(&at, &brick, (trouble, newest), (&mut report, &mut doubt))?;
-    if !doubt.objects.is_empty() || doubt.from < last {
-        put_down(&brick, &tree, last, doubt, &mut report).map_err(io)?;
+    let last = end_of_journal(&at, &brick, (trouble, newest), (&mut report, &mut stale_set))?;
+    if !stale_set.objects.is_empty() || stale_set.from < last {
+        put_down(&brick, &tree, last, stale_set, &mut report).map_err(io)?;
     }
     if wrong || trouble_in(&report) {
         let number = brick.number;
@@ -169,8 +169,8 @@ fn trouble_in(report: &Report) -> bool {
 }
 
 /// Whose the brick is; without a readable identity, as far as its journal and its top directory tell.
-fn whose<'a>(at: &'a Site, repair: bool, report: &mut Report) -> Result<Brick<'a>, OpenError> {
-    let brick = |number, root, root_home, set| Brick {
+fn whose<'a>(at: &'a Site, repair: bool, report: &mut Report) -> Result<CheckedBrick<'a>, OpenError> {
+    let brick = |number, root, root_home, set| CheckedBrick {
         at,
         number,
         root,
@@ -198,10 +198,10 @@ fn whose<'a>(at: &'a Site, repair: bool, report: &mut Report) -> Result<Brick<'a
 }
 
 fn check_root(
-    root: &Opened,
-    brick: &Brick<'_>,
+    root: &OpenObject,
+    brick: &CheckedBrick<'_>,
     report: &mut Report,
-    doubt: &mut Doubt,
+    stale_set: &mut StaleSet,
 ) -> Result<(), wire::Errno> {
     let text = match root.tag() {
         Ok(Some(t)) if t.fid == brick.root && t.home == brick.root_home => return Ok(()),
@@ -218,17 +218,17 @@ fn check_root(
         let version = Version::default();
         let (fid, home) = (brick.root, brick.root_home);
         root.set_tag(&Tag { flags: 0, fid, home, version, ctime: mtime, atime: mtime })?;
-        doubt.objects.push(fid);
+        stale_set.objects.push(fid);
     }
     Ok(())
 }
 
-fn check_state(at: &Site, brick: &Brick<'_>, report: &mut Report) -> Result<State, OpenError> {
+fn check_state(at: &Site, brick: &CheckedBrick<'_>, report: &mut Report) -> Result<State, OpenError> {
     if let Ok(bytes) = std::fs::read(own(&at.path).join("state"))
         && let Err(e) = State::decode(&bytes)
         && !matches!(e, SealError::Newer { .. })
     {
-        let text = format!("{e}: nothing counts as on disk for sure");
+        let text = format!("{e}: nothing counts as on disk for certain");
         report.add(".mortar/state", text, brick.remedy());
         if brick.repair {
             let state = read_state(at)?;
@@ -249,15 +249,15 @@ fn write_state(path: &Path, state: &State) -> Result<(), OpenError> {
 
 /// The tree once more: counts and problems that are new.
 fn look_again(
-    root: &Opened,
-    brick: &Brick<'_>,
+    root: &OpenObject,
+    brick: &CheckedBrick<'_>,
     report: &mut Report,
     newest: &mut Stamp,
-    doubt: &mut Doubt,
+    stale_set: &mut StaleSet,
 ) -> Result<tree::Tree, wire::Errno> {
     let mut second = Report::default();
     let mut tree = tree::check(root, brick, &mut second, newest)?;
-    tree.mend(root, brick, (&mut second, doubt))?;
+    tree.repair(root, brick, (&mut second, stale_set))?;
     (report.files, report.directories, report.orphans) = (second.files, second.directories, second.orphans);
     for p in second.problems {
         if !report.problems.iter().any(|known| known.path == p.path) {
@@ -270,9 +270,9 @@ fn look_again(
 /// Repairs the journal. Answers its last position.
 fn end_of_journal(
     at: &Site,
-    brick: &Brick<'_>,
+    brick: &CheckedBrick<'_>,
     (trouble, newest): (Option<Trouble>, Stamp),
-    (report, doubt): (&mut Report, &mut Doubt),
+    (report, stale_set): (&mut Report, &mut StaleSet),
 ) -> Result<Lsn, OpenError> {
     match trouble {
         None => Ok(report.last),
@@ -286,9 +286,9 @@ fn end_of_journal(
         }
         Some(Trouble::Damaged) => {
             // What the tree holds more than its tags say can no longer be told.
-            doubt.from = Lsn(0);
+            stale_set.from = Lsn(0);
             journal::begin_anew(at, brick.number, &newest)?;
-            let boot = at.root.life();
+            let boot = at.root.boot_id();
             let (durable, flushed) = (newest.clone(), newest.lsn);
             write_state(&at.path, &State { boot, durable, flushed, clean: false })?;
             (report.records, report.last) = (0, newest.lsn);
@@ -297,22 +297,22 @@ fn end_of_journal(
     }
 }
 
-/// Puts down what is in doubt.
+/// Records what is stale.
 fn put_down(
-    brick: &Brick<'_>,
+    brick: &CheckedBrick<'_>,
     tree: &tree::Tree,
     last: Lsn,
-    mut doubt: Doubt,
+    mut stale_set: StaleSet,
     report: &mut Report,
 ) -> Result<(), wire::Errno> {
-    if doubt.from < last {
-        doubt.objects = tree.objects.keys().copied().chain([brick.root]).collect();
+    if stale_set.from < last {
+        stale_set.objects = tree.objects.keys().copied().chain([brick.root]).collect();
         report.to_heal = Some(ToHeal::Everything);
     } else {
-        (doubt.from, doubt.trust) = (last, last);
-        doubt.objects.sort_unstable();
-        doubt.objects.dedup();
-        report.to_heal = Some(ToHeal::Objects(doubt.objects.len() as u64));
+        (stale_set.from, stale_set.versions_valid_to) = (last, last);
+        stale_set.objects.sort_unstable();
+        stale_set.objects.dedup();
+        report.to_heal = Some(ToHeal::Objects(stale_set.objects.len() as u64));
     }
-    add_mark(&brick.at.meta, doubt)
+    add_stale(&brick.at.meta, stale_set)
 }

@@ -1,9 +1,9 @@
 //! The tree: what each object says of itself, and what only the index can still tell.
 
-use super::{ADOPT, Brick, Doubt, Report, WIPE};
+use super::{ADOPT, CheckedBrick, Report, StaleSet, WIPE};
 use crate::apply::{hidden_fid, hidden_name};
 use crate::index::{Index, Located};
-use crate::object::{Opened, S_IFDIR, S_IFMT, Stat, open_at};
+use crate::object::{OpenObject, S_IFDIR, S_IFMT, Stat, open_at};
 use crate::scan::Seen;
 use disk_format::Tag;
 use disk_format::tag::{ORPHAN, Version};
@@ -57,8 +57,8 @@ pub(super) struct Tree {
 
 /// Walks the whole tree.
 pub(super) fn check(
-    root: &Opened,
-    brick: &Brick<'_>,
+    root: &OpenObject,
+    brick: &CheckedBrick<'_>,
     report: &mut Report,
     newest: &mut Stamp,
 ) -> Result<Tree, Errno> {
@@ -71,7 +71,7 @@ impl Tree {
     fn look(
         &mut self,
         seen: &Seen<'_>,
-        brick: &Brick<'_>,
+        brick: &CheckedBrick<'_>,
         report: &mut Report,
         newest: &mut Stamp,
     ) -> Result<(), Errno> {
@@ -129,7 +129,7 @@ impl Tree {
         &self,
         seen: &Seen<'_>,
         tag: &Tag,
-        brick: &Brick<'_>,
+        brick: &CheckedBrick<'_>,
         report: &mut Report,
     ) -> Result<(), Errno> {
         let Some(folder) = seen.path.parent().filter(|p| p.starts_with(".mortar")) else { return Ok(()) };
@@ -138,9 +138,9 @@ impl Tree {
             report.add(seen.path, "a directory that lost its place", LOOK);
         } else if folder == Path::new(".mortar/orphans") && seen.name != wanted.as_bytes() {
             let to = wanted.as_bytes();
-            let mended =
+            let repaired =
                 brick.repair && seen.dir.rename(seen.name, seen.dir, to, Renaming::NoReplace).is_ok();
-            let remedy = if mended { "" } else { super::REPAIR };
+            let remedy = if repaired { "" } else { super::REPAIR };
             report.add(seen.path, format!("a file without a name whose fid is {}", tag.fid), remedy);
         } else if folder == Path::new(".mortar/aside") && !brick.healing {
             report.add(seen.path, "left over from a healing that has ended", brick.remedy());
@@ -176,12 +176,12 @@ impl Tree {
         self.suspects.iter().any(|s| s.at.kind == S_IFDIR)
     }
 
-    /// Says what is wrong with tags, and writes those again that can be told. What was written again is in doubt.
-    pub(super) fn mend(
+    /// Says what is wrong with tags, and writes those again that can be told. What was written again is stale.
+    pub(super) fn repair(
         &mut self,
-        root: &Opened,
-        brick: &Brick<'_>,
-        (report, doubt): (&mut Report, &mut Doubt),
+        root: &OpenObject,
+        brick: &CheckedBrick<'_>,
+        (report, stale_set): (&mut Report, &mut StaleSet),
     ) -> Result<(), Errno> {
         for (path, tag) in std::mem::take(&mut self.owned) {
             let Some(set) = brick.set else { continue };
@@ -190,7 +190,7 @@ impl Tree {
             report.add(&path, text, brick.remedy());
             if brick.repair {
                 open(root, &path, S_IFDIR)?.set_tag(&Tag { home: set, ..tag })?;
-                doubt.objects.push(tag.fid);
+                stale_set.objects.push(tag.fid);
             }
         }
         let known = self.known(brick.index)?;
@@ -201,7 +201,7 @@ impl Tree {
             let fid = known.get(&s.stat.ino).copied().or(by_name);
             let free = |f: &Fid| self.objects.get(f).is_none_or(|o| o.ino == s.stat.ino);
             let fid = fid.filter(|f| free(f) || matches!(s.what, What::Twin(_)));
-            self.mend_one(root, brick, (&s, fid, hidden), (report, doubt))?;
+            self.repair_one(root, brick, (&s, fid, hidden), (report, stale_set))?;
         }
         Ok(())
     }
@@ -218,12 +218,12 @@ impl Tree {
         Ok(known)
     }
 
-    fn mend_one(
+    fn repair_one(
         &mut self,
-        root: &Opened,
-        brick: &Brick<'_>,
+        root: &OpenObject,
+        brick: &CheckedBrick<'_>,
         (s, fid, hidden): (&Suspect, Option<Fid>, bool),
-        (report, doubt): (&mut Report, &mut Doubt),
+        (report, stale_set): (&mut Report, &mut StaleSet),
     ) -> Result<(), Errno> {
         let dir = s.at.kind == S_IFDIR;
         let derived = |fid: Fid| {
@@ -253,7 +253,7 @@ impl Tree {
                 report.add(&s.path, text, ADOPT);
                 return if brick.repair { untag(root, s) } else { Ok(()) };
             }
-            (What::Twin(fid), _) => return self.mend_twins(root, brick, (s, *fid), (report, doubt)),
+            (What::Twin(fid), _) => return self.repair_twins(root, brick, (s, *fid), (report, stale_set)),
             (What::Untagged, None) => {
                 let what = if dir { "it and all in it do" } else { "it does" };
                 report.add(&s.path, format!("it has no tag: {what} not belong to the volume"), ADOPT);
@@ -268,7 +268,7 @@ impl Tree {
         report.add(&s.path, text, brick.remedy());
         if brick.repair {
             open(root, &s.path, s.at.kind)?.set_tag(&tag)?;
-            doubt.objects.push(tag.fid);
+            stale_set.objects.push(tag.fid);
         }
         let (ino, links, path) = (s.stat.ino, s.stat.nlink, s.path.clone());
         let again = self.objects.get_mut(&tag.fid).filter(|o| o.ino == ino);
@@ -280,12 +280,12 @@ impl Tree {
     }
 
     /// Two files with one fid: the index knows which of them is the volume's. The other is a copy that somebody made.
-    fn mend_twins(
+    fn repair_twins(
         &mut self,
-        root: &Opened,
-        brick: &Brick<'_>,
+        root: &OpenObject,
+        brick: &CheckedBrick<'_>,
         (s, fid): (&Suspect, Fid),
-        (report, doubt): (&mut Report, &mut Doubt),
+        (report, stale_set): (&mut Report, &mut StaleSet),
     ) -> Result<(), Errno> {
         let Some(first) = self.objects.get_mut(&fid) else { return Ok(()) };
         let text =
@@ -297,12 +297,12 @@ impl Tree {
                 Suspect { path: first.path.clone(), at: first.at, stat: s.stat, what: What::Twin(fid) };
             report.add(&copy.path, text(&s.path), ADOPT);
             (first.path, first.at, first.ino) = (s.path.clone(), s.at, s.stat.ino);
-            doubt.objects.push(fid);
+            stale_set.objects.push(fid);
             return if brick.repair { untag(root, &copy) } else { Ok(()) };
         }
         if right.is_some_and(|r| r.handle == first.at.handle) {
             report.add(&s.path, text(&first.path), ADOPT);
-            doubt.objects.push(fid);
+            stale_set.objects.push(fid);
             return if brick.repair { untag(root, s) } else { Ok(()) };
         }
         report.add(&s.path, text(&first.path), COPY);
@@ -310,12 +310,12 @@ impl Tree {
     }
 }
 
-fn untag(root: &Opened, s: &Suspect) -> Result<(), Errno> {
+fn untag(root: &OpenObject, s: &Suspect) -> Result<(), Errno> {
     open(root, &s.path, s.at.kind)?.remove_xattr(disk_format::tag::XATTR.as_bytes())
 }
 
 /// Opens what a walk met, by its path: nobody else uses the brick.
-fn open(root: &Opened, path: &Path, kind: u32) -> Result<Opened, Errno> {
+fn open(root: &OpenObject, path: &Path, kind: u32) -> Result<OpenObject, Errno> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(root.clone()) };
     let mut dir = root.clone();
     for name in parent.iter() {

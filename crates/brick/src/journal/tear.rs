@@ -2,7 +2,7 @@
 //!
 //! The kernel writes the pages of different segments in any order. What was not synced may so be missing in an older
 //! segment and be there in a newer one. Beyond the durable position that is no damage: the journal ends where the first
-//! record is missing, and what lies behind serves only to name objects whose content is in doubt.
+//! record is missing, and what lies behind serves only to name objects whose content is stale.
 
 use super::{Journal, name};
 use crate::error::JournalError;

@@ -39,7 +39,7 @@ impl Unsynced {
     }
 
     /// Brings the whole journal to disk: complete segments first, then the one that was current when the job began, then
-    /// the names of all. A record is so never on disk for sure without those before it.
+    /// the names of all. A record is so never on disk for certain without those before it.
     pub(crate) fn sync(&self, current: &File) -> Result<(), Errno> {
         let (complete, changes, synced) = self.with(|s| (s.complete.clone(), s.changes, s.synced));
         for file in complete.iter().map(AsRef::as_ref).chain([current]) {

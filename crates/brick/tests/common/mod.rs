@@ -107,9 +107,9 @@ impl Set {
 
     pub fn run(&mut self, op: &Op, payload: &[u8]) -> Result<Option<Fid>, Errno> {
         match self.decide(op, payload)? {
-            Decision::Change(c, about) => {
+            Decision::Change(c, result_fid) => {
                 self.bricks[0].validate(&c)?;
-                self.apply(&c, payload).map(|()| about)
+                self.apply(&c, payload).map(|()| result_fid)
             }
             Decision::Answer(_) | Decision::RemoveElsewhere(_) | Decision::AskAbove(..) => Ok(None),
         }

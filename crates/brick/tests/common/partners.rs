@@ -1,7 +1,7 @@
 //! Random operations, and a brick that heals from another one in steps that a test takes.
 
 use super::*;
-use brick::{Arriving, Brick, Healing, ReadOutcome, Sums};
+use brick::{Arriving, Brick, HealSession, ReadOutcome, Sums};
 use ids::{Epoch, Fid, Lsn, OpId, SessionId};
 use namespace::{Context, Decision, decide};
 use std::collections::BTreeMap;
@@ -176,12 +176,12 @@ pub fn answer(p: &mut Brick, question: &PeerBody) -> (PeerBody, Vec<u8>) {
 }
 
 /// What the joining brick does with an answer.
-pub fn take(healing: &mut Healing, j: &mut Brick, body: &PeerBody, data: &[u8]) {
+pub fn take(healing: &mut HealSession, j: &mut Brick, body: &PeerBody, data: &[u8]) {
     try_take(healing, j, body, data).unwrap();
 }
 
 /// Like [`take`], on a disk that may fail.
-pub fn try_take(healing: &mut Healing, j: &mut Brick, body: &PeerBody, data: &[u8]) -> Result<(), Errno> {
+pub fn try_take(healing: &mut HealSession, j: &mut Brick, body: &PeerBody, data: &[u8]) -> Result<(), Errno> {
     match body {
         PeerBody::Sums { fid, offset, len, ask, end, sums } => {
             if !healing.awaits(*fid, *ask) {
@@ -211,29 +211,34 @@ pub fn agreed(p: &Brick, j: &Brick) -> Lsn {
 }
 
 /// What the primary says first to a brick that comes back.
-pub fn welcome(p: &mut Brick, j: &mut Brick, common: &Stamp, full: bool) -> Healing {
-    try_welcome(p, j, common, full).unwrap()
+pub fn accept_join(p: &mut Brick, j: &mut Brick, common: &Stamp, full: bool) -> HealSession {
+    try_accept_join(p, j, common, full).unwrap()
 }
 
-/// Like [`welcome`], on a disk that may fail.
-pub fn try_welcome(p: &mut Brick, j: &mut Brick, common: &Stamp, full: bool) -> Result<Healing, Errno> {
+/// Like [`accept_join`], on a disk that may fail.
+pub fn try_accept_join(
+    p: &mut Brick,
+    j: &mut Brick,
+    common: &Stamp,
+    full: bool,
+) -> Result<HealSession, Errno> {
     let agree = agreed(p, j);
     // Who compares everything gets the newest part of the journal.
     let from = if full { Lsn(p.last().lsn.0 / 2) } else { agree };
     let start = p.stamp_at(from).unwrap().unwrap();
-    let mut healing = Healing::begin(j, (common, &start), agree, full)?;
+    let mut healing = HealSession::begin(j, (common, &start), agree, full)?;
     assert_eq!(j.last(), start);
     for r in p.iterate(start.lsn.next()).map(Result::unwrap).collect::<Vec<_>>() {
         let (stamp, change) = (&r.stamp, &r.change);
-        healing.apply(j, Arriving { stamp, op: OP, about: None, change, payload: b"" })?;
+        healing.apply(j, Arriving { stamp, op: OP, result_fid: None, change, payload: b"" })?;
     }
     let placed = p.placed().unwrap();
-    healing.go_live(j, &p.last(), &placed)?;
+    healing.on_caught_up(j, &p.last(), &placed)?;
     Ok(healing)
 }
 
-/// Asks and takes until nothing is in doubt.
-pub fn settle(p: &mut Brick, j: &mut Brick, healing: &mut Healing) {
+/// Asks and takes until nothing is stale.
+pub fn heal_all(p: &mut Brick, j: &mut Brick, healing: &mut HealSession) {
     while let Some(question) = healing.ask(j) {
         let (body, data) = answer(p, &question);
         take(healing, j, &body, &data);

@@ -17,7 +17,7 @@ pub(crate) struct Disk {
     seconds: i64,
 }
 
-/// An object as somebody who reads the brick sees it. Its count of links is left out: a name may be left in limbo.
+/// An object as somebody who reads the brick sees it. Its count of links is left out: a name may be left in lost+found.
 #[derive(PartialEq, Eq, Debug, Clone)]
 pub(crate) struct Seen {
     mode: u32,

@@ -35,7 +35,7 @@ fn the_journal_is_written_again_after_a_failed_sync() {
         let mut disk = Disk::new(1, rule);
         let mut s = failed(&mut disk);
         assert!(s.bricks[0].begin_sync(None).unwrap().run().is_err(), "nothing was written again yet");
-        s.bricks[0].doubt_unsynced().unwrap();
+        s.bricks[0].mark_unsynced_stale().unwrap();
         survives(&mut disk, s, rule);
     }
 }

@@ -61,7 +61,7 @@ impl Life {
         for _ in 0..1 + self.below(4) {
             self.work();
             if self.rule == CrashRule::Hostile {
-                // Tags that are lost while what they name stays are beyond what healing mends: not done by file systems.
+                // Tags that are lost while what they name stays are beyond what healing repairs: not done by file systems.
                 self.crash();
                 self.reopen();
                 self.check_after_power_cut();
@@ -243,7 +243,7 @@ impl Life {
     fn check_after_power_cut(&mut self) {
         let Life { brick, other, synced, trace, .. } = self;
         let brick = brick.as_mut().unwrap();
-        assert!(brick.found().rebooted && brick.doubt().is_some());
+        assert!(brick.found().rebooted && brick.stale_set().is_some());
         let last = brick.last();
         assert!(last.lsn >= synced.journal, "the journal ends at {}, {} is synced", last.lsn, synced.journal);
         let mut at = brick.journal_start();
@@ -253,7 +253,7 @@ impl Life {
         }
         assert_eq!(at, last.lsn.next());
         let count = synced.check(other, brick);
-        trace.push(format!("last {last:?}, {count} objects as synced, doubt {:?}", brick.doubt()));
+        trace.push(format!("last {last:?}, {count} objects as synced, stale set {:?}", brick.stale_set()));
     }
 
     /// Heals from the other brick, with power cuts in between.
@@ -286,19 +286,19 @@ impl Life {
         self.disk.pass_time();
         let Life { brick, other, trace, .. } = self;
         let brick = brick.as_mut().unwrap();
-        let from = brick.doubt().map_or(Lsn(u64::MAX), |d| d.from);
+        let from = brick.stale_set().map_or(Lsn(u64::MAX), |d| d.from);
         let agree = agreed(other, brick);
-        let sure = from.min(agree);
-        let full = sure.next() < other.journal_start();
-        let sure = if full { Lsn(0) } else { sure };
+        let consistent_to = from.min(agree);
+        let full = consistent_to.next() < other.journal_start();
+        let consistent_to = if full { Lsn(0) } else { consistent_to };
         let none = Stamp { epoch: Epoch(0), lsn: Lsn(0) };
-        let common = if full { none } else { other.stamp_at(sure).unwrap().unwrap_or(none) };
+        let common = if full { none } else { other.stamp_at(consistent_to).unwrap().unwrap_or(none) };
         trace.push(format!(
-            "heal: doubt {:?}, agree {agree}, common {common:?}, last {:?}",
-            brick.doubt(),
+            "heal: stale set {:?}, agree {agree}, common {common:?}, last {:?}",
+            brick.stale_set(),
             brick.last()
         ));
-        let mut healing = try_welcome(other, brick, &common, full)?;
+        let mut healing = try_accept_join(other, brick, &common, full)?;
         while let Some(question) = healing.ask(brick) {
             let (body, data) = answer(other, &question);
             let taken = try_take(&mut healing, brick, &body, &data);

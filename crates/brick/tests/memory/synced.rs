@@ -3,7 +3,7 @@
 use super::common::*;
 use brick::{Brick, ReadOutcome};
 use ids::{Fid, Lsn};
-use namespace::View;
+use namespace::TreeState;
 use std::collections::BTreeMap;
 use wire::{Attr, Change, Name};
 
@@ -91,7 +91,7 @@ impl Synced {
     }
 
     /// Compares what must be there with the brick that has everything. Counts of
-    /// links are left out: a name may be left in limbo.
+    /// links are left out: a name may be left in lost+found.
     pub(crate) fn check(&self, whole: &mut Brick, cut: &mut Brick) -> usize {
         let mut count = 0;
         for fid in self.touched.keys().chain([&ROOT]).filter(|fid| self.is_sure(**fid)) {

@@ -12,13 +12,13 @@ pub(crate) enum BrickCommand {
     /// Check a brick that is not in use: identity, journal, tree and index.
     ///
     /// Stop the server first, or the volume. With --repair what can be derived is written again: the index, tags of files
-    /// that the index knows, an unreadable journal. What is not sure any more heals from the set when the server starts.
+    /// that the index knows, an unreadable journal. What is not certain any more heals from the set when the server starts.
     /// Ends with 0 if nothing is wrong (any more), else with 1.
     #[command(after_help = "Example: mortar brick check /data/home")]
     Check {
         /// The brick's directory.
         path: PathBuf,
-        /// Mend what can be mended here.
+        /// Repair what can be repaired here.
         #[arg(long)]
         repair: bool,
     },
@@ -59,9 +59,8 @@ fn check(path: &Path, repair: bool, as_json: bool) -> anyhow::Result<()> {
             "{shown}: {} files, {} directories, {} orphans, {} journal records up to change {}",
             report.files, report.directories, report.orphans, report.records, report.last
         ))?;
-        let heals = |what: &str| {
-            format!("{shown}: {what} is in doubt: it heals from the set before the brick serves")
-        };
+        let heals =
+            |what: &str| format!("{shown}: {what} is stale: it heals from the set before the brick serves");
         match report.to_heal {
             Some(brick::ToHeal::Objects(n)) => output::line(&heals(&format!("the content of {n} objects")))?,
             Some(brick::ToHeal::Everything) => output::line(&heals("everything"))?,

@@ -136,7 +136,7 @@ fn an_administrator_gives_up_a_dead_disk() {
     pool.disks[0].unmount();
     pool.start(1);
     pool.start(2);
-    pool.settle();
+    pool.wait_in_sync();
     eventually("the status says what to do", || {
         let notes = pool.status("v")["notes"].to_string();
         (notes.matches("mortar volume promote v").count() == SETS).then_some(())

@@ -27,9 +27,9 @@ fn repair(brick: &Path, places: &[(&str, &str)], left: usize) -> Value {
         let line = found.stdout.lines().find(|l| l.starts_with(&format!("{path}: ")) && l.contains(text));
         println!("{}", line.unwrap_or_else(|| panic!("{path}: {text}: {}", found.stdout)));
     }
-    let mended = check(brick, &["--repair", "--json"]);
-    assert_eq!(mended.code, Some(i32::from(left > 0)), "{mended:?}");
-    let report = json(&mended);
+    let repaired = check(brick, &["--repair", "--json"]);
+    assert_eq!(repaired.code, Some(i32::from(left > 0)), "{repaired:?}");
+    let report = json(&repaired);
     let problems = report["problems"].as_array().unwrap();
     assert_eq!(problems.iter().filter(|p| p["repaired"] == false).count(), left, "{report}");
     assert!(problems.iter().all(|p| (p["remedy"] == "") == (p["repaired"] == true)), "{report}");

@@ -13,7 +13,7 @@ use wire::op::Node;
 use wire::{Body, Call, Errno, Fail, Kind, Name, Op, Reply, Wire};
 
 /// Nothing a test asks for takes longer.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// One connection.
 pub(crate) struct Connection {
@@ -25,7 +25,7 @@ impl Connection {
     fn open(address: &str, purpose: Purpose, pool: [u8; 16], session: u64) -> (Connection, HelloReply) {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_nodelay(true).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         let mut connection = Connection { stream, next: 1 };
         let versions = Blob(VERSIONS.to_vec());
         let session = SessionId(session);

@@ -1,4 +1,4 @@
-//! Healing of what is easily missed: directories in limbo, bricks whose disks are slow.
+//! Healing of what is easily missed: directories in lost+found, bricks whose disks are slow.
 
 use crate::harness::{Disk, Mounted, Pool, eventually, eventually_ok, files};
 use rustix::process::{Pid, Signal, kill_process};
@@ -49,8 +49,8 @@ fn home(pool: &Pool, mount: &Mounted, dir: &str) -> usize {
     found
 }
 
-/// The files beneath a brick's limbo, and what is in them.
-fn in_limbo(brick: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+/// The files beneath a brick's lost+found, and what is in them.
+fn in_lost_found(brick: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let all = files::tree(&brick.join(".mortar/limbo"));
     all.into_iter().map(|(path, seen)| (path, seen.content)).collect()
 }
@@ -66,7 +66,7 @@ fn empty(dir: &Path) {
 /// copy of the path on the other set's bricks has to make room. Bricks of that set are healed, the one that was away as well
 /// as the one that lost everything, and what was healed is shown by the mount.
 #[test]
-fn what_lies_in_limbo_is_healed() {
+fn what_lies_in_lost_found_is_healed() {
     let mut pool = two_sets();
     pool.expect_errors(&["open brick"]);
     let mount = pool.mount("v");
@@ -101,8 +101,8 @@ fn what_lies_in_limbo_is_healed() {
     fs::write(mount.path(&top).join("file"), "beside").unwrap();
     let other = pool.paths(&TWO_SETS[(1 - root) * 2..][..2]);
     for brick in &other {
-        eventually("the directory lies in limbo", || {
-            in_limbo(brick).iter().any(|(path, _)| path.ends_with("sub/dir/file")).then_some(())
+        eventually("the directory lies in lost+found", || {
+            in_lost_found(brick).iter().any(|(path, _)| path.ends_with("sub/dir/file")).then_some(())
         });
     }
     for wiped in [false, true] {
@@ -116,8 +116,8 @@ fn what_lies_in_limbo_is_healed() {
         out_of_sync(&pool);
         pool.start(1);
         in_sync(&pool);
-        let (here, there) = (in_limbo(&other[0]), in_limbo(&other[1]));
-        assert!(here == there, "wiped: {wiped}: the limbos of both bricks differ");
+        let (here, there) = (in_lost_found(&other[0]), in_lost_found(&other[1]));
+        assert!(here == there, "wiped: {wiped}: the lost+founds of both bricks differ");
     }
     let (shown, full) = (files::tree(&mount.path("old")), files::tree(&mount.path(&top)));
     assert!(shown.len() >= 8, "{shown:?}");

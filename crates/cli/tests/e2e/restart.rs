@@ -47,7 +47,7 @@ fn all_servers(end: fn(&mut Pool, usize)) {
         for i in 0..3 {
             pool.start(i);
         }
-        pool.settle();
+        pool.wait_in_sync();
         let strip =
             |text: &str| text.lines().filter(|l| !l.starts_with("version")).collect::<Vec<_>>().join("\n");
         assert_eq!(strip(&pool.ok("config export")), strip(&config));

@@ -61,7 +61,7 @@ fn a_damaged_state_folder_is_refused() {
 
 /// A last record that was cut off by a crash: the brick starts and serves.
 #[test]
-fn a_cut_journal_is_mended() {
+fn a_cut_journal_is_repaired() {
     let mut pool = Pool::new(1);
     pool.volume("v", 1, &[(0, "b")]);
     let mount = pool.mount("v");

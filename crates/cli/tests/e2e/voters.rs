@@ -94,7 +94,7 @@ fn a_minority_of_the_voters_is_lost() {
     assert!(wanted.iter().all(|h| now.contains(h)) && now.len() == 5, "{now:?}");
     pool.start(0);
     pool.start(1);
-    pool.settle();
+    pool.wait_in_sync();
     await_voters_number(&pool, 5);
     await_in_sync(&pool, "v");
     pool.kill(2);
@@ -143,7 +143,7 @@ fn an_emptied_state_folder_makes_another_server() {
     let done = pool.ok(&format!("peer replace {host}"));
     println!("{done}");
     assert!(done.contains("in the place of server 3") && done.contains("1 brick"), "{done}");
-    pool.settle();
+    pool.wait_in_sync();
     same_bricks(&pool, "v", &THREE);
     await_voters(&pool, &[0, 1, 2]);
     assert_eq!(fs::read(pool.servers[2].path("b/meanwhile")).unwrap(), b"x");
@@ -160,7 +160,7 @@ fn an_emptied_state_folder_makes_another_server() {
 #[test]
 fn a_lost_machine_is_replaced_by_a_new_one() {
     let mut pool = Pool::new(3);
-    // Until the newcomer knows for sure that others hold the brick's data.
+    // Until the newcomer knows for certain that others hold the brick's data.
     pool.expect_errors(&["is not a brick"]);
     pool.volume("v", 3, &THREE);
     let mount = pool.mount("v");
@@ -180,7 +180,7 @@ fn a_lost_machine_is_replaced_by_a_new_one() {
     pool.cli_at(&at, &format!("peer replace {host}")).refused_with(&["connection refused", "--by"]);
     println!("{}", pool.cli_at(&at, &format!("peer replace {host} --by {new}")).ok());
     pool.servers[0].host = new.rsplit_once(':').unwrap().0.to_owned();
-    pool.settle();
+    pool.wait_in_sync();
     fs::write(mount.path("more"), "x").unwrap();
     mount.end();
     same_bricks(&pool, "v", &THREE);
@@ -246,7 +246,7 @@ fn one_survivor_goes_on_when_told_to() {
         let host = pool.servers[i].host.clone();
         pool.cli_at(&pool.servers[1].address, &format!("peer replace {host}")).ok();
     }
-    pool.settle();
+    pool.wait_in_sync();
     pool.ok("volume reset v cluster.quorum-type");
     same_bricks(&pool, "v", &THREE);
     await_voters(&pool, &[0, 1, 2]);
@@ -299,7 +299,7 @@ fn a_newer_history_does_not_mix_with_the_recovered_one() {
         let host = pool.servers[i].host.clone();
         pool.cli_at(&pool.servers[2].address, &format!("peer replace {host}")).ok();
     }
-    pool.settle();
+    pool.wait_in_sync();
     same_bricks(&pool, "v", &THREE);
     let names = files::names(&mount.dir);
     assert_eq!(names.len(), 12, "{names:?}");

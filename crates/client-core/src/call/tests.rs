@@ -12,8 +12,8 @@ use Fate::{Broke, GiveUp, PutBack};
 use Known::{NoPrimary, Primary};
 use What::{Map, Try};
 
-const HARD: Patience =
-    Patience { soft: None, network_timeout: Duration::from_secs(4), quorum_wait: Duration::ZERO };
+const HARD: RetryPolicy =
+    RetryPolicy { soft: None, network_timeout: Duration::from_secs(4), quorum_wait: Duration::ZERO };
 
 fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
@@ -23,8 +23,8 @@ fn pause(n: u64) -> Action {
     Action::Pause { time: ms(n), alarm: false }
 }
 
-fn tell(patience: Patience, changes: bool, story: &[(u64, What, Action)]) {
-    let mut call = CallMachine::new(patience, changes);
+fn tell(retry_policy: RetryPolicy, changes: bool, story: &[(u64, What, Action)]) {
+    let mut call = CallMachine::new(retry_policy, changes);
     for (line, (at, what, wanted)) in story.iter().enumerate() {
         let did = match what {
             Map(known) => call.look(*known, || ms(*at)),
@@ -110,27 +110,27 @@ fn a_directory_that_is_held_refuses_and_the_next_try_is_a_new_operation() {
 
 #[test]
 fn changes_wait_for_a_quorum_so_long_and_reads_for_ever() {
-    let patience = Patience { quorum_wait: ms(100), ..HARD };
+    let retry_policy = RetryPolicy { quorum_wait: ms(100), ..HARD };
     let change = [
         (0, Map(Primary(1)), Send(Number::New)),
         (99, Try(Ended::BelowQuorum, PutBack), pause(1)),
         (100, Map(Primary(1)), Send(Number::Same)),
         (101, Try(Ended::BelowQuorum, PutBack), Fail(Errno::EROFS)),
     ];
-    tell(patience, true, &change);
+    tell(retry_policy, true, &change);
     let read = [
         (0, Map(Primary(1)), Send(Number::None)),
         (101, Try(Ended::BelowQuorum, PutBack), pause(1)),
         (102, Map(Primary(1)), Send(Number::None)),
     ];
-    tell(patience, false, &read);
+    tell(retry_policy, false, &read);
 }
 
 #[test]
 fn a_soft_mount_gives_up() {
-    let patience = Patience { soft: Some(ms(300)), ..HARD };
+    let retry_policy = RetryPolicy { soft: Some(ms(300)), ..HARD };
     tell(
-        patience,
+        retry_policy,
         false,
         &[
             (0, Map(NoPrimary(1)), pause(1)),

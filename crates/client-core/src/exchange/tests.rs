@@ -6,7 +6,7 @@ use crate::set::Opening;
 use ids::Lsn;
 use wire::{Body, Errno};
 
-const HARD: Patience = Patience { soft: None, network_timeout: ms(4000), quorum_wait: Duration::ZERO };
+const HARD: RetryPolicy = RetryPolicy { soft: None, network_timeout: ms(4000), quorum_wait: Duration::ZERO };
 const TARGET: Target = Target { set: SetId(1), epoch: Epoch(3), server: ServerId(7) };
 
 const fn ms(n: u64) -> Duration {
@@ -171,46 +171,46 @@ fn without_a_connection_there_is_none_to_give_up() {
 }
 
 #[test]
-fn a_server_that_is_slow_but_greets_gets_more_time() {
+fn a_server_that_is_slow_but_answers_handshakes_gets_more_time() {
     let mut set = told();
     let mut e = call(true);
     e.connected(true, era(), || &mut set);
     assert_eq!(e.deadline(), ms(4010));
-    assert_eq!(e.failed(Failure::TimedOut, ms(4010), || &mut set), Step::Greet);
+    assert_eq!(e.failed(Failure::TimedOut, ms(4010), || &mut set), Step::Handshake);
     assert_eq!(e.deadline(), ms(6010));
-    assert_eq!(e.greeted(ms(4100)), Step::Wait);
+    assert_eq!(e.handshake_done(ms(4100)), Step::Wait);
     assert_eq!(e.deadline(), ms(8100));
     assert_eq!(e.answered(&fine(), || &mut set), end(Ended::Answered, Fate::PutBack));
 }
 
 #[test]
-fn a_server_that_does_not_greet_is_given_up() {
+fn a_server_that_answers_no_handshake_is_given_up() {
     let mut set = told();
     for why in [Failure::TimedOut, Failure::Broke] {
         let mut e = call(true);
         e.connected(true, era(), || &mut set);
-        assert_eq!(e.failed(Failure::TimedOut, ms(4010), || &mut set), Step::Greet);
+        assert_eq!(e.failed(Failure::TimedOut, ms(4010), || &mut set), Step::Handshake);
         assert_eq!(e.failed(why, ms(6010), || &mut set), end(Ended::Lost, Fate::Broke), "{why:?}");
     }
 }
 
 #[test]
-fn patience_with_a_server_that_greets_and_never_answers_ends() {
+fn a_server_that_answers_handshakes_only_is_given_up_in_the_end() {
     let mut set = told();
     let mut e = call(false);
     e.connected(true, era(), || &mut set);
-    let mut greetings = 0;
-    while e.failed(Failure::TimedOut, e.deadline(), || &mut set) == Step::Greet {
-        greetings += 1;
-        e.greeted(e.deadline());
+    let mut handshakes = 0;
+    while e.failed(Failure::TimedOut, e.deadline(), || &mut set) == Step::Handshake {
+        handshakes += 1;
+        e.handshake_done(e.deadline());
     }
-    assert_eq!(greetings, SLOW);
+    assert_eq!(handshakes, SLOW);
 }
 
 #[test]
-fn a_soft_mount_does_not_wait_for_greetings_nor_beyond_its_time() {
+fn a_soft_mount_does_not_wait_for_handshakes_nor_beyond_its_time() {
     let mut set = told();
-    let soft = Patience { soft: Some(ms(300)), ..HARD };
+    let soft = RetryPolicy { soft: Some(ms(300)), ..HARD };
     let mut e = Exchange::call(TARGET, soft, ms(10), false);
     assert_eq!(e.deadline(), ms(300));
     e.connected(true, era(), || &mut set);
@@ -219,7 +219,7 @@ fn a_soft_mount_does_not_wait_for_greetings_nor_beyond_its_time() {
 }
 
 #[test]
-fn a_time_out_while_the_set_is_told_asks_for_no_greeting() {
+fn a_time_out_while_the_set_is_told_asks_for_no_handshake() {
     let mut set = holding(1);
     let mut e = call(false);
     e.connected(true, era(), || &mut set);

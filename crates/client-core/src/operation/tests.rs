@@ -4,8 +4,8 @@ use super::*;
 use ids::{Lsn, SetId};
 use wire::Name;
 
-const PATIENCE: Patience =
-    Patience { soft: None, network_timeout: Duration::from_secs(4), quorum_wait: Duration::ZERO };
+const POLICY: RetryPolicy =
+    RetryPolicy { soft: None, network_timeout: Duration::from_secs(4), quorum_wait: Duration::ZERO };
 
 fn file(n: u64) -> Fid {
     Fid { set: SetId(1), epoch: Epoch(1), lsn: Lsn(n) }
@@ -20,7 +20,7 @@ fn now() -> Duration {
 }
 
 fn begin(op: &Op, epoch: u32, set: &mut SetState) -> Operation {
-    Operation::begin(op, Epoch(epoch), PATIENCE, || set)
+    Operation::begin(op, Epoch(epoch), POLICY, || set)
 }
 
 fn send(operation: &mut Operation, set: &mut SetState) -> u64 {
@@ -96,7 +96,7 @@ fn a_change_that_nobody_waits_for_is_finished_and_not_noted() {
 fn reads_do_not_look_at_the_set() {
     let nobody = || -> &mut SetState { unreachable!("nothing of the set is needed") };
     let op = Op::GetAttr { fid: file(1) };
-    let mut read = Operation::begin(&op, Epoch(1), PATIENCE, nobody);
+    let mut read = Operation::begin(&op, Epoch(1), POLICY, nobody);
     assert_eq!(read.look(Known::Primary(1), now, nobody), Action::Send(Number::None));
     assert_eq!(read.ended(Ended::Answered, now, nobody), Action::Return);
     let lost_before = || unreachable!("reads lose nothing");
@@ -159,7 +159,7 @@ fn a_sync_that_failed_covers_nothing() {
 fn a_sync_that_nobody_asked_for_leaves_the_news_to_those_who_ask() {
     let mut set = SetState::default();
     done(&write(1), 3, 0, &mut set);
-    let mut unasked = Operation::begin_unasked_sync(Epoch(5), PATIENCE, || &mut set);
+    let mut unasked = Operation::begin_unasked_sync(Epoch(5), POLICY, || &mut set);
     assert_eq!(unasked.class(), Class::Sync(None));
     send(&mut unasked, &mut set);
     unasked.ended(Ended::Answered, now, || &mut set);

@@ -29,6 +29,6 @@ impl Control {
         let reports = tokio::time::timeout(LOOK, from).await.ok()?.ok()?;
         let report = reports.into_iter().find(|r| r.brick == brick)?;
         let holding = Holding { epoch: report.last_epoch, last: report.lsn, durable: report.durable };
-        Some(server_core::evidence_of_open(report.role, report.unsure, holding))
+        Some(server_core::evidence_of_open(report.role, report.uncertain, holding))
     }
 }

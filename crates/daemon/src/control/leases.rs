@@ -121,7 +121,7 @@ async fn leads_at(store: &ConfigStore) -> Option<u64> {
 }
 
 /// While this server leads: declares servers down whose leases ran out.
-pub(super) async fn judge(control: Arc<Control>, store: ConfigStore) {
+pub(super) async fn detect_failures(control: Arc<Control>, store: ConfigStore) {
     lock(&control.leases.giver).begin(clock::now(), &store.state());
     let mut leader = store.watch_leader();
     leader.mark_unchanged();
@@ -130,7 +130,7 @@ pub(super) async fn judge(control: Arc<Control>, store: ConfigStore) {
         let changed = leader.has_changed().unwrap_or(false);
         leader.mark_unchanged();
         let who = Leadership { me: control.shared.me(), leads, changed };
-        let judged = lock(&control.leases.giver).judge(now, who, &store.state());
+        let judged = lock(&control.leases.giver).detect_failures(now, who, &store.state());
         if judged.forget_reports {
             store.forget_reports();
         }

@@ -3,6 +3,7 @@
 use super::answers::{conflict, failed, not_agreed, not_found, role, unreachable};
 use super::protocol::{ClusterReply, ClusterRequest, Request, Response};
 use super::{Control, open_store};
+use crate::limits::MEMBERSHIP_WAIT;
 use admin::{AdminError, Peer, PeerDetached, PeerProbed, PeerStatus};
 use cluster::{Command, NewServer, Server};
 use config_store::ConfigStore;
@@ -10,8 +11,6 @@ use ids::ServerId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-
-const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Control {
     pub(super) async fn peer_probe(
@@ -99,7 +98,7 @@ impl Control {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
-        tokio::time::timeout(PATIENCE, wait).await.map_err(|_| {
+        tokio::time::timeout(MEMBERSHIP_WAIT, wait).await.map_err(|_| {
             unreachable(format!(
                 "{address}: it was taken in but does not know the pool yet: see mortar peer status"
             ))
@@ -175,7 +174,7 @@ impl Control {
                     server: self.shared.me(),
                     servers: u32::try_from(state.servers.len()).unwrap_or(u32::MAX),
                     volumes: u32::try_from(state.volumes.len()).unwrap_or(u32::MAX),
-                    recoveries: state.recoveries,
+                    generation: state.generation,
                     program: env!("CARGO_PKG_VERSION").to_owned(),
                 })
             }
@@ -183,8 +182,8 @@ impl Control {
                 self.join(server, &identity, members).await
             }
             ClusterRequest::Detached { pool, server } => self.leave(&pool, server).await,
-            ClusterRequest::CutOff { pool, identity, recoveries, host } => {
-                self.cut_off(&pool, &identity, recoveries, &host)
+            ClusterRequest::Fence { pool, identity, generation, host } => {
+                self.fence(&pool, &identity, generation, &host)
             }
             ClusterRequest::BrickPrepare { path, force } => {
                 self.check_brick(&path, force).await.map(|()| ClusterReply::Done)
@@ -243,7 +242,12 @@ impl Control {
         address: &str,
         request: ClusterRequest,
     ) -> Result<ClusterReply, AdminError> {
-        match self.peers.ask(address, &Request::Cluster(request), PATIENCE).await.map_err(unreachable)? {
+        match self
+            .peers
+            .ask(address, &Request::Cluster(request), MEMBERSHIP_WAIT)
+            .await
+            .map_err(unreachable)?
+        {
             Response::Cluster(ClusterReply::Error(e)) => Err(e),
             Response::Cluster(reply) => Ok(reply),
             Response::Error(e) => Err(failed(format!("{address}: {e}"))),
@@ -271,7 +275,7 @@ pub(super) async fn announce_address(control: Arc<Control>, store: ConfigStore) 
                 return;
             }
             let command = Command::SetServerAddress { server: me, address: control.address.clone() };
-            match store.propose_anywhere(command, PATIENCE).await {
+            match store.propose_anywhere(command, MEMBERSHIP_WAIT).await {
                 Ok(_) => tracing::info!("the pool knows the new address {}", control.address),
                 Err(e) => tracing::warn!("announce the address {}: {e}", control.address),
             }

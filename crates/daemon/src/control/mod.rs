@@ -1,22 +1,22 @@
 //! The control plane of a server: start and stop, connections, membership, volumes, leases.
 
 mod answers;
-mod cut_off;
+mod arbitrate;
+mod control_requests;
 mod evidence;
+mod fencing;
 mod leases;
 mod membership;
 mod peers;
-mod place;
 mod promote;
 pub(crate) mod protocol;
-mod settle;
+mod replace_server;
 pub(crate) mod state_folder;
 mod status;
 mod threads;
 mod volumes;
 mod watch;
 mod watchdog;
-mod wishes;
 
 use crate::shard::ShardMessage;
 use crate::shared::{Shared, lock};
@@ -109,9 +109,10 @@ impl Server {
             .map_err(|e| StartError(format!("start threads: {e}")))?;
         let signals = runtime.block_on(async { Signals::watch() });
         let signals = signals.map_err(|e| StartError(format!("watch for signals: {e}")))?;
-        let (wishes, wished) = mpsc::unbounded_channel();
-        let shared = Arc::new(Shared::new(wishes, cores));
-        let control = runtime.block_on(Control::start(options, shared, wished)).map_err(StartError)?;
+        let (control_requests, received_requests) = mpsc::unbounded_channel();
+        let shared = Arc::new(Shared::new(control_requests, cores));
+        let control =
+            runtime.block_on(Control::start(options, shared, received_requests)).map_err(StartError)?;
         Ok(Server { control, runtime, signals })
     }
 
@@ -155,7 +156,7 @@ impl Control {
     async fn start(
         options: &ServerOptions,
         shared: Arc<Shared>,
-        wished: mpsc::UnboundedReceiver<crate::shared::Wish>,
+        received_requests: mpsc::UnboundedReceiver<crate::shared::ControlRequest>,
     ) -> Result<Arc<Control>, String> {
         let folder = StateFolder::open(&options.state)?;
         let listener = listen(&options.address).await?;
@@ -170,7 +171,7 @@ impl Control {
         let me = stored.unwrap_or(ServerId(1));
         let store = open_store(&store_path, me, &peers).await?;
         if stored.is_some() {
-            cut_off::look_around(&folder, &store, &peers, me).await?;
+            fencing::look_around(&folder, &store, &peers, me).await?;
         }
         let control = Arc::new(Control {
             leases: leases::Leases::default(),
@@ -192,7 +193,7 @@ impl Control {
         if let Some(admin) = admin {
             tokio::spawn(accept(control.clone(), admin, false));
         }
-        tokio::spawn(wishes::run(control.clone(), wished));
+        tokio::spawn(control_requests::run(control.clone(), received_requests));
         Ok(control)
     }
 
@@ -225,8 +226,14 @@ impl Control {
         self.generation.send_modify(|g| *g += 1);
         tokio::spawn(until_next(self.generation.subscribe(), publish(self.clone(), store.clone())));
         tokio::spawn(until_next(self.generation.subscribe(), leases::renew(self.clone(), store.clone())));
-        tokio::spawn(until_next(self.generation.subscribe(), leases::judge(self.clone(), store.clone())));
-        tokio::spawn(until_next(self.generation.subscribe(), cut_off::tell(self.clone(), store.clone())));
+        tokio::spawn(until_next(
+            self.generation.subscribe(),
+            leases::detect_failures(self.clone(), store.clone()),
+        ));
+        tokio::spawn(until_next(
+            self.generation.subscribe(),
+            fencing::fence_others(self.clone(), store.clone()),
+        ));
         let announce = membership::announce_address(self.clone(), store);
         tokio::spawn(until_next(self.generation.subscribe(), announce));
     }
@@ -259,7 +266,7 @@ impl Control {
             }),
             Request::Beat(beat) => self.on_beat(beat).await,
             Request::Suspect { server } => {
-                wishes::suspect(self, server).await;
+                control_requests::suspect(self, server).await;
                 Response::Done
             }
             Request::Bricks { volume, make } => match self.bricks(&volume, make).await {
@@ -323,7 +330,7 @@ async fn accept(control: Arc<Control>, listener: TcpListener, data: bool) {
             Ok((stream, _)) => {
                 let control = control.clone();
                 tokio::spawn(async move {
-                    if let Err(e) = greet(control, stream, data).await {
+                    if let Err(e) = handshake(control, stream, data).await {
                         tracing::debug!("connection: {e}");
                     }
                 });
@@ -337,7 +344,7 @@ async fn accept(control: Arc<Control>, listener: TcpListener, data: bool) {
     }
 }
 
-async fn greet(
+async fn handshake(
     control: Arc<Control>,
     mut stream: TcpStream,
     data: bool,

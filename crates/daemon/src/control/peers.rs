@@ -8,7 +8,7 @@ use ids::ServerId;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use transport::{Caller, Greeted, TransportError};
+use transport::{Caller, Established, TransportError};
 use wire::Kind;
 
 const CONNECT: Duration = Duration::from_secs(2);
@@ -30,15 +30,15 @@ impl Peers {
             return Ok(caller.clone());
         }
         // The pool is not named: a server that is being taken in, or was, belongs to another one.
-        let hello = Greeted::control([0; 16], self.shared.me());
+        let hello = Established::control([0; 16], self.shared.me());
         let caller = Caller::connect(address, &hello, CONNECT).await?;
         lock(&self.callers).insert(address.to_owned(), caller.clone());
         Ok(caller)
     }
 
-    async fn call(&self, address: &str, body: Vec<u8>, patience: Duration) -> Result<Bytes, TransportError> {
+    async fn call(&self, address: &str, body: Vec<u8>, timeout: Duration) -> Result<Bytes, TransportError> {
         let caller = self.caller(address).await?;
-        let frame = caller.call(Kind::Control, body, Bytes::new(), patience).await;
+        let frame = caller.call(Kind::Control, body, Bytes::new(), timeout).await;
         if matches!(frame, Err(TransportError::TimedOut { .. })) {
             // A server that froze: a new connection finds out sooner whether it is back.
             lock(&self.callers).remove(address);
@@ -51,16 +51,15 @@ impl Peers {
         &self,
         address: &str,
         request: &Request,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Response, String> {
-        let body =
-            self.call(address, protocol::encode(request), patience).await.map_err(|e| e.to_string())?;
+        let body = self.call(address, protocol::encode(request), timeout).await.map_err(|e| e.to_string())?;
         protocol::decode_response(&body).map_err(|e| format!("{address}: {e}"))
     }
 
     /// Whether nothing listens at `address` for certain.
     pub(crate) async fn is_gone(&self, address: &str) -> bool {
-        let hello = Greeted::control([0; 16], self.shared.me());
+        let hello = Established::control([0; 16], self.shared.me());
         matches!(transport::connect(address, &hello, CONNECT).await, Err(TransportError::Refused { .. }))
     }
 }

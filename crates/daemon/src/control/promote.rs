@@ -1,13 +1,14 @@
-//! The way out when the bricks with a set's latest data are gone for good: an administrator names another one to go on with.
+//! `volume promote`: when the bricks with a set's latest data are gone for good, an administrator names another brick with
+//! which the set continues.
 
 use super::Control;
 use super::answers::{conflict, not_found};
-use super::settle::gather;
+use super::arbitrate::gather;
 use super::volumes::volume;
 use admin::{AdminError, VolumePromote, VolumePromoted};
 use cluster::Command;
 use cluster::arbitration::Evidence;
-use server_core::settling::sources;
+use server_core::arbitration_run::sources;
 
 impl Control {
     /// Refused while a brick in sync is open, or its server may still be serving.

@@ -9,7 +9,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 const KIND: sealed::Kind = *b"srvr";
-const CUT_OFF: sealed::Kind = *b"coff";
+const FENCED: sealed::Kind = *b"coff";
 const VERSION: u32 = 1;
 
 /// An open state folder. The lock goes with it.
@@ -38,7 +38,7 @@ impl StateFolder {
         if let Ok(bytes) = fs::read(path.join("cut-off")) {
             // Whatever is left of it: it is there.
             let body =
-                sealed::open(CUT_OFF, VERSION, &bytes).map(|(_, b)| String::from_utf8_lossy(b).into_owned());
+                sealed::open(FENCED, VERSION, &bytes).map(|(_, b)| String::from_utf8_lossy(b).into_owned());
             let why = body.unwrap_or_else(|_| "the pool was recovered without this server".to_owned());
             return Err(format!("state folder {}: {why}", path.display()));
         }
@@ -68,10 +68,10 @@ impl StateFolder {
     }
 
     /// The pool goes on without this server: the folder is not to be used again. Answers the line that says so.
-    pub(crate) fn cut_off(&self, why: &str) -> String {
+    pub(crate) fn fence(&self, why: &str) -> String {
         let line = format!("state folder {}: {why}", self.path.display());
         if let Err(e) =
-            write_whole(&self.path.join("cut-off"), &sealed::seal(CUT_OFF, VERSION, why.as_bytes()))
+            write_whole(&self.path.join("cut-off"), &sealed::seal(FENCED, VERSION, why.as_bytes()))
         {
             tracing::error!("{line}; that could not be written down: {e}");
         }
@@ -130,7 +130,7 @@ mod tests {
         assert!(damaged.contains("checksum"), "{damaged}");
         *bytes.last_mut().unwrap() ^= 1;
         fs::write(dir.join("identity"), &bytes).unwrap();
-        let line = StateFolder::open(&dir).unwrap().cut_off("it went on");
+        let line = StateFolder::open(&dir).unwrap().fence("it went on");
         assert_eq!(StateFolder::open(&dir).unwrap_err(), line);
         fs::remove_dir_all(&dir).unwrap();
     }

@@ -1,9 +1,10 @@
-//! How volumes do: asked of every server that has a brick of theirs.
+//! The status of volumes: collected from every server that has one of their bricks.
 
 use super::Control;
 use super::answers::{unreachable, volume_state};
 use super::protocol::{ClusterReply, ClusterRequest};
 use super::volumes::{chosen, volume};
+use crate::limits::STATUS_WAIT;
 use crate::shard::{BrickReport, ShardMessage};
 use crate::shared::lock;
 use admin::{AdminError, BrickRole, BrickStatus, HealInfo, ServerCounters, VolumeReport, VolumeReports};
@@ -13,7 +14,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-const PATIENCE: Duration = Duration::from_secs(3);
 /// A shard that does not report within this time hangs: whoever asked this server gets the rest in time.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -60,7 +60,7 @@ impl Control {
             state.sets_of(volume).flat_map(|s| s.bricks.iter().map(|b| b.server)).collect();
         let asked = servers.iter().filter_map(|s| state.servers.get(s)).map(|server| async {
             let request = ClusterRequest::Status { volume: volume.name.clone() };
-            let wait = tokio::time::timeout(PATIENCE, self.ask_cluster(&server.address, request));
+            let wait = tokio::time::timeout(STATUS_WAIT, self.ask_cluster(&server.address, request));
             let answer =
                 wait.await.unwrap_or_else(|_| Err(unreachable(format!("{}: no answer", server.address))));
             (server.id, answer)

@@ -11,8 +11,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What greetings say: connections are asked for by `set % SLOTS`, which is the set's number, so each goes to the thread of
-/// its set.
+/// What handshakes say: connections are asked for by `set % SLOTS`, which is the set's number, so each goes to the thread
+/// of its set.
 pub(super) const SLOTS: u16 = u16::MAX;
 
 /// A disk that does not say within this time where it is mounted is not known.

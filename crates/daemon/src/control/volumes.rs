@@ -3,6 +3,7 @@
 use super::Control;
 use super::answers::{failed, not_agreed, not_found, option_line, refused, volume_state};
 use super::protocol::{ClusterRequest, Request, Response};
+use crate::limits::ADMIN_WAIT;
 use admin::{
     AdminAnswer, AdminError, AdminRequest, BrickDescription, Changes, Document, ErrorCode, OptionLines,
     OptionsReset, OptionsSet, Peers, SetDescription, VolumeCreate, VolumeCreated, VolumeDeleted,
@@ -16,8 +17,6 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-
-const PATIENCE: Duration = Duration::from_secs(30);
 
 impl Control {
     pub(super) async fn admin(self: &Arc<Self>, request: AdminRequest) -> Result<AdminAnswer, AdminError> {
@@ -49,11 +48,11 @@ impl Control {
     }
 
     pub(crate) async fn propose(&self, command: Command) -> Result<(), AdminError> {
-        self.store().propose_anywhere(command, PATIENCE).await.map(drop).map_err(|e| not_agreed(&e))
+        self.store().propose_anywhere(command, ADMIN_WAIT).await.map(drop).map_err(|e| not_agreed(&e))
     }
 
     pub(crate) async fn linearizable(&self) -> Result<Arc<State>, AdminError> {
-        self.store().linearizable_state(PATIENCE).await.map_err(|e| not_agreed(&e))
+        self.store().linearizable_state(ADMIN_WAIT).await.map_err(|e| not_agreed(&e))
     }
 
     async fn volume_start(&self, name: String) -> Result<VolumeStarted, AdminError> {
@@ -155,7 +154,7 @@ impl Control {
         let mut first = None;
         for server in servers.iter().filter_map(|s| state.servers.get(s)) {
             let request = Request::Bricks { volume: name.to_owned(), make };
-            let result = match self.peers.ask(&server.address, &request, PATIENCE).await {
+            let result = match self.peers.ask(&server.address, &request, ADMIN_WAIT).await {
                 Ok(Response::Done) => Ok(()),
                 Ok(Response::Error(e)) => Err(failed(e)),
                 Err(e) => Err(AdminError::new(ErrorCode::Unreachable, e)),

@@ -6,14 +6,15 @@
 //! thread goes on, the shard gets leases again as soon as it knows of these views, and its bricks heal.
 
 use super::Control;
-use super::settle::settle;
+use super::arbitrate::arbitrate;
 use super::status::join_all;
 use crate::clock;
+use crate::limits::WATCHDOG_WAIT;
 use crate::pulse::Pulse;
 use crate::shared::lock;
 use cluster::{Set, State, Status};
 use ids::{BrickId, SetId};
-use server_core::Settling;
+use server_core::ArbitrationRun;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,7 +24,6 @@ const LOOK: Duration = Duration::from_millis(100);
 const GAP: Duration = Duration::from_secs(1);
 /// Bricks that nobody could stand in for are looked at again after this.
 const AGAIN: Duration = Duration::from_millis(500);
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What a brick of such a shard is shown with.
 const HANGS: &str = "its disk, or that of another brick of this server, does not answer";
@@ -86,7 +86,7 @@ async fn replace(control: &Control, index: usize, pulse: &Pulse, beats: u64) {
         let of_shard = bricks(control, &state, index);
         show(control, of_shard.iter().map(|(_, brick)| *brick));
         // What was asked for is decided when this returns.
-        let leave = |set: SetId, brick| settle(control, set, brick, Settling::of_hang(set, brick));
+        let leave = |set: SetId, brick| arbitrate(control, set, brick, ArbitrationRun::of_hang(set, brick));
         join_all(of_shard.iter().map(|(set, brick)| leave(set.id, *brick))).await;
         tokio::time::sleep(AGAIN).await;
     }
@@ -99,7 +99,7 @@ async fn replace(control: &Control, index: usize, pulse: &Pulse, beats: u64) {
     }
     // Everything that was asked for above is agreed on or refused.
     loop {
-        match control.store().linearizable_state(PATIENCE).await {
+        match control.store().linearizable_state(WATCHDOG_WAIT).await {
             Ok(state) => return pulse.give(state.version),
             Err(e) => tracing::debug!("shard {index} waits for its leases: {e}"),
         }

@@ -34,9 +34,9 @@ impl Shard {
                     continue;
                 }
                 Step::Here(call) => self.ask_here(call).await,
-                Step::There { server, connection, oldest, call, patience } => {
+                Step::There { server, connection, oldest, call, timeout } => {
                     let asked = self.connection(server, connection);
-                    self.ask_there(server, (connection, oldest), &asked, call, patience).await
+                    self.ask_there(server, (connection, oldest), &asked, call, timeout).await
                 }
             };
             let answer = answer.map_err(|e| {
@@ -84,7 +84,7 @@ impl Shard {
         (connection, oldest): (u64, u64),
         asked: &OnceCell<Caller>,
         call: Call,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Reply, TransportError> {
         let connect = async || {
             let address = self.state().servers.get(&server).map(|s| s.address.clone());
@@ -95,10 +95,10 @@ impl Shard {
                 from: self.shared.me(),
                 session: self.asker.borrow().session(),
             };
-            Caller::connect(&address.ok_or(TransportError::Closed)?, &hello, patience).await
+            Caller::connect(&address.ok_or(TransportError::Closed)?, &hello, timeout).await
         };
         let caller = asked.get_or_try_init(connect).await?.clone();
-        let answer = caller.call(Kind::Call, call.to_bytes(), Bytes::new(), patience).await?;
+        let answer = caller.call(Kind::Call, call.to_bytes(), Bytes::new(), timeout).await?;
         Ok(Reply::from_bytes(&answer.body)?)
     }
 }

@@ -5,6 +5,7 @@
 //! up no other set.
 
 use super::Shard;
+use crate::limits::CONNECT_WAIT;
 use crate::shared::Shared;
 use ids::{ServerId, SessionId, SetId};
 use std::cell::RefCell;
@@ -20,7 +21,6 @@ use wire::codec::Blob;
 use wire::frame::VERSIONS;
 use wire::hello::{Hello, Purpose};
 
-const PATIENCE: Duration = Duration::from_secs(2);
 const RETRY: Duration = Duration::from_millis(100);
 
 /// A set's way to a server.
@@ -101,9 +101,9 @@ async fn keep_up(shard: &Weak<Shard>, shared: &Shared, link: &Link, set: SetId, 
             from: shared.me(),
             session: SessionId(0),
         };
-        match connect(&address, &hello, PATIENCE).await {
-            Ok(greeted) if greeted.reply.server == to => {
-                let (mut reader, writer, _) = greeted.split();
+        match connect(&address, &hello, CONNECT_WAIT).await {
+            Ok(established) if established.reply.server == to => {
+                let (mut reader, writer, _) = established.split();
                 let sender = DirectSender::new(writer);
                 let Some(s) = shard.upgrade() else { return };
                 link.sender.replace(Some(sender.clone()));
@@ -121,8 +121,8 @@ async fn keep_up(shard: &Weak<Shard>, shared: &Shared, link: &Link, set: SetId, 
                 );
                 continue;
             }
-            Ok(greeted) => {
-                tracing::warn!("{address} is server {} now, not {to}", greeted.reply.server);
+            Ok(established) => {
+                tracing::warn!("{address} is server {} now, not {to}", established.reply.server);
             }
             Err(TransportError::Refused { .. }) => {
                 if let Some(s) = shard.upgrade() {

@@ -13,13 +13,13 @@ mod set;
 
 use crate::clock;
 use crate::pulse::Pulse;
-use crate::shared::{Shared, Wish, lock};
+use crate::shared::{ControlRequest, Shared, lock};
 use cluster::State;
 use file_system::Host;
 use ids::{BrickId, Epoch, Lsn, ServerId, SessionId, SetId};
 use links::Links;
 use server_core::threads::FRONT;
-use server_core::{Asker, OpenSet, Opened, Place, Sessions, Unopened};
+use server_core::{Asker, OpenSet, OpenedBrick, Place, Sessions, Unopened};
 use sessions::Connection;
 use set::SetHandle;
 use std::cell::{Cell, RefCell};
@@ -38,12 +38,12 @@ const TICK: Duration = Duration::from_millis(50);
 /// A brick that failed is opened anew after this.
 const REOPEN: Duration = Duration::from_secs(3);
 /// How often lazily kept attributes are written and room is measured.
-const HOUSEKEEPING: Duration = Duration::from_secs(1);
+const MAINTENANCE: Duration = Duration::from_secs(1);
 
 /// What a shard is told.
 #[derive(Debug)]
 pub(crate) enum ShardMessage {
-    /// A greeted connection of a client.
+    /// A connection after its handshake of a client.
     Data {
         stream: std::net::TcpStream,
         session: SessionId,
@@ -54,7 +54,7 @@ pub(crate) enum ShardMessage {
         /// The number by which it was asked for: that of the set.
         slot: u16,
     },
-    /// A greeted connection of another server.
+    /// A connection after its handshake of another server.
     Peer {
         stream: std::net::TcpStream,
         from: ServerId,
@@ -95,8 +95,8 @@ pub(crate) struct BrickReport {
     pub(crate) heal: Option<admin::HealProgress>,
     /// The epoch of its last change.
     pub(crate) last_epoch: Epoch,
-    /// Something of what it holds is in doubt.
-    pub(crate) unsure: bool,
+    /// Something of what it holds is stale.
+    pub(crate) uncertain: bool,
 }
 
 /// One shard, on its own thread.
@@ -175,7 +175,7 @@ async fn run(
     });
     let mut tick = tokio::time::interval(TICK);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut last_housekeeping = clock::now();
+    let mut last_maintenance = clock::now();
     loop {
         tokio::select! {
             message = inbox.recv() => match message {
@@ -189,9 +189,9 @@ async fn run(
             },
             _ = tick.tick() => {
                 shard.tick();
-                if clock::now() >= last_housekeeping + HOUSEKEEPING {
-                    last_housekeeping = clock::now();
-                    shard.keep_house();
+                if clock::now() >= last_maintenance + MAINTENANCE {
+                    last_maintenance = clock::now();
+                    shard.maintain();
                 }
             }
         }
@@ -283,9 +283,9 @@ impl Shard {
         }
     }
 
-    fn keep_house(self: &Rc<Self>) {
+    fn maintain(self: &Rc<Self>) {
         for set in self.open_sets() {
-            set.keep_house();
+            set.maintain();
         }
         self.retry_failed();
     }
@@ -319,7 +319,7 @@ impl Shard {
             set.link_changed(server, up);
         }
         if !up {
-            let _gone = self.shared.wishes.send(Wish::Suspect(server));
+            let _gone = self.shared.control_requests.send(ControlRequest::Suspect(server));
         }
     }
 
@@ -368,14 +368,17 @@ impl Shard {
             let opened = tokio::task::spawn_blocking(run).await;
             let mut result = opened.unwrap_or_else(|e| Err(format!("{path}: {e}")));
             if let Ok(opened) = result {
-                result = shard.settled(set, brick, opened).await;
+                result = shard.arbitrated(set, brick, opened).await;
             }
             match result {
                 Ok(opened) => {
                     lock(&shard.shared.brick_errors).remove(&brick);
                     lock(&shard.shared.unopened).remove(&brick);
                     if let Some(mount) = opened.moved() {
-                        let _gone = shard.shared.wishes.send(Wish::Mounted(brick, mount.to_owned()));
+                        let _gone = shard
+                            .shared
+                            .control_requests
+                            .send(ControlRequest::Mounted(brick, mount.to_owned()));
                     }
                     let handle = SetHandle::new(&shard, opened);
                     shard.sets.borrow_mut().insert(set, Served::Open(handle.clone()));
@@ -391,22 +394,27 @@ impl Shard {
                     let mut unopened = lock(&shard.shared.unopened);
                     let refused = Unopened::refused(unopened.get(&brick).copied(), clock::now());
                     unopened.insert(brick, refused);
-                    let _gone = shard.shared.wishes.send(Wish::Refused(set, brick));
+                    let _gone = shard.shared.control_requests.send(ControlRequest::Refused(set, brick));
                 }
             }
         });
         self.sets.borrow_mut().insert(set, Served::Opening(task));
     }
 
-    /// A brick that cannot vouch for what it holds does nothing before the pool has said where it stands.
-    async fn settled(&self, set: SetId, brick: BrickId, opened: Opened) -> Result<Opened, String> {
-        let Some(evidence) = opened.doubts() else { return Ok(opened) };
+    /// A brick that cannot be certain of what it holds does nothing before the pool has said where it stands.
+    async fn arbitrated(
+        &self,
+        set: SetId,
+        brick: BrickId,
+        opened: OpenedBrick,
+    ) -> Result<OpenedBrick, String> {
+        let Some(evidence) = opened.uncertainty() else { return Ok(opened) };
         lock(&self.shared.unopened).insert(brick, Unopened::Waits(evidence));
-        let (answer, standing) = oneshot::channel();
-        let _gone = self.shared.wishes.send(Wish::Settle(set, brick, answer));
-        let standing = standing.await.map_err(|_| "its set is gone".to_owned())?;
-        let stood = tokio::task::spawn_blocking(move || opened.stand(standing)).await;
-        stood.unwrap_or_else(|e| Err(e.to_string()))
+        let (answer, verdict) = oneshot::channel();
+        let _gone = self.shared.control_requests.send(ControlRequest::Arbitrate(set, brick, answer));
+        let verdict = verdict.await.map_err(|_| "its set is gone".to_owned())?;
+        let after = tokio::task::spawn_blocking(move || opened.apply_verdict(verdict)).await;
+        after.unwrap_or_else(|e| Err(e.to_string()))
     }
 
     async fn close(&self) {

@@ -4,14 +4,14 @@
 use super::sessions::Connection;
 use super::{BrickReport, Shard};
 use crate::clock;
-use crate::shared::{Counters, Wish, lock};
+use crate::shared::{ControlRequest, Counters, lock};
 use admin::{HealMode, HealProgress, HealState};
 use brick::{Brick, Work};
 use bytes::Bytes;
 use cluster::State;
 use ids::{OpId, ServerId, SessionId, SetId};
 use namespace::placement::SetRoom;
-use server_core::Opened;
+use server_core::OpenedBrick;
 use set_core::{HealReport, Input, Moment, Outside, ReplyTo, Request, SetCore};
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -87,7 +87,7 @@ struct Executor {
 }
 
 impl SetHandle {
-    pub(crate) fn new(shard: &Rc<Shard>, opened: Opened) -> SetHandle {
+    pub(crate) fn new(shard: &Rc<Shard>, opened: OpenedBrick) -> SetHandle {
         let counters = shard.shared.counters(opened.volume());
         let start = opened.start();
         SetHandle(Rc::new(Executor {
@@ -132,7 +132,7 @@ impl SetHandle {
             Output::Start { id, work } => {
                 let this = self.clone();
                 spawn_local(async move {
-                    let job = spawn_blocking(move || <Brick as set_core::Brick>::run(work));
+                    let job = spawn_blocking(move || <Brick as set_core::LocalBrick>::run(work));
                     let result = job.await.unwrap_or(Err(Errno::EIO));
                     this.step(Input::Worked(id, result));
                 });
@@ -140,7 +140,8 @@ impl SetHandle {
             Output::Ask { id, set, op, name } => self.ask(shard, id, set, op, name),
             Output::Propose(proposal) => {
                 let healed = proposal.healed.into_iter().collect();
-                let _gone = shard.shared.wishes.send(Wish::View(self.0.set, proposal, healed));
+                let _gone =
+                    shard.shared.control_requests.send(ControlRequest::View(self.0.set, proposal, healed));
             }
             Output::Room(room) => {
                 lock(&shard.shared.rooms).set(self.0.set, room);
@@ -209,8 +210,8 @@ impl SetHandle {
     }
 
     /// Once a second.
-    pub(crate) fn keep_house(&self) {
-        self.step(Input::Housekeeping);
+    pub(crate) fn maintain(&self) {
+        self.step(Input::Maintenance);
     }
 
     /// A session is gone for good: what it held open is free.
@@ -241,7 +242,7 @@ impl SetHandle {
             total,
             heal: r.heal.map(progress),
             last_epoch: r.last_epoch,
-            unsure: r.unsure,
+            uncertain: r.uncertain,
         }
     }
 
@@ -271,7 +272,7 @@ impl SetHandle {
 /// How far a healing is, for people.
 fn progress(report: HealReport) -> HealProgress {
     let p = report.progress;
-    let state = match (p.live, report.finishing) {
+    let state = match (p.caught_up, report.finishing) {
         (false, _) => HealState::Learning,
         (true, false) => HealState::Copying,
         (true, true) => HealState::Finishing,
@@ -282,7 +283,7 @@ fn progress(report: HealReport) -> HealProgress {
         bytes: p.bytes,
         same_bytes: p.same,
         mode: if p.full { HealMode::Full } else { HealMode::Journal },
-        total_known: p.live && !p.full,
+        total_known: p.caught_up && !p.full,
         state,
         seconds: report.taken.as_secs(),
         objects_per_second: report.rate.0,

@@ -1,7 +1,7 @@
 //! The kernel's file systems.
 
+mod boot_id;
 mod calls;
-mod life;
 mod object;
 
 pub(crate) use object::HostFile;

@@ -1,6 +1,6 @@
 //! Objects of the kernel's file systems.
 
-use super::{calls, errno, life};
+use super::{boot_id, calls, errno};
 use crate::object::{Opening, Renaming, Space, Stat, Times};
 use crate::{File, Handle, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG};
 use ids::Time;
@@ -388,16 +388,16 @@ impl HostFile {
         })
     }
 
-    pub(crate) fn life(&self) -> [u8; 16] {
-        life::life(&self.fd)
+    pub(crate) fn boot_id(&self) -> [u8; 16] {
+        boot_id::boot_id(&self.fd)
     }
 
     pub(crate) fn leave_witness(&self) {
-        life::leave_witness(&self.fd);
+        boot_id::leave_witness(&self.fd);
     }
 
     pub(crate) fn has_witness(&self) -> bool {
-        life::has_witness(&self.fd)
+        boot_id::has_witness(&self.fd)
     }
 
     #[expect(clippy::unused_self, reason = "all calls are an object's: its file system answers")]
@@ -415,7 +415,7 @@ impl HostFile {
     }
 
     pub(crate) fn unlock(&self) {
-        // Nothing can go wrong that closing the descriptor would not mend.
+        // Nothing can go wrong that closing the descriptor would not repair.
         let _unlocked = rustix::fs::flock(&self.fd, FlockOperation::Unlock);
     }
 }

@@ -90,7 +90,7 @@ fn core(brick: Brick, now: Duration) -> SetCore<Brick, Nobody> {
         set: SET,
         me: ME,
         floor: Epoch(0),
-        unsure: false,
+        uncertain: false,
         brick,
         results: Results::default(),
         pending: Pending::default(),
@@ -148,7 +148,7 @@ impl Rig {
     pub(crate) fn rest(&mut self) {
         self.now += Duration::from_secs(1);
         self.step(Input::Tick);
-        self.step(Input::Housekeeping);
+        self.step(Input::Maintenance);
     }
 
     /// The session asks something and waits for the answer.
@@ -179,7 +179,7 @@ impl Rig {
         let last = brick.last().lsn;
         let record = (last > Lsn(0)).then(|| brick.iterate(last).last()).flatten().map(Result::unwrap);
         assert!(
-            record.is_none_or(|r| !r.change.is_doubt()),
+            record.is_none_or(|r| !r.change.is_invalidation()),
             "{op:?} was let in and then refused by the file system: {answer:?}"
         );
         match (op, answer) {
@@ -216,7 +216,7 @@ impl Rig {
                             assert!(answer.replace((reply, payload)).is_none(), "two answers");
                         }
                         Output::Start { id, work } => {
-                            inputs.push_back(Input::Worked(id, <Brick as set_core::Brick>::run(work)));
+                            inputs.push_back(Input::Worked(id, <Brick as set_core::LocalBrick>::run(work)));
                         }
                         Output::Room(_) | Output::Promised(_) => {}
                         Output::Propose(p) => panic!("the brick proposes a view: {}", p.reason),

@@ -3,14 +3,14 @@
 
 use core::time::Duration;
 use ids::{BrickId, Epoch, Fid, Lsn, OpId, SessionId, SetId};
-use replica::{Admission, Body, Entry, Input, Message, Output, Replica, Results, Role, View};
+use replica::{Admission, ChangeBody, Input, LogEntry, Message, Output, Replica, Results, Role, View};
 use wire::peer::Stamp;
 
 /// A change that touches one object.
 #[derive(Clone, Debug)]
 pub(crate) struct Change(pub(crate) Fid);
 
-impl Body for Change {
+impl ChangeBody for Change {
     fn touched(&self) -> Vec<Fid> {
         vec![self.0]
     }
@@ -45,8 +45,8 @@ pub(crate) fn stamp(epoch: u32, lsn: u64) -> Stamp {
     Stamp { epoch: Epoch(epoch), lsn: Lsn(lsn) }
 }
 
-pub(crate) fn entry(epoch: u32, lsn: u64, object: u64) -> Entry<Change> {
-    Entry { stamp: stamp(epoch, lsn), op: op(lsn), about: None, body: Change(fid(object)) }
+pub(crate) fn entry(epoch: u32, lsn: u64, object: u64) -> LogEntry<Change> {
+    LogEntry { stamp: stamp(epoch, lsn), op: op(lsn), result_fid: None, body: Change(fid(object)) }
 }
 
 /// One brick, its clock, and words for what it does.
@@ -73,7 +73,7 @@ impl Rig {
         let mut rig = Rig::new(me);
         rig.view(1, me, in_sync);
         for other in in_sync.iter().filter(|b| **b != me) {
-            rig.peer(*other, 1, Message::HereIAm { last: stamp(0, 0), durable: Lsn(0), kept: Lsn(0) });
+            rig.peer(*other, 1, Message::StateReport { last: stamp(0, 0), durable: Lsn(0), kept: Lsn(0) });
         }
         assert_eq!(rig.replica.role(), Role::Primary);
         rig
@@ -97,17 +97,17 @@ impl Rig {
         self.peer(from, epoch, Message::Ack { lsn: Lsn(lsn), durable: Lsn(0), available: 9 })
     }
 
-    pub(crate) fn replicate(&mut self, from: u32, epoch: u32, entry: Entry<Change>) -> Vec<String> {
+    pub(crate) fn replicate(&mut self, from: u32, epoch: u32, entry: LogEntry<Change>) -> Vec<String> {
         self.give(Input::Replicate { from: BrickId(from), epoch: Epoch(epoch), commit: Lsn(0), entry })
     }
 
     pub(crate) fn decide(&mut self, ticket: u64, object: u64) -> Vec<String> {
         let body = Change(fid(object));
-        self.give(Input::Decided { ticket, op: op(ticket), about: None, body })
+        self.give(Input::Decided { ticket, op: op(ticket), result_fid: None, body })
     }
 
-    pub(crate) fn show(&mut self, ticket: u64, object: u64) -> Vec<String> {
-        self.give(Input::Shown { ticket, objects: vec![fid(object)] })
+    pub(crate) fn reply_when_committed(&mut self, ticket: u64, object: u64) -> Vec<String> {
+        self.give(Input::ReadReply { ticket, objects: vec![fid(object)] })
     }
 
     pub(crate) fn applied(&mut self, lsn: u64) -> Vec<String> {
@@ -139,21 +139,23 @@ fn words(output: &Output<Change>) -> String {
             Message::Failed { errno } => format!("failed {errno} to {to}"),
             Message::Sync { ticket, lsn, .. } => format!("sync {ticket} at {lsn} to {to}"),
             Message::Synced { ticket, errno } => format!("synced {ticket} ({errno}) to {to}"),
-            Message::WhereAreYou => format!("where are you, {to}"),
+            Message::StateQuery => format!("state query to {to}"),
             Message::Healed { lsn, .. } => format!("healed at {lsn} to {to}"),
             Message::SendTail { after } => format!("send what follows {}.{}, {to}", after.epoch, after.lsn),
             Message::Committed { lsn } => format!("committed {lsn} to {to}"),
-            Message::HereIAm { last, .. } => format!("here i am at {}.{} to {to}", last.epoch, last.lsn),
+            Message::StateReport { last, .. } => {
+                format!("state report of {}.{} to {to}", last.epoch, last.lsn)
+            }
         },
         Output::Sync { token, .. } => format!("sync {token:?}"),
-        Output::Release(t) => format!("release {t}"),
-        Output::Refuse(t, errno) => format!("refuse {t} ({errno})"),
-        Output::Forget(t) => format!("forget {t}"),
+        Output::Complete(t) => format!("complete {t}"),
+        Output::Fail(t, errno) => format!("fail {t} ({errno})"),
+        Output::Redirect(t) => format!("redirect {t}"),
         Output::Propose(p) => {
             let ids: Vec<u32> = p.in_sync.iter().map(|b| b.0).collect();
             format!("propose {:?} of {ids:?} after {}", p.primary.map(|b| b.0), p.expect)
         }
-        Output::Settle => "settle".to_owned(),
+        Output::AdoptHistory => "adopt history".to_owned(),
         Output::Diverged => "diverged".to_owned(),
     }
 }

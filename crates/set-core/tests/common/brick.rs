@@ -1,11 +1,11 @@
 //! A brick in memory: directories with entries, a journal, and nothing else. What the scripts do not need answers `EIO`.
 
 use ids::{Epoch, Fid, Lsn, OpId, SetId, Time};
-use namespace::{Entry as Found, Lineage, View};
-use replica::Entry;
+use namespace::{Entry as Found, Lineage, TreeState};
+use replica::LogEntry;
 use replica::heal::Order;
-use replica::healing::{Arriving, Made, Patient, Sum};
-use set_core::{Brick, Done, Entries, PlaceOf, Read};
+use replica::healing::{Arriving, HealTarget, Made, Sum};
+use set_core::{DirLocation, Done, Entries, LocalBrick, Read};
 use std::collections::BTreeMap;
 use wire::codec::Blob;
 use wire::peer::{Object, Stamp};
@@ -18,8 +18,8 @@ pub const ROOT: Fid = Fid { set: SET, epoch: Epoch(0), lsn: Lsn(0) };
 #[derive(Default)]
 pub struct Memory {
     pub names: BTreeMap<(Fid, Name), (Fid, SetId)>,
-    pub journal: Vec<Entry<Change>>,
-    pub doubtful: Option<Vec<Fid>>,
+    pub journal: Vec<LogEntry<Change>>,
+    pub stale_objects: Option<Vec<Fid>>,
     /// How often it was told that what was not synced may be lost.
     pub unsynced: u32,
 }
@@ -50,7 +50,7 @@ fn dir(fid: Fid) -> Attr {
     }
 }
 
-impl View for Memory {
+impl TreeState for Memory {
     fn attr(&mut self, fid: Fid) -> Result<Attr, Errno> {
         let known = fid == ROOT || self.names.values().any(|(f, home)| *f == fid && *home == SET);
         if known { Ok(dir(fid)) } else { Err(Errno::ESTALE) }
@@ -79,7 +79,7 @@ impl View for Memory {
     }
 }
 
-impl Patient for Memory {
+impl HealTarget for Memory {
     const ORDER: Order = |_| 1;
 
     fn set(&self) -> SetId {
@@ -91,8 +91,8 @@ impl Patient for Memory {
     fn is_arbiter(&self) -> bool {
         false
     }
-    fn doubtful(&self) -> Option<Vec<Fid>> {
-        self.doubtful.clone()
+    fn stale_objects(&self) -> Option<Vec<Fid>> {
+        self.stale_objects.clone()
     }
     fn incomplete(&self) -> Option<Fid> {
         None
@@ -100,7 +100,7 @@ impl Patient for Memory {
     fn newest(&self) -> Lsn {
         self.last().lsn
     }
-    fn sure(&self) -> Lsn {
+    fn consistent_to(&self) -> Lsn {
         self.newest()
     }
     fn stamp_at(&self, lsn: Lsn) -> Result<Stamp, Errno> {
@@ -158,7 +158,7 @@ impl Patient for Memory {
     }
 }
 
-impl Brick for Memory {
+impl LocalBrick for Memory {
     type Work = Work;
     const HOLE: u64 = 1;
 
@@ -180,7 +180,7 @@ impl Brick for Memory {
     fn journal_start(&self) -> Lsn {
         Lsn(1)
     }
-    fn records(&self, from: Lsn) -> impl Iterator<Item = Result<Entry<Change>, Errno>> {
+    fn records(&self, from: Lsn) -> impl Iterator<Item = Result<LogEntry<Change>, Errno>> {
         self.journal.iter().filter(move |e| e.stamp.lsn >= from).cloned().map(Ok)
     }
     fn room(&mut self) -> Result<Room, Errno> {
@@ -207,10 +207,10 @@ impl Brick for Memory {
     fn read(&mut self, _: Fid, _: u64, _: u32) -> Result<Read<Work>, Errno> {
         Err(Errno::EIO)
     }
-    fn place_of(&mut self, fid: Fid) -> Result<PlaceOf, Errno> {
+    fn location_of(&mut self, fid: Fid) -> Result<DirLocation, Errno> {
         let found = self.names.iter().find(|(_, (f, _))| *f == fid).ok_or(Errno::ESTALE)?;
         let ((parent, name), (_, home)) = found;
-        Ok(PlaceOf { home: *home, parent: *parent, parent_home: SET, name: name.clone() })
+        Ok(DirLocation { home: *home, parent: *parent, parent_home: SET, name: name.clone() })
     }
     fn is_orphan(&mut self, _: Fid) -> bool {
         false
@@ -225,7 +225,7 @@ impl Brick for Memory {
         &mut self,
         stamp: &Stamp,
         op: OpId,
-        about: Option<Fid>,
+        result_fid: Option<Fid>,
         change: &Change,
         _: &[u8],
     ) -> Result<(), Errno> {
@@ -238,7 +238,7 @@ impl Brick for Memory {
             }
             _ => {}
         }
-        self.journal.push(Entry { stamp: stamp.clone(), op, about, body: change.clone() });
+        self.journal.push(LogEntry { stamp: stamp.clone(), op, result_fid, body: change.clone() });
         Ok(())
     }
     fn is_partial(&self) -> bool {
@@ -250,7 +250,7 @@ impl Brick for Memory {
     fn abandon_partial(&mut self) -> Result<(), Errno> {
         Err(Errno::EIO)
     }
-    fn doubt_unsynced(&mut self) -> Result<(), Errno> {
+    fn mark_unsynced_stale(&mut self) -> Result<(), Errno> {
         self.unsynced += 1;
         Ok(())
     }
@@ -293,7 +293,7 @@ impl Brick for Memory {
         Ok(Work::End)
     }
     fn end_heal(&mut self) -> Result<(), Errno> {
-        self.doubtful = None;
+        self.stale_objects = None;
         Ok(())
     }
 }

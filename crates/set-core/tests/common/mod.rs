@@ -78,7 +78,7 @@ impl Rig {
             set: SET,
             me: ME,
             floor: Epoch(0),
-            unsure: false,
+            uncertain: false,
             brick,
             results: Results::default(),
             pending: Pending::default(),
@@ -99,7 +99,7 @@ impl Rig {
             for other in others {
                 rig.peer(
                     *other,
-                    PeerBody::HereIAm {
+                    PeerBody::StateReport {
                         last: Memory::default_stamp(),
                         durable: ids::Lsn(0),
                         kept: ids::Lsn(0),
@@ -194,7 +194,7 @@ impl Rig {
 
 impl Memory {
     pub fn default_stamp() -> wire::peer::Stamp {
-        set_core::Brick::last(&Memory::default())
+        set_core::LocalBrick::last(&Memory::default())
     }
 }
 
@@ -220,7 +220,7 @@ fn line(output: Output<Work, To>) -> String {
             let body = format!("{:?}", message.body);
             let what = body.split([' ', '{', '(']).next().unwrap_or_default().to_lowercase();
             match message.body {
-                PeerBody::Join { number, .. } => format!("send {server}: join {number}"),
+                PeerBody::Join { join_id: number, .. } => format!("send {server}: join {number}"),
                 _ => format!("send {server}: {what}"),
             }
         }

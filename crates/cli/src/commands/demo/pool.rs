@@ -4,6 +4,7 @@ use super::VOLUME;
 use super::stage::Stage;
 use super::stop::Stop;
 use crate::ask::ask_at;
+use crate::limits::POOL_READY_WAIT;
 use crate::output;
 use anyhow::{Context, anyhow, bail};
 use std::fs::{self, File};
@@ -14,8 +15,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
-
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// One server of the demo.
 #[derive(Debug)]
@@ -206,7 +205,7 @@ fn spawn(mut command: Command, errors: &Path) -> anyhow::Result<(Child, mpsc::Re
 
 /// Waits for the line `ready ...`.
 fn wait_ready(lines: &mpsc::Receiver<String>, stop: &Stop) -> anyhow::Result<()> {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + POOL_READY_WAIT;
     while Instant::now() < until {
         stop.check()?;
         match lines.recv_timeout(Duration::from_millis(50)) {
@@ -215,7 +214,7 @@ fn wait_ready(lines: &mpsc::Receiver<String>, stop: &Stop) -> anyhow::Result<()>
             Err(RecvTimeoutError::Disconnected) => bail!("its process ended"),
         }
     }
-    bail!("it is not ready after {} s", PATIENCE.as_secs())
+    bail!("it is not ready after {} s", POOL_READY_WAIT.as_secs())
 }
 
 fn last_line(file: &Path) -> String {

@@ -5,6 +5,7 @@ use super::copy::Copied;
 use super::pool::Pool;
 use super::stop::Stop;
 use crate::commands::volume::status;
+use crate::limits::IN_SYNC_WAIT;
 use crate::output;
 use anyhow::bail;
 use std::fs;
@@ -13,7 +14,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(20);
 const SHOWN: usize = 4;
 
 /// Status, places, and that all copies are the same.
@@ -62,7 +62,7 @@ fn listing(paths: &[PathBuf]) -> anyhow::Result<String> {
 
 /// Waits until every file has its copies and they are the same; says so.
 fn wait_alike(pool: &Pool, copied: &[Copied], stop: &Stop) -> anyhow::Result<String> {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + IN_SYNC_WAIT;
     loop {
         stop.check()?;
         let differing = copied.iter().find_map(|c| difference(pool, &c.path));

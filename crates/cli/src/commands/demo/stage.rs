@@ -3,6 +3,7 @@
 //! Invariant: nothing is ended but children of this process, nothing unmounted but the demo's own directory. When this
 //! process is killed its children get SIGTERM from the kernel (`--die-with`) and unmount and stop by themselves.
 
+use crate::limits::CHILD_END_WAIT;
 use anyhow::{Context, bail};
 use rustix::mount::UnmountFlags;
 use rustix::process::{Pid, Signal, kill_process};
@@ -10,8 +11,6 @@ use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-
-const PATIENCE: Duration = Duration::from_secs(8);
 
 #[derive(Debug, Default)]
 struct Inner {
@@ -80,7 +79,7 @@ fn stop(mut children: Vec<Child>) {
     for child in &children {
         tell(child, Signal::TERM);
     }
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + CHILD_END_WAIT;
     for child in &mut children {
         while matches!(child.try_wait(), Ok(None)) {
             if Instant::now() > until {

@@ -1,12 +1,10 @@
 //! Ctrl-C and SIGTERM during the demo.
 
 use super::stage::Stage;
+use crate::limits::CLEAN_END_WAIT;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
-
-/// How long the demo may need to notice.
-const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Somebody ended the demo.
 #[derive(Debug)]
@@ -39,7 +37,7 @@ impl Stop {
         let watch = async move {
             tokio::select! { _ = term.recv() => {}, _ = int.recv() => {} }
             ours.set();
-            let late = tokio::time::sleep(PATIENCE);
+            let late = tokio::time::sleep(CLEAN_END_WAIT);
             tokio::select! { _ = term.recv() => {}, _ = int.recv() => {}, () = late => {} }
             if let Err(e) = stage.end() {
                 crate::output::complain(&format!("{e:#}"));

@@ -112,7 +112,7 @@ fn killed_again_and_again(create: &str) {
         let fewest = fewest_in_sync(&pool);
         writer.went_on();
         let pause = writer.longest().took.saturating_sub(PILE_UP);
-        pool.network.as_ref().unwrap().mend();
+        pool.network.as_ref().unwrap().repair();
         let done = load.done.load(Ordering::Relaxed) - before;
         // What only the arbiter has nobody can have from it: it heals, and the others wait.
         let ahead = arbiter.is_some_and(|a| a != lacks);

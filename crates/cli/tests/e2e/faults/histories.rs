@@ -334,7 +334,7 @@ fn fault(pool: &mut Pool, kind: usize, rng: &mut StdRng) -> &'static str {
         _ => {
             pool.network.as_ref().unwrap().isolate(server);
             std::thread::sleep(lasts);
-            pool.network.as_ref().unwrap().mend();
+            pool.network.as_ref().unwrap().repair();
         }
     }
     stay_in_sync(pool);

@@ -13,7 +13,7 @@ const CUT: Duration = Duration::from_secs(6);
 /// The bricks of one set lie on servers 1 and 2; server 0 has none.
 const APART: [(usize, &str); 2] = [(1, "b"), (2, "b")];
 
-fn cut_and_mend(pool: &Pool, writer: &Writer, what: &str, cut: impl FnOnce(&Pool)) {
+fn cut_and_repair(pool: &Pool, writer: &Writer, what: &str, cut: impl FnOnce(&Pool)) {
     writer.longest();
     cut(pool);
     let until = Instant::now() + CUT;
@@ -23,12 +23,12 @@ fn cut_and_mend(pool: &Pool, writer: &Writer, what: &str, cut: impl FnOnce(&Pool
     let pause = writer.longest();
     println!("{what}: longest pause {:?} ({})", pause.took, pause.what);
     assert!(pause.took < SILENT, "{what}: {:?} is more than {SILENT:?}", pause.took);
-    pool.network.as_ref().unwrap().mend();
+    pool.network.as_ref().unwrap().repair();
     writer.went_on();
     all_in_sync(pool);
     let pause = writer.longest();
-    println!("{what}, mended: longest pause {:?} ({})", pause.took, pause.what);
-    assert!(pause.took < KILLED, "{what}, mended: {:?} is more than {KILLED:?}", pause.took);
+    println!("{what}, repaired: longest pause {:?} ({})", pause.took, pause.what);
+    assert!(pause.took < KILLED, "{what}, repaired: {:?} is more than {KILLED:?}", pause.took);
 }
 
 /// Nobody hears a server, nor it anybody.
@@ -40,11 +40,11 @@ fn servers_cut_off() {
     let mount = pool.mount("v");
     let writer = Writer::start(&mount, &[]);
     let first = leader(&pool);
-    cut_and_mend(&pool, &writer, "leader with a primary cut off", |p| {
+    cut_and_repair(&pool, &writer, "leader with a primary cut off", |p| {
         p.network.as_ref().unwrap().isolate(first)
     });
     let other = (0..3).find(|i| *i != leader(&pool)).unwrap();
-    cut_and_mend(&pool, &writer, "server with a primary cut off", |p| {
+    cut_and_repair(&pool, &writer, "server with a primary cut off", |p| {
         p.network.as_ref().unwrap().isolate(other)
     });
     let model = writer.stop();
@@ -66,14 +66,18 @@ fn links_between_two_bricks() {
         (first, if first == 1 { 2 } else { 1 })
     };
     let (first, second) = pair(&pool);
-    cut_and_mend(&pool, &writer, "primary and secondary, both ways", |p| {
+    cut_and_repair(&pool, &writer, "primary and secondary, both ways", |p| {
         p.network.as_ref().unwrap().cut(first, second);
         p.network.as_ref().unwrap().cut(second, first);
     });
     let (first, second) = pair(&pool);
-    cut_and_mend(&pool, &writer, "primary to secondary", |p| p.network.as_ref().unwrap().cut(first, second));
+    cut_and_repair(&pool, &writer, "primary to secondary", |p| {
+        p.network.as_ref().unwrap().cut(first, second)
+    });
     let (first, second) = pair(&pool);
-    cut_and_mend(&pool, &writer, "secondary to primary", |p| p.network.as_ref().unwrap().cut(second, first));
+    cut_and_repair(&pool, &writer, "secondary to primary", |p| {
+        p.network.as_ref().unwrap().cut(second, first)
+    });
     let model = writer.stop();
     verify(&pool, &APART, 2, &model, Kept::All);
 }
@@ -91,7 +95,7 @@ fn links_between_primary_and_leader() {
         let (from, to) = if there { (first, leads) } else { (leads, first) };
         // Where one server is both, there is no link to cut but the one to the third.
         let to = if from == to { 0 } else { to };
-        cut_and_mend(&pool, &writer, what, |p| p.network.as_ref().unwrap().cut(from, to));
+        cut_and_repair(&pool, &writer, what, |p| p.network.as_ref().unwrap().cut(from, to));
     }
     let model = writer.stop();
     verify(&pool, &APART, 2, &model, Kept::All);
@@ -115,7 +119,7 @@ fn a_sync_over_a_cut_link() {
         file.sync_all().unwrap();
         println!("sync, {way} cut: {:?}", begun.elapsed());
         assert!(begun.elapsed() < SILENT, "{:?}", begun.elapsed());
-        pool.network.as_ref().unwrap().mend();
+        pool.network.as_ref().unwrap().repair();
         all_in_sync(&pool);
     }
 }

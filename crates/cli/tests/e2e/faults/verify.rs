@@ -38,7 +38,7 @@ pub(super) fn verify(pool: &Pool, bricks: &[(usize, &str)], replica: usize, mode
         looked += 1;
         wrong.extend(known.differs(&mount.dir.join(path)));
     }
-    for path in model.gone.iter().filter(|p| kept == Kept::All && !model.unsure.contains(*p)) {
+    for path in model.gone.iter().filter(|p| kept == Kept::All && !model.uncertain.contains(*p)) {
         if mount.dir.join(path).symlink_metadata().is_ok() {
             wrong.push(format!("{} is back", path.display()));
         }
@@ -50,7 +50,11 @@ pub(super) fn verify(pool: &Pool, bricks: &[(usize, &str)], replica: usize, mode
         wrong.join("\n")
     );
     mount.end();
-    println!("{} operations, {looked} files as acknowledged, {} unsure", model.done, model.unsure.len());
+    println!(
+        "{} operations, {looked} files as acknowledged, {} uncertain",
+        model.done,
+        model.uncertain.len()
+    );
     for set in pool.paths(bricks).chunks(replica) {
         eventually_ok("the bricks of a set are the same", || same(set));
     }

@@ -1,7 +1,7 @@
 //! The writer: threads that change files of their own in many directories, remember every change that was acknowledged,
 //! and measure how long each call took.
 
-use crate::harness::{Mounted, PATIENCE, files};
+use crate::harness::{Mounted, TEST_TIMEOUT, files};
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,7 +37,7 @@ pub(super) struct Model {
     pub(super) files: BTreeMap<PathBuf, Known>,
     pub(super) gone: BTreeSet<PathBuf>,
     /// What an operation that failed may have done or not.
-    pub(super) unsure: BTreeSet<PathBuf>,
+    pub(super) uncertain: BTreeSet<PathBuf>,
     pub(super) done: u64,
 }
 
@@ -136,7 +136,7 @@ impl Writer {
     /// Waits until every thread got answers to calls begun after now.
     pub(super) fn went_on(&self) {
         let before: Vec<u64> = self.shared.begun.iter().map(|n| n.load(Ordering::SeqCst)).collect();
-        let until = Instant::now() + PATIENCE + super::a_while();
+        let until = Instant::now() + TEST_TIMEOUT + super::a_while();
         let ended = |i: usize| self.shared.ended[i].load(Ordering::SeqCst);
         while (0..THREADS).any(|i| ended(i) < before[i] + 3) {
             self.fails_not();
@@ -173,7 +173,7 @@ impl Writer {
             let model = thread.join().expect("a thread of the writer panicked");
             all.files.extend(model.files);
             all.gone.extend(model.gone);
-            all.unsure.extend(model.unsure);
+            all.uncertain.extend(model.uncertain);
             all.done += model.done;
         }
         self.fails_not();
@@ -248,7 +248,7 @@ impl Hand {
                 if !known {
                     self.complain(format!("{what} {}: {e} (after {took:?})", path.display()));
                 }
-                self.model.unsure.insert(path.to_path_buf());
+                self.model.uncertain.insert(path.to_path_buf());
                 None
             }
         }
@@ -266,8 +266,8 @@ impl Hand {
             let (kept, lost) = std::mem::take(&mut self.model.files).into_iter().partition(|(_, k)| k.synced);
             self.model.files = kept;
             let lost: BTreeMap<PathBuf, Known> = lost;
-            self.model.unsure.extend(lost.into_keys());
-            self.model.unsure.append(&mut self.model.gone);
+            self.model.uncertain.extend(lost.into_keys());
+            self.model.uncertain.append(&mut self.model.gone);
         }
         match self.draw(16) {
             0..5 => self.create(),
@@ -360,7 +360,7 @@ impl Hand {
         self.model.files.remove(&path);
         self.model.files.remove(&to);
         if self.call("rename", &path, |from| fs::rename(from, top.join(&to))).is_none() {
-            self.model.unsure.insert(to);
+            self.model.uncertain.insert(to);
             return;
         }
         self.model.gone.remove(&to);
@@ -413,7 +413,7 @@ impl Hand {
             Some(Some(_)) if known.synced => {}
             Some(Some(_)) | None => {
                 self.model.files.remove(&path);
-                self.model.unsure.insert(path);
+                self.model.uncertain.insert(path);
             }
         }
     }

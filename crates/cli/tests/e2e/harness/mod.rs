@@ -19,16 +19,16 @@ pub(crate) use process::{Output, mortar, run, spawn, tool};
 use std::time::{Duration, Instant};
 
 /// Long enough for a loaded machine, short enough to notice.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Polls until there is something.
 pub(crate) fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TEST_TIMEOUT;
     loop {
         if let Some(found) = look() {
             return found;
         }
-        assert!(Instant::now() < until, "{what}: not within {} s", PATIENCE.as_secs());
+        assert!(Instant::now() < until, "{what}: not within {} s", TEST_TIMEOUT.as_secs());
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -36,7 +36,7 @@ pub(crate) fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> 
 /// Polls until there is no complaint.
 pub(crate) fn eventually_ok(what: &str, mut look: impl FnMut() -> Result<(), String>) {
     let mut last = String::new();
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TEST_TIMEOUT;
     while Instant::now() < until {
         match look() {
             Ok(()) => return,

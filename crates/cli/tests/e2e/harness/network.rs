@@ -93,7 +93,7 @@ impl Network {
     }
 
     /// All links are whole again.
-    pub(crate) fn mend(&self) {
+    pub(crate) fn repair(&self) {
         for i in (0..self.servers).chain([OUTSIDE]) {
             self.rules(i, "flush chain ip cut in");
         }

@@ -78,7 +78,7 @@ impl Pool {
             let probe = format!("peer probe {}:{}", pool.servers[i].host, pool.port);
             pool.ok(&probe);
         }
-        pool.settle();
+        pool.wait_in_sync();
         pool
     }
 
@@ -236,7 +236,7 @@ impl Pool {
     }
 
     /// Waits until all servers are seen by all, and hold their leases.
-    pub(crate) fn settle(&self) {
+    pub(crate) fn wait_in_sync(&self) {
         for server in self.servers.iter().filter(|s| s.child.is_some()) {
             eventually("all servers are connected", || {
                 let output = self.cli_at(&server.address, "peer status --json");

@@ -35,13 +35,15 @@ pub(crate) enum ClusterRequest {
         server: ServerId,
     },
     /// The pool was recovered without you: stop acting as its server.
-    CutOff {
+    #[serde(rename = "cut-off")]
+    Fence {
         /// The pool's id.
         pool: String,
         /// The identity this is meant for.
         identity: String,
         /// How often the pool was recovered.
-        recoveries: u32,
+        #[serde(rename = "recoveries")]
+        generation: u32,
         /// The server that it goes on from.
         host: String,
     },
@@ -89,7 +91,8 @@ pub(crate) enum ClusterReply {
         volumes: u32,
         /// How often its pool was recovered from one server.
         #[serde(default)]
-        recoveries: u32,
+        #[serde(rename = "recoveries")]
+        generation: u32,
         /// The program's version.
         #[serde(default)]
         program: String,
@@ -124,7 +127,7 @@ mod tests {
     fn servers_talk_in_json() {
         assert_eq!(round(ClusterRequest::Identify), "\"identify\"");
         let (pool, identity) = ("p".to_owned(), "i".to_owned());
-        round(ClusterRequest::CutOff { pool, identity, recoveries: 1, host: "h".to_owned() });
+        round(ClusterRequest::Fence { pool, identity, generation: 1, host: "h".to_owned() });
         round(ClusterReply::Error(AdminError::new(ErrorCode::Conflict, "no")));
         let ask = ClusterRequest::Evidence { pool: "p".to_owned(), set: SetId(1), brick: BrickId(2) };
         assert_eq!(round(ask), r#"{"evidence":{"pool":"p","set":1,"brick":2}}"#);
@@ -135,6 +138,6 @@ mod tests {
         assert_eq!(round(refused), r#"{"evidence":{"refused":{"millis":5}}}"#);
         let older = r#"{"identity":{"identity":"i","pool":"p","server":1,"servers":1,"volumes":0}}"#;
         let reply: ClusterReply = serde_json::from_str(older).unwrap();
-        assert!(matches!(reply, ClusterReply::Identity { recoveries: 0, .. }));
+        assert!(matches!(reply, ClusterReply::Identity { generation: 0, .. }));
     }
 }

@@ -1,4 +1,5 @@
-//! The housekeeper: sends releases of closed files in batches, tells new primaries of open files, closes idle connections.
+//! The background thread: sends releases of closed files in batches, tells new primaries of open files, closes idle
+//! connections.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -19,14 +20,14 @@ const AT_ONCE: usize = 64;
 /// After releases failed.
 const RETRY: Duration = Duration::from_millis(200);
 
-/// How the housekeeper hears that there is work.
+/// How the background thread hears that there is work.
 #[derive(Default)]
-pub(crate) struct Keeper {
+pub(crate) struct Background {
     woken: Mutex<bool>,
     bell: Condvar,
 }
 
-impl Keeper {
+impl Background {
     pub(crate) fn wake(&self) {
         *lock(&self.woken) = true;
         self.bell.notify_one();
@@ -44,24 +45,24 @@ impl Core {
     /// Counts a close. The set hears of the last one a little later.
     pub(crate) fn close(&self, route: &Route, fid: Fid) {
         if route.state.state().close(fid) {
-            self.keeper.wake();
+            self.background.wake();
         }
     }
 
     /// An open failed.
     pub(crate) fn open_failed(&self, route: &Route, fid: Fid, why: Errno) {
         if route.state.state().open_failed(fid, why) {
-            self.keeper.wake();
+            self.background.wake();
         }
     }
 
-    /// The housekeeper's life.
-    pub(crate) fn keep(&self) {
+    /// The loop of the background thread.
+    pub(crate) fn run_background(&self) {
         let tick = (self.options.idle / 4).clamp(Duration::from_millis(10), Duration::from_secs(1));
         let mut swept = Instant::now();
         while !self.is_stopped() {
             if !self.has_releases() {
-                self.keeper.wait(tick);
+                self.background.wait(tick);
             }
             if swept.elapsed() >= tick {
                 swept = Instant::now();
@@ -90,7 +91,8 @@ impl Core {
                 if fids.is_empty() {
                     break;
                 }
-                let exchange = Exchange::release(route.target(peer), self.patience(), Duration::ZERO, fids);
+                let exchange =
+                    Exchange::release(route.target(peer), self.retry_policy(), Duration::ZERO, fids);
                 let outcome = Running::new(self, (route, peer), None).run(exchange, Instant::now());
                 if outcome.how != Ended::Answered {
                     // Later, then.
@@ -108,7 +110,7 @@ impl Core {
             let mark = ReclaimMark { epoch: route.epoch, server: peer.server, era: peer.era() };
             if route.state.state().wants_reclaim(mark) {
                 // Calls wait for the outcome: no longer than there is hope.
-                let exchange = Exchange::reclaim(route.target(peer), self.patience(), Duration::ZERO);
+                let exchange = Exchange::reclaim(route.target(peer), self.retry_policy(), Duration::ZERO);
                 Running::new(self, (route, peer), None).run(exchange, Instant::now());
             }
         }

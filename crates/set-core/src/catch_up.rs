@@ -1,6 +1,6 @@
-//! The primary's side of a join: where the journals part, and what the joining brick missed, slice by slice.
+//! The primary's side of a join: finds where the two journals part, and sends what the joining brick missed in slices.
 
-use crate::brick::Brick;
+use crate::brick::LocalBrick;
 use crate::core::{Cx, Due, Later, SetCore};
 use crate::io::ReplyTo;
 use alloc::collections::BTreeMap;
@@ -10,7 +10,7 @@ use ids::{BrickId, Epoch, Lsn};
 use replica::Input;
 use wire::peer::{PeerBody, Stamp};
 
-/// Missed changes sent in one slice.
+/// Changes for a joining brick sent in one slice.
 const SLICE: usize = 2048;
 /// Changes of the journal that a brick gets which has to compare everything: more than any client waits for.
 const TAIL: u64 = 1 << 18;
@@ -19,9 +19,9 @@ const QUEUE: usize = 4 << 20;
 
 /// What a joining brick is being sent.
 #[derive(Debug)]
-struct Missed {
-    /// Its attempt that was welcomed last: what was begun for another is void.
-    number: u64,
+struct CatchUp {
+    /// The id of its join that was accepted last: messages that were queued for another join are dropped.
+    join_id: u64,
     epoch: Epoch,
     /// The next change to send.
     next: Lsn,
@@ -32,36 +32,36 @@ struct Missed {
 
 /// Joining bricks that are being sent what they missed.
 #[derive(Debug, Default)]
-pub(crate) struct Welcomes(BTreeMap<BrickId, Missed>);
+pub(crate) struct CatchUps(BTreeMap<BrickId, CatchUp>);
 
-impl<B: Brick, R: ReplyTo> SetCore<B, R> {
+impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// Another brick wants to join.
-    pub(crate) fn welcome(
+    pub(crate) fn accept_join(
         &mut self,
         cx: &mut Cx<'_, B, R>,
         to: BrickId,
-        number: u64,
-        (sure, held): (Lsn, Lsn),
+        join_id: u64,
+        (consistent_to, held): (Lsn, Lsn),
         history: &[Stamp],
     ) {
-        self.feed(cx, Input::Joining { brick: to, number });
-        if !self.replica.may_join(to) || self.brick.doubtful().is_some() {
+        self.feed(cx, Input::Joining { brick: to, join_id });
+        if !self.replica.may_join(to) || self.brick.stale_objects().is_some() {
             return;
         }
-        self.welcomes.0.remove(&to);
+        self.catch_ups.0.remove(&to);
         self.questions.forget(to);
-        let common = self.replica.common_with(sure, history);
+        let common = self.replica.common_with(consistent_to, history);
         let agree = self.replica.common_with(held, history);
         let reaches = self.brick.journal_start() <= common.lsn.next();
-        self.begin_missed(cx, (to, number), common, agree, !reaches);
+        self.begin_catch_up(cx, (to, join_id), common, agree, !reaches);
     }
 
     /// Begins to send what was missed. If the journal does not reach back to where the other brick was (`full`), everything
     /// is compared; the newest part of the journal goes to it nevertheless, so that it knows resends when it leads.
-    fn begin_missed(
+    fn begin_catch_up(
         &mut self,
         cx: &mut Cx<'_, B, R>,
-        (to, number): (BrickId, u64),
+        (to, join_id): (BrickId, u64),
         common: Stamp,
         agree: Stamp,
         full: bool,
@@ -70,10 +70,11 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
         let start = if full { self.tail() } else { Some(agree.clone()) };
         let Some(start) = start else { return };
         let (next, epoch) = (start.lsn.next(), self.replica.view().epoch);
-        let welcome = PeerBody::Welcome { number, common: common.clone(), agree: agree.lsn, start, full };
-        self.say(cx, to, welcome, Bytes::new());
-        self.welcomes.0.insert(to, Missed { number, epoch, next, common, agree, full });
-        self.timers.set(cx.at.now, Due::Missed(to, number));
+        let accept_join =
+            PeerBody::JoinAccepted { join_id, common: common.clone(), agree: agree.lsn, start, full };
+        self.say(cx, to, accept_join, Bytes::new());
+        self.catch_ups.0.insert(to, CatchUp { join_id, epoch, next, common, agree, full });
+        self.timers.set(cx.at.now, Due::CatchUp(to, join_id));
     }
 
     /// Where the newest part of the journal begins, far enough from its beginning, which may be dropped any time.
@@ -91,37 +92,39 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
     }
 
     /// The next slice of what a brick missed, unless its connection is full. After the last one it gets every change.
-    pub(crate) fn send_slice(&mut self, cx: &mut Cx<'_, B, R>, to: BrickId, number: u64) {
-        let Some(mut missed) = self.welcomes.0.remove(&to) else { return };
-        if missed.number != number {
-            self.welcomes.0.insert(to, missed);
+    pub(crate) fn send_slice(&mut self, cx: &mut Cx<'_, B, R>, to: BrickId, join_id: u64) {
+        let Some(mut catch_up) = self.catch_ups.0.remove(&to) else { return };
+        if catch_up.join_id != join_id {
+            self.catch_ups.0.insert(to, catch_up);
             return;
         }
-        if !self.is_primary() || self.replica.view().epoch != missed.epoch {
+        if !self.is_primary() || self.replica.view().epoch != catch_up.epoch {
             return;
         }
         if self.queued(cx, to) < QUEUE {
-            match self.send_missed(cx, to, missed.next) {
-                Some(after) if after > self.last().lsn => return self.go_live(cx, to, number, missed.full),
-                Some(after) => missed.next = after,
+            match self.send_catch_up(cx, to, catch_up.next) {
+                Some(after) if after > self.last().lsn => {
+                    return self.send_caught_up(cx, to, join_id, catch_up.full);
+                }
+                Some(after) => catch_up.next = after,
                 // The journal lost its beginning meanwhile.
-                None => return self.begin_missed(cx, (to, number), missed.common, missed.agree, true),
+                None => return self.begin_catch_up(cx, (to, join_id), catch_up.common, catch_up.agree, true),
             }
         }
-        self.welcomes.0.insert(to, missed);
+        self.catch_ups.0.insert(to, catch_up);
         self.later.push_back(Later::EndSlice(to, cx.at.now));
     }
 
     /// A slice is sent: clients go first for a while.
     pub(crate) fn end_slice(&mut self, cx: &mut Cx<'_, B, R>, to: BrickId, begun: Duration) {
-        if let Some(missed) = self.welcomes.0.get(&to) {
+        if let Some(catch_up) = self.catch_ups.0.get(&to) {
             let at = self.rested(cx, cx.at.now.saturating_sub(begun));
-            self.timers.set(at, Due::Missed(to, missed.number));
+            self.timers.set(at, Due::CatchUp(to, catch_up.join_id));
         }
     }
 
     /// Sends a slice of the journal; where the next begins. `None` if the journal does not hold it any more.
-    fn send_missed(&self, cx: &mut Cx<'_, B, R>, to: BrickId, from: Lsn) -> Option<Lsn> {
+    fn send_catch_up(&self, cx: &mut Cx<'_, B, R>, to: BrickId, from: Lsn) -> Option<Lsn> {
         let mut next = from;
         if from < self.brick.journal_start() {
             return None;
@@ -137,20 +140,21 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
                     }
                 };
                 next = r.stamp.lsn.next();
-                let body = PeerBody::Missed { stamp: r.stamp, op: r.op, about: r.about, change: r.body };
+                let body =
+                    PeerBody::CatchUp { stamp: r.stamp, op: r.op, result_fid: r.result_fid, change: r.body };
                 self.say(cx, to, body, Bytes::new());
             }
         }
         Some(next)
     }
 
-    fn go_live(&mut self, cx: &mut Cx<'_, B, R>, to: BrickId, number: u64, full: bool) {
+    fn send_caught_up(&mut self, cx: &mut Cx<'_, B, R>, to: BrickId, join_id: u64, full: bool) {
         let placed = if full { self.brick.placed() } else { Ok([].into()) };
         match placed {
             Ok(placed) => {
                 let last = self.last();
-                self.say(cx, to, PeerBody::Live { number, last, placed }, Bytes::new());
-                self.feed(cx, Input::JoinerLive(to));
+                self.say(cx, to, PeerBody::CaughtUp { join_id, last, placed }, Bytes::new());
+                self.feed(cx, Input::JoinerCaughtUp(to));
             }
             Err(e) => tracing::error!("set {}: look for placed directories: {e}", self.set),
         }

@@ -1,4 +1,4 @@
-//! The life of the page cache, as the kernel tells it.
+//! The boot id of the page cache, as the kernel tells it.
 
 use super::calls;
 use rustix::fs::{AtFlags, StatxFlags};
@@ -8,8 +8,8 @@ use std::os::fd::{AsFd, OwnedFd};
 /// `STATX_MNT_ID_UNIQUE`: never given twice while the machine runs. Older kernels leave it out.
 const UNIQUE_MOUNT: StatxFlags = StatxFlags::from_bits_retain(0x4000);
 
-/// The present life of the file system of that directory: machine's boot, mount namespace and mount.
-pub(super) fn life(dir: &OwnedFd) -> [u8; 16] {
+/// The present boot id of the file system of that directory: machine's boot, mount namespace and mount.
+pub(super) fn boot_id(dir: &OwnedFd) -> [u8; 16] {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let hex: String = boot.chars().filter(char::is_ascii_hexdigit).collect();
     let boot = u128::from_str_radix(&hex, 16).unwrap_or(0);
@@ -17,7 +17,7 @@ pub(super) fn life(dir: &OwnedFd) -> [u8; 16] {
     let digits: String = space.to_string_lossy().chars().filter(char::is_ascii_digit).collect();
     let seen = rustix::fs::statx(dir, "", AtFlags::EMPTY_PATH, UNIQUE_MOUNT);
     let mount = seen.ok().filter(|s| s.stx_mask & UNIQUE_MOUNT.bits() != 0).map_or(0, |s| s.stx_mnt_id);
-    crate::life::join(boot, digits.parse().unwrap_or(0), mount)
+    crate::boot_id::join(boot, digits.parse().unwrap_or(0), mount)
 }
 
 /// `F_GET_RW_HINT` and `F_SET_RW_HINT`: how long what is written to the file is expected to live.
@@ -41,9 +41,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_life_is_named_the_same_twice() {
+    fn this_boot_is_named_the_same_twice() {
         let dir = || OwnedFd::from(std::fs::File::open(std::env::temp_dir()).unwrap());
-        assert_eq!(life(&dir()), life(&dir()));
-        assert_ne!(life(&dir()), [0; 16]);
+        assert_eq!(boot_id(&dir()), boot_id(&dir()));
+        assert_ne!(boot_id(&dir()), [0; 16]);
     }
 }

@@ -1,16 +1,16 @@
-//! What healing asks of a brick, answered by the real one.
+//! The real brick as a heal target.
 
 use crate::heal::name_order;
 use crate::open::Brick;
 use ids::{Fid, Lsn, SetId};
 use replica::heal::Order;
-use replica::healing::{Arriving, Made, Patient, Sum};
+use replica::healing::{Arriving, HealTarget, Made, Sum};
 use wire::codec::Blob;
 use wire::peer::{Object, Stamp};
 use wire::reply::DirEntry;
 use wire::{Change, Errno};
 
-impl Patient for Brick {
+impl HealTarget for Brick {
     const ORDER: Order = name_order;
 
     fn set(&self) -> SetId {
@@ -25,8 +25,8 @@ impl Patient for Brick {
         self.identity.arbiter
     }
 
-    fn doubtful(&self) -> Option<Vec<Fid>> {
-        self.doubt().map(|d| d.objects.clone())
+    fn stale_objects(&self) -> Option<Vec<Fid>> {
+        self.stale_set().map(|d| d.objects.clone())
     }
 
     fn incomplete(&self) -> Option<Fid> {
@@ -40,11 +40,11 @@ impl Patient for Brick {
         Ok(())
     }
 
-    fn trust(&self) -> Lsn {
-        self.doubt().map_or(Lsn(0), |d| d.trust)
+    fn versions_valid_to(&self) -> Lsn {
+        self.stale_set().map_or(Lsn(0), |d| d.versions_valid_to)
     }
 
-    fn is_unsure(&self) -> bool {
+    fn is_uncertain(&self) -> bool {
         self.found.rebooted
     }
 
@@ -57,10 +57,10 @@ impl Patient for Brick {
         self.last().lsn
     }
 
-    fn sure(&self) -> Lsn {
+    fn consistent_to(&self) -> Lsn {
         let last = self.last().lsn;
         let last = if self.found.incomplete.is_some() { Lsn(last.0.saturating_sub(1)) } else { last };
-        self.doubt().map_or(last, |d| d.from.min(last))
+        self.stale_set().map_or(last, |d| d.from.min(last))
     }
 
     fn stamp_at(&self, lsn: Lsn) -> Result<Stamp, Errno> {
@@ -68,13 +68,13 @@ impl Patient for Brick {
         Brick::stamp_at(self, lsn.max(first))?.ok_or(Errno::EIO)
     }
 
-    fn begin_heal(&mut self, from: Lsn, objects: &[Fid], trust: Lsn) -> Result<(), Errno> {
-        Brick::begin_heal(self, from, objects, trust)
+    fn begin_heal(&mut self, from: Lsn, objects: &[Fid], versions_valid_to: Lsn) -> Result<(), Errno> {
+        Brick::begin_heal(self, from, objects, versions_valid_to)
     }
 
     fn cut_journal(&mut self, common: &Stamp) -> Result<(), Errno> {
         if common.lsn.next() < self.journal_start() {
-            // In doubt since before the journal begins: nothing of it can stay.
+            // Stale since before the journal begins: nothing of it can stay.
             return Brick::reset_journal(self, common.clone()).map_err(Errno::from);
         }
         self.truncate_after(common.lsn).map_err(Errno::from)
@@ -85,11 +85,11 @@ impl Patient for Brick {
     }
 
     fn note(&mut self, c: Arriving<'_>) -> Result<(), Errno> {
-        Brick::note(self, c.stamp, c.op, c.about, c.change)
+        Brick::note(self, c.stamp, c.op, c.result_fid, c.change)
     }
 
     fn apply(&mut self, c: Arriving<'_>) -> Result<(), Errno> {
-        let done = Brick::apply(self, c.stamp.clone(), c.op, c.about, c.change, c.payload);
+        let done = Brick::apply(self, c.stamp.clone(), c.op, c.result_fid, c.change, c.payload);
         if done.is_err() {
             // What it did of the change is healed.
             self.abandon_partial()?;

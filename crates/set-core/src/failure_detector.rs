@@ -1,4 +1,4 @@
-//! Bricks in sync that say nothing while a client waits.
+//! The failure detector for bricks in sync that are silent while a client waits.
 //!
 //! A change that a brick does not acknowledge is noticed where changes are ordered. A sync may take long, so its answer says
 //! nothing; but a live brick speaks at least once a second (it tells its room), and one whose link is cut does not. Time in
@@ -15,14 +15,14 @@ const GAP: Duration = Duration::from_millis(500);
 
 /// When each brick was last heard.
 #[derive(Debug, Default)]
-pub(crate) struct Silence {
+pub(crate) struct FailureDetector {
     heard: BTreeMap<BrickId, Duration>,
     /// Since when somebody waits, without a gap.
     waits: Option<Duration>,
     ticked: Duration,
 }
 
-impl Silence {
+impl FailureDetector {
     pub(crate) fn heard(&mut self, now: Duration, from: BrickId) {
         self.heard.insert(from, now);
     }
@@ -50,7 +50,7 @@ mod tests {
         let (a, b) = (BrickId(1), BrickId(2));
         let both = || Some(BTreeSet::from([a, b]));
         let at = Duration::from_millis;
-        let mut s = Silence::default();
+        let mut s = FailureDetector::default();
         let mut run = |from: u64, to: u64, speaks: bool, waits: bool| {
             let mut silent = BTreeSet::new();
             for ms in (from..to).step_by(50) {

@@ -35,14 +35,14 @@ pub struct Lineage {
 ///
 /// Errors: `ESTALE` for a fid that this set does not answer for (a copy of another set's directory counts as such),
 /// `ENOTDIR` where a directory is needed, others as the brick's file system gives them.
-pub trait View {
+pub trait TreeState {
     /// Attributes of an object of this set.
     fn attr(&mut self, fid: Fid) -> Result<Attr, Errno>;
     /// Where `name` in `parent` leads.
     fn entry(&mut self, parent: Fid, name: &Name) -> Result<Option<Entry>, Errno>;
     /// Whether the directory has no entries.
     fn is_empty(&mut self, dir: Fid) -> Result<bool, Errno>;
-    /// Whether the directory is marked pending by [`wire::Change::Place`] or [`wire::Change::Condemn`].
+    /// Whether the directory is marked pending by [`wire::Change::PrepareMkdir`] or [`wire::Change::PrepareRmdir`].
     fn is_pending(&mut self, dir: Fid) -> Result<bool, Errno>;
     /// Whether new entries of the directory inherit an ACL (the umask does not count then).
     fn has_default_acl(&mut self, dir: Fid) -> Result<bool, Errno>;
@@ -52,6 +52,6 @@ pub trait View {
     fn is_beneath(&mut self, dir: Fid, above: Fid) -> Result<bool, Errno>;
     /// What lies above `dir`. The parent of a directory is certain on the directory's own set, as long as a directory that
     /// lives on another set than its parent does not move; copies of other sets' directories may hang where they no longer
-    /// belong. `EXDEV` if the parent is not known: the directory waits in limbo.
+    /// belong. `EXDEV` if the parent is not known: the directory waits in lost+found.
     fn lineage(&mut self, dir: Fid) -> Result<Lineage, Errno>;
 }

@@ -1,4 +1,4 @@
-//! The shell: each request of the kernel as a call of the client.
+//! The adapter: each request of the kernel as a call of the client.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -36,7 +36,7 @@ const COPY_MAX: u64 = 16 << 20;
 const S_ISGID: u32 = 0o2000;
 
 /// The file system.
-pub(crate) struct Shell {
+pub(crate) struct FuseAdapter {
     client: Arc<Client>,
     inodes: Inodes,
     listings: Listings,
@@ -45,11 +45,11 @@ pub(crate) struct Shell {
     attr_timeout: Duration,
 }
 
-impl Shell {
-    pub(crate) fn new(client: Arc<Client>, root: Object) -> Shell {
+impl FuseAdapter {
+    pub(crate) fn new(client: Arc<Client>, root: Object) -> FuseAdapter {
         let option = |key| client.option(key).and_then(|v| duration(&v)).unwrap_or_default();
         let (entry_timeout, attr_timeout) = (option("client.entry-timeout"), option("client.attr-timeout"));
-        Shell {
+        FuseAdapter {
             inodes: Inodes::new(root),
             listings: Listings::default(),
             room: Mutex::default(),
@@ -80,8 +80,8 @@ impl Shell {
             node,
             generation: attr.fid.epoch.0.into(),
             attr: convert::attr(attr),
-            entry_timeout: self.entry_timeout.max(Shell::granted(client::grant::until())),
-            attr_timeout: self.attr_timeout.max(Shell::granted(client::grant::until())),
+            entry_timeout: self.entry_timeout.max(FuseAdapter::granted(client::grant::until())),
+            attr_timeout: self.attr_timeout.max(FuseAdapter::granted(client::grant::until())),
         }
     }
 
@@ -92,7 +92,7 @@ impl Shell {
     }
 
     fn attr_reply(&self, attr: &Attr) -> AttrReply {
-        let timeout = self.attr_timeout.max(Shell::granted(client::grant::until()));
+        let timeout = self.attr_timeout.max(FuseAdapter::granted(client::grant::until()));
         AttrReply { attr: convert::attr(attr), timeout }
     }
 
@@ -128,7 +128,7 @@ impl Shell {
             result = client.setattr(object, convert::truncate(op.kill_suidgid)).map_err(errno);
         }
         let attr = result.inspect_err(|_| client.release(object))?;
-        Ok((self.entry(&attr), Shell::opened(op.flags.cast_signed())))
+        Ok((self.entry(&attr), FuseAdapter::opened(op.flags.cast_signed())))
     }
 
     /// Hands entries to `push` until it refuses one.
@@ -200,7 +200,7 @@ enum Listed<'a> {
     Entry(&'a DirEntry, Option<Instant>),
 }
 
-impl Filesystem for Shell {
+impl Filesystem for FuseAdapter {
     fn init(&self, _kernel: &Kernel, config: &mut InitConfig) -> Reply<()> {
         config.want |= Capabilities::ATOMIC_O_TRUNC
             | Capabilities::DONT_MASK
@@ -293,7 +293,7 @@ impl Filesystem for Shell {
             let cut = client.setattr(object, convert::truncate(op.kill_suidgid));
             cut.inspect_err(|_| client.release(object)).map_err(errno)?;
         }
-        Ok(Shell::opened(op.flags.cast_signed()))
+        Ok(FuseAdapter::opened(op.flags.cast_signed()))
     }
 
     fn create(&self, req: &Request<'_>, op: &CreateOp<'_>) -> Reply<(Entry, Opened)> {
@@ -310,7 +310,7 @@ impl Filesystem for Shell {
             Ok(attr) => {
                 let entry = self.entry(&attr);
                 self.inodes.note_capabilities(entry.node, true);
-                Ok((entry, Shell::opened(op.flags.cast_signed())))
+                Ok((entry, FuseAdapter::opened(op.flags.cast_signed())))
             }
             Err(wire::Errno::EEXIST) if op.flags & libc::O_EXCL.unsigned_abs() == 0 => {
                 self.open_made(req, parent, op)
@@ -452,8 +452,8 @@ impl Filesystem for Shell {
                 };
                 // Known before the kernel hears of it; forgotten again if it did not fit.
                 let mut entry = self.entry(attr);
-                entry.entry_timeout = self.entry_timeout.max(Shell::granted(until));
-                entry.attr_timeout = self.attr_timeout.max(Shell::granted(until));
+                entry.entry_timeout = self.entry_timeout.max(FuseAdapter::granted(until));
+                entry.attr_timeout = self.attr_timeout.max(FuseAdapter::granted(until));
                 let fits = sink.push(&entry, e.cookie, name);
                 if !fits {
                     self.inodes.forget(entry.node, 1);

@@ -1,4 +1,4 @@
-//! Giving the place of a server that is gone, or lost its state folder, to another one.
+//! `peer replace`: a new server takes over the place of one that is gone or lost its state folder.
 //!
 //! The newcomer gets a number of its own and the bricks of the old one. What it finds at their paths decides: a brick that
 //! is whole rejoins, an empty directory is filled from the set.
@@ -7,13 +7,12 @@ use super::Control;
 use super::answers::{conflict, failed, not_agreed};
 use super::membership::find;
 use super::protocol::{ClusterReply, ClusterRequest};
+use crate::limits::REPLACE_WAIT;
 use admin::{AdminError, PeerReplaced};
 use cluster::{Command, NewServer, Outcome, Server, State};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Longer than a lease of usual length.
-const LEASE_PATIENCE: Duration = Duration::from_secs(15);
 const LOOK: Duration = Duration::from_secs(1);
 
 impl Control {
@@ -69,7 +68,7 @@ impl Control {
                 let new =
                     NewServer { identity: identity.clone(), host: name.to_owned(), address: address.clone() };
                 let command = Command::ReplaceServer { server: old.id, new };
-                match self.store().propose_anywhere(command, LEASE_PATIENCE).await {
+                match self.store().propose_anywhere(command, REPLACE_WAIT).await {
                     Ok(Outcome::Server(id)) => id,
                     Ok(_) => {
                         return Err(failed(format!("replace {host}: the pool gave an unexpected answer")));
@@ -108,7 +107,7 @@ impl Control {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         };
-        tokio::time::timeout(LEASE_PATIENCE, gone).await.map_err(|_| runs())
+        tokio::time::timeout(REPLACE_WAIT, gone).await.map_err(|_| runs())
     }
 
     async fn identify(&self, address: &str) -> Option<ClusterReply> {

@@ -1,12 +1,12 @@
-//! The asking for the arbitration of a set (see [`cluster::arbitration`], which decides): whom to ask, what to propose, and
-//! when to ask again.
+//! Runs the arbitration of a set, as a state machine: which servers to ask for evidence, what to propose, and when to ask
+//! again. What is right is decided by [`cluster::arbitration`].
 //!
-//! A brick that cannot vouch for what it holds, after a power cut or with objects in doubt, waits here until the pool has
+//! A brick that cannot be certain of what it holds, after a power cut or with stale objects, waits here until the pool has
 //! said where it stands. A brick that cannot be opened, or whose disk hangs, leaves its view here, once another one is open.
 //! The pool's store orders what comes out of it, and says from which epoch on nothing is missing: a client that wrote
 //! before and syncs after is told.
 
-use crate::Standing;
+use crate::RecoveryVerdict;
 use cluster::arbitration::{Evidence, Verdict, decide};
 use cluster::{Set, State, ViewChange};
 use ids::{BrickId, ServerId, SetId};
@@ -19,8 +19,8 @@ const VOTERS: &str = "it waits for the pool to say where it stands: most of the 
 /// Why a brick asks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Cause {
-    /// It cannot vouch for what it holds. It waits for as long as it takes.
-    Doubt,
+    /// It cannot be certain of what it holds. It waits for as long as it takes.
+    Uncertain,
     /// It could not be opened. Asked again after each attempt to open it.
     Refused,
     /// Its disk hangs, and it gets no leases: it serves as little as one that cannot be opened. What is once proposed is
@@ -50,18 +50,18 @@ pub fn sources(state: &State, set: &Set, me: ServerId) -> Vec<(BrickId, Source)>
 /// What is to be done next.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// Read the pool's state with everything that was agreed until now, then say [`Settling::on_state`].
+    /// Read the pool's state with everything that was agreed until now, then say [`ArbitrationRun::on_state`].
     Read,
-    /// Say [`Settling::on_state`] with the state that is known here.
+    /// Say [`ArbitrationRun::on_state`] with the state that is known here.
     Look,
-    /// Ask for evidence of these bricks, then say [`Settling::on_evidence`]. Who does not answer soon is left out.
+    /// Ask for evidence of these bricks, then say [`ArbitrationRun::on_evidence`]. Who does not answer soon is left out.
     Ask(Vec<(BrickId, Source)>),
-    /// Propose this view, then say [`Settling::on_proposed`].
+    /// Propose this view, then say [`ArbitrationRun::on_proposed`].
     Propose(ViewChange),
-    /// Say [`Settling::go_on`] after that time.
+    /// Say [`ArbitrationRun::go_on`] after that time.
     Pause(Duration),
-    /// It is over. For a brick in doubt: where it stands; `None`: there is no such set any more.
-    Done(Option<Standing>),
+    /// It is over. For an uncertain brick: where it stands; `None`: there is no such set any more.
+    Done(Option<RecoveryVerdict>),
 }
 
 /// What came of a proposal.
@@ -78,9 +78,9 @@ pub enum Proposed {
     Unknown,
 }
 
-/// One brick's asking.
+/// The arbitration of a set, run for one brick.
 #[derive(Clone, Debug)]
-pub struct Settling {
+pub struct ArbitrationRun {
     set: SetId,
     brick: BrickId,
     cause: Cause,
@@ -90,24 +90,24 @@ pub struct Settling {
     why: Option<String>,
 }
 
-impl Settling {
-    fn new(set: SetId, brick: BrickId, cause: Cause) -> Settling {
-        Settling { set, brick, cause, read: None, proposed: None, why: None }
+impl ArbitrationRun {
+    fn new(set: SetId, brick: BrickId, cause: Cause) -> ArbitrationRun {
+        ArbitrationRun { set, brick, cause, read: None, proposed: None, why: None }
     }
 
-    /// Of a brick that cannot vouch for what it holds. [`Settling::go_on`] comes next, here and below.
-    pub fn of_doubt(set: SetId, brick: BrickId) -> Settling {
-        Settling::new(set, brick, Cause::Doubt)
+    /// Of a brick that cannot be certain of what it holds. [`ArbitrationRun::go_on`] comes next, here and below.
+    pub fn of_uncertain(set: SetId, brick: BrickId) -> ArbitrationRun {
+        ArbitrationRun::new(set, brick, Cause::Uncertain)
     }
 
     /// Of a brick that could not be opened.
-    pub fn of_refusal(set: SetId, brick: BrickId) -> Settling {
-        Settling::new(set, brick, Cause::Refused)
+    pub fn of_refusal(set: SetId, brick: BrickId) -> ArbitrationRun {
+        ArbitrationRun::new(set, brick, Cause::Refused)
     }
 
     /// Of a brick whose disk hangs.
-    pub fn of_hang(set: SetId, brick: BrickId) -> Settling {
-        Settling::new(set, brick, Cause::Hung)
+    pub fn of_hang(set: SetId, brick: BrickId) -> ArbitrationRun {
+        ArbitrationRun::new(set, brick, Cause::Hung)
     }
 
     /// What it waits for, in words for people.
@@ -128,13 +128,13 @@ impl Settling {
     pub fn on_state(&mut self, state: Option<&State>, me: ServerId) -> Step {
         let Some(state) = state else {
             return match self.cause {
-                Cause::Doubt => self.wait_for(VOTERS.to_owned()),
+                Cause::Uncertain => self.wait_for(VOTERS.to_owned()),
                 Cause::Refused | Cause::Hung => Step::Done(None),
             };
         };
         let Some(set) = state.sets.get(&self.set) else { return Step::Done(None) };
         if !set.view.in_sync.contains(&self.brick) {
-            return Step::Done(Some(Standing { epoch: set.view.epoch, last: false }));
+            return Step::Done(Some(RecoveryVerdict { epoch: set.view.epoch, last: false }));
         }
         if self.cause == Cause::Hung && set.view.in_sync.len() == 1 {
             return Step::Done(None);
@@ -161,8 +161,8 @@ impl Settling {
                 self.proposed = Some(change.clone());
                 Step::Propose(change)
             }
-            Verdict::Stand => Step::Done(Some(Standing { epoch: set.view.epoch, last: false })),
-            Verdict::Wait(_) if self.cause != Cause::Doubt => Step::Done(None),
+            Verdict::Stand => Step::Done(Some(RecoveryVerdict { epoch: set.view.epoch, last: false })),
+            Verdict::Wait(_) if self.cause != Cause::Uncertain => Step::Done(None),
             Verdict::Wait(others) => {
                 let names: Vec<&str> =
                     others.iter().filter_map(|b| names.get(b)).map(String::as_str).collect();
@@ -187,13 +187,14 @@ impl Settling {
                 self.proposed = None;
                 Step::Done(None)
             }
-            (Cause::Doubt, outcome) => {
+            (Cause::Uncertain, outcome) => {
                 let change = self.proposed.take();
                 match outcome {
                     Proposed::Agreed => match change {
-                        Some(change) if change.lost => {
-                            Step::Done(Some(Standing { epoch: change.expect_epoch.next(), last: true }))
-                        }
+                        Some(change) if change.lost => Step::Done(Some(RecoveryVerdict {
+                            epoch: change.expect_epoch.next(),
+                            last: true,
+                        })),
                         _ => Step::Read,
                     },
                     Proposed::Refused { stale: true } => Step::Read,

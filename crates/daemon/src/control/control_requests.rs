@@ -1,26 +1,28 @@
-//! What the shards ask for: new views, and a look at servers that seem dead.
+//! Requests of the shards to the control plane: new views, arbitration, and a check of servers that seem dead.
 
 use super::protocol::Request;
-use super::{Control, settle};
+use super::{Control, arbitrate};
 use crate::clock;
-use crate::shared::Wish;
+use crate::limits::PROPOSE_WAIT;
+use crate::shared::ControlRequest;
 use cluster::{Command, ViewChange};
 use config_store::ProposeError;
 use ids::ServerId;
-use server_core::Settling;
+use server_core::ArbitrationRun;
 use server_core::suspicion::{self, Suspect, Suspicions};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-const PATIENCE: Duration = Duration::from_secs(10);
-
-pub(super) async fn run(control: Arc<Control>, mut wished: mpsc::UnboundedReceiver<Wish>) {
+pub(super) async fn run(
+    control: Arc<Control>,
+    mut received_requests: mpsc::UnboundedReceiver<ControlRequest>,
+) {
     let mut suspicions = Suspicions::default();
-    while let Some(wish) = wished.recv().await {
+    while let Some(control_request) = received_requests.recv().await {
         let control = control.clone();
-        match wish {
-            Wish::View(set, proposal, healed) => {
+        match control_request {
+            ControlRequest::View(set, proposal, healed) => {
                 let change = ViewChange {
                     set,
                     expect_epoch: proposal.expect,
@@ -32,7 +34,7 @@ pub(super) async fn run(control: Arc<Control>, mut wished: mpsc::UnboundedReceiv
                 };
                 tokio::spawn(async move {
                     let result =
-                        control.store().propose_anywhere(Command::ChangeView(change), PATIENCE).await;
+                        control.store().propose_anywhere(Command::ChangeView(change), PROPOSE_WAIT).await;
                     match result {
                         Ok(_) => {}
                         Err(ProposeError::Refused(e)) if e.is_stale() => {}
@@ -40,28 +42,28 @@ pub(super) async fn run(control: Arc<Control>, mut wished: mpsc::UnboundedReceiv
                     }
                 });
             }
-            Wish::Settle(set, brick, answer) => {
+            ControlRequest::Arbitrate(set, brick, answer) => {
                 tokio::spawn(async move {
-                    let settling = Settling::of_doubt(set, brick);
-                    if let Some(standing) = settle::settle(&control, set, brick, settling).await {
-                        let _closed = answer.send(standing);
+                    let arbitration_run = ArbitrationRun::of_uncertain(set, brick);
+                    if let Some(verdict) = arbitrate::arbitrate(&control, set, brick, arbitration_run).await {
+                        let _closed = answer.send(verdict);
                     }
                 });
             }
-            Wish::Refused(set, brick) => {
+            ControlRequest::Refused(set, brick) => {
                 tokio::spawn(async move {
-                    settle::settle(&control, set, brick, Settling::of_refusal(set, brick)).await;
+                    arbitrate::arbitrate(&control, set, brick, ArbitrationRun::of_refusal(set, brick)).await;
                 });
             }
-            Wish::Mounted(brick, mount) => {
+            ControlRequest::Mounted(brick, mount) => {
                 tokio::spawn(async move {
                     let command = Command::BrickMounted { brick, mount };
-                    if let Err(e) = control.store().propose_anywhere(command, PATIENCE).await {
+                    if let Err(e) = control.store().propose_anywhere(command, PROPOSE_WAIT).await {
                         tracing::warn!("note where brick {brick} is mounted: {e}");
                     }
                 });
             }
-            Wish::Suspect(server) => {
+            ControlRequest::Suspect(server) => {
                 if suspicions.note(clock::now(), server) {
                     tokio::spawn(async move { suspect(&control, server).await });
                 }

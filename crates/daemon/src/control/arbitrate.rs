@@ -1,54 +1,54 @@
-//! The asking for the arbitration of a set: reads, asks and proposes what [`server_core::Settling`] says.
+//! The asking for the arbitration of a set: reads, asks and proposes what [`server_core::ArbitrationRun`] says.
 
 use super::Control;
 use super::protocol::{ClusterReply, ClusterRequest};
 use super::status::join_all;
+use crate::limits::ARBITRATION_WAIT;
 use crate::shared::lock;
 use cluster::arbitration::Evidence;
 use cluster::{Command, State, ViewChange};
 use config_store::ProposeError;
 use ids::{BrickId, ServerId, SetId};
-use server_core::settling::{Proposed, Source, Step};
-use server_core::{Settling, Standing};
+use server_core::arbitration_run::{Proposed, Source, Step};
+use server_core::{ArbitrationRun, RecoveryVerdict};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-const PATIENCE: Duration = Duration::from_secs(10);
 /// A server that says nothing of its bricks for so long is counted as silent.
 const LOOK: Duration = Duration::from_secs(2);
 
 /// Goes on until it is over; what it waits for is shown with the brick.
-pub(super) async fn settle(
+pub(super) async fn arbitrate(
     control: &Control,
     set: SetId,
     brick: BrickId,
-    mut settling: Settling,
-) -> Option<Standing> {
+    mut arbitration_run: ArbitrationRun,
+) -> Option<RecoveryVerdict> {
     let mut told: Option<String> = None;
-    let mut step = settling.go_on();
+    let mut step = arbitration_run.go_on();
     loop {
-        if let Some(why) = settling.why().filter(|why| told.as_deref() != Some(why)) {
+        if let Some(why) = arbitration_run.why().filter(|why| told.as_deref() != Some(why)) {
             tracing::warn!("set {set}: brick {brick}: {why}");
             lock(&control.shared.brick_errors).insert(brick, why.to_owned());
             told = Some(why.to_owned());
         }
         let me = control.shared.me();
         step = match step {
-            Step::Done(standing) => return standing,
+            Step::Done(verdict) => return verdict,
             Step::Pause(time) => {
                 tokio::time::sleep(time).await;
-                settling.go_on()
+                arbitration_run.go_on()
             }
-            Step::Look => settling.on_state(Some(&control.state()), me),
-            Step::Read => match control.store().linearizable_state(PATIENCE).await {
-                Ok(state) => settling.on_state(Some(&state), me),
+            Step::Look => arbitration_run.on_state(Some(&control.state()), me),
+            Step::Read => match control.store().linearizable_state(ARBITRATION_WAIT).await {
+                Ok(state) => arbitration_run.on_state(Some(&state), me),
                 Err(e) => {
                     tracing::debug!("set {set}: where brick {brick} stands: {e}");
-                    settling.on_state(None, me)
+                    arbitration_run.on_state(None, me)
                 }
             },
-            Step::Ask(wanted) => settling.on_evidence(gather(control, set, &wanted).await),
-            Step::Propose(change) => settling.on_proposed(propose(control, change).await),
+            Step::Ask(wanted) => arbitration_run.on_evidence(gather(control, set, &wanted).await),
+            Step::Propose(change) => arbitration_run.on_proposed(propose(control, change).await),
         };
     }
 }
@@ -88,7 +88,7 @@ async fn theirs(
 async fn propose(control: &Control, change: ViewChange) -> Proposed {
     let set = change.set;
     tracing::info!("set {set}: propose {:?}, led by {:?}: {}", change.in_sync, change.primary, change.reason);
-    match control.store().propose_anywhere(Command::ChangeView(change), PATIENCE).await {
+    match control.store().propose_anywhere(Command::ChangeView(change), ARBITRATION_WAIT).await {
         Ok(_) => Proposed::Agreed,
         Err(ProposeError::Refused(e)) => {
             let stale = e.is_stale();

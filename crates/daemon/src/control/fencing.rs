@@ -1,9 +1,9 @@
-//! Servers that a recovery of the pool cut off: they must not go on as a pool of their own.
+//! Servers that a recovery of the pool fenced off: they must not go on as a pool of their own.
 //!
 //! After [`Command::RecoverPool`](cluster::Command::RecoverPool) the pool goes on from one server. Of the others each may
 //! still hold a vote of the old agreement, and enough of them could elect a leader. So the pool's leader tells them as
-//! soon as they can be reached, and a server that starts looks around before it takes part. Who was cut off writes that
-//! down and never starts with this state folder again. Servers that cannot reach each other are beyond this.
+//! soon as they can be reached, and a server that starts looks around before it takes part. Who was fenced off writes that
+//! down and never starts with this state folder again. Servers that cannot reach each other are not covered.
 
 use super::Control;
 use super::answers::conflict;
@@ -18,7 +18,7 @@ use ids::ServerId;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often servers that were cut off are told.
+/// How often servers that were fenced off are told.
 const AGAIN: Duration = Duration::from_secs(1);
 /// How long a start waits for the others' word.
 const LOOK: Duration = Duration::from_millis(700);
@@ -51,19 +51,19 @@ pub(super) async fn look_around(
         (s.host.clone(), answer)
     });
     for (host, answer) in join_all(looks).await {
-        if let Ok(Ok(Response::Cluster(ClusterReply::Identity { pool, recoveries, .. }))) = answer
+        if let Ok(Ok(Response::Cluster(ClusterReply::Identity { pool, generation, .. }))) = answer
             && pool == state.pool
-            && recoveries > state.recoveries
+            && generation > state.generation
         {
             store.shutdown().await;
-            return Err(folder.cut_off(&why(&host)));
+            return Err(folder.fence(&why(&host)));
         }
     }
     Ok(())
 }
 
-/// On the leader: tells those that were cut off, for as long as the pool knows them.
-pub(super) async fn tell(control: Arc<Control>, store: ConfigStore) {
+/// On the leader: tells those that were fenced off, for as long as the pool knows them.
+pub(super) async fn fence_others(control: Arc<Control>, store: ConfigStore) {
     loop {
         let state = store.state();
         let me = control.shared.me();
@@ -71,10 +71,10 @@ pub(super) async fn tell(control: Arc<Control>, store: ConfigStore) {
             && let Some(own) = state.servers.get(&me)
         {
             let tells = state.servers.values().filter(|s| s.lost).map(|s| {
-                let request = ClusterRequest::CutOff {
+                let request = ClusterRequest::Fence {
                     pool: state.pool.clone(),
                     identity: s.identity.clone(),
-                    recoveries: state.recoveries,
+                    generation: state.generation,
                     host: own.host.clone(),
                 };
                 let control = control.clone();
@@ -82,7 +82,9 @@ pub(super) async fn tell(control: Arc<Control>, store: ConfigStore) {
             });
             for answer in join_all(tells).await {
                 if let Ok(Ok(_)) = answer {
-                    tracing::warn!("a server that was cut off by the recovery of this pool was told to stop");
+                    tracing::warn!(
+                        "a server that was fenced off by the recovery of this pool was told to stop"
+                    );
                 }
             }
         }
@@ -92,18 +94,18 @@ pub(super) async fn tell(control: Arc<Control>, store: ConfigStore) {
 
 impl Control {
     /// The pool goes on without this server, which ends at once: it might lead sets.
-    pub(super) fn cut_off(
+    pub(super) fn fence(
         &self,
         pool: &str,
         identity: &str,
-        recoveries: u32,
+        generation: u32,
         host: &str,
     ) -> Result<ClusterReply, AdminError> {
         let state = self.state();
-        if state.pool != pool || self.folder.identity != identity || state.recoveries >= recoveries {
+        if state.pool != pool || self.folder.identity != identity || state.generation >= generation {
             return Err(conflict(format!("{}: it is not that server", self.address)));
         }
-        let line = self.folder.cut_off(&why(host));
+        let line = self.folder.fence(&why(host));
         self.shared.drop_lease();
         tracing::error!("{line}");
         std::thread::spawn(|| {

@@ -1,6 +1,6 @@
-//! What happens by the clock, and when the pool changes.
+//! Maintenance: work that is done at regular times, and when the state of the pool changes.
 
-use crate::brick::Brick;
+use crate::brick::LocalBrick;
 use crate::core::{Cx, SetCore};
 use crate::grants::Grants;
 use crate::healing::{HealReport, Healing};
@@ -29,11 +29,11 @@ pub struct Report {
     pub room: Option<(u64, u64)>,
     /// How far its healing is.
     pub heal: Option<HealReport>,
-    /// Something of what it holds is in doubt.
-    pub unsure: bool,
+    /// Something of what it holds is stale.
+    pub uncertain: bool,
 }
 
-impl<B: Brick, R: ReplyTo> SetCore<B, R> {
+impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// How the brick does.
     pub fn report(&mut self, now: Duration) -> Report {
         let (last, room) = (self.last(), self.brick.room().ok());
@@ -46,7 +46,7 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
             durable: self.replica.durable(),
             room: room.map(|r| (r.available, r.total)),
             heal: self.target.healing.as_ref().map(|h| h.report(now)),
-            unsure: self.replica.is_unsure(),
+            uncertain: self.replica.is_uncertain(),
         }
     }
 
@@ -78,11 +78,11 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
         let waits = self.is_primary() && !self.waiters.is_empty();
         let me = self.me;
         let others = self.replica.view().in_sync.iter().copied().filter(|b| *b != me).collect();
-        for brick in self.silence.tick(now, waits.then_some(others)) {
+        for brick in self.failure_detector.tick(now, waits.then_some(others)) {
             self.feed(cx, Input::LinkDead(brick));
         }
         if let Some(e) = self.brick.take_late_failure() {
-            self.doubt_unsynced();
+            self.mark_unsynced_stale();
             self.feed(cx, Input::Synced { token: SyncToken::Local(0), errno: e.0 });
         }
         if self.orphans.are_more() {
@@ -97,7 +97,7 @@ impl<B: Brick, R: ReplyTo> SetCore<B, R> {
     }
 
     /// A second has passed: lazily kept attributes go to disk, room is measured, unclaimed files go.
-    pub(crate) fn keep_house(&mut self, cx: &mut Cx<'_, B, R>) {
+    pub(crate) fn maintain(&mut self, cx: &mut Cx<'_, B, R>) {
         self.flush_now_and_then(cx);
         if let Ok(room) = self.brick.room() {
             self.min_free = room.total / 100 * self.settings.min_free_percent;

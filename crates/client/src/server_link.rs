@@ -23,7 +23,7 @@ const TRUSTED: Duration = Duration::from_secs(1);
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
 /// A server.
-pub(crate) struct Peer {
+pub(crate) struct ServerLink {
     /// Its number.
     pub server: ServerId,
     /// `host:port`.
@@ -47,11 +47,11 @@ pub(crate) struct Lent {
     shard: u16,
 }
 
-impl Peer {
-    pub(crate) fn new(server: ServerId, address: String) -> Peer {
-        // Whatever another `Peer` of the same server had is given up with it.
+impl ServerLink {
+    pub(crate) fn new(server: ServerId, address: String) -> ServerLink {
+        // Whatever another `ServerLink` of the same server had is given up with it.
         let connections = Connections::new(NEXT.load(Ordering::Acquire));
-        Peer { server, address, pool: Mutex::new(Pool { idle: HashMap::new(), connections }) }
+        ServerLink { server, address, pool: Mutex::new(Pool { idle: HashMap::new(), connections }) }
     }
 
     /// What has become of connections to the server.
@@ -91,8 +91,13 @@ impl Peer {
         Err(Broken::Refused("its number of shards keeps changing".to_owned()))
     }
 
-    /// Whether the server still greets: it may be slow, but is not frozen.
-    pub(crate) fn greets(&self, set: SetId, intent: Intent, waiting: &Waiting<'_>) -> Result<(), Broken> {
+    /// Whether the server still answers a handshake: it may be slow, but is not frozen.
+    pub(crate) fn answers_handshake(
+        &self,
+        set: SetId,
+        intent: Intent,
+        waiting: &Waiting<'_>,
+    ) -> Result<(), Broken> {
         let shard = lock(&self.pool).connections.shard(set);
         self.put_back(self.open(shard, intent, waiting)?);
         Ok(())
@@ -107,7 +112,7 @@ impl Peer {
             return Err(Broken::Refused(format!("it is server {} now, not {}", reply.server, self.server)));
         }
         let mut pool = lock(&self.pool);
-        if pool.connections.greeted(reply.shards) {
+        if pool.connections.handshake_done(reply.shards) {
             pool.idle.clear();
         }
         Ok(Lent { conn, used: false, era: pool.connections.era(), shard })

@@ -1,0 +1,15 @@
+//! How long this crate waits for what: one place, so that they can be compared.
+
+use std::time::Duration;
+
+/// For the pool of the demonstration to be ready.
+pub(crate) const POOL_READY_WAIT: Duration = Duration::from_secs(30);
+
+/// For a process of the demonstration to end, before it is killed.
+pub(crate) const CHILD_END_WAIT: Duration = Duration::from_secs(8);
+
+/// For the demonstration to end in order.
+pub(crate) const CLEAN_END_WAIT: Duration = Duration::from_secs(15);
+
+/// For the bricks of the demonstration to be in sync.
+pub(crate) const IN_SYNC_WAIT: Duration = Duration::from_secs(20);

@@ -1,0 +1,27 @@
+//! How long this crate waits for what: one place, so that they can be compared.
+
+use std::time::Duration;
+
+/// For the lease of a server that is replaced to run out, and for the command that replaces it.
+pub(crate) const REPLACE_WAIT: Duration = Duration::from_secs(15);
+
+/// For the pool store to take a command that a shard asked for.
+pub(crate) const PROPOSE_WAIT: Duration = Duration::from_secs(10);
+
+/// For the pool store, and for other servers, when an administrator waits.
+pub(crate) const ADMIN_WAIT: Duration = Duration::from_secs(30);
+
+/// For a server that joins or leaves, and for the pool store to record it.
+pub(crate) const MEMBERSHIP_WAIT: Duration = Duration::from_secs(10);
+
+/// For the pool store in one round of an arbitration.
+pub(crate) const ARBITRATION_WAIT: Duration = Duration::from_secs(10);
+
+/// For the pool store when the bricks of a hung disk leave their views.
+pub(crate) const WATCHDOG_WAIT: Duration = Duration::from_secs(10);
+
+/// For the status of one server.
+pub(crate) const STATUS_WAIT: Duration = Duration::from_secs(3);
+
+/// For a connection to another server.
+pub(crate) const CONNECT_WAIT: Duration = Duration::from_secs(2);

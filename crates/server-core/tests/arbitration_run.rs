@@ -1,0 +1,143 @@
+//! The rounds of the arbitration: what is asked and proposed, and when it ends.
+#![allow(clippy::unwrap_used, reason = "a test that fails says where")]
+
+mod pool;
+
+use cluster::Command;
+use cluster::arbitration::{Evidence, Holding};
+use ids::{BrickId, Epoch, Lsn};
+use pool::{ME, MINE, OTHER, SET, THEIRS, pool, view};
+use server_core::arbitration_run::{Proposed, Source, Step};
+use server_core::{ArbitrationRun, RecoveryVerdict, Unopened, evidence_of_open};
+use std::time::Duration;
+
+fn holding(last: u64) -> Holding {
+    Holding { epoch: Epoch(1), last: Lsn(last), durable: Lsn(1) }
+}
+
+fn proposed(step: &Step) -> (BrickId, Vec<BrickId>, bool) {
+    let Step::Propose(change) = step else { panic!("{step:?}") };
+    (change.primary.unwrap(), change.in_sync.iter().copied().collect(), change.lost)
+}
+
+fn is_pause(step: &Step) -> bool {
+    matches!(step, Step::Pause(time) if *time > Duration::ZERO)
+}
+
+#[test]
+fn an_uncertain_brick_waits_for_the_others_and_then_goes_on() {
+    let state = pool();
+    let mut arbitration_run = ArbitrationRun::of_uncertain(SET, MINE);
+    assert_eq!(arbitration_run.go_on(), Step::Read);
+    assert!(is_pause(&arbitration_run.on_state(None, ME)));
+    assert!(arbitration_run.why().unwrap().contains("most of the voters"), "{:?}", arbitration_run.why());
+    assert_eq!(arbitration_run.go_on(), Step::Read);
+    let asked = arbitration_run.on_state(Some(&state), ME);
+    assert_eq!(asked, Step::Ask(vec![(MINE, Source::Here), (THEIRS, Source::Server(OTHER))]));
+    let mine = (MINE, Evidence::LostMemory(holding(9)));
+    assert!(is_pause(&arbitration_run.on_evidence([mine].into())), "the other one may have kept everything");
+    assert!(
+        arbitration_run.why().unwrap().ends_with("that may have kept them: h2:/b2"),
+        "{:?}",
+        arbitration_run.why()
+    );
+    arbitration_run.go_on();
+    arbitration_run.on_state(Some(&state), ME);
+    let step = arbitration_run.on_evidence([mine, (THEIRS, Evidence::LostMemory(holding(8)))].into());
+    assert_eq!(proposed(&step), (MINE, vec![MINE], true));
+    let epoch = state.sets.get(&SET).unwrap().view.epoch;
+    let last = RecoveryVerdict { epoch: epoch.next(), last: true };
+    assert_eq!(arbitration_run.on_proposed(Proposed::Agreed), Step::Done(Some(last)));
+}
+
+#[test]
+fn a_proposal_that_came_to_nothing_is_made_anew_from_what_is_then_known() {
+    let mut state = pool();
+    let mut arbitration_run = ArbitrationRun::of_uncertain(SET, MINE);
+    let whole = [(MINE, Evidence::LostMemory(holding(9))), (THEIRS, Evidence::Whole(holding(9)))];
+    arbitration_run.on_state(Some(&state), ME);
+    let step = arbitration_run.on_evidence(whole.into());
+    assert_eq!(proposed(&step), (THEIRS, vec![THEIRS], false));
+    assert!(is_pause(&arbitration_run.on_proposed(Proposed::Unknown)));
+    assert_eq!(arbitration_run.go_on(), Step::Read, "it may have been agreed on");
+    arbitration_run.on_state(Some(&state), ME);
+    arbitration_run.on_evidence(whole.into());
+    assert_eq!(arbitration_run.on_proposed(Proposed::Refused { stale: true }), Step::Read);
+    arbitration_run.on_state(Some(&state), ME);
+    arbitration_run.on_evidence(whole.into());
+    assert_eq!(
+        arbitration_run.on_proposed(Proposed::Agreed),
+        Step::Read,
+        "its own copy of the view may be old"
+    );
+    view(&mut state, THEIRS, &[THEIRS]);
+    let epoch = state.sets.get(&SET).unwrap().view.epoch;
+    let out = Step::Done(Some(RecoveryVerdict { epoch, last: false }));
+    assert_eq!(arbitration_run.on_state(Some(&state), ME), out);
+    state.sets.clear();
+    assert_eq!(arbitration_run.on_state(Some(&state), ME), Step::Done(None));
+}
+
+#[test]
+fn a_brick_that_cannot_be_opened_asks_once() {
+    let state = pool();
+    let refused = Unopened::refused(None, Duration::from_secs(5));
+    let mine = (MINE, refused.evidence(Duration::from_secs(7)));
+    assert_eq!(mine.1, Evidence::Refused { millis: 2000 });
+    let mut arbitration_run = ArbitrationRun::of_refusal(SET, MINE);
+    assert_eq!(arbitration_run.go_on(), Step::Read);
+    arbitration_run.on_state(Some(&state), ME);
+    assert_eq!(
+        arbitration_run.on_evidence([mine].into()),
+        Step::Done(None),
+        "nobody else is known to be open"
+    );
+    let mut arbitration_run = ArbitrationRun::of_refusal(SET, MINE);
+    arbitration_run.on_state(Some(&state), ME);
+    let step = arbitration_run.on_evidence([mine, (THEIRS, Evidence::Whole(holding(9)))].into());
+    assert_eq!(proposed(&step), (THEIRS, vec![THEIRS], false));
+    assert_eq!(arbitration_run.on_proposed(Proposed::Unknown), Step::Done(None));
+}
+
+#[test]
+fn what_is_proposed_for_a_disk_that_hangs_has_a_definite_end() {
+    let mut state = pool();
+    let mut arbitration_run = ArbitrationRun::of_hang(SET, MINE);
+    assert_eq!(arbitration_run.go_on(), Step::Look);
+    let asked = arbitration_run.on_state(Some(&state), ME);
+    assert_eq!(asked, Step::Ask(vec![(THEIRS, Source::Server(OTHER))]), "its own thread hangs");
+    let step = arbitration_run.on_evidence([(THEIRS, Evidence::Whole(holding(9)))].into());
+    assert_eq!(proposed(&step), (THEIRS, vec![THEIRS], false));
+    assert!(is_pause(&arbitration_run.on_proposed(Proposed::Unknown)));
+    assert_eq!(arbitration_run.go_on(), step, "the same again: it is for one epoch");
+    assert_eq!(arbitration_run.on_proposed(Proposed::Refused { stale: false }), Step::Done(None));
+    view(&mut state, MINE, &[MINE]);
+    assert_eq!(
+        ArbitrationRun::of_hang(SET, MINE).on_state(Some(&state), ME),
+        Step::Done(None),
+        "it is alone"
+    );
+}
+
+#[test]
+fn a_lost_server_is_not_asked() {
+    let mut state = pool();
+    state.apply(&Command::RecoverPool { server: ME }).unwrap();
+    let mut arbitration_run = ArbitrationRun::of_uncertain(SET, MINE);
+    let Step::Ask(asked) = arbitration_run.on_state(Some(&state), ME) else { panic!("it is in sync") };
+    assert_eq!(asked, [(MINE, Source::Here)]);
+}
+
+#[test]
+fn what_is_said_of_bricks() {
+    let at = Duration::from_secs;
+    let first = Unopened::refused(None, at(5));
+    assert_eq!(Unopened::refused(Some(first), at(9)), first, "the first failure counts");
+    let waits = Unopened::Waits(Evidence::LostMemory(holding(3)));
+    assert_eq!(waits.evidence(at(9)), Evidence::LostMemory(holding(3)));
+    assert_eq!(Unopened::refused(Some(waits), at(9)), Unopened::Refused(at(9)));
+    let of = |role, uncertain| evidence_of_open(role, uncertain, holding(3));
+    assert_eq!(of(replica::Role::Failed, false), Evidence::Silent);
+    assert_eq!(of(replica::Role::Idle, true), Evidence::Uncertain(holding(3)));
+    assert_eq!(of(replica::Role::Idle, false), Evidence::Whole(holding(3)));
+}
