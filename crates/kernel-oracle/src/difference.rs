@@ -27,13 +27,7 @@ pub enum Difference {
     LinkMode,
     /// Setgid without the group's right to execute.
     SetgidKept,
-    /// A rename into a directory that is gone.
-    RenameIntoGone,
-    /// A copy from a file that is gone.
-    CopyFromGone,
-    /// A sync of what is gone.
-    SyncOfGone,
-    /// A removed directory that somebody has open.
+    /// A removed directory, link or device that somebody has open.
     RemovedDirectory,
     /// Files longer than ext4's.
     LongFile,
@@ -43,15 +37,12 @@ pub enum Difference {
 
 impl Difference {
     /// All of them.
-    pub const ALL: [Difference; 11] = [
+    pub const ALL: [Difference; 8] = [
         Difference::ReservedName,
         Difference::OwnAttributes,
         Difference::AttributesInOneBlock,
         Difference::LinkMode,
         Difference::SetgidKept,
-        Difference::RenameIntoGone,
-        Difference::CopyFromGone,
-        Difference::SyncOfGone,
         Difference::RemovedDirectory,
         Difference::LongFile,
         Difference::Reshaped,
@@ -70,12 +61,10 @@ impl Difference {
                 "a write by somebody outside the file's group keeps it: FUSE's protocol says only that \
                  setuid and setgid are to be cleared, and clears setgid only beside the right to execute"
             }
-            Difference::RenameIntoGone => {
-                "EXDEV: a directory that this set does not know counts as another set's"
+            Difference::RemovedDirectory => {
+                "ESTALE: only regular files are kept for those who have them open; clients' kernels open all else but \
+                 directories without a word to the server"
             }
-            Difference::CopyFromGone => "EXDEV: a file that this set does not know counts as another set's",
-            Difference::SyncOfGone => "success: there is nothing left to bring to disk",
-            Difference::RemovedDirectory => "ESTALE: only files are kept for those who have them open",
             Difference::LongFile => "EFBIG: ext4 holds no longer files",
             Difference::Reshaped => "tmpfs cannot do it (EOPNOTSUPP); ext4 and XFS can",
         }
@@ -97,11 +86,8 @@ impl Difference {
                 refused(Difference::ReservedName, Errno::EPERM)
             }
             Op::Rename { parent, to_parent, to_name, flags, .. } if *flags < 3 && kernel.is_here(*parent) => {
-                if kernel.is_reserved(*to_parent, to_name) {
-                    return refused(Difference::ReservedName, Errno::EPERM);
-                }
-                let gone = !kernel.is_here(*to_parent);
-                gone.then_some((Difference::RenameIntoGone, Err(Errno::EXDEV)))
+                let reserved = kernel.is_reserved(*to_parent, to_name);
+                reserved.then_some((Difference::ReservedName, Err(Errno::EPERM)))
             }
             Op::SetXattr { name, .. } | Op::RemoveXattr { name, .. }
                 if name.as_bytes().starts_with(b"trusted.mortar.") =>
@@ -120,10 +106,6 @@ impl Difference {
                 let set = SetAttr { mode: None, ..set.clone() };
                 Some((Difference::LinkMode, kernel.set_attr(*fid, &set)))
             }
-            Op::CopyRange { from, .. } if !kernel.is_here(*from) => {
-                refused(Difference::CopyFromGone, Errno::EXDEV)
-            }
-            Op::Fsync { fid } if !kernel.is_here(*fid) => Some((Difference::SyncOfGone, Ok(Answer::Done))),
             op if kernel.is_long(op, payload) => refused(Difference::LongFile, Errno::EFBIG),
             _ => None,
         }

@@ -149,7 +149,7 @@ impl Kernel {
         let object = self.object(fid)?;
         let stat = object.stat()?;
         // Mortar lets go of directories that are open ([`Difference::RemovedDirectory`]).
-        let held = (object.kind != S_IFDIR || !self.differs) && self.opens.contains(&fid);
+        let held = (object.kind == S_IFREG || !self.differs) && self.opens.contains(&fid);
         if stat.st_nlink == 0 && !held {
             self.objects.remove(&fid);
             self.by_ino.remove(&stat.st_ino);

@@ -19,10 +19,6 @@ fn name(text: &str) -> Name {
     Name::new(text.as_bytes()).unwrap()
 }
 
-fn unlink(text: &str) -> Op {
-    Op::Unlink { parent: ROOT, name: name(text) }
-}
-
 fn create(text: &str, node: Node, mode: u32) -> Op {
     let (uid, gid) = (1000, 1001);
     Op::Create { parent: ROOT, name: name(text), node, mode, umask: 0, uid, gid, open: false }
@@ -74,22 +70,6 @@ impl All {
                 no_data(Op::SetAttr { fid, set: SetAttr { mode: Some(0o600), ..NOTHING } })
             }
             Difference::SetgidKept => (one(self.make("f", Node::File, 0o2644)), b"x".to_vec()),
-            Difference::RenameIntoGone => {
-                let (_, gone) = (self.file(), self.make("d", Node::Dir, 0o755));
-                self.same(&Op::Rmdir { parent: ROOT, name: name("d") }, b"");
-                let (to_parent, to_name) = (gone, name("x"));
-                no_data(Op::Rename { parent: ROOT, name: name("f"), to_parent, to_name, flags: 0 })
-            }
-            Difference::CopyFromGone => {
-                let (from, to) = (self.file(), self.make("g", Node::File, 0o644));
-                self.same(&unlink("f"), b"");
-                no_data(Op::CopyRange { from, from_offset: 0, to, to_offset: 0, len: 1 })
-            }
-            Difference::SyncOfGone => {
-                let fid = self.file();
-                self.same(&unlink("f"), b"");
-                no_data(Op::Fsync { fid })
-            }
             Difference::RemovedDirectory => {
                 let fid = self.make("d", Node::Dir, 0o755);
                 self.same(&Op::Open { fid }, b"");

@@ -186,7 +186,7 @@ impl Rig {
             (
                 Op::Create { node: Node::File, open: true, .. } | Op::Open { .. },
                 Ok((Body::Attr { attr }, _)),
-            ) if !attr.is_dir() => {
+            ) if attr.mode & 0o170_000 == 0o100_000 => {
                 self.opens.insert(attr.fid);
             }
             (Op::Release { fid }, _) => {
