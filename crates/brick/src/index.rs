@@ -2,13 +2,18 @@
 //!
 //! Changes are kept in memory and committed by the full [`crate::SyncJob`], after the tree itself is on disk: what the
 //! index says is then never newer than the tree.
+//!
+//! redb refuses everything after the first error of the file below it, a full disk among them. The file is then opened
+//! anew: what it lacks of the last commits is still in memory.
 
+use crate::error::io_errno;
 use crate::index_file::IndexFile;
 use file_system::Handle;
 use ids::{BrickId, Epoch, Fid, Lsn, SetId};
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use wire::Errno;
 
 const OBJECTS: TableDefinition<'_, (u32, u32, u64), &[u8]> = TableDefinition::new("objects");
@@ -46,9 +51,16 @@ struct Batch {
 
 /// The part of the index that other threads commit.
 pub(crate) struct Store {
-    db: Database,
+    file: IndexFile,
+    brick: BrickId,
+    /// `None` after an error, until it could be opened anew.
+    db: RwLock<Option<Database>>,
+    /// It could not be opened anew: said once.
+    unusable: AtomicBool,
     batches: Mutex<VecDeque<Arc<Batch>>>,
     committing: Mutex<()>,
+    /// How far the database has come at least. `None`: it was begun, and never committed.
+    committed: Mutex<Option<Lsn>>,
 }
 
 pub(crate) struct Index {
@@ -60,14 +72,9 @@ fn key(f: Fid) -> (u32, u32, u64) {
     (f.set.0, f.epoch.0, f.lsn.0)
 }
 
-fn lost(e: impl std::fmt::Display) -> Errno {
-    tracing::error!(error = %e, "the brick's index failed");
-    Errno::EIO
-}
-
 impl Index {
     /// Opens the index; `None` for the position if it is new (or another brick's) and has to be filled by a scan.
-    pub(crate) fn open(file: &IndexFile, brick: BrickId) -> Result<(Index, Option<Lsn>), String> {
+    pub(crate) fn open(file: IndexFile, brick: BrickId) -> Result<(Index, Option<Lsn>), String> {
         let open = || file.create();
         let (db, lsn) = match open().map_err(|e| e.to_string()).and_then(|db| {
             let lsn = position(&db, brick)?;
@@ -83,7 +90,15 @@ impl Index {
         if lsn.is_none() {
             begin(&db, brick).map_err(|e| e.to_string())?;
         }
-        let store = Store { db, batches: Mutex::default(), committing: Mutex::default() };
+        let store = Store {
+            file,
+            brick,
+            db: RwLock::new(Some(db)),
+            unusable: AtomicBool::new(false),
+            batches: Mutex::default(),
+            committing: Mutex::default(),
+            committed: Mutex::new(lsn),
+        };
         Ok((Index { store: Arc::new(store), dirty: HashMap::new() }, lsn))
     }
 
@@ -97,10 +112,12 @@ impl Index {
                 return Ok(*v);
             }
         }
-        let read = self.store.db.begin_read().map_err(lost)?;
-        let table = read.open_table(OBJECTS).map_err(lost)?;
-        let v = table.get(key(fid)).map_err(lost)?;
-        Ok(v.and_then(|v| Located::decode(v.value())))
+        self.store.read(|db| {
+            let read = db.begin_read()?;
+            let table = read.open_table(OBJECTS)?;
+            let v = table.get(key(fid))?;
+            Ok(v.and_then(|v| Located::decode(v.value())))
+        })
     }
 
     pub(crate) fn put(&mut self, fid: Fid, at: Located) {
@@ -123,17 +140,19 @@ impl Index {
         self.store.clone()
     }
 
-    /// All objects the index knows on disk, one after the other.
+    /// All objects the index knows on disk, one after the other; from the beginning again after an error that passed.
     pub(crate) fn each(&self, look: &mut dyn FnMut(Fid, Option<Located>)) -> Result<(), Errno> {
-        let read = self.store.db.begin_read().map_err(lost)?;
-        let table = read.open_table(OBJECTS).map_err(lost)?;
-        for row in table.iter().map_err(lost)? {
-            let (k, v) = row.map_err(lost)?;
-            let (set, epoch, lsn) = k.value();
-            let fid = Fid { set: SetId(set), epoch: Epoch(epoch), lsn: Lsn(lsn) };
-            look(fid, Located::decode(v.value()));
-        }
-        Ok(())
+        self.store.read(|db| {
+            let read = db.begin_read()?;
+            let table = read.open_table(OBJECTS)?;
+            for row in table.iter()? {
+                let (k, v) = row?;
+                let (set, epoch, lsn) = k.value();
+                let fid = Fid { set: SetId(set), epoch: Epoch(epoch), lsn: Lsn(lsn) };
+                look(fid, Located::decode(v.value()));
+            }
+            Ok(())
+        })
     }
 }
 
@@ -144,30 +163,82 @@ impl Store {
         loop {
             let front = self.batches.lock().unwrap_or_else(PoisonError::into_inner).front().cloned();
             let Some(batch) = front.filter(|b| b.lsn <= upto) else { return Ok(()) };
-            self.write(&batch).map_err(lost)?;
+            self.with(|db| write(db, &batch))?;
+            *self.committed.lock().unwrap_or_else(PoisonError::into_inner) = Some(batch.lsn);
             self.batches.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
         }
     }
 
-    fn write(&self, batch: &Batch) -> Result<(), redb::Error> {
-        let mut txn = self.db.begin_write()?;
-        // Damage to the last commit is then told from a commit that a power cut interrupted.
-        txn.set_two_phase_commit(true);
-        {
-            let mut table = txn.open_table(OBJECTS)?;
-            let mut sorted: Vec<_> = batch.changes.iter().collect();
-            sorted.sort_unstable_by_key(|(f, _)| **f);
-            for (fid, at) in sorted {
-                match at {
-                    Some(at) => table.insert(key(*fid), at.encode().as_slice())?,
-                    None => table.remove(key(*fid))?,
-                };
+    /// Reads; once more after an error.
+    fn read<T>(&self, mut read: impl FnMut(&Database) -> Result<T, redb::Error>) -> Result<T, Errno> {
+        self.with(&mut read).or_else(|_| self.with(read))
+    }
+
+    /// Does it with the database, which is opened anew first if it is closed. An error closes it.
+    fn with<T>(&self, act: impl FnOnce(&Database) -> Result<T, redb::Error>) -> Result<T, Errno> {
+        loop {
+            let db = self.db.read().unwrap_or_else(PoisonError::into_inner);
+            if let Some(open) = &*db {
+                let done = act(open);
+                drop(db);
+                return done.map_err(|e| self.failed(&e));
             }
-            txn.open_table(META)?.insert("lsn", batch.lsn.0)?;
+            drop(db);
+            self.reopen()?;
         }
-        txn.commit()?;
+    }
+
+    fn failed(&self, error: &redb::Error) -> Errno {
+        tracing::warn!(path = %self.file.path().display(), %error, "the index failed: it is opened anew");
+        *self.db.write().unwrap_or_else(PoisonError::into_inner) = None;
+        self.unusable.store(false, Ordering::Relaxed);
+        match error {
+            redb::Error::Io(e) => io_errno(e),
+            _ => Errno::EIO,
+        }
+    }
+
+    fn reopen(&self) -> Result<(), Errno> {
+        let mut db = self.db.write().unwrap_or_else(PoisonError::into_inner);
+        if db.is_some() {
+            return Ok(());
+        }
+        let committed = *self.committed.lock().unwrap_or_else(PoisonError::into_inner);
+        let opened = self.file.create().map_err(|e| e.to_string()).and_then(|new| {
+            // A commit that failed may be there all the same.
+            if position(&new, self.brick)? < committed {
+                return Err(format!("it has lost commits that were on disk: up to {committed:?}"));
+            }
+            Ok(new)
+        });
+        *db = Some(opened.map_err(|why| {
+            if !self.unusable.swap(true, Ordering::Relaxed) {
+                tracing::error!(path = %self.file.path().display(), why, "the index cannot be opened");
+            }
+            Errno::EIO
+        })?);
         Ok(())
     }
+}
+
+fn write(db: &Database, batch: &Batch) -> Result<(), redb::Error> {
+    let mut txn = db.begin_write()?;
+    // Damage to the last commit is then told from a commit that a power cut interrupted.
+    txn.set_two_phase_commit(true);
+    {
+        let mut table = txn.open_table(OBJECTS)?;
+        let mut sorted: Vec<_> = batch.changes.iter().collect();
+        sorted.sort_unstable_by_key(|(f, _)| **f);
+        for (fid, at) in sorted {
+            match at {
+                Some(at) => table.insert(key(*fid), at.encode().as_slice())?,
+                None => table.remove(key(*fid))?,
+            };
+        }
+        txn.open_table(META)?.insert("lsn", batch.lsn.0)?;
+    }
+    txn.commit()?;
+    Ok(())
 }
 
 fn position(db: &Database, brick: BrickId) -> Result<Option<Lsn>, String> {

@@ -15,6 +15,7 @@ const NAME: &[u8] = b"index.redb";
 const CACHE: usize = 1 << 20;
 
 /// Where the index lies.
+#[derive(Clone)]
 pub(crate) struct IndexFile {
     path: PathBuf,
     meta: Arc<File>,

@@ -297,7 +297,7 @@ impl Brick {
         let left = Left { durable: state.durable.clone(), lost };
         let opened = Journal::open(at.folder("journal")?, dir, identity.brick, options.segment_size, left)?;
         let file = IndexFile::new(path, meta.clone());
-        let (mut index, position) = Index::open(&file, identity.brick)
+        let (mut index, position) = Index::open(file.clone(), identity.brick)
             .map_err(|why| OpenError::Index { file: file.path().to_path_buf(), why })?;
         let found = Found {
             clean: state.clean && opened.cut == 0,

@@ -72,7 +72,7 @@ pub(super) fn rebuild(file: &IndexFile, brick: BrickId, root: &OpenObject, last:
     if file.exists() {
         file.remove().map_err(|e| e.to_string())?;
     }
-    let (mut index, _) = Index::open(file, brick)?;
+    let (mut index, _) = Index::open(file.clone(), brick)?;
     scan_into(&mut index, root).map_err(|e| e.to_string())?;
     index.seal(last).commit(last).map_err(|e| e.to_string())
 }

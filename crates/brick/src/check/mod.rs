@@ -130,7 +130,7 @@ pub fn check(path: &Path, repair: bool) -> Result<Report, OpenError> {
 
     let file = IndexFile::new(path, at.meta.clone());
     let failed = |why: String| OpenError::Index { file: file.path().to_path_buf(), why };
-    let open = |_| Index::open(&file, brick.number).map_err(failed);
+    let open = |_| Index::open(file.clone(), brick.number).map_err(failed);
     let mut index = file.exists().then_some(()).map(open).transpose()?;
     brick.index = index.as_ref().filter(|(_, position)| position.is_some()).map(|(index, _)| index);
 

@@ -73,6 +73,11 @@ impl Disk {
         self.fs.set_faults(Faults { syncs: fail.then_some(wire::Errno::EIO), ..Faults::default() });
     }
 
+    /// From now on everything that changes something fails, or no longer.
+    pub(crate) fn fail_writes(&self, fail: bool) {
+        self.fs.set_faults(Faults { writes: fail.then_some(wire::Errno::EIO), ..Faults::default() });
+    }
+
     pub(crate) fn crash(&self, rule: CrashRule, draw: &mut dyn FnMut(u64) -> u64) {
         self.fs.crash(rule, draw);
     }

@@ -2,8 +2,10 @@
 
 use super::common::*;
 use super::disk::Disk;
+use brick::Brick;
 use ids::Lsn;
 use memory_fs::CrashRule;
+use namespace::TreeState as _;
 use std::collections::BTreeSet;
 
 /// A brick whose sync has failed.
@@ -49,4 +51,28 @@ fn the_next_process_writes_the_journal_again() {
         let s = Set::new(vec![disk.open().unwrap()]);
         survives(&mut disk, s, rule);
     }
+}
+
+/// The file of the index fails once, while it is written: nobody has to start the server anew for it.
+#[test]
+fn the_index_is_used_again_after_an_error() {
+    let mut disk = Disk::new(1, CrashRule::Ordered);
+    let mut s = Set::new(vec![disk.open().unwrap()]);
+    let mut files: Vec<_> = (0..20).map(|n| s.file(ROOT, &format!("a{n}"))).collect();
+    s.bricks[0].begin_sync(None).unwrap().run().unwrap();
+    files.extend((0..20).map(|n| s.file(ROOT, &format!("b{n}"))));
+    let job = s.bricks[0].begin_sync(None).unwrap();
+    disk.fail_writes(true);
+    assert!(job.run().is_err(), "the index was written");
+    disk.fail_writes(false);
+    let all_there = |b: &mut Brick| files.iter().all(|f| b.attr(*f).is_ok());
+    assert!(all_there(&mut s.bricks[0]));
+    s.bricks[0].mark_unsynced_stale().unwrap();
+    let last = s.bricks[0].last().lsn;
+    assert_eq!(s.bricks[0].begin_sync(None).unwrap().run(), Ok(last));
+    assert!(all_there(&mut s.bricks[0]));
+    drop(s);
+    disk.crash(CrashRule::Ordered, &mut |_| 0);
+    let mut b = disk.open().unwrap();
+    assert!(!b.found().index_rebuilt && all_there(&mut b));
 }
