@@ -14,7 +14,7 @@ pub enum CrashRule {
     /// before the metadata that says so, and other data survives page by page. A sync of one file takes all metadata along.
     #[default]
     Ordered,
-    /// Any part of the operations that makes sense survives. A sync of one file takes only that file along, and the names
+    /// Any part of the operations that makes sense survives; of those that change an inode itself the first ones. A sync of one file takes only that file along, and the names
     /// that lead to it, with the attributes of the directories on the way.
     Hostile,
 }
@@ -270,7 +270,8 @@ impl Disk {
         match rule {
             CrashRule::Hostile => {
                 let share = draw(5);
-                self.pending.iter().map(|_| draw(4) < share).collect()
+                let drawn = self.pending.iter().map(|_| draw(4) < share).collect();
+                self.with_inodes(drawn)
             }
             CrashRule::Ordered => {
                 let metadata = usize::try_from(draw(self.pending.len() as u64 + 1)).unwrap_or(0);
@@ -290,6 +291,19 @@ impl Disk {
                 self.pending.iter().enumerate().map(alive).collect()
             }
         }
+    }
+
+    /// What changed an inode itself is there if something later is.
+    fn with_inodes(&self, mut chosen: Vec<bool>) -> Vec<bool> {
+        let mut there: BTreeSet<Ino> = BTreeSet::new();
+        for ((op, _), take) in self.pending.iter().zip(chosen.iter_mut()).rev() {
+            let Some(ino) = op.in_inode() else { continue };
+            *take |= there.contains(&ino);
+            if *take {
+                there.insert(ino);
+            }
+        }
+        chosen
     }
 
     pub(crate) fn write_back(&mut self, rule: CrashRule, draw: Draw<'_>) {

@@ -46,9 +46,9 @@ pub(crate) enum Key {
     Object(Ino),
     /// An entry of a directory.
     Entry(Ino, Vec<u8>),
-    /// Owner, mode, times.
+    /// Owner, mode, times, and the extended attributes that lie beside them.
     Attr(Ino),
-    /// An extended attribute.
+    /// An extended attribute elsewhere.
     Xattr(Ino, Vec<u8>),
     /// A page of data.
     Page(Ino, u64),
@@ -74,7 +74,10 @@ impl Op {
                 vec![Key::Object(*ino), Key::Object(*other), entry(dir, name), entry(to, to_name)]
             }
             Op::Attr { ino, .. } => vec![Key::Attr(*ino)],
-            Op::Xattr { ino, name, .. } => vec![Key::Xattr(*ino, name.clone())],
+            Op::Xattr { ino, name, .. } => match self.in_inode() {
+                Some(ino) => vec![Key::Attr(ino)],
+                None => vec![Key::Xattr(*ino, name.clone())],
+            },
             Op::Write { ino, offset, .. } => vec![Key::Page(*ino, offset / PAGE)],
             Op::Size { ino, .. }
             | Op::Punch { ino, .. }
@@ -112,6 +115,16 @@ impl Op {
             | Op::Collapse { ino, .. }
             | Op::Insert { ino, .. }
             | Op::New { ino, .. } => Some(*ino),
+            _ => None,
+        }
+    }
+
+    /// The inode, if what it changes lies in that itself: a disk has an inode as it was at one moment. So do owner, mode and
+    /// times, and of the extended attributes those of the system. Those of users lie in a block of their own.
+    pub(crate) fn in_inode(&self) -> Option<Ino> {
+        match self {
+            Op::Attr { ino, .. } => Some(*ino),
+            Op::Xattr { ino, name, .. } => name.starts_with(b"trusted.").then_some(*ino),
             _ => None,
         }
     }

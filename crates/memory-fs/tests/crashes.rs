@@ -115,6 +115,34 @@ fn a_hostile_file_system_loses_a_tag_and_keeps_the_name() {
 }
 
 #[test]
+fn an_inode_survives_as_it_was_at_one_moment() {
+    for rule in RULES {
+        let mut seen = BTreeSet::new();
+        for seed in 0..300 {
+            let fs = MemoryFs::new(1 << 20);
+            fs.set_rule(rule);
+            let top = root(&fs);
+            let f = top.make_file(b"f", 0o644).unwrap();
+            f.sync().unwrap();
+            f.chown(Some(7), Some(7)).unwrap();
+            f.chmod(0o4755).unwrap();
+            f.set_xattr(b"trusted.tag", b"t").unwrap();
+            f.set_xattr(b"user.a", b"1").unwrap();
+            fs.crash(rule, &mut draws(seed));
+            let f = root(&fs).open_at(b"f", S_IFREG).unwrap();
+            let stat = f.stat().unwrap();
+            let has = |name: &[u8]| f.whole_xattr(name).unwrap().is_some();
+            seen.insert((stat.uid == 7, stat.mode & 0o7777 == 0o4755, has(b"trusted.tag"), has(b"user.a")));
+        }
+        let inode = |s: &(bool, bool, bool, bool)| (s.0, s.1, s.2);
+        let moments = [(false, false, false), (true, false, false), (true, true, false), (true, true, true)];
+        assert_eq!(seen.iter().map(inode).collect::<BTreeSet<_>>(), BTreeSet::from(moments), "{rule:?}");
+        let apart = seen.contains(&(false, false, false, true));
+        assert_eq!(apart, rule == CrashRule::Hostile, "attributes of users lie in a block of their own");
+    }
+}
+
+#[test]
 fn open_files_of_an_earlier_boot_answer_nothing() {
     let fs = MemoryFs::new(1 << 20);
     let top = root(&fs);
