@@ -1,4 +1,4 @@
-//! A brick in memory: directories with entries, a journal, and nothing else. What the scripts do not need answers `EIO`.
+//! A brick in memory: entries, empty files, a journal, and nothing else. What the scripts do not need answers `EIO`.
 
 use ids::{Epoch, Fid, Lsn, OpId, SetId, Time};
 use namespace::{Entry as Found, Lineage, TreeState};
@@ -6,8 +6,9 @@ use replica::LogEntry;
 use replica::heal::Order;
 use replica::healing::{Arriving, HealTarget, Made, Sum};
 use set_core::{DirLocation, Done, Entries, LocalBrick, Read};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use wire::codec::Blob;
+use wire::op::Node;
 use wire::peer::{Object, Stamp};
 use wire::reply::{DirEntry, Room};
 use wire::{Attr, Change, Errno, Name};
@@ -22,6 +23,20 @@ pub struct Memory {
     pub stale_objects: Option<Vec<Fid>>,
     /// How often it was told that what was not synced may be lost.
     pub unsynced: u32,
+    /// Regular files; all else is a directory.
+    pub files: BTreeSet<Fid>,
+    pub orphans: BTreeSet<Fid>,
+    /// Something of it may be lost or half there.
+    pub uncertain: bool,
+    pub durable: Lsn,
+    /// Up to where the tree is as the journal says, if that is not its end.
+    pub consistent_to: Option<Lsn>,
+    /// Records that were dropped at the journal's beginning.
+    pub dropped: u64,
+    /// How changes fail now, and whether they are then done in part.
+    pub fails: Option<(Errno, bool)>,
+    /// What was done in part and recorded, and what was given up.
+    pub parts: (u32, u32),
 }
 
 /// Work as the scripts see it.
@@ -53,11 +68,16 @@ fn dir(fid: Fid) -> Attr {
 impl TreeState for Memory {
     fn attr(&mut self, fid: Fid) -> Result<Attr, Errno> {
         let known = fid == ROOT || self.names.values().any(|(f, home)| *f == fid && *home == SET);
+        if self.orphans.contains(&fid) || known && self.files.contains(&fid) {
+            let nlink = u32::from(known);
+            return Ok(Attr { mode: 0o100_644, nlink, ..dir(fid) });
+        }
         if known { Ok(dir(fid)) } else { Err(Errno::ESTALE) }
     }
     fn entry(&mut self, parent: Fid, name: &Name) -> Result<Option<Found>, Errno> {
         let found = self.names.get(&(parent, name.clone()));
-        Ok(found.map(|(fid, home)| Found { fid: *fid, home: *home, kind: 0o040_000 }))
+        let kind = |fid| if self.files.contains(fid) { 0o100_000 } else { 0o040_000 };
+        Ok(found.map(|(fid, home)| Found { fid: *fid, home: *home, kind: kind(fid) }))
     }
     fn is_empty(&mut self, dir: Fid) -> Result<bool, Errno> {
         Ok(!self.names.keys().any(|(parent, _)| *parent == dir))
@@ -101,7 +121,10 @@ impl HealTarget for Memory {
         self.last().lsn
     }
     fn consistent_to(&self) -> Lsn {
-        self.newest()
+        self.consistent_to.unwrap_or(self.newest())
+    }
+    fn is_uncertain(&self) -> bool {
+        self.uncertain
     }
     fn stamp_at(&self, lsn: Lsn) -> Result<Stamp, Errno> {
         let found = self.journal.iter().find(|e| e.stamp.lsn == lsn);
@@ -119,11 +142,13 @@ impl HealTarget for Memory {
     fn reset_journal(&mut self, _: &Stamp) -> Result<(), Errno> {
         Ok(())
     }
-    fn note(&mut self, _: Arriving<'_>) -> Result<(), Errno> {
-        Err(Errno::EIO)
+    fn note(&mut self, a: Arriving<'_>) -> Result<(), Errno> {
+        let (stamp, body) = (a.stamp.clone(), a.change.clone());
+        self.journal.push(LogEntry { stamp, op: a.op, result_fid: a.result_fid, body });
+        Ok(())
     }
-    fn apply(&mut self, _: Arriving<'_>) -> Result<(), Errno> {
-        Err(Errno::EIO)
+    fn apply(&mut self, a: Arriving<'_>) -> Result<(), Errno> {
+        self.carry_out(a.stamp, a.op, a.result_fid, a.change, a.payload)
     }
     fn version(&mut self, _: Fid) -> Option<Stamp> {
         None
@@ -175,10 +200,10 @@ impl LocalBrick for Memory {
         self.journal.last().map_or(Stamp { epoch: Epoch(0), lsn: Lsn(0) }, |e| e.stamp.clone())
     }
     fn durable(&self) -> Lsn {
-        Lsn(0)
+        self.durable
     }
     fn journal_start(&self) -> Lsn {
-        Lsn(1)
+        Lsn(self.dropped + 1)
     }
     fn records(&self, from: Lsn) -> impl Iterator<Item = Result<LogEntry<Change>, Errno>> {
         self.journal.iter().filter(move |e| e.stamp.lsn >= from).cloned().map(Ok)
@@ -212,11 +237,11 @@ impl LocalBrick for Memory {
         let ((parent, name), (_, home)) = found;
         Ok(DirLocation { home: *home, parent: *parent, parent_home: SET, name: name.clone() })
     }
-    fn is_orphan(&mut self, _: Fid) -> bool {
-        false
+    fn is_orphan(&mut self, fid: Fid) -> bool {
+        self.orphans.contains(&fid)
     }
-    fn some_orphans(&mut self, _: usize, _: &mut dyn FnMut(Fid) -> bool) -> Result<Vec<Fid>, Errno> {
-        Ok(Vec::new())
+    fn some_orphans(&mut self, limit: usize, wanted: &mut dyn FnMut(Fid) -> bool) -> Result<Vec<Fid>, Errno> {
+        Ok(self.orphans.iter().copied().filter(|fid| wanted(*fid)).take(limit).collect())
     }
     fn validate(&mut self, _: &Change) -> Result<(), Errno> {
         Ok(())
@@ -229,10 +254,23 @@ impl LocalBrick for Memory {
         change: &Change,
         _: &[u8],
     ) -> Result<(), Errno> {
+        if let Some((errno, _)) = self.fails {
+            return Err(errno);
+        }
         match change {
-            Change::Create { parent, name, fid, home, .. } => {
+            Change::Create { parent, name, fid, home, node, .. } => {
                 self.names.insert((*parent, name.clone()), (*fid, *home));
+                if *node == Node::File {
+                    self.files.insert(*fid);
+                }
             }
+            Change::Unlink { parent, name, fid, orphan, .. } => {
+                self.names.remove(&(*parent, name.clone()));
+                if *orphan {
+                    self.orphans.insert(*fid);
+                }
+            }
+            Change::DropOrphan { fid } => _ = self.orphans.remove(fid),
             Change::Rmdir { parent, name, .. } => {
                 self.names.remove(&(*parent, name.clone()));
             }
@@ -242,13 +280,15 @@ impl LocalBrick for Memory {
         Ok(())
     }
     fn is_partial(&self) -> bool {
-        false
+        self.fails.is_some_and(|(_, partial)| partial)
     }
     fn record_partial(&mut self) -> Result<Change, Errno> {
-        Err(Errno::EIO)
+        self.parts.0 += 1;
+        Ok(Change::Partial { objects: vec![ROOT] })
     }
     fn abandon_partial(&mut self) -> Result<(), Errno> {
-        Err(Errno::EIO)
+        self.parts.1 += 1;
+        Ok(())
     }
     fn mark_unsynced_stale(&mut self) -> Result<(), Errno> {
         self.unsynced += 1;

@@ -124,28 +124,48 @@ impl Rig {
 
     fn view(&mut self, primary: BrickId, in_sync: BTreeSet<BrickId>) -> Vec<String> {
         self.epoch += 1;
+        let settings = self.settings(primary, in_sync);
+        self.step(Input::Settings(settings))
+    }
+
+    /// Settings of the present epoch.
+    pub fn settings(&self, primary: BrickId, in_sync: BTreeSet<BrickId>) -> Settings {
         let view =
             View { epoch: Epoch(self.epoch), primary: Some(primary), in_sync, quorum: 1, ..View::default() };
-        self.step(Input::Settings(Settings {
+        Settings {
             view,
             members: (1..=3).map(|b| (BrickId(b), ServerId(b.into()))).collect(),
             min_free_percent: 1,
             read_only: false,
             sync_interval: Duration::from_secs(5),
             sets: vec![(SetId(1), true), (SetId(2), true)],
-        }))
+        }
+    }
+
+    /// A new view in which this brick is in sync and another one leads.
+    pub fn second(&mut self, primary: u32) -> Vec<String> {
+        self.view(BrickId(primary), [BrickId(primary), ME].into())
     }
 
     pub fn step(&mut self, input: Input<To>) -> Vec<String> {
+        self.outputs(input).into_iter().map(line).collect()
+    }
+
+    /// Like [`Rig::step`], with all that the outputs say.
+    pub fn outputs(&mut self, input: Input<To>) -> Vec<Output<Work, To>> {
         let mut out = Vec::new();
         self.core.step(self.moment(), input, &self.world, &mut out);
-        let mut lines: Vec<String> = out.drain(..).map(line).collect();
         while self.core.is_busy() {
             self.core.go_on(self.moment(), &self.world, &mut out);
             self.now += self.slow;
-            lines.extend(out.drain(..).map(line));
         }
-        lines
+        out
+    }
+
+    /// The messages to other bricks that follow from an input.
+    pub fn messages(&mut self, input: Input<To>) -> Vec<PeerBody> {
+        let sent = |output| if let Output::Send { message, .. } = output { Some(message.body) } else { None };
+        self.outputs(input).into_iter().filter_map(sent).collect()
     }
 
     fn moment(&self) -> Moment {
