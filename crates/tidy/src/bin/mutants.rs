@@ -1,6 +1,6 @@
 //! Applies one mutant after the other in a scratch checkout and runs tests, to see which mutants the tests notice.
 //!
-//! `mutants --tree DIR [--results FILE] [--only TEXT] [--quick] [--simulator COMMAND]... [--check]`; `scripts/mutants` makes the
+//! `mutants --tree DIR [--results FILE] [--only TEXT] [--quick | --tests CRATES] [--simulator COMMAND]... [--check]`; `scripts/mutants` makes the
 //! checkout and calls it. A mutant that is in the results already is left out, so an interrupted run goes on.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for people")]
 
@@ -22,6 +22,8 @@ struct Options {
     results: PathBuf,
     only: String,
     simulator: Vec<String>,
+    /// The crates whose tests are run, if not those that `packages` says.
+    tests: Option<Vec<String>>,
     /// Only the tests of the mutant's own crate.
     quick: bool,
     check: bool,
@@ -30,7 +32,7 @@ struct Options {
 fn options() -> Result<Options, String> {
     let mut args = std::env::args().skip(1);
     let (mut tree, mut results, mut only, mut simulator) = (None, None, String::new(), vec![]);
-    let (mut quick, mut check) = (false, false);
+    let (mut tests, mut quick, mut check) = (None, false, false);
     while let Some(arg) = args.next() {
         let mut value = || args.next().ok_or_else(|| format!("{arg}: a value is missing"));
         match arg.as_str() {
@@ -39,6 +41,7 @@ fn options() -> Result<Options, String> {
             "--only" => only = value()?,
             "--simulator" => simulator.push(value()?),
             "--quick" => quick = true,
+            "--tests" => tests = Some(value()?.split_whitespace().map(str::to_owned).collect()),
             "--check" => check = true,
             _ => return Err(format!("{arg}: not an option")),
         }
@@ -49,7 +52,7 @@ fn options() -> Result<Options, String> {
         return Err("--tree must be another checkout: its files are changed".to_owned());
     }
     let results = results.unwrap_or_else(|| root().join("target/mutants.txt"));
-    Ok(Options { tree, results, only, simulator, quick, check })
+    Ok(Options { tree, results, only, simulator, tests, quick, check })
 }
 
 fn mutants() -> Result<Vec<Mutant>, String> {
@@ -138,16 +141,18 @@ fn passes(tree: &Path, seconds: u32, command: &[&str]) -> bool {
 /// Who noticed the mutant that is in the tree now.
 fn noticed(o: &Options, m: &Mutant) -> String {
     let own = m.package();
-    if !passes(&o.tree, 900, &["cargo", "check", "-q", "--locked", "-p", own]) {
+    let usual = packages(own).iter().take(if o.quick { 1 } else { usize::MAX }).map(|p| (*p).to_owned());
+    let tests = o.tests.clone().unwrap_or_else(|| usual.collect());
+    if tests.is_empty() && !passes(&o.tree, 900, &["cargo", "check", "-q", "--locked", "-p", own]) {
         return "invalid: it does not compile".to_owned();
     }
-    for package in packages(own).iter().take(if o.quick { 1 } else { usize::MAX }) {
+    for package in tests.iter().filter(|p| o.tree.join("crates").join(p).exists()) {
         let build = ["cargo", "test", "-q", "--locked", "-p", package, "--lib", "--tests", "--no-run"];
         let run = ["cargo", "test", "-q", "--locked", "-p", package, "--lib", "--tests"];
-        if o.tree.join("crates").join(package).exists()
-            && passes(&o.tree, 900, &build)
-            && !passes(&o.tree, TESTS, &run)
-        {
+        if !passes(&o.tree, 900, &build) {
+            return "invalid: it does not compile".to_owned();
+        }
+        if !passes(&o.tree, TESTS, &run) {
             return format!("killed by the tests of {package}");
         }
     }
