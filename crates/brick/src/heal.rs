@@ -482,12 +482,12 @@ impl Brick {
         if object.flags & ORPHAN != 0 {
             return self.have_orphan(fid, known, object);
         }
-        if known || !object.attr.is_dir() {
+        if !object.attr.is_dir() {
             return Ok(known);
         }
-        let Some((path, name)) = &object.place else { return Ok(false) };
+        let Some((path, name)) = &object.place else { return Ok(known) };
         let new_object = self.new_object(fid, object.attr.home, &Kind::Dir, object);
-        self.place(path, name, &new_object)?;
+        self.take_place(path, name, &new_object)?;
         Ok(true)
     }
 

@@ -20,6 +20,7 @@ mod doubles;
 mod effects;
 mod error;
 mod heal;
+mod heal_place;
 mod heal_target;
 mod identity;
 mod index;

@@ -177,7 +177,7 @@ impl Brick {
     }
 
     /// Makes a directory that has no place in the tree: it lives in lost+found, found by its fid.
-    fn make_in_lost_found(&mut self, what: &NewObject<'_>) -> Result<(), Errno> {
+    pub(crate) fn make_in_lost_found(&mut self, what: &NewObject<'_>) -> Result<(), Errno> {
         let name = hidden_name(what.fid);
         match self.lost_found.make_dir(name.as_bytes(), what.mode) {
             Ok(()) | Err(Errno::EEXIST) => {}

@@ -559,6 +559,97 @@ fn what_lies_in_lost_found_is_healed() {
     }
 }
 
+fn prepare(path: &[(Fid, ids::SetId, &str)], n: &str, fid: Fid) -> Change {
+    let path = path.iter().map(|(fid, home, n)| wire::op::Ancestor { fid: *fid, name: name(n), home: *home });
+    let (mode, uid, gid) = (0o755, 0, 0);
+    Change::PrepareMkdir { path: path.collect(), name: name(n), fid, mode, uid, gid, time: time(5) }
+}
+
+/// Whatever of a history of placed directories a brick has missed, each lies where the primary has it.
+#[test]
+fn a_placed_directory_is_healed_at_its_place() {
+    let theirs = ids::SetId(2);
+    let far = |n| Fid { set: theirs, epoch: Epoch(1), lsn: Lsn(n) };
+    let ours = |n| Fid { set: SET, epoch: Epoch(1), lsn: Lsn(n) };
+    let end = |fid, keep| Change::EndTransaction { fid, keep };
+    let (mode, uid, gid) = (0o755, 0, 0);
+    let copy = |parent, n: &str, fid| {
+        let (home, node) = (theirs, Node::Dir);
+        Change::Create { parent, name: name(n), fid, home, node, mode, uid, gid, time: time(6) }
+    };
+    let history = [
+        // A name is given to one directory after the other.
+        prepare(&[], "d", ours(9)),
+        end(ours(9), true),
+        Change::PrepareRmdir { fid: ours(9) },
+        end(ours(9), false),
+        prepare(&[], "d", ours(2)),
+        end(ours(2), true),
+        // A directory beneath another set's that hangs on one of ours: smaller numbers are healed first.
+        prepare(&[], "top", ours(8)),
+        end(ours(8), true),
+        copy(ours(8), "f", far(1)),
+        prepare(&[(ours(8), SET, "top"), (far(1), theirs, "f")], "y", ours(1)),
+        end(ours(1), true),
+    ];
+    let count = history.len();
+    // Missed up to here; what follows comes while the brick heals.
+    for (from, upto, full) in
+        (0..count).flat_map(|a| (a..=count).flat_map(move |b| [(a, b, false), (a, b, true)]))
+    {
+        let dir = temp();
+        let mut bricks = placed_bricks(dir.path(), 2);
+        let (mut j, mut p) = (bricks.pop().unwrap(), bricks.pop().unwrap());
+        let at = |i: usize| stamp(i as u64 + 2);
+        p.apply(stamp(1), OP, None, &Change::Nop, b"").unwrap();
+        j.apply(stamp(1), OP, None, &Change::Nop, b"").unwrap();
+        for (i, change) in history[..upto].iter().enumerate() {
+            p.apply(at(i), OP, None, change, b"").unwrap();
+            if i < from {
+                j.apply(at(i), OP, None, change, b"").unwrap();
+            }
+        }
+        let common = if full { Stamp { epoch: Epoch(0), lsn: Lsn(0) } } else { stamp(from as u64 + 1) };
+        let mut healing = accept_join(&mut p, &mut j, &common, full);
+        for (i, change) in history.iter().enumerate().skip(upto) {
+            let s = at(i);
+            p.apply(s.clone(), OP, None, change, b"").unwrap();
+            healing
+                .apply(&mut j, Arriving { stamp: &s, op: OP, result_fid: None, change, payload: b"" })
+                .unwrap();
+        }
+        heal_all(&mut p, &mut j, &mut healing);
+        let case = format!("missed {from}..{upto}, full: {full}");
+        let paths = |n| tree(&dir.path().join(n)).into_keys().collect::<Vec<_>>();
+        assert_eq!((paths("b1"), lost_found(dir.path(), 1)), (paths("b2"), vec![]), "{case}");
+        assert_eq!(lost_found(dir.path(), 2), Vec::<std::path::PathBuf>::new(), "{case}");
+    }
+}
+
+/// Two directories were given one name, and the bricks saw that in another order: the primary's counts.
+#[test]
+fn directories_that_share_a_name_are_healed_as_the_primary_has_them() {
+    let ours = |n| Fid { set: SET, epoch: Epoch(1), lsn: Lsn(n) };
+    let dir = temp();
+    let mut bricks = placed_bricks(dir.path(), 2);
+    let (mut j, mut p) = (bricks.pop().unwrap(), bricks.pop().unwrap());
+    for (b, first, second) in [(&mut p, ours(3), ours(5)), (&mut j, ours(5), ours(3))] {
+        for (lsn, change) in [
+            (1, prepare(&[], "d", first)),
+            (2, Change::EndTransaction { fid: first, keep: true }),
+            (3, prepare(&[], "d", second)),
+            (4, Change::EndTransaction { fid: second, keep: true }),
+        ] {
+            b.apply(stamp(lsn), OP, None, &change, b"").unwrap();
+        }
+    }
+    assert_ne!(lost_found(dir.path(), 1), lost_found(dir.path(), 2));
+    let mut healing = accept_join(&mut p, &mut j, &Stamp { epoch: Epoch(0), lsn: Lsn(0) }, true);
+    heal_all(&mut p, &mut j, &mut healing);
+    assert_eq!(lost_found(dir.path(), 1), lost_found(dir.path(), 2));
+    assert!(dir.path().join("b2/d").is_dir());
+}
+
 /// A directory goes while a file that lay in it is open: the brick that was away keeps the file too.
 #[test]
 fn a_file_without_a_name_outlives_its_directory() {

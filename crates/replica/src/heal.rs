@@ -330,9 +330,8 @@ impl DirtySet {
             | Change::PrepareRmdir { fid }
             | Change::EndTransaction { fid, .. }
             | Change::Relocate { fid, .. } => !self.is_dirty(*fid),
-            Change::Touch { .. } | Change::Partial { .. } => false,
-            // Its place hangs on copies of other sets' directories.
-            Change::PrepareMkdir { .. } => true,
+            // What holds the path of a placed directory here may be stale: the primary says where it lies.
+            Change::Touch { .. } | Change::Partial { .. } | Change::PrepareMkdir { .. } => false,
         }
     }
 
@@ -524,6 +523,19 @@ mod tests {
             assert!(!dirty_set.is_done());
             assert_eq!(dirty_set.ask(), Some(Ask::Meta(fid(4))));
         }
+    }
+
+    /// What is stale here may hold its path.
+    #[test]
+    fn a_placed_directory_is_fetched_while_anything_is_stale() {
+        let mut dirty_set = DirtySet::new(|_| 1, false);
+        let (path, name) = (vec![], wire::Name::new(b"d").expect("a name"));
+        let (mode, uid, gid, time) = (0o755, 0, 0, ids::Time::default());
+        let place = Change::PrepareMkdir { path, name, fid: fid(8), mode, uid, gid, time };
+        assert_eq!(dirty_set.on_streamed(&place), StreamAction::Apply, "nothing is stale");
+        dirty_set.mark(&Change::EndTransaction { fid: fid(4), keep: false });
+        assert_eq!(dirty_set.on_streamed(&place), StreamAction::Skip);
+        assert_eq!(dirty_set.ask(), Some(Ask::Meta(fid(8))));
     }
 
     /// The order of these tests: names are numbers.

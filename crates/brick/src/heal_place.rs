@@ -1,0 +1,99 @@
+//! Where a healing puts a directory that hangs on another set's directory, or lies in lost+found: where the primary has it.
+//!
+//! A name that the primary gives to this directory belongs to nobody else there. Whoever holds it here is stale and waits
+//! in lost+found: its own healing moves it to its place, or removes it.
+
+use crate::apply::{NewObject, hidden_name};
+use crate::open::Brick;
+use crate::place::is_in_lost_found;
+use crate::tree::At;
+use file_system::Renaming;
+use ids::Fid;
+use wire::op::{Ancestor, Node};
+use wire::{Errno, Name};
+
+impl Brick {
+    /// Makes a directory at its place, or moves it there.
+    pub(crate) fn take_place(
+        &mut self,
+        path: &[Ancestor],
+        name: &Name,
+        what: &NewObject<'_>,
+    ) -> Result<(), Errno> {
+        let known = self.is_known(what.fid)?;
+        if path.is_empty() && is_in_lost_found(what.fid, name) {
+            return if known { self.move_to_lost_found(what.fid) } else { self.make_in_lost_found(what) };
+        }
+        let parent = self.ancestors_as_there(path, what)?;
+        if !known {
+            self.claim(parent, name.as_bytes(), what.fid)?;
+            return self.create(parent, name.as_bytes(), what);
+        }
+        let from = self.location(what.fid)?;
+        if from.parent == Some(parent) && from.name == name.as_bytes() {
+            return Ok(());
+        }
+        if let Some(from) = from.parent {
+            self.keep_times(from)?;
+        }
+        self.claim(parent, name.as_bytes(), what.fid)?;
+        match self.move_copy(what.fid, parent, name.as_bytes()) {
+            // Copies of other sets' directories lie here as they no longer do there. It serves where it is.
+            Err(Errno::EINVAL) => {
+                tracing::warn!(brick = %self.path.display(), fid = %what.fid, "a placed directory's path lies beneath itself: it stays where it is");
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
+    /// The last directory of the primary's path. Copies that are missing are made.
+    fn ancestors_as_there(&mut self, path: &[Ancestor], what: &NewObject<'_>) -> Result<Fid, Errno> {
+        let (mut at, own) = (self.identity.root, self.identity.set);
+        for (n, a) in path.iter().enumerate() {
+            if !self.is_known(a.fid)? {
+                let (node, version, time) = (&Node::Dir, what.version, what.time);
+                let (fid, home, mode, uid, gid, flags) = (a.fid, a.home, 0o755, 0, 0, 0);
+                let copy = NewObject { fid, home, node, mode, uid, gid, time, flags, version };
+                let hidden = n == 0 && is_in_lost_found(a.fid, &a.name);
+                // The names of this set's own directories are healed with their entries, which move it there.
+                if hidden || self.load(at)?.tag.home == own {
+                    self.make_in_lost_found(&copy)?;
+                } else {
+                    self.claim(at, a.name.as_bytes(), a.fid)?;
+                    self.create(at, a.name.as_bytes(), &copy)?;
+                }
+            }
+            at = a.fid;
+        }
+        Ok(at)
+    }
+
+    /// Frees a name for `fid`.
+    fn claim(&mut self, parent: Fid, name: &[u8], fid: Fid) -> Result<(), Errno> {
+        match self.find(parent, name)? {
+            At::Free => Ok(()),
+            At::Unknown => self.quarantine(parent, name),
+            At::Entry(e) if e.fid == fid => Ok(()),
+            At::Entry(e) => {
+                self.keep_times(parent)?;
+                let dir = self.open_dir(parent)?;
+                dir.rename(name, &self.lost_found, hidden_name(e.fid).as_bytes(), Renaming::Replace)?;
+                self.invalidate_attrs(e.fid);
+                self.left(parent, name);
+                Ok(())
+            }
+        }
+    }
+
+    /// The directory has no place in the primary's tree.
+    fn move_to_lost_found(&mut self, fid: Fid) -> Result<(), Errno> {
+        let from = self.location(fid)?;
+        let Some(parent) = from.parent else { return Ok(()) };
+        self.keep_times(parent)?;
+        from.dir.rename(&from.name, &self.lost_found, hidden_name(fid).as_bytes(), Renaming::Replace)?;
+        self.invalidate_attrs(fid);
+        self.left(parent, &from.name);
+        Ok(())
+    }
+}
