@@ -40,6 +40,7 @@ mod questions;
 mod read;
 mod recovery;
 mod request;
+mod resend;
 mod resolve;
 mod sync;
 mod target;

@@ -1,14 +1,14 @@
 //! Admission of requests, and the grants that go with their answers.
 
 use crate::brick::LocalBrick;
-use crate::core::{Cx, Due, Next, SetCore};
+use crate::core::{Cx, Due, SetCore};
 use crate::grants::GRANT;
 use crate::io::{ReplyTo, Request};
-use crate::waiters::{Address, ReplyShape, Waiter};
+use crate::waiters::Address;
 use bytes::Bytes;
 use core::time::Duration;
 use ids::{OpId, SessionId};
-use replica::{Admission, Input, Outcome};
+use replica::Admission;
 use wire::{Fail, Op, Reply};
 
 /// A request that was let in.
@@ -55,19 +55,6 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Admission::Busy => self.refuse(cx, request.to, Fail::Busy),
             Admission::BelowQuorum => self.refuse(cx, request.to, Fail::BelowQuorum),
         }
-    }
-
-    /// A request that was done before.
-    fn answer_again(&mut self, request: AdmittedRequest<R>, outcome: Outcome) {
-        let shape = match ReplyShape::of(&request.op, request.session, &request.payload) {
-            ReplyShape::Offset(_) => ReplyShape::Offset(outcome.amount),
-            shape => shape,
-        };
-        let ticket = self.waiters.issue(Waiter { shape, ..Waiter::done(request.to) });
-        self.complete_answer(ticket, outcome.result_fid);
-        // What the answer shows of the object may be newer than the change itself.
-        let lsn = self.last().lsn;
-        self.next.push_back(Next::Feed(Input::Await { ticket, lsn }));
     }
 
     /// Grants the asker what may be granted; until when the request has to wait for what was granted to others.

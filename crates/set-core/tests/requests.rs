@@ -25,7 +25,7 @@ fn a_change_goes_out_before_it_is_made_here_and_is_answered_when_all_have_it() {
     assert_eq!(rig.mkfile(7, "a"), ["send 2: replicate"]);
     assert_eq!(rig.core.brick_mut().journal.len(), 1);
     assert_eq!(rig.ack(2, 1), ["reply 1: attr 1.1.1 for 250 ms"]);
-    assert_eq!(rig.ask_as(7, 1, common::create("a", Node::File)), ["reply 1: attr 1.1.1 for 250 ms"], "once");
+    assert_eq!(rig.ask_as(7, 1, common::create("a", Node::File)), ["reply 1: attr 1.1.1"], "once");
     assert_eq!(rig.core.brick_mut().journal.len(), 1);
 }
 
@@ -155,4 +155,34 @@ fn a_failed_sync_is_recorded_on_the_brick() {
     rig.wake();
     rig.step(Input::Worked(1, Err(Errno::EIO)));
     assert_eq!(rig.core.brick_mut().unsynced, 1);
+}
+
+/// Somebody else may have moved or removed the entry since: nothing of it may be kept.
+#[test]
+fn what_was_made_and_removed_since_is_answered_as_made() {
+    let mut rig = Rig::primary(&[]);
+    let target = wire::codec::Blob(b"to".to_vec());
+    let make = || common::create("a", Node::Symlink { target: target.clone() });
+    assert_eq!(rig.ask_as(7, 2, make()), ["reply 2: attr 1.1.1 for 250 ms"]);
+    rig.now += Duration::from_secs(1);
+    rig.ask_as(8, 1, Op::Unlink { parent: ROOT, name: name("a") });
+    rig.now += Duration::from_secs(1);
+    assert_eq!(rig.ask_as(7, 2, make()), ["reply 2: attr 1.1.1"]);
+    assert_eq!(rig.core.brick_mut().journal.len(), 2, "it is not made again");
+}
+
+/// `ESTALE` would have the kernel of the client try again, with whatever has the name now.
+#[test]
+fn a_link_whose_file_is_gone_since_is_refused_as_if_it_had_been_gone_before() {
+    let mut rig = Rig::primary(&[]);
+    let (file, link) = (Fid { set: SetId(1), epoch: Epoch(1), lsn: Lsn(1) }, name("b"));
+    rig.ask_as(7, 1, common::create("a", Node::File));
+    let link = || Op::Link { fid: file, parent: ROOT, name: link.clone() };
+    assert_eq!(rig.ask_as(7, 2, link()), ["reply 2: attr 1.1.1 for 250 ms"]);
+    rig.now += Duration::from_secs(1);
+    rig.ask_as(8, 1, Op::Unlink { parent: ROOT, name: name("a") });
+    assert_eq!(rig.ask_as(7, 2, link()), ["reply 2: attr 1.1.1"], "it has the new name");
+    rig.now += Duration::from_secs(1);
+    rig.ask_as(8, 2, Op::Unlink { parent: ROOT, name: name("b") });
+    assert_eq!(rig.ask_as(7, 2, link()), ["reply 2: no such file or directory"]);
 }

@@ -23,7 +23,7 @@ pub struct Memory {
     pub stale_objects: Option<Vec<Fid>>,
     /// How often it was told that what was not synced may be lost.
     pub unsynced: u32,
-    /// Regular files; all else is a directory.
+    /// Files of any kind; all else is a directory.
     pub files: BTreeSet<Fid>,
     pub orphans: BTreeSet<Fid>,
     /// Something of it may be lost or half there.
@@ -260,7 +260,7 @@ impl LocalBrick for Memory {
         match change {
             Change::Create { parent, name, fid, home, node, .. } => {
                 self.names.insert((*parent, name.clone()), (*fid, *home));
-                if *node == Node::File {
+                if *node != Node::Dir {
                     self.files.insert(*fid);
                 }
             }
@@ -269,6 +269,9 @@ impl LocalBrick for Memory {
                 if *orphan {
                     self.orphans.insert(*fid);
                 }
+            }
+            Change::Link { fid, parent, name, .. } => {
+                self.names.insert((*parent, name.clone()), (*fid, SET));
             }
             Change::DropOrphan { fid } => _ = self.orphans.remove(fid),
             Change::Rmdir { parent, name, .. } => {

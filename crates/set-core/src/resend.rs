@@ -1,0 +1,74 @@
+//! Requests that were done before, and whose answer did not get to the client.
+
+use crate::brick::LocalBrick;
+use crate::core::{Next, SetCore};
+use crate::io::ReplyTo;
+use crate::request::AdmittedRequest;
+use crate::waiters::{ReplyShape, Waiter};
+use ids::{Fid, Lsn, SetId, Time};
+use replica::{Input, Outcome};
+use wire::op::Node;
+use wire::{Attr, Body, Change, Errno, Op, Reply};
+
+impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
+    /// A request that was done before.
+    pub(crate) fn answer_again(&mut self, request: AdmittedRequest<R>, outcome: Outcome) {
+        let shape = match ReplyShape::of(&request.op, request.session, &request.payload) {
+            ReplyShape::Offset(_) => ReplyShape::Offset(outcome.amount),
+            shape => shape,
+        };
+        let mut waiter = Waiter { shape, ..Waiter::done(request.to) };
+        // Others may have changed since where the name leads.
+        waiter.to.grant = 0;
+        let ticket = self.waiters.issue(waiter);
+        self.complete_answer(ticket, outcome.result_fid);
+        let gone = Reply::errno(Errno::ESTALE.0);
+        if self.waiters.get_mut(ticket).is_some_and(|w| w.reply == gone)
+            && let Some(reply) = self.answer_for_gone(&request.op, outcome.lsn)
+            && let Some(waiter) = self.waiters.get_mut(ticket)
+        {
+            waiter.reply = reply;
+        }
+        // What the answer shows of the object may be newer than the change itself.
+        let lsn = self.last().lsn;
+        self.next.push_back(Next::Feed(Input::Await { ticket, lsn }));
+    }
+
+    /// The answer to a request that was done, if what it is about has been removed since. `ESTALE` would have the client's
+    /// kernel look the path up once more and do it twice.
+    fn answer_for_gone(&self, op: &Op, lsn: Lsn) -> Option<Reply> {
+        match op {
+            Op::Create { .. } => self.attr_as_made(lsn).map(|attr| Reply(Ok(Body::Attr { attr }))),
+            // The new name went with the others: it is as if the file had been gone before.
+            Op::Link { .. } => Some(Reply::errno(Errno::ENOENT.0)),
+            _ => None,
+        }
+    }
+
+    /// What was made by this change, as it was then; without a name now.
+    fn attr_as_made(&self, lsn: Lsn) -> Option<Attr> {
+        let record = self.brick.records(lsn).next()?.ok().filter(|r| r.stamp.lsn == lsn)?;
+        let Change::Create { fid, home, node, mode, uid, gid, time, .. } = record.body else { return None };
+        Some(unnamed(fid, home, &node, mode, (uid, gid), time))
+    }
+}
+
+fn unnamed(fid: Fid, home: SetId, node: &Node, mode: u32, (uid, gid): (u32, u32), time: Time) -> Attr {
+    let size = if let Node::Symlink { target } = node { target.0.len() as u64 } else { 0 };
+    let rdev = if let Node::Char { rdev } | Node::Block { rdev } = node { *rdev } else { 0 };
+    let permissions = if matches!(node, Node::Symlink { .. }) { 0o777 } else { mode };
+    Attr {
+        fid,
+        home,
+        mode: node.type_bits() | permissions,
+        uid,
+        gid,
+        nlink: 0,
+        rdev,
+        size,
+        blocks: 0,
+        atime: time,
+        mtime: time,
+        ctime: time,
+    }
+}
