@@ -146,6 +146,9 @@ struct Life {
     anchored: bool,
     /// An entry of this directory was lost.
     lost: bool,
+    /// A directory whose entry on another set was removed. Its own set may hear of that later: until then it is there, as
+    /// an empty directory that takes no entries.
+    ending: bool,
     opens: u128,
 }
 
@@ -245,11 +248,18 @@ impl Names {
         match state.links(obj) {
             (1.., _) => Presence::Present,
             (0, 1..) => Presence::Either,
+            (0, 0) if life.ending => Presence::Either,
             (0, 0) if self.objects[obj].is_dir() => Presence::Absent,
             (0, 0) if life.opens != 0 => Presence::Present,
             // A server may keep for a while what has neither name nor holder.
             (0, 0) => Presence::Either,
         }
+    }
+
+    /// Whether the directory, if it is there, may get another entry.
+    fn takes_entries(&self, state: &State, dir: Obj) -> bool {
+        let life = state.life(dir);
+        !life.ending || life.adrift || state.links(dir).1 > 0
     }
 
     fn is_tracked(&self, dir: Obj) -> bool {

@@ -178,7 +178,7 @@ impl Names {
         if is_one_of(told, &errors) {
             out.push(s.clone());
         }
-        if there.is_some() || must.is_some() {
+        if there.is_some() || must.is_some() || !self.takes_entries(s, at.dir) {
             return;
         }
         let made: Vec<Obj> = match told {
@@ -243,7 +243,8 @@ impl Names {
         let emptied = if dir { self.emptied(s, obj) } else { Some(s.clone()) };
         if let Some(mut next) = emptied.filter(|_| is_done(told)) {
             self.set(&mut next, at, None);
-            next.change(obj, |l| l.anchored = false);
+            let ending = is_dir && self.objects[obj].set != self.objects[at.dir].set;
+            next.change(obj, |l| (l.anchored, l.ending) = (false, ending));
             out.push(next);
         }
     }
@@ -343,7 +344,7 @@ impl Names {
         if is_one_of(told, &errors) || is_one_of(told, &may) {
             out.push(s.clone());
         }
-        if !errors.is_empty() || !is_done(told) {
+        if !errors.is_empty() || !is_done(told) || !self.takes_entries(s, to.dir) {
             return;
         }
         let Some(mut next) = empty.map_or(Some(s.clone()), |dir| self.emptied(s, dir)) else { return };
@@ -387,7 +388,7 @@ impl Names {
         if is_one_of(told, &errors) || is_one_of(told, &may) {
             out.push(s.clone());
         }
-        if errors.is_empty() && is_done(told) {
+        if errors.is_empty() && is_done(told) && self.takes_entries(s, at.dir) {
             let mut next = s.clone();
             self.set(&mut next, at, Some(obj));
             out.push(next);

@@ -275,6 +275,38 @@ fn a_file_is_made_in_a_directory_that_is_gone() {
     right.accepted();
 }
 
+/// As a directory that somebody still has open: it is empty, and takes no entries.
+#[test]
+fn a_removed_directory_of_another_set_may_answer_for_a_while() {
+    let there = Fid { set: SetId(2), ..fid(1) };
+    let removed = |d: Fid| {
+        let mut s = Script::default();
+        s.call(make(root(), "d", Node::Dir), attr(dir(d)));
+        s.call(Op::Rmdir { parent: root(), name: name("d") }, done());
+        s
+    };
+    let answers = |s: &mut Script, d: Fid| {
+        s.list(d, &[]);
+        s.lookup(d, "a", Err(Errno::ENOENT));
+        s.call(Op::GetAttr { fid: d }, attr(dir(d)));
+    };
+    let mut s = removed(there);
+    answers(&mut s, there);
+    s.call(make(there, "a", Node::File), Err(Errno::ESTALE));
+    s.accepted();
+    s.list(there, &[]);
+    s.refused();
+    let mut s = removed(there);
+    s.create(there, "a", 2);
+    s.refused();
+    let mut s = removed(there);
+    s.lookup(root(), "d", Ok(dir(there)));
+    s.refused();
+    let mut s = removed(fid(1));
+    answers(&mut s, fid(1));
+    s.refused();
+}
+
 #[test]
 fn renames_keep_their_rules() {
     let rename = |from: &str, to: &str, flags| Op::Rename {
