@@ -7,7 +7,9 @@ use common::partners::*;
 use common::*;
 use ids::{Epoch, Fid, Lsn};
 use std::collections::VecDeque;
-use wire::op::Node;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use wire::op::{Node, SetAttr};
 use wire::peer::{PeerBody, Stamp};
 use wire::{Change, Op};
 
@@ -771,4 +773,78 @@ fn a_file_that_the_primarys_index_has_lost_is_healed() {
     end(&mut j);
     same_data(&mut p, &mut j, fid);
     same_trees(dir.path(), &mut p, &mut j);
+}
+
+/// After an interrupted healing a file is asked for before the names of its directory: what is changed of it meanwhile
+/// waits for the name, and is no change that fails.
+#[test]
+fn a_change_to_a_file_whose_name_is_not_here_yet_waits_for_it() {
+    let dir = temp();
+    let mut s = Set::new(vec![new_brick(dir.path(), 1), new_brick(dir.path(), 2)]);
+    s.file(ROOT, "first");
+    let mut j = s.bricks.remove(1);
+    let common = j.last();
+    let f = s.file(ROOT, "f");
+    let p = &mut s.bricks[0];
+    drop(accept_join(p, &mut j, &common, false));
+    // What it had journaled of the first healing is cut off again.
+    let mut healing = HealSession::begin(&mut j, (&common, &common), common.lsn, false).unwrap();
+    for r in p.iterate(common.lsn.next()).map(Result::unwrap).collect::<Vec<_>>() {
+        let (stamp, change) = (&r.stamp, &r.change);
+        let missed = Arriving { stamp, op: OP, result_fid: None, change, payload: b"" };
+        healing.apply(&mut j, missed).unwrap();
+    }
+    healing.on_caught_up(&mut j, &p.last(), &[]).unwrap();
+    let asked: Vec<_> = std::iter::from_fn(|| healing.ask(&mut j)).collect();
+    let is_about = |q: &PeerBody| matches!(q, PeerBody::AskObject { fid, .. } if *fid == f);
+    let (first, later): (Vec<_>, Vec<_>) = asked.into_iter().partition(is_about);
+    assert_eq!(first.len(), 1, "its name is asked for first");
+    let answered = |healing: &mut HealSession, j: &mut Brick, p: &mut Brick, questions: Vec<PeerBody>| {
+        for question in questions {
+            let (body, data) = answer(p, &question);
+            take(healing, j, &body, &data);
+        }
+    };
+    answered(&mut healing, &mut j, p, first);
+    let set = SetAttr {
+        mode: Some(0o600),
+        uid: None,
+        gid: None,
+        size: None,
+        atime: None,
+        mtime: None,
+        kill_suid: false,
+    };
+    let (stamp, change) = decided(p, &[], Epoch(1), &Op::SetAttr { fid: f, set }, b"").unwrap();
+    p.apply(stamp.clone(), OP, None, &change, b"").unwrap();
+    let arriving = Arriving { stamp: &stamp, op: OP, result_fid: None, change: &change, payload: b"" };
+    let errors = Errors::default();
+    tracing::subscriber::with_default(errors.clone(), || healing.apply(&mut j, arriving)).unwrap();
+    assert_eq!(errors.0.load(Ordering::Relaxed), 0, "it was tried and failed");
+    answered(&mut healing, &mut j, p, later);
+    heal_all(p, &mut j, &mut healing);
+    same_trees(dir.path(), p, &mut j);
+}
+
+/// Counts lines of the log that tell of errors.
+#[derive(Clone, Default)]
+struct Errors(Arc<AtomicU32>);
+
+impl tracing::Subscriber for Errors {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        *metadata.level() == tracing::Level::ERROR
+    }
+
+    fn event(&self, _: &tracing::Event<'_>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
 }

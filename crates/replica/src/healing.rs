@@ -364,6 +364,11 @@ impl HealSession {
         if self.dirty_set.on_streamed(a.change) == StreamAction::Skip {
             return brick.note(a);
         }
+        if !self.missing.is_empty() && a.change.touched().iter().any(|fid| self.missing.contains(fid)) {
+            // It is not here until its name is.
+            self.dirty_set.mark(a.change);
+            return brick.note(a);
+        }
         if self.full {
             // A new name or the loss of one gives an object the version of that change, whatever is in it.
             a.change.touched().into_iter().for_each(|fid| self.dirty_set.invalidate_version(fid));
