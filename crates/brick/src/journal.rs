@@ -155,10 +155,10 @@ impl Journal {
         Ok(OpenedJournal { journal: j, cut })
     }
 
-    /// Writes again what lies beyond the durable position. A sync that failed, of this process or of one before, may have
-    /// dropped it from what the kernel still has to write: no later sync would bring it to disk, nor say so.
+    /// Writes again what lies beyond the durable position, and the head of a segment none of whose records is durable. A sync
+    /// that failed, also of a process before, may have dropped it from what the kernel has to write: no later one says so.
     pub(crate) fn write_again(&self, durable: Lsn) -> Result<(), JournalError> {
-        if self.last.lsn <= durable {
+        if self.last.lsn <= durable && self.base.lsn < durable {
             return Ok(());
         }
         let from = self.segments.range(..=durable.next()).next_back().map_or(Lsn(0), |(first, _)| *first);

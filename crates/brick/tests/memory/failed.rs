@@ -53,6 +53,38 @@ fn the_next_process_writes_the_journal_again() {
     }
 }
 
+/// A segment that has no records yet has a head, which the others need.
+#[test]
+fn the_head_of_an_empty_journal_is_written_again() {
+    for (rule, begins) in [(CrashRule::Ordered, 0), (CrashRule::Hostile, 0), (CrashRule::Hostile, 7)] {
+        for same_process in [true, false] {
+            let mut disk = Disk::new(1, rule);
+            let mut b = disk.open().unwrap();
+            b.begin_sync(None).unwrap().run().unwrap();
+            b.reset_journal(stamp(begins)).unwrap();
+            disk.fail_syncs(true);
+            assert!(b.begin_sync(None).unwrap().run().is_err());
+            disk.fail_syncs(false);
+            if same_process {
+                b.mark_unsynced_stale().unwrap();
+            } else {
+                drop(b);
+                b = disk.open().unwrap();
+            }
+            b.apply(stamp(begins + 1), ids::OpId::default(), None, &wire::Change::Nop, b"").unwrap();
+            assert_eq!(b.begin_sync(None).unwrap().run(), Ok(Lsn(begins + 1)));
+            drop(b);
+            disk.crash(rule, &mut |_| 0);
+            let opened = disk.open();
+            assert_eq!(
+                opened.map(|b| b.last()).map_err(|e| e.to_string()),
+                Ok(stamp(begins + 1)),
+                "{rule:?}"
+            );
+        }
+    }
+}
+
 /// The file of the index fails once, while it is written: nobody has to start the server anew for it.
 #[test]
 fn the_index_is_used_again_after_an_error() {
