@@ -231,3 +231,17 @@ fn a_segment_that_stays_refuses_nothing() {
 fn first_of(segment: &Path) -> u64 {
     u64::from_str_radix(segment.file_stem().unwrap().to_str().unwrap(), 16).unwrap()
 }
+
+/// A sync that began before it was given up says nothing of what takes its place.
+#[test]
+fn what_is_given_up_is_not_durable() {
+    let small = Small::new();
+    let (mut s, _, change, data) = half_written(&small);
+    let before = s.bricks[0].last();
+    assert_eq!(s.apply(&change, &data), Err(Errno::ENOSPC));
+    small.free();
+    let b = &mut s.bricks[0];
+    assert_eq!(b.begin_sync(None).unwrap().run(), Ok(before.lsn.next()));
+    b.abandon_partial().unwrap();
+    assert_eq!((b.last(), b.durable()), (before.clone(), before));
+}

@@ -78,6 +78,24 @@ impl Disk {
         self.fs.set_faults(Faults { writes: fail.then_some(wire::Errno::EIO), ..Faults::default() });
     }
 
+    /// From now on nothing more fits.
+    pub(crate) fn fill(&self) {
+        self.fs.set_faults(Faults { full: true, ..Faults::default() });
+    }
+
+    /// How long all segments of the journal are together.
+    pub(crate) fn journal_bytes(&self) -> u64 {
+        let folder = self.fs.open_dir(&Path::new(PATH).join(".mortar/journal")).unwrap();
+        let mut bytes = 0;
+        folder
+            .list(&mut |name, _, _| {
+                bytes += folder.stat_at(name).unwrap().size;
+                true
+            })
+            .unwrap();
+        bytes
+    }
+
     pub(crate) fn crash(&self, rule: CrashRule, draw: &mut dyn FnMut(u64) -> u64) {
         self.fs.crash(rule, draw);
     }

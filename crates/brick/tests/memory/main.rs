@@ -8,6 +8,7 @@ mod common;
 mod disk;
 mod failed;
 mod life;
+mod segments;
 mod synced;
 
 use life::Life;

@@ -1,0 +1,64 @@
+//! Segments of the journal that only the page cache has, when the power fails.
+
+use super::common::*;
+use super::disk::Disk;
+use brick::Brick;
+use ids::{Lsn, OpId};
+use memory_fs::CrashRule;
+use wire::codec::Blob;
+use wire::{Change, Errno};
+
+fn files(s: &mut Set, numbers: std::ops::Range<u64>) {
+    numbers.for_each(|n| _ = s.file(ROOT, &format!("f{n}")));
+}
+
+/// A sync of one object, then a power cut that takes all that was not synced: what is left of the journal.
+fn synced_and_left(disk: &mut Disk, mut s: Set) -> (Lsn, Lsn) {
+    let synced = s.bricks[0].begin_sync_of(&[ROOT]).unwrap().run().unwrap();
+    drop(s);
+    disk.crash(CrashRule::Hostile, &mut |_| 0);
+    let left: Brick = disk.open().unwrap();
+    (synced, left.last().lsn)
+}
+
+/// The file of a segment that was begun since the last sync may be there, and not its name.
+#[test]
+fn a_sync_covers_the_names_of_segments() {
+    for more in 1..30 {
+        let mut disk = Disk::new(1, CrashRule::Hostile);
+        let mut s = Set::new(vec![disk.open().unwrap()]);
+        files(&mut s, 0..3);
+        s.bricks[0].begin_sync(None).unwrap().run().unwrap();
+        files(&mut s, 3..3 + more);
+        assert_eq!(synced_and_left(&mut disk, s), (Lsn(3 + more), Lsn(3 + more)));
+    }
+}
+
+#[test]
+fn a_sync_covers_segments_that_a_killed_process_left() {
+    let mut disk = Disk::new(1, CrashRule::Hostile);
+    let mut killed = Set::new(vec![disk.open().unwrap()]);
+    files(&mut killed, 0..40);
+    drop(killed);
+    let s = Set::new(vec![disk.open().unwrap()]);
+    assert_eq!(synced_and_left(&mut disk, s), (Lsn(40), Lsn(40)));
+}
+
+/// What a full disk took of a record is no part of the journal: the bytes are a client's, and could look like a record.
+#[test]
+fn half_a_record_is_cut_off() {
+    let mut disk = Disk::new(1, CrashRule::Ordered);
+    let mut s = Set::new(vec![disk.open().unwrap()]);
+    let fid = s.file(ROOT, "a");
+    let before = disk.journal_bytes();
+    disk.fill();
+    let value = Blob(vec![7; 6000]);
+    let large = Change::SetXattr { fid, name: name("user.x"), value, time: time(2) };
+    let op = OpId::default();
+    assert_eq!(s.bricks[0].apply(stamp(2), op, None, &large, b""), Err(Errno::ENOSPC));
+    assert_eq!(disk.journal_bytes(), before);
+    s.bricks[0].apply(stamp(2), op, None, &Change::Nop, b"").unwrap();
+    drop(s);
+    disk.cut_power_after(u64::MAX);
+    assert_eq!(disk.open().unwrap().last(), stamp(2));
+}
