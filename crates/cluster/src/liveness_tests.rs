@@ -138,3 +138,15 @@ fn no_schedule_lets_both_believe() {
         }
     }
 }
+
+/// It may be the one that complains which is cut off.
+#[test]
+fn one_voice_of_two_cuts_no_server_off() {
+    let mut l = leader(3);
+    let suspect =
+        |l: &mut Liveness, by| step(l, 1000, Input::Suspect { by: ServerId(by), server: ServerId(3) });
+    suspect(&mut l, 1);
+    assert_eq!(beat(&mut l, 1100, 3), [Output::Renew(ServerId(3))]);
+    suspect(&mut l, 2);
+    assert_eq!(beat(&mut l, 1200, 3), [Output::Deny(ServerId(3))]);
+}

@@ -12,9 +12,10 @@ fn files(s: &mut Set, numbers: std::ops::Range<u64>) {
     numbers.for_each(|n| _ = s.file(ROOT, &format!("f{n}")));
 }
 
-/// A sync of one object, then a power cut that takes all that was not synced: what is left of the journal.
+/// A sync of one file, then a power cut that takes all that was not synced: what is left of the journal.
 fn synced_and_left(disk: &mut Disk, mut s: Set) -> (Lsn, Lsn) {
-    let synced = s.bricks[0].begin_sync_of(&[ROOT]).unwrap().run().unwrap();
+    let first = ids::Fid { lsn: Lsn(1), epoch: ids::Epoch(1), set: SET };
+    let synced = s.bricks[0].begin_sync_of(&[first]).unwrap().run().unwrap();
     drop(s);
     disk.crash(CrashRule::Hostile, &mut |_| 0);
     let left: Brick = disk.open().unwrap();
