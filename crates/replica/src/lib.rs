@@ -23,6 +23,7 @@ extern crate alloc;
 mod dirty;
 mod fids;
 pub mod heal;
+mod heal_target;
 pub mod healing;
 mod io;
 mod join;
