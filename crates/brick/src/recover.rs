@@ -2,8 +2,9 @@
 //!
 //! A server that is killed leaves the page cache whole: every record but the last is applied. What is lost are times and
 //! versions that waited in memory and index entries not committed; both come back from the records. The last record may be
-//! applied in part, so it is applied again. After a power cut nothing beyond the durable position is certain and nothing is
-//! applied again: the set heals what is newer.
+//! applied in part, so it is applied again, unless it was synced: a power cut before may have changed the tree since, and
+//! users have seen what it left. After a power cut nothing beyond the durable position is certain and nothing is applied
+//! again: the set heals what is newer.
 
 use crate::apply::hidden_fid;
 use crate::effects::effects;
@@ -88,7 +89,8 @@ impl Brick {
                 self.touch(fid, Version::from(&r.stamp), e).map_err(io("restore times in"))?;
             }
         }
-        if let Some(r) = records.last().filter(|_| !self.found.clean && !self.found.rebooted) {
+        let killed = !self.found.clean && !self.found.rebooted;
+        if let Some(r) = records.last().filter(|r| killed && r.stamp.lsn > self.durable().lsn) {
             self.redo(r);
             // Doing it again moved the kernel's times, and nothing in the journal would tell a next recovery so.
             self.flush_attrs().map_err(io("write times in"))?;

@@ -73,6 +73,21 @@ fn the_last_record_is_applied_again() {
     }
 }
 
+/// A power cut may have left a removal and taken its record. The set went on with that, and users know that it is gone.
+#[test]
+fn what_was_synced_is_not_applied_again() {
+    let t = temp();
+    let mut s = Set::new(vec![new_brick(t.path(), 1)]);
+    s.file(ROOT, "f");
+    let path = s.bricks[0].path().to_path_buf();
+    s.bricks[0].begin_sync(None).unwrap().run().unwrap();
+    drop(s);
+    std::fs::remove_file(path.join("f")).unwrap();
+    let mut b = open(&path, &identity(1));
+    assert_eq!(b.entry(ROOT, &name("f")).unwrap(), None);
+    assert!(!path.join("f").exists());
+}
+
 #[test]
 fn a_write_whose_data_is_missing_is_told() {
     let op = Op::Write { fid: fid(2), offset: 5, append: false, kill_suid: false };
