@@ -369,25 +369,12 @@ impl Brick {
         };
         open.set_tag(&tag)?;
         self.index.put(what.fid, Located { handle: open.handle()?, kind: open.kind });
+        self.shared.fresh().made(what.fid, self.journal.last().lsn);
         let entry = Entry { fid: what.fid, home: what.home, kind: open.kind };
         self.keep_fd(what.fid, open);
         self.keep_node(Node::new(tag, stat))?;
         self.entered(parent, name, entry);
         Ok(())
-    }
-
-    /// Notes a new entry everywhere.
-    pub(crate) fn entered(&mut self, parent: Fid, name: &[u8], entry: Entry) {
-        self.note_name(parent, name, Some(entry));
-        self.listings.added(parent, name, entry.kind);
-        self.invalidate_attrs(parent);
-    }
-
-    /// Notes the end of an entry everywhere.
-    pub(crate) fn left(&mut self, parent: Fid, name: &[u8]) {
-        self.note_name(parent, name, None);
-        self.listings.removed(parent, name);
-        self.invalidate_attrs(parent);
     }
 
     /// The object's attributes have to be asked for again.

@@ -19,6 +19,7 @@ mod compare;
 mod doubles;
 mod effects;
 mod error;
+mod fresh;
 mod heal;
 mod heal_place;
 mod heal_target;

@@ -8,8 +8,11 @@
 //! Not covered: data written over other data in place, if the kernel writes it out before it logs the change time (within
 //! some seconds, when memory is short); and a clock that was set back between that sync and the power cut.
 
-use crate::index::Located;
+use crate::error::OpenError;
+use crate::index::{Index, Located};
 use crate::object::{OpenObject, S_IFMT};
+use crate::open::Site;
+use disk_format::tag::ORPHAN;
 use file_system::{File, Times};
 use ids::{Fid, SetId, Time};
 use std::sync::Arc;
@@ -63,10 +66,30 @@ pub(crate) struct Changed {
     /// Where all of them are, copies of other sets' directories included. The index may not know them: the records of
     /// what made them can be lost.
     pub(crate) places: Vec<(Fid, Located)>,
+    /// Files whose tags say that they have no name, and that have one.
+    pub(crate) named_orphans: Vec<Fid>,
+}
+
+/// What changed since the last sync of everything; the index knows it afterwards.
+pub(crate) fn look(
+    at: &Site,
+    set: SetId,
+    synced: &SyncedAt,
+    index: &mut Index,
+) -> Result<Changed, OpenError> {
+    let since = synced.get().map_err(|e| at.io("read .mortar/synced of", e))?;
+    let changed =
+        changed_since(&at.root, set, since).map_err(|e| at.io("look for what changed last in", e))?;
+    tracing::warn!(brick = %at.path.display(), objects = changed.objects.len(), "changes that were not synced may be lost");
+    // What lies in the tree itself is walked through first: it goes before a second one that was moved to the heal trash.
+    for (fid, place) in changed.places.iter().rev() {
+        index.put(*fid, *place);
+    }
+    Ok(changed)
 }
 
 /// What changed since `time`, by a walk over the whole tree.
-pub(crate) fn changed_since(root: &OpenObject, set: SetId, time: Time) -> Result<Changed, Errno> {
+fn changed_since(root: &OpenObject, set: SetId, time: Time) -> Result<Changed, Errno> {
     let from = time.sec.saturating_sub(GRAIN);
     let mut found = Changed::default();
     if let Some(tag) = root.tag()?.filter(|tag| tag.home == set)
@@ -76,6 +99,9 @@ pub(crate) fn changed_since(root: &OpenObject, set: SetId, time: Time) -> Result
     }
     crate::scan::walk(root, &mut |seen| {
         let Ok(Some(tag)) = &seen.tag else { return Ok(()) };
+        if tag.flags & ORPHAN != 0 && !seen.path.starts_with(".mortar") {
+            found.named_orphans.push(tag.fid);
+        }
         if seen.stat.ctime.sec >= from {
             if tag.home == set {
                 found.objects.push(tag.fid);

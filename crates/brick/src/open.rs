@@ -2,12 +2,13 @@
 
 use crate::attrs::Node;
 use crate::error::{JournalError, OpenError};
+use crate::fresh::Fresh;
 use crate::identity::{FOLDERS, IDENTITY, identity_file, make_folder, own, read_small};
 use crate::index::Index;
 use crate::index_file::IndexFile;
 use crate::journal::{Journal, Left};
 use crate::listing::Listings;
-use crate::lost::SyncedAt;
+use crate::lost::{Changed, SyncedAt};
 use crate::lru::Lru;
 use crate::object::{OpenObject, S_IFDIR, S_IFREG};
 use crate::sync::Shared;
@@ -311,22 +312,19 @@ impl Brick {
         state.boot = boot_id;
         state.clean = false;
         let synced = SyncedAt::open(meta.clone()).map_err(|e| at.io("open .mortar/synced of", e))?;
+        let changed = if rebooted {
+            crate::lost::look(&at, identity.set, &synced, &mut index)?
+        } else {
+            Changed::default()
+        };
         let stale_set = if rebooted {
-            let since = synced.get().map_err(|e| at.io("read .mortar/synced of", e))?;
-            let changed = crate::lost::changed_since(&root, identity.set, since)
-                .map_err(|e| at.io("look for what changed last in", e))?;
-            tracing::warn!(brick = %path.display(), objects = changed.objects.len(), "changes that were not synced may be lost");
-            // What lies in the tree itself is walked through first: it goes before a second one that was moved to the heal
-            // trash.
-            for (fid, at) in changed.places.into_iter().rev() {
-                index.put(fid, at);
-            }
             mark_lost(changed.objects).map_err(|e| at.io("mark what is stale in", e))?;
             crate::heal::read_stale_set(&meta).map_err(|e| at.io("read the mark of healing of", e))?
         } else {
             None
         };
-        let shared = Shared::open((path, &meta), state, position.unwrap_or(Lsn(0)), synced)?;
+        let fresh = if found.clean { Fresh::default() } else { Fresh::unknown(opened.journal.last().lsn) };
+        let shared = Shared::open((path, &meta), state, position.unwrap_or(Lsn(0)), synced, fresh)?;
         let mut brick = Brick {
             flushing: crate::attrs::Flushing::none(shared.durable_stamp(), root.now()),
             path: path.to_path_buf(),
@@ -362,6 +360,7 @@ impl Brick {
         brick.shared.fail();
         brick.write_journal_again(brick.durable().lsn);
         brick.recover(position, start)?;
+        brick.keep_named(&changed.named_orphans).map_err(|e| at.io("look for orphans in", e))?;
         brick.healing = stale_set.or(brick.healing);
         brick.mark_incomplete_stale().map_err(|e| at.io("mark what is stale in", e))?;
         Ok(brick)

@@ -28,18 +28,32 @@ impl Brick {
         }
     }
 
-    /// A tag may have reached the disk in a power cut without the move of its file: one that is not among the orphans has
-    /// its name still, and is told of as such.
+    /// What is told of a file that is said to have no name: see [`Brick::keep_named`].
     pub(crate) fn check_orphan(&mut self, fid: Fid) -> Result<(), Errno> {
-        if self.healing.is_some() || !self.is_orphan(fid) {
-            return Ok(());
-        }
+        if self.healing.is_some() || !self.is_orphan(fid) { Ok(()) } else { self.keep_named(&[fid]) }
+    }
+
+    /// Whether the file's place is among the orphans.
+    pub(crate) fn lies_among_orphans(&self, fid: Fid) -> Result<bool, Errno> {
         match self.orphans.stat_at(hidden_name(fid).as_bytes()) {
-            Err(Errno::ENOENT) => {}
-            other => return other.map(drop),
+            Ok(_) => Ok(true),
+            Err(Errno::ENOENT) => Ok(false),
+            Err(e) => Err(e),
         }
-        self.keep_times(fid)?;
-        self.load(fid)?.tag.flags &= !ORPHAN;
+    }
+
+    /// A tag may have reached the disk in a power cut without the move of its file: one that is not among the orphans has
+    /// its name still.
+    pub(crate) fn keep_named(&mut self, files: &[Fid]) -> Result<(), Errno> {
+        for fid in files.iter().copied() {
+            if self.lies_among_orphans(fid)? {
+                continue;
+            }
+            match self.keep_times(fid).and_then(|()| self.load(fid).map(|n| n.tag.flags &= !ORPHAN)) {
+                Ok(()) | Err(Errno::ESTALE | Errno::ENOENT) => {}
+                Err(e) => return Err(e),
+            }
+        }
         Ok(())
     }
 

@@ -200,6 +200,7 @@ impl Brick {
             atime: what.time,
         };
         open.set_tag(&tag)?;
+        self.shared.fresh().made(what.fid, self.journal.last().lsn);
         self.index.put(what.fid, crate::index::Located { handle: open.handle()?, kind: open.kind });
         self.load(what.fid).map(|_| ())
     }

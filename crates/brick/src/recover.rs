@@ -14,7 +14,7 @@ use crate::object::S_IFMT;
 use crate::open::Brick;
 use crate::tree::At;
 use disk_format::Record;
-use disk_format::tag::Version;
+use disk_format::tag::{ORPHAN, Version};
 use file_system::File;
 use ids::{Fid, Lsn};
 use wire::{Change, Errno, Name};
@@ -84,7 +84,11 @@ impl Brick {
         let records = self.journal.iterate(from).collect::<Result<Vec<_>, _>>()?;
         self.learn(&records).map_err(io("look up what changed in"))?;
         for r in &records {
-            for (fid, e) in effects(&r.change) {
+            for (fid, mut e) in effects(&r.change) {
+                if e.set & ORPHAN != 0 && !self.lies_among_orphans(fid).map_err(io("read the orphans of"))? {
+                    // A power cut left it its name; after a kill the last record is applied again.
+                    e.set &= !ORPHAN;
+                }
                 // The last change to an object that was flushed is in its tag already.
                 self.touch(fid, Version::from(&r.stamp), e).map_err(io("restore times in"))?;
             }

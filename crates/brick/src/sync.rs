@@ -1,6 +1,7 @@
 //! Bringing changes to disk, on other threads than the brick's own.
 
 use crate::error::OpenError;
+use crate::fresh::Fresh;
 use crate::identity::own;
 use crate::index::Store;
 use crate::journal::Unsynced;
@@ -11,7 +12,7 @@ use file_system::{File, Opening, UNKNOWN_BOOT_ID};
 use ids::{Fid, Lsn, Time};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use wire::Errno;
 use wire::peer::Stamp;
 
@@ -26,6 +27,7 @@ pub(crate) struct Shared {
     /// After how many of them the journal was written again.
     rewritten: AtomicU64,
     synced: SyncedAt,
+    fresh: Mutex<Fresh>,
 }
 
 impl Shared {
@@ -36,6 +38,7 @@ impl Shared {
         state: State,
         indexed: Lsn,
         synced: SyncedAt,
+        fresh: Fresh,
     ) -> Result<Shared, OpenError> {
         let io = |e| OpenError::Io { path: own(path).join("state"), doing: "open", errno: e };
         let shared = Shared {
@@ -45,6 +48,7 @@ impl Shared {
             failed: AtomicU64::new(0),
             rewritten: AtomicU64::new(0),
             synced,
+            fresh: Mutex::new(fresh),
         };
         shared.change(|_| {}).map_err(io)?;
         shared.file.sync_data().map_err(io)?;
@@ -63,6 +67,11 @@ impl Shared {
 
     fn state(&self) -> State {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What was made and is not known to be on disk.
+    pub(crate) fn fresh(&self) -> MutexGuard<'_, Fresh> {
+        self.fresh.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Everything up to there is on disk.
@@ -124,7 +133,7 @@ impl Shared {
 }
 
 enum Target {
-    Objects(Vec<Arc<File>>),
+    Objects(Vec<(Fid, Arc<File>)>),
     /// Everything; the index up to its change `sealed`.
     Tree {
         root: Arc<File>,
@@ -162,9 +171,16 @@ impl SyncJob {
             self.shared.fail();
             return Err(e);
         }
-        if let Target::Tree { sealed, .. } = &self.target {
-            self.shared.indexed.fetch_max(sealed.0, Ordering::AcqRel);
-            self.shared.durable(self.stamp.clone(), self.began, self.whole)?;
+        match &self.target {
+            Target::Tree { sealed, .. } => {
+                self.shared.indexed.fetch_max(sealed.0, Ordering::AcqRel);
+                self.shared.durable(self.stamp.clone(), self.began, self.whole)?;
+                self.shared.fresh().synced_all(self.stamp.lsn);
+            }
+            Target::Objects(files) => {
+                let synced: Vec<Fid> = files.iter().map(|(fid, _)| *fid).collect();
+                self.shared.fresh().synced(&synced, self.stamp.lsn);
+            }
         }
         Ok(self.stamp.lsn)
     }
@@ -173,8 +189,8 @@ impl SyncJob {
         match &self.target {
             Target::Objects(files) => {
                 // Written out side by side first: the commit that one of them waits for then covers the others.
-                files.iter().chain([&self.current]).for_each(|f| f.start_writing());
-                files.iter().try_for_each(|f| f.sync())?;
+                files.iter().map(|(_, f)| f).chain([&self.current]).for_each(|f| f.start_writing());
+                files.iter().try_for_each(|(_, f)| f.sync())?;
                 self.journal.sync(&self.current)?;
             }
             Target::Tree { root, index, sealed } => {
@@ -216,18 +232,27 @@ impl Brick {
         Target::Tree { root: self.root.share(), index: self.index.seal(sealed), sealed }
     }
 
-    /// Begins to bring these objects, and the whole journal, to disk. One that is gone needs nothing: what removed it is
-    /// in the journal.
+    /// Begins to bring these objects, and the whole journal, to disk; of a directory also what was made in it a short time
+    /// ago. One that is gone needs nothing: what removed it is in the journal.
     ///
     /// # Errors
     /// The kernel's while waiting times and versions are written.
     pub fn begin_sync_of(&mut self, objects: &[Fid]) -> Result<SyncJob, Errno> {
         let mut files = Vec::with_capacity(objects.len());
-        for fid in objects {
-            let open = self.load(*fid).map(drop).and_then(|()| self.flush_node(*fid));
-            match open.and_then(|()| self.open_fid(*fid)) {
+        let mut wanted = objects.to_vec();
+        while let Some(fid) = wanted.pop() {
+            let open = self.load(fid).map(drop).and_then(|()| self.flush_node(fid));
+            match open.and_then(|()| self.open_fid(fid)) {
                 Ok(open) if open.is_path() => return self.begin_sync(None),
-                Ok(open) => files.push(open.share()),
+                Ok(open) => {
+                    if objects.contains(&fid) && open.is_dir() {
+                        let Some(fresh) = self.shared.fresh().within(fid) else {
+                            return self.begin_sync(None);
+                        };
+                        wanted.extend(fresh.into_iter().filter(|f| !objects.contains(f)));
+                    }
+                    files.push((fid, open.share()));
+                }
                 Err(Errno::ESTALE | Errno::ENOENT) => {}
                 Err(e) => return Err(e),
             }

@@ -93,6 +93,21 @@ impl Brick {
         self.names.remove(&key);
     }
 
+    /// Notes a new entry everywhere.
+    pub(crate) fn entered(&mut self, parent: Fid, name: &[u8], entry: Entry) {
+        self.shared.fresh().entered(parent, entry.fid);
+        self.note_name(parent, name, Some(entry));
+        self.listings.added(parent, name, entry.kind);
+        self.invalidate_attrs(parent);
+    }
+
+    /// Notes the end of an entry everywhere.
+    pub(crate) fn left(&mut self, parent: Fid, name: &[u8]) {
+        self.note_name(parent, name, None);
+        self.listings.removed(parent, name);
+        self.invalidate_attrs(parent);
+    }
+
     /// Looks a name up, in memory first. What is found by name is learnt: its node, and its handle if the index lacks it.
     pub(crate) fn find(&mut self, parent: Fid, name: &[u8]) -> Result<At, Errno> {
         match self.known_name(parent, name) {

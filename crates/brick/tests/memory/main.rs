@@ -6,6 +6,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod disk;
+mod entries;
 mod failed;
 mod life;
 mod segments;

@@ -1,0 +1,132 @@
+//! Objects that were made a short time ago and are not known to be on disk, and the directories that lead to them.
+//!
+//! A sync of a directory brings its entries to disk. An object gets its tag after it was made, so that a file system may
+//! then keep the entry and lose the tag in a power cut, and without its tag the object is nobody's. A sync of a directory
+//! therefore brings those of its objects to disk, too, that are fresh.
+
+use ids::{Fid, Lsn};
+use std::collections::BTreeMap;
+
+/// Objects that are remembered. If there are more, a sync of a directory is one of everything.
+const MANY: usize = 4096;
+/// Fresh objects of one directory that are synced one by one: each keeps a descriptor open meanwhile.
+const TOGETHER: usize = 64;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Fresh {
+    objects: BTreeMap<Fid, Made>,
+    /// Objects that were made up to here may be fresh and unknown.
+    unknown_to: Lsn,
+    /// Everything up to here is on disk.
+    durable: Lsn,
+}
+
+#[derive(Debug)]
+struct Made {
+    lsn: Lsn,
+    dirs: Vec<Fid>,
+}
+
+impl Fresh {
+    /// Whatever was made up to `lsn` may be fresh: an earlier process made it.
+    pub(crate) fn unknown(lsn: Lsn) -> Fresh {
+        Fresh { unknown_to: lsn, ..Fresh::default() }
+    }
+
+    /// An object was made by the change at `lsn`.
+    pub(crate) fn made(&mut self, fid: Fid, lsn: Lsn) {
+        if self.objects.len() >= MANY {
+            self.objects.clear();
+            self.unknown_to = lsn;
+        }
+        self.objects.insert(fid, Made { lsn, dirs: Vec::new() });
+    }
+
+    /// An entry of a directory leads to the object.
+    pub(crate) fn entered(&mut self, dir: Fid, fid: Fid) {
+        if let Some(made) = self.objects.get_mut(&fid)
+            && !made.dirs.contains(&dir)
+        {
+            made.dirs.push(dir);
+        }
+    }
+
+    /// Everything up to `lsn` is on disk.
+    pub(crate) fn synced_all(&mut self, lsn: Lsn) {
+        self.durable = self.durable.max(lsn);
+        self.objects.retain(|_, made| made.lsn > lsn);
+    }
+
+    /// These objects are on disk as they were at `lsn`.
+    pub(crate) fn synced(&mut self, objects: &[Fid], lsn: Lsn) {
+        for fid in objects {
+            if self.objects.get(fid).is_some_and(|made| made.lsn <= lsn) {
+                self.objects.remove(fid);
+            }
+        }
+    }
+
+    /// The fresh objects to which entries of the directory lead, or led. `None`: too many, or not known which.
+    pub(crate) fn within(&self, dir: Fid) -> Option<Vec<Fid>> {
+        let leads = |made: &Made| made.dirs.contains(&dir);
+        let found: Vec<Fid> = self.objects.iter().filter(|(_, m)| leads(m)).map(|(fid, _)| *fid).collect();
+        (self.unknown_to <= self.durable && found.len() <= TOGETHER).then_some(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ids::{Epoch, SetId};
+
+    fn fid(n: u64) -> Fid {
+        Fid { set: SetId(1), epoch: Epoch(1), lsn: Lsn(n) }
+    }
+
+    #[test]
+    fn an_object_is_fresh_in_all_its_directories_until_it_is_synced() {
+        let mut fresh = Fresh::default();
+        fresh.made(fid(3), Lsn(3));
+        fresh.entered(fid(1), fid(3));
+        fresh.entered(fid(2), fid(3));
+        fresh.entered(fid(2), fid(3));
+        fresh.entered(fid(1), fid(9));
+        assert_eq!(fresh.within(fid(1)), Some(vec![fid(3)]), "an old object is not fresh");
+        assert_eq!(fresh.within(fid(2)), Some(vec![fid(3)]));
+        fresh.synced(&[fid(3)], Lsn(2));
+        assert_eq!(fresh.within(fid(2)), Some(vec![fid(3)]), "the sync was before it was made");
+        fresh.synced(&[fid(3)], Lsn(3));
+        assert_eq!(fresh.within(fid(2)), Some(vec![]));
+    }
+
+    #[test]
+    fn a_sync_of_everything_covers_what_was_made_before_it() {
+        let mut fresh = Fresh::default();
+        for n in 3..=4 {
+            fresh.made(fid(n), Lsn(n));
+            fresh.entered(fid(1), fid(n));
+        }
+        fresh.synced_all(Lsn(3));
+        assert_eq!(fresh.within(fid(1)), Some(vec![fid(4)]));
+    }
+
+    #[test]
+    fn what_is_not_known_is_synced_with_everything() {
+        let mut fresh = Fresh::unknown(Lsn(5));
+        assert_eq!(fresh.within(fid(1)), None, "an earlier process");
+        fresh.synced_all(Lsn(4));
+        assert_eq!(fresh.within(fid(1)), None);
+        fresh.synced_all(Lsn(5));
+        assert_eq!(fresh.within(fid(1)), Some(vec![]));
+        for n in 6..=6 + TOGETHER as u64 {
+            fresh.made(fid(n), Lsn(n));
+            fresh.entered(fid(1), fid(n));
+        }
+        assert_eq!((fresh.within(fid(1)), fresh.within(fid(2))), (None, Some(vec![])), "too many in one");
+        for n in 1000..1000 + MANY as u64 {
+            fresh.made(fid(n), Lsn(n));
+        }
+        assert!(fresh.objects.len() <= MANY && fresh.within(fid(2)).is_none(), "too many in all");
+    }
+}

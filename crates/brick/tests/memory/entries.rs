@@ -1,0 +1,86 @@
+//! What a sync of a directory brings to disk, and names that a power cut leaves to files that were to lose them.
+
+use super::common::*;
+use super::disk::Disk;
+use brick::Brick;
+use ids::Fid;
+use memory_fs::CrashRule;
+use wire::{Change, Op};
+
+fn sync_of(b: &mut Brick, fid: Fid) {
+    b.begin_sync_of(&[fid]).unwrap().run().unwrap();
+}
+
+/// Nothing survives that was not synced.
+fn reopen(disk: &mut Disk, s: Set) -> Brick {
+    drop(s);
+    disk.crash(CrashRule::Hostile, &mut |_| 0);
+    disk.open().unwrap()
+}
+
+fn found(b: &mut Brick, n: &str) -> Option<Fid> {
+    b.lookup(ROOT, &name(n)).unwrap().map(|e| e.fid)
+}
+
+#[test]
+fn a_sync_of_a_directory_keeps_what_was_made_in_it() {
+    let mut disk = Disk::new(1, CrashRule::Hostile);
+    let mut s = Set::new(vec![disk.open().unwrap()]);
+    let (file, dir) = (s.file(ROOT, "file"), s.dir(ROOT, "dir"));
+    let moved = s.file(dir, "moved");
+    s.run(
+        &Op::Rename { parent: dir, name: name("moved"), to_parent: ROOT, to_name: name("here"), flags: 0 },
+        b"",
+    )
+    .unwrap();
+    sync_of(&mut s.bricks[0], ROOT);
+    let mut b = reopen(&mut disk, s);
+    let there: Vec<_> = ["file", "dir", "here"].map(|n| found(&mut b, n)).into();
+    assert_eq!(there, [Some(file), Some(dir), Some(moved)]);
+}
+
+/// An earlier process made it, and was killed.
+#[test]
+fn a_sync_of_a_directory_keeps_what_an_earlier_process_made() {
+    let mut disk = Disk::new(1, CrashRule::Hostile);
+    let mut s = Set::new(vec![disk.open().unwrap()]);
+    let file = s.file(ROOT, "file");
+    drop(s);
+    let mut s = Set::new(vec![disk.open().unwrap()]);
+    sync_of(&mut s.bricks[0], ROOT);
+    assert_eq!(found(&mut reopen(&mut disk, s), "file"), Some(file));
+}
+
+/// A brick on which a file was synced and then removed, while somebody had it open.
+fn with_orphan() -> (Disk, Set, Fid) {
+    let mut disk = Disk::new(1, CrashRule::Hostile);
+    let mut s = Set::new(vec![disk.open().unwrap()]);
+    let file = s.file(ROOT, "file");
+    s.bricks[0].begin_sync(None).unwrap().run().unwrap();
+    disk.pass_time();
+    let change = Change::Unlink { parent: ROOT, name: name("file"), fid: file, orphan: true, time: time(9) };
+    s.apply(&change, b"").unwrap();
+    s.bricks[0].flush_attrs().unwrap();
+    (disk, s, file)
+}
+
+/// One of the operations on the disk survives the power cut, each in its turn: among them the file's tag alone.
+#[test]
+fn a_file_that_keeps_its_name_is_no_orphan() {
+    let count = with_orphan().0.unsynced();
+    for survivor in 0..count {
+        let (mut disk, s, file) = with_orphan();
+        drop(s);
+        let mut at = 0;
+        disk.crash(CrashRule::Hostile, &mut |n| {
+            at += usize::from(n == 4);
+            // A quarter of what is drawn survives.
+            u64::from(n == 5 || at != survivor + 1)
+        });
+        let mut b = disk.open().unwrap();
+        match found(&mut b, "file") {
+            Some(there) => assert!(there == file && !b.is_orphan(file), "{survivor}: it has its name"),
+            None => assert!(b.is_orphan(file), "{survivor}: it has no name"),
+        }
+    }
+}
