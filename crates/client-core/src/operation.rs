@@ -67,7 +67,7 @@ impl Operation {
         S: DerefMut<Target = SetState>,
     {
         let class = Class::of(op);
-        let sync = if let Class::Sync(fid) = class { Some(set().begin_sync(fid, epoch)) } else { None };
+        let sync = if let Class::Sync(fid) = class { Some(set().begin_sync(fid)) } else { None };
         let binds = class == Class::Change || matches!(op, Op::Open { .. } | Op::Release { .. });
         let call = CallMachine::new(retry_policy, class == Class::Change);
         Operation { class, binds, call, epoch, seq: 0, sync, unasked: false }

@@ -124,8 +124,8 @@ impl SetState {
     }
 
     /// A sync begins, of one object, or of everything; to be called before it is sent.
-    pub fn begin_sync(&self, fid: Option<Fid>, epoch: Epoch) -> SyncMark {
-        self.unsynced.begin(fid, epoch)
+    pub fn begin_sync(&self, fid: Option<Fid>) -> SyncMark {
+        self.unsynced.begin(fid)
     }
 
     /// A sync was answered; `lost_before` is what the map says by now.

@@ -7,6 +7,8 @@
 //! Always true: of an object that is not noted, every change of this client that was answered is synced.
 
 use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::ops::RangeInclusive;
 
 use ids::{Epoch, Fid};
 use wire::{Errno, Op};
@@ -16,22 +18,22 @@ const MAX: usize = 65_536;
 /// After a sync in vain.
 const MORE: usize = MAX / 8;
 
+/// Changes of one object that were first sent in one epoch.
 #[derive(Debug)]
 struct Noted {
-    /// The epoch in which the oldest change was first sent.
-    since: Epoch,
-    /// The number of the newest change.
+    /// The number of the newest.
     last: u64,
+    /// A sync of the whole set came after them and told that they may be lost. It brought to disk what is left of them, so
+    /// no later loss takes that; only who syncs the object is still to be told.
+    told: bool,
 }
 
 /// The objects that were changed.
 #[derive(Debug)]
 pub(crate) struct Unsynced {
-    noted: BTreeMap<Fid, Noted>,
+    noted: BTreeMap<(Fid, Epoch), Noted>,
     changes: u64,
     limit: usize,
-    /// A sync of the whole set has told of losses before this epoch.
-    told: Epoch,
 }
 
 /// What a sync comes after.
@@ -40,15 +42,19 @@ pub struct SyncMark {
     /// The object that is synced; `None`: the whole set.
     fid: Option<Fid>,
     change: u64,
-    epoch: Epoch,
-    /// Since when its one object is noted.
+    /// The epoch of the oldest change of its one object.
     since: Option<Epoch>,
 }
 
 impl Default for Unsynced {
     fn default() -> Unsynced {
-        Unsynced { noted: BTreeMap::new(), changes: 0, limit: MAX, told: Epoch(0) }
+        Unsynced { noted: BTreeMap::new(), changes: 0, limit: MAX }
     }
+}
+
+/// The keys of all changes of an object.
+fn all_of(fid: Fid) -> RangeInclusive<(Fid, Epoch)> {
+    (fid, Epoch(0))..=(fid, Epoch(u32::MAX))
 }
 
 impl Unsynced {
@@ -56,7 +62,7 @@ impl Unsynced {
     pub(crate) fn changed(&mut self, op: &Op, epoch: Epoch) -> bool {
         for fid in changed_by(op).into_iter().flatten() {
             self.changes += 1;
-            self.noted.entry(fid).or_insert(Noted { since: epoch, last: 0 }).last = self.changes;
+            self.noted.insert((fid, epoch), Noted { last: self.changes, told: false });
         }
         let full = self.noted.len() >= self.limit;
         if full {
@@ -66,9 +72,9 @@ impl Unsynced {
     }
 
     /// A sync begins; of one object, or of everything.
-    pub(crate) fn begin(&self, fid: Option<Fid>, epoch: Epoch) -> SyncMark {
-        let since = fid.and_then(|fid| self.noted.get(&fid)).map(|n| n.since);
-        SyncMark { fid, change: self.changes, epoch, since }
+    pub(crate) fn begin(&self, fid: Option<Fid>) -> SyncMark {
+        let since = fid.and_then(|fid| self.noted.range(all_of(fid)).next()).map(|((_, since), _)| *since);
+        SyncMark { fid, change: self.changes, since }
     }
 
     /// What the mark was made for was synced.
@@ -83,9 +89,9 @@ impl Unsynced {
                 mark.since.is_some_and(|since| since < lost_before)
             }
             None => {
-                let lost = self.told < lost_before && self.noted.values().any(|n| n.since < lost_before);
+                let lost = self.noted.iter().any(|((_, since), n)| !n.told && *since < lost_before);
                 self.forget(mark, lost_before);
-                self.told = self.told.max(lost_before);
+                self.noted.iter_mut().for_each(|(_, n)| n.told |= n.last <= mark.change);
                 lost
             }
         };
@@ -93,12 +99,10 @@ impl Unsynced {
     }
 
     fn forget_one(&mut self, fid: Fid, mark: SyncMark) {
-        if let Some(noted) = self.noted.get_mut(&fid) {
-            if noted.last <= mark.change {
-                self.noted.remove(&fid);
-            } else {
-                noted.since = noted.since.max(mark.epoch);
-            }
+        let over = |n: &Noted| n.last <= mark.change;
+        let keys = self.noted.range(all_of(fid)).filter(|(_, n)| over(n)).map(|(k, _)| *k);
+        for key in keys.collect::<Vec<_>>() {
+            self.noted.remove(&key);
         }
     }
 
@@ -106,8 +110,8 @@ impl Unsynced {
     pub(crate) fn forget(&mut self, mark: SyncMark, lost_before: Epoch) {
         assert!(mark.fid.is_none(), "all of the set was synced");
         let mut lost = 0;
-        self.noted.retain(|_, n| {
-            let loses = n.since < lost_before;
+        self.noted.retain(|(_, since), n| {
+            let loses = *since < lost_before;
             lost += usize::from(loses);
             loses && lost <= MAX / 2 || n.last > mark.change
         });
@@ -146,8 +150,8 @@ mod tests {
         Op::Write { fid: file(n), offset: 0, append: false, kill_suid: false }
     }
 
-    fn sync(unsynced: &mut Unsynced, n: u64, epoch: u32, lost_before: u32) -> Result<(), Errno> {
-        let mark = unsynced.begin(Some(file(n)), Epoch(epoch));
+    fn sync(unsynced: &mut Unsynced, n: u64, lost_before: u32) -> Result<(), Errno> {
+        let mark = unsynced.begin(Some(file(n)));
         unsynced.synced(mark, Epoch(lost_before))
     }
 
@@ -156,19 +160,19 @@ mod tests {
         let mut unsynced = Unsynced::default();
         unsynced.changed(&write(1), Epoch(3));
         unsynced.changed(&write(2), Epoch(3));
-        assert_eq!(sync(&mut unsynced, 2, 3, 0), Ok(()));
-        assert_eq!(sync(&mut unsynced, 1, 5, 4), Err(Errno::EIO));
-        assert_eq!(sync(&mut unsynced, 1, 5, 4), Ok(()));
-        assert_eq!(sync(&mut unsynced, 2, 5, 4), Ok(()), "it was synced before");
+        assert_eq!(sync(&mut unsynced, 2, 0), Ok(()));
+        assert_eq!(sync(&mut unsynced, 1, 4), Err(Errno::EIO));
+        assert_eq!(sync(&mut unsynced, 1, 4), Ok(()));
+        assert_eq!(sync(&mut unsynced, 2, 4), Ok(()), "it was synced before");
         unsynced.changed(&write(1), Epoch(5));
-        assert_eq!(sync(&mut unsynced, 1, 5, 4), Ok(()), "written after the loss");
+        assert_eq!(sync(&mut unsynced, 1, 4), Ok(()), "written after the loss");
     }
 
     #[test]
     fn two_syncs_at_once_are_both_told() {
         let mut unsynced = Unsynced::default();
         unsynced.changed(&write(1), Epoch(3));
-        let marks = [(); 2].map(|()| unsynced.begin(Some(file(1)), Epoch(3)));
+        let marks = [(); 2].map(|()| unsynced.begin(Some(file(1))));
         assert_eq!(marks.map(|m| unsynced.synced(m, Epoch(4))), [Err(Errno::EIO); 2]);
     }
 
@@ -176,20 +180,53 @@ mod tests {
     fn a_write_during_a_sync_is_not_synced_by_it() {
         let mut unsynced = Unsynced::default();
         unsynced.changed(&write(1), Epoch(3));
-        let mark = unsynced.begin(Some(file(1)), Epoch(3));
+        let mark = unsynced.begin(Some(file(1)));
         unsynced.changed(&write(1), Epoch(3));
         assert_eq!(unsynced.synced(mark, Epoch(0)), Ok(()));
-        assert_eq!(sync(&mut unsynced, 1, 5, 4), Err(Errno::EIO));
+        assert_eq!(sync(&mut unsynced, 1, 4), Err(Errno::EIO));
+    }
+
+    #[test]
+    fn a_write_after_the_loss_is_not_lost_because_of_one_before_it() {
+        let mut unsynced = Unsynced::default();
+        unsynced.changed(&write(1), Epoch(3));
+        let mark = unsynced.begin(Some(file(1)));
+        unsynced.changed(&write(1), Epoch(5));
+        assert_eq!(unsynced.synced(mark, Epoch(4)), Err(Errno::EIO));
+        assert_eq!(sync(&mut unsynced, 1, 4), Ok(()));
+    }
+
+    #[test]
+    fn a_write_of_before_the_loss_that_is_answered_during_a_sync_is_told_by_the_next() {
+        let mut unsynced = Unsynced::default();
+        unsynced.changed(&write(1), Epoch(3));
+        let marks = [Some(file(1)), None].map(|of| unsynced.begin(of));
+        unsynced.changed(&write(1), Epoch(3));
+        assert_eq!(marks.map(|m| unsynced.synced(m, Epoch(4))), [Err(Errno::EIO); 2]);
+        let mark = unsynced.begin(None);
+        assert_eq!([(); 2].map(|()| unsynced.synced(mark, Epoch(4))), [Err(Errno::EIO), Ok(())]);
+        assert_eq!(sync(&mut unsynced, 1, 4), Err(Errno::EIO));
+    }
+
+    #[test]
+    fn what_a_sync_of_all_told_of_is_synced_by_it() {
+        let mut unsynced = Unsynced::default();
+        unsynced.changed(&write(1), Epoch(3));
+        let mark = unsynced.begin(None);
+        assert_eq!(unsynced.synced(mark, Epoch(4)), Err(Errno::EIO));
+        let mark = unsynced.begin(None);
+        assert_eq!(unsynced.synced(mark, Epoch(6)), Ok(()), "the second loss takes nothing of it");
+        assert_eq!(sync(&mut unsynced, 1, 6), Err(Errno::EIO), "the first one did");
     }
 
     #[test]
     fn a_sync_of_all_tells_once_and_leaves_the_files_to_tell() {
         let mut unsynced = Unsynced::default();
         unsynced.changed(&write(1), Epoch(3));
-        let mark = unsynced.begin(None, Epoch(5));
+        let mark = unsynced.begin(None);
         assert_eq!(unsynced.synced(mark, Epoch(4)), Err(Errno::EIO));
         assert_eq!(unsynced.synced(mark, Epoch(4)), Ok(()));
-        assert_eq!(sync(&mut unsynced, 1, 5, 4), Err(Errno::EIO));
+        assert_eq!(sync(&mut unsynced, 1, 4), Err(Errno::EIO));
     }
 
     #[test]
@@ -199,7 +236,7 @@ mod tests {
         for n in 0..4 * MAX as u64 {
             if unsynced.changed(&write(n), Epoch(3)) {
                 asked += 1;
-                let mark = unsynced.begin(None, Epoch(3));
+                let mark = unsynced.begin(None);
                 let lost_before = if n > 2 * MAX as u64 { Epoch(4) } else { Epoch(0) };
                 unsynced.forget(mark, lost_before);
             }

@@ -154,11 +154,11 @@ fn a_sync_of_nothing_that_was_lost_succeeds() {
     let mut s = SetState::default();
     let write = |n| Op::Write { fid: file(n), offset: 0, append: false, kill_suid: false };
     s.changed(&write(1), Epoch(5));
-    let mark = s.begin_sync(None, Epoch(5));
+    let mark = s.begin_sync(None);
     assert_eq!(s.synced(mark, Epoch(4)), Ok(()));
     s.changed(&write(1), Epoch(5));
-    let unasked = s.begin_sync(None, Epoch(7));
+    let unasked = s.begin_sync(None);
     s.synced_unasked(unasked, Epoch(6));
-    let mark = s.begin_sync(None, Epoch(7));
+    let mark = s.begin_sync(None);
     assert_eq!(s.synced(mark, Epoch(6)), Err(Errno::EIO), "nobody was told by the one before");
 }
