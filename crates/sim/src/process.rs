@@ -3,29 +3,27 @@
 //! What the daemon does with threads, sockets and timers is done here with events; neither decides anything. All sets of a
 //! process are served by one thread, as on a machine with one core: while it is at work, everything else waits.
 
+mod connections;
+
 use crate::control::Control;
 use crate::machine::ToProcess;
-use crate::network::{Packet, Way, unpack};
+use crate::network::{Packet, Way};
 use crate::questions::Questions;
 use crate::store::{Ask, server_id};
 use crate::trace::{Trace, say};
 use crate::world::{Event, World};
 use brick::{Brick, Work};
-use bytes::Bytes;
 use cluster::State;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
-use ids::{BrickId, Epoch, OpId, ServerId, SessionId, SetId};
+use ids::{BrickId, OpId, ServerId, SessionId, SetId};
 use namespace::placement::SetRoom;
 use server_core::{Asker, Rooms, Sessions};
-use set_core::{Input, Moment, Output, Outside, ReplyTo, Request, SetCore};
+use set_core::{Input, Moment, Output, Outside, ReplyTo, SetCore};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
-use wire::codec::Blob;
-use wire::hello::{Hello, HelloReply, Purpose};
-use wire::peer::PeerMessage;
-use wire::{Call, Fail, Frame, Kind, Reply, Wire};
+use wire::{Frame, Kind, Wire};
 
 /// How often timers of sets are looked at.
 const TICK: Duration = Duration::from_millis(50);
@@ -467,131 +465,6 @@ impl World {
             }
         }
         self.kill(m, "stopped in order");
-    }
-
-    fn on_packet(&mut self, m: usize, connection: u64, way: Way, packet: Packet) {
-        let frame = match packet {
-            Packet::End => return self.on_end(m, connection, way),
-            Packet::Frame { head, body, payload } => match unpack(&head, body, payload) {
-                Ok(frame) => frame,
-                Err(e) => return self.fail(format!("server {m} got a frame that it cannot read: {e}")),
-            },
-        };
-        match (way, frame.kind) {
-            (Way::There, Kind::Hello) => self.handshake(m, connection, &frame),
-            (Way::There, Kind::Call) => self.on_call(m, connection, frame),
-            (Way::There, Kind::Peer) => self.on_peer(m, frame),
-            (Way::Back, Kind::Reply) => self.on_own_reply(m, connection, &frame),
-            (Way::Back, Kind::HelloReply) => {}
-            (_, kind) => self.fail(format!("server {m} got a frame of kind {kind:?}")),
-        }
-    }
-
-    fn handshake(&mut self, m: usize, connection: u64, frame: &Frame) {
-        let Ok(hello) = Hello::from_bytes(&frame.body) else {
-            return self.fail(format!("server {m} cannot read a handshake"));
-        };
-        if let Purpose::Session { connection: number, oldest, .. } = hello.purpose {
-            let Some(process) = self.process(m) else { return };
-            let given_up = Rc::default();
-            let established = Established { connection, session: hello.session, number, given_up };
-            let told = process.sessions.connect(hello.session, number, oldest, established.clone());
-            if told.accepted {
-                process.established.insert(connection, established);
-            }
-            for old in told.given_up {
-                old.given_up.set(true);
-                if let Some(process) = self.process(m) {
-                    process.established.remove(&old.connection);
-                }
-                self.close(self.now, old.connection, Way::There);
-                self.disconnected(m, &old);
-            }
-            if !told.accepted {
-                return self.close(self.now, connection, Way::There);
-            }
-        }
-        let reply = HelloReply {
-            refused: Blob(Vec::new()),
-            version: 2,
-            pool: hello.pool,
-            server: server_id(m),
-            shards: 1,
-        };
-        let frame = Frame::new(Kind::HelloReply, frame.id, reply.to_bytes());
-        self.send(self.now, connection, Way::Back, Packet::of(frame));
-    }
-
-    fn on_call(&mut self, m: usize, connection: u64, frame: Frame) {
-        let shown = self.shown(m);
-        let Some(process) = self.process(m) else { return };
-        let Some(on) = process.established.get(&connection).cloned() else { return };
-        let call = match Call::from_bytes(&frame.body) {
-            Ok(call) => call,
-            Err(e) => return self.fail(format!("server {m} cannot read a call: {e}")),
-        };
-        process.last_call = shown;
-        let session = on.session;
-        self.serve(m, call, frame.payload, To::There { on, id: frame.id }, session);
-    }
-
-    /// A request for a set that this server may have.
-    pub(crate) fn serve(&mut self, m: usize, call: Call, payload: Bytes, to: To, session: SessionId) {
-        let set = call.set;
-        let Some(process) = self.process(m) else { return };
-        if process.serving(set).is_some() {
-            return self.step(m, set, Input::Request(Request { call, payload, to, session }));
-        }
-        let epoch = process.known.sets.get(&set).map_or(Epoch(0), |s| s.view.epoch);
-        let (reply, payload) = (Reply(Err(Fail::WrongView { epoch })), Bytes::new());
-        self.perform(self.now, m, set, Output::Reply { to, reply, payload, grant: 0 });
-    }
-
-    fn on_peer(&mut self, m: usize, frame: Frame) {
-        match PeerMessage::from_bytes(&frame.body) {
-            Ok(message) => {
-                self.coverage.heard(&message);
-                self.step(m, message.set, Input::Peer(message, frame.payload));
-            }
-            Err(e) => self.fail(format!("server {m} cannot read a peer's message: {e}")),
-        }
-    }
-
-    fn on_end(&mut self, m: usize, connection: u64, way: Way) {
-        let Some(process) = self.process(m) else { return };
-        if way == Way::There {
-            if let Some(established) = process.established.remove(&connection) {
-                self.disconnected(m, &established);
-            }
-            return;
-        }
-        let link = process.links.iter().find(|(_, l)| **l == Link::Up(connection)).map(|(s, _)| *s);
-        match link {
-            Some(server) => {
-                process.links.insert(server, Link::Dialing);
-                self.later(self.now, m, ToProcess::Dial(server));
-            }
-            None => self.own_connection_ended(m, connection),
-        }
-    }
-
-    fn disconnected(&mut self, m: usize, established: &Established) {
-        let shown = self.shown(m);
-        let Some(process) = self.process(m) else { return };
-        if let Some(at) = process.sessions.disconnect(shown, established.session, established.number) {
-            self.timer(m, at.saturating_sub(shown), ToProcess::SessionEnds(established.session));
-        }
-    }
-
-    fn end_session(&mut self, m: usize, session: SessionId) {
-        let shown = self.shown(m);
-        let Some(process) = self.process(m) else { return };
-        if process.sessions.end(shown, session) {
-            self.count("session ended");
-            for set in self.process_sets(m) {
-                self.step(m, set, Input::SessionEnded(session));
-            }
-        }
     }
 
     pub(crate) fn process_sets(&mut self, m: usize) -> Vec<SetId> {

@@ -1,0 +1,142 @@
+//! What comes on the connections of a server process.
+
+use super::{Established, Link, To};
+use crate::machine::ToProcess;
+use crate::network::{Packet, Way, unpack};
+use crate::store::server_id;
+use crate::world::World;
+use bytes::Bytes;
+use ids::{Epoch, SessionId};
+use set_core::{Input, Output, Request};
+use std::rc::Rc;
+use wire::codec::Blob;
+use wire::hello::{Hello, HelloReply, Purpose};
+use wire::peer::PeerMessage;
+use wire::{Call, Fail, Frame, Kind, Reply, Wire};
+
+impl World {
+    pub(super) fn on_packet(&mut self, m: usize, connection: u64, way: Way, packet: Packet) {
+        let frame = match packet {
+            Packet::End => return self.on_end(m, connection, way),
+            Packet::Frame { head, body, payload } => match unpack(&head, body, payload) {
+                Ok(frame) => frame,
+                Err(e) => return self.fail(format!("server {m} got a frame that it cannot read: {e}")),
+            },
+        };
+        match (way, frame.kind) {
+            (Way::There, Kind::Hello) => self.handshake(m, connection, &frame),
+            (Way::There, Kind::Call) => self.on_call(m, connection, frame),
+            (Way::There, Kind::Peer) => self.on_peer(m, frame),
+            (Way::Back, Kind::Reply) => self.on_own_reply(m, connection, &frame),
+            (Way::Back, Kind::HelloReply) => {}
+            (_, kind) => self.fail(format!("server {m} got a frame of kind {kind:?}")),
+        }
+    }
+
+    fn handshake(&mut self, m: usize, connection: u64, frame: &Frame) {
+        let Ok(hello) = Hello::from_bytes(&frame.body) else {
+            return self.fail(format!("server {m} cannot read a handshake"));
+        };
+        if let Purpose::Session { connection: number, oldest, .. } = hello.purpose {
+            let Some(process) = self.process(m) else { return };
+            let given_up = Rc::default();
+            let established = Established { connection, session: hello.session, number, given_up };
+            let told = process.sessions.connect(hello.session, number, oldest, established.clone());
+            if told.accepted {
+                process.established.insert(connection, established);
+            }
+            for old in told.given_up {
+                old.given_up.set(true);
+                if let Some(process) = self.process(m) {
+                    process.established.remove(&old.connection);
+                }
+                self.close(self.now, old.connection, Way::There);
+                self.disconnected(m, &old);
+            }
+            if !told.accepted {
+                return self.close(self.now, connection, Way::There);
+            }
+        }
+        let reply = HelloReply {
+            refused: Blob(Vec::new()),
+            version: 2,
+            pool: hello.pool,
+            server: server_id(m),
+            shards: 1,
+        };
+        let frame = Frame::new(Kind::HelloReply, frame.id, reply.to_bytes());
+        self.send(self.now, connection, Way::Back, Packet::of(frame));
+    }
+
+    fn on_call(&mut self, m: usize, connection: u64, frame: Frame) {
+        let shown = self.shown(m);
+        let Some(process) = self.process(m) else { return };
+        let Some(on) = process.established.get(&connection).cloned() else { return };
+        let call = match Call::from_bytes(&frame.body) {
+            Ok(call) => call,
+            Err(e) => return self.fail(format!("server {m} cannot read a call: {e}")),
+        };
+        process.last_call = shown;
+        let session = on.session;
+        self.serve(m, call, frame.payload, To::There { on, id: frame.id }, session);
+    }
+
+    /// A request for a set that this server may have.
+    pub(crate) fn serve(&mut self, m: usize, call: Call, payload: Bytes, to: To, session: SessionId) {
+        let set = call.set;
+        let Some(process) = self.process(m) else { return };
+        if process.serving(set).is_some() {
+            return self.step(m, set, Input::Request(Request { call, payload, to, session }));
+        }
+        let epoch = process.known.sets.get(&set).map_or(Epoch(0), |s| s.view.epoch);
+        let (reply, payload) = (Reply(Err(Fail::WrongView { epoch })), Bytes::new());
+        self.perform(self.now, m, set, Output::Reply { to, reply, payload, grant: 0 });
+    }
+
+    fn on_peer(&mut self, m: usize, frame: Frame) {
+        match PeerMessage::from_bytes(&frame.body) {
+            Ok(message) => {
+                self.coverage.heard(&message);
+                self.step(m, message.set, Input::Peer(message, frame.payload));
+            }
+            Err(e) => self.fail(format!("server {m} cannot read a peer's message: {e}")),
+        }
+    }
+
+    fn on_end(&mut self, m: usize, connection: u64, way: Way) {
+        let Some(process) = self.process(m) else { return };
+        if way == Way::There {
+            if let Some(established) = process.established.remove(&connection) {
+                self.disconnected(m, &established);
+            }
+            return;
+        }
+        let link = process.links.iter().find(|(_, l)| **l == Link::Up(connection)).map(|(s, _)| *s);
+        match link {
+            Some(server) => {
+                process.links.insert(server, Link::Dialing);
+                self.later(self.now, m, ToProcess::Dial(server));
+            }
+            None => self.own_connection_ended(m, connection),
+        }
+    }
+
+    fn disconnected(&mut self, m: usize, established: &Established) {
+        let shown = self.shown(m);
+        let Some(process) = self.process(m) else { return };
+        if let Some(at) = process.sessions.disconnect(shown, established.session, established.number) {
+            self.timer(m, at.saturating_sub(shown), ToProcess::SessionEnds(established.session));
+        }
+    }
+
+    pub(super) fn end_session(&mut self, m: usize, session: SessionId) {
+        let shown = self.shown(m);
+        let Some(process) = self.process(m) else { return };
+        if process.sessions.end(shown, session) {
+            self.count("session ended");
+            for set in self.process_sets(m) {
+                self.step(m, set, Input::SessionEnded(session));
+            }
+        }
+    }
+}
