@@ -203,9 +203,10 @@ impl OpenedBrick {
     pub fn uncertainty(&self) -> Option<Evidence> {
         let (found, last) = (self.brick.found(), self.brick.last());
         let holding = Holding { epoch: last.epoch, last: last.lsn, durable: self.brick.durable().lsn };
-        // The stale set outlives the process that found the loss: a second restart does not bring memory back. A mark
-        // that this opening made, for a change that was not finished, is no loss.
-        if found.rebooted || found.marked && self.brick.stale_set().is_some() {
+        // The stale set outlives the process that found the loss: a second restart does not bring memory back. After a loss
+        // no version says what is in its object; a mark for a change that was not finished leaves the older ones.
+        let unversioned = self.brick.stale_set().is_some_and(|s| s.versions_valid_to == Lsn(0));
+        if found.rebooted || found.marked && unversioned {
             Some(Evidence::LostMemory(holding))
         } else if self.is_uncertain() {
             Some(Evidence::Uncertain(holding))

@@ -103,6 +103,38 @@ fn after_a_power_cut_a_brick_asks_where_it_stands() {
     assert_eq!(start.history, [(Epoch(6), Lsn(1))].into(), "an epoch that is in no other's journal");
 }
 
+/// A process that ends in the midst of a write, and the next one too: nothing that was acknowledged is lost.
+#[test]
+fn a_change_that_was_not_finished_is_no_loss_however_often_the_server_is_killed() {
+    let state = pool();
+    let fs = disk(&state);
+    let mut start = open(&state, &fs).unwrap().start();
+    let (parent, name) = (ids::Fid::root(SET), wire::Name::new(b"f").unwrap());
+    let fid = ids::Fid { set: SET, epoch: Epoch(1), lsn: Lsn(1) };
+    let (home, node, mode, uid, gid) = (SET, wire::op::Node::File, 0o644, 0, 0);
+    let time = ids::Time::default();
+    let changes = [
+        (wire::Change::Create { parent, name, fid, home, node, mode, uid, gid, time }, &b""[..]),
+        (wire::Change::Write { fid, offset: 0, len: 4, mode: None, time }, &b"data"[..]),
+    ];
+    for (lsn, (change, data)) in (1..).zip(&changes) {
+        let stamp = wire::peer::Stamp { epoch: Epoch(1), lsn: Lsn(lsn) };
+        start.brick.apply(stamp, ids::OpId::default(), None, change, data).unwrap();
+    }
+    drop(start);
+    let file = fs.open_dir(Path::new("/b1")).unwrap().open_at(b"f", file_system::S_IFREG).unwrap();
+    file.write_all(0, b"da\0\0").unwrap();
+    for _ in 0..3 {
+        let opened = open(&state, &fs).unwrap();
+        assert!(matches!(opened.uncertainty(), Some(Evidence::Uncertain(_))), "{:?}", opened.uncertainty());
+    }
+    fs.crash(memory_fs::CrashRule::Ordered, &mut |below| below - 1);
+    for _ in 0..3 {
+        let opened = open(&state, &fs).unwrap();
+        assert!(matches!(opened.uncertainty(), Some(Evidence::LostMemory(_))), "{:?}", opened.uncertainty());
+    }
+}
+
 #[test]
 fn an_empty_directory_is_filled_again_only_where_the_brick_was_and_others_hold_its_data() {
     let mut state = pool();
