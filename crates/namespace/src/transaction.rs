@@ -52,6 +52,8 @@ struct Active {
     tx: OpId,
     epoch: Epoch,
     request: OpId,
+    /// Somebody who ends another transaction about the entry has asked for the outcome.
+    asked: bool,
 }
 
 /// The transactions of a coordinator, in the memory of its primary. None outlives its epoch (presumed abort): a primary
@@ -70,7 +72,9 @@ impl Transactions {
             return false;
         }
         // What an earlier epoch left about the entry will not commit.
-        if let Some(old) = self.by_entry.insert((parent, name.clone()), Active { tx, epoch, request }) {
+        if let Some(old) =
+            self.by_entry.insert((parent, name.clone()), Active { tx, epoch, request, asked: false })
+        {
             self.forget(&old);
         }
         self.requests.insert(request, epoch);
@@ -98,6 +102,19 @@ impl Transactions {
     /// Whether a transaction about the entry may still commit. If not, the entry is the outcome of all that ever were.
     pub fn is_about(&self, epoch: Epoch, parent: Fid, name: &Name) -> bool {
         self.by_entry.get(&(parent, name.clone())).is_some_and(|a| a.epoch == epoch)
+    }
+
+    /// Somebody asks for the entry, to end a transaction about it. Whether another one may still commit, so that the entry is
+    /// no outcome yet. A transaction that is asked about twice is given up: it may itself wait for the one that is to end.
+    pub fn may_commit(&mut self, epoch: Epoch, parent: Fid, name: &Name) -> bool {
+        let key = (parent, name.clone());
+        let Some(active) = self.by_entry.get_mut(&key).filter(|a| a.epoch == epoch) else { return false };
+        if !core::mem::replace(&mut active.asked, true) {
+            return true;
+        }
+        let tx = active.tx;
+        self.end(epoch, tx, parent, name);
+        false
     }
 
     /// Whether the client's request has a transaction under way.
@@ -193,6 +210,24 @@ mod tests {
         assert!(all.end(Epoch(7), tx(4), parent, &name));
         assert!(all.begin(Epoch(7), tx(5), tx(103), parent, &name));
         assert!(!all.end(Epoch(8), tx(5), parent, &name));
+    }
+
+    /// It may wait for the end of the transaction that the question is about.
+    #[test]
+    fn a_transaction_that_is_asked_about_twice_is_given_up() {
+        let parent = Fid { set: SetId(1), epoch: Epoch(1), lsn: Lsn(1) };
+        let name = Name::new(b"d").unwrap();
+        let mut all = Transactions::default();
+        assert!(!all.may_commit(Epoch(5), parent, &name));
+        all.begin(Epoch(5), tx(1), tx(100), parent, &name);
+        assert!(!all.may_commit(Epoch(6), parent, &name), "of an earlier epoch");
+        assert!(all.may_commit(Epoch(5), parent, &name));
+        assert!(all.end(Epoch(5), tx(1), parent, &name), "one question does it no harm");
+        all.begin(Epoch(5), tx(2), tx(101), parent, &name);
+        assert!(all.may_commit(Epoch(5), parent, &name), "each has one question");
+        assert!(!all.may_commit(Epoch(5), parent, &name));
+        assert!(!all.serves(Epoch(5), tx(101)));
+        assert!(!all.end(Epoch(5), tx(2), parent, &name), "it was answered for");
     }
 
     #[test]

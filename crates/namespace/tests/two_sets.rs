@@ -142,10 +142,10 @@ impl World {
         steps
     }
 
-    fn is_about(&self, rules: Rules) -> bool {
-        let memory = &self.memory[self.primary];
+    fn may_commit(&mut self, rules: Rules) -> bool {
+        let memory = &mut self.memory[self.primary];
         match rules {
-            Rules::Named => memory.is_about(Epoch(self.epoch), PARENT, &name()),
+            Rules::Named => memory.may_commit(Epoch(self.epoch), PARENT, &name()),
             Rules::Unnamed => self.tasks.values().any(|t| t.process == self.primary),
         }
     }
@@ -242,7 +242,7 @@ impl World {
                 }
             }
             Message::CheckEntry { dir, tx } => {
-                if !self.is_about(rules) {
+                if !self.may_commit(rules) {
                     let keep = self.entry == Some(dir);
                     self.messages.insert(Message::EndTransaction { dir, tx, keep });
                 }

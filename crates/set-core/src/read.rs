@@ -51,7 +51,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 (Vec::new(), Ok(plain(Body::Done)))
             }
             Op::CheckEntry { parent, name, fid } => {
-                if self.transactions.is_about(self.replica.view().epoch, parent, &name) {
+                if self.transactions.may_commit(self.replica.view().epoch, parent, &name) {
                     return self.refuse(cx, to, Fail::Busy);
                 }
                 self.check_entry(parent, &name, fid)

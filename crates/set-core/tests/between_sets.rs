@@ -97,6 +97,20 @@ fn rmdir_elsewhere_asks_first_and_settles_after() {
     assert!(rig.core.brick_mut().names.is_empty());
 }
 
+/// The other set's directory is marked by a transaction that failed: a removal waits for its end, which waits for the entry.
+#[test]
+fn a_removal_that_waits_for_who_asks_for_the_entry_gives_way() {
+    let names = [((ROOT, name("d")), (THERE, SetId(2)))].into();
+    let mut rig = Rig::with(Memory { names, ..Memory::default() }, &[]);
+    rig.ask(7, Op::Rmdir { parent: ROOT, name: name("d") });
+    let check = || Op::CheckEntry { parent: ROOT, name: name("d"), fid: THERE };
+    assert_eq!(rig.ask(9, check()), ["reply 2: busy"]);
+    assert_eq!(rig.ask(9, check()), ["reply 3: done"]);
+    let agreed = answer(&mut rig, 1, Ok(Body::Done));
+    assert_eq!(agreed, ["ask 2: checkentry of 1", "reply 1: busy for 250 ms"], "the entry was answered for");
+    assert!(!rig.core.brick_mut().names.is_empty());
+}
+
 #[test]
 fn the_lock_on_the_trees_shape_is_given_to_one() {
     let mut rig = rig();
