@@ -53,7 +53,7 @@ wire::wire_struct! {
 
 impl StaleSet {
     /// Everything, and no version says anything.
-    fn all() -> StaleSet {
+    pub(crate) fn all() -> StaleSet {
         StaleSet { from: Lsn(0), objects: vec![], versions_valid_to: Lsn(0) }
     }
 }

@@ -44,6 +44,8 @@ pub(crate) struct OpenedJournal {
     pub(crate) journal: Journal,
     /// Bytes of a torn tail that were cut off.
     pub(crate) cut: u64,
+    /// Segments that are none of the journal's, for [`Journal::remove_leftovers`].
+    pub(crate) leftovers: Vec<Lsn>,
 }
 
 /// How the brick was left.
@@ -118,9 +120,9 @@ impl Journal {
         }
         let Some(first) = j.segments.keys().next_back().copied() else {
             j.begin_segment(begins, Lsn(0))?;
-            return Ok(OpenedJournal { journal: j, cut });
+            return Ok(OpenedJournal { journal: j, cut, leftovers: vec![] });
         };
-        j.check_chain()?;
+        let leftovers = j.check_chain(consistent_to.is_some())?;
         let bytes = j.load(first)?;
         let head = j.head(first, &bytes)?;
         j.base = head.base.clone();
@@ -152,7 +154,7 @@ impl Journal {
         }
         j.segments.insert(first, at as u64);
         j.note_unsynced(left.durable.lsn)?;
-        Ok(OpenedJournal { journal: j, cut })
+        Ok(OpenedJournal { journal: j, cut, leftovers })
     }
 
     /// Writes again what lies beyond the durable position, and the head of a segment none of whose records is durable. A sync
@@ -195,20 +197,6 @@ impl Journal {
         self.segments.clear();
         for (first, name) in found {
             self.segments.insert(first, self.dir.stat_at(&name).map_err(io)?.size);
-        }
-        Ok(())
-    }
-
-    /// Each segment names the one before it: a missing one is noticed without reading them all.
-    fn check_chain(&self) -> Result<(), JournalError> {
-        let mut before = None;
-        for &first in self.segments.keys() {
-            let bytes = self.open_file(first)?.read(0, HEAD, false).map_err(|e| self.io(first, e))?;
-            let head = self.head(first, &bytes)?;
-            if before.is_some_and(|b| b != head.previous) {
-                return Err(JournalError::Missing { dir: self.path.clone(), next: name(first) });
-            }
-            before = Some(first);
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use crate::fresh::Fresh;
 use crate::identity::{FOLDERS, IDENTITY, identity_file, make_folder, own, read_small};
 use crate::index::Index;
 use crate::index_file::IndexFile;
-use crate::journal::{Journal, Left};
+use crate::journal::{Journal, Left, OpenedJournal};
 use crate::listing::Listings;
 use crate::lost::{Changed, SyncedAt};
 use crate::lru::Lru;
@@ -229,6 +229,25 @@ pub(crate) fn read_state(at: &Site) -> Result<State, OpenError> {
     }
 }
 
+/// The directory is the root that the identity names.
+fn check_root(at: &Site, identity: &Identity) -> Result<(), OpenError> {
+    match at.root.tag().map_err(|e| at.io("read the tag of", e))? {
+        Some(tag) if tag.fid == identity.root => Ok(()),
+        _ => Err(at.io("compare the tag with the identity of", Errno::ESTALE)),
+    }
+}
+
+/// A power cut left segments of the journal that had been removed. What is stale may be said by others that are gone.
+fn drop_leftovers(at: &Site, opened: &mut OpenedJournal) -> Result<(), OpenError> {
+    if !opened.leftovers.is_empty() {
+        tracing::warn!(brick = %at.path.display(), segments = ?opened.leftovers, "a power cut left parts of a journal");
+        let all = crate::heal::StaleSet::all();
+        crate::heal::add_stale(&at.meta, all).map_err(|e| at.io("mark what is stale in", e))?;
+        opened.journal.remove_leftovers(&opened.leftovers)?;
+    }
+    Ok(())
+}
+
 impl Brick {
     /// Opens the brick at `path`, which must be the one expected (pool, volume, set and brick are compared), applies the
     /// end of its journal again as far as needed, and rebuilds the index if it is lost.
@@ -274,10 +293,7 @@ impl Brick {
             })?;
         }
         let (path, root, meta) = (at.path.as_path(), at.root.clone(), at.meta.clone());
-        let tag = root.tag().map_err(|e| at.io("read the tag of", e))?;
-        if tag.is_none_or(|t| t.fid != identity.root) {
-            return Err(at.io("compare the tag with the identity of", Errno::ESTALE));
-        }
+        check_root(&at, &identity)?;
         let mut state = read_state(&at)?;
         let boot_id = root.boot_id();
         let witnessed = meta.open_at(b"state", S_IFREG).is_ok_and(|state| state.has_witness());
@@ -296,7 +312,9 @@ impl Brick {
             |objects| mark_lost(objects).map_err(|errno| JournalError::Io { file: file.clone(), errno });
         let lost: Option<&mut dyn FnMut(Vec<Fid>) -> _> = if rebooted { Some(&mut stale) } else { None };
         let left = Left { durable: state.durable.clone(), lost };
-        let opened = Journal::open(at.folder("journal")?, dir, identity.brick, options.segment_size, left)?;
+        let mut opened =
+            Journal::open(at.folder("journal")?, dir, identity.brick, options.segment_size, left)?;
+        drop_leftovers(&at, &mut opened)?;
         let file = IndexFile::new(path, meta.clone());
         let (mut index, position) = Index::open(file.clone(), identity.brick)
             .map_err(|why| OpenError::Index { file: file.path().to_path_buf(), why })?;

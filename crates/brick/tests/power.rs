@@ -241,6 +241,27 @@ fn a_journal_torn_beyond_the_durable_position_ends_there() {
     }
 }
 
+/// Segments that had been removed are there again, others are not: the journal begins behind the gap, and all is stale.
+#[test]
+fn what_a_power_cut_left_of_removed_segments_is_dropped() {
+    let t = temp();
+    let (path, segments, durable) = torn_brick(t.path());
+    let (gone, next) = (&segments[1], first_of(&segments[2]));
+    assert!(next <= durable);
+    std::fs::remove_file(gone).unwrap();
+    for again in 0..2 {
+        let b = Brick::open(&path, &identity(1), small()).unwrap();
+        assert!(!segments[0].exists());
+        assert_eq!(lsns(&b, b.journal_start()), (next.0..=140).collect::<Vec<_>>());
+        let stale_set = b.stale_set().unwrap();
+        assert_eq!((stale_set.from, stale_set.versions_valid_to), (Lsn(0), Lsn(0)), "opening {again}");
+    }
+    // Without a power cut a gap is damage.
+    std::fs::remove_file(&segments[3]).unwrap();
+    let e = Brick::open(&path, &identity(1), small()).map(drop).unwrap_err();
+    assert!(matches!(e, OpenError::Journal(JournalError::Missing { .. })), "{e}");
+}
+
 const OP: ids::OpId = ids::OpId { session: ids::SessionId(1), seq: 1 };
 
 /// Asks the other brick until nothing is stale any more.

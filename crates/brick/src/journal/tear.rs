@@ -3,6 +3,9 @@
 //! The kernel writes the pages of different segments in any order. What was not synced may so be missing in an older
 //! segment and be there in a newer one. Beyond the durable position that is no damage: the journal ends where the first
 //! record is missing, and what lies behind serves only to name objects whose content is stale.
+//!
+//! Of segments that were removed a power cut may leave any. What lies before a gap is such a remnant: a journal may lose its
+//! beginning at any time.
 
 use super::{Journal, name};
 use crate::error::JournalError;
@@ -59,6 +62,30 @@ impl Journal {
             before = Some((first, read.last));
         }
         Ok(None)
+    }
+
+    /// Each segment names the one before it: a missing one is noticed without reading them all. After a power cut
+    /// (`remnants`) the journal begins behind the last gap. Answers the segments before it.
+    pub(super) fn check_chain(&mut self, remnants: bool) -> Result<Vec<Lsn>, JournalError> {
+        let mut after: Option<(Lsn, Lsn)> = None;
+        for &first in self.segments.keys().rev() {
+            if let Some((next, _)) = after.filter(|(_, previous)| *previous != first) {
+                if !remnants {
+                    return Err(JournalError::Missing { dir: self.path.clone(), next: name(next) });
+                }
+                let kept = self.segments.split_off(&next);
+                return Ok(core::mem::replace(&mut self.segments, kept).into_keys().collect());
+            }
+            let bytes = self.open_file(first)?.read(0, HEAD, false).map_err(|e| self.io(first, e))?;
+            after = Some((first, self.head(first, &bytes)?.previous));
+        }
+        Ok(Vec::new())
+    }
+
+    /// Removes what [`super::OpenedJournal`] found before the journal's beginning. It has to be known for good by then that
+    /// nothing of it says what is stale.
+    pub(crate) fn remove_leftovers(&mut self, leftovers: &[Lsn]) -> Result<(), JournalError> {
+        leftovers.iter().try_for_each(|first| self.remove(*first))
     }
 
     fn tear(&self, segment: Lsn, at: usize) -> Result<Tear, JournalError> {
