@@ -5,6 +5,7 @@
 
 use crate::{Excuse, Excuses, Loss, Record, Violation, wrong};
 use ids::{Fid, SetId};
+use std::collections::BTreeMap;
 use wire::op::Node;
 use wire::{Errno, Op};
 
@@ -70,11 +71,35 @@ struct Risk<'a> {
 
 struct Syncs<'a> {
     records: &'a [Record],
-    losses: &'a [Loss],
+    excuses: &'a Excuses,
+    /// With when each client knew of it for certain.
+    losses: Vec<(&'a Loss, BTreeMap<u32, u64>)>,
+}
+
+/// When each client knew of the loss for certain: when it was first answered by the set as it went on.
+fn knew(records: &[Record], loss: &Loss) -> BTreeMap<u32, u64> {
+    let mut knew = BTreeMap::new();
+    let asked =
+        |r: &&Record| r.set == loss.set && r.begun > loss.until && !matches!(r.op, Op::Release { .. });
+    for r in records.iter().filter(asked) {
+        if let Some(at) = answered(r) {
+            let first = knew.entry(r.client).or_insert(at);
+            *first = at.min(*first);
+        }
+    }
+    knew
+}
+
+impl<'a> Syncs<'a> {
+    fn new(records: &'a [Record], losses: &'a [Loss], excuses: &'a Excuses) -> Syncs<'a> {
+        let losses = losses.iter().map(|l| (l, knew(records, l))).collect();
+        Syncs { records, excuses, losses }
+    }
 }
 
 impl Syncs<'_> {
-    /// Changes of the sync's client that it covers and that a loss may have taken.
+    /// Changes of the sync's client that it covers and that a loss may have taken. The client goes by the epoch in which it
+    /// first sent a change: one that began before it knew of the loss counts as if it had been before it.
     fn at_risk(&self, sync: &Record) -> impl Iterator<Item = Risk<'_>> {
         let until = answered(sync).unwrap_or(u64::MAX);
         let (client, set, of) = (sync.client, sync.set, sync.op.clone());
@@ -90,15 +115,18 @@ impl Syncs<'_> {
         changes.flat_map(move |change| {
             let fids: Vec<Fid> = changed(&change.op).into_iter().filter(|f| covered(f)).collect();
             fids.into_iter().flat_map(move |fid| {
-                let losses = self.losses.iter().filter(move |l| l.set == fid.set);
-                let losses = losses.filter(move |l| change.begun <= l.until && l.from <= until);
-                losses.map(move |loss| Risk { change, fid, loss })
+                let losses = self.losses.iter().filter(move |(l, _)| l.set == fid.set && l.from <= until);
+                let losses = losses.filter(move |(l, knew)| {
+                    change.begun <= l.until || knew.get(&client).is_none_or(|knew| change.begun < *knew)
+                });
+                losses.map(move |(loss, _)| Risk { change, fid, loss })
             })
         })
     }
 
     /// Whether the client was told that this change is synced, or may be lost, before the loss or before `sync` began.
-    fn was_told(&self, sync: &Record, risk: &Risk<'_>) -> bool {
+    /// `perhaps`: also by an error that a fault may explain, which then told of no loss.
+    fn was_told(&self, sync: &Record, risk: &Risk<'_>, perhaps: bool) -> bool {
         let Some(done) = answered(risk.change) else { return false };
         self.records.iter().filter(|r| r.client == sync.client && is_sync(&r.op)).any(|r| {
             let Some((at, told)) = &r.answer else { return false };
@@ -106,7 +134,10 @@ impl Syncs<'_> {
             // A sync of everything tells, and leaves the files to tell as well.
             let tells = match told {
                 Ok(_) => *at <= risk.loss.from || matches!(r.op, Op::Fsync { .. }),
-                Err(Errno::EIO) => std::mem::discriminant(&r.op) == std::mem::discriminant(&sync.op),
+                Err(Errno::EIO) => {
+                    std::mem::discriminant(&r.op) == std::mem::discriminant(&sync.op)
+                        && (perhaps || !is_excused(r, self.excuses))
+                }
                 Err(_) => false,
             };
             after && tells
@@ -115,7 +146,7 @@ impl Syncs<'_> {
 
     /// Whether a loss explains that the sync failed.
     fn explains(&self, sync: &Record) -> bool {
-        self.at_risk(sync).any(|risk| !self.was_told(sync, &risk))
+        self.at_risk(sync).any(|risk| !self.was_told(sync, &risk, false))
     }
 
     /// Whether the sync says that nothing was lost of what its client changed before.
@@ -123,7 +154,7 @@ impl Syncs<'_> {
         let surely = |risk: Risk<'_>| {
             answered(risk.change).is_some_and(|at| at < risk.loss.from)
                 && risk.loss.until < sync.begun
-                && !self.was_told(sync, &risk)
+                && !self.was_told(sync, &risk, true)
         };
         matches!(sync.op, Op::Fsync { .. }) && self.at_risk(sync).any(surely)
     }
@@ -134,7 +165,7 @@ impl Syncs<'_> {
 /// # Errors
 /// A sync failed without a reason.
 pub(crate) fn judge(records: &[Record], losses: &[Loss], excuses: &Excuses) -> Result<Vec<bool>, Violation> {
-    let syncs = Syncs { records, losses };
+    let syncs = Syncs::new(records, losses, excuses);
     let mut vouches = vec![false; records.len()];
     for (n, r) in records.iter().enumerate().filter(|(_, r)| is_sync(&r.op)) {
         match &r.answer {

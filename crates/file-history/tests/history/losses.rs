@@ -2,6 +2,7 @@
 
 use crate::script::{SET, Script, done, fid, file, make, root};
 use bytes::Bytes;
+use file_history::Excuse;
 use ids::SetId;
 use wire::op::Node;
 use wire::{Errno, Op};
@@ -161,6 +162,49 @@ fn a_sync_after_a_loss_fails_once() {
     s.fsync(fid(1), Err(Errno::EIO));
     s.refused();
     let mut s = synced();
+    s.fsync(fid(1), Err(Errno::EIO));
+    s.refused();
+}
+
+/// A client counts changes from the view that it knew when it sent them.
+#[test]
+fn a_change_before_the_client_knew_of_a_loss_counts_as_before_it() {
+    let mut s = synced();
+    s.lose();
+    s.write(1, 0, &[(10, 2)], 10);
+    s.fsync(fid(1), Err(Errno::EIO));
+    s.fsync(fid(1), done());
+    s.accepted();
+    let mut s = synced();
+    s.lose();
+    s.read(1, &[(10, 1)]);
+    s.write(1, 0, &[(10, 2)], 10);
+    s.fsync(fid(1), Err(Errno::EIO));
+    s.refused();
+}
+
+/// A disk that fails says nothing of losses before or after.
+#[test]
+fn a_sync_that_a_fault_explains_tells_of_no_loss() {
+    let failed = || {
+        let mut s = synced();
+        s.write(1, 0, &[(10, 2)], 10);
+        s.fsync(fid(1), Err(Errno::EIO));
+        let until = s.records.last().unwrap().begun + 1;
+        s.excuses.errors.push(Excuse { errno: Errno::EIO, set: Some(SET), from: 0, until });
+        s.lose();
+        s
+    };
+    let mut s = failed();
+    s.fsync(fid(1), Err(Errno::EIO));
+    s.fsync(fid(1), done());
+    s.accepted();
+    let mut s = failed();
+    s.read(1, &[(10, 1)]);
+    s.fsync(fid(1), done());
+    s.accepted();
+    let mut s = failed();
+    s.fsync(fid(1), Err(Errno::EIO));
     s.fsync(fid(1), Err(Errno::EIO));
     s.refused();
 }
