@@ -88,6 +88,11 @@ impl Timeline {
         self.open == 0
     }
 
+    /// How many answers have no place yet.
+    pub(crate) fn left(&self) -> usize {
+        self.open
+    }
+
     /// A number that stands for the set of operations that have their places.
     pub(crate) fn done(&self) -> u128 {
         self.done

@@ -39,7 +39,8 @@ pub(crate) fn counterexample<I: Debug, O: Debug, S: Debug>(
     let _written = writeln!(text, "then the state is {state:?}, and none of these can follow:");
     let mut rest: Vec<&Call<I, O>> =
         calls.iter().enumerate().filter(|(i, _)| !longest.contains(i)).map(|(_, call)| call).collect();
-    rest.sort_by_key(|call| call.begun);
+    // The first of them has to be next.
+    rest.sort_by_key(|call| (call.answer.as_ref().map_or(u64::MAX, |(_, at)| *at), call.begun));
     for call in rest.into_iter().take(LINES) {
         line(&mut text, call);
     }

@@ -51,6 +51,7 @@ pub fn explain<S: Spec>(
             closed: HashMap::new(),
             path: Vec::new(),
             longest: (Vec::new(), initial.clone()),
+            left: usize::MAX,
             steps: 0,
             between,
             is_cut: false,
@@ -112,8 +113,10 @@ struct Search<'a, S: Spec> {
     /// Configurations from which no order was found, and the operations that are to blame.
     closed: HashMap<Key<S::State>, BTreeSet<usize>>,
     path: Vec<Frame<S::State>>,
-    /// The longest order that was found, and the state after it.
+    /// The order that was found with the most answers, and the state after it.
     longest: (Vec<usize>, S::State),
+    /// How many answers it leaves.
+    left: usize,
     steps: u64,
     /// So many operations without an answer may come between two that have one.
     between: usize,
@@ -218,7 +221,8 @@ impl<S: Spec> Search<'_, S> {
                 Some(next)
             }
             Ways::Closed(blamed) => {
-                if self.path.len() > self.longest.0.len() {
+                if self.line.left() < self.left {
+                    self.left = self.line.left();
                     self.longest = (self.path.iter().map(|f| f.op).collect(), from.clone());
                 }
                 self.backtrack(blamed)
