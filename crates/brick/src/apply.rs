@@ -16,7 +16,7 @@ use ids::{Fid, OpId, SetId, Time};
 use namespace::Entry;
 use wire::op::Node as Kind;
 use wire::peer::Stamp;
-use wire::{Change, Errno, Name};
+use wire::{Change, Errno};
 
 /// Changes of the index after which a sync is wanted, and is waited for: they are kept in memory until then.
 const INDEX_MANY: usize = 1 << 17;
@@ -280,7 +280,7 @@ impl Brick {
     }
 
     /// The tree is not as the change expects. After a kill that only means "done already".
-    fn diverged(&self, parent: Fid, name: &[u8], found: At) -> Result<(), Errno> {
+    pub(crate) fn diverged(&self, parent: Fid, name: &[u8], found: At) -> Result<(), Errno> {
         if self.replaying {
             return Ok(());
         }
@@ -396,7 +396,13 @@ impl Brick {
     }
 
     /// Takes a file's name away; the file too, if it was the last and nobody has it open.
-    fn push_out(&mut self, dir: &OpenObject, name: &[u8], fid: Fid, orphan: bool) -> Result<(), Errno> {
+    pub(crate) fn push_out(
+        &mut self,
+        dir: &OpenObject,
+        name: &[u8],
+        fid: Fid,
+        orphan: bool,
+    ) -> Result<(), Errno> {
         if orphan {
             dir.rename(name, &self.orphans, hidden_name(fid).as_bytes(), Renaming::Replace)?;
             self.invalidate_attrs(fid);
@@ -438,58 +444,6 @@ impl Brick {
             Err(e) => return Err(e),
         }
         self.left(parent, name);
-        Ok(())
-    }
-
-    fn rename(
-        &mut self,
-        from: (Fid, &Name),
-        fid: Fid,
-        to: (Fid, &Name),
-        replaced: Option<(Fid, bool)>,
-    ) -> Result<(), Errno> {
-        let (name, to_name) = (from.1.as_bytes(), to.1.as_bytes());
-        let source = match self.find(from.0, name)? {
-            At::Entry(e) if e.fid == fid => e,
-            other => return self.diverged(from.0, name, other),
-        };
-        let dir = self.open_dir(from.0)?;
-        let to_dir = self.open_dir(to.0)?;
-        match (self.find(to.0, to_name)?, replaced) {
-            (At::Free, None) => {}
-            (At::Free, Some(_)) if self.replaying => {}
-            (At::Unknown, _) => self.quarantine(to.0, to_name)?,
-            (At::Entry(e), Some((out, orphan))) if e.fid == out => {
-                if e.is_dir() {
-                    self.remove_dir(to.0, to_name, out)?;
-                } else if orphan {
-                    self.push_out(&to_dir, to_name, out, true)?;
-                } else if self.fresh(out)?.1.nlink <= 1 {
-                    self.forget(out);
-                } else {
-                    self.invalidate_attrs(out);
-                }
-            }
-            (other, _) => return self.diverged(to.0, to_name, other),
-        }
-        dir.rename(name, &to_dir, to_name, Renaming::Replace)?;
-        self.left(from.0, name);
-        self.entered(to.0, to_name, source);
-        self.invalidate_attrs(fid);
-        Ok(())
-    }
-
-    fn exchange(&mut self, a: (Fid, &Name, Fid), b: (Fid, &Name, Fid)) -> Result<(), Errno> {
-        let (name, to_name) = (a.1.as_bytes(), b.1.as_bytes());
-        let (one, two) = match (self.find(a.0, name)?, self.find(b.0, to_name)?) {
-            (At::Entry(x), At::Entry(y)) if x.fid == a.2 && y.fid == b.2 => (x, y),
-            (other, _) => return self.diverged(a.0, name, other),
-        };
-        let dir = self.open_dir(a.0)?;
-        let to_dir = self.open_dir(b.0)?;
-        dir.rename(name, &to_dir, to_name, Renaming::Exchange)?;
-        self.entered(a.0, name, two);
-        self.entered(b.0, to_name, one);
         Ok(())
     }
 

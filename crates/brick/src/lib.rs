@@ -30,6 +30,7 @@ mod journal;
 mod listing;
 mod lost;
 mod lru;
+mod moves;
 mod object;
 mod open;
 mod orphans;

@@ -7,6 +7,7 @@ use ids::Lsn;
 use memory_fs::CrashRule;
 use namespace::TreeState as _;
 use std::collections::BTreeSet;
+use wire::Op;
 
 /// A brick whose sync has failed.
 fn failed(disk: &mut Disk) -> Set {
@@ -107,4 +108,20 @@ fn the_index_is_used_again_after_an_error() {
     disk.crash(CrashRule::Ordered, &mut |_| 0);
     let mut b = disk.open().unwrap();
     assert!(!b.found().index_rebuilt && all_there(&mut b));
+}
+
+/// A rename over a directory is done or not, also on a full disk.
+#[test]
+fn a_directory_takes_the_place_of_another_without_room() {
+    let mut disk = Disk::new(1, CrashRule::Ordered);
+    let mut s = Set::new(vec![disk.open().unwrap()]);
+    let (a, b) = (s.dir(ROOT, "a"), s.dir(ROOT, "b"));
+    disk.fill();
+    let op = Op::Rename { parent: ROOT, name: name("a"), to_parent: ROOT, to_name: name("b"), flags: 0 };
+    let done = s.run(&op, b"");
+    let entries = ["a", "b"].map(|n| s.bricks[0].entry(ROOT, &name(n)).unwrap().map(|e| e.fid));
+    assert_eq!((done, entries), (Ok(None), [None, Some(a)]));
+    assert_eq!(s.bricks[0].attr(b), Err(wire::Errno::ESTALE));
+    let (listed, _) = s.bricks[0].readdir(ROOT, 0, false, 4096).unwrap();
+    assert_eq!(listed.iter().map(|e| e.fid).collect::<Vec<_>>(), [a]);
 }

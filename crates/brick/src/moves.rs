@@ -1,0 +1,79 @@
+//! Renames and exchanges of entries.
+
+use crate::open::Brick;
+use crate::tree::At;
+use file_system::Renaming;
+use ids::Fid;
+use namespace::Entry;
+use wire::{Errno, Name};
+
+impl Brick {
+    /// An entry gets another name, and may take the place of what has it.
+    pub(crate) fn rename(
+        &mut self,
+        from: (Fid, &Name),
+        fid: Fid,
+        to: (Fid, &Name),
+        replaced: Option<(Fid, bool)>,
+    ) -> Result<(), Errno> {
+        let (name, to_name) = (from.1.as_bytes(), to.1.as_bytes());
+        let source = match self.find(from.0, name)? {
+            At::Entry(e) if e.fid == fid => e,
+            other => return self.diverged(from.0, name, other),
+        };
+        let dir = self.open_dir(from.0)?;
+        let to_dir = self.open_dir(to.0)?;
+        match (self.find(to.0, to_name)?, replaced) {
+            (At::Free, None) => {}
+            (At::Free, Some(_)) if self.replaying => {}
+            (At::Unknown, _) => self.quarantine(to.0, to_name)?,
+            (At::Entry(e), Some((out, orphan))) if e.fid == out => {
+                if e.is_dir() {
+                    // In one go if it can be: on a full disk only that is done or not.
+                    match dir.rename(name, &to_dir, to_name, Renaming::Replace) {
+                        Ok(()) => {
+                            self.forget(out);
+                            self.left(to.0, to_name);
+                            self.moved((from.0, name), (to.0, to_name), source);
+                            return Ok(());
+                        }
+                        Err(Errno::ENOTEMPTY | Errno::EEXIST) => self.remove_dir(to.0, to_name, out)?,
+                        Err(e) => return Err(e),
+                    }
+                } else if orphan {
+                    self.push_out(&to_dir, to_name, out, true)?;
+                } else if self.fresh(out)?.1.nlink <= 1 {
+                    self.forget(out);
+                } else {
+                    self.invalidate_attrs(out);
+                }
+            }
+            (other, _) => return self.diverged(to.0, to_name, other),
+        }
+        dir.rename(name, &to_dir, to_name, Renaming::Replace)?;
+        self.moved((from.0, name), (to.0, to_name), source);
+        Ok(())
+    }
+
+    /// An entry has another name.
+    fn moved(&mut self, from: (Fid, &[u8]), to: (Fid, &[u8]), entry: Entry) {
+        self.left(from.0, from.1);
+        self.entered(to.0, to.1, entry);
+        self.invalidate_attrs(entry.fid);
+    }
+
+    /// Two entries change places.
+    pub(crate) fn exchange(&mut self, a: (Fid, &Name, Fid), b: (Fid, &Name, Fid)) -> Result<(), Errno> {
+        let (name, to_name) = (a.1.as_bytes(), b.1.as_bytes());
+        let (one, two) = match (self.find(a.0, name)?, self.find(b.0, to_name)?) {
+            (At::Entry(x), At::Entry(y)) if x.fid == a.2 && y.fid == b.2 => (x, y),
+            (other, _) => return self.diverged(a.0, name, other),
+        };
+        let dir = self.open_dir(a.0)?;
+        let to_dir = self.open_dir(b.0)?;
+        dir.rename(name, &to_dir, to_name, Renaming::Exchange)?;
+        self.entered(a.0, name, two);
+        self.entered(b.0, to_name, one);
+        Ok(())
+    }
+}
