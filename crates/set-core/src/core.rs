@@ -24,7 +24,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 use ids::{BrickId, Epoch, Fid, Lsn, SetId};
 use namespace::transaction::Transactions;
-use replica::{LogEntry, Replica, Role, SyncToken, Ticket};
+use replica::{LogEntry, Proposal, Replica, Role, SyncToken, Ticket};
 use wire::peer::{PeerBody, Stamp};
 use wire::{Errno, Fail};
 
@@ -170,6 +170,8 @@ pub struct SetCore<B: LocalBrick, R> {
     pub(crate) lag: Lag,
     /// Whether the stale objects were announced to the other bricks.
     pub(crate) told: bool,
+    /// The proposal that the log tells of.
+    proposed: Option<Proposal>,
     pub(crate) failure_detector: FailureDetector,
 }
 
@@ -220,6 +222,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             questions: Questions::default(),
             lag: Lag::default(),
             told: false,
+            proposed: None,
             failure_detector: FailureDetector::default(),
         }
     }
@@ -385,7 +388,11 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 }
             }
             Output::Propose(proposal) => {
-                tracing::info!("set {}: propose {:?}: {}", self.set, proposal.in_sync, proposal.reason);
+                // It is repeated until the pool store answers, which may take as long as a link stays cut.
+                if self.proposed.as_ref() != Some(&proposal) {
+                    tracing::info!("set {}: propose {:?}: {}", self.set, proposal.in_sync, proposal.reason);
+                    self.proposed = Some(proposal.clone());
+                }
                 cx.out.push(crate::Output::Propose(proposal));
             }
             Output::AdoptHistory => self.next.push_back(Next::AdoptHistory),
