@@ -91,6 +91,8 @@ fn all_objects_that_records_behind_a_tear_name_are_stale() {
     let t = temp();
     let (path, all, durable) = durable_in_the_middle(t.path());
     std::fs::write(&all[durable + 1], b"").unwrap();
+    // Nothing but their records says that there were these: their times are lost with them.
+    (131..=140).for_each(|n| std::fs::remove_file(path.join(format!("f{n}"))).unwrap());
     let b = Brick::open(&path, &identity(1), Options::default()).unwrap();
     let from = first_of(&all[durable + 2]);
     assert!(b.last().lsn < Lsn(from) && from < 130);
