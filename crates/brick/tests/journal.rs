@@ -137,3 +137,22 @@ fn data_that_the_last_change_shifts_is_not_shifted_twice() {
     let left = std::fs::read(path.join("f")).unwrap();
     assert_eq!((left.len(), left[4096]), (7 * 4096, 2));
 }
+
+/// Nothing of it is read when the brick is opened, as all is in the tree: a brick that joins would need it.
+#[test]
+fn a_missing_segment_is_noticed_by_who_does_not_read_it() {
+    let t = temp();
+    let options = Options { segment_size: 600, ..Options::default() };
+    let mut s = brick_with(t.path(), &options);
+    (0..30).for_each(|n| _ = s.file(ROOT, &format!("f{n}")));
+    let b = s.bricks.remove(0);
+    let path = b.path().to_path_buf();
+    b.close().unwrap();
+    let all = segments(&path);
+    std::fs::remove_file(&all[all.len() / 2]).unwrap();
+    match Brick::open(&path, &identity(1), options) {
+        Err(OpenError::Journal(JournalError::Missing { .. })) => {}
+        Err(e) => panic!("{e}"),
+        Ok(_) => panic!("it is in use"),
+    }
+}
