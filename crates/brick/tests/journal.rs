@@ -156,3 +156,39 @@ fn a_missing_segment_is_noticed_by_who_does_not_read_it() {
         Ok(_) => panic!("it is in use"),
     }
 }
+
+#[test]
+fn a_damaged_mark_of_healing_means_that_everything_is_stale() {
+    let t = temp();
+    let mut s = Set::new(vec![new_brick(t.path(), 1)]);
+    s.file(ROOT, "f");
+    let b = s.bricks.remove(0);
+    let path = b.path().to_path_buf();
+    b.close().unwrap();
+    std::fs::write(path.join(".mortar/heal"), b"what a power cut left of it").unwrap();
+    let b = open(&path, &identity(1));
+    let stale_set = b.stale_set().expect("something was not healed");
+    assert_eq!((stale_set.from, stale_set.versions_valid_to), (Lsn(0), Lsn(0)));
+}
+
+/// While a brick heals its journal says what is stale.
+#[test]
+fn a_journal_that_loses_what_it_says_is_stale_makes_everything_stale() {
+    let t = temp();
+    let options = Options { segment_size: 600, journal_size: 1000, ..Options::default() };
+    let mut s = brick_with(t.path(), &options);
+    (0..5).for_each(|n| _ = s.file(ROOT, &format!("f{n}")));
+    s.bricks[0].begin_heal(Lsn(2), &[], Lsn(2)).unwrap();
+    for n in 5..200 {
+        s.file(ROOT, &format!("f{n}"));
+        if n % 10 == 0 {
+            s.bricks[0].begin_sync(None).unwrap().run().unwrap();
+        }
+        let (start, from) = (s.bricks[0].journal_start(), s.bricks[0].stale_set().unwrap().from);
+        assert!(
+            from == Lsn(0) || start <= from.next(),
+            "stale from {from} on: the journal begins at {start}"
+        );
+    }
+    assert!(s.bricks[0].journal_start() > Lsn(3), "it is kept within some bound");
+}
