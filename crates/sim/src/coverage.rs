@@ -1,6 +1,7 @@
 //! What a run has reached: counted, so that a simulator that no longer reaches something is noticed.
 
 use std::collections::BTreeMap;
+use wire::Op;
 use wire::peer::{PeerBody, PeerMessage};
 
 /// See the module.
@@ -14,6 +15,16 @@ impl Coverage {
 
     pub(crate) fn add(&mut self, what: &'static str, times: u64) {
         *self.0.entry(what).or_default() += times;
+    }
+
+    /// A request arrived at a set that is open there.
+    pub(crate) fn asked(&mut self, op: &Op) {
+        match op {
+            Op::PrepareMkdir { .. } | Op::PrepareRmdir { .. } => self.count("transaction prepared"),
+            // Asked by whoever aborts one, and about one that should be over by the set that has the directory.
+            Op::CheckEntry { .. } => self.count("transaction resolved"),
+            _ => {}
+        }
     }
 
     /// A message between bricks arrived.

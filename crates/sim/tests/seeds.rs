@@ -76,6 +76,8 @@ fn a_storm_of_faults() {
         ("reclaim", 200),
         ("healing by journal", 50),
         ("full comparison", 5),
+        ("transaction prepared", 100),
+        ("transaction resolved", 3),
         ("healed", 100),
         ("arbitration", 40),
         ("loss of unsynced changes", 10),

@@ -86,6 +86,7 @@ impl World {
         let set = call.set;
         let Some(process) = self.process(m) else { return };
         if process.serving(set).is_some() {
+            self.coverage.asked(&call.op);
             return self.step(m, set, Input::Request(Request { call, payload, to, session }));
         }
         let epoch = process.known.sets.get(&set).map_or(Epoch(0), |s| s.view.epoch);
