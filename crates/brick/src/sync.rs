@@ -223,8 +223,10 @@ impl Brick {
     /// Begins to bring everything to disk up to where [`Brick::begin_flush`] was called last, and its slices are over.
     pub fn begin_sync_of_flushed(&mut self) -> SyncJob {
         let target = self.tree_target();
-        let (stamp, began) = (self.flushing.stamp.clone(), self.flushing.began);
-        SyncJob { stamp, began, ..self.sync_job(target) }
+        let (flushed, began) = (self.flushing.stamp.clone(), self.flushing.began);
+        let job = self.sync_job(target);
+        let stamp = if flushed.lsn < job.stamp.lsn { flushed } else { job.stamp.clone() };
+        SyncJob { stamp, began, ..job }
     }
 
     fn tree_target(&mut self) -> Target {
@@ -260,8 +262,18 @@ impl Brick {
         Ok(self.sync_job(Target::Objects(files)))
     }
 
+    /// The last change, or the one before if it was done in part: its record alone makes nothing durable.
+    fn last_done(&self) -> Stamp {
+        let last = self.journal.last();
+        if !self.is_partial() {
+            return last;
+        }
+        let before = self.journal.stamp_at(Lsn(last.lsn.0.saturating_sub(1)));
+        before.ok().flatten().unwrap_or_else(|| self.durable())
+    }
+
     fn sync_job(&self, target: Target) -> SyncJob {
-        let (stamp, began) = (self.journal.last(), self.root.now());
+        let (stamp, began) = (self.last_done(), self.root.now());
         SyncJob {
             shared: self.shared.clone(),
             journal: self.journal.unsynced(),

@@ -140,6 +140,25 @@ fn a_write_done_in_part_is_found_again() {
     assert_eq!(b.stale_set().unwrap().objects, [f]);
 }
 
+/// A sync brings its record to disk, not what the record says.
+#[test]
+fn a_sync_makes_no_change_durable_that_was_done_in_part() {
+    let small = Small::new();
+    let (mut s, f, change, data) = half_written(&small);
+    let before = s.bricks[0].last();
+    assert_eq!(s.apply(&change, &data), Err(Errno::ENOSPC));
+    let mut b = s.bricks.remove(0);
+    let path = b.path().to_path_buf();
+    small.free();
+    assert_eq!(b.begin_sync(None).unwrap().run(), Ok(before.lsn));
+    b.begin_flush();
+    while !b.flush_slice().unwrap() {}
+    assert_eq!(b.begin_sync_of_flushed().run(), Ok(before.lsn));
+    assert_eq!(b.durable(), before);
+    b.close().unwrap_err();
+    assert_eq!(open(&path, &identity(1)).found().incomplete, Some(f));
+}
+
 /// What there is no room for is refused before it is begun; what needs none is not.
 #[test]
 fn a_full_disk_refuses_before_it_begins() {
@@ -241,7 +260,7 @@ fn what_is_given_up_is_not_durable() {
     assert_eq!(s.apply(&change, &data), Err(Errno::ENOSPC));
     small.free();
     let b = &mut s.bricks[0];
-    assert_eq!(b.begin_sync(None).unwrap().run(), Ok(before.lsn.next()));
+    assert_eq!(b.begin_sync(None).unwrap().run(), Ok(before.lsn));
     b.abandon_partial().unwrap();
     assert_eq!((b.last(), b.durable()), (before.clone(), before));
 }
