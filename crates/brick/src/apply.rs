@@ -429,7 +429,7 @@ impl Brick {
     /// Removes a directory; one that is not empty (copies of other sets' directories, things that are not ours) goes to
     /// lost+found.
     pub(crate) fn remove_dir(&mut self, parent: Fid, name: &[u8], fid: Fid) -> Result<(), Errno> {
-        let dir = self.open_dir(parent)?;
+        let dir = self.open_to_move(parent, &[fid])?;
         let mut removed = dir.remove_dir(name);
         if matches!(removed, Err(Errno::ENOTEMPTY | Errno::EEXIST)) {
             self.quarantine_remains(fid)?;

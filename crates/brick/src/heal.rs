@@ -297,62 +297,6 @@ impl Brick {
         Ok(Some((parent, Name::new(&at.name).map_err(|_| Errno::EIO)?)))
     }
 
-    /// What a comparison from the root does not meet: directories of this set that hang on other sets' directories or lie
-    /// in lost+found, and files without a name.
-    ///
-    /// # Errors
-    /// The kernel's.
-    pub fn placed(&mut self) -> Result<Vec<Fid>, Errno> {
-        let set = self.identity.set;
-        let mut out = self.orphans()?;
-        let mut todo = vec![self.identity.root];
-        for fid in self.in_lost_found()? {
-            if self.load(fid)?.tag.home == set {
-                out.push(fid);
-            }
-            todo.push(fid);
-        }
-        while let Some(dir) = todo.pop() {
-            let mut names = Vec::new();
-            self.scan_dir(dir, &mut |name, kind| {
-                if matches!(kind, S_IFDIR | 0) {
-                    names.push(name.to_vec());
-                }
-                false
-            })?;
-            let own = self.load(dir)?.tag.home == set;
-            for name in names {
-                if let At::Entry(e) = self.find(dir, &name)?
-                    && e.is_dir()
-                {
-                    // What a directory of this set holds is met when its entries are compared.
-                    if e.home == set && !own {
-                        out.push(e.fid);
-                    }
-                    todo.push(e.fid);
-                }
-            }
-        }
-        Ok(out)
-    }
-
-    /// The directories that lie in lost+found themselves, of this set and copies of others'.
-    fn in_lost_found(&mut self) -> Result<Vec<Fid>, Errno> {
-        let mut found = Vec::new();
-        self.lost_found.list(&mut |name, _, _| {
-            found.extend(hidden_fid(name));
-            true
-        })?;
-        let mut dirs = Vec::new();
-        for fid in found {
-            // A name like a fid's alone does not make it ours.
-            if self.is_known(fid)? && self.open_fid(fid)?.is_dir() && self.location(fid)?.parent.is_none() {
-                dirs.push(fid);
-            }
-        }
-        Ok(dirs)
-    }
-
     /// Gives an object the attributes that another brick has, and all its data if that is given. As long as data is to
     /// follow it has no version: [`Brick::complete`] gives it one. False if there is no such object here.
     ///

@@ -109,10 +109,6 @@ impl HealTarget for Brick {
         Brick::small_sum(self, fid)
     }
 
-    fn placed(&mut self) -> Result<Vec<Fid>, Errno> {
-        Brick::placed(self)
-    }
-
     fn take_object(
         &mut self,
         fid: Fid,

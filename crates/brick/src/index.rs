@@ -106,18 +106,12 @@ impl Index {
         if let Some(v) = self.dirty.get(&fid) {
             return Ok(*v);
         }
-        {
-            let batches = self.store.batches.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(v) = batches.iter().rev().find_map(|b| b.changes.get(&fid)) {
-                return Ok(*v);
-            }
-        }
-        self.store.read(|db| {
-            let read = db.begin_read()?;
-            let table = read.open_table(OBJECTS)?;
-            let v = table.get(key(fid))?;
-            Ok(v.and_then(|v| Located::decode(v.value())))
-        })
+        self.store.get(fid)
+    }
+
+    /// What other threads may look into: all but the newest changes.
+    pub(crate) fn share(&self) -> Arc<Store> {
+        self.store.clone()
     }
 
     pub(crate) fn put(&mut self, fid: Fid, at: Located) {
@@ -157,6 +151,21 @@ impl Index {
 }
 
 impl Store {
+    pub(crate) fn get(&self, fid: Fid) -> Result<Option<Located>, Errno> {
+        {
+            let batches = self.batches.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(v) = batches.iter().rev().find_map(|b| b.changes.get(&fid)) {
+                return Ok(*v);
+            }
+        }
+        self.read(|db| {
+            let read = db.begin_read()?;
+            let table = read.open_table(OBJECTS)?;
+            let v = table.get(key(fid))?;
+            Ok(v.and_then(|v| Located::decode(v.value())))
+        })
+    }
+
     /// Commits everything sealed up to `upto`, oldest first. On any thread.
     pub(crate) fn commit(&self, upto: Lsn) -> Result<(), Errno> {
         let _one = self.committing.lock().unwrap_or_else(PoisonError::into_inner);

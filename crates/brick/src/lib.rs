@@ -35,6 +35,7 @@ mod object;
 mod open;
 mod orphans;
 mod place;
+mod placed;
 mod read;
 mod recover;
 mod scan;
@@ -53,6 +54,7 @@ pub use identity::{format, format_again, format_on, read_identity, restore_ident
 pub use journal::Records;
 pub use listing::ListJob;
 pub use open::{Brick, Found, Options};
+pub use placed::WalkJob;
 pub use read::{ReadJob, ReadOutcome};
 pub use replica::healing::{Arriving, HealSession, Made, Progress, Sum, Sums};
 pub use service::{DirLocation, check_path, mount_point, release};

@@ -21,7 +21,7 @@ impl Brick {
             At::Entry(e) if e.fid == fid => e,
             other => return self.diverged(from.0, name, other),
         };
-        let dir = self.open_dir(from.0)?;
+        let dir = self.open_to_move(from.0, &[fid])?;
         let to_dir = self.open_dir(to.0)?;
         match (self.find(to.0, to_name)?, replaced) {
             (At::Free, None) => {}
@@ -69,7 +69,7 @@ impl Brick {
             (At::Entry(x), At::Entry(y)) if x.fid == a.2 && y.fid == b.2 => (x, y),
             (other, _) => return self.diverged(a.0, name, other),
         };
-        let dir = self.open_dir(a.0)?;
+        let dir = self.open_to_move(a.0, &[a.2, b.2])?;
         let to_dir = self.open_dir(b.0)?;
         dir.rename(name, &to_dir, to_name, Renaming::Exchange)?;
         self.entered(a.0, name, two);

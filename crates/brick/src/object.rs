@@ -52,6 +52,11 @@ impl OpenObject {
         OpenObject { file: Arc::new(file), kind }
     }
 
+    /// One that is open and shared already.
+    pub(crate) fn from_shared(file: Arc<File>, kind: u32) -> OpenObject {
+        OpenObject { file, kind }
+    }
+
     /// For work that outlives the brick's thread's interest in it.
     pub(crate) fn share(&self) -> Arc<File> {
         self.file.clone()

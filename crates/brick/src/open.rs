@@ -102,6 +102,7 @@ pub struct Brick {
     pub(crate) nonces: AtomicU64,
     pub(crate) listings: Listings,
     pub(crate) index: Index,
+    pub(crate) walks: crate::placed::Walks,
     pub(crate) journal: Journal,
     /// Objects with times or versions to write, in the order of their first change.
     pub(crate) dirty: VecDeque<Fid>,
@@ -307,9 +308,9 @@ impl Brick {
             crate::heal::add_stale(&meta, lost)
         };
         let dir = own(path).join("journal");
-        let file = own(path).join("heal");
-        let mut stale =
-            |objects| mark_lost(objects).map_err(|errno| JournalError::Io { file: file.clone(), errno });
+        let mut stale = |objects| {
+            mark_lost(objects).map_err(|e| JournalError::Io { file: own(path).join("heal"), errno: e })
+        };
         let lost: Option<&mut dyn FnMut(Vec<Fid>) -> _> = if rebooted { Some(&mut stale) } else { None };
         let left = Left { durable: state.durable.clone(), lost };
         let mut opened =
@@ -327,8 +328,7 @@ impl Brick {
             index_rebuilt: false,
         };
         let start = if rebooted { state.flushed.min(state.durable.lsn) } else { state.flushed };
-        state.boot = boot_id;
-        state.clean = false;
+        (state.boot, state.clean) = (boot_id, false);
         let synced = SyncedAt::open(meta.clone()).map_err(|e| at.io("open .mortar/synced of", e))?;
         let changed = if rebooted {
             crate::lost::look(&at, identity.set, &synced, &mut index)?
@@ -361,6 +361,7 @@ impl Brick {
             listings: Listings::new(options.listing_names),
             options,
             index,
+            walks: crate::placed::Walks::default(),
             journal: opened.journal,
             dirty: VecDeque::new(),
             shared: Arc::new(shared),

@@ -130,7 +130,7 @@ impl Brick {
             At::Free => Ok(true),
             At::Unknown => self.quarantine(parent, name).map(|()| true),
             At::Entry(e) if e.home != self.identity.set => {
-                let dir = self.open_dir(parent)?;
+                let dir = self.open_to_move(parent, &[e.fid])?;
                 dir.rename(name, &self.lost_found, hidden_name(e.fid).as_bytes(), Renaming::Replace)?;
                 self.left(parent, name);
                 Ok(true)
@@ -138,7 +138,7 @@ impl Brick {
             At::Entry(e) if e.is_dir() && self.load(e.fid)?.tag.flags & PENDING != 0 => {
                 // Two transactions about one name, of which at most one commits: which one is not known here. Both
                 // directories stay until their transactions end.
-                let dir = self.open_dir(parent)?;
+                let dir = self.open_to_move(parent, &[e.fid])?;
                 dir.rename(name, &self.lost_found, hidden_name(e.fid).as_bytes(), Renaming::Replace)?;
                 self.left(parent, name);
                 Ok(true)
@@ -230,7 +230,7 @@ impl Brick {
         if from.parent == Some(parent) && from.name == name {
             return Ok(());
         }
-        let to = self.open_dir(parent)?;
+        let to = self.open_to_move(parent, &[fid])?;
         from.dir.rename(&from.name, &to, name, Renaming::Replace)?;
         if let Some(p) = from.parent {
             self.left(p, &from.name);

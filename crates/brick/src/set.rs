@@ -4,6 +4,7 @@ use crate::compare::SumsJob;
 use crate::heal::EndJob;
 use crate::listing::ListJob;
 use crate::open::Brick;
+use crate::placed::WalkJob;
 use crate::read::{ReadJob, ReadOutcome};
 use crate::sync::SyncJob;
 use ids::{Fid, Lsn, OpId, SetId};
@@ -26,6 +27,8 @@ pub enum Work {
     End(EndJob),
     /// Reading the names of a directory.
     List(ListJob),
+    /// Looking for what a comparison from the root does not meet.
+    Walk(WalkJob),
 }
 
 impl set_core::LocalBrick for Brick {
@@ -43,6 +46,7 @@ impl set_core::LocalBrick for Brick {
                 job.run();
                 Ok(Done::Listed)
             }
+            Work::Walk(job) => job.run().map(Done::Placed),
         }
     }
 
@@ -204,6 +208,10 @@ impl set_core::LocalBrick for Brick {
 
     fn begin_sums(&mut self, fid: Fid, offset: u64, len: u32) -> Result<Work, Errno> {
         Brick::sums(self, fid, offset, len).map(Work::Sums)
+    }
+
+    fn begin_placed(&mut self) -> Work {
+        Work::Walk(Brick::begin_placed(self))
     }
 
     fn begin_end(&mut self) -> Result<Work, Errno> {

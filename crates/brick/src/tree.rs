@@ -30,7 +30,12 @@ impl Brick {
         if let Some(o) = self.fds.get(&fid) {
             return Ok(o.clone());
         }
-        let at = self.index.get(fid)?.ok_or(Errno::ESTALE)?;
+        let mut at = self.index.get(fid)?;
+        if at.is_none() {
+            self.learn_met()?;
+            at = self.index.get(fid)?;
+        }
+        let at = at.ok_or(Errno::ESTALE)?;
         match self.root.open_handle(&at.handle, at.kind) {
             Ok(file) => {
                 let o = OpenObject::new(file, at.kind);

@@ -308,7 +308,7 @@ fn after_a_reboot_a_brick_is_healed_from_its_durable_position() {
         let (stamp, change) = (&r.stamp, &r.change);
         healing.apply(&mut j, Arriving { stamp, op: OP, result_fid: None, change, payload: b"" }).unwrap();
     }
-    healing.on_caught_up(&mut j, &p.last(), &[]).unwrap();
+    healing.on_caught_up(&mut j, &p.last(), vec![]).unwrap();
     heal_all(&mut p, &mut j, &mut healing);
     assert_eq!(p.last(), j.last());
     let (mut a, mut b) = (p.attr_of_any(f).unwrap(), j.attr_of_any(f).unwrap());
@@ -363,7 +363,7 @@ fn a_version_from_before_a_loss_is_not_believed() {
     let mut j = open(&dir.path().join("b2"), &identity(2));
     let none = Stamp { epoch: Epoch(0), lsn: Lsn(0) };
     let mut healing = HealSession::begin(&mut j, (&none, &alone), Lsn(0), true).unwrap();
-    healing.on_caught_up(&mut j, &p.last(), &[]).unwrap();
+    healing.on_caught_up(&mut j, &p.last(), vec![]).unwrap();
     heal_all(&mut p, &mut j, &mut healing);
     same_data(&mut p, &mut j, f);
 }

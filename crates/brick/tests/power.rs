@@ -348,7 +348,7 @@ fn what_reached_the_disk_without_its_record_is_healed() {
                 .apply(&mut j, Arriving { stamp, op: OP, result_fid: None, change, payload: b"" })
                 .unwrap();
         }
-        healing.on_caught_up(&mut j, &y.last(), &[]).unwrap();
+        healing.on_caught_up(&mut j, &y.last(), vec![]).unwrap();
         heal(&mut y, &mut j, &mut healing);
         j.begin_end().unwrap().run().unwrap();
         j.end_heal().unwrap();

@@ -53,7 +53,7 @@ fn set_bit(bits: &mut [u64], low: u16) {
 
 /// The set.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Fids(BTreeMap<(SetId, Epoch, u64), Chunk>);
+pub struct Fids(BTreeMap<(SetId, Epoch, u64), Chunk>);
 
 /// The chunk of an object, and its place there.
 fn place(fid: Fid) -> ((SetId, Epoch, u64), u16) {
@@ -62,12 +62,14 @@ fn place(fid: Fid) -> ((SetId, Epoch, u64), u16) {
 }
 
 impl Fids {
-    pub(crate) fn insert(&mut self, fid: Fid) {
+    /// Puts an object in.
+    pub fn insert(&mut self, fid: Fid) {
         let (chunk, low) = place(fid);
         self.0.entry(chunk).or_insert_with(|| Chunk::Few(Vec::new())).insert(low);
     }
 
-    pub(crate) fn contains(&self, fid: Fid) -> bool {
+    /// Whether the object is in it.
+    pub fn contains(&self, fid: Fid) -> bool {
         let (chunk, low) = place(fid);
         self.0.get(&chunk).is_some_and(|c| c.contains(low))
     }

@@ -139,7 +139,7 @@ impl DirtySet {
     }
 
     /// Whether nothing was compared of the object yet, and it has to be.
-    fn is_unproven(&self, fid: Fid) -> bool {
+    pub(crate) fn is_unproven(&self, fid: Fid) -> bool {
         self.proven.as_ref().is_some_and(|p| !p.contains(fid))
     }
 

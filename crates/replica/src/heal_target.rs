@@ -66,11 +66,6 @@ pub trait HealTarget {
     fn small_sum(&mut self, _: Fid) -> Option<Sum> {
         None
     }
-    /// What a comparison from the root does not meet: directories that hang on other sets' directories, files without a
-    /// name.
-    fn placed(&mut self) -> Result<Vec<Fid>, Errno> {
-        Ok(Vec::new())
-    }
     /// Gives an object these attributes, and all its data if that is given. As long as data is to follow (not `complete`) it
     /// has no version. False if there is no such object here.
     fn take_object(

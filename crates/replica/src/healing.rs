@@ -2,6 +2,7 @@
 
 use crate::heal::{Ask, DirtySet, StreamAction};
 pub use crate::heal_target::{Arriving, HealTarget, Made, Sum, Sums};
+use crate::placed::ToMeet;
 pub use crate::progress::Progress;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -22,6 +23,10 @@ pub struct HealSession {
     dirty_set: DirtySet,
     full: bool,
     caught_up: bool,
+    /// All that was missed is here, and this brick is not ready for more.
+    held: bool,
+    /// With a full comparison: what it does not meet from the root.
+    to_meet: ToMeet,
     /// The last change that was missed: one may get lost on the way.
     catch_up_to: Lsn,
     /// With a full comparison: up to here versions say what is in objects.
@@ -131,6 +136,8 @@ impl HealSession {
             dirty_set,
             full,
             caught_up: false,
+            held: false,
+            to_meet: ToMeet::default(),
             catch_up_to: Lsn(0),
             versions_valid_to,
             incomplete: BTreeMap::new(),
@@ -141,7 +148,14 @@ impl HealSession {
         })
     }
 
-    /// The primary sent all that was missed up to `last`; `placed` is what a comparison from the root does not meet.
+    /// The primary sent all that was missed, and this brick does not know yet what its own tree holds: changes that come
+    /// before [`HealSession::on_caught_up`] count as missed.
+    pub fn hold(&mut self) {
+        self.held = true;
+    }
+
+    /// The primary sent all that was missed up to `last`; `placed` is what a comparison from the root does not meet on
+    /// either brick. What only this brick has is asked about too: the answer is that there is no such object.
     ///
     /// # Errors
     /// The kernel's.
@@ -149,7 +163,7 @@ impl HealSession {
         &mut self,
         brick: &mut P,
         last: &Stamp,
-        placed: &[Fid],
+        placed: Vec<Fid>,
     ) -> Result<(), Errno> {
         self.caught_up = true;
         self.catch_up_to = last.lsn;
@@ -160,10 +174,8 @@ impl HealSession {
             if let Some(root) = brick.own_root() {
                 self.dirty_set.mark_dir(root);
             }
-            // What only this brick has is asked about too: the answer is that there is no such object.
-            for fid in brick.placed()?.iter().chain(placed) {
-                self.dirty_set.mark_unknown(*fid);
-            }
+            self.to_meet = ToMeet::new(placed);
+            self.to_meet.meet(&mut self.dirty_set);
         }
         Ok(())
     }
@@ -180,7 +192,10 @@ impl HealSession {
 
     /// Whether nothing is dirty any more.
     pub fn is_done<P: HealTarget>(&self, brick: &P) -> bool {
-        self.caught_up && brick.newest() >= self.catch_up_to && self.dirty_set.is_done()
+        self.caught_up
+            && brick.newest() >= self.catch_up_to
+            && self.to_meet.left() == 0
+            && self.dirty_set.is_done()
     }
 
     /// Whether the primary owes something besides new changes: what was missed, or answers. If that got lost only the
@@ -193,7 +208,8 @@ impl HealSession {
     pub fn progress(&self) -> Progress {
         let h = &self.dirty_set;
         let (full, caught_up) = (self.full, self.caught_up);
-        Progress { done: h.done, left: h.left(), bytes: h.bytes, same: h.same, full, caught_up }
+        let left = h.left() + self.to_meet.left() as u64;
+        Progress { done: h.done, left, bytes: h.bytes, same: h.same, full, caught_up }
     }
 
     /// The next question to the primary, if one may go out now.
@@ -201,6 +217,7 @@ impl HealSession {
         if !self.caught_up {
             return None;
         }
+        self.to_meet.meet(&mut self.dirty_set);
         Some(match self.dirty_set.ask()? {
             Ask::Meta(fid) => {
                 // The version tells first, where it can be trusted.
@@ -226,7 +243,7 @@ impl HealSession {
     /// The kernel's: the brick cannot go on.
     pub fn apply<P: HealTarget>(&mut self, brick: &mut P, a: Arriving<'_>) -> Result<(), Errno> {
         if !self.caught_up {
-            if !self.full {
+            if !self.full || self.held {
                 self.dirty_set.mark(a.change);
             }
             return brick.note(a);

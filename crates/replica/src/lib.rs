@@ -31,6 +31,7 @@ mod join_ids;
 mod lease;
 pub mod limits;
 mod opening;
+mod placed;
 mod primary;
 mod progress;
 pub mod ranges;
@@ -40,6 +41,7 @@ mod results;
 mod secondary;
 mod view;
 
+pub use fids::Fids;
 pub use io::{Admission, ChangeBody, Input, LogEntry, Message, Output, Proposal, SyncToken, Ticket};
 pub use join_ids::JoinIds;
 pub use replica::{Replica, Role};

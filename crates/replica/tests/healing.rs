@@ -174,7 +174,7 @@ fn what_is_cut_off_the_journal_is_stale() {
 fn asks_about_a_file(brick: &mut Brick) -> HealSession {
     let mut session = HealSession::begin(brick, (&NOTHING, &NOTHING), Lsn(0), false).unwrap();
     arrives(&mut session, brick, 1, &write(9, 0, 100));
-    session.on_caught_up(brick, &at(1), &[]).unwrap();
+    session.on_caught_up(brick, &at(1), vec![]).unwrap();
     assert_eq!(session.ask(brick), Some(PeerBody::AskObject { fid: fid(9), data: false, have: None }));
     session
 }
@@ -230,7 +230,7 @@ fn an_answer_that_stands_for_changes_which_did_not_come_is_not_taken() {
 fn a_healing_ends_when_all_has_come_that_was_missed() {
     let mut brick = Brick::default();
     let mut session = HealSession::begin(&mut brick, (&NOTHING, &NOTHING), Lsn(0), false).unwrap();
-    session.on_caught_up(&mut brick, &at(2), &[]).unwrap();
+    session.on_caught_up(&mut brick, &at(2), vec![]).unwrap();
     assert!(!session.is_done(&brick));
     arrives(&mut session, &mut brick, 1, &Change::Nop);
     assert!(!session.is_done(&brick));
@@ -243,7 +243,7 @@ fn a_healing_ends_when_all_has_come_that_was_missed() {
 fn pieces_that_are_missing_here_differ() {
     let mut brick = Brick { stale: Some(vec![fid(9)]), ..Brick::default() };
     let mut session = HealSession::begin(&mut brick, (&NOTHING, &NOTHING), Lsn(0), false).unwrap();
-    session.on_caught_up(&mut brick, &NOTHING, &[]).unwrap();
+    session.on_caught_up(&mut brick, &NOTHING, vec![]).unwrap();
     assert!(matches!(session.ask(&mut brick), Some(PeerBody::AskObject { .. })));
     meta(&mut session, &mut brick, 0, 3 * MIB);
     let Some(PeerBody::AskSums { offset: 0, ask, .. }) = session.ask(&mut brick) else {

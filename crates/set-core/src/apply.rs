@@ -20,6 +20,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Some(_) => self.apply_healing(cx.at.now, &entry),
             None => self.apply_now(&entry),
         };
+        self.note_placed(&entry.body.change);
         let told = match applied {
             Ok(()) => {
                 self.pending.note(cx.at.now, entry.op, &entry.body.change);

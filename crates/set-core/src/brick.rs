@@ -137,6 +137,9 @@ pub trait LocalBrick: namespace::TreeState + replica::healing::HealTarget {
     fn begin_sync_of(&mut self, objects: &[Fid]) -> Result<Self::Work, Errno>;
     /// Works out checksums: [`Done::Sums`].
     fn begin_sums(&mut self, fid: Fid, offset: u64, len: u32) -> Result<Self::Work, Errno>;
+    /// Looks for what a comparison from the root does not meet: [`Done::Placed`], all that is there from now until it
+    /// ends. The tree may change meanwhile.
+    fn begin_placed(&mut self) -> Self::Work;
     /// Brings what was healed to disk: [`Done::Ended`]. [`LocalBrick::end_heal`] follows.
     fn begin_end(&mut self) -> Result<Self::Work, Errno>;
     /// Nothing is stale any more.

@@ -3,6 +3,7 @@
 use crate::brick::LocalBrick;
 use crate::core::{Cx, Due, Later, SetCore};
 use crate::io::ReplyTo;
+use crate::walks::Waiting;
 use alloc::collections::BTreeMap;
 use bytes::Bytes;
 use core::time::Duration;
@@ -53,12 +54,16 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let common = self.replica.common_with(consistent_to, history);
         let agree = self.replica.common_with(held, history);
         let reaches = self.brick.journal_start() <= common.lsn.next();
-        self.begin_catch_up(cx, (to, join_id), common, agree, !reaches);
+        if reaches
+            || self.has_walked(cx, to, Waiting { join_id, common: common.clone(), agree: agree.clone() })
+        {
+            self.begin_catch_up(cx, (to, join_id), common, agree, !reaches);
+        }
     }
 
     /// Begins to send what was missed. If the journal does not reach back to where the other brick was (`full`), everything
     /// is compared; the newest part of the journal goes to it nevertheless, so that it knows resends when it leads.
-    fn begin_catch_up(
+    pub(crate) fn begin_catch_up(
         &mut self,
         cx: &mut Cx<'_, B, R>,
         (to, join_id): (BrickId, u64),
@@ -108,15 +113,24 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 }
                 Some(after) => catch_up.next = after,
                 // The journal lost its beginning meanwhile.
-                None => return self.begin_catch_up(cx, (to, join_id), catch_up.common, catch_up.agree, true),
+                None => return self.begin_anew(cx, to, catch_up),
             }
         }
         self.catch_ups.0.insert(to, catch_up);
         self.later.push_back(Later::EndSlice(to, cx.at.now));
     }
 
+    /// The journal does not hold any more what the brick missed.
+    fn begin_anew(&mut self, cx: &mut Cx<'_, B, R>, to: BrickId, catch_up: CatchUp) {
+        let CatchUp { join_id, common, agree, .. } = catch_up;
+        if self.has_walked(cx, to, Waiting { join_id, common: common.clone(), agree: agree.clone() }) {
+            self.begin_catch_up(cx, (to, join_id), common, agree, true);
+        }
+    }
+
     /// A slice is sent: clients go first for a while.
     pub(crate) fn end_slice(&mut self, cx: &mut Cx<'_, B, R>, to: BrickId, begun: Duration) {
+        self.walks.keep(to, cx.at.now);
         if let Some(catch_up) = self.catch_ups.0.get(&to) {
             let at = self.rested(cx, cx.at.now.saturating_sub(begun));
             self.timers.set(at, Due::CatchUp(to, catch_up.join_id));
@@ -149,14 +163,10 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     }
 
     fn send_caught_up(&mut self, cx: &mut Cx<'_, B, R>, to: BrickId, join_id: u64, full: bool) {
-        let placed = if full { self.brick.placed() } else { Ok([].into()) };
-        match placed {
-            Ok(placed) => {
-                let last = self.last();
-                self.say(cx, to, PeerBody::CaughtUp { join_id, last, placed }, Bytes::new());
-                self.feed(cx, Input::JoinerCaughtUp(to));
-            }
-            Err(e) => tracing::error!("set {}: look for placed directories: {e}", self.set),
-        }
+        // Without its walk, forgotten meanwhile, the brick has to ask again.
+        let Some(placed) = (if full { self.walks.take(to) } else { Some([].into()) }) else { return };
+        let last = self.last();
+        self.say(cx, to, PeerBody::CaughtUp { join_id, last, placed }, Bytes::new());
+        self.feed(cx, Input::JoinerCaughtUp(to));
     }
 }

@@ -19,6 +19,7 @@ use crate::target::Target;
 use crate::tickets::Tickets;
 use crate::timers::Timers;
 use crate::waiters::{Address, Waiter};
+use crate::walks::Walks;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -108,6 +109,10 @@ pub(crate) enum Purpose<R> {
     List(crate::read::Page, Address<R>),
     /// Names of a directory here, to be compared with the primary's in the healing of that number: then it is asked.
     Prepare(u64, PeerBody),
+    /// What a comparison from the root does not meet here, for that joining brick, in the walk of that number.
+    Walk(BrickId, u64),
+    /// The same on this brick, in the healing of that number.
+    OwnWalk(u64),
 }
 
 /// What is due at a time.
@@ -167,6 +172,7 @@ pub struct SetCore<B: LocalBrick, R> {
     pub(crate) target: Target,
     pub(crate) catch_ups: CatchUps,
     pub(crate) questions: Questions,
+    pub(crate) walks: Walks,
     pub(crate) lag: Lag,
     /// Whether the stale objects were announced to the other bricks.
     pub(crate) told: bool,
@@ -220,6 +226,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             target: Target::default(),
             catch_ups: CatchUps::default(),
             questions: Questions::default(),
+            walks: Walks::default(),
             lag: Lag::default(),
             told: false,
             proposed: None,
@@ -337,6 +344,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Purpose::Read(fid, to) => self.on_read(cx, fid, to, result),
             Purpose::List(page, to) => self.show_page(cx, page, to),
             Purpose::Prepare(healing, question) => self.on_prepared(cx, healing, question),
+            Purpose::Walk(to, number) => self.on_walked(cx, to, number, result),
+            Purpose::OwnWalk(healing) => self.end_own_walk(cx, healing, result),
         }
     }
 

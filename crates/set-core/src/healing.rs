@@ -1,5 +1,6 @@
 //! The healing of this brick: its progress, its speed, and whether the primary still answers.
 
+use crate::walks::BothWalks;
 use core::time::Duration;
 use replica::healing::Progress;
 
@@ -26,12 +27,13 @@ pub struct HealReport {
 pub(crate) struct Healing {
     pub(crate) inner: replica::healing::HealSession,
     pub(crate) finishing: bool,
+    pub(crate) walks: BothWalks,
     /// The primary was told that all is healed.
     ended: bool,
     heard: Duration,
     /// When it was last looked at whether the primary is silent.
     looked: Duration,
-    /// Checksums being worked out here, and directories being read.
+    /// Checksums being worked out here, directories being read, and a walk over all of them.
     working: u32,
     begun: Duration,
     /// When the rate was last worked out, and what was done by then.
@@ -42,6 +44,7 @@ pub(crate) struct Healing {
 impl Healing {
     pub(crate) fn new(now: Duration, inner: replica::healing::HealSession) -> Healing {
         Healing {
+            walks: BothWalks::new(inner.is_full()),
             inner,
             finishing: false,
             ended: false,

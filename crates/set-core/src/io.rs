@@ -4,7 +4,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use bytes::Bytes;
 use core::time::Duration;
-use ids::{BrickId, Lsn, OpId, ServerId, SessionId, SetId, Time};
+use ids::{BrickId, Fid, Lsn, OpId, ServerId, SessionId, SetId, Time};
 use namespace::placement::SetRoom;
 use replica::healing::Sums;
 use replica::{Proposal, View};
@@ -83,6 +83,8 @@ pub enum Done {
     Ended,
     /// Names of a directory are in memory.
     Listed,
+    /// What a comparison from the root does not meet.
+    Placed(Vec<Fid>),
 }
 
 /// Something happened.

@@ -47,6 +47,7 @@ mod target;
 mod tickets;
 mod timers;
 mod waiters;
+mod walks;
 
 pub use brick::{DirLocation, Entries, LocalBrick, Read};
 pub use content::Content;

@@ -116,6 +116,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         }
         let now = cx.at.now;
         self.target.healing.iter_mut().for_each(|h: &mut Healing| h.sample(now));
+        self.walks.clear_unused(now, self.is_primary().then_some(self.replica.view().epoch));
         self.drop_unclaimed(now);
         self.resolve_pending(cx);
     }

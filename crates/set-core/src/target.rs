@@ -89,10 +89,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             PeerBody::JoinAccepted { common, agree, start, full, .. } => {
                 self.on_join_accepted(cx, (&common, start), agree, full)
             }
-            PeerBody::CaughtUp { last, placed, .. } => match &mut self.target.healing {
-                Some(h) => h.inner.on_caught_up(&mut self.brick, &last, &placed),
-                None => Ok(()),
-            },
+            PeerBody::CaughtUp { last, placed, .. } => self.on_caught_up(last, placed),
             PeerBody::Sums { fid, offset, len, ask, end, sums } => {
                 if self.target.healing.as_ref().is_some_and(|h| h.inner.awaits(fid, ask)) {
                     self.on_their_sums(cx, fid, offset, Sums { sums, len, end });
@@ -140,9 +137,23 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             common.lsn
         );
         self.target.begun += 1;
-        self.target.healing = Some(Healing::new(cx.at.now, inner));
+        let mut healing = Healing::new(cx.at.now, inner);
+        if full {
+            healing.begin_work();
+            let work = self.brick.begin_placed();
+            self.start(cx, Purpose::OwnWalk(self.target.begun), Ok(work));
+        }
+        self.target.healing = Some(healing);
         self.feed(cx, Input::Joined { join_id: self.target.join_ids.current(), start, full });
         Ok(())
+    }
+
+    /// This brick has looked for what a comparison does not meet here.
+    pub(crate) fn end_own_walk(&mut self, cx: &mut Cx<'_, B, R>, healing: u64, walked: Result<Done, Errno>) {
+        if self.target.begun == healing && self.replica.role() == Role::Healing {
+            let done = self.on_own_walk(cx.at.now, walked);
+            self.heal_on(cx, done);
+        }
     }
 
     /// The primary's checksums are here: ours are worked out and compared.

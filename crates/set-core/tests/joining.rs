@@ -11,7 +11,7 @@ mod common;
 
 use common::Rig;
 use common::brick::Memory;
-use ids::Lsn;
+use ids::{Epoch, Fid, Lsn};
 use set_core::{Done, Input};
 use wire::Errno;
 use wire::peer::PeerBody;
@@ -78,6 +78,71 @@ fn questions_of_a_joining_brick_are_answered_in_turns() {
     rig.slow = std::time::Duration::from_millis(1);
     assert_eq!(rig.wake(), ["send 2: object"], "one turn");
     assert_eq!(rig.wake(), ["send 2: object"], "the next one");
+}
+
+/// A primary whose journal does not reach back.
+fn journal_lost() -> Rig {
+    let mut rig = Rig::with(Memory { dropped: 1, ..Memory::default() }, &[]);
+    rig.mkfile(7, "a");
+    rig.mkfile(7, "b");
+    rig
+}
+
+fn placed(n: u64) -> Fid {
+    Fid { set: common::brick::SET, epoch: Epoch(1), lsn: Lsn(n) }
+}
+
+#[test]
+fn a_full_comparison_begins_when_the_primary_has_walked_and_clients_do_not_wait_for_it() {
+    let mut rig = journal_lost();
+    assert_eq!(rig.peer(2, join(5)), ["start 1: walk"]);
+    assert_eq!(rig.mkfile(7, "c").len(), 1, "a client is answered meanwhile");
+    assert_eq!(rig.peer(2, join(6)), NONE, "one walk is enough");
+    assert_eq!(rig.step(Input::Worked(1, Ok(Done::Placed(vec![placed(9)])))), ["send 2: joinaccepted"]);
+    let mut sent = Vec::new();
+    while rig.core.next_wake().is_some() {
+        sent.extend(rig.wake());
+    }
+    assert_eq!(sent.last().unwrap(), "send 2: caughtup [1.9]");
+}
+
+#[test]
+fn a_join_in_the_middle_of_the_catching_up_needs_no_second_walk() {
+    let mut rig = journal_lost();
+    rig.peer(2, join(5));
+    rig.step(Input::Worked(1, Ok(Done::Placed(vec![]))));
+    assert_eq!(rig.peer(2, join(6)), ["send 2: joinaccepted"]);
+}
+
+#[test]
+fn a_walk_that_fails_or_was_begun_in_another_epoch_is_made_anew() {
+    let mut rig = journal_lost();
+    assert_eq!(rig.peer(2, join(5)), ["start 1: walk"]);
+    assert_eq!(rig.step(Input::Worked(1, Err(Errno::EIO))), NONE);
+    assert_eq!(rig.peer(2, join(6)), ["start 2: walk"]);
+    rig.lead(&[]);
+    assert_eq!(rig.step(Input::Worked(2, Ok(Done::Placed(vec![])))), NONE);
+    assert_eq!(rig.peer(2, join(7)), ["start 3: walk"]);
+}
+
+/// The joining brick looks for the same on its own tree, and leaves that alone until it has.
+#[test]
+fn a_joining_brick_compares_when_it_has_walked_too() {
+    let mut rig = Rig::primary(&[]);
+    rig.follow(2);
+    let asked = rig.step(Input::Tick);
+    let join_id = asked[0].strip_prefix("send 2: join ").unwrap().parse().unwrap();
+    let (common, start) = (Memory::default_stamp(), Memory::default_stamp());
+    let accept_join = PeerBody::JoinAccepted { join_id, common, agree: Lsn(0), start, full: true };
+    assert_eq!(rig.peer(2, accept_join), ["start 1: walk"]);
+    let live = PeerBody::CaughtUp { join_id, last: Memory::default_stamp(), placed: vec![placed(8)] };
+    assert_eq!(rig.peer(2, live), NONE, "its own walk has not ended");
+    for _ in 0..20 {
+        rig.now += std::time::Duration::from_secs(1);
+        assert_eq!(rig.step(Input::Tick), NONE, "it is busy, not forgotten");
+    }
+    let asked = rig.step(Input::Worked(1, Ok(Done::Placed(vec![placed(9)]))));
+    assert_eq!(asked, ["send 2: askobject"; 3], "the root, and what either has found");
 }
 
 /// A brick that was sent away asks to join, and is accepted.

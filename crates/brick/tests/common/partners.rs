@@ -232,8 +232,9 @@ pub fn try_accept_join(
         let (stamp, change) = (&r.stamp, &r.change);
         healing.apply(j, Arriving { stamp, op: OP, result_fid: None, change, payload: b"" })?;
     }
-    let placed = p.placed().unwrap();
-    healing.on_caught_up(j, &p.last(), &placed)?;
+    let mut placed = p.begin_placed().run().unwrap();
+    placed.extend(j.begin_placed().run().unwrap());
+    healing.on_caught_up(j, &p.last(), placed)?;
     Ok(healing)
 }
 

@@ -43,6 +43,7 @@ pub struct Memory {
 #[derive(PartialEq, Eq, Debug)]
 pub enum Work {
     SyncAll,
+    Walk,
     Sync(Vec<Fid>),
     End,
 }
@@ -331,6 +332,9 @@ impl LocalBrick for Memory {
     }
     fn begin_sums(&mut self, _: Fid, _: u64, _: u32) -> Result<Work, Errno> {
         Err(Errno::EIO)
+    }
+    fn begin_placed(&mut self) -> Work {
+        Work::Walk
     }
     fn begin_end(&mut self) -> Result<Work, Errno> {
         Ok(Work::End)

@@ -241,6 +241,10 @@ fn line(output: Output<Work, To>) -> String {
             let what = body.split([' ', '{', '(']).next().unwrap_or_default().to_lowercase();
             match message.body {
                 PeerBody::Join { join_id: number, .. } => format!("send {server}: join {number}"),
+                PeerBody::CaughtUp { placed, .. } if !placed.is_empty() => {
+                    let placed: Vec<_> = placed.iter().map(|f| format!("{}.{}", f.set.0, f.lsn.0)).collect();
+                    format!("send {server}: {what} [{}]", placed.join(", "))
+                }
                 _ => format!("send {server}: {what}"),
             }
         }
