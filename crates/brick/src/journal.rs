@@ -3,9 +3,12 @@
 //! Owns: `.mortar/journal/`. Invariant: the records of all segments, in order of their names, have lsns without gaps,
 //! beginning after the oldest segment's base. Appending goes to the page cache; [`crate::SyncJob`] makes it durable.
 
+mod part;
+mod records;
 mod tear;
 mod unsynced;
 
+pub use records::Records;
 pub(crate) use unsynced::Unsynced;
 
 use crate::error::JournalError;
@@ -375,24 +378,6 @@ impl Journal {
         self.iterate(lsn).next().transpose().map(|r| r.map(|r| r.stamp))
     }
 
-    /// The records from `from` on, which must be within reach.
-    pub(crate) fn iterate(&self, from: Lsn) -> Records<'_> {
-        let start = self.segments.range(..=from).next_back().map(|(l, _)| *l);
-        let failed = (from < self.first()).then_some(JournalError::OutOfReach(from));
-        let pending: Vec<Lsn> =
-            start.map(|s| self.segments.range(s..).map(|(l, _)| *l).rev().collect()).unwrap_or_default();
-        Records {
-            journal: self,
-            from,
-            pending,
-            bytes: Vec::new(),
-            at: 0,
-            first: Lsn(0),
-            expected: Lsn(0),
-            failed,
-        }
-    }
-
     /// Cuts off everything after `lsn`.
     pub(crate) fn truncate_after(&mut self, lsn: Lsn) -> Result<(), JournalError> {
         if lsn >= self.last.lsn {
@@ -455,67 +440,5 @@ impl Journal {
             Some(second) if second <= safe.next() => self.drop_before(second).map(|()| true),
             _ => Ok(false),
         }
-    }
-}
-
-/// Reads a journal record by record.
-pub struct Records<'a> {
-    journal: &'a Journal,
-    from: Lsn,
-    /// Segments to come, the next one last.
-    pending: Vec<Lsn>,
-    bytes: Vec<u8>,
-    at: usize,
-    first: Lsn,
-    expected: Lsn,
-    failed: Option<JournalError>,
-}
-
-impl Records<'_> {
-    fn advance(&mut self) -> Result<Option<Record>, JournalError> {
-        if let Some(e) = self.failed.take() {
-            self.pending.clear();
-            return Err(e);
-        }
-        loop {
-            if self.at >= self.bytes.len() {
-                let Some(first) = self.pending.pop() else { return Ok(None) };
-                if self.expected != Lsn(0) && self.expected != first {
-                    return Err(JournalError::Missing { dir: self.journal.path.clone(), next: name(first) });
-                }
-                self.bytes = self.journal.load(first)?;
-                self.journal.head(first, &self.bytes)?;
-                self.at = HEAD;
-                self.first = first;
-                self.expected = first;
-                continue;
-            }
-            let (r, n) = self.journal.next_record(self.first, &self.bytes, self.at)?;
-            if r.stamp.lsn != self.expected {
-                return Err(JournalError::Damaged {
-                    file: self.journal.file(self.first),
-                    offset: self.at as u64,
-                    why: format!("change {} follows where {} should", r.stamp.lsn, self.expected),
-                });
-            }
-            self.at += n;
-            self.expected = r.stamp.lsn.next();
-            if r.stamp.lsn >= self.from {
-                return Ok(Some(r));
-            }
-        }
-    }
-}
-
-impl Iterator for Records<'_> {
-    type Item = Result<Record, JournalError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let r = self.advance();
-        if r.is_err() {
-            self.pending.clear();
-            self.at = self.bytes.len();
-        }
-        r.transpose()
     }
 }

@@ -10,7 +10,7 @@ use crate::sync::SyncJob;
 use ids::{Fid, Lsn, OpId, SetId};
 use replica::LogEntry;
 use replica::healing::Sum;
-use set_core::{DirLocation, Done, Read};
+use set_core::{DirLocation, Done, JournalPlace, Read};
 use wire::peer::{Object, Stamp};
 use wire::reply::{DirEntry, Room};
 use wire::{Attr, Change, Errno, Name};
@@ -70,11 +70,15 @@ impl set_core::LocalBrick for Brick {
         Brick::journal_start(self)
     }
 
-    fn records(&self, from: Lsn) -> impl Iterator<Item = Result<LogEntry<Change>, Errno>> {
-        self.iterate(from).map(|record| {
-            let r = record?;
-            Ok(LogEntry { stamp: r.stamp, op: r.op, result_fid: r.result_fid, body: r.change })
-        })
+    fn some_records(&self, from: Lsn, near: &mut JournalPlace) -> Result<Vec<LogEntry<Change>>, Errno> {
+        let records = Brick::some_records(self, from, near)?;
+        let entry = |r: disk_format::Record| LogEntry {
+            stamp: r.stamp,
+            op: r.op,
+            result_fid: r.result_fid,
+            body: r.change,
+        };
+        Ok(records.into_iter().map(entry).collect())
     }
 
     fn room(&mut self) -> Result<Room, Errno> {

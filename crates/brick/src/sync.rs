@@ -313,6 +313,18 @@ impl Brick {
         self.journal.iterate(from)
     }
 
+    /// Some records from `from` on, at least one if there is one: for somebody who comes back for more.
+    ///
+    /// # Errors
+    /// What is wrong with the journal, or that it does not reach back to `from`.
+    pub fn some_records(
+        &self,
+        from: Lsn,
+        near: &mut set_core::JournalPlace,
+    ) -> Result<Vec<disk_format::Record>, crate::JournalError> {
+        self.journal.part(from, near)
+    }
+
     /// Cuts the journal's tail off. What the cut changes did to the tree stays: the caller heals those objects.
     ///
     /// # Errors

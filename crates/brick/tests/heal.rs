@@ -794,7 +794,7 @@ fn a_change_to_a_file_whose_name_is_not_here_yet_waits_for_it() {
         let missed = Arriving { stamp, op: OP, result_fid: None, change, payload: b"" };
         healing.apply(&mut j, missed).unwrap();
     }
-    healing.on_caught_up(&mut j, &p.last(), &[]).unwrap();
+    healing.on_caught_up(&mut j, &p.last(), vec![]).unwrap();
     let asked: Vec<_> = std::iter::from_fn(|| healing.ask(&mut j)).collect();
     let is_about = |q: &PeerBody| matches!(q, PeerBody::AskObject { fid, .. } if *fid == f);
     let (first, later): (Vec<_>, Vec<_>) = asked.into_iter().partition(is_about);

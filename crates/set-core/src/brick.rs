@@ -31,6 +31,17 @@ pub struct DirLocation {
     pub name: Name,
 }
 
+/// Where a journal is being read: a hint, of no meaning to others than the brick.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct JournalPlace {
+    /// The change that lies there.
+    pub next: Lsn,
+    /// The first change of its segment.
+    pub segment: Lsn,
+    /// Bytes before it in the segment.
+    pub at: u64,
+}
+
 /// A page of a directory for another brick: its entries, targets of symbolic links, and up to which position it reaches.
 pub type Entries = (Vec<DirEntry>, Vec<(Fid, Blob)>, Option<u64>);
 
@@ -59,8 +70,9 @@ pub trait LocalBrick: namespace::TreeState + replica::healing::HealTarget {
     fn durable(&self) -> Lsn;
     /// The oldest change that the journal holds.
     fn journal_start(&self) -> Lsn;
-    /// The journal's changes from a position on, without their data.
-    fn records(&self, from: Lsn) -> impl Iterator<Item = Result<LogEntry<Change>, Errno>>;
+    /// Some of the journal's changes from a position on, without their data: as many as may be read without a break, and one
+    /// at least if there is one. `near` is what this call made of it when it gave those before, and a new one at first.
+    fn some_records(&self, from: Lsn, near: &mut JournalPlace) -> Result<Vec<LogEntry<Change>>, Errno>;
     /// Room on its file system.
     fn room(&mut self) -> Result<Room, Errno>;
 

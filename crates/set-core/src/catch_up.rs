@@ -1,6 +1,6 @@
 //! The primary's side of a join: finds where the two journals part, and sends what the joining brick missed in slices.
 
-use crate::brick::LocalBrick;
+use crate::brick::{JournalPlace, LocalBrick};
 use crate::core::{Cx, Due, Later, SetCore};
 use crate::io::ReplyTo;
 use crate::walks::Waiting;
@@ -11,8 +11,6 @@ use ids::{BrickId, Epoch, Lsn};
 use replica::Input;
 use wire::peer::{PeerBody, Stamp};
 
-/// Changes for a joining brick sent in one slice.
-const SLICE: usize = 2048;
 /// Changes of the journal that a brick gets which has to compare everything: more than any client waits for.
 const TAIL: u64 = 1 << 18;
 /// Bytes for a joining brick that may wait for its connection: beyond it, it gets no more missed changes for a while.
@@ -26,6 +24,7 @@ struct CatchUp {
     epoch: Epoch,
     /// The next change to send.
     next: Lsn,
+    place: JournalPlace,
     common: Stamp,
     agree: Stamp,
     full: bool,
@@ -78,7 +77,10 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let accept_join =
             PeerBody::JoinAccepted { join_id, common: common.clone(), agree: agree.lsn, start, full };
         self.say(cx, to, accept_join, Bytes::new());
-        self.catch_ups.0.insert(to, CatchUp { join_id, epoch, next, common, agree, full });
+        self.catch_ups.0.insert(
+            to,
+            CatchUp { join_id, epoch, next, place: JournalPlace::default(), common, agree, full },
+        );
         self.timers.set(cx.at.now, Due::CatchUp(to, join_id));
     }
 
@@ -107,7 +109,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             return;
         }
         if self.queued(cx, to) < QUEUE {
-            match self.send_catch_up(cx, to, catch_up.next) {
+            match self.send_catch_up(cx, to, &mut catch_up) {
                 Some(after) if after > self.last().lsn => {
                     return self.send_caught_up(cx, to, join_id, catch_up.full);
                 }
@@ -138,21 +140,24 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     }
 
     /// Sends a slice of the journal; where the next begins. `None` if the journal does not hold it any more.
-    fn send_catch_up(&self, cx: &mut Cx<'_, B, R>, to: BrickId, from: Lsn) -> Option<Lsn> {
+    fn send_catch_up(&self, cx: &mut Cx<'_, B, R>, to: BrickId, catch_up: &mut CatchUp) -> Option<Lsn> {
+        let from = catch_up.next;
         let mut next = from;
         if from < self.brick.journal_start() {
             return None;
         }
         if from <= self.brick.last().lsn {
-            for record in self.brick.records(from).take(SLICE) {
-                let r = match record {
-                    Ok(r) if r.stamp.lsn == next => r,
-                    Ok(_) => return None,
-                    Err(e) => {
-                        tracing::error!("set {}: read the journal for brick {to}: {e}", self.set);
-                        return None;
-                    }
-                };
+            let records = match self.brick.some_records(from, &mut catch_up.place) {
+                Ok(records) => records,
+                Err(e) => {
+                    tracing::error!("set {}: read the journal for brick {to}: {e}", self.set);
+                    return None;
+                }
+            };
+            for r in records {
+                if r.stamp.lsn != next {
+                    return None;
+                }
                 next = r.stamp.lsn.next();
                 let body =
                     PeerBody::CatchUp { stamp: r.stamp, op: r.op, result_fid: r.result_fid, change: r.body };

@@ -49,7 +49,7 @@ mod timers;
 mod waiters;
 mod walks;
 
-pub use brick::{DirLocation, Entries, LocalBrick, Read};
+pub use brick::{DirLocation, Entries, JournalPlace, LocalBrick, Read};
 pub use content::Content;
 pub use core::{SetCore, Start};
 pub use healing::HealReport;

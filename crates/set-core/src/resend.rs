@@ -1,6 +1,6 @@
 //! Requests that were done before, and whose answer did not get to the client.
 
-use crate::brick::LocalBrick;
+use crate::brick::{JournalPlace, LocalBrick};
 use crate::core::{Next, SetCore};
 use crate::io::ReplyTo;
 use crate::request::AdmittedRequest;
@@ -47,7 +47,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
 
     /// What was made by this change, as it was then; without a name now.
     fn attr_as_made(&self, lsn: Lsn) -> Option<Attr> {
-        let record = self.brick.records(lsn).next()?.ok().filter(|r| r.stamp.lsn == lsn)?;
+        let records = self.brick.some_records(lsn, &mut JournalPlace::default()).ok()?;
+        let record = records.into_iter().next().filter(|r| r.stamp.lsn == lsn)?;
         let Change::Create { fid, home, node, mode, uid, gid, time, .. } = record.body else { return None };
         Some(unnamed(fid, home, &node, mode, (uid, gid), time))
     }

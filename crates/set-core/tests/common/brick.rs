@@ -5,7 +5,7 @@ use namespace::{Entry as Found, Lineage, TreeState};
 use replica::LogEntry;
 use replica::heal::Order;
 use replica::healing::{Arriving, HealTarget, Made, Sum};
-use set_core::{DirLocation, Done, Entries, LocalBrick, Read};
+use set_core::{DirLocation, Done, Entries, JournalPlace, LocalBrick, Read};
 use std::collections::{BTreeMap, BTreeSet};
 use wire::codec::Blob;
 use wire::op::Node;
@@ -206,8 +206,8 @@ impl LocalBrick for Memory {
     fn journal_start(&self) -> Lsn {
         Lsn(self.dropped + 1)
     }
-    fn records(&self, from: Lsn) -> impl Iterator<Item = Result<LogEntry<Change>, Errno>> {
-        self.journal.iter().filter(move |e| e.stamp.lsn >= from).cloned().map(Ok)
+    fn some_records(&self, from: Lsn, _: &mut JournalPlace) -> Result<Vec<LogEntry<Change>>, Errno> {
+        Ok(self.journal.iter().filter(|e| e.stamp.lsn >= from).take(512).cloned().collect())
     }
     fn room(&mut self) -> Result<Room, Errno> {
         Ok(Room { total: 1 << 40, free: 1 << 39, available: 1 << 39, files: 1 << 20, files_free: 1 << 19 })
