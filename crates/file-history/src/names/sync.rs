@@ -69,6 +69,10 @@ impl Names {
         for key in keys {
             let mut slot = s.slot(key);
             slot.lose();
+            // What was made and never synced may be gone, and with it every entry that leads to it.
+            if slot.values().flatten().flatten().any(|obj| s.life(*obj).fresh) {
+                slot.widen([Some(None)]);
+            }
             s.put(key, slot);
         }
         let objects: Vec<Obj> = s.lives.keys().filter(|o| self.objects[**o].set == set).copied().collect();

@@ -119,6 +119,29 @@ fn a_removal_may_be_lost() {
     s.refused();
 }
 
+/// Two files change their names, of which one was never synced: it may be gone wherever it was.
+#[test]
+fn what_was_never_synced_may_be_gone_from_its_new_place() {
+    for (sync, fine) in [(false, true), (true, false)] {
+        let mut s = synced();
+        s.create(root(), "b", 2);
+        if sync {
+            s.fsync(fid(2), done());
+        }
+        let exchange = wire::op::rename_flags::EXCHANGE;
+        let (name, to_name) = (crate::script::name("a"), crate::script::name("b"));
+        s.call(Op::Rename { parent: root(), name, to_parent: root(), to_name, flags: exchange }, done());
+        s.lose();
+        s.lookup(root(), "b", Ok(file(fid(1), 1, 10)));
+        s.lookup(root(), "a", Err(Errno::ENOENT));
+        if fine {
+            s.accepted();
+        } else {
+            s.refused();
+        }
+    }
+}
+
 #[test]
 fn a_renamed_file_has_at_least_one_of_its_names() {
     let renamed = |a: bool, b: bool| {
