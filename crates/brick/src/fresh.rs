@@ -3,6 +3,8 @@
 //! A sync of a directory brings its entries to disk. An object gets its tag after it was made, so that a file system may
 //! then keep the entry and lose the tag in a power cut, and without its tag the object is nobody's. A sync of a directory
 //! therefore brings those of its objects to disk, too, that are fresh.
+//! A sync of anything brings the entries to disk that lead to it. A directory above it may have been moved since, and the
+//! file system need not take that along: every sync brings the directories to disk that were moved a short time ago.
 
 use ids::{Fid, Lsn};
 use std::collections::BTreeMap;
@@ -16,6 +18,8 @@ const TOGETHER: usize = 64;
 #[derive(Debug, Default)]
 pub(crate) struct Fresh {
     objects: BTreeMap<Fid, Made>,
+    /// Directories that were moved, and the last change that did it.
+    moved: BTreeMap<Fid, Lsn>,
     /// Objects that were made up to here may be fresh and unknown.
     unknown_to: Lsn,
     /// Everything up to here is on disk.
@@ -52,10 +56,29 @@ impl Fresh {
         }
     }
 
+    /// The change at `lsn` moved a directory.
+    pub(crate) fn moved(&mut self, dir: Fid, lsn: Lsn) {
+        self.moved.insert(dir, lsn);
+        if self.moved.len() > TOGETHER {
+            self.moved.clear();
+            self.unknown_to = lsn;
+        }
+    }
+
+    /// The directories that were moved and are not on disk where they are. `None`: too many, or not known which.
+    pub(crate) fn moved_dirs(&self) -> Option<Vec<Fid>> {
+        self.is_known().then(|| self.moved.keys().copied().collect())
+    }
+
+    fn is_known(&self) -> bool {
+        self.unknown_to <= self.durable
+    }
+
     /// Everything up to `lsn` is on disk.
     pub(crate) fn synced_all(&mut self, lsn: Lsn) {
         self.durable = self.durable.max(lsn);
         self.objects.retain(|_, made| made.lsn > lsn);
+        self.moved.retain(|_, at| *at > lsn);
     }
 
     /// These objects are on disk as they were at `lsn`.
@@ -64,6 +87,9 @@ impl Fresh {
             if self.objects.get(fid).is_some_and(|made| made.lsn <= lsn) {
                 self.objects.remove(fid);
             }
+            if self.moved.get(fid).is_some_and(|at| *at <= lsn) {
+                self.moved.remove(fid);
+            }
         }
     }
 
@@ -71,7 +97,7 @@ impl Fresh {
     pub(crate) fn within(&self, dir: Fid) -> Option<Vec<Fid>> {
         let leads = |made: &Made| made.dirs.contains(&dir);
         let found: Vec<Fid> = self.objects.iter().filter(|(_, m)| leads(m)).map(|(fid, _)| *fid).collect();
-        (self.unknown_to <= self.durable && found.len() <= TOGETHER).then_some(found)
+        (self.is_known() && found.len() <= TOGETHER).then_some(found)
     }
 }
 
@@ -109,6 +135,20 @@ mod tests {
         }
         fresh.synced_all(Lsn(3));
         assert_eq!(fresh.within(fid(1)), Some(vec![fid(4)]));
+    }
+
+    #[test]
+    fn a_directory_that_was_moved_is_told_until_it_is_synced() {
+        let mut fresh = Fresh::default();
+        fresh.moved(fid(1), Lsn(5));
+        fresh.moved(fid(2), Lsn(6));
+        fresh.synced(&[fid(1), fid(2)], Lsn(5));
+        assert_eq!(fresh.moved_dirs(), Some(vec![fid(2)]));
+        fresh.synced_all(Lsn(6));
+        assert_eq!(fresh.moved_dirs(), Some(vec![]));
+        (1..=1 + TOGETHER as u64).for_each(|n| fresh.moved(fid(n), Lsn(10 + n)));
+        assert_eq!((fresh.moved_dirs(), fresh.within(fid(1))), (None, None), "too many");
+        assert_eq!(Fresh::unknown(Lsn(3)).moved_dirs(), None, "an earlier process");
     }
 
     #[test]

@@ -58,7 +58,7 @@ impl Brick {
     /// An entry has another name.
     fn moved(&mut self, from: (Fid, &[u8]), to: (Fid, &[u8]), entry: Entry) {
         self.left(from.0, from.1);
-        self.entered(to.0, to.1, entry);
+        self.moved_to(to.0, to.1, entry);
         self.invalidate_attrs(entry.fid);
     }
 
@@ -72,8 +72,8 @@ impl Brick {
         let dir = self.open_to_move(a.0, &[a.2, b.2])?;
         let to_dir = self.open_dir(b.0)?;
         dir.rename(name, &to_dir, to_name, Renaming::Exchange)?;
-        self.entered(a.0, name, two);
-        self.entered(b.0, to_name, one);
+        self.moved_to(a.0, name, two);
+        self.moved_to(b.0, to_name, one);
         Ok(())
     }
 }

@@ -237,7 +237,7 @@ impl Brick {
         }
         let home = self.load(fid)?.tag.home;
         self.invalidate_attrs(fid);
-        self.entered(parent, name, Entry { fid, home, kind: S_IFDIR });
+        self.moved_to(parent, name, Entry { fid, home, kind: S_IFDIR });
         Ok(())
     }
 

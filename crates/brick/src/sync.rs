@@ -234,14 +234,16 @@ impl Brick {
         Target::Tree { root: self.root.share(), index: self.index.seal(sealed), sealed }
     }
 
-    /// Begins to bring these objects, and the whole journal, to disk; of a directory also what was made in it a short time
-    /// ago. One that is gone needs nothing: what removed it is in the journal.
+    /// Begins to bring these objects, and the whole journal, to disk, the entries that lead to them, and of a directory also
+    /// what was made in it a short time ago. One that is gone needs nothing: what removed it is in the journal.
     ///
     /// # Errors
     /// The kernel's while waiting times and versions are written.
     pub fn begin_sync_of(&mut self, objects: &[Fid]) -> Result<SyncJob, Errno> {
         let mut files = Vec::with_capacity(objects.len());
-        let mut wanted = objects.to_vec();
+        let Some(moved) = self.shared.fresh().moved_dirs() else { return self.begin_sync(None) };
+        let mut wanted: Vec<Fid> = moved.into_iter().filter(|f| !objects.contains(f)).collect();
+        wanted.extend(objects);
         while let Some(fid) = wanted.pop() {
             let open = self.load(fid).map(drop).and_then(|()| self.flush_node(fid));
             match open.and_then(|()| self.open_fid(fid)) {

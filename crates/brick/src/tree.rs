@@ -106,6 +106,14 @@ impl Brick {
         self.invalidate_attrs(parent);
     }
 
+    /// Notes everywhere that an object has a new place: a sync of what lies beneath a directory brings its move to disk.
+    pub(crate) fn moved_to(&mut self, parent: Fid, name: &[u8], entry: Entry) {
+        if entry.is_dir() {
+            self.shared.fresh().moved(entry.fid, self.journal.last().lsn);
+        }
+        self.entered(parent, name, entry);
+    }
+
     /// Notes the end of an entry everywhere.
     pub(crate) fn left(&mut self, parent: Fid, name: &[u8]) {
         self.note_name(parent, name, None);

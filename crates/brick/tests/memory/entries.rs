@@ -51,6 +51,20 @@ fn a_sync_of_a_directory_keeps_what_an_earlier_process_made() {
     assert_eq!(found(&mut reopen(&mut disk, s), "file"), Some(file));
 }
 
+#[test]
+fn a_sync_of_a_file_keeps_the_place_of_the_directory_above() {
+    let mut disk = Disk::new(1, CrashRule::Hostile);
+    let mut s = Set::new(vec![disk.open().unwrap()]);
+    let dir = s.dir(ROOT, "old");
+    let file = s.file(dir, "file");
+    s.bricks[0].begin_sync(None).unwrap().run().unwrap();
+    let (parent, to_parent) = (ROOT, ROOT);
+    s.run(&Op::Rename { parent, name: name("old"), to_parent, to_name: name("new"), flags: 0 }, b"").unwrap();
+    sync_of(&mut s.bricks[0], file);
+    let mut b = reopen(&mut disk, s);
+    assert_eq!((found(&mut b, "old"), found(&mut b, "new")), (None, Some(dir)));
+}
+
 /// A brick on which a file was synced and then removed, while somebody had it open.
 fn with_orphan() -> (Disk, Set, Fid) {
     let mut disk = Disk::new(1, CrashRule::Hostile);
