@@ -66,12 +66,15 @@ struct Wanted {
     keys: BTreeSet<Key>,
     data: BTreeSet<Ino>,
     paged: BTreeSet<Ino>,
+    /// Directories that go: each has to be empty first.
+    emptied: BTreeSet<Ino>,
 }
 
 impl Wanted {
     fn touches(&self, keys: &[Key]) -> bool {
         keys.iter().any(|k| match k {
             Key::Page(ino, _) => self.data.contains(ino) || self.keys.contains(k),
+            Key::Entry(dir, _) => self.emptied.contains(dir) || self.keys.contains(k),
             Key::Data(ino) => self.paged.contains(ino) || self.data.contains(ino),
             _ => self.keys.contains(k),
         })
@@ -141,11 +144,7 @@ impl Disk {
     pub(crate) fn perform(&mut self, op: Op) {
         assert!(self.cache.fits(&op), "a call only does what it has checked: {op:?}");
         self.cache.apply(&op, self.now);
-        let gone = match &op {
-            Op::Unlink { ino, .. } => Some(*ino),
-            Op::Rename { replaced, .. } => *replaced,
-            _ => None,
-        };
+        let gone = op.unlinked();
         self.pending.push_back((op, self.now));
         gone.into_iter().for_each(|ino| self.free(ino));
     }
@@ -239,6 +238,7 @@ impl Disk {
                 *take = true;
                 wanted.add(keys);
                 wanted.add(op.needs());
+                wanted.emptied.extend(op.unlinked());
             }
         }
         chosen

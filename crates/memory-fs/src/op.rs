@@ -152,6 +152,15 @@ impl Op {
         }
     }
 
+    /// The inode that loses a name, and does not get another.
+    pub(crate) fn unlinked(&self) -> Option<Ino> {
+        match self {
+            Op::Unlink { ino, .. } => Some(*ino),
+            Op::Rename { replaced, .. } => *replaced,
+            _ => None,
+        }
+    }
+
     /// Whether it is data, which journaling file systems do not journal.
     pub(crate) fn is_data(&self) -> bool {
         matches!(self, Op::Write { .. })

@@ -1,7 +1,7 @@
 //! What crashes leave.
 #![allow(clippy::unwrap_used, reason = "a test that fails says where")]
 
-use file_system::{File, FileSystem, S_IFDIR, S_IFREG};
+use file_system::{File, FileSystem, Renaming, S_IFDIR, S_IFREG};
 use memory_fs::{CrashRule, Faults, MemoryFs};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -96,6 +96,37 @@ fn an_ordered_file_system_keeps_the_order_of_names() {
         counts.insert(names.len());
     }
     assert!(counts.len() > 5, "{counts:?}");
+}
+
+/// What was in the directory was removed before it, and is gone with it.
+#[test]
+fn a_removed_directory_stays_removed_when_that_was_synced() {
+    for rule in RULES {
+        let fs = MemoryFs::new(1 << 20);
+        fs.set_rule(rule);
+        let top = root(&fs);
+        for name in [b"d", b"e"] {
+            top.make_dir(name, 0o755).unwrap();
+            make(&top.open_at(name, S_IFDIR).unwrap(), b"f", b"x");
+        }
+        top.make_dir(b"new", 0o755).unwrap();
+        top.sync_all().unwrap();
+        for name in [b"d", b"e"] {
+            top.open_at(name, S_IFDIR).unwrap().unlink(b"f").unwrap();
+        }
+        top.remove_dir(b"d").unwrap();
+        top.rename(b"new", &top, b"e", Renaming::Replace).unwrap();
+        top.sync().unwrap();
+        fs.crash(rule, &mut |_| 0);
+        let mut names = BTreeSet::new();
+        root(&fs)
+            .list(&mut |name, _, _| {
+                names.insert(name.to_vec());
+                true
+            })
+            .unwrap();
+        assert_eq!(names, BTreeSet::from([b"e".to_vec()]), "{rule:?}");
+    }
 }
 
 #[test]
