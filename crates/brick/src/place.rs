@@ -205,6 +205,20 @@ impl Brick {
         self.load(what.fid).map(|_| ())
     }
 
+    /// The directory of this set at that place, if a transaction has marked it.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn marked_at(&mut self, path: &[Ancestor], name: &Name) -> Result<Option<Fid>, Errno> {
+        let parent = path.last().map_or(self.identity.root, |a| a.fid);
+        if !self.is_known(parent)? {
+            return Ok(None);
+        }
+        let At::Entry(e) = self.find(parent, name.as_bytes())? else { return Ok(None) };
+        let marked = e.home == self.identity.set && e.is_dir() && self.load(e.fid)?.tag.flags & PENDING != 0;
+        Ok(marked.then_some(e.fid))
+    }
+
     /// Where a directory hangs, by its `..` and its inode number.
     pub(crate) fn location(&mut self, fid: Fid) -> Result<Location, Errno> {
         let open = self.open_dir(fid)?;

@@ -131,6 +131,10 @@ impl set_core::LocalBrick for Brick {
         Ok(DirLocation { home: at.home, parent: at.parent, parent_home: at.parent_home, name: at.name })
     }
 
+    fn marked_at(&mut self, path: &[wire::op::Ancestor], name: &Name) -> Result<Option<Fid>, Errno> {
+        Brick::marked_at(self, path, name)
+    }
+
     fn is_orphan(&mut self, fid: Fid) -> bool {
         Brick::is_orphan(self, fid)
     }

@@ -222,7 +222,11 @@ fn copies_of_other_sets_directories() {
     let f = s.file(mine(2), "f");
     // A pending one gives way and stays until its transaction ends; another one does not.
     s.apply(&place(&[(there(1), "far")], "p", mine(10)), b"").unwrap();
+    let far = [wire::op::Ancestor { fid: there(1), name: name("far"), home: other }];
+    assert_eq!(s.bricks[0].marked_at(&far, &name("p")), Ok(Some(mine(10))));
+    assert_eq!(s.bricks[0].marked_at(&far, &name("q")), Ok(None));
     s.apply(&place(&[(there(1), "far")], "p", mine(11)), b"").unwrap();
+    assert_eq!(s.bricks[0].marked_at(&far, &name("p")), Ok(Some(mine(11))));
     assert!(s.bricks[0].is_pending(mine(10)).unwrap(), "its transaction may still commit");
     s.apply(&Change::EndTransaction { fid: mine(10), keep: false }, b"").unwrap();
     assert_eq!(s.bricks[0].attr(mine(10)), Err(Errno::ESTALE));

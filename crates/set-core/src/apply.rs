@@ -5,6 +5,7 @@ use crate::content::Content;
 use crate::core::{Cx, Next, SetCore};
 use crate::io::ReplyTo;
 use bytes::Bytes;
+use core::time::Duration;
 use ids::Lsn;
 use replica::{Input, LogEntry, Ticket};
 use wire::{Change, Errno};
@@ -13,6 +14,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// Carries out a change. `ticket`: who waits for its answer, which is completed from the state after it.
     pub(crate) fn apply(&mut self, cx: &mut Cx<'_, B, R>, entry: LogEntry<Content>, ticket: Option<Ticket>) {
         let lsn = entry.stamp.lsn;
+        self.note_displaced(cx.at.now, &entry.body.change);
         let applied = match &self.target.healing {
             Some(h) if !h.has_ended() => self.apply_healing(cx.at.now, &entry),
             // What the primary has of the objects is only to be had by healing.
@@ -34,6 +36,16 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Err(e) => self.not_applied(lsn, e),
         };
         self.next.push_back(Next::Feed(told));
+    }
+
+    /// A directory that is about to be made may take the place of a marked one.
+    fn note_displaced(&mut self, now: Duration, change: &Change) {
+        if let Change::PrepareMkdir { path, name, fid, .. } = change
+            && let Ok(Some(marked)) = self.brick.marked_at(path, name)
+            && marked != *fid
+        {
+            self.pending.displaced(now, marked, path.last().map(|a| (a.fid, a.home)), name);
+        }
     }
 
     pub(crate) fn apply_now(&mut self, entry: &LogEntry<Content>) -> Result<(), Errno> {

@@ -6,6 +6,7 @@ use ids::{Fid, Lsn, OpId, SetId};
 use replica::LogEntry;
 use replica::healing::Sum;
 use wire::codec::Blob;
+use wire::op::Ancestor;
 use wire::peer::{Object, Stamp};
 use wire::reply::{DirEntry, Room};
 use wire::{Attr, Change, Errno, Name};
@@ -101,6 +102,8 @@ pub trait LocalBrick: namespace::TreeState + replica::healing::HealTarget {
     fn read(&mut self, fid: Fid, offset: u64, len: u32) -> Result<Read<Self::Work>, Errno>;
     /// Where a directory hangs; a copy of another set's directory will do.
     fn location_of(&mut self, fid: Fid) -> Result<DirLocation, Errno>;
+    /// The directory of this set at that place, if a transaction has marked it.
+    fn marked_at(&mut self, path: &[Ancestor], name: &Name) -> Result<Option<Fid>, Errno>;
     /// Whether the object has no name and is kept only for those who hold it open.
     fn is_orphan(&mut self, fid: Fid) -> bool;
     /// At most `limit` objects without a name, those that are `wanted`.

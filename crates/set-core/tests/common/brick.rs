@@ -238,6 +238,9 @@ impl LocalBrick for Memory {
         let ((parent, name), (_, home)) = found;
         Ok(DirLocation { home: *home, parent: *parent, parent_home: SET, name: name.clone() })
     }
+    fn marked_at(&mut self, _: &[wire::op::Ancestor], _: &Name) -> Result<Option<Fid>, Errno> {
+        Ok(None)
+    }
     fn is_orphan(&mut self, fid: Fid) -> bool {
         self.orphans.contains(&fid)
     }
