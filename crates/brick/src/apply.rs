@@ -486,7 +486,7 @@ impl Brick {
         mode.map_or(Ok(()), |m| open.chmod(m))
     }
 
-    fn file(&mut self, fid: Fid) -> Result<OpenObject, Errno> {
+    pub(crate) fn file(&mut self, fid: Fid) -> Result<OpenObject, Errno> {
         self.load(fid)?;
         let open = self.open_fid(fid)?;
         if open.is_file() { Ok(open) } else { Err(Errno::EINVAL) }

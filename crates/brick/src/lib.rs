@@ -44,6 +44,7 @@ mod set;
 mod sync;
 mod tree;
 mod validate;
+mod write_again;
 
 pub use check::{Problem, Report, ToHeal, check};
 pub use compare::{SumsJob, sum};

@@ -174,6 +174,10 @@ impl set_core::LocalBrick for Brick {
         Brick::mark_unsynced_stale(self)
     }
 
+    fn write_unsynced_again(&mut self) -> Result<(), Errno> {
+        Brick::write_unsynced_again(self)
+    }
+
     fn take_late_failure(&mut self) -> Option<Errno> {
         Brick::take_late_failure(self)
     }

@@ -177,6 +177,8 @@ impl SyncJob {
                 self.shared.durable(self.stamp.clone(), self.began, self.whole)?;
                 self.shared.fresh().synced_all(self.stamp.lsn);
             }
+            // The sync that failed may have dropped what this one was asked for.
+            Target::Objects(_) if self.shared.failed() != self.whole => return Err(Errno::EIO),
             Target::Objects(files) => {
                 let synced: Vec<Fid> = files.iter().map(|(fid, _)| *fid).collect();
                 self.shared.fresh().synced(&synced, self.stamp.lsn);

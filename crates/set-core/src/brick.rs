@@ -128,6 +128,8 @@ pub trait LocalBrick: namespace::TreeState + replica::healing::HealTarget {
     fn abandon_partial(&mut self) -> Result<(), Errno>;
     /// What was not synced is stale.
     fn mark_unsynced_stale(&mut self) -> Result<(), Errno>;
+    /// What was not synced is written again: nobody else has it.
+    fn write_unsynced_again(&mut self) -> Result<(), Errno>;
     /// What failed of the work that follows changes since this was last asked.
     fn take_late_failure(&mut self) -> Option<Errno>;
     /// Lazily kept attributes are to be written, as they are now.

@@ -154,7 +154,17 @@ fn a_failed_sync_is_recorded_on_the_brick() {
     rig.ask(7, Op::SyncFs);
     rig.wake();
     rig.step(Input::Worked(1, Err(Errno::EIO)));
-    assert_eq!(rig.core.brick_mut().unsynced, 1);
+    assert_eq!((rig.core.brick_mut().unsynced, rig.core.brick_mut().written_again), (1, 0));
+}
+
+#[test]
+fn what_the_only_brick_could_not_sync_is_written_again() {
+    let mut rig = Rig::primary(&[]);
+    rig.ask(7, Op::SyncFs);
+    rig.wake();
+    let out = rig.step(Input::Worked(1, Err(Errno::EIO)));
+    assert!(out.iter().any(|l| l.contains("reply")), "{out:?}");
+    assert_eq!((rig.core.brick_mut().unsynced, rig.core.brick_mut().written_again), (0, 1));
 }
 
 /// Somebody else may have moved or removed the entry since: nothing of it may be kept.

@@ -2,7 +2,7 @@
 
 use super::common::*;
 use super::disk::Disk;
-use brick::Brick;
+use brick::{Brick, ReadOutcome};
 use ids::Lsn;
 use memory_fs::CrashRule;
 use namespace::TreeState as _;
@@ -124,4 +124,34 @@ fn a_directory_takes_the_place_of_another_without_room() {
     assert_eq!(s.bricks[0].attr(b), Err(wire::Errno::ESTALE));
     let (listed, _) = s.bricks[0].readdir(ROOT, 0, false, 4096).unwrap();
     assert_eq!(listed.iter().map(|e| e.fid).collect::<Vec<_>>(), [a]);
+}
+
+/// Nobody can heal it: the data that was dropped goes to disk with the next sync, and until then no sync succeeds.
+#[test]
+fn what_a_failed_sync_dropped_is_written_again_where_nobody_else_has_it() {
+    for rule in [CrashRule::Ordered, CrashRule::Hostile] {
+        let mut disk = Disk::new(1, rule);
+        let mut s = Set::new(vec![disk.open().unwrap()]);
+        let f = s.file(ROOT, "f");
+        s.bricks[0].begin_sync(None).unwrap().run().unwrap();
+        s.write(f, 0, b"first");
+        s.write(f, 9000, b"second");
+        let time = s.bricks[0].attr(f).unwrap().mtime;
+        disk.fail_syncs(true);
+        assert!(s.bricks[0].begin_sync(None).unwrap().run().is_err());
+        disk.fail_syncs(false);
+        assert!(s.bricks[0].begin_sync(Some(f)).unwrap().run().is_err(), "the kernel says it only once");
+        s.bricks[0].write_unsynced_again().unwrap();
+        s.bricks[0].begin_sync(Some(f)).unwrap().run().unwrap();
+        assert_eq!(s.bricks[0].attr(f).unwrap().mtime, time);
+        drop(s);
+        disk.crash(rule, &mut |_| 0);
+        let mut b = disk.open().unwrap();
+        let read = |b: &mut Brick, at, n| match b.read(f, at, n).unwrap() {
+            ReadOutcome::Data(data) => data,
+            ReadOutcome::NeedsBlocking(job) => job.run().unwrap(),
+        };
+        assert_eq!((&read(&mut b, 0, 5)[..], &read(&mut b, 9000, 9)[..]), (&b"first"[..], &b"second"[..]));
+        assert_eq!(b.attr(f).unwrap().mtime, time);
+    }
 }

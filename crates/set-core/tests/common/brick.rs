@@ -23,6 +23,8 @@ pub struct Memory {
     pub stale_objects: Option<Vec<Fid>>,
     /// How often it was told that what was not synced may be lost.
     pub unsynced: u32,
+    /// How often it was to write that again.
+    pub written_again: u32,
     /// Files of any kind; all else is a directory.
     pub files: BTreeSet<Fid>,
     pub orphans: BTreeSet<Fid>,
@@ -299,6 +301,10 @@ impl LocalBrick for Memory {
     }
     fn mark_unsynced_stale(&mut self) -> Result<(), Errno> {
         self.unsynced += 1;
+        Ok(())
+    }
+    fn write_unsynced_again(&mut self) -> Result<(), Errno> {
+        self.written_again += 1;
         Ok(())
     }
     fn take_late_failure(&mut self) -> Option<Errno> {

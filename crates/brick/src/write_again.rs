@@ -1,0 +1,86 @@
+//! After a failed sync of a brick that nobody can heal: what the kernel dropped is written again.
+//!
+//! Linux keeps what it could not write in memory, takes it for written, and says so once. A later sync would then succeed
+//! over data that is on no disk. A brick with others beside it leaves the set and heals; one that is alone writes the data of
+//! its unsynced changes, and their records, from memory once more. Until that is done all its syncs fail.
+
+use crate::open::Brick;
+use file_system::File;
+use ids::Fid;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use wire::{Change, Errno};
+
+/// Bytes that are written again at most: more than that a brick hardly gets in the time between two syncs of everything.
+const MOST: u64 = 1 << 30;
+/// Bytes at a time.
+const CHUNK: u64 = 1 << 20;
+
+impl Brick {
+    /// A sync failed, and no other brick has what this one has: the next sync brings all to disk, or fails as well.
+    ///
+    /// # Errors
+    /// The kernel's; `EFBIG` if it is too much. All syncs fail until this succeeds, or the brick is opened anew.
+    pub fn write_unsynced_again(&mut self) -> Result<(), Errno> {
+        let failed = self.shared.failed();
+        for (fid, ranges) in self.unsynced_data()? {
+            match self.write_data_again(fid, &ranges) {
+                Ok(()) | Err(Errno::ESTALE | Errno::ENOENT) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        self.journal.write_again(self.durable().lsn)?;
+        self.shared.rewrote(failed);
+        Ok(())
+    }
+
+    /// Where the changes beyond the durable position wrote data.
+    fn unsynced_data(&self) -> Result<BTreeMap<Fid, Vec<Range<u64>>>, Errno> {
+        let mut out: BTreeMap<Fid, Vec<Range<u64>>> = BTreeMap::new();
+        let mut sum = 0;
+        for record in self.journal.iterate(self.durable().lsn.next().max(self.journal.first())) {
+            let (fid, offset, len) = match record?.change {
+                Change::Write { fid, offset, len, .. } => (fid, offset, u64::from(len)),
+                Change::CopyRange { to, to_offset, len, .. } => (to, to_offset, len),
+                _ => continue,
+            };
+            let range = offset..offset.saturating_add(len);
+            let ranges = out.entry(fid).or_default();
+            match ranges.last_mut() {
+                Some(last) if range.start <= last.end && last.start <= range.start => {
+                    sum += range.end.saturating_sub(last.end);
+                    last.end = last.end.max(range.end);
+                }
+                _ => {
+                    sum += len;
+                    ranges.push(range);
+                }
+            }
+            if sum > MOST {
+                return Err(Errno::EFBIG);
+            }
+        }
+        Ok(out)
+    }
+
+    fn write_data_again(&mut self, fid: Fid, ranges: &[Range<u64>]) -> Result<(), Errno> {
+        let open = self.file(fid)?;
+        self.keep_times(fid)?;
+        ranges.iter().try_for_each(|range| write_range_again(&open, range))
+    }
+}
+
+/// Writes what the file has there; it may have become shorter since.
+fn write_range_again(file: &File, range: &Range<u64>) -> Result<(), Errno> {
+    let mut at = range.start;
+    while at < range.end {
+        let some = usize::try_from((range.end - at).min(CHUNK)).unwrap_or(0);
+        let data = file.read(at, some, false)?;
+        if data.is_empty() {
+            break;
+        }
+        file.write_all(at, &data)?;
+        at += data.len() as u64;
+    }
+    Ok(())
+}
