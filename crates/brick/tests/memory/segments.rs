@@ -22,9 +22,9 @@ fn synced_and_left(disk: &mut Disk, mut s: Set) -> (Lsn, Lsn) {
     (synced, left.last().lsn)
 }
 
-/// The file of a segment that was begun since the last sync may be there, and not its name.
+/// However many: those that are complete, and the one that records are appended to.
 #[test]
-fn a_sync_covers_the_names_of_segments() {
+fn a_sync_covers_segments_that_were_begun_since_the_last_one() {
     for more in 1..30 {
         let mut disk = Disk::new(1, CrashRule::Hostile);
         let mut s = Set::new(vec![disk.open().unwrap()]);
