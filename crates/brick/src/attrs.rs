@@ -227,8 +227,7 @@ impl Brick {
     /// Begins to write out all times and versions that wait now: [`Brick::flush_slice`] does it. About once a second.
     pub fn begin_flush(&mut self) {
         self.listings.tick();
-        self.flushing =
-            Flushing { stamp: self.journal.last(), began: self.root.now(), left: self.dirty.len() };
+        self.flushing = Flushing { stamp: self.last_done(), began: self.root.now(), left: self.dirty.len() };
     }
 
     /// Writes out a few of them; true if all are.

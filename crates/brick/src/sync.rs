@@ -267,7 +267,7 @@ impl Brick {
     }
 
     /// The last change, or the one before if it was done in part: its record alone makes nothing durable.
-    fn last_done(&self) -> Stamp {
+    pub(crate) fn last_done(&self) -> Stamp {
         let last = self.journal.last();
         if !self.is_partial() {
             return last;

@@ -251,7 +251,7 @@ fn first_of(segment: &Path) -> u64 {
     u64::from_str_radix(segment.file_stem().unwrap().to_str().unwrap(), 16).unwrap()
 }
 
-/// A sync that began before it was given up says nothing of what takes its place.
+/// A sync that began before it was given up says nothing of it, nor of what takes its place.
 #[test]
 fn what_is_given_up_is_not_durable() {
     let small = Small::new();

@@ -155,3 +155,21 @@ fn what_a_failed_sync_dropped_is_written_again_where_nobody_else_has_it() {
         assert_eq!(b.attr(f).unwrap().mtime, time);
     }
 }
+
+/// A change that was done in part, and that could not be marked as such, is done by the next process.
+#[test]
+fn a_sync_does_not_cover_a_change_done_in_part() {
+    let mut disk = Disk::new(1, CrashRule::Ordered);
+    let mut s = Set::new(vec![disk.open().unwrap()]);
+    let a = s.dir(ROOT, "a");
+    disk.fill();
+    let op = Op::Rename { parent: ROOT, name: name("a"), to_parent: ROOT, to_name: name("b"), flags: 0 };
+    assert_eq!(s.run(&op, b""), Err(wire::Errno::ENOSPC));
+    let b = &mut s.bricks[0];
+    assert!(b.is_partial() && b.abandon_partial().is_err());
+    disk.fail_syncs(false);
+    b.begin_sync(None).unwrap().run().unwrap();
+    drop(s);
+    let mut b = disk.open().unwrap();
+    assert_eq!(b.entry(ROOT, &name("b")).unwrap().map(|e| e.fid), Some(a));
+}
