@@ -23,6 +23,12 @@ pub(crate) enum Then {
     Round(Vec<SyncToken>),
     /// The end of this brick's healing of that number.
     EndHealing(u64),
+    /// The end of the stale set, after this brick's healing of that number went to disk.
+    EndHealed(u64),
+    /// The end of the stale set of a brick that was alone, and before it, of what goes to disk for it.
+    ClearStaleSet,
+    /// See [`Then::ClearStaleSet`].
+    StaleSetSynced,
 }
 
 /// The writing that is under way.
@@ -102,6 +108,12 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Then::House => return,
             Then::Periodic => Purpose::Periodic,
             Then::Round(tokens) => Purpose::Round(tokens),
+            Then::EndHealed(healing) => return self.end_healing(cx, healing, result),
+            Then::StaleSetSynced => return self.end_stale_set(result),
+            Then::ClearStaleSet => {
+                let work = result.and_then(|()| self.brick.begin_end());
+                return self.start(cx, Purpose::ClearStaleSet, work);
+            }
             Then::EndHealing(healing) => {
                 let work = result.and_then(|()| self.brick.begin_end());
                 return self.start(cx, Purpose::EndHealing(healing), work);

@@ -4,7 +4,8 @@
 //! on disk the stale set is cleared.
 
 use crate::brick::LocalBrick;
-use crate::core::{Cx, Later, Purpose, SetCore};
+use crate::core::{Cx, Later, SetCore};
+use crate::flush::Then;
 use crate::io::{Done, ReplyTo};
 use ids::{Fid, Lsn};
 use replica::{Input, SyncToken};
@@ -37,8 +38,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             self.told = false;
             return;
         }
-        let work = self.brick.begin_end();
-        self.start(cx, Purpose::ClearStaleSet, work);
+        self.flush_then(cx, Then::ClearStaleSet);
     }
 
     pub(crate) fn on_stale_synced(&mut self, cx: &mut Cx<'_, B, R>, synced: Result<Done, Errno>) {
@@ -46,9 +46,18 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             self.mark_unsynced_stale();
             self.feed(cx, Input::Synced { token: SyncToken::Local(0), errno: e.0 });
         }
+        if self.is_primary() && synced.is_ok() {
+            self.flush_then(cx, Then::StaleSetSynced);
+        } else {
+            self.told = false;
+        }
+    }
+
+    /// What was told is on disk, and attributes that changed since are written.
+    pub(crate) fn end_stale_set(&mut self, written: Result<(), Errno>) {
         if !self.is_primary() {
             self.told = false;
-        } else if let Err(e) = synced.and_then(|_| self.brick.end_heal()) {
+        } else if let Err(e) = written.and_then(|()| self.brick.end_heal()) {
             tracing::error!("set {}: clear the stale set of brick {}: {e}", self.set, self.me);
             self.told = false;
         }

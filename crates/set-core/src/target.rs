@@ -239,7 +239,24 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             h.finishing = false;
             return self.ask_more(cx);
         }
-        if let Err(e) = synced.and_then(|_| self.brick.end_heal()) {
+        match synced {
+            // What has come meanwhile is written in slices: all that is known of objects is forgotten at the end.
+            Ok(_) => self.flush_then(cx, Then::EndHealed(healing)),
+            Err(e) => self.end_healing(cx, healing, Err(e)),
+        }
+    }
+
+    /// What was healed is on disk, and attributes that changed since are written.
+    pub(crate) fn end_healing(&mut self, cx: &mut Cx<'_, B, R>, healing: u64, written: Result<(), Errno>) {
+        if self.target.begun != healing || self.replica.role() != Role::Healing {
+            return;
+        }
+        let Some(h) = &mut self.target.healing else { return };
+        if !h.inner.is_done(&self.brick) {
+            h.finishing = false;
+            return self.ask_more(cx);
+        }
+        if let Err(e) = written.and_then(|()| self.brick.end_heal()) {
             tracing::error!("set {}: end the healing of brick {}: {e}", self.set, self.me);
             self.target.healing = None;
             return;
