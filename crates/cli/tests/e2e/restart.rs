@@ -162,3 +162,17 @@ fn a_server_moves_to_another_address() {
     let mount = alone.mount("v");
     fs::write(mount.path("f"), "x").unwrap();
 }
+
+/// Whatever a server has begun when it is asked to stop, it ends: also a thread that it was about to start for a disk.
+#[test]
+fn a_server_that_is_stopped_as_soon_as_it_is_ready_ends() {
+    let mut pool = Pool::new(1);
+    pool.volume("v", 1, &[(0, "b")]);
+    pool.stop(0);
+    for _ in 0..60 {
+        pool.start(0);
+        pool.stop(0);
+    }
+    pool.start(0);
+    assert_eq!(pool.ok("volume list"), "v\n");
+}

@@ -74,8 +74,8 @@ pub(crate) struct Control {
     /// Tasks that belong to the present store end when this changes.
     generation: tokio::sync::watch::Sender<u64>,
     pub(crate) leases: leases::Leases,
-    /// The threads of the shards.
-    threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
+    /// The threads of the shards; `None` once the server stops, and no more are started.
+    threads: Mutex<Option<Vec<std::thread::JoinHandle<()>>>>,
     /// One change of membership or volumes at a time from this server.
     pub(crate) changing: tokio::sync::Mutex<()>,
 }
@@ -124,9 +124,12 @@ impl Server {
     /// Waits until the process is asked to stop (SIGTERM, SIGINT), then closes everything cleanly.
     pub fn run(self) {
         let mut signals = self.signals;
+        let mut threads = None;
         self.runtime.block_on(async {
             tokio::select! { _ = signals.term.recv() => {}, _ = signals.int.recv() => {} }
             tracing::info!("stopping");
+            // Whoever is started by now is told.
+            threads = lock(&self.control.threads).take();
             let mut stopped = Vec::new();
             for shard in self.control.shared.shards() {
                 let (done, wait) = oneshot::channel();
@@ -145,7 +148,7 @@ impl Server {
                 std::process::exit(1);
             }
         });
-        for shard in std::mem::take(&mut *lock(&self.control.threads)) {
+        for shard in threads.into_iter().flatten() {
             let _panicked = shard.join();
         }
         self.runtime.shutdown_timeout(Duration::from_secs(1));
@@ -175,7 +178,7 @@ impl Control {
         }
         let control = Arc::new(Control {
             leases: leases::Leases::default(),
-            threads: Mutex::default(),
+            threads: Mutex::new(Some(Vec::new())),
             shared,
             peers,
             folder,

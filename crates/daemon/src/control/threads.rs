@@ -21,14 +21,16 @@ const LOOK: Duration = Duration::from_secs(1);
 const WAITS: u32 = 400;
 const WAIT: Duration = Duration::from_millis(5);
 
-/// Starts a shard, unless it was started before.
+/// Starts a shard, unless it was started before or the server stops.
 ///
 /// # Errors
 /// One line: there can be no more threads.
 pub(super) fn start(control: &Arc<Control>, index: usize) -> Result<(), String> {
+    let mut threads = lock(&control.threads);
+    let Some(threads) = threads.as_mut() else { return Ok(()) };
     let Some((pulse, inbox)) = control.shared.start_shard(index) else { return Ok(()) };
     let thread = shard::start(index, control.shared.clone(), pulse.clone(), inbox);
-    lock(&control.threads).push(thread.map_err(|e| format!("start a thread: {e}"))?);
+    threads.push(thread.map_err(|e| format!("start a thread: {e}"))?);
     watchdog::start(control, index, pulse);
     Ok(())
 }
