@@ -95,6 +95,8 @@ enum OnDirectory {
     Read(usize),
     Remove(usize),
     Rename(usize, usize),
+    /// A rename that overlapped an equal one, both of which were done: see [`twice`].
+    RenameTwice(usize, usize),
     List,
 }
 
@@ -133,9 +135,37 @@ impl Model for Directory {
                 }
                 None => Told::Missing,
             },
+            OnDirectory::RenameTwice(from, to) => match next.remove(from) {
+                Some(value) => {
+                    next.insert(*to, value);
+                    Told::Done
+                }
+                None if state.contains_key(to) => Told::Done,
+                None => Told::Missing,
+            },
             OnDirectory::List => Told::Names(state.keys().copied().collect()),
         };
         (next, told)
+    }
+}
+
+/// Linux looks both names of a rename up one after the other. If another client renames in between, both lead to the same
+/// object, and the kernel says that all is done without asking anybody. So of two equal renames at one time, both done, one
+/// may have done nothing.
+fn twice(history: &mut [Operation<Directory>]) {
+    let of = |o: &Operation<Directory>| match (&o.input, &o.answer) {
+        (OnDirectory::Rename(from, to), Some((Told::Done, ended))) => Some((*from, *to, o.begun, *ended)),
+        _ => None,
+    };
+    let renames: Vec<_> = history.iter().map(of).collect();
+    for (n, one) in renames.iter().enumerate() {
+        let Some((from, to, begun, ended)) = *one else { continue };
+        let equal = |(m, other): (usize, &Option<(usize, usize, u64, u64)>)| {
+            m != n && other.is_some_and(|(f, t, b, e)| (f, t) == (from, to) && b < ended && begun < e)
+        };
+        if renames.iter().enumerate().any(equal) {
+            history[n].input = OnDirectory::RenameTwice(from, to);
+        }
     }
 }
 
@@ -218,7 +248,9 @@ fn on_directory(dir: &Path, input: &OnDirectory) -> io::Result<Told> {
             fs::read_link(at(n)).map(|t| Told::Value(t.to_str().unwrap().parse().unwrap()))
         }
         OnDirectory::Remove(n) => fs::remove_file(at(n)).map(|()| Told::Done),
-        OnDirectory::Rename(from, to) => fs::rename(at(from), at(to)).map(|()| Told::Done),
+        OnDirectory::Rename(from, to) | OnDirectory::RenameTwice(from, to) => {
+            fs::rename(at(from), at(to)).map(|()| Told::Done)
+        }
         OnDirectory::List => fs::read_dir(dir).and_then(|entries| {
             let mut names = Vec::new();
             for e in entries {
@@ -407,6 +439,7 @@ fn three_mounts_see_one_history() {
         }
         records.stop.store(true, Ordering::Relaxed);
     });
+    records.directories.iter().for_each(|d| twice(&mut d.lock().unwrap()));
     let calls = examine("register", &records.registers)
         + examine("log", &records.logs)
         + examine("directory", &records.directories);
