@@ -35,10 +35,6 @@ fn same(t: &tempfile::TempDir, mut set: Set) {
     }
 }
 
-fn set_attr() -> SetAttr {
-    SetAttr { mode: None, uid: None, gid: None, size: None, atime: None, mtime: None, kill_suid: false }
-}
-
 #[test]
 fn everything_once() {
     let (t, mut s) = two();

@@ -806,15 +806,7 @@ fn a_change_to_a_file_whose_name_is_not_here_yet_waits_for_it() {
         }
     };
     answered(&mut healing, &mut j, p, first);
-    let set = SetAttr {
-        mode: Some(0o600),
-        uid: None,
-        gid: None,
-        size: None,
-        atime: None,
-        mtime: None,
-        kill_suid: false,
-    };
+    let set = SetAttr { mode: Some(0o600), ..set_attr() };
     let (stamp, change) = decided(p, &[], Epoch(1), &Op::SetAttr { fid: f, set }, b"").unwrap();
     p.apply(stamp.clone(), OP, None, &change, b"").unwrap();
     let arriving = Arriving { stamp: &stamp, op: OP, result_fid: None, change: &change, payload: b"" };

@@ -2,7 +2,7 @@
 //! of other servers.
 //!
 //! Owns: the opening of a brick ([`OpenSet`]), the settings that a set takes from the pool's state ([`settings()`]), the
-//! sessions of clients ([`Sessions`]), the requests of one set's primary to another's ([`Asker`]), both sides of the leases
+//! map by which clients route ([`volume_map`]), their sessions ([`Sessions`]), the requests of one set's primary to another's ([`Asker`]), both sides of the leases
 //! ([`leases`]), the rounds of the arbitration ([`ArbitrationRun`]), what follows when a server seems dead ([`suspicion`]),
 //! and which thread serves which set ([`Threads`]).
 //!
@@ -18,6 +18,7 @@ pub mod ask;
 mod evidence;
 pub mod leases;
 mod limits;
+mod map;
 mod opening;
 mod rooms;
 mod sessions;
@@ -29,6 +30,7 @@ pub use arbitration_run::ArbitrationRun;
 pub use ask::Asker;
 pub use evidence::{Unopened, evidence_of_open};
 pub use leases::Lease;
+pub use map::volume_map;
 pub use opening::{OpenSet, OpenedBrick, Place, RecoveryVerdict};
 pub use rooms::Rooms;
 pub use sessions::{Connect, Sessions};

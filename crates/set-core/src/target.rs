@@ -174,7 +174,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         there: &Sums,
         here: Result<Sums, Errno>,
     ) {
-        if self.target.begun != healing || self.replica.role() != Role::Healing {
+        if !self.is_healing(healing) {
             return;
         }
         let Some(h) = &mut self.target.healing else { return };
@@ -210,13 +210,29 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
 
     /// The names of a directory are at hand: the primary is asked for its own.
     pub(crate) fn on_prepared(&mut self, cx: &mut Cx<'_, B, R>, healing: u64, question: PeerBody) {
-        if self.target.begun != healing || self.replica.role() != Role::Healing {
+        if !self.is_healing(healing) {
             return;
         }
         if let (Some(h), Some(primary)) = (&mut self.target.healing, self.replica.view().primary) {
             h.end_work(cx.at.now);
             self.say(cx, primary, question, Bytes::new());
         }
+    }
+
+    /// Whether this brick heals, by the healing of that number.
+    fn is_healing(&self, healing: u64) -> bool {
+        self.target.begun == healing && self.replica.role() == Role::Healing
+    }
+
+    /// Whether all is healed still. If a change of the meantime could not be applied, the healing goes on.
+    fn has_healed_all(&mut self, cx: &mut Cx<'_, B, R>) -> bool {
+        let Some(h) = &mut self.target.healing else { return false };
+        if h.inner.is_done(&self.brick) {
+            return true;
+        }
+        h.finishing = false;
+        self.ask_more(cx);
+        false
     }
 
     /// All is healed and on disk: back into the set.
@@ -229,15 +245,14 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         if synced.is_err() {
             self.mark_unsynced_stale();
         }
-        if self.target.begun != healing || self.replica.role() != Role::Healing {
+        if !self.is_healing(healing) {
             return;
         }
-        let Some(h) = &mut self.target.healing else { return };
-        h.hear(cx.at.now);
-        if !h.inner.is_done(&self.brick) {
-            // A change of the meantime could not be applied.
-            h.finishing = false;
-            return self.ask_more(cx);
+        if let Some(h) = &mut self.target.healing {
+            h.hear(cx.at.now);
+        }
+        if !self.has_healed_all(cx) {
+            return;
         }
         match synced {
             // What has come meanwhile is written in slices: all that is known of objects is forgotten at the end.
@@ -248,14 +263,10 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
 
     /// What was healed is on disk, and attributes that changed since are written.
     pub(crate) fn end_healing(&mut self, cx: &mut Cx<'_, B, R>, healing: u64, written: Result<(), Errno>) {
-        if self.target.begun != healing || self.replica.role() != Role::Healing {
+        if !self.is_healing(healing) || !self.has_healed_all(cx) {
             return;
         }
         let Some(h) = &mut self.target.healing else { return };
-        if !h.inner.is_done(&self.brick) {
-            h.finishing = false;
-            return self.ask_more(cx);
-        }
         if let Err(e) = written.and_then(|()| self.brick.end_heal()) {
             tracing::error!("set {}: end the healing of brick {}: {e}", self.set, self.me);
             self.target.healing = None;

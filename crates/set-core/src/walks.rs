@@ -1,5 +1,5 @@
-//! What a full comparison does not meet from the root : both bricks look for it on another thread before
-//! the joining brick begins to compare.
+//! What a full comparison does not meet from the root: both bricks look for it on another thread before the joining brick
+//! begins to compare.
 //!
 //! The primary's tree changes meanwhile: what changes place from the beginning of its walk to the end of the catching up
 //! is noted and told as well. The joining brick leaves its tree alone until its own walk has ended.

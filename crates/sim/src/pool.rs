@@ -3,10 +3,9 @@
 use crate::disk::Disk;
 use crate::rng::Prng;
 use crate::store::server_id;
-use cluster::{BrickSpec, Command, NewServer, NewVolume, State, Status, hex};
+use cluster::{BrickSpec, Command, NewServer, NewVolume, State, hex};
 use ids::{Fid, SetId};
-use wire::codec::Blob;
-use wire::map::{ServerAddress, SetView, VolumeMap};
+use wire::map::VolumeMap;
 
 /// The name of the one volume.
 const VOLUME: &str = "v";
@@ -76,23 +75,5 @@ pub(crate) fn root(state: &State) -> (Fid, SetId) {
 
 /// The map that clients route by.
 pub(crate) fn map(state: &State) -> Option<VolumeMap> {
-    let volume = state.volume(VOLUME)?;
-    let view = |set: &cluster::Set| SetView {
-        set: set.id,
-        epoch: set.view.epoch,
-        lost_before: set.lost_before,
-        primary: set.view.primary.and_then(|p| set.brick(p)).map(|b| b.server),
-    };
-    let address =
-        |s: &cluster::Server| ServerAddress { server: s.id, address: Blob(s.address.clone().into()) };
-    Some(VolumeMap {
-        version: state.version,
-        pool: server_core::pool_bytes(state),
-        volume: volume.id,
-        root: root(state).0,
-        started: volume.status == Status::Started,
-        sets: state.sets_of(volume).map(view).collect(),
-        servers: state.servers.values().map(address).collect(),
-        options: Vec::new(),
-    })
+    server_core::volume_map(state, VOLUME)
 }

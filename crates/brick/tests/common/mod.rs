@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use wire::op::Node;
+use wire::op::{Node, SetAttr};
 use wire::peer::Stamp;
 use wire::{Change, Errno, Name, Op};
 
@@ -210,4 +210,9 @@ pub fn tree(path: &Path) -> BTreeMap<PathBuf, Seen> {
 pub fn copy_tree(from: &Path, to: &Path) {
     let status = std::process::Command::new("cp").arg("-a").arg(from).arg(to).status().unwrap();
     assert!(status.success());
+}
+
+/// Attributes to change, none of them.
+pub fn set_attr() -> SetAttr {
+    SetAttr { mode: None, uid: None, gid: None, size: None, atime: None, mtime: None, kill_suid: false }
 }

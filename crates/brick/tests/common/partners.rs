@@ -65,7 +65,7 @@ impl World {
                 let size = (self.rng.below(2) == 0).then(|| self.rng.below(20000));
                 let mode = Some(0o600 + u32::try_from(self.rng.below(64)).unwrap());
                 let mtime = Some(SetTime::At { time: time(self.rng.below(1000)) });
-                let set = SetAttr { mode, uid: None, gid: None, size, atime: None, mtime, kill_suid: false };
+                let set = SetAttr { mode, size, mtime, ..set_attr() };
                 (Op::SetAttr { fid: self.pick(false), set }, vec![])
             }
         }

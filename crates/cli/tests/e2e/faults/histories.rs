@@ -128,19 +128,12 @@ impl Model for Directory {
             }
             OnDirectory::Read(name) => state.get(name).map_or(Told::Missing, |v| Told::Value(*v)),
             OnDirectory::Remove(name) => next.remove(name).map_or(Told::Missing, |_| Told::Done),
-            OnDirectory::Rename(from, to) => match next.remove(from) {
+            OnDirectory::Rename(from, to) | OnDirectory::RenameTwice(from, to) => match next.remove(from) {
                 Some(value) => {
                     next.insert(*to, value);
                     Told::Done
                 }
-                None => Told::Missing,
-            },
-            OnDirectory::RenameTwice(from, to) => match next.remove(from) {
-                Some(value) => {
-                    next.insert(*to, value);
-                    Told::Done
-                }
-                None if state.contains_key(to) => Told::Done,
+                None if matches!(input, OnDirectory::RenameTwice(..)) && state.contains_key(to) => Told::Done,
                 None => Told::Missing,
             },
             OnDirectory::List => Told::Names(state.keys().copied().collect()),
