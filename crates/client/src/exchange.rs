@@ -113,6 +113,7 @@ impl<'a, 'b, 'c> Running<'a, 'b, 'c> {
         request.call.epoch = self.route.epoch;
         request.call.finished = finished;
         let sent = Instant::now();
+        crate::grant::ask();
         let id = lent.conn.send(Kind::Call, &request.call, request.payload, waiting)?;
         self.asked = Some((id, sent));
         Ok(())

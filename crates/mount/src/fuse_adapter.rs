@@ -98,9 +98,14 @@ impl FuseAdapter {
 
     fn make(&self, req: &Request<'_>, parent: u64, new: NewEntry) -> Reply<Entry> {
         let attr = self.client(req).create(self.object(parent)?, new).map_err(errno)?;
-        let entry = self.entry(&attr);
-        self.inodes.note_capabilities(entry.node, true);
-        Ok(entry)
+        Ok(self.made(&attr))
+    }
+
+    /// The entry of what was just made.
+    fn made(&self, attr: &Attr) -> Entry {
+        let entry = self.entry(attr);
+        self.inodes.note_made(entry.node, client::grant::until_if_made_now());
+        entry
     }
 
     /// How files are open: the page cache stays, as it is checked against size and mtime at every use. What appends goes
@@ -307,11 +312,7 @@ impl Filesystem for FuseAdapter {
             gid: req.gid,
         };
         match self.client(req).create_open(parent, new) {
-            Ok(attr) => {
-                let entry = self.entry(&attr);
-                self.inodes.note_capabilities(entry.node, true);
-                Ok((entry, FuseAdapter::opened(op.flags.cast_signed())))
-            }
+            Ok(attr) => Ok((self.made(&attr), FuseAdapter::opened(op.flags.cast_signed()))),
             Err(wire::Errno::EEXIST) if op.flags & libc::O_EXCL.unsigned_abs() == 0 => {
                 self.open_made(req, parent, op)
             }
@@ -379,7 +380,7 @@ impl Filesystem for FuseAdapter {
     fn setxattr(&self, req: &Request<'_>, node: u64, op: &SetxattrOp<'_>) -> Reply<()> {
         let (client, object) = (self.client(req), self.object(node)?);
         let name = convert::name(op.name)?;
-        self.inodes.note_capabilities(node, false);
+        self.inodes.note_xattr(node);
         client.setxattr(object, name, op.value, op.flags).map_err(errno)?;
         if op.kill_sgid {
             let attr = client.getattr(object).map_err(errno)?;
@@ -395,6 +396,9 @@ impl Filesystem for FuseAdapter {
     fn getxattr(&self, req: &Request<'_>, node: u64, name: &OsStr, _size: u32) -> Reply<Vec<u8>> {
         let capability = name.as_bytes() == CAPABILITY;
         if capability && self.inodes.has_no_capabilities(node) {
+            return Err(Errno::ENODATA);
+        }
+        if self.inodes.is_bare(node) && !name.as_bytes().starts_with(b"system.") {
             return Err(Errno::ENODATA);
         }
         let Ok(name) = convert::name(name) else { return Err(Errno::ENODATA) };

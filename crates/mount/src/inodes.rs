@@ -16,6 +16,13 @@ struct Node {
     object: Object,
     references: u64,
     no_capabilities: Option<Instant>,
+    bare: Option<Instant>,
+}
+
+impl Node {
+    fn new(object: Object) -> Node {
+        Node { object, references: 0, no_capabilities: None, bare: None }
+    }
 }
 
 /// The nodes.
@@ -27,7 +34,7 @@ impl Inodes {
     /// With the root alone, which is never forgotten.
     pub(crate) fn new(root: Object) -> Inodes {
         let inodes = Inodes { shards: (0..SHARDS).map(|_| Mutex::default()).collect() };
-        let root = Node { object: root, references: 1, no_capabilities: None };
+        let root = Node { references: 1, ..Node::new(root) };
         inodes.shard(fuse::ROOT).insert(fuse::ROOT, root);
         inodes
     }
@@ -46,11 +53,10 @@ impl Inodes {
     pub(crate) fn add(&self, object: Object) -> u64 {
         let node = object.fid.ino();
         let mut shard = self.shard(node);
-        let fresh = Node { object, references: 0, no_capabilities: None };
-        let n = shard.entry(node).or_insert(fresh);
+        let n = shard.entry(node).or_insert_with(|| Node::new(object));
         if n.object.fid != object.fid {
             // Its change was undone and the number given anew; or it moved to another set.
-            n.no_capabilities = None;
+            *n = Node { references: n.references, ..Node::new(object) };
         }
         n.object = object;
         n.references += 1;
@@ -69,6 +75,28 @@ impl Inodes {
                 shard.remove(&node);
             }
         }
+    }
+
+    /// The object was just made here. Nobody else changes anything before `alone`: so long it has only the extended
+    /// attributes that it was born with, and those are the system's. The kernel asks for others at each open: the
+    /// modules that guard it keep their marks there.
+    pub(crate) fn note_made(&self, node: u64, alone: Option<Instant>) {
+        if let Some(n) = self.shard(node).get_mut(&node) {
+            (n.no_capabilities, n.bare) = (Some(Instant::now()), alone);
+        }
+    }
+
+    /// The object may have got extended attributes.
+    pub(crate) fn note_xattr(&self, node: u64) {
+        if let Some(n) = self.shard(node).get_mut(&node) {
+            (n.no_capabilities, n.bare) = (None, None);
+        }
+    }
+
+    /// Whether the object certainly has none but the system's extended attributes.
+    pub(crate) fn is_bare(&self, node: u64) -> bool {
+        let until = self.shard(node).get(&node).and_then(|n| n.bare);
+        until.is_some_and(|t| Instant::now() < t)
     }
 
     /// The file was seen to have no capabilities (or may have got some).
@@ -112,5 +140,23 @@ mod tests {
         t.forget(fuse::ROOT, 99);
         assert_eq!(t.get(fuse::ROOT), Some(root));
         assert!(!t.has_no_capabilities(77));
+    }
+
+    #[test]
+    fn what_was_made_alone_has_no_xattrs_until_it_may_get_one() {
+        let t = Inodes::new(Object { fid: Fid::root(SetId(1)), home: SetId(1) });
+        let (a, later) = (t.add(object(1, 5)), Instant::now() + Duration::from_secs(600));
+        assert!(!t.is_bare(a));
+        t.note_made(a, Some(later));
+        assert!(t.is_bare(a) && t.has_no_capabilities(a));
+        t.note_xattr(a);
+        assert!(!t.is_bare(a) && !t.has_no_capabilities(a));
+        t.note_made(a, Some(Instant::now()));
+        assert!(!t.is_bare(a), "others may change it again");
+        t.note_made(a, Some(later));
+        t.add(object(2, 5));
+        assert!(!t.is_bare(a), "the number was given to another object");
+        t.note_made(a, None);
+        assert!(!t.is_bare(a) && t.has_no_capabilities(a), "not alone");
     }
 }

@@ -38,6 +38,29 @@ fn changes_show_at_once() {
     });
 }
 
+/// A mount that made a file while it was alone knows that it has no extended attributes, but no longer than it is alone.
+#[test]
+fn extended_attributes_of_a_fresh_file_show_at_once() {
+    use rustix::fs::{XattrFlags, getxattr, setxattr};
+    with_two(|one, two| {
+        let value = |mount: &Mounted, file: &str, name: &str| {
+            let mut got = [0; 16];
+            getxattr(mount.path(file), name, &mut got).map(|n| got[..n].to_vec())
+        };
+        for i in 0..20 {
+            let file = format!("f{i}");
+            fs::write(one.path(&file), "x").unwrap();
+            assert_eq!(value(one, &file, "user.a"), Err(rustix::io::Errno::NODATA));
+            setxattr(one.path(&file), "user.a", b"own", XattrFlags::empty()).unwrap();
+            assert_eq!(value(one, &file, "user.a").unwrap(), b"own");
+            let second = format!("g{i}");
+            fs::write(one.path(&second), "x").unwrap();
+            setxattr(two.path(&second), "user.b", b"other's", XattrFlags::empty()).unwrap();
+            assert_eq!(value(one, &second, "user.b").unwrap(), b"other's");
+        }
+    });
+}
+
 /// A file that both hold open: what one writes the other reads.
 #[test]
 fn an_open_file_is_shared() {
