@@ -1,18 +1,13 @@
 //! Healing on a brick: makes this brick's objects equal to another brick's, and describes this brick's objects to another
 //! brick.
-//!
-//! While a brick heals its journal runs ahead of its tree: changes to objects that are not healed yet are journaled only.
-//! The stale set in `.mortar/heal` says up to which position the tree agrees with the journal (`from`). It is written
-//! before the first such change and removed when all is healed and on disk.
 
 use crate::apply::{NewObject, hidden_fid, hidden_name};
-use crate::identity::{read_small, write_durably};
 use crate::listing;
 use crate::object::{OpenObject, S_IFDIR, S_IFLNK, S_IFMT};
 use crate::open::Brick;
 use crate::place::lost_found_name;
+use crate::stale::StaleSet;
 use crate::tree::At;
-use disk_format::sealed;
 use disk_format::tag::{ORPHAN, Tag, Version};
 use file_system::{File, Renaming, Times};
 use ids::{Fid, Lsn, OpId};
@@ -23,39 +18,13 @@ use wire::codec::Blob;
 use wire::op::{Ancestor, Node as Kind};
 use wire::peer::{Object, Stamp};
 use wire::reply::DirEntry;
-use wire::{Change, Errno, Name, Wire};
+use wire::{Change, Errno, Name};
 
-const KIND: sealed::Kind = *b"heal";
-const VERSION: u32 = 2;
-/// Objects in a stale set; beyond that everything is stale.
-const MAX_STALE: usize = 1 << 20;
 const MAX_DEPTH: usize = wire::limits::DEPTH_MAX;
-
-/// The mark's name in `.mortar`.
-const MARK: &[u8] = b"heal";
 
 /// The position in its directory's order that a name has on every brick.
 pub fn name_order(name: &Name) -> u64 {
     listing::cookie(name.as_bytes())
-}
-
-wire::wire_struct! {
-    /// What an unfinished healing leaves stale.
-    pub struct StaleSet {
-        /// The tree is as the journal says up to here only.
-        pub from: Lsn,
-        /// Objects that changes touched which are cut off the journal since.
-        pub objects: Vec<Fid>,
-        /// The version in an object's tag says what is in it if it is not beyond this.
-        pub versions_valid_to: Lsn,
-    }
-}
-
-impl StaleSet {
-    /// Everything, and no version says anything.
-    pub(crate) fn all() -> StaleSet {
-        StaleSet { from: Lsn(0), objects: vec![], versions_valid_to: Lsn(0) }
-    }
 }
 
 /// The last work of a healing: what was moved to the heal trash goes, and everything goes to disk. Runs on any thread.
@@ -76,51 +45,10 @@ impl EndJob {
     }
 }
 
-/// What is stale, if a healing was not finished. `meta`: the brick's `.mortar`.
-pub(crate) fn read_stale_set(meta: &File) -> Result<Option<StaleSet>, Errno> {
-    match read_small(meta, MARK) {
-        Ok(Some(bytes)) => {
-            // A damaged mark, or one of an older kind, means the same as one from the very beginning.
-            Ok(Some(match sealed::open(KIND, VERSION, &bytes) {
-                Ok((VERSION, body)) => StaleSet::from_bytes(body).unwrap_or_else(|_| StaleSet::all()),
-                Ok(_) | Err(_) => StaleSet::all(),
-            }))
-        }
-        Ok(None) => Ok(None),
-        Err(e) => Err(e),
-    }
-}
-
-/// Adds to what is stale of a brick that is not in use.
-///
-/// A stale set that names no objects is about all that may have changed since a position, and a record of it may be lost:
-/// data may be on disk whose version and record are not, so that no version says what is in its object.
-pub(crate) fn add_stale(meta: &File, mut more: StaleSet) -> Result<(), Errno> {
-    if more.objects.is_empty() {
-        more.versions_valid_to = Lsn(0);
-    }
-    let mut stale_set = read_stale_set(meta)?.unwrap_or(StaleSet { objects: vec![], ..more });
-    stale_set.from = stale_set.from.min(more.from);
-    stale_set.versions_valid_to = stale_set.versions_valid_to.min(more.versions_valid_to);
-    stale_set.objects.extend(more.objects);
-    store_stale_set(meta, &normalized(stale_set))
-}
-
-/// In order, and bounded.
-fn normalized(mut stale_set: StaleSet) -> StaleSet {
-    stale_set.objects.sort();
-    stale_set.objects.dedup();
-    if stale_set.objects.len() > MAX_STALE { StaleSet::all() } else { stale_set }
-}
-
-fn store_stale_set(meta: &File, stale_set: &StaleSet) -> Result<(), Errno> {
-    write_durably(meta, MARK, &sealed::seal(KIND, VERSION, &stale_set.to_bytes()))
-}
-
 impl Brick {
     /// What a healing that was not finished left stale.
     pub fn stale_set(&self) -> Option<&StaleSet> {
-        self.healing.as_ref()
+        self.stale.set()
     }
 
     /// From now on changes may be journaled without being applied, and the journal may be cut: `objects` are those that the
@@ -130,14 +58,9 @@ impl Brick {
     /// # Errors
     /// The kernel's.
     pub fn begin_heal(&mut self, from: Lsn, objects: &[Fid], versions_valid_to: Lsn) -> Result<(), Errno> {
-        tracing::debug!(brick = %self.path.display(), %from, ?objects, %versions_valid_to, before = ?self.healing, "stale");
+        tracing::debug!(brick = %self.path.display(), %from, ?objects, %versions_valid_to, before = ?self.stale.set(), "stale");
         self.flush_attrs()?;
-        let mut stale_set =
-            self.healing.clone().unwrap_or(StaleSet { from, objects: vec![], versions_valid_to });
-        stale_set.from = stale_set.from.min(from);
-        stale_set.versions_valid_to = stale_set.versions_valid_to.min(versions_valid_to);
-        stale_set.objects.extend_from_slice(objects);
-        self.write_stale_set(normalized(stale_set))
+        self.stale.widen(from, objects, versions_valid_to)
     }
 
     /// A sync failed: what the kernel could not write it has dropped, and no later sync says so. All beyond the durable
@@ -165,19 +88,6 @@ impl Brick {
                 tracing::error!(brick = %self.path.display(), error = %e, "the journal could not be written again")
             }
         }
-    }
-
-    /// The journal of an unfinished healing is about to lose its beginning: what it says is stale, all is.
-    pub(crate) fn mark_all_stale(&mut self) -> Result<(), Errno> {
-        self.write_stale_set(StaleSet::all())
-    }
-
-    fn write_stale_set(&mut self, stale_set: StaleSet) -> Result<(), Errno> {
-        if self.healing.as_ref() != Some(&stale_set) {
-            store_stale_set(&self.meta, &stale_set)?;
-            self.healing = Some(stale_set);
-        }
-        Ok(())
     }
 
     /// Journals a change that is not applied: what it touches is healed.
@@ -221,11 +131,7 @@ impl Brick {
     /// # Errors
     /// The kernel's.
     pub fn end_heal(&mut self) -> Result<(), Errno> {
-        match self.meta.unlink(MARK) {
-            Ok(()) | Err(Errno::ENOENT) => {}
-            Err(e) => return Err(e),
-        }
-        self.healing = None;
+        self.stale.remove()?;
         // What lay beneath a directory that was moved to the heal trash is gone too: nothing of it is to be found in
         // memory.
         self.flush_attrs()?;

@@ -11,6 +11,7 @@ use crate::listing::Listings;
 use crate::lost::{Changed, SyncedAt};
 use crate::lru::Lru;
 use crate::object::{OpenObject, S_IFDIR, S_IFREG};
+use crate::stale::{StaleMark, StaleSet, add_stale, read_stale_set};
 use crate::sync::Shared;
 use disk_format::{Identity, SealError, State};
 use file_system::{File, FileSystem, Host, Opening, UNKNOWN_BOOT_ID, is_memory_lost};
@@ -85,14 +86,12 @@ pub struct Brick {
     pub(crate) identity: Identity,
     pub(crate) options: Options,
     pub(crate) root: OpenObject,
-    /// The folder `.mortar`.
-    pub(crate) meta: Arc<File>,
     pub(crate) orphans: Arc<File>,
     pub(crate) lost_found: Arc<File>,
     /// What a healing took out of its place.
     pub(crate) heal_trash: Arc<File>,
     /// What is stale: a healing is not finished.
-    pub(crate) healing: Option<crate::heal::StaleSet>,
+    pub(crate) stale: StaleMark,
     pub(crate) fds: Lru<Fid, OpenObject>,
     pub(crate) nodes: Lru<Fid, Node>,
     /// By hash of parent and name; `None`: there is no such entry.
@@ -242,8 +241,8 @@ fn check_root(at: &Site, identity: &Identity) -> Result<(), OpenError> {
 fn drop_leftovers(at: &Site, opened: &mut OpenedJournal) -> Result<(), OpenError> {
     if !opened.leftovers.is_empty() {
         tracing::warn!(brick = %at.path.display(), segments = ?opened.leftovers, "a power cut left parts of a journal");
-        let all = crate::heal::StaleSet::all();
-        crate::heal::add_stale(&at.meta, all).map_err(|e| at.io("mark what is stale in", e))?;
+        let all = StaleSet::all();
+        add_stale(&at.meta, all).map_err(|e| at.io("mark what is stale in", e))?;
         opened.journal.remove_leftovers(&opened.leftovers)?;
     }
     Ok(())
@@ -299,13 +298,12 @@ impl Brick {
         let boot_id = root.boot_id();
         let witnessed = meta.open_at(b"state", S_IFREG).is_ok_and(|state| state.has_witness());
         let rebooted = !state.clean && is_memory_lost(state.boot, boot_id, witnessed);
-        let healing =
-            crate::heal::read_stale_set(&meta).map_err(|e| at.io("read the mark of healing of", e))?;
+        let healing = read_stale_set(&meta).map_err(|e| at.io("read the mark of healing of", e))?;
         // Written down before the new boot id is: another crash must not make what was lost look whole.
         let consistent_to = state.durable.lsn;
         let mark_lost = |objects| {
-            let lost = crate::heal::StaleSet { from: consistent_to, objects, versions_valid_to: Lsn(0) };
-            crate::heal::add_stale(&meta, lost)
+            let lost = StaleSet { from: consistent_to, objects, versions_valid_to: Lsn(0) };
+            add_stale(&meta, lost)
         };
         let dir = own(path).join("journal");
         let mut stale = |objects| {
@@ -337,7 +335,7 @@ impl Brick {
         };
         let stale_set = if rebooted {
             mark_lost(changed.objects).map_err(|e| at.io("mark what is stale in", e))?;
-            crate::heal::read_stale_set(&meta).map_err(|e| at.io("read the mark of healing of", e))?
+            read_stale_set(&meta).map_err(|e| at.io("read the mark of healing of", e))?
         } else {
             None
         };
@@ -351,8 +349,7 @@ impl Brick {
             orphans: Arc::new(at.folder("orphans")?),
             lost_found: Arc::new(at.folder("limbo")?),
             heal_trash: Arc::new(at.folder("aside")?),
-            meta: meta.clone(),
-            healing,
+            stale: StaleMark::new(meta, healing),
             fds: Lru::new(),
             nodes: Lru::new(),
             names: Lru::new(),
@@ -380,7 +377,9 @@ impl Brick {
         brick.write_journal_again(brick.durable().lsn);
         brick.recover(position, start)?;
         brick.keep_named(&changed.named_orphans).map_err(|e| at.io("look for orphans in", e))?;
-        brick.healing = stale_set.or(brick.healing);
+        if let Some(stale_set) = stale_set {
+            brick.stale.learn(stale_set);
+        }
         brick.mark_incomplete_stale().map_err(|e| at.io("mark what is stale in", e))?;
         Ok(brick)
     }
@@ -390,14 +389,7 @@ impl Brick {
     fn mark_incomplete_stale(&mut self) -> Result<(), Errno> {
         let Some(fid) = self.found.incomplete else { return Ok(()) };
         let consistent_to = Lsn(self.last().lsn.0.saturating_sub(1));
-        let half = crate::heal::StaleSet {
-            from: consistent_to,
-            objects: vec![fid],
-            versions_valid_to: consistent_to,
-        };
-        crate::heal::add_stale(&self.meta, half)?;
-        self.healing = crate::heal::read_stale_set(&self.meta)?;
-        Ok(())
+        self.stale.add(StaleSet { from: consistent_to, objects: vec![fid], versions_valid_to: consistent_to })
     }
 
     /// What opening found.

@@ -30,7 +30,7 @@ impl Brick {
 
     /// What is told of a file that is said to have no name: see [`Brick::keep_named`].
     pub(crate) fn check_orphan(&mut self, fid: Fid) -> Result<(), Errno> {
-        if self.healing.is_some() || !self.is_orphan(fid) { Ok(()) } else { self.keep_named(&[fid]) }
+        if self.stale.is_set() || !self.is_orphan(fid) { Ok(()) } else { self.keep_named(&[fid]) }
     }
 
     /// Whether the file's place is among the orphans.

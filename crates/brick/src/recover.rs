@@ -68,7 +68,7 @@ impl Brick {
             }
         }
         self.learn_hidden().map_err(io("read the orphans of"))?;
-        if self.healing.is_some() {
+        if self.stale.is_set() {
             // Records beyond the mark may not be in the tree: all they touch will be compared.
             if !self.found.clean && position.is_some() {
                 self.learn_places().map_err(io("look for what was healed in"))?;

@@ -395,11 +395,12 @@ impl Brick {
     /// times the bound before that is given up.
     fn trim_journal(&mut self) -> Result<(), Errno> {
         let size = self.options.journal_size;
-        if self.healing.is_some() {
+        if self.stale.is_set() {
             if self.journal.bytes() <= size.saturating_mul(8) {
                 return Ok(());
             }
-            self.mark_all_stale()?;
+            // The journal is about to lose its beginning: what it says is stale, all is.
+            self.stale.widen_to_all()?;
         }
         if self.journal.bytes() > size {
             if self.journal.bytes() > size.saturating_add(size / 4) {

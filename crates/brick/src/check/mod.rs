@@ -9,12 +9,12 @@ mod journal;
 mod tree;
 
 use crate::error::{OpenError, io_errno};
-use crate::heal::{StaleSet, add_stale, read_stale_set};
 use crate::identity::{own, trace};
 use crate::index::Index;
 use crate::index_file::IndexFile;
 use crate::object::OpenObject;
 use crate::open::{Site, identify, lock, read_state};
+use crate::stale::{StaleSet, add_stale, read_stale_set};
 use disk_format::tag::Version;
 use disk_format::{SealError, State, Tag};
 use file_system::Host;
