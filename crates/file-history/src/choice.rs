@@ -74,6 +74,17 @@ impl<V: Clone + Ord> Choice<V> {
         }
     }
 
+    /// It is changed to one of these, or is not. A loss then leaves what it was before.
+    pub(crate) fn change_perhaps(&mut self, to: impl IntoIterator<Item = Option<V>>, tracked: bool) {
+        if tracked {
+            self.since.push(self.now.clone());
+            self.since.extend(self.maybe.iter().cloned());
+            self.since.sort();
+            self.since.dedup();
+        }
+        self.widen(to);
+    }
+
     /// It may be one of these as well.
     pub(crate) fn widen(&mut self, others: impl IntoIterator<Item = Option<V>>) {
         self.maybe.extend(others);
@@ -135,6 +146,17 @@ mod tests {
         assert_eq!(c.clone().show(&4), Shown::Kept);
         assert_eq!(c.show(&2), Shown::Lost);
         assert_eq!(c.show(&3), Shown::Wrong, "it was seen what it is");
+    }
+
+    #[test]
+    fn a_loss_takes_a_change_that_was_perhaps_made() {
+        let mut c = Choice::known(1);
+        c.change_perhaps([Some(2)], true);
+        assert_eq!(c.show(&2), Shown::Lost);
+        c.lose();
+        assert_eq!(c.clone().show(&1), Shown::Lost);
+        assert_eq!(c.clone().show(&2), Shown::Kept);
+        assert_eq!(c.show(&3), Shown::Wrong);
     }
 
     #[test]

@@ -46,6 +46,20 @@ impl Byte {
         (self.now, self.maybe) = (byte, Values::default());
     }
 
+    /// It is perhaps this one instead. A loss then leaves what it was before.
+    fn perhaps(&mut self, byte: u8, tracked: bool) {
+        if self.now == byte && self.maybe == Values::default() {
+            return;
+        }
+        if tracked {
+            self.since.add(self.now);
+            self.since.join(self.maybe);
+        }
+        if self.now != byte {
+            self.maybe.add(byte);
+        }
+    }
+
     fn is_zero(&self) -> bool {
         *self == Byte::default()
     }
@@ -150,22 +164,18 @@ impl Content {
     }
 
     /// These bytes were perhaps written.
-    pub(crate) fn perhaps(&mut self, at: u64, pieces: &[Piece]) {
+    pub(crate) fn perhaps(&mut self, at: u64, pieces: &[Piece], tracked: bool) {
         let mut at = at;
         for (len, value) in pieces {
-            self.change(at, at.saturating_add(*len), |b| {
-                if b.now != *value {
-                    b.maybe.add(*value);
-                }
-            });
+            self.change(at, at.saturating_add(*len), |b| b.perhaps(*value, tracked));
             at = at.saturating_add(*len);
         }
     }
 
     /// Nobody knows where in the range these pieces are.
-    pub(crate) fn somewhere(&mut self, from: u64, to: u64, pieces: &[Piece]) {
+    pub(crate) fn somewhere(&mut self, from: u64, to: u64, pieces: &[Piece], tracked: bool) {
         for (_, value) in pieces {
-            self.perhaps(from, &[(to.saturating_sub(from), *value)]);
+            self.perhaps(from, &[(to.saturating_sub(from), *value)], tracked);
         }
     }
 
@@ -280,6 +290,23 @@ mod tests {
         assert_eq!(c.clone().show(0, &[(5, 2), (5, 3)]), Some(false));
         assert_eq!(c.show(0, &[(3, 1), (3, 2), (1, 1), (3, 3)]), Some(true));
         assert_eq!(c.show(0, &[(10, 2)]), None, "it was seen what it is");
+    }
+
+    #[test]
+    fn a_loss_takes_what_was_perhaps_written() {
+        let mut c = Content::default();
+        c.write(0, &[(4, 1)], true);
+        c.sync();
+        c.perhaps(0, &[(4, 2)], true);
+        assert_eq!(c.show(0, &[(4, 2)]), Some(true), "it was written");
+        c.lose();
+        assert_eq!(c.clone().show(0, &[(4, 2)]), Some(false));
+        assert_eq!(c.clone().show(0, &[(2, 1), (2, 2)]), Some(true));
+        assert_eq!(c.clone().show(0, &[(4, 0)]), None, "what was synced is there");
+        c.somewhere(0, 4, &[(2, 3)], true);
+        c.sync();
+        c.lose();
+        assert_eq!(c.show(0, &[(4, 1)]), Some(true), "the same as before: nobody has seen which");
     }
 
     #[test]

@@ -134,10 +134,23 @@ impl Size {
         self.least == self.most
     }
 
+    /// It is about to change: a loss may set it back.
+    fn note(&mut self) {
+        let (least, most) = self.since.unwrap_or((self.now, self.now));
+        self.since = Some((least.min(self.least), most.max(self.most)));
+    }
+
+    /// It is perhaps as much as this.
+    fn may_grow(&mut self, most: u64, tracked: bool) {
+        if tracked && most > self.most {
+            self.note();
+        }
+        self.most = self.most.max(most);
+    }
+
     fn set(&mut self, change: impl Fn(u64) -> u64, tracked: bool) {
         if tracked {
-            let (least, most) = self.since.unwrap_or((self.now, self.now));
-            self.since = Some((least.min(self.least), most.max(self.most)));
+            self.note();
         }
         (self.now, self.least, self.most) = (change(self.now), change(self.least), change(self.most));
     }

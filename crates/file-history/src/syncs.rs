@@ -125,7 +125,8 @@ impl Syncs<'_> {
     }
 
     /// Whether the client was told that this change is synced, or may be lost, before the loss or before `sync` began.
-    /// `perhaps`: also by an error that a fault may explain, which then told of no loss.
+    /// `perhaps`: also by an error that a fault may explain, which then told of no loss; or that of a sync of everything which
+    /// told of an earlier loss and brought this change to disk.
     fn was_told(&self, sync: &Record, risk: &Risk<'_>, perhaps: bool) -> bool {
         let Some(done) = answered(risk.change) else { return false };
         self.records.iter().filter(|r| r.client == sync.client && is_sync(&r.op)).any(|r| {
@@ -134,6 +135,7 @@ impl Syncs<'_> {
             // A sync of everything tells, and leaves the files to tell as well.
             let tells = match told {
                 Ok(_) => *at <= risk.loss.from || matches!(r.op, Op::Fsync { .. }),
+                Err(Errno::EIO) if perhaps && *at <= risk.loss.from => true,
                 Err(Errno::EIO) => {
                     std::mem::discriminant(&r.op) == std::mem::discriminant(&sync.op)
                         && (perhaps || !is_excused(r, self.excuses))

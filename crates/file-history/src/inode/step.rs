@@ -82,7 +82,7 @@ impl Inodes {
             // A change of the owner may clear these bits, as Linux does it for files.
             let less: Vec<Option<u32>> =
                 inode.mode.values().flatten().map(|m| Some(without_suid(*m))).collect();
-            inode.mode.widen(less);
+            inode.mode.change_perhaps(less, tracked);
         }
         if new.uid.is_some() {
             inode.uid.set(new.uid, tracked);
@@ -113,15 +113,15 @@ impl Inodes {
             let least = at.unwrap_or(size.least);
             let end = at.unwrap_or(size.most).saturating_add(len);
             if at.is_some() || size.is_certain() {
-                inode.content.perhaps(from, data);
+                inode.content.perhaps(from, data, self.tracked);
             } else {
-                inode.content.somewhere(least, end, data);
+                inode.content.somewhere(least, end, data, self.tracked);
             }
-            inode.size.most = size.most.max(end);
+            inode.size.may_grow(end, self.tracked);
             if kill_suid {
                 let less: Vec<Option<u32>> =
                     inode.mode.values().flatten().map(|m| Some(without_suid(*m))).collect();
-                inode.mode.widen(less);
+                inode.mode.change_perhaps(less, self.tracked);
             }
             return true;
         }
@@ -137,7 +137,7 @@ impl Inodes {
                 if size.is_certain() {
                     inode.content.write(from, data, self.tracked);
                 } else {
-                    inode.content.somewhere(size.least, size.most.saturating_add(len), data);
+                    inode.content.somewhere(size.least, size.most.saturating_add(len), data, self.tracked);
                 }
                 inode.size.set(|s| s.saturating_add(len), self.tracked);
             }

@@ -253,6 +253,50 @@ fn a_sync_that_hides_a_loss() {
     s.refused();
 }
 
+/// A sync of everything that tells of a loss brings to disk what came after that loss.
+#[test]
+fn a_sync_that_tells_of_a_loss_saves_from_the_next_one() {
+    let mut s = synced();
+    s.write(1, 0, &[(10, 2)], 10);
+    s.records.last_mut().unwrap().client = 1;
+    s.create(root(), "b", 2);
+    s.lose();
+    s.read(1, &[(10, 1)]);
+    s.write(1, 0, &[(10, 3)], 10);
+    s.of(0, Op::SyncFs, Bytes::new(), Err(Errno::EIO));
+    s.lose();
+    s.fsync(fid(1), done());
+    s.read(1, &[(10, 3)]);
+    s.accepted();
+}
+
+/// What an append across a loss did may be taken by the next loss.
+#[test]
+fn what_was_perhaps_written_may_be_lost() {
+    for (read, fine) in [
+        (vec![(10, 1), (4, 2)], true),
+        (vec![(10, 1), (4, 0)], true),
+        (vec![(10, 1)], true),
+        (vec![(10, 1), (4, 3)], false),
+        (vec![(10, 0), (4, 2)], false),
+    ] {
+        let mut s = synced();
+        s.append(1, &[(2, 4)], 12);
+        s.lose();
+        let loss = s.losses[0];
+        s.append(1, &[(4, 2)], 14);
+        s.records.last_mut().unwrap().begun = loss.from;
+        s.read(1, &[(10, 1), (4, 2)]);
+        s.lose();
+        s.read(1, &read);
+        if fine {
+            s.accepted();
+        } else {
+            s.refused();
+        }
+    }
+}
+
 #[test]
 fn the_order_of_a_loss_and_a_write_at_once_is_open() {
     let mut s = synced();
