@@ -244,11 +244,6 @@ impl World {
         if let Some(errno) = errno {
             self.ledger.disk_fails(now, brick, errno);
         }
-        if errno.is_some() {
-            // What the kernel drops is as lost as by a power cut; and a brick that cannot write down what is stale
-            // counts as one that lost memory, as does one whose change fails with EIO: nobody knows what failed.
-            self.ledger.power_failed(now, brick);
-        }
         self.count(what);
         fault
     }

@@ -26,13 +26,23 @@ pub(crate) struct Excuse {
     pub(crate) until: Option<Duration>,
 }
 
+/// When a brick lost what was not synced.
+#[derive(Clone, Copy, Debug)]
+struct Torn {
+    from: Duration,
+    /// A disk that fails may drop something until it is well again.
+    until: Duration,
+}
+
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     arbiters: BTreeSet<BrickId>,
     set_of: BTreeMap<BrickId, SetId>,
     /// Bricks that lost what was not synced, and have not been made whole since.
-    torn: BTreeMap<BrickId, Duration>,
+    torn: BTreeMap<BrickId, Torn>,
+    /// Bricks whose disks fail just now.
+    failing: BTreeSet<BrickId>,
     losses: Vec<Loss>,
     excuses: Vec<Excuse>,
     below: BTreeSet<SetId>,
@@ -49,25 +59,29 @@ impl Ledger {
 
     /// The power failed on a brick, or its disk dropped what it should have written.
     pub(crate) fn power_failed(&mut self, now: Duration, brick: BrickId) {
-        self.torn.insert(brick, now);
+        self.torn.insert(brick, Torn { from: now, until: now });
     }
 
     /// What the brick has is its set's history from here on.
     pub(crate) fn goes_on(&mut self, brick: BrickId) {
-        self.torn.remove(&brick);
+        if !self.failing.contains(&brick) {
+            self.torn.remove(&brick);
+        }
     }
 
-    /// A view was agreed on.
+    /// A view was agreed on that somebody had proposed at `sent`.
     pub(crate) fn agreed(
         &mut self,
-        now: Duration,
+        (sent, now): (Duration, Duration),
         before: &cluster::Set,
         after: &cluster::Set,
         quorum: usize,
     ) {
         for brick in after.view.in_sync.difference(&before.view.in_sync) {
-            // It has healed from one that is in sync, and synced.
-            self.torn.remove(brick);
+            // It has healed from one that is in sync, and synced, before that was proposed.
+            if !self.failing.contains(brick) && self.torn.get(brick).is_some_and(|t| t.until < sent) {
+                self.torn.remove(brick);
+            }
         }
         let below = after.view.in_sync.len() < quorum;
         if below && self.below.insert(after.id) {
@@ -88,13 +102,17 @@ impl Ledger {
         if let Some(whole) = holders().find(|b| !self.torn.contains_key(b)) {
             return Err(format!("set {set} gives up changes although brick {whole} lost nothing"));
         }
-        let from = holders().filter_map(|b| self.torn.get(b)).max().copied().unwrap_or(now);
+        let from = holders().filter_map(|b| self.torn.get(b)).map(|t| t.from).max().unwrap_or(now);
         self.losses.push(Loss { set, from, until: now });
         Ok(())
     }
 
-    /// From now on the sets of a brick may answer with that error.
+    /// From now on the sets of a brick may answer with that error. What the kernel drops is as lost as by a power cut; and a
+    /// brick that cannot write down what is stale counts as one that lost memory, as does one whose change fails with
+    /// `EIO`: nobody knows what failed.
     pub(crate) fn disk_fails(&mut self, now: Duration, brick: BrickId, errno: Errno) {
+        self.power_failed(now, brick);
+        self.failing.insert(brick);
         if let Some(set) = self.set_of.get(&brick).copied() {
             self.begin(now, errno, set);
         }
@@ -102,6 +120,11 @@ impl Ledger {
 
     /// The disk is well again.
     pub(crate) fn disk_heals(&mut self, now: Duration, brick: BrickId) {
+        if self.failing.remove(&brick)
+            && let Some(torn) = self.torn.get_mut(&brick)
+        {
+            torn.until = now;
+        }
         if let Some(set) = self.set_of.get(&brick).copied() {
             for errno in [Errno::EIO, Errno::ENOSPC] {
                 self.end(now, errno, set);

@@ -47,8 +47,8 @@ pub(crate) enum Ask {
 }
 
 pub(crate) enum StoreEvent {
-    /// A request gets to the leader, if it can.
-    Ask { from: usize, life: u32, until: Duration, ask: Ask },
+    /// A request gets to the leader, if it can: when it was sent, and until when it is tried.
+    Ask { from: usize, life: u32, sent: Duration, until: Duration, ask: Ask },
     /// The state of that version gets to a server, if it can.
     Publish { to: usize },
     /// Is there a leader?
@@ -95,25 +95,25 @@ impl World {
             delay += self.rng.millis(100, 6000);
         }
         let until = if matches!(ask, Ask::Beat { .. } | Ask::Suspect(_)) { at } else { at + LONGEST };
-        self.at(at + delay, Event::Store(StoreEvent::Ask { from, life, until, ask }));
+        self.at(at + delay, Event::Store(StoreEvent::Ask { from, life, sent: at, until, ask }));
     }
 
     pub(crate) fn on_store(&mut self, event: StoreEvent) {
         match event {
-            StoreEvent::Ask { from, life, until, ask } => self.on_ask(from, life, until, ask),
+            StoreEvent::Ask { from, life, sent, until, ask } => self.on_ask((from, life), (sent, until), ask),
             StoreEvent::Publish { to } => self.publish(to),
             StoreEvent::Look => self.look_for_leader(),
         }
     }
 
-    fn on_ask(&mut self, from: usize, life: u32, until: Duration, ask: Ask) {
+    fn on_ask(&mut self, (from, life): (usize, u32), (sent, until): (Duration, Duration), ask: Ask) {
         if self.machines[from].life != life || !self.machines[from].lives() {
             return;
         }
         let heard = self.store.leader.filter(|l| self.can_lead(*l) && self.talks(from, *l));
         let Some(leader) = heard else {
             if self.now < until {
-                let event = StoreEvent::Ask { from, life, until, ask };
+                let event = StoreEvent::Ask { from, life, sent, until, ask };
                 self.at(self.now + AGAIN, Event::Store(event));
             } else if let Ask::Propose(_, Some(id)) | Ask::Read(id) = ask {
                 self.tell(from, ToProcess::NoLeader(id));
@@ -122,7 +122,7 @@ impl World {
         };
         match ask {
             Ask::Propose(command, id) => {
-                let outcome = self.agree(&command);
+                let outcome = self.agree(sent, &command);
                 if let Some(id) = id {
                     let proposed = match outcome {
                         Ok(()) => Proposed::Agreed,
@@ -141,7 +141,7 @@ impl World {
             }
             Ask::Suspect(server) => {
                 if self.is_gone(leader, server) {
-                    let _outcome = self.agree(&Command::ServerDown { server: server_id(server) });
+                    let _outcome = self.agree(sent, &Command::ServerDown { server: server_id(server) });
                 }
             }
         }
@@ -160,8 +160,8 @@ impl World {
         self.at(self.now + delay, Event::Process { machine: to, life, what });
     }
 
-    /// The store carries a command out, or refuses it.
-    fn agree(&mut self, command: &Command) -> Result<(), Refusal> {
+    /// The store carries out, or refuses, a command that was sent at that time.
+    fn agree(&mut self, sent: Duration, command: &Command) -> Result<(), Refusal> {
         let mut next = State::clone(&self.store.state);
         if let Err(e) = next.apply(command) {
             say!(self, "refused: {command:?}: {e}");
@@ -181,7 +181,7 @@ impl World {
                     set.view.in_sync
                 );
                 self.count("view");
-                self.view_changed(*id, &before, &now);
+                self.view_changed(sent, *id, &before, &now);
             }
         }
         for to in 0..self.machines.len() {
@@ -192,12 +192,12 @@ impl World {
         Ok(())
     }
 
-    fn view_changed(&mut self, set: SetId, before: &State, now: &State) {
+    fn view_changed(&mut self, sent: Duration, set: SetId, before: &State, now: &State) {
         let (Some(old), Some(new)) = (before.sets.get(&set), now.sets.get(&set)) else { return };
         let volume = now.volumes.get(&new.volume);
         let quorum = volume.map_or(1, |v| v.write_quorum() as usize);
         if new.view.epoch != old.view.epoch {
-            self.ledger.agreed(self.now, old, new, quorum);
+            self.ledger.agreed((sent, self.now), old, new, quorum);
         }
         if new.lost_before != old.lost_before {
             self.lost(set, &old.view.in_sync);
