@@ -251,6 +251,10 @@ impl HealSession {
         if self.dirty_set.on_streamed(a.change) == StreamAction::Skip {
             return brick.note(a);
         }
+        if self.dirty_set.is_done() && self.to_meet.left() == 0 {
+            // What is not here then the primary has not either: only a change brings it.
+            self.missing.clear();
+        }
         if !self.missing.is_empty() && a.change.touched().iter().any(|fid| self.missing.contains(fid)) {
             // It is not here until its name is.
             self.dirty_set.mark(a.change);
@@ -472,8 +476,11 @@ impl HealSession {
             }
         }
         let own = brick.set();
-        for e in entries.iter().filter(|e| e.home == own) {
-            if self.missing.remove(&e.fid) {
+        for e in entries {
+            let was_missing = self.missing.remove(&e.fid);
+            if e.home != own {
+                // Its content is another set's.
+            } else if was_missing {
                 if e.kind == DIR {
                     self.dirty_set.mark_dir(e.fid)
                 } else {

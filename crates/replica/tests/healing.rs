@@ -185,11 +185,15 @@ fn arrives(session: &mut HealSession, brick: &mut Brick, lsn: u64, change: &Chan
 }
 
 fn meta(session: &mut HealSession, brick: &mut Brick, lsn: u64, size: u64) {
+    object(session, brick, lsn, (fid(9), 0o100_644), size);
+}
+
+fn object(session: &mut HealSession, brick: &mut Brick, lsn: u64, (fid, mode): (Fid, u32), size: u64) {
     let time = Time::default();
     let attr = wire::Attr {
-        fid: fid(9),
+        fid,
         home: SetId(1),
-        mode: 0o100_644,
+        mode,
         uid: 0,
         gid: 0,
         nlink: 1,
@@ -202,7 +206,7 @@ fn meta(session: &mut HealSession, brick: &mut Brick, lsn: u64, size: u64) {
     };
     let object = Object { attr, version: at(lsn), flags: 0, xattrs: vec![], place: None };
     let (object, data) = (Some(object), wire::peer::Sent::Nothing);
-    session.take(brick, &PeerBody::Object { fid: fid(9), at: Lsn(lsn), object, data }, &[]).unwrap();
+    session.take(brick, &PeerBody::Object { fid, at: Lsn(lsn), object, data }, &[]).unwrap();
 }
 
 /// The changes before it got lost with a connection: it would move here what only those explain.
@@ -236,6 +240,58 @@ fn a_healing_ends_when_all_has_come_that_was_missed() {
     assert!(!session.is_done(&brick));
     arrives(&mut session, &mut brick, 2, &Change::Nop);
     assert!(session.is_done(&brick));
+}
+
+/// The primary has no such object of this set, as it lives on another one; its name is healed all the same, and then goes.
+#[test]
+fn the_name_of_another_sets_directory_goes_when_its_removal_comes_after_its_healing() {
+    let (parent, name, time) = (fid(1), wire::Name::new(b"d").unwrap(), Time::default());
+    let home = SetId(3);
+    let placed = Fid { set: home, ..fid(9) };
+    for later in [false, true] {
+        let mut brick = Brick::default();
+        let mut session = HealSession::begin(&mut brick, (&NOTHING, &NOTHING), Lsn(0), false).unwrap();
+        let rename = Change::Rename {
+            parent,
+            name: name.clone(),
+            fid: placed,
+            to_parent: parent,
+            to_name: name.clone(),
+            replaced: None,
+            time,
+        };
+        arrives(&mut session, &mut brick, 1, &rename);
+        session.on_caught_up(&mut brick, &at(1), vec![]).unwrap();
+        while let Some(question) = session.ask(&mut brick) {
+            let nothing =
+                |fid| PeerBody::Object { fid, at: Lsn(1), object: None, data: wire::peer::Sent::Nothing };
+            match question {
+                PeerBody::AskObject { fid, .. } if fid == placed => {
+                    session.take(&mut brick, &nothing(fid), &[]).unwrap();
+                }
+                PeerBody::AskObject { fid, .. } => object(&mut session, &mut brick, 1, (fid, 0o040_755), 0),
+                PeerBody::AskEntries { fid, after } => {
+                    let entry = DirEntry {
+                        name: name.clone(),
+                        fid: placed,
+                        home,
+                        kind: 0o040_000,
+                        cookie: 1,
+                        attr: None,
+                    };
+                    let entries = if later { vec![] } else { vec![entry] };
+                    let (at, upto, targets) = (Lsn(1), None, vec![]);
+                    let answer = PeerBody::Entries { fid, at, after, upto, entries, targets };
+                    session.take(&mut brick, &answer, &[]).unwrap();
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(session.is_done(&brick));
+        let rmdir = Change::Rmdir { parent, name: name.clone(), fid: placed, time };
+        arrives(&mut session, &mut brick, 2, &rmdir);
+        assert!(session.is_done(&brick), "it was applied");
+    }
 }
 
 /// This brick's file is shorter than the primary's by more than a piece.

@@ -285,9 +285,14 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         self.feed(cx, Input::Healed);
     }
 
-    /// A change of the stream while this brick heals.
+    /// A change of the stream while this brick heals. When all is healed nothing is left to heal what cannot be applied: it
+    /// is treated as on a brick in sync.
     pub(crate) fn apply_healing(&mut self, now: Duration, entry: &LogEntry<Content>) -> Result<(), Errno> {
         let Some(h) = &mut self.target.healing else { return self.apply_now(entry) };
+        if h.has_ended() {
+            h.hear(now);
+            return self.apply_now(entry);
+        }
         if !h.inner.awaits_primary() {
             h.hear(now);
         }

@@ -11,10 +11,10 @@ mod common;
 
 use common::Rig;
 use common::brick::Memory;
-use ids::{Epoch, Fid, Lsn};
+use ids::{Epoch, Fid, Lsn, OpId};
 use set_core::{Done, Input};
 use wire::Errno;
-use wire::peer::PeerBody;
+use wire::peer::{PeerBody, Stamp};
 
 const NONE: [&str; 0] = [];
 
@@ -165,6 +165,20 @@ fn a_brick_that_was_sent_away_heals_and_says_so_when_all_is_on_disk() {
     let mut rig = join_accepted();
     assert!(rig.core.report(rig.now).heal.unwrap().finishing);
     assert_eq!(rig.step(Input::Worked(1, Ok(Done::Ended))), ["send 2: healed"]);
+}
+
+/// The stale set is gone: what is not applied now would be healed by nobody.
+#[test]
+fn a_brick_that_has_healed_and_cannot_apply_a_change_leaves() {
+    let mut rig = join_accepted();
+    rig.step(Input::Worked(1, Ok(Done::Ended)));
+    rig.core.brick_mut().fails = Some((Errno::EIO, false));
+    let epoch = rig.settings(common::ME, [common::ME].into()).view.epoch;
+    let (stamp, op) = (Stamp { epoch, lsn: Lsn(1) }, OpId::default());
+    let change = wire::Change::Nop;
+    let body = PeerBody::Replicate { stamp, commit: Lsn(0), op, result_fid: None, change };
+    assert_eq!(rig.peer(2, body), ["send 2: failed"]);
+    assert!(rig.core.has_failed());
 }
 
 #[test]
