@@ -140,7 +140,7 @@ impl Brick {
 
     /// Notes what the change at `version` did to an object; nothing if the object is gone, or has the change already.
     pub(crate) fn touch(&mut self, fid: Fid, version: Version, e: Effect) -> Result<(), Errno> {
-        let replaying = self.replaying;
+        let replaying = self.progress.is_replaying();
         let node = match self.load(fid) {
             Err(Errno::ESTALE | Errno::ENOENT) => return Ok(()),
             other => other?,
@@ -174,6 +174,13 @@ impl Brick {
             }
         }
         Ok(())
+    }
+
+    /// The object's attributes have to be asked for again.
+    pub(crate) fn invalidate_attrs(&mut self, fid: Fid) {
+        if let Some(n) = self.nodes.peek(&fid) {
+            n.stat = None;
+        }
     }
 
     /// Writes an object's times and tag, if they wait. Times first: a tag says that the change is all there.

@@ -1,15 +1,16 @@
 //! Healing on a brick: makes this brick's objects equal to another brick's, and describes this brick's objects to another
 //! brick.
 
-use crate::apply::{NewObject, hidden_fid, hidden_name};
+use crate::folders::hidden_name;
 use crate::listing;
+use crate::making::NewObject;
 use crate::object::{OpenObject, S_IFDIR, S_IFLNK, S_IFMT};
 use crate::open::Brick;
 use crate::place::lost_found_name;
 use crate::stale::StaleSet;
 use crate::tree::At;
 use disk_format::tag::{ORPHAN, Tag, Version};
-use file_system::{File, Renaming, Times};
+use file_system::{File, Times};
 use ids::{Fid, Lsn, OpId};
 use namespace::TreeState;
 use replica::healing::Made;
@@ -114,16 +115,16 @@ impl Brick {
     /// The kernel's.
     pub fn begin_end(&mut self) -> Result<EndJob, Errno> {
         let mut gone = Vec::new();
-        self.heal_trash.list(&mut |name, _, _| {
-            gone.extend(hidden_fid(name));
+        self.folders.heal_trash().each(&mut |fid| {
+            gone.push(fid);
             true
         })?;
         for fid in gone {
-            if !self.is_double(&self.heal_trash.clone(), hidden_name(fid).as_bytes(), fid)? {
+            if !self.is_double(&self.folders.heal_trash().share(), hidden_name(fid).as_bytes(), fid)? {
                 self.forget(fid);
             }
         }
-        Ok(EndJob { heal_trash: self.heal_trash.clone(), sync: self.begin_sync(None)? })
+        Ok(EndJob { heal_trash: self.folders.heal_trash().share(), sync: self.begin_sync(None)? })
     }
 
     /// Everything is healed and on disk: the mark goes.
@@ -283,8 +284,8 @@ impl Brick {
         }
         // After a power cut a file may have lost its name, and its tag not say so yet.
         let dir = self.open_fid(fid)?.is_dir();
-        if !dir && self.orphans.stat_at(hidden_name(fid).as_bytes()).is_ok() {
-            return self.hide(&self.orphans.clone(), hidden_name(fid).as_bytes(), fid);
+        if !dir && self.folders.orphans().stat_at(hidden_name(fid).as_bytes()).is_ok() {
+            return self.hide(&self.folders.orphans().share(), hidden_name(fid).as_bytes(), fid);
         }
         if dir {
             let at = self.location(fid)?;
@@ -308,7 +309,7 @@ impl Brick {
         if let Some(parent) = at.parent {
             self.keep_times(parent)?;
         }
-        at.dir.rename(&at.name, &self.heal_trash, hidden_name(dir).as_bytes(), Renaming::Replace)?;
+        self.folders.heal_trash().receive(&at.dir, &at.name, dir)?;
         if let Some(parent) = at.parent {
             self.left(parent, &at.name);
         }
@@ -318,7 +319,7 @@ impl Brick {
 
     /// Moves something to the heal trash that is in one of Mortar's own folders.
     fn hide(&mut self, dir: &File, name: &[u8], fid: Fid) -> Result<(), Errno> {
-        match dir.rename(name, &self.heal_trash, hidden_name(fid).as_bytes(), Renaming::Replace) {
+        match self.folders.heal_trash().receive(dir, name, fid) {
             Ok(()) | Err(Errno::ENOENT) => {}
             Err(e) => return Err(e),
         }
@@ -466,8 +467,8 @@ impl Brick {
         } else {
             // What the other brick keeps without a name stays here as well.
             let orphan = self.load(fid).is_ok_and(|n| n.tag.flags & ORPHAN != 0);
-            let to = if orphan { &self.orphans } else { &self.heal_trash };
-            parent.rename(name, to, hidden_name(fid).as_bytes(), Renaming::Replace)?;
+            let to = if orphan { self.folders.orphans() } else { self.folders.heal_trash() };
+            to.receive(&parent, name, fid)?;
         }
         self.invalidate_attrs(fid);
         self.left(dir, name);
@@ -544,10 +545,9 @@ impl Brick {
     /// Gives a file that is here under another name, or without one, this name.
     pub(crate) fn link_again(&mut self, e: &DirEntry, dir: Fid) -> Result<(), Errno> {
         let to = self.open_dir(dir)?;
-        let hidden = hidden_name(e.fid);
         let mut moved = false;
-        for folder in [&self.heal_trash, &self.orphans] {
-            match folder.rename(hidden.as_bytes(), &to, e.name.as_bytes(), Renaming::Replace) {
+        for folder in [self.folders.heal_trash(), self.folders.orphans()] {
+            match folder.release(e.fid, &to, e.name.as_bytes()) {
                 Ok(()) => moved = true,
                 Err(Errno::ENOENT) => {}
                 Err(err) => return Err(err),

@@ -3,11 +3,10 @@
 //! A name that the primary gives to this directory belongs to nobody else there. Whoever holds it here is stale and waits
 //! in lost+found: its own healing moves it to its place, or removes it.
 
-use crate::apply::{NewObject, hidden_name};
+use crate::making::NewObject;
 use crate::open::Brick;
 use crate::place::is_in_lost_found;
 use crate::tree::At;
-use file_system::Renaming;
 use ids::Fid;
 use wire::op::{Ancestor, Node};
 use wire::{Errno, Name};
@@ -78,7 +77,7 @@ impl Brick {
             At::Entry(e) => {
                 self.keep_times(parent)?;
                 let dir = self.open_dir(parent)?;
-                dir.rename(name, &self.lost_found, hidden_name(e.fid).as_bytes(), Renaming::Replace)?;
+                self.folders.lost_found().receive(&dir, name, e.fid)?;
                 self.invalidate_attrs(e.fid);
                 self.left(parent, name);
                 Ok(())
@@ -91,7 +90,7 @@ impl Brick {
         let from = self.location(fid)?;
         let Some(parent) = from.parent else { return Ok(()) };
         self.keep_times(parent)?;
-        from.dir.rename(&from.name, &self.lost_found, hidden_name(fid).as_bytes(), Renaming::Replace)?;
+        self.folders.lost_found().receive(&from.dir, &from.name, fid)?;
         self.invalidate_attrs(fid);
         self.left(parent, &from.name);
         Ok(())

@@ -25,7 +25,7 @@ impl Brick {
         let to_dir = self.open_dir(to.0)?;
         match (self.find(to.0, to_name)?, replaced) {
             (At::Free, None) => {}
-            (At::Free, Some(_)) if self.replaying => {}
+            (At::Free, Some(_)) if self.progress.is_replaying() => {}
             (At::Unknown, _) => self.quarantine(to.0, to_name)?,
             (At::Entry(e), Some((out, orphan))) if e.fid == out => {
                 if e.is_dir() {

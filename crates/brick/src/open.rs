@@ -2,6 +2,7 @@
 
 use crate::attrs::Node;
 use crate::error::{JournalError, OpenError};
+use crate::folders::Folders;
 use crate::fresh::Fresh;
 use crate::identity::{FOLDERS, IDENTITY, identity_file, make_folder, own, read_small};
 use crate::index::Index;
@@ -11,6 +12,7 @@ use crate::listing::Listings;
 use crate::lost::{Changed, SyncedAt};
 use crate::lru::Lru;
 use crate::object::{OpenObject, S_IFDIR, S_IFREG};
+use crate::partial::Progress;
 use crate::stale::{StaleMark, StaleSet, add_stale, read_stale_set};
 use crate::sync::Shared;
 use disk_format::{Identity, SealError, State};
@@ -21,10 +23,10 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use wire::Errno;
 use wire::name::RESERVED;
 use wire::peer::Stamp;
 use wire::reply::Room;
-use wire::{Change, Errno};
 
 /// Bounds of a brick's memory, descriptors and disk use.
 #[derive(Clone, Debug)]
@@ -86,10 +88,7 @@ pub struct Brick {
     pub(crate) identity: Identity,
     pub(crate) options: Options,
     pub(crate) root: OpenObject,
-    pub(crate) orphans: Arc<File>,
-    pub(crate) lost_found: Arc<File>,
-    /// What a healing took out of its place.
-    pub(crate) heal_trash: Arc<File>,
+    pub(crate) folders: Folders,
     /// What is stale: a healing is not finished.
     pub(crate) stale: StaleMark,
     pub(crate) fds: Lru<Fid, OpenObject>,
@@ -111,14 +110,7 @@ pub struct Brick {
     pub(crate) room: Option<(i64, Room)>,
     pub(crate) lengths: crate::validate::Lengths,
     pub(crate) found: Found,
-    /// The last record is being applied again.
-    pub(crate) replaying: bool,
-    /// The change being applied has changed something, or may have.
-    pub(crate) begun: bool,
-    /// The last change of the journal, if it was done only in part.
-    pub(crate) partial: Option<Change>,
-    /// What failed of the work that follows changes.
-    pub(crate) late: Option<Errno>,
+    pub(crate) progress: Progress,
     /// The journal could not be kept within its bound: said once.
     pub(crate) overgrown: bool,
     // Dropped last: the brick is ours until all else is closed.
@@ -346,9 +338,7 @@ impl Brick {
             path: path.to_path_buf(),
             identity,
             root,
-            orphans: Arc::new(at.folder("orphans")?),
-            lost_found: Arc::new(at.folder("limbo")?),
-            heal_trash: Arc::new(at.folder("aside")?),
+            folders: Folders::open(&at)?,
             stale: StaleMark::new(meta, healing),
             fds: Lru::new(),
             nodes: Lru::new(),
@@ -365,10 +355,7 @@ impl Brick {
             room: None,
             lengths: crate::validate::Lengths::default(),
             found,
-            replaying: false,
-            begun: false,
-            partial: None,
-            late: None,
+            progress: Progress::default(),
             overgrown: false,
             _lock: lock,
         };

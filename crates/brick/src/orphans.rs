@@ -1,10 +1,10 @@
 //! Files without a name, in `.mortar/orphans`: what says that a file is one, after power cuts and in healings.
 
-use crate::apply::hidden_name;
+use crate::folders::hidden_name;
+use crate::making::make;
 use crate::object::{S_IFMT, S_IFREG, tag_at};
 use crate::open::Brick;
 use disk_format::tag::ORPHAN;
-use file_system::Renaming;
 use ids::Fid;
 use wire::Errno;
 use wire::op::Node as Kind;
@@ -14,7 +14,7 @@ impl Brick {
     /// A power cut, or a failed write, may have kept a tag from the disk whose file has its place among the orphans already.
     /// The place says what it is. Without any tag nobody can know of the file, and it goes.
     pub(crate) fn adopt_orphan(&mut self, name: &[u8], fid: Fid) -> Result<(), Errno> {
-        match tag_at(&self.orphans, name)? {
+        match tag_at(self.folders.orphans(), name)? {
             Some(tag) if tag.fid == fid && tag.flags & ORPHAN == 0 => {
                 self.keep_times(fid)?;
                 self.load(fid)?.tag.flags |= ORPHAN;
@@ -23,7 +23,7 @@ impl Brick {
             Some(_) => Ok(()),
             None => {
                 self.forget(fid);
-                self.orphans.unlink(name)
+                self.folders.orphans().unlink(name)
             }
         }
     }
@@ -35,11 +35,17 @@ impl Brick {
 
     /// Whether the file's place is among the orphans.
     pub(crate) fn lies_among_orphans(&self, fid: Fid) -> Result<bool, Errno> {
-        match self.orphans.stat_at(hidden_name(fid).as_bytes()) {
-            Ok(_) => Ok(true),
-            Err(Errno::ENOENT) => Ok(false),
-            Err(e) => Err(e),
+        self.folders.orphans().holds(fid)
+    }
+
+    /// Nobody holds it open any more: it goes.
+    pub(crate) fn drop_orphan(&mut self, fid: Fid) -> Result<(), Errno> {
+        match self.folders.orphans().unlink(hidden_name(fid).as_bytes()) {
+            Ok(()) | Err(Errno::ENOENT) => {}
+            Err(e) => return Err(e),
         }
+        self.forget(fid);
+        Ok(())
     }
 
     /// A tag may have reached the disk in a power cut without the move of its file: one that is not among the orphans has
@@ -64,12 +70,12 @@ impl Brick {
         }
         if !known {
             let new_object = self.new_object(fid, object.attr.home, &Kind::File, object);
-            let open = match crate::apply::make(&self.orphans, name.as_bytes(), &new_object) {
+            let open = match make(self.folders.orphans(), name.as_bytes(), &new_object) {
                 // Left by a healing that was interrupted before the file had its tag.
                 Err(Errno::EEXIST) => {
-                    self.orphans.unlink(name.as_bytes())?;
+                    self.folders.orphans().unlink(name.as_bytes())?;
                     self.forget(fid);
-                    crate::apply::make(&self.orphans, name.as_bytes(), &new_object)?
+                    make(self.folders.orphans(), name.as_bytes(), &new_object)?
                 }
                 made => made?,
             };
@@ -77,7 +83,7 @@ impl Brick {
             return Ok(true);
         }
         // Its last name was moved to the heal trash here.
-        match self.heal_trash.rename(name.as_bytes(), &self.orphans, name.as_bytes(), Renaming::Replace) {
+        match self.folders.heal_trash().release(fid, self.folders.orphans(), name.as_bytes()) {
             Err(Errno::ENOENT) => self.link_orphan(fid, name.as_bytes())?,
             renamed => renamed?,
         }
@@ -87,13 +93,13 @@ impl Brick {
     /// A file that the other brick keeps without a name has a place among the orphans, whatever becomes of the name that it
     /// still has here: that may lie in a directory that was moved to the heal trash, and goes with it.
     fn link_orphan(&mut self, fid: Fid, name: &[u8]) -> Result<(), Errno> {
-        match self.orphans.stat_at(name) {
+        match self.folders.orphans().stat_at(name) {
             Err(Errno::ENOENT) => {}
             other => return other.map(drop),
         }
         let open = self.open_fid(fid)?;
         if open.is_file() {
-            open.link(&self.orphans, name)?;
+            open.link(self.folders.orphans(), name)?;
             self.invalidate_attrs(fid);
         }
         Ok(())

@@ -4,7 +4,8 @@
 //! Identity is the fid: an ancestor that is known is used wherever it lies. A name that is taken by another fid is freed
 //! if its holder is only a copy, or marked by a transaction that has not ended; otherwise the newcomer waits in `.mortar/limbo/`, where it serves as well as anywhere.
 
-use crate::apply::{NewObject, hidden_name};
+use crate::folders::hidden_name;
+use crate::making::NewObject;
 use crate::object::{OpenObject, S_IFDIR, S_IFMT, open_at};
 use crate::open::Brick;
 use crate::tree::{At, is_remains};
@@ -43,7 +44,7 @@ impl Brick {
         let text = String::from_utf8_lossy(name);
         for n in 0..1000 {
             let to = format!("unknown-{}-{n}", self.journal.last().lsn);
-            match dir.rename(name, &self.lost_found, to.as_bytes(), Renaming::NoReplace) {
+            match dir.rename(name, self.folders.lost_found(), to.as_bytes(), Renaming::NoReplace) {
                 Ok(()) => {
                     tracing::warn!(brick = %self.path.display(), dir = %parent, name = %text, to, "moved a file that does not belong to the volume to .mortar/limbo");
                     self.listings.removed(parent, name);
@@ -131,7 +132,7 @@ impl Brick {
             At::Unknown => self.quarantine(parent, name).map(|()| true),
             At::Entry(e) if e.home != self.identity.set => {
                 let dir = self.open_to_move(parent, &[e.fid])?;
-                dir.rename(name, &self.lost_found, hidden_name(e.fid).as_bytes(), Renaming::Replace)?;
+                self.folders.lost_found().receive(&dir, name, e.fid)?;
                 self.left(parent, name);
                 Ok(true)
             }
@@ -139,7 +140,7 @@ impl Brick {
                 // Two transactions about one name, of which at most one commits: which one is not known here. Both
                 // directories stay until their transactions end.
                 let dir = self.open_to_move(parent, &[e.fid])?;
-                dir.rename(name, &self.lost_found, hidden_name(e.fid).as_bytes(), Renaming::Replace)?;
+                self.folders.lost_found().receive(&dir, name, e.fid)?;
                 self.left(parent, name);
                 Ok(true)
             }
@@ -179,11 +180,11 @@ impl Brick {
     /// Makes a directory that has no place in the tree: it lives in lost+found, found by its fid.
     pub(crate) fn make_in_lost_found(&mut self, what: &NewObject<'_>) -> Result<(), Errno> {
         let name = hidden_name(what.fid);
-        match self.lost_found.make_dir(name.as_bytes(), what.mode) {
+        match self.folders.lost_found().make_dir(name.as_bytes(), what.mode) {
             Ok(()) | Err(Errno::EEXIST) => {}
             Err(e) => return Err(e),
         }
-        let open = open_at(&self.lost_found, name.as_bytes(), S_IFDIR)?;
+        let open = open_at(self.folders.lost_found(), name.as_bytes(), S_IFDIR)?;
         self.finish_hidden(what, &open)
     }
 

@@ -6,7 +6,7 @@
 //! notes it before it moves it, and the walk goes there before it ends. So the walk has been in each directory that was
 //! there from its beginning to its end. What came later is told by the changes that made it.
 
-use crate::apply::hidden_fid;
+use crate::folders::hidden_fid;
 use crate::index::{Located, Store};
 use crate::object::{OpenObject, S_IFDIR};
 use crate::open::Brick;
@@ -157,8 +157,8 @@ impl Brick {
         WalkJob {
             set: self.identity.set,
             root: self.root.share(),
-            orphans: self.orphans.clone(),
-            lost_found: self.lost_found.clone(),
+            orphans: self.folders.orphans().share(),
+            lost_found: self.folders.lost_found().share(),
             levels: Vec::new(),
             deeper: Vec::new(),
             moved,

@@ -134,8 +134,8 @@ impl Brick {
     /// The kernel's.
     pub fn orphans(&mut self) -> Result<Vec<Fid>, Errno> {
         let mut out = Vec::new();
-        self.orphans.list(&mut |name, _, _| {
-            out.extend(crate::apply::hidden_fid(name));
+        self.folders.orphans().each(&mut |fid| {
+            out.push(fid);
             true
         })?;
         Ok(out)
@@ -151,8 +151,10 @@ impl Brick {
         mut wanted: impl FnMut(Fid) -> bool,
     ) -> Result<Vec<Fid>, Errno> {
         let mut out = Vec::new();
-        self.orphans.list(&mut |name, _, _| {
-            out.extend(crate::apply::hidden_fid(name).filter(|fid| wanted(*fid)));
+        self.folders.orphans().each(&mut |fid| {
+            if wanted(fid) {
+                out.push(fid);
+            }
             out.len() < limit
         })?;
         Ok(out)

@@ -6,9 +6,9 @@
 //! users have seen what it left. After a power cut nothing beyond the durable position is certain and nothing is applied
 //! again: the set heals what is newer.
 
-use crate::apply::hidden_fid;
 use crate::effects::effects;
 use crate::error::OpenError;
+use crate::folders::hidden_fid;
 use crate::index::{Index, Located};
 use crate::object::S_IFMT;
 use crate::open::Brick;
@@ -125,7 +125,7 @@ impl Brick {
     /// Orphans and what is in lost+found are found by their names there.
     fn learn_hidden(&mut self) -> Result<(), Errno> {
         let mut found = Vec::new();
-        for (n, dir) in [&self.orphans, &self.lost_found, &self.heal_trash].into_iter().enumerate() {
+        for (n, dir) in self.folders.all().into_iter().enumerate() {
             dir.list(&mut |name, _, _| {
                 found.extend(hidden_fid(name).map(|f| (n, name.to_vec(), f)));
                 true
@@ -133,11 +133,7 @@ impl Brick {
         }
         for (n, name, fid) in found {
             if self.index.get(fid)?.is_none() {
-                let dir = match n {
-                    0 => &self.orphans,
-                    1 => &self.lost_found,
-                    _ => &self.heal_trash,
-                };
+                let Some(dir) = self.folders.all().get(n).copied() else { continue };
                 let kind = dir.stat_at(&name)?.mode & S_IFMT;
                 self.index.put(fid, Located { handle: dir.handle_at(&name)?, kind });
             }
@@ -190,9 +186,9 @@ impl Brick {
             return;
         }
         let payload = self.identity.arbiter.then_some(&[][..]);
-        self.replaying = true;
+        self.progress.set_replaying(true);
         let done = self.perform(&r.stamp, &r.change, payload);
-        self.replaying = false;
+        self.progress.set_replaying(false);
         match done {
             // The object is gone: removed in the meantime, or never made durable.
             Ok(()) | Err(Errno::ESTALE | Errno::ENOENT) => {}

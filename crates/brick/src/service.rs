@@ -56,7 +56,7 @@ impl Brick {
     pub fn shut(&mut self) -> Result<(), Errno> {
         self.flush_attrs()?;
         self.begin_sync(None)?.run()?;
-        if self.partial.is_some() {
+        if self.is_partial() {
             // The next opening has to look at the last change again.
             return Err(Errno::EIO);
         }

@@ -103,16 +103,17 @@ impl Brick {
     /// Tries an attribute on a file or directory of our own.
     fn probe(&self, like: &OpenObject, name: &[u8], value: &[u8]) -> Result<(), Errno> {
         const AT: &[u8] = b"probe";
+        let lost_found = self.folders.lost_found();
         let open = match like.kind {
             S_IFDIR => {
-                let _ = self.lost_found.make_dir(AT, 0o700);
-                self.lost_found.open_at(AT, S_IFDIR)
+                let _ = lost_found.make_dir(AT, 0o700);
+                lost_found.open_at(AT, S_IFDIR)
             }
             S_IFLNK => return Err(Errno::EOPNOTSUPP),
-            _ => self.lost_found.open_own(AT, Opening::AtHand(0o700)),
+            _ => lost_found.open_own(AT, Opening::AtHand(0o700)),
         };
         let tried = open.and_then(|o| o.set_xattr(name, value));
-        let _ = if like.is_dir() { self.lost_found.remove_dir(AT) } else { self.lost_found.unlink(AT) };
+        let _ = if like.is_dir() { lost_found.remove_dir(AT) } else { lost_found.unlink(AT) };
         tried
     }
 }

@@ -1,7 +1,7 @@
 //! The tree: what each object says of itself, and what only the index can still tell.
 
 use super::{ADOPT, CheckedBrick, Report, StaleSet, WIPE};
-use crate::apply::{hidden_fid, hidden_name};
+use crate::folders::{hidden_fid, hidden_name};
 use crate::index::{Index, Located};
 use crate::object::{OpenObject, S_IFDIR, S_IFMT, Stat, open_at};
 use crate::scan::Seen;
