@@ -1,8 +1,8 @@
 //! What one server decides outside its sets: which bricks it opens and how, who its clients are, and how its sets ask those
 //! of other servers.
 //!
-//! Owns: the opening of a brick ([`OpenSet`]), the settings that a set takes from the pool's state ([`settings()`]), the
-//! map by which clients route ([`volume_map`]), their sessions ([`Sessions`]), the requests of one set's primary to another's ([`Asker`]), both sides of the leases
+//! Owns: which sets a server has open ([`OpenSets`]), the opening of a brick ([`OpenSet`]), the settings that a set takes
+//! from the pool's state ([`settings()`]), the map by which clients route ([`volume_map`]), their sessions ([`Sessions`]), the requests of one set's primary to another's ([`Asker`]), both sides of the leases
 //! ([`leases`]), the rounds of the arbitration ([`ArbitrationRun`]), what follows when a server seems dead ([`suspicion`]),
 //! and which thread serves which set ([`Threads`]).
 //!
@@ -19,6 +19,7 @@ mod evidence;
 pub mod leases;
 mod limits;
 mod map;
+mod open_sets;
 mod opening;
 mod rooms;
 mod sessions;
@@ -31,6 +32,7 @@ pub use ask::Asker;
 pub use evidence::{Unopened, evidence_of_open};
 pub use leases::Lease;
 pub use map::volume_map;
+pub use open_sets::{Adopted, OpenSets};
 pub use opening::{OpenSet, OpenedBrick, Place, RecoveryVerdict};
 pub use rooms::Rooms;
 pub use sessions::{Connect, Sessions};

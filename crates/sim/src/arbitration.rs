@@ -140,7 +140,7 @@ impl World {
             return unopened.evidence(shown);
         }
         let Some(serving) = process.serving(set) else { return Evidence::Silent };
-        let report = serving.core.report(shown);
+        let report = serving.borrow_mut().core.report(shown);
         let holding = Holding { epoch: report.last_epoch, last: report.lsn, durable: report.durable };
         evidence_of_open(report.role, report.uncertain, holding)
     }

@@ -3,12 +3,13 @@
 use crate::arbitration::Rounds;
 use crate::machine::ToProcess;
 use crate::network::Node;
-use crate::process::{REOPEN, Served, Serving};
+use crate::process::Serving;
 use crate::store::{Ask, server_id};
 use crate::trace::say;
 use crate::world::World;
 use cluster::State;
 use cluster::liveness::HEARTBEAT;
+use core::cell::RefCell;
 use core::time::Duration;
 use ids::{BrickId, SetId};
 use namespace::placement::SetRoom;
@@ -19,6 +20,7 @@ use server_core::{OpenSet, OpenedBrick, Place, Unopened};
 use set_core::{Input, SetCore};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// See the module.
@@ -197,36 +199,38 @@ impl World {
 
     /// Sees to it that the sets of this server are open, and know the state.
     pub(crate) fn adopt(&mut self, m: usize, state: &Arc<State>) {
-        for set in server_core::bricks_to_open(state, server_id(m)).into_keys() {
-            let Some(process) = self.process(m) else { return };
-            match process.sets.get(&set) {
-                Some(Served::Open(_)) => {
-                    if let Some(settings) = server_core::settings(state, set) {
-                        self.step(m, set, Input::Settings(settings));
-                    }
-                }
-                Some(_) => {}
-                None => {
-                    process.sets.insert(set, Served::Opening);
-                    let takes = self.rng.micros(100, 40_000);
-                    self.later(self.now + takes, m, ToProcess::Open(set));
-                }
+        let Some(process) = self.process(m) else { return };
+        let todo = process.sets.adopt(&server_core::bricks_to_open(state, server_id(m)));
+        for (set, brick, served) in todo.close {
+            if let Some(served) = served {
+                self.close_set(m, set, &served);
             }
+            if let Some(process) = self.process(m) {
+                process.control.unopened.remove(&brick);
+            }
+        }
+        for (set, _) in todo.tell {
+            if let Some(settings) = server_core::settings(state, set) {
+                self.step(m, set, Input::Settings(settings));
+            }
+        }
+        for (set, brick) in todo.open {
+            let takes = self.rng.micros(100, 40_000);
+            self.later(self.now + takes, m, ToProcess::Open(set, brick));
         }
     }
 
     /// Opens a brick.
-    pub(crate) fn open_brick(&mut self, m: usize, set: SetId) {
+    pub(crate) fn open_brick(&mut self, m: usize, set: SetId, brick: BrickId) {
         let shown = self.shown(m);
         let wall = self.machines[m].clock.wall(self.now);
-        let Some(brick) = self.brick_of(m, set) else { return };
         let Some(process) = self.machines[m].process.as_ref() else { return };
         let known = process.known.clone();
         let knows_all = process.control.lease(known.version).is_some_and(|until| shown < until);
         let Some(disk) = self.machines[m].disks.get_mut(&brick) else { return };
         if disk.hangs {
             let again = self.now + Duration::from_millis(50);
-            return self.later(again, m, ToProcess::Open(set));
+            return self.later(again, m, ToProcess::Open(set, brick));
         }
         disk.set_time(wall);
         let options = brick::Options { seed: Some(disk.opening()), ..self.pace.options.clone() };
@@ -253,7 +257,10 @@ impl World {
         let Some(process) = self.process(m) else { return };
         process.control.unopened.remove(&brick);
         let core = SetCore::new(opened.start(), shown);
-        process.sets.insert(set, Served::Open(Box::new(Serving::new(brick, core))));
+        let serving = Rc::new(RefCell::new(Serving::new(brick, core)));
+        if let Err(unwanted) = process.sets.opened(set, brick, serving) {
+            return self.close_set(m, set, &unwanted);
+        }
         let state = process.known.clone();
         if let Some(settings) = server_core::settings(&state, set) {
             self.step(m, set, Input::Settings(settings));
@@ -267,7 +274,7 @@ impl World {
         say!(self, "server {m}: brick {brick} of set {set} is not opened: {why}");
         self.count("brick refused");
         let Some(process) = self.process(m) else { return };
-        process.sets.insert(set, Served::Broken { until: shown + REOPEN });
+        process.sets.not_opened(set, brick, shown);
         let before = process.control.unopened.get(&brick).copied();
         process.control.unopened.insert(brick, Unopened::refused(before, shown));
         self.begin_refusal(m, set, brick);

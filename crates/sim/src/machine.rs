@@ -44,7 +44,7 @@ pub(crate) enum ToProcess {
     /// The wake of a set's core is due.
     Wake(SetId),
     /// A brick is to be opened now.
-    Open(SetId),
+    Open(SetId, BrickId),
     /// Work on a brick is done now, and its outcome told.
     Work(SetId, u64),
     /// The outcome of work.

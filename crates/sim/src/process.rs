@@ -18,7 +18,7 @@ use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use ids::{BrickId, OpId, ServerId, SessionId, SetId};
 use namespace::placement::SetRoom;
-use server_core::{Asker, Rooms, Sessions};
+use server_core::{Asker, OpenSets, Rooms, Sessions};
 use set_core::{Input, Moment, Output, Outside, ReplyTo, SetCore};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -29,9 +29,6 @@ use wire::{Frame, Kind, Wire};
 const TICK: Duration = Duration::from_millis(50);
 /// How often lazily kept attributes are written and room is measured.
 const HOUSEKEEPING: Duration = Duration::from_secs(1);
-/// A brick that failed is opened anew after this.
-pub(crate) const REOPEN: Duration = Duration::from_secs(3);
-
 /// A session's connection as those know it who serve what came on it.
 #[derive(Clone, Debug)]
 pub(crate) struct Established {
@@ -59,13 +56,6 @@ impl ReplyTo for To {
     }
 }
 
-/// A set whose brick this server has.
-pub(crate) enum Served {
-    Opening,
-    Open(Box<Serving>),
-    Broken { until: Duration },
-}
-
 /// An open set.
 pub(crate) struct Serving {
     pub(crate) brick: BrickId,
@@ -91,7 +81,7 @@ pub(crate) enum Link {
 pub(crate) struct Process {
     /// The pool as this process knows it.
     pub(crate) known: Arc<State>,
-    pub(crate) sets: BTreeMap<SetId, Served>,
+    pub(crate) sets: OpenSets<Rc<RefCell<Serving>>>,
     works: BTreeMap<(SetId, u64), Work>,
     pub(crate) rooms: Rooms,
     sessions: Sessions<Established>,
@@ -109,7 +99,7 @@ impl Process {
     pub(crate) fn new(session: SessionId, now: Duration) -> Process {
         Process {
             known: Arc::default(),
-            sets: BTreeMap::new(),
+            sets: OpenSets::default(),
             works: BTreeMap::new(),
             rooms: Rooms::default(),
             sessions: Sessions::default(),
@@ -124,16 +114,12 @@ impl Process {
     }
 
     /// The open set of that number.
-    pub(crate) fn serving(&mut self, set: SetId) -> Option<&mut Serving> {
-        match self.sets.get_mut(&set) {
-            Some(Served::Open(serving)) => Some(serving),
-            _ => None,
-        }
+    pub(crate) fn serving(&self, set: SetId) -> Option<Rc<RefCell<Serving>>> {
+        self.sets.get(set).cloned()
     }
 
     fn open_sets(&self) -> Vec<SetId> {
-        let open = |(set, served): (&SetId, &Served)| matches!(served, Served::Open(_)).then_some(*set);
-        self.sets.iter().filter_map(open).collect()
+        self.sets.all().map(|(set, _)| set).collect()
     }
 }
 
@@ -204,7 +190,7 @@ impl World {
             ToProcess::AskTimedOut(id, connection) => self.ask_timed_out(m, id, connection),
             ToProcess::OwnAnswer(id, frame, reply) => self.own_answer(m, id, frame, reply),
             ToProcess::SessionEnds(session) => self.end_session(m, session),
-            ToProcess::Open(set) => self.open_brick(m, set),
+            ToProcess::Open(set, brick) => self.open_brick(m, set, brick),
             ToProcess::State(state) => self.on_state(m, state),
             other => self.on_control(m, other),
         }
@@ -213,11 +199,10 @@ impl World {
     /// Gives a set's core an input, and does what it says.
     pub(crate) fn step(&mut self, m: usize, set: SetId, input: Input<To>) {
         let queued = self.queued(m);
-        let Some(process) = self.machines[m].process.as_mut() else { return };
-        let Some(Served::Open(serving)) = process.sets.get_mut(&set) else { return };
+        let Some(served) = self.process(m).and_then(|p| p.serving(set)) else { return };
         // Nobody else sees the set while it is at work.
+        let mut serving = served.borrow_mut();
         let brick = serving.brick;
-        let Some(Served::Open(mut serving)) = process.sets.insert(set, Served::Opening) else { return };
         let (mut out, mut at, mut input) = (Vec::new(), self.now, Some(input));
         loop {
             let machine = &self.machines[m];
@@ -238,6 +223,7 @@ impl World {
             if disk.is_off() || self.dies_now(m) {
                 // What would follow the last change to the disk does not happen.
                 drop(serving);
+                drop(served);
                 return self.die(m);
             }
             let takes = self.machines[m].disks.get(&brick).map_or(Duration::ZERO, |d| d.work);
@@ -250,11 +236,9 @@ impl World {
             at += self.rng.between(Duration::ZERO, takes / 4);
         }
         let wake = serving.core.next_wake();
+        drop(serving);
         let machine = &mut self.machines[m];
         machine.busy_until = machine.busy_until.max(at);
-        if let Some(process) = machine.process.as_mut() {
-            process.sets.insert(set, Served::Open(serving));
-        }
         self.arm(m, set, wake);
     }
 
@@ -347,8 +331,9 @@ impl World {
     pub(crate) fn arm(&mut self, m: usize, set: SetId, wake: Option<Duration>) {
         let shown = self.shown(m);
         let Some(serving) = self.process(m).and_then(|p| p.serving(set)) else { return };
-        let Some(at) = wake.filter(|at| serving.armed.is_none_or(|armed| *at < armed)) else { return };
-        serving.armed = Some(at);
+        let armed = serving.borrow().armed;
+        let Some(at) = wake.filter(|at| armed.is_none_or(|armed| *at < armed)) else { return };
+        serving.borrow_mut().armed = Some(at);
         let busy = self.machines[m].busy_until.max(self.now);
         let when = busy.max(self.now + self.machines[m].clock.lasts(at.saturating_sub(shown)));
         self.later(when, m, ToProcess::Wake(set));
@@ -357,17 +342,12 @@ impl World {
     fn on_wake(&mut self, m: usize, set: SetId) {
         let shown = self.shown(m);
         let Some(serving) = self.process(m).and_then(|p| p.serving(set)) else { return };
-        match serving.armed {
+        let armed = serving.borrow_mut().armed.take();
+        match armed {
             // An earlier wake of the same time has taken its place.
             None => {}
-            Some(at) if at > shown => {
-                serving.armed = None;
-                self.arm(m, set, Some(at));
-            }
-            Some(_) => {
-                serving.armed = None;
-                self.step(m, set, Input::Wake);
-            }
+            Some(at) if at > shown => self.arm(m, set, Some(at)),
+            Some(_) => self.step(m, set, Input::Wake),
         }
     }
 
@@ -411,21 +391,12 @@ impl World {
     fn retry_failed(&mut self, m: usize) {
         let shown = self.shown(m);
         let Some(process) = self.process(m) else { return };
-        let mut failed = Vec::new();
-        for (set, served) in &mut process.sets {
-            if matches!(served, Served::Open(serving) if serving.core.has_failed()) {
-                failed.push((*set, core::mem::replace(served, Served::Broken { until: shown + REOPEN })));
-            }
-        }
-        let before = process.sets.len();
-        process.sets.retain(|_, s| !matches!(s, Served::Broken { until } if shown >= *until));
-        let due = process.sets.len() < before;
+        let failed = process.sets.close_failed(shown, |served| served.borrow().core.has_failed());
+        let due = process.sets.is_due(shown);
         let known = process.known.clone();
-        for (set, served) in failed {
-            if let Served::Open(serving) = served {
-                self.count("brick failed");
-                self.close_set(m, set, *serving);
-            }
+        for (set, serving) in failed {
+            self.count("brick failed");
+            self.close_set(m, set, &serving);
         }
         if due {
             self.adopt(m, &known);
@@ -433,7 +404,8 @@ impl World {
     }
 
     /// Ends service of a set: everything goes to disk.
-    fn close_set(&mut self, m: usize, set: SetId, mut serving: Serving) {
+    pub(crate) fn close_set(&mut self, m: usize, set: SetId, served: &RefCell<Serving>) {
+        let mut serving = served.borrow_mut();
         let mut out = Vec::new();
         serving.core.close(&mut out);
         for output in out {
@@ -454,11 +426,11 @@ impl World {
     /// An orderly stop: every set is closed, then the process ends.
     pub(crate) fn stop(&mut self, m: usize) {
         let Some(process) = self.process(m) else { return };
-        let sets = core::mem::take(&mut process.sets);
+        let sets = process.sets.stop();
         let life_before = self.machines[m].life;
         for (set, served) in sets {
-            if let Served::Open(serving) = served {
-                self.close_set(m, set, *serving);
+            if let Some(serving) = served {
+                self.close_set(m, set, &serving);
                 if self.machines[m].life != life_before {
                     return;
                 }

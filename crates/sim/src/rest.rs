@@ -51,7 +51,10 @@ impl World {
                 for set in self.process_sets(m) {
                     let shown = self.shown(m);
                     let lease = self.process(m).and_then(|p| p.control.lease(p.known.version));
-                    let report = self.process(m).and_then(|p| p.serving(set)).map(|s| s.core.report(shown));
+                    let report = self
+                        .process(m)
+                        .and_then(|p| p.serving(set))
+                        .map(|s| s.borrow_mut().core.report(shown));
                     say!(self, "  at {shown:?}, lease until {lease:?}: {report:?}");
                 }
             }
@@ -97,7 +100,7 @@ impl World {
                 let Some(serving) = serving else {
                     return Some(format!("set {set}: brick {brick} of server {m} is not open"));
                 };
-                let report = serving.core.report(shown);
+                let report = serving.borrow_mut().core.report(shown);
                 if !matches!(report.role, Role::Primary | Role::Secondary) || report.heal.is_some() {
                     return Some(format!("set {set}: brick {brick} is {:?}", report.role));
                 }

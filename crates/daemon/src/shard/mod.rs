@@ -19,7 +19,7 @@ use file_system::Host;
 use ids::{BrickId, Epoch, Lsn, ServerId, SessionId, SetId};
 use links::Links;
 use server_core::threads::FRONT;
-use server_core::{Asker, OpenSet, OpenedBrick, Place, Sessions, Unopened};
+use server_core::{Asker, OpenSet, OpenSets, OpenedBrick, Place, Sessions, Unopened};
 use sessions::Connection;
 use set::SetHandle;
 use std::cell::{Cell, RefCell};
@@ -35,8 +35,6 @@ use wire::Frame;
 
 /// How often timers of sets are looked at.
 const TICK: Duration = Duration::from_millis(50);
-/// A brick that failed is opened anew after this.
-const REOPEN: Duration = Duration::from_secs(3);
 /// How often lazily kept attributes are written and room is measured.
 const MAINTENANCE: Duration = Duration::from_secs(1);
 
@@ -105,7 +103,9 @@ pub(crate) struct Shard {
     pub(crate) shared: Arc<Shared>,
     pulse: Arc<Pulse>,
     pub(crate) links: Rc<Links>,
-    sets: RefCell<HashMap<SetId, Served>>,
+    sets: RefCell<OpenSets<SetHandle>>,
+    /// Bricks that are being opened.
+    openings: RefCell<HashMap<SetId, JoinHandle<()>>>,
     state: RefCell<Arc<State>>,
     sessions: RefCell<Sessions<Connection>>,
     known: Cell<u64>,
@@ -115,16 +115,6 @@ pub(crate) struct Shard {
     callers: RefCell<HashMap<ServerId, ask::Asked>>,
     /// When a client last asked for something.
     last_call: Cell<Duration>,
-}
-
-/// A set whose brick this server has.
-enum Served {
-    Opening(JoinHandle<()>),
-    Open(SetHandle),
-    /// Could not be opened; tried again after a while.
-    Broken {
-        until: Duration,
-    },
 }
 
 /// Starts a shard's thread. It ends after [`ShardMessage::Stop`].
@@ -163,6 +153,7 @@ async fn run(
         index,
         links: Rc::new(Links::new(shared.clone(), weak.clone())),
         sets: RefCell::default(),
+        openings: RefCell::default(),
         state: RefCell::default(),
         sessions: RefCell::default(),
         known: Cell::new(0),
@@ -201,10 +192,7 @@ async fn run(
 impl Shard {
     /// The open set of that number.
     pub(crate) fn set(&self, set: SetId) -> Option<SetHandle> {
-        match self.sets.borrow().get(&set) {
-            Some(Served::Open(handle)) => Some(handle.clone()),
-            _ => None,
-        }
+        self.sets.borrow().get(set).cloned()
     }
 
     /// Whether a connection that was asked for by that number came here before its set had a shard. It ends: those after
@@ -220,8 +208,7 @@ impl Shard {
     }
 
     fn open_sets(&self) -> Vec<SetHandle> {
-        let open = |s: &Served| if let Served::Open(h) = s { Some(h.clone()) } else { None };
-        self.sets.borrow().values().filter_map(open).collect()
+        self.sets.borrow().all().map(|(_, handle)| handle.clone()).collect()
     }
 
     /// The version of the pool's state that this shard's sets know.
@@ -293,22 +280,12 @@ impl Shard {
     /// Bricks that failed are closed, and opened anew after a while: what failed them may be over.
     fn retry_failed(self: &Rc<Self>) {
         let now = clock::now();
-        let mut closing = Vec::new();
-        for served in self.sets.borrow_mut().values_mut() {
-            if let Served::Open(handle) = served
-                && handle.has_failed()
-            {
-                closing.push(handle.clone());
-                *served = Served::Broken { until: now + REOPEN };
-            }
-        }
-        for handle in closing {
+        let closing = self.sets.borrow_mut().close_failed(now, SetHandle::has_failed);
+        for (_, handle) in closing {
             spawn_local(async move { handle.close().await });
         }
-        let due = |s: &Served| matches!(s, Served::Broken { until } if now >= *until);
-        let before = self.sets.borrow().len();
-        self.sets.borrow_mut().retain(|_, s| !due(s));
-        if self.sets.borrow().len() < before {
+        let due = self.sets.borrow_mut().is_due(now);
+        if due {
             self.on_state(self.state());
         }
     }
@@ -331,27 +308,22 @@ impl Shard {
         *self.state.borrow_mut() = state.clone();
         let mut wanted = server_core::bricks_to_open(&state, self.shared.me());
         wanted.retain(|set, _| self.shared.shard_index(*set) == Some(self.index));
-        let have: Vec<SetId> = self.sets.borrow().keys().copied().collect();
-        for set in have.into_iter().filter(|s| !wanted.contains_key(s)) {
-            match self.sets.borrow_mut().remove(&set) {
-                Some(Served::Open(handle)) => drop(spawn_local(async move { handle.close().await })),
-                Some(Served::Opening(task)) => task.abort(),
-                Some(Served::Broken { .. }) | None => {}
+        let todo = self.sets.borrow_mut().adopt(&wanted);
+        for (set, brick, handle) in todo.close {
+            if let Some(opening) = self.openings.borrow_mut().remove(&set) {
+                opening.abort();
             }
-            let gone = |b: &BrickId| known.brick(*b).is_none_or(|(s, _)| s.id == set);
-            lock(&self.shared.unopened).retain(|b, _| !gone(b));
+            if let Some(handle) = handle {
+                spawn_local(async move { handle.close().await });
+            }
+            lock(&self.shared.unopened).remove(&brick);
             self.links.end(set);
         }
-        for (set, brick) in wanted {
-            let open = match self.sets.borrow().get(&set) {
-                Some(Served::Open(handle)) => Some(handle.clone()),
-                Some(_) => continue,
-                None => None,
-            };
-            match open {
-                Some(handle) => handle.on_state(&state),
-                None => self.open(set, brick, &state),
-            }
+        for (_, handle) in todo.tell {
+            handle.on_state(&state);
+        }
+        for (set, brick) in todo.open {
+            self.open(set, brick, &state);
         }
         self.known.set(state.version);
     }
@@ -381,7 +353,10 @@ impl Shard {
                             .send(ControlRequest::Mounted(brick, mount.to_owned()));
                     }
                     let handle = SetHandle::new(&shard, opened);
-                    shard.sets.borrow_mut().insert(set, Served::Open(handle.clone()));
+                    let kept = shard.sets.borrow_mut().opened(set, brick, handle.clone());
+                    if let Err(unwanted) = kept {
+                        return unwanted.close().await;
+                    }
                     handle.on_state(&shard.state());
                     handle.tick();
                 }
@@ -390,7 +365,7 @@ impl Shard {
                     if known.is_none_or(|k| k != why) {
                         tracing::error!("open brick {brick} of set {set}: {why}");
                     }
-                    shard.sets.borrow_mut().insert(set, Served::Broken { until: clock::now() + REOPEN });
+                    shard.sets.borrow_mut().not_opened(set, brick, clock::now());
                     let mut unopened = lock(&shard.shared.unopened);
                     let refused = Unopened::refused(unopened.get(&brick).copied(), clock::now());
                     unopened.insert(brick, refused);
@@ -398,7 +373,7 @@ impl Shard {
                 }
             }
         });
-        self.sets.borrow_mut().insert(set, Served::Opening(task));
+        self.openings.borrow_mut().insert(set, task);
     }
 
     /// A brick that cannot be certain of what it holds does nothing before the pool has said where it stands.
@@ -418,13 +393,10 @@ impl Shard {
     }
 
     async fn close(&self) {
-        let all: Vec<Served> = self.sets.borrow_mut().drain().map(|(_, s)| s).collect();
-        for served in all {
-            match served {
-                Served::Open(handle) => handle.close().await,
-                Served::Opening(task) => task.abort(),
-                Served::Broken { .. } => {}
-            }
+        self.openings.borrow_mut().drain().for_each(|(_, opening)| opening.abort());
+        let all = self.sets.borrow_mut().stop();
+        for handle in all.into_iter().filter_map(|(_, handle)| handle) {
+            handle.close().await;
         }
     }
 }
