@@ -1,7 +1,7 @@
 //! The pool's state as plain data, and every decision about it: what a command changes and why it is refused.
 //!
 //! Owns [`State`] (servers, volumes, sets, views, options), the [`Command`]s that change it, the option table, the
-//! configuration document and the rules of liveness.
+//! configuration document, who may come into the pool and leave it, and the rules of liveness.
 //! Always true: the same commands in the same order give the same state on every server, byte for byte.
 //! Deliberately absent: I/O, clocks, threads, randomness. Whoever proposes a command puts them in.
 
@@ -14,6 +14,7 @@ mod create;
 pub mod hex;
 pub mod limits;
 pub mod liveness;
+pub mod membership;
 mod names;
 mod notes;
 pub mod options;

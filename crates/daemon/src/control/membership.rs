@@ -5,6 +5,7 @@ use super::protocol::{ClusterReply, ClusterRequest, Request, Response};
 use super::{Control, open_store};
 use crate::limits::MEMBERSHIP_WAIT;
 use admin::{AdminError, Peer, PeerDetached, PeerProbed, PeerStatus};
+use cluster::membership::{Admission, Candidate};
 use cluster::{Command, NewServer, Server};
 use config_store::ConfigStore;
 use ids::ServerId;
@@ -26,35 +27,24 @@ impl Control {
         let name = address.rsplit_once(':').map_or(host, |(h, _)| h).trim_matches(['[', ']']).to_owned();
         let answer =
             self.ask_cluster(&address, ClusterRequest::Identify).await.map_err(|e| e.before("probe "))?;
-        let ClusterReply::Identity { identity, pool, servers, volumes, .. } = answer else {
+        let Some(candidate) = answer.candidate() else {
             return Err(failed(format!("probe {address}: it gave an unexpected answer")));
         };
         let state = self.linearizable().await?;
-        if let Some(known) = state.server_by_host(&name).or_else(|| state.server_by_host(&address))
-            && known.identity != identity
-        {
-            return Err(conflict(format!(
-                "probe {name}: the pool knows server {0} as another one, which lost its state folder or is gone: give \
-                 this one its place with mortar peer replace {0}",
-                known.host
-            )));
-        }
-        if let Some(known) = state.server_by_identity(&identity) {
-            if pool == state.pool {
-                return Ok(PeerProbed { host: known.host.clone(), server: known.id, already: true });
+        let admitted = state.admit(&name, &address, &candidate);
+        let id = match admitted.map_err(|e| conflict(format!("probe {name}: {e}")))? {
+            Admission::Member(id) => {
+                let host = state.servers.get(&id).map_or(name, |s| s.host.clone());
+                return Ok(PeerProbed { host, server: id, already: true });
             }
-        } else if servers > 1 || volumes > 0 {
-            return Err(conflict(format!(
-                "probe {name}: it belongs to another pool (servers: {servers}, volumes: {volumes}): detach it there \
-                 first, or start it with an empty state folder"
-            )));
-        }
-        let new = NewServer { identity: identity.clone(), host: name.clone(), address: address.clone() };
-        let id = match state.server_by_identity(&identity) {
-            Some(known) => known.id,
-            None => self.store().add_server(new).await.map_err(|e| not_agreed(&e))?,
+            Admission::Invite(id) => id,
+            Admission::Add => {
+                let identity = candidate.identity.clone();
+                let new = NewServer { identity, host: name.clone(), address: address.clone() };
+                self.store().add_server(new).await.map_err(|e| not_agreed(&e))?
+            }
         };
-        if let Err(e) = self.invite(&state, id, &identity, &name, &address).await {
+        if let Err(e) = self.invite(&state, id, &candidate.identity, &name, &address).await {
             let undone = self.store().remove_server(id, true).await;
             if let Err(e) = undone {
                 tracing::warn!("take server {id} out again: {e}");
@@ -109,14 +99,8 @@ impl Control {
         let _one = self.changing.lock().await;
         let state = self.linearizable().await?;
         let server = find(&state, host)?.clone();
-        if server.id == self.shared.me() && state.servers.len() > 1 {
-            return Err(conflict(format!(
-                "detach {host}: ask another server of the pool to do it (--server HOST)"
-            )));
-        }
-        if state.servers.len() == 1 {
-            return Err(conflict(format!("detach {host}: it is the only server of the pool")));
-        }
+        let detached = state.check_detach(&server, self.shared.me());
+        detached.map_err(|e| conflict(format!("detach {host}: {e}")))?;
         let reachable = self.ask_cluster(&server.address, ClusterRequest::Identify).await;
         if let (Err(e), false) = (reachable, force) {
             let e = e.before(&format!("detach {host}: "));
@@ -207,12 +191,8 @@ impl Control {
     ) -> Result<ClusterReply, AdminError> {
         let _one = self.changing.lock().await;
         let state = self.state();
-        if identity != self.folder.identity {
-            return Err(conflict(format!("{}: the invitation is for another server", self.address)));
-        }
-        if state.servers.len() > 1 || !state.volumes.is_empty() {
-            return Err(conflict(format!("{}: it has a pool of its own", self.address)));
-        }
+        let joins = state.check_join(&self.folder.identity, identity);
+        joins.map_err(|e| conflict(format!("{}: {e}", self.address)))?;
         self.change_store(server).await?;
         Ok(ClusterReply::Done)
     }
@@ -253,6 +233,15 @@ impl Control {
             Response::Error(e) => Err(failed(format!("{address}: {e}"))),
             _ => Err(failed(format!("{address}: it gave an unexpected answer"))),
         }
+    }
+}
+
+impl ClusterReply {
+    /// What a server said of itself; `None`: it said something else.
+    pub(super) fn candidate(&self) -> Option<Candidate> {
+        let ClusterReply::Identity { identity, pool, servers, volumes, .. } = self else { return None };
+        let (identity, pool) = (identity.clone(), pool.clone());
+        Some(Candidate { identity, pool, servers: *servers, volumes: *volumes })
     }
 }
 

@@ -9,6 +9,7 @@ use super::membership::find;
 use super::protocol::{ClusterReply, ClusterRequest};
 use crate::limits::REPLACE_WAIT;
 use admin::{AdminError, PeerReplaced};
+use cluster::membership::{Admission, MembershipError};
 use cluster::{Command, NewServer, Outcome, Server, State};
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,9 +26,7 @@ impl Control {
         let state = self.linearizable().await?;
         let old = find(&state, host)?.clone();
         if old.id == self.shared.me() {
-            return Err(conflict(format!(
-                "replace {host}: this server is it: ask another server of the pool (--server HOST)"
-            )));
+            return Err(conflict(format!("replace {host}: {}", MembershipError::Itself)));
         }
         let address = by.map_or_else(|| old.address.clone(), transport::with_port);
         let name = match by {
@@ -39,31 +38,14 @@ impl Control {
             let e = e.before(&format!("replace {host}: "));
             e.after("; start a server with an empty state folder there, or name one with --by")
         })?;
-        let ClusterReply::Identity { identity, pool, servers, volumes, .. } = asked else {
+        let Some(candidate) = asked.candidate() else {
             return Err(failed(format!("replace {host}: {address} gave an unexpected answer")));
         };
-        let known = state.server_by_identity(&identity);
-        let id = match known {
-            Some(known) if pool == state.pool => {
-                return Err(conflict(format!(
-                    "replace {host}: the server at {address} is server {} of this pool: one with an empty state folder \
-                     is needed",
-                    known.id
-                )));
-            }
-            // The invitation got lost.
-            Some(known) if known.id == old.id => old.id,
-            Some(known) => {
-                let line = format!("replace {host}: {address} is to be server {} already", known.id);
-                return Err(conflict(line));
-            }
-            None if servers > 1 || volumes > 0 => {
-                return Err(conflict(format!(
-                    "replace {host}: the server at {address} belongs to another pool (servers: {servers}, volumes: \
-                     {volumes}): start it with an empty state folder"
-                )));
-            }
-            None => {
+        let admitted = state.admit_in_place_of(old.id, &address, &candidate);
+        let identity = candidate.identity;
+        let id = match admitted.map_err(|e| conflict(format!("replace {host}: {e}")))? {
+            Admission::Member(id) | Admission::Invite(id) => id,
+            Admission::Add => {
                 self.await_end(&old).await?;
                 let new =
                     NewServer { identity: identity.clone(), host: name.to_owned(), address: address.clone() };
