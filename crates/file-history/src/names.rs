@@ -288,6 +288,10 @@ impl Names {
         state.put(key, slot);
         if shown == Shown::Lost {
             state.change(key.dir, |l| l.lost = true);
+            // The removal of another set's directory was lost. That set may have done its part, and keeps it.
+            if let Some(back) = value.filter(|o| state.life(*o).ending) {
+                state.change(back, |l| l.adrift = !l.gone);
+            }
         }
         for other in before.into_iter().filter(|o| Some(*o) != value) {
             let nameless = state.links(other).1 == 0;

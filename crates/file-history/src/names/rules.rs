@@ -136,7 +136,7 @@ impl Names {
             return;
         }
         match told {
-            Some(Told::Found(obj)) if !state.life(*obj).gone || self.may_dangle(key.dir, *obj) => {
+            Some(Told::Found(obj)) if !state.life(*obj).gone || self.may_dangle(state, key.dir, *obj) => {
                 out.extend(self.show(state, key, Some(*obj)))
             }
             Some(Told::Not(Errno::ENOENT)) => out.extend(self.show(state, key, None)),
@@ -144,10 +144,12 @@ impl Names {
         }
     }
 
-    /// Whether the entry of a directory may outlive it: another set has lost it, and the entry's does not know.
-    fn may_dangle(&self, dir: Obj, obj: Obj) -> bool {
+    /// Whether the entry of a directory may outlive it: another set has lost it, and the entry's does not know; or the
+    /// entry's set has lost the removal, and the other one does not know.
+    fn may_dangle(&self, state: &State, dir: Obj, obj: Obj) -> bool {
         let (here, there) = (self.objects[dir].set, self.objects[obj].set);
-        here != there && self.losing.contains(&there)
+        let back = state.life(obj).ending && self.losing.contains(&here);
+        here != there && (self.losing.contains(&there) || back)
     }
 
     fn list(&self, state: &State, dir: Obj, told: Option<&Told>, out: &mut Vec<State>) {

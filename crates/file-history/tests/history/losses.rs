@@ -1,9 +1,9 @@
 //! Power cuts of all bricks of a set.
 
-use crate::script::{SET, Script, done, fid, file, make, root};
+use crate::script::{SET, Script, attr, dir, done, fid, file, make, name, root};
 use bytes::Bytes;
 use file_history::Excuse;
-use ids::SetId;
+use ids::{Fid, SetId};
 use wire::op::Node;
 use wire::{Errno, Op};
 
@@ -326,6 +326,39 @@ fn a_removal_that_was_not_synced_may_be_lost() {
     synced_again.lose();
     synced_again.lookup(root(), "a", Ok(file(fid(1), 1, 10)));
     synced_again.refused();
+}
+
+/// The set of the directory keeps its part of a removal: the entry that comes back leads to nothing, and is removed again.
+#[test]
+fn a_lost_removal_may_bring_back_an_entry_alone() {
+    let removed = |d: Fid, synced: bool| {
+        let mut s = Script::default();
+        s.call(make(root(), "d", Node::Dir), attr(dir(d)));
+        s.call(Op::SyncFs, done());
+        s.call(Op::Rmdir { parent: root(), name: name("d") }, done());
+        if synced {
+            s.call(Op::SyncFs, done());
+        }
+        s.lose();
+        s.lookup(root(), "d", Ok(dir(d)));
+        s
+    };
+    let there = Fid { set: SetId(2), ..fid(1) };
+    let mut s = removed(there, false);
+    s.call(Op::GetAttr { fid: there }, Err(Errno::ESTALE));
+    s.lookup(root(), "d", Ok(dir(there)));
+    s.call(make(there, "a", Node::File), Err(Errno::ESTALE));
+    s.call(Op::Rmdir { parent: root(), name: name("d") }, done());
+    s.lookup(root(), "d", Err(Errno::ENOENT));
+    s.accepted();
+    let mut whole = removed(there, false);
+    whole.create(there, "a", 2);
+    whole.accepted();
+    removed(there, true).refused();
+    let mut own = removed(fid(1), false);
+    own.accepted();
+    own.call(Op::GetAttr { fid: fid(1) }, Err(Errno::ESTALE));
+    own.refused();
 }
 
 #[test]
