@@ -5,8 +5,11 @@
 //! object moves its change time, which nobody can set. `.mortar/synced` keeps the time at which the last sync of everything
 //! began: as its own modification time, which the kernel writes in one piece. All that is newer is stale.
 //!
+//! A time that is still to come says nothing: the clock was set back, and everything is stale.
+//!
 //! Not covered: data written over other data in place, if the kernel writes it out before it logs the change time (within
-//! some seconds, when memory is short); and a clock that was set back between that sync and the power cut.
+//! some seconds, when memory is short); and a clock that was set back between that sync and the power cut, and has passed
+//! the time of that sync again when the brick is opened.
 
 use crate::error::OpenError;
 use crate::index::{Index, Located};
@@ -77,7 +80,8 @@ pub(crate) fn look(
     synced: &SyncedAt,
     index: &mut Index,
 ) -> Result<Changed, OpenError> {
-    let since = synced.get().map_err(|e| at.io("read .mortar/synced of", e))?;
+    let noted = synced.get().map_err(|e| at.io("read .mortar/synced of", e))?;
+    let since = if noted > at.root.now() { Time::default() } else { noted };
     let changed =
         changed_since(&at.root, set, since).map_err(|e| at.io("look for what changed last in", e))?;
     tracing::warn!(brick = %at.path.display(), objects = changed.objects.len(), "changes that were not synced may be lost");

@@ -70,8 +70,11 @@ impl Brick {
         self.learn_hidden().map_err(io("read the orphans of"))?;
         if self.stale.is_set() {
             // Records beyond the mark may not be in the tree: all they touch will be compared.
-            if !self.found.clean && position.is_some() {
-                self.learn_places().map_err(io("look for what was healed in"))?;
+            if !self.found.clean {
+                let named = self.learn_places().map_err(io("look for what was healed in"))?;
+                if self.stale.set().is_some_and(|s| s.versions_valid_to == Lsn(0)) {
+                    self.keep_named(&named).map_err(io("look for orphans in"))?;
+                }
             }
             return Ok(());
         }
@@ -103,12 +106,17 @@ impl Brick {
     }
 
     /// No record says what a healing made or moved, nor what a power cut before it left: the index may not know where it is.
-    /// What was moved to the heal trash counts only where there is nothing else.
-    fn learn_places(&mut self) -> Result<(), Errno> {
+    /// What was moved to the heal trash counts only where there is nothing else. Answers the files whose tags say that they
+    /// have no name, and that have one: who found the power cut may have been killed before that was on record.
+    fn learn_places(&mut self) -> Result<Vec<Fid>, Errno> {
         let root = self.root.share();
         let index = &mut self.index;
+        let mut named = Vec::new();
         crate::scan::walk(&root, &mut |seen| {
             let Ok(Some(tag)) = &seen.tag else { return Ok(()) };
+            if tag.flags & ORPHAN != 0 && !seen.path.starts_with(".mortar") {
+                named.push(tag.fid);
+            }
             let at = Located { handle: seen.dir.handle_at(seen.name)?, kind: seen.stat.mode & S_IFMT };
             let other = index.get(tag.fid)?.filter(|known| *known != at);
             let heal_trash = seen.path.starts_with(".mortar/aside");
@@ -119,7 +127,8 @@ impl Brick {
                 index.put(tag.fid, at);
             }
             Ok(())
-        })
+        })?;
+        Ok(named)
     }
 
     /// Orphans and what is in lost+found are found by their names there.

@@ -232,7 +232,8 @@ impl Brick {
     }
 
     fn tree_target(&mut self) -> Target {
-        let sealed = self.journal.last().lsn;
+        // A change that was done in part is not in the index: whoever opens the brick next has to learn of it.
+        let sealed = self.last_done().lsn;
         Target::Tree { root: self.root.share(), index: self.index.seal(sealed), sealed }
     }
 

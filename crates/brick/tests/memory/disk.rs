@@ -63,6 +63,12 @@ impl Disk {
         self.fs.set_time(Time { sec: self.seconds, nsec: 0 });
     }
 
+    /// Somebody sets the clock to an earlier hour.
+    pub(crate) fn set_clock_back(&mut self) {
+        self.seconds -= 3600;
+        self.pass_time();
+    }
+
     /// The power goes off after so many more changes and syncs.
     pub(crate) fn cut_power_after(&self, calls: u64) {
         self.fs.set_faults(Faults { power_left: Some(calls), ..Faults::default() });
@@ -76,6 +82,11 @@ impl Disk {
     /// From now on everything that changes something fails, or no longer.
     pub(crate) fn fail_writes(&self, fail: bool) {
         self.fs.set_faults(Faults { writes: fail.then_some(wire::Errno::EIO), ..Faults::default() });
+    }
+
+    /// After so many more changes everything that changes something fails.
+    pub(crate) fn fail_writes_after(&self, calls: u64) {
+        self.fs.set_faults(Faults { writes_left: Some(calls), ..Faults::default() });
     }
 
     /// From now on nothing more fits.

@@ -110,6 +110,33 @@ fn the_index_is_used_again_after_an_error() {
     assert!(!b.found().index_rebuilt && all_there(&mut b));
 }
 
+/// A brick is closed after a change was done in part; the next process does it again, and is killed.
+#[test]
+fn what_was_made_in_part_at_first_is_known_after_a_kill() {
+    let mut in_part = 0;
+    for calls in 0..10 {
+        let mut disk = Disk::new(1, CrashRule::Ordered);
+        let mut s = Set::new(vec![disk.open().unwrap()]);
+        disk.fail_writes_after(calls);
+        let made = s.run(&create(ROOT, "a", wire::op::Node::File, 0o644), b"");
+        disk.fail_writes(false);
+        let mut b = s.bricks.pop().unwrap();
+        if made.is_ok() || !b.is_partial() {
+            continue;
+        }
+        in_part += 1;
+        assert!(b.shut().is_err(), "{calls}");
+        drop(b);
+        let mut s = Set::new(vec![disk.open().unwrap()]);
+        let file = s.bricks[0].lookup(ROOT, &name("a")).unwrap().map(|e| e.fid);
+        s.file(ROOT, "b");
+        drop(s);
+        let mut b = disk.open().unwrap();
+        assert!(file.is_some_and(|f| b.attr(f).is_ok()), "{calls}");
+    }
+    assert!(in_part > 0);
+}
+
 /// A rename over a directory is done or not, also on a full disk.
 #[test]
 fn a_directory_takes_the_place_of_another_without_room() {
