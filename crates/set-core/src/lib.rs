@@ -32,6 +32,7 @@ mod io;
 mod joiners;
 mod maintenance;
 mod moves;
+mod names;
 mod opens;
 mod orphans;
 mod peer;

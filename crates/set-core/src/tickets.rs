@@ -29,6 +29,11 @@ impl<T> Tickets<T> {
     }
 
     /// What waits under the ticket.
+    pub(crate) fn get(&self, ticket: u64) -> Option<&T> {
+        self.waiting.get(&ticket)
+    }
+
+    /// What waits under the ticket, to be changed.
     pub(crate) fn get_mut(&mut self, ticket: u64) -> Option<&mut T> {
         self.waiting.get_mut(&ticket)
     }

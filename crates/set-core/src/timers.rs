@@ -28,6 +28,11 @@ impl<T> Timers<T> {
         self.due.first_key_value().map(|((at, _), _)| *at)
     }
 
+    /// What is due next.
+    pub(crate) fn peek(&self) -> Option<&T> {
+        self.due.first_key_value().map(|(_, what)| what)
+    }
+
     /// Takes one that is due.
     pub(crate) fn take(&mut self, now: Duration) -> Option<T> {
         self.next().filter(|at| *at <= now)?;

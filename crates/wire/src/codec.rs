@@ -284,6 +284,15 @@ macro_rules! wire_enum {
         #[allow(missing_docs, reason = "the variant's own words explain its fields")]
         pub enum $name { $($(#[$vm])* $v $({ $($(#[$fm])* $f: $t),* })?,)* }
 
+        impl $name {
+            /// The variant's name, for logs.
+            pub fn variant(&self) -> &'static str {
+                match self {
+                    $($name::$v $({ $($f: _),* })? => stringify!($v),)*
+                }
+            }
+        }
+
         impl $crate::codec::Wire for $name {
             fn put(&self, out: &mut Vec<u8>) {
                 match self {

@@ -10,6 +10,7 @@ mod connection;
 mod links;
 mod sessions;
 mod set;
+mod slow;
 
 use crate::clock;
 use crate::pulse::Pulse;

@@ -2,6 +2,7 @@
 //! sets, keeps one timer. It decides nothing itself.
 
 use super::sessions::Connection;
+use super::slow::SlowSteps;
 use super::{BrickReport, Shard};
 use crate::clock;
 use crate::shared::{ControlRequest, Counters, lock};
@@ -84,6 +85,8 @@ struct Executor {
     /// Who may use the volume; nobody before that is known.
     access: RefCell<Option<cluster::Access>>,
     counters: Arc<Counters>,
+    /// Steps that held this thread up.
+    slow: SlowSteps,
 }
 
 impl SetHandle {
@@ -98,6 +101,7 @@ impl SetHandle {
             armed: Cell::default(),
             access: RefCell::default(),
             counters,
+            slow: SlowSteps::default(),
         }))
     }
 
@@ -107,13 +111,14 @@ impl SetHandle {
         let mut core = self.0.core.borrow_mut();
         let mut out = self.0.outputs.take();
         let around = Around { shard: &shard, set: self.0.set };
-        core.step(shard.moment(), input, &around, &mut out);
+        let (mut at, mut name) = (shard.moment(), core.name(&input));
+        core.step(at, input, &around, &mut out);
         loop {
             out.drain(..).for_each(|output| self.perform(&shard, output));
-            if !core.is_busy() {
-                break;
-            }
-            core.go_on(shard.moment(), &around, &mut out);
+            self.0.slow.note(name, clock::now().saturating_sub(at.now));
+            let Some(next) = core.next_name() else { break };
+            (at, name) = (shard.moment(), next);
+            core.go_on(at, &around, &mut out);
         }
         self.0.outputs.set(out);
         self.arm(core.next_wake());
@@ -212,6 +217,7 @@ impl SetHandle {
     /// Once a second.
     pub(crate) fn maintain(&self) {
         self.step(Input::Maintenance);
+        self.0.slow.tell(self.0.set);
     }
 
     /// A session is gone for good: what it held open is free.
