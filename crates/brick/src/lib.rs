@@ -38,6 +38,7 @@ mod names;
 mod object;
 mod open;
 mod orphans;
+mod page;
 mod partial;
 mod place;
 mod placed;
@@ -61,6 +62,7 @@ pub use identity::{format, format_again, format_on, read_identity, restore_ident
 pub use journal::Records;
 pub use listing::ListJob;
 pub use open::{Brick, Found, Options};
+pub use page::PageJob;
 pub use placed::WalkJob;
 pub use read::{ReadJob, ReadOutcome};
 pub use replica::healing::{Arriving, HealSession, Made, Progress, Sum, Sums};

@@ -41,6 +41,11 @@ const FEW_NAMES: u64 = 128 << 10;
 const ENTRY_BYTES: usize = 4 + 16 + 4 + 4 + 8 + 1;
 const ATTR_BYTES: usize = 96;
 
+/// About how many entries fit into so many bytes.
+pub(crate) fn page_names(bytes: usize, plus: bool) -> usize {
+    (bytes / (ENTRY_BYTES + 16 + if plus { ATTR_BYTES } else { 0 })).max(1)
+}
+
 impl Brick {
     /// Reads from memory if the data is there, else says how to wait for it.
     ///
@@ -177,7 +182,7 @@ impl Brick {
         let mut room = bytes;
         loop {
             // About what fits; entries that turn out not to be ours leave room for more.
-            let want = (room / (ENTRY_BYTES + 16 + if plus { ATTR_BYTES } else { 0 })).max(1);
+            let want = page_names(room, plus);
             let names = self.listing(dir)?.after(cookie, want);
             let end = names.len() < want;
             // Names of one cookie are not parted, whatever their number.

@@ -4,6 +4,7 @@ use crate::compare::SumsJob;
 use crate::heal::EndJob;
 use crate::listing::ListJob;
 use crate::open::Brick;
+use crate::page::PageJob;
 use crate::placed::WalkJob;
 use crate::read::{ReadJob, ReadOutcome};
 use crate::sync::SyncJob;
@@ -27,6 +28,8 @@ pub enum Work {
     End(EndJob),
     /// Reading the names of a directory.
     List(ListJob),
+    /// Reading what a page of a directory leads to.
+    Page(PageJob),
     /// Looking for what a comparison from the root does not meet.
     Walk(WalkJob),
 }
@@ -43,6 +46,10 @@ impl set_core::LocalBrick for Brick {
             Work::Sums(job) => job.run().map(Done::Sums),
             Work::End(job) => job.run().map(|()| Done::Ended),
             Work::List(job) => {
+                job.run();
+                Ok(Done::Listed)
+            }
+            Work::Page(job) => {
                 job.run();
                 Ok(Done::Listed)
             }
@@ -109,6 +116,10 @@ impl set_core::LocalBrick for Brick {
 
     fn begin_list(&mut self, dir: Fid) -> Option<Work> {
         Brick::begin_list(self, dir).map(Work::List)
+    }
+
+    fn begin_page(&mut self, dir: Fid, after: u64, bytes: usize) -> Option<Work> {
+        Brick::begin_page(self, dir, after, bytes).map(Work::Page)
     }
 
     fn listxattr(&mut self, fid: Fid) -> Result<Vec<Name>, Errno> {

@@ -229,3 +229,23 @@ proptest! {
         play(&steps);
     }
 }
+
+/// Names that lie side by side in a directory's order lie anywhere on the disk.
+#[test]
+fn what_many_names_lead_to_is_read_on_another_thread() {
+    let dir = temp();
+    let mut s = Set::new(vec![new_brick(dir.path(), 1)]);
+    for n in 0..50 {
+        s.file(ROOT, &format!("f{n}"));
+    }
+    assert!(s.bricks[0].begin_page(ROOT, 0, 64 << 10).is_none(), "all of it is in memory");
+    s.bricks[0].shut().unwrap();
+    drop(s);
+    let mut b = open(&dir.path().join("b1"), &identity(1));
+    let few = b.readdir(ROOT, 0, true, 500).unwrap().0;
+    assert!((1..20).contains(&few.len()));
+    b.begin_page(ROOT, 0, 64 << 10).expect("most of it is not").run();
+    let (all, end) = b.readdir(ROOT, 0, true, 64 << 10).unwrap();
+    assert_eq!((all.len(), end), (50, true));
+    assert!(b.begin_page(ROOT, 0, 64 << 10).is_none(), "it is now");
+}

@@ -107,8 +107,12 @@ pub(crate) enum Purpose<R> {
     Read(Fid, Address<R>),
     /// Names of a directory, for a client.
     List(crate::read::Page, Address<R>),
-    /// Names of a directory here, to be compared with the primary's in the healing of that number: then it is asked.
-    Prepare(u64, PeerBody),
+    /// Entries of a directory for a joining brick, asked for in that epoch, after that position.
+    SendEntries(BrickId, Epoch, Fid, u64),
+    /// Names of a directory here, to be compared with the primary's in the healing of that number.
+    Prepare(u64, Fid, u64),
+    /// What those lead to that follow that position: then the primary is asked.
+    PreparePage(u64, Fid, u64),
     /// What a comparison from the root does not meet here, for that joining brick, in the walk of that number.
     Walk(BrickId, u64),
     /// The same on this brick, in the healing of that number.
@@ -343,7 +347,13 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Purpose::Warm(to, question, tries) => self.answer_question(cx, to, question, tries + 1),
             Purpose::Read(fid, to) => self.on_read(cx, fid, to, result),
             Purpose::List(page, to) => self.show_page(cx, page, to),
-            Purpose::Prepare(healing, question) => self.on_prepared(cx, healing, question),
+            Purpose::SendEntries(to, epoch, fid, after) => {
+                if self.is_primary() && self.replica.view().epoch == epoch {
+                    self.send_entries(cx, to, fid, after);
+                }
+            }
+            Purpose::Prepare(healing, fid, after) => self.on_names(cx, healing, fid, after),
+            Purpose::PreparePage(healing, fid, after) => self.on_prepared(cx, healing, fid, after),
             Purpose::Walk(to, number) => self.on_walked(cx, to, number, result),
             Purpose::OwnWalk(healing) => self.end_own_walk(cx, healing, result),
         }

@@ -62,7 +62,8 @@ fn worked<R>(purpose: &Purpose<R>) -> &'static str {
         Purpose::Warm(..) => "answer a joining brick, from memory",
         Purpose::Read(..) => "read, from memory",
         Purpose::List(..) => "readdir, from memory",
-        Purpose::Prepare(..) => "names are known",
+        Purpose::SendEntries(..) => "send entries, from memory",
+        Purpose::Prepare(..) | Purpose::PreparePage(..) => "names are known",
         Purpose::Walk(..) | Purpose::OwnWalk(_) => "a walk ended",
     }
 }

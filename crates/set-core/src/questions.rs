@@ -16,7 +16,7 @@ use wire::limits::{DIR_PAGE, SMALL_FILE, SUM_BYTES};
 use wire::peer::{Object, PeerBody, Sent};
 
 /// Bytes of a page of a directory, about: what both bricks look at without a break.
-const PAGE: usize = DIR_PAGE as usize / 4;
+pub(crate) const PAGE: usize = DIR_PAGE as usize / 4;
 /// How long one turn is, about.
 const TURN: Duration = Duration::from_micros(500);
 /// While clients are active, so many times a turn's length passes before the next one.
@@ -107,7 +107,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             PeerBody::AskObject { .. } => self.send_object(cx, to, question, tries),
             PeerBody::AskEntries { fid, after } => match self.brick.begin_list(fid) {
                 Some(work) if tries < TRIES => self.start(cx, Purpose::Warm(to, question, tries), Ok(work)),
-                _ => self.send_entries(cx, to, fid, after),
+                _ => self.begin_entries(cx, to, fid, after),
             },
             PeerBody::AskData { .. } => self.send_data(cx, to, question, tries),
             PeerBody::AskSums { fid, offset, len, ask } => self.begin_sums(cx, to, (fid, offset, len), ask),
@@ -143,7 +143,18 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         self.say(cx, to, PeerBody::Object { fid, at: self.last().lsn, object, data }, payload);
     }
 
-    fn send_entries(&mut self, cx: &mut Cx<'_, B, R>, to: BrickId, fid: Fid, after: u64) {
+    /// What the entries lead to is brought into memory first.
+    fn begin_entries(&mut self, cx: &mut Cx<'_, B, R>, to: BrickId, fid: Fid, after: u64) {
+        match self.brick.begin_page(fid, after, PAGE) {
+            Some(work) => {
+                let epoch = self.replica.view().epoch;
+                self.start(cx, Purpose::SendEntries(to, epoch, fid, after), Ok(work));
+            }
+            None => self.send_entries(cx, to, fid, after),
+        }
+    }
+
+    pub(crate) fn send_entries(&mut self, cx: &mut Cx<'_, B, R>, to: BrickId, fid: Fid, after: u64) {
         match self.brick.entries(fid, after, PAGE) {
             Ok((entries, targets, upto)) => {
                 let at = self.last().lsn;

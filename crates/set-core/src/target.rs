@@ -7,6 +7,7 @@ use crate::core::{Cx, Purpose, SetCore};
 use crate::flush::Then;
 use crate::healing::Healing;
 use crate::io::{Done, ReplyTo};
+use crate::questions::PAGE;
 use bytes::Bytes;
 use core::time::Duration;
 use ids::{BrickId, Fid, Lsn};
@@ -189,14 +190,17 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         while let Some(h) = &mut self.target.healing
             && let Some(question) = h.inner.ask(&mut self.brick)
         {
-            // Names to be compared are read beforehand: what the primary answers has to be taken at once.
-            if let PeerBody::AskEntries { fid, .. } = question
-                && let Some(work) = self.brick.begin_list(fid)
-            {
-                h.begin_work();
-                self.start(cx, Purpose::Prepare(self.target.begun, question), Ok(work));
-            } else {
+            let PeerBody::AskEntries { fid, after } = question else {
                 self.say(cx, primary, question, Bytes::new());
+                continue;
+            };
+            // Names to be compared are read beforehand: what the primary answers has to be taken at once.
+            match self.brick.begin_list(fid) {
+                Some(work) => {
+                    h.begin_work();
+                    self.start(cx, Purpose::Prepare(self.target.begun, fid, after), Ok(work));
+                }
+                None => self.prepare_page(cx, fid, after),
             }
         }
         if let Some(h) = &mut self.target.healing
@@ -208,15 +212,41 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         }
     }
 
-    /// The names of a directory are at hand: the primary is asked for its own.
-    pub(crate) fn on_prepared(&mut self, cx: &mut Cx<'_, B, R>, healing: u64, question: PeerBody) {
-        if !self.is_healing(healing) {
+    /// The names of a directory are at hand. What those lead to that are compared next is read beforehand as well.
+    fn prepare_page(&mut self, cx: &mut Cx<'_, B, R>, fid: Fid, after: u64) {
+        let (Some(h), Some(primary)) = (&mut self.target.healing, self.replica.view().primary) else {
             return;
+        };
+        match self.brick.begin_page(fid, after, PAGE) {
+            Some(work) => {
+                h.begin_work();
+                self.start(cx, Purpose::PreparePage(self.target.begun, fid, after), Ok(work));
+            }
+            None => self.say(cx, primary, PeerBody::AskEntries { fid, after }, Bytes::new()),
         }
-        if let (Some(h), Some(primary)) = (&mut self.target.healing, self.replica.view().primary) {
-            h.end_work(cx.at.now);
-            self.say(cx, primary, question, Bytes::new());
+    }
+
+    /// The names of a directory were read.
+    pub(crate) fn on_names(&mut self, cx: &mut Cx<'_, B, R>, healing: u64, fid: Fid, after: u64) {
+        if self.end_work(cx, healing) {
+            self.prepare_page(cx, fid, after);
         }
+    }
+
+    /// What they lead to was read: the primary is asked for its own names.
+    pub(crate) fn on_prepared(&mut self, cx: &mut Cx<'_, B, R>, healing: u64, fid: Fid, after: u64) {
+        if self.end_work(cx, healing)
+            && let Some(primary) = self.replica.view().primary
+        {
+            self.say(cx, primary, PeerBody::AskEntries { fid, after }, Bytes::new());
+        }
+    }
+
+    /// Work has ended on which the healing of that number waited. Whether that one still goes on.
+    fn end_work(&mut self, cx: &mut Cx<'_, B, R>, healing: u64) -> bool {
+        let goes_on = self.is_healing(healing);
+        let h = self.target.healing.as_mut().filter(|_| goes_on);
+        h.map(|h| h.end_work(cx.at.now)).is_some()
     }
 
     /// Whether this brick heals, by the healing of that number.

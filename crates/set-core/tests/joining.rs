@@ -11,10 +11,11 @@ mod common;
 
 use common::Rig;
 use common::brick::Memory;
-use ids::{Epoch, Fid, Lsn, OpId};
+use ids::{Epoch, Fid, Lsn, OpId, Time};
+use namespace::TreeState;
 use set_core::{Done, Input};
-use wire::Errno;
-use wire::peer::{PeerBody, Stamp};
+use wire::peer::{Object, PeerBody, Sent, Stamp};
+use wire::{Change, Errno};
 
 const NONE: [&str; 0] = [];
 
@@ -78,6 +79,48 @@ fn questions_of_a_joining_brick_are_answered_in_turns() {
     rig.slow = std::time::Duration::from_millis(1);
     assert_eq!(rig.wake(), ["send 2: object"], "one turn");
     assert_eq!(rig.wake(), ["send 2: object"], "the next one");
+}
+
+/// Each name may lead to something that has to be read from the disk.
+#[test]
+fn what_names_lead_to_is_read_before_a_joining_brick_is_told_and_clients_do_not_wait_for_it() {
+    let ask = PeerBody::AskEntries { fid: common::brick::ROOT, after: 0 };
+    let mut rig = Rig::with(Memory { cold: true, ..Memory::default() }, &[]);
+    rig.peer(2, ask.clone());
+    assert_eq!(rig.wake(), ["start 1: page"]);
+    assert_eq!(rig.mkfile(7, "c").len(), 1, "a client is answered meanwhile");
+    assert_eq!(rig.step(Input::Worked(1, Ok(Done::Listed))), ["send 2: entries"]);
+    rig.peer(2, ask.clone());
+    assert_eq!(rig.wake(), ["start 2: page"]);
+    rig.lead(&[]);
+    assert_eq!(rig.step(Input::Worked(2, Ok(Done::Listed))), NONE, "it was asked in another epoch");
+    rig.core.brick_mut().cold = false;
+    rig.peer(2, ask);
+    assert_eq!(rig.wake(), ["send 2: entries"]);
+}
+
+/// The same on the joining brick: once it has asked it has to take the answer.
+#[test]
+fn a_joining_brick_asks_for_names_when_its_own_are_at_hand() {
+    let mut rig = Rig::with(Memory { cold: true, ..Memory::default() }, &[]);
+    rig.follow(2);
+    let asked = rig.step(Input::Tick);
+    let join_id = asked[0].strip_prefix("send 2: join ").unwrap().parse().unwrap();
+    let start = Memory::default_stamp;
+    let (common, agree) = (start(), Lsn(0));
+    rig.peer(2, PeerBody::JoinAccepted { join_id, common, agree, start: start(), full: false });
+    let (fid, name) = (common::brick::ROOT, common::name("n"));
+    let change = Change::Rmdir { parent: fid, name, fid: placed(9), time: Time::default() };
+    let last = Stamp { epoch: Epoch(1), lsn: start().lsn.next() };
+    let (op, result_fid) = (OpId::default(), None);
+    rig.peer(2, PeerBody::CatchUp { stamp: last.clone(), op, result_fid, change });
+    let asked = rig.peer(2, PeerBody::CaughtUp { join_id, last: last.clone(), placed: vec![] });
+    assert_eq!(asked, ["send 2: askobject"]);
+    let attr = Memory::default().attr(fid).unwrap();
+    let object = Some(Object { attr, version: last.clone(), flags: 0, xattrs: vec![], place: None });
+    let object = PeerBody::Object { fid, at: last.lsn, object, data: Sent::Nothing };
+    assert_eq!(rig.peer(2, object), ["start 1: page"]);
+    assert_eq!(rig.step(Input::Worked(1, Ok(Done::Listed))), ["send 2: askentries"]);
 }
 
 /// A primary whose journal does not reach back.
@@ -175,7 +218,7 @@ fn a_brick_that_has_healed_and_cannot_apply_a_change_leaves() {
     rig.core.brick_mut().fails = Some((Errno::EIO, false));
     let epoch = rig.settings(common::ME, [common::ME].into()).view.epoch;
     let (stamp, op) = (Stamp { epoch, lsn: Lsn(1) }, OpId::default());
-    let change = wire::Change::Nop;
+    let change = Change::Nop;
     let body = PeerBody::Replicate { stamp, commit: Lsn(0), op, result_fid: None, change };
     assert_eq!(rig.peer(2, body), ["send 2: failed"]);
     assert!(rig.core.has_failed());

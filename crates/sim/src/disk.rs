@@ -109,9 +109,11 @@ impl Disk {
     pub(crate) fn takes(&self, rng: &mut Prng, work: &brick::Work) -> Duration {
         match work {
             brick::Work::Sync(_) | brick::Work::End(_) => rng.between(self.sync.0, self.sync.1),
-            brick::Work::Read(_) | brick::Work::Sums(_) | brick::Work::List(_) | brick::Work::Walk(_) => {
-                rng.between(self.work / 8, self.work * 2)
-            }
+            brick::Work::Read(_)
+            | brick::Work::Sums(_)
+            | brick::Work::List(_)
+            | brick::Work::Page(_)
+            | brick::Work::Walk(_) => rng.between(self.work / 8, self.work * 2),
         }
     }
 

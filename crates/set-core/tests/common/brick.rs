@@ -39,6 +39,8 @@ pub struct Memory {
     pub fails: Option<(Errno, bool)>,
     /// What was done in part and recorded, and what was given up.
     pub parts: (u32, u32),
+    /// What its names lead to has to be read from a disk.
+    pub cold: bool,
 }
 
 /// Work as the scripts see it.
@@ -46,6 +48,7 @@ pub struct Memory {
 pub enum Work {
     SyncAll,
     Walk,
+    Page,
     Sync(Vec<Fid>),
     End,
 }
@@ -160,7 +163,7 @@ impl HealTarget for Memory {
         Ok(false)
     }
     fn take_object(&mut self, _: Fid, _: &Object, _: Option<&[u8]>, _: bool) -> Result<bool, Errno> {
-        Err(Errno::EIO)
+        Ok(true)
     }
     fn complete(&mut self, _: Fid, _: &Stamp) -> Result<(), Errno> {
         Err(Errno::EIO)
@@ -318,7 +321,7 @@ impl LocalBrick for Memory {
         Ok(None)
     }
     fn entries(&mut self, _: Fid, _: u64, _: usize) -> Result<Entries, Errno> {
-        Err(Errno::EIO)
+        Ok((Vec::new(), Vec::new(), None))
     }
     fn hole(&mut self, _: Fid, _: u64, _: u64) -> Result<Option<(u64, bool)>, Errno> {
         Err(Errno::EIO)
@@ -328,6 +331,9 @@ impl LocalBrick for Memory {
     }
     fn begin_list(&mut self, _: Fid) -> Option<Work> {
         None
+    }
+    fn begin_page(&mut self, _: Fid, _: u64, _: usize) -> Option<Work> {
+        self.cold.then_some(Work::Page)
     }
     fn wants_sync(&self) -> bool {
         false

@@ -1,0 +1,52 @@
+//! Brings what a page of a directory leads to into the kernel's memory, on another thread.
+//!
+//! Names that lie side by side in a directory's order lie anywhere on the disk: for each of them an inode, and a page of the
+//! index, may have to be read.
+
+use crate::index::Store;
+use crate::object::tag_at;
+use crate::open::Brick;
+use crate::read::page_names;
+use file_system::File;
+use ids::Fid;
+use std::sync::Arc;
+
+/// As many names are looked up where they are wanted.
+const FEW: usize = 8;
+
+/// Looks names of a directory up, for the kernel to have read them. Runs on any thread.
+#[must_use = "nothing is read before it has run"]
+pub struct PageJob {
+    dir: Arc<File>,
+    names: Vec<Box<[u8]>>,
+    index: Arc<Store>,
+}
+
+impl PageJob {
+    /// Does it. What is wrong with a name is told by whoever asks for it.
+    pub fn run(self) {
+        for name in self.names {
+            if let Ok(Some(tag)) = tag_at(&self.dir, &name) {
+                let _ = self.index.get(tag.fid);
+            }
+        }
+    }
+}
+
+impl Brick {
+    /// What is to be done on another thread before about `bytes` of a directory's entries, with attributes, are asked for
+    /// or compared, from `after` on; `None` if all but a few of them are in memory. The directory's names are at hand.
+    pub fn begin_page(&mut self, dir: Fid, after: u64, bytes: usize) -> Option<PageJob> {
+        let mut names: Vec<Box<[u8]>> = Vec::new();
+        for (_, name, _) in self.listing(dir).ok()?.after(after, page_names(bytes, true)) {
+            if self.known_name(dir, &name).is_none() {
+                names.push(name);
+            }
+        }
+        if names.len() <= FEW {
+            return None;
+        }
+        let open = self.open_dir(dir).ok()?;
+        Some(PageJob { dir: open.share(), names, index: self.index.share() })
+    }
+}
