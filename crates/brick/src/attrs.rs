@@ -237,6 +237,25 @@ impl Brick {
         self.flushing = Flushing { stamp: self.last_done(), began: self.root.now(), left: self.dirty.len() };
     }
 
+    /// What was begun is over only when all that waits by now is written.
+    pub(crate) fn flush_all_that_waits(&mut self) {
+        self.flushing.left = self.dirty.len();
+    }
+
+    /// Sets an object's times again if they are others than these; nothing if it is gone.
+    pub(crate) fn restore_times(&mut self, fid: Fid, e: Effect) -> Result<(), Errno> {
+        let node = match self.load(fid) {
+            Err(Errno::ESTALE | Errno::ENOENT) => return Ok(()),
+            other => other?,
+        };
+        let (mtime, atime) = (e.mtime.unwrap_or(node.mtime), e.atime.unwrap_or(node.tag.atime));
+        if (mtime, atime) != (node.mtime, node.tag.atime) {
+            (node.mtime, node.tag.atime) = (mtime, atime);
+            self.keep_times(fid)?;
+        }
+        Ok(())
+    }
+
     /// Writes out a few of them; true if all are.
     ///
     /// # Errors

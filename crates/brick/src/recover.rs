@@ -6,6 +6,7 @@
 //! users have seen what it left. After a power cut nothing beyond the durable position is certain and nothing is applied
 //! again: the set heals what is newer.
 
+use crate::attrs::Effect;
 use crate::effects::effects;
 use crate::error::OpenError;
 use crate::folders::hidden_fid;
@@ -17,6 +18,7 @@ use disk_format::Record;
 use disk_format::tag::{ORPHAN, Version};
 use file_system::File;
 use ids::{Fid, Lsn};
+use std::collections::BTreeMap;
 use wire::{Change, Errno, Name};
 
 /// Fills an empty index from the tree; how many objects there are.
@@ -31,6 +33,22 @@ pub(crate) fn scan_into(index: &mut Index, root: &File) -> Result<usize, Errno> 
         Ok(())
     })?;
     Ok(count)
+}
+
+/// The times that objects have after these changes, as far as the changes say so.
+fn times(records: &[Record]) -> BTreeMap<Fid, Effect> {
+    let mut out: BTreeMap<Fid, Effect> = BTreeMap::new();
+    for r in records {
+        if let Change::Touch { .. } | Change::Partial { .. } = r.change {
+            let unknown = r.change.touched();
+            out.retain(|fid, _| !unknown.contains(fid));
+        }
+        for (fid, e) in effects(&r.change).into_iter().filter(|(_, e)| e.mtime.or(e.atime).is_some()) {
+            let known = out.entry(fid).or_default();
+            (known.mtime, known.atime) = (e.mtime.or(known.mtime), e.atime.or(known.atime));
+        }
+    }
+    out
 }
 
 /// The names that a change gave to objects.
@@ -97,6 +115,12 @@ impl Brick {
             }
         }
         let killed = !self.found.clean && !self.found.rebooted;
+        if killed {
+            // The tag has the change already, but data may have been written again since, which moves the kernel's times.
+            for (fid, e) in times(&records) {
+                self.restore_times(fid, e).map_err(io("restore times in"))?;
+            }
+        }
         if let Some(r) = records.last().filter(|r| killed && r.stamp.lsn > self.durable().lsn) {
             self.redo(r);
             // Doing it again moved the kernel's times, and nothing in the journal would tell a next recovery so.

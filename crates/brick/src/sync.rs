@@ -83,6 +83,11 @@ impl Shared {
         if self.state().flushed == lsn { Ok(()) } else { self.change(|s| s.flushed = lsn) }
     }
 
+    /// Times of changes after `lsn` may have to be written again.
+    pub(crate) fn unflush(&self, lsn: Lsn) -> Result<(), Errno> {
+        if self.state().flushed <= lsn { Ok(()) } else { self.change(|s| s.flushed = lsn) }
+    }
+
     /// A sync failed: the kernel may have dropped what it could not write.
     pub(crate) fn fail(&self) {
         self.failed.fetch_add(1, Ordering::AcqRel);

@@ -23,12 +23,15 @@ impl Brick {
     /// The kernel's; `EFBIG` if it is too much. All syncs fail until this succeeds, or the brick is opened anew.
     pub fn write_unsynced_again(&mut self) -> Result<(), Errno> {
         let failed = self.shared.failed();
+        // It moves the kernel's times. Whoever opens the brick after a kill in the midst takes them from the journal.
+        self.shared.unflush(self.durable().lsn)?;
         for (fid, ranges) in self.unsynced_data()? {
             match self.write_data_again(fid, &ranges) {
                 Ok(()) | Err(Errno::ESTALE | Errno::ENOENT) => {}
                 Err(e) => return Err(e),
             }
         }
+        self.flush_all_that_waits();
         self.journal.write_again(self.durable().lsn)?;
         self.shared.rewrote(failed);
         Ok(())

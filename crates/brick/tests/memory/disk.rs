@@ -94,6 +94,11 @@ impl Disk {
         self.fs.set_faults(Faults { full: true, ..Faults::default() });
     }
 
+    /// The index is gone.
+    pub(crate) fn lose_index(&self) {
+        self.fs.open_dir(&Path::new(PATH).join(".mortar")).unwrap().unlink(b"index.redb").unwrap();
+    }
+
     /// How long all segments of the journal are together.
     pub(crate) fn journal_bytes(&self) -> u64 {
         let folder = self.fs.open_dir(&Path::new(PATH).join(".mortar/journal")).unwrap();

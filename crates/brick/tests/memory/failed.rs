@@ -183,6 +183,36 @@ fn what_a_failed_sync_dropped_is_written_again_where_nobody_else_has_it() {
     }
 }
 
+/// The process is killed while it writes the data again: the kernel's times are not what users see afterwards.
+#[test]
+fn a_kill_while_data_is_written_again_moves_no_times() {
+    for (calls, index) in (0..).flat_map(|calls| [(calls, false), (calls, true)]) {
+        let mut disk = Disk::new(1, CrashRule::Ordered);
+        let mut s = Set::new(vec![disk.open().unwrap()]);
+        let (f, g) = (s.file(ROOT, "f"), s.file(ROOT, "g"));
+        s.bricks[0].begin_sync(None).unwrap().run().unwrap();
+        s.write(f, 0, b"first");
+        s.write(g, 0, b"second");
+        s.run(&Op::SetXattr { fid: f, name: name("user.a"), flags: 0 }, b"value").unwrap();
+        let times = [f, g].map(|f| s.bricks[0].attr(f).unwrap().mtime);
+        disk.fail_syncs(true);
+        assert!(s.bricks[0].begin_sync(None).unwrap().run().is_err());
+        disk.pass_time();
+        disk.cut_power_after(calls);
+        let done = s.bricks[0].write_unsynced_again().is_ok();
+        drop(s);
+        disk.fail_syncs(false);
+        if !index {
+            disk.lose_index();
+        }
+        let mut b = disk.open().unwrap();
+        assert_eq!([f, g].map(|f| b.attr(f).unwrap().mtime), times, "killed after {calls} calls, {index}");
+        if done && index {
+            break;
+        }
+    }
+}
+
 /// A change that was done in part, and that could not be marked as such, is done by the next process.
 #[test]
 fn a_sync_does_not_cover_a_change_done_in_part() {
