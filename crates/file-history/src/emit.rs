@@ -68,7 +68,7 @@ impl<'a> Emitter<'a> {
         Ok(match &r.answer {
             None => {
                 self.unanswered += 1;
-                Outcome::Unknown { torn: false }
+                Outcome::Unknown { torn: self.may_be_torn(n) }
             }
             Some((_, Ok(_))) => Outcome::Done,
             Some((_, Err(_))) if is_excused(r, self.excuses) => {
@@ -80,6 +80,14 @@ impl<'a> Emitter<'a> {
             Some((_, Err(e))) if FAULTS.contains(e) => return self.wrong(n, "no fault explains this error"),
             Some((_, Err(e))) => Outcome::Failed(*e),
         })
+    }
+
+    /// Whether a disk failed since the call began, so that a change may have been done in part. Nobody was told the error.
+    fn may_be_torn(&self, n: usize) -> bool {
+        let r = &self.records[n];
+        let disk = [Errno::EIO, Errno::ENOSPC];
+        let of = |e: &crate::Excuse| e.set.is_none() || e.set == Some(r.set);
+        self.excuses.errors.iter().any(|e| disk.contains(&e.errno) && of(e) && r.begun <= e.until)
     }
 
     /// Takes one record apart.

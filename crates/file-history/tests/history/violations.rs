@@ -1,6 +1,8 @@
 //! Each kind of violation is found, and what is right is not one.
 
-use crate::script::{Script, attr, data, dir, done, entry, fid, file, make, name, root, set_size, symlink};
+use crate::script::{
+    SET, Script, attr, data, dir, done, entry, fid, file, make, name, root, set_size, symlink,
+};
 use bytes::Bytes;
 use ids::{Fid, SetId};
 use wire::op::{Node, rename_flags};
@@ -352,6 +354,24 @@ fn numbers_of_links() {
     s.refused();
     right.lookup(root(), "b", Ok(file(fid(1), 1, 0)));
     right.accepted();
+}
+
+/// Without a failing disk it is done whole or not at all.
+#[test]
+fn a_write_of_unknown_outcome_is_done_in_part_on_a_failing_disk() {
+    for fails in [true, false] {
+        let mut s = with_file();
+        s.write(1, 0, &[(10, 1)], 10);
+        s.unanswered();
+        s.read(1, &[(4, 1)]);
+        if fails {
+            let until = s.records.last().unwrap().begun;
+            s.excuses.errors.push(file_history::Excuse { errno: Errno::EIO, set: Some(SET), from: 0, until });
+            s.accepted();
+        } else {
+            s.refused();
+        }
+    }
 }
 
 #[test]
