@@ -48,6 +48,19 @@ pub struct VolumeCreated {
     pub name: String,
 }
 
+/// A volume has more bricks.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct BricksAdded {
+    /// Its name.
+    pub name: String,
+    /// The sets that it got.
+    #[serde(default)]
+    pub sets: Vec<SetId>,
+    /// Whether every set had a primary before the answer, or the volume is not started.
+    #[serde(default)]
+    pub serving: bool,
+}
+
 /// A volume is started.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct VolumeStarted {

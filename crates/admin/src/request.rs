@@ -1,9 +1,9 @@
 //! The requests, one struct each, and the table that ties each of them to its answer.
 
 use crate::{
-    Changes, Document, HealInfo, OptionLines, OptionsReset, OptionsSet, PeerDetached, PeerProbed,
-    PeerReplaced, PeerStatus, Peers, VolumeCreated, VolumeDeleted, VolumeDescriptions, VolumeNames,
-    VolumePromoted, VolumeReports, VolumeStarted, VolumeStopped,
+    BricksAdded, Changes, Document, HealInfo, OptionLines, OptionsReset, OptionsSet, PeerDetached,
+    PeerProbed, PeerReplaced, PeerStatus, Peers, VolumeCreated, VolumeDeleted, VolumeDescriptions,
+    VolumeNames, VolumePromoted, VolumeReports, VolumeStarted, VolumeStopped,
 };
 use serde::{Deserialize, Serialize};
 
@@ -70,6 +70,7 @@ requests! {
     PeerStatus, GetPeerStatus, "peer-status" -> PeerStatus;
     PoolList, PoolList, "pool-list" -> Peers;
     VolumeCreate, VolumeCreate, "volume-create" -> VolumeCreated;
+    VolumeAddBrick, VolumeAddBrick, "volume-add-brick" -> BricksAdded;
     VolumeStart, VolumeStart, "volume-start" -> VolumeStarted;
     VolumeStop, VolumeStop, "volume-stop" -> VolumeStopped;
     VolumeDelete, VolumeDelete, "volume-delete" -> VolumeDeleted;
@@ -135,6 +136,18 @@ pub struct VolumeCreate {
     /// Arbiters among them; 0 unless given.
     #[serde(default)]
     pub arbiter: Option<u32>,
+    /// HOST:/PATH each, set by set.
+    pub bricks: Vec<String>,
+    /// Allow two bricks of one set on one server.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// Give a volume more sets.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct VolumeAddBrick {
+    /// The volume.
+    pub name: String,
     /// HOST:/PATH each, set by set.
     pub bricks: Vec<String>,
     /// Allow two bricks of one set on one server.

@@ -39,11 +39,12 @@ impl State {
             Command::ReplaceServer { server, new } => self.replace_server(*server, new),
             Command::SetServerAddress { server, address } => self.set_server_address(*server, address),
             Command::CreateVolume(volume) => self.create_volume(volume).map(Outcome::Volume),
+            Command::AddBricks(new) => self.add_bricks(new),
             Command::StartVolume { name } => self.start_volume(name),
             Command::StopVolume { name } => self.stop_volume(name),
             Command::DeleteVolume { name } => self.delete_volume(name),
             Command::SetOptions { changes } => self.set_options(changes),
-            Command::ApplyConfig { volumes } => self.apply_config(volumes),
+            Command::ApplyConfig { volumes, expect_brick } => self.apply_config(volumes, *expect_brick),
             Command::ChangeView(change) => self.change_view(change),
             Command::ServerDown { server } => self.server_down(*server),
             Command::BrickFailed { brick, reason: _ } => self.brick_failed(*brick),
@@ -212,7 +213,15 @@ impl State {
         Ok(Outcome::Done)
     }
 
-    fn apply_config(&mut self, volumes: &[ConfigVolume]) -> Result<Outcome, Refusal> {
+    fn apply_config(
+        &mut self,
+        volumes: &[ConfigVolume],
+        expect_brick: Option<BrickId>,
+    ) -> Result<Outcome, Refusal> {
+        let grows = |w: &ConfigVolume| self.volume(&w.volume.name).is_some_and(|v| self.grows(v, &w.volume));
+        if volumes.iter().any(grows) {
+            self.check_next_brick(expect_brick.unwrap_or_default())?;
+        }
         let mut seen = BTreeSet::new();
         let mut next = self.clone();
         for wanted in volumes {
@@ -230,6 +239,9 @@ impl State {
         match self.volume(name) {
             None => drop(self.create_volume(&wanted.volume)?),
             Some(volume) if self.same_bricks(volume, &wanted.volume) => {}
+            Some(volume) if self.grows(volume, &wanted.volume) => {
+                self.add_sets(&volume.clone(), &wanted.volume)?;
+            }
             Some(_) => return Err(Refusal::BricksDiffer { name: name.clone() }),
         }
         let volume = self.volume_mut(name)?;

@@ -131,6 +131,35 @@ fn wanted(volume: NewVolume, status: Option<Status>, options: &[(&str, &str)]) -
     ConfigVolume { volume, status, options }
 }
 
+fn config(volumes: Vec<ConfigVolume>) -> Command {
+    Command::ApplyConfig { volumes, expect_brick: None }
+}
+
+#[test]
+fn a_document_adds_sets_after_those_that_are_there() {
+    let mut state = testing::pool(2);
+    testing::create(&mut state, "v", 2, 0, 2);
+    let more = testing::volume(&state, "v", 2, 0, 4);
+    let grow = |volume: NewVolume, expect_brick| Command::ApplyConfig {
+        volumes: vec![wanted(volume, None, &[])],
+        expect_brick,
+    };
+    let refusal = testing::refuse(&mut state, grow(more.clone(), None));
+    assert!(refusal.is_stale(), "{refusal}");
+    let mut swapped = more.clone();
+    swapped.bricks.rotate_left(2);
+    let next = Some(state.next_brick);
+    let refusal = testing::refuse(&mut state, grow(swapped, next));
+    assert_eq!(refusal, Refusal::BricksDiffer { name: "v".into() });
+    let mut odd = more.clone();
+    odd.bricks.pop();
+    let refusal = testing::refuse(&mut state, grow(odd, next));
+    assert_eq!(refusal, Refusal::BrickCount { count: 1, replica: 2 });
+    state.apply(&grow(more.clone(), next)).unwrap();
+    assert_eq!(state.volume("v").unwrap().sets.len(), 2);
+    state.apply(&grow(more, None)).unwrap();
+}
+
 #[test]
 fn a_document_is_applied_all_or_none() {
     let mut state = testing::pool(2);
@@ -140,26 +169,23 @@ fn a_document_is_applied_all_or_none() {
     w.bricks.iter_mut().for_each(|b| b.path.push_str("-w"));
     let bad =
         vec![wanted(v.clone(), Some(Status::Started), &[]), wanted(w.clone(), None, &[("no.such", "1")])];
-    testing::refuse(&mut state, Command::ApplyConfig { volumes: bad });
+    testing::refuse(&mut state, config(bad));
     let good = vec![
         wanted(v.clone(), Some(Status::Started), &[("features.read-only", "on")]),
         wanted(w, Some(Status::Created), &[]),
     ];
-    state.apply(&Command::ApplyConfig { volumes: good.clone() }).unwrap();
+    state.apply(&config(good.clone())).unwrap();
     assert_eq!(state.volume("v").unwrap().status, Status::Started);
     assert_eq!(state.volume("w").unwrap().status, Status::Created);
-    state.apply(&Command::ApplyConfig { volumes: good }).unwrap();
-    state
-        .apply(&Command::ApplyConfig { volumes: vec![wanted(v.clone(), Some(Status::Stopped), &[])] })
-        .unwrap();
+    state.apply(&config(good)).unwrap();
+    state.apply(&config(vec![wanted(v.clone(), Some(Status::Stopped), &[])])).unwrap();
     let volume = state.volume("v").unwrap();
     assert!(volume.options.is_empty() && volume.status == Status::Stopped);
     let twice = vec![wanted(v.clone(), None, &[]), wanted(v.clone(), None, &[])];
-    let refusal = testing::refuse(&mut state, Command::ApplyConfig { volumes: twice });
+    let refusal = testing::refuse(&mut state, config(twice));
     assert_eq!(refusal, Refusal::DescribedTwice { name: "v".into() });
     let other = NewVolume { replica: 1, ..v };
-    let refusal =
-        testing::refuse(&mut state, Command::ApplyConfig { volumes: vec![wanted(other, None, &[])] });
+    let refusal = testing::refuse(&mut state, config(vec![wanted(other, None, &[])]));
     assert_eq!(refusal, Refusal::BricksDiffer { name: "v".into() });
 }
 

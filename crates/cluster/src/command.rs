@@ -56,6 +56,8 @@ pub enum Command {
     },
     /// Makes a volume of free bricks.
     CreateVolume(NewVolume),
+    /// Gives a volume more sets, of its own shape.
+    AddBricks(NewBricks),
     /// Lets it be mounted.
     StartVolume {
         /// Its name.
@@ -80,6 +82,9 @@ pub enum Command {
     ApplyConfig {
         /// The volumes it speaks of; others stay as they are.
         volumes: Vec<ConfigVolume>,
+        /// As in [`NewBricks`], for volumes that get more bricks.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        expect_brick: Option<BrickId>,
     },
     /// Compare-and-set of one set's view.
     ChangeView(ViewChange),
@@ -154,6 +159,21 @@ pub struct NewVolume {
     /// Seconds since 1970, informative.
     #[serde(default)]
     pub created: u64,
+}
+
+/// Bricks for a volume that exists.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct NewBricks {
+    /// The volume's name.
+    pub volume: String,
+    /// Set after set.
+    pub bricks: Vec<BrickSpec>,
+    /// Allows two bricks of one set on one server.
+    #[serde(default)]
+    pub force: bool,
+    /// The number that the first of them gets: their directories were made bricks with these numbers. If it was given to
+    /// another brick meanwhile the command is refused.
+    pub expect_brick: BrickId,
 }
 
 /// Where a brick is to be.

@@ -29,11 +29,7 @@ impl State {
         }
         check_shape(new)?;
         let bricks = self.check_bricks(new)?;
-        let count = bricks.len() as u32 / new.replica;
-        let left = SetId::MAX.0.saturating_sub(self.next_set.0) + 1;
-        if count >= left || self.next_brick.0.checked_add(bricks.len() as u32 + 1).is_none() {
-            return Err(Refusal::OutOfIds);
-        }
+        self.check_ids_left(bricks.len() as u32, new.replica)?;
         let id = self.next_volume;
         self.next_volume = VolumeId(id.0 + 1);
         let mut volume = Volume {
@@ -53,8 +49,17 @@ impl State {
         Ok(id)
     }
 
+    /// Refuses so many bricks, in sets of `replica`, if there are no numbers for them.
+    pub(crate) fn check_ids_left(&self, bricks: u32, replica: u32) -> Result<(), Refusal> {
+        let left = SetId::MAX.0.saturating_sub(self.next_set.0) + 1;
+        if bricks / replica >= left || self.next_brick.0.checked_add(bricks + 1).is_none() {
+            return Err(Refusal::OutOfIds);
+        }
+        Ok(())
+    }
+
     /// The bricks with normal paths, or why they cannot be a volume's.
-    fn check_bricks(&self, new: &NewVolume) -> Result<Vec<BrickSpec>, Refusal> {
+    pub(crate) fn check_bricks(&self, new: &NewVolume) -> Result<Vec<BrickSpec>, Refusal> {
         let mut bricks = Vec::new();
         for spec in &new.bricks {
             if !self.servers.contains_key(&spec.server) {
@@ -118,7 +123,7 @@ impl State {
         format!("{host}:{}", spec.path)
     }
 
-    fn add_set(&mut self, volume: &Volume, specs: &[BrickSpec]) -> SetId {
+    pub(crate) fn add_set(&mut self, volume: &Volume, specs: &[BrickSpec]) -> SetId {
         let id = self.next_set;
         self.next_set = SetId(id.0 + 1);
         let data = specs.len() - volume.arbiter as usize;
@@ -151,19 +156,24 @@ impl State {
 
     /// Whether a volume is built of exactly these bricks.
     pub(crate) fn same_bricks(&self, volume: &Volume, wanted: &NewVolume) -> bool {
-        if wanted.bricks.is_empty() {
-            return true;
-        }
-        let mut has = self.sets_of(volume).flat_map(|s| &s.bricks);
-        let same = wanted.bricks.iter().all(|w| {
-            let path = names::normal_path(&w.path).ok();
-            has.next().is_some_and(|b| b.server == w.server && Some(&b.path) == path.as_ref())
+        let count = self.sets_of(volume).flat_map(|s| &s.bricks).count();
+        wanted.bricks.is_empty() || wanted.bricks.len() == count && self.begins_with(volume, wanted)
+    }
+
+    /// Whether all bricks of a volume are the first of these, in the same sets.
+    pub(crate) fn begins_with(&self, volume: &Volume, wanted: &NewVolume) -> bool {
+        let mut given = wanted.bricks.iter();
+        let same = self.sets_of(volume).flat_map(|s| &s.bricks).all(|b| {
+            let is_it = |w: &BrickSpec| {
+                w.server == b.server && names::normal_path(&w.path).is_ok_and(|path| path == b.path)
+            };
+            given.next().is_some_and(is_it)
         });
-        same && has.next().is_none() && volume.replica == wanted.replica && volume.arbiter == wanted.arbiter
+        same && volume.replica == wanted.replica && volume.arbiter == wanted.arbiter
     }
 }
 
-fn check_shape(new: &NewVolume) -> Result<(), Refusal> {
+pub(crate) fn check_shape(new: &NewVolume) -> Result<(), Refusal> {
     let (replica, arbiter, count) = (new.replica, new.arbiter, new.bricks.len());
     if replica == 0 || replica > limits::REPLICA {
         return Err(Refusal::Replica { replica, max: limits::REPLICA });

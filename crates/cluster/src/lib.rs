@@ -11,6 +11,7 @@ pub mod arbitration;
 mod command;
 pub mod config;
 mod create;
+mod grow;
 pub mod hex;
 pub mod limits;
 pub mod liveness;
@@ -27,7 +28,8 @@ mod testing;
 
 pub use access::Access;
 pub use command::{
-    BrickSpec, Command, ConfigVolume, NewServer, NewVolume, OptionChange, Outcome, Proposal, ViewChange,
+    BrickSpec, Command, ConfigVolume, NewBricks, NewServer, NewVolume, OptionChange, Outcome, Proposal,
+    ViewChange,
 };
 pub use names::{check_address, check_volume_name, normal_path};
 pub use refusal::Refusal;

@@ -78,6 +78,10 @@ pub enum Refusal {
          add --force"
     )]
     SameServer { brick: String, other: String },
+    #[error(
+        "other bricks were made in the pool meanwhile, brick {expected} is one of them: run the command again"
+    )]
+    BrickIdTaken { expected: BrickId },
     #[error("no numbers are left for new sets in this pool: make a new pool")]
     OutOfIds,
     #[error("option '{key}' is unknown{}: see mortar volume get VOL", did_you_mean(.nearest))]
@@ -89,8 +93,8 @@ pub enum Refusal {
     #[error("volume '{name}' is described twice: name each volume once")]
     DescribedTwice { name: String },
     #[error(
-        "volume '{name}' has other bricks or another replica count than the document: apply does not change bricks, \
-         take them out of the document or use mortar volume add-brick, remove-brick or replace-brick"
+        "volume '{name}' has other bricks or another replica count than the document: apply adds whole sets after those \
+         that are there, and changes no others; list the volume's bricks first (mortar config export), or leave them out"
     )]
     BricksDiffer { name: String },
     #[error("there is no set {set}: it was deleted")]
@@ -120,6 +124,6 @@ fn did_you_mean(nearest: &Option<String>) -> String {
 impl Refusal {
     /// Whether the proposer acted on an old view and may read the state and try again.
     pub fn is_stale(&self) -> bool {
-        matches!(self, Refusal::StaleEpoch { .. })
+        matches!(self, Refusal::StaleEpoch { .. } | Refusal::BrickIdTaken { .. })
     }
 }

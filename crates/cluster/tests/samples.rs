@@ -5,8 +5,8 @@
 mod json_sample;
 
 use cluster::{
-    BrickSpec, Command, ConfigVolume, NewServer, NewVolume, OptionChange, Outcome, Proposal, State, Status,
-    ViewChange,
+    BrickSpec, Command, ConfigVolume, NewBricks, NewServer, NewVolume, OptionChange, Outcome, Proposal,
+    State, Status, ViewChange,
 };
 use ids::{BrickId, Epoch, ServerId, SetId, VolumeId};
 use serde::Serialize;
@@ -58,6 +58,7 @@ fn name(command: &Command) -> &'static str {
         Command::ReplaceServer { .. } => "replace-server",
         Command::SetServerAddress { .. } => "set-server-address",
         Command::CreateVolume(_) => "create-volume",
+        Command::AddBricks(_) => "add-bricks",
         Command::StartVolume { .. } => "start-volume",
         Command::StopVolume { .. } => "stop-volume",
         Command::DeleteVolume { .. } => "delete-volume",
@@ -87,11 +88,17 @@ fn commands() -> Vec<Command> {
         Command::ReplaceServer { server: ServerId(2), new: server(4) },
         Command::SetServerAddress { server: ServerId(2), address: "192.0.2.9:24240".to_owned() },
         Command::CreateVolume(volume()),
+        Command::AddBricks(NewBricks {
+            volume: name(),
+            bricks: vec![BrickSpec { server: ServerId(2), path: "/data2/home".to_owned() }],
+            force: true,
+            expect_brick: BrickId(4),
+        }),
         Command::StartVolume { name: name() },
         Command::StopVolume { name: name() },
         Command::DeleteVolume { name: name() },
         Command::SetOptions { changes: vec![option("on")] },
-        Command::ApplyConfig { volumes: vec![config] },
+        Command::ApplyConfig { volumes: vec![config], expect_brick: Some(BrickId(4)) },
         Command::ChangeView(ViewChange {
             set: SetId(1),
             expect_epoch: Epoch(3),

@@ -23,6 +23,8 @@ pub(crate) fn requests() -> Vec<AdminRequest> {
             force: true,
         }
         .into_request(),
+        VolumeAddBrick { name: name(), bricks: vec!["server3:/data/home".to_owned()], force: true }
+            .into_request(),
         VolumeStart { name: name() }.into_request(),
         VolumeStop { name: name() }.into_request(),
         VolumeDelete { name: name() }.into_request(),
@@ -141,6 +143,11 @@ pub(crate) fn answers() -> Vec<AdminAnswer> {
         }),
         AdminAnswer::PoolList(Peers { peers: vec![peer()] }),
         AdminAnswer::VolumeCreate(VolumeCreated { name: name() }),
+        AdminAnswer::VolumeAddBrick(BricksAdded {
+            name: name(),
+            sets: vec![SetId(5), SetId(6)],
+            serving: true,
+        }),
         AdminAnswer::VolumeStart(VolumeStarted { name: name(), serving: true }),
         AdminAnswer::VolumeStop(VolumeStopped { name: name() }),
         AdminAnswer::VolumeDelete(VolumeDeleted {

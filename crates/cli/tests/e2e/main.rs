@@ -18,6 +18,7 @@ mod faults;
 mod footprint;
 mod frames;
 mod full_disks;
+mod grow;
 mod harness;
 mod heal;
 mod healing;

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fmt};
 
 use super::{Document, VolumeDoc};
-use crate::{State, Status, Volume};
+use crate::{State, Status};
 
 /// One change; its `Display` is a line for people.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -13,6 +13,13 @@ pub enum Change {
         /// Its name.
         volume: String,
         /// How many bricks it gets.
+        bricks: usize,
+    },
+    /// A volume gets more sets.
+    AddBricks {
+        /// Its name.
+        volume: String,
+        /// How many bricks are added.
         bricks: usize,
     },
     /// An option gets a value, or none.
@@ -43,6 +50,7 @@ impl fmt::Display for Change {
         let show = |v: &Option<String>| v.as_ref().map_or("default".to_string(), |v| format!("'{v}'"));
         match self {
             Change::Create { volume, bricks } => write!(f, "create volume {volume} with {bricks} bricks"),
+            Change::AddBricks { volume, bricks } => write!(f, "add {bricks} bricks to volume {volume}"),
             Change::Option { volume, key, from, to } => {
                 write!(f, "set {key} of volume {volume} from {} to {}", show(from), show(to))
             }
@@ -54,14 +62,21 @@ impl fmt::Display for Change {
 
 /// The changes that applying the document would make. Whether it would be refused, only applying it to a copy tells.
 pub fn diff(state: &State, document: &Document) -> Vec<Change> {
-    document.volumes.iter().flat_map(|doc| volume(state.volume(&doc.name), doc)).collect()
+    document.volumes.iter().flat_map(|doc| volume(state, doc)).collect()
 }
 
-fn volume(current: Option<&Volume>, doc: &VolumeDoc) -> Vec<Change> {
+fn volume(state: &State, doc: &VolumeDoc) -> Vec<Change> {
     let mut changes = Vec::new();
     let name = || doc.name.clone();
-    if current.is_none() {
-        changes.push(Change::Create { volume: name(), bricks: doc.bricks.len() });
+    let current = state.volume(&doc.name);
+    match current {
+        None => changes.push(Change::Create { volume: name(), bricks: doc.bricks.len() }),
+        Some(known) => {
+            let has = state.sets_of(known).map(|s| s.bricks.len()).sum();
+            if doc.bricks.len() > has {
+                changes.push(Change::AddBricks { volume: name(), bricks: doc.bricks.len() - has });
+            }
+        }
     }
     let set = |key: &str| current.and_then(|v| v.options.get(key));
     let keys: BTreeSet<&String> =

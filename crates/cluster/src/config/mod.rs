@@ -1,7 +1,7 @@
 //! The pool as one TOML document: export, parse, compare, and the command that applies it.
 //!
 //! Always true: applying what was just exported changes nothing.
-//! Deliberately absent: deleting volumes and changing bricks. A document that lacks a volume leaves it alone.
+//! Deliberately absent: deleting volumes, removing and replacing bricks. A document that lacks a volume leaves it alone.
 
 mod diff;
 mod export;
@@ -57,7 +57,7 @@ pub struct ParseError {
 /// The command that brings the pool to what the document says. `created`: seconds since 1970, for new volumes.
 pub fn to_command(state: &State, document: &Document, created: u64) -> Result<Command, Refusal> {
     let volumes = document.volumes.iter().map(|v| resolve(state, v, created)).collect::<Result<_, _>>()?;
-    Ok(Command::ApplyConfig { volumes })
+    Ok(Command::ApplyConfig { volumes, expect_brick: Some(state.next_brick) })
 }
 
 fn resolve(state: &State, doc: &VolumeDoc, created: u64) -> Result<ConfigVolume, Refusal> {

@@ -70,6 +70,19 @@ fn options_with_and_without_quoted_dots() {
 }
 
 #[test]
+fn more_bricks_are_a_change() {
+    let mut state = crate::testing::pool(2);
+    crate::testing::create(&mut state, "v", 2, 0, 2);
+    let text = "[volume.v]\nbricks = [\"h1:/b1\", \"h2:/b2\", \"h1:/b3\", \"h2:/b4\"]\n";
+    let document = parse(text).unwrap();
+    let lines: Vec<String> = diff(&state, &document).iter().map(Change::to_string).collect();
+    assert_eq!(lines, ["add 2 bricks to volume v"]);
+    state.apply(&to_command(&state, &document, 0).unwrap()).unwrap();
+    assert_eq!(diff(&state, &document), []);
+    assert_eq!(state.volume("v").unwrap().sets.len(), 2);
+}
+
+#[test]
 fn mistakes_are_named_with_their_line() {
     assert!(error("format = 1\nvolum = 3\n").starts_with("line 2: 'volum' is unknown"));
     assert!(

@@ -84,7 +84,7 @@ fn code(refusal: &Refusal) -> ErrorCode {
         | Refusal::TooManyBricks { .. }
         | Refusal::TooManyChanges { .. }
         | Refusal::OutOfIds => ErrorCode::Limit,
-        Refusal::StaleEpoch { .. } => ErrorCode::Stale,
+        Refusal::StaleEpoch { .. } | Refusal::BrickIdTaken { .. } => ErrorCode::Stale,
         Refusal::NewerFormat { .. } => ErrorCode::Version,
     }
 }

@@ -5,6 +5,7 @@ mod arbitrate;
 mod control_requests;
 mod evidence;
 mod fencing;
+mod grow;
 mod leases;
 mod membership;
 mod peers;
@@ -276,6 +277,12 @@ impl Control {
                 Ok(()) => Response::Done,
                 Err(e) => Response::Error(e),
             },
+            Request::NewBricks { volume, sets, bricks, make } => {
+                match self.new_bricks(&volume, &sets, &bricks, make).await {
+                    Ok(()) => Response::Done,
+                    Err(e) => Response::Error(e),
+                }
+            }
         };
         protocol::encode(&response)
     }

@@ -5,7 +5,8 @@
 
 mod servers;
 
-use ids::{ServerId, SetId};
+use cluster::{Set, Volume};
+use ids::{BrickId, ServerId, SetId};
 use namespace::placement::SetRoom;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -29,6 +30,17 @@ pub(crate) enum Request {
     Bricks {
         /// The volume's name.
         volume: String,
+        /// Make or release.
+        make: bool,
+    },
+    /// Of another server: make these bricks, which the pool is about to take, or take them apart again.
+    NewBricks {
+        /// The volume, as it will be.
+        volume: Box<Volume>,
+        /// Its sets with the new bricks.
+        sets: Vec<Set>,
+        /// Which bricks are new.
+        bricks: BTreeSet<BrickId>,
         /// Make or release.
         make: bool,
     },

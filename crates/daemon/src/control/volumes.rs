@@ -28,6 +28,7 @@ impl Control {
             R::PeerStatus(_) => A::PeerStatus(self.peer_status().await),
             R::PoolList(_) => A::PoolList(Peers { peers: self.peers() }),
             R::VolumeCreate(r) => A::VolumeCreate(self.volume_create(r).await?),
+            R::VolumeAddBrick(r) => A::VolumeAddBrick(self.volume_add_brick(r).await?),
             R::VolumeStart(r) => A::VolumeStart(self.volume_start(r.name).await?),
             R::VolumeStop(r) => A::VolumeStop(self.volume_stop(r.name).await?),
             R::VolumeDelete(r) => A::VolumeDelete(self.volume_delete(&r.name).await?),
@@ -125,7 +126,12 @@ impl Control {
     }
 
     /// Asks every server whether its paths can become bricks.
-    async fn prepare(&self, state: &State, specs: &[BrickSpec], force: bool) -> Result<(), AdminError> {
+    pub(super) async fn prepare(
+        &self,
+        state: &State,
+        specs: &[BrickSpec],
+        force: bool,
+    ) -> Result<(), AdminError> {
         for spec in specs {
             let Some(server) = state.servers.get(&spec.server) else { continue };
             let request = ClusterRequest::BrickPrepare { path: spec.path.clone(), force };
@@ -173,18 +179,8 @@ impl Control {
         for set in state.sets_of(volume) {
             for b in set.bricks.iter().filter(|b| b.server == me) {
                 let identity = server_core::identity(pool, volume, set, b);
-                let (path, shown) = (b.path.clone(), state.brick_name(b));
-                let done = tokio::task::spawn_blocking(move || {
-                    let path = Path::new(&path);
-                    if make {
-                        brick::format(path, &identity).map_err(|e| e.to_string())
-                    } else {
-                        brick::release(path, &identity)
-                    }
-                })
-                .await
-                .map_err(|e| e.to_string())?;
-                done.map_err(|e| format!("brick {shown}: {e}"))?;
+                let done = make_brick(&b.path, identity, make).await;
+                done.map_err(|e| format!("brick {}: {e}", state.brick_name(b)))?;
             }
         }
         Ok(())
@@ -199,7 +195,7 @@ impl Control {
 
     /// Waits until every set of a started volume has a primary that serves, as long as that is to be expected. Tells
     /// whether they all have one.
-    async fn await_service(&self, name: &str) -> bool {
+    pub(super) async fn await_service(&self, name: &str) -> bool {
         let serving = async {
             loop {
                 if let Ok(all) = self.volume_status(Some(name)).await
@@ -268,12 +264,30 @@ impl Control {
                 all.map(|b| BrickSpec { server: b.server, path: b.path.clone() }).collect();
             self.prepare(&copy, &specs, false).await?;
         }
-        self.propose(command).await?;
+        self.propose_with_bricks(&state, &copy, command).await?;
         for volume in new {
             self.make_or_undo(&volume.name).await?;
         }
         Ok(Changes { changes, dry_run })
     }
+}
+
+/// Makes the directory a brick, or takes it apart.
+pub(super) async fn make_brick(
+    path: &str,
+    identity: disk_format::Identity,
+    make: bool,
+) -> Result<(), String> {
+    let path = path.to_owned();
+    let done = tokio::task::spawn_blocking(move || {
+        let path = Path::new(&path);
+        if make {
+            brick::format(path, &identity).map_err(|e| e.to_string())
+        } else {
+            brick::release(path, &identity)
+        }
+    });
+    done.await.map_err(|e| e.to_string())?
 }
 
 /// The volume of that name.

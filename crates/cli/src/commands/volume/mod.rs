@@ -1,5 +1,6 @@
 //! `mortar volume`: what can be mounted.
 
+mod add_brick;
 mod create;
 mod delete;
 mod get;
@@ -20,6 +21,7 @@ use clap::Subcommand;
 #[derive(Subcommand, Debug)]
 pub(crate) enum Volume {
     Create(create::Create),
+    AddBrick(add_brick::AddBrick),
     Start(start::Start),
     Stop(stop::Stop),
     Delete(delete::Delete),
@@ -37,6 +39,7 @@ impl Volume {
     pub(crate) fn run(self, global: &Global) -> anyhow::Result<()> {
         match self {
             Volume::Create(c) => c.run(global),
+            Volume::AddBrick(c) => c.run(global),
             Volume::Start(c) => c.run(global),
             Volume::Stop(c) => c.run(global),
             Volume::Delete(c) => c.run(global),

@@ -1,0 +1,125 @@
+//! Volumes that get more bricks while they are in use.
+
+use crate::harness::{Mounted, Pool, eventually, files};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+const TWO: [(usize, &str); 2] = [(0, "a"), (1, "a")];
+
+/// The bricks as the command line takes them.
+fn words(pool: &Pool, bricks: &[(usize, &str)]) -> String {
+    let words: Vec<String> = bricks.iter().map(|(s, b)| pool.servers[*s].brick(b)).collect();
+    words.join(" ")
+}
+
+/// The directory of the top with a file of this name in it, on a brick.
+fn has(brick: &Path, dir: &str) -> bool {
+    brick.join(dir).join("file").exists()
+}
+
+/// Makes directories until one lives on these bricks; tells how long the first of them took to get there.
+fn use_bricks(mount: &Mounted, bricks: &[PathBuf]) -> Duration {
+    let begun = Instant::now();
+    eventually("a new directory lives on the new bricks", || {
+        let dir = format!("later{}", files::names(&mount.dir).len());
+        fs::create_dir(mount.path(&dir)).unwrap();
+        fs::write(mount.path(&dir).join("file"), "x").unwrap();
+        bricks.iter().all(|b| has(b, &dir)).then_some(())
+    });
+    begun.elapsed()
+}
+
+/// A mount that is at work sees no error and uses the new room within a second, without a remount. A volume that is not
+/// started grows as well.
+#[test]
+fn a_volume_in_use_gets_more_sets() {
+    let mut pool = Pool::new(2);
+    pool.volume("v", 2, &TWO);
+    let mount = pool.mount("v");
+    let work = mount.path("work");
+    fs::create_dir(&work).unwrap();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|s| {
+        let writer = s.spawn(|| {
+            let mut n = 0u32;
+            while !over.load(Ordering::Relaxed) && n < 5000 {
+                fs::write(work.join(format!("f{n}")), n.to_string()).unwrap();
+                n += 1;
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            n
+        });
+        let new = [(0, "b"), (1, "b"), (1, "c"), (0, "c")];
+        let added = pool.json(&format!("volume add-brick v {}", words(&pool, &new)));
+        assert_eq!(added["sets"], serde_json::json!([2, 3]));
+        assert_eq!(added["serving"], true);
+        let paths = pool.paths(&new);
+        for set in paths.chunks(2) {
+            let took = use_bricks(&mount, set);
+            println!("a new set was used after {took:?}");
+            assert!(took < Duration::from_secs(1), "{took:?}");
+        }
+        over.store(true, Ordering::Relaxed);
+        let written = writer.join().unwrap();
+        assert!(written > 0);
+        for n in 0..written {
+            assert_eq!(fs::read_to_string(work.join(format!("f{n}"))).unwrap(), n.to_string());
+        }
+    });
+    assert_eq!(pool.json("volume info v")[0]["sets"].as_array().unwrap().len(), 3);
+    // All of it is there after every server was down.
+    let before = files::tree(&mount.dir);
+    pool.stop(0);
+    pool.stop(1);
+    pool.start(0);
+    pool.start(1);
+    assert_eq!(files::tree(&mount.dir), before);
+    mount.end();
+    pool.ok("volume stop v --yes");
+    pool.ok(&format!("volume add-brick v {}", words(&pool, &[(0, "d"), (1, "d")])));
+    pool.ok("volume start v");
+    let mount = pool.mount("v");
+    use_bricks(&mount, &pool.paths(&[(0, "d"), (1, "d")]));
+}
+
+/// What cannot be added is refused with its name, and nothing of it stays: the same directories can be given again.
+#[test]
+fn bricks_that_cannot_be_added_are_refused() {
+    let pool = Pool::new(2);
+    pool.volume("v", 2, &TWO);
+    let add = |bricks: &[(usize, &str)]| pool.cli(&format!("volume add-brick v {}", words(&pool, bricks)));
+    add(&[(0, "n")]).refused_with(&["1 bricks cannot be sets of 2", "give a multiple"]);
+    add(&[(0, "a"), (1, "n")]).refused_with(&["in use by volume 'v'"]);
+    add(&[(0, "n"), (0, "m")]).refused_with(&["of one set are on one server", "--force"]);
+    pool.cli("volume add-brick w h:/x").refused_with(&["h"]);
+    fs::create_dir(pool.servers[1].path("full")).unwrap();
+    fs::write(pool.servers[1].path("full/file"), "x").unwrap();
+    add(&[(0, "n"), (1, "full")]).refused_with(&["full", "not empty"]);
+    assert!(!pool.servers[0].path("n").exists(), "the trial left something");
+    assert_eq!(pool.cli("volume add-brick v").code, Some(2));
+    add(&[(0, "n"), (1, "n")]).ok();
+    assert_eq!(pool.json("volume info v")[0]["sets"].as_array().unwrap().len(), 2);
+}
+
+/// A document with more bricks adds them.
+#[test]
+fn a_document_with_more_bricks_is_applied() {
+    let pool = Pool::new(2);
+    pool.volume("v", 2, &TWO);
+    let mount = pool.mount("v");
+    let text = pool.ok("config export");
+    let last = format!("\"{}\"", pool.servers[1].brick("a"));
+    assert!(text.contains(&last), "{text}");
+    let new = [(0, "b"), (1, "b")];
+    let added: Vec<String> = new.iter().map(|(s, b)| format!("\"{}\"", pool.servers[*s].brick(b))).collect();
+    let file = pool.dir.join("pool.toml");
+    fs::write(&file, text.replace(&last, &format!("{last}, {}", added.join(", ")))).unwrap();
+    let apply = format!("config apply {}", file.display());
+    assert!(pool.ok(&format!("{apply} --dry-run")).contains("add 2 bricks to volume v"));
+    assert_eq!(pool.json("volume info v")[0]["sets"].as_array().unwrap().len(), 1);
+    pool.ok(&apply);
+    use_bricks(&mount, &pool.paths(&new));
+    assert!(pool.ok(&apply).contains("nothing to change"));
+}
