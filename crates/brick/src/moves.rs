@@ -1,5 +1,6 @@
 //! Renames and exchanges of entries.
 
+use crate::folders::hidden_name;
 use crate::open::Brick;
 use crate::tree::At;
 use file_system::Renaming;
@@ -23,6 +24,7 @@ impl Brick {
         };
         let dir = self.open_to_move(from.0, &[fid])?;
         let to_dir = self.open_dir(to.0)?;
+        let mut prepared = None;
         match (self.find(to.0, to_name)?, replaced) {
             (At::Free, None) => {}
             (At::Free, Some(_)) if self.progress.is_replaying() => {}
@@ -41,7 +43,8 @@ impl Brick {
                         Err(e) => return Err(e),
                     }
                 } else if orphan {
-                    self.push_out(&to_dir, to_name, out, true)?;
+                    self.prepare_orphan(out)?;
+                    prepared = Some(out);
                 } else if self.fresh(out)?.1.nlink <= 1 {
                     self.forget(out);
                 } else {
@@ -50,7 +53,14 @@ impl Brick {
             }
             (other, _) => return self.diverged(to.0, to_name, other),
         }
-        dir.rename(name, &to_dir, to_name, Renaming::Replace)?;
+        if let Err(e) = dir.rename(name, &to_dir, to_name, Renaming::Replace) {
+            if let Some(out) = prepared {
+                // What cannot be taken back now is by the next opening.
+                let _ = self.folders.orphans().unlink(hidden_name(out).as_bytes());
+                self.invalidate_attrs(out);
+            }
+            return Err(e);
+        }
         self.moved((from.0, name), (to.0, to_name), source);
         Ok(())
     }

@@ -20,13 +20,7 @@ impl Brick {
     }
 
     /// Takes a file's name away; the file too, if it was the last and nobody has it open.
-    pub(crate) fn push_out(
-        &mut self,
-        dir: &OpenObject,
-        name: &[u8],
-        fid: Fid,
-        orphan: bool,
-    ) -> Result<(), Errno> {
+    fn push_out(&mut self, dir: &OpenObject, name: &[u8], fid: Fid, orphan: bool) -> Result<(), Errno> {
         if orphan {
             self.folders.orphans().receive(dir, name, fid)?;
             self.invalidate_attrs(fid);

@@ -363,11 +363,7 @@ impl Brick {
         brick.shared.fail();
         brick.write_journal_again(brick.durable().lsn);
         brick.recover(position, start)?;
-        if !changed.named_orphans.is_empty() {
-            // The next process may find nothing strange about them.
-            let kept = brick.keep_named(&changed.named_orphans).and_then(|()| brick.flush_attrs());
-            kept.map_err(|e| at.io("look for orphans in", e))?;
-        }
+        brick.keep_named_for_good(&changed.named_orphans).map_err(|e| at.io("look for orphans in", e))?;
         if let Some(stale_set) = stale_set {
             brick.stale.learn(stale_set);
         }

@@ -5,7 +5,7 @@ use crate::making::make;
 use crate::object::{S_IFMT, S_IFREG, tag_at};
 use crate::open::Brick;
 use disk_format::tag::ORPHAN;
-use ids::Fid;
+use ids::{Fid, Lsn};
 use wire::Errno;
 use wire::op::Node as Kind;
 use wire::peer::Object;
@@ -13,7 +13,16 @@ use wire::peer::Object;
 impl Brick {
     /// A power cut, or a failed write, may have kept a tag from the disk whose file has its place among the orphans already.
     /// The place says what it is. Without any tag nobody can know of the file, and it goes.
+    ///
+    /// A file may lie here and have a name: a rename over it was not finished, or a power cut took the removals of some of
+    /// its names and left the last one. It keeps the name. A healing that goes on looks after that itself.
     pub(crate) fn adopt_orphan(&mut self, name: &[u8], fid: Fid) -> Result<(), Errno> {
+        let heals = self.stale.set().is_some_and(|s| s.versions_valid_to != Lsn(0));
+        if !heals && self.folders.orphans().stat_at(name)?.nlink > 1 {
+            self.folders.orphans().unlink(name)?;
+            self.invalidate_attrs(fid);
+            return self.keep_named(&[fid]);
+        }
         match tag_at(self.folders.orphans(), name)? {
             Some(tag) if tag.fid == fid && tag.flags & ORPHAN == 0 => {
                 self.keep_times(fid)?;
@@ -63,6 +72,15 @@ impl Brick {
         Ok(())
     }
 
+    /// Like [`Brick::keep_named`]; the next process, which may find nothing strange about them, knows it too.
+    pub(crate) fn keep_named_for_good(&mut self, files: &[Fid]) -> Result<(), Errno> {
+        if files.is_empty() {
+            return Ok(());
+        }
+        self.keep_named(files)?;
+        self.flush_attrs()
+    }
+
     pub(crate) fn have_orphan(&mut self, fid: Fid, known: bool, object: &Object) -> Result<bool, Errno> {
         let name = hidden_name(fid);
         if object.attr.mode & S_IFMT != S_IFREG {
@@ -88,6 +106,17 @@ impl Brick {
             renamed => renamed?,
         }
         Ok(true)
+    }
+
+    /// A file that is about to lose its last name to another one has its place among the orphans before: so the name leads
+    /// to one of the two at any time.
+    pub(crate) fn prepare_orphan(&mut self, fid: Fid) -> Result<(), Errno> {
+        match self.open_fid(fid)?.link(self.folders.orphans(), hidden_name(fid).as_bytes()) {
+            Ok(()) | Err(Errno::EEXIST) => {}
+            Err(e) => return Err(e),
+        }
+        self.invalidate_attrs(fid);
+        Ok(())
     }
 
     /// A file that the other brick keeps without a name has a place among the orphans, whatever becomes of the name that it

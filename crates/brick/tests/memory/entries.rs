@@ -105,6 +105,64 @@ fn a_file_that_keeps_its_name_is_no_orphan() {
     }
 }
 
+/// A name leads to one of the two files at any time, and what has a name is no orphan.
+#[test]
+fn a_rename_over_an_open_file_is_done_or_not() {
+    for made in 0..10 {
+        for rule in [CrashRule::Ordered, CrashRule::Hostile] {
+            let mut disk = Disk::new(1, rule);
+            let mut s = Set::new(vec![disk.open().unwrap()]);
+            let (new, old) = (s.file(ROOT, "new"), s.file(ROOT, "old"));
+            s.open.insert(old);
+            s.bricks[0].begin_sync(None).unwrap().run().unwrap();
+            disk.cut_power_after(made);
+            let (parent, to_parent) = (ROOT, ROOT);
+            let rename = Op::Rename { parent, name: name("new"), to_parent, to_name: name("old"), flags: 0 };
+            let _ = s.run(&rename, b"");
+            drop(s);
+            // All that was done survives.
+            disk.crash(rule, &mut |n| n - 1);
+            let mut b = disk.open().unwrap();
+            let (at_new, at_old) = (found(&mut b, "new"), found(&mut b, "old"));
+            let why = format!("{rule:?} after {made} changes");
+            assert!(
+                at_old == Some(old) || (at_new, at_old) == (None, Some(new)),
+                "{why}: {at_new:?} {at_old:?}"
+            );
+            let links = b.attr(old).map(|a| a.nlink);
+            let named = at_old == Some(old);
+            assert_eq!((links, b.is_orphan(old)), (Ok(u32::from(named)), !named), "{why}");
+        }
+    }
+}
+
+/// Both names of a file were removed; a power cut took one of the removals.
+#[test]
+fn a_file_with_a_name_left_is_no_orphan() {
+    for survivor in 0..20 {
+        let mut disk = Disk::new(1, CrashRule::Hostile);
+        let mut s = Set::new(vec![disk.open().unwrap()]);
+        let file = s.file(ROOT, "a");
+        s.run(&Op::Link { fid: file, parent: ROOT, name: name("b") }, b"").unwrap();
+        s.open.insert(file);
+        s.bricks[0].begin_sync(None).unwrap().run().unwrap();
+        disk.pass_time();
+        for n in ["a", "b"] {
+            s.run(&Op::Unlink { parent: ROOT, name: name(n) }, b"").unwrap();
+        }
+        drop(s);
+        let mut at = 0;
+        disk.crash(CrashRule::Hostile, &mut |n| {
+            at += usize::from(n == 4);
+            u64::from(n == 5 || at != survivor + 1)
+        });
+        let mut b = disk.open().unwrap();
+        let names = u32::from(found(&mut b, "a").is_some()) + u32::from(found(&mut b, "b").is_some());
+        let links = b.attr(file).map(|a| a.nlink);
+        assert_eq!((links, b.is_orphan(file)), (Ok(names), names == 0), "{survivor}");
+    }
+}
+
 /// What says when everything was synced last is worth nothing if the clock was set back since.
 #[test]
 fn what_was_renamed_after_the_clock_was_set_back_is_known() {
