@@ -3,7 +3,7 @@
 //! Permission bits are checked by the client's kernel (`default_permissions`); here are the rules that need the truth:
 //! existence, types, emptiness, loops, inheritance of groups.
 
-use crate::transaction::{Mark, Prepared};
+use crate::transaction::{Mark, Prepared, end_mark};
 use crate::tree_state::{Entry, TreeState};
 use crate::xattrs::{remove_xattr, set_xattr};
 use alloc::collections::BTreeMap;
@@ -114,7 +114,7 @@ pub fn decide(op: &Op, view: &mut dyn TreeState, cx: &Context<'_>) -> Result<Dec
             Err(Errno::ESTALE | Errno::ENOENT) => Ok(Decision::Answer(Body::Done)),
             Err(e) => Err(e),
             Ok(_) if !mark(view, cx, *fid)?.is_ended_by(*tx) => Ok(Decision::Answer(Body::Done)),
-            Ok(_) => Ok(Decision::Change(Change::EndTransaction { fid: *fid, keep: *keep }, None)),
+            Ok(_) => Ok(Decision::Change(end_mark(view, *fid, *keep)?, None)),
         },
         Op::Relocate { fid, path, name } => {
             view.attr(*fid)?;

@@ -5,10 +5,11 @@
 //! the mark. The entry decides: a transaction that made a directory has committed when the entry exists, one that removes
 //! a directory when it does not.
 
+use crate::tree_state::TreeState;
 use alloc::collections::BTreeMap;
 use core::time::Duration;
 use ids::{Epoch, Fid, OpId};
-use wire::Name;
+use wire::{Change, Errno, Name};
 
 /// What the participant knows of a directory's mark.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -44,6 +45,12 @@ impl Mark {
     pub fn is_ended_by(self, tx: Option<OpId>) -> bool {
         self == Mark::Held(tx)
     }
+}
+
+/// The change that ends a directory's mark. Nothing is made in a marked directory, but a power cut may bring the mark back:
+/// then the directory stays with what is in it.
+pub(crate) fn end_mark(view: &mut dyn TreeState, fid: Fid, keep: bool) -> Result<Change, Errno> {
+    Ok(Change::EndTransaction { fid, keep: keep || !view.is_empty(fid)? })
 }
 
 /// A transaction that the coordinator may still commit.

@@ -320,3 +320,14 @@ fn a_directory_is_prepared_for_its_removal_if_it_is_empty_and_free() {
     assert!(matches!(held.change(&end(None)), Change::EndTransaction { fid: EMPTY, keep: true }));
     assert!(matches!(case().decide(&end(None)), Ok(Decision::Answer(Body::Done))), "it is over");
 }
+
+/// A power cut took the end of the transaction that made it, and its entry: what was made in it since is there.
+#[test]
+fn a_marked_directory_that_is_not_empty_is_not_removed() {
+    for (fid, kept) in [(EMPTY, false), (FULL, true)] {
+        let mut held = case();
+        held.tree.pending = Some(fid);
+        let end = Op::EndTransaction { fid, tx: None, keep: false };
+        assert!(matches!(held.change(&end), Change::EndTransaction { keep, .. } if keep == kept), "{fid}");
+    }
+}

@@ -172,6 +172,10 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 self.refuse(cx, pair.to, fail);
             }
             (Ok(_), _) => self.refuse(cx, pair.to, Errno::EIO.into()),
+            // It was made, and is gone: somebody ended the transaction, or a power cut did. The client tries again.
+            (Err(Fail::Errno { errno }), Ok(())) if errno == Errno::ESTALE.0 => {
+                self.refuse(cx, pair.to, Fail::Busy);
+            }
             (Err(fail), known) => self.refuse(cx, pair.to, known.err().unwrap_or(fail)),
         }
     }

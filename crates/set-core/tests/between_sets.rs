@@ -72,6 +72,16 @@ fn mkdir_elsewhere_that_spans_a_change_of_view_ends_as_the_entry_says() {
     assert!(rig.core.brick_mut().journal.is_empty());
 }
 
+/// The question was sent again, and somebody had ended the transaction meanwhile.
+#[test]
+fn mkdir_elsewhere_whose_directory_is_gone_is_tried_again() {
+    let mut rig = rig();
+    rig.ask(7, create("d", Node::Dir));
+    let gone = Err(Fail::Errno { errno: Errno::ESTALE.0 });
+    assert_eq!(answer(&mut rig, 1, gone), ["reply 1: busy for 250 ms"]);
+    assert!(rig.core.brick_mut().journal.is_empty());
+}
+
 #[test]
 fn mkdir_elsewhere_that_the_other_set_refuses_changes_nothing() {
     let mut rig = rig();
