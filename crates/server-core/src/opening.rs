@@ -161,7 +161,7 @@ impl OpenSet {
     pub fn run(self, place: Place<'_>, now: Duration) -> Result<OpenedBrick, String> {
         let brick = self.open_or_refill(place)?;
         // What lies beyond may not have been done.
-        let consistent_to = if brick.found().rebooted { brick.durable().lsn } else { brick.last().lsn };
+        let consistent_to = if has_lost_memory(&brick) { brick.durable().lsn } else { brick.last().lsn };
         let mut results = replica::Results::default();
         let mut pending = Pending::default();
         let mut history = BTreeMap::new();
@@ -186,6 +186,16 @@ impl OpenSet {
     }
 }
 
+/// Whether a power cut may have taken changes that were done, from this process or from an earlier one.
+///
+/// The stale set outlives the process that found the loss: a second restart does not bring memory back. After a loss no
+/// version says what is in its object; a mark for a change that was not finished leaves the older ones.
+fn has_lost_memory(brick: &Brick) -> bool {
+    let found = brick.found();
+    let unversioned = brick.stale_set().is_some_and(|s| s.versions_valid_to == Lsn(0));
+    found.rebooted || found.marked && unversioned
+}
+
 impl OpenedBrick {
     /// Its volume.
     pub fn volume(&self) -> VolumeId {
@@ -201,12 +211,9 @@ impl OpenedBrick {
     /// it, or something is stale. It does nothing before the pool has said where it stands
     /// ([`OpenedBrick::apply_verdict`]).
     pub fn uncertainty(&self) -> Option<Evidence> {
-        let (found, last) = (self.brick.found(), self.brick.last());
+        let last = self.brick.last();
         let holding = Holding { epoch: last.epoch, last: last.lsn, durable: self.brick.durable().lsn };
-        // The stale set outlives the process that found the loss: a second restart does not bring memory back. After a loss
-        // no version says what is in its object; a mark for a change that was not finished leaves the older ones.
-        let unversioned = self.brick.stale_set().is_some_and(|s| s.versions_valid_to == Lsn(0));
-        if found.rebooted || found.marked && unversioned {
+        if has_lost_memory(&self.brick) {
             Some(Evidence::LostMemory(holding))
         } else if self.is_uncertain() {
             Some(Evidence::Uncertain(holding))

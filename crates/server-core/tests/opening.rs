@@ -103,6 +103,38 @@ fn after_a_power_cut_a_brick_asks_where_it_stands() {
     assert_eq!(start.history, [(Epoch(6), Lsn(1))].into(), "an epoch that is in no other's journal");
 }
 
+/// Records beyond the durable position may be there while what they say is lost. A second restart does not change that.
+#[test]
+fn what_a_power_cut_may_have_taken_is_not_answered_as_done_however_often_the_server_starts() {
+    let state = pool();
+    let fs = disk(&state);
+    let mut start = open(&state, &fs).unwrap().start();
+    let op = |seq| ids::OpId { session: ids::SessionId(7), seq };
+    for n in 1..=2 {
+        let name = wire::Name::new(format!("f{n}").as_bytes()).unwrap();
+        let fid = ids::Fid { set: SET, epoch: Epoch(1), lsn: Lsn(n) };
+        let (parent, home, node, mode) = (ids::Fid::root(SET), SET, wire::op::Node::File, 0o644);
+        let (uid, gid, time) = (0, 0, ids::Time::default());
+        let change = wire::Change::Create { parent, name, fid, home, node, mode, uid, gid, time };
+        let stamp = wire::peer::Stamp { epoch: Epoch(1), lsn: Lsn(n) };
+        start.brick.apply(stamp, op(n), Some(fid), &change, b"").unwrap();
+        if n == 1 {
+            start.brick.begin_sync(None).unwrap().run().unwrap();
+        }
+    }
+    drop(start);
+    // Nothing is lost at all, but nobody can know.
+    fs.crash(memory_fs::CrashRule::Ordered, &mut |below| below - 1);
+    for life in 1..=2 {
+        let opened = open(&state, &fs).unwrap();
+        assert!(matches!(opened.uncertainty(), Some(Evidence::LostMemory(_))));
+        let start = opened.start();
+        assert_eq!(start.brick.last().lsn, Lsn(2), "the record is there");
+        let done = |seq| start.results.get(op(seq)).map(|outcome| outcome.lsn);
+        assert_eq!((done(1), done(2)), (Some(Lsn(1)), None), "in life {life}");
+    }
+}
+
 /// A process that ends in the midst of a write, and the next one too: nothing that was acknowledged is lost.
 #[test]
 fn a_change_that_was_not_finished_is_no_loss_however_often_the_server_is_killed() {
