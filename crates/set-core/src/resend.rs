@@ -24,7 +24,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         self.complete_answer(ticket, outcome.result_fid);
         let gone = Reply::errno(Errno::ESTALE.0);
         if self.waiters.get_mut(ticket).is_some_and(|w| w.reply == gone)
-            && let Some(reply) = self.answer_for_gone(&request.op, outcome.lsn)
+            && let Some(reply) = self.answer_for_gone(&request.op, &outcome)
             && let Some(waiter) = self.waiters.get_mut(ticket)
         {
             waiter.reply = reply;
@@ -36,9 +36,12 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
 
     /// The answer to a request that was done, if what it is about has been removed since. `ESTALE` would have the client's
     /// kernel look the path up once more and do it twice.
-    fn answer_for_gone(&self, op: &Op, lsn: Lsn) -> Option<Reply> {
+    fn answer_for_gone(&self, op: &Op, outcome: &Outcome) -> Option<Reply> {
         match op {
-            Op::Create { .. } => self.attr_as_made(lsn).map(|attr| Reply(Ok(Body::Attr { attr }))),
+            Op::Create { .. } => {
+                let attr = self.attr_as_made(outcome.lsn).or_else(|| attr_as_asked(op, outcome.result_fid));
+                attr.map(|attr| Reply(Ok(Body::Attr { attr })))
+            }
             // The new name went with the others: it is as if the file had been gone before.
             Op::Link { .. } => Some(Reply::errno(Errno::ENOENT.0)),
             _ => None,
@@ -52,6 +55,13 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let Change::Create { fid, home, node, mode, uid, gid, time, .. } = record.body else { return None };
         Some(unnamed(fid, home, &node, mode, (uid, gid), time))
     }
+}
+
+/// What was made, where the journal does not reach back to it: it begins anew after a power cut of all bricks.
+fn attr_as_asked(op: &Op, result_fid: Option<Fid>) -> Option<Attr> {
+    let Op::Create { node, mode, umask, uid, gid, .. } = op else { return None };
+    let fid = result_fid?;
+    Some(unnamed(fid, fid.set, node, mode & 0o7777 & !umask, (*uid, *gid), Time::default()))
 }
 
 fn unnamed(fid: Fid, home: SetId, node: &Node, mode: u32, (uid, gid): (u32, u32), time: Time) -> Attr {

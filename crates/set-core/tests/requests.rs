@@ -179,6 +179,8 @@ fn what_was_made_and_removed_since_is_answered_as_made() {
     rig.now += Duration::from_secs(1);
     assert_eq!(rig.ask_as(7, 2, make()), ["reply 2: attr 1.1.1"]);
     assert_eq!(rig.core.brick_mut().journal.len(), 2, "it is not made again");
+    rig.core.brick_mut().journal.remove(0);
+    assert_eq!(rig.ask_as(7, 2, make()), ["reply 2: attr 1.1.1"], "the journal does not reach back to it");
 }
 
 /// `ESTALE` would have the kernel of the client try again, with whatever has the name now.
