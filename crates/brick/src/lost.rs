@@ -7,17 +7,23 @@
 //!
 //! A time that is still to come says nothing: the clock was set back, and everything is stale.
 //!
+//! An object gets its tag after it was made, so that the entry may be there and the tag lost. What has no tag and changed
+//! since that time is nobody's: it was not synced, and goes to lost+found before it is in anybody's way.
+//!
 //! Not covered: data written over other data in place, if the kernel writes it out before it logs the change time (within
 //! some seconds, when memory is short); and a clock that was set back between that sync and the power cut, and has passed
 //! the time of that sync again when the brick is opened.
 
 use crate::error::OpenError;
 use crate::index::{Index, Located};
-use crate::object::{OpenObject, S_IFMT};
+use crate::object::{OpenObject, S_IFDIR, S_IFMT};
 use crate::open::Site;
+use crate::place::move_to_lost_found;
+use crate::scan::Seen;
 use disk_format::tag::ORPHAN;
-use file_system::{File, Times};
-use ids::{Fid, SetId, Time};
+use file_system::{File, Handle, Times};
+use ids::{Fid, Lsn, SetId, Time};
+use std::path::Path;
 use std::sync::Arc;
 use wire::Errno;
 
@@ -71,6 +77,8 @@ pub(crate) struct Changed {
     pub(crate) places: Vec<(Fid, Located)>,
     /// Files whose tags say that they have no name, and that have one.
     pub(crate) named_orphans: Vec<Fid>,
+    /// Entries without a tag, each in the directory of this handle.
+    untagged: Vec<(Handle, Vec<u8>)>,
 }
 
 /// What changed since the last sync of everything; the index knows it afterwards.
@@ -78,6 +86,7 @@ pub(crate) fn look(
     at: &Site,
     set: SetId,
     synced: &SyncedAt,
+    last: Lsn,
     index: &mut Index,
 ) -> Result<Changed, OpenError> {
     let noted = synced.get().map_err(|e| at.io("read .mortar/synced of", e))?;
@@ -89,7 +98,35 @@ pub(crate) fn look(
     for (fid, place) in changed.places.iter().rev() {
         index.put(*fid, *place);
     }
+    quarantine_untagged(at, &changed.untagged, last).map_err(|e| at.io("clear what has no tag out of", e))?;
     Ok(changed)
+}
+
+/// Moves what lost its tag to lost+found. The times of its directory stay: they are users'.
+fn quarantine_untagged(at: &Site, untagged: &[(Handle, Vec<u8>)], last: Lsn) -> Result<(), Errno> {
+    if untagged.is_empty() {
+        return Ok(());
+    }
+    let lost_found = at.meta.open_at(b"limbo", S_IFDIR)?;
+    let mut number = 0;
+    for (handle, name) in untagged {
+        let dir = at.root.open_handle(handle, S_IFDIR)?;
+        let before = dir.stat()?.mtime;
+        let to = match move_to_lost_found(&dir, name, &lost_found, (last, &mut number)) {
+            // A mount, or a file that may not be moved: somebody put it there.
+            Err(Errno::EBUSY | Errno::EXDEV | Errno::EPERM) => continue,
+            moved => moved?,
+        };
+        dir.set_times(Times { atime: before, mtime: before })?;
+        let name = String::from_utf8_lossy(name);
+        tracing::warn!(brick = %at.path.display(), %name, to, "what a power cut left without its tag goes to .mortar/limbo");
+    }
+    Ok(())
+}
+
+/// Not in the brick's own folder, nor the folder that mkfs makes.
+fn is_in_tree(seen: &Seen<'_>) -> bool {
+    !seen.path.starts_with(".mortar") && seen.path != Path::new("lost+found")
 }
 
 /// What changed since `time`, by a walk over the whole tree.
@@ -102,7 +139,14 @@ fn changed_since(root: &OpenObject, set: SetId, time: Time) -> Result<Changed, E
         found.objects.push(tag.fid);
     }
     crate::scan::walk(root, &mut |seen| {
-        let Ok(Some(tag)) = &seen.tag else { return Ok(()) };
+        let tag = match &seen.tag {
+            Ok(Some(tag)) => tag,
+            Ok(None) if seen.stat.ctime.sec >= from && is_in_tree(seen) => {
+                found.untagged.push((seen.dir.handle()?, seen.name.to_vec()));
+                return Ok(());
+            }
+            _ => return Ok(()),
+        };
         if tag.flags & ORPHAN != 0 && !seen.path.starts_with(".mortar") {
             found.named_orphans.push(tag.fid);
         }

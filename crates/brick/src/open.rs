@@ -321,7 +321,7 @@ impl Brick {
         (state.boot, state.clean) = (boot_id, false);
         let synced = SyncedAt::open(meta.clone()).map_err(|e| at.io("open .mortar/synced of", e))?;
         let changed = if rebooted {
-            crate::lost::look(&at, identity.set, &synced, &mut index)?
+            crate::lost::look(&at, identity.set, &synced, opened.journal.last().lsn, &mut index)?
         } else {
             Changed::default()
         };

@@ -11,7 +11,7 @@ use crate::open::Brick;
 use crate::tree::{At, is_remains};
 use disk_format::tag::{PENDING, Version};
 use file_system::{File, Renaming, Times};
-use ids::{Fid, Time};
+use ids::{Fid, Lsn, Time};
 use namespace::Entry;
 use std::sync::Arc;
 use wire::op::{Ancestor, Node};
@@ -37,25 +37,36 @@ pub(crate) struct Location {
     pub(crate) name: Vec<u8>,
 }
 
+/// Moves what is nobody's to lost+found; the name that it has there. `number`: the first to try, then one past that taken.
+pub(crate) fn move_to_lost_found(
+    dir: &File,
+    name: &[u8],
+    lost_found: &File,
+    (after, number): (Lsn, &mut u32),
+) -> Result<String, Errno> {
+    while *number < u32::MAX {
+        let to = format!("unknown-{after}-{number}");
+        *number += 1;
+        match dir.rename(name, lost_found, to.as_bytes(), Renaming::NoReplace) {
+            Ok(()) => return Ok(to),
+            Err(Errno::EEXIST) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Err(Errno::EEXIST)
+}
+
 impl Brick {
     /// Moves something that is not ours out of the way, into lost+found.
     pub(crate) fn quarantine(&mut self, parent: Fid, name: &[u8]) -> Result<(), Errno> {
         let dir = self.open_dir(parent)?;
+        let to =
+            move_to_lost_found(&dir, name, self.folders.lost_found(), (self.journal.last().lsn, &mut 0))?;
         let text = String::from_utf8_lossy(name);
-        for n in 0..1000 {
-            let to = format!("unknown-{}-{n}", self.journal.last().lsn);
-            match dir.rename(name, self.folders.lost_found(), to.as_bytes(), Renaming::NoReplace) {
-                Ok(()) => {
-                    tracing::warn!(brick = %self.path.display(), dir = %parent, name = %text, to, "moved a file that does not belong to the volume to .mortar/limbo");
-                    self.listings.removed(parent, name);
-                    self.invalidate_name(parent, name);
-                    return Ok(());
-                }
-                Err(Errno::EEXIST) => {}
-                Err(e) => return Err(e),
-            }
-        }
-        Err(Errno::EEXIST)
+        tracing::warn!(brick = %self.path.display(), dir = %parent, name = %text, to, "moved a file that does not belong to the volume to .mortar/limbo");
+        self.listings.removed(parent, name);
+        self.invalidate_name(parent, name);
+        Ok(())
     }
 
     /// Moves what interrupted changes left in a directory out of it.

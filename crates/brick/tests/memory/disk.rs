@@ -25,7 +25,7 @@ pub(crate) struct Seen {
     mtime: Time,
     size: u64,
     content: brick::Sum,
-    tag: Option<disk_format::Tag>,
+    pub(crate) tag: Option<disk_format::Tag>,
     xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
@@ -122,6 +122,25 @@ impl Disk {
 
     pub(crate) fn unsynced(&self) -> usize {
         self.fs.unsynced()
+    }
+
+    /// Somebody puts a file into the brick.
+    pub(crate) fn put(&self, name: &str, data: &[u8]) {
+        let root = self.fs.open_dir(Path::new(PATH)).unwrap();
+        root.make_file(name.as_bytes(), 0o644).unwrap().write_all(0, data).unwrap();
+    }
+
+    /// What lies in a folder of the brick's own.
+    pub(crate) fn names(&self, folder: &str) -> Vec<String> {
+        let mut out = Vec::new();
+        let folder = self.fs.open_dir(&Path::new(PATH).join(".mortar").join(folder)).unwrap();
+        folder
+            .list(&mut |name, _, _| {
+                out.push(String::from_utf8_lossy(name).into_owned());
+                true
+            })
+            .unwrap();
+        out
     }
 
     /// The users' tree, and files without a name.
