@@ -144,6 +144,8 @@ struct Life {
     born: bool,
     /// It had a name at the last sync and was not removed.
     anchored: bool,
+    /// Its name was on another set, which lost it. Its own set need not know: a sync there says nothing of its name.
+    bereft: bool,
     /// An entry of this directory was lost.
     lost: bool,
     /// A directory whose entry on another set was removed. Its own set may hear of that later: until then it is there, as
@@ -242,7 +244,7 @@ impl Names {
         if life.gone {
             return Presence::Absent;
         }
-        if life.adrift {
+        if life.adrift || life.bereft {
             return Presence::Either;
         }
         match state.links(obj) {
@@ -259,7 +261,7 @@ impl Names {
     /// Whether the directory, if it is there, may get another entry.
     fn takes_entries(&self, state: &State, dir: Obj) -> bool {
         let life = state.life(dir);
-        !life.ending || life.adrift || state.links(dir).1 > 0
+        !life.ending || life.adrift || life.bereft || state.links(dir).1 > 0
     }
 
     fn is_tracked(&self, dir: Obj) -> bool {
@@ -299,7 +301,7 @@ impl Names {
                 return None;
             }
             if nameless && self.objects[other].set != self.objects[key.dir].set {
-                state.change(other, |l| l.adrift = true);
+                state.change(other, |l| l.bereft = true);
             }
         }
         Some(state)

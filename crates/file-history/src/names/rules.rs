@@ -107,7 +107,9 @@ impl Names {
     /// Somebody was told that it is gone.
     fn without(&self, state: &State, obj: Obj) -> State {
         let mut s = state.clone();
-        s.change(obj, |l| (l.gone, l.adrift, l.anchored) = (true, false, false));
+        s.change(obj, |l| {
+            (l.gone, l.adrift, l.bereft, l.anchored) = (true, false, false, false);
+        });
         s
     }
 

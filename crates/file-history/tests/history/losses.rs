@@ -361,6 +361,30 @@ fn a_lost_removal_may_bring_back_an_entry_alone() {
     own.refused();
 }
 
+/// Its own set lost nothing, and does not know that the name is gone: a sync there does not bring it back.
+#[test]
+fn a_directory_whose_name_another_set_lost_stays_without_one() {
+    for (of, fine) in [(SetId(2), true), (SET, false)] {
+        let d = Fid { set: of, ..fid(1) };
+        let mut s = Script::default();
+        s.call(make(root(), "d", Node::Dir), attr(dir(d)));
+        s.lose();
+        s.lookup(root(), "d", Err(Errno::ENOENT));
+        s.accepted();
+        s.fsync(d, done());
+        s.call(Op::GetAttr { fid: d }, attr(dir(d)));
+        s.create(d, "a", 2);
+        s.lookup(d, "a", Ok(file(fid(2), 1, 0)));
+        if fine {
+            s.accepted();
+        } else {
+            s.refused();
+        }
+        s.lookup(root(), "d", Ok(dir(d)));
+        s.refused();
+    }
+}
+
 #[test]
 fn a_call_across_a_loss_may_meet_what_it_did_itself() {
     for (lost, fine) in [(true, true), (false, false)] {
