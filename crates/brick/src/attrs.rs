@@ -183,6 +183,18 @@ impl Brick {
         }
     }
 
+    /// The kernel is about to move the object's times, or has: ours, in memory by then, are written again.
+    pub(crate) fn keep_times(&mut self, fid: Fid) -> Result<(), Errno> {
+        let node = self.load(fid)?;
+        let was = node.tag_dirty || node.times_dirty;
+        node.stat = None;
+        (node.times_dirty, node.tag_dirty) = (true, true);
+        if !was {
+            self.dirty.push_back(fid);
+        }
+        Ok(())
+    }
+
     /// Writes an object's times and tag, if they wait. Times first: a tag says that the change is all there.
     pub(crate) fn flush_node(&mut self, fid: Fid) -> Result<(), Errno> {
         let Some(node) = self.nodes.peek(&fid).filter(|n| n.is_dirty()) else { return Ok(()) };

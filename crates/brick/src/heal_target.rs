@@ -1,6 +1,6 @@
 //! The real brick as a heal target.
 
-use crate::heal::name_order;
+use crate::listing::name_order;
 use crate::open::Brick;
 use ids::{Fid, Lsn, SetId};
 use replica::heal::Order;

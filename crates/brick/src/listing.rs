@@ -9,12 +9,17 @@ use file_system::File;
 use ids::Fid;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
-use wire::Errno;
 use wire::name::RESERVED;
+use wire::{Errno, Name};
 
 /// The place of a name in its directory: 63 bits, never 0.
 pub(crate) fn cookie(name: &[u8]) -> u64 {
     (xxhash_rust::xxh3::xxh3_64(name) >> 1).max(3)
+}
+
+/// The position in its directory's order that a name has on every brick.
+pub fn name_order(name: &Name) -> u64 {
+    cookie(name.as_bytes())
 }
 
 /// A name as it was read: its place, where its bytes are, and its type.

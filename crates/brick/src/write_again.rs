@@ -1,4 +1,4 @@
-//! After a failed sync of a brick that nobody can heal: what the kernel dropped is written again.
+//! After a failed sync: what the kernel dropped is stale, or is written again if nobody can heal it.
 //!
 //! Linux keeps what it could not write in memory, takes it for written, and says so once. A later sync would then succeed
 //! over data that is on no disk. A brick with others beside it leaves the set and heals; one that is alone writes the data of
@@ -6,7 +6,7 @@
 
 use crate::open::Brick;
 use file_system::File;
-use ids::Fid;
+use ids::{Fid, Lsn};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use wire::{Change, Errno};
@@ -17,6 +17,33 @@ const MOST: u64 = 1 << 30;
 const CHUNK: u64 = 1 << 20;
 
 impl Brick {
+    /// A sync failed: what the kernel could not write it has dropped, and no later sync says so. All beyond the durable
+    /// position is stale from now on, for the next process too, and the journal beyond it is written again. Where the mark
+    /// cannot be written the state says that memory was lost, which comes to the same: a small write in place, to the page
+    /// cache.
+    ///
+    /// # Errors
+    /// The kernel's: neither could be written. The brick is not closed in order.
+    pub fn mark_unsynced_stale(&mut self) -> Result<(), Errno> {
+        let durable = self.durable().lsn;
+        self.write_journal_again(durable);
+        self.begin_heal(durable, &[], Lsn(0)).or_else(|e| {
+            tracing::error!(brick = %self.path.display(), error = %e, "the stale set could not be written");
+            self.shared.lose()
+        })
+    }
+
+    /// As long as this fails no sync makes anything durable.
+    pub(crate) fn write_journal_again(&self, durable: Lsn) {
+        let failed = self.shared.failed();
+        match self.journal.write_again(durable) {
+            Ok(()) => self.shared.rewrote(failed),
+            Err(e) => {
+                tracing::error!(brick = %self.path.display(), error = %e, "the journal could not be written again")
+            }
+        }
+    }
+
     /// A sync failed, and no other brick has what this one has: the next sync brings all to disk, or fails as well.
     ///
     /// # Errors
