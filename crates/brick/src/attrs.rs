@@ -4,13 +4,13 @@
 //! [`Brick::flush_attrs`] (about once a second), on fsync, and when the object leaves the memory. From the first change on
 //! until it is written, a node's times are the truth and the file's own (the kernel's) are ignored.
 
-use crate::object::{S_IFDIR, S_IFMT, Stat};
+use crate::nodes::{Effect, Node};
+use crate::object::Stat;
 use crate::open::Brick;
-use disk_format::tag::{ORPHAN, Tag, Version};
-use file_system::Times;
+use disk_format::tag::{Tag, Version};
 use ids::{Fid, Time};
+use wire::Errno;
 use wire::peer::Stamp;
-use wire::{Attr, Errno};
 
 /// Objects that are written out without a break.
 const FLUSH_SLICE: usize = 16;
@@ -19,8 +19,8 @@ const FLUSH_SLICE: usize = 16;
 #[derive(Clone, Debug)]
 pub(crate) struct Flushing {
     /// When it is over, all are written that changes up to this one made.
-    pub(crate) stamp: Stamp,
-    pub(crate) began: Time,
+    stamp: Stamp,
+    began: Time,
     /// So many of those that wait longest are to be written.
     left: usize,
 }
@@ -30,86 +30,34 @@ impl Flushing {
     pub(crate) fn none(stamp: Stamp, began: Time) -> Flushing {
         Flushing { stamp, began, left: 0 }
     }
-}
 
-/// What is known of an object.
-#[derive(Clone, Debug)]
-pub(crate) struct Node {
-    pub(crate) tag: Tag,
-    pub(crate) mtime: Time,
-    /// The rest; `None` if a change may have altered it.
-    pub(crate) stat: Option<Stat>,
-    pub(crate) tag_dirty: bool,
-    pub(crate) times_dirty: bool,
-}
-
-/// What a change does to an object's own attributes.
-#[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct Effect {
-    pub(crate) ctime: Option<Time>,
-    pub(crate) mtime: Option<Time>,
-    pub(crate) atime: Option<Time>,
-    pub(crate) set: u8,
-    pub(crate) clear: u8,
-}
-
-impl Node {
-    pub(crate) fn new(tag: Tag, stat: Stat) -> Node {
-        Node { tag, mtime: stat.mtime, stat: Some(stat), tag_dirty: false, times_dirty: false }
-    }
-
-    fn is_dirty(&self) -> bool {
-        self.tag_dirty || self.times_dirty
-    }
-
-    /// The attributes that users see. What file systems count differently is made alike: a directory's size, and the
-    /// folder `.mortar` among the root's links.
-    pub(crate) fn attr(&self, stat: &Stat) -> Attr {
-        let dir = stat.mode & S_IFMT == S_IFDIR;
-        let nlink = match stat.nlink {
-            _ if self.tag.flags & ORPHAN != 0 => 0,
-            n if self.tag.fid.is_root() && n > 2 => n - 1,
-            n => n,
-        };
-        Attr {
-            fid: self.tag.fid,
-            home: self.tag.home,
-            mode: stat.mode,
-            uid: stat.uid,
-            gid: stat.gid,
-            nlink,
-            rdev: stat.rdev,
-            size: if dir { 4096 } else { stat.size },
-            blocks: if dir { 8 } else { stat.blocks },
-            atime: self.tag.atime,
-            mtime: self.mtime,
-            ctime: self.tag.ctime,
-        }
+    /// The change up to which all will be written, and when that began.
+    pub(crate) fn covers(&self) -> (Stamp, Time) {
+        (self.stamp.clone(), self.began)
     }
 }
 
 impl Brick {
     /// Keeps a node, and writes out what has to leave for it.
     pub(crate) fn keep_node(&mut self, node: Node) -> Result<(), Errno> {
-        self.nodes.insert(node.tag.fid, node);
-        while self.nodes.len() > self.options.nodes {
-            let Some(fid) = self.nodes.oldest() else { break };
+        self.nodes.insert(node);
+        while let Some(fid) = self.nodes.leaving() {
             if let Err(e) = self.flush_node(fid) {
                 // It stays, and others go first: whoever asked for another object is not to hear of it.
                 self.note_late(e);
-                self.nodes.get(&fid);
+                self.nodes.get(fid);
                 break;
             }
-            self.nodes.remove(&fid);
+            self.nodes.remove(fid);
         }
         Ok(())
     }
 
     /// Keeps what was learnt by name, unless more is known already.
     pub(crate) fn learn_node(&mut self, tag: Tag, stat: Stat) -> Result<(), Errno> {
-        match self.nodes.get(&tag.fid) {
+        match self.nodes.get(tag.fid) {
             Some(n) => {
-                n.stat = Some(stat);
+                n.set_stat(stat);
                 Ok(())
             }
             None => self.keep_node(Node::new(tag, stat)),
@@ -118,23 +66,23 @@ impl Brick {
 
     /// Makes the object's node known, its `stat` possibly out of date.
     pub(crate) fn load(&mut self, fid: Fid) -> Result<&mut Node, Errno> {
-        if self.nodes.peek(&fid).is_none() {
+        if self.nodes.peek(fid).is_none() {
             let open = self.open_fid(fid)?;
             let tag = open.tag()?.filter(|t| t.fid == fid).ok_or(Errno::ESTALE)?;
             let stat = open.stat()?;
             self.keep_node(Node::new(tag, stat))?;
         }
-        self.nodes.get(&fid).ok_or(Errno::ESTALE)
+        self.nodes.get(fid).ok_or(Errno::ESTALE)
     }
 
     /// The object's node with a `stat` that is up to date.
     pub(crate) fn fresh(&mut self, fid: Fid) -> Result<(&Node, Stat), Errno> {
-        if let Some(stat) = self.load(fid)?.stat {
-            return Ok((self.nodes.peek(&fid).ok_or(Errno::ESTALE)?, stat));
+        if let Some(stat) = self.load(fid)?.stat() {
+            return Ok((self.nodes.peek(fid).ok_or(Errno::ESTALE)?, stat));
         }
         let stat = self.open_fid(fid)?.stat()?;
-        let node = self.nodes.peek(&fid).ok_or(Errno::ESTALE)?;
-        node.stat = Some(stat);
+        let node = self.nodes.peek(fid).ok_or(Errno::ESTALE)?;
+        node.set_stat(stat);
         Ok((node, stat))
     }
 
@@ -146,28 +94,13 @@ impl Brick {
             other => other?,
         };
         // What is done again moves the kernel's times again: they are to be written once more.
-        if node.tag.version > version || (node.tag.version == version && !replaying) {
+        if node.tag().version > version || (node.tag().version == version && !replaying) {
             return Ok(());
         }
-        let was = node.is_dirty();
-        node.stat = None;
-        node.tag.version = version;
-        node.tag.flags = (node.tag.flags | e.set) & !e.clear;
-        if let Some(t) = e.ctime {
-            node.tag.ctime = t;
+        if node.take_effect(version, e) {
+            self.nodes.wait(fid);
         }
-        if let Some(t) = e.mtime {
-            node.mtime = t;
-        }
-        if let Some(t) = e.atime {
-            node.tag.atime = t;
-        }
-        node.tag_dirty = true;
-        node.times_dirty |= e.mtime.is_some() || e.atime.is_some();
-        if !was {
-            self.dirty.push_back(fid);
-        }
-        while self.dirty.len() > self.options.dirty {
+        while self.nodes.too_many_wait() {
             if let Err(e) = self.flush_some(64) {
                 self.note_late(e);
                 break;
@@ -178,41 +111,36 @@ impl Brick {
 
     /// The object's attributes have to be asked for again.
     pub(crate) fn invalidate_attrs(&mut self, fid: Fid) {
-        if let Some(n) = self.nodes.peek(&fid) {
-            n.stat = None;
+        if let Some(n) = self.nodes.peek(fid) {
+            n.invalidate();
         }
     }
 
     /// The kernel is about to move the object's times, or has: ours, in memory by then, are written again.
     pub(crate) fn keep_times(&mut self, fid: Fid) -> Result<(), Errno> {
-        let node = self.load(fid)?;
-        let was = node.tag_dirty || node.times_dirty;
-        node.stat = None;
-        (node.times_dirty, node.tag_dirty) = (true, true);
-        if !was {
-            self.dirty.push_back(fid);
+        if self.load(fid)?.write_anew() {
+            self.nodes.wait(fid);
         }
         Ok(())
     }
 
     /// Writes an object's times and tag, if they wait. Times first: a tag says that the change is all there.
     pub(crate) fn flush_node(&mut self, fid: Fid) -> Result<(), Errno> {
-        let Some(node) = self.nodes.peek(&fid).filter(|n| n.is_dirty()) else { return Ok(()) };
-        let (tag, atime, mtime, times) = (node.tag, node.tag.atime, node.mtime, node.times_dirty);
+        let Some(node) = self.nodes.peek(fid).filter(|n| n.is_dirty()) else { return Ok(()) };
+        let (tag, times) = (*node.tag(), node.waiting_times());
         let open = match self.open_fid(fid) {
             Err(Errno::ESTALE | Errno::ENOENT) => {
-                self.nodes.remove(&fid);
+                self.nodes.remove(fid);
                 return Ok(());
             }
             other => other?,
         };
-        if times {
-            open.set_times(Times { atime, mtime })?;
+        if let Some(times) = times {
+            open.set_times(times)?;
         }
         open.set_tag(&tag)?;
-        if let Some(n) = self.nodes.peek(&fid) {
-            n.tag_dirty = false;
-            n.times_dirty = false;
+        if let Some(n) = self.nodes.peek(fid) {
+            n.is_written();
         }
         Ok(())
     }
@@ -223,13 +151,13 @@ impl Brick {
     /// The kernel's: the brick cannot be written any more.
     pub fn flush_some(&mut self, max: usize) -> Result<usize, Errno> {
         for _ in 0..max {
-            let Some(fid) = self.dirty.pop_front() else { break };
+            let Some(fid) = self.nodes.take_waiting() else { break };
             if let Err(e) = self.flush_node(fid) {
-                self.dirty.push_front(fid);
+                self.nodes.waits_on(fid);
                 return Err(e);
             }
         }
-        Ok(self.dirty.len())
+        Ok(self.nodes.waiting())
     }
 
     /// Writes out all times and versions that wait, in one go: [`Brick::begin_flush`] for a brick that is in use.
@@ -237,7 +165,7 @@ impl Brick {
     /// # Errors
     /// The kernel's: the brick cannot be written any more.
     pub fn flush_attrs(&mut self) -> Result<(), Errno> {
-        if !self.dirty.is_empty() {
+        if self.nodes.waiting() > 0 {
             self.flush_some(usize::MAX)?;
         }
         self.shared.flushed(self.journal.last().lsn)
@@ -246,12 +174,13 @@ impl Brick {
     /// Begins to write out all times and versions that wait now: [`Brick::flush_slice`] does it. About once a second.
     pub fn begin_flush(&mut self) {
         self.listings.tick();
-        self.flushing = Flushing { stamp: self.last_done(), began: self.root.now(), left: self.dirty.len() };
+        self.flushing =
+            Flushing { stamp: self.last_done(), began: self.root.now(), left: self.nodes.waiting() };
     }
 
     /// What was begun is over only when all that waits by now is written.
     pub(crate) fn flush_all_that_waits(&mut self) {
-        self.flushing.left = self.dirty.len();
+        self.flushing.left = self.nodes.waiting();
     }
 
     /// Sets an object's times again if they are others than these; nothing if it is gone.
@@ -260,12 +189,7 @@ impl Brick {
             Err(Errno::ESTALE | Errno::ENOENT) => return Ok(()),
             other => other?,
         };
-        let (mtime, atime) = (e.mtime.unwrap_or(node.mtime), e.atime.unwrap_or(node.tag.atime));
-        if (mtime, atime) != (node.mtime, node.tag.atime) {
-            (node.mtime, node.tag.atime) = (mtime, atime);
-            self.keep_times(fid)?;
-        }
-        Ok(())
+        if node.set_times(e) { self.keep_times(fid) } else { Ok(()) }
     }
 
     /// Writes out a few of them; true if all are.

@@ -22,7 +22,7 @@ impl Brick {
         let set = self.identity.set;
         self.check_orphan(fid)?;
         let (attr, version, flags) = match self.fresh(fid) {
-            Ok((node, stat)) => (node.attr(&stat), Stamp::from(node.tag.version), node.tag.flags),
+            Ok((node, stat)) => (node.attr(&stat), Stamp::from(node.tag().version), node.tag().flags),
             Err(Errno::ESTALE | Errno::ENOENT) => return Ok(None),
             Err(e) => return Err(e),
         };
@@ -49,7 +49,7 @@ impl Brick {
             return Ok(Some((Vec::new(), lost_found_name(fid)?)));
         };
         let set = self.identity.set;
-        if self.load(parent)?.tag.home == set {
+        if self.load(parent)?.tag().home == set {
             return Ok(None);
         }
         let mut path = Vec::new();
@@ -58,7 +58,7 @@ impl Brick {
             if path.len() >= MAX_DEPTH {
                 return Err(Errno::ELOOP);
             }
-            let home = self.load(at)?.tag.home;
+            let home = self.load(at)?.tag().home;
             let (above, name) = match self.parent_and_name(at)? {
                 Some((above, name)) => (Some(above), name),
                 None => (None, lost_found_name(at)?),
@@ -89,7 +89,7 @@ impl Brick {
         bytes: usize,
     ) -> Result<(Vec<DirEntry>, Vec<(Fid, Blob)>, Option<u64>), Errno> {
         let own = self.identity.set;
-        if self.load(dir)?.tag.home != own {
+        if self.load(dir)?.tag().home != own {
             return Err(Errno::ESTALE);
         }
         let (entries, end) = self.readdir(dir, after, true, bytes)?;

@@ -1,6 +1,6 @@
 //! What a change does to the times, versions and marks of objects, for applying and for recovering alike.
 
-use crate::attrs::Effect;
+use crate::nodes::Effect;
 use disk_format::tag::{ORPHAN, PENDING};
 use ids::{Fid, Time};
 use wire::Change;

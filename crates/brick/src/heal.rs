@@ -95,8 +95,8 @@ impl Brick {
         // What lay beneath a directory that was moved to the heal trash is gone too: nothing of it is to be found in
         // memory.
         self.flush_attrs()?;
-        while self.nodes.pop_oldest().is_some() {}
-        while self.fds.pop_oldest().is_some() {}
+        self.nodes.clear();
+        self.fds.clear();
         Ok(())
     }
 
@@ -140,7 +140,7 @@ impl Brick {
         let tag =
             Tag { flags: object.flags, fid, home: attr.home, version, ctime: attr.ctime, atime: attr.atime };
         open.set_tag(&tag)?;
-        self.nodes.remove(&fid);
+        self.nodes.remove(fid);
         Ok(true)
     }
 
@@ -156,8 +156,8 @@ impl Brick {
             Err(Errno::ESTALE | Errno::ENOENT) => return Ok(()),
             other => other?,
         };
-        if node.tag.version < version {
-            node.tag.version = version;
+        if node.tag().version < version {
+            node.set_version(version);
             self.keep_times(fid)?;
         }
         Ok(())
@@ -174,7 +174,7 @@ impl Brick {
             return Ok(());
         }
         let own = self.identity.set;
-        let tag = self.load(fid)?.tag;
+        let tag = *self.load(fid)?.tag();
         if tag.home != own {
             return Ok(());
         }
@@ -189,7 +189,7 @@ impl Brick {
                 None => self.hide(&at.dir, &at.name, fid)?,
                 // It goes with the directory that it lies in, which was moved to the heal trash already.
                 Some(parent) if !self.is_known(parent)? => {}
-                Some(parent) if self.load(parent)?.tag.home != own => {
+                Some(parent) if self.load(parent)?.tag().home != own => {
                     self.keep_times(parent)?;
                     self.move_to_trash(parent, &at.name, fid)?;
                 }

@@ -28,7 +28,7 @@ impl Brick {
         targets: &[(Fid, Blob)],
     ) -> Result<Vec<Made>, Errno> {
         tracing::debug!(brick = %self.path.display(), %dir, after, ?upto, names = ?entries.iter().map(|e| (&e.name, e.fid)).collect::<Vec<_>>(), "takes entries");
-        let mtime = self.load(dir)?.mtime;
+        let mtime = self.load(dir)?.mtime();
         self.keep_times(dir)?;
         let here = self.listing(dir)?.between(after, upto.unwrap_or(u64::MAX));
         let there: std::collections::HashMap<&[u8], &DirEntry> =
@@ -54,7 +54,7 @@ impl Brick {
         }
         self.keep_times(dir)?;
         // So many others may have been loaded that it left the memory in between.
-        self.load(dir)?.mtime = mtime;
+        self.load(dir)?.set_mtime(mtime);
         Ok(made)
     }
 
@@ -68,7 +68,7 @@ impl Brick {
             parent.unlink(name)?;
         } else {
             // What the other brick keeps without a name stays here as well.
-            let orphan = self.load(fid).is_ok_and(|n| n.tag.flags & ORPHAN != 0);
+            let orphan = self.load(fid).is_ok_and(|n| n.tag().flags & ORPHAN != 0);
             let to = if orphan { self.folders.orphans() } else { self.folders.heal_trash() };
             to.receive(&parent, name, fid)?;
         }

@@ -56,7 +56,7 @@ impl Brick {
                 let copy = NewObject { fid, home, node, mode, uid, gid, time, flags, version };
                 let hidden = n == 0 && is_in_lost_found(a.fid, &a.name);
                 // The names of this set's own directories are healed with their entries, which move it there.
-                if hidden || self.load(at)?.tag.home == own {
+                if hidden || self.load(at)?.tag().home == own {
                     self.make_in_lost_found(&copy)?;
                 } else {
                     self.claim(at, a.name.as_bytes(), a.fid)?;

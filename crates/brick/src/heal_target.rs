@@ -49,8 +49,7 @@ impl HealTarget for Brick {
     }
 
     fn nonce(&self) -> u64 {
-        let count = self.nonces.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        xxhash_rust::xxh3::xxh3_64_with_seed(&count.to_le_bytes(), self.seed)
+        self.nonces.next()
     }
 
     fn newest(&self) -> Lsn {

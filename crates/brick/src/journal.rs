@@ -126,38 +126,46 @@ impl Journal {
             return Ok(OpenedJournal { journal: j, cut, leftovers: vec![] });
         };
         let leftovers = j.check_chain(consistent_to.is_some())?;
-        let bytes = j.load(first)?;
-        let head = j.head(first, &bytes)?;
-        j.base = head.base.clone();
-        j.last = head.base;
+        if let Some(torn) = j.take_up(first, consistent_to)? {
+            cut = torn;
+        }
+        j.note_unsynced(left.durable.lsn)?;
+        Ok(OpenedJournal { journal: j, cut, leftovers })
+    }
+
+    /// Reads the segment that is appended to from now on. Answers how many bytes of a torn tail were cut off.
+    fn take_up(&mut self, first: Lsn, consistent_to: Option<Lsn>) -> Result<Option<u64>, JournalError> {
+        let bytes = self.load(first)?;
+        let head = self.head(first, &bytes)?;
+        self.base = head.base.clone();
+        self.last = head.base;
         let mut at = HEAD;
         while at < bytes.len() {
-            match j.next_record(first, &bytes, at) {
+            match self.next_record(first, &bytes, at) {
                 Ok((r, n)) => {
-                    j.before_last = Some((at as u64, j.last.clone()));
-                    j.last = r.stamp;
+                    self.before_last = Some((at as u64, self.last.clone()));
+                    self.last = r.stamp;
                     at += n;
                 }
                 Err(e) => {
                     let rest = bytes.get(at..).unwrap_or_default();
-                    let torn = classify(rest, j.last.lsn) == Rest::Torn;
+                    let torn = classify(rest, self.last.lsn) == Rest::Torn;
                     let newer = matches!(Record::decode(rest), Err(RecordError::Content(_)));
-                    if newer || !torn && consistent_to.is_none_or(|s| j.last.lsn < s) {
+                    if newer || !torn && consistent_to.is_none_or(|s| self.last.lsn < s) {
                         return Err(e);
                     }
-                    cut = (bytes.len() - at) as u64;
                     break;
                 }
             }
         }
-        j.current = Arc::new(j.open_file(first)?);
-        if at < bytes.len() {
-            j.current.truncate(at as u64).map_err(|e| j.io(first, e))?;
-            tracing::warn!(file = %j.file(first).display(), offset = at, cut, "cut a torn tail off the journal");
+        self.current = Arc::new(self.open_file(first)?);
+        let cut = (at < bytes.len()).then(|| (bytes.len() - at) as u64);
+        if let Some(cut) = cut {
+            self.current.truncate(at as u64).map_err(|e| self.io(first, e))?;
+            tracing::warn!(file = %self.file(first).display(), offset = at, cut, "cut a torn tail off the journal");
         }
-        j.segments.insert(first, at as u64);
-        j.note_unsynced(left.durable.lsn)?;
-        Ok(OpenedJournal { journal: j, cut, leftovers })
+        self.segments.insert(first, at as u64);
+        Ok(cut)
     }
 
     /// Writes again what lies beyond the durable position, and the head of a segment none of whose records is durable. A sync

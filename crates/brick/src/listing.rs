@@ -199,6 +199,11 @@ impl Listings {
         Listings { kept: Lru::new(), reading: HashMap::new(), names: 0, max, tick: 0 }
     }
 
+    /// Forgets all listings.
+    pub(crate) fn clear(&mut self) {
+        *self = Listings::new(self.max);
+    }
+
     pub(crate) fn get(&mut self, dir: Fid) -> Option<&Listing> {
         let tick = self.tick;
         let l = self.kept.get(&dir)?;

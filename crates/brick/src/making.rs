@@ -1,7 +1,7 @@
 //! Making objects: the bare object, then its owner, mode and times, and last its tag, which makes it ours.
 
-use crate::attrs::Node;
 use crate::index::Located;
+use crate::nodes::Node;
 use crate::object::{OpenObject, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG, Stat, open_at};
 use crate::open::Brick;
 use crate::tree::At;
@@ -70,7 +70,7 @@ impl Brick {
         // What cannot be removed is moved to lost+found when its name is wanted.
         let _ = if is_dir { dir.remove_dir(name) } else { dir.unlink(name) };
         self.forget(what.fid);
-        self.invalidate_name(parent, name);
+        self.names.forget(parent, name);
         self.listings.removed(parent, name);
     }
 
@@ -110,7 +110,7 @@ impl Brick {
         self.index.put(what.fid, Located { handle: open.handle()?, kind: open.kind });
         self.shared.fresh().made(what.fid, self.journal.last().lsn);
         let entry = Entry { fid: what.fid, home: what.home, kind: open.kind };
-        self.keep_fd(what.fid, open);
+        self.fds.keep(what.fid, open);
         self.keep_node(Node::new(tag, stat))?;
         self.entered(parent, name, entry);
         Ok(())

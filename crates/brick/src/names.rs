@@ -67,7 +67,7 @@ impl Brick {
 
     pub(crate) fn link(&mut self, fid: Fid, parent: Fid, name: &[u8]) -> Result<(), Errno> {
         let open = self.open_fid(fid)?;
-        let home = self.load(fid)?.tag.home;
+        let home = self.load(fid)?.tag().home;
         match self.find(parent, name)? {
             At::Free => {}
             At::Unknown => self.quarantine(parent, name)?,

@@ -1,6 +1,6 @@
 //! Opening and closing a brick.
 
-use crate::attrs::Node;
+use crate::bound::Bound;
 use crate::error::{JournalError, OpenError};
 use crate::folders::Folders;
 use crate::fresh::Fresh;
@@ -8,25 +8,25 @@ use crate::identity::{FOLDERS, IDENTITY, identity_file, make_folder, own, read_s
 use crate::index::Index;
 use crate::index_file::IndexFile;
 use crate::journal::{Journal, Left, OpenedJournal};
+use crate::known_names::KnownNames;
 use crate::listing::Listings;
 use crate::lost::{Changed, SyncedAt};
-use crate::lru::Lru;
+use crate::nodes::Nodes;
+use crate::nonces::{Nonces, draw_seed};
 use crate::object::{OpenObject, S_IFDIR, S_IFREG};
+use crate::open_objects::OpenObjects;
 use crate::partial::Progress;
+use crate::room::LastRoom;
 use crate::stale::{StaleMark, StaleSet, add_stale, read_stale_set};
 use crate::sync::Shared;
 use disk_format::{Identity, SealError, State};
 use file_system::{File, FileSystem, Host, Opening, UNKNOWN_BOOT_ID, is_memory_lost};
-use ids::{Epoch, Fid, Lsn};
-use namespace::Entry;
-use std::collections::VecDeque;
+use ids::{BrickId, Epoch, Fid, Lsn, SetId};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use wire::Errno;
 use wire::name::RESERVED;
 use wire::peer::Stamp;
-use wire::reply::Room;
 
 /// Bounds of a brick's memory, descriptors and disk use.
 #[derive(Clone, Debug)]
@@ -86,33 +86,25 @@ pub struct Found {
 pub struct Brick {
     pub(crate) path: PathBuf,
     pub(crate) identity: Identity,
-    pub(crate) options: Options,
     pub(crate) root: OpenObject,
     pub(crate) folders: Folders,
     /// What is stale: a healing is not finished.
     pub(crate) stale: StaleMark,
-    pub(crate) fds: Lru<Fid, OpenObject>,
-    pub(crate) nodes: Lru<Fid, Node>,
-    /// By hash of parent and name; `None`: there is no such entry.
-    pub(crate) names: Lru<u128, Option<Entry>>,
-    pub(crate) seed: u64,
-    /// Random numbers that were given.
-    pub(crate) nonces: AtomicU64,
+    pub(crate) fds: OpenObjects,
+    pub(crate) nodes: Nodes,
+    pub(crate) names: KnownNames,
+    pub(crate) nonces: Nonces,
     pub(crate) listings: Listings,
     pub(crate) index: Index,
     pub(crate) walks: crate::placed::Walks,
     pub(crate) journal: Journal,
-    /// Objects with times or versions to write, in the order of their first change.
-    pub(crate) dirty: VecDeque<Fid>,
     pub(crate) flushing: crate::attrs::Flushing,
     pub(crate) shared: Arc<Shared>,
-    /// The room, and the second of the file system's clock in which it was asked for.
-    pub(crate) room: Option<(i64, Room)>,
+    pub(crate) room: LastRoom,
     pub(crate) lengths: crate::validate::Lengths,
     pub(crate) found: Found,
     pub(crate) progress: Progress,
-    /// The journal could not be kept within its bound: said once.
-    pub(crate) overgrown: bool,
+    pub(crate) bound: Bound,
     // Dropped last: the brick is ours until all else is closed.
     _lock: Lock,
 }
@@ -121,11 +113,6 @@ const _: () = {
     const fn is_send<T: Send>() {}
     is_send::<Brick>();
 };
-
-/// A random number of the machine's.
-fn draw_seed() -> u64 {
-    std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0)
-}
 
 /// The brick's lock, ours as long as this lives.
 pub(crate) struct Lock(File);
@@ -240,6 +227,55 @@ fn drop_leftovers(at: &Site, opened: &mut OpenedJournal) -> Result<(), OpenError
     Ok(())
 }
 
+fn make_folders(at: &Site) -> Result<(), OpenError> {
+    FOLDERS.iter().try_for_each(|f| {
+        let path = own(&at.path).join(f);
+        make_folder(&at.meta, f.as_bytes()).map_err(|errno| OpenError::Io { path, doing: "create", errno })
+    })
+}
+
+/// What a power cut lost is stale. Written down before the new boot id is: another crash must not make what was lost look
+/// whole.
+fn mark_lost(at: &Site, consistent_to: Lsn, objects: Vec<Fid>) -> Result<(), Errno> {
+    let lost = StaleSet { from: consistent_to, objects, versions_valid_to: Lsn(0) };
+    add_stale(&at.meta, lost)
+}
+
+/// Opens the journal. After a power cut (`rebooted`) what only lost records named is stale.
+fn open_journal(
+    at: &Site,
+    brick: BrickId,
+    segment_size: u64,
+    state: &State,
+    rebooted: bool,
+) -> Result<OpenedJournal, OpenError> {
+    let mut stale = |objects| {
+        let failed = |errno| JournalError::Io { file: own(&at.path).join("heal"), errno };
+        mark_lost(at, state.durable.lsn, objects).map_err(failed)
+    };
+    let lost: Option<&mut dyn FnMut(Vec<Fid>) -> _> = if rebooted { Some(&mut stale) } else { None };
+    let left = Left { durable: state.durable.clone(), lost };
+    let dir = own(&at.path).join("journal");
+    let mut opened = Journal::open(at.folder("journal")?, dir, brick, segment_size, left)?;
+    drop_leftovers(at, &mut opened)?;
+    Ok(opened)
+}
+
+/// After a power cut: marks as stale what may have changed without a record. Answers what else was found, and all that is
+/// stale now.
+fn mark_changed(
+    at: &Site,
+    set: SetId,
+    (consistent_to, last): (Lsn, Lsn),
+    (synced, index): (&SyncedAt, &mut Index),
+) -> Result<(Changed, Option<StaleSet>), OpenError> {
+    let mut changed = crate::lost::look(at, set, synced, last, index)?;
+    let objects = std::mem::take(&mut changed.objects);
+    mark_lost(at, consistent_to, objects).map_err(|e| at.io("mark what is stale in", e))?;
+    let stale_set = read_stale_set(&at.meta).map_err(|e| at.io("read the mark of healing of", e))?;
+    Ok((changed, stale_set))
+}
+
 impl Brick {
     /// Opens the brick at `path`, which must be the one expected (pool, volume, set and brick are compared), applies the
     /// end of its journal again as far as needed, and rebuilds the index if it is lost.
@@ -276,14 +312,7 @@ impl Brick {
     }
 
     fn open_locked(at: Site, identity: Identity, options: Options, lock: Lock) -> Result<Brick, OpenError> {
-        for f in FOLDERS {
-            let path = own(&at.path).join(f);
-            make_folder(&at.meta, f.as_bytes()).map_err(|errno| OpenError::Io {
-                path,
-                doing: "create",
-                errno,
-            })?;
-        }
+        make_folders(&at)?;
         let (path, root, meta) = (at.path.as_path(), at.root.clone(), at.meta.clone());
         check_root(&at, &identity)?;
         let mut state = read_state(&at)?;
@@ -291,21 +320,8 @@ impl Brick {
         let witnessed = meta.open_at(b"state", S_IFREG).is_ok_and(|state| state.has_witness());
         let rebooted = !state.clean && is_memory_lost(state.boot, boot_id, witnessed);
         let healing = read_stale_set(&meta).map_err(|e| at.io("read the mark of healing of", e))?;
-        // Written down before the new boot id is: another crash must not make what was lost look whole.
         let consistent_to = state.durable.lsn;
-        let mark_lost = |objects| {
-            let lost = StaleSet { from: consistent_to, objects, versions_valid_to: Lsn(0) };
-            add_stale(&meta, lost)
-        };
-        let dir = own(path).join("journal");
-        let mut stale = |objects| {
-            mark_lost(objects).map_err(|e| JournalError::Io { file: own(path).join("heal"), errno: e })
-        };
-        let lost: Option<&mut dyn FnMut(Vec<Fid>) -> _> = if rebooted { Some(&mut stale) } else { None };
-        let left = Left { durable: state.durable.clone(), lost };
-        let mut opened =
-            Journal::open(at.folder("journal")?, dir, identity.brick, options.segment_size, left)?;
-        drop_leftovers(&at, &mut opened)?;
+        let opened = open_journal(&at, identity.brick, options.segment_size, &state, rebooted)?;
         let file = IndexFile::new(path, meta.clone());
         let (mut index, position) = Index::open(file.clone(), identity.brick)
             .map_err(|why| OpenError::Index { file: file.path().to_path_buf(), why })?;
@@ -320,19 +336,15 @@ impl Brick {
         let start = if rebooted { state.flushed.min(state.durable.lsn) } else { state.flushed };
         (state.boot, state.clean) = (boot_id, false);
         let synced = SyncedAt::open(meta.clone()).map_err(|e| at.io("open .mortar/synced of", e))?;
-        let changed = if rebooted {
-            crate::lost::look(&at, identity.set, &synced, opened.journal.last().lsn, &mut index)?
+        let last = opened.journal.last().lsn;
+        let (changed, stale_set) = if rebooted {
+            mark_changed(&at, identity.set, (consistent_to, last), (&synced, &mut index))?
         } else {
-            Changed::default()
+            (Changed::default(), None)
         };
-        let stale_set = if rebooted {
-            mark_lost(changed.objects).map_err(|e| at.io("mark what is stale in", e))?;
-            read_stale_set(&meta).map_err(|e| at.io("read the mark of healing of", e))?
-        } else {
-            None
-        };
-        let fresh = if found.clean { Fresh::default() } else { Fresh::unknown(opened.journal.last().lsn) };
+        let fresh = if found.clean { Fresh::default() } else { Fresh::unknown(last) };
         let shared = Shared::open((path, &meta), state, position.unwrap_or(Lsn(0)), synced, fresh)?;
+        let seed = options.seed.unwrap_or_else(draw_seed);
         let mut brick = Brick {
             flushing: crate::attrs::Flushing::none(shared.durable_stamp(), root.now()),
             path: path.to_path_buf(),
@@ -340,23 +352,20 @@ impl Brick {
             root,
             folders: Folders::open(&at)?,
             stale: StaleMark::new(meta, healing),
-            fds: Lru::new(),
-            nodes: Lru::new(),
-            names: Lru::new(),
-            seed: options.seed.unwrap_or_else(draw_seed),
-            nonces: AtomicU64::new(0),
+            fds: OpenObjects::new(options.fd_limit),
+            nodes: Nodes::new(options.nodes, options.dirty),
+            names: KnownNames::new(options.names, seed),
+            nonces: Nonces::new(seed),
             listings: Listings::new(options.listing_names),
-            options,
             index,
             walks: crate::placed::Walks::default(),
             journal: opened.journal,
-            dirty: VecDeque::new(),
             shared: Arc::new(shared),
-            room: None,
+            room: LastRoom::default(),
             lengths: crate::validate::Lengths::default(),
             found,
             progress: Progress::default(),
-            overgrown: false,
+            bound: Bound::new(options.journal_size),
             _lock: lock,
         };
         // A sync of an earlier process may have failed, which nobody wrote down.

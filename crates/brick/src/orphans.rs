@@ -26,7 +26,7 @@ impl Brick {
         match tag_at(self.folders.orphans(), name)? {
             Some(tag) if tag.fid == fid && tag.flags & ORPHAN == 0 => {
                 self.keep_times(fid)?;
-                self.load(fid)?.tag.flags |= ORPHAN;
+                self.load(fid)?.set_orphan(true);
                 Ok(())
             }
             Some(_) => Ok(()),
@@ -64,7 +64,7 @@ impl Brick {
             if self.lies_among_orphans(fid)? {
                 continue;
             }
-            match self.keep_times(fid).and_then(|()| self.load(fid).map(|n| n.tag.flags &= !ORPHAN)) {
+            match self.keep_times(fid).and_then(|()| self.load(fid).map(|n| n.set_orphan(false))) {
                 Ok(()) | Err(Errno::ESTALE | Errno::ENOENT) => {}
                 Err(e) => return Err(e),
             }

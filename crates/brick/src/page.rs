@@ -39,7 +39,7 @@ impl Brick {
     pub fn begin_page(&mut self, dir: Fid, after: u64, bytes: usize) -> Option<PageJob> {
         let mut names: Vec<Box<[u8]>> = Vec::new();
         for (_, name, _) in self.listing(dir).ok()?.after(after, page_names(bytes, true)) {
-            if self.known_name(dir, &name).is_none() {
+            if self.names.get(dir, &name).is_none() {
                 names.push(name);
             }
         }

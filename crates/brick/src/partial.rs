@@ -94,8 +94,8 @@ impl Brick {
 
     /// What is kept in memory of names may not be as a change left them that failed.
     fn forget_names(&mut self) {
-        while self.names.pop_oldest().is_some() {}
-        self.listings = crate::listing::Listings::new(self.options.listing_names);
+        self.names.clear();
+        self.listings.clear();
     }
 
     /// Something that no change depends on could not be brought to disk.

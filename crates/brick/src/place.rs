@@ -65,7 +65,7 @@ impl Brick {
         let text = String::from_utf8_lossy(name);
         tracing::warn!(brick = %self.path.display(), dir = %parent, name = %text, to, "moved a file that does not belong to the volume to .mortar/limbo");
         self.listings.removed(parent, name);
-        self.invalidate_name(parent, name);
+        self.names.forget(parent, name);
         Ok(())
     }
 
@@ -135,7 +135,7 @@ impl Brick {
     /// come by their own changes only), or the name's holder is.
     fn make_room(&mut self, parent: Fid, name: &[u8]) -> Result<bool, Errno> {
         let own = self.identity.set;
-        if self.load(parent)?.tag.home == own {
+        if self.load(parent)?.tag().home == own {
             return Ok(false);
         }
         match self.find(parent, name)? {
@@ -147,7 +147,7 @@ impl Brick {
                 self.left(parent, name);
                 Ok(true)
             }
-            At::Entry(e) if e.is_dir() && self.load(e.fid)?.tag.flags & PENDING != 0 => {
+            At::Entry(e) if e.is_dir() && self.load(e.fid)?.tag().flags & PENDING != 0 => {
                 // Two transactions about one name, of which at most one commits: which one is not known here. Both
                 // directories stay until their transactions end.
                 let dir = self.open_to_move(parent, &[e.fid])?;
@@ -184,7 +184,7 @@ impl Brick {
     }
 
     fn note_copy(&mut self, parent: Fid, what: &NewObject<'_>) -> Result<(), Errno> {
-        let e = crate::attrs::Effect { mtime: Some(what.time), ..Default::default() };
+        let e = crate::nodes::Effect { mtime: Some(what.time), ..Default::default() };
         self.touch(parent, what.version, e)
     }
 
@@ -227,7 +227,8 @@ impl Brick {
             return Ok(None);
         }
         let At::Entry(e) = self.find(parent, name.as_bytes())? else { return Ok(None) };
-        let marked = e.home == self.identity.set && e.is_dir() && self.load(e.fid)?.tag.flags & PENDING != 0;
+        let marked =
+            e.home == self.identity.set && e.is_dir() && self.load(e.fid)?.tag().flags & PENDING != 0;
         Ok(marked.then_some(e.fid))
     }
 
@@ -261,7 +262,7 @@ impl Brick {
         if let Some(p) = from.parent {
             self.left(p, &from.name);
         }
-        let home = self.load(fid)?.tag.home;
+        let home = self.load(fid)?.tag().home;
         self.invalidate_attrs(fid);
         self.moved_to(parent, name, Entry { fid, home, kind: S_IFDIR });
         Ok(())
@@ -291,7 +292,7 @@ impl Brick {
         name: &Name,
         version: Version,
     ) -> Result<(), Errno> {
-        let time = self.load(fid)?.tag.ctime;
+        let time = self.load(fid)?.tag().ctime;
         let Some(parent) = self.ancestors(path, version, time)? else { return Ok(()) };
         let there = matches!(self.find(parent, name.as_bytes())?, At::Entry(e) if e.fid == fid);
         if there || !self.make_room(parent, name.as_bytes())? {

@@ -7,7 +7,7 @@ use file_system::File;
 use ids::{Fid, SetId};
 use namespace::{Entry, TreeState};
 use std::sync::Arc;
-use wire::reply::{DirEntry, Room};
+use wire::reply::DirEntry;
 use wire::{Errno, Name};
 
 /// The answer to a read.
@@ -115,24 +115,6 @@ impl Brick {
         found.ok_or(Errno::ENXIO)
     }
 
-    /// Room on the brick's file system; asked for at most once in a second of the file system's clock.
-    ///
-    /// # Errors
-    /// The kernel's.
-    pub fn room(&mut self) -> Result<Room, Errno> {
-        let second = self.root.now().sec;
-        if let Some((at, room)) = &self.room
-            && *at == second
-        {
-            return Ok(room.clone());
-        }
-        let s = self.root.space()?;
-        let (files, files_free) = (s.files, s.files_free);
-        let room = Room { total: s.total, free: s.free, available: s.available, files, files_free };
-        self.room = Some((second, room.clone()));
-        Ok(room)
-    }
-
     /// Objects without a name that are kept for those who hold them open.
     ///
     /// # Errors
@@ -234,7 +216,7 @@ impl Brick {
         cookie: u64,
         plus: bool,
     ) -> Result<Option<DirEntry>, Errno> {
-        let entry = match self.known_name(dir, name) {
+        let entry = match self.names.get(dir, name) {
             Some(e) => e,
             None if plus || kind == 0 => match self.find(dir, name)? {
                 crate::tree::At::Entry(e) => Some(e),
@@ -263,7 +245,7 @@ impl Brick {
 
     /// Attributes of an entry: by its name, if nothing is in memory, which costs less than opening it.
     fn attr_by_name(&mut self, dir: Fid, name: &[u8], e: Entry) -> Result<wire::Attr, Errno> {
-        if self.nodes.peek(&e.fid).is_none() {
+        if self.nodes.peek(e.fid).is_none() {
             let open: OpenObject = self.open_dir(dir)?;
             if let Some(tag) = tag_at(&open, name)?.filter(|t| t.fid == e.fid) {
                 let stat = open.stat_at(name)?;

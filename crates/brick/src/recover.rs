@@ -6,11 +6,11 @@
 //! users have seen what it left. After a power cut nothing beyond the durable position is certain and nothing is applied
 //! again: the set heals what is newer.
 
-use crate::attrs::Effect;
 use crate::effects::effects;
 use crate::error::OpenError;
 use crate::folders::hidden_fid;
 use crate::index::{Index, Located};
+use crate::nodes::Effect;
 use crate::object::S_IFMT;
 use crate::open::Brick;
 use crate::tree::At;

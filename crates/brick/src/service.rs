@@ -31,22 +31,22 @@ impl Brick {
     /// # Errors
     /// `ESTALE` if it is not here or hangs in lost+found.
     pub fn location_of(&mut self, fid: Fid) -> Result<DirLocation, Errno> {
-        let home = self.load(fid)?.tag.home;
+        let home = self.load(fid)?.tag().home;
         let at = self.location(fid)?;
         let parent = at.parent.ok_or(Errno::ESTALE)?;
-        let parent_home = self.load(parent)?.tag.home;
+        let parent_home = self.load(parent)?.tag().home;
         let name = Name::new(&at.name).map_err(|_| Errno::ESTALE)?;
         Ok(DirLocation { home, parent, parent_home, name })
     }
 
     /// Whether the object has no name and is kept only for those who hold it open.
     pub fn is_orphan(&mut self, fid: Fid) -> bool {
-        self.load(fid).is_ok_and(|n| n.tag.flags & ORPHAN != 0)
+        self.load(fid).is_ok_and(|n| n.tag().flags & ORPHAN != 0)
     }
 
     /// The last change that is in an object; `None` if it is not here.
     pub fn version(&mut self, fid: Fid) -> Option<Stamp> {
-        self.load(fid).ok().map(|n| Stamp::from(n.tag.version))
+        self.load(fid).ok().map(|n| Stamp::from(n.tag().version))
     }
 
     /// Writes everything out and notes that the brick was closed in order. Nothing may be applied after it.

@@ -74,6 +74,11 @@ impl Shared {
         self.fresh.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Up to here, recovering needs no record.
+    pub(crate) fn recovered_to(&self) -> Lsn {
+        Lsn(self.indexed.load(Ordering::Acquire)).min(self.state().flushed)
+    }
+
     /// Everything up to there is on disk.
     pub(crate) fn durable_stamp(&self) -> Stamp {
         self.state().durable
@@ -230,7 +235,7 @@ impl Brick {
     /// Begins to bring everything to disk up to where [`Brick::begin_flush`] was called last, and its slices are over.
     pub fn begin_sync_of_flushed(&mut self) -> SyncJob {
         let target = self.tree_target();
-        let (flushed, began) = (self.flushing.stamp.clone(), self.flushing.began);
+        let (flushed, began) = self.flushing.covers();
         let job = self.sync_job(target);
         let stamp = if flushed.lsn < job.stamp.lsn { flushed } else { job.stamp.clone() };
         SyncJob { stamp, began, ..job }
@@ -367,55 +372,5 @@ impl Brick {
         self.shared
             .change(back)
             .map_err(|errno| crate::JournalError::Io { file: own(&self.path).join("state"), errno })
-    }
-
-    /// Drops records before `lsn`, in whole segments, as far as nothing on this brick needs them.
-    ///
-    /// # Errors
-    /// The kernel's.
-    pub fn drop_before(&mut self, lsn: Lsn) -> Result<(), Errno> {
-        self.flush_attrs()?;
-        let safe = self.safe().next();
-        Ok(self.journal.drop_before(lsn.min(safe))?)
-    }
-
-    /// Up to here, recovering needs no record.
-    fn safe(&self) -> Lsn {
-        Lsn(self.shared.indexed.load(Ordering::Acquire)).min(self.shared.state().flushed)
-    }
-
-    /// Keeps the journal within its bound. What fails of it is tried again when the next segment begins: until then the
-    /// journal is longer than it should be, and nothing else.
-    pub(crate) fn bound_journal(&mut self) {
-        match self.trim_journal() {
-            Ok(()) => self.overgrown = false,
-            Err(e) if !self.overgrown => {
-                self.overgrown = true;
-                tracing::error!(brick = %self.path.display(), error = %e, "the journal cannot be kept within its bound");
-            }
-            Err(_) => {}
-        }
-    }
-
-    /// Keeps the journal within its bound. While a healing goes on the journal says what is stale: it may grow to some
-    /// times the bound before that is given up.
-    fn trim_journal(&mut self) -> Result<(), Errno> {
-        let size = self.options.journal_size;
-        if self.stale.is_set() {
-            if self.journal.bytes() <= size.saturating_mul(8) {
-                return Ok(());
-            }
-            // The journal is about to lose its beginning: what it says is stale, all is.
-            self.stale.widen_to_all()?;
-        }
-        if self.journal.bytes() > size {
-            if self.journal.bytes() > size.saturating_add(size / 4) {
-                // Nobody has written times and versions out for long.
-                self.flush_attrs()?;
-            }
-            let safe = self.safe();
-            while self.journal.bytes() > size && self.journal.drop_oldest(safe)? {}
-        }
-        Ok(())
     }
 }

@@ -27,7 +27,7 @@ impl Brick {
         if fid == self.identity.root {
             return Ok(self.root.clone());
         }
-        if let Some(o) = self.fds.get(&fid) {
+        if let Some(o) = self.fds.get(fid) {
             return Ok(o.clone());
         }
         let mut at = self.index.get(fid)?;
@@ -39,7 +39,7 @@ impl Brick {
         match self.root.open_handle(&at.handle, at.kind) {
             Ok(file) => {
                 let o = OpenObject::new(file, at.kind);
-                self.keep_fd(fid, o.clone());
+                self.fds.keep(fid, o.clone());
                 Ok(o)
             }
             Err(Errno::ESTALE | Errno::ENOENT) => {
@@ -50,13 +50,6 @@ impl Brick {
         }
     }
 
-    pub(crate) fn keep_fd(&mut self, fid: Fid, o: OpenObject) {
-        while self.fds.len() >= self.options.fd_limit.max(4) {
-            self.fds.pop_oldest();
-        }
-        self.fds.insert(fid, o);
-    }
-
     pub(crate) fn open_dir(&mut self, fid: Fid) -> Result<OpenObject, Errno> {
         let o = self.open_fid(fid)?;
         if o.is_dir() { Ok(o) } else { Err(Errno::ENOTDIR) }
@@ -64,44 +57,16 @@ impl Brick {
 
     /// The object is gone: nothing of it is kept.
     pub(crate) fn forget(&mut self, fid: Fid) {
-        self.fds.remove(&fid);
-        self.nodes.remove(&fid);
+        self.fds.forget(fid);
+        self.nodes.remove(fid);
         self.listings.forget(fid);
         self.index.remove(fid);
-    }
-
-    fn name_key(&self, parent: Fid, name: &[u8]) -> u128 {
-        let mut bytes = [0u8; Fid::SIZE + 255];
-        bytes[..Fid::SIZE].copy_from_slice(&parent.to_bytes());
-        let n = name.len().min(255);
-        bytes[Fid::SIZE..Fid::SIZE + n].copy_from_slice(&name[..n]);
-        xxhash_rust::xxh3::xxh3_128_with_seed(&bytes[..Fid::SIZE + n], self.seed)
-    }
-
-    pub(crate) fn known_name(&mut self, parent: Fid, name: &[u8]) -> Option<Option<Entry>> {
-        let key = self.name_key(parent, name);
-        self.names.get(&key).copied()
-    }
-
-    /// Keeps what a name leads to.
-    pub(crate) fn note_name(&mut self, parent: Fid, name: &[u8], entry: Option<Entry>) {
-        let key = self.name_key(parent, name);
-        self.names.insert(key, entry);
-        while self.names.len() > self.options.names {
-            self.names.pop_oldest();
-        }
-    }
-
-    /// Forgets what a name leads to: it has to be looked up again.
-    pub(crate) fn invalidate_name(&mut self, parent: Fid, name: &[u8]) {
-        let key = self.name_key(parent, name);
-        self.names.remove(&key);
     }
 
     /// Notes a new entry everywhere.
     pub(crate) fn entered(&mut self, parent: Fid, name: &[u8], entry: Entry) {
         self.shared.fresh().entered(parent, entry.fid);
-        self.note_name(parent, name, Some(entry));
+        self.names.note(parent, name, Some(entry));
         self.listings.added(parent, name, entry.kind);
         self.invalidate_attrs(parent);
     }
@@ -116,14 +81,14 @@ impl Brick {
 
     /// Notes the end of an entry everywhere.
     pub(crate) fn left(&mut self, parent: Fid, name: &[u8]) {
-        self.note_name(parent, name, None);
+        self.names.note(parent, name, None);
         self.listings.removed(parent, name);
         self.invalidate_attrs(parent);
     }
 
     /// Looks a name up, in memory first. What is found by name is learnt: its node, and its handle if the index lacks it.
     pub(crate) fn find(&mut self, parent: Fid, name: &[u8]) -> Result<At, Errno> {
-        match self.known_name(parent, name) {
+        match self.names.get(parent, name) {
             Some(Some(e)) => {
                 self.connect(parent, name, e);
                 return Ok(At::Entry(e));
@@ -137,7 +102,7 @@ impl Brick {
         }
         let tag = match tag_at(&dir, name) {
             Err(Errno::ENOENT) => {
-                self.note_name(parent, name, None);
+                self.names.note(parent, name, None);
                 return Ok(At::Free);
             }
             other => other?,
@@ -151,7 +116,7 @@ impl Brick {
             self.index.put(tag.fid, Located { handle, kind });
         }
         let entry = Entry { fid: tag.fid, home: tag.home, kind };
-        self.note_name(parent, name, Some(entry));
+        self.names.note(parent, name, Some(entry));
         Ok(At::Entry(entry))
     }
 
@@ -159,7 +124,7 @@ impl Brick {
     /// the whole parent for it (`reconnect_path`).
     fn connect(&mut self, parent: Fid, name: &[u8], e: Entry) {
         if e.is_dir()
-            && self.fds.get(&e.fid).is_none()
+            && self.fds.get(e.fid).is_none()
             && let Ok(dir) = self.open_dir(parent)
         {
             let _ = dir.stat_at(name);
@@ -169,7 +134,7 @@ impl Brick {
     /// Whether this set answers for the object; `ESTALE` if not.
     fn ours(&mut self, fid: Fid) -> Result<(), Errno> {
         let own = self.identity.set;
-        if self.load(fid)?.tag.home == own { Ok(()) } else { Err(Errno::ESTALE) }
+        if self.load(fid)?.tag().home == own { Ok(()) } else { Err(Errno::ESTALE) }
     }
 
     /// Where `name` leads, for lookups by users: what is not ours is not there.
@@ -231,7 +196,7 @@ impl TreeState for Brick {
     fn attr(&mut self, fid: Fid) -> Result<Attr, Errno> {
         let own = self.identity.set;
         let (node, stat) = self.fresh(fid)?;
-        if node.tag.home == own { Ok(node.attr(&stat)) } else { Err(Errno::ESTALE) }
+        if node.tag().home == own { Ok(node.attr(&stat)) } else { Err(Errno::ESTALE) }
     }
 
     /// Something that is not ours (copied in behind Mortar's back) answers `EEXIST`: no change may touch the name. What an
@@ -267,7 +232,7 @@ impl TreeState for Brick {
     }
 
     fn is_pending(&mut self, dir: Fid) -> Result<bool, Errno> {
-        Ok(self.load(dir)?.tag.flags & PENDING != 0)
+        Ok(self.load(dir)?.tag().flags & PENDING != 0)
     }
 
     fn has_default_acl(&mut self, dir: Fid) -> Result<bool, Errno> {
@@ -290,7 +255,7 @@ impl TreeState for Brick {
         let mut at = self.open_dir(dir)?;
         let mut fid = dir;
         while fid != self.identity.root {
-            let home = self.load(fid)?.tag.home;
+            let home = self.load(fid)?.tag().home;
             if home != self.identity.set {
                 lineage.other = Some((fid, home));
                 break;

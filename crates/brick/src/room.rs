@@ -1,0 +1,29 @@
+//! How much room there is.
+
+use crate::open::Brick;
+use wire::Errno;
+use wire::reply::Room;
+
+/// The room, and the second of the file system's clock in which it was asked for.
+#[derive(Default)]
+pub(crate) struct LastRoom(Option<(i64, Room)>);
+
+impl Brick {
+    /// Room on the brick's file system; asked for at most once in a second of the file system's clock.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn room(&mut self) -> Result<Room, Errno> {
+        let second = self.root.now().sec;
+        if let Some((at, room)) = &self.room.0
+            && *at == second
+        {
+            return Ok(room.clone());
+        }
+        let s = self.root.space()?;
+        let (files, files_free) = (s.files, s.files_free);
+        let room = Room { total: s.total, free: s.free, available: s.available, files, files_free };
+        self.room.0 = Some((second, room.clone()));
+        Ok(room)
+    }
+}
