@@ -3,7 +3,8 @@
 
 use crate::io::{ChangeBody, Message, Output, Proposal, Ticket};
 use crate::limits::REPROPOSE;
-use crate::replica::{Out, PeerState, Replica, Role};
+use crate::peer_state::PeerState;
+use crate::replica::{Out, Replica, Role};
 use crate::results::Results;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

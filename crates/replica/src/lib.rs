@@ -20,7 +20,9 @@
 
 extern crate alloc;
 
+mod admission;
 mod dirty;
+mod failing;
 mod fids;
 pub mod heal;
 mod heal_target;
@@ -30,7 +32,9 @@ mod join;
 mod join_ids;
 mod lease;
 pub mod limits;
+mod new_view;
 mod opening;
+mod peer_state;
 mod placed;
 mod primary;
 mod progress;

@@ -7,7 +7,8 @@
 
 use crate::io::{ChangeBody, LogEntry, Message, Output};
 use crate::limits::{ACK_TIMEOUT, RESEND, TAIL, TAIL_BYTES};
-use crate::replica::{Out, PeerState, Replica, Role};
+use crate::peer_state::PeerState;
+use crate::replica::{Out, Replica, Role};
 use crate::results::Outcome;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;

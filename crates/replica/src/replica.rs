@@ -1,7 +1,8 @@
 //! The replication state of one brick: its fields, its inputs, and what primary and secondary have in common.
 
-use crate::io::{Admission, ChangeBody, Input, LogEntry, Message, Output, SyncToken, Ticket};
-use crate::limits::{EARLY, QUORUM_WAIT, WINDOW, WINDOW_BYTES};
+use crate::io::{ChangeBody, Input, LogEntry, Message, Output, SyncToken, Ticket};
+use crate::new_view::Early;
+use crate::peer_state::PeerState;
 use crate::primary::Syncing;
 use crate::reconcile::{Fetch, Report};
 use crate::results::Results;
@@ -9,7 +10,7 @@ use crate::view::View;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::time::Duration;
-use ids::{BrickId, Epoch, Fid, Lsn, OpId};
+use ids::{BrickId, Epoch, Fid, Lsn};
 use wire::peer::Stamp;
 
 /// What the brick is in its set now.
@@ -27,34 +28,6 @@ pub enum Role {
     Healing,
     /// Could not apply a change: takes no part until it is opened anew.
     Failed,
-}
-
-/// What the primary knows of another brick in sync.
-#[derive(Clone, Debug)]
-pub(crate) struct PeerState {
-    pub(crate) acked: Lsn,
-    pub(crate) durable: Lsn,
-    pub(crate) available: u64,
-    /// Since when something is unacknowledged without progress.
-    pub(crate) waits_since: Option<Duration>,
-    /// When unacknowledged changes were last sent again.
-    pub(crate) resent: Duration,
-    /// A joining brick: everything that was answered as synced without it is on its disk.
-    pub(crate) synced_for_admission: bool,
-}
-
-impl Default for PeerState {
-    /// Nothing is known yet; that is no reason to refuse what needs room.
-    fn default() -> PeerState {
-        PeerState {
-            acked: Lsn(0),
-            durable: Lsn(0),
-            available: u64::MAX,
-            waits_since: None,
-            resent: Duration::ZERO,
-            synced_for_admission: false,
-        }
-    }
 }
 
 /// See the crate's words. `B` is the content of a change as the driver holds it.
@@ -129,12 +102,6 @@ pub struct Replica<B> {
     pub(crate) lost: bool,
     /// The newest epoch in which somebody else may have asked for a view with more bricks than this one.
     pub(crate) adopts_after: Option<Epoch>,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct Early<B> {
-    pub(crate) epoch: Epoch,
-    pub(crate) input: Input<B>,
 }
 
 pub(crate) type Out<B> = Vec<Output<B>>;
@@ -238,61 +205,6 @@ impl<B: ChangeBody> Replica<B> {
         Stamp { epoch: self.view.epoch, lsn: self.last.lsn.next() }
     }
 
-    /// May a request of this epoch come in? `op.seq` is 0 for requests that change nothing.
-    ///
-    /// Within an epoch the driver sees to it that a session's newer connection ends those that the session has given up:
-    /// what still lies there must not come in after what was sent again.
-    pub fn admit(&mut self, now: Duration, epoch: Epoch, op: OpId, finished: u64) -> Admission {
-        match self.role {
-            Role::Primary => {}
-            Role::Reconciling => return Admission::Busy,
-            Role::Idle | Role::Secondary | Role::Healing | Role::Failed => {
-                // A client that knows a newer view than this brick: the view is on its way.
-                return if epoch > self.view.epoch {
-                    Admission::Busy
-                } else {
-                    Admission::WrongView(self.view.epoch)
-                };
-            }
-        }
-        if epoch > self.view.epoch || !self.lease_holds(now) {
-            return Admission::Busy;
-        }
-        if op.seq == 0 {
-            return Admission::Go;
-        }
-        if let Some(outcome) = self.results.get(op) {
-            return Admission::Done(outcome);
-        }
-        // It may have lain somewhere while its resend was refused by a later primary, and its client went on: done now, it
-        // would be done after its end.
-        if epoch < self.view.epoch {
-            return Admission::WrongView(self.view.epoch);
-        }
-        if self.results.is_finished(op) {
-            // A late copy of a request that nobody waits for any more: it must not be done again.
-            return Admission::Busy;
-        }
-        self.results.finish(op.session, finished);
-        if !self.view.has_quorum() {
-            return if now < self.quorum_until { Admission::Busy } else { Admission::BelowQuorum };
-        }
-        if self.window.len() >= WINDOW || self.window_bytes >= WINDOW_BYTES {
-            return Admission::Busy;
-        }
-        Admission::Go
-    }
-
-    /// May a request come in that changes nothing and belongs to its epoch? A sync does: a client with an older view does
-    /// not know yet whether anything was lost since it wrote. So do words of what a session holds open: late ones would
-    /// undo newer ones.
-    pub fn admit_sync(&mut self, now: Duration, epoch: Epoch) -> Admission {
-        match self.admit(now, epoch, OpId::default(), 0) {
-            Admission::Go if epoch < self.view.epoch => Admission::WrongView(self.view.epoch),
-            other => other,
-        }
-    }
-
     /// Takes one input at time `now` (from any fixed start, never going back) and appends what is to be done.
     pub fn step(&mut self, now: Duration, input: Input<B>, out: &mut Out<B>) {
         match input {
@@ -350,94 +262,6 @@ impl<B: ChangeBody> Replica<B> {
         matches!(self.role, Role::Primary | Role::Reconciling)
     }
 
-    fn keep_early(&mut self, epoch: Epoch, input: Input<B>) {
-        // What does not fit is sent again by the primary.
-        if self.early.len() < EARLY {
-            self.early.push_back(Early { epoch, input });
-        }
-    }
-
-    fn on_view(&mut self, now: Duration, view: View, out: &mut Out<B>) {
-        if view.epoch <= self.view.epoch {
-            // The quorum rule is an option: it can change without an epoch.
-            if view.epoch == self.view.epoch {
-                self.view.quorum = view.quorum;
-                if self.role == Role::Idle {
-                    // The epoch in which its process started: enough to know whom to ask for healing, or for a new view.
-                    self.view = view;
-                }
-            }
-            return;
-        }
-        let led = self.role == Role::Primary;
-        let named = view.in_sync.contains(&self.me);
-        let follows = view.primary.is_some() && view.primary == self.view.primary;
-        let healing = self.role == Role::Healing && follows && !named;
-        let reconciling = self.role == Role::Reconciling || core::mem::take(&mut self.asked);
-        if reconciling && self.view.has_quorum() && !view.has_quorum() {
-            self.quorum_until = now + QUORUM_WAIT;
-        }
-        self.view = view;
-        // A brick that has healed reports it again, because the primary of this epoch has not received the report yet.
-        self.proposed = (healing && !self.uncertain).then_some((self.view.epoch, Duration::ZERO));
-        self.pending_adds.clear();
-        self.must_bump_epoch = false;
-        if self.role == Role::Failed {
-            return;
-        }
-        // A brick enters the view only after healing. A brick that is in the view although its content is uncertain
-        // proposes its own removal first.
-        let member = named && !self.uncertain;
-        if member && self.view.primary == Some(self.me) {
-            if led { self.stay_primary(now, out) } else { self.become_primary(now, out) }
-        } else {
-            if !healing {
-                self.leave_lead(out);
-            }
-            self.role = match (member, healing) {
-                (true, _) => Role::Secondary,
-                (false, true) => Role::Healing,
-                (false, false) => Role::Idle,
-            };
-            if self.role == Role::Idle {
-                self.drop_window();
-            }
-        }
-        self.take_early(now, out);
-    }
-
-    fn take_early(&mut self, now: Duration, out: &mut Out<B>) {
-        let epoch = self.view.epoch;
-        let (now_due, later) = core::mem::take(&mut self.early).into_iter().partition(|e| e.epoch <= epoch);
-        self.early = later;
-        for e in now_due {
-            let e: Early<B> = e;
-            self.step(now, e.input, out);
-        }
-    }
-
-    /// Nobody is answered by this brick any more: clients ask the new primary.
-    pub(crate) fn leave_lead(&mut self, out: &mut Out<B>) {
-        for ticket in core::mem::take(&mut self.waiting).into_values().flatten() {
-            out.push(Output::Redirect(ticket));
-        }
-        for ticket in core::mem::take(&mut self.held) {
-            out.push(Output::Redirect(ticket));
-        }
-        self.synced.clear();
-        for ticket in core::mem::take(&mut self.syncs).into_keys() {
-            out.push(Output::Redirect(ticket));
-        }
-        self.pending.clear();
-        self.peers.clear();
-        self.joiners.clear();
-        self.reports.clear();
-        self.fetch = None;
-        self.gap.clear();
-        self.late_syncs.clear();
-        self.peer_syncs.clear();
-    }
-
     fn on_await(&mut self, now: Duration, ticket: Ticket, lsn: Lsn, out: &mut Out<B>) {
         if self.role != Role::Primary {
             out.push(Output::Redirect(ticket));
@@ -467,42 +291,6 @@ impl<B: ChangeBody> Replica<B> {
             Role::Secondary | Role::Healing => self.acknowledge(out),
             Role::Idle | Role::Failed => {}
         }
-    }
-
-    pub(crate) fn on_broken(&mut self, now: Duration, out: &mut Out<B>) {
-        if self.role == Role::Failed {
-            return;
-        }
-        match (self.leads(), self.view.primary) {
-            (true, _) => self.propose_removal(now, &[self.me], "its disk takes no changes", out),
-            (false, Some(primary)) => self.send(primary, Message::Failed { errno: 0 }, out),
-            (false, None) => {}
-        }
-        self.fail(out);
-    }
-
-    fn on_apply_failed(&mut self, now: Duration, lsn: Lsn, errno: i32, out: &mut Out<B>) {
-        match self.role {
-            Role::Primary => self.on_own_failure(now, lsn, errno, out),
-            Role::Secondary | Role::Healing => {
-                if let Some(primary) = self.view.primary {
-                    self.send(primary, Message::Failed { errno }, out);
-                }
-                self.fail(out);
-            }
-            Role::Reconciling => {
-                self.propose_removal(now, &[self.me], "it could not apply a change", out);
-                self.fail(out);
-            }
-            Role::Idle | Role::Failed => self.fail(out),
-        }
-    }
-
-    pub(crate) fn fail(&mut self, out: &mut Out<B>) {
-        self.leave_lead(out);
-        self.drop_window();
-        self.role = Role::Failed;
-        out.push(Output::Diverged);
     }
 
     /// Whether nobody else has what this brick has.
@@ -540,16 +328,6 @@ impl<B: ChangeBody> Replica<B> {
         }
     }
 
-    /// Whoever asked for it: what the kernel could not write it has dropped, and says so only once.
-    fn on_own_sync_failure(&mut self, now: Duration, errno: i32, out: &mut Out<B>) {
-        match (self.leads(), self.view.primary) {
-            (true, _) => self.propose_removal(now, &[self.me], "its file system could not sync", out),
-            (false, Some(primary)) => self.send(primary, Message::Failed { errno }, out),
-            (false, None) => {}
-        }
-        self.fail(out);
-    }
-
     fn on_message(&mut self, now: Duration, from: BrickId, message: Message, out: &mut Out<B>) {
         match message {
             Message::Ack { lsn, durable, available } => self.on_ack(now, from, lsn, durable, available, out),
@@ -580,23 +358,6 @@ impl<B: ChangeBody> Replica<B> {
 
     pub(crate) fn send(&self, to: BrickId, message: Message, out: &mut Out<B>) {
         out.push(Output::Send { to, epoch: self.view.epoch, message });
-    }
-
-    /// Proposes the view without `gone`, unless it was just proposed.
-    pub(crate) fn propose_removal(
-        &mut self,
-        now: Duration,
-        gone: &[BrickId],
-        reason: &'static str,
-        out: &mut Out<B>,
-    ) {
-        let in_sync: BTreeSet<BrickId> =
-            self.view.in_sync.iter().copied().filter(|b| !gone.contains(b)).collect();
-        let primary = if gone.contains(&self.me) { self.view.successor(self.me) } else { Some(self.me) };
-        if in_sync.is_empty() || primary.is_none() {
-            return;
-        }
-        self.propose(now, primary, in_sync, reason, out);
     }
 
     /// What must hold between any two steps.
