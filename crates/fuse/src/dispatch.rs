@@ -180,18 +180,8 @@ impl Handler {
             O::CopyFileRange { op, wide: true } => {
                 put(out, fs.copy_file_range(req, &op)?, |out, count| out.u64(*count))
             }
-            O::CopyFileRange { op, wide: false } => {
-                let count = u32::try_from(fs.copy_file_range(req, &op)?).map_err(|_| Errno::EIO)?;
-                put(out, count, number)
-            }
-            O::Ioctl(op) => {
-                let answer = fs.ioctl(req, node, &op)?;
-                if u32::try_from(answer.data.len()).is_ok_and(|len| len <= op.out_size) {
-                    put(out, answer, ioctl)
-                } else {
-                    Err(Errno::EIO)
-                }
-            }
+            O::CopyFileRange { op, wide: false } => put(out, narrow(fs.copy_file_range(req, &op)?)?, number),
+            O::Ioctl(op) => put(out, fitting(fs.ioctl(req, node, &op)?, op.out_size)?, ioctl),
             O::Poll(op) => put(out, fs.poll(req, node, &op)?, number),
             // Served by `call`.
             O::Read(_) | O::Getxattr { .. } | O::Listxattr { .. } | O::Readlink => Err(Errno::ENOSYS),
@@ -226,6 +216,16 @@ fn put<T>(out: &mut Vec<u8>, value: T, encode: impl FnOnce(&mut Vec<u8>, &T)) ->
 
 fn done(result: Result<(), Errno>) -> Handled {
     result.map(|()| Answer::Body)
+}
+
+/// For kernels that take 32 bits.
+fn narrow(count: u64) -> Result<u32, Errno> {
+    u32::try_from(count).map_err(|_| Errno::EIO)
+}
+
+/// The caller has room for so much.
+fn fitting(answer: crate::IoctlReply, room: u32) -> Result<crate::IoctlReply, Errno> {
+    if u32::try_from(answer.data.len()).is_ok_and(|len| len <= room) { Ok(answer) } else { Err(Errno::EIO) }
 }
 
 fn created(out: &mut Vec<u8>, (entry, opened): &(crate::Entry, crate::Opened)) {
