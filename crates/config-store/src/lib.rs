@@ -5,13 +5,16 @@
 //! Deliberately absent: sockets (see [`Transport`]), liveness (the daemon reports who is down), reading state files of
 //! other versions than those in `docs/formats/pool-store.md`.
 
+mod answer;
 mod db;
+mod elections;
 mod error;
 mod log;
 mod machine;
 mod members;
 mod network;
 mod options;
+mod propose;
 mod record;
 mod recover;
 mod rpc;

@@ -9,20 +9,19 @@ use std::{
 
 use cluster::{Command, NewServer, Outcome, Proposal, Refusal, State};
 use ids::ServerId;
-use openraft::{
-    RaftMetrics, ServerState, Snapshot,
-    error::{CheckIsLeaderError, ClientWriteError, ForwardToLeader, RaftError},
-};
+use openraft::{RaftMetrics, ServerState};
 use tokio::sync::watch;
 
 use crate::{
     OpenError, Options, ProposeError, Transport, TransportError,
     db::{self, Db},
+    elections::break_ties,
     log::Log,
     machine::Machine,
     members,
     network::Network,
-    rpc::{Body, FORMAT, Forwarded, Reply, Request},
+    propose::stopped,
+    rpc::{Reply, Request},
     types::{Node, Raft},
 };
 
@@ -336,44 +335,12 @@ async fn follow_leader(inner: Arc<Inner>) {
     }
 }
 
-/// Lets a candidate without a majority wait for a time drawn anew before it asks again.
-///
-/// openraft draws an election time-out once, when the store opens, and looks at the clock at fixed ticks: two
-/// servers that drew alike would split every vote from then on.
-async fn break_ties(inner: Arc<Inner>) {
-    let (mut metrics, mut stopped) = (inner.raft.metrics(), inner.stopping.subscribe());
-    let elections = inner.raft.runtime_config();
-    let rounds = async {
-        loop {
-            let asked = metrics.wait_for(|m| m.state == ServerState::Candidate).await?.current_term;
-            let decided =
-                |m: &RaftMetrics<_, _>| m.state != ServerState::Candidate || m.current_term != asked;
-            elections.elect(false);
-            let pause = rand::random_range(inner.options.election_min..inner.options.election_max * 2);
-            if tokio::time::timeout(pause, metrics.wait_for(decided)).await.map(drop).is_err() {
-                drop(inner.raft.trigger().elect().await);
-                // Until the next question is on its way.
-                drop(tokio::time::timeout(inner.options.heartbeat, metrics.wait_for(decided)).await);
-            }
-            elections.elect(true);
-        }
-    };
-    tokio::select! {
-        _ = stopped.wait_for(|stop| *stop) => {}
-        ended = rounds => { let _: Result<(), watch::error::RecvError> = ended; }
-    }
-}
-
-fn stopped(e: &impl std::fmt::Display) -> ProposeError {
-    ProposeError::Stopped { reason: e.to_string() }
-}
-
 impl Inner {
     pub(crate) fn is_leader(&self) -> bool {
         self.raft.metrics().borrow().state == ServerState::Leader
     }
 
-    fn leader(&self) -> Option<(ServerId, String)> {
+    pub(crate) fn leader(&self) -> Option<(ServerId, String)> {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow();
         let id = metrics.current_leader?;
@@ -382,18 +349,10 @@ impl Inner {
     }
 
     /// What the pool's state says, else the agreement's membership.
-    fn address(&self, id: ServerId, fallback: Option<&str>) -> String {
+    pub(crate) fn address(&self, id: ServerId, fallback: Option<&str>) -> String {
         let state = self.machine.state();
         let known = state.servers.get(&id).map(|s| s.address.as_str());
         known.or(fallback).unwrap_or_default().to_string()
-    }
-
-    fn to_leader(&self, forward: &ForwardToLeader<u64, Node>) -> Option<(ServerId, String)> {
-        let id = forward.leader_id?;
-        Some((
-            ServerId(id),
-            self.address(ServerId(id), forward.leader_node.as_ref().map(|n| n.addr.as_str())),
-        ))
     }
 
     /// Gives a command an id that nobody else will draw.
@@ -408,159 +367,4 @@ impl Inner {
     pub(crate) fn down_for(&self, time: Duration) -> BTreeSet<ServerId> {
         self.down().iter().filter(|(_, since)| since.elapsed() >= time).map(|(id, _)| *id).collect()
     }
-
-    fn no_leader(&self) -> ProposeError {
-        let reason = match self.leader() {
-            Some((id, address)) => {
-                format!("server {id} at {address} leads, as far as server {} knows", self.me)
-            }
-            None => "there is no leader".to_string(),
-        };
-        ProposeError::Unavailable { reason }
-    }
-
-    pub(crate) async fn propose_here(&self, proposal: &Proposal) -> Result<Outcome, ProposeError> {
-        let write = self.raft.client_write(proposal.clone());
-        let written = match tokio::time::timeout(self.options.command_timeout, write).await {
-            Ok(written) => written,
-            Err(_) => {
-                return Err(ProposeError::Unavailable { reason: "the voters do not answer".to_string() });
-            }
-        };
-        match written {
-            Ok(answer) => match answer.data.0 {
-                Some(done) => done.map_err(ProposeError::Refused),
-                None => Err(ProposeError::Stopped { reason: "a command without an answer".to_string() }),
-            },
-            Err(RaftError::APIError(ClientWriteError::ForwardToLeader(forward))) => {
-                Err(ProposeError::NotLeader { leader: self.to_leader(&forward) })
-            }
-            Err(e) => Err(stopped(&e)),
-        }
-    }
-
-    /// One try: here, else at the leader.
-    async fn propose_once(&self, proposal: &Proposal) -> Result<Outcome, ProposeError> {
-        let leader = match self.propose_here(proposal).await {
-            Err(ProposeError::NotLeader { leader: Some(leader) }) if leader.0 != self.me => leader,
-            other => return other,
-        };
-        match self.ask_leader(&leader, Body::Forward(proposal.clone())).await? {
-            Reply::Forward(Forwarded::Done(outcome)) => Ok(outcome),
-            Reply::Forward(Forwarded::Refused(refusal)) => Err(refusal.into()),
-            Reply::NotLeader(leader) => Err(ProposeError::NotLeader { leader }),
-            other => Err(ProposeError::Unavailable { reason: format!("{other:?}") }),
-        }
-    }
-
-    async fn ask_leader(&self, leader: &(ServerId, String), body: Body) -> Result<Reply, ProposeError> {
-        // A leader that died is known only by its silence: do not wait for it longer than an election takes.
-        let timeout = self.options.election_max + self.options.election_max;
-        let asked = self.network.ask(leader.0, &leader.1, body, timeout).await;
-        asked.map_err(|e| ProposeError::Unavailable { reason: e.to_string() })
-    }
-
-    /// Tries until it is done or refused. The caller bounds the time.
-    async fn retry<T, F>(&self, attempt: impl Fn() -> F) -> Result<T, ProposeError>
-    where
-        F: Future<Output = Result<T, ProposeError>>,
-    {
-        let mut metrics = self.raft.metrics();
-        loop {
-            match attempt().await {
-                Err(ProposeError::NotLeader { .. } | ProposeError::Unavailable { .. }) => {}
-                other => return other,
-            }
-            // Until the leader changes, or for a heartbeat: it may have changed elsewhere.
-            let leader = metrics.borrow().current_leader;
-            let other = metrics.wait_for(|m| m.current_leader != leader);
-            let _ = tokio::time::timeout(self.options.heartbeat, other).await;
-        }
-    }
-
-    /// The index that a reader has to have applied.
-    async fn read_index(&self) -> Result<u64, ProposeError> {
-        let leader = match self.read_index_here().await {
-            Err(ProposeError::NotLeader { leader: Some(leader) }) if leader.0 != self.me => leader,
-            other => return other,
-        };
-        match self.ask_leader(&leader, Body::ReadIndex).await? {
-            Reply::ReadIndex(index) => Ok(index.unwrap_or_default()),
-            Reply::NotLeader(leader) => Err(ProposeError::NotLeader { leader }),
-            other => Err(ProposeError::Unavailable { reason: format!("{other:?}") }),
-        }
-    }
-
-    async fn read_index_here(&self) -> Result<u64, ProposeError> {
-        match self.raft.get_read_log_id().await {
-            // A leader that was restarted in its own term leads on without an entry of its own: openraft then names what
-            // was last known to be agreed on, which is a lazy hint. All that is in the log may have been answered for.
-            Ok((read, _)) => {
-                let last = self.raft.metrics().borrow().last_log_index;
-                Ok(read.map_or(0, |id| id.index).max(last.unwrap_or(0)))
-            }
-            Err(RaftError::APIError(CheckIsLeaderError::ForwardToLeader(forward))) => {
-                Err(ProposeError::NotLeader { leader: self.to_leader(&forward) })
-            }
-            Err(RaftError::APIError(CheckIsLeaderError::QuorumNotEnough(e))) => {
-                Err(ProposeError::Unavailable { reason: e.to_string() })
-            }
-            Err(e) => Err(stopped(&e)),
-        }
-    }
-
-    /// Why a request is none for this server.
-    fn stranger(&self, request: &Request) -> Option<String> {
-        let state = self.machine.state();
-        let (me, from) = (self.me, request.from);
-        if request.format > FORMAT {
-            return Some(format!(
-                "server {me} does not know format {} of the pool store: update it",
-                request.format
-            ));
-        }
-        if request.to != me {
-            return Some(format!("this is server {me}, not {}", request.to));
-        }
-        if !request.pool.is_empty() && !state.pool.is_empty() && request.pool != state.pool {
-            return Some(format!("server {me} belongs to pool {}, not {}", state.pool, request.pool));
-        }
-        if state.servers.get(&from).is_some_and(|s| s.lost) {
-            return Some(format!(
-                "server {from} was fenced off when this pool was recovered: empty its state folder, start it and run mortar peer \
-                 replace here"
-            ));
-        }
-        None
-    }
-
-    async fn answer(&self, body: Body) -> Reply {
-        match body {
-            Body::Append(rpc) => {
-                self.raft.append_entries(rpc).await.map_or_else(|e| failed(&e), Reply::Append)
-            }
-            Body::Vote(rpc) => self.raft.vote(rpc).await.map_or_else(|e| failed(&e), Reply::Vote),
-            Body::Snapshot { vote, snapshot } => {
-                let data = Box::new(std::io::Cursor::new(snapshot.state.into_bytes()));
-                let snapshot = Snapshot { meta: snapshot.meta, snapshot: data };
-                let installed = self.raft.install_full_snapshot(vote, snapshot).await;
-                installed.map_or_else(|e| failed(&e), Reply::Snapshot)
-            }
-            Body::Forward(proposal) => match self.propose_here(&proposal).await {
-                Ok(outcome) => Reply::Forward(Forwarded::Done(outcome)),
-                Err(ProposeError::Refused(refusal)) => Reply::Forward(Forwarded::Refused(refusal)),
-                Err(ProposeError::NotLeader { leader }) => Reply::NotLeader(leader),
-                Err(e) => failed(&e),
-            },
-            Body::ReadIndex => match self.read_index_here().await {
-                Ok(index) => Reply::ReadIndex(Some(index)),
-                Err(ProposeError::NotLeader { leader }) => Reply::NotLeader(leader),
-                Err(e) => failed(&e),
-            },
-        }
-    }
-}
-
-fn failed(e: &impl std::fmt::Display) -> Reply {
-    Reply::Failed(e.to_string())
 }
