@@ -33,9 +33,7 @@ impl Names {
                 s.put(key, slot);
             }
         }
-        // A directory whose entry another set has lost is on disk, and has no name all the same.
-        let nameless = s.links(obj).1 == 0;
-        s.change(obj, |l| (l.fresh, l.adrift) = (false, l.adrift && nameless));
+        s.change(obj, |l| (l.fresh, l.adrift) = (false, false));
         let within: Vec<Key> = s.within(obj).map(|(k, _)| *k).collect();
         within.into_iter().for_each(|key| self.keep(&mut s, key));
         let mut above = vec![obj];
