@@ -328,26 +328,6 @@ fn a_removal_that_was_not_synced_may_be_lost() {
     synced_again.refused();
 }
 
-/// Its own set has lost nothing yet: whoever knows it goes on with it, also when it was synced.
-#[test]
-fn a_directory_whose_entry_another_set_lost_may_be_used() {
-    let there = Fid { set: SetId(2), ..fid(1) };
-    for synced in [false, true] {
-        let mut s = Script::default();
-        s.call(make(root(), "d", Node::Dir), attr(dir(there)));
-        s.lose();
-        s.lookup(root(), "d", Err(Errno::ENOENT));
-        if synced {
-            s.fsync(there, done());
-        }
-        s.create(there, "a", 2);
-        s.lookup(there, "a", Ok(file(fid(2), 1, 0)));
-        s.lose();
-        s.losses.last_mut().unwrap().set = SetId(2);
-        s.accepted();
-    }
-}
-
 /// The set of the directory keeps its part of a removal: the entry that comes back leads to nothing, and is removed again.
 #[test]
 fn a_lost_removal_may_bring_back_an_entry_alone() {
