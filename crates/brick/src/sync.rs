@@ -20,6 +20,8 @@ use wire::peer::Stamp;
 pub(crate) struct Shared {
     file: File,
     state: Mutex<State>,
+    /// The boot of the machine.
+    boot: [u8; 16],
     /// The index is committed up to here.
     indexed: AtomicU64,
     /// How many syncs have failed.
@@ -43,6 +45,7 @@ impl Shared {
         let io = |e| OpenError::Io { path: own(path).join("state"), doing: "open", errno: e };
         let shared = Shared {
             file: meta.open_own(b"state", Opening::AtHand(0o600)).map_err(io)?,
+            boot: state.boot,
             state: Mutex::new(state),
             indexed: AtomicU64::new(indexed.0),
             failed: AtomicU64::new(0),
@@ -120,6 +123,11 @@ impl Shared {
         }
         self.change(|s| s.durable = stamp)?;
         self.synced.set(began)
+    }
+
+    /// The mark of what is stale says what the state had to say: memory counts as kept again.
+    pub(crate) fn regain(&self) -> Result<(), Errno> {
+        if self.is_lost() { self.change(|s| s.boot = self.boot) } else { Ok(()) }
     }
 
     /// From now on the state says that what was not synced is lost.

@@ -20,17 +20,20 @@ impl Brick {
     /// A sync failed: what the kernel could not write it has dropped, and no later sync says so. All beyond the durable
     /// position is stale from now on, for the next process too, and the journal beyond it is written again. Where the mark
     /// cannot be written the state says that memory was lost, which comes to the same: a small write in place, to the page
-    /// cache.
+    /// cache. Syncs fail from then on, until this is called once more and the mark is written.
     ///
     /// # Errors
     /// The kernel's: neither could be written. The brick is not closed in order.
     pub fn mark_unsynced_stale(&mut self) -> Result<(), Errno> {
         let durable = self.durable().lsn;
         self.write_journal_again(durable);
-        self.begin_heal(durable, &[], Lsn(0)).or_else(|e| {
-            tracing::error!(brick = %self.path.display(), error = %e, "the stale set could not be written");
-            self.shared.lose()
-        })
+        match self.begin_heal(durable, &[], Lsn(0)) {
+            Ok(()) => self.shared.regain(),
+            Err(e) => {
+                tracing::error!(brick = %self.path.display(), error = %e, "the stale set could not be written");
+                self.shared.lose()
+            }
+        }
     }
 
     /// As long as this fails no sync makes anything durable.

@@ -43,6 +43,21 @@ fn the_journal_is_written_again_after_a_failed_sync() {
     }
 }
 
+/// A disk that takes nothing at all for a while: when it is well again the brick can heal, and needs no new process.
+#[test]
+fn syncs_succeed_again_when_what_is_stale_could_be_written() {
+    for rule in [CrashRule::Ordered, CrashRule::Hostile] {
+        let mut disk = Disk::new(1, rule);
+        let mut s = failed(&mut disk);
+        disk.fail_writes(true);
+        assert!(s.bricks[0].mark_unsynced_stale().is_err());
+        disk.fail_writes(false);
+        assert!(s.bricks[0].begin_sync(None).unwrap().run().is_err(), "nothing says what is stale");
+        s.bricks[0].mark_unsynced_stale().unwrap();
+        survives(&mut disk, s, rule);
+    }
+}
+
 /// The process ends before it hears of the failure.
 #[test]
 fn the_next_process_writes_the_journal_again() {
