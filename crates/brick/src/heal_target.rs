@@ -29,6 +29,10 @@ impl HealTarget for Brick {
         self.stale_set().map(|d| d.objects.clone())
     }
 
+    fn is_stale(&self) -> bool {
+        self.stale_set().is_some()
+    }
+
     fn incomplete(&self) -> Option<Fid> {
         self.found.incomplete
     }

@@ -25,6 +25,10 @@ pub trait HealTarget {
     fn is_arbiter(&self) -> bool;
     /// Stale objects beside what the journal says; `None` if nothing is stale.
     fn stale_objects(&self) -> Option<Vec<Fid>>;
+    /// Whether anything is.
+    fn is_stale(&self) -> bool {
+        self.stale_objects().is_some()
+    }
     /// The file to which the last change may have been done by half.
     fn incomplete(&self) -> Option<Fid>;
     /// Up to which position an unfinished healing left versions that say what is in objects.

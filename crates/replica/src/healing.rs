@@ -99,7 +99,7 @@ impl HealSession {
         full: bool,
     ) -> Result<HealSession, Errno> {
         let mut dirty_set = DirtySet::new(P::ORDER, full);
-        let resumed = brick.stale_objects().is_some();
+        let resumed = brick.is_stale();
         if resumed {
             dirty_set.compare_first();
         }

@@ -45,7 +45,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         history: &[Stamp],
     ) {
         self.feed(cx, Input::Joining { brick: to, join_id });
-        if !self.replica.may_join(to) || self.brick.stale_objects().is_some() {
+        if !self.replica.may_join(to) || self.brick.is_stale() {
             return;
         }
         self.catch_ups.0.remove(&to);

@@ -14,6 +14,7 @@ use crate::opens::Opens;
 use crate::orphans::Orphans;
 use crate::pending::Pending;
 use crate::questions::Questions;
+use crate::recovery::Announcement;
 use crate::sync::{Periodic, Rounds};
 use crate::target::Target;
 use crate::tickets::Tickets;
@@ -74,10 +75,8 @@ pub(crate) enum Next<R> {
 pub(crate) enum Later {
     /// Drop a nameless file, if nobody holds it.
     DropOrphan(Fid),
-    /// Tell the others that an object may not be what the journal made of it.
-    Touch(Fid),
-    /// All of those were told, up to this position.
-    ClearStaleSet(Lsn),
+    /// Tell the others of an object that may not be what the journal made of it, in the turn that began then.
+    Announce(Duration),
     /// Answer a question of a joining brick, in the turn that began then.
     AnswerOne(Duration),
     /// Write a slice of the attributes, in the turn that began then.
@@ -130,6 +129,8 @@ pub(crate) enum Due<R> {
     Answers,
     /// The next turn of writing attributes.
     Flush,
+    /// The next turn of telling what is stale.
+    Announce,
     /// The next slice of what a joining brick missed.
     CatchUp(BrickId, u64),
     /// Checksums for a joining brick, in the epoch in which it asked.
@@ -178,8 +179,7 @@ pub struct SetCore<B: LocalBrick, R> {
     pub(crate) questions: Questions,
     pub(crate) walks: Walks,
     pub(crate) lag: Lag,
-    /// Whether the stale objects were announced to the other bricks.
-    pub(crate) told: bool,
+    pub(crate) announcement: Announcement,
     /// The proposal that the log tells of.
     proposed: Option<Proposal>,
     pub(crate) failure_detector: FailureDetector,
@@ -232,7 +232,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             questions: Questions::default(),
             walks: Walks::default(),
             lag: Lag::default(),
-            told: false,
+            announcement: Announcement::default(),
             proposed: None,
             failure_detector: FailureDetector::default(),
         }
@@ -288,8 +288,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Some(Next::Failed(purpose, e)) => self.on_worked(cx, purpose, Err(e)),
             None => match self.later.pop_front() {
                 Some(Later::DropOrphan(fid)) => self.drop_orphan(cx, fid),
-                Some(Later::Touch(fid)) => self.touch(cx, fid),
-                Some(Later::ClearStaleSet(told)) => self.clear_stale_set(cx, told),
+                Some(Later::Announce(begun)) => self.announce_one(cx, begun),
                 Some(Later::Flush(begun)) => self.flush_on(cx, begun),
                 Some(Later::AnswerOne(begun)) => self.answer_one(cx, begun),
                 Some(Later::EndSlice(brick, begun)) => self.end_slice(cx, brick, begun),
@@ -324,6 +323,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         match self.timers.take(cx.at.now) {
             Some(Due::Request(request)) => self.serve(cx, request),
             Some(Due::Syncs) => self.begin_round(cx),
+            Some(Due::Announce) => self.later.push_back(Later::Announce(cx.at.now)),
             Some(Due::Flush) => self.later.push_back(Later::Flush(cx.at.now)),
             Some(Due::Answers) => self.later.push_back(Later::AnswerOne(cx.at.now)),
             Some(Due::CatchUp(brick, join_id)) => self.send_slice(cx, brick, join_id),

@@ -32,8 +32,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         }
         self.later.front().map(|later| match later {
             Later::DropOrphan(_) => "drop a nameless file",
-            Later::Touch(_) => "tell of a stale object",
-            Later::ClearStaleSet(_) => "clear the stale set",
+            Later::Announce(_) => "tell of a stale object",
             Later::AnswerOne(_) => "answer a joining brick",
             Later::Flush(_) => "write attributes",
             Later::EndSlice(..) => "a slice was sent",
@@ -47,6 +46,7 @@ fn due<R>(due: &Due<R>) -> &'static str {
         Due::Syncs => "begin syncs",
         Due::Answers => "answers are due",
         Due::Flush => "attributes are due",
+        Due::Announce => "stale objects are due",
         Due::CatchUp(..) => "send what was missed",
         Due::Sums(..) => "send checksums",
     }

@@ -34,7 +34,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     pub(crate) fn tick_heal(&mut self, cx: &mut Cx<'_, B, R>) {
         let now = cx.at.now;
         match self.replica.role() {
-            Role::Primary => self.announce_stale(),
+            Role::Primary => self.announce_stale(cx),
             Role::Secondary | Role::Reconciling | Role::Failed => {}
             Role::Idle => {
                 self.target.healing = None;
@@ -129,7 +129,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         {
             return Ok(());
         }
-        let resumed = self.brick.stale_objects().is_some();
+        let resumed = self.brick.is_stale();
         let inner = Inner::begin(&mut self.brick, (common, &start), agree, full)?;
         tracing::info!(
             "set {}: brick {} heals from {} on, full: {full}, after an unfinished healing: {resumed}",

@@ -13,9 +13,10 @@ use common::brick::{Memory, ROOT};
 use common::{Rig, name};
 use ids::{Epoch, Fid, Lsn, SetId};
 use set_core::{Done, Input};
+use std::collections::BTreeSet;
 use std::time::Duration;
 use wire::op::Node;
-use wire::{Errno, Op};
+use wire::{Change, Errno, Op};
 
 const NONE: [&str; 0] = [];
 
@@ -110,6 +111,42 @@ fn the_stale_set_ends_when_all_was_announced_and_is_on_disk() {
     assert_eq!(again, ["start 2: end"], "told once more");
     rig.step(Input::Worked(2, Ok(Done::Ended)));
     assert!(rig.core.brick_mut().stale_objects.is_none());
+}
+
+/// A power cut may leave a million of them.
+#[test]
+fn stale_objects_are_announced_in_turns_and_clients_are_served_between() {
+    let some = |n| Fid { set: SetId(1), epoch: Epoch(1), lsn: Lsn(n) };
+    let brick = Memory { stale_objects: Some((1..=5).map(some).collect()), ..Memory::default() };
+    let mut rig = Rig::with(brick, &[]);
+    rig.slow = Duration::from_millis(1);
+    rig.step(Input::Tick);
+    let mut turns = 1;
+    while rig.core.next_wake().is_some() {
+        assert!(rig.core.brick_mut().journal.len() <= 2 * turns, "one at a time");
+        assert_eq!(rig.mkfile(7, &format!("f{turns}")).len(), 1);
+        if rig.wake() == ["start 1: end"] {
+            break;
+        }
+        turns += 1;
+    }
+    let told = |e: &&replica::LogEntry<Change>| matches!(e.body, Change::Touch { .. });
+    let told: BTreeSet<Fid> =
+        rig.core.brick_mut().journal.iter().filter(told).flat_map(|e| e.body.touched()).collect();
+    assert_eq!((told, turns), ((1..=5).map(some).collect(), 5));
+}
+
+/// What could not be journaled is told once more.
+#[test]
+fn an_announcement_that_fails_begins_anew() {
+    let some = |n| Fid { set: SetId(1), epoch: Epoch(1), lsn: Lsn(n) };
+    let brick = Memory { stale_objects: Some(vec![some(1), some(2)]), ..Memory::default() };
+    let mut rig = Rig::with(brick, &[]);
+    rig.core.brick_mut().fails = Some((Errno::ENOSPC, false));
+    assert!(!rig.step(Input::Tick).contains(&"start 1: end".to_owned()));
+    rig.core.brick_mut().fails = None;
+    assert_eq!(rig.step(Input::Tick), ["start 1: end"]);
+    assert_eq!(rig.core.brick_mut().journal.len(), 2);
 }
 
 #[test]

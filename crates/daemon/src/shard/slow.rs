@@ -6,6 +6,8 @@ use std::time::Duration;
 
 /// A step that takes longer is one to know about.
 const LONG: Duration = Duration::from_millis(10);
+/// No client is to wait longer for what other clients and bricks do.
+const PROMISED: Duration = Duration::from_millis(50);
 /// A step that takes longer is one that people notice.
 const VERY_LONG: Duration = Duration::from_secs(1);
 
@@ -31,8 +33,10 @@ impl SlowSteps {
     /// Once a second: one line at most, about the longest of them.
     pub(super) fn tell(&self, set: SetId) {
         let Some((many, took, name)) = self.take() else { return };
-        if took < VERY_LONG {
+        if took < PROMISED {
             tracing::debug!("set {set}: {many} long steps, the longest {took:?}: {name}");
+        } else if took < VERY_LONG {
+            tracing::info!("set {set}: {many} long steps, the longest {took:?}: {name}");
         } else {
             tracing::warn!("set {set}: nobody was served for {took:?}: {name}; {many} long steps in all");
         }
