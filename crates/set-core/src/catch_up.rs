@@ -3,8 +3,9 @@
 use crate::brick::{JournalPlace, LocalBrick};
 use crate::core::{Cx, Due, Later, SetCore};
 use crate::io::ReplyTo;
-use crate::walks::Waiting;
+use crate::walks::{PLACED, Waiting};
 use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 use bytes::Bytes;
 use core::time::Duration;
 use ids::{BrickId, Epoch, Lsn};
@@ -28,6 +29,8 @@ struct CatchUp {
     common: Stamp,
     agree: Stamp,
     full: bool,
+    /// How many were told of those that a comparison does not meet.
+    placed: usize,
 }
 
 /// Joining bricks that are being sent what they missed.
@@ -79,7 +82,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         self.say(cx, to, accept_join, Bytes::new());
         self.catch_ups.0.insert(
             to,
-            CatchUp { join_id, epoch, next, place: JournalPlace::default(), common, agree, full },
+            CatchUp { join_id, epoch, next, place: JournalPlace::default(), common, agree, full, placed: 0 },
         );
         self.timers.set(cx.at.now, Due::CatchUp(to, join_id));
     }
@@ -108,7 +111,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         if !self.is_primary() || self.replica.view().epoch != catch_up.epoch {
             return;
         }
-        if self.queued(cx, to) < QUEUE {
+        if self.queued(cx, to) < QUEUE && !self.send_placed(cx, to, &mut catch_up) {
             match self.send_catch_up(cx, to, &mut catch_up) {
                 Some(after) if after > self.last().lsn => {
                     return self.send_caught_up(cx, to, join_id, catch_up.full);
@@ -137,6 +140,18 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             let at = self.rested(cx, cx.at.now.saturating_sub(begun));
             self.timers.set(at, Due::CatchUp(to, catch_up.join_id));
         }
+    }
+
+    /// Tells some of those that a comparison does not meet; false if all that the walk found are told.
+    fn send_placed(&self, cx: &mut Cx<'_, B, R>, to: BrickId, catch_up: &mut CatchUp) -> bool {
+        let placed = if catch_up.full { self.walks.some_found(to, catch_up.placed) } else { Vec::new() };
+        catch_up.placed += placed.len();
+        let some = !placed.is_empty();
+        if some {
+            let join_id = catch_up.join_id;
+            self.say(cx, to, PeerBody::Placed { join_id, placed }, Bytes::new());
+        }
+        some
     }
 
     /// Sends a slice of the journal; where the next begins. `None` if the journal does not hold it any more.
@@ -169,7 +184,11 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
 
     fn send_caught_up(&mut self, cx: &mut Cx<'_, B, R>, to: BrickId, join_id: u64, full: bool) {
         // Without its walk, forgotten meanwhile, the brick has to ask again.
-        let Some(placed) = (if full { self.walks.take(to) } else { Some([].into()) }) else { return };
+        let Some(mut placed) = (if full { self.walks.take(to) } else { Some([].into()) }) else { return };
+        while placed.len() > PLACED {
+            let placed = placed.split_off(placed.len() - PLACED);
+            self.say(cx, to, PeerBody::Placed { join_id, placed }, Bytes::new());
+        }
         let last = self.last();
         self.say(cx, to, PeerBody::CaughtUp { join_id, last, placed }, Bytes::new());
         self.feed(cx, Input::JoinerCaughtUp(to));

@@ -82,13 +82,21 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             h.hear(cx.at.now);
         }
         let done = match body {
-            PeerBody::JoinAccepted { join_id, .. } | PeerBody::CaughtUp { join_id, .. }
+            PeerBody::JoinAccepted { join_id, .. }
+            | PeerBody::Placed { join_id, .. }
+            | PeerBody::CaughtUp { join_id, .. }
                 if !self.target.join_ids.answered(join_id) =>
             {
                 Ok(())
             }
             PeerBody::JoinAccepted { common, agree, start, full, .. } => {
                 self.on_join_accepted(cx, (&common, start), agree, full)
+            }
+            PeerBody::Placed { placed, .. } => {
+                if let Some(h) = &mut self.target.healing {
+                    h.walks.add(placed);
+                }
+                Ok(())
             }
             PeerBody::CaughtUp { last, placed, .. } => self.on_caught_up(last, placed),
             PeerBody::Sums { fid, offset, len, ask, end, sums } => {

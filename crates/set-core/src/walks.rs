@@ -17,6 +17,9 @@ use wire::{Change, Errno};
 /// A walk of a brick that has not joined for this long is forgotten.
 const UNUSED: Duration = Duration::from_secs(60);
 
+/// Objects that are told in one message.
+pub(crate) const PLACED: usize = 4096;
+
 /// A join that waits for the walk.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Waiting {
@@ -75,14 +78,18 @@ impl Walks {
         self.by_brick.retain(|_, w| Some(w.epoch) == epoch && now < w.used + UNUSED);
     }
 
-    /// All that a comparison does not meet, when the catching up has ended.
+    /// Some of those that the walk found, after the first `told`.
+    pub(crate) fn some_found(&self, brick: BrickId, told: usize) -> Vec<Fid> {
+        let found = self.by_brick.get(&brick).and_then(|w| w.found.as_ref());
+        let left = found.and_then(|found| found.get(told..)).unwrap_or_default();
+        left.iter().take(PLACED).copied().collect()
+    }
+
+    /// What changes have placed since, when the catching up has ended.
     pub(crate) fn take(&mut self, brick: BrickId) -> Option<Vec<Fid>> {
         let walk = self.by_brick.remove(&brick)?;
-        let mut all = walk.found?;
-        all.extend(walk.noted);
-        all.sort();
-        all.dedup();
-        Some(all)
+        walk.found?;
+        Some(walk.noted.into_iter().collect())
     }
 }
 
@@ -145,20 +152,28 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
 #[derive(Debug, Default)]
 pub(crate) struct BothWalks {
     here: Option<Vec<Fid>>,
-    /// What the primary found, and the last change up to which it has sent all.
-    there: Option<(Stamp, Vec<Fid>)>,
+    /// What the primary found, as far as it has come.
+    there: Vec<Fid>,
+    /// The last change up to which the primary has sent all.
+    last: Option<Stamp>,
 }
 
 impl BothWalks {
     /// Without a full comparison nothing has to be looked for here.
     pub(crate) fn new(full: bool) -> BothWalks {
-        BothWalks { here: (!full).then(Vec::new), there: None }
+        BothWalks { here: (!full).then(Vec::new), ..BothWalks::default() }
+    }
+
+    /// Some of what the primary found.
+    pub(crate) fn add(&mut self, placed: Vec<Fid>) {
+        self.there.extend(placed);
     }
 
     /// Both, when both are there.
     fn take(&mut self) -> Option<(Stamp, Vec<Fid>)> {
         self.here.as_ref()?;
-        let (last, mut placed) = self.there.take()?;
+        let last = self.last.take()?;
+        let mut placed = core::mem::take(&mut self.there);
         placed.extend(self.here.iter().flatten());
         Some((last, placed))
     }
@@ -169,7 +184,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     pub(crate) fn on_caught_up(&mut self, last: Stamp, placed: Vec<Fid>) -> Result<(), Errno> {
         let Some(h) = &mut self.target.healing else { return Ok(()) };
         h.inner.hold();
-        h.walks.there = Some((last, placed));
+        h.walks.add(placed);
+        h.walks.last = Some(last);
         self.begin_to_compare()
     }
 
@@ -232,7 +248,9 @@ mod tests {
         walk.found = Some([fid(7), fid(1)].into());
         let mut walks = Walks::default();
         walks.by_brick.insert(BrickId(2), walk);
-        assert_eq!(walks.take(BrickId(2)), Some([fid(1), fid(2), fid(7)].into()));
+        assert_eq!(walks.some_found(BrickId(2), 0), [fid(7), fid(1)]);
+        assert_eq!(walks.some_found(BrickId(2), 1), [fid(1)]);
+        assert_eq!(walks.take(BrickId(2)), Some([fid(1), fid(2)].into()));
         assert_eq!(walks.take(BrickId(2)), None);
     }
 

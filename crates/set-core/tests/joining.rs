@@ -146,7 +146,21 @@ fn a_full_comparison_begins_when_the_primary_has_walked_and_clients_do_not_wait_
     while rig.core.next_wake().is_some() {
         sent.extend(rig.wake());
     }
-    assert_eq!(sent.last().unwrap(), "send 2: caughtup [1.9]");
+    assert_eq!(sent.first().unwrap(), "send 2: placed [1.9]");
+    assert_eq!(sent.last().unwrap(), "send 2: caughtup");
+}
+
+/// A million of them would not fit into one message, and take long to send.
+#[test]
+fn what_a_comparison_does_not_meet_is_told_in_parts_and_clients_are_served_between() {
+    let mut rig = journal_lost();
+    rig.peer(2, join(5));
+    rig.step(Input::Worked(1, Ok(Done::Placed((1..=10_000).map(placed).collect()))));
+    for part in ["placed 4096", "placed 4096", "placed 1808"] {
+        assert_eq!(rig.wake(), [format!("send 2: {part}")]);
+        assert_eq!(rig.ask(7, wire::Op::GetAttr { fid: common::brick::ROOT }).len(), 1);
+    }
+    assert_eq!(rig.wake(), ["send 2: catchup", "send 2: caughtup"]);
 }
 
 #[test]
@@ -178,6 +192,8 @@ fn a_joining_brick_compares_when_it_has_walked_too() {
     let (common, start) = (Memory::default_stamp(), Memory::default_stamp());
     let accept_join = PeerBody::JoinAccepted { join_id, common, agree: Lsn(0), start, full: true };
     assert_eq!(rig.peer(2, accept_join), ["start 1: walk"]);
+    assert_eq!(rig.peer(2, PeerBody::Placed { join_id, placed: vec![placed(7)] }), NONE);
+    assert_eq!(rig.peer(2, PeerBody::Placed { join_id: join_id + 1, placed: vec![placed(6)] }), NONE);
     let live = PeerBody::CaughtUp { join_id, last: Memory::default_stamp(), placed: vec![placed(8)] };
     assert_eq!(rig.peer(2, live), NONE, "its own walk has not ended");
     for _ in 0..20 {
@@ -185,7 +201,7 @@ fn a_joining_brick_compares_when_it_has_walked_too() {
         assert_eq!(rig.step(Input::Tick), NONE, "it is busy, not forgotten");
     }
     let asked = rig.step(Input::Worked(1, Ok(Done::Placed(vec![placed(9)]))));
-    assert_eq!(asked, ["send 2: askobject"; 3], "the root, and what either has found");
+    assert_eq!(asked, ["send 2: askobject"; 4], "the root, and what either has found");
 }
 
 /// A brick that was sent away asks to join, and is accepted.

@@ -60,8 +60,8 @@ wire_enum! {
         21 JoinAccepted { join_id: u64, common: Stamp, agree: Lsn, start: Stamp, full: bool },
         /// A change that the joining brick missed.
         22 CatchUp { stamp: Stamp, op: OpId, result_fid: Option<Fid>, change: Change },
-        /// From here on come the new changes, after this one; questions are answered. With a full comparison, the
-        /// directories that hang on other sets' directories or lie in lost+found, and files without a name.
+        /// From here on come the new changes, after this one; questions are answered. `placed` is the last part of what
+        /// [`PeerBody::Placed`] tells.
         23 CaughtUp { join_id: u64, last: Stamp, placed: Vec<Fid> },
         /// What is this object like? With `data`, the data of a small file is to come with the answer, unless it is what the
         /// sender has: the XXH3-128 of that is `have`.
@@ -85,6 +85,9 @@ wire_enum! {
         /// XXH3-128 of the data in pieces of 1 MiB from `offset` on, the last one to the end of the file or of `len`; (0, 0)
         /// for a piece without data. It may be older than this point of the stream by the time since the question.
         33 Sums { fid: Fid, offset: u64, len: u32, ask: u64, end: bool, sums: Vec<(u64, u64)> },
+        /// With a full comparison, some of the directories that hang on other sets' directories or lie in lost+found, and of
+        /// the files without a name. Some may be told twice, or be gone.
+        34 Placed { join_id: u64, placed: Vec<Fid> },
     }
 }
 

@@ -241,9 +241,12 @@ fn line(output: Output<Work, To>) -> String {
             let what = body.split([' ', '{', '(']).next().unwrap_or_default().to_lowercase();
             match message.body {
                 PeerBody::Join { join_id: number, .. } => format!("send {server}: join {number}"),
-                PeerBody::CaughtUp { placed, .. } if !placed.is_empty() => {
+                PeerBody::Placed { placed, .. } | PeerBody::CaughtUp { placed, .. } if !placed.is_empty() => {
                     let placed: Vec<_> = placed.iter().map(|f| format!("{}.{}", f.set.0, f.lsn.0)).collect();
-                    format!("send {server}: {what} [{}]", placed.join(", "))
+                    match placed.len() {
+                        0..10 => format!("send {server}: {what} [{}]", placed.join(", ")),
+                        many => format!("send {server}: {what} {many}"),
+                    }
                 }
                 _ => format!("send {server}: {what}"),
             }
