@@ -16,7 +16,7 @@ use wire::limits::{DIR_PAGE, SMALL_FILE, SUM_BYTES};
 use wire::peer::{Object, PeerBody, Sent};
 
 /// Bytes of a page of a directory, about: what both bricks look at without a break.
-pub(crate) const PAGE: usize = DIR_PAGE as usize / 4;
+pub(crate) const PAGE: usize = DIR_PAGE as usize / 16;
 /// How long one turn is, about.
 const TURN: Duration = Duration::from_micros(500);
 /// While clients are active, so many times a turn's length passes before the next one.
