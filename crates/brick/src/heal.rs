@@ -216,7 +216,7 @@ impl Brick {
             return self.have_orphan(fid, known, object);
         }
         if !object.attr.is_dir() {
-            return Ok(known);
+            return if known { self.leave_orphans(fid).map(|()| true) } else { Ok(false) };
         }
         let Some((path, name)) = &object.place else { return Ok(known) };
         let new_object = self.new_object(fid, object.attr.home, &Kind::Dir, object);

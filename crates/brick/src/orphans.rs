@@ -119,6 +119,17 @@ impl Brick {
         Ok(())
     }
 
+    /// The other brick has a name for a file, of which an earlier healing of this brick made an orphan while it still had its
+    /// name here: a power cut since gave it back its name there. Where the orphan is all that is left of it, it gets its name
+    /// from the comparison of its directory.
+    pub(crate) fn leave_orphans(&mut self, fid: Fid) -> Result<(), Errno> {
+        if self.fresh(fid)?.1.nlink > 1 && self.lies_among_orphans(fid)? {
+            self.folders.orphans().unlink(hidden_name(fid).as_bytes())?;
+            self.invalidate_attrs(fid);
+        }
+        Ok(())
+    }
+
     /// A file that the other brick keeps without a name has a place among the orphans, whatever becomes of the name that it
     /// still has here: that may lie in a directory that was moved to the heal trash, and goes with it.
     fn link_orphan(&mut self, fid: Fid, name: &[u8]) -> Result<(), Errno> {

@@ -6,6 +6,8 @@ use crate::replica::{Out, Replica, Role};
 use alloc::vec::Vec;
 use core::time::Duration;
 use ids::{BrickId, Fid, Lsn};
+use wire::Errno;
+use wire::peer::Stamp;
 
 impl<B: ChangeBody> Replica<B> {
     pub(crate) fn on_replicate(
@@ -23,6 +25,9 @@ impl<B: ChangeBody> Replica<B> {
             return;
         }
         let lsn = entry.stamp.lsn;
+        if self.contradicts(&entry.stamp) {
+            return self.on_apply_failed(now, lsn, Errno::EIO.0, out);
+        }
         if lsn <= self.last.lsn {
             // Seen before: say again how far this brick is.
             self.acknowledge(out);
@@ -39,6 +44,13 @@ impl<B: ChangeBody> Replica<B> {
             self.append(entry, out);
         }
         self.on_committed(commit);
+    }
+
+    /// Whether the primary has a later epoch's change where this brick's journal has another one. A power cut took the
+    /// primary's, and its acceptance of this brick's new join was lost on the way: what follows does not follow here.
+    fn contradicts(&self, stamp: &Stamp) -> bool {
+        let ours = self.history.iter().find(|(_, end)| **end >= stamp.lsn);
+        ours.is_some_and(|(epoch, _)| stamp.epoch > *epoch)
     }
 
     /// Tells the primary how far this brick is, and runs the syncs that waited for it.

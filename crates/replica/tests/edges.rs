@@ -54,6 +54,26 @@ fn a_change_of_an_older_epoch_after_a_newer_one_does_not_belong_to_this_history(
     assert_eq!(b.replica.role(), Role::Failed);
 }
 
+/// Brick 2 healed from brick 1, which then lost its journal's end in a power cut and has another one now. That brick 2 has to
+/// join again was lost on the way.
+#[test]
+fn a_brick_that_has_healed_does_not_follow_a_primary_whose_journal_parted_from_its_own() {
+    for (lsn, parted) in [(1, false), (2, true), (3, false)] {
+        let mut b = Rig::new(2);
+        b.view(2, 1, &[1]);
+        b.give(Input::Joined { join_id: 4, start: stamp(0, 0), full: false });
+        b.replicate(1, 2, entry(2, 1, 9));
+        b.replicate(1, 2, entry(2, 2, 9));
+        b.applied(1);
+        b.applied(2);
+        b.give(Input::Healed);
+        b.view(3, 1, &[1]);
+        let epoch = if lsn == 1 { 2 } else { 3 };
+        let out = b.replicate(1, 3, entry(epoch, lsn, 9));
+        assert_eq!(out.contains(&"diverged".to_owned()), parted, "{lsn}: {out:?}");
+    }
+}
+
 #[test]
 fn a_secondary_does_not_sync_what_it_has_but_did_not_apply() {
     let mut b = Rig::new(2);

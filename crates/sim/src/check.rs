@@ -28,15 +28,21 @@ struct Seen {
 fn tree(disk: &Disk, here: SetId, arbiter: bool) -> Result<BTreeMap<String, Seen>, Errno> {
     let mut out = BTreeMap::new();
     let root = disk.fs().open_dir(disk.path())?;
-    walk(&root, "", here, arbiter, &mut out)?;
+    let own = tag(&root)?.is_some_and(|t| t.home == here);
+    walk(&root, ("", own), here, arbiter, &mut out)?;
     let orphans = root.open_at(b".mortar", S_IFDIR)?.open_at(b"orphans", S_IFDIR)?;
-    walk(&orphans, ".mortar/orphans", here, arbiter, &mut out)?;
+    walk(&orphans, (".mortar/orphans", true), here, arbiter, &mut out)?;
     Ok(out)
 }
 
+fn tag(of: &File) -> Result<Option<Tag>, Errno> {
+    Ok(of.whole_xattr(XATTR.as_bytes())?.and_then(|t| Tag::decode(&t).ok()))
+}
+
+/// `own`: the directory is this set's own, so that what is in it is its entries.
 fn walk(
     dir: &File,
-    at: &str,
+    (at, own): (&str, bool),
     here: SetId,
     arbiter: bool,
     out: &mut BTreeMap<String, Seen>,
@@ -54,9 +60,17 @@ fn walk(
             // What an interrupted change leaves has no tag, and is no entry: users do not see it.
             continue;
         }
-        out.insert(path.clone(), seen);
-        if kind == S_IFDIR {
-            walk(&open, &path, here, arbiter, out)?;
+        if kind != S_IFDIR {
+            out.insert(path, seen);
+            continue;
+        }
+        let is_own = tag(&open)?.is_some_and(|t| t.home == here);
+        let before = out.len();
+        walk(&open, (&path, is_own), here, arbiter, out)?;
+        // A copy beneath a copy is there for what is beneath it. It may outlive that, and then serves nothing: a brick that
+        // heals makes none.
+        if own || is_own || out.len() > before {
+            out.insert(path, seen);
         }
     }
     Ok(())

@@ -228,3 +228,19 @@ fn what_a_power_cut_left_without_its_tag_is_in_nobodys_way() {
     }
     assert!(moved > 5, "{moved}");
 }
+
+/// The primary told that a file lost its last name, and lost that in a power cut, before this brick had taken over the names.
+#[test]
+fn a_file_that_has_its_name_again_is_no_orphan_any_more() {
+    let mut disk = Disk::new(1, CrashRule::Ordered);
+    let mut s = Set::new(vec![disk.open().unwrap()]);
+    let file = s.file(ROOT, "file");
+    let b = &mut s.bricks[0];
+    let named = b.object(file).unwrap().unwrap();
+    let orphan = wire::peer::Object { flags: disk_format::tag::ORPHAN, ..named.clone() };
+    b.take_object(file, &orphan, None, true).unwrap();
+    assert_eq!(b.some_orphans(9, &mut |_| true).unwrap(), [file], "and has a name here still");
+    b.take_object(file, &named, None, true).unwrap();
+    assert_eq!(b.some_orphans(9, &mut |_| true).unwrap(), []);
+    assert_eq!((found(b, "file"), b.attr(file).unwrap().nlink), (Some(file), 1));
+}
