@@ -322,9 +322,10 @@ impl Names {
         if self.crosses(*from, *to, &moved) {
             may.push(Errno::EXDEV);
         }
-        // Old copies on the bricks may be in the way of a directory that moves beneath another set's.
-        if from.dir != to.dir
-            && moved.iter().any(is_dir)
+        // Old copies on the bricks may be in the way of a directory that moves beneath another set's, and nobody was told on
+        // which set a directory lives that a call without an answer made.
+        let unseen = |o: &Obj| is_dir(o) && self.objects[*o].fid.is_none();
+        if (from.dir != to.dir && moved.iter().any(is_dir) || moved.iter().any(unseen))
             && self.objects.iter().any(|o| o.set != self.objects[from.dir].set)
         {
             may.push(Errno::EXDEV);

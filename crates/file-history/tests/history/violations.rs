@@ -253,6 +253,24 @@ fn the_other_set_of_a_rename_need_not_be_asked() {
     s.refused();
 }
 
+/// It may live on another set, as others do.
+#[test]
+fn a_directory_that_nobody_saw_may_be_refused_a_new_name() {
+    for (node, fine) in [(Node::Dir, true), (Node::File, false)] {
+        let mut s = Script::default();
+        let there = Fid { set: SetId(2), ..fid(7) };
+        s.call(make(root(), "other", Node::Dir), attr(wire::Attr { home: SetId(2), ..dir(there) }));
+        s.call(make(root(), "d", node), Err(Errno::EINTR));
+        s.unanswered();
+        s.rename("d", "e", Err(Errno::EXDEV));
+        if fine {
+            s.accepted();
+        } else {
+            s.refused();
+        }
+    }
+}
+
 #[test]
 fn a_directory_with_entries_is_removed() {
     let mut s = Script::default();
