@@ -8,6 +8,7 @@
 
 use crate::error::io_errno;
 use crate::index_file::IndexFile;
+use crate::locks::locked;
 use file_system::Handle;
 use ids::{BrickId, Epoch, Fid, Lsn, SetId};
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
@@ -129,7 +130,7 @@ impl Index {
     /// Hands what changed over to be committed, as of `lsn`.
     pub(crate) fn seal(&mut self, lsn: Lsn) -> Arc<Store> {
         let changes = std::mem::take(&mut self.dirty);
-        let mut batches = self.store.batches.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut batches = locked(&self.store.batches);
         batches.push_back(Arc::new(Batch { changes, lsn }));
         self.store.clone()
     }
@@ -153,7 +154,7 @@ impl Index {
 impl Store {
     pub(crate) fn get(&self, fid: Fid) -> Result<Option<Located>, Errno> {
         {
-            let batches = self.batches.lock().unwrap_or_else(PoisonError::into_inner);
+            let batches = locked(&self.batches);
             if let Some(v) = batches.iter().rev().find_map(|b| b.changes.get(&fid)) {
                 return Ok(*v);
             }
@@ -168,13 +169,13 @@ impl Store {
 
     /// Commits everything sealed up to `upto`, oldest first. On any thread.
     pub(crate) fn commit(&self, upto: Lsn) -> Result<(), Errno> {
-        let _one = self.committing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = locked(&self.committing);
         loop {
-            let front = self.batches.lock().unwrap_or_else(PoisonError::into_inner).front().cloned();
+            let front = locked(&self.batches).front().cloned();
             let Some(batch) = front.filter(|b| b.lsn <= upto) else { return Ok(()) };
             self.with(|db| write(db, &batch))?;
-            *self.committed.lock().unwrap_or_else(PoisonError::into_inner) = Some(batch.lsn);
-            self.batches.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            *locked(&self.committed) = Some(batch.lsn);
+            locked(&self.batches).pop_front();
         }
     }
 
@@ -212,7 +213,7 @@ impl Store {
         if db.is_some() {
             return Ok(());
         }
-        let committed = *self.committed.lock().unwrap_or_else(PoisonError::into_inner);
+        let committed = *locked(&self.committed);
         let opened = self.file.create().map_err(|e| e.to_string()).and_then(|new| {
             // A commit that failed may be there all the same.
             if position(&new, self.brick)? < committed {

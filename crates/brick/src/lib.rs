@@ -9,6 +9,18 @@
 //! same tree, times included. Times that the brick's kernel gives never show.
 //!
 //! One thread owns a [`Brick`]; what may wait for a disk ([`SyncJob`], [`ReadJob`]) is handed out to run on others.
+//!
+//! | part | modules | what others may do |
+//! |---|---|---|
+//! | journal | `journal`, `bound` | append, read, cut, take the last record back |
+//! | state and syncs | `state_file`, `sync`, `fresh`, `lost`, `write_again` | begin a job; say what is and is not on disk |
+//! | the tree | `tree`, `place`, `folders`, `object`, `scan` | find, open and move objects |
+//! | caches | `index`, `known_names`, `nodes`, `open_objects`, `listing` | look up, note, forget |
+//! | changes | `apply`: `making`, `names`, `moves`, `content`, `attrs`, `partial` | carry out a change, all or in part |
+//! | reads | `read`, `page`, `room`, `validate` | ask |
+//! | healing | `stale`, `heal`, `heal_entries`, `heal_place`, `orphans`, `doubles`, `compare`, `describe` | widen and remove the mark; take and tell objects |
+//! | beginning and end | `open`, `recover`, `identity`, `service`, `check` | |
+//!
 //! What is not here: permission checks, the meaning of requests (`namespace`), replication, healing.
 #![cfg_attr(not(test), deny(clippy::cast_possible_truncation))]
 
@@ -34,6 +46,7 @@ mod index_file;
 mod journal;
 mod known_names;
 mod listing;
+mod locks;
 mod lost;
 mod lru;
 mod making;
@@ -56,6 +69,7 @@ mod scan;
 mod service;
 mod set;
 mod stale;
+mod state_file;
 mod sync;
 mod tree;
 mod validate;

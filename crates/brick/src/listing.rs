@@ -4,11 +4,12 @@
 //! The names of a large directory are read on another thread ([`ListJob`]). What changes meanwhile is noted, and is laid
 //! over what was read: of a name that changed nothing that the thread saw counts.
 
+use crate::locks::locked;
 use crate::lru::Lru;
 use file_system::File;
 use ids::Fid;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use wire::name::RESERVED;
 use wire::{Errno, Name};
 
@@ -167,7 +168,7 @@ impl ListJob {
     /// Reads, unless another job for the same directory has, or is about it: then it waits for that. What is wrong with the
     /// directory is told by whoever asks for its names.
     pub fn run(self) {
-        let mut outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut outcome = locked(&self.outcome);
         if outcome.is_none() {
             *outcome = Some(Names::read(&self.dir, self.root));
         }
@@ -241,7 +242,7 @@ impl Listings {
         let Some(Reading { outcome, changes, .. }) = done.then(|| self.reading.remove(&dir)).flatten() else {
             return;
         };
-        let read = outcome.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let read = locked(&outcome).take();
         if let Some(Ok(names)) = read {
             let mut listing = Listing::new(names);
             changes.into_iter().for_each(|(key, kind)| listing.change(key, kind));

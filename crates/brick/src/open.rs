@@ -18,7 +18,7 @@ use crate::open_objects::OpenObjects;
 use crate::partial::Progress;
 use crate::room::LastRoom;
 use crate::stale::{StaleMark, StaleSet, add_stale, read_stale_set};
-use crate::sync::Shared;
+use crate::state_file::Shared;
 use disk_format::{Identity, SealError, State};
 use file_system::{File, FileSystem, Host, Opening, UNKNOWN_BOOT_ID, is_memory_lost};
 use ids::{BrickId, Epoch, Fid, Lsn, SetId};
@@ -82,7 +82,7 @@ pub struct Found {
     pub index_rebuilt: bool,
 }
 
-/// A brick in use. One thread owns it.
+/// A brick in use. One thread owns it. Each part keeps its fields to itself; the map is in the crate's words.
 pub struct Brick {
     pub(crate) path: PathBuf,
     pub(crate) identity: Identity,

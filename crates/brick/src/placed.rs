@@ -8,13 +8,14 @@
 
 use crate::folders::hidden_fid;
 use crate::index::{Located, Store};
+use crate::locks::locked;
 use crate::object::{OpenObject, S_IFDIR};
 use crate::open::Brick;
 use file_system::{File, Handle};
 use ids::{Fid, SetId};
 use replica::Fids;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use wire::Errno;
 use wire::name::RESERVED;
 
@@ -86,7 +87,7 @@ impl WalkJob {
             if let Some(handle) = self.deeper.pop() {
                 return self.come_to(&handle, true).map(|()| true);
             }
-            let moved = std::mem::take(&mut *self.moved.lock().unwrap_or_else(PoisonError::into_inner));
+            let moved = std::mem::take(&mut *locked(&self.moved));
             moved.values().try_for_each(|handle| self.come_to(handle, false))?;
             return Ok(!moved.is_empty());
         };
@@ -120,7 +121,7 @@ impl WalkJob {
         let ours = tag.home == self.set;
         if (!own || !ours) && self.index.get(tag.fid)?.is_none() {
             let located = Located { handle: dir.handle()?, kind: S_IFDIR };
-            self.met.lock().unwrap_or_else(PoisonError::into_inner).push((tag.fid, located));
+            locked(&self.met).push((tag.fid, located));
         }
         if ours && !own {
             self.found.push(tag.fid);
@@ -171,7 +172,7 @@ impl Brick {
 
     /// The index knows what walks have met and it does not.
     pub(crate) fn learn_met(&mut self) -> Result<(), Errno> {
-        let met = std::mem::take(&mut *self.walks.met.lock().unwrap_or_else(PoisonError::into_inner));
+        let met = std::mem::take(&mut *locked(&self.walks.met));
         for (fid, at) in met {
             if self.index.get(fid)?.is_none() {
                 self.index.put(fid, at);
@@ -197,7 +198,7 @@ impl Brick {
         if open.is_dir() {
             let handle = open.handle()?;
             for moved in self.walks.moved.iter().filter_map(Weak::upgrade) {
-                moved.lock().unwrap_or_else(PoisonError::into_inner).insert(fid, handle);
+                locked(&moved).insert(fid, handle);
             }
         }
         Ok(())

@@ -1,154 +1,15 @@
 //! Bringing changes to disk, on other threads than the brick's own.
 
-use crate::error::OpenError;
-use crate::fresh::Fresh;
 use crate::identity::own;
 use crate::index::Store;
 use crate::journal::Unsynced;
-use crate::lost::SyncedAt;
 use crate::open::Brick;
-use disk_format::State;
-use file_system::{File, Opening, UNKNOWN_BOOT_ID};
+use crate::state_file::Shared;
+use file_system::File;
 use ids::{Fid, Lsn, Time};
-use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use wire::Errno;
 use wire::peer::Stamp;
-
-/// What the brick's thread and the jobs share: the state file.
-pub(crate) struct Shared {
-    file: File,
-    state: Mutex<State>,
-    /// The boot of the machine.
-    boot: [u8; 16],
-    /// The index is committed up to here.
-    indexed: AtomicU64,
-    /// How many syncs have failed.
-    failed: AtomicU64,
-    /// After how many of them the journal was written again.
-    rewritten: AtomicU64,
-    synced: SyncedAt,
-    fresh: Mutex<Fresh>,
-}
-
-impl Shared {
-    /// Opens the state file and brings to disk what it says from now on. So whoever opens the brick after a power cut knows
-    /// that it was in use, however soon after the opening the power failed.
-    pub(crate) fn open(
-        (path, meta): (&Path, &File),
-        state: State,
-        indexed: Lsn,
-        synced: SyncedAt,
-        fresh: Fresh,
-    ) -> Result<Shared, OpenError> {
-        let io = |e| OpenError::Io { path: own(path).join("state"), doing: "open", errno: e };
-        let shared = Shared {
-            file: meta.open_own(b"state", Opening::AtHand(0o600)).map_err(io)?,
-            boot: state.boot,
-            state: Mutex::new(state),
-            indexed: AtomicU64::new(indexed.0),
-            failed: AtomicU64::new(0),
-            rewritten: AtomicU64::new(0),
-            synced,
-            fresh: Mutex::new(fresh),
-        };
-        shared.change(|_| {}).map_err(io)?;
-        shared.file.sync_data().map_err(io)?;
-        // The file and the folders beside it may be new. If they are not, this writes nothing.
-        meta.sync().map_err(io)?;
-        shared.file.leave_witness();
-        Ok(shared)
-    }
-
-    /// One small write of fixed size in place: it is there or not, and damage only means that nothing is certain.
-    fn change(&self, f: impl FnOnce(&mut State)) -> Result<(), Errno> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        f(&mut state);
-        self.file.write_all(0, &state.encode())
-    }
-
-    fn state(&self) -> State {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// What was made and is not known to be on disk.
-    pub(crate) fn fresh(&self) -> MutexGuard<'_, Fresh> {
-        self.fresh.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Up to here, recovering needs no record.
-    pub(crate) fn recovered_to(&self) -> Lsn {
-        Lsn(self.indexed.load(Ordering::Acquire)).min(self.state().flushed)
-    }
-
-    /// Everything up to there is on disk.
-    pub(crate) fn durable_stamp(&self) -> Stamp {
-        self.state().durable
-    }
-
-    pub(crate) fn flushed(&self, lsn: Lsn) -> Result<(), Errno> {
-        if self.state().flushed == lsn { Ok(()) } else { self.change(|s| s.flushed = lsn) }
-    }
-
-    /// Times of changes after `lsn` may have to be written again.
-    pub(crate) fn unflush(&self, lsn: Lsn) -> Result<(), Errno> {
-        if self.state().flushed <= lsn { Ok(()) } else { self.change(|s| s.flushed = lsn) }
-    }
-
-    /// A sync failed: the kernel may have dropped what it could not write.
-    pub(crate) fn fail(&self) {
-        self.failed.fetch_add(1, Ordering::AcqRel);
-    }
-
-    /// How many syncs have failed so far.
-    pub(crate) fn failed(&self) -> u64 {
-        self.failed.load(Ordering::Acquire)
-    }
-
-    /// The journal was written again after so many failed syncs.
-    pub(crate) fn rewrote(&self, failed: u64) {
-        self.rewritten.store(failed, Ordering::Release);
-    }
-
-    /// Everything up to `stamp` is on disk: all that was done before `began`, by a sync that began when the journal had been
-    /// written again after `whole` failed ones.
-    fn durable(&self, stamp: Stamp, began: Time, whole: u64) -> Result<(), Errno> {
-        if self.is_lost() || self.failed() != whole {
-            // A sync that comes after one that failed says nothing of what the kernel dropped then.
-            return Err(Errno::EIO);
-        }
-        if self.state().durable.lsn >= stamp.lsn {
-            return Ok(());
-        }
-        self.change(|s| s.durable = stamp)?;
-        self.synced.set(began)
-    }
-
-    /// The mark of what is stale says what the state had to say: memory counts as kept again.
-    pub(crate) fn regain(&self) -> Result<(), Errno> {
-        if self.is_lost() { self.change(|s| s.boot = self.boot) } else { Ok(()) }
-    }
-
-    /// From now on the state says that what was not synced is lost.
-    pub(crate) fn lose(&self) -> Result<(), Errno> {
-        self.change(|s| s.boot = UNKNOWN_BOOT_ID)
-    }
-
-    fn is_lost(&self) -> bool {
-        self.state().boot == UNKNOWN_BOOT_ID
-    }
-
-    /// # Errors
-    /// The kernel's; `EIO` after [`Shared::lose`]: there is no order in which the brick could be closed.
-    pub(crate) fn close(&self) -> Result<(), Errno> {
-        if self.is_lost() {
-            return Err(Errno::EIO);
-        }
-        self.change(|s| s.clean = true)?;
-        self.file.sync_data()
-    }
-}
 
 enum Target {
     Objects(Vec<(Fid, Arc<File>)>),
@@ -191,7 +52,7 @@ impl SyncJob {
         }
         match &self.target {
             Target::Tree { sealed, .. } => {
-                self.shared.indexed.fetch_max(sealed.0, Ordering::AcqRel);
+                self.shared.indexed(*sealed);
                 self.shared.durable(self.stamp.clone(), self.began, self.whole)?;
                 self.shared.fresh().synced_all(self.stamp.lsn);
             }
@@ -304,7 +165,7 @@ impl Brick {
             target,
             stamp,
             began,
-            whole: self.shared.rewritten.load(Ordering::Acquire),
+            whole: self.shared.rewritten(),
         }
     }
 
@@ -370,15 +231,8 @@ impl Brick {
     /// Nothing beyond `lsn` counts as written or durable any more.
     pub(crate) fn distrust(&mut self, lsn: Lsn) -> Result<(), crate::JournalError> {
         let last = self.journal.last();
-        let back = |s: &mut State| {
-            s.flushed = s.flushed.min(lsn);
-            if s.durable.lsn > lsn {
-                s.durable = last;
-            }
-        };
-        self.shared.indexed.fetch_min(lsn.0, Ordering::AcqRel);
         self.shared
-            .change(back)
+            .distrust(lsn, last)
             .map_err(|errno| crate::JournalError::Io { file: own(&self.path).join("state"), errno })
     }
 }

@@ -1,7 +1,8 @@
 //! Which files of the journal are not on disk yet.
 
+use crate::locks::locked;
 use file_system::File;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use wire::Errno;
 
 /// The part of the journal that only the page cache may have, shared with the jobs that bring it to disk.
@@ -56,6 +57,6 @@ impl Unsynced {
     }
 
     fn with<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
-        f(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+        f(&mut locked(&self.state))
     }
 }
