@@ -319,6 +319,7 @@ impl Brick {
         let boot_id = root.boot_id();
         let witnessed = meta.open_at(b"state", S_IFREG).is_ok_and(|state| state.has_witness());
         let rebooted = !state.clean && is_memory_lost(state.boot, boot_id, witnessed);
+        let in_memory = !rebooted || state.boot == UNKNOWN_BOOT_ID;
         let healing = read_stale_set(&meta).map_err(|e| at.io("read the mark of healing of", e))?;
         let consistent_to = state.durable.lsn;
         let opened = open_journal(&at, identity.brick, options.segment_size, &state, rebooted)?;
@@ -377,6 +378,7 @@ impl Brick {
             brick.stale.learn(stale_set);
         }
         brick.mark_incomplete_stale().map_err(|e| at.io("mark what is stale in", e))?;
+        brick.write_before_healing(in_memory).map_err(|e| at.io("write again what was not synced in", e))?;
         Ok(brick)
     }
 

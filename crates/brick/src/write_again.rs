@@ -55,7 +55,7 @@ impl Brick {
         let failed = self.shared.failed();
         // It moves the kernel's times. Whoever opens the brick after a kill in the midst takes them from the journal.
         self.shared.unflush(self.durable().lsn)?;
-        for (fid, ranges) in self.unsynced_data()? {
+        for (fid, ranges) in self.unsynced_data(MOST)? {
             match self.write_data_again(fid, &ranges) {
                 Ok(()) | Err(Errno::ESTALE | Errno::ENOENT) => {}
                 Err(e) => return Err(e),
@@ -67,10 +67,25 @@ impl Brick {
         Ok(())
     }
 
-    /// Where the changes beyond the durable position wrote data.
-    fn unsynced_data(&self) -> Result<BTreeMap<Fid, Vec<Range<u64>>>, Errno> {
+    /// Opening a brick that is to heal: what it finds right is not copied, and may be in memory only, because a sync of an
+    /// earlier process failed. So it is written once more, unless memory was lost (`in_memory`): then it was read from disk.
+    pub(crate) fn write_before_healing(&mut self, in_memory: bool) -> Result<(), Errno> {
+        if !in_memory || !self.stale.is_set() || self.identity.arbiter {
+            return Ok(());
+        }
+        for (fid, ranges) in self.unsynced_data(u64::MAX)? {
+            match self.write_data_again(fid, &ranges).and_then(|()| self.flush_node(fid)) {
+                Ok(()) | Err(Errno::ESTALE | Errno::ENOENT) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the changes beyond the durable position wrote data; `EFBIG` if it is more than `most` bytes.
+    fn unsynced_data(&self, most: u64) -> Result<BTreeMap<Fid, Vec<Range<u64>>>, Errno> {
         let mut out: BTreeMap<Fid, Vec<Range<u64>>> = BTreeMap::new();
-        let mut sum = 0;
+        let mut sum = 0_u64;
         for record in self.journal.iterate(self.durable().lsn.next().max(self.journal.first())) {
             let (fid, offset, len) = match record?.change {
                 Change::Write { fid, offset, len, .. } => (fid, offset, u64::from(len)),
@@ -81,15 +96,15 @@ impl Brick {
             let ranges = out.entry(fid).or_default();
             match ranges.last_mut() {
                 Some(last) if range.start <= last.end && last.start <= range.start => {
-                    sum += range.end.saturating_sub(last.end);
+                    sum = u64::saturating_add(sum, range.end.saturating_sub(last.end));
                     last.end = last.end.max(range.end);
                 }
                 _ => {
-                    sum += len;
+                    sum = sum.saturating_add(len);
                     ranges.push(range);
                 }
             }
-            if sum > MOST {
+            if sum > most {
                 return Err(Errno::EFBIG);
             }
         }

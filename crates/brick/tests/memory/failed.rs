@@ -198,6 +198,40 @@ fn what_a_failed_sync_dropped_is_written_again_where_nobody_else_has_it() {
     }
 }
 
+/// The data is in memory when the brick is opened to heal, and compares as right: no copy of it is taken.
+#[test]
+fn what_a_failed_sync_dropped_is_on_disk_when_the_brick_has_healed() {
+    for (rule, marked) in
+        [CrashRule::Ordered, CrashRule::Hostile].into_iter().flat_map(|rule| [(rule, false), (rule, true)])
+    {
+        let mut disk = Disk::new(1, rule);
+        let mut s = Set::new(vec![disk.open().unwrap()]);
+        let f = s.file(ROOT, "f");
+        s.bricks[0].begin_sync(None).unwrap().run().unwrap();
+        s.write(f, 0, b"first");
+        let time = s.bricks[0].attr(f).unwrap().mtime;
+        disk.fail_syncs(true);
+        assert!(s.bricks[0].begin_sync(Some(f)).unwrap().run().is_err());
+        disk.fail_syncs(!marked);
+        s.bricks[0].mark_unsynced_stale().unwrap();
+        disk.fail_syncs(false);
+        drop(s);
+        let mut b = disk.open().unwrap();
+        assert!(b.stale_set().is_some(), "{rule:?} {marked}");
+        assert_eq!(b.attr(f).unwrap().mtime, time);
+        b.begin_end().unwrap().run().unwrap();
+        b.end_heal().unwrap();
+        drop(b);
+        disk.crash(rule, &mut |_| 0);
+        let mut b = disk.open().unwrap();
+        let data = match b.read(f, 0, 5).unwrap() {
+            ReadOutcome::Data(data) => data,
+            ReadOutcome::NeedsBlocking(job) => job.run().unwrap(),
+        };
+        assert_eq!((&data[..], b.attr(f).unwrap().mtime), (&b"first"[..], time), "{rule:?} {marked}");
+    }
+}
+
 /// The process is killed while it writes the data again: the kernel's times are not what users see afterwards.
 #[test]
 fn a_kill_while_data_is_written_again_moves_no_times() {
