@@ -1,4 +1,4 @@
-//! Which set a new directory lives on (design section 7).
+//! Which set a new directory lives on (docs/design/0017).
 
 use ids::SetId;
 
@@ -17,69 +17,77 @@ pub struct SetRoom {
     pub writable: bool,
 }
 
+/// The directory in which a new one is made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Parent {
+    /// The set that it lives on.
+    pub set: SetId,
+    /// Directories above it; 0: it is the root.
+    pub depth: u32,
+    /// Directories in it.
+    pub subdirectories: u32,
+}
+
 /// How much fuller than the mean, in percent points, a set must be before deep directories leave it.
 const CLEARLY_FULLER: u64 = 10;
 /// Room that a directory is expected to need, for those placed since the figures were taken.
 const EXPECTED: u64 = 64 << 20;
+/// A directory at depth `n` keeps this to the power of `n` subdirectories on its own set; those after them are spread.
+const KEPT: u32 = 8;
+/// 2^64 divided by the golden ratio: multiples of it, taken modulo 2^64, are spread evenly however many there are.
+const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
 impl SetRoom {
+    /// What the choice goes by. Promises take half of the room at most: they are a guess.
     fn expected_room(&self) -> u64 {
-        self.available.saturating_sub(u64::from(self.promised) * EXPECTED.min(self.total / 256 + 1))
+        let promised = u64::from(self.promised) * EXPECTED.min(self.total / 256 + 1);
+        self.available - promised.min(self.available / 2)
     }
 
     fn percent_full(&self) -> u64 {
         100 - (self.available.saturating_mul(100) / self.total.max(1)).min(100)
     }
+
+    fn is_candidate(&self) -> bool {
+        self.writable && self.available > 0
+    }
 }
 
-/// The set for a new directory: children of the root go where most room is expected, deeper ones stay with their parent
-/// unless its set is clearly fuller than the mean. `spread` breaks ties between sets of like room (the caller's counter).
-pub fn choose(parent_is_root: bool, own: SetId, sets: &[SetRoom], spread: usize) -> SetId {
-    let candidates = || sets.iter().filter(|s| s.writable && s.available > 0);
-    let Some(most) = candidates().map(SetRoom::expected_room).max() else { return own };
-    if !parent_is_root {
-        let fullness = |s: &SetRoom| s.percent_full();
-        let count = candidates().count() as u64;
-        let mean = candidates().map(fullness).sum::<u64>() / count.max(1);
-        let mine = sets.iter().find(|s| s.set == own).map_or(0, fullness);
-        if mine <= mean + CLEARLY_FULLER {
-            return own;
+/// How many subdirectories of a directory stay with it: none of the root's, and more the deeper it is.
+pub fn kept(depth: u32) -> u32 {
+    if depth == 0 { 0 } else { KEPT.saturating_pow(depth) }
+}
+
+/// The set for a new directory that is not to live with its parent; `None`: it does. `turn` differs from call to call, and
+/// counts up.
+pub fn choose(parent: &Parent, sets: &[SetRoom], turn: u64) -> Option<SetId> {
+    if parent.subdirectories < kept(parent.depth) && !is_to_be_left(parent.set, sets) {
+        return None;
+    }
+    let candidates = || sets.iter().filter(|s| s.is_candidate());
+    let all: u128 = candidates().map(|s| u128::from(s.expected_room())).sum();
+    // A point on a line on which each set has a stretch as long as its room.
+    let mut point = (u128::from(turn.wrapping_mul(GOLDEN)) * all.min(u64::MAX.into())) >> 64;
+    let mut last = None;
+    for s in candidates() {
+        last = Some(s.set);
+        match point.checked_sub(u128::from(s.expected_room())) {
+            Some(rest) => point = rest,
+            None => break,
         }
     }
-    // Sets within a tenth of the best count as alike: take turns among them.
-    let alike = || candidates().filter(|s| s.expected_room() >= most - most / 10);
-    alike().nth(spread % alike().count().max(1)).map_or(own, |s| s.set)
+    last
+}
+
+/// Whether a set is full, takes no changes, or is clearly fuller than the mean.
+fn is_to_be_left(set: SetId, sets: &[SetRoom]) -> bool {
+    let candidates = || sets.iter().filter(|s| s.is_candidate());
+    let Some(own) = candidates().find(|s| s.set == set) else { return true };
+    let count = candidates().count() as u64;
+    let mean = candidates().map(SetRoom::percent_full).sum::<u64>() / count.max(1);
+    own.percent_full() > mean + CLEARLY_FULLER
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn room(set: u32, available: u64) -> SetRoom {
-        SetRoom { set: SetId(set), available, total: 1000 << 30, promised: 0, writable: true }
-    }
-
-    #[test]
-    fn children_of_the_root_take_turns_on_equal_sets() {
-        let sets = [room(1, 500 << 30), room(2, 500 << 30), room(3, 490 << 30)];
-        let got: alloc::vec::Vec<u32> = (0..6).map(|i| choose(true, SetId(1), &sets, i).0).collect();
-        assert_eq!(got, [1, 2, 3, 1, 2, 3]);
-    }
-
-    #[test]
-    fn the_emptier_set_is_preferred_and_full_ones_are_left() {
-        let sets = [room(1, 100 << 30), room(2, 900 << 30)];
-        assert_eq!(choose(true, SetId(1), &sets, 0), SetId(2));
-        assert_eq!(choose(false, SetId(1), &sets, 0), SetId(2));
-        assert_eq!(choose(false, SetId(2), &sets, 0), SetId(2));
-        let near = [room(1, 500 << 30), room(2, 600 << 30)];
-        assert_eq!(choose(false, SetId(1), &near, 0), SetId(1));
-    }
-
-    #[test]
-    fn a_set_that_takes_no_changes_is_not_chosen() {
-        let mut sets = [room(1, 100 << 30), room(2, 900 << 30)];
-        sets[1].writable = false;
-        assert_eq!(choose(true, SetId(1), &sets, 5), SetId(1));
-    }
-}
+#[path = "placement_tests.rs"]
+mod tests;

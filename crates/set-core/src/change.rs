@@ -29,17 +29,29 @@ pub(crate) struct Ask<'a> {
 
 impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     pub(crate) fn serve_change(&mut self, cx: &mut Cx<'_, B, R>, request: AdmittedRequest<R>) {
-        let AdmittedRequest { id, op, payload, to, session } = request;
-        if self.settings.read_only && !matches!(op, Op::EndTransaction { .. }) {
-            return self.refuse(cx, to, Errno::EROFS.into());
+        if self.settings.read_only && !matches!(request.op, Op::EndTransaction { .. }) {
+            return self.refuse(cx, request.to, Errno::EROFS.into());
         }
-        if needs_room(&op) && self.replica.available().min(self.available()) <= self.min_free {
-            return self.refuse(cx, to, Errno::ENOSPC.into());
-        }
-        if let Op::Create { parent, node: Node::Dir, .. } = &op
+        // The entry of a directory that lives elsewhere takes little room: a set that is full for all else has it.
+        if let Op::Create { parent, node: Node::Dir, .. } = &request.op
+            && self.has_room(self.min_free / 2)
             && let Some(home) = self.choose_home(cx, *parent)
         {
-            return self.make_elsewhere(cx, id, op, home, to);
+            return self.make_elsewhere(cx, request.id, request.op, home, request.to);
+        }
+        self.change_here(cx, request);
+    }
+
+    /// Whether more than this is free on all bricks in sync.
+    fn has_room(&mut self, kept: u64) -> bool {
+        self.replica.available().min(self.available()) > kept
+    }
+
+    /// A change that begins with this set.
+    pub(crate) fn change_here(&mut self, cx: &mut Cx<'_, B, R>, request: AdmittedRequest<R>) {
+        let AdmittedRequest { id, op, payload, to, session } = request;
+        if needs_room(&op) && !self.has_room(self.min_free) {
+            return self.refuse(cx, to, Errno::ENOSPC.into());
         }
         let shape = ReplyShape::of(&op, session, &payload);
         let ask = Ask { id, payload: &payload, ..Ask::default() };

@@ -12,6 +12,7 @@ use crate::change::Ask;
 use crate::core::{Cx, SetCore};
 use crate::io::{Output, ReplyTo};
 use crate::moves::Move;
+use crate::request::AdmittedRequest;
 use crate::resolve::Resolve;
 use crate::waiters::{Address, AfterReply, ReplyShape, Waiter};
 use alloc::vec::Vec;
@@ -121,14 +122,23 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let led = self.settings.sets.iter().filter(|(_, led)| *led).map(|(set, _)| *set);
         let sets: Vec<placement::SetRoom> =
             led.filter_map(|set| cx.outside.room(set).or_else(|| unknown(set))).collect();
-        if parent.is_root() {
-            self.tree.spread += 1;
-        }
-        let home = placement::choose(parent.is_root(), set, &sets, self.tree.spread);
-        if parent.is_root() {
-            cx.out.push(Output::Promised(home));
-        }
+        let parent = self.parent_of_new(parent)?;
+        let home = placement::choose(&parent, &sets, self.tree.spread)?;
+        self.tree.spread += 1;
+        cx.out.push(Output::Promised(home));
         (home != set).then_some(home)
+    }
+
+    /// What placement has to know of the directory in which a new one is made.
+    fn parent_of_new(&mut self, parent: Fid) -> Option<placement::Parent> {
+        let set = self.set;
+        if parent.is_root() {
+            return Some(placement::Parent { set, depth: 0, subdirectories: 0 });
+        }
+        // Not every file system counts the directories in one.
+        let subdirectories = self.brick.attr(parent).ok()?.nlink.saturating_sub(2);
+        let depth = if subdirectories < placement::kept(1) { 1 } else { self.path_of(parent).ok()?.len() };
+        Some(placement::Parent { set, depth: u32::try_from(depth).unwrap_or(u32::MAX), subdirectories })
     }
 
     /// mkdir of a directory that lives on `home`.
@@ -175,6 +185,14 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             // It was made, and is gone: somebody ended the transaction, or a power cut did. The client tries again.
             (Err(Fail::Errno { errno }), Ok(())) if errno == Errno::ESTALE.0 => {
                 self.refuse(cx, pair.to, Fail::Busy);
+            }
+            // Its room is not what was thought: the directory lives with its parent.
+            (Err(Fail::Errno { errno }), Ok(()))
+                if [Errno::ENOSPC.0, Errno::EDQUOT.0, Errno::EROFS.0].contains(&errno) =>
+            {
+                let Pair { id, op, to, .. } = pair;
+                let (payload, session) = (Bytes::new(), id.session);
+                self.change_here(cx, AdmittedRequest { id, op, payload, to, session });
             }
             (Err(fail), known) => self.refuse(cx, pair.to, known.err().unwrap_or(fail)),
         }

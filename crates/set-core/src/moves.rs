@@ -24,13 +24,13 @@ pub(crate) struct Tree {
     pub(crate) lock: TreeLock,
     /// Directories that were moved to other directories by this set: what was seen above one before may no longer hold.
     moves: u64,
-    /// How many directories under the root were made, from a start that differs between sets.
-    pub(crate) spread: usize,
+    /// How many directories were placed by room, from a start that differs between sets.
+    pub(crate) spread: u64,
 }
 
 impl Tree {
     pub(crate) fn new(set: SetId) -> Tree {
-        Tree { lock: TreeLock::default(), moves: 0, spread: set.0 as usize }
+        Tree { lock: TreeLock::default(), moves: 0, spread: set.0.into() }
     }
 
     /// Counts the directories that this set moves to other directories.

@@ -83,11 +83,46 @@ fn mkdir_elsewhere_whose_directory_is_gone_is_tried_again() {
 }
 
 #[test]
+fn mkdir_elsewhere_that_the_other_set_has_no_room_for_is_made_with_its_parent() {
+    for errno in [Errno::ENOSPC, Errno::EROFS, Errno::EDQUOT] {
+        let mut rig = rig();
+        rig.ask(7, create("d", Node::Dir));
+        let made = answer(&mut rig, 1, Err(Fail::Errno { errno: errno.0 }));
+        assert!(made[0].starts_with("reply 1: attr 1."), "{errno}: {made:?}");
+        assert_eq!(rig.core.brick_mut().journal.len(), 1);
+    }
+}
+
+#[test]
+fn a_directory_with_many_subdirectories_spreads_them() {
+    let mut rig = rig();
+    let room = |set, available| SetRoom { set, available, total: 1 << 60, promised: 0, writable: true };
+    rig.world.rooms.borrow_mut().insert(SetId(1), room(SetId(1), 1 << 30));
+    let full = SetRoom { writable: false, ..room(SetId(2), 0) };
+    rig.world.rooms.borrow_mut().insert(SetId(2), full);
+    assert!(rig.ask(7, create("p", Node::Dir))[0].starts_with("promised 1"), "the root's are always chosen");
+    let parent = rig.core.brick_mut().names[&(ROOT, name("p"))].0;
+    let inside = |n: usize| match create(&format!("d{n}"), Node::Dir) {
+        Op::Create { name, node, mode, umask, uid, gid, open, .. } => {
+            Op::Create { parent, name, node, mode, umask, uid, gid, open }
+        }
+        other => other,
+    };
+    // What is spread goes to the other set, which has a million times the room.
+    rig.world.rooms.borrow_mut().insert(SetId(2), room(SetId(2), 1 << 50));
+    for n in 0..8 {
+        let made = rig.ask(7, inside(n));
+        assert!(made[0].starts_with("reply"), "{n}: {made:?}");
+    }
+    assert_eq!(rig.ask(7, inside(8)), ["promised 2", "ask 1: preparemkdir of 2 as 1"]);
+}
+
+#[test]
 fn mkdir_elsewhere_that_the_other_set_refuses_changes_nothing() {
     let mut rig = rig();
     rig.ask(7, create("d", Node::Dir));
-    let full = Err(Fail::Errno { errno: Errno::ENOSPC.0 });
-    assert_eq!(answer(&mut rig, 1, full), ["reply 1: no space left for 250 ms"]);
+    let full = Err(Fail::Errno { errno: Errno::EIO.0 });
+    assert_eq!(answer(&mut rig, 1, full), ["reply 1: input/output error for 250 ms"]);
     assert_eq!(rig.ask(7, create("d", Node::Dir)), ["promised 2", "ask 2: preparemkdir of 2 as 2"], "again");
 }
 

@@ -194,3 +194,35 @@ fn a_set_that_was_away_comes_back() {
         assert_eq!(fs::read_to_string(mount.path(dir).join("file")).unwrap(), *dir);
     }
 }
+
+/// A project in one directory of the top is not on one set alone; a small tree is.
+#[test]
+fn a_directory_with_many_subdirectories_is_on_all_sets() {
+    let pool = Pool::new(2);
+    let bricks = [(0, "b"), (1, "b")];
+    pool.volume("v", 1, &bricks);
+    let mount = pool.mount("v");
+    for i in 0..40 {
+        let dir = mount.path("project").join(format!("part{i}"));
+        fs::create_dir_all(dir.join("small/tree")).unwrap();
+        fs::write(dir.join("file"), "x").unwrap();
+        fs::write(dir.join("small/tree/file"), "y").unwrap();
+    }
+    let paths = pool.paths(&bricks);
+    let on =
+        |file: &str| -> Vec<bool> { paths.iter().map(|b| b.join("project").join(file).exists()).collect() };
+    let homes: Vec<Vec<bool>> = (0..40).map(|i| on(&format!("part{i}/file"))).collect();
+    let first = homes.iter().filter(|home| home[0]).count();
+    println!("40 directories in one: {first} and {}", 40 - first);
+    assert!((8..=32).contains(&first), "{first} of 40 are on the first set");
+    assert!(
+        homes[..8].iter().all(|home| *home == homes[0]),
+        "the first ones stay with their parent: {homes:?}"
+    );
+    for (i, home) in homes.iter().enumerate() {
+        assert_eq!(home.iter().filter(|there| **there).count(), 1, "a file is on one set");
+        assert_eq!(on(&format!("part{i}/small/tree/file")), *home, "what is small stays together");
+    }
+    fs::remove_dir_all(mount.path("project")).unwrap();
+    assert_eq!(files::names(&mount.dir), Vec::<String>::new());
+}

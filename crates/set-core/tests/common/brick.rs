@@ -78,7 +78,9 @@ impl TreeState for Memory {
             let nlink = u32::from(known);
             return Ok(Attr { mode: 0o100_644, nlink, ..dir(fid) });
         }
-        if known { Ok(dir(fid)) } else { Err(Errno::ESTALE) }
+        let is_dir = |(parent, made): (&Fid, &Fid)| *parent == fid && !self.files.contains(made);
+        let within = self.names.iter().filter(|((parent, _), (made, _))| is_dir((parent, made))).count();
+        if known { Ok(Attr { nlink: 2 + within as u32, ..dir(fid) }) } else { Err(Errno::ESTALE) }
     }
     fn entry(&mut self, parent: Fid, name: &Name) -> Result<Option<Found>, Errno> {
         let found = self.names.get(&(parent, name.clone()));

@@ -1,0 +1,105 @@
+use super::*;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+const GB: u64 = 1 << 30;
+
+fn room(set: u32, available: u64, total: u64) -> SetRoom {
+    SetRoom { set: SetId(set), available: available * GB, total: total * GB, promised: 0, writable: true }
+}
+
+fn parent(depth: u32, subdirectories: u32) -> Parent {
+    Parent { set: SetId(1), depth, subdirectories }
+}
+
+/// How many of `count` directories of the root go to each set.
+fn share(sets: &[SetRoom], count: u64) -> BTreeMap<u32, u64> {
+    let mut share = BTreeMap::new();
+    for turn in 1..=count {
+        let set = choose(&parent(0, 0), sets, turn).unwrap_or(SetId(0));
+        *share.entry(set.0).or_default() += 1;
+    }
+    share
+}
+
+#[test]
+fn children_of_the_root_are_spread_in_proportion_to_free_room() {
+    let equal: Vec<SetRoom> = (1..=4).map(|set| room(set, 500, 1000)).collect();
+    for count in [8, 40, 400] {
+        let got = share(&equal, count);
+        let (least, most) = (got.values().min().copied(), got.values().max().copied());
+        assert!(got.len() == 4 && most <= least.map(|n| n + 2 + count / 100), "{count}: {got:?}");
+    }
+    let small = |set| SetRoom { available: 60 << 20, total: 100 << 20, ..room(set, 0, 0) };
+    assert_eq!(share(&[small(1), small(2)], 100).len(), 2, "sets of some megabytes");
+    let got = share(&[room(1, 100, 100), room(2, 300, 300)], 400);
+    assert!(
+        got.get(&1).is_some_and(|n| (95..=105).contains(n)),
+        "a set of three times the size gets three times as many: {got:?}"
+    );
+}
+
+/// Sets of different size that are filled by what is placed on them are about equally full at any time.
+#[test]
+fn sets_of_different_size_fill_in_proportion() {
+    let mut sets = [room(1, 1000, 1000), room(2, 250, 250), room(3, 500, 500)];
+    for turn in 0..1600 {
+        let set = choose(&parent(0, 0), &sets, turn).unwrap();
+        let at = sets.iter_mut().find(|s| s.set == set).unwrap();
+        at.available -= GB;
+        if turn > 100 {
+            let full: Vec<u64> = sets.iter().map(SetRoom::percent_full).collect();
+            let (least, most) = (full.iter().min().unwrap(), full.iter().max().unwrap());
+            assert!(most - least <= 3, "after {turn}: {full:?}");
+        }
+    }
+}
+
+#[test]
+fn a_directory_keeps_the_more_subdirectories_the_deeper_it_is() {
+    let sets = [room(1, 500, 1000), room(2, 500, 1000)];
+    let spreads = |depth, count| choose(&parent(depth, count), &sets, 1).is_some();
+    for (depth, kept) in [(0, 0), (1, 8), (2, 64), (3, 512), (4, 4096)] {
+        assert!(kept == 0 || !spreads(depth, kept - 1), "{depth}");
+        assert!(spreads(depth, kept), "{depth}");
+    }
+    assert!(!spreads(40, u32::MAX - 1), "no overflow");
+    let got: Vec<Option<SetId>> = (0..100).map(|turn| choose(&parent(1, 8), &sets, turn)).collect();
+    let own = got.iter().filter(|set| **set == Some(SetId(1))).count();
+    assert!((45..=55).contains(&own), "the own set is one of them: {own}");
+}
+
+#[test]
+fn deep_directories_leave_a_set_that_is_clearly_fuller() {
+    let deep = |own: u64, other: u64| choose(&parent(3, 0), &[room(1, own, 1000), room(2, other, 1000)], 0);
+    assert_eq!(deep(500, 600), None);
+    assert!(deep(100, 900).is_some());
+    assert_eq!(deep(900, 100), None);
+}
+
+#[test]
+fn full_sets_and_those_that_take_no_changes_get_nothing() {
+    let mut sets = [room(1, 0, 1000), room(2, 900, 1000)];
+    for turn in 0..50 {
+        assert_eq!(choose(&parent(0, 0), &sets, turn), Some(SetId(2)));
+        assert_eq!(choose(&parent(5, 0), &sets, turn), Some(SetId(2)), "the parent's set is full");
+    }
+    sets[0].available = 100 * GB;
+    sets[1].writable = false;
+    for turn in 0..50 {
+        assert_eq!(choose(&parent(0, 0), &sets, turn), Some(SetId(1)));
+    }
+    sets[0].available = 0;
+    assert_eq!(choose(&parent(0, 0), &sets, 0), None, "nobody has room: the parent's set refuses it");
+}
+
+#[test]
+fn promises_count_until_the_figures_are_new() {
+    let mut sets = [room(1, 100, 100), room(2, 100, 100)];
+    sets[0].promised = 10_000;
+    let got = share(&sets, 300);
+    assert!(
+        got.get(&1).is_some_and(|n| (95..=105).contains(n)),
+        "half of the room at most is promised: {got:?}"
+    );
+}
