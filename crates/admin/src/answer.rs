@@ -61,6 +61,22 @@ pub struct BricksAdded {
     pub serving: bool,
 }
 
+/// A brick has another one's place, or gets it when it is in sync.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct BrickReplaced {
+    /// The volume.
+    pub name: String,
+    /// The brick that goes, as it was named in the request.
+    pub old: String,
+    /// The new one, likewise.
+    pub new: String,
+    /// Their set.
+    pub set: SetId,
+    /// The old one is out of the set. If not, it leaves when the new one is in sync.
+    #[serde(default)]
+    pub at_once: bool,
+}
+
 /// A volume is started.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct VolumeStarted {

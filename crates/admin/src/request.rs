@@ -1,9 +1,9 @@
 //! The requests, one struct each, and the table that ties each of them to its answer.
 
 use crate::{
-    BricksAdded, Changes, Document, HealInfo, OptionLines, OptionsReset, OptionsSet, PeerDetached,
-    PeerProbed, PeerReplaced, PeerStatus, Peers, VolumeCreated, VolumeDeleted, VolumeDescriptions,
-    VolumeNames, VolumePromoted, VolumeReports, VolumeStarted, VolumeStopped,
+    BrickReplaced, BricksAdded, Changes, Document, HealInfo, OptionLines, OptionsReset, OptionsSet,
+    PeerDetached, PeerProbed, PeerReplaced, PeerStatus, Peers, VolumeCreated, VolumeDeleted,
+    VolumeDescriptions, VolumeNames, VolumePromoted, VolumeReports, VolumeStarted, VolumeStopped,
 };
 use serde::{Deserialize, Serialize};
 
@@ -71,6 +71,7 @@ requests! {
     PoolList, PoolList, "pool-list" -> Peers;
     VolumeCreate, VolumeCreate, "volume-create" -> VolumeCreated;
     VolumeAddBrick, VolumeAddBrick, "volume-add-brick" -> BricksAdded;
+    VolumeReplaceBrick, VolumeReplaceBrick, "volume-replace-brick" -> BrickReplaced;
     VolumeStart, VolumeStart, "volume-start" -> VolumeStarted;
     VolumeStop, VolumeStop, "volume-stop" -> VolumeStopped;
     VolumeDelete, VolumeDelete, "volume-delete" -> VolumeDeleted;
@@ -151,6 +152,20 @@ pub struct VolumeAddBrick {
     /// HOST:/PATH each, set by set.
     pub bricks: Vec<String>,
     /// Allow two bricks of one set on one server.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// Give a brick's place in its set to another one.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct VolumeReplaceBrick {
+    /// The volume.
+    pub name: String,
+    /// The brick that goes, as HOST:/PATH.
+    pub old: String,
+    /// The one that takes its place, as HOST:/PATH.
+    pub new: String,
+    /// Also if the set has a copy less until the new one is healed.
     #[serde(default)]
     pub force: bool,
 }

@@ -40,6 +40,7 @@ impl State {
             Command::SetServerAddress { server, address } => self.set_server_address(*server, address),
             Command::CreateVolume(volume) => self.create_volume(volume).map(Outcome::Volume),
             Command::AddBricks(new) => self.add_bricks(new),
+            Command::ReplaceBrick(new) => self.replace_brick(new),
             Command::StartVolume { name } => self.start_volume(name),
             Command::StopVolume { name } => self.stop_volume(name),
             Command::DeleteVolume { name } => self.delete_volume(name),

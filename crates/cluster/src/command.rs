@@ -58,6 +58,8 @@ pub enum Command {
     CreateVolume(NewVolume),
     /// Gives a volume more sets, of its own shape.
     AddBricks(NewBricks),
+    /// Gives a brick's place in its set to another one.
+    ReplaceBrick(NewBrick),
     /// Lets it be mounted.
     StartVolume {
         /// Its name.
@@ -174,6 +176,22 @@ pub struct NewBricks {
     /// The number that the first of them gets: their directories were made bricks with these numbers. If it was given to
     /// another brick meanwhile the command is refused.
     pub expect_brick: BrickId,
+}
+
+/// A brick that is to take another one's place.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct NewBrick {
+    /// Of which set.
+    pub set: SetId,
+    /// The epoch the administrator's command was checked in; any other refuses it.
+    pub expect_epoch: Epoch,
+    /// Which brick goes.
+    pub old: BrickId,
+    /// Where the new one is to be.
+    pub new: BrickSpec,
+    /// Also if the set has a copy less until the new one is healed.
+    #[serde(default)]
+    pub force: bool,
 }
 
 /// Where a brick is to be.

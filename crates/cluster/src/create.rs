@@ -92,7 +92,7 @@ impl State {
         Ok(())
     }
 
-    fn check_free(&self, bricks: &[BrickSpec]) -> Result<(), Refusal> {
+    pub(crate) fn check_free(&self, bricks: &[BrickSpec]) -> Result<(), Refusal> {
         for spec in bricks {
             for (set, used) in self.bricks_of(spec.server) {
                 if used.path == spec.path {
@@ -118,7 +118,7 @@ impl State {
         Ok(())
     }
 
-    fn spec_name(&self, spec: &BrickSpec) -> String {
+    pub(crate) fn spec_name(&self, spec: &BrickSpec) -> String {
         let host = self.servers.get(&spec.server).map(|s| s.host.as_str()).unwrap_or_default();
         format!("{host}:{}", spec.path)
     }
@@ -137,6 +137,7 @@ impl State {
                 path: spec.path.clone(),
                 arbiter: at >= data,
                 mount: String::new(),
+                replaces: None,
             });
         }
         let primary = self.least_loaded(bricks.iter().filter(|b| !b.arbiter));
@@ -156,14 +157,14 @@ impl State {
 
     /// Whether a volume is built of exactly these bricks.
     pub(crate) fn same_bricks(&self, volume: &Volume, wanted: &NewVolume) -> bool {
-        let count = self.sets_of(volume).flat_map(|s| &s.bricks).count();
+        let count = self.bricks_of_volume(volume).count();
         wanted.bricks.is_empty() || wanted.bricks.len() == count && self.begins_with(volume, wanted)
     }
 
     /// Whether all bricks of a volume are the first of these, in the same sets.
     pub(crate) fn begins_with(&self, volume: &Volume, wanted: &NewVolume) -> bool {
         let mut given = wanted.bricks.iter();
-        let same = self.sets_of(volume).flat_map(|s| &s.bricks).all(|b| {
+        let same = self.bricks_of_volume(volume).all(|b| {
             let is_it = |w: &BrickSpec| {
                 w.server == b.server && names::normal_path(&w.path).is_ok_and(|path| path == b.path)
             };

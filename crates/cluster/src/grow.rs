@@ -15,7 +15,7 @@ impl State {
         if new.bricks.is_empty() {
             return Err(Refusal::NoBricks { name: new.volume.clone() });
         }
-        let has = self.sets_of(&volume).flat_map(|s| &s.bricks);
+        let has = self.bricks_of_volume(&volume);
         let has = has.map(|b| BrickSpec { server: b.server, path: b.path.clone() });
         let wanted = NewVolume {
             name: volume.name.clone(),
@@ -31,7 +31,7 @@ impl State {
 
     /// Whether these are all bricks of the volume and more.
     pub(crate) fn grows(&self, volume: &Volume, wanted: &NewVolume) -> bool {
-        let has = self.sets_of(volume).flat_map(|s| &s.bricks).count();
+        let has = self.bricks_of_volume(volume).count();
         wanted.bricks.len() > has && self.begins_with(volume, wanted)
     }
 
@@ -42,7 +42,7 @@ impl State {
 
     /// Makes sets of what `wanted` has after the volume's own bricks.
     pub(crate) fn add_sets(&mut self, volume: &Volume, wanted: &NewVolume) -> Result<(), Refusal> {
-        let has = self.sets_of(volume).flat_map(|s| &s.bricks).count();
+        let has = self.bricks_of_volume(volume).count();
         let added = wanted.bricks.get(has..).unwrap_or_default();
         if !added.len().is_multiple_of(volume.replica as usize) {
             return Err(Refusal::BrickCount { count: added.len(), replica: volume.replica });

@@ -20,6 +20,7 @@ mod names;
 mod notes;
 pub mod options;
 mod refusal;
+mod replace;
 mod state;
 mod views;
 
@@ -28,8 +29,8 @@ mod testing;
 
 pub use access::Access;
 pub use command::{
-    BrickSpec, Command, ConfigVolume, NewBricks, NewServer, NewVolume, OptionChange, Outcome, Proposal,
-    ViewChange,
+    BrickSpec, Command, ConfigVolume, NewBrick, NewBricks, NewServer, NewVolume, OptionChange, Outcome,
+    Proposal, ViewChange,
 };
 pub use names::{check_address, check_volume_name, normal_path};
 pub use refusal::Refusal;

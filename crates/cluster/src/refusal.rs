@@ -109,6 +109,21 @@ pub enum Refusal {
     BadPrimary { set: SetId, brick: BrickId },
     #[error("brick {brick} cannot come into sync in set {set}: nobody said it is healed")]
     NotHealed { set: SetId, brick: BrickId },
+    #[error("brick {brick} is being replaced by {by} already: see mortar volume heal VOL info")]
+    BeingReplaced { brick: String, by: String },
+    #[error("brick {brick} is on the server of {other}, a brick of the same set: use another server")]
+    ServerHasBrickOfSet { brick: String, other: String },
+    #[error(
+        "brick {brick} is in sync, and its server cannot serve the new one beside it: the set would have a copy less until \
+         that one is healed; use a brick on another server, or add --force"
+    )]
+    CopyLess { brick: String },
+    #[error(
+        "brick {brick} alone holds the data of its set: replace it by a brick on another server, which is filled first"
+    )]
+    OnlyCopy { brick: String },
+    #[error("set {set} is offline, so no new brick could be filled: see mortar volume status")]
+    SetOffline { set: SetId },
     #[error("set {set} would lose its data: a brick that holds it must stay in sync")]
     DataWouldBeLost { set: SetId },
     #[error("a pool needs a voter: name at least one server")]

@@ -173,6 +173,9 @@ pub struct Brick {
     /// not the brick without its files, but the place where its disk is missing.
     #[serde(default)]
     pub mount: String,
+    /// It takes the place of this brick of its set as soon as it is in sync.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaces: Option<BrickId>,
 }
 
 /// Who of a set serves, agreed in the pool's store.
@@ -259,6 +262,11 @@ impl State {
     /// The sets of a volume in their order.
     pub fn sets_of<'a>(&'a self, volume: &'a Volume) -> impl Iterator<Item = &'a Set> {
         volume.sets.iter().filter_map(|id| self.sets.get(id))
+    }
+
+    /// The bricks of a volume, without those that are still to take the place of others.
+    pub fn bricks_of_volume<'a>(&'a self, volume: &'a Volume) -> impl Iterator<Item = &'a Brick> {
+        self.sets_of(volume).flat_map(|s| &s.bricks).filter(|b| b.replaces.is_none())
     }
 
     /// A brick as users write it: HOST:/PATH.

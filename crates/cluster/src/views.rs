@@ -21,6 +21,7 @@ impl State {
                 set.lost_before = epoch;
             }
         }
+        self.finish_replacements(change.set);
         Ok(Outcome::Views(vec![(change.set, epoch)]))
     }
 

@@ -5,8 +5,8 @@
 mod json_sample;
 
 use cluster::{
-    BrickSpec, Command, ConfigVolume, NewBricks, NewServer, NewVolume, OptionChange, Outcome, Proposal,
-    State, Status, ViewChange,
+    BrickSpec, Command, ConfigVolume, NewBrick, NewBricks, NewServer, NewVolume, OptionChange, Outcome,
+    Proposal, State, Status, ViewChange,
 };
 use ids::{BrickId, Epoch, ServerId, SetId, VolumeId};
 use serde::Serialize;
@@ -59,6 +59,7 @@ fn name(command: &Command) -> &'static str {
         Command::SetServerAddress { .. } => "set-server-address",
         Command::CreateVolume(_) => "create-volume",
         Command::AddBricks(_) => "add-bricks",
+        Command::ReplaceBrick(_) => "replace-brick",
         Command::StartVolume { .. } => "start-volume",
         Command::StopVolume { .. } => "stop-volume",
         Command::DeleteVolume { .. } => "delete-volume",
@@ -93,6 +94,13 @@ fn commands() -> Vec<Command> {
             bricks: vec![BrickSpec { server: ServerId(2), path: "/data2/home".to_owned() }],
             force: true,
             expect_brick: BrickId(4),
+        }),
+        Command::ReplaceBrick(NewBrick {
+            set: SetId(1),
+            expect_epoch: Epoch(3),
+            old: BrickId(2),
+            new: BrickSpec { server: ServerId(4), path: "/data/home".to_owned() },
+            force: true,
         }),
         Command::StartVolume { name: name() },
         Command::StopVolume { name: name() },

@@ -25,6 +25,13 @@ pub(crate) fn requests() -> Vec<AdminRequest> {
         .into_request(),
         VolumeAddBrick { name: name(), bricks: vec!["server3:/data/home".to_owned()], force: true }
             .into_request(),
+        VolumeReplaceBrick {
+            name: name(),
+            old: "server2:/data/home".to_owned(),
+            new: "server4:/data/home".to_owned(),
+            force: true,
+        }
+        .into_request(),
         VolumeStart { name: name() }.into_request(),
         VolumeStop { name: name() }.into_request(),
         VolumeDelete { name: name() }.into_request(),
@@ -147,6 +154,13 @@ pub(crate) fn answers() -> Vec<AdminAnswer> {
             name: name(),
             sets: vec![SetId(5), SetId(6)],
             serving: true,
+        }),
+        AdminAnswer::VolumeReplaceBrick(BrickReplaced {
+            name: name(),
+            old: "server2:/data/home".to_owned(),
+            new: "server4:/data/home".to_owned(),
+            set: SetId(4),
+            at_once: true,
         }),
         AdminAnswer::VolumeStart(VolumeStarted { name: name(), serving: true }),
         AdminAnswer::VolumeStop(VolumeStopped { name: name() }),

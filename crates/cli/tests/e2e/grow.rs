@@ -123,3 +123,90 @@ fn a_document_with_more_bricks_is_applied() {
     use_bricks(&mount, &pool.paths(&new));
     assert!(pool.ok(&apply).contains("nothing to change"));
 }
+
+/// The bricks of a volume, once they are in sync.
+fn in_sync(pool: &Pool, volume: &str, bricks: &[(usize, &str)]) {
+    let wanted: Vec<String> = bricks.iter().map(|(s, b)| pool.servers[*s].brick(b)).collect();
+    eventually("these bricks are in sync", || {
+        let status = pool.status(volume);
+        let all = status["bricks"].as_array()?;
+        let name = |b: &serde_json::Value| {
+            format!("{}:{}", b["server"].as_str().unwrap(), b["path"].as_str().unwrap())
+        };
+        let named = all.iter().map(name).collect::<Vec<_>>() == wanted;
+        (named && all.iter().all(|b| b["in_sync"] == true && b["online"] == true)).then_some(())
+    });
+}
+
+/// A brick in sync stays until the new one is, a dead one goes at once; the mount notices neither.
+#[test]
+fn bricks_are_replaced_while_the_volume_is_in_use() {
+    let mut pool = Pool::new(4);
+    // Until the newcomer knows for certain that others hold the brick's data.
+    pool.expect_errors(&["is not a brick"]);
+    pool.volume("v", 2, &TWO);
+    pool.volume("w", 1, &[(0, "w")]);
+    let (mount, alone) = (pool.mount("v"), pool.mount("w"));
+    for m in [&mount, &alone] {
+        fs::create_dir(m.path("d")).unwrap();
+        for i in 0..100 {
+            fs::write(m.path(&format!("d/f{i}")), files::noise(i, 3000)).unwrap();
+        }
+    }
+    let replace = |pool: &Pool, v: &str, old: (usize, &str), new: (usize, &str)| {
+        pool.json(&format!("volume replace-brick {v} {}", words(pool, &[old, new])))
+    };
+    assert_eq!(replace(&pool, "v", (0, "a"), (2, "n"))["at_once"], false);
+    for i in 100..150 {
+        fs::write(mount.path(&format!("d/f{i}")), files::noise(i, 3000)).unwrap();
+    }
+    in_sync(&pool, "v", &[(2, "n"), (1, "a")]);
+    // The only copy moves to another server.
+    replace(&pool, "w", (0, "w"), (1, "w"));
+    in_sync(&pool, "w", &[(1, "w")]);
+    let brick_path = pool.servers[1].path("a").display().to_string();
+    pool.kill(1);
+    eventually("the killed server's brick is out of the view", || {
+        let status = pool.status("v");
+        let brick = status["bricks"].as_array()?.iter().find(|b| b["path"] == brick_path.as_str())?.clone();
+        (brick["in_sync"] == false).then_some(())
+    });
+    assert_eq!(replace(&pool, "v", (1, "a"), (3, "n"))["at_once"], true);
+    fs::write(mount.path("d/last"), "x").unwrap();
+    in_sync(&pool, "v", &[(2, "n"), (3, "n")]);
+    pool.start(1);
+    pool.kill(0);
+    for i in 0..150 {
+        assert_eq!(fs::read(mount.path(&format!("d/f{i}"))).unwrap(), files::noise(i, 3000));
+    }
+    for i in 0..100 {
+        assert_eq!(fs::read(alone.path(&format!("d/f{i}"))).unwrap(), files::noise(i, 3000));
+    }
+    mount.end();
+    alone.end();
+    let paths = pool.paths(&[(2, "n"), (3, "n")]);
+    eventually("the bricks are the same", || {
+        (files::tree(&paths[0]) == files::tree(&paths[1])).then_some(())
+    });
+}
+
+/// A disk is replaced by another one of the same server: with a copy less meanwhile, which has to be said.
+#[test]
+fn a_brick_is_replaced_on_its_own_server() {
+    let mut pool = Pool::new(2);
+    pool.expect_errors(&["is not a brick"]);
+    pool.volume("v", 2, &TWO);
+    let mount = pool.mount("v");
+    fs::write(mount.path("file"), "x").unwrap();
+    let line = |old: (usize, &str), new: (usize, &str)| {
+        format!("volume replace-brick v {}", words(&pool, &[old, new]))
+    };
+    pool.cli(&line((0, "a"), (0, "n"))).refused_with(&["a copy less", "--force"]);
+    pool.cli(&line((0, "a"), (1, "n"))).refused_with(&["a brick of the same set"]);
+    pool.cli(&line((0, "x"), (0, "n"))).refused_with(&["is no brick of volume v"]);
+    pool.ok(&format!("{} --force", line((0, "a"), (0, "n"))));
+    fs::write(mount.path("more"), "y").unwrap();
+    in_sync(&pool, "v", &[(0, "n"), (1, "a")]);
+    assert_eq!(fs::read(pool.servers[0].path("n/file")).unwrap(), b"x");
+    assert_eq!(fs::read_to_string(mount.path("more")).unwrap(), "y");
+}

@@ -72,7 +72,7 @@ fn volume(state: &State, doc: &VolumeDoc) -> Vec<Change> {
     match current {
         None => changes.push(Change::Create { volume: name(), bricks: doc.bricks.len() }),
         Some(known) => {
-            let has = state.sets_of(known).map(|s| s.bricks.len()).sum();
+            let has = state.bricks_of_volume(known).count();
             if doc.bricks.len() > has {
                 changes.push(Change::AddBricks { volume: name(), bricks: doc.bricks.len() - has });
             }

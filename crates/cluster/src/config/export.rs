@@ -59,8 +59,7 @@ fn write_volume(state: &State, v: &Volume, to: &mut String) -> std::fmt::Result 
         v.replica, v.arbiter, v.status
     )?;
     writeln!(to, "bricks = [")?;
-    let bricks = state.sets_of(v).flat_map(|s| &s.bricks);
-    for brick in bricks {
+    for brick in state.bricks_of_volume(v) {
         writeln!(to, "  {},", quote(&state.brick_name(brick)))?;
     }
     writeln!(to, "]\n[volume.{name}.options]")?;

@@ -78,6 +78,11 @@ fn code(refusal: &Refusal) -> ErrorCode {
         | Refusal::NotMember { .. }
         | Refusal::BadPrimary { .. }
         | Refusal::NotHealed { .. }
+        | Refusal::BeingReplaced { .. }
+        | Refusal::ServerHasBrickOfSet { .. }
+        | Refusal::CopyLess { .. }
+        | Refusal::OnlyCopy { .. }
+        | Refusal::SetOffline { .. }
         | Refusal::DataWouldBeLost { .. } => ErrorCode::Conflict,
         Refusal::TooManyServers { .. }
         | Refusal::TooManyVolumes { .. }

@@ -11,6 +11,7 @@ mod membership;
 mod peers;
 mod promote;
 pub(crate) mod protocol;
+mod replace_brick;
 mod replace_server;
 pub(crate) mod state_folder;
 mod status;

@@ -29,6 +29,7 @@ impl Control {
             R::PoolList(_) => A::PoolList(Peers { peers: self.peers() }),
             R::VolumeCreate(r) => A::VolumeCreate(self.volume_create(r).await?),
             R::VolumeAddBrick(r) => A::VolumeAddBrick(self.volume_add_brick(r).await?),
+            R::VolumeReplaceBrick(r) => A::VolumeReplaceBrick(self.volume_replace_brick(r).await?),
             R::VolumeStart(r) => A::VolumeStart(self.volume_start(r.name).await?),
             R::VolumeStop(r) => A::VolumeStop(self.volume_stop(r.name).await?),
             R::VolumeDelete(r) => A::VolumeDelete(self.volume_delete(&r.name).await?),

@@ -8,6 +8,7 @@ mod heal;
 mod info;
 mod list;
 mod promote;
+mod replace_brick;
 mod reset;
 mod set;
 mod start;
@@ -22,6 +23,7 @@ use clap::Subcommand;
 pub(crate) enum Volume {
     Create(create::Create),
     AddBrick(add_brick::AddBrick),
+    ReplaceBrick(replace_brick::ReplaceBrick),
     Start(start::Start),
     Stop(stop::Stop),
     Delete(delete::Delete),
@@ -40,6 +42,7 @@ impl Volume {
         match self {
             Volume::Create(c) => c.run(global),
             Volume::AddBrick(c) => c.run(global),
+            Volume::ReplaceBrick(c) => c.run(global),
             Volume::Start(c) => c.run(global),
             Volume::Stop(c) => c.run(global),
             Volume::Delete(c) => c.run(global),
