@@ -14,8 +14,11 @@
 //! some seconds, when memory is short); and a clock that was set back between that sync and the power cut, and has passed
 //! the time of that sync again when the brick is opened.
 
+use crate::effects::effects;
 use crate::error::OpenError;
+use crate::folders::hidden_name;
 use crate::index::{Index, Located};
+use crate::journal::Journal;
 use crate::object::{OpenObject, S_IFDIR, S_IFMT};
 use crate::open::Site;
 use crate::place::move_to_lost_found;
@@ -23,9 +26,10 @@ use crate::scan::Seen;
 use disk_format::tag::ORPHAN;
 use file_system::{File, Handle, Times};
 use ids::{Fid, Lsn, SetId, Time};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
-use wire::Errno;
+use wire::{Change, Errno};
 
 /// Its name in `.mortar`.
 const FILE: &[u8] = b"synced";
@@ -100,6 +104,21 @@ pub(crate) fn look(
     }
     quarantine_untagged(at, &changed.untagged, last).map_err(|e| at.io("clear what has no tag out of", e))?;
     Ok(changed)
+}
+
+/// Files without a name that are not here, and of whose end no record tells: it may have been lost.
+pub(crate) fn missing_orphans(at: &Site, journal: &Journal) -> Result<Vec<Fid>, OpenError> {
+    let mut orphans = BTreeSet::new();
+    for record in journal.iterate(journal.first()) {
+        let change = record?.change;
+        if let Change::DropOrphan { fid } = change {
+            orphans.remove(&fid);
+        }
+        orphans.extend(effects(&change).into_iter().filter(|(_, e)| e.set & ORPHAN != 0).map(|(fid, _)| fid));
+    }
+    let folder = at.folder("orphans")?;
+    let is_missing = |fid: &Fid| folder.stat_at(hidden_name(*fid).as_bytes()) == Err(Errno::ENOENT);
+    Ok(orphans.into_iter().filter(is_missing).collect())
 }
 
 /// Moves what lost its tag to lost+found. The times of its directory stay: they are users'.

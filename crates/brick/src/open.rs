@@ -266,11 +266,12 @@ fn open_journal(
 fn mark_changed(
     at: &Site,
     set: SetId,
-    (consistent_to, last): (Lsn, Lsn),
+    (consistent_to, journal): (Lsn, &Journal),
     (synced, index): (&SyncedAt, &mut Index),
 ) -> Result<(Changed, Option<StaleSet>), OpenError> {
-    let mut changed = crate::lost::look(at, set, synced, last, index)?;
-    let objects = std::mem::take(&mut changed.objects);
+    let mut changed = crate::lost::look(at, set, synced, journal.last().lsn, index)?;
+    let mut objects = std::mem::take(&mut changed.objects);
+    objects.extend(crate::lost::missing_orphans(at, journal)?);
     mark_lost(at, consistent_to, objects).map_err(|e| at.io("mark what is stale in", e))?;
     let stale_set = read_stale_set(&at.meta).map_err(|e| at.io("read the mark of healing of", e))?;
     Ok((changed, stale_set))
@@ -339,7 +340,7 @@ impl Brick {
         let synced = SyncedAt::open(meta.clone()).map_err(|e| at.io("open .mortar/synced of", e))?;
         let last = opened.journal.last().lsn;
         let (changed, stale_set) = if rebooted {
-            mark_changed(&at, identity.set, (consistent_to, last), (&synced, &mut index))?
+            mark_changed(&at, identity.set, (consistent_to, &opened.journal), (&synced, &mut index))?
         } else {
             (Changed::default(), None)
         };

@@ -172,6 +172,24 @@ fn a_file_with_a_name_left_is_no_orphan() {
     }
 }
 
+/// The file is gone and the record that says so is lost: others may have it.
+#[test]
+fn an_orphan_whose_end_has_lost_its_record_is_stale() {
+    let mut disk = Disk::new(1, CrashRule::Ordered);
+    let mut s = Set::new(vec![disk.open().unwrap()]);
+    let file = s.file(ROOT, "file");
+    s.open.insert(file);
+    s.run(&Op::Unlink { parent: ROOT, name: name("file") }, b"").unwrap();
+    s.bricks[0].begin_sync(None).unwrap().run().unwrap();
+    disk.pass_time();
+    s.apply(&Change::DropOrphan { fid: file }, b"").unwrap();
+    drop(s);
+    // The tree survives, the end of the journal does not.
+    disk.crash(CrashRule::Ordered, &mut |n| if n == 5 { 0 } else { n - 1 });
+    let mut b = disk.open().unwrap();
+    assert!(b.attr(file).is_err() && b.stale_set().is_some_and(|s| s.objects.contains(&file)));
+}
+
 /// What says when everything was synced last is worth nothing if the clock was set back since.
 #[test]
 fn what_was_renamed_after_the_clock_was_set_back_is_known() {
