@@ -34,6 +34,10 @@ const CLEARLY_FULLER: u64 = 10;
 const EXPECTED: u64 = 64 << 20;
 /// A directory at depth `n` keeps this to the power of `n` subdirectories on its own set; those after them are spread.
 const KEPT: u32 = 8;
+/// So many are spread one by one; a directory with more is one of thousands of small ones, and making them fast counts.
+const SPREAD: u32 = 128;
+/// Of those beyond, one of so many is spread.
+const SPARSE: u32 = 16;
 /// 2^64 divided by the golden ratio: multiples of it, taken modulo 2^64, are spread evenly however many there are.
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
@@ -58,10 +62,19 @@ pub fn kept(depth: u32) -> u32 {
     if depth == 0 { 0 } else { KEPT.saturating_pow(depth) }
 }
 
+/// Whether subdirectory number `count` (from 0) of a directory at that depth is spread whatever room there is.
+fn is_spread(depth: u32, count: u32) -> bool {
+    match count.checked_sub(kept(depth)) {
+        _ if depth == 0 => true,
+        None => false,
+        Some(beyond) => beyond < SPREAD || beyond.is_multiple_of(SPARSE),
+    }
+}
+
 /// The set for a new directory that is not to live with its parent; `None`: it does. `turn` differs from call to call, and
 /// counts up.
 pub fn choose(parent: &Parent, sets: &[SetRoom], turn: u64) -> Option<SetId> {
-    if parent.subdirectories < kept(parent.depth) && !is_to_be_left(parent.set, sets) {
+    if !is_spread(parent.depth, parent.subdirectories) && !is_to_be_left(parent.set, sets) {
         return None;
     }
     let candidates = || sets.iter().filter(|s| s.is_candidate());
