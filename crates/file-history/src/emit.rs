@@ -96,6 +96,7 @@ impl<'a> Emitter<'a> {
         if !matches!(outcome, Outcome::Unknown { .. }) && self.spans_loss(n) {
             self.answer(n, Outcome::Unknown { torn: true }, false)?;
         }
+        self.cut_short(n);
         self.answer(n, outcome, vouches)
     }
 
@@ -106,6 +107,18 @@ impl<'a> Emitter<'a> {
         let sets: Vec<_> = crate::syncs::changed(&r.op).iter().map(|fid| fid.set).collect();
         r.op.changes()
             && self.losses.iter().any(|l| sets.contains(&l.set) && r.begun <= l.until && l.from <= *at)
+    }
+
+    /// The change of data may have been cut short, and is done when it is sent again: the file had its time before.
+    fn cut_short(&mut self, n: usize) {
+        let r = &self.records[n];
+        let (Op::Write { fid, .. } | Op::Fallocate { fid, .. }) = r.op else { return };
+        let ended = r.answer.as_ref().map_or(u64::MAX, |(at, _)| *at);
+        if self.excuses.cut_short.iter().any(|c| c.set == fid.set && (r.begun..=ended).contains(&c.at)) {
+            let obj = self.table.object(fid);
+            let touch = inode::NewAttr { touch: true, ..inode::NewAttr::default() };
+            self.ask_of(n, obj, inode::Ask::SetAttr(touch), Some(inode::Told::Done), None);
+        }
     }
 
     fn answer(&mut self, n: usize, outcome: Outcome, vouches: bool) -> Result<(), Violation> {

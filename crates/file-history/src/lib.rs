@@ -75,6 +75,15 @@ pub struct Excuse {
     pub until: u64,
 }
 
+/// A process that ended in the midst of a change to a set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CutShort {
+    /// The set.
+    pub set: SetId,
+    /// When.
+    pub at: u64,
+}
+
 /// Why some answers need no other explanation. An operation that changes something and failed with an excused error was
 /// done or not; a write perhaps in part.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -83,6 +92,9 @@ pub struct Excuses {
     pub errors: Vec<Excuse>,
     /// Clients that died, and when: what they had open is closed at some time after that.
     pub dead: Vec<(u32, u64)>,
+    /// Changes that were cut short. A brick that was alone then gives the file of a write the time of it at once, and its
+    /// data when it is sent again.
+    pub cut_short: Vec<CutShort>,
 }
 
 /// What was checked.

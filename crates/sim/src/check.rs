@@ -5,7 +5,7 @@ use crate::disk::Disk;
 use crate::trace::say;
 use crate::world::World;
 use disk_format::tag::{Tag, XATTR};
-use file_history::{Excuse, Excuses, Loss};
+use file_history::{CutShort, Excuse, Excuses, Loss};
 use file_system::{File, FileSystem, S_IFDIR, S_IFLNK};
 use ids::{Fid, SetId, Time};
 use std::collections::BTreeMap;
@@ -148,7 +148,9 @@ impl World {
                 until: e.until.map_or(u64::MAX, nanos),
             })
             .collect();
-        let excuses = Excuses { errors, dead: self.history.dead().to_vec() };
+        let cut_short = self.ledger.changes_cut_short().iter();
+        let cut_short = cut_short.map(|(set, at)| CutShort { set: *set, at: nanos(*at) }).collect();
+        let excuses = Excuses { errors, dead: self.history.dead().to_vec(), cut_short };
         let root = self.history.root();
         match file_history::check(self.history.records(), &losses, &excuses, root) {
             Ok(summary) => {

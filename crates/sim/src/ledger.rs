@@ -45,6 +45,7 @@ pub(crate) struct Ledger {
     failing: BTreeSet<BrickId>,
     losses: Vec<Loss>,
     excuses: Vec<Excuse>,
+    cut_short: Vec<(SetId, Duration)>,
     below: BTreeSet<SetId>,
 }
 
@@ -60,6 +61,13 @@ impl Ledger {
     /// The power failed on a brick, or its disk dropped what it should have written.
     pub(crate) fn power_failed(&mut self, now: Duration, brick: BrickId) {
         self.torn.insert(brick, Torn { from: now, until: now });
+    }
+
+    /// The brick's process ended in the midst of a change: what was cut short is stale, and a brick that is opened with an
+    /// old stale set counts as one that lost memory.
+    pub(crate) fn cut_short(&mut self, now: Duration, brick: BrickId) {
+        self.power_failed(now, brick);
+        self.cut_short.extend(self.set_of.get(&brick).map(|set| (*set, now)));
     }
 
     /// What the brick has is its set's history from here on.
@@ -147,5 +155,9 @@ impl Ledger {
 
     pub(crate) fn excuses(&self) -> &[Excuse] {
         &self.excuses
+    }
+
+    pub(crate) fn changes_cut_short(&self) -> &[(SetId, Duration)] {
+        &self.cut_short
     }
 }

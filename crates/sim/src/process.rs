@@ -269,10 +269,8 @@ impl World {
         if self.machines[m].disks.values().any(|d| d.is_off()) && self.machines[m].dies_with_power {
             self.cut_power(m);
         } else {
-            // A change that was cut short is stale, and a brick that is opened with an old stale set counts as one that
-            // lost memory.
             for brick in self.machines[m].disks.keys().copied().collect::<Vec<_>>() {
-                self.ledger.power_failed(self.now, brick);
+                self.ledger.cut_short(self.now, brick);
             }
             self.kill(m, "killed at work");
         }

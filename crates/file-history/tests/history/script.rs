@@ -4,7 +4,7 @@ use bytes::Bytes;
 use file_history::{Answer, Excuse, Excuses, Loss, Record, Summary, Violation, check};
 use ids::{Epoch, Fid, Lsn, SetId, Time};
 use wire::codec::Blob;
-use wire::op::{Node, SetAttr};
+use wire::op::{Node, SetAttr, SetTime};
 use wire::reply::DirEntry;
 use wire::{Attr, Body, Errno, Name, Op};
 
@@ -189,15 +189,15 @@ pub(crate) fn symlink(target: &str) -> Node {
     Node::Symlink { target: Blob(target.as_bytes().to_vec()) }
 }
 
-pub(crate) fn set_size(f: u64, size: u64) -> Op {
-    let set = SetAttr {
-        mode: None,
-        uid: None,
-        gid: None,
-        size: Some(size),
-        atime: None,
-        mtime: None,
-        kill_suid: false,
-    };
+fn set_attr(f: u64, size: Option<u64>, mtime: Option<SetTime>) -> Op {
+    let set = SetAttr { mode: None, uid: None, gid: None, size, atime: None, mtime, kill_suid: false };
     Op::SetAttr { fid: fid(f), set }
+}
+
+pub(crate) fn set_size(f: u64, size: u64) -> Op {
+    set_attr(f, Some(size), None)
+}
+
+pub(crate) fn set_mtime(f: u64, time: Time) -> Op {
+    set_attr(f, None, Some(SetTime::At { time }))
 }

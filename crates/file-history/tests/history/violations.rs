@@ -1,12 +1,13 @@
 //! Each kind of violation is found, and what is right is not one.
 
 use crate::script::{
-    SET, Script, attr, data, dir, done, entry, fid, file, make, name, root, set_size, symlink,
+    SET, Script, attr, data, dir, done, entry, fid, file, make, name, root, set_mtime, set_size, symlink,
 };
 use bytes::Bytes;
-use ids::{Fid, SetId};
+use file_history::CutShort;
+use ids::{Fid, SetId, Time};
 use wire::op::{Node, rename_flags};
-use wire::{Body, Errno, Op};
+use wire::{Attr, Body, Errno, Op};
 
 fn with_file() -> Script {
     let mut s = Script::default();
@@ -572,5 +573,29 @@ fn a_full_disk_explains_a_sync_that_fails() {
     s.excuse(Errno::ENOSPC);
     s.accepted();
     s.call(Op::Read { fid: fid(1), offset: 0, len: 1 }, Err(Errno::EIO));
+    s.refused();
+}
+
+#[test]
+fn a_write_that_was_cut_short_may_show_its_time_before_its_data() {
+    let time = |sec| Time { sec, nsec: 0 };
+    let seen = |size, sec| attr(Attr { mtime: time(sec), ..file(fid(1), 1, size) });
+    let mut s = with_file();
+    s.call(set_mtime(1, time(7)), seen(0, 7));
+    s.write(1, 0, &[(10, 1)], 10);
+    s.at(100, 200);
+    s.call(Op::GetAttr { fid: fid(1) }, seen(0, 8));
+    s.at(150, 160);
+    s.refused();
+    s.excuses.cut_short = vec![CutShort { set: SetId(2), at: 120 }, CutShort { set: SET, at: 90 }];
+    s.refused();
+    s.excuses.cut_short.push(CutShort { set: SET, at: 120 });
+    s.accepted();
+    let mut unanswered = s.clone();
+    unanswered.records[2].answer = None;
+    unanswered.accepted();
+    s.call(set_mtime(1, time(7)), seen(10, 7));
+    s.accepted();
+    s.call(Op::GetAttr { fid: fid(1) }, seen(10, 8));
     s.refused();
 }
