@@ -98,6 +98,11 @@ impl<V: Clone + Ord> Choice<V> {
         self.maybe.retain(|v| v != now);
     }
 
+    /// What a loss would leave instead, as far as it is known.
+    pub(crate) fn since(&self) -> impl Iterator<Item = &V> {
+        self.since.iter().flatten()
+    }
+
     pub(crate) fn sync(&mut self) {
         self.since.clear();
     }

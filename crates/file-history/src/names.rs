@@ -151,6 +151,10 @@ struct Life {
     /// A directory whose entry on another set was removed. Its own set may hear of that later: until then it is there, as
     /// an empty directory that takes no entries.
     ending: bool,
+    /// A name was taken from this file since its last sync.
+    leaving: bool,
+    /// So it was when something was lost: without a name it may be gone, although it is held open.
+    torn: bool,
     opens: u128,
 }
 
@@ -252,7 +256,7 @@ impl Names {
             (0, 1..) => Presence::Either,
             (0, 0) if life.ending => Presence::Either,
             (0, 0) if self.objects[obj].is_dir() => Presence::Absent,
-            (0, 0) if life.opens != 0 => Presence::Present,
+            (0, 0) if life.opens != 0 && !life.torn => Presence::Present,
             // A server may keep for a while what has neither name nor holder.
             (0, 0) => Presence::Either,
         }

@@ -248,9 +248,15 @@ impl Names {
         if let Some(mut next) = emptied.filter(|_| is_done(told)) {
             self.set(&mut next, at, None);
             let ending = is_dir && self.objects[obj].set != self.objects[at.dir].set;
-            next.change(obj, |l| (l.anchored, l.ending) = (false, ending));
+            let leaving = self.leaves(obj);
+            next.change(obj, |l| (l.anchored, l.ending, l.leaving) = (false, ending, leaving));
             out.push(next);
         }
+    }
+
+    /// Whether it matters that a name was taken from it: its place among files without a name is on disk only with a sync.
+    fn leaves(&self, obj: Obj) -> bool {
+        self.is_tracked(obj) && !self.objects[obj].is_dir()
     }
 
     /// Whether `dir` is `above` or lies beneath it.
@@ -357,7 +363,8 @@ impl Names {
             self.set(&mut next, *to, source);
             self.set(&mut next, *from, if *exchange { target } else { None });
             if let Some(replaced) = target.filter(|_| !exchange) {
-                next.change(replaced, |l| l.anchored = false);
+                let leaving = self.leaves(replaced);
+                next.change(replaced, |l| (l.anchored, l.leaving) = (false, leaving));
             }
         }
         out.push(next);

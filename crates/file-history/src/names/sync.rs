@@ -33,7 +33,7 @@ impl Names {
                 s.put(key, slot);
             }
         }
-        s.change(obj, |l| (l.fresh, l.adrift) = (false, false));
+        s.change(obj, |l| (l.fresh, l.adrift, l.leaving, l.torn) = (false, false, false, false));
         let within: Vec<Key> = s.within(obj).map(|(k, _)| *k).collect();
         within.into_iter().for_each(|key| self.keep(&mut s, key));
         let mut above = vec![obj];
@@ -58,7 +58,11 @@ impl Names {
         let keys: Vec<Key> = s.slots.keys().filter(|k| self.objects[k.dir].set == set).copied().collect();
         keys.into_iter().for_each(|key| self.keep(&mut s, key));
         let objects: Vec<Obj> = s.lives.keys().filter(|o| self.objects[**o].set == set).copied().collect();
-        objects.into_iter().for_each(|obj| s.change(obj, |l| (l.fresh, l.buried) = (false, l.gone)));
+        objects.into_iter().for_each(|obj| {
+            s.change(obj, |l| {
+                (l.fresh, l.leaving, l.torn, l.buried) = (false, false, false, l.gone);
+            })
+        });
         s
     }
 
@@ -68,6 +72,9 @@ impl Names {
         let keys: Vec<Key> = s.slots.keys().filter(|k| self.objects[k.dir].set == set).copied().collect();
         for key in keys {
             let mut slot = s.slot(key);
+            for obj in slot.since().copied().flatten() {
+                s.change(obj, |l| l.torn |= l.leaving);
+            }
             slot.lose();
             // What was made and never synced may be gone, and with it every entry that leads to it.
             if slot.values().flatten().flatten().any(|obj| s.life(*obj).fresh) {
@@ -82,7 +89,9 @@ impl Names {
                 let back = l.gone && !l.buried;
                 l.adrift |= l.fresh || back;
                 l.gone &= !back;
-                l.fresh = false;
+                // The set of its name need not lose its part of the removal: then it is there without one.
+                l.bereft |= l.ending && !l.gone;
+                (l.fresh, l.leaving) = (false, false);
             });
         }
         s

@@ -361,6 +361,68 @@ fn a_lost_removal_may_bring_back_an_entry_alone() {
     own.refused();
 }
 
+/// Its own set loses its part of a removal, the set of its name does not: it is there without a name, and takes entries.
+#[test]
+fn a_lost_removal_may_bring_back_a_directory_without_a_name() {
+    let there = Fid { set: SetId(2), ..fid(1) };
+    let removed = |told: bool, lost: bool| {
+        let mut s = Script::default();
+        s.call(make(root(), "d", Node::Dir), attr(dir(there)));
+        s.call(Op::SyncFs, done());
+        s.fsync(there, done());
+        s.call(Op::Rmdir { parent: root(), name: name("d") }, done());
+        if told {
+            s.call(Op::GetAttr { fid: there }, Err(Errno::ESTALE));
+        }
+        if lost {
+            s.lose();
+            s.losses[0].set = there.set;
+        }
+        s.lookup(root(), "d", Err(Errno::ENOENT));
+        s.fsync(there, done());
+        let made = Fid { lsn: ids::Lsn(2), ..there };
+        s.call(make(there, "a", Node::File), attr(file(made, 1, 0)));
+        s.lookup(there, "a", Ok(file(made, 1, 0)));
+        s
+    };
+    for told in [false, true] {
+        let mut s = removed(told, true);
+        s.accepted();
+        s.lookup(root(), "d", Ok(dir(there)));
+        s.refused();
+        removed(told, false).refused();
+    }
+}
+
+/// A rename over an open file puts it among the files without a name and takes its name, in two steps: a loss may take the
+/// first one alone.
+#[test]
+fn an_open_file_that_was_replaced_may_be_gone_after_a_loss() {
+    let replaced = |sync: Option<Op>, after: Result<(), Errno>| {
+        let mut s = synced();
+        s.call(Op::Open { fid: fid(1) }, attr(file(fid(1), 1, 10)));
+        s.create(root(), "b", 2);
+        s.fsync(fid(2), done());
+        s.rename("b", "a", done());
+        if let Some(op) = sync {
+            s.call(op, done());
+        }
+        s.lose();
+        s.lookup(root(), "a", Ok(file(fid(2), 1, 0)));
+        s.call(Op::GetAttr { fid: fid(1) }, after.and_then(|()| attr(file(fid(1), 0, 10))));
+        s
+    };
+    replaced(None, Err(Errno::ESTALE)).accepted();
+    replaced(None, Ok(())).accepted();
+    for sync in [Op::SyncFs, Op::Fsync { fid: root() }, Op::Fsync { fid: fid(1) }] {
+        replaced(Some(sync.clone()), Err(Errno::ESTALE)).refused();
+        replaced(Some(sync), Ok(())).accepted();
+    }
+    let mut without = replaced(None, Err(Errno::ESTALE));
+    without.losses.clear();
+    without.refused();
+}
+
 /// Its own set lost nothing, and does not know that the name is gone: a sync there does not bring it back.
 #[test]
 fn a_directory_whose_name_another_set_lost_stays_without_one() {
