@@ -150,7 +150,8 @@ impl Brick {
         }
     }
 
-    fn keep_times_of(&mut self, objects: &[Fid]) -> Result<(), Errno> {
+    /// Like [`Brick::keep_times`], of those that are here.
+    pub(crate) fn keep_times_of(&mut self, objects: &[Fid]) -> Result<(), Errno> {
         for fid in objects {
             match self.keep_times(*fid) {
                 Ok(()) | Err(Errno::ESTALE | Errno::ENOENT) => {}

@@ -85,9 +85,9 @@ impl Brick {
             let mut again = None;
             if e.kind == S_IFDIR {
                 again = self.untangle(dir, e.fid)?;
-                if let Some(parent) = self.location(e.fid)?.parent {
-                    self.keep_times(parent)?;
-                }
+                // It may lie in a directory that was taken away and forgotten.
+                let from = self.location(e.fid)?.parent;
+                self.keep_times_of(from.as_slice())?;
                 match self.move_copy(e.fid, dir, name) {
                     // It cannot lie beneath itself: the directory that it goes into is not where it belongs either.
                     Err(Errno::EINVAL) => {
@@ -170,9 +170,7 @@ impl Brick {
     /// Moves a directory to the heal trash until its own entry is compared.
     fn displace(&mut self, dir: Fid) -> Result<(), Errno> {
         let at = self.location(dir)?;
-        if let Some(parent) = at.parent {
-            self.keep_times(parent)?;
-        }
+        self.keep_times_of(at.parent.as_slice())?;
         self.folders.heal_trash().receive(&at.dir, &at.name, dir)?;
         if let Some(parent) = at.parent {
             self.left(parent, &at.name);

@@ -32,9 +32,7 @@ impl Brick {
         if from.parent == Some(parent) && from.name == name.as_bytes() {
             return Ok(());
         }
-        if let Some(from) = from.parent {
-            self.keep_times(from)?;
-        }
+        self.keep_times_of(from.parent.as_slice())?;
         self.claim(parent, name.as_bytes(), what.fid)?;
         match self.move_copy(what.fid, parent, name.as_bytes()) {
             // Copies of other sets' directories lie here as they no longer do there. It serves where it is.
@@ -89,7 +87,7 @@ impl Brick {
     fn move_to_lost_found(&mut self, fid: Fid) -> Result<(), Errno> {
         let from = self.location(fid)?;
         let Some(parent) = from.parent else { return Ok(()) };
-        self.keep_times(parent)?;
+        self.keep_times_of(&[parent])?;
         self.folders.lost_found().receive(&from.dir, &from.name, fid)?;
         self.invalidate_attrs(fid);
         self.left(parent, &from.name);

@@ -652,6 +652,33 @@ fn directories_that_share_a_name_are_healed_as_the_primary_has_them() {
     assert!(dir.path().join("b2/d").is_dir());
 }
 
+/// A directory leaves another one, which goes. The brick that was away finds that out first, and its new place after it:
+/// what stands beside it there comes as well.
+#[test]
+fn a_directory_that_left_one_that_is_gone_comes_with_its_neighbours() {
+    for full in [false, true] {
+        let dir = temp();
+        let mut s = Set::new(vec![new_brick(dir.path(), 1), new_brick(dir.path(), 2)]);
+        // Smaller numbers are healed first.
+        let gone = s.dir(ROOT, "gone");
+        let to = s.dir(ROOT, "to");
+        s.dir(gone, "moved");
+        let mut j = s.bricks.pop().unwrap();
+        let common = j.last();
+        for n in ["a", "b", "c", "d", "e", "f"] {
+            s.file(to, n);
+        }
+        let (from, n) = (name("moved"), name("moved"));
+        s.run(&Op::Rename { parent: gone, name: from, to_parent: to, to_name: n, flags: 0 }, b"").unwrap();
+        s.run(&Op::Rmdir { parent: ROOT, name: name("gone") }, b"").unwrap();
+        let mut p = s.bricks.pop().unwrap();
+        let common = if full { Stamp { epoch: Epoch(0), lsn: Lsn(0) } } else { common };
+        let mut healing = accept_join(&mut p, &mut j, &common, full);
+        heal_all(&mut p, &mut j, &mut healing);
+        same_trees(dir.path(), &mut p, &mut j);
+    }
+}
+
 /// A directory goes while a file that lay in it is open: the brick that was away keeps the file too.
 #[test]
 fn a_file_without_a_name_outlives_its_directory() {
