@@ -2,6 +2,7 @@
 
 mod answers;
 mod files;
+mod links;
 mod tree;
 
 use crate::listing::listings;

@@ -254,6 +254,7 @@ impl World {
     pub(crate) fn begin_set(&mut self, m: usize, set: SetId, brick: BrickId, opened: OpenedBrick) {
         let shown = self.shown(m);
         say!(self, "server {m}: brick {brick} of set {set} is open: {opened:?}");
+        self.ledger.opened(self.now, brick);
         let Some(process) = self.process(m) else { return };
         process.control.unopened.remove(&brick);
         let core = SetCore::new(opened.start(), shown);

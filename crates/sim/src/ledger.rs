@@ -30,7 +30,8 @@ pub(crate) struct Excuse {
 #[derive(Clone, Copy, Debug)]
 struct Torn {
     from: Duration,
-    /// A disk that fails may drop something until it is well again.
+    /// A disk that fails may drop something until it is well again. What a brick said before its power failed tells nothing
+    /// of what it has after that: [`Duration::MAX`] until it is opened.
     until: Duration,
 }
 
@@ -60,7 +61,14 @@ impl Ledger {
 
     /// The power failed on a brick, or its disk dropped what it should have written.
     pub(crate) fn power_failed(&mut self, now: Duration, brick: BrickId) {
-        self.torn.insert(brick, Torn { from: now, until: now });
+        self.torn.insert(brick, Torn { from: now, until: Duration::MAX });
+    }
+
+    /// A brick takes part from here on, with what it has.
+    pub(crate) fn opened(&mut self, now: Duration, brick: BrickId) {
+        if let Some(torn) = self.torn.get_mut(&brick) {
+            torn.until = now;
+        }
     }
 
     /// The brick's process ended in the midst of a change: what was cut short is stale, and a brick that is opened with an
@@ -119,7 +127,8 @@ impl Ledger {
     /// brick that cannot write down what is stale counts as one that lost memory, as does one whose change fails with
     /// `EIO`: nobody knows what failed.
     pub(crate) fn disk_fails(&mut self, now: Duration, brick: BrickId, errno: Errno) {
-        self.power_failed(now, brick);
+        let until = self.torn.get(&brick).map_or(now, |t| t.until.max(now));
+        self.torn.insert(brick, Torn { from: now, until });
         self.failing.insert(brick);
         if let Some(set) = self.set_of.get(&brick).copied() {
             self.begin(now, errno, set);
@@ -130,6 +139,7 @@ impl Ledger {
     pub(crate) fn disk_heals(&mut self, now: Duration, brick: BrickId) {
         if self.failing.remove(&brick)
             && let Some(torn) = self.torn.get_mut(&brick)
+            && torn.until != Duration::MAX
         {
             torn.until = now;
         }

@@ -59,11 +59,7 @@ impl Emitter<'_> {
                 if self.is_reserved(key) && matches!(outcome, Outcome::Failed(Errno::EPERM)) {
                     return Ok(());
                 }
-                let asked = self.ask(n, Ask::Link(obj, key), told, None);
-                if let (Some((_, Ok((Body::Attr { attr }, _)))), Outcome::Done) = (&r.answer, &outcome) {
-                    self.attributes(n, attr, Behind { names: Some(asked), inode: None })?;
-                }
-                Ok(())
+                self.link(n, (obj, key), told, &outcome)
             }
             _ => Ok(()),
         }

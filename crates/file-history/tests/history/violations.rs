@@ -237,6 +237,30 @@ fn of_two_errors_that_apply_either_is_right() {
     s.refused();
 }
 
+/// `docs/semantics.md`: a link that was sent again when all names of its file were gone.
+#[test]
+fn a_link_that_was_seen_may_be_answered_as_if_its_file_had_been_gone_before() {
+    let link = || Op::Link { fid: fid(1), parent: root(), name: name("b") };
+    let mut seen = with_file();
+    seen.lookup(root(), "b", Ok(file(fid(1), 2, 0)));
+    seen.at(100, 110);
+    seen.unlink("b", done());
+    seen.at(120, 130);
+    let mut gone = seen.clone();
+    gone.unlink("a", done());
+    gone.at(140, 150);
+    for (mut s, (from, until), fine) in [
+        (gone.clone(), (90, 200), true),
+        (gone.clone(), (90, 135), false),
+        (gone, (115, 200), false),
+        (seen, (90, 200), false),
+    ] {
+        s.call(link(), Err(Errno::ENOENT));
+        s.at(from, until);
+        if fine { s.accepted() } else { s.refused() }
+    }
+}
+
 #[test]
 fn the_other_set_of_a_rename_need_not_be_asked() {
     let there = Fid { set: SetId(2), ..fid(7) };
