@@ -246,6 +246,24 @@ impl Content {
         }
     }
 
+    /// A copy of bytes that were perhaps there.
+    pub(crate) fn perhaps_copy(
+        &mut self,
+        at: u64,
+        from: &Content,
+        range: std::ops::Range<u64>,
+        tracked: bool,
+    ) {
+        let mut at = at;
+        for (len, source) in from.range(range.start, range.end) {
+            self.perhaps(at, &[(len, source.now)], tracked);
+            for value in (0..=255).filter(|v| source.maybe.has(*v)) {
+                self.perhaps(at, &[(len, value)], tracked);
+            }
+            at += len;
+        }
+    }
+
     /// Everything from `from` on moves to `to`; what lies between is zeros, or goes.
     pub(crate) fn shift(&mut self, from: u64, to: u64, tracked: bool) {
         let old = self.clone();

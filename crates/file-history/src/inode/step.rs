@@ -255,6 +255,12 @@ impl Inodes {
             target.size.set(|s| s.max(to + n), self.tracked);
             target.mtime = None;
         }
+        if told.is_none() && n < most {
+            // What was perhaps there as well was perhaps copied.
+            target.content.perhaps_copy(to + n, &source.content, from + n..from + most, self.tracked);
+            target.size.may_grow(to + most, self.tracked);
+            target.mtime = None;
+        }
         true
     }
 }

@@ -623,3 +623,29 @@ fn a_write_that_was_cut_short_may_show_its_time_before_its_data() {
     s.call(Op::GetAttr { fid: fid(1) }, seen(10, 8));
     s.refused();
 }
+
+#[test]
+fn a_copy_without_answer_may_have_seen_what_was_perhaps_appended() {
+    let mut s = with_file();
+    s.create(root(), "b", 2);
+    s.append(1, &[(10, 1)], 10);
+    s.append(1, &[(10, 2)], 20);
+    s.records.last_mut().unwrap().answer.as_mut().unwrap().1 = Err(Errno::ENOSPC);
+    s.excuse(Errno::ENOSPC);
+    let copy = Op::CopyRange { from: fid(1), from_offset: 5, to: fid(2), to_offset: 0, len: 100 };
+    s.call(copy, done());
+    s.unanswered();
+    for (seen, fine) in [
+        (&[][..], true),
+        (&[(5, 1)][..], true),
+        (&[(5, 1), (10, 2)][..], true),
+        (&[(15, 1)][..], false),
+        (&[(5, 1), (10, 3)][..], false),
+        (&[(5, 1), (11, 2)][..], false),
+        (&[(4, 1)][..], false),
+    ] {
+        let mut s = s.clone();
+        s.read(2, seen);
+        if fine { s.accepted() } else { s.refused() }
+    }
+}
