@@ -34,9 +34,13 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             return;
         }
         for (fid, tx) in self.pending.ask_about(cx.at.now, OLD) {
-            let Ok((parent, owner, name)) = self.entry_of(fid) else {
-                self.pending.asked(fid, tx);
-                continue;
+            let (parent, owner, name) = match self.entry_of(fid) {
+                Ok(entry) => entry,
+                Err(e) => {
+                    tracing::debug!("set {}: which entry leads to the marked directory {fid}: {e}", self.set);
+                    self.pending.asked(fid, tx);
+                    continue;
+                }
             };
             let resolve = Resolve { home: self.set, fid, tx };
             self.ask(cx, Asking::EntryChecked(resolve), owner, Op::CheckEntry { parent, name, fid }, None);
