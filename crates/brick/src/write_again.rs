@@ -63,6 +63,8 @@ impl Brick {
         }
         self.flush_all_that_waits();
         self.journal.write_again(self.durable().lsn)?;
+        // The mark of what is stale may have failed while others had it, too. Now nothing is.
+        self.shared.regain()?;
         self.shared.rewrote(failed);
         Ok(())
     }

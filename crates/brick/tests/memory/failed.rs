@@ -171,7 +171,9 @@ fn a_directory_takes_the_place_of_another_without_room() {
 /// Nobody can heal it: the data that was dropped goes to disk with the next sync, and until then no sync succeeds.
 #[test]
 fn what_a_failed_sync_dropped_is_written_again_where_nobody_else_has_it() {
-    for rule in [CrashRule::Ordered, CrashRule::Hostile] {
+    let rules = [CrashRule::Ordered, CrashRule::Hostile];
+    // While others had it, too, and the disk took not even the mark of what is stale.
+    for (rule, unmarked) in rules.into_iter().flat_map(|rule| [(rule, false), (rule, true)]) {
         let mut disk = Disk::new(1, rule);
         let mut s = Set::new(vec![disk.open().unwrap()]);
         let f = s.file(ROOT, "f");
@@ -183,8 +185,14 @@ fn what_a_failed_sync_dropped_is_written_again_where_nobody_else_has_it() {
         assert!(s.bricks[0].begin_sync(None).unwrap().run().is_err());
         disk.fail_syncs(false);
         assert!(s.bricks[0].begin_sync(Some(f)).unwrap().run().is_err(), "the kernel says it only once");
+        if unmarked {
+            disk.fail_writes(true);
+            assert!(s.bricks[0].mark_unsynced_stale().is_err());
+            disk.fail_writes(false);
+        }
         s.bricks[0].write_unsynced_again().unwrap();
         s.bricks[0].begin_sync(Some(f)).unwrap().run().unwrap();
+        s.bricks[0].begin_sync(None).unwrap().run().unwrap();
         assert_eq!(s.bricks[0].attr(f).unwrap().mtime, time);
         drop(s);
         disk.crash(rule, &mut |_| 0);
