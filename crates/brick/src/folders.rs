@@ -52,6 +52,16 @@ impl Folder {
         self.0.rename(hidden_name(fid).as_bytes(), to, name, Renaming::Replace)
     }
 
+    /// Gives an object one more name, here.
+    pub(crate) fn link_here(&self, object: &File, fid: Fid) -> Result<(), Errno> {
+        object.link(&self.0, hidden_name(fid).as_bytes())
+    }
+
+    /// Takes the name here from a file.
+    pub(crate) fn remove(&self, fid: Fid) -> Result<(), Errno> {
+        self.0.unlink(hidden_name(fid).as_bytes())
+    }
+
     /// Whether the object lies here.
     pub(crate) fn holds(&self, fid: Fid) -> Result<bool, Errno> {
         match self.0.stat_at(hidden_name(fid).as_bytes()) {

@@ -25,6 +25,14 @@ pub(crate) struct NewObject<'a> {
     pub(crate) version: Version,
 }
 
+impl NewObject<'_> {
+    /// The tag that it gets.
+    pub(crate) fn tag(&self) -> Tag {
+        let NewObject { flags, fid, home, version, time, .. } = *self;
+        Tag { flags, fid, home, version, ctime: time, atime: time }
+    }
+}
+
 impl Brick {
     pub(crate) fn create(&mut self, parent: Fid, name: &[u8], what: &NewObject<'_>) -> Result<(), Errno> {
         match self.find(parent, name)? {
@@ -98,14 +106,7 @@ impl Brick {
         }
         open.set_times(Times { atime: what.time, mtime: what.time })?;
         stat.mtime = what.time;
-        let tag = Tag {
-            flags: what.flags,
-            fid: what.fid,
-            home: what.home,
-            version: what.version,
-            ctime: what.time,
-            atime: what.time,
-        };
+        let tag = what.tag();
         open.set_tag(&tag)?;
         self.index.put(what.fid, Located { handle: open.handle()?, kind: open.kind });
         self.shared.fresh().made(what.fid, self.journal.last().lsn);

@@ -1,6 +1,5 @@
 //! Renames and exchanges of entries.
 
-use crate::folders::hidden_name;
 use crate::open::Brick;
 use crate::tree::At;
 use file_system::Renaming;
@@ -56,7 +55,7 @@ impl Brick {
         if let Err(e) = dir.rename(name, &to_dir, to_name, Renaming::Replace) {
             if let Some(out) = prepared {
                 // What cannot be taken back now is by the next opening.
-                let _ = self.folders.orphans().unlink(hidden_name(out).as_bytes());
+                let _ = self.folders.orphans().remove(out);
                 self.invalidate_attrs(out);
             }
             return Err(e);

@@ -49,7 +49,7 @@ impl Brick {
 
     /// Nobody holds it open any more: it goes.
     pub(crate) fn drop_orphan(&mut self, fid: Fid) -> Result<(), Errno> {
-        match self.folders.orphans().unlink(hidden_name(fid).as_bytes()) {
+        match self.folders.orphans().remove(fid) {
             Ok(()) | Err(Errno::ENOENT) => {}
             Err(e) => return Err(e),
         }
@@ -91,7 +91,7 @@ impl Brick {
             let open = match make(self.folders.orphans(), name.as_bytes(), &new_object) {
                 // Left by a healing that was interrupted before the file had its tag.
                 Err(Errno::EEXIST) => {
-                    self.folders.orphans().unlink(name.as_bytes())?;
+                    self.folders.orphans().remove(fid)?;
                     self.forget(fid);
                     make(self.folders.orphans(), name.as_bytes(), &new_object)?
                 }
@@ -102,7 +102,7 @@ impl Brick {
         }
         // Its last name was moved to the heal trash here.
         match self.folders.heal_trash().release(fid, self.folders.orphans(), name.as_bytes()) {
-            Err(Errno::ENOENT) => self.link_orphan(fid, name.as_bytes())?,
+            Err(Errno::ENOENT) => self.link_orphan(fid)?,
             renamed => renamed?,
         }
         Ok(true)
@@ -111,7 +111,8 @@ impl Brick {
     /// A file that is about to lose its last name to another one has its place among the orphans before: so the name leads
     /// to one of the two at any time.
     pub(crate) fn prepare_orphan(&mut self, fid: Fid) -> Result<(), Errno> {
-        match self.open_fid(fid)?.link(self.folders.orphans(), hidden_name(fid).as_bytes()) {
+        let open = self.open_fid(fid)?;
+        match self.folders.orphans().link_here(&open, fid) {
             Ok(()) | Err(Errno::EEXIST) => {}
             Err(e) => return Err(e),
         }
@@ -124,7 +125,7 @@ impl Brick {
     /// from the comparison of its directory.
     pub(crate) fn leave_orphans(&mut self, fid: Fid) -> Result<(), Errno> {
         if self.fresh(fid)?.1.nlink > 1 && self.lies_among_orphans(fid)? {
-            self.folders.orphans().unlink(hidden_name(fid).as_bytes())?;
+            self.folders.orphans().remove(fid)?;
             self.invalidate_attrs(fid);
         }
         Ok(())
@@ -132,16 +133,10 @@ impl Brick {
 
     /// A file that the other brick keeps without a name has a place among the orphans, whatever becomes of the name that it
     /// still has here: that may lie in a directory that was moved to the heal trash, and goes with it.
-    fn link_orphan(&mut self, fid: Fid, name: &[u8]) -> Result<(), Errno> {
-        match self.folders.orphans().stat_at(name) {
-            Err(Errno::ENOENT) => {}
-            other => return other.map(drop),
+    fn link_orphan(&mut self, fid: Fid) -> Result<(), Errno> {
+        if self.lies_among_orphans(fid)? || !self.open_fid(fid)?.is_file() {
+            return Ok(());
         }
-        let open = self.open_fid(fid)?;
-        if open.is_file() {
-            open.link(self.folders.orphans(), name)?;
-            self.invalidate_attrs(fid);
-        }
-        Ok(())
+        self.prepare_orphan(fid)
     }
 }

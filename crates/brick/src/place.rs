@@ -203,15 +203,7 @@ impl Brick {
         open.chown(Some(what.uid), Some(what.gid))?;
         open.chmod(what.mode)?;
         open.set_times(Times { atime: what.time, mtime: what.time })?;
-        let tag = disk_format::Tag {
-            flags: what.flags,
-            fid: what.fid,
-            home: what.home,
-            version: what.version,
-            ctime: what.time,
-            atime: what.time,
-        };
-        open.set_tag(&tag)?;
+        open.set_tag(&what.tag())?;
         self.shared.fresh().made(what.fid, self.journal.last().lsn);
         self.index.put(what.fid, crate::index::Located { handle: open.handle()?, kind: open.kind });
         self.load(what.fid).map(|_| ())

@@ -19,9 +19,12 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// Whether it has a pool that would be lost.
-    fn has_pool(&self) -> bool {
-        self.servers > 1 || self.volumes > 0
+    /// It is added, unless it has a pool that would be lost.
+    fn come_in(&self) -> Result<Admission, MembershipError> {
+        if self.servers > 1 || self.volumes > 0 {
+            return Err(MembershipError::OtherPool { servers: self.servers, volumes: self.volumes });
+        }
+        Ok(Admission::Add)
     }
 }
 
@@ -131,15 +134,6 @@ impl State {
             return Err(MembershipError::HasPool);
         }
         Ok(())
-    }
-}
-
-impl Candidate {
-    fn come_in(&self) -> Result<Admission, MembershipError> {
-        if self.has_pool() {
-            return Err(MembershipError::OtherPool { servers: self.servers, volumes: self.volumes });
-        }
-        Ok(Admission::Add)
     }
 }
 

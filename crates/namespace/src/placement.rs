@@ -64,11 +64,8 @@ pub fn kept(depth: u32) -> u32 {
 
 /// Whether subdirectory number `count` (from 0) of a directory at that depth is spread whatever room there is.
 fn is_spread(depth: u32, count: u32) -> bool {
-    match count.checked_sub(kept(depth)) {
-        _ if depth == 0 => true,
-        None => false,
-        Some(beyond) => beyond < SPREAD || beyond.is_multiple_of(SPARSE),
-    }
+    let is_chosen = |beyond: u32| beyond < SPREAD || beyond.is_multiple_of(SPARSE);
+    depth == 0 || count.checked_sub(kept(depth)).is_some_and(is_chosen)
 }
 
 /// The set for a new directory that is not to live with its parent; `None`: it does. `turn` differs from call to call, and

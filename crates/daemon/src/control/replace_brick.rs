@@ -19,8 +19,8 @@ impl Control {
         let state = self.linearizable().await?;
         let volume = volume(&state, &name)?;
         let spec = state.resolve_brick(&old).map_err(|e| refused(&e))?;
-        let of_set = state.sets_of(volume).flat_map(|s| s.bricks.iter().map(move |b| (s, b)));
-        let found = of_set.into_iter().find(|(_, b)| b.server == spec.server && b.path == spec.path);
+        let mut on_server = state.bricks_of(spec.server);
+        let found = on_server.find(|(set, b)| set.volume == volume.id && b.path == spec.path);
         let Some((set, brick)) = found else {
             let line = format!("{old} is no brick of volume {name}: see mortar volume info {name}");
             return Err(not_found(line));
