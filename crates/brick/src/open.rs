@@ -379,7 +379,7 @@ impl Brick {
             brick.stale.learn(stale_set);
         }
         brick.mark_incomplete_stale().map_err(|e| at.io("mark what is stale in", e))?;
-        brick.write_before_healing(in_memory).map_err(|e| at.io("write again what was not synced in", e))?;
+        brick.write_at_opening(in_memory).map_err(|e| at.io("write again what was not synced in", e))?;
         Ok(brick)
     }
 

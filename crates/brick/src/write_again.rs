@@ -2,7 +2,8 @@
 //!
 //! Linux keeps what it could not write in memory, takes it for written, and says so once. A later sync would then succeed
 //! over data that is on no disk. A brick with others beside it leaves the set and heals; one that is alone writes the data of
-//! its unsynced changes, and their records, from memory once more. Until that is done all its syncs fail.
+//! its unsynced changes, and their records, from memory once more. Until that is done all its syncs fail. Nobody knows whether
+//! a sync of a process that was killed had failed: the next process writes all that is not known to be on disk once more.
 
 use crate::open::Brick;
 use file_system::File;
@@ -69,13 +70,33 @@ impl Brick {
         Ok(())
     }
 
-    /// Opening a brick that is to heal: what it finds right is not copied, and may be in memory only, because a sync of an
-    /// earlier process failed. So it is written once more, unless memory was lost (`in_memory`): then it was read from disk.
-    pub(crate) fn write_before_healing(&mut self, in_memory: bool) -> Result<(), Errno> {
-        if !in_memory || !self.stale.is_set() || self.identity.arbiter {
+    /// Opening a brick whose memory was kept (`in_memory`): what it finds may be in memory only, because a sync of an earlier
+    /// process failed, which nobody wrote down. So it is written once more, also where the brick is to heal: what is right
+    /// is not copied. Where that fails its syncs do, until this is made good.
+    ///
+    /// # Errors
+    /// The kernel's, of a brick that is to heal: its healing would end without a sync that fails.
+    pub(crate) fn write_at_opening(&mut self, in_memory: bool) -> Result<(), Errno> {
+        if !in_memory || self.found.clean || self.identity.arbiter {
             return Ok(());
         }
-        for (fid, ranges) in self.unsynced_data(u64::MAX)? {
+        match self.write_all_again() {
+            Err(e) if !self.stale.is_set() => {
+                tracing::error!(brick = %self.path.display(), error = %e, "what was not synced could not be written again");
+                self.shared.fail();
+                Ok(())
+            }
+            done => done,
+        }
+    }
+
+    fn write_all_again(&mut self) -> Result<(), Errno> {
+        let wanted = self.unsynced_data(u64::MAX)?;
+        if !wanted.is_empty() {
+            // Whoever opens the brick after a kill in the midst takes the times from the journal.
+            self.shared.unflush(self.durable().lsn)?;
+        }
+        for (fid, ranges) in wanted {
             match self.write_data_again(fid, &ranges).and_then(|()| self.flush_node(fid)) {
                 Ok(()) | Err(Errno::ESTALE | Errno::ENOENT) => {}
                 Err(e) => return Err(e),

@@ -240,6 +240,35 @@ fn what_a_failed_sync_dropped_is_on_disk_when_the_brick_has_healed() {
     }
 }
 
+/// The process is killed before it hears of the failure, and its brick was alone: nothing is stale.
+#[test]
+fn the_next_process_writes_the_data_again() {
+    for rule in [CrashRule::Ordered, CrashRule::Hostile] {
+        let mut disk = Disk::new(1, rule);
+        let mut s = Set::new(vec![disk.open().unwrap()]);
+        let f = s.file(ROOT, "f");
+        s.bricks[0].begin_sync(None).unwrap().run().unwrap();
+        s.write(f, 0, b"first");
+        s.run(&Op::SetXattr { fid: f, name: name("user.a"), flags: 0 }, b"value").unwrap();
+        let time = s.bricks[0].attr(f).unwrap().mtime;
+        disk.fail_syncs(true);
+        assert!(s.bricks[0].begin_sync(Some(f)).unwrap().run().is_err());
+        disk.fail_syncs(false);
+        drop(s);
+        let mut b = disk.open().unwrap();
+        assert!(b.stale_set().is_none() && b.attr(f).unwrap().mtime == time, "{rule:?}");
+        b.begin_sync(Some(f)).unwrap().run().unwrap();
+        drop(b);
+        disk.crash(rule, &mut |_| 0);
+        let mut b = disk.open().unwrap();
+        let data = match b.read(f, 0, 5).unwrap() {
+            ReadOutcome::Data(data) => data,
+            ReadOutcome::NeedsBlocking(job) => job.run().unwrap(),
+        };
+        assert_eq!((&data[..], b.attr(f).unwrap().mtime), (&b"first"[..], time), "{rule:?}");
+    }
+}
+
 /// The process is killed while it writes the data again: the kernel's times are not what users see afterwards.
 #[test]
 fn a_kill_while_data_is_written_again_moves_no_times() {
