@@ -44,6 +44,12 @@ impl Leads {
         self.0.entry(key).or_default().extend(objects);
     }
 
+    /// Entries that may lead to directories.
+    fn to_dirs(&self, model: &Names) -> impl Iterator<Item = (Key, Obj)> {
+        let all = self.0.iter().flat_map(|(key, objects)| objects.iter().map(|o| (*key, *o)));
+        all.filter(|(_, o)| model.objects[*o].kind.is_none_or(|_| model.objects[*o].is_dir()))
+    }
+
     fn of(&self, key: Key) -> Vec<Obj> {
         self.0.get(&key).into_iter().flatten().copied().collect()
     }
@@ -174,6 +180,14 @@ pub(crate) fn marks(model: &Names, leads: &Leads, ask: &Ask, told: Option<&Told>
             _ => vec![],
         };
         m.adds.extend(shown.into_iter().map(Mark::Links));
+        let into_itself = matches!(told, Some(Told::Not(wire::Errno::EINVAL)));
+        if m.writes.contains(&Mark::Shape) || into_itself && m.reads.contains(&Mark::Shape) {
+            // So does where directories lie.
+            for (key, obj) in leads.to_dirs(model) {
+                m.reads.push(Mark::Entry(key));
+                m.adds.push(Mark::Links(obj));
+            }
+        }
     }
     m
 }

@@ -43,7 +43,7 @@ impl Names {
             {
                 for (s, source) in self.resolve(state, *from) {
                     for (s, target) in self.resolve(&s, *to) {
-                        self.rename(&s, ask, source, target, told, &mut out);
+                        self.rename_placed(s, ask, (source, target), told, &mut out);
                     }
                 }
             }
@@ -271,6 +271,54 @@ impl Names {
             }
         }
         true
+    }
+
+    /// The states in which it is known where `dir` lies.
+    fn known_way(&self, s: State, dir: Obj, out: &mut Vec<State>) {
+        let (mut at, mut left) = (dir, self.objects.len());
+        while left > 0 {
+            let leads = |slot: &super::Slot| slot.values().any(|v| v == Some(&Some(at)));
+            let mut above = s.slots.iter().filter(|(_, slot)| leads(slot));
+            let (certain, open) = (above.clone().find(|(_, slot)| slot.is_certain()), above.next());
+            match (certain, open) {
+                (Some((key, _)), _) => at = key.dir,
+                (None, Some((key, _))) => {
+                    let known = self.resolve(&s, *key);
+                    return known.into_iter().for_each(|(s, _)| self.known_way(s, dir, out));
+                }
+                (None, None) => break,
+            }
+            left -= 1;
+        }
+        out.push(s);
+    }
+
+    /// A rename in all states in which it is known whether it would put a directory beneath itself, if that matters.
+    fn rename_placed(
+        &self,
+        s: State,
+        ask: &Ask,
+        (source, target): (Option<Obj>, Option<Obj>),
+        told: Option<&Told>,
+        out: &mut Vec<State>,
+    ) {
+        let Ask::Rename { from, to, exchange, .. } = ask else { return };
+        let moves = |o: Option<Obj>| o.filter(|o| self.objects[*o].is_dir() && from.dir != to.dir);
+        let down = moves(source).map(|o| (o, to.dir));
+        let up = moves(target.filter(|_| *exchange)).map(|o| (o, from.dir));
+        let mut states = vec![s];
+        for (moved, dir) in down.into_iter().chain(up) {
+            for s in std::mem::take(&mut states) {
+                if is_one_of(told, &[Errno::EINVAL]) || self.is_beneath(&s, dir, moved) {
+                    self.known_way(s, dir, &mut states);
+                } else {
+                    states.push(s);
+                }
+            }
+        }
+        for s in states {
+            self.rename(&s, ask, source, target, told, out);
+        }
     }
 
     /// Where two sets would have to agree.

@@ -467,3 +467,30 @@ fn a_call_across_a_loss_may_meet_what_it_did_itself() {
         s.refused();
     }
 }
+
+/// Where a directory lies is not certain after a loss: a rename of what was above it beneath it shows it, and whoever is told
+/// that it can't be knows.
+#[test]
+fn a_rename_beneath_itself_shows_where_a_directory_is() {
+    let after = |answer, seen: bool| {
+        let mut s = synced();
+        let (above, below) = (fid(2), fid(3));
+        s.call(make(root(), "d", Node::Dir), attr(dir(above)));
+        s.call(make(above, "b", Node::Dir), attr(dir(below)));
+        s.fsync(above, done());
+        s.fsync(below, done());
+        s.call(Op::Rmdir { parent: above, name: name("b") }, done());
+        s.lose();
+        let (parent, to_parent) = (root(), below);
+        let rename = Op::Rename { parent, name: name("d"), to_parent, to_name: name("x"), flags: 0 };
+        s.call(rename, Err(answer));
+        s.lookup(above, "b", if seen { Ok(dir(below)) } else { Err(Errno::ENOENT) });
+        s
+    };
+    after(Errno::EINVAL, true).accepted();
+    after(Errno::EINVAL, false).refused();
+    after(Errno::ESTALE, false).accepted();
+    let mut kept = after(Errno::EINVAL, true);
+    kept.losses.clear();
+    kept.refused();
+}
