@@ -224,11 +224,17 @@ impl Image {
                     Some(out) => is(to, to_name, out) && empty(out),
                     None => free(to, to_name),
                 };
-                room && is(dir, name, ino) && !(self.is_dir(*ino) && self.is_beneath(*to, *ino))
+                room && is(dir, name, ino)
+                    && !(self.is_dir(*ino) && self.is_beneath(*to, *ino))
+                    && (self.is_named(*to) || !self.is_named(*dir))
             }
             Op::Exchange { dir, name, to, to_name, ino, other } => {
                 let loops = |moved: &Ino, into: &Ino| self.is_dir(*moved) && self.is_beneath(*into, *moved);
-                is(dir, name, ino) && is(to, to_name, other) && !loops(ino, to) && !loops(other, dir)
+                is(dir, name, ino)
+                    && is(to, to_name, other)
+                    && !loops(ino, to)
+                    && !loops(other, dir)
+                    && self.is_named(*dir) == self.is_named(*to)
             }
             Op::Attr { ino, .. }
             | Op::Xattr { ino, .. }
@@ -239,6 +245,20 @@ impl Image {
             | Op::Insert { ino, .. } => self.nodes.contains_key(ino),
             Op::Free { ino } => self.nodes.get(ino).is_some_and(|n| n.names == 0),
         }
+    }
+
+    /// Whether names lead from the root to this directory. What lies in another one is gone after a check, and no file system
+    /// moves there what has a name: it writes a new directory's name before the move.
+    fn is_named(&self, dir: Ino) -> bool {
+        let mut at = dir;
+        for _ in 0..=self.nodes.len() {
+            match self.nodes.get(&at) {
+                Some(_) if at == ROOT => return true,
+                Some(n) if n.names > 0 => at = n.parent,
+                _ => return false,
+            }
+        }
+        false
     }
 
     fn is_dir(&self, ino: Ino) -> bool {

@@ -74,6 +74,41 @@ fn a_rename_is_done_or_not() {
     }
 }
 
+/// The new directory may be lost, and with it what was made there; what was synced stays where it was.
+#[test]
+fn a_move_into_a_new_directory_loses_nothing_that_was_synced() {
+    for rule in RULES {
+        let mut seen = BTreeSet::new();
+        for seed in 0..200 {
+            let fs = MemoryFs::new(1 << 20);
+            fs.set_rule(rule);
+            let top = root(&fs);
+            make(&top, b"f", b"f").sync().unwrap();
+            make(&top, b"g", b"g").sync().unwrap();
+            top.sync().unwrap();
+            top.make_dir(b"new", 0o755).unwrap();
+            let new = top.open_at(b"new", S_IFDIR).unwrap();
+            make(&new, b"h", b"h");
+            top.rename(b"f", &new, b"f", Renaming::NoReplace).unwrap();
+            top.rename(b"g", &new, b"h", Renaming::Exchange).unwrap();
+            fs.crash(rule, &mut draws(seed));
+            let top = root(&fs);
+            let read = |dir: &File, n: &[u8]| dir.open_at(n, S_IFREG).and_then(|f| f.read_whole()).ok();
+            let new = top.open_at(b"new", S_IFDIR);
+            let found = [(b"f", b"f"), (b"g", b"h")].map(|(old, now)| {
+                let moved = new.as_ref().is_ok_and(|new| read(new, now).is_some_and(|data| data == old));
+                assert!(moved || read(&top, old).is_some_and(|data| data == old), "{rule:?} {seed}");
+                moved
+            });
+            seen.insert((new.is_ok(), found));
+        }
+        for moved in [[false, false], [true, true]] {
+            assert!(seen.contains(&(true, moved)), "{rule:?}: {seen:?}");
+        }
+        assert!(seen.contains(&(false, [false, false])), "{rule:?}: {seen:?}");
+    }
+}
+
 #[test]
 fn an_ordered_file_system_keeps_the_order_of_names() {
     let mut counts = BTreeSet::new();
