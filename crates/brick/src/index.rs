@@ -103,6 +103,11 @@ impl Index {
         Ok((Index { store: Arc::new(store), dirty: HashMap::new() }, lsn))
     }
 
+    /// Whether nothing was ever committed: what it lacks says nothing.
+    pub(crate) fn is_new(&self) -> bool {
+        locked(&self.store.committed).is_none()
+    }
+
     pub(crate) fn get(&self, fid: Fid) -> Result<Option<Located>, Errno> {
         if let Some(v) = self.dirty.get(&fid) {
             return Ok(*v);

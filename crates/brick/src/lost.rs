@@ -5,14 +5,16 @@
 //! object moves its change time, which nobody can set. `.mortar/synced` keeps the time at which the last sync of everything
 //! began: as its own modification time, which the kernel writes in one piece. All that is newer is stale.
 //!
-//! A time that is still to come says nothing: the clock was set back, and everything is stale.
+//! A time that is still to come says nothing: the clock was set back, and everything is stale. If the clock has passed that
+//! time again, what was made meanwhile seems older than it is. It is known all the same: the index that was committed with
+//! the last sync of everything lacks it.
 //!
 //! An object gets its tag after it was made, so that the entry may be there and the tag lost. What has no tag and changed
 //! since that time is nobody's: it was not synced, and goes to lost+found before it is in anybody's way.
 //!
 //! Not covered: data written over other data in place, if the kernel writes it out before it logs the change time (within
-//! some seconds, when memory is short); and a clock that was set back between that sync and the power cut, and has passed
-//! the time of that sync again when the brick is opened.
+//! some seconds, when memory is short); and changes to what was there at that sync, if the clock was set back between it and
+//! the power cut, and has passed its time again when the brick is opened.
 
 use crate::effects::effects;
 use crate::error::OpenError;
@@ -95,8 +97,9 @@ pub(crate) fn look(
 ) -> Result<Changed, OpenError> {
     let noted = synced.get().map_err(|e| at.io("read .mortar/synced of", e))?;
     let since = if noted > at.root.now() { Time::default() } else { noted };
+    let known = (!index.is_new()).then_some(&*index);
     let changed =
-        changed_since(&at.root, set, since).map_err(|e| at.io("look for what changed last in", e))?;
+        changed_since(&at.root, set, since, known).map_err(|e| at.io("look for what changed last in", e))?;
     tracing::warn!(brick = %at.path.display(), objects = changed.objects.len(), "changes that were not synced may be lost");
     // What lies in the tree itself is walked through first: it goes before a second one that was moved to the heal trash.
     for (fid, place) in changed.places.iter().rev() {
@@ -148,8 +151,8 @@ fn is_in_tree(seen: &Seen<'_>) -> bool {
     !seen.path.starts_with(".mortar") && seen.path != Path::new("lost+found")
 }
 
-/// What changed since `time`, by a walk over the whole tree.
-fn changed_since(root: &OpenObject, set: SetId, time: Time) -> Result<Changed, Errno> {
+/// What changed since `time`, or is not known to the index, by a walk over the whole tree.
+fn changed_since(root: &OpenObject, set: SetId, time: Time, known: Option<&Index>) -> Result<Changed, Errno> {
     let from = time.sec.saturating_sub(GRAIN);
     let mut found = Changed::default();
     if let Some(tag) = root.tag()?.filter(|tag| tag.home == set)
@@ -169,7 +172,8 @@ fn changed_since(root: &OpenObject, set: SetId, time: Time) -> Result<Changed, E
         if tag.flags & ORPHAN != 0 && !seen.path.starts_with(".mortar") {
             found.named_orphans.push(tag.fid);
         }
-        if seen.stat.ctime.sec >= from {
+        let made = |index: &Index| index.get(tag.fid).map(|at| at.is_none());
+        if seen.stat.ctime.sec >= from || known.map_or(Ok(false), made)? {
             if tag.home == set {
                 found.objects.push(tag.fid);
             }

@@ -277,11 +277,11 @@ impl World {
     }
 
     /// The disk of a brick that is not in sync is replaced by an empty one. (That of a brick in sync may hold what no other
-    /// brick has a moment later: then the data is gone for good.)
+    /// brick has a moment later: then the data is gone for good. The same is true of a brick that has healed: it may be
+    /// agreed at any time that it is in sync.)
     fn wipe(&mut self, m: usize) {
         let Some((m, brick)) = self.pick_brick().filter(|(n, _)| *n == m) else { return };
-        let state = self.store.state().clone();
-        if state.brick(brick).is_none_or(|(set, _)| set.view.in_sync.contains(&brick)) {
+        if self.store.counts_on(brick) || self.has_healed(m, brick) {
             return;
         }
         self.kill(m, "killed to be wiped");
@@ -292,6 +292,15 @@ impl World {
             disk.wipe(*rule);
         }
         self.ledger.power_failed(self.now, brick);
+    }
+
+    /// Whether a brick waits to be let in.
+    fn has_healed(&mut self, m: usize, brick: BrickId) -> bool {
+        let Some(set) = self.store.state().brick(brick).map(|(set, _)| set.id) else { return false };
+        let shown = self.shown(m);
+        let Some(serving) = self.process(m).and_then(|p| p.serving(set)) else { return false };
+        let report = serving.borrow_mut().core.report(shown);
+        report.role == replica::Role::Healing && !report.uncertain
     }
 
     fn jump(&mut self, m: usize) {

@@ -9,8 +9,9 @@ use crate::trace::say;
 use crate::world::{Event, World};
 use cluster::{Command, Refusal, State};
 use core::time::Duration;
-use ids::{ServerId, SetId};
+use ids::{BrickId, Epoch, ServerId, SetId};
 use server_core::arbitration_run::Proposed;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A request to the leader is repeated after so long.
@@ -31,6 +32,8 @@ pub(crate) struct Store {
     election: Option<Duration>,
     /// Nobody is elected before.
     down_until: Duration,
+    /// Bricks that it was asked to let in, in which epoch of their sets: while that lasts, it may.
+    entering: BTreeMap<BrickId, Epoch>,
 }
 
 /// What a process asks of the leader.
@@ -57,7 +60,7 @@ pub(crate) enum StoreEvent {
 
 impl Store {
     pub(crate) fn new(state: State) -> Store {
-        Store { state: Arc::new(state), leader: Some(0), term: 1, election: None, down_until: Duration::ZERO }
+        Store { state: Arc::new(state), leader: Some(0), term: 1, ..Store::default() }
     }
 
     pub(crate) fn state(&self) -> &Arc<State> {
@@ -70,6 +73,12 @@ impl Store {
 
     pub(crate) fn leader(&self) -> Option<usize> {
         self.leader
+    }
+
+    /// Whether a brick is in sync, or may be in a moment by what the store was asked.
+    pub(crate) fn counts_on(&self, brick: BrickId) -> bool {
+        let view = self.state.brick(brick).map(|(set, _)| &set.view);
+        view.is_some_and(|v| v.in_sync.contains(&brick) || self.entering.get(&brick) == Some(&v.epoch))
     }
 
     /// The store is without a leader for a while.
@@ -90,6 +99,9 @@ impl World {
     /// A process asks the leader; again and again until it is heard.
     pub(crate) fn ask_store(&mut self, at: Duration, from: usize, ask: Ask) {
         let life = self.machines[from].life;
+        if let Ask::Propose(Command::ChangeView(change), _) = &ask {
+            self.store.entering.extend(change.healed.iter().map(|brick| (*brick, change.expect_epoch)));
+        }
         let mut delay = self.network.delay(&mut self.rng, Node::Server(from), Node::Server(from));
         if matches!(ask, Ask::Propose(..)) && self.rng.chance(10) {
             delay += self.rng.millis(100, 6000);

@@ -69,6 +69,12 @@ impl Disk {
         self.pass_time();
     }
 
+    /// And to what it would be by now.
+    pub(crate) fn set_clock_right(&mut self) {
+        self.seconds += 3600;
+        self.pass_time();
+    }
+
     /// The power goes off after so many more changes and syncs.
     pub(crate) fn cut_power_after(&self, calls: u64) {
         self.fs.set_faults(Faults { power_left: Some(calls), ..Faults::default() });

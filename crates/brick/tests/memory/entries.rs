@@ -208,6 +208,29 @@ fn what_was_renamed_after_the_clock_was_set_back_is_known() {
     assert!(b.attr(file).is_ok() && b.stale_set().is_some_and(|s| s.objects.contains(&file)));
 }
 
+/// The clock was set right again: the file seems older than the last sync of everything.
+#[test]
+fn what_was_made_while_the_clock_was_slow_is_known() {
+    let mut disk = Disk::new(1, CrashRule::Ordered);
+    let mut s = Set::new(vec![disk.open().unwrap()]);
+    let old = s.file(ROOT, "synced");
+    for _ in 0..2 {
+        disk.pass_time();
+        s.bricks[0].begin_sync(None).unwrap().run().unwrap();
+    }
+    disk.set_clock_back();
+    let file = s.file(ROOT, "file");
+    drop(s);
+    disk.set_clock_right();
+    // The tree survives, the journal does not.
+    disk.crash(CrashRule::Ordered, &mut |n| if n == 5 { 0 } else { n - 1 });
+    let mut b = disk.open().unwrap();
+    assert!(b.attr(file).is_ok(), "it is found by its fid before anybody asks for its name");
+    assert_eq!(found(&mut b, "file"), Some(file));
+    let stale = b.stale_set().unwrap().objects.clone();
+    assert!(stale.contains(&file) && !stale.contains(&old), "{stale:?}");
+}
+
 /// A power cut may keep a new file's name and data and lose its tag: nobody can know whose it was, and its name is free.
 /// Something that was there at the last sync already is no such thing.
 #[test]
