@@ -75,7 +75,7 @@ pub struct Excuse {
     pub until: u64,
 }
 
-/// A process that ended in the midst of a change to a set.
+/// A process that ended in the midst of a change to a set, or a brick of it that failed in one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CutShort {
     /// The set.

@@ -75,6 +75,11 @@ impl Ledger {
     /// old stale set counts as one that lost memory.
     pub(crate) fn cut_short(&mut self, now: Duration, brick: BrickId) {
         self.power_failed(now, brick);
+        self.failed_at_work(now, brick);
+    }
+
+    /// The brick is closed, for a change failed. What was done of it by then may show until it is sent again.
+    pub(crate) fn failed_at_work(&mut self, now: Duration, brick: BrickId) {
         self.cut_short.extend(self.set_of.get(&brick).map(|set| (*set, now)));
     }
 

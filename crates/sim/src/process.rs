@@ -394,6 +394,7 @@ impl World {
         let known = process.known.clone();
         for (set, serving) in failed {
             self.count("brick failed");
+            self.ledger.failed_at_work(self.now, serving.borrow().brick);
             self.close_set(m, set, &serving);
         }
         if due {

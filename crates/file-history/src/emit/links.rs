@@ -5,6 +5,7 @@ use super::{Emitter, Outcome};
 use crate::names::{Ask, Key, Obj, Told};
 use crate::{Record, Violation};
 use ids::Fid;
+use wire::op::rename_flags;
 use wire::{Body, Errno, Name, Op};
 
 impl Emitter<'_> {
@@ -28,12 +29,14 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    /// Whether somebody saw the new name of this link, and nobody else can have made it.
+    /// Whether somebody saw the new name of this link, or took it away, and nobody else can have made it.
     fn was_made(&self, n: usize) -> bool {
         let Op::Link { fid, parent, name } = &self.records[n].op else { return false };
+        let at = (*parent, name);
         let others = || self.records.iter().enumerate().filter(|(i, _)| *i != n).map(|(_, r)| r);
-        others().any(|r| shows(r, *fid, (*parent, name)))
-            && !others().any(|r| may_make(r, *fid, (*parent, name)))
+        let only = |fid| !others().any(|r| may_make(r, fid, at));
+        others().any(|r| shows(r, *fid, at)) && only(Some(*fid))
+            || others().any(|r| takes(r, at)) && only(None)
     }
 }
 
@@ -50,16 +53,33 @@ fn shows(r: &Record, fid: Fid, (dir, n): (Fid, &Name)) -> bool {
     }
 }
 
-/// Whether it may have made the name lead to this file.
-fn may_make(r: &Record, fid: Fid, at: (Fid, &Name)) -> bool {
+/// Whether its answer says that the name led to something, and does not any more.
+fn takes(r: &Record, at: (Fid, &Name)) -> bool {
+    if !matches!(r.answer, Some((_, Ok(_)))) {
+        return false;
+    }
+    match &r.op {
+        Op::Unlink { parent, name } => (*parent, name) == at,
+        Op::Rename { parent, name, flags, .. } => {
+            (*parent, name) == at && flags & rename_flags::EXCHANGE == 0
+        }
+        _ => false,
+    }
+}
+
+/// Whether it may have made the name lead to this file. `None`: to any.
+fn may_make(r: &Record, fid: Option<Fid>, at: (Fid, &Name)) -> bool {
     if matches!(r.answer, Some((_, Err(_)))) {
         return false;
     }
     match &r.op {
         Op::Create { parent, name, .. } => (*parent, name) == at,
-        Op::Link { fid: linked, parent, name } => (*parent, name) == at && *linked == fid,
-        Op::Rename { parent, name, to_parent, to_name, .. } => {
-            (*parent, name) == at || (*to_parent, to_name) == at
+        Op::Link { fid: linked, parent, name } => {
+            (*parent, name) == at && fid.is_none_or(|fid| *linked == fid)
+        }
+        Op::Rename { parent, name, to_parent, to_name, flags } => {
+            let exchanged = flags & rename_flags::EXCHANGE != 0;
+            (*to_parent, to_name) == at || exchanged && (*parent, name) == at
         }
         _ => false,
     }

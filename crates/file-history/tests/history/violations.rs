@@ -249,11 +249,29 @@ fn a_link_that_was_seen_may_be_answered_as_if_its_file_had_been_gone_before() {
     let mut gone = seen.clone();
     gone.unlink("a", done());
     gone.at(140, 150);
+    // Nobody saw the name, but it was taken away.
+    let mut taken = with_file();
+    taken.unlink("b", done());
+    taken.at(120, 130);
+    taken.unlink("a", done());
+    taken.at(140, 150);
+    let mut renamed = with_file();
+    renamed.rename("b", "c", done());
+    renamed.at(120, 130);
+    renamed.unlink("a", done());
+    renamed.at(140, 150);
+    renamed.unlink("c", done());
+    renamed.at(160, 170);
     for (mut s, (from, until), fine) in [
         (gone.clone(), (90, 200), true),
         (gone.clone(), (90, 135), false),
         (gone, (115, 200), false),
         (seen, (90, 200), false),
+        (taken.clone(), (90, 200), true),
+        (taken.clone(), (90, 135), false),
+        (taken, (135, 200), false),
+        (renamed.clone(), (90, 200), true),
+        (renamed, (90, 155), false),
     ] {
         s.call(link(), Err(Errno::ENOENT));
         s.at(from, until);
