@@ -164,39 +164,41 @@ impl Brick {
     }
 
     /// The other brick has no such object. What no directory's comparison clears away goes here: directories that hang on
-    /// other sets' directories, and files without a name.
+    /// other sets' directories, and files without a name. Whether it is in its place still.
     ///
     /// # Errors
     /// The kernel's.
-    pub fn take_nothing(&mut self, fid: Fid) -> Result<(), Errno> {
+    pub fn take_nothing(&mut self, fid: Fid) -> Result<bool, Errno> {
         tracing::debug!(brick = %self.path.display(), %fid, "the primary has no such object");
         if fid.is_root() || !self.is_known(fid)? {
-            return Ok(());
+            return Ok(false);
         }
         let own = self.identity.set;
         let tag = *self.load(fid)?.tag();
         if tag.home != own {
-            return Ok(());
+            return Ok(true);
         }
         // After a power cut a file may have lost its name, and its tag not say so yet.
         let dir = self.open_fid(fid)?.is_dir();
         if !dir && self.folders.orphans().stat_at(hidden_name(fid).as_bytes()).is_ok() {
-            return self.hide(&self.folders.orphans().share(), hidden_name(fid).as_bytes(), fid);
+            self.hide(&self.folders.orphans().share(), hidden_name(fid).as_bytes(), fid)?;
+            return Ok(false);
         }
-        if dir {
-            let at = self.location(fid)?;
-            match at.parent {
-                None => self.hide(&at.dir, &at.name, fid)?,
-                // It goes with the directory that it lies in, which was moved to the heal trash already.
-                Some(parent) if !self.is_known(parent)? => {}
-                Some(parent) if self.load(parent)?.tag().home != own => {
-                    self.keep_times(parent)?;
-                    self.move_to_trash(parent, &at.name, fid)?;
-                }
-                Some(_) => {}
+        if !dir {
+            return Ok(!self.folders.heal_trash().holds(fid)?);
+        }
+        let at = self.location(fid)?;
+        match at.parent {
+            None => self.hide(&at.dir, &at.name, fid)?,
+            // It goes with the directory that it lies in, which was moved to the heal trash already.
+            Some(parent) if !self.is_known(parent)? => return Ok(true),
+            Some(parent) if self.load(parent)?.tag().home != own => {
+                self.keep_times(parent)?;
+                self.move_to_trash(parent, &at.name, fid)?;
             }
+            Some(_) => return Ok(true),
         }
-        Ok(())
+        Ok(false)
     }
 
     /// Moves something to the heal trash that is in one of Mortar's own folders.

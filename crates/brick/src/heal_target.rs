@@ -126,7 +126,7 @@ impl HealTarget for Brick {
         Brick::complete(self, fid, version)
     }
 
-    fn take_nothing(&mut self, fid: Fid) -> Result<(), Errno> {
+    fn take_nothing(&mut self, fid: Fid) -> Result<bool, Errno> {
         Brick::take_nothing(self, fid)
     }
 

@@ -99,6 +99,9 @@ fn run(seed: u64, full: bool) {
             3 => said.extend(late.pop_front()),
             _ => asked.extend(healing.ask(&mut j)),
         }
+        if healing.looks_at_absent() {
+            healing.look_at_absent(&mut j).unwrap();
+        }
         if live == 0 && asked.is_empty() && said.is_empty() && late.is_empty() && healing.is_done(&j) {
             break;
         }

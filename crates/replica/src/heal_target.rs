@@ -81,8 +81,9 @@ pub trait HealTarget {
     ) -> Result<bool, Errno>;
     /// All data is there that was to follow: the object has this version, or that of a later change.
     fn complete(&mut self, fid: Fid, version: &Stamp) -> Result<(), Errno>;
-    /// The primary has no such object: what no directory's comparison clears away goes.
-    fn take_nothing(&mut self, fid: Fid) -> Result<(), Errno>;
+    /// The primary has no such object: what no directory's comparison clears away goes. Whether it is in its place still,
+    /// so that it has to be looked at again when directories were compared.
+    fn take_nothing(&mut self, fid: Fid) -> Result<bool, Errno>;
     /// Makes the entries of a directory after `after` and up to `upto` (to the end if `None`) those given. What is there
     /// beside them is moved to the heal trash. Answers what was missing and is made now, still empty, and directories that
     /// have to be compared (again).

@@ -1,9 +1,12 @@
 //! A heal session: carries out on a brick (any [`HealTarget`]) what the module [`crate::heal`] decides.
 
+mod absent;
+
 use crate::heal::{Ask, DirtySet, StreamAction};
 pub use crate::heal_target::{Arriving, HealTarget, Made, Sum, Sums};
 use crate::placed::ToMeet;
 pub use crate::progress::Progress;
+use absent::Absent;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use ids::{Fid, Lsn};
@@ -38,7 +41,7 @@ pub struct HealSession {
     /// Checksums asked for.
     asked: BTreeMap<Fid, u64>,
     /// Objects that the primary does not have: those with a name here may lose it only later.
-    absent: BTreeSet<Fid>,
+    absent: Absent,
     /// Objects that were not found, here or at the primary: where a name turns out to lead to one it is healed.
     missing: BTreeSet<Fid>,
 }
@@ -143,7 +146,7 @@ impl HealSession {
             incomplete: BTreeMap::new(),
             next_ask: brick.nonce(),
             asked: BTreeMap::new(),
-            absent: BTreeSet::new(),
+            absent: Absent::default(),
             missing: BTreeSet::new(),
         })
     }
@@ -192,10 +195,11 @@ impl HealSession {
 
     /// Whether nothing is dirty any more.
     pub fn is_done<P: HealTarget>(&self, brick: &P) -> bool {
-        self.caught_up
-            && brick.newest() >= self.catch_up_to
-            && self.to_meet.left() == 0
-            && self.dirty_set.is_done()
+        brick.newest() >= self.catch_up_to && self.has_compared() && !self.absent.is_due()
+    }
+
+    fn has_compared(&self) -> bool {
+        self.caught_up && self.to_meet.left() == 0 && self.dirty_set.is_done()
     }
 
     /// Whether the primary owes something besides new changes: what was missed, or answers. If that got lost only the
@@ -289,9 +293,8 @@ impl HealSession {
         }
         match answer {
             PeerBody::Object { fid, object: None, .. } => {
-                brick.take_nothing(*fid)?;
-                if brick.is_known(*fid)? {
-                    self.absent.insert(*fid);
+                if brick.take_nothing(*fid)? {
+                    self.absent.keep(*fid);
                 }
                 self.misses(*fid);
                 Ok(())
@@ -469,12 +472,7 @@ impl HealSession {
             }
             other => other?,
         };
-        for gone in core::mem::take(&mut self.absent) {
-            brick.take_nothing(gone)?;
-            if brick.is_known(gone)? {
-                self.absent.insert(gone);
-            }
-        }
+        self.absent.after_page();
         let own = brick.set();
         for e in entries {
             let was_missing = self.missing.remove(&e.fid);

@@ -40,6 +40,10 @@ struct Brick {
     told: Option<(Lsn, Vec<Fid>, Lsn)>,
     /// Data that it took over.
     taken: Vec<(Fid, u64)>,
+    /// How often it was told that the primary does not have an object.
+    nothing: usize,
+    /// Those of which nothing is in its place any more.
+    gone: Vec<Fid>,
 }
 
 impl HealTarget for Brick {
@@ -107,8 +111,9 @@ impl HealTarget for Brick {
     fn complete(&mut self, _: Fid, _: &Stamp) -> Result<(), Errno> {
         Ok(())
     }
-    fn take_nothing(&mut self, _: Fid) -> Result<(), Errno> {
-        Ok(())
+    fn take_nothing(&mut self, fid: Fid) -> Result<bool, Errno> {
+        self.nothing += 1;
+        Ok(!self.gone.contains(&fid))
     }
     fn take_entries(
         &mut self,
@@ -375,4 +380,70 @@ fn in_a_full_comparison_a_renamed_object_has_no_version_to_believe() {
     assert!(dirty_set.may_be_valid(fid(9)));
     dirty_set.invalidate_version(fid(9));
     assert!(!dirty_set.may_be_valid(fid(9)) && dirty_set.may_be_valid(fid(10)));
+}
+
+fn nothing(fid: Fid, at: Lsn) -> PeerBody {
+    PeerBody::Object { fid, at, object: None, data: wire::peer::Sent::Nothing }
+}
+
+fn no_entries(fid: Fid, at: Lsn, after: u64) -> PeerBody {
+    PeerBody::Entries { fid, at, after, upto: None, entries: vec![], targets: vec![] }
+}
+
+/// They may be a million, and there are as many pages of names: each page took them all up again.
+#[test]
+fn what_the_primary_does_not_have_is_looked_at_again_when_all_is_compared_one_at_a_time() {
+    const GONE: u64 = 100;
+    let mut brick = Brick::default();
+    let mut session = HealSession::begin(&mut brick, (&NOTHING, &NOTHING), Lsn(0), false).unwrap();
+    for n in 1..=GONE {
+        arrives(&mut session, &mut brick, n, &touch(n));
+    }
+    let (parent, name) = (fid(1000), wire::Name::new(b"d").unwrap());
+    let rmdir = Change::Rmdir { parent, name, fid: fid(1001), time: Time::default() };
+    arrives(&mut session, &mut brick, GONE + 1, &rmdir);
+    session.on_caught_up(&mut brick, &at(GONE + 1), vec![]).unwrap();
+    let mut pages = 0;
+    let newest = brick.newest();
+    while let Some(question) = session.ask(&mut brick) {
+        assert!(!session.looks_at_absent(), "not all is compared");
+        let before = brick.nothing;
+        match question {
+            PeerBody::AskObject { fid: dir, .. } if dir == parent => {
+                object(&mut session, &mut brick, newest.0, (dir, 0o040_755), 0);
+            }
+            PeerBody::AskObject { fid, .. } => session.take(&mut brick, &nothing(fid, newest), &[]).unwrap(),
+            PeerBody::AskEntries { fid, after } => {
+                pages += 1;
+                session.take(&mut brick, &no_entries(fid, newest, after), &[]).unwrap();
+            }
+            other => panic!("{other:?}"),
+        }
+        assert!(brick.nothing <= before + 1, "one answer is about one object");
+    }
+    assert_eq!(pages, 1);
+    brick.nothing = 0;
+    brick.gone = (1..GONE / 2).map(fid).collect();
+    // The directory was compared before the files were asked about: what is known of them is new.
+    assert!(!session.looks_at_absent() && session.is_done(&brick));
+    arrives(&mut session, &mut brick, GONE + 2, &Change::Touch { fid: parent });
+    while let Some(question) = session.ask(&mut brick) {
+        match question {
+            PeerBody::AskObject { fid, .. } => {
+                object(&mut session, &mut brick, GONE + 2, (fid, 0o040_755), 0);
+            }
+            PeerBody::AskEntries { fid, after } => {
+                session.take(&mut brick, &no_entries(fid, Lsn(GONE + 2), after), &[]).unwrap();
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    let mut looks = 0;
+    while session.looks_at_absent() {
+        assert!(!session.is_done(&brick));
+        session.look_at_absent(&mut brick).unwrap();
+        looks += 1;
+        assert_eq!(brick.nothing, looks, "one at a time");
+    }
+    assert!(session.is_done(&brick) && looks >= GONE as usize);
 }

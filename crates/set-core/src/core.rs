@@ -83,6 +83,8 @@ pub(crate) enum Later {
     Flush(Duration),
     /// A slice of what a joining brick missed was sent, in the turn that began then.
     EndSlice(BrickId, Duration),
+    /// Look again at an object that the primary does not have, in the healing of that number and the turn that began then.
+    LookAtAbsent(u64, Duration),
 }
 
 /// What work on the brick is for.
@@ -131,6 +133,8 @@ pub(crate) enum Due<R> {
     Flush,
     /// The next turn of telling what is stale.
     Announce,
+    /// The next turn of looking at what the primary does not have, in the healing of that number.
+    Absent(u64),
     /// The next slice of what a joining brick missed.
     CatchUp(BrickId, u64),
     /// Checksums for a joining brick, in the epoch in which it asked.
@@ -292,6 +296,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 Some(Later::Flush(begun)) => self.flush_on(cx, begun),
                 Some(Later::AnswerOne(begun)) => self.answer_one(cx, begun),
                 Some(Later::EndSlice(brick, begun)) => self.end_slice(cx, brick, begun),
+                Some(Later::LookAtAbsent(healing, begun)) => self.look_at_absent(cx, healing, begun),
                 None => {}
             },
         }
@@ -324,6 +329,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Some(Due::Request(request)) => self.serve(cx, request),
             Some(Due::Syncs) => self.begin_round(cx),
             Some(Due::Announce) => self.later.push_back(Later::Announce(cx.at.now)),
+            Some(Due::Absent(healing)) => self.later.push_back(Later::LookAtAbsent(healing, cx.at.now)),
             Some(Due::Flush) => self.later.push_back(Later::Flush(cx.at.now)),
             Some(Due::Answers) => self.later.push_back(Later::AnswerOne(cx.at.now)),
             Some(Due::CatchUp(brick, join_id)) => self.send_slice(cx, brick, join_id),

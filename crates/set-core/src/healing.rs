@@ -27,13 +27,15 @@ pub struct HealReport {
 pub(crate) struct Healing {
     pub(crate) inner: replica::healing::HealSession,
     pub(crate) finishing: bool,
+    /// What the primary does not have is looked at again.
+    pub(crate) looking: bool,
     pub(crate) walks: BothWalks,
     /// The primary was told that all is healed.
     ended: bool,
     heard: Duration,
     /// When it was last looked at whether the primary is silent.
     looked: Duration,
-    /// Checksums being worked out here, directories being read, and a walk over all of them.
+    /// Checksums being worked out here, directories being read, a walk over all of them, and [`Healing::looking`].
     working: u32,
     begun: Duration,
     /// When the rate was last worked out, and what was done by then.
@@ -47,6 +49,7 @@ impl Healing {
             walks: BothWalks::new(inner.is_full()),
             inner,
             finishing: false,
+            looking: false,
             ended: false,
             heard: now,
             looked: now,

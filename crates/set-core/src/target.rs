@@ -3,7 +3,7 @@
 
 use crate::brick::LocalBrick;
 use crate::content::Content;
-use crate::core::{Cx, Purpose, SetCore};
+use crate::core::{Cx, Due, Later, Purpose, SetCore};
 use crate::flush::Then;
 use crate::healing::Healing;
 use crate::io::{Done, ReplyTo};
@@ -18,6 +18,8 @@ use wire::peer::{PeerBody, Stamp};
 
 /// How often a brick that is not in sync asks to join.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
+/// How long one turn is, about.
+const TURN: Duration = Duration::from_micros(500);
 
 /// What a brick that is not in sync does about it.
 #[derive(Debug, Default)]
@@ -211,12 +213,35 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 None => self.prepare_page(cx, fid, after),
             }
         }
-        if let Some(h) = &mut self.target.healing
-            && h.inner.is_done(&self.brick)
-            && !h.finishing
-        {
+        let Some(h) = &mut self.target.healing else { return };
+        if h.inner.looks_at_absent() && !h.looking {
+            h.looking = true;
+            h.begin_work();
+            self.later.push_back(Later::LookAtAbsent(self.target.begun, cx.at.now));
+        }
+        if h.inner.is_done(&self.brick) && !h.finishing {
             h.finishing = true;
             self.flush_then(cx, Then::EndHealing(self.target.begun));
+        }
+    }
+
+    /// Looks again at one object that the primary does not have, in the turn that began then.
+    pub(crate) fn look_at_absent(&mut self, cx: &mut Cx<'_, B, R>, healing: u64, begun: Duration) {
+        if !self.is_healing(healing) {
+            return;
+        }
+        let spent = cx.at.now.saturating_sub(begun);
+        if spent >= TURN {
+            return self.timers.set(self.rested(cx, spent), Due::Absent(healing));
+        }
+        let Some(h) = &mut self.target.healing else { return };
+        match h.inner.look_at_absent(&mut self.brick) {
+            Ok(true) => self.later.push_back(Later::LookAtAbsent(healing, begun)),
+            done => {
+                h.looking = false;
+                h.end_work(cx.at.now);
+                self.heal_on(cx, done.map(drop));
+            }
         }
     }
 

@@ -278,3 +278,44 @@ fn only_the_primarys_answer_to_this_brick_counts() {
     rig.peer(2, accept_join(join_id));
     assert_eq!(rig.peer(2, live(join_id)), ["start 1: end"]);
 }
+
+/// There may be a million of them, and each may have to be read from a disk.
+#[test]
+fn what_the_primary_does_not_have_is_looked_at_again_in_turns_and_clients_are_served_between() {
+    const GONE: u64 = 5;
+    let here = (1..=GONE).map(placed).collect();
+    let mut rig = Rig::with(Memory { files: here, ..Memory::default() }, &[]);
+    rig.follow(2);
+    let asked = rig.step(Input::Tick);
+    let join_id = asked[0].strip_prefix("send 2: join ").unwrap().parse().unwrap();
+    let start = Memory::default_stamp;
+    let (common, agree) = (start(), Lsn(0));
+    rig.peer(2, PeerBody::JoinAccepted { join_id, common, agree, start: start(), full: false });
+    let (parent, name, time) = (common::brick::ROOT, common::name("n"), Time::default());
+    let mut last = start();
+    for n in 1..=GONE {
+        last = Stamp { epoch: Epoch(1), lsn: last.lsn.next() };
+        let change = Change::Unlink { parent, name: name.clone(), fid: placed(n), orphan: false, time };
+        let (op, result_fid) = (OpId::default(), None);
+        rig.peer(2, PeerBody::CatchUp { stamp: last.clone(), op, result_fid, change });
+    }
+    rig.peer(2, PeerBody::CaughtUp { join_id, last: last.clone(), placed: vec![] });
+    let at = last.lsn;
+    for n in 1..=GONE {
+        rig.peer(2, PeerBody::Object { fid: placed(n), at, object: None, data: Sent::Nothing });
+    }
+    let attr = Memory::default().attr(parent).unwrap();
+    let object = Some(Object { attr, version: last, flags: 0, xattrs: vec![], place: None });
+    rig.peer(2, PeerBody::Object { fid: parent, at, object, data: Sent::Nothing });
+    rig.slow = std::time::Duration::from_millis(1);
+    let page = PeerBody::Entries { fid: parent, at, after: 0, upto: None, entries: vec![], targets: vec![] };
+    assert_eq!(rig.peer(2, page), NONE, "one turn");
+    for _ in 1..GONE - 1 {
+        assert_eq!(rig.wake(), NONE, "one turn");
+    }
+    let mut told = rig.wake();
+    while told.is_empty() {
+        told = rig.wake();
+    }
+    assert_eq!(told, ["start 1: end"]);
+}

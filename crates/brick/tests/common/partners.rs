@@ -244,6 +244,7 @@ pub fn heal_all(p: &mut Brick, j: &mut Brick, healing: &mut HealSession) {
         let (body, data) = answer(p, &question);
         take(healing, j, &body, &data);
     }
+    while healing.look_at_absent(j).unwrap() {}
     assert!(healing.is_done(j));
     end(j);
 }

@@ -304,6 +304,7 @@ impl Life {
             let taken = try_take(&mut healing, brick, &body, &data);
             taken.inspect_err(|e| trace.push(format!("{e}: {body:?}")))?;
         }
+        while healing.look_at_absent(brick)? {}
         assert!(healing.is_done(brick));
         brick.begin_end()?.run()?;
         brick.end_heal()

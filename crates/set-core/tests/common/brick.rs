@@ -170,8 +170,8 @@ impl HealTarget for Memory {
     fn complete(&mut self, _: Fid, _: &Stamp) -> Result<(), Errno> {
         Err(Errno::EIO)
     }
-    fn take_nothing(&mut self, _: Fid) -> Result<(), Errno> {
-        Err(Errno::EIO)
+    fn take_nothing(&mut self, fid: Fid) -> Result<bool, Errno> {
+        Ok(self.files.contains(&fid))
     }
     fn take_entries(
         &mut self,
@@ -181,7 +181,7 @@ impl HealTarget for Memory {
         _: &[DirEntry],
         _: &[(Fid, Blob)],
     ) -> Result<Vec<Made>, Errno> {
-        Err(Errno::EIO)
+        Ok(Vec::new())
     }
     fn take_data(&mut self, _: Fid, _: u64, _: &[u8]) -> Result<(), Errno> {
         Err(Errno::EIO)
