@@ -37,6 +37,14 @@ struct CatchUp {
 #[derive(Debug, Default)]
 pub(crate) struct CatchUps(BTreeMap<BrickId, CatchUp>);
 
+impl CatchUps {
+    /// What was sent to the brick may have been lost with a connection: changes would show a gap, but nothing tells that some
+    /// of what a comparison does not meet is missing. It joins anew.
+    pub(crate) fn forget(&mut self, brick: BrickId) {
+        self.0.remove(&brick);
+    }
+}
+
 impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// Another brick wants to join.
     pub(crate) fn accept_join(
@@ -51,7 +59,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         if !self.replica.may_join(to) || self.brick.is_stale() {
             return;
         }
-        self.catch_ups.0.remove(&to);
+        self.catch_ups.forget(to);
         self.questions.forget(to);
         let common = self.replica.common_with(consistent_to, history);
         let agree = self.replica.common_with(held, history);

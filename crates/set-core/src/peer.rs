@@ -72,6 +72,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let there = |(brick, s): (&BrickId, &ServerId)| (*s == server).then_some(*brick);
         let bricks: alloc::vec::Vec<BrickId> = self.settings.members.iter().filter_map(there).collect();
         for brick in bricks {
+            self.catch_ups.forget(brick);
             self.feed(cx, if up { Input::LinkUp(brick) } else { Input::LinkDead(brick) });
         }
     }

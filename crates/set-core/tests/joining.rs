@@ -163,6 +163,23 @@ fn what_a_comparison_does_not_meet_is_told_in_parts_and_clients_are_served_betwe
     assert_eq!(rig.wake(), ["send 2: catchup", "send 2: caughtup"]);
 }
 
+/// What was told may be lost with the connection, and nothing on the joining brick would show it.
+#[test]
+fn a_link_that_breaks_ends_the_catching_up_that_went_over_it() {
+    for up in [false, true] {
+        let mut rig = journal_lost();
+        rig.peer(2, join(5));
+        rig.step(Input::Worked(1, Ok(Done::Placed((1..=10_000).map(placed).collect()))));
+        assert_eq!(rig.wake(), ["send 2: placed 4096"]);
+        rig.step(Input::Link(ids::ServerId(2), up));
+        while rig.core.next_wake().is_some() {
+            assert_eq!(rig.wake(), NONE, "it joins anew");
+        }
+        assert_eq!(rig.peer(2, join(6)), ["send 2: joinaccepted"]);
+        assert_eq!(rig.wake(), ["send 2: placed 4096"], "from the beginning");
+    }
+}
+
 #[test]
 fn a_join_in_the_middle_of_the_catching_up_needs_no_second_walk() {
     let mut rig = journal_lost();
