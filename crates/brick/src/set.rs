@@ -185,8 +185,12 @@ impl set_core::LocalBrick for Brick {
         Brick::mark_unsynced_stale(self)
     }
 
-    fn write_unsynced_again(&mut self) -> Result<(), Errno> {
-        Brick::write_unsynced_again(self)
+    fn begin_write_again(&mut self) {
+        Brick::begin_write_again(self);
+    }
+
+    fn write_again_slice(&mut self) -> Result<bool, Errno> {
+        Brick::write_again_slice(self)
     }
 
     fn take_late_failure(&mut self) -> Option<Errno> {

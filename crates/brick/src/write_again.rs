@@ -8,6 +8,7 @@
 use crate::open::Brick;
 use file_system::File;
 use ids::{Fid, Lsn};
+use set_core::JournalPlace;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use wire::{Change, Errno};
@@ -15,7 +16,62 @@ use wire::{Change, Errno};
 /// Bytes that are written again at most: more than that a brick hardly gets in the time between two syncs of everything.
 const MOST: u64 = 1 << 30;
 /// Bytes at a time.
-const CHUNK: u64 = 1 << 20;
+const CHUNK: u64 = 256 << 10;
+
+/// What a failed sync may have dropped is written again, in slices between changes.
+pub(crate) struct WritingAgain {
+    /// How many syncs had failed when it began.
+    failed: u64,
+    step: Step,
+}
+
+enum Step {
+    /// The journal says where data was written.
+    Find(Unsynced),
+    /// That data is written again.
+    Data(BTreeMap<Fid, Vec<Range<u64>>>),
+    /// The journal is, from that place on.
+    Journal(Option<(Lsn, u64)>),
+}
+
+/// Where the changes beyond the durable position wrote data, as far as their records were read.
+#[derive(Default)]
+struct Unsynced {
+    next: Lsn,
+    upto: Lsn,
+    place: JournalPlace,
+    ranges: BTreeMap<Fid, Vec<Range<u64>>>,
+    bytes: u64,
+}
+
+impl Unsynced {
+    fn add(&mut self, fid: Fid, offset: u64, len: u64) {
+        let range = offset..offset.saturating_add(len);
+        let ranges = self.ranges.entry(fid).or_default();
+        match ranges.last_mut() {
+            Some(last) if range.start <= last.end && last.start <= range.start => {
+                self.bytes = self.bytes.saturating_add(range.end.saturating_sub(last.end));
+                last.end = last.end.max(range.end);
+            }
+            _ => {
+                self.bytes = self.bytes.saturating_add(len);
+                ranges.push(range);
+            }
+        }
+    }
+}
+
+/// Takes a part off some ranges that is as much as is written at a time.
+fn take_some(ranges: &mut Vec<Range<u64>>) -> Range<u64> {
+    let Some(last) = ranges.last_mut() else { return 0..0 };
+    let start = last.end.saturating_sub(CHUNK).max(last.start);
+    let some = start..last.end;
+    last.end = start;
+    if last.is_empty() {
+        ranges.pop();
+    }
+    some
+}
 
 impl Brick {
     /// A sync failed: what the kernel could not write it has dropped, and no later sync says so. All beyond the durable
@@ -48,25 +104,63 @@ impl Brick {
         }
     }
 
-    /// A sync failed, and no other brick has what this one has: the next sync brings all to disk, or fails as well.
+    /// A sync failed, and no other brick has what this one has: it is to be written again, and the sync after that brings all
+    /// to disk, or fails as well. [`Brick::write_again_slice`] does it.
+    pub fn begin_write_again(&mut self) {
+        let next = self.durable().lsn.next().max(self.journal.first());
+        let found = Unsynced { next, upto: self.journal.last().lsn, ..Unsynced::default() };
+        self.writing_again = Some(WritingAgain { failed: self.shared.failed(), step: Step::Find(found) });
+    }
+
+    /// Does a part of it that takes about as long as a large write; true if all is done.
     ///
     /// # Errors
-    /// The kernel's; `EFBIG` if it is too much. All syncs fail until this succeeds, or the brick is opened anew.
-    pub fn write_unsynced_again(&mut self) -> Result<(), Errno> {
-        let failed = self.shared.failed();
+    /// The kernel's; `EFBIG` if it is too much. It is over then, and all syncs fail until it is begun anew and succeeds, or
+    /// the brick is opened anew.
+    pub fn write_again_slice(&mut self) -> Result<bool, Errno> {
+        let Some(WritingAgain { failed, step }) = self.writing_again.take() else { return Ok(true) };
+        let next = match step {
+            Step::Find(mut found) => {
+                let more = self.find_some_unsynced(&mut found, MOST)?;
+                if more { Step::Find(found) } else { Step::Data(found.ranges) }
+            }
+            Step::Data(mut ranges) => match ranges.first_entry() {
+                Some(mut first) => {
+                    let (fid, some) = (*first.key(), take_some(first.get_mut()));
+                    if first.get().is_empty() {
+                        first.remove();
+                    }
+                    self.write_some_again(fid, some)?;
+                    Step::Data(ranges)
+                }
+                None => Step::Journal(self.journal.begin_write_again(self.durable().lsn)),
+            },
+            Step::Journal(Some(at)) => Step::Journal(self.journal.write_some_again(at)?),
+            Step::Journal(None) => {
+                self.journal.end_write_again(self.durable().lsn)?;
+                // The mark of what is stale may have failed while others had it, too. Now nothing is.
+                self.shared.regain()?;
+                if self.shared.failed() == failed {
+                    self.shared.rewrote(failed);
+                    return Ok(true);
+                }
+                // One more has failed meanwhile, and may have dropped what was written already.
+                self.begin_write_again();
+                return Ok(false);
+            }
+        };
+        self.writing_again = Some(WritingAgain { failed, step: next });
+        Ok(false)
+    }
+
+    fn write_some_again(&mut self, fid: Fid, range: Range<u64>) -> Result<(), Errno> {
         // It moves the kernel's times. Whoever opens the brick after a kill in the midst takes them from the journal.
         self.shared.unflush(self.durable().lsn)?;
-        for (fid, ranges) in self.unsynced_data(MOST)? {
-            match self.write_data_again(fid, &ranges) {
-                Ok(()) | Err(Errno::ESTALE | Errno::ENOENT) => {}
-                Err(e) => return Err(e),
-            }
+        match self.write_data_again(fid, &[range]) {
+            Ok(()) | Err(Errno::ESTALE | Errno::ENOENT) => {}
+            Err(e) => return Err(e),
         }
         self.flush_all_that_waits();
-        self.journal.write_again(self.durable().lsn)?;
-        // The mark of what is stale may have failed while others had it, too. Now nothing is.
-        self.shared.regain()?;
-        self.shared.rewrote(failed);
         Ok(())
     }
 
@@ -91,12 +185,14 @@ impl Brick {
     }
 
     fn write_all_again(&mut self) -> Result<(), Errno> {
-        let wanted = self.unsynced_data(u64::MAX)?;
-        if !wanted.is_empty() {
+        let next = self.durable().lsn.next().max(self.journal.first());
+        let mut found = Unsynced { next, upto: self.journal.last().lsn, ..Unsynced::default() };
+        while self.find_some_unsynced(&mut found, u64::MAX)? {}
+        if !found.ranges.is_empty() {
             // Whoever opens the brick after a kill in the midst takes the times from the journal.
             self.shared.unflush(self.durable().lsn)?;
         }
-        for (fid, ranges) in wanted {
+        for (fid, ranges) in found.ranges {
             match self.write_data_again(fid, &ranges).and_then(|()| self.flush_node(fid)) {
                 Ok(()) | Err(Errno::ESTALE | Errno::ENOENT) => {}
                 Err(e) => return Err(e),
@@ -105,33 +201,25 @@ impl Brick {
         Ok(())
     }
 
-    /// Where the changes beyond the durable position wrote data; `EFBIG` if it is more than `most` bytes.
-    fn unsynced_data(&self, most: u64) -> Result<BTreeMap<Fid, Vec<Range<u64>>>, Errno> {
-        let mut out: BTreeMap<Fid, Vec<Range<u64>>> = BTreeMap::new();
-        let mut sum = 0_u64;
-        for record in self.journal.iterate(self.durable().lsn.next().max(self.journal.first())) {
-            let (fid, offset, len) = match record?.change {
-                Change::Write { fid, offset, len, .. } => (fid, offset, u64::from(len)),
-                Change::CopyRange { to, to_offset, len, .. } => (to, to_offset, len),
-                _ => continue,
-            };
-            let range = offset..offset.saturating_add(len);
-            let ranges = out.entry(fid).or_default();
-            match ranges.last_mut() {
-                Some(last) if range.start <= last.end && last.start <= range.start => {
-                    sum = u64::saturating_add(sum, range.end.saturating_sub(last.end));
-                    last.end = last.end.max(range.end);
-                }
-                _ => {
-                    sum = sum.saturating_add(len);
-                    ranges.push(range);
-                }
-            }
-            if sum > most {
-                return Err(Errno::EFBIG);
+    /// Where the changes beyond the durable position wrote data, from some more of the journal's records. True if there are
+    /// more.
+    ///
+    /// # Errors
+    /// `EFBIG` if it is more than `most` bytes; what is wrong with the journal.
+    fn find_some_unsynced(&self, found: &mut Unsynced, most: u64) -> Result<bool, Errno> {
+        if found.next > found.upto.min(self.journal.last().lsn) {
+            return Ok(false);
+        }
+        let records = self.journal.part(found.next, &mut found.place)?;
+        for record in records {
+            found.next = record.stamp.lsn.next();
+            match record.change {
+                Change::Write { fid, offset, len, .. } => found.add(fid, offset, len.into()),
+                Change::CopyRange { to, to_offset, len, .. } => found.add(to, to_offset, len),
+                _ => {}
             }
         }
-        Ok(out)
+        if found.bytes > most { Err(Errno::EFBIG) } else { Ok(true) }
     }
 
     fn write_data_again(&mut self, fid: Fid, ranges: &[Range<u64>]) -> Result<(), Errno> {

@@ -99,9 +99,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// A sync failed: what the kernel could not write it has dropped, and no later sync says so.
     pub(crate) fn mark_unsynced_stale(&mut self) {
         if self.replica.is_only() {
-            if let Err(e) = self.brick.write_unsynced_again() {
-                tracing::error!("set {}: write again what could not be synced: {e}", self.set);
-            }
+            self.write_again();
         } else if let Err(e) = self.brick.mark_unsynced_stale() {
             tracing::error!("set {}: record what is stale: {e}", self.set);
         }

@@ -132,8 +132,10 @@ pub trait LocalBrick: namespace::TreeState + replica::healing::HealTarget {
     fn abandon_partial(&mut self) -> Result<(), Errno>;
     /// What was not synced is stale.
     fn mark_unsynced_stale(&mut self) -> Result<(), Errno>;
-    /// What was not synced is written again: nobody else has it.
-    fn write_unsynced_again(&mut self) -> Result<(), Errno>;
+    /// What was not synced is to be written again: nobody else has it.
+    fn begin_write_again(&mut self);
+    /// Writes some of it; true if all is written.
+    fn write_again_slice(&mut self) -> Result<bool, Errno>;
     /// What failed of the work that follows changes since this was last asked.
     fn take_late_failure(&mut self) -> Option<Errno>;
     /// Lazily kept attributes are to be written, as they are now.

@@ -81,6 +81,8 @@ pub(crate) enum Later {
     AnswerOne(Duration),
     /// Write a slice of the attributes, in the turn that began then.
     Flush(Duration),
+    /// Write some of it again that a failed sync may have dropped, in the turn that began then, or begins with it.
+    WriteAgain(Option<Duration>),
     /// A slice of what a joining brick missed was sent, in the turn that began then.
     EndSlice(BrickId, Duration),
     /// Look again at an object that the primary does not have, in the healing of that number and the turn that began then.
@@ -131,6 +133,8 @@ pub(crate) enum Due<R> {
     Answers,
     /// The next turn of writing attributes.
     Flush,
+    /// The next turn of writing again what a failed sync may have dropped.
+    WriteAgain,
     /// The next turn of telling what is stale.
     Announce,
     /// The next turn of looking at what the primary does not have, in the healing of that number.
@@ -177,6 +181,8 @@ pub struct SetCore<B: LocalBrick, R> {
     pub(crate) tree: Tree,
     pub(crate) flush: Flush,
     pub(crate) rounds: Rounds,
+    /// What a failed sync may have dropped is being written again.
+    pub(crate) writing_again: bool,
     pub(crate) periodic: Periodic,
     pub(crate) target: Target,
     pub(crate) catch_ups: CatchUps,
@@ -230,6 +236,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             tree: Tree::new(start.set),
             flush: Flush::default(),
             rounds: Rounds::default(),
+            writing_again: false,
             periodic: Periodic::new(now),
             target: Target::default(),
             catch_ups: CatchUps::default(),
@@ -294,6 +301,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 Some(Later::DropOrphan(fid)) => self.drop_orphan(cx, fid),
                 Some(Later::Announce(begun)) => self.announce_one(cx, begun),
                 Some(Later::Flush(begun)) => self.flush_on(cx, begun),
+                Some(Later::WriteAgain(begun)) => self.write_again_on(cx, begun),
                 Some(Later::AnswerOne(begun)) => self.answer_one(cx, begun),
                 Some(Later::EndSlice(brick, begun)) => self.end_slice(cx, brick, begun),
                 Some(Later::LookAtAbsent(healing, begun)) => self.look_at_absent(cx, healing, begun),
@@ -331,6 +339,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Some(Due::Announce) => self.later.push_back(Later::Announce(cx.at.now)),
             Some(Due::Absent(healing)) => self.later.push_back(Later::LookAtAbsent(healing, cx.at.now)),
             Some(Due::Flush) => self.later.push_back(Later::Flush(cx.at.now)),
+            Some(Due::WriteAgain) => self.later.push_back(Later::WriteAgain(None)),
             Some(Due::Answers) => self.later.push_back(Later::AnswerOne(cx.at.now)),
             Some(Due::CatchUp(brick, join_id)) => self.send_slice(cx, brick, join_id),
             Some(Due::Sums(to, epoch, body)) => self.send_sums(cx, to, epoch, body),

@@ -49,6 +49,7 @@ mod tickets;
 mod timers;
 mod waiters;
 mod walks;
+mod write_again;
 
 pub use brick::{DirLocation, Entries, JournalPlace, LocalBrick, Read};
 pub use content::Content;

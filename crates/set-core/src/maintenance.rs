@@ -91,7 +91,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         self.tick_heal(cx);
         self.watch_joiners(cx);
         let (newest, wanted) = (self.last().lsn, self.brick.wants_sync());
-        if self.periodic.is_due(now, self.settings.sync_interval, newest, wanted) {
+        let due = self.periodic.is_due(now, self.settings.sync_interval, newest, wanted);
+        if due && !self.writing_again {
             self.sync_all(cx);
         }
     }

@@ -35,6 +35,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Later::Announce(_) => "tell of a stale object",
             Later::AnswerOne(_) => "answer a joining brick",
             Later::Flush(_) => "write attributes",
+            Later::WriteAgain(_) => "write again what was not synced",
             Later::EndSlice(..) => "a slice was sent",
             Later::LookAtAbsent(..) => "look at what the primary does not have",
         })
@@ -47,6 +48,7 @@ fn due<R>(due: &Due<R>) -> &'static str {
         Due::Syncs => "begin syncs",
         Due::Answers => "answers are due",
         Due::Flush => "attributes are due",
+        Due::WriteAgain => "what was not synced is due",
         Due::Announce => "stale objects are due",
         Due::Absent(_) => "what the primary does not have is due",
         Due::CatchUp(..) => "send what was missed",

@@ -4,6 +4,7 @@ use crate::brick::LocalBrick;
 use crate::core::{Cx, Due, Purpose, SetCore};
 use crate::flush::Then;
 use crate::io::{Done, ReplyTo};
+use crate::write_again::LOOK_AGAIN;
 use alloc::vec::Vec;
 use core::time::Duration;
 use ids::{Fid, Lsn};
@@ -78,6 +79,9 @@ impl Periodic {
 impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// A round of syncs, if any waits for one.
     pub(crate) fn begin_round(&mut self, cx: &mut Cx<'_, B, R>) {
+        if self.writing_again {
+            return self.timers.set(cx.at.now + LOOK_AGAIN, Due::Syncs);
+        }
         let Some(Round { tokens, objects }) = self.rounds.begin() else { return };
         let Some(objects) = objects else { return self.flush_then(cx, Then::Round(tokens)) };
         let work = self.brick.begin_sync_of(&objects);

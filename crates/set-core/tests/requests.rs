@@ -204,6 +204,25 @@ fn what_the_only_brick_could_not_sync_is_written_again() {
     assert_eq!((rig.core.brick_mut().unsynced, rig.core.brick_mut().written_again), (0, 1));
 }
 
+/// It may be very much.
+#[test]
+fn it_is_written_again_in_turns_and_clients_are_served_between_but_for_their_syncs() {
+    let mut rig = Rig::with(Memory { much_unsynced: 3, ..Memory::default() }, &[]);
+    rig.ask(7, Op::SyncFs);
+    rig.wake();
+    rig.slow = Duration::from_millis(1);
+    rig.step(Input::Worked(1, Err(Errno::EIO)));
+    assert_eq!(rig.core.brick_mut().written_again, 1, "one turn");
+    assert_eq!(rig.mkfile(7, "a").len(), 1);
+    rig.ask(7, Op::SyncFs);
+    let mut begun = Vec::new();
+    while begun.is_empty() {
+        assert!(rig.core.brick_mut().written_again <= 3);
+        begun = rig.wake();
+    }
+    assert_eq!((begun, rig.core.brick_mut().written_again), (vec!["start 2: syncall".to_owned()], 3));
+}
+
 /// Somebody else may have moved or removed the entry since: nothing of it may be kept.
 #[test]
 fn what_was_made_and_removed_since_is_answered_as_made() {

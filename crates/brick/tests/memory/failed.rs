@@ -168,6 +168,13 @@ fn a_directory_takes_the_place_of_another_without_room() {
     assert_eq!(listed.iter().map(|e| e.fid).collect::<Vec<_>>(), [a]);
 }
 
+/// All that a failed sync may have dropped, in slices.
+fn write_again(b: &mut Brick) -> Result<(), wire::Errno> {
+    b.begin_write_again();
+    while !b.write_again_slice()? {}
+    Ok(())
+}
+
 /// Nobody can heal it: the data that was dropped goes to disk with the next sync, and until then no sync succeeds.
 #[test]
 fn what_a_failed_sync_dropped_is_written_again_where_nobody_else_has_it() {
@@ -190,7 +197,7 @@ fn what_a_failed_sync_dropped_is_written_again_where_nobody_else_has_it() {
             assert!(s.bricks[0].mark_unsynced_stale().is_err());
             disk.fail_writes(false);
         }
-        s.bricks[0].write_unsynced_again().unwrap();
+        write_again(&mut s.bricks[0]).unwrap();
         s.bricks[0].begin_sync(Some(f)).unwrap().run().unwrap();
         s.bricks[0].begin_sync(None).unwrap().run().unwrap();
         assert_eq!(s.bricks[0].attr(f).unwrap().mtime, time);
@@ -269,6 +276,51 @@ fn the_next_process_writes_the_data_again() {
     }
 }
 
+/// Clients go on between the slices: what they write then is not undone, and a sync that fails then counts.
+#[test]
+fn what_is_written_while_data_is_written_again_stays() {
+    let mut disk = Disk::new(1, CrashRule::Ordered);
+    let mut s = Set::new(vec![disk.open().unwrap()]);
+    let f = s.file(ROOT, "f");
+    s.bricks[0].begin_sync(None).unwrap().run().unwrap();
+    let old = vec![1; 1 << 20];
+    s.write(f, 0, &old);
+    disk.fail_syncs(true);
+    assert!(s.bricks[0].begin_sync(None).unwrap().run().is_err());
+    s.bricks[0].begin_write_again();
+    let mut slices = 0;
+    while !s.bricks[0].write_again_slice().unwrap() {
+        slices += 1;
+        let time = s.bricks[0].attr(f).unwrap().mtime;
+        disk.pass_time();
+        if slices == 1 {
+            assert!(s.bricks[0].begin_sync(None).unwrap().run().is_err(), "it is not written again yet");
+            disk.fail_syncs(false);
+        } else if slices < 8 {
+            s.write(f, slices * 100_000, &[2; 100]);
+        } else {
+            // A second does it once more.
+            s.bricks[0].begin_flush();
+            while !s.bricks[0].flush_slice().unwrap() {}
+            assert_eq!(s.bricks[0].attr(f).unwrap().mtime, time);
+        }
+    }
+    assert!(slices > 8, "{slices} slices");
+    s.bricks[0].begin_sync(None).unwrap().run().unwrap();
+    let time = s.bricks[0].attr(f).unwrap().mtime;
+    drop(s);
+    disk.crash(CrashRule::Ordered, &mut |_| 0);
+    let mut b = disk.open().unwrap();
+    let mut wanted = old;
+    (2..8).for_each(|n| wanted[n * 100_000..][..100].fill(2));
+    let read = match b.read(f, 0, 1 << 20).unwrap() {
+        ReadOutcome::Data(data) => data,
+        ReadOutcome::NeedsBlocking(job) => job.run().unwrap(),
+    };
+    assert!(read == wanted);
+    assert_eq!(b.attr(f).unwrap().mtime, time);
+}
+
 /// The process is killed while it writes the data again: the kernel's times are not what users see afterwards.
 #[test]
 fn a_kill_while_data_is_written_again_moves_no_times() {
@@ -285,7 +337,7 @@ fn a_kill_while_data_is_written_again_moves_no_times() {
         assert!(s.bricks[0].begin_sync(None).unwrap().run().is_err());
         disk.pass_time();
         disk.cut_power_after(calls);
-        let done = s.bricks[0].write_unsynced_again().is_ok();
+        let done = write_again(&mut s.bricks[0]).is_ok();
         drop(s);
         disk.fail_syncs(false);
         if !index {

@@ -25,6 +25,9 @@ pub struct Memory {
     pub unsynced: u32,
     /// How often it was to write that again.
     pub written_again: u32,
+    /// How many slices that takes, and how many are left of it.
+    pub much_unsynced: u32,
+    pub left_unsynced: u32,
     /// Files of any kind; all else is a directory.
     pub files: BTreeSet<Fid>,
     pub orphans: BTreeSet<Fid>,
@@ -308,9 +311,13 @@ impl LocalBrick for Memory {
         self.unsynced += 1;
         Ok(())
     }
-    fn write_unsynced_again(&mut self) -> Result<(), Errno> {
+    fn begin_write_again(&mut self) {
+        self.left_unsynced = self.much_unsynced;
+    }
+    fn write_again_slice(&mut self) -> Result<bool, Errno> {
         self.written_again += 1;
-        Ok(())
+        self.left_unsynced = self.left_unsynced.saturating_sub(1);
+        Ok(self.left_unsynced == 0)
     }
     fn take_late_failure(&mut self) -> Option<Errno> {
         None
