@@ -29,6 +29,13 @@ impl HealTarget for Brick {
         self.stale_set().map(|d| d.objects.clone())
     }
 
+    fn is_stale_beyond_names(&self) -> bool {
+        let (start, synced) = (self.journal_start(), Brick::durable(self).lsn > Lsn(0));
+        // Of a brick of which nothing was ever synced the journal has all.
+        let is_all = |s: &crate::StaleSet| s.from == Lsn(0) && s.objects.is_empty() && synced;
+        self.stale_set().is_some_and(|s| s.from.next() < start || is_all(s))
+    }
+
     fn is_stale(&self) -> bool {
         self.stale_set().is_some()
     }

@@ -192,3 +192,39 @@ fn a_journal_that_loses_what_it_says_is_stale_makes_everything_stale() {
     }
     assert!(s.bricks[0].journal_start() > Lsn(3), "it is kept within some bound");
 }
+
+/// Nothing would tell the others which objects differ: they have to compare everything.
+#[test]
+fn a_brick_that_goes_on_alone_and_cannot_name_all_that_is_stale_begins_its_journal_anew() {
+    let many = |n| (0..n).map(|n| ids::Fid { set: SET, epoch: Epoch(1), lsn: Lsn(n) }).collect::<Vec<_>>();
+    for (named, anew) in [(1 << 20, false), ((1 << 20) + 1, true)] {
+        let t = temp();
+        let mut s = Set::new(vec![new_brick(t.path(), 1)]);
+        s.file(ROOT, "f");
+        let b = &mut s.bricks[0];
+        b.begin_sync(None).unwrap().run().unwrap();
+        let last = b.last();
+        b.begin_heal(last.lsn, &many(named), Lsn(0)).unwrap();
+        let start = Stamp { epoch: Epoch(9), lsn: last.lsn.next() };
+        let ends = replica::healing::adopt_history(b, Epoch(9)).unwrap();
+        assert_eq!((&ends, &b.last()), if anew { (&start, &start) } else { (&last, &last) }, "{named}");
+    }
+}
+
+/// A healing that was to compare everything was not finished: its journal names only what it came to.
+#[test]
+fn a_brick_that_is_stale_since_before_its_journal_begins_its_journal_anew() {
+    let t = temp();
+    let options = Options { segment_size: 600, journal_size: 2000, ..Options::default() };
+    let mut s = brick_with(t.path(), &options);
+    for n in 0..60 {
+        s.file(ROOT, &format!("f{n}"));
+        s.bricks[0].begin_sync(None).unwrap().run().unwrap();
+    }
+    let b = &mut s.bricks[0];
+    assert!(b.journal_start() > Lsn(10));
+    b.begin_heal(Lsn(5), &[ROOT], Lsn(0)).unwrap();
+    let last = b.last();
+    let ends = replica::healing::adopt_history(b, Epoch(9)).unwrap();
+    assert_eq!(ends, Stamp { epoch: Epoch(9), lsn: last.lsn.next() });
+}

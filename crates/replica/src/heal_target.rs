@@ -25,6 +25,10 @@ pub trait HealTarget {
     fn is_arbiter(&self) -> bool;
     /// Stale objects beside what the journal says; `None` if nothing is stale.
     fn stale_objects(&self) -> Option<Vec<Fid>>;
+    /// Whether more is stale than the journal and [`HealTarget::stale_objects`] name.
+    fn is_stale_beyond_names(&self) -> bool {
+        false
+    }
     /// Whether anything is.
     fn is_stale(&self) -> bool {
         self.stale_objects().is_some()

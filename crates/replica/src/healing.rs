@@ -1,12 +1,14 @@
 //! A heal session: carries out on a brick (any [`HealTarget`]) what the module [`crate::heal`] decides.
 
 mod absent;
+mod adopt;
 
 use crate::heal::{Ask, DirtySet, StreamAction};
 pub use crate::heal_target::{Arriving, HealTarget, Made, Sum, Sums};
 use crate::placed::ToMeet;
 pub use crate::progress::Progress;
 use absent::Absent;
+pub use adopt::adopt_history;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use ids::{Fid, Lsn};
@@ -44,21 +46,6 @@ pub struct HealSession {
     absent: Absent,
     /// Objects that were not found, here or at the primary: where a name turns out to lead to one it is healed.
     missing: BTreeSet<Fid>,
-}
-
-/// The only brick with a set's data is not certain of the end of its journal: what it has becomes the set's history. Cuts
-/// the journal and keeps in mind, until the brick has told others by [`wire::Change::Touch`], which objects may not be what they
-/// were. Answers where the journal ends now.
-///
-/// # Errors
-/// The kernel's.
-pub fn adopt_history<P: HealTarget>(brick: &mut P) -> Result<Stamp, Errno> {
-    let consistent_to = brick.stamp_at(brick.consistent_to())?;
-    let mut objects: Vec<Fid> = brick.incomplete().into_iter().collect();
-    brick.changes_after(consistent_to.lsn, &mut |change| objects.extend(change.touched()))?;
-    brick.begin_heal(consistent_to.lsn, &objects, Lsn(0))?;
-    brick.cut_journal(&consistent_to)?;
-    Ok(consistent_to)
 }
 
 /// Whether an answer stands for changes that did not come: they got lost with a connection. Taken all the same, it would

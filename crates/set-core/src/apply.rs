@@ -107,7 +107,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
 
     /// Nobody else has the set's data: this brick's journal ends where it is certain of it, and that is the set's history.
     pub(crate) fn adopt_history(&mut self) {
-        match replica::healing::adopt_history(&mut self.brick) {
+        match replica::healing::adopt_history(&mut self.brick, self.replica.view().epoch) {
             Ok(last) => {
                 tracing::warn!("set {}: brick {} goes on alone from {}", self.set, self.me, last.lsn);
                 self.next.push_back(Next::Feed(Input::HistoryAdopted { last }));
