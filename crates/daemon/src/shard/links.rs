@@ -5,14 +5,15 @@
 //! up no other set.
 
 use super::Shard;
+use super::redial::Redial;
+use crate::clock;
 use crate::limits::CONNECT_WAIT;
 use crate::shared::Shared;
 use ids::{ServerId, SessionId, SetId};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::spawn_local;
 use transport::{DirectSender, TransportError, connect};
@@ -20,8 +21,6 @@ use wire::Frame;
 use wire::codec::Blob;
 use wire::frame::VERSIONS;
 use wire::hello::{Hello, Purpose};
-
-const RETRY: Duration = Duration::from_millis(100);
 
 /// A set's way to a server.
 #[derive(Default)]
@@ -35,11 +34,48 @@ pub(crate) struct Links {
     shared: Arc<Shared>,
     shard: Weak<Shard>,
     all: RefCell<HashMap<(SetId, ServerId), Rc<Link>>>,
+    /// Servers that were dialled.
+    dialled: RefCell<HashMap<ServerId, Rc<Dialled>>>,
+}
+
+/// What is known of dialling one server, and those who wait for it.
+#[derive(Default)]
+struct Dialled {
+    redial: Cell<Redial>,
+    answers: Notify,
+}
+
+impl Dialled {
+    fn change<T>(&self, change: impl FnOnce(&mut Redial) -> T) -> T {
+        let mut redial = self.redial.get();
+        let done = change(&mut redial);
+        self.redial.set(redial);
+        done
+    }
+
+    /// Until it is this set's turn to dial.
+    async fn turn(&self) {
+        while let Err(at) = self.change(|r| r.may_dial(clock::now())) {
+            tokio::select! {
+                () = self.answers.notified() => {}
+                () = tokio::time::sleep(at.saturating_sub(clock::now())) => {}
+            }
+        }
+    }
+
+    fn failed(&self) {
+        self.change(|r| r.failed(clock::now()));
+    }
+
+    fn answered(&self) {
+        self.change(Redial::answered);
+        self.answers.notify_waiters();
+    }
 }
 
 impl Links {
     pub(crate) fn new(shared: Arc<Shared>, shard: Weak<Shard>) -> Links {
-        Links { shared, shard, all: RefCell::default() }
+        Links { shared, shard, all: RefCell::default(), dialled: RefCell::default() }
     }
 
     /// Sends a set's frame to a server, if its link is up; otherwise sees to it that it comes up.
@@ -52,11 +88,12 @@ impl Links {
         }
         let link = Rc::<Link>::default();
         self.all.borrow_mut().insert((set, to), link.clone());
+        let dialled = self.dialled.borrow_mut().entry(to).or_default().clone();
         let (shard, shared) = (self.shard.clone(), self.shared.clone());
         spawn_local(async move {
             tokio::select! {
                 () = link.end.notified() => {}
-                () = keep_up(&shard, &shared, &link, set, to) => forget(&shard, &link, set, to),
+                () = keep_up(&shard, &shared, (&link, &dialled), set, to) => forget(&shard, &link, set, to),
             }
         });
     }
@@ -67,6 +104,11 @@ impl Links {
         all.get(&(set, to))
             .and_then(|link| link.sender.borrow().as_ref().map(DirectSender::queued))
             .unwrap_or(0)
+    }
+
+    /// The sets that have a way to that server: what one of them learns of it the others do not ask for.
+    fn sets_of(&self, server: ServerId) -> Vec<SetId> {
+        self.all.borrow().keys().filter(|(_, to)| *to == server).map(|(set, _)| *set).collect()
     }
 
     /// The set is not served here any more.
@@ -91,7 +133,13 @@ fn forget(shard: &Weak<Shard>, link: &Rc<Link>, set: SetId, to: ServerId) {
 }
 
 /// Keeps a link up while the server is in the pool.
-async fn keep_up(shard: &Weak<Shard>, shared: &Shared, link: &Link, set: SetId, to: ServerId) {
+async fn keep_up(
+    shard: &Weak<Shard>,
+    shared: &Shared,
+    (link, dialled): (&Link, &Dialled),
+    set: SetId,
+    to: ServerId,
+) {
     while let Some(address) = shared.state().servers.get(&to).map(|s| s.address.clone()) {
         let hello = Hello {
             versions: Blob(VERSIONS.to_vec()),
@@ -101,8 +149,10 @@ async fn keep_up(shard: &Weak<Shard>, shared: &Shared, link: &Link, set: SetId, 
             from: shared.me(),
             session: SessionId(0),
         };
+        dialled.turn().await;
         match connect(&address, &hello, CONNECT_WAIT).await {
             Ok(established) if established.reply.server == to => {
+                dialled.answered();
                 let (mut reader, writer, _) = established.split();
                 let sender = DirectSender::new(writer);
                 let Some(s) = shard.upgrade() else { return };
@@ -126,11 +176,11 @@ async fn keep_up(shard: &Weak<Shard>, shared: &Shared, link: &Link, set: SetId, 
             }
             Err(TransportError::Refused { .. }) => {
                 if let Some(s) = shard.upgrade() {
-                    s.link_changed(to, set, false);
+                    s.links.sets_of(to).into_iter().for_each(|set| s.link_changed(to, set, false));
                 }
             }
             Err(e) => tracing::debug!("set {set}: link to server {to}: {e}"),
         }
-        tokio::time::sleep(RETRY).await;
+        dialled.failed();
     }
 }

@@ -8,6 +8,7 @@
 mod ask;
 mod connection;
 mod links;
+mod redial;
 mod sessions;
 mod set;
 mod slow;
