@@ -453,7 +453,8 @@ impl HealSession {
         targets: &[(Fid, Blob)],
     ) -> Result<(), Errno> {
         let made = match brick.take_entries(fid, after, upto, entries, targets) {
-            Err(Errno::ESTALE | Errno::ENOENT) => {
+            // Of a directory that is here the page was taken over in part only, if something else is gone.
+            Err(Errno::ESTALE | Errno::ENOENT) if !brick.is_known(fid)? => {
                 self.dirty_set.got_nothing(fid);
                 return Ok(());
             }

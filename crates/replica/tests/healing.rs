@@ -44,6 +44,8 @@ struct Brick {
     nothing: usize,
     /// Those of which nothing is in its place any more.
     gone: Vec<Fid>,
+    /// How names that are to be taken over fail.
+    entries_fail: Option<Errno>,
 }
 
 impl HealTarget for Brick {
@@ -102,8 +104,8 @@ impl HealTarget for Brick {
     fn version(&mut self, _: Fid) -> Option<Stamp> {
         None
     }
-    fn is_known(&mut self, _: Fid) -> Result<bool, Errno> {
-        Ok(true)
+    fn is_known(&mut self, fid: Fid) -> Result<bool, Errno> {
+        Ok(!self.gone.contains(&fid))
     }
     fn take_object(&mut self, _: Fid, _: &Object, _: Option<&[u8]>, _: bool) -> Result<bool, Errno> {
         Ok(true)
@@ -123,7 +125,7 @@ impl HealTarget for Brick {
         _: &[DirEntry],
         _: &[(Fid, Blob)],
     ) -> Result<Vec<Made>, Errno> {
-        Ok(vec![])
+        self.entries_fail.map_or(Ok(vec![]), Err)
     }
     fn take_data(&mut self, fid: Fid, offset: u64, _: &[u8]) -> Result<(), Errno> {
         self.taken.push((fid, offset));
@@ -446,4 +448,24 @@ fn what_the_primary_does_not_have_is_looked_at_again_when_all_is_compared_one_at
         assert_eq!(brick.nothing, looks, "one at a time");
     }
     assert!(session.is_done(&brick) && looks >= GONE as usize);
+}
+
+/// It was taken over in part: the rest would differ for good.
+#[test]
+fn a_page_of_names_that_fails_does_not_count_as_taken_unless_the_directory_is_gone() {
+    for (errno, gone) in [Errno::ESTALE, Errno::ENOENT].into_iter().flat_map(|e| [(e, false), (e, true)]) {
+        let mut brick = Brick::default();
+        let mut session = HealSession::begin(&mut brick, (&NOTHING, &NOTHING), Lsn(0), false).unwrap();
+        let (parent, name) = (fid(1000), wire::Name::new(b"d").unwrap());
+        let rmdir = Change::Rmdir { parent, name, fid: fid(1001), time: Time::default() };
+        arrives(&mut session, &mut brick, 1, &rmdir);
+        session.on_caught_up(&mut brick, &at(1), vec![]).unwrap();
+        session.ask(&mut brick).unwrap();
+        object(&mut session, &mut brick, 1, (parent, 0o040_755), 0);
+        let Some(PeerBody::AskEntries { fid, after }) = session.ask(&mut brick) else { panic!("names") };
+        brick.entries_fail = Some(errno);
+        brick.gone.extend(gone.then_some(fid));
+        let taken = session.take(&mut brick, &no_entries(fid, Lsn(1), after), &[]);
+        assert_eq!(taken, if gone { Ok(()) } else { Err(errno) });
+    }
 }
