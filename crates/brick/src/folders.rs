@@ -75,6 +75,35 @@ impl Folder {
     pub(crate) fn each(&self, each: &mut dyn FnMut(Fid) -> bool) -> Result<(), Errno> {
         self.0.list(&mut |name, _, _| hidden_fid(name).is_none_or(&mut *each))
     }
+
+    /// What lists the objects that lie here; `None` if none does.
+    pub(crate) fn begin_list(&self) -> Result<Option<HiddenJob>, Errno> {
+        let mut any = false;
+        self.each(&mut |_| {
+            any = true;
+            false
+        })?;
+        Ok(any.then(|| HiddenJob(self.share())))
+    }
+}
+
+/// Lists the objects in one of Mortar's own folders, of which there may be very many. Runs on any thread.
+#[must_use = "nothing is read before it has run"]
+pub struct HiddenJob(Arc<File>);
+
+impl HiddenJob {
+    /// Does it.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn run(self) -> Result<Vec<Fid>, Errno> {
+        let mut found = Vec::new();
+        self.0.list(&mut |name, _, _| {
+            found.extend(hidden_fid(name));
+            true
+        })?;
+        Ok(found)
+    }
 }
 
 /// The folders of a brick.
@@ -82,6 +111,8 @@ pub(crate) struct Folders {
     orphans: Folder,
     lost_found: Folder,
     heal_trash: Folder,
+    /// What was forgotten of the heal trash since it was listed.
+    forgotten: Option<Vec<Fid>>,
 }
 
 impl Folders {
@@ -91,6 +122,7 @@ impl Folders {
             orphans: folder("orphans")?,
             lost_found: folder("limbo")?,
             heal_trash: folder("aside")?,
+            forgotten: None,
         })
     }
 
@@ -102,6 +134,11 @@ impl Folders {
     /// Directories that lost their place, and what is not ours and was in the way.
     pub(crate) fn lost_found(&self) -> &Folder {
         &self.lost_found
+    }
+
+    /// What was forgotten of the heal trash since it was listed, if it was.
+    pub(crate) fn forgotten(&mut self) -> &mut Option<Vec<Fid>> {
+        &mut self.forgotten
     }
 
     /// What a healing took out of its place.

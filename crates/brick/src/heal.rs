@@ -9,28 +9,9 @@ use crate::stale::StaleSet;
 use disk_format::tag::{ORPHAN, Tag, Version};
 use file_system::{File, Times};
 use ids::{Fid, Lsn, OpId};
-use std::sync::Arc;
 use wire::op::Node as Kind;
 use wire::peer::{Object, Stamp};
 use wire::{Change, Errno};
-
-/// The last work of a healing: what was moved to the heal trash goes, and everything goes to disk. Runs on any thread.
-#[must_use = "nothing is on disk before it has run"]
-pub struct EndJob {
-    heal_trash: Arc<File>,
-    sync: crate::SyncJob,
-}
-
-impl EndJob {
-    /// Does it.
-    ///
-    /// # Errors
-    /// The kernel's.
-    pub fn run(self) -> Result<(), Errno> {
-        crate::scan::clear(&self.heal_trash)?;
-        self.sync.run().map(drop)
-    }
-}
 
 impl Brick {
     /// What a healing that was not finished left stale.
@@ -66,24 +47,6 @@ impl Brick {
             self.bound_journal();
         }
         Ok(())
-    }
-
-    /// Everything is healed: what brings it to disk, for a thread that may wait, before [`Brick::end_heal`].
-    ///
-    /// # Errors
-    /// The kernel's.
-    pub fn begin_end(&mut self) -> Result<EndJob, Errno> {
-        let mut gone = Vec::new();
-        self.folders.heal_trash().each(&mut |fid| {
-            gone.push(fid);
-            true
-        })?;
-        for fid in gone {
-            if !self.is_double(&self.folders.heal_trash().share(), hidden_name(fid).as_bytes(), fid)? {
-                self.forget(fid);
-            }
-        }
-        Ok(EndJob { heal_trash: self.folders.heal_trash().share(), sync: self.begin_sync(None)? })
     }
 
     /// Everything is healed and on disk: the mark goes.

@@ -99,7 +99,6 @@ pub struct Brick {
     pub(crate) walks: crate::placed::Walks,
     pub(crate) journal: Journal,
     pub(crate) flushing: crate::attrs::Flushing,
-    pub(crate) writing_again: Option<crate::write_again::WritingAgain>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) room: LastRoom,
     pub(crate) lengths: crate::validate::Lengths,
@@ -350,7 +349,6 @@ impl Brick {
         let seed = options.seed.unwrap_or_else(draw_seed);
         let mut brick = Brick {
             flushing: crate::attrs::Flushing::none(shared.durable_stamp(), root.now()),
-            writing_again: None,
             path: path.to_path_buf(),
             identity,
             root,

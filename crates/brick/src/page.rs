@@ -19,26 +19,27 @@ const FEW: usize = 8;
 pub struct PageJob {
     dir: Arc<File>,
     names: Vec<Box<[u8]>>,
-    index: Arc<Store>,
+    /// If their attributes are wanted.
+    index: Option<Arc<Store>>,
 }
 
 impl PageJob {
     /// Does it. What is wrong with a name is told by whoever asks for it.
     pub fn run(self) {
         for name in self.names {
-            if let Ok(Some(tag)) = tag_at(&self.dir, &name) {
-                let _ = self.index.get(tag.fid);
+            if let (Ok(Some(tag)), Some(index)) = (tag_at(&self.dir, &name), &self.index) {
+                let _ = index.get(tag.fid);
             }
         }
     }
 }
 
 impl Brick {
-    /// What is to be done on another thread before about `bytes` of a directory's entries, with attributes, are asked for
-    /// or compared, from `after` on; `None` if all but a few of them are in memory. The directory's names are at hand.
-    pub fn begin_page(&mut self, dir: Fid, after: u64, bytes: usize) -> Option<PageJob> {
+    /// What is to be done on another thread before about `bytes` of a directory's entries, with attributes (`plus`) or
+    /// without, are asked for or compared, from `after` on; `None` if all but a few of them are in memory. The directory's names are at hand.
+    pub fn begin_page(&mut self, dir: Fid, after: u64, plus: bool, bytes: usize) -> Option<PageJob> {
         let mut names: Vec<Box<[u8]>> = Vec::new();
-        for (_, name, _) in self.listing(dir).ok()?.after(after, page_names(bytes, true)) {
+        for (_, name, _) in self.listing(dir).ok()?.after(after, page_names(bytes, plus)) {
             if self.names.get(dir, &name).is_none() {
                 names.push(name);
             }
@@ -47,6 +48,6 @@ impl Brick {
             return None;
         }
         let open = self.open_dir(dir).ok()?;
-        Some(PageJob { dir: open.share(), names, index: self.index.share() })
+        Some(PageJob { dir: open.share(), names, index: plus.then(|| self.index.share()) })
     }
 }

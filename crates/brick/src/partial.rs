@@ -1,6 +1,7 @@
 //! How far a change has come: one that was carried out only in part, and what failed of the work that follows changes.
 
 use crate::open::Brick;
+use crate::write_again::WritingAgain;
 use wire::{Change, Errno};
 
 /// Where the change stands that is being carried out, and what went wrong beside changes.
@@ -14,6 +15,8 @@ pub(crate) struct Progress {
     partial: Option<Change>,
     /// What failed of the work that follows changes.
     late: Option<Errno>,
+    /// What a failed sync may have dropped, as far as it is not written again.
+    writing_again: Option<WritingAgain>,
 }
 
 impl Progress {
@@ -24,6 +27,11 @@ impl Progress {
 
     pub(crate) fn set_replaying(&mut self, replaying: bool) {
         self.replaying = replaying;
+    }
+
+    /// What is being written again, if anything is.
+    pub(crate) fn writing_again(&mut self) -> &mut Option<WritingAgain> {
+        &mut self.writing_again
     }
 
     /// From now on the change has changed something, or may have.

@@ -1,5 +1,6 @@
 //! Reading: data, links, attributes, directories, room.
 
+use crate::folders::HiddenJob;
 use crate::listing::{ListJob, Listing, Names};
 use crate::object::{OpenObject, S_IFLNK, tag_at};
 use crate::open::Brick;
@@ -115,36 +116,12 @@ impl Brick {
         found.ok_or(Errno::ENXIO)
     }
 
-    /// Objects without a name that are kept for those who hold them open.
+    /// What lists the objects without a name that are kept for those who hold them open; `None` if there are none.
     ///
     /// # Errors
     /// The kernel's.
-    pub fn orphans(&mut self) -> Result<Vec<Fid>, Errno> {
-        let mut out = Vec::new();
-        self.folders.orphans().each(&mut |fid| {
-            out.push(fid);
-            true
-        })?;
-        Ok(out)
-    }
-
-    /// At most `limit` of [`Brick::orphans`], those that are `wanted`.
-    ///
-    /// # Errors
-    /// The kernel's.
-    pub fn some_orphans(
-        &mut self,
-        limit: usize,
-        mut wanted: impl FnMut(Fid) -> bool,
-    ) -> Result<Vec<Fid>, Errno> {
-        let mut out = Vec::new();
-        self.folders.orphans().each(&mut |fid| {
-            if wanted(fid) {
-                out.push(fid);
-            }
-            out.len() < limit
-        })?;
-        Ok(out)
+    pub fn begin_orphans(&self) -> Result<Option<HiddenJob>, Errno> {
+        self.folders.orphans().begin_list()
     }
 
     /// A page of a directory after `cookie` (0: from the start), about `bytes` long; and whether it was the last. Entries

@@ -63,14 +63,16 @@ pub(crate) fn clear(dir: &File) -> Result<(), Errno> {
         list.push((name.to_vec(), kind));
         true
     })?;
-    for (name, kind) in list {
-        let kind = if kind == 0 { dir.stat_at(&name)?.mode & S_IFMT } else { kind };
-        if kind == S_IFDIR {
-            clear(&dir.open_at(&name, S_IFDIR)?)?;
-            dir.remove_dir(&name)?;
-        } else {
-            dir.unlink(&name)?;
-        }
+    list.into_iter().try_for_each(|(name, kind)| remove(dir, &name, kind))
+}
+
+/// Removes what a name leads to, with all that it holds. `kind`: its type bits, 0 if they are not known.
+pub(crate) fn remove(dir: &File, name: &[u8], kind: u32) -> Result<(), Errno> {
+    let kind = if kind == 0 { dir.stat_at(name)?.mode & S_IFMT } else { kind };
+    if kind == S_IFDIR {
+        clear(&dir.open_at(name, S_IFDIR)?)?;
+        dir.remove_dir(name)
+    } else {
+        dir.unlink(name)
     }
-    Ok(())
 }

@@ -1,7 +1,8 @@
 //! The brick as the core of a set sees it (crate `set-core`).
 
 use crate::compare::SumsJob;
-use crate::heal::EndJob;
+use crate::folders::HiddenJob;
+use crate::heal_trash::EndJob;
 use crate::listing::ListJob;
 use crate::open::Brick;
 use crate::page::PageJob;
@@ -30,6 +31,8 @@ pub enum Work {
     List(ListJob),
     /// Reading what a page of a directory leads to.
     Page(PageJob),
+    /// Listing one of Mortar's own folders.
+    Hidden(HiddenJob),
     /// Looking for what a comparison from the root does not meet.
     Walk(WalkJob),
 }
@@ -53,6 +56,7 @@ impl set_core::LocalBrick for Brick {
                 job.run();
                 Ok(Done::Listed)
             }
+            Work::Hidden(job) => job.run().map(Done::Hidden),
             Work::Walk(job) => job.run().map(Done::Placed),
         }
     }
@@ -118,8 +122,8 @@ impl set_core::LocalBrick for Brick {
         Brick::begin_list(self, dir).map(Work::List)
     }
 
-    fn begin_page(&mut self, dir: Fid, after: u64, bytes: usize) -> Option<Work> {
-        Brick::begin_page(self, dir, after, bytes).map(Work::Page)
+    fn begin_page(&mut self, dir: Fid, after: u64, plus: bool, bytes: usize) -> Option<Work> {
+        Brick::begin_page(self, dir, after, plus, bytes).map(Work::Page)
     }
 
     fn listxattr(&mut self, fid: Fid) -> Result<Vec<Name>, Errno> {
@@ -150,8 +154,8 @@ impl set_core::LocalBrick for Brick {
         Brick::is_orphan(self, fid)
     }
 
-    fn some_orphans(&mut self, limit: usize, wanted: &mut dyn FnMut(Fid) -> bool) -> Result<Vec<Fid>, Errno> {
-        Brick::some_orphans(self, limit, wanted)
+    fn begin_orphans(&mut self) -> Result<Option<Work>, Errno> {
+        Ok(Brick::begin_orphans(self)?.map(Work::Hidden))
     }
 
     fn validate(&mut self, change: &Change) -> Result<(), Errno> {
@@ -239,6 +243,14 @@ impl set_core::LocalBrick for Brick {
 
     fn begin_placed(&mut self) -> Work {
         Work::Walk(Brick::begin_placed(self))
+    }
+
+    fn begin_trash(&mut self) -> Result<Option<Work>, Errno> {
+        Ok(Brick::begin_trash(self)?.map(Work::Hidden))
+    }
+
+    fn forget_trashed(&mut self, fid: Fid) -> Result<(), Errno> {
+        Brick::forget_trashed(self, fid)
     }
 
     fn begin_end(&mut self) -> Result<Work, Errno> {

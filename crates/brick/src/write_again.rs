@@ -109,7 +109,8 @@ impl Brick {
     pub fn begin_write_again(&mut self) {
         let next = self.durable().lsn.next().max(self.journal.first());
         let found = Unsynced { next, upto: self.journal.last().lsn, ..Unsynced::default() };
-        self.writing_again = Some(WritingAgain { failed: self.shared.failed(), step: Step::Find(found) });
+        *self.progress.writing_again() =
+            Some(WritingAgain { failed: self.shared.failed(), step: Step::Find(found) });
     }
 
     /// Does a part of it that takes about as long as a large write; true if all is done.
@@ -118,7 +119,9 @@ impl Brick {
     /// The kernel's; `EFBIG` if it is too much. It is over then, and all syncs fail until it is begun anew and succeeds, or
     /// the brick is opened anew.
     pub fn write_again_slice(&mut self) -> Result<bool, Errno> {
-        let Some(WritingAgain { failed, step }) = self.writing_again.take() else { return Ok(true) };
+        let Some(WritingAgain { failed, step }) = self.progress.writing_again().take() else {
+            return Ok(true);
+        };
         let next = match step {
             Step::Find(mut found) => {
                 let more = self.find_some_unsynced(&mut found, MOST)?;
@@ -149,7 +152,7 @@ impl Brick {
                 return Ok(false);
             }
         };
-        self.writing_again = Some(WritingAgain { failed, step: next });
+        *self.progress.writing_again() = Some(WritingAgain { failed, step: next });
         Ok(false)
     }
 

@@ -96,7 +96,7 @@ fn everything_once() {
     s.run(&Op::SetXattr { fid: sym, name: name("trusted.x"), flags: 0 }, b"on a link").unwrap();
     assert_eq!(s.bricks[0].listxattr(f).unwrap(), [name("user.b")]);
     assert_eq!(s.bricks[0].getxattr(sym, &name("trusted.x")).unwrap().unwrap(), b"on a link");
-    assert_eq!(s.bricks[0].orphans().unwrap(), [g]);
+    assert_eq!(s.bricks[0].begin_orphans().unwrap().unwrap().run().unwrap(), [g]);
     s.apply(&Change::DropOrphan { fid: g }, b"").unwrap();
     assert_eq!(s.bricks[0].attr(g), Err(Errno::ESTALE));
     let rm = Op::Rmdir { parent: ROOT, name: name("setgid") };

@@ -238,14 +238,14 @@ fn what_many_names_lead_to_is_read_on_another_thread() {
     for n in 0..50 {
         s.file(ROOT, &format!("f{n}"));
     }
-    assert!(s.bricks[0].begin_page(ROOT, 0, 64 << 10).is_none(), "all of it is in memory");
+    assert!(s.bricks[0].begin_page(ROOT, 0, true, 64 << 10).is_none(), "all of it is in memory");
     s.bricks[0].shut().unwrap();
     drop(s);
     let mut b = open(&dir.path().join("b1"), &identity(1));
     let few = b.readdir(ROOT, 0, true, 500).unwrap().0;
     assert!((1..20).contains(&few.len()));
-    b.begin_page(ROOT, 0, 64 << 10).expect("most of it is not").run();
+    b.begin_page(ROOT, 0, true, 64 << 10).expect("most of it is not").run();
     let (all, end) = b.readdir(ROOT, 0, true, 64 << 10).unwrap();
     assert_eq!((all.len(), end), (50, true));
-    assert!(b.begin_page(ROOT, 0, 64 << 10).is_none(), "it is now");
+    assert!(b.begin_page(ROOT, 0, true, 64 << 10).is_none(), "it is now");
 }

@@ -94,10 +94,10 @@ pub trait LocalBrick: namespace::TreeState + replica::healing::HealTarget {
     /// Work that brings a directory's names into memory, if they are many and are not there: [`Done::Listed`], whatever
     /// becomes of it. Without it, asking for them may take long.
     fn begin_list(&mut self, dir: Fid) -> Option<Self::Work>;
-    /// Work that brings into memory what about `bytes` of a directory's entries after `after` lead to, if they are more than
-    /// a few: [`Done::Listed`], whatever becomes of it. Without it, each of them may have to be read from the disk. The
+    /// Work that brings into memory what about `bytes` of a directory's entries after `after`, with attributes (`plus`) or
+    /// without, lead to, if they are more than a few: [`Done::Listed`], whatever becomes of it. Without it, each of them may have to be read from the disk. The
     /// directory's names are at hand.
-    fn begin_page(&mut self, dir: Fid, after: u64, bytes: usize) -> Option<Self::Work>;
+    fn begin_page(&mut self, dir: Fid, after: u64, plus: bool, bytes: usize) -> Option<Self::Work>;
     /// The names of an object's extended attributes.
     fn listxattr(&mut self, fid: Fid) -> Result<Vec<Name>, Errno>;
     /// Where data or a hole begins.
@@ -110,8 +110,8 @@ pub trait LocalBrick: namespace::TreeState + replica::healing::HealTarget {
     fn marked_at(&mut self, path: &[Ancestor], name: &Name) -> Result<Option<Fid>, Errno>;
     /// Whether the object has no name and is kept only for those who hold it open.
     fn is_orphan(&mut self, fid: Fid) -> bool;
-    /// At most `limit` objects without a name, those that are `wanted`.
-    fn some_orphans(&mut self, limit: usize, wanted: &mut dyn FnMut(Fid) -> bool) -> Result<Vec<Fid>, Errno>;
+    /// Lists the objects without a name, if there are any: [`Done::Hidden`].
+    fn begin_orphans(&mut self) -> Result<Option<Self::Work>, Errno>;
 
     /// Whether the change fits the tree and the file system's limits.
     fn validate(&mut self, change: &Change) -> Result<(), Errno>;
@@ -163,7 +163,11 @@ pub trait LocalBrick: namespace::TreeState + replica::healing::HealTarget {
     /// Looks for what a comparison from the root does not meet: [`Done::Placed`], all that is there from now until it
     /// ends. The tree may change meanwhile.
     fn begin_placed(&mut self) -> Self::Work;
-    /// Brings what was healed to disk: [`Done::Ended`]. [`LocalBrick::end_heal`] follows.
+    /// Lists the heal trash, if there is anything in it: [`Done::Hidden`]. Each of it is to be forgotten.
+    fn begin_trash(&mut self) -> Result<Option<Self::Work>, Errno>;
+    /// Forgets an object of the heal trash.
+    fn forget_trashed(&mut self, fid: Fid) -> Result<(), Errno>;
+    /// Removes what was forgotten, and brings what was healed to disk: [`Done::Ended`]. [`LocalBrick::end_heal`] follows.
     fn begin_end(&mut self) -> Result<Self::Work, Errno>;
     /// Nothing is stale any more.
     fn end_heal(&mut self) -> Result<(), Errno>;

@@ -19,6 +19,7 @@ use crate::sync::{Periodic, Rounds};
 use crate::target::Target;
 use crate::tickets::Tickets;
 use crate::timers::Timers;
+use crate::trash::Trash;
 use crate::waiters::{Address, Waiter};
 use crate::walks::Walks;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -85,6 +86,8 @@ pub(crate) enum Later {
     WriteAgain(Option<Duration>),
     /// A slice of what a joining brick missed was sent, in the turn that began then.
     EndSlice(BrickId, Duration),
+    /// Forget an object of the heal trash, in the turn that began then, or begins with it.
+    ForgetTrash(Option<Duration>),
     /// Look again at an object that the primary does not have, in the healing of that number and the turn that began then.
     LookAtAbsent(u64, Duration),
 }
@@ -98,6 +101,10 @@ pub(crate) enum Purpose<R> {
     Periodic,
     /// The end of the stale set on a brick that was alone.
     ClearStaleSet,
+    /// What lies in the heal trash, which is forgotten before what follows.
+    Trash(crate::flush::Then),
+    /// Files without a name, to drop those that nobody holds.
+    Orphans,
     /// The end of this brick's healing of that number.
     EndHealing(u64),
     /// This brick's checksums, to compare with the primary's, in the healing of that number.
@@ -110,6 +117,8 @@ pub(crate) enum Purpose<R> {
     Read(Fid, Address<R>),
     /// Names of a directory, for a client.
     List(crate::read::Page, Address<R>),
+    /// What a page of them leads to, for a client.
+    ListPage(crate::read::Page, Address<R>),
     /// Entries of a directory for a joining brick, asked for in that epoch, after that position.
     SendEntries(BrickId, Epoch, Fid, u64),
     /// Names of a directory here, to be compared with the primary's in the healing of that number.
@@ -137,6 +146,8 @@ pub(crate) enum Due<R> {
     WriteAgain,
     /// The next turn of telling what is stale.
     Announce,
+    /// The next turn of forgetting the heal trash.
+    Trash,
     /// The next turn of looking at what the primary does not have, in the healing of that number.
     Absent(u64),
     /// The next slice of what a joining brick missed.
@@ -181,6 +192,7 @@ pub struct SetCore<B: LocalBrick, R> {
     pub(crate) tree: Tree,
     pub(crate) flush: Flush,
     pub(crate) rounds: Rounds,
+    pub(crate) trash: Trash,
     /// What a failed sync may have dropped is being written again.
     pub(crate) writing_again: bool,
     pub(crate) periodic: Periodic,
@@ -236,6 +248,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             tree: Tree::new(start.set),
             flush: Flush::default(),
             rounds: Rounds::default(),
+            trash: Trash::default(),
             writing_again: false,
             periodic: Periodic::new(now),
             target: Target::default(),
@@ -301,6 +314,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 Some(Later::DropOrphan(fid)) => self.drop_orphan(cx, fid),
                 Some(Later::Announce(begun)) => self.announce_one(cx, begun),
                 Some(Later::Flush(begun)) => self.flush_on(cx, begun),
+                Some(Later::ForgetTrash(begun)) => self.forget_trash_on(cx, begun),
                 Some(Later::WriteAgain(begun)) => self.write_again_on(cx, begun),
                 Some(Later::AnswerOne(begun)) => self.answer_one(cx, begun),
                 Some(Later::EndSlice(brick, begun)) => self.end_slice(cx, brick, begun),
@@ -339,6 +353,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Some(Due::Announce) => self.later.push_back(Later::Announce(cx.at.now)),
             Some(Due::Absent(healing)) => self.later.push_back(Later::LookAtAbsent(healing, cx.at.now)),
             Some(Due::Flush) => self.later.push_back(Later::Flush(cx.at.now)),
+            Some(Due::Trash) => self.later.push_back(Later::ForgetTrash(None)),
             Some(Due::WriteAgain) => self.later.push_back(Later::WriteAgain(None)),
             Some(Due::Answers) => self.later.push_back(Later::AnswerOne(cx.at.now)),
             Some(Due::CatchUp(brick, join_id)) => self.send_slice(cx, brick, join_id),
@@ -353,6 +368,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Purpose::Periodic => self.end_periodic(cx, result),
             Purpose::ClearStaleSet => self.on_stale_synced(cx, result),
             Purpose::EndHealing(healing) => self.on_healing_synced(cx, healing, result),
+            Purpose::Trash(then) => self.on_trash(cx, then, result),
+            Purpose::Orphans => self.on_orphans(result),
             Purpose::Compare(healing, fid, offset, there) => {
                 let here =
                     result.and_then(|done| if let Done::Sums(s) = done { Ok(s) } else { Err(Errno::EIO) });
@@ -361,7 +378,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Purpose::SendSums(to, asked, begun) => self.on_sums(cx, to, asked, begun, result),
             Purpose::Warm(to, question, tries) => self.answer_question(cx, to, question, tries + 1),
             Purpose::Read(fid, to) => self.on_read(cx, fid, to, result),
-            Purpose::List(page, to) => self.show_page(cx, page, to),
+            Purpose::List(page, to) => self.prepare_shown_page(cx, page, to),
+            Purpose::ListPage(page, to) => self.show_page(cx, page, to),
             Purpose::SendEntries(to, epoch, fid, after) => {
                 if self.is_primary() && self.replica.view().epoch == epoch {
                     self.send_entries(cx, to, fid, after);

@@ -97,7 +97,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     }
 
     /// Attributes are written, as they were when that was asked for.
-    fn flushed(&mut self, cx: &mut Cx<'_, B, R>, then: Then, result: Result<(), Errno>) {
+    pub(crate) fn flushed(&mut self, cx: &mut Cx<'_, B, R>, then: Then, result: Result<(), Errno>) {
         let purpose = match then {
             Then::House | Then::Periodic if result.is_err() => {
                 tracing::error!("set {}: write attributes: {result:?}", self.set);

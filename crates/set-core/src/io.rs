@@ -85,6 +85,8 @@ pub enum Done {
     Listed,
     /// What a comparison from the root does not meet.
     Placed(Vec<Fid>),
+    /// What lies in one of Mortar's own folders.
+    Hidden(Vec<Fid>),
 }
 
 /// Something happened.

@@ -47,6 +47,7 @@ mod sync;
 mod target;
 mod tickets;
 mod timers;
+mod trash;
 mod waiters;
 mod walks;
 mod write_again;

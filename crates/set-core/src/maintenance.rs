@@ -86,7 +86,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             self.feed(cx, Input::Synced { token: SyncToken::Local(0), errno: e.0 });
         }
         if self.orphans.are_more() {
-            self.drop_unclaimed(now);
+            self.drop_unclaimed(cx);
         }
         self.tick_heal(cx);
         self.watch_joiners(cx);
@@ -118,7 +118,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let now = cx.at.now;
         self.target.healing.iter_mut().for_each(|h: &mut Healing| h.sample(now));
         self.walks.clear_unused(now, self.is_primary().then_some(self.replica.view().epoch));
-        self.drop_unclaimed(now);
+        self.drop_unclaimed(cx);
         self.resolve_pending(cx);
     }
 

@@ -1,23 +1,30 @@
 //! Files without a name: kept for those who hold them open, dropped when nobody does.
 
 use crate::brick::LocalBrick;
-use crate::core::{Cx, Later, SetCore};
-use crate::io::ReplyTo;
-use core::time::Duration;
+use crate::core::{Cx, Later, Purpose, SetCore};
+use crate::io::{Done, ReplyTo};
+use alloc::vec::Vec;
 use ids::Fid;
-use wire::Change;
+use wire::{Change, Errno};
 
 /// Nameless files that are dropped in one go, and changes that may be under way when the next ones follow.
 const UNCLAIMED_AT_ONCE: usize = 64;
 const UNCLAIMED_BEHIND: u64 = 256;
 
-/// Whether there are more nameless files to drop than were dropped in one go.
+/// Nameless files that are looked at in one go: each may be held by any session.
+const LOOKED_AT: usize = 1024;
+
+/// Nameless files that are yet to be looked at, since all were listed last.
 #[derive(Debug, Default)]
-pub(crate) struct Orphans(bool);
+pub(crate) struct Orphans {
+    left: Vec<Fid>,
+    listing: bool,
+}
 
 impl Orphans {
+    /// Whether the next ones need not wait for the next second.
     pub(crate) fn are_more(&self) -> bool {
-        self.0
+        !self.left.is_empty()
     }
 }
 
@@ -31,16 +38,44 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     }
 
     /// Some time after a change of primary nameless files that no client claimed go, a few at a time: others want to be
-    /// served meanwhile. Nothing more goes while the set is behind with what went.
-    pub(crate) fn drop_unclaimed(&mut self, now: Duration) {
+    /// served meanwhile. Nothing more goes while the set is behind with what went. Another thread lists them.
+    pub(crate) fn drop_unclaimed(&mut self, cx: &mut Cx<'_, B, R>) {
         let behind = self.last().lsn.0 - self.replica.commit().0;
-        if !self.is_primary() || self.opens.is_grace(now) || behind > UNCLAIMED_BEHIND {
+        if !self.is_primary() || self.opens.is_grace(cx.at.now) || behind > UNCLAIMED_BEHIND {
             return;
         }
-        let opens = &self.opens;
-        let some = self.brick.some_orphans(UNCLAIMED_AT_ONCE, &mut |fid| !opens.is_open(fid));
-        let some = some.unwrap_or_default();
-        self.orphans = Orphans(some.len() == UNCLAIMED_AT_ONCE);
-        self.later.extend(some.into_iter().map(Later::DropOrphan));
+        if self.orphans.left.is_empty() {
+            if !self.orphans.listing
+                && let Ok(Some(work)) = self.brick.begin_orphans()
+            {
+                self.orphans.listing = true;
+                self.start(cx, Purpose::Orphans, Ok(work));
+            }
+            return;
+        }
+        self.look_at_orphans();
+    }
+
+    /// They are listed.
+    pub(crate) fn on_orphans(&mut self, listed: Result<Done, Errno>) {
+        self.orphans.listing = false;
+        if let Ok(Done::Hidden(found)) = listed {
+            self.orphans.left = found;
+            self.look_at_orphans();
+        }
+    }
+
+    fn look_at_orphans(&mut self) {
+        let mut unclaimed = 0;
+        for _ in 0..LOOKED_AT {
+            let Some(fid) = self.orphans.left.pop() else { break };
+            if !self.opens.is_open(fid) {
+                self.later.push_back(Later::DropOrphan(fid));
+                unclaimed += 1;
+            }
+            if unclaimed == UNCLAIMED_AT_ONCE {
+                break;
+            }
+        }
     }
 }

@@ -145,7 +145,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
 
     /// What the entries lead to is brought into memory first.
     fn begin_entries(&mut self, cx: &mut Cx<'_, B, R>, to: BrickId, fid: Fid, after: u64) {
-        match self.brick.begin_page(fid, after, PAGE) {
+        match self.brick.begin_page(fid, after, true, PAGE) {
             Some(work) => {
                 let epoch = self.replica.view().epoch;
                 self.start(cx, Purpose::SendEntries(to, epoch, fid, after), Ok(work));

@@ -40,7 +40,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 let page = Page { fid, cookie, plus };
                 return match self.brick.begin_list(fid) {
                     Some(work) => self.start(cx, Purpose::List(page, to), Ok(work)),
-                    None => self.show_page(cx, page, to),
+                    None => self.prepare_shown_page(cx, page, to),
                 };
             }
             Op::Open { fid } => self.open(session, fid),
@@ -72,7 +72,15 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         self.reply_when_committed(cx, to, objects, answer);
     }
 
-    /// A page of a directory whose names are at hand.
+    /// A page of a directory whose names are at hand. What they lead to may have to be read from the disk, one by one.
+    pub(crate) fn prepare_shown_page(&mut self, cx: &mut Cx<'_, B, R>, page: Page, to: Address<R>) {
+        match self.brick.begin_page(page.fid, page.cookie, page.plus, DIR_PAGE as usize) {
+            Some(work) => self.start(cx, Purpose::ListPage(page, to), Ok(work)),
+            None => self.show_page(cx, page, to),
+        }
+    }
+
+    /// A page of a directory of which all is at hand.
     pub(crate) fn show_page(&mut self, cx: &mut Cx<'_, B, R>, page: Page, to: Address<R>) {
         let Page { fid, cookie, plus } = page;
         let reply = match self.brick.readdir(fid, cookie, plus, DIR_PAGE as usize) {

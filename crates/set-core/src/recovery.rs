@@ -46,7 +46,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             return;
         }
         if self.announcement.left.is_empty() {
-            return self.flush_then(cx, Then::ClearStaleSet);
+            return self.forget_trash_then(cx, Then::ClearStaleSet);
         }
         let spent = cx.at.now.saturating_sub(begun);
         if spent >= TURN {

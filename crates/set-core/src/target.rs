@@ -221,7 +221,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         }
         if h.inner.is_done(&self.brick) && !h.finishing {
             h.finishing = true;
-            self.flush_then(cx, Then::EndHealing(self.target.begun));
+            self.forget_trash_then(cx, Then::EndHealing(self.target.begun));
         }
     }
 
@@ -250,7 +250,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let (Some(h), Some(primary)) = (&mut self.target.healing, self.replica.view().primary) else {
             return;
         };
-        match self.brick.begin_page(fid, after, PAGE) {
+        match self.brick.begin_page(fid, after, true, PAGE) {
             Some(work) => {
                 h.begin_work();
                 self.start(cx, Purpose::PreparePage(self.target.begun, fid, after), Ok(work));
@@ -316,6 +316,10 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         }
         if !self.has_healed_all(cx) {
             return;
+        }
+        if synced.is_ok() && !matches!(self.brick.begin_trash(), Ok(None)) {
+            // More was moved there meanwhile.
+            return self.forget_trash_then(cx, Then::EndHealing(healing));
         }
         match synced {
             // What has come meanwhile is written in slices: all that is known of objects is forgotten at the end.

@@ -61,7 +61,7 @@ fn a_file_lives_while_a_session_holds_it_open() {
         }
         unlink(&mut rig, 7, "a");
         assert!(rig.core.brick_mut().orphans.contains(&fid(1, 1)), "created open: {created_open}");
-        rig.step(Input::Maintenance);
+        rig.maintain();
         assert!(!dropped(&mut rig, fid(1, 1)));
         rig.ask(8, Op::Release { fid: fid(1, 1) });
         assert!(dropped(&mut rig, fid(1, 1)));
@@ -74,11 +74,11 @@ fn a_file_that_one_holder_closes_stays_until_others_had_time_to_claim_it() {
     let mut rig = Rig::with(Memory { orphans: [fid(0, 5)].into(), ..Memory::default() }, &[]);
     rig.ask(8, Op::Open { fid: fid(0, 5) });
     rig.ask(8, Op::Release { fid: fid(0, 5) });
-    rig.step(Input::Maintenance);
+    rig.maintain();
     assert!(!dropped(&mut rig, fid(0, 5)));
     rig.now += Duration::from_secs(60);
     rig.lease = rig.now + Duration::from_secs(60);
-    rig.step(Input::Maintenance);
+    rig.maintain();
     assert!(dropped(&mut rig, fid(0, 5)));
 }
 
@@ -90,7 +90,26 @@ fn files_that_nobody_claims_go_however_many_others_are_held() {
     held.iter().for_each(|fid| _ = rig.ask(8, Op::Open { fid: *fid }));
     rig.now += Duration::from_secs(61);
     rig.lease = rig.now + Duration::from_secs(60);
-    rig.step(Input::Maintenance);
+    rig.maintain();
+    assert_eq!(rig.core.brick_mut().orphans.iter().copied().collect::<Vec<_>>(), held);
+}
+
+/// Each look at one that is held costs something, and there may be any number of them.
+#[test]
+fn nameless_files_that_are_held_are_listed_elsewhere_and_looked_at_a_part_at_a_time() {
+    let held: Vec<Fid> = (1..=5000).map(|n| fid(0, n)).collect();
+    let orphans = held.iter().copied().chain([fid(0, 0)]).collect();
+    let mut rig = Rig::with(Memory { orphans, ..Memory::default() }, &[]);
+    held.iter().for_each(|fid| _ = rig.ask(8, Op::Open { fid: *fid }));
+    rig.now += Duration::from_secs(61);
+    rig.lease = rig.now + Duration::from_secs(60);
+    rig.maintain();
+    let mut ticks = 0;
+    while !dropped(&mut rig, fid(0, 0)) {
+        rig.step(Input::Tick);
+        ticks += 1;
+    }
+    assert!((4..=6).contains(&ticks), "{ticks}");
     assert_eq!(rig.core.brick_mut().orphans.iter().copied().collect::<Vec<_>>(), held);
 }
 

@@ -254,3 +254,32 @@ fn a_link_whose_file_is_gone_since_is_refused_as_if_it_had_been_gone_before() {
     rig.ask_as(8, 2, Op::Unlink { parent: ROOT, name: name("b") });
     assert_eq!(rig.ask_as(7, 2, link()), ["reply 2: no such file or directory"]);
 }
+
+/// Each name of a page may lead to something that has to be read from the disk.
+#[test]
+fn what_a_page_of_names_leads_to_is_read_on_another_thread_first() {
+    for plus in [false, true] {
+        let mut rig = Rig::with(Memory { cold: true, ..Memory::default() }, &[]);
+        assert_eq!(rig.ask(7, Op::ReadDir { fid: ROOT, cookie: 0, plus }), ["start 1: page"]);
+        assert_eq!(rig.mkfile(7, "a").len(), 1, "others are answered meanwhile");
+        assert!(rig.step(Input::Worked(1, Ok(Done::Listed)))[0].starts_with("reply 1: page"));
+    }
+}
+
+/// A healing may have moved a million objects there.
+#[test]
+fn the_heal_trash_is_forgotten_in_turns_and_clients_are_served_between() {
+    let brick = Memory { stale_objects: Some(vec![]), trash: 3, ..Memory::default() };
+    let mut rig = Rig::with(brick, &[]);
+    assert_eq!(rig.step(Input::Tick), ["start 1: trash"]);
+    assert_eq!(rig.mkfile(7, "a").len(), 1);
+    rig.slow = Duration::from_millis(1);
+    let found = (1..=3).map(|n| Fid { set: SetId(1), epoch: Epoch(1), lsn: Lsn(n) }).collect();
+    rig.step(Input::Worked(1, Ok(Done::Hidden(found))));
+    assert_eq!(rig.core.brick_mut().trash, 2, "one turn");
+    assert_eq!(rig.mkfile(7, "b").len(), 1);
+    assert_eq!(rig.wake(), NONE);
+    assert_eq!(rig.core.brick_mut().trash, 1);
+    while rig.wake() != ["start 2: end"] {}
+    assert_eq!(rig.core.brick_mut().trash, 0);
+}

@@ -113,6 +113,7 @@ impl Disk {
             | brick::Work::Sums(_)
             | brick::Work::List(_)
             | brick::Work::Page(_)
+            | brick::Work::Hidden(_)
             | brick::Work::Walk(_) => rng.between(self.work / 8, self.work * 2),
         }
     }

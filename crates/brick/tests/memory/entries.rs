@@ -3,9 +3,10 @@
 use super::common::*;
 use super::disk::Disk;
 use brick::Brick;
-use ids::Fid;
+use ids::{Fid, Lsn};
 use memory_fs::CrashRule;
 use namespace::TreeState as _;
+use replica::healing::HealTarget;
 use wire::{Change, Op};
 
 fn sync_of(b: &mut Brick, fid: Fid) {
@@ -280,8 +281,29 @@ fn a_file_that_has_its_name_again_is_no_orphan_any_more() {
     let named = b.object(file).unwrap().unwrap();
     let orphan = wire::peer::Object { flags: disk_format::tag::ORPHAN, ..named.clone() };
     b.take_object(file, &orphan, None, true).unwrap();
-    assert_eq!(b.some_orphans(9, &mut |_| true).unwrap(), [file], "and has a name here still");
+    assert_eq!(b.begin_orphans().unwrap().unwrap().run().unwrap(), [file], "and has a name here still");
     b.take_object(file, &named, None, true).unwrap();
-    assert_eq!(b.some_orphans(9, &mut |_| true).unwrap(), []);
+    assert!(b.begin_orphans().unwrap().is_none());
     assert_eq!((found(b, "file"), b.attr(file).unwrap().nlink), (Some(file), 1));
+}
+
+/// What was moved there since the list was made is in memory still.
+#[test]
+fn only_what_was_forgotten_leaves_the_heal_trash() {
+    let mut disk = Disk::new(1, CrashRule::Ordered);
+    let mut s = Set::new(vec![disk.open().unwrap()]);
+    let (a, b) = (s.file(ROOT, "a"), s.file(ROOT, "b"));
+    let brick = &mut s.bricks[0];
+    brick.begin_heal(Lsn(0), &[], Lsn(0)).unwrap();
+    assert!(brick.begin_trash().unwrap().is_none());
+    let (mut entries, ..) = brick.entries(ROOT, 0, 64 << 10).unwrap();
+    entries.retain(|e| e.fid == b);
+    brick.take_entries(ROOT, 0, None, &entries, &[]).unwrap();
+    let listed = brick.begin_trash().unwrap().unwrap().run().unwrap();
+    assert_eq!(listed, [a]);
+    brick.take_entries(ROOT, 0, None, &[], &[]).unwrap();
+    listed.into_iter().for_each(|fid| brick.forget_trashed(fid).unwrap());
+    brick.begin_end().unwrap().run().unwrap();
+    assert_eq!(brick.begin_trash().unwrap().unwrap().run().unwrap(), [b]);
+    assert!(HealTarget::is_known(brick, b).unwrap() && !HealTarget::is_known(brick, a).unwrap());
 }

@@ -25,6 +25,11 @@ pub(crate) struct Life {
     trace: Vec<String>,
 }
 
+/// Files without a name.
+fn orphans(b: &Brick) -> Vec<Fid> {
+    b.begin_orphans().unwrap().map(|job| job.run().unwrap()).unwrap_or_default()
+}
+
 impl Drop for Life {
     fn drop(&mut self) {
         if std::thread::panicking() {
@@ -126,7 +131,7 @@ impl Life {
                 self.disk.write_back(self.rule, &mut |n| rng.below(n));
                 Ok(())
             }
-            5 => match self.other.orphans().unwrap().first().copied() {
+            5 => match orphans(&self.other).first().copied() {
                 Some(fid) => {
                     let stamp = Stamp { epoch: self.epoch, lsn: self.other.last().lsn.next() };
                     self.apply_to_both(&stamp, &Change::DropOrphan { fid }, b"")

@@ -42,6 +42,8 @@ pub struct Memory {
     pub fails: Option<(Errno, bool)>,
     /// What was done in part and recorded, and what was given up.
     pub parts: (u32, u32),
+    /// How many objects lie in the heal trash and are not forgotten.
+    pub trash: usize,
     /// What its names lead to has to be read from a disk.
     pub cold: bool,
 }
@@ -54,6 +56,8 @@ pub enum Work {
     Page,
     Sync(Vec<Fid>),
     End,
+    Orphans,
+    Trash,
 }
 
 fn dir(fid: Fid) -> Attr {
@@ -254,8 +258,8 @@ impl LocalBrick for Memory {
     fn is_orphan(&mut self, fid: Fid) -> bool {
         self.orphans.contains(&fid)
     }
-    fn some_orphans(&mut self, limit: usize, wanted: &mut dyn FnMut(Fid) -> bool) -> Result<Vec<Fid>, Errno> {
-        Ok(self.orphans.iter().copied().filter(|fid| wanted(*fid)).take(limit).collect())
+    fn begin_orphans(&mut self) -> Result<Option<Work>, Errno> {
+        Ok((!self.orphans.is_empty()).then_some(Work::Orphans))
     }
     fn validate(&mut self, _: &Change) -> Result<(), Errno> {
         Ok(())
@@ -341,7 +345,7 @@ impl LocalBrick for Memory {
     fn begin_list(&mut self, _: Fid) -> Option<Work> {
         None
     }
-    fn begin_page(&mut self, _: Fid, _: u64, _: usize) -> Option<Work> {
+    fn begin_page(&mut self, _: Fid, _: u64, _: bool, _: usize) -> Option<Work> {
         self.cold.then_some(Work::Page)
     }
     fn wants_sync(&self) -> bool {
@@ -359,6 +363,13 @@ impl LocalBrick for Memory {
     }
     fn begin_placed(&mut self) -> Work {
         Work::Walk
+    }
+    fn begin_trash(&mut self) -> Result<Option<Work>, Errno> {
+        Ok((self.trash > 0).then_some(Work::Trash))
+    }
+    fn forget_trashed(&mut self, _: Fid) -> Result<(), Errno> {
+        self.trash -= 1;
+        Ok(())
     }
     fn begin_end(&mut self) -> Result<Work, Errno> {
         Ok(Work::End)

@@ -205,6 +205,19 @@ impl Rig {
         self.peer(from, PeerBody::Ack { lsn, durable, available: 1 << 39 })
     }
 
+    /// A second has passed, and nameless files are listed.
+    pub fn maintain(&mut self) -> Vec<String> {
+        let out = self.step(Input::Maintenance);
+        let listing = |l: &String| l.strip_prefix("start ")?.strip_suffix(": orphans")?.parse().ok();
+        match out.iter().find_map(listing) {
+            Some(id) => {
+                let found = self.core.brick_mut().orphans.iter().copied().collect();
+                self.step(Input::Worked(id, Ok(set_core::Done::Hidden(found))))
+            }
+            None => out,
+        }
+    }
+
     /// The time of the next wake comes.
     pub fn wake(&mut self) -> Vec<String> {
         self.now = self.now.max(self.core.next_wake().expect("a time is set"));
