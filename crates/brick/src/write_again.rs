@@ -18,6 +18,9 @@ const MOST: u64 = 1 << 30;
 /// Bytes at a time.
 const CHUNK: u64 = 256 << 10;
 
+/// What a hole consists of.
+const BLOCK: u64 = 4096;
+
 /// What a failed sync may have dropped is written again, in slices between changes.
 pub(crate) struct WritingAgain {
     /// How many syncs had failed when it began.
@@ -232,7 +235,8 @@ impl Brick {
     }
 }
 
-/// Writes what the file has there; it may have become shorter since.
+/// Writes what the file has there; it may have become shorter since. A hole stays one: where a block of zeros lies in it
+/// nothing can be lost.
 fn write_range_again(file: &File, range: &Range<u64>) -> Result<(), Errno> {
     let mut at = range.start;
     while at < range.end {
@@ -241,8 +245,17 @@ fn write_range_again(file: &File, range: &Range<u64>) -> Result<(), Errno> {
         if data.is_empty() {
             break;
         }
-        file.write_all(at, &data)?;
-        at += data.len() as u64;
+        let mut left = &data[..];
+        while !left.is_empty() {
+            let to_next = usize::try_from(BLOCK - at % BLOCK).unwrap_or(left.len());
+            let (block, rest) = left.split_at(to_next.min(left.len()));
+            let end = at + block.len() as u64;
+            let is_zero = block.iter().all(|b| *b == 0);
+            if !is_zero || file.next_data(at)?.is_some_and(|next| next < end) {
+                file.write_all(at, block)?;
+            }
+            (at, left) = (end, rest);
+        }
     }
     Ok(())
 }

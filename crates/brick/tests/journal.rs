@@ -228,3 +228,25 @@ fn a_brick_that_is_stale_since_before_its_journal_begins_its_journal_anew() {
     let ends = replica::healing::adopt_history(b, Epoch(9)).unwrap();
     assert_eq!(ends, Stamp { epoch: Epoch(9), lsn: last.lsn.next() });
 }
+
+/// They would take room, and bricks would differ in it.
+#[test]
+fn what_is_written_again_after_a_kill_fills_no_holes() {
+    let t = temp();
+    let mut s = Set::new(vec![new_brick(t.path(), 1)]);
+    let f = s.file(ROOT, "f");
+    s.write(f, 0, &[1; 100_000]);
+    let punch = Change::Fallocate { fid: f, mode: 0x03, offset: 4096, len: 61_440, time: time(9) };
+    s.apply(&punch, b"").unwrap();
+    let path = s.bricks[0].path().to_path_buf();
+    let before = std::fs::read(path.join("f")).unwrap();
+    std::fs::File::open(path.join("f")).unwrap().sync_all().unwrap();
+    let blocks = |path: &std::path::Path| std::os::unix::fs::MetadataExt::blocks(&path.metadata().unwrap());
+    let taken = blocks(&path.join("f"));
+    // As after a kill.
+    drop(s);
+    drop(open(&path, &identity(1)));
+    std::fs::File::open(path.join("f")).unwrap().sync_all().unwrap();
+    assert_eq!(blocks(&path.join("f")), taken);
+    assert!(std::fs::read(path.join("f")).unwrap() == before);
+}
