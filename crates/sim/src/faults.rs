@@ -357,7 +357,7 @@ impl World {
         self.repair_paths();
         self.store.fall(self.now);
         for m in 0..self.machines.len() {
-            self.machines[m].dies_in = None;
+            (self.machines[m].dies_in, self.machines[m].dies_between) = (None, None);
             self.network.set_slow(Node::Server(m), Duration::ZERO);
             self.thaw(m);
             for brick in self.machines[m].disks.keys().copied().collect::<Vec<_>>() {

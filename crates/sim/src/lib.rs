@@ -27,6 +27,7 @@ mod questions;
 mod rest;
 mod rng;
 mod store;
+mod succession;
 mod trace;
 mod workload;
 mod world;
@@ -80,6 +81,8 @@ pub struct Config {
     pub hostile: bool,
     /// Disks take seconds for a sync.
     pub slow_syncs: bool,
+    /// Those who take over from each other fail in the worst order, again and again.
+    pub successions: bool,
     /// Calls of all clients, at most.
     pub calls: usize,
     /// Whether what clients were told is checked: else only that all comes to rest and that bricks are alike.
@@ -97,6 +100,7 @@ impl Default for Config {
             faults: Family::ALL.to_vec(),
             hostile: true,
             slow_syncs: false,
+            successions: false,
             calls: 400,
             histories: true,
             trace: false,

@@ -33,6 +33,8 @@ pub(crate) struct Machine {
     deferred: VecDeque<ToProcess>,
     /// The process is killed after so many more steps of its sets.
     pub(crate) dies_in: Option<u32>,
+    /// The process is killed after so many more times at which this set has said something and has not done what follows.
+    pub(crate) dies_between: Option<(SetId, u32)>,
     /// If it dies in the middle of what it does, its machine loses power, too.
     pub(crate) dies_with_power: bool,
 }
@@ -99,6 +101,7 @@ impl Machine {
             busy_until: Duration::ZERO,
             deferred: VecDeque::new(),
             dies_in: None,
+            dies_between: None,
             dies_with_power: false,
         }
     }
@@ -173,18 +176,47 @@ impl World {
 
     /// The process ends at once. Its disks stay as they are: what was written lies in the page cache.
     pub(crate) fn kill(&mut self, machine: usize, why: &'static str) {
+        if self.end_life(machine, why) {
+            let short = self.rng.chance(600);
+            let away = if short { self.rng.millis(5, 1500) } else { self.rng.millis(1500, 9000) };
+            self.at(self.now + away, Event::Start(machine));
+        }
+    }
+
+    /// As [`World::kill`]; another process starts after that time.
+    pub(crate) fn kill_for(&mut self, machine: usize, why: &'static str, away: Duration) {
+        if self.end_life(machine, why) {
+            self.at(self.now + away, Event::Start(machine));
+        }
+    }
+
+    fn end_life(&mut self, machine: usize, why: &'static str) -> bool {
         if !self.machines[machine].lives() {
-            return;
+            return false;
         }
         say!(self, "server {machine}: {why}");
         self.count(why);
         self.end_process(machine, false);
-        let delay = if self.rng.chance(600) { self.rng.millis(5, 1500) } else { self.rng.millis(1500, 9000) };
-        self.at(self.now + delay, Event::Start(machine));
+        true
     }
 
     /// The power of a machine fails: of what was not synced its disks lose a part.
     pub(crate) fn cut_power(&mut self, machine: usize) {
+        if self.lose_power(machine) {
+            let away = self.rng.millis(50, 6000);
+            self.at(self.now + away, Event::Start(machine));
+        }
+    }
+
+    /// As [`World::cut_power`]; it is back after that time.
+    pub(crate) fn cut_power_for(&mut self, machine: usize, away: Duration) {
+        if self.lose_power(machine) {
+            self.at(self.now + away, Event::Start(machine));
+        }
+    }
+
+    /// True if it had power.
+    fn lose_power(&mut self, machine: usize) -> bool {
         say!(self, "server {machine}: power cut");
         self.count("power cut");
         let was = self.machines[machine].powered;
@@ -196,10 +228,7 @@ impl World {
         for brick in self.machines[machine].disks.keys().copied().collect::<Vec<_>>() {
             self.ledger.power_failed(self.now, brick);
         }
-        if was {
-            let delay = self.rng.millis(50, 6000);
-            self.at(self.now + delay, Event::Start(machine));
-        }
+        was
     }
 
     fn end_process(&mut self, machine: usize, power: bool) {
@@ -208,7 +237,7 @@ impl World {
         m.process = None;
         m.life += 1;
         m.frozen = false;
-        m.dies_in = None;
+        (m.dies_in, m.dies_between) = (None, None);
         m.deferred.clear();
         if power {
             m.powered = false;

@@ -7,8 +7,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-const USAGE: &str = "sim [--seeds N] [--start S] [--seed X [--trace]] [--blackout] [--slow-syncs] [--ordered] \
-    [--faults processes,network,power,disks] [--no-histories] [--jobs J] [--said]";
+const USAGE: &str = "sim [--seeds N] [--start S] [--seed X [--trace]] [--blackout] [--slow-syncs] [--successions] [--ordered] \
+    [--faults processes,network,power,disks] [--no-histories] [--jobs J] [--said] [--until-found]";
 
 struct Asked {
     seeds: u64,
@@ -16,14 +16,16 @@ struct Asked {
     jobs: u64,
     only: bool,
     said: bool,
+    until_found: bool,
     config: Config,
 }
 
 fn parse() -> Option<Asked> {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).ok()?;
     let start = now.as_secs() % 1_000_000 * 1_000_000;
+    let config = Config::default();
     let mut asked =
-        Asked { seeds: 1000, start, jobs: 2, only: false, said: false, config: Config::default() };
+        Asked { seeds: 1000, start, jobs: 2, only: false, said: false, until_found: false, config };
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         let mut number = || args.next()?.parse::<u64>().ok();
@@ -44,6 +46,8 @@ fn parse() -> Option<Asked> {
             "--ordered" => asked.config.hostile = false,
             "--no-histories" => asked.config.histories = false,
             "--said" => asked.said = true,
+            "--until-found" => asked.until_found = true,
+            "--successions" => asked.config.successions = true,
             "--blackout" => asked.config.power = Power::Blackout,
             "--slow-syncs" => {
                 asked.config.slow_syncs = true;
@@ -118,7 +122,7 @@ fn work(asked: &Asked, next: &AtomicU64, found: &Mutex<(Stats, Vec<Failure>)>) {
                 all.1.push(failure);
             }
         }
-        if all.1.len() >= 200 {
+        if all.1.len() >= if asked.until_found { 1 } else { 200 } {
             return;
         }
     }

@@ -20,8 +20,8 @@ pub(crate) fn identity(machine: usize) -> String {
     hex::encode(machine as u128 + 1000)
 }
 
-/// Draws a pool of so many servers.
-pub(crate) fn draw(rng: &mut Prng, servers: usize) -> State {
+/// Draws a pool of so many servers. `successions`: each brick has another one that may succeed it.
+pub(crate) fn draw(rng: &mut Prng, servers: usize, successions: bool) -> State {
     let mut state = State::default();
     for m in 0..servers {
         let server = NewServer {
@@ -32,7 +32,7 @@ pub(crate) fn draw(rng: &mut Prng, servers: usize) -> State {
         let first = Command::InitPool { pool: hex::encode(7), server: server.clone() };
         apply(&mut state, &if m == 0 { first } else { Command::AddServer(server) });
     }
-    let replica = 1 + rng.below(servers.min(3));
+    let replica = if successions { 2 + rng.below(2) } else { 1 + rng.below(servers.min(3)) };
     let arbiter = usize::from(replica == 3 && rng.chance(400));
     let sets = 1 + rng.below(3);
     let mut bricks = Vec::new();

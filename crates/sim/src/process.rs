@@ -233,6 +233,11 @@ impl World {
             if !serving.core.is_busy() {
                 break;
             }
+            if self.dies_between(m, set) {
+                drop(serving);
+                drop(served);
+                return self.die_before_the_rest(m);
+            }
             at += self.rng.between(Duration::ZERO, takes / 4);
         }
         let wake = serving.core.next_wake();

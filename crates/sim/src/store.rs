@@ -214,6 +214,10 @@ impl World {
         if new.lost_before != old.lost_before {
             self.lost(set, &old.view.in_sync);
         }
+        if let Some(brick) = new.view.primary.filter(|_| new.view.primary != old.view.primary) {
+            let successor = new.brick(brick).map(|b| machine_of(b.server));
+            successor.into_iter().for_each(|m| self.succeeded(set, m));
+        }
     }
 
     fn publish(&mut self, to: usize) {

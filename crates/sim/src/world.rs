@@ -13,6 +13,7 @@ use crate::network::{Network, Node, Packet, Way};
 use crate::rest::{Phase, Reader};
 use crate::rng::Prng;
 use crate::store::{Store, StoreEvent, machine_of};
+use crate::succession::{Successions, Turn};
 use crate::trace::{Trace, say};
 use crate::workload::Workload;
 use core::time::Duration;
@@ -32,6 +33,7 @@ pub(crate) enum Event {
     Fault,
     Blackout,
     Undo(Fault),
+    Succession(Turn),
     EndOfStorm,
     Rest,
 }
@@ -59,6 +61,7 @@ pub(crate) struct World {
     pub(crate) store: Store,
     pub(crate) clients: Vec<Client>,
     pub(crate) faults: Faults,
+    pub(crate) successions: Successions,
     pub(crate) history: History,
     pub(crate) ledger: Ledger,
     pub(crate) coverage: Coverage,
@@ -72,8 +75,8 @@ impl World {
         let mut rng = Prng::new(seed);
         let trace = Trace::new(config.trace);
         let rule = if rng.chance(250) && config.hostile { CrashRule::Hostile } else { CrashRule::Ordered };
-        let count = if rng.chance(850) { 3 + rng.below(3) } else { 1 + rng.below(2) };
-        let state = crate::pool::draw(&mut rng, count);
+        let count = if config.successions || rng.chance(850) { 3 + rng.below(3) } else { 1 + rng.below(2) };
+        let state = crate::pool::draw(&mut rng, count, config.successions);
         let mut machines: Vec<Machine> = (0..count).map(|_| Machine::new(Clock::draw(&mut rng))).collect();
         for (set, brick) in state.bricks() {
             let disk = Disk::new(&mut rng, rule, config.slow_syncs, &brick.path);
@@ -108,6 +111,7 @@ impl World {
             machines,
             clients,
             faults,
+            successions: Successions::default(),
             coverage: Coverage::default(),
             phase: Phase::Storm,
             reader: Reader::default(),
@@ -139,6 +143,9 @@ impl World {
         self.at(write_back, Event::WriteBack);
         if let Some(at) = self.faults.blackout_at() {
             self.at(at, Event::Blackout);
+        }
+        if self.config.successions {
+            self.begin_successions();
         }
         self.at(self.config.storm, Event::EndOfStorm);
     }
@@ -197,6 +204,7 @@ impl World {
             Event::Fault => self.fault(),
             Event::Blackout => self.blackout(),
             Event::Undo(fault) => self.undo(fault),
+            Event::Succession(turn) => self.take_turn(turn),
             Event::EndOfStorm => self.end_storm(),
             Event::Rest => self.look_for_rest(),
         }
@@ -234,6 +242,7 @@ impl World {
             if self.rng.chance(20) {
                 delay += self.rng.millis(100, 3000);
             }
+            delay += self.successions.lag(c);
             self.tell_client(self.now + delay, c, ToClient::Map(Box::new(map.clone())));
         }
     }
@@ -291,6 +300,7 @@ fn kind(event: &Event) -> (u64, u64) {
         Event::Fault => (8, 0),
         Event::Undo(_) => (9, 0),
         Event::Blackout => (12, 0),
+        Event::Succession(_) => (13, 0),
         Event::EndOfStorm => (10, 0),
         Event::Rest => (11, 0),
     }

@@ -117,6 +117,24 @@ fn slow_syncs() {
     reached(&stats, seeds.len(), &[("healed", 17_000)]);
 }
 
+/// Those who take over from each other fail in the worst order: deposed primaries that still live, late changes of theirs,
+/// successors that die at once, secondaries that die between what they say and what they do.
+#[test]
+fn successions() {
+    let config = Config { successions: true, ..Config::default() };
+    let seeds = fresh("successions", 4, 1000);
+    let stats = runs("successions", &seeds, 500, &config);
+    let least = [
+        ("primary deposed", 300),
+        ("primary succeeded", 200),
+        ("living primary succeeded", 100),
+        ("killed before what it said was done", 300),
+        ("power flickers", 150),
+        ("message of an older epoch", 500),
+    ];
+    reached(&stats, seeds.len(), &least);
+}
+
 #[test]
 fn equal_seeds_give_equal_runs() {
     let calm = Config { faults: Vec::new(), ..Config::default() };

@@ -8,6 +8,7 @@ mod list;
 mod manifest;
 mod measure;
 mod mutant;
+mod plant;
 mod table;
 mod words;
 
@@ -16,5 +17,6 @@ pub use list::{List, updates};
 pub use manifest::dependencies;
 pub use measure::{Function, empty_checks, functions, product_lines};
 pub use mutant::{Mutant, find, parse as mutants};
+pub use plant::{Classic, Planted, all_mutants, classics, plant};
 pub use table::{bold_words, crates_table, section};
 pub use words::{replaced, words};

@@ -252,3 +252,16 @@ fn checks_check_something() {
     }
     none(problems);
 }
+
+/// `scripts/classic-mutants` builds its mistakes from mutants that are there, and can be built in together.
+#[test]
+fn classic_mistakes_are_made_of_mutants() {
+    let classics = tidy::classics().unwrap();
+    assert_eq!(classics.len(), 5);
+    for classic in classics {
+        assert!(!classic.mutants.is_empty(), "{}: no mutants", classic.name);
+        for mutant in classic.mutants {
+            tidy::plant(&root(), &mutant).unwrap();
+        }
+    }
+}

@@ -98,6 +98,10 @@ impl World {
         match PeerMessage::from_bytes(&frame.body) {
             Ok(message) => {
                 self.coverage.heard(&message);
+                let known = self.machines[m].process.as_ref().and_then(|p| p.known.sets.get(&message.set));
+                if known.is_some_and(|set| message.epoch < set.view.epoch) {
+                    self.count("message of an older epoch");
+                }
                 self.step(m, message.set, Input::Peer(message, frame.payload));
             }
             Err(e) => self.fail(format!("server {m} cannot read a peer's message: {e}")),

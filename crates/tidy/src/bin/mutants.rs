@@ -10,7 +10,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
-use tidy::{Mutant, find, root};
+use tidy::{Mutant, all_mutants, plant, root};
 
 /// Seconds that the tests of a crate may take: a mutant that hangs them is noticed.
 const TESTS: u32 = 420;
@@ -53,61 +53,6 @@ fn options() -> Result<Options, String> {
     }
     let results = results.unwrap_or_else(|| root().join("target/mutants.txt"));
     Ok(Options { tree, results, only, simulator, tests, quick, check })
-}
-
-fn mutants() -> Result<Vec<Mutant>, String> {
-    let folder = root().join("crates/tidy/mutants");
-    let entries = fs::read_dir(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-    let mut files: Vec<PathBuf> = entries.filter_map(|e| Some(e.ok()?.path())).collect();
-    files.sort();
-    let mut all = Vec::new();
-    for file in files {
-        let text = fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
-        all.extend(tidy::mutants(&text).map_err(|e| format!("{}: {e}", file.display()))?);
-    }
-    let mut names: Vec<&String> = all.iter().map(|m| &m.name).collect();
-    names.sort();
-    match names.windows(2).find(|two| matches!(two, [a, b] if a == b)) {
-        Some(two) => Err(format!("{two:?}: two mutants of one name")),
-        None => Ok(all),
-    }
-}
-
-fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|e| e.path());
-    for path in entries {
-        if path.is_dir() {
-            sources(&path, found);
-        } else if path.extension().is_some_and(|e| e == "rs") {
-            found.push(path);
-        }
-    }
-}
-
-/// The file that holds the mutant's text, once, and what it says with the mistake. If the file it was in does not hold it any
-/// more, another one of the crate may.
-fn mutate(tree: &Path, m: &Mutant) -> Result<(PathBuf, String, String), String> {
-    let own = tree.join(&m.file);
-    let mut others = Vec::new();
-    sources(&tree.join("crates").join(m.package()).join("src"), &mut others);
-    others.retain(|f| *f != own);
-    for files in [vec![own], others] {
-        let mut found = Vec::new();
-        for file in files {
-            let text = fs::read_to_string(&file).unwrap_or_default();
-            for at in find(&text, &m.from) {
-                let to = m.to.trim().trim_end_matches(',');
-                let changed = format!("{}{to}{}", &text[..at.start], &text[at.end..]);
-                found.push((file.clone(), text.clone(), changed));
-            }
-        }
-        match found.len() {
-            0 => {}
-            1 => return found.pop().ok_or_else(String::new),
-            n => return Err(format!("{}: its text is there {n} times", m.name)),
-        }
-    }
-    Err(format!("{}: its text is not in crate {}", m.name, m.package()))
 }
 
 /// The crates whose tests may notice a mutant, the likeliest first.
@@ -166,8 +111,8 @@ fn noticed(o: &Options, m: &Mutant) -> String {
 
 fn run() -> Result<(), String> {
     let o = options()?;
-    let all: Vec<Mutant> = mutants()?.into_iter().filter(|m| m.name.contains(&o.only)).collect();
-    let missing: Vec<String> = all.iter().filter_map(|m| mutate(&o.tree, m).err()).collect();
+    let all: Vec<Mutant> = all_mutants()?.into_iter().filter(|m| m.name.contains(&o.only)).collect();
+    let missing: Vec<String> = all.iter().filter_map(|m| plant(&o.tree, m).err()).collect();
     if !missing.is_empty() {
         return Err(missing.join("\n"));
     }
@@ -187,10 +132,10 @@ fn run() -> Result<(), String> {
             continue;
         }
         let begun = Instant::now();
-        let (path, before, after) = mutate(&o.tree, m)?;
-        fs::write(&path, after).map_err(|e| e.to_string())?;
+        let planted = plant(&o.tree, m)?;
+        planted.write()?;
         let what = noticed(&o, m);
-        fs::write(&path, before).map_err(|e| e.to_string())?;
+        planted.undo()?;
         println!("{}: {what} ({} s)", m.name, begun.elapsed().as_secs());
         let file = file.as_mut().map_err(|e| format!("{}: {e}", o.results.display()))?;
         writeln!(file, "{}: {what}", m.name).map_err(|e| e.to_string())?;
