@@ -142,6 +142,14 @@ impl Brick {
                 let what = NewObject { fid, home, node, mode, uid, gid, time, flags, version };
                 self.place(path, name, &what)
             }
+            Change::PrepareFile { fid, intent } => self.prepare_file(*fid, intent),
+            Change::EndFile { fid, drop, add, orphan, time } => {
+                self.end_file(*fid, (drop.as_ref(), add.as_ref()), *orphan, (version, *time))
+            }
+            Change::Enter { parent, name, fid, home, kind, replaced, time } => {
+                let out = replaced.as_ref().map(|r| (r.fid, r.orphan));
+                self.enter_stub((*parent, name), (*fid, *home, *kind), out, (version, *time))
+            }
             Change::PrepareRmdir { fid } => self.load(*fid).map(|_| ()),
             Change::EndTransaction { keep: true, fid } => self.load(*fid).map(|_| ()),
             Change::EndTransaction { keep: false, fid } => self.remove_prepared(*fid),

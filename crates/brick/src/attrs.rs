@@ -7,7 +7,7 @@
 use crate::nodes::{Effect, Node};
 use crate::object::Stat;
 use crate::open::Brick;
-use disk_format::tag::{Tag, Version};
+use disk_format::tag::{PENDING, Tag, Version};
 use ids::{Fid, Time};
 use wire::Errno;
 use wire::peer::Stamp;
@@ -60,6 +60,8 @@ impl Brick {
                 n.set_stat(stat);
                 Ok(())
             }
+            // Whether the mark of a file has ended is seen when it is needed.
+            None if tag.flags & PENDING != 0 => Ok(()),
             None => self.keep_node(Node::new(tag, stat)),
         }
     }
@@ -71,6 +73,9 @@ impl Brick {
             let tag = open.tag()?.filter(|t| t.fid == fid).ok_or(Errno::ESTALE)?;
             let stat = open.stat()?;
             self.keep_node(Node::new(tag, stat))?;
+            if tag.flags & PENDING != 0 && !open.is_dir() {
+                self.end_known_mark(fid, &open)?;
+            }
         }
         self.nodes.get(fid).ok_or(Errno::ESTALE)
     }
@@ -127,7 +132,8 @@ impl Brick {
     /// Writes an object's times and tag, if they wait. Times first: a tag says that the change is all there.
     pub(crate) fn flush_node(&mut self, fid: Fid) -> Result<(), Errno> {
         let Some(node) = self.nodes.peek(fid).filter(|n| n.is_dirty()) else { return Ok(()) };
-        let (tag, times) = (*node.tag(), node.waiting_times());
+        let durable = self.shared.durable_stamp().lsn;
+        let (tag, times) = (node.tag_on_disk(durable), node.waiting_times());
         let open = match self.open_fid(fid) {
             Err(Errno::ESTALE | Errno::ENOENT) => {
                 self.nodes.remove(fid);
@@ -139,8 +145,10 @@ impl Brick {
             open.set_times(times)?;
         }
         open.set_tag(&tag)?;
-        if let Some(n) = self.nodes.peek(fid) {
-            n.is_written();
+        let Some(node) = self.nodes.peek(fid) else { return Ok(()) };
+        node.is_written();
+        if tag != *node.tag() {
+            self.nodes.keeps_mark(fid);
         }
         Ok(())
     }
@@ -165,6 +173,7 @@ impl Brick {
     /// # Errors
     /// The kernel's: the brick cannot be written any more.
     pub fn flush_attrs(&mut self) -> Result<(), Errno> {
+        self.nodes.drop_marks(self.shared.durable_stamp().lsn);
         if self.nodes.waiting() > 0 {
             self.flush_some(usize::MAX)?;
         }
@@ -174,6 +183,7 @@ impl Brick {
     /// Begins to write out all times and versions that wait now: [`Brick::flush_slice`] does it. About once a second.
     pub fn begin_flush(&mut self) {
         self.listings.tick();
+        self.nodes.drop_marks(self.shared.durable_stamp().lsn);
         self.flushing =
             Flushing { stamp: self.last_done(), began: self.root.now(), left: self.nodes.waiting() };
     }

@@ -29,9 +29,10 @@ impl Brick {
         if attr.home != set {
             return Ok(None);
         }
+        let open = self.open_fid(fid)?;
         let mut xattrs = Vec::new();
-        for name in self.listxattr(fid)? {
-            if let Some(value) = self.getxattr(fid, &name)? {
+        for name in open.healed_xattrs()? {
+            if let (Ok(name), Some(value)) = (Name::new(&name), open.whole_xattr(&name)?) {
                 xattrs.push((name, Blob(value)));
             }
         }
@@ -94,7 +95,7 @@ impl Brick {
         }
         let (entries, end) = self.readdir(dir, after, true, bytes)?;
         let mut targets = Vec::new();
-        for e in entries.iter().filter(|e| e.kind == S_IFLNK) {
+        for e in entries.iter().filter(|e| e.kind == S_IFLNK && e.home == own) {
             targets.push((e.fid, Blob(self.readlink(e.fid)?)));
         }
         let upto = if end { None } else { entries.last().map(|e| e.cookie) };

@@ -41,6 +41,19 @@ pub(crate) fn effects(change: &Change) -> Vec<(Fid, Effect)> {
         Change::CopyRange { to, time, .. } => vec![(*to, m(time))],
         Change::SetXattr { fid, time, .. } | Change::RemoveXattr { fid, time, .. } => vec![(*fid, c(time))],
         Change::PrepareMkdir { .. } => vec![],
+        Change::PrepareFile { fid, .. } => vec![(*fid, Effect { set: PENDING, ..Effect::default() })],
+        Change::EndFile { fid, drop, add, orphan, time } => {
+            let mut dirs: Vec<Fid> = drop.iter().chain(add).map(|place| place.dir).collect();
+            dirs.dedup();
+            let ctime = (!dirs.is_empty()).then_some(*time);
+            let ended = Effect { ctime, clear: PENDING, ended: true, ..gone(time, *orphan) };
+            dirs.into_iter().map(|dir| (dir, m(time))).chain([(*fid, ended)]).collect()
+        }
+        Change::Enter { parent, replaced, time, .. } => {
+            let mut v = vec![(*parent, m(time))];
+            v.extend(replaced.as_ref().map(|r| (r.fid, gone(time, r.orphan))));
+            v
+        }
         Change::PrepareRmdir { fid } => vec![(*fid, Effect { set: PENDING, ..Effect::default() })],
         Change::EndTransaction { fid, keep: true } => {
             vec![(*fid, Effect { clear: PENDING, ..Effect::default() })]

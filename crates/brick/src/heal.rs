@@ -92,7 +92,7 @@ impl Brick {
         if chown {
             open.chown(Some(attr.uid), Some(attr.gid))?;
         }
-        self.take_xattrs(fid, &open, object)?;
+        take_xattrs(&open, object)?;
         // An access list among the xattrs moves the mode.
         let moved = chown || !object.xattrs.is_empty() || (now.mode ^ attr.mode) & 0o7777 != 0;
         if open.kind != S_IFLNK && moved {
@@ -209,20 +209,6 @@ impl Brick {
         }
     }
 
-    fn take_xattrs(&mut self, fid: Fid, open: &OpenObject, object: &Object) -> Result<(), Errno> {
-        for name in self.listxattr(fid)? {
-            if !object.xattrs.iter().any(|(n, _)| *n == name) {
-                open.remove_xattr(name.as_bytes())?;
-            }
-        }
-        for (name, value) in &object.xattrs {
-            if open.whole_xattr(name.as_bytes())?.as_ref() != Some(&value.0) {
-                open.set_xattr(name.as_bytes(), &value.0)?;
-            }
-        }
-        Ok(())
-    }
-
     /// Takes over file data.
     ///
     /// # Errors
@@ -238,4 +224,18 @@ impl Brick {
         open.write_all(offset, data)?;
         self.keep_times(fid)
     }
+}
+
+fn take_xattrs(open: &OpenObject, object: &Object) -> Result<(), Errno> {
+    for name in open.healed_xattrs()? {
+        if !object.xattrs.iter().any(|(n, _)| n.as_bytes() == name) {
+            open.remove_xattr(&name)?;
+        }
+    }
+    for (name, value) in &object.xattrs {
+        if open.whole_xattr(name.as_bytes())?.as_ref() != Some(&value.0) {
+            open.set_xattr(name.as_bytes(), &value.0)?;
+        }
+    }
+    Ok(())
 }

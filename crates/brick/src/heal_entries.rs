@@ -101,6 +101,11 @@ impl Brick {
             }
             return Ok(again);
         }
+        let own = e.home == self.identity.set;
+        if !own && e.kind != S_IFDIR {
+            self.make_stub(dir, name, (e.fid, e.home, e.kind), (Version::default(), ids::Time::default()))?;
+            return Ok(None);
+        }
         let rdev = e.attr.as_ref().map_or(0, |a| a.rdev);
         let node = match e.kind {
             0o040_000 => Kind::Dir,
@@ -114,7 +119,6 @@ impl Brick {
             0o060_000 => Kind::Block { rdev },
             _ => Kind::File,
         };
-        let own = e.home == self.identity.set;
         let attr = e.attr.as_ref();
         let new_object = NewObject {
             fid: e.fid,

@@ -71,6 +71,7 @@ mod service;
 mod set;
 mod stale;
 mod state_file;
+mod stubs;
 mod sync;
 mod tree;
 mod validate;

@@ -110,7 +110,8 @@ impl Brick {
         open.set_tag(&tag)?;
         self.index.put(what.fid, Located { handle: open.handle()?, kind: open.kind });
         self.shared.fresh().made(what.fid, self.journal.last().lsn);
-        let entry = Entry { fid: what.fid, home: what.home, kind: open.kind };
+        let kind = tag.stub_kind().unwrap_or(open.kind);
+        let entry = Entry { fid: what.fid, home: what.home, kind };
         self.fds.keep(what.fid, open);
         self.keep_node(Node::new(tag, stat))?;
         self.entered(parent, name, entry);

@@ -20,7 +20,13 @@ impl Brick {
     }
 
     /// Takes a file's name away; the file too, if it was the last and nobody has it open.
-    fn push_out(&mut self, dir: &OpenObject, name: &[u8], fid: Fid, orphan: bool) -> Result<(), Errno> {
+    pub(crate) fn push_out(
+        &mut self,
+        dir: &OpenObject,
+        name: &[u8],
+        fid: Fid,
+        orphan: bool,
+    ) -> Result<(), Errno> {
         if orphan {
             self.folders.orphans().receive(dir, name, fid)?;
             self.invalidate_attrs(fid);

@@ -2,9 +2,9 @@
 
 use crate::lru::Lru;
 use crate::object::{S_IFDIR, S_IFMT, Stat};
-use disk_format::tag::{ORPHAN, Tag, Version};
+use disk_format::tag::{ORPHAN, PENDING, Tag, Version};
 use file_system::Times;
-use ids::{Fid, Time};
+use ids::{Fid, Lsn, Time};
 use std::collections::VecDeque;
 use wire::Attr;
 
@@ -17,6 +17,8 @@ pub(crate) struct Node {
     stat: Option<Stat>,
     tag_dirty: bool,
     times_dirty: bool,
+    /// The change that ended the file's mark and gave or took its names, if that may not be on disk.
+    ended: Option<Lsn>,
 }
 
 /// What a change does to an object's own attributes.
@@ -27,11 +29,13 @@ pub(crate) struct Effect {
     pub(crate) atime: Option<Time>,
     pub(crate) set: u8,
     pub(crate) clear: u8,
+    /// The mark of a file ends, and its names are changed: see [`Node::tag_on_disk`].
+    pub(crate) ended: bool,
 }
 
 impl Node {
     pub(crate) fn new(tag: Tag, stat: Stat) -> Node {
-        Node { tag, mtime: stat.mtime, stat: Some(stat), tag_dirty: false, times_dirty: false }
+        Node { tag, mtime: stat.mtime, stat: Some(stat), tag_dirty: false, times_dirty: false, ended: None }
     }
 
     /// Whether something waits to be written.
@@ -46,6 +50,24 @@ impl Node {
 
     pub(crate) fn mtime(&self) -> Time {
         self.mtime
+    }
+
+    /// The tag as it may be written while what was changed up to `durable` is on disk. The mark of a file stays there until
+    /// its names are: a power cut that takes one of the two takes the names, and they are asked for again.
+    pub(crate) fn tag_on_disk(&self, durable: Lsn) -> Tag {
+        let flags = if self.has_ended(durable) { 0 } else { PENDING };
+        Tag { flags: self.tag.flags | flags, ..self.tag }
+    }
+
+    /// The mark has ended with the change `at`.
+    pub(crate) fn end_mark(&mut self, at: Lsn) {
+        self.tag.flags &= !PENDING;
+        self.ended = Some(at);
+    }
+
+    /// Whether the end of the last transaction about the file's names is on disk.
+    pub(crate) fn has_ended(&self, durable: Lsn) -> bool {
+        self.ended.is_none_or(|at| at <= durable)
     }
 
     /// The file's times, if they are to be written.
@@ -79,6 +101,9 @@ impl Node {
         self.stat = None;
         self.tag.version = version;
         self.tag.flags = (self.tag.flags | e.set) & !e.clear;
+        if e.ended {
+            self.ended = Some(version.lsn);
+        }
         if let Some(t) = e.ctime {
             self.tag.ctime = t;
         }
@@ -159,11 +184,13 @@ pub(crate) struct Nodes {
     /// Objects with times or versions to write, in the order of their first change.
     dirty: VecDeque<Fid>,
     max_dirty: usize,
+    /// Files whose tags on disk have a mark that has ended.
+    marked: Vec<Fid>,
 }
 
 impl Nodes {
     pub(crate) fn new(max: usize, max_dirty: usize) -> Nodes {
-        Nodes { kept: Lru::new(), max, dirty: VecDeque::new(), max_dirty }
+        Nodes { kept: Lru::new(), max, dirty: VecDeque::new(), max_dirty, marked: Vec::new() }
     }
 
     /// The node, which becomes the newest.
@@ -197,6 +224,27 @@ impl Nodes {
     /// An object's times or version wait to be written from now on.
     pub(crate) fn wait(&mut self, fid: Fid) {
         self.dirty.push_back(fid);
+    }
+
+    /// The file's tag was written with a mark that has ended.
+    pub(crate) fn keeps_mark(&mut self, fid: Fid) {
+        self.marked.push(fid);
+    }
+
+    /// What was changed up to `durable` is on disk: marks that have ended wait to be written so.
+    pub(crate) fn drop_marks(&mut self, durable: Lsn) {
+        for fid in std::mem::take(&mut self.marked) {
+            let Some(node) = self.kept.peek(&fid) else { continue };
+            if !node.has_ended(durable) {
+                self.marked.push(fid);
+                continue;
+            }
+            node.ended = None;
+            if !node.is_dirty() {
+                self.dirty.push_back(fid);
+            }
+            node.tag_dirty = true;
+        }
     }
 
     /// How many wait.

@@ -1,11 +1,13 @@
 //! Open objects, with their tags.
 
+use disk_format::tag::Version;
 use disk_format::{Tag, tag};
 use file_system::File;
 pub(crate) use file_system::{S_IFDIR, S_IFLNK, S_IFMT, S_IFREG, Stat};
 use std::ops::Deref;
 use std::sync::Arc;
 use wire::Errno;
+use wire::op::Intent;
 
 /// An open object that is kept, and what kind of object it is.
 #[derive(Clone, Debug)]
@@ -91,6 +93,22 @@ impl OpenObject {
             Err(Errno::ENODATA) => Ok(()),
             other => other,
         }
+    }
+
+    /// What the last transaction about the file's names means or meant to do, and which change has ended it.
+    pub(crate) fn intent(&self) -> Result<Option<(Intent, Option<Version>)>, Errno> {
+        let Some(bytes) = self.file.whole_xattr(tag::INTENT.as_bytes())? else { return Ok(None) };
+        tag::decode_intent(&bytes).map(Some).map_err(|error| {
+            tracing::error!(%error, "what a transaction means to do cannot be read");
+            Errno::EIO
+        })
+    }
+
+    /// The names of the extended attributes that a healing carries over: users' and what a transaction means to do.
+    pub(crate) fn healed_xattrs(&self) -> Result<Vec<Vec<u8>>, Errno> {
+        let mut names = self.file.xattrs()?;
+        names.retain(|n| n == tag::INTENT.as_bytes() || !n.starts_with(tag::PREFIX));
+        Ok(names)
     }
 
     /// The names of the extended attributes; ours are not among them.

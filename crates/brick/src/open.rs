@@ -375,12 +375,19 @@ impl Brick {
         brick.write_journal_again(brick.durable().lsn);
         brick.recover(position, start)?;
         brick.keep_named_for_good(&changed.named_orphans).map_err(|e| at.io("look for orphans in", e))?;
-        if let Some(stale_set) = stale_set {
-            brick.stale.learn(stale_set);
+        if let Some(lost) = stale_set {
+            brick.learn_lost(lost, consistent_to).map_err(|e| at.io("look for marks in", e))?;
         }
         brick.mark_incomplete_stale().map_err(|e| at.io("mark what is stale in", e))?;
         brick.write_at_opening(in_memory).map_err(|e| at.io("write again what was not synced in", e))?;
         Ok(brick)
+    }
+
+    /// What a power cut may have taken.
+    fn learn_lost(&mut self, lost: StaleSet, durable: Lsn) -> Result<(), Errno> {
+        self.bring_marks_back(&lost.objects, durable)?;
+        self.stale.learn(lost);
+        Ok(())
     }
 
     /// The next opening may find nothing strange about the file of the last record: the record may be durable by then, its

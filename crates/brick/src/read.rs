@@ -214,7 +214,10 @@ impl Brick {
     fn glance(&mut self, dir: Fid, name: &[u8], kind: u32) -> Result<Option<Entry>, Errno> {
         let open = self.open_dir(dir)?;
         match tag_at(&open, name) {
-            Ok(Some(t)) => Ok(Some(Entry { fid: t.fid, home: t.home, kind })),
+            Ok(Some(t)) => {
+                let kind = t.stub_kind().unwrap_or(kind);
+                Ok(Some(Entry { fid: t.fid, home: t.home, kind }))
+            }
             Ok(None) | Err(Errno::ENOENT) => Ok(None),
             Err(e) => Err(e),
         }

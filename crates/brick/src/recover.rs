@@ -11,13 +11,13 @@ use crate::error::OpenError;
 use crate::folders::hidden_fid;
 use crate::index::{Index, Located};
 use crate::nodes::Effect;
-use crate::object::S_IFMT;
+use crate::object::{S_IFMT, tag_at};
 use crate::open::Brick;
 use crate::tree::At;
 use disk_format::Record;
 use disk_format::tag::{ORPHAN, Version};
 use file_system::File;
-use ids::{Fid, Lsn};
+use ids::{Fid, Lsn, Time};
 use std::collections::BTreeMap;
 use wire::{Change, Errno, Name};
 
@@ -54,7 +54,10 @@ fn times(records: &[Record]) -> BTreeMap<Fid, Effect> {
 /// The names that a change gave to objects.
 fn given(change: &Change) -> Vec<(Fid, &Name)> {
     match change {
-        Change::Create { parent, name, .. } | Change::Link { parent, name, .. } => vec![(*parent, name)],
+        Change::Create { parent, name, .. }
+        | Change::Link { parent, name, .. }
+        | Change::Enter { parent, name, .. } => vec![(*parent, name)],
+        Change::EndFile { add: Some(add), .. } => vec![(add.dir, &add.name)],
         Change::Rename { to_parent, to_name, .. } => vec![(*to_parent, to_name)],
         Change::Exchange { parent, name, to_parent, to_name, .. } => {
             vec![(*parent, name), (*to_parent, to_name)]
@@ -109,6 +112,10 @@ impl Brick {
                 if e.set & ORPHAN != 0 && !self.lies_among_orphans(fid).map_err(io("read the orphans of"))? {
                     // A power cut left it its name; after a kill the last record is applied again.
                     e.set &= !ORPHAN;
+                }
+                if e.ended && self.found.rebooted && r.stamp.lsn > self.durable().lsn {
+                    // The names may not be on disk: whether the transaction has ended is asked once more.
+                    e = Effect { clear: 0, ended: false, ..e };
                 }
                 // The last change to an object that was flushed is in its tag already.
                 self.touch(fid, Version::from(&r.stamp), e).map_err(io("restore times in"))?;
@@ -165,8 +172,14 @@ impl Brick {
             })?;
         }
         for (n, name, fid) in found {
-            if self.index.get(fid)?.is_none() {
+            // A folder of names that was removed and made again has the fid that it had. One in the heal trash is an older one.
+            if (fid.is_names() && n == 1) || self.index.get(fid)?.is_none() {
                 let Some(dir) = self.folders.all().get(n).copied() else { continue };
+                if n == 1 && fid.is_names() && tag_at(dir, &name)?.is_none() {
+                    // Its name says who it is, if a power cut took the tag.
+                    self.have_folder_of_names(fid, (Version::default(), Time::default()))?;
+                    continue;
+                }
                 let kind = dir.stat_at(&name)?.mode & S_IFMT;
                 self.index.put(fid, Located { handle: dir.handle_at(&name)?, kind });
             }

@@ -56,6 +56,9 @@ impl Brick {
     pub fn shut(&mut self) -> Result<(), Errno> {
         self.flush_attrs()?;
         self.begin_sync(None)?.run()?;
+        // Marks that have ended could not go before.
+        self.flush_attrs()?;
+        self.begin_sync(None)?.run()?;
         if self.is_partial() {
             // The next opening has to look at the last change again.
             return Err(Errno::EIO);

@@ -8,6 +8,7 @@ use file_system::File;
 use ids::Fid;
 use namespace::{Entry, Lineage, TreeState};
 use wire::name::RESERVED;
+use wire::op::Intent;
 use wire::{Attr, Errno, Name};
 
 /// What a name is in a directory.
@@ -111,11 +112,12 @@ impl Brick {
         let stat = dir.stat_at(name)?;
         let kind = stat.mode & S_IFMT;
         self.learn_node(tag, stat)?;
-        if self.index.get(tag.fid)?.is_none() {
+        // A stub that was removed and made again has the fid that it had.
+        if tag.stub_kind().is_some() || self.index.get(tag.fid)?.is_none() {
             let handle = dir.handle_at(name)?;
             self.index.put(tag.fid, Located { handle, kind });
         }
-        let entry = Entry { fid: tag.fid, home: tag.home, kind };
+        let entry = Entry { fid: tag.fid, home: tag.home, kind: tag.stub_kind().unwrap_or(kind) };
         self.names.note(parent, name, Some(entry));
         Ok(At::Entry(entry))
     }
@@ -233,6 +235,15 @@ impl TreeState for Brick {
 
     fn is_pending(&mut self, dir: Fid) -> Result<bool, Errno> {
         Ok(self.load(dir)?.tag().flags & PENDING != 0)
+    }
+
+    fn intent(&mut self, fid: Fid) -> Result<Option<Intent>, Errno> {
+        self.ours(fid)?;
+        let open = self.open_fid(fid)?;
+        if open.is_dir() || !self.is_pending(fid)? {
+            return Ok(None);
+        }
+        Ok(open.intent()?.map(|(intent, _)| intent))
     }
 
     fn has_default_acl(&mut self, dir: Fid) -> Result<bool, Errno> {

@@ -54,6 +54,18 @@ impl Brick {
     pub fn validate(&mut self, change: &Change) -> Result<(), Errno> {
         match change {
             Change::Link { fid, .. } if self.fresh(*fid)?.1.nlink >= LINK_MAX => Err(Errno::EMLINK),
+            Change::PrepareFile { fid, intent } => {
+                // The intent takes the place of the last one, which a power cut may still bring back.
+                let durable = self.durable().lsn;
+                if !self.load(*fid)?.has_ended(durable) {
+                    return Err(Errno::EAGAIN);
+                }
+                if intent.drop.is_none() && self.fresh(*fid)?.1.nlink >= LINK_MAX {
+                    return Err(Errno::EMLINK);
+                }
+                let open = self.open_fid(*fid)?;
+                attributes_fit(&open, tag::INTENT.as_bytes(), tag::encode_intent(intent).len() + 12)
+            }
             Change::SetXattr { fid, name, value, .. } => {
                 let open = self.open_fid(*fid)?;
                 if name.as_bytes().starts_with(b"system.") {
@@ -127,7 +139,7 @@ fn attributes_fit(open: &OpenObject, name: &[u8], len: usize) -> Result<(), Errn
     let cost = |name: usize, value: usize| 16 + name.next_multiple_of(4) + value.next_multiple_of(4);
     let own = cost(tag::XATTR.len(), tag::SIZE);
     let mut sum = 36 + own + cost(name.len(), len);
-    for n in open.xattrs()?.iter().filter(|n| *n != name) {
+    for n in open.healed_xattrs()?.iter().filter(|n| *n != name) {
         sum += cost(n.len(), open.whole_xattr(n)?.map_or(0, |v| v.len()));
     }
     let block = usize::try_from(space.block).unwrap_or(4096);

@@ -133,6 +133,8 @@ fn changed_by(op: &Op) -> [Option<Fid>; 2] {
         | Op::Rmdir { parent: fid, .. } => [Some(*fid), None],
         Op::Rename { parent, to_parent, .. } => [Some(*parent), Some(*to_parent)],
         Op::Link { fid, parent, .. } => [Some(*fid), Some(*parent)],
+        // The other set, which counts epochs of its own, has it on disk.
+        Op::MoveIn { to_parent: parent, .. } | Op::LinkIn { parent, .. } => [Some(*parent), None],
         _ => [None, None],
     }
 }

@@ -76,8 +76,11 @@ impl Directories {
             Op::Create { parent, .. }
             | Op::Unlink { parent, .. }
             | Op::Rmdir { parent, .. }
-            | Op::Link { parent, .. } => &[*parent],
-            Op::Rename { parent, to_parent, .. } => &[*parent, *to_parent],
+            | Op::Link { parent, .. }
+            | Op::LinkIn { parent, .. } => &[*parent],
+            Op::Rename { parent, to_parent, .. } | Op::MoveIn { parent, to_parent, .. } => {
+                &[*parent, *to_parent]
+            }
             Op::SetAttr { .. } | Op::SetXattr { .. } | Op::RemoveXattr { .. } => return self.begin(op),
             _ => return,
         };

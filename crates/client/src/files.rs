@@ -185,9 +185,15 @@ impl Client {
     /// Moves a name; `flags` as in [`wire::op::rename_flags`].
     ///
     /// # Errors
-    /// As `renameat2`; `EXDEV` where two sets would have to agree.
+    /// As `renameat2`; `EXDEV` where sets would have to agree about a directory, about an exchange, or about a file that
+    /// lives on neither directory's set.
     pub fn rename(&self, from: (Object, Name), to: (Object, Name), flags: u32) -> Result<(), Errno> {
         let ((from, name), (to, to_name)) = (from, to);
+        if from.home != to.home {
+            let (parent, to_parent) = (from.fid, to.fid);
+            let op = Op::MoveIn { from: from.home, parent, name, to_parent, to_name, flags };
+            return self.ask(to.home, op).map(drop);
+        }
         let op = Op::Rename { parent: from.fid, name, to_parent: to.fid, to_name, flags };
         self.ask(from.home, op).map(drop)
     }
@@ -195,12 +201,15 @@ impl Client {
     /// Gives a file another name.
     ///
     /// # Errors
-    /// As `link`; `EXDEV` if the directory lives on another set.
+    /// As `link`.
     pub fn link(&self, object: Object, parent: Object, name: Name) -> Result<Attr, Errno> {
-        if object.home != parent.home {
-            return Err(Errno::EXDEV);
-        }
-        let body = self.ask(parent.home, Op::Link { fid: object.fid, parent: parent.fid, name })?;
+        let Object { fid, home } = object;
+        let op = if home == parent.home {
+            Op::Link { fid, parent: parent.fid, name }
+        } else {
+            Op::LinkIn { fid, home, parent: parent.fid, name }
+        };
+        let body = self.ask(parent.home, op)?;
         match body {
             Body::Done => self.getattr(object),
             other => self.attr_of("link", other),

@@ -20,9 +20,15 @@ struct Counter {
 }
 
 /// Counts and latencies of all operations of a client.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Stats {
     counters: [Counter; COUNTED.len()],
+}
+
+impl Default for Stats {
+    fn default() -> Stats {
+        Stats { counters: std::array::from_fn(|_| Counter::default()) }
+    }
 }
 
 /// Figures of one operation.

@@ -18,8 +18,14 @@ pub(crate) fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Requests of one volume that this server served, by operation.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Counters([AtomicU64; COUNTED.len()]);
+
+impl Default for Counters {
+    fn default() -> Counters {
+        Counters(std::array::from_fn(|_| AtomicU64::new(0)))
+    }
+}
 
 impl Counters {
     pub(crate) fn count(&self, op: usize) {

@@ -5,8 +5,8 @@
 //!
 //! | offset | bytes | field |
 //! |---|---|---|
-//! | 0 | 1 | version, 1 |
-//! | 1 | 1 | flags: 1 pending, 2 orphan; others zero |
+//! | 0 | 1 | version: 1, and 2 for a stub |
+//! | 1 | 1 | flags: 1 pending, 2 orphan; the upper four bits are those of a stub's kind, zero for all else; others zero |
 //! | 2 | 16 | fid |
 //! | 18 | 4 | home: the set that answers for it |
 //! | 22 | 4 | epoch of the last change |
@@ -26,15 +26,66 @@ use wire::{DecodeError, Reader, Wire};
 pub const XATTR: &str = "trusted.mortar.id";
 /// All names that belong to Mortar begin so.
 pub const PREFIX: &[u8] = b"trusted.mortar.";
-/// The version written.
+/// The version written, but for stubs.
 pub const VERSION: u8 = 1;
+/// The version written for stubs: an older build must not take one for a file.
+pub const STUB_VERSION: u8 = 2;
+/// The attribute of a file whose names a transaction is about: [`wire::op::Intent`] behind a byte, 1. When the transaction has
+/// ended the byte is 2, and the stamp of the change that ended it is between the two.
+pub const INTENT: &str = "trusted.mortar.intent";
 /// Bytes of the value.
 pub const SIZE: usize = 58;
+/// Bytes of a stamp.
+const STAMP_SIZE: usize = 12;
 
-/// Flag: waits for its entry on another set to come or go; it takes no entries.
+/// Flag: a directory that waits for its entry on another set to come or go, and takes no entries; a file whose names wait for
+/// the end of a transaction.
 pub const PENDING: u8 = 1;
 /// Flag: it has no name any more and lives on only for those who hold it open.
 pub const ORPHAN: u8 = 2;
+
+/// Where the flags hold the kind of a stub.
+const KIND_SHIFT: u32 = 4;
+const KIND_BITS: u8 = 0xf0;
+
+/// The flags of a stub for an object of this kind, type bits of `st_mode`.
+pub fn stub_flags(kind: u32) -> u8 {
+    u8::try_from(kind >> 12 & 0xf).unwrap_or(0) << KIND_SHIFT
+}
+
+/// What the attribute [`INTENT`] holds.
+pub fn encode_intent(intent: &wire::op::Intent) -> Vec<u8> {
+    let mut out = vec![1];
+    intent.put(&mut out);
+    out
+}
+
+/// What the attribute [`INTENT`] holds when the change `at` has ended the transaction.
+pub fn encode_ended(intent: &wire::op::Intent, at: Version) -> Vec<u8> {
+    let mut out = vec![2];
+    at.epoch.put(&mut out);
+    at.lsn.put(&mut out);
+    intent.put(&mut out);
+    out
+}
+
+/// Reads what the attribute [`INTENT`] holds, and which change has ended the transaction.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn decode_intent(bytes: &[u8]) -> Result<(wire::op::Intent, Option<Version>), DecodeError> {
+    match bytes.split_first() {
+        Some((1, rest)) => Ok((Wire::from_bytes(rest)?, None)),
+        Some((2, rest)) => {
+            let (at, intent) = rest.split_at_checked(STAMP_SIZE).ok_or(DecodeError::Short)?;
+            let mut r = Reader::new(at);
+            let at = Version { epoch: Wire::get(&mut r)?, lsn: Wire::get(&mut r)? };
+            Ok((Wire::from_bytes(intent)?, Some(at)))
+        }
+        Some((v, _)) => Err(DecodeError::Unknown("version", (*v).into())),
+        None => Err(DecodeError::Short),
+    }
+}
 
 // Magic, entry head and name, value, end mark: ext4's sums for the room behind a 256-byte inode with 32 extra bytes.
 const _: () = assert!(4 + 16 + 12 + SIZE.next_multiple_of(4) + 4 <= 96);
@@ -42,7 +93,7 @@ const _: () = assert!(4 + 16 + 12 + SIZE.next_multiple_of(4) + 4 <= 96);
 /// An object's identity, and how far it has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tag {
-    /// [`PENDING`] and [`ORPHAN`].
+    /// [`PENDING`] and [`ORPHAN`], and the kind of a stub.
     pub flags: u8,
     /// Who it is.
     pub fid: Fid,
@@ -81,7 +132,7 @@ impl From<Version> for Stamp {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TagError {
     /// Written by a newer Mortar.
-    #[error("the tag has version {0}, this build knows 1: upgrade this server")]
+    #[error("the tag has version {0}, this build knows 1 and 2: upgrade this server")]
     Newer(u8),
     /// Not a tag.
     #[error("the tag is damaged: {0}")]
@@ -89,10 +140,17 @@ pub enum TagError {
 }
 
 impl Tag {
+    /// If it is the tag of a stub, the type bits of the object that it stands for.
+    pub fn stub_kind(&self) -> Option<u32> {
+        let kind = u32::from(self.flags >> KIND_SHIFT) << 12;
+        (kind != 0).then_some(kind)
+    }
+
     /// The attribute's value.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(SIZE);
-        VERSION.put(&mut out);
+        let version = if self.stub_kind().is_some() { STUB_VERSION } else { VERSION };
+        version.put(&mut out);
         self.flags.put(&mut out);
         self.fid.put(&mut out);
         self.home.put(&mut out);
@@ -109,8 +167,8 @@ impl Tag {
     /// What is wrong with it.
     pub fn decode(bytes: &[u8]) -> Result<Tag, TagError> {
         match bytes.first() {
-            Some(&VERSION) => {}
-            Some(&v) if v > VERSION => return Err(TagError::Newer(v)),
+            Some(&(VERSION | STUB_VERSION)) => {}
+            Some(&v) if v > STUB_VERSION => return Err(TagError::Newer(v)),
             _ => return Err(TagError::Damaged(DecodeError::Short)),
         }
         Tag::fields(bytes).map_err(TagError::Damaged)
@@ -118,9 +176,10 @@ impl Tag {
 
     fn fields(bytes: &[u8]) -> Result<Tag, DecodeError> {
         let mut r = Reader::new(bytes);
-        u8::get(&mut r)?;
+        let version = u8::get(&mut r)?;
         let flags = u8::get(&mut r)?;
-        if flags & !(PENDING | ORPHAN) != 0 {
+        let stub = flags & KIND_BITS != 0;
+        if flags & !(PENDING | ORPHAN | KIND_BITS) != 0 || stub != (version == STUB_VERSION) {
             return Err(DecodeError::Unknown("flag", flags.into()));
         }
         let tag = Tag {
@@ -161,14 +220,20 @@ mod tests {
         assert_eq!(t.encode(), frozen);
         assert_eq!(frozen.len(), SIZE);
         assert_eq!(Tag::decode(frozen), Ok(t));
-        assert_eq!(Tag::decode(b"\x02"), Err(TagError::Newer(2)));
+        assert_eq!(Tag::decode(b"\x03"), Err(TagError::Newer(3)));
+        let stub = Tag { flags: stub_flags(0o120_000), ..t };
+        assert_eq!((stub.stub_kind(), stub.encode().first().copied()), (Some(0o120_000), Some(2)));
+        assert_eq!(t.stub_kind(), None);
+        let mut mixed = stub.encode();
+        mixed[0] = 1;
+        assert!(Tag::decode(&mixed).is_err(), "an older version has no stubs");
     }
 
     proptest! {
         #[test]
-        fn round_trip(flags in 0u8..4, fid: [u8; 16], home: u32, e: u32, l: u64, sec: i64, nsec in 0u32..1_000_000_000) {
+        fn round_trip(flags in 0u8..4, kind in 0u32..16, fid: [u8; 16], home: u32, e: u32, l: u64, sec: i64, nsec in 0u32..1_000_000_000) {
             let t = Tag {
-                flags, fid: Fid::from_bytes(fid), home: SetId(home),
+                flags: flags | stub_flags(kind << 12), fid: Fid::from_bytes(fid), home: SetId(home),
                 version: Version { epoch: Epoch(e), lsn: Lsn(l) }, ctime: Time { sec, nsec }, atime: Time { sec: nsec.into(), nsec },
             };
             prop_assert_eq!(Tag::decode(&t.encode()), Ok(t));

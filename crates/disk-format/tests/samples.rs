@@ -15,7 +15,11 @@ use wire::peer::Stamp;
 use wire::{Change, Wire};
 
 fn folder(format: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(format).join("v1")
+    folder_of(format, "v1")
+}
+
+fn folder_of(format: &str, version: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(format).join(version)
 }
 
 fn fid(set: u32, epoch: u32, lsn: u64) -> Fid {
@@ -38,6 +42,45 @@ fn a_tag_is_frozen() {
         };
         let file = folder("tag").join(format!("{name}.txt"));
         sample::check(&file, fresh, |b| Tag::decode(b).unwrap(), Tag::encode);
+    }
+}
+
+#[test]
+fn a_tag_of_a_stub_is_frozen() {
+    use disk_format::tag::{PENDING, stub_flags};
+    for (name, flags) in [("file", stub_flags(0o100_000)), ("pending_link", PENDING | stub_flags(0o120_000))]
+    {
+        let fresh = || {
+            let version = (&stamp(5, 6)).into();
+            let (ctime, atime) = (Time { sec: -7, nsec: 8 }, Time { sec: 9, nsec: 10 });
+            Tag { flags, fid: fid(1, 2, 3), home: SetId(4), version, ctime, atime }.encode()
+        };
+        let file = folder_of("tag", "v2").join(format!("{name}.txt"));
+        sample::check(&file, fresh, |b| Tag::decode(b).unwrap(), Tag::encode);
+    }
+}
+
+#[test]
+fn an_intent_is_frozen() {
+    use disk_format::tag::{decode_intent, encode_ended, encode_intent};
+    use wire::op::{EntryName, Intent};
+    let place =
+        |lsn, name: &str| EntryName { dir: fid(1, 2, lsn), name: wire::Name::new(name.as_bytes()).unwrap() };
+    for (name, drop, add) in [
+        ("move", Some(place(3, "a")), Some(place(4, "b").clone())),
+        ("link", None, Some(place(4, "b"))),
+        ("unlink", Some(place(3, "a")), None),
+    ] {
+        let fresh = || {
+            let tx = OpId { session: SessionId(5), seq: 6 };
+            encode_intent(&Intent { tx, coordinator: SetId(7), drop: drop.clone(), add: add.clone() })
+        };
+        let file = folder("intent").join(format!("{name}.txt"));
+        sample::check(&file, fresh, |b| decode_intent(b).unwrap().0, encode_intent);
+        let ended = || encode_ended(&decode_intent(&fresh()).unwrap().0, (&stamp(8, 9)).into());
+        let file = folder_of("intent", "v2").join(format!("{name}.txt"));
+        let read = |b: &[u8]| decode_intent(b).map(|(intent, at)| (intent, at.unwrap())).unwrap();
+        sample::check(&file, ended, read, |(intent, at)| encode_ended(intent, *at));
     }
 }
 

@@ -72,7 +72,7 @@ impl<'a> Emitter<'a> {
                 Outcome::Unknown { torn: self.may_be_torn(n) }
             }
             Some((_, Ok(_))) => Outcome::Done,
-            Some((_, Err(_))) if is_excused(r, self.excuses) => {
+            Some((_, Err(_))) if is_excused(r, self.excuses, self.records) => {
                 self.excused += 1;
                 Outcome::Unknown { torn: true }
             }
@@ -130,6 +130,8 @@ impl<'a> Emitter<'a> {
             | Op::Rmdir { .. }
             | Op::Rename { .. }
             | Op::Link { .. }
+            | Op::MoveIn { .. }
+            | Op::LinkIn { .. }
             | Op::ReadDir { .. } => self.tree(n, outcome),
             Op::Open { .. } | Op::Release { .. } | Op::GetAttr { .. } | Op::ReadLink { .. } => {
                 self.object(n, outcome)
@@ -154,6 +156,8 @@ impl<'a> Emitter<'a> {
             | Op::Relocate { .. }
             | Op::CheckEntry { .. }
             | Op::EndTransaction { .. }
+            | Op::PrepareFile { .. }
+            | Op::EndFile { .. }
             | Op::LockTree { .. }
             | Op::UnlockTree { .. }
             | Op::Lineage { .. } => Ok(()),

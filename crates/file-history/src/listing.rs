@@ -60,8 +60,10 @@ fn may_change(r: &Record, dir: Fid, name: &Name) -> bool {
         Op::Create { parent, name, .. }
         | Op::Unlink { parent, name }
         | Op::Rmdir { parent, name }
-        | Op::Link { parent, name, .. } => is(parent, name),
-        Op::Rename { parent, name, to_parent, to_name, .. } => is(parent, name) || is(to_parent, to_name),
+        | Op::Link { parent, name, .. }
+        | Op::LinkIn { parent, name, .. } => is(parent, name),
+        Op::Rename { parent, name, to_parent, to_name, .. }
+        | Op::MoveIn { parent, name, to_parent, to_name, .. } => is(parent, name) || is(to_parent, to_name),
         _ => false,
     }
 }

@@ -192,7 +192,8 @@ fn result_fid(op: &Op) -> Option<Fid> {
         | Op::RemoveXattr { fid, .. }
         | Op::Fallocate { fid, .. }
         | Op::Lseek { fid, .. }
-        | Op::Link { fid, .. } => Some(*fid),
+        | Op::Link { fid, .. }
+        | Op::LinkIn { fid, .. } => Some(*fid),
         _ => None,
     }
 }

@@ -21,8 +21,10 @@ pub(crate) fn changed(op: &Op) -> Vec<Fid> {
         | Op::Create { parent: fid, .. }
         | Op::Unlink { parent: fid, .. }
         | Op::Rmdir { parent: fid, .. } => vec![*fid],
-        Op::Rename { parent, to_parent, .. } => vec![*parent, *to_parent],
-        Op::Link { fid, parent, .. } => vec![*fid, *parent],
+        Op::Rename { parent, to_parent, .. } | Op::MoveIn { parent, to_parent, .. } => {
+            vec![*parent, *to_parent]
+        }
+        Op::Link { fid, parent, .. } | Op::LinkIn { fid, parent, .. } => vec![*fid, *parent],
         _ => vec![],
     }
 }
@@ -44,22 +46,39 @@ fn answered(r: &Record) -> Option<u64> {
     r.answer.as_ref().map(|(at, _)| *at)
 }
 
-/// Whether another set may have a part in it: a directory may lie on another one than its entry.
-fn asks_others(op: &Op) -> bool {
-    matches!(op, Op::Create { node: Node::Dir, .. } | Op::Rmdir { .. })
+/// Whether a set may have a part in the operation that has none of its directories: a directory may lie on any other set than
+/// its entry, a file on one from which a name was given to it here.
+fn may_ask(r: &Record, set: SetId, records: &[Record]) -> bool {
+    match r.op {
+        Op::Create { node: Node::Dir, .. } | Op::Rmdir { .. } => true,
+        Op::Unlink { .. } | Op::Rename { .. } | Op::MoveIn { .. } => {
+            let until = answered(r).unwrap_or(u64::MAX);
+            records.iter().any(|o| o.set == r.set && o.begun <= until && came_from(&o.op) == Some(set))
+        }
+        _ => false,
+    }
+}
+
+/// The set of a file that gets a name in a directory of another one.
+fn came_from(op: &Op) -> Option<SetId> {
+    match op {
+        Op::MoveIn { from, .. } => Some(*from),
+        Op::LinkIn { home, .. } => Some(*home),
+        _ => None,
+    }
 }
 
 /// Whether a fault explains the record's error.
-pub(crate) fn is_excused(r: &Record, excuses: &Excuses) -> bool {
+pub(crate) fn is_excused(r: &Record, excuses: &Excuses, records: &[Record]) -> bool {
     let Some((at, Err(errno))) = &r.answer else { return false };
     let sets = [Some(r.set)].into_iter().chain(changed(&r.op).into_iter().map(|f| Some(f.set)));
     let sets: Vec<Option<SetId>> = sets.collect();
-    let result_fid = |e: &Excuse| e.set.is_none() || asks_others(&r.op) || sets.contains(&e.set);
+    let concerned = |e: &Excuse| sets.contains(&e.set) || e.set.is_none_or(|set| may_ask(r, set, records));
     // A sync says EIO also where the disk is full.
     let same = |e: &Excuse| {
         e.errno == *errno || (is_sync(&r.op) && (e.errno, *errno) == (Errno::ENOSPC, Errno::EIO))
     };
-    excuses.errors.iter().any(|e| same(e) && result_fid(e) && e.from <= *at && r.begun <= e.until)
+    excuses.errors.iter().any(|e| same(e) && concerned(e) && e.from <= *at && r.begun <= e.until)
 }
 
 /// A change of an object that a loss may have taken.
@@ -138,7 +157,7 @@ impl Syncs<'_> {
                 Err(Errno::EIO) if perhaps && *at <= risk.loss.from => true,
                 Err(Errno::EIO) => {
                     std::mem::discriminant(&r.op) == std::mem::discriminant(&sync.op)
-                        && (perhaps || !is_excused(r, self.excuses))
+                        && (perhaps || !is_excused(r, self.excuses, self.records))
                 }
                 Err(_) => false,
             };
@@ -171,7 +190,7 @@ pub(crate) fn judge(records: &[Record], losses: &[Loss], excuses: &Excuses) -> R
     let mut vouches = vec![false; records.len()];
     for (n, r) in records.iter().enumerate().filter(|(_, r)| is_sync(&r.op)) {
         match &r.answer {
-            Some((_, Err(Errno::EIO))) if !is_excused(r, excuses) && !syncs.explains(r) => {
+            Some((_, Err(Errno::EIO))) if !is_excused(r, excuses, records) && !syncs.explains(r) => {
                 return Err(wrong(records, &[n], "a sync fails though nothing of this client's was lost"));
             }
             Some((_, Ok(_))) => {

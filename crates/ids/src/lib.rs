@@ -104,6 +104,24 @@ impl Fid {
         self.epoch.0 == 0 && self.lsn.0 == 0
     }
 
+    /// The folder in which a home keeps the names that its files have in this directory of another set
+    /// (docs/design/0016). No change bears such a fid: lsns do not grow so high.
+    pub fn names(self) -> Fid {
+        Fid { lsn: Lsn(self.lsn.0 | Fid::NAMES), ..self }
+    }
+
+    /// The directory that a folder of names is for; the fid itself of all else.
+    pub fn without_names(self) -> Fid {
+        Fid { lsn: Lsn(self.lsn.0 & !Fid::NAMES), ..self }
+    }
+
+    /// Whether this is a folder of names.
+    pub fn is_names(self) -> bool {
+        self.lsn.0 & Fid::NAMES != 0
+    }
+
+    const NAMES: u64 = 1 << 63;
+
     /// The inode number that users see: 20 bits of set, 44 bits of lsn; the root is 1.
     ///
     /// Two committed changes of a set never share an lsn, so visible numbers are unique in a volume.

@@ -183,10 +183,13 @@ impl Kernel {
             }
             Op::Unlink { parent, name } => self.unlink(*parent, name, AtFlags::empty()),
             Op::Rmdir { parent, name } => self.unlink(*parent, name, AtFlags::REMOVEDIR),
-            Op::Rename { parent, name, to_parent, to_name, flags } => {
+            Op::Rename { parent, name, to_parent, to_name, flags }
+            | Op::MoveIn { parent, name, to_parent, to_name, flags, .. } => {
                 self.rename((*parent, name), (*to_parent, to_name), *flags)
             }
-            Op::Link { fid, parent, name } => self.link(*fid, *parent, name),
+            Op::Link { fid, parent, name } | Op::LinkIn { fid, parent, name, .. } => {
+                self.link(*fid, *parent, name)
+            }
             Op::ReadLink { fid } => self.read_link(*fid),
             Op::Open { fid } => {
                 self.set_open(*fid, true)?;
@@ -216,6 +219,8 @@ impl Kernel {
             | Op::Relocate { .. }
             | Op::CheckEntry { .. }
             | Op::EndTransaction { .. }
+            | Op::PrepareFile { .. }
+            | Op::EndFile { .. }
             | Op::LockTree { .. }
             | Op::UnlockTree { .. }
             | Op::Lineage { .. } => Err(Errno::ENOSYS),

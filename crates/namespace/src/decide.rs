@@ -3,16 +3,17 @@
 //! Permission bits are checked by the client's kernel (`default_permissions`); here are the rules that need the truth:
 //! existence, types, emptiness, loops, inheritance of groups.
 
+use crate::files::{check_unmarked, decide_joint, is_empty, link, unlink};
+use crate::rename::rename;
 use crate::transaction::{Mark, Prepared, end_mark};
 use crate::tree_state::{Entry, TreeState};
 use crate::xattrs::{remove_xattr, set_xattr};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use ids::{Epoch, Fid, Lsn, OpId, SetId, Time};
-use wire::change::Replaced;
 use wire::limits::{IO_MAX, TARGET_MAX};
 use wire::name::RESERVED;
-use wire::op::{Node, SetAttr, SetTime, rename_flags};
+use wire::op::{EntryName, Node, SetAttr, SetTime};
 use wire::{Attr, Body, Change, Errno, Name, Op};
 
 const S_ISUID: u32 = 0o4000;
@@ -39,8 +40,27 @@ pub struct Context<'a> {
     pub op: OpId,
     /// The transaction that holds a marked directory, if it is known.
     pub holder: &'a dyn Fn(Fid) -> Option<OpId>,
+    /// Files of which their homes have agreed to what is asked for, or that are gone there: see [`Need`].
+    pub agreed: &'a [Fid],
+    /// The file that another set has agreed to give a name here.
+    pub incoming: Option<&'a Attr>,
+    /// Whether a name in the directory waits for the end of a transaction.
+    pub holds_names: &'a dyn Fn(Fid) -> bool,
     /// What lies above directories of other sets, from each of them up to the root, as those sets say under the lock.
     pub above: &'a BTreeMap<Fid, Vec<Fid>>,
+}
+
+/// What the home of a file has to agree to before its names change (docs/design/0016).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Need {
+    /// The home.
+    pub home: SetId,
+    /// The file; `None`: what `drop` leads to there.
+    pub fid: Option<Fid>,
+    /// The name that it is to lose.
+    pub drop: Option<EntryName>,
+    /// The name that it is to get.
+    pub add: Option<EntryName>,
 }
 
 /// What is to be done.
@@ -54,6 +74,8 @@ pub enum Decision {
     RemoveElsewhere(Entry),
     /// A directory moves beneath this one of another set: what lies above it has to be asked for first, under the lock.
     AskAbove(Fid, SetId),
+    /// The home of a file has to agree first.
+    AskHome(Need),
 }
 
 /// Decides an operation that changes something.
@@ -67,13 +89,10 @@ pub fn decide(op: &Op, view: &mut dyn TreeState, cx: &Context<'_>) -> Result<Dec
         }
         Op::Unlink { parent, name } => unlink(view, cx, *parent, name),
         Op::Rmdir { parent, name } => rmdir(view, cx, *parent, name),
-        Op::Rename { parent, name, to_parent, to_name, flags } => rename(
-            view,
-            cx,
-            EntryName { dir: *parent, name },
-            EntryName { dir: *to_parent, name: to_name },
-            *flags,
-        ),
+        Op::Rename { parent, name, to_parent, to_name, flags } => {
+            let (from, to) = (NameIn { dir: *parent, name }, NameIn { dir: *to_parent, name: to_name });
+            rename(view, cx, from, to, *flags)
+        }
         Op::Link { fid, parent, name } => link(view, cx, *fid, *parent, name),
         Op::SetAttr { fid, set } => set_attr(view, cx, *fid, set),
         Op::Write { fid, offset, append, kill_suid } => write(view, cx, *fid, *offset, *append, *kill_suid),
@@ -116,6 +135,9 @@ pub fn decide(op: &Op, view: &mut dyn TreeState, cx: &Context<'_>) -> Result<Dec
             Ok(_) if !mark(view, cx, *fid)?.is_ended_by(*tx) => Ok(Decision::Answer(Body::Done)),
             Ok(_) => Ok(Decision::Change(end_mark(view, *fid, *keep)?, None)),
         },
+        Op::PrepareFile { .. } | Op::EndFile { .. } | Op::MoveIn { .. } | Op::LinkIn { .. } => {
+            decide_joint(op, view, cx)
+        }
         Op::Relocate { fid, path, name } => {
             view.attr(*fid)?;
             Ok(Decision::Change(Change::Relocate { fid: *fid, path: path.clone(), name: name.clone() }, None))
@@ -157,9 +179,9 @@ struct Creds {
 }
 
 #[derive(Clone, Copy)]
-struct EntryName<'a> {
-    dir: Fid,
-    name: &'a Name,
+pub(crate) struct NameIn<'a> {
+    pub(crate) dir: Fid,
+    pub(crate) name: &'a Name,
 }
 
 /// A time for a change of an object that is later than all it carries: clients and kernels tell versions by it.
@@ -170,7 +192,7 @@ pub(crate) fn touch(attr: &Attr, now: Time) -> Time {
 }
 
 /// The directory must be able to take an entry.
-fn open_dir(view: &mut dyn TreeState, dir: Fid) -> Result<Attr, Errno> {
+pub(crate) fn open_dir(view: &mut dyn TreeState, dir: Fid) -> Result<Attr, Errno> {
     let attr = view.attr(dir)?;
     if !attr.is_dir() {
         return Err(Errno::ENOTDIR);
@@ -181,12 +203,15 @@ fn open_dir(view: &mut dyn TreeState, dir: Fid) -> Result<Attr, Errno> {
     Ok(attr)
 }
 
-fn free_name(view: &mut dyn TreeState, at: EntryName<'_>) -> Result<(), Errno> {
+pub(crate) fn free_name(view: &mut dyn TreeState, at: NameIn<'_>) -> Result<(), Errno> {
     if at.dir.is_root() && at.name.as_bytes() == RESERVED {
         return Err(Errno::EPERM);
     }
     match view.entry(at.dir, at.name)? {
-        Some(_) => Err(Errno::EEXIST),
+        Some(entry) => {
+            check_unmarked(view, entry)?;
+            Err(Errno::EEXIST)
+        }
         None => Ok(()),
     }
 }
@@ -200,7 +225,7 @@ fn create(
     who: Creds,
 ) -> Result<Decision, Errno> {
     let dir = open_dir(view, parent)?;
-    free_name(view, EntryName { dir: parent, name })?;
+    free_name(view, NameIn { dir: parent, name })?;
     if let Node::Symlink { target } = node
         && (target.0.is_empty() || target.0.len() > TARGET_MAX || target.0.contains(&0))
     {
@@ -237,28 +262,11 @@ fn create(
     )
 }
 
-/// Whether an object that loses a name loses its last one, and somebody may hold it open. Only regular files are held: the
-/// kernels of clients open all else themselves, without a word to the server.
-fn may_be_held(attr: &Attr, cx: &Context<'_>) -> bool {
-    attr.nlink <= 1 && attr.mode & 0o170_000 == 0o100_000 && (cx.is_open)(attr.fid)
-}
-
-fn unlink(view: &mut dyn TreeState, cx: &Context<'_>, parent: Fid, name: &Name) -> Result<Decision, Errno> {
-    let dir = view.attr(parent)?;
-    let entry = view.entry(parent, name)?.ok_or(Errno::ENOENT)?;
-    if entry.is_dir() {
-        return Err(Errno::EISDIR);
-    }
-    let attr = view.attr(entry.fid)?;
-    let orphan = may_be_held(&attr, cx);
-    let time = touch(&dir, cx.now).max(touch(&attr, cx.now));
-    Ok(Decision::Change(Change::Unlink { parent, name: name.clone(), fid: entry.fid, orphan, time }, None))
-}
-
 fn rmdir(view: &mut dyn TreeState, cx: &Context<'_>, parent: Fid, name: &Name) -> Result<Decision, Errno> {
     let dir = view.attr(parent)?;
     let entry = view.entry(parent, name)?.ok_or(Errno::ENOENT)?;
     if !entry.is_dir() {
+        check_unmarked(view, entry)?;
         return Err(Errno::ENOTDIR);
     }
     if entry.home != cx.set {
@@ -266,177 +274,11 @@ fn rmdir(view: &mut dyn TreeState, cx: &Context<'_>, parent: Fid, name: &Name) -
         if cx.placed != Some((entry.home, entry.fid)) {
             return Ok(Decision::RemoveElsewhere(entry));
         }
-    } else if !view.is_empty(entry.fid)? {
-        return Err(Errno::ENOTEMPTY);
+    } else {
+        is_empty(view, cx, entry.fid)?;
     }
     let time = touch(&dir, cx.now);
     Ok(Decision::Change(Change::Rmdir { parent, name: name.clone(), fid: entry.fid, time }, None))
-}
-
-fn link(
-    view: &mut dyn TreeState,
-    cx: &Context<'_>,
-    fid: Fid,
-    parent: Fid,
-    name: &Name,
-) -> Result<Decision, Errno> {
-    let dir = open_dir(view, parent)?;
-    let attr = view.attr(fid)?;
-    free_name(view, EntryName { dir: parent, name })?;
-    if attr.is_dir() {
-        return Err(Errno::EPERM);
-    }
-    if attr.nlink == 0 {
-        return Err(Errno::ENOENT);
-    }
-    let time = touch(&dir, cx.now).max(touch(&attr, cx.now));
-    result_fid(fid, Change::Link { fid, parent, name: name.clone(), time })
-}
-
-fn rename(
-    view: &mut dyn TreeState,
-    cx: &Context<'_>,
-    from: EntryName<'_>,
-    to: EntryName<'_>,
-    flags: u32,
-) -> Result<Decision, Errno> {
-    check_flags(flags)?;
-    let from_dir = view.attr(from.dir)?;
-    // A directory of another set answers ESTALE here: the client routed by the source.
-    let to_dir = match open_dir(view, to.dir) {
-        Err(Errno::ESTALE) if to.dir.set != cx.set => return Err(Errno::EXDEV),
-        other => other?,
-    };
-    if to.dir.is_root() && to.name.as_bytes() == RESERVED {
-        return Err(Errno::EPERM);
-    }
-    let source = view.entry(from.dir, from.name)?.ok_or(Errno::ENOENT)?;
-    let target = view.entry(to.dir, to.name)?;
-    check_target(flags, target)?;
-    if target.is_some_and(|t| t.fid == source.fid) {
-        return Ok(Decision::Answer(Body::Done));
-    }
-    if source.is_dir()
-        && from.dir != to.dir
-        && let Some((at, home)) = keeps_tree(view, cx, source.fid, to.dir)?
-    {
-        return Ok(Decision::AskAbove(at, home));
-    }
-    let time = touch(&from_dir, cx.now).max(touch(&to_dir, cx.now));
-    if flags & rename_flags::EXCHANGE != 0 {
-        let target = target.ok_or(Errno::ENOENT)?;
-        if target.is_dir()
-            && from.dir != to.dir
-            && let Some((at, home)) = keeps_tree(view, cx, target.fid, from.dir)?
-        {
-            return Ok(Decision::AskAbove(at, home));
-        }
-        if source.home != cx.set || target.home != cx.set {
-            return Err(Errno::EXDEV);
-        }
-        return Ok(Decision::Change(
-            Change::Exchange {
-                parent: from.dir,
-                name: from.name.clone(),
-                fid: source.fid,
-                to_parent: to.dir,
-                to_name: to.name.clone(),
-                to_fid: target.fid,
-                time,
-            },
-            None,
-        ));
-    }
-    if source.home != cx.set {
-        return Err(Errno::EXDEV);
-    }
-    let replaced = replaced(view, cx, from.dir, source, target)?;
-    Ok(Decision::Change(
-        Change::Rename {
-            parent: from.dir,
-            name: from.name.clone(),
-            fid: source.fid,
-            to_parent: to.dir,
-            to_name: to.name.clone(),
-            replaced,
-            time,
-        },
-        None,
-    ))
-}
-
-fn check_flags(flags: u32) -> Result<(), Errno> {
-    let known = flags & !(rename_flags::NOREPLACE | rename_flags::EXCHANGE) == 0;
-    if known && flags != 3 { Ok(()) } else { Err(Errno::EINVAL) }
-}
-
-/// What the flags say of the new name comes before all that is wrong with the move.
-fn check_target(flags: u32, target: Option<Entry>) -> Result<(), Errno> {
-    match target {
-        Some(_) if flags & rename_flags::NOREPLACE != 0 => Err(Errno::EEXIST),
-        None if flags & rename_flags::EXCHANGE != 0 => Err(Errno::ENOENT),
-        _ => Ok(()),
-    }
-}
-
-/// Checks that `moved` may come beneath `dir`: that it is not above it. Returns the directory of another set above which
-/// nothing is known yet.
-///
-/// As long as all directories above `dir` are this set's own they move by its decisions alone, one after the other, and
-/// nobody has to be asked.
-fn keeps_tree(
-    view: &mut dyn TreeState,
-    cx: &Context<'_>,
-    moved: Fid,
-    dir: Fid,
-) -> Result<Option<(Fid, SetId)>, Errno> {
-    let lineage = view.lineage(dir)?;
-    if lineage.own.contains(&moved) {
-        return Err(Errno::EINVAL);
-    }
-    let Some((at, home)) = lineage.other else { return Ok(None) };
-    let Some(above) = cx.above.get(&at) else { return Ok(Some((at, home))) };
-    if above.contains(&moved) {
-        return Err(Errno::EINVAL);
-    }
-    // A copy on the bricks hangs where it was once: their file systems would refuse.
-    if view.is_beneath(dir, moved)? {
-        return Err(Errno::EXDEV);
-    }
-    Ok(None)
-}
-
-/// What a rename onto `target` pushes out.
-fn replaced(
-    view: &mut dyn TreeState,
-    cx: &Context<'_>,
-    from_dir: Fid,
-    source: Entry,
-    target: Option<Entry>,
-) -> Result<Option<Replaced>, Errno> {
-    let Some(target) = target else { return Ok(None) };
-    if target.is_dir() {
-        if !source.is_dir() {
-            // It holds the source itself: Linux says so first.
-            return Err(if view.is_beneath(from_dir, target.fid)? {
-                Errno::ENOTEMPTY
-            } else {
-                Errno::EISDIR
-            });
-        }
-        if target.home != cx.set {
-            return Err(Errno::EXDEV);
-        }
-        if !view.is_empty(target.fid)? {
-            return Err(Errno::ENOTEMPTY);
-        }
-        return Ok(Some(Replaced { fid: target.fid, dir: true, orphan: false }));
-    }
-    if source.is_dir() {
-        return Err(Errno::ENOTDIR);
-    }
-    let orphan = may_be_held(&view.attr(target.fid)?, cx);
-    Ok(Some(Replaced { fid: target.fid, dir: false, orphan }))
 }
 
 fn set_attr(view: &mut dyn TreeState, cx: &Context<'_>, fid: Fid, set: &SetAttr) -> Result<Decision, Errno> {

@@ -10,10 +10,12 @@
 extern crate alloc;
 
 mod decide;
+mod files;
 pub mod placement;
+mod rename;
 pub mod transaction;
 mod tree_state;
 mod xattrs;
 
-pub use decide::{Context, Decision, decide};
+pub use decide::{Context, Decision, Need, decide};
 pub use tree_state::{Entry, Lineage, TreeState};

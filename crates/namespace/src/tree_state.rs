@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 use ids::{Fid, SetId};
+use wire::op::Intent;
 use wire::{Attr, Errno, Name};
 
 /// Where a name leads.
@@ -9,7 +10,7 @@ use wire::{Attr, Errno, Name};
 pub struct Entry {
     /// The object.
     pub fid: Fid,
-    /// The set that answers for it; another than this one only for directories (and later placed files).
+    /// The set that answers for it; another than this one for directories placed there and for stubs.
     pub home: SetId,
     /// Type bits of `st_mode`.
     pub kind: u32,
@@ -42,8 +43,11 @@ pub trait TreeState {
     fn entry(&mut self, parent: Fid, name: &Name) -> Result<Option<Entry>, Errno>;
     /// Whether the directory has no entries.
     fn is_empty(&mut self, dir: Fid) -> Result<bool, Errno>;
-    /// Whether the directory is marked pending by [`wire::Change::PrepareMkdir`] or [`wire::Change::PrepareRmdir`].
+    /// Whether the object is marked by [`wire::Change::PrepareMkdir`], [`wire::Change::PrepareRmdir`] or
+    /// [`wire::Change::PrepareFile`].
     fn is_pending(&mut self, dir: Fid) -> Result<bool, Errno>;
+    /// What the transaction that has marked a file of this set means to do with its names.
+    fn intent(&mut self, fid: Fid) -> Result<Option<Intent>, Errno>;
     /// Whether new entries of the directory inherit an ACL (the umask does not count then).
     fn has_default_acl(&mut self, dir: Fid) -> Result<bool, Errno>;
     /// The value of an extended attribute.

@@ -97,6 +97,9 @@ impl TreeState for Tree {
     fn is_pending(&mut self, dir: Fid) -> Result<bool, Errno> {
         Ok(self.pending == Some(dir))
     }
+    fn intent(&mut self, _: Fid) -> Result<Option<wire::op::Intent>, Errno> {
+        Ok(None)
+    }
     fn has_default_acl(&mut self, dir: Fid) -> Result<bool, Errno> {
         Ok(dir == GROUP)
     }
@@ -138,6 +141,9 @@ impl Case {
             is_open: &|fid| [FILE, TWICE].contains(&fid),
             op: TX,
             holder: &|_| None,
+            agreed: &[],
+            incoming: None,
+            holds_names: &|_| false,
             above: &self.above,
         };
         decide(op, &mut self.tree, &context)

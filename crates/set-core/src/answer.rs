@@ -18,9 +18,12 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// An answer that may leave now.
     pub(crate) fn complete(&mut self, cx: &mut Cx<'_, B, R>, ticket: Ticket) {
         let Some(waiter) = self.waiters.take(ticket) else { return };
+        if let AfterReply::EndFile { tx } = waiter.after {
+            return self.on_joint_committed(cx, tx, waiter);
+        }
         waiter.to.reply(waiter.reply, waiter.payload, cx.out);
         match waiter.after {
-            AfterReply::Nothing => {}
+            AfterReply::Nothing | AfterReply::EndFile { .. } => {}
             AfterReply::EndTransaction { home, fid, tx, keep } => {
                 self.ask(
                     cx,
@@ -117,7 +120,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Change::Create { parent, .. }
             | Change::Unlink { parent, .. }
             | Change::Rmdir { parent, .. }
-            | Change::Link { parent, .. } => [*parent].into(),
+            | Change::Link { parent, .. }
+            | Change::Enter { parent, .. } => [*parent].into(),
             Change::Rename { parent, to_parent, fid, .. } => [*parent, *to_parent, *fid].into(),
             Change::Exchange { parent, to_parent, fid, to_fid, .. } => {
                 [*parent, *to_parent, *fid, *to_fid].into()

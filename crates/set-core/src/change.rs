@@ -9,11 +9,12 @@ use crate::waiters::{AfterReply, ReplyShape, Waiter};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use bytes::Bytes;
+use core::time::Duration;
 use ids::{Fid, OpId, SetId};
 use namespace::{Context, Decision, decide};
 use replica::Input;
 use wire::op::Node;
-use wire::{Change, Errno, Fail, Op, Reply};
+use wire::{Attr, Change, Errno, Fail, Op, Reply};
 
 /// What comes with a request that changes something.
 #[derive(Clone, Copy, Default)]
@@ -23,13 +24,17 @@ pub(crate) struct Ask<'a> {
     pub(crate) payload: &'a [u8],
     /// The set that has agreed, and the directory there.
     pub(crate) placed: Option<(SetId, Fid)>,
+    /// Files whose homes have agreed, and the one that is to get a name here.
+    pub(crate) agreed: &'a [Fid],
+    pub(crate) incoming: Option<&'a Attr>,
     /// What other sets have said lies above their directories.
     pub(crate) above: Option<&'a BTreeMap<Fid, Vec<Fid>>>,
 }
 
 impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     pub(crate) fn serve_change(&mut self, cx: &mut Cx<'_, B, R>, request: AdmittedRequest<R>) {
-        if self.settings.read_only && !matches!(request.op, Op::EndTransaction { .. }) {
+        let ends = matches!(request.op, Op::EndTransaction { .. } | Op::EndFile { .. });
+        if self.settings.read_only && !ends {
             return self.refuse(cx, request.to, Errno::EROFS.into());
         }
         // The entry of a directory that lives elsewhere takes little room: a set that is full for all else has it.
@@ -53,19 +58,33 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         if needs_room(&op) && !self.has_room(self.min_free) {
             return self.refuse(cx, to, Errno::ENOSPC.into());
         }
+        if let Op::SetAttr { fid, .. } = &op
+            && self.brick.attr(*fid).is_ok_and(|attr| self.is_held(cx.at.now, &attr))
+        {
+            // Its answer shows the number of links, or a directory's time, which is about to change.
+            return self.refuse(cx, to, Fail::Busy);
+        }
         let shape = ReplyShape::of(&op, session, &payload);
         let ask = Ask { id, payload: &payload, ..Ask::default() };
-        let decision = self.decide(cx, &op, ask).and_then(|decision| {
-            if let Decision::Change(change, _) = &decision {
-                self.brick.validate(change)?;
-            }
-            Ok(decision)
-        });
+        let decision = self.decide(cx, &op, ask).and_then(|decision| self.validated(cx, decision));
         match decision {
             Ok(Decision::RemoveElsewhere(entry)) => self.remove_elsewhere(cx, id, op, entry, to),
             Ok(Decision::AskAbove(..)) => self.move_across(cx, id, op, to),
+            Ok(Decision::AskHome(need)) => self.begin_joint(cx, (id, session), op, need, to),
             decision => self.carry_out(cx, id, decision, payload, Waiter { shape, ..Waiter::done(to) }),
         }
+    }
+
+    /// What the brick can do of what was decided.
+    fn validated(&mut self, cx: &mut Cx<'_, B, R>, decision: Decision) -> Result<Decision, Errno> {
+        let Decision::Change(change, _) = &decision else { return Ok(decision) };
+        let valid = self.brick.validate(change);
+        if valid == Err(Errno::EAGAIN) {
+            // It waits until the end of another transaction is on disk.
+            let ticket = self.waiters.issue(Waiter::nobody());
+            self.feed(cx, Input::Sync { ticket, fid: None });
+        }
+        valid.map(|()| decision)
     }
 
     /// Decides an operation against the brick's present state.
@@ -83,6 +102,9 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             is_open: &|fid| opens.may_be_open(now, fid),
             op: ask.id,
             holder: &|fid| pending.holder(fid),
+            agreed: ask.agreed,
+            incoming: ask.incoming,
+            holds_names: &|dir| pending.holds_names(dir),
             above: ask.above.unwrap_or(&nothing),
         };
         let decision = decide(op, &mut self.brick, &context);
@@ -95,14 +117,52 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// A directory that is marked may be one whose record is no longer in the journal.
     fn find_mark(&mut self, cx: &Cx<'_, B, R>, op: &Op) {
         let dir = match op {
-            Op::Create { parent, .. } | Op::Link { parent, .. } => *parent,
-            Op::Rename { to_parent, .. } => *to_parent,
+            Op::Create { parent, .. } | Op::Link { parent, .. } | Op::LinkIn { parent, .. } => *parent,
+            Op::Rename { to_parent, .. } | Op::MoveIn { to_parent, .. } => *to_parent,
             Op::PrepareRmdir { fid, .. } | Op::EndTransaction { fid, .. } => *fid,
-            _ => return,
+            _ => return self.find_marked_file(cx, op),
         };
+        self.find_marked_file(cx, op);
         if self.brick.is_pending(dir) == Ok(true) {
             self.pending.found(cx.at.now, dir);
         }
+    }
+
+    /// Likewise the files that the operation's names lead to.
+    fn find_marked_file(&mut self, cx: &Cx<'_, B, R>, op: &Op) {
+        let names = match op {
+            Op::Create { parent, name, .. }
+            | Op::Unlink { parent, name }
+            | Op::Rmdir { parent, name }
+            | Op::LinkIn { parent, name, .. }
+            | Op::Link { parent, name, .. } => [Some((parent, name)), None],
+            Op::Rename { parent, name, to_parent, to_name, .. } => {
+                [Some((parent, name)), Some((to_parent, to_name))]
+            }
+            Op::MoveIn { to_parent, to_name, .. } => [Some((to_parent, to_name)), None],
+            Op::PrepareFile { drop: Some(drop), .. } => [Some((&drop.dir, &drop.name)), None],
+            _ => [None, None],
+        };
+        let named =
+            names.into_iter().flatten().filter_map(|(dir, name)| self.brick.entry(*dir, name).ok()?);
+        let mut fids: Vec<Fid> = named.filter(|e| !e.is_dir()).map(|e| e.fid).collect();
+        if let Op::Link { fid, .. } | Op::PrepareFile { fid: Some(fid), .. } = op {
+            fids.push(*fid);
+        }
+        for fid in fids {
+            self.waits_for_names(cx.at.now, fid);
+        }
+    }
+
+    /// Whether the names of a file wait for the end of a transaction.
+    pub(crate) fn waits_for_names(&mut self, now: Duration, fid: Fid) -> bool {
+        if self.brick.is_pending(fid) != Ok(true) {
+            return false;
+        }
+        if let Ok(intent) = self.brick.intent(fid) {
+            self.pending.found_file(now, fid, intent);
+        }
+        true
     }
 
     /// Does what was decided; the waiter's answer is completed from the state after the change.
@@ -126,7 +186,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Ok(Decision::Answer(body)) => {
                 self.reply_when_all_committed(cx, Waiter { reply: Reply(Ok(body)), ..waiter })
             }
-            Ok(Decision::RemoveElsewhere(_) | Decision::AskAbove(..)) | Err(Errno::EAGAIN) => {
+            Ok(Decision::RemoveElsewhere(_) | Decision::AskAbove(..) | Decision::AskHome(_))
+            | Err(Errno::EAGAIN) => {
                 waiter.refuse(Fail::Busy, cx.out);
             }
             Err(e) => {
@@ -163,6 +224,8 @@ fn needs_room(op: &Op) -> bool {
         Op::Create { .. }
             | Op::Write { .. }
             | Op::Link { .. }
+            | Op::LinkIn { .. }
+            | Op::MoveIn { .. }
             | Op::SetXattr { .. }
             | Op::Fallocate { .. }
             | Op::CopyRange { .. }

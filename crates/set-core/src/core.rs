@@ -9,6 +9,7 @@ use crate::flush::Flush;
 use crate::grants::Grants;
 use crate::io::{Done, Input, Moment, Output, Outside, ReplyTo, Request, Settings};
 use crate::joiners::Lag;
+use crate::joint::Participant;
 use crate::moves::Tree;
 use crate::opens::Opens;
 use crate::orphans::Orphans;
@@ -25,7 +26,7 @@ use crate::walks::Walks;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::time::Duration;
-use ids::{BrickId, Epoch, Fid, Lsn, SetId};
+use ids::{BrickId, Epoch, Fid, Lsn, OpId, SetId};
 use namespace::transaction::Transactions;
 use replica::{LogEntry, Proposal, Replica, Role, SyncToken, Ticket};
 use wire::peer::{PeerBody, Stamp};
@@ -189,6 +190,8 @@ pub struct SetCore<B: LocalBrick, R> {
     pub(crate) orphans: Orphans,
     /// Transactions that wait for another set.
     pub(crate) transactions: Transactions,
+    /// Transactions about files whose entry is ordered: its directory, and who agreed.
+    pub(crate) joints: BTreeMap<OpId, (Fid, Vec<Participant>)>,
     pub(crate) tree: Tree,
     pub(crate) flush: Flush,
     pub(crate) rounds: Rounds,
@@ -245,6 +248,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             led_in: Epoch(0),
             orphans: Orphans::default(),
             transactions: Transactions::default(),
+            joints: BTreeMap::new(),
             tree: Tree::new(start.set),
             flush: Flush::default(),
             rounds: Rounds::default(),

@@ -11,14 +11,17 @@ use crate::brick::LocalBrick;
 use crate::change::Ask;
 use crate::core::{Cx, SetCore};
 use crate::io::{Output, ReplyTo};
+use crate::joint::{Joint, Participant};
 use crate::moves::Move;
 use crate::request::AdmittedRequest;
 use crate::resolve::Resolve;
+use crate::resolve_files::FileResolve;
 use crate::waiters::{Address, AfterReply, ReplyShape, Waiter};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use bytes::Bytes;
 use ids::{Fid, OpId, SetId};
-use namespace::{Decision, Entry, placement};
+use namespace::{Decision, Entry, Need, placement};
 use replica::Admission;
 use wire::limits::DEPTH_MAX;
 use wire::op::Ancestor;
@@ -62,6 +65,17 @@ pub(crate) enum Asking<R> {
     Lineage(Move<R>),
     /// To release the lock. If that does not get there, the lock runs out.
     Unlocked,
+    /// A home, to agree to a change of a file's names; and then to have that on disk.
+    Agreed(Box<Joint<R>>, Need),
+    AgreedOnDisk(Box<Joint<R>>),
+    /// This set, to have the entry on disk.
+    EnteredOnDisk(Box<Waiter<R>>, Vec<Participant>),
+    /// Homes, one after the other, to end a transaction that has committed.
+    Told(Box<Waiter<R>>, Vec<Participant>),
+    /// A home, to end a transaction about a file.
+    FileEnded(SetId, Fid),
+    /// How a transaction about a file of this set has ended.
+    Outcome(FileResolve),
 }
 
 impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
@@ -97,6 +111,12 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Asking::Ended(resolve) => self.on_ended(&resolve, answer),
             Asking::Locked(m) => self.on_locked(cx, m, answer),
             Asking::Lineage(m) => self.on_lineage(cx, m, answer),
+            Asking::Agreed(joint, need) => self.on_agreed(cx, joint, &need, answer),
+            Asking::AgreedOnDisk(joint) => self.on_agreed_on_disk(cx, joint, answer),
+            Asking::EnteredOnDisk(waiter, parts) => self.on_entered_on_disk(cx, waiter, parts, answer),
+            Asking::Told(waiter, parts) => self.on_told(cx, waiter, parts, answer),
+            Asking::FileEnded(home, fid) => self.on_file_ended(home, fid, answer),
+            Asking::Outcome(resolve) => self.on_outcome(cx, resolve, answer),
             Asking::Unlocked => {
                 if let Err(fail) = answer {
                     tracing::debug!("release the tree's lock: {fail:?}");
@@ -265,14 +285,20 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     }
 
     /// Begins a transaction about an entry; `None` if another one about it is under way.
-    fn begin(&mut self, cx: &Cx<'_, B, R>, request: OpId, parent: Fid, name: &Name) -> Option<Transaction> {
+    pub(crate) fn begin(
+        &mut self,
+        cx: &Cx<'_, B, R>,
+        request: OpId,
+        parent: Fid,
+        name: &Name,
+    ) -> Option<Transaction> {
         let (tx, epoch) = (cx.outside.next_id(), self.replica.view().epoch);
         let begun = self.transactions.begin(epoch, tx, request, parent, name);
         begun.then(|| Transaction { tx, parent, name: name.clone() })
     }
 
     /// Ends a transaction here. `Ok`: it may commit, now. Otherwise it never will.
-    fn end(&mut self, cx: &Cx<'_, B, R>, request: OpId, t: &Transaction) -> Result<(), Fail> {
+    pub(crate) fn end(&mut self, cx: &Cx<'_, B, R>, request: OpId, t: &Transaction) -> Result<(), Fail> {
         let epoch = self.replica.view().epoch;
         let known = self.transactions.end(epoch, t.tx, t.parent, &t.name);
         self.admit_again(cx, request)?;

@@ -31,6 +31,8 @@ pub struct Report {
     pub heal: Option<HealReport>,
     /// Something of what it holds is stale.
     pub uncertain: bool,
+    /// Files whose names wait for the end of a transaction with another set.
+    pub marked: usize,
 }
 
 impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
@@ -47,6 +49,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             room: room.map(|r| (r.available, r.total)),
             heal: self.target.healing.as_ref().map(|h| h.report(now)),
             uncertain: self.replica.is_uncertain(),
+            marked: self.pending.marked_files(),
         }
     }
 
@@ -55,6 +58,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let view = settings.view.clone();
         self.settings = settings;
         self.feed(cx, Input::View(view));
+        // Whoever waited for an entry was told, and homes ask.
+        self.joints.clear();
         if !self.leads() {
             self.primary_since = None;
             self.opens.clear();
@@ -120,6 +125,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         self.walks.clear_unused(now, self.is_primary().then_some(self.replica.view().epoch));
         self.drop_unclaimed(cx);
         self.resolve_pending(cx);
+        self.resolve_files(cx);
     }
 
     /// Bytes free for users on this brick.

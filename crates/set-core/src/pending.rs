@@ -1,10 +1,11 @@
-//! Directories of this set that wait for the end of a transaction with another set, as the journal tells.
+//! Directories and files of this set that wait for the end of a transaction with another set, as the journal tells.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::time::Duration;
 use ids::{Fid, OpId, SetId};
 use namespace::transaction::Mark;
+use wire::op::Intent;
 use wire::{Change, Name};
 
 /// What is known of a marked directory.
@@ -19,9 +20,21 @@ struct Marked {
     entry: Option<(Option<(Fid, SetId)>, Name)>,
 }
 
-/// Marked directories, and who holds them.
+/// A marked file.
+#[derive(Debug)]
+struct MarkedFile {
+    /// What is to become of its names; `None` if its mark does not say.
+    intent: Option<Intent>,
+    since: Duration,
+    asking: bool,
+}
+
+/// What is marked, and who holds it.
 #[derive(Debug, Default)]
-pub struct Pending(BTreeMap<Fid, Marked>);
+pub struct Pending {
+    dirs: BTreeMap<Fid, Marked>,
+    files: BTreeMap<Fid, MarkedFile>,
+}
 
 impl Pending {
     /// Takes note of an applied change.
@@ -31,39 +44,45 @@ impl Pending {
                 (*fid, Some((path.last().map(|a| (a.fid, a.home)), name.clone())))
             }
             Change::PrepareRmdir { fid } => (*fid, None),
+            Change::PrepareFile { fid, intent } => {
+                let marked = MarkedFile { intent: Some(intent.clone()), since: now, asking: false };
+                self.files.insert(*fid, marked);
+                return;
+            }
+            Change::EndFile { fid, .. } => return self.forget_file(*fid),
             Change::EndTransaction { fid, .. } | Change::Rmdir { fid, .. } => {
-                self.0.remove(fid);
+                self.dirs.remove(fid);
                 return;
             }
             _ => return,
         };
         let marked = Marked { holder: Some(op), since: now, asking: false, entry };
-        self.0.insert(fid, marked);
+        self.dirs.insert(fid, marked);
     }
 
     /// A marked directory was met. Its record may no longer be in the journal.
     pub(crate) fn found(&mut self, now: Duration, fid: Fid) {
         let unnamed = || Marked { holder: None, since: now, asking: false, entry: None };
-        self.0.entry(fid).or_insert_with(unnamed);
+        self.dirs.entry(fid).or_insert_with(unnamed);
     }
 
     /// A marked directory gives its place to a newcomer that another transaction makes under the same name: in lost+found
     /// nothing tells which entry leads to it.
     pub(crate) fn displaced(&mut self, now: Duration, fid: Fid, parent: Option<(Fid, SetId)>, name: &Name) {
         self.found(now, fid);
-        if let Some(marked) = self.0.get_mut(&fid) {
+        if let Some(marked) = self.dirs.get_mut(&fid) {
             marked.entry = Some((parent, name.clone()));
         }
     }
 
     /// The transaction that holds the directory, if it is known.
     pub(crate) fn holder(&self, fid: Fid) -> Option<OpId> {
-        self.0.get(&fid).and_then(|m| m.holder)
+        self.dirs.get(&fid).and_then(|m| m.holder)
     }
 
     /// Those whose transaction should be over and about which nobody asks yet; now somebody does.
     pub(crate) fn ask_about(&mut self, now: Duration, age: Duration) -> Vec<(Fid, Option<OpId>)> {
-        let due = self.0.iter_mut().filter(|(_, m)| !m.asking && now >= m.since + age);
+        let due = self.dirs.iter_mut().filter(|(_, m)| !m.asking && now >= m.since + age);
         due.map(|(fid, m)| {
             m.asking = true;
             (*fid, m.holder)
@@ -73,16 +92,54 @@ impl Pending {
 
     /// The question is over. If the mark is still there the next one may follow.
     pub(crate) fn asked(&mut self, fid: Fid, holder: Option<OpId>) {
-        if let Some(m) = self.0.get_mut(&fid)
+        if let Some(m) = self.dirs.get_mut(&fid)
             && Mark::Held(m.holder).is_ended_by(holder)
         {
             m.asking = false;
         }
     }
 
+    /// A marked file was met. Its record may no longer be in the journal.
+    pub(crate) fn found_file(&mut self, now: Duration, fid: Fid, intent: Option<Intent>) {
+        self.files.entry(fid).or_insert(MarkedFile { intent, since: now, asking: false });
+    }
+
+    /// How many files are marked.
+    pub(crate) fn marked_files(&self) -> usize {
+        self.files.len()
+    }
+
+    /// The file is not marked.
+    pub(crate) fn forget_file(&mut self, fid: Fid) {
+        self.files.remove(&fid);
+    }
+
+    /// Whether a name in the directory waits for the end of a transaction.
+    pub(crate) fn holds_names(&self, dir: Fid) -> bool {
+        let drops = self.files.values().filter_map(|m| m.intent.as_ref()?.drop.as_ref());
+        drops.into_iter().any(|place| place.dir == dir)
+    }
+
+    /// Files whose transaction should be over and about which nobody asks yet; now somebody does.
+    pub(crate) fn ask_about_files(&mut self, now: Duration, age: Duration) -> Vec<Fid> {
+        let due = self.files.iter_mut().filter(|(_, m)| !m.asking && now >= m.since + age);
+        due.map(|(fid, m)| {
+            m.asking = true;
+            *fid
+        })
+        .collect()
+    }
+
+    /// The question about a file is over. If the mark is still there the next one may follow.
+    pub(crate) fn file_asked(&mut self, fid: Fid) {
+        if let Some(m) = self.files.get_mut(&fid) {
+            m.asking = false;
+        }
+    }
+
     /// The entry that leads to the directory, if the mark came with it.
     pub(crate) fn entry(&self, fid: Fid) -> Option<(Option<(Fid, SetId)>, Name)> {
-        self.0.get(&fid).and_then(|m| m.entry.clone())
+        self.dirs.get(&fid).and_then(|m| m.entry.clone())
     }
 }
 

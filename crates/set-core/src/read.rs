@@ -8,10 +8,11 @@ use crate::request::AdmittedRequest;
 use crate::waiters::{Address, Waiter};
 use alloc::vec::Vec;
 use bytes::Bytes;
+use core::time::Duration;
 use ids::{Fid, SessionId};
 use replica::Input;
 use wire::limits::{DIR_PAGE, IO_MAX};
-use wire::{Body, Errno, Fail, Name, Op, Reply};
+use wire::{Attr, Body, Errno, Fail, Name, Op, Reply};
 
 /// A page of a directory that is asked for.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +37,9 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 Err(e) => (one(fid), Err(e)),
             },
             Op::SyncFs => return self.sync_for(cx, None, to),
+            Op::ReadDir { fid, .. } if self.pending.holds_names(fid) => {
+                return self.refuse(cx, to, Fail::Busy);
+            }
             Op::ReadDir { fid, cookie, plus } => {
                 let page = Page { fid, cookie, plus };
                 return match self.brick.begin_list(fid) {
@@ -67,8 +71,13 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 self.tree.lock.release(cx.at.now, tx);
                 (Vec::new(), Ok(plain(Body::Done)))
             }
+            Op::GetAttr { fid } => (one(fid), self.unmarked_attr(cx.at.now, fid)),
+            Op::Lookup { parent, name } => self.lookup(cx.at.now, parent, &name),
             op => self.look(op),
         };
+        if answer == Err(Errno::EAGAIN) {
+            return self.refuse(cx, to, Fail::Busy);
+        }
         self.reply_when_committed(cx, to, objects, answer);
     }
 
@@ -84,7 +93,15 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     pub(crate) fn show_page(&mut self, cx: &mut Cx<'_, B, R>, page: Page, to: Address<R>) {
         let Page { fid, cookie, plus } = page;
         let reply = match self.brick.readdir(fid, cookie, plus, DIR_PAGE as usize) {
-            Ok((entries, end)) => Reply(Ok(Body::Page { entries, end })),
+            Ok((mut entries, end)) => {
+                // What is about to get or lose a name is asked for by itself, and waits then.
+                for e in &mut entries {
+                    if e.attr.as_ref().is_some_and(|attr| self.is_held(cx.at.now, attr)) {
+                        e.attr = None;
+                    }
+                }
+                Reply(Ok(Body::Page { entries, end }))
+            }
             Err(e) => Reply::errno(e.0),
         };
         self.reply_when_all_committed(cx, Waiter::with(to, reply, Bytes::new()));
@@ -94,8 +111,6 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     fn look(&mut self, op: Op) -> (Vec<Fid>, Answer) {
         let brick = &mut self.brick;
         match op {
-            Op::Lookup { parent, name } => self.lookup(parent, &name),
-            Op::GetAttr { fid } => (one(fid), brick.attr(fid).map(|attr| plain(Body::Attr { attr }))),
             Op::ReadLink { fid } => (one(fid), brick.readlink(fid).map(|t| (Body::Data, Bytes::from(t)))),
             Op::StatFs => (Vec::new(), brick.room().map(|room| plain(Body::Room { room }))),
             Op::GetXattr { fid, name } => {
@@ -117,14 +132,28 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         }
     }
 
-    fn lookup(&mut self, parent: Fid, name: &Name) -> (Vec<Fid>, Answer) {
+    /// The attributes of an object. A file waits whose names are about to change: so does the number of its links. So does a
+    /// directory from which one is about to go: whoever has its listing keeps it as long as its times are the same.
+    fn unmarked_attr(&mut self, now: Duration, fid: Fid) -> Answer {
+        let attr = self.brick.attr(fid)?;
+        if self.is_held(now, &attr) {
+            return Err(Errno::EAGAIN);
+        }
+        Ok(plain(Body::Attr { attr }))
+    }
+
+    pub(crate) fn is_held(&mut self, now: Duration, attr: &Attr) -> bool {
+        if attr.is_dir() { self.pending.holds_names(attr.fid) } else { self.waits_for_names(now, attr.fid) }
+    }
+
+    fn lookup(&mut self, now: Duration, parent: Fid, name: &Name) -> (Vec<Fid>, Answer) {
         match self.brick.lookup(parent, name) {
             Ok(Some(e)) if e.home != self.set => {
                 (one(parent), Ok(plain(Body::Elsewhere { fid: e.fid, home: e.home, kind: e.kind })))
             }
             Ok(Some(e)) => {
-                let attr = self.brick.attr(e.fid);
-                ([parent, e.fid].into(), attr.map(|attr| plain(Body::Attr { attr })))
+                let answer = self.unmarked_attr(now, e.fid);
+                ([parent, e.fid].into(), answer)
             }
             Ok(None) => (one(parent), Err(Errno::ENOENT)),
             Err(e) => (one(parent), Err(e)),

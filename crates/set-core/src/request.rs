@@ -77,7 +77,11 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             | Op::LockTree { .. }
             | Op::UnlockTree { .. }
             | Op::Lineage { .. } => return None,
-            Op::PrepareRmdir { by, .. } => *by,
+            Op::PrepareRmdir { by, .. } | Op::PrepareFile { by, .. } | Op::EndFile { by, .. } => {
+                // Whoever is alone here would be granted more and more meanwhile.
+                self.grants.arrive(now, *by);
+                *by
+            }
             _ => {
                 *grant = self.grants.arrive(now, session);
                 session

@@ -46,6 +46,10 @@ pub(crate) enum AfterReply {
         tx: OpId,
         keep: bool,
     },
+    /// The entry of a transaction about a file is made or gone: it goes to disk first.
+    EndFile {
+        tx: OpId,
+    },
     /// The lock on the tree's shape is not needed any more.
     Unlock {
         root: SetId,
@@ -70,9 +74,8 @@ impl ReplyShape {
     pub(crate) fn of(op: &Op, session: SessionId, payload: &[u8]) -> ReplyShape {
         match op {
             Op::Create { open: true, node: Node::File, .. } => ReplyShape::AttrAndOpen(session),
-            Op::Create { .. } | Op::Link { .. } | Op::SetAttr { .. } | Op::PrepareMkdir { .. } => {
-                ReplyShape::Attr
-            }
+            Op::Create { .. } | Op::Link { .. } | Op::SetAttr { .. } => ReplyShape::Attr,
+            Op::PrepareMkdir { .. } | Op::PrepareFile { .. } => ReplyShape::Attr,
             Op::Write { .. } => ReplyShape::Written(u32::try_from(payload.len()).unwrap_or(0)),
             Op::CopyRange { len, .. } => ReplyShape::Offset(*len),
             _ => ReplyShape::Done,

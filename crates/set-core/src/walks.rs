@@ -51,7 +51,14 @@ impl Walk {
             | Change::Relocate { fid, .. }
             | Change::Touch { fid } => drop(self.noted.insert(*fid)),
             Change::Partial { objects } => self.noted.extend(objects),
-            Change::Rename { replaced: Some(gone), .. } if gone.orphan => drop(self.noted.insert(gone.fid)),
+            Change::Rename { replaced: Some(gone), .. } | Change::Enter { replaced: Some(gone), .. }
+                if gone.orphan =>
+            {
+                self.noted.insert(gone.fid);
+            }
+            Change::EndFile { fid, orphan: true, .. } => drop(self.noted.insert(*fid)),
+            // The folder of names may be new.
+            Change::EndFile { add: Some(add), .. } => drop(self.noted.insert(add.dir)),
             Change::DropOrphan { fid }
             | Change::Rmdir { fid, .. }
             | Change::EndTransaction { fid, keep: false } => drop(self.noted.remove(fid)),

@@ -8,7 +8,7 @@ use disk_format::tag::{Tag, XATTR};
 use file_history::{CutShort, Excuse, Excuses, Loss};
 use file_system::{File, FileSystem, S_IFDIR, S_IFLNK};
 use ids::{Fid, SetId, Time};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use wire::Errno;
 
 /// An object as it lies on a disk.
@@ -21,6 +21,7 @@ struct Seen {
     /// A checksum of the data.
     content: Option<brick::Sum>,
     fid: Option<Fid>,
+    home: Option<SetId>,
     xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
@@ -32,7 +33,25 @@ fn tree(disk: &Disk, here: SetId, arbiter: bool) -> Result<BTreeMap<String, Seen
     walk(&root, ("", own), here, arbiter, &mut out)?;
     let orphans = root.open_at(b".mortar", S_IFDIR)?.open_at(b"orphans", S_IFDIR)?;
     walk(&orphans, (".mortar/orphans", true), here, arbiter, &mut out)?;
+    let lost_found = root.open_at(b".mortar", S_IFDIR)?.open_at(b"limbo", S_IFDIR)?;
+    for name in folders_of_names(&lost_found)? {
+        let folder = lost_found.open_at(&name, S_IFDIR)?;
+        let at = format!(".mortar/limbo/{}", String::from_utf8_lossy(&name));
+        walk(&folder, (&at, true), here, arbiter, &mut out)?;
+    }
     Ok(out)
+}
+
+/// The folders that hold the names of files in other sets' directories: those of high fids.
+fn folders_of_names(lost_found: &File) -> Result<Vec<Vec<u8>>, Errno> {
+    let mut found = Vec::new();
+    lost_found.list(&mut |name, kind, _| {
+        if kind == S_IFDIR && name.len() == 32 && name.get(16).is_some_and(|digit| *digit >= b'8') {
+            found.push(name.to_vec());
+        }
+        true
+    })?;
+    Ok(found)
 }
 
 fn tag(of: &File) -> Result<Option<Tag>, Errno> {
@@ -89,20 +108,21 @@ fn see(open: &File, kind: u32, here: SetId, arbiter: bool) -> Result<Seen, Errno
         xattrs.insert(name.clone(), open.whole_xattr(&name)?.unwrap_or_default());
     }
     let tag = xattrs.remove(XATTR.as_bytes()).and_then(|t| Tag::decode(&t).ok());
-    let fid = tag.as_ref().map(|t| t.fid);
-    if tag.is_some_and(|t| kind == S_IFDIR && t.home != here) {
+    let (fid, home) = (tag.as_ref().map(|t| t.fid), tag.as_ref().map(|t| t.home));
+    if tag.is_some_and(|t| t.home != here) {
         // Only another set's bricks know what it is like.
-        let (mode, mtime) = (S_IFDIR, Time::default());
-        return Ok(Seen { mode, owner: (0, 0), mtime, size, content, fid, xattrs: BTreeMap::new() });
+        let (mode, mtime) = (kind, Time::default());
+        return Ok(Seen { mode, owner: (0, 0), mtime, size, content, fid, home, xattrs: BTreeMap::new() });
     }
     let (mode, mtime) = (st.mode, st.mtime);
-    Ok(Seen { mode, owner: (st.uid, st.gid), mtime, size, content, fid, xattrs })
+    Ok(Seen { mode, owner: (st.uid, st.gid), mtime, size, content, fid, home, xattrs })
 }
 
 impl World {
     /// All bricks of a set have the same tree.
     pub(crate) fn check_bricks(&mut self) {
         let state = self.store.state().clone();
+        let (mut entries, mut kept) = (BTreeSet::new(), BTreeSet::new());
         for (set, places) in self.places() {
             let Some(known) = state.sets.get(&set) else { continue };
             let arbiters = known.bricks.iter().filter(|b| b.arbiter).count() > 0;
@@ -125,6 +145,14 @@ impl World {
                     first = Some((brick, seen));
                 }
             }
+            // Without its tree what others have of its files says nothing.
+            let Some((_, tree)) = &first else { return };
+            names_elsewhere(tree, set, self.history.root().0, &mut entries, &mut kept);
+        }
+        if let Some((dir, name, fid)) = entries.symmetric_difference(&kept).next() {
+            let which =
+                if kept.contains(&(*dir, name.clone(), *fid)) { "no entry" } else { "no name at its home" };
+            self.fail(format!("{name} in {dir}, which leads to {fid} of another set, has {which}"));
         }
     }
 
@@ -163,6 +191,32 @@ impl World {
             Err(violation) => self.fail(format!("no order explains what clients were told: {violation}")),
         }
     }
+}
+
+/// Entries of this set's directories that lead to files of others, and the names that its files have in others' directories.
+fn names_elsewhere(
+    tree: &BTreeMap<String, Seen>,
+    set: SetId,
+    root: Fid,
+    entries: &mut BTreeSet<(Fid, String, Fid)>,
+    kept: &mut BTreeSet<(Fid, String, Fid)>,
+) {
+    for (path, seen) in tree.iter().filter(|(_, seen)| seen.mode & 0o170_000 != S_IFDIR) {
+        let (Some((dir, name)), Some(fid)) = (path.rsplit_once('/'), seen.fid) else { continue };
+        if let Some(folder) = dir.strip_prefix(".mortar/limbo/") {
+            kept.extend(hidden_dir(folder).map(|dir| (dir, name.to_owned(), fid)));
+        } else if seen.home != Some(set) && !dir.starts_with(".mortar") {
+            let dir = if dir.is_empty() { Some(root) } else { tree.get(dir).and_then(|d| d.fid) };
+            entries.extend(dir.map(|dir| (dir, name.to_owned(), fid)));
+        }
+    }
+}
+
+/// The directory that a folder of names is for.
+fn hidden_dir(folder: &str) -> Option<Fid> {
+    let part = |r: std::ops::Range<usize>| folder.get(r).and_then(|s| u64::from_str_radix(s, 16).ok());
+    let (set, epoch) = (u32::try_from(part(0..8)?).ok()?, u32::try_from(part(8..16)?).ok()?);
+    Some(Fid { set: SetId(set), epoch: ids::Epoch(epoch), lsn: ids::Lsn(part(16..32)?) }.without_names())
 }
 
 fn difference(a: &BTreeMap<String, Seen>, b: &BTreeMap<String, Seen>, arbiter: bool) -> Option<String> {

@@ -21,6 +21,9 @@ impl Coverage {
     pub(crate) fn asked(&mut self, op: &Op) {
         match op {
             Op::PrepareMkdir { .. } | Op::PrepareRmdir { .. } => self.count("transaction prepared"),
+            Op::PrepareFile { .. } => self.count("transaction about a file prepared"),
+            Op::EndFile { commit: true, .. } => self.count("transaction about a file committed"),
+            Op::EndFile { commit: false, .. } => self.count("transaction about a file given up"),
             // Asked by whoever aborts one, and about one that should be over by the set that has the directory.
             Op::CheckEntry { .. } => self.count("transaction resolved"),
             _ => {}

@@ -104,6 +104,9 @@ impl World {
                 if !matches!(report.role, Role::Primary | Role::Secondary) || report.heal.is_some() {
                     return Some(format!("set {set}: brick {brick} is {:?}", report.role));
                 }
+                if report.role == Role::Primary && report.marked > 0 {
+                    return Some(format!("set {set}: {} files wait for transactions", report.marked));
+                }
                 lsns.insert(report.lsn);
             }
             if lsns.len() != 1 {

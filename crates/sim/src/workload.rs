@@ -130,19 +130,23 @@ impl Workload {
             10..14 => Op::Unlink { parent, name },
             14..16 => Op::Rmdir { parent, name },
             16..21 => {
-                let (to_parent, _) = if rng.chance(600) { (parent, home) } else { self.directory(rng) };
+                let (to_parent, to_home) = if rng.chance(600) { (parent, home) } else { self.directory(rng) };
                 let to_name = self.name(rng);
                 let flags = match rng.below(8) {
                     0 => rename_flags::NOREPLACE,
                     1 => rename_flags::EXCHANGE,
                     _ => 0,
                 };
+                if to_home != home {
+                    let op = Op::MoveIn { from: home, parent, name, to_parent, to_name, flags };
+                    return (to_home, op, none);
+                }
                 Op::Rename { parent, name, to_parent, to_name, flags }
             }
             21 | 22 => match rng.pick(&self.files).copied() {
-                // Across sets the product's client says EXDEV itself.
                 Some((fid, there)) if there == home => Op::Link { fid, parent, name },
-                _ => Op::Unlink { parent, name },
+                Some((fid, there)) => Op::LinkIn { fid, home: there, parent, name },
+                None => Op::Unlink { parent, name },
             },
             _ if rng.chance(300) => Op::SyncFs,
             _ => Op::Fsync { fid: parent },

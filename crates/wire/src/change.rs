@@ -6,7 +6,7 @@
 
 use crate::codec::Blob;
 use crate::name::Name;
-use crate::op::{Ancestor, Node};
+use crate::op::{Ancestor, EntryName, Intent, Node};
 use crate::{wire_enum, wire_struct};
 use ids::{Fid, SetId, Time};
 
@@ -63,6 +63,12 @@ wire_enum! {
         /// Changes nothing: stands where a change stood that a brick alone in its set could do only in part. What that brick
         /// has of the objects is what they are. Who missed this takes them anew.
         20 Partial { objects: Vec<Fid> },
+        /// Marks a file: its names wait for the end of a transaction with another set.
+        21 PrepareFile { fid: Fid, intent: Intent },
+        /// Ends the mark. The file loses the name `drop` and gets the name `add`; neither if the transaction was given up.
+        22 EndFile { fid: Fid, drop: Option<EntryName>, add: Option<EntryName>, orphan: bool, time: Time },
+        /// Makes the entry of a file that lives on another set (a stub); `kind`: type bits of `st_mode`.
+        23 Enter { parent: Fid, name: Name, fid: Fid, home: SetId, kind: u32, replaced: Option<Replaced>, time: Time },
     }
 }
 
@@ -77,6 +83,7 @@ impl Change {
         match self {
             Change::Link { fid, .. } | Change::Rename { fid, .. } => vec![*fid],
             Change::Exchange { fid, to_fid, .. } => vec![*fid, *to_fid],
+            Change::EndFile { fid, add: Some(_), .. } => vec![*fid],
             _ => vec![],
         }
     }
@@ -110,6 +117,14 @@ impl Change {
             | Change::EndTransaction { fid, .. }
             | Change::Relocate { fid, .. }
             | Change::Touch { fid } => vec![*fid],
+            Change::PrepareFile { fid, .. } => vec![*fid],
+            Change::EndFile { fid, drop, add, .. } => {
+                let dirs = drop.iter().chain(add).map(|place| place.dir);
+                dirs.chain([*fid]).collect()
+            }
+            Change::Enter { parent, fid, replaced, .. } => {
+                [*parent, *fid].into_iter().chain(replaced.as_ref().map(|r| r.fid)).collect()
+            }
             Change::CopyRange { to, .. } => vec![*to],
             Change::Partial { objects } => objects.clone(),
         }

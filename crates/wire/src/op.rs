@@ -84,6 +84,39 @@ wire_struct! {
     }
 }
 
+wire_struct! {
+    /// A name in a directory.
+    pub struct EntryName {
+        pub dir: Fid,
+        pub name: Name,
+    }
+}
+
+wire_struct! {
+    /// What a transaction of several sets means to do with the names of a file, as the file's home has agreed to it
+    /// (docs/design/0016). Directories are those that the home keeps the names in.
+    pub struct Intent {
+        /// The transaction.
+        pub tx: OpId,
+        /// The set whose entry decides: that of the name that is added, or else of the name that is dropped.
+        pub coordinator: SetId,
+        pub drop: Option<EntryName>,
+        pub add: Option<EntryName>,
+    }
+}
+
+impl Intent {
+    /// The entry that decides, and whether it leads to the file if the transaction has committed.
+    pub fn decider(&self) -> Option<(EntryName, bool)> {
+        let (place, there) = match (&self.add, &self.drop) {
+            (Some(add), _) => (add, true),
+            (None, Some(drop)) => (drop, false),
+            (None, None) => return None,
+        };
+        Some((EntryName { dir: place.dir.without_names(), name: place.name.clone() }, there))
+    }
+}
+
 /// Flags of [`Op::Rename`], as in renameat2(2).
 pub mod rename_flags {
     /// Fail with EEXIST if the target exists.
@@ -149,6 +182,19 @@ wire_enum! {
         47 UnlockTree { tx: OpId },
         /// Which directories lie above this one, up to the first that another set answers for?
         48 Lineage { fid: Fid },
+        /// The home of a file agrees that it loses the name `drop` and gets the name `add`, and changes its names for nobody
+        /// else until transaction `tx` ends. Without `fid` the file is the one that `drop` leads to, in a directory of the
+        /// home itself; otherwise both names are in directories of the coordinator. `by`: the session that asked for it.
+        49 PrepareFile { tx: OpId, coordinator: SetId, fid: Option<Fid>, drop: Option<EntryName>, add: Option<EntryName>, by: SessionId },
+        /// Ends transaction `tx` about a file's names: they change as prepared, or stay. Another transaction's end does
+        /// nothing. `by`: the session that asked for the transaction; 0 if it is not known.
+        50 EndFile { fid: Fid, tx: OpId, commit: bool, by: SessionId },
+
+        // Of clients, to the set of the directory that gets the name.
+        /// A rename from a directory of set `from`.
+        51 MoveIn { from: SetId, parent: Fid, name: Name, to_parent: Fid, to_name: Name, flags: u32 },
+        /// A link to a file of set `home`.
+        52 LinkIn { fid: Fid, home: SetId, parent: Fid, name: Name },
     }
 }
 
@@ -193,6 +239,10 @@ impl Op {
             Op::CheckEntry { .. } => 29,
             Op::LockTree { .. } | Op::UnlockTree { .. } => 30,
             Op::Lineage { .. } => 31,
+            Op::PrepareFile { .. } => 32,
+            Op::EndFile { .. } => 33,
+            Op::MoveIn { .. } => 34,
+            Op::LinkIn { .. } => 35,
         }
     }
 
@@ -222,7 +272,7 @@ impl Op {
 }
 
 /// Names of the operations in counters, by [`Op::index`].
-pub const COUNTED: [&str; 32] = [
+pub const COUNTED: [&str; 36] = [
     "lookup",
     "getattr",
     "setattr",
@@ -255,4 +305,8 @@ pub const COUNTED: [&str; 32] = [
     "check_entry",
     "locktree",
     "lineage",
+    "prepare_file",
+    "end_file",
+    "move_in",
+    "link_in",
 ];

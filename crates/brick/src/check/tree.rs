@@ -5,6 +5,7 @@ use crate::folders::{hidden_fid, hidden_name};
 use crate::index::{Index, Located};
 use crate::object::{OpenObject, S_IFDIR, S_IFMT, Stat, open_at};
 use crate::scan::Seen;
+use crate::stubs::is_folder_of_names;
 use disk_format::Tag;
 use disk_format::tag::{ORPHAN, Version};
 use file_system::Renaming;
@@ -104,10 +105,11 @@ impl Tree {
         if let Some(set) = brick.set {
             if dir && tag.home != set {
                 self.copies.insert(seen.path.to_path_buf(), tag);
-            } else if !dir && tag.home != set {
+            } else if !dir && tag.home != set && tag.stub_kind().is_none() {
                 self.suspects.push(suspect(What::Foreign(tag)));
                 return Ok(());
             } else if !dir
+                && tag.home == set
                 && let Some((path, tag)) = seen.path.parent().and_then(|p| self.copies.remove_entry(p))
             {
                 self.owned.push((path, tag));
@@ -135,6 +137,9 @@ impl Tree {
         let Some(folder) = seen.path.parent().filter(|p| p.starts_with(".mortar")) else { return Ok(()) };
         let wanted = hidden_name(tag.fid);
         if folder == Path::new(".mortar/limbo") {
+            if is_folder_of_names(tag.fid, seen.name) {
+                return Ok(());
+            }
             report.add(seen.path, "a directory that lost its place", LOOK);
         } else if folder == Path::new(".mortar/orphans") && seen.name != wanted.as_bytes() {
             let to = wanted.as_bytes();

@@ -90,6 +90,9 @@ impl Set {
             is_open: &|f| open.contains(&f),
             op: OpId::default(),
             holder: &|_| None,
+            agreed: &[],
+            incoming: None,
+            holds_names: &|_| false,
             above: &BTreeMap::new(),
         };
         decide(op, &mut self.bricks[0], &cx)
@@ -111,7 +114,10 @@ impl Set {
                 self.bricks[0].validate(&c)?;
                 self.apply(&c, payload).map(|()| result_fid)
             }
-            Decision::Answer(_) | Decision::RemoveElsewhere(_) | Decision::AskAbove(..) => Ok(None),
+            Decision::Answer(_)
+            | Decision::RemoveElsewhere(_)
+            | Decision::AskAbove(..)
+            | Decision::AskHome(_) => Ok(None),
         }
     }
 

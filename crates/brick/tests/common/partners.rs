@@ -100,6 +100,9 @@ pub fn decided(
         is_open: &|f| f.lsn.0.is_multiple_of(5) && files.contains(&f),
         op: OP,
         holder: &|_| None,
+        agreed: &[],
+        incoming: None,
+        holds_names: &|_| false,
         above: &BTreeMap::new(),
     };
     match decide(op, b, &cx) {

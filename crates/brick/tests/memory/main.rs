@@ -9,6 +9,7 @@ mod disk;
 mod entries;
 mod failed;
 mod life;
+mod marks;
 mod segments;
 mod synced;
 

@@ -15,6 +15,7 @@ mod basics;
 mod brick_check;
 mod demo;
 mod faults;
+mod files_elsewhere;
 mod footprint;
 mod frames;
 mod full_disks;

@@ -11,7 +11,7 @@ const BRICKS: [(usize, &str); 8] =
     [(0, "b1"), (1, "b1"), (2, "b2"), (3, "b2"), (0, "b3"), (1, "b3"), (2, "b4"), (3, "b4")];
 
 /// The directories of each set.
-fn sets(pool: &Pool, bricks: &[(usize, &str)]) -> Vec<Vec<PathBuf>> {
+pub(crate) fn sets(pool: &Pool, bricks: &[(usize, &str)]) -> Vec<Vec<PathBuf>> {
     pool.paths(bricks).chunks(2).map(<[PathBuf]>::to_vec).collect()
 }
 
@@ -27,7 +27,7 @@ fn home(sets: &[Vec<PathBuf>], mount: &Mounted, dir: &str) -> usize {
 }
 
 /// Makes directories until each set has some; tells the set of each.
-fn spread(sets: &[Vec<PathBuf>], mount: &Mounted) -> BTreeMap<String, usize> {
+pub(crate) fn spread(sets: &[Vec<PathBuf>], mount: &Mounted) -> BTreeMap<String, usize> {
     let mut homes = BTreeMap::new();
     eventually("directories are spread over all sets", || {
         let dir = format!("dir{}", homes.len());

@@ -14,7 +14,10 @@ use std::time::{Duration, Instant};
 const TWO_SETS: [(usize, &str); 4] = [(0, "b1"), (1, "b1"), (0, "b2"), (1, "b2")];
 
 /// Runs both at the same time.
-fn race<A: Send, B: Send>(one: impl FnOnce() -> A + Send, two: impl FnOnce() -> B + Send) -> (A, B) {
+pub(crate) fn race<A: Send, B: Send>(
+    one: impl FnOnce() -> A + Send,
+    two: impl FnOnce() -> B + Send,
+) -> (A, B) {
     let gate = Barrier::new(2);
     std::thread::scope(|s| {
         let first = s.spawn(|| {

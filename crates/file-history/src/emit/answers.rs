@@ -27,7 +27,10 @@ impl Emitter<'_> {
             return self.wrong(n, "an object lives on another set than its identity says");
         }
         self.node(n, obj, attr)?;
-        if !self.table.objects[obj].is_dir() {
+        // Nobody is shown what an open or a write says of links: a file may be opened and written while a transaction
+        // of several sets is about to change them.
+        let shown = !matches!(self.records[n].op, wire::Op::Open { .. } | wire::Op::Write { .. });
+        if shown && !self.table.objects[obj].is_dir() {
             self.ask(n, names::Ask::Links(obj), Some(names::Told::Count(attr.nlink)), behind.names);
         }
         let seen = Seen {

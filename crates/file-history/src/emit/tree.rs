@@ -40,7 +40,8 @@ impl Emitter<'_> {
                 self.ask(n, Ask::Rmdir(key), told, None);
                 Ok(())
             }
-            Op::Rename { parent, name, to_parent, to_name, flags } => {
+            Op::Rename { parent, name, to_parent, to_name, flags }
+            | Op::MoveIn { parent, name, to_parent, to_name, flags, .. } => {
                 let (from, to) = (self.key(*parent, name), self.key(*to_parent, to_name));
                 let (noreplace, exchange) =
                     (flags & rename_flags::NOREPLACE != 0, flags & rename_flags::EXCHANGE != 0);
@@ -54,7 +55,7 @@ impl Emitter<'_> {
                 self.ask(n, Ask::Rename { from, to, exchange, noreplace }, told, None);
                 Ok(())
             }
-            Op::Link { fid, parent, name } => {
+            Op::Link { fid, parent, name } | Op::LinkIn { fid, parent, name, .. } => {
                 let (obj, key) = (self.table.object(*fid), self.key(*parent, name));
                 if self.is_reserved(key) && matches!(outcome, Outcome::Failed(Errno::EPERM)) {
                     return Ok(());

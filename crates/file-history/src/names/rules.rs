@@ -30,8 +30,8 @@ impl Names {
                     self.remove(&s, *key, there, dir, told, &mut out);
                 }
             }
-            // Whether the other set's directory is there need not be asked.
-            Ask::Rename { from, to, .. }
+            // Whether the other set's directory is there need not be asked about an exchange.
+            Ask::Rename { from, to, exchange: true, .. }
                 if is_one_of(told, &[Errno::EXDEV])
                     && self.objects[from.dir].set != self.objects[to.dir].set =>
             {
@@ -321,11 +321,17 @@ impl Names {
         }
     }
 
-    /// Where two sets would have to agree.
-    fn crosses(&self, from: Key, to: Key, moved: &[Obj]) -> bool {
+    /// Whether sets would have to agree about what they can't: a directory, an exchange, or a file that comes from another set
+    /// and does not live there.
+    fn crosses(&self, (from, to): (Key, Key), source: Option<Obj>, moved: &[Obj], exchange: bool) -> bool {
         let set = |o: Obj| self.objects[o].set;
         let own = set(from.dir);
-        set(to.dir) != own || moved.iter().any(|o| self.objects[*o].is_dir() && set(*o) != own)
+        let far = set(to.dir) != own;
+        let alien = |o: &Obj| set(*o) != own;
+        let bound = |o: &Obj| exchange || self.objects[*o].is_dir();
+        (far && exchange)
+            || moved.iter().any(|o| bound(o) && (far || alien(o)))
+            || (far && source.is_some_and(|o| alien(&o)))
     }
 
     /// Why the source of a rename can't replace its target. The directory that has to be empty, if it is not certain.
@@ -373,15 +379,14 @@ impl Names {
         let is_dir = |o: &Obj| self.objects[*o].is_dir();
         let mut errors = Vec::new();
         let mut may = Vec::new();
-        if self.crosses(*from, *to, &moved) {
+        if self.crosses((*from, *to), source, &moved, *exchange) {
             may.push(Errno::EXDEV);
         }
         // Old copies on the bricks may be in the way of a directory that moves beneath another set's, and nobody was told on
         // which set a directory lives that a call without an answer made.
         let unseen = |o: &Obj| is_dir(o) && self.objects[*o].fid.is_none();
-        if (from.dir != to.dir && moved.iter().any(is_dir) || moved.iter().any(unseen))
-            && self.objects.iter().any(|o| o.set != self.objects[from.dir].set)
-        {
+        let others = self.objects.iter().any(|o| o.set != self.objects[from.dir].set);
+        if moved.iter().any(unseen) || (others && from.dir != to.dir && moved.iter().any(is_dir)) {
             may.push(Errno::EXDEV);
         }
         if source.is_none() || (*exchange && target.is_none()) {
@@ -439,9 +444,6 @@ impl Names {
             errors.extend([Errno::ENOENT, Errno::ESTALE]);
         }
         let mut may = Vec::new();
-        if self.objects[obj].set != self.objects[at.dir].set {
-            may.push(Errno::EXDEV);
-        }
         if nameless.0 == 0 {
             may.extend([Errno::ENOENT, Errno::ESTALE]);
         }

@@ -4,7 +4,7 @@ use crate::script::{
     SET, Script, attr, data, dir, done, entry, fid, file, make, name, root, set_mtime, set_size, symlink,
 };
 use bytes::Bytes;
-use file_history::CutShort;
+use file_history::{CutShort, Excuse};
 use ids::{Fid, SetId, Time};
 use wire::op::{Node, rename_flags};
 use wire::{Attr, Body, Errno, Op};
@@ -279,21 +279,90 @@ fn a_link_that_was_seen_may_be_answered_as_if_its_file_had_been_gone_before() {
     }
 }
 
+/// A rename from `parent` to a directory of another set.
+fn move_to(to_parent: Fid, from: &str, flags: u32) -> Op {
+    let (name, to_name) = (name(from), name("b"));
+    Op::MoveIn { from: SET, parent: root(), name, to_parent, to_name, flags }
+}
+
+fn there(n: u64) -> Fid {
+    Fid { set: SetId(2), ..fid(n) }
+}
+
 #[test]
-fn the_other_set_of_a_rename_need_not_be_asked() {
-    let there = Fid { set: SetId(2), ..fid(7) };
-    let rename = |to_parent| Op::Rename {
-        parent: root(),
-        name: name("none"),
-        to_parent,
-        to_name: name("b"),
-        flags: 0,
-    };
+fn the_other_set_of_an_exchange_need_not_be_asked() {
+    for (flags, fine) in [(rename_flags::EXCHANGE, true), (0, false), (rename_flags::NOREPLACE, false)] {
+        let mut s = with_file();
+        s.call(move_to(there(7), "none", flags), Err(Errno::EXDEV));
+        if fine { s.accepted() } else { s.refused() }
+    }
     let mut s = with_file();
-    s.call(rename(there), Err(Errno::EXDEV));
-    s.accepted();
-    s.call(rename(root()), Err(Errno::EXDEV));
+    s.rename("none", "b", Err(Errno::EXDEV));
     s.refused();
+}
+
+/// A file goes to a directory of another set, and a directory need not.
+#[test]
+fn only_directories_and_exchanges_are_refused_between_sets() {
+    let other = || {
+        let mut s = with_file();
+        s.call(make(root(), "other", Node::Dir), attr(wire::Attr { home: SetId(2), ..dir(there(7)) }));
+        s.mkdir(root(), "d", 3);
+        s
+    };
+    for (what, fine) in [("a", false), ("d", true)] {
+        let mut s = other();
+        s.call(move_to(there(7), what, 0), Err(Errno::EXDEV));
+        if fine { s.accepted() } else { s.refused() }
+    }
+    let mut s = other();
+    s.call(move_to(there(7), "a", 0), done());
+    s.lookup(there(7), "b", Ok(file(fid(1), 1, 0)));
+    s.lookup(root(), "a", Err(Errno::ENOENT));
+    // Back home, or on to a third set, is not built.
+    for (to, fine) in [(root(), true), (Fid { set: SetId(3), ..fid(8) }, true), (there(7), false)] {
+        let mut s = s.clone();
+        let (from, parent, to_name) = (SetId(2), there(7), name("c"));
+        let op = match to.set == from {
+            true => Op::Rename { parent, name: name("b"), to_parent: to, to_name, flags: 0 },
+            false => Op::MoveIn { from, parent, name: name("b"), to_parent: to, to_name, flags: 0 },
+        };
+        s.call(op, Err(Errno::EXDEV));
+        if fine { s.accepted() } else { s.refused() }
+    }
+}
+
+/// The home of a file may fail where a name is removed that it has elsewhere; no other set has a part in it.
+#[test]
+fn a_fault_of_a_set_without_a_part_explains_nothing() {
+    let link = || Op::LinkIn { fid: there(9), home: SetId(2), parent: root(), name: name("b") };
+    for (linked, from, fine) in [(true, 2, true), (true, 3, false), (false, 2, false)] {
+        let mut s = with_file();
+        if linked {
+            s.create(root(), "b", 4);
+            s.call(link(), Err(Errno::EEXIST));
+        }
+        let (errno, set) = (Errno::EIO, Some(SetId(from)));
+        s.excuses.errors.push(Excuse { errno, set, from: 0, until: u64::MAX });
+        s.unlink("a", Err(Errno::EIO));
+        if fine { s.accepted() } else { s.refused() }
+    }
+}
+
+#[test]
+fn a_link_to_a_file_of_another_set_is_made() {
+    let mut s = with_file();
+    s.call(make(root(), "other", Node::Dir), attr(wire::Attr { home: SetId(2), ..dir(there(7)) }));
+    let link = || Op::LinkIn { fid: fid(1), home: SET, parent: there(7), name: name("b") };
+    let mut refused = s.clone();
+    refused.call(link(), Err(Errno::EXDEV));
+    refused.refused();
+    s.call(link(), done());
+    s.lookup(root(), "a", Ok(file(fid(1), 2, 0)));
+    let mut once = s.clone();
+    s.accepted();
+    once.lookup(there(7), "b", Ok(file(fid(1), 1, 0)));
+    once.refused();
 }
 
 /// It may live on another set, as others do.

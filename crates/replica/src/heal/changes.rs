@@ -121,12 +121,19 @@ impl DirtySet {
                 None => !self.is_unproven(*fid),
             },
             Change::CopyRange { from, to, .. } => !self.is_dirty(*from) && !self.is_dirty(*to),
+            Change::Enter { replaced, .. } => {
+                !replaced.as_ref().is_some_and(|r| self.linked.contains(&r.fid))
+            }
+            Change::EndFile { fid, add, .. } => {
+                !self.is_dirty(*fid) && (add.is_some() || !self.linked.contains(fid))
+            }
             Change::SetAttr { fid, .. }
             | Change::Fallocate { fid, .. }
             | Change::SetXattr { fid, .. }
             | Change::RemoveXattr { fid, .. }
             | Change::DropOrphan { fid }
             | Change::PrepareRmdir { fid }
+            | Change::PrepareFile { fid, .. }
             | Change::EndTransaction { fid, .. }
             | Change::Relocate { fid, .. } => !self.is_dirty(*fid),
             // What holds the path of a placed directory here may be stale: the primary says where it lies.
@@ -141,7 +148,9 @@ pub fn names(change: &Change) -> Vec<(Fid, &Name)> {
         Change::Create { parent, name, .. }
         | Change::Unlink { parent, name, .. }
         | Change::Rmdir { parent, name, .. }
-        | Change::Link { parent, name, .. } => vec![(*parent, name)],
+        | Change::Link { parent, name, .. }
+        | Change::Enter { parent, name, .. } => vec![(*parent, name)],
+        Change::EndFile { drop, add, .. } => drop.iter().chain(add).map(|p| (p.dir, &p.name)).collect(),
         Change::Rename { parent, name, to_parent, to_name, .. }
         | Change::Exchange { parent, name, to_parent, to_name, .. } => {
             vec![(*parent, name), (*to_parent, to_name)]

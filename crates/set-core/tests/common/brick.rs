@@ -8,7 +8,7 @@ use replica::healing::{Arriving, HealTarget, Made, Sum};
 use set_core::{DirLocation, Done, Entries, JournalPlace, LocalBrick, Read};
 use std::collections::{BTreeMap, BTreeSet};
 use wire::codec::Blob;
-use wire::op::Node;
+use wire::op::{Intent, Node};
 use wire::peer::{Object, Stamp};
 use wire::reply::{DirEntry, Room};
 use wire::{Attr, Change, Errno, Name};
@@ -46,6 +46,8 @@ pub struct Memory {
     pub trash: usize,
     /// What its names lead to has to be read from a disk.
     pub cold: bool,
+    /// Files whose names wait for the end of a transaction.
+    pub marked: BTreeMap<Fid, Intent>,
 }
 
 /// Work as the scripts see it.
@@ -80,7 +82,8 @@ fn dir(fid: Fid) -> Attr {
 
 impl TreeState for Memory {
     fn attr(&mut self, fid: Fid) -> Result<Attr, Errno> {
-        let known = fid == ROOT || self.names.values().any(|(f, home)| *f == fid && *home == SET);
+        let named = self.names.values().any(|(f, home)| *f == fid && *home == SET);
+        let known = fid == ROOT || named || fid.is_names() && self.names.keys().any(|(dir, _)| *dir == fid);
         if self.orphans.contains(&fid) || known && self.files.contains(&fid) {
             let nlink = u32::from(known);
             return Ok(Attr { mode: 0o100_644, nlink, ..dir(fid) });
@@ -97,8 +100,11 @@ impl TreeState for Memory {
     fn is_empty(&mut self, dir: Fid) -> Result<bool, Errno> {
         Ok(!self.names.keys().any(|(parent, _)| *parent == dir))
     }
-    fn is_pending(&mut self, _: Fid) -> Result<bool, Errno> {
-        Ok(false)
+    fn is_pending(&mut self, fid: Fid) -> Result<bool, Errno> {
+        Ok(self.marked.contains_key(&fid))
+    }
+    fn intent(&mut self, fid: Fid) -> Result<Option<Intent>, Errno> {
+        Ok(self.marked.get(&fid).cloned())
     }
     fn has_default_acl(&mut self, _: Fid) -> Result<bool, Errno> {
         Ok(false)
@@ -294,6 +300,25 @@ impl LocalBrick for Memory {
             Change::DropOrphan { fid } => _ = self.orphans.remove(fid),
             Change::Rmdir { parent, name, .. } => {
                 self.names.remove(&(*parent, name.clone()));
+            }
+            Change::Rename { parent, name, to_parent, to_name, .. } => {
+                if let Some(moved) = self.names.remove(&(*parent, name.clone())) {
+                    self.names.insert((*to_parent, to_name.clone()), moved);
+                }
+            }
+            Change::Enter { parent, name, fid, home, .. } => {
+                self.names.insert((*parent, name.clone()), (*fid, *home));
+                self.files.insert(*fid);
+            }
+            Change::PrepareFile { fid, intent } => _ = self.marked.insert(*fid, intent.clone()),
+            Change::EndFile { fid, drop, add, .. } => {
+                self.marked.remove(fid);
+                for gone in drop.iter() {
+                    self.names.remove(&(gone.dir, gone.name.clone()));
+                }
+                for new in add.iter() {
+                    self.names.insert((new.dir, new.name.clone()), (*fid, SET));
+                }
             }
             _ => {}
         }

@@ -269,7 +269,11 @@ fn line(output: Output<Work, To>) -> String {
             let op = format!("{op:?}");
             let what = op.split([' ', '{', '(']).next().unwrap_or_default().to_lowercase();
             let name = name.map(|n| format!(" as {}", n.seq)).unwrap_or_default();
-            let keep = if op.contains("keep: false") { ", gone" } else { "" };
+            let keep = match op {
+                op if op.contains("keep: false") => ", gone",
+                op if op.contains("commit: false") => ", given up",
+                _ => "",
+            };
             format!("ask {id}: {what} of {set}{name}{keep}")
         }
         Output::Propose(p) => format!("propose: {}", p.reason),

@@ -1,0 +1,174 @@
+//! What each operation does, as two mounts see it and as it lies on the bricks.
+
+use super::*;
+use crate::harness::tool;
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
+
+#[test]
+fn a_file_is_moved_to_a_directory_of_another_set() {
+    let rig = Rig::new(2, &TWO);
+    let (one, two) = (rig.mount(), rig.mount());
+    let (old, new) = (rig.at(&one, 0, "f"), rig.at(&one, 1, "g"));
+    fs::write(&old, "content").unwrap();
+    fs::set_permissions(&old, fs::Permissions::from_mode(0o640)).unwrap();
+    let before = fs::metadata(rig.at(&two, 0, "f")).unwrap();
+    fs::rename(&old, &new).unwrap();
+    is_gone(&old);
+    is_gone(&rig.at(&two, 0, "f"));
+    is_one_file(b"content", &[new.clone(), rig.at(&two, 1, "g")], 1);
+    let after = fs::metadata(rig.at(&two, 1, "g")).unwrap();
+    assert_eq!((after.ino(), after.mode(), after.mtime()), (before.ino(), 0o100_640, before.mtime()));
+    assert_eq!(rig.dirs.names(&two, 0), Vec::<String>::new());
+    assert_eq!(rig.dirs.names(&two, 1), ["g"]);
+    // An empty file stands for it on the bricks of its directory's set.
+    let stub = fs::metadata(rig.on_brick(1, 1, "g")).unwrap();
+    assert_eq!((stub.mode(), stub.len()), (0o101_000, 0));
+    assert!(!rig.on_brick(0, 0, "f").exists());
+    // Within its new directory's set, changed and looked at there.
+    fs::write(rig.at(&two, 1, "g"), "other content").unwrap();
+    fs::rename(rig.at(&two, 1, "g"), rig.at(&two, 1, "h")).unwrap();
+    is_gone(&new);
+    is_one_file(b"other content", &[rig.at(&one, 1, "h"), rig.at(&two, 1, "h")], 1);
+    fs::remove_file(rig.at(&one, 1, "h")).unwrap();
+    is_gone(&rig.at(&two, 1, "h"));
+    two.end();
+    rig.leaves_nothing(one);
+}
+
+#[test]
+fn a_moved_file_replaces_whatever_lives_wherever() {
+    let rig = Rig::new(3, &THREE);
+    let (one, two) = (rig.mount(), rig.mount());
+    let write = |set, name: &str| fs::write(rig.at(&one, set, name), name).unwrap();
+    // In a directory of set 1, the target lives there, on the home of what comes, and on a third set.
+    write(1, "own");
+    for (set, name) in [(0, "home"), (2, "third")] {
+        write(set, name);
+        fs::rename(rig.at(&one, set, name), rig.at(&one, 1, name)).unwrap();
+    }
+    for target in ["own", "home", "third"] {
+        let new = format!("on {target}");
+        write(0, &new);
+        let held = fs::File::open(rig.at(&two, 1, target)).unwrap();
+        let refused =
+            renameat_with(CWD, rig.at(&one, 0, &new), CWD, rig.at(&one, 1, target), RenameFlags::NOREPLACE);
+        assert_eq!(refused, Err(Errno::EXIST));
+        is_one_file(target.as_bytes(), &[rig.at(&two, 1, target)], 1);
+        fs::rename(rig.at(&one, 0, &new), rig.at(&one, 1, target)).unwrap();
+        is_gone(&rig.at(&two, 0, &new));
+        is_one_file(new.as_bytes(), &[rig.at(&one, 1, target), rig.at(&two, 1, target)], 1);
+        // What gave way lives on for who holds it open.
+        assert_eq!(held.metadata().unwrap().nlink(), 0, "{target}");
+        assert_eq!(io::read_to_string(&held).unwrap(), target);
+    }
+    // Within one directory: a file of its own set onto one of another, and the other way.
+    write(1, "plain");
+    fs::rename(rig.at(&one, 1, "plain"), rig.at(&one, 1, "home")).unwrap();
+    is_one_file(b"plain", &[rig.at(&two, 1, "home")], 1);
+    fs::rename(rig.at(&one, 1, "third"), rig.at(&one, 1, "home")).unwrap();
+    is_one_file(b"on third", &[rig.at(&two, 1, "home")], 1);
+    assert_eq!(rig.dirs.names(&two, 1), ["home", "own"]);
+    two.end();
+    rig.leaves_nothing(one);
+}
+
+#[test]
+fn a_file_has_names_on_several_sets() {
+    let rig = Rig::new(3, &THREE);
+    let (one, two) = (rig.mount(), rig.mount());
+    let names = |mount: &Mounted| {
+        [(0, "a"), (1, "b"), (1, "b2"), (2, "c")].map(|(set, name)| rig.at(mount, set, name))
+    };
+    let ([a, b, b2, c], [a_two, b_two, ..]) = (names(&one), names(&two));
+    fs::write(&a, "first").unwrap();
+    fs::hard_link(&a, &b).unwrap();
+    fs::hard_link(&b_two, names(&two)[3].clone()).unwrap();
+    fs::hard_link(&a_two, names(&two)[2].clone()).unwrap();
+    is_one_file(b"first", &names(&one), 4);
+    is_one_file(b"first", &names(&two), 4);
+    fs::write(&b, "second").unwrap();
+    is_one_file(b"second", &names(&two), 4);
+    assert!(failed(fs::hard_link(&a, &b), Errno::EXIST));
+    // Two names of one file: a rename does nothing.
+    fs::rename(&a, &b).unwrap();
+    fs::rename(&b, &b2).unwrap();
+    is_one_file(b"second", &names(&two), 4);
+    // Each name may go first: that at home, and those elsewhere.
+    fs::remove_file(&a_two).unwrap();
+    is_gone(&a);
+    is_one_file(b"second", &names(&two)[1..], 3);
+    fs::remove_file(&b).unwrap();
+    is_gone(&b_two);
+    is_one_file(b"second", &names(&two)[2..], 2);
+    fs::remove_file(&c).unwrap();
+    is_one_file(b"second", &[b2.clone(), names(&two)[2].clone()], 1);
+    // A name at home again? Not yet, but a name beside the last one.
+    fs::hard_link(&b2, &b).unwrap_or_else(|e| panic!("a second name beside a stub: {e}"));
+    is_one_file(b"second", &[b_two, names(&two)[2].clone()], 2);
+    two.end();
+    rig.leaves_nothing(one);
+}
+
+/// Kinds other than plain files are moved and linked like them.
+#[test]
+fn links_and_nodes_live_elsewhere_like_files() {
+    let rig = Rig::new(2, &TWO);
+    let (one, two) = (rig.mount(), rig.mount());
+    symlink("to somewhere", rig.at(&one, 0, "link")).unwrap();
+    tool(&format!("mkfifo {}", rig.at(&one, 0, "fifo").display()));
+    tool(&format!("mknod {} c 1 3", rig.at(&one, 0, "null").display()));
+    for name in ["link", "fifo", "null"] {
+        fs::hard_link(rig.at(&one, 0, name), rig.at(&one, 1, &format!("{name}2"))).unwrap();
+        fs::rename(rig.at(&one, 0, name), rig.at(&one, 1, name)).unwrap();
+    }
+    for name in ["link", "link2"] {
+        assert_eq!(fs::read_link(rig.at(&two, 1, name)).unwrap(), Path::new("to somewhere"));
+    }
+    let meta = |name| fs::symlink_metadata(rig.at(&two, 1, name)).unwrap();
+    assert!(meta("fifo").file_type().is_fifo() && meta("fifo2").file_type().is_fifo());
+    assert!(meta("null").file_type().is_char_device() && meta("null2").rdev() == meta("null").rdev());
+    assert_eq!(meta("link").nlink(), 2);
+    // As a listing tells them, too.
+    let listed = tool(&format!("find {} -type l -printf %f.", rig.at(&two, 1, "").display()));
+    assert_eq!(listed.split('.').filter(|n| n.starts_with("link")).count(), 2, "{listed}");
+    two.end();
+    rig.leaves_nothing(one);
+}
+
+/// What needs the sets to agree about more than the names of files says `EXDEV`, changes nothing, and `mv` copies.
+#[test]
+fn what_is_refused_changes_nothing_and_mv_copies() {
+    let rig = Rig::new(3, &THREE);
+    let (one, two) = (rig.mount(), rig.mount());
+    let at = |set, name: &str| rig.at(&one, set, name);
+    fs::write(at(0, "f"), "moved").unwrap();
+    fs::rename(at(0, "f"), at(1, "f")).unwrap();
+    fs::write(at(0, "g"), "g").unwrap();
+    fs::create_dir(at(0, "d")).unwrap();
+    fs::write(at(0, "d/in"), "in").unwrap();
+    fs::create_dir(at(1, "full")).unwrap();
+    fs::write(at(1, "full/in"), "in").unwrap();
+    assert!(failed(fs::rename(at(1, "f"), at(0, "f")), Errno::XDEV), "to its home");
+    assert!(failed(fs::rename(at(1, "f"), at(2, "f")), Errno::XDEV), "from elsewhere to elsewhere");
+    assert!(failed(fs::rename(at(0, "d"), at(1, "d")), Errno::XDEV), "a directory");
+    let exchange = renameat_with(CWD, at(0, "g"), CWD, at(1, "f"), RenameFlags::EXCHANGE);
+    assert_eq!(exchange, Err(Errno::XDEV));
+    assert!(failed(fs::rename(at(0, "g"), at(1, "full")), Errno::ISDIR));
+    assert!(failed(fs::rename(at(0, "none"), at(1, "x")), Errno::NOENT));
+    assert!(failed(fs::hard_link(at(0, "g"), at(1, "full")), Errno::EXIST));
+    is_one_file(b"moved", &[rig.at(&two, 1, "f")], 1);
+    is_one_file(b"g", &[rig.at(&two, 0, "g")], 1);
+    assert_eq!(rig.dirs.names(&two, 0), ["d", "g"]);
+    assert_eq!(rig.dirs.names(&two, 1), ["f", "full"]);
+    // A directory that a file is about to leave, or has left, can be removed.
+    for (from, to) in [(at(1, "f"), at(0, "f")), (at(0, "f"), at(2, "f")), (at(0, "d"), at(1, "d"))] {
+        tool(&format!("mv {} {}", from.display(), to.display()));
+        is_gone(&from);
+    }
+    is_one_file(b"moved", &[rig.at(&two, 2, "f")], 1);
+    is_one_file(b"in", &[rig.at(&two, 1, "d/in")], 1);
+    two.end();
+    rig.leaves_nothing(one);
+}

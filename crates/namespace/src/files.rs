@@ -1,0 +1,312 @@
+//! Names of files, also of those that live on another set than their directory (docs/design/0016).
+//!
+//! The set that has the entry decides, after the file's home has agreed ([`Need`]); the entry is the outcome. The home marks
+//! the file, and changes its names when it hears of the end.
+
+use crate::decide::{Context, Decision, NameIn, Need, free_name, open_dir, result_fid, touch};
+use crate::rename::{check_flags, check_target};
+use crate::tree_state::{Entry, TreeState};
+use ids::{Fid, OpId, SetId};
+use wire::change::Replaced;
+use wire::name::RESERVED;
+use wire::op::{EntryName, Intent, rename_flags};
+use wire::{Attr, Body, Change, Errno, Name, Op};
+
+/// Operations that only files with names on several sets need.
+pub(crate) fn decide_joint(op: &Op, view: &mut dyn TreeState, cx: &Context<'_>) -> Result<Decision, Errno> {
+    match op {
+        Op::PrepareFile { tx, coordinator, fid, drop, add, by: _ } => {
+            let intent = Intent { tx: *tx, coordinator: *coordinator, drop: drop.clone(), add: add.clone() };
+            prepare_file(view, cx, *fid, intent)
+        }
+        Op::EndFile { fid, tx, commit, by: _ } => end_file(view, cx, *fid, *tx, *commit),
+        Op::MoveIn { from, parent, name, to_parent, to_name, flags } => {
+            let (drop, add) = (NameIn { dir: *parent, name }, NameIn { dir: *to_parent, name: to_name });
+            move_in(view, cx, *from, drop, add, *flags)
+        }
+        Op::LinkIn { fid, home, parent, name } => {
+            link_in(view, cx, (*fid, *home), NameIn { dir: *parent, name })
+        }
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// Whether an object that loses a name loses its last one, and somebody may hold it open. Only regular files are held: the
+/// kernels of clients open all else themselves, without a word to the server.
+fn may_be_held(attr: &Attr, cx: &Context<'_>) -> bool {
+    attr.nlink <= 1 && attr.mode & 0o170_000 == 0o100_000 && (cx.is_open)(attr.fid)
+}
+
+/// A file of this set whose names wait for the end of a transaction has to wait.
+pub(crate) fn check_unmarked(view: &mut dyn TreeState, entry: Entry) -> Result<(), Errno> {
+    if !entry.is_dir() && view.is_pending(entry.fid)? { Err(Errno::EAGAIN) } else { Ok(()) }
+}
+
+/// Whether a directory of this set has no entries. One whose last ones may be about to go has to wait.
+pub(crate) fn is_empty(view: &mut dyn TreeState, cx: &Context<'_>, dir: Fid) -> Result<(), Errno> {
+    match view.is_empty(dir)? {
+        true => Ok(()),
+        false if (cx.holds_names)(dir) => Err(Errno::EAGAIN),
+        false => Err(Errno::ENOTEMPTY),
+    }
+}
+
+fn place(at: NameIn<'_>) -> EntryName {
+    EntryName { dir: at.dir, name: at.name.clone() }
+}
+
+/// What the home of an entry's file still has to agree to.
+pub(crate) fn needs(
+    cx: &Context<'_>,
+    entry: Entry,
+    drop: Option<NameIn<'_>>,
+    add: Option<NameIn<'_>>,
+) -> Option<Need> {
+    let wanted = entry.home != cx.set && !entry.is_dir() && !cx.agreed.contains(&entry.fid);
+    wanted.then(|| Need {
+        home: entry.home,
+        fid: Some(entry.fid),
+        drop: drop.map(place),
+        add: add.map(place),
+    })
+}
+
+/// A file that loses its entry to another one. If it lives elsewhere its home takes care of who holds it open.
+pub(crate) fn pushed_out(
+    view: &mut dyn TreeState,
+    cx: &Context<'_>,
+    target: Entry,
+) -> Result<Replaced, Errno> {
+    let orphan = target.home == cx.set && may_be_held(&view.attr(target.fid)?, cx);
+    Ok(Replaced { fid: target.fid, dir: false, orphan })
+}
+
+pub(crate) fn unlink(
+    view: &mut dyn TreeState,
+    cx: &Context<'_>,
+    parent: Fid,
+    name: &Name,
+) -> Result<Decision, Errno> {
+    let dir = view.attr(parent)?;
+    let entry = view.entry(parent, name)?.ok_or(Errno::ENOENT)?;
+    if entry.is_dir() {
+        return Err(Errno::EISDIR);
+    }
+    if let Some(need) = needs(cx, entry, Some(NameIn { dir: parent, name }), None) {
+        return Ok(Decision::AskHome(need));
+    }
+    check_unmarked(view, entry)?;
+    let mut time = touch(&dir, cx.now);
+    let mut orphan = false;
+    if entry.home == cx.set {
+        let attr = view.attr(entry.fid)?;
+        orphan = may_be_held(&attr, cx);
+        time = time.max(touch(&attr, cx.now));
+    }
+    Ok(Decision::Change(Change::Unlink { parent, name: name.clone(), fid: entry.fid, orphan, time }, None))
+}
+
+pub(crate) fn link(
+    view: &mut dyn TreeState,
+    cx: &Context<'_>,
+    fid: Fid,
+    parent: Fid,
+    name: &Name,
+) -> Result<Decision, Errno> {
+    let dir = open_dir(view, parent)?;
+    let attr = view.attr(fid)?;
+    free_name(view, NameIn { dir: parent, name })?;
+    if attr.is_dir() {
+        return Err(Errno::EPERM);
+    }
+    if view.is_pending(fid)? {
+        return Err(Errno::EAGAIN);
+    }
+    if attr.nlink == 0 {
+        return Err(Errno::ENOENT);
+    }
+    let time = touch(&dir, cx.now).max(touch(&attr, cx.now));
+    result_fid(fid, Change::Link { fid, parent, name: name.clone(), time })
+}
+
+/// A rename of a file from a directory of set `from` to one of this set.
+fn move_in(
+    view: &mut dyn TreeState,
+    cx: &Context<'_>,
+    from: SetId,
+    drop: NameIn<'_>,
+    add: NameIn<'_>,
+    flags: u32,
+) -> Result<Decision, Errno> {
+    check_flags(flags)?;
+    if from == cx.set {
+        return Err(Errno::EINVAL);
+    }
+    if flags & rename_flags::EXCHANGE != 0 {
+        return Err(Errno::EXDEV);
+    }
+    let dir = open_dir(view, add.dir)?;
+    if add.dir.is_root() && add.name.as_bytes() == RESERVED {
+        return Err(Errno::EPERM);
+    }
+    let target = view.entry(add.dir, add.name)?;
+    if let Some(target) = target {
+        check_unmarked(view, target)?;
+    }
+    let Some(file) = cx.incoming else {
+        let (drop, add) = (Some(place(drop)), Some(place(add)));
+        return Ok(Decision::AskHome(Need { home: from, fid: None, drop, add }));
+    };
+    check_target(flags, target)?;
+    match target {
+        Some(target) if target.fid == file.fid => return Ok(Decision::Answer(Body::Done)),
+        Some(target) if target.is_dir() => return Err(Errno::EISDIR),
+        _ => {}
+    }
+    if let Some(need) = target.and_then(|t| needs(cx, t, Some(add), None)) {
+        return Ok(Decision::AskHome(need));
+    }
+    let replaced = match target {
+        Some(target) => Some(pushed_out(view, cx, target)?),
+        None => None,
+    };
+    enter(cx, add, file, &dir, replaced)
+}
+
+/// A link to a file of set `home` in a directory of this set.
+fn link_in(
+    view: &mut dyn TreeState,
+    cx: &Context<'_>,
+    (fid, home): (Fid, SetId),
+    at: NameIn<'_>,
+) -> Result<Decision, Errno> {
+    if home == cx.set {
+        return Err(Errno::EINVAL);
+    }
+    let dir = open_dir(view, at.dir)?;
+    free_name(view, at)?;
+    match cx.incoming {
+        None => Ok(Decision::AskHome(Need { home, fid: Some(fid), drop: None, add: Some(place(at)) })),
+        Some(file) => enter(cx, at, file, &dir, None),
+    }
+}
+
+fn enter(
+    cx: &Context<'_>,
+    at: NameIn<'_>,
+    file: &Attr,
+    dir: &Attr,
+    replaced: Option<Replaced>,
+) -> Result<Decision, Errno> {
+    if file.home == cx.set || file.is_dir() {
+        return Err(Errno::EXDEV);
+    }
+    let time = touch(dir, cx.now);
+    let (parent, name) = (at.dir, at.name.clone());
+    let (fid, home, kind) = (file.fid, file.home, file.mode & 0o170_000);
+    result_fid(fid, Change::Enter { parent, name, fid, home, kind, replaced, time })
+}
+
+/// Whether the file has this name already; its folder of names need not be there.
+fn leads_to(view: &mut dyn TreeState, at: &EntryName, fid: Fid) -> Result<bool, Errno> {
+    match view.entry(at.dir, &at.name) {
+        Ok(entry) => Ok(entry.is_some_and(|e| e.fid == fid)),
+        Err(Errno::ESTALE | Errno::ENOENT) => Ok(false),
+        Err(e) => Err(e),
+    }
+}
+
+/// The home of a file is asked whether its names may change.
+fn prepare_file(
+    view: &mut dyn TreeState,
+    cx: &Context<'_>,
+    fid: Option<Fid>,
+    mut intent: Intent,
+) -> Result<Decision, Errno> {
+    let fid = match (fid, &mut intent.drop) {
+        (Some(fid), drop) => {
+            // First: the name may be one that the file is about to get.
+            if view.is_pending(fid)? {
+                return Err(Errno::EAGAIN);
+            }
+            if let Some(drop) = drop {
+                drop.dir = drop.dir.names();
+                let there = view.entry(drop.dir, &drop.name)?;
+                if there.is_none_or(|e| e.fid != fid) {
+                    return Err(Errno::ESTALE);
+                }
+            }
+            fid
+        }
+        (None, Some(drop)) => {
+            let entry = view.entry(drop.dir, &drop.name)?.ok_or(Errno::ENOENT)?;
+            // What lives elsewhere, and directories, are not moved between sets yet.
+            if entry.is_dir() || entry.home != cx.set {
+                return Err(Errno::EXDEV);
+            }
+            entry.fid
+        }
+        (None, None) => return Err(Errno::EINVAL),
+    };
+    if let Some(add) = &mut intent.add {
+        add.dir = add.dir.names();
+    }
+    let attr = view.attr(fid)?;
+    if attr.is_dir() {
+        return Err(Errno::EPERM);
+    }
+    if attr.nlink == 0 {
+        return Err(Errno::ENOENT);
+    }
+    if view.is_pending(fid)? {
+        return Err(Errno::EAGAIN);
+    }
+    if let Some(add) = &intent.add
+        && leads_to(view, add, fid)?
+    {
+        // The entry is there already, and would say that a transaction has committed which did not.
+        return Ok(Decision::Answer(Body::Attr { attr }));
+    }
+    result_fid(fid, Change::PrepareFile { fid, intent })
+}
+
+/// The end of a transaction about a file's names.
+fn end_file(
+    view: &mut dyn TreeState,
+    cx: &Context<'_>,
+    fid: Fid,
+    tx: OpId,
+    commit: bool,
+) -> Result<Decision, Errno> {
+    let done = Ok(Decision::Answer(Body::Done));
+    let attr = match view.attr(fid) {
+        Err(Errno::ESTALE | Errno::ENOENT) => return done,
+        other => other?,
+    };
+    let Some(intent) = view.intent(fid)?.filter(|intent| intent.tx == tx) else { return done };
+    let mut time = touch(&attr, cx.now);
+    let Intent { mut drop, mut add, .. } = intent;
+    if !commit {
+        (drop, add) = (None, None);
+    }
+    let mut orphan = false;
+    if let Some(from) = &drop {
+        match view.entry(from.dir, &from.name) {
+            Ok(Some(e)) if e.fid == fid => time = time.max(touch(&view.attr(from.dir)?, cx.now)),
+            // A power cut has taken it.
+            Ok(_) | Err(Errno::ESTALE | Errno::ENOENT) => drop = None,
+            Err(e) => return Err(e),
+        }
+        orphan = drop.is_some() && add.is_none() && may_be_held(&attr, cx);
+    }
+    if let Some(to) = &add {
+        match view.entry(to.dir, &to.name) {
+            Ok(Some(e)) if e.fid == fid => add = None,
+            // The one that gave way is told of it as well.
+            Ok(Some(_)) => return Err(Errno::EAGAIN),
+            Ok(None) | Err(Errno::ESTALE | Errno::ENOENT) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(Decision::Change(Change::EndFile { fid, drop, add, orphan, time }, None))
+}

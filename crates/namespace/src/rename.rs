@@ -1,0 +1,174 @@
+//! Renames within a set, and what they may replace.
+
+use crate::decide::{Context, Decision, NameIn, open_dir, touch};
+use crate::files::{check_unmarked, is_empty, needs, pushed_out};
+use crate::tree_state::{Entry, TreeState};
+use ids::{Fid, SetId, Time};
+use wire::change::Replaced;
+use wire::name::RESERVED;
+use wire::op::rename_flags;
+use wire::{Attr, Body, Change, Errno};
+
+pub(crate) fn rename(
+    view: &mut dyn TreeState,
+    cx: &Context<'_>,
+    from: NameIn<'_>,
+    to: NameIn<'_>,
+    flags: u32,
+) -> Result<Decision, Errno> {
+    check_flags(flags)?;
+    let from_dir = view.attr(from.dir)?;
+    // A directory of another set answers ESTALE here: the client routed by the source.
+    let to_dir = match open_dir(view, to.dir) {
+        Err(Errno::ESTALE) if to.dir.set != cx.set => return Err(Errno::EXDEV),
+        other => other?,
+    };
+    if to.dir.is_root() && to.name.as_bytes() == RESERVED {
+        return Err(Errno::EPERM);
+    }
+    let source = view.entry(from.dir, from.name)?.ok_or(Errno::ENOENT)?;
+    let target = view.entry(to.dir, to.name)?;
+    for entry in [Some(source), target].into_iter().flatten() {
+        check_unmarked(view, entry)?;
+    }
+    check_target(flags, target)?;
+    if target.is_some_and(|t| t.fid == source.fid) {
+        return Ok(Decision::Answer(Body::Done));
+    }
+    if source.is_dir()
+        && from.dir != to.dir
+        && let Some((at, home)) = keeps_tree(view, cx, source.fid, to.dir)?
+    {
+        return Ok(Decision::AskAbove(at, home));
+    }
+    let dirs = (&from_dir, &to_dir);
+    if flags & rename_flags::EXCHANGE != 0 {
+        return exchange(view, cx, dirs, (from, source), (to, target.ok_or(Errno::ENOENT)?));
+    }
+    if source.home != cx.set && source.is_dir() {
+        return Err(Errno::EXDEV);
+    }
+    let replaced = replaced(view, cx, from.dir, source, target)?;
+    if let Some(need) =
+        needs(cx, source, Some(from), Some(to)).or(target.and_then(|t| needs(cx, t, Some(to), None)))
+    {
+        return Ok(Decision::AskHome(need));
+    }
+    Ok(Decision::Change(
+        Change::Rename {
+            parent: from.dir,
+            name: from.name.clone(),
+            fid: source.fid,
+            to_parent: to.dir,
+            to_name: to.name.clone(),
+            replaced,
+            time: touched(dirs, cx),
+        },
+        None,
+    ))
+}
+
+fn touched((from, to): (&Attr, &Attr), cx: &Context<'_>) -> Time {
+    touch(from, cx.now).max(touch(to, cx.now))
+}
+
+fn exchange(
+    view: &mut dyn TreeState,
+    cx: &Context<'_>,
+    dirs: (&Attr, &Attr),
+    (from, source): (NameIn<'_>, Entry),
+    (to, target): (NameIn<'_>, Entry),
+) -> Result<Decision, Errno> {
+    if target.is_dir()
+        && from.dir != to.dir
+        && let Some((at, home)) = keeps_tree(view, cx, target.fid, from.dir)?
+    {
+        return Ok(Decision::AskAbove(at, home));
+    }
+    if source.home != cx.set || target.home != cx.set {
+        return Err(Errno::EXDEV);
+    }
+    Ok(Decision::Change(
+        Change::Exchange {
+            parent: from.dir,
+            name: from.name.clone(),
+            fid: source.fid,
+            to_parent: to.dir,
+            to_name: to.name.clone(),
+            to_fid: target.fid,
+            time: touched(dirs, cx),
+        },
+        None,
+    ))
+}
+
+pub(crate) fn check_flags(flags: u32) -> Result<(), Errno> {
+    let known = flags & !(rename_flags::NOREPLACE | rename_flags::EXCHANGE) == 0;
+    if known && flags != 3 { Ok(()) } else { Err(Errno::EINVAL) }
+}
+
+/// What the flags say of the new name comes before all that is wrong with the move.
+pub(crate) fn check_target(flags: u32, target: Option<Entry>) -> Result<(), Errno> {
+    match target {
+        Some(_) if flags & rename_flags::NOREPLACE != 0 => Err(Errno::EEXIST),
+        None if flags & rename_flags::EXCHANGE != 0 => Err(Errno::ENOENT),
+        _ => Ok(()),
+    }
+}
+
+/// Checks that `moved` may come beneath `dir`: that it is not above it. Returns the directory of another set above which
+/// nothing is known yet.
+///
+/// As long as all directories above `dir` are this set's own they move by its decisions alone, one after the other, and
+/// nobody has to be asked.
+fn keeps_tree(
+    view: &mut dyn TreeState,
+    cx: &Context<'_>,
+    moved: Fid,
+    dir: Fid,
+) -> Result<Option<(Fid, SetId)>, Errno> {
+    let lineage = view.lineage(dir)?;
+    if lineage.own.contains(&moved) {
+        return Err(Errno::EINVAL);
+    }
+    let Some((at, home)) = lineage.other else { return Ok(None) };
+    let Some(above) = cx.above.get(&at) else { return Ok(Some((at, home))) };
+    if above.contains(&moved) {
+        return Err(Errno::EINVAL);
+    }
+    // A copy on the bricks hangs where it was once: their file systems would refuse.
+    if view.is_beneath(dir, moved)? {
+        return Err(Errno::EXDEV);
+    }
+    Ok(None)
+}
+
+/// What a rename onto `target` pushes out.
+fn replaced(
+    view: &mut dyn TreeState,
+    cx: &Context<'_>,
+    from_dir: Fid,
+    source: Entry,
+    target: Option<Entry>,
+) -> Result<Option<Replaced>, Errno> {
+    let Some(target) = target else { return Ok(None) };
+    if target.is_dir() {
+        if !source.is_dir() {
+            // It holds the source itself: Linux says so first.
+            return Err(if view.is_beneath(from_dir, target.fid)? {
+                Errno::ENOTEMPTY
+            } else {
+                Errno::EISDIR
+            });
+        }
+        if target.home != cx.set {
+            return Err(Errno::EXDEV);
+        }
+        is_empty(view, cx, target.fid)?;
+        return Ok(Some(Replaced { fid: target.fid, dir: true, orphan: false }));
+    }
+    if source.is_dir() {
+        return Err(Errno::ENOTDIR);
+    }
+    pushed_out(view, cx, target).map(Some)
+}

@@ -1,0 +1,465 @@
+//! Names of files in directories of other sets, as a table: what homes have to agree to, what is decided, what waits.
+#![allow(clippy::unwrap_used, reason = "a test that fails says where")]
+
+use ids::{Epoch, Fid, Lsn, OpId, SessionId, SetId, Time};
+use namespace::{Context, Decision, Entry, Lineage, Need, TreeState, decide};
+use std::collections::{BTreeMap, BTreeSet};
+use wire::change::Replaced;
+use wire::op::{EntryName, Intent, Node, rename_flags};
+use wire::{Attr, Body, Change, Errno, Name, Op};
+
+const SET: SetId = SetId(1);
+const OTHER: SetId = SetId(2);
+const THIRD: SetId = SetId(3);
+const NOW: Time = Time { sec: 100, nsec: 0 };
+/// When the objects were changed last: later than the clock says now.
+const LAST: Time = Time { sec: 100, nsec: 7 };
+const NEXT: Time = Time { sec: 100, nsec: 8 };
+const BY: SessionId = SessionId(7);
+
+const fn fid(set: SetId, n: u64) -> Fid {
+    Fid { set, epoch: Epoch(1), lsn: Lsn(n) }
+}
+
+const ROOT: Fid = Fid { set: SET, epoch: Epoch(0), lsn: Lsn(0) };
+const DIR: Fid = fid(SET, 1);
+const SUB: Fid = fid(SET, 2);
+/// Open; it has one name, `DIR/own`.
+const OWN: Fid = fid(SET, 3);
+/// Also in a directory of another set.
+const TWICE: Fid = fid(SET, 4);
+const NAMELESS: Fid = fid(SET, 5);
+/// Open; all its names are in a directory of another set.
+const AWAY: Fid = fid(SET, 6);
+const STUB: Fid = fid(OTHER, 1);
+const STUB3: Fid = fid(THIRD, 1);
+/// Directories of another set.
+const FAR: Fid = fid(OTHER, 9);
+const BARE: Fid = fid(OTHER, 10);
+const GONE: Fid = fid(SET, 99);
+
+fn tx(seq: u64) -> OpId {
+    OpId { session: SessionId(9), seq }
+}
+
+fn name(s: &str) -> Name {
+    Name::new(s.as_bytes()).unwrap()
+}
+
+fn place(dir: Fid, s: &str) -> EntryName {
+    EntryName { dir, name: name(s) }
+}
+
+fn is_dir(fid: Fid) -> bool {
+    [ROOT, DIR, SUB, FAR.names()].contains(&fid)
+}
+
+fn attr_of(fid: Fid, home: SetId, nlink: u32) -> Attr {
+    let mode = if is_dir(fid) { 0o040_755 } else { 0o100_644 };
+    let (uid, gid, rdev, size, blocks) = (0, 0, 0, 10, 1);
+    let (atime, mtime, ctime) = (LAST, LAST, LAST);
+    Attr { fid, home, mode, uid, gid, nlink, rdev, size, blocks, atime, mtime, ctime }
+}
+
+/// ```text
+/// /dir/{sub/, own (open), a, stub, stub2: one file of set 2, stub3: of set 3}
+/// names of directory FAR of set 2: {a2: the file a, away (open)}
+/// ```
+struct Tree {
+    names: BTreeMap<(Fid, &'static str), (Fid, SetId)>,
+    marked: BTreeMap<Fid, Intent>,
+    closed: BTreeSet<Fid>,
+}
+
+impl Tree {
+    fn links(&self, fid: Fid) -> u32 {
+        u32::try_from(self.names.values().filter(|(f, _)| *f == fid).count()).unwrap()
+    }
+}
+
+impl TreeState for Tree {
+    fn attr(&mut self, fid: Fid) -> Result<Attr, Errno> {
+        if fid.set == SET && fid != GONE || fid == FAR.names() {
+            return Ok(attr_of(fid, SET, self.links(fid)));
+        }
+        Err(Errno::ESTALE)
+    }
+    fn entry(&mut self, parent: Fid, name: &Name) -> Result<Option<Entry>, Errno> {
+        if !is_dir(parent) {
+            return Err(Errno::ESTALE);
+        }
+        let found = self.names.iter().find(|((p, n), _)| *p == parent && n.as_bytes() == name.as_bytes());
+        let kind = |fid| if is_dir(fid) { 0o040_000 } else { 0o100_000 };
+        Ok(found.map(|(_, (fid, home))| Entry { fid: *fid, home: *home, kind: kind(*fid) }))
+    }
+    fn is_empty(&mut self, dir: Fid) -> Result<bool, Errno> {
+        Ok(!self.names.keys().any(|(parent, _)| *parent == dir))
+    }
+    fn is_pending(&mut self, fid: Fid) -> Result<bool, Errno> {
+        Ok(self.marked.contains_key(&fid))
+    }
+    fn intent(&mut self, fid: Fid) -> Result<Option<Intent>, Errno> {
+        Ok(self.marked.get(&fid).cloned())
+    }
+    fn has_default_acl(&mut self, _: Fid) -> Result<bool, Errno> {
+        Ok(false)
+    }
+    fn xattr(&mut self, _: Fid, _: &Name) -> Result<Option<Vec<u8>>, Errno> {
+        Ok(None)
+    }
+    fn is_beneath(&mut self, _: Fid, _: Fid) -> Result<bool, Errno> {
+        Ok(false)
+    }
+    fn lineage(&mut self, _: Fid) -> Result<Lineage, Errno> {
+        Ok(Lineage::default())
+    }
+}
+
+struct Case {
+    tree: Tree,
+    agreed: Vec<Fid>,
+    incoming: Option<Attr>,
+    holds_names: bool,
+}
+
+fn case() -> Case {
+    let names = [
+        (ROOT, "dir", DIR, SET),
+        (DIR, "sub", SUB, SET),
+        (DIR, "own", OWN, SET),
+        (DIR, "a", TWICE, SET),
+        (DIR, "stub", STUB, OTHER),
+        (DIR, "stub2", STUB, OTHER),
+        (DIR, "stub3", STUB3, THIRD),
+        (FAR.names(), "a2", TWICE, SET),
+        (FAR.names(), "away", AWAY, SET),
+    ];
+    let names = names.into_iter().map(|(dir, name, fid, home)| ((dir, name), (fid, home))).collect();
+    let tree = Tree { names, marked: BTreeMap::new(), closed: BTreeSet::new() };
+    Case { tree, agreed: Vec::new(), incoming: None, holds_names: false }
+}
+
+impl Case {
+    fn decide(&mut self, op: &Op) -> Result<Decision, Errno> {
+        let closed = self.tree.closed.clone();
+        let context = Context {
+            set: SET,
+            epoch: Epoch(3),
+            lsn: Lsn(77),
+            now: NOW,
+            placed: None,
+            payload: b"",
+            is_open: &|fid| [OWN, TWICE, AWAY].contains(&fid) && !closed.contains(&fid),
+            op: tx(1),
+            holder: &|_| None,
+            agreed: &self.agreed,
+            incoming: self.incoming.as_ref(),
+            holds_names: &|_| self.holds_names,
+            above: &BTreeMap::new(),
+        };
+        decide(op, &mut self.tree, &context)
+    }
+
+    fn need(&mut self, op: &Op) -> Need {
+        match self.decide(op) {
+            Ok(Decision::AskHome(need)) => need,
+            other => panic!("{op:?}: {other:?}"),
+        }
+    }
+
+    fn change(&mut self, op: &Op) -> Change {
+        match self.decide(op) {
+            Ok(Decision::Change(change, _)) => change,
+            other => panic!("{op:?}: {other:?}"),
+        }
+    }
+
+    fn marked(mut self, fid: Fid, intent: Intent) -> Case {
+        self.tree.marked.insert(fid, intent);
+        self
+    }
+}
+
+fn unlink(s: &str) -> Op {
+    Op::Unlink { parent: DIR, name: name(s) }
+}
+
+fn rename(from: &str, to: &str, flags: u32) -> Op {
+    Op::Rename { parent: DIR, name: name(from), to_parent: DIR, to_name: name(to), flags }
+}
+
+/// A rename from `FAR` to `DIR`.
+fn move_in(to: &str, flags: u32) -> Op {
+    Op::MoveIn { from: OTHER, parent: FAR, name: name("x"), to_parent: DIR, to_name: name(to), flags }
+}
+
+fn link_in(to: &str) -> Op {
+    Op::LinkIn { fid: STUB, home: OTHER, parent: DIR, name: name(to) }
+}
+
+fn intent(drop: Option<EntryName>, add: Option<EntryName>) -> Intent {
+    Intent { tx: tx(1), coordinator: OTHER, drop, add }
+}
+
+fn prepare(fid: Option<Fid>, drop: Option<EntryName>, add: Option<EntryName>) -> Op {
+    Op::PrepareFile { tx: tx(1), coordinator: OTHER, fid, drop, add, by: BY }
+}
+
+fn end(fid: Fid, seq: u64, commit: bool) -> Op {
+    Op::EndFile { fid, tx: tx(seq), commit, by: BY }
+}
+
+#[test]
+fn homes_agree_before_a_name_goes_or_moves() {
+    let need = |home, fid, drop: &str, add: Option<&str>| Need {
+        home,
+        fid: Some(fid),
+        drop: Some(place(DIR, drop)),
+        add: add.map(|s| place(DIR, s)),
+    };
+    // operation, what the home of the file that moves or goes is asked, and then that of what gives way
+    let table = [
+        (unlink("stub"), Some(need(OTHER, STUB, "stub", None)), None),
+        (rename("stub", "new", 0), Some(need(OTHER, STUB, "stub", Some("new"))), None),
+        (rename("stub", "own", 0), Some(need(OTHER, STUB, "stub", Some("own"))), None),
+        (
+            rename("stub", "stub3", 0),
+            Some(need(OTHER, STUB, "stub", Some("stub3"))),
+            Some(need(THIRD, STUB3, "stub3", None)),
+        ),
+        (rename("own", "stub", 0), None, Some(need(OTHER, STUB, "stub", None))),
+    ];
+    for (op, source, target) in table {
+        let mut c = case();
+        for need in [source, target].into_iter().flatten() {
+            assert_eq!(c.need(&op), need, "{op:?}");
+            c.agreed.extend(need.fid);
+        }
+        let change = c.change(&op);
+        assert!(matches!(change, Change::Unlink { .. } | Change::Rename { .. }), "{op:?}: {change:?}");
+    }
+}
+
+#[test]
+fn a_name_that_comes_is_agreed_to_before_what_gives_way() {
+    let (drop, add) = (Some(place(FAR, "x")), |s| Some(place(DIR, s)));
+    let file = attr_of(fid(OTHER, 5), OTHER, 1);
+    let enter = |s: &str, replaced| Change::Enter {
+        parent: DIR,
+        name: name(s),
+        fid: file.fid,
+        home: OTHER,
+        kind: 0o100_000,
+        replaced,
+        time: NEXT,
+    };
+    let out = |fid, orphan| Some(Replaced { fid, dir: false, orphan });
+    for (to, second, replaced) in [
+        ("new", None, None),
+        ("own", None, out(OWN, true)),
+        ("a", None, out(TWICE, false)),
+        ("stub", Some((OTHER, STUB)), out(STUB, false)),
+        ("stub3", Some((THIRD, STUB3)), out(STUB3, false)),
+    ] {
+        let mut c = case();
+        let op = move_in(to, 0);
+        assert_eq!(c.need(&op), Need { home: OTHER, fid: None, drop: drop.clone(), add: add(to) });
+        c.incoming = Some(file.clone());
+        if let Some((home, fid)) = second {
+            assert_eq!(c.need(&op), Need { home, fid: Some(fid), drop: add(to), add: None });
+            c.agreed.push(fid);
+        }
+        assert_eq!(c.change(&op), enter(to, replaced), "{to}");
+    }
+    let mut c = case();
+    assert_eq!(c.need(&link_in("new")), Need { home: OTHER, fid: Some(STUB), drop: None, add: add("new") });
+    c.incoming = Some(file.clone());
+    assert_eq!(c.change(&link_in("new")), enter("new", None));
+    // Its other name is there already: as POSIX says of two names of one file, nothing is done.
+    c.incoming = Some(attr_of(STUB, OTHER, 2));
+    assert_eq!(c.decide(&move_in("stub", 0)), Ok(Decision::Answer(Body::Done)));
+}
+
+#[test]
+fn what_is_refused() {
+    let to = |to_parent, to_name: &str, flags| Op::MoveIn {
+        from: OTHER,
+        parent: FAR,
+        name: name("x"),
+        to_parent,
+        to_name: name(to_name),
+        flags,
+    };
+    let own =
+        Op::MoveIn { from: SET, parent: DIR, name: name("x"), to_parent: DIR, to_name: name("y"), flags: 0 };
+    let link_own = Op::LinkIn { fid: OWN, home: SET, parent: DIR, name: name("y") };
+    let before: [(Op, Errno); 14] = [
+        (own, Errno::EINVAL),
+        (to(DIR, "x", 3), Errno::EINVAL),
+        (to(DIR, "own", rename_flags::EXCHANGE), Errno::EXDEV),
+        (to(OWN, "x", 0), Errno::ENOTDIR),
+        (to(GONE, "x", 0), Errno::ESTALE),
+        (to(ROOT, ".mortar", 0), Errno::EPERM),
+        (link_own, Errno::EINVAL),
+        (link_in("own"), Errno::EEXIST),
+        (link_in("stub"), Errno::EEXIST),
+        (rename("stub", "own", rename_flags::EXCHANGE), Errno::EXDEV),
+        (rename("own", "stub", rename_flags::EXCHANGE), Errno::EXDEV),
+        (rename("own", "stub", rename_flags::NOREPLACE), Errno::EEXIST),
+        (rename("stub", "sub", 0), Errno::EISDIR),
+        (rename("sub", "stub", 0), Errno::ENOTDIR),
+    ];
+    for (op, errno) in before {
+        assert_eq!(case().decide(&op), Err(errno), "{op:?}");
+    }
+    assert_eq!(case().decide(&Op::Rmdir { parent: DIR, name: name("stub") }), Err(Errno::ENOTDIR));
+    // When the home of what comes has agreed: that it is there is looked at first, as on one set.
+    let file = attr_of(fid(OTHER, 5), OTHER, 1);
+    let dir = Attr { mode: 0o040_755, ..file.clone() };
+    for (file, op, errno) in [
+        (&file, move_in("own", rename_flags::NOREPLACE), Errno::EEXIST),
+        (&file, move_in("sub", 0), Errno::EISDIR),
+        (&dir, move_in("new", 0), Errno::EXDEV),
+        (&attr_of(OWN, SET, 1), move_in("new", 0), Errno::EXDEV),
+    ] {
+        let mut c = case();
+        c.incoming = Some(file.clone());
+        assert_eq!(c.decide(&op), Err(errno), "{op:?}");
+    }
+}
+
+#[test]
+fn names_of_a_marked_file_wait() {
+    let create = Op::Create {
+        parent: DIR,
+        name: name("own"),
+        node: Node::File,
+        mode: 0o644,
+        umask: 0,
+        uid: 0,
+        gid: 0,
+        open: false,
+    };
+    for op in [
+        create,
+        unlink("own"),
+        Op::Rmdir { parent: DIR, name: name("own") },
+        Op::Link { fid: OWN, parent: DIR, name: name("new") },
+        Op::Link { fid: TWICE, parent: DIR, name: name("own") },
+        rename("own", "new", 0),
+        rename("a", "own", 0),
+        rename("a", "own", rename_flags::NOREPLACE),
+        move_in("own", 0),
+        link_in("own"),
+        prepare(Some(OWN), None, Some(place(FAR, "new"))),
+        // Its name is looked at later: it may be the one that it is about to get.
+        prepare(Some(OWN), Some(place(FAR, "new")), None),
+        prepare(None, Some(place(DIR, "own")), Some(place(FAR, "new"))),
+    ] {
+        let drop = intent(Some(place(DIR, "own")), Some(place(FAR.names(), "z")));
+        assert_eq!(case().marked(OWN, drop).decide(&op), Err(Errno::EAGAIN), "{op:?}");
+        assert_ne!(case().decide(&op), Err(Errno::EAGAIN), "{op:?}");
+    }
+    // Data is no name.
+    let write = Op::Write { fid: OWN, offset: 0, append: false, kill_suid: false };
+    assert!(matches!(case().marked(OWN, intent(None, None)).change(&write), Change::Write { .. }));
+    // A directory that is about to be empty.
+    for (holds_names, errno) in [(true, Errno::EAGAIN), (false, Errno::ENOTEMPTY)] {
+        let mut c = case();
+        c.holds_names = holds_names;
+        assert_eq!(c.decide(&Op::Rmdir { parent: ROOT, name: name("dir") }), Err(errno));
+    }
+}
+
+#[test]
+fn what_a_home_agrees_to() {
+    let (far, names) = (|s| Some(place(FAR, s)), |s| Some(place(FAR.names(), s)));
+    let own = |s| Some(place(DIR, s));
+    for (op, fid, drop, add) in [
+        (prepare(None, own("own"), far("new")), OWN, own("own"), names("new")),
+        (prepare(None, own("a"), far("a3")), TWICE, own("a"), names("a3")),
+        (prepare(Some(TWICE), None, far("new")), TWICE, None, names("new")),
+        (prepare(Some(TWICE), far("a2"), None), TWICE, names("a2"), None),
+        (prepare(Some(AWAY), far("away"), far("new")), AWAY, names("away"), names("new")),
+    ] {
+        let wanted = Change::PrepareFile { fid, intent: intent(drop, add) };
+        assert_eq!(case().decide(&op), Ok(Decision::Change(wanted, Some(fid))), "{op:?}");
+    }
+    // It has that name: the entry would say that the transaction has committed.
+    let there = case().decide(&prepare(None, own("a"), far("a2")));
+    assert!(matches!(&there, Ok(Decision::Answer(Body::Attr { attr })) if attr.fid == TWICE), "{there:?}");
+    for (op, errno) in [
+        (prepare(None, None, far("new")), Errno::EINVAL),
+        (prepare(None, own("none"), far("new")), Errno::ENOENT),
+        (prepare(None, own("sub"), far("new")), Errno::EXDEV),
+        (prepare(None, own("stub"), far("new")), Errno::EXDEV),
+        (prepare(Some(SUB), None, far("new")), Errno::EPERM),
+        (prepare(Some(NAMELESS), None, far("new")), Errno::ENOENT),
+        (prepare(Some(GONE), None, far("new")), Errno::ESTALE),
+        (prepare(Some(AWAY), far("a2"), None), Errno::ESTALE),
+        (prepare(Some(AWAY), far("none"), None), Errno::ESTALE),
+        (prepare(Some(AWAY), Some(place(BARE, "away")), None), Errno::ESTALE),
+    ] {
+        assert_eq!(case().decide(&op), Err(errno), "{op:?}");
+    }
+}
+
+#[test]
+fn names_change_as_agreed_or_stay() {
+    let names = |s| Some(place(FAR.names(), s));
+    let own = |s| Some(place(DIR, s));
+    let bare = |s| Some(place(BARE.names(), s));
+    // the file, drop and add as agreed, what is done of them, whether the file lives on without a name
+    let table = [
+        (OWN, own("own"), names("new"), own("own"), names("new"), false),
+        (TWICE, None, bare("first there"), None, bare("first there"), false),
+        (TWICE, names("a2"), None, names("a2"), None, false),
+        (AWAY, names("away"), None, names("away"), None, true),
+        (AWAY, names("away"), names("new"), names("away"), names("new"), false),
+        // Done already, or taken by a power cut.
+        (TWICE, own("none"), names("a2"), None, None, false),
+        (TWICE, bare("none"), None, None, None, false),
+        (OWN, names("a2"), None, None, None, false),
+    ];
+    for (fid, drop, add, dropped, added, orphan) in table {
+        let shown = format!("{fid}: {drop:?} {add:?}");
+        let marked = || case().marked(fid, intent(drop.clone(), add.clone()));
+        let done = |drop, add, orphan| Change::EndFile { fid, drop, add, orphan, time: NEXT };
+        assert_eq!(marked().change(&end(fid, 1, true)), done(dropped, added, orphan), "{shown}");
+        assert_eq!(marked().change(&end(fid, 1, false)), done(None, None, false), "{shown}");
+        for commit in [true, false] {
+            let late = marked().decide(&end(fid, 2, commit));
+            assert_eq!(late, Ok(Decision::Answer(Body::Done)), "{shown}: another transaction's end");
+        }
+        let mut closed = marked();
+        closed.tree.closed.insert(fid);
+        let change = closed.change(&end(fid, 1, true));
+        assert!(matches!(change, Change::EndFile { orphan: false, .. }), "{shown}: nobody has it open");
+    }
+    for fid in [OWN, GONE] {
+        let over = case().decide(&end(fid, 1, true));
+        assert_eq!(over, Ok(Decision::Answer(Body::Done)), "{fid}: nothing is marked");
+    }
+    // What gives way to it at the same home is told first.
+    let mut waits = case().marked(OWN, intent(own("own"), names("away")));
+    assert_eq!(waits.decide(&end(OWN, 1, true)), Err(Errno::EAGAIN));
+    assert!(
+        matches!(waits.decide(&end(OWN, 1, false)), Ok(Decision::Change(..))),
+        "given up it needs no name"
+    );
+}
+
+/// The entry that decides, as the home asks for it: in the directory itself, not in the folder of its names.
+#[test]
+fn the_entry_that_decides() {
+    let names = |s| Some(place(FAR.names(), s));
+    for (drop, add, wanted) in [
+        (Some(place(DIR, "own")), names("new"), Some((place(FAR, "new"), true))),
+        (names("a2"), names("new"), Some((place(FAR, "new"), true))),
+        (None, names("new"), Some((place(FAR, "new"), true))),
+        (names("a2"), None, Some((place(FAR, "a2"), false))),
+        (None, None, None),
+    ] {
+        assert_eq!(intent(drop, add).decider(), wanted);
+    }
+}

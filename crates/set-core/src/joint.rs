@@ -1,0 +1,257 @@
+//! Changes of names of files that live on another set than the name, as transactions (docs/design/0016).
+//!
+//! The set that gets or loses the entry that decides asks the home of each file concerned. The home marks the file and brings
+//! that to disk. Then the entry is made or removed: the moment it counts. When it is on disk too the homes hear that it is
+//! done, and then the client. A home that hears nothing asks for the entry ([`crate::resolve_files`]).
+
+use crate::brick::LocalBrick;
+use crate::change::Ask;
+use crate::core::{Cx, SetCore};
+use crate::elsewhere::{Asking, Transaction};
+use crate::io::ReplyTo;
+use crate::waiters::{Address, AfterReply, ReplyShape, Waiter};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use bytes::Bytes;
+use ids::{Fid, OpId, SessionId, SetId};
+use namespace::{Decision, Entry, Need};
+use wire::op::EntryName;
+use wire::{Attr, Body, Errno, Fail, Name, Op};
+
+/// A file that its home has marked for a transaction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Participant {
+    home: SetId,
+    fid: Fid,
+    tx: OpId,
+    by: SessionId,
+}
+
+/// A client's request that waits for the agreement of homes.
+#[derive(Debug)]
+pub(crate) struct Joint<R> {
+    id: OpId,
+    by: SessionId,
+    op: Op,
+    transaction: Transaction,
+    to: Address<R>,
+    parts: Vec<Participant>,
+    /// Files whose homes have agreed, and those that are gone there.
+    agreed: Vec<Fid>,
+    incoming: Option<Attr>,
+}
+
+/// The entry that decides a request's outcome, and the directory that it is in.
+fn decider(op: &Op) -> Option<(Fid, &Name)> {
+    match op {
+        Op::Unlink { parent, name } | Op::LinkIn { parent, name, .. } => Some((*parent, name)),
+        Op::Rename { to_parent, to_name, .. } | Op::MoveIn { to_parent, to_name, .. } => {
+            Some((*to_parent, to_name))
+        }
+        _ => None,
+    }
+}
+
+impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
+    /// Begins such a change: the first home is asked.
+    pub(crate) fn begin_joint(
+        &mut self,
+        cx: &mut Cx<'_, B, R>,
+        (id, by): (OpId, SessionId),
+        op: Op,
+        need: Need,
+        to: Address<R>,
+    ) {
+        let Some((parent, name)) = decider(&op) else { return self.refuse(cx, to, Errno::EINVAL.into()) };
+        let Some(transaction) = self.begin(cx, id, parent, name) else {
+            return self.refuse(cx, to, Fail::Busy);
+        };
+        let (parts, agreed, incoming) = (Vec::new(), Vec::new(), None);
+        self.ask_home(cx, Box::new(Joint { id, by, op, transaction, to, parts, agreed, incoming }), need);
+    }
+
+    fn ask_home(&mut self, cx: &mut Cx<'_, B, R>, joint: Box<Joint<R>>, need: Need) {
+        let home = need.home;
+        let prepare = Op::PrepareFile {
+            tx: joint.transaction.tx,
+            coordinator: self.set,
+            fid: need.fid,
+            drop: need.drop.clone(),
+            add: need.add.clone(),
+            by: joint.by,
+        };
+        // Two files may have one home: each request has a name of its own.
+        let name = cx.outside.next_id();
+        self.ask(cx, Asking::Agreed(joint, need), home, prepare, Some(name));
+    }
+
+    /// A home has agreed or not.
+    pub(crate) fn on_agreed(
+        &mut self,
+        cx: &mut Cx<'_, B, R>,
+        mut joint: Box<Joint<R>>,
+        need: &Need,
+        answer: Result<Body, Fail>,
+    ) {
+        match (answer, need.fid) {
+            (Ok(Body::Attr { attr }), _) => {
+                let (home, fid, tx, by) = (need.home, attr.fid, joint.transaction.tx, joint.by);
+                joint.parts.push(Participant { home, fid, tx, by });
+                if need.fid.is_none() || need.drop.is_none() {
+                    joint.incoming = Some(attr);
+                } else {
+                    joint.agreed.push(fid);
+                }
+                self.ask(cx, Asking::AgreedOnDisk(joint), home, Op::Fsync { fid }, None);
+            }
+            (Ok(_), _) => self.give_up(cx, *joint, Errno::EIO.into()),
+            // The file is gone, by a power cut of its set: only the entry is left.
+            (Err(Fail::Errno { errno }), Some(fid)) if need.add.is_none() && is_gone(errno) => {
+                joint.agreed.push(fid);
+                self.go_on_joint(cx, joint);
+            }
+            (Err(Fail::Errno { errno }), Some(fid)) if is_gone(errno) => {
+                // Either the name leads to something else by now, or to nothing at all.
+                let mut still =
+                    |at: &EntryName| self.brick.entry(at.dir, &at.name).is_ok_and(|e| leads_to(e, fid));
+                let fail = match &need.drop {
+                    Some(drop) if !still(drop) => Fail::Busy,
+                    Some(_) => Errno::ENOENT.into(),
+                    None => Fail::Errno { errno },
+                };
+                self.give_up(cx, *joint, fail);
+            }
+            (Err(fail), _) => self.give_up(cx, *joint, fail),
+        }
+    }
+
+    /// What a home has agreed to is on its disks, or not.
+    pub(crate) fn on_agreed_on_disk(
+        &mut self,
+        cx: &mut Cx<'_, B, R>,
+        joint: Box<Joint<R>>,
+        answer: Result<Body, Fail>,
+    ) {
+        match answer {
+            Ok(_) => self.go_on_joint(cx, joint),
+            // It has gone away meanwhile, with the mark: it is asked again.
+            Err(Fail::Errno { errno }) if is_gone(errno) => self.give_up(cx, *joint, Fail::Busy),
+            Err(fail) => self.give_up(cx, *joint, fail),
+        }
+    }
+
+    /// Asks the next home, or commits.
+    fn go_on_joint(&mut self, cx: &mut Cx<'_, B, R>, joint: Box<Joint<R>>) {
+        let ask = || Ask {
+            id: joint.id,
+            agreed: &joint.agreed,
+            incoming: joint.incoming.as_ref(),
+            ..Ask::default()
+        };
+        let decision = self.decide(cx, &joint.op, ask());
+        if let Ok(Decision::AskHome(need)) = decision {
+            return self.ask_home(cx, joint, need);
+        }
+        if let Err(fail) = self.end(cx, joint.id, &joint.transaction) {
+            self.abort_joint(cx, &joint.parts);
+            return self.refuse(cx, joint.to, fail);
+        }
+        let decision = decision.and_then(|decision| {
+            if let Decision::Change(change, _) = &decision {
+                self.brick.validate(change)?;
+            }
+            Ok(decision)
+        });
+        let Joint { id, to, transaction, parts, .. } = *joint;
+        let mut waiter = Waiter { shape: ReplyShape::Done, ..Waiter::done(to) };
+        if matches!(decision, Ok(Decision::Change(..))) {
+            waiter.after = AfterReply::EndFile { tx: transaction.tx };
+            self.joints.insert(transaction.tx, (transaction.parent, parts));
+        } else {
+            self.abort_joint(cx, &parts);
+        }
+        self.carry_out(cx, id, decision, Bytes::new(), waiter);
+    }
+
+    /// The request fails before anything was decided.
+    fn give_up(&mut self, cx: &mut Cx<'_, B, R>, joint: Joint<R>, fail: Fail) {
+        let known = self.end(cx, joint.id, &joint.transaction);
+        self.abort_joint(cx, &joint.parts);
+        self.refuse(cx, joint.to, known.err().unwrap_or(fail));
+    }
+
+    /// The transaction is out of this primary's memory: it will never commit.
+    fn abort_joint(&mut self, cx: &mut Cx<'_, B, R>, parts: &[Participant]) {
+        for Participant { home, fid, tx, by } in parts.iter().copied() {
+            let end = Op::EndFile { fid, tx, commit: false, by };
+            self.ask(cx, Asking::FileEnded(home, fid), home, end, None);
+        }
+    }
+
+    /// Homes hear one after the other that it is done, the last to agree first: it may give way to the one before it. Then
+    /// the client does: whatever it looks at next is as it will be.
+    fn send_ends(&mut self, cx: &mut Cx<'_, B, R>, waiter: Box<Waiter<R>>, mut parts: Vec<Participant>) {
+        let Some(Participant { home, fid, tx, by }) = parts.pop() else {
+            let Waiter { to, reply, payload, .. } = *waiter;
+            return to.reply(reply, payload, cx.out);
+        };
+        let end = Op::EndFile { fid, tx, commit: true, by };
+        self.ask(cx, Asking::Told(waiter, parts), home, end, None);
+    }
+
+    /// A home was told; one that was not will ask.
+    pub(crate) fn on_told(
+        &mut self,
+        cx: &mut Cx<'_, B, R>,
+        waiter: Box<Waiter<R>>,
+        parts: Vec<Participant>,
+        answer: Result<Body, Fail>,
+    ) {
+        if let Err(fail) = answer {
+            tracing::debug!("set {}: tell the home of a file that it is done: {fail:?}", self.set);
+        }
+        self.send_ends(cx, waiter, parts);
+    }
+
+    /// The entry is made or gone, on all bricks: it goes to disk before any home forgets.
+    pub(crate) fn on_joint_committed(&mut self, cx: &mut Cx<'_, B, R>, tx: OpId, waiter: Waiter<R>) {
+        let Some((dir, parts)) = self.joints.remove(&tx) else {
+            return waiter.refuse(Fail::Busy, cx.out);
+        };
+        self.ask(cx, Asking::EnteredOnDisk(Box::new(waiter), parts), self.set, Op::Fsync { fid: dir }, None);
+    }
+
+    pub(crate) fn on_entered_on_disk(
+        &mut self,
+        cx: &mut Cx<'_, B, R>,
+        waiter: Box<Waiter<R>>,
+        parts: Vec<Participant>,
+        answer: Result<Body, Fail>,
+    ) {
+        match answer {
+            Ok(_) => {}
+            // The directory was removed meanwhile.
+            Err(Fail::Errno { errno }) if is_gone(errno) => {}
+            // The homes will ask.
+            Err(fail) => return waiter.refuse(fail, cx.out),
+        }
+        self.send_ends(cx, waiter, parts);
+    }
+
+    pub(crate) fn on_file_ended(&mut self, home: SetId, fid: Fid, answer: Result<Body, Fail>) {
+        if let Err(fail) = answer {
+            tracing::debug!("end the transaction about {fid} on set {home}: {fail:?}");
+        }
+        if home == self.set {
+            self.pending.file_asked(fid);
+        }
+    }
+}
+
+fn leads_to(entry: Option<Entry>, fid: Fid) -> bool {
+    entry.is_some_and(|e| e.fid == fid)
+}
+
+pub(crate) fn is_gone(errno: i32) -> bool {
+    errno == Errno::ESTALE.0 || errno == Errno::ENOENT.0
+}

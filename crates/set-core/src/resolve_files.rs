@@ -1,0 +1,102 @@
+//! Ends transactions about files of this set whose coordinator has not told the end: the entry that decides is asked for, and
+//! has to be on disk before it counts (docs/design/0016).
+
+use crate::brick::LocalBrick;
+use crate::core::{Cx, SetCore};
+use crate::elsewhere::Asking;
+use crate::io::ReplyTo;
+use crate::joint::is_gone;
+use core::time::Duration;
+use ids::{Fid, SessionId};
+use wire::op::Intent;
+use wire::{Body, Change, Fail, Op};
+
+/// How old a mark must be before its primary asks about it: the transaction is normally over by then.
+const OLD: Duration = Duration::from_secs(3);
+
+/// How far the question is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    /// No transaction may commit any more that began before.
+    First,
+    /// What was found then is on disk.
+    Sync,
+    /// It is still so.
+    Second,
+}
+
+/// A marked file whose transaction is ended as the entry says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct FileResolve {
+    fid: Fid,
+    intent: Intent,
+    stage: Stage,
+}
+
+impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
+    /// Marked files whose transaction should be over.
+    pub(crate) fn resolve_files(&mut self, cx: &mut Cx<'_, B, R>) {
+        if !self.is_primary() {
+            return;
+        }
+        for fid in self.pending.ask_about_files(cx.at.now, OLD) {
+            if self.brick.is_pending(fid) != Ok(true) {
+                self.pending.forget_file(fid);
+                continue;
+            }
+            tracing::debug!("XX resolve {fid}: {:?} next {}", self.brick.intent(fid), self.next.len());
+            let Ok(intent) = self.brick.intent(fid) else {
+                self.pending.file_asked(fid);
+                continue;
+            };
+            match intent {
+                Some(intent) => self.ask_outcome(cx, FileResolve { fid, intent, stage: Stage::First }),
+                // A power cut has taken what was meant, and with it what had agreed.
+                None if !self.next.is_empty() => self.pending.file_asked(fid),
+                None => {
+                    let time = cx.at.wall;
+                    self.order_own(cx, Change::EndFile { fid, drop: None, add: None, orphan: false, time });
+                    return;
+                }
+            }
+        }
+    }
+
+    fn ask_outcome(&mut self, cx: &mut Cx<'_, B, R>, resolve: FileResolve) {
+        let Some((entry, _)) = resolve.intent.decider() else { return self.pending.file_asked(resolve.fid) };
+        let (set, fid) = (resolve.intent.coordinator, resolve.fid);
+        let op = match resolve.stage {
+            Stage::First | Stage::Second => Op::CheckEntry { parent: entry.dir, name: entry.name, fid },
+            Stage::Sync => Op::Fsync { fid: entry.dir },
+        };
+        self.ask(cx, Asking::Outcome(resolve), set, op, None);
+    }
+
+    /// The coordinator's set has answered.
+    pub(crate) fn on_outcome(
+        &mut self,
+        cx: &mut Cx<'_, B, R>,
+        resolve: FileResolve,
+        answer: Result<Body, Fail>,
+    ) {
+        tracing::debug!("XX outcome {resolve:?}: {answer:?}");
+        let there = match answer {
+            Ok(_) => true,
+            Err(Fail::Errno { errno }) if is_gone(errno) => false,
+            Err(fail) => {
+                tracing::debug!("ask how the transaction about {} ended: {fail:?}", resolve.fid);
+                return self.pending.file_asked(resolve.fid);
+            }
+        };
+        let FileResolve { fid, intent, stage } = resolve;
+        match stage {
+            Stage::First => self.ask_outcome(cx, FileResolve { fid, intent, stage: Stage::Sync }),
+            Stage::Sync => self.ask_outcome(cx, FileResolve { fid, intent, stage: Stage::Second }),
+            Stage::Second => {
+                let commit = intent.decider().is_some_and(|(_, wanted)| wanted == there);
+                let (tx, by, home) = (intent.tx, SessionId(0), self.set);
+                self.ask(cx, Asking::FileEnded(home, fid), home, Op::EndFile { fid, tx, commit, by }, None);
+            }
+        }
+    }
+}

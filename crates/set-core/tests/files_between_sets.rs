@@ -1,0 +1,431 @@
+//! Names of files in directories of other sets, told as scripts: this set is the one whose entry decides, or the home of the
+//! file.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    missing_docs,
+    unreachable_pub,
+    reason = "a test that fails says where"
+)]
+
+mod common;
+
+use common::brick::{Memory, ROOT};
+use common::{Rig, create, name};
+use ids::{Epoch, Fid, Lsn, OpId, SessionId, SetId, Time};
+use set_core::Input;
+use std::time::Duration;
+use wire::op::{EntryName, Intent, Node, SetAttr};
+use wire::{Attr, Body, Change, Errno, Fail, Op};
+
+const NONE: [&str; 0] = [];
+const HERE: SetId = SetId(1);
+const THERE: SetId = SetId(2);
+/// A directory of the other set.
+const FAR: Fid = there(60);
+/// A file of the other set with a name here, `stub`.
+const STUB: Fid = there(50);
+/// A file of the other set without one.
+const FILE: Fid = there(51);
+/// A file of this set, `own`.
+const OWN: Fid = Fid { set: HERE, epoch: Epoch(1), lsn: Lsn(40) };
+
+const fn there(n: u64) -> Fid {
+    Fid { set: THERE, epoch: Epoch(5), lsn: Lsn(n) }
+}
+
+fn tx(seq: u64) -> OpId {
+    OpId { session: SessionId(88), seq }
+}
+
+fn memory() -> Memory {
+    let names = [((ROOT, name("own")), (OWN, HERE)), ((ROOT, name("stub")), (STUB, THERE))].into();
+    Memory { names, files: [OWN, STUB].into(), ..Memory::default() }
+}
+
+fn rig() -> Rig {
+    Rig::with(memory(), &[])
+}
+
+fn agreed(fid: Fid) -> Result<Body, Fail> {
+    let t = Time::default();
+    let (uid, gid, nlink, rdev, size, blocks) = (0, 0, 1, 0, 0, 0);
+    let (mode, home) = (0o100_644, THERE);
+    let (atime, mtime, ctime) = (t, t, t);
+    Ok(Body::Attr {
+        attr: Attr { fid, home, mode, uid, gid, nlink, rdev, size, blocks, atime, mtime, ctime },
+    })
+}
+
+fn errno(e: Errno) -> Result<Body, Fail> {
+    Err(Fail::Errno { errno: e.0 })
+}
+
+fn answer(rig: &mut Rig, id: u64, answer: Result<Body, Fail>) -> Vec<String> {
+    rig.step(Input::Answered(id, answer))
+}
+
+fn done(rig: &mut Rig, id: u64) -> Vec<String> {
+    answer(rig, id, Ok(Body::Done))
+}
+
+fn move_in(to: &str) -> Op {
+    Op::MoveIn { from: THERE, parent: FAR, name: name("old"), to_parent: ROOT, to_name: name(to), flags: 0 }
+}
+
+fn unlink(s: &str) -> Op {
+    Op::Unlink { parent: ROOT, name: name(s) }
+}
+
+fn check(s: &str, fid: Fid) -> Op {
+    Op::CheckEntry { parent: ROOT, name: name(s), fid }
+}
+
+fn changes(rig: &mut Rig) -> Vec<String> {
+    let word = |c: &Change| format!("{c:?}").split([' ', '{', '(']).next().unwrap_or_default().to_owned();
+    rig.core.brick_mut().journal.iter().map(|e| word(&e.body)).collect()
+}
+
+/// The moment it counts is the entry; before, the mark is on the home's disks, and before the home ends it, the entry on ours.
+#[test]
+fn a_file_moves_in_with_its_entry() {
+    let mut rig = rig();
+    assert_eq!(rig.ask(7, move_in("new")), ["ask 1: preparefile of 2 as 2"]);
+    assert_eq!(rig.ask_as(7, 1, move_in("new")), ["reply 1: busy for 250 ms"], "it is under way");
+    assert_eq!(rig.ask(7, move_in("new")), ["reply 2: busy for 250 ms"], "and so is its name");
+    assert_eq!(answer(&mut rig, 1, agreed(FILE)), ["ask 2: fsync of 2"]);
+    assert!(changes(&mut rig).is_empty());
+    assert_eq!(done(&mut rig, 2), ["ask 3: fsync of 1"]);
+    assert_eq!(changes(&mut rig), ["Enter"]);
+    assert_eq!(done(&mut rig, 3), ["ask 4: endfile of 2"]);
+    assert_eq!(done(&mut rig, 4), ["reply 1: done for 250 ms"], "all is as it will be");
+    assert_eq!(rig.ask_as(7, 1, move_in("new")), ["reply 1: done"], "once");
+    assert_eq!(rig.ask(9, check("new", FILE)), ["reply 3: done"]);
+    assert_eq!(changes(&mut rig), ["Enter"]);
+}
+
+#[test]
+fn a_link_comes_in_like_a_file_that_moves() {
+    let mut rig = rig();
+    let link = Op::LinkIn { fid: FILE, home: THERE, parent: ROOT, name: name("new") };
+    assert_eq!(rig.ask(7, link), ["ask 1: preparefile of 2 as 2"]);
+    assert_eq!(answer(&mut rig, 1, agreed(FILE)), ["ask 2: fsync of 2"]);
+    assert_eq!(done(&mut rig, 2), ["ask 3: fsync of 1"]);
+    assert_eq!(done(&mut rig, 3), ["ask 4: endfile of 2"]);
+    assert_eq!(done(&mut rig, 4), ["reply 1: done for 250 ms"]);
+}
+
+#[test]
+fn a_file_elsewhere_loses_its_name_with_the_entry() {
+    let mut rig = rig();
+    assert_eq!(rig.ask(7, unlink("stub")), ["ask 1: preparefile of 2 as 2"]);
+    assert_eq!(answer(&mut rig, 1, agreed(STUB)), ["ask 2: fsync of 2"]);
+    assert_eq!(done(&mut rig, 2), ["ask 3: fsync of 1"]);
+    assert_eq!(changes(&mut rig), ["Unlink"]);
+    assert_eq!(done(&mut rig, 3), ["ask 4: endfile of 2"]);
+    assert_eq!(done(&mut rig, 4), ["reply 1: done for 250 ms"]);
+    // One that a power cut has taken from its home: only the entry is left.
+    for gone in [Errno::ENOENT, Errno::ESTALE] {
+        let mut rig = self::rig();
+        rig.ask(7, unlink("stub"));
+        assert_eq!(answer(&mut rig, 1, errno(gone)), ["ask 2: fsync of 1"]);
+        assert_eq!(done(&mut rig, 2), ["reply 1: done for 250 ms"]);
+        assert_eq!(changes(&mut rig), ["Unlink"]);
+    }
+}
+
+/// Both have agreed before the entry changes. The one that gives way is told first: the other one waits for its name.
+#[test]
+fn a_file_moves_onto_one_of_the_same_home() {
+    let mut rig = rig();
+    assert_eq!(rig.ask(7, move_in("stub")), ["ask 1: preparefile of 2 as 2"]);
+    assert_eq!(answer(&mut rig, 1, agreed(FILE)), ["ask 2: fsync of 2"]);
+    assert_eq!(done(&mut rig, 2), ["ask 3: preparefile of 2 as 3"]);
+    assert_eq!(answer(&mut rig, 3, agreed(STUB)), ["ask 4: fsync of 2"]);
+    assert_eq!(done(&mut rig, 4), ["ask 5: fsync of 1"]);
+    assert_eq!(changes(&mut rig), ["Enter"]);
+    let ended = |outputs: Vec<set_core::Output<_, _>>| {
+        outputs.into_iter().find_map(|o| match o {
+            set_core::Output::Ask { op: Op::EndFile { fid, commit, .. }, .. } => Some((fid, commit)),
+            _ => None,
+        })
+    };
+    assert_eq!(ended(rig.outputs(Input::Answered(5, Ok(Body::Done)))), Some((STUB, true)));
+    assert_eq!(ended(rig.outputs(Input::Answered(6, Ok(Body::Done)))), Some((FILE, true)));
+    assert_eq!(done(&mut rig, 7), ["reply 1: done for 250 ms"]);
+    // The second one does not agree: the first one is given up.
+    let mut rig = self::rig();
+    rig.ask(7, move_in("stub"));
+    answer(&mut rig, 1, agreed(FILE));
+    done(&mut rig, 2);
+    let refused = answer(&mut rig, 3, Err(Fail::Busy));
+    assert_eq!(refused, ["ask 4: endfile of 2, given up", "reply 1: busy for 250 ms"]);
+    assert!(changes(&mut rig).is_empty());
+}
+
+#[test]
+fn what_the_home_refuses_changes_nothing() {
+    for (refusal, said) in [
+        (errno(Errno::ENOENT), "no such file or directory"),
+        (errno(Errno::EXDEV), "crosses sets"),
+        (errno(Errno::EMLINK), "too many links"),
+        (Err(Fail::Busy), "busy"),
+    ] {
+        let mut rig = rig();
+        rig.ask(7, move_in("new"));
+        let reply = answer(&mut rig, 1, refusal);
+        assert_eq!(reply, [format!("reply 1: {said} for 250 ms")]);
+        assert!(changes(&mut rig).is_empty());
+        assert_eq!(rig.ask(7, move_in("new")), ["ask 2: preparefile of 2 as 4"], "the name is free again");
+    }
+}
+
+/// It may be gone after a power cut: nothing has counted yet.
+#[test]
+fn a_mark_that_is_not_on_disk_counts_for_nothing() {
+    for (failure, said) in [(errno(Errno::EIO), "input/output error"), (errno(Errno::ESTALE), "busy")] {
+        let mut rig = rig();
+        rig.ask(7, move_in("new"));
+        answer(&mut rig, 1, agreed(FILE));
+        let reply = answer(&mut rig, 2, failure);
+        assert_eq!(reply[0], "ask 3: endfile of 2, given up");
+        assert!(reply[1].to_lowercase().contains(said), "{reply:?}");
+        assert!(changes(&mut rig).is_empty());
+    }
+}
+
+#[test]
+fn a_name_that_is_taken_meanwhile_is_looked_at_again() {
+    let mut rig = rig();
+    let flags = wire::op::rename_flags::NOREPLACE;
+    let (parent, to_parent) = (FAR, ROOT);
+    rig.ask(7, Op::MoveIn { from: THERE, parent, name: name("old"), to_parent, to_name: name("new"), flags });
+    rig.mkfile(7, "new");
+    answer(&mut rig, 1, agreed(FILE));
+    assert_eq!(done(&mut rig, 2), ["ask 3: endfile of 2, given up", "reply 1: file exists for 250 ms"]);
+}
+
+/// The coordinator's primary is another one, or one anew, at each point.
+#[test]
+fn a_new_view_before_the_entry_gives_it_up() {
+    let mut before = rig();
+    before.ask(7, move_in("new"));
+    before.lead(&[]);
+    // The transaction is unknown: its mark goes, once it is on disk or not.
+    let given_up = |out: &[String]| out.iter().any(|l| l.ends_with("endfile of 2, given up"));
+    let mut said = answer(&mut before, 1, agreed(FILE));
+    if !given_up(&said) {
+        said = done(&mut before, 2);
+    }
+    assert!(given_up(&said) && said.iter().any(|l| l.starts_with("reply 1: busy")), "{said:?}");
+    assert!(changes(&mut before).is_empty());
+
+    let mut marked = rig();
+    marked.ask(7, move_in("new"));
+    answer(&mut marked, 1, agreed(FILE));
+    marked.lead(&[]);
+    let said = done(&mut marked, 2);
+    assert!(given_up(&said) && said.iter().any(|l| l.starts_with("reply 1: busy")), "{said:?}");
+    assert!(changes(&mut marked).is_empty());
+    assert_eq!(marked.ask(9, check("new", FILE)), ["reply 2: no such file or directory"]);
+
+    // Another brick leads: this one neither commits nor answers as if it did.
+    let mut deposed = rig();
+    deposed.ask(7, move_in("new"));
+    answer(&mut deposed, 1, agreed(FILE));
+    deposed.follow(2);
+    let said = done(&mut deposed, 2);
+    assert!(!said.iter().any(|l| l.contains("done")), "{said:?}");
+    assert!(changes(&mut deposed).is_empty());
+}
+
+#[test]
+fn a_new_view_after_the_entry_leaves_the_end_to_the_home() {
+    let mut rig = Rig::with(memory(), &[2]);
+    rig.ask(7, move_in("new"));
+    answer(&mut rig, 1, agreed(FILE));
+    assert_eq!(done(&mut rig, 2), ["send 2: replicate"]);
+    let said = rig.lead(&[]);
+    assert!(!said.iter().any(|l| l.contains("endfile") || l.contains("done")), "{said:?}");
+    assert_eq!(changes(&mut rig), ["Enter"]);
+    // Whoever asks learns that it has committed: the client, and the home.
+    let again = rig.ask_as(7, 1, move_in("new"));
+    assert!(again.iter().any(|l| l.starts_with("reply 1: done")), "{again:?}");
+    assert_eq!(rig.ask(9, check("new", FILE)), ["reply 2: done"]);
+    assert_eq!(changes(&mut rig), ["Enter"]);
+}
+
+#[test]
+fn an_entry_that_is_not_on_disk_is_told_to_nobody() {
+    let mut rig = rig();
+    rig.ask(7, move_in("new"));
+    answer(&mut rig, 1, agreed(FILE));
+    done(&mut rig, 2);
+    let failed = answer(&mut rig, 3, errno(Errno::EIO));
+    assert!(failed.len() == 1 && failed[0].starts_with("reply 1: "), "{failed:?}");
+    assert!(!failed[0].contains("done"), "{failed:?}");
+}
+
+/// A home that asks may wait for the very transaction that waits for it: asked twice, it gives way.
+#[test]
+fn who_asks_for_the_entry_twice_ends_what_is_under_way() {
+    let mut rig = rig();
+    rig.ask(7, move_in("new"));
+    assert_eq!(rig.ask(9, check("new", FILE)), ["reply 2: busy"]);
+    assert_eq!(rig.ask(9, check("new", FILE)), ["reply 3: no such file or directory"]);
+    answer(&mut rig, 1, agreed(FILE));
+    let said = done(&mut rig, 2);
+    assert_eq!(said, ["ask 3: endfile of 2, given up", "reply 1: busy for 250 ms"], "it was answered for");
+    assert!(changes(&mut rig).is_empty());
+}
+
+fn prepare(seq: u64) -> Op {
+    let place = |dir, s| Some(EntryName { dir, name: name(s) });
+    let (drop, add, by) = (place(ROOT, "own"), place(FAR, "new"), SessionId(7));
+    Op::PrepareFile { tx: tx(seq), coordinator: THERE, fid: None, drop, add, by }
+}
+
+fn end(seq: u64, commit: bool) -> Op {
+    Op::EndFile { fid: OWN, tx: tx(seq), commit, by: SessionId(7) }
+}
+
+fn marked() -> Rig {
+    let mut rig = rig();
+    assert_eq!(rig.ask_as(88, 1, prepare(1)), ["reply 1: attr 1.1.40"]);
+    rig
+}
+
+#[test]
+fn a_home_marks_a_file_once() {
+    let mut rig = marked();
+    assert_eq!(rig.ask_as(88, 1, prepare(1)), ["reply 1: attr 1.1.40"], "the same message again");
+    assert_eq!(rig.ask_as(88, 2, prepare(2)), ["reply 2: busy"], "another transaction");
+    assert_eq!(changes(&mut rig), ["PrepareFile"]);
+    let looks: [Op; 8] = [
+        Op::Lookup { parent: ROOT, name: name("own") },
+        Op::GetAttr { fid: OWN },
+        Op::SetAttr { fid: OWN, set: set_mode() },
+        unlink("own"),
+        Op::Link { fid: OWN, parent: ROOT, name: name("l") },
+        create("own", Node::File),
+        Op::ReadDir { fid: ROOT, cookie: 0, plus: false },
+        Op::Rename { parent: ROOT, name: name("own"), to_parent: ROOT, to_name: name("x"), flags: 0 },
+    ];
+    for op in looks {
+        let shown = format!("{op:?}");
+        let said = rig.ask(7, op);
+        assert!(said.len() == 1 && said[0].contains("busy"), "{shown}: {said:?}");
+    }
+    // Who has it open does not notice.
+    let write = Op::Write { fid: OWN, offset: 0, append: false, kill_suid: false };
+    assert!(rig.ask(7, write)[0].contains("written"));
+    assert_eq!(changes(&mut rig), ["PrepareFile", "Write"]);
+}
+
+fn set_mode() -> SetAttr {
+    let (uid, gid, size, atime, mtime) = (None, None, None, None, None);
+    SetAttr { mode: Some(0o600), uid, gid, size, atime, mtime, kill_suid: false }
+}
+
+#[test]
+fn the_end_of_a_transaction_ends_its_mark_only() {
+    for commit in [true, false] {
+        let mut rig = marked();
+        assert_eq!(rig.ask_as(88, 2, end(9, commit)), ["reply 2: done"], "an older one's, late");
+        assert_eq!(rig.ask_as(88, 3, end(9, !commit)), ["reply 3: done"]);
+        assert_eq!(changes(&mut rig), ["PrepareFile"]);
+        assert_eq!(rig.ask_as(88, 4, end(1, commit)), ["reply 4: done"]);
+        assert_eq!(changes(&mut rig), ["PrepareFile", "EndFile"]);
+        let names = rig.core.brick_mut().names.clone();
+        assert_eq!(names.contains_key(&(ROOT, name("own"))), !commit);
+        assert_eq!(names.get(&(FAR.names(), name("new"))), commit.then_some(&(OWN, HERE)));
+        // Again, and the other way: it is over.
+        assert_eq!(rig.ask_as(88, 5, end(1, commit)), ["reply 5: done"]);
+        assert_eq!(rig.ask_as(88, 6, end(1, !commit)), ["reply 6: done"]);
+        // Nor does the transaction's own late message mark it again.
+        rig.ask_as(88, 1, prepare(1));
+        assert_eq!(changes(&mut rig), ["PrepareFile", "EndFile"]);
+        let found = rig.ask(7, Op::GetAttr { fid: OWN });
+        assert_eq!(found, ["reply 1: attr 1.1.40 for 250 ms"]);
+    }
+}
+
+/// What a mark's primary asks when the coordinator has said nothing.
+fn asked(rig: &mut Rig) -> Vec<String> {
+    rig.now += Duration::from_secs(4);
+    let outputs = rig.step(Input::Maintenance);
+    outputs.into_iter().filter(|l| l.starts_with("ask")).collect()
+}
+
+#[test]
+fn a_home_that_hears_nothing_asks_for_the_entry() {
+    let gone = || errno(Errno::ENOENT);
+    // first answer, second answer, what it does
+    for (first, second, end) in [
+        (Ok(Body::Done), Ok(Body::Done), "ask 4: endfile of 1"),
+        (gone(), gone(), "ask 4: endfile of 1, given up"),
+        // A power cut of the coordinator took the entry meanwhile, or brought it to light.
+        (Ok(Body::Done), gone(), "ask 4: endfile of 1, given up"),
+        (gone(), Ok(Body::Done), "ask 4: endfile of 1"),
+    ] {
+        let mut rig = marked();
+        assert_eq!(
+            rig.step(Input::Maintenance).iter().filter(|l| l.starts_with("ask")).count(),
+            0,
+            "it is young"
+        );
+        assert_eq!(asked(&mut rig), ["ask 1: checkentry of 2"]);
+        assert_eq!(asked(&mut rig), NONE, "one question at a time");
+        assert_eq!(answer(&mut rig, 1, first), ["ask 2: fsync of 2"]);
+        assert_eq!(done(&mut rig, 2), ["ask 3: checkentry of 2"]);
+        assert_eq!(answer(&mut rig, 3, second), [end]);
+        assert_eq!(changes(&mut rig), ["PrepareFile"]);
+    }
+}
+
+#[test]
+fn an_unclear_answer_ends_no_transaction() {
+    for unclear in [Err(Fail::Busy), errno(Errno::EIO), Err(Fail::BelowQuorum)] {
+        for step in 1..=3 {
+            let mut rig = marked();
+            assert_eq!(asked(&mut rig), ["ask 1: checkentry of 2"]);
+            for id in 1..step {
+                done(&mut rig, id);
+            }
+            assert_eq!(answer(&mut rig, step, unclear.clone()), NONE);
+            let again = asked(&mut rig);
+            assert_eq!(again, [format!("ask {}: checkentry of 2", step + 1)], "from the beginning");
+        }
+    }
+}
+
+/// A primary whose journal no longer has the record of a mark finds the mark with the file.
+#[test]
+fn a_mark_without_a_record_is_found_with_the_file() {
+    let place = |dir, s| Some(EntryName { dir, name: name(s) });
+    let (drop, add) = (place(ROOT, "own"), place(FAR.names(), "new"));
+    let intent = Intent { tx: tx(1), coordinator: THERE, drop, add };
+    let mut rig = Rig::with(Memory { marked: [(OWN, intent)].into(), ..memory() }, &[]);
+    assert_eq!(asked(&mut rig), NONE, "nobody has met it");
+    let looked = rig.ask(7, Op::GetAttr { fid: OWN });
+    assert!(looked[0].contains("busy"), "{looked:?}");
+    assert_eq!(asked(&mut rig), ["ask 1: checkentry of 2"]);
+    done(&mut rig, 1);
+    done(&mut rig, 2);
+    assert_eq!(done(&mut rig, 3), ["ask 4: endfile of 1"]);
+    // As it reaches this set.
+    assert_eq!(rig.ask_as(99, 1, end(1, true)), ["reply 1: done"]);
+    assert_eq!(changes(&mut rig), ["EndFile"]);
+    done(&mut rig, 4);
+    assert_eq!(asked(&mut rig), NONE);
+}
+
+/// A brick that does not lead asks nobody; when it leads it does.
+#[test]
+fn the_next_primary_asks() {
+    let mut rig = marked();
+    rig.second(2);
+    assert_eq!(asked(&mut rig), NONE);
+    rig.lead(&[]);
+    assert_eq!(asked(&mut rig), ["ask 1: checkentry of 2"]);
+}
