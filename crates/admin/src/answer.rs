@@ -53,9 +53,12 @@ pub struct VolumeCreated {
 pub struct BricksAdded {
     /// Its name.
     pub name: String,
-    /// The sets that it got.
+    /// The sets that it got, or that got more bricks.
     #[serde(default)]
     pub sets: Vec<SetId>,
+    /// Each set is to have so many bricks: the new ones are filled now.
+    #[serde(default)]
+    pub replica: Option<u32>,
     /// Whether every set had a primary before the answer, or the volume is not started.
     #[serde(default)]
     pub serving: bool,
@@ -75,6 +78,18 @@ pub struct BrickReplaced {
     /// The old one is out of the set. If not, it leaves when the new one is in sync.
     #[serde(default)]
     pub at_once: bool,
+}
+
+/// A volume has fewer bricks in each set.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct BricksRemoved {
+    /// The volume.
+    pub name: String,
+    /// How many bricks each set is to have.
+    pub replica: u32,
+    /// Bricks that are still in their sets, HOST:/PATH: they leave as soon as another one can lead.
+    #[serde(default)]
+    pub leaving: Vec<String>,
 }
 
 /// A volume is started.

@@ -14,8 +14,8 @@ mod status;
 mod volume;
 
 pub use answer::{
-    BrickReplaced, BricksAdded, Changes, Document, OptionsReset, OptionsSet, PeerDetached, PeerProbed,
-    PeerReplaced, VolumeCreated, VolumeDeleted, VolumePromoted, VolumeStarted, VolumeStopped,
+    BrickReplaced, BricksAdded, BricksRemoved, Changes, Document, OptionsReset, OptionsSet, PeerDetached,
+    PeerProbed, PeerReplaced, VolumeCreated, VolumeDeleted, VolumePromoted, VolumeStarted, VolumeStopped,
 };
 pub use envelope::{TAG, Unreadable, VERSION, decode_answer, decode_request, encode_answer, encode_request};
 pub use error::{AdminError, ErrorCode};
@@ -23,8 +23,8 @@ pub use peer::{Peer, PeerStatus, Peers, ServerRole};
 pub use request::{
     AdminAnswer, AdminRequest, Ask, ConfigApply, ConfigExport, GetPeerStatus, PeerDetach, PeerProbe,
     PeerReplace, PoolList, REQUESTS, VolumeAddBrick, VolumeCreate, VolumeDelete, VolumeGet, VolumeHeal,
-    VolumeHealInfo, VolumeInfo, VolumeList, VolumePromote, VolumeReplaceBrick, VolumeReset, VolumeSet,
-    VolumeStart, VolumeStatus, VolumeStop,
+    VolumeHealInfo, VolumeInfo, VolumeList, VolumePromote, VolumeRemoveBrick, VolumeReplaceBrick,
+    VolumeReset, VolumeSet, VolumeStart, VolumeStatus, VolumeStop,
 };
 pub use status::{
     BrickRole, BrickStatus, HealInfo, HealMode, HealProgress, HealState, ServerCounters, VolumeReport,

@@ -1,8 +1,8 @@
 //! The requests, one struct each, and the table that ties each of them to its answer.
 
 use crate::{
-    BrickReplaced, BricksAdded, Changes, Document, HealInfo, OptionLines, OptionsReset, OptionsSet,
-    PeerDetached, PeerProbed, PeerReplaced, PeerStatus, Peers, VolumeCreated, VolumeDeleted,
+    BrickReplaced, BricksAdded, BricksRemoved, Changes, Document, HealInfo, OptionLines, OptionsReset,
+    OptionsSet, PeerDetached, PeerProbed, PeerReplaced, PeerStatus, Peers, VolumeCreated, VolumeDeleted,
     VolumeDescriptions, VolumeNames, VolumePromoted, VolumeReports, VolumeStarted, VolumeStopped,
 };
 use serde::{Deserialize, Serialize};
@@ -72,6 +72,7 @@ requests! {
     VolumeCreate, VolumeCreate, "volume-create" -> VolumeCreated;
     VolumeAddBrick, VolumeAddBrick, "volume-add-brick" -> BricksAdded;
     VolumeReplaceBrick, VolumeReplaceBrick, "volume-replace-brick" -> BrickReplaced;
+    VolumeRemoveBrick, VolumeRemoveBrick, "volume-remove-brick" -> BricksRemoved;
     VolumeStart, VolumeStart, "volume-start" -> VolumeStarted;
     VolumeStop, VolumeStop, "volume-stop" -> VolumeStopped;
     VolumeDelete, VolumeDelete, "volume-delete" -> VolumeDeleted;
@@ -144,11 +145,17 @@ pub struct VolumeCreate {
     pub force: bool,
 }
 
-/// Give a volume more sets.
+/// Give a volume more sets, or each of its sets more bricks.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct VolumeAddBrick {
     /// The volume.
     pub name: String,
+    /// How many bricks each set is to have; the volume gets no more sets then.
+    #[serde(default)]
+    pub replica: Option<u32>,
+    /// How many of them are arbiters; as many as now unless given.
+    #[serde(default)]
+    pub arbiter: Option<u32>,
     /// HOST:/PATH each, set by set.
     pub bricks: Vec<String>,
     /// Allow two bricks of one set on one server.
@@ -166,6 +173,20 @@ pub struct VolumeReplaceBrick {
     /// The one that takes its place, as HOST:/PATH.
     pub new: String,
     /// Also if the set has a copy less until the new one is healed.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// Take bricks out of each set of a volume.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct VolumeRemoveBrick {
+    /// The volume.
+    pub name: String,
+    /// How many bricks each set is to have.
+    pub replica: u32,
+    /// Those that go, as HOST:/PATH.
+    pub bricks: Vec<String>,
+    /// Also if bricks that stay are not in sync.
     #[serde(default)]
     pub force: bool,
 }

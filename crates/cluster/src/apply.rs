@@ -41,6 +41,8 @@ impl State {
             Command::CreateVolume(volume) => self.create_volume(volume).map(Outcome::Volume),
             Command::AddBricks(new) => self.add_bricks(new),
             Command::ReplaceBrick(new) => self.replace_brick(new),
+            Command::AddCopies(more) => self.add_copies(more),
+            Command::RemoveCopies(fewer) => self.remove_copies(fewer),
             Command::StartVolume { name } => self.start_volume(name),
             Command::StopVolume { name } => self.stop_volume(name),
             Command::DeleteVolume { name } => self.delete_volume(name),

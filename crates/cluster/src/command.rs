@@ -60,6 +60,10 @@ pub enum Command {
     AddBricks(NewBricks),
     /// Gives a brick's place in its set to another one.
     ReplaceBrick(NewBrick),
+    /// Gives each set of a volume further bricks.
+    AddCopies(MoreCopies),
+    /// Takes bricks out of each set of a volume.
+    RemoveCopies(FewerCopies),
     /// Lets it be mounted.
     StartVolume {
         /// Its name.
@@ -190,6 +194,34 @@ pub struct NewBrick {
     /// Where the new one is to be.
     pub new: BrickSpec,
     /// Also if the set has a copy less until the new one is healed.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// Further copies of all that a volume holds.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct MoreCopies {
+    /// The volume's name.
+    pub volume: String,
+    /// How many bricks each set is to have, more than now.
+    pub replica: u32,
+    /// How many of them are arbiters.
+    #[serde(default)]
+    pub arbiter: u32,
+    /// Those of the first set, then those of the next; an arbiter comes last.
+    pub bricks: Vec<BrickSpec>,
+}
+
+/// Fewer copies of all that a volume holds.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct FewerCopies {
+    /// The volume's name.
+    pub volume: String,
+    /// How many bricks each set is to have, fewer than now.
+    pub replica: u32,
+    /// Those that go, from each set as many.
+    pub bricks: Vec<BrickSpec>,
+    /// Also if bricks that stay are not in sync.
     #[serde(default)]
     pub force: bool,
 }

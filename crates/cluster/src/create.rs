@@ -60,8 +60,19 @@ impl State {
 
     /// The bricks with normal paths, or why they cannot be a volume's.
     pub(crate) fn check_bricks(&self, new: &NewVolume) -> Result<Vec<BrickSpec>, Refusal> {
+        let bricks = self.check_new(&new.bricks)?;
+        if !new.force {
+            for of_set in bricks.chunks(new.replica as usize) {
+                self.check_servers_differ(of_set)?;
+            }
+        }
+        Ok(bricks)
+    }
+
+    /// The directories with normal paths, or why they cannot be bricks of anything.
+    pub(crate) fn check_new(&self, given: &[BrickSpec]) -> Result<Vec<BrickSpec>, Refusal> {
         let mut bricks = Vec::new();
-        for spec in &new.bricks {
+        for spec in given {
             if !self.servers.contains_key(&spec.server) {
                 return Err(Refusal::UnknownServer { id: spec.server });
             }
@@ -69,11 +80,6 @@ impl State {
         }
         self.check_apart(&bricks)?;
         self.check_free(&bricks)?;
-        if !new.force {
-            for of_set in bricks.chunks(new.replica as usize) {
-                self.check_servers_differ(of_set)?;
-            }
-        }
         Ok(bricks)
     }
 
@@ -138,6 +144,8 @@ impl State {
                 arbiter: at >= data,
                 mount: String::new(),
                 replaces: None,
+                joining: false,
+                leaving: false,
             });
         }
         let primary = self.least_loaded(bricks.iter().filter(|b| !b.arbiter));
@@ -174,14 +182,20 @@ impl State {
     }
 }
 
-pub(crate) fn check_shape(new: &NewVolume) -> Result<(), Refusal> {
-    let (replica, arbiter, count) = (new.replica, new.arbiter, new.bricks.len());
+/// Refuses what no set can be.
+pub(crate) fn check_copies(replica: u32, arbiter: u32) -> Result<(), Refusal> {
     if replica == 0 || replica > limits::REPLICA {
         return Err(Refusal::Replica { replica, max: limits::REPLICA });
     }
     if arbiter > 1 || (arbiter == 1 && replica != 3) {
         return Err(Refusal::Arbiter { replica, arbiter });
     }
+    Ok(())
+}
+
+pub(crate) fn check_shape(new: &NewVolume) -> Result<(), Refusal> {
+    let (replica, arbiter, count) = (new.replica, new.arbiter, new.bricks.len());
+    check_copies(replica, arbiter)?;
     if count == 0 {
         return Err(Refusal::NoBricks { name: new.name.clone() });
     }

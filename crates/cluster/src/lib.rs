@@ -10,11 +10,13 @@ mod apply;
 pub mod arbitration;
 mod command;
 pub mod config;
+mod copies;
 mod create;
 mod grow;
 pub mod hex;
 pub mod limits;
 pub mod liveness;
+mod members;
 pub mod membership;
 mod names;
 mod notes;
@@ -29,8 +31,8 @@ mod testing;
 
 pub use access::Access;
 pub use command::{
-    BrickSpec, Command, ConfigVolume, NewBrick, NewBricks, NewServer, NewVolume, OptionChange, Outcome,
-    Proposal, ViewChange,
+    BrickSpec, Command, ConfigVolume, FewerCopies, MoreCopies, NewBrick, NewBricks, NewServer, NewVolume,
+    OptionChange, Outcome, Proposal, ViewChange,
 };
 pub use names::{check_address, check_volume_name, normal_path};
 pub use refusal::Refusal;

@@ -14,7 +14,7 @@ impl State {
 
     fn set_note(&self, volume: &Volume, set: &Set, down: &BTreeSet<ServerId>) -> Option<String> {
         let in_sync = set.view.in_sync.len() as u32;
-        let quorum = volume.write_quorum();
+        let quorum = volume.write_quorum(set.copies());
         let names = |in_sync: bool| {
             let bricks = set.bricks.iter().filter(|b| set.view.in_sync.contains(&b.id) == in_sync);
             bricks.map(|b| self.brick_name(b)).collect::<Vec<_>>().join(", ")

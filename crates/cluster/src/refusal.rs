@@ -124,6 +124,41 @@ pub enum Refusal {
     OnlyCopy { brick: String },
     #[error("set {set} is offline, so no new brick could be filled: see mortar volume status")]
     SetOffline { set: SetId },
+    #[error("brick {brick} leaves its set already: see mortar volume status")]
+    BrickLeaves { brick: String },
+    #[error("volume '{name}' has replica {has}: give a higher one to add copies, or none to add sets")]
+    NotMoreCopies { name: String, has: u32 },
+    #[error("volume '{name}' has replica {has}: give a lower one to remove copies")]
+    NotFewerCopies { name: String, has: u32 },
+    #[error(
+        "volume '{name}' has {sets} sets, and {count} bricks are not {each} for each of them: give {each} for the first \
+         set, then {each} for the next"
+    )]
+    CopiesCount { name: String, count: usize, sets: usize, each: u32 },
+    #[error("{brick} is no brick of volume '{name}': see mortar volume info {name}")]
+    NoBrickOf { brick: String, name: String },
+    #[error(
+        "of set {set} {count} bricks are given, and each set of volume '{name}' is to lose {each}: name as many"
+    )]
+    UnevenCopies { set: SetId, name: String, count: usize, each: u32 },
+    #[error("brick {brick} is the arbiter of its set, which needs replica 3: remove it as well")]
+    ArbiterStays { brick: String },
+    #[error(
+        "brick {brick} is not in sync, and would be a copy that is left: wait until it is healed (mortar volume heal \
+         {name} info), or use force instead of commit"
+    )]
+    CopyNotInSync { brick: String, name: String },
+    #[error(
+        "bricks that are left of set {set} do not hold its latest data, only {brick} does: wait until another one is in \
+         sync (mortar volume heal {name} info), or remove another one"
+    )]
+    LastCopy { set: SetId, brick: String, name: String },
+    #[error(
+        "set {set} is offline, and any of its bricks may be needed to go on: see mortar volume status {name}"
+    )]
+    OfflineKeeps { set: SetId, name: String },
+    #[error("brick {brick} was never in sync in set {set}: name another one")]
+    NeverInSync { set: SetId, brick: BrickId },
     #[error("set {set} would lose its data: a brick that holds it must stay in sync")]
     DataWouldBeLost { set: SetId },
     #[error("a pool needs a voter: name at least one server")]

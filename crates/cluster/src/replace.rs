@@ -1,13 +1,13 @@
 //! Giving a brick's place in its set to another brick, while the set serves.
 //!
 //! Always true:
-//! - A brick that is in sync stays until the new one is: both are members meanwhile, and the view change that brings the
-//!   new one in takes the old one out.
-//! - A brick that is not in sync counts for nothing, and goes at once. So does one whose server would have to serve both,
-//!   if another brick in sync holds the data and the administrator accepts a copy less.
+//! - A brick that is in sync stays until the new one is: both are members meanwhile. Then it leaves (see
+//!   [`crate::members`]).
+//! - A brick that is not in sync counts for nothing, and goes at once. One whose server would have to serve both leaves
+//!   without waiting for the new one, if another brick in sync holds the data and the administrator accepts a copy less.
 //! - The new brick comes into the view like any brick that was healed.
 
-use ids::{BrickId, SetId};
+use ids::BrickId;
 
 use crate::{Brick, BrickSpec, NewBrick, Outcome, Refusal, Set, State, names};
 
@@ -27,17 +27,23 @@ impl State {
         self.check_replaceable(set, &old, &spec, r.force)?;
         let id = self.next_brick;
         self.next_brick = BrickId(id.0.checked_add(1).ok_or(Refusal::OutOfIds)?);
-        let at_once = !set.view.in_sync.contains(&old.id) || old.server == spec.server;
-        let replaces = if at_once { old.replaces } else { Some(old.id) };
+        let in_sync = set.view.in_sync.contains(&old.id);
+        let same_server = old.server == spec.server;
+        let replaces = match (in_sync, same_server) {
+            (true, false) => Some(old.id),
+            (true, true) => None,
+            (false, _) => old.replaces,
+        };
         let BrickSpec { server, path } = spec;
-        let new = Brick { id, server, path, arbiter: old.arbiter, mount: String::new(), replaces };
-        let views = if at_once { self.leave_views(|b| b.id == old.id) } else { Vec::new() };
-        let Some(set) = self.sets.get_mut(&r.set) else { return Ok(Outcome::Views(views)) };
+        let Brick { arbiter, joining, .. } = old;
+        let new =
+            Brick { id, server, path, arbiter, mount: String::new(), replaces, joining, leaving: false };
+        let Some(set) = self.sets.get_mut(&r.set) else { return Ok(Outcome::Done) };
         let at = set.bricks.iter().position(|b| b.id == old.id).unwrap_or(set.bricks.len());
-        set.bricks.insert(at, new);
-        if at_once {
-            set.bricks.retain(|b| b.id != old.id);
-        }
+        // After the old one: of two bricks of a set a server serves the first.
+        set.bricks.insert((at + 1).min(set.bricks.len()), new);
+        let leaves = !in_sync || same_server;
+        let views = if leaves { self.begin_leaving(r.set, &[old.id]) } else { Vec::new() };
         Ok(Outcome::Views(views))
     }
 
@@ -45,6 +51,9 @@ impl State {
         let brick = self.brick_name(old);
         if set.view.primary.is_none() {
             return Err(Refusal::SetOffline { set: set.id });
+        }
+        if old.leaving {
+            return Err(Refusal::BrickLeaves { brick });
         }
         if let Some(by) = set.bricks.iter().find(|b| b.replaces == Some(old.id)) {
             return Err(Refusal::BeingReplaced { brick, by: self.brick_name(by) });
@@ -64,24 +73,6 @@ impl State {
             }
         }
         Ok(())
-    }
-
-    /// Bricks whose successors are in sync now leave their set.
-    pub(crate) fn finish_replacements(&mut self, id: SetId) {
-        let Some(set) = self.sets.get_mut(&id) else { return };
-        let mut gone = Vec::new();
-        for brick in set.bricks.iter_mut().filter(|b| set.view.in_sync.contains(&b.id)) {
-            gone.extend(brick.replaces.take());
-        }
-        set.bricks.retain(|b| !gone.contains(&b.id));
-        set.view.in_sync.retain(|b| !gone.contains(b));
-        if set.view.primary.is_none_or(|p| !gone.contains(&p)) {
-            return;
-        }
-        let Some(set) = self.sets.get(&id) else { return };
-        let holders = set.bricks.iter().filter(|b| !b.arbiter && set.view.in_sync.contains(&b.id));
-        let primary = self.least_loaded(holders);
-        self.sets.get_mut(&id).into_iter().for_each(|set| set.view.primary = primary);
     }
 }
 

@@ -176,6 +176,12 @@ pub struct Brick {
     /// It takes the place of this brick of its set as soon as it is in sync.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaces: Option<BrickId>,
+    /// A further copy, which counts for its set's write quorum as soon as it is in sync.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub joining: bool,
+    /// It is to leave its set. It is a member only until the view is without it.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub leaving: bool,
 }
 
 /// Who of a set serves, agreed in the pool's store.
@@ -264,9 +270,9 @@ impl State {
         volume.sets.iter().filter_map(|id| self.sets.get(id))
     }
 
-    /// The bricks of a volume, without those that are still to take the place of others.
+    /// The bricks of a volume, without those that are still to take the place of others, and without those that leave.
     pub fn bricks_of_volume<'a>(&'a self, volume: &'a Volume) -> impl Iterator<Item = &'a Brick> {
-        self.sets_of(volume).flat_map(|s| &s.bricks).filter(|b| b.replaces.is_none())
+        self.sets_of(volume).flat_map(|s| &s.bricks).filter(|b| b.replaces.is_none() && !b.leaving)
     }
 
     /// A brick as users write it: HOST:/PATH.
@@ -347,6 +353,12 @@ impl State {
         let members: BTreeSet<_> = set.bricks.iter().map(|b| b.id).collect();
         assert!(set.view.in_sync.is_subset(&members), "only members are in sync");
         assert!(set.has_data(&set.view.in_sync), "somebody in sync holds the data");
+        assert!(set.copies() > 0, "a set is to have a brick");
+        for brick in &set.bricks {
+            let in_sync = set.view.in_sync.contains(&brick.id);
+            assert!(!(brick.joining && in_sync), "a copy in sync counts");
+            assert!(!brick.leaving || in_sync, "a brick that leaves stays only for the view");
+        }
         if let Some(primary) = set.view.primary {
             assert!(set.view.in_sync.contains(&primary), "a primary is in sync");
             assert!(set.brick(primary).is_some_and(|b| !b.arbiter), "an arbiter never leads");
@@ -360,6 +372,12 @@ impl Set {
         self.bricks.iter().find(|b| b.id == id)
     }
 
+    /// How many bricks count for the write quorum: those that the set is to have and that were in sync before.
+    pub fn copies(&self) -> u32 {
+        let counts = |b: &&Brick| !b.joining && !b.leaving && b.replaces.is_none();
+        self.bricks.iter().filter(counts).count() as u32
+    }
+
     /// Whether any of these is a member that holds data.
     pub fn has_data(&self, of: &BTreeSet<BrickId>) -> bool {
         self.bricks.iter().any(|b| !b.arbiter && of.contains(&b.id))
@@ -367,14 +385,14 @@ impl Set {
 }
 
 impl Volume {
-    /// How many in-sync bricks a set needs before it takes writes (design, 5.8).
-    pub fn write_quorum(&self) -> u32 {
+    /// How many in-sync bricks a set of so many copies ([`Set::copies`]) needs before it takes writes (design, 5.8).
+    pub fn write_quorum(&self, copies: u32) -> u32 {
         let options = self.typed_options();
         match options.quorum_type {
             QuorumType::None => 1,
-            QuorumType::Fixed => options.quorum_count.clamp(1, u64::from(self.replica)) as u32,
-            QuorumType::Auto if self.replica <= 2 => 1,
-            QuorumType::Auto => self.replica / 2 + 1,
+            QuorumType::Fixed => options.quorum_count.clamp(1, u64::from(copies.max(1))) as u32,
+            QuorumType::Auto if copies <= 2 => 1,
+            QuorumType::Auto => copies / 2 + 1,
         }
     }
 }

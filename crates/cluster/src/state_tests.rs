@@ -41,9 +41,8 @@ fn write_quorum() {
     testing::create(&mut state, "v", 4, 0, 4);
     let mut quorum = |replica: u32, options: &[(&str, &str)]| {
         let volume = state.volumes.values_mut().next().unwrap();
-        volume.replica = replica;
         volume.options = options.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
-        volume.write_quorum()
+        volume.write_quorum(replica)
     };
     assert_eq!([1, 2, 3, 4, 5].map(|n| quorum(n, &[])), [1, 1, 2, 3, 3]);
     assert_eq!(quorum(3, &[("cluster.quorum-type", "none")]), 1);

@@ -21,7 +21,7 @@ impl State {
                 set.lost_before = epoch;
             }
         }
-        self.finish_replacements(change.set);
+        self.update_members(change.set);
         Ok(Outcome::Views(vec![(change.set, epoch)]))
     }
 
@@ -36,11 +36,15 @@ impl State {
         match set.brick(brick) {
             None => return Err(Refusal::NotMember { set: id, brick }),
             Some(b) if b.arbiter => return Err(Refusal::BadPrimary { set: id, brick }),
+            Some(b) if b.joining || b.replaces.is_some() => {
+                return Err(Refusal::NeverInSync { set: id, brick });
+            }
             Some(_) => {}
         }
         let epoch = actual.next();
         set.view = View { epoch, primary: Some(brick), in_sync: BTreeSet::from([brick]) };
         set.lost_before = epoch;
+        self.update_members(id);
         Ok(Outcome::Views(vec![(id, epoch)]))
     }
 
@@ -71,6 +75,7 @@ impl State {
             if let Some(set) = self.sets.get_mut(&id) {
                 set.view = view;
             }
+            self.update_members(id);
         }
         changed
     }
@@ -86,7 +91,9 @@ impl State {
             let candidates = set.bricks.iter().filter(|b| !b.arbiter && rest.contains(&b.id));
             let primary = match led {
                 Some(id) if !leaves(&id) => Some(id),
-                Some(_) => self.least_loaded(candidates),
+                Some(_) => self
+                    .least_loaded(candidates.clone().filter(|b| !b.leaving))
+                    .or_else(|| self.least_loaded(candidates)),
                 // Nobody led: the brick everybody waits for is another one, which may be gone as well.
                 None => None,
             };

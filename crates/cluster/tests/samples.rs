@@ -5,8 +5,8 @@
 mod json_sample;
 
 use cluster::{
-    BrickSpec, Command, ConfigVolume, NewBrick, NewBricks, NewServer, NewVolume, OptionChange, Outcome,
-    Proposal, State, Status, ViewChange,
+    BrickSpec, Command, ConfigVolume, FewerCopies, MoreCopies, NewBrick, NewBricks, NewServer, NewVolume,
+    OptionChange, Outcome, Proposal, State, Status, ViewChange,
 };
 use ids::{BrickId, Epoch, ServerId, SetId, VolumeId};
 use serde::Serialize;
@@ -60,6 +60,8 @@ fn name(command: &Command) -> &'static str {
         Command::CreateVolume(_) => "create-volume",
         Command::AddBricks(_) => "add-bricks",
         Command::ReplaceBrick(_) => "replace-brick",
+        Command::AddCopies(_) => "add-copies",
+        Command::RemoveCopies(_) => "remove-copies",
         Command::StartVolume { .. } => "start-volume",
         Command::StopVolume { .. } => "stop-volume",
         Command::DeleteVolume { .. } => "delete-volume",
@@ -100,6 +102,18 @@ fn commands() -> Vec<Command> {
             expect_epoch: Epoch(3),
             old: BrickId(2),
             new: BrickSpec { server: ServerId(4), path: "/data/home".to_owned() },
+            force: true,
+        }),
+        Command::AddCopies(MoreCopies {
+            volume: name(),
+            replica: 3,
+            arbiter: 1,
+            bricks: vec![BrickSpec { server: ServerId(4), path: "/data/home".to_owned() }],
+        }),
+        Command::RemoveCopies(FewerCopies {
+            volume: name(),
+            replica: 2,
+            bricks: vec![BrickSpec { server: ServerId(4), path: "/data/home".to_owned() }],
             force: true,
         }),
         Command::StartVolume { name: name() },

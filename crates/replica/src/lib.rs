@@ -31,6 +31,7 @@ mod io;
 mod join;
 mod join_ids;
 mod lease;
+mod leaving;
 pub mod limits;
 mod new_view;
 mod opening;

@@ -24,8 +24,9 @@ impl<B: ChangeBody> Replica<B> {
 
     pub(crate) fn on_view(&mut self, now: Duration, view: View, out: &mut Out<B>) {
         if view.epoch <= self.view.epoch {
-            // The quorum rule is an option: it can change without an epoch.
+            // The quorum rule is an option, and who is to leave an administrator's wish: both change without an epoch.
             if view.epoch == self.view.epoch {
+                self.view.leaving.clone_from(&view.leaving);
                 self.view.quorum = view.quorum;
                 if self.role == Role::Idle {
                     // The epoch in which its process started: enough to know whom to ask for healing, or for a new view.
@@ -45,6 +46,7 @@ impl<B: ChangeBody> Replica<B> {
         self.view = view;
         // A brick that has healed reports it again, because the primary of this epoch has not received the report yet.
         self.proposed = (healing && !self.uncertain).then_some((self.view.epoch, Duration::ZERO));
+        self.successor = None;
         self.pending_adds.clear();
         self.must_bump_epoch = false;
         if self.role == Role::Failed {

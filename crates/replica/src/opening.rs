@@ -31,6 +31,9 @@ impl<B: ChangeBody> Replica<B> {
         if !self.view.in_sync.contains(&self.me) {
             return;
         }
+        if self.abdicate(now, out) {
+            return;
+        }
         let rest: BTreeSet<BrickId> = self.view.in_sync.iter().copied().filter(|b| *b != self.me).collect();
         let data = rest.iter().copied().find(|b| !self.view.arbiters.contains(b));
         if !self.uncertain {

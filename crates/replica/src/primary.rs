@@ -365,6 +365,7 @@ impl<B: ChangeBody> Replica<B> {
                 self.ask_again_for_syncs(now, out);
                 self.send_commit(out);
                 self.bump_epoch(now, out);
+                self.look_for_successor(out);
             }
             Role::Healing => self.send_healed_again(now, out),
             Role::Idle => self.seek_view(now, out),

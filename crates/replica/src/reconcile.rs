@@ -78,6 +78,9 @@ impl<B: ChangeBody> Replica<B> {
         report: Report,
         out: &mut Out<B>,
     ) {
+        if self.role == Role::Primary {
+            return self.on_open_brick(now, from, out);
+        }
         // A later one says nothing new: what the brick is sent after the first it acknowledges.
         if self.role != Role::Reconciling || self.reports.contains_key(&from) {
             return;

@@ -100,6 +100,8 @@ pub struct Replica<B> {
     pub(crate) uncertain: bool,
     /// And acknowledged changes may be missing in it.
     pub(crate) lost: bool,
+    /// This brick led, is to leave, and has ended its service in this epoch: that one is to lead in its place.
+    pub(crate) successor: Option<BrickId>,
     /// The newest epoch in which somebody else may have asked for a view with more bricks than this one.
     pub(crate) adopts_after: Option<Epoch>,
 }
@@ -153,6 +155,7 @@ impl<B: ChangeBody> Replica<B> {
             must_bump_epoch: false,
             uncertain: false,
             lost: false,
+            successor: None,
             adopts_after: None,
         }
     }

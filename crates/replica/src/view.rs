@@ -14,6 +14,8 @@ pub struct View {
     pub in_sync: BTreeSet<BrickId>,
     /// Those members that hold no file data and never become primary.
     pub arbiters: BTreeSet<BrickId>,
+    /// Those members that are to leave the set: none of them leads if another one can.
+    pub leaving: BTreeSet<BrickId>,
     /// What was acknowledged in earlier epochs is there only if it was synced: no brick came through a power cut whole.
     pub lost_before: Epoch,
     /// How many bricks must be in sync for changes to be accepted.
@@ -26,8 +28,14 @@ impl View {
         self.in_sync.len() >= self.quorum.max(1)
     }
 
-    /// The brick to follow `gone` as primary: the lowest other in-sync brick with data.
+    /// The brick to follow `gone` as primary: the lowest other in-sync brick with data, one that stays if there is one.
     pub fn successor(&self, gone: BrickId) -> Option<BrickId> {
-        self.in_sync.iter().copied().find(|b| *b != gone && !self.arbiters.contains(b))
+        let others = || self.in_sync.iter().copied().filter(|b| *b != gone && !self.arbiters.contains(b));
+        others().find(|b| !self.leaving.contains(b)).or_else(|| others().next())
+    }
+
+    /// Whether a member holds data and is not to leave.
+    pub(crate) fn stays_with_data(&self, brick: BrickId) -> bool {
+        !self.arbiters.contains(&brick) && !self.leaving.contains(&brick)
     }
 }

@@ -207,7 +207,7 @@ impl World {
     fn view_changed(&mut self, sent: Duration, set: SetId, before: &State, now: &State) {
         let (Some(old), Some(new)) = (before.sets.get(&set), now.sets.get(&set)) else { return };
         let volume = now.volumes.get(&new.volume);
-        let quorum = volume.map_or(1, |v| v.write_quorum() as usize);
+        let quorum = volume.map_or(1, |v| v.write_quorum(new.copies()) as usize);
         if new.view.epoch != old.view.epoch {
             self.ledger.agreed((sent, self.now), old, new, quorum);
         }

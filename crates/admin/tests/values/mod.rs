@@ -23,8 +23,21 @@ pub(crate) fn requests() -> Vec<AdminRequest> {
             force: true,
         }
         .into_request(),
-        VolumeAddBrick { name: name(), bricks: vec!["server3:/data/home".to_owned()], force: true }
-            .into_request(),
+        VolumeAddBrick {
+            name: name(),
+            replica: Some(3),
+            arbiter: Some(1),
+            bricks: vec!["server3:/data/home".to_owned()],
+            force: true,
+        }
+        .into_request(),
+        VolumeRemoveBrick {
+            name: name(),
+            replica: 2,
+            bricks: vec!["server3:/data/home".to_owned()],
+            force: true,
+        }
+        .into_request(),
         VolumeReplaceBrick {
             name: name(),
             old: "server2:/data/home".to_owned(),
@@ -153,7 +166,13 @@ pub(crate) fn answers() -> Vec<AdminAnswer> {
         AdminAnswer::VolumeAddBrick(BricksAdded {
             name: name(),
             sets: vec![SetId(5), SetId(6)],
+            replica: Some(3),
             serving: true,
+        }),
+        AdminAnswer::VolumeRemoveBrick(BricksRemoved {
+            name: name(),
+            replica: 2,
+            leaving: vec!["server3:/data/home".to_owned()],
         }),
         AdminAnswer::VolumeReplaceBrick(BrickReplaced {
             name: name(),

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 const TWO: [(usize, &str); 2] = [(0, "a"), (1, "a")];
 
 /// The bricks as the command line takes them.
-fn words(pool: &Pool, bricks: &[(usize, &str)]) -> String {
+pub(crate) fn words(pool: &Pool, bricks: &[(usize, &str)]) -> String {
     let words: Vec<String> = bricks.iter().map(|(s, b)| pool.servers[*s].brick(b)).collect();
     words.join(" ")
 }
@@ -125,7 +125,7 @@ fn a_document_with_more_bricks_is_applied() {
 }
 
 /// The bricks of a volume, once they are in sync.
-fn in_sync(pool: &Pool, volume: &str, bricks: &[(usize, &str)]) {
+pub(crate) fn in_sync(pool: &Pool, volume: &str, bricks: &[(usize, &str)]) {
     let wanted: Vec<String> = bricks.iter().map(|(s, b)| pool.servers[*s].brick(b)).collect();
     eventually("these bricks are in sync", || {
         let status = pool.status(volume);

@@ -13,6 +13,7 @@ mod arbitration;
 mod bad_input;
 mod basics;
 mod brick_check;
+mod copies;
 mod demo;
 mod faults;
 mod files_elsewhere;

@@ -54,6 +54,11 @@ fn code(refusal: &Refusal) -> ErrorCode {
         | Refusal::DuplicateBrick { .. }
         | Refusal::NestedBrick { .. }
         | Refusal::SameServer { .. }
+        | Refusal::NotMoreCopies { .. }
+        | Refusal::NotFewerCopies { .. }
+        | Refusal::CopiesCount { .. }
+        | Refusal::UnevenCopies { .. }
+        | Refusal::ArbiterStays { .. }
         | Refusal::OptionValue { .. }
         | Refusal::DescribedTwice { .. }
         | Refusal::NoVoters => ErrorCode::Invalid,
@@ -62,6 +67,7 @@ fn code(refusal: &Refusal) -> ErrorCode {
         | Refusal::UnknownVolume { .. }
         | Refusal::UnknownOption { .. }
         | Refusal::UnknownSet { .. }
+        | Refusal::NoBrickOf { .. }
         | Refusal::UnknownBrick { .. } => ErrorCode::NotFound,
         Refusal::PoolExists | Refusal::ServerExists { .. } | Refusal::VolumeExists { .. } => {
             ErrorCode::Exists
@@ -79,6 +85,11 @@ fn code(refusal: &Refusal) -> ErrorCode {
         | Refusal::BadPrimary { .. }
         | Refusal::NotHealed { .. }
         | Refusal::BeingReplaced { .. }
+        | Refusal::BrickLeaves { .. }
+        | Refusal::CopyNotInSync { .. }
+        | Refusal::LastCopy { .. }
+        | Refusal::OfflineKeeps { .. }
+        | Refusal::NeverInSync { .. }
         | Refusal::ServerHasBrickOfSet { .. }
         | Refusal::CopyLess { .. }
         | Refusal::OnlyCopy { .. }

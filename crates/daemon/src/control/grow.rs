@@ -7,10 +7,10 @@
 use super::Control;
 use super::answers::{failed, not_agreed, refused, unreachable};
 use super::protocol::{Request, Response};
-use super::volumes::{make_brick, volume};
+use super::volumes::{make_brick, resolve, volume};
 use crate::limits::ADMIN_WAIT;
 use admin::{AdminError, BricksAdded, VolumeAddBrick};
-use cluster::{BrickSpec, Command, NewBricks, Set, State, Status, Volume};
+use cluster::{Command, NewBricks, Set, State, Status, Volume};
 use config_store::ProposeError;
 use ids::{BrickId, ServerId, SetId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,21 +28,23 @@ struct Share<'a> {
 
 impl Control {
     pub(super) async fn volume_add_brick(&self, request: VolumeAddBrick) -> Result<BricksAdded, AdminError> {
-        let name = request.name.clone();
-        let sets = self.add_sets(request).await?;
+        let (name, replica) = (request.name.clone(), request.replica);
+        let sets = match replica {
+            Some(replica) => self.add_copies(request, replica).await?,
+            None => self.add_sets(request).await?,
+        };
         let started = self.linearizable().await?.volume(&name).is_some_and(|v| v.status == Status::Started);
         let serving = !started || self.await_service(&name).await;
-        Ok(BricksAdded { name, sets, serving })
+        Ok(BricksAdded { name, sets, replica, serving })
     }
 
     async fn add_sets(&self, request: VolumeAddBrick) -> Result<Vec<SetId>, AdminError> {
-        let VolumeAddBrick { name, bricks: given, force } = request;
+        let VolumeAddBrick { name, bricks: given, force, .. } = request;
         let _one = self.changing.lock().await;
         let mut tries = 0;
         loop {
             let state = self.linearizable().await?;
-            let resolved: Result<Vec<BrickSpec>, _> = given.iter().map(|b| state.resolve_brick(b)).collect();
-            let bricks = resolved.map_err(|e| refused(&e))?;
+            let bricks = resolve(&state, &given)?;
             let new = NewBricks { volume: name.clone(), bricks, force, expect_brick: state.next_brick };
             let command = Command::AddBricks(new.clone());
             let mut copy = (*state).clone();

@@ -3,6 +3,7 @@
 mod answers;
 mod arbitrate;
 mod control_requests;
+mod copies;
 mod evidence;
 mod fencing;
 mod grow;

@@ -2,8 +2,9 @@
 //! which the set continues.
 
 use super::Control;
-use super::answers::{conflict, not_found};
+use super::answers::conflict;
 use super::arbitrate::gather;
+use super::copies::brick_of;
 use super::volumes::volume;
 use admin::{AdminError, VolumePromote, VolumePromoted};
 use cluster::Command;
@@ -16,15 +17,7 @@ impl Control {
         let VolumePromote { name, brick: wanted } = request;
         let state = self.linearizable().await?;
         let volume = volume(&state, &name)?;
-        let found = state
-            .sets_of(volume)
-            .flat_map(|s| s.bricks.iter().map(move |b| (s, b)))
-            .find(|(_, b)| state.brick_name(b) == wanted);
-        let Some((set, brick)) = found else {
-            return Err(not_found(format!(
-                "{wanted} is no brick of volume {name}: see mortar volume status {name}"
-            )));
-        };
+        let (set, brick) = brick_of(&state, volume, &wanted)?;
         if brick.arbiter {
             return Err(conflict(format!(
                 "{wanted} is an arbiter and holds no file data: name another brick of set {}",

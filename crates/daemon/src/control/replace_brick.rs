@@ -4,7 +4,8 @@
 //! the set. Which of the two bricks is in the set when is decided in `cluster`.
 
 use super::Control;
-use super::answers::{not_found, refused};
+use super::answers::refused;
+use super::copies::brick_of;
 use super::volumes::volume;
 use admin::{AdminError, BrickReplaced, VolumeReplaceBrick};
 use cluster::{Command, NewBrick};
@@ -18,13 +19,7 @@ impl Control {
         let _one = self.changing.lock().await;
         let state = self.linearizable().await?;
         let volume = volume(&state, &name)?;
-        let spec = state.resolve_brick(&old).map_err(|e| refused(&e))?;
-        let mut on_server = state.bricks_of(spec.server);
-        let found = on_server.find(|(set, b)| set.volume == volume.id && b.path == spec.path);
-        let Some((set, brick)) = found else {
-            let line = format!("{old} is no brick of volume {name}: see mortar volume info {name}");
-            return Err(not_found(line));
-        };
+        let (set, brick) = brick_of(&state, volume, &old)?;
         let (set, expect_epoch, old_id) = (set.id, set.view.epoch, brick.id);
         let spec = state.resolve_brick(&new).map_err(|e| refused(&e))?;
         let command =

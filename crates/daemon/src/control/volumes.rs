@@ -29,6 +29,7 @@ impl Control {
             R::PoolList(_) => A::PoolList(Peers { peers: self.peers() }),
             R::VolumeCreate(r) => A::VolumeCreate(self.volume_create(r).await?),
             R::VolumeAddBrick(r) => A::VolumeAddBrick(self.volume_add_brick(r).await?),
+            R::VolumeRemoveBrick(r) => A::VolumeRemoveBrick(self.volume_remove_brick(r).await?),
             R::VolumeReplaceBrick(r) => A::VolumeReplaceBrick(self.volume_replace_brick(r).await?),
             R::VolumeStart(r) => A::VolumeStart(self.volume_start(r.name).await?),
             R::VolumeStop(r) => A::VolumeStop(self.volume_stop(r.name).await?),
@@ -107,8 +108,7 @@ impl Control {
         let (replica, arbiter) = (replica.unwrap_or(1), arbiter.unwrap_or(0));
         let _one = self.changing.lock().await;
         let state = self.linearizable().await?;
-        let resolved: Result<Vec<BrickSpec>, _> = given.iter().map(|b| state.resolve_brick(b)).collect();
-        let specs = resolved.map_err(|e| refused(&e))?;
+        let specs = resolve(&state, &given)?;
         let new = NewVolume {
             name: name.clone(),
             replica,
@@ -289,6 +289,11 @@ pub(super) async fn make_brick(
         }
     });
     done.await.map_err(|e| e.to_string())?
+}
+
+/// The bricks that an administrator wrote as HOST:/PATH.
+pub(super) fn resolve(state: &State, given: &[String]) -> Result<Vec<BrickSpec>, AdminError> {
+    given.iter().map(|b| state.resolve_brick(b).map_err(|e| refused(&e))).collect()
 }
 
 /// The volume of that name.

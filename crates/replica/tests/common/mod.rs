@@ -36,6 +36,7 @@ pub(crate) fn view(epoch: u32, primary: u32, in_sync: &[u32]) -> View {
         primary: (primary > 0).then_some(BrickId(primary)),
         in_sync: in_sync.iter().map(|b| BrickId(*b)).collect(),
         arbiters: Default::default(),
+        leaving: Default::default(),
         lost_before: Epoch(0),
         quorum: 1,
     }

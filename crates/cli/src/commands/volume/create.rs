@@ -44,15 +44,16 @@ impl Create {
     }
 }
 
+/// How many bricks form a set, and which.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Layout {
-    replica: Option<u32>,
-    arbiter: Option<u32>,
-    bricks: Vec<String>,
+pub(super) struct Layout {
+    pub(super) replica: Option<u32>,
+    pub(super) arbiter: Option<u32>,
+    pub(super) bricks: Vec<String>,
 }
 
 /// `[replica N [arbiter N]] BRICK...`
-fn layout(words: &[String]) -> anyhow::Result<Layout> {
+pub(super) fn layout(words: &[String]) -> anyhow::Result<Layout> {
     let mut layout = Layout::default();
     let mut rest = words.iter();
     while let Some(word) = rest.next() {

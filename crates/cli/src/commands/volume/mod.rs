@@ -8,6 +8,7 @@ mod heal;
 mod info;
 mod list;
 mod promote;
+mod remove_brick;
 mod replace_brick;
 mod reset;
 mod set;
@@ -23,6 +24,7 @@ use clap::Subcommand;
 pub(crate) enum Volume {
     Create(create::Create),
     AddBrick(add_brick::AddBrick),
+    RemoveBrick(remove_brick::RemoveBrick),
     ReplaceBrick(replace_brick::ReplaceBrick),
     Start(start::Start),
     Stop(stop::Stop),
@@ -42,6 +44,7 @@ impl Volume {
         match self {
             Volume::Create(c) => c.run(global),
             Volume::AddBrick(c) => c.run(global),
+            Volume::RemoveBrick(c) => c.run(global),
             Volume::ReplaceBrick(c) => c.run(global),
             Volume::Start(c) => c.run(global),
             Volume::Stop(c) => c.run(global),
