@@ -192,6 +192,8 @@ pub(crate) struct Listings {
     tick: u32,
 }
 
+/// Ticks for which a listing counts as in use after it was asked for.
+const IN_USE: u32 = 10;
 /// Ticks after which an unused listing is dropped.
 const IDLE: u32 = 60;
 
@@ -220,12 +222,24 @@ impl Listings {
     pub(crate) fn keep(&mut self, dir: Fid, mut listing: Listing) {
         listing.used = self.tick;
         self.drop_kept(dir);
-        self.names += listing.len();
+        let many = listing.len();
+        self.names += many;
         self.kept.insert(dir, listing);
-        // The newest stays even if it alone is beyond the bound: re-reading it for every page would cost more.
-        while self.names > self.max && self.kept.len() > 1 {
-            let Some((_, old)) = self.kept.pop_oldest() else { break };
-            self.names -= old.len();
+        // The newest stays even if it alone is beyond the bound, and so does another one beside small ones while it is in
+        // use: re-reading it for every page would cost more.
+        let mut spared = 0;
+        while self.names - spared > self.max && self.kept.len() > 1 {
+            let Some(oldest) = self.kept.oldest() else { break };
+            let tick = self.tick;
+            let in_use = |l: &&mut Listing| l.len() > self.max && tick.wrapping_sub(l.used) <= IN_USE;
+            if many <= self.max
+                && spared == 0
+                && let Some(large) = self.kept.get(&oldest).filter(in_use)
+            {
+                spared = large.len();
+                continue;
+            }
+            self.drop_kept(oldest);
         }
     }
 
@@ -369,6 +383,24 @@ mod tests {
         assert!(all.is_sorted_by_key(|e| e.0));
         let first = l.after(0, 10);
         assert_eq!(l.after(first.last().map_or(0, |e| e.0), 90), all[10..].to_vec());
+    }
+
+    /// Whoever lists it comes back for its next page.
+    #[test]
+    fn a_large_listing_in_use_is_not_dropped_for_small_ones() {
+        let mut ls = Listings::new(15);
+        let fid = |n| Fid { set: SetId(n), ..Fid::default() };
+        ls.keep(fid(9), Listing::new(names(100)));
+        for d in 0..5 {
+            ls.keep(fid(d), Listing::new(names(10)));
+            assert!(ls.get(fid(9)).is_some() && ls.get(fid(d)).is_some());
+            assert_eq!((ls.kept.len(), ls.names), (2, 110), "of the small ones the newest stays");
+        }
+        ls.keep(fid(8), Listing::new(names(200)));
+        assert_eq!((ls.get(fid(9)).is_none(), ls.names), (true, 200), "one of them at a time");
+        (0..=IN_USE).for_each(|_| ls.tick());
+        ls.keep(fid(7), Listing::new(names(10)));
+        assert_eq!((ls.get(fid(8)).is_none(), ls.names), (true, 10), "nobody comes back");
     }
 
     #[test]

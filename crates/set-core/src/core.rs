@@ -383,10 +383,10 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Purpose::Warm(to, question, tries) => self.answer_question(cx, to, question, tries + 1),
             Purpose::Read(fid, to) => self.on_read(cx, fid, to, result),
             Purpose::List(page, to) => self.prepare_shown_page(cx, page, to),
-            Purpose::ListPage(page, to) => self.show_page(cx, page, to),
+            Purpose::ListPage(page, to) => self.show_read_page(cx, page, to),
             Purpose::SendEntries(to, epoch, fid, after) => {
                 if self.is_primary() && self.replica.view().epoch == epoch {
-                    self.send_entries(cx, to, fid, after);
+                    self.send_read_entries(cx, to, fid, after);
                 }
             }
             Purpose::Prepare(healing, fid, after) => self.on_names(cx, healing, fid, after),

@@ -89,6 +89,14 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         }
     }
 
+    /// What a page leads to is in memory. The names themselves may have left it meanwhile.
+    pub(crate) fn show_read_page(&mut self, cx: &mut Cx<'_, B, R>, page: Page, to: Address<R>) {
+        match self.brick.begin_list(page.fid) {
+            Some(work) => self.start(cx, Purpose::List(page, to), Ok(work)),
+            None => self.show_page(cx, page, to),
+        }
+    }
+
     /// A page of a directory of which all is at hand.
     pub(crate) fn show_page(&mut self, cx: &mut Cx<'_, B, R>, page: Page, to: Address<R>) {
         let Page { fid, cookie, plus } = page;

@@ -336,3 +336,24 @@ fn what_the_primary_does_not_have_is_looked_at_again_in_turns_and_clients_are_se
     }
     assert_eq!(told, ["start 1: end"]);
 }
+
+/// A large directory's names leave the memory when others are asked for: reading them takes most of a second.
+#[test]
+fn names_that_left_the_memory_are_read_on_another_thread_again() {
+    let ask = PeerBody::AskEntries { fid: common::brick::ROOT, after: 0 };
+    let mut rig = Rig::with(Memory { cold: true, ..Memory::default() }, &[]);
+    rig.peer(2, ask);
+    assert_eq!(rig.wake(), ["start 1: page"]);
+    rig.core.brick_mut().unlisted = true;
+    assert_eq!(rig.step(Input::Worked(1, Ok(Done::Listed))), ["start 2: list"]);
+    rig.core.brick_mut().unlisted = false;
+    assert_eq!(rig.step(Input::Worked(2, Ok(Done::Listed))), ["start 3: page"]);
+    assert_eq!(rig.step(Input::Worked(3, Ok(Done::Listed))), ["send 2: entries"]);
+    let read = wire::Op::ReadDir { fid: common::brick::ROOT, cookie: 0, plus: true };
+    assert_eq!(rig.ask(7, read), ["start 4: page"]);
+    rig.core.brick_mut().unlisted = true;
+    assert_eq!(rig.step(Input::Worked(4, Ok(Done::Listed))), ["start 5: list"]);
+    rig.core.brick_mut().unlisted = false;
+    assert_eq!(rig.step(Input::Worked(5, Ok(Done::Listed))), ["start 6: page"]);
+    assert!(rig.step(Input::Worked(6, Ok(Done::Listed)))[0].starts_with("reply 1: page"));
+}

@@ -44,6 +44,8 @@ pub struct Memory {
     pub parts: (u32, u32),
     /// How many objects lie in the heal trash and are not forgotten.
     pub trash: usize,
+    /// The names of directories have to be read.
+    pub unlisted: bool,
     /// What its names lead to has to be read from a disk.
     pub cold: bool,
     /// Files whose names wait for the end of a transaction.
@@ -60,6 +62,7 @@ pub enum Work {
     End,
     Orphans,
     Trash,
+    List,
 }
 
 fn dir(fid: Fid) -> Attr {
@@ -368,7 +371,7 @@ impl LocalBrick for Memory {
         Err(Errno::EIO)
     }
     fn begin_list(&mut self, _: Fid) -> Option<Work> {
-        None
+        self.unlisted.then_some(Work::List)
     }
     fn begin_page(&mut self, _: Fid, _: u64, _: bool, _: usize) -> Option<Work> {
         self.cold.then_some(Work::Page)
