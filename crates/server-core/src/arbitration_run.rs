@@ -153,6 +153,11 @@ impl ArbitrationRun {
         if self.cause == Cause::Hung {
             evidence.insert(self.brick, Evidence::Refused { millis: 0 });
         }
+        let refused = evidence.get(&self.brick).is_some_and(|e| matches!(e, Evidence::Refused { .. }));
+        if self.cause == Cause::Refused && !refused {
+            // It was opened meanwhile: whoever opened it asks for it, and a loss is told once.
+            return Step::Done(None);
+        }
         match decide(&set, self.brick, &evidence) {
             Verdict::Propose(mut change) => {
                 if self.cause == Cause::Hung {

@@ -97,6 +97,13 @@ fn a_brick_that_cannot_be_opened_asks_once() {
     let step = arbitration_run.on_evidence([mine, (THEIRS, Evidence::Whole(holding(9)))].into());
     assert_eq!(proposed(&step), (THEIRS, vec![THEIRS], false));
     assert_eq!(arbitration_run.on_proposed(Proposed::Unknown), Step::Done(None));
+    // Most of the voters were silent for a while. By now it is open, and asks for itself.
+    for theirs in [Evidence::LostMemory(holding(8)), Evidence::Whole(holding(9))] {
+        let mut arbitration_run = ArbitrationRun::of_refusal(SET, MINE);
+        arbitration_run.on_state(Some(&state), ME);
+        let both = [(MINE, Evidence::LostMemory(holding(9))), (THEIRS, theirs)];
+        assert_eq!(arbitration_run.on_evidence(both.into()), Step::Done(None));
+    }
 }
 
 #[test]
