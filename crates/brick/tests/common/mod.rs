@@ -190,7 +190,7 @@ fn see(path: &Path) -> Seen {
     }
 }
 
-fn walk(top: &Path, at: &Path, out: &mut BTreeMap<PathBuf, Seen>) {
+pub fn walk(top: &Path, at: &Path, out: &mut BTreeMap<PathBuf, Seen>) {
     let rel = at.strip_prefix(top).unwrap().to_path_buf();
     out.insert(rel, see(at));
     if std::fs::symlink_metadata(at).unwrap().is_dir() {

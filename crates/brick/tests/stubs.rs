@@ -1,0 +1,357 @@
+//! Files with names in directories of other sets: how stubs and folders of names lie on a brick, and that they are found again,
+//! healed and checked like everything else.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+use brick::Brick;
+use common::partners::*;
+use common::*;
+use ids::{Epoch, Fid, Lsn, OpId, SessionId, SetId};
+use namespace::{Entry, TreeState};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use wire::change::Replaced;
+use wire::op::{EntryName, Intent};
+use wire::peer::Stamp;
+use wire::{Change, Errno, Name, Op};
+
+const OTHER: SetId = SetId(2);
+/// A directory of the other set.
+const FAR: Fid = there(90);
+const TX: OpId = OpId { session: SessionId(3), seq: 8 };
+
+const fn there(n: u64) -> Fid {
+    Fid { set: OTHER, epoch: Epoch(4), lsn: Lsn(n) }
+}
+
+fn at(dir: Fid, s: &str) -> EntryName {
+    EntryName { dir, name: name(s) }
+}
+
+fn two() -> (tempfile::TempDir, Set) {
+    let t = temp();
+    let bricks = vec![new_brick(t.path(), 1), new_brick(t.path(), 2)];
+    (t, Set::new(bricks))
+}
+
+fn enter(parent: Fid, s: &str, fid: Fid, kind: u32, replaced: Option<Replaced>) -> Change {
+    Change::Enter { parent, name: name(s), fid, home: OTHER, kind, replaced, time: time(500) }
+}
+
+fn prepare(fid: Fid, drop: Option<EntryName>, add: Option<EntryName>) -> Change {
+    Change::PrepareFile { fid, intent: Intent { tx: TX, coordinator: OTHER, drop, add } }
+}
+
+fn end(fid: Fid, drop: Option<EntryName>, add: Option<EntryName>, orphan: bool) -> Change {
+    Change::EndFile { fid, drop, add, orphan, time: time(600) }
+}
+
+/// The users' tree, and what is in folders of names. Of stubs only their home knows times, and nobody asks for those of folders of
+/// names; what Mortar notes beside objects may lag behind.
+fn whole(path: &Path) -> BTreeMap<PathBuf, Seen> {
+    let mut all = tree(path);
+    let lost_found = tree_of(&path.join(".mortar/limbo"));
+    all.extend(lost_found.into_iter().map(|(p, s)| (Path::new("lost+found").join(p), s)));
+    // The folder itself is no object: its times are the kernel's.
+    all.remove(Path::new("lost+found/"));
+    for (path, seen) in &mut all {
+        seen.xattrs.retain(|name, _| !name.starts_with(b"trusted.mortar."));
+        let folder = path.starts_with("lost+found") && seen.mode & 0o170_000 == 0o040_000;
+        if folder || seen.mode == 0o101_000 {
+            seen.mtime = (0, 0);
+        }
+    }
+    all
+}
+
+fn tree_of(top: &Path) -> BTreeMap<PathBuf, Seen> {
+    let mut out = BTreeMap::new();
+    walk(top, top, &mut out);
+    out
+}
+
+/// The bricks are alike, and a check finds nothing wrong; they are opened anew.
+fn reopened(t: &tempfile::TempDir, mut s: Set) -> Set {
+    for b in &mut s.bricks {
+        b.flush_attrs().unwrap();
+    }
+    let path = |n: usize| t.path().join(format!("b{n}"));
+    assert_eq!(whole(&path(1)), whole(&path(2)));
+    for b in s.bricks.drain(..) {
+        let path = b.path().to_path_buf();
+        b.close().unwrap();
+        let report = brick::check(&path, false).unwrap();
+        assert!(report.problems.is_empty(), "{:?}", report.problems);
+    }
+    s.bricks = (1..=2).map(|n| open(&path(n), &identity(u32::try_from(n).unwrap()))).collect();
+    s
+}
+
+fn entry(s: &mut Set, dir: Fid, n: &str) -> Option<Entry> {
+    let all: Vec<_> = s.bricks.iter_mut().map(|b| b.entry(dir, &name(n)).unwrap()).collect();
+    assert_eq!(all[0], all[1]);
+    all[0]
+}
+
+fn on_disk(s: &Set, path: &str) -> Seen {
+    whole(s.bricks[0].path()).remove(Path::new(path)).unwrap()
+}
+
+#[test]
+fn a_stub_stands_for_a_file_of_another_set() {
+    let (t, mut s) = two();
+    let d = s.dir(ROOT, "d");
+    let f = s.file(d, "f");
+    let (file, link) = (there(5), there(6));
+    let stands = |fid, kind| Some(Entry { fid, home: OTHER, kind });
+    s.apply(&enter(d, "s", file, 0o100_000, None), b"").unwrap();
+    s.apply(&enter(ROOT, "s2", file, 0o100_000, None), b"").unwrap();
+    s.apply(&enter(d, "l", link, 0o120_000, None), b"").unwrap();
+    for _ in 0..2 {
+        assert_eq!(entry(&mut s, d, "s"), stands(file, 0o100_000));
+        assert_eq!(entry(&mut s, ROOT, "s2"), stands(file, 0o100_000));
+        assert_eq!(entry(&mut s, d, "l"), stands(link, 0o120_000));
+        assert_eq!(s.bricks[0].attr(file), Err(Errno::ESTALE), "its home knows what it is like");
+        let stub = on_disk(&s, "d/s");
+        assert_eq!((stub.mode, stub.nlink, stub.content), (0o101_000, 2, vec![]));
+        assert_eq!(on_disk(&s, "d/l").mode, 0o101_000);
+        s = reopened(&t, s);
+    }
+    // Listed with its kind and without attributes.
+    let (listed, end) = s.bricks[0].readdir(d, 0, true, 65536).unwrap();
+    let seen = listed.iter().find(|e| e.name == name("l")).unwrap();
+    assert!(end && seen.kind == 0o120_000 && seen.home == OTHER && seen.attr.is_none(), "{seen:?}");
+    // Another takes the place of an own file, one of the other set that of a stub.
+    let out = |fid| Some(Replaced { fid, dir: false, orphan: false });
+    s.apply(&enter(d, "f", there(7), 0o100_000, out(f)), b"").unwrap();
+    assert_eq!(s.bricks[1].attr(f), Err(Errno::ESTALE));
+    s.apply(&enter(d, "l", there(8), 0o100_000, out(link)), b"").unwrap();
+    assert_eq!(entry(&mut s, d, "l"), stands(there(8), 0o100_000));
+    let (parent, to_parent) = (d, ROOT);
+    let (from, to) = (name("s"), name("moved"));
+    let rename = Change::Rename {
+        parent,
+        name: from,
+        fid: file,
+        to_parent,
+        to_name: to,
+        replaced: None,
+        time: time(501),
+    };
+    s.apply(&rename, b"").unwrap();
+    assert_eq!((entry(&mut s, d, "s"), entry(&mut s, ROOT, "moved")), (None, stands(file, 0o100_000)));
+    s = reopened(&t, s);
+    // All names of one go; later the same file comes again.
+    for n in ["moved", "s2"] {
+        let gone = Change::Unlink { parent: ROOT, name: name(n), fid: file, orphan: false, time: time(502) };
+        s.apply(&gone, b"").unwrap();
+    }
+    assert_eq!(entry(&mut s, ROOT, "s2"), None);
+    s.apply(&enter(ROOT, "again", file, 0o100_000, None), b"").unwrap();
+    assert_eq!(on_disk(&s, "again").nlink, 1);
+    s = reopened(&t, s);
+    assert_eq!(entry(&mut s, ROOT, "again"), stands(file, 0o100_000));
+}
+
+#[test]
+fn a_home_keeps_names_elsewhere_in_folders() {
+    let (t, mut s) = two();
+    let d = s.dir(ROOT, "d");
+    let f = s.file(d, "f");
+    s.write(f, 0, b"content");
+    let (old, new) = (at(d, "f"), at(FAR.names(), "x"));
+    let folder = "lost+found/".to_owned() + &hidden(FAR.names());
+    let change = prepare(f, Some(old.clone()), Some(new.clone()));
+    s.bricks[0].validate(&change).unwrap();
+    s.apply(&change, b"").unwrap();
+    for _ in 0..2 {
+        for b in &mut s.bricks {
+            assert!(b.is_pending(f).unwrap());
+            let Some(intent) = b.intent(f).unwrap() else { panic!("no intent") };
+            assert_eq!((intent.tx, intent.drop, intent.add), (TX, Some(old.clone()), Some(new.clone())));
+        }
+        // Data goes on.
+        s.write(f, 7, b"+");
+        s = reopened(&t, s);
+    }
+    s.apply(&end(f, Some(old), Some(new.clone()), false), b"").unwrap();
+    for _ in 0..2 {
+        assert_eq!(entry(&mut s, d, "f"), None);
+        assert_eq!(entry(&mut s, FAR.names(), "x").map(|e| e.fid), Some(f));
+        for b in &mut s.bricks {
+            assert!(!b.is_pending(f).unwrap());
+            assert_eq!(b.intent(f).unwrap(), None);
+            assert_eq!((b.attr(f).unwrap().nlink, b.attr(f).unwrap().ctime), (1, time(600)));
+        }
+        assert_eq!(on_disk(&s, &format!("{folder}/x")).content, b"content+");
+        s = reopened(&t, s);
+    }
+    // A second name at home, and one more elsewhere; then all go, and the folder with the last.
+    s.run(&Op::Link { fid: f, parent: ROOT, name: name("l") }, b"").unwrap();
+    let more = at(FAR.names(), "y");
+    s.apply(&prepare(f, None, Some(more.clone())), b"").unwrap();
+    s.apply(&end(f, None, Some(more.clone()), false), b"").unwrap();
+    assert_eq!(s.bricks[1].attr(f).unwrap().nlink, 3);
+    for name in [new, more] {
+        s.apply(&prepare(f, Some(name.clone()), None), b"").unwrap();
+        s.apply(&end(f, Some(name), None, false), b"").unwrap();
+    }
+    assert_eq!(s.bricks[1].attr(f).unwrap().nlink, 1);
+    assert!(!whole(s.bricks[0].path()).keys().any(|p| p.starts_with("lost+found/")), "the folder is gone");
+    reopened(&t, s);
+}
+
+#[test]
+fn a_transaction_that_was_given_up_leaves_the_names() {
+    let (t, mut s) = two();
+    let f = s.file(ROOT, "f");
+    s.apply(&prepare(f, Some(at(ROOT, "f")), Some(at(FAR.names(), "x"))), b"").unwrap();
+    s.apply(&end(f, None, None, false), b"").unwrap();
+    s = reopened(&t, s);
+    assert!(!s.bricks[0].is_pending(f).unwrap());
+    assert_eq!(entry(&mut s, ROOT, "f").map(|e| e.fid), Some(f));
+}
+
+#[test]
+fn the_last_name_elsewhere_leaves_an_orphan_to_who_has_it_open() {
+    let (t, mut s) = two();
+    let f = s.file(ROOT, "f");
+    let far = at(FAR.names(), "x");
+    s.apply(&prepare(f, Some(at(ROOT, "f")), Some(far.clone())), b"").unwrap();
+    s.apply(&end(f, Some(at(ROOT, "f")), Some(far.clone()), false), b"").unwrap();
+    s.apply(&prepare(f, Some(far.clone()), None), b"").unwrap();
+    s.apply(&end(f, Some(far), None, true), b"").unwrap();
+    s.write(f, 0, b"still written");
+    s = reopened(&t, s);
+    assert_eq!(s.bricks[1].attr(f).unwrap().nlink, 0);
+    s.apply(&Change::DropOrphan { fid: f }, b"").unwrap();
+    assert_eq!(s.bricks[1].attr(f), Err(Errno::ESTALE));
+    reopened(&t, s);
+}
+
+/// A brick that missed all of it becomes like the one that went on.
+#[test]
+fn stubs_marks_and_folders_of_names_are_healed() {
+    for full in [false, true] {
+        let t = temp();
+        let mut s = Set::new(vec![new_brick(t.path(), 1), new_brick(t.path(), 2)]);
+        let d = s.dir(ROOT, "d");
+        let names = ["moves", "linked", "marked", "early"];
+        let files = names.map(|n| s.file(d, n));
+        let [moves, linked, marked, early] = files;
+        s.apply(&enter(d, "old stub", there(3), 0o100_000, None), b"").unwrap();
+        let far = |n| Some(at(FAR.names(), n));
+        s.apply(&prepare(early, Some(at(d, "early")), far("early")), b"").unwrap();
+        s.apply(&end(early, Some(at(d, "early")), far("early"), false), b"").unwrap();
+        let mut j = s.bricks.pop().unwrap();
+        let common = if full { Stamp { epoch: Epoch(0), lsn: Lsn(0) } } else { j.last() };
+        let gone =
+            |n: &str, fid| Change::Unlink { parent: d, name: name(n), fid, orphan: false, time: time(700) };
+        for change in [
+            gone("old stub", there(3)),
+            enter(d, "new stub", there(4), 0o120_000, None),
+            enter(ROOT, "new stub 2", there(4), 0o120_000, None),
+            prepare(moves, Some(at(d, "moves")), far("moved")),
+            end(moves, Some(at(d, "moves")), far("moved"), false),
+            prepare(linked, None, far("linked")),
+            end(linked, None, far("linked"), false),
+            prepare(early, far("early"), None),
+            end(early, far("early"), None, false),
+            prepare(marked, Some(at(d, "marked")), far("later")),
+        ] {
+            s.apply(&change, b"").unwrap();
+        }
+        let mut p = s.bricks.pop().unwrap();
+        let mut healing = accept_join(&mut p, &mut j, &common, full);
+        heal_all(&mut p, &mut j, &mut healing);
+        assert!(j.is_pending(marked).unwrap(), "full: {full}: the mark comes along");
+        assert_eq!(j.intent(marked), p.intent(marked), "and so does what it means");
+        assert_eq!(j.attr(linked).unwrap().nlink, 2);
+        assert_eq!(j.attr(early), Err(Errno::ESTALE));
+        s.bricks = vec![p, j];
+        let both = |s: &mut Set, dir, n: &str| entry(s, dir, n).map(|e| (e.fid, e.home));
+        assert_eq!(both(&mut s, ROOT, "new stub 2"), Some((there(4), OTHER)));
+        assert_eq!(both(&mut s, FAR.names(), "moved"), Some((moves, SET)));
+        assert_eq!(both(&mut s, d, "old stub"), None);
+        // They end alike, too.
+        s.apply(&end(marked, Some(at(d, "marked")), far("later"), false), b"").unwrap();
+        reopened(&t, s);
+    }
+}
+
+/// A kill before any change of a transaction was applied: its record is applied when the brick is opened again.
+#[test]
+fn changes_of_transactions_are_applied_again_after_a_kill() {
+    let f = Fid { set: SET, epoch: Epoch(1), lsn: Lsn(2) };
+    let far = || Some(at(FAR.names(), "x"));
+    let own = || Some(at(Fid { lsn: Lsn(1), ..f }, "f"));
+    // what came before, and the last record
+    let table = [
+        (vec![], enter(ROOT, "s", there(5), 0o100_000, None)),
+        (vec![enter(ROOT, "s", there(5), 0o100_000, None)], enter(ROOT, "s2", there(5), 0o100_000, None)),
+        (
+            vec![enter(ROOT, "s", there(5), 0o100_000, None)],
+            enter(
+                ROOT,
+                "s",
+                there(6),
+                0o100_000,
+                Some(Replaced { fid: there(5), dir: false, orphan: false }),
+            ),
+        ),
+        (vec![], prepare(f, own(), far())),
+        (vec![prepare(f, own(), far())], end(f, own(), far(), false)),
+        (vec![prepare(f, own(), far())], end(f, None, None, false)),
+        (vec![prepare(f, None, far())], end(f, None, far(), false)),
+    ];
+    for (before, last) in table {
+        let t = temp();
+        let mut s = Set::new(vec![new_brick(t.path(), 1)]);
+        let d = s.dir(ROOT, "d");
+        assert_eq!((s.file(d, "f"), d.lsn), (f, Lsn(1)));
+        before.iter().for_each(|c| s.apply(c, b"").unwrap());
+        let path = s.bricks[0].path().to_path_buf();
+        // A copy has other inodes: its index is made anew from its tree.
+        let copy = t.path().join("copy");
+        copy_tree(&path, &copy);
+        s.apply(&last, b"").unwrap();
+        for segment in std::fs::read_dir(path.join(".mortar/journal")).unwrap().map(|e| e.unwrap()) {
+            std::fs::copy(segment.path(), copy.join(".mortar/journal").join(segment.file_name())).unwrap();
+        }
+        std::fs::remove_file(copy.join(".mortar/index.redb")).unwrap();
+        // Once when nothing of it is there, and once when all of it is.
+        for _ in 0..2 {
+            let mut b: Brick = open(&copy, &identity(1));
+            assert!(b.found().incomplete.is_none(), "{last:?}");
+            b.flush_attrs().unwrap();
+            s.bricks[0].flush_attrs().unwrap();
+            drop(b);
+            assert_eq!(whole(&path), whole(&copy), "{last:?}");
+        }
+    }
+}
+
+/// What an administrator may do to a stub is found.
+#[test]
+fn a_check_looks_at_stubs() {
+    let (t, mut s) = two();
+    s.apply(&enter(ROOT, "s", there(5), 0o100_000, None), b"").unwrap();
+    s = reopened(&t, s);
+    let path = s.bricks[0].path().to_path_buf();
+    s.bricks.drain(..).for_each(|b| b.close().unwrap());
+    rustix::fs::lremovexattr(path.join("s"), "trusted.mortar.id").unwrap();
+    let report = brick::check(&path, false).unwrap();
+    assert!(report.problems.iter().any(|p| p.path == Path::new("s")), "{:?}", report.problems);
+}
+
+fn hidden(fid: Fid) -> String {
+    format!("{:08x}{:08x}{:016x}", fid.set.0, fid.epoch.0, fid.lsn.0)
+}
+
+/// Names that a test uses are names.
+#[test]
+fn a_folder_of_names_has_a_fid_of_its_own() {
+    assert!(FAR.names().is_names() && !FAR.is_names());
+    assert_eq!(FAR.names().without_names(), FAR);
+    assert!(Name::new(hidden(FAR.names()).as_bytes()).is_ok());
+}
