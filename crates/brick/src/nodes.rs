@@ -65,6 +65,12 @@ impl Node {
         self.ended = Some(at);
     }
 
+    /// The mark is there after all.
+    pub(crate) fn mark_again(&mut self) {
+        self.tag.flags |= PENDING;
+        self.ended = None;
+    }
+
     /// Whether the end of the last transaction about the file's names is on disk.
     pub(crate) fn has_ended(&self, durable: Lsn) -> bool {
         self.ended.is_none_or(|at| at <= durable)

@@ -137,7 +137,9 @@ impl Brick {
                 && at.lsn > durable
             {
                 open.set_xattr(INTENT.as_bytes(), &encode_intent(&intent))?;
-                self.nodes.remove(*fid);
+                if let Some(node) = self.nodes.peek(*fid) {
+                    node.mark_again();
+                }
             }
         }
         Ok(())
