@@ -20,7 +20,12 @@ pub(crate) struct Page {
     fid: Fid,
     cookie: u64,
     plus: bool,
+    /// About how long.
+    bytes: usize,
 }
+
+/// About how long a page is whose names have to be looked up: each costs system calls, while others wait.
+const UNKNOWN: usize = DIR_PAGE as usize / 8;
 
 fn plain(body: Body) -> (Body, Bytes) {
     (body, Bytes::new())
@@ -41,7 +46,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 return self.refuse(cx, to, Fail::Busy);
             }
             Op::ReadDir { fid, cookie, plus } => {
-                let page = Page { fid, cookie, plus };
+                let page = Page { fid, cookie, plus, bytes: DIR_PAGE as usize };
                 return match self.brick.begin_list(fid) {
                     Some(work) => self.start(cx, Purpose::List(page, to), Ok(work)),
                     None => self.prepare_shown_page(cx, page, to),
@@ -83,7 +88,12 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
 
     /// A page of a directory whose names are at hand. What they lead to may have to be read from the disk, one by one.
     pub(crate) fn prepare_shown_page(&mut self, cx: &mut Cx<'_, B, R>, page: Page, to: Address<R>) {
-        match self.brick.begin_page(page.fid, page.cookie, page.plus, DIR_PAGE as usize) {
+        let Page { fid, cookie, plus, bytes } = page;
+        if self.brick.begin_page(fid, cookie, plus, bytes).is_none() {
+            return self.show_page(cx, page, to);
+        }
+        let page = Page { bytes: UNKNOWN, ..page };
+        match self.brick.begin_page(fid, cookie, plus, UNKNOWN) {
             Some(work) => self.start(cx, Purpose::ListPage(page, to), Ok(work)),
             None => self.show_page(cx, page, to),
         }
@@ -99,8 +109,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
 
     /// A page of a directory of which all is at hand.
     pub(crate) fn show_page(&mut self, cx: &mut Cx<'_, B, R>, page: Page, to: Address<R>) {
-        let Page { fid, cookie, plus } = page;
-        let reply = match self.brick.readdir(fid, cookie, plus, DIR_PAGE as usize) {
+        let Page { fid, cookie, plus, bytes } = page;
+        let reply = match self.brick.readdir(fid, cookie, plus, bytes) {
             Ok((mut entries, end)) => {
                 // What is about to get or lose a name is asked for by itself, and waits then.
                 for e in &mut entries {

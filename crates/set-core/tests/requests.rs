@@ -263,6 +263,10 @@ fn what_a_page_of_names_leads_to_is_read_on_another_thread_first() {
         assert_eq!(rig.ask(7, Op::ReadDir { fid: ROOT, cookie: 0, plus }), ["start 1: page"]);
         assert_eq!(rig.mkfile(7, "a").len(), 1, "others are answered meanwhile");
         assert!(rig.step(Input::Worked(1, Ok(Done::Listed)))[0].starts_with("reply 1: page"));
+        assert_eq!(rig.core.brick_mut().longest_page, 32 << 10, "a short one");
+        rig.core.brick_mut().cold = false;
+        rig.ask(7, Op::ReadDir { fid: ROOT, cookie: 0, plus });
+        assert_eq!(rig.core.brick_mut().longest_page, 256 << 10);
     }
 }
 

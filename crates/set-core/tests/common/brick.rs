@@ -44,6 +44,8 @@ pub struct Memory {
     pub parts: (u32, u32),
     /// How many objects lie in the heal trash and are not forgotten.
     pub trash: usize,
+    /// How long a page was that it was asked for.
+    pub longest_page: usize,
     /// The names of directories have to be read.
     pub unlisted: bool,
     /// What its names lead to has to be read from a disk.
@@ -244,7 +246,8 @@ impl LocalBrick for Memory {
     fn readlink(&mut self, _: Fid) -> Result<Vec<u8>, Errno> {
         Err(Errno::EIO)
     }
-    fn readdir(&mut self, _: Fid, _: u64, _: bool, _: usize) -> Result<(Vec<DirEntry>, bool), Errno> {
+    fn readdir(&mut self, _: Fid, _: u64, _: bool, bytes: usize) -> Result<(Vec<DirEntry>, bool), Errno> {
+        self.longest_page = self.longest_page.max(bytes);
         Ok((Vec::new(), true))
     }
     fn listxattr(&mut self, _: Fid) -> Result<Vec<Name>, Errno> {
