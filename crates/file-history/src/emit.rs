@@ -94,20 +94,23 @@ impl<'a> Emitter<'a> {
     /// Takes one record apart.
     pub(crate) fn record(&mut self, n: usize, vouches: bool) -> Result<(), Violation> {
         let outcome = self.outcome(n)?;
-        if !matches!(outcome, Outcome::Unknown { .. }) && self.spans_loss(n) {
+        let unanswered = self.records[n].answer.is_none();
+        if (unanswered || !matches!(outcome, Outcome::Unknown { .. })) && self.spans_loss(n) {
             self.answer(n, Outcome::Unknown { torn: true }, false)?;
         }
         self.cut_short(n);
         self.answer(n, outcome, vouches)
     }
 
-    /// Whether a loss may have taken what is known of the call, and left what it did: it is then sent and done once more.
+    /// Whether a loss may have taken what is known of the call, and left what it did: it is then sent and done once more, also
+    /// by a client that dies before it is answered.
     fn spans_loss(&self, n: usize) -> bool {
         let r = &self.records[n];
-        let Some((at, _)) = &r.answer else { return false };
+        let died = || self.excuses.dead.iter().find(|(client, _)| *client == r.client).map(|(_, at)| *at);
+        let Some(at) = r.answer.as_ref().map(|(at, _)| *at).or_else(died) else { return false };
         let sets: Vec<_> = crate::syncs::changed(&r.op).iter().map(|fid| fid.set).collect();
         r.op.changes()
-            && self.losses.iter().any(|l| sets.contains(&l.set) && r.begun <= l.until && l.from <= *at)
+            && self.losses.iter().any(|l| sets.contains(&l.set) && r.begun <= l.until && l.from <= at)
     }
 
     /// The change of data may have been cut short, and is done when it is sent again: the file had its time before.

@@ -494,3 +494,28 @@ fn a_rename_beneath_itself_shows_where_a_directory_is() {
     kept.losses.clear();
     kept.refused();
 }
+
+/// Somebody who dies has sent a call again after a loss, which took what was known of it and left what it did.
+#[test]
+fn a_call_without_answer_across_a_loss_may_be_done_twice() {
+    let exchanged = |lost: bool, died: u64| {
+        let mut s = synced();
+        s.create(root(), "b", 2);
+        s.fsync(fid(2), done());
+        let (parent, to_parent) = (root(), root());
+        let op = Op::Rename { parent, name: name("a"), to_parent, to_name: name("b"), flags: 2 };
+        s.of(7, op, Bytes::new(), done());
+        s.unanswered();
+        s.excuses.dead.push((7, died));
+        s.lookup(root(), "a", Ok(file(fid(2), 1, 0)));
+        if lost {
+            s.lose();
+        }
+        s.lookup(root(), "b", Ok(file(fid(1), 1, 10)));
+        s.lookup(root(), "b", Ok(file(fid(2), 1, 0)));
+        s
+    };
+    exchanged(true, 10_000).accepted();
+    exchanged(false, 10_000).refused();
+    exchanged(true, 1).refused();
+}
