@@ -42,8 +42,6 @@ pub struct OpenSet {
     path: String,
     floor: Epoch,
     identity: Identity,
-    /// The set has other bricks.
-    accompanied: bool,
     /// Where its file system was mounted when it was last opened; empty: not known.
     mount: String,
     /// An empty directory may be made the brick again: others hold what belongs into it.
@@ -61,7 +59,6 @@ pub struct OpenedBrick {
     results: replica::Results,
     pending: Pending,
     history: BTreeMap<Epoch, Lsn>,
-    accompanied: bool,
     moved: Option<String>,
 }
 
@@ -95,7 +92,6 @@ impl OpenSet {
             volume: volume.id,
             path: b.path.clone(),
             floor: info.view.epoch,
-            accompanied: info.bricks.len() > 1,
             mount: b.mount.clone(),
             refill: knows_all && info.view.primary.is_some() && !info.view.in_sync.contains(&brick),
             identity: settings::identity(settings::pool_bytes(state), volume, info, b),
@@ -186,8 +182,8 @@ impl OpenSet {
         let found = (place.mount_point)(Path::new(&self.path)).ok();
         let found = found.and_then(|m| m.into_os_string().into_string().ok());
         let moved = found.filter(|m| *m != self.mount);
-        let OpenSet { set, brick: id, volume, floor, accompanied, .. } = self;
-        Ok(OpenedBrick { set, id, volume, floor, brick, results, pending, history, accompanied, moved })
+        let OpenSet { set, brick: id, volume, floor, .. } = self;
+        Ok(OpenedBrick { set, id, volume, floor, brick, results, pending, history, moved })
     }
 }
 
@@ -251,7 +247,8 @@ impl OpenedBrick {
     /// The pool has said where a brick stands that lost changes.
     ///
     /// The last one goes on with what it has. Nothing tells the others what of the changes beyond its durable position is
-    /// in its tree: its journal begins anew, in an epoch that is in no other's, so that they compare everything with it.
+    /// in its tree: its journal begins anew, in an epoch that is in no other's, so that they compare everything with it. So
+    /// do those that its set does not have yet.
     ///
     /// # Errors
     /// One line that says what could not be written.
@@ -259,11 +256,9 @@ impl OpenedBrick {
         self.floor = verdict.epoch;
         if verdict.last {
             let shown = self.brick.path().display().to_string();
-            if self.accompanied {
-                let start = Stamp { epoch: verdict.epoch.next(), lsn: self.brick.last().lsn.next() };
-                self.history = BTreeMap::from([(start.epoch, start.lsn)]);
-                self.brick.reset_journal(start).map_err(|e| e.to_string())?;
-            }
+            let start = Stamp { epoch: verdict.epoch.next(), lsn: self.brick.last().lsn.next() };
+            self.history = BTreeMap::from([(start.epoch, start.lsn)]);
+            self.brick.reset_journal(start).map_err(|e| e.to_string())?;
             let ended = self.brick.begin_end().and_then(|job| job.run()).and_then(|_| self.brick.end_heal());
             ended.map_err(|e| format!("{shown}: {e}"))?;
             tracing::warn!(

@@ -204,10 +204,7 @@ impl World {
         }
         match after {
             Ok(opened) => {
-                // The journal of a brick without others stays as it is, and with it a last change without its data: the next
-                // opening may find it uncertain again.
-                let others = self.store.state().sets.get(&round.set).is_some_and(|s| s.bricks.len() > 1);
-                if verdict.last && others {
+                if verdict.last {
                     self.ledger.goes_on(round.brick);
                 }
                 self.begin_set(m, round.set, round.brick, opened);
