@@ -59,6 +59,14 @@ impl Ledger {
         }
     }
 
+    /// A set has another brick.
+    pub(crate) fn member(&mut self, set: SetId, brick: &cluster::Brick) {
+        self.set_of.insert(brick.id, set);
+        if brick.arbiter {
+            self.arbiters.insert(brick.id);
+        }
+    }
+
     /// The power failed on a brick, or its disk dropped what it should have written.
     pub(crate) fn power_failed(&mut self, now: Duration, brick: BrickId) {
         self.torn.insert(brick, Torn { from: now, until: Duration::MAX });

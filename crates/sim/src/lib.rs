@@ -8,6 +8,7 @@
 //! sockets and threads, and the kernel's FUSE.
 //! Invariant: equal seeds and configurations give equal runs, event by event.
 
+mod administrator;
 mod arbitration;
 mod check;
 mod client;
@@ -59,11 +60,16 @@ pub enum Family {
     Power,
     /// Disks that are full, hang, fail, or are lost.
     Disks,
+    /// No fault: sets and bricks that an administrator adds, replaces and removes.
+    Members,
 }
 
 impl Family {
+    /// What goes wrong, without an administrator.
+    pub const FAULTS: [Family; 4] = [Family::Processes, Family::Network, Family::Power, Family::Disks];
     /// All of them.
-    pub const ALL: [Family; 4] = [Family::Processes, Family::Network, Family::Power, Family::Disks];
+    pub const ALL: [Family; 5] =
+        [Family::Processes, Family::Network, Family::Power, Family::Disks, Family::Members];
 }
 
 /// How to run.
@@ -97,7 +103,7 @@ impl Default for Config {
             storm: Duration::from_secs(12),
             calm: Duration::from_secs(150),
             power: Power::Single,
-            faults: Family::ALL.to_vec(),
+            faults: Family::FAULTS.to_vec(),
             hostile: true,
             slow_syncs: false,
             successions: false,

@@ -326,7 +326,8 @@ impl World {
     }
 
     pub(crate) fn brick_of(&self, m: usize, set: SetId) -> Option<BrickId> {
-        let known = self.store.state().sets.get(&set)?;
+        // As this server knows it: another brick may have taken its place meanwhile.
+        let known = self.machines[m].process.as_ref()?.known.sets.get(&set)?;
         known.bricks.iter().find(|b| b.server == server_id(m)).map(|b| b.id)
     }
 

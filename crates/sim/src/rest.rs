@@ -90,6 +90,9 @@ impl World {
                 if !set.view.in_sync.contains(&brick.id) {
                     return Some(format!("set {}: brick {} is not in sync", set.id, brick.id));
                 }
+                if brick.leaving {
+                    return Some(format!("set {}: brick {} does not leave", set.id, brick.id));
+                }
             }
         }
         for (set, places) in self.places() {

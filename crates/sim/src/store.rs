@@ -182,6 +182,7 @@ impl World {
         next.check();
         let before = core::mem::replace(&mut self.store.state, Arc::new(next));
         let now = self.store.state.clone();
+        self.members_changed(&before, &now, command);
         for (id, set) in &now.sets {
             let old = before.sets.get(id).map(|s| &s.view);
             if old != Some(&set.view) {

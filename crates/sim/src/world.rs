@@ -1,6 +1,7 @@
 //! The world: time, the queue of events, and who is in it.
 
 use crate::Config;
+use crate::administrator::Administrator;
 use crate::client::{Client, ToClient};
 use crate::clock::Clock;
 use crate::coverage::Coverage;
@@ -31,6 +32,7 @@ pub(crate) enum Event {
     Start(usize),
     WriteBack,
     Fault,
+    Administer,
     Blackout,
     Undo(Fault),
     Succession(Turn),
@@ -62,6 +64,7 @@ pub(crate) struct World {
     pub(crate) clients: Vec<Client>,
     pub(crate) faults: Faults,
     pub(crate) successions: Successions,
+    pub(crate) administrator: Administrator,
     pub(crate) history: History,
     pub(crate) ledger: Ledger,
     pub(crate) coverage: Coverage,
@@ -95,6 +98,7 @@ impl World {
             .collect();
         let faults = Faults::draw(&mut rng, &config);
         let network = Network::draw(&mut rng);
+        let administrator = Administrator::draw(seed, &config);
         let mut world = World {
             now: Duration::ZERO,
             count: 0,
@@ -112,6 +116,7 @@ impl World {
             clients,
             faults,
             successions: Successions::default(),
+            administrator,
             coverage: Coverage::default(),
             phase: Phase::Storm,
             reader: Reader::default(),
@@ -141,6 +146,9 @@ impl World {
         self.at(first, Event::Fault);
         let write_back = self.rng.millis(200, 3000);
         self.at(write_back, Event::WriteBack);
+        if let Some(first) = self.administrator.next() {
+            self.at(first, Event::Administer);
+        }
         if let Some(at) = self.faults.blackout_at() {
             self.at(at, Event::Blackout);
         }
@@ -202,6 +210,7 @@ impl World {
             }
             Event::WriteBack => self.write_back(),
             Event::Fault => self.fault(),
+            Event::Administer => self.administer(),
             Event::Blackout => self.blackout(),
             Event::Undo(fault) => self.undo(fault),
             Event::Succession(turn) => self.take_turn(turn),
@@ -303,5 +312,6 @@ fn kind(event: &Event) -> (u64, u64) {
         Event::Succession(_) => (13, 0),
         Event::EndOfStorm => (10, 0),
         Event::Rest => (11, 0),
+        Event::Administer => (14, 0),
     }
 }

@@ -8,7 +8,7 @@
     reason = "a test tells its seeds, and one that fails says where"
 )]
 
-use sim::{Config, Power, Stats, run};
+use sim::{Config, Family, Power, Stats, run};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -96,6 +96,25 @@ fn a_storm_of_faults() {
     let (parts, undecided) =
         (stats.counts["part of a history explained"], stats.counts["part of a history undecided"]);
     assert!(undecided * 100 <= parts, "{undecided} of {parts} parts of histories were given up");
+}
+
+/// An administrator adds sets and copies, replaces bricks and takes copies away, while faults happen. One seed in 300 may
+/// fail: about one in 500 does.
+#[test]
+fn an_administrator_at_work() {
+    let config = Config { faults: Family::ALL.to_vec(), ..Config::default() };
+    let seeds = fresh("administrator", 4, 1500);
+    let stats = runs("administrator", &seeds, 300, &config);
+    let least = [
+        ("set added", 250),
+        ("copies added", 500),
+        ("copies removed", 400),
+        ("brick replaced", 700),
+        ("copy came in sync", 1000),
+        ("brick left its set", 1000),
+        ("primary left its set", 500),
+    ];
+    reached(&stats, seeds.len(), &least);
 }
 
 /// The power of all servers fails once in each run: what was synced is there afterwards.
