@@ -6,7 +6,7 @@ use crate::making::NewObject;
 use crate::object::{OpenObject, S_IFLNK};
 use crate::open::Brick;
 use crate::stale::StaleSet;
-use disk_format::tag::{ORPHAN, Tag, Version};
+use disk_format::tag::{INTENT, ORPHAN, Tag, Version};
 use file_system::{File, Times};
 use ids::{Fid, Lsn, OpId};
 use wire::op::Node as Kind;
@@ -228,7 +228,9 @@ impl Brick {
 
 fn take_xattrs(open: &OpenObject, object: &Object) -> Result<(), Errno> {
     for name in open.healed_xattrs()? {
-        if !object.xattrs.iter().any(|(n, _)| n.as_bytes() == name) {
+        // What a directory's entry is never changes, and it may lie in lost+found on this brick alone.
+        let stays = open.is_dir() && name == INTENT.as_bytes();
+        if !stays && !object.xattrs.iter().any(|(n, _)| n.as_bytes() == name) {
             open.remove_xattr(&name)?;
         }
     }

@@ -74,6 +74,7 @@ impl Brick {
             At::Entry(e) if e.fid == fid => Ok(()),
             At::Entry(e) => {
                 self.keep_times(parent)?;
+                self.keep_entry(parent, name, e.fid)?;
                 let dir = self.open_dir(parent)?;
                 self.folders.lost_found().receive(&dir, name, e.fid)?;
                 self.invalidate_attrs(e.fid);
@@ -88,6 +89,7 @@ impl Brick {
         let from = self.location(fid)?;
         let Some(parent) = from.parent else { return Ok(()) };
         self.keep_times_of(&[parent])?;
+        self.keep_entry(parent, &from.name, fid)?;
         self.folders.lost_found().receive(&from.dir, &from.name, fid)?;
         self.invalidate_attrs(fid);
         self.left(parent, &from.name);

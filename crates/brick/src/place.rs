@@ -149,7 +149,10 @@ impl Brick {
             }
             At::Entry(e) if e.is_dir() && self.load(e.fid)?.tag().flags & PENDING != 0 => {
                 // Two transactions about one name, of which at most one commits: which one is not known here. Both
-                // directories stay until their transactions end.
+                // directories stay until their transactions end, and the entry that decides it is kept.
+                if !self.keep_entry(parent, name, e.fid)? {
+                    return Ok(false);
+                }
                 let dir = self.open_to_move(parent, &[e.fid])?;
                 self.folders.lost_found().receive(&dir, name, e.fid)?;
                 self.left(parent, name);
@@ -167,20 +170,23 @@ impl Brick {
         what: &NewObject<'_>,
     ) -> Result<(), Errno> {
         if self.is_known(what.fid)? {
-            return Ok(());
+            // It may have been made in lost+found, and a power cut have taken what was kept beside it.
+            let hidden = self.location(what.fid).is_ok_and(|at| at.parent.is_none());
+            return if hidden { self.keep_path(path, name, what.fid) } else { Ok(()) };
         }
-        if path.is_empty() && is_in_lost_found(what.fid, name) {
-            return self.make_in_lost_found(what);
-        }
-        if let Some(parent) = self.ancestors(path, what.version, what.time)? {
+        let hidden = path.is_empty() && is_in_lost_found(what.fid, name);
+        if !hidden && let Some(parent) = self.ancestors(path, what.version, what.time)? {
             let held = matches!(self.find(parent, name.as_bytes())?, At::Entry(e) if e.fid == what.fid);
             if held || self.make_room(parent, name.as_bytes())? {
                 self.create(parent, name.as_bytes(), what)?;
                 return self.note_copy(parent, what);
             }
         }
-        tracing::warn!(brick = %self.path.display(), fid = %what.fid, "a placed directory's path is taken: it lives in .mortar/limbo until it is moved");
-        self.make_in_lost_found(what)
+        if !hidden {
+            tracing::warn!(brick = %self.path.display(), fid = %what.fid, "a placed directory's path is taken: it lives in .mortar/limbo until it is moved");
+        }
+        self.make_in_lost_found(what)?;
+        self.keep_path(path, name, what.fid)
     }
 
     fn note_copy(&mut self, parent: Fid, what: &NewObject<'_>) -> Result<(), Errno> {

@@ -26,14 +26,15 @@ pub struct DirLocation {
 }
 
 impl Brick {
-    /// Where a directory hangs in this brick's tree; a copy of another set's directory will do.
+    /// Where a directory hangs in this brick's tree; a copy of another set's directory will do. One of this set that lies in
+    /// lost+found is where its entry is.
     ///
     /// # Errors
-    /// `ESTALE` if it is not here or hangs in lost+found.
+    /// `ESTALE` if it is not here, or lies in lost+found and its entry is not known.
     pub fn location_of(&mut self, fid: Fid) -> Result<DirLocation, Errno> {
         let home = self.load(fid)?.tag().home;
         let at = self.location(fid)?;
-        let parent = at.parent.ok_or(Errno::ESTALE)?;
+        let Some(parent) = at.parent else { return self.kept_location(fid) };
         let parent_home = self.load(parent)?.tag().home;
         let name = Name::new(&at.name).map_err(|_| Errno::ESTALE)?;
         Ok(DirLocation { home, parent, parent_home, name })

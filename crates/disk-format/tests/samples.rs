@@ -66,15 +66,15 @@ fn an_intent_is_frozen() {
     use wire::op::{EntryName, Intent};
     let place =
         |lsn, name: &str| EntryName { dir: fid(1, 2, lsn), name: wire::Name::new(name.as_bytes()).unwrap() };
-    for (name, drop, add) in [
-        ("move", Some(place(3, "a")), Some(place(4, "b").clone())),
-        ("link", None, Some(place(4, "b"))),
-        ("unlink", Some(place(3, "a")), None),
+    let named = OpId { session: SessionId(5), seq: 6 };
+    for (name, tx, drop, add) in [
+        ("move", named, Some(place(3, "a")), Some(place(4, "b").clone())),
+        ("link", named, None, Some(place(4, "b"))),
+        ("unlink", named, Some(place(3, "a")), None),
+        ("directory", OpId::default(), None, Some(place(4, "d"))),
     ] {
-        let fresh = || {
-            let tx = OpId { session: SessionId(5), seq: 6 };
-            encode_intent(&Intent { tx, coordinator: SetId(7), drop: drop.clone(), add: add.clone() })
-        };
+        let fresh =
+            || encode_intent(&Intent { tx, coordinator: SetId(7), drop: drop.clone(), add: add.clone() });
         let file = folder("intent").join(format!("{name}.txt"));
         sample::check(&file, fresh, |b| decode_intent(b).unwrap().0, encode_intent);
         let ended = || encode_ended(&decode_intent(&fresh()).unwrap().0, (&stamp(8, 9)).into());

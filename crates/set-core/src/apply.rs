@@ -38,13 +38,13 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         self.next.push_back(Next::Feed(told));
     }
 
-    /// A directory that is about to be made may take the place of a marked one.
+    /// A directory that is about to be made may take the place of a marked one: nobody will run into that any more.
     fn note_displaced(&mut self, now: Duration, change: &Change) {
         if let Change::PrepareMkdir { path, name, fid, .. } = change
             && let Ok(Some(marked)) = self.brick.marked_at(path, name)
             && marked != *fid
         {
-            self.pending.displaced(now, marked, path.last().map(|a| (a.fid, a.home)), name);
+            self.pending.found(now, marked);
         }
     }
 

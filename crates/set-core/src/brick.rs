@@ -104,7 +104,8 @@ pub trait LocalBrick: namespace::TreeState + replica::healing::HealTarget {
     fn lseek(&mut self, fid: Fid, offset: u64, whence: u32) -> Result<u64, Errno>;
     /// Data of a file.
     fn read(&mut self, fid: Fid, offset: u64, len: u32) -> Result<Read<Self::Work>, Errno>;
-    /// Where a directory hangs; a copy of another set's directory will do.
+    /// Where a directory hangs; a copy of another set's directory will do. One of this set that lies in lost+found is where
+    /// its entry is.
     fn location_of(&mut self, fid: Fid) -> Result<DirLocation, Errno>;
     /// The directory of this set at that place, if a transaction has marked it.
     fn marked_at(&mut self, path: &[Ancestor], name: &Name) -> Result<Option<Fid>, Errno>;

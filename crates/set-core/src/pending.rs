@@ -66,15 +66,6 @@ impl Pending {
         self.dirs.entry(fid).or_insert_with(unnamed);
     }
 
-    /// A marked directory gives its place to a newcomer that another transaction makes under the same name: in lost+found
-    /// nothing tells which entry leads to it.
-    pub(crate) fn displaced(&mut self, now: Duration, fid: Fid, parent: Option<(Fid, SetId)>, name: &Name) {
-        self.found(now, fid);
-        if let Some(marked) = self.dirs.get_mut(&fid) {
-            marked.entry = Some((parent, name.clone()));
-        }
-    }
-
     /// The transaction that holds the directory, if it is known.
     pub(crate) fn holder(&self, fid: Fid) -> Option<OpId> {
         self.dirs.get(&fid).and_then(|m| m.holder)
@@ -172,22 +163,6 @@ mod tests {
         assert_eq!(pending.ask_about(NOW, Duration::ZERO), [], "the answer was another transaction's");
         pending.asked(fid, Some(op(3)));
         assert_eq!(pending.ask_about(NOW, Duration::ZERO).len(), 1);
-    }
-
-    #[test]
-    fn the_entry_of_a_displaced_directory_is_remembered() {
-        let fid = Fid { set: SetId(2), epoch: Epoch(1), lsn: Lsn(9) };
-        let name = Name::new(b"d").unwrap();
-        for held in [false, true] {
-            let mut pending = Pending::default();
-            if held {
-                pending.note(NOW, op(1), &Change::PrepareRmdir { fid });
-            }
-            assert_eq!(pending.entry(fid), None);
-            pending.displaced(NOW, fid, None, &name);
-            assert_eq!(pending.entry(fid), Some((None, name.clone())));
-            assert_eq!(pending.holder(fid), held.then_some(op(1)));
-        }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use crate::disk::Disk;
 use crate::trace::say;
 use crate::world::World;
-use disk_format::tag::{Tag, XATTR};
+use disk_format::tag::{INTENT, Tag, XATTR};
 use file_history::{CutShort, Excuse, Excuses, Loss};
 use file_system::{File, FileSystem, S_IFDIR, S_IFLNK};
 use ids::{Fid, SetId, Time};
@@ -106,6 +106,10 @@ fn see(open: &File, kind: u32, here: SetId, arbiter: bool) -> Result<Seen, Errno
     let mut xattrs = BTreeMap::new();
     for name in open.xattrs()? {
         xattrs.insert(name.clone(), open.whole_xattr(&name)?.unwrap_or_default());
+    }
+    if kind == S_IFDIR {
+        // Which bricks had a directory in lost+found is theirs.
+        xattrs.remove(INTENT.as_bytes());
     }
     let tag = xattrs.remove(XATTR.as_bytes()).and_then(|t| Tag::decode(&t).ok());
     let (fid, home) = (tag.as_ref().map(|t| t.fid), tag.as_ref().map(|t| t.home));

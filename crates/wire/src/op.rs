@@ -96,7 +96,7 @@ wire_struct! {
     /// What a transaction of several sets means to do with the names of a file, as the file's home has agreed to it
     /// (docs/design/0016). Directories are those that the home keeps the names in.
     pub struct Intent {
-        /// The transaction.
+        /// The transaction; 0 and 0 if it is not told here.
         pub tx: OpId,
         /// The set whose entry decides: that of the name that is added, or else of the name that is dropped.
         pub coordinator: SetId,

@@ -1,15 +1,16 @@
 //! The tree: what each object says of itself, and what only the index can still tell.
 
 use super::{ADOPT, CheckedBrick, Report, StaleSet, WIPE};
+use crate::far_entry::kept_entry;
 use crate::folders::{hidden_fid, hidden_name};
 use crate::index::{Index, Located};
 use crate::object::{OpenObject, S_IFDIR, S_IFMT, Stat, open_at};
 use crate::scan::Seen;
 use crate::stubs::is_folder_of_names;
 use disk_format::Tag;
-use disk_format::tag::{ORPHAN, Version};
+use disk_format::tag::{INTENT, ORPHAN, PENDING, Version};
 use file_system::Renaming;
-use ids::Fid;
+use ids::{Fid, SetId};
 use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -54,6 +55,8 @@ pub(super) struct Tree {
     owned: Vec<(PathBuf, Tag)>,
     /// The last directory of another set that was met.
     copies: HashMap<PathBuf, Tag>,
+    /// Directories beside which a damaged entry is kept.
+    unreadable_entries: Vec<(PathBuf, Fid)>,
 }
 
 /// Walks the whole tree.
@@ -63,7 +66,13 @@ pub(super) fn check(
     report: &mut Report,
     newest: &mut Stamp,
 ) -> Result<Tree, Errno> {
-    let mut tree = Tree { objects: HashMap::new(), suspects: vec![], owned: vec![], copies: HashMap::new() };
+    let mut tree = Tree {
+        objects: HashMap::new(),
+        suspects: vec![],
+        owned: vec![],
+        copies: HashMap::new(),
+        unreadable_entries: vec![],
+    };
     crate::scan::walk(root, &mut |seen| tree.look(seen, brick, report, newest))?;
     Ok(tree)
 }
@@ -128,7 +137,7 @@ impl Tree {
 
     /// What lies in `.mortar` has a reason to.
     fn look_at_folder(
-        &self,
+        &mut self,
         seen: &Seen<'_>,
         tag: &Tag,
         brick: &CheckedBrick<'_>,
@@ -140,7 +149,8 @@ impl Tree {
             if is_folder_of_names(tag.fid, seen.name) {
                 return Ok(());
             }
-            report.add(seen.path, "a directory that lost its place", LOOK);
+            let entry = self.kept_entry(seen, tag, brick.set)?;
+            report.add(seen.path, format!("a directory that lost its place{entry}"), LOOK);
         } else if folder == Path::new(".mortar/orphans") && seen.name != wanted.as_bytes() {
             let to = wanted.as_bytes();
             let repaired =
@@ -159,6 +169,27 @@ impl Tree {
             }
         }
         Ok(())
+    }
+
+    /// What is known of the entry of a directory that lost its place.
+    fn kept_entry(&mut self, seen: &Seen<'_>, tag: &Tag, set: Option<SetId>) -> Result<String, Errno> {
+        if seen.stat.mode & S_IFMT != S_IFDIR || set.is_some_and(|set| set != tag.home) {
+            return Ok(String::new());
+        }
+        Ok(match kept_entry(&*open_at(seen.dir, seen.name, S_IFDIR)?) {
+            Ok(Some((set, place))) => {
+                format!("; its entry is {} in directory {} of set {set}", place.name, place.dir)
+            }
+            Ok(None) if tag.flags & PENDING != 0 => {
+                "; it waits for its entry, and nothing says which that is".to_owned()
+            }
+            Ok(None) => String::new(),
+            Err(Errno::EIO) => {
+                self.unreadable_entries.push((seen.path.to_path_buf(), tag.fid));
+                String::new()
+            }
+            Err(e) => return Err(e),
+        })
     }
 
     /// Names out of the brick's sight: somebody else could change the file there.
@@ -196,6 +227,13 @@ impl Tree {
             if brick.repair {
                 open(root, &path, S_IFDIR)?.set_tag(&Tag { home: set, ..tag })?;
                 stale_set.objects.push(tag.fid);
+            }
+        }
+        for (path, fid) in std::mem::take(&mut self.unreadable_entries) {
+            report.add(&path, "what is kept of its entry is damaged", brick.remedy());
+            if brick.repair {
+                open(root, &path, S_IFDIR)?.remove_xattr(INTENT.as_bytes())?;
+                stale_set.objects.push(fid);
             }
         }
         let known = self.known(brick.index)?;

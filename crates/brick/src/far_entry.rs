@@ -1,0 +1,73 @@
+//! The entry, on another set, that leads to a directory of this set.
+//!
+//! A directory that lives on another set than its parent hangs at its path, beneath a copy of the parent, and that says
+//! which entry leads to it. In lost+found nothing does: there the entry is kept in an attribute beside the directory. It is
+//! made once and never moved (docs/design/0005), so what is kept stays right, also when the directory has its place again.
+
+use crate::open::Brick;
+use crate::service::DirLocation;
+use disk_format::tag::{INTENT, decode_intent, encode_intent};
+use file_system::File;
+use ids::{Fid, OpId, SetId};
+use wire::op::{Ancestor, EntryName, Intent};
+use wire::{Errno, Name};
+
+/// What is kept of an entry.
+fn intent(coordinator: SetId, dir: Fid, name: &Name) -> Intent {
+    let add = Some(EntryName { dir, name: name.clone() });
+    Intent { tx: OpId::default(), coordinator, drop: None, add }
+}
+
+/// What is kept beside a directory.
+pub(crate) fn kept_entry(of: &File) -> Result<Option<(SetId, EntryName)>, Errno> {
+    let Some(bytes) = of.whole_xattr(INTENT.as_bytes())? else { return Ok(None) };
+    let (Intent { coordinator, add, .. }, _) = decode_intent(&bytes).map_err(|error| {
+        tracing::error!(%error, "which entry leads to a directory cannot be read");
+        Errno::EIO
+    })?;
+    Ok(add.map(|place| (coordinator, place)))
+}
+
+impl Brick {
+    /// A directory of this set is about to lose its place: its entry is kept beside it, if another set has that. False if it
+    /// does not fit beside the other attributes.
+    pub(crate) fn keep_entry(&mut self, parent: Fid, name: &[u8], fid: Fid) -> Result<bool, Errno> {
+        let own = self.identity.set;
+        let owner = self.load(parent)?.tag().home;
+        if owner == own || self.load(fid)?.tag().home != own || !self.open_fid(fid)?.is_dir() {
+            return Ok(true);
+        }
+        let name = Name::new(name).map_err(|_| Errno::EIO)?;
+        self.write_entry(fid, &intent(owner, parent, &name))
+    }
+
+    /// A directory of this set lies in lost+found instead of here.
+    pub(crate) fn keep_path(&mut self, path: &[Ancestor], name: &Name, fid: Fid) -> Result<(), Errno> {
+        let root = (self.identity.root, self.identity.root_home);
+        let (dir, owner) = path.last().map_or(root, |a| (a.fid, a.home));
+        self.write_entry(fid, &intent(owner, dir, name)).map(drop)
+    }
+
+    fn write_entry(&mut self, fid: Fid, intent: &Intent) -> Result<bool, Errno> {
+        let value = encode_intent(intent);
+        let open = self.open_fid(fid)?;
+        if open.whole_xattr(INTENT.as_bytes())?.as_ref() == Some(&value) {
+            return Ok(true);
+        }
+        match open.set_xattr(INTENT.as_bytes(), &value) {
+            Ok(()) => Ok(true),
+            Err(error @ (Errno::ENOSPC | Errno::EDQUOT)) => {
+                tracing::warn!(brick = %self.path.display(), %fid, %error, "there is no room beside a directory for the entry that leads to it");
+                Ok(false)
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Where a directory that lies in lost+found would hang.
+    pub(crate) fn kept_location(&mut self, fid: Fid) -> Result<DirLocation, Errno> {
+        let home = self.load(fid)?.tag().home;
+        let (parent_home, place) = kept_entry(&*self.open_fid(fid)?)?.ok_or(Errno::ESTALE)?;
+        Ok(DirLocation { home, parent: place.dir, parent_home, name: place.name })
+    }
+}
