@@ -203,7 +203,7 @@ fn a_brick_is_replaced_on_its_own_server() {
     };
     pool.cli(&line((0, "a"), (0, "n"))).refused_with(&["a copy less", "--force"]);
     pool.cli(&line((0, "a"), (1, "n"))).refused_with(&["a brick of the same set"]);
-    pool.cli(&line((0, "x"), (0, "n"))).refused_with(&["is no brick of volume v"]);
+    pool.cli(&line((0, "x"), (0, "n"))).refused_with(&["is no brick of volume 'v'"]);
     pool.ok(&format!("{} --force", line((0, "a"), (0, "n"))));
     fs::write(mount.path("more"), "y").unwrap();
     in_sync(&pool, "v", &[(0, "n"), (1, "a")]);
