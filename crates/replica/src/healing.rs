@@ -2,6 +2,7 @@
 
 mod absent;
 mod adopt;
+mod missing;
 
 use crate::heal::{Ask, DirtySet, StreamAction};
 pub use crate::heal_target::{Arriving, HealTarget, Made, Sum, Sums};
@@ -9,9 +10,10 @@ use crate::placed::ToMeet;
 pub use crate::progress::Progress;
 use absent::Absent;
 pub use adopt::adopt_history;
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use ids::{Fid, Lsn};
+use missing::Missing;
 use wire::Errno;
 use wire::codec::Blob;
 use wire::limits::{SMALL_FILE, SUM_BYTES};
@@ -44,8 +46,7 @@ pub struct HealSession {
     asked: BTreeMap<Fid, u64>,
     /// Objects that the primary does not have: those with a name here may lose it only later.
     absent: Absent,
-    /// Objects that were not found, here or at the primary: where a name turns out to lead to one it is healed.
-    missing: BTreeSet<Fid>,
+    missing: Missing,
 }
 
 /// Whether an answer stands for changes that did not come: they got lost with a connection. Taken all the same, it would
@@ -134,7 +135,7 @@ impl HealSession {
             next_ask: brick.nonce(),
             asked: BTreeMap::new(),
             absent: Absent::default(),
-            missing: BTreeSet::new(),
+            missing: Missing::default(),
         })
     }
 
@@ -243,10 +244,10 @@ impl HealSession {
             return brick.note(a);
         }
         if self.dirty_set.is_done() && self.to_meet.left() == 0 {
-            // What is not here then the primary has not either: only a change brings it.
+            // Of what is not here then only a change tells.
             self.missing.clear();
         }
-        if !self.missing.is_empty() && a.change.touched().iter().any(|fid| self.missing.contains(fid)) {
+        if self.missing.holds_any(a.change) {
             // It is not here until its name is.
             self.dirty_set.mark(a.change);
             return brick.note(a);
@@ -283,7 +284,7 @@ impl HealSession {
                 if brick.take_nothing(*fid)? {
                     self.absent.keep(*fid);
                 }
-                self.misses(*fid);
+                self.misses(*fid, false);
                 Ok(())
             }
             PeerBody::Object { fid, object: Some(object), data, .. } => {
@@ -378,8 +379,8 @@ impl HealSession {
     }
 
     /// One of the bricks does not have the object, as far as it knows: its index may have lost it in a power cut.
-    fn misses(&mut self, fid: Fid) {
-        self.missing.insert(fid);
+    fn misses(&mut self, fid: Fid, owed: bool) {
+        self.missing.add(fid, owed);
         self.got_nothing(fid);
     }
 
@@ -387,7 +388,7 @@ impl HealSession {
     fn found<T>(&mut self, fid: Fid, done: Result<T, Errno>) -> Result<Option<T>, Errno> {
         match done {
             Err(Errno::ESTALE | Errno::ENOENT) => {
-                self.misses(fid);
+                self.misses(fid, false);
                 Ok(None)
             }
             other => other.map(Some),
@@ -426,7 +427,7 @@ impl HealSession {
         let data = (wants && here && *sent == Sent::Payload).then_some(payload);
         let complete = !wants || here || size == 0;
         if !brick.take_object(fid, object, data, complete)? {
-            self.misses(fid);
+            self.misses(fid, true);
             return Ok(());
         }
         self.dirty_set.got_meta(fid, if wants { size } else { 0 }, object.attr.is_dir());
@@ -463,7 +464,7 @@ impl HealSession {
         self.absent.after_page();
         let own = brick.set();
         for e in entries {
-            let was_missing = self.missing.remove(&e.fid);
+            let was_missing = self.missing.remove(e.fid);
             if e.home != own {
                 // Its content is another set's.
             } else if was_missing {
@@ -477,6 +478,7 @@ impl HealSession {
             }
         }
         for m in made {
+            self.missing.remove(m.fid);
             if m.dir { self.dirty_set.mark_dir(m.fid) } else { self.dirty_set.mark_file(m.fid, true) }
         }
         self.dirty_set.got_entries(fid, after, upto);

@@ -107,8 +107,8 @@ impl HealTarget for Brick {
     fn is_known(&mut self, fid: Fid) -> Result<bool, Errno> {
         Ok(!self.gone.contains(&fid))
     }
-    fn take_object(&mut self, _: Fid, _: &Object, _: Option<&[u8]>, _: bool) -> Result<bool, Errno> {
-        Ok(true)
+    fn take_object(&mut self, fid: Fid, _: &Object, _: Option<&[u8]>, _: bool) -> Result<bool, Errno> {
+        Ok(!self.gone.contains(&fid))
     }
     fn complete(&mut self, _: Fid, _: &Stamp) -> Result<(), Errno> {
         Ok(())
@@ -468,4 +468,35 @@ fn a_page_of_names_that_fails_does_not_count_as_taken_unless_the_directory_is_go
         let taken = session.take(&mut brick, &no_entries(fid, Lsn(1), after), &[]);
         assert_eq!(taken, if gone { Ok(()) } else { Err(errno) });
     }
+}
+
+/// An index may have lost an object that no change since then has a name of: the healing must not end as if it had it.
+#[test]
+fn a_healing_that_ends_without_an_object_of_the_primary_says_so() {
+    let mut brick = Brick { gone: [fid(9)].into(), ..Brick::default() };
+    let mut session = HealSession::begin(&mut brick, (&NOTHING, &NOTHING), Lsn(0), false).unwrap();
+    arrives(&mut session, &mut brick, 1, &touch(9));
+    session.on_caught_up(&mut brick, &at(1), vec![]).unwrap();
+    session.ask(&mut brick).unwrap();
+    object(&mut session, &mut brick, 1, (fid(9), 0o100_644), 5);
+    assert!(session.is_done(&brick));
+    assert_eq!(session.lacks(), Some(fid(9)));
+    // It was removed meanwhile: the primary says so when it is asked again.
+    let parent = fid(1);
+    let name = wire::Name::new(b"f").unwrap();
+    let unlink = Change::Unlink { parent, name, fid: fid(9), orphan: false, time: Time::default() };
+    arrives(&mut session, &mut brick, 2, &unlink);
+    while let Some(question) = session.ask(&mut brick) {
+        match question {
+            PeerBody::AskObject { fid, .. } if fid == parent => {
+                object(&mut session, &mut brick, 2, (fid, 0o040_755), 0);
+            }
+            PeerBody::AskObject { fid, .. } => session.take(&mut brick, &nothing(fid, Lsn(2)), &[]).unwrap(),
+            PeerBody::AskEntries { fid, after } => {
+                session.take(&mut brick, &no_entries(fid, Lsn(2), after), &[]).unwrap();
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(session.lacks(), None);
 }

@@ -29,6 +29,8 @@ pub(crate) struct Target {
     begun: u64,
     join_ids: JoinIds,
     asked: Duration,
+    /// A healing ended without an object that the primary has: from here on this brick asks for all changes.
+    lacks: Option<Fid>,
 }
 
 impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
@@ -61,6 +63,9 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let mut held = self.brick.last().lsn;
         if self.brick.is_uncertain() {
             held = held.min(self.brick.durable());
+        }
+        if self.target.lacks.is_some() {
+            held = Lsn(0);
         }
         let consistent_to = self.brick.consistent_to().min(held);
         let history = self.replica.history();
@@ -220,9 +225,21 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             self.later.push_back(Later::LookAtAbsent(self.target.begun, cx.at.now));
         }
         if h.inner.is_done(&self.brick) && !h.finishing {
+            if let (Some(fid), None) = (h.inner.lacks(), self.target.lacks) {
+                return self.heal_from_the_beginning(fid);
+            }
             h.finishing = true;
             self.forget_trash_then(cx, Then::EndHealing(self.target.begun));
         }
+    }
+
+    /// All is compared that is known to have changed, and the primary has an object that is not found here: this brick's
+    /// index has lost it. The name that leads to it is in a directory that was not compared.
+    fn heal_from_the_beginning(&mut self, fid: Fid) {
+        tracing::warn!("set {}: brick {} does not find {fid}, all is compared", self.set, self.me);
+        self.target.lacks = Some(fid);
+        self.target.healing = None;
+        self.target.begun += 1;
     }
 
     /// Looks again at one object that the primary does not have, in the turn that began then.
@@ -339,6 +356,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             self.target.healing = None;
             return;
         }
+        self.target.lacks = None;
         h.end();
         let (p, taken) = (h.inner.progress(), h.taken(cx.at.now));
         tracing::info!(
