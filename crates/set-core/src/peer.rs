@@ -20,6 +20,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let (from, epoch, now) = (m.from, m.epoch, cx.at.now);
         self.failure_detector.heard(now, from);
         let message = match m.body {
+            PeerBody::Replicate { .. } if self.has_missed_acceptance() => return,
+            PeerBody::CatchUp { .. } if self.has_missed_acceptance() || !self.is_catching_up() => return,
             PeerBody::Replicate { stamp, commit, op, result_fid, change } => {
                 let entry = LogEntry { stamp, op, result_fid, body: Content::new(change, payload) };
                 return self.feed(cx, Input::Replicate { from, epoch, commit, entry });
@@ -52,6 +54,9 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         body: PeerBody,
         payload: &[u8],
     ) {
+        if matches!(body, PeerBody::JoinAccepted { .. }) && epoch != self.replica.view().epoch {
+            self.miss_acceptance();
+        }
         if epoch != self.replica.view().epoch {
             return;
         }

@@ -31,6 +31,9 @@ pub(crate) struct Target {
     asked: Duration,
     /// A healing ended without an object that the primary has: from here on this brick asks for all changes.
     lacks: Option<Fid>,
+    /// The primary has accepted a join, and this brick has not taken that: what the primary sends from then on does not
+    /// follow what is here.
+    missed: bool,
 }
 
 impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
@@ -46,7 +49,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             }
             Role::Healing => {
                 let busy = self.replica.is_syncing();
-                if self.target.healing.as_mut().is_none_or(|h| h.has_waited(now, busy)) {
+                let silent = self.target.healing.as_mut().is_none_or(|h| h.has_waited(now, busy));
+                if silent || self.target.missed {
                     self.ask_to_join(cx);
                 }
             }
@@ -74,6 +78,22 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         self.say(cx, primary, PeerBody::Join { join_id, consistent_to, held, history }, Bytes::new());
     }
 
+    /// The primary has accepted a join, but not one that this brick can take any more.
+    pub(crate) fn miss_acceptance(&mut self) {
+        tracing::debug!("set {}: brick {} does not take that its join is accepted", self.set, self.me);
+        self.target.missed = true;
+    }
+
+    /// Whether changes from the primary do not follow what is here.
+    pub(crate) fn has_missed_acceptance(&self) -> bool {
+        self.target.missed && self.replica.role() == Role::Healing
+    }
+
+    /// Whether this brick is being sent what it missed.
+    pub(crate) fn is_catching_up(&self) -> bool {
+        self.target.healing.as_ref().is_some_and(|h| !h.inner.progress().caught_up)
+    }
+
     /// What the primary says about this brick's healing.
     pub(crate) fn on_heal_answer(
         &mut self,
@@ -88,12 +108,16 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         if let Some(h) = &mut self.target.healing {
             h.hear(cx.at.now);
         }
+        let accepts = matches!(body, PeerBody::JoinAccepted { .. });
         let done = match body {
             PeerBody::JoinAccepted { join_id, .. }
             | PeerBody::Placed { join_id, .. }
             | PeerBody::CaughtUp { join_id, .. }
                 if !self.target.join_ids.answered(join_id) =>
             {
+                if accepts {
+                    self.miss_acceptance();
+                }
                 Ok(())
             }
             PeerBody::JoinAccepted { common, agree, start, full, .. } => {
@@ -142,8 +166,10 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         if !matches!(self.replica.role(), Role::Idle | Role::Healing)
             || !Inner::fits(&self.brick, &start, full)?
         {
+            self.miss_acceptance();
             return Ok(());
         }
+        self.target.missed = false;
         let resumed = self.brick.is_stale();
         let inner = Inner::begin(&mut self.brick, (common, &start), agree, full)?;
         tracing::info!(

@@ -13,7 +13,7 @@ use common::Rig;
 use common::brick::Memory;
 use ids::{Epoch, Fid, Lsn, OpId, Time};
 use namespace::TreeState;
-use set_core::{Done, Input};
+use set_core::{Done, Input, LocalBrick};
 use wire::peer::{Object, PeerBody, Sent, Stamp};
 use wire::{Change, Errno};
 
@@ -257,6 +257,37 @@ fn a_brick_that_has_healed_and_cannot_apply_a_change_leaves() {
     assert!(rig.core.has_failed());
 }
 
+/// The primary has a new process, which lost the end of its journal, and begins with another acceptance: its changes do not
+/// follow what is here, however well their numbers fit.
+#[test]
+fn changes_after_an_acceptance_that_was_not_taken_are_not_taken_either() {
+    let mut rig = join_accepted();
+    rig.step(Input::Worked(1, Ok(Done::Ended)));
+    let epoch = rig.settings(common::ME, [common::ME].into()).view.epoch;
+    let (stamp, op, change) = (Stamp { epoch, lsn: Lsn(1) }, OpId::default(), Change::Nop);
+    let missed = PeerBody::CatchUp { stamp: stamp.clone(), op, result_fid: None, change: change.clone() };
+    assert_eq!(rig.peer(2, missed.clone()), NONE, "it has all that it missed");
+    let start = Memory::default_stamp;
+    let accept_join = PeerBody::JoinAccepted {
+        join_id: u64::MAX,
+        common: start(),
+        agree: Lsn(0),
+        start: start(),
+        full: false,
+    };
+    assert_eq!(rig.peer(2, accept_join), NONE);
+    assert_eq!(rig.peer(2, missed), NONE);
+    let new = PeerBody::Replicate { stamp, commit: Lsn(0), op, result_fid: None, change };
+    assert_eq!(rig.peer(2, new), NONE);
+    assert_eq!(rig.core.brick_mut().last().lsn, Lsn(0));
+    rig.now += std::time::Duration::from_secs(1);
+    let told = rig.step(Input::Tick);
+    assert!(
+        told.iter().any(|s| s.starts_with("send 2: join")),
+        "it does not wait until all is silent: {told:?}"
+    );
+}
+
 #[test]
 fn a_healing_that_cannot_go_to_disk_begins_anew() {
     let mut rig = join_accepted();
@@ -356,4 +387,33 @@ fn names_that_left_the_memory_are_read_on_another_thread_again() {
     rig.core.brick_mut().unlisted = false;
     assert_eq!(rig.step(Input::Worked(5, Ok(Done::Listed))), ["start 6: page"]);
     assert!(rig.step(Input::Worked(6, Ok(Done::Listed)))[0].starts_with("reply 1: page"));
+}
+
+/// No change that was missed has its name: a later comparison of all changes does.
+#[test]
+fn a_healing_that_ends_without_an_object_of_the_primary_begins_anew_from_the_first_change() {
+    let mut rig = Rig::with(Memory { lost: Some(placed(1)), ..Memory::default() }, &[]);
+    rig.follow(2);
+    let mut join = || {
+        rig.now += std::time::Duration::from_secs(1);
+        let asked = rig.messages(Input::Tick);
+        let [PeerBody::Join { join_id, held, .. }] = asked[..] else { panic!("{asked:?}") };
+        let start = Memory::default_stamp;
+        let (common, agree) = (start(), Lsn(0));
+        rig.peer(2, PeerBody::JoinAccepted { join_id, common, agree, start: start(), full: false });
+        let last = Stamp { epoch: Epoch(1), lsn: Lsn(1) };
+        let change = Change::Touch { fid: placed(1) };
+        let (op, result_fid) = (OpId::default(), None);
+        rig.peer(2, PeerBody::CatchUp { stamp: last.clone(), op, result_fid, change });
+        rig.peer(2, PeerBody::CaughtUp { join_id, last: last.clone(), placed: vec![] });
+        let attr = Memory::default().attr(common::brick::ROOT).unwrap();
+        let object = Some(Object { attr, version: last, flags: 0, xattrs: vec![], place: None });
+        let answer = PeerBody::Object { fid: placed(1), at: Lsn(1), object, data: Sent::Nothing };
+        (held, rig.peer(2, answer))
+    };
+    let (_, told) = join();
+    assert_eq!(told, NONE, "it is not in sync");
+    let (held, told) = join();
+    assert_eq!(held, Lsn(0));
+    assert_eq!(told, ["start 1: end"], "once");
 }

@@ -18,6 +18,8 @@ pub const ROOT: Fid = Fid { set: SET, epoch: Epoch(0), lsn: Lsn(0) };
 
 #[derive(Default)]
 pub struct Memory {
+    /// What the index has lost.
+    pub lost: Option<Fid>,
     pub names: BTreeMap<(Fid, Name), (Fid, SetId)>,
     pub journal: Vec<LogEntry<Change>>,
     pub stale_objects: Option<Vec<Fid>>,
@@ -182,8 +184,8 @@ impl HealTarget for Memory {
     fn is_known(&mut self, _: Fid) -> Result<bool, Errno> {
         Ok(false)
     }
-    fn take_object(&mut self, _: Fid, _: &Object, _: Option<&[u8]>, _: bool) -> Result<bool, Errno> {
-        Ok(true)
+    fn take_object(&mut self, fid: Fid, _: &Object, _: Option<&[u8]>, _: bool) -> Result<bool, Errno> {
+        Ok(self.lost != Some(fid))
     }
     fn complete(&mut self, _: Fid, _: &Stamp) -> Result<(), Errno> {
         Err(Errno::EIO)
