@@ -172,6 +172,9 @@ impl Brick {
             })?;
         }
         for (n, name, fid) in found {
+            if n == 1 && self.drop_left_stub(&name, fid)? {
+                continue;
+            }
             // A folder of names that was removed and made again has the fid that it had. One in the heal trash is an older one.
             if (fid.is_names() && n == 1) || self.index.get(fid)?.is_none() {
                 let Some(dir) = self.folders.all().get(n).copied() else { continue };

@@ -5,8 +5,8 @@
 //! folders in lost+found, one for each directory of another set, so that the links of the file are those of its inode.
 
 use crate::folders::hidden_name;
-use crate::making::NewObject;
-use crate::object::OpenObject;
+use crate::making::{NewObject, make};
+use crate::object::{OpenObject, S_IFMT, S_IFREG, tag_at};
 use crate::open::Brick;
 use crate::tree::At;
 use disk_format::tag::{INTENT, PENDING, Version, encode_ended, encode_intent, stub_flags};
@@ -21,27 +21,21 @@ const STUB_MODE: u32 = 0o1000;
 /// Who a stub stands for: the file, its home, and its kind as type bits.
 pub(crate) type Who = (Fid, SetId, u32);
 
+fn new_stub((fid, home, kind): Who, (version, time): (Version, Time)) -> NewObject<'static> {
+    let (node, flags) = (&Node::File, stub_flags(kind));
+    NewObject { fid, home, node, mode: STUB_MODE, uid: 0, gid: 0, time, flags, version }
+}
+
 impl Brick {
     /// Makes a stub under a name that is free.
     pub(crate) fn make_stub(
         &mut self,
         parent: Fid,
         name: &[u8],
-        (fid, home, kind): Who,
-        (version, time): (Version, Time),
+        who: Who,
+        at: (Version, Time),
     ) -> Result<(), Errno> {
-        let what = NewObject {
-            fid,
-            home,
-            node: &Node::File,
-            mode: STUB_MODE,
-            uid: 0,
-            gid: 0,
-            time,
-            flags: stub_flags(kind),
-            version,
-        };
-        self.create(parent, name, &what)
+        self.create(parent, name, &new_stub(who, at))
     }
 
     /// [`wire::Change::Enter`].
@@ -58,10 +52,8 @@ impl Brick {
             (At::Free, Some(_)) if self.progress.is_replaying() => {}
             (At::Entry(e), _) if e.fid == who.0 && self.progress.is_replaying() => return Ok(()),
             (At::Unknown, _) => self.quarantine(parent, name)?,
-            (At::Entry(e), Some((out, orphan))) if e.fid == out => {
-                let dir = self.open_dir(parent)?;
-                self.push_out(&dir, name, out, orphan)?;
-                self.left(parent, name);
+            (At::Entry(e), Some(out)) if e.fid == out.0 => {
+                return self.put_stub_over((parent, name), who, out, at);
             }
             (other, _) => return self.diverged(parent, name, other),
         }
@@ -73,6 +65,82 @@ impl Brick {
         self.invalidate_attrs(who.0);
         self.entered(parent, name, Entry { fid: who.0, home: who.1, kind: who.2 });
         Ok(())
+    }
+
+    /// A stub takes the place of a file. It is ready in lost+found before, so that the name leads to one of the two at any
+    /// time, and to the old one if there is no room for the stub.
+    fn put_stub_over(
+        &mut self,
+        (parent, name): (Fid, &[u8]),
+        who: Who,
+        (out, orphan): (Fid, bool),
+        at: (Version, Time),
+    ) -> Result<(), Errno> {
+        let dir = self.open_dir(parent)?;
+        let last = self.fresh(out)?.1.nlink <= 1;
+        let mut done = self.have_hidden_stub(who, at);
+        if done.is_ok() && orphan {
+            done = self.prepare_orphan(out);
+        }
+        if let Err(e) = done.and_then(|()| self.folders.lost_found().release(who.0, &dir, name)) {
+            // What cannot be taken back now is by the next opening.
+            let _ = self.drop_hidden_stub(who.0);
+            if orphan {
+                let _ = self.folders.orphans().remove(out);
+                self.invalidate_attrs(out);
+            }
+            return Err(e);
+        }
+        if last && !orphan {
+            self.forget(out);
+        } else {
+            self.invalidate_attrs(out);
+        }
+        self.left(parent, name);
+        self.invalidate_attrs(who.0);
+        self.entered(parent, name, Entry { fid: who.0, home: who.1, kind: who.2 });
+        Ok(())
+    }
+
+    /// The stub has a name in lost+found.
+    fn have_hidden_stub(&mut self, who: Who, at: (Version, Time)) -> Result<(), Errno> {
+        self.drop_hidden_stub(who.0)?;
+        if self.is_known(who.0)? {
+            let open = self.open_fid(who.0)?;
+            return self.folders.lost_found().link_here(&open, who.0);
+        }
+        let what = new_stub(who, at);
+        let open = make(self.folders.lost_found(), hidden_name(who.0).as_bytes(), &what)?;
+        self.finish_hidden(&what, &open)
+    }
+
+    /// Takes the stub's name in lost+found away; without any name nothing is known of it.
+    fn drop_hidden_stub(&mut self, fid: Fid) -> Result<(), Errno> {
+        match self.folders.lost_found().remove(fid) {
+            Ok(()) => {}
+            Err(Errno::ENOENT) => return Ok(()),
+            Err(e) => return Err(e),
+        }
+        self.invalidate_attrs(fid);
+        if !self.is_known(fid)? || self.fresh(fid)?.1.nlink == 0 {
+            self.forget(fid);
+        }
+        Ok(())
+    }
+
+    /// Stubs are in lost+found only while they take the place of a file: one that is there at an opening was left by a process
+    /// that did not finish that.
+    pub(crate) fn drop_left_stub(&mut self, name: &[u8], fid: Fid) -> Result<bool, Errno> {
+        let dir = self.folders.lost_found();
+        if dir.stat_at(name)?.mode & S_IFMT != S_IFREG {
+            return Ok(false);
+        }
+        let left = tag_at(dir, name)?.map_or(dir.stat_at(name)?.size == 0, |tag| tag.stub_kind().is_some());
+        if left {
+            dir.unlink(name)?;
+            self.invalidate_attrs(fid);
+        }
+        Ok(left)
     }
 
     /// [`wire::Change::PrepareFile`].

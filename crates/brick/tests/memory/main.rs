@@ -11,6 +11,7 @@ mod failed;
 mod life;
 mod marks;
 mod segments;
+mod stubs;
 mod synced;
 
 use life::Life;

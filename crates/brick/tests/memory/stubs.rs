@@ -1,0 +1,97 @@
+//! Files of other sets that take the place of a file, over full disks and power cuts.
+
+use super::common::*;
+use super::disk::Disk;
+use ids::{Epoch, Fid, Lsn, SetId};
+use memory_fs::CrashRule;
+use namespace::TreeState as _;
+use wire::change::Replaced;
+use wire::{Change, Errno};
+
+const OTHER: SetId = SetId(2);
+/// The file of the other set.
+const NEW: Fid = Fid { set: OTHER, epoch: Epoch(4), lsn: Lsn(5) };
+
+fn enter(at: &str, old: Option<Fid>, orphan: bool) -> Change {
+    let replaced = old.map(|fid| Replaced { fid, dir: false, orphan });
+    let kind = 0o100_000;
+    Change::Enter { parent: ROOT, name: name(at), fid: NEW, home: OTHER, kind, replaced, time: time(7) }
+}
+
+/// A file to be replaced, perhaps by one that has another name here.
+fn with_old(disk: &mut Disk, known: bool) -> (Set, Fid) {
+    let mut s = Set::new(vec![disk.open().unwrap()]);
+    let old = s.file(ROOT, "old");
+    if known {
+        s.apply(&enter("other", None, false), b"").unwrap();
+    }
+    s.bricks[0].begin_sync(None).unwrap().run().unwrap();
+    (s, old)
+}
+
+fn leads_to(s: &mut Set, n: &str) -> Option<Fid> {
+    s.bricks[0].entry(ROOT, &name(n)).unwrap().map(|e| e.fid)
+}
+
+/// A brick that has no room for it keeps the file that was to give way, and its name.
+#[test]
+fn a_file_that_cannot_be_replaced_stays() {
+    for (known, orphan, calls) in
+        (0..16).flat_map(|n| [(false, false, n), (false, true, n), (true, false, n), (true, true, n)])
+    {
+        let why = format!("known {known} orphan {orphan} after {calls} changes");
+        let mut disk = Disk::new(1, CrashRule::Ordered);
+        let (mut s, old) = with_old(&mut disk, known);
+        disk.fail_writes_after(calls);
+        let done = s.apply(&enter("old", Some(old), orphan), b"");
+        disk.fail_writes(false);
+        if s.bricks[0].is_partial() {
+            s.bricks[0].record_partial().unwrap();
+        }
+        let at = leads_to(&mut s, "old");
+        assert!(at == Some(NEW) || done.is_err() && at == Some(old), "{why}: {done:?} {at:?}");
+        let gone = at == Some(NEW) && !orphan;
+        assert_eq!(s.bricks[0].attr(old).is_err_and(|e| e == Errno::ESTALE), gone, "{why}");
+        assert_eq!(leads_to(&mut s, "other"), known.then_some(NEW), "{why}");
+        // The next one finds nothing in its way.
+        if at == Some(old) {
+            s.apply(&enter("old", Some(old), orphan), b"").unwrap();
+            assert_eq!(leads_to(&mut s, "old"), Some(NEW), "{why}");
+        }
+        assert_eq!(disk.names("limbo"), Vec::<String>::new(), "{why}");
+    }
+}
+
+/// After a power cut, and after a kill, the name leads to one of the two.
+#[test]
+fn a_stub_takes_a_place_or_not() {
+    for (known, orphan, calls) in
+        (0..16).flat_map(|n| [(false, false, n), (false, true, n), (true, false, n), (true, true, n)])
+    {
+        let cuts = [Some(CrashRule::Ordered), Some(CrashRule::Hostile), None];
+        for cut in cuts {
+            let why = format!("known {known} orphan {orphan} cut {cut:?} after {calls} changes");
+            let mut disk = Disk::new(1, cut.unwrap_or(CrashRule::Ordered));
+            let (mut s, old) = with_old(&mut disk, known);
+            if cut.is_some() {
+                disk.cut_power_after(calls)
+            } else {
+                disk.fail_writes_after(calls)
+            }
+            let _ = s.apply(&enter("old", Some(old), orphan), b"");
+            drop(s);
+            disk.fail_writes(false);
+            if let Some(rule) = cut {
+                // All that was done survives.
+                disk.crash(rule, &mut |n| n - 1);
+            }
+            let mut s = Set::new(vec![disk.open().unwrap()]);
+            let at = leads_to(&mut s, "old");
+            assert!(at == Some(NEW) || at == Some(old), "{why}: {at:?}");
+            assert_eq!(leads_to(&mut s, "other"), known.then_some(NEW), "{why}");
+            let gone = at == Some(NEW) && !orphan;
+            assert_eq!(s.bricks[0].attr(old).is_err(), gone, "{why}");
+            assert_eq!(disk.names("limbo"), Vec::<String>::new(), "{why}");
+        }
+    }
+}
