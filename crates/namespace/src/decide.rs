@@ -40,8 +40,8 @@ pub struct Context<'a> {
     pub op: OpId,
     /// The transaction that holds a marked directory, if it is known.
     pub holder: &'a dyn Fn(Fid) -> Option<OpId>,
-    /// Files of which their homes have agreed to what is asked for, or that are gone there: see [`Need`].
-    pub agreed: &'a [Fid],
+    /// What homes have agreed to, or what is gone there: of a file, that of just these names.
+    pub agreed: &'a [Need],
     /// The file that another set has agreed to give a name here.
     pub incoming: Option<&'a Attr>,
     /// Whether a name in the directory waits for the end of a transaction.

@@ -62,13 +62,11 @@ pub(crate) fn needs(
     drop: Option<NameIn<'_>>,
     add: Option<NameIn<'_>>,
 ) -> Option<Need> {
-    let wanted = entry.home != cx.set && !entry.is_dir() && !cx.agreed.contains(&entry.fid);
-    wanted.then(|| Need {
-        home: entry.home,
-        fid: Some(entry.fid),
-        drop: drop.map(place),
-        add: add.map(place),
-    })
+    if entry.home == cx.set || entry.is_dir() {
+        return None;
+    }
+    let need = Need { home: entry.home, fid: Some(entry.fid), drop: drop.map(place), add: add.map(place) };
+    (!cx.agreed.contains(&need)).then_some(need)
 }
 
 /// A file that loses its entry to another one. If it lives elsewhere its home takes care of who holds it open.

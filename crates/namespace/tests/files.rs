@@ -117,7 +117,7 @@ impl TreeState for Tree {
 
 struct Case {
     tree: Tree,
-    agreed: Vec<Fid>,
+    agreed: Vec<Need>,
     incoming: Option<Attr>,
     holds_names: bool,
 }
@@ -233,11 +233,23 @@ fn homes_agree_before_a_name_goes_or_moves() {
         let mut c = case();
         for need in [source, target].into_iter().flatten() {
             assert_eq!(c.need(&op), need, "{op:?}");
-            c.agreed.extend(need.fid);
+            c.agreed.push(need);
         }
         let change = c.change(&op);
         assert!(matches!(change, Change::Unlink { .. } | Change::Rename { .. }), "{op:?}: {change:?}");
     }
+}
+
+/// While a rename over a file waits for its home, that file may be renamed to the name that is renamed: its home has not
+/// agreed to that.
+#[test]
+fn what_a_home_said_of_one_name_says_nothing_of_another() {
+    let mut c = case();
+    let over = Some(place(DIR, "own"));
+    c.agreed.push(Need { home: OTHER, fid: Some(STUB), drop: over.clone(), add: None });
+    let drop = Some(place(DIR, "stub"));
+    assert_eq!(c.need(&unlink("stub")), Need { home: OTHER, fid: Some(STUB), drop: drop.clone(), add: None });
+    assert_eq!(c.need(&rename("stub", "own", 0)), Need { home: OTHER, fid: Some(STUB), drop, add: over });
 }
 
 #[test]
@@ -266,8 +278,9 @@ fn a_name_that_comes_is_agreed_to_before_what_gives_way() {
         assert_eq!(c.need(&op), Need { home: OTHER, fid: None, drop: drop.clone(), add: add(to) });
         c.incoming = Some(file.clone());
         if let Some((home, fid)) = second {
-            assert_eq!(c.need(&op), Need { home, fid: Some(fid), drop: add(to), add: None });
-            c.agreed.push(fid);
+            let need = Need { home, fid: Some(fid), drop: add(to), add: None };
+            assert_eq!(c.need(&op), need);
+            c.agreed.push(need);
         }
         assert_eq!(c.change(&op), enter(to, replaced), "{to}");
     }

@@ -6,7 +6,7 @@
 
 use crate::limits::ASK_WAIT;
 use cluster::State;
-use ids::{OpId, ServerId, SessionId, SetId};
+use ids::{Epoch, OpId, ServerId, SessionId, SetId};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use wire::{Body, Call, Fail, Op, Reply};
@@ -25,6 +25,8 @@ pub struct Question {
     tries: u32,
     /// The connection of the try that is under way.
     sent: Option<(ServerId, u64)>,
+    /// Of a sync: before which epoch the set had lost changes when it was asked first.
+    lost_before: Option<Epoch>,
 }
 
 impl Question {
@@ -98,13 +100,19 @@ impl Asker {
             None if op.changes() => self.next_id(),
             None => OpId { session: self.session, seq: 0 },
         };
-        Question { id, set, op, tries: 0, sent: None }
+        Question { id, set, op, tries: 0, sent: None, lost_before: None }
     }
 
     /// Looks in the pool's state for whom to ask. `me`: this server.
     pub fn look(&mut self, question: &mut Question, state: &State, me: ServerId) -> Step {
         assert!(question.sent.is_none(), "one try at a time");
         let Some(set) = state.sets.get(&question.set) else { return Step::Done(Err(Fail::Busy)) };
+        if matches!(question.op, Op::Fsync { .. } | Op::SyncFs)
+            && *question.lost_before.get_or_insert(set.lost_before) != set.lost_before
+        {
+            // What is to be synced may be gone: that the rest is on disk says nothing of it.
+            return Step::Done(Err(Fail::Busy));
+        }
         let brick = set.view.primary.and_then(|p| set.brick(p));
         let Some(server) = brick.map(|b| b.server) else { return question.again() };
         let call = Call {

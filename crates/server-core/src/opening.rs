@@ -167,12 +167,8 @@ impl OpenSet {
                 let (lsn, result_fid, amount) = (record.stamp.lsn, record.result_fid, record.change.amount());
                 results.record(record.op, replica::Outcome { lsn, result_fid, amount });
             }
-            // A power cut may have brought back the mark that such an end has taken away.
-            let perhaps =
-                record.stamp.lsn > consistent_to && matches!(record.change, wire::Change::EndFile { .. });
-            if !perhaps {
-                pending.note(now, record.op, &record.change);
-            }
+            let certain = record.stamp.lsn <= consistent_to;
+            pending.note_earlier(now, record.op, &record.change, certain);
             history.insert(record.stamp.epoch, record.stamp.lsn);
         }
         let last = brick.last();

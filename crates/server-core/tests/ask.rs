@@ -90,6 +90,27 @@ fn a_question_follows_the_view_and_gives_up_at_last() {
     assert_eq!((step, tries), (Step::Done(Err(Fail::Busy)), 40));
 }
 
+/// A power cut of the set may have taken what was to be synced.
+#[test]
+fn a_sync_over_a_loss_is_not_done() {
+    let fsync = || Op::Fsync { fid: Fid::default() };
+    for (op, lost) in [(fsync(), true), (fsync(), false), (read(), true)] {
+        let mut state = pool();
+        view(&mut state, THEIRS, &[THEIRS]);
+        let mut asker = Asker::new(SESSION);
+        let mut question = asker.begin(None, SET, op.clone());
+        sent(asker.look(&mut question, &state, ME));
+        asker.answered(&mut question, Err(Broken));
+        view(&mut state, THEIRS, &[THEIRS]);
+        if lost {
+            let set = state.sets.get_mut(&SET).unwrap();
+            set.lost_before = set.view.epoch;
+        }
+        let step = asker.look(&mut question, &state, ME);
+        assert_eq!(step == Step::Done(Err(Fail::Busy)), lost && op == fsync(), "{step:?}");
+    }
+}
+
 #[test]
 fn a_refusal_is_an_answer_and_a_set_that_is_gone_is_not_asked() {
     let mut state = pool();

@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use core::time::Duration;
 use ids::{Fid, OpId, SetId};
-use namespace::{Context, Decision, decide};
+use namespace::{Context, Decision, Need, decide};
 use replica::Input;
 use wire::op::Node;
 use wire::{Attr, Change, Errno, Fail, Op, Reply};
@@ -24,8 +24,8 @@ pub(crate) struct Ask<'a> {
     pub(crate) payload: &'a [u8],
     /// The set that has agreed, and the directory there.
     pub(crate) placed: Option<(SetId, Fid)>,
-    /// Files whose homes have agreed, and the one that is to get a name here.
-    pub(crate) agreed: &'a [Fid],
+    /// What homes have agreed to, and the file that is to get a name here.
+    pub(crate) agreed: &'a [Need],
     pub(crate) incoming: Option<&'a Attr>,
     /// What other sets have said lies above their directories.
     pub(crate) above: Option<&'a BTreeMap<Fid, Vec<Fid>>>,

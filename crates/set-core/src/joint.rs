@@ -36,8 +36,8 @@ pub(crate) struct Joint<R> {
     transaction: Transaction,
     to: Address<R>,
     parts: Vec<Participant>,
-    /// Files whose homes have agreed, and those that are gone there.
-    agreed: Vec<Fid>,
+    /// What homes have agreed to, or what is gone there.
+    agreed: Vec<Need>,
     incoming: Option<Attr>,
 }
 
@@ -100,14 +100,14 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 if need.fid.is_none() || need.drop.is_none() {
                     joint.incoming = Some(attr);
                 } else {
-                    joint.agreed.push(fid);
+                    joint.agreed.push(need.clone());
                 }
                 self.ask(cx, Asking::AgreedOnDisk(joint), home, Op::Fsync { fid }, None);
             }
             (Ok(_), _) => self.give_up(cx, *joint, Errno::EIO.into()),
-            // The file is gone, by a power cut of its set: only the entry is left.
-            (Err(Fail::Errno { errno }), Some(fid)) if need.add.is_none() && is_gone(errno) => {
-                joint.agreed.push(fid);
+            // The file is gone, by a power cut of its set, and only the entry is left; or it has another name by now.
+            (Err(Fail::Errno { errno }), Some(_)) if need.add.is_none() && is_gone(errno) => {
+                joint.agreed.push(need.clone());
                 self.go_on_joint(cx, joint);
             }
             (Err(Fail::Errno { errno }), Some(fid)) if is_gone(errno) => {

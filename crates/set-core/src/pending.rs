@@ -1,6 +1,6 @@
 //! Directories and files of this set that wait for the end of a transaction with another set, as the journal tells.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::time::Duration;
 use ids::{Fid, OpId, SetId};
@@ -34,11 +34,30 @@ struct MarkedFile {
 pub struct Pending {
     dirs: BTreeMap<Fid, Marked>,
     files: BTreeMap<Fid, MarkedFile>,
+    /// Files whose transaction has ended, as the journal of an earlier process says.
+    ended: BTreeSet<Fid>,
 }
 
 impl Pending {
+    /// Takes note of a change in the journal of an earlier process. `certain`: no power cut has taken it.
+    pub fn note_earlier(&mut self, now: Duration, op: OpId, change: &Change, certain: bool) {
+        if let Change::EndFile { fid, .. } = change {
+            // A power cut may have brought its mark back, this one or an earlier one.
+            self.ended.insert(*fid);
+            if !certain {
+                return;
+            }
+        }
+        self.note(now, op, change);
+    }
+
+    /// Some of the files whose mark an earlier process may have seen again, each of them once.
+    pub(crate) fn some_ended(&mut self, most: usize) -> Vec<Fid> {
+        core::iter::from_fn(|| self.ended.pop_first()).take(most).collect()
+    }
+
     /// Takes note of an applied change.
-    pub fn note(&mut self, now: Duration, op: OpId, change: &Change) {
+    pub(crate) fn note(&mut self, now: Duration, op: OpId, change: &Change) {
         let (fid, entry) = match change {
             Change::PrepareMkdir { fid, path, name, .. } => {
                 (*fid, Some((path.last().map(|a| (a.fid, a.home)), name.clone())))

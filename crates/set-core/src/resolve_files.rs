@@ -13,6 +13,8 @@ use wire::{Body, Change, Fail, Op};
 
 /// How old a mark must be before its primary asks about it: the transaction is normally over by then.
 const OLD: Duration = Duration::from_secs(3);
+/// How many files are looked at in one step whose mark an earlier process may have seen again.
+const LOOKS: usize = 64;
 
 /// How far the question is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,12 +41,14 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         if !self.is_primary() {
             return;
         }
+        for fid in self.pending.some_ended(LOOKS) {
+            self.waits_for_names(cx.at.now, fid);
+        }
         for fid in self.pending.ask_about_files(cx.at.now, OLD) {
             if self.brick.is_pending(fid) != Ok(true) {
                 self.pending.forget_file(fid);
                 continue;
             }
-            tracing::debug!("XX resolve {fid}: {:?} next {}", self.brick.intent(fid), self.next.len());
             let Ok(intent) = self.brick.intent(fid) else {
                 self.pending.file_asked(fid);
                 continue;
@@ -79,7 +83,6 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         resolve: FileResolve,
         answer: Result<Body, Fail>,
     ) {
-        tracing::debug!("XX outcome {resolve:?}: {answer:?}");
         let there = match answer {
             Ok(_) => true,
             Err(Fail::Errno { errno }) if is_gone(errno) => false,

@@ -13,7 +13,7 @@ mod common;
 use common::brick::{Memory, ROOT};
 use common::{Rig, create, name};
 use ids::{Epoch, Fid, Lsn, OpId, SessionId, SetId, Time};
-use set_core::Input;
+use set_core::{Input, Pending};
 use std::time::Duration;
 use wire::op::{EntryName, Intent, Node, SetAttr};
 use wire::{Attr, Body, Change, Errno, Fail, Op};
@@ -418,6 +418,24 @@ fn a_mark_without_a_record_is_found_with_the_file() {
     assert_eq!(changes(&mut rig), ["EndFile"]);
     done(&mut rig, 4);
     assert_eq!(asked(&mut rig), NONE);
+}
+
+/// Its end is in the journal; a power cut has brought the mark back, and nobody may ever meet the file again.
+#[test]
+fn a_mark_that_ended_in_an_earlier_process_is_looked_for() {
+    let drop = Some(EntryName { dir: ROOT, name: name("own") });
+    let intent = Intent { tx: tx(1), coordinator: THERE, drop: drop.clone(), add: None };
+    for back in [true, false] {
+        let end =
+            Change::EndFile { fid: OWN, drop: drop.clone(), add: None, orphan: false, time: Time::default() };
+        let mut pending = Pending::default();
+        pending.note_earlier(Duration::ZERO, tx(2), &end, true);
+        let marked = if back { [(OWN, intent.clone())].into() } else { [].into() };
+        let mut rig = Rig::with_pending(Memory { marked, ..memory() }, pending, &[]);
+        assert_eq!(asked(&mut rig), NONE, "it is looked for");
+        let then = asked(&mut rig);
+        assert_eq!(then, if back { vec!["ask 1: checkentry of 2"] } else { vec![] });
+    }
 }
 
 /// A brick that does not lead asks nobody; when it leads it does.

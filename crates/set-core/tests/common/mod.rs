@@ -74,6 +74,11 @@ impl Rig {
     }
 
     pub fn with(brick: Memory, others: &[u32]) -> Rig {
+        Rig::with_pending(brick, Pending::default(), others)
+    }
+
+    /// With what an earlier process's journal says of transactions.
+    pub fn with_pending(brick: Memory, pending: Pending, others: &[u32]) -> Rig {
         let start = Start {
             set: SET,
             me: ME,
@@ -81,7 +86,7 @@ impl Rig {
             uncertain: false,
             brick,
             results: Results::default(),
-            pending: Pending::default(),
+            pending,
             history: BTreeMap::new(),
         };
         let now = Duration::from_secs(1000);
