@@ -17,10 +17,8 @@ impl Emitter<'_> {
         outcome: &Outcome,
     ) -> Result<(), Violation> {
         if told == Some(Told::Not(Errno::ENOENT)) && self.was_made(n) {
-            // It was done, and sent again when the file was gone with all its names.
+            // It was done, and sent again when the file had no name any more.
             self.ask(n, Ask::Link(obj, key), None, None);
-            self.was_gone(n, obj, Errno::ENOENT);
-            return Ok(());
         }
         let asked = self.ask(n, Ask::Link(obj, key), told, None);
         if let (Some((_, Ok((Body::Attr { attr }, _)))), Outcome::Done) = (&self.records[n].answer, outcome) {
@@ -31,7 +29,10 @@ impl Emitter<'_> {
 
     /// Whether somebody saw the new name of this link, or took it away, and nobody else can have made it.
     fn was_made(&self, n: usize) -> bool {
-        let Op::Link { fid, parent, name } = &self.records[n].op else { return false };
+        let (Op::Link { fid, parent, name } | Op::LinkIn { fid, parent, name, .. }) = &self.records[n].op
+        else {
+            return false;
+        };
         let at = (*parent, name);
         let others = || self.records.iter().enumerate().filter(|(i, _)| *i != n).map(|(_, r)| r);
         let only = |fid| !others().any(|r| may_make(r, fid, at));
@@ -60,7 +61,7 @@ fn takes(r: &Record, at: (Fid, &Name)) -> bool {
     }
     match &r.op {
         Op::Unlink { parent, name } => (*parent, name) == at,
-        Op::Rename { parent, name, flags, .. } => {
+        Op::Rename { parent, name, flags, .. } | Op::MoveIn { parent, name, flags, .. } => {
             (*parent, name) == at && flags & rename_flags::EXCHANGE == 0
         }
         _ => false,
@@ -77,6 +78,10 @@ fn may_make(r: &Record, fid: Option<Fid>, at: (Fid, &Name)) -> bool {
         Op::Link { fid: linked, parent, name } => {
             (*parent, name) == at && fid.is_none_or(|fid| *linked == fid)
         }
+        Op::LinkIn { fid: linked, parent, name, .. } => {
+            (*parent, name) == at && fid.is_none_or(|fid| *linked == fid)
+        }
+        Op::MoveIn { to_parent, to_name, .. } => (*to_parent, to_name) == at,
         Op::Rename { parent, name, to_parent, to_name, flags } => {
             let exchanged = flags & rename_flags::EXCHANGE != 0;
             (*to_parent, to_name) == at || exchanged && (*parent, name) == at

@@ -279,6 +279,33 @@ fn a_link_that_was_seen_may_be_answered_as_if_its_file_had_been_gone_before() {
     }
 }
 
+/// What took the name away need not be what this link made: a file of another set had it. And a file without names need not be
+/// gone.
+#[test]
+fn a_file_that_cannot_be_linked_may_be_there_without_names() {
+    let link = || Op::Link { fid: fid(1), parent: root(), name: name("b") };
+    let there_now = attr(file(fid(1), 0, 0));
+    let mut other = with_file();
+    other.unlink("a", done());
+    other.call(make(root(), "other", Node::Dir), attr(wire::Attr { home: SetId(2), ..dir(there(7)) }));
+    other.call(make(there(7), "x", Node::File), attr(file(there(9), 1, 0)));
+    let (parent, at) = (root(), name("b"));
+    other.call(Op::LinkIn { fid: there(9), home: SetId(2), parent, name: at }, attr(file(there(9), 2, 0)));
+    other.unlink("b", done());
+    other.call(link(), Err(Errno::ENOENT));
+    other.call(Op::GetAttr { fid: fid(1) }, there_now.clone());
+    other.accepted();
+    let mut made = with_file();
+    made.unlink("b", done());
+    made.at(120, 130);
+    made.unlink("a", done());
+    made.at(140, 150);
+    made.call(link(), Err(Errno::ENOENT));
+    made.at(90, 200);
+    made.call(Op::GetAttr { fid: fid(1) }, there_now);
+    made.accepted();
+}
+
 /// A rename from `parent` to a directory of another set.
 fn move_to(to_parent: Fid, from: &str, flags: u32) -> Op {
     let (name, to_name) = (name(from), name("b"));
