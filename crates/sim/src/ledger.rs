@@ -22,6 +22,8 @@ pub(crate) struct Loss {
 pub(crate) struct Excuse {
     pub(crate) errno: Errno,
     pub(crate) set: SetId,
+    /// The brick whose disk is the cause; `None`: there are too few of them.
+    brick: Option<BrickId>,
     pub(crate) from: Duration,
     pub(crate) until: Option<Duration>,
 }
@@ -114,9 +116,9 @@ impl Ledger {
         }
         let below = after.view.in_sync.len() < quorum;
         if below && self.below.insert(after.id) {
-            self.begin(now, Errno::EROFS, after.id);
+            self.begin(now, Errno::EROFS, after.id, None);
         } else if !below && self.below.remove(&after.id) {
-            self.end(now, Errno::EROFS, after.id);
+            self.end(now, Errno::EROFS, after.id, None);
         }
     }
 
@@ -144,7 +146,7 @@ impl Ledger {
         self.torn.insert(brick, Torn { from: now, until });
         self.failing.insert(brick);
         if let Some(set) = self.set_of.get(&brick).copied() {
-            self.begin(now, errno, set);
+            self.begin(now, errno, set, Some(brick));
         }
     }
 
@@ -158,17 +160,17 @@ impl Ledger {
         }
         if let Some(set) = self.set_of.get(&brick).copied() {
             for errno in [Errno::EIO, Errno::ENOSPC] {
-                self.end(now, errno, set);
+                self.end(now, errno, set, Some(brick));
             }
         }
     }
 
-    fn begin(&mut self, now: Duration, errno: Errno, set: SetId) {
-        self.excuses.push(Excuse { errno, set, from: now, until: None });
+    fn begin(&mut self, now: Duration, errno: Errno, set: SetId, brick: Option<BrickId>) {
+        self.excuses.push(Excuse { errno, set, brick, from: now, until: None });
     }
 
-    fn end(&mut self, now: Duration, errno: Errno, set: SetId) {
-        let open = |e: &&mut Excuse| e.errno == errno && e.set == set && e.until.is_none();
+    fn end(&mut self, now: Duration, errno: Errno, set: SetId, brick: Option<BrickId>) {
+        let open = |e: &&mut Excuse| (e.errno, e.set, e.brick) == (errno, set, brick) && e.until.is_none();
         self.excuses.iter_mut().filter(open).for_each(|e| e.until = Some(now + SLACK));
     }
 
@@ -182,5 +184,22 @@ impl Ledger {
 
     pub(crate) fn changes_cut_short(&self) -> &[(SetId, Duration)] {
         &self.cut_short
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two disks of a set are full, and one is well again: the other explains errors still.
+    #[test]
+    fn a_disk_that_heals_ends_only_what_it_explains() {
+        let (set, [first, second]) = (SetId(1), [BrickId(1), BrickId(2)]);
+        let mut ledger = Ledger { set_of: [(first, set), (second, set)].into(), ..Ledger::default() };
+        ledger.disk_fails(Duration::from_secs(1), first, Errno::ENOSPC);
+        ledger.disk_fails(Duration::from_secs(2), second, Errno::ENOSPC);
+        ledger.disk_heals(Duration::from_secs(3), first);
+        let ends: Vec<_> = ledger.excuses().iter().map(|e| e.until).collect();
+        assert_eq!(ends, [Some(Duration::from_secs(3) + SLACK), None]);
     }
 }
