@@ -209,7 +209,7 @@ fn make_dir(fs: &dyn FileSystem, path: &Path) -> Result<(), Errno> {
 }
 
 /// What an interrupted format left is no obstacle to another one, nor the folder that mkfs makes.
-fn is_no_obstacle(name: &[u8]) -> bool {
+pub(crate) fn is_no_obstacle(name: &[u8]) -> bool {
     name == RESERVED || name == b"lost+found"
 }
 

@@ -75,6 +75,7 @@ mod state_file;
 mod stubs;
 mod sync;
 mod tree;
+mod unused;
 mod validate;
 mod write_again;
 
@@ -96,3 +97,4 @@ pub use service::{DirLocation, check_path, mount_point, release};
 pub use set::Work;
 pub use stale::StaleSet;
 pub use sync::SyncJob;
+pub use unused::clear_unused;

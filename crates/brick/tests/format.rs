@@ -99,3 +99,29 @@ fn a_full_file_system_answers_enospc() {
     assert_eq!(s.bricks[0].last(), lsn, "what failed is not in the journal");
     drop(s);
 }
+
+/// What an interrupted command made goes; nothing that anybody had opened, put a file into, or has.
+#[test]
+fn a_brick_that_was_never_opened_is_taken_apart() {
+    let t = temp();
+    let at = t.path().join("b");
+    format(&at, &identity(1)).unwrap();
+    assert!(!brick::clear_unused(&at, |_| false), "somebody has it");
+    assert!(brick::clear_unused(&at, |i| *i == identity(1)));
+    format(&at, &identity(2)).unwrap();
+    std::fs::write(at.join("file"), b"").unwrap();
+    assert!(!brick::clear_unused(&at, |_| true));
+    std::fs::remove_file(at.join("file")).unwrap();
+    for data in
+        [".mortar/journal/1.seg", ".mortar/orphans/1", ".mortar/aside/1", ".mortar/limbo/1", ".mortar/state"]
+    {
+        std::fs::write(at.join(data), b"x").unwrap();
+        assert!(!brick::clear_unused(&at, |_| true), "{data}");
+        assert_eq!(brick::read_identity(&at).unwrap(), Some(identity(2)));
+        std::fs::remove_file(at.join(data)).unwrap();
+    }
+    drop(brick::Brick::open(&at, &identity(2), brick::Options::default()).unwrap());
+    assert!(!brick::clear_unused(&at, |_| true), "it was opened");
+    assert!(!brick::clear_unused(&t.path().join("none"), |_| true));
+    assert!(!brick::clear_unused(t.path(), |_| true), "no brick");
+}

@@ -221,8 +221,12 @@ impl State {
         volumes: &[ConfigVolume],
         expect_brick: Option<BrickId>,
     ) -> Result<Outcome, Refusal> {
-        let grows = |w: &ConfigVolume| self.volume(&w.volume.name).is_some_and(|v| self.grows(v, &w.volume));
-        if volumes.iter().any(grows) {
+        // An older program made the bricks of new volumes after the command, and named no number.
+        let needs = |w: &ConfigVolume| match self.volume(&w.volume.name) {
+            Some(volume) => self.grows(volume, &w.volume),
+            None => expect_brick.is_some(),
+        };
+        if volumes.iter().any(needs) {
             self.check_next_brick(expect_brick.unwrap_or_default())?;
         }
         let mut seen = BTreeSet::new();

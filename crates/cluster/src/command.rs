@@ -88,7 +88,7 @@ pub enum Command {
     ApplyConfig {
         /// The volumes it speaks of; others stay as they are.
         volumes: Vec<ConfigVolume>,
-        /// As in [`NewBricks`], for volumes that get more bricks.
+        /// As in [`NewBricks`], for volumes that are new or get more bricks.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         expect_brick: Option<BrickId>,
     },
@@ -165,6 +165,9 @@ pub struct NewVolume {
     /// Seconds since 1970, informative.
     #[serde(default)]
     pub created: u64,
+    /// As in [`NewBricks`]; `None`: its directories are not bricks yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expect_brick: Option<BrickId>,
 }
 
 /// Bricks for a volume that exists.

@@ -27,6 +27,9 @@ impl State {
         if self.volumes.len() >= limits::VOLUMES {
             return Err(Refusal::TooManyVolumes { max: limits::VOLUMES });
         }
+        if let Some(expected) = new.expect_brick {
+            self.check_next_brick(expected)?;
+        }
         check_shape(new)?;
         let bricks = self.check_bricks(new)?;
         self.check_ids_left(bricks.len() as u32, new.replica)?;

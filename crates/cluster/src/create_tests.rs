@@ -7,7 +7,15 @@ fn spec(server: u64, path: &str) -> BrickSpec {
 
 fn try_create(state: &mut State, replica: u32, arbiter: u32, bricks: &[BrickSpec]) -> String {
     let bricks = bricks.to_vec();
-    let new = NewVolume { name: "w".into(), replica, arbiter, bricks, force: false, created: 0 };
+    let new = NewVolume {
+        name: "w".into(),
+        replica,
+        arbiter,
+        bricks,
+        force: false,
+        created: 0,
+        expect_brick: None,
+    };
     testing::refuse(state, Command::CreateVolume(new)).to_string()
 }
 
@@ -101,4 +109,25 @@ fn bricks_as_users_write_them() {
     for bad in ["/x", ":/x", "h1", "h1:x"] {
         assert_eq!(state.resolve_brick(bad), Err(Refusal::BrickSyntax { brick: bad.into() }));
     }
+}
+
+/// Its directories are bricks already, with the numbers that the pool would have given them.
+#[test]
+fn a_volume_whose_bricks_have_numbers_given_to_others_is_refused() {
+    let mut state = testing::pool(1);
+    let mut new = testing::volume(&state, "w", 1, 0, 1);
+    new.expect_brick = Some(state.next_brick);
+    testing::create(&mut state, "v", 1, 0, 1);
+    new.bricks[0].path = "/w".into();
+    let document = |new: &NewVolume| {
+        let volume = crate::ConfigVolume { volume: new.clone(), status: None, options: Default::default() };
+        Command::ApplyConfig { volumes: vec![volume], expect_brick: new.expect_brick }
+    };
+    for command in [Command::CreateVolume(new.clone()), document(&new)] {
+        let refusal = testing::refuse(&mut state, command);
+        assert!(refusal.is_stale(), "{refusal}");
+    }
+    new.expect_brick = Some(state.next_brick);
+    state.apply(&Command::CreateVolume(new.clone())).unwrap();
+    assert!(state.volume("w").is_some());
 }

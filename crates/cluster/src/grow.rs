@@ -24,6 +24,7 @@ impl State {
             bricks: has.chain(new.bricks.iter().cloned()).collect(),
             force: new.force,
             created: volume.created,
+            expect_brick: None,
         };
         self.add_sets(&volume, &wanted)?;
         Ok(Outcome::Done)

@@ -34,6 +34,7 @@ pub(crate) fn volume(state: &State, name: &str, replica: u32, arbiter: u32, bric
         bricks: (0..bricks).map(brick).collect(),
         force: false,
         created: 0,
+        expect_brick: None,
     }
 }
 

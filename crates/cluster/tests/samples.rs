@@ -41,6 +41,7 @@ fn volume() -> NewVolume {
         bricks: (1..=3).map(brick).collect(),
         force: true,
         created: 1_795_305_600,
+        expect_brick: None,
     }
 }
 

@@ -217,5 +217,6 @@ fn volume() -> Command {
         bricks,
         force: false,
         created: 0,
+        expect_brick: None,
     })
 }

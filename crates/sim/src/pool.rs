@@ -52,6 +52,7 @@ pub(crate) fn draw(rng: &mut Prng, servers: usize, successions: bool) -> State {
             bricks,
             force: true,
             created: 0,
+            expect_brick: None,
         }),
     );
     apply(&mut state, &Command::StartVolume { name: VOLUME.to_owned() });

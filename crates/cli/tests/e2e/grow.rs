@@ -103,6 +103,52 @@ fn bricks_that_cannot_be_added_are_refused() {
     assert_eq!(pool.json("volume info v")[0]["sets"].as_array().unwrap().len(), 2);
 }
 
+/// A command that is interrupted leaves directories that it had made bricks: the next one may use them. One that served, or
+/// holds anything, or that another volume has, by whatever path and server, is refused as ever.
+#[test]
+fn what_an_interrupted_command_left_is_taken_over() {
+    let pool = Pool::new(2);
+    pool.volume("v", 2, &TWO);
+    let copy = |from: (usize, &str), to: &str| {
+        let (from, to) = (pool.servers[from.0].path(from.1), pool.servers[from.0].path(to));
+        assert!(std::process::Command::new("cp").arg("-a").args([&from, &to]).status().unwrap().success());
+    };
+    pool.ok(&format!("volume create w {}", words(&pool, &[(0, "w")])));
+    // Bricks that were never opened, with numbers that were given to others.
+    copy((0, "w"), "n");
+    copy((0, "w"), "m");
+    pool.ok(&format!("volume add-brick v {}", words(&pool, &[(0, "n"), (1, "n")])));
+    pool.ok(&format!("volume create u {}", words(&pool, &[(0, "m")])));
+    copy((0, "w"), "copies");
+    copy((0, "w"), "another");
+    pool.ok(&format!("volume create y {}", words(&pool, &[(1, "y")])));
+    pool.ok(&format!("volume add-brick y replica 2 {}", words(&pool, &[(0, "copies")])));
+    let document = format!("[volume.z]\nbricks = [\"{}\"]\n", pool.servers[0].brick("another"));
+    let file = pool.dir.join("pool.toml");
+    fs::write(&file, document).unwrap();
+    pool.ok(&format!("config apply {}", file.display()));
+    let refused = |brick: &str, why: &str| {
+        pool.cli(&format!("volume create t {brick}")).refused_with(&[why]);
+    };
+    refused(&pool.servers[0].brick("w"), "in use by volume 'w'");
+    std::os::unix::fs::symlink(pool.servers[0].path("."), pool.servers[0].path("link")).unwrap();
+    refused(&pool.servers[0].brick("link/w"), "is already brick");
+    let as_theirs = pool.servers[0].path("w").display().to_string();
+    refused(&format!("{}:{as_theirs}", pool.servers[1].host), "is already brick");
+    copy((0, "a"), "served");
+    refused(&pool.servers[0].brick("served"), "is already brick");
+    copy((0, "w"), "filled");
+    fs::write(pool.servers[0].path("filled/file"), "x").unwrap();
+    refused(&pool.servers[0].brick("filled"), "is already brick");
+    assert_eq!(fs::read(pool.servers[0].path("filled/file")).unwrap(), b"x");
+    pool.ok("volume start w");
+    pool.mount("w").end();
+    pool.ok("volume start u");
+    let mount = pool.mount("u");
+    fs::write(mount.path("file"), "x").unwrap();
+    mount.end();
+}
+
 /// A document with more bricks adds them.
 #[test]
 fn a_document_with_more_bricks_is_applied() {

@@ -65,7 +65,8 @@ fn resolve(state: &State, doc: &VolumeDoc, created: u64) -> Result<ConfigVolume,
     let bricks = doc.bricks.iter().map(|b| state.resolve_brick(b)).collect::<Result<_, _>>()?;
     let replica = doc.replica.unwrap_or_else(|| known.map_or(1, |v| v.replica));
     let arbiter = doc.arbiter.unwrap_or_else(|| known.map_or(0, |v| v.arbiter));
-    let volume = NewVolume { name: doc.name.clone(), replica, arbiter, bricks, force: doc.force, created };
+    let (name, force) = (doc.name.clone(), doc.force);
+    let volume = NewVolume { name, replica, arbiter, bricks, force, created, expect_brick: None };
     Ok(ConfigVolume { volume, status: doc.status, options: doc.options.clone() })
 }
 

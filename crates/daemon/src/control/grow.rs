@@ -1,19 +1,28 @@
-//! `volume add-brick`: sets for a volume that serves.
+//! New volumes, and sets for a volume that serves (`volume add-brick`): how their bricks are made.
 //!
 //! Directories are made bricks before the pool takes them: as soon as it has, clients are told of the sets and use them.
 //! The numbers that the bricks will get are known from a trial on a copy of the state; the command names the first of
 //! them, and is refused if another command took it meanwhile. The directories are taken apart then, and all is tried again.
+//! What a command has made that was interrupted, the next one takes over (`leftovers`).
 
 use super::Control;
 use super::answers::{failed, not_agreed, refused, unreachable};
 use super::protocol::{Request, Response};
 use super::volumes::{make_brick, resolve, volume};
+use crate::clock;
 use crate::limits::ADMIN_WAIT;
+use crate::shared::lock;
 use admin::{AdminError, BricksAdded, VolumeAddBrick};
-use cluster::{Command, NewBricks, Set, State, Status, Volume};
+use cluster::{BrickSpec, Command, NewBricks, Set, State, Status, Volume};
 use config_store::ProposeError;
 use ids::{BrickId, ServerId, SetId};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A command that made a brick and was not agreed on within this time was interrupted: it has [`ADMIN_WAIT`] to make all of
+/// them, and as long to be agreed on.
+const MAKING: Duration = ADMIN_WAIT.saturating_mul(2);
 
 /// So often is a command made anew because its numbers were taken.
 const TRIES: u32 = 5;
@@ -41,67 +50,81 @@ impl Control {
     async fn add_sets(&self, request: VolumeAddBrick) -> Result<Vec<SetId>, AdminError> {
         let VolumeAddBrick { name, bricks: given, force, .. } = request;
         let _one = self.changing.lock().await;
+        let command = |state: &State| {
+            let (volume, bricks) = (name.clone(), resolve(state, &given)?);
+            Ok(Command::AddBricks(NewBricks { volume, bricks, force, expect_brick: state.next_brick }))
+        };
+        let (before, after) = self.propose_with_bricks(force, command).await?;
+        let before = &volume(&before, &name)?.sets;
+        Ok(volume(&after, &name)?.sets.iter().filter(|set| !before.contains(set)).copied().collect())
+    }
+
+    /// Proposes a command that makes volumes or gives them more bricks, with their directories made. Tells the pool's state
+    /// before it and after it.
+    pub(super) async fn propose_with_bricks(
+        &self,
+        force: bool,
+        command: impl Fn(&State) -> Result<Command, AdminError>,
+    ) -> Result<(Arc<State>, State), AdminError> {
         let mut tries = 0;
         loop {
-            let state = self.linearizable().await?;
-            let bricks = resolve(&state, &given)?;
-            let new = NewBricks { volume: name.clone(), bricks, force, expect_brick: state.next_brick };
-            let command = Command::AddBricks(new.clone());
-            let mut copy = (*state).clone();
-            copy.apply(&command).map_err(|e| refused(&e))?;
-            self.prepare(&state, &new.bricks, force).await?;
-            let before = &volume(&state, &name)?.sets;
-            let added = volume(&copy, &name)?.sets.iter().filter(|set| !before.contains(set));
+            let before = self.linearizable().await?;
+            let command = command(&before)?;
+            // Tried on a copy first: what the pool would refuse needs no look at any disk.
+            let mut after = (*before).clone();
+            after.apply(&command).map_err(|e| refused(&e))?;
+            let new = after.bricks().filter(|(_, b)| before.brick(b.id).is_none());
+            let new: Vec<BrickSpec> =
+                new.map(|(_, b)| BrickSpec { server: b.server, path: b.path.clone() }).collect();
+            self.prepare(&before, &new, force).await?;
             tries += 1;
-            match self.propose_with_bricks(&state, &copy, command).await {
-                Ok(()) => return Ok(added.copied().collect()),
+            match self.make_and_propose(&before, &after, command).await {
+                Ok(()) => return Ok((before, after)),
                 Err(e) if e.code == admin::ErrorCode::Stale && tries < TRIES => {}
                 Err(e) => return Err(e),
             }
         }
     }
 
-    /// Proposes a command that gives volumes more bricks, with their directories made. `after`: the state that it makes of
-    /// `before`. Bricks of volumes that are new themselves are not looked at.
-    pub(super) async fn propose_with_bricks(
+    async fn make_and_propose(
         &self,
         before: &State,
         after: &State,
         command: Command,
     ) -> Result<(), AdminError> {
         let shares = shares(before, after);
-        let mut made = Vec::new();
-        for share in &shares {
-            if let Err(e) = self.make_share(share, true).await {
-                self.take_apart(&made).await;
+        let until = clock::now() + ADMIN_WAIT;
+        for (i, share) in shares.iter().enumerate() {
+            if let Err(e) = self.make_share(share, true, until.saturating_sub(clock::now())).await {
+                // Not of this one: what is there may be another command's of the same number.
+                self.take_apart(&shares[..i]).await;
                 return Err(e);
             }
-            made.push(share);
         }
         let proposed = self.store().propose_anywhere(command, ADMIN_WAIT).await;
         // If it is not known whether the pool took them they stay bricks.
         if let Err(ProposeError::Refused(_)) = &proposed {
-            self.take_apart(&made).await;
+            self.take_apart(&shares).await;
         }
         proposed.map(drop).map_err(|e| not_agreed(&e))
     }
 
-    async fn take_apart(&self, made: &[&Share<'_>]) {
+    async fn take_apart(&self, made: &[Share<'_>]) {
         for share in made {
-            if let Err(e) = self.make_share(share, false).await {
+            if let Err(e) = self.make_share(share, false, ADMIN_WAIT).await {
                 tracing::warn!("take new bricks at {} apart again: {e}", share.address);
             }
         }
     }
 
-    async fn make_share(&self, share: &Share<'_>, make: bool) -> Result<(), AdminError> {
+    async fn make_share(&self, share: &Share<'_>, make: bool, wait: Duration) -> Result<(), AdminError> {
         let request = Request::NewBricks {
             volume: Box::new(share.volume.clone()),
             sets: share.sets.clone(),
             bricks: share.bricks.clone(),
             make,
         };
-        match self.peers.ask(share.address, &request, ADMIN_WAIT).await {
+        match self.peers.ask(share.address, &request, wait).await {
             Ok(Response::Done) => Ok(()),
             Ok(Response::Error(e)) => Err(failed(e)),
             Ok(_) => Err(failed(format!("{}: it gave an unexpected answer", share.address))),
@@ -123,37 +146,61 @@ impl Control {
         for set in sets {
             for b in set.bricks.iter().filter(|b| b.server == self.shared.me() && new.contains(&b.id)) {
                 let (shown, id) = (state.brick_name(b), b.id);
-                if state.brick(id).is_some() {
+                if state.brick(id).is_some_and(|(_, b)| make || b.server == self.shared.me()) {
                     return Err(format!(
                         "brick {shown}: its number {id} was given meanwhile: run the command again"
                     ));
                 }
                 let identity = server_core::identity(pool, volume, set, b);
+                if make {
+                    self.note_making(id, &b.path);
+                }
                 if let Err(e) = make_brick(&b.path, identity.clone(), make).await {
-                    undo(&made).await;
+                    self.undo(&made).await;
                     return Err(format!("brick {shown}: {e}"));
                 }
                 if make {
                     made.push((b.path.clone(), identity));
+                } else {
+                    self.forget_making(id, &b.path);
                 }
             }
         }
         Ok(())
     }
-}
 
-async fn undo(made: &[(String, disk_format::Identity)]) {
-    for (path, identity) in made {
-        if let Err(e) = make_brick(path, identity.clone(), false).await {
-            tracing::warn!("take the new brick {path} apart again: {e}");
+    async fn undo(&self, made: &[(String, disk_format::Identity)]) {
+        for (path, identity) in made {
+            if let Err(e) = make_brick(path, identity.clone(), false).await {
+                tracing::warn!("take the new brick {path} apart again: {e}");
+            }
+            self.forget_making(identity.brick, path);
         }
+    }
+
+    /// Noted before the brick is there, and if it cannot be made: another command of the same number may have made it.
+    fn note_making(&self, brick: BrickId, path: &str) {
+        let now = clock::now();
+        let mut making = lock(&self.making);
+        making.retain(|_, since| now < *since + MAKING);
+        making.insert((brick, path.to_owned()), now);
+    }
+
+    fn forget_making(&self, brick: BrickId, path: &str) {
+        lock(&self.making).remove(&(brick, path.to_owned()));
+    }
+
+    /// The numbers of bricks that commands made here which may not be over.
+    pub(super) fn being_made(&self) -> BTreeSet<BrickId> {
+        let now = clock::now();
+        lock(&self.making).iter().filter(|(_, since)| now < **since + MAKING).map(|((b, _), _)| *b).collect()
     }
 }
 
-/// The bricks that volumes of `before` have in `after` only, by volume and server.
+/// The bricks that are in `after` only, by volume and server.
 fn shares<'a>(before: &State, after: &'a State) -> Vec<Share<'a>> {
     let mut all = Vec::new();
-    for volume in after.volumes.values().filter(|v| before.volumes.contains_key(&v.id)) {
+    for volume in after.volumes.values() {
         let mut of_server: BTreeMap<ServerId, Share<'_>> = BTreeMap::new();
         for set in after.sets_of(volume) {
             for b in set.bricks.iter().filter(|b| before.brick(b.id).is_none()) {

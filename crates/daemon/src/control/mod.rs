@@ -8,6 +8,7 @@ mod evidence;
 mod fencing;
 mod grow;
 mod leases;
+mod leftovers;
 mod membership;
 mod peers;
 mod promote;
@@ -25,11 +26,12 @@ use crate::shard::ShardMessage;
 use crate::shared::{Shared, lock};
 use cluster::{NewServer, State};
 use config_store::ConfigStore;
-use ids::ServerId;
+use ids::{BrickId, ServerId};
 use peers::Peers;
 use protocol::{ClusterReply, Incoming, Request, Response};
 use server_core::threads::FRONT;
 use state_folder::StateFolder;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -79,6 +81,8 @@ pub(crate) struct Control {
     pub(crate) leases: leases::Leases,
     /// The threads of the shards; `None` once the server stops, and no more are started.
     threads: Mutex<Option<Vec<std::thread::JoinHandle<()>>>>,
+    /// Bricks that are made for a command, with their directories, and since when.
+    making: Mutex<BTreeMap<(BrickId, String), Duration>>,
     /// One change of membership or volumes at a time from this server.
     pub(crate) changing: tokio::sync::Mutex<()>,
 }
@@ -188,6 +192,7 @@ impl Control {
             address: options.address.clone(),
             store: RwLock::new(store.clone()),
             generation: tokio::sync::watch::Sender::new(0),
+            making: Mutex::default(),
             changing: tokio::sync::Mutex::new(()),
         });
         if stored.is_none() {
@@ -275,7 +280,7 @@ impl Control {
                 control_requests::suspect(self, server).await;
                 Response::Done
             }
-            Request::Bricks { volume, make } => match self.bricks(&volume, make).await {
+            Request::ReleaseBricks { volume } => match self.release_bricks(&volume).await {
                 Ok(()) => Response::Done,
                 Err(e) => Response::Error(e),
             },

@@ -26,12 +26,10 @@ pub(crate) enum Request {
         /// Whom.
         server: ServerId,
     },
-    /// Of another server: make these bricks (all checks done), or take them apart again.
-    Bricks {
+    /// Of another server: take your bricks of this volume apart.
+    ReleaseBricks {
         /// The volume's name.
         volume: String,
-        /// Make or release.
-        make: bool,
     },
     /// Of another server: make these bricks, which the pool is about to take, or take them apart again.
     NewBricks {

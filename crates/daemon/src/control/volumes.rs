@@ -2,6 +2,7 @@
 
 use super::Control;
 use super::answers::{failed, not_agreed, not_found, option_line, refused, volume_state};
+use super::leftovers::Leftovers;
 use super::protocol::{ClusterRequest, Request, Response};
 use crate::limits::ADMIN_WAIT;
 use admin::{
@@ -105,24 +106,19 @@ impl Control {
 
     async fn volume_create(&self, request: VolumeCreate) -> Result<VolumeCreated, AdminError> {
         let VolumeCreate { name, replica, arbiter, bricks: given, force } = request;
-        let (replica, arbiter) = (replica.unwrap_or(1), arbiter.unwrap_or(0));
         let _one = self.changing.lock().await;
-        let state = self.linearizable().await?;
-        let specs = resolve(&state, &given)?;
-        let new = NewVolume {
-            name: name.clone(),
-            replica,
-            arbiter,
-            bricks: specs.clone(),
-            force,
-            created: unix_now(),
+        let command = |state: &State| {
+            Ok(Command::CreateVolume(NewVolume {
+                name: name.clone(),
+                replica: replica.unwrap_or(1),
+                arbiter: arbiter.unwrap_or(0),
+                bricks: resolve(state, &given)?,
+                force,
+                created: unix_now(),
+                expect_brick: Some(state.next_brick),
+            }))
         };
-        // Tried on a copy first: what the pool would refuse needs no look at any disk.
-        let mut copy = (*state).clone();
-        copy.apply(&Command::CreateVolume(new.clone())).map_err(|e| refused(&e))?;
-        self.prepare(&state, &specs, force).await?;
-        self.propose(Command::CreateVolume(new)).await?;
-        self.make_or_undo(&name).await?;
+        self.propose_with_bricks(force, command).await?;
         Ok(VolumeCreated { name })
     }
 
@@ -142,25 +138,13 @@ impl Control {
         Ok(())
     }
 
-    /// Has the bricks of a volume made; if one cannot be, the volume goes again.
-    async fn make_or_undo(&self, name: &str) -> Result<(), AdminError> {
-        let state = self.linearizable().await?;
-        if let Err(why) = self.on_all_servers(&state, name, true).await {
-            if let Err(e) = self.on_all_servers(&state, name, false).await {
-                tracing::warn!("take bricks of volume {name} apart again: {e}");
-            }
-            self.propose(Command::DeleteVolume { name: name.to_owned() }).await?;
-            return Err(why);
-        }
-        Ok(())
-    }
-
-    async fn on_all_servers(&self, state: &State, name: &str, make: bool) -> Result<(), AdminError> {
+    /// Has all servers take the bricks of a volume apart.
+    async fn release_everywhere(&self, state: &State, name: &str) -> Result<(), AdminError> {
         let servers: BTreeSet<ServerId> =
             state.sets_of(volume(state, name)?).flat_map(|s| s.bricks.iter().map(|b| b.server)).collect();
         let mut first = None;
         for server in servers.iter().filter_map(|s| state.servers.get(s)) {
-            let request = Request::Bricks { volume: name.to_owned(), make };
+            let request = Request::ReleaseBricks { volume: name.to_owned() };
             let result = match self.peers.ask(&server.address, &request, ADMIN_WAIT).await {
                 Ok(Response::Done) => Ok(()),
                 Ok(Response::Error(e)) => Err(failed(e)),
@@ -172,26 +156,29 @@ impl Control {
         first.map_or(Ok(()), Err)
     }
 
-    /// Makes this server's bricks of a volume, or takes them apart.
-    pub(super) async fn bricks(&self, name: &str, make: bool) -> Result<(), String> {
+    /// Takes this server's bricks of a volume apart.
+    pub(super) async fn release_bricks(&self, name: &str) -> Result<(), String> {
         let state = self.linearizable().await?;
         let volume = volume(&state, name)?;
         let (me, pool) = (self.shared.me(), server_core::pool_bytes(&state));
         for set in state.sets_of(volume) {
             for b in set.bricks.iter().filter(|b| b.server == me) {
                 let identity = server_core::identity(pool, volume, set, b);
-                let done = make_brick(&b.path, identity, make).await;
+                let done = make_brick(&b.path, identity, false).await;
                 done.map_err(|e| format!("brick {}: {e}", state.brick_name(b)))?;
             }
         }
         Ok(())
     }
 
-    /// Whether a path of this server can become a brick.
+    /// Whether a path of this server can become a brick. What an interrupted command left there goes.
     pub(super) async fn check_brick(&self, path: &str, _force: bool) -> Result<(), AdminError> {
-        let path = path.to_owned();
-        let checked = tokio::task::spawn_blocking(move || brick::check_path(Path::new(&path))).await;
-        checked.map_err(failed)?.map_err(failed)
+        let state = self.linearizable().await?;
+        let (me, making, path) = (self.shared.me(), self.being_made(), path.to_owned());
+        let checked = tokio::task::spawn_blocking(move || {
+            Leftovers { state: &state, me, making }.check(Path::new(&path))
+        });
+        checked.await.map_err(failed)?.map_err(failed)
     }
 
     /// Waits until every set of a started volume has a primary that serves, as long as that is to be expected. Tells
@@ -226,7 +213,7 @@ impl Control {
         let state = self.linearizable().await?;
         let mut copy = (*state).clone();
         copy.apply(&Command::DeleteVolume { name: name.to_owned() }).map_err(|e| refused(&e))?;
-        let released = self.on_all_servers(&state, name, false).await;
+        let released = self.release_everywhere(&state, name).await;
         self.propose(Command::DeleteVolume { name: name.to_owned() }).await?;
         Ok(VolumeDeleted { name: name.to_owned(), not_released: released.err().map(|e| e.message) })
     }
@@ -257,18 +244,9 @@ impl Control {
         if dry_run {
             return Ok(Changes { changes, dry_run });
         }
-        let new: Vec<&Volume> =
-            copy.volumes.values().filter(|v| !state.volumes.contains_key(&v.id)).collect();
-        for volume in &new {
-            let all = copy.sets_of(volume).flat_map(|s| &s.bricks);
-            let specs: Vec<BrickSpec> =
-                all.map(|b| BrickSpec { server: b.server, path: b.path.clone() }).collect();
-            self.prepare(&copy, &specs, false).await?;
-        }
-        self.propose_with_bricks(&state, &copy, command).await?;
-        for volume in new {
-            self.make_or_undo(&volume.name).await?;
-        }
+        let command =
+            |state: &State| config::to_command(state, &document, unix_now()).map_err(|e| refused(&e));
+        self.propose_with_bricks(false, command).await?;
         Ok(Changes { changes, dry_run })
     }
 }

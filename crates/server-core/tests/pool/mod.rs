@@ -30,6 +30,7 @@ pub(crate) fn pool() -> State {
         bricks: vec![brick(1), brick(2)],
         force: false,
         created: 0,
+        expect_brick: None,
     };
     for command in [
         Command::InitPool { pool: hex::encode(7), server: server(1) },
