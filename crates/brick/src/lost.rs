@@ -25,7 +25,7 @@ use crate::object::{OpenObject, S_IFDIR, S_IFMT};
 use crate::open::Site;
 use crate::place::move_to_lost_found;
 use crate::scan::Seen;
-use disk_format::tag::ORPHAN;
+use disk_format::tag::{ORPHAN, PENDING};
 use file_system::{File, Handle, Times};
 use ids::{Fid, Lsn, SetId, Time};
 use std::collections::BTreeSet;
@@ -83,6 +83,8 @@ pub(crate) struct Changed {
     pub(crate) places: Vec<(Fid, Located)>,
     /// Files whose tags say that they have no name, and that have one.
     pub(crate) named_orphans: Vec<Fid>,
+    /// The set's files whose tags say that their names wait for the end of a transaction, changed or not.
+    pub(crate) marked: Vec<Fid>,
     /// Entries without a tag, each in the directory of this handle.
     untagged: Vec<(Handle, Vec<u8>)>,
 }
@@ -171,6 +173,9 @@ fn changed_since(root: &OpenObject, set: SetId, time: Time, known: Option<&Index
         };
         if tag.flags & ORPHAN != 0 && !seen.path.starts_with(".mortar") {
             found.named_orphans.push(tag.fid);
+        }
+        if tag.flags & PENDING != 0 && tag.home == set && seen.stat.mode & S_IFMT != S_IFDIR {
+            found.marked.push(tag.fid);
         }
         let made = |index: &Index| index.get(tag.fid).map(|at| at.is_none());
         if seen.stat.ctime.sec >= from || known.map_or(Ok(false), made)? {

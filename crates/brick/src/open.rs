@@ -80,6 +80,9 @@ pub struct Found {
     pub cut: u64,
     /// The index was missing or unreadable and was rebuilt from the tree.
     pub index_rebuilt: bool,
+    /// After a power cut: files whose names wait for the end of a transaction, or did until lately. The journal may begin
+    /// after that.
+    pub marked_files: Vec<Fid>,
 }
 
 /// A brick in use. One thread owns it. Each part keeps its fields to itself; the map is in the crate's words.
@@ -331,15 +334,14 @@ impl Brick {
             clean: state.clean && opened.cut == 0,
             rebooted,
             marked: healing.is_some(),
-            incomplete: None,
             cut: opened.cut,
-            index_rebuilt: false,
+            ..Found::default()
         };
         let start = if rebooted { state.flushed.min(state.durable.lsn) } else { state.flushed };
         (state.boot, state.clean) = (boot_id, false);
         let synced = SyncedAt::open(meta.clone()).map_err(|e| at.io("open .mortar/synced of", e))?;
         let last = opened.journal.last().lsn;
-        let (changed, stale_set) = if rebooted {
+        let (mut changed, stale_set) = if rebooted {
             mark_changed(&at, identity.set, (consistent_to, &opened.journal), (&synced, &mut index))?
         } else {
             (Changed::default(), None)
@@ -374,6 +376,7 @@ impl Brick {
         brick.shared.fail();
         brick.write_journal_again(brick.durable().lsn);
         brick.recover(position, start)?;
+        brick.found.marked_files = std::mem::take(&mut changed.marked);
         brick.keep_named_for_good(&changed.named_orphans).map_err(|e| at.io("look for orphans in", e))?;
         if let Some(lost) = stale_set {
             brick.learn_lost(lost, consistent_to).map_err(|e| at.io("look for marks in", e))?;

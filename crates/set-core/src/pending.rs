@@ -51,6 +51,11 @@ impl Pending {
         self.note(now, op, change);
     }
 
+    /// A file that may be marked, though no journal says so.
+    pub fn look_for(&mut self, fid: Fid) {
+        self.ended.insert(fid);
+    }
+
     /// Some of the files whose mark an earlier process may have seen again, each of them once.
     pub(crate) fn some_ended(&mut self, most: usize) -> Vec<Fid> {
         core::iter::from_fn(|| self.ended.pop_first()).take(most).collect()

@@ -49,7 +49,7 @@ fn is_moved(b: &mut Brick, fid: Fid) -> bool {
 
 #[test]
 fn a_power_cut_takes_no_mark_without_the_names_that_its_end_changed() {
-    let (mut lost, mut whole) = (0, 0);
+    let (mut lost, mut told, mut whole) = (0, 0, 0);
     for seed in 0..400 {
         let mut disk = Disk::new(1, CrashRule::Hostile);
         let (mut s, fid) = moved(&mut disk);
@@ -67,12 +67,25 @@ fn a_power_cut_takes_no_mark_without_the_names_that_its_end_changed() {
         if b.is_pending(fid).unwrap() {
             assert_eq!(b.intent(fid), Ok(Some(intent())), "{seed}");
             lost += 1;
+            // Of the others the journal tells.
+            if b.found().marked_files == [fid] {
+                told += 1;
+                // Another power cut before anybody has asked.
+                drop(b);
+                disk.crash(CrashRule::Hostile, &mut |_| 0);
+                let mut b = disk.open().unwrap();
+                assert_eq!(
+                    (b.is_pending(fid), &b.found().marked_files[..]),
+                    (Ok(true), &[fid][..]),
+                    "{seed}"
+                );
+            }
         } else {
             assert!(is_moved(&mut b, fid), "{seed}: neither marked nor moved");
             whole += 1;
         }
     }
-    assert!(lost > 50, "{lost} and {whole}");
+    assert!(lost > 50 && told > lost / 2, "{lost}, {told} and {whole}");
 }
 
 #[test]
