@@ -61,6 +61,8 @@ struct Active {
     request: OpId,
     /// Somebody who ends another transaction about the entry has asked for the outcome.
     asked: bool,
+    /// The other set's agreement is on its way to disk, which waits for nothing but the disk.
+    syncing: bool,
 }
 
 /// The transactions of a coordinator, in the memory of its primary. None outlives its epoch (presumed abort): a primary
@@ -79,13 +81,22 @@ impl Transactions {
             return false;
         }
         // What an earlier epoch left about the entry will not commit.
-        if let Some(old) =
-            self.by_entry.insert((parent, name.clone()), Active { tx, epoch, request, asked: false })
+        if let Some(old) = self
+            .by_entry
+            .insert((parent, name.clone()), Active { tx, epoch, request, asked: false, syncing: false })
         {
             self.forget(&old);
         }
         self.requests.insert(request, epoch);
         true
+    }
+
+    /// The other set has agreed and brings that to its disk, or has done so. Meanwhile questions do not give the
+    /// transaction up: it waits for no other one, and a slow disk would let none ever end.
+    pub fn sync(&mut self, tx: OpId, parent: Fid, name: &Name, syncing: bool) {
+        if let Some(active) = self.by_entry.get_mut(&(parent, name.clone())).filter(|a| a.tx == tx) {
+            (active.syncing, active.asked) = (syncing, false);
+        }
     }
 
     /// Ends the transaction. True if the coordinator may commit now: it knows it, and it is still the epoch in which it
@@ -113,10 +124,11 @@ impl Transactions {
 
     /// Somebody asks for the entry, to end a transaction about it. Whether another one may still commit, so that the entry is
     /// no outcome yet. A transaction that is asked about twice is given up: it may itself wait for the one that is to end.
+    /// One that waits for a disk does not.
     pub fn may_commit(&mut self, epoch: Epoch, parent: Fid, name: &Name) -> bool {
         let key = (parent, name.clone());
         let Some(active) = self.by_entry.get_mut(&key).filter(|a| a.epoch == epoch) else { return false };
-        if !core::mem::replace(&mut active.asked, true) {
+        if active.syncing || !core::mem::replace(&mut active.asked, true) {
             return true;
         }
         let tx = active.tx;
@@ -217,6 +229,24 @@ mod tests {
         assert!(all.end(Epoch(7), tx(4), parent, &name));
         assert!(all.begin(Epoch(7), tx(5), tx(103), parent, &name));
         assert!(!all.end(Epoch(8), tx(5), parent, &name));
+    }
+
+    /// A sync of a slow disk lasts longer than two questions take.
+    #[test]
+    fn a_transaction_that_waits_for_a_disk_is_not_given_up() {
+        let parent = Fid { set: SetId(1), epoch: Epoch(1), lsn: Lsn(1) };
+        let name = Name::new(b"d").unwrap();
+        let mut all = Transactions::default();
+        all.begin(Epoch(5), tx(1), tx(100), parent, &name);
+        all.sync(tx(2), parent, &name, true);
+        assert!(all.may_commit(Epoch(5), parent, &name));
+        all.sync(tx(1), parent, &name, true);
+        for _ in 0..9 {
+            assert!(all.may_commit(Epoch(5), parent, &name));
+        }
+        all.sync(tx(1), parent, &name, false);
+        assert!(all.may_commit(Epoch(5), parent, &name), "questions are counted from now on");
+        assert!(!all.may_commit(Epoch(5), parent, &name));
     }
 
     /// It may wait for the end of the transaction that the question is about.

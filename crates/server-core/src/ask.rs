@@ -4,7 +4,7 @@
 //! connection, whose handshake ends the one before: what still lies there is not begun any more (see
 //! `docs/design/0011-late-copies.md`).
 
-use crate::limits::ASK_WAIT;
+use crate::limits::{ASK_WAIT, SYNC_WAIT};
 use cluster::State;
 use ids::{Epoch, OpId, ServerId, SessionId, SetId};
 use std::collections::BTreeMap;
@@ -107,9 +107,8 @@ impl Asker {
     pub fn look(&mut self, question: &mut Question, state: &State, me: ServerId) -> Step {
         assert!(question.sent.is_none(), "one try at a time");
         let Some(set) = state.sets.get(&question.set) else { return Step::Done(Err(Fail::Busy)) };
-        if matches!(question.op, Op::Fsync { .. } | Op::SyncFs)
-            && *question.lost_before.get_or_insert(set.lost_before) != set.lost_before
-        {
+        let sync = matches!(question.op, Op::Fsync { .. } | Op::SyncFs);
+        if sync && *question.lost_before.get_or_insert(set.lost_before) != set.lost_before {
             // What is to be synced may be gone: that the rest is on disk says nothing of it.
             return Step::Done(Err(Fail::Busy));
         }
@@ -131,7 +130,8 @@ impl Asker {
             self.connections
         });
         question.sent = Some((server, connection));
-        Step::There { server, connection, oldest: connection, call, timeout: ASK_WAIT }
+        let timeout = if sync { SYNC_WAIT } else { ASK_WAIT };
+        Step::There { server, connection, oldest: connection, call, timeout }
     }
 
     /// A try has ended.

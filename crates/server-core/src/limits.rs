@@ -4,3 +4,6 @@ use std::time::Duration;
 
 /// For one answer of another set.
 pub(crate) const ASK_WAIT: Duration = Duration::from_secs(5);
+
+/// The same for a sync, which a slow disk makes long. A server that is gone is noticed by its connection.
+pub(crate) const SYNC_WAIT: Duration = Duration::from_secs(60);

@@ -112,6 +112,22 @@ fn a_sync_over_a_loss_is_not_done() {
 }
 
 #[test]
+fn a_sync_may_take_long() {
+    let mut state = pool();
+    view(&mut state, THEIRS, &[THEIRS]);
+    let mut asker = Asker::new(SESSION);
+    let mut wait = |op| {
+        let mut question = asker.begin(None, SET, op);
+        match asker.look(&mut question, &state, ME) {
+            Step::There { timeout, .. } => timeout,
+            step => panic!("{step:?}"),
+        }
+    };
+    let fid = Fid::default();
+    assert!(wait(Op::Fsync { fid }) >= wait(Op::GetAttr { fid }) * 10, "its disk may be slow");
+}
+
+#[test]
 fn a_refusal_is_an_answer_and_a_set_that_is_gone_is_not_asked() {
     let mut state = pool();
     let mut asker = Asker::new(SESSION);

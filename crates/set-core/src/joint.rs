@@ -102,6 +102,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 } else {
                     joint.agreed.push(need.clone());
                 }
+                let Transaction { tx, parent, name } = &joint.transaction;
+                self.transactions.sync(*tx, *parent, name, true);
                 self.ask(cx, Asking::AgreedOnDisk(joint), home, Op::Fsync { fid }, None);
             }
             (Ok(_), _) => self.give_up(cx, *joint, Errno::EIO.into()),
@@ -132,6 +134,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         joint: Box<Joint<R>>,
         answer: Result<Body, Fail>,
     ) {
+        let Transaction { tx, parent, name } = &joint.transaction;
+        self.transactions.sync(*tx, *parent, name, false);
         match answer {
             Ok(_) => self.go_on_joint(cx, joint),
             // It has gone away meanwhile, with the mark: it is asked again.

@@ -18,6 +18,8 @@ use wire::{Call, Frame, Kind, Op, Reply, Wire};
 
 /// A set of the same process that does not answer within this time has dropped the question.
 const HERE: Duration = Duration::from_secs(5);
+/// The same for a sync.
+const SYNC_HERE: Duration = Duration::from_secs(60);
 
 /// Questions under way, and the connections they are asked on.
 #[derive(Default)]
@@ -93,7 +95,8 @@ impl World {
                 let frame = id * 1000 + open.tries % 1000;
                 open.sent = Some((0, frame));
                 // A set that ends drops what it has not begun.
-                self.timer(m, HERE, ToProcess::AskTimedOut(id, frame));
+                let here = if matches!(call.op, Op::Fsync { .. } | Op::SyncFs) { SYNC_HERE } else { HERE };
+                self.timer(m, here, ToProcess::AskTimedOut(id, frame));
                 self.serve(m, call, Bytes::new(), To::Here(id, frame), session);
             }
             Step::There { server, connection, oldest, call, timeout } => {
