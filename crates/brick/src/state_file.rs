@@ -131,6 +131,11 @@ impl Shared {
         })
     }
 
+    /// Brings to disk what it says.
+    pub(crate) fn sync(&self) -> Result<(), Errno> {
+        self.file.sync_data()
+    }
+
     /// Everything up to `stamp` is on disk: all that was done before `began`, by a sync that began when the journal had been
     /// written again after `whole` failed ones.
     pub(crate) fn durable(&self, stamp: Stamp, began: Time, whole: u64) -> Result<(), Errno> {

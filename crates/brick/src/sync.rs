@@ -214,8 +214,12 @@ impl Brick {
     /// # Errors
     /// What is wrong with the journal, or that it does not reach back to `lsn`.
     pub fn truncate_after(&mut self, lsn: Lsn) -> Result<(), crate::JournalError> {
-        self.journal.truncate_after(lsn)?;
-        self.distrust(lsn)
+        if lsn >= self.journal.last().lsn {
+            return self.distrust(lsn);
+        }
+        let last = self.journal.stamp_at(lsn)?.ok_or(crate::JournalError::OutOfReach(lsn))?;
+        self.distrust_for_good(last)?;
+        self.journal.truncate_after(lsn)
     }
 
     /// Begins the journal anew after `stamp`: the brick was brought to that position by other means.
@@ -223,9 +227,14 @@ impl Brick {
     /// # Errors
     /// The kernel's.
     pub fn reset_journal(&mut self, stamp: Stamp) -> Result<(), crate::JournalError> {
-        let lsn = stamp.lsn;
-        self.journal.reset(stamp)?;
-        self.distrust(lsn)
+        self.distrust_for_good(stamp.clone())?;
+        self.journal.reset(stamp)
+    }
+
+    /// Before records are cut off that may be durable: a power cut must find nothing on disk that says that they are.
+    fn distrust_for_good(&self, last: Stamp) -> Result<(), crate::JournalError> {
+        let known = self.shared.distrust(last.lsn, last).and_then(|()| self.shared.sync());
+        known.map_err(|errno| crate::JournalError::Io { file: own(&self.path).join("state"), errno })
     }
 
     /// Nothing beyond `lsn` counts as written or durable any more.
