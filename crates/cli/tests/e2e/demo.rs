@@ -6,15 +6,20 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Demos have fixed addresses: two that begin at the same moment choose the same ports.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// A folder for temporary files of one demo; checked and removed at the end.
-struct Place(PathBuf);
+struct Place(PathBuf, MutexGuard<'static, ()>);
 
 impl Place {
     fn new(name: &str) -> Place {
+        let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let dir = std::env::temp_dir().join(format!("mortar-demo-test.{}.{name}", std::process::id()));
         fs::create_dir(&dir).unwrap();
-        Place(dir)
+        Place(dir, turn)
     }
 
     fn demo(&self, words: &[&str]) -> Command {
