@@ -12,25 +12,28 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// A folder for temporary files of one demo; checked and removed at the end.
-struct Place(PathBuf, MutexGuard<'static, ()>);
+struct Place {
+    dir: PathBuf,
+    _turn: MutexGuard<'static, ()>,
+}
 
 impl Place {
     fn new(name: &str) -> Place {
         let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let dir = std::env::temp_dir().join(format!("mortar-demo-test.{}.{name}", std::process::id()));
         fs::create_dir(&dir).unwrap();
-        Place(dir, turn)
+        Place { dir, _turn: turn }
     }
 
     fn demo(&self, words: &[&str]) -> Command {
         let mut command = mortar();
-        command.arg("demo").args(words).env("TMPDIR", &self.0);
+        command.arg("demo").args(words).env("TMPDIR", &self.dir);
         command
     }
 
     /// No process and no mount.
     fn await_quiet(&self) {
-        let shown = self.0.to_str().unwrap();
+        let shown = self.dir.to_str().unwrap();
         eventually("no process is left", || files::processes_with(shown).is_empty().then_some(()));
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
         assert!(!mounts.contains(shown), "a mount is left: {mounts}");
@@ -38,13 +41,13 @@ impl Place {
 
     fn await_gone(&self) {
         self.await_quiet();
-        assert_eq!(files::names(&self.0), Vec::<String>::new(), "files are left");
+        assert_eq!(files::names(&self.dir), Vec::<String>::new(), "files are left");
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let _gone = fs::remove_dir_all(&self.0);
+        let _gone = fs::remove_dir_all(&self.dir);
     }
 }
 
@@ -66,7 +69,7 @@ fn it_shows_and_ends() {
     assert!(on("(set 1:") > 0 && on("set 2:") > 0, "the files are not spread over both sets");
     place.await_gone();
     // With one server, two servers, and in a given directory, which stays.
-    let dir = place.0.join("kept");
+    let dir = place.dir.join("kept");
     run(place.demo(&["--seconds", "0", "--servers", "1", "--dir", dir.to_str().unwrap()])).ok();
     place.await_quiet();
     assert!(dir.join("server1/state/identity").exists());

@@ -64,7 +64,7 @@ impl Rig {
     }
 
     /// The bricks of each set come to be the same; then all servers stop, and `mortar brick check` finds nothing wrong.
-    fn is_sound(mut self) {
+    fn assert_sound(mut self) {
         for pair in self.bricks.chunks(2) {
             eventually_ok("the bricks of a set are the same", || same(&pair[0], &pair[1]));
         }
@@ -89,7 +89,7 @@ impl Rig {
                 if left.0.is_empty() && left.1.is_empty() { Ok(()) } else { Err(format!("{left:?}")) }
             });
         }
-        self.is_sound();
+        self.assert_sound();
     }
 }
 

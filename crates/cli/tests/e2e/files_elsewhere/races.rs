@@ -82,7 +82,7 @@ fn of_files_that_want_one_name_one_has_it() {
         is_gone(&dirs.at(&seen, 0, "a"));
         let left = dirs.at(&seen, 2, "b");
         if links {
-            is_one_file(b"b", &[left.clone()], 1);
+            is_one_file(b"b", std::slice::from_ref(&left), 1);
             fs::remove_file(left).unwrap();
         } else {
             is_gone(&left);
