@@ -4,10 +4,10 @@
 //! which entry leads to it. In lost+found nothing does: there the entry is kept in an attribute beside the directory. It is
 //! made once and never moved (docs/design/0005), so what is kept stays right, also when the directory has its place again.
 
+use crate::object::OpenObject;
 use crate::open::Brick;
 use crate::service::DirLocation;
-use disk_format::tag::{INTENT, decode_intent, encode_intent};
-use file_system::File;
+use disk_format::tag::{INTENT, encode_intent};
 use ids::{Fid, OpId, SetId};
 use wire::op::{Ancestor, EntryName, Intent};
 use wire::{Errno, Name};
@@ -19,12 +19,8 @@ fn intent(coordinator: SetId, dir: Fid, name: &Name) -> Intent {
 }
 
 /// What is kept beside a directory.
-pub(crate) fn kept_entry(of: &File) -> Result<Option<(SetId, EntryName)>, Errno> {
-    let Some(bytes) = of.whole_xattr(INTENT.as_bytes())? else { return Ok(None) };
-    let (Intent { coordinator, add, .. }, _) = decode_intent(&bytes).map_err(|error| {
-        tracing::error!(%error, "which entry leads to a directory cannot be read");
-        Errno::EIO
-    })?;
+pub(crate) fn kept_entry(of: &OpenObject) -> Result<Option<(SetId, EntryName)>, Errno> {
+    let Some((Intent { coordinator, add, .. }, _)) = of.intent()? else { return Ok(None) };
     Ok(add.map(|place| (coordinator, place)))
 }
 
@@ -67,7 +63,7 @@ impl Brick {
     /// Where a directory that lies in lost+found would hang.
     pub(crate) fn kept_location(&mut self, fid: Fid) -> Result<DirLocation, Errno> {
         let home = self.load(fid)?.tag().home;
-        let (parent_home, place) = kept_entry(&*self.open_fid(fid)?)?.ok_or(Errno::ESTALE)?;
+        let (parent_home, place) = kept_entry(&self.open_fid(fid)?)?.ok_or(Errno::ESTALE)?;
         Ok(DirLocation { home, parent: place.dir, parent_home, name: place.name })
     }
 }

@@ -54,9 +54,7 @@ impl Brick {
         }
         if let Err(e) = dir.rename(name, &to_dir, to_name, Renaming::Replace) {
             if let Some(out) = prepared {
-                // What cannot be taken back now is by the next opening.
-                let _ = self.folders.orphans().remove(out);
-                self.invalidate_attrs(out);
+                self.give_up_orphan(out);
             }
             return Err(e);
         }

@@ -237,6 +237,11 @@ impl Nodes {
         self.marked.push(fid);
     }
 
+    /// Whether there are such files.
+    pub(crate) fn holds_marks(&self) -> bool {
+        !self.marked.is_empty()
+    }
+
     /// What was changed up to `durable` is on disk: marks that have ended wait to be written so.
     pub(crate) fn drop_marks(&mut self, durable: Lsn) {
         for fid in std::mem::take(&mut self.marked) {

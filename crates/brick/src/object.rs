@@ -95,11 +95,12 @@ impl OpenObject {
         }
     }
 
-    /// What the last transaction about the file's names means or meant to do, and which change has ended it.
+    /// What the last transaction about the file's names means or meant to do, and which change has ended it. Beside a
+    /// directory: which entry leads to it.
     pub(crate) fn intent(&self) -> Result<Option<(Intent, Option<Version>)>, Errno> {
         let Some(bytes) = self.file.whole_xattr(tag::INTENT.as_bytes())? else { return Ok(None) };
         tag::decode_intent(&bytes).map(Some).map_err(|error| {
-            tracing::error!(%error, "what a transaction means to do cannot be read");
+            tracing::error!(%error, "what is kept of an entry beside an object cannot be read");
             Errno::EIO
         })
     }

@@ -131,6 +131,12 @@ impl Brick {
         Ok(())
     }
 
+    /// A file keeps its name after all. What cannot be taken back now is by the next opening.
+    pub(crate) fn give_up_orphan(&mut self, fid: Fid) {
+        let _ = self.folders.orphans().remove(fid);
+        self.invalidate_attrs(fid);
+    }
+
     /// A file that the other brick keeps without a name has a place among the orphans, whatever becomes of the name that it
     /// still has here: that may lie in a directory that was moved to the heal trash, and goes with it.
     fn link_orphan(&mut self, fid: Fid) -> Result<(), Errno> {

@@ -122,6 +122,10 @@ impl set_core::LocalBrick for Brick {
         Brick::begin_list(self, dir).map(Work::List)
     }
 
+    fn knows_page(&mut self, dir: Fid, after: u64, plus: bool, bytes: usize) -> bool {
+        Brick::knows_page(self, dir, after, plus, bytes)
+    }
+
     fn begin_page(&mut self, dir: Fid, after: u64, plus: bool, bytes: usize) -> Option<Work> {
         Brick::begin_page(self, dir, after, plus, bytes).map(Work::Page)
     }

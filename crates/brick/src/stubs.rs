@@ -86,8 +86,7 @@ impl Brick {
             // What cannot be taken back now is by the next opening.
             let _ = self.drop_hidden_stub(who.0);
             if orphan {
-                let _ = self.folders.orphans().remove(out);
-                self.invalidate_attrs(out);
+                self.give_up_orphan(out);
             }
             return Err(e);
         }
@@ -162,7 +161,7 @@ impl Brick {
         }
         match (drop, add) {
             (Some(drop), Some(add)) => self.move_name(fid, drop, add)?,
-            (None, Some(add)) => self.add_name(fid, add)?,
+            (None, Some(add)) => self.link(fid, add.dir, add.name.as_bytes())?,
             (Some(drop), None) => self.drop_name(fid, drop, orphan)?,
             (None, None) => {}
         }
@@ -222,10 +221,6 @@ impl Brick {
             return Ok(());
         }
         self.rename((drop.dir, &drop.name), fid, (add.dir, &add.name), None)
-    }
-
-    fn add_name(&mut self, fid: Fid, add: &EntryName) -> Result<(), Errno> {
-        self.link(fid, add.dir, add.name.as_bytes())
     }
 
     fn drop_name(&mut self, fid: Fid, drop: &EntryName, orphan: bool) -> Result<(), Errno> {

@@ -163,6 +163,10 @@ impl State {
         Ok(Outcome::Done)
     }
 
+    pub(crate) fn known_volume(&self, name: &str) -> Result<&Volume, Refusal> {
+        self.volume(name).ok_or_else(|| Refusal::UnknownVolume { name: name.to_owned() })
+    }
+
     fn volume_mut(&mut self, name: &str) -> Result<&mut Volume, Refusal> {
         let found = self.volumes.values_mut().find(|v| v.name == name);
         found.ok_or_else(|| Refusal::UnknownVolume { name: name.to_string() })
@@ -202,8 +206,7 @@ impl State {
             return Err(Refusal::TooManyChanges { count: changes.len(), max: limits::OPTION_CHANGES });
         }
         for change in changes {
-            let unknown = || Refusal::UnknownVolume { name: change.volume.clone() };
-            let volume = self.volume(&change.volume).ok_or_else(unknown)?;
+            let volume = self.known_volume(&change.volume)?;
             check_option(volume, &change.key, change.value.as_deref())?;
         }
         for OptionChange { volume, key, value } in changes {

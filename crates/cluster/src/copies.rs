@@ -45,10 +45,6 @@ impl State {
         Ok(Outcome::Done)
     }
 
-    fn known_volume(&self, name: &str) -> Result<&Volume, Refusal> {
-        self.volume(name).ok_or_else(|| Refusal::UnknownVolume { name: name.to_owned() })
-    }
-
     /// A server serves one brick of a set.
     fn check_servers_free(&self, set: &Set, new: &[BrickSpec]) -> Result<(), Refusal> {
         for (at, spec) in new.iter().enumerate() {

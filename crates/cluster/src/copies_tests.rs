@@ -1,11 +1,9 @@
 use super::*;
-use crate::{Command, ViewChange, testing};
+use crate::{
+    Command,
+    testing::{self, specs, view},
+};
 use ids::ServerId;
-
-fn specs(bricks: &[(u64, &str)]) -> Vec<BrickSpec> {
-    let spec = |(server, path): &(u64, &str)| BrickSpec { server: ServerId(*server), path: (*path).into() };
-    bricks.iter().map(spec).collect()
-}
 
 fn more(replica: u32, arbiter: u32, bricks: &[(u64, &str)]) -> Command {
     Command::AddCopies(MoreCopies { volume: "v".into(), replica, arbiter, bricks: specs(bricks) })
@@ -13,23 +11,6 @@ fn more(replica: u32, arbiter: u32, bricks: &[(u64, &str)]) -> Command {
 
 fn fewer(replica: u32, bricks: &[(u64, &str)], force: bool) -> Command {
     Command::RemoveCopies(FewerCopies { volume: "v".into(), replica, bricks: specs(bricks), force })
-}
-
-/// The set's primary says who is in sync now, with who was healed.
-fn view(state: &mut State, primary: u32, in_sync: &[u32], healed: &[u32]) -> Result<Outcome, Refusal> {
-    let b = |ids: &[u32]| ids.iter().map(|id| BrickId(*id)).collect::<BTreeSet<_>>();
-    let change = ViewChange {
-        set: SetId(1),
-        expect_epoch: state.sets[&SetId(1)].view.epoch,
-        primary: Some(BrickId(primary)),
-        in_sync: b(in_sync),
-        healed: b(healed),
-        lost: false,
-        reason: "test".into(),
-    };
-    let done = state.apply(&Command::ChangeView(change));
-    state.check();
-    done
 }
 
 /// Members, who of them is in sync, who leads, and how many have to be in sync for changes.

@@ -5,18 +5,17 @@
 
 use ids::BrickId;
 
-use crate::{BrickSpec, NewBricks, NewVolume, Outcome, Refusal, State, Volume, create, limits};
+use crate::{Brick, NewBricks, NewVolume, Outcome, Refusal, State, Volume, create, limits};
 
 impl State {
     pub(crate) fn add_bricks(&mut self, new: &NewBricks) -> Result<Outcome, Refusal> {
-        let unknown = || Refusal::UnknownVolume { name: new.volume.clone() };
-        let volume = self.volume(&new.volume).ok_or_else(unknown)?.clone();
+        let volume = self.known_volume(&new.volume)?.clone();
         self.check_next_brick(new.expect_brick)?;
         if new.bricks.is_empty() {
             return Err(Refusal::NoBricks { name: new.volume.clone() });
         }
         let has = self.bricks_of_volume(&volume);
-        let has = has.map(|b| BrickSpec { server: b.server, path: b.path.clone() });
+        let has = has.map(Brick::spec);
         let wanted = NewVolume {
             name: volume.name.clone(),
             replica: volume.replica,

@@ -1,12 +1,11 @@
 use super::*;
 use crate::{Command, testing};
-use ids::{ServerId, SetId};
+use ids::SetId;
 
 fn more(state: &State, bricks: &[(u64, &str)]) -> NewBricks {
-    let spec = |(server, path): &(u64, &str)| BrickSpec { server: ServerId(*server), path: (*path).into() };
     NewBricks {
         volume: "v".into(),
-        bricks: bricks.iter().map(spec).collect(),
+        bricks: testing::specs(bricks),
         force: false,
         expect_brick: state.next_brick,
     }

@@ -1,7 +1,6 @@
 use super::*;
-use crate::{Command, ViewChange, testing};
+use crate::{Command, testing};
 use ids::{Epoch, ServerId, SetId};
-use std::collections::BTreeSet;
 
 fn replace(state: &State, old: u32, server: u64, path: &str) -> Command {
     let (set, _) = state.brick(BrickId(old)).unwrap();
@@ -23,18 +22,7 @@ fn forced(command: Command) -> Command {
 
 /// The set's primary says that these are in sync now, with what was healed.
 fn heal(state: &mut State, primary: u32, in_sync: &[u32], healed: u32) {
-    let b = |ids: &[u32]| ids.iter().map(|id| BrickId(*id)).collect::<BTreeSet<_>>();
-    let change = ViewChange {
-        set: SetId(1),
-        expect_epoch: state.sets[&SetId(1)].view.epoch,
-        primary: Some(BrickId(primary)),
-        in_sync: b(in_sync),
-        healed: b(&[healed]),
-        lost: false,
-        reason: "healed".into(),
-    };
-    state.apply(&Command::ChangeView(change)).unwrap();
-    state.check();
+    testing::view(state, primary, in_sync, &[healed]).unwrap();
 }
 
 fn shown(state: &State) -> (u32, Vec<u32>, Vec<u32>, Option<u32>) {

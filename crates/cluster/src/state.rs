@@ -10,7 +10,7 @@ use ids::{BrickId, Epoch, ServerId, SetId, VolumeId};
 use serde::{Deserialize, Serialize};
 
 use crate::liveness::LEASE;
-use crate::{Outcome, limits, names, options::QuorumType};
+use crate::{BrickSpec, Outcome, limits, names, options::QuorumType};
 
 /// The whole pool.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -381,6 +381,13 @@ impl Set {
     /// Whether any of these is a member that holds data.
     pub fn has_data(&self, of: &BTreeSet<BrickId>) -> bool {
         self.bricks.iter().any(|b| !b.arbiter && of.contains(&b.id))
+    }
+}
+
+impl Brick {
+    /// Where it is.
+    pub fn spec(&self) -> BrickSpec {
+        BrickSpec { server: self.server, path: self.path.clone() }
     }
 }
 

@@ -1,8 +1,8 @@
 //! Small pools for tests.
 
-use ids::ServerId;
+use ids::{BrickId, ServerId, SetId};
 
-use crate::{BrickSpec, Command, NewServer, NewVolume, Outcome, Refusal, State, hex};
+use crate::{BrickSpec, Command, NewServer, NewVolume, Outcome, Refusal, State, ViewChange, hex};
 
 /// Server `n` as `h<n>`.
 pub(crate) fn server(n: u64) -> NewServer {
@@ -41,6 +41,34 @@ pub(crate) fn volume(state: &State, name: &str, replica: u32, arbiter: u32, bric
 pub(crate) fn create(state: &mut State, name: &str, replica: u32, arbiter: u32, bricks: u64) {
     let new = volume(state, name, replica, arbiter, bricks);
     state.apply(&Command::CreateVolume(new)).unwrap();
+}
+
+/// Directories of servers.
+pub(crate) fn specs(bricks: &[(u64, &str)]) -> Vec<BrickSpec> {
+    let spec = |(server, path): &(u64, &str)| BrickSpec { server: ServerId(*server), path: (*path).into() };
+    bricks.iter().map(spec).collect()
+}
+
+/// The primary of set 1 says who is in sync now, with who was healed.
+pub(crate) fn view(
+    state: &mut State,
+    primary: u32,
+    in_sync: &[u32],
+    healed: &[u32],
+) -> Result<Outcome, Refusal> {
+    let b = |ids: &[u32]| ids.iter().map(|id| BrickId(*id)).collect();
+    let change = ViewChange {
+        set: SetId(1),
+        expect_epoch: state.sets[&SetId(1)].view.epoch,
+        primary: Some(BrickId(primary)),
+        in_sync: b(in_sync),
+        healed: b(healed),
+        lost: false,
+        reason: "test".into(),
+    };
+    let done = state.apply(&Command::ChangeView(change));
+    state.check();
+    done
 }
 
 /// Applies, and sees that a refusal changes nothing.

@@ -77,7 +77,7 @@ impl<'a> Emitter<'a> {
                 Outcome::Unknown { torn: true }
             }
             // What a loss explains was looked at before.
-            Some((_, Err(Errno::EIO))) if crate::syncs::is_sync(&r.op) => Outcome::Unknown { torn: false },
+            Some((_, Err(Errno::EIO))) if r.op.is_sync() => Outcome::Unknown { torn: false },
             Some((_, Err(e))) if FAULTS.contains(e) => return self.wrong(n, "no fault explains this error"),
             Some((_, Err(e))) => Outcome::Failed(*e),
         })

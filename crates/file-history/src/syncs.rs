@@ -38,10 +38,6 @@ fn covers(sync: &Record, fid: Fid) -> bool {
     }
 }
 
-pub(crate) fn is_sync(op: &Op) -> bool {
-    matches!(op, Op::Fsync { .. } | Op::SyncFs)
-}
-
 fn answered(r: &Record) -> Option<u64> {
     r.answer.as_ref().map(|(at, _)| *at)
 }
@@ -76,7 +72,7 @@ pub(crate) fn is_excused(r: &Record, excuses: &Excuses, records: &[Record]) -> b
     let concerned = |e: &Excuse| sets.contains(&e.set) || e.set.is_none_or(|set| may_ask(r, set, records));
     // A sync says EIO also where the disk is full.
     let same = |e: &Excuse| {
-        e.errno == *errno || (is_sync(&r.op) && (e.errno, *errno) == (Errno::ENOSPC, Errno::EIO))
+        e.errno == *errno || (r.op.is_sync() && (e.errno, *errno) == (Errno::ENOSPC, Errno::EIO))
     };
     excuses.errors.iter().any(|e| same(e) && concerned(e) && e.from <= *at && r.begun <= e.until)
 }
@@ -148,7 +144,7 @@ impl Syncs<'_> {
     /// told of an earlier loss and brought this change to disk.
     fn was_told(&self, sync: &Record, risk: &Risk<'_>, perhaps: bool) -> bool {
         let Some(done) = answered(risk.change) else { return false };
-        self.records.iter().filter(|r| r.client == sync.client && is_sync(&r.op)).any(|r| {
+        self.records.iter().filter(|r| r.client == sync.client && r.op.is_sync()).any(|r| {
             let Some((at, told)) = &r.answer else { return false };
             let after = r.begun >= done && covers(r, risk.fid) && *at <= sync.begun;
             // A sync of everything tells, and leaves the files to tell as well.
@@ -188,7 +184,7 @@ impl Syncs<'_> {
 pub(crate) fn judge(records: &[Record], losses: &[Loss], excuses: &Excuses) -> Result<Vec<bool>, Violation> {
     let syncs = Syncs::new(records, losses, excuses);
     let mut vouches = vec![false; records.len()];
-    for (n, r) in records.iter().enumerate().filter(|(_, r)| is_sync(&r.op)) {
+    for (n, r) in records.iter().enumerate().filter(|(_, r)| r.op.is_sync()) {
         match &r.answer {
             Some((_, Err(Errno::EIO))) if !is_excused(r, excuses, records) && !syncs.explains(r) => {
                 return Err(wrong(records, &[n], "a sync fails though nothing of this client's was lost"));

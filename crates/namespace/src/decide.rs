@@ -203,10 +203,13 @@ pub(crate) fn open_dir(view: &mut dyn TreeState, dir: Fid) -> Result<Attr, Errno
     Ok(attr)
 }
 
+/// Nothing of users' gets the name of Mortar's own folder.
+pub(crate) fn check_name(at: NameIn<'_>) -> Result<(), Errno> {
+    if at.dir.is_root() && at.name.as_bytes() == RESERVED { Err(Errno::EPERM) } else { Ok(()) }
+}
+
 pub(crate) fn free_name(view: &mut dyn TreeState, at: NameIn<'_>) -> Result<(), Errno> {
-    if at.dir.is_root() && at.name.as_bytes() == RESERVED {
-        return Err(Errno::EPERM);
-    }
+    check_name(at)?;
     match view.entry(at.dir, at.name)? {
         Some(entry) => {
             check_unmarked(view, entry)?;

@@ -3,12 +3,11 @@
 //! The set that has the entry decides, after the file's home has agreed ([`Need`]); the entry is the outcome. The home marks
 //! the file, and changes its names when it hears of the end.
 
-use crate::decide::{Context, Decision, NameIn, Need, free_name, open_dir, result_fid, touch};
+use crate::decide::{Context, Decision, NameIn, Need, check_name, free_name, open_dir, result_fid, touch};
 use crate::rename::{check_flags, check_target};
 use crate::tree_state::{Entry, TreeState};
 use ids::{Fid, OpId, SetId};
 use wire::change::Replaced;
-use wire::name::RESERVED;
 use wire::op::{EntryName, Intent, rename_flags};
 use wire::{Attr, Body, Change, Errno, Name, Op};
 
@@ -59,13 +58,13 @@ fn place(at: NameIn<'_>) -> EntryName {
 pub(crate) fn needs(
     cx: &Context<'_>,
     entry: Entry,
-    drop: Option<NameIn<'_>>,
+    drop: NameIn<'_>,
     add: Option<NameIn<'_>>,
 ) -> Option<Need> {
     if entry.home == cx.set || entry.is_dir() {
         return None;
     }
-    let need = Need { home: entry.home, fid: Some(entry.fid), drop: drop.map(place), add: add.map(place) };
+    let need = Need { home: entry.home, fid: Some(entry.fid), drop: Some(place(drop)), add: add.map(place) };
     (!cx.agreed.contains(&need)).then_some(need)
 }
 
@@ -90,7 +89,7 @@ pub(crate) fn unlink(
     if entry.is_dir() {
         return Err(Errno::EISDIR);
     }
-    if let Some(need) = needs(cx, entry, Some(NameIn { dir: parent, name }), None) {
+    if let Some(need) = needs(cx, entry, NameIn { dir: parent, name }, None) {
         return Ok(Decision::AskHome(need));
     }
     check_unmarked(view, entry)?;
@@ -144,9 +143,7 @@ fn move_in(
         return Err(Errno::EXDEV);
     }
     let dir = open_dir(view, add.dir)?;
-    if add.dir.is_root() && add.name.as_bytes() == RESERVED {
-        return Err(Errno::EPERM);
-    }
+    check_name(add)?;
     let target = view.entry(add.dir, add.name)?;
     if let Some(target) = target {
         check_unmarked(view, target)?;
@@ -161,7 +158,7 @@ fn move_in(
         Some(target) if target.is_dir() => return Err(Errno::EISDIR),
         _ => {}
     }
-    if let Some(need) = target.and_then(|t| needs(cx, t, Some(add), None)) {
+    if let Some(need) = target.and_then(|t| needs(cx, t, add, None)) {
         return Ok(Decision::AskHome(need));
     }
     let replaced = match target {
@@ -242,6 +239,7 @@ fn prepare_file(
             if entry.is_dir() || entry.home != cx.set {
                 return Err(Errno::EXDEV);
             }
+            check_unmarked(view, entry)?;
             entry.fid
         }
         (None, None) => return Err(Errno::EINVAL),
@@ -255,9 +253,6 @@ fn prepare_file(
     }
     if attr.nlink == 0 {
         return Err(Errno::ENOENT);
-    }
-    if view.is_pending(fid)? {
-        return Err(Errno::EAGAIN);
     }
     if let Some(add) = &intent.add
         && leads_to(view, add, fid)?

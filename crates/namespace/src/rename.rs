@@ -1,11 +1,10 @@
 //! Renames within a set, and what they may replace.
 
-use crate::decide::{Context, Decision, NameIn, open_dir, touch};
+use crate::decide::{Context, Decision, NameIn, check_name, open_dir, touch};
 use crate::files::{check_unmarked, is_empty, needs, pushed_out};
 use crate::tree_state::{Entry, TreeState};
 use ids::{Fid, SetId, Time};
 use wire::change::Replaced;
-use wire::name::RESERVED;
 use wire::op::rename_flags;
 use wire::{Attr, Body, Change, Errno};
 
@@ -23,9 +22,7 @@ pub(crate) fn rename(
         Err(Errno::ESTALE) if to.dir.set != cx.set => return Err(Errno::EXDEV),
         other => other?,
     };
-    if to.dir.is_root() && to.name.as_bytes() == RESERVED {
-        return Err(Errno::EPERM);
-    }
+    check_name(to)?;
     let source = view.entry(from.dir, from.name)?.ok_or(Errno::ENOENT)?;
     let target = view.entry(to.dir, to.name)?;
     for entry in [Some(source), target].into_iter().flatten() {
@@ -49,9 +46,7 @@ pub(crate) fn rename(
         return Err(Errno::EXDEV);
     }
     let replaced = replaced(view, cx, from.dir, source, target)?;
-    if let Some(need) =
-        needs(cx, source, Some(from), Some(to)).or(target.and_then(|t| needs(cx, t, Some(to), None)))
-    {
+    if let Some(need) = needs(cx, source, from, Some(to)).or(target.and_then(|t| needs(cx, t, to, None))) {
         return Ok(Decision::AskHome(need));
     }
     Ok(Decision::Change(

@@ -196,6 +196,11 @@ impl HealSession {
         !self.caught_up || self.dirty_set.is_asking()
     }
 
+    /// Whether all that was missed is here.
+    pub fn has_caught_up(&self) -> bool {
+        self.caught_up
+    }
+
     /// How far it is.
     pub fn progress(&self) -> Progress {
         let h = &self.dirty_set;

@@ -107,7 +107,7 @@ impl Asker {
     pub fn look(&mut self, question: &mut Question, state: &State, me: ServerId) -> Step {
         assert!(question.sent.is_none(), "one try at a time");
         let Some(set) = state.sets.get(&question.set) else { return Step::Done(Err(Fail::Busy)) };
-        let sync = matches!(question.op, Op::Fsync { .. } | Op::SyncFs);
+        let sync = question.op.is_sync();
         if sync && *question.lost_before.get_or_insert(set.lost_before) != set.lost_before {
             // What is to be synced may be gone: that the rest is on disk says nothing of it.
             return Step::Done(Err(Fail::Busy));

@@ -94,9 +94,11 @@ pub trait LocalBrick: namespace::TreeState + replica::healing::HealTarget {
     /// Work that brings a directory's names into memory, if they are many and are not there: [`Done::Listed`], whatever
     /// becomes of it. Without it, asking for them may take long.
     fn begin_list(&mut self, dir: Fid) -> Option<Self::Work>;
-    /// Work that brings into memory what about `bytes` of a directory's entries after `after`, with attributes (`plus`) or
-    /// without, lead to, if they are more than a few: [`Done::Listed`], whatever becomes of it. Without it, each of them may have to be read from the disk. The
-    /// directory's names are at hand.
+    /// Whether all but a few of what about `bytes` of a directory's entries after `after`, with attributes (`plus`) or
+    /// without, lead to are in memory. The directory's names are at hand.
+    fn knows_page(&mut self, dir: Fid, after: u64, plus: bool, bytes: usize) -> bool;
+    /// Work that brings into memory what they lead to, if they are more than a few that are not: [`Done::Listed`], whatever
+    /// becomes of it. Without it, each of them may have to be read from the disk.
     fn begin_page(&mut self, dir: Fid, after: u64, plus: bool, bytes: usize) -> Option<Self::Work>;
     /// The names of an object's extended attributes.
     fn listxattr(&mut self, fid: Fid) -> Result<Vec<Name>, Errno>;

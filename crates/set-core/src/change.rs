@@ -76,7 +76,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     }
 
     /// What the brick can do of what was decided.
-    fn validated(&mut self, cx: &mut Cx<'_, B, R>, decision: Decision) -> Result<Decision, Errno> {
+    pub(crate) fn validated(&mut self, cx: &mut Cx<'_, B, R>, decision: Decision) -> Result<Decision, Errno> {
         let Decision::Change(change, _) = &decision else { return Ok(decision) };
         let valid = self.brick.validate(change);
         if valid == Err(Errno::EAGAIN) {

@@ -9,9 +9,6 @@ use core::time::Duration;
 use replica::SyncToken;
 use wire::Errno;
 
-/// How long one turn is, about.
-const TURN: Duration = Duration::from_micros(500);
-
 /// What follows when they are written.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) enum Then {
@@ -79,9 +76,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
 
     /// The next slice, in a turn that began then.
     pub(crate) fn flush_on(&mut self, cx: &mut Cx<'_, B, R>, begun: Duration) {
-        let spent = cx.at.now.saturating_sub(begun);
-        if spent >= TURN {
-            return self.timers.set(self.rested(cx, spent), Due::Flush);
+        if self.is_turn_over(cx, begun, Due::Flush) {
+            return;
         }
         let result = match self.brick.flush_slice() {
             Ok(false) => return self.later.push_back(Later::Flush(begun)),

@@ -160,12 +160,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             self.abort_joint(cx, &joint.parts);
             return self.refuse(cx, joint.to, fail);
         }
-        let decision = decision.and_then(|decision| {
-            if let Decision::Change(change, _) = &decision {
-                self.brick.validate(change)?;
-            }
-            Ok(decision)
-        });
+        let decision = decision.and_then(|decision| self.validated(cx, decision));
         let Joint { id, to, transaction, parts, .. } = *joint;
         let mut waiter = Waiter { shape: ReplyShape::Done, ..Waiter::done(to) };
         if matches!(decision, Ok(Decision::Change(..))) {

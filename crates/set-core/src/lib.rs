@@ -50,6 +50,7 @@ mod target;
 mod tickets;
 mod timers;
 mod trash;
+mod turns;
 mod waiters;
 mod walks;
 mod write_again;

@@ -54,10 +54,10 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         body: PeerBody,
         payload: &[u8],
     ) {
-        if matches!(body, PeerBody::JoinAccepted { .. }) && epoch != self.replica.view().epoch {
-            self.miss_acceptance();
-        }
         if epoch != self.replica.view().epoch {
+            if matches!(body, PeerBody::JoinAccepted { .. }) {
+                self.miss_acceptance();
+            }
             return;
         }
         match body {

@@ -43,7 +43,7 @@ impl Pending {
     pub fn note_earlier(&mut self, now: Duration, op: OpId, change: &Change, certain: bool) {
         if let Change::EndFile { fid, .. } = change {
             // A power cut may have brought its mark back, this one or an earlier one.
-            self.ended.insert(*fid);
+            self.look_for(*fid);
             if !certain {
                 return;
             }
@@ -131,8 +131,8 @@ impl Pending {
 
     /// Whether a name in the directory waits for the end of a transaction.
     pub(crate) fn holds_names(&self, dir: Fid) -> bool {
-        let drops = self.files.values().filter_map(|m| m.intent.as_ref()?.drop.as_ref());
-        drops.into_iter().any(|place| place.dir == dir)
+        let mut drops = self.files.values().filter_map(|m| m.intent.as_ref()?.drop.as_ref());
+        drops.any(|place| place.dir == dir)
     }
 
     /// Files whose transaction should be over and about which nobody asks yet; now somebody does.

@@ -1,7 +1,6 @@
 //! The primary's side of a healing: answers questions about objects.
 //!
-//! Questions wait in a queue and are answered in short turns between the clients' requests: while clients are active, turns
-//! take at most a quarter of the thread's time. What is under way is bounded by what the joining brick may ask for at once
+//! Questions wait in a queue and are answered in turns ([`crate::turns`]). What is under way is bounded by what the joining brick may ask for at once
 //! (`replica::heal::WINDOW_BYTES`).
 
 use crate::brick::{LocalBrick, Read};
@@ -17,12 +16,6 @@ use wire::peer::{Object, PeerBody, Sent};
 
 /// Bytes of a page of a directory, about: what both bricks look at without a break.
 pub(crate) const PAGE: usize = DIR_PAGE as usize / 16;
-/// How long one turn is, about.
-const TURN: Duration = Duration::from_micros(500);
-/// While clients are active, so many times a turn's length passes before the next one.
-const REST: u32 = 3;
-/// Clients are active if one asked something within this time.
-const ACTIVE: Duration = Duration::from_millis(20);
 /// Reads of data that was not in memory, before it is waited for.
 const TRIES: u32 = 3;
 
@@ -63,18 +56,7 @@ pub(crate) struct SumsAsked {
     epoch: Epoch,
 }
 
-/// When healing goes on after `spent` was spent on it: clients go first.
-fn rested(now: Duration, last_call: Duration, spent: Duration) -> Duration {
-    let active = now < last_call + ACTIVE;
-    if active { now + (spent * REST).max(Duration::from_millis(1)) } else { now }
-}
-
 impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
-    /// When healing goes on after `spent` was spent on it.
-    pub(crate) fn rested(&self, cx: &Cx<'_, B, R>, spent: Duration) -> Duration {
-        rested(cx.at.now, cx.outside.last_call(), spent)
-    }
-
     /// A question of a joining brick.
     pub(crate) fn on_question(&mut self, cx: &mut Cx<'_, B, R>, from: BrickId, question: PeerBody) {
         if self.questions.push(from, self.replica.view().epoch, question) {
@@ -84,9 +66,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
 
     /// The next question, in a turn that began then.
     pub(crate) fn answer_one(&mut self, cx: &mut Cx<'_, B, R>, begun: Duration) {
-        let spent = cx.at.now.saturating_sub(begun);
-        if spent >= TURN {
-            return self.timers.set(self.rested(cx, spent), Due::Answers);
+        if self.is_turn_over(cx, begun, Due::Answers) {
+            return;
         }
         let Some((from, epoch, question)) = self.questions.pop() else { return };
         if self.is_primary() && epoch == self.replica.view().epoch {
@@ -293,13 +274,5 @@ mod tests {
         assert!(q.pop().is_some_and(|(from, ..)| from == a));
         assert!(q.pop().is_none());
         assert!(q.push(b, epoch, question(5)), "a new turn");
-    }
-
-    #[test]
-    fn clients_go_first_while_they_are_active() {
-        let at = Duration::from_millis;
-        assert_eq!(rested(at(1000), at(900), at(5)), at(1000), "nobody asked for a while");
-        assert_eq!(rested(at(1000), at(990), at(5)), at(1015));
-        assert_eq!(rested(at(1000), at(1000), at(0)), at(1001), "a rest is a rest");
     }
 }

@@ -89,7 +89,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// A page of a directory whose names are at hand. What they lead to may have to be read from the disk, one by one.
     pub(crate) fn prepare_shown_page(&mut self, cx: &mut Cx<'_, B, R>, page: Page, to: Address<R>) {
         let Page { fid, cookie, plus, bytes } = page;
-        if self.brick.begin_page(fid, cookie, plus, bytes).is_none() {
+        if self.brick.knows_page(fid, cookie, plus, bytes) {
             return self.show_page(cx, page, to);
         }
         let page = Page { bytes: UNKNOWN, ..page };

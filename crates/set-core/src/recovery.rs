@@ -13,9 +13,6 @@ use ids::{Fid, Lsn};
 use replica::{Input, SyncToken};
 use wire::{Change, Errno};
 
-/// How long one turn is, about.
-const TURN: Duration = Duration::from_micros(500);
-
 /// The announcement of the stale objects.
 #[derive(Debug, Default)]
 pub(crate) struct Announcement {
@@ -48,9 +45,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         if self.announcement.left.is_empty() {
             return self.forget_trash_then(cx, Then::ClearStaleSet);
         }
-        let spent = cx.at.now.saturating_sub(begun);
-        if spent >= TURN {
-            return self.timers.set(self.rested(cx, spent), Due::Announce);
+        if self.is_turn_over(cx, begun, Due::Announce) {
+            return;
         }
         if let Some(fid) = self.announcement.left.pop() {
             self.announcement.ordered = last.next();

@@ -9,7 +9,7 @@ use ids::{Fid, OpId, SetId};
 use wire::{Body, Errno, Fail, Name, Op};
 
 /// How old a mark must be before its primary asks about it: the transaction is normally over by then.
-const OLD: Duration = Duration::from_secs(3);
+pub(crate) const OLD: Duration = Duration::from_secs(3);
 
 /// A marked directory whose transaction is ended as the entry says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -6,13 +6,11 @@ use crate::core::{Cx, SetCore};
 use crate::elsewhere::Asking;
 use crate::io::ReplyTo;
 use crate::joint::is_gone;
-use core::time::Duration;
+use crate::resolve::OLD;
 use ids::{Fid, SessionId};
 use wire::op::Intent;
 use wire::{Body, Change, Fail, Op};
 
-/// How old a mark must be before its primary asks about it: the transaction is normally over by then.
-const OLD: Duration = Duration::from_secs(3);
 /// How many files are looked at in one step whose mark an earlier process may have seen again.
 const LOOKS: usize = 64;
 

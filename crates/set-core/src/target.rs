@@ -18,8 +18,6 @@ use wire::peer::{PeerBody, Stamp};
 
 /// How often a brick that is not in sync asks to join.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
-/// How long one turn is, about.
-const TURN: Duration = Duration::from_micros(500);
 
 /// What a brick that is not in sync does about it.
 #[derive(Debug, Default)]
@@ -30,7 +28,7 @@ pub(crate) struct Target {
     join_ids: JoinIds,
     asked: Duration,
     /// A healing ended without an object that the primary has: from here on this brick asks for all changes.
-    lacks: Option<Fid>,
+    asks_for_all: bool,
     /// The primary has accepted a join, and this brick has not taken that: what the primary sends from then on does not
     /// follow what is here.
     missed: bool,
@@ -68,7 +66,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         if self.brick.is_uncertain() {
             held = held.min(self.brick.durable());
         }
-        if self.target.lacks.is_some() {
+        if self.target.asks_for_all {
             held = Lsn(0);
         }
         let consistent_to = self.brick.consistent_to().min(held);
@@ -91,7 +89,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
 
     /// Whether this brick is being sent what it missed.
     pub(crate) fn is_catching_up(&self) -> bool {
-        self.target.healing.as_ref().is_some_and(|h| !h.inner.progress().caught_up)
+        self.target.healing.as_ref().is_some_and(|h| !h.inner.has_caught_up())
     }
 
     /// What the primary says about this brick's healing.
@@ -108,16 +106,14 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         if let Some(h) = &mut self.target.healing {
             h.hear(cx.at.now);
         }
-        let accepts = matches!(body, PeerBody::JoinAccepted { .. });
         let done = match body {
-            PeerBody::JoinAccepted { join_id, .. }
-            | PeerBody::Placed { join_id, .. }
-            | PeerBody::CaughtUp { join_id, .. }
+            PeerBody::JoinAccepted { join_id, .. } if !self.target.join_ids.answered(join_id) => {
+                self.miss_acceptance();
+                Ok(())
+            }
+            PeerBody::Placed { join_id, .. } | PeerBody::CaughtUp { join_id, .. }
                 if !self.target.join_ids.answered(join_id) =>
             {
-                if accepts {
-                    self.miss_acceptance();
-                }
                 Ok(())
             }
             PeerBody::JoinAccepted { common, agree, start, full, .. } => {
@@ -251,7 +247,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             self.later.push_back(Later::LookAtAbsent(self.target.begun, cx.at.now));
         }
         if h.inner.is_done(&self.brick) && !h.finishing {
-            if let (Some(fid), None) = (h.inner.lacks(), self.target.lacks) {
+            if let Some(fid) = h.inner.lacks().filter(|_| !self.target.asks_for_all) {
                 return self.heal_from_the_beginning(fid);
             }
             h.finishing = true;
@@ -263,7 +259,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// index has lost it. The name that leads to it is in a directory that was not compared.
     fn heal_from_the_beginning(&mut self, fid: Fid) {
         tracing::warn!("set {}: brick {} does not find {fid}, all is compared", self.set, self.me);
-        self.target.lacks = Some(fid);
+        self.target.asks_for_all = true;
         self.target.healing = None;
         self.target.begun += 1;
     }
@@ -273,9 +269,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         if !self.is_healing(healing) {
             return;
         }
-        let spent = cx.at.now.saturating_sub(begun);
-        if spent >= TURN {
-            return self.timers.set(self.rested(cx, spent), Due::Absent(healing));
+        if self.is_turn_over(cx, begun, Due::Absent(healing)) {
+            return;
         }
         let Some(h) = &mut self.target.healing else { return };
         match h.inner.look_at_absent(&mut self.brick) {
@@ -382,7 +377,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             self.target.healing = None;
             return;
         }
-        self.target.lacks = None;
+        self.target.asks_for_all = false;
         h.end();
         let (p, taken) = (h.inner.progress(), h.taken(cx.at.now));
         tracing::info!(

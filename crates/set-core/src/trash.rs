@@ -10,9 +10,6 @@ use core::time::Duration;
 use ids::Fid;
 use wire::Errno;
 
-/// How long one turn is, about.
-const TURN: Duration = Duration::from_micros(500);
-
 /// What is left to be forgotten, and what follows.
 #[derive(Debug, Default)]
 pub(crate) struct Trash(Option<(Vec<Fid>, Then)>);
@@ -42,9 +39,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// Forgets one object, in the turn that began then, or begins now.
     pub(crate) fn forget_trash_on(&mut self, cx: &mut Cx<'_, B, R>, begun: Option<Duration>) {
         let begun = begun.unwrap_or(cx.at.now);
-        let spent = cx.at.now.saturating_sub(begun);
-        if spent >= TURN {
-            return self.timers.set(self.rested(cx, spent), Due::Trash);
+        if self.is_turn_over(cx, begun, Due::Trash) {
+            return;
         }
         let Some((mut left, then)) = self.trash.0.take() else { return };
         let Some(fid) = left.pop() else { return self.flush_then(cx, then) };

@@ -6,8 +6,6 @@ use crate::core::{Cx, Due, Later, SetCore};
 use crate::io::ReplyTo;
 use core::time::Duration;
 
-/// How long one turn is, about.
-const TURN: Duration = Duration::from_micros(500);
 /// How often syncs that wait look whether it has ended.
 pub(crate) const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
@@ -24,9 +22,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// The next slice, in the turn that began then, or begins now.
     pub(crate) fn write_again_on(&mut self, cx: &mut Cx<'_, B, R>, begun: Option<Duration>) {
         let begun = begun.unwrap_or(cx.at.now);
-        let spent = cx.at.now.saturating_sub(begun);
-        if spent >= TURN {
-            return self.timers.set(self.rested(cx, spent), Due::WriteAgain);
+        if self.is_turn_over(cx, begun, Due::WriteAgain) {
+            return;
         }
         match self.brick.write_again_slice() {
             Ok(false) => return self.later.push_back(Later::WriteAgain(Some(begun))),

@@ -23,6 +23,13 @@ fn join(join_id: u64) -> PeerBody {
     PeerBody::Join { join_id, consistent_to: Lsn(0), held: Lsn(0), history: vec![] }
 }
 
+/// A brick that was sent away asks to join. The number of that.
+fn asked_to_join(rig: &mut Rig) -> u64 {
+    rig.follow(2);
+    let asked = rig.step(Input::Tick);
+    asked[0].strip_prefix("send 2: join ").unwrap().parse().unwrap()
+}
+
 fn two_changes() -> Rig {
     let mut rig = Rig::primary(&[]);
     rig.mkfile(7, "a");
@@ -103,9 +110,7 @@ fn what_names_lead_to_is_read_before_a_joining_brick_is_told_and_clients_do_not_
 #[test]
 fn a_joining_brick_asks_for_names_when_its_own_are_at_hand() {
     let mut rig = Rig::with(Memory { cold: true, ..Memory::default() }, &[]);
-    rig.follow(2);
-    let asked = rig.step(Input::Tick);
-    let join_id = asked[0].strip_prefix("send 2: join ").unwrap().parse().unwrap();
+    let join_id = asked_to_join(&mut rig);
     let start = Memory::default_stamp;
     let (common, agree) = (start(), Lsn(0));
     rig.peer(2, PeerBody::JoinAccepted { join_id, common, agree, start: start(), full: false });
@@ -203,9 +208,7 @@ fn a_walk_that_fails_or_was_begun_in_another_epoch_is_made_anew() {
 #[test]
 fn a_joining_brick_compares_when_it_has_walked_too() {
     let mut rig = Rig::primary(&[]);
-    rig.follow(2);
-    let asked = rig.step(Input::Tick);
-    let join_id = asked[0].strip_prefix("send 2: join ").unwrap().parse().unwrap();
+    let join_id = asked_to_join(&mut rig);
     let (common, start) = (Memory::default_stamp(), Memory::default_stamp());
     let accept_join = PeerBody::JoinAccepted { join_id, common, agree: Lsn(0), start, full: true };
     assert_eq!(rig.peer(2, accept_join), ["start 1: walk"]);
@@ -224,9 +227,7 @@ fn a_joining_brick_compares_when_it_has_walked_too() {
 /// A brick that was sent away asks to join, and is accepted.
 fn join_accepted() -> Rig {
     let mut rig = Rig::primary(&[]);
-    rig.follow(2);
-    let asked = rig.step(Input::Tick);
-    let join_id = asked[0].strip_prefix("send 2: join ").unwrap().parse().unwrap();
+    let join_id = asked_to_join(&mut rig);
     assert_eq!(rig.step(Input::Tick), NONE, "not again at once");
     let (common, start) = (Memory::default_stamp(), Memory::default_stamp());
     let accept_join = PeerBody::JoinAccepted { join_id, common, agree: Lsn(0), start, full: false };
@@ -307,9 +308,7 @@ fn the_end_of_an_older_healing_is_void() {
 #[test]
 fn only_the_primarys_answer_to_this_brick_counts() {
     let mut rig = Rig::primary(&[]);
-    rig.follow(2);
-    let asked = rig.step(Input::Tick);
-    let join_id: u64 = asked[0].strip_prefix("send 2: join ").unwrap().parse().unwrap();
+    let join_id = asked_to_join(&mut rig);
     let start = Memory::default_stamp;
     let accept_join = |join_id| PeerBody::JoinAccepted {
         join_id,
@@ -333,9 +332,7 @@ fn what_the_primary_does_not_have_is_looked_at_again_in_turns_and_clients_are_se
     const GONE: u64 = 5;
     let here = (1..=GONE).map(placed).collect();
     let mut rig = Rig::with(Memory { files: here, ..Memory::default() }, &[]);
-    rig.follow(2);
-    let asked = rig.step(Input::Tick);
-    let join_id = asked[0].strip_prefix("send 2: join ").unwrap().parse().unwrap();
+    let join_id = asked_to_join(&mut rig);
     let start = Memory::default_stamp;
     let (common, agree) = (start(), Lsn(0));
     rig.peer(2, PeerBody::JoinAccepted { join_id, common, agree, start: start(), full: false });

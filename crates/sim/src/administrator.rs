@@ -72,7 +72,7 @@ impl Administrator {
             let fit: Vec<&cluster::Brick> = set.bricks.iter().filter(|b| !b.leaving).collect();
             let arbiter = fit.iter().find(|b| b.arbiter).copied();
             let gone = arbiter.or_else(|| self.rng.pick(&fit).copied())?;
-            bricks.push(BrickSpec { server: gone.server, path: gone.path.clone() });
+            bricks.push(gone.spec());
         }
         let (volume, replica) = (volume.name.clone(), volume.replica.checked_sub(1)?);
         let force = self.rng.chance(500);

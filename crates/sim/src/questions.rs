@@ -95,7 +95,7 @@ impl World {
                 let frame = id * 1000 + open.tries % 1000;
                 open.sent = Some((0, frame));
                 // A set that ends drops what it has not begun.
-                let here = if matches!(call.op, Op::Fsync { .. } | Op::SyncFs) { SYNC_HERE } else { HERE };
+                let here = if call.op.is_sync() { SYNC_HERE } else { HERE };
                 self.timer(m, here, ToProcess::AskTimedOut(id, frame));
                 self.serve(m, call, Bytes::new(), To::Here(id, frame), session);
             }

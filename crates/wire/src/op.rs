@@ -199,6 +199,11 @@ wire_enum! {
 }
 
 impl Op {
+    /// Whether it asks for something to be brought to disk.
+    pub fn is_sync(&self) -> bool {
+        matches!(self, Op::Fsync { .. } | Op::SyncFs)
+    }
+
     /// The operation's name in counters and logs.
     pub fn name(&self) -> &'static str {
         COUNTED.get(self.index()).copied().unwrap_or("other")

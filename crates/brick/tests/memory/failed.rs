@@ -3,7 +3,7 @@
 use super::common::*;
 use super::disk::Disk;
 use brick::{Brick, ReadOutcome};
-use ids::Lsn;
+use ids::{Fid, Lsn};
 use memory_fs::CrashRule;
 use namespace::TreeState as _;
 use std::collections::BTreeSet;
@@ -169,6 +169,13 @@ fn a_directory_takes_the_place_of_another_without_room() {
 }
 
 /// All that a failed sync may have dropped, in slices.
+fn read(b: &mut Brick, f: Fid, at: u64, len: u32) -> Vec<u8> {
+    match b.read(f, at, len).unwrap() {
+        ReadOutcome::Data(data) => data,
+        ReadOutcome::NeedsBlocking(job) => job.run().unwrap(),
+    }
+}
+
 fn write_again(b: &mut Brick) -> Result<(), wire::Errno> {
     b.begin_write_again();
     while !b.write_again_slice()? {}
@@ -204,11 +211,8 @@ fn what_a_failed_sync_dropped_is_written_again_where_nobody_else_has_it() {
         drop(s);
         disk.crash(rule, &mut |_| 0);
         let mut b = disk.open().unwrap();
-        let read = |b: &mut Brick, at, n| match b.read(f, at, n).unwrap() {
-            ReadOutcome::Data(data) => data,
-            ReadOutcome::NeedsBlocking(job) => job.run().unwrap(),
-        };
-        assert_eq!((&read(&mut b, 0, 5)[..], &read(&mut b, 9000, 9)[..]), (&b"first"[..], &b"second"[..]));
+        let found = (&read(&mut b, f, 0, 5)[..], &read(&mut b, f, 9000, 9)[..]);
+        assert_eq!(found, (&b"first"[..], &b"second"[..]));
         assert_eq!(b.attr(f).unwrap().mtime, time);
     }
 }
@@ -239,10 +243,7 @@ fn what_a_failed_sync_dropped_is_on_disk_when_the_brick_has_healed() {
         drop(b);
         disk.crash(rule, &mut |_| 0);
         let mut b = disk.open().unwrap();
-        let data = match b.read(f, 0, 5).unwrap() {
-            ReadOutcome::Data(data) => data,
-            ReadOutcome::NeedsBlocking(job) => job.run().unwrap(),
-        };
+        let data = read(&mut b, f, 0, 5);
         assert_eq!((&data[..], b.attr(f).unwrap().mtime), (&b"first"[..], time), "{rule:?} {marked}");
     }
 }
@@ -268,10 +269,7 @@ fn the_next_process_writes_the_data_again() {
         drop(b);
         disk.crash(rule, &mut |_| 0);
         let mut b = disk.open().unwrap();
-        let data = match b.read(f, 0, 5).unwrap() {
-            ReadOutcome::Data(data) => data,
-            ReadOutcome::NeedsBlocking(job) => job.run().unwrap(),
-        };
+        let data = read(&mut b, f, 0, 5);
         assert_eq!((&data[..], b.attr(f).unwrap().mtime), (&b"first"[..], time), "{rule:?}");
     }
 }

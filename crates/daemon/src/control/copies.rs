@@ -7,7 +7,7 @@ use super::Control;
 use super::answers::refused;
 use super::volumes::{resolve, volume};
 use admin::{AdminError, BricksRemoved, VolumeAddBrick, VolumeRemoveBrick};
-use cluster::{Brick, Command, FewerCopies, MoreCopies, Set, State, Volume};
+use cluster::{Brick, BrickSpec, Command, FewerCopies, MoreCopies, Set, State, Volume};
 use ids::{BrickId, SetId};
 use std::time::Duration;
 
@@ -44,11 +44,10 @@ impl Control {
         let _one = self.changing.lock().await;
         let state = self.linearizable().await?;
         let volume = volume(&state, &name)?;
-        let mut gone = Vec::new();
-        for text in &given {
-            gone.push(brick_of(&state, volume, text)?.1.id);
-        }
-        let bricks = resolve(&state, &given)?;
+        let found: Result<Vec<&Brick>, AdminError> =
+            given.iter().map(|text| Ok(brick_of(&state, volume, text)?.1)).collect();
+        let (gone, bricks): (Vec<BrickId>, Vec<BrickSpec>) =
+            found?.into_iter().map(|b| (b.id, b.spec())).unzip();
         self.propose(Command::RemoveCopies(FewerCopies { volume: name.clone(), replica, bricks, force }))
             .await?;
         let leaving = self.await_departure(&gone).await?;

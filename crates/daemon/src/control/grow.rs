@@ -74,8 +74,7 @@ impl Control {
             let mut after = (*before).clone();
             after.apply(&command).map_err(|e| refused(&e))?;
             let new = after.bricks().filter(|(_, b)| before.brick(b.id).is_none());
-            let new: Vec<BrickSpec> =
-                new.map(|(_, b)| BrickSpec { server: b.server, path: b.path.clone() }).collect();
+            let new: Vec<BrickSpec> = new.map(|(_, b)| b.spec()).collect();
             self.prepare(&before, &new, force).await?;
             tries += 1;
             match self.make_and_propose(&before, &after, command).await {

@@ -378,6 +378,9 @@ impl LocalBrick for Memory {
     fn begin_list(&mut self, _: Fid) -> Option<Work> {
         self.unlisted.then_some(Work::List)
     }
+    fn knows_page(&mut self, _: Fid, _: u64, _: bool, _: usize) -> bool {
+        !self.cold
+    }
     fn begin_page(&mut self, _: Fid, _: u64, _: bool, _: usize) -> Option<Work> {
         self.cold.then_some(Work::Page)
     }
