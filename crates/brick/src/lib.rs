@@ -50,6 +50,7 @@ mod known_names;
 mod listing;
 mod locks;
 mod lost;
+mod lost_ends;
 mod lru;
 mod making;
 mod moves;

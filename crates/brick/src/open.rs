@@ -379,7 +379,7 @@ impl Brick {
         brick.found.marked_files = std::mem::take(&mut changed.marked);
         brick.keep_named_for_good(&changed.named_orphans).map_err(|e| at.io("look for orphans in", e))?;
         if let Some(lost) = stale_set {
-            brick.learn_lost(lost, consistent_to).map_err(|e| at.io("look for marks in", e))?;
+            brick.learn_lost(&at, lost, consistent_to)?;
         }
         brick.mark_incomplete_stale().map_err(|e| at.io("mark what is stale in", e))?;
         brick.write_at_opening(in_memory).map_err(|e| at.io("write again what was not synced in", e))?;
@@ -387,8 +387,8 @@ impl Brick {
     }
 
     /// What a power cut may have taken.
-    fn learn_lost(&mut self, lost: StaleSet, durable: Lsn) -> Result<(), Errno> {
-        self.bring_marks_back(&lost.objects, durable)?;
+    fn learn_lost(&mut self, at: &Site, lost: StaleSet, durable: Lsn) -> Result<(), OpenError> {
+        self.bring_marks_back(at, &lost.objects, durable)?;
         self.stale.learn(lost);
         Ok(())
     }

@@ -52,7 +52,7 @@ fn times(records: &[Record]) -> BTreeMap<Fid, Effect> {
 }
 
 /// The names that a change gave to objects.
-fn given(change: &Change) -> Vec<(Fid, &Name)> {
+pub(crate) fn given(change: &Change) -> Vec<(Fid, &Name)> {
     match change {
         Change::Create { parent, name, .. }
         | Change::Link { parent, name, .. }

@@ -9,8 +9,8 @@ use crate::making::{NewObject, make};
 use crate::object::{OpenObject, S_IFMT, S_IFREG, tag_at};
 use crate::open::Brick;
 use crate::tree::At;
-use disk_format::tag::{INTENT, PENDING, Version, encode_ended, encode_intent, stub_flags};
-use ids::{Fid, Lsn, SetId, Time};
+use disk_format::tag::{INTENT, Version, encode_ended, encode_intent, stub_flags};
+use ids::{Fid, SetId, Time};
 use namespace::{Entry, TreeState};
 use wire::op::{EntryName, Intent, Node};
 use wire::{Errno, Name};
@@ -186,28 +186,6 @@ impl Brick {
         if let Some(node) = self.nodes.peek(fid) {
             node.end_mark(at.lsn);
             self.nodes.keeps_mark(fid);
-        }
-        Ok(())
-    }
-
-    /// After a power cut: what ended these files' transactions after `durable` may be lost. They end once more.
-    pub(crate) fn bring_marks_back(&mut self, changed: &[Fid], durable: Lsn) -> Result<(), Errno> {
-        for fid in changed {
-            let open = match self.open_fid(*fid) {
-                Err(Errno::ESTALE | Errno::ENOENT) => continue,
-                other => other?,
-            };
-            if open.is_dir() || open.tag()?.is_none_or(|t| t.flags & PENDING == 0) {
-                continue;
-            }
-            if let Some((intent, Some(at))) = open.intent()?
-                && at.lsn > durable
-            {
-                open.set_xattr(INTENT.as_bytes(), &encode_intent(&intent))?;
-                if let Some(node) = self.nodes.peek(*fid) {
-                    node.mark_again();
-                }
-            }
         }
         Ok(())
     }

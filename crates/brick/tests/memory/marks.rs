@@ -108,3 +108,21 @@ fn the_next_transaction_waits_until_the_end_of_the_last_is_on_disk() {
     sync(&mut s);
     assert_eq!(s.bricks[0].validate(&again), Ok(()));
 }
+
+#[test]
+fn a_name_that_the_file_got_again_is_not_lost_when_a_power_cut_brings_the_mark_back() {
+    for linked in [false, true] {
+        let mut disk = Disk::new(1, CrashRule::Ordered);
+        let (mut s, fid) = moved(&mut disk);
+        if linked {
+            s.apply(&Change::Link { fid, parent: ROOT, name: name("file"), time: time(10) }, b"").unwrap();
+        }
+        s.bricks[0].begin_sync_of(&[fid, ROOT]).unwrap().run().unwrap();
+        drop(s);
+        disk.crash(CrashRule::Ordered, &mut |_| 0);
+        let mut b = disk.open().unwrap();
+        assert_eq!(b.is_pending(fid), Ok(true), "the end of the transaction is not known to be on disk");
+        let Intent { drop, add, .. } = b.intent(fid).unwrap().unwrap();
+        assert_eq!((drop.is_some(), add.is_some()), (!linked, true));
+    }
+}
