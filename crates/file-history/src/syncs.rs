@@ -64,6 +64,19 @@ fn came_from(op: &Op) -> Option<SetId> {
     }
 }
 
+/// Whether the operation has something brought to disk before it is answered: a sync, or a change of names of a file that may
+/// live on another set than its directory.
+fn may_sync(r: &Record, records: &[Record]) -> bool {
+    match r.op {
+        Op::MoveIn { .. } | Op::LinkIn { .. } => true,
+        Op::Unlink { .. } | Op::Rename { .. } => {
+            let until = answered(r).unwrap_or(u64::MAX);
+            records.iter().any(|o| o.set == r.set && o.begun <= until && came_from(&o.op).is_some())
+        }
+        _ => r.op.is_sync(),
+    }
+}
+
 /// Whether a fault explains the record's error.
 pub(crate) fn is_excused(r: &Record, excuses: &Excuses, records: &[Record]) -> bool {
     let Some((at, Err(errno))) = &r.answer else { return false };
@@ -72,7 +85,8 @@ pub(crate) fn is_excused(r: &Record, excuses: &Excuses, records: &[Record]) -> b
     let concerned = |e: &Excuse| sets.contains(&e.set) || e.set.is_none_or(|set| may_ask(r, set, records));
     // A sync says EIO also where the disk is full.
     let same = |e: &Excuse| {
-        e.errno == *errno || (r.op.is_sync() && (e.errno, *errno) == (Errno::ENOSPC, Errno::EIO))
+        let full = (e.errno, *errno) == (Errno::ENOSPC, Errno::EIO);
+        e.errno == *errno || (full && may_sync(r, records))
     };
     excuses.errors.iter().any(|e| same(e) && concerned(e) && e.from <= *at && r.begun <= e.until)
 }

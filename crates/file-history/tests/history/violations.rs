@@ -714,6 +714,22 @@ fn a_full_disk_explains_a_sync_that_fails() {
     s.refused();
 }
 
+/// What the home of a file agrees to is brought to its disk first.
+#[test]
+fn a_full_disk_explains_that_a_name_on_another_set_is_refused() {
+    for (of, fine) in [(SetId(2), true), (SetId(3), false)] {
+        let mut s = with_file();
+        s.excuses.errors.push(Excuse { errno: Errno::ENOSPC, set: Some(of), from: 0, until: u64::MAX });
+        let link = Op::LinkIn { fid: there(9), home: SetId(2), parent: root(), name: name("b") };
+        s.call(link, Err(Errno::EIO));
+        if fine { s.accepted() } else { s.refused() }
+    }
+    let mut s = with_file();
+    s.excuse(Errno::ENOSPC);
+    s.unlink("a", Err(Errno::EIO));
+    s.refused();
+}
+
 #[test]
 fn a_write_that_was_cut_short_may_show_its_time_before_its_data() {
     let time = |sec| Time { sec, nsec: 0 };
