@@ -182,9 +182,12 @@ impl Syncs<'_> {
 
     /// Whether the sync says that nothing was lost of what its client changed before.
     fn vouches(&self, sync: &Record) -> bool {
+        // The home of a file that has got a name on another set has nothing to lose of that: its mark is on disk.
+        let at_home = |risk: &Risk<'_>| came_from(&risk.change.op) == Some(risk.fid.set);
         let surely = |risk: Risk<'_>| {
             answered(risk.change).is_some_and(|at| at < risk.loss.from)
                 && risk.loss.until < sync.begun
+                && !at_home(&risk)
                 && !self.was_told(sync, &risk, true)
         };
         matches!(sync.op, Op::Fsync { .. }) && self.at_risk(sync).any(surely)

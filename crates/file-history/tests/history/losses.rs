@@ -1,11 +1,11 @@
 //! Power cuts of all bricks of a set.
 
-use crate::script::{SET, Script, attr, dir, done, fid, file, make, name, root};
+use crate::script::{SET, Script, attr, data, dir, done, fid, file, make, name, root};
 use bytes::Bytes;
 use file_history::Excuse;
 use ids::{Fid, SetId};
 use wire::op::Node;
-use wire::{Errno, Op};
+use wire::{Attr, Body, Errno, Op};
 
 fn synced() -> Script {
     let mut s = Script::default();
@@ -251,6 +251,32 @@ fn a_sync_that_hides_a_loss() {
     s.lookup(root(), "a", Err(Errno::ENOENT));
     s.fsync(root(), done());
     s.refused();
+}
+
+/// A name on another set is on disk when it is answered: whoever gave it may not be told what others have lost.
+#[test]
+fn a_name_elsewhere_vouches_for_nothing() {
+    let there = |n| Fid { set: SetId(2), ..fid(n) };
+    for (elsewhere, fine) in [(true, true), (false, false)] {
+        let mut s = synced();
+        s.call(make(root(), "other", Node::Dir), attr(Attr { home: SetId(2), ..dir(there(7)) }));
+        let write = Op::Write { fid: fid(1), offset: 0, append: false, kill_suid: false };
+        s.of(
+            1,
+            write,
+            data(&[(10, 2)]),
+            Ok((Body::Written { len: 10, attr: file(fid(1), 1, 10) }, Bytes::new())),
+        );
+        if elsewhere {
+            s.call(Op::LinkIn { fid: fid(1), home: SET, parent: there(7), name: name("b") }, done());
+        } else {
+            s.call(Op::Link { fid: fid(1), parent: root(), name: name("b") }, attr(file(fid(1), 2, 10)));
+        }
+        s.lose();
+        s.fsync(fid(1), done());
+        s.read(1, &[(10, 1)]);
+        if fine { s.accepted() } else { s.refused() }
+    }
 }
 
 /// A sync of everything that tells of a loss brings to disk what came after that loss.
