@@ -51,15 +51,22 @@ impl<V: Clone + Ord> Choice<V> {
 
     /// Sets it; `tracked` if a loss may come.
     pub(crate) fn set(&mut self, value: Option<V>, tracked: bool) {
-        let was = std::mem::replace(&mut self.now, value);
-        let maybe = std::mem::take(&mut self.maybe);
+        self.become_one_of(value, Vec::new(), tracked);
+    }
+
+    fn become_one_of(&mut self, now: Option<V>, maybe: Vec<Option<V>>, tracked: bool) {
+        let was = std::mem::replace(&mut self.now, now);
+        let others = std::mem::replace(&mut self.maybe, maybe);
         if tracked {
             self.since.push(was);
-            self.since.extend(maybe);
+            self.since.extend(others);
             self.since.sort();
             self.since.dedup();
-            let now = &self.now;
-            self.since.retain(|v| v != now);
+            // Where it may be something else a loss may still bring this one back.
+            if self.maybe.is_empty() {
+                let now = &self.now;
+                self.since.retain(|v| v != now);
+            }
         }
     }
 
@@ -68,8 +75,7 @@ impl<V: Clone + Ord> Choice<V> {
         let maybe: Vec<Option<V>> = self.maybe.iter().map(|v| v.as_ref().map(&change)).collect();
         let now = self.now.as_ref().map(change);
         if self.now != now || self.maybe != maybe {
-            self.set(now, tracked);
-            self.maybe = maybe;
+            self.become_one_of(now, maybe, tracked);
             self.tidy();
         }
     }
@@ -151,6 +157,18 @@ mod tests {
         assert_eq!(c.clone().show(&4), Shown::Kept);
         assert_eq!(c.show(&2), Shown::Lost);
         assert_eq!(c.show(&3), Shown::Wrong, "it was seen what it is");
+    }
+
+    #[test]
+    fn what_a_loss_leaves_is_known_though_it_was_perhaps_the_same_before() {
+        let mut c = Choice::known(1);
+        c.sync();
+        c.change_perhaps([Some(4)], false);
+        c.map(true, |v| (v - 1) / 3 + 1);
+        assert_eq!(c.values().collect::<Vec<_>>(), [Some(&1), Some(&2)]);
+        assert_eq!(c.show(&2), Shown::Lost);
+        c.lose();
+        assert!(c.may_be(&2) && c.may_be(&1));
     }
 
     #[test]

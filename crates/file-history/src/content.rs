@@ -38,12 +38,19 @@ impl Byte {
     }
 
     fn set(&mut self, byte: u8, tracked: bool) {
+        self.copy(Byte { now: byte, ..Byte::default() }, tracked);
+    }
+
+    /// Becomes what another byte is, or may be.
+    fn copy(&mut self, of: Byte, tracked: bool) {
         if tracked {
             self.since.add(self.now);
             self.since.join(self.maybe);
-            self.since.take(byte);
+            if of.maybe == Values::default() {
+                self.since.take(of.now);
+            }
         }
-        (self.now, self.maybe) = (byte, Values::default());
+        (self.now, self.maybe) = (of.now, of.maybe);
     }
 
     /// It is perhaps this one instead. A loss then leaves what it was before.
@@ -238,10 +245,7 @@ impl Content {
     pub(crate) fn copy(&mut self, at: u64, from: &Content, range: std::ops::Range<u64>, tracked: bool) {
         let mut at = at;
         for (len, source) in from.range(range.start, range.end) {
-            self.change(at, at + len, |b| {
-                b.set(source.now, tracked);
-                b.maybe = source.maybe;
-            });
+            self.change(at, at + len, |b| b.copy(source, tracked));
             at += len;
         }
     }
@@ -308,6 +312,18 @@ mod tests {
         assert_eq!(c.clone().show(0, &[(5, 2), (5, 3)]), Some(false));
         assert_eq!(c.show(0, &[(3, 1), (3, 2), (1, 1), (3, 3)]), Some(true));
         assert_eq!(c.show(0, &[(10, 2)]), None, "it was seen what it is");
+    }
+
+    /// The source turns out to be something else than what the copy had before.
+    #[test]
+    fn a_loss_takes_a_copy_of_what_is_not_certain() {
+        let mut source = Content::default();
+        source.perhaps(0, &[(4, 7)], false);
+        let mut c = Content::default();
+        c.copy(0, &source, 0..4, true);
+        assert_eq!(c.show(0, &[(4, 7)]), Some(true));
+        c.lose();
+        assert_eq!(c.show(0, &[(2, 7), (2, 0)]), Some(true));
     }
 
     #[test]

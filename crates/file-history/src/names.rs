@@ -153,7 +153,8 @@ struct Life {
     ending: bool,
     /// A name was taken from this file since its last sync.
     leaving: bool,
-    /// So it was when something was lost: without a name it may be gone, although it is held open.
+    /// So it was when something was lost, and nobody has met it since: without a name it may be gone, although it is held
+    /// open. A sync of everything tells nothing of it.
     torn: bool,
     opens: u128,
 }

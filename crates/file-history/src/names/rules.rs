@@ -128,7 +128,10 @@ impl Names {
             }
         } else if is_done(told) && presence != Presence::Absent {
             let mut s = state.clone();
-            s.change(obj, change);
+            s.change(obj, |l| {
+                change(l);
+                l.torn = false;
+            });
             out.push(s);
         }
     }

@@ -60,7 +60,7 @@ impl Names {
         let objects: Vec<Obj> = s.lives.keys().filter(|o| self.objects[**o].set == set).copied().collect();
         objects.into_iter().for_each(|obj| {
             s.change(obj, |l| {
-                (l.fresh, l.leaving, l.torn, l.buried) = (false, false, false, l.gone);
+                (l.fresh, l.leaving, l.buried) = (false, false, l.gone);
             })
         });
         s

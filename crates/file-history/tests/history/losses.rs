@@ -444,6 +444,16 @@ fn an_open_file_that_was_replaced_may_be_gone_after_a_loss() {
         replaced(Some(sync.clone()), Err(Errno::ESTALE)).refused();
         replaced(Some(sync), Ok(())).accepted();
     }
+    let gone = || (Op::GetAttr { fid: fid(1) }, Err(Errno::ESTALE));
+    let mut met = replaced(None, Ok(()));
+    met.call(gone().0, gone().1);
+    met.refused();
+    let mut synced_later = replaced(None, Err(Errno::ESTALE));
+    synced_later.records.pop();
+    synced_later.call(Op::SyncFs, Err(Errno::EIO));
+    synced_later.call(Op::SyncFs, done());
+    synced_later.call(gone().0, gone().1);
+    synced_later.accepted();
     let mut without = replaced(None, Err(Errno::ESTALE));
     without.losses.clear();
     without.refused();
