@@ -44,9 +44,28 @@ fn tree(disk: &Disk, here: SetId, arbiter: bool) -> Result<BTreeMap<String, Seen
 
 /// The folders that hold the names of files in other sets' directories: those of high fids.
 fn folders_of_names(lost_found: &File) -> Result<Vec<Vec<u8>>, Errno> {
+    dirs(lost_found, |digit| digit >= b'8')
+}
+
+/// What lies beneath directories that wait in lost+found for a place in the tree.
+fn waiting(disk: &Disk, here: SetId) -> Result<BTreeMap<String, Seen>, Errno> {
+    let mut out = BTreeMap::new();
+    let lost_found = disk.fs().open_dir(&disk.path().join(".mortar/limbo"))?;
+    for name in dirs(&lost_found, |digit| digit < b'8')? {
+        let dir = lost_found.open_at(&name, S_IFDIR)?;
+        let own = tag(&dir)?.is_some_and(|t| t.home == here);
+        let at = String::from_utf8_lossy(&name);
+        out.insert(at.to_string(), see(&dir, S_IFDIR, here, false)?);
+        walk(&dir, (&at, own), here, false, &mut out)?;
+    }
+    Ok(out)
+}
+
+/// The directories in lost+found whose names are fids; which of them tells the first digit of the position.
+fn dirs(lost_found: &File, wanted: impl Fn(u8) -> bool) -> Result<Vec<Vec<u8>>, Errno> {
     let mut found = Vec::new();
     lost_found.list(&mut |name, kind, _| {
-        if kind == S_IFDIR && name.len() == 32 && name.get(16).is_some_and(|digit| *digit >= b'8') {
+        if kind == S_IFDIR && name.len() == 32 && name.get(16).is_some_and(|digit| wanted(*digit)) {
             found.push(name.to_vec());
         }
         true
@@ -131,12 +150,14 @@ impl World {
             let Some(known) = state.sets.get(&set) else { continue };
             let arbiters = known.bricks.iter().filter(|b| b.arbiter).count() > 0;
             let mut first: Option<(ids::BrickId, BTreeMap<String, Seen>)> = None;
+            let mut hidden = BTreeMap::new();
             for (m, brick) in places {
                 let Some(disk) = self.machines[m].disks.get(&brick) else { continue };
                 // Beside an arbiter only what it has too is compared with it.
                 let is_arbiter = known.brick(brick).is_some_and(|b| b.arbiter);
-                let seen = match tree(disk, set, is_arbiter) {
-                    Ok(seen) => seen,
+                let read = tree(disk, set, is_arbiter).and_then(|seen| Ok((seen, waiting(disk, set)?)));
+                let (seen, beside) = match read {
+                    Ok(read) => read,
                     Err(e) => return self.fail(format!("set {set}: brick {brick} cannot be read: {e}")),
                 };
                 if let Some((other, tree)) = &first
@@ -147,11 +168,14 @@ impl World {
                 }
                 if first.is_none() && !(arbiters && is_arbiter) {
                     first = Some((brick, seen));
+                    hidden = beside;
                 }
             }
             // Without its tree what others have of its files says nothing.
             let Some((_, tree)) = &first else { return };
-            names_elsewhere(tree, set, self.history.root().0, &mut entries, &mut kept);
+            for part in [tree, &hidden] {
+                names_elsewhere(part, set, self.history.root().0, &mut entries, &mut kept);
+            }
         }
         if let Some((dir, name, fid)) = entries.symmetric_difference(&kept).next() {
             let which =
