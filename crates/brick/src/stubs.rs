@@ -104,13 +104,19 @@ impl Brick {
     /// The stub has a name in lost+found.
     fn have_hidden_stub(&mut self, who: Who, at: (Version, Time)) -> Result<(), Errno> {
         self.drop_hidden_stub(who.0)?;
-        if self.is_known(who.0)? {
+        let open = if self.is_known(who.0)? {
             let open = self.open_fid(who.0)?;
-            return self.folders.lost_found().link_here(&open, who.0);
-        }
-        let what = new_stub(who, at);
-        let open = make(self.folders.lost_found(), hidden_name(who.0).as_bytes(), &what)?;
-        self.finish_hidden(&what, &open)
+            self.folders.lost_found().link_here(&open, who.0)?;
+            open
+        } else {
+            let what = new_stub(who, at);
+            let open = make(self.folders.lost_found(), hidden_name(who.0).as_bytes(), &what)?;
+            self.finish_hidden(&what, &open)?;
+            open
+        };
+        // Its tag has to be there before the name that it takes: a power cut that left the name without it would have taken
+        // the file that gave way for nothing.
+        open.sync()
     }
 
     /// Takes the stub's name in lost+found away; without any name nothing is known of it.

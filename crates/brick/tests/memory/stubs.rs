@@ -95,3 +95,29 @@ fn a_stub_takes_a_place_or_not() {
         }
     }
 }
+
+/// Whatever a power cut leaves of it.
+#[test]
+fn a_name_never_leads_to_a_stub_that_nobody_knows() {
+    let (mut olds, mut news) = (0, 0);
+    for seed in 0..300_u64 {
+        let mut disk = Disk::new(1, CrashRule::Hostile);
+        let (mut s, old) = with_old(&mut disk, seed % 3 == 0);
+        s.apply(&enter("old", Some(old), seed % 2 == 0), b"").unwrap();
+        drop(s);
+        let mut random = seed;
+        disk.crash(CrashRule::Hostile, &mut |below| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695);
+            (random >> 33) % below
+        });
+        let mut s = Set::new(vec![disk.open().unwrap()]);
+        match leads_to(&mut s, "old") {
+            Some(NEW) => news += 1,
+            at => {
+                assert_eq!(at, Some(old), "{seed}");
+                olds += 1;
+            }
+        }
+    }
+    assert!(olds > 50 && news > 50, "{olds} and {news}");
+}
