@@ -143,6 +143,9 @@ pub struct VolumeCreate {
     /// Allow two bricks of one set on one server.
     #[serde(default)]
     pub force: bool,
+    /// The first brick is a directory with data, which becomes the volume's.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub adopt: bool,
 }
 
 /// Give a volume more sets, or each of its sets more bricks.

@@ -102,7 +102,7 @@ fn every_error_is_frozen() {
 fn what_is_left_out_has_a_default() {
     let bare = body(r#"{"version":1,"request":{"volume-create":{"name":"v","bricks":["h:/b"],"new":1}}}"#);
     let Ok(AdminRequest::VolumeCreate(create)) = admin::decode_request(&bare) else { panic!("not read") };
-    assert_eq!((create.replica, create.arbiter, create.force), (None, None, false));
+    assert_eq!((create.replica, create.arbiter, create.force, create.adopt), (None, None, false, false));
     let brick = r#"{"set":1,"brick":2,"server":"h","path":"/b","online":true,"in_sync":true,"role":"primary","epoch":3}"#;
     let answer = format!(r#"{{"version":1,"answer":{{"volume-heal":{{"name":"v","bricks":[{brick}]}}}}}}"#);
     let Ok(Ok(AdminAnswer::VolumeHeal(heal))) = admin::decode_answer(&body(&answer)) else {

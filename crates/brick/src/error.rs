@@ -77,6 +77,14 @@ pub enum FormatError {
         /// What it lacks.
         what: &'static str,
     },
+    /// Something in it cannot be a volume's.
+    #[error("{path}: {why}", path = .path.display())]
+    CannotAdopt {
+        /// The object.
+        path: PathBuf,
+        /// Why not.
+        why: Obstacle,
+    },
     /// The kernel refused.
     #[error("{path}: {doing}: {errno}", path = .path.display())]
     Io {
@@ -87,6 +95,44 @@ pub enum FormatError {
         /// The kernel's answer.
         errno: Errno,
     },
+}
+
+/// Why an object cannot be adopted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Obstacle {
+    /// It lies on another file system than the directory around it.
+    #[error("another file system is mounted there: unmount it, or copy what it holds")]
+    OtherFileSystem,
+    /// It has names that the volume would not see.
+    #[error(
+        "it has {links} hard links, {within} of them in the directory: remove the others (find -inum), or copy the file"
+    )]
+    LinkedOutside {
+        /// All names.
+        links: u32,
+        /// Those in the directory.
+        within: u32,
+    },
+    /// Its inode number is no lsn.
+    #[error("its inode number {ino} is too large: copy the data into a new volume instead")]
+    InodeNumber {
+        /// The number.
+        ino: u64,
+    },
+    /// The entry of a file whose data is elsewhere.
+    #[error(
+        "it holds no data: it is the name of a file that another volume kept on its set {home}: replace or remove it"
+    )]
+    Stub {
+        /// Where the data is.
+        home: ids::SetId,
+    },
+    /// Somebody made it meanwhile.
+    #[error("it changed while the directory was being adopted: end what writes there")]
+    Changed,
+    /// Somebody ended the adoption.
+    #[error("the adoption was given up there")]
+    GivenUp,
 }
 
 /// Why a brick cannot be opened.
@@ -124,6 +170,9 @@ pub enum OpenError {
         /// What is wrong with it.
         source: disk_format::SealError,
     },
+    /// It is to be made of existing data, which cannot be adopted.
+    #[error("it cannot be adopted: {0}")]
+    Adopt(#[from] FormatError),
     /// The journal is damaged.
     #[error(transparent)]
     Journal(#[from] JournalError),

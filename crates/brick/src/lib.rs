@@ -19,11 +19,12 @@
 //! | changes | `apply`: `making`, `names`, `moves`, `content`, `attrs`, `partial` | carry out a change, all or in part |
 //! | reads | `read`, `page`, `room`, `validate` | ask |
 //! | healing | `stale`, `heal`, `heal_entries`, `heal_place`, `orphans`, `doubles`, `compare`, `describe` | widen and remove the mark; take and tell objects |
-//! | beginning and end | `open`, `recover`, `identity`, `service`, `check` | |
+//! | beginning and end | `open`, `recover`, `identity`, `adopt`, `service`, `check` | |
 //!
 //! What is not here: permission checks, the meaning of requests (`namespace`), replication, healing.
 #![cfg_attr(not(test), deny(clippy::cast_possible_truncation))]
 
+mod adopt;
 mod apply;
 mod attrs;
 mod bound;
@@ -80,9 +81,10 @@ mod unused;
 mod validate;
 mod write_again;
 
+pub use adopt::{adopt_on, begin_adoption, begin_adoption_on, check_adoptable, is_adopting};
 pub use check::{Problem, Report, ToHeal, check};
 pub use compare::{SumsJob, sum};
-pub use error::{FormatError, JournalError, OpenError};
+pub use error::{FormatError, JournalError, Obstacle, OpenError};
 pub use file_system::init_process;
 pub use folders::HiddenJob;
 pub use heal_trash::EndJob;

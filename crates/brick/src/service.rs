@@ -1,5 +1,6 @@
 //! What the daemon asks of a brick beside changes and reads: its place in the tree, its orphans, its beginning and its end.
 
+use crate::adopt::give_up;
 use crate::error::{FormatError, io_errno};
 use crate::identity::{check_around, check_file_system, check_inside, own, read_identity};
 use crate::object::{OpenObject, S_IFDIR};
@@ -112,7 +113,7 @@ pub fn release(path: &Path, identity: &Identity) -> Result<(), String> {
         Ok(Some(i)) => {
             Err(format!("{} is brick {} of volume {} now", path.display(), i.brick, i.volume_name))
         }
-        Ok(None) => Ok(()),
+        Ok(None) => give_up(path, identity).map_err(|e| format!("{}: {e}", path.display())),
         Err(e) => Err(format!("{}: {e}", path.display())),
     }
 }

@@ -39,6 +39,7 @@ impl State {
             Command::ReplaceServer { server, new } => self.replace_server(*server, new),
             Command::SetServerAddress { server, address } => self.set_server_address(*server, address),
             Command::CreateVolume(volume) => self.create_volume(volume).map(Outcome::Volume),
+            Command::AdoptVolume(volume) => self.adopt_volume(volume).map(Outcome::Volume),
             Command::AddBricks(new) => self.add_bricks(new),
             Command::ReplaceBrick(new) => self.replace_brick(new),
             Command::AddCopies(more) => self.add_copies(more),

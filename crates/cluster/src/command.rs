@@ -56,6 +56,9 @@ pub enum Command {
     },
     /// Makes a volume of free bricks.
     CreateVolume(NewVolume),
+    /// Like [`Command::CreateVolume`], but the first brick of the first set holds data already: it alone is in sync, and the
+    /// other bricks of that set are filled from it.
+    AdoptVolume(NewVolume),
     /// Gives a volume more sets, of its own shape.
     AddBricks(NewBricks),
     /// Gives a brick's place in its set to another one.

@@ -57,7 +57,8 @@ impl State {
         Ok(())
     }
 
-    fn add_members(&mut self, set: SetId, new: &[BrickSpec], arbiters: usize) {
+    /// Bricks that hold nothing yet, and are filled from the set.
+    pub(crate) fn add_members(&mut self, set: SetId, new: &[BrickSpec], arbiters: usize) {
         for (at, spec) in new.iter().enumerate() {
             let brick = Brick {
                 id: self.next_brick,

@@ -20,6 +20,15 @@ impl State {
     }
 
     pub(crate) fn create_volume(&mut self, new: &NewVolume) -> Result<VolumeId, Refusal> {
+        self.make_volume(new, false)
+    }
+
+    /// A brick that is filled from another one cannot be on the same server: a server serves one brick of a set.
+    pub(crate) fn adopt_volume(&mut self, new: &NewVolume) -> Result<VolumeId, Refusal> {
+        self.make_volume(&NewVolume { force: false, ..new.clone() }, true)
+    }
+
+    fn make_volume(&mut self, new: &NewVolume, adopt: bool) -> Result<VolumeId, Refusal> {
         names::check_volume_name(&new.name)?;
         if self.volume(&new.name).is_some() {
             return Err(Refusal::VolumeExists { name: new.name.clone() });
@@ -45,8 +54,17 @@ impl State {
             options: BTreeMap::new(),
             created: new.created,
         };
-        for of_set in bricks.chunks(new.replica as usize) {
-            volume.sets.push(self.add_set(&volume, of_set));
+        for (at, of_set) in bricks.chunks(new.replica as usize).enumerate() {
+            let set = match of_set.split_first() {
+                Some((first, others)) if adopt && at == 0 => {
+                    let alone = Volume { arbiter: 0, ..volume.clone() };
+                    let set = self.add_set(&alone, std::slice::from_ref(first));
+                    self.add_members(set, others, new.arbiter as usize);
+                    set
+                }
+                _ => self.add_set(&volume, of_set),
+            };
+            volume.sets.push(set);
         }
         self.volumes.insert(id, volume);
         Ok(id)

@@ -131,3 +131,41 @@ fn a_volume_whose_bricks_have_numbers_given_to_others_is_refused() {
     state.apply(&Command::CreateVolume(new.clone())).unwrap();
     assert!(state.volume("w").is_some());
 }
+
+#[test]
+fn of_a_volume_with_adopted_data_one_brick_is_in_sync_at_first() {
+    let mut state = testing::pool(4);
+    let new = testing::volume(&state, "v", 2, 0, 4);
+    state.apply(&Command::AdoptVolume(new.clone())).unwrap();
+    let sets: Vec<&Set> = state.sets.values().collect();
+    let ids = |set: &Set| set.bricks.iter().map(|b| b.id.0).collect::<Vec<_>>();
+    assert_eq!((ids(sets[0]), ids(sets[1])), (vec![1, 2], vec![3, 4]));
+    assert_eq!(
+        sets[0].view,
+        View { epoch: Epoch(1), primary: Some(BrickId(1)), in_sync: [BrickId(1)].into() }
+    );
+    assert_eq!(sets[0].bricks.iter().map(|b| b.joining).collect::<Vec<_>>(), [false, true]);
+    assert_eq!(
+        (sets[1].view.in_sync.len(), sets[1].bricks[1].joining),
+        (2, false),
+        "it holds nothing that is old"
+    );
+    assert_eq!(state.volume("v").unwrap().replica, 2);
+
+    let bricks = vec![new.bricks[0].clone(), BrickSpec { path: "/other".into(), ..new.bricks[0].clone() }];
+    let beside = NewVolume { name: "w".into(), bricks, force: true, ..new };
+    assert!(testing::refuse(&mut state, Command::AdoptVolume(beside)).to_string().contains("/b"));
+}
+
+#[test]
+fn an_arbiter_of_a_volume_with_adopted_data_is_filled_too() {
+    let mut state = testing::pool(3);
+    let new = testing::volume(&state, "v", 3, 1, 3);
+    state.apply(&Command::AdoptVolume(new)).unwrap();
+    let set = state.sets.values().next().unwrap();
+    assert_eq!(
+        set.bricks.iter().map(|b| (b.arbiter, b.joining)).collect::<Vec<_>>(),
+        [(false, false), (false, true), (true, true)]
+    );
+    assert_eq!(set.view.in_sync, [BrickId(1)].into());
+}

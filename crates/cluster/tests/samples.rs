@@ -59,6 +59,7 @@ fn name(command: &Command) -> &'static str {
         Command::ReplaceServer { .. } => "replace-server",
         Command::SetServerAddress { .. } => "set-server-address",
         Command::CreateVolume(_) => "create-volume",
+        Command::AdoptVolume(_) => "adopt-volume",
         Command::AddBricks(_) => "add-bricks",
         Command::ReplaceBrick(_) => "replace-brick",
         Command::AddCopies(_) => "add-copies",
@@ -92,6 +93,7 @@ fn commands() -> Vec<Command> {
         Command::ReplaceServer { server: ServerId(2), new: server(4) },
         Command::SetServerAddress { server: ServerId(2), address: "192.0.2.9:24240".to_owned() },
         Command::CreateVolume(volume()),
+        Command::AdoptVolume(volume()),
         Command::AddBricks(NewBricks {
             volume: name(),
             bricks: vec![BrickSpec { server: ServerId(2), path: "/data2/home".to_owned() }],

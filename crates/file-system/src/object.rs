@@ -25,6 +25,10 @@ pub struct Stat {
     pub blocks: u64,
     /// Inode number.
     pub ino: u64,
+    /// The device that its file system lies on.
+    pub dev: u64,
+    /// Last access.
+    pub atime: Time,
     /// Last modification.
     pub mtime: Time,
     /// Last change of anything, by the file system's own clock: nobody can set it.

@@ -157,6 +157,9 @@ impl Image {
             size,
             blocks: n.pages.len() as u64 * (PAGE / 512),
             ino,
+            dev: 1,
+            // Nobody reads it there.
+            atime: n.mtime,
             mtime: n.mtime,
             ctime: n.ctime,
         })

@@ -22,6 +22,8 @@ pub struct Place<'a> {
     pub fs: &'a dyn FileSystem,
     /// Where the file system of a directory is mounted.
     pub mount_point: &'a dyn Fn(&Path) -> io::Result<PathBuf>,
+    /// Hears how many objects of existing data have become the brick's.
+    pub adopted: &'a dyn Fn(u64),
 }
 
 /// Where a brick stands that may have lost changes, by the newest view.
@@ -104,12 +106,16 @@ impl OpenSet {
         &self.path
     }
 
-    /// Opens the brick. One that lost its identity file gets it back; where there is nothing any more a new one begins, to
-    /// be filled from the set.
+    /// Opens the brick. Existing data that is to be adopted becomes one. One that lost its identity file gets it back; where
+    /// there is nothing any more a new one begins, to be filled from the set.
     fn open_or_refill(&self, place: Place<'_>) -> Result<Brick, String> {
         let path = Path::new(&self.path);
         let open = || Brick::open_on(place.fs, path, &self.identity, self.options.clone());
         match open() {
+            Err(OpenError::NotBrick { .. }) if brick::is_adopting(place.fs, path, &self.identity) => {
+                brick::adopt_on(place.fs, path, &self.identity, place.adopted).map_err(|e| e.to_string())?;
+                open().map_err(|e| e.to_string())
+            }
             Err(OpenError::Sealed { .. } | OpenError::NotBrick { .. })
                 if brick::restore_identity_on(place.fs, path, &self.identity)? =>
             {

@@ -35,7 +35,7 @@ fn disk(state: &State) -> MemoryFs {
 fn open_at(state: &State, fs: &MemoryFs, mount: &str, knows_all: bool) -> Result<OpenedBrick, String> {
     let set = OpenSet::new(SET, MINE, state, &options(), knows_all).unwrap();
     let mount_point = |_: &Path| Ok(PathBuf::from(mount));
-    set.run(Place { fs, mount_point: &mount_point }, Duration::ZERO)
+    set.run(Place { fs, mount_point: &mount_point, adopted: &|_| () }, Duration::ZERO)
 }
 
 fn open(state: &State, fs: &MemoryFs) -> Result<OpenedBrick, String> {

@@ -236,7 +236,8 @@ impl World {
         let options = brick::Options { seed: Some(disk.opening()), ..self.pace.options.clone() };
         let Some(open) = OpenSet::new(set, brick, &known, &options, knows_all) else { return };
         let mount_point = |_: &Path| Ok(PathBuf::from("/"));
-        let opened = open.run(Place { fs: disk.fs(), mount_point: &mount_point }, shown);
+        let place = Place { fs: disk.fs(), mount_point: &mount_point, adopted: &|_| () };
+        let opened = open.run(place, shown);
         if disk.is_off() {
             drop(opened);
             return self.die(m);

@@ -21,6 +21,7 @@ pub(crate) fn requests() -> Vec<AdminRequest> {
             arbiter: Some(1),
             bricks: vec!["server1:/data/home".to_owned(), "server2:/data/home".to_owned()],
             force: true,
+            adopt: false,
         }
         .into_request(),
         VolumeAddBrick {

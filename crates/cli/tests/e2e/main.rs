@@ -8,6 +8,7 @@
     reason = "a test that fails says where; figures are part of the output"
 )]
 
+mod adopt;
 mod arbiter;
 mod arbitration;
 mod bad_input;

@@ -31,7 +31,7 @@ impl Control {
         let command =
             Command::AddCopies(MoreCopies { volume: name, replica, arbiter, bricks: bricks.clone() });
         (*state).clone().apply(&command).map_err(|e| refused(&e))?;
-        self.prepare(&state, &bricks, force).await?;
+        self.prepare(&state, &bricks, (force, None)).await?;
         self.propose(command).await?;
         Ok(volume.sets.clone())
     }

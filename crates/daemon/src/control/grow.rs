@@ -8,12 +8,12 @@
 use super::Control;
 use super::answers::{failed, not_agreed, refused, unreachable};
 use super::protocol::{Request, Response};
-use super::volumes::{make_brick, resolve, volume};
+use super::volumes::{MakeBrick, make_brick, resolve, volume};
 use crate::clock;
 use crate::limits::ADMIN_WAIT;
 use crate::shared::lock;
 use admin::{AdminError, BricksAdded, VolumeAddBrick};
-use cluster::{BrickSpec, Command, NewBricks, Set, State, Status, Volume};
+use cluster::{Brick, BrickSpec, Command, NewBricks, Set, State, Status, Volume};
 use config_store::ProposeError;
 use ids::{BrickId, ServerId, SetId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,6 +33,34 @@ struct Share<'a> {
     volume: &'a Volume,
     sets: Vec<Set>,
     bricks: BTreeSet<BrickId>,
+}
+
+/// What is to be done with new bricks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Making {
+    /// They are made; this one of the data that lies there.
+    Make {
+        /// Which.
+        adopt: Option<BrickId>,
+    },
+    /// They are taken apart again.
+    TakeApart,
+}
+
+impl Making {
+    fn of(self, brick: BrickId) -> MakeBrick {
+        match self {
+            Making::Make { adopt } if adopt == Some(brick) => MakeBrick::Adopt,
+            Making::Make { .. } => MakeBrick::Make,
+            Making::TakeApart => MakeBrick::TakeApart,
+        }
+    }
+}
+
+/// The brick that the command makes of existing data.
+fn with_data<'a>(command: &Command, after: &'a State) -> Option<&'a Brick> {
+    let Command::AdoptVolume(new) = command else { return None };
+    after.sets_of(after.volume(&new.name)?).next()?.bricks.first()
 }
 
 impl Control {
@@ -75,7 +103,8 @@ impl Control {
             after.apply(&command).map_err(|e| refused(&e))?;
             let new = after.bricks().filter(|(_, b)| before.brick(b.id).is_none());
             let new: Vec<BrickSpec> = new.map(|(_, b)| b.spec()).collect();
-            self.prepare(&before, &new, force).await?;
+            let adopt = with_data(&command, &after).map(Brick::spec);
+            self.prepare(&before, &new, (force, adopt.as_ref())).await?;
             tries += 1;
             match self.make_and_propose(&before, &after, command).await {
                 Ok(()) => return Ok((before, after)),
@@ -91,10 +120,13 @@ impl Control {
         after: &State,
         command: Command,
     ) -> Result<(), AdminError> {
+        let adopt = with_data(&command, after).map(|b| b.id);
         let shares = shares(before, after);
         let until = clock::now() + ADMIN_WAIT;
         for (i, share) in shares.iter().enumerate() {
-            if let Err(e) = self.make_share(share, true, until.saturating_sub(clock::now())).await {
+            if let Err(e) =
+                self.make_share(share, Making::Make { adopt }, until.saturating_sub(clock::now())).await
+            {
                 // Not of this one: what is there may be another command's of the same number.
                 self.take_apart(&shares[..i]).await;
                 return Err(e);
@@ -110,18 +142,23 @@ impl Control {
 
     async fn take_apart(&self, made: &[Share<'_>]) {
         for share in made {
-            if let Err(e) = self.make_share(share, false, ADMIN_WAIT).await {
+            if let Err(e) = self.make_share(share, Making::TakeApart, ADMIN_WAIT).await {
                 tracing::warn!("take new bricks at {} apart again: {e}", share.address);
             }
         }
     }
 
-    async fn make_share(&self, share: &Share<'_>, make: bool, wait: Duration) -> Result<(), AdminError> {
+    async fn make_share(&self, share: &Share<'_>, making: Making, wait: Duration) -> Result<(), AdminError> {
+        let (make, adopt) = match making {
+            Making::Make { adopt } => (true, adopt),
+            Making::TakeApart => (false, None),
+        };
         let request = Request::NewBricks {
             volume: Box::new(share.volume.clone()),
             sets: share.sets.clone(),
             bricks: share.bricks.clone(),
             make,
+            adopt,
         };
         match self.peers.ask(share.address, &request, wait).await {
             Ok(Response::Done) => Ok(()),
@@ -137,10 +174,11 @@ impl Control {
         volume: &Volume,
         sets: &[Set],
         new: &BTreeSet<BrickId>,
-        make: bool,
+        making: Making,
     ) -> Result<(), String> {
         let state = self.linearizable().await.map_err(|e| e.message)?;
         let pool = server_core::pool_bytes(&state);
+        let make = making != Making::TakeApart;
         let mut made = Vec::new();
         for set in sets {
             for b in set.bricks.iter().filter(|b| b.server == self.shared.me() && new.contains(&b.id)) {
@@ -154,7 +192,7 @@ impl Control {
                 if make {
                     self.note_making(id, &b.path);
                 }
-                if let Err(e) = make_brick(&b.path, identity.clone(), make).await {
+                if let Err(e) = make_brick(&b.path, identity.clone(), making.of(id)).await {
                     self.undo(&made).await;
                     return Err(format!("brick {shown}: {e}"));
                 }
@@ -170,7 +208,7 @@ impl Control {
 
     async fn undo(&self, made: &[(String, disk_format::Identity)]) {
         for (path, identity) in made {
-            if let Err(e) = make_brick(path, identity.clone(), false).await {
+            if let Err(e) = make_brick(path, identity.clone(), MakeBrick::TakeApart).await {
                 tracing::warn!("take the new brick {path} apart again: {e}");
             }
             self.forget_making(identity.brick, path);
@@ -202,7 +240,8 @@ fn shares<'a>(before: &State, after: &'a State) -> Vec<Share<'a>> {
     for volume in after.volumes.values() {
         let mut of_server: BTreeMap<ServerId, Share<'_>> = BTreeMap::new();
         for set in after.sets_of(volume) {
-            for b in set.bricks.iter().filter(|b| before.brick(b.id).is_none()) {
+            // One that joins is made by its server when it opens it.
+            for b in set.bricks.iter().filter(|b| before.brick(b.id).is_none() && !b.joining) {
                 let Some(server) = after.servers.get(&b.server) else { continue };
                 let empty =
                     || Share { address: &server.address, volume, sets: vec![], bricks: BTreeSet::new() };

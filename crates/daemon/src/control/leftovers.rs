@@ -3,12 +3,17 @@
 //! The next command that is given such a directory takes it over. Only a brick that was never opened and holds nothing is
 //! taken apart ([`brick::clear_unused`]), and only if it cannot be the pool's nor that of a command that is still at work.
 
+use crate::clock;
 use cluster::State;
 use disk_format::Identity;
 use ids::{BrickId, ServerId};
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::Duration;
+
+/// So long is data looked at that is to be adopted. The rest is looked at when the volume is started.
+const LOOK: Duration = Duration::from_secs(15);
 
 /// What is known where directories are looked at.
 pub(super) struct Leftovers<'a> {
@@ -32,6 +37,14 @@ impl Leftovers<'_> {
             }
             _ => e.to_string(),
         })
+    }
+
+    /// Whether the data in a directory can become a brick's, as far as can be told in short.
+    pub(super) fn check_data(&self, path: &Path) -> Result<(), String> {
+        let until = clock::now() + LOOK;
+        let is_leftover =
+            |found: &Identity| self.is_leftover(found, |owner| is_elsewhere(path, Path::new(owner), found));
+        brick::check_adoptable(path, is_leftover, &|| clock::now() < until).map_err(|e| e.to_string())
     }
 
     /// Whether nobody has a brick that was never opened. `elsewhere`: whether the pool's brick of that number is in another

@@ -169,8 +169,8 @@ impl Control {
             ClusterRequest::Fence { pool, identity, generation, host } => {
                 self.fence(&pool, &identity, generation, &host)
             }
-            ClusterRequest::BrickPrepare { path, force } => {
-                self.check_brick(&path, force).await.map(|()| ClusterReply::Done)
+            ClusterRequest::BrickPrepare { path, force: _, adopt } => {
+                self.check_brick(&path, adopt).await.map(|()| ClusterReply::Done)
             }
             ClusterRequest::Status { volume } => self.own_status(&volume).await,
             ClusterRequest::Evidence { pool, set, brick } => {

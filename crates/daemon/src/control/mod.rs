@@ -26,6 +26,7 @@ use crate::shard::ShardMessage;
 use crate::shared::{Shared, lock};
 use cluster::{NewServer, State};
 use config_store::ConfigStore;
+use grow::Making;
 use ids::{BrickId, ServerId};
 use peers::Peers;
 use protocol::{ClusterReply, Incoming, Request, Response};
@@ -284,8 +285,9 @@ impl Control {
                 Ok(()) => Response::Done,
                 Err(e) => Response::Error(e),
             },
-            Request::NewBricks { volume, sets, bricks, make } => {
-                match self.new_bricks(&volume, &sets, &bricks, make).await {
+            Request::NewBricks { volume, sets, bricks, make, adopt } => {
+                let making = if make { Making::Make { adopt } } else { Making::TakeApart };
+                match self.new_bricks(&volume, &sets, &bricks, making).await {
                     Ok(()) => Response::Done,
                     Err(e) => Response::Error(e),
                 }

@@ -41,6 +41,9 @@ pub(crate) enum Request {
         bricks: BTreeSet<BrickId>,
         /// Make or release.
         make: bool,
+        /// This one of them is to be made of the data that lies there.
+        #[serde(default)]
+        adopt: Option<BrickId>,
     },
 }
 

@@ -26,7 +26,7 @@ impl Control {
             Command::ReplaceBrick(NewBrick { set, expect_epoch, old: old_id, new: spec.clone(), force });
         let mut copy = (*state).clone();
         copy.apply(&command).map_err(|e| refused(&e))?;
-        self.prepare(&state, &[spec], force).await?;
+        self.prepare(&state, &[spec], (force, None)).await?;
         self.propose(command).await?;
         Ok(BrickReplaced { name, old, new, set, at_once: copy.brick(old_id).is_none() })
     }

@@ -105,10 +105,10 @@ impl Control {
     }
 
     async fn volume_create(&self, request: VolumeCreate) -> Result<VolumeCreated, AdminError> {
-        let VolumeCreate { name, replica, arbiter, bricks: given, force } = request;
+        let VolumeCreate { name, replica, arbiter, bricks: given, force, adopt } = request;
         let _one = self.changing.lock().await;
         let command = |state: &State| {
-            Ok(Command::CreateVolume(NewVolume {
+            let new = NewVolume {
                 name: name.clone(),
                 replica: replica.unwrap_or(1),
                 arbiter: arbiter.unwrap_or(0),
@@ -116,22 +116,24 @@ impl Control {
                 force,
                 created: unix_now(),
                 expect_brick: Some(state.next_brick),
-            }))
+            };
+            Ok(if adopt { Command::AdoptVolume(new) } else { Command::CreateVolume(new) })
         };
         self.propose_with_bricks(force, command).await?;
         Ok(VolumeCreated { name })
     }
 
-    /// Asks every server whether its paths can become bricks.
+    /// Asks every server whether its paths can become bricks; of one (`adopt`) with the data that lies there.
     pub(super) async fn prepare(
         &self,
         state: &State,
         specs: &[BrickSpec],
-        force: bool,
+        (force, adopt): (bool, Option<&BrickSpec>),
     ) -> Result<(), AdminError> {
         for spec in specs {
             let Some(server) = state.servers.get(&spec.server) else { continue };
-            let request = ClusterRequest::BrickPrepare { path: spec.path.clone(), force };
+            let (path, adopt) = (spec.path.clone(), adopt == Some(spec));
+            let request = ClusterRequest::BrickPrepare { path, force, adopt };
             let asked = self.ask_cluster(&server.address, request).await;
             asked.map_err(|e| e.before(&format!("brick {}:{}: ", server.host, spec.path)))?;
         }
@@ -164,7 +166,7 @@ impl Control {
         for set in state.sets_of(volume) {
             for b in set.bricks.iter().filter(|b| b.server == me) {
                 let identity = server_core::identity(pool, volume, set, b);
-                let done = make_brick(&b.path, identity, false).await;
+                let done = make_brick(&b.path, identity, MakeBrick::TakeApart).await;
                 done.map_err(|e| format!("brick {}: {e}", state.brick_name(b)))?;
             }
         }
@@ -172,11 +174,12 @@ impl Control {
     }
 
     /// Whether a path of this server can become a brick. What an interrupted command left there goes.
-    pub(super) async fn check_brick(&self, path: &str, _force: bool) -> Result<(), AdminError> {
+    pub(super) async fn check_brick(&self, path: &str, adopt: bool) -> Result<(), AdminError> {
         let state = self.linearizable().await?;
         let (me, making, path) = (self.shared.me(), self.being_made(), path.to_owned());
         let checked = tokio::task::spawn_blocking(move || {
-            Leftovers { state: &state, me, making }.check(Path::new(&path))
+            let leftovers = Leftovers { state: &state, me, making };
+            if adopt { leftovers.check_data(Path::new(&path)) } else { leftovers.check(Path::new(&path)) }
         });
         checked.await.map_err(failed)?.map_err(failed)
     }
@@ -251,19 +254,30 @@ impl Control {
     }
 }
 
+/// What is done with a directory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum MakeBrick {
+    /// It is made a brick.
+    Make,
+    /// Its data is to become a brick's.
+    Adopt,
+    /// It is taken apart.
+    TakeApart,
+}
+
 /// Makes the directory a brick, or takes it apart.
 pub(super) async fn make_brick(
     path: &str,
     identity: disk_format::Identity,
-    make: bool,
+    what: MakeBrick,
 ) -> Result<(), String> {
     let path = path.to_owned();
     let done = tokio::task::spawn_blocking(move || {
         let path = Path::new(&path);
-        if make {
-            brick::format(path, &identity).map_err(|e| e.to_string())
-        } else {
-            brick::release(path, &identity)
+        match what {
+            MakeBrick::Make => brick::format(path, &identity).map_err(|e| e.to_string()),
+            MakeBrick::Adopt => brick::begin_adoption(path, &identity).map_err(|e| e.to_string()),
+            MakeBrick::TakeApart => brick::release(path, &identity),
         }
     });
     done.await.map_err(|e| e.to_string())?

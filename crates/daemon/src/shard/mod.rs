@@ -338,7 +338,17 @@ impl Shard {
         let shard = self.clone();
         let task = spawn_local(async move {
             let path = open.path().to_owned();
-            let run = || open.run(Place { fs: &Host, mount_point: &brick::mount_point }, clock::now());
+            let shared = shard.shared.clone();
+            let run = move || {
+                let adopted = |objects| {
+                    let text = format!("its data is being adopted: {objects} objects so far");
+                    lock(&shared.brick_errors).insert(brick, text);
+                };
+                open.run(
+                    Place { fs: &Host, mount_point: &brick::mount_point, adopted: &adopted },
+                    clock::now(),
+                )
+            };
             let opened = tokio::task::spawn_blocking(run).await;
             let mut result = opened.unwrap_or_else(|e| Err(format!("{path}: {e}")));
             if let Ok(opened) = result {

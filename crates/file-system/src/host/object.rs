@@ -73,6 +73,8 @@ fn as_stat(st: &rustix::fs::Stat) -> Stat {
         size: u64::try_from(st.st_size).unwrap_or(0),
         blocks: u64::try_from(st.st_blocks).unwrap_or(0),
         ino: st.st_ino,
+        dev: st.st_dev,
+        atime: time(st.st_atime, st.st_atime_nsec),
         mtime: time(st.st_mtime, st.st_mtime_nsec),
         ctime: time(st.st_ctime, st.st_ctime_nsec),
     }

@@ -152,6 +152,7 @@ impl Pool {
             arbiter: None,
             bricks: self.bricks.clone(),
             force: false,
+            adopt: false,
         };
         self.ask(request)?;
         let layout = if replica > 1 { format!("replica {replica} ") } else { String::new() };

@@ -11,10 +11,16 @@ use clap::Args;
 /// Bricks are taken in the order given: with `replica 2` each two of them are one set and hold the same data.
 /// `replica 3 arbiter 1`: every third brick keeps names and attributes but no data.
 /// The directories are made if they are not there. Start the volume afterwards.
+///
+/// With `--adopt` the first brick is a directory that holds data already. It becomes the volume's where it lies, without
+/// being copied: files, directories, links, devices, owners, modes, times, ACLs and attributes stay as they are. Nobody may
+/// change it from then on but through a mount. The other directories must be empty; the others of its set get their copies
+/// after the volume is started, see `mortar volume heal VOL info`.
 #[derive(Args, Debug)]
 #[command(
-    override_usage = "mortar volume create VOL [replica N [arbiter N]] BRICK... [--force]",
-    after_help = "Example: mortar volume create home replica 2 s1:/data/home s2:/data/home s3:/data/home s1:/data2/home"
+    override_usage = "mortar volume create VOL [replica N [arbiter N]] BRICK... [--adopt] [--force]",
+    after_help = "Examples:\n  mortar volume create home replica 2 s1:/data/home s2:/data/home s3:/data/home s1:/data2/home\n  \
+                  mortar volume create photos replica 2 s1:/srv/photos s2:/data/photos --adopt"
 )]
 pub(crate) struct Create {
     /// The volume's name.
@@ -26,6 +32,9 @@ pub(crate) struct Create {
     /// Allow two bricks of one set on one server.
     #[arg(long)]
     force: bool,
+    /// The first brick holds data, which becomes the volume's where it lies.
+    #[arg(long)]
+    adopt: bool,
 }
 
 impl Create {
@@ -37,9 +46,13 @@ impl Create {
             arbiter: layout.arbiter,
             bricks: layout.bricks,
             force: self.force,
+            adopt: self.adopt,
         };
         let answer = ask::ask(global, request)?;
-        let line = format!("volume {0} is created: start it with mortar volume start {0}", answer.name);
+        let mut line = format!("volume {0} is created: start it with mortar volume start {0}", answer.name);
+        if self.adopt {
+            line.push_str("; its data is taken over then, see mortar volume status");
+        }
         output::done(global.json, &answer, &line)
     }
 }

@@ -54,6 +54,9 @@ pub(crate) enum ClusterRequest {
         /// Also if it is not empty.
         #[serde(default)]
         force: bool,
+        /// Its data is to become the brick's.
+        #[serde(default)]
+        adopt: bool,
     },
     /// How do your bricks of this volume do?
     Status {
