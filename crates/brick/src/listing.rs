@@ -86,6 +86,9 @@ type Changes = BTreeMap<(u64, Box<[u8]>), Option<u32>>;
 /// Changes to one listing: beyond it, it is made anew when it is wanted.
 const MAX_CHANGES: usize = 32 << 10;
 
+/// A name's place, the name, and its type bits.
+type Listed = (u64, Box<[u8]>, u32);
+
 /// A directory's names, each with the type bits that the file system gave (0 if it did not say).
 #[derive(Default)]
 pub(crate) struct Listing {
@@ -131,16 +134,19 @@ impl Listing {
         !self.changes.is_empty() && self.changes.contains_key(&(cookie, name.into()))
     }
 
-    /// Names after `after`, at least `min` of them if there are as many; names of one cookie stay together.
-    pub(crate) fn after(&self, after: u64, min: usize) -> Vec<(u64, Box<[u8]>, u32)> {
-        let mut out: Vec<(u64, Box<[u8]>, u32)> = Vec::with_capacity(min.min(self.len) + 1);
+    /// The names after `after` whose entries take about `bytes`, each of them `fixed` beside its name: one at least, if there
+    /// is one; and whether they are the last. Names of one cookie stay together, whatever their number.
+    pub(crate) fn page(&self, after: u64, fixed: usize, bytes: usize) -> (Vec<Listed>, bool) {
+        let mut out: Vec<Listed> = Vec::new();
+        let mut room = bytes;
         for (cookie, name, kind) in self.all_after(after) {
-            if out.len() >= min && out.last().is_some_and(|l| l.0 != cookie) {
-                break;
+            if room == 0 && out.last().is_some_and(|l| l.0 != cookie) {
+                return (out, false);
             }
+            room = room.saturating_sub(fixed + name.len());
             out.push((cookie, name.into(), kind));
         }
-        out
+        (out, true)
     }
 
     /// Names after `after` up to `upto`.
@@ -328,7 +334,7 @@ mod tests {
     }
 
     fn texts(l: &Listing) -> Vec<String> {
-        l.after(0, usize::MAX).iter().map(|e| String::from_utf8_lossy(&e.1).into_owned()).collect()
+        l.page(0, 0, usize::MAX).0.iter().map(|e| String::from_utf8_lossy(&e.1).into_owned()).collect()
     }
 
     /// However names come and go, a listing is what the same names would be that were read at once.
@@ -378,11 +384,15 @@ mod tests {
         // Bricks of different builds serve one directory after the other.
         assert_eq!(cookie(b"a"), xxhash_rust::xxh3::xxh3_64(b"a") >> 1);
         let l = Listing::new(names(100));
-        let all = l.after(0, usize::MAX);
+        let (all, end) = l.page(0, 0, usize::MAX);
+        assert!(end);
         assert_eq!(all.len(), 100);
         assert!(all.is_sorted_by_key(|e| e.0));
-        let first = l.after(0, 10);
-        assert_eq!(l.after(first.last().map_or(0, |e| e.0), 90), all[10..].to_vec());
+        let (first, end) = l.page(0, 30, 320);
+        assert!(!end && first == all[..10], "names of two bytes, and one or two of one");
+        assert_eq!(l.page(all[9].0, 30, usize::MAX), (all[10..].to_vec(), true));
+        assert_eq!(l.page(all[98].0, 30, 1), (all[99..].to_vec(), true), "the last one");
+        assert_eq!(l.page(0, 30, 1), (all[..1].to_vec(), false), "one at least");
     }
 
     /// Whoever lists it comes back for its next page.

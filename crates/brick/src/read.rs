@@ -4,9 +4,12 @@ use crate::folders::HiddenJob;
 use crate::listing::{ListJob, Listing, Names};
 use crate::object::{OpenObject, S_IFLNK, tag_at};
 use crate::open::Brick;
+use crate::tree::At;
+use disk_format::tag::PENDING;
 use file_system::File;
 use ids::{Fid, SetId};
-use namespace::{Entry, TreeState};
+use namespace::Entry;
+use set_core::DirPage;
 use std::sync::Arc;
 use wire::reply::DirEntry;
 use wire::{Errno, Name};
@@ -38,13 +41,20 @@ impl ReadJob {
 
 /// The size of a directory (as file systems count it) up to which its names are read at once.
 const FEW_NAMES: u64 = 128 << 10;
-/// About the bytes that an entry takes in an answer, with and without attributes.
+/// About the bytes that an entry and its attributes take in an answer.
 const ENTRY_BYTES: usize = 4 + 16 + 4 + 4 + 8 + 1;
 const ATTR_BYTES: usize = 96;
 
-/// About how many entries fit into so many bytes.
-pub(crate) fn page_names(bytes: usize, plus: bool) -> usize {
-    (bytes / (ENTRY_BYTES + 16 + if plus { ATTR_BYTES } else { 0 })).max(1)
+/// About how many bytes an entry takes in an answer beside its name.
+pub(crate) fn entry_bytes(plus: bool) -> usize {
+    ENTRY_BYTES + if plus { ATTR_BYTES } else { 0 }
+}
+
+/// Takes so many from what may be spent; false if they are not there.
+fn spend(left: &mut usize, many: usize) -> bool {
+    let rest = left.checked_sub(many);
+    *left = rest.unwrap_or(0);
+    rest.is_some()
 }
 
 impl Brick {
@@ -136,28 +146,50 @@ impl Brick {
         plus: bool,
         bytes: usize,
     ) -> Result<(Vec<DirEntry>, bool), Errno> {
-        let mut cookie = cookie;
-        let mut out = Vec::new();
-        let mut room = bytes;
+        let page = self.page(dir, cookie, plus, bytes, usize::MAX)?.ok_or(Errno::EIO)?;
+        Ok((page.entries, page.end))
+    }
+
+    /// The same; `None` if for more than `unknown` of its names what they lead to is not in memory. Which names it has does
+    /// not depend on what they lead to: [`Brick::begin_page`] reads just those.
+    pub(crate) fn page(
+        &mut self,
+        dir: Fid,
+        after: u64,
+        plus: bool,
+        bytes: usize,
+        mut unknown: usize,
+    ) -> Result<Option<DirPage>, Errno> {
+        let (mut at, mut entries, mut marked) = (after, Vec::new(), false);
         loop {
-            // About what fits; entries that turn out not to be ours leave room for more.
-            let want = page_names(room, plus);
-            let names = self.listing(dir)?.after(cookie, want);
-            let end = names.len() < want;
-            // Names of one cookie are not parted, whatever their number.
-            for (c, name, kind) in names {
-                if room == 0 && c != cookie {
-                    return Ok((out, false));
-                }
-                cookie = c;
-                if let Some(e) = self.dir_entry(dir, &name, kind, c, plus)? {
-                    let attr = if e.attr.is_some() { ATTR_BYTES } else { 0 };
-                    room = room.saturating_sub(ENTRY_BYTES + name.len() + attr);
-                    out.push(e);
-                }
+            let (names, end) = self.listing(dir)?.page(at, entry_bytes(plus), bytes);
+            at = names.last().map_or(at, |(cookie, ..)| *cookie);
+            let known: Vec<Option<Option<Entry>>> =
+                names.iter().map(|(_, name, _)| self.names.get(dir, name)).collect();
+            if !spend(&mut unknown, known.iter().filter(|k| k.is_none()).count()) {
+                return Ok(None);
             }
-            if end || room == 0 {
-                return Ok((out, end));
+            for ((cookie, name, kind), known) in names.into_iter().zip(known) {
+                let found = match known {
+                    Some(known) => known,
+                    None => self.look_up(dir, &name, kind, plus)?,
+                };
+                let Some(e) = found else { continue };
+                let mut attr = None;
+                if plus && e.home == self.identity.set {
+                    let cold = self.nodes.peek(e.fid).is_none();
+                    if cold && !spend(&mut unknown, 1) {
+                        return Ok(None);
+                    }
+                    let (is_marked, its) = self.attr_by_name(dir, &name, e, cold)?;
+                    (marked, attr) = (marked | is_marked, Some(its));
+                }
+                let name = Name::new(&name).map_err(|_| Errno::EIO)?;
+                entries.push(DirEntry { name, fid: e.fid, home: e.home, kind: e.kind, cookie, attr });
+            }
+            // Whoever asked goes on after the last entry: there has to be one.
+            if end || !entries.is_empty() {
+                return Ok(Some(DirPage { entries, end, marked }));
             }
         }
     }
@@ -184,30 +216,15 @@ impl Brick {
         self.listings.get(dir).ok_or(Errno::EIO)
     }
 
-    /// One entry, `None` if it is not ours.
-    fn dir_entry(
-        &mut self,
-        dir: Fid,
-        name: &[u8],
-        kind: u32,
-        cookie: u64,
-        plus: bool,
-    ) -> Result<Option<DirEntry>, Errno> {
-        let entry = match self.names.get(dir, name) {
-            Some(e) => e,
-            None if plus || kind == 0 => match self.find(dir, name)? {
-                crate::tree::At::Entry(e) => Some(e),
-                crate::tree::At::Free | crate::tree::At::Unknown => None,
-            },
-            None => self.glance(dir, name, kind)?,
-        };
-        let Some(e) = entry else { return Ok(None) };
-        let attr = match plus && e.home == self.identity.set {
-            true => Some(self.attr_by_name(dir, name, e)?),
-            false => None,
-        };
-        let name = Name::new(name).map_err(|_| Errno::EIO)?;
-        Ok(Some(DirEntry { name, fid: e.fid, home: e.home, kind: e.kind, cookie, attr }))
+    /// What a name leads to, `None` if that is not ours.
+    fn look_up(&mut self, dir: Fid, name: &[u8], kind: u32, plus: bool) -> Result<Option<Entry>, Errno> {
+        if !plus && kind != 0 {
+            return self.glance(dir, name, kind);
+        }
+        Ok(match self.find(dir, name)? {
+            At::Entry(e) => Some(e),
+            At::Free | At::Unknown => None,
+        })
     }
 
     /// Only who it is: listing names needs no more.
@@ -223,16 +240,28 @@ impl Brick {
         }
     }
 
-    /// Attributes of an entry: by its name, if nothing is in memory, which costs less than opening it.
-    fn attr_by_name(&mut self, dir: Fid, name: &[u8], e: Entry) -> Result<wire::Attr, Errno> {
-        if self.nodes.peek(e.fid).is_none() {
+    /// Attributes of an entry, and whether it is a file that a transaction has marked: by its name, if nothing is in memory
+    /// (`cold`), which costs less than opening it.
+    fn attr_by_name(
+        &mut self,
+        dir: Fid,
+        name: &[u8],
+        e: Entry,
+        cold: bool,
+    ) -> Result<(bool, wire::Attr), Errno> {
+        if cold {
             let open: OpenObject = self.open_dir(dir)?;
             if let Some(tag) = tag_at(&open, name)?.filter(|t| t.fid == e.fid) {
                 let stat = open.stat_at(name)?;
                 self.learn_node(tag, stat)?;
             }
         }
-        self.attr(e.fid)
+        let own = self.identity.set;
+        let (node, stat) = self.fresh(e.fid)?;
+        if node.tag().home != own {
+            return Err(Errno::ESTALE);
+        }
+        Ok((!e.is_dir() && node.tag().flags & PENDING != 0, node.attr(&stat)))
     }
 
     /// The set that the brick is one of.

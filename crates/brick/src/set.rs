@@ -5,16 +5,16 @@ use crate::folders::HiddenJob;
 use crate::heal_trash::EndJob;
 use crate::listing::ListJob;
 use crate::open::Brick;
-use crate::page::PageJob;
+use crate::page::{FEW, PageJob};
 use crate::placed::WalkJob;
 use crate::read::{ReadJob, ReadOutcome};
 use crate::sync::SyncJob;
 use ids::{Fid, Lsn, OpId, SetId};
 use replica::LogEntry;
 use replica::healing::Sum;
-use set_core::{DirLocation, Done, JournalPlace, Read};
+use set_core::{DirLocation, DirPage, Done, JournalPlace, Read};
 use wire::peer::{Object, Stamp};
-use wire::reply::{DirEntry, Room};
+use wire::reply::Room;
 use wire::{Attr, Change, Errno, Name};
 
 /// Work that may wait for a disk.
@@ -108,22 +108,22 @@ impl set_core::LocalBrick for Brick {
         Brick::readlink(self, fid)
     }
 
-    fn readdir(
+    fn readdir(&mut self, dir: Fid, cookie: u64, plus: bool, bytes: usize) -> Result<DirPage, Errno> {
+        self.page(dir, cookie, plus, bytes, usize::MAX)?.ok_or(Errno::EIO)
+    }
+
+    fn readdir_known(
         &mut self,
         dir: Fid,
         cookie: u64,
         plus: bool,
         bytes: usize,
-    ) -> Result<(Vec<DirEntry>, bool), Errno> {
-        Brick::readdir(self, dir, cookie, plus, bytes)
+    ) -> Result<Option<DirPage>, Errno> {
+        self.page(dir, cookie, plus, bytes, FEW)
     }
 
     fn begin_list(&mut self, dir: Fid) -> Option<Work> {
         Brick::begin_list(self, dir).map(Work::List)
-    }
-
-    fn knows_page(&mut self, dir: Fid, after: u64, plus: bool, bytes: usize) -> bool {
-        Brick::knows_page(self, dir, after, plus, bytes)
     }
 
     fn begin_page(&mut self, dir: Fid, after: u64, plus: bool, bytes: usize) -> Option<Work> {

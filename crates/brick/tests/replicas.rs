@@ -8,10 +8,12 @@ use common::*;
 use ids::Fid;
 use namespace::TreeState;
 use proptest::prelude::*;
+use set_core::{DirPage, LocalBrick};
 use std::collections::BTreeMap;
 use wire::Op;
 use wire::codec::Blob;
 use wire::op::{Node, SetAttr, SetTime};
+use wire::reply::DirEntry;
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -230,6 +232,10 @@ proptest! {
     }
 }
 
+fn page(entries: Vec<DirEntry>, end: bool) -> DirPage {
+    DirPage { entries, end, marked: false }
+}
+
 /// Names that lie side by side in a directory's order lie anywhere on the disk.
 #[test]
 fn what_many_names_lead_to_is_read_on_another_thread() {
@@ -244,8 +250,16 @@ fn what_many_names_lead_to_is_read_on_another_thread() {
     let mut b = open(&dir.path().join("b1"), &identity(1));
     let few = b.readdir(ROOT, 0, true, 500).unwrap().0;
     assert!((1..20).contains(&few.len()));
+    assert_eq!(b.readdir_known(ROOT, 0, true, 500), Ok(Some(page(few.clone(), false))), "it is known by now");
+    assert_eq!(b.readdir_known(ROOT, 0, true, 64 << 10), Ok(None), "most of it is not");
+    let after = few.last().unwrap().cookie;
+    let job = b.begin_page(ROOT, after, true, 3000).expect("most of it is not");
+    let many = job.many();
+    job.run();
+    assert_eq!(b.readdir(ROOT, after, true, 3000).unwrap().0.len(), many, "no name beside those");
     b.begin_page(ROOT, 0, true, 64 << 10).expect("most of it is not").run();
     let (all, end) = b.readdir(ROOT, 0, true, 64 << 10).unwrap();
     assert_eq!((all.len(), end), (50, true));
+    assert_eq!(b.readdir_known(ROOT, 0, true, 64 << 10), Ok(Some(page(all, true))));
     assert!(b.begin_page(ROOT, 0, true, 64 << 10).is_none(), "it is now");
 }

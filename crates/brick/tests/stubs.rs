@@ -97,6 +97,23 @@ fn on_disk(s: &Set, path: &str) -> Seen {
     whole(s.bricks[0].path()).remove(Path::new(path)).unwrap()
 }
 
+/// Whoever shows the page leaves out what is about to change.
+#[test]
+fn a_page_tells_that_a_file_is_marked() {
+    let (t, mut s) = two();
+    let f = s.file(ROOT, "f");
+    let marked =
+        |s: &mut Set| set_core::LocalBrick::readdir(&mut s.bricks[0], ROOT, 0, true, 4096).unwrap().marked;
+    assert!(!marked(&mut s));
+    s.apply(&prepare(f, None, Some(at(FAR, "f"))), b"").unwrap();
+    for _ in 0..2 {
+        assert!(marked(&mut s));
+        s = reopened(&t, s);
+    }
+    s.apply(&end(f, None, None, false), b"").unwrap();
+    assert!(!marked(&mut s));
+}
+
 #[test]
 fn a_stub_stands_for_a_file_of_another_set() {
     let (t, mut s) = two();

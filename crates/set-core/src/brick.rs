@@ -46,6 +46,17 @@ pub struct JournalPlace {
 /// A page of a directory for another brick: its entries, targets of symbolic links, and up to which position it reaches.
 pub type Entries = (Vec<DirEntry>, Vec<(Fid, Blob)>, Option<u64>);
 
+/// A page of a directory for a client.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DirPage {
+    /// The entries.
+    pub entries: Vec<DirEntry>,
+    /// Whether it is the last page.
+    pub end: bool,
+    /// Whether a transaction has marked one of the files whose attributes are told.
+    pub marked: bool,
+}
+
 /// One replica of the set.
 ///
 /// All methods but [`LocalBrick::run`] return without waiting for a disk, as far as the kernel lets them. Errors are the
@@ -83,22 +94,23 @@ pub trait LocalBrick: namespace::TreeState + replica::healing::HealTarget {
     fn attr_of_any(&mut self, fid: Fid) -> Result<Attr, Errno>;
     /// A symbolic link's target.
     fn readlink(&mut self, fid: Fid) -> Result<Vec<u8>, Errno>;
-    /// A page of a directory after `cookie`, about `bytes` long; and whether it was the last.
-    fn readdir(
+    /// A page of a directory after `cookie`, about `bytes` long, with attributes (`plus`) or without.
+    fn readdir(&mut self, dir: Fid, cookie: u64, plus: bool, bytes: usize) -> Result<DirPage, Errno>;
+    /// The same, unless more than a few of what the entries lead to are not in memory: then `None`. The directory's names
+    /// are at hand.
+    fn readdir_known(
         &mut self,
         dir: Fid,
         cookie: u64,
         plus: bool,
         bytes: usize,
-    ) -> Result<(Vec<DirEntry>, bool), Errno>;
+    ) -> Result<Option<DirPage>, Errno>;
     /// Work that brings a directory's names into memory, if they are many and are not there: [`Done::Listed`], whatever
     /// becomes of it. Without it, asking for them may take long.
     fn begin_list(&mut self, dir: Fid) -> Option<Self::Work>;
-    /// Whether all but a few of what about `bytes` of a directory's entries after `after`, with attributes (`plus`) or
-    /// without, lead to are in memory. The directory's names are at hand.
-    fn knows_page(&mut self, dir: Fid, after: u64, plus: bool, bytes: usize) -> bool;
-    /// Work that brings into memory what they lead to, if they are more than a few that are not: [`Done::Listed`], whatever
-    /// becomes of it. Without it, each of them may have to be read from the disk.
+    /// Work that brings into memory what about `bytes` of a directory's entries after `after`, with attributes (`plus`) or
+    /// without, lead to, if they are more than a few that are not: [`Done::Listed`], whatever becomes of it. Without it, each
+    /// of them may have to be read from the disk. The directory's names are at hand.
     fn begin_page(&mut self, dir: Fid, after: u64, plus: bool, bytes: usize) -> Option<Self::Work>;
     /// The names of an object's extended attributes.
     fn listxattr(&mut self, fid: Fid) -> Result<Vec<Name>, Errno>;

@@ -55,7 +55,7 @@ mod waiters;
 mod walks;
 mod write_again;
 
-pub use brick::{DirLocation, Entries, JournalPlace, LocalBrick, Read};
+pub use brick::{DirLocation, DirPage, Entries, JournalPlace, LocalBrick, Read};
 pub use content::Content;
 pub use core::{SetCore, Start};
 pub use healing::HealReport;

@@ -1,7 +1,7 @@
 //! Requests that change nothing.
 
 use crate::answer::Answer;
-use crate::brick::{LocalBrick, Read};
+use crate::brick::{DirPage, LocalBrick, Read};
 use crate::core::{Cx, Later, Purpose, SetCore};
 use crate::io::{Done, ReplyTo};
 use crate::request::AdmittedRequest;
@@ -89,8 +89,10 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// A page of a directory whose names are at hand. What they lead to may have to be read from the disk, one by one.
     pub(crate) fn prepare_shown_page(&mut self, cx: &mut Cx<'_, B, R>, page: Page, to: Address<R>) {
         let Page { fid, cookie, plus, bytes } = page;
-        if self.brick.knows_page(fid, cookie, plus, bytes) {
-            return self.show_page(cx, page, to);
+        match self.brick.readdir_known(fid, cookie, plus, bytes) {
+            Ok(None) => {}
+            Ok(Some(known)) => return self.reply_page(cx, to, Ok(known)),
+            Err(e) => return self.reply_page(cx, to, Err(e)),
         }
         let page = Page { bytes: UNKNOWN, ..page };
         match self.brick.begin_page(fid, cookie, plus, UNKNOWN) {
@@ -110,11 +112,17 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// A page of a directory of which all is at hand.
     pub(crate) fn show_page(&mut self, cx: &mut Cx<'_, B, R>, page: Page, to: Address<R>) {
         let Page { fid, cookie, plus, bytes } = page;
-        let reply = match self.brick.readdir(fid, cookie, plus, bytes) {
-            Ok((mut entries, end)) => {
+        let read = self.brick.readdir(fid, cookie, plus, bytes);
+        self.reply_page(cx, to, read);
+    }
+
+    fn reply_page(&mut self, cx: &mut Cx<'_, B, R>, to: Address<R>, page: Result<DirPage, Errno>) {
+        let reply = match page {
+            Ok(DirPage { mut entries, end, marked }) => {
                 // What is about to get or lose a name is asked for by itself, and waits then.
                 for e in &mut entries {
-                    if e.attr.as_ref().is_some_and(|attr| self.is_held(cx.at.now, attr)) {
+                    let asked = |attr: &&Attr| marked || attr.is_dir();
+                    if e.attr.as_ref().filter(asked).is_some_and(|attr| self.is_held(cx.at.now, attr)) {
                         e.attr = None;
                     }
                 }

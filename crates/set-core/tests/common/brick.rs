@@ -5,7 +5,7 @@ use namespace::{Entry as Found, Lineage, TreeState};
 use replica::LogEntry;
 use replica::heal::Order;
 use replica::healing::{Arriving, HealTarget, Made, Sum};
-use set_core::{DirLocation, Done, Entries, JournalPlace, LocalBrick, Read};
+use set_core::{DirLocation, DirPage, Done, Entries, JournalPlace, LocalBrick, Read};
 use std::collections::{BTreeMap, BTreeSet};
 use wire::codec::Blob;
 use wire::op::{Intent, Node};
@@ -248,9 +248,12 @@ impl LocalBrick for Memory {
     fn readlink(&mut self, _: Fid) -> Result<Vec<u8>, Errno> {
         Err(Errno::EIO)
     }
-    fn readdir(&mut self, _: Fid, _: u64, _: bool, bytes: usize) -> Result<(Vec<DirEntry>, bool), Errno> {
+    fn readdir(&mut self, _: Fid, _: u64, _: bool, bytes: usize) -> Result<DirPage, Errno> {
         self.longest_page = self.longest_page.max(bytes);
-        Ok((Vec::new(), true))
+        Ok(DirPage { entries: Vec::new(), end: true, marked: false })
+    }
+    fn readdir_known(&mut self, d: Fid, c: u64, plus: bool, n: usize) -> Result<Option<DirPage>, Errno> {
+        if self.cold { Ok(None) } else { self.readdir(d, c, plus, n).map(Some) }
     }
     fn listxattr(&mut self, _: Fid) -> Result<Vec<Name>, Errno> {
         Err(Errno::EIO)
@@ -377,9 +380,6 @@ impl LocalBrick for Memory {
     }
     fn begin_list(&mut self, _: Fid) -> Option<Work> {
         self.unlisted.then_some(Work::List)
-    }
-    fn knows_page(&mut self, _: Fid, _: u64, _: bool, _: usize) -> bool {
-        !self.cold
     }
     fn begin_page(&mut self, _: Fid, _: u64, _: bool, _: usize) -> Option<Work> {
         self.cold.then_some(Work::Page)
