@@ -47,8 +47,16 @@ impl Brick {
         self.folders.orphans().holds(fid)
     }
 
-    /// Nobody holds it open any more: it goes.
+    /// Nobody holds it open any more: it goes. A healing may not have come by the name that it still has here: without that
+    /// place it is like any other file that the primary does not have.
     pub(crate) fn drop_orphan(&mut self, fid: Fid) -> Result<(), Errno> {
+        if self.stale.is_set() && self.lies_among_orphans(fid)? && self.fresh(fid)?.1.nlink > 1 {
+            self.keep_times(fid)?;
+            self.load(fid)?.set_orphan(false);
+            self.folders.orphans().remove(fid)?;
+            self.invalidate_attrs(fid);
+            return Ok(());
+        }
         match self.folders.orphans().remove(fid) {
             Ok(()) | Err(Errno::ENOENT) => {}
             Err(e) => return Err(e),

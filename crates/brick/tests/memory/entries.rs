@@ -307,3 +307,23 @@ fn only_what_was_forgotten_leaves_the_heal_trash() {
     assert_eq!(brick.begin_trash().unwrap().unwrap().run().unwrap(), [b]);
     assert!(HealTarget::is_known(brick, b).unwrap() && !HealTarget::is_known(brick, a).unwrap());
 }
+
+/// It was healed as a file without a name before the directory was compared that still has one here.
+#[test]
+fn an_orphan_that_ends_before_its_name_is_healed_goes_with_the_name() {
+    let mut disk = Disk::new(1, CrashRule::Hostile);
+    let mut s = Set::new(vec![disk.open().unwrap()]);
+    let file = s.file(ROOT, "file");
+    let b = &mut s.bricks[0];
+    b.begin_heal(b.last().lsn, &[ROOT, file], Lsn(0)).unwrap();
+    let named = b.object(file).unwrap().unwrap();
+    let orphan = wire::peer::Object { flags: disk_format::tag::ORPHAN, ..named };
+    b.take_object(file, &orphan, None, true).unwrap();
+    s.apply(&Change::DropOrphan { fid: file }, b"").unwrap();
+    let b = &mut s.bricks[0];
+    b.take_entries(ROOT, 0, None, &[], &[]).unwrap();
+    b.begin_end().unwrap().run().unwrap();
+    b.end_heal().unwrap();
+    assert!(b.begin_orphans().unwrap().is_none());
+    assert!(found(b, "file").is_none() && b.version(file).is_none());
+}
