@@ -3,6 +3,7 @@
 
 use crate::folders::hidden_name;
 use crate::making::NewObject;
+use crate::marks::is_marked_file;
 use crate::object::{OpenObject, S_IFLNK};
 use crate::open::Brick;
 use crate::stale::StaleSet;
@@ -54,6 +55,8 @@ impl Brick {
     /// # Errors
     /// The kernel's.
     pub fn end_heal(&mut self) -> Result<(), Errno> {
+        // No opening looks for them any more.
+        self.store_marks()?;
         self.stale.remove()?;
         // What lay beneath a directory that was moved to the heal trash is gone too: nothing of it is to be found in
         // memory.
@@ -103,6 +106,9 @@ impl Brick {
         let tag =
             Tag { flags: object.flags, fid, home: attr.home, version, ctime: attr.ctime, atime: attr.atime };
         open.set_tag(&tag)?;
+        if is_marked_file(&tag, self.identity.set, open.kind) {
+            self.marks.meet(fid);
+        }
         self.nodes.remove(fid);
         Ok(true)
     }

@@ -18,7 +18,7 @@
 //! | caches | `index`, `known_names`, `nodes`, `open_objects`, `listing` | look up, note, forget |
 //! | changes | `apply`: `making`, `names`, `moves`, `content`, `attrs`, `partial` | carry out a change, all or in part |
 //! | reads | `read`, `page`, `room`, `validate` | ask |
-//! | healing | `stale`, `heal`, `heal_entries`, `heal_place`, `orphans`, `doubles`, `compare`, `describe` | widen and remove the mark; take and tell objects |
+//! | healing | `stale`, `marks`, `heal`, `heal_entries`, `heal_place`, `orphans`, `doubles`, `compare`, `describe` | widen and remove the mark; take and tell objects |
 //! | beginning and end | `open`, `recover`, `identity`, `adopt`, `service`, `check` | |
 //!
 //! What is not here: permission checks, the meaning of requests (`namespace`), replication, healing.
@@ -54,6 +54,7 @@ mod lost;
 mod lost_ends;
 mod lru;
 mod making;
+mod marks;
 mod moves;
 mod names;
 mod nodes;

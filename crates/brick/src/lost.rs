@@ -21,11 +21,12 @@ use crate::error::OpenError;
 use crate::folders::hidden_name;
 use crate::index::{Index, Located};
 use crate::journal::Journal;
+use crate::marks::is_marked_file;
 use crate::object::{OpenObject, S_IFDIR, S_IFMT};
 use crate::open::Site;
 use crate::place::move_to_lost_found;
 use crate::scan::Seen;
-use disk_format::tag::{ORPHAN, PENDING};
+use disk_format::tag::ORPHAN;
 use file_system::{File, Handle, Times};
 use ids::{Fid, Lsn, SetId, Time};
 use std::collections::BTreeSet;
@@ -174,7 +175,7 @@ fn changed_since(root: &OpenObject, set: SetId, time: Time, known: Option<&Index
         if tag.flags & ORPHAN != 0 && !seen.path.starts_with(".mortar") {
             found.named_orphans.push(tag.fid);
         }
-        if tag.flags & PENDING != 0 && tag.home == set && seen.stat.mode & S_IFMT != S_IFDIR {
+        if is_marked_file(tag, set, seen.stat.mode) {
             found.marked.push(tag.fid);
         }
         let made = |index: &Index| index.get(tag.fid).map(|at| at.is_none());

@@ -11,6 +11,7 @@ use crate::journal::{Journal, Left, OpenedJournal};
 use crate::known_names::KnownNames;
 use crate::listing::Listings;
 use crate::lost::{Changed, SyncedAt};
+use crate::marks::Marks;
 use crate::nodes::Nodes;
 use crate::nonces::{Nonces, draw_seed};
 use crate::object::{OpenObject, S_IFDIR, S_IFREG};
@@ -80,9 +81,6 @@ pub struct Found {
     pub cut: u64,
     /// The index was missing or unreadable and was rebuilt from the tree.
     pub index_rebuilt: bool,
-    /// After a power cut: files whose names wait for the end of a transaction, or did until lately. The journal may begin
-    /// after that.
-    pub marked_files: Vec<Fid>,
 }
 
 /// A brick in use. One thread owns it. Each part keeps its fields to itself; the map is in the crate's words.
@@ -93,6 +91,7 @@ pub struct Brick {
     pub(crate) folders: Folders,
     /// What is stale: a healing is not finished.
     pub(crate) stale: StaleMark,
+    pub(crate) marks: Marks,
     pub(crate) fds: OpenObjects,
     pub(crate) nodes: Nodes,
     pub(crate) names: KnownNames,
@@ -341,7 +340,7 @@ impl Brick {
         (state.boot, state.clean) = (boot_id, false);
         let synced = SyncedAt::open(meta.clone()).map_err(|e| at.io("open .mortar/synced of", e))?;
         let last = opened.journal.last().lsn;
-        let (mut changed, stale_set) = if rebooted {
+        let (changed, stale_set) = if rebooted {
             mark_changed(&at, identity.set, (consistent_to, &opened.journal), (&synced, &mut index))?
         } else {
             (Changed::default(), None)
@@ -356,6 +355,7 @@ impl Brick {
             root,
             folders: Folders::open(&at)?,
             stale: StaleMark::new(meta, healing),
+            marks: Marks::open(&at, &changed.marked)?,
             fds: OpenObjects::new(options.fd_limit),
             nodes: Nodes::new(options.nodes, options.dirty),
             names: KnownNames::new(options.names, seed),
@@ -376,18 +376,16 @@ impl Brick {
         brick.shared.fail();
         brick.write_journal_again(brick.durable().lsn);
         brick.recover(position, start)?;
-        brick.found.marked_files = std::mem::take(&mut changed.marked);
         brick.keep_named_for_good(&changed.named_orphans).map_err(|e| at.io("look for orphans in", e))?;
-        if let Some(lost) = stale_set {
-            brick.learn_lost(&at, lost, consistent_to)?;
-        }
+        brick.learn_lost(&at, stale_set, consistent_to)?;
         brick.mark_incomplete_stale().map_err(|e| at.io("mark what is stale in", e))?;
         brick.write_at_opening(in_memory).map_err(|e| at.io("write again what was not synced in", e))?;
         Ok(brick)
     }
 
-    /// What a power cut may have taken.
-    fn learn_lost(&mut self, at: &Site, lost: StaleSet, durable: Lsn) -> Result<(), OpenError> {
+    /// What a power cut may have taken. Who found it may have been killed before it had learnt that.
+    fn learn_lost(&mut self, at: &Site, lost: Option<StaleSet>, durable: Lsn) -> Result<(), OpenError> {
+        let Some(lost) = lost.or_else(|| self.stale.unversioned()) else { return Ok(()) };
         self.bring_marks_back(at, &lost.objects, durable)?;
         self.stale.learn(lost);
         Ok(())

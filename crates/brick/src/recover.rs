@@ -10,6 +10,7 @@ use crate::effects::effects;
 use crate::error::OpenError;
 use crate::folders::hidden_fid;
 use crate::index::{Index, Located};
+use crate::marks::is_marked_file;
 use crate::nodes::Effect;
 use crate::object::{S_IFMT, tag_at};
 use crate::open::Brick;
@@ -141,12 +142,15 @@ impl Brick {
     /// have no name, and that have one: who found the power cut may have been killed before that was on record.
     fn learn_places(&mut self) -> Result<Vec<Fid>, Errno> {
         let root = self.root.share();
-        let index = &mut self.index;
+        let (index, marks, set) = (&mut self.index, &mut self.marks, self.identity.set);
         let mut named = Vec::new();
         crate::scan::walk(&root, &mut |seen| {
             let Ok(Some(tag)) = &seen.tag else { return Ok(()) };
             if tag.flags & ORPHAN != 0 && !seen.path.starts_with(".mortar") {
                 named.push(tag.fid);
+            }
+            if is_marked_file(tag, set, seen.stat.mode) {
+                marks.meet(tag.fid);
             }
             let at = Located { handle: seen.dir.handle_at(seen.name)?, kind: seen.stat.mode & S_IFMT };
             let other = index.get(tag.fid)?.filter(|known| *known != at);

@@ -57,6 +57,7 @@ impl Brick {
     /// The kernel's, if something could not be brought to disk.
     pub fn shut(&mut self) -> Result<(), Errno> {
         self.flush_attrs()?;
+        self.store_marks()?;
         self.begin_sync(None)?.run()?;
         if self.nodes.holds_marks() {
             // Their ends are on disk only now.

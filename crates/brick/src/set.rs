@@ -158,6 +158,10 @@ impl set_core::LocalBrick for Brick {
         Brick::is_orphan(self, fid)
     }
 
+    fn marked_files(&self) -> Vec<Fid> {
+        Brick::marked_files(self)
+    }
+
     fn begin_orphans(&mut self) -> Result<Option<Work>, Errno> {
         Ok(Brick::begin_orphans(self)?.map(Work::Hidden))
     }

@@ -57,6 +57,11 @@ impl StaleMark {
         self.set.as_ref()
     }
 
+    /// What a power cut left stale.
+    pub(crate) fn unversioned(&self) -> Option<StaleSet> {
+        self.set.clone().filter(|s| s.versions_valid_to == Lsn(0))
+    }
+
     /// Whether anything is stale: a healing is not finished.
     pub(crate) fn is_set(&self) -> bool {
         self.set.is_some()

@@ -6,6 +6,7 @@ use crate::open::Brick;
 use disk_format::tag;
 use file_system::Opening;
 use ids::Fid;
+use wire::change::Replaced;
 use wire::{Change, Errno};
 
 /// ext4's bound; all bricks keep to the smallest.
@@ -53,6 +54,14 @@ impl Brick {
     /// The refusal.
     pub fn validate(&mut self, change: &Change) -> Result<(), Errno> {
         match change {
+            // The file's other names may not be on disk: a power cut would take it with this one.
+            Change::Unlink { fid, .. }
+            | Change::Rename { replaced: Some(Replaced { fid, dir: false, .. }), .. }
+            | Change::Enter { replaced: Some(Replaced { fid, .. }), .. }
+                if !self.has_names_on_disk(*fid) =>
+            {
+                Err(Errno::EAGAIN)
+            }
             Change::Link { fid, .. } if self.fresh(*fid)?.1.nlink >= LINK_MAX => Err(Errno::EMLINK),
             Change::PrepareFile { fid, intent } => {
                 // The intent takes the place of the last one, which a power cut may still bring back.
@@ -84,6 +93,12 @@ impl Brick {
             Change::SetAttr { fid, size: Some(size), .. } => self.may_be_long(*fid, *size),
             _ => Ok(()),
         }
+    }
+
+    /// Whether the names that the last transaction gave the file are on disk.
+    fn has_names_on_disk(&mut self, fid: Fid) -> bool {
+        let durable = self.durable().lsn;
+        self.load(fid).map_or(true, |node| node.has_ended(durable))
     }
 
     /// Whether the file system holds files of that length, and this process may write them.

@@ -177,9 +177,6 @@ impl OpenSet {
             pending.note_earlier(now, record.op, &record.change, certain);
             history.insert(record.stamp.epoch, record.stamp.lsn);
         }
-        for fid in &brick.found().marked_files {
-            pending.look_for(*fid);
-        }
         let last = brick.last();
         if last.lsn > Lsn(0) {
             history.insert(last.epoch, last.lsn);

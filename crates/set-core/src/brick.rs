@@ -125,6 +125,8 @@ pub trait LocalBrick: namespace::TreeState + replica::healing::HealTarget {
     fn marked_at(&mut self, path: &[Ancestor], name: &Name) -> Result<Option<Fid>, Errno>;
     /// Whether the object has no name and is kept only for those who hold it open.
     fn is_orphan(&mut self, fid: Fid) -> bool;
+    /// Files whose names may wait for the end of a transaction, though the journal may not say so.
+    fn marked_files(&self) -> Vec<Fid>;
     /// Lists the objects without a name, if there are any: [`Done::Hidden`].
     fn begin_orphans(&mut self) -> Result<Option<Self::Work>, Errno>;
 

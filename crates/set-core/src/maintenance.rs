@@ -31,7 +31,7 @@ pub struct Report {
     pub heal: Option<HealReport>,
     /// Something of what it holds is stale.
     pub uncertain: bool,
-    /// Files whose names wait for the end of a transaction with another set.
+    /// Files whose names wait for the end of a transaction with another set, or may do so.
     pub marked: usize,
 }
 
@@ -72,6 +72,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         if self.primary_since.is_none() || epoch > self.led_in.next() {
             self.primary_since = Some(now);
             self.opens.begin(now, epoch);
+            self.brick.marked_files().into_iter().for_each(|fid| self.pending.look_for(fid));
         }
         self.led_in = epoch;
     }

@@ -52,7 +52,7 @@ impl Pending {
     }
 
     /// A file that may be marked, though no journal says so.
-    pub fn look_for(&mut self, fid: Fid) {
+    pub(crate) fn look_for(&mut self, fid: Fid) {
         self.ended.insert(fid);
     }
 
@@ -119,9 +119,9 @@ impl Pending {
         self.files.entry(fid).or_insert(MarkedFile { intent, since: now, asking: false });
     }
 
-    /// How many files are marked.
+    /// How many files are marked, or may be.
     pub(crate) fn marked_files(&self) -> usize {
-        self.files.len()
+        self.files.len() + self.ended.len()
     }
 
     /// The file is not marked.

@@ -438,6 +438,17 @@ fn a_mark_that_ended_in_an_earlier_process_is_looked_for() {
     }
 }
 
+/// Its record is in no journal: the brick met the file when it was opened, or as it healed.
+#[test]
+fn a_mark_that_the_brick_has_met_is_looked_for() {
+    let drop = Some(EntryName { dir: ROOT, name: name("own") });
+    let intent = Intent { tx: tx(1), coordinator: THERE, drop, add: None };
+    let brick = Memory { marked: [(OWN, intent)].into(), unrecorded: vec![OWN], ..memory() };
+    let mut rig = Rig::with(brick, &[]);
+    assert_eq!(asked(&mut rig), NONE, "it is looked for");
+    assert_eq!(asked(&mut rig), ["ask 1: checkentry of 2"]);
+}
+
 /// A brick that does not lead asks nobody; when it leads it does.
 #[test]
 fn the_next_primary_asks() {

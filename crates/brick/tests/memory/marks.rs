@@ -3,10 +3,11 @@
 use super::common::*;
 use super::disk::Disk;
 use brick::Brick;
-use ids::{Fid, OpId, SessionId, SetId};
+use ids::{Fid, Lsn, OpId, SessionId, SetId};
 use memory_fs::CrashRule;
 use namespace::TreeState as _;
 use wire::Change;
+use wire::change::Replaced;
 use wire::op::{EntryName, Intent};
 
 /// The file is to move from the root to a directory of another set.
@@ -68,17 +69,13 @@ fn a_power_cut_takes_no_mark_without_the_names_that_its_end_changed() {
             assert_eq!(b.intent(fid), Ok(Some(intent())), "{seed}");
             lost += 1;
             // Of the others the journal tells.
-            if b.found().marked_files == [fid] {
+            if b.marked_files() == [fid] {
                 told += 1;
                 // Another power cut before anybody has asked.
                 drop(b);
                 disk.crash(CrashRule::Hostile, &mut |_| 0);
                 let mut b = disk.open().unwrap();
-                assert_eq!(
-                    (b.is_pending(fid), &b.found().marked_files[..]),
-                    (Ok(true), &[fid][..]),
-                    "{seed}"
-                );
+                assert_eq!((b.is_pending(fid), b.marked_files()), (Ok(true), vec![fid]), "{seed}");
             }
         } else {
             assert!(is_moved(&mut b, fid), "{seed}: neither marked nor moved");
@@ -125,4 +122,104 @@ fn a_name_that_the_file_got_again_is_not_lost_when_a_power_cut_brings_the_mark_b
         let Intent { drop, add, .. } = b.intent(fid).unwrap().unwrap();
         assert_eq!((drop.is_some(), add.is_some()), (!linked, true));
     }
+}
+
+/// A brick whose machine lost power with a marked file, and that goes on alone; it is killed then.
+fn alone_after_a_loss() -> (Disk, Brick, Fid) {
+    let mut disk = Disk::new(1, CrashRule::Hostile);
+    let mut s = Set::new(vec![disk.open().unwrap()]);
+    let fid = s.file(ROOT, "file");
+    s.apply(&Change::PrepareFile { fid, intent: intent() }, b"").unwrap();
+    sync(&mut s);
+    drop(s);
+    disk.crash(CrashRule::Hostile, &mut |_| 0);
+    let mut b = disk.open().unwrap();
+    b.reset_journal(stamp(b.last().lsn.next().0)).unwrap();
+    end_heal(&mut b);
+    drop(b);
+    let b = disk.open().unwrap();
+    (disk, b, fid)
+}
+
+#[test]
+fn a_mark_of_which_no_record_is_left_is_known_after_a_kill() {
+    let (mut disk, mut b, fid) = alone_after_a_loss();
+    assert!(!b.found().rebooted && b.stale_set().is_none());
+    assert_eq!((b.is_pending(fid), b.marked_files()), (Ok(true), vec![fid]));
+    b.close().unwrap();
+    let mut s = Set::new(vec![disk.open().unwrap()]);
+    assert_eq!(s.bricks[0].marked_files(), [fid], "nor is it forgotten by a brick that is closed");
+    s.apply(&Change::EndFile { fid, drop: None, add: None, orphan: false, time: time(9) }, b"").unwrap();
+    s.bricks.remove(0).close().unwrap();
+    assert_eq!(disk.open().unwrap().marked_files(), []);
+}
+
+#[test]
+fn a_mark_that_a_healing_met_is_known_after_a_kill() {
+    let (mut first, mut second) = (Disk::new(1, CrashRule::Hostile), Disk::new(2, CrashRule::Hostile));
+    let mut s = Set::new(vec![first.open().unwrap(), second.open().unwrap()]);
+    let fid = s.file(ROOT, "file");
+    let mut joiner = s.bricks.remove(1);
+    s.apply(&Change::PrepareFile { fid, intent: intent() }, b"").unwrap();
+    joiner.begin_heal(joiner.last().lsn, &[fid], Lsn(0)).unwrap();
+    let object = s.bricks[0].object(fid).unwrap().unwrap();
+    assert!(joiner.take_object(fid, &object, None, true).unwrap());
+    assert_eq!(joiner.marked_files(), [fid], "it may lead before it is opened again");
+    joiner.reset_journal(s.bricks[0].last()).unwrap();
+    for ended in [false, true] {
+        if ended {
+            end_heal(&mut joiner);
+        }
+        drop(joiner);
+        joiner = second.open().unwrap();
+        assert_eq!(joiner.stale_set().is_none(), ended);
+        assert_eq!((joiner.is_pending(fid), joiner.marked_files()), (Ok(true), vec![fid]));
+    }
+}
+
+/// A power cut may take the name that a transaction gave a file, and no other one that went after it.
+#[test]
+fn a_file_keeps_its_names_until_those_that_it_was_given_are_on_disk() {
+    let mut disk = Disk::new(1, CrashRule::Hostile);
+    let mut s = Set::new(vec![disk.open().unwrap()]);
+    let (fid, other) = (s.file(ROOT, "file"), s.file(ROOT, "other"));
+    let add = intent().add;
+    let link = Intent { drop: None, add: add.clone(), ..intent() };
+    s.apply(&Change::PrepareFile { fid, intent: link }, b"").unwrap();
+    s.apply(&Change::EndFile { fid, drop: None, add, orphan: false, time: time(9) }, b"").unwrap();
+    let replaced = || Some(Replaced { fid, dir: false, orphan: false });
+    let (file, far) = (name("file"), Fid { set: SetId(2), ..other });
+    let gone = [
+        Change::Unlink { parent: ROOT, name: file.clone(), fid, orphan: false, time: time(10) },
+        Change::Rename {
+            parent: ROOT,
+            name: name("other"),
+            fid: other,
+            to_parent: ROOT,
+            to_name: file.clone(),
+            replaced: replaced(),
+            time: time(10),
+        },
+        Change::Enter {
+            parent: ROOT,
+            name: file,
+            fid: far,
+            home: SetId(2),
+            kind: 0o100_000,
+            replaced: replaced(),
+            time: time(10),
+        },
+    ];
+    for change in &gone {
+        assert_eq!(s.bricks[0].validate(change), Err(wire::Errno::EAGAIN), "{change:?}");
+    }
+    sync(&mut s);
+    for change in &gone {
+        assert_eq!(s.bricks[0].validate(change), Ok(()), "{change:?}");
+    }
+}
+
+fn end_heal(b: &mut Brick) {
+    b.begin_end().unwrap().run().unwrap();
+    b.end_heal().unwrap();
 }

@@ -54,6 +54,8 @@ pub struct Memory {
     pub cold: bool,
     /// Files whose names wait for the end of a transaction.
     pub marked: BTreeMap<Fid, Intent>,
+    /// Those of them of which no journal tells.
+    pub unrecorded: Vec<Fid>,
 }
 
 /// Work as the scripts see it.
@@ -277,6 +279,9 @@ impl LocalBrick for Memory {
     }
     fn begin_orphans(&mut self) -> Result<Option<Work>, Errno> {
         Ok((!self.orphans.is_empty()).then_some(Work::Orphans))
+    }
+    fn marked_files(&self) -> Vec<Fid> {
+        self.unrecorded.clone()
     }
     fn validate(&mut self, _: &Change) -> Result<(), Errno> {
         Ok(())

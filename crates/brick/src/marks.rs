@@ -1,0 +1,88 @@
+//! Files whose names wait for the end of a transaction with another set, and of which the journal may not tell.
+//!
+//! The mark is in the file's tag, and nobody may come by. The journal had its record, but after a loss it begins anew, and
+//! that of a brick that has healed begins somewhere in the primary's. So a walk over the tree and a healing note which marked
+//! files they meet. While something is stale each opening walks; before the stale set goes what was met is written to
+//! `.mortar/marks`, which later openings read. What is noted may have ended since.
+
+use crate::error::OpenError;
+use crate::identity::{read_small, write_durably};
+use crate::object::S_IFDIR;
+use crate::open::{Brick, Site};
+use disk_format::tag::PENDING;
+use disk_format::{Tag, sealed};
+use file_system::{File, S_IFMT};
+use ids::{Fid, SetId};
+use namespace::TreeState as _;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use wire::{Errno, Wire};
+
+const KIND: sealed::Kind = *b"mark";
+const VERSION: u32 = 1;
+
+/// Its name in `.mortar`.
+const FILE: &[u8] = b"marks";
+
+/// What was met, and what of it is written down.
+pub(crate) struct Marks {
+    /// The folder `.mortar`.
+    meta: Arc<File>,
+    met: BTreeSet<Fid>,
+    written: BTreeSet<Fid>,
+}
+
+impl Marks {
+    /// What is written in the brick's `.mortar`, and what a walk has met.
+    pub(crate) fn open(at: &Site, met: &[Fid]) -> Result<Marks, OpenError> {
+        let meta = at.meta.clone();
+        let bytes = read_small(&meta, FILE).map_err(|e| at.io("read .mortar/marks of", e))?;
+        let written: BTreeSet<Fid> = match bytes {
+            None => BTreeSet::new(),
+            Some(bytes) => match sealed::open(KIND, VERSION, &bytes) {
+                Ok((_, body)) => Vec::from_bytes(body).unwrap_or_default().into_iter().collect(),
+                Err(e) => {
+                    tracing::warn!(error = %e, "which files wait for transactions is not known from .mortar/marks");
+                    BTreeSet::new()
+                }
+            },
+        };
+        let met = written.iter().chain(met).copied().collect();
+        Ok(Marks { meta, met, written })
+    }
+
+    /// Notes a file.
+    pub(crate) fn meet(&mut self, fid: Fid) {
+        self.met.insert(fid);
+    }
+}
+
+/// Whether a tag says that it is of a file of this set whose names wait. `mode`: its type bits.
+pub(crate) fn is_marked_file(tag: &Tag, set: SetId, mode: u32) -> bool {
+    tag.flags & PENDING != 0 && tag.home == set && mode & S_IFMT != S_IFDIR
+}
+
+impl Brick {
+    /// Files whose names may wait for the end of a transaction, though the journal may not say so.
+    pub fn marked_files(&self) -> Vec<Fid> {
+        self.marks.met.iter().copied().collect()
+    }
+
+    /// Before nothing is stale any more, or the brick is closed.
+    pub(crate) fn store_marks(&mut self) -> Result<(), Errno> {
+        let met = std::mem::take(&mut self.marks.met);
+        let gone = |r: Result<bool, Errno>| matches!(r, Ok(false) | Err(Errno::ESTALE | Errno::ENOENT));
+        let met: BTreeSet<Fid> = met.into_iter().filter(|fid| !gone(self.is_pending(*fid))).collect();
+        if met != self.marks.written {
+            let list: Vec<Fid> = met.iter().copied().collect();
+            let bytes = sealed::seal(KIND, VERSION, &list.to_bytes());
+            if let Err(e) = write_durably(&self.marks.meta, FILE, &bytes) {
+                self.marks.met = met;
+                return Err(e);
+            }
+            self.marks.written.clone_from(&met);
+        }
+        self.marks.met = met;
+        Ok(())
+    }
+}
