@@ -177,6 +177,10 @@ impl Brick {
             Err(e) => return Err(e),
         }
         self.forget(fid);
+        if fid.is_names() {
+            // A folder of names that is made again has the fid that it had, and not what was in it.
+            self.names.clear();
+        }
         Ok(())
     }
 

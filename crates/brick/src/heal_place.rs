@@ -3,6 +3,7 @@
 //! A name that the primary gives to this directory belongs to nobody else there. Whoever holds it here is stale and waits
 //! in lost+found: its own healing moves it to its place, or removes it.
 
+use crate::folders::hidden_name;
 use crate::making::NewObject;
 use crate::open::Brick;
 use crate::place::is_in_lost_found;
@@ -87,12 +88,23 @@ impl Brick {
     /// The directory has no place in the primary's tree.
     fn move_to_lost_found(&mut self, fid: Fid) -> Result<(), Errno> {
         let from = self.location(fid)?;
-        let Some(parent) = from.parent else { return Ok(()) };
+        let Some(parent) = from.parent else { return self.leave_heal_trash(fid) };
         self.keep_times_of(&[parent])?;
         self.keep_entry(parent, &from.name, fid)?;
         self.folders.lost_found().receive(&from.dir, &from.name, fid)?;
         self.invalidate_attrs(fid);
         self.left(parent, &from.name);
+        Ok(())
+    }
+
+    /// A healing that did not end moved the directory to the heal trash, when the primary had none such.
+    fn leave_heal_trash(&mut self, fid: Fid) -> Result<(), Errno> {
+        let lost_found = self.folders.lost_found();
+        if lost_found.holds(fid)? || !self.folders.heal_trash().holds(fid)? {
+            return Ok(());
+        }
+        self.folders.heal_trash().release(fid, lost_found, hidden_name(fid).as_bytes())?;
+        self.invalidate_attrs(fid);
         Ok(())
     }
 }

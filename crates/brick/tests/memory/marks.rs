@@ -219,7 +219,49 @@ fn a_file_keeps_its_names_until_those_that_it_was_given_are_on_disk() {
     }
 }
 
+/// A folder of names with one name, on a brick that heals.
+fn with_folder() -> (Disk, Set, Fid, Fid) {
+    let mut disk = Disk::new(1, CrashRule::Hostile);
+    let mut s = Set::new(vec![disk.open().unwrap()]);
+    let (fid, folder) = (s.file(ROOT, "old"), intent().add.unwrap().dir);
+    give_name(&mut s, fid, "a");
+    let b = &mut s.bricks[0];
+    b.begin_heal(b.last().lsn, &[folder], Lsn(0)).unwrap();
+    (disk, s, fid, folder)
+}
+
+fn give_name(s: &mut Set, fid: Fid, n: &str) {
+    let add = Some(EntryName { dir: intent().add.unwrap().dir, name: name(n) });
+    s.apply(&Change::PrepareFile { fid, intent: intent() }, b"").unwrap();
+    s.apply(&Change::EndFile { fid, drop: None, add, orphan: false, time: time(9) }, b"").unwrap();
+}
+
 fn end_heal(b: &mut Brick) {
     b.begin_end().unwrap().run().unwrap();
     b.end_heal().unwrap();
+}
+
+/// It has the fid that it had: what is remembered of the old one is not in the new one.
+#[test]
+fn a_folder_of_names_that_healing_took_away_and_that_is_made_again_is_empty() {
+    let (_disk, mut s, _, folder) = with_folder();
+    assert!(!s.bricks[0].take_nothing(folder).unwrap(), "it goes");
+    end_heal(&mut s.bricks[0]);
+    let new = s.file(ROOT, "new");
+    give_name(&mut s, new, "b");
+    let mut leads = |n: &str| s.bricks[0].entry(folder, &name(n)).unwrap().map(|e| e.fid);
+    assert_eq!((leads("a"), leads("b")), (None, Some(new)));
+}
+
+/// The primary had none when the first healing asked, which did not end.
+#[test]
+fn a_folder_of_names_that_a_healing_took_away_comes_back_with_the_next() {
+    let (mut disk, mut s, fid, folder) = with_folder();
+    let object = s.bricks[0].object(folder).unwrap().unwrap();
+    assert!(!s.bricks[0].take_nothing(folder).unwrap());
+    drop(s);
+    let mut b = disk.open().unwrap();
+    assert!(b.take_object(folder, &object, None, true).unwrap());
+    end_heal(&mut b);
+    assert_eq!(b.entry(folder, &name("a")).unwrap().map(|e| e.fid), Some(fid));
 }
