@@ -125,8 +125,10 @@ pub fn decide(op: &Op, view: &mut dyn TreeState, cx: &Context<'_>) -> Result<Dec
             match mark(view, cx, *fid)?.prepare(cx.op) {
                 Prepared::Done => Ok(Decision::Answer(Body::Done)),
                 Prepared::Wait => Err(Errno::EAGAIN),
-                Prepared::Mark if !view.is_empty(*fid)? => Err(Errno::ENOTEMPTY),
-                Prepared::Mark => Ok(Decision::Change(Change::PrepareRmdir { fid: *fid }, None)),
+                Prepared::Mark => {
+                    is_empty(view, cx, *fid)?;
+                    Ok(Decision::Change(Change::PrepareRmdir { fid: *fid }, None))
+                }
             }
         }
         Op::EndTransaction { fid, tx, keep } => match view.attr(*fid) {

@@ -381,6 +381,8 @@ fn names_of_a_marked_file_wait() {
         let mut c = case();
         c.holds_names = holds_names;
         assert_eq!(c.decide(&Op::Rmdir { parent: ROOT, name: name("dir") }), Err(errno));
+        let prepare = Op::PrepareRmdir { fid: DIR, by: SessionId(3) };
+        assert_eq!(c.decide(&prepare), Err(errno), "its entry lies on another set");
     }
 }
 
