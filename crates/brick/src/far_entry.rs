@@ -1,14 +1,16 @@
 //! The entry, on another set, that leads to a directory of this set.
 //!
 //! A directory that lives on another set than its parent hangs at its path, beneath a copy of the parent, and that says
-//! which entry leads to it. In lost+found nothing does: there the entry is kept in an attribute beside the directory. It is
-//! made once and never moved (docs/design/0005), so what is kept stays right, also when the directory has its place again.
+//! which set has the entry that leads to it. In lost+found nothing does: there the entry is kept in an attribute beside the
+//! directory. The entry may be renamed on its set, but does not leave it (docs/design/0005): so what is kept stays right about
+//! the set, also when the directory has its place again.
 
 use crate::object::OpenObject;
 use crate::open::Brick;
 use crate::service::DirLocation;
 use disk_format::tag::{INTENT, encode_intent};
 use ids::{Fid, OpId, SetId};
+use namespace::TreeState;
 use wire::op::{Ancestor, EntryName, Intent};
 use wire::{Errno, Name};
 
@@ -58,6 +60,32 @@ impl Brick {
             }
             Err(e) => Err(e),
         }
+    }
+
+    /// Directory `moved` is to come into `dir`, which may hang beneath it here and does not belong there: then the next
+    /// directory of this set that hangs on a copy, from `dir` upwards, waits in lost+found. Whether one does.
+    pub(crate) fn disentangle(&mut self, dir: Fid, moved: Fid) -> Result<bool, Errno> {
+        if !self.open_fid(moved)?.is_dir() || !self.is_beneath(dir, moved)? {
+            return Ok(false);
+        }
+        let own = self.identity.set;
+        let mut at = dir;
+        while at != moved {
+            let place = self.location(at)?;
+            let Some(parent) = place.parent else { break };
+            if self.load(at)?.tag().home == own && self.load(parent)?.tag().home != own {
+                if !self.keep_entry(parent, &place.name, at)? {
+                    return Err(Errno::ENOSPC);
+                }
+                let above = self.open_to_move(parent, &[at])?;
+                self.folders.lost_found().receive(&above, &place.name, at)?;
+                self.invalidate_attrs(at);
+                self.left(parent, &place.name);
+                return Ok(true);
+            }
+            at = parent;
+        }
+        Ok(false)
     }
 
     /// Where a directory that lies in lost+found would hang.

@@ -1,5 +1,6 @@
 //! Renames and exchanges of entries.
 
+use crate::object::OpenObject;
 use crate::open::Brick;
 use crate::tree::At;
 use file_system::Renaming;
@@ -31,7 +32,7 @@ impl Brick {
             (At::Entry(e), Some((out, orphan))) if e.fid == out => {
                 if e.is_dir() {
                     // In one go if it can be: on a full disk only that is done or not.
-                    match dir.rename(name, &to_dir, to_name, Renaming::Replace) {
+                    match self.rename_apart((&dir, name), (&to_dir, to_name), (fid, to.0)) {
                         Ok(()) => {
                             self.forget(out);
                             self.left(to.0, to_name);
@@ -52,7 +53,7 @@ impl Brick {
             }
             (other, _) => return self.diverged(to.0, to_name, other),
         }
-        if let Err(e) = dir.rename(name, &to_dir, to_name, Renaming::Replace) {
+        if let Err(e) = self.rename_apart((&dir, name), (&to_dir, to_name), (fid, to.0)) {
             if let Some(out) = prepared {
                 self.give_up_orphan(out);
             }
@@ -60,6 +61,21 @@ impl Brick {
         }
         self.moved((from.0, name), (to.0, to_name), source);
         Ok(())
+    }
+
+    /// A name in the kernel's tree becomes another one. A directory comes into one that may hang beneath it here, as copies do
+    /// not follow renames.
+    fn rename_apart(
+        &mut self,
+        (dir, name): (&OpenObject, &[u8]),
+        (to_dir, to_name): (&OpenObject, &[u8]),
+        (fid, to): (Fid, Fid),
+    ) -> Result<(), Errno> {
+        let rename = || dir.rename(name, to_dir, to_name, Renaming::Replace);
+        match rename() {
+            Err(Errno::EINVAL) if self.disentangle(to, fid)? => rename(),
+            other => other,
+        }
     }
 
     /// An entry has another name.
@@ -78,7 +94,11 @@ impl Brick {
         };
         let dir = self.open_to_move(a.0, &[a.2, b.2])?;
         let to_dir = self.open_dir(b.0)?;
-        dir.rename(name, &to_dir, to_name, Renaming::Exchange)?;
+        let exchange = || dir.rename(name, &to_dir, to_name, Renaming::Exchange);
+        match exchange() {
+            Err(Errno::EINVAL) if self.disentangle(b.0, a.2)? | self.disentangle(a.0, b.2)? => exchange(),
+            other => other,
+        }?;
         self.moved_to(a.0, name, two);
         self.moved_to(b.0, to_name, one);
         Ok(())

@@ -262,19 +262,29 @@ impl TreeState for Brick {
     }
 
     fn lineage(&mut self, dir: Fid) -> Result<Lineage, Errno> {
+        let (own, root) = (self.identity.set, self.identity.root);
         let mut lineage = Lineage::default();
         let mut at = self.open_dir(dir)?;
         let mut fid = dir;
-        while fid != self.identity.root {
-            let home = self.load(fid)?.tag().home;
-            if home != self.identity.set {
-                lineage.other = Some((fid, home));
-                break;
-            }
+        while fid != root {
             lineage.own.push(fid);
             at = crate::object::open_at(&at, b"..", S_IFDIR)?;
-            // Above lost+found there is nothing of the tree.
-            fid = at.tag()?.ok_or(Errno::EXDEV)?.fid;
+            let above = match at.tag()? {
+                Some(tag) => (tag.fid, if tag.fid == root { self.identity.root_home } else { tag.home }),
+                // Above lost+found there is nothing of the tree.
+                None => {
+                    let kept = self.kept_location(fid)?;
+                    (kept.parent, kept.parent_home)
+                }
+            };
+            if above.1 != own {
+                if self.load(fid)?.tag().home != own {
+                    return Err(Errno::ESTALE);
+                }
+                lineage.other = Some((fid, above.1));
+                break;
+            }
+            fid = above.0;
         }
         Ok(lineage)
     }

@@ -6,6 +6,7 @@ use brick::{Brick, DirLocation};
 use common::partners::*;
 use common::*;
 use ids::{Epoch, Fid, Lsn, SetId};
+use namespace::TreeState;
 use std::path::Path;
 use wire::op::Ancestor;
 use wire::peer::Stamp;
@@ -65,6 +66,82 @@ fn check_locations(b: &mut Brick, case: &str) {
         assert_eq!(b.location_of(ours(n)), Ok(wanted), "{case}: {n}");
     }
     assert_eq!(b.listxattr(ours(2)), Ok(vec![]), "users do not see it");
+}
+
+/// A directory hangs where the set says that has its entry: its own set knows which one that is, also in lost+found.
+#[test]
+fn what_lies_above_is_known_up_to_an_entry_of_another_set() {
+    let t = temp();
+    let mut b = placed_brick(t.path(), 1);
+    applied(&mut b, &history());
+    let above = |b: &mut Brick, fid| b.lineage(fid).map(|l| (l.own, l.other));
+    for n in [5, 2, 10] {
+        assert_eq!(above(&mut b, ours(n)), Ok((vec![ours(n)], Some((ours(n), THEIRS)))), "{n}");
+    }
+    assert_eq!(above(&mut b, TOP), Err(Errno::ESTALE), "neither it nor its entry is ours");
+    let make = |parent, n: &str, fid: Fid| {
+        let (home, node, time) = (fid.set, wire::op::Node::Dir, time(6));
+        Change::Create { parent, name: name(n), fid, home, node, mode: 0o755, uid: 0, gid: 0, time }
+    };
+    let far = Fid { lsn: Lsn(30), ..TOP };
+    applied(&mut b, &[make(ours(5), "sub", ours(13)), make(ours(13), "far", far)]);
+    let wanted = (vec![far, ours(13), ours(5)], Some((ours(5), THEIRS)));
+    assert_eq!(above(&mut b, far), Ok(wanted), "its entry is ours");
+}
+
+/// A directory of ours hangs beneath a copy that it does not belong to any more: the copy's entry moves into it.
+#[test]
+fn a_directory_moves_into_one_that_hangs_beneath_it_here_only() {
+    let t = temp();
+    let mut b = new_brick(t.path(), 1);
+    let root = Fid::root(SET);
+    let make = |n: &str, fid: Fid| {
+        let (home, node, time) = (fid.set, wire::op::Node::Dir, time(6));
+        Change::Create { parent: root, name: name(n), fid, home, node, mode: 0o755, uid: 0, gid: 0, time }
+    };
+    let to = |n: &str, fid, to_parent, to_name: &str| {
+        let (parent, name, to_name) = (root, name(n), name(to_name));
+        Change::Rename { parent, name, fid, to_parent, to_name, replaced: None, time: time(7) }
+    };
+    let beneath = |n: u64, fid| {
+        prepare(&[(Fid { lsn: Lsn(40 + n), ..TOP }, ["a", "b"][usize::from(n == 1)])], "d", fid)
+    };
+    let copy = |n: u64| Fid { lsn: Lsn(40 + n), ..TOP };
+    applied(&mut b, &[make("a", copy(0)), make("b", copy(1)), make("c", ours(3)), make("e", ours(4))]);
+    applied(&mut b, &[beneath(0, ours(5)), keep(ours(5)), beneath(1, ours(7)), keep(ours(7))]);
+    applied(&mut b, &[to("a", copy(0), ours(5), "x")]);
+    assert_eq!(in_lost_found(t.path(), 1), 1);
+    let hidden = format!("{:08x}{:08x}{:016x}", SET.0, 1, 5);
+    assert!(t.path().join("b1/.mortar/limbo").join(hidden).join("x").is_dir());
+    let kept = DirLocation { home: SET, parent: copy(0), parent_home: THEIRS, name: name("d") };
+    assert_eq!(b.location_of(ours(5)), Ok(kept));
+    let exchange = Change::Exchange {
+        parent: root,
+        name: name("b"),
+        fid: copy(1),
+        to_parent: ours(7),
+        to_name: name("y"),
+        to_fid: ours(15),
+        time: time(8),
+    };
+    let inner = Change::Create {
+        parent: ours(7),
+        name: name("y"),
+        fid: ours(15),
+        home: SET,
+        node: wire::op::Node::Dir,
+        mode: 0o755,
+        uid: 0,
+        gid: 0,
+        time: time(7),
+    };
+    applied(&mut b, &[inner, exchange]);
+    assert_eq!(in_lost_found(t.path(), 1), 2);
+    assert_eq!(b.lookup(ours(7), &name("y")).unwrap().unwrap().fid, copy(1));
+    assert_eq!(b.lookup(root, &name("b")).unwrap().unwrap().fid, ours(15));
+    // What is above it here in truth is refused by the rules, and by the brick.
+    let s = stamp(b.last().lsn.0 + 1);
+    assert!(b.apply(s, OP, None, &to("c", ours(3), ours(3), "z"), b"").is_err());
 }
 
 fn in_lost_found(dir: &Path, n: u32) -> usize {

@@ -70,7 +70,7 @@ pub enum Decision {
     Change(Change, Option<Fid>),
     /// Nothing to change: answer this.
     Answer(Body),
-    /// The directory that the name leads to lives on another set, which has to agree first.
+    /// The directory that the name leads to and that is to go lives on another set, which has to agree first.
     RemoveElsewhere(Entry),
     /// A directory moves beneath this one of another set: what lies above it has to be asked for first, under the lock.
     AskAbove(Fid, SetId),

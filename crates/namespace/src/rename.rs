@@ -42,10 +42,10 @@ pub(crate) fn rename(
     if flags & rename_flags::EXCHANGE != 0 {
         return exchange(view, cx, dirs, (from, source), (to, target.ok_or(Errno::ENOENT)?));
     }
-    if source.home != cx.set && source.is_dir() {
-        return Err(Errno::EXDEV);
-    }
     let replaced = replaced(view, cx, from.dir, source, target)?;
+    if let Some(entry) = target.filter(|t| t.is_dir() && is_elsewhere(cx, *t)) {
+        return Ok(Decision::RemoveElsewhere(entry));
+    }
     if let Some(need) = needs(cx, source, from, Some(to)).or(target.and_then(|t| needs(cx, t, to, None))) {
         return Ok(Decision::AskHome(need));
     }
@@ -80,7 +80,8 @@ fn exchange(
     {
         return Ok(Decision::AskAbove(at, home));
     }
-    if source.home != cx.set || target.home != cx.set {
+    // The homes of files would have to agree.
+    if [source, target].iter().any(|e| e.home != cx.set && !e.is_dir()) {
         return Err(Errno::EXDEV);
     }
     Ok(Decision::Change(
@@ -131,11 +132,12 @@ fn keeps_tree(
     if above.contains(&moved) {
         return Err(Errno::EINVAL);
     }
-    // A copy on the bricks hangs where it was once: their file systems would refuse.
-    if view.is_beneath(dir, moved)? {
-        return Err(Errno::EXDEV);
-    }
     Ok(None)
+}
+
+/// Whether an empty directory that gives way lives on another set, which has not agreed yet.
+fn is_elsewhere(cx: &Context<'_>, target: Entry) -> bool {
+    target.home != cx.set && cx.placed != Some((target.home, target.fid))
 }
 
 /// What a rename onto `target` pushes out.
@@ -156,10 +158,9 @@ fn replaced(
                 Errno::EISDIR
             });
         }
-        if target.home != cx.set {
-            return Err(Errno::EXDEV);
+        if target.home == cx.set {
+            is_empty(view, cx, target.fid)?;
         }
-        is_empty(view, cx, target.fid)?;
         return Ok(Some(Replaced { fid: target.fid, dir: true, orphan: false }));
     }
     if source.is_dir() {

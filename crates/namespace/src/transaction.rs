@@ -111,6 +111,13 @@ impl Transactions {
         active.epoch == epoch
     }
 
+    /// The entry leads to something else: no transaction about it that began before may commit.
+    pub fn give_up(&mut self, parent: Fid, name: &Name) {
+        if let Some(active) = self.by_entry.remove(&(parent, name.clone())) {
+            self.forget(&active);
+        }
+    }
+
     fn forget(&mut self, active: &Active) {
         if self.requests.get(&active.request) == Some(&active.epoch) {
             self.requests.remove(&active.request);
@@ -227,6 +234,10 @@ mod tests {
         assert!(all.begin(Epoch(7), tx(4), tx(102), parent, &name));
         assert!(!all.end(Epoch(7), tx(3), parent, &name), "it was answered for");
         assert!(all.end(Epoch(7), tx(4), parent, &name));
+        assert!(all.begin(Epoch(7), tx(5), tx(104), parent, &name));
+        all.give_up(parent, &name);
+        assert!(!all.serves(Epoch(7), tx(104)), "the client tries again");
+        assert!(!all.end(Epoch(7), tx(5), parent, &name), "the entry leads to something else");
         assert!(all.begin(Epoch(7), tx(5), tx(103), parent, &name));
         assert!(!all.end(Epoch(8), tx(5), parent, &name));
     }

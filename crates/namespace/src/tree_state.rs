@@ -28,7 +28,8 @@ impl Entry {
 pub struct Lineage {
     /// The directory and those above it that this set answers for, without a gap.
     pub own: Vec<Fid>,
-    /// The next one above them, which another set answers for; `None` if the root is next, which never moves.
+    /// The last of them if its entry is another set's, and that set: it knows what lies above; `None` if the root is next,
+    /// which never moves.
     pub other: Option<(Fid, SetId)>,
 }
 
@@ -54,8 +55,7 @@ pub trait TreeState {
     fn xattr(&mut self, fid: Fid, name: &Name) -> Result<Option<Vec<u8>>, Errno>;
     /// Whether `dir` is `above` or lies anywhere beneath it, as far as this set's copy of the tree shows.
     fn is_beneath(&mut self, dir: Fid, above: Fid) -> Result<bool, Errno>;
-    /// What lies above `dir`. The parent of a directory is certain on the directory's own set, as long as a directory that
-    /// lives on another set than its parent does not move; copies of other sets' directories may hang where they no longer
-    /// belong. `EXDEV` if the parent is not known: the directory waits in lost+found.
+    /// What lies above `dir`, a directory of this set or one whose entry this set has. Where a directory hangs is certain on
+    /// the set that has its entry; on its own set it is certain only which set that is. `ESTALE` if it is neither.
     fn lineage(&mut self, dir: Fid) -> Result<Lineage, Errno>;
 }

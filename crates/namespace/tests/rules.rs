@@ -123,10 +123,11 @@ struct Case {
     tree: Tree,
     payload: &'static [u8],
     above: BTreeMap<Fid, Vec<Fid>>,
+    placed: Option<(SetId, Fid)>,
 }
 
 fn case() -> Case {
-    Case { tree: Tree::new(), payload: b"", above: BTreeMap::new() }
+    Case { tree: Tree::new(), payload: b"", above: BTreeMap::new(), placed: None }
 }
 
 impl Case {
@@ -136,7 +137,7 @@ impl Case {
             epoch: Epoch(3),
             lsn: Lsn(77),
             now: NOW,
-            placed: None,
+            placed: self.placed,
             payload: self.payload,
             is_open: &|fid| [FILE, TWICE].contains(&fid),
             op: TX,
@@ -220,7 +221,6 @@ fn what_a_rename_may_replace() {
         ((ROOT, "empty"), (ROOT, "full"), rename_flags::NOREPLACE, Errno::EEXIST),
         ((ROOT, "file"), (ROOT, "x"), rename_flags::EXCHANGE, Errno::ENOENT),
         ((ROOT, "file"), (ROOT, "x"), 3, Errno::EINVAL),
-        ((ROOT, "there"), (ROOT, "x"), 0, Errno::EXDEV),
         ((ROOT, "file"), (THERE, "x"), 0, Errno::EXDEV),
         ((ROOT, "file"), (GONE, "x"), 0, Errno::ESTALE),
     ] {
@@ -230,6 +230,37 @@ fn what_a_rename_may_replace() {
     assert!(matches!(same, Ok(Decision::Answer(Body::Done))), "two names of one file: nothing is done");
     let empty = case().change(&rename((ROOT, "full"), (ROOT, "empty"), 0));
     assert!(matches!(empty, Change::Rename { replaced: Some(r), .. } if r.dir && r.fid == EMPTY));
+}
+
+/// Its entry is this set's, whatever set it lives on.
+#[test]
+fn a_directory_of_another_set_gets_another_name() {
+    let moved = |to| case().change(&rename((ROOT, "there"), to, 0));
+    assert!(matches!(moved((ROOT, "x")), Change::Rename { fid: THERE, replaced: None, .. }));
+    assert!(matches!(moved((FULL, "x")), Change::Rename { fid: THERE, to_parent: FULL, .. }));
+    assert!(matches!(moved((ROOT, "empty")), Change::Rename { replaced: Some(r), .. } if r.fid == EMPTY));
+    assert_eq!(refused(&rename((ROOT, "there"), (ROOT, "full"), 0)), Errno::ENOTEMPTY);
+    for (a, b) in [("there", "empty"), ("empty", "there"), ("there", "file")] {
+        let change = case().change(&rename((ROOT, a), (ROOT, b), rename_flags::EXCHANGE));
+        assert!(matches!(change, Change::Exchange { .. }), "{a} {b}");
+    }
+}
+
+/// Its set says whether it is empty.
+#[test]
+fn a_directory_of_another_set_gives_way_when_that_set_agrees() {
+    let onto = rename((ROOT, "full"), (ROOT, "there"), 0);
+    assert!(matches!(case().decide(&onto), Ok(Decision::RemoveElsewhere(e)) if e.fid == THERE));
+    assert_eq!(refused(&rename((ROOT, "file"), (ROOT, "there"), 0)), Errno::EISDIR);
+    let mut c = Case { placed: Some((OTHER, theirs(9))), ..case() };
+    assert!(matches!(c.decide(&onto), Ok(Decision::RemoveElsewhere(_))), "it agreed about another one");
+    c.placed = Some((OTHER, THERE));
+    assert!(matches!(c.change(&onto), Change::Rename { replaced: Some(r), .. } if r.dir && r.fid == THERE));
+    // What lies above comes first: the other set is asked under the lock.
+    let mut c = case();
+    c.tree.names.insert((BENEATH, "there"), (theirs(8), OTHER));
+    let onto = rename((ROOT, "full"), (BENEATH, "there"), 0);
+    assert!(matches!(c.decide(&onto), Ok(Decision::AskAbove(THERE, OTHER))));
 }
 
 #[test]

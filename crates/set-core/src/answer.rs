@@ -24,7 +24,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         waiter.to.reply(waiter.reply, waiter.payload, cx.out);
         match waiter.after {
             AfterReply::Nothing | AfterReply::EndFile { .. } => {}
-            AfterReply::EndTransaction { home, fid, tx, keep } => {
+            AfterReply::EndTransaction { home, fid, tx, keep, lock } => {
                 self.ask(
                     cx,
                     Asking::TransactionEnded(home, fid),
@@ -32,8 +32,11 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                     Op::EndTransaction { fid, tx: Some(tx), keep },
                     None,
                 );
+                if let Some(lock) = lock {
+                    self.unlock(cx, lock);
+                }
             }
-            AfterReply::Unlock { root, tx } => self.unlock(cx, root, tx),
+            AfterReply::Unlock(lock) => self.unlock(cx, lock),
         }
     }
 

@@ -2,8 +2,9 @@
 
 use crate::brick::LocalBrick;
 use crate::content::Content;
-use crate::core::{Cx, Next, SetCore};
+use crate::core::{Cx, Later, Next, SetCore};
 use crate::io::ReplyTo;
+use alloc::vec;
 use bytes::Bytes;
 use core::time::Duration;
 use ids::Lsn;
@@ -27,6 +28,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Ok(()) => {
                 self.pending.note(cx.at.now, entry.op, &entry.body.change);
                 self.tree.note_move(&entry.body.change);
+                self.note_renamed(&entry.body.change);
                 if let Some(ticket) = ticket {
                     self.complete_answer(ticket, entry.result_fid);
                     self.add_directories(ticket, &entry.body.change);
@@ -45,6 +47,29 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             && marked != *fid
         {
             self.pending.found(now, marked);
+        }
+    }
+
+    /// Directories of other sets that were renamed here come to hang there too. What was agreed about an entry that led to one
+    /// does not count for what it leads to now.
+    fn note_renamed(&mut self, change: &Change) {
+        let (renamed, names) = match change {
+            Change::Rename { parent, name, fid, to_parent, to_name, .. } => {
+                (vec![*fid], [(*parent, name), (*to_parent, to_name)])
+            }
+            Change::Exchange { parent, name, fid, to_parent, to_name, to_fid, .. } => {
+                (vec![*fid, *to_fid], [(*parent, name), (*to_parent, to_name)])
+            }
+            _ => return,
+        };
+        if !self.is_primary() {
+            return;
+        }
+        for fid in renamed {
+            if self.brick.attr_of_any(fid).is_ok_and(|attr| attr.is_dir() && attr.home != self.set) {
+                names.iter().for_each(|(dir, name)| self.transactions.give_up(*dir, name));
+                self.later.push_back(Later::TellPlace(fid));
+            }
         }
     }
 

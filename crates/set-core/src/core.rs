@@ -77,6 +77,8 @@ pub(crate) enum Next<R> {
 pub(crate) enum Later {
     /// Drop a nameless file, if nobody holds it.
     DropOrphan(Fid),
+    /// Tell another set where its directory hangs that was renamed here.
+    TellPlace(Fid),
     /// Tell the others of an object that may not be what the journal made of it, in the turn that began then.
     Announce(Duration),
     /// Answer a question of a joining brick, in the turn that began then.
@@ -316,6 +318,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Some(Next::Failed(purpose, e)) => self.on_worked(cx, purpose, Err(e)),
             None => match self.later.pop_front() {
                 Some(Later::DropOrphan(fid)) => self.drop_orphan(cx, fid),
+                Some(Later::TellPlace(fid)) => self.send_place(cx, fid),
                 Some(Later::Announce(begun)) => self.announce_one(cx, begun),
                 Some(Later::Flush(begun)) => self.flush_on(cx, begun),
                 Some(Later::ForgetTrash(begun)) => self.forget_trash_on(cx, begun),

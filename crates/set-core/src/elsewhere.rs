@@ -12,7 +12,7 @@ use crate::change::Ask;
 use crate::core::{Cx, SetCore};
 use crate::io::{Output, ReplyTo};
 use crate::joint::{Joint, Participant};
-use crate::moves::Move;
+use crate::moves::{Held, Move};
 use crate::request::AdmittedRequest;
 use crate::resolve::Resolve;
 use crate::resolve_files::FileResolve;
@@ -43,6 +43,8 @@ pub(crate) struct Pair<R> {
     /// The other set.
     home: SetId,
     transaction: Transaction,
+    /// The lock under which a rename goes on that needs it.
+    held: Option<Held>,
     to: Address<R>,
 }
 
@@ -55,6 +57,8 @@ pub(crate) enum Asking<R> {
     RmdirPrepared(Pair<R>, Fid),
     /// To end a transaction that has committed. If that does not get there, that set will ask.
     TransactionEnded(SetId, Fid),
+    /// To have its directory at the path that it has now.
+    PlaceTold(SetId, Fid),
     /// Whether the entry exists that a marked directory needs.
     EntryChecked(Resolve),
     /// To end a transaction as the entry says.
@@ -105,6 +109,11 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Asking::TransactionEnded(home, fid) => {
                 if let Err(fail) = answer {
                     tracing::debug!("end the transaction about {fid} on set {home}: {fail:?}");
+                }
+            }
+            Asking::PlaceTold(home, fid) => {
+                if let Err(fail) = answer {
+                    tracing::debug!("tell set {home} where {fid} is: {fail:?}");
                 }
             }
             Asking::EntryChecked(resolve) => self.on_entry_checked(cx, resolve, answer),
@@ -183,14 +192,19 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         };
         let path = match self.path_of(parent) {
             Ok(path) => path,
-            Err(e) => return self.refuse(cx, to, e.into()),
+            // Who lies above is not told by the copies here: it is made with its parent.
+            Err(_) => {
+                let (payload, session) = (Bytes::new(), id.session);
+                return self.change_here(cx, AdmittedRequest { id, op, payload, to, session });
+            }
         };
         let Some(transaction) = self.begin(cx, id, parent, &name) else {
             return self.refuse(cx, to, Fail::Busy);
         };
         let tx = transaction.tx;
         let prepare = Op::PrepareMkdir { path, name, mode, uid, gid };
-        self.ask(cx, Asking::MkdirPrepared(Pair { id, op, home, transaction, to }), home, prepare, Some(tx));
+        let pair = Pair { id, op, home, transaction, held: None, to };
+        self.ask(cx, Asking::MkdirPrepared(pair), home, prepare, Some(tx));
     }
 
     fn on_mkdir_prepared(&mut self, cx: &mut Cx<'_, B, R>, pair: Pair<R>, prepared: Result<Body, Fail>) {
@@ -225,28 +239,29 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         self.commit(cx, pair, fid, true, waiter);
     }
 
-    /// rmdir of a directory that lives on another set.
+    /// A directory that lives on another set is removed, or gives way to another one. `held`: the lock under which a rename
+    /// goes on that needs it.
     pub(crate) fn remove_elsewhere(
         &mut self,
         cx: &mut Cx<'_, B, R>,
-        id: OpId,
-        op: Op,
+        (id, op): (OpId, Op),
         entry: Entry,
+        held: Option<Held>,
         to: Address<R>,
     ) {
-        let Op::Rmdir { parent, name } = &op else { return self.refuse(cx, to, Errno::EINVAL.into()) };
-        let Some(transaction) = self.begin(cx, id, *parent, name) else {
+        let begun = match &op {
+            Op::Rmdir { parent, name } => self.begin(cx, id, *parent, name),
+            Op::Rename { to_parent, to_name, .. } => self.begin(cx, id, *to_parent, to_name),
+            _ => None,
+        };
+        let Some(transaction) = begun else {
+            held.into_iter().for_each(|held| self.unlock(cx, held.lock));
             return self.refuse(cx, to, Fail::Busy);
         };
         let (home, fid, tx) = (entry.home, entry.fid, transaction.tx);
         let prepare = Op::PrepareRmdir { fid, by: id.session };
-        self.ask(
-            cx,
-            Asking::RmdirPrepared(Pair { id, op, home, transaction, to }, fid),
-            home,
-            prepare,
-            Some(tx),
-        );
+        let pair = Pair { id, op, home, transaction, held, to };
+        self.ask(cx, Asking::RmdirPrepared(pair, fid), home, prepare, Some(tx));
     }
 
     fn on_rmdir_prepared(
@@ -257,15 +272,24 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         prepared: Result<Body, Fail>,
     ) {
         let known = self.end(cx, pair.id, &pair.transaction);
-        match (prepared, known) {
-            (Ok(_), Ok(())) => {}
+        let lock = pair.held.as_ref().map(|held| held.lock);
+        let holds = pair.held.as_ref().is_none_or(|held| self.holds(cx, held));
+        let known = known.and(if holds { Ok(()) } else { Err(Fail::Busy) });
+        let failed = match (prepared, known) {
+            (Ok(_), Ok(())) => None,
             // An earlier attempt got further: only the entry is left.
-            (Err(Fail::Errno { errno }), Ok(())) if errno == Errno::ESTALE.0 || errno == Errno::ENOENT.0 => {}
-            (Ok(_), Err(fail)) => {
-                self.abort(cx, pair.home, fid, pair.transaction);
-                return self.refuse(cx, pair.to, fail);
+            (Err(Fail::Errno { errno }), Ok(())) if errno == Errno::ESTALE.0 || errno == Errno::ENOENT.0 => {
+                None
             }
-            (Err(fail), known) => return self.refuse(cx, pair.to, known.err().unwrap_or(fail)),
+            (Ok(_), Err(fail)) => {
+                self.abort(cx, pair.home, fid, pair.transaction.clone());
+                Some(fail)
+            }
+            (Err(fail), known) => Some(known.err().unwrap_or(fail)),
+        };
+        if let Some(fail) = failed {
+            lock.into_iter().for_each(|lock| self.unlock(cx, lock));
+            return self.refuse(cx, pair.to, fail);
         }
         let waiter = Waiter { shape: ReplyShape::Done, ..Waiter::nobody() };
         self.commit(cx, pair, fid, false, waiter);
@@ -274,14 +298,33 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// The moment at which the transaction counts: the entry is made or removed. `keep`: what then becomes of the
     /// directory on the other set.
     fn commit(&mut self, cx: &mut Cx<'_, B, R>, pair: Pair<R>, fid: Fid, keep: bool, waiter: Waiter<R>) {
-        let Pair { id, op, home, transaction, to } = pair;
-        let decision = self.decide(cx, &op, Ask { id, placed: Some((home, fid)), ..Ask::default() });
-        let tx = transaction.tx;
+        let Pair { id, op, home, transaction, held, to } = pair;
+        let above = held.as_ref().map(|held| &held.above);
+        let decision = self.decide(cx, &op, Ask { id, placed: Some((home, fid)), above, ..Ask::default() });
+        // The entry may lead to something else by now that could go without asking anybody.
+        let decision = match decision {
+            Ok(Decision::Change(change, _)) if !is_about(&change, fid) => Err(Errno::EAGAIN),
+            decision => decision,
+        };
+        let (tx, lock) = (transaction.tx, held.map(|held| held.lock));
         if !matches!(decision, Ok(Decision::Change(..))) {
             self.abort(cx, home, fid, transaction);
+            lock.into_iter().for_each(|lock| self.unlock(cx, lock));
         }
-        let waiter = Waiter { to, after: AfterReply::EndTransaction { home, fid, tx, keep }, ..waiter };
+        let waiter = Waiter { to, after: AfterReply::EndTransaction { home, fid, tx, keep, lock }, ..waiter };
         self.carry_out(cx, id, decision, Bytes::new(), waiter);
+    }
+
+    /// A directory of another set was renamed here: it is to lie at its path there too. Nothing but the readability of bricks
+    /// depends on it.
+    pub(crate) fn send_place(&mut self, cx: &mut Cx<'_, B, R>, fid: Fid) {
+        if !self.is_primary() {
+            return;
+        }
+        let Ok(at) = self.brick.location_of(fid) else { return };
+        let Ok(path) = self.path_of(at.parent) else { return };
+        let relocate = Op::Relocate { fid, path, name: at.name };
+        self.ask(cx, Asking::PlaceTold(at.home, fid), at.home, relocate, None);
     }
 
     /// Begins a transaction about an entry; `None` if another one about it is under way.
@@ -330,5 +373,14 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         }
         path.reverse();
         Ok(path)
+    }
+}
+
+/// Whether the change makes or removes the entry of this directory.
+fn is_about(change: &Change, dir: Fid) -> bool {
+    match change {
+        Change::Create { fid, .. } | Change::Rmdir { fid, .. } => *fid == dir,
+        Change::Rename { replaced, .. } => replaced.as_ref().is_some_and(|r| r.fid == dir),
+        _ => false,
     }
 }

@@ -45,21 +45,33 @@ impl Tree {
     }
 }
 
+/// A lock on the tree's shape, and its name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Lock {
+    /// The root's set, which gives it.
+    root: SetId,
+    tx: OpId,
+}
+
+/// What a rename under the lock knows.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) lock: Lock,
+    /// How long the lock may be used, and what must not have changed by then.
+    until: Duration,
+    epoch: Epoch,
+    moves: u64,
+    /// What lies above the directories that were asked about.
+    pub(crate) above: BTreeMap<Fid, Vec<Fid>>,
+}
+
 /// A rename under way.
 #[derive(Debug)]
 pub(crate) struct Move<R> {
     id: OpId,
     op: Op,
     to: Address<R>,
-    /// The root's set, which gives the lock, and the lock's name.
-    root: SetId,
-    tx: OpId,
-    /// How long the lock may be used, and what must not have changed by then.
-    until: Duration,
-    epoch: Epoch,
-    moves: u64,
-    /// What lies above the directories that were asked about.
-    above: BTreeMap<Fid, Vec<Fid>>,
+    held: Held,
     /// The directory that is being asked about: where the walk began, how far it is, who is asked now.
     walk: (Fid, Vec<Fid>, Fid),
 }
@@ -88,7 +100,7 @@ impl<R> Move<R> {
                         Walk::Ask(fid, home)
                     }
                     None => {
-                        self.above.insert(*start, core::mem::take(above));
+                        self.held.above.insert(*start, core::mem::take(above));
                         Walk::Ended
                     }
                 }
@@ -105,18 +117,14 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let (_, root) = self.brick.root();
         let tx = cx.outside.next_id();
         let none = Fid::default();
-        let m = Move {
-            id,
-            op,
-            to,
-            root,
-            tx,
+        let held = Held {
+            lock: Lock { root, tx },
             until: cx.at.now + LOCK_USE,
             epoch: self.replica.view().epoch,
             moves: self.tree.moves,
             above: BTreeMap::new(),
-            walk: (none, Vec::new(), none),
         };
+        let m = Move { id, op, to, held, walk: (none, Vec::new(), none) };
         self.ask(cx, Asking::Locked(m), root, Op::LockTree { tx }, None);
     }
 
@@ -129,7 +137,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
 
     /// Asks what lies above the next directory of another set that the rename needs to know of.
     fn look_above(&mut self, cx: &mut Cx<'_, B, R>, mut m: Move<R>) {
-        let ask = Ask { id: m.id, above: Some(&m.above), ..Ask::default() };
+        let ask = Ask { id: m.id, above: Some(&m.held.above), ..Ask::default() };
         match self.decide(cx, &m.op, ask) {
             Ok(Decision::AskAbove(start, home)) => {
                 m.walk = (start, Vec::new(), start);
@@ -149,24 +157,33 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
 
     /// All is known, or cannot be: the rename is decided, if the lock still holds.
     fn decide_move(&mut self, cx: &mut Cx<'_, B, R>, m: Move<R>, known: Result<(), Fail>) {
-        let same = self.replica.view().epoch == m.epoch && self.tree.moves == m.moves;
-        let held = cx.at.now < m.until && same;
-        let ready = self.admit_again(cx, m.id).and(if held { known } else { Err(Fail::Busy) });
+        let Move { id, op, to, held, .. } = m;
+        let ready = self.admit_again(cx, id).and(if self.holds(cx, &held) { known } else { Err(Fail::Busy) });
         if let Err(fail) = ready {
-            self.unlock(cx, m.root, m.tx);
-            return self.refuse(cx, m.to, fail);
+            self.unlock(cx, held.lock);
+            return self.refuse(cx, to, fail);
         }
-        let decision = self.decide(cx, &m.op, Ask { id: m.id, above: Some(&m.above), ..Ask::default() });
+        let decision = self.decide(cx, &op, Ask { id, above: Some(&held.above), ..Ask::default() });
+        if let Ok(Decision::RemoveElsewhere(entry)) = decision {
+            return self.remove_elsewhere(cx, (id, op), entry, Some(held), to);
+        }
         if !matches!(decision, Ok(Decision::Change(..))) {
-            self.unlock(cx, m.root, m.tx);
+            self.unlock(cx, held.lock);
         }
-        let after = AfterReply::Unlock { root: m.root, tx: m.tx };
-        let waiter = Waiter { shape: ReplyShape::Done, after, ..Waiter::done(m.to) };
-        self.carry_out(cx, m.id, decision, Bytes::new(), waiter);
+        let after = AfterReply::Unlock(held.lock);
+        let waiter = Waiter { shape: ReplyShape::Done, after, ..Waiter::done(to) };
+        self.carry_out(cx, id, decision, Bytes::new(), waiter);
+    }
+
+    /// Whether what a rename has learnt under the lock is still so.
+    pub(crate) fn holds(&self, cx: &Cx<'_, B, R>, held: &Held) -> bool {
+        let same = self.replica.view().epoch == held.epoch && self.tree.moves == held.moves;
+        cx.at.now < held.until && same
     }
 
     /// Releases the lock, in the background.
-    pub(crate) fn unlock(&mut self, cx: &mut Cx<'_, B, R>, root: SetId, tx: OpId) {
+    pub(crate) fn unlock(&mut self, cx: &mut Cx<'_, B, R>, lock: Lock) {
+        let Lock { root, tx } = lock;
         self.ask(cx, Asking::Unlocked, root, Op::UnlockTree { tx }, None);
     }
 }
@@ -181,19 +198,10 @@ mod tests {
     }
 
     fn walk() -> Move<()> {
-        let tx = OpId { session: SessionId(1), seq: 1 };
-        Move {
-            id: tx,
-            op: Op::SyncFs,
-            to: Address::NOBODY,
-            root: SetId(1),
-            tx,
-            until: LOCK_USE,
-            epoch: Epoch(1),
-            moves: 0,
-            above: BTreeMap::new(),
-            walk: (fid(1), Vec::new(), fid(1)),
-        }
+        let id = OpId { session: SessionId(1), seq: 1 };
+        let lock = Lock { root: SetId(1), tx: id };
+        let held = Held { lock, until: LOCK_USE, epoch: Epoch(1), moves: 0, above: BTreeMap::new() };
+        Move { id, op: Op::SyncFs, to: Address::NOBODY, held, walk: (fid(1), Vec::new(), fid(1)) }
     }
 
     fn says(own: &[u64], other: Option<(Fid, SetId)>) -> Result<Body, Fail> {
@@ -203,10 +211,10 @@ mod tests {
     #[test]
     fn a_walk_goes_from_set_to_set_up_to_the_root() {
         let mut m = walk();
-        let next = (fid(3), SetId(2));
+        let next = (fid(2), SetId(2));
         assert_eq!(m.walk_on(says(&[1, 2], Some(next))), Walk::Ask(next.0, next.1));
-        assert_eq!(m.walk_on(says(&[3, 4], None)), Walk::Ended);
-        assert_eq!(m.above, [(fid(1), [1, 2, 3, 4].map(fid).into())].into());
+        assert_eq!(m.walk_on(says(&[2, 3, 4], None)), Walk::Ended);
+        assert_eq!(m.held.above, [(fid(1), [1, 2, 2, 3, 4].map(fid).into())].into());
     }
 
     #[test]

@@ -32,6 +32,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         }
         self.later.front().map(|later| match later {
             Later::DropOrphan(_) => "drop a nameless file",
+            Later::TellPlace(_) => "tell where a directory is",
             Later::Announce(_) => "tell of a stale object",
             Later::AnswerOne(_) => "answer a joining brick",
             Later::Flush(_) => "write attributes",

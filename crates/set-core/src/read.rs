@@ -60,9 +60,14 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 (Vec::new(), Ok(plain(Body::Done)))
             }
             Op::CheckEntry { parent, name, fid } => {
-                if self.transactions.may_commit(self.replica.view().epoch, parent, &name) {
+                let epoch = self.replica.view().epoch;
+                let moved = self.moved_entry(parent, &name, fid);
+                let may_commit = |(dir, name): &(Fid, Name)| self.transactions.may_commit(epoch, *dir, name);
+                let told = (parent, name);
+                if moved.iter().chain([&told]).any(may_commit) {
                     return self.refuse(cx, to, Fail::Busy);
                 }
+                let (parent, name) = moved.unwrap_or(told);
                 self.check_entry(parent, &name, fid)
             }
             Op::LockTree { tx } => {
@@ -192,6 +197,14 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             self.opens.add(session, fid);
         }
         (one(fid), answer)
+    }
+
+    /// Where the entry of another set's directory is, if it is not where that set takes it to be: it was renamed here.
+    fn moved_entry(&mut self, parent: Fid, name: &Name, fid: Fid) -> Option<(Fid, Name)> {
+        let at = self.brick.location_of(fid).ok()?;
+        let entry = self.brick.lookup(at.parent, &at.name).ok()??;
+        let leads = entry.fid == fid && entry.is_dir() && entry.home != self.set;
+        (leads && (at.parent, &at.name) != (parent, name)).then_some((at.parent, at.name))
     }
 
     /// Whether the entry exists that another set's directory needs.

@@ -1,6 +1,7 @@
 //! Requests that wait, each with the answer that will be sent.
 
 use crate::io::Output;
+use crate::moves::Lock;
 use alloc::vec::Vec;
 use bytes::Bytes;
 use ids::{Fid, OpId, SessionId, SetId};
@@ -39,22 +40,20 @@ impl<R> Address<R> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum AfterReply {
     Nothing,
-    /// The transaction has committed: it ends on the other set.
+    /// The transaction has committed: it ends on the other set, and the lock under which that was decided is not needed.
     EndTransaction {
         home: SetId,
         fid: Fid,
         tx: OpId,
         keep: bool,
+        lock: Option<Lock>,
     },
     /// The entry of a transaction about a file is made or gone: it goes to disk first.
     EndFile {
         tx: OpId,
     },
     /// The lock on the tree's shape is not needed any more.
-    Unlock {
-        root: SetId,
-        tx: OpId,
-    },
+    Unlock(Lock),
 }
 
 /// What kind of answer a change's request wants.

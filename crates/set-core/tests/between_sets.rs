@@ -187,6 +187,75 @@ fn an_unclear_answer_about_an_entry_ends_no_transaction() {
     }
 }
 
+fn with_names(names: &[(&str, Fid)]) -> Rig {
+    let names = names.iter().map(|(n, fid)| ((ROOT, name(n)), (*fid, SetId(2)))).collect();
+    Rig::with(Memory { names, ..Memory::default() }, &[])
+}
+
+fn rename(from: &str, to: &str) -> Op {
+    Op::Rename { parent: ROOT, name: name(from), to_parent: ROOT, to_name: name(to), flags: 0 }
+}
+
+/// Its own set knows only which set has its entry.
+#[test]
+fn an_entry_that_was_renamed_here_still_counts() {
+    let mut rig = with_names(&[("d", THERE)]);
+    assert_eq!(rig.ask(7, rename("d", "e")), ["reply 1: done for 250 ms", "ask 1: relocate of 2"]);
+    answer(&mut rig, 1, Ok(Body::Done));
+    let check = || Op::CheckEntry { parent: ROOT, name: name("d"), fid: THERE };
+    assert_eq!(rig.ask(9, check()), ["reply 2: done"]);
+    rig.ask(7, Op::Rmdir { parent: ROOT, name: name("e") });
+    assert_eq!(rig.ask(9, check()), ["reply 4: busy"], "it may go under the name that it has now");
+    answer(&mut rig, 2, Ok(Body::Done));
+    assert_eq!(rig.ask(9, check()), ["reply 5: no such file or directory"]);
+}
+
+#[test]
+fn a_directory_elsewhere_gives_way_to_a_rename_when_its_set_agrees() {
+    let other = Fid { lsn: Lsn(51), ..THERE };
+    let mut rig = with_names(&[("d", THERE), ("e", other)]);
+    assert_eq!(rig.ask(7, rename("d", "e")), ["ask 1: preparermdir of 2 as 1"]);
+    let full = Err(Fail::Errno { errno: Errno::ENOTEMPTY.0 });
+    assert_eq!(answer(&mut rig, 1, full), ["reply 1: directory not empty for 250 ms"]);
+    rig.ask(7, rename("d", "e"));
+    let done = answer(&mut rig, 2, Ok(Body::Done));
+    let told = ["reply 2: done for 250 ms", "ask 3: endtransaction of 2, gone", "ask 4: relocate of 2"];
+    assert_eq!(done, told);
+    let names: Vec<_> = rig.core.brick_mut().names.clone().into_iter().collect();
+    assert_eq!(names, [((ROOT, name("e")), (THERE, SetId(2)))]);
+}
+
+#[test]
+fn a_directory_elsewhere_stays_if_the_view_changes_before_it_gives_way() {
+    let other = Fid { lsn: Lsn(51), ..THERE };
+    let mut rig = with_names(&[("d", THERE), ("e", other)]);
+    rig.ask(7, rename("d", "e"));
+    rig.lead(&[]);
+    let late = answer(&mut rig, 1, Ok(Body::Done));
+    assert_eq!(late, ["ask 2: checkentry of 1", "reply 1: busy for 250 ms"]);
+    assert_eq!(rig.core.brick_mut().names.len(), 2);
+}
+
+/// The directory that was to give way is what the client's own names lead to by now.
+#[test]
+fn what_was_agreed_about_an_entry_ends_when_it_is_renamed() {
+    let other = Fid { lsn: Lsn(51), ..THERE };
+    for (op, prepared) in [
+        (rename("d", "e"), Ok(Body::Done)),
+        (Op::Rmdir { parent: ROOT, name: name("e") }, Ok(Body::Done)),
+        (Op::Rmdir { parent: ROOT, name: name("e") }, Err(Fail::Errno { errno: Errno::ENOTEMPTY.0 })),
+    ] {
+        let mut rig = with_names(&[("d", THERE), ("e", other)]);
+        rig.ask(7, op);
+        rig.ask(7, rename("e", "f"));
+        answer(&mut rig, 2, Ok(Body::Done));
+        let late = answer(&mut rig, 1, prepared.clone());
+        assert!(late.contains(&"reply 1: busy for 250 ms".to_owned()), "{late:?}");
+        assert_eq!(late.contains(&"ask 3: checkentry of 1".to_owned()), prepared.is_ok(), "{late:?}");
+        assert_eq!(rig.core.brick_mut().names.len(), 2);
+    }
+}
+
 #[test]
 fn an_entry_counts_if_it_leads_to_the_directory() {
     let names = [((ROOT, name("d")), (THERE, SetId(2)))].into();

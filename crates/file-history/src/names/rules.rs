@@ -324,17 +324,16 @@ impl Names {
         }
     }
 
-    /// Whether sets would have to agree about what they can't: a directory, an exchange, or a file that comes from another set
-    /// and does not live there.
+    /// Whether sets would have to agree about what they can't: a directory that changes its set, a file that does and lives on
+    /// another one than it comes from, an exchange that changes sets or of a file that lives elsewhere.
     fn crosses(&self, (from, to): (Key, Key), source: Option<Obj>, moved: &[Obj], exchange: bool) -> bool {
         let set = |o: Obj| self.objects[o].set;
         let own = set(from.dir);
         let far = set(to.dir) != own;
         let alien = |o: &Obj| set(*o) != own;
-        let bound = |o: &Obj| exchange || self.objects[*o].is_dir();
-        (far && exchange)
-            || moved.iter().any(|o| bound(o) && (far || alien(o)))
-            || (far && source.is_some_and(|o| alien(&o)))
+        let is_dir = |o: &Obj| self.objects[*o].is_dir();
+        (far && (exchange || moved.iter().any(is_dir) || source.is_some_and(|o| alien(&o))))
+            || (exchange && moved.iter().any(|o| !is_dir(o) && alien(o)))
     }
 
     /// Why the source of a rename can't replace its target. The directory that has to be empty, if it is not certain.
@@ -385,13 +384,6 @@ impl Names {
         if self.crosses((*from, *to), source, &moved, *exchange) {
             may.push(Errno::EXDEV);
         }
-        // Old copies on the bricks may be in the way of a directory that moves beneath another set's, and nobody was told on
-        // which set a directory lives that a call without an answer made.
-        let unseen = |o: &Obj| is_dir(o) && self.objects[*o].fid.is_none();
-        let others = self.objects.iter().any(|o| o.set != self.objects[from.dir].set);
-        if moved.iter().any(unseen) || (others && from.dir != to.dir && moved.iter().any(is_dir)) {
-            may.push(Errno::EXDEV);
-        }
         if source.is_none() || (*exchange && target.is_none()) {
             errors.push(Errno::ENOENT);
         }
@@ -420,7 +412,11 @@ impl Names {
             self.set(&mut next, *from, if *exchange { target } else { None });
             if let Some(replaced) = target.filter(|_| !exchange) {
                 let leaving = self.leaves(replaced);
-                next.change(replaced, |l| (l.anchored, l.leaving) = (false, leaving));
+                let ending = is_dir(&replaced) && self.objects[replaced].set != self.objects[to.dir].set;
+                next.change(replaced, |l| {
+                    (l.anchored, l.leaving) = (false, leaving);
+                    l.ending |= ending;
+                });
             }
         }
         out.push(next);

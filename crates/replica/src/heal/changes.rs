@@ -134,10 +134,12 @@ impl DirtySet {
             | Change::DropOrphan { fid }
             | Change::PrepareRmdir { fid }
             | Change::PrepareFile { fid, .. }
-            | Change::EndTransaction { fid, .. }
-            | Change::Relocate { fid, .. } => !self.is_dirty(*fid),
+            | Change::EndTransaction { fid, .. } => !self.is_dirty(*fid),
             // What holds the path of a placed directory here may be stale: the primary says where it lies.
-            Change::Touch { .. } | Change::Partial { .. } | Change::PrepareMkdir { .. } => false,
+            Change::Touch { .. }
+            | Change::Partial { .. }
+            | Change::PrepareMkdir { .. }
+            | Change::Relocate { .. } => false,
         }
     }
 }

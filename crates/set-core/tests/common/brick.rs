@@ -245,7 +245,10 @@ impl LocalBrick for Memory {
         self.entry(parent, name)
     }
     fn attr_of_any(&mut self, fid: Fid) -> Result<Attr, Errno> {
-        self.attr(fid)
+        match self.names.values().find(|(f, home)| *f == fid && *home != SET && !self.files.contains(f)) {
+            Some((_, home)) => Ok(Attr { home: *home, ..dir(fid) }),
+            None => self.attr(fid),
+        }
     }
     fn readlink(&mut self, _: Fid) -> Result<Vec<u8>, Errno> {
         Err(Errno::EIO)
