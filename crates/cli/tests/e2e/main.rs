@@ -27,6 +27,7 @@ mod heal;
 mod healing;
 mod hung_disks;
 mod options;
+mod placed;
 mod posix;
 mod quorum;
 mod restart;
