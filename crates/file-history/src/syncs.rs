@@ -43,13 +43,17 @@ fn answered(r: &Record) -> Option<u64> {
 }
 
 /// Whether a set may have a part in the operation that has none of its directories: a directory may lie on any other set than
-/// its entry, a file on one from which a name was given to it here.
+/// its entry, also one that gives way to a rename, a file on one from which a name was given to it here.
 fn may_ask(r: &Record, set: SetId, records: &[Record]) -> bool {
     match r.op {
         Op::Create { node: Node::Dir, .. } | Op::Rmdir { .. } => true,
         Op::Unlink { .. } | Op::Rename { .. } | Op::MoveIn { .. } => {
             let until = answered(r).unwrap_or(u64::MAX);
-            records.iter().any(|o| o.set == r.set && o.begun <= until && came_from(&o.op) == Some(set))
+            let dir = |o: &Record| {
+                matches!((&r.op, &o.op), (Op::Rename { .. }, Op::Create { node: Node::Dir, .. }))
+            };
+            let concerns = |o: &Record| came_from(&o.op) == Some(set) || dir(o);
+            records.iter().any(|o| o.set == r.set && o.begun <= until && concerns(o))
         }
         _ => false,
     }

@@ -703,6 +703,19 @@ fn a_directory_may_lie_on_another_set_than_its_entry() {
 }
 
 #[test]
+fn a_directory_that_gives_way_may_lie_on_another_set() {
+    for (node, fine) in [(Node::Dir, true), (Node::File, false)] {
+        let mut s = with_file();
+        s.excuse(Errno::EROFS);
+        s.excuses.errors[0].set = Some(SetId(2));
+        s.call(make(root(), "d", node), Err(Errno::EINTR));
+        s.unanswered();
+        s.rename("a", "d", Err(Errno::EROFS));
+        if fine { s.accepted() } else { s.refused() }
+    }
+}
+
+#[test]
 fn a_full_disk_explains_a_sync_that_fails() {
     let mut s = with_file();
     s.call(Op::SyncFs, Err(Errno::EIO));
