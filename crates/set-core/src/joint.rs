@@ -42,7 +42,7 @@ pub(crate) struct Joint<R> {
 }
 
 /// The entry that decides a request's outcome, and the directory that it is in.
-fn decider(op: &Op) -> Option<(Fid, &Name)> {
+pub(crate) fn decider(op: &Op) -> Option<(Fid, &Name)> {
     match op {
         Op::Unlink { parent, name } | Op::LinkIn { parent, name, .. } => Some((*parent, name)),
         Op::Rename { to_parent, to_name, .. } | Op::MoveIn { to_parent, to_name, .. } => {
@@ -218,6 +218,12 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             return waiter.refuse(Fail::Busy, cx.out);
         };
         self.ask(cx, Asking::EnteredOnDisk(Box::new(waiter), parts), self.set, Op::Fsync { fid: dir }, None);
+    }
+
+    /// Such a change was done before; homes that were not told of it ask.
+    pub(crate) fn answer_when_entered(&mut self, cx: &mut Cx<'_, B, R>, to: Address<R>, dir: Fid) {
+        let entered = Asking::EnteredOnDisk(Box::new(Waiter::done(to)), Vec::new());
+        self.ask(cx, entered, self.set, Op::Fsync { fid: dir }, None);
     }
 
     pub(crate) fn on_entered_on_disk(

@@ -50,7 +50,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Admission::Go if changes && self.joiner_lags(cx) => self.refuse(cx, request.to, Fail::Busy),
             Admission::Go if changes => self.serve_change(cx, request),
             Admission::Go => self.serve_read(cx, request),
-            Admission::Done(outcome) => self.answer_again(request, outcome),
+            Admission::Done(outcome) => self.answer_again(cx, request, outcome),
             Admission::WrongView(epoch) => self.refuse(cx, request.to, Fail::WrongView { epoch }),
             Admission::Busy => self.refuse(cx, request.to, Fail::Busy),
             Admission::BelowQuorum => self.refuse(cx, request.to, Fail::BelowQuorum),

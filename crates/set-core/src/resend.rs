@@ -1,8 +1,9 @@
 //! Requests that were done before, and whose answer did not get to the client.
 
 use crate::brick::{JournalPlace, LocalBrick};
-use crate::core::{Next, SetCore};
+use crate::core::{Cx, Next, SetCore};
 use crate::io::ReplyTo;
+use crate::joint::decider;
 use crate::request::AdmittedRequest;
 use crate::waiters::{ReplyShape, Waiter};
 use ids::{Fid, Lsn, SetId, Time};
@@ -12,7 +13,17 @@ use wire::{Attr, Body, Change, Errno, Op, Reply};
 
 impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// A request that was done before.
-    pub(crate) fn answer_again(&mut self, request: AdmittedRequest<R>, outcome: Outcome) {
+    pub(crate) fn answer_again(
+        &mut self,
+        cx: &mut Cx<'_, B, R>,
+        mut request: AdmittedRequest<R>,
+        outcome: Outcome,
+    ) {
+        if let Some(dir) = self.decided_for_others(&request.op, outcome.lsn) {
+            // The answer may have been refused as the entry could not be brought to disk.
+            request.to.grant = 0;
+            return self.answer_when_entered(cx, request.to, dir);
+        }
         let shape = match ReplyShape::of(&request.op, request.session, &request.payload) {
             ReplyShape::Offset(_) => ReplyShape::Offset(outcome.amount),
             shape => shape,
@@ -34,6 +45,22 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         self.next.push_back(Next::Feed(Input::Await { ticket, lsn }));
     }
 
+    /// The directory of the entry that this change made or removed, if it decided a transaction with other sets.
+    fn decided_for_others(&self, op: &Op, lsn: Lsn) -> Option<Fid> {
+        let (dir, _) = decider(op)?;
+        let joint = match op {
+            Op::MoveIn { .. } | Op::LinkIn { .. } => true,
+            _ => self.record(lsn).is_none_or(|c| c.touched().iter().any(|fid| fid.set != self.set)),
+        };
+        joint.then_some(dir)
+    }
+
+    /// A change that was done before, if the journal reaches back to it.
+    fn record(&self, lsn: Lsn) -> Option<Change> {
+        let records = self.brick.some_records(lsn, &mut JournalPlace::default()).ok()?;
+        records.into_iter().next().filter(|r| r.stamp.lsn == lsn).map(|r| r.body)
+    }
+
     /// The answer to a request that was done, if what it is about has been removed since. `ESTALE` would have the client's
     /// kernel look the path up once more and do it twice.
     fn answer_for_gone(&self, op: &Op, outcome: &Outcome) -> Option<Reply> {
@@ -50,9 +77,9 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
 
     /// What was made by this change, as it was then; without a name now.
     fn attr_as_made(&self, lsn: Lsn) -> Option<Attr> {
-        let records = self.brick.some_records(lsn, &mut JournalPlace::default()).ok()?;
-        let record = records.into_iter().next().filter(|r| r.stamp.lsn == lsn)?;
-        let Change::Create { fid, home, node, mode, uid, gid, time, .. } = record.body else { return None };
+        let Change::Create { fid, home, node, mode, uid, gid, time, .. } = self.record(lsn)? else {
+            return None;
+        };
         Some(unnamed(fid, home, &node, mode, (uid, gid), time))
     }
 }

@@ -99,7 +99,8 @@ fn a_file_moves_in_with_its_entry() {
     assert_eq!(changes(&mut rig), ["Enter"]);
     assert_eq!(done(&mut rig, 3), ["ask 4: endfile of 2"]);
     assert_eq!(done(&mut rig, 4), ["reply 1: done for 250 ms"], "all is as it will be");
-    assert_eq!(rig.ask_as(7, 1, move_in("new")), ["reply 1: done"], "once");
+    assert_eq!(rig.ask_as(7, 1, move_in("new")), ["ask 5: fsync of 1"], "once");
+    assert_eq!(done(&mut rig, 5), ["reply 1: done"]);
     assert_eq!(rig.ask(9, check("new", FILE)), ["reply 3: done"]);
     assert_eq!(changes(&mut rig), ["Enter"]);
 }
@@ -250,7 +251,8 @@ fn a_new_view_after_the_entry_leaves_the_end_to_the_home() {
     assert_eq!(changes(&mut rig), ["Enter"]);
     // Whoever asks learns that it has committed: the client, and the home.
     let again = rig.ask_as(7, 1, move_in("new"));
-    assert!(again.iter().any(|l| l.starts_with("reply 1: done")), "{again:?}");
+    let sync = again.iter().find_map(|l| l.strip_prefix("ask ")?.strip_suffix(": fsync of 1")?.parse().ok());
+    assert_eq!(done(&mut rig, sync.expect("it goes to disk first")), ["reply 1: done"]);
     assert_eq!(rig.ask(9, check("new", FILE)), ["reply 2: done"]);
     assert_eq!(changes(&mut rig), ["Enter"]);
 }
@@ -264,6 +266,12 @@ fn an_entry_that_is_not_on_disk_is_told_to_nobody() {
     let failed = answer(&mut rig, 3, errno(Errno::EIO));
     assert!(failed.len() == 1 && failed[0].starts_with("reply 1: "), "{failed:?}");
     assert!(!failed[0].contains("done"), "{failed:?}");
+    // Nor when the client asks again.
+    assert_eq!(rig.ask_as(7, 1, move_in("new")), ["ask 4: fsync of 1"]);
+    let failed = answer(&mut rig, 4, errno(Errno::EIO));
+    assert!(failed.len() == 1 && !failed[0].contains("done"), "{failed:?}");
+    assert_eq!(rig.ask_as(7, 1, move_in("new")), ["ask 5: fsync of 1"]);
+    assert_eq!(done(&mut rig, 5), ["reply 1: done"]);
 }
 
 /// A home that asks may wait for the very transaction that waits for it: asked twice, it gives way.
