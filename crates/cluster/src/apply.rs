@@ -2,7 +2,7 @@
 //!
 //! A refused command changes nothing at all.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ids::{BrickId, Epoch, ServerId, SetId, VolumeId};
 
@@ -206,16 +206,21 @@ impl State {
         if changes.len() > limits::OPTION_CHANGES {
             return Err(Refusal::TooManyChanges { count: changes.len(), max: limits::OPTION_CHANGES });
         }
-        for change in changes {
-            let volume = self.known_volume(&change.volume)?;
-            check_option(volume, &change.key, change.value.as_deref())?;
-        }
-        for OptionChange { volume, key, value } in changes {
-            let volume = self.volume_mut(volume)?;
+        let mut changed: BTreeMap<&str, BTreeMap<String, String>> = BTreeMap::new();
+        for OptionChange { volume: name, key, value } in changes {
+            let volume = self.known_volume(name)?;
+            check_option(volume, key, value.as_deref())?;
+            let options = changed.entry(name).or_insert_with(|| volume.options.clone());
             match value {
-                Some(value) => volume.options.insert(key.clone(), value.trim().to_string()),
-                None => volume.options.remove(key),
+                Some(value) => options.insert(key.clone(), value.trim().to_string()),
+                None => options.remove(key),
             };
+        }
+        for (name, options) in &changed {
+            check_length(name, options)?;
+        }
+        for (name, options) in changed {
+            self.volume_mut(name)?.options = options;
         }
         Ok(Outcome::Done)
     }
@@ -259,6 +264,7 @@ impl State {
         for (key, value) in &wanted.options {
             check_option(volume, key, Some(value))?;
         }
+        check_length(name, &wanted.options)?;
         volume.options = wanted.options.iter().map(|(k, v)| (k.clone(), v.trim().to_string())).collect();
         match (wanted.status, volume.status) {
             (Some(Status::Started), _) => volume.status = Status::Started,
@@ -295,6 +301,15 @@ impl State {
         if !self.servers.contains_key(&survivor) {
             return Err(Refusal::UnknownServer { id: survivor });
         }
+        let none_left = || Refusal::OutOfIds;
+        let generation = self.generation.checked_add(1).ok_or_else(none_left)?;
+        let next_server =
+            self.next_server.0.checked_add(limits::RECOVERY_IDS.into()).ok_or_else(none_left)?;
+        let next_volume = self.next_volume.0.checked_add(limits::RECOVERY_IDS).ok_or_else(none_left)?;
+        let next_brick = self.next_brick.0.checked_add(limits::RECOVERY_IDS).ok_or_else(none_left)?;
+        if self.sets.values().any(|set| set.view.epoch.0.checked_add(2 * limits::RECOVERY_EPOCHS).is_none()) {
+            return Err(none_left());
+        }
         let others: Vec<ServerId> = self.servers.keys().copied().filter(|id| *id != survivor).collect();
         let mut changed = Vec::new();
         for id in others {
@@ -309,15 +324,15 @@ impl State {
             server.role = Role::Voter;
         }
         // What the others went on to do is not known here: no number that they may have given is given again.
-        self.generation += 1;
+        self.generation = generation;
         for set in self.sets.values_mut() {
             set.view.epoch = Epoch(set.view.epoch.0 + limits::RECOVERY_EPOCHS);
             set.lost_before = set.view.epoch;
         }
-        self.next_server = ServerId(self.next_server.0 + u64::from(limits::RECOVERY_IDS));
-        self.next_volume = VolumeId(self.next_volume.0 + limits::RECOVERY_IDS);
+        self.next_server = ServerId(next_server);
+        self.next_volume = VolumeId(next_volume);
+        self.next_brick = BrickId(next_brick);
         self.next_set = SetId((self.next_set.0 + limits::RECOVERY_IDS).min(SetId::MAX.0));
-        self.next_brick = BrickId(self.next_brick.0 + limits::RECOVERY_IDS);
         Ok(Outcome::Views(changed))
     }
 
@@ -332,6 +347,15 @@ impl State {
 
 fn check_identity(value: &str) -> Result<(), Refusal> {
     hex::decode(value).map(drop).ok_or_else(|| Refusal::Identity { value: value.to_string() })
+}
+
+/// All options of a volume together are bounded.
+fn check_length(volume: &str, options: &BTreeMap<String, String>) -> Result<(), Refusal> {
+    let length: usize = options.iter().map(|(key, value)| key.len() + value.len()).sum();
+    if length > limits::OPTIONS {
+        return Err(Refusal::OptionsTooLong { volume: volume.to_owned(), max: limits::OPTIONS });
+    }
+    Ok(())
 }
 
 fn check_option(volume: &Volume, key: &str, value: Option<&str>) -> Result<(), Refusal> {

@@ -96,6 +96,25 @@ fn options_are_set_all_or_none() {
     assert_eq!(state.volume("v").unwrap().options.len(), 1);
 }
 
+/// The options go to each client in one message.
+#[test]
+fn options_have_a_bound_together() {
+    let mut state = testing::pool(1);
+    testing::create(&mut state, "v", 1, 0, 1);
+    let change = |n: usize| OptionChange {
+        volume: "v".into(),
+        key: format!("user.{n}"),
+        value: Some("x".repeat(limits::OPTION_VALUE)),
+    };
+    let all = |n: usize| Command::SetOptions { changes: (0..n).map(change).collect() };
+    let refused = testing::refuse(&mut state, all(64));
+    assert_eq!(refused, Refusal::OptionsTooLong { volume: "v".into(), max: limits::OPTIONS });
+    state.apply(&all(60)).unwrap();
+    let refused =
+        testing::refuse(&mut state, Command::SetOptions { changes: (100..110).map(change).collect() });
+    assert!(matches!(refused, Refusal::OptionsTooLong { .. }), "with those that are there");
+}
+
 #[test]
 fn options_out_of_range_name_the_range() {
     let mut state = testing::pool(2);
@@ -264,6 +283,17 @@ fn a_recovered_pool_goes_on_from_one_server() {
     assert!(!state.is_server(ServerId(1), &testing::server(1).identity), "who was fenced off is nobody");
     let unknown = testing::refuse(&mut state, Command::RecoverPool { server: ServerId(9) });
     assert_eq!(unknown, Refusal::UnknownServer { id: ServerId(9) });
+}
+
+#[test]
+fn numbers_do_not_overflow_however_often_a_pool_is_recovered() {
+    let mut state = testing::pool(1);
+    testing::create(&mut state, "v", 1, 0, 1);
+    let recover = Command::RecoverPool { server: ServerId(1) };
+    let recovered = (0..70_000).take_while(|_| state.apply(&recover).is_ok()).count();
+    assert!((60_000..70_000).contains(&recovered), "{recovered} times");
+    assert_eq!(testing::refuse(&mut state, recover), Refusal::OutOfIds);
+    state.check();
 }
 
 #[test]

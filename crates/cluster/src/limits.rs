@@ -22,6 +22,8 @@ pub const VOLUME_BRICKS: usize = 8192;
 pub const OPTION_VALUE: usize = 4096;
 /// Bytes of an option's key.
 pub const OPTION_KEY: usize = 128;
+/// Bytes of all options of a volume together: they are sent to each client that mounts it.
+pub const OPTIONS: usize = 256 << 10;
 /// Changes of options in one command.
 pub const OPTION_CHANGES: usize = 65536;
 /// Answers remembered so that a command sent twice is applied once.

@@ -11,6 +11,8 @@ use thiserror::Error;
 pub enum Refusal {
     #[error("this server is in a pool already: detach it there first")]
     PoolExists,
+    #[error("a pool is recovered on a server that is stopped: run mortar pool recover there")]
+    OfflineOnly,
     #[error("there is no pool yet: start the first server with an empty state folder")]
     NoPool,
     #[error("'{value}' is not a 128-bit identity: 32 lower-case hex digits are expected")]
@@ -88,6 +90,8 @@ pub enum Refusal {
     UnknownOption { key: String, nearest: Option<String> },
     #[error("option {key} of volume '{volume}' cannot be '{value}': use {expected}")]
     OptionValue { volume: String, key: String, value: String, expected: String },
+    #[error("the options of volume '{volume}' would have more than {max} bytes: shorten or reset some")]
+    OptionsTooLong { volume: String, max: usize },
     #[error("{count} changes are too many for one command: give at most {max}")]
     TooManyChanges { count: usize, max: usize },
     #[error("volume '{name}' is described twice: name each volume once")]

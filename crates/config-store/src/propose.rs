@@ -1,6 +1,6 @@
 //! Proposals and reads: here, else at the leader, until they are done or refused.
 
-use cluster::{Outcome, Proposal};
+use cluster::{Command, Outcome, Proposal, Refusal};
 use ids::ServerId;
 use openraft::error::{CheckIsLeaderError, ClientWriteError, ForwardToLeader, RaftError};
 
@@ -27,6 +27,9 @@ impl Inner {
     }
 
     pub(crate) async fn propose_here(&self, proposal: &Proposal) -> Result<Outcome, ProposeError> {
+        if matches!(proposal.command, Command::RecoverPool { .. }) {
+            return Err(Refusal::OfflineOnly.into());
+        }
         let write = self.raft.client_write(proposal.clone());
         let written = match tokio::time::timeout(self.options.command_timeout, write).await {
             Ok(written) => written,

@@ -281,6 +281,45 @@ async fn strangers_are_refused() {
     assert_eq!(ConfigStore::stored_server(pool.folder(1)).unwrap(), None);
 }
 
+/// openraft adds to terms and indices without looking: the largest ones would end the process.
+#[tokio::test]
+async fn terms_and_entries_out_of_reach_are_refused() {
+    use crate::rpc::{Body, FORMAT, Reply, Request};
+    use crate::types::{LogId, Vote};
+    use openraft::CommittedLeaderId;
+    use openraft::raft::{AppendEntriesRequest, VoteRequest};
+    let pool = Pool::new(1).await;
+    pool.mark("a").await;
+    let term = pool.stores[&1].metrics().term;
+    let id = |term, index| Some(LogId::new(CommittedLeaderId::new(term, 2), index));
+    let append = |prev_log_id| {
+        Body::Append(AppendEntriesRequest {
+            vote: Vote::new(term, 2),
+            prev_log_id,
+            entries: Vec::new(),
+            leader_commit: prev_log_id,
+        })
+    };
+    let bodies = [
+        Body::Vote(VoteRequest { vote: Vote::new(u64::MAX, 2), last_log_id: None }),
+        Body::Vote(VoteRequest { vote: Vote::new(u64::MAX >> 1, 2), last_log_id: None }),
+        Body::Vote(VoteRequest { vote: Vote::new(term, 2), last_log_id: id(1, u64::MAX) }),
+        append(id(1, u64::MAX)),
+        append(id(u64::MAX, 1)),
+    ];
+    for body in bodies {
+        let said = format!("{body:?}");
+        let request =
+            Request { format: FORMAT, pool: String::new(), from: ServerId(2), to: ServerId(1), body };
+        let answer = pool.stores[&1].handle(serde_json::to_vec(&request).unwrap()).await.unwrap();
+        let answer: Reply = serde_json::from_slice(&answer).unwrap();
+        assert!(matches!(&answer, Reply::Failed(why) if why.contains("far beyond")), "{said}: {answer:?}");
+    }
+    let recover = pool.stores[&1].propose(cluster::Command::RecoverPool { server: ServerId(1) }).await;
+    assert!(recover.unwrap_err().to_string().contains("on a server that is stopped"));
+    pool.mark("b").await;
+}
+
 #[tokio::test]
 async fn a_damaged_file_is_named() {
     let mut pool = Pool::new(1).await;

@@ -94,10 +94,12 @@ fn code(refusal: &Refusal) -> ErrorCode {
         | Refusal::CopyLess { .. }
         | Refusal::OnlyCopy { .. }
         | Refusal::SetOffline { .. }
+        | Refusal::OfflineOnly
         | Refusal::DataWouldBeLost { .. } => ErrorCode::Conflict,
         Refusal::TooManyServers { .. }
         | Refusal::TooManyVolumes { .. }
         | Refusal::TooManyBricks { .. }
+        | Refusal::OptionsTooLong { .. }
         | Refusal::TooManyChanges { .. }
         | Refusal::OutOfIds => ErrorCode::Limit,
         Refusal::StaleEpoch { .. } | Refusal::BrickIdTaken { .. } => ErrorCode::Stale,
