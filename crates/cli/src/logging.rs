@@ -1,11 +1,15 @@
 //! Logs: one line an event, to stderr or a file.
 
+mod repeats;
+
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use std::fs::File;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
 
 /// How much is logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -51,14 +55,20 @@ impl LogArgs {
         let filter = tracing_subscriber::EnvFilter::default()
             .add_directive(level.into())
             .add_directive(format!("openraft={raft}").parse()?);
-        let builder = tracing_subscriber::fmt().with_env_filter(filter);
+        // Who asks for every step gets every step.
+        let repeats = (level < LevelFilter::DEBUG).then(repeats::Repeats::default);
+        let lines = tracing_subscriber::fmt::layer();
         match &self.log {
             Some(path) => {
                 let opened = File::options().create(true).append(true).open(path);
                 let file = opened.with_context(|| format!("log file {}", path.display()))?;
-                builder.with_ansi(false).with_writer(std::sync::Mutex::new(file)).init();
+                let lines = lines.with_ansi(false).with_writer(std::sync::Mutex::new(file));
+                tracing_subscriber::registry().with(filter).with(lines.with_filter(repeats)).init();
             }
-            None => builder.with_ansi(std::io::stderr().is_terminal()).with_writer(std::io::stderr).init(),
+            None => {
+                let lines = lines.with_ansi(std::io::stderr().is_terminal()).with_writer(std::io::stderr);
+                tracing_subscriber::registry().with(filter).with(lines.with_filter(repeats)).init();
+            }
         }
         Ok(())
     }
