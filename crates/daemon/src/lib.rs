@@ -7,6 +7,7 @@
 
 mod clock;
 mod control;
+mod guests;
 mod limits;
 mod pulse;
 mod recovery;

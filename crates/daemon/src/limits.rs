@@ -1,4 +1,4 @@
-//! How long this crate waits for what: one place, so that they can be compared.
+//! How long this crate waits for what, and what whoever connects may use: one place, so that they can be compared.
 
 use std::time::Duration;
 
@@ -25,3 +25,24 @@ pub(crate) const STATUS_WAIT: Duration = Duration::from_secs(3);
 
 /// For a connection to another server.
 pub(crate) const CONNECT_WAIT: Duration = Duration::from_secs(2);
+
+/// For a handshake.
+pub(crate) const HANDSHAKE_WAIT: Duration = Duration::from_secs(10);
+
+/// For the rest of a frame that began to come, and for somebody to take something of what is sent to him.
+pub(crate) const FRAME_WAIT: Duration = Duration::from_secs(60);
+
+/// Unfinished handshakes of one address.
+pub(crate) const HANDSHAKES: usize = 64;
+
+/// Connections of one address, and of one server.
+pub(crate) const GUEST_CONNECTIONS: usize = 2048;
+
+/// Bytes of requests that are served and of answers that were not taken yet, of one address, and of one server.
+pub(crate) const GUEST_MEMORY: usize = 64 << 20;
+
+/// Bytes of the body of a request to a set.
+pub(crate) const CALL_BODY: u32 = 256 << 10;
+
+/// Control requests and watches of one connection at a time, each.
+pub(crate) const CONTROL_REQUESTS: usize = 64;

@@ -41,7 +41,7 @@ impl Caller {
             };
             tokio::select! {
                 () = read => {}
-                _ = write_frames(writer, queue) => {}
+                _ = write_frames(writer, queue, None) => {}
             }
             // Nobody will be answered any more: dropping the senders wakes all who wait.
             *for_reader.lock().unwrap_or_else(PoisonError::into_inner) = None;

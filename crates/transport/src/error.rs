@@ -41,6 +41,9 @@ pub enum TransportError {
     /// The other side closed the connection.
     #[error("connection closed by the other side")]
     Closed,
+    /// The other side sends or takes nothing, in the midst of a frame.
+    #[error("the other side stopped in the midst of a message")]
+    Stalled,
     /// What came is not a message of this protocol.
     #[error("bad message: {0}")]
     Decode(#[from] wire::DecodeError),

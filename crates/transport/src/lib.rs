@@ -14,8 +14,8 @@ pub use caller::Caller;
 pub use direct::DirectSender;
 pub use error::TransportError;
 pub use handshake::{Established, accept, answer, connect};
-pub use reader::FrameReader;
-pub use writer::{FrameSender, write_frames};
+pub use reader::{Bounds, FrameReader};
+pub use writer::{FrameSender, Queued, write_frames};
 
 /// The port that servers listen on unless told otherwise.
 pub const DEFAULT_PORT: u16 = 24240;

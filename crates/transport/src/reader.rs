@@ -2,8 +2,36 @@
 
 use crate::TransportError;
 use bytes::{Bytes, BytesMut};
+use std::sync::Arc;
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use wire::DecodeError;
 use wire::frame::{Frame, FrameHead, HEAD};
+
+/// What whoever is on the other side may use of this process's memory and patience.
+#[derive(Clone, Debug)]
+pub struct Bounds {
+    /// Bytes of a frame's body.
+    pub body: usize,
+    /// Bytes of a frame's payload.
+    pub payload: usize,
+    /// How long a frame may take to come in whole, from its first byte on.
+    pub wait: Duration,
+    /// Bytes of frames longer than [`Bounds::FREE`] are taken from here before they are read.
+    pub memory: Arc<Semaphore>,
+}
+
+impl Bounds {
+    /// A frame of up to so many bytes is read without asking for memory.
+    pub const FREE: usize = 64 << 10;
+
+    /// Waits for so many bytes of memory, at most for all that there is.
+    pub async fn reserve(&self, bytes: usize) -> Result<OwnedSemaphorePermit, TransportError> {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        self.memory.clone().acquire_many_owned(bytes).await.map_err(|_| TransportError::Closed)
+    }
+}
 
 /// Reads whole frames. A frame's body and payload are slices of the read buffer, not copies.
 #[derive(Debug)]
@@ -49,6 +77,34 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         FrameReader { from, buffer: Buffer::default() }
     }
 
+    /// Like [`FrameReader::next`] from somebody who is not trusted: the frame, and the memory that was reserved for it if it
+    /// is a long one. What is begun and does not end within the time is an error.
+    ///
+    /// # Errors
+    /// The connection broke, or the frame is not allowed by `bounds`.
+    pub async fn next_within(
+        &mut self,
+        bounds: &Bounds,
+    ) -> Result<Option<(Frame, Option<OwnedSemaphorePermit>)>, TransportError> {
+        if self.buffer.bytes.is_empty() && !self.fill(1).await? {
+            return Ok(None);
+        }
+        let whole = async {
+            self.fill(HEAD).await?;
+            let head = self.head()?;
+            if head.body_len > bounds.body || head.payload_len > bounds.payload {
+                return Err(DecodeError::Bounds("frame length").into());
+            }
+            let length = HEAD + head.body_len + head.payload_len;
+            let memory = if length > Bounds::FREE { Some(bounds.reserve(length).await?) } else { None };
+            Ok((self.take(head).await?, memory))
+        };
+        match tokio::time::timeout(bounds.wait, whole).await {
+            Ok(read) => read.map(Some),
+            Err(_) => Err(TransportError::Stalled),
+        }
+    }
+
     /// Reads until `n` bytes are buffered; false if the stream ends before the first of them.
     async fn fill(&mut self, n: usize) -> Result<bool, TransportError> {
         while self.buffer.bytes.len() < n {
@@ -65,9 +121,17 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         if !self.fill(HEAD).await? {
             return Ok(None);
         }
-        let mut raw = [0; HEAD];
-        raw.copy_from_slice(self.buffer.bytes.get(..HEAD).unwrap_or(&[0; HEAD]));
-        let head = FrameHead::decode(&raw)?;
+        let head = self.head()?;
+        self.take(head).await.map(Some)
+    }
+
+    /// The head that is buffered.
+    fn head(&self) -> Result<FrameHead, DecodeError> {
+        FrameHead::decode(self.buffer.bytes.first_chunk::<HEAD>().ok_or(DecodeError::Short)?)
+    }
+
+    /// The frame that begins with the head that is buffered.
+    async fn take(&mut self, head: FrameHead) -> Result<Frame, TransportError> {
         self.fill(HEAD + head.body_len + head.payload_len).await?;
         let _ = self.buffer.bytes.split_to(HEAD);
         let body = self.buffer.bytes.split_to(head.body_len).freeze();
@@ -77,7 +141,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
             self.buffer.bytes.split_to(head.payload_len).freeze()
         };
         head.verify(&body, &payload)?;
-        Ok(Some(Frame { kind: head.kind, id: head.id, body, payload, grant: head.grant }))
+        Ok(Frame { kind: head.kind, id: head.id, body, payload, grant: head.grant })
     }
 
     /// Whether a whole frame is buffered already, so that [`FrameReader::next`] would not wait.
@@ -129,6 +193,58 @@ mod tests {
         assert!(copied < 100_000 && largest < 2 * CHUNK, "{copied} bytes copied, {largest} in a buffer");
     }
 
+    fn bounds(memory: usize) -> Bounds {
+        let memory = Arc::new(Semaphore::new(memory));
+        Bounds { body: 1000, payload: 100 << 10, wait: Duration::from_secs(30), memory }
+    }
+
+    fn bytes(frame: &Frame) -> Vec<u8> {
+        [&frame.head()[..], &frame.body, &frame.payload].concat()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_frame_that_does_not_end_is_not_waited_for() {
+        let (mut to, from) = tokio::io::duplex(1 << 20);
+        let mut reader = FrameReader::new(from);
+        let frame = bytes(&Frame::new(Kind::Call, 1, vec![1; 100]));
+        let (begin, _) = frame.split_at(50);
+        tokio::io::AsyncWriteExt::write_all(&mut to, begin).await.expect("written");
+        assert!(matches!(reader.next_within(&bounds(0)).await, Err(TransportError::Stalled)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_at_all_may_come_for_any_time() {
+        let (to, from) = tokio::io::duplex(1 << 20);
+        let mut reader = FrameReader::new(from);
+        let quiet = tokio::time::timeout(Duration::from_secs(3600), reader.next_within(&bounds(0))).await;
+        assert!(quiet.is_err(), "it waits");
+        drop(to);
+        assert!(reader.next_within(&bounds(0)).await.expect("the end").is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn long_frames_wait_for_memory_and_frames_beyond_the_bounds_are_refused() {
+        let (mut to, from) = tokio::io::duplex(1 << 20);
+        let mut reader = FrameReader::new(from);
+        let bounds = bounds(80 << 10);
+        let long = Frame::with_payload(Kind::Call, 1, vec![1; 100], vec![2; 70 << 10].into());
+        for frame in [&long, &long, &Frame::new(Kind::Call, 2, vec![1; 1001])] {
+            tokio::io::AsyncWriteExt::write_all(&mut to, &bytes(frame)).await.expect("written");
+        }
+        let (first, memory) = reader.next_within(&bounds).await.expect("read").expect("a frame");
+        assert_eq!(
+            (first.id, memory.as_ref().map(OwnedSemaphorePermit::num_permits)),
+            (1, Some(HEAD + 100 + (70 << 10)))
+        );
+        let second = tokio::time::timeout(Duration::from_secs(10), reader.next_within(&bounds)).await;
+        assert!(second.is_err(), "there is no memory for it");
+        drop(memory);
+        let second = reader.next_within(&bounds).await.expect("read").expect("a frame");
+        assert!(second.1.is_some());
+        let third = reader.next_within(&bounds).await;
+        assert!(matches!(third, Err(TransportError::Decode(DecodeError::Bounds(_)))), "{third:?}");
+    }
+
     #[tokio::test]
     async fn frames_of_all_sizes_come_through() {
         let sizes = [100 << 10, 10, 3 << 10, 100 << 10, 0, 64 << 10, 100 << 10, 1 << 20, 5];
@@ -138,7 +254,7 @@ mod tests {
             .collect();
         let (to, from) = tokio::io::duplex(9000);
         let (sender, queue) = crate::writer::FrameSender::channel();
-        let writer = tokio::spawn(crate::writer::write_frames(to, queue));
+        let writer = tokio::spawn(crate::writer::write_frames(to, queue, None));
         frames.iter().for_each(|f| assert!(sender.send(f.clone())));
         drop(sender);
         let mut reader = FrameReader::new(from);

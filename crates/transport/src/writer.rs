@@ -4,24 +4,38 @@ use crate::TransportError;
 use bytes::{Buf, Bytes};
 use std::collections::VecDeque;
 use std::io::IoSlice;
+use std::time::Duration;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use wire::Frame;
+
+/// A frame that is to be written, and what is held until it was.
+#[derive(Debug)]
+pub struct Queued {
+    /// The frame.
+    pub frame: Frame,
+    held: Option<OwnedSemaphorePermit>,
+}
 
 /// Puts frames into a connection's queue. The queue is bounded by what its user may have outstanding.
 #[derive(Clone, Debug)]
-pub struct FrameSender(mpsc::UnboundedSender<Frame>);
+pub struct FrameSender(mpsc::UnboundedSender<Queued>);
 
 impl FrameSender {
     /// A queue and its end for [`write_frames`].
-    pub fn channel() -> (FrameSender, mpsc::UnboundedReceiver<Frame>) {
+    pub fn channel() -> (FrameSender, mpsc::UnboundedReceiver<Queued>) {
         let (send, receive) = mpsc::unbounded_channel();
         (FrameSender(send), receive)
     }
 
     /// Queues a frame; false if the connection is gone.
     pub fn send(&self, frame: Frame) -> bool {
-        self.0.send(frame).is_ok()
+        self.send_holding(frame, None)
+    }
+
+    /// Queues a frame, and lets go of `held` when it was written or never will be; false if the connection is gone.
+    pub fn send_holding(&self, frame: Frame, held: Option<OwnedSemaphorePermit>) -> bool {
+        self.0.send(Queued { frame, held }).is_ok()
     }
 
     /// Whether the connection is gone.
@@ -32,36 +46,53 @@ impl FrameSender {
 
 const SLICES: usize = 64;
 
+/// Bytes on their way, and what is held until the last of a frame's were written.
+type Piece = (Bytes, Option<OwnedSemaphorePermit>);
+
+fn push(queued: Queued, pieces: &mut VecDeque<Piece>) {
+    let Queued { frame, held } = queued;
+    // Head and a small body go out as one piece: fewer slices for the kernel.
+    let mut head = Vec::with_capacity(wire::frame::HEAD + frame.body.len());
+    head.extend_from_slice(&frame.head());
+    head.extend_from_slice(&frame.body);
+    if frame.payload.is_empty() {
+        pieces.push_back((head.into(), held));
+    } else {
+        pieces.push_back((head.into(), None));
+        pieces.push_back((frame.payload, held));
+    }
+}
+
 /// Writes queued frames until the queue is dropped or the connection breaks.
+///
+/// # Errors
+/// The connection broke, or the other side took nothing for as long as `patience`.
 pub async fn write_frames<W: AsyncWrite + Unpin>(
     mut to: W,
-    mut queue: mpsc::UnboundedReceiver<Frame>,
+    mut queue: mpsc::UnboundedReceiver<Queued>,
+    patience: Option<Duration>,
 ) -> Result<(), TransportError> {
-    let mut pieces: VecDeque<Bytes> = VecDeque::new();
-    let push = |frame: Frame, pieces: &mut VecDeque<Bytes>| {
-        // Head and a small body go out as one piece: fewer slices for the kernel.
-        let mut head = Vec::with_capacity(wire::frame::HEAD + frame.body.len());
-        head.extend_from_slice(&frame.head());
-        head.extend_from_slice(&frame.body);
-        pieces.push_back(head.into());
-        if !frame.payload.is_empty() {
-            pieces.push_back(frame.payload);
-        }
-    };
-    while let Some(frame) = queue.recv().await {
-        push(frame, &mut pieces);
+    let mut pieces: VecDeque<Piece> = VecDeque::new();
+    while let Some(queued) = queue.recv().await {
+        push(queued, &mut pieces);
         while !pieces.is_empty() {
             while pieces.len() < SLICES
-                && let Ok(frame) = queue.try_recv()
+                && let Ok(queued) = queue.try_recv()
             {
-                push(frame, &mut pieces);
+                push(queued, &mut pieces);
             }
-            let slices: Vec<IoSlice<'_>> = pieces.iter().take(SLICES).map(|p| IoSlice::new(p)).collect();
-            let mut written = to.write_vectored(&slices).await?;
+            let slices: Vec<IoSlice<'_>> = pieces.iter().take(SLICES).map(|(p, _)| IoSlice::new(p)).collect();
+            let writing = to.write_vectored(&slices);
+            let mut written = match patience {
+                None => writing.await?,
+                Some(patience) => {
+                    tokio::time::timeout(patience, writing).await.map_err(|_| TransportError::Stalled)??
+                }
+            };
             if written == 0 {
                 return Err(TransportError::Closed);
             }
-            while let Some(first) = pieces.front_mut() {
+            while let Some((first, _)) = pieces.front_mut() {
                 if first.len() > written {
                     first.advance(written);
                     break;
@@ -73,4 +104,50 @@ pub async fn write_frames<W: AsyncWrite + Unpin>(
     }
     to.shutdown().await?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use tokio::io::AsyncReadExt;
+    use tokio::sync::Semaphore;
+    use wire::Kind;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_frame_holds_is_let_go_when_it_was_written() {
+        let memory = Arc::new(Semaphore::new(10));
+        let (to, mut from) = tokio::io::duplex(1000);
+        let (sender, queue) = FrameSender::channel();
+        let writer = tokio::spawn(write_frames(to, queue, Some(Duration::from_secs(60))));
+        let held = memory.clone().acquire_many_owned(10).await.expect("free");
+        assert!(
+            sender
+                .send_holding(Frame::with_payload(Kind::Reply, 1, vec![1], vec![2; 2000].into()), Some(held))
+        );
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        assert_eq!(memory.available_permits(), 0, "the other side has not read it");
+        let mut read = vec![0; 2000];
+        from.read_exact(&mut read).await.expect("read");
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(memory.available_permits(), 10);
+        drop(sender);
+        writer.await.expect("no panic").expect("written");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_takes_nothing_is_given_up() {
+        let memory = Arc::new(Semaphore::new(10));
+        let (to, _from) = tokio::io::duplex(1000);
+        let (sender, queue) = FrameSender::channel();
+        let writer = tokio::spawn(write_frames(to, queue, Some(Duration::from_secs(60))));
+        let held = memory.clone().acquire_many_owned(10).await.expect("free");
+        assert!(
+            sender
+                .send_holding(Frame::with_payload(Kind::Reply, 1, vec![1], vec![2; 2000].into()), Some(held))
+        );
+        assert!(matches!(writer.await.expect("no panic"), Err(TransportError::Stalled)));
+        assert_eq!(memory.available_permits(), 10);
+        assert!(sender.is_closed());
+    }
 }

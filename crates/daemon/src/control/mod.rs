@@ -2,6 +2,7 @@
 
 mod answers;
 mod arbitrate;
+mod connection;
 mod control_requests;
 mod copies;
 mod evidence;
@@ -22,6 +23,8 @@ mod volumes;
 mod watch;
 mod watchdog;
 
+use crate::guests::{Guests, Knock};
+use crate::limits::HANDSHAKE_WAIT;
 use crate::shard::ShardMessage;
 use crate::shared::{Shared, lock};
 use cluster::{NewServer, State};
@@ -40,11 +43,9 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
-use transport::{FrameReader, FrameSender, write_frames};
 use wire::codec::Blob;
 use wire::frame::VERSIONS;
 use wire::hello::{Hello, HelloReply, Purpose};
-use wire::{Frame, Kind};
 
 /// How a server is started.
 #[derive(Clone, Debug)]
@@ -75,6 +76,8 @@ pub(crate) struct Control {
     pub(crate) peers: Peers,
     pub(crate) folder: StateFolder,
     pub(crate) address: String,
+    /// Who is connected.
+    guests: Arc<Guests>,
     /// The pool store; another one after this server joined or left a pool.
     store: RwLock<ConfigStore>,
     /// Tasks that belong to the present store end when this changes.
@@ -191,6 +194,7 @@ impl Control {
             peers,
             folder,
             address: options.address.clone(),
+            guests: Guests::new(most_connections()),
             store: RwLock::new(store.clone()),
             generation: tokio::sync::watch::Sender::new(0),
             making: Mutex::default(),
@@ -343,13 +347,23 @@ async fn listen(address: &str) -> Result<TcpListener, String> {
     })
 }
 
+/// Connections of all clients and servers together: half of the descriptors that this process may have.
+fn most_connections() -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    usize::try_from(limit.unwrap_or(u64::MAX) / 2).unwrap_or(usize::MAX)
+}
+
 async fn accept(control: Arc<Control>, listener: TcpListener, data: bool) {
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => {
+            Ok((stream, from)) => {
+                let Some(knock) = control.guests.knock(from.ip()) else {
+                    tracing::warn!("a connection from {} is closed: there are too many", from.ip());
+                    continue;
+                };
                 let control = control.clone();
                 tokio::spawn(async move {
-                    if let Err(e) = handshake(control, stream, data).await {
+                    if let Err(e) = handshake(control, stream, knock, data).await {
                         tracing::debug!("connection: {e}");
                     }
                 });
@@ -366,12 +380,18 @@ async fn accept(control: Arc<Control>, listener: TcpListener, data: bool) {
 async fn handshake(
     control: Arc<Control>,
     mut stream: TcpStream,
+    knock: Knock,
     data: bool,
 ) -> Result<(), transport::TransportError> {
-    let (hello, id) = tokio::time::timeout(Duration::from_secs(10), transport::accept(&mut stream))
+    let (hello, id) = tokio::time::timeout(HANDSHAKE_WAIT, transport::accept(&mut stream))
         .await
         .map_err(|_| transport::TransportError::Closed)??;
-    let refused = control.refusal(&hello, data);
+    drop(knock);
+    let address = stream.peer_addr()?.ip();
+    let (guest, refused) = match control.guests.enter(address, hello.from) {
+        Ok(guest) => (Some(guest), control.refusal(&hello, data)),
+        Err(why) => (None, Some(why)),
+    };
     let reply = HelloReply {
         refused: Blob(refused.clone().unwrap_or_default().into_bytes()),
         version: VERSIONS.first().copied().unwrap_or(2),
@@ -379,55 +399,26 @@ async fn handshake(
         server: control.shared.me(),
         shards: threads::SLOTS,
     };
-    transport::answer(&mut stream, id, &reply).await?;
-    if refused.is_some() {
-        return Ok(());
-    }
+    tokio::time::timeout(HANDSHAKE_WAIT, transport::answer(&mut stream, id, &reply))
+        .await
+        .map_err(|_| transport::TransportError::Closed)??;
+    let Some(guest) = guest.filter(|_| refused.is_none()) else { return Ok(()) };
     let message = match hello.purpose {
-        Purpose::Control => return serve(control, stream).await,
+        Purpose::Control => return connection::serve(control, stream, guest).await,
         Purpose::Session { shard, connection, oldest } => {
-            let from = (hello.from == ServerId(0)).then_some(stream.peer_addr()?.ip());
+            let from = (hello.from == ServerId(0)).then_some(address);
             let (stream, session) = (stream.into_std()?, hello.session);
-            (shard, ShardMessage::Data { stream, session, connection, oldest, from, slot: shard })
+            (shard, ShardMessage::Data { stream, session, connection, oldest, from, slot: shard, guest })
         }
         Purpose::Peer { shard } => {
-            (shard, ShardMessage::Peer { stream: stream.into_std()?, from: hello.from, slot: shard })
+            let (stream, from) = (stream.into_std()?, hello.from);
+            (shard, ShardMessage::Peer { stream, from, slot: shard, guest })
         }
     };
     let index = threads::of_slot(&control, message.0).await;
     if let Some(shard) = control.shared.shard(index).or_else(|| control.shared.shard(FRONT)) {
         let _stopping = shard.send(message.1);
     }
-    Ok(())
-}
-
-/// Serves control requests on a connection, any number at a time.
-async fn serve(control: Arc<Control>, stream: TcpStream) -> Result<(), transport::TransportError> {
-    let from = stream.peer_addr()?.ip();
-    let (reader, writer) = stream.into_split();
-    let mut frames = FrameReader::new(reader);
-    let (sender, queue) = FrameSender::channel();
-    let writing = tokio::spawn(write_frames(writer, queue));
-    let limit = Arc::new(tokio::sync::Semaphore::new(64));
-    while let Some(frame) = frames.next().await? {
-        let (control, sender) = (control.clone(), sender.clone());
-        match frame.kind {
-            Kind::Control => {
-                let Ok(permit) = limit.clone().acquire_owned().await else { break };
-                tokio::spawn(async move {
-                    let body = control.handle(&frame.body).await;
-                    sender.send(Frame::new(Kind::ControlReply, frame.id, body));
-                    drop(permit);
-                });
-            }
-            Kind::Watch => {
-                let states = control.store().watch();
-                tokio::spawn(watch::serve(frame, sender, states, from));
-            }
-            _ => break,
-        }
-    }
-    writing.abort();
     Ok(())
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use transport::FrameSender;
 use wire::codec::Blob;
+use wire::limits::NAME_MAX;
 use wire::map::{VolumeMap, Watch, WatchEvent};
 use wire::{Frame, Kind, Wire};
 
@@ -22,7 +23,8 @@ pub(super) async fn serve(
 ) {
     let send = |event: WatchEvent| to.send(Frame::new(Kind::Event, frame.id, event.to_bytes()));
     let name = match Watch::from_bytes(&frame.body) {
-        Ok(w) => String::from_utf8_lossy(&w.volume.0).into_owned(),
+        // A longer one is no volume's, and needs not be repeated.
+        Ok(w) => String::from_utf8_lossy(w.volume.0.get(..NAME_MAX).unwrap_or(&w.volume.0)).into_owned(),
         Err(e) => {
             send(WatchEvent::End { reason: blob(&format!("bad request: {e}")) });
             return;
@@ -33,7 +35,7 @@ pub(super) async fn serve(
         let state = states.borrow_and_update().clone();
         let Some(map) = server_core::volume_map(&state, &name) else {
             send(WatchEvent::End {
-                reason: blob(&format!("no such volume: {name}: see mortar volume list")),
+                reason: blob(&format!("no such volume: {}: see mortar volume list", name.escape_debug())),
             });
             return;
         };

@@ -1,5 +1,6 @@
 //! Requests of one set's primary to another's: carries out what [`server_core::Asker`] decides.
 
+use super::connection;
 use super::sessions::Connection;
 use super::{Shard, ShardMessage};
 use bytes::Bytes;
@@ -12,7 +13,7 @@ use transport::{Caller, FrameSender, TransportError};
 use wire::codec::Blob;
 use wire::frame::VERSIONS;
 use wire::hello::{Hello, Purpose};
-use wire::{Body, Call, Fail, Frame, Kind, Op, Reply, Wire};
+use wire::{Body, Call, Fail, Kind, Op, Reply, Wire};
 
 /// No set's number: the connection serves questions to all sets of a server, so no set's thread may have it.
 const FOR_ALL: u16 = u16::MAX;
@@ -58,14 +59,15 @@ impl Shard {
 
     async fn ask_here(&self, call: Call) -> Result<Reply, TransportError> {
         let (sender, mut queue) = FrameSender::channel();
-        let frame = Frame::new(Kind::Call, 0, call.to_bytes());
         let shard = self.shared.shard_of(call.set).ok_or(TransportError::Closed)?;
         let session = self.asker.borrow().session();
         let connection = Connection::default();
-        let message = ShardMessage::Call { frame, reply: sender, session, connection, from: None };
+        let to = super::set::Client { sender, id: 0, connection, held: None };
+        let asked = Box::new(connection::Asked { call, payload: Bytes::new(), to });
+        let message = ShardMessage::Call { asked, session, from: None };
         shard.send(message).map_err(|_| TransportError::Closed)?;
         let answer = queue.recv().await.ok_or(TransportError::Closed)?;
-        Ok(Reply::from_bytes(&answer.body)?)
+        Ok(Reply::from_bytes(&answer.frame.body)?)
     }
 
     /// The connection to a server with that number, made or not.

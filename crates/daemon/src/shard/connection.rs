@@ -3,13 +3,22 @@
 use super::sessions::Connection;
 use super::{Shard, ShardMessage};
 use crate::clock;
+use crate::guests::Guest;
+use crate::limits::{CALL_BODY, FRAME_WAIT};
+use bytes::Bytes;
 use ids::{Epoch, ServerId, SessionId};
 use std::net::IpAddr;
 use std::rc::Rc;
 use tokio::task::spawn_local;
 use transport::{FrameReader, FrameSender, TransportError, write_frames};
+use wire::limits::{BODY_MAX, DIR_PAGE, IO_MAX, PAYLOAD_MAX};
 use wire::peer::PeerMessage;
-use wire::{Call, Fail, Frame, Kind, Reply, Wire};
+use wire::{Call, Fail, Frame, Kind, Op, Reply, Wire};
+
+/// What an answer takes, if it is none of the long ones.
+const SHORT_ANSWER: usize = 1 << 10;
+/// What the value of an extended attribute, a list of their names or the target of a link may take.
+const VALUE_ANSWER: usize = 64 << 10;
 
 /// Who asks: the session, on which connection, and the address it asks from unless it is another server.
 #[derive(Clone)]
@@ -19,18 +28,38 @@ pub(super) struct Caller {
     pub(super) from: Option<IpAddr>,
 }
 
+/// A request, and where its answer goes.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    pub(crate) call: Call,
+    pub(crate) payload: Bytes,
+    pub(crate) to: super::set::Client,
+}
+
+/// Memory that the answer to a request may take, in bytes.
+fn answer_size(op: &Op) -> usize {
+    match op {
+        Op::Read { len, .. } => SHORT_ANSWER + (*len).min(IO_MAX) as usize,
+        Op::ReadDir { .. } => 2 * DIR_PAGE as usize,
+        Op::GetXattr { .. } | Op::ListXattr { .. } | Op::ReadLink { .. } => VALUE_ANSWER,
+        _ => SHORT_ANSWER,
+    }
+}
+
 /// Serves a client's connection until it closes.
 pub(super) fn serve_client(
     shard: Rc<Shard>,
     stream: std::net::TcpStream,
     (number, slot): (u64, u16),
     caller: Caller,
+    guest: Guest,
 ) {
     spawn_local(async move {
         let session = caller.session;
-        if let Err(e) = client_loop(&shard, stream, slot, caller).await {
+        if let Err(e) = client_loop(&shard, stream, slot, caller, &guest).await {
             tracing::debug!("connection of session {session}: {e}");
         }
+        drop(guest);
         let now = clock::now();
         let look_at = shard.sessions.borrow_mut().disconnect(now, session, number);
         if let Some(at) = look_at {
@@ -48,20 +77,31 @@ async fn client_loop(
     stream: std::net::TcpStream,
     slot: u16,
     caller: Caller,
+    guest: &Guest,
 ) -> Result<(), TransportError> {
     let (reader, writer) = tokio::net::TcpStream::from_std(stream)?.into_split();
-    let mut frames = FrameReader::new(reader);
+    let (mut frames, bounds) = (FrameReader::new(reader), guest.bounds(CALL_BODY, PAYLOAD_MAX));
     let (sender, queue) = FrameSender::channel();
-    let writing = spawn_local(write_frames(writer, queue));
+    let mut writing = spawn_local(write_frames(writer, queue, Some(FRAME_WAIT)));
     let read = async {
-        while let Some(frame) = frames.next().await? {
+        while let Some((frame, memory)) = frames.next_within(&bounds).await? {
             if frame.kind != Kind::Call {
                 return Err(wire::DecodeError::Bounds("frame kind on a data connection").into());
             }
             if shard.is_misplaced(slot) {
                 break;
             }
-            on_call(shard, frame, &sender, caller.clone());
+            let Some(call) = decode(&frame, &sender, caller.session) else { continue };
+            // Those whose request was long have its memory for the answer, which is short then.
+            let held = match memory {
+                Some(memory) => memory,
+                None => {
+                    bounds.reserve(frame.body.len() + frame.payload.len() + answer_size(&call.op)).await?
+                }
+            };
+            let (sender, connection) = (sender.clone(), caller.connection.clone());
+            let to = super::set::Client { sender, id: frame.id, connection, held: Some(held) };
+            on_call(shard, Asked { call, payload: frame.payload, to }, caller.session, caller.from);
         }
         Ok(())
     };
@@ -69,63 +109,71 @@ async fn client_loop(
         biased;
         () = caller.connection.given_up() => Ok(()),
         served = read => served,
+        written = &mut writing => written.unwrap_or(Err(TransportError::Closed)),
     };
     writing.abort();
     served
 }
 
-/// Decodes a request and gives it to its set, here or on the shard that has it.
-pub(super) fn on_call(shard: &Rc<Shard>, frame: Frame, reply: &FrameSender, caller: Caller) {
-    let Caller { session, connection, from } = caller;
-    let call = match Call::from_bytes(&frame.body) {
-        Ok(call) => call,
+/// The request in a frame; what is none is refused.
+fn decode(frame: &Frame, reply: &FrameSender, session: SessionId) -> Option<Call> {
+    match Call::from_bytes(&frame.body) {
+        Ok(call) => Some(call),
         Err(e) => {
             tracing::warn!("request of session {session}: {e}");
             let refusal = Reply(Err(Fail::Errno { errno: wire::Errno::EINVAL.0 }));
             reply.send(Frame::new(Kind::Reply, frame.id, refusal.to_bytes()));
-            return;
+            None
         }
-    };
-    let own = shard.set(call.set);
+    }
+}
+
+/// Gives a request to its set, here or on the shard that has it.
+pub(super) fn on_call(shard: &Rc<Shard>, asked: Asked, session: SessionId, from: Option<IpAddr>) {
+    let own = shard.set(asked.call.set);
     if own.is_none()
-        && let Some(other) = shard.elsewhere(call.set)
+        && let Some(other) = shard.elsewhere(asked.call.set)
     {
-        let reply = reply.clone();
-        let _gone = other.send(ShardMessage::Call { frame, reply, session, connection, from });
+        let _gone = other.send(ShardMessage::Call { asked: Box::new(asked), session, from });
         return;
     }
+    let Asked { call, payload, to } = asked;
     shard.note_call();
     match own {
-        Some(set) if !set.permits(from) => {
-            let refusal = Reply::errno(wire::Errno::EACCES.0);
-            reply.send(Frame::new(Kind::Reply, frame.id, refusal.to_bytes()));
-        }
-        Some(set) => {
-            let to = super::set::Client { sender: reply.clone(), id: frame.id, connection };
-            set.serve(call, frame.payload, to, session);
-        }
+        Some(set) if !set.permits(from) => to.answer(&Reply::errno(wire::Errno::EACCES.0)),
+        Some(set) => set.serve(call, payload, to, session),
         None => {
             // A set that is not known here may be there all the same: a server that has just started may have an old state
             // of the pool, or none.
             let epoch = shard.state().sets.get(&call.set).map_or(Epoch(0), |s| s.view.epoch);
-            let refusal = Reply(Err(Fail::WrongView { epoch }));
-            reply.send(Frame::new(Kind::Reply, frame.id, refusal.to_bytes()));
+            to.answer(&Reply(Err(Fail::WrongView { epoch })));
         }
     }
 }
 
 /// Serves another server's connection until it closes.
-pub(super) fn serve_peer(shard: Rc<Shard>, stream: std::net::TcpStream, from: ServerId, slot: u16) {
+pub(super) fn serve_peer(
+    shard: Rc<Shard>,
+    stream: std::net::TcpStream,
+    (from, slot): (ServerId, u16),
+    guest: Guest,
+) {
     spawn_local(async move {
-        if let Err(e) = peer_loop(&shard, stream, slot).await {
+        if let Err(e) = peer_loop(&shard, stream, slot, &guest).await {
             tracing::debug!("connection from server {from}: {e}");
         }
     });
 }
 
-async fn peer_loop(shard: &Rc<Shard>, stream: std::net::TcpStream, slot: u16) -> Result<(), TransportError> {
+async fn peer_loop(
+    shard: &Rc<Shard>,
+    stream: std::net::TcpStream,
+    slot: u16,
+    guest: &Guest,
+) -> Result<(), TransportError> {
     let mut frames = FrameReader::new(tokio::net::TcpStream::from_std(stream)?);
-    while let Some(frame) = frames.next().await? {
+    let bounds = guest.bounds(BODY_MAX, PAYLOAD_MAX);
+    while let Some((frame, _memory)) = frames.next_within(&bounds).await? {
         if frame.kind != Kind::Peer {
             return Err(wire::DecodeError::Bounds("frame kind on a peer connection").into());
         }

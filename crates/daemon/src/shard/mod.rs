@@ -14,9 +14,11 @@ mod set;
 mod slow;
 
 use crate::clock;
+use crate::guests::Guest;
 use crate::pulse::Pulse;
 use crate::shared::{ControlRequest, Shared, lock};
 use cluster::State;
+use connection::Asked;
 use file_system::Host;
 use ids::{BrickId, Epoch, Lsn, ServerId, SessionId, SetId};
 use links::Links;
@@ -32,7 +34,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
-use transport::FrameSender;
 use wire::Frame;
 
 /// How often timers of sets are looked at.
@@ -53,6 +54,7 @@ pub(crate) enum ShardMessage {
         from: Option<IpAddr>,
         /// The number by which it was asked for: that of the set.
         slot: u16,
+        guest: Guest,
     },
     /// A connection after its handshake of another server.
     Peer {
@@ -60,15 +62,10 @@ pub(crate) enum ShardMessage {
         from: ServerId,
         /// The number by which it was asked for: that of the set.
         slot: u16,
+        guest: Guest,
     },
     /// A client's request for a set of this shard that came in on another.
-    Call {
-        frame: Frame,
-        reply: FrameSender,
-        session: SessionId,
-        connection: Connection,
-        from: Option<IpAddr>,
-    },
+    Call { asked: Box<Asked>, session: SessionId, from: Option<IpAddr> },
     /// A peer's message for a set of this shard that came in on another.
     FromPeer { frame: Frame },
     /// The session has no connection to this server any more, for good.
@@ -235,21 +232,19 @@ impl Shard {
 
     fn take(self: &Rc<Self>, message: ShardMessage) {
         match message {
-            ShardMessage::Data { stream, session, connection, oldest, from, slot } => {
+            ShardMessage::Data { stream, session, connection, oldest, from, slot, guest } => {
                 let (number, connection) = (connection, Connection::default());
                 let known = self.sessions.borrow_mut().connect(session, number, oldest, connection.clone());
                 known.given_up.iter().for_each(Connection::give_up);
                 if known.accepted {
                     let caller = connection::Caller { session, connection, from };
-                    connection::serve_client(self.clone(), stream, (number, slot), caller);
+                    connection::serve_client(self.clone(), stream, (number, slot), caller, guest);
                 }
             }
-            ShardMessage::Peer { stream, from, slot } => {
-                connection::serve_peer(self.clone(), stream, from, slot);
+            ShardMessage::Peer { stream, from, slot, guest } => {
+                connection::serve_peer(self.clone(), stream, (from, slot), guest);
             }
-            ShardMessage::Call { frame, reply, session, connection, from } => {
-                connection::on_call(self, frame, &reply, connection::Caller { session, connection, from });
-            }
+            ShardMessage::Call { asked, session, from } => connection::on_call(self, *asked, session, from),
             ShardMessage::FromPeer { frame } => connection::on_peer(self, frame),
             ShardMessage::SessionEnded(session) => {
                 for set in self.open_sets() {

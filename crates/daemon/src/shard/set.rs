@@ -18,10 +18,11 @@ use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::{spawn_blocking, spawn_local, yield_now};
 use transport::FrameSender;
 use wire::peer::PeerMessage;
-use wire::{Call, Errno, Frame, Kind, Op, Wire};
+use wire::{Call, Errno, Frame, Kind, Op, Reply, Wire};
 
 type Output = set_core::Output<Work, Client>;
 
@@ -31,6 +32,15 @@ pub(crate) struct Client {
     pub(super) sender: FrameSender,
     pub(super) id: u64,
     pub(super) connection: Connection,
+    /// Memory that was reserved for the request and its answer.
+    pub(super) held: Option<OwnedSemaphorePermit>,
+}
+
+impl Client {
+    /// Sends an answer without data.
+    pub(super) fn answer(self, reply: &Reply) {
+        self.sender.send_holding(Frame::new(Kind::Reply, self.id, reply.to_bytes()), self.held);
+    }
 }
 
 impl ReplyTo for Client {
@@ -128,7 +138,7 @@ impl SetHandle {
         match output {
             Output::Reply { to, reply, payload, grant } => {
                 let frame = Frame::with_payload(Kind::Reply, to.id, reply.to_bytes(), payload);
-                to.sender.send(Frame { grant, ..frame });
+                to.sender.send_holding(Frame { grant, ..frame }, to.held);
             }
             Output::Send { server, message, payload } => {
                 let frame = Frame::with_payload(Kind::Peer, 0, message.to_bytes(), payload);

@@ -1,0 +1,67 @@
+//! A connection for the control plane: its requests, and its watches of volumes.
+
+use super::{Control, protocol, watch};
+use crate::guests::Guest;
+use crate::limits::{CONTROL_REQUESTS, FRAME_WAIT};
+use admin::{AdminError, ErrorCode};
+use std::sync::Arc;
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use transport::{FrameReader, FrameSender, TransportError, write_frames};
+use wire::frame::{Frame, Kind};
+use wire::limits::BODY_MAX;
+
+/// Serves control requests on a connection, some at a time. Whatever it began ends with it.
+pub(super) async fn serve(
+    control: Arc<Control>,
+    stream: TcpStream,
+    guest: Guest,
+) -> Result<(), TransportError> {
+    let from = stream.peer_addr()?.ip();
+    let (reader, writer) = stream.into_split();
+    let (mut frames, bounds) = (FrameReader::new(reader), guest.bounds(BODY_MAX, 0));
+    let (sender, queue) = FrameSender::channel();
+    let mut watches = JoinSet::new();
+    // An answer counts until it was taken.
+    let limit = Arc::new(Semaphore::new(CONTROL_REQUESTS));
+    let read = async {
+        while let Some((frame, memory)) = frames.next_within(&bounds).await? {
+            let (control, sender) = (control.clone(), sender.clone());
+            match frame.kind {
+                Kind::Control => {
+                    let Ok(permit) = limit.clone().acquire_owned().await else { break };
+                    tokio::spawn(async move {
+                        let body = control.handle(&frame.body).await;
+                        drop(memory);
+                        let answer = Frame::new(Kind::ControlReply, frame.id, within_bounds(body));
+                        sender.send_holding(answer, Some(permit));
+                    });
+                }
+                Kind::Watch if watches.len() < CONTROL_REQUESTS => {
+                    let states = control.store().watch();
+                    watches.spawn(watch::serve(frame, sender, states, from));
+                }
+                _ => break,
+            }
+            while watches.try_join_next().is_some() {}
+        }
+        Ok(())
+    };
+    tokio::select! {
+        served = read => served,
+        written = write_frames(writer, queue, Some(FRAME_WAIT)) => written,
+    }
+}
+
+/// The answer, or an error in its place if it is longer than a frame may be.
+fn within_bounds(answer: Vec<u8>) -> Vec<u8> {
+    if answer.len() <= BODY_MAX as usize {
+        return answer;
+    }
+    let why = format!("the answer has {} bytes, more than fit into a message: ask for less", answer.len());
+    match answer.first() {
+        Some(&admin::TAG) => admin::encode_answer(Err(AdminError::new(ErrorCode::Limit, why))),
+        _ => protocol::encode(&protocol::Response::Error(why)),
+    }
+}

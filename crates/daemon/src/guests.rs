@@ -1,0 +1,184 @@
+//! Who is connected, and what each may use of this server: connections, and memory for requests and their answers.
+//!
+//! An account stands for an address, and for a server apart from the clients of its machine: questions of servers to each
+//! other must not wait for those. Who uses up an account waits, or is not let in; nobody else notices.
+
+use crate::limits::{FRAME_WAIT, GUEST_CONNECTIONS, GUEST_MEMORY, HANDSHAKES};
+use crate::shared::lock;
+use ids::ServerId;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+use tokio::sync::Semaphore;
+use transport::Bounds;
+
+/// Whose account it is: an address, and the server that connects from it, or 0.
+type Whose = (IpAddr, ServerId);
+
+#[derive(Debug)]
+struct Account {
+    connections: usize,
+    memory: Arc<Semaphore>,
+}
+
+#[derive(Debug, Default)]
+struct All {
+    accounts: HashMap<Whose, Account>,
+    /// Connections whose handshake has not ended, by address.
+    knocking: HashMap<IpAddr, usize>,
+    connections: usize,
+}
+
+/// All that are connected.
+#[derive(Debug)]
+pub(crate) struct Guests {
+    all: Mutex<All>,
+    /// Connections of all together.
+    most: usize,
+}
+
+/// A connection whose handshake is under way; it counts while this lives.
+#[derive(Debug)]
+pub(crate) struct Knock {
+    guests: Arc<Guests>,
+    from: IpAddr,
+}
+
+/// A connection that was let in; it counts while this lives.
+#[derive(Debug)]
+pub(crate) struct Guest {
+    guests: Arc<Guests>,
+    whose: Whose,
+    memory: Arc<Semaphore>,
+}
+
+impl Guests {
+    /// Room for so many connections of all together.
+    pub(crate) fn new(most: usize) -> Arc<Guests> {
+        Arc::new(Guests { all: Mutex::default(), most })
+    }
+
+    /// Somebody connects; `None`: too many do, or are.
+    pub(crate) fn knock(self: &Arc<Self>, from: IpAddr) -> Option<Knock> {
+        let mut all = lock(&self.all);
+        let waiting: usize = all.knocking.values().sum();
+        let own = all.knocking.get(&from).copied().unwrap_or_default();
+        if own >= HANDSHAKES || all.connections + waiting >= self.most {
+            return None;
+        }
+        *all.knocking.entry(from).or_default() += 1;
+        Some(Knock { guests: self.clone(), from })
+    }
+
+    /// Lets somebody in whose handshake is over.
+    ///
+    /// # Errors
+    /// Words for him: he has too many connections.
+    pub(crate) fn enter(self: &Arc<Self>, from: IpAddr, server: ServerId) -> Result<Guest, String> {
+        let mut all = lock(&self.all);
+        let whose = (from, server);
+        let account = all
+            .accounts
+            .entry(whose)
+            .or_insert_with(|| Account { connections: 0, memory: Arc::new(Semaphore::new(GUEST_MEMORY)) });
+        if account.connections >= GUEST_CONNECTIONS {
+            return Err(format!(
+                "{from} has {GUEST_CONNECTIONS} connections to this server already: close some, or unmount"
+            ));
+        }
+        account.connections += 1;
+        let memory = account.memory.clone();
+        all.connections += 1;
+        Ok(Guest { guests: self.clone(), whose, memory })
+    }
+}
+
+impl Guest {
+    /// What may come on the connection: bodies and payloads of so many bytes.
+    pub(crate) fn bounds(&self, body: u32, payload: u32) -> Bounds {
+        let (body, payload) = (body as usize, payload as usize);
+        Bounds { body, payload, wait: FRAME_WAIT, memory: self.memory.clone() }
+    }
+}
+
+impl Drop for Knock {
+    fn drop(&mut self) {
+        let mut all = lock(&self.guests.all);
+        if let Some(n) = all.knocking.get_mut(&self.from) {
+            *n -= 1;
+            if *n == 0 {
+                all.knocking.remove(&self.from);
+            }
+        }
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        let mut all = lock(&self.guests.all);
+        all.connections = all.connections.saturating_sub(1);
+        if let Some(account) = all.accounts.get_mut(&self.whose) {
+            account.connections -= 1;
+            if account.connections == 0 {
+                all.accounts.remove(&self.whose);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOBODY: ServerId = ServerId(0);
+
+    fn address(n: u8) -> IpAddr {
+        [10, 0, 0, n].into()
+    }
+
+    #[test]
+    fn one_address_cannot_take_the_connections_of_others() {
+        let guests = Guests::new(100_000);
+        let all: Vec<Guest> =
+            (0..GUEST_CONNECTIONS).map(|_| guests.enter(address(1), NOBODY).unwrap()).collect();
+        let refused = guests.enter(address(1), NOBODY).unwrap_err();
+        assert!(refused.starts_with("10.0.0.1 has 2048 connections"), "{refused}");
+        guests.enter(address(1), ServerId(3)).expect("a server on the same machine");
+        guests.enter(address(2), NOBODY).expect("another client");
+        drop(all);
+        guests.enter(address(1), NOBODY).expect("room again");
+        assert!(lock(&guests.all).accounts.is_empty(), "nothing is kept of those who left");
+    }
+
+    #[test]
+    fn unfinished_handshakes_are_counted_by_address() {
+        let guests = Guests::new(100_000);
+        let all: Vec<Knock> = (0..HANDSHAKES).map(|_| guests.knock(address(1)).unwrap()).collect();
+        assert!(guests.knock(address(1)).is_none());
+        assert!(guests.knock(address(2)).is_some());
+        drop(all);
+        assert!(guests.knock(address(1)).is_some());
+        assert!(lock(&guests.all).knocking.is_empty());
+    }
+
+    #[test]
+    fn all_together_have_a_bound() {
+        let guests = Guests::new(2);
+        let first = guests.enter(address(1), NOBODY).unwrap();
+        let _second = guests.knock(address(2)).unwrap();
+        assert!(guests.knock(address(3)).is_none());
+        drop(first);
+        assert!(guests.knock(address(3)).is_some());
+    }
+
+    #[test]
+    fn connections_of_one_address_share_its_memory() {
+        let guests = Guests::new(10);
+        let (one, two) =
+            (guests.enter(address(1), NOBODY).unwrap(), guests.enter(address(1), NOBODY).unwrap());
+        let _held = one.bounds(1, 1).memory.try_acquire_many_owned(100).unwrap();
+        assert_eq!(two.bounds(1, 1).memory.available_permits(), GUEST_MEMORY - 100);
+        let other = guests.enter(address(2), NOBODY).unwrap();
+        assert_eq!(other.bounds(1, 1).memory.available_permits(), GUEST_MEMORY);
+    }
+}
