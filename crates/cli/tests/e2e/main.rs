@@ -11,6 +11,7 @@
 mod adopt;
 mod arbiter;
 mod arbitration;
+mod attacks;
 mod bad_input;
 mod basics;
 mod brick_check;

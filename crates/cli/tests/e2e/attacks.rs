@@ -1,0 +1,325 @@
+//! Whoever reaches the port sends what he likes: servers live on, their memory and logs stay bounded, and a mount beside it
+//! notices nothing. Attackers have an address of their own, as they would have.
+
+use crate::frames::Frames;
+use crate::harness::{Mounted, Pool, eventually};
+use ids::{OpId, ServerId, SessionId};
+use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::fs;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+use wire::codec::Blob;
+use wire::frame::{HEAD, VERSIONS, encode_head};
+use wire::hello::{Hello, Purpose};
+use wire::map::Watch;
+use wire::{Call, Errno, Fail, Kind, Name, Op, Wire};
+
+/// Where attackers come from.
+const ATTACKER: &str = "127.66.6.6:0";
+/// What a mount's call may take while others attack, on a machine where other tests run.
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// A connection from the attacker's address.
+fn reach(pool: &Pool) -> TcpStream {
+    let to: SocketAddr = pool.servers[0].address.parse().unwrap();
+    let from: SocketAddr = ATTACKER.parse().unwrap();
+    let fd = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    bind(&fd, &from).unwrap();
+    connect(&fd, &to).unwrap();
+    let stream = TcpStream::from(fd);
+    stream.set_write_timeout(Some(Duration::from_secs(5))).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    stream
+}
+
+fn frame(kind: Kind, body: &[u8], payload: &[u8]) -> Vec<u8> {
+    let mut all = encode_head(kind, 1, body, payload).to_vec();
+    all.extend_from_slice(body);
+    all.extend_from_slice(payload);
+    all
+}
+
+/// A connection after its handshake.
+fn greeted(pool: &Pool, purpose: Purpose, session: u64) -> TcpStream {
+    let mut stream = reach(pool);
+    let hello = Hello {
+        versions: Blob(VERSIONS.to_vec()),
+        purpose,
+        pool: [0; 16],
+        from: ServerId(0),
+        session: SessionId(session),
+    };
+    stream.write_all(&frame(Kind::Hello, &hello.to_bytes(), &[])).unwrap();
+    let mut head = [0; HEAD];
+    stream.read_exact(&mut head).unwrap();
+    let length = wire::FrameHead::decode(&head).unwrap().body_len;
+    stream.read_exact(&mut vec![0; length]).unwrap();
+    stream
+}
+
+fn session(pool: &Pool, connection: u64) -> TcpStream {
+    greeted(pool, Purpose::Session { shard: 1, connection, oldest: 0 }, 666)
+}
+
+/// Megabytes that a server has in memory.
+fn resident(pool: &Pool) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", pool.servers[0].pid())).unwrap();
+    let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
+}
+
+fn descriptors(pool: &Pool) -> usize {
+    fs::read_dir(format!("/proc/{}/fd", pool.servers[0].pid())).unwrap().count()
+}
+
+/// The mount works, and no call takes long.
+fn works(m: &Mounted, what: &str) {
+    for i in 0..20 {
+        let begun = Instant::now();
+        let file = m.path(&format!("f{i}"));
+        fs::write(&file, what).unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), what);
+        fs::remove_file(&file).unwrap();
+        assert!(begun.elapsed() < PAUSE, "{what}: {:?}", begun.elapsed());
+    }
+}
+
+fn pool() -> (Pool, Mounted) {
+    let pool = Pool::new(1);
+    pool.volume("v", 1, &[(0, "b")]);
+    let m = pool.mount("v");
+    (pool, m)
+}
+
+/// Descriptors for this process, which plays many clients.
+fn many_descriptors() {
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
+}
+
+#[test]
+fn sizes_out_of_all_bounds_are_answered() {
+    let (pool, m) = pool();
+    fs::write(m.path("big"), vec![1; 3 << 20]).unwrap();
+    let mut client = Frames::new(&pool, "v", 71);
+    let mut on = client.connect();
+    let found = client.ask(&mut on, &client.call(0, client.lookup("big")), &[]).unwrap();
+    let wire::Body::Attr { attr } = found else { panic!("{found:?}") };
+    for len in [u32::MAX, 16 << 20, (2 << 20) + 1] {
+        let read = client.call(0, Op::Read { fid: attr.fid, offset: 0, len });
+        client.ask(&mut on, &read, &[]).expect("as much as one answer holds");
+    }
+    let name = Name::new(b"user.x").unwrap();
+    let far = [
+        (Op::Write { fid: attr.fid, offset: u64::MAX, append: false, kill_suid: false }, vec![1]),
+        (Op::Write { fid: attr.fid, offset: i64::MAX as u64, append: false, kill_suid: false }, vec![1]),
+        (Op::SetXattr { fid: attr.fid, name, flags: 0 }, vec![1; 70_000]),
+        (Op::Fallocate { fid: attr.fid, mode: 0, offset: u64::MAX, len: u64::MAX }, Vec::new()),
+    ];
+    for (seq, (op, payload)) in (10..).zip(far) {
+        let said = format!("{op:?}");
+        let answer = client.ask(&mut on, &client.call(seq, op), &payload);
+        assert!(
+            matches!(answer, Err(Errno::EINVAL | Errno::EFBIG | Errno::ERANGE | Errno(7))),
+            "{said}: {answer:?}"
+        );
+    }
+    works(&m, "after sizes out of all bounds");
+}
+
+/// What the size of a frame may be depends on who sends it, and nothing waits for what never comes.
+#[test]
+fn frames_that_do_not_end_cost_little() {
+    let (pool, m) = pool();
+    let before = resident(&pool);
+    let call = Call {
+        set: ids::SetId(1),
+        epoch: ids::Epoch(1),
+        id: OpId { session: SessionId(666), seq: 1 },
+        finished: 0,
+        op: Op::StatFs,
+    };
+    let mut long = call.to_bytes();
+    long.resize(15 << 20, 0);
+    let mut refused = session(&pool, 1);
+    let _broken = refused.write_all(&frame(Kind::Call, &long, &[]));
+    assert_eq!(refused.read(&mut [0; 1]).map_err(|e| e.kind()).unwrap_or(0), 0, "the connection ends");
+    // As many as one address may have in memory, and more, all but the last byte of each.
+    let whole = frame(Kind::Call, &call.to_bytes(), &vec![0; 2 << 20]);
+    let (part, _) = whole.split_at(whole.len() - 1);
+    let mut all = Vec::new();
+    for connection in 2..90 {
+        let mut stream = session(&pool, connection);
+        stream.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
+        let _waits = stream.write_all(part);
+        all.push(stream);
+    }
+    works(&m, "beside frames that do not end");
+    let grown = resident(&pool).saturating_sub(before);
+    println!("88 unfinished frames of 2 MiB: {grown} MB");
+    assert!(grown < 120, "{grown} MB for unfinished frames");
+}
+
+/// Requests whose answers nobody takes.
+#[test]
+fn who_never_reads_is_not_written_for() {
+    let (pool, m) = pool();
+    fs::write(m.path("big"), vec![1; 4 << 20]).unwrap();
+    let mut client = Frames::new(&pool, "v", 71);
+    let mut on = client.connect();
+    let found = client.ask(&mut on, &client.call(0, client.lookup("big")), &[]).unwrap();
+    let wire::Body::Attr { attr } = found else { panic!("{found:?}") };
+    let before = resident(&pool);
+    let read = client.call(0, Op::Read { fid: attr.fid, offset: 0, len: 1 << 20 });
+    let read = frame(Kind::Call, &read.to_bytes(), &[]);
+    let mut all = Vec::new();
+    for connection in 1..20 {
+        let mut stream = session(&pool, connection);
+        stream.set_write_timeout(Some(Duration::from_millis(100))).unwrap();
+        for _ in 0..200 {
+            if stream.write_all(&read).is_err() {
+                break;
+            }
+        }
+        all.push(stream);
+    }
+    works(&m, "beside answers that nobody takes");
+    let grown = resident(&pool).saturating_sub(before);
+    println!("3,800 answers of 1 MiB that nobody takes: {grown} MB");
+    assert!(grown < 160, "{grown} MB for answers");
+}
+
+#[test]
+fn thousands_of_idle_connections_are_refused_in_time() {
+    many_descriptors();
+    let (pool, m) = pool();
+    let before = resident(&pool);
+    let half_open: Vec<TcpStream> = (0..500).map(|_| reach(&pool)).collect();
+    works(&m, "beside half-open connections");
+    drop(half_open);
+    let mut idle = Vec::new();
+    let mut refused = 0;
+    for connection in 1..5000 {
+        let mut stream = reach(&pool);
+        let purpose = Purpose::Session { shard: 1, connection, oldest: 0 };
+        let hello = Hello {
+            versions: Blob(VERSIONS.to_vec()),
+            purpose,
+            pool: [0; 16],
+            from: ServerId(0),
+            session: SessionId(666),
+        };
+        let hello = frame(Kind::Hello, &hello.to_bytes(), &[]);
+        let mut head = [0; HEAD];
+        let greeted = stream.write_all(&hello).and_then(|()| stream.read_exact(&mut head));
+        if greeted.is_err() {
+            refused += 1;
+            continue;
+        }
+        let mut rest = vec![0; wire::FrameHead::decode(&head).unwrap().body_len];
+        stream.read_exact(&mut rest).unwrap();
+        let reply = wire::hello::HelloReply::from_bytes(&rest).unwrap();
+        if reply.refused.0.is_empty() {
+            idle.push(stream);
+        } else {
+            let why = String::from_utf8_lossy(&reply.refused.0).into_owned();
+            assert!(why.contains("127.66.6.6 has 2048 connections"), "{why}");
+            refused += 1;
+        }
+    }
+    works(&m, "beside idle connections");
+    let grown = resident(&pool).saturating_sub(before);
+    println!("{} idle connections, {refused} refused: {grown} MB", idle.len());
+    assert!(idle.len() <= 2048 && refused > 2000, "{} connections", idle.len());
+    assert!(grown < 250, "{grown} MB for idle connections");
+    drop(idle);
+    eventually("its connections are forgotten", || (descriptors(&pool) < 200).then_some(()));
+}
+
+#[test]
+fn watches_end_with_their_connection() {
+    let (pool, m) = pool();
+    let before = descriptors(&pool);
+    for _ in 0..50 {
+        let mut stream = greeted(&pool, Purpose::Control, 0);
+        for volume in [&b"v"[..], b"none", &[b'\n'; 60_000]] {
+            let watch = Watch { volume: Blob(volume.to_vec()) };
+            stream.write_all(&frame(Kind::Watch, &watch.to_bytes(), &[])).unwrap();
+        }
+        let mut head = [0; HEAD];
+        stream.read_exact(&mut head).expect("the map");
+        // A frame that is none ends the connection at once.
+        stream.write_all(&[7; HEAD]).unwrap();
+    }
+    eventually("its descriptors are closed", || (descriptors(&pool) < before + 10).then_some(()));
+    works(&m, "after watches");
+}
+
+/// A volume's name of 16 MiB came back in an error that was no frame any more.
+#[test]
+fn an_answer_is_never_longer_than_a_frame() {
+    let (pool, m) = pool();
+    let mut stream = greeted(&pool, Purpose::Control, 0);
+    let mut watch = Watch { volume: Blob(vec![b'v'; (16 << 20) - 4]) }.to_bytes();
+    watch.truncate(16 << 20);
+    stream.write_all(&frame(Kind::Watch, &watch, &[])).unwrap();
+    let mut head = [0; HEAD];
+    stream.read_exact(&mut head).unwrap();
+    assert!(wire::FrameHead::decode(&head).unwrap().body_len < 1000);
+    let mut body = vec![admin::TAG];
+    body.resize(16 << 20, b'[');
+    stream.read_exact(&mut vec![0; wire::FrameHead::decode(&head).unwrap().body_len]).unwrap();
+    stream.write_all(&frame(Kind::Control, &body, &[])).unwrap();
+    stream.read_exact(&mut head).unwrap();
+    works(&m, "after a volume's name of 16 MiB");
+}
+
+/// Each bad request is a line of the log.
+#[test]
+fn complaints_do_not_fill_the_log() {
+    let (pool, m) = pool();
+    let before = pool.servers[0].log().len();
+    let mut stream = session(&pool, 1);
+    let mut bad = frame(Kind::Call, &[0xff; 60], &[]);
+    bad.truncate(HEAD + 60);
+    let many: Vec<u8> = bad.iter().copied().cycle().take(bad.len() * 500).collect();
+    let mut answer = vec![0; 1 << 16];
+    stream.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+    for _ in 0..40 {
+        stream.write_all(&many).unwrap();
+        loop {
+            match stream.read(&mut answer) {
+                Ok(0) => panic!("the connection ended"),
+                Ok(_) => {}
+                Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => break,
+                Err(e) => panic!("{e}"),
+            }
+        }
+    }
+    works(&m, "after bad requests");
+    let grown = pool.servers[0].log().len() - before;
+    println!("20,000 bad requests: {grown} bytes of log");
+    assert!(grown < 200_000, "{grown} bytes of log");
+    assert!(pool.servers[0].log().contains("request of session"));
+}
+
+/// Requests that say they are another set's, from somebody who is none.
+#[test]
+fn paths_of_any_depth_are_refused() {
+    let (pool, m) = pool();
+    let mut client = Frames::new(&pool, "v", 71);
+    let mut on = client.connect();
+    let ancestor = wire::op::Ancestor {
+        fid: client.root(),
+        home: ids::SetId(1),
+        name: Name::new(&[b'n'; 255]).unwrap(),
+    };
+    let name = Name::new(b"deep").unwrap();
+    let path = vec![ancestor; 800];
+    let call = client.call(9, Op::PrepareMkdir { path, name, mode: 0o755, uid: 0, gid: 0 });
+    let answer = if on.request(&call, &[]) { on.answer() } else { None };
+    assert!(matches!(answer, None | Some(Err(Fail::Errno { .. }))), "{answer:?}");
+    works(&m, "after a path of 800 directories");
+}
