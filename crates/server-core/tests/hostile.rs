@@ -39,7 +39,7 @@ fn run(seed: u64, said: &mut Reached) {
         [Role::Alone, Role::Primary, Role::Secondary, Role::Joiner][usize::try_from(seed % 4).unwrap()];
     let mut set = Set::new(role, seed);
     // Half of the runs hear clients and other sets only, which must not cost the brick its place.
-    let clients_only = seed / 4 % 2 == 0;
+    let clients_only = (seed / 4).is_multiple_of(2);
     for _ in 0..MESSAGES {
         set.go_on(&mut messages);
         let known = set.known();
