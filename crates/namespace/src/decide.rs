@@ -11,7 +11,7 @@ use crate::xattrs::{remove_xattr, set_xattr};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use ids::{Epoch, Fid, Lsn, OpId, SetId, Time};
-use wire::limits::{DEPTH_MAX, IO_MAX, TARGET_MAX};
+use wire::limits::{IO_MAX, TARGET_MAX};
 use wire::name::RESERVED;
 use wire::op::{EntryName, Node, SetAttr, SetTime};
 use wire::{Attr, Body, Change, Errno, Name, Op};
@@ -101,9 +101,6 @@ pub fn decide(op: &Op, view: &mut dyn TreeState, cx: &Context<'_>) -> Result<Dec
         Op::RemoveXattr { fid, name } => remove_xattr(view, cx, *fid, name),
         Op::CopyRange { from, from_offset, to, to_offset, len } => {
             copy_range(view, cx, (*from, *from_offset), (*to, *to_offset), *len)
-        }
-        Op::PrepareMkdir { path, .. } | Op::Relocate { path, .. } if path.len() > DEPTH_MAX => {
-            Err(Errno::ELOOP)
         }
         Op::PrepareMkdir { path, name, mode, uid, gid } => {
             let fid = Fid { set: cx.set, epoch: cx.epoch, lsn: cx.lsn };

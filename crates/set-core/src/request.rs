@@ -9,7 +9,8 @@ use bytes::Bytes;
 use core::time::Duration;
 use ids::{OpId, SessionId};
 use replica::Admission;
-use wire::{Fail, Op, Reply};
+use wire::limits::DEPTH_MAX;
+use wire::{Errno, Fail, Op, Reply};
 
 /// A request that was let in.
 pub(crate) struct AdmittedRequest<R> {
@@ -25,6 +26,11 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     pub(crate) fn serve(&mut self, cx: &mut Cx<'_, B, R>, request: Request<R>) {
         if request.to.is_given_up() {
             return;
+        }
+        if let Op::PrepareMkdir { path, .. } | Op::Relocate { path, .. } = &request.call.op
+            && path.len() > DEPTH_MAX
+        {
+            return self.refuse(cx, Address::of(request.to), Errno::ELOOP.into());
         }
         let session = request.session;
         let mut grant = 0;

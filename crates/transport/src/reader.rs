@@ -9,7 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use wire::DecodeError;
 use wire::frame::{Frame, FrameHead, HEAD};
 
-/// What whoever is on the other side may use of this process's memory and patience.
+/// What whoever is on the other side may use of this process's memory and time.
 #[derive(Clone, Debug)]
 pub struct Bounds {
     /// Bytes of a frame's body.

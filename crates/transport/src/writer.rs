@@ -66,11 +66,11 @@ fn push(queued: Queued, pieces: &mut VecDeque<Piece>) {
 /// Writes queued frames until the queue is dropped or the connection breaks.
 ///
 /// # Errors
-/// The connection broke, or the other side took nothing for as long as `patience`.
+/// The connection broke, or the other side took nothing for as long as `timeout`.
 pub async fn write_frames<W: AsyncWrite + Unpin>(
     mut to: W,
     mut queue: mpsc::UnboundedReceiver<Queued>,
-    patience: Option<Duration>,
+    timeout: Option<Duration>,
 ) -> Result<(), TransportError> {
     let mut pieces: VecDeque<Piece> = VecDeque::new();
     while let Some(queued) = queue.recv().await {
@@ -83,10 +83,10 @@ pub async fn write_frames<W: AsyncWrite + Unpin>(
             }
             let slices: Vec<IoSlice<'_>> = pieces.iter().take(SLICES).map(|(p, _)| IoSlice::new(p)).collect();
             let writing = to.write_vectored(&slices);
-            let mut written = match patience {
+            let mut written = match timeout {
                 None => writing.await?,
-                Some(patience) => {
-                    tokio::time::timeout(patience, writing).await.map_err(|_| TransportError::Stalled)??
+                Some(time) => {
+                    tokio::time::timeout(time, writing).await.map_err(|_| TransportError::Stalled)??
                 }
             };
             if written == 0 {

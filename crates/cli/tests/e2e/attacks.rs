@@ -42,7 +42,7 @@ fn frame(kind: Kind, body: &[u8], payload: &[u8]) -> Vec<u8> {
 }
 
 /// A connection after its handshake.
-fn greeted(pool: &Pool, purpose: Purpose, session: u64) -> TcpStream {
+fn shaken(pool: &Pool, purpose: Purpose, session: u64) -> TcpStream {
     let mut stream = reach(pool);
     let hello = Hello {
         versions: Blob(VERSIONS.to_vec()),
@@ -60,7 +60,7 @@ fn greeted(pool: &Pool, purpose: Purpose, session: u64) -> TcpStream {
 }
 
 fn session(pool: &Pool, connection: u64) -> TcpStream {
-    greeted(pool, Purpose::Session { shard: 1, connection, oldest: 0 }, 666)
+    shaken(pool, Purpose::Session { shard: 1, connection, oldest: 0 }, 666)
 }
 
 /// Megabytes that a server has in memory.
@@ -213,8 +213,8 @@ fn thousands_of_idle_connections_are_refused_in_time() {
         };
         let hello = frame(Kind::Hello, &hello.to_bytes(), &[]);
         let mut head = [0; HEAD];
-        let greeted = stream.write_all(&hello).and_then(|()| stream.read_exact(&mut head));
-        if greeted.is_err() {
+        let sent = stream.write_all(&hello).and_then(|()| stream.read_exact(&mut head));
+        if sent.is_err() {
             refused += 1;
             continue;
         }
@@ -243,7 +243,7 @@ fn watches_end_with_their_connection() {
     let (pool, m) = pool();
     let before = descriptors(&pool);
     for _ in 0..50 {
-        let mut stream = greeted(&pool, Purpose::Control, 0);
+        let mut stream = shaken(&pool, Purpose::Control, 0);
         for volume in [&b"v"[..], b"none", &[b'\n'; 60_000]] {
             let watch = Watch { volume: Blob(volume.to_vec()) };
             stream.write_all(&frame(Kind::Watch, &watch.to_bytes(), &[])).unwrap();
@@ -261,7 +261,7 @@ fn watches_end_with_their_connection() {
 #[test]
 fn an_answer_is_never_longer_than_a_frame() {
     let (pool, m) = pool();
-    let mut stream = greeted(&pool, Purpose::Control, 0);
+    let mut stream = shaken(&pool, Purpose::Control, 0);
     let mut watch = Watch { volume: Blob(vec![b'v'; (16 << 20) - 4]) }.to_bytes();
     watch.truncate(16 << 20);
     stream.write_all(&frame(Kind::Watch, &watch, &[])).unwrap();

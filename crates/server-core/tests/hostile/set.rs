@@ -106,8 +106,10 @@ impl Set {
         let options = Options { seed: Some(seed), ..Options::default() };
         let open = OpenSet::new(SET, MINE, &state, &options, true).unwrap();
         let mount_point = |_: &Path| Ok(PathBuf::from("/"));
-        let mut start =
-            open.run(Place { fs: &fs, mount_point: &mount_point }, Duration::ZERO).unwrap().start();
+        let mut start = open
+            .run(Place { fs: &fs, mount_point: &mount_point, adopted: &|_| () }, Duration::ZERO)
+            .unwrap()
+            .start();
         fill(&mut start.brick);
         match role {
             Role::Alone => view(&mut state, MINE, &[MINE]),
