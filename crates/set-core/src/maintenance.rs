@@ -73,6 +73,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             self.primary_since = Some(now);
             self.opens.begin(now, epoch);
             self.brick.marked_files().into_iter().for_each(|fid| self.pending.look_for(fid));
+            // Before a listing shows a name that is about to go.
+            self.look_for_marks(now);
         }
         self.led_in = epoch;
     }

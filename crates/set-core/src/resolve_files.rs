@@ -7,6 +7,7 @@ use crate::elsewhere::Asking;
 use crate::io::ReplyTo;
 use crate::joint::is_gone;
 use crate::resolve::OLD;
+use core::time::Duration;
 use ids::{Fid, SessionId};
 use wire::op::Intent;
 use wire::{Body, Change, Fail, Op};
@@ -39,9 +40,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         if !self.is_primary() {
             return;
         }
-        for fid in self.pending.some_ended(LOOKS) {
-            self.waits_for_names(cx.at.now, fid);
-        }
+        self.look_for_marks(cx.at.now);
         for fid in self.pending.ask_about_files(cx.at.now, OLD) {
             if self.brick.is_pending(fid) != Ok(true) {
                 self.pending.forget_file(fid);
@@ -51,9 +50,9 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 self.pending.file_asked(fid);
                 continue;
             };
-            match intent {
+            match intent.filter(|intent| intent.decider().is_some()) {
                 Some(intent) => self.ask_outcome(cx, FileResolve { fid, intent, stage: Stage::First }),
-                // A power cut has taken what was meant, and with it what had agreed.
+                // A power cut has taken what was meant, and with it what had agreed; or nothing of it is left to be done.
                 None if !self.next.is_empty() => self.pending.file_asked(fid),
                 None => {
                     let time = cx.at.wall;
@@ -61,6 +60,13 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                     return;
                 }
             }
+        }
+    }
+
+    /// Looks at some of the files that may be marked: the directories that they are about to leave wait from then on.
+    pub(crate) fn look_for_marks(&mut self, now: Duration) {
+        for fid in self.pending.some_ended(LOOKS) {
+            self.waits_for_names(now, fid);
         }
     }
 

@@ -453,8 +453,29 @@ fn a_mark_that_the_brick_has_met_is_looked_for() {
     let intent = Intent { tx: tx(1), coordinator: THERE, drop, add: None };
     let brick = Memory { marked: [(OWN, intent)].into(), unrecorded: vec![OWN], ..memory() };
     let mut rig = Rig::with(brick, &[]);
-    assert_eq!(asked(&mut rig), NONE, "it is looked for");
     assert_eq!(asked(&mut rig), ["ask 1: checkentry of 2"]);
+}
+
+/// A listing before the first question would show the name that is about to go.
+#[test]
+fn a_new_primary_knows_its_marks_before_it_is_asked() {
+    let drop = Some(EntryName { dir: ROOT, name: name("own") });
+    let intent = Intent { tx: tx(1), coordinator: THERE, drop, add: None };
+    let brick = Memory { marked: [(OWN, intent)].into(), unrecorded: vec![OWN], ..memory() };
+    let mut rig = Rig::with(brick, &[]);
+    let listing = rig.ask(7, Op::ReadDir { fid: ROOT, cookie: 0, plus: false });
+    assert!(listing.iter().all(|l| l.contains("busy")), "{listing:?}");
+    assert!(!listing.is_empty());
+}
+
+/// The journal told that the file got the name again that it was to lose: nothing is left of the transaction.
+#[test]
+fn a_transaction_of_which_nothing_is_left_ends_by_itself() {
+    let intent = Intent { tx: tx(1), coordinator: THERE, drop: None, add: None };
+    let brick = Memory { marked: [(OWN, intent)].into(), unrecorded: vec![OWN], ..memory() };
+    let mut rig = Rig::with(brick, &[]);
+    assert_eq!(asked(&mut rig), NONE, "nobody is asked");
+    assert!(rig.core.brick_mut().marked.is_empty(), "the mark is gone");
 }
 
 /// A brick that does not lead asks nobody; when it leads it does.
