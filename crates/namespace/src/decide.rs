@@ -118,19 +118,7 @@ pub fn decide(op: &Op, view: &mut dyn TreeState, cx: &Context<'_>) -> Result<Dec
                 },
             )
         }
-        Op::PrepareRmdir { fid, by: _ } => {
-            if !view.attr(*fid)?.is_dir() {
-                return Err(Errno::ENOTDIR);
-            }
-            match mark(view, cx, *fid)?.prepare(cx.op) {
-                Prepared::Done => Ok(Decision::Answer(Body::Done)),
-                Prepared::Wait => Err(Errno::EAGAIN),
-                Prepared::Mark => {
-                    is_empty(view, cx, *fid)?;
-                    Ok(Decision::Change(Change::PrepareRmdir { fid: *fid }, None))
-                }
-            }
-        }
+        Op::PrepareRmdir { fid, by: _ } => prepare_rmdir(view, cx, *fid),
         Op::EndTransaction { fid, tx, keep } => match view.attr(*fid) {
             Err(Errno::ESTALE | Errno::ENOENT) => Ok(Decision::Answer(Body::Done)),
             Err(e) => Err(e),
@@ -161,6 +149,21 @@ pub fn decide(op: &Op, view: &mut dyn TreeState, cx: &Context<'_>) -> Result<Dec
         | Op::LockTree { .. }
         | Op::UnlockTree { .. }
         | Op::Lineage { .. } => Err(Errno::EINVAL),
+    }
+}
+
+/// A directory whose entry another set is about to remove: marked, if it is empty.
+fn prepare_rmdir(view: &mut dyn TreeState, cx: &Context<'_>, dir: Fid) -> Result<Decision, Errno> {
+    if !view.attr(dir)?.is_dir() {
+        return Err(Errno::ENOTDIR);
+    }
+    match mark(view, cx, dir)?.prepare(cx.op) {
+        Prepared::Done => Ok(Decision::Answer(Body::Done)),
+        Prepared::Wait => Err(Errno::EAGAIN),
+        Prepared::Mark => {
+            is_empty(view, cx, dir)?;
+            Ok(Decision::Change(Change::PrepareRmdir { fid: dir }, None))
+        }
     }
 }
 
