@@ -164,3 +164,37 @@ pub struct Changes {
     #[serde(default)]
     pub dry_run: bool,
 }
+
+/// How far files that were put into bricks have come into the volume.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct AdoptReport {
+    /// The volume.
+    pub name: String,
+    /// It goes on.
+    #[serde(default)]
+    pub running: bool,
+    /// Files, links and devices that the volume has now.
+    #[serde(default)]
+    pub files: u64,
+    /// Directories that the volume has now.
+    #[serde(default)]
+    pub directories: u64,
+    /// Bytes that were copied.
+    #[serde(default)]
+    pub bytes: u64,
+    /// How many were left where they are.
+    #[serde(default)]
+    pub left: u64,
+    /// The first of these.
+    #[serde(default)]
+    pub named: Vec<NotAdopted>,
+}
+
+/// Something that did not join the volume.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct NotAdopted {
+    /// Where it is, with its server.
+    pub path: String,
+    /// Why, and what to do.
+    pub why: String,
+}

@@ -14,16 +14,17 @@ mod status;
 mod volume;
 
 pub use answer::{
-    BrickReplaced, BricksAdded, BricksRemoved, Changes, Document, OptionsReset, OptionsSet, PeerDetached,
-    PeerProbed, PeerReplaced, VolumeCreated, VolumeDeleted, VolumePromoted, VolumeStarted, VolumeStopped,
+    AdoptReport, BrickReplaced, BricksAdded, BricksRemoved, Changes, Document, NotAdopted, OptionsReset,
+    OptionsSet, PeerDetached, PeerProbed, PeerReplaced, VolumeCreated, VolumeDeleted, VolumePromoted,
+    VolumeStarted, VolumeStopped,
 };
 pub use envelope::{TAG, Unreadable, VERSION, decode_answer, decode_request, encode_answer, encode_request};
 pub use error::{AdminError, ErrorCode};
 pub use peer::{Peer, PeerStatus, Peers, ServerRole};
 pub use request::{
     AdminAnswer, AdminRequest, Ask, ConfigApply, ConfigExport, GetPeerStatus, PeerDetach, PeerProbe,
-    PeerReplace, PoolList, REQUESTS, VolumeAddBrick, VolumeCreate, VolumeDelete, VolumeGet, VolumeHeal,
-    VolumeHealInfo, VolumeInfo, VolumeList, VolumePromote, VolumeRemoveBrick, VolumeReplaceBrick,
+    PeerReplace, PoolList, REQUESTS, VolumeAddBrick, VolumeAdopt, VolumeCreate, VolumeDelete, VolumeGet,
+    VolumeHeal, VolumeHealInfo, VolumeInfo, VolumeList, VolumePromote, VolumeRemoveBrick, VolumeReplaceBrick,
     VolumeReset, VolumeSet, VolumeStart, VolumeStatus, VolumeStop,
 };
 pub use status::{

@@ -1,9 +1,10 @@
 //! The requests, one struct each, and the table that ties each of them to its answer.
 
 use crate::{
-    BrickReplaced, BricksAdded, BricksRemoved, Changes, Document, HealInfo, OptionLines, OptionsReset,
-    OptionsSet, PeerDetached, PeerProbed, PeerReplaced, PeerStatus, Peers, VolumeCreated, VolumeDeleted,
-    VolumeDescriptions, VolumeNames, VolumePromoted, VolumeReports, VolumeStarted, VolumeStopped,
+    AdoptReport, BrickReplaced, BricksAdded, BricksRemoved, Changes, Document, HealInfo, OptionLines,
+    OptionsReset, OptionsSet, PeerDetached, PeerProbed, PeerReplaced, PeerStatus, Peers, VolumeCreated,
+    VolumeDeleted, VolumeDescriptions, VolumeNames, VolumePromoted, VolumeReports, VolumeStarted,
+    VolumeStopped,
 };
 use serde::{Deserialize, Serialize};
 
@@ -87,6 +88,7 @@ requests! {
     VolumeHeal, VolumeHeal, "volume-heal" -> HealInfo;
     VolumeHealInfo, VolumeHealInfo, "volume-heal-info" -> HealInfo;
     VolumePromote, VolumePromote, "volume-promote" -> VolumePromoted;
+    VolumeAdopt, VolumeAdopt, "volume-adopt" -> AdoptReport;
 }
 
 /// Take a server into the pool.
@@ -299,4 +301,17 @@ pub struct VolumePromote {
     pub name: String,
     /// The brick, as HOST:/PATH.
     pub brick: String,
+}
+
+/// Take files that were put into bricks into the volume, or tell how far that has come.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct VolumeAdopt {
+    /// The volume.
+    pub name: String,
+    /// Only what is beneath this path in the volume.
+    #[serde(default)]
+    pub path: Option<String>,
+    /// Begin, where it is not at work.
+    #[serde(default)]
+    pub begin: bool,
 }

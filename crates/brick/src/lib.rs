@@ -20,6 +20,7 @@
 //! | reads | `read`, `page`, `room`, `validate` | ask |
 //! | healing | `stale`, `marks`, `heal`, `heal_entries`, `heal_place`, `orphans`, `doubles`, `compare`, `describe` | widen and remove the mark; take and tell objects |
 //! | beginning and end | `open`, `recover`, `identity`, `adopt`, `service`, `check` | |
+//! | what has no tag | `foreign` | find it, take it out of the tree |
 //!
 //! What is not here: permission checks, the meaning of requests (`namespace`), replication, healing.
 #![cfg_attr(not(test), deny(clippy::cast_possible_truncation))]
@@ -37,6 +38,7 @@ mod effects;
 mod error;
 mod far_entry;
 mod folders;
+mod foreign;
 mod fresh;
 mod heal;
 mod heal_entries;
@@ -88,6 +90,7 @@ pub use compare::{SumsJob, sum};
 pub use error::{FormatError, JournalError, Obstacle, OpenError};
 pub use file_system::init_process;
 pub use folders::HiddenJob;
+pub use foreign::{Became, ForeignAttribute, ForeignFiles, ForeignObject, ForeignPlace, FoundForeign};
 pub use heal_trash::EndJob;
 pub use identity::{format, format_again, format_on, read_identity, restore_identity, restore_identity_on};
 pub use journal::Records;

@@ -109,6 +109,12 @@ pub fn check_path(path: &Path) -> Result<(), FormatError> {
 pub fn release(path: &Path, identity: &Identity) -> Result<(), String> {
     match read_identity(path) {
         Ok(Some(i)) if (i.pool, i.brick) == (identity.pool, identity.brick) => {
+            if crate::foreign::is_at_work(path) {
+                return Err(format!(
+                    "{}: .mortar/foreign holds files that were being adopted: move them out, and remove .mortar",
+                    path.display()
+                ));
+            }
             std::fs::remove_dir_all(own(path)).map_err(|e| format!("{}: {e}", own(path).display()))
         }
         Ok(Some(i)) => {

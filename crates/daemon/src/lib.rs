@@ -5,6 +5,7 @@
 //! by disk.
 //! Invariant: what is decided is decided in the crates `set-core`, `server-core` and `cluster`; here is only the doing.
 
+mod adoption;
 mod clock;
 mod control;
 mod guests;

@@ -61,6 +61,7 @@ pub(crate) fn requests() -> Vec<AdminRequest> {
         VolumeHeal { name: name() }.into_request(),
         VolumeHealInfo { name: name() }.into_request(),
         VolumePromote { name: name(), brick: "server2:/data/b".to_owned() }.into_request(),
+        VolumeAdopt { name: name(), path: Some("/docs".to_owned()), begin: true }.into_request(),
     ]
 }
 
@@ -205,6 +206,15 @@ pub(crate) fn answers() -> Vec<AdminAnswer> {
             name: name(),
             brick: "server2:/data/b".to_owned(),
             set: SetId(4),
+        }),
+        AdminAnswer::VolumeAdopt(AdoptReport {
+            name: name(),
+            running: true,
+            files: 3,
+            directories: 2,
+            bytes: 70_000,
+            left: 1,
+            named: vec![NotAdopted { path: "server2:/data/b/f".to_owned(), why: "it changed".to_owned() }],
         }),
     ]
 }

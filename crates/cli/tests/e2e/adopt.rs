@@ -138,3 +138,77 @@ fn an_adoption_can_be_given_up_and_begun_again() {
     pool.stop(0);
     is_sound(&dir);
 }
+
+/// Runs the command to its end; what it says.
+fn adopt(pool: &Pool, words: &str) -> (Option<i32>, serde_json::Value) {
+    let output = pool.cli(format!("volume adopt v --json {words}").trim_end());
+    let report = serde_json::from_str(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"));
+    (output.code, report)
+}
+
+/// Files are copied into the brick that leads, and one into the other, while a client works. The server is killed in the
+/// midst of taking them in.
+#[test]
+fn files_put_into_a_brick_join_the_volume() {
+    let mut pool = Pool::new(3);
+    let bricks = [(0, "a"), (1, "b")];
+    pool.volume("v", 2, &bricks);
+    let mount = pool.mount("v");
+    fs::create_dir(mount.path("docs")).unwrap();
+    fs::write(mount.path("docs/own"), b"own").unwrap();
+    let paths = pool.paths(&bricks);
+    let status = pool.status("v");
+    let led = status["bricks"].as_array().unwrap().iter().position(|b| b["role"] == "primary").unwrap();
+    let (leader, other) = (&paths[led], &paths[1 - led]);
+    let source = pool.dir.join("source");
+    data(&source, 300);
+    let before = files::tree(&source);
+    let copied =
+        std::process::Command::new("cp").arg("-a").arg(&source).arg(leader.join("docs/put")).status();
+    assert!(copied.unwrap().success());
+    fs::write(other.join("stray"), b"stray").unwrap();
+    assert!(!mount.path("docs/put").exists());
+    let over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|s| {
+        let worker = s.spawn(|| {
+            let mut n = 0;
+            while !over.load(std::sync::atomic::Ordering::Relaxed) {
+                fs::write(mount.path(&format!("docs/w{n}")), files::noise(n, 100)).unwrap();
+                n += 1;
+                std::thread::sleep(std::time::Duration::from_millis(3));
+            }
+            n
+        });
+        let pool = &mut pool;
+        let mut command = mortar();
+        command.args(["--server", &pool.servers[2].address, "volume", "adopt", "v", "/docs"]);
+        let mut begun = command.spawn().unwrap();
+        eventually("some are there", || mount.path("docs/put/many").exists().then_some(()));
+        pool.kill(bricks[led].0);
+        begun.kill().unwrap();
+        begun.wait().unwrap();
+        pool.start(bricks[led].0);
+        in_sync(pool, "v", &bricks);
+        eventually("all are there", || (adopt(pool, "/docs").0 == Some(0)).then_some(()));
+        over.store(true, std::sync::atomic::Ordering::Relaxed);
+        for i in 0..worker.join().unwrap() {
+            assert_eq!(fs::read(mount.path(&format!("docs/w{i}"))).unwrap(), files::noise(i, 100));
+        }
+    });
+    assert_eq!(files::tree(&mount.path("docs/put")), before);
+    assert_eq!(xattr(&mount.path("docs/put/docs/big"), "user.colour"), b"red");
+    let (code, report) = adopt(&pool, "");
+    assert_eq!((code, &report["left"], &report["files"]), (Some(1), &1.into(), &0.into()), "{report}");
+    let named = report["named"][0].to_string();
+    assert!(named.contains("stray") && named.contains("does not lead its set"), "{named}");
+    fs::remove_file(other.join("stray")).unwrap();
+    assert_eq!(adopt(&pool, "").0, Some(0));
+    let after = files::tree(&mount.path(""));
+    mount.end();
+    for brick in &paths {
+        eventually("the brick holds what the mount shows", || (files::tree(brick) == after).then_some(()));
+    }
+    pool.stop(0);
+    pool.stop(1);
+    paths.iter().for_each(|brick| is_sound(brick));
+}

@@ -173,6 +173,9 @@ impl Control {
                 self.check_brick(&path, adopt).await.map(|()| ClusterReply::Done)
             }
             ClusterRequest::Status { volume } => self.own_status(&volume).await,
+            ClusterRequest::Adopt { volume, below, begin } => {
+                self.own_adoption(&volume, &below, begin).map(ClusterReply::Adopt)
+            }
             ClusterRequest::Evidence { pool, set, brick } => {
                 if self.state().pool != pool {
                     return Err(conflict(format!("{}: it belongs to another pool", self.address)));

@@ -1,5 +1,6 @@
 //! The control plane of a server: start and stop, connections, membership, volumes, leases.
 
+mod adopt;
 mod answers;
 mod arbitrate;
 mod connection;
@@ -23,6 +24,7 @@ mod volumes;
 mod watch;
 mod watchdog;
 
+use crate::adoption::Adoptions;
 use crate::guests::{Guests, Knock};
 use crate::limits::HANDSHAKE_WAIT;
 use crate::shard::ShardMessage;
@@ -83,6 +85,8 @@ pub(crate) struct Control {
     /// Tasks that belong to the present store end when this changes.
     generation: tokio::sync::watch::Sender<u64>,
     pub(crate) leases: leases::Leases,
+    /// What is being adopted on this server.
+    pub(crate) adoptions: Adoptions,
     /// The threads of the shards; `None` once the server stops, and no more are started.
     threads: Mutex<Option<Vec<std::thread::JoinHandle<()>>>>,
     /// Bricks that are made for a command, with their directories, and since when.
@@ -189,6 +193,7 @@ impl Control {
         }
         let control = Arc::new(Control {
             leases: leases::Leases::default(),
+            adoptions: Adoptions::default(),
             threads: Mutex::new(Some(Vec::new())),
             shared,
             peers,

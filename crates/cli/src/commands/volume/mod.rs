@@ -1,6 +1,7 @@
 //! `mortar volume`: what can be mounted.
 
 mod add_brick;
+mod adopt;
 mod create;
 mod delete;
 mod get;
@@ -37,6 +38,7 @@ pub(crate) enum Volume {
     Reset(reset::Reset),
     Heal(heal::Heal),
     Promote(promote::Promote),
+    Adopt(adopt::Adopt),
 }
 
 impl Volume {
@@ -57,6 +59,7 @@ impl Volume {
             Volume::Reset(c) => c.run(global),
             Volume::Heal(c) => c.run(global),
             Volume::Promote(c) => c.run(global),
+            Volume::Adopt(c) => c.run(global),
         }
     }
 }

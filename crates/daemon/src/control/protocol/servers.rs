@@ -2,7 +2,7 @@
 //!
 //! Fields may be added, with a default; none is renamed.
 
-use admin::{AdminError, BrickStatus, ServerCounters};
+use admin::{AdminError, AdoptReport, BrickStatus, ServerCounters};
 use cluster::arbitration::Evidence;
 use ids::{BrickId, ServerId, SetId};
 use serde::{Deserialize, Serialize};
@@ -63,6 +63,15 @@ pub(crate) enum ClusterRequest {
         /// Its name.
         volume: String,
     },
+    /// Take what lies in your bricks of this volume without being its into it, or tell how far that has come.
+    Adopt {
+        /// Its name.
+        volume: String,
+        /// From the volume's top.
+        below: String,
+        /// Begin, unless it is at work.
+        begin: bool,
+    },
     /// Is your brick open, and what does it hold?
     Evidence {
         /// The pool's id: another pool may have given the same numbers.
@@ -111,6 +120,8 @@ pub(crate) enum ClusterReply {
     Error(AdminError),
     /// To Evidence.
     Evidence(Evidence),
+    /// To Adopt.
+    Adopt(AdoptReport),
 }
 
 #[cfg(test)]
