@@ -285,7 +285,9 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 self.abort(cx, pair.home, fid, pair.transaction.clone());
                 Some(fail)
             }
-            (Err(fail), known) => Some(known.err().unwrap_or(fail)),
+            (Err(fail), known) => {
+                Some(known.err().unwrap_or_else(|| self.refused_elsewhere(cx, &pair, fid, fail)))
+            }
         };
         if let Some(fail) = failed {
             lock.into_iter().for_each(|lock| self.unlock(cx, lock));
@@ -293,6 +295,16 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         }
         let waiter = Waiter { shape: ReplyShape::Done, ..Waiter::nobody() };
         self.commit(cx, pair, fid, false, waiter);
+    }
+
+    /// The other set refuses to have its directory removed. The source of a rename may have gone before that set saw what it
+    /// refuses for: then there was no moment at which that is the answer, and the client asks again.
+    fn refused_elsewhere(&mut self, cx: &mut Cx<'_, B, R>, pair: &Pair<R>, fid: Fid, fail: Fail) -> Fail {
+        let above = pair.held.as_ref().map(|held| &held.above);
+        match self.decide(cx, &pair.op, Ask { id: pair.id, above, ..Ask::default() }) {
+            Ok(Decision::RemoveElsewhere(entry)) if entry.fid == fid => fail,
+            _ => Fail::Busy,
+        }
     }
 
     /// The moment at which the transaction counts: the entry is made or removed. `keep`: what then becomes of the

@@ -225,6 +225,18 @@ fn a_directory_elsewhere_gives_way_to_a_rename_when_its_set_agrees() {
     assert_eq!(names, [((ROOT, name("e")), (THERE, SetId(2)))]);
 }
 
+/// What fills the directory may have been made after its source had gone.
+#[test]
+fn a_refusal_of_the_other_set_counts_only_while_the_source_of_the_rename_is_there() {
+    let other = Fid { lsn: Lsn(51), ..THERE };
+    let mut rig = with_names(&[("d", THERE), ("e", other)]);
+    rig.ask(7, rename("d", "e"));
+    assert_eq!(rig.ask(7, rename("d", "f")), ["reply 2: done for 250 ms", "ask 2: relocate of 2"]);
+    let full = Err(Fail::Errno { errno: Errno::ENOTEMPTY.0 });
+    assert_eq!(answer(&mut rig, 1, full), ["reply 1: busy for 250 ms"]);
+    assert_eq!(rig.ask(7, rename("d", "e")), ["reply 3: no such file or directory for 250 ms"]);
+}
+
 #[test]
 fn a_directory_elsewhere_stays_if_the_view_changes_before_it_gives_way() {
     let other = Fid { lsn: Lsn(51), ..THERE };
