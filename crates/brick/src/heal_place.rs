@@ -61,10 +61,33 @@ impl Brick {
                     self.claim(at, a.name.as_bytes(), a.fid)?;
                     self.create(at, a.name.as_bytes(), &copy)?;
                 }
+            } else if a.home != own {
+                self.take_copy_along(at, a, n == 0)?;
             }
             at = a.fid;
         }
         Ok(at)
+    }
+
+    /// A copy of another set's directory lies where the primary has it. What hangs on it comes along, as there.
+    fn take_copy_along(&mut self, parent: Fid, copy: &Ancestor, first: bool) -> Result<(), Errno> {
+        let from = self.location(copy.fid)?;
+        if first && is_in_lost_found(copy.fid, &copy.name) {
+            return self.move_to_lost_found(copy.fid);
+        }
+        if from.parent == Some(parent) && from.name == copy.name.as_bytes() {
+            return Ok(());
+        }
+        // The names of this set's own directories are healed with their entries.
+        if from.parent.is_some_and(|at| self.is_own_dir(at) != Ok(false)) || self.is_own_dir(parent)? {
+            return Ok(());
+        }
+        self.keep_times_of(from.parent.as_slice())?;
+        self.claim(parent, copy.name.as_bytes(), copy.fid)?;
+        match self.move_copy(copy.fid, parent, copy.name.as_bytes()) {
+            Err(Errno::EINVAL) => Ok(()),
+            other => other,
+        }
     }
 
     /// Frees a name for `fid`.

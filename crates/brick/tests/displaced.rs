@@ -191,6 +191,26 @@ fn the_entry_of_a_directory_that_lost_its_place_is_healed() {
     }
 }
 
+/// A copy gave way to a directory that is elsewhere by now. Who was away then has it where it was; what hangs on it is to
+/// hang where the others have it.
+#[test]
+fn what_hangs_on_a_copy_is_healed_to_where_the_copy_is() {
+    let before = vec![Change::Nop, prepare(&[(TOP, "top")], "d", ours(2)), keep(ours(2))];
+    let elsewhere = Change::Relocate { fid: ours(4), path: Vec::new(), name: name("f") };
+    let missed = vec![prepare(&[], "top", ours(4)), keep(ours(4)), elsewhere, Change::Touch { fid: ours(2) }];
+    let dir = temp();
+    let (mut p, mut j) = (placed_brick(dir.path(), 1), placed_brick(dir.path(), 2));
+    applied(&mut p, &[before.clone(), missed].concat());
+    applied(&mut j, &before);
+    assert!(!dir.path().join("b1/top").exists() && dir.path().join("b2/top/d").is_dir());
+    let common = j.last();
+    let mut healing = accept_join(&mut p, &mut j, &common, false);
+    heal_all(&mut p, &mut j, &mut healing);
+    assert!(dir.path().join("b2/f").is_dir());
+    assert!(!dir.path().join("b2/top").exists(), "the copy gave way here too");
+    assert_eq!(in_lost_found(dir.path(), 1), in_lost_found(dir.path(), 2));
+}
+
 /// Who has no room for it beside the users' attributes keeps its place; the newcomer waits in lost+found.
 #[test]
 fn a_directory_whose_entry_does_not_fit_beside_it_keeps_its_place() {

@@ -39,7 +39,26 @@ fn tree(disk: &Disk, here: SetId, arbiter: bool) -> Result<BTreeMap<String, Seen
         let at = format!(".mortar/limbo/{}", String::from_utf8_lossy(&name));
         walk(&folder, (&at, true), here, arbiter, &mut out)?;
     }
+    for name in dirs(&lost_found, |digit| digit < b'8')? {
+        let dir = lost_found.open_at(&name, S_IFDIR)?;
+        let seen = see(&dir, S_IFDIR, here, arbiter)?;
+        match seen.fid.filter(|_| seen.home == Some(here)) {
+            Some(fid) => {
+                let at = on_a_copy(fid);
+                walk(&dir, (&at, true), here, arbiter, &mut out)?;
+                out.insert(at, seen);
+            }
+            None => walk(&dir, ("copy", false), here, arbiter, &mut out)?,
+        }
+    }
     Ok(out)
+}
+
+/// A directory of the set that hangs on a copy of another set's, or waits for its place: where is not compared. Copies do not
+/// follow renames, and one may have to give way to a directory that is elsewhere by now: a brick that was away then has it
+/// where it was, with all that hangs on it.
+fn on_a_copy(fid: Fid) -> String {
+    format!("on a copy: {fid}")
 }
 
 /// The folders that hold the names of files in other sets' directories: those of high fids.
@@ -103,11 +122,14 @@ fn walk(
             continue;
         }
         let is_own = tag(&open)?.is_some_and(|t| t.home == here);
-        let before = out.len();
+        let path = match seen.fid.filter(|_| is_own && !own && !at.is_empty()) {
+            Some(fid) => on_a_copy(fid),
+            None => path,
+        };
         walk(&open, (&path, is_own), here, arbiter, out)?;
         // A copy beneath a copy is there for what is beneath it. It may outlive that, and then serves nothing: a brick that
         // heals makes none.
-        if own || is_own || out.len() > before {
+        if own || is_own {
             out.insert(path, seen);
         }
     }
