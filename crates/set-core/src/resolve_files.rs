@@ -57,7 +57,6 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 None => {
                     let time = cx.at.wall;
                     self.order_own(cx, Change::EndFile { fid, drop: None, add: None, orphan: false, time });
-                    return;
                 }
             }
         }

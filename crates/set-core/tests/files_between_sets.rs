@@ -467,6 +467,24 @@ fn a_new_primary_knows_its_marks_before_it_is_asked() {
     assert!(!listing.is_empty());
 }
 
+/// One of two that are asked about ends by itself: the other is not forgotten.
+#[test]
+fn one_that_ends_by_itself_leaves_the_others_asking() {
+    let drop = Some(EntryName { dir: ROOT, name: name("own") });
+    let intent = Intent { tx: tx(1), coordinator: THERE, drop, add: None };
+    let nothing = Intent { tx: tx(2), coordinator: THERE, drop: None, add: None };
+    let other = Fid { lsn: Lsn(OWN.lsn.0 + 40), ..OWN };
+    for (first, second) in [(OWN, other), (other, OWN)] {
+        let marked = [(first, nothing.clone()), (second, intent.clone())].into();
+        let files = [OWN, STUB, other].into();
+        let brick = Memory { marked, files, unrecorded: vec![first, second], ..memory() };
+        let mut rig = Rig::with(brick, &[]);
+        let all = [asked(&mut rig), asked(&mut rig)].concat();
+        assert_eq!(all, ["ask 1: checkentry of 2"], "{first} and {second}");
+        assert!(!rig.core.brick_mut().marked.contains_key(&first), "its mark is gone");
+    }
+}
+
 /// The journal told that the file got the name again that it was to lose: nothing is left of the transaction.
 #[test]
 fn a_transaction_of_which_nothing_is_left_ends_by_itself() {
