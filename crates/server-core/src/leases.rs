@@ -72,7 +72,7 @@ pub enum Heard {
 pub struct Judged {
     /// Another leader's term has begun: what was reported of servers does not count.
     pub forget_reports: bool,
-    /// Their leases ran out: they leave all views.
+    /// Their leases ran out: they leave all views. Said again until it is decided.
     pub down: Vec<ServerId>,
 }
 
@@ -88,10 +88,14 @@ pub struct Leadership {
 }
 
 /// The leader's side: gives leases to the other servers, and notices when they run out.
+///
+/// Always true: whoever the pool is about to agree is down holds no lease, and gets none before that is decided. A proposal
+/// may take long, and one that got no answer may still be agreed on, but not after another leader's term has begun.
 #[derive(Debug, Default)]
 pub struct LeaseGiver {
     liveness: Liveness,
     led: bool,
+    declared: BTreeSet<ServerId>,
 }
 
 impl LeaseGiver {
@@ -99,6 +103,7 @@ impl LeaseGiver {
     /// just before it ended.
     pub fn begin(&mut self, now: Duration, state: &State) {
         self.led = false;
+        self.declared.clear();
         let mut out = Vec::new();
         self.liveness.step(now, Input::LostLeadership, &mut out);
         self.liveness.step(now, Input::Lease(state.longest_lease()), &mut out);
@@ -115,16 +120,27 @@ impl LeaseGiver {
             let input = if who.leads { Input::BecameLeader } else { Input::LostLeadership };
             self.liveness.step(now, input, &mut out);
             self.led = who.leads;
+            self.declared.clear();
         }
         self.liveness.step(now, Input::Tick, &mut out);
         let down = out.into_iter().filter_map(|o| if let Output::Down(s) = o { Some(s) } else { None });
-        Judged { forget_reports: begins, down: down.collect() }
+        self.declared.extend(down);
+        self.declared.retain(|s| state.servers.contains_key(s));
+        Judged { forget_reports: begins, down: self.declared.iter().copied().collect() }
+    }
+
+    /// The pool has agreed that the server is down, or has refused to.
+    pub fn decided(&mut self, server: ServerId) {
+        self.declared.remove(&server);
     }
 
     /// A heartbeat came in.
     pub fn on_beat(&mut self, now: Duration, server: ServerId, identity: &str, state: &State) -> Heard {
         if !state.is_server(server, identity) {
             return Heard::Stranger;
+        }
+        if self.declared.contains(&server) {
+            return Heard::Denied;
         }
         let mut out = Vec::new();
         self.liveness.step(now, Input::Heartbeat(server), &mut out);

@@ -53,9 +53,28 @@ fn a_leader_hears_servers_and_misses_those_that_fall_silent() {
     let late = at(1000) + lease + lease / 8;
     assert_eq!(giver.detect_failures(late, leader(true, false), &state).down, [OTHER]);
     assert_eq!(giver.down(), [OTHER].into());
+    assert_eq!(giver.detect_failures(late, leader(true, false), &state).down, [OTHER], "until it is decided");
+    assert_eq!(giver.on_beat(late, OTHER, &identity(2), &state), Heard::Denied, "it may be agreed any time");
+    giver.decided(OTHER);
     assert_eq!(giver.detect_failures(late, leader(true, false), &state).down, [], "said once");
     assert_eq!(giver.on_beat(late, OTHER, &identity(2), &state), Heard::Confirm);
     assert_eq!(giver.down(), [].into());
+}
+
+/// What a leader proposed is agreed on before the next one's term, or never.
+#[test]
+fn a_new_term_decides_who_was_to_be_down() {
+    let state = pool();
+    for again in [leader(true, true), leader(false, true)] {
+        let mut giver = LeaseGiver::default();
+        giver.begin(at(0), &state);
+        giver.detect_failures(at(0), leader(true, false), &state);
+        let late = state.lease_length() * 2;
+        assert_eq!(giver.detect_failures(late, leader(true, false), &state).down, [OTHER]);
+        assert_eq!(giver.detect_failures(late, again, &state).down, []);
+        giver.detect_failures(late, leader(true, true), &state);
+        assert_eq!(giver.on_beat(late, OTHER, &identity(2), &state), Heard::Confirm);
+    }
 }
 
 #[test]

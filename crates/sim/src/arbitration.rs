@@ -183,6 +183,9 @@ impl World {
     }
 
     pub(crate) fn on_agreed(&mut self, m: usize, id: u64, outcome: Proposed) {
+        if self.ends_declaring(m, id) {
+            return;
+        }
         if let Some(id) = id.checked_sub(PROPOSALS) {
             self.advance(m, id, |arbitration_run| arbitration_run.on_proposed(outcome));
         }

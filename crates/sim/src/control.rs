@@ -11,7 +11,7 @@ use cluster::State;
 use cluster::liveness::HEARTBEAT;
 use core::cell::RefCell;
 use core::time::Duration;
-use ids::{BrickId, SetId};
+use ids::{BrickId, ServerId, SetId};
 use namespace::placement::SetRoom;
 use server_core::arbitration_run::Proposed;
 use server_core::leases::{self, Grant, Heard, Leadership, Lease, LeaseGiver};
@@ -35,6 +35,8 @@ pub(crate) struct Control {
     pub(crate) suspicions: Suspicions,
     pub(crate) unopened: BTreeMap<BrickId, Unopened>,
     pub(crate) rounds: Rounds,
+    /// Who is being declared down. Nobody else is looked for meanwhile.
+    declaring: BTreeMap<u64, ServerId>,
 }
 
 /// What the state that was asked for is wanted for.
@@ -153,6 +155,9 @@ impl World {
 
     fn on_no_leader(&mut self, m: usize, id: u64) {
         let Some(process) = self.process(m) else { return };
+        if process.control.declaring.remove(&id).is_some() {
+            return;
+        }
         match process.control.reads.remove(&id) {
             Some(Reading::Round(round)) => self.round_has_state(m, round, None),
             Some(_) => {}
@@ -177,14 +182,30 @@ impl World {
         let state = self.store.state().clone();
         let Some(process) = self.process(m) else { return };
         let control = &mut process.control;
+        if !control.declaring.is_empty() {
+            return;
+        }
         let changed = control.term != term;
         control.term = term;
         let judged =
             control.giver.detect_failures(shown, Leadership { me: server_id(m), leads, changed }, &state);
         for server in judged.down {
             self.count("lease ran out");
-            self.ask_store(self.now, m, Ask::Propose(cluster::Command::ServerDown { server }, None));
+            say!(self, "server {m}: declares server {server} down");
+            let Some(process) = self.process(m) else { return };
+            process.control.next_read += 1;
+            let id = process.control.next_read;
+            process.control.declaring.insert(id, server);
+            self.ask_store(self.now, m, Ask::Declare { server, term, id });
         }
+    }
+
+    /// Whether what was agreed on or refused is that a server is down.
+    pub(crate) fn ends_declaring(&mut self, m: usize, id: u64) -> bool {
+        let Some(process) = self.process(m) else { return false };
+        let Some(server) = process.control.declaring.remove(&id) else { return false };
+        process.control.giver.decided(server);
+        true
     }
 
     /// The pool's state comes in.

@@ -41,6 +41,9 @@ pub(crate) struct Store {
 pub(crate) enum Ask {
     /// Agree on this. With a number the outcome is told.
     Propose(Command, Option<u64>),
+    /// Agree that a server is down: the leader of that term proposes it, and the outcome is told. Only that term's leader
+    /// can bring it about.
+    Declare { server: ServerId, term: u64, id: u64 },
     /// What is agreed on by now?
     Read(u64),
     /// I live.
@@ -103,7 +106,7 @@ impl World {
             self.store.entering.extend(change.healed.iter().map(|brick| (*brick, change.expect_epoch)));
         }
         let mut delay = self.network.delay(&mut self.rng, Node::Server(from), Node::Server(from));
-        if matches!(ask, Ask::Propose(..)) && self.rng.chance(10) {
+        if matches!(ask, Ask::Propose(..) | Ask::Declare { .. }) && self.rng.chance(10) {
             delay += self.rng.millis(100, 6000);
         }
         let until = if matches!(ask, Ask::Beat { .. } | Ask::Suspect(_)) { at } else { at + LONGEST };
@@ -127,12 +130,19 @@ impl World {
             if self.now < until {
                 let event = StoreEvent::Ask { from, life, sent, until, ask };
                 self.at(self.now + AGAIN, Event::Store(event));
-            } else if let Ask::Propose(_, Some(id)) | Ask::Read(id) = ask {
+            } else if let Ask::Propose(_, Some(id)) | Ask::Declare { id, .. } | Ask::Read(id) = ask {
                 self.tell(from, ToProcess::NoLeader(id));
             }
             return;
         };
         match ask {
+            Ask::Declare { term, id, .. } if leader != from || term != self.store.term => {
+                self.tell(from, ToProcess::NoLeader(id));
+            }
+            Ask::Declare { server, id, .. } => {
+                let command = Command::ServerDown { server };
+                self.on_ask((from, life), (sent, until), Ask::Propose(command, Some(id)));
+            }
             Ask::Propose(command, id) => {
                 let outcome = self.agree(sent, &command);
                 if let Some(id) = id {

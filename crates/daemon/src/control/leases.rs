@@ -6,7 +6,7 @@ use crate::clock;
 use crate::shared::lock;
 use cluster::Command;
 use cluster::liveness::HEARTBEAT;
-use config_store::ConfigStore;
+use config_store::{ConfigStore, ProposeError};
 use ids::ServerId;
 use server_core::leases::{Grant, Heard, Leadership, LeaseGiver, grant, next_beat, next_judging};
 use std::collections::BTreeSet;
@@ -137,8 +137,9 @@ pub(super) async fn detect_failures(control: Arc<Control>, store: ConfigStore) {
         for server in judged.down {
             tracing::warn!("server {server} is silent: its lease ran out");
             store.report_down(server);
-            if let Err(e) = store.propose(Command::ServerDown { server }).await {
-                tracing::warn!("declare server {server} down: {e}");
+            match store.propose(Command::ServerDown { server }).await {
+                Ok(_) | Err(ProposeError::Refused(_)) => lock(&control.leases.giver).decided(server),
+                Err(e) => tracing::warn!("declare server {server} down: {e}"),
             }
         }
         tokio::time::sleep(next_judging()).await;
