@@ -146,7 +146,9 @@ impl Tree {
         let Some(folder) = seen.path.parent().filter(|p| p.starts_with(".mortar")) else { return Ok(()) };
         let wanted = hidden_name(tag.fid);
         if folder == Path::new(".mortar/limbo") {
-            if is_folder_of_names(tag.fid, seen.name) {
+            // A copy of another set's directory that gave way to another one serves what hangs on it here as well.
+            let is_copy = brick.set.is_some_and(|set| set != tag.home) && seen.stat.mode & S_IFMT == S_IFDIR;
+            if is_copy || is_folder_of_names(tag.fid, seen.name) {
                 return Ok(());
             }
             let entry = self.kept_entry(seen, tag, brick.set)?;

@@ -149,8 +149,8 @@ fn servers_are_killed_in_the_midst_of_renames_of_directories() {
     };
     let counts: Vec<usize> = std::thread::scope(|scope| {
         let (done, over, near) = (&done, &over, &rig.near);
-        let one = |(mount, dir)| scope.spawn(move || work(mount, dir, near, done, over));
-        let threads: Vec<_> = mounts.iter().zip(&rig.far).map(one).collect();
+        let work = |mount, dir| scope.spawn(move || work(mount, dir, near, done, over));
+        let threads: Vec<_> = mounts.iter().zip(&rig.far).map(|(mount, dir)| work(mount, dir)).collect();
         for server in [1, 0, 2] {
             goes_on("work goes on", 6);
             rig.pool.kill(server);
