@@ -130,11 +130,12 @@ impl Brick {
         if !open.is_file() || self.identity.arbiter || len == 0 {
             return Ok(());
         }
-        let stop = offset.saturating_add(len);
-        if open.next_data(offset)?.is_none_or(|at| at >= stop) {
+        // What lies beyond the end there was cut off, and must not come back when the file grows again.
+        let stop = offset.saturating_add(len).min(open.stat()?.size);
+        if offset >= stop || open.next_data(offset)?.is_none_or(|at| at >= stop) {
             return Ok(());
         }
-        match open.allocate(PUNCH_HOLE | KEEP_SIZE, offset, len) {
+        match open.allocate(PUNCH_HOLE | KEEP_SIZE, offset, stop - offset) {
             Ok(()) => self.keep_times(fid),
             Err(Errno::EOPNOTSUPP) => self.take_zeros(fid, offset, stop),
             Err(e) => Err(e),

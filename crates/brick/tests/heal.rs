@@ -738,6 +738,44 @@ fn a_file_that_the_index_has_lost_is_healed() {
     }
 }
 
+/// A file is cut off at the primary while its data is asked for, and grows again after the answer: what it had before does
+/// not come back on the brick that heals.
+#[test]
+fn what_was_cut_off_before_an_answer_does_not_come_back() {
+    let dir = temp();
+    let mut s = Set::new(vec![new_brick(dir.path(), 1), new_brick(dir.path(), 2)]);
+    let fid = s.file(ROOT, "f");
+    s.write(fid, 0, &[1; 100_000]);
+    let common = s.bricks[0].last();
+    let mut j = s.bricks.pop().unwrap();
+    s.write(fid, 0, &[2; 100_000]);
+    let mut p = s.bricks.pop().unwrap();
+    let mut healing = accept_join(&mut p, &mut j, &common, false);
+    let question = loop {
+        let question = healing.ask(&mut j).expect("its data is stale");
+        if matches!(question, PeerBody::AskData { .. }) {
+            break question;
+        }
+        let (body, data) = answer(&mut p, &question);
+        take(&mut healing, &mut j, &body, &data);
+    };
+    let happens = |p: &mut Brick, j: &mut Brick, healing: &mut HealSession, op: &Op, payload: &[u8]| {
+        let (stamp, change) = decided(p, &[], Epoch(1), op, payload).unwrap();
+        p.apply(stamp.clone(), OP, None, &change, payload).unwrap();
+        healing
+            .apply(j, Arriving { stamp: &stamp, op: OP, result_fid: None, change: &change, payload })
+            .unwrap();
+    };
+    let cut = Op::SetAttr { fid, set: SetAttr { size: Some(0), ..set_attr() } };
+    happens(&mut p, &mut j, &mut healing, &cut, b"");
+    let (body, data) = answer(&mut p, &question);
+    take(&mut healing, &mut j, &body, &data);
+    let grow = Op::Write { fid, offset: 5000, append: false, kill_suid: false };
+    happens(&mut p, &mut j, &mut healing, &grow, b"again");
+    heal_all(&mut p, &mut j, &mut healing);
+    same_data(&mut p, &mut j, fid);
+}
+
 /// A healing made a file with two names, was killed, and the index did not learn of it: it is one file in the end.
 #[test]
 fn a_file_with_two_names_stays_one_file() {

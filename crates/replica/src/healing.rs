@@ -299,14 +299,19 @@ impl HealSession {
                 self.take_entries(brick, *fid, (*after, *upto), entries, targets)
             }
             PeerBody::Data { fid, offset, len, end, .. } => {
-                if self.found(*fid, brick.take_data(*fid, *offset, payload))?.is_some() {
+                let mut taken = brick.take_data(*fid, *offset, payload);
+                if *end && taken.is_ok() {
+                    taken = brick.take_hole(*fid, offset.saturating_add(u64::from(*len)), u64::MAX);
+                }
+                if self.found(*fid, taken)?.is_some() {
                     self.dirty_set.got_data(*fid, *offset, *len, *end);
                     self.complete(brick, *fid)?;
                 }
                 Ok(())
             }
             PeerBody::Hole { fid, offset, len, end, .. } => {
-                if self.found(*fid, brick.take_hole(*fid, *offset, *len))?.is_some() {
+                let len_here = if *end { u64::MAX } else { *len };
+                if self.found(*fid, brick.take_hole(*fid, *offset, len_here))?.is_some() {
                     self.asked.remove(fid);
                     self.dirty_set.got_hole(*fid, *offset, *len, *end);
                     self.complete(brick, *fid)?;
