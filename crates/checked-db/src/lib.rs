@@ -13,7 +13,8 @@ mod head;
 
 use head::Unproven;
 use redb::{Builder, Database, DatabaseError, StorageBackend, StorageError, backends::FileBackend};
-use std::fs::OpenOptions;
+use std::fs::{OpenOptions, Permissions};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -21,12 +22,14 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 /// redb's report of progress once the last commit has failed its checksums: it would go on with the one before.
 const LAST_COMMIT_FAILED: f64 = 0.3;
 
-/// Opens or makes the database in the file at `path`; `cache` bytes of it are kept in memory.
+/// Opens or makes the database in the file at `path`, which is its owner's alone; `cache` bytes of it are kept in memory.
 ///
 /// # Errors
 /// redb's; [`StorageError::Corrupted`] for a file that is damaged.
 pub fn open_file(path: &Path, cache: usize) -> Result<Database, DatabaseError> {
-    let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+    let mut options = OpenOptions::new();
+    let file = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
+    file.set_permissions(Permissions::from_mode(0o600))?;
     open(FileBackend::new(file)?, cache)
 }
 

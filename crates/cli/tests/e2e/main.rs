@@ -30,6 +30,7 @@ mod hung_disks;
 mod options;
 mod placed;
 mod posix;
+mod privilege;
 mod quorum;
 mod restart;
 mod sessions;

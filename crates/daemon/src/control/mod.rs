@@ -38,6 +38,7 @@ use protocol::{ClusterReply, Incoming, Request, Response};
 use server_core::threads::FRONT;
 use state_folder::StateFolder;
 use std::collections::BTreeMap;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -184,7 +185,8 @@ impl Control {
         };
         let peers = Peers::new(shared.clone());
         let store_path = folder.store();
-        std::fs::create_dir_all(&store_path).map_err(|e| format!("{}: {e}", store_path.display()))?;
+        let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&store_path);
+        made.map_err(|e| format!("{}: {e}", store_path.display()))?;
         let stored = ConfigStore::stored_server(&store_path).map_err(|e| e.to_string())?;
         let me = stored.unwrap_or(ServerId(1));
         let store = open_store(&store_path, me, &peers).await?;

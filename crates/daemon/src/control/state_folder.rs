@@ -1,16 +1,20 @@
 //! The server's state folder: who this server is, and the pool store's file.
 //!
-//! Invariant: one process at a time, by a lock; every file in it is checksummed and replaced as a whole.
+//! Invariants: one process at a time, by a lock; every file in it is checksummed and replaced as a whole; nobody but its
+//! owner can read what is in it, whatever the umask.
 
 use disk_format::sealed;
 use rustix::fs::{FlockOperation, flock};
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 const KIND: sealed::Kind = *b"srvr";
 const FENCED: sealed::Kind = *b"coff";
 const VERSION: u32 = 1;
+/// All that there may be in a state folder.
+const OURS: [&str; 6] = ["lock", "identity", "identity.new", "cut-off", "cut-off.new", "store"];
 
 /// An open state folder. The lock goes with it.
 #[derive(Debug)]
@@ -27,14 +31,15 @@ impl StateFolder {
     pub(crate) fn open(path: &Path) -> Result<StateFolder, String> {
         let say =
             |what: &str, e: &dyn std::fmt::Display| format!("state folder {}: {what}: {e}", path.display());
-        fs::create_dir_all(path).map_err(|e| say("make it", &e))?;
-        let lock = File::create(path.join("lock")).map_err(|e| say("open its lock", &e))?;
+        DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|e| say("make it", &e))?;
+        let lock = private(&path.join("lock")).map_err(|e| say("open its lock", &e))?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
             format!(
                 "state folder {}: another server uses it: stop that one or give --state another folder",
                 path.display()
             )
         })?;
+        close_to_others(path).map_err(|e| say("take the access of others away", &e))?;
         if let Ok(bytes) = fs::read(path.join("cut-off")) {
             // Whatever is left of it: it is there.
             let body =
@@ -90,10 +95,34 @@ fn read_identity(bytes: &[u8]) -> Result<String, String> {
     cluster::hex::decode(&text).map(|_| text).ok_or_else(|| "its content is not valid".to_owned())
 }
 
+/// Opens a file to write it from the beginning. If it is new, it is its owner's alone.
+fn private(file: &Path) -> std::io::Result<File> {
+    OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(file)
+}
+
+/// Earlier versions left the folder open to everybody. If it holds other things too, it is not ours to close, but what is
+/// ours in it is.
+fn close_to_others(folder: &Path) -> std::io::Result<()> {
+    let mut only_ours = true;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if OURS.iter().any(|name| entry.file_name() == *name) {
+            let mode = if entry.file_type()?.is_dir() { 0o700 } else { 0o600 };
+            fs::set_permissions(entry.path(), Permissions::from_mode(mode))?;
+        } else {
+            only_ours = false;
+        }
+    }
+    if only_ours {
+        fs::set_permissions(folder, Permissions::from_mode(0o700))?;
+    }
+    Ok(())
+}
+
 /// Replaces a file as a whole: after a crash there is the old one or the new one.
 fn write_whole(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let temporary = file.with_extension("new");
-    let mut f = File::create(&temporary)?;
+    let mut f = private(&temporary)?;
     f.write_all(bytes)?;
     f.sync_all()?;
     fs::rename(&temporary, file)?;
@@ -106,6 +135,35 @@ fn write_whole(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn modes(dir: &Path, names: &[&str]) -> Vec<u32> {
+        names.iter().map(|n| fs::metadata(dir.join(n)).unwrap().permissions().mode() & 0o777).collect()
+    }
+
+    #[test]
+    fn nobody_else_reads_a_state_folder() {
+        let dir = std::env::temp_dir().join(format!("mortar-modes-{}", std::process::id()));
+        let _old = fs::remove_dir_all(&dir);
+        drop(StateFolder::open(&dir).unwrap());
+        assert_eq!(modes(&dir, &["", "lock", "identity"]), [0o700, 0o600, 0o600]);
+        // As an earlier version, or an umask of 0, left it.
+        fs::create_dir(dir.join("store")).unwrap();
+        fs::write(dir.join("cut-off.new"), "").unwrap();
+        for (name, mode) in [("", 0o777), ("lock", 0o666), ("identity", 0o644), ("store", 0o755)] {
+            fs::set_permissions(dir.join(name), Permissions::from_mode(mode)).unwrap();
+        }
+        drop(StateFolder::open(&dir).unwrap());
+        let all = ["", "lock", "identity", "store", "cut-off.new"];
+        assert_eq!(modes(&dir, &all), [0o700, 0o600, 0o600, 0o700, 0o600]);
+        // What others keep there stays theirs.
+        fs::write(dir.join("other"), "").unwrap();
+        for name in ["", "identity", "other"] {
+            fs::set_permissions(dir.join(name), Permissions::from_mode(0o755)).unwrap();
+        }
+        drop(StateFolder::open(&dir).unwrap());
+        assert_eq!(modes(&dir, &["", "identity", "other"]), [0o755, 0o600, 0o755]);
+        fs::remove_dir_all(&dir).unwrap();
+    }
 
     #[test]
     fn identity_stays_and_damage_is_told() {

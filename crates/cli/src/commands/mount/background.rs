@@ -2,7 +2,7 @@
 //!
 //! The child says [`READY`] on its stdout once the mount answers; if it ends before, its stderr says why.
 
-use super::MountCommand;
+use super::{MountCommand, descriptors};
 use anyhow::{Context, bail};
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
@@ -31,6 +31,7 @@ pub(super) fn start(wanted: &MountCommand) -> anyhow::Result<()> {
     }
     command.arg("--").arg(&wanted.source).arg(&wanted.dir);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    descriptors::keep_from_children().context("keep open files from the process that serves the mount")?;
     let mut child = command.spawn().context("start the process that serves the mount")?;
     let (Some(out), Some(mut err)) = (child.stdout.take(), child.stderr.take()) else {
         bail!("start the process that serves the mount: it has no pipes");

@@ -1,6 +1,7 @@
 //! `mortar mount`: a volume as a directory.
 
 mod background;
+mod descriptors;
 pub(crate) mod helper;
 mod serve;
 
