@@ -7,7 +7,9 @@ use clap::{Args, ValueEnum};
 use std::fs::File;
 use std::io::IsTerminal;
 use std::path::PathBuf;
+use std::sync::Mutex;
 use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::fmt::writer::BoxMakeWriter;
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
@@ -57,19 +59,16 @@ impl LogArgs {
             .add_directive(format!("openraft={raft}").parse()?);
         // Who asks for every step gets every step.
         let repeats = (level < LevelFilter::DEBUG).then(repeats::Repeats::default);
-        let lines = tracing_subscriber::fmt::layer();
-        match &self.log {
+        let (to, colours) = match &self.log {
             Some(path) => {
                 let opened = File::options().create(true).append(true).open(path);
                 let file = opened.with_context(|| format!("log file {}", path.display()))?;
-                let lines = lines.with_ansi(false).with_writer(std::sync::Mutex::new(file));
-                tracing_subscriber::registry().with(filter).with(lines.with_filter(repeats)).init();
+                (BoxMakeWriter::new(Mutex::new(file)), false)
             }
-            None => {
-                let lines = lines.with_ansi(std::io::stderr().is_terminal()).with_writer(std::io::stderr);
-                tracing_subscriber::registry().with(filter).with(lines.with_filter(repeats)).init();
-            }
-        }
+            None => (BoxMakeWriter::new(std::io::stderr), std::io::stderr().is_terminal()),
+        };
+        let lines = tracing_subscriber::fmt::layer().with_writer(to).with_ansi(colours);
+        tracing_subscriber::registry().with(filter).with(lines.with_filter(repeats)).init();
         Ok(())
     }
 }

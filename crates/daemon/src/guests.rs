@@ -26,6 +26,7 @@ struct All {
     accounts: HashMap<Whose, Account>,
     /// Connections whose handshake has not ended, by address.
     knocking: HashMap<IpAddr, usize>,
+    /// Connections of all together, those whose handshake has not ended too.
     connections: usize,
 }
 
@@ -61,12 +62,12 @@ impl Guests {
     /// Somebody connects; `None`: too many do, or are.
     pub(crate) fn knock(self: &Arc<Self>, from: IpAddr) -> Option<Knock> {
         let mut all = lock(&self.all);
-        let waiting: usize = all.knocking.values().sum();
         let own = all.knocking.get(&from).copied().unwrap_or_default();
-        if own >= HANDSHAKES || all.connections + waiting >= self.most {
+        if own >= HANDSHAKES || all.connections >= self.most {
             return None;
         }
         *all.knocking.entry(from).or_default() += 1;
+        all.connections += 1;
         Some(Knock { guests: self.clone(), from })
     }
 
@@ -104,6 +105,7 @@ impl Guest {
 impl Drop for Knock {
     fn drop(&mut self) {
         let mut all = lock(&self.guests.all);
+        all.connections -= 1;
         if let Some(n) = all.knocking.get_mut(&self.from) {
             *n -= 1;
             if *n == 0 {
@@ -116,7 +118,7 @@ impl Drop for Knock {
 impl Drop for Guest {
     fn drop(&mut self) {
         let mut all = lock(&self.guests.all);
-        all.connections = all.connections.saturating_sub(1);
+        all.connections -= 1;
         if let Some(account) = all.accounts.get_mut(&self.whose) {
             account.connections -= 1;
             if account.connections == 0 {

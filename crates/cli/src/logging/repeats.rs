@@ -19,8 +19,8 @@ struct Window {
     lines: u32,
 }
 
-/// Lets a hundred lines through in ten seconds from each place in the code, and the last of them with those that follow
-/// unsaid.
+/// A filter: of each place in the code [`LINES`] lines in a [`WINDOW`] are logged. The first line of a later window tells how
+/// many were not.
 #[derive(Debug, Default)]
 pub(super) struct Repeats(Mutex<HashMap<Identifier, Window>>);
 

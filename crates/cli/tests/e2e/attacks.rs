@@ -12,7 +12,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 use wire::codec::Blob;
 use wire::frame::{HEAD, VERSIONS, encode_head};
-use wire::hello::{Hello, Purpose};
+use wire::hello::{Hello, HelloReply, Purpose};
 use wire::map::Watch;
 use wire::{Call, Errno, Fail, Kind, Name, Op, Wire};
 
@@ -41,9 +41,8 @@ fn frame(kind: Kind, body: &[u8], payload: &[u8]) -> Vec<u8> {
     all
 }
 
-/// A connection after its handshake.
-fn shaken(pool: &Pool, purpose: Purpose, session: u64) -> TcpStream {
-    let mut stream = reach(pool);
+/// A handshake over a connection, and what the server says to it.
+fn shake(stream: &mut TcpStream, purpose: Purpose, session: u64) -> std::io::Result<HelloReply> {
     let hello = Hello {
         versions: Blob(VERSIONS.to_vec()),
         purpose,
@@ -51,11 +50,18 @@ fn shaken(pool: &Pool, purpose: Purpose, session: u64) -> TcpStream {
         from: ServerId(0),
         session: SessionId(session),
     };
-    stream.write_all(&frame(Kind::Hello, &hello.to_bytes(), &[])).unwrap();
+    stream.write_all(&frame(Kind::Hello, &hello.to_bytes(), &[]))?;
     let mut head = [0; HEAD];
-    stream.read_exact(&mut head).unwrap();
-    let length = wire::FrameHead::decode(&head).unwrap().body_len;
-    stream.read_exact(&mut vec![0; length]).unwrap();
+    stream.read_exact(&mut head)?;
+    let mut reply = vec![0; wire::FrameHead::decode(&head).unwrap().body_len];
+    stream.read_exact(&mut reply)?;
+    Ok(HelloReply::from_bytes(&reply).unwrap())
+}
+
+/// A connection after its handshake.
+fn shaken(pool: &Pool, purpose: Purpose, session: u64) -> TcpStream {
+    let mut stream = reach(pool);
+    shake(&mut stream, purpose, session).unwrap();
     stream
 }
 
@@ -191,6 +197,26 @@ fn who_never_reads_is_not_written_for() {
     assert!(grown < 160, "{grown} MB for answers");
 }
 
+/// Refusals are answers, too.
+#[test]
+fn who_never_reads_is_not_refused_without_end() {
+    let (pool, m) = pool();
+    let before = resident(&pool);
+    let mut stream = session(&pool, 1);
+    stream.set_write_timeout(Some(Duration::from_secs(1))).unwrap();
+    let many = frame(Kind::Call, &[0xff; 60], &[]).repeat(500);
+    let taken = (0..6000).take_while(|_| stream.write_all(&many).is_ok()).count();
+    assert!(taken < 6000, "3,000,000 bad requests were taken");
+    works(&m, "beside refusals that nobody takes");
+    let watch = frame(Kind::Watch, &Watch { volume: Blob(b"none".to_vec()) }.to_bytes(), &[]).repeat(500);
+    let mut watching = shaken(&pool, Purpose::Control, 0);
+    let taken = (0..6000).take_while(|_| watching.write_all(&watch).is_ok()).count();
+    assert!(taken < 6000, "3,000,000 watches were taken");
+    let grown = resident(&pool).saturating_sub(before);
+    println!("refusals that nobody takes: {grown} MB");
+    assert!(grown < 160, "{grown} MB for refusals");
+}
+
 #[test]
 fn thousands_of_idle_connections_are_refused_in_time() {
     many_descriptors();
@@ -204,23 +230,10 @@ fn thousands_of_idle_connections_are_refused_in_time() {
     for connection in 1..5000 {
         let mut stream = reach(&pool);
         let purpose = Purpose::Session { shard: 1, connection, oldest: 0 };
-        let hello = Hello {
-            versions: Blob(VERSIONS.to_vec()),
-            purpose,
-            pool: [0; 16],
-            from: ServerId(0),
-            session: SessionId(666),
-        };
-        let hello = frame(Kind::Hello, &hello.to_bytes(), &[]);
-        let mut head = [0; HEAD];
-        let sent = stream.write_all(&hello).and_then(|()| stream.read_exact(&mut head));
-        if sent.is_err() {
+        let Ok(reply) = shake(&mut stream, purpose, 666) else {
             refused += 1;
             continue;
-        }
-        let mut rest = vec![0; wire::FrameHead::decode(&head).unwrap().body_len];
-        stream.read_exact(&mut rest).unwrap();
-        let reply = wire::hello::HelloReply::from_bytes(&rest).unwrap();
+        };
         if reply.refused.0.is_empty() {
             idle.push(stream);
         } else {

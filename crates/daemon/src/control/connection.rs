@@ -12,7 +12,7 @@ use transport::{FrameReader, FrameSender, TransportError, write_frames};
 use wire::frame::{Frame, Kind};
 use wire::limits::BODY_MAX;
 
-/// Serves control requests on a connection, some at a time. Whatever it began ends with it.
+/// Serves control requests on a connection, some at a time. Its watches end with it; a request goes on.
 pub(super) async fn serve(
     control: Arc<Control>,
     stream: TcpStream,
@@ -23,14 +23,14 @@ pub(super) async fn serve(
     let (mut frames, bounds) = (FrameReader::new(reader), guest.bounds(BODY_MAX, 0));
     let (sender, queue) = FrameSender::channel();
     let mut watches = JoinSet::new();
-    // An answer counts until it was taken.
-    let limit = Arc::new(Semaphore::new(CONTROL_REQUESTS));
+    // An answer, or the end of a watch, counts until it was taken.
+    let [requests, watchers] = [(); 2].map(|()| Arc::new(Semaphore::new(CONTROL_REQUESTS)));
     let read = async {
         while let Some((frame, memory)) = frames.next_within(&bounds).await? {
             let (control, sender) = (control.clone(), sender.clone());
             match frame.kind {
                 Kind::Control => {
-                    let Ok(permit) = limit.clone().acquire_owned().await else { break };
+                    let Ok(permit) = requests.clone().acquire_owned().await else { break };
                     tokio::spawn(async move {
                         let body = control.handle(&frame.body).await;
                         drop(memory);
@@ -38,9 +38,10 @@ pub(super) async fn serve(
                         sender.send_holding(answer, Some(permit));
                     });
                 }
-                Kind::Watch if watches.len() < CONTROL_REQUESTS => {
+                Kind::Watch => {
+                    let Ok(room) = watchers.clone().try_acquire_owned() else { break };
                     let states = control.store().watch();
-                    watches.spawn(watch::serve(frame, sender, states, from));
+                    watches.spawn(watch::serve(frame, sender, states, from, room));
                 }
                 _ => break,
             }

@@ -3,58 +3,67 @@
 use cluster::{Access, State};
 use std::net::IpAddr;
 use std::sync::Arc;
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, watch};
 use transport::FrameSender;
 use wire::codec::Blob;
 use wire::limits::NAME_MAX;
 use wire::map::{VolumeMap, Watch, WatchEvent};
-use wire::{Frame, Kind, Wire};
+use wire::{DecodeError, Frame, Kind, Wire};
 
-fn blob(s: &str) -> Blob {
-    Blob(s.as_bytes().to_vec())
-}
-
-/// Sends the map now and at each change of it, until the client or the volume goes.
+/// Sends the map now and at each change of it, until the client or the volume goes; `room` counts until the end was taken.
 pub(super) async fn serve(
     frame: Frame,
     to: FrameSender,
     mut states: watch::Receiver<Arc<State>>,
     from: IpAddr,
+    room: OwnedSemaphorePermit,
 ) {
-    let send = |event: WatchEvent| to.send(Frame::new(Kind::Event, frame.id, event.to_bytes()));
-    let name = match Watch::from_bytes(&frame.body) {
-        // A longer one is no volume's, and needs not be repeated.
-        Ok(w) => String::from_utf8_lossy(w.volume.0.get(..NAME_MAX).unwrap_or(&w.volume.0)).into_owned(),
-        Err(e) => {
-            send(WatchEvent::End { reason: blob(&format!("bad request: {e}")) });
-            return;
-        }
+    let event = |event: WatchEvent| Frame::new(Kind::Event, frame.id, event.to_bytes());
+    let reason = match watched(&frame) {
+        Ok(name) => match send_maps(&name, &to, &mut states, from, &event).await {
+            Some(reason) => reason,
+            None => return,
+        },
+        Err(e) => format!("bad request: {e}"),
     };
+    to.send_holding(event(WatchEvent::End { reason: Blob(reason.into_bytes()) }), Some(room));
+}
+
+/// The volume's name.
+fn watched(frame: &Frame) -> Result<String, DecodeError> {
+    let Blob(name) = Watch::from_bytes(&frame.body)?.volume;
+    // A longer one is no volume's, and needs not be repeated.
+    Ok(String::from_utf8_lossy(name.get(..NAME_MAX).unwrap_or(&name)).into_owned())
+}
+
+/// Why the watch ends; `None`: the client is gone.
+async fn send_maps(
+    name: &str,
+    to: &FrameSender,
+    states: &mut watch::Receiver<Arc<State>>,
+    from: IpAddr,
+    event: &impl Fn(WatchEvent) -> Frame,
+) -> Option<String> {
     let mut last: Option<VolumeMap> = None;
     loop {
         let state = states.borrow_and_update().clone();
-        let Some(map) = server_core::volume_map(&state, &name) else {
-            send(WatchEvent::End {
-                reason: blob(&format!("no such volume: {}: see mortar volume list", name.escape_debug())),
-            });
-            return;
+        let Some(map) = server_core::volume_map(&state, name) else {
+            return Some(format!("no such volume: {}: see mortar volume list", name.escape_debug()));
         };
-        if state.volume(&name).is_some_and(|v| !Access::of(v).permits(from)) {
-            let reason = format!(
+        if state.volume(name).is_some_and(|v| !Access::of(v).permits(from)) {
+            return Some(format!(
                 "volume {name} may not be used from {from}: see its options auth.allow and auth.reject"
-            );
-            send(WatchEvent::End { reason: blob(&reason) });
-            return;
+            ));
         }
         let same = last.as_ref().is_some_and(|l| VolumeMap { version: map.version, ..l.clone() } == map);
         if !same {
-            if !send(WatchEvent::Map { map: map.clone() }) {
-                return;
+            if !to.send(event(WatchEvent::Map { map: map.clone() })) {
+                return None;
             }
             last = Some(map);
         }
         if states.changed().await.is_err() || to.is_closed() {
-            return;
+            return None;
         }
     }
 }

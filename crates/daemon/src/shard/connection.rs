@@ -91,17 +91,25 @@ async fn client_loop(
             if shard.is_misplaced(slot) {
                 break;
             }
-            let Some(call) = decode(&frame, &sender, caller.session) else { continue };
+            let call = Call::from_bytes(&frame.body);
+            let answer = call.as_ref().map_or(SHORT_ANSWER, |call| answer_size(&call.op));
             // Those whose request was long have its memory for the answer, which is short then.
             let held = match memory {
                 Some(memory) => memory,
-                None => {
-                    bounds.reserve(frame.body.len() + frame.payload.len() + answer_size(&call.op)).await?
-                }
+                None => bounds.reserve(frame.body.len() + frame.payload.len() + answer).await?,
             };
             let (sender, connection) = (sender.clone(), caller.connection.clone());
             let to = super::set::Client { sender, id: frame.id, connection, held: Some(held) };
-            on_call(shard, Asked { call, payload: frame.payload, to }, caller.session, caller.from);
+            match call {
+                Ok(call) => {
+                    let asked = Asked { call, payload: frame.payload, to };
+                    on_call(shard, asked, caller.session, caller.from);
+                }
+                Err(e) => {
+                    tracing::warn!("request of session {}: {e}", caller.session);
+                    to.answer(&Reply::errno(wire::Errno::EINVAL.0));
+                }
+            }
         }
         Ok(())
     };
@@ -113,19 +121,6 @@ async fn client_loop(
     };
     writing.abort();
     served
-}
-
-/// The request in a frame; what is none is refused.
-fn decode(frame: &Frame, reply: &FrameSender, session: SessionId) -> Option<Call> {
-    match Call::from_bytes(&frame.body) {
-        Ok(call) => Some(call),
-        Err(e) => {
-            tracing::warn!("request of session {session}: {e}");
-            let refusal = Reply(Err(Fail::Errno { errno: wire::Errno::EINVAL.0 }));
-            reply.send(Frame::new(Kind::Reply, frame.id, refusal.to_bytes()));
-            None
-        }
-    }
 }
 
 /// Gives a request to its set, here or on the shard that has it.
