@@ -29,16 +29,21 @@ impl Brick {
             self.claim(parent, name.as_bytes(), what.fid)?;
             return self.create(parent, name.as_bytes(), what);
         }
-        let from = self.location(what.fid)?;
+        self.move_as_there(what.fid, parent, name)
+    }
+
+    /// Moves a directory to where the primary has it.
+    fn move_as_there(&mut self, fid: Fid, parent: Fid, name: &Name) -> Result<(), Errno> {
+        let from = self.location(fid)?;
         if from.parent == Some(parent) && from.name == name.as_bytes() {
             return Ok(());
         }
         self.keep_times_of(from.parent.as_slice())?;
-        self.claim(parent, name.as_bytes(), what.fid)?;
-        match self.move_copy(what.fid, parent, name.as_bytes()) {
+        self.claim(parent, name.as_bytes(), fid)?;
+        match self.move_copy(fid, parent, name.as_bytes()) {
             // Copies of other sets' directories lie here as they no longer do there. It serves where it is.
             Err(Errno::EINVAL) => {
-                tracing::warn!(brick = %self.path.display(), fid = %what.fid, "a placed directory's path lies beneath itself: it stays where it is");
+                tracing::warn!(brick = %self.path.display(), %fid, "a directory's path lies beneath itself: it stays where it is");
                 Ok(())
             }
             other => other,
@@ -71,23 +76,15 @@ impl Brick {
 
     /// A copy of another set's directory lies where the primary has it. What hangs on it comes along, as there.
     fn take_copy_along(&mut self, parent: Fid, copy: &Ancestor, first: bool) -> Result<(), Errno> {
-        let from = self.location(copy.fid)?;
         if first && is_in_lost_found(copy.fid, &copy.name) {
             return self.move_to_lost_found(copy.fid);
         }
-        if from.parent == Some(parent) && from.name == copy.name.as_bytes() {
-            return Ok(());
-        }
+        let from = self.location(copy.fid)?;
         // The names of this set's own directories are healed with their entries.
         if from.parent.is_some_and(|at| self.is_own_dir(at) != Ok(false)) || self.is_own_dir(parent)? {
             return Ok(());
         }
-        self.keep_times_of(from.parent.as_slice())?;
-        self.claim(parent, copy.name.as_bytes(), copy.fid)?;
-        match self.move_copy(copy.fid, parent, copy.name.as_bytes()) {
-            Err(Errno::EINVAL) => Ok(()),
-            other => other,
-        }
+        self.move_as_there(copy.fid, parent, &copy.name)
     }
 
     /// Frees a name for `fid`.

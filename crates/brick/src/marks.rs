@@ -10,16 +10,13 @@ use crate::identity::{read_small, write_durably};
 use crate::object::S_IFDIR;
 use crate::open::{Brick, Site};
 use disk_format::tag::PENDING;
-use disk_format::{Tag, sealed};
+use disk_format::{Marks as Noted, Tag};
 use file_system::{File, S_IFMT};
 use ids::{Fid, SetId};
 use namespace::TreeState as _;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use wire::{Errno, Wire};
-
-const KIND: sealed::Kind = *b"mark";
-const VERSION: u32 = 1;
+use wire::Errno;
 
 /// Its name in `.mortar`.
 const FILE: &[u8] = b"marks";
@@ -39,8 +36,8 @@ impl Marks {
         let bytes = read_small(&meta, FILE).map_err(|e| at.io("read .mortar/marks of", e))?;
         let written: BTreeSet<Fid> = match bytes {
             None => BTreeSet::new(),
-            Some(bytes) => match sealed::open(KIND, VERSION, &bytes) {
-                Ok((_, body)) => Vec::from_bytes(body).unwrap_or_default().into_iter().collect(),
+            Some(bytes) => match Noted::decode(&bytes) {
+                Ok(noted) => noted.files.into_iter().collect(),
                 Err(e) => {
                     tracing::warn!(error = %e, "which files wait for transactions is not known from .mortar/marks");
                     BTreeSet::new()
@@ -74,9 +71,8 @@ impl Brick {
         let gone = |r: Result<bool, Errno>| matches!(r, Ok(false) | Err(Errno::ESTALE | Errno::ENOENT));
         let met: BTreeSet<Fid> = met.into_iter().filter(|fid| !gone(self.is_pending(*fid))).collect();
         if met != self.marks.written {
-            let list: Vec<Fid> = met.iter().copied().collect();
-            let bytes = sealed::seal(KIND, VERSION, &list.to_bytes());
-            if let Err(e) = write_durably(&self.marks.meta, FILE, &bytes) {
+            let noted = Noted { files: met.iter().copied().collect() };
+            if let Err(e) = write_durably(&self.marks.meta, FILE, &noted.encode()) {
                 self.marks.met = met;
                 return Err(e);
             }

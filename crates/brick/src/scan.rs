@@ -18,6 +18,16 @@ pub(crate) struct Seen<'a> {
     pub(crate) stat: Stat,
 }
 
+/// The names in a directory, as the file system lists them.
+pub(crate) fn names(dir: &File) -> Result<Vec<Vec<u8>>, Errno> {
+    let mut names = Vec::new();
+    dir.list(&mut |name, _, _| {
+        names.push(name.to_vec());
+        true
+    })?;
+    Ok(names)
+}
+
 /// Walks the whole tree of a brick, orphans and lost+found included, one open directory at a time.
 pub(crate) fn walk(root: &File, each: &mut dyn FnMut(&Seen<'_>) -> Result<(), Errno>) -> Result<(), Errno> {
     let handle = |name: &[u8]| -> Result<Handle, Errno> { root.open_at(RESERVED, S_IFDIR)?.handle_at(name) };
@@ -32,13 +42,8 @@ pub(crate) fn walk(root: &File, each: &mut dyn FnMut(&Seen<'_>) -> Result<(), Er
             Err(Errno::ESTALE) => continue,
             other => other?,
         };
-        let mut list = Vec::new();
-        dir.list(&mut |name, _, _| {
-            list.push(name.to_vec());
-            true
-        })?;
         let top = path.as_os_str().is_empty();
-        for name in list.into_iter().filter(|n| !(top && n == RESERVED)) {
+        for name in names(&dir)?.into_iter().filter(|n| !(top && n == RESERVED)) {
             let stat = match dir.stat_at(&name) {
                 Err(Errno::ENOENT) => continue,
                 other => other?,

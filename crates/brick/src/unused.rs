@@ -1,8 +1,9 @@
 //! A brick that was made and never opened: what a command leaves that was interrupted before the pool took the brick.
 
 use crate::identity::{FOLDERS, IDENTITY, is_no_obstacle, own, read_small};
+use crate::scan::names;
 use disk_format::Identity;
-use file_system::{File, FileSystem, Host, S_IFDIR};
+use file_system::{FileSystem, Host, S_IFDIR};
 use std::path::Path;
 use wire::Errno;
 
@@ -29,13 +30,4 @@ fn unused(path: &Path) -> Result<Option<Identity>, Errno> {
     }
     let bytes = read_small(&meta, IDENTITY)?;
     Ok(bytes.and_then(|b| Identity::decode(&b).ok()))
-}
-
-fn names(dir: &File) -> Result<Vec<Vec<u8>>, Errno> {
-    let mut names = Vec::new();
-    dir.list(&mut |name, _, _| {
-        names.push(name.to_vec());
-        true
-    })?;
-    Ok(names)
 }

@@ -6,7 +6,7 @@
 #[path = "../../wire/tests/sample/mod.rs"]
 mod sample;
 
-use disk_format::{Identity, Record, SegmentHead, State, Tag};
+use disk_format::{Identity, Marks, Record, SegmentHead, State, Tag};
 use ids::{BrickId, Epoch, Fid, Lsn, OpId, SessionId, SetId, Time, VolumeId};
 use std::collections::BTreeSet;
 use std::fs;
@@ -113,6 +113,28 @@ fn a_state_is_frozen() {
         let file = folder("state").join(format!("{name}.txt"));
         sample::check(&file, fresh, |b| State::decode(b).unwrap(), State::encode);
     }
+}
+
+#[test]
+fn marks_are_frozen() {
+    for (name, files) in [("none", vec![]), ("two", vec![fid(1, 2, 3), fid(1, 4, 5)])] {
+        let fresh = || Marks { files: files.clone() }.encode();
+        let file = folder("marks").join(format!("{name}.txt"));
+        sample::check(&file, fresh, |b| Marks::decode(b).unwrap(), Marks::encode);
+    }
+}
+
+#[test]
+fn notes_of_an_adoption_are_frozen() {
+    use disk_format::adoption::{Became, Parent};
+    let file = folder("adoption").join("place.txt");
+    let fresh = || Parent { dir: fid(1, 2, 3), home: SetId(4) }.encode();
+    sample::check(&file, fresh, |b| Parent::decode(b).unwrap(), Parent::encode);
+    let file = folder("adoption").join("adopted.txt");
+    let (atime, mtime) = (Time { sec: 9, nsec: 10 }, Time { sec: -7, nsec: 8 });
+    let fresh = || Became { fid: fid(1, 2, 3), home: SetId(4), atime, mtime }.encode();
+    sample::check(&file, fresh, |b| Became::decode(b).unwrap(), Became::encode);
+    assert!(Became::decode(&[fresh(), vec![0]].concat()).is_err(), "trailing bytes");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use super::{MAX_INO, obstacle};
 use crate::error::{FormatError, Obstacle};
 use crate::identity::IDENTITY;
 use crate::object::{OpenObject, S_IFDIR, S_IFMT, Stat, tag_at};
+use crate::scan::names;
 use file_system::{File, Handle};
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -42,12 +43,7 @@ pub(super) fn walk(
             Err(Errno::ESTALE) => continue,
             other => other.map_err(|e| io(&path, "open", e))?,
         };
-        let mut names = Vec::new();
-        let mut note = |name: &[u8], _: u32, _: u64| {
-            names.push(name.to_vec());
-            true
-        };
-        dir.list(&mut note).map_err(|e| io(&path, "list", e))?;
+        let names = names(&dir).map_err(|e| io(&path, "list", e))?;
         let is_top = path.as_os_str().is_empty();
         for name in names.into_iter().filter(|n| !(is_top && n == RESERVED)) {
             let full = path.join(OsStr::from_bytes(&name));

@@ -8,10 +8,13 @@
 
 mod object;
 
-pub use object::{Became, ForeignAttribute, ForeignObject};
+pub use disk_format::adoption::Became;
+pub use object::{ForeignAttribute, ForeignObject};
 
 use crate::identity::own;
 use crate::object::{OpenObject, S_IFDIR, S_IFMT, tag_at};
+use crate::scan::names;
+use disk_format::adoption::{PLACE, Parent};
 use disk_format::tag::PENDING;
 use file_system::{File, FileSystem, Handle, Host, Renaming, Stat};
 use ids::{Fid, SetId};
@@ -20,13 +23,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use wire::name::RESERVED;
-use wire::{DecodeError, Errno, Name, Reader, Wire};
+use wire::{Errno, Name};
 
-/// The folder in `.mortar`.
+/// The folder in `.mortar`. In each folder in it lies one object under its name; the note of where it belongs is an attribute
+/// of that folder, not of the object: a file may have several names.
 pub(crate) const FOLDER: &[u8] = b"foreign";
-/// The attribute of a folder in it that says where the object in that folder belongs: a byte 1, fid and home of the
-/// directory. The object has its name there. Not of the object itself: a file may have several names.
-const PLACE: &[u8] = b"trusted.mortar.place";
 /// What changed less than so many seconds ago may be a change's that is at work: it gets its tag after it was made.
 const FRESH: i64 = 2;
 
@@ -39,21 +40,6 @@ pub struct ForeignPlace {
     pub home: SetId,
     /// The name there.
     pub name: Name,
-}
-
-impl ForeignPlace {
-    fn encode(&self) -> Vec<u8> {
-        let mut out = vec![1];
-        self.dir.put(&mut out);
-        self.home.put(&mut out);
-        out
-    }
-
-    fn decode(bytes: &[u8], name: &[u8]) -> Result<ForeignPlace, DecodeError> {
-        let Some((1, rest)) = bytes.split_first() else { return Err(DecodeError::Bounds("place")) };
-        let mut r = Reader::new(rest);
-        Ok(ForeignPlace { dir: Wire::get(&mut r)?, home: Wire::get(&mut r)?, name: Name::new(name)? })
-    }
 }
 
 /// Something without a tag.
@@ -97,16 +83,16 @@ impl ForeignFiles {
     pub fn find(&self, below: &Path, each: &mut dyn FnMut(FoundForeign) -> bool) -> Result<(), Errno> {
         let mut todo: Vec<(Handle, PathBuf)> = Vec::new();
         match self.start(below)? {
-            Start::Dir(handle) => todo.push((handle, below.to_path_buf())),
-            Start::Foreign(found) => {
+            Seen::Dir(handle, path) => todo.push((handle, path)),
+            Seen::Foreign(found) => {
                 each(*found);
             }
-            Start::Ours => {}
+            Seen::Ours => {}
         }
         while let Some((at, path)) = todo.pop() {
             let dir = match self.root.open_handle(&at, S_IFDIR) {
                 Err(Errno::ESTALE) => continue,
-                other => other?,
+                other => OpenObject::new(other?, S_IFDIR),
             };
             let top = path.as_os_str().is_empty();
             for name in names(&dir)?.into_iter().filter(|n| !(top && is_kept(n))) {
@@ -128,18 +114,17 @@ impl ForeignFiles {
     }
 
     /// Where a search begins.
-    fn start(&self, below: &Path) -> Result<Start, Errno> {
+    fn start(&self, below: &Path) -> Result<Seen, Errno> {
         let mut dir = self.root.clone();
         let mut at = PathBuf::new();
         for name in below.iter() {
             at.push(name);
             match look(&dir, name.as_bytes(), at.clone())? {
                 Seen::Dir(handle, _) => dir = OpenObject::new(dir.open_handle(&handle, S_IFDIR)?, S_IFDIR),
-                Seen::Foreign(found) => return Ok(Start::Foreign(found)),
-                Seen::Ours => return Ok(Start::Ours),
+                other => return Ok(other),
             }
         }
-        dir.handle().map(Start::Dir)
+        Ok(Seen::Dir(dir.handle()?, at))
     }
 
     /// Moves it to `.mortar/foreign`. `None`: it has a tag now, or is gone, or is too new to be told from a change that is at
@@ -161,7 +146,8 @@ impl ForeignFiles {
             return Ok(None);
         }
         let (number, folder) = self.new_folder()?;
-        folder.set_xattr(PLACE, &found.place.encode())?;
+        let place = Parent { dir: found.place.dir, home: found.place.home };
+        folder.set_xattr(PLACE.as_bytes(), &place.encode())?;
         folder.sync()?;
         dir.rename(name, &folder, name, Renaming::NoReplace)?;
         if tag_at(&folder, name)?.is_some() {
@@ -194,15 +180,18 @@ impl ForeignFiles {
     /// The kernel's.
     pub fn kept(&self) -> Result<Vec<(ForeignPlace, ForeignObject)>, Errno> {
         let mut all = Vec::new();
-        for number in names(&self.folder)? {
+        let mut numbers = names(&self.folder)?;
+        numbers.sort();
+        for number in numbers {
             let folder = Arc::new(self.folder.open_at(&number, S_IFDIR)?);
             let mut inside = names(&folder)?;
             let Some(name) = inside.pop() else {
                 self.folder.remove_dir(&number)?;
                 continue;
             };
-            let Some(place) = folder.whole_xattr(PLACE)? else { continue };
-            if let Ok(place) = ForeignPlace::decode(&place, &name) {
+            let Some(place) = folder.whole_xattr(PLACE.as_bytes())? else { continue };
+            if let (Ok(Parent { dir, home }), Ok(own_name)) = (Parent::decode(&place), Name::new(&name)) {
+                let place = ForeignPlace { dir, home, name: own_name };
                 let path = self.folder_path().join(OsStr::from_bytes(&number));
                 all.push((place, ForeignObject::new(folder, name, path)?));
             }
@@ -213,16 +202,6 @@ impl ForeignFiles {
     fn folder_path(&self) -> PathBuf {
         own(&self.path).join(OsStr::from_bytes(FOLDER))
     }
-}
-
-fn names(dir: &File) -> Result<Vec<Vec<u8>>, Errno> {
-    let mut names = Vec::new();
-    dir.list(&mut |name, _, _| {
-        names.push(name.to_vec());
-        true
-    })?;
-    names.sort();
-    Ok(names)
 }
 
 /// Whether anything that is being adopted lies in the brick at `path`.
@@ -236,33 +215,28 @@ fn is_kept(name: &[u8]) -> bool {
     name == RESERVED || name == b"lost+found"
 }
 
-enum Start {
-    Dir(Handle),
-    Foreign(Box<FoundForeign>),
-    Ours,
-}
-
+/// What a search meets.
 enum Seen {
     Dir(Handle, PathBuf),
     Foreign(Box<FoundForeign>),
     Ours,
 }
 
-fn look(dir: &File, name: &[u8], path: PathBuf) -> Result<Seen, Errno> {
+fn look(dir: &OpenObject, name: &[u8], path: PathBuf) -> Result<Seen, Errno> {
     let stat = dir.stat_at(name)?;
-    // A damaged tag is for `brick check`.
-    if tag_at(dir, name)
-        .map_or_else(|e| if e == Errno::EIO { Ok(true) } else { Err(e) }, |t| Ok(t.is_some()))?
-    {
-        return if stat.mode & S_IFMT == S_IFDIR {
-            Ok(Seen::Dir(dir.handle_at(name)?, path))
-        } else {
-            Ok(Seen::Ours)
-        };
+    let is_tagged = match tag_at(dir, name) {
+        // A damaged tag is for `brick check`.
+        Err(Errno::EIO) => true,
+        other => other?.is_some(),
+    };
+    if is_tagged {
+        let is_dir = stat.mode & S_IFMT == S_IFDIR;
+        return if is_dir { Ok(Seen::Dir(dir.handle_at(name)?, path)) } else { Ok(Seen::Ours) };
     }
-    let mut buf = [0; 64];
-    let n = dir.xattr(disk_format::tag::XATTR.as_bytes(), &mut buf)?;
-    let tag = n.and_then(|n| disk_format::Tag::decode(buf.get(..n)?).ok());
+    let tag = match dir.tag() {
+        Err(Errno::EIO) => None,
+        other => other?,
+    };
     let (Some(tag), Ok(name)) = (tag, Name::new(name)) else { return Ok(Seen::Ours) };
     // A directory that waits for the end of a transaction takes no entries.
     if tag.flags & PENDING != 0 {

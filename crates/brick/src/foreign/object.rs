@@ -1,54 +1,17 @@
 //! One object in `.mortar/foreign`, or beneath one there.
 
 use crate::object::{S_IFDIR, S_IFLNK, S_IFMT, S_IFREG};
+use crate::scan::names;
+use disk_format::adoption::{ADOPTED, Became};
 use disk_format::tag::PREFIX;
 use file_system::{File, Stat};
-use ids::{Fid, SetId, Time};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use wire::Errno;
 use wire::codec::Blob;
 use wire::op::Node;
-use wire::{DecodeError, Errno, Reader, Wire};
-
-/// The attribute that says what became of an object: a byte 1, fid and home of the new one, the times that it had.
-const ADOPTED: &[u8] = b"trusted.mortar.adopted";
-
-/// What an object became.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Became {
-    /// The new object.
-    pub fid: Fid,
-    /// The set that answers for it.
-    pub home: SetId,
-    /// When the old one was read last.
-    pub atime: Time,
-    /// When the old one was changed last.
-    pub mtime: Time,
-}
-
-impl Became {
-    fn encode(&self) -> Vec<u8> {
-        let mut out = vec![1];
-        self.fid.put(&mut out);
-        self.home.put(&mut out);
-        self.atime.put(&mut out);
-        self.mtime.put(&mut out);
-        out
-    }
-
-    fn decode(bytes: &[u8]) -> Result<Became, DecodeError> {
-        let Some((1, rest)) = bytes.split_first() else { return Err(DecodeError::Bounds("adopted")) };
-        let mut r = Reader::new(rest);
-        Ok(Became {
-            fid: Wire::get(&mut r)?,
-            home: Wire::get(&mut r)?,
-            atime: Wire::get(&mut r)?,
-            mtime: Wire::get(&mut r)?,
-        })
-    }
-}
 
 /// An extended attribute of an object.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -150,7 +113,7 @@ impl ForeignObject {
     /// # Errors
     /// The kernel's.
     pub fn became(&self) -> Result<Option<Became>, Errno> {
-        Ok(self.reach()?.whole_xattr(ADOPTED)?.and_then(|bytes| Became::decode(&bytes).ok()))
+        Ok(self.reach()?.whole_xattr(ADOPTED.as_bytes())?.and_then(|bytes| Became::decode(&bytes).ok()))
     }
 
     /// Notes what it became. On disk when this returns, as far as a note can be that is about a symbolic link.
@@ -158,7 +121,7 @@ impl ForeignObject {
     /// # Errors
     /// The kernel's.
     pub fn note_became(&self, became: &Became) -> Result<(), Errno> {
-        self.reach()?.set_xattr(ADOPTED, &became.encode())?;
+        self.reach()?.set_xattr(ADOPTED.as_bytes(), &became.encode())?;
         if self.is_file() || self.is_dir() { self.open()?.sync() } else { Ok(()) }
     }
 
@@ -168,7 +131,7 @@ impl ForeignObject {
     /// The kernel's.
     pub fn children(&self) -> Result<Vec<(Vec<u8>, ForeignObject)>, Errno> {
         let dir = Arc::new(self.dir.open_at(&self.name, S_IFDIR)?);
-        let names = super::names(&dir)?;
+        let names = names(&dir)?;
         let child = |name: Vec<u8>| {
             ForeignObject::new(dir.clone(), name.clone(), self.path.clone()).map(|child| (name, child))
         };
