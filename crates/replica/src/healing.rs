@@ -299,9 +299,10 @@ impl HealSession {
                 self.take_entries(brick, *fid, (*after, *upto), entries, targets)
             }
             PeerBody::Data { fid, offset, len, end, .. } => {
+                let rest = offset.saturating_add(u64::from(*len));
                 let mut taken = brick.take_data(*fid, *offset, payload);
-                if *end && taken.is_ok() {
-                    taken = brick.take_hole(*fid, offset.saturating_add(u64::from(*len)), u64::MAX);
+                if *end {
+                    taken = taken.and_then(|()| brick.take_hole(*fid, rest, u64::MAX));
                 }
                 if self.found(*fid, taken)?.is_some() {
                     self.dirty_set.got_data(*fid, *offset, *len, *end);

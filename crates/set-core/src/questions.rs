@@ -135,8 +135,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         }
     }
 
-    /// What the entries lead to is in memory. The names themselves may have left it meanwhile: reading them here and now would
-    /// hold everybody up.
+    /// What the entries lead to is in memory. The names themselves may have left it meanwhile: reading them here and now
+    /// would hold everybody up.
     pub(crate) fn send_read_entries(&mut self, cx: &mut Cx<'_, B, R>, to: BrickId, fid: Fid, after: u64) {
         match self.brick.begin_list(fid) {
             Some(work) => {

@@ -33,12 +33,9 @@ impl DirectSender {
 
     /// Sends a frame, now as far as the socket takes it.
     pub fn send(&self, frame: Frame) {
-        let mut head = Vec::with_capacity(wire::frame::HEAD + frame.body.len());
-        head.extend_from_slice(&frame.head());
-        head.extend_from_slice(&frame.body);
         let mut rest = self.0.rest.borrow_mut();
         let idle = rest.is_empty();
-        rest.push_back(head.into());
+        rest.push_back(frame.head_and_body().into());
         if !frame.payload.is_empty() {
             rest.push_back(frame.payload);
         }

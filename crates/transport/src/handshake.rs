@@ -18,9 +18,7 @@ pub struct Established {
 }
 
 async fn write(stream: &mut TcpStream, frame: &Frame) -> Result<(), TransportError> {
-    let mut bytes = frame.head().to_vec();
-    bytes.extend_from_slice(&frame.body);
-    stream.write_all(&bytes).await?;
+    stream.write_all(&frame.head_and_body()).await?;
     Ok(())
 }
 

@@ -52,13 +52,11 @@ type Piece = (Bytes, Option<OwnedSemaphorePermit>);
 fn push(queued: Queued, pieces: &mut VecDeque<Piece>) {
     let Queued { frame, held } = queued;
     // Head and a small body go out as one piece: fewer slices for the kernel.
-    let mut head = Vec::with_capacity(wire::frame::HEAD + frame.body.len());
-    head.extend_from_slice(&frame.head());
-    head.extend_from_slice(&frame.body);
+    let head = Bytes::from(frame.head_and_body());
     if frame.payload.is_empty() {
-        pieces.push_back((head.into(), held));
+        pieces.push_back((head, held));
     } else {
-        pieces.push_back((head.into(), None));
+        pieces.push_back((head, None));
         pieces.push_back((frame.payload, held));
     }
 }
@@ -110,21 +108,26 @@ pub async fn write_frames<W: AsyncWrite + Unpin>(
 mod tests {
     use super::*;
     use std::sync::Arc;
-    use tokio::io::AsyncReadExt;
+    use tokio::io::{AsyncReadExt, DuplexStream};
     use tokio::sync::Semaphore;
+    use tokio::task::JoinHandle;
     use wire::Kind;
 
-    #[tokio::test(start_paused = true)]
-    async fn what_a_frame_holds_is_let_go_when_it_was_written() {
+    /// A frame of more bytes than the pipe holds, sent with all of a memory of 10; the other end of the pipe.
+    async fn sent() -> (Arc<Semaphore>, FrameSender, JoinHandle<Result<(), TransportError>>, DuplexStream) {
         let memory = Arc::new(Semaphore::new(10));
-        let (to, mut from) = tokio::io::duplex(1000);
+        let (to, from) = tokio::io::duplex(1000);
         let (sender, queue) = FrameSender::channel();
         let writer = tokio::spawn(write_frames(to, queue, Some(Duration::from_secs(60))));
         let held = memory.clone().acquire_many_owned(10).await.expect("free");
-        assert!(
-            sender
-                .send_holding(Frame::with_payload(Kind::Reply, 1, vec![1], vec![2; 2000].into()), Some(held))
-        );
+        let frame = Frame::with_payload(Kind::Reply, 1, vec![1], vec![2; 2000].into());
+        assert!(sender.send_holding(frame, Some(held)));
+        (memory, sender, writer, from)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_frame_holds_is_let_go_when_it_was_written() {
+        let (memory, sender, writer, mut from) = sent().await;
         tokio::time::sleep(Duration::from_secs(30)).await;
         assert_eq!(memory.available_permits(), 0, "the other side has not read it");
         let mut read = vec![0; 2000];
@@ -137,15 +140,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_takes_nothing_is_given_up() {
-        let memory = Arc::new(Semaphore::new(10));
-        let (to, _from) = tokio::io::duplex(1000);
-        let (sender, queue) = FrameSender::channel();
-        let writer = tokio::spawn(write_frames(to, queue, Some(Duration::from_secs(60))));
-        let held = memory.clone().acquire_many_owned(10).await.expect("free");
-        assert!(
-            sender
-                .send_holding(Frame::with_payload(Kind::Reply, 1, vec![1], vec![2; 2000].into()), Some(held))
-        );
+        let (memory, sender, writer, _from) = sent().await;
         assert!(matches!(writer.await.expect("no panic"), Err(TransportError::Stalled)));
         assert_eq!(memory.available_permits(), 10);
         assert!(sender.is_closed());

@@ -96,6 +96,14 @@ impl Frame {
     pub fn head(&self) -> [u8; HEAD] {
         head(self.kind, self.id, self.grant, &self.body, &self.payload)
     }
+
+    /// The bytes of the head and of the message: all but the payload.
+    pub fn head_and_body(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(HEAD + self.body.len());
+        bytes.extend_from_slice(&self.head());
+        bytes.extend_from_slice(&self.body);
+        bytes
+    }
 }
 
 /// The bytes of the head of a frame with this body and payload.

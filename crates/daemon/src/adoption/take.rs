@@ -38,10 +38,6 @@ pub(super) struct Taker<'a> {
     run: &'a Run,
 }
 
-fn is_gone(why: Errno) -> bool {
-    matches!(why, Errno::ESTALE | Errno::ENOENT)
-}
-
 impl<'a> Taker<'a> {
     pub(super) fn new(client: &'a Client, run: &'a Run) -> Taker<'a> {
         Taker { client, run }
@@ -80,6 +76,17 @@ impl<'a> Taker<'a> {
         Ok(whole)
     }
 
+    /// What it became when this was done before, if the volume has that still.
+    fn known(&self, object: &ForeignObject) -> Result<Option<(Object, Became)>, Errno> {
+        let Some(became) = object.became()? else { return Ok(None) };
+        let known = Object { fid: became.fid, home: became.home };
+        match self.client.getattr(known) {
+            Ok(_) => Ok(Some((known, became))),
+            Err(Errno::ESTALE | Errno::ENOENT) => Ok(None),
+            Err(why) => Err(why),
+        }
+    }
+
     /// A directory that the volume has by now takes in what this one holds.
     fn make_dir(
         &self,
@@ -87,21 +94,14 @@ impl<'a> Taker<'a> {
         name: &Name,
         object: &ForeignObject,
     ) -> Result<(Object, Option<Became>), Left> {
-        if let Some(made) = object.became()? {
-            let dir = Object { fid: made.fid, home: made.home };
-            match self.client.getattr(dir) {
-                Ok(_) => return Ok((dir, Some(made))),
-                Err(why) if is_gone(why) => {}
-                Err(why) => return Err(why.into()),
-            }
+        if let Some((dir, made)) = self.known(object)? {
+            return Ok((dir, Some(made)));
         }
         match self.client.create(parent, entry(name.clone(), Node::Dir, object)) {
             Ok(attr) => {
-                let (dir, stat) = (Object::from(&attr), object.stat());
+                let dir = Object::from(&attr);
                 self.dress(object, dir)?;
-                let made = Became { fid: dir.fid, home: dir.home, atime: stat.atime, mtime: stat.mtime };
-                object.note_became(&made)?;
-                Ok((dir, Some(made)))
+                Ok((dir, Some(note_became(object, dir)?)))
             }
             Err(Errno::EEXIST) => {
                 let attr = self.client.lookup(parent, name)?;
@@ -115,16 +115,8 @@ impl<'a> Taker<'a> {
     fn take_file(&self, parent: Object, name: &Name, object: ForeignObject) -> Result<(), Left> {
         let own = format!(".mortar-adopt-{:x}", object.stat().ino);
         let own = Name::new(own.as_bytes()).map_err(|_| Errno::EINVAL)?;
-        let known = match object.became()?.map(|b| Object { fid: b.fid, home: b.home }) {
-            Some(known) => match self.client.getattr(known) {
-                Ok(_) => Some(known),
-                Err(why) if is_gone(why) => None,
-                Err(why) => return Err(why.into()),
-            },
-            None => None,
-        };
-        match known {
-            Some(known) => {
+        match self.known(&object)? {
+            Some((known, _)) => {
                 match self.client.lookup(parent, name) {
                     Ok(attr) if attr.fid == known.fid => {}
                     Ok(_) => return Err(Left::Taken),
@@ -179,8 +171,8 @@ impl<'a> Taker<'a> {
             return Err(Left::Changed);
         }
         self.client.fsync(file)?;
-        let became = Became { fid: file.fid, home: file.home, atime: stat.atime, mtime: stat.mtime };
-        Ok(object.note_became(&became)?)
+        note_became(object, file)?;
+        Ok(())
     }
 
     fn copy(&self, object: &ForeignObject, to: Object) -> Result<(), Left> {
@@ -246,6 +238,14 @@ impl<'a> Taker<'a> {
             other => other,
         }
     }
+}
+
+/// Notes what it became, with the times that it had.
+fn note_became(object: &ForeignObject, new: Object) -> Result<Became, Errno> {
+    let stat = object.stat();
+    let became = Became { fid: new.fid, home: new.home, atime: stat.atime, mtime: stat.mtime };
+    object.note_became(&became)?;
+    Ok(became)
 }
 
 fn entry(name: Name, node: Node, object: &ForeignObject) -> NewEntry {
