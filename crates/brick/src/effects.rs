@@ -12,6 +12,10 @@ pub(crate) fn effects(change: &Change) -> Vec<(Fid, Effect)> {
     let gone = |time: &Time, orphan: bool| Effect { set: if orphan { ORPHAN } else { 0 }, ..c(time) };
     match change {
         Change::Nop | Change::DropOrphan { .. } => vec![],
+        Change::Arrive { fid, .. } => vec![(*fid, Effect { set: ORPHAN, ..Effect::default() })],
+        Change::Depart { parent, mtime, ctime, .. } => {
+            vec![(*parent, Effect { mtime: Some(*mtime), ..c(ctime) })]
+        }
         // The new object gets its own with its making.
         Change::Create { parent, time, .. } => vec![(*parent, m(time))],
         Change::Unlink { parent, fid, orphan, time, .. } => {
@@ -46,7 +50,9 @@ pub(crate) fn effects(change: &Change) -> Vec<(Fid, Effect)> {
             let mut dirs: Vec<Fid> = drop.iter().chain(add).map(|place| place.dir).collect();
             dirs.dedup();
             let ctime = (!dirs.is_empty()).then_some(*time);
-            let ended = Effect { ctime, clear: PENDING, ended: true, ..gone(time, *orphan) };
+            // What has arrived gets its first name so.
+            let clear = if add.is_some() { PENDING | ORPHAN } else { PENDING };
+            let ended = Effect { ctime, clear, ended: true, ..gone(time, *orphan) };
             dirs.into_iter().map(|dir| (dir, m(time))).chain([(*fid, ended)]).collect()
         }
         Change::Enter { parent, replaced, time, .. } => {

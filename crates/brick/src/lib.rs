@@ -27,6 +27,7 @@
 
 mod adopt;
 mod apply;
+mod arrivals;
 mod attrs;
 mod bound;
 mod check;

@@ -117,7 +117,7 @@ pub(crate) fn missing_orphans(at: &Site, journal: &Journal) -> Result<Vec<Fid>, 
     let mut orphans = BTreeSet::new();
     for record in journal.iterate(journal.first()) {
         let change = record?.change;
-        if let Change::DropOrphan { fid } = change {
+        if let Change::DropOrphan { fid } | Change::EndFile { fid, add: Some(_), .. } = change {
             orphans.remove(&fid);
         }
         orphans.extend(effects(&change).into_iter().filter(|(_, e)| e.set & ORPHAN != 0).map(|(fid, _)| fid));

@@ -57,7 +57,8 @@ pub(crate) fn given(change: &Change) -> Vec<(Fid, &Name)> {
     match change {
         Change::Create { parent, name, .. }
         | Change::Link { parent, name, .. }
-        | Change::Enter { parent, name, .. } => vec![(*parent, name)],
+        | Change::Enter { parent, name, .. }
+        | Change::Depart { parent, name, .. } => vec![(*parent, name)],
         Change::EndFile { add: Some(add), .. } => vec![(add.dir, &add.name)],
         Change::Rename { to_parent, to_name, .. } => vec![(*to_parent, to_name)],
         Change::Exchange { parent, name, to_parent, to_name, .. } => {

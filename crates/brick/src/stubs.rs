@@ -167,9 +167,10 @@ impl Brick {
         }
         match (drop, add) {
             (Some(drop), Some(add)) => self.move_name(fid, drop, add)?,
+            (None, Some(add)) if self.lies_among_orphans(fid)? => self.name_arrived(fid, add)?,
             (None, Some(add)) => self.link(fid, add.dir, add.name.as_bytes())?,
             (Some(drop), None) => self.drop_name(fid, drop, orphan)?,
-            (None, None) => {}
+            (None, None) => self.keep_arrived(fid)?,
         }
         if let Some(drop) = drop {
             self.drop_folder_of_names(drop.dir)?;

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use wire::change::Replaced;
 use wire::op::{EntryName, Intent};
 use wire::peer::Stamp;
-use wire::{Change, Errno, Name, Op};
+use wire::{Attr, Change, Errno, Name, Op};
 
 const OTHER: SetId = SetId(2);
 /// A directory of the other set.
@@ -371,4 +371,40 @@ fn a_folder_of_names_has_a_fid_of_its_own() {
     assert!(FAR.names().is_names() && !FAR.is_names());
     assert_eq!(FAR.names().without_names(), FAR);
     assert!(Name::new(hidden(FAR.names()).as_bytes()).is_ok());
+}
+
+/// A copy arrives without a name, gets one in one go, and is found again; a file departs, and its directory keeps its times.
+#[test]
+fn a_file_arrives_and_another_departs() {
+    let (t, mut s) = two();
+    let copy = Fid { set: SET, epoch: Epoch(1), lsn: s.bricks[0].last().lsn.next() };
+    s.apply(&Change::Arrive { fid: copy, time: time(3) }, b"").unwrap();
+    s.write(copy, 0, b"content");
+    assert_eq!(s.bricks[1].attr(copy).unwrap().nlink, 0);
+    let far = at(FAR.names(), "x");
+    s = reopened(&t, s);
+    s.apply(&prepare(copy, None, Some(far.clone())), b"").unwrap();
+    s.apply(&end(copy, None, None, false), b"").unwrap();
+    assert_eq!(s.bricks[1].attr(copy).unwrap().nlink, 0, "it was given up");
+    s.apply(&prepare(copy, None, Some(far.clone())), b"").unwrap();
+    s.apply(&end(copy, None, Some(far), false), b"").unwrap();
+    for _ in 0..2 {
+        assert_eq!(entry(&mut s, FAR.names(), "x").map(|e| e.fid), Some(copy));
+        assert_eq!(s.bricks[1].attr(copy).unwrap().nlink, 1);
+        assert!(!s.bricks[1].is_orphan(copy));
+        s = reopened(&t, s);
+    }
+    let d = s.dir(ROOT, "d");
+    let f = s.file(d, "f");
+    let Attr { mtime, ctime, .. } = s.bricks[0].attr(d).unwrap();
+    let (parent, name, kind) = (d, name("f"), 0o100_000);
+    let gone = Change::Depart { parent, name, fid: f, to: OTHER, copy: there(5), kind, mtime, ctime };
+    s.apply(&gone, b"").unwrap();
+    for _ in 0..2 {
+        assert_eq!(entry(&mut s, d, "f"), Some(Entry { fid: there(5), home: OTHER, kind }));
+        assert_eq!(s.bricks[1].attr(f), Err(Errno::ESTALE));
+        let attr = s.bricks[1].attr(d).unwrap();
+        assert_eq!((attr.mtime, attr.ctime), (mtime, ctime));
+        s = reopened(&t, s);
+    }
 }

@@ -161,6 +161,9 @@ impl<'a> Emitter<'a> {
             | Op::EndTransaction { .. }
             | Op::PrepareFile { .. }
             | Op::EndFile { .. }
+            | Op::Arrive
+            | Op::Land { .. }
+            | Op::Depart { .. }
             | Op::LockTree { .. }
             | Op::UnlockTree { .. }
             | Op::Lineage { .. } => Ok(()),

@@ -221,6 +221,9 @@ impl Kernel {
             | Op::EndTransaction { .. }
             | Op::PrepareFile { .. }
             | Op::EndFile { .. }
+            | Op::Arrive
+            | Op::Land { .. }
+            | Op::Depart { .. }
             | Op::LockTree { .. }
             | Op::UnlockTree { .. }
             | Op::Lineage { .. } => Err(Errno::ENOSYS),

@@ -3,6 +3,7 @@
 //! Permission bits are checked by the client's kernel (`default_permissions`); here are the rules that need the truth:
 //! existence, types, emptiness, loops, inheritance of groups.
 
+use crate::departures::decide_departure;
 use crate::files::{check_unmarked, decide_joint, is_empty, link, unlink};
 use crate::rename::rename;
 use crate::transaction::{Mark, Prepared, end_mark};
@@ -13,12 +14,12 @@ use alloc::vec::Vec;
 use ids::{Epoch, Fid, Lsn, OpId, SetId, Time};
 use wire::limits::{IO_MAX, TARGET_MAX};
 use wire::name::RESERVED;
-use wire::op::{EntryName, Node, SetAttr, SetTime};
+use wire::op::{Ancestor, EntryName, Node, SetAttr, SetTime};
 use wire::{Attr, Body, Change, Errno, Name, Op};
 
 const S_ISUID: u32 = 0o4000;
 const S_ISGID: u32 = 0o2000;
-const MODE_BITS: u32 = 0o7777;
+pub(crate) const MODE_BITS: u32 = 0o7777;
 
 /// What the primary adds to a request: its identity in the order, the time, and what only it knows.
 pub struct Context<'a> {
@@ -46,6 +47,10 @@ pub struct Context<'a> {
     pub incoming: Option<&'a Attr>,
     /// Whether a name in the directory waits for the end of a transaction.
     pub holds_names: &'a dyn Fn(Fid) -> bool,
+    /// Whether the file is a copy that arrives from another set, and that nobody knows of but who makes it.
+    pub is_arriving: &'a dyn Fn(Fid) -> bool,
+    /// Whether the file is still as it was when its copy on another set was made, the second one.
+    pub is_copied: &'a dyn Fn(Fid, Fid) -> bool,
     /// What lies above directories of other sets, from each of them up to the root, as those sets say under the lock.
     pub above: &'a BTreeMap<Fid, Vec<Fid>>,
 }
@@ -103,20 +108,7 @@ pub fn decide(op: &Op, view: &mut dyn TreeState, cx: &Context<'_>) -> Result<Dec
             copy_range(view, cx, (*from, *from_offset), (*to, *to_offset), *len)
         }
         Op::PrepareMkdir { path, name, mode, uid, gid } => {
-            let fid = Fid { set: cx.set, epoch: cx.epoch, lsn: cx.lsn };
-            let (path, name) = (path.clone(), name.clone());
-            result_fid(
-                fid,
-                Change::PrepareMkdir {
-                    path,
-                    name,
-                    fid,
-                    mode: *mode & MODE_BITS,
-                    uid: *uid,
-                    gid: *gid,
-                    time: cx.now,
-                },
-            )
+            prepare_mkdir(cx, (path.clone(), name.clone()), *mode, (*uid, *gid))
         }
         Op::PrepareRmdir { fid, by: _ } => prepare_rmdir(view, cx, *fid),
         Op::EndTransaction { fid, tx, keep } => match view.attr(*fid) {
@@ -128,6 +120,7 @@ pub fn decide(op: &Op, view: &mut dyn TreeState, cx: &Context<'_>) -> Result<Dec
         Op::PrepareFile { .. } | Op::EndFile { .. } | Op::MoveIn { .. } | Op::LinkIn { .. } => {
             decide_joint(op, view, cx)
         }
+        Op::Arrive | Op::Land { .. } | Op::Depart { .. } => decide_departure(op, view, cx),
         Op::Relocate { fid, path, name } => {
             view.attr(*fid)?;
             Ok(Decision::Change(Change::Relocate { fid: *fid, path: path.clone(), name: name.clone() }, None))
@@ -165,6 +158,17 @@ fn prepare_rmdir(view: &mut dyn TreeState, cx: &Context<'_>, dir: Fid) -> Result
             Ok(Decision::Change(Change::PrepareRmdir { fid: dir }, None))
         }
     }
+}
+
+fn prepare_mkdir(
+    cx: &Context<'_>,
+    (path, name): (Vec<Ancestor>, Name),
+    mode: u32,
+    (uid, gid): (u32, u32),
+) -> Result<Decision, Errno> {
+    let fid = Fid { set: cx.set, epoch: cx.epoch, lsn: cx.lsn };
+    let (mode, time) = (mode & MODE_BITS, cx.now);
+    result_fid(fid, Change::PrepareMkdir { path, name, fid, mode, uid, gid, time })
 }
 
 /// The mark of a directory.

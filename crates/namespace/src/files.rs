@@ -50,7 +50,7 @@ pub(crate) fn is_empty(view: &mut dyn TreeState, cx: &Context<'_>, dir: Fid) -> 
     }
 }
 
-fn place(at: NameIn<'_>) -> EntryName {
+pub(crate) fn place(at: NameIn<'_>) -> EntryName {
     EntryName { dir: at.dir, name: at.name.clone() }
 }
 
@@ -251,7 +251,7 @@ fn prepare_file(
     if attr.is_dir() {
         return Err(Errno::EPERM);
     }
-    if attr.nlink == 0 {
+    if attr.nlink == 0 && !(cx.is_arriving)(fid) {
         return Err(Errno::ENOENT);
     }
     if let Some(add) = &intent.add
@@ -277,7 +277,8 @@ fn end_file(
         other => other?,
     };
     let Some(intent) = view.intent(fid)?.filter(|intent| intent.tx == tx) else { return done };
-    let mut time = touch(&attr, cx.now);
+    // What has arrived keeps the time of what it is a copy of.
+    let mut time = if attr.nlink == 0 { attr.ctime } else { touch(&attr, cx.now) };
     let Intent { mut drop, mut add, .. } = intent;
     if !commit {
         (drop, add) = (None, None);

@@ -10,6 +10,7 @@
 extern crate alloc;
 
 mod decide;
+mod departures;
 mod files;
 pub mod placement;
 mod rename;

@@ -30,6 +30,8 @@ pub struct Parent {
 
 /// How much fuller than the mean, in percent points, a set must be before deep directories leave it.
 const CLEARLY_FULLER: u64 = 10;
+/// How much fuller than another set, in thousandths, a set must be before files move there.
+const UNEVEN: u64 = 30;
 /// Room that a directory is expected to need, for those placed since the figures were taken.
 const EXPECTED: u64 = 64 << 20;
 /// A directory at depth `n` keeps this to the power of `n` subdirectories on its own set; those after them are spread.
@@ -55,6 +57,16 @@ impl SetRoom {
     fn is_candidate(&self) -> bool {
         self.writable && self.available > 0
     }
+}
+
+/// The set that files of `own` move to, so that sets become alike: the emptiest, if it is clearly emptier. And how many bytes
+/// of them: half of what would make the two alike, as the figures are a little old when the files are there.
+pub fn emptier(own: &SetRoom, sets: &[SetRoom]) -> Option<(SetId, u64)> {
+    let full = |s: &SetRoom| 1000 - (s.available.saturating_mul(1000) / s.total.max(1)).min(1000);
+    let candidates = sets.iter().filter(|s| s.set != own.set && s.is_candidate());
+    let emptiest = candidates.min_by_key(|s| (full(s), s.set))?;
+    let more = full(own).checked_sub(full(emptiest)).filter(|more| *more >= UNEVEN)?;
+    Some((emptiest.set, own.total.min(emptiest.total) / 4000 * more))
 }
 
 /// How many subdirectories of a directory stay with it: none of the root's, and more the deeper it is.

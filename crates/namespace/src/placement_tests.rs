@@ -106,3 +106,22 @@ fn promises_count_until_the_figures_are_new() {
         "half of the room at most is promised: {got:?}"
     );
 }
+
+#[test]
+fn files_leave_a_set_that_is_clearly_fuller() {
+    const K: u64 = 1000;
+    let set = |set, available: u64| {
+        let (total, available) = (1000 * K, available * K);
+        SetRoom { set: SetId(set), available, total, promised: 0, writable: true }
+    };
+    let own = set(1, 500);
+    let to = |others: &[SetRoom]| emptier(&own, &[&[own], others].concat());
+    assert_eq!(to(&[set(2, 530), set(3, 532)]), Some((SetId(3), 8 * K)), "a quarter of 32");
+    assert_eq!(to(&[set(2, 529)]), None, "that is alike");
+    assert_eq!(
+        to(&[SetRoom { writable: false, ..set(2, 900) }, set(3, 532)]).map(|(s, _)| s),
+        Some(SetId(3))
+    );
+    assert_eq!(to(&[SetRoom { available: 300 * K, total: 400 * K, ..own }]), None, "it is this one");
+    assert_eq!(to(&[]), None);
+}

@@ -36,6 +36,9 @@ const STUB3: Fid = fid(THIRD, 1);
 /// Directories of another set.
 const FAR: Fid = fid(OTHER, 9);
 const BARE: Fid = fid(OTHER, 10);
+/// The copy of a file of another set, not named yet; and the copy there of `DIR/own`.
+const ARRIVING: Fid = fid(SET, 7);
+const FAR_COPY: Fid = fid(OTHER, 11);
 const GONE: Fid = fid(SET, 99);
 
 fn tx(seq: u64) -> OpId {
@@ -155,6 +158,8 @@ impl Case {
             agreed: &self.agreed,
             incoming: self.incoming.as_ref(),
             holds_names: &|_| self.holds_names,
+            is_arriving: &|fid| fid == ARRIVING,
+            is_copied: &|fid, copy| (fid, copy) == (OWN, FAR_COPY),
             above: &BTreeMap::new(),
         };
         decide(op, &mut self.tree, &context)
@@ -477,4 +482,70 @@ fn the_entry_that_decides() {
     ] {
         assert_eq!(intent(drop, add).decider(), wanted);
     }
+}
+
+fn depart(s: &str, fid: Fid, copy: Fid) -> Op {
+    Op::Depart { parent: DIR, name: name(s), fid, to: OTHER, copy }
+}
+
+/// A file leaves when its copy has agreed to take its name; the directory keeps its times.
+#[test]
+fn a_file_departs() {
+    let closed = || {
+        let mut case = case();
+        case.tree.closed.insert(OWN);
+        case
+    };
+    let op = depart("own", OWN, FAR_COPY);
+    let (home, fid) = (OTHER, Some(FAR_COPY));
+    let need = Need { home, fid, drop: None, add: Some(place(DIR, "own")) };
+    assert_eq!(closed().need(&op), need);
+    let agreed = |copy, size| {
+        let mut case = closed();
+        case.incoming = Some(Attr { size, ..attr_of(copy, OTHER, 0) });
+        case.decide(&op)
+    };
+    let (parent, name, kind, mtime, ctime) = (DIR, name("own"), 0o100_000, LAST, LAST);
+    let left = Change::Depart { parent, name, fid: OWN, to: OTHER, copy: FAR_COPY, kind, mtime, ctime };
+    assert_eq!(agreed(FAR_COPY, 10), Ok(Decision::Change(left, Some(FAR_COPY))));
+    assert_eq!(agreed(FAR_COPY, 9), Err(Errno::EIO), "not all of it is there");
+    assert_eq!(agreed(STUB, 10), Err(Errno::EIO));
+    assert_eq!(case().decide(&op), Err(Errno::EBUSY), "somebody has it open");
+    assert_eq!(
+        closed().decide(&depart("own", OWN, STUB)),
+        Err(Errno::EBUSY),
+        "it changed, or never was copied"
+    );
+    assert_eq!(case().decide(&depart("a", TWICE, FAR_COPY)), Err(Errno::EBUSY), "it has more names");
+    for (s, fid) in [("own", TWICE), ("none", OWN), ("stub", STUB)] {
+        assert_eq!(closed().decide(&depart(s, fid, FAR_COPY)), Err(Errno::ESTALE), "{s} leads elsewhere");
+    }
+    let mut marked = closed().marked(OWN, intent(None, Some(place(DIR, "x"))));
+    assert_eq!(marked.decide(&op), Err(Errno::EAGAIN));
+}
+
+/// The copy has no name until it is told that it gets one, and keeps the time of what it is a copy of.
+#[test]
+fn a_copy_arrives() {
+    let fid = Fid { set: SET, epoch: Epoch(3), lsn: Lsn(77) };
+    assert_eq!(case().change(&Op::Arrive), Change::Arrive { fid, time: NOW });
+    let old = Time { sec: 5, nsec: 6 };
+    let land =
+        |fid| Op::Land { fid, mode: 0o4755, uid: 0, gid: 7, size: 10, atime: NOW, mtime: old, ctime: LAST };
+    let change = case().change(&land(ARRIVING));
+    let (mode, uid, gid, size) = (Some(0o4755), None, Some(7), None);
+    let (atime, mtime, time) = (Some(NOW), Some(old), LAST);
+    let landed = Change::SetAttr { fid: ARRIVING, mode, uid, gid, size, atime, mtime, time };
+    assert_eq!(change, landed, "who owns it, and as long as it is, stays so");
+    assert_eq!(case().decide(&land(OWN)), Err(Errno::ESTALE), "a file of users");
+    let prepare = |fid| {
+        let (drop, add) = (None, Some(place(FAR, "new")));
+        Op::PrepareFile { tx: tx(1), coordinator: OTHER, fid: Some(fid), drop, add, by: BY }
+    };
+    assert!(matches!(case().change(&prepare(ARRIVING)), Change::PrepareFile { .. }));
+    assert_eq!(case().decide(&prepare(NAMELESS)), Err(Errno::ENOENT), "what has lost its name gets none");
+    let (drop, add) = (None, Some(place(FAR.names(), "new")));
+    let mut marked = case().marked(ARRIVING, intent(None, add.clone()));
+    let ended = Change::EndFile { fid: ARRIVING, drop, add, orphan: false, time: LAST };
+    assert_eq!(marked.change(&end(ARRIVING, 1, true)), ended);
 }

@@ -145,6 +145,8 @@ impl Case {
             agreed: &[],
             incoming: None,
             holds_names: &|_| false,
+            is_arriving: &|_| false,
+            is_copied: &|_, _| false,
             above: &self.above,
         };
         decide(op, &mut self.tree, &context)

@@ -69,6 +69,7 @@ pub fn settings(state: &State, set: SetId) -> Option<Settings> {
         read_only: options.read_only,
         sync_interval: options.sync_interval,
         sets: volume.sets.iter().map(|s| (*s, led(s))).collect(),
+        rebalance: options.rebalance,
     })
 }
 

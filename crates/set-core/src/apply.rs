@@ -29,6 +29,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 self.pending.note(cx.at.now, entry.op, &entry.body.change);
                 self.tree.note_move(&entry.body.change);
                 self.note_renamed(&entry.body.change);
+                self.note_travel(cx.at.now, &entry.body.change);
                 if let Some(ticket) = ticket {
                     self.complete_answer(ticket, entry.result_fid);
                     self.add_directories(ticket, &entry.body.change);
@@ -38,6 +39,16 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Err(e) => self.not_applied(lsn, e),
         };
         self.next.push_back(Next::Feed(told));
+    }
+
+    /// A file arrives from another set, or has; or one has changed that is on its way there.
+    fn note_travel(&mut self, now: Duration, change: &Change) {
+        match change {
+            Change::Arrive { fid, .. } if self.is_primary() => self.arrivals.begin(now, *fid),
+            Change::EndFile { fid, .. } => self.arrivals.end(*fid),
+            _ => {}
+        }
+        self.departures.note(change);
     }
 
     /// A directory that is about to be made may take the place of a marked one: nobody will run into that any more.

@@ -44,6 +44,9 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         {
             return self.make_elsewhere(cx, request.id, request.op, home, request.to);
         }
+        if let Op::Write { fid, .. } | Op::SetXattr { fid, .. } | Op::Land { fid, .. } = &request.op {
+            self.arrivals.hear(cx.at.now, *fid);
+        }
         self.change_here(cx, request);
     }
 
@@ -91,6 +94,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     pub(crate) fn decide(&mut self, cx: &Cx<'_, B, R>, op: &Op, ask: Ask<'_>) -> Result<Decision, Errno> {
         let next = self.replica.next();
         let (opens, pending, nothing) = (&self.opens, &self.pending, BTreeMap::new());
+        let (arrivals, departures) = (&self.arrivals, &self.departures);
         let now = cx.at.now;
         let context = Context {
             set: self.set,
@@ -105,6 +109,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             agreed: ask.agreed,
             incoming: ask.incoming,
             holds_names: &|dir| pending.holds_names(dir),
+            is_arriving: &|fid| arrivals.are_under_way(now, fid),
+            is_copied: &|fid, copy| departures.is_copied(fid, copy),
             above: ask.above.unwrap_or(&nothing),
         };
         let decision = decide(op, &mut self.brick, &context);
@@ -135,6 +141,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             | Op::Unlink { parent, name }
             | Op::Rmdir { parent, name }
             | Op::LinkIn { parent, name, .. }
+            | Op::Depart { parent, name, .. }
             | Op::Link { parent, name, .. } => [Some((parent, name)), None],
             Op::Rename { parent, name, to_parent, to_name, .. } => {
                 [Some((parent, name)), Some((to_parent, to_name))]
@@ -230,5 +237,6 @@ fn needs_room(op: &Op) -> bool {
             | Op::Fallocate { .. }
             | Op::CopyRange { .. }
             | Op::PrepareMkdir { .. }
+            | Op::Arrive
     )
 }

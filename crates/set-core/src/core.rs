@@ -1,8 +1,10 @@
 //! The state machine: its state, its inputs, and the steps that follow from an input.
 
+use crate::arrivals::Arrivals;
 use crate::brick::LocalBrick;
 use crate::catch_up::CatchUps;
 use crate::content::Content;
+use crate::departures::Departures;
 use crate::elsewhere::Asking;
 use crate::failure_detector::FailureDetector;
 use crate::flush::Flush;
@@ -132,6 +134,10 @@ pub(crate) enum Purpose<R> {
     Walk(BrickId, u64),
     /// The same on this brick, in the healing of that number.
     OwnWalk(u64),
+    /// Data of a file that moves to another set, by its number.
+    Departing(u64),
+    /// To find files that may move to other sets.
+    Rebalance(crate::rebalance::Look),
 }
 
 /// What is due at a time.
@@ -157,6 +163,10 @@ pub(crate) enum Due<R> {
     CatchUp(BrickId, u64),
     /// Checksums for a joining brick, in the epoch in which it asked.
     Sums(BrickId, Epoch, PeerBody),
+    /// What comes next of a file that moves to another set, by its number.
+    Departure(u64),
+    /// The next page of a directory whose files may move.
+    Rebalance,
 }
 
 /// All that one server decides for one set. See the crate's words.
@@ -195,6 +205,8 @@ pub struct SetCore<B: LocalBrick, R> {
     /// Transactions about files whose entry is ordered: its directory, and who agreed.
     pub(crate) joints: BTreeMap<OpId, (Fid, Vec<Participant>)>,
     pub(crate) tree: Tree,
+    pub(crate) arrivals: Arrivals,
+    pub(crate) departures: Departures,
     pub(crate) flush: Flush,
     pub(crate) rounds: Rounds,
     pub(crate) trash: Trash,
@@ -231,6 +243,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 read_only: false,
                 sync_interval: Duration::from_secs(5),
                 sets: Vec::new(),
+                rebalance: false,
             },
             brick: start.brick,
             replica,
@@ -252,6 +265,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             transactions: Transactions::default(),
             joints: BTreeMap::new(),
             tree: Tree::new(start.set),
+            arrivals: Arrivals::default(),
+            departures: Departures::default(),
             flush: Flush::default(),
             rounds: Rounds::default(),
             trash: Trash::default(),
@@ -289,6 +304,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             }
             Input::Tick => self.tick(cx),
             Input::Maintenance => self.maintain(cx),
+            Input::Move(file) => self.begin_departure(cx, file),
             Input::Wake => self.on_wake(cx),
             Input::Worked(id, result) => {
                 if let Some(purpose) = self.works.take(id) {
@@ -365,6 +381,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Some(Due::Answers) => self.later.push_back(Later::AnswerOne(cx.at.now)),
             Some(Due::CatchUp(brick, join_id)) => self.send_slice(cx, brick, join_id),
             Some(Due::Sums(to, epoch, body)) => self.send_sums(cx, to, epoch, body),
+            Some(Due::Departure(number)) => self.go_on_departing(cx, number),
+            Some(Due::Rebalance) => self.rebalance_on(cx),
             None => {}
         }
     }
@@ -396,6 +414,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Purpose::PreparePage(healing, fid, after) => self.on_prepared(cx, healing, fid, after),
             Purpose::Walk(to, number) => self.on_walked(cx, to, number, result),
             Purpose::OwnWalk(healing) => self.end_own_walk(cx, healing, result),
+            Purpose::Departing(number) => self.on_departing_data(cx, number, result),
+            Purpose::Rebalance(look) => self.on_looked(cx, look, result),
         }
     }
 

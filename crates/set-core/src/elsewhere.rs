@@ -80,6 +80,8 @@ pub(crate) enum Asking<R> {
     FileEnded(SetId, Fid),
     /// How a transaction about a file of this set has ended.
     Outcome(FileResolve),
+    /// Something of a file that moves to another set, by its number.
+    Departing(u64),
 }
 
 impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
@@ -93,7 +95,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         name: Option<OpId>,
     ) {
         let id = self.asks.issue(asking);
-        cx.out.push(Output::Ask { id, set, op, name });
+        cx.out.push(Output::Ask { id, set, op, name, payload: Bytes::new() });
     }
 
     /// Another set has answered.
@@ -125,6 +127,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Asking::EnteredOnDisk(waiter, parts) => self.on_entered_on_disk(cx, waiter, parts, answer),
             Asking::Told(waiter, parts) => self.on_told(cx, waiter, parts, answer),
             Asking::FileEnded(home, fid) => self.on_file_ended(home, fid, answer),
+            Asking::Departing(number) => self.on_departing(cx, number, answer),
             Asking::Outcome(resolve) => self.on_outcome(cx, resolve, answer),
             Asking::Unlocked => {
                 if let Err(fail) = answer {

@@ -1,5 +1,6 @@
 //! What goes into a [`crate::SetCore`] and what comes out: every cause and every effect, as plain data.
 
+use crate::departures::FileMove;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use bytes::Bytes;
@@ -68,6 +69,8 @@ pub struct Settings {
     pub sync_interval: Duration,
     /// The volume's sets, and whether each is led.
     pub sets: Vec<(SetId, bool)>,
+    /// Files of a set that is fuller than others move there.
+    pub rebalance: bool,
 }
 
 /// What work on the brick has led to.
@@ -106,6 +109,8 @@ pub enum Input<R> {
     Tick,
     /// A second has passed.
     Maintenance,
+    /// A file is to live on another set.
+    Move(FileMove),
     /// The time of [`crate::SetCore::next_wake`] has come.
     Wake,
     /// The work of [`Output::Start`] with that ticket has ended.
@@ -154,6 +159,8 @@ pub enum Output<W, R> {
         op: Op,
         /// The request's name, if it has one; else any new one.
         name: Option<OpId>,
+        /// Data that goes with it.
+        payload: Bytes,
     },
     /// Ask the pool's store for a new view.
     Propose(Proposal),

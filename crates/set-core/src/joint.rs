@@ -44,7 +44,9 @@ pub(crate) struct Joint<R> {
 /// The entry that decides a request's outcome, and the directory that it is in.
 pub(crate) fn decider(op: &Op) -> Option<(Fid, &Name)> {
     match op {
-        Op::Unlink { parent, name } | Op::LinkIn { parent, name, .. } => Some((*parent, name)),
+        Op::Unlink { parent, name } | Op::LinkIn { parent, name, .. } | Op::Depart { parent, name, .. } => {
+            Some((*parent, name))
+        }
         Op::Rename { to_parent, to_name, .. } | Op::MoveIn { to_parent, to_name, .. } => {
             Some((*to_parent, to_name))
         }

@@ -2,6 +2,7 @@
 
 use crate::brick::LocalBrick;
 use crate::core::{Cx, SetCore};
+use crate::departures::Departed;
 use crate::grants::Grants;
 use crate::healing::{HealReport, Healing};
 use crate::io::{Output, ReplyTo, Settings};
@@ -33,6 +34,8 @@ pub struct Report {
     pub uncertain: bool,
     /// Files whose names wait for the end of a transaction with another set, or may do so.
     pub marked: usize,
+    /// Files that have moved to other sets.
+    pub departed: Departed,
 }
 
 impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
@@ -50,6 +53,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             heal: self.target.healing.as_ref().map(|h| h.report(now)),
             uncertain: self.replica.is_uncertain(),
             marked: self.pending.marked_files(),
+            departed: self.departures.departed,
         }
     }
 
@@ -63,6 +67,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         if !self.leads() {
             self.primary_since = None;
             self.opens.clear();
+            self.arrivals.clear();
+            self.departures.clear();
             self.grants = Grants::default();
             return;
         }
@@ -129,6 +135,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         self.drop_unclaimed(cx);
         self.resolve_pending(cx);
         self.resolve_files(cx);
+        self.rebalance_on(cx);
     }
 
     /// Bytes free for users on this brick.

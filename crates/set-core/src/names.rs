@@ -15,6 +15,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Input::SessionEnded(_) => "a session ended",
             Input::Tick => "tick",
             Input::Maintenance => "maintenance",
+            Input::Move(_) => "a file is to move",
             Input::Wake => self.timers.peek().map_or("wake", due),
             Input::Worked(id, _) => self.works.get(*id).map_or("work that is void", worked),
             Input::Answered(..) => "another set answered",
@@ -56,6 +57,8 @@ fn due<R>(due: &Due<R>) -> &'static str {
         Due::Absent(_) => "what the primary does not have is due",
         Due::CatchUp(..) => "send what was missed",
         Due::Sums(..) => "send checksums",
+        Due::Departure(_) => "send what moves",
+        Due::Rebalance => "look for what may move",
     }
 }
 
@@ -74,5 +77,7 @@ fn worked<R>(purpose: &Purpose<R>) -> &'static str {
         Purpose::SendEntries(..) => "send entries, from memory",
         Purpose::Prepare(..) | Purpose::PreparePage(..) => "names are known",
         Purpose::Walk(..) | Purpose::OwnWalk(_) => "a walk ended",
+        Purpose::Departing(_) => "send what moves, from memory",
+        Purpose::Rebalance(_) => "look for what may move",
     }
 }

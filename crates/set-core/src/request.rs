@@ -82,7 +82,18 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             | Op::CheckEntry { .. }
             | Op::LockTree { .. }
             | Op::UnlockTree { .. }
-            | Op::Lineage { .. } => return None,
+            | Op::Lineage { .. }
+            | Op::Arrive
+            | Op::Land { .. } => return None,
+            // Nobody knows of it yet.
+            Op::Write { fid, .. }
+            | Op::SetXattr { fid, .. }
+            | Op::PrepareFile { fid: Some(fid), .. }
+            | Op::EndFile { fid, .. }
+                if self.arrivals.are_under_way(now, *fid) =>
+            {
+                return None;
+            }
             Op::PrepareRmdir { by, .. } | Op::PrepareFile { by, .. } | Op::EndFile { by, .. } => {
                 // Whoever is alone here would be granted more and more meanwhile.
                 self.grants.arrive(now, *by);

@@ -56,7 +56,9 @@ impl Walk {
             {
                 self.noted.insert(gone.fid);
             }
-            Change::EndFile { fid, orphan: true, .. } => drop(self.noted.insert(*fid)),
+            Change::EndFile { fid, orphan: true, .. } | Change::Arrive { fid, .. } => {
+                self.noted.insert(*fid);
+            }
             // The folder of names may be new.
             Change::EndFile { add: Some(add), .. } => drop(self.noted.insert(add.dir)),
             Change::DropOrphan { fid }

@@ -24,6 +24,8 @@ impl Coverage {
             Op::PrepareFile { .. } => self.count("transaction about a file prepared"),
             Op::EndFile { commit: true, .. } => self.count("transaction about a file committed"),
             Op::EndFile { commit: false, .. } => self.count("transaction about a file given up"),
+            Op::Arrive => self.count("copy of a file begun"),
+            Op::Depart { .. } => self.count("file copied"),
             // Asked by whoever aborts one, and about one that should be over by the set that has the directory.
             Op::CheckEntry { .. } => self.count("transaction resolved"),
             _ => {}

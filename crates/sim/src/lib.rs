@@ -21,6 +21,7 @@ mod history;
 mod ledger;
 mod links;
 mod machine;
+mod moves;
 mod network;
 mod pool;
 mod process;
@@ -62,14 +63,16 @@ pub enum Family {
     Disks,
     /// No fault: sets and bricks that an administrator adds, replaces and removes.
     Members,
+    /// No fault: files that move to other sets.
+    Moves,
 }
 
 impl Family {
     /// What goes wrong, without an administrator.
     pub const FAULTS: [Family; 4] = [Family::Processes, Family::Network, Family::Power, Family::Disks];
     /// All of them.
-    pub const ALL: [Family; 5] =
-        [Family::Processes, Family::Network, Family::Power, Family::Disks, Family::Members];
+    pub const ALL: [Family; 6] =
+        [Family::Processes, Family::Network, Family::Power, Family::Disks, Family::Members, Family::Moves];
 }
 
 /// How to run.

@@ -301,7 +301,10 @@ impl World {
                 }
                 self.later(at + takes, m, ToProcess::Work(set, id));
             }
-            Output::Ask { id, set: other, op, name } => self.ask_set(m, set, id, other, op, name),
+            Output::Ask { id, set: other, op, name, payload } => {
+                self.moves.note(&op);
+                self.ask_set(m, (set, id), other, (op, payload), name)
+            }
             Output::Propose(proposal) => {
                 let command = cluster::Command::ChangeView(cluster::ViewChange {
                     set,

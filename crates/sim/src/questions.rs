@@ -32,6 +32,7 @@ pub(crate) struct Questions {
 
 struct Open {
     question: Question,
+    payload: Bytes,
     /// Which set asks, and its ticket.
     by: (SetId, u64),
     /// The connection and the number of the try that is under way.
@@ -44,17 +45,16 @@ impl World {
     pub(crate) fn ask_set(
         &mut self,
         m: usize,
-        by: SetId,
-        ticket: u64,
+        by: (SetId, u64),
         set: SetId,
-        op: Op,
+        (op, payload): (Op, Bytes),
         name: Option<OpId>,
     ) {
         let Some(process) = self.process(m) else { return };
         let question = process.asker.borrow_mut().begin(name, set, op);
         let q = &mut process.questions;
         q.next += 1;
-        q.open.insert(q.next, Open { question, by: (by, ticket), sent: None, tries: 0 });
+        q.open.insert(q.next, Open { question, payload, by, sent: None, tries: 0 });
         let id = q.next;
         self.later(self.now, m, ToProcess::AskAgain(id));
     }
@@ -94,10 +94,11 @@ impl World {
                 open.tries += 1;
                 let frame = id * 1000 + open.tries % 1000;
                 open.sent = Some((0, frame));
+                let payload = open.payload.clone();
                 // A set that ends drops what it has not begun.
                 let here = if call.op.is_sync() { SYNC_HERE } else { HERE };
                 self.timer(m, here, ToProcess::AskTimedOut(id, frame));
-                self.serve(m, call, Bytes::new(), To::Here(id, frame), session);
+                self.serve(m, call, payload, To::Here(id, frame), session);
             }
             Step::There { server, connection, oldest, call, timeout } => {
                 self.ask_there(m, id, server, (connection, oldest), &call, timeout);
@@ -136,7 +137,8 @@ impl World {
         open.tries += 1;
         let frame = id * 1000 + open.tries % 1000;
         open.sent = Some((connection, frame));
-        let packet = Packet::of(Frame::new(Kind::Call, frame, call.to_bytes()));
+        let frame_of = Frame::with_payload(Kind::Call, frame, call.to_bytes(), open.payload.clone());
+        let packet = Packet::of(frame_of);
         self.send(self.now, connection, Way::There, packet);
         self.timer(m, timeout, ToProcess::AskTimedOut(id, frame));
     }

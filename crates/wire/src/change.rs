@@ -69,6 +69,11 @@ wire_enum! {
         22 EndFile { fid: Fid, drop: Option<EntryName>, add: Option<EntryName>, orphan: bool, time: Time },
         /// Makes the entry of a file that lives on another set (a stub); `kind`: type bits of `st_mode`.
         23 Enter { parent: Fid, name: Name, fid: Fid, home: SetId, kind: u32, replaced: Option<Replaced>, time: Time },
+        /// Makes an empty file without a name: the copy of a file that moves here from another set.
+        24 Arrive { fid: Fid, time: Time },
+        /// The entry of a file leads to its copy on another set from now on, and the file goes. The directory has these times,
+        /// as before.
+        25 Depart { parent: Fid, name: Name, fid: Fid, to: SetId, copy: Fid, kind: u32, mtime: Time, ctime: Time },
     }
 }
 
@@ -112,6 +117,7 @@ impl Change {
             | Change::SetXattr { fid, .. }
             | Change::RemoveXattr { fid, .. }
             | Change::DropOrphan { fid }
+            | Change::Arrive { fid, .. }
             | Change::PrepareMkdir { fid, .. }
             | Change::PrepareRmdir { fid }
             | Change::EndTransaction { fid, .. }
@@ -125,6 +131,7 @@ impl Change {
             Change::Enter { parent, fid, replaced, .. } => {
                 [*parent, *fid].into_iter().chain(replaced.as_ref().map(|r| r.fid)).collect()
             }
+            Change::Depart { parent, fid, copy, .. } => vec![*parent, *copy, *fid],
             Change::CopyRange { to, .. } => vec![*to],
             Change::Partial { objects } => objects.clone(),
         }

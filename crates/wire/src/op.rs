@@ -195,6 +195,16 @@ wire_enum! {
         51 MoveIn { from: SetId, parent: Fid, name: Name, to_parent: Fid, to_name: Name, flags: u32 },
         /// A link to a file of set `home`.
         52 LinkIn { fid: Fid, home: SetId, parent: Fid, name: Name },
+
+        // Of a set's primary that moves a file to another set (docs/design/0018).
+        /// Makes an empty file without a name, for the copy of a file that moves here. It goes if it is not written to for a
+        /// while and gets no name.
+        53 Arrive,
+        /// The copy gets the attributes and the length of what it is a copy of.
+        54 Land { fid: Fid, mode: u32, uid: u32, gid: u32, size: u64, atime: Time, mtime: Time, ctime: Time },
+        /// To the own set: the entry leads to the copy on set `to` from now on, and the file goes, if it is still as it was
+        /// copied and nobody has it open.
+        55 Depart { parent: Fid, name: Name, fid: Fid, to: SetId, copy: Fid },
     }
 }
 
@@ -248,6 +258,9 @@ impl Op {
             Op::EndFile { .. } => 33,
             Op::MoveIn { .. } => 34,
             Op::LinkIn { .. } => 35,
+            Op::Arrive => 36,
+            Op::Land { .. } => 37,
+            Op::Depart { .. } => 38,
         }
     }
 
@@ -277,7 +290,7 @@ impl Op {
 }
 
 /// Names of the operations in counters, by [`Op::index`].
-pub const COUNTED: [&str; 36] = [
+pub const COUNTED: [&str; 39] = [
     "lookup",
     "getattr",
     "setattr",
@@ -314,4 +327,7 @@ pub const COUNTED: [&str; 36] = [
     "end_file",
     "move_in",
     "link_in",
+    "arrive",
+    "land",
+    "depart",
 ];

@@ -93,6 +93,8 @@ impl Set {
             agreed: &[],
             incoming: None,
             holds_names: &|_| false,
+            is_arriving: &|_| false,
+            is_copied: &|_, _| false,
             above: &BTreeMap::new(),
         };
         decide(op, &mut self.bricks[0], &cx)

@@ -103,6 +103,8 @@ pub fn decided(
         agreed: &[],
         incoming: None,
         holds_names: &|_| false,
+        is_arriving: &|_| false,
+        is_copied: &|_, _| false,
         above: &BTreeMap::new(),
     };
     match decide(op, b, &cx) {

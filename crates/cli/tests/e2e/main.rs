@@ -32,6 +32,7 @@ mod placed;
 mod posix;
 mod privilege;
 mod quorum;
+mod rebalance;
 mod restart;
 mod sessions;
 mod sets;

@@ -200,6 +200,8 @@ options! {
         "in-sync bricks needed for writes when fixed";
     quorum_type: QuorumType = "cluster.quorum-type", Kind::Enum(QuorumType::WORDS), "auto",
         "who must be in sync for writes: auto a majority, fixed quorum-count bricks, none any one";
+    rebalance: bool = "cluster.rebalance", Kind::Bool, "off",
+        "files of sets that are fuller than others move there";
     read_only: bool = "features.read-only", Kind::Bool, "off",
         "refuse every change";
     ping_timeout: Duration = "network.ping-timeout", secs(1, 60), "3s",

@@ -23,7 +23,12 @@ pub(super) type Asked = (u64, Rc<OnceCell<Caller>>);
 
 impl Shard {
     /// Asks the primary of `set`, again and again over a change of its view, for some seconds.
-    pub(super) async fn ask(self: &Rc<Self>, set: SetId, op: Op, name: Option<OpId>) -> Result<Body, Fail> {
+    pub(super) async fn ask(
+        self: &Rc<Self>,
+        set: SetId,
+        (op, payload): (Op, Bytes),
+        name: Option<OpId>,
+    ) -> Result<Body, Fail> {
         let mut question = self.asker.borrow_mut().begin(name, set, op);
         let mut step = self.look(&mut question);
         loop {
@@ -34,10 +39,11 @@ impl Shard {
                     step = self.look(&mut question);
                     continue;
                 }
-                Step::Here(call) => self.ask_here(call).await,
+                Step::Here(call) => self.ask_here(call, payload.clone()).await,
                 Step::There { server, connection, oldest, call, timeout } => {
                     let asked = self.connection(server, connection);
-                    self.ask_there(server, (connection, oldest), &asked, call, timeout).await
+                    let data = payload.clone();
+                    self.ask_there(server, (connection, oldest), &asked, (call, data), timeout).await
                 }
             };
             let answer = answer.map_err(|e| {
@@ -57,13 +63,13 @@ impl Shard {
         asker.look(question, &self.state(), self.shared.me())
     }
 
-    async fn ask_here(&self, call: Call) -> Result<Reply, TransportError> {
+    async fn ask_here(&self, call: Call, payload: Bytes) -> Result<Reply, TransportError> {
         let (sender, mut queue) = FrameSender::channel();
         let shard = self.shared.shard_of(call.set).ok_or(TransportError::Closed)?;
         let session = self.asker.borrow().session();
         let connection = Connection::default();
         let to = super::set::Client { sender, id: 0, connection, held: None };
-        let asked = Box::new(connection::Asked { call, payload: Bytes::new(), to });
+        let asked = Box::new(connection::Asked { call, payload, to });
         let message = ShardMessage::Call { asked, session, from: None };
         shard.send(message).map_err(|_| TransportError::Closed)?;
         let answer = queue.recv().await.ok_or(TransportError::Closed)?;
@@ -85,7 +91,7 @@ impl Shard {
         server: ServerId,
         (connection, oldest): (u64, u64),
         asked: &OnceCell<Caller>,
-        call: Call,
+        (call, payload): (Call, Bytes),
         timeout: Duration,
     ) -> Result<Reply, TransportError> {
         let connect = async || {
@@ -100,7 +106,7 @@ impl Shard {
             Caller::connect(&address.ok_or(TransportError::Closed)?, &hello, timeout).await
         };
         let caller = asked.get_or_try_init(connect).await?.clone();
-        let answer = caller.call(Kind::Call, call.to_bytes(), Bytes::new(), timeout).await?;
+        let answer = caller.call(Kind::Call, call.to_bytes(), payload, timeout).await?;
         Ok(Reply::from_bytes(&answer.body)?)
     }
 }

@@ -152,7 +152,7 @@ impl SetHandle {
                     this.step(Input::Worked(id, result));
                 });
             }
-            Output::Ask { id, set, op, name } => self.ask(shard, id, set, op, name),
+            Output::Ask { id, set, op, name, payload } => self.ask(shard, id, set, (op, payload), name),
             Output::Propose(proposal) => {
                 let healed = proposal.healed.into_iter().collect();
                 let _gone =
@@ -167,10 +167,10 @@ impl SetHandle {
         }
     }
 
-    fn ask(&self, shard: &Rc<Shard>, id: u64, set: SetId, op: Op, name: Option<OpId>) {
+    fn ask(&self, shard: &Rc<Shard>, id: u64, set: SetId, (op, payload): (Op, Bytes), name: Option<OpId>) {
         let (this, shard) = (self.clone(), shard.clone());
         spawn_local(async move {
-            let answer = shard.ask(set, op, name).await;
+            let answer = shard.ask(set, (op, payload), name).await;
             this.step(Input::Answered(id, answer));
         });
     }

@@ -124,6 +124,7 @@ impl Rig {
             read_only: false,
             sync_interval: Duration::from_secs(5),
             sets: vec![(SET, true)],
+            rebalance: false,
         }));
         self.now += Duration::from_secs(1);
     }

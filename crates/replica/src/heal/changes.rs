@@ -30,6 +30,7 @@ impl DirtySet {
                 _ => self.mark_file(*fid, false),
             },
             Change::PrepareMkdir { fid, .. } => self.mark_dir(*fid),
+            Change::Arrive { fid, .. } => self.mark_file(*fid, false),
             Change::Touch { .. } | Change::Partial { .. } => {
                 change.touched().into_iter().for_each(|fid| self.mark_unknown(fid));
             }
@@ -79,7 +80,7 @@ impl DirtySet {
             return StreamAction::Apply;
         }
         if self.can_apply(change) {
-            if let Change::Create { fid, .. } = change {
+            if let Change::Create { fid, .. } | Change::Arrive { fid, .. } = change {
                 self.prove(*fid);
             }
             return StreamAction::Apply;
@@ -91,7 +92,7 @@ impl DirtySet {
             // A new object is found missing when its directory is compared; until then nothing can be done to it.
             Change::Create { fid, home, node: Node::Dir, .. } if fid.set == *home => self.mark_dir(*fid),
             Change::Create { node: Node::Dir, .. } => {}
-            Change::Create { fid, .. } => self.mark_file(*fid, false),
+            Change::Create { fid, .. } | Change::Arrive { fid, .. } => self.mark_file(*fid, false),
             Change::PrepareMkdir { fid, .. } => self.mark_dir(*fid),
             Change::Touch { .. } | Change::Partial { .. } => {
                 change.touched().into_iter().for_each(|fid| self.mark_unknown(fid));
@@ -106,8 +107,8 @@ impl DirtySet {
             return false;
         }
         match change {
-            Change::Nop | Change::Create { .. } => true,
-            Change::Unlink { fid, .. } => !self.linked.contains(fid),
+            Change::Nop | Change::Create { .. } | Change::Arrive { .. } => true,
+            Change::Unlink { fid, .. } | Change::Depart { fid, .. } => !self.linked.contains(fid),
             // What is to go may hold leftovers here: the comparison of its directory clears them away.
             Change::Rmdir { fid, .. } => !self.is_dirty(*fid),
             Change::Rename { replaced, .. } => !replaced
@@ -151,7 +152,8 @@ pub fn names(change: &Change) -> Vec<(Fid, &Name)> {
         | Change::Unlink { parent, name, .. }
         | Change::Rmdir { parent, name, .. }
         | Change::Link { parent, name, .. }
-        | Change::Enter { parent, name, .. } => vec![(*parent, name)],
+        | Change::Enter { parent, name, .. }
+        | Change::Depart { parent, name, .. } => vec![(*parent, name)],
         Change::EndFile { drop, add, .. } => drop.iter().chain(add).map(|p| (p.dir, &p.name)).collect(),
         Change::Rename { parent, name, to_parent, to_name, .. }
         | Change::Exchange { parent, name, to_parent, to_name, .. } => {

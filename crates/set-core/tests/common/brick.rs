@@ -52,6 +52,8 @@ pub struct Memory {
     pub unlisted: bool,
     /// What its names lead to has to be read from a disk.
     pub cold: bool,
+    /// What is in files, where a script asks for it.
+    pub data: BTreeMap<Fid, Vec<u8>>,
     /// Files whose names wait for the end of a transaction.
     pub marked: BTreeMap<Fid, Intent>,
     /// Those of them of which no journal tells.
@@ -94,8 +96,9 @@ impl TreeState for Memory {
         let named = self.names.values().any(|(f, home)| *f == fid && *home == SET);
         let known = fid == ROOT || named || fid.is_names() && self.names.keys().any(|(dir, _)| *dir == fid);
         if self.orphans.contains(&fid) || known && self.files.contains(&fid) {
-            let nlink = u32::from(known);
-            return Ok(Attr { mode: 0o100_644, nlink, ..dir(fid) });
+            let nlink = u32::from(known && !self.orphans.contains(&fid));
+            let size = self.data.get(&fid).map_or(0, |data| data.len() as u64);
+            return Ok(Attr { mode: 0o100_644, nlink, size, ..dir(fid) });
         }
         let is_dir = |(parent, made): (&Fid, &Fid)| *parent == fid && !self.files.contains(made);
         let within = self.names.iter().filter(|((parent, _), (made, _))| is_dir((parent, made))).count();
@@ -260,14 +263,15 @@ impl LocalBrick for Memory {
     fn readdir_known(&mut self, d: Fid, c: u64, plus: bool, n: usize) -> Result<Option<DirPage>, Errno> {
         if self.cold { Ok(None) } else { self.readdir(d, c, plus, n).map(Some) }
     }
-    fn listxattr(&mut self, _: Fid) -> Result<Vec<Name>, Errno> {
-        Err(Errno::EIO)
+    fn listxattr(&mut self, fid: Fid) -> Result<Vec<Name>, Errno> {
+        self.data.get(&fid).map(|_| Vec::new()).ok_or(Errno::EIO)
     }
     fn lseek(&mut self, _: Fid, _: u64, _: u32) -> Result<u64, Errno> {
         Err(Errno::EIO)
     }
-    fn read(&mut self, _: Fid, _: u64, _: u32) -> Result<Read<Work>, Errno> {
-        Err(Errno::EIO)
+    fn read(&mut self, fid: Fid, offset: u64, len: u32) -> Result<Read<Work>, Errno> {
+        let data = self.data.get(&fid).ok_or(Errno::EIO)?;
+        Ok(Read::Data(data.iter().skip(offset as usize).take(len as usize).copied().collect()))
     }
     fn location_of(&mut self, fid: Fid) -> Result<DirLocation, Errno> {
         let found = self.names.iter().find(|(_, (f, _))| *f == fid).ok_or(Errno::ESTALE)?;
@@ -329,6 +333,14 @@ impl LocalBrick for Memory {
                 self.names.insert((*parent, name.clone()), (*fid, *home));
                 self.files.insert(*fid);
             }
+            Change::Arrive { fid, .. } => {
+                self.files.insert(*fid);
+                self.orphans.insert(*fid);
+            }
+            Change::Depart { parent, name, to, copy, .. } => {
+                self.names.insert((*parent, name.clone()), (*copy, *to));
+                self.files.insert(*copy);
+            }
             Change::PrepareFile { fid, intent } => _ = self.marked.insert(*fid, intent.clone()),
             Change::EndFile { fid, drop, add, .. } => {
                 self.marked.remove(fid);
@@ -336,6 +348,7 @@ impl LocalBrick for Memory {
                     self.names.remove(&(gone.dir, gone.name.clone()));
                 }
                 for new in add.iter() {
+                    self.orphans.remove(fid);
                     self.names.insert((new.dir, new.name.clone()), (*fid, SET));
                 }
             }
@@ -380,11 +393,11 @@ impl LocalBrick for Memory {
     fn entries(&mut self, _: Fid, _: u64, _: usize) -> Result<Entries, Errno> {
         Ok((Vec::new(), Vec::new(), None))
     }
-    fn hole(&mut self, _: Fid, _: u64, _: u64) -> Result<Option<(u64, bool)>, Errno> {
-        Err(Errno::EIO)
+    fn hole(&mut self, fid: Fid, _: u64, _: u64) -> Result<Option<(u64, bool)>, Errno> {
+        self.data.get(&fid).map(|_| None).ok_or(Errno::EIO)
     }
-    fn data_before_hole(&mut self, _: Fid, _: u64, _: u32) -> Result<u32, Errno> {
-        Err(Errno::EIO)
+    fn data_before_hole(&mut self, fid: Fid, _: u64, len: u32) -> Result<u32, Errno> {
+        self.data.get(&fid).map(|_| len).ok_or(Errno::EIO)
     }
     fn begin_list(&mut self, _: Fid) -> Option<Work> {
         self.unlisted.then_some(Work::List)

@@ -144,6 +144,7 @@ impl Rig {
             read_only: false,
             sync_interval: Duration::from_secs(5),
             sets: vec![(SetId(1), true), (SetId(2), true)],
+            rebalance: false,
         }
     }
 
@@ -270,7 +271,7 @@ fn line(output: Output<Work, To>) -> String {
             }
         }
         Output::Start { id, work } => format!("start {id}: {work:?}").to_lowercase(),
-        Output::Ask { id, set, op, name } => {
+        Output::Ask { id, set, op, name, .. } => {
             let op = format!("{op:?}");
             let what = op.split([' ', '{', '(']).next().unwrap_or_default().to_lowercase();
             let name = name.map(|n| format!(" as {}", n.seq)).unwrap_or_default();

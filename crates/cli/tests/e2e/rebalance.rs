@@ -1,0 +1,88 @@
+//! Files that move from a set that is fuller than others.
+
+use crate::harness::{Disk, Pool, eventually, files};
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
+
+const BRICKS: [(usize, &str); 2] = [(0, "disk/b"), (1, "disk/b")];
+const FILES: usize = 30;
+const MIB: usize = 1 << 20;
+
+/// Bytes of files that lie beneath a directory, hidden folders included.
+fn bytes(dir: &Path) -> u64 {
+    files::tree(dir)
+        .keys()
+        .filter_map(|p| fs::symlink_metadata(dir.join(p)).ok())
+        .map(|m| m.len())
+        .sum::<u64>()
+        + fs::read_dir(dir.join(".mortar/limbo")).map_or(0, |folders| {
+            let folders = folders.filter_map(Result::ok).filter(|f| f.path().is_dir());
+            folders
+                .flat_map(|f| fs::read_dir(f.path()).into_iter().flatten().filter_map(Result::ok))
+                .filter_map(|e| e.metadata().ok())
+                .map(|m| m.len())
+                .sum()
+        })
+}
+
+/// All that users see of files stays as it was; what is open, or has two names, stays where it is.
+#[test]
+fn files_of_a_full_set_move_to_an_empty_one() {
+    let mut pool = Pool::new(2);
+    for (server, _) in BRICKS {
+        let dir = pool.servers[server].path("disk");
+        pool.disks.push(Disk::new("ext4", &dir, 128));
+    }
+    pool.volume("v", 1, &BRICKS);
+    let mount = pool.mount("v");
+    let dir = mount.path("d");
+    fs::create_dir(&dir).unwrap();
+    for n in 0..FILES {
+        let path = dir.join(format!("f{n}"));
+        fs::write(&path, files::noise(n as u64, 2 * MIB)).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600 + n as u32)).unwrap();
+    }
+    rustix::fs::setxattr(dir.join("f3"), "user.color", b"green", rustix::fs::XattrFlags::empty()).unwrap();
+    let sparse = File::create(dir.join("sparse")).unwrap();
+    sparse.write_all_at(b"end", 5 * MIB as u64).unwrap();
+    drop(sparse);
+    fs::hard_link(dir.join("f0"), dir.join("linked")).unwrap();
+    symlink("f1", dir.join("link")).unwrap();
+    let open = OpenOptions::new().read(true).write(true).open(dir.join("f2")).unwrap();
+    let before = files::tree(&mount.dir);
+    let times = fs::metadata(&dir).unwrap();
+    let paths = pool.paths(&BRICKS);
+    let full = if bytes(&paths[0]) > bytes(&paths[1]) { 0 } else { 1 };
+    assert!(bytes(&paths[1 - full]) < MIB as u64, "all of it lies on one set");
+    pool.ok("volume set v cluster.rebalance on");
+    eventually("both sets hold about as much", || {
+        let (a, b) = (bytes(&paths[0]), bytes(&paths[1]));
+        (a.abs_diff(b) < 20 * MIB as u64).then_some(())
+    });
+    open.write_all_at(b"still here", 0).unwrap();
+    open.sync_all().unwrap();
+    assert_eq!(open.metadata().unwrap().ino(), fs::metadata(dir.join("f2")).unwrap().ino());
+    let mut back = vec![0; 10];
+    open.read_exact_at(&mut back, 0).unwrap();
+    assert_eq!(back, b"still here");
+    open.write_all_at(&files::noise(2, 2 * MIB)[..10], 0).unwrap();
+    let after = files::tree(&mount.dir);
+    for (path, seen) in &before {
+        // It was written to.
+        if path != Path::new("d/f2") {
+            assert!(after.get(path) == Some(seen), "{path:?} is not what it was");
+        }
+    }
+    assert_eq!(before.len(), after.len());
+    assert_eq!(fs::metadata(&dir).unwrap().mtime_nsec(), times.mtime_nsec());
+    assert_eq!(fs::metadata(dir.join("f0")).unwrap().nlink(), 2);
+    let blocks = fs::metadata(dir.join("sparse")).unwrap().blocks();
+    assert!(blocks < 2048, "{blocks} blocks for a file of one");
+    // Everything can be changed and removed as before.
+    fs::write(dir.join("f5"), "new").unwrap();
+    assert_eq!(fs::read(dir.join("f5")).unwrap(), b"new");
+    drop(open);
+    fs::remove_dir_all(&dir).unwrap();
+    eventually("all room is free again", || (bytes(&paths[0]) + bytes(&paths[1]) < MIB as u64).then_some(()));
+}

@@ -1,0 +1,71 @@
+//! Files that move to another set (docs/design/0018): the copy there, and the entry that leads to it then.
+
+use crate::decide::{Context, Decision, MODE_BITS, NameIn, Need, open_dir, result_fid};
+use crate::files::{check_unmarked, place};
+use crate::tree_state::TreeState;
+use ids::{Fid, SetId};
+use wire::{Change, Errno, Op};
+
+/// Operations that only files need which move.
+pub(crate) fn decide_departure(
+    op: &Op,
+    view: &mut dyn TreeState,
+    cx: &Context<'_>,
+) -> Result<Decision, Errno> {
+    match op {
+        Op::Arrive => Ok(arrive(cx)),
+        Op::Land { fid, mode, uid, gid, size, atime, mtime, ctime } => {
+            let now = view.attr(*fid)?;
+            if !(cx.is_arriving)(*fid) {
+                return Err(Errno::ESTALE);
+            }
+            // Who owns it already keeps what a change of owner would take away.
+            let (uid, gid) = ((now.uid != *uid).then_some(*uid), (now.gid != *gid).then_some(*gid));
+            let (mode, size) = (Some(*mode & MODE_BITS), (now.size != *size).then_some(*size));
+            let (fid, atime, mtime, time) = (*fid, Some(*atime), Some(*mtime), *ctime);
+            result_fid(fid, Change::SetAttr { fid, mode, uid, gid, size, atime, mtime, time })
+        }
+        Op::Depart { parent, name, fid, to, copy } => {
+            depart(view, cx, NameIn { dir: *parent, name }, *fid, (*to, *copy))
+        }
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// A file without a name, for the copy of one that moves here.
+fn arrive(cx: &Context<'_>) -> Decision {
+    let fid = Fid { set: cx.set, epoch: cx.epoch, lsn: cx.lsn };
+    Decision::Change(Change::Arrive { fid, time: cx.now }, Some(fid))
+}
+
+/// The entry of a file is to lead to its copy. `EBUSY`: it changed since, somebody has it open, or it has other names.
+fn depart(
+    view: &mut dyn TreeState,
+    cx: &Context<'_>,
+    at: NameIn<'_>,
+    fid: Fid,
+    (to, copy): (SetId, Fid),
+) -> Result<Decision, Errno> {
+    if to == cx.set {
+        return Err(Errno::EINVAL);
+    }
+    let dir = open_dir(view, at.dir)?;
+    let entry = view.entry(at.dir, at.name)?.filter(|e| e.fid == fid && e.home == cx.set);
+    let entry = entry.ok_or(Errno::ESTALE)?;
+    check_unmarked(view, entry)?;
+    let attr = view.attr(fid)?;
+    let kind = attr.mode & 0o170_000;
+    let may_go = kind == 0o100_000 && attr.nlink == 1 && !(cx.is_open)(fid) && (cx.is_copied)(fid, copy);
+    if !may_go {
+        return Err(Errno::EBUSY);
+    }
+    match cx.incoming {
+        None => Ok(Decision::AskHome(Need { home: to, fid: Some(copy), drop: None, add: Some(place(at)) })),
+        Some(file) if file.fid == copy && file.home == to && file.size == attr.size => {
+            let (parent, name) = (at.dir, at.name.clone());
+            let (mtime, ctime) = (dir.mtime, dir.ctime);
+            result_fid(copy, Change::Depart { parent, name, fid, to, copy, kind, mtime, ctime })
+        }
+        Some(_) => Err(Errno::EIO),
+    }
+}

@@ -1,0 +1,266 @@
+//! Files that move from here to other sets (docs/design/0018): the copy is made with requests like a client's, and then the
+//! entry leads to it, by a transaction of this set and the other one ([`crate::joint`]).
+//!
+//! A file that changes while it is copied, that somebody opens, or that has other names stays: it is left for later.
+
+use crate::brick::{LocalBrick, Read};
+use crate::core::{Cx, Due, Purpose, SetCore};
+use crate::elsewhere::Asking;
+use crate::io::{Done, Output, ReplyTo};
+use crate::rebalance::Rebalance;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use bytes::Bytes;
+use core::time::Duration;
+use ids::{Fid, SetId};
+use wire::{Attr, Body, Change, Errno, Fail, Name, Op};
+
+/// Bytes that are sent in one go.
+const SLICE: u32 = 1 << 20;
+/// Files that are copied at the same time.
+const TOGETHER: usize = 4;
+
+/// A file of this set that is to live on another one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FileMove {
+    /// The directory, of this set.
+    pub parent: Fid,
+    /// Its name there.
+    pub name: Name,
+    /// The other set.
+    pub to: SetId,
+}
+
+/// How much has moved since this brick became primary.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Departed {
+    /// Files.
+    pub files: u64,
+    /// Their lengths.
+    pub bytes: u64,
+    /// Files that stayed: in use, changed meanwhile, or refused by the other set.
+    pub left: u64,
+}
+
+/// How far a file is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    /// The copy is made.
+    Arriving,
+    /// Data is sent, then the attributes, and extended attributes after them.
+    Copying,
+    /// The copy gets its attributes again: their time with them.
+    Landing,
+    /// The entry is about to lead to it.
+    Leaving,
+}
+
+#[derive(Debug)]
+struct Copying {
+    file: FileMove,
+    attr: Attr,
+    copy: Fid,
+    /// Data before it was sent.
+    at: u64,
+    /// Extended attributes that are not sent yet, once all data is.
+    xattrs: Option<Vec<Name>>,
+    stage: Stage,
+    /// Something about the file has changed since.
+    changed: bool,
+    /// When something was last sent.
+    sent: Duration,
+}
+
+/// The files that are being moved.
+#[derive(Debug, Default)]
+pub(crate) struct Departures {
+    last: u64,
+    under_way: BTreeMap<u64, Copying>,
+    pub(crate) departed: Departed,
+    pub(crate) rebalance: Rebalance,
+}
+
+impl Departures {
+    /// A change was made here.
+    pub(crate) fn note(&mut self, change: &Change) {
+        if self.under_way.is_empty() {
+            return;
+        }
+        let touched = change.touched();
+        for c in self.under_way.values_mut().filter(|c| touched.contains(&c.attr.fid)) {
+            c.changed = true;
+        }
+    }
+
+    /// Whether the file is as it was copied, all of it.
+    pub(crate) fn is_copied(&self, fid: Fid, copy: Fid) -> bool {
+        let mut all = self.under_way.values();
+        all.any(|c| (c.attr.fid, c.copy, c.stage, c.changed) == (fid, copy, Stage::Leaving, false))
+    }
+
+    /// Whether one more may begin.
+    pub(crate) fn may_begin(&self) -> bool {
+        self.under_way.len() < TOGETHER
+    }
+
+    /// This brick leads no more.
+    pub(crate) fn clear(&mut self) {
+        self.under_way.clear();
+        self.departed = Departed::default();
+        self.rebalance.clear();
+    }
+
+    fn moves(&self, fid: Fid) -> bool {
+        self.under_way.values().any(|c| c.attr.fid == fid)
+    }
+}
+
+impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
+    /// Begins to move a file, if it may go.
+    pub(crate) fn begin_departure(&mut self, cx: &mut Cx<'_, B, R>, file: FileMove) {
+        let led = self.settings.sets.contains(&(file.to, true)) && file.to != self.set;
+        if !self.is_primary() || self.settings.read_only || !led || !self.departures.may_begin() {
+            return;
+        }
+        let Ok(Some(entry)) = self.brick.lookup(file.parent, &file.name) else { return };
+        if entry.home != self.set || entry.kind != 0o100_000 || self.departures.moves(entry.fid) {
+            return;
+        }
+        let Ok(attr) = self.brick.attr(entry.fid) else { return };
+        if attr.nlink != 1 || self.opens.may_be_open(cx.at.now, attr.fid) || self.is_held(cx.at.now, &attr) {
+            self.departures.departed.left += 1;
+            return;
+        }
+        let (to, copy, sent) = (file.to, Fid::default(), cx.at.now);
+        let (at, xattrs, stage, changed) = (0, None, Stage::Arriving, false);
+        self.departures.last += 1;
+        let number = self.departures.last;
+        let copying = Copying { file, attr, copy, at, xattrs, stage, changed, sent };
+        self.departures.under_way.insert(number, copying);
+        self.ask(cx, Asking::Departing(number), to, Op::Arrive, None);
+    }
+
+    /// The other set has answered, or this one has let the file go.
+    pub(crate) fn on_departing(&mut self, cx: &mut Cx<'_, B, R>, number: u64, answer: Result<Body, Fail>) {
+        let Some(c) = self.departures.under_way.get_mut(&number) else { return };
+        match (c.stage, answer) {
+            (_, Err(fail)) => {
+                self.stay(number, &fail);
+                return self.rebalance_on(cx);
+            }
+            (Stage::Arriving, Ok(Body::Attr { attr })) => {
+                (c.copy, c.stage) = (attr.fid, Stage::Copying);
+            }
+            (Stage::Copying, Ok(_)) => {
+                // Clients go first.
+                let spent = cx.at.now.saturating_sub(c.sent);
+                let at = self.rested(cx, spent);
+                return self.timers.set(at, Due::Departure(number));
+            }
+            (Stage::Landing, Ok(_)) => {
+                c.stage = Stage::Leaving;
+                let (fid, copy, FileMove { parent, name, to }) = (c.attr.fid, c.copy, c.file.clone());
+                let op = Op::Depart { parent, name, fid, to, copy };
+                return self.ask(cx, Asking::Departing(number), self.set, op, None);
+            }
+            (Stage::Leaving, Ok(_)) => {
+                let departed = &mut self.departures.departed;
+                departed.files += 1;
+                departed.bytes += c.attr.size;
+                self.departures.under_way.remove(&number);
+                return self.rebalance_on(cx);
+            }
+            (Stage::Arriving, Ok(_)) => return self.stay(number, &Fail::from(Errno::EIO)),
+        }
+        self.go_on_departing(cx, number);
+    }
+
+    /// The file stays.
+    fn stay(&mut self, number: u64, why: &Fail) {
+        let Some(c) = self.departures.under_way.remove(&number) else { return };
+        tracing::debug!("set {}: {} stays, set {} does not get it: {why:?}", self.set, c.attr.fid, c.file.to);
+        self.departures.departed.left += 1;
+    }
+
+    /// Sends what comes next of a file.
+    pub(crate) fn go_on_departing(&mut self, cx: &mut Cx<'_, B, R>, number: u64) {
+        if let Err(e) = self.send_next(cx, number) {
+            self.stay(number, &e.into());
+        }
+    }
+
+    fn send_next(&mut self, cx: &mut Cx<'_, B, R>, number: u64) -> Result<(), Errno> {
+        let Some(c) = self.departures.under_way.get_mut(&number) else { return Ok(()) };
+        if c.changed {
+            return Err(Errno::EBUSY);
+        }
+        c.sent = cx.at.now;
+        let fid = c.attr.fid;
+        while c.at < c.attr.size {
+            match self.brick.hole(fid, c.at, B::HOLE)? {
+                Some((_, true)) => c.at = c.attr.size,
+                Some((len, false)) => c.at += len.max(1),
+                None => {
+                    let left = u32::try_from(c.attr.size - c.at).unwrap_or(SLICE).min(SLICE);
+                    let len = self.brick.data_before_hole(fid, c.at, left)?.max(1);
+                    match self.brick.read(fid, c.at, len)? {
+                        Read::Data(data) => self.send_copy(cx, number, data),
+                        Read::Work(work) => self.start(cx, Purpose::Departing(number), Ok(work)),
+                    }
+                    return Ok(());
+                }
+            }
+        }
+        let (to, copy) = (c.file.to, c.copy);
+        let Attr { mode, uid, gid, size, atime, mtime, ctime, .. } = c.attr;
+        let land = Op::Land { fid: copy, mode: mode & 0o7777, uid, gid, size, atime, mtime, ctime };
+        let Some(names) = c.xattrs.take() else {
+            // A change of owner takes some of them away: it goes before them.
+            c.xattrs = Some(self.brick.listxattr(fid)?);
+            self.ask(cx, Asking::Departing(number), to, land, None);
+            return Ok(());
+        };
+        let Some((name, rest)) = names.split_first() else {
+            c.stage = Stage::Landing;
+            self.ask(cx, Asking::Departing(number), to, land, None);
+            return Ok(());
+        };
+        c.xattrs = Some(rest.to_vec());
+        let value = self.brick.xattr(fid, name)?.unwrap_or_default();
+        let op = Op::SetXattr { fid: copy, name: name.clone(), flags: 0 };
+        self.ask_with(cx, Asking::Departing(number), to, op, value.into());
+        Ok(())
+    }
+
+    /// Data of a file was read.
+    pub(crate) fn on_departing_data(
+        &mut self,
+        cx: &mut Cx<'_, B, R>,
+        number: u64,
+        read: Result<Done, Errno>,
+    ) {
+        match read {
+            Ok(Done::Data(data)) => self.send_copy(cx, number, data),
+            Ok(_) => self.stay(number, &Fail::from(Errno::EIO)),
+            Err(e) => self.stay(number, &e.into()),
+        }
+    }
+
+    fn send_copy(&mut self, cx: &mut Cx<'_, B, R>, number: u64, data: Vec<u8>) {
+        let Some(c) = self.departures.under_way.get_mut(&number) else { return };
+        if data.is_empty() {
+            // It has become shorter.
+            return self.stay(number, &Fail::from(Errno::EBUSY));
+        }
+        let op = Op::Write { fid: c.copy, offset: c.at, append: false, kill_suid: false };
+        c.at += data.len() as u64;
+        let to = c.file.to;
+        self.ask_with(cx, Asking::Departing(number), to, op, data.into());
+    }
+
+    /// Asks the primary of another set, with data.
+    fn ask_with(&mut self, cx: &mut Cx<'_, B, R>, asking: Asking<R>, set: SetId, op: Op, payload: Bytes) {
+        let id = self.asks.issue(asking);
+        cx.out.push(Output::Ask { id, set, op, name: None, payload });
+    }
+}

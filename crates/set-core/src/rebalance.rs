@@ -1,0 +1,162 @@
+//! Files of a set that is fuller than others move there, until they are alike (docs/design/0018).
+//!
+//! Nothing of it is written down: whoever is primary goes over the directories of its set, one page after the other, and
+//! decides by the rooms of that moment. After a pass it rests.
+
+use crate::brick::LocalBrick;
+use crate::core::{Cx, Due, Purpose, SetCore};
+use crate::departures::FileMove;
+use crate::io::{Done, ReplyTo};
+use alloc::vec::Vec;
+use core::time::Duration;
+use ids::Fid;
+use namespace::placement::{self, SetRoom};
+use wire::{Errno, Name};
+
+/// Between two passes.
+const REST: Duration = Duration::from_secs(30);
+/// About how many bytes of a directory's entries are looked at in one go.
+const PAGE: usize = 16 << 10;
+
+/// After which time what has moved is taken to be in the figures of rooms.
+const KNOWN: Duration = Duration::from_secs(3);
+
+/// What is read to find files.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Look {
+    /// Directories that are not beneath others of this set.
+    Walk,
+    /// Names of a directory.
+    Names,
+    /// What a page of them leads to.
+    Page,
+}
+
+/// How far a pass has come.
+#[derive(Debug, Default)]
+pub(crate) struct Rebalance {
+    /// Bytes that may move before the rooms are looked at anew, and when that is.
+    bytes: u64,
+    known_at: Duration,
+    /// The next pass begins then.
+    rests_until: Duration,
+    /// A pass is under way.
+    passes: bool,
+    /// Work on the brick is under way.
+    looks: bool,
+    /// Directories to look at.
+    dirs: Vec<Fid>,
+    /// The directory that is being looked at, and after which entry.
+    at: Option<(Fid, u64)>,
+    /// Files that may move: directory, name and length.
+    files: Vec<(Fid, Name, u64)>,
+}
+
+impl Rebalance {
+    /// This brick leads no more, or nothing is to move.
+    pub(crate) fn clear(&mut self) {
+        // Work that is under way ends by itself.
+        *self = Rebalance { looks: self.looks, ..Rebalance::default() };
+    }
+}
+
+impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
+    /// Begins to move what should, or looks for it.
+    pub(crate) fn rebalance_on(&mut self, cx: &mut Cx<'_, B, R>) {
+        if !self.settings.rebalance || !self.is_primary() {
+            return self.departures.rebalance.clear();
+        }
+        if cx.at.now < self.departures.rebalance.rests_until {
+            return;
+        }
+        let own = cx.outside.room(self.set);
+        let others = self.settings.sets.iter().filter(|(_, led)| *led);
+        let rooms: Vec<SetRoom> = others.filter_map(|(set, _)| cx.outside.room(*set)).collect();
+        let Some((to, bytes)) = own.and_then(|own| placement::emptier(&own, &rooms)) else { return };
+        if cx.at.now >= self.departures.rebalance.known_at {
+            let r = &mut self.departures.rebalance;
+            (r.bytes, r.known_at) = (bytes, cx.at.now + KNOWN);
+        }
+        while self.departures.may_begin() && self.departures.rebalance.bytes > 0 {
+            let Some((parent, name, size)) = self.departures.rebalance.files.pop() else {
+                return self.look_for_files(cx);
+            };
+            self.departures.rebalance.bytes = self.departures.rebalance.bytes.saturating_sub(size);
+            self.begin_departure(cx, FileMove { parent, name, to });
+        }
+    }
+
+    /// The next page of a directory, or the next directory.
+    fn look_for_files(&mut self, cx: &mut Cx<'_, B, R>) {
+        let r = &mut self.departures.rebalance;
+        if r.looks {
+            return;
+        }
+        if !r.passes {
+            (r.passes, r.looks) = (true, true);
+            let work = self.brick.begin_placed();
+            return self.start(cx, Purpose::Rebalance(Look::Walk), Ok(work));
+        }
+        r.at = r.at.or_else(|| r.dirs.pop().map(|dir| (dir, 0)));
+        let Some((dir, after)) = r.at else {
+            (r.passes, r.rests_until) = (false, cx.at.now + REST);
+            return;
+        };
+        let names = self.brick.begin_list(dir).map(|work| (work, Look::Names));
+        let work =
+            names.or_else(|| self.brick.begin_page(dir, after, true, PAGE).map(|work| (work, Look::Page)));
+        match work {
+            Some((work, look)) => {
+                self.departures.rebalance.looks = true;
+                self.start(cx, Purpose::Rebalance(look), Ok(work));
+            }
+            None => {
+                self.take_files(dir, after);
+                let at = self.rested(cx, Duration::ZERO);
+                self.timers.set(at, Due::Rebalance);
+            }
+        }
+    }
+
+    /// Directories, names, or what they lead to, were read.
+    pub(crate) fn on_looked(&mut self, cx: &mut Cx<'_, B, R>, look: Look, found: Result<Done, Errno>) {
+        let r = &mut self.departures.rebalance;
+        r.looks = false;
+        match look {
+            Look::Walk if !r.passes => return,
+            Look::Walk => {
+                if let Ok(Done::Placed(found)) = found {
+                    r.dirs = found;
+                }
+                let (root, home) = self.brick.root();
+                r.dirs.extend((home == self.set).then_some(root));
+            }
+            Look::Page => {
+                if let Some((dir, after)) = r.at {
+                    self.take_files(dir, after);
+                }
+            }
+            Look::Names => {}
+        }
+        self.rebalance_on(cx);
+    }
+
+    fn take_files(&mut self, dir: Fid, after: u64) {
+        let r = &mut self.departures.rebalance;
+        r.at = None;
+        // What is gone, or no directory of this set, has nothing that could move.
+        let Ok((entries, end)) = self.brick.readdir(dir, after, true, PAGE) else { return };
+        r.at = entries.last().filter(|_| !end).map(|e| (dir, e.cookie));
+        let mut files = Vec::new();
+        for e in entries.into_iter().filter(|e| e.home == self.set) {
+            match e.attr {
+                Some(attr) if attr.is_dir() => r.dirs.push(e.fid),
+                Some(attr) if e.kind == 0o100_000 && attr.size > 0 => files.push((attr.size, e.name)),
+                _ => {}
+            }
+        }
+        // The largest goes first.
+        files.sort();
+        r.files.extend(files.into_iter().map(|(size, name)| (dir, name, size)));
+    }
+}

@@ -1,0 +1,200 @@
+//! Files that move between sets, told as scripts: this set is the one that a file leaves, or the one where it arrives.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    missing_docs,
+    unreachable_pub,
+    reason = "a test that fails says where"
+)]
+
+mod common;
+
+use common::brick::{Memory, ROOT};
+use common::{Rig, name};
+use ids::{Epoch, Fid, Lsn, OpId, SessionId, SetId, Time};
+use set_core::{Departed, FileMove, Input};
+use std::time::Duration;
+use wire::op::{EntryName, SetAttr};
+use wire::{Attr, Body, Change, Errno, Fail, Op};
+
+const NONE: [&str; 0] = [];
+const HERE: SetId = SetId(1);
+const THERE: SetId = SetId(2);
+/// A file of this set, `own`.
+const OWN: Fid = Fid { set: HERE, epoch: Epoch(1), lsn: Lsn(40) };
+/// Its copy.
+const COPY: Fid = Fid { set: THERE, epoch: Epoch(5), lsn: Lsn(50) };
+/// A directory of the other set.
+const FAR: Fid = Fid { set: THERE, epoch: Epoch(5), lsn: Lsn(60) };
+
+fn rig() -> Rig {
+    let names = [((ROOT, name("own")), (OWN, HERE))].into();
+    let data = [(OWN, vec![7; 3 << 19])].into();
+    let mut rig = Rig::with(Memory { names, data, files: [OWN].into(), ..Memory::default() }, &[]);
+    // Who may have what open of before is known by now.
+    rig.now += Duration::from_secs(60);
+    rig.lease = rig.now + Duration::from_secs(600);
+    rig.step(Input::Tick);
+    rig
+}
+
+fn copy() -> Result<Body, Fail> {
+    let (t, size) = (Time::default(), 3 << 19);
+    let (mode, uid, gid, nlink, rdev, blocks) = (0o100_644, 0, 0, 0, 0, 0);
+    let (fid, home, atime, mtime, ctime) = (COPY, THERE, t, t, t);
+    Ok(Body::Attr {
+        attr: Attr { fid, home, mode, uid, gid, nlink, rdev, size, blocks, atime, mtime, ctime },
+    })
+}
+
+fn answer(rig: &mut Rig, id: u64, answer: Result<Body, Fail>) -> Vec<String> {
+    rig.step(Input::Answered(id, answer))
+}
+
+fn done(rig: &mut Rig, id: u64) -> Vec<String> {
+    answer(rig, id, Ok(Body::Done))
+}
+
+fn begin(rig: &mut Rig) -> Vec<String> {
+    rig.step(Input::Move(FileMove { parent: ROOT, name: name("own"), to: THERE }))
+}
+
+/// All of the file is sent: what the next answer leads to is that its own set is asked to let it go.
+fn copied(rig: &mut Rig) -> Vec<String> {
+    assert_eq!(begin(rig), ["ask 1: arrive of 2"]);
+    assert_eq!(answer(rig, 1, copy()), ["ask 2: write of 2"]);
+    assert_eq!(done(rig, 2), NONE, "clients go first");
+    assert_eq!(rig.wake(), ["ask 3: write of 2"], "the second slice");
+    assert_eq!(done(rig, 3), NONE);
+    assert_eq!(rig.wake(), ["ask 4: land of 2"]);
+    assert_eq!(done(rig, 4), NONE);
+    assert_eq!(rig.wake(), ["ask 5: land of 2"], "there are no attributes but those");
+    done(rig, 5)
+}
+
+fn depart() -> Op {
+    Op::Depart { parent: ROOT, name: name("own"), fid: OWN, to: THERE, copy: COPY }
+}
+
+fn departed(rig: &mut Rig) -> Departed {
+    let now = rig.now;
+    rig.core.report(now).departed
+}
+
+fn truncate() -> Op {
+    let set = SetAttr {
+        mode: None,
+        uid: None,
+        gid: None,
+        size: Some(1),
+        atime: None,
+        mtime: None,
+        kill_suid: false,
+    };
+    Op::SetAttr { fid: OWN, set }
+}
+
+/// The moment it counts is the entry, when the copy is marked and on disk; the copy gets its name when the entry is on disk.
+#[test]
+fn a_file_departs() {
+    let mut rig = rig();
+    assert_eq!(copied(&mut rig), ["ask 6: depart of 1"]);
+    assert_eq!(rig.ask(9, depart()), ["ask 7: preparefile of 2 as 2"]);
+    assert_eq!(answer(&mut rig, 7, copy()), ["ask 8: fsync of 2"]);
+    assert_eq!(rig.core.brick_mut().journal.len(), 0);
+    assert_eq!(done(&mut rig, 8), ["ask 9: fsync of 1"]);
+    assert!(matches!(rig.core.brick_mut().journal[0].body, Change::Depart { .. }));
+    assert_eq!(done(&mut rig, 9), ["ask 10: endfile of 2"]);
+    let told = done(&mut rig, 10);
+    assert!(told[0].starts_with("reply 1: done"), "{told:?}");
+    assert_eq!(done(&mut rig, 6), NONE);
+    assert_eq!(departed(&mut rig), Departed { files: 1, bytes: 3 << 19, left: 0 });
+}
+
+/// Whether the file was refused, as one that may not go.
+fn is_refused(said: &[String]) -> bool {
+    let busy = Errno::EBUSY.to_string();
+    said.len() == 1 && said[0].contains(busy.split(" (").next().unwrap_or_default())
+}
+
+#[test]
+fn a_file_that_changes_meanwhile_stays() {
+    let mut rig = rig();
+    copied(&mut rig);
+    rig.ask(9, truncate());
+    assert!(is_refused(&rig.ask(9, depart())));
+    // In the midst of the transaction as well: the copy is told that it gets no name.
+    let mut rig = self::rig();
+    copied(&mut rig);
+    rig.ask(9, depart());
+    answer(&mut rig, 7, copy());
+    rig.ask(9, truncate());
+    let out = done(&mut rig, 8);
+    assert!(out[0].ends_with("endfile of 2, given up"), "{out:?}");
+    assert!(!rig.core.brick_mut().journal.iter().any(|e| matches!(e.body, Change::Depart { .. })));
+}
+
+#[test]
+fn a_file_that_somebody_opens_stays() {
+    let mut rig = rig();
+    rig.ask(9, Op::Open { fid: OWN });
+    assert_eq!(begin(&mut rig), NONE);
+    assert_eq!(departed(&mut rig).left, 1);
+    let mut rig = self::rig();
+    copied(&mut rig);
+    rig.ask(9, Op::Open { fid: OWN });
+    assert!(is_refused(&rig.ask(9, depart())));
+    assert_eq!(answer(&mut rig, 6, Err(Errno::EBUSY.into())), NONE);
+    assert_eq!(departed(&mut rig).left, 1);
+}
+
+/// A new primary has copied nothing: a late request to let the file go does nothing.
+#[test]
+fn another_primary_has_not_copied_it() {
+    let mut rig = rig();
+    copied(&mut rig);
+    rig.follow(2);
+    rig.lead(&[]);
+    rig.now += Duration::from_secs(61);
+    assert!(is_refused(&rig.ask(9, depart())));
+}
+
+/// The copy is kept while somebody makes it, is given a name only by this primary, and goes if nobody asks for one.
+#[test]
+fn a_copy_arrives() {
+    let prepare = |fid| {
+        let (tx, by) = (OpId { session: SessionId(88), seq: 9 }, SessionId(88));
+        let add = Some(EntryName { dir: FAR, name: name("n") });
+        Op::PrepareFile { tx, coordinator: THERE, fid: Some(fid), drop: None, add, by }
+    };
+    let end = |fid| {
+        let tx = OpId { session: SessionId(88), seq: 9 };
+        Op::EndFile { fid, tx, commit: true, by: SessionId(88) }
+    };
+    let arrived = |rig: &mut Rig| {
+        let told = rig.ask(88, Op::Arrive);
+        assert!(told[0].starts_with("reply 1: attr"), "{told:?}");
+        *rig.core.brick_mut().orphans.first().expect("it has no name")
+    };
+    let mut rig = self::rig();
+    let fid = arrived(&mut rig);
+    assert_eq!(rig.maintain(), NONE.map(String::from));
+    assert!(rig.core.brick_mut().orphans.contains(&fid), "it is being made");
+    rig.ask(88, prepare(fid));
+    rig.ask(88, end(fid));
+    assert!(rig.core.brick_mut().names.contains_key(&(FAR.names(), name("n"))));
+    // Nothing comes for it any more.
+    let mut rig = self::rig();
+    let fid = arrived(&mut rig);
+    rig.now += Duration::from_secs(60);
+    rig.maintain();
+    assert!(!rig.core.brick_mut().orphans.contains(&fid));
+    // This brick led before, and again: what it was told may be lost.
+    let mut rig = self::rig();
+    let fid = arrived(&mut rig);
+    rig.follow(2);
+    rig.lead(&[]);
+    rig.now += Duration::from_secs(1);
+    let told = rig.ask(88, prepare(fid));
+    assert!(told[0].contains("no such file"), "{told:?}");
+}

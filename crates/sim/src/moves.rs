@@ -1,0 +1,170 @@
+//! Files that move to other sets while faults happen, and what clients were told of them as a checker of files understands it.
+//!
+//! A file that has moved has another fid. To the checker it is the same file: its new fid is taken for the old one, and who
+//! asks for the old one afterwards learns nothing. A checker that knows where files lie would need more; so moves, power cuts
+//! and histories do not go together.
+
+use crate::rest::Phase;
+use crate::rng::Prng;
+use crate::store::machine_of;
+use crate::world::{Event, World};
+use crate::{Config, Family};
+use core::time::Duration;
+use file_history::Record;
+use ids::{Fid, SetId};
+use set_core::{FileMove, Input};
+use wire::{Body, Errno, Name, Op};
+
+/// A file whose entry was to lead to its copy.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Moved {
+    file: Fid,
+    copy: Fid,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Moves {
+    rng: Prng,
+    /// `None`: nothing moves.
+    every: Option<Duration>,
+    moved: Vec<Moved>,
+}
+
+impl Moves {
+    pub(crate) fn draw(seed: u64, config: &Config) -> Moves {
+        let mut rng = Prng::new(seed ^ 0x6d_6f76_6573);
+        let every = rng.millis(20, 500);
+        let works = config.faults.contains(&Family::Moves);
+        Moves { rng, every: works.then_some(every), moved: Vec::new() }
+    }
+
+    /// After which time something moves next.
+    pub(crate) fn next(&mut self) -> Option<Duration> {
+        let every = self.every?;
+        Some(self.rng.between(every / 4, every * 2))
+    }
+
+    /// The entry of a file is to lead to its copy.
+    pub(crate) fn note(&mut self, op: &Op) {
+        if let Op::Depart { fid, copy, .. } = op {
+            self.moved.push(Moved { file: *fid, copy: *copy });
+        }
+    }
+
+    /// How many of these are copies.
+    pub(crate) fn count(&self, fids: impl Iterator<Item = Fid>) -> u64 {
+        fids.filter(|fid| self.moved.iter().any(|m| m.copy == *fid)).count() as u64
+    }
+
+    pub(crate) fn are_none(&self) -> bool {
+        self.moved.is_empty()
+    }
+
+    /// What clients were told, as if files had kept their fids.
+    pub(crate) fn as_one_file(&self, records: &[Record]) -> Vec<Record> {
+        records.iter().filter_map(|r| self.record(r)).collect()
+    }
+
+    fn record(&self, record: &Record) -> Option<Record> {
+        let mut record = record.clone();
+        let gone = matches!(record.answer, Some((_, Err(Errno::ESTALE | Errno::ENOENT))));
+        let crosses = matches!(record.answer, Some((_, Err(Errno::EXDEV))));
+        let is_moved = |fid: Fid| self.moved.iter().any(|m| m.file == fid || m.copy == fid);
+        let moved = file_of(&mut record.op).is_some_and(|fid| is_moved(*fid));
+        if moved && gone {
+            if !record.op.changes() {
+                return None;
+            }
+            // It may have been done before the file moved.
+            record.answer = None;
+        } else if crosses && !self.are_none() {
+            return None;
+        }
+        if let Some(fid) = file_of(&mut record.op) {
+            *fid = self.before(*fid);
+        }
+        if let Some((_, Ok((body, _)))) = &mut record.answer {
+            self.rename(body);
+        }
+        Some(record)
+    }
+
+    /// The fid that a file had first.
+    fn before(&self, fid: Fid) -> Fid {
+        // A file may have moved more than once: the last move is undone first.
+        self.moved.iter().rev().fold(fid, |fid, m| if m.copy == fid { m.file } else { fid })
+    }
+
+    /// With old fids, on the sets that gave them, in place of new ones.
+    fn rename(&self, body: &mut Body) {
+        let place = |fid: &mut Fid, home: &mut SetId| {
+            let before = self.before(*fid);
+            if before != *fid {
+                (*fid, *home) = (before, before.set);
+            }
+        };
+        match body {
+            Body::Attr { attr } | Body::Written { attr, .. } => place(&mut attr.fid, &mut attr.home),
+            Body::Elsewhere { fid, home, .. } => place(fid, home),
+            Body::Page { entries, .. } => {
+                for e in entries {
+                    place(&mut e.fid, &mut e.home);
+                    e.attr.iter_mut().for_each(|attr| place(&mut attr.fid, &mut attr.home));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The file that the operation is about, by its fid.
+fn file_of(op: &mut Op) -> Option<&mut Fid> {
+    match op {
+        Op::GetAttr { fid }
+        | Op::SetAttr { fid, .. }
+        | Op::Link { fid, .. }
+        | Op::LinkIn { fid, .. }
+        | Op::Open { fid }
+        | Op::Release { fid }
+        | Op::Read { fid, .. }
+        | Op::Write { fid, .. }
+        | Op::Fsync { fid }
+        | Op::GetXattr { fid, .. }
+        | Op::ListXattr { fid }
+        | Op::SetXattr { fid, .. }
+        | Op::RemoveXattr { fid, .. }
+        | Op::Fallocate { fid, .. } => Some(fid),
+        _ => None,
+    }
+}
+
+/// The name that a call gave to a file, or found it by.
+fn name_of(record: &Record) -> Option<(SetId, Fid, Name)> {
+    let (_, Ok((Body::Attr { .. }, _))) = record.answer.as_ref()? else { return None };
+    match &record.op {
+        Op::Create { parent, name, .. } | Op::Lookup { parent, name } => {
+            Some((record.set, *parent, name.clone()))
+        }
+        _ => None,
+    }
+}
+
+impl World {
+    /// A file is to live on another set.
+    pub(crate) fn move_file(&mut self) {
+        let Some(next) = self.moves.next().filter(|_| self.phase == Phase::Storm) else { return };
+        self.at(self.now + next, Event::Move);
+        let named: Vec<_> = self.history.records().iter().rev().take(60).filter_map(name_of).collect();
+        let sets: Vec<SetId> = self.store.state().sets.keys().copied().collect();
+        let Some((set, parent, name)) = self.moves.rng.pick(&named).cloned() else { return };
+        let Some(to) = self.moves.rng.pick(&sets).copied().filter(|to| *to != set) else { return };
+        let known = self.store.state().sets.get(&set);
+        let brick = known.and_then(|s| s.view.primary.and_then(|p| s.brick(p)));
+        let Some(m) = brick.map(|b| machine_of(b.server)) else { return };
+        if self.machines[m].lives() && !self.machines[m].is_frozen() {
+            self.count("file to move");
+            self.step(m, set, Input::Move(FileMove { parent, name, to }));
+        }
+    }
+}
