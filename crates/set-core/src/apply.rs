@@ -44,8 +44,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// A file arrives from another set, or has; or one has changed that is on its way there.
     fn note_travel(&mut self, now: Duration, change: &Change) {
         match change {
-            Change::Arrive { fid, .. } if self.is_primary() => self.arrivals.begin(now, *fid),
-            Change::EndFile { fid, .. } => self.arrivals.end(*fid),
+            Change::Arrive { fid, .. } if self.is_primary() => self.departures.arrivals.begin(now, *fid),
+            Change::EndFile { fid, .. } => self.departures.arrivals.end(*fid),
             _ => {}
         }
         self.departures.note(change);

@@ -45,7 +45,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             return self.make_elsewhere(cx, request.id, request.op, home, request.to);
         }
         if let Op::Write { fid, .. } | Op::SetXattr { fid, .. } | Op::Land { fid, .. } = &request.op {
-            self.arrivals.hear(cx.at.now, *fid);
+            self.departures.arrivals.hear(cx.at.now, *fid);
         }
         self.change_here(cx, request);
     }
@@ -94,7 +94,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     pub(crate) fn decide(&mut self, cx: &Cx<'_, B, R>, op: &Op, ask: Ask<'_>) -> Result<Decision, Errno> {
         let next = self.replica.next();
         let (opens, pending, nothing) = (&self.opens, &self.pending, BTreeMap::new());
-        let (arrivals, departures) = (&self.arrivals, &self.departures);
+        let (arrivals, departures) = (&self.departures.arrivals, &self.departures);
         let now = cx.at.now;
         let context = Context {
             set: self.set,

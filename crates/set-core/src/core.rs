@@ -1,6 +1,5 @@
 //! The state machine: its state, its inputs, and the steps that follow from an input.
 
-use crate::arrivals::Arrivals;
 use crate::brick::LocalBrick;
 use crate::catch_up::CatchUps;
 use crate::content::Content;
@@ -205,7 +204,6 @@ pub struct SetCore<B: LocalBrick, R> {
     /// Transactions about files whose entry is ordered: its directory, and who agreed.
     pub(crate) joints: BTreeMap<OpId, (Fid, Vec<Participant>)>,
     pub(crate) tree: Tree,
-    pub(crate) arrivals: Arrivals,
     pub(crate) departures: Departures,
     pub(crate) flush: Flush,
     pub(crate) rounds: Rounds,
@@ -265,7 +263,6 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             transactions: Transactions::default(),
             joints: BTreeMap::new(),
             tree: Tree::new(start.set),
-            arrivals: Arrivals::default(),
             departures: Departures::default(),
             flush: Flush::default(),
             rounds: Rounds::default(),

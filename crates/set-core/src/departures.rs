@@ -3,6 +3,7 @@
 //!
 //! A file that changes while it is copied, that somebody opens, or that has other names stays: it is left for later.
 
+use crate::arrivals::Arrivals;
 use crate::brick::{LocalBrick, Read};
 use crate::core::{Cx, Due, Purpose, SetCore};
 use crate::elsewhere::Asking;
@@ -78,6 +79,8 @@ pub(crate) struct Departures {
     under_way: BTreeMap<u64, Copying>,
     pub(crate) departed: Departed,
     pub(crate) rebalance: Rebalance,
+    /// The other way.
+    pub(crate) arrivals: Arrivals,
 }
 
 impl Departures {
@@ -108,6 +111,7 @@ impl Departures {
         self.under_way.clear();
         self.departed = Departed::default();
         self.rebalance.clear();
+        self.arrivals.clear();
     }
 
     fn moves(&self, fid: Fid) -> bool {

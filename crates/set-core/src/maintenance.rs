@@ -67,7 +67,6 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         if !self.leads() {
             self.primary_since = None;
             self.opens.clear();
-            self.arrivals.clear();
             self.departures.clear();
             self.grants = Grants::default();
             return;

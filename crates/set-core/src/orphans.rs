@@ -32,7 +32,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// A nameless file that nobody holds any more goes.
     pub(crate) fn drop_orphan(&mut self, cx: &mut Cx<'_, B, R>, fid: Fid) {
         let now = cx.at.now;
-        let held = self.opens.may_be_open(now, fid) || self.arrivals.are_under_way(now, fid);
+        let held = self.opens.may_be_open(now, fid) || self.departures.arrivals.are_under_way(now, fid);
         if !held && self.is_primary() && self.brick.is_orphan(fid) && !self.waits_for_names(now, fid) {
             self.order_own(cx, Change::DropOrphan { fid });
         }

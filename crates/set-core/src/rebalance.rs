@@ -3,7 +3,7 @@
 //! Nothing of it is written down: whoever is primary goes over the directories of its set, one page after the other, and
 //! decides by the rooms of that moment. After a pass it rests.
 
-use crate::brick::LocalBrick;
+use crate::brick::{DirPage, LocalBrick};
 use crate::core::{Cx, Due, Purpose, SetCore};
 use crate::departures::FileMove;
 use crate::io::{Done, ReplyTo};
@@ -145,7 +145,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let r = &mut self.departures.rebalance;
         r.at = None;
         // What is gone, or no directory of this set, has nothing that could move.
-        let Ok((entries, end)) = self.brick.readdir(dir, after, true, PAGE) else { return };
+        let Ok(DirPage { entries, end, .. }) = self.brick.readdir(dir, after, true, PAGE) else { return };
         r.at = entries.last().filter(|_| !end).map(|e| (dir, e.cookie));
         let mut files = Vec::new();
         for e in entries.into_iter().filter(|e| e.home == self.set) {

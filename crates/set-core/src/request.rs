@@ -90,7 +90,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             | Op::SetXattr { fid, .. }
             | Op::PrepareFile { fid: Some(fid), .. }
             | Op::EndFile { fid, .. }
-                if self.arrivals.are_under_way(now, *fid) =>
+                if self.departures.arrivals.are_under_way(now, *fid) =>
             {
                 return None;
             }
