@@ -1,5 +1,6 @@
 //! Passes over the whole tree, and the removal of trees.
 
+use crate::folders::hidden_fid;
 use crate::object::{S_IFDIR, S_IFMT, Stat, tag_at};
 use disk_format::Tag;
 use file_system::{File, Handle};
@@ -8,6 +9,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use wire::Errno;
 use wire::name::RESERVED;
+
+/// The folder for what has no place in the tree, from the brick's root.
+const LOST_FOUND: &str = ".mortar/limbo";
+
+/// A folder of names in lost+found says by its name who it is. A power cut may have taken its tag, and left what is in it.
+fn is_names_by_name(name: &[u8]) -> bool {
+    hidden_fid(name).is_some_and(|fid| fid.is_names())
+}
 
 /// One object that a pass over the tree met.
 pub(crate) struct Seen<'a> {
@@ -33,7 +42,7 @@ pub(crate) fn walk(root: &File, each: &mut dyn FnMut(&Seen<'_>) -> Result<(), Er
     let handle = |name: &[u8]| -> Result<Handle, Errno> { root.open_at(RESERVED, S_IFDIR)?.handle_at(name) };
     let mut todo: Vec<(Handle, PathBuf)> = vec![
         (handle(b"aside")?, PathBuf::from(".mortar/aside")),
-        (handle(b"limbo")?, PathBuf::from(".mortar/limbo")),
+        (handle(b"limbo")?, PathBuf::from(LOST_FOUND)),
         (handle(b"orphans")?, PathBuf::from(".mortar/orphans")),
         (root.handle()?, PathBuf::new()),
     ];
@@ -52,8 +61,9 @@ pub(crate) fn walk(root: &File, each: &mut dyn FnMut(&Seen<'_>) -> Result<(), Er
             let tag = tag_at(&dir, &name);
             let tagged = matches!(tag, Ok(Some(_)));
             each(&Seen { path: &full, dir: &dir, name: &name, tag, stat })?;
+            let ours = tagged || (path == Path::new(LOST_FOUND) && is_names_by_name(&name));
             // What is not ours is not looked into: lost+found, or whatever was copied in.
-            if stat.mode & S_IFMT == S_IFDIR && tagged {
+            if stat.mode & S_IFMT == S_IFDIR && ours {
                 todo.push((dir.handle_at(&name)?, full));
             }
         }

@@ -408,3 +408,22 @@ fn a_file_arrives_and_another_departs() {
         s = reopened(&t, s);
     }
 }
+
+/// A power cut may take the tag of a folder of names, and leave what is in it.
+#[test]
+fn what_is_in_a_folder_of_names_without_a_tag_is_found() {
+    let (t, mut s) = two();
+    let copy = Fid { set: SET, epoch: Epoch(1), lsn: s.bricks[0].last().lsn.next() };
+    s.apply(&Change::Arrive { fid: copy, time: time(3) }, b"").unwrap();
+    let far = at(FAR.names(), "x");
+    s.apply(&prepare(copy, None, Some(far.clone())), b"").unwrap();
+    s.apply(&end(copy, None, Some(far), false), b"").unwrap();
+    s.bricks.drain(..).for_each(|b| b.close().unwrap());
+    let path = t.path().join("b1");
+    let folder = path.join(".mortar/limbo").join(hidden(FAR.names()));
+    rustix::fs::lremovexattr(folder, "trusted.mortar.id").unwrap();
+    std::fs::remove_file(path.join(".mortar/index.redb")).unwrap();
+    let mut b = open(&path, &identity(1));
+    assert_eq!(b.entry(FAR.names(), &name("x")).unwrap().map(|e| e.fid), Some(copy));
+    assert_eq!(b.attr(copy).unwrap().nlink, 1);
+}

@@ -13,7 +13,7 @@ use core::time::Duration;
 use file_history::Record;
 use ids::{Fid, SetId};
 use set_core::{FileMove, Input};
-use wire::{Body, Errno, Name, Op};
+use wire::{Attr, Body, Errno, Name, Op};
 
 /// A file whose entry was to lead to its copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,9 +70,12 @@ impl Moves {
         let mut record = record.clone();
         let gone = matches!(record.answer, Some((_, Err(Errno::ESTALE | Errno::ENOENT))));
         let crosses = matches!(record.answer, Some((_, Err(Errno::EXDEV))));
+        // The answer of a call that is repeated tells of the file that it made: it has moved since.
+        let has_left = |attr: &Attr| attr.nlink == 0 && self.moved.iter().any(|m| m.file == attr.fid);
+        let left = matches!(&record.answer, Some((_, Ok((Body::Attr { attr }, _)))) if has_left(attr));
         let is_moved = |fid: Fid| self.moved.iter().any(|m| m.file == fid || m.copy == fid);
         let moved = file_of(&mut record.op).is_some_and(|fid| is_moved(*fid));
-        if moved && gone {
+        if (moved && gone) || left {
             if !record.op.changes() {
                 return None;
             }
