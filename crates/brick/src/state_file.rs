@@ -15,10 +15,17 @@ use std::sync::{Mutex, MutexGuard};
 use wire::Errno;
 use wire::peer::Stamp;
 
+/// What the file is to say.
+struct Kept {
+    state: State,
+    /// It does: the last write of it did not fail.
+    written: bool,
+}
+
 /// What the brick's thread and the jobs share: the state file.
 pub(crate) struct Shared {
     file: File,
-    state: Mutex<State>,
+    state: Mutex<Kept>,
     /// The boot of the machine.
     boot: [u8; 16],
     /// The index is committed up to here.
@@ -45,7 +52,7 @@ impl Shared {
         let shared = Shared {
             file: meta.open_own(b"state", Opening::AtHand(0o600)).map_err(io)?,
             boot: state.boot,
-            state: Mutex::new(state),
+            state: Mutex::new(Kept { state, written: false }),
             indexed: AtomicU64::new(indexed.0),
             failed: AtomicU64::new(0),
             rewritten: AtomicU64::new(0),
@@ -62,13 +69,22 @@ impl Shared {
 
     /// One small write of fixed size in place: it is there or not, and damage only means that nothing is certain.
     fn change(&self, f: impl FnOnce(&mut State)) -> Result<(), Errno> {
-        let mut state = locked(&self.state);
-        f(&mut state);
-        self.file.write_all(0, &state.encode())
+        let mut kept = locked(&self.state);
+        f(&mut kept.state);
+        kept.written = false;
+        self.file.write_all(0, &kept.state.encode())?;
+        kept.written = true;
+        Ok(())
     }
 
     fn state(&self) -> State {
-        locked(&self.state).clone()
+        locked(&self.state).state.clone()
+    }
+
+    /// Whether the file says so already. What could not be written of it is in memory only, and is written again.
+    fn says(&self, so: impl FnOnce(&State) -> bool) -> bool {
+        let kept = locked(&self.state);
+        kept.written && so(&kept.state)
     }
 
     /// What was made and is not known to be on disk.
@@ -87,12 +103,12 @@ impl Shared {
     }
 
     pub(crate) fn flushed(&self, lsn: Lsn) -> Result<(), Errno> {
-        if self.state().flushed == lsn { Ok(()) } else { self.change(|s| s.flushed = lsn) }
+        if self.says(|s| s.flushed == lsn) { Ok(()) } else { self.change(|s| s.flushed = lsn) }
     }
 
     /// Times of changes after `lsn` may have to be written again.
     pub(crate) fn unflush(&self, lsn: Lsn) -> Result<(), Errno> {
-        if self.state().flushed <= lsn { Ok(()) } else { self.change(|s| s.flushed = lsn) }
+        if self.says(|s| s.flushed <= lsn) { Ok(()) } else { self.change(|s| s.flushed = s.flushed.min(lsn)) }
     }
 
     /// A sync failed: the kernel may have dropped what it could not write.
@@ -143,16 +159,20 @@ impl Shared {
             // A sync that comes after one that failed says nothing of what the kernel dropped then.
             return Err(Errno::EIO);
         }
-        if self.state().durable.lsn >= stamp.lsn {
+        if self.says(|s| s.durable.lsn >= stamp.lsn) {
             return Ok(());
         }
-        self.change(|s| s.durable = stamp)?;
+        self.change(|s| {
+            if s.durable.lsn < stamp.lsn {
+                s.durable = stamp;
+            }
+        })?;
         self.synced.set(began)
     }
 
     /// The mark of what is stale says what the state had to say: memory counts as kept again.
     pub(crate) fn regain(&self) -> Result<(), Errno> {
-        if self.is_lost() { self.change(|s| s.boot = self.boot) } else { Ok(()) }
+        if self.says(|s| s.boot == self.boot) { Ok(()) } else { self.change(|s| s.boot = self.boot) }
     }
 
     /// From now on the state says that what was not synced is lost.

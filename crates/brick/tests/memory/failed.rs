@@ -349,6 +349,33 @@ fn a_kill_while_data_is_written_again_moves_no_times() {
     }
 }
 
+/// The disk takes nothing for a while, and then a few changes: what the state file says stands for what is on it.
+#[test]
+fn a_kill_after_a_disk_took_nothing_moves_no_times() {
+    for calls in 0..12 {
+        let mut disk = Disk::new(1, CrashRule::Ordered);
+        let mut s = Set::new(vec![disk.open().unwrap()]);
+        let f = s.file(ROOT, "f");
+        s.bricks[0].begin_sync(None).unwrap().run().unwrap();
+        s.write(f, 0, b"first");
+        s.file(ROOT, "g");
+        s.bricks[0].flush_attrs().unwrap();
+        let time = s.bricks[0].attr(f).unwrap().mtime;
+        disk.fail_syncs(true);
+        assert!(s.bricks[0].begin_sync(None).unwrap().run().is_err());
+        disk.pass_time();
+        disk.fail_writes(true);
+        assert!(write_again(&mut s.bricks[0]).is_err());
+        disk.fail_writes_after(calls);
+        write_again(&mut s.bricks[0]).ok();
+        drop(s);
+        disk.fail_writes(false);
+        disk.lose_index();
+        let mut b = disk.open().unwrap();
+        assert_eq!(b.attr(f).unwrap().mtime, time, "after {calls} calls");
+    }
+}
+
 /// A change that was done in part, and that could not be marked as such, is done by the next process.
 #[test]
 fn a_sync_does_not_cover_a_change_done_in_part() {
