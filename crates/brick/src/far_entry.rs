@@ -53,7 +53,8 @@ impl Brick {
             return Ok(true);
         }
         match open.set_xattr(INTENT.as_bytes(), &value) {
-            Ok(()) => Ok(true),
+            // On disk first: in lost+found nothing else would say it after a power cut.
+            Ok(()) => open.sync().map(|()| true),
             Err(error @ (Errno::ENOSPC | Errno::EDQUOT)) => {
                 tracing::warn!(brick = %self.path.display(), %fid, %error, "there is no room beside a directory for the entry that leads to it");
                 Ok(false)

@@ -3,10 +3,11 @@
 use super::common::*;
 use super::disk::Disk;
 use brick::Brick;
-use ids::{Fid, Lsn};
+use ids::{Epoch, Fid, Lsn, SetId};
 use memory_fs::CrashRule;
 use namespace::TreeState as _;
 use replica::healing::HealTarget;
+use wire::op::Ancestor;
 use wire::{Change, Op};
 
 fn sync_of(b: &mut Brick, fid: Fid) {
@@ -27,6 +28,10 @@ fn crash(disk: &Disk, seed: u64) {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695);
         (random >> 33) % below
     });
+}
+
+fn ours(n: u64) -> Fid {
+    Fid { set: SET, epoch: Epoch(1), lsn: Lsn(n) }
 }
 
 fn found(b: &mut Brick, n: &str) -> Option<Fid> {
@@ -326,4 +331,44 @@ fn an_orphan_that_ends_before_its_name_is_healed_goes_with_the_name() {
     b.end_heal().unwrap();
     assert!(b.begin_orphans().unwrap().is_none());
     assert!(found(b, "file").is_none() && b.version(file).is_none());
+}
+
+/// A marked directory that loses its place to another one: its transaction ends only while somebody knows where to ask.
+#[test]
+fn a_power_cut_leaves_no_marked_directory_without_its_entry() {
+    let mut lay_there = 0;
+    for seed in 0..200 {
+        let mut disk = Disk::new(1, CrashRule::Hostile);
+        let mut s = Set::new(vec![disk.open().unwrap()]);
+        let theirs = |n| Fid { set: SetId(9), ..ours(n) };
+        let make = |fid| Change::PrepareMkdir {
+            path: vec![Ancestor { fid: theirs(1), home: SetId(9), name: name("top") }],
+            name: name("d"),
+            fid,
+            mode: 0o755,
+            uid: 0,
+            gid: 0,
+            time: time(5),
+        };
+        let (fid, home, node) = (theirs(1), SetId(9), wire::op::Node::Dir);
+        let (mode, uid, gid, time) = (0o755, 0, 0, time(4));
+        let top = Change::Create { parent: ROOT, name: name("top"), fid, home, node, mode, uid, gid, time };
+        s.apply(&top, b"").unwrap();
+        s.apply(&make(ours(101)), b"").unwrap();
+        s.apply(&Change::EndTransaction { fid: ours(101), keep: true }, b"").unwrap();
+        s.apply(&Change::PrepareRmdir { fid: ours(101) }, b"").unwrap();
+        s.bricks[0].begin_sync(None).unwrap().run().unwrap();
+        s.apply(&make(ours(102)), b"").unwrap();
+        drop(s);
+        let mut random: u64 = seed;
+        disk.crash(CrashRule::Hostile, &mut |below| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695);
+            (random >> 33) % below
+        });
+        let mut b = disk.open().unwrap();
+        let at = b.location_of(ours(101)).map(|at| (at.parent, at.name));
+        assert_eq!(at, Ok((theirs(1), name("d"))), "{seed}");
+        lay_there += disk.names("limbo").len();
+    }
+    assert!(lay_there > 20, "it seldom came to lie in lost+found");
 }
