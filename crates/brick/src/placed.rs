@@ -23,7 +23,7 @@ use wire::name::RESERVED;
 const MAX_OPEN: usize = 64;
 
 /// Where walks found directories that the index on disk does not know: it may have lost them.
-type Met = Arc<Mutex<Vec<(Fid, Located)>>>;
+type Met = Arc<Mutex<HashMap<Fid, Located>>>;
 
 /// Directories that were moved while a walk is under way, and that it has not looked at since.
 type Moved = Mutex<HashMap<Fid, Handle>>;
@@ -121,7 +121,7 @@ impl WalkJob {
         let ours = tag.home == self.set;
         if (!own || !ours) && self.index.get(tag.fid)?.is_none() {
             let located = Located { handle: dir.handle()?, kind: S_IFDIR };
-            locked(&self.met).push((tag.fid, located));
+            locked(&self.met).entry(tag.fid).or_insert(located);
         }
         if ours && !own {
             self.found.push(tag.fid);
@@ -179,6 +179,11 @@ impl Brick {
             }
         }
         Ok(())
+    }
+
+    /// The object is gone, or lies where nothing leads to it any more.
+    pub(crate) fn forget_met(&mut self, fid: Fid) {
+        locked(&self.walks.met).remove(&fid);
     }
 
     /// A directory, to or from which others are about to be moved (`moved`, files among them).

@@ -62,6 +62,7 @@ impl Brick {
         self.nodes.remove(fid);
         self.listings.forget(fid);
         self.index.remove(fid);
+        self.forget_met(fid);
     }
 
     /// Notes a new entry everywhere.

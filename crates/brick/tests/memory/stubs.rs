@@ -6,6 +6,7 @@ use ids::{Epoch, Fid, Lsn, SetId};
 use memory_fs::CrashRule;
 use namespace::TreeState as _;
 use wire::change::Replaced;
+use wire::op::EntryName;
 use wire::{Change, Errno};
 
 const OTHER: SetId = SetId(2);
@@ -120,4 +121,24 @@ fn a_name_never_leads_to_a_stub_that_nobody_knows() {
         }
     }
     assert!(olds > 50 && news > 50, "{olds} and {news}");
+}
+
+/// The folder of names is stale when a healing begins, and made again before it ends: it has the fid that it had.
+#[test]
+fn a_folder_of_names_that_a_walk_met_is_made_anew_after_it_was_taken_away() {
+    let mut disk = Disk::new(1, CrashRule::Ordered);
+    let mut s = Set::new(vec![disk.open().unwrap()]);
+    let folder = Fid { set: SetId(2), ..ROOT }.names();
+    let fid = s.file(ROOT, "file");
+    let place = |n: &str| Some(EntryName { dir: folder, name: name(n) });
+    let add = |n: &str| Change::EndFile { fid, drop: None, add: place(n), orphan: false, time: time(9) };
+    s.apply(&add("stale"), b"").unwrap();
+    let b = &mut s.bricks[0];
+    b.begin_placed().run().unwrap();
+    assert!(!b.take_nothing(folder).unwrap());
+    s.apply(&add("new"), b"").unwrap();
+    let b = &mut s.bricks[0];
+    b.begin_end().unwrap().run().unwrap();
+    assert_eq!(b.entry(folder, &name("new")).unwrap().map(|e| e.fid), Some(fid));
+    assert_eq!(b.entry(folder, &name("stale")), Ok(None));
 }
