@@ -6,6 +6,7 @@ use crate::io::ReplyTo;
 use crate::joint::decider;
 use crate::request::AdmittedRequest;
 use crate::waiters::{ReplyShape, Waiter};
+use alloc::vec::Vec;
 use ids::{Fid, Lsn, SetId, Time};
 use replica::{Input, Outcome};
 use wire::op::Node;
@@ -45,14 +46,26 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         self.next.push_back(Next::Feed(Input::Await { ticket, lsn }));
     }
 
-    /// The directory of the entry that this change made or removed, if it decided a transaction with other sets.
-    fn decided_for_others(&self, op: &Op, lsn: Lsn) -> Option<Fid> {
+    /// The directory of the entry that this change made or removed, if it decided a transaction about files of other sets.
+    fn decided_for_others(&mut self, op: &Op, lsn: Lsn) -> Option<Fid> {
         let (dir, _) = decider(op)?;
         let joint = match op {
             Op::MoveIn { .. } | Op::LinkIn { .. } => true,
-            _ => self.record(lsn).is_none_or(|c| c.touched().iter().any(|fid| fid.set != self.set)),
+            _ => match self.record(lsn) {
+                None => true,
+                Some(change) => {
+                    let others = change.touched().into_iter().filter(|fid| fid.set != self.set);
+                    let others: Vec<Fid> = others.filter(|fid| !removed_directory(&change, *fid)).collect();
+                    others.into_iter().any(|fid| !self.is_known_directory(fid))
+                }
+            },
         };
         joint.then_some(dir)
+    }
+
+    /// A directory of another set is renamed without asking that set, and nothing has to be on disk for it.
+    fn is_known_directory(&mut self, fid: Fid) -> bool {
+        self.brick.attr_of_any(fid).is_ok_and(|attr| attr.is_dir())
     }
 
     /// A change that was done before, if the journal reaches back to it.
@@ -82,6 +95,11 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         };
         Some(unnamed(fid, home, &node, mode, (uid, gid), time))
     }
+}
+
+/// Whether the change had this directory give way.
+fn removed_directory(change: &Change, fid: Fid) -> bool {
+    matches!(change, Change::Rename { replaced: Some(replaced), .. } if replaced.fid == fid && replaced.dir)
 }
 
 /// What was made, where the journal does not reach back to it: it begins anew after a power cut of all bricks.

@@ -288,3 +288,18 @@ fn a_removal_elsewhere_waits_for_the_grants_of_others_than_who_removes() {
         assert_eq!(out.is_empty(), waits, "{out:?}");
     }
 }
+
+/// Renamed here, it is nobody else's matter: the answer waits for no disk, however often it is asked for.
+#[test]
+fn a_renamed_directory_of_another_set_is_told_again_at_once() {
+    let mut rig = rig();
+    rig.core.brick_mut().names.insert((ROOT, name("d")), (THERE, SetId(2)));
+    let op = Op::Rename { parent: ROOT, name: name("d"), to_parent: ROOT, to_name: name("e"), flags: 0 };
+    let first = rig.ask_as(7, 1, op.clone());
+    assert!(first.iter().any(|l| l.starts_with("reply 1: done")), "{first:?}");
+    assert_eq!(rig.ask_as(7, 1, op.clone()), ["reply 1: done"]);
+    // Nobody knows any more what it was: it may have been a file of that set.
+    rig.core.brick_mut().names.clear();
+    let again = rig.ask_as(7, 1, op);
+    assert!(again.len() == 1 && again[0].ends_with(": fsync of 1"), "{again:?}");
+}
