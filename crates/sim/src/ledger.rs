@@ -88,7 +88,7 @@ impl Ledger {
         self.failed_at_work(now, brick);
     }
 
-    /// The brick is closed, for a change failed. What was done of it by then may show until it is sent again.
+    /// The brick is to be closed, for a change failed. What was done of it by then may show until it is sent again.
     pub(crate) fn failed_at_work(&mut self, now: Duration, brick: BrickId) {
         self.cut_short.extend(self.set_of.get(&brick).map(|set| (*set, now)));
     }

@@ -240,6 +240,10 @@ impl World {
             }
             at += self.rng.between(Duration::ZERO, takes / 4);
         }
+        if serving.core.has_failed() {
+            // It is closed a while later, by whatever ends it.
+            self.ledger.failed_at_work(self.now, serving.brick);
+        }
         let wake = serving.core.next_wake();
         drop(serving);
         let machine = &mut self.machines[m];
@@ -403,7 +407,6 @@ impl World {
         let known = process.known.clone();
         for (set, serving) in failed {
             self.count("brick failed");
-            self.ledger.failed_at_work(self.now, serving.borrow().brick);
             self.close_set(m, set, &serving);
         }
         if due {
