@@ -34,6 +34,8 @@ pub(crate) struct Joint<R> {
     by: SessionId,
     op: Op,
     transaction: Transaction,
+    /// What the entry that decides led to before any home was asked.
+    led_to: Option<Fid>,
     to: Address<R>,
     parts: Vec<Participant>,
     /// What homes have agreed to, or what is gone there.
@@ -68,8 +70,22 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let Some(transaction) = self.begin(cx, id, parent, name) else {
             return self.refuse(cx, to, Fail::Busy);
         };
+        let led_to = self.leads_to(&transaction);
         let (parts, agreed, incoming) = (Vec::new(), Vec::new(), None);
-        self.ask_home(cx, Box::new(Joint { id, by, op, transaction, to, parts, agreed, incoming }), need);
+        let joint = Joint { id, by, op, transaction, led_to, to, parts, agreed, incoming };
+        self.ask_home(cx, Box::new(joint), need);
+    }
+
+    /// What the entry that decides leads to now.
+    fn leads_to(&mut self, Transaction { parent, name, .. }: &Transaction) -> Option<Fid> {
+        self.brick.entry(*parent, name).ok().flatten().map(|e| e.fid)
+    }
+
+    /// Whether the entry has lost the file that it is to lead to. The home need not have marked that one: it had the name
+    /// already.
+    fn has_lost_it(&mut self, joint: &Joint<R>) -> bool {
+        let Some(file) = joint.incoming.as_ref().map(|attr| attr.fid) else { return false };
+        joint.led_to == Some(file) && self.leads_to(&joint.transaction) != Some(file)
     }
 
     fn ask_home(&mut self, cx: &mut Cx<'_, B, R>, joint: Box<Joint<R>>, need: Need) {
@@ -148,6 +164,9 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
 
     /// Asks the next home, or commits.
     fn go_on_joint(&mut self, cx: &mut Cx<'_, B, R>, joint: Box<Joint<R>>) {
+        if self.has_lost_it(&joint) {
+            return self.give_up(cx, *joint, Fail::Busy);
+        }
         let ask = || Ask {
             id: joint.id,
             agreed: &joint.agreed,

@@ -206,6 +206,27 @@ fn a_name_that_is_taken_meanwhile_is_looked_at_again() {
     assert_eq!(done(&mut rig, 2), ["ask 3: endfile of 2, given up", "reply 1: file exists for 250 ms"]);
 }
 
+/// Both names of a file: the home, which marks no file for a name that it has, cannot know that the name goes meanwhile.
+#[test]
+fn a_name_that_the_file_loses_meanwhile_is_asked_about_again() {
+    let mut rig = rig();
+    assert_eq!(rig.ask(7, move_in("stub")), ["ask 1: preparefile of 2 as 2"]);
+    assert_eq!(answer(&mut rig, 1, agreed(STUB)), ["ask 2: fsync of 2"]);
+    let (from, to) = ((ROOT, name("stub")), (ROOT, name("moved")));
+    let rename = Op::Rename { parent: from.0, name: from.1, to_parent: to.0, to_name: to.1, flags: 0 };
+    assert_eq!(rig.ask(7, rename), ["ask 3: preparefile of 2 as 4"]);
+    assert_eq!(answer(&mut rig, 3, agreed(STUB)), ["ask 4: fsync of 2"]);
+    assert_eq!(done(&mut rig, 4), ["ask 5: fsync of 1"]);
+    assert_eq!(done(&mut rig, 2), ["ask 6: endfile of 2, given up", "reply 1: busy for 250 ms"]);
+    assert_eq!(changes(&mut rig), ["Rename"]);
+    // Where it has the name still there is nothing to do.
+    let mut rig = self::rig();
+    rig.ask(7, move_in("stub"));
+    answer(&mut rig, 1, agreed(STUB));
+    assert_eq!(done(&mut rig, 2)[1..], ["reply 1: done for 250 ms"]);
+    assert!(changes(&mut rig).is_empty());
+}
+
 /// The coordinator's primary is another one, or one anew, at each point.
 #[test]
 fn a_new_view_before_the_entry_gives_it_up() {
