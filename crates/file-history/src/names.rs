@@ -165,6 +165,9 @@ type Slot = Choice<Option<Obj>>;
 pub(crate) struct State {
     slots: BTreeMap<Key, Slot>,
     lives: BTreeMap<Obj, Life>,
+    /// Entries from which a file went to one in a directory of another set, by a rename that nobody was told of: if that set
+    /// loses it, the file is where it was.
+    left: BTreeMap<Key, (Obj, Key)>,
 }
 
 /// Whether an object is there.
@@ -277,6 +280,7 @@ impl Names {
         let mut slot = state.slot(key);
         slot.set(Some(value), self.is_tracked(key.dir));
         state.put(key, slot);
+        state.left.retain(|from, (_, to)| *from != key && *to != key);
     }
 
     /// The entry turns out to be this. `None`: it can't be.
@@ -293,6 +297,16 @@ impl Names {
             return Some(state);
         }
         state.put(key, slot);
+        let moved = state.left.iter().find(|(_, (_, to))| *to == key);
+        if let Some((from, obj)) = moved.map(|(from, (obj, _))| (*from, *obj)) {
+            state.left.remove(&from);
+            let mut slot = state.slot(from);
+            let back = Some(obj).filter(|_| value != Some(obj));
+            if slot.show(&back) == Shown::Wrong {
+                return None;
+            }
+            state.put(from, slot);
+        }
         if shown == Shown::Lost {
             state.change(key.dir, |l| l.lost = true);
             // The removal of another set's directory was lost. That set may have done its part, and keeps it.

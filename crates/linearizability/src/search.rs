@@ -93,7 +93,8 @@ struct Junction<State> {
     key: Option<Key<State>>,
     /// The operations of which one had to be next.
     group: Vec<usize>,
-    /// An operation leads to several states: which of them it was may matter to anything.
+    /// An operation leads to several states, or one that only looks makes certain what was not: which of them it was, and
+    /// what came before, may matter to anything.
     forks: bool,
     /// The operations because of which the ways that were tried led nowhere.
     blamed: BTreeSet<usize>,
@@ -187,7 +188,8 @@ impl<S: Spec> Search<'_, S> {
         if count == 0 {
             return Ways::Closed(blamed);
         }
-        let forks = tried.iter().any(|(_, next)| next.len() > 1);
+        let learns = |op: usize, next: &[S::State]| next.iter().any(|s| s != state) && self.looks(op);
+        let forks = tried.iter().any(|(op, next)| next.len() > 1 || learns(*op, next));
         let key =
             (count > 1).then(|| (self.line.done(), self.late().to_vec(), self.between(), state.clone()));
         if let Some(blamed) = key.as_ref().and_then(|key| self.closed.get(key)) {

@@ -410,6 +410,9 @@ impl Names {
         if source != target {
             self.set(&mut next, *to, source);
             self.set(&mut next, *from, if *exchange { target } else { None });
+            if let (Some(moved), None) = (source, told) {
+                self.leave(&mut next, *from, moved, *to);
+            }
             if let Some(replaced) = target.filter(|_| !exchange) {
                 let leaving = self.leaves(replaced);
                 let ending = is_dir(&replaced) && self.objects[replaced].set != self.objects[to.dir].set;
@@ -420,6 +423,13 @@ impl Names {
             }
         }
         out.push(next);
+    }
+
+    /// A file goes to a directory of another set, and nobody is told: the entry there decides, and need not be on disk yet.
+    fn leave(&self, s: &mut State, from: Key, moved: Obj, to: Key) {
+        if self.objects[from.dir].set != self.objects[to.dir].set && self.is_tracked(to.dir) {
+            s.left.insert(from, (moved, to));
+        }
     }
 
     fn link(

@@ -82,6 +82,13 @@ impl Names {
             }
             s.put(key, slot);
         }
+        for (from, (obj, to)) in s.left.clone() {
+            if self.objects[to.dir].set == set {
+                let mut slot = s.slot(from);
+                slot.widen([Some(Some(obj))]);
+                s.put(from, slot);
+            }
+        }
         let objects: Vec<Obj> = s.lives.keys().filter(|o| self.objects[**o].set == set).copied().collect();
         for obj in objects {
             s.change(obj, |l| {

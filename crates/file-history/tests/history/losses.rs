@@ -104,6 +104,28 @@ fn what_was_made_and_not_synced_may_be_gone() {
     s.refused();
 }
 
+/// A listing that began before others saw the name that it does not show came after the unlink, and not after the loss.
+#[test]
+fn a_long_listing_is_not_placed_where_it_denies_what_others_saw() {
+    let mut s = Script::default();
+    s.create(root(), "a", 1);
+    s.create(root(), "b", 2);
+    s.lose();
+    let began = s.losses[0].until;
+    s.list(root(), &[("b", 2)]);
+    s.at(began, 1000);
+    s.call(make(root(), "b", Node::File), Err(Errno::EEXIST));
+    s.at(began, 1001);
+    let then = |s: &mut Script, at: u64| s.at(at, at + 5);
+    s.lookup(root(), "b", Ok(file(fid(2), 1, 0)));
+    then(&mut s, 100);
+    s.call(Op::GetAttr { fid: fid(1) }, attr(file(fid(1), 1, 0)));
+    then(&mut s, 110);
+    s.unlink("a", done());
+    then(&mut s, 120);
+    s.accepted();
+}
+
 #[test]
 fn a_removal_may_be_lost() {
     let mut s = synced();
@@ -334,6 +356,49 @@ fn the_order_of_a_loss_and_a_write_at_once_is_open() {
     s.at(loss.until + 30, loss.until + 40);
     assert_eq!(loss.set, SET);
     s.accepted();
+}
+
+/// A rename to a directory of another set is seen before that set has it on disk, and is undone as a whole.
+#[test]
+fn a_rename_to_another_set_that_nobody_was_told_of_is_lost_with_its_new_name() {
+    let there = |n| Fid { set: SetId(2), ..fid(n) };
+    let moved = |told: bool| {
+        let mut s = Script::default();
+        s.call(make(root(), "d", Node::Dir), attr(dir(there(1))));
+        s.call(make(there(1), "a", Node::File), attr(file(there(2), 1, 0)));
+        s.call(Op::SyncFs, done());
+        s.fsync(there(2), done());
+        let (name, to_name) = (name("a"), name("b"));
+        let to_parent = root();
+        let op = Op::MoveIn { from: SetId(2), parent: there(1), name, to_parent, to_name, flags: 0 };
+        s.call(op, done());
+        if !told {
+            s.unanswered();
+        }
+        s.lookup(root(), "b", Ok(file(there(2), 1, 0)));
+        s.lose();
+        s
+    };
+    let lookup = |s: &mut Script, there_too: bool| {
+        let told = if there_too { attr(file(there(2), 1, 0)) } else { Err(Errno::ENOENT) };
+        s.call(Op::Lookup { parent: there(1), name: name("a") }, told);
+    };
+    for (told, stays, back, fine) in [
+        (false, false, true, true),
+        (true, false, true, false),
+        (false, true, true, false),
+        (true, true, false, true),
+    ] {
+        let mut s = moved(told);
+        s.lookup(root(), "b", if stays { Ok(file(there(2), 1, 0)) } else { Err(Errno::ENOENT) });
+        lookup(&mut s, back);
+        if fine { s.accepted() } else { s.refused() }
+    }
+    let mut nowhere = moved(false);
+    nowhere.lookup(root(), "b", Err(Errno::ENOENT));
+    lookup(&mut nowhere, false);
+    nowhere.call(Op::GetAttr { fid: there(2) }, Err(Errno::ESTALE));
+    nowhere.refused();
 }
 
 #[test]
