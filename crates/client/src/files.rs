@@ -198,11 +198,11 @@ impl Client {
         self.ask(from.home, op).map(drop)
     }
 
-    /// Gives a file another name.
+    /// Gives a file another name. `None`: it was done, and the file is gone since with all its names.
     ///
     /// # Errors
     /// As `link`.
-    pub fn link(&self, object: Object, parent: Object, name: Name) -> Result<Attr, Errno> {
+    pub fn link(&self, object: Object, parent: Object, name: Name) -> Result<Option<Attr>, Errno> {
         let Object { fid, home } = object;
         let op = if home == parent.home {
             Op::Link { fid, parent: parent.fid, name }
@@ -211,8 +211,11 @@ impl Client {
         };
         let body = self.ask(parent.home, op)?;
         match body {
-            Body::Done => self.getattr(object),
-            other => self.attr_of("link", other),
+            Body::Done => match self.getattr(object) {
+                Err(Errno::ESTALE | Errno::ENOENT) => Ok(None),
+                found => found.map(Some),
+            },
+            other => self.attr_of("link", other).map(Some),
         }
     }
 

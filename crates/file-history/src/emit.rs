@@ -2,7 +2,6 @@
 
 mod answers;
 mod files;
-mod links;
 mod tree;
 
 use crate::listing::listings;

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
+use client::Object;
 use fuse::{Errno, Timestamp};
 use ids::Time;
 use wire::op::{self, SetTime};
@@ -34,6 +35,14 @@ pub(crate) fn attr(a: &Attr) -> fuse::Attr {
         rdev: a.rdev,
         blksize: BLOCK,
     }
+}
+
+/// What is left to tell of an object that is gone: without a name.
+pub(crate) fn gone(object: Object, kind: u32) -> Attr {
+    let Object { fid, home } = object;
+    let t = Time::default();
+    let (uid, gid, nlink, rdev, size, blocks) = (0, 0, 0, 0, 0, 0);
+    Attr { fid, home, mode: kind, uid, gid, nlink, rdev, size, blocks, atime: t, mtime: t, ctime: t }
 }
 
 /// A name in a directory.

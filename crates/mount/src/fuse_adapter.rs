@@ -71,7 +71,7 @@ impl FuseAdapter {
 
     /// The kernel gets a reference to what the attributes are of.
     fn entry(&self, attr: &Attr) -> Entry {
-        let node = self.inodes.add(Object::from(attr));
+        let node = self.inodes.add(Object::from(attr), attr.mode & libc::S_IFMT);
         self.describe(node, attr)
     }
 
@@ -287,7 +287,8 @@ impl Filesystem for FuseAdapter {
 
     fn link(&self, req: &Request<'_>, op: &LinkOp<'_>) -> Reply<Entry> {
         let (object, parent) = (self.object(op.node)?, self.object(op.new_parent)?);
-        let attr = self.client(req).link(object, parent, convert::name(op.new_name)?).map_err(errno)?;
+        let linked = self.client(req).link(object, parent, convert::name(op.new_name)?).map_err(errno)?;
+        let attr = linked.unwrap_or_else(|| convert::gone(object, self.inodes.kind(op.node)));
         Ok(self.entry(&attr))
     }
 

@@ -14,14 +14,16 @@ const NO_CAPABILITIES: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy)]
 struct Node {
     object: Object,
+    /// Type bits.
+    kind: u32,
     references: u64,
     no_capabilities: Option<Instant>,
     bare: Option<Instant>,
 }
 
 impl Node {
-    fn new(object: Object) -> Node {
-        Node { object, references: 0, no_capabilities: None, bare: None }
+    fn new(object: Object, kind: u32) -> Node {
+        Node { object, kind, references: 0, no_capabilities: None, bare: None }
     }
 }
 
@@ -34,7 +36,7 @@ impl Inodes {
     /// With the root alone, which is never forgotten.
     pub(crate) fn new(root: Object) -> Inodes {
         let inodes = Inodes { shards: (0..SHARDS).map(|_| Mutex::default()).collect() };
-        let root = Node { references: 1, ..Node::new(root) };
+        let root = Node { references: 1, ..Node::new(root, libc::S_IFDIR) };
         inodes.shard(fuse::ROOT).insert(fuse::ROOT, root);
         inodes
     }
@@ -49,14 +51,19 @@ impl Inodes {
         self.shard(node).get(&node).map(|n| n.object)
     }
 
-    /// The kernel gets one more reference to an object; returns its node.
-    pub(crate) fn add(&self, object: Object) -> u64 {
+    /// The type bits of a node's object; 0 if the kernel does not know it.
+    pub(crate) fn kind(&self, node: u64) -> u32 {
+        self.shard(node).get(&node).map_or(0, |n| n.kind)
+    }
+
+    /// The kernel gets one more reference to an object of this type; returns its node.
+    pub(crate) fn add(&self, object: Object, kind: u32) -> u64 {
         let node = object.fid.ino();
         let mut shard = self.shard(node);
-        let n = shard.entry(node).or_insert_with(|| Node::new(object));
+        let n = shard.entry(node).or_insert_with(|| Node::new(object, kind));
         if n.object.fid != object.fid {
             // Its change was undone and the number given anew; or it moved to another set.
-            *n = Node { references: n.references, ..Node::new(object) };
+            *n = Node { references: n.references, ..Node::new(object, kind) };
         }
         n.object = object;
         n.references += 1;
@@ -118,6 +125,8 @@ mod tests {
     use super::*;
     use ids::{Epoch, Fid, Lsn, SetId};
 
+    const FILE: u32 = libc::S_IFREG;
+
     fn object(epoch: u32, lsn: u64) -> Object {
         Object { fid: Fid { set: SetId(1), epoch: Epoch(epoch), lsn: Lsn(lsn) }, home: SetId(1) }
     }
@@ -126,13 +135,14 @@ mod tests {
     fn nodes_live_as_long_as_the_kernel_refers_to_them() {
         let root = Object { fid: Fid::root(SetId(1)), home: SetId(1) };
         let t = Inodes::new(root);
-        let a = t.add(object(1, 5));
-        assert_eq!((a, t.add(object(1, 5))), ((1 << 44) | 5, a));
+        let a = t.add(object(1, 5), FILE);
+        assert_eq!((a, t.add(object(1, 5), FILE)), ((1 << 44) | 5, a));
         t.forget(a, 1);
         assert_eq!(t.get(a), Some(object(1, 5)));
+        assert_eq!((t.kind(a), t.kind(fuse::ROOT), t.kind(77)), (FILE, libc::S_IFDIR, 0));
         t.note_capabilities(a, true);
         assert!(t.has_no_capabilities(a));
-        t.add(object(2, 5));
+        t.add(object(2, 5), FILE);
         assert!(t.get(a) == Some(object(2, 5)) && !t.has_no_capabilities(a));
         t.forget(a, 2);
         assert_eq!(t.get(a), None);
@@ -145,7 +155,7 @@ mod tests {
     #[test]
     fn what_was_made_alone_has_no_xattrs_until_it_may_get_one() {
         let t = Inodes::new(Object { fid: Fid::root(SetId(1)), home: SetId(1) });
-        let (a, later) = (t.add(object(1, 5)), Instant::now() + Duration::from_secs(600));
+        let (a, later) = (t.add(object(1, 5), FILE), Instant::now() + Duration::from_secs(600));
         assert!(!t.is_bare(a));
         t.note_made(a, Some(later));
         assert!(t.is_bare(a) && t.has_no_capabilities(a));
@@ -154,7 +164,7 @@ mod tests {
         t.note_made(a, Some(Instant::now()));
         assert!(!t.is_bare(a), "others may change it again");
         t.note_made(a, Some(later));
-        t.add(object(2, 5));
+        t.add(object(2, 5), FILE);
         assert!(!t.is_bare(a), "the number was given to another object");
         t.note_made(a, None);
         assert!(!t.is_bare(a) && t.has_no_capabilities(a), "not alone");

@@ -136,6 +136,18 @@ fn files_of_all_sizes_and_kinds() {
     wait_until("all is released", || m.tree.count().1 == 0);
 }
 
+/// Another mount has removed the file before the answer came. The kernel would take it for an error if it were of another kind.
+#[test]
+fn a_link_whose_file_is_gone_by_then_was_made() {
+    let Some(m) = mount() else { return };
+    let at = |name: &str| m.dir.join(name);
+    fs::write(at("file"), b"data").unwrap();
+    symlink("there", at("soft")).unwrap();
+    for name in ["file", "soft"] {
+        fs::hard_link(at(name), at(str::from_utf8(tree::GONE).unwrap())).unwrap();
+    }
+}
+
 #[test]
 fn small_files_take_few_calls() {
     let Some(m) = mount() else { return };

@@ -82,8 +82,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 let attr = self.attr_as_made(outcome.lsn).or_else(|| attr_as_asked(op, outcome.result_fid));
                 attr.map(|attr| Reply(Ok(Body::Attr { attr })))
             }
-            // The new name went with the others: it is as if the file had been gone before.
-            Op::Link { .. } => Some(Reply::errno(Errno::ENOENT.0)),
+            Op::Link { .. } => Some(Reply(Ok(Body::Done))),
             _ => None,
         }
     }

@@ -60,10 +60,19 @@ impl Emitter<'_> {
                 if self.is_reserved(key) && matches!(outcome, Outcome::Failed(Errno::EPERM)) {
                     return Ok(());
                 }
-                self.link(n, (obj, key), told, &outcome)
+                let asked = self.ask(n, Ask::Link(obj, key), told, None);
+                self.linked(n, asked, &outcome)
             }
             _ => Ok(()),
         }
+    }
+
+    /// What the answer to a link shows of the file. One that is gone since is not shown.
+    fn linked(&mut self, n: usize, asked: usize, outcome: &Outcome) -> Result<(), Violation> {
+        if let (Some((_, Ok((Body::Attr { attr }, _)))), Outcome::Done) = (&self.records[n].answer, outcome) {
+            self.attributes(n, attr, Behind { names: Some(asked), inode: None })?;
+        }
+        Ok(())
     }
 
     fn must_fail(&self, n: usize, outcome: &Outcome, errno: Errno) -> Result<(), Violation> {

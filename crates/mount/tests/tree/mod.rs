@@ -31,6 +31,8 @@ struct State {
 type Answer = Result<(Body, Vec<u8>), Errno>;
 
 const PAGE: usize = 40;
+/// A link of this name is answered when its file is gone with all its names.
+pub(crate) const GONE: &[u8] = b"gone";
 
 impl Tree {
     pub(crate) fn new() -> Tree {
@@ -164,6 +166,11 @@ impl State {
                 self.get(*to_parent)?.entries.insert(to_name.as_bytes().to_vec(), fid);
                 self.touch(*parent)?;
                 self.touch(*to_parent)?;
+                done
+            }
+            // Somebody has removed all its names before the answer came.
+            Op::Link { fid, name, .. } if name.as_bytes() == GONE => {
+                self.objects.remove(fid);
                 done
             }
             Op::Link { fid, parent, name } => {
