@@ -39,6 +39,9 @@ pub enum ConnectError {
     /// A server does not talk to us.
     #[error("server {} refuses this client: {}", .0.server, .0.why)]
     Refused(Tried),
+    /// This client may not use the volume.
+    #[error("server {} says: {}", .0.server, .0.why)]
+    Denied(Tried),
     /// The pool has no such volume.
     #[error("volume {volume}: no such volume in the pool of {server} (see `mortar volume list`)")]
     NoSuchVolume {

@@ -93,7 +93,7 @@ pub(crate) fn first(
         return Err(ConnectError::NoServers);
     }
     let intent = Intent { session, pool: [0; 16] };
-    let (mut tried, mut refused, mut unknown) = (Vec::new(), None, None);
+    let (mut tried, mut refused, mut unknown, mut denied) = (Vec::new(), None, None, None);
     for server in &seeds {
         let still = || Ok(());
         let waiting = Waiting { until: Instant::now() + timeout, still: &still };
@@ -107,16 +107,18 @@ pub(crate) fn first(
                     Failed::Ended(why) if why.contains("no such volume") || why.contains("no volume") => {
                         unknown = Some(server.clone());
                     }
-                    Failed::Broken(_) | Failed::Ended(_) => {}
+                    Failed::Ended(_) => denied = Some(one.clone()),
+                    Failed::Broken(_) => {}
                 }
                 tried.push(one);
             }
         }
     }
-    Err(match (unknown, refused) {
-        (Some(server), _) => ConnectError::NoSuchVolume { volume: volume.to_owned(), server },
-        (None, Some(one)) => ConnectError::Refused(one),
-        (None, None) => ConnectError::Unreachable(Attempts(tried)),
+    Err(match (unknown, denied, refused) {
+        (Some(server), _, _) => ConnectError::NoSuchVolume { volume: volume.to_owned(), server },
+        (None, Some(one), _) => ConnectError::Denied(one),
+        (None, None, Some(one)) => ConnectError::Refused(one),
+        (None, None, None) => ConnectError::Unreachable(Attempts(tried)),
     })
 }
 

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use crate::Volume;
 
-/// One word of a list: `*`, an address, or a network like `10.0.0.0/8`.
+/// One word of a list: `*`, an address, or a network like `10.0.0.0/8` or `10.*`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Rule {
     All,
@@ -31,11 +31,26 @@ impl Rule {
         if word == "*" {
             return Some(Rule::All);
         }
+        if let Some(start) = word.strip_suffix(".*") {
+            return Rule::beginning_with(start.trim_end_matches(".*"));
+        }
         let (address, length) = word.split_once('/').map_or((word, None), |(a, l)| (a, Some(l)));
         let address: IpAddr = address.parse().ok()?;
         let (width, offset) = if address.is_ipv4() { (32, 96) } else { (128, 0) };
         let length: u32 = length.map_or(Some(width), |l| l.parse().ok().filter(|l| *l <= width))?;
         Some(Rule::Net { bits: bits(address), prefix: length + offset })
+    }
+
+    /// IPv4 addresses by their first one to three numbers.
+    fn beginning_with(start: &str) -> Option<Rule> {
+        let mut octets = [0; 4];
+        let mut known = 0;
+        for (octet, text) in octets.iter_mut().take(3).zip(start.split('.')) {
+            *octet = text.parse().ok().filter(|n: &u8| n.to_string() == text)?;
+            known += 8;
+        }
+        let whole = usize::try_from(known / 8).is_ok_and(|n| start.split('.').count() == n);
+        whole.then(|| Rule::Net { bits: bits(IpAddr::from(octets)), prefix: 96 + known })
     }
 
     fn covers(self, address: u128) -> bool {
@@ -49,8 +64,14 @@ impl Rule {
     }
 }
 
+/// Whether a word of a list is understood.
+pub(crate) fn is_rule(word: &str) -> bool {
+    Rule::parse(word).is_some()
+}
+
 impl Access {
-    /// The rules that a volume's options give. A word that cannot be read allows nobody and rejects nobody.
+    /// The rules that a volume's options give. A word that cannot be read, which an
+    /// older version took, allows nobody and rejects nobody.
     pub fn of(volume: &Volume) -> Access {
         let options = volume.typed_options();
         let rules = |words: &[String]| words.iter().filter_map(|w| Rule::parse(w)).collect();
@@ -80,6 +101,12 @@ mod tests {
         assert!(!permits("10.0.0.0/8", "10.1.0.0/16", "10.1.2.3") && permits("*", "10.1.2.4", "10.1.2.3"));
         assert!(permits("fd00::/8", "", "fd12::1") && !permits("fd00::/8", "", "10.1.2.3"));
         assert!(!permits("", "", "10.1.2.3"));
-        assert_eq!(Rule::parse("10.0.0.0/33"), None);
+        assert!(permits("10.1.*", "", "10.1.2.3") && !permits("10.1.*", "", "10.2.2.3"));
+        assert!(permits("127.*.*.*", "", "127.0.0.1") && !permits("127.*.*.*", "", "128.0.0.1"));
+        for none in
+            ["10.0.0.0/33", "localhost", "10.*.1", "1.2.3.4.*", "300.*", ".*", "+1.*", "fd00::*", "10.*/8"]
+        {
+            assert_eq!(Rule::parse(none), None, "{none}");
+        }
     }
 }

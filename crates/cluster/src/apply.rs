@@ -370,7 +370,7 @@ fn check_option(volume: &Volume, key: &str, value: Option<&str>) -> Result<(), R
         value: value.to_string(),
         expected,
     };
-    options::parse(key, value).map_err(|bad| match bad {
+    options::check(key, value).map_err(|bad| match bad {
         options::Bad::Unknown => options::unknown(key),
         options::Bad::Value { expected } => refuse(expected),
     })?;

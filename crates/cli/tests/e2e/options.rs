@@ -53,6 +53,11 @@ fn who_may_mount() {
     second.args(["mount", &pool.source("v")]).arg(&dir);
     let why = crate::harness::run(second).refused();
     assert!(why.contains("auth.allow") && why.contains("127.0.0.1"), "{why}");
+    assert!(!why.contains("can be reached"), "{why}");
+    for none in ["localhost", "127.0.0.1/33"] {
+        let why = pool.cli(&format!("volume set v auth.reject {none}")).refused();
+        assert!(why.contains("addresses and networks between commas"), "{why}");
+    }
 
     pool.ok("volume set v auth.allow 192.168.0.0/16");
     pool.ok("volume reset v auth.reject");

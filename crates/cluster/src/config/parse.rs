@@ -143,7 +143,7 @@ impl Parser<'_> {
                         .error(at, format!("option {key_text} must be a text, a number or true or false")));
                 }
             };
-            match options::parse(&key_text, &value) {
+            match options::check(&key_text, &value) {
                 Ok(_) => drop(into.insert(key_text, value)),
                 Err(options::Bad::Unknown) => {
                     return Err(self.error(at, options::unknown(&key_text).to_string()));

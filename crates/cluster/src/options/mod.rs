@@ -9,7 +9,7 @@ mod value;
 pub use table::{Kind, OptionInfo, QuorumType, TABLE, VolumeOptions};
 pub use value::{Value, show_duration, show_size};
 
-use crate::{Refusal, Volume, limits};
+use crate::{Refusal, Volume, access, limits};
 
 /// The free-form keys: anything below it is allowed and means nothing to Mortar.
 pub const USER_PREFIX: &str = "user.";
@@ -73,6 +73,19 @@ pub fn parse(key: &str, text: &str) -> Result<Value, Bad> {
             let bad = || Bad::Value { expected: info.kind.expected() };
             value::parse(&info.kind, text.trim()).ok_or_else(bad)
         }
+    }
+}
+
+/// As [`parse`], for a value that somebody sets: what older versions took and did not understand is refused.
+pub fn check(key: &str, text: &str) -> Result<Value, Bad> {
+    let value = parse(key, text)?;
+    match (info(key), &value) {
+        (Some(OptionInfo { kind: kind @ Kind::Clients, .. }), Value::List(words))
+            if !words.iter().all(|word| access::is_rule(word)) =>
+        {
+            Err(Bad::Value { expected: kind.expected() })
+        }
+        _ => Ok(value),
     }
 }
 

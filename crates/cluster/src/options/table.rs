@@ -47,8 +47,8 @@ pub enum Kind {
     Percent,
     /// One of these words.
     Enum(&'static [&'static str]),
-    /// Words between commas.
-    List,
+    /// Addresses and networks between commas; see [`crate::access`].
+    Clients,
 }
 
 impl Kind {
@@ -64,7 +64,11 @@ impl Kind {
             }
             Kind::Percent => "a percentage from 0% to 100%".to_string(),
             Kind::Enum(words) => format!("one of {}", words.join(", ")),
-            Kind::List => "words between commas, without spaces in them".to_string(),
+            Kind::Clients => {
+                "addresses and networks between commas: 10.0.0.1, 10.0.0.0/8, 10.1.*, fd00::/8, or * for all \
+                 (no names of hosts)"
+                    .to_string()
+            }
         }
     }
 }
@@ -186,9 +190,9 @@ fn read<T: Typed>(set: &BTreeMap<String, String>, key: &str) -> T {
 }
 
 options! {
-    auth_allow: Vec<String> = "auth.allow", Kind::List, "*",
-        "addresses that may mount: *, 10.0.0.1, 10.0.0.0/8";
-    auth_reject: Vec<String> = "auth.reject", Kind::List, "",
+    auth_allow: Vec<String> = "auth.allow", Kind::Clients, "*",
+        "addresses that may mount: *, 10.0.0.1, 10.0.0.0/8, 10.1.*";
+    auth_reject: Vec<String> = "auth.reject", Kind::Clients, "",
         "addresses that may not mount; stronger than auth.allow";
     client_attr_timeout: Duration = "client.attr-timeout", secs(0, 3600), "0s",
         "how long clients trust attributes without a lease";

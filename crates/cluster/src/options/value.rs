@@ -81,7 +81,7 @@ pub(super) fn parse(kind: &Kind, text: &str) -> Option<Value> {
             u8::try_from(n).ok().filter(|n| *n <= 100).map(Value::Percent)
         }
         Kind::Enum(words) => words.iter().find(|w| **w == text).map(|w| Value::Text(w.to_string())),
-        Kind::List => parse_list(text).map(Value::List),
+        Kind::Clients => parse_list(text).map(Value::List),
     }
 }
 
