@@ -49,6 +49,11 @@ id! {
     SessionId(u64)
 }
 
+id! {
+    /// A key by which somebody proves who he is, or a token to join. Allotted by the pool store, never reused.
+    KeyId(u64)
+}
+
 impl SetId {
     /// The largest set number: inode numbers keep 20 bits for it.
     pub const MAX: SetId = SetId((1 << 20) - 1);
