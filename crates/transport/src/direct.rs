@@ -3,19 +3,18 @@
 //! For senders on the connection's own thread that have work to do after sending: what waits in a queue for a task would
 //! leave only after that work.
 
-use crate::TransportError;
+use crate::{TransportError, WritingHalf};
 use bytes::{Buf, Bytes};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io::{ErrorKind, IoSlice};
 use std::rc::Rc;
-use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::Notify;
 use wire::Frame;
 
 #[derive(Debug)]
 struct Shared {
-    socket: OwnedWriteHalf,
+    socket: WritingHalf,
     /// What the socket had no room for.
     rest: RefCell<VecDeque<Bytes>>,
     more: Notify,
@@ -27,7 +26,8 @@ pub struct DirectSender(Rc<Shared>);
 
 impl DirectSender {
     /// Takes a connection's writing half.
-    pub fn new(socket: OwnedWriteHalf) -> DirectSender {
+    pub fn new(socket: impl Into<WritingHalf>) -> DirectSender {
+        let socket = socket.into();
         DirectSender(Rc::new(Shared { socket, rest: RefCell::default(), more: Notify::new() }))
     }
 
@@ -68,7 +68,7 @@ impl DirectSender {
                 rest.pop_front();
             }
         }
-        Ok(true)
+        self.0.socket.try_flush()
     }
 
     /// Writes what [`DirectSender::send`] could not, until the connection breaks.

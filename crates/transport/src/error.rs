@@ -35,6 +35,14 @@ pub enum TransportError {
         /// Its words.
         reason: String,
     },
+    /// The handshake of TLS failed: one side does not believe the other, or speaks something else.
+    #[error("{address}: TLS: {source}")]
+    Insecure {
+        /// Where.
+        address: String,
+        /// Why.
+        source: io::Error,
+    },
     /// The connection broke.
     #[error("connection lost: {0}")]
     Io(#[from] io::Error),

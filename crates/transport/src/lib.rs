@@ -1,4 +1,4 @@
-//! Frames over TCP with tokio: reading, writing, handshake, and request-response on one connection.
+//! Frames over TCP with tokio, encrypted or not: reading, writing, handshake, and request-response on one connection.
 //!
 //! Owns connections and nothing else: what a frame means is its receiver's matter. Clients' blocking connections are in
 //! crate `client`. Invariant: a frame that is handed out passed its checksum.
@@ -8,14 +8,18 @@ mod direct;
 mod error;
 mod handshake;
 mod reader;
+mod tls;
 mod writer;
+mod writing;
 
 pub use caller::Caller;
 pub use direct::DirectSender;
 pub use error::TransportError;
 pub use handshake::{Established, accept, answer, connect};
 pub use reader::{Bounds, FrameReader};
+pub use tls::{TlsConnection, TlsReader, TlsWriter, secure};
 pub use writer::{FrameSender, Queued, write_frames};
+pub use writing::WritingHalf;
 
 /// The port that servers listen on unless told otherwise.
 pub const DEFAULT_PORT: u16 = 24240;

@@ -99,6 +99,13 @@ pub async fn write_frames<W: AsyncWrite + Unpin>(
                 pieces.pop_front();
             }
         }
+        // What TLS took is not on its way yet.
+        match timeout {
+            None => to.flush().await?,
+            Some(time) => {
+                tokio::time::timeout(time, to.flush()).await.map_err(|_| TransportError::Stalled)??;
+            }
+        }
     }
     to.shutdown().await?;
     Ok(())
