@@ -135,6 +135,44 @@ async fn a_direct_sender_sends_at_once_and_drains_what_had_no_room() {
     assert_eq!(sender.queued(), 0);
 }
 
+/// A connection whose sockets hold little, so that most of a frame that TLS has taken waits.
+async fn narrow() -> (TlsConnection, TlsConnection) {
+    let (a, b) = sockets().await;
+    rustix::net::sockopt::set_socket_send_buffer_size(&a, 4096).unwrap();
+    rustix::net::sockopt::set_socket_recv_buffer_size(&b, 4096).unwrap();
+    let keys = keys();
+    let at_client = Channel::client(trust::client_config(&keys.client).unwrap()).unwrap();
+    let at_server = Channel::server(trust::server_config(&keys.server).unwrap()).unwrap();
+    let (client, server) =
+        tokio::join!(secure(a, at_client, "server", WAIT), secure(b, at_server, "client", WAIT));
+    (client.unwrap(), server.unwrap())
+}
+
+#[tokio::test]
+async fn what_the_socket_had_no_room_for_follows_without_another_frame() {
+    for timeout in [None, Some(WAIT)] {
+        let (client, server) = narrow().await;
+        let (sender, queue) = FrameSender::channel();
+        let writing = tokio::spawn(write_frames(client.writer, queue, timeout));
+        assert!(sender.send(Frame::with_payload(Kind::Reply, 1, vec![], vec![3; 100_000].into())));
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let read = tokio::time::timeout(WAIT, FrameReader::new(server.reader).next()).await;
+        assert_eq!(read.expect("in time").unwrap().unwrap().payload.len(), 100_000);
+        drop(sender);
+        writing.await.unwrap().unwrap();
+    }
+    let (client, server) = narrow().await;
+    let sender = DirectSender::new(client.writer);
+    sender.send(Frame::with_payload(Kind::Peer, 1, vec![], vec![3; 100_000].into()));
+    assert_eq!(sender.queued(), 0, "TLS has taken it");
+    let mut reader = FrameReader::new(server.reader);
+    tokio::select! {
+        e = sender.drain() => panic!("{e}"),
+        read = reader.next() => assert_eq!(read.unwrap().unwrap().payload.len(), 100_000),
+        () = tokio::time::sleep(WAIT) => panic!("the rest never comes"),
+    }
+}
+
 #[tokio::test]
 async fn who_takes_nothing_is_given_up() {
     let (client, _server) = connected().await;

@@ -65,6 +65,7 @@ fn shake_hands(
             return Err((at_client, at_server));
         }
         if !client.is_handshaking() && !server.is_handshaking() && !client.wants_write() {
+            assert!(bytes.is_empty(), "an idle connection has no bytes on it");
             return Ok((client, server));
         }
     }
@@ -98,6 +99,47 @@ fn nobody_but_a_server_answers_for_one() {
         let false_server = server_config(&issue(&pool, holder)).unwrap();
         let (at_client, _) = shake_hands(web.clone(), false_server).unwrap_err();
         assert!(matches!(at_client, Some(Error::InvalidCertificate(_))), "{at_client:?}");
+    }
+}
+
+/// A certificate whose usage would do, but which says another role.
+#[test]
+fn the_role_counts_and_not_the_usage_alone() {
+    use rcgen::{
+        BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, SanType,
+    };
+    let uri = |text: String| vec![SanType::URI(text.as_str().try_into().unwrap())];
+    let pool = "01".repeat(16);
+    let (authority_key, key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
+    let mut params = CertificateParams::default();
+    params.subject_alt_names = uri(format!("mortar://{pool}/authority"));
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority = params.self_signed(&authority_key).unwrap();
+    let issuer = Issuer::new(params, authority_key);
+    for (holder, is_server) in [(server(), true), (client(), false)] {
+        let mut params = CertificateParams::default();
+        params.subject_alt_names = uri(identity(POOL, holder).uri());
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        let own = params.signed_by(&key, &issuer).unwrap();
+        let chain = vec![own.der().clone(), authority.der().clone()];
+        let secret = rustls::pki_types::PrivatePkcs8KeyDer::from(key.serialize_der()).into();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(chain, secret)
+            .unwrap();
+        config.alpn_protocols = vec![trust::ALPN.to_vec()];
+        config.send_tls13_tickets = 0;
+        let joining = joining_config(Fingerprint::of(authority.der())).unwrap();
+        match shake_hands(joining, Arc::new(config)) {
+            Ok(_) => assert!(is_server),
+            Err((at_client, _)) => {
+                let why = Error::InvalidCertificate(rustls::CertificateError::InvalidPurpose);
+                assert!(!is_server && at_client.as_ref() == Some(&why), "{at_client:?}");
+            }
+        }
     }
 }
 

@@ -64,6 +64,8 @@ fn packages(package: &str) -> &'static [&'static str] {
         "cluster" => &["cluster", "server-core"],
         "brick" => &["brick", "server-core"],
         "server-core" => &["server-core"],
+        "trust" => &["trust", "transport"],
+        "transport" => &["transport"],
         _ => &[],
     }
 }
