@@ -119,20 +119,25 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
 
     /// Gives the answer to a change the attributes of the directories that it touched, for whoever may keep them.
     pub(crate) fn add_directories(&mut self, ticket: Ticket, change: &Change) {
-        let dirs: Vec<Fid> = match change {
+        let mut dirs: Vec<Fid> = match change {
             Change::Create { parent, .. }
             | Change::Unlink { parent, .. }
             | Change::Rmdir { parent, .. }
             | Change::Link { parent, .. }
             | Change::Enter { parent, .. } => [*parent].into(),
-            Change::Rename { parent, to_parent, fid, .. } => [*parent, *to_parent, *fid].into(),
-            Change::Exchange { parent, to_parent, fid, to_fid, .. } => {
-                [*parent, *to_parent, *fid, *to_fid].into()
+            Change::Rename { parent, to_parent, .. } | Change::Exchange { parent, to_parent, .. } => {
+                [*parent, *to_parent].into()
             }
             _ => return,
         };
-        let Some(waiter) = self.waiters.get_mut(ticket).filter(|w| w.to.is_granted()) else { return };
-        let attrs = dirs.iter().filter_map(|d| self.brick.attr(*d).ok()).filter(Attr::is_dir);
-        waiter.payload = attrs.collect::<Vec<Attr>>().to_bytes().into();
+        if !self.waiters.get_mut(ticket).is_some_and(|w| w.to.is_granted()) {
+            return;
+        }
+        dirs.dedup();
+        dirs.extend(self.renamed_directories(change).iter().map(|entry| entry.fid));
+        let attrs: Vec<Attr> = dirs.iter().filter_map(|d| self.brick.attr(*d).ok()).collect();
+        if let Some(waiter) = self.waiters.get_mut(ticket) {
+            waiter.payload = attrs.to_bytes().into();
+        }
     }
 }

@@ -5,9 +5,11 @@ use crate::content::Content;
 use crate::core::{Cx, Later, Next, SetCore};
 use crate::io::ReplyTo;
 use alloc::vec;
+use alloc::vec::Vec;
 use bytes::Bytes;
 use core::time::Duration;
 use ids::Lsn;
+use namespace::Entry;
 use replica::{Input, LogEntry, Ticket};
 use wire::{Change, Errno};
 
@@ -64,24 +66,39 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// Directories of other sets that were renamed here come to hang there too. What was agreed about an entry that led to one
     /// does not count for what it leads to now.
     fn note_renamed(&mut self, change: &Change) {
-        let (renamed, names) = match change {
-            Change::Rename { parent, name, fid, to_parent, to_name, .. } => {
-                (vec![*fid], [(*parent, name), (*to_parent, to_name)])
-            }
-            Change::Exchange { parent, name, fid, to_parent, to_name, to_fid, .. } => {
-                (vec![*fid, *to_fid], [(*parent, name), (*to_parent, to_name)])
+        let names = match change {
+            Change::Rename { parent, name, to_parent, to_name, .. }
+            | Change::Exchange { parent, name, to_parent, to_name, .. } => {
+                [(*parent, name), (*to_parent, to_name)]
             }
             _ => return,
         };
         if !self.is_primary() {
             return;
         }
-        for fid in renamed {
-            if self.brick.attr_of_any(fid).is_ok_and(|attr| attr.is_dir() && attr.home != self.set) {
+        for entry in self.renamed_directories(change) {
+            if entry.home != self.set {
                 names.iter().for_each(|(dir, name)| self.transactions.give_up(*dir, name));
-                self.later.push_back(Later::TellPlace(fid));
+                self.later.push_back(Later::TellPlace(entry.fid));
             }
         }
+    }
+
+    /// The directories that the change, which was carried out, gave other names. Their entries tell them from files: those
+    /// are in memory, and an object's own attributes are not after a rename.
+    pub(crate) fn renamed_directories(&mut self, change: &Change) -> Vec<Entry> {
+        let renamed = match change {
+            Change::Rename { fid, to_parent, to_name, .. } => vec![(*fid, *to_parent, to_name)],
+            Change::Exchange { parent, name, fid, to_parent, to_name, to_fid, .. } => {
+                vec![(*fid, *to_parent, to_name), (*to_fid, *parent, name)]
+            }
+            _ => return Vec::new(),
+        };
+        let directory = |(fid, dir, name)| {
+            let entry = self.brick.lookup(dir, name).ok().flatten()?;
+            (entry.fid == fid && entry.is_dir()).then_some(entry)
+        };
+        renamed.into_iter().filter_map(directory).collect()
     }
 
     pub(crate) fn apply_now(&mut self, entry: &LogEntry<Content>) -> Result<(), Errno> {

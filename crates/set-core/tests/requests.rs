@@ -80,6 +80,27 @@ fn syncs_asked_for_together_are_one_round() {
     assert_eq!(rig.step(Input::Worked(1, Ok(Done::Synced(Lsn(0))))), NONE, "a ticket counts once");
 }
 
+/// The kernel asks for them before the next change; what they are is known from the entries, in memory.
+#[test]
+fn a_rename_tells_each_directory_that_it_touched_once() {
+    let object = |lsn| Fid { epoch: Epoch(1), lsn: Lsn(lsn), ..ROOT };
+    let (file, dir, to) = (object(51), object(52), object(53));
+    let copy = Fid { set: SetId(2), ..object(54) };
+    let of = |fid: Fid| (fid, fid.set);
+    let names = [("f", file), ("d", dir), ("t", to), ("c", copy)];
+    let names = names.map(|(n, fid)| ((ROOT, name(n)), of(fid))).into();
+    let mut rig = Rig::with(Memory { names, files: [file].into(), ..Memory::default() }, &[]);
+    let mut rename = |from: (Fid, &str), to: (Fid, &str), flags| {
+        let (name, to_name) = (name(from.1), name(to.1));
+        rig.told(7, Op::Rename { parent: from.0, name, to_parent: to.0, to_name, flags })
+    };
+    assert_eq!(rename((ROOT, "f"), (ROOT, "g"), 0), [ROOT]);
+    assert_eq!(rename((ROOT, "g"), (to, "f"), 0), [ROOT, to]);
+    assert_eq!(rename((ROOT, "d"), (ROOT, "e"), 0), [ROOT, dir]);
+    assert_eq!(rename((ROOT, "c"), (ROOT, "b"), 0), [ROOT], "another set answers for it");
+    assert_eq!(rename((ROOT, "e"), (to, "f"), 2), [ROOT, to, dir], "an exchange");
+}
+
 /// A power cut of all may have taken a file that somebody still holds: that must not pass for synced.
 #[test]
 fn a_file_that_is_gone_is_not_synced() {

@@ -329,6 +329,12 @@ impl LocalBrick for Memory {
                     self.names.insert((*to_parent, to_name.clone()), moved);
                 }
             }
+            Change::Exchange { parent, name, to_parent, to_name, .. } => {
+                let [a, b] = [(*parent, name.clone()), (*to_parent, to_name.clone())];
+                if let (Some(one), Some(two)) = (self.names.remove(&a), self.names.remove(&b)) {
+                    self.names.extend([(a, two), (b, one)]);
+                }
+            }
             Change::Enter { parent, name, fid, home, .. } => {
                 self.names.insert((*parent, name.clone()), (*fid, *home));
                 self.files.insert(*fid);

@@ -5,7 +5,7 @@ pub mod brick;
 
 use brick::{Memory, ROOT, SET, Work};
 use bytes::Bytes;
-use ids::{BrickId, Epoch, OpId, ServerId, SessionId, SetId, Time};
+use ids::{BrickId, Epoch, Fid, OpId, ServerId, SessionId, SetId, Time};
 use namespace::placement::SetRoom;
 use replica::{Results, View};
 use set_core::{Input, Moment, Output, Outside, Pending, ReplyTo, Request, SetCore, Settings, Start};
@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use wire::op::Node;
 use wire::peer::{PeerBody, PeerMessage};
-use wire::{Body, Call, Fail, Name, Op, Reply};
+use wire::{Attr, Body, Call, Fail, Name, Op, Reply, Wire};
 
 pub const ME: BrickId = BrickId(1);
 
@@ -194,6 +194,19 @@ impl Rig {
         let call = Call { set: SET, epoch: Epoch(epoch), id, finished: 0, op };
         let session = SessionId(session);
         self.step(Input::Request(Request { call, payload: Bytes::new(), to: To(seq), session }))
+    }
+
+    /// The objects whose attributes come with the answer.
+    pub fn told(&mut self, session: u64, op: Op) -> Vec<Fid> {
+        self.seq += 1;
+        let (session, to) = (SessionId(session), To(self.seq));
+        let id = OpId { session, seq: self.seq };
+        let call = Call { set: SET, epoch: Epoch(self.epoch), id, finished: 0, op };
+        let told = |output| if let Output::Reply { payload, .. } = output { Some(payload) } else { None };
+        let out = self.outputs(Input::Request(Request { call, payload: Bytes::new(), to, session }));
+        let attrs =
+            out.into_iter().filter_map(told).flat_map(|p| Vec::<Attr>::from_bytes(&p).unwrap_or_default());
+        attrs.map(|attr| attr.fid).collect()
     }
 
     pub fn mkfile(&mut self, session: u64, s: &str) -> Vec<String> {
