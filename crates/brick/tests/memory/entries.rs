@@ -372,3 +372,37 @@ fn a_power_cut_leaves_no_marked_directory_without_its_entry() {
     }
     assert!(lay_there > 20, "it seldom came to lie in lost+found");
 }
+
+/// In a comparison of everything that is nearly all of them.
+#[test]
+fn an_object_that_is_right_is_not_written() {
+    let mut disk = Disk::new(1, CrashRule::Ordered);
+    let mut s = Set::new(vec![disk.open().unwrap()]);
+    let (f, d) = (s.file(ROOT, "f"), s.dir(ROOT, "d"));
+    s.write(f, 0, b"data");
+    let b = &mut s.bricks[0];
+    b.flush_attrs().unwrap();
+    let [file, dir] = [f, d].map(|fid| b.object(fid).unwrap().unwrap());
+    for (fid, object) in [(f, &file), (d, &dir)] {
+        disk.fail_writes(true);
+        assert!(b.take_object(fid, object, None, true).unwrap(), "{fid}");
+        let mut others = [object.clone(), object.clone(), object.clone()];
+        others[0].attr.mtime.sec += 1;
+        others[1].attr.mode ^= 0o200;
+        others[2].version.lsn = Lsn(99);
+        for other in &others {
+            assert!(b.take_object(fid, other, None, true).is_err(), "{fid}");
+        }
+        assert!(
+            b.take_object(fid, object, None, false).is_err(),
+            "its data is to follow: it has no version yet"
+        );
+        disk.fail_writes(false);
+    }
+    // What waits to be written is not on the disk.
+    s.write(f, 0, b"date");
+    let b = &mut s.bricks[0];
+    let file = b.object(f).unwrap().unwrap();
+    disk.fail_writes(true);
+    assert!(b.take_object(f, &file, None, true).is_err());
+}
