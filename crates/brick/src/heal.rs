@@ -56,7 +56,7 @@ impl Brick {
     /// The kernel's.
     pub fn end_heal(&mut self) -> Result<(), Errno> {
         // No opening looks for them any more.
-        self.store_marks()?;
+        self.store_new_marks()?;
         self.stale.remove()?;
         // What lay beneath a directory that was moved to the heal trash is gone too: nothing of it is to be found in
         // memory.

@@ -2,17 +2,20 @@
 //! nothing in memory leads to it, and only what was forgotten is removed.
 
 use crate::folders::{HiddenJob, hidden_name};
+use crate::marks::MarksJob;
 use crate::open::Brick;
 use file_system::File;
 use ids::Fid;
 use std::sync::Arc;
 use wire::Errno;
 
-/// The last work of a healing: what was moved to the heal trash goes, and everything goes to disk. Runs on any thread.
+/// The last work of a healing: what was moved to the heal trash goes, and everything goes to disk, also which files wait for
+/// the end of a transaction. Runs on any thread.
 #[must_use = "nothing is on disk before it has run"]
 pub struct EndJob {
     heal_trash: Arc<File>,
     gone: Vec<Fid>,
+    marks: Option<MarksJob>,
     sync: crate::SyncJob,
 }
 
@@ -28,6 +31,7 @@ impl EndJob {
                 Err(e) => return Err(e),
             }
         }
+        self.marks.map_or(Ok(()), MarksJob::run)?;
         self.sync.run().map(drop)
     }
 }
@@ -70,6 +74,7 @@ impl Brick {
             job.run()?.into_iter().try_for_each(|fid| self.forget_trashed(fid))?;
         }
         let gone = self.folders.forgotten().take().unwrap_or_default();
-        Ok(EndJob { heal_trash: self.folders.heal_trash().share(), gone, sync: self.begin_sync(None)? })
+        let (heal_trash, marks) = (self.folders.heal_trash().share(), self.begin_marks());
+        Ok(EndJob { heal_trash, gone, marks, sync: self.begin_sync(None)? })
     }
 }

@@ -3,10 +3,12 @@
 //! The mark is in the file's tag, and nobody may come by. The journal had its record, but after a loss it begins anew, and
 //! that of a brick that has healed begins somewhere in the primary's. So a walk over the tree and a healing note which marked
 //! files they meet. While something is stale each opening walks; before the stale set goes what was met is written to
-//! `.mortar/marks`, which later openings read. What is noted may have ended since.
+//! `.mortar/marks`, which later openings read. What is noted may have ended since. It is written by the last work of a healing,
+//! on another thread than the brick's own: only what was met since then is written by that.
 
 use crate::error::OpenError;
 use crate::identity::{read_small, write_durably};
+use crate::locks::locked;
 use crate::object::S_IFDIR;
 use crate::open::{Brick, Site};
 use disk_format::tag::PENDING;
@@ -15,7 +17,7 @@ use file_system::{File, S_IFMT};
 use ids::{Fid, SetId};
 use namespace::TreeState as _;
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use wire::Errno;
 
 /// Its name in `.mortar`.
@@ -26,7 +28,33 @@ pub(crate) struct Marks {
     /// The folder `.mortar`.
     meta: Arc<File>,
     met: BTreeSet<Fid>,
-    written: BTreeSet<Fid>,
+    written: Arc<Written>,
+}
+
+/// What the file says.
+struct Written {
+    /// Held by whoever writes the file.
+    writing: Mutex<()>,
+    list: Mutex<BTreeSet<Fid>>,
+}
+
+/// Work that writes down what was met, and brings it to disk. Runs on any thread.
+#[must_use = "nothing is written before it has run"]
+pub(crate) struct MarksJob {
+    meta: Arc<File>,
+    met: BTreeSet<Fid>,
+    written: Arc<Written>,
+}
+
+impl MarksJob {
+    /// Does it.
+    pub(crate) fn run(self) -> Result<(), Errno> {
+        let _writing = locked(&self.written.writing);
+        let noted = Noted { files: self.met.iter().copied().collect() };
+        write_durably(&self.meta, FILE, &noted.encode())?;
+        *locked(&self.written.list) = self.met;
+        Ok(())
+    }
 }
 
 impl Marks {
@@ -45,6 +73,7 @@ impl Marks {
             },
         };
         let met = written.iter().chain(met).copied().collect();
+        let written = Arc::new(Written { writing: Mutex::new(()), list: Mutex::new(written) });
         Ok(Marks { meta, met, written })
     }
 
@@ -65,20 +94,23 @@ impl Brick {
         self.marks.met.iter().copied().collect()
     }
 
-    /// Before nothing is stale any more, or the brick is closed.
-    pub(crate) fn store_marks(&mut self) -> Result<(), Errno> {
+    /// Before nothing is stale any more, or the brick is closed: what writes down which files are marked. `None`: the file
+    /// says so.
+    pub(crate) fn begin_marks(&mut self) -> Option<MarksJob> {
         let met = std::mem::take(&mut self.marks.met);
         let gone = |r: Result<bool, Errno>| matches!(r, Ok(false) | Err(Errno::ESTALE | Errno::ENOENT));
         let met: BTreeSet<Fid> = met.into_iter().filter(|fid| !gone(self.is_pending(*fid))).collect();
-        if met != self.marks.written {
-            let noted = Noted { files: met.iter().copied().collect() };
-            if let Err(e) = write_durably(&self.marks.meta, FILE, &noted.encode()) {
-                self.marks.met = met;
-                return Err(e);
-            }
-            self.marks.written.clone_from(&met);
+        self.marks.met.clone_from(&met);
+        let (meta, written) = (self.marks.meta.clone(), self.marks.written.clone());
+        let says_so = *locked(&written.list) == met;
+        (!says_so).then_some(MarksJob { meta, met, written })
+    }
+
+    /// Writes down what was met since a [`MarksJob`] ran, if anything was.
+    pub(crate) fn store_new_marks(&mut self) -> Result<(), Errno> {
+        if self.marks.met.is_subset(&locked(&self.marks.written.list)) {
+            return Ok(());
         }
-        self.marks.met = met;
-        Ok(())
+        self.begin_marks().map_or(Ok(()), MarksJob::run)
     }
 }

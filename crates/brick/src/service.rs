@@ -3,6 +3,7 @@
 use crate::adopt::give_up;
 use crate::error::{FormatError, io_errno};
 use crate::identity::{check_around, check_file_system, check_inside, own, read_identity};
+use crate::marks::MarksJob;
 use crate::object::{OpenObject, S_IFDIR};
 use crate::open::Brick;
 use disk_format::Identity;
@@ -57,7 +58,7 @@ impl Brick {
     /// The kernel's, if something could not be brought to disk.
     pub fn shut(&mut self) -> Result<(), Errno> {
         self.flush_attrs()?;
-        self.store_marks()?;
+        self.begin_marks().map_or(Ok(()), MarksJob::run)?;
         self.begin_sync(None)?.run()?;
         if self.nodes.holds_marks() {
             // Their ends are on disk only now.

@@ -168,7 +168,10 @@ fn a_mark_that_a_healing_met_is_known_after_a_kill() {
     joiner.reset_journal(s.bricks[0].last()).unwrap();
     for ended in [false, true] {
         if ended {
-            end_heal(&mut joiner);
+            joiner.begin_end().unwrap().run().unwrap();
+            second.fail_syncs(true);
+            joiner.end_heal().expect("the brick's own thread waits for no disk");
+            second.fail_syncs(false);
         }
         drop(joiner);
         joiner = second.open().unwrap();
