@@ -8,6 +8,7 @@ mod direct;
 mod error;
 mod handshake;
 mod reader;
+mod timeout;
 mod tls;
 mod writer;
 mod writing;

@@ -1,6 +1,7 @@
 //! Reading frames off a socket.
 
 use crate::TransportError;
+use crate::timeout::within;
 use bytes::{Bytes, BytesMut};
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,6 +30,9 @@ impl Bounds {
     /// Waits for so many bytes of memory, at most for all that there is.
     pub async fn reserve(&self, bytes: usize) -> Result<OwnedSemaphorePermit, TransportError> {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        if let Ok(reserved) = self.memory.clone().try_acquire_many_owned(bytes) {
+            return Ok(reserved);
+        }
         self.memory.clone().acquire_many_owned(bytes).await.map_err(|_| TransportError::Closed)
     }
 }
@@ -99,10 +103,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
             let memory = if length > Bounds::FREE { Some(bounds.reserve(length).await?) } else { None };
             Ok((self.take(head).await?, memory))
         };
-        match tokio::time::timeout(bounds.wait, whole).await {
-            Ok(read) => read.map(Some),
-            Err(_) => Err(TransportError::Stalled),
-        }
+        within(bounds.wait, whole).await.unwrap_or(Err(TransportError::Stalled)).map(Some)
     }
 
     /// Reads until `n` bytes are buffered; false if the stream ends before the first of them.

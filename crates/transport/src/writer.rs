@@ -1,6 +1,7 @@
 //! Writing frames to a socket: a queue, and a task that empties it with as few system calls as it can.
 
 use crate::TransportError;
+use crate::timeout::within;
 use bytes::{Buf, Bytes};
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -83,9 +84,7 @@ pub async fn write_frames<W: AsyncWrite + Unpin>(
             let writing = to.write_vectored(&slices);
             let mut written = match timeout {
                 None => writing.await?,
-                Some(time) => {
-                    tokio::time::timeout(time, writing).await.map_err(|_| TransportError::Stalled)??
-                }
+                Some(time) => within(time, writing).await.ok_or(TransportError::Stalled)??,
             };
             if written == 0 {
                 return Err(TransportError::Closed);
@@ -102,9 +101,7 @@ pub async fn write_frames<W: AsyncWrite + Unpin>(
         // What TLS took is not on its way yet.
         match timeout {
             None => to.flush().await?,
-            Some(time) => {
-                tokio::time::timeout(time, to.flush()).await.map_err(|_| TransportError::Stalled)??;
-            }
+            Some(time) => within(time, to.flush()).await.ok_or(TransportError::Stalled)??,
         }
     }
     to.shutdown().await?;
