@@ -10,7 +10,7 @@ use ids::{Epoch, ServerId, SessionId};
 use std::net::IpAddr;
 use std::rc::Rc;
 use tokio::task::spawn_local;
-use transport::{FrameReader, FrameSender, TransportError, write_frames};
+use transport::{Bounds, FrameReader, FrameSender, TransportError, write_frames};
 use wire::limits::{BODY_MAX, DIR_PAGE, IO_MAX, PAYLOAD_MAX};
 use wire::peer::PeerMessage;
 use wire::{Call, Fail, Frame, Kind, Op, Reply, Wire};
@@ -80,47 +80,60 @@ async fn client_loop(
     guest: &Guest,
 ) -> Result<(), TransportError> {
     let (reader, writer) = tokio::net::TcpStream::from_std(stream)?.into_split();
-    let (mut frames, bounds) = (FrameReader::new(reader), guest.bounds(CALL_BODY, PAYLOAD_MAX));
+    let (frames, bounds) = (FrameReader::new(reader), guest.bounds(CALL_BODY, PAYLOAD_MAX));
     let (sender, queue) = FrameSender::channel();
+    let connection = caller.connection.clone();
+    // Tasks of their own: each of them is woken for itself alone.
     let mut writing = spawn_local(write_frames(writer, queue, Some(FRAME_WAIT)));
-    let read = async {
-        while let Some((frame, memory)) = frames.next_within(&bounds).await? {
-            if frame.kind != Kind::Call {
-                return Err(wire::DecodeError::Bounds("frame kind on a data connection").into());
-            }
-            if shard.is_misplaced(slot) {
-                break;
-            }
-            let call = Call::from_bytes(&frame.body);
-            let answer = call.as_ref().map_or(SHORT_ANSWER, |call| answer_size(&call.op));
-            // Those whose request was long have its memory for the answer, which is short then.
-            let held = match memory {
-                Some(memory) => memory,
-                None => bounds.reserve(frame.body.len() + frame.payload.len() + answer).await?,
-            };
-            let (sender, connection) = (sender.clone(), caller.connection.clone());
-            let to = super::set::Client { sender, id: frame.id, connection, held: Some(held) };
-            match call {
-                Ok(call) => {
-                    let asked = Asked { call, payload: frame.payload, to };
-                    on_call(shard, asked, caller.session, caller.from);
-                }
-                Err(e) => {
-                    tracing::warn!("request of session {}: {e}", caller.session);
-                    to.answer(&Reply::errno(wire::Errno::EINVAL.0));
-                }
-            }
-        }
-        Ok(())
-    };
+    let mut reading = spawn_local(read_calls(shard.clone(), frames, bounds, slot, caller, sender));
     let served = tokio::select! {
         biased;
-        () = caller.connection.given_up() => Ok(()),
-        served = read => served,
+        () = connection.given_up() => Ok(()),
+        served = &mut reading => served.unwrap_or(Err(TransportError::Closed)),
         written = &mut writing => written.unwrap_or(Err(TransportError::Closed)),
     };
+    reading.abort();
     writing.abort();
     served
+}
+
+/// Takes a client's requests until its connection closes.
+async fn read_calls(
+    shard: Rc<Shard>,
+    mut frames: FrameReader<tokio::net::tcp::OwnedReadHalf>,
+    bounds: Bounds,
+    slot: u16,
+    caller: Caller,
+    sender: FrameSender,
+) -> Result<(), TransportError> {
+    while let Some((frame, memory)) = frames.next_within(&bounds).await? {
+        if frame.kind != Kind::Call {
+            return Err(wire::DecodeError::Bounds("frame kind on a data connection").into());
+        }
+        if shard.is_misplaced(slot) {
+            break;
+        }
+        let call = Call::from_bytes(&frame.body);
+        let answer = call.as_ref().map_or(SHORT_ANSWER, |call| answer_size(&call.op));
+        // Those whose request was long have its memory for the answer, which is short then.
+        let held = match memory {
+            Some(memory) => memory,
+            None => bounds.reserve(frame.body.len() + frame.payload.len() + answer).await?,
+        };
+        let (sender, connection) = (sender.clone(), caller.connection.clone());
+        let to = super::set::Client { sender, id: frame.id, connection, held: Some(held) };
+        match call {
+            Ok(call) => {
+                let asked = Asked { call, payload: frame.payload, to };
+                on_call(&shard, asked, caller.session, caller.from);
+            }
+            Err(e) => {
+                tracing::warn!("request of session {}: {e}", caller.session);
+                to.answer(&Reply::errno(wire::Errno::EINVAL.0));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Gives a request to its set, here or on the shard that has it.
