@@ -50,6 +50,7 @@ mod identity;
 mod index;
 mod index_file;
 mod journal;
+mod key_hash;
 mod known_names;
 mod listing;
 mod locks;

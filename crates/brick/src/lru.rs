@@ -1,21 +1,24 @@
 //! A map that knows which of its entries was used longest ago.
 
+use crate::key_hash::KeySeed;
 use std::collections::HashMap;
 use std::hash::Hash;
 
 const NONE: usize = usize::MAX;
 
-struct Slot<K, V> {
-    key: K,
-    value: V,
+/// Who was used before and after. Apart from keys and values, so that those of many entries lie close together: each use
+/// touches those of several.
+#[derive(Clone, Copy)]
+struct Links {
     newer: usize,
     older: usize,
 }
 
 /// The map. It never drops anything by itself: the owner asks for the oldest.
 pub(crate) struct Lru<K, V> {
-    places: HashMap<K, usize>,
-    slots: Vec<Option<Slot<K, V>>>,
+    places: HashMap<K, usize, KeySeed>,
+    slots: Vec<Option<(K, V)>>,
+    links: Vec<Links>,
     free: Vec<usize>,
     newest: usize,
     oldest: usize,
@@ -23,38 +26,37 @@ pub(crate) struct Lru<K, V> {
 
 impl<K: Hash + Eq + Copy, V> Lru<K, V> {
     pub(crate) fn new() -> Self {
-        Lru { places: HashMap::new(), slots: Vec::new(), free: Vec::new(), newest: NONE, oldest: NONE }
+        let (slots, links, free) = (Vec::new(), Vec::new(), Vec::new());
+        Lru { places: HashMap::default(), slots, links, free, newest: NONE, oldest: NONE }
     }
 
     pub(crate) fn len(&self) -> usize {
         self.places.len()
     }
 
-    fn slot(&mut self, at: usize) -> Option<&mut Slot<K, V>> {
-        self.slots.get_mut(at).and_then(Option::as_mut)
+    fn value(&mut self, at: usize) -> Option<&mut V> {
+        self.slots.get_mut(at)?.as_mut().map(|(_, value)| value)
     }
 
     fn unlink(&mut self, at: usize) {
-        let Some(s) = self.slot(at) else { return };
-        let (newer, older) = (s.newer, s.older);
-        match self.slot(newer) {
-            Some(s) => s.older = older,
+        let Some(Links { newer, older }) = self.links.get(at).copied() else { return };
+        match self.links.get_mut(newer) {
+            Some(l) => l.older = older,
             None => self.newest = older,
         }
-        match self.slot(older) {
-            Some(s) => s.newer = newer,
+        match self.links.get_mut(older) {
+            Some(l) => l.newer = newer,
             None => self.oldest = newer,
         }
     }
 
     fn link(&mut self, at: usize) {
         let was = self.newest;
-        if let Some(s) = self.slot(at) {
-            s.newer = NONE;
-            s.older = was;
+        if let Some(l) = self.links.get_mut(at) {
+            *l = Links { newer: NONE, older: was };
         }
-        match self.slot(was) {
-            Some(s) => s.newer = at,
+        match self.links.get_mut(was) {
+            Some(l) => l.newer = at,
             None => self.oldest = at,
         }
         self.newest = at;
@@ -67,13 +69,13 @@ impl<K: Hash + Eq + Copy, V> Lru<K, V> {
             self.unlink(at);
             self.link(at);
         }
-        self.slot(at).map(|s| &mut s.value)
+        self.value(at)
     }
 
     /// The value, whose age stays as it is.
     pub(crate) fn peek(&mut self, key: &K) -> Option<&mut V> {
         let at = *self.places.get(key)?;
-        self.slot(at).map(|s| &mut s.value)
+        self.value(at)
     }
 
     pub(crate) fn insert(&mut self, key: K, value: V) {
@@ -81,14 +83,14 @@ impl<K: Hash + Eq + Copy, V> Lru<K, V> {
             *v = value;
             return;
         }
-        let slot = Some(Slot { key, value, newer: NONE, older: NONE });
         let at = match self.free.pop() {
             Some(at) => {
-                self.slots[at] = slot;
+                self.slots[at] = Some((key, value));
                 at
             }
             None => {
-                self.slots.push(slot);
+                self.slots.push(Some((key, value)));
+                self.links.push(Links { newer: NONE, older: NONE });
                 self.slots.len() - 1
             }
         };
@@ -100,12 +102,12 @@ impl<K: Hash + Eq + Copy, V> Lru<K, V> {
         let at = self.places.remove(key)?;
         self.unlink(at);
         self.free.push(at);
-        self.slots.get_mut(at).and_then(Option::take).map(|s| s.value)
+        self.slots.get_mut(at).and_then(Option::take).map(|(_, value)| value)
     }
 
     /// The key used longest ago.
     pub(crate) fn oldest(&self) -> Option<K> {
-        self.slots.get(self.oldest).and_then(Option::as_ref).map(|s| s.key)
+        self.slots.get(self.oldest).and_then(Option::as_ref).map(|(key, _)| *key)
     }
 
     /// Takes out the entry used longest ago.
