@@ -36,20 +36,32 @@ pub(crate) fn scan_into(index: &mut Index, root: &File) -> Result<usize, Errno> 
     Ok(count)
 }
 
-/// The times that objects have after these changes, as far as the changes say so.
-fn times(records: &[Record]) -> BTreeMap<Fid, Effect> {
-    let mut out: BTreeMap<Fid, Effect> = BTreeMap::new();
-    for r in records {
-        if let Change::Touch { .. } | Change::Partial { .. } = r.change {
-            let unknown = r.change.touched();
-            out.retain(|fid, _| !unknown.contains(fid));
+/// The times that objects have after some changes, as far as these say so.
+#[derive(Default)]
+struct KnownTimes {
+    now: BTreeMap<Fid, Effect>,
+    /// What they had before a change that was done in part: they need not have them any more.
+    before: BTreeMap<Fid, Effect>,
+}
+
+impl KnownTimes {
+    fn after(records: &[Record]) -> KnownTimes {
+        let mut known = KnownTimes::default();
+        for r in records {
+            if let Change::Touch { .. } | Change::Partial { .. } = r.change {
+                let uncertain = r.change.touched().into_iter();
+                known.before.extend(uncertain.filter_map(|fid| known.now.remove_entry(&fid)));
+            }
+            for (fid, e) in effects(&r.change).into_iter().filter(|(_, e)| e.mtime.or(e.atime).is_some()) {
+                let now = known.now.entry(fid).or_default();
+                (now.mtime, now.atime) = (e.mtime.or(now.mtime), e.atime.or(now.atime));
+                if e.mtime.is_some() {
+                    known.before.remove(&fid);
+                }
+            }
         }
-        for (fid, e) in effects(&r.change).into_iter().filter(|(_, e)| e.mtime.or(e.atime).is_some()) {
-            let known = out.entry(fid).or_default();
-            (known.mtime, known.atime) = (e.mtime.or(known.mtime), e.atime.or(known.atime));
-        }
+        known
     }
-    out
 }
 
 /// The names that a change gave to objects.
@@ -126,9 +138,7 @@ impl Brick {
         let killed = !self.found.clean && !self.found.rebooted;
         if killed {
             // The tag has the change already, but data may have been written again since, which moves the kernel's times.
-            for (fid, e) in times(&records) {
-                self.restore_times(fid, e).map_err(io("restore times in"))?;
-            }
+            self.restore_all_times(KnownTimes::after(&records)).map_err(io("restore times in"))?;
         }
         if let Some(r) = records.last().filter(|r| killed && r.stamp.lsn > self.durable().lsn) {
             self.redo(r);
@@ -136,6 +146,25 @@ impl Brick {
             self.flush_attrs().map_err(io("write times in"))?;
         }
         Ok(())
+    }
+
+    fn restore_all_times(&mut self, known: KnownTimes) -> Result<(), Errno> {
+        for (fid, e) in known.before {
+            if self.is_written_last(fid)? {
+                self.restore_times(fid, Effect { mtime: e.mtime, ..Effect::default() })?;
+            }
+        }
+        known.now.into_iter().try_for_each(|(fid, e)| self.restore_times(fid, e))
+    }
+
+    /// Whether data was the last that was written of an object, so that its time is the kernel's: of all that we do after that
+    /// nothing leaves the kernel's two times alike.
+    fn is_written_last(&mut self, fid: Fid) -> Result<bool, Errno> {
+        match self.open_fid(fid).and_then(|open| open.stat()) {
+            Ok(stat) => Ok(stat.mtime == stat.ctime),
+            Err(Errno::ESTALE | Errno::ENOENT) => Ok(false),
+            Err(e) => Err(e),
+        }
     }
 
     /// No record says what a healing made or moved, nor what a power cut before it left: the index may not know where it is.

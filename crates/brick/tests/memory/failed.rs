@@ -349,6 +349,35 @@ fn a_kill_while_data_is_written_again_moves_no_times() {
     }
 }
 
+/// Likewise if the file's last change was done in part, as the disk was full: its record tells no times.
+#[test]
+fn a_kill_after_a_change_in_part_moves_no_times() {
+    for calls in 0.. {
+        let mut disk = Disk::new(1, CrashRule::Ordered);
+        let mut s = Set::new(vec![disk.open().unwrap()]);
+        let f = s.file(ROOT, "f");
+        s.bricks[0].begin_sync(None).unwrap().run().unwrap();
+        s.write(f, 0, b"first");
+        let time = s.bricks[0].attr(f).unwrap().mtime;
+        disk.fill();
+        let op = Op::Rename { parent: ROOT, name: name("f"), to_parent: ROOT, to_name: name("g"), flags: 0 };
+        assert_eq!(s.run(&op, b""), Err(wire::Errno::ENOSPC));
+        assert!(s.bricks[0].record_partial().unwrap().touched().contains(&f));
+        disk.fail_syncs(true);
+        assert!(s.bricks[0].begin_sync(None).unwrap().run().is_err());
+        disk.pass_time();
+        disk.cut_power_after(calls);
+        let done = write_again(&mut s.bricks[0]).is_ok();
+        drop(s);
+        disk.fail_syncs(false);
+        let mut b = disk.open().unwrap();
+        assert_eq!(b.attr(f).unwrap().mtime, time, "killed after {calls} calls");
+        if done {
+            break;
+        }
+    }
+}
+
 /// The disk takes nothing for a while, and then a few changes: what the state file says stands for what is on it.
 #[test]
 fn a_kill_after_a_disk_took_nothing_moves_no_times() {
