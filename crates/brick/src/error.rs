@@ -18,7 +18,7 @@ pub enum FormatError {
         path: PathBuf,
     },
     /// Something else than a directory.
-    #[error("{path} is not a directory", path = .path.display())]
+    #[error("{path} is not a directory: give a directory, or a path where one can be made", path = .path.display())]
     NotDirectory {
         /// The brick's path.
         path: PathBuf,
@@ -58,7 +58,7 @@ pub enum FormatError {
         inner: PathBuf,
     },
     /// There are files in it.
-    #[error("{path} is not empty", path = .path.display())]
+    #[error("{path} is not empty: give an empty or new directory (mortar volume create --adopt takes data as it lies)", path = .path.display())]
     NotEmpty {
         /// The brick's path.
         path: PathBuf,
@@ -76,6 +76,16 @@ pub enum FormatError {
         path: PathBuf,
         /// What it lacks.
         what: &'static str,
+    },
+    /// The kernel does not let the server keep its attributes there.
+    #[error(
+        "{path}: its file system keeps no trusted extended attributes for this server: run it as root, on ext4, XFS or \
+         btrfs, not within a mounted volume",
+        path = .path.display()
+    )]
+    NotPermitted {
+        /// The brick's path.
+        path: PathBuf,
     },
     /// Something in it cannot be a volume's.
     #[error("{path}: {why}", path = .path.display())]

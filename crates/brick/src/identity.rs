@@ -272,6 +272,7 @@ pub(crate) fn check_file_system(path: &Path, root: &OpenObject) -> Result<(), Fo
     match root.set_tag(&probe) {
         Ok(()) => {}
         Err(Errno::EROFS) => return Err(FormatError::ReadOnly { path: at() }),
+        Err(Errno::EPERM) => return Err(FormatError::NotPermitted { path: at() }),
         Err(Errno::EOPNOTSUPP) => return Err(unsuitable("trusted extended attributes")),
         Err(errno) => return Err(FormatError::Io { path: at(), doing: "set an attribute", errno }),
     }

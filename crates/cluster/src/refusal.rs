@@ -67,7 +67,10 @@ pub enum Refusal {
     TooManyBricks { count: usize, max: usize },
     #[error("brick '{brick}' is not allowed: write HOST:/PATH")]
     BrickSyntax { brick: String },
-    #[error("brick path '{path}' is not allowed: it must be absolute, not '/', without '..' and '.mortar'")]
+    #[error(
+        "brick path '{}' is not allowed: it must be absolute, not '/', without '..', '.mortar' and control characters",
+        .path.escape_debug()
+    )]
     BrickPath { path: String },
     #[error("brick {brick} is given twice: name each directory once")]
     DuplicateBrick { brick: String },

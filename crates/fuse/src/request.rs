@@ -157,8 +157,8 @@ impl<'a> Operation<'a> {
             op::LINK => O::Link(LinkOp { node: f.u64()?, new_parent: node, new_name: f.component()? }),
             op::OPEN => O::Open(open(f)?),
             op::OPENDIR => O::Opendir(open(f)?),
-            op::CREATE => O::Create(create(f, node)?),
-            op::TMPFILE => O::Tmpfile(create(f, node)?),
+            op::CREATE => O::Create(create(f, node, Fields::component)?),
+            op::TMPFILE => O::Tmpfile(create(f, node, Fields::string)?),
             op::READ => O::Read(read(f, node)?),
             op::READDIR => readdir(f).map(|(op, size)| O::Readdir { op, size })?,
             op::READDIRPLUS => readdir(f).map(|(op, size)| O::Readdirplus { op, size })?,
@@ -282,10 +282,15 @@ fn open(f: &mut Fields<'_>) -> Result<OpenOp, Errno> {
     Ok(OpenOp { flags: f.u32()?, kill_suidgid: f.u32()? & OPEN_KILL_SUIDGID != 0 })
 }
 
-fn create<'a>(f: &mut Fields<'a>, parent: u64) -> Result<CreateOp<'a>, Errno> {
+/// The kernel calls a file without a name `/`.
+fn create<'a>(
+    f: &mut Fields<'a>,
+    parent: u64,
+    name: impl FnOnce(&mut Fields<'a>) -> Result<&'a OsStr, Errno>,
+) -> Result<CreateOp<'a>, Errno> {
     let (flags, mode, umask, open_flags) = (f.u32()?, f.u32()?, f.u32()?, f.u32()?);
     let kill_suidgid = open_flags & OPEN_KILL_SUIDGID != 0;
-    Ok(CreateOp { parent, name: f.component()?, mode, umask, flags, kill_suidgid })
+    Ok(CreateOp { parent, name: name(f)?, mode, umask, flags, kill_suidgid })
 }
 
 fn read(f: &mut Fields<'_>, node: u64) -> Result<ReadOp, Errno> {

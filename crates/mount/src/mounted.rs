@@ -32,7 +32,7 @@ pub struct MountOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     /// The volume cannot be reached.
-    #[error("{0}")]
+    #[error(transparent)]
     Connect(#[from] ConnectError),
     /// The directory of the volume.
     #[error("directory /{subdir} of volume {volume}: {errno}")]
@@ -53,7 +53,7 @@ pub enum Failure {
         errno: Errno,
     },
     /// The kernel's side.
-    #[error("{0}")]
+    #[error(transparent)]
     Mount(#[from] fuse::MountError),
 }
 

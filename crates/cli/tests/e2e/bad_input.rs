@@ -1,8 +1,13 @@
 //! What is wrong is said in one line, and nothing is changed.
 
-use crate::harness::{Pool, run, tool};
+use crate::harness::{Pool, eventually, mortar, run, tool};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 /// Something mounted for a test.
 struct Scratch(PathBuf);
@@ -49,7 +54,7 @@ fn bricks_that_cannot_be() {
     refused(&pool, &format!("volume create v {one}"), &["'v' exists"]);
     fs::create_dir(s.path("full")).unwrap();
     fs::write(s.path("full/file"), "x").unwrap();
-    refused(&pool, &format!("volume create w {}", s.brick("full")), &["not empty"]);
+    refused(&pool, &format!("volume create w {}", s.brick("full")), &["not empty", "--adopt"]);
     fs::write(s.path("file"), "x").unwrap();
     refused(&pool, &format!("volume create w {}", s.brick("file")), &["not a directory"]);
     refused(&pool, &format!("volume create w {}", s.brick("no/such/parent")), &["does not exist"]);
@@ -89,6 +94,42 @@ fn on_vfat(pool: &Pool) {
         return;
     };
     refused(pool, &format!("volume create v {}", s.brick("vfat/b")), &["without", "ext4, XFS or btrfs"]);
+}
+
+#[test]
+fn what_a_mount_does_not_do() {
+    let pool = Pool::new(1);
+    pool.volume("v", 1, &[(0, "b")]);
+    let mount = pool.mount("v");
+    let host = pool.servers[0].brick("").split(':').next().unwrap().to_owned();
+    let inside = format!("{host}:{}", mount.path("brick").display());
+    refused(&pool, &format!("volume create w {inside}"), &["not within a mounted volume"]);
+    let unnamed = rustix::fs::open(mount.path(""), OFlags::TMPFILE | OFlags::RDWR, Mode::RUSR);
+    assert_eq!(unnamed.unwrap_err(), Errno::OPNOTSUPP);
+
+    let mut other = mortar();
+    other.args(["mount", &pool.source("none")]).arg(&pool.dir);
+    let why = run(other).refused();
+    assert_eq!(why.matches("no such volume").count(), 1, "{why}");
+    mount.end();
+}
+
+#[test]
+fn a_benchmark_that_is_interrupted_leaves_nothing() {
+    let pool = Pool::new(1);
+    let dir = pool.dir.join("bench");
+    fs::create_dir(&dir).unwrap();
+    let left = || fs::read_dir(&dir).unwrap().count();
+    let mut bench = mortar();
+    bench.args(["bench", "--phase", "create", "--count", "1000000"]).arg(&dir);
+    let mut bench = bench.stderr(Stdio::piped()).spawn().unwrap();
+    eventually("it works", || (left() == 1).then_some(()));
+    kill_process(Pid::from_child(&bench), Signal::INT).unwrap();
+    assert_eq!(bench.wait().unwrap().code(), Some(1));
+    assert_eq!(left(), 0);
+    let mut said = String::new();
+    bench.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert!(said.contains("is no Mortar mount") && said.contains("interrupted"), "{said}");
 }
 
 #[test]

@@ -16,6 +16,10 @@ pub fn parse(text: &str) -> Result<Document, ParseError> {
         let at = e.span().map_or(0, |s| s.start);
         p.error(at, e.message().trim().replace('\n', ", "))
     })?;
+    if root.get_ref().is_empty() {
+        let message = "the document is empty: mortar config export prints one".to_owned();
+        return Err(ParseError { line: 1, message });
+    }
     let mut document = Document::default();
     for (key, item) in root.get_ref() {
         let at = key.span().start;

@@ -108,6 +108,14 @@ fn mistakes_are_named_with_their_line() {
 }
 
 #[test]
+fn an_empty_document_is_refused() {
+    for empty in ["", "\n# nothing\n"] {
+        assert!(parse(empty).unwrap_err().message.contains("is empty"));
+    }
+    assert!(parse("[pool]\n").unwrap().volumes.is_empty(), "a pool without volumes is no mistake");
+}
+
+#[test]
 fn unknown_hosts_are_refused() {
     let document = parse("[volume.v]\nbricks = [\"h9:/x\"]\n").unwrap();
     assert_eq!(to_command(&pool(), &document, 0), Err(Refusal::UnknownHost { host: "h9".into() }));

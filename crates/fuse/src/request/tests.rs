@@ -58,7 +58,7 @@ fn shapes() -> Vec<(u32, usize, &'static [u8])> {
         (op::SETLKW, 48, b""),
         (op::ACCESS, 4, b""),
         (op::CREATE, 16, b"a\0"),
-        (op::TMPFILE, 16, b"a\0"),
+        (op::TMPFILE, 16, b"/\0"),
         (op::INTERRUPT, 8, b""),
         (op::IOCTL, 32, b""),
         (op::POLL, 24, b""),

@@ -1,13 +1,20 @@
 //! `mortar bench`: how fast a directory is, mounted by Mortar or not.
 
+mod interrupt;
 mod phases;
 
 use crate::cli::Global;
 use crate::output;
 use crate::table::{Rows, size};
+use anyhow::Context;
 use clap::Args;
+use interrupt::Interrupt;
 use phases::{Bench as Work, Phase, Result as Measured};
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// What the kernel calls our mounts.
+const MORTAR: &str = "fuse.mortar";
 
 /// Measure metadata, small files and streaming in a directory.
 ///
@@ -28,7 +35,14 @@ pub(crate) struct Bench {
 
 impl Bench {
     pub(crate) fn run(self, global: &Global) -> anyhow::Result<()> {
-        let mut work = Work::begin(&self.dir, self.count)?;
+        let file_system = file_system(&self.dir)?;
+        if file_system != MORTAR {
+            output::complain(&format!(
+                "{} is no Mortar mount: this measures {file_system}",
+                self.dir.display()
+            ));
+        }
+        let mut work = Work::begin(&self.dir, self.count, Interrupt::watch()?)?;
         let mut results = Vec::new();
         for phase in Phase::ALL {
             if self.phases.is_empty() || self.phases.contains(phase) {
@@ -38,11 +52,23 @@ impl Bench {
         drop(work);
         if global.json {
             return output::json(
-                &serde_json::json!({ "dir": self.dir, "count": self.count, "phases": results }),
+                &serde_json::json!({ "dir": self.dir, "file_system": file_system, "count": self.count, "phases": results }),
             );
         }
         output::line(&table(&results))
     }
+}
+
+/// The type of the file system that a directory is on, as the kernel calls it.
+fn file_system(dir: &Path) -> anyhow::Result<String> {
+    let device = std::fs::metadata(dir).with_context(|| dir.display().to_string())?.dev();
+    let device = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").context("/proc/self/mountinfo")?;
+    let of = |line: &str| {
+        let (mount, kind) = line.split_once(" - ")?;
+        (mount.split(' ').nth(2)? == device).then(|| kind.split(' ').next().unwrap_or_default().to_owned())
+    };
+    Ok(mounts.lines().find_map(of).unwrap_or_else(|| "another file system".to_owned()))
 }
 
 fn table(results: &[Measured]) -> String {

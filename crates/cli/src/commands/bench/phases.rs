@@ -1,5 +1,6 @@
 //! The phases of the benchmark.
 
+use super::interrupt::Interrupt;
 use crate::terminal::progress;
 use anyhow::{Context, bail};
 use clap::ValueEnum;
@@ -109,6 +110,7 @@ pub(super) struct Bench {
     count: u32,
     tree: Tree,
     data: Vec<u8>,
+    interrupt: Interrupt,
 }
 
 impl Drop for Bench {
@@ -120,7 +122,7 @@ impl Drop for Bench {
 }
 
 impl Bench {
-    pub(super) fn begin(dir: &Path, count: u32) -> anyhow::Result<Bench> {
+    pub(super) fn begin(dir: &Path, count: u32, interrupt: Interrupt) -> anyhow::Result<Bench> {
         let folder = dir.join(format!("mortar-bench.{}", std::process::id()));
         fs::create_dir(&folder).with_context(|| format!("make {}", folder.display()))?;
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
@@ -129,7 +131,7 @@ impl Bench {
             (state >> 56) as u8
         };
         let data = (0..PIECE).map(|_| byte()).collect();
-        Ok(Bench { folder, count, tree: Tree::Empty, data })
+        Ok(Bench { folder, count, tree: Tree::Empty, data, interrupt })
     }
 
     /// Prepares what the phase needs, then measures it.
@@ -224,6 +226,7 @@ impl Bench {
         what: impl Fn(&Path) -> std::io::Result<()>,
     ) -> anyhow::Result<()> {
         for i in 0..self.count {
+            self.interrupt.check()?;
             let path = self.path(kind, i);
             what(&path).with_context(|| path.display().to_string())?;
             bar.inc(1);
@@ -234,6 +237,7 @@ impl Bench {
     fn list(&self, bar: &ProgressBar) -> anyhow::Result<()> {
         let mut seen = 0;
         for entry in fs::read_dir(&self.folder)? {
+            self.interrupt.check()?;
             entry?.metadata()?;
             seen += 1;
             bar.inc(1);
@@ -247,6 +251,7 @@ impl Bench {
     fn read_small(&self, bar: &ProgressBar) -> anyhow::Result<()> {
         let mut buffer = Vec::with_capacity(SMALL + 1);
         for i in 0..self.count {
+            self.interrupt.check()?;
             let path = self.path('s', i);
             buffer.clear();
             File::open(&path)
@@ -264,6 +269,7 @@ impl Bench {
         let path = self.path('l', 0);
         let mut file = File::create_new(&path).with_context(|| path.display().to_string())?;
         for _ in 0..self.pieces() {
+            self.interrupt.check()?;
             file.write_all(&self.data)?;
             bar.inc(1);
         }
@@ -275,6 +281,7 @@ impl Bench {
         let mut file = File::open(&path).with_context(|| path.display().to_string())?;
         let mut piece = vec![0; PIECE];
         for _ in 0..self.pieces() {
+            self.interrupt.check()?;
             file.read_exact(&mut piece)?;
             if piece != self.data {
                 bail!("{}: other bytes come back than were written", path.display());
@@ -306,10 +313,10 @@ mod tests {
     fn every_phase_alone_and_all_in_order() {
         let dir = std::env::temp_dir();
         for phase in Phase::ALL {
-            let result = Bench::begin(&dir, 3).unwrap().measure(*phase).unwrap();
+            let result = Bench::begin(&dir, 3, Interrupt::default()).unwrap().measure(*phase).unwrap();
             assert!(result.operations >= 3 && result.seconds > 0.0, "{result:?}");
         }
-        let mut all = Bench::begin(&dir, 2).unwrap();
+        let mut all = Bench::begin(&dir, 2, Interrupt::default()).unwrap();
         let folder = all.folder.clone();
         for phase in Phase::ALL {
             all.measure(*phase).unwrap();
