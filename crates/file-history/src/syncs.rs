@@ -109,11 +109,12 @@ struct Syncs<'a> {
     losses: Vec<(&'a Loss, BTreeMap<u32, u64>)>,
 }
 
-/// When each client knew of the loss for certain: when it was first answered by the set as it went on.
+/// When each client knew of the loss for certain: when it was first answered by the set as it went on. What only looks is
+/// answered also to a client that has not heard of the set's new view yet.
 fn knew(records: &[Record], loss: &Loss) -> BTreeMap<u32, u64> {
     let mut knew = BTreeMap::new();
-    let asked =
-        |r: &&Record| r.set == loss.set && r.begun > loss.until && !matches!(r.op, Op::Release { .. });
+    let needs_view = |op: &Op| op.changes() || op.is_sync() || matches!(op, Op::Open { .. });
+    let asked = |r: &&Record| r.set == loss.set && r.begun > loss.until && needs_view(&r.op);
     for r in records.iter().filter(asked) {
         if let Some(at) = answered(r) {
             let first = knew.entry(r.client).or_insert(at);

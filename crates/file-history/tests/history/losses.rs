@@ -220,12 +220,18 @@ fn a_change_before_the_client_knew_of_a_loss_counts_as_before_it() {
     s.fsync(fid(1), Err(Errno::EIO));
     s.fsync(fid(1), done());
     s.accepted();
-    let mut s = synced();
-    s.lose();
-    s.read(1, &[(10, 1)]);
-    s.write(1, 0, &[(10, 2)], 10);
-    s.fsync(fid(1), Err(Errno::EIO));
-    s.refused();
+    // What only looks is answered whichever view the client knows.
+    for (knows, fine) in [(false, true), (true, false)] {
+        let mut s = synced();
+        s.lose();
+        s.read(1, &[(10, 1)]);
+        if knows {
+            s.call(Op::Open { fid: fid(1) }, attr(file(fid(1), 1, 10)));
+        }
+        s.write(1, 0, &[(10, 2)], 10);
+        s.fsync(fid(1), Err(Errno::EIO));
+        if fine { s.accepted() } else { s.refused() }
+    }
 }
 
 /// A disk that fails says nothing of losses before or after.
