@@ -9,6 +9,7 @@ mod answer;
 mod envelope;
 mod error;
 mod peer;
+mod rebalance;
 mod request;
 mod status;
 mod volume;
@@ -21,11 +22,13 @@ pub use answer::{
 pub use envelope::{TAG, Unreadable, VERSION, decode_answer, decode_request, encode_answer, encode_request};
 pub use error::{AdminError, ErrorCode};
 pub use peer::{Peer, PeerStatus, Peers, ServerRole};
+pub use rebalance::{MovedFiles, PlannedMove, RebalanceReport, RebalanceState, SetMoves};
 pub use request::{
     AdminAnswer, AdminRequest, Ask, ConfigApply, ConfigExport, GetPeerStatus, PeerDetach, PeerProbe,
-    PeerReplace, PoolList, REQUESTS, VolumeAddBrick, VolumeAdopt, VolumeCreate, VolumeDelete, VolumeGet,
-    VolumeHeal, VolumeHealInfo, VolumeInfo, VolumeList, VolumePromote, VolumeRemoveBrick, VolumeReplaceBrick,
-    VolumeReset, VolumeSet, VolumeStart, VolumeStatus, VolumeStop,
+    PeerReplace, PoolList, REQUESTS, RebalanceAction, VolumeAddBrick, VolumeAdopt, VolumeCreate,
+    VolumeDelete, VolumeGet, VolumeHeal, VolumeHealInfo, VolumeInfo, VolumeList, VolumePromote,
+    VolumeRebalance, VolumeRemoveBrick, VolumeReplaceBrick, VolumeReset, VolumeSet, VolumeStart,
+    VolumeStatus, VolumeStop,
 };
 pub use status::{
     BrickRole, BrickStatus, HealInfo, HealMode, HealProgress, HealState, ServerCounters, VolumeReport,

@@ -2,9 +2,9 @@
 
 use crate::{
     AdoptReport, BrickReplaced, BricksAdded, BricksRemoved, Changes, Document, HealInfo, OptionLines,
-    OptionsReset, OptionsSet, PeerDetached, PeerProbed, PeerReplaced, PeerStatus, Peers, VolumeCreated,
-    VolumeDeleted, VolumeDescriptions, VolumeNames, VolumePromoted, VolumeReports, VolumeStarted,
-    VolumeStopped,
+    OptionsReset, OptionsSet, PeerDetached, PeerProbed, PeerReplaced, PeerStatus, Peers, RebalanceReport,
+    VolumeCreated, VolumeDeleted, VolumeDescriptions, VolumeNames, VolumePromoted, VolumeReports,
+    VolumeStarted, VolumeStopped,
 };
 use serde::{Deserialize, Serialize};
 
@@ -89,6 +89,7 @@ requests! {
     VolumeHealInfo, VolumeHealInfo, "volume-heal-info" -> HealInfo;
     VolumePromote, VolumePromote, "volume-promote" -> VolumePromoted;
     VolumeAdopt, VolumeAdopt, "volume-adopt" -> AdoptReport;
+    VolumeRebalance, VolumeRebalance, "volume-rebalance" -> RebalanceReport;
 }
 
 /// Take a server into the pool.
@@ -314,4 +315,32 @@ pub struct VolumeAdopt {
     /// Begin, where it is not at work.
     #[serde(default)]
     pub begin: bool,
+}
+
+/// Move files of fuller sets to emptier ones, end that, or tell how far it is.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct VolumeRebalance {
+    /// The volume.
+    pub name: String,
+    /// What to do.
+    #[serde(default)]
+    pub action: RebalanceAction,
+    /// Only tell what would move.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// What to do about files that move to emptier sets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RebalanceAction {
+    /// Move them.
+    Start,
+    /// Only tell.
+    #[default]
+    Status,
+    /// Move no more.
+    Stop,
+    /// Move no more for now; what has moved is counted on.
+    Pause,
 }

@@ -1,6 +1,6 @@
 //! How volumes, their bricks and their healing do, as answers.
 
-use crate::VolumeState;
+use crate::{MovedFiles, VolumeState};
 use ids::{BrickId, Epoch, Lsn, SetId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -80,6 +80,9 @@ pub struct BrickStatus {
     /// How far its healing is, if it heals.
     #[serde(default)]
     pub heal: Option<HealProgress>,
+    /// What has moved from its set to others, if it leads the set.
+    #[serde(default)]
+    pub moved: Option<MovedFiles>,
     /// Why it is not online, if known.
     #[serde(default)]
     pub error: Option<String>,

@@ -1,5 +1,7 @@
 //! Which set a new directory lives on (docs/design/0017).
 
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 use ids::SetId;
 
 /// What is known of a set when a place is sought.
@@ -32,6 +34,8 @@ pub struct Parent {
 const CLEARLY_FULLER: u64 = 10;
 /// How much fuller than another set, in thousandths, a set must be before files move there.
 const UNEVEN: u64 = 30;
+/// Each round of a plan halves what is left of it.
+const PLAN_ROUNDS: u32 = 64;
 /// Room that a directory is expected to need, for those placed since the figures were taken.
 const EXPECTED: u64 = 64 << 20;
 /// A directory at depth `n` keeps this to the power of `n` subdirectories on its own set; those after them are spread.
@@ -67,6 +71,41 @@ pub fn emptier(own: &SetRoom, sets: &[SetRoom]) -> Option<(SetId, u64)> {
     let emptiest = candidates.min_by_key(|s| (full(s), s.set))?;
     let more = full(own).checked_sub(full(emptiest)).filter(|more| *more >= UNEVEN)?;
     Some((emptiest.set, own.total.min(emptiest.total) / 4000 * more))
+}
+
+/// Bytes of files that would move from one set to another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PlannedMove {
+    /// The fuller set.
+    pub from: SetId,
+    /// The emptier one.
+    pub to: SetId,
+    /// About how many bytes.
+    pub bytes: u64,
+}
+
+/// What [`emptier`] would have moved by the time that no set is clearly fuller than another one, if all files could move.
+pub fn plan(sets: &[SetRoom]) -> Vec<PlannedMove> {
+    let mut rooms = sets.to_vec();
+    let mut moved: BTreeMap<(SetId, SetId), u64> = BTreeMap::new();
+    for _ in 0..PLAN_ROUNDS {
+        let before = rooms.clone();
+        for own in &before {
+            let Some((to, bytes)) = emptier(own, &before).filter(|(_, bytes)| *bytes > 0) else { continue };
+            *moved.entry((own.set, to)).or_default() += bytes;
+            for room in &mut rooms {
+                if room.set == own.set {
+                    room.available = room.available.saturating_add(bytes).min(room.total);
+                } else if room.set == to {
+                    room.available = room.available.saturating_sub(bytes);
+                }
+            }
+        }
+        if rooms == before {
+            break;
+        }
+    }
+    moved.into_iter().map(|((from, to), bytes)| PlannedMove { from, to, bytes }).collect()
 }
 
 /// How many subdirectories of a directory stay with it: none of the root's, and more the deeper it is.

@@ -125,3 +125,19 @@ fn files_leave_a_set_that_is_clearly_fuller() {
     assert_eq!(to(&[SetRoom { available: 300 * K, total: 400 * K, ..own }]), None, "it is this one");
     assert_eq!(to(&[]), None);
 }
+
+#[test]
+fn a_plan_ends_when_no_set_is_clearly_fuller() {
+    let rooms = [room(1, 100, 1000), room(2, 900, 1000), room(3, 500, 1000)];
+    let plan = plan(&rooms);
+    let moved = |from, to| -> u64 {
+        plan.iter().filter(|p| (p.from, p.to) == (SetId(from), SetId(to))).map(|p| p.bytes / GB).sum()
+    };
+    let left = 900 - moved(1, 2) - moved(1, 3);
+    assert!((500..540).contains(&left), "{plan:?}");
+    assert!(plan.iter().all(|p| p.to != SetId(1)), "{plan:?}");
+    assert_eq!(super::plan(&[room(1, 500, 1000), room(2, 520, 1000)]), [], "they are alike");
+    assert_eq!(super::plan(&[room(1, 0, 1)]), []);
+    let full = SetRoom { writable: false, ..room(2, 900, 1000) };
+    assert_eq!(super::plan(&[room(1, 100, 1000), full]), [], "nothing can go there");
+}

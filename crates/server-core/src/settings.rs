@@ -1,11 +1,12 @@
 //! From the pool's state to what a server, a set and a brick need to know.
 
 use brick::Options;
+use cluster::options::{self, Rebalance, VolumeOptions};
 use cluster::{Brick, Set, State, Status, Volume};
 use disk_format::Identity;
 use ids::{BrickId, Fid, ServerId, SetId};
 use replica::View;
-use set_core::Settings;
+use set_core::{RebalanceSettings, RebalanceState, RebalanceThrottle, Settings};
 use std::collections::BTreeMap;
 
 /// The bricks that a server serves: those of started volumes, by their sets.
@@ -69,8 +70,23 @@ pub fn settings(state: &State, set: SetId) -> Option<Settings> {
         read_only: options.read_only,
         sync_interval: options.sync_interval,
         sets: volume.sets.iter().map(|s| (*s, led(s))).collect(),
-        rebalance: options.rebalance,
+        rebalance: rebalance(&options),
     })
+}
+
+/// Whether a volume's files move to emptier sets.
+fn rebalance(options: &VolumeOptions) -> RebalanceSettings {
+    let state = match options.rebalance {
+        Rebalance::Off => RebalanceState::Off,
+        Rebalance::On => RebalanceState::On,
+        Rebalance::Paused => RebalanceState::Paused,
+    };
+    let throttle = match options.rebalance_throttle {
+        options::RebalanceThrottle::Gentle => RebalanceThrottle::Gentle,
+        options::RebalanceThrottle::Normal => RebalanceThrottle::Normal,
+        options::RebalanceThrottle::Fast => RebalanceThrottle::Fast,
+    };
+    RebalanceSettings { state, throttle }
 }
 
 /// The pool's id in bytes.

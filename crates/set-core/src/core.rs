@@ -16,6 +16,7 @@ use crate::opens::Opens;
 use crate::orphans::Orphans;
 use crate::pending::Pending;
 use crate::questions::Questions;
+use crate::rebalance::RebalanceSettings;
 use crate::recovery::Announcement;
 use crate::sync::{Periodic, Rounds};
 use crate::target::Target;
@@ -241,7 +242,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 read_only: false,
                 sync_interval: Duration::from_secs(5),
                 sets: Vec::new(),
-                rebalance: false,
+                rebalance: RebalanceSettings::default(),
             },
             brick: start.brick,
             replica,

@@ -18,8 +18,11 @@ use wire::{Attr, Body, Change, Errno, Fail, Name, Op};
 
 /// Bytes that are sent in one go.
 const SLICE: u32 = 1 << 20;
-/// Files that are copied at the same time.
-const TOGETHER: usize = 4;
+/// Files that are copied at the same time, at most.
+const TOGETHER: usize = 16;
+
+/// Milliseconds over which a rate is worked out.
+const OVER: u64 = 3000;
 
 /// A file of this set that is to live on another one.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -41,6 +44,36 @@ pub struct Departed {
     pub bytes: u64,
     /// Files that stayed: in use, changed meanwhile, or refused by the other set.
     pub left: u64,
+}
+
+/// How fast files move, over the last seconds.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Rate {
+    /// When it was last worked out, and what had moved by then.
+    sampled: Option<(Duration, Departed)>,
+    files: u64,
+    bytes: u64,
+}
+
+impl Rate {
+    /// Files and bytes a second.
+    pub(crate) fn get(&self) -> (u64, u64) {
+        (self.files, self.bytes)
+    }
+
+    fn sample(&mut self, now: Duration, departed: Departed) {
+        let Some((at, before)) = self.sampled else {
+            self.sampled = Some((now, departed));
+            return;
+        };
+        let ms = u64::try_from(now.saturating_sub(at).as_millis()).unwrap_or(u64::MAX);
+        if ms < OVER {
+            return;
+        }
+        let rate = |now: u64, before: u64| now.saturating_sub(before).saturating_mul(1000) / ms;
+        (self.files, self.bytes) = (rate(departed.files, before.files), rate(departed.bytes, before.bytes));
+        self.sampled = Some((now, departed));
+    }
 }
 
 /// How far a file is.
@@ -78,6 +111,7 @@ pub(crate) struct Departures {
     last: u64,
     under_way: BTreeMap<u64, Copying>,
     pub(crate) departed: Departed,
+    pub(crate) rate: Rate,
     pub(crate) rebalance: Rebalance,
     /// The other way.
     pub(crate) arrivals: Arrivals,
@@ -101,15 +135,31 @@ impl Departures {
         all.any(|c| (c.attr.fid, c.copy, c.stage, c.changed) == (fid, copy, Stage::Leaving, false))
     }
 
-    /// Whether one more may begin.
-    pub(crate) fn may_begin(&self) -> bool {
-        self.under_way.len() < TOGETHER
+    /// Whether one more may begin, of so many at the same time.
+    pub(crate) fn may_begin(&self, together: usize) -> bool {
+        self.under_way.len() < together
+    }
+
+    /// No more is copied. What is about to get its entry does.
+    pub(crate) fn give_up(&mut self) {
+        self.under_way.values_mut().filter(|c| c.stage != Stage::Leaving).for_each(|c| c.changed = true);
+    }
+
+    /// What has moved so far counts no more.
+    pub(crate) fn count_anew(&mut self) {
+        self.departed = Departed::default();
+        self.rate = Rate::default();
+    }
+
+    /// Once a second: how fast it is.
+    pub(crate) fn sample(&mut self, now: Duration) {
+        self.rate.sample(now, self.departed);
     }
 
     /// This brick leads no more.
     pub(crate) fn clear(&mut self) {
         self.under_way.clear();
-        self.departed = Departed::default();
+        self.count_anew();
         self.rebalance.clear();
         self.arrivals.clear();
     }
@@ -123,7 +173,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// Begins to move a file, if it may go.
     pub(crate) fn begin_departure(&mut self, cx: &mut Cx<'_, B, R>, file: FileMove) {
         let led = self.settings.sets.contains(&(file.to, true)) && file.to != self.set;
-        if !self.is_primary() || self.settings.read_only || !led || !self.departures.may_begin() {
+        if !self.is_primary() || self.settings.read_only || !led || !self.departures.may_begin(TOGETHER) {
             return;
         }
         let Ok(Some(entry)) = self.brick.lookup(file.parent, &file.name) else { return };
@@ -158,7 +208,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             (Stage::Copying, Ok(_)) => {
                 // Clients go first.
                 let spent = cx.at.now.saturating_sub(c.sent);
-                let at = self.rested(cx, spent);
+                let at = self.rested_for(cx, spent, self.settings.rebalance.throttle.rest());
                 return self.timers.set(at, Due::Departure(number));
             }
             (Stage::Landing, Ok(_)) => {

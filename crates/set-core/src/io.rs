@@ -1,6 +1,7 @@
 //! What goes into a [`crate::SetCore`] and what comes out: every cause and every effect, as plain data.
 
 use crate::departures::FileMove;
+use crate::rebalance::RebalanceSettings;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use bytes::Bytes;
@@ -69,8 +70,8 @@ pub struct Settings {
     pub sync_interval: Duration,
     /// The volume's sets, and whether each is led.
     pub sets: Vec<(SetId, bool)>,
-    /// Files of a set that is fuller than others move there.
-    pub rebalance: bool,
+    /// Whether files of a set that is fuller than others move there.
+    pub rebalance: RebalanceSettings,
 }
 
 /// What work on the brick has led to.

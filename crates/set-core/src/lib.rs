@@ -67,3 +67,4 @@ pub use io::{Done, Input, Moment, Output, Outside, ReplyTo, Request, Settings};
 pub use maintenance::Report;
 pub use opens::CLAIM_TIME;
 pub use pending::Pending;
+pub use rebalance::{RebalanceSettings, RebalanceState, RebalanceThrottle};

@@ -36,6 +36,8 @@ pub struct Report {
     pub marked: usize,
     /// Files that have moved to other sets.
     pub departed: Departed,
+    /// Files and bytes of them a second.
+    pub departing: (u64, u64),
 }
 
 impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
@@ -54,13 +56,15 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             uncertain: self.replica.is_uncertain(),
             marked: self.pending.marked_files(),
             departed: self.departures.departed,
+            departing: self.departures.rate.get(),
         }
     }
 
     /// The pool changed: the set's view, members and options may have.
     pub(crate) fn on_settings(&mut self, cx: &mut Cx<'_, B, R>, settings: Settings) {
         let view = settings.view.clone();
-        self.settings = settings;
+        let before = core::mem::replace(&mut self.settings, settings).rebalance;
+        self.on_rebalance_settings(before);
         self.feed(cx, Input::View(view));
         // Whoever waited for an entry was told, and homes ask.
         self.joints.clear();
@@ -130,6 +134,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         }
         let now = cx.at.now;
         self.target.healing.iter_mut().for_each(|h: &mut Healing| h.sample(now));
+        self.departures.sample(now);
         self.walks.clear_unused(now, self.is_primary().then_some(self.replica.view().epoch));
         self.drop_unclaimed(cx);
         self.resolve_pending(cx);

@@ -21,6 +21,58 @@ const PAGE: usize = 16 << 10;
 /// After which time what has moved is taken to be in the figures of rooms.
 const KNOWN: Duration = Duration::from_secs(3);
 
+/// Whether files move from this set to emptier ones, and how.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct RebalanceSettings {
+    /// Whether they move.
+    pub state: RebalanceState,
+    /// How eagerly.
+    pub throttle: RebalanceThrottle,
+}
+
+/// Whether files move from fuller sets to emptier ones.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum RebalanceState {
+    /// They stay.
+    #[default]
+    Off,
+    /// They move.
+    On,
+    /// They stay for now; what has moved is counted on.
+    Paused,
+}
+
+/// How eagerly files move while clients are active.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum RebalanceThrottle {
+    /// After each piece a rest of three times as long.
+    #[default]
+    Gentle,
+    /// After each piece a rest as long as it took.
+    Normal,
+    /// No rest, and more files at a time.
+    Fast,
+}
+
+impl RebalanceThrottle {
+    /// How many times as long as a piece took passes before the next one.
+    pub(crate) fn rest(self) -> u32 {
+        match self {
+            RebalanceThrottle::Gentle => 3,
+            RebalanceThrottle::Normal => 1,
+            RebalanceThrottle::Fast => 0,
+        }
+    }
+
+    /// Files that are copied at the same time.
+    fn together(self) -> usize {
+        match self {
+            RebalanceThrottle::Gentle | RebalanceThrottle::Normal => 4,
+            RebalanceThrottle::Fast => 16,
+        }
+    }
+}
+
 /// What is read to find files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Look {
@@ -61,9 +113,20 @@ impl Rebalance {
 }
 
 impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
+    /// The volume's options may have changed, from these.
+    pub(crate) fn on_rebalance_settings(&mut self, before: RebalanceSettings) {
+        let (was, is) = (before.state, self.settings.rebalance.state);
+        if was == RebalanceState::On && is != RebalanceState::On {
+            self.departures.give_up();
+        }
+        if was == RebalanceState::Off && is == RebalanceState::On {
+            self.departures.count_anew();
+        }
+    }
+
     /// Begins to move what should, or looks for it.
     pub(crate) fn rebalance_on(&mut self, cx: &mut Cx<'_, B, R>) {
-        if !self.settings.rebalance || !self.is_primary() {
+        if self.settings.rebalance.state != RebalanceState::On || !self.is_primary() {
             return self.departures.rebalance.clear();
         }
         if cx.at.now < self.departures.rebalance.rests_until {
@@ -77,7 +140,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             let r = &mut self.departures.rebalance;
             (r.bytes, r.known_at) = (bytes, cx.at.now + KNOWN);
         }
-        while self.departures.may_begin() && self.departures.rebalance.bytes > 0 {
+        let together = self.settings.rebalance.throttle.together();
+        while self.departures.may_begin(together) && self.departures.rebalance.bytes > 0 {
             let Some((parent, name, size)) = self.departures.rebalance.files.pop() else {
                 return self.look_for_files(cx);
             };
@@ -112,7 +176,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             }
             None => {
                 self.take_files(dir, after);
-                let at = self.rested(cx, Duration::ZERO);
+                let at = self.rested_for(cx, Duration::ZERO, self.settings.rebalance.throttle.rest());
                 self.timers.set(at, Due::Rebalance);
             }
         }

@@ -14,15 +14,20 @@ const REST: u32 = 3;
 const ACTIVE: Duration = Duration::from_millis(20);
 
 /// When work goes on after `spent` was spent on it: clients go first.
-fn rested(now: Duration, last_call: Duration, spent: Duration) -> Duration {
-    let active = now < last_call + ACTIVE;
-    if active { now + (spent * REST).max(Duration::from_millis(1)) } else { now }
+fn rested(now: Duration, last_call: Duration, spent: Duration, rest: u32) -> Duration {
+    let active = rest > 0 && now < last_call + ACTIVE;
+    if active { now + (spent * rest).max(Duration::from_millis(1)) } else { now }
 }
 
 impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// When work goes on after `spent` was spent on it.
     pub(crate) fn rested(&self, cx: &Cx<'_, B, R>, spent: Duration) -> Duration {
-        rested(cx.at.now, cx.outside.last_call(), spent)
+        self.rested_for(cx, spent, REST)
+    }
+
+    /// The same, for work that rests so many times as long as it took.
+    pub(crate) fn rested_for(&self, cx: &Cx<'_, B, R>, spent: Duration, rest: u32) -> Duration {
+        rested(cx.at.now, cx.outside.last_call(), spent, rest)
     }
 
     /// Whether the turn that began then is over. `next` is due after a rest then.
@@ -43,8 +48,9 @@ mod tests {
     #[test]
     fn clients_go_first_while_they_are_active() {
         let at = Duration::from_millis;
-        assert_eq!(rested(at(1000), at(900), at(5)), at(1000), "nobody asked for a while");
-        assert_eq!(rested(at(1000), at(990), at(5)), at(1015));
-        assert_eq!(rested(at(1000), at(1000), at(0)), at(1001), "a rest is a rest");
+        assert_eq!(rested(at(1000), at(900), at(5), 3), at(1000), "nobody asked for a while");
+        assert_eq!(rested(at(1000), at(990), at(5), 3), at(1015));
+        assert_eq!(rested(at(1000), at(1000), at(0), 3), at(1001), "a rest is a rest");
+        assert_eq!(rested(at(1000), at(1000), at(5), 0), at(1000), "without a rest");
     }
 }

@@ -10,9 +10,9 @@
 mod common;
 
 use common::brick::{Memory, ROOT};
-use common::{Rig, name};
+use common::{ME, Rig, name};
 use ids::{Epoch, Fid, Lsn, OpId, SessionId, SetId, Time};
-use set_core::{Departed, FileMove, Input};
+use set_core::{Departed, FileMove, Input, RebalanceSettings, RebalanceState, Settings};
 use std::time::Duration;
 use wire::op::{EntryName, SetAttr};
 use wire::{Attr, Body, Change, Errno, Fail, Op};
@@ -146,6 +146,28 @@ fn a_file_that_somebody_opens_stays() {
     assert!(is_refused(&rig.ask(9, depart())));
     assert_eq!(answer(&mut rig, 6, Err(Errno::EBUSY.into())), NONE);
     assert_eq!(departed(&mut rig).left, 1);
+}
+
+fn rebalance(rig: &mut Rig, state: RebalanceState) {
+    let settings = rig.settings(ME, [ME].into());
+    let rebalance = RebalanceSettings { state, ..RebalanceSettings::default() };
+    rig.step(Input::Settings(Settings { rebalance, ..settings }));
+}
+
+/// What is not about to get its entry is copied no more; what has moved is counted until it is begun anew.
+#[test]
+fn a_file_that_is_copied_stays_when_moving_is_paused() {
+    let mut rig = rig();
+    rebalance(&mut rig, RebalanceState::On);
+    assert_eq!(begin(&mut rig), ["ask 1: arrive of 2"]);
+    rebalance(&mut rig, RebalanceState::Paused);
+    assert_eq!(answer(&mut rig, 1, copy()), NONE);
+    rebalance(&mut rig, RebalanceState::On);
+    assert_eq!(departed(&mut rig).left, 1);
+    rebalance(&mut rig, RebalanceState::Off);
+    assert_eq!(departed(&mut rig).left, 1, "it is known afterwards");
+    rebalance(&mut rig, RebalanceState::On);
+    assert_eq!(departed(&mut rig), Departed::default());
 }
 
 /// A new primary has copied nothing: a late request to let the file go does nothing.

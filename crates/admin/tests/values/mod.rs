@@ -62,6 +62,7 @@ pub(crate) fn requests() -> Vec<AdminRequest> {
         VolumeHealInfo { name: name() }.into_request(),
         VolumePromote { name: name(), brick: "server2:/data/b".to_owned() }.into_request(),
         VolumeAdopt { name: name(), path: Some("/docs".to_owned()), begin: true }.into_request(),
+        VolumeRebalance { name: name(), action: RebalanceAction::Start, dry_run: true }.into_request(),
     ]
 }
 
@@ -104,8 +105,13 @@ fn brick() -> BrickStatus {
             objects_per_second: 5,
             bytes_per_second: 2048,
         }),
+        moved: Some(moved()),
         error: Some("the disk is full".to_owned()),
     }
+}
+
+fn moved() -> MovedFiles {
+    MovedFiles { files: 12, bytes: 70_000, left: 3, files_per_second: 2, bytes_per_second: 9000 }
 }
 
 fn heal() -> HealInfo {
@@ -215,6 +221,18 @@ pub(crate) fn answers() -> Vec<AdminAnswer> {
             bytes: 70_000,
             left: 1,
             named: vec![NotAdopted { path: "server2:/data/b/f".to_owned(), why: "it changed".to_owned() }],
+        }),
+        AdminAnswer::VolumeRebalance(RebalanceReport {
+            name: name(),
+            state: RebalanceState::On,
+            throttle: "gentle".to_owned(),
+            dry_run: true,
+            moved: moved(),
+            remaining_bytes: 90_000,
+            remaining_seconds: Some(10),
+            plan: vec![PlannedMove { from: SetId(4), to: SetId(5), bytes: 90_000 }],
+            sets: vec![SetMoves { set: SetId(4), free_bytes: 1000, total_bytes: 400_000, moved: moved() }],
+            notes: vec!["set 5 has no room that is known".to_owned()],
         }),
     ]
 }

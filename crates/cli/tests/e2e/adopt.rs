@@ -38,7 +38,7 @@ fn xattr(path: &Path, name: &str) -> Vec<u8> {
     value
 }
 
-fn is_sound(brick: &Path) {
+pub(crate) fn is_sound(brick: &Path) {
     let mut command = mortar();
     command.args(["brick", "check"]).arg(brick);
     let output = run(command);

@@ -1,9 +1,12 @@
 //! Files that move from a set that is fuller than others.
 
+use crate::adopt::is_sound;
 use crate::harness::{Disk, Pool, eventually, files};
+use serde_json::Value;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
+use std::time::Duration;
 
 const BRICKS: [(usize, &str); 2] = [(0, "disk/b"), (1, "disk/b")];
 const FILES: usize = 30;
@@ -85,4 +88,73 @@ fn files_of_a_full_set_move_to_an_empty_one() {
     drop(open);
     fs::remove_dir_all(&dir).unwrap();
     eventually("all room is free again", || (bytes(&paths[0]) + bytes(&paths[1]) < MIB as u64).then_some(()));
+}
+
+/// What the command line tells of it.
+fn told(pool: &Pool, words: &str) -> Value {
+    pool.json(&format!("volume rebalance v {words}"))
+}
+
+fn moved(pool: &Pool) -> u64 {
+    told(pool, "status")["moved"]["files"].as_u64().unwrap()
+}
+
+/// Files move until no set is clearly fuller, over kills of both servers and a target that is full for a while.
+#[test]
+fn a_rebalance_is_begun_and_paused_and_outlives_kills() {
+    let mut pool = Pool::new(2);
+    for (server, _) in BRICKS {
+        let dir = pool.servers[server].path("disk");
+        pool.disks.push(Disk::new("ext4", &dir, 160));
+    }
+    pool.volume("v", 1, &BRICKS);
+    let mount = pool.mount("v");
+    let dir = mount.path("d");
+    fs::create_dir(&dir).unwrap();
+    for n in 0..100 {
+        fs::write(dir.join(format!("f{n}")), files::noise(n, MIB)).unwrap();
+    }
+    fs::hard_link(dir.join("f0"), dir.join("linked")).unwrap();
+    let before = files::tree(&mount.dir);
+    let paths = pool.paths(&BRICKS);
+    let full = if bytes(&paths[0]) > bytes(&paths[1]) { 0 } else { 1 };
+
+    let plan = told(&pool, "start --dry-run");
+    assert_eq!(plan["state"], "off", "{plan}");
+    let planned = plan["remaining_bytes"].as_u64().unwrap() / MIB as u64;
+    assert!((30..60).contains(&planned), "{plan}");
+    assert_eq!(told(&pool, "start")["state"], "on");
+    eventually("some files have moved", || (moved(&pool) >= 4).then_some(()));
+    assert_eq!(told(&pool, "pause")["state"], "paused");
+    // What was about to get its entry gets it.
+    std::thread::sleep(Duration::from_millis(300));
+    let paused = moved(&pool);
+    std::thread::sleep(Duration::from_secs(1));
+    assert_eq!(moved(&pool), paused, "nothing moves, and what has moved is known");
+    told(&pool, "start");
+    eventually("more files have moved", || (moved(&pool) > paused).then_some(()));
+
+    pool.kill(full);
+    pool.start(full);
+    eventually("the one that was killed moves files again", || (moved(&pool) > 0).then_some(()));
+    let filler = pool.servers[1 - full].path("disk/filler");
+    // As much as there is room for.
+    let _full = fs::write(&filler, files::noise(1, 100 * MIB));
+    std::thread::sleep(Duration::from_secs(1));
+    fs::remove_file(&filler).unwrap();
+    pool.kill(1 - full);
+    pool.start(1 - full);
+    eventually("no set is clearly fuller", || {
+        let now = told(&pool, "status");
+        (now["plan"].as_array()?.is_empty() && now["sets"].as_array()?.len() == 2).then_some(())
+    });
+    assert_eq!(told(&pool, "stop")["state"], "off");
+    assert!(files::tree(&mount.dir) == before, "users see what they saw before");
+    let text = pool.ok("volume rebalance v status");
+    assert!(text.contains("rebalance is off") && text.contains("no set is clearly fuller"), "{text}");
+    mount.end();
+    for server in 0..2 {
+        pool.stop(server);
+        is_sound(&paths[server]);
+    }
 }

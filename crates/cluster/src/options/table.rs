@@ -157,6 +157,60 @@ impl std::fmt::Display for QuorumType {
     }
 }
 
+/// Whether files move from fuller sets to emptier ones.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rebalance {
+    /// They stay.
+    Off,
+    /// They move.
+    On,
+    /// They stay for now; what has moved is counted on.
+    Paused,
+}
+
+impl Rebalance {
+    const WORDS: &'static [&'static str] = &["off", "on", "paused"];
+}
+
+impl Typed for Rebalance {
+    fn of(value: Value) -> Option<Rebalance> {
+        let Value::Text(word) = value else { return None };
+        match word.as_str() {
+            "off" => Some(Rebalance::Off),
+            "on" => Some(Rebalance::On),
+            "paused" => Some(Rebalance::Paused),
+            _ => None,
+        }
+    }
+}
+
+/// How eagerly files move while clients are active.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RebalanceThrottle {
+    /// After each piece a rest of three times as long.
+    Gentle,
+    /// After each piece a rest as long as it took.
+    Normal,
+    /// No rest.
+    Fast,
+}
+
+impl RebalanceThrottle {
+    const WORDS: &'static [&'static str] = &["gentle", "normal", "fast"];
+}
+
+impl Typed for RebalanceThrottle {
+    fn of(value: Value) -> Option<RebalanceThrottle> {
+        let Value::Text(word) = value else { return None };
+        match word.as_str() {
+            "gentle" => Some(RebalanceThrottle::Gentle),
+            "normal" => Some(RebalanceThrottle::Normal),
+            "fast" => Some(RebalanceThrottle::Fast),
+            _ => None,
+        }
+    }
+}
+
 /// One table makes both: what users may set, and what the code reads.
 macro_rules! options {
     ($($field:ident: $type:ty = $key:literal, $kind:expr, $default:literal, $help:literal;)*) => {
@@ -204,8 +258,11 @@ options! {
         "in-sync bricks needed for writes when fixed";
     quorum_type: QuorumType = "cluster.quorum-type", Kind::Enum(QuorumType::WORDS), "auto",
         "who must be in sync for writes: auto a majority, fixed quorum-count bricks, none any one";
-    rebalance: bool = "cluster.rebalance", Kind::Bool, "off",
-        "files of sets that are fuller than others move there";
+    rebalance: Rebalance = "cluster.rebalance", Kind::Enum(Rebalance::WORDS), "off",
+        "files of sets that are fuller than others move there: off, on, or paused";
+    rebalance_throttle: RebalanceThrottle = "cluster.rebalance-throttle",
+        Kind::Enum(RebalanceThrottle::WORDS), "gentle",
+        "how much of a set's time moving files takes while clients are active";
     read_only: bool = "features.read-only", Kind::Bool, "off",
         "refuse every change";
     ping_timeout: Duration = "network.ping-timeout", secs(1, 60), "3s",

@@ -15,6 +15,7 @@ mod membership;
 mod peers;
 mod promote;
 pub(crate) mod protocol;
+mod rebalance;
 mod replace_brick;
 mod replace_server;
 pub(crate) mod state_folder;

@@ -55,7 +55,7 @@ impl Control {
         Ok(VolumeReports { volumes: all })
     }
 
-    async fn status_of(&self, state: &State, volume: &Volume) -> VolumeReport {
+    pub(super) async fn status_of(&self, state: &State, volume: &Volume) -> VolumeReport {
         let servers: BTreeSet<ServerId> =
             state.sets_of(volume).flat_map(|s| s.bricks.iter().map(|b| b.server)).collect();
         let asked = servers.iter().filter_map(|s| state.servers.get(s)).map(|server| async {
@@ -170,6 +170,7 @@ fn brick_status(
         free_bytes: report.map_or(0, |r| r.free),
         total_bytes: report.map_or(0, |r| r.total),
         heal: report.and_then(|r| r.heal),
+        moved: report.filter(|_| role == BrickRole::Primary).map(|r| r.moved),
         error,
     }
 }

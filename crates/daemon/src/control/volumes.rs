@@ -47,6 +47,7 @@ impl Control {
             R::ConfigApply(r) => A::ConfigApply(self.config_apply(&r.document, r.dry_run).await?),
             R::VolumeHeal(r) => A::VolumeHeal(self.heal_info(&r.name).await?),
             R::VolumeAdopt(r) => A::VolumeAdopt(self.volume_adopt(r).await?),
+            R::VolumeRebalance(r) => A::VolumeRebalance(self.volume_rebalance(r).await?),
             R::VolumePromote(r) => A::VolumePromote(self.volume_promote(r).await?),
             R::VolumeHealInfo(r) => A::VolumeHealInfo(self.heal_info(&r.name).await?),
         })

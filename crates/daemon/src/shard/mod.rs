@@ -90,6 +90,8 @@ pub(crate) struct BrickReport {
     pub(crate) total: u64,
     /// How far its healing is.
     pub(crate) heal: Option<admin::HealProgress>,
+    /// What has moved from its set to others.
+    pub(crate) moved: admin::MovedFiles,
     /// The epoch of its last change.
     pub(crate) last_epoch: Epoch,
     /// Something of what it holds is stale.

@@ -6,7 +6,7 @@ use super::slow::SlowSteps;
 use super::{BrickReport, Shard};
 use crate::clock;
 use crate::shared::{ControlRequest, Counters, lock};
-use admin::{HealMode, HealProgress, HealState};
+use admin::{HealMode, HealProgress, HealState, MovedFiles};
 use brick::{Brick, Work};
 use bytes::Bytes;
 use cluster::State;
@@ -259,6 +259,13 @@ impl SetHandle {
             free,
             total,
             heal: r.heal.map(progress),
+            moved: MovedFiles {
+                files: r.departed.files,
+                bytes: r.departed.bytes,
+                left: r.departed.left,
+                files_per_second: r.departing.0,
+                bytes_per_second: r.departing.1,
+            },
             last_epoch: r.last_epoch,
             uncertain: r.uncertain,
         }

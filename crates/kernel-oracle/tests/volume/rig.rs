@@ -7,7 +7,9 @@ use ids::{BrickId, Epoch, Fid, Lsn, OpId, ServerId, SessionId, SetId, Time, Volu
 use memory_fs::MemoryFs;
 use namespace::placement::SetRoom;
 use replica::{Results, View};
-use set_core::{Input, Moment, Output, Outside, Pending, ReplyTo, Request, SetCore, Settings, Start};
+use set_core::{
+    Input, Moment, Output, Outside, Pending, RebalanceSettings, ReplyTo, Request, SetCore, Settings, Start,
+};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
 use std::time::Duration;
@@ -124,7 +126,7 @@ impl Rig {
             read_only: false,
             sync_interval: Duration::from_secs(5),
             sets: vec![(SET, true)],
-            rebalance: false,
+            rebalance: RebalanceSettings::default(),
         }));
         self.now += Duration::from_secs(1);
     }

@@ -8,7 +8,9 @@ use bytes::Bytes;
 use ids::{BrickId, Epoch, Fid, OpId, ServerId, SessionId, SetId, Time};
 use namespace::placement::SetRoom;
 use replica::{Results, View};
-use set_core::{Input, Moment, Output, Outside, Pending, ReplyTo, Request, SetCore, Settings, Start};
+use set_core::{
+    Input, Moment, Output, Outside, Pending, RebalanceSettings, ReplyTo, Request, SetCore, Settings, Start,
+};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -144,7 +146,7 @@ impl Rig {
             read_only: false,
             sync_interval: Duration::from_secs(5),
             sets: vec![(SetId(1), true), (SetId(2), true)],
-            rebalance: false,
+            rebalance: RebalanceSettings::default(),
         }
     }
 

@@ -9,6 +9,7 @@ mod heal;
 mod info;
 mod list;
 mod promote;
+mod rebalance;
 mod remove_brick;
 mod replace_brick;
 mod reset;
@@ -39,6 +40,7 @@ pub(crate) enum Volume {
     Heal(heal::Heal),
     Promote(promote::Promote),
     Adopt(adopt::Adopt),
+    Rebalance(rebalance::RebalanceCommand),
 }
 
 impl Volume {
@@ -60,6 +62,7 @@ impl Volume {
             Volume::Heal(c) => c.run(global),
             Volume::Promote(c) => c.run(global),
             Volume::Adopt(c) => c.run(global),
+            Volume::Rebalance(c) => c.run(global),
         }
     }
 }

@@ -1,0 +1,97 @@
+//! How files that move between sets do, as an answer.
+
+use ids::SetId;
+use serde::{Deserialize, Serialize};
+
+/// Whether files move from fuller sets to emptier ones.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RebalanceState {
+    /// They stay.
+    #[default]
+    Off,
+    /// They move.
+    On,
+    /// They stay for now; what has moved is counted on.
+    Paused,
+}
+
+/// How far a volume's files have moved to emptier sets.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct RebalanceReport {
+    /// The volume.
+    pub name: String,
+    /// Whether they move.
+    pub state: RebalanceState,
+    /// How eagerly files move: gentle, normal or fast.
+    #[serde(default)]
+    pub throttle: String,
+    /// Nothing was changed: it was only asked.
+    #[serde(default)]
+    pub dry_run: bool,
+    /// What has moved, all sets together.
+    #[serde(default)]
+    pub moved: MovedFiles,
+    /// Bytes that would still have to move, if all files could.
+    #[serde(default)]
+    pub remaining_bytes: u64,
+    /// How long that takes as fast as it is now; `None` if nothing moves now.
+    #[serde(default)]
+    pub remaining_seconds: Option<u64>,
+    /// Where they would move.
+    #[serde(default)]
+    pub plan: Vec<PlannedMove>,
+    /// Each set.
+    #[serde(default)]
+    pub sets: Vec<SetMoves>,
+    /// Sets of which not all is known, and why.
+    #[serde(default)]
+    pub notes: Vec<String>,
+}
+
+/// Files that have moved to other sets since the server of their set leads it, or since it was started.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct MovedFiles {
+    /// How many.
+    #[serde(default)]
+    pub files: u64,
+    /// Their lengths.
+    #[serde(default)]
+    pub bytes: u64,
+    /// How often a file stayed: it was in use, changed meanwhile, or had other names.
+    #[serde(default)]
+    pub left: u64,
+    /// Files in one second.
+    #[serde(default)]
+    pub files_per_second: u64,
+    /// Bytes in one second.
+    #[serde(default)]
+    pub bytes_per_second: u64,
+}
+
+/// Bytes that would move from one set to another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PlannedMove {
+    /// The fuller set.
+    pub from: SetId,
+    /// The emptier one.
+    pub to: SetId,
+    /// About how many.
+    pub bytes: u64,
+}
+
+/// The room of a set, and what has moved from there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SetMoves {
+    /// Which.
+    pub set: SetId,
+    /// Room left on its fullest brick.
+    #[serde(default)]
+    pub free_bytes: u64,
+    /// Room in all there.
+    #[serde(default)]
+    pub total_bytes: u64,
+    /// What has moved from there.
+    #[serde(default)]
+    pub moved: MovedFiles,
+}

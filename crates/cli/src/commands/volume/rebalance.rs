@@ -1,0 +1,126 @@
+//! `mortar volume rebalance`.
+
+use crate::ask;
+use crate::cli::Global;
+use crate::output;
+use crate::table::{Rows, size};
+use admin::{RebalanceAction, RebalanceReport, RebalanceState};
+use clap::{Args, ValueEnum};
+
+/// Move files of fuller sets to emptier ones, while the volume is in use.
+///
+/// It goes on until it is stopped, and by itself after a crash. Files that are open, that change meanwhile, or that have
+/// several names stay, and are tried again later. A file that has moved has another inode number. How eagerly files move
+/// while clients are active is the option `cluster.rebalance-throttle` (gentle, normal, fast).
+#[derive(Args, Debug)]
+#[command(after_help = "Example: mortar volume rebalance home start --dry-run")]
+pub(crate) struct RebalanceCommand {
+    /// The volume.
+    #[arg(value_name = "VOL")]
+    name: String,
+    /// What to do.
+    #[arg(value_enum)]
+    action: Action,
+    /// Only tell what would move.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug)]
+enum Action {
+    /// Move files, or go on with it.
+    Start,
+    /// How far it is.
+    Status,
+    /// Move no more.
+    Stop,
+    /// Move no more for now; what has moved is counted on.
+    Pause,
+}
+
+impl RebalanceCommand {
+    pub(crate) fn run(self, global: &Global) -> anyhow::Result<()> {
+        let RebalanceCommand { name, action, dry_run } = self;
+        let action = match action {
+            Action::Start => RebalanceAction::Start,
+            Action::Status => RebalanceAction::Status,
+            Action::Stop => RebalanceAction::Stop,
+            Action::Pause => RebalanceAction::Pause,
+        };
+        let report = ask::ask(global, admin::VolumeRebalance { name, action, dry_run })?;
+        output::done(global.json, &report, &show(&report))
+    }
+}
+
+/// The report for people.
+fn show(r: &RebalanceReport) -> String {
+    let state = match r.state {
+        RebalanceState::Off => "off".to_owned(),
+        RebalanceState::On => format!("on ({})", r.throttle),
+        RebalanceState::Paused => "paused".to_owned(),
+    };
+    let mut text = format!("volume {}: rebalance is {state}\n", r.name);
+    let heads = ["SET", "FREE", "SIZE", "FULL", "MOVED FILES", "MOVED", "LEFT", "FILES/S", "RATE"];
+    let mut rows = Rows::new(&heads).right(&[0, 1, 2, 3, 4, 5, 6, 7, 8]);
+    for s in &r.sets {
+        let used = s.total_bytes.saturating_sub(s.free_bytes);
+        rows.row([
+            s.set.to_string(),
+            size(s.free_bytes),
+            size(s.total_bytes),
+            format!("{}%", u128::from(used) * 100 / u128::from(s.total_bytes.max(1))),
+            s.moved.files.to_string(),
+            size(s.moved.bytes),
+            s.moved.left.to_string(),
+            s.moved.files_per_second.to_string(),
+            format!("{}/s", size(s.moved.bytes_per_second)),
+        ]);
+    }
+    text.push_str(&rows.text());
+    for p in &r.plan {
+        text.push_str(&format!("\nabout {} to move from set {} to set {}", size(p.bytes), p.from, p.to));
+    }
+    match (r.plan.is_empty(), r.remaining_seconds) {
+        (true, _) => text.push_str("\nno set is clearly fuller than another one"),
+        (false, Some(seconds)) => text.push_str(&format!("\nabout {seconds} s left")),
+        (false, None) => {}
+    }
+    if r.dry_run {
+        text.push_str("\nnothing was changed");
+    }
+    for note in &r.notes {
+        text.push_str(&format!("\nnote: {note}"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use admin::{MovedFiles, PlannedMove, SetMoves};
+    use ids::SetId;
+
+    #[test]
+    fn a_report_says_what_has_moved_and_what_is_left() {
+        let moved =
+            MovedFiles { files: 7, bytes: 4096, left: 2, files_per_second: 3, bytes_per_second: 1024 };
+        let of = |set, free_bytes| SetMoves { set: SetId(set), free_bytes, total_bytes: 1000, moved };
+        let plan = vec![PlannedMove { from: SetId(1), to: SetId(2), bytes: 2048 }];
+        let mut report = RebalanceReport {
+            name: "v".to_owned(),
+            state: RebalanceState::On,
+            throttle: "gentle".to_owned(),
+            sets: vec![of(1, 250), of(2, 900)],
+            plan,
+            remaining_seconds: Some(2),
+            ..RebalanceReport::default()
+        };
+        let text = show(&report);
+        for part in ["is on (gentle)", "75%", "10%", "from set 1 to set 2", "about 2 s left"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        (report.plan, report.dry_run) = (vec![], true);
+        let text = show(&report);
+        assert!(text.contains("clearly fuller") && text.ends_with("nothing was changed"), "{text}");
+    }
+}
