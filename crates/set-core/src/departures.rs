@@ -19,7 +19,7 @@ use wire::{Attr, Body, Change, Errno, Fail, Name, Op};
 /// Bytes that are sent in one go.
 const SLICE: u32 = 1 << 20;
 /// Files that are copied at the same time, at most.
-const TOGETHER: usize = 16;
+pub(crate) const TOGETHER: usize = 32;
 
 /// Milliseconds over which a rate is worked out.
 const OVER: u64 = 3000;

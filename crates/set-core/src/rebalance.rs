@@ -5,7 +5,7 @@
 
 use crate::brick::{DirPage, LocalBrick};
 use crate::core::{Cx, Due, Purpose, SetCore};
-use crate::departures::FileMove;
+use crate::departures::{FileMove, TOGETHER};
 use crate::io::{Done, ReplyTo};
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -68,7 +68,7 @@ impl RebalanceThrottle {
     fn together(self) -> usize {
         match self {
             RebalanceThrottle::Gentle | RebalanceThrottle::Normal => 4,
-            RebalanceThrottle::Fast => 16,
+            RebalanceThrottle::Fast => TOGETHER,
         }
     }
 }

@@ -48,7 +48,7 @@ impl RebalanceCommand {
             Action::Pause => RebalanceAction::Pause,
         };
         let report = ask::ask(global, admin::VolumeRebalance { name, action, dry_run })?;
-        output::done(global.json, &report, &show(&report))
+        if global.json { output::json(&report) } else { output::line(&show(&report)) }
     }
 }
 
