@@ -64,7 +64,12 @@ impl Opens {
 
     /// Whether sessions may still claim files.
     pub(crate) fn is_grace(&self, now: Duration) -> bool {
-        self.grace.as_ref().is_some_and(|g| now < g.until)
+        self.grace_until(now).is_some()
+    }
+
+    /// Until when sessions may still claim files.
+    pub(crate) fn grace_until(&self, now: Duration) -> Option<Duration> {
+        self.grace.as_ref().map(|g| g.until).filter(|until| now < *until)
     }
 
     /// Whether a session holds the file open.

@@ -163,7 +163,9 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         }
         r.at = r.at.or_else(|| r.dirs.pop().map(|dir| (dir, 0)));
         let Some((dir, after)) = r.at else {
-            (r.passes, r.rests_until) = (false, cx.at.now + REST);
+            // Files that somebody may have open since before this brick led could go as soon as that is known.
+            let known = self.opens.grace_until(cx.at.now).unwrap_or(Duration::MAX);
+            (r.passes, r.rests_until) = (false, known.min(cx.at.now + REST));
             return;
         };
         let names = self.brick.begin_list(dir).map(|work| (work, Look::Names));
