@@ -13,8 +13,8 @@ pub(crate) fn effects(change: &Change) -> Vec<(Fid, Effect)> {
     match change {
         Change::Nop | Change::DropOrphan { .. } => vec![],
         Change::Arrive { fid, .. } => vec![(*fid, Effect { set: ORPHAN, ..Effect::default() })],
-        Change::Depart { parent, mtime, ctime, .. } => {
-            vec![(*parent, Effect { mtime: Some(*mtime), ..c(ctime) })]
+        Change::Depart { parent, fid, mtime, ctime, .. } => {
+            vec![(*parent, Effect { mtime: Some(*mtime), ..c(ctime) }), (*fid, gone(ctime, false))]
         }
         // The new object gets its own with its making.
         Change::Create { parent, time, .. } => vec![(*parent, m(time))],

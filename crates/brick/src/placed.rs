@@ -174,7 +174,8 @@ impl Brick {
     pub(crate) fn learn_met(&mut self) -> Result<(), Errno> {
         let met = std::mem::take(&mut *locked(&self.walks.met));
         for (fid, at) in met {
-            if self.index.get(fid)?.is_none() {
+            // The root is known without it.
+            if fid != self.identity.root && self.index.get(fid)?.is_none() {
                 self.index.put(fid, at);
             }
         }

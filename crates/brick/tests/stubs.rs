@@ -427,3 +427,21 @@ fn what_is_in_a_folder_of_names_without_a_tag_is_found() {
     assert_eq!(b.entry(FAR.names(), &name("x")).unwrap().map(|e| e.fid), Some(copy));
     assert_eq!(b.attr(copy).unwrap().nlink, 1);
 }
+
+/// A check finds nothing of a file that departed before a kill.
+#[test]
+fn what_departed_before_a_kill_is_forgotten() {
+    let (t, mut s) = two();
+    let d = s.dir(ROOT, "d");
+    let f = s.file(d, "f");
+    s = reopened(&t, s);
+    let Attr { mtime, ctime, .. } = s.bricks[0].attr(d).unwrap();
+    let (parent, name, kind) = (d, name("f"), 0o100_000);
+    s.apply(&Change::Depart { parent, name, fid: f, to: OTHER, copy: there(5), kind, mtime, ctime }, b"")
+        .unwrap();
+    s.dir(ROOT, "e");
+    s.bricks.clear();
+    s.bricks = (1..=2).map(|n| open(&t.path().join(format!("b{n}")), &identity(n))).collect();
+    assert_eq!(s.bricks[1].attr(f), Err(Errno::ESTALE));
+    reopened(&t, s);
+}

@@ -221,8 +221,10 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 let departed = &mut self.departures.departed;
                 departed.files += 1;
                 departed.bytes += c.attr.size;
+                let spent = cx.at.now.saturating_sub(c.sent);
                 self.departures.under_way.remove(&number);
-                return self.rebalance_on(cx);
+                let at = self.rested_for(cx, spent, self.settings.rebalance.throttle.rest());
+                return self.timers.set(at, Due::Rebalance);
             }
             (Stage::Arriving, Ok(_)) => return self.stay(number, &Fail::from(Errno::EIO)),
         }

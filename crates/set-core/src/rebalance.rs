@@ -13,6 +13,8 @@ use ids::Fid;
 use namespace::placement::{self, SetRoom};
 use wire::{Errno, Name};
 
+/// Clients are active if one asked something within this time.
+const ACTIVE: Duration = Duration::from_secs(1);
 /// Between two passes.
 const REST: Duration = Duration::from_secs(30);
 /// About how many bytes of a directory's entries are looked at in one go.
@@ -64,10 +66,12 @@ impl RebalanceThrottle {
         }
     }
 
-    /// Files that are copied at the same time.
-    fn together(self) -> usize {
+    /// Files that are copied at the same time, while clients are active or not.
+    fn together(self, active: bool) -> usize {
         match self {
-            RebalanceThrottle::Gentle | RebalanceThrottle::Normal => 4,
+            RebalanceThrottle::Gentle if active => 1,
+            RebalanceThrottle::Normal if active => 4,
+            RebalanceThrottle::Gentle | RebalanceThrottle::Normal => TOGETHER / 2,
             RebalanceThrottle::Fast => TOGETHER,
         }
     }
@@ -140,7 +144,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             let r = &mut self.departures.rebalance;
             (r.bytes, r.known_at) = (bytes, cx.at.now + KNOWN);
         }
-        let together = self.settings.rebalance.throttle.together();
+        let active = cx.at.now < cx.outside.last_call() + ACTIVE;
+        let together = self.settings.rebalance.throttle.together(active);
         while self.departures.may_begin(together) && self.departures.rebalance.bytes > 0 {
             let Some((parent, name, size)) = self.departures.rebalance.files.pop() else {
                 return self.look_for_files(cx);
