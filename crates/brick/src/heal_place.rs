@@ -35,7 +35,7 @@ impl Brick {
     /// Moves a directory to where the primary has it.
     fn move_as_there(&mut self, fid: Fid, parent: Fid, name: &Name) -> Result<(), Errno> {
         let from = self.location(fid)?;
-        if from.parent == Some(parent) && from.name == name.as_bytes() {
+        if self.is_there(&from, parent, name.as_bytes())? {
             return Ok(());
         }
         self.keep_times_of(from.parent.as_slice())?;

@@ -149,9 +149,9 @@ fn quarantine_untagged(at: &Site, untagged: &[(Handle, Vec<u8>)], last: Lsn) -> 
     Ok(())
 }
 
-/// Not in the brick's own folder, nor the folder that mkfs makes.
+/// Not in the brick's own folder, beneath which only directories in lost+found are served, nor the folder that mkfs makes.
 fn is_in_tree(seen: &Seen<'_>) -> bool {
-    !seen.path.starts_with(".mortar") && seen.path != Path::new("lost+found")
+    seen.is_entry() && seen.path != Path::new("lost+found")
 }
 
 /// What changed since `time`, or is not known to the index, by a walk over the whole tree.
@@ -172,7 +172,7 @@ fn changed_since(root: &OpenObject, set: SetId, time: Time, known: Option<&Index
             }
             _ => return Ok(()),
         };
-        if tag.flags & ORPHAN != 0 && !seen.path.starts_with(".mortar") {
+        if tag.flags & ORPHAN != 0 && seen.is_entry() {
             found.named_orphans.push(tag.fid);
         }
         if is_marked_file(tag, set, seen.stat.mode) {

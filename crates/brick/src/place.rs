@@ -249,10 +249,19 @@ impl Brick {
         Ok(Location { dir: up.share(), parent, name: name.ok_or(Errno::ESTALE)? })
     }
 
+    /// Whether a directory has that entry. A power cut may have kept a copy above it from the index, and the copy is made
+    /// again: what hangs on the old one is not in the new one.
+    pub(crate) fn is_there(&mut self, at: &Location, parent: Fid, name: &[u8]) -> Result<bool, Errno> {
+        if at.parent != Some(parent) || at.name != name {
+            return Ok(false);
+        }
+        Ok(at.dir.stat()?.ino == self.open_dir(parent)?.stat()?.ino)
+    }
+
     /// Moves a directory that exists somewhere to its entry.
     pub(crate) fn move_copy(&mut self, fid: Fid, parent: Fid, name: &[u8]) -> Result<(), Errno> {
         let from = self.location(fid)?;
-        if from.parent == Some(parent) && from.name == name {
+        if self.is_there(&from, parent, name)? {
             return Ok(());
         }
         let to = self.open_to_move(parent, &[fid])?;

@@ -176,7 +176,7 @@ impl Brick {
         let mut named = Vec::new();
         crate::scan::walk(&root, &mut |seen| {
             let Ok(Some(tag)) = &seen.tag else { return Ok(()) };
-            if tag.flags & ORPHAN != 0 && !seen.path.starts_with(".mortar") {
+            if tag.flags & ORPHAN != 0 && seen.is_entry() {
                 named.push(tag.fid);
             }
             if is_marked_file(tag, set, seen.stat.mode) {

@@ -27,6 +27,15 @@ pub(crate) struct Seen<'a> {
     pub(crate) stat: Stat,
 }
 
+impl Seen<'_> {
+    /// Whether it is an entry of a directory that is served: in the tree, or in one that waits in lost+found for its place.
+    pub(crate) fn is_entry(&self) -> bool {
+        let in_lost_found =
+            self.path.strip_prefix(LOST_FOUND).is_ok_and(|below| below.components().count() > 1);
+        in_lost_found || !self.path.starts_with(".mortar")
+    }
+}
+
 /// The names in a directory, as the file system lists them.
 pub(crate) fn names(dir: &File) -> Result<Vec<Vec<u8>>, Errno> {
     let mut names = Vec::new();

@@ -211,6 +211,33 @@ fn what_hangs_on_a_copy_is_healed_to_where_the_copy_is() {
     assert_eq!(in_lost_found(dir.path(), 1), in_lost_found(dir.path(), 2));
 }
 
+/// A power cut took a copy its tag, and the index does not know the one beneath it: both are made again, and what hangs on
+/// the old ones comes to the new ones.
+#[test]
+fn what_hangs_on_copies_that_a_power_cut_took_is_healed_to_the_new_ones() {
+    let made = [prepare(&[(TOP, "top")], "d", ours(1)), keep(ours(1))];
+    let [above, below] = [8, 9].map(|n| Fid { lsn: Lsn(n), ..TOP });
+    let path = [(TOP, "top"), (above, "a"), (below, "b")];
+    let path = path.map(|(fid, n)| Ancestor { fid, name: name(n), home: THEIRS });
+    let moved = Change::Relocate { fid: ours(1), path: path.to_vec(), name: name("d") };
+    let dir = temp();
+    let (mut p, mut j) = (placed_brick(dir.path(), 1), placed_brick(dir.path(), 2));
+    for b in [&mut p, &mut j] {
+        applied(b, &made);
+        b.begin_sync(None).unwrap().run().unwrap();
+        applied(b, &[moved.clone(), Change::Touch { fid: ours(1) }]);
+    }
+    drop(j);
+    let old = dir.path().join("b2/.mortar/limbo/unknown-1-0");
+    std::fs::rename(dir.path().join("b2/top/a"), &old).unwrap();
+    rustix::fs::lremovexattr(&old, disk_format::tag::XATTR).unwrap();
+    let mut j = open(&dir.path().join("b2"), &placed_identity(2));
+    assert!(j.attr(ours(1)).is_ok() && j.location_of(below).is_err());
+    let object = p.object(ours(1)).unwrap().unwrap();
+    assert!(j.take_object(ours(1), &object, None, true).unwrap());
+    assert!(dir.path().join("b2/top/a/b/d").is_dir() && !old.join("b/d").exists());
+}
+
 /// Who has no room for it beside the users' attributes keeps its place; the newcomer waits in lost+found.
 #[test]
 fn a_directory_whose_entry_does_not_fit_beside_it_keeps_its_place() {
