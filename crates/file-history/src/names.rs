@@ -226,6 +226,11 @@ impl State {
         (least, most)
     }
 
+    /// How many entries may be several things.
+    fn uncertain(&self) -> usize {
+        self.slots.values().filter(|slot| !slot.is_certain()).count()
+    }
+
     fn within(&self, dir: Obj) -> impl Iterator<Item = (&Key, &Slot)> {
         self.slots.range(Key { dir, name: 0 }..=Key { dir, name: usize::MAX })
     }
@@ -350,6 +355,10 @@ impl Spec for Names {
     fn looks(&self, call: &Call, told: Option<&Told>) -> bool {
         matches!(told, Some(Told::Not(_)))
             || matches!(call.ask, Ask::Look(_) | Ask::List(_) | Ask::Links(_) | Ask::Touch(_))
+    }
+
+    fn learns(&self, before: &State, after: &State) -> bool {
+        after.uncertain() < before.uncertain()
     }
 
     fn conflict(&self, a: &Call, b: &Call) -> bool {

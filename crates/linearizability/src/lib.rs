@@ -46,6 +46,13 @@ pub trait Spec {
         false
     }
 
+    /// Whether a step, besides what it changes, makes something certain that was not. Then what came before it may matter to
+    /// operations that do not conflict with it. Of one that only looks that is all that a step can do.
+    fn learns(&self, before: &Self::State, after: &Self::State) -> bool {
+        let _both = (before, after);
+        false
+    }
+
     /// Whether the order of two operations may matter: to their answers, or to the state after both. The fewer conflict,
     /// the faster the search.
     fn conflict(&self, a: &Self::Input, b: &Self::Input) -> bool {

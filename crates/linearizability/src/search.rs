@@ -93,8 +93,8 @@ struct Junction<State> {
     key: Option<Key<State>>,
     /// The operations of which one had to be next.
     group: Vec<usize>,
-    /// An operation leads to several states, or one that only looks makes certain what was not: which of them it was, and
-    /// what came before, may matter to anything.
+    /// An operation leads to several states, or makes certain what was not: which of them it was, and what came before, may
+    /// matter to anything.
     forks: bool,
     /// The operations because of which the ways that were tried led nowhere.
     blamed: BTreeSet<usize>,
@@ -157,12 +157,14 @@ impl<S: Spec> Search<'_, S> {
         let (open, urgent) = self.line.open();
         let free: Vec<usize> = open.iter().copied().filter(|op| self.line.is_free(*op)).collect();
         let mut tried: Vec<(usize, Vec<S::State>)> = Vec::with_capacity(open.len());
+        let mut too_late = Vec::new();
         for op in free.iter().copied().filter(|op| self.calls[*op].answer.is_some()) {
             let next = self.step(state, op);
             if next.len() == 1 && next[0] == *state && self.looks(op) {
                 if !self.is_in_place(op) {
-                    let group = self.line.group(urgent, &open);
-                    return Ways::Closed(self.late().iter().copied().chain(group).chain([op]).collect());
+                    // It belongs before what was placed late, unless that made certain what it shows.
+                    too_late.push(op);
+                    continue;
                 }
                 let junction =
                     Junction { key: None, group: Vec::new(), forks: false, blamed: BTreeSet::new() };
@@ -183,13 +185,13 @@ impl<S: Spec> Search<'_, S> {
             let next = self.step(state, op);
             tried.push((op, next.into_iter().filter(|s| s != state).collect()));
         }
-        let blamed: BTreeSet<usize> = self.late().iter().chain(&group).copied().collect();
+        let blamed: BTreeSet<usize> = self.late().iter().chain(&group).chain(&too_late).copied().collect();
         let count: usize = tried.iter().map(|(_, next)| next.len()).sum();
         if count == 0 {
             return Ways::Closed(blamed);
         }
-        let learns = |op: usize, next: &[S::State]| next.iter().any(|s| s != state) && self.looks(op);
-        let forks = tried.iter().any(|(op, next)| next.len() > 1 || learns(*op, next));
+        let learns = |op: usize, s: &S::State| s != state && self.looks(op) || self.spec.learns(state, s);
+        let forks = tried.iter().any(|(op, next)| next.len() > 1 || next.iter().any(|s| learns(*op, s)));
         let key =
             (count > 1).then(|| (self.line.done(), self.late().to_vec(), self.between(), state.clone()));
         if let Some(blamed) = key.as_ref().and_then(|key| self.closed.get(key)) {

@@ -17,11 +17,18 @@ enum Ask {
     Copy(usize, usize),
     /// Sets one to 1 or 2, as the next read shows.
     Blur(usize),
+    /// Two that have the same are read, and the third of them all gets that.
+    Take(usize, usize),
 }
 
 const REGISTERS: usize = 3;
 /// What a register has that nobody has read since.
 const BLURRED: u8 = 9;
+
+/// A register beside these.
+fn third(one: usize, other: usize) -> usize {
+    (0..REGISTERS).find(|at| *at != one && *at != other).unwrap()
+}
 
 impl Spec for Registers {
     type State = [u8; REGISTERS];
@@ -48,6 +55,11 @@ impl Spec for Registers {
                 next[*at] = BLURRED;
                 true
             }
+            Ask::Take(one, other) => {
+                let fits = read(*one) & read(*other);
+                next[third(*one, *other)] = next[*one];
+                fits
+            }
             Ask::Copy(from, to) => {
                 // What is copied has to be known.
                 let known = if state[*from] == BLURRED { 1..=2 } else { state[*from]..=state[*from] };
@@ -66,12 +78,18 @@ impl Spec for Registers {
         !self.plain && matches!(ask, Ask::Read(_) | Ask::ReadBoth(..))
     }
 
+    fn learns(&self, before: &Self::State, after: &Self::State) -> bool {
+        let blurred = |state: &Self::State| state.iter().filter(|value| **value == BLURRED).count();
+        blurred(after) < blurred(before)
+    }
+
     fn conflict(&self, a: &Ask, b: &Ask) -> bool {
         let touched = |ask: &Ask| match ask {
             Ask::Write(at, _) | Ask::Blur(at) => (vec![], vec![*at]),
             Ask::Read(at) => (vec![*at], vec![]),
             Ask::ReadBoth(one, other) => (vec![*one, *other], vec![]),
             Ask::Copy(from, to) => (vec![*from], vec![*to]),
+            Ask::Take(one, other) => (vec![*one, *other], vec![third(*one, *other)]),
         };
         let ((reads, writes), (other_reads, other_writes)) = (touched(a), touched(b));
         let meet = |a: &[usize], b: &[usize]| a.iter().any(|x| b.contains(x));
@@ -96,16 +114,17 @@ impl Draw {
     }
 
     fn history(&mut self) -> Vec<Call<Ask, u8>> {
-        let count = 3 + self.below(8);
+        let count = 3 + self.below(6);
         let mut calls: Vec<Call<Ask, u8>> = Vec::new();
         for n in 0..count {
             let begun = self.below(20);
             let value = u8::try_from(self.below(3)).unwrap();
-            let input = match self.below(8) {
+            let input = match self.below(9) {
                 0 | 1 => Ask::Write(self.register(), value),
                 2 => Ask::Copy(self.register(), self.register()),
                 3 => Ask::Blur(self.register()),
                 4 | 5 => Ask::ReadBoth(self.register(), self.register()),
+                6 => Ask::Take(self.register(), self.register()),
                 _ => Ask::Read(self.register()),
             };
             let known = self.below(5) > 0;
@@ -137,21 +156,23 @@ fn no_reduction_changes_the_verdict() {
     assert!((4_000..16_000).contains(&refused), "{refused} refused: the histories are too easy or too hard");
 }
 
-/// What a read makes certain matters to other reads, with which it does not conflict.
+/// What an operation makes certain matters to others, with which it does not conflict.
 #[test]
-fn a_read_that_makes_something_certain_is_tried_later_too() {
+fn what_makes_something_certain_is_tried_later_too() {
     let call = |input, (begun, ended), told| Call { input, begun, answer: Some((told, ended)), after: None };
-    let calls = [
-        call(Ask::Blur(0), (0, 1), 0),
-        call(Ask::Blur(1), (2, 3), 0),
-        call(Ask::ReadBoth(0, 1), (9, 100), 1),
-        call(Ask::Write(0, 1), (10, 101), 0),
-        call(Ask::Read(0), (11, 20), 1),
-        call(Ask::Read(1), (30, 40), 2),
-        call(Ask::Write(1, 1), (50, 60), 0),
-    ];
-    let found = explain(&Registers { plain: false }, &[0; REGISTERS], &calls, 1000);
-    assert!(matches!(found, Outcome::Explained { .. }), "{found:?}");
+    for certain in [Ask::ReadBoth(0, 1), Ask::Take(0, 1)] {
+        let calls = [
+            call(Ask::Blur(0), (0, 1), 0),
+            call(Ask::Blur(1), (2, 3), 0),
+            call(certain, (9, 100), 1),
+            call(Ask::Write(0, 1), (10, 101), 0),
+            call(Ask::Read(0), (11, 20), 1),
+            call(Ask::Read(1), (30, 40), 2),
+            call(Ask::Write(1, 1), (50, 60), 0),
+        ];
+        let found = explain(&Registers { plain: false }, &[0; REGISTERS], &calls, 1000);
+        assert!(matches!(found, Outcome::Explained { .. }), "{found:?}");
+    }
 }
 
 #[test]
