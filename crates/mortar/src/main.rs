@@ -4,6 +4,7 @@
 //! which knows a server only by the admin protocol.
 
 mod grammar;
+mod privileges;
 mod recover;
 mod server;
 

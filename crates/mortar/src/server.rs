@@ -36,6 +36,7 @@ impl ServerCommand {
         die_with(self.die_with)?;
         self.log.start()?;
         raise_descriptor_limit();
+        crate::privileges::keep_needed();
         let options = daemon::ServerOptions { state: self.state, address, admin };
         let server = daemon::Server::start(&options)?;
         tracing::info!("serving on {}", server.address());

@@ -33,6 +33,39 @@ fn privilege_state_is_closed_to_others() {
     }
 }
 
+/// The numbers of the capabilities that a server keeps: chown, dac_override, dac_read_search, fowner, fsetid,
+/// net_bind_service, sys_admin, sys_resource, mknod, setfcap.
+const KEPT: [u32; 10] = [0, 1, 2, 3, 4, 10, 21, 24, 27, 31];
+
+#[test]
+fn privilege_a_server_keeps_what_bricks_need() {
+    let pool = Pool::new(1);
+    pool.volume("v", 1, &[(0, "b")]);
+    let kept: u64 = KEPT.iter().map(|n| 1 << n).sum();
+    let tasks = fs::read_dir(format!("/proc/{}/task", pool.servers[0].pid())).unwrap();
+    for task in tasks {
+        let status = fs::read_to_string(task.unwrap().path().join("status")).unwrap();
+        let field = |name: &str| {
+            let line = status.lines().find_map(|l| l.strip_prefix(name)).unwrap();
+            u64::from_str_radix(line.trim(), 16).unwrap()
+        };
+        assert_eq!(field("CapEff:") & !kept, 0, "{status}");
+        assert_eq!((field("CapPrm:") & !kept, field("CapInh:"), field("NoNewPrivs:")), (0, 0, 1), "{status}");
+    }
+    let mount = pool.mount("v");
+    let line = format!(
+        "cd {} && mknod null c 1 3 && touch f && chown 1001:1002 f && chmod 6711 f && \
+         mkdir -m 0700 d && chown 1001:1002 d && touch d/g && chown 1003 d/g && ln d/g d/h && rm d/g",
+        mount.dir.display()
+    );
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &line]);
+    run(shell).ok();
+    rustix::fs::setxattr(mount.path("f"), "trusted.a", b"1", rustix::fs::XattrFlags::empty()).unwrap();
+    assert_eq!(mode(&pool.servers[0].path("b/f")), 0o6711);
+    mount.end();
+}
+
 /// Unmounts whatever happens.
 struct Unmount<'a>(&'a Path);
 
