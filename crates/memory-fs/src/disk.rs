@@ -1,7 +1,7 @@
 //! The disk beneath: what the page cache says, what the platters say, and what is under way between them.
 
 use crate::Draw;
-use crate::image::{Image, ROOT};
+use crate::image::{Image, Node, ROOT};
 use crate::op::{Ino, Key, Op, PAGE};
 use ids::Time;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -232,16 +232,24 @@ impl Disk {
     /// What has to be on disk before the chosen operations, too.
     fn with_causes(&self, mut chosen: Vec<bool>) -> Vec<bool> {
         let mut wanted = Wanted::default();
+        let mut moves = false;
         for ((op, _), take) in self.pending.iter().zip(chosen.iter_mut()).rev() {
             let keys = op.keys();
-            if *take || wanted.touches(&keys) {
+            let moves_dir = op.moved().iter().any(|ino| self.may_be_dir(*ino));
+            if *take || wanted.touches(&keys) || moves && moves_dir {
                 *take = true;
+                // Where a directory goes may have been beneath it before: those moves are on disk in their order.
+                moves |= moves_dir;
                 wanted.add(keys);
                 wanted.add(op.needs());
                 wanted.emptied.extend(op.unlinked());
             }
         }
         chosen
+    }
+
+    fn may_be_dir(&self, ino: Ino) -> bool {
+        self.cache.node(ino).or_else(|| self.platters.node(ino)).is_none_or(Node::is_dir)
     }
 
     fn write_out(&mut self, chosen: &[bool]) -> Result<(), Errno> {

@@ -152,6 +152,15 @@ impl Op {
         }
     }
 
+    /// The inodes that it moves to another directory.
+    pub(crate) fn moved(&self) -> Vec<Ino> {
+        match self {
+            Op::Rename { dir, to, ino, .. } if dir != to => vec![*ino],
+            Op::Exchange { dir, to, ino, other, .. } if dir != to => vec![*ino, *other],
+            _ => vec![],
+        }
+    }
+
     /// The inode that loses a name, and does not get another.
     pub(crate) fn unlinked(&self) -> Option<Ino> {
         match self {

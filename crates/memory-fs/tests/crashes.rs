@@ -265,3 +265,27 @@ fn faults() {
     f.chmod(0o600).unwrap();
     assert_eq!(f.chmod(0o600), Err(Errno::EIO));
 }
+
+#[test]
+fn a_synced_move_of_a_directory_takes_earlier_ones_along() {
+    let fs = MemoryFs::new(1 << 20);
+    fs.set_rule(CrashRule::Hostile);
+    let top = root(&fs);
+    let sub = |dir: &File, name: &[u8]| {
+        dir.make_dir(name, 0o755).unwrap();
+        dir.open_at(name, S_IFDIR).unwrap()
+    };
+    let a = sub(&top, b"a");
+    let x = sub(&a, b"x");
+    let y = sub(&x, b"y");
+    top.sync_all().unwrap();
+    // The second would make a loop without the first.
+    a.rename(b"x", &top, b"x", Renaming::NoReplace).unwrap();
+    top.rename(b"a", &y, b"a", Renaming::NoReplace).unwrap();
+    y.sync().unwrap();
+    fs.crash(CrashRule::Hostile, &mut |_| 0);
+    let mut dir = root(&fs);
+    for name in [b"x", b"y", b"a"] {
+        dir = dir.open_at(name, S_IFDIR).unwrap();
+    }
+}
