@@ -47,13 +47,21 @@ impl Journal {
             let head = match SegmentHead::decode(&bytes) {
                 Ok(h) if h.brick != self.brick => return Ok(None),
                 Err(HeadError::Newer(_)) => return Ok(None),
-                Ok(h) if follows(&h) && h.base.lsn.next() == first => Some(h),
+                Ok(h) if h.base.lsn.next() == first => Some(h),
                 Ok(_) | Err(_) => None,
             };
-            let Some(head) = head else {
+            let is_whole = head.is_some();
+            let Some(head) = head.filter(follows) else {
                 // Older segments may have been dropped. What this one begins with is named by its file.
-                let whole = before.as_ref().map_or(Lsn(first.0.saturating_sub(1)), |(_, last)| last.lsn);
-                return if whole < durable.lsn { Ok(None) } else { self.tear(first, 0).map(Some) };
+                let named = Lsn(first.0.saturating_sub(1));
+                let whole = before.as_ref().map_or(named, |(_, last)| last.lsn);
+                if whole >= durable.lsn {
+                    return self.tear(first, 0).map(Some);
+                }
+                // The journal was being begun anew there, and of the one before something is left that ends earlier.
+                let anew = !is_whole && whole < named && named >= durable.lsn;
+                let oldest = self.segments.keys().next().copied().unwrap_or(first);
+                return if anew { self.tear(oldest, 0).map(Some) } else { Ok(None) };
             };
             let Some(read) = readable(&bytes, head.base) else { return Ok(None) };
             if let Some(at) = read.ends {

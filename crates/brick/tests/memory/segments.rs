@@ -97,3 +97,27 @@ fn a_power_cut_after_durable_changes_were_cut_off_is_no_damage() {
         }
     }
 }
+
+/// Of the segments before, some are left, but not those that hold what was durable; the new one is not there as a whole.
+#[test]
+fn a_power_cut_while_a_journal_begins_anew_farther_on_is_no_damage() {
+    for (rule, seed) in (0..300u64).flat_map(|n| [(CrashRule::Ordered, n), (CrashRule::Hostile, n)]) {
+        let mut disk = Disk::new(1, rule);
+        let mut s = Set::new(vec![disk.open().unwrap()]);
+        files(&mut s, 0..30);
+        let b = &mut s.bricks[0];
+        assert_eq!(b.begin_sync(None).unwrap().run(), Ok(Lsn(30)));
+        b.begin_heal(Lsn(0), &[], Lsn(0)).unwrap();
+        let at = |lsn| wire::peer::Stamp { epoch: ids::Epoch(9), lsn: Lsn(lsn) };
+        b.reset_journal(at(60)).unwrap();
+        b.note(&at(61), OpId::default(), None, &Change::Touch { fid: ROOT }).unwrap();
+        drop(s);
+        let mut random = seed;
+        disk.crash(rule, &mut |below| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695);
+            (random >> 33) % below
+        });
+        let opened = disk.open();
+        assert!(opened.is_ok(), "{rule:?} {seed}: {:?}", opened.err());
+    }
+}
