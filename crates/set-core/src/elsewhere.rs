@@ -231,7 +231,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 let (payload, session) = (Bytes::new(), id.session);
                 self.change_here(cx, AdmittedRequest { id, op, payload, to, session });
             }
-            (Err(fail), known) => self.refuse(cx, pair.to, known.err().unwrap_or(fail)),
+            (Err(fail), known) => self.refuse_for_other(cx, pair.to, known.err().unwrap_or(fail)),
         }
     }
 
@@ -294,7 +294,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         };
         if let Some(fail) = failed {
             lock.into_iter().for_each(|lock| self.unlock(cx, lock));
-            return self.refuse(cx, pair.to, fail);
+            return self.refuse_for_other(cx, pair.to, fail);
         }
         let waiter = Waiter { shape: ReplyShape::Done, ..Waiter::nobody() };
         self.commit(cx, pair, fid, false, waiter);

@@ -197,7 +197,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     fn give_up(&mut self, cx: &mut Cx<'_, B, R>, joint: Joint<R>, fail: Fail) {
         let known = self.end(cx, joint.id, &joint.transaction);
         self.abort_joint(cx, &joint.parts);
-        self.refuse(cx, joint.to, known.err().unwrap_or(fail));
+        self.refuse_for_other(cx, joint.to, known.err().unwrap_or(fail));
     }
 
     /// The transaction is out of this primary's memory: it will never commit.

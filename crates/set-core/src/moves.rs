@@ -161,7 +161,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let ready = self.admit_again(cx, id).and(if self.holds(cx, &held) { known } else { Err(Fail::Busy) });
         if let Err(fail) = ready {
             self.unlock(cx, held.lock);
-            return self.refuse(cx, to, fail);
+            return self.refuse_for_other(cx, to, fail);
         }
         let decision = self.decide(cx, &op, Ask { id, above: Some(&held.above), ..Ask::default() });
         if let Ok(Decision::RemoveElsewhere(entry)) = decision {

@@ -4,7 +4,7 @@ use crate::brick::LocalBrick;
 use crate::core::{Cx, Due, SetCore};
 use crate::grants::GRANT;
 use crate::io::{ReplyTo, Request};
-use crate::waiters::Address;
+use crate::waiters::{Address, Waiter};
 use bytes::Bytes;
 use core::time::Duration;
 use ids::{OpId, SessionId};
@@ -109,6 +109,17 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         }
         let before = self.primary_since.map(|since| since + GRANT).filter(|until| now < *until);
         self.grants.wait(now, who).max(before)
+    }
+
+    /// Answers with what another set refuses. That it was asked stands on what this set has decided so far: as long as that
+    /// may be lost, so may the reason.
+    pub(crate) fn refuse_for_other(&mut self, cx: &mut Cx<'_, B, R>, to: Address<R>, fail: Fail) {
+        match fail {
+            Fail::Errno { errno } => {
+                self.reply_when_all_committed(cx, Waiter { reply: Reply::errno(errno), ..Waiter::done(to) });
+            }
+            fail => self.refuse(cx, to, fail),
+        }
     }
 
     /// Answers a request that no change and no state stands behind.

@@ -237,6 +237,20 @@ fn a_refusal_of_the_other_set_counts_only_while_the_source_of_the_rename_is_ther
     assert_eq!(rig.ask(7, rename("d", "e")), ["reply 3: no such file or directory for 250 ms"]);
 }
 
+/// A failover may take the source away, and what was refused for it was never so.
+#[test]
+fn a_refusal_of_the_other_set_is_told_when_what_it_stands_on_is_on_all_bricks() {
+    let other = Fid { lsn: Lsn(51), ..THERE };
+    let names = [("d", THERE), ("e", other)].map(|(n, fid)| ((ROOT, name(n)), (fid, SetId(2)))).into();
+    let mut rig = Rig::with(Memory { names, ..Memory::default() }, &[2]);
+    assert_eq!(rig.mkfile(8, "a"), ["send 2: replicate"]);
+    assert_eq!(rig.ask(7, rename("d", "e")), ["ask 1: preparermdir of 2 as 1"]);
+    let full = Err(Fail::Errno { errno: Errno::ENOTEMPTY.0 });
+    assert_eq!(answer(&mut rig, 1, full), NONE);
+    let told = ["reply 1: attr 1.1.1 for 250 ms", "reply 2: directory not empty for 250 ms"];
+    assert_eq!(rig.ack(2, 1), told);
+}
+
 #[test]
 fn a_directory_elsewhere_stays_if_the_view_changes_before_it_gives_way() {
     let other = Fid { lsn: Lsn(51), ..THERE };
