@@ -449,13 +449,17 @@ impl Journal {
         Ok(())
     }
 
-    /// Begins anew after `stamp`: the brick holds everything up to there, however it came to it.
+    /// Begins anew after `stamp`: the brick holds everything up to there, however it came to it. The newest segment stays
+    /// until there is another: a journal without any would begin at the first position.
     pub(crate) fn reset(&mut self, stamp: Stamp) -> Result<(), JournalError> {
-        let all: Vec<Lsn> = self.segments.keys().copied().collect();
-        for l in all.into_iter().rev() {
+        let mut old: Vec<Lsn> = self.segments.keys().copied().collect();
+        let newest = old.pop();
+        for l in old {
             self.remove(l)?;
         }
-        self.begin_segment(stamp, Lsn(0))
+        let first = stamp.lsn.next();
+        self.begin_segment(stamp, Lsn(0))?;
+        newest.filter(|l| *l != first).map_or(Ok(()), |l| self.remove(l))
     }
 
     /// Drops whole segments that hold only changes before `lsn`; the current one stays.

@@ -35,8 +35,9 @@ pub(super) fn check(
         let found = match SegmentHead::decode(&bytes) {
             Ok(h) if h.brick != brick => Some((0, format!("it belongs to brick {}", h.brick))),
             Ok(h)
-                if before.is_some_and(|b| b != h.previous)
-                    || expected.is_some_and(|e| e != h.base.lsn.next()) =>
+                if h.previous != Lsn(0)
+                    && (before.is_some_and(|b| b != h.previous)
+                        || expected.is_some_and(|e| e != h.base.lsn.next())) =>
             {
                 Some((0, "the segment before it is missing or cut".into()))
             }

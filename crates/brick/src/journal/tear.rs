@@ -73,12 +73,14 @@ impl Journal {
     }
 
     /// Each segment names the one before it: a missing one is noticed without reading them all. After a power cut
-    /// (`remnants`) the journal begins behind the last gap. Answers the segments before it.
+    /// (`remnants`) the journal begins behind the last gap, and always with a segment that was begun anew. Answers the
+    /// segments before it.
     pub(super) fn check_chain(&mut self, remnants: bool) -> Result<Vec<Lsn>, JournalError> {
         let mut after: Option<(Lsn, Lsn)> = None;
         for &first in self.segments.keys().rev() {
             if let Some((next, _)) = after.filter(|(_, previous)| *previous != first) {
-                if !remnants {
+                let anew = after.is_some_and(|(_, previous)| previous == Lsn(0));
+                if !remnants && !anew {
                     return Err(JournalError::Missing { dir: self.path.clone(), next: name(next) });
                 }
                 let kept = self.segments.split_off(&next);

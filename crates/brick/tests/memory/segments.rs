@@ -121,3 +121,25 @@ fn a_power_cut_while_a_journal_begins_anew_farther_on_is_no_damage() {
         assert!(opened.is_ok(), "{rule:?} {seed}: {:?}", opened.err());
     }
 }
+
+/// Wherever it fails: the position is the one before or the new one.
+#[test]
+fn a_journal_that_cannot_be_begun_anew_keeps_its_position() {
+    let positions = (0..40).map(|writes_left| {
+        let mut disk = Disk::new(1, CrashRule::Ordered);
+        let mut s = Set::new(vec![disk.open().unwrap()]);
+        files(&mut s, 0..30);
+        let b = &mut s.bricks[0];
+        b.begin_sync(None).unwrap().run().unwrap();
+        b.begin_heal(Lsn(0), &[], Lsn(0)).unwrap();
+        disk.fail_writes_after(writes_left);
+        let done = b.reset_journal(wire::peer::Stamp { epoch: ids::Epoch(9), lsn: Lsn(60) });
+        drop(s);
+        disk.fail_writes(false);
+        let last = disk.open().unwrap().last().lsn;
+        assert!(done.is_err() || last == Lsn(60), "{last}");
+        last
+    });
+    let positions: std::collections::BTreeSet<Lsn> = positions.collect();
+    assert_eq!(positions, [Lsn(30), Lsn(60)].into());
+}
