@@ -243,7 +243,7 @@ fn a_refusal_of_the_other_set_is_told_when_what_it_stands_on_is_on_all_bricks() 
     let other = Fid { lsn: Lsn(51), ..THERE };
     let names = [("d", THERE), ("e", other)].map(|(n, fid)| ((ROOT, name(n)), (fid, SetId(2)))).into();
     let mut rig = Rig::with(Memory { names, ..Memory::default() }, &[2]);
-    assert_eq!(rig.mkfile(8, "a"), ["send 2: replicate"]);
+    assert_eq!(rig.mkfile(7, "a"), ["send 2: replicate"]);
     assert_eq!(rig.ask(7, rename("d", "e")), ["ask 1: preparermdir of 2 as 1"]);
     let full = Err(Fail::Errno { errno: Errno::ENOTEMPTY.0 });
     assert_eq!(answer(&mut rig, 1, full), NONE);
