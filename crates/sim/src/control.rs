@@ -277,6 +277,7 @@ impl World {
         let shown = self.shown(m);
         say!(self, "server {m}: brick {brick} of set {set} is open: {opened:?}");
         self.ledger.opened(self.now, brick);
+        self.store.opened(brick);
         let Some(process) = self.process(m) else { return };
         process.control.unopened.remove(&brick);
         let core = SetCore::new(opened.start(), shown);

@@ -32,8 +32,8 @@ pub(crate) struct Store {
     election: Option<Duration>,
     /// Nobody is elected before.
     down_until: Duration,
-    /// Bricks that it was asked to let in, in which epoch of their sets: while that lasts, it may.
-    entering: BTreeMap<BrickId, Epoch>,
+    /// Bricks that it was asked to let in, in which epoch of their sets, and when first: while that lasts, it may.
+    entering: BTreeMap<BrickId, (Epoch, Duration)>,
 }
 
 /// What a process asks of the leader.
@@ -81,7 +81,29 @@ impl Store {
     /// Whether a brick is in sync, or may be in a moment by what the store was asked.
     pub(crate) fn counts_on(&self, brick: BrickId) -> bool {
         let view = self.state.brick(brick).map(|(set, _)| &set.view);
-        view.is_some_and(|v| v.in_sync.contains(&brick) || self.entering.get(&brick) == Some(&v.epoch))
+        let asked = self.entering.get(&brick).map(|(epoch, _)| *epoch);
+        view.is_some_and(|v| v.in_sync.contains(&brick) || asked == Some(v.epoch))
+    }
+
+    /// A brick is opened anew: whoever asks to let it in from now on has seen it heal once more.
+    pub(crate) fn opened(&mut self, brick: BrickId) {
+        if let Some((_, first)) = self.entering.get_mut(&brick) {
+            *first = Duration::MAX;
+        }
+    }
+
+    /// It is asked to let a brick in. Who only asks again has seen nothing new.
+    fn ask_to_let_in(&mut self, brick: BrickId, epoch: Epoch, now: Duration) {
+        let before = self.entering.get(&brick).filter(|(e, _)| *e == epoch);
+        let first = before.map_or(now, |(_, first)| now.min(*first));
+        self.entering.insert(brick, (epoch, first));
+    }
+
+    /// When it was first asked to let those in that had healed by then.
+    fn first_asked(&self, command: &Command) -> Option<Duration> {
+        let Command::ChangeView(change) = command else { return None };
+        let asked = |brick| self.entering.get(brick).filter(|(epoch, _)| *epoch == change.expect_epoch);
+        change.healed.iter().filter_map(asked).map(|(_, first)| *first).min()
     }
 
     /// The store is without a leader for a while.
@@ -103,7 +125,9 @@ impl World {
     pub(crate) fn ask_store(&mut self, at: Duration, from: usize, ask: Ask) {
         let life = self.machines[from].life;
         if let Ask::Propose(Command::ChangeView(change), _) = &ask {
-            self.store.entering.extend(change.healed.iter().map(|brick| (*brick, change.expect_epoch)));
+            for brick in &change.healed {
+                self.store.ask_to_let_in(*brick, change.expect_epoch, at);
+            }
         }
         let mut delay = self.network.delay(&mut self.rng, Node::Server(from), Node::Server(from));
         if matches!(ask, Ask::Propose(..) | Ask::Declare { .. }) && self.rng.chance(10) {
@@ -190,6 +214,7 @@ impl World {
             return Err(e);
         }
         next.check();
+        let sent = self.store.first_asked(command).map_or(sent, |first| first.min(sent));
         let before = core::mem::replace(&mut self.store.state, Arc::new(next));
         let now = self.store.state.clone();
         self.members_changed(&before, &now, command);
@@ -279,5 +304,37 @@ impl World {
                 self.at(self.now + AGAIN, Event::Store(StoreEvent::Publish { to }));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cluster::ViewChange;
+
+    #[test]
+    fn who_asks_again_to_let_a_brick_in_has_seen_nothing_new() {
+        let (brick, at) = (BrickId(2), Duration::from_secs);
+        let healed = |epoch| {
+            Command::ChangeView(ViewChange {
+                set: SetId(1),
+                expect_epoch: Epoch(epoch),
+                primary: Some(BrickId(1)),
+                in_sync: [BrickId(1), brick].into(),
+                healed: [brick].into(),
+                lost: false,
+                reason: String::new(),
+            })
+        };
+        let mut store = Store::default();
+        store.ask_to_let_in(brick, Epoch(3), at(5));
+        store.ask_to_let_in(brick, Epoch(3), at(7));
+        assert_eq!(store.first_asked(&healed(3)), Some(at(5)));
+        assert_eq!(store.first_asked(&healed(4)), None);
+        store.opened(brick);
+        store.ask_to_let_in(brick, Epoch(3), at(9));
+        assert_eq!(store.first_asked(&healed(3)), Some(at(9)), "it has healed once more");
+        store.ask_to_let_in(brick, Epoch(4), at(11));
+        assert_eq!(store.first_asked(&healed(4)), Some(at(11)));
     }
 }

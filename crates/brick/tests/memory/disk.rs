@@ -122,6 +122,15 @@ impl Disk {
         self.fs.crash(rule, draw);
     }
 
+    /// By chance something survives, and something does not.
+    pub(crate) fn crash_by_chance(&self, rule: CrashRule, seed: u64) {
+        let mut random = seed;
+        self.crash(rule, &mut |below| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695);
+            (random >> 33) % below
+        });
+    }
+
     pub(crate) fn write_back(&self, rule: CrashRule, draw: &mut dyn FnMut(u64) -> u64) {
         self.fs.write_back(rule, draw);
     }

@@ -21,15 +21,6 @@ fn reopen(disk: &mut Disk, s: Set) -> Brick {
     disk.open().unwrap()
 }
 
-/// By chance something survives, and something does not.
-fn crash(disk: &Disk, seed: u64) {
-    let mut random = seed;
-    disk.crash(CrashRule::Hostile, &mut |below| {
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695);
-        (random >> 33) % below
-    });
-}
-
 fn ours(n: u64) -> Fid {
     Fid { set: SET, epoch: Epoch(1), lsn: Lsn(n) }
 }
@@ -255,7 +246,7 @@ fn what_a_power_cut_left_without_its_tag_is_in_nobodys_way() {
         let file = s.file(ROOT, "file");
         s.write(file, 0, b"data");
         drop(s);
-        crash(&disk, seed);
+        disk.crash_by_chance(CrashRule::Hostile, seed);
         let named = disk.tree().get("/file").map(|seen| seen.tag.is_some());
         let before = disk.tree()["/old"].clone();
         let mut b = disk.open().unwrap();
@@ -360,11 +351,7 @@ fn a_power_cut_leaves_no_marked_directory_without_its_entry() {
         s.bricks[0].begin_sync(None).unwrap().run().unwrap();
         s.apply(&make(ours(102)), b"").unwrap();
         drop(s);
-        let mut random: u64 = seed;
-        disk.crash(CrashRule::Hostile, &mut |below| {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695);
-            (random >> 33) % below
-        });
+        disk.crash_by_chance(CrashRule::Hostile, seed);
         let mut b = disk.open().unwrap();
         let at = b.location_of(ours(101)).map(|at| (at.parent, at.name));
         assert_eq!(at, Ok((theirs(1), name("d"))), "{seed}");
@@ -435,7 +422,7 @@ fn a_power_cut_leaves_no_name_of_a_nameless_file_in_a_directory_in_lost_found() 
         s.apply(&gone, b"").unwrap();
         s.bricks[0].flush_attrs().unwrap();
         drop(s);
-        crash(&disk, seed);
+        disk.crash_by_chance(CrashRule::Hostile, seed);
         let mut b = disk.open().unwrap();
         if let Some(e) = b.entry(ours(101), &name("file")).unwrap() {
             assert_eq!(b.attr(e.fid).map(|attr| attr.nlink), Ok(1), "{seed}");

@@ -59,11 +59,7 @@ fn a_power_cut_takes_no_mark_without_the_names_that_its_end_changed() {
             s.bricks[0].flush_attrs().unwrap();
         }
         drop(s);
-        let mut random: u64 = seed;
-        disk.crash(CrashRule::Hostile, &mut |below| {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695);
-            (random >> 33) % below
-        });
+        disk.crash_by_chance(CrashRule::Hostile, seed);
         let mut b = disk.open().unwrap();
         if b.is_pending(fid).unwrap() {
             assert_eq!(b.intent(fid), Ok(Some(intent())), "{seed}");

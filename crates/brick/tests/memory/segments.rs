@@ -87,11 +87,7 @@ fn a_power_cut_after_durable_changes_were_cut_off_is_no_damage() {
                 b.note(&at, OpId::default(), None, &Change::Touch { fid: ROOT }).unwrap();
             }
             drop(s);
-            let mut random = seed;
-            disk.crash(rule, &mut |below| {
-                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695);
-                (random >> 33) % below
-            });
+            disk.crash_by_chance(rule, seed);
             let opened = disk.open();
             assert!(opened.is_ok(), "{rule:?} {seed} {anew}: {:?}", opened.err());
         }
@@ -112,11 +108,7 @@ fn a_power_cut_while_a_journal_begins_anew_farther_on_is_no_damage() {
         b.reset_journal(at(60)).unwrap();
         b.note(&at(61), OpId::default(), None, &Change::Touch { fid: ROOT }).unwrap();
         drop(s);
-        let mut random = seed;
-        disk.crash(rule, &mut |below| {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695);
-            (random >> 33) % below
-        });
+        disk.crash_by_chance(rule, seed);
         let opened = disk.open();
         assert!(opened.is_ok(), "{rule:?} {seed}: {:?}", opened.err());
     }

@@ -106,11 +106,7 @@ fn a_name_never_leads_to_a_stub_that_nobody_knows() {
         let (mut s, old) = with_old(&mut disk, seed % 3 == 0);
         s.apply(&enter("old", Some(old), seed % 2 == 0), b"").unwrap();
         drop(s);
-        let mut random = seed;
-        disk.crash(CrashRule::Hostile, &mut |below| {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695);
-            (random >> 33) % below
-        });
+        disk.crash_by_chance(CrashRule::Hostile, seed);
         let mut s = Set::new(vec![disk.open().unwrap()]);
         match leads_to(&mut s, "old") {
             Some(NEW) => news += 1,
