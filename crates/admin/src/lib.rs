@@ -5,6 +5,7 @@
 //! Always true: fields may be added, with a default; none is renamed. `testdata` holds a frozen sample of each message.
 //! Deliberately absent: sockets, decisions, and the texts that the command line prints.
 
+mod activity;
 mod answer;
 mod envelope;
 mod error;
@@ -14,6 +15,7 @@ mod request;
 mod status;
 mod volume;
 
+pub use activity::{ClientReports, ClientStatus, QueueReports, QueueStatus};
 pub use answer::{
     AdoptReport, BrickReplaced, BricksAdded, BricksRemoved, Changes, Document, NotAdopted, OptionsReset,
     OptionsSet, PeerDetached, PeerProbed, PeerReplaced, VolumeCreated, VolumeDeleted, VolumePromoted,
@@ -25,10 +27,10 @@ pub use peer::{Peer, PeerStatus, Peers, ServerRole};
 pub use rebalance::{MovedFiles, PlannedMove, RebalanceReport, RebalanceState, SetMoves};
 pub use request::{
     AdminAnswer, AdminRequest, Ask, ConfigApply, ConfigExport, GetPeerStatus, PeerDetach, PeerProbe,
-    PeerReplace, PoolList, REQUESTS, RebalanceAction, VolumeAddBrick, VolumeAdopt, VolumeCreate,
-    VolumeDelete, VolumeGet, VolumeHeal, VolumeHealInfo, VolumeInfo, VolumeList, VolumePromote,
-    VolumeRebalance, VolumeRemoveBrick, VolumeReplaceBrick, VolumeReset, VolumeSet, VolumeStart,
-    VolumeStatus, VolumeStop,
+    PeerReplace, PoolList, REQUESTS, RebalanceAction, VolumeAddBrick, VolumeAdopt, VolumeClients,
+    VolumeCreate, VolumeDelete, VolumeGet, VolumeHeal, VolumeHealInfo, VolumeInfo, VolumeList, VolumePromote,
+    VolumeQueues, VolumeRebalance, VolumeRemoveBrick, VolumeReplaceBrick, VolumeReset, VolumeSet,
+    VolumeStart, VolumeStatus, VolumeStop,
 };
 pub use status::{
     BrickRole, BrickStatus, HealInfo, HealMode, HealProgress, HealState, ServerCounters, VolumeReport,

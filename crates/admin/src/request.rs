@@ -1,10 +1,10 @@
 //! The requests, one struct each, and the table that ties each of them to its answer.
 
 use crate::{
-    AdoptReport, BrickReplaced, BricksAdded, BricksRemoved, Changes, Document, HealInfo, OptionLines,
-    OptionsReset, OptionsSet, PeerDetached, PeerProbed, PeerReplaced, PeerStatus, Peers, RebalanceReport,
-    VolumeCreated, VolumeDeleted, VolumeDescriptions, VolumeNames, VolumePromoted, VolumeReports,
-    VolumeStarted, VolumeStopped,
+    AdoptReport, BrickReplaced, BricksAdded, BricksRemoved, Changes, ClientReports, Document, HealInfo,
+    OptionLines, OptionsReset, OptionsSet, PeerDetached, PeerProbed, PeerReplaced, PeerStatus, Peers,
+    QueueReports, RebalanceReport, VolumeCreated, VolumeDeleted, VolumeDescriptions, VolumeNames,
+    VolumePromoted, VolumeReports, VolumeStarted, VolumeStopped,
 };
 use serde::{Deserialize, Serialize};
 
@@ -79,6 +79,8 @@ requests! {
     VolumeDelete, VolumeDelete, "volume-delete" -> VolumeDeleted;
     VolumeInfo, VolumeInfo, "volume-info" -> VolumeDescriptions;
     VolumeStatus, VolumeStatus, "volume-status" -> VolumeReports;
+    VolumeClients, VolumeClients, "volume-clients" -> ClientReports;
+    VolumeQueues, VolumeQueues, "volume-queues" -> QueueReports;
     VolumeList, VolumeList, "volume-list" -> VolumeNames;
     VolumeSet, VolumeSet, "volume-set" -> OptionsSet;
     VolumeGet, VolumeGet, "volume-get" -> OptionLines;
@@ -232,6 +234,20 @@ pub struct VolumeStatus {
     /// The volume; all if none is given.
     #[serde(default)]
     pub name: Option<String>,
+}
+
+/// Who uses a volume?
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct VolumeClients {
+    /// The volume.
+    pub name: String,
+}
+
+/// What waits in a volume?
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct VolumeQueues {
+    /// The volume.
+    pub name: String,
 }
 
 /// Which volumes are there?

@@ -42,6 +42,11 @@ impl Brick {
         Ok(DirLocation { home, parent, parent_home, name })
     }
 
+    /// Bytes of the journal.
+    pub fn journal_bytes(&self) -> u64 {
+        self.journal.bytes()
+    }
+
     /// Whether the object has no name and is kept only for those who hold it open.
     pub fn is_orphan(&mut self, fid: Fid) -> bool {
         self.load(fid).is_ok_and(|n| n.tag().flags & ORPHAN != 0)

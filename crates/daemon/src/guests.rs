@@ -94,6 +94,23 @@ impl Guests {
     }
 }
 
+/// How many are connected.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Crowd {
+    pub(crate) connections: usize,
+    pub(crate) handshakes: usize,
+    pub(crate) addresses: usize,
+}
+
+impl Guests {
+    /// How many are connected now.
+    pub(crate) fn crowd(&self) -> Crowd {
+        let all = lock(&self.all);
+        let handshakes = all.knocking.values().sum();
+        Crowd { connections: all.connections, handshakes, addresses: all.accounts.len() }
+    }
+}
+
 impl Guest {
     /// What may come on the connection: bodies and payloads of so many bytes.
     pub(crate) fn bounds(&self, body: u32, payload: u32) -> Bounds {

@@ -10,6 +10,7 @@ mod clock;
 mod control;
 mod guests;
 mod limits;
+mod metrics;
 mod pulse;
 mod recovery;
 mod shard;

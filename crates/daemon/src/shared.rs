@@ -1,5 +1,6 @@
 //! What all threads of a server see.
 
+use crate::metrics::Metrics;
 use crate::pulse::Pulse;
 use crate::shard::ShardMessage;
 use cluster::State;
@@ -78,6 +79,8 @@ pub(crate) struct Shared {
     /// Room of the sets of the pool, as their primaries last said.
     pub(crate) rooms: Mutex<Rooms>,
     counters: Mutex<HashMap<VolumeId, Arc<Counters>>>,
+    /// What is counted for whoever watches this server.
+    pub(crate) metrics: Metrics,
     /// The shards that there can be, the front one first.
     shards: Vec<ShardAt>,
     /// Which of them serves which set.
@@ -100,6 +103,7 @@ impl Shared {
             lease_version: AtomicU64::new(0),
             rooms: Mutex::default(),
             counters: Mutex::default(),
+            metrics: Metrics::default(),
             shards: (0..Threads::most()).map(|_| ShardAt::default()).collect(),
             placed: RwLock::new(Threads::new(cores)),
             control_requests,

@@ -61,7 +61,7 @@ mod tests {
     #[test]
     fn the_contract_is_kept() {
         let accepted = [
-            "server --state /s --address h:1 --admin h:2 --log f --log-level debug",
+            "server --state /s --address h:1 --admin h:2 --metrics 127.0.0.1:9240 --log f --log-level debug",
             "--server h:1 peer probe h2:24240",
             "peer detach h --force",
             "peer replace h",
@@ -77,6 +77,8 @@ mod tests {
             "volume info",
             "volume info v",
             "volume status v",
+            "volume status v clients",
+            "volume status v queues",
             "volume list",
             "volume set v a.b 1 c.d 2",
             "volume get v",

@@ -22,6 +22,9 @@ pub(crate) struct ServerCommand {
     /// A second address, for the command line only.
     #[arg(long, value_name = "HOST:PORT")]
     admin: Option<String>,
+    /// Where Prometheus reads metrics, over plain HTTP at /metrics: best a loopback address. Nowhere unless given.
+    #[arg(long, value_name = "HOST:PORT")]
+    metrics: Option<String>,
     #[command(flatten)]
     log: LogArgs,
     /// End when the process of this number, which started us, ends.
@@ -33,11 +36,12 @@ impl ServerCommand {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         let address = checked(&self.address)?;
         let admin = self.admin.as_deref().map(checked).transpose()?;
+        let metrics = self.metrics.as_deref().map(checked_metrics).transpose()?;
         die_with(self.die_with)?;
         self.log.start()?;
         raise_descriptor_limit();
         crate::privileges::keep_needed();
-        let options = daemon::ServerOptions { state: self.state, address, admin };
+        let options = daemon::ServerOptions { state: self.state, address, admin, metrics };
         let server = daemon::Server::start(&options)?;
         tracing::info!("serving on {}", server.address());
         output::line(&format!("ready {}", server.address()))?;
@@ -52,6 +56,23 @@ fn checked(given: &str) -> anyhow::Result<String> {
     match port {
         Some(port) if port > 0 => Ok(address),
         _ => usage(format!("address {given}: write HOST or HOST:PORT with a port from 1 to 65535")),
+    }
+}
+
+/// There is no usual port for metrics: one must be named.
+fn checked_metrics(given: &str) -> anyhow::Result<String> {
+    if given.parse::<std::net::SocketAddr>().is_ok_and(|a| a.port() > 0) {
+        return Ok(given.to_owned());
+    }
+    match given.rsplit_once(':') {
+        Some((host, port))
+            if !host.is_empty() && !host.contains(':') && port.parse().is_ok_and(|p: u16| p > 0) =>
+        {
+            Ok(given.to_owned())
+        }
+        _ => usage(format!(
+            "metrics {given}: write HOST:PORT with a port from 1 to 65535, like 127.0.0.1:9240"
+        )),
     }
 }
 
@@ -72,6 +93,12 @@ mod tests {
         assert_eq!(super::checked("::1").unwrap(), "[::1]:24240");
         for bad in ["h:0", "h:x", "h:70000"] {
             assert!(super::checked(bad).is_err(), "{bad}");
+        }
+        for good in ["127.0.0.1:9240", "[::1]:9240", "localhost:1"] {
+            assert_eq!(super::checked_metrics(good).unwrap(), good);
+        }
+        for bad in ["127.0.0.1", "::1", "h:0", ":9240", "h:x"] {
+            assert!(super::checked_metrics(bad).is_err(), "{bad}");
         }
     }
 }

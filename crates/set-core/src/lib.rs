@@ -64,7 +64,7 @@ pub use core::{SetCore, Start};
 pub use departures::{Departed, FileMove};
 pub use healing::HealReport;
 pub use io::{Done, Input, Moment, Output, Outside, ReplyTo, Request, Settings};
-pub use maintenance::Report;
+pub use maintenance::{Queues, Report};
 pub use opens::CLAIM_TIME;
 pub use pending::Pending;
 pub use rebalance::{RebalanceSettings, RebalanceState, RebalanceThrottle};

@@ -7,7 +7,7 @@ use crate::grants::Grants;
 use crate::healing::{HealReport, Healing};
 use crate::io::{Output, ReplyTo, Settings};
 use core::time::Duration;
-use ids::{BrickId, Epoch, Lsn};
+use ids::{BrickId, Epoch, Lsn, SessionId};
 use namespace::placement::SetRoom;
 use replica::{Input, Role, SyncToken};
 
@@ -38,6 +38,21 @@ pub struct Report {
     pub departed: Departed,
     /// Files and bytes of them a second.
     pub departing: (u64, u64),
+    /// What waits.
+    pub queues: Queues,
+}
+
+/// What waits in a set, and what is held in it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Queues {
+    /// Requests that wait for their change, or for a sync.
+    pub waiting: usize,
+    /// Work that runs where it may wait for a disk.
+    pub disk: usize,
+    /// Questions to other sets.
+    pub asked: usize,
+    /// Files that sessions hold open.
+    pub open_files: usize,
 }
 
 impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
@@ -57,7 +72,18 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             marked: self.pending.marked_files(),
             departed: self.departures.departed,
             departing: self.departures.rate.get(),
+            queues: Queues {
+                waiting: self.waiters.len(),
+                disk: self.works.len(),
+                asked: self.asks.len(),
+                open_files: self.opens.files(),
+            },
         }
+    }
+
+    /// How many files each session holds open here.
+    pub fn open_files(&self) -> impl Iterator<Item = (SessionId, usize)> {
+        self.opens.by_session()
     }
 
     /// The pool changed: the set's view, members and options may have.

@@ -72,6 +72,16 @@ impl Opens {
         self.grace.as_ref().map(|g| g.until).filter(|until| now < *until)
     }
 
+    /// How many files are held open.
+    pub(crate) fn files(&self) -> usize {
+        self.by_file.len()
+    }
+
+    /// How many files each session holds open.
+    pub(crate) fn by_session(&self) -> impl Iterator<Item = (SessionId, usize)> {
+        self.by_session.iter().map(|(session, files)| (*session, files.len()))
+    }
+
     /// Whether a session holds the file open.
     pub(crate) fn is_open(&self, fid: Fid) -> bool {
         self.by_file.contains_key(&fid)

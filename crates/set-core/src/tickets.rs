@@ -38,6 +38,10 @@ impl<T> Tickets<T> {
         self.waiting.get_mut(&ticket)
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }

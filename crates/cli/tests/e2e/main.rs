@@ -27,6 +27,7 @@ mod harness;
 mod heal;
 mod healing;
 mod hung_disks;
+mod metrics;
 mod options;
 mod placed;
 mod posix;

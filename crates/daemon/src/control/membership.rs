@@ -173,6 +173,8 @@ impl Control {
                 self.check_brick(&path, adopt).await.map(|()| ClusterReply::Done)
             }
             ClusterRequest::Status { volume } => self.own_status(&volume).await,
+            ClusterRequest::Clients { volume } => self.own_clients(&volume).await,
+            ClusterRequest::Queues { volume } => self.own_queues(&volume).await,
             ClusterRequest::Adopt { volume, below, begin } => {
                 self.own_adoption(&volume, &below, begin).map(ClusterReply::Adopt)
             }

@@ -1,5 +1,6 @@
 //! The control plane of a server: start and stop, connections, membership, volumes, leases.
 
+mod activity;
 mod adopt;
 mod answers;
 mod arbitrate;
@@ -12,6 +13,7 @@ mod grow;
 mod leases;
 mod leftovers;
 mod membership;
+mod metrics;
 mod peers;
 mod promote;
 pub(crate) mod protocol;
@@ -28,6 +30,7 @@ mod watchdog;
 use crate::adoption::Adoptions;
 use crate::guests::{Guests, Knock};
 use crate::limits::HANDSHAKE_WAIT;
+use crate::metrics::Closed;
 use crate::shard::ShardMessage;
 use crate::shared::{Shared, lock};
 use cluster::{NewServer, State};
@@ -60,6 +63,8 @@ pub struct ServerOptions {
     pub address: String,
     /// A second `host:port` for the command line only.
     pub admin: Option<String>,
+    /// A `host:port` where Prometheus reads metrics.
+    pub metrics: Option<String>,
 }
 
 /// Why a server does not start. One line.
@@ -184,6 +189,10 @@ impl Control {
             Some(address) => Some(listen(address).await?),
             None => None,
         };
+        let metrics = match &options.metrics {
+            Some(address) => Some(listen(address).await.map_err(|e| e.replace("--address", "--metrics"))?),
+            None => None,
+        };
         let peers = Peers::new(shared.clone());
         let store_path = folder.store();
         let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&store_path);
@@ -216,6 +225,13 @@ impl Control {
         tokio::spawn(accept(control.clone(), listener, true));
         if let Some(admin) = admin {
             tokio::spawn(accept(control.clone(), admin, false));
+        }
+        if let Some(listener) = metrics {
+            let asked = control.clone();
+            tokio::spawn(crate::metrics::serve(listener, move || {
+                let control = asked.clone();
+                async move { control.metrics().await }
+            }));
         }
         tokio::spawn(control_requests::run(control.clone(), received_requests));
         Ok(control)
@@ -366,6 +382,7 @@ async fn accept(control: Arc<Control>, listener: TcpListener, data: bool) {
         match listener.accept().await {
             Ok((stream, from)) => {
                 let Some(knock) = control.guests.knock(from.ip()) else {
+                    control.shared.metrics.closed(Closed::TooMany);
                     tracing::warn!("a connection from {} is closed: there are too many", from.ip());
                     continue;
                 };
@@ -391,15 +408,19 @@ async fn handshake(
     knock: Knock,
     data: bool,
 ) -> Result<(), transport::TransportError> {
-    let (hello, id) = tokio::time::timeout(HANDSHAKE_WAIT, transport::accept(&mut stream))
+    let accepted = tokio::time::timeout(HANDSHAKE_WAIT, transport::accept(&mut stream))
         .await
-        .map_err(|_| transport::TransportError::Closed)??;
+        .unwrap_or(Err(transport::TransportError::Closed));
+    let (hello, id) = accepted.inspect_err(|_| control.shared.metrics.closed(Closed::Handshake))?;
     drop(knock);
     let address = stream.peer_addr()?.ip();
     let (guest, refused) = match control.guests.enter(address, hello.from) {
         Ok(guest) => (Some(guest), control.refusal(&hello, data)),
         Err(why) => (None, Some(why)),
     };
+    if refused.is_some() {
+        control.shared.metrics.closed(Closed::Refused);
+    }
     let reply = HelloReply {
         refused: Blob(refused.clone().unwrap_or_default().into_bytes()),
         version: VERSIONS.first().copied().unwrap_or(2),

@@ -5,7 +5,7 @@ use super::answers::{unreachable, volume_state};
 use super::protocol::{ClusterReply, ClusterRequest};
 use super::volumes::{chosen, volume};
 use crate::limits::STATUS_WAIT;
-use crate::shard::{BrickReport, ShardMessage};
+use crate::shard::{BrickReport, ClientReport, ShardMessage};
 use crate::shared::lock;
 use admin::{AdminError, BrickRole, BrickStatus, HealInfo, ServerCounters, VolumeReport, VolumeReports};
 use cluster::{Brick, Set, State, Status, Volume};
@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 const LOOK: Duration = Duration::from_secs(1);
 
 impl Control {
-    async fn reports(&self) -> HashMap<BrickId, BrickReport> {
+    pub(super) async fn reports(&self) -> HashMap<BrickId, BrickReport> {
         let asked = self.shared.shards().map(|shard| async {
             let (to, from) = oneshot::channel();
             shard.send(ShardMessage::Report(to)).ok()?;
@@ -26,6 +26,22 @@ impl Control {
         });
         let all = join_all(asked).await;
         all.into_iter().flatten().flatten().map(|r| (r.brick, r)).collect()
+    }
+
+    /// The sessions of all shards.
+    pub(super) async fn client_reports(&self) -> Vec<ClientReport> {
+        let asked = self.shared.shards().map(|shard| async {
+            let (to, from) = oneshot::channel();
+            shard.send(ShardMessage::Clients(to)).ok()?;
+            tokio::time::timeout(LOOK, from).await.ok()?.ok()
+        });
+        join_all(asked).await.into_iter().flatten().flatten().collect()
+    }
+
+    /// How many sessions there are.
+    pub(super) async fn sessions(&self) -> usize {
+        let all = self.client_reports().await;
+        all.iter().filter(|c| c.connections > 0).map(|c| c.session).collect::<BTreeSet<_>>().len()
     }
 
     /// How this server's bricks of a volume do.

@@ -37,6 +37,8 @@ impl Control {
             R::VolumeDelete(r) => A::VolumeDelete(self.volume_delete(&r.name).await?),
             R::VolumeInfo(r) => A::VolumeInfo(self.volume_info(r.name.as_deref()).await?),
             R::VolumeStatus(r) => A::VolumeStatus(self.volume_status(r.name.as_deref()).await?),
+            R::VolumeClients(r) => A::VolumeClients(self.volume_clients(r.name).await?),
+            R::VolumeQueues(r) => A::VolumeQueues(self.volume_queues(r.name).await?),
             R::VolumeList(_) => A::VolumeList(self.volume_list().await?),
             R::VolumeSet(r) => A::VolumeSet(self.volume_set(r).await?),
             R::VolumeGet(r) => A::VolumeGet(self.volume_get(&r.name, r.key.as_deref()).await?),

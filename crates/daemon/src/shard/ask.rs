@@ -68,7 +68,7 @@ impl Shard {
         let shard = self.shared.shard_of(call.set).ok_or(TransportError::Closed)?;
         let session = self.asker.borrow().session();
         let connection = Connection::default();
-        let to = super::set::Client { sender, id: 0, connection, held: None };
+        let to = super::set::Client { sender, id: 0, connection, held: None, served: None };
         let asked = Box::new(connection::Asked { call, payload, to });
         let message = ShardMessage::Call { asked, session, from: None };
         shard.send(message).map_err(|_| TransportError::Closed)?;

@@ -60,12 +60,14 @@ pub(super) fn serve_client(
             tracing::debug!("connection of session {session}: {e}");
         }
         drop(guest);
+        shard.clients.borrow_mut().disconnect(session);
         let now = clock::now();
         let look_at = shard.sessions.borrow_mut().disconnect(now, session, number);
         if let Some(at) = look_at {
             tokio::time::sleep(at.saturating_sub(now)).await;
             let gone = shard.sessions.borrow_mut().end(clock::now(), session);
             if gone {
+                shard.clients.borrow_mut().end(session);
                 shard.take(ShardMessage::SessionEnded(session));
             }
         }
@@ -121,7 +123,8 @@ async fn read_calls(
             None => bounds.reserve(frame.body.len() + frame.payload.len() + answer).await?,
         };
         let (sender, connection) = (sender.clone(), caller.connection.clone());
-        let to = super::set::Client { sender, id: frame.id, connection, held: Some(held) };
+        connection.traffic().asked(frame.payload.len());
+        let to = super::set::Client { sender, id: frame.id, connection, held: Some(held), served: None };
         match call {
             Ok(call) => {
                 let asked = Asked { call, payload: frame.payload, to };

@@ -106,6 +106,13 @@ impl Links {
             .unwrap_or(0)
     }
 
+    /// Bytes that wait for the connections of a set.
+    pub(crate) fn queued_of(&self, set: SetId) -> u64 {
+        let all = self.all.borrow();
+        let queued = |link: &Rc<Link>| link.sender.borrow().as_ref().map_or(0, DirectSender::queued);
+        all.iter().filter(|((of, _), _)| *of == set).map(|(_, link)| queued(link) as u64).sum()
+    }
+
     /// The sets that have a way to that server: what one of them learns of it the others do not ask for.
     fn sets_of(&self, server: ServerId) -> Vec<SetId> {
         self.all.borrow().keys().filter(|(_, to)| *to == server).map(|(set, _)| *set).collect()

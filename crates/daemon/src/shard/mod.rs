@@ -24,7 +24,8 @@ use ids::{BrickId, Epoch, Lsn, ServerId, SessionId, SetId};
 use links::Links;
 use server_core::threads::FRONT;
 use server_core::{Asker, OpenSet, OpenSets, OpenedBrick, Place, Sessions, Unopened};
-use sessions::Connection;
+pub(crate) use sessions::ClientReport;
+use sessions::{Clients, Connection};
 use set::SetHandle;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -74,6 +75,8 @@ pub(crate) enum ShardMessage {
     State(Arc<State>),
     /// How do the bricks do?
     Report(oneshot::Sender<Vec<BrickReport>>),
+    /// Which sessions are there?
+    Clients(oneshot::Sender<Vec<ClientReport>>),
     /// Close everything cleanly.
     Stop(oneshot::Sender<()>),
 }
@@ -96,6 +99,12 @@ pub(crate) struct BrickReport {
     pub(crate) last_epoch: Epoch,
     /// Something of what it holds is stale.
     pub(crate) uncertain: bool,
+    /// Bytes of its journal.
+    pub(crate) journal: u64,
+    /// What waits in its set.
+    pub(crate) queues: set_core::Queues,
+    /// Bytes that wait for connections to its set's other bricks.
+    pub(crate) queued: u64,
 }
 
 /// One shard, on its own thread.
@@ -109,6 +118,8 @@ pub(crate) struct Shard {
     openings: RefCell<HashMap<SetId, JoinHandle<()>>>,
     state: RefCell<Arc<State>>,
     sessions: RefCell<Sessions<Connection>>,
+    /// Who has those sessions.
+    clients: RefCell<Clients>,
     known: Cell<u64>,
     /// How its sets ask others.
     asker: RefCell<Asker>,
@@ -157,6 +168,7 @@ async fn run(
         openings: RefCell::default(),
         state: RefCell::default(),
         sessions: RefCell::default(),
+        clients: RefCell::default(),
         known: Cell::new(0),
         // Random, for the life of the process.
         asker: RefCell::new(Asker::new(SessionId(rand::random()))),
@@ -235,12 +247,15 @@ impl Shard {
     fn take(self: &Rc<Self>, message: ShardMessage) {
         match message {
             ShardMessage::Data { stream, session, connection, oldest, from, slot, guest } => {
-                let (number, connection) = (connection, Connection::default());
+                let number = connection;
+                let connection = self.clients.borrow_mut().connect(session, from, slot);
                 let known = self.sessions.borrow_mut().connect(session, number, oldest, connection.clone());
                 known.given_up.iter().for_each(Connection::give_up);
                 if known.accepted {
                     let caller = connection::Caller { session, connection, from };
                     connection::serve_client(self.clone(), stream, (number, slot), caller, guest);
+                } else {
+                    self.clients.borrow_mut().refuse(session);
                 }
             }
             ShardMessage::Peer { stream, from, slot, guest } => {
@@ -257,6 +272,11 @@ impl Shard {
             ShardMessage::Report(to) => {
                 let reports = self.open_sets().iter().map(SetHandle::report).collect();
                 let _gone = to.send(reports);
+            }
+            ShardMessage::Clients(to) => {
+                let mut clients = self.clients.borrow().report();
+                self.open_sets().iter().for_each(|set| set.count_open(&mut clients));
+                let _gone = to.send(clients);
             }
             ShardMessage::Stop(_) => {}
         }

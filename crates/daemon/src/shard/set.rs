@@ -3,8 +3,9 @@
 
 use super::sessions::Connection;
 use super::slow::SlowSteps;
-use super::{BrickReport, Shard};
+use super::{BrickReport, ClientReport, Shard};
 use crate::clock;
+use crate::metrics::{Outcome, SetCounters};
 use crate::shared::{ControlRequest, Counters, lock};
 use admin::{HealMode, HealProgress, HealState, MovedFiles};
 use brick::{Brick, Work};
@@ -34,6 +35,15 @@ pub(crate) struct Client {
     pub(super) connection: Connection,
     /// Memory that was reserved for the request and its answer.
     pub(super) held: Option<OwnedSemaphorePermit>,
+    /// Which operation it is, and since when its set serves it.
+    pub(super) served: Option<Served>,
+}
+
+/// Since when a request is served.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Served {
+    op: usize,
+    since: Duration,
 }
 
 impl Client {
@@ -95,6 +105,9 @@ struct Executor {
     /// Who may use the volume; nobody before that is known.
     access: RefCell<Option<cluster::Access>>,
     counters: Arc<Counters>,
+    metrics: Arc<SetCounters>,
+    /// What was answered in this step, kept to be used again.
+    answered: Cell<Vec<Served>>,
     /// Steps that held this thread up.
     slow: SlowSteps,
 }
@@ -103,6 +116,7 @@ impl SetHandle {
     pub(crate) fn new(shard: &Rc<Shard>, opened: OpenedBrick) -> SetHandle {
         let counters = shard.shared.counters(opened.volume());
         let start = opened.start();
+        let metrics = shard.shared.metrics.set(start.set);
         SetHandle(Rc::new(Executor {
             set: start.set,
             shard: Rc::downgrade(shard),
@@ -111,22 +125,32 @@ impl SetHandle {
             armed: Cell::default(),
             access: RefCell::default(),
             counters,
+            metrics,
+            answered: Cell::default(),
             slow: SlowSteps::default(),
         }))
     }
 
     /// Gives the core an input and does what it says.
     pub(super) fn step(&self, input: Input<Client>) {
-        let Some(shard) = self.0.shard.upgrade() else { return };
+        if let Some(shard) = self.0.shard.upgrade() {
+            self.step_at(&shard, shard.moment(), input);
+        }
+    }
+
+    fn step_at(&self, shard: &Rc<Shard>, mut at: Moment, input: Input<Client>) {
         let mut core = self.0.core.borrow_mut();
         let mut out = self.0.outputs.take();
-        let around = Around { shard: &shard, set: self.0.set };
-        let (mut at, mut name) = (shard.moment(), core.name(&input));
+        let around = Around { shard, set: self.0.set };
+        let mut name = core.name(&input);
         core.step(at, input, &around, &mut out);
         loop {
-            out.drain(..).for_each(|output| self.perform(&shard, output));
+            out.drain(..).for_each(|output| self.perform(shard, output));
             let now = clock::now();
-            self.0.slow.note(name, now.saturating_sub(at.now));
+            if self.0.slow.note(name, now.saturating_sub(at.now)) {
+                self.0.metrics.long_step();
+            }
+            self.note_answered(now);
             let Some(next) = core.next_name() else { break };
             // The time for files may be that of the input: reading clocks is a good part of a short step.
             (at, name) = (Moment { now, lease: shard.lease(), ..at }, next);
@@ -139,6 +163,8 @@ impl SetHandle {
     fn perform(&self, shard: &Rc<Shard>, output: Output) {
         match output {
             Output::Reply { to, reply, payload, grant } => {
+                to.connection.traffic().answered(payload.len());
+                self.answered(to.served, Outcome::of(&reply), payload.len());
                 let frame = Frame::with_payload(Kind::Reply, to.id, reply.to_bytes(), payload);
                 to.sender.send_holding(Frame { grant, ..frame }, to.held);
             }
@@ -169,6 +195,23 @@ impl SetHandle {
         }
     }
 
+    /// An answer leaves. How long it took is known at the end of the step: clocks are read no more often for it.
+    fn answered(&self, served: Option<Served>, outcome: Outcome, bytes: usize) {
+        let Some(served) = served else { return };
+        self.0.metrics.answered(outcome, bytes);
+        let mut answered = self.0.answered.take();
+        answered.push(served);
+        self.0.answered.set(answered);
+    }
+
+    fn note_answered(&self, now: Duration) {
+        let mut answered = self.0.answered.take();
+        for Served { op, since } in answered.drain(..) {
+            self.0.metrics.took(op, now.saturating_sub(since));
+        }
+        self.0.answered.set(answered);
+    }
+
     fn ask(&self, shard: &Rc<Shard>, id: u64, set: SetId, (op, payload): (Op, Bytes), name: Option<OpId>) {
         let (this, shard) = (self.clone(), shard.clone());
         spawn_local(async move {
@@ -196,9 +239,13 @@ impl SetHandle {
     }
 
     /// Takes one request. The answer leaves later, through `to`.
-    pub(crate) fn serve(&self, call: Call, payload: Bytes, to: Client, session: SessionId) {
-        self.0.counters.count(call.op.index());
-        self.step(Input::Request(Request { call, payload, to, session }));
+    pub(crate) fn serve(&self, call: Call, payload: Bytes, mut to: Client, session: SessionId) {
+        let Some(shard) = self.0.shard.upgrade() else { return };
+        let (op, at) = (call.op.index(), shard.moment());
+        self.0.counters.count(op);
+        self.0.metrics.asked(payload.len());
+        to.served = Some(Served { op, since: at.now });
+        self.step_at(&shard, at, Input::Request(Request { call, payload, to, session }));
     }
 
     /// A message from another brick of the set.
@@ -268,6 +315,22 @@ impl SetHandle {
             },
             last_epoch: r.last_epoch,
             uncertain: r.uncertain,
+            journal: self.0.core.borrow_mut().brick_mut().journal_bytes(),
+            queues: r.queues,
+            queued: self.0.shard.upgrade().map_or(0, |s| s.links.queued_of(self.0.set)),
+        }
+    }
+
+    /// Counts the files that sessions hold open.
+    pub(crate) fn count_open(&self, clients: &mut [ClientReport]) {
+        let core = self.0.core.borrow();
+        for (session, files) in core.open_files() {
+            // They are in the order of their sessions.
+            if let Ok(at) = clients.binary_search_by_key(&session, |c| c.session)
+                && let Some(client) = clients.get_mut(at)
+            {
+                client.open_files += files;
+            }
         }
     }
 

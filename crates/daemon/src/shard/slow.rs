@@ -19,15 +19,16 @@ pub(super) struct SlowSteps {
 }
 
 impl SlowSteps {
-    /// A step took that long.
-    pub(super) fn note(&self, name: &'static str, took: Duration) {
+    /// A step took that long; whether that is long.
+    pub(super) fn note(&self, name: &'static str, took: Duration) -> bool {
         if took < LONG {
-            return;
+            return false;
         }
         self.many.set(self.many.get().saturating_add(1));
         if took > self.longest.get().0 {
             self.longest.set((took, name));
         }
+        true
     }
 
     /// Once a second: one line at most, about the longest of them.
@@ -55,11 +56,11 @@ mod tests {
     #[test]
     fn the_longest_step_is_told_once() {
         let slow = SlowSteps::default();
-        slow.note("Tick", LONG / 2);
+        assert!(!slow.note("Tick", LONG / 2));
         assert_eq!(slow.take(), None, "it was not long");
-        slow.note("Tick", LONG);
-        slow.note("Entries", LONG * 3);
-        slow.note("Apply", LONG * 2);
+        for (name, took) in [("Tick", LONG), ("Entries", LONG * 3), ("Apply", LONG * 2)] {
+            assert!(slow.note(name, took));
+        }
         assert_eq!(slow.take(), Some((3, LONG * 3, "Entries")));
         assert_eq!(slow.take(), None);
     }

@@ -1,5 +1,6 @@
 //! `mortar volume`: what can be mounted.
 
+mod activity;
 mod add_brick;
 mod adopt;
 mod create;

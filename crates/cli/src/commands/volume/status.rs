@@ -1,30 +1,50 @@
 //! `mortar volume status`.
 
+use super::activity;
 use crate::ask;
 use crate::cli::Global;
 use crate::output;
 use crate::table::{Rows, size, yes};
 use admin::{BrickRole, BrickStatus, HealMode, HealProgress, HealState, VolumeReport};
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 /// How the bricks of volumes do, and what their servers counted.
 #[derive(Args, Debug)]
-#[command(after_help = "Example: mortar volume status home --json")]
+#[command(after_help = "Example: mortar volume status home clients")]
 pub(crate) struct StatusCommand {
     /// The volume; all if none is given.
     #[arg(value_name = "VOL")]
     name: Option<String>,
+    /// Something else than its bricks.
+    #[arg(value_enum)]
+    what: Option<What>,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug)]
+enum What {
+    /// Who has it mounted, and what each asks for.
+    Clients,
+    /// What waits at each brick: for other bricks, disks and sets.
+    Queues,
 }
 
 impl StatusCommand {
     pub(crate) fn run(self, global: &Global) -> anyhow::Result<()> {
-        let answer = ask::ask(global, admin::VolumeStatus { name: self.name })?;
-        if global.json {
-            return output::json(&answer);
+        match (self.what, self.name) {
+            (Some(What::Clients), Some(name)) => activity::clients(global, name),
+            (Some(What::Queues), Some(name)) => activity::queues(global, name),
+            (_, name) => bricks_of(global, name),
         }
-        let shown: Vec<String> = answer.volumes.iter().map(show).collect();
-        if shown.is_empty() { Ok(()) } else { output::line(&shown.join("\n\n")) }
     }
+}
+
+fn bricks_of(global: &Global, name: Option<String>) -> anyhow::Result<()> {
+    let answer = ask::ask(global, admin::VolumeStatus { name })?;
+    if global.json {
+        return output::json(&answer);
+    }
+    let shown: Vec<String> = answer.volumes.iter().map(show).collect();
+    if shown.is_empty() { Ok(()) } else { output::line(&shown.join("\n\n")) }
 }
 
 /// A volume's status as a table, its counters and its notes.

@@ -21,6 +21,8 @@ pub(crate) struct Server {
     pub(crate) host: String,
     pub(crate) address: String,
     pub(crate) folder: PathBuf,
+    /// More words of its command line.
+    pub(crate) words: Vec<String>,
     child: Option<Child>,
     frozen: bool,
 }
@@ -115,7 +117,7 @@ impl Pool {
             let folder = pool.dir.join(format!("s{i}"));
             fs::create_dir(&folder).unwrap();
             let address = format!("{host}:{port}");
-            pool.servers.push(Server { host, address, folder, child: None, frozen: false });
+            pool.servers.push(Server { host, address, folder, words: vec![], child: None, frozen: false });
             pool.start(i);
         }
         pool
@@ -149,7 +151,7 @@ impl Pool {
         let command = self.network.as_ref().map_or_else(mortar, |n| n.mortar(i));
         let mut child = spawn(command, |c| {
             c.args(["server", "--address", &server.address, "--state"]).arg(server.state());
-            c.arg("--log").arg(server.folder.join("log"));
+            c.arg("--log").arg(server.folder.join("log")).args(&server.words);
             c.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(File::create(&errors).unwrap());
         });
         self.pids.lock().unwrap().push(i32::try_from(child.id()).unwrap());

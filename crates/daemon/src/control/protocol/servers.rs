@@ -2,7 +2,7 @@
 //!
 //! Fields may be added, with a default; none is renamed.
 
-use admin::{AdminError, AdoptReport, BrickStatus, ServerCounters};
+use admin::{AdminError, AdoptReport, BrickStatus, ClientStatus, QueueStatus, ServerCounters};
 use cluster::arbitration::Evidence;
 use ids::{BrickId, ServerId, SetId};
 use serde::{Deserialize, Serialize};
@@ -60,6 +60,16 @@ pub(crate) enum ClusterRequest {
     },
     /// How do your bricks of this volume do?
     Status {
+        /// Its name.
+        volume: String,
+    },
+    /// Who uses your bricks of this volume?
+    Clients {
+        /// Its name.
+        volume: String,
+    },
+    /// What waits at your bricks of this volume?
+    Queues {
         /// Its name.
         volume: String,
     },
@@ -122,6 +132,10 @@ pub(crate) enum ClusterReply {
     Evidence(Evidence),
     /// To Adopt.
     Adopt(AdoptReport),
+    /// To Clients.
+    Clients(Vec<ClientStatus>),
+    /// To Queues.
+    Queues(Vec<QueueStatus>),
 }
 
 #[cfg(test)]

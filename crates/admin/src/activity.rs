@@ -1,0 +1,72 @@
+//! Who uses a volume and what waits in it, as answers.
+
+use ids::SetId;
+use serde::{Deserialize, Serialize};
+
+/// The clients of a volume.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct ClientReports {
+    /// The volume.
+    pub name: String,
+    /// Each mount, those with the most requests first.
+    pub clients: Vec<ClientStatus>,
+    /// Servers that did not tell.
+    #[serde(default)]
+    pub notes: Vec<String>,
+}
+
+/// One mount, as all servers see it.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct ClientStatus {
+    /// Where it connects from.
+    pub address: String,
+    /// Its session: 16 hex digits, drawn when it was mounted.
+    pub session: String,
+    /// Its connections to servers; none: it was away for less than a minute.
+    pub connections: u64,
+    /// Its requests since it came to each server.
+    pub requests: u64,
+    /// Bytes of data that it got.
+    pub read_bytes: u64,
+    /// Bytes of data that it sent.
+    pub written_bytes: u64,
+    /// Files that it holds open.
+    pub open_files: u64,
+    /// Since it came.
+    pub seconds: u64,
+}
+
+/// What waits in a volume.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct QueueReports {
+    /// The volume.
+    pub name: String,
+    /// Each brick, set by set.
+    pub bricks: Vec<QueueStatus>,
+    /// Servers that did not tell.
+    #[serde(default)]
+    pub notes: Vec<String>,
+}
+
+/// What waits at one brick.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct QueueStatus {
+    /// Its set.
+    pub set: SetId,
+    /// The brick, as HOST:/PATH.
+    pub brick: String,
+    /// Requests that wait for their change to be on all bricks in sync.
+    pub waiting: u64,
+    /// Work that runs on threads for the disk.
+    pub disk: u64,
+    /// Questions to other sets.
+    pub asked: u64,
+    /// Bytes that wait for connections to the set's other bricks.
+    pub queued_bytes: u64,
+    /// Changes that are not known to be on its disk.
+    pub unsynced: u64,
+    /// Bytes of its journal.
+    pub journal_bytes: u64,
+    /// How often the set held its thread up for more than 10 ms.
+    pub long_steps: u64,
+}

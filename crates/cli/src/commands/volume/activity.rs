@@ -1,0 +1,104 @@
+//! `mortar volume status VOL clients` and `queues`: who uses a volume and what waits in it.
+
+use crate::ask;
+use crate::cli::Global;
+use crate::output;
+use crate::table::{Rows, size};
+use admin::{ClientReports, QueueReports};
+
+pub(super) fn clients(global: &Global, name: String) -> anyhow::Result<()> {
+    let answer = ask::ask(global, admin::VolumeClients { name })?;
+    if global.json { output::json(&answer) } else { output::line(&show_clients(&answer)) }
+}
+
+pub(super) fn queues(global: &Global, name: String) -> anyhow::Result<()> {
+    let answer = ask::ask(global, admin::VolumeQueues { name })?;
+    if global.json { output::json(&answer) } else { output::line(&show_queues(&answer)) }
+}
+
+fn show_clients(r: &ClientReports) -> String {
+    let mut text = format!("volume {}: {} clients\n", r.name, r.clients.len());
+    let heads = ["ADDRESS", "SESSION", "CONN", "REQUESTS", "READ", "WRITTEN", "OPEN", "FOR"];
+    let mut rows = Rows::new(&heads).right(&[2, 3, 4, 5, 6, 7]);
+    for c in &r.clients {
+        rows.row([
+            c.address.clone(),
+            // Enough to tell them apart.
+            c.session.chars().take(8).collect(),
+            c.connections.to_string(),
+            c.requests.to_string(),
+            size(c.read_bytes),
+            size(c.written_bytes),
+            c.open_files.to_string(),
+            span(c.seconds),
+        ]);
+    }
+    text.push_str(&rows.text());
+    with_notes(text, &r.notes)
+}
+
+fn show_queues(r: &QueueReports) -> String {
+    let heads = ["SET", "BRICK", "WAIT", "DISK", "ASKED", "QUEUED", "UNSYNCED", "JOURNAL", "LONG"];
+    let mut rows = Rows::new(&heads).right(&[0, 2, 3, 4, 5, 6, 7, 8]);
+    for b in &r.bricks {
+        rows.row([
+            b.set.to_string(),
+            b.brick.clone(),
+            b.waiting.to_string(),
+            b.disk.to_string(),
+            b.asked.to_string(),
+            size(b.queued_bytes),
+            b.unsynced.to_string(),
+            size(b.journal_bytes),
+            b.long_steps.to_string(),
+        ]);
+    }
+    with_notes(format!("volume {}\n{}", r.name, rows.text()), &r.notes)
+}
+
+/// The text, and a line for each note.
+pub(super) fn with_notes(mut text: String, notes: &[String]) -> String {
+    for note in notes {
+        text.push_str(&format!("\nnote: {note}"));
+    }
+    text
+}
+
+/// A span of time in its largest unit.
+fn span(seconds: u64) -> String {
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7200 => format!("{} min", seconds / 60),
+        7200..172_800 => format!("{} h", seconds / 3600),
+        _ => format!("{} d", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use admin::ClientStatus;
+
+    #[test]
+    fn spans_are_for_people() {
+        let shown: Vec<String> = [0, 119, 120, 7199, 7200, 172_800].map(span).into();
+        assert_eq!(shown, ["0 s", "119 s", "2 min", "119 min", "2 h", "2 d"]);
+    }
+
+    #[test]
+    fn clients_fit_into_80_columns() {
+        let busy = ClientStatus {
+            address: "192.168.100.200".to_owned(),
+            session: "00c0ffee00c0ffee".to_owned(),
+            connections: 99,
+            requests: 9_999_999_999,
+            read_bytes: 1 << 62,
+            written_bytes: 1023 << 30,
+            open_files: 65_536,
+            seconds: 7100,
+        };
+        let text =
+            show_clients(&ClientReports { name: "home".to_owned(), clients: vec![busy], notes: vec![] });
+        assert!(text.lines().all(|l| l.chars().count() <= 80), "{text}");
+    }
+}

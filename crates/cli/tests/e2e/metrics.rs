@@ -1,0 +1,165 @@
+//! What a server tells those who watch it: metrics for Prometheus, clients and queues for people.
+
+use crate::harness::{Pool, eventually, tool};
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// An address of `host` that nobody listens on.
+fn free_address(host: &str) -> String {
+    TcpListener::bind((host, 0)).unwrap().local_addr().unwrap().to_string()
+}
+
+/// The body of a page.
+fn get(address: &str, path: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n").ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    head.lines().next()?.contains(" 200 ").then(|| body.to_owned())
+}
+
+fn metrics(address: &str) -> String {
+    get(address, "/metrics").expect("metrics")
+}
+
+/// The sum of the samples of that name whose labels contain all `words`.
+#[track_caller]
+fn value(text: &str, name: &str, words: &[&str]) -> f64 {
+    let of = |l: &&str| l.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']));
+    let lines: Vec<&str> = text.lines().filter(of).filter(|l| words.iter().all(|w| l.contains(w))).collect();
+    assert!(!lines.is_empty(), "no {name} with {words:?} in\n{text}");
+    lines.iter().map(|l| l.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap()).sum()
+}
+
+fn promtool(words: &[&str], input: &str) {
+    let mut child = Command::new("promtool")
+        .args(words)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    let out = child.wait_with_output().unwrap();
+    let said = [out.stdout, out.stderr].concat();
+    assert!(out.status.success(), "promtool {words:?}: {}", String::from_utf8_lossy(&said));
+}
+
+/// Prometheus, which ends with the test.
+struct Prometheus(Child);
+
+impl Drop for Prometheus {
+    fn drop(&mut self) {
+        let _gone = self.0.kill();
+        let _ended = self.0.wait();
+    }
+}
+
+impl Prometheus {
+    fn start(dir: &Path, targets: &[String], own: &str) -> Prometheus {
+        fs::create_dir(dir).unwrap();
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let rules = root.join("deploy/prometheus/mortar.rules.yml");
+        let config = dir.join("prometheus.yml");
+        let text = format!(
+            "global: {{ scrape_interval: 1s }}\nrule_files: [ \"{}\" ]\nscrape_configs:\n  - job_name: mortar\n    \
+             static_configs: [ {{ targets: {targets:?} }} ]\n",
+            rules.display()
+        );
+        fs::write(&config, text).unwrap();
+        promtool(&["check", "config", config.to_str().unwrap()], "");
+        let child = Command::new("prometheus")
+            .arg(format!("--config.file={}", config.display()))
+            .arg(format!("--storage.tsdb.path={}", dir.join("data").display()))
+            .arg(format!("--web.listen-address={own}"))
+            .stdout(Stdio::null())
+            .stderr(fs::File::create(dir.join("log")).unwrap())
+            .spawn()
+            .unwrap();
+        Prometheus(child)
+    }
+}
+
+#[test]
+fn prometheus_watches_a_volume() {
+    let mut pool = Pool::new(2);
+    let at: Vec<String> = pool.servers.iter().map(|s| free_address(&s.host)).collect();
+    for (i, address) in at.iter().enumerate() {
+        assert!(get(address, "/metrics").is_none(), "nothing listens unless it is asked to");
+        pool.stop(i);
+        pool.servers[i].words = vec!["--metrics".to_owned(), address.clone()];
+        pool.start(i);
+    }
+    pool.wait_in_sync();
+    pool.volume("v", 2, &[(0, "b"), (1, "b")]);
+    let mount = pool.mount("v");
+    fs::write(mount.path("f"), vec![7; 100_000]).unwrap();
+    assert!(fs::metadata(mount.path("no")).is_err());
+    let open = fs::File::open(mount.path("f")).unwrap();
+
+    let primary = pool.status("v")["bricks"].as_array().unwrap().iter().position(|b| b["role"] == "primary");
+    let primary = primary.expect("a primary");
+    let text = metrics(&at[primary]);
+    promtool(&["check", "metrics"], &text);
+    let of_v = ["volume=\"v\""];
+    assert_eq!(value(&text, "mortar_written_bytes_total", &of_v), 100_000.0);
+    let name = "mortar_request_duration_seconds_count";
+    assert!(value(&text, name, &["operation=\"write\""]) >= 1.0);
+    let bucket = "mortar_request_duration_seconds_bucket";
+    let all = value(&text, bucket, &["operation=\"write\"", "le=\"+Inf\""]);
+    assert_eq!(all, value(&text, name, &["operation=\"write\""]));
+    assert!(value(&text, "mortar_request_failures_total", &["reason=\"errno\""]) >= 1.0, "{text}");
+    assert_eq!(value(&text, "mortar_set_bricks_in_sync", &of_v), 2.0);
+    assert_eq!(value(&text, "mortar_brick_primary", &of_v), 1.0);
+    assert_eq!(value(&text, "mortar_set_open_files", &of_v), 1.0);
+    assert!(value(&text, "mortar_sessions", &[]) >= 1.0);
+    assert!(value(&text, "mortar_lease_remaining_seconds", &[]) > 0.0);
+    assert!(value(&text, "process_resident_memory_bytes", &[]) > 1e6);
+    assert_eq!(value(&metrics(&at[1 - primary]), "mortar_brick_primary", &of_v), 0.0);
+    assert!(get(&at[0], "/other").is_none());
+
+    let clients = pool.json("volume status v clients");
+    let client = &clients["clients"][0];
+    assert_eq!(clients["clients"].as_array().unwrap().len(), 1, "{clients}");
+    assert_eq!(client["address"], "127.0.0.1");
+    assert_eq!((&client["open_files"], &client["written_bytes"]), (&1.into(), &100_000.into()), "{client}");
+    let table = pool.ok("volume status v clients");
+    assert!(table.contains("ADDRESS") && table.lines().all(|l| l.len() <= 80), "{table}");
+    assert_eq!(pool.json("volume status v queues")["bricks"].as_array().unwrap().len(), 2);
+    assert!(pool.ok("volume status v queues").contains("JOURNAL"));
+
+    let own = free_address("127.0.0.1");
+    let prometheus = Prometheus::start(&pool.dir.join("prometheus"), &at, &own);
+    let query = |q: &str| {
+        let text = get(&own, &format!("/api/v1/query?query={q}"))?;
+        let answer: serde_json::Value = serde_json::from_str(&text).ok()?;
+        answer["data"]["result"][0]["value"][1].as_str()?.parse::<f64>().ok()
+    };
+    eventually("Prometheus has read both servers", || (query("sum(up)")? == 2.0).then_some(()));
+    eventually("it has the copies", || (query("max(mortar_set_bricks_in_sync)")? == 2.0).then_some(()));
+    drop(open);
+    pool.kill(1 - primary);
+    eventually("it sees that one is gone", || {
+        (query("max(mortar_set_bricks_in_sync)")? == 1.0).then_some(())
+    });
+    drop(prometheus);
+    mount.end();
+}
+
+#[test]
+fn an_address_for_metrics_that_cannot_be() {
+    let mut pool = Pool::new(1);
+    let taken = TcpListener::bind((pool.servers[0].host.as_str(), 0)).unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    pool.stop(0);
+    pool.servers[0].words = vec!["--metrics".to_owned(), address.clone()];
+    let why = pool.try_start(0).unwrap_err();
+    assert!(why.contains(&address) && why.contains("port is in use") && why.contains("--metrics"), "{why}");
+    pool.servers[0].words.clear();
+    pool.start(0);
+    tool("promtool --version");
+}

@@ -1,0 +1,146 @@
+//! Who uses a volume and what waits in it: collected from every server that has one of its bricks.
+
+use super::Control;
+use super::protocol::{ClusterReply, ClusterRequest};
+use super::status::join_all;
+use super::volumes::volume;
+use crate::limits::STATUS_WAIT;
+use admin::{AdminError, ClientReports, ClientStatus, QueueReports, QueueStatus};
+use cluster::{State, Volume};
+use ids::{ServerId, SetId};
+use std::collections::{BTreeMap, BTreeSet};
+
+impl Control {
+    /// Asks every server of a volume; what they answered, and a line for each that did not.
+    pub(super) async fn ask_servers_of(
+        &self,
+        (state, volume): (&State, &Volume),
+        request: &ClusterRequest,
+    ) -> (Vec<ClusterReply>, Vec<String>) {
+        let servers: BTreeSet<ServerId> =
+            state.sets_of(volume).flat_map(|s| s.bricks.iter().map(|b| b.server)).collect();
+        let asked = servers.iter().filter_map(|s| state.servers.get(s)).map(|server| async {
+            let wait = tokio::time::timeout(STATUS_WAIT, self.ask_cluster(&server.address, request.clone()));
+            match wait.await {
+                Ok(Ok(reply)) => Ok(reply),
+                Ok(Err(e)) => Err(format!("server {} did not tell: {e}", server.host)),
+                Err(_) => Err(format!("server {} did not answer in time", server.host)),
+            }
+        });
+        let (mut replies, mut notes) = (Vec::new(), Vec::new());
+        for answer in join_all(asked).await {
+            match answer {
+                Ok(reply) => replies.push(reply),
+                Err(note) => notes.push(note),
+            }
+        }
+        (replies, notes)
+    }
+
+    /// The clients of this server that use a volume.
+    pub(super) async fn own_clients(&self, name: &str) -> Result<ClusterReply, AdminError> {
+        let state = self.state();
+        let sets: BTreeSet<SetId> = volume(&state, name)?.sets.iter().copied().collect();
+        let mut clients: BTreeMap<String, ClientStatus> = BTreeMap::new();
+        for c in self.client_reports().await.into_iter().filter(|c| sets.contains(&c.set)) {
+            let Some(from) = c.from else { continue };
+            let one = ClientStatus {
+                address: from.to_string(),
+                session: format!("{:016x}", c.session.0),
+                connections: c.connections as u64,
+                requests: c.requests,
+                read_bytes: c.read,
+                written_bytes: c.written,
+                open_files: c.open_files as u64,
+                seconds: c.age.as_secs(),
+            };
+            add(&mut clients, one);
+        }
+        Ok(ClusterReply::Clients(clients.into_values().collect()))
+    }
+
+    pub(super) async fn volume_clients(&self, name: String) -> Result<ClientReports, AdminError> {
+        let state = self.linearizable().await?;
+        let of = (&*state, volume(&state, &name)?);
+        let (replies, notes) =
+            self.ask_servers_of(of, &ClusterRequest::Clients { volume: name.clone() }).await;
+        let mut clients = BTreeMap::new();
+        for reply in replies {
+            if let ClusterReply::Clients(theirs) = reply {
+                theirs.into_iter().for_each(|c| add(&mut clients, c));
+            }
+        }
+        let mut clients: Vec<ClientStatus> = clients.into_values().collect();
+        clients.sort_by(|a, b| b.requests.cmp(&a.requests).then_with(|| a.session.cmp(&b.session)));
+        Ok(ClientReports { name, clients, notes })
+    }
+
+    /// What waits at this server's bricks of a volume.
+    pub(super) async fn own_queues(&self, name: &str) -> Result<ClusterReply, AdminError> {
+        let state = self.state();
+        let (me, reports) = (self.shared.me(), self.reports().await);
+        let mut bricks = Vec::new();
+        for set in state.sets_of(volume(&state, name)?) {
+            for b in set.bricks.iter().filter(|b| b.server == me) {
+                let Some(r) = reports.get(&b.id) else { continue };
+                bricks.push(QueueStatus {
+                    set: set.id,
+                    brick: state.brick_name(b),
+                    waiting: r.queues.waiting as u64,
+                    disk: r.queues.disk as u64,
+                    asked: r.queues.asked as u64,
+                    queued_bytes: r.queued,
+                    unsynced: r.lsn.0.saturating_sub(r.durable.0),
+                    journal_bytes: r.journal,
+                    long_steps: self.shared.metrics.counts(set.id).map_or(0, |c| c.long_steps),
+                });
+            }
+        }
+        Ok(ClusterReply::Queues(bricks))
+    }
+
+    pub(super) async fn volume_queues(&self, name: String) -> Result<QueueReports, AdminError> {
+        let state = self.linearizable().await?;
+        let of = (&*state, volume(&state, &name)?);
+        let (replies, notes) =
+            self.ask_servers_of(of, &ClusterRequest::Queues { volume: name.clone() }).await;
+        let theirs = |reply| if let ClusterReply::Queues(bricks) = reply { bricks } else { vec![] };
+        let mut bricks: Vec<QueueStatus> = replies.into_iter().flat_map(theirs).collect();
+        bricks.sort_by(|a, b| (a.set, &a.brick).cmp(&(b.set, &b.brick)));
+        Ok(QueueReports { name, bricks, notes })
+    }
+}
+
+/// A client may have connections to several threads and servers.
+fn add(to: &mut BTreeMap<String, ClientStatus>, c: ClientStatus) {
+    let Some(known) = to.get_mut(&c.session) else {
+        to.insert(c.session.clone(), c);
+        return;
+    };
+    known.connections = known.connections.saturating_add(c.connections);
+    known.requests = known.requests.saturating_add(c.requests);
+    known.read_bytes = known.read_bytes.saturating_add(c.read_bytes);
+    known.written_bytes = known.written_bytes.saturating_add(c.written_bytes);
+    known.open_files = known.open_files.saturating_add(c.open_files);
+    known.seconds = known.seconds.max(c.seconds);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_servers_tell_of_one_client_adds_up() {
+        let one = |session: &str, requests, seconds| ClientStatus {
+            session: session.to_owned(),
+            requests,
+            seconds,
+            open_files: 1,
+            ..ClientStatus::default()
+        };
+        let mut all = BTreeMap::new();
+        [one("a", 3, 9), one("b", 1, 1), one("a", 4, 7)].into_iter().for_each(|c| add(&mut all, c));
+        let told: Vec<_> = all.values().map(|c| (c.requests, c.seconds, c.open_files)).collect();
+        assert_eq!(told, [(7, 9, 2), (1, 1, 1)]);
+    }
+}
