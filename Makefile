@@ -3,6 +3,7 @@
 PREFIX ?= /usr/local
 SBIN ?= /sbin
 BINARY := $(CURDIR)/target/release/mortar
+PJDFSTEST := $(CURDIR)/target/tools/bin/pjdfstest
 
 # What the tests use beside cargo: program and the Debian package that has it.
 TOOLS := git:git fusermount3:fuse3 ip:iproute2 nft:nftables setpriv:util-linux nsenter:util-linux mount:mount \
@@ -29,8 +30,12 @@ check: ## format and lints
 unit: ## unit tests, house rules and simulation
 	cargo test --workspace --locked
 
-e2e: build ## end-to-end tests of the release binary: real servers and mounts; needs root and /dev/fuse
-	MORTAR_BIN=$(BINARY) cargo test --locked -p cli --test e2e
+e2e: build $(PJDFSTEST) ## end-to-end tests of the release binary: real servers and mounts; needs root and /dev/fuse
+	MORTAR_BIN=$(BINARY) PJDFSTEST=$(PJDFSTEST) cargo test --locked -p cli --test e2e
+
+# An outside suite, from the registry.
+$(PJDFSTEST):
+	cargo install --locked --quiet --root $(dir $(@D)) --target-dir $(CURDIR)/target/suites pjdfstest --version 0.2.2
 
 # Debian packages, only if something is missing. Without root it is named instead.
 tools:

@@ -29,6 +29,7 @@ mod healing;
 mod hung_disks;
 mod metrics;
 mod options;
+mod pjdfstest;
 mod placed;
 mod posix;
 mod privilege;
