@@ -1,6 +1,7 @@
 //! Asking a server of the pool.
 
 use crate::cli::Global;
+use crate::local;
 use admin::{AdminAnswer, AdminRequest, Ask};
 use anyhow::anyhow;
 use ids::ServerId;
@@ -8,16 +9,18 @@ use std::time::Duration;
 use transport::{Caller, Established, TransportError};
 use wire::Kind;
 
+/// Who is asked if nobody else is known.
+const HERE: &str = "127.0.0.1";
 const CONNECT: Duration = Duration::from_secs(5);
 /// Longer than any step of a server has.
 const ANSWER: Duration = Duration::from_secs(120);
 
-/// Asks the server named by `--server`.
+/// Asks the server named by `--server`, or the one that runs here.
 ///
 /// # Errors
 /// It cannot be reached, or it refuses.
 pub(crate) fn ask<R: Ask>(global: &Global, request: R) -> anyhow::Result<R::Answer> {
-    ask_at(&transport::with_port(&global.server), request)
+    ask_at(&address(global)?, request)
 }
 
 /// Asks the server at `address` (HOST:PORT).
@@ -29,9 +32,31 @@ pub(crate) fn ask_at<R: Ask>(address: &str, request: R) -> anyhow::Result<R::Ans
     })
 }
 
+/// Where to ask: as `--server` says (the path of a local socket too), or the local socket of the only server here.
+fn address(global: &Global) -> anyhow::Result<String> {
+    if let Some(server) = &global.server {
+        return Ok(if server.starts_with('/') { server.clone() } else { transport::with_port(server) });
+    }
+    let here = local::sockets()?;
+    match here.as_slice() {
+        [] => Ok(transport::with_port(HERE)),
+        [only] => Ok(only.clone()),
+        several => {
+            let folders: Vec<&str> = several.iter().map(|s| s.trim_end_matches("/socket")).collect();
+            Err(anyhow!(
+                "{} servers run here, with state folders {}: name one with --server HOST, or --server {}",
+                several.len(),
+                folders.join(", "),
+                several.first().map_or("", String::as_str)
+            ))
+        }
+    }
+}
+
 async fn exchange(address: &str, request: AdminRequest) -> anyhow::Result<AdminAnswer> {
     let hello = Established::control([0; 16], ServerId(0));
-    let caller = Caller::connect(address, &hello, CONNECT).await.map_err(|e| unreachable(address, &e))?;
+    let caller =
+        Caller::connect(address, &hello, None, CONNECT).await.map_err(|e| unreachable(address, &e))?;
     let body = admin::encode_request(request);
     let frame = caller.call(Kind::Control, body, bytes::Bytes::new(), ANSWER).await.map_err(|e| {
         anyhow!("server {address}: {}: whether it was done is not known, look again", bare(address, &e))

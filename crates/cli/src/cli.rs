@@ -6,9 +6,9 @@ use clap::{ArgMatches, Args, FromArgMatches, Subcommand};
 /// What every command takes.
 #[derive(Args, Clone, Debug)]
 pub struct Global {
-    /// The server to ask: any of the pool.
-    #[arg(long, global = true, value_name = "HOST[:PORT]", default_value = "127.0.0.1")]
-    pub server: String,
+    /// The server to ask: any of the pool. Unless given: the one that runs on this machine, by its local socket.
+    #[arg(long, global = true, value_name = "HOST[:PORT]")]
+    pub server: Option<String>,
     /// Print one JSON document instead of a table.
     #[arg(long, global = true)]
     pub json: bool,

@@ -12,6 +12,7 @@ mod commands;
 mod confirm;
 mod error;
 mod limits;
+mod local;
 mod logging;
 pub mod output;
 mod parent;

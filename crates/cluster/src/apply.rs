@@ -55,6 +55,12 @@ impl State {
             Command::BrickMounted { brick, mount } => self.brick_mounted(*brick, mount),
             Command::SetVoters { voters } => self.set_voters(voters),
             Command::RecoverPool { server } => self.recover_pool(*server),
+            Command::AddKey(key) => self.add_key(key),
+            Command::RevokeKey { key } => self.revoke_key(*key),
+            Command::RotateKey { key, created, end } => self.rotate_key(*key, *created, *end),
+            Command::SecurePool { keys } => self.secure_pool(keys),
+            Command::AddToken { token, now } => self.add_token(token, *now),
+            Command::JoinServer(joining) => self.join_server(joining),
             Command::Promote { set, expect_epoch, brick } => self.promote(*set, *expect_epoch, *brick),
         }?;
         self.version += 1;
@@ -81,7 +87,7 @@ impl State {
         Ok(outcome)
     }
 
-    fn add_server(&mut self, new: &NewServer) -> Result<Outcome, Refusal> {
+    pub(crate) fn add_server(&mut self, new: &NewServer) -> Result<Outcome, Refusal> {
         check_identity(&new.identity)?;
         names::check_host(&new.host)?;
         names::check_address(&new.address)?;
@@ -100,7 +106,7 @@ impl State {
         Ok(Outcome::Server(id))
     }
 
-    fn replace_server(&mut self, old: ServerId, new: &NewServer) -> Result<Outcome, Refusal> {
+    pub(crate) fn replace_server(&mut self, old: ServerId, new: &NewServer) -> Result<Outcome, Refusal> {
         if !self.servers.contains_key(&old) {
             return Err(Refusal::UnknownServer { id: old });
         }
@@ -115,6 +121,7 @@ impl State {
         }
         self.leave_views(|brick| brick.server == old);
         self.servers.remove(&old);
+        self.keys.forget_server(old);
         let id = self.next_server;
         self.next_server = ServerId(id.0 + 1);
         let NewServer { identity, host, address } = new.clone();
@@ -136,6 +143,7 @@ impl State {
     fn remove_server(&mut self, id: ServerId) -> Result<Outcome, Refusal> {
         self.check_removable(id)?;
         self.servers.remove(&id);
+        self.keys.forget_server(id);
         Ok(Outcome::Done)
     }
 
@@ -198,6 +206,7 @@ impl State {
         }
         let id = volume.id;
         self.volumes.remove(&id);
+        self.keys.forget_volume(id);
         self.sets.retain(|_, set| set.volume != id);
         Ok(Outcome::Done)
     }
@@ -329,6 +338,7 @@ impl State {
             set.view.epoch = Epoch(set.view.epoch.0 + limits::RECOVERY_EPOCHS);
             set.lost_before = set.view.epoch;
         }
+        self.keys.skip_numbers();
         self.next_server = ServerId(next_server);
         self.next_volume = VolumeId(next_volume);
         self.next_brick = BrickId(next_brick);

@@ -4,10 +4,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ids::{BrickId, Epoch, ServerId, SetId, VolumeId};
+use ids::{BrickId, Epoch, KeyId, ServerId, SetId, VolumeId};
 use serde::{Deserialize, Serialize};
 
-use crate::Status;
+use crate::{Joining, Key, Status, Token};
 
 /// A command under the name its proposer gave it, so that sending it twice applies it once.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -128,6 +128,36 @@ pub enum Command {
         /// Who goes on.
         server: ServerId,
     },
+    /// Lets a key in.
+    AddKey(Key),
+    /// Lets a key in no more.
+    RevokeKey {
+        /// Which.
+        key: KeyId,
+    },
+    /// Another key for the same holder, with the same limits.
+    RotateKey {
+        /// The old one.
+        key: KeyId,
+        /// When the new one was made, as in [`Key`].
+        created: u64,
+        /// When the old one ends, in seconds since 1970.
+        end: u64,
+    },
+    /// Connections without a key are refused from now on.
+    SecurePool {
+        /// The key of each server.
+        keys: BTreeMap<ServerId, KeyId>,
+    },
+    /// Makes a token with which a server joins.
+    AddToken {
+        /// The token.
+        token: Token,
+        /// The time by the clock of the proposer, in seconds since 1970.
+        now: u64,
+    },
+    /// A server joins with a token.
+    JoinServer(Joining),
     /// An administrator gives up what only other bricks hold: the set goes on with this one alone.
     Promote {
         /// Which set.
@@ -298,6 +328,15 @@ pub enum Outcome {
     Server(ServerId),
     /// The volume's id.
     Volume(VolumeId),
+    /// The number of the key or token.
+    Key(KeyId),
+    /// A server joined.
+    Joined {
+        /// Its number.
+        server: ServerId,
+        /// Its key's.
+        key: KeyId,
+    },
     /// The sets whose views changed, with their new epochs.
     Views(Vec<(SetId, Epoch)>),
 }

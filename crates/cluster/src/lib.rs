@@ -14,6 +14,7 @@ mod copies;
 mod create;
 mod grow;
 pub mod hex;
+mod keys;
 pub mod limits;
 pub mod liveness;
 mod members;
@@ -34,6 +35,7 @@ pub use command::{
     BrickSpec, Command, ConfigVolume, FewerCopies, MoreCopies, NewBrick, NewBricks, NewServer, NewVolume,
     OptionChange, Outcome, Proposal, ViewChange,
 };
+pub use keys::{ClientKey, Joining, Key, KeyHolder, Keys, Spent, Token};
 pub use names::{check_address, check_volume_name, normal_path};
-pub use refusal::Refusal;
+pub use refusal::{KeyRefusal, Refusal};
 pub use state::{Brick, Recent, Role, Server, Set, State, Status, View, Volume};

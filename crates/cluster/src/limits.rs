@@ -26,6 +26,12 @@ pub const OPTION_KEY: usize = 128;
 pub const OPTIONS: usize = 256 << 10;
 /// Changes of options in one command.
 pub const OPTION_CHANGES: usize = 65536;
+/// Characters of a key's name.
+pub const KEY_NAME: usize = 64;
+/// Keys that are let in.
+pub const KEYS: usize = 16384;
+/// Tokens that are good at a time.
+pub const TOKENS: usize = 1024;
 /// Answers remembered so that a command sent twice is applied once.
 pub const RECENT: usize = 1024;
 /// Numbers of servers, volumes, sets and bricks that a recovery leaves out: the servers that were fenced off may have given

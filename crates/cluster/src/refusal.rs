@@ -1,6 +1,6 @@
 //! Why a command is refused: one line each that names the object, the reason and what to do.
 
-use ids::{BrickId, Epoch, ServerId, SetId};
+use ids::{BrickId, Epoch, KeyId, ServerId, SetId};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -17,6 +17,8 @@ pub enum Refusal {
     NoPool,
     #[error("'{value}' is not a 128-bit identity: 32 lower-case hex digits are expected")]
     Identity { value: String },
+    #[error(transparent)]
+    Keys(#[from] KeyRefusal),
     #[error("address '{address}' is not allowed: use HOST:PORT with a port from 1 to 65535")]
     Address { address: String },
     #[error("host name '{host}' is not allowed: use a name or address without spaces and slashes")]
@@ -183,4 +185,31 @@ impl Refusal {
     pub fn is_stale(&self) -> bool {
         matches!(self, Refusal::StaleEpoch { .. } | Refusal::BrickIdTaken { .. })
     }
+}
+
+/// The same about keys and tokens.
+#[derive(Clone, PartialEq, Eq, Debug, Error, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[allow(missing_docs, reason = "the message beside each variant is its documentation")]
+pub enum KeyRefusal {
+    #[error(
+        "key name '{name}' is not allowed: use 1 to 64 letters, digits, '-', '_' or '.', starting with a letter or digit"
+    )]
+    Name { name: String },
+    #[error("there is a key '{name}' already: choose another name, revoke it, or rotate it")]
+    Exists { name: String },
+    #[error("there is no key {key}: see mortar client list")]
+    Unknown { key: KeyId },
+    #[error("there are {max} already: revoke some first")]
+    TooMany { max: usize },
+    #[error("a hash or a public key is not written as 64 lower-case hex digits: use programs of like age")]
+    Hash,
+    #[error("the pool is secured already: nothing to do")]
+    Secured,
+    #[error("the pool has no keys yet: run mortar pool secure first")]
+    NotSecured,
+    #[error("servers came or went meanwhile: run mortar pool secure again")]
+    ServersWithout,
+    #[error("the token is unknown, spent or expired: make another one with mortar pool token")]
+    BadToken,
 }

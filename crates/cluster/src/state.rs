@@ -10,7 +10,7 @@ use ids::{BrickId, Epoch, ServerId, SetId, VolumeId};
 use serde::{Deserialize, Serialize};
 
 use crate::liveness::LEASE;
-use crate::{BrickSpec, Outcome, limits, names, options::QuorumType};
+use crate::{BrickSpec, Keys, Outcome, limits, names, options::QuorumType};
 
 /// The whole pool.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -43,6 +43,9 @@ pub struct State {
     /// cannot know when that was, and counts with such leases for as long as they may last.
     #[serde(default)]
     pub longest_lease_ms: u64,
+    /// The keys that are let in.
+    #[serde(default, skip_serializing_if = "Keys::is_unused")]
+    pub keys: Keys,
     /// Answers to the latest commands, oldest first: a command that arrives twice is answered, not redone.
     #[serde(default)]
     pub recent: Vec<Recent>,
@@ -210,6 +213,7 @@ impl Default for State {
             sets: BTreeMap::new(),
             generation: 0,
             longest_lease_ms: 0,
+            keys: Keys::default(),
             recent: Vec::new(),
         }
     }
@@ -300,6 +304,7 @@ impl State {
         assert!(self.recent.len() <= limits::RECENT, "remembered answers are bounded");
         self.check_servers();
         self.check_volumes();
+        self.keys.check(self);
         let mut bricks = BTreeMap::new();
         for set in self.sets.values() {
             self.check_set(set);

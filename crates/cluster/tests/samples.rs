@@ -5,10 +5,10 @@
 mod json_sample;
 
 use cluster::{
-    BrickSpec, Command, ConfigVolume, FewerCopies, MoreCopies, NewBrick, NewBricks, NewServer, NewVolume,
-    OptionChange, Outcome, Proposal, State, Status, ViewChange,
+    BrickSpec, ClientKey, Command, ConfigVolume, FewerCopies, Joining, Key, KeyHolder, MoreCopies, NewBrick,
+    NewBricks, NewServer, NewVolume, OptionChange, Outcome, Proposal, State, Status, Token, ViewChange,
 };
-use ids::{BrickId, Epoch, ServerId, SetId, VolumeId};
+use ids::{BrickId, Epoch, KeyId, ServerId, SetId, VolumeId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
@@ -45,6 +45,21 @@ fn volume() -> NewVolume {
     }
 }
 
+fn client_key() -> Key {
+    let client = ClientKey { name: "web-1".to_owned(), volume: VolumeId(1), read_only: true };
+    Key { holder: KeyHolder::Client(client), created: 1_795_305_600, until: Some(1_795_392_000) }
+}
+
+fn token() -> Token {
+    let replaces = Some(ServerId(3));
+    Token { hash: "ab".repeat(32), until: 1_795_392_000, replaces, spent: None }
+}
+
+fn joining() -> Joining {
+    let (hash, public) = ("ab".repeat(32), "cd".repeat(32));
+    Joining { token: KeyId(6), hash, public, server: server(4), now: 1_795_305_800 }
+}
+
 fn option(value: &str) -> OptionChange {
     let (volume, key) = ("home".to_owned(), "features.read-only".to_owned());
     OptionChange { volume, key, value: Some(value.to_owned()) }
@@ -75,6 +90,12 @@ fn name(command: &Command) -> &'static str {
         Command::BrickMounted { .. } => "brick-mounted",
         Command::SetVoters { .. } => "set-voters",
         Command::RecoverPool { .. } => "recover-pool",
+        Command::AddKey(_) => "add-key",
+        Command::RevokeKey { .. } => "revoke-key",
+        Command::RotateKey { .. } => "rotate-key",
+        Command::SecurePool { .. } => "secure-pool",
+        Command::AddToken { .. } => "add-token",
+        Command::JoinServer(_) => "join-server",
         Command::Promote { .. } => "promote",
     }
 }
@@ -139,6 +160,12 @@ fn commands() -> Vec<Command> {
         Command::SetVoters { voters: [ServerId(1), ServerId(3)].into() },
         Command::RecoverPool { server: ServerId(1) },
         Command::Promote { set: SetId(1), expect_epoch: Epoch(3), brick: BrickId(2) },
+        Command::AddKey(client_key()),
+        Command::RevokeKey { key: KeyId(4) },
+        Command::RotateKey { key: KeyId(4), created: 1_795_305_700, end: 1_795_392_100 },
+        Command::SecurePool { keys: [(ServerId(1), KeyId(2)), (ServerId(2), KeyId(3))].into() },
+        Command::AddToken { token: token(), now: 1_795_305_700 },
+        Command::JoinServer(joining()),
     ]
 }
 
@@ -157,6 +184,8 @@ fn every_outcome_is_frozen() {
     check("outcome", "done", &Outcome::Done);
     check("outcome", "server", &Outcome::Server(ServerId(2)));
     check("outcome", "volume", &Outcome::Volume(VolumeId(3)));
+    check("outcome", "key", &Outcome::Key(KeyId(4)));
+    check("outcome", "joined", &Outcome::Joined { server: ServerId(4), key: KeyId(7) });
     check("outcome", "views", &Outcome::Views(vec![(SetId(1), Epoch(4))]));
 }
 
@@ -176,4 +205,30 @@ fn the_state_is_frozen() {
         state.apply(&command).unwrap();
     }
     check("state", "pool", &state);
+}
+
+/// A state with keys of all kinds, and a token that was spent.
+#[test]
+fn the_state_of_a_secured_pool_is_frozen() {
+    let mut state = State::default();
+    let of_server = |n| Key { holder: KeyHolder::Server(ServerId(n)), created: 1_795_305_600, until: None };
+    let admin = KeyHolder::Admin { name: "ann".to_owned() };
+    for command in [
+        Command::InitPool { pool: format!("{:032x}", 7), server: server(1) },
+        Command::AddServer(server(2)),
+        Command::AddServer(server(3)),
+        Command::CreateVolume(volume()),
+        Command::AddKey(of_server(1)),
+        Command::AddKey(of_server(2)),
+        Command::AddKey(of_server(3)),
+        Command::AddKey(client_key()),
+        Command::AddKey(Key { holder: admin, created: 1_795_305_600, until: None }),
+        Command::SecurePool { keys: (1..=3).map(|n| (ServerId(n), KeyId(n + 1))).collect() },
+        Command::AddToken { token: token(), now: 1_795_305_700 },
+        Command::JoinServer(Joining { token: KeyId(7), ..joining() }),
+        Command::AddToken { token: Token { replaces: None, ..token() }, now: 1_795_305_800 },
+    ] {
+        state.apply(&command).unwrap();
+    }
+    check("state", "secured", &state);
 }

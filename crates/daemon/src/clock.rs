@@ -11,6 +11,11 @@ pub(crate) fn now() -> Duration {
     Duration::new(u64::try_from(t.tv_sec).unwrap_or(0), u32::try_from(t.tv_nsec).unwrap_or(0))
 }
 
+/// Seconds since 1970.
+pub(crate) fn unix_now() -> u64 {
+    u64::try_from(clock_gettime(ClockId::Realtime).tv_sec).unwrap_or(0)
+}
+
 /// The time for files.
 pub(crate) fn wall() -> ids::Time {
     let t = clock_gettime(ClockId::Realtime);

@@ -5,11 +5,12 @@
 
 use crate::limits::{FRAME_WAIT, GUEST_CONNECTIONS, GUEST_MEMORY, HANDSHAKES};
 use crate::shared::lock;
+use crate::speaker::Speaker;
 use ids::ServerId;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 use transport::Bounds;
 
 /// Whose account it is: an address, and the server that connects from it, or 0.
@@ -21,6 +22,13 @@ struct Account {
     memory: Arc<Semaphore>,
 }
 
+/// Somebody who was let in, and how he is told to go.
+#[derive(Debug)]
+struct Present {
+    who: Speaker,
+    end: Arc<Notify>,
+}
+
 #[derive(Debug, Default)]
 struct All {
     accounts: HashMap<Whose, Account>,
@@ -28,6 +36,9 @@ struct All {
     knocking: HashMap<IpAddr, usize>,
     /// Connections of all together, those whose handshake has not ended too.
     connections: usize,
+    /// Those that were let in.
+    present: HashMap<u64, Present>,
+    next: u64,
 }
 
 /// All that are connected.
@@ -51,6 +62,8 @@ pub(crate) struct Guest {
     guests: Arc<Guests>,
     whose: Whose,
     memory: Arc<Semaphore>,
+    number: u64,
+    end: Arc<Notify>,
 }
 
 impl Guests {
@@ -75,8 +88,14 @@ impl Guests {
     ///
     /// # Errors
     /// Words for him: he has too many connections.
-    pub(crate) fn enter(self: &Arc<Self>, from: IpAddr, server: ServerId) -> Result<Guest, String> {
+    pub(crate) fn enter(
+        self: &Arc<Self>,
+        from: IpAddr,
+        server: ServerId,
+        who: &Speaker,
+    ) -> Result<Guest, String> {
         let mut all = lock(&self.all);
+        let all = &mut *all;
         let whose = (from, server);
         let account = all
             .accounts
@@ -90,7 +109,19 @@ impl Guests {
         account.connections += 1;
         let memory = account.memory.clone();
         all.connections += 1;
-        Ok(Guest { guests: self.clone(), whose, memory })
+        let (number, end) = (all.next, Arc::<Notify>::default());
+        all.next += 1;
+        all.present.insert(number, Present { who: who.clone(), end: end.clone() });
+        Ok(Guest { guests: self.clone(), whose, memory, number, end })
+    }
+
+    /// Ends the connections of those who may not stay.
+    pub(crate) fn review(&self, may_stay: impl Fn(&Speaker) -> bool) {
+        for present in lock(&self.all).present.values() {
+            if !may_stay(&present.who) {
+                present.end.notify_one();
+            }
+        }
     }
 }
 
@@ -112,6 +143,11 @@ impl Guests {
 }
 
 impl Guest {
+    /// Returns when the connection has to end.
+    pub(crate) async fn ended(&self) {
+        self.end.notified().await;
+    }
+
     /// What may come on the connection: bodies and payloads of so many bytes.
     pub(crate) fn bounds(&self, body: u32, payload: u32) -> Bounds {
         let (body, payload) = (body as usize, payload as usize);
@@ -136,6 +172,7 @@ impl Drop for Guest {
     fn drop(&mut self) {
         let mut all = lock(&self.guests.all);
         all.connections -= 1;
+        all.present.remove(&self.number);
         if let Some(account) = all.accounts.get_mut(&self.whose) {
             account.connections -= 1;
             if account.connections == 0 {
@@ -158,15 +195,31 @@ mod tests {
     #[test]
     fn one_address_cannot_take_the_connections_of_others() {
         let guests = Guests::new(100_000);
-        let all: Vec<Guest> =
-            (0..GUEST_CONNECTIONS).map(|_| guests.enter(address(1), NOBODY).unwrap()).collect();
-        let refused = guests.enter(address(1), NOBODY).unwrap_err();
+        let all: Vec<Guest> = (0..GUEST_CONNECTIONS)
+            .map(|_| guests.enter(address(1), NOBODY, &Speaker::Anybody).unwrap())
+            .collect();
+        let refused = guests.enter(address(1), NOBODY, &Speaker::Anybody).unwrap_err();
         assert!(refused.starts_with("10.0.0.1 has 2048 connections"), "{refused}");
-        guests.enter(address(1), ServerId(3)).expect("a server on the same machine");
-        guests.enter(address(2), NOBODY).expect("another client");
+        guests.enter(address(1), ServerId(3), &Speaker::Anybody).expect("a server on the same machine");
+        guests.enter(address(2), NOBODY, &Speaker::Anybody).expect("another client");
         drop(all);
-        guests.enter(address(1), NOBODY).expect("room again");
+        guests.enter(address(1), NOBODY, &Speaker::Anybody).expect("room again");
         assert!(lock(&guests.all).accounts.is_empty(), "nothing is kept of those who left");
+    }
+
+    #[tokio::test]
+    async fn who_may_not_stay_is_ended() {
+        let guests = Guests::new(10);
+        let (root, anybody) = (
+            guests.enter(address(1), NOBODY, &Speaker::Root).unwrap(),
+            guests.enter(address(1), NOBODY, &Speaker::Anybody).unwrap(),
+        );
+        guests.review(|who| *who == Speaker::Root);
+        anybody.ended().await;
+        let soon = std::time::Duration::from_millis(20);
+        assert!(tokio::time::timeout(soon, root.ended()).await.is_err(), "he stays");
+        drop((root, anybody));
+        assert!(lock(&guests.all).present.is_empty());
     }
 
     #[test]
@@ -183,7 +236,7 @@ mod tests {
     #[test]
     fn all_together_have_a_bound() {
         let guests = Guests::new(2);
-        let first = guests.enter(address(1), NOBODY).unwrap();
+        let first = guests.enter(address(1), NOBODY, &Speaker::Anybody).unwrap();
         let _second = guests.knock(address(2)).unwrap();
         assert!(guests.knock(address(3)).is_none());
         drop(first);
@@ -193,11 +246,13 @@ mod tests {
     #[test]
     fn connections_of_one_address_share_its_memory() {
         let guests = Guests::new(10);
-        let (one, two) =
-            (guests.enter(address(1), NOBODY).unwrap(), guests.enter(address(1), NOBODY).unwrap());
+        let (one, two) = (
+            guests.enter(address(1), NOBODY, &Speaker::Anybody).unwrap(),
+            guests.enter(address(1), NOBODY, &Speaker::Anybody).unwrap(),
+        );
         let _held = one.bounds(1, 1).memory.try_acquire_many_owned(100).unwrap();
         assert_eq!(two.bounds(1, 1).memory.available_permits(), GUEST_MEMORY - 100);
-        let other = guests.enter(address(2), NOBODY).unwrap();
+        let other = guests.enter(address(2), NOBODY, &Speaker::Anybody).unwrap();
         assert_eq!(other.bounds(1, 1).memory.available_permits(), GUEST_MEMORY);
     }
 }

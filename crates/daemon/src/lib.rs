@@ -9,12 +9,14 @@ mod adoption;
 mod clock;
 mod control;
 mod guests;
+mod keys;
 mod limits;
 mod metrics;
 mod pulse;
 mod recovery;
 mod shard;
 mod shared;
+mod speaker;
 
 pub use control::{Server, ServerOptions, StartError};
 pub use recovery::{RecoveryFolder, RecoveryReport};

@@ -1,5 +1,6 @@
 //! What all threads of a server see.
 
+use crate::keys::ServerKeys;
 use crate::metrics::Metrics;
 use crate::pulse::Pulse;
 use crate::shard::ShardMessage;
@@ -7,10 +8,12 @@ use cluster::State;
 use ids::{BrickId, ServerId, SetId, VolumeId};
 use server_core::{Lease, RecoveryVerdict, Rooms, Threads, Unopened};
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
+use transport::TransportError;
+use trust::ClientConfig;
 use wire::op::COUNTED;
 
 /// Locks, also after another thread panicked (release builds abort at a panic).
@@ -72,6 +75,10 @@ pub(crate) struct Shared {
     pub(crate) me: AtomicU64,
     /// The present pool.
     pub(crate) pool: RwLock<[u8; 16]>,
+    /// This server's keys, if it has some.
+    keys: RwLock<Option<Arc<ServerKeys>>>,
+    /// Connections without keys are neither taken nor made.
+    secured: AtomicBool,
     /// Until when this server may answer, in nanoseconds of [`crate::clock::now`].
     lease: AtomicU64,
     /// The version of the pool's state that whoever uses the lease must know.
@@ -99,6 +106,8 @@ impl Shared {
         Shared {
             me: AtomicU64::new(0),
             pool: RwLock::new([0; 16]),
+            keys: RwLock::default(),
+            secured: AtomicBool::new(false),
             lease: AtomicU64::new(0),
             lease_version: AtomicU64::new(0),
             rooms: Mutex::default(),
@@ -119,6 +128,37 @@ impl Shared {
 
     pub(crate) fn pool(&self) -> [u8; 16] {
         *self.pool.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// This server's keys, if it has some.
+    pub(crate) fn keys(&self) -> Option<Arc<ServerKeys>> {
+        self.keys.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The server has other keys now, or none.
+    pub(crate) fn set_keys(&self, keys: Option<ServerKeys>) {
+        *self.keys.write().unwrap_or_else(PoisonError::into_inner) = keys.map(Arc::new);
+    }
+
+    /// Whether connections without keys are neither taken nor made.
+    pub(crate) fn is_secured(&self) -> bool {
+        self.secured.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_secured(&self, secured: bool) {
+        self.secured.store(secured, Ordering::Release);
+    }
+
+    /// What to make connections with.
+    ///
+    /// # Errors
+    /// The pool is secured, and this server has no keys.
+    pub(crate) fn dials(&self) -> Result<Option<Arc<ClientConfig>>, TransportError> {
+        match self.keys() {
+            _ if !self.is_secured() => Ok(None),
+            Some(keys) => Ok(Some(keys.dials())),
+            None => Err(TransportError::Closed),
+        }
     }
 
     pub(crate) fn state(&self) -> Arc<State> {

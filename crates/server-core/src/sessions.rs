@@ -3,7 +3,7 @@
 //! Always true: once a connection came that names an older one as given up, no request of the older one is begun. The
 //! session sends again what it sent there, so its copy there would be done a second time, or after its end (see
 //! `docs/design/0011-late-copies.md`). A session counts as gone when it had no connection for [`CLAIM_TIME`] without a
-//! break.
+//! break. A session belongs to the client that began it: nobody else can take it over by its number.
 
 use ids::SessionId;
 use set_core::CLAIM_TIME;
@@ -12,6 +12,8 @@ use std::time::Duration;
 
 #[derive(Debug)]
 struct Session<C> {
+    /// The client that it belongs to, if it showed a key.
+    owner: Option<String>,
     /// The connections below this number are given up, also those that are still to come.
     oldest: u64,
     open: BTreeMap<u64, C>,
@@ -40,15 +42,24 @@ impl<C> Default for Sessions<C> {
 
 impl<C> Sessions<C> {
     /// A connection comes, and ends those below `oldest`.
-    pub fn connect(&mut self, session: SessionId, number: u64, oldest: u64, connection: C) -> Connect<C> {
+    pub fn connect(
+        &mut self,
+        (session, owner): (SessionId, Option<String>),
+        (number, oldest): (u64, u64),
+        connection: C,
+    ) -> Connect<C> {
         if number < oldest {
             return Connect { accepted: false, given_up: Vec::new() };
         }
         let s = self.0.entry(session).or_insert_with(|| Session {
+            owner: owner.clone(),
             oldest: 0,
             open: BTreeMap::new(),
             away_since: None,
         });
+        if s.owner != owner {
+            return Connect { accepted: false, given_up: Vec::new() };
+        }
         s.oldest = s.oldest.max(oldest);
         let stay = s.open.split_off(&s.oldest);
         let given_up = std::mem::replace(&mut s.open, stay).into_values().collect();
@@ -99,36 +110,51 @@ mod tests {
     #[test]
     fn a_newer_connection_ends_those_that_were_given_up() {
         let mut all = Sessions::default();
-        assert_eq!(all.connect(SESSION, 1, 0, "one"), connected(&[]));
-        assert_eq!(all.connect(SESSION, 2, 0, "two"), connected(&[]), "several at a time");
-        assert_eq!(all.connect(SessionId(8), 1, 0, "other"), connected(&[]));
-        assert_eq!(all.connect(SESSION, 4, 2, "four"), connected(&["one"]));
-        assert_eq!(all.connect(SESSION, 5, 5, "five"), connected(&["two", "four"]));
+        assert_eq!(all.connect((SESSION, None), (1, 0), "one"), connected(&[]));
+        assert_eq!(all.connect((SESSION, None), (2, 0), "two"), connected(&[]), "several at a time");
+        assert_eq!(all.connect((SessionId(8), None), (1, 0), "other"), connected(&[]));
+        assert_eq!(all.connect((SESSION, None), (4, 2), "four"), connected(&["one"]));
+        assert_eq!(all.connect((SESSION, None), (5, 5), "five"), connected(&["two", "four"]));
         let refused = Connect { accepted: false, given_up: vec![] };
-        assert_eq!(all.connect(SESSION, 3, 0, "three"), refused, "its handshake was overtaken");
-        assert_eq!(all.connect(SESSION, 5, 0, "again"), refused, "a number is given once");
-        assert_eq!(all.connect(SessionId(9), 1, 2, "wrong"), refused);
+        assert_eq!(all.connect((SESSION, None), (3, 0), "three"), refused, "its handshake was overtaken");
+        assert_eq!(all.connect((SESSION, None), (5, 0), "again"), refused, "a number is given once");
+        assert_eq!(all.connect((SessionId(9), None), (1, 2), "wrong"), refused);
         assert!(!all.0.contains_key(&SessionId(9)));
+    }
+
+    #[test]
+    fn a_session_is_its_clients_alone() {
+        let mut all = Sessions::default();
+        let web = || Some("web".to_owned());
+        assert_eq!(all.connect((SESSION, web()), (1, 0), "web"), connected(&[]));
+        let refused = Connect { accepted: false, given_up: vec![] };
+        for other in [None, Some("other".to_owned())] {
+            assert_eq!(all.connect((SESSION, other), (5, 5), "thief"), refused);
+        }
+        assert_eq!(all.connect((SESSION, web()), (2, 2), "again"), connected(&["web"]));
     }
 
     #[test]
     fn a_connection_that_comes_too_late_still_ends_others() {
         let mut all = Sessions::default();
-        all.connect(SESSION, 4, 0, "four");
-        all.connect(SESSION, 6, 5, "six");
-        all.connect(SESSION, 7, 5, "seven");
-        assert_eq!(all.connect(SESSION, 6, 6, "twice"), Connect { accepted: false, given_up: vec![] });
-        let late = all.connect(SESSION, 7, 7, "twice");
+        all.connect((SESSION, None), (4, 0), "four");
+        all.connect((SESSION, None), (6, 5), "six");
+        all.connect((SESSION, None), (7, 5), "seven");
+        assert_eq!(
+            all.connect((SESSION, None), (6, 6), "twice"),
+            Connect { accepted: false, given_up: vec![] }
+        );
+        let late = all.connect((SESSION, None), (7, 7), "twice");
         assert_eq!(late, Connect { accepted: false, given_up: vec!["six"] });
     }
 
     #[test]
     fn a_session_is_gone_after_it_was_away_without_a_break() {
         let mut all = Sessions::default();
-        all.connect(SESSION, 1, 0, ());
+        all.connect((SESSION, None), (1, 0), ());
         assert_eq!(all.disconnect(at(0), SESSION, 1), Some(CLAIM_TIME));
-        all.connect(SESSION, 2, 0, ());
-        all.connect(SESSION, 3, 0, ());
+        all.connect((SESSION, None), (2, 0), ());
+        all.connect((SESSION, None), (3, 0), ());
         assert_eq!(all.disconnect(at(55), SESSION, 2), None);
         assert_eq!(all.disconnect(at(59), SESSION, 3), Some(at(59) + CLAIM_TIME));
         assert!(!all.end(at(60), SESSION), "it was there a second ago");

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::oneshot;
+use trust::{ClientConfig, Identity};
 use wire::hello::{Hello, HelloReply};
 use wire::{Frame, Kind};
 
@@ -19,13 +20,20 @@ pub struct Caller {
     waiting: Waiting,
     next: Arc<AtomicU64>,
     hello: Arc<HelloReply>,
+    identity: Option<Arc<Identity>>,
     address: Arc<str>,
 }
 
 impl Caller {
-    /// Connects and does the handshake.
-    pub async fn connect(address: &str, hello: &Hello, timeout: Duration) -> Result<Caller, TransportError> {
-        let established: Established = connect(address, hello, timeout).await?;
+    /// Connects and does the handshake, as [`connect`] does.
+    pub async fn connect(
+        address: &str,
+        hello: &Hello,
+        keys: Option<&Arc<ClientConfig>>,
+        timeout: Duration,
+    ) -> Result<Caller, TransportError> {
+        let established: Established = connect(address, hello, keys, timeout).await?;
+        let identity = established.connection.identity.clone().map(Arc::new);
         let (mut reader, writer, reply) = established.split();
         let (send, queue) = FrameSender::channel();
         let waiting: Waiting = Arc::new(Mutex::new(Some(HashMap::new())));
@@ -47,12 +55,17 @@ impl Caller {
             *for_reader.lock().unwrap_or_else(PoisonError::into_inner) = None;
         });
         let next = Arc::new(AtomicU64::new(1));
-        Ok(Caller { send, waiting, next, hello: Arc::new(reply), address: address.into() })
+        Ok(Caller { send, waiting, next, hello: Arc::new(reply), identity, address: address.into() })
     }
 
     /// What the server said in its handshake.
     pub fn hello(&self) -> &HelloReply {
         &self.hello
+    }
+
+    /// Whose key the server showed; `None`: the connection is not encrypted.
+    pub fn identity(&self) -> Option<&Identity> {
+        self.identity.as_deref()
     }
 
     /// Whether the connection is gone.

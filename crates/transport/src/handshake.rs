@@ -1,9 +1,11 @@
 //! The first frames of a connection.
 
-use crate::{FrameReader, TransportError};
+use crate::{Connection, FrameReader, ReadingHalf, TransportError, WritingHalf, secure};
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpStream, UnixStream};
+use trust::{Channel, ClientConfig};
 use wire::frame::VERSIONS;
 use wire::hello::{Hello, HelloReply, Purpose};
 use wire::{Frame, Kind, Wire, codec::Blob};
@@ -11,48 +13,48 @@ use wire::{Frame, Kind, Wire, codec::Blob};
 /// A connection after its handshake.
 #[derive(Debug)]
 pub struct Established {
-    /// The socket, nothing beyond the handshake read or written.
-    pub stream: TcpStream,
+    /// The connection, nothing beyond the handshake read or written.
+    pub connection: Connection,
     /// What the other side said.
     pub reply: HelloReply,
 }
 
-async fn write(stream: &mut TcpStream, frame: &Frame) -> Result<(), TransportError> {
-    stream.write_all(&frame.head_and_body()).await?;
+async fn write(to: &mut WritingHalf, frame: &Frame) -> Result<(), TransportError> {
+    to.write_all(&frame.head_and_body()).await?;
+    // What TLS took is not on its way yet.
+    to.flush().await?;
     Ok(())
 }
 
 /// Reads exactly one frame: nothing of what follows it may be taken from the socket.
-async fn read_one(stream: &mut TcpStream) -> Result<Frame, TransportError> {
-    use tokio::io::AsyncReadExt;
+async fn read_one<R: AsyncRead + Unpin>(from: &mut R) -> Result<Frame, TransportError> {
     let mut raw = [0; wire::frame::HEAD];
-    stream.read_exact(&mut raw).await?;
+    from.read_exact(&mut raw).await?;
     let head = wire::FrameHead::decode(&raw)?;
     if head.body_len > 4096 || head.payload_len != 0 {
         return Err(TransportError::Decode(wire::DecodeError::Bounds("handshake")));
     }
     let mut body = vec![0; head.body_len];
-    stream.read_exact(&mut body).await?;
+    from.read_exact(&mut body).await?;
     head.verify(&body, &[])?;
     Ok(Frame::new(head.kind, head.id, body))
 }
 
-/// Connects to `address` and does the handshake.
+/// Connects to `address`, a `host:port` or the path of a local socket, and does the handshake; the one of TLS before it if
+/// there are keys.
 ///
 /// # Errors
 /// Nobody there, no answer within `timeout`, or a refusal, each naming the address.
-pub async fn connect(address: &str, hello: &Hello, timeout: Duration) -> Result<Established, TransportError> {
+pub async fn connect(
+    address: &str,
+    hello: &Hello,
+    keys: Option<&Arc<ClientConfig>>,
+    timeout: Duration,
+) -> Result<Established, TransportError> {
     let attempt = async {
-        let mut stream = TcpStream::connect(address).await.map_err(|source| {
-            if source.kind() == std::io::ErrorKind::ConnectionRefused {
-                TransportError::Refused { address: address.to_owned() }
-            } else {
-                TransportError::Connect { address: address.to_owned(), source }
-            }
-        })?;
-        stream.set_nodelay(true)?;
-        write(&mut stream, &Frame::new(Kind::Hello, 0, hello.to_bytes())).await?;
-        let frame = read_one(&mut stream).await?;
+        let Connection { mut reader, mut writer, identity } = open(address, keys, timeout).await?;
+        write(&mut writer, &Frame::new(Kind::Hello, 0, hello.to_bytes())).await?;
+        let frame = read_one(&mut reader).await?;
         if frame.kind != Kind::HelloReply {
             return Err(TransportError::Decode(wire::DecodeError::Bounds("handshake")));
         }
@@ -61,7 +63,7 @@ pub async fn connect(address: &str, hello: &Hello, timeout: Duration) -> Result<
             let reason = String::from_utf8_lossy(&reply.refused.0).into_owned();
             return Err(TransportError::Unwelcome { address: address.to_owned(), reason });
         }
-        Ok(Established { stream, reply })
+        Ok(Established { connection: Connection { reader, writer, identity }, reply })
     };
     match tokio::time::timeout(timeout, attempt).await {
         Ok(result) => result,
@@ -69,10 +71,34 @@ pub async fn connect(address: &str, hello: &Hello, timeout: Duration) -> Result<
     }
 }
 
+async fn open(
+    address: &str,
+    keys: Option<&Arc<ClientConfig>>,
+    timeout: Duration,
+) -> Result<Connection, TransportError> {
+    let failed = |source: std::io::Error| {
+        if source.kind() == std::io::ErrorKind::ConnectionRefused {
+            TransportError::Refused { address: address.to_owned() }
+        } else {
+            TransportError::Connect { address: address.to_owned(), source }
+        }
+    };
+    if address.starts_with('/') {
+        return Ok(UnixStream::connect(address).await.map_err(failed)?.into());
+    }
+    let socket = TcpStream::connect(address).await.map_err(failed)?;
+    socket.set_nodelay(true)?;
+    let Some(keys) = keys else { return Ok(socket.into()) };
+    let channel = Channel::client(keys.clone()).map_err(|e| TransportError::Insecure {
+        address: address.to_owned(),
+        source: std::io::Error::other(e),
+    })?;
+    Ok(secure(socket, channel, address, timeout).await?.into())
+}
+
 /// Reads the handshake of somebody who connected, and its id for [`answer`].
-pub async fn accept(stream: &mut TcpStream) -> Result<(Hello, u64), TransportError> {
-    stream.set_nodelay(true)?;
-    let frame = read_one(stream).await?;
+pub async fn accept(from: &mut ReadingHalf) -> Result<(Hello, u64), TransportError> {
+    let frame = read_one(from).await?;
     if frame.kind != Kind::Hello {
         return Err(TransportError::Decode(wire::DecodeError::Bounds("handshake")));
     }
@@ -80,8 +106,8 @@ pub async fn accept(stream: &mut TcpStream) -> Result<(Hello, u64), TransportErr
 }
 
 /// Answers a handshake; `reply.refused` says whether it is a refusal.
-pub async fn answer(stream: &mut TcpStream, id: u64, reply: &HelloReply) -> Result<(), TransportError> {
-    write(stream, &Frame::new(Kind::HelloReply, id, reply.to_bytes())).await
+pub async fn answer(to: &mut WritingHalf, id: u64, reply: &HelloReply) -> Result<(), TransportError> {
+    write(to, &Frame::new(Kind::HelloReply, id, reply.to_bytes())).await
 }
 
 impl Established {
@@ -97,10 +123,8 @@ impl Established {
     }
 
     /// A reader and a writer of frames on the connection.
-    pub fn split(
-        self,
-    ) -> (FrameReader<tokio::net::tcp::OwnedReadHalf>, tokio::net::tcp::OwnedWriteHalf, HelloReply) {
-        let (r, w) = self.stream.into_split();
-        (FrameReader::new(r), w, self.reply)
+    pub fn split(self) -> (FrameReader<ReadingHalf>, WritingHalf, HelloReply) {
+        let Connection { reader, writer, identity: _ } = self.connection;
+        (FrameReader::new(reader), writer, self.reply)
     }
 }

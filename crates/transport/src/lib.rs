@@ -1,9 +1,10 @@
-//! Frames over TCP with tokio, encrypted or not: reading, writing, handshake, and request-response on one connection.
+//! Frames over TCP, encrypted or not, and local sockets with tokio: reading, writing, handshake, and request-response on one connection.
 //!
 //! Owns connections and nothing else: what a frame means is its receiver's matter. Clients' blocking connections are in
 //! crate `client`. Invariant: a frame that is handed out passed its checksum.
 
 mod caller;
+mod connection;
 mod direct;
 mod error;
 mod handshake;
@@ -14,6 +15,7 @@ mod writer;
 mod writing;
 
 pub use caller::Caller;
+pub use connection::{Connection, Detached, ReadingHalf};
 pub use direct::DirectSender;
 pub use error::TransportError;
 pub use handshake::{Established, accept, answer, connect};

@@ -14,12 +14,22 @@ use tokio::net::TcpStream;
 use trust::{Channel, Identity};
 
 #[derive(Debug)]
-struct Shared {
+pub(crate) struct Shared {
     socket: TcpStream,
     channel: Mutex<Channel>,
 }
 
 impl Shared {
+    pub(crate) fn new(socket: TcpStream, channel: Channel) -> Shared {
+        Shared { socket, channel: Mutex::new(channel) }
+    }
+
+    /// The two halves of a connection whose handshake is over.
+    pub(crate) fn into_connection(self, identity: Option<Identity>) -> TlsConnection {
+        let shared = Arc::new(self);
+        TlsConnection { reader: TlsReader(shared.clone()), writer: TlsWriter(shared), identity }
+    }
+
     fn channel(&self) -> MutexGuard<'_, Channel> {
         self.channel.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -50,6 +60,14 @@ impl Shared {
 #[derive(Debug)]
 pub struct TlsReader(Arc<Shared>);
 
+impl TlsReader {
+    /// The socket and its encryption; `None` while the other half lives.
+    pub(crate) fn into_parts(self) -> Option<(TcpStream, Channel)> {
+        let Shared { socket, channel } = Arc::into_inner(self.0)?;
+        Some((socket, channel.into_inner().unwrap_or_else(PoisonError::into_inner)))
+    }
+}
+
 /// The writing half of an encrypted connection.
 #[derive(Debug)]
 pub struct TlsWriter(Arc<Shared>);
@@ -75,7 +93,7 @@ pub async fn secure(
     address: &str,
     timeout: Duration,
 ) -> Result<TlsConnection, TransportError> {
-    let shared = Shared { socket, channel: Mutex::new(channel) };
+    let shared = Shared::new(socket, channel);
     match tokio::time::timeout(timeout, shake_hands(&shared)).await {
         Ok(done) => {
             done.map_err(|source| TransportError::Insecure { address: address.to_owned(), source })?
@@ -88,8 +106,7 @@ pub async fn secure(
         address: address.to_owned(),
         source: io::Error::new(ErrorKind::InvalidData, e),
     })?;
-    let shared = Arc::new(shared);
-    Ok(TlsConnection { reader: TlsReader(shared.clone()), writer: TlsWriter(shared), identity })
+    Ok(shared.into_connection(identity))
 }
 
 async fn shake_hands(shared: &Shared) -> io::Result<()> {

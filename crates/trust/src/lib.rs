@@ -22,5 +22,6 @@ pub use identity::{Holder, Identity, KeyName, Pool, Role};
 pub use key_file::KeyFile;
 pub use private_file::{read_private, write_private};
 pub use private_key::{PrivateKey, PublicKey};
+pub use rustls::{ClientConfig, ServerConfig};
 pub use tls::{ALPN, client_config, identity_of, joining_config, server_config, server_name};
 pub use token::{JoinToken, StoredToken};

@@ -27,6 +27,7 @@ mod harness;
 mod heal;
 mod healing;
 mod hung_disks;
+mod local_socket;
 mod metrics;
 mod options;
 mod pjdfstest;

@@ -1,7 +1,7 @@
 //! From the words of the pool's state to those of the admin protocol, which has types of its own.
 
 use admin::{AdminError, ErrorCode, OptionLine, ServerRole, VolumeState};
-use cluster::{Refusal, Role, Status};
+use cluster::{KeyRefusal, Refusal, Role, Status};
 use config_store::ProposeError;
 
 /// A refusal because of the present state.
@@ -72,6 +72,7 @@ fn code(refusal: &Refusal) -> ErrorCode {
         Refusal::PoolExists | Refusal::ServerExists { .. } | Refusal::VolumeExists { .. } => {
             ErrorCode::Exists
         }
+        Refusal::Keys(why) => code_of_keys(why),
         Refusal::NoPool
         | Refusal::AddressInUse { .. }
         | Refusal::ServerHasBricks { .. }
@@ -104,6 +105,18 @@ fn code(refusal: &Refusal) -> ErrorCode {
         | Refusal::OutOfIds => ErrorCode::Limit,
         Refusal::StaleEpoch { .. } | Refusal::BrickIdTaken { .. } => ErrorCode::Stale,
         Refusal::NewerFormat { .. } => ErrorCode::Version,
+    }
+}
+
+fn code_of_keys(refusal: &KeyRefusal) -> ErrorCode {
+    match refusal {
+        KeyRefusal::Name { .. } | KeyRefusal::Hash => ErrorCode::Invalid,
+        KeyRefusal::Exists { .. } => ErrorCode::Exists,
+        KeyRefusal::Unknown { .. } => ErrorCode::NotFound,
+        KeyRefusal::TooMany { .. } => ErrorCode::Limit,
+        KeyRefusal::Secured | KeyRefusal::NotSecured | KeyRefusal::ServersWithout | KeyRefusal::BadToken => {
+            ErrorCode::Conflict
+        }
     }
 }
 

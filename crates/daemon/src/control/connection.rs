@@ -3,30 +3,35 @@
 use super::{Control, protocol, watch};
 use crate::guests::Guest;
 use crate::limits::{CONTROL_REQUESTS, FRAME_WAIT};
+use crate::speaker::{JOIN_BODY, Speaker};
 use admin::{AdminError, ErrorCode};
+use std::net::IpAddr;
 use std::sync::Arc;
-use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-use transport::{FrameReader, FrameSender, TransportError, write_frames};
+use transport::{Connection, FrameReader, FrameSender, TransportError, write_frames};
 use wire::frame::{Frame, Kind};
 use wire::limits::BODY_MAX;
 
 /// Serves control requests on a connection, some at a time. Its watches end with it; a request goes on.
 pub(super) async fn serve(
     control: Arc<Control>,
-    stream: TcpStream,
+    connection: Connection,
+    (speaker, from): (Speaker, Option<IpAddr>),
     guest: Guest,
 ) -> Result<(), TransportError> {
-    let from = stream.peer_addr()?.ip();
-    let (reader, writer) = stream.into_split();
-    let (mut frames, bounds) = (FrameReader::new(reader), guest.bounds(BODY_MAX, 0));
+    let Connection { reader, writer, identity: _ } = connection;
+    let longest = if speaker == Speaker::Nobody { JOIN_BODY as u32 } else { BODY_MAX };
+    let (mut frames, bounds) = (FrameReader::new(reader), guest.bounds(longest, 0));
     let (sender, queue) = FrameSender::channel();
     let mut watches = JoinSet::new();
     // An answer, or the end of a watch, counts until it was taken.
     let [requests, watchers] = [(); 2].map(|()| Arc::new(Semaphore::new(CONTROL_REQUESTS)));
     let read = async {
         while let Some((frame, memory)) = frames.next_within(&bounds).await? {
+            if !speaker.may_send(frame.kind, &frame.body) {
+                return Err(wire::DecodeError::Bounds("frame for this role").into());
+            }
             let (control, sender) = (control.clone(), sender.clone());
             match frame.kind {
                 Kind::Control => {
@@ -40,8 +45,9 @@ pub(super) async fn serve(
                 }
                 Kind::Watch => {
                     let Ok(room) = watchers.clone().try_acquire_owned() else { break };
-                    let states = control.store().watch();
-                    watches.spawn(watch::serve(frame, sender, states, from, room));
+                    let store = control.store();
+                    let only = speaker.limits(&store.state()).map(|limits| limits.volume);
+                    watches.spawn(watch::serve(frame, sender, store.watch(), (from, only), room));
                 }
                 _ => break,
             }
@@ -50,6 +56,7 @@ pub(super) async fn serve(
         Ok(())
     };
     tokio::select! {
+        () = guest.ended() => Ok(()),
         served = read => served,
         written = write_frames(writer, queue, Some(FRAME_WAIT)) => written,
     }

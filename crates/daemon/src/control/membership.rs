@@ -209,6 +209,9 @@ impl Control {
             return Err(conflict(format!("{}: it is not that server of that pool", self.address)));
         }
         let store = self.change_store(ServerId(1)).await?;
+        self.folder.forget_keys().map_err(|e| failed(format!("{}: {e}", self.folder.keys().display())))?;
+        self.shared.set_secured(false);
+        self.shared.set_keys(None);
         self.make_pool(&store).await.map_err(failed)?;
         Ok(ClusterReply::Done)
     }

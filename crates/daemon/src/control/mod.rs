@@ -7,6 +7,7 @@ mod arbitrate;
 mod connection;
 mod control_requests;
 mod copies;
+mod entrance;
 mod evidence;
 mod fencing;
 mod grow;
@@ -28,13 +29,14 @@ mod watch;
 mod watchdog;
 
 use crate::adoption::Adoptions;
-use crate::guests::{Guests, Knock};
-use crate::limits::HANDSHAKE_WAIT;
-use crate::metrics::Closed;
+use crate::clock;
+use crate::guests::Guests;
+use crate::keys::ServerKeys;
 use crate::shard::ShardMessage;
 use crate::shared::{Shared, lock};
 use cluster::{NewServer, State};
 use config_store::ConfigStore;
+use entrance::{accept, accept_locally, listen, listen_locally, most_connections};
 use grow::Making;
 use ids::{BrickId, ServerId};
 use peers::Peers;
@@ -47,12 +49,8 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
-use wire::codec::Blob;
-use wire::frame::VERSIONS;
-use wire::hello::{Hello, HelloReply, Purpose};
 
 /// How a server is started.
 #[derive(Clone, Debug)]
@@ -193,6 +191,9 @@ impl Control {
             Some(address) => Some(listen(address).await.map_err(|e| e.replace("--address", "--metrics"))?),
             None => None,
         };
+        let local = listen_locally(&options.state);
+        shared.set_keys(read_keys(&folder)?);
+        shared.set_secured(folder.is_secured());
         let peers = Peers::new(shared.clone());
         let store_path = folder.store();
         let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&store_path);
@@ -233,6 +234,10 @@ impl Control {
                 async move { control.metrics().await }
             }));
         }
+        if let Some(local) = local {
+            tokio::spawn(accept_locally(control.clone(), local));
+        }
+        tokio::spawn(end_expired(control.clone()));
         tokio::spawn(control_requests::run(control.clone(), received_requests));
         Ok(control)
     }
@@ -348,6 +353,13 @@ async fn publish(control: Arc<Control>, store: ConfigStore) {
         *control.shared.pool.write().unwrap_or_else(PoisonError::into_inner) =
             server_core::pool_bytes(&state);
         *control.shared.state.write().unwrap_or_else(PoisonError::into_inner) = state.clone();
+        if state.keys.secured && !control.shared.is_secured() {
+            control.shared.set_secured(true);
+            if let Err(e) = control.folder.note_secured() {
+                tracing::error!("write down that the pool is secured: {e}");
+            }
+        }
+        control.review_guests(&state);
         for shard in control.shared.shards() {
             let _gone = shard.send(ShardMessage::State(state.clone()));
         }
@@ -357,109 +369,40 @@ async fn publish(control: Arc<Control>, store: ConfigStore) {
     }
 }
 
-async fn listen(address: &str) -> Result<TcpListener, String> {
-    TcpListener::bind(address).await.map_err(|e| match e.kind() {
-        std::io::ErrorKind::AddrInUse => {
-            format!(
-                "{address}: the port is in use: stop whatever listens there, or give --address another port"
-            )
+/// This server's keys.
+///
+/// # Errors
+/// They cannot be used, and the pool takes nobody without.
+fn read_keys(folder: &StateFolder) -> Result<Option<ServerKeys>, String> {
+    let path = folder.keys();
+    if !folder.is_secured() && !path.exists() {
+        return Ok(None);
+    }
+    match ServerKeys::read(&path) {
+        Ok(keys) => Ok(Some(keys)),
+        Err(e) if folder.is_secured() => Err(format!(
+            "{e}: restore the folder from a backup, or empty the state folder and join again (mortar pool token --replace \
+             HOST on another server, mortar server --join here)"
+        )),
+        Err(e) => {
+            tracing::warn!("{e}: an interrupted mortar pool secure left it");
+            Ok(None)
         }
-        std::io::ErrorKind::AddrNotAvailable => {
-            format!("{address}: this machine does not have that address: give --address one that it has")
-        }
-        _ => format!("{address}: {e}"),
-    })
+    }
 }
 
-/// Connections of all clients and servers together: half of the descriptors that this process may have.
-fn most_connections() -> usize {
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-    usize::try_from(limit.unwrap_or(u64::MAX) / 2).unwrap_or(usize::MAX)
-}
-
-async fn accept(control: Arc<Control>, listener: TcpListener, data: bool) {
+/// Ends connections whose keys have expired.
+async fn end_expired(control: Arc<Control>) {
     loop {
-        match listener.accept().await {
-            Ok((stream, from)) => {
-                let Some(knock) = control.guests.knock(from.ip()) else {
-                    control.shared.metrics.closed(Closed::TooMany);
-                    tracing::warn!("a connection from {} is closed: there are too many", from.ip());
-                    continue;
-                };
-                let control = control.clone();
-                tokio::spawn(async move {
-                    if let Err(e) = handshake(control, stream, knock, data).await {
-                        tracing::debug!("connection: {e}");
-                    }
-                });
-            }
-            Err(e) => {
-                // Out of descriptors, mostly: others will be closed.
-                tracing::warn!("accept a connection: {e}");
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
-        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        control.review_guests(&control.state());
     }
-}
-
-async fn handshake(
-    control: Arc<Control>,
-    mut stream: TcpStream,
-    knock: Knock,
-    data: bool,
-) -> Result<(), transport::TransportError> {
-    let accepted = tokio::time::timeout(HANDSHAKE_WAIT, transport::accept(&mut stream))
-        .await
-        .unwrap_or(Err(transport::TransportError::Closed));
-    let (hello, id) = accepted.inspect_err(|_| control.shared.metrics.closed(Closed::Handshake))?;
-    drop(knock);
-    let address = stream.peer_addr()?.ip();
-    let (guest, refused) = match control.guests.enter(address, hello.from) {
-        Ok(guest) => (Some(guest), control.refusal(&hello, data)),
-        Err(why) => (None, Some(why)),
-    };
-    if refused.is_some() {
-        control.shared.metrics.closed(Closed::Refused);
-    }
-    let reply = HelloReply {
-        refused: Blob(refused.clone().unwrap_or_default().into_bytes()),
-        version: VERSIONS.first().copied().unwrap_or(2),
-        pool: control.shared.pool(),
-        server: control.shared.me(),
-        shards: threads::SLOTS,
-    };
-    tokio::time::timeout(HANDSHAKE_WAIT, transport::answer(&mut stream, id, &reply))
-        .await
-        .map_err(|_| transport::TransportError::Closed)??;
-    let Some(guest) = guest.filter(|_| refused.is_none()) else { return Ok(()) };
-    let message = match hello.purpose {
-        Purpose::Control => return connection::serve(control, stream, guest).await,
-        Purpose::Session { shard, connection, oldest } => {
-            let from = (hello.from == ServerId(0)).then_some(address);
-            let (stream, session) = (stream.into_std()?, hello.session);
-            (shard, ShardMessage::Data { stream, session, connection, oldest, from, slot: shard, guest })
-        }
-        Purpose::Peer { shard } => {
-            let (stream, from) = (stream.into_std()?, hello.from);
-            (shard, ShardMessage::Peer { stream, from, slot: shard, guest })
-        }
-    };
-    let index = threads::of_slot(&control, message.0).await;
-    if let Some(shard) = control.shared.shard(index).or_else(|| control.shared.shard(FRONT)) {
-        let _stopping = shard.send(message.1);
-    }
-    Ok(())
 }
 
 impl Control {
-    fn refusal(&self, hello: &Hello, data: bool) -> Option<String> {
-        if !hello.versions.0.iter().any(|v| VERSIONS.contains(v)) {
-            return Some(format!("speaks protocol versions {VERSIONS:?}: use programs of like age"));
-        }
-        if !data && hello.purpose != Purpose::Control {
-            return Some("this address is for administration only: use the server's --address".to_owned());
-        }
-        let own = self.shared.pool();
-        (hello.pool != [0; 16] && hello.pool != own).then(|| "this server belongs to another pool".to_owned())
+    /// Ends connections of those who are not let in any more.
+    fn review_guests(&self, state: &State) {
+        let (secured, now) = (self.shared.is_secured(), clock::unix_now());
+        self.guests.review(|who| who.admitted(state, secured, now).is_ok());
     }
 }

@@ -31,7 +31,8 @@ impl Peers {
         }
         // The pool is not named: a server that is being taken in, or was, belongs to another one.
         let hello = Established::control([0; 16], self.shared.me());
-        let caller = Caller::connect(address, &hello, CONNECT).await?;
+        let keys = self.shared.dials()?;
+        let caller = Caller::connect(address, &hello, keys.as_ref(), CONNECT).await?;
         lock(&self.callers).insert(address.to_owned(), caller.clone());
         Ok(caller)
     }
@@ -60,7 +61,9 @@ impl Peers {
     /// Whether nothing listens at `address` for certain.
     pub(crate) async fn is_gone(&self, address: &str) -> bool {
         let hello = Established::control([0; 16], self.shared.me());
-        matches!(transport::connect(address, &hello, CONNECT).await, Err(TransportError::Refused { .. }))
+        let Ok(keys) = self.shared.dials() else { return false };
+        let answer = transport::connect(address, &hello, keys.as_ref(), CONNECT).await;
+        matches!(answer, Err(TransportError::Refused { .. }))
     }
 }
 

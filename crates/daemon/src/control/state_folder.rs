@@ -13,8 +13,11 @@ use std::path::{Path, PathBuf};
 const KIND: sealed::Kind = *b"srvr";
 const FENCED: sealed::Kind = *b"coff";
 const VERSION: u32 = 1;
+/// It is there if the pool is secured.
+const SECURED: &str = "secured";
 /// All that there may be in a state folder.
-const OURS: [&str; 6] = ["lock", "identity", "identity.new", "cut-off", "cut-off.new", "store"];
+const OURS: [&str; 9] =
+    ["lock", "identity", "identity.new", "cut-off", "cut-off.new", "store", "keys", "secured", "socket"];
 
 /// An open state folder. The lock goes with it.
 #[derive(Debug)]
@@ -81,6 +84,31 @@ impl StateFolder {
             tracing::error!("{line}; that could not be written down: {e}");
         }
         line
+    }
+
+    /// Where this server's keys are.
+    pub(crate) fn keys(&self) -> PathBuf {
+        self.path.join("keys")
+    }
+
+    /// Whether it was written down that the pool lets nobody in without a key.
+    pub(crate) fn is_secured(&self) -> bool {
+        self.path.join(SECURED).exists()
+    }
+
+    /// Writes down that the pool lets nobody in without a key: from the next start on that holds from the first moment.
+    pub(crate) fn note_secured(&self) -> std::io::Result<()> {
+        private(&self.path.join(SECURED))?.sync_all()?;
+        File::open(&self.path)?.sync_all()
+    }
+
+    /// This server is out of its pool: the keys are of no use any more.
+    pub(crate) fn forget_keys(&self) -> std::io::Result<()> {
+        let absent = |e: &std::io::Error| e.kind() == std::io::ErrorKind::NotFound;
+        for gone in [fs::remove_dir_all(self.keys()), fs::remove_file(self.path.join(SECURED))] {
+            gone.or_else(|e| if absent(&e) { Ok(()) } else { Err(e) })?;
+        }
+        File::open(&self.path)?.sync_all()
     }
 
     /// Where the pool store's file is.

@@ -1,6 +1,7 @@
 //! Clients that watch a volume: they get its map, and every later one.
 
 use cluster::{Access, State};
+use ids::VolumeId;
 use std::net::IpAddr;
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, watch};
@@ -10,17 +11,20 @@ use wire::limits::NAME_MAX;
 use wire::map::{VolumeMap, Watch, WatchEvent};
 use wire::{DecodeError, Frame, Kind, Wire};
 
+/// The address that it is watched from, and the only volume that may be.
+type Limits = (Option<IpAddr>, Option<VolumeId>);
+
 /// Sends the map now and at each change of it, until the client or the volume goes; `room` counts until the end was taken.
 pub(super) async fn serve(
     frame: Frame,
     to: FrameSender,
     mut states: watch::Receiver<Arc<State>>,
-    from: IpAddr,
+    limits: Limits,
     room: OwnedSemaphorePermit,
 ) {
     let event = |event: WatchEvent| Frame::new(Kind::Event, frame.id, event.to_bytes());
     let reason = match watched(&frame) {
-        Ok(name) => match send_maps(&name, &to, &mut states, from, &event).await {
+        Ok(name) => match send_maps(&name, &to, &mut states, limits, &event).await {
             Some(reason) => reason,
             None => return,
         },
@@ -41,7 +45,7 @@ async fn send_maps(
     name: &str,
     to: &FrameSender,
     states: &mut watch::Receiver<Arc<State>>,
-    from: IpAddr,
+    (from, only): Limits,
     event: &impl Fn(WatchEvent) -> Frame,
 ) -> Option<String> {
     let mut last: Option<VolumeMap> = None;
@@ -50,7 +54,12 @@ async fn send_maps(
         let Some(map) = server_core::volume_map(&state, name) else {
             return Some(format!("no such volume: {}: see mortar volume list", name.escape_debug()));
         };
-        if state.volume(name).is_some_and(|v| !Access::of(v).permits(from)) {
+        if only.is_some_and(|only| state.volume(name).is_none_or(|v| v.id != only)) {
+            return Some(format!("volume {name} may not be used with this key: it is for another volume"));
+        }
+        if let Some(from) = from
+            && state.volume(name).is_some_and(|v| !Access::of(v).permits(from))
+        {
             return Some(format!(
                 "volume {name} may not be used from {from}: see its options auth.allow and auth.reject"
             ));

@@ -70,7 +70,7 @@ impl Shard {
         let connection = Connection::default();
         let to = super::set::Client { sender, id: 0, connection, held: None, served: None };
         let asked = Box::new(connection::Asked { call, payload, to });
-        let message = ShardMessage::Call { asked, session, from: None };
+        let message = ShardMessage::Call { asked, session, origin: super::Origin::default() };
         shard.send(message).map_err(|_| TransportError::Closed)?;
         let answer = queue.recv().await.ok_or(TransportError::Closed)?;
         Ok(Reply::from_bytes(&answer.frame.body)?)
@@ -103,7 +103,9 @@ impl Shard {
                 from: self.shared.me(),
                 session: self.asker.borrow().session(),
             };
-            Caller::connect(&address.ok_or(TransportError::Closed)?, &hello, timeout).await
+            let (address, keys) = (address.ok_or(TransportError::Closed)?, self.shared.dials()?);
+            let caller = Caller::connect(&address, &hello, keys.as_ref(), timeout).await?;
+            if caller.hello().server == server { Ok(caller) } else { Err(TransportError::Closed) }
         };
         let caller = asked.get_or_try_init(connect).await?.clone();
         let answer = caller.call(Kind::Call, call.to_bytes(), payload, timeout).await?;

@@ -1,16 +1,15 @@
 //! Connections of clients and peers: frames in, to the set they mean.
 
 use super::sessions::Connection;
-use super::{Shard, ShardMessage};
+use super::{Origin, Shard, ShardMessage};
 use crate::clock;
 use crate::guests::Guest;
 use crate::limits::{CALL_BODY, FRAME_WAIT};
 use bytes::Bytes;
 use ids::{Epoch, ServerId, SessionId};
-use std::net::IpAddr;
 use std::rc::Rc;
 use tokio::task::spawn_local;
-use transport::{Bounds, FrameReader, FrameSender, TransportError, write_frames};
+use transport::{Bounds, Detached, FrameReader, FrameSender, ReadingHalf, TransportError, write_frames};
 use wire::limits::{BODY_MAX, DIR_PAGE, IO_MAX, PAYLOAD_MAX};
 use wire::peer::PeerMessage;
 use wire::{Call, Fail, Frame, Kind, Op, Reply, Wire};
@@ -20,12 +19,12 @@ const SHORT_ANSWER: usize = 1 << 10;
 /// What the value of an extended attribute, a list of their names or the target of a link may take.
 const VALUE_ANSWER: usize = 64 << 10;
 
-/// Who asks: the session, on which connection, and the address it asks from unless it is another server.
+/// Who asks: the session, on which connection, and what is known of it.
 #[derive(Clone)]
 pub(super) struct Caller {
     pub(super) session: SessionId,
     pub(super) connection: Connection,
-    pub(super) from: Option<IpAddr>,
+    pub(super) origin: Origin,
 }
 
 /// A request, and where its answer goes.
@@ -49,7 +48,7 @@ fn answer_size(op: &Op) -> usize {
 /// Serves a client's connection until it closes.
 pub(super) fn serve_client(
     shard: Rc<Shard>,
-    stream: std::net::TcpStream,
+    stream: Detached,
     (number, slot): (u64, u16),
     caller: Caller,
     guest: Guest,
@@ -76,12 +75,12 @@ pub(super) fn serve_client(
 
 async fn client_loop(
     shard: &Rc<Shard>,
-    stream: std::net::TcpStream,
+    stream: Detached,
     slot: u16,
     caller: Caller,
     guest: &Guest,
 ) -> Result<(), TransportError> {
-    let (reader, writer) = tokio::net::TcpStream::from_std(stream)?.into_split();
+    let transport::Connection { reader, writer, identity: _ } = stream.attach()?;
     let (frames, bounds) = (FrameReader::new(reader), guest.bounds(CALL_BODY, PAYLOAD_MAX));
     let (sender, queue) = FrameSender::channel();
     let connection = caller.connection.clone();
@@ -91,6 +90,11 @@ async fn client_loop(
     let served = tokio::select! {
         biased;
         () = connection.given_up() => Ok(()),
+        () = guest.ended() => {
+            // What came and was not begun is not begun any more.
+            connection.give_up();
+            Ok(())
+        }
         served = &mut reading => served.unwrap_or(Err(TransportError::Closed)),
         written = &mut writing => written.unwrap_or(Err(TransportError::Closed)),
     };
@@ -102,7 +106,7 @@ async fn client_loop(
 /// Takes a client's requests until its connection closes.
 async fn read_calls(
     shard: Rc<Shard>,
-    mut frames: FrameReader<tokio::net::tcp::OwnedReadHalf>,
+    mut frames: FrameReader<ReadingHalf>,
     bounds: Bounds,
     slot: u16,
     caller: Caller,
@@ -128,7 +132,7 @@ async fn read_calls(
         match call {
             Ok(call) => {
                 let asked = Asked { call, payload: frame.payload, to };
-                on_call(&shard, asked, caller.session, caller.from);
+                on_call(&shard, asked, caller.session, caller.origin);
             }
             Err(e) => {
                 tracing::warn!("request of session {}: {e}", caller.session);
@@ -140,22 +144,24 @@ async fn read_calls(
 }
 
 /// Gives a request to its set, here or on the shard that has it.
-pub(super) fn on_call(shard: &Rc<Shard>, asked: Asked, session: SessionId, from: Option<IpAddr>) {
+pub(super) fn on_call(shard: &Rc<Shard>, asked: Asked, session: SessionId, origin: Origin) {
     let own = shard.set(asked.call.set);
     if own.is_none()
         && let Some(other) = shard.elsewhere(asked.call.set)
     {
-        let _gone = other.send(ShardMessage::Call { asked: Box::new(asked), session, from });
+        let _gone = other.send(ShardMessage::Call { asked: Box::new(asked), session, origin });
         return;
     }
     let Asked { call, payload, to } = asked;
     // What servers ask each other is no reason to rest: files that move would wait for themselves.
-    if from.is_some() {
+    if origin.address.is_some() {
         shard.note_call();
     }
     match own {
-        Some(set) if !set.permits(from) => to.answer(&Reply::errno(wire::Errno::EACCES.0)),
-        Some(set) => set.serve(call, payload, to, session),
+        Some(set) => match set.permits(origin, &call.op) {
+            Err(why) => to.answer(&Reply::errno(why.0)),
+            Ok(()) => set.serve(call, payload, to, session),
+        },
         None => {
             // A set that is not known here may be there all the same: a server that has just started may have an old state
             // of the pool, or none.
@@ -166,12 +172,7 @@ pub(super) fn on_call(shard: &Rc<Shard>, asked: Asked, session: SessionId, from:
 }
 
 /// Serves another server's connection until it closes.
-pub(super) fn serve_peer(
-    shard: Rc<Shard>,
-    stream: std::net::TcpStream,
-    (from, slot): (ServerId, u16),
-    guest: Guest,
-) {
+pub(super) fn serve_peer(shard: Rc<Shard>, stream: Detached, (from, slot): (ServerId, u16), guest: Guest) {
     spawn_local(async move {
         if let Err(e) = peer_loop(&shard, stream, slot, &guest).await {
             tracing::debug!("connection from server {from}: {e}");
@@ -181,13 +182,20 @@ pub(super) fn serve_peer(
 
 async fn peer_loop(
     shard: &Rc<Shard>,
-    stream: std::net::TcpStream,
+    stream: Detached,
     slot: u16,
     guest: &Guest,
 ) -> Result<(), TransportError> {
-    let mut frames = FrameReader::new(tokio::net::TcpStream::from_std(stream)?);
+    let transport::Connection { reader, writer: _open, identity: _ } = stream.attach()?;
+    let mut frames = FrameReader::new(reader);
     let bounds = guest.bounds(BODY_MAX, PAYLOAD_MAX);
-    while let Some((frame, _memory)) = frames.next_within(&bounds).await? {
+    loop {
+        let next = tokio::select! {
+            biased;
+            () = guest.ended() => return Ok(()),
+            next = frames.next_within(&bounds) => next?,
+        };
+        let Some((frame, _memory)) = next else { return Ok(()) };
         if frame.kind != Kind::Peer {
             return Err(wire::DecodeError::Bounds("frame kind on a peer connection").into());
         }
@@ -197,7 +205,6 @@ async fn peer_loop(
         }
         on_peer(shard, frame);
     }
-    Ok(())
 }
 
 /// Decodes a peer's message and gives it to its set.

@@ -157,7 +157,11 @@ async fn keep_up(
             session: SessionId(0),
         };
         dialled.turn().await;
-        match connect(&address, &hello, CONNECT_WAIT).await {
+        let made = async {
+            let keys = shared.dials()?;
+            connect(&address, &hello, keys.as_ref(), CONNECT_WAIT).await
+        };
+        match made.await {
             Ok(established) if established.reply.server == to => {
                 dialled.answered();
                 let (mut reader, writer, _) = established.split();

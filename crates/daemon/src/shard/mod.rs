@@ -17,6 +17,7 @@ use crate::clock;
 use crate::guests::Guest;
 use crate::pulse::Pulse;
 use crate::shared::{ControlRequest, Shared, lock};
+use crate::speaker::Limits;
 use cluster::State;
 use connection::Asked;
 use file_system::Host;
@@ -35,6 +36,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
+use transport::Detached;
 use wire::Frame;
 
 /// How often timers of sets are looked at.
@@ -47,26 +49,27 @@ const MAINTENANCE: Duration = Duration::from_secs(1);
 pub(crate) enum ShardMessage {
     /// A connection after its handshake of a client.
     Data {
-        stream: std::net::TcpStream,
+        connection: Detached,
         session: SessionId,
+        /// The client that the session belongs to, if it showed a key.
+        owner: Option<String>,
         /// The session's number for it, and the lowest that it has not given up.
-        connection: u64,
-        oldest: u64,
-        from: Option<IpAddr>,
+        numbers: (u64, u64),
+        origin: Origin,
         /// The number by which it was asked for: that of the set.
         slot: u16,
         guest: Guest,
     },
     /// A connection after its handshake of another server.
     Peer {
-        stream: std::net::TcpStream,
+        connection: Detached,
         from: ServerId,
         /// The number by which it was asked for: that of the set.
         slot: u16,
         guest: Guest,
     },
     /// A client's request for a set of this shard that came in on another.
-    Call { asked: Box<Asked>, session: SessionId, from: Option<IpAddr> },
+    Call { asked: Box<Asked>, session: SessionId, origin: Origin },
     /// A peer's message for a set of this shard that came in on another.
     FromPeer { frame: Frame },
     /// The session has no connection to this server any more, for good.
@@ -79,6 +82,15 @@ pub(crate) enum ShardMessage {
     Clients(oneshot::Sender<Vec<ClientReport>>),
     /// Close everything cleanly.
     Stop(oneshot::Sender<()>),
+}
+
+/// Where requests of a client come from, and what they may be about. The default is another server, which may ask for all.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Origin {
+    /// The address, unless it is another server.
+    pub(crate) address: Option<IpAddr>,
+    /// What its key is for.
+    pub(crate) limits: Option<Limits>,
 }
 
 /// How one brick does.
@@ -246,22 +258,24 @@ impl Shard {
 
     fn take(self: &Rc<Self>, message: ShardMessage) {
         match message {
-            ShardMessage::Data { stream, session, connection, oldest, from, slot, guest } => {
-                let number = connection;
-                let connection = self.clients.borrow_mut().connect(session, from, slot);
-                let known = self.sessions.borrow_mut().connect(session, number, oldest, connection.clone());
+            ShardMessage::Data { connection: stream, session, owner, numbers, origin, slot, guest } => {
+                let number = numbers.0;
+                let connection = self.clients.borrow_mut().connect(session, origin.address, slot);
+                let known = self.sessions.borrow_mut().connect((session, owner), numbers, connection.clone());
                 known.given_up.iter().for_each(Connection::give_up);
                 if known.accepted {
-                    let caller = connection::Caller { session, connection, from };
+                    let caller = connection::Caller { session, connection, origin };
                     connection::serve_client(self.clone(), stream, (number, slot), caller, guest);
                 } else {
                     self.clients.borrow_mut().refuse(session);
                 }
             }
-            ShardMessage::Peer { stream, from, slot, guest } => {
-                connection::serve_peer(self.clone(), stream, (from, slot), guest);
+            ShardMessage::Peer { connection, from, slot, guest } => {
+                connection::serve_peer(self.clone(), connection, (from, slot), guest);
             }
-            ShardMessage::Call { asked, session, from } => connection::on_call(self, *asked, session, from),
+            ShardMessage::Call { asked, session, origin } => {
+                connection::on_call(self, *asked, session, origin);
+            }
             ShardMessage::FromPeer { frame } => connection::on_peer(self, frame),
             ShardMessage::SessionEnded(session) => {
                 for set in self.open_sets() {

@@ -3,7 +3,7 @@
 
 use super::sessions::Connection;
 use super::slow::SlowSteps;
-use super::{BrickReport, ClientReport, Shard};
+use super::{BrickReport, ClientReport, Origin, Shard};
 use crate::clock;
 use crate::metrics::{Outcome, SetCounters};
 use crate::shared::{ControlRequest, Counters, lock};
@@ -11,7 +11,7 @@ use admin::{HealMode, HealProgress, HealState, MovedFiles};
 use brick::{Brick, Work};
 use bytes::Bytes;
 use cluster::State;
-use ids::{OpId, ServerId, SessionId, SetId};
+use ids::{OpId, ServerId, SessionId, SetId, VolumeId};
 use namespace::placement::SetRoom;
 use server_core::OpenedBrick;
 use set_core::{HealReport, Input, Moment, Outside, ReplyTo, Request, SetCore};
@@ -108,6 +108,7 @@ struct Executor {
     metrics: Arc<SetCounters>,
     /// What was answered in this step, kept to be used again.
     answered: Cell<Vec<Served>>,
+    volume: VolumeId,
     /// Steps that held this thread up.
     slow: SlowSteps,
 }
@@ -115,6 +116,7 @@ struct Executor {
 impl SetHandle {
     pub(crate) fn new(shard: &Rc<Shard>, opened: OpenedBrick) -> SetHandle {
         let counters = shard.shared.counters(opened.volume());
+        let volume = opened.volume();
         let start = opened.start();
         let metrics = shard.shared.metrics.set(start.set);
         SetHandle(Rc::new(Executor {
@@ -127,6 +129,7 @@ impl SetHandle {
             counters,
             metrics,
             answered: Cell::default(),
+            volume,
             slow: SlowSteps::default(),
         }))
     }
@@ -284,9 +287,21 @@ impl SetHandle {
         self.step(Input::SessionEnded(session));
     }
 
-    /// Whether somebody at that address may use the volume; other servers may.
-    pub(crate) fn permits(&self, from: Option<std::net::IpAddr>) -> bool {
-        from.is_none_or(|address| self.0.access.borrow().as_ref().is_some_and(|a| a.permits(address)))
+    /// Whether the volume may be used from there, for that; other servers may do all.
+    ///
+    /// # Errors
+    /// What to answer.
+    pub(crate) fn permits(&self, origin: Origin, op: &Op) -> Result<(), Errno> {
+        let Origin { address, limits } = origin;
+        let access = self.0.access.borrow();
+        if address.is_some_and(|address| !access.as_ref().is_some_and(|a| a.permits(address))) {
+            return Err(Errno::EACCES);
+        }
+        match limits {
+            Some(limits) if limits.volume != self.0.volume => Err(Errno::EACCES),
+            Some(limits) if limits.read_only && op.changes() => Err(Errno::EROFS),
+            _ => Ok(()),
+        }
     }
 
     /// Whether the brick could not go on and has to be opened anew.

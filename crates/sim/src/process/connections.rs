@@ -41,7 +41,7 @@ impl World {
             let Some(process) = self.process(m) else { return };
             let given_up = Rc::default();
             let established = Established { connection, session: hello.session, number, given_up };
-            let told = process.sessions.connect(hello.session, number, oldest, established.clone());
+            let told = process.sessions.connect((hello.session, None), (number, oldest), established.clone());
             if told.accepted {
                 process.established.insert(connection, established);
             }

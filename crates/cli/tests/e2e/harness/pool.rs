@@ -227,6 +227,13 @@ impl Pool {
         run(command)
     }
 
+    /// Runs a command on a server's machine, without naming a server.
+    pub(crate) fn cli_on(&self, i: usize, line: &str) -> Output {
+        let mut command = self.network.as_ref().map_or_else(mortar, |n| n.mortar(i));
+        command.args(line.split(' '));
+        run(command)
+    }
+
     #[track_caller]
     pub(crate) fn ok(&self, line: &str) -> String {
         self.cli(line).ok()

@@ -1,0 +1,303 @@
+//! The keys that the pool lets in, and the tokens with which servers join (`docs/design/0021-trust.md`).
+//!
+//! Always true: numbers are never reused, and a key stands here exactly as long as it is let in. Secrets are not here.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ids::{KeyId, ServerId, VolumeId};
+use serde::{Deserialize, Serialize};
+
+use crate::{KeyRefusal, NewServer, Outcome, Refusal, State, limits};
+
+/// Who has a key, and what it is for.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum KeyHolder {
+    /// A server of the pool.
+    Server(ServerId),
+    /// Who mounts a volume.
+    Client(ClientKey),
+    /// An administrator.
+    Admin {
+        /// What it is called.
+        name: String,
+    },
+}
+
+/// What a client's key is for.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ClientKey {
+    /// What it is called.
+    pub name: String,
+    /// The volume that it mounts.
+    pub volume: VolumeId,
+    /// It changes nothing.
+    #[serde(default)]
+    pub read_only: bool,
+}
+
+/// A key that is let in.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Key {
+    /// Whose it is.
+    pub holder: KeyHolder,
+    /// Seconds since 1970 by the clock of whoever made it. Informative only.
+    #[serde(default)]
+    pub created: u64,
+    /// Until when, in seconds since 1970; `None`: it does not expire.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<u64>,
+}
+
+/// A token to join, or what became of it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Token {
+    /// SHA-256 of its secret, in hex digits.
+    pub hash: String,
+    /// Until when it is good, in seconds since 1970.
+    pub until: u64,
+    /// Whoever joins takes this server's place and bricks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaces: Option<ServerId>,
+    /// Who joined with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spent: Option<Spent>,
+}
+
+/// A server that joined with a token. If the answer was lost it may ask again.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Spent {
+    /// Its public key, in hex digits.
+    pub public: String,
+    /// Its number.
+    pub server: ServerId,
+    /// Its key's number.
+    pub key: KeyId,
+}
+
+/// A server that wants to join with a token.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Joining {
+    /// The token's number.
+    pub token: KeyId,
+    /// SHA-256 of the secret that it said, in hex digits.
+    pub hash: String,
+    /// Its public key, in hex digits.
+    pub public: String,
+    /// The server.
+    pub server: NewServer,
+    /// The time by the clock of the server that it asked, in seconds since 1970.
+    pub now: u64,
+}
+
+/// All keys and tokens of the pool.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Keys {
+    /// Connections without a key are refused.
+    #[serde(default)]
+    pub secured: bool,
+    /// The number that the next key or token gets.
+    pub next: KeyId,
+    /// Those that are let in.
+    #[serde(default)]
+    pub keys: BTreeMap<KeyId, Key>,
+    /// Tokens, spent or not, until they expire.
+    #[serde(default)]
+    pub tokens: BTreeMap<KeyId, Token>,
+}
+
+impl Default for Keys {
+    /// The authority's own certificate has number 1.
+    fn default() -> Keys {
+        Keys { secured: false, next: KeyId(2), keys: BTreeMap::new(), tokens: BTreeMap::new() }
+    }
+}
+
+impl Keys {
+    /// Whether there never was a key.
+    pub(crate) fn is_unused(&self) -> bool {
+        *self == Keys::default()
+    }
+
+    /// The key of that number, if it is let in at `now`, seconds since 1970.
+    pub fn get(&self, id: KeyId, now: u64) -> Option<&Key> {
+        self.keys.get(&id).filter(|key| key.until.is_none_or(|until| now <= until))
+    }
+
+    fn take_number(&mut self) -> Result<KeyId, Refusal> {
+        let number = self.next;
+        self.next = KeyId(number.0.checked_add(1).ok_or(Refusal::OutOfIds)?);
+        Ok(number)
+    }
+
+    /// A server is not in the pool any more.
+    pub(crate) fn forget_server(&mut self, server: ServerId) {
+        self.keys.retain(|_, key| key.holder != KeyHolder::Server(server));
+        self.tokens.retain(|_, t| t.spent.as_ref().is_none_or(|s| s.server != server));
+    }
+
+    /// A volume is not there any more.
+    pub(crate) fn forget_volume(&mut self, volume: VolumeId) {
+        self.keys.retain(|_, key| !matches!(&key.holder, KeyHolder::Client(c) if c.volume == volume));
+    }
+
+    /// Numbers that servers may have given which were fenced off are left out.
+    pub(crate) fn skip_numbers(&mut self) {
+        self.next = KeyId(self.next.0.saturating_add(limits::RECOVERY_IDS.into()));
+    }
+
+    /// Asserts what must hold between any two commands.
+    pub(crate) fn check(&self, state: &State) {
+        for (id, key) in &self.keys {
+            assert!(*id < self.next, "numbers of keys are never reused");
+            if let KeyHolder::Server(server) = key.holder {
+                assert!(state.servers.contains_key(&server), "a server's key goes with it");
+            }
+        }
+        assert!(self.tokens.keys().all(|id| *id < self.next), "nor those of tokens");
+    }
+}
+
+/// 1 to 64 letters, digits, `.`, `_` or `-`, the first a letter or digit.
+fn check_name(name: &str) -> Result<(), Refusal> {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
+    let begins_well = name.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric());
+    let fine = begins_well && name.len() <= limits::KEY_NAME && name.bytes().all(plain);
+    if fine { Ok(()) } else { Err(KeyRefusal::Name { name: name.to_owned() }.into()) }
+}
+
+/// Lower-case hex digits of a hash or a key.
+fn check_hex(value: &str) -> Result<(), Refusal> {
+    let fine = value.len() == 64 && value.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+    if fine { Ok(()) } else { Err(KeyRefusal::Hash.into()) }
+}
+
+impl State {
+    /// What a person calls the key's holder.
+    pub fn key_name(&self, key: &Key) -> String {
+        match &key.holder {
+            KeyHolder::Server(id) => self.servers.get(id).map_or_else(|| id.to_string(), |s| s.host.clone()),
+            KeyHolder::Client(client) => client.name.clone(),
+            KeyHolder::Admin { name } => name.clone(),
+        }
+    }
+
+    pub(crate) fn add_key(&mut self, key: &Key) -> Result<Outcome, Refusal> {
+        let same = |other: &KeyHolder, name: &str| match other {
+            KeyHolder::Client(c) => c.name == name,
+            KeyHolder::Admin { name: other } => other == name,
+            KeyHolder::Server(_) => false,
+        };
+        match &key.holder {
+            KeyHolder::Server(id) if !self.servers.contains_key(id) => {
+                return Err(Refusal::UnknownServer { id: *id });
+            }
+            KeyHolder::Server(_) => {}
+            KeyHolder::Client(ClientKey { name, .. }) | KeyHolder::Admin { name } => {
+                check_name(name)?;
+                if self.keys.keys.values().any(|k| same(&k.holder, name)) {
+                    return Err(KeyRefusal::Exists { name: name.clone() }.into());
+                }
+            }
+        }
+        if let KeyHolder::Client(ClientKey { volume, .. }) = key.holder
+            && !self.volumes.contains_key(&volume)
+        {
+            return Err(Refusal::UnknownVolume { name: volume.to_string() });
+        }
+        self.insert_key(key.clone()).map(Outcome::Key)
+    }
+
+    fn insert_key(&mut self, key: Key) -> Result<KeyId, Refusal> {
+        if self.keys.keys.len() >= limits::KEYS {
+            return Err(KeyRefusal::TooMany { max: limits::KEYS }.into());
+        }
+        let number = self.keys.take_number()?;
+        self.keys.keys.insert(number, key);
+        Ok(number)
+    }
+
+    pub(crate) fn revoke_key(&mut self, key: KeyId) -> Result<Outcome, Refusal> {
+        let gone = self.keys.keys.remove(&key);
+        gone.map(|_| Outcome::Done).ok_or(KeyRefusal::Unknown { key }.into())
+    }
+
+    /// Another number for the same holder; the old one ends at `end`.
+    pub(crate) fn rotate_key(&mut self, old: KeyId, created: u64, end: u64) -> Result<Outcome, Refusal> {
+        let known = self.keys.keys.get(&old).ok_or(KeyRefusal::Unknown { key: old })?;
+        let new = Key { created, ..known.clone() };
+        let number = self.insert_key(new)?;
+        if let Some(key) = self.keys.keys.get_mut(&old) {
+            key.until = Some(key.until.map_or(end, |until| until.min(end)));
+        }
+        Ok(Outcome::Key(number))
+    }
+
+    /// From now on only keys are let in: these of servers, and no other servers' keys.
+    pub(crate) fn secure_pool(&mut self, keys: &BTreeMap<ServerId, KeyId>) -> Result<Outcome, Refusal> {
+        if self.keys.secured {
+            return Err(KeyRefusal::Secured.into());
+        }
+        let has = |server: &ServerId| {
+            let key = keys.get(server).and_then(|key| self.keys.keys.get(key));
+            key.is_some_and(|key| key.holder == KeyHolder::Server(*server))
+        };
+        if !self.servers.keys().all(has) || keys.len() != self.servers.len() {
+            return Err(KeyRefusal::ServersWithout.into());
+        }
+        let chosen: BTreeSet<KeyId> = keys.values().copied().collect();
+        let stays =
+            |id: &KeyId, key: &Key| !matches!(key.holder, KeyHolder::Server(_)) || chosen.contains(id);
+        self.keys.keys.retain(|id, key| stays(id, key));
+        self.keys.secured = true;
+        Ok(Outcome::Done)
+    }
+
+    pub(crate) fn add_token(&mut self, token: &Token, now: u64) -> Result<Outcome, Refusal> {
+        if !self.keys.secured {
+            return Err(KeyRefusal::NotSecured.into());
+        }
+        check_hex(&token.hash)?;
+        if let Some(id) = token.replaces.filter(|id| !self.servers.contains_key(id)) {
+            return Err(Refusal::UnknownServer { id });
+        }
+        let good = self.keys.tokens.values().filter(|t| t.until >= now).count();
+        if good >= limits::TOKENS {
+            return Err(KeyRefusal::TooMany { max: limits::TOKENS }.into());
+        }
+        let number = self.keys.take_number()?;
+        self.keys.tokens.retain(|_, t| t.until >= now);
+        self.keys.tokens.insert(number, Token { spent: None, ..token.clone() });
+        Ok(Outcome::Key(number))
+    }
+
+    /// Spends a token: the server is in the pool, and has a key.
+    pub(crate) fn join_server(&mut self, joining: &Joining) -> Result<Outcome, Refusal> {
+        let Joining { token: number, hash, public, server, now } = joining;
+        check_hex(public)?;
+        let known = self.keys.tokens.get(number).filter(|t| t.hash == *hash && t.until >= *now);
+        let token = known.ok_or(KeyRefusal::BadToken)?.clone();
+        if let Some(spent) = &token.spent {
+            let same = spent.public == *public && self.keys.keys.contains_key(&spent.key);
+            let (server, key) = (spent.server, spent.key);
+            return if same { Ok(Outcome::Joined { server, key }) } else { Err(KeyRefusal::BadToken.into()) };
+        }
+        let mut next = self.clone();
+        let added = match token.replaces {
+            None => next.add_server(server)?,
+            Some(old) => next.replace_server(old, server)?,
+        };
+        let Outcome::Server(server) = added else { return Ok(added) };
+        let key = Key { holder: KeyHolder::Server(server), created: *now, until: None };
+        let key = next.insert_key(key)?;
+        if let Some(token) = next.keys.tokens.get_mut(number) {
+            token.spent = Some(Spent { public: public.clone(), server, key });
+        }
+        *self = next;
+        Ok(Outcome::Joined { server, key })
+    }
+}
+
+#[cfg(test)]
+#[path = "keys_tests.rs"]
+mod tests;

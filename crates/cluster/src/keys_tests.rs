@@ -1,0 +1,125 @@
+use super::*;
+use crate::Command;
+use crate::testing::{create, pool, server};
+
+fn client(name: &str, volume: u32) -> Key {
+    let client = ClientKey { name: name.to_owned(), volume: VolumeId(volume), read_only: false };
+    Key { holder: KeyHolder::Client(client), created: 1, until: Some(100) }
+}
+
+fn server_key(n: u64) -> Key {
+    Key { holder: KeyHolder::Server(ServerId(n)), created: 1, until: None }
+}
+
+fn number(outcome: Result<Outcome, Refusal>) -> KeyId {
+    match outcome {
+        Ok(Outcome::Key(key)) => key,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A pool of `n` servers that each have a key.
+fn secured(n: u64) -> State {
+    let mut state = pool(n);
+    let keys: BTreeMap<ServerId, KeyId> =
+        (1..=n).map(|i| (ServerId(i), number(state.apply(&Command::AddKey(server_key(i)))))).collect();
+    let few = keys.clone().into_iter().skip(1).collect();
+    assert_eq!(state.apply(&Command::SecurePool { keys: few }), Err(KeyRefusal::ServersWithout.into()));
+    state.apply(&Command::SecurePool { keys }).unwrap();
+    state
+}
+
+fn joining(token: KeyId, hash: char, n: u64) -> Joining {
+    let hex = |c: char| c.to_string().repeat(64);
+    Joining { token, hash: hex(hash), public: hex('d'), server: server(n), now: 50 }
+}
+
+fn token(state: &mut State, replaces: Option<ServerId>) -> KeyId {
+    let token = Token { hash: "a".repeat(64), until: 60, replaces, spent: None };
+    number(state.apply(&Command::AddToken { token, now: 50 }))
+}
+
+#[test]
+fn a_key_is_let_in_until_it_expires_or_is_revoked() {
+    let mut state = pool(2);
+    create(&mut state, "v", 1, 0, 2);
+    let key = number(state.apply(&Command::AddKey(client("web", 1))));
+    assert!(state.keys.get(key, 100).is_some());
+    assert!(state.keys.get(key, 101).is_none());
+    let twice = state.apply(&Command::AddKey(client("web", 1)));
+    assert_eq!(twice, Err(KeyRefusal::Exists { name: "web".to_owned() }.into()));
+    state.apply(&Command::RevokeKey { key }).unwrap();
+    assert!(state.keys.get(key, 1).is_none());
+    assert_eq!(state.apply(&Command::RevokeKey { key }), Err(KeyRefusal::Unknown { key }.into()));
+    let next = number(state.apply(&Command::AddKey(client("web", 1))));
+    assert!(next > key, "a number is given once");
+    for bad in ["", "-a", "a b", "a/b", &"x".repeat(65)] {
+        let refused = state.apply(&Command::AddKey(client(bad, 1)));
+        assert_eq!(refused, Err(KeyRefusal::Name { name: bad.to_owned() }.into()));
+    }
+    assert!(state.apply(&Command::AddKey(client("other", 9))).is_err(), "there is no such volume");
+    assert!(state.apply(&Command::AddKey(server_key(9))).is_err());
+}
+
+#[test]
+fn keys_go_with_their_volume_and_their_server() {
+    let mut state = secured(2);
+    create(&mut state, "v", 1, 0, 1);
+    let key = number(state.apply(&Command::AddKey(client("web", 1))));
+    let name = || "v".to_owned();
+    state.apply(&Command::DeleteVolume { name: name() }).unwrap();
+    assert!(state.keys.get(key, 1).is_none());
+    let of_server = |state: &State| state.keys.keys.values().filter(|k| **k == server_key(2)).count();
+    assert_eq!(of_server(&state), 1);
+    state.apply(&Command::RemoveServer { server: ServerId(2), force: false }).unwrap();
+    assert_eq!(of_server(&state), 0);
+}
+
+#[test]
+fn a_rotated_key_leaves_the_old_one_some_time() {
+    let mut state = pool(1);
+    create(&mut state, "v", 1, 0, 1);
+    let old = number(state.apply(&Command::AddKey(client("web", 1))));
+    let new = number(state.apply(&Command::RotateKey { key: old, created: 40, end: 60 }));
+    assert!(state.keys.get(old, 60).is_some() && state.keys.get(old, 61).is_none());
+    assert_eq!(state.keys.get(new, 100).unwrap().holder, client("web", 1).holder);
+    assert!(state.keys.get(new, 101).is_none(), "the same limits");
+}
+
+#[test]
+fn a_token_lets_one_server_in() {
+    let mut state = secured(1);
+    let one = token(&mut state, None);
+    assert_eq!(state.apply(&Command::JoinServer(joining(one, 'b', 2))), Err(KeyRefusal::BadToken.into()));
+    let late = Joining { now: 61, ..joining(one, 'a', 2) };
+    assert_eq!(state.apply(&Command::JoinServer(late)), Err(KeyRefusal::BadToken.into()));
+    let joined = state.apply(&Command::JoinServer(joining(one, 'a', 2))).unwrap();
+    let Outcome::Joined { server: id, key } = joined else { panic!("{joined:?}") };
+    assert_eq!((id, &state.keys.keys[&key].holder), (ServerId(2), &KeyHolder::Server(ServerId(2))));
+    assert_eq!(state.apply(&Command::JoinServer(joining(one, 'a', 2))), Ok(joined), "the answer was lost");
+    let other = Joining { public: "e".repeat(64), ..joining(one, 'a', 3) };
+    assert_eq!(state.apply(&Command::JoinServer(other)), Err(KeyRefusal::BadToken.into()), "it is spent");
+    // Its key was revoked: the token does not bring it back.
+    state.apply(&Command::RevokeKey { key }).unwrap();
+    assert_eq!(state.apply(&Command::JoinServer(joining(one, 'a', 2))), Err(KeyRefusal::BadToken.into()));
+}
+
+#[test]
+fn a_token_may_give_the_place_of_a_server() {
+    let mut state = secured(2);
+    create(&mut state, "v", 2, 0, 2);
+    let one = token(&mut state, Some(ServerId(2)));
+    let joined = state.apply(&Command::JoinServer(joining(one, 'a', 3))).unwrap();
+    assert!(matches!(joined, Outcome::Joined { server: ServerId(3), .. }));
+    assert!(!state.servers.contains_key(&ServerId(2)));
+    assert_eq!(state.bricks_of(ServerId(3)).count(), 1);
+    assert!(!state.keys.keys.values().any(|k| *k == server_key(2)), "the old server's key is gone");
+}
+
+#[test]
+fn a_pool_without_keys_gives_no_tokens() {
+    let mut state = pool(1);
+    let token = Token { hash: "a".repeat(64), until: 60, replaces: None, spent: None };
+    assert_eq!(state.apply(&Command::AddToken { token, now: 1 }), Err(KeyRefusal::NotSecured.into()));
+    assert!(!serde_json::to_string(&state).unwrap().contains("keys"), "its record is as it was");
+}

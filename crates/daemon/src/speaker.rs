@@ -1,0 +1,268 @@
+//! Who is on a connection, and what he may ask there: the table of `docs/design/0021-trust.md`.
+//!
+//! Invariant: what a role may not ask is refused by the kind of the frame and its first byte; it is not decoded.
+
+use cluster::{KeyHolder, State};
+use ids::{KeyId, ServerId, VolumeId};
+use transport::Connection;
+use trust::{Holder, Identity};
+use wire::Kind;
+use wire::hello::Purpose;
+
+/// Bytes of the one frame of somebody who joins.
+pub(crate) const JOIN_BODY: usize = 4096;
+
+/// The first byte of a body, see [`crate::control::protocol`].
+const FROM_SERVER: std::ops::RangeInclusive<u8> = 0..=1;
+/// Of a request to join.
+pub(crate) const JOIN: u8 = 3;
+
+/// Who is on a connection.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Speaker {
+    /// Somebody on a connection that is not encrypted: nothing is known of him.
+    Anybody,
+    /// Root of this machine, on the local socket.
+    Root,
+    /// Somebody without a key, who may have a token.
+    Nobody,
+    /// Somebody who showed this key.
+    Key(Identity),
+}
+
+/// What a client's key is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Limits {
+    /// The only volume.
+    pub(crate) volume: VolumeId,
+    /// It changes nothing.
+    pub(crate) read_only: bool,
+}
+
+impl Speaker {
+    /// Who made a connection over TCP.
+    pub(crate) fn on(connection: &Connection) -> Speaker {
+        match (&connection.identity, connection.is_encrypted()) {
+            (Some(identity), _) => Speaker::Key(identity.clone()),
+            (None, true) => Speaker::Nobody,
+            (None, false) => Speaker::Anybody,
+        }
+    }
+
+    /// The server that it is.
+    pub(crate) fn server(&self) -> Option<ServerId> {
+        match self {
+            Speaker::Key(Identity { holder: Holder::Server(server), .. }) => Some(*server),
+            _ => None,
+        }
+    }
+
+    /// Whether the pool lets him in at `now`, seconds since 1970. `secured`: only keys are let in.
+    ///
+    /// # Errors
+    /// Words for him.
+    pub(crate) fn admitted(&self, state: &State, secured: bool, now: u64) -> Result<(), String> {
+        let identity = match self {
+            Speaker::Anybody if secured => {
+                return Err(
+                    "this pool takes encrypted connections only: mount with -o key=FILE (mortar client add \
+                            makes one), and give commands --key FILE"
+                        .to_owned(),
+                );
+            }
+            Speaker::Anybody | Speaker::Root | Speaker::Nobody => return Ok(()),
+            Speaker::Key(identity) => identity,
+        };
+        // A server that joins does not know the pool's keys yet, and has to hear from its servers.
+        if state.pool.is_empty() && matches!(identity.holder, Holder::Server(_)) {
+            return Ok(());
+        }
+        let known = state.keys.get(identity.key, now).map(|key| &key.holder);
+        let same = known.is_some_and(|known| match (known, &identity.holder) {
+            (KeyHolder::Server(known), Holder::Server(shown)) => known == shown,
+            (KeyHolder::Client(known), Holder::Client(shown)) => known.name == shown.as_str(),
+            (KeyHolder::Admin { name }, Holder::Admin(shown)) => name == shown.as_str(),
+            _ => false,
+        });
+        if same { Ok(()) } else { Err("this key is revoked or expired: ask for another one".to_owned()) }
+    }
+
+    /// What he may use, as the store says; `None`: no limits.
+    pub(crate) fn limits(&self, state: &State) -> Option<Limits> {
+        let Speaker::Key(Identity { holder: Holder::Client(_), key, .. }) = self else { return None };
+        Some(match state.keys.keys.get(key).map(|key| &key.holder) {
+            Some(KeyHolder::Client(client)) => Limits { volume: client.volume, read_only: client.read_only },
+            // It was revoked just now: no volume has this number.
+            _ => Limits { volume: VolumeId(0), read_only: true },
+        })
+    }
+
+    /// What the client is called to whom its sessions belong; `None`: to somebody who is no client with a key.
+    pub(crate) fn owner(&self) -> Option<String> {
+        let Speaker::Key(Identity { holder: Holder::Client(name), .. }) = self else { return None };
+        Some(name.to_string())
+    }
+
+    /// Whether he may make a connection for that, as server `from` (0: as none).
+    pub(crate) fn may_connect(&self, purpose: &Purpose, from: ServerId) -> bool {
+        let none = from == ServerId(0);
+        match self {
+            Speaker::Anybody => true,
+            Speaker::Root | Speaker::Nobody => none && matches!(purpose, Purpose::Control),
+            Speaker::Key(identity) => match (&identity.holder, purpose) {
+                (Holder::Server(own), Purpose::Peer { .. }) => from == *own,
+                (Holder::Server(own), Purpose::Control | Purpose::Session { .. }) => none || from == *own,
+                (Holder::Client(_), Purpose::Control | Purpose::Session { .. }) => none,
+                (Holder::Admin(_), Purpose::Control) => none,
+                _ => false,
+            },
+        }
+    }
+
+    /// Whether he may send such a frame on a connection for the control plane.
+    pub(crate) fn may_send(&self, kind: Kind, body: &[u8]) -> bool {
+        let first = body.first().copied();
+        let control = kind == Kind::Control;
+        let watch = kind == Kind::Watch;
+        let admin = control && first == Some(admin::TAG);
+        match self {
+            Speaker::Anybody => control || watch,
+            Speaker::Root => admin || watch,
+            Speaker::Nobody => control && first == Some(JOIN) && body.len() <= JOIN_BODY,
+            Speaker::Key(identity) => match identity.holder {
+                Holder::Server(_) => watch || control && first.is_some_and(|tag| FROM_SERVER.contains(&tag)),
+                Holder::Client(_) => watch,
+                Holder::Admin(_) => admin || watch,
+            },
+        }
+    }
+
+    /// The number of his key.
+    pub(crate) fn key(&self) -> Option<KeyId> {
+        match self {
+            Speaker::Key(identity) => Some(identity.key),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cluster::{ClientKey, Key};
+    use trust::KeyName;
+
+    const PEER: Purpose = Purpose::Peer { shard: 1 };
+    const SESSION: Purpose = Purpose::Session { shard: 1, connection: 1, oldest: 0 };
+    const CONTROL: Purpose = Purpose::Control;
+
+    fn name(name: &str) -> KeyName {
+        KeyName::new(name).unwrap()
+    }
+
+    fn speaker(key: u64, holder: Holder) -> Speaker {
+        Speaker::Key(Identity { pool: [1; 16], key: KeyId(key), holder })
+    }
+
+    fn all() -> [Speaker; 6] {
+        [
+            Speaker::Anybody,
+            Speaker::Root,
+            Speaker::Nobody,
+            speaker(2, Holder::Server(ServerId(3))),
+            speaker(3, Holder::Client(name("web"))),
+            speaker(4, Holder::Admin(name("ann"))),
+        ]
+    }
+
+    /// The table, as what is allowed: those on a connection that is not encrypted, root, without a key, server, client, admin.
+    #[test]
+    fn each_role_connects_for_its_purposes_only() {
+        let (none, own, other) = (ServerId(0), ServerId(3), ServerId(4));
+        for (purpose, from, allowed) in [
+            (PEER, none, [true, false, false, false, false, false]),
+            (PEER, own, [true, false, false, true, false, false]),
+            (PEER, other, [true, false, false, false, false, false]),
+            (SESSION, none, [true, false, false, true, true, false]),
+            (SESSION, own, [true, false, false, true, false, false]),
+            (SESSION, other, [true, false, false, false, false, false]),
+            (CONTROL, none, [true, true, true, true, true, true]),
+            (CONTROL, own, [true, false, false, true, false, false]),
+            (CONTROL, other, [true, false, false, false, false, false]),
+        ] {
+            let may = all().map(|speaker| speaker.may_connect(&purpose, from));
+            assert_eq!(may, allowed, "{purpose:?} from {from}");
+        }
+    }
+
+    #[test]
+    fn each_role_sends_its_frames_only() {
+        let long = vec![JOIN; JOIN_BODY + 1];
+        for (kind, body, allowed) in [
+            (Kind::Control, &[0, b'{'][..], [true, false, false, true, false, false]),
+            (Kind::Control, &[1, 2][..], [true, false, false, true, false, false]),
+            (Kind::Control, &[admin::TAG][..], [true, true, false, false, false, true]),
+            (Kind::Control, &[JOIN][..], [true, false, true, false, false, false]),
+            (Kind::Control, &long[..], [true, false, false, false, false, false]),
+            (Kind::Control, &[9][..], [true, false, false, false, false, false]),
+            (Kind::Control, &[][..], [true, false, false, false, false, false]),
+            (Kind::Watch, &[][..], [true, true, false, true, true, true]),
+            (Kind::Call, &[][..], [false; 6]),
+            (Kind::Peer, &[][..], [false; 6]),
+        ] {
+            assert_eq!(
+                all().map(|speaker| speaker.may_send(kind, body)),
+                allowed,
+                "{kind:?} {:?}",
+                body.first()
+            );
+        }
+    }
+
+    fn state() -> State {
+        let mut state = State { pool: "p".to_owned(), ..State::default() };
+        let client = ClientKey { name: "web".to_owned(), volume: VolumeId(5), read_only: true };
+        for (id, holder, until) in [
+            (2, KeyHolder::Server(ServerId(3)), None),
+            (3, KeyHolder::Client(client), Some(100)),
+            (4, KeyHolder::Admin { name: "ann".to_owned() }, None),
+        ] {
+            state.keys.keys.insert(KeyId(id), Key { holder, created: 1, until });
+        }
+        state
+    }
+
+    #[test]
+    fn only_keys_that_the_store_knows_are_let_in() {
+        let state = state();
+        let admitted = |speaker: &Speaker, now| speaker.admitted(&state, true, now).is_ok();
+        assert_eq!(all().map(|speaker| admitted(&speaker, 100)), [false, true, true, true, true, true]);
+        assert!(Speaker::Anybody.admitted(&state, false, 100).is_ok(), "a pool without keys");
+        assert!(!admitted(&speaker(3, Holder::Client(name("web"))), 101), "expired");
+        for wrong in [
+            speaker(9, Holder::Server(ServerId(3))),
+            speaker(2, Holder::Server(ServerId(4))),
+            speaker(3, Holder::Server(ServerId(3))),
+            speaker(3, Holder::Client(name("other"))),
+            speaker(2, Holder::Admin(name("ann"))),
+            speaker(3, Holder::Admin(name("web"))),
+        ] {
+            assert!(!admitted(&wrong, 1), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn who_joins_hears_servers_before_it_knows_their_keys() {
+        let joining = State::default();
+        let admitted = |speaker: Speaker| speaker.admitted(&joining, true, 1).is_ok();
+        assert_eq!(all().map(admitted), [false, true, true, true, false, false]);
+    }
+
+    #[test]
+    fn a_client_is_limited_and_others_are_not() {
+        let limits = Some(Limits { volume: VolumeId(5), read_only: true });
+        assert_eq!(all().map(|speaker| speaker.limits(&state())), [None, None, None, None, limits, None]);
+        let nothing = speaker(3, Holder::Client(name("web"))).limits(&State::default()).unwrap();
+        assert!(nothing.read_only && nothing.volume == VolumeId(0), "revoked meanwhile");
+    }
+}
