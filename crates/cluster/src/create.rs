@@ -147,7 +147,7 @@ impl State {
 
     pub(crate) fn spec_name(&self, spec: &BrickSpec) -> String {
         let host = self.servers.get(&spec.server).map(|s| s.host.as_str()).unwrap_or_default();
-        format!("{host}:{}", spec.path)
+        names::brick_name(host, &spec.path)
     }
 
     pub(crate) fn add_set(&mut self, volume: &Volume, specs: &[BrickSpec]) -> SetId {

@@ -111,6 +111,24 @@ fn bricks_as_users_write_them() {
     }
 }
 
+/// The colons of an address are not that before the path.
+#[test]
+fn addresses_stand_in_brackets() {
+    let mut state = testing::pool(1);
+    let server = crate::NewServer {
+        identity: crate::hex::encode(9),
+        host: "fd00::1".into(),
+        address: "[fd00::1]:24240".into(),
+    };
+    state.apply(&Command::AddServer(server)).unwrap();
+    let id = state.server_by_host("[fd00::1]").unwrap().id;
+    for written in ["[fd00::1]:/p", "fd00::1:/p", "[fd00::1]:24240:/p"] {
+        let found = state.resolve_brick(written).unwrap();
+        assert_eq!((found.server, found.path.as_str()), (id, "/p"));
+        assert_eq!(state.spec_name(&found), "[fd00::1]:/p");
+    }
+}
+
 /// Its directories are bricks already, with the numbers that the pool would have given them.
 #[test]
 fn a_volume_whose_bricks_have_numbers_given_to_others_is_refused() {

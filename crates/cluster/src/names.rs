@@ -40,6 +40,16 @@ pub(crate) fn check_host(host: &str) -> Result<(), Refusal> {
     }
 }
 
+/// HOST:/PATH as users write it. The address of a host that has colons itself stands in brackets.
+pub(crate) fn brick_name(host: &str, path: &str) -> String {
+    if host.contains(':') { format!("[{host}]:{path}") } else { format!("{host}:{path}") }
+}
+
+/// A host as the pool stores it: an address without its brackets.
+pub(crate) fn bare_host(host: &str) -> &str {
+    host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host)
+}
+
 /// A brick's path in its one normal form: absolute, no empty, `.` or `..` part, no slash at its end.
 pub fn normal_path(path: &str) -> Result<String, Refusal> {
     let refuse = || Refusal::BrickPath { path: path.to_string() };

@@ -238,7 +238,8 @@ impl State {
 
     /// The server that was probed by that name, or whose address it is.
     pub fn server_by_host(&self, host: &str) -> Option<&Server> {
-        let named = self.servers.values().find(|s| s.host == host);
+        let bare = names::bare_host(host);
+        let named = self.servers.values().find(|s| s.host == bare);
         named.or_else(|| self.servers.values().find(|s| s.address == host))
     }
 
@@ -282,7 +283,7 @@ impl State {
     /// A brick as users write it: HOST:/PATH.
     pub fn brick_name(&self, brick: &Brick) -> String {
         match self.servers.get(&brick.server) {
-            Some(server) => format!("{}:{}", server.host, brick.path),
+            Some(server) => names::brick_name(&server.host, &brick.path),
             None => format!("server-{}:{}", brick.server, brick.path),
         }
     }
