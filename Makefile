@@ -9,7 +9,7 @@ PJDFSTEST := $(CURDIR)/target/tools/bin/pjdfstest
 TOOLS := git:git fusermount3:fuse3 ip:iproute2 nft:nftables setpriv:util-linux nsenter:util-linux mount:mount \
   mkfs.ext4:e2fsprogs mkfs.xfs:xfsprogs xfs_io:xfsprogs tar:tar diff:diffutils strace:strace promtool:prometheus
 
-.PHONY: help build demo test check unit e2e tools install uninstall
+.PHONY: help build demo test check unit e2e tools install uninstall packages docs
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -36,6 +36,28 @@ e2e: build $(PJDFSTEST) ## end-to-end tests of the release binary: real servers 
 # An outside suite, from the registry.
 $(PJDFSTEST):
 	cargo install --locked --quiet --root $(dir $(@D)) --target-dir $(CURDIR)/target/suites pjdfstest --version 0.2.2
+
+MDBOOK := mdbook@0.5.4
+docs: build ## the documentation as a site, with a reference of commands and options: target/docs/index.html
+	$(BINARY) manual --reference docs/reference
+	cargo install --locked --root target/tools $(MDBOOK)
+	target/tools/bin/mdbook build docs
+
+# A static binary of glibc: rustup has no target of musl on a bare machine, and glibc finds names by /etc/hosts and DNS
+# without any shared library. cargo-deb and cargo-generate-rpm come from crates.io, into target/tools.
+HOST = $(shell rustc -vV | sed -n 's/^host: //p')
+CARGO_DEB := cargo-deb@3.8.0
+CARGO_RPM := cargo-generate-rpm@0.21.1
+packages: ## a .deb and a .rpm in target/packages: one static binary, units, manual pages, completions
+	RUSTFLAGS="-C target-feature=+crt-static" cargo build --locked --profile dist --target $(HOST) -p mortar
+	rm -rf target/package target/packages && mkdir -p target/package target/packages
+	target/$(HOST)/dist/mortar manual target/package/man
+	target/$(HOST)/dist/mortar completions bash > target/package/mortar.bash
+	target/$(HOST)/dist/mortar completions zsh > target/package/_mortar
+	target/$(HOST)/dist/mortar completions fish > target/package/mortar.fish
+	cargo install --locked --root target/tools $(CARGO_DEB) $(CARGO_RPM)
+	PATH="$(CURDIR)/target/tools/bin:$$PATH" cargo deb --no-build --profile dist --target $(HOST) -p mortar -o target/packages/
+	PATH="$(CURDIR)/target/tools/bin:$$PATH" cargo generate-rpm -p crates/mortar --profile dist --target $(HOST) -o target/packages/
 
 # Debian packages, only if something is missing. Without root it is named instead.
 tools:
