@@ -265,3 +265,50 @@ fn classic_mistakes_are_made_of_mutants() {
         }
     }
 }
+
+/// Where a page's links to files of this tree lead, without anchors.
+fn links(page: &str) -> Vec<String> {
+    let mut fenced = false;
+    let lines = page.lines().filter(|l| {
+        fenced ^= l.trim_start().starts_with("```");
+        !fenced
+    });
+    let targets = lines.flat_map(|l| l.split("](").skip(1)).filter_map(|l| l.split(')').next());
+    let here = targets.filter(|t| !t.contains("://") && !t.starts_with('#') && !t.starts_with("mailto:"));
+    here.map(|t| t.split('#').next().unwrap().to_owned()).collect()
+}
+
+/// Links between pages lead somewhere; the reference is made by `make docs`.
+#[test]
+fn links_lead_somewhere() {
+    let mut all: Vec<String> = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"].map(String::from).into();
+    for folder in ["docs", "docs/guide", "docs/design", "docs/formats"] {
+        all.extend(pages(folder).keys().map(|name| format!("{folder}/{name}")));
+    }
+    let mut problems = Vec::new();
+    let mut seen = 0;
+    for path in &all {
+        let folder = root().join(path).parent().unwrap().to_path_buf();
+        for link in links(&page(path)) {
+            seen += 1;
+            if !link.starts_with("reference/") && !folder.join(&link).exists() {
+                problems.push(format!("{path} links to {link}, which does not exist"));
+            }
+        }
+    }
+    assert!(seen > 50, "links are not found any more");
+    none(problems);
+}
+
+/// Each page of the documentation is in the site's table of contents.
+#[test]
+fn every_page_is_in_the_summary() {
+    let summary: BTreeSet<String> = links(&page("docs/SUMMARY.md")).into_iter().collect();
+    let mut problems = Vec::new();
+    for folder in ["", "guide/", "design/", "formats/"] {
+        let names = pages(&format!("docs/{folder}")).into_keys().map(|name| format!("{folder}{name}"));
+        let missing = names.filter(|name| name != "SUMMARY.md" && !summary.contains(name));
+        problems.extend(missing.map(|name| format!("docs/SUMMARY.md does not name {name}")));
+    }
+    none(problems);
+}
