@@ -100,6 +100,9 @@ pub struct VolumeStarted {
     /// Whether every set had a primary before the answer. If not, `volume status` says what is missing.
     #[serde(default)]
     pub serving: bool,
+    /// It was started before: there was nothing to do.
+    #[serde(default)]
+    pub already: bool,
 }
 
 /// A volume is stopped.
@@ -107,6 +110,9 @@ pub struct VolumeStarted {
 pub struct VolumeStopped {
     /// Its name.
     pub name: String,
+    /// It was not started before: there was nothing to do.
+    #[serde(default)]
+    pub already: bool,
 }
 
 /// A volume is deleted. Its files stay.
@@ -163,6 +169,9 @@ pub struct Changes {
     /// Nothing was changed: it was only asked.
     #[serde(default)]
     pub dry_run: bool,
+    /// The volumes that are stopped by it: their mounts do not answer then.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stopped: Vec<String>,
 }
 
 /// How far files that were put into bricks have come into the volume.

@@ -86,6 +86,7 @@ requests! {
     VolumeGet, VolumeGet, "volume-get" -> OptionLines;
     VolumeReset, VolumeReset, "volume-reset" -> OptionsReset;
     ConfigExport, ConfigExport, "config-export" -> Document;
+    ConfigDiff, ConfigDiff, "config-diff" -> Changes;
     ConfigApply, ConfigApply, "config-apply" -> Changes;
     VolumeHeal, VolumeHeal, "volume-heal" -> HealInfo;
     VolumeHealInfo, VolumeHealInfo, "volume-heal-info" -> HealInfo;
@@ -295,6 +296,16 @@ pub struct ConfigApply {
     /// Only tell what would change.
     #[serde(default)]
     pub dry_run: bool,
+    /// The changes that somebody agreed to: it is refused if they are others by now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<Vec<String>>,
+}
+
+/// What does a document say otherwise than the pool is?
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ConfigDiff {
+    /// The document, in TOML.
+    pub document: String,
 }
 
 /// Look again now for bricks to heal, and tell what is not in sync.

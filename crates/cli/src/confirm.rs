@@ -4,11 +4,24 @@ use crate::cli::Global;
 use anyhow::bail;
 use std::io::{IsTerminal, Write};
 
-/// Asks, if somebody is there to answer and did not say `--yes`.
+/// Asks before something is destroyed or nobody is served any more. Without a terminal only `--yes` is an answer.
+///
+/// # Errors
+/// The answer was no, or there is nobody to ask.
+pub fn confirm(global: &Global, question: &str) -> anyhow::Result<()> {
+    if !global.yes && !std::io::stdin().is_terminal() {
+        bail!(
+            "{question} There is no terminal to ask at: nothing was done: give --yes if this is what you want"
+        );
+    }
+    confirm_at_terminal(global, question)
+}
+
+/// Asks where somebody may answer. For what keeps all data, and goes on without a question in scripts.
 ///
 /// # Errors
 /// The answer was no.
-pub fn confirm(global: &Global, question: &str) -> anyhow::Result<()> {
+pub(crate) fn confirm_at_terminal(global: &Global, question: &str) -> anyhow::Result<()> {
     let stdin = std::io::stdin();
     if global.yes || !stdin.is_terminal() {
         return Ok(());

@@ -13,3 +13,15 @@ pub(crate) const CLEAN_END_WAIT: Duration = Duration::from_secs(15);
 
 /// For the bricks of the demonstration to be in sync.
 pub(crate) const IN_SYNC_WAIT: Duration = Duration::from_secs(20);
+
+/// For a server that is being probed to answer.
+pub(crate) const PROBE_WAIT: Duration = Duration::from_secs(5);
+
+/// Between two tries of that.
+pub(crate) const PROBE_AGAIN: Duration = Duration::from_millis(200);
+
+/// For a server to close a brick whose volume was stopped.
+pub(crate) const BRICK_CLOSE_WAIT: Duration = Duration::from_secs(3);
+
+/// Between two looks at that.
+pub(crate) const BRICK_CLOSE_LOOK: Duration = Duration::from_millis(50);

@@ -1,15 +1,16 @@
 //! Logs: one line an event, to stderr or a file.
 
+mod file;
 mod repeats;
+mod syslog;
 
-use anyhow::Context;
 use clap::{Args, ValueEnum};
-use std::fs::File;
+use file::LogFile;
 use std::io::IsTerminal;
-use std::path::PathBuf;
-use std::sync::Mutex;
+use std::path::{Path, PathBuf};
+use syslog::Syslog;
+use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::filter::LevelFilter;
-use tracing_subscriber::fmt::writer::BoxMakeWriter;
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
@@ -39,12 +40,47 @@ pub struct LogArgs {
     pub(crate) log_level: Level,
 }
 
+/// A log that was started.
+#[derive(Debug)]
+pub struct Log {
+    file: Option<LogFile>,
+}
+
+/// Where lines go.
+enum Destination {
+    Stderr,
+    File(LogFile),
+    Machine(Syslog),
+}
+
 impl LogArgs {
-    /// Starts logging.
+    /// Starts logging, into the file that was named, else to stderr.
     ///
     /// # Errors
     /// The file cannot be opened.
-    pub fn start(&self) -> anyhow::Result<()> {
+    pub fn start(&self) -> anyhow::Result<Log> {
+        self.start_to(self.file()?.map_or(Destination::Stderr, Destination::File))
+    }
+
+    /// Starts logging, into the file that was named, else into the machine's log, if it has one.
+    ///
+    /// # Errors
+    /// The file cannot be opened.
+    pub(crate) fn start_in_background(&self, name: &str) -> anyhow::Result<Log> {
+        if let Some(file) = self.file()? {
+            return self.start_to(Destination::File(file));
+        }
+        match Syslog::connect(Path::new(syslog::SOCKET), name) {
+            Ok(machine) => self.start_to(Destination::Machine(machine)),
+            Err(_) => Ok(Log { file: None }),
+        }
+    }
+
+    fn file(&self) -> anyhow::Result<Option<LogFile>> {
+        self.log.as_deref().map(LogFile::open).transpose()
+    }
+
+    fn start_to(&self, to: Destination) -> anyhow::Result<Log> {
         let level = match self.log_level {
             Level::Error => LevelFilter::ERROR,
             Level::Warn => LevelFilter::WARN,
@@ -59,16 +95,45 @@ impl LogArgs {
             .add_directive(format!("openraft={raft}").parse()?);
         // Who asks for every step gets every step.
         let repeats = (level < LevelFilter::DEBUG).then(repeats::Repeats::default);
-        let (to, colours) = match &self.log {
-            Some(path) => {
-                let opened = File::options().create(true).append(true).open(path);
-                let file = opened.with_context(|| format!("log file {}", path.display()))?;
-                (BoxMakeWriter::new(Mutex::new(file)), false)
+        let lines = tracing_subscriber::fmt::layer();
+        let (lines, file) = match to {
+            Destination::File(file) => (lines.with_ansi(false).with_writer(file.clone()).boxed(), Some(file)),
+            // It has times and levels of its own.
+            Destination::Machine(machine) => {
+                let lines = lines.with_ansi(false).without_time().with_level(false);
+                (lines.with_writer(machine).boxed(), None)
             }
-            None => (BoxMakeWriter::new(std::io::stderr), std::io::stderr().is_terminal()),
+            Destination::Stderr => {
+                let colours = std::io::stderr().is_terminal();
+                (lines.with_ansi(colours).with_writer(std::io::stderr).boxed(), None)
+            }
         };
-        let lines = tracing_subscriber::fmt::layer().with_writer(to).with_ansi(colours);
         tracing_subscriber::registry().with(filter).with(lines.with_filter(repeats)).init();
+        Ok(Log { file })
+    }
+}
+
+impl Log {
+    /// Has SIGHUP open the file anew, on a thread of its own: privileges are to be given up before.
+    ///
+    /// # Errors
+    /// The signal cannot be waited for.
+    pub fn reopen_on_hangup(self) -> anyhow::Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let mut hangups = {
+            let _inside = runtime.enter();
+            signal(SignalKind::hangup())?
+        };
+        let watch = async move {
+            while hangups.recv().await.is_some() {
+                let Some(file) = &self.file else { continue };
+                match file.reopen() {
+                    Ok(()) => tracing::info!("the log file is opened anew"),
+                    Err(e) => tracing::warn!("open the log file anew: {e}"),
+                }
+            }
+        };
+        std::thread::Builder::new().name("mortar-log".to_owned()).spawn(move || runtime.block_on(watch))?;
         Ok(())
     }
 }

@@ -39,3 +39,8 @@ pub(crate) fn complain(why: &str) {
     // Without a stderr nobody is there to be told.
     let _closed = writeln!(std::io::stderr().lock(), "mortar: {}", one.join("; "));
 }
+
+/// A failure on stderr, as a document in one line.
+pub(crate) fn complain_as_json(document: &str) {
+    let _closed = writeln!(std::io::stderr().lock(), "{document}");
+}

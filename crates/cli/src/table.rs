@@ -1,6 +1,6 @@
-//! Tables: with lines for a terminal, plain and aligned for everything else.
+//! Tables: aligned columns, the same on a terminal and in a pipe, but that long text is wrapped between words on a terminal.
 
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, presets};
 use std::io::IsTerminal;
 
 /// A table of text.
@@ -8,25 +8,18 @@ use std::io::IsTerminal;
 pub(crate) struct Rows {
     table: Table,
     columns: usize,
-    lined: bool,
 }
 
 impl Rows {
     /// With these heads.
     pub(crate) fn new(heads: &[&str]) -> Rows {
-        let lined = std::io::stdout().is_terminal();
         let mut table = Table::new();
-        if lined {
-            table
-                .load_style(presets::UTF8_FULL_CONDENSED)
-                .set_content_arrangement(ContentArrangement::Dynamic);
-        } else {
-            table.load_style(presets::NOTHING);
-        }
+        table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
         table.set_header(heads.iter().copied());
-        let mut rows = Rows { table, columns: heads.len(), lined };
-        rows.pad();
-        rows
+        for column in table.column_iter_mut() {
+            column.set_padding((0, 2));
+        }
+        Rows { table, columns: heads.len() }
     }
 
     /// One more row.
@@ -44,22 +37,24 @@ impl Rows {
         self
     }
 
+    /// The last column is text for people: on a terminal it is wrapped, and no other column.
+    pub(crate) fn wrapped(mut self) -> Rows {
+        if std::io::stdout().is_terminal() {
+            self.table.set_content_arrangement(ContentArrangement::Dynamic);
+            for i in 0..self.columns.saturating_sub(1) {
+                if let Some(column) = self.table.column_mut(i) {
+                    column.set_constraint(ColumnConstraint::ContentWidth);
+                }
+            }
+        }
+        self
+    }
+
     /// The table as text, without spaces at the ends of its lines.
     pub(crate) fn text(&self) -> String {
         let text = self.table.to_string();
         let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
         lines.join("\n")
-    }
-
-    fn pad(&mut self) {
-        if self.lined {
-            return;
-        }
-        for i in 0..self.columns {
-            if let Some(column) = self.table.column_mut(i) {
-                column.set_padding((0, 2));
-            }
-        }
     }
 }
 
@@ -107,8 +102,6 @@ mod tests {
     fn plain_tables_are_aligned() {
         let mut rows = Rows::new(&["A", "LONG"]).right(&[1]);
         rows.row(["xyz".to_owned(), "1".to_owned()]);
-        if !rows.lined {
-            assert_eq!(rows.text(), "A    LONG\nxyz     1");
-        }
+        assert_eq!(rows.text(), "A    LONG\nxyz     1");
     }
 }

@@ -18,5 +18,12 @@ mod shard;
 mod shared;
 mod speaker;
 
+/// The options of volumes: key, default, values that are allowed, what it does.
+pub fn volume_options() -> impl Iterator<Item = [String; 4]> {
+    cluster::options::TABLE
+        .iter()
+        .map(|o| [o.key.to_owned(), o.default.to_owned(), o.kind.expected(), o.help.to_owned()])
+}
+
 pub use control::{Server, ServerOptions, StartError};
 pub use recovery::{RecoveryFolder, RecoveryReport};

@@ -84,6 +84,27 @@ impl Mount {
         Ok(Mount::made(path, device, via))
     }
 
+    /// What is mounted at a directory by a program of that subtype: its source.
+    pub fn source_at(path: &Path, subtype: &str) -> Option<String> {
+        let fs_type = format!("fuse.{subtype}");
+        let at = |path: &Path| table::top(path).filter(|top| top.fs_type == fs_type).map(|top| top.source);
+        // By its name first: a mount that does not answer is not waited for.
+        at(&std::path::absolute(path).ok()?).or_else(|| at(&path.canonicalize().ok()?))
+    }
+
+    /// Gives what is mounted at a directory other flags: all that are not set are off afterwards. The program that serves
+    /// it goes on.
+    pub fn change_flags(path: &Path, subtype: &str, flags: MountFlags) -> Result<(), MountError> {
+        let (path, _) = mount_point(path)?;
+        if Mount::source_at(&path, subtype).is_none() {
+            return Err(MountError::NotMounted { path });
+        }
+        rustix::mount::mount_remount(&path, flags.kernel(), c"").map_err(|e| match e {
+            Os::PERM | Os::ACCESS => MountError::NoPermission { path },
+            e => MountError::Io { action: "change the flags of", path, source: e.into() },
+        })
+    }
+
     fn made(path: PathBuf, device: OwnedFd, via: Via) -> Mount {
         let id = table::top(&path).map(|top| top.device);
         let inner = Mounted { path, id, via, device: Arc::new(device) };

@@ -1,5 +1,6 @@
 //! The grammar's top: global options and the list of commands.
 
+use crate::generated::{Completions, Manual};
 use crate::recover::Recover;
 use crate::server::ServerCommand;
 use clap::{Parser, Subcommand};
@@ -10,7 +11,7 @@ use cli::{Commands, Global, PoolList};
 /// Start a server on each machine (mortar server), join them (mortar peer probe), make a volume of directories
 /// (mortar volume create, start) and mount it (mortar mount). `mortar demo` shows all of it on this machine.
 #[derive(Parser, Debug)]
-#[command(name = "mortar", version, disable_help_subcommand = true)]
+#[command(name = "mortar", version)]
 pub(crate) struct Mortar {
     #[command(flatten)]
     global: Global,
@@ -25,6 +26,9 @@ enum Command {
     Pool(Pool),
     #[command(flatten)]
     Other(Commands),
+    Completions(Completions),
+    #[command(hide = true)]
+    Manual(Manual),
 }
 
 /// The pool as a whole.
@@ -35,6 +39,11 @@ enum Pool {
 }
 
 impl Mortar {
+    /// Whether programs read what we print.
+    pub(crate) fn is_json(&self) -> bool {
+        self.global.json
+    }
+
     /// Does what the command line says.
     pub(crate) fn run(self) -> anyhow::Result<()> {
         let Mortar { global, command } = self;
@@ -43,6 +52,8 @@ impl Mortar {
             Command::Pool(Pool::List(c)) => c.run(&global),
             Command::Pool(Pool::Recover(c)) => c.run(&global),
             Command::Other(c) => c.run(&global),
+            Command::Completions(c) => c.run(),
+            Command::Manual(c) => c.run(),
         }
     }
 }
@@ -86,6 +97,9 @@ mod tests {
             "volume reset v",
             "volume reset v a.b",
             "config export",
+            "config diff f",
+            "help volume create",
+            "completions bash",
             "config apply f --dry-run",
             "volume heal v",
             "volume heal v info",

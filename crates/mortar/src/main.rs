@@ -1,8 +1,9 @@
 //! The program `mortar`: the server, the mount and the command line in one binary.
 //!
-//! Owns what has the server inside: `mortar server` and `mortar pool recover`. All other commands are in the library `cli`,
+//! Owns what has the server inside: `mortar server` and `mortar pool recover`, and what is made of the whole grammar. All other commands are in the library `cli`,
 //! which knows a server only by the admin protocol.
 
+mod generated;
 mod grammar;
 mod privileges;
 mod recover;
@@ -13,12 +14,16 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let arguments: Vec<std::ffi::OsString> = std::env::args_os().collect();
-    let done = match cli::mount_helper(&arguments) {
-        Some(done) => done,
-        None => grammar::Mortar::parse().run(),
+    let (done, as_json) = match cli::mount_helper(&arguments) {
+        Some(done) => (done, false),
+        None => {
+            let command = grammar::Mortar::parse();
+            let as_json = command.is_json();
+            (command.run(), as_json)
+        }
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(e) => cli::report(&e),
+        Err(e) => cli::report(&e, as_json),
     }
 }

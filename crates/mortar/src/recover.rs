@@ -3,7 +3,6 @@
 use anyhow::{anyhow, bail};
 use clap::Args;
 use cli::{Global, output};
-use std::io::IsTerminal;
 use std::path::PathBuf;
 
 /// Go on from this server's copy of the pool when most of the other servers are gone for good. It must be stopped.
@@ -29,9 +28,6 @@ impl Recover {
         if !global.yes {
             for note in &plan.notes {
                 output::line(&format!("note: {note}"))?;
-            }
-            if !std::io::stdin().is_terminal() {
-                bail!("nothing was done: give --yes if this is what you want");
             }
             cli::confirm(
                 global,

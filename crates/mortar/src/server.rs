@@ -1,14 +1,14 @@
 //! `mortar server`: one server in the foreground.
 
 use clap::Args;
-use cli::{LogArgs, die_with, output, usage};
+use cli::{LogArgs, die_with, notify_ready, output, usage};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::path::PathBuf;
 
 /// Run a server in the foreground.
 ///
 /// With an empty state folder it is a pool of one; others take it in with `mortar peer probe`.
-/// Prints `ready HOST:PORT` once it serves and ends cleanly on SIGTERM and SIGINT.
+/// Prints `ready HOST:PORT` once it serves and ends cleanly on SIGTERM and SIGINT; SIGHUP has it open its log file anew.
 /// Several servers on one machine: give each its own loopback address and state folder.
 #[derive(Args, Debug)]
 #[command(after_help = "Example: mortar server --state /var/lib/mortar --address 192.0.2.11")]
@@ -38,13 +38,15 @@ impl ServerCommand {
         let admin = self.admin.as_deref().map(checked).transpose()?;
         let metrics = self.metrics.as_deref().map(checked_metrics).transpose()?;
         die_with(self.die_with)?;
-        self.log.start()?;
+        let log = self.log.start()?;
         raise_descriptor_limit();
         crate::privileges::keep_needed();
+        log.reopen_on_hangup()?;
         let options = daemon::ServerOptions { state: self.state, address, admin, metrics };
         let server = daemon::Server::start(&options)?;
         tracing::info!("serving on {}", server.address());
         output::line(&format!("ready {}", server.address()))?;
+        notify_ready();
         server.run();
         Ok(())
     }

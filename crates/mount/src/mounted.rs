@@ -11,7 +11,7 @@ use wire::{Errno, Name};
 
 use crate::caller;
 use crate::fuse_adapter::FuseAdapter;
-use crate::options::Options;
+use crate::options::{Options, SUBTYPE};
 use crate::source::Source;
 
 /// How much the kernel reads ahead, in KiB.
@@ -78,9 +78,8 @@ pub struct Stop {
 pub fn mount(options: MountOptions) -> Result<Mounted, Failure> {
     let MountOptions { source, dir, options } = options;
     client::wait::set_hook(caller::hook);
-    let mut for_client = options.client.clone();
-    for_client.read_only |= options.kernel.flags.read_only;
-    let client = Arc::new(Client::connect(&source.servers, &source.volume, for_client)?);
+    // What is mounted read-only the kernel refuses by itself: it may be mounted read-write later.
+    let client = Arc::new(Client::connect(&source.servers, &source.volume, options.client.clone())?);
     let root = root(&client, &source)?;
     let mut kernel = options.kernel.clone();
     kernel.source = options.fsname.clone().unwrap_or_else(|| source.to_string());
@@ -89,6 +88,19 @@ pub fn mount(options: MountOptions) -> Result<Mounted, Failure> {
     let fuse_adapter = Arc::new(FuseAdapter::new(Arc::clone(&client), root));
     let dir = mount.path().to_path_buf();
     Ok(Mounted { session: Session::new(fuse_adapter, mount, config), client, dir })
+}
+
+/// What is mounted at a directory by this program: its source, as it was written.
+pub fn mounted_at(dir: &Path) -> Option<String> {
+    fuse::Mount::source_at(dir, SUBTYPE)
+}
+
+/// Gives a mount other flags of the kernel's (`ro`, `noatime`, ...). What concerns the client stays as it was mounted.
+///
+/// # Errors
+/// One line for the user.
+pub fn remount(dir: &Path, options: &Options) -> Result<(), Failure> {
+    Ok(fuse::Mount::change_flags(dir, SUBTYPE, options.kernel.flags)?)
 }
 
 /// The directory to show as the root.

@@ -7,7 +7,10 @@ const OWN: &str = "soft=SECONDS, hard, network-timeout=SECONDS, quorum-wait=SECO
                    log-level=LEVEL";
 /// Words that every file system has.
 const COMMON: &str = "ro, rw, [no]suid, [no]dev, [no]exec, [no]atime, relatime, strictatime, [no]diratime, sync, async, \
-                      dirsync, allow_other, default_permissions";
+                      dirsync, remount, allow_other, default_permissions";
+
+/// The type of our mounts is `fuse.` and this.
+pub(crate) const SUBTYPE: &str = "mortar";
 
 /// How to mount.
 #[derive(Clone, Debug)]
@@ -24,17 +27,20 @@ pub struct Options {
     pub log: Option<String>,
     /// What is logged, likewise.
     pub log_level: Option<String>,
+    /// Not to be mounted but to be changed: it is mounted already.
+    pub remount: bool,
 }
 
 impl Default for Options {
     fn default() -> Options {
         Options {
-            kernel: fuse::MountOptions::new("mortar", "mortar"),
+            kernel: fuse::MountOptions::new("mortar", SUBTYPE),
             fsname: None,
             client: client::Options::default(),
             threads: 64,
             log: None,
             log_level: None,
+            remount: false,
         }
     }
 }
@@ -96,6 +102,7 @@ impl Options {
                 }
                 self.log_level = Some(level);
             }
+            "remount" if value.is_none() => self.remount = true,
             // For others who read the same words.
             "comment" | "subtype" | "nonempty" | "users" | "owner" | "group" | "uhelper" | "helper" => {}
             _ if key.starts_with("x-") || key.starts_with("X-") => {}
@@ -136,6 +143,9 @@ mod tests {
         assert_eq!((o.client.soft, o.threads), (Some(Duration::from_millis(2500)), 8));
         assert_eq!((o.fsname.as_deref(), o.log_level.as_deref()), (Some("me"), Some("debug")));
         assert_eq!(o.client.quorum_wait, Duration::from_millis(500));
+        assert!(!o.remount);
+        o.apply("remount,rw").unwrap();
+        assert!(o.remount && !o.kernel.flags.read_only);
         o.apply("hard,").unwrap();
         assert_eq!(o.client.soft, None);
     }

@@ -59,7 +59,13 @@ pub(crate) fn requests() -> Vec<AdminRequest> {
         VolumeGet { name: name(), key: Some("features.read-only".to_owned()) }.into_request(),
         VolumeReset { name: name(), key: Some("features.read-only".to_owned()) }.into_request(),
         ConfigExport {}.into_request(),
-        ConfigApply { document: "format = 1\n".to_owned(), dry_run: true }.into_request(),
+        ConfigApply {
+            document: "format = 1\n".to_owned(),
+            dry_run: true,
+            plan: Some(vec!["stop volume home".to_owned()]),
+        }
+        .into_request(),
+        ConfigDiff { document: "format = 1\n".to_owned() }.into_request(),
         VolumeHeal { name: name() }.into_request(),
         VolumeHealInfo { name: name() }.into_request(),
         VolumePromote { name: name(), brick: "server2:/data/b".to_owned() }.into_request(),
@@ -191,8 +197,8 @@ pub(crate) fn answers() -> Vec<AdminAnswer> {
             set: SetId(4),
             at_once: true,
         }),
-        AdminAnswer::VolumeStart(VolumeStarted { name: name(), serving: true }),
-        AdminAnswer::VolumeStop(VolumeStopped { name: name() }),
+        AdminAnswer::VolumeStart(VolumeStarted { name: name(), serving: true, already: true }),
+        AdminAnswer::VolumeStop(VolumeStopped { name: name(), already: true }),
         AdminAnswer::VolumeDelete(VolumeDeleted {
             name: name(),
             not_released: Some("server2:24240: connection refused".to_owned()),
@@ -236,6 +242,12 @@ pub(crate) fn answers() -> Vec<AdminAnswer> {
         AdminAnswer::ConfigApply(Changes {
             changes: vec!["volume home: features.read-only = on".to_owned()],
             dry_run: true,
+            stopped: vec![name()],
+        }),
+        AdminAnswer::ConfigDiff(Changes {
+            changes: vec!["stop volume home".to_owned()],
+            dry_run: true,
+            stopped: vec![name()],
         }),
         AdminAnswer::VolumeHeal(heal()),
         AdminAnswer::VolumeHealInfo(heal()),

@@ -1,10 +1,12 @@
 //! `mortar brick`: a brick's directory, on its own server.
 
 use crate::cli::Global;
+use crate::limits::{BRICK_CLOSE_LOOK, BRICK_CLOSE_WAIT};
 use crate::output;
 use anyhow::{anyhow, bail};
 use clap::Subcommand;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 /// Look after a brick's directory, on its own server.
 #[derive(Subcommand, Debug)]
@@ -31,8 +33,24 @@ impl BrickCommand {
     }
 }
 
+/// A server that was just told to stop the volume still closes its bricks.
+fn check_when_free(path: &Path, repair: bool) -> anyhow::Result<brick::Report> {
+    let until = Instant::now() + BRICK_CLOSE_WAIT;
+    loop {
+        match brick::check(path, repair) {
+            Err(brick::OpenError::Locked { .. }) if Instant::now() < until => {
+                std::thread::sleep(BRICK_CLOSE_LOOK);
+            }
+            Err(e @ brick::OpenError::Locked { .. }) => {
+                bail!("{e}: stop its volume first (mortar volume stop), or its server")
+            }
+            report => return report.map_err(|e| anyhow!("{e}")),
+        }
+    }
+}
+
 fn check(path: &Path, repair: bool, as_json: bool) -> anyhow::Result<()> {
-    let report = brick::check(path, repair).map_err(|e| anyhow!("{e}"))?;
+    let report = check_when_free(path, repair)?;
     let shown = path.display();
     let sound = report.problems.is_empty();
     if as_json {

@@ -125,7 +125,7 @@ fn an_adoption_can_be_given_up_and_begun_again() {
         let status = pool.status("v");
         status["bricks"][0]["error"].as_str()?.contains("3 hard links").then_some(())
     });
-    pool.ok("volume stop v");
+    pool.ok("volume stop v --yes");
     pool.ok("volume delete v --yes");
     assert!(!dir.join(".mortar").exists());
     assert!(fs::remove_file(pool.servers[0].path("outside")).is_ok());

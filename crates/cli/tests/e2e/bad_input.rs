@@ -143,14 +143,14 @@ fn peers_that_cannot_be() {
     refused(&pool, &of(&pool, 1), &["another pool", &pool.servers[1].host]);
     refused(&pool, &of(&pool, 3), &["connection refused", &pool.servers[3].address]);
     refused(&pool, "peer probe no-such-host.invalid", &["no-such-host.invalid"]);
-    refused(&pool, "peer detach nobody", &["nobody", "not in the pool"]);
+    refused(&pool, "peer detach nobody --yes", &["nobody", "not in the pool"]);
     let again = pool.cli(&of(&pool, 0)).ok();
     assert!(again.contains("already"), "{again}");
     let mut command = crate::harness::mortar();
     command.args(["--server", &pool.servers[3].address, "pool", "list"]);
     run(command).refused_with(&[&pool.servers[3].address, "mortar server", "--server"]);
     // After it was let go there, it may come here.
-    pool.cli_at(&two, &format!("peer detach {}", pool.servers[2].host)).ok();
+    pool.cli_at(&two, &format!("peer detach {} --yes", pool.servers[2].host)).ok();
     pool.ok(&of(&pool, 2));
 }
 
@@ -163,8 +163,7 @@ fn options_that_cannot_be() {
     refused(&pool, "volume set v storage.fd-limit 512 network.ping-timeout soon", &["'soon'"]);
     refused(&pool, "volume get v no.such", &["no.such"]);
     refused(&pool, "volume start nothing", &["nothing", "volume list"]);
-    refused(&pool, "volume start v", &["started already"]);
-    refused(&pool, "volume delete v", &["stop it first"]);
+    refused(&pool, "volume delete v --yes", &["stop it first"]);
     refused(&pool, "config apply /no/such/file", &["/no/such/file"]);
 }
 

@@ -24,8 +24,8 @@ fn one_server_one_brick() {
     let df = tool(&format!("df -P {}", mount.dir.display()));
     assert!(df.contains(&pool.source("v")), "{df}");
     mount.end();
-    pool.ok("volume stop v");
-    pool.ok("volume delete v");
+    pool.ok("volume stop v --yes");
+    pool.ok("volume delete v --yes");
     assert!(pool.servers[0].path("b/large").exists() && !pool.servers[0].path("b/.mortar").exists());
     assert_eq!(pool.ok("volume list"), "");
 }

@@ -135,7 +135,7 @@ fn an_emptied_state_folder_makes_another_server() {
     assert!(bricks.as_array().unwrap().iter().all(|b| b["server"] != host.as_str() || b["in_sync"] == false));
     let probe = format!("peer probe {host}:{}", pool.port);
     pool.cli(&probe).refused_with(&["lost its state folder", "mortar peer replace"]);
-    pool.cli(&format!("peer detach {host} --force"))
+    pool.cli(&format!("peer detach {host} --force --yes"))
         .refused_with(&["holds bricks of volume 'v'", "peer replace"]);
     // A server that runs is not replaced.
     let runs = format!("peer replace {}", pool.servers[1].host);

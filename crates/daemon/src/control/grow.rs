@@ -98,13 +98,7 @@ impl Control {
         loop {
             let before = self.linearizable().await?;
             let command = command(&before)?;
-            // Tried on a copy first: what the pool would refuse needs no look at any disk.
-            let mut after = (*before).clone();
-            after.apply(&command).map_err(|e| refused(&e))?;
-            let new = after.bricks().filter(|(_, b)| before.brick(b.id).is_none());
-            let new: Vec<BrickSpec> = new.map(|(_, b)| b.spec()).collect();
-            let adopt = with_data(&command, &after).map(Brick::spec);
-            self.prepare(&before, &new, (force, adopt.as_ref())).await?;
+            let after = self.check_new_bricks(&before, &command, force).await?;
             tries += 1;
             match self.make_and_propose(&before, &after, command).await {
                 Ok(()) => return Ok((before, after)),
@@ -112,6 +106,23 @@ impl Control {
                 Err(e) => return Err(e),
             }
         }
+    }
+
+    /// Whether the pool takes a command, and its servers the directories of the new bricks. Tells the state after it.
+    pub(super) async fn check_new_bricks(
+        &self,
+        before: &State,
+        command: &Command,
+        force: bool,
+    ) -> Result<State, AdminError> {
+        // Tried on a copy first: what the pool would refuse needs no look at any disk.
+        let mut after = before.clone();
+        after.apply(command).map_err(|e| refused(&e))?;
+        let new = after.bricks().filter(|(_, b)| before.brick(b.id).is_none());
+        let new: Vec<BrickSpec> = new.map(|(_, b)| b.spec()).collect();
+        let adopt = with_data(command, &after).map(Brick::spec);
+        self.prepare(before, &new, (force, adopt.as_ref())).await?;
+        Ok(after)
     }
 
     async fn make_and_propose(

@@ -6,13 +6,13 @@ use super::leftovers::Leftovers;
 use super::protocol::{ClusterRequest, Request, Response};
 use crate::limits::ADMIN_WAIT;
 use admin::{
-    AdminAnswer, AdminError, AdminRequest, BrickDescription, Changes, Document, ErrorCode, OptionLines,
-    OptionsReset, OptionsSet, Peers, SetDescription, VolumeCreate, VolumeCreated, VolumeDeleted,
-    VolumeDescription, VolumeDescriptions, VolumeNames, VolumeReport, VolumeReset, VolumeSet, VolumeStarted,
-    VolumeStopped,
+    AdminAnswer, AdminError, AdminRequest, BrickDescription, Document, ErrorCode, OptionLines, OptionsReset,
+    OptionsSet, Peers, SetDescription, VolumeCreate, VolumeCreated, VolumeDeleted, VolumeDescription,
+    VolumeDescriptions, VolumeNames, VolumeReport, VolumeReset, VolumeSet, VolumeStarted, VolumeStopped,
 };
 use cluster::config;
-use cluster::{BrickSpec, Command, NewVolume, OptionChange, State, Volume};
+use cluster::{BrickSpec, Command, NewVolume, OptionChange, Refusal, State, Volume};
+use config_store::ProposeError;
 use ids::ServerId;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -46,7 +46,8 @@ impl Control {
             R::ConfigExport(_) => {
                 A::ConfigExport(Document { document: config::export(&*self.linearizable().await?) })
             }
-            R::ConfigApply(r) => A::ConfigApply(self.config_apply(&r.document, r.dry_run).await?),
+            R::ConfigDiff(r) => A::ConfigDiff(self.config_diff(&r.document).await?),
+            R::ConfigApply(r) => A::ConfigApply(self.config_apply(r).await?),
             R::VolumeHeal(r) => A::VolumeHeal(self.heal_info(&r.name).await?),
             R::VolumeAdopt(r) => A::VolumeAdopt(self.volume_adopt(r).await?),
             R::VolumeRebalance(r) => A::VolumeRebalance(self.volume_rebalance(r).await?),
@@ -59,19 +60,30 @@ impl Control {
         self.store().propose_anywhere(command, ADMIN_WAIT).await.map(drop).map_err(|e| not_agreed(&e))
     }
 
+    /// Proposes a command, and tells whether there was nothing to do.
+    async fn propose_unless_done(&self, command: Command) -> Result<bool, AdminError> {
+        match self.store().propose_anywhere(command, ADMIN_WAIT).await {
+            Ok(_) => Ok(false),
+            Err(ProposeError::Refused(Refusal::AlreadyStarted { .. } | Refusal::NotStarted { .. })) => {
+                Ok(true)
+            }
+            Err(e) => Err(not_agreed(&e)),
+        }
+    }
+
     pub(crate) async fn linearizable(&self) -> Result<Arc<State>, AdminError> {
         self.store().linearizable_state(ADMIN_WAIT).await.map_err(|e| not_agreed(&e))
     }
 
     async fn volume_start(&self, name: String) -> Result<VolumeStarted, AdminError> {
-        self.propose(Command::StartVolume { name: name.clone() }).await?;
+        let already = self.propose_unless_done(Command::StartVolume { name: name.clone() }).await?;
         let serving = self.await_service(&name).await;
-        Ok(VolumeStarted { name, serving })
+        Ok(VolumeStarted { name, serving, already })
     }
 
     async fn volume_stop(&self, name: String) -> Result<VolumeStopped, AdminError> {
-        self.propose(Command::StopVolume { name: name.clone() }).await?;
-        Ok(VolumeStopped { name })
+        let already = self.propose_unless_done(Command::StopVolume { name: name.clone() }).await?;
+        Ok(VolumeStopped { name, already })
     }
 
     async fn volume_info(&self, name: Option<&str>) -> Result<VolumeDescriptions, AdminError> {
@@ -238,24 +250,6 @@ impl Control {
         self.propose(Command::SetOptions { changes }).await?;
         Ok(OptionsReset { name, options })
     }
-
-    async fn config_apply(&self, text: &str, dry_run: bool) -> Result<Changes, AdminError> {
-        let _one = self.changing.lock().await;
-        let invalid = |e: config::ParseError| AdminError::new(ErrorCode::Invalid, e.to_string());
-        let document = config::parse(text).map_err(invalid)?;
-        let state = self.linearizable().await?;
-        let command = config::to_command(&state, &document, unix_now()).map_err(|e| refused(&e))?;
-        let mut copy = (*state).clone();
-        copy.apply(&command).map_err(|e| refused(&e))?;
-        let changes = config::diff(&state, &document).iter().map(ToString::to_string).collect();
-        if dry_run {
-            return Ok(Changes { changes, dry_run });
-        }
-        let command =
-            |state: &State| config::to_command(state, &document, unix_now()).map_err(|e| refused(&e));
-        self.propose_with_bricks(false, command).await?;
-        Ok(Changes { changes, dry_run })
-    }
 }
 
 /// What is done with a directory.
@@ -327,6 +321,6 @@ fn count<T>(of: &[T]) -> u32 {
     u32::try_from(of.len()).unwrap_or(u32::MAX)
 }
 
-fn unix_now() -> u64 {
+pub(super) fn unix_now() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_secs())
 }

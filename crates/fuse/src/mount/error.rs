@@ -33,6 +33,12 @@ pub enum MountError {
         /// The source of what is mounted.
         source_name: String,
     },
+    /// Nothing of ours is mounted there.
+    #[error("nothing of Mortar is mounted on {}: mount it first", path.display())]
+    NotMounted {
+        /// The directory.
+        path: PathBuf,
+    },
     /// The kernel has no FUSE.
     #[error("{} is missing; load the kernel module (modprobe fuse)", path.display())]
     DeviceMissing {

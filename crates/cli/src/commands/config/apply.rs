@@ -1,22 +1,22 @@
 //! `mortar config apply`.
 
-use crate::ask;
+use super::read;
 use crate::cli::Global;
-use crate::output;
+use crate::{ask, confirm, output};
 use anyhow::Context;
 use clap::Args;
-use std::io::Read;
 
 /// Bring the pool to what a document says, in one transaction: all of it or nothing.
 ///
 /// Volumes that the pool lacks are created, options that are not listed are reset.
 /// Volumes that the document lacks are left alone.
+/// Prints its plan first. Where it stops a volume it asks; without a terminal it needs --yes.
 #[derive(Args, Debug)]
 #[command(after_help = "Example: mortar config apply pool.toml --dry-run")]
 pub(crate) struct Apply {
     /// The document, as `mortar config export` prints it; - reads stdin.
     file: String,
-    /// Only tell what would change.
+    /// Only tell what would change, or why it would be refused.
     #[arg(long)]
     dry_run: bool,
 }
@@ -24,26 +24,32 @@ pub(crate) struct Apply {
 impl Apply {
     pub(crate) fn run(self, global: &Global) -> anyhow::Result<()> {
         let document = read(&self.file)?;
-        let request = admin::ConfigApply { document, dry_run: self.dry_run };
-        let answer = ask::ask(global, request).with_context(|| self.file.clone())?;
-        if global.json {
-            return output::json(&answer);
+        let ask_for = |dry_run, plan| {
+            let request = admin::ConfigApply { document: document.clone(), dry_run, plan };
+            ask::ask(global, request).with_context(|| self.file.clone())
+        };
+        let plan = ask_for(true, None)?;
+        if self.dry_run && global.json {
+            return output::json(&plan);
         }
-        let changes = answer.changes;
-        if changes.is_empty() {
-            return output::line("nothing to change");
+        if !global.json {
+            if plan.changes.is_empty() {
+                return output::line("nothing to change");
+            }
+            output::line(&plan.changes.join("\n"))?;
         }
-        output::line(&changes.join("\n"))?;
-        let verb = if self.dry_run { "would be made" } else { "made" };
-        output::line(&format!("{} change{} {verb}", changes.len(), if changes.len() == 1 { "" } else { "s" }))
+        if self.dry_run {
+            return output::line(&count(plan.changes.len(), "would be made"));
+        }
+        if !plan.stopped.is_empty() {
+            let stopped = plan.stopped.join(", ");
+            confirm::confirm(global, &format!("Stop volume {stopped}? Its mounts do not answer then."))?;
+        }
+        let made = ask_for(false, Some(plan.changes))?;
+        if global.json { output::json(&made) } else { output::line(&count(made.changes.len(), "made")) }
     }
 }
 
-fn read(file: &str) -> anyhow::Result<String> {
-    if file == "-" {
-        let mut text = String::new();
-        std::io::stdin().read_to_string(&mut text).context("stdin")?;
-        return Ok(text);
-    }
-    std::fs::read_to_string(file).with_context(|| format!("document {file}"))
+fn count(changes: usize, what: &str) -> String {
+    format!("{changes} change{} {what}", if changes == 1 { "" } else { "s" })
 }

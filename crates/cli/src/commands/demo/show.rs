@@ -23,7 +23,7 @@ pub(super) fn everything(pool: &Pool, copied: &[Copied], stop: &Stop) -> anyhow:
     output::line(&format!("\n$ mortar --server {} volume status {VOLUME}", pool.server_word()))?;
     let answer = pool.ask(admin::VolumeStatus { name: Some(VOLUME.to_owned()) })?;
     for volume in &answer.volumes {
-        output::line(&status::show(volume))?;
+        output::line(&status::show(volume, false))?;
     }
     output::line("\nwhere some of the files lie, as ordinary files on the bricks:")?;
     for file in samples(pool, copied) {

@@ -7,6 +7,7 @@ mod serve;
 
 use crate::error::usage;
 use crate::logging::{Level, LogArgs};
+use crate::output;
 use crate::parent::die_with;
 use clap::{Args, ValueEnum};
 use mount::{MountOptions, Options};
@@ -15,16 +16,19 @@ use std::path::PathBuf;
 /// Mount a volume. Returns when the mount answers; `umount DIR` ends it.
 ///
 /// Also as `mount -t mortar HOST:/VOL DIR` and in fstab, where /sbin/mount.mortar is a link to this program.
-/// The mount goes on by itself when a server fails: applications see a pause.
+/// The mount goes on by itself when a server fails: applications see a pause. While a volume is stopped, calls wait until it
+/// is started again; with `soft=SECONDS` they fail after that time. The log goes to the machine's log (syslog or the journal)
+/// unless a file is named.
+/// With the option `remount` the flags of a mount are changed (`ro`, `noatime`, ...) while it is in use.
 #[derive(Args, Debug)]
 #[command(after_help = "Example: mortar mount server1,server2:/home /mnt -o noatime\n\
-                        In fstab: server1,server2:/home /mnt mortar noatime,_netdev 0 0")]
+                        In fstab: server1,server2:/home /mnt mortar noatime,_netdev,nofail,x-systemd.automount 0 0")]
 pub(crate) struct MountCommand {
     /// Any servers of the pool, and the volume: HOST[:PORT][,HOST...]:/VOL[/SUBDIR].
     source: String,
     /// Where: a directory.
     dir: PathBuf,
-    /// Options between commas: ro, noatime, soft=SECONDS, ... (a wrong one is answered with the list).
+    /// Options between commas: ro, noatime, soft=SECONDS, remount, ... (a wrong one is answered with the list).
     #[arg(short = 'o', value_name = "OPTIONS")]
     options: Vec<String>,
     /// Stay in the foreground; SIGTERM and SIGINT unmount.
@@ -52,7 +56,13 @@ impl MountCommand {
         if self.log.log.is_none() {
             self.log.log = wanted.options.log.as_ref().map(PathBuf::from);
         }
+        if wanted.options.remount {
+            return Ok(mount::remount(&self.dir, &wanted.options)?);
+        }
         if !self.foreground {
+            if mount::mounted_at(&self.dir) == wanted.options.fsname {
+                return output::line(&format!("{} is mounted already: nothing to do", self.dir.display()));
+            }
             return background::start(&self);
         }
         die_with(self.die_with)?;
@@ -71,6 +81,8 @@ impl MountCommand {
                 return usage(e.to_string());
             }
         }
+        // As it was written: so mount(8) finds it again in fstab.
+        options.fsname.get_or_insert_with(|| self.source.clone());
         Ok(MountOptions { source, dir: self.dir.clone(), options })
     }
 }

@@ -2,6 +2,7 @@
 
 use super::MountCommand;
 use super::background::READY;
+use crate::notify::notify_ready;
 use crate::output;
 use anyhow::Context;
 use mount::{MountOptions, Stop};
@@ -15,9 +16,12 @@ pub(super) fn serve(wanted: MountOptions, command: &MountCommand) -> anyhow::Res
         rustix::process::setsid().context("begin a session")?;
     }
     // In the background stderr belongs to the parent, for the one line it waits for.
-    if !command.report || command.log.log.is_some() {
-        command.log.start()?;
-    }
+    let log = if command.report {
+        command.log.start_in_background("mortar-mount")?
+    } else {
+        command.log.start()?
+    };
+    log.reopen_on_hangup()?;
     let mounted = mount::mount(wanted)?;
     let dir = mounted.dir().to_path_buf();
     stop_on_signals(mounted.stop_handle())?;
@@ -31,6 +35,7 @@ pub(super) fn serve(wanted: MountOptions, command: &MountCommand) -> anyhow::Res
                 (_, true) => output::line(&format!("{READY} {shown}")),
                 _ => Ok(()),
             };
+            notify_ready();
             if let Err(e) = told {
                 tracing::warn!("tell that {shown} answers: {e:#}");
             }

@@ -3,12 +3,14 @@
 use crate::ask;
 use crate::cli::Global;
 use crate::error::usage;
+use crate::limits::{PROBE_AGAIN, PROBE_WAIT};
 use crate::output;
 use clap::Args;
+use std::time::Instant;
 
 /// Take a server into the pool.
 ///
-/// It must run, and have no volumes and no other servers of its own.
+/// It must run, and have no volumes and no other servers of its own. One that is just being started is waited for.
 #[derive(Args, Debug)]
 #[command(after_help = "Example: mortar peer probe server2")]
 pub(crate) struct Probe {
@@ -20,11 +22,27 @@ pub(crate) struct Probe {
 impl Probe {
     pub(crate) fn run(self, global: &Global) -> anyhow::Result<()> {
         let (host, port) = split(&self.host)?;
-        let answer = ask::ask(global, admin::PeerProbe { host, port })?;
+        let answer = ask_patiently(global, &admin::PeerProbe { host, port })?;
         let when = if answer.already { "already" } else { "now" };
         let line = format!("{} is in the pool {when}, as server {}", answer.host, answer.server);
         output::done(global.json, &answer, &line)
     }
+}
+
+/// A server that was started a moment ago may not answer yet.
+fn ask_patiently(global: &Global, request: &admin::PeerProbe) -> anyhow::Result<admin::PeerProbed> {
+    let until = Instant::now() + PROBE_WAIT;
+    loop {
+        match ask::ask(global, request.clone()) {
+            Err(e) if is_silent(&e) && Instant::now() < until => std::thread::sleep(PROBE_AGAIN),
+            answer => return answer,
+        }
+    }
+}
+
+/// Whether nobody listens yet: at the server that is probed, or at the one that is asked.
+fn is_silent(e: &anyhow::Error) -> bool {
+    format!("{e:#}").contains("connection refused")
 }
 
 /// Host and port of `HOST[:PORT]`.

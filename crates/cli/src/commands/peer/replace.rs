@@ -21,7 +21,7 @@ pub(crate) struct Replace {
 impl Replace {
     pub(crate) fn run(self, global: &Global) -> anyhow::Result<()> {
         let Replace { host, by } = self;
-        confirm::confirm(
+        confirm::confirm_at_terminal(
             global,
             &format!("Cut the old server {host} off for good, also if it still runs somewhere?"),
         )?;

@@ -2,30 +2,32 @@
 
 use crate::ask;
 use crate::cli::Global;
-use crate::output;
 use crate::table::{Rows, yes};
+use crate::view::View;
 use admin::Peer;
 use clap::Args;
 
 /// How the servers of the pool do, and what is weak about the pool.
 #[derive(Args, Debug)]
 #[command(after_help = "Example: mortar peer status")]
-pub(crate) struct PeerStatusCommand {}
+pub(crate) struct PeerStatusCommand {
+    #[command(flatten)]
+    view: View,
+}
 
 impl PeerStatusCommand {
     pub(crate) fn run(self, global: &Global) -> anyhow::Result<()> {
         let status = ask::ask(global, admin::GetPeerStatus {})?;
-        if global.json {
-            return output::json(&status);
-        }
-        let leader = status.leader.and_then(|l| status.peers.iter().find(|p| p.id == l));
-        output::line(&format!("pool {}", status.pool))?;
-        output::line(&format!("leader {}", leader.map_or("none known", |l| l.host.as_str())))?;
-        output::line(&servers(&status.peers))?;
-        for note in &status.notes {
-            output::line(&format!("note: {note}"))?;
-        }
-        Ok(())
+        self.view.show(global, &status, |_| {
+            let leader = status.leader.and_then(|l| status.peers.iter().find(|p| p.id == l));
+            let mut lines = vec![
+                format!("pool {}", status.pool),
+                format!("leader {}", leader.map_or("none known", |l| l.host.as_str())),
+                servers(&status.peers),
+            ];
+            lines.extend(status.notes.iter().map(|note| format!("note: {note}")));
+            lines.join("\n")
+        })
     }
 }
 

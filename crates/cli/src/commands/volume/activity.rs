@@ -2,18 +2,18 @@
 
 use crate::ask;
 use crate::cli::Global;
-use crate::output;
 use crate::table::{Rows, size};
+use crate::view::View;
 use admin::{ClientReports, QueueReports};
 
-pub(super) fn clients(global: &Global, name: String) -> anyhow::Result<()> {
+pub(super) fn clients(global: &Global, view: View, name: String) -> anyhow::Result<()> {
     let answer = ask::ask(global, admin::VolumeClients { name })?;
-    if global.json { output::json(&answer) } else { output::line(&show_clients(&answer)) }
+    view.show(global, &answer, |_| show_clients(&answer))
 }
 
-pub(super) fn queues(global: &Global, name: String) -> anyhow::Result<()> {
+pub(super) fn queues(global: &Global, view: View, name: String) -> anyhow::Result<()> {
     let answer = ask::ask(global, admin::VolumeQueues { name })?;
-    if global.json { output::json(&answer) } else { output::line(&show_queues(&answer)) }
+    view.show(global, &answer, |_| show_queues(&answer))
 }
 
 fn show_clients(r: &ClientReports) -> String {

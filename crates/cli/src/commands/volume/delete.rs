@@ -5,6 +5,8 @@ use crate::{ask, confirm, output};
 use clap::Args;
 
 /// Forget a stopped volume. The files stay in the bricks' directories.
+///
+/// Asks first; without a terminal it needs --yes.
 #[derive(Args, Debug)]
 #[command(after_help = "Example: mortar volume delete home --yes")]
 pub(crate) struct Delete {

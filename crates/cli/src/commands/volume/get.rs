@@ -2,8 +2,8 @@
 
 use crate::ask;
 use crate::cli::Global;
-use crate::output;
 use crate::table::Rows;
+use crate::view::View;
 use clap::Args;
 
 /// Options of a volume: value, default and what they do.
@@ -15,19 +15,20 @@ pub(crate) struct Get {
     name: String,
     /// The option; all if none is given.
     key: Option<String>,
+    #[command(flatten)]
+    view: View,
 }
 
 impl Get {
     pub(crate) fn run(self, global: &Global) -> anyhow::Result<()> {
         let answer = ask::ask(global, admin::VolumeGet { name: self.name, key: self.key })?;
-        if global.json {
-            return output::json(&answer);
-        }
-        let mut rows = Rows::new(&["OPTION", "VALUE", "DEFAULT", "WHAT IT DOES"]);
-        for o in answer.options {
-            let shown = |v: String| if v.is_empty() { "-".to_owned() } else { v };
-            rows.row([o.key, shown(o.value), shown(o.default), o.help]);
-        }
-        output::line(&rows.text())
+        self.view.show(global, &answer, |_| {
+            let mut rows = Rows::new(&["OPTION", "VALUE", "DEFAULT", "WHAT IT DOES"]).wrapped();
+            for o in &answer.options {
+                let shown = |v: &String| if v.is_empty() { "-".to_owned() } else { v.clone() };
+                rows.row([o.key.clone(), shown(&o.value), shown(&o.default), o.help.clone()]);
+            }
+            rows.text()
+        })
     }
 }

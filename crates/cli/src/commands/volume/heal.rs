@@ -3,7 +3,8 @@
 use super::status::{bricks, healing};
 use crate::ask;
 use crate::cli::Global;
-use crate::output;
+use crate::view::View;
+use admin::HealInfo;
 use clap::Args;
 
 /// What of a volume is not in sync.
@@ -18,6 +19,8 @@ pub(crate) struct Heal {
     /// Only tell.
     #[arg(value_parser = ["info"])]
     info: Option<String>,
+    #[command(flatten)]
+    view: View,
 }
 
 impl Heal {
@@ -27,20 +30,18 @@ impl Heal {
             Some(_) => ask::ask(global, admin::VolumeHealInfo { name })?,
             None => ask::ask(global, admin::VolumeHeal { name })?,
         };
-        if global.json {
-            return output::json(&heal);
-        }
-        if heal.bricks.is_empty() {
-            output::line(&format!("volume {}: every brick is in sync", heal.name))?;
-        } else {
-            output::line(&format!("volume {}: not in sync\n{}", heal.name, bricks(&heal.bricks)))?;
-            for line in healing(&heal.bricks) {
-                output::line(&line)?;
-            }
-        }
-        for note in &heal.notes {
-            output::line(&format!("note: {note}"))?;
-        }
-        Ok(())
+        self.view.show(global, &heal, |wide| show(&heal, wide))
     }
+}
+
+fn show(heal: &HealInfo, wide: bool) -> String {
+    let mut lines = Vec::new();
+    if heal.bricks.is_empty() {
+        lines.push(format!("volume {}: every brick is in sync", heal.name));
+    } else {
+        lines.push(format!("volume {}: not in sync\n{}", heal.name, bricks(&heal.bricks, wide)));
+        lines.extend(healing(&heal.bricks));
+    }
+    lines.extend(heal.notes.iter().map(|note| format!("note: {note}")));
+    lines.join("\n")
 }

@@ -2,8 +2,8 @@
 
 use crate::ask;
 use crate::cli::Global;
-use crate::output;
 use crate::table::Rows;
+use crate::view::View;
 use admin::VolumeDescription;
 use clap::Args;
 
@@ -14,16 +14,17 @@ pub(crate) struct Info {
     /// The volume; all if none is given.
     #[arg(value_name = "VOL")]
     name: Option<String>,
+    #[command(flatten)]
+    view: View,
 }
 
 impl Info {
     pub(crate) fn run(self, global: &Global) -> anyhow::Result<()> {
         let answer = ask::ask(global, admin::VolumeInfo { name: self.name })?;
-        if global.json {
-            return output::json(&answer);
-        }
-        let shown: Vec<String> = answer.volumes.iter().map(show).collect();
-        if shown.is_empty() { Ok(()) } else { output::line(&shown.join("\n\n")) }
+        self.view.show(global, &answer, |_| {
+            let shown: Vec<String> = answer.volumes.iter().map(show).collect();
+            shown.join("\n\n")
+        })
     }
 }
 

@@ -5,6 +5,8 @@ use crate::{ask, confirm, output};
 use clap::Args;
 
 /// Let a set go on with one brick when those with its latest data are gone for good. What only they hold is lost.
+///
+/// Asks first; without a terminal it needs --yes.
 #[derive(Args, Debug)]
 #[command(after_help = "Example: mortar volume promote home s2:/data/brick --yes")]
 pub(crate) struct Promote {

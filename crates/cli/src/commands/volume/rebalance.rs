@@ -2,8 +2,8 @@
 
 use crate::ask;
 use crate::cli::Global;
-use crate::output;
 use crate::table::{Rows, size};
+use crate::view::View;
 use admin::{RebalanceAction, RebalanceReport, RebalanceState};
 use clap::{Args, ValueEnum};
 
@@ -24,6 +24,8 @@ pub(crate) struct RebalanceCommand {
     /// Only tell what would move.
     #[arg(long)]
     dry_run: bool,
+    #[command(flatten)]
+    view: View,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug)]
@@ -40,7 +42,7 @@ enum Action {
 
 impl RebalanceCommand {
     pub(crate) fn run(self, global: &Global) -> anyhow::Result<()> {
-        let RebalanceCommand { name, action, dry_run } = self;
+        let RebalanceCommand { name, action, dry_run, view } = self;
         let action = match action {
             Action::Start => RebalanceAction::Start,
             Action::Status => RebalanceAction::Status,
@@ -48,7 +50,7 @@ impl RebalanceCommand {
             Action::Pause => RebalanceAction::Pause,
         };
         let report = ask::ask(global, admin::VolumeRebalance { name, action, dry_run })?;
-        if global.json { output::json(&report) } else { output::line(&show(&report)) }
+        view.show(global, &report, |_| show(&report))
     }
 }
 

@@ -30,7 +30,7 @@ impl RemoveBrick {
     pub(crate) fn run(self, global: &Global) -> anyhow::Result<()> {
         let (replica, bricks, force) = words(&self.words)?;
         let question = format!("Take {} out of volume {}?", bricks.join(", "), self.name);
-        confirm::confirm(global, &question)?;
+        confirm::confirm_at_terminal(global, &question)?;
         let a = ask::ask(global, admin::VolumeRemoveBrick { name: self.name, replica, bricks, force })?;
         let mut line = format!("volume {} has replica {} now", a.name, a.replica);
         if !a.leaving.is_empty() {

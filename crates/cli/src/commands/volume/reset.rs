@@ -18,7 +18,7 @@ pub(crate) struct Reset {
 impl Reset {
     pub(crate) fn run(self, global: &Global) -> anyhow::Result<()> {
         if self.key.is_none() {
-            confirm::confirm(global, &format!("Reset all options of volume {}?", self.name))?;
+            confirm::confirm_at_terminal(global, &format!("Reset all options of volume {}?", self.name))?;
         }
         let answer = ask::ask(global, admin::VolumeReset { name: self.name, key: self.key })?;
         let s = if answer.options == 1 { "" } else { "s" };

@@ -17,6 +17,7 @@ pub(crate) struct Start {
 impl Start {
     pub(crate) fn run(self, global: &Global) -> anyhow::Result<()> {
         let answer = ask::ask(global, admin::VolumeStart { name: self.name })?;
-        output::done(global.json, &answer, &format!("volume {} is started", answer.name))
+        let already = if answer.already { " already: nothing to do" } else { "" };
+        output::done(global.json, &answer, &format!("volume {} is started{already}", answer.name))
     }
 }

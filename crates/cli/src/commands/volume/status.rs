@@ -3,8 +3,8 @@
 use super::activity;
 use crate::ask;
 use crate::cli::Global;
-use crate::output;
 use crate::table::{Rows, size, yes};
+use crate::view::View;
 use admin::{BrickRole, BrickStatus, HealMode, HealProgress, HealState, VolumeReport};
 use clap::{Args, ValueEnum};
 
@@ -18,6 +18,8 @@ pub(crate) struct StatusCommand {
     /// Something else than its bricks.
     #[arg(value_enum)]
     what: Option<What>,
+    #[command(flatten)]
+    view: View,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug)]
@@ -31,32 +33,31 @@ enum What {
 impl StatusCommand {
     pub(crate) fn run(self, global: &Global) -> anyhow::Result<()> {
         match (self.what, self.name) {
-            (Some(What::Clients), Some(name)) => activity::clients(global, name),
-            (Some(What::Queues), Some(name)) => activity::queues(global, name),
-            (_, name) => bricks_of(global, name),
+            (Some(What::Clients), Some(name)) => activity::clients(global, self.view, name),
+            (Some(What::Queues), Some(name)) => activity::queues(global, self.view, name),
+            (_, name) => bricks_of(global, self.view, name),
         }
     }
 }
 
-fn bricks_of(global: &Global, name: Option<String>) -> anyhow::Result<()> {
+fn bricks_of(global: &Global, view: View, name: Option<String>) -> anyhow::Result<()> {
     let answer = ask::ask(global, admin::VolumeStatus { name })?;
-    if global.json {
-        return output::json(&answer);
-    }
-    let shown: Vec<String> = answer.volumes.iter().map(show).collect();
-    if shown.is_empty() { Ok(()) } else { output::line(&shown.join("\n\n")) }
+    view.show(global, &answer, |wide| {
+        let shown: Vec<String> = answer.volumes.iter().map(|v| show(v, wide)).collect();
+        shown.join("\n\n")
+    })
 }
 
 /// A volume's status as a table, its counters and its notes.
-pub(in crate::commands) fn show(v: &VolumeReport) -> String {
-    let mut text = format!("volume {}: {}\n{}", v.name, v.status, bricks(&v.bricks));
+pub(in crate::commands) fn show(v: &VolumeReport, wide: bool) -> String {
+    let mut text = format!("volume {}: {}\n{}", v.name, v.status, bricks(&v.bricks, wide));
     for server in v.servers.iter().filter(|s| !s.ops.is_empty()) {
         let ops: Vec<String> = server.ops.iter().map(|(op, n)| format!("{op} {n}")).collect();
         text.push_str(&format!("\nrequests at {}: {}", server.server, ops.join(", ")));
     }
     for b in v.bricks.iter() {
         if let Some(error) = &b.error {
-            text.push_str(&format!("\nbrick {}:{}: {error}", b.server, b.path));
+            text.push_str(&format!("\nbrick {}: {error}", brick_name(b)));
         }
     }
     for line in healing(&v.bricks) {
@@ -68,30 +69,44 @@ pub(in crate::commands) fn show(v: &VolumeReport) -> String {
     text
 }
 
-/// Bricks as a table.
-pub(super) fn bricks(bricks: &[BrickStatus]) -> String {
-    let heads = ["SET", "BRICK", "ROLE", "IN SYNC", "EPOCH", "LSN", "DURABLE", "FREE", "SIZE", "HEAL"];
-    let mut rows = Rows::new(&heads).right(&[0, 4, 5, 6, 7, 8]);
+/// Bricks as a table; `wide`: with what is of interest to those who look for a fault.
+pub(super) fn bricks(bricks: &[BrickStatus], wide: bool) -> String {
+    let mut heads = vec!["SET", "BRICK", "ROLE", "IN SYNC", "FREE", "SIZE"];
+    if wide {
+        heads.extend(["EPOCH", "LSN", "DURABLE"]);
+    }
+    heads.push("HEAL");
+    let mut rows = Rows::new(&heads).right(if wide { &[0, 4, 5, 6, 7, 8] } else { &[0, 4, 5] });
     for b in bricks {
         let heal = b.heal.map_or_else(String::new, |h| {
             let more = if h.total_known { "" } else { "+" };
             format!("{}/{}{more} {}", h.done, h.total, size(h.bytes))
         });
         let room = |bytes: u64| if b.total_bytes == 0 { "-".to_owned() } else { size(bytes) };
-        rows.row([
+        let mut cells = vec![
             b.set.to_string(),
-            format!("{}:{}", b.server, b.path),
+            brick_name(b),
             role(b.role).to_owned(),
             yes(b.in_sync),
-            b.epoch.to_string(),
-            b.lsn.to_string(),
-            b.durable_lsn.to_string(),
             room(b.free_bytes),
             room(b.total_bytes),
-            heal,
-        ]);
+        ];
+        if wide {
+            cells.extend([b.epoch.to_string(), b.lsn.to_string(), b.durable_lsn.to_string()]);
+        }
+        cells.push(heal);
+        rows.row(cells);
     }
     rows.text()
+}
+
+/// HOST:/PATH; the colons of an address stand in brackets.
+fn brick_name(b: &BrickStatus) -> String {
+    if b.server.contains(':') {
+        format!("[{}]:{}", b.server, b.path)
+    } else {
+        format!("{}:{}", b.server, b.path)
+    }
 }
 
 /// One line for each brick that is not in sync: what becomes of it.
@@ -103,7 +118,7 @@ pub(super) fn healing(bricks: &[BrickStatus]) -> Vec<String> {
             None if b.online => "waits for its set's primary".to_owned(),
             None => "offline: it is healed when its server is back".to_owned(),
         };
-        format!("healing {}:{}: {what}", b.server, b.path)
+        format!("healing {}: {what}", brick_name(b))
     })
     .collect()
 }
