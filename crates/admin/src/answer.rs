@@ -46,6 +46,9 @@ pub struct PeerReplaced {
 pub struct VolumeCreated {
     /// Its name.
     pub name: String,
+    /// What speaks against its bricks all the same, for people.
+    #[serde(default)]
+    pub notes: Vec<String>,
 }
 
 /// A volume has more bricks.

@@ -26,8 +26,8 @@ pub use error::{AdminError, ErrorCode};
 pub use peer::{Peer, PeerStatus, Peers, ServerRole};
 pub use rebalance::{MovedFiles, PlannedMove, RebalanceReport, RebalanceState, SetMoves};
 pub use request::{
-    AdminAnswer, AdminRequest, Ask, ConfigApply, ConfigDiff, ConfigExport, GetPeerStatus, PeerDetach, PeerProbe,
-    PeerReplace, PoolList, REQUESTS, RebalanceAction, VolumeAddBrick, VolumeAdopt, VolumeClients,
+    AdminAnswer, AdminRequest, Ask, ConfigApply, ConfigDiff, ConfigExport, GetPeerStatus, PeerDetach,
+    PeerProbe, PeerReplace, PoolList, REQUESTS, RebalanceAction, VolumeAddBrick, VolumeAdopt, VolumeClients,
     VolumeCreate, VolumeDelete, VolumeGet, VolumeHeal, VolumeHealInfo, VolumeInfo, VolumeList, VolumePromote,
     VolumeQueues, VolumeRebalance, VolumeRemoveBrick, VolumeReplaceBrick, VolumeReset, VolumeSet,
     VolumeStart, VolumeStatus, VolumeStop,

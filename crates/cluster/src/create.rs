@@ -145,7 +145,8 @@ impl State {
         Ok(())
     }
 
-    pub(crate) fn spec_name(&self, spec: &BrickSpec) -> String {
+    /// A brick that is to be, as users write it.
+    pub fn spec_name(&self, spec: &BrickSpec) -> String {
         let host = self.servers.get(&spec.server).map(|s| s.host.as_str()).unwrap_or_default();
         names::brick_name(host, &spec.path)
     }

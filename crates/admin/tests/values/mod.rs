@@ -178,7 +178,10 @@ pub(crate) fn answers() -> Vec<AdminAnswer> {
             notes: vec!["two voters are one too few".to_owned()],
         }),
         AdminAnswer::PoolList(Peers { peers: vec![peer()] }),
-        AdminAnswer::VolumeCreate(VolumeCreated { name: name() }),
+        AdminAnswer::VolumeCreate(VolumeCreated {
+            name: name(),
+            notes: vec!["brick server2:/data/home is in memory (tmpfs)".to_owned()],
+        }),
         AdminAnswer::VolumeAddBrick(BricksAdded {
             name: name(),
             sets: vec![SetId(5), SetId(6)],

@@ -73,6 +73,12 @@ fn file_systems_that_will_not_do() {
     refused(&pool, &format!("volume create v {}", s.brick("ro/b")), &["read-only"]);
     refused(&pool, &format!("volume create v {}", s.brick("ro")), &["read-only"]);
     drop(read_only);
+    // These will do, but somebody should know.
+    let memory = Scratch::new(s.path("memory"), "-t tmpfs none");
+    let made = pool.ok(&format!("volume create m {}", s.brick("memory/b")));
+    assert!(made.contains("note: brick") && made.contains("tmpfs"), "{made}");
+    pool.ok("volume delete m --yes");
+    drop(memory);
     let plain = Scratch::new(s.path("plain"), "-t ramfs none");
     refused(&pool, &format!("volume create v {}", s.brick("plain/b")), &["without", "ext4, XFS or btrfs"]);
     assert_eq!(fs::read_dir(&plain.0).unwrap().count(), 0, "something was left behind");

@@ -35,6 +35,16 @@ struct Share<'a> {
     bricks: BTreeSet<BrickId>,
 }
 
+/// A command that made bricks.
+pub(super) struct WithBricks {
+    /// The pool's state before it.
+    pub(super) before: Arc<State>,
+    /// The state after it.
+    pub(super) after: State,
+    /// What speaks against the bricks all the same, for people.
+    pub(super) notes: Vec<String>,
+}
+
 /// What is to be done with new bricks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Making {
@@ -82,47 +92,47 @@ impl Control {
             let (volume, bricks) = (name.clone(), resolve(state, &given)?);
             Ok(Command::AddBricks(NewBricks { volume, bricks, force, expect_brick: state.next_brick }))
         };
-        let (before, after) = self.propose_with_bricks(force, command).await?;
-        let before = &volume(&before, &name)?.sets;
-        Ok(volume(&after, &name)?.sets.iter().filter(|set| !before.contains(set)).copied().collect())
+        let made = self.propose_with_bricks(force, command).await?;
+        let before = &volume(&made.before, &name)?.sets;
+        Ok(volume(&made.after, &name)?.sets.iter().filter(|set| !before.contains(set)).copied().collect())
     }
 
-    /// Proposes a command that makes volumes or gives them more bricks, with their directories made. Tells the pool's state
-    /// before it and after it.
+    /// Proposes a command that makes volumes or gives them more bricks, with their directories made.
     pub(super) async fn propose_with_bricks(
         &self,
         force: bool,
         command: impl Fn(&State) -> Result<Command, AdminError>,
-    ) -> Result<(Arc<State>, State), AdminError> {
+    ) -> Result<WithBricks, AdminError> {
         let mut tries = 0;
         loop {
             let before = self.linearizable().await?;
             let command = command(&before)?;
-            let after = self.check_new_bricks(&before, &command, force).await?;
+            let (after, notes) = self.check_new_bricks(&before, &command, force).await?;
             tries += 1;
             match self.make_and_propose(&before, &after, command).await {
-                Ok(()) => return Ok((before, after)),
+                Ok(()) => return Ok(WithBricks { before, after, notes }),
                 Err(e) if e.code == admin::ErrorCode::Stale && tries < TRIES => {}
                 Err(e) => return Err(e),
             }
         }
     }
 
-    /// Whether the pool takes a command, and its servers the directories of the new bricks. Tells the state after it.
+    /// Whether the pool takes a command, and its servers the directories of the new bricks. Tells the state after it,
+    /// and what speaks against the bricks all the same.
     pub(super) async fn check_new_bricks(
         &self,
         before: &State,
         command: &Command,
         force: bool,
-    ) -> Result<State, AdminError> {
+    ) -> Result<(State, Vec<String>), AdminError> {
         // Tried on a copy first: what the pool would refuse needs no look at any disk.
         let mut after = before.clone();
         after.apply(command).map_err(|e| refused(&e))?;
         let new = after.bricks().filter(|(_, b)| before.brick(b.id).is_none());
         let new: Vec<BrickSpec> = new.map(|(_, b)| b.spec()).collect();
         let adopt = with_data(command, &after).map(Brick::spec);
-        self.prepare(before, &new, (force, adopt.as_ref())).await?;
-        Ok(after)
+        let notes = self.prepare(before, &new, (force, adopt.as_ref())).await?;
+        Ok((after, notes))
     }
 
     async fn make_and_propose(

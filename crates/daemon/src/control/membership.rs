@@ -170,7 +170,7 @@ impl Control {
                 self.fence(&pool, &identity, generation, &host)
             }
             ClusterRequest::BrickPrepare { path, force: _, adopt } => {
-                self.check_brick(&path, adopt).await.map(|()| ClusterReply::Done)
+                self.check_brick(&path, adopt).await.map(|warnings| ClusterReply::BrickPrepared { warnings })
             }
             ClusterRequest::Status { volume } => self.own_status(&volume).await,
             ClusterRequest::Clients { volume } => self.own_clients(&volume).await,

@@ -2,8 +2,9 @@
 
 use super::Control;
 use super::answers::{failed, not_agreed, not_found, option_line, refused, volume_state};
+use super::brick_warnings::warnings;
 use super::leftovers::Leftovers;
-use super::protocol::{ClusterRequest, Request, Response};
+use super::protocol::{ClusterReply, ClusterRequest, Request, Response};
 use crate::limits::ADMIN_WAIT;
 use admin::{
     AdminAnswer, AdminError, AdminRequest, BrickDescription, Document, ErrorCode, OptionLines, OptionsReset,
@@ -135,25 +136,32 @@ impl Control {
             };
             Ok(if adopt { Command::AdoptVolume(new) } else { Command::CreateVolume(new) })
         };
-        self.propose_with_bricks(force, command).await?;
-        Ok(VolumeCreated { name })
+        let made = self.propose_with_bricks(force, command).await?;
+        Ok(VolumeCreated { name, notes: made.notes })
     }
 
-    /// Asks every server whether its paths can become bricks; of one (`adopt`) with the data that lies there.
+    /// Asks every server whether its paths can become bricks; of one (`adopt`) with the data that lies there. Tells what
+    /// speaks against them all the same.
     pub(super) async fn prepare(
         &self,
         state: &State,
         specs: &[BrickSpec],
         (force, adopt): (bool, Option<&BrickSpec>),
-    ) -> Result<(), AdminError> {
+    ) -> Result<Vec<String>, AdminError> {
+        let mut notes = Vec::new();
         for spec in specs {
             let Some(server) = state.servers.get(&spec.server) else { continue };
             let (path, adopt) = (spec.path.clone(), adopt == Some(spec));
             let request = ClusterRequest::BrickPrepare { path, force, adopt };
             let asked = self.ask_cluster(&server.address, request).await;
-            asked.map_err(|e| e.before(&format!("brick {}:{}: ", server.host, spec.path)))?;
+            let name = state.spec_name(spec);
+            if let ClusterReply::BrickPrepared { warnings } =
+                asked.map_err(|e| e.before(&format!("brick {name}: ")))?
+            {
+                notes.extend(warnings.into_iter().map(|warning| format!("brick {name} {warning}")));
+            }
         }
-        Ok(())
+        Ok(notes)
     }
 
     /// Has all servers take the bricks of a volume apart.
@@ -190,12 +198,15 @@ impl Control {
     }
 
     /// Whether a path of this server can become a brick. What an interrupted command left there goes.
-    pub(super) async fn check_brick(&self, path: &str, adopt: bool) -> Result<(), AdminError> {
+    /// Tells what speaks against it all the same.
+    pub(super) async fn check_brick(&self, path: &str, adopt: bool) -> Result<Vec<String>, AdminError> {
         let state = self.linearizable().await?;
         let (me, making, path) = (self.shared.me(), self.being_made(), path.to_owned());
         let checked = tokio::task::spawn_blocking(move || {
             let leftovers = Leftovers { state: &state, me, making };
-            if adopt { leftovers.check_data(Path::new(&path)) } else { leftovers.check(Path::new(&path)) }
+            let path = Path::new(&path);
+            let checked = if adopt { leftovers.check_data(path) } else { leftovers.check(path) };
+            checked.map(|()| warnings(path))
         });
         checked.await.map_err(failed)?.map_err(failed)
     }

@@ -53,6 +53,9 @@ impl Create {
         if self.adopt {
             line.push_str("; its data is taken over then, see mortar volume status");
         }
+        for note in &answer.notes {
+            line.push_str(&format!("\nnote: {note}"));
+        }
         output::done(global.json, &answer, &line)
     }
 }

@@ -99,6 +99,12 @@ pub(crate) enum ClusterRequest {
 pub(crate) enum ClusterReply {
     /// Done.
     Done,
+    /// To BrickPrepare: it can.
+    BrickPrepared {
+        /// What speaks against it all the same, for people.
+        #[serde(default)]
+        warnings: Vec<String>,
+    },
     /// To Identify.
     Identity {
         /// The server's identity.
