@@ -1,7 +1,7 @@
 //! Asking a server of the pool.
 
 use crate::cli::Global;
-use crate::local;
+use crate::{contexts, local};
 use admin::{AdminAnswer, AdminRequest, Ask};
 use anyhow::anyhow;
 use ids::ServerId;
@@ -9,38 +9,54 @@ use std::time::Duration;
 use transport::{Caller, Established, TransportError};
 use wire::Kind;
 
+/// The variable of the environment that names servers.
+const SERVER_VARIABLE: &str = "MORTAR_SERVER";
 /// Who is asked if nobody else is known.
 const HERE: &str = "127.0.0.1";
 const CONNECT: Duration = Duration::from_secs(5);
 /// Longer than any step of a server has.
 const ANSWER: Duration = Duration::from_secs(120);
 
-/// Asks the server named by `--server`, or the one that runs here.
+/// Asks the server named by `--server`, MORTAR_SERVER or a context, or the one that runs here.
 ///
 /// # Errors
 /// It cannot be reached, or it refuses.
 pub(crate) fn ask<R: Ask>(global: &Global, request: R) -> anyhow::Result<R::Answer> {
-    ask_at(&address(global)?, request)
+    ask_one_of(&addresses(global)?, request)
 }
 
 /// Asks the server at `address` (HOST:PORT).
 pub(crate) fn ask_at<R: Ask>(address: &str, request: R) -> anyhow::Result<R::Answer> {
+    ask_one_of(&[address.to_owned()], request)
+}
+
+/// Asks the first of these servers that can be reached.
+fn ask_one_of<R: Ask>(addresses: &[String], request: R) -> anyhow::Result<R::Answer> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let answer = runtime.block_on(exchange(address, request.into_request()))?;
+    let (address, answer) = runtime.block_on(async {
+        let (address, caller) = connect(addresses).await?;
+        Ok::<_, anyhow::Error>((address, exchange(address, &caller, request.into_request()).await?))
+    })?;
     R::take(answer).ok_or_else(|| {
         anyhow!("server {address}: it gave the answer to another request: use programs of like age")
     })
 }
 
-/// Where to ask: as `--server` says (the path of a local socket too), or the local socket of the only server here.
-fn address(global: &Global) -> anyhow::Result<String> {
-    if let Some(server) = &global.server {
-        return Ok(if server.starts_with('/') { server.clone() } else { transport::with_port(server) });
+/// Where to ask: what is given (the path of a local socket too), or the local socket of the only server here.
+fn addresses(global: &Global) -> anyhow::Result<Vec<String>> {
+    let variable = || std::env::var(SERVER_VARIABLE).ok().filter(|_| global.context.is_none());
+    let given = match global.server.clone().or_else(variable).filter(|s| !s.is_empty()) {
+        Some(given) => Some(given),
+        None => contexts::servers(global.context.as_deref())?,
+    };
+    if let Some(given) = given {
+        let address = |s: &str| if s.starts_with('/') { s.to_owned() } else { transport::with_port(s) };
+        return Ok(given.split(',').map(str::trim).filter(|s| !s.is_empty()).map(address).collect());
     }
     let here = local::sockets()?;
     match here.as_slice() {
-        [] => Ok(transport::with_port(HERE)),
-        [only] => Ok(only.clone()),
+        [] => Ok(vec![transport::with_port(HERE)]),
+        [only] => Ok(vec![only.clone()]),
         several => {
             let folders: Vec<&str> = several.iter().map(|s| s.trim_end_matches("/socket")).collect();
             Err(anyhow!(
@@ -53,10 +69,26 @@ fn address(global: &Global) -> anyhow::Result<String> {
     }
 }
 
-async fn exchange(address: &str, request: AdminRequest) -> anyhow::Result<AdminAnswer> {
+/// The first that can be reached. After that there is no other try: it may have done what it was asked for.
+async fn connect(addresses: &[String]) -> anyhow::Result<(&str, Caller)> {
     let hello = Established::control([0; 16], ServerId(0));
-    let caller =
-        Caller::connect(address, &hello, None, CONNECT).await.map_err(|e| unreachable(address, &e))?;
+    let mut last = None;
+    for address in addresses {
+        match Caller::connect(address, &hello, None, CONNECT).await {
+            Ok(caller) => return Ok((address, caller)),
+            Err(e) => last = Some(unreachable(address, &e)),
+        }
+    }
+    let last = last.unwrap_or_else(|| anyhow!("no server is named: name one with --server HOST"));
+    let others = addresses.split_last().map_or(&[][..], |(_, others)| others);
+    if others.is_empty() {
+        Err(last)
+    } else {
+        Err(last.context(format!("server {} does not answer either", others.join(", "))))
+    }
+}
+
+async fn exchange(address: &str, caller: &Caller, request: AdminRequest) -> anyhow::Result<AdminAnswer> {
     let body = admin::encode_request(request);
     let frame = caller.call(Kind::Control, body, bytes::Bytes::new(), ANSWER).await.map_err(|e| {
         anyhow!("server {address}: {}: whether it was done is not known, look again", bare(address, &e))

@@ -6,9 +6,13 @@ use clap::{ArgMatches, Args, FromArgMatches, Subcommand};
 /// What every command takes.
 #[derive(Args, Clone, Debug)]
 pub struct Global {
-    /// The server to ask: any of the pool. Unless given: the one that runs on this machine, by its local socket.
-    #[arg(long, global = true, value_name = "HOST[:PORT]")]
+    /// The server to ask: any of the pool, the first of several that answers. Unless given: as MORTAR_SERVER says, as the
+    /// context in ~/.config/mortar/config.toml, or the one that runs on this machine, by its local socket.
+    #[arg(long, global = true, value_name = "HOST[:PORT],...")]
     pub server: Option<String>,
+    /// The pool to ask, by its name in ~/.config/mortar/config.toml.
+    #[arg(long, global = true, value_name = "NAME", conflicts_with = "server")]
+    pub context: Option<String>,
     /// Print one JSON document instead of a table.
     #[arg(long, global = true)]
     pub json: bool,

@@ -10,6 +10,7 @@ mod ask;
 mod cli;
 mod commands;
 mod confirm;
+mod contexts;
 mod error;
 mod limits;
 mod local;
