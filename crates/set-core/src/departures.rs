@@ -7,8 +7,10 @@ use crate::arrivals::Arrivals;
 use crate::brick::{LocalBrick, Read};
 use crate::core::{Cx, Due, Purpose, SetCore};
 use crate::elsewhere::Asking;
+use crate::grants::GRANT;
 use crate::io::{Done, Output, ReplyTo};
 use crate::rebalance::Rebalance;
+use crate::shown::shows;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use bytes::Bytes;
@@ -85,6 +87,8 @@ enum Stage {
     Copying,
     /// The copy gets its attributes again: their time with them.
     Landing,
+    /// The copy is complete. What clients may still keep of the file runs out.
+    Waiting,
     /// The entry is about to lead to it.
     Leaving,
 }
@@ -103,6 +107,8 @@ struct Copying {
     changed: bool,
     /// When something was last sent.
     sent: Duration,
+    /// What was granted before it began to move has run out then; since then nobody is granted what shows it.
+    kept_until: Duration,
 }
 
 /// The files that are being moved.
@@ -135,9 +141,15 @@ impl Departures {
         all.any(|c| (c.attr.fid, c.copy, c.stage, c.changed) == (fid, copy, Stage::Leaving, false))
     }
 
-    /// Whether one more may begin, of so many at the same time.
+    /// Whether one more may begin, of so many at the same time. Those that only wait are not counted, up to a bound.
     pub(crate) fn may_begin(&self, together: usize) -> bool {
-        self.under_way.len() < together
+        let work = self.under_way.values().filter(|c| c.stage != Stage::Waiting).count();
+        work < together && self.under_way.len() < TOGETHER
+    }
+
+    /// Whether the answer may show a file that is about to leave.
+    pub(crate) fn are_shown_by(&self, op: &Op) -> bool {
+        self.under_way.values().any(|c| shows(op, c.attr.fid, (c.file.parent, &c.file.name)))
     }
 
     /// No more is copied. What is about to get its entry does.
@@ -187,9 +199,11 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         }
         let (to, copy, sent) = (file.to, Fid::default(), cx.at.now);
         let (at, xattrs, stage, changed) = (0, None, Stage::Arriving, false);
+        let predecessors = self.primary_since.map_or(Duration::ZERO, |since| since + GRANT);
+        let kept_until = self.grants.outstanding().max(predecessors);
         self.departures.last += 1;
         let number = self.departures.last;
-        let copying = Copying { file, attr, copy, at, xattrs, stage, changed, sent };
+        let copying = Copying { file, attr, copy, at, xattrs, stage, changed, sent, kept_until };
         self.departures.under_way.insert(number, copying);
         self.ask(cx, Asking::Departing(number), to, Op::Arrive, None);
     }
@@ -211,12 +225,14 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 let at = self.rested_for(cx, spent, self.settings.rebalance.throttle.rest());
                 return self.timers.set(at, Due::Departure(number));
             }
-            (Stage::Landing, Ok(_)) => {
-                c.stage = Stage::Leaving;
-                let (fid, copy, FileMove { parent, name, to }) = (c.attr.fid, c.copy, c.file.clone());
-                let op = Op::Depart { parent, name, fid, to, copy };
-                return self.ask(cx, Asking::Departing(number), self.set, op, None);
+            (Stage::Landing, Ok(_)) if cx.at.now < c.kept_until => {
+                c.stage = Stage::Waiting;
+                let (spent, until) = (cx.at.now.saturating_sub(c.sent), c.kept_until);
+                self.timers.set(until, Due::Departure(number));
+                let at = self.rested_for(cx, spent, self.settings.rebalance.throttle.rest());
+                return self.timers.set(at, Due::Rebalance);
             }
+            (Stage::Landing, Ok(_)) => c.stage = Stage::Waiting,
             (Stage::Leaving, Ok(_)) => {
                 let departed = &mut self.departures.departed;
                 departed.files += 1;
@@ -226,7 +242,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 let at = self.rested_for(cx, spent, self.settings.rebalance.throttle.rest());
                 return self.timers.set(at, Due::Rebalance);
             }
-            (Stage::Arriving, Ok(_)) => return self.stay(number, &Fail::from(Errno::EIO)),
+            (Stage::Arriving | Stage::Waiting, Ok(_)) => return self.stay(number, &Fail::from(Errno::EIO)),
         }
         self.go_on_departing(cx, number);
     }
@@ -252,6 +268,13 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         }
         c.sent = cx.at.now;
         let fid = c.attr.fid;
+        if c.stage == Stage::Waiting {
+            c.stage = Stage::Leaving;
+            let (copy, FileMove { parent, name, to }) = (c.copy, c.file.clone());
+            let op = Op::Depart { parent, name, fid, to, copy };
+            self.ask(cx, Asking::Departing(number), self.set, op, None);
+            return Ok(());
+        }
         while c.at < c.attr.size {
             match self.brick.hole(fid, c.at, B::HOLE)? {
                 Some((_, true)) => c.at = c.attr.size,

@@ -41,6 +41,11 @@ impl Grants {
         u16::try_from(GRANT.as_millis()).unwrap_or(0)
     }
 
+    /// Until when somebody may keep what was granted so far.
+    pub(crate) fn outstanding(&self) -> Duration {
+        self.granted.map_or(Duration::ZERO, |(_, until)| until)
+    }
+
     /// A session wants to change something: until when it has to wait.
     pub(crate) fn wait(&self, now: Duration, session: SessionId) -> Option<Duration> {
         self.granted.filter(|(s, until)| *s != session && now < *until).map(|(_, until)| until)

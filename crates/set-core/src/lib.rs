@@ -48,6 +48,7 @@ mod request;
 mod resend;
 mod resolve;
 mod resolve_files;
+mod shown;
 mod sync;
 mod target;
 mod tickets;

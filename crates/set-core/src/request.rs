@@ -85,6 +85,10 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             | Op::Lineage { .. }
             | Op::Arrive
             | Op::Land { .. } => return None,
+            // It waited already until nobody keeps what it changes ([`crate::departures`]).
+            Op::Depart { .. } => return None,
+            // Sets ask each other for it, and whoever does keeps nothing of the answer.
+            Op::Fsync { .. } => return None,
             // Nobody knows of it yet.
             Op::Write { fid, .. }
             | Op::SetXattr { fid, .. }
@@ -100,7 +104,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 *by
             }
             _ => {
-                *grant = self.grants.arrive(now, session);
+                let granted = self.grants.arrive(now, session);
+                *grant = if self.departures.are_shown_by(op) { 0 } else { granted };
                 session
             }
         };

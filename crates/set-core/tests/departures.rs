@@ -220,3 +220,29 @@ fn a_copy_arrives() {
     let told = rig.ask(88, prepare(fid));
     assert!(told[0].contains("no such file"), "{told:?}");
 }
+
+/// A client that is alone keeps what it is told while a file of the set departs, but nothing of that file.
+#[test]
+fn a_file_departs_when_nobody_keeps_anything_of_it() {
+    let lookup = |s| Op::Lookup { parent: ROOT, name: name(s) };
+    let is_granted = |told: &[String]| told.len() == 1 && told[0].ends_with(" for 250 ms");
+    let mut rig = rig();
+    assert!(is_granted(&rig.ask(9, Op::GetAttr { fid: OWN })));
+    rig.now += Duration::from_millis(100);
+    assert_eq!(copied(&mut rig), NONE, "the client may keep it for 150 ms");
+    assert!(!is_granted(&rig.ask(9, Op::GetAttr { fid: OWN })));
+    assert!(!is_granted(&rig.ask(9, lookup("own"))));
+    assert!(is_granted(&rig.ask(9, lookup("other"))));
+    let before = rig.now;
+    assert_eq!(rig.wake(), NONE, "the next file may begin");
+    assert_eq!(rig.wake(), ["ask 6: depart of 1"]);
+    assert_eq!(rig.now - before, Duration::from_millis(150));
+    assert_eq!(rig.ask(88, depart()), ["ask 7: preparefile of 2 as 2"]);
+    assert!(is_granted(&rig.ask(9, lookup("other"))), "the file's own set is not another client");
+    assert!(!is_granted(&rig.ask(9, lookup("own"))));
+    answer(&mut rig, 7, copy());
+    assert_eq!(done(&mut rig, 8), ["ask 9: fsync of 1"]);
+    rig.ask(88, Op::Fsync { fid: ROOT });
+    done(&mut rig, 6);
+    assert!(is_granted(&rig.ask(9, lookup("own"))), "the entry leads to the copy from now on");
+}
