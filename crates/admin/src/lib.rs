@@ -7,6 +7,7 @@
 
 mod activity;
 mod answer;
+mod drain;
 mod envelope;
 mod error;
 mod peer;
@@ -21,16 +22,17 @@ pub use answer::{
     OptionsSet, PeerDetached, PeerProbed, PeerReplaced, VolumeCreated, VolumeDeleted, VolumePromoted,
     VolumeStarted, VolumeStopped,
 };
+pub use drain::{DrainReport, DrainedBrick, DrainedSet, PeerDrained};
 pub use envelope::{TAG, Unreadable, VERSION, decode_answer, decode_request, encode_answer, encode_request};
 pub use error::{AdminError, ErrorCode};
 pub use peer::{Peer, PeerStatus, Peers, ServerRole};
 pub use rebalance::{MovedFiles, PlannedMove, RebalanceReport, RebalanceState, SetMoves};
 pub use request::{
-    AdminAnswer, AdminRequest, Ask, ConfigApply, ConfigDiff, ConfigExport, GetPeerStatus, PeerDetach,
-    PeerProbe, PeerReplace, PoolList, REQUESTS, RebalanceAction, VolumeAddBrick, VolumeAdopt, VolumeClients,
-    VolumeCreate, VolumeDelete, VolumeGet, VolumeHeal, VolumeHealInfo, VolumeInfo, VolumeList, VolumePromote,
-    VolumeQueues, VolumeRebalance, VolumeRemoveBrick, VolumeReplaceBrick, VolumeReset, VolumeSet,
-    VolumeStart, VolumeStatus, VolumeStop,
+    AdminAnswer, AdminRequest, Ask, ConfigApply, ConfigDiff, ConfigExport, DrainAction, GetPeerStatus,
+    PeerDetach, PeerDrain, PeerProbe, PeerReplace, PoolList, REQUESTS, RebalanceAction, VolumeAddBrick,
+    VolumeAdopt, VolumeClients, VolumeCreate, VolumeDelete, VolumeDrain, VolumeGet, VolumeHeal,
+    VolumeHealInfo, VolumeInfo, VolumeList, VolumePromote, VolumeQueues, VolumeRebalance, VolumeRemoveBrick,
+    VolumeReplaceBrick, VolumeReset, VolumeSet, VolumeStart, VolumeStatus, VolumeStop,
 };
 pub use status::{
     BrickRole, BrickStatus, HealInfo, HealMode, HealProgress, HealState, ServerCounters, VolumeReport,

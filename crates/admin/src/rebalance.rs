@@ -67,6 +67,9 @@ pub struct MovedFiles {
     /// Bytes in one second.
     #[serde(default)]
     pub bytes_per_second: u64,
+    /// When all files were gone through the last time, none could move.
+    #[serde(default)]
+    pub none_can_move: bool,
 }
 
 /// Bytes that would move from one set to another.

@@ -1,10 +1,10 @@
 //! The requests, one struct each, and the table that ties each of them to its answer.
 
 use crate::{
-    AdoptReport, BrickReplaced, BricksAdded, BricksRemoved, Changes, ClientReports, Document, HealInfo,
-    OptionLines, OptionsReset, OptionsSet, PeerDetached, PeerProbed, PeerReplaced, PeerStatus, Peers,
-    QueueReports, RebalanceReport, VolumeCreated, VolumeDeleted, VolumeDescriptions, VolumeNames,
-    VolumePromoted, VolumeReports, VolumeStarted, VolumeStopped,
+    AdoptReport, BrickReplaced, BricksAdded, BricksRemoved, Changes, ClientReports, Document, DrainReport,
+    HealInfo, OptionLines, OptionsReset, OptionsSet, PeerDetached, PeerDrained, PeerProbed, PeerReplaced,
+    PeerStatus, Peers, QueueReports, RebalanceReport, VolumeCreated, VolumeDeleted, VolumeDescriptions,
+    VolumeNames, VolumePromoted, VolumeReports, VolumeStarted, VolumeStopped,
 };
 use serde::{Deserialize, Serialize};
 
@@ -68,6 +68,7 @@ requests! {
     PeerProbe, PeerProbe, "peer-probe" -> PeerProbed;
     PeerDetach, PeerDetach, "peer-detach" -> PeerDetached;
     PeerReplace, PeerReplace, "peer-replace" -> PeerReplaced;
+    PeerDrain, PeerDrain, "peer-drain" -> PeerDrained;
     PeerStatus, GetPeerStatus, "peer-status" -> PeerStatus;
     PoolList, PoolList, "pool-list" -> Peers;
     VolumeCreate, VolumeCreate, "volume-create" -> VolumeCreated;
@@ -93,6 +94,7 @@ requests! {
     VolumePromote, VolumePromote, "volume-promote" -> VolumePromoted;
     VolumeAdopt, VolumeAdopt, "volume-adopt" -> AdoptReport;
     VolumeRebalance, VolumeRebalance, "volume-rebalance" -> RebalanceReport;
+    VolumeDrain, VolumeDrain, "volume-drain" -> DrainReport;
 }
 
 /// Take a server into the pool.
@@ -103,6 +105,13 @@ pub struct PeerProbe {
     /// Its port, if it is not the usual one.
     #[serde(default)]
     pub port: Option<u16>,
+}
+
+/// Let the bricks of a server leave it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PeerDrain {
+    /// The server, as it was probed.
+    pub host: String,
 }
 
 /// Let a server without bricks go.
@@ -370,4 +379,33 @@ pub enum RebalanceAction {
     Stop,
     /// Move no more for now; what has moved is counted on.
     Pause,
+}
+
+/// Empty whole sets of a volume, so that their bricks can go.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct VolumeDrain {
+    /// The volume.
+    pub name: String,
+    /// Bricks of the sets, as HOST:/PATH.
+    pub bricks: Vec<String>,
+    /// What to do.
+    #[serde(default)]
+    pub action: DrainAction,
+}
+
+/// What to do about sets that are to be emptied.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DrainAction {
+    /// Files leave them, and nothing new is placed there.
+    Start,
+    /// Only tell.
+    #[default]
+    Status,
+    /// They are used as before.
+    Stop,
+    /// The bricks go: what could not leave moves to places beside bricks that stay. Refused while files can leave.
+    Commit,
+    /// The same, also while files can leave, and if a set has a copy less meanwhile.
+    Force,
 }

@@ -22,6 +22,7 @@ pub mod membership;
 mod names;
 mod notes;
 pub mod options;
+mod places;
 mod refusal;
 mod replace;
 mod state;

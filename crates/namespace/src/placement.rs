@@ -73,6 +73,13 @@ pub fn emptier(own: &SetRoom, sets: &[SetRoom]) -> Option<(SetId, u64)> {
     Some((emptiest.set, own.total.min(emptiest.total) / 4000 * more))
 }
 
+/// The set that files of `own` move to when all are to leave it: the one with most room. And how many bytes of them, before the
+/// figures are looked at anew.
+pub fn roomiest(own: SetId, sets: &[SetRoom]) -> Option<(SetId, u64)> {
+    let candidates = sets.iter().filter(|s| s.set != own && s.is_candidate());
+    candidates.max_by_key(|s| (s.available, s.set)).map(|s| (s.set, s.available / 4))
+}
+
 /// Bytes of files that would move from one set to another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PlannedMove {

@@ -141,3 +141,15 @@ fn a_plan_ends_when_no_set_is_clearly_fuller() {
     let full = SetRoom { writable: false, ..room(2, 900, 1000) };
     assert_eq!(super::plan(&[room(1, 100, 1000), full]), [], "nothing can go there");
 }
+
+#[test]
+fn what_leaves_an_emptied_set_goes_where_most_room_is() {
+    let sets = [
+        room(1, 900, 1000),
+        room(2, 500, 1000),
+        room(3, 600, 1000),
+        SetRoom { writable: false, ..room(4, 800, 1000) },
+    ];
+    assert_eq!(roomiest(SetId(1), &sets), Some((SetId(3), 150 * GB)));
+    assert_eq!(roomiest(SetId(1), &sets[..1]), None);
+}

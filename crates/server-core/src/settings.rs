@@ -70,12 +70,12 @@ pub fn settings(state: &State, set: SetId) -> Option<Settings> {
         read_only: options.read_only,
         sync_interval: options.sync_interval,
         sets: volume.sets.iter().map(|s| (*s, led(s))).collect(),
-        rebalance: rebalance(&options),
+        rebalance: rebalance(&options, volume, set.id),
     })
 }
 
-/// Whether a volume's files move to emptier sets.
-fn rebalance(options: &VolumeOptions) -> RebalanceSettings {
+/// Whether files of a set move to others.
+fn rebalance(options: &VolumeOptions, volume: &Volume, set: SetId) -> RebalanceSettings {
     let state = match options.rebalance {
         Rebalance::Off => RebalanceState::Off,
         Rebalance::On => RebalanceState::On,
@@ -86,7 +86,9 @@ fn rebalance(options: &VolumeOptions) -> RebalanceSettings {
         options::RebalanceThrottle::Normal => RebalanceThrottle::Normal,
         options::RebalanceThrottle::Fast => RebalanceThrottle::Fast,
     };
-    RebalanceSettings { state, throttle }
+    // One set has to take what is new, whatever the option says.
+    let one_stays = volume.sets.iter().any(|s| !options.drain.contains(s));
+    RebalanceSettings { state, throttle, drains: one_stays && options.drain.contains(&set) }
 }
 
 /// The pool's id in bytes.

@@ -58,7 +58,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// A change that begins with this set.
     pub(crate) fn change_here(&mut self, cx: &mut Cx<'_, B, R>, request: AdmittedRequest<R>) {
         let AdmittedRequest { id, op, payload, to, session } = request;
-        if needs_room(&op) && !self.has_room(self.min_free) {
+        let is_new = matches!(op, Op::PrepareMkdir { .. } | Op::Arrive);
+        if needs_room(&op) && !self.has_room(self.min_free) || is_new && self.settings.rebalance.drains {
             return self.refuse(cx, to, Errno::ENOSPC.into());
         }
         if let Op::SetAttr { fid, .. } = &op

@@ -115,6 +115,7 @@ struct Copying {
 #[derive(Debug, Default)]
 pub(crate) struct Departures {
     last: u64,
+    tried: u64,
     under_way: BTreeMap<u64, Copying>,
     pub(crate) departed: Departed,
     pub(crate) rate: Rate,
@@ -145,6 +146,16 @@ impl Departures {
     pub(crate) fn may_begin(&self, together: usize) -> bool {
         let work = self.under_way.values().filter(|c| c.stage != Stage::Waiting).count();
         work < together && self.under_way.len() < TOGETHER
+    }
+
+    /// How many files are being moved.
+    pub(crate) fn on_their_way(&self) -> usize {
+        self.under_way.len()
+    }
+
+    /// How many files were begun so far, or may be free to go soon.
+    pub(crate) fn tried(&self) -> u64 {
+        self.tried
     }
 
     /// Whether the answer may show a file that is about to leave.
@@ -193,8 +204,10 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             return;
         }
         let Ok(attr) = self.brick.attr(entry.fid) else { return };
-        if attr.nlink != 1 || self.opens.may_be_open(cx.at.now, attr.fid) || self.is_held(cx.at.now, &attr) {
+        let stays = attr.nlink != 1 || self.opens.is_open(attr.fid);
+        if stays || self.opens.may_be_open(cx.at.now, attr.fid) || self.is_held(cx.at.now, &attr) {
             self.departures.departed.left += 1;
+            self.departures.tried += u64::from(!stays);
             return;
         }
         let (to, copy, sent) = (file.to, Fid::default(), cx.at.now);
@@ -202,6 +215,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let predecessors = self.primary_since.map_or(Duration::ZERO, |since| since + GRANT);
         let kept_until = self.grants.outstanding().max(predecessors);
         self.departures.last += 1;
+        self.departures.tried += 1;
         let number = self.departures.last;
         let copying = Copying { file, attr, copy, at, xattrs, stage, changed, sent, kept_until };
         self.departures.under_way.insert(number, copying);

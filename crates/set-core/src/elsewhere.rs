@@ -151,7 +151,10 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Some(placement::SetRoom { set, available, total, promised: 0, writable: true })
         });
         let unknown = |set| own.map(|own| placement::SetRoom { set, promised: 0, ..own });
-        let led = self.settings.sets.iter().filter(|(_, led)| *led).map(|(set, _)| *set);
+        // This one is not to get more if it is to be emptied.
+        let drains = self.settings.rebalance.drains;
+        let led = self.settings.sets.iter().filter(|(s, led)| *led && !(drains && *s == set));
+        let led = led.map(|(set, _)| *set);
         let sets: Vec<placement::SetRoom> =
             led.filter_map(|set| cx.outside.room(set).or_else(|| unknown(set))).collect();
         let parent = self.parent_of_new(parent)?;

@@ -38,6 +38,10 @@ pub struct Report {
     pub departed: Departed,
     /// Files and bytes of them a second.
     pub departing: (u64, u64),
+    /// Files that are on their way there.
+    pub on_their_way: usize,
+    /// The last time that all files were gone through none could move.
+    pub none_can_move: bool,
     /// What waits.
     pub queues: Queues,
 }
@@ -72,6 +76,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             marked: self.pending.marked_files(),
             departed: self.departures.departed,
             departing: self.departures.rate.get(),
+            on_their_way: self.departures.on_their_way(),
+            none_can_move: self.departures.rebalance.idle,
             queues: Queues {
                 waiting: self.waiters.len(),
                 disk: self.works.len(),
@@ -154,7 +160,9 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                     available,
                     total: room.total,
                     promised: 0,
-                    writable: self.replica.view().has_quorum() && !self.settings.read_only,
+                    writable: self.replica.view().has_quorum()
+                        && !self.settings.read_only
+                        && !self.settings.rebalance.drains,
                 }));
             }
         }

@@ -12,6 +12,7 @@ use core::time::Duration;
 use ids::{Fid, SessionId};
 use replica::Input;
 use wire::limits::{DIR_PAGE, IO_MAX};
+use wire::reply::Room;
 use wire::{Attr, Body, Errno, Fail, Name, Op, Reply};
 
 /// A page of a directory that is asked for.
@@ -26,6 +27,9 @@ pub(crate) struct Page {
 
 /// About how long a page is whose names have to be looked up: each costs system calls, while others wait.
 const UNKNOWN: usize = DIR_PAGE as usize / 8;
+
+/// Of a set that is to be emptied: nobody shall count on it.
+const NO_ROOM: Room = Room { total: 0, free: 0, available: 0, files: 0, files_free: 0 };
 
 fn plain(body: Body) -> (Body, Bytes) {
     (body, Bytes::new())
@@ -140,9 +144,10 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
 
     /// What only the brick has to be asked for.
     fn look(&mut self, op: Op) -> (Vec<Fid>, Answer) {
-        let brick = &mut self.brick;
+        let (brick, drains) = (&mut self.brick, self.settings.rebalance.drains);
         match op {
             Op::ReadLink { fid } => (one(fid), brick.readlink(fid).map(|t| (Body::Data, Bytes::from(t)))),
+            Op::StatFs if drains => (Vec::new(), Ok(plain(Body::Room { room: NO_ROOM }))),
             Op::StatFs => (Vec::new(), brick.room().map(|room| plain(Body::Room { room }))),
             Op::GetXattr { fid, name } => {
                 let value = brick.xattr(fid, &name).and_then(|v| v.ok_or(Errno::ENODATA));

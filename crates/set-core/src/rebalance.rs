@@ -1,5 +1,7 @@
 //! Files of a set that is fuller than others move there, until they are alike (docs/design/0018).
 //!
+//! A set that is to be emptied is fuller than any other one: all files leave it that can.
+//!
 //! Nothing of it is written down: whoever is primary goes over the directories of its set, one page after the other, and
 //! decides by the rooms of that moment. After a pass it rests.
 
@@ -17,6 +19,8 @@ use wire::{Errno, Name};
 const ACTIVE: Duration = Duration::from_secs(1);
 /// Between two passes.
 const REST: Duration = Duration::from_secs(30);
+/// The same in a set that is to be emptied, when nothing can move.
+const QUIET: Duration = Duration::from_secs(300);
 /// About how many bytes of a directory's entries are looked at in one go.
 const PAGE: usize = 16 << 10;
 
@@ -30,6 +34,14 @@ pub struct RebalanceSettings {
     pub state: RebalanceState,
     /// How eagerly.
     pub throttle: RebalanceThrottle,
+    /// All files are to leave this set, and no new ones come.
+    pub drains: bool,
+}
+
+impl RebalanceSettings {
+    fn moves(&self) -> bool {
+        self.state == RebalanceState::On || self.drains && self.state != RebalanceState::Paused
+    }
 }
 
 /// Whether files move from fuller sets to emptier ones.
@@ -98,6 +110,10 @@ pub(crate) struct Rebalance {
     rests_until: Duration,
     /// A pass is under way.
     passes: bool,
+    /// What was tried before it.
+    tried: u64,
+    /// The last pass found nothing that could move.
+    pub(crate) idle: bool,
     /// Work on the brick is under way.
     looks: bool,
     /// Directories to look at.
@@ -119,9 +135,13 @@ impl Rebalance {
 impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// The volume's options may have changed, from these.
     pub(crate) fn on_rebalance_settings(&mut self, before: RebalanceSettings) {
-        let (was, is) = (before.state, self.settings.rebalance.state);
-        if was == RebalanceState::On && is != RebalanceState::On {
+        let now = self.settings.rebalance;
+        let (was, is) = (before.state, now.state);
+        if before.moves() && !now.moves() {
             self.departures.give_up();
+        }
+        if before.drains != now.drains {
+            self.departures.rebalance.clear();
         }
         if was == RebalanceState::Off && is == RebalanceState::On {
             self.departures.count_anew();
@@ -130,7 +150,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
 
     /// Begins to move what should, or looks for it.
     pub(crate) fn rebalance_on(&mut self, cx: &mut Cx<'_, B, R>) {
-        if self.settings.rebalance.state != RebalanceState::On || !self.is_primary() {
+        if !self.settings.rebalance.moves() || !self.is_primary() {
             return self.departures.rebalance.clear();
         }
         if cx.at.now < self.departures.rebalance.rests_until {
@@ -139,7 +159,11 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let own = cx.outside.room(self.set);
         let others = self.settings.sets.iter().filter(|(_, led)| *led);
         let rooms: Vec<SetRoom> = others.filter_map(|(set, _)| cx.outside.room(*set)).collect();
-        let Some((to, bytes)) = own.and_then(|own| placement::emptier(&own, &rooms)) else { return };
+        let found = match self.settings.rebalance.drains {
+            true => placement::roomiest(self.set, &rooms),
+            false => own.and_then(|own| placement::emptier(&own, &rooms)),
+        };
+        let Some((to, bytes)) = found else { return };
         if cx.at.now >= self.departures.rebalance.known_at {
             let r = &mut self.departures.rebalance;
             (r.bytes, r.known_at) = (bytes, cx.at.now + KNOWN);
@@ -157,20 +181,27 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
 
     /// The next page of a directory, or the next directory.
     fn look_for_files(&mut self, cx: &mut Cx<'_, B, R>) {
+        let tried = self.departures.tried();
         let r = &mut self.departures.rebalance;
         if r.looks {
             return;
         }
         if !r.passes {
-            (r.passes, r.looks) = (true, true);
+            (r.passes, r.looks, r.tried) = (true, true, tried);
             let work = self.brick.begin_placed();
             return self.start(cx, Purpose::Rebalance(Look::Walk), Ok(work));
         }
         r.at = r.at.or_else(|| r.dirs.pop().map(|dir| (dir, 0)));
         let Some((dir, after)) = r.at else {
             // Files that somebody may have open since before this brick led could go as soon as that is known.
-            let known = self.opens.grace_until(cx.at.now).unwrap_or(Duration::MAX);
-            (r.passes, r.rests_until) = (false, known.min(cx.at.now + REST));
+            let known = self.opens.grace_until(cx.at.now);
+            r.idle = r.tried == tried;
+            let rest = match (self.settings.rebalance.drains, r.idle) {
+                (true, true) => QUIET,
+                (true, false) => KNOWN,
+                (false, _) => REST,
+            };
+            (r.passes, r.rests_until) = (false, known.unwrap_or(Duration::MAX).min(cx.at.now + rest));
             return;
         };
         let names = self.brick.begin_list(dir).map(|work| (work, Look::Names));

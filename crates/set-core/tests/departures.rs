@@ -12,7 +12,7 @@ mod common;
 use common::brick::{Memory, ROOT};
 use common::{ME, Rig, name};
 use ids::{Epoch, Fid, Lsn, OpId, SessionId, SetId, Time};
-use set_core::{Departed, FileMove, Input, RebalanceSettings, RebalanceState, Settings};
+use set_core::{Departed, FileMove, Input, Output, RebalanceSettings, RebalanceState, Settings};
 use std::time::Duration;
 use wire::op::{EntryName, SetAttr};
 use wire::{Attr, Body, Change, Errno, Fail, Op};
@@ -245,4 +245,26 @@ fn a_file_departs_when_nobody_keeps_anything_of_it() {
     rig.ask(88, Op::Fsync { fid: ROOT });
     done(&mut rig, 6);
     assert!(is_granted(&rig.ask(9, lookup("own"))), "the entry leads to the copy from now on");
+}
+
+/// A set that is to be emptied takes nothing new from other sets, and is not counted on.
+#[test]
+fn a_set_that_is_emptied_takes_nothing_new() {
+    let mut rig = rig();
+    let mkdir = || Op::PrepareMkdir { path: vec![], name: name("new"), mode: 0, uid: 0, gid: 0 };
+    assert!(rig.ask(88, Op::Arrive)[0].starts_with("reply 1: attr"));
+    let settings = rig.settings(ME, [ME].into());
+    let rebalance = RebalanceSettings { drains: true, ..RebalanceSettings::default() };
+    rig.step(Input::Settings(Settings { rebalance, ..settings }));
+    for op in [mkdir(), Op::Arrive] {
+        let told = rig.ask(88, op);
+        assert!(told[0].contains("no space left"), "{told:?}");
+    }
+    let room = rig.ask(9, Op::StatFs);
+    assert!(room[0].contains("total: 0"), "{room:?}");
+    let room = rig.outputs(Input::Maintenance).into_iter().find_map(|o| match o {
+        Output::Room(room) => Some(room.writable),
+        _ => None,
+    });
+    assert_eq!(room, Some(false));
 }

@@ -1,4 +1,4 @@
-//! Files that move to other sets while faults happen, and what clients were told of them as a checker of files understands it.
+//! Files that move to other sets while faults happen, one by one or because their set is to be emptied, and what clients were told of them as a checker of files understands it.
 //!
 //! A file that has moved has another fid. To the checker it is the same file: its new fid is taken for the old one, and who
 //! asks for the old one afterwards learns nothing. A checker that knows where files lie would need more; so moves, power cuts
@@ -6,14 +6,20 @@
 
 use crate::rest::Phase;
 use crate::rng::Prng;
-use crate::store::machine_of;
+use crate::store::{Ask, machine_of};
 use crate::world::{Event, World};
 use crate::{Config, Family};
+use cluster::{Command, OptionChange};
 use core::time::Duration;
 use file_history::Record;
 use ids::{Fid, SetId};
 use set_core::{FileMove, Input};
 use wire::{Attr, Body, Errno, Name, Op};
+
+/// The option that names sets to empty.
+const DRAIN: &str = "cluster.drain";
+/// In so many of 1,000 cases all files of a set are to move, or no more.
+const EMPTIED: usize = 50;
 
 /// A file whose entry was to lead to its copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -154,10 +160,41 @@ fn name_of(record: &Record) -> Option<(SetId, Fid, Name)> {
 }
 
 impl World {
-    /// A file is to live on another set.
+    /// Whether the pool has a set emptied.
+    pub(crate) fn is_emptied(&self) -> bool {
+        self.store.state().volumes.values().any(|v| v.options.contains_key(DRAIN))
+    }
+
+    /// The administrator has one set emptied, or none, if the pool hears of it.
+    fn empty_set(&mut self, set: Option<SetId>) {
+        let living: Vec<usize> = (0..self.machines.len()).filter(|m| self.machines[*m].lives()).collect();
+        let Some(m) = self.moves.rng.pick(&living).copied() else { return };
+        let Some(volume) = self.store.state().volumes.values().next().map(|v| v.name.clone()) else { return };
+        let (key, value) = (DRAIN.to_owned(), set.map(|s| s.0.to_string()));
+        self.count(if value.is_some() { "set to empty" } else { "no set to empty" });
+        let changes = vec![OptionChange { volume, key, value }];
+        self.ask_store(self.now, m, Ask::Propose(Command::SetOptions { changes }, None));
+    }
+
+    /// A file is to live on another set, or all of a set.
     pub(crate) fn move_file(&mut self) {
-        let Some(next) = self.moves.next().filter(|_| self.phase == Phase::Storm) else { return };
+        let Some(next) = self.moves.next() else { return };
+        if self.phase == Phase::Over {
+            return;
+        }
         self.at(self.now + next, Event::Move);
+        if self.phase != Phase::Storm {
+            // What rests is not to move.
+            if self.is_emptied() {
+                self.empty_set(None);
+            }
+            return;
+        }
+        if self.moves.rng.chance(EMPTIED) {
+            let sets: Vec<SetId> = self.store.state().sets.keys().copied().collect();
+            let set = self.moves.rng.pick(&sets).copied().filter(|_| self.moves.rng.chance(700));
+            return self.empty_set(set);
+        }
         let named: Vec<_> = self.history.records().iter().rev().take(60).filter_map(name_of).collect();
         let sets: Vec<SetId> = self.store.state().sets.keys().copied().collect();
         let Some((set, parent, name)) = self.moves.rng.pick(&named).cloned() else { return };

@@ -95,6 +95,9 @@ impl World {
                 }
             }
         }
+        if self.is_emptied() {
+            return Some("a set is to be emptied".to_owned());
+        }
         for (set, places) in self.places() {
             let mut lsns = BTreeSet::new();
             for (m, brick) in places {
@@ -109,6 +112,9 @@ impl World {
                 }
                 if report.role == Role::Primary && report.marked > 0 {
                     return Some(format!("set {set}: {} files wait for transactions", report.marked));
+                }
+                if report.on_their_way > 0 {
+                    return Some(format!("set {set}: {} files move", report.on_their_way));
                 }
                 lsns.insert(report.lsn);
             }

@@ -71,6 +71,9 @@ pub(crate) fn requests() -> Vec<AdminRequest> {
         VolumePromote { name: name(), brick: "server2:/data/b".to_owned() }.into_request(),
         VolumeAdopt { name: name(), path: Some("/docs".to_owned()), begin: true }.into_request(),
         VolumeRebalance { name: name(), action: RebalanceAction::Start, dry_run: true }.into_request(),
+        PeerDrain { host: "server2".to_owned() }.into_request(),
+        VolumeDrain { name: name(), bricks: vec!["server2:/data/b".to_owned()], action: DrainAction::Commit }
+            .into_request(),
     ]
 }
 
@@ -119,7 +122,14 @@ fn brick() -> BrickStatus {
 }
 
 fn moved() -> MovedFiles {
-    MovedFiles { files: 12, bytes: 70_000, left: 3, files_per_second: 2, bytes_per_second: 9000 }
+    MovedFiles {
+        files: 12,
+        bytes: 70_000,
+        left: 3,
+        files_per_second: 2,
+        bytes_per_second: 9000,
+        none_can_move: true,
+    }
 }
 
 fn heal() -> HealInfo {
@@ -279,6 +289,24 @@ pub(crate) fn answers() -> Vec<AdminAnswer> {
             plan: vec![PlannedMove { from: SetId(4), to: SetId(5), bytes: 90_000 }],
             sets: vec![SetMoves { set: SetId(4), free_bytes: 1000, total_bytes: 400_000, moved: moved() }],
             notes: vec!["set 5 has no room that is known".to_owned()],
+        }),
+        AdminAnswer::PeerDrain(PeerDrained {
+            host: "server2".to_owned(),
+            bricks: vec![DrainedBrick { brick: "server2:/data/b".to_owned(), goes_to: None }],
+            notes: vec!["server2:/data/b stays".to_owned()],
+        }),
+        AdminAnswer::VolumeDrain(DrainReport {
+            name: name(),
+            sets: vec![DrainedSet {
+                set: SetId(4),
+                drains: true,
+                moved: moved(),
+                bricks: vec![DrainedBrick {
+                    brick: "server2:/data/b".to_owned(),
+                    goes_to: Some("server3:/data/c-set4".to_owned()),
+                }],
+            }],
+            notes: vec!["set 5 is not led".to_owned()],
         }),
     ]
 }

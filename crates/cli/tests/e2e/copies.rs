@@ -139,7 +139,9 @@ fn copies_that_cannot_come_or_go_are_refused() {
     run(&pool, "add-brick v replica 4", &[(2, "n")], "")
         .refused_with(&["1 sets", "give 2 for the first set"]);
     run(&pool, "remove-brick v replica 1", &[(2, "n")], " commit").refused_with(&["no brick of volume 'v'"]);
-    assert_eq!(run(&pool, "remove-brick v", &[(1, "a")], " commit").code, Some(2));
+    run(&pool, "remove-brick v", &[(1, "a")], " commit").refused_with(&["begin with start"]);
+    run(&pool, "remove-brick v", &[(1, "a")], " start").refused_with(&["name all of them"]);
+    run(&pool, "remove-brick v", &both, " start").refused_with(&["no set of volume v would stay"]);
     assert_eq!(run(&pool, "remove-brick v replica 1", &[(1, "a")], "").code, Some(2));
     assert!(!pool.servers[2].path("n").exists(), "a refused command left something");
     pool.kill(1);

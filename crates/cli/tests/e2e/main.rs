@@ -19,6 +19,7 @@ mod brick_check;
 mod contexts;
 mod copies;
 mod demo;
+mod drain;
 mod faults;
 mod files_elsewhere;
 mod footprint;

@@ -1,6 +1,7 @@
 //! The table itself. Keys are never renamed: users have them in scripts.
 
 use super::value::{self, Value, show_duration, show_size};
+use ids::SetId;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -49,6 +50,8 @@ pub enum Kind {
     Enum(&'static [&'static str]),
     /// Addresses and networks between commas; see [`crate::access`].
     Clients,
+    /// Numbers of sets between commas.
+    Sets,
 }
 
 impl Kind {
@@ -63,6 +66,7 @@ impl Kind {
                 format!("a duration from {} to {}", time(*min_ms), time(*max_ms))
             }
             Kind::Percent => "a percentage from 0% to 100%".to_string(),
+            Kind::Sets => "numbers of sets between commas".to_string(),
             Kind::Enum(words) => format!("one of {}", words.join(", ")),
             Kind::Clients => {
                 "addresses and networks between commas: 10.0.0.1, 10.0.0.0/8, 10.1.*, fd00::/8, or * for all \
@@ -98,6 +102,14 @@ impl Typed for u64 {
             Value::Int(n) | Value::Size(n) => Some(n),
             _ => None,
         }
+    }
+}
+
+/// Numbers of sets.
+impl Typed for Vec<SetId> {
+    fn of(value: Value) -> Option<Vec<SetId>> {
+        let Value::List(words) = value else { return None };
+        words.iter().map(|w| w.parse().ok().map(SetId)).collect()
     }
 }
 
@@ -252,6 +264,8 @@ options! {
         "how long clients trust attributes without a lease";
     client_entry_timeout: Duration = "client.entry-timeout", secs(0, 3600), "0s",
         "how long clients trust names without a lease";
+    drain: Vec<SetId> = "cluster.drain", Kind::Sets, "",
+        "sets that files leave and that get no new directories: see mortar volume remove-brick";
     min_free_disk: u8 = "cluster.min-free-disk", Kind::Percent, "1%",
         "a set with less room takes no more data, files and directories";
     quorum_count: u64 = "cluster.quorum-count", Kind::Int { min: 1, max: 8 }, "1",

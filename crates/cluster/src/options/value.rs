@@ -82,6 +82,10 @@ pub(super) fn parse(kind: &Kind, text: &str) -> Option<Value> {
         }
         Kind::Enum(words) => words.iter().find(|w| **w == text).map(|w| Value::Text(w.to_string())),
         Kind::Clients => parse_list(text).map(Value::List),
+        Kind::Sets => {
+            let number = |w: &String| w.parse::<u32>().is_ok_and(|n| n.to_string() == *w);
+            parse_list(text).filter(|words| words.iter().all(number)).map(Value::List)
+        }
     }
 }
 

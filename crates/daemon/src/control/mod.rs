@@ -9,6 +9,7 @@ mod config;
 mod connection;
 mod control_requests;
 mod copies;
+mod drain;
 mod entrance;
 mod evidence;
 mod fencing;

@@ -73,7 +73,7 @@ fn report(state: &State, volume: &Volume, status: &VolumeReport) -> RebalanceRep
             available: of.free_bytes,
             total: of.total_bytes,
             promised: 0,
-            writable: true,
+            writable: !options.drain.contains(&set.id),
         });
         add(&mut out.moved, &of.moved);
         out.sets.push(of);
@@ -88,7 +88,7 @@ fn report(state: &State, volume: &Volume, status: &VolumeReport) -> RebalanceRep
 }
 
 /// Room of a set, by its fullest brick with data, and what its primary counted.
-fn set_moves(set: &Set, status: &VolumeReport) -> Option<SetMoves> {
+pub(super) fn set_moves(set: &Set, status: &VolumeReport) -> Option<SetMoves> {
     let mut holders = Vec::new();
     let mut moved = None;
     for b in set.bricks.iter().filter(|b| set.view.in_sync.contains(&b.id)) {
@@ -108,4 +108,5 @@ fn add(all: &mut MovedFiles, one: &MovedFiles) {
     all.left += one.left;
     all.files_per_second += one.files_per_second;
     all.bytes_per_second += one.bytes_per_second;
+    all.none_can_move |= one.none_can_move;
 }

@@ -27,6 +27,7 @@ impl Control {
             R::PeerProbe(r) => A::PeerProbe(self.peer_probe(&r.host, r.port).await?),
             R::PeerDetach(r) => A::PeerDetach(self.peer_detach(&r.host, r.force).await?),
             R::PeerReplace(r) => A::PeerReplace(self.peer_replace(&r.host, r.by.as_deref()).await?),
+            R::PeerDrain(r) => A::PeerDrain(self.peer_drain(&r.host).await?),
             R::PeerStatus(_) => A::PeerStatus(self.peer_status().await),
             R::PoolList(_) => A::PoolList(Peers { peers: self.peers() }),
             R::VolumeCreate(r) => A::VolumeCreate(self.volume_create(r).await?),
@@ -52,6 +53,7 @@ impl Control {
             R::VolumeHeal(r) => A::VolumeHeal(self.heal_info(&r.name).await?),
             R::VolumeAdopt(r) => A::VolumeAdopt(self.volume_adopt(r).await?),
             R::VolumeRebalance(r) => A::VolumeRebalance(self.volume_rebalance(r).await?),
+            R::VolumeDrain(r) => A::VolumeDrain(self.volume_drain(r).await?),
             R::VolumePromote(r) => A::VolumePromote(self.volume_promote(r).await?),
             R::VolumeHealInfo(r) => A::VolumeHealInfo(self.heal_info(&r.name).await?),
         })

@@ -327,6 +327,7 @@ impl SetHandle {
                 left: r.departed.left,
                 files_per_second: r.departing.0,
                 bytes_per_second: r.departing.1,
+                none_can_move: r.none_can_move,
             },
             last_epoch: r.last_epoch,
             uncertain: r.uncertain,

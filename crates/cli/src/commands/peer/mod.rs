@@ -1,6 +1,7 @@
 //! `mortar peer`: the servers of the pool.
 
 mod detach;
+mod drain;
 mod probe;
 mod replace;
 mod status;
@@ -14,6 +15,7 @@ pub(crate) enum Peer {
     Probe(probe::Probe),
     Detach(detach::Detach),
     Replace(replace::Replace),
+    Drain(drain::Drain),
     Status(status::PeerStatusCommand),
 }
 
@@ -23,6 +25,7 @@ impl Peer {
             Peer::Probe(c) => c.run(global),
             Peer::Detach(c) => c.run(global),
             Peer::Replace(c) => c.run(global),
+            Peer::Drain(c) => c.run(global),
             Peer::Status(c) => c.run(global),
         }
     }

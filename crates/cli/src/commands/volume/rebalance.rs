@@ -104,8 +104,14 @@ mod tests {
 
     #[test]
     fn a_report_says_what_has_moved_and_what_is_left() {
-        let moved =
-            MovedFiles { files: 7, bytes: 4096, left: 2, files_per_second: 3, bytes_per_second: 1024 };
+        let moved = MovedFiles {
+            files: 7,
+            bytes: 4096,
+            left: 2,
+            files_per_second: 3,
+            bytes_per_second: 1024,
+            none_can_move: false,
+        };
         let of = |set, free_bytes| SetMoves { set: SetId(set), free_bytes, total_bytes: 1000, moved };
         let plan = vec![PlannedMove { from: SetId(1), to: SetId(2), bytes: 2048 }];
         let mut report = RebalanceReport {

@@ -1,0 +1,143 @@
+//! Sets that are taken out of a volume while it is in use.
+
+use crate::adopt::is_sound;
+use crate::grow::words;
+use crate::harness::{Pool, eventually, files};
+use serde_json::{Value, json};
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::{FileExt, MetadataExt, symlink};
+use std::path::PathBuf;
+
+const ALL: [(usize, &str); 6] = [(0, "a"), (1, "a"), (2, "a"), (3, "a"), (0, "b"), (1, "b")];
+
+fn drain(pool: &Pool, action: &str) -> Value {
+    pool.json(&format!("volume remove-brick v {} {action}", words(pool, &ALL[..2])))["sets"][0].clone()
+}
+
+/// HOST:/PATH of all bricks that the volume has.
+fn bricks(pool: &Pool) -> Vec<String> {
+    let status = pool.status("v");
+    let all = status["bricks"].as_array().unwrap().iter();
+    all.map(|b| format!("{}:{}", b["server"].as_str().unwrap(), b["path"].as_str().unwrap())).collect()
+}
+
+/// The set with the root goes: what can moves to the others, and the rest to places beside their bricks, over kills. A mount
+/// at work sees no error, and nothing changes that users see.
+#[test]
+fn a_set_leaves_a_volume_in_use() {
+    let mut pool = Pool::new(4);
+    pool.expect_errors(&["is not a brick"]);
+    pool.volume("v", 2, &ALL);
+    let mount = pool.mount("v");
+    for d in 0..24 {
+        let dir = mount.path(&format!("d{d}"));
+        fs::create_dir_all(dir.join("deeper")).unwrap();
+        for f in 0..10 {
+            fs::write(dir.join(format!("f{f}")), files::noise(d * 10 + f, 5000)).unwrap();
+            fs::write(dir.join(format!("deeper/g{f}")), files::noise(f, 100)).unwrap();
+        }
+        fs::hard_link(dir.join("f0"), dir.join("linked")).unwrap();
+        symlink("f1", dir.join("link")).unwrap();
+    }
+    let open: Vec<File> = (0..24)
+        .map(|d| OpenOptions::new().read(true).write(true).open(mount.path(&format!("d{d}/f2"))).unwrap())
+        .collect();
+    let before = files::tree(&mount.dir);
+
+    let at_start = drain(&pool, "start");
+    assert_eq!(at_start["drains"], true, "{at_start}");
+    let line = format!("volume remove-brick v {} commit", words(&pool, &ALL[..2]));
+    pool.cli(&line).refused_with(&["files can still leave"]);
+    fs::create_dir(mount.path("new")).unwrap();
+    pool.kill(2);
+    eventually("files move", || (drain(&pool, "status")["moved"]["files"].as_u64()? >= 3).then_some(()));
+    pool.start(2);
+    let ready = eventually("nothing more can move", || {
+        let now = drain(&pool, "status");
+        (now["moved"]["none_can_move"] == true).then_some(now)
+    });
+    let paths = pool.paths(&ALL);
+    assert!(
+        paths[2].join("new").exists() || paths[4].join("new").exists(),
+        "what is new is placed elsewhere"
+    );
+    assert!(ready["moved"]["left"].as_u64().unwrap() > 0, "open and linked files stay: {ready}");
+
+    pool.wait_in_sync();
+    let moves_out = drain(&pool, "commit");
+    let goes_to: Vec<&str> =
+        moves_out["bricks"].as_array().unwrap().iter().filter_map(|b| b["goes_to"].as_str()).collect();
+    assert!(goes_to.iter().all(|place| place.ends_with("/a-set1")), "{moves_out}");
+    pool.kill(2);
+    open[0].write_all_at(b"still here", 0).unwrap();
+    pool.start(2);
+    let old: Vec<String> = ALL[..2].iter().map(|(s, b)| pool.servers[*s].brick(b)).collect();
+    eventually("the old bricks are out of the volume", || {
+        bricks(&pool).iter().all(|b| !old.contains(b)).then_some(())
+    });
+    pool.wait_in_sync();
+    for path in &paths[..2] {
+        fs::remove_dir_all(path).unwrap();
+    }
+    pool.kill(3);
+    open[0].sync_all().unwrap();
+    let mut back = vec![0; 10];
+    open[0].read_exact_at(&mut back, 0).unwrap();
+    assert_eq!(back, b"still here");
+    open[0].write_all_at(&files::noise(2, 5000)[..10], 0).unwrap();
+    let after = files::tree(&mount.dir);
+    for (path, seen) in &before {
+        // It was written to.
+        if path != &PathBuf::from("d0/f2") {
+            assert!(after.get(path) == Some(seen), "{path:?} is not what it was");
+        }
+    }
+    assert_eq!(before.len() + 1, after.len(), "and the new directory");
+    assert_eq!(fs::metadata(mount.path("d3/linked")).unwrap().nlink(), 2);
+    pool.start(3);
+    drop(open);
+    fs::remove_dir_all(mount.path("d1")).unwrap();
+    let info = pool.json("volume info v")[0].clone();
+    assert_eq!(info["sets"].as_array().unwrap().len(), 3, "what is left of the set serves elsewhere");
+    assert_eq!(pool.json("volume get v cluster.drain")[0]["value"], json!("1"));
+    pool.wait_in_sync();
+    mount.end();
+    (0..4).for_each(|s| pool.stop(s));
+    for brick in &paths[2..] {
+        is_sound(brick);
+    }
+    for server in [2, 3] {
+        is_sound(&pool.servers[server].path("a-set1"));
+    }
+}
+
+/// All bricks of a server find places on others; then it can be detached.
+#[test]
+fn a_server_is_drained_and_detached() {
+    let mut pool = Pool::new(3);
+    pool.expect_errors(&["is not a brick"]);
+    pool.volume("v", 2, &[(0, "a"), (1, "a")]);
+    pool.volume("w", 1, &[(0, "w"), (2, "w")]);
+    let mounts = [pool.mount("v"), pool.mount("w")];
+    for m in &mounts {
+        for d in 0..6 {
+            fs::create_dir(m.path(&format!("d{d}"))).unwrap();
+            fs::write(m.path(&format!("d{d}/f")), files::noise(d, 9000)).unwrap();
+        }
+    }
+    let before: Vec<_> = mounts.iter().map(|m| files::tree(&m.dir)).collect();
+    let host = pool.servers[0].host.clone();
+    let drain = |pool: &Pool| pool.json(&format!("peer drain {host}"));
+    let stuck = drain(&pool);
+    let note = stuck["notes"][0].as_str().unwrap();
+    assert!(note.contains("of volume v stays"), "no other server has none of its set: {stuck}");
+    pool.ok(&format!("volume replace-brick v {}", words(&pool, &[(0, "a"), (2, "a")])));
+    eventually("the server has no bricks", || drain(&pool)["bricks"].as_array()?.is_empty().then_some(()));
+    assert!(pool.ok(&format!("peer drain {host}")).contains("mortar peer detach"));
+    for (m, before) in mounts.iter().zip(&before) {
+        assert!(files::tree(&m.dir) == *before, "what users see has changed");
+    }
+    mounts.into_iter().for_each(|m| m.end());
+    (0..3).for_each(|s| pool.stop(s));
+    is_sound(&pool.servers[2].path("a"));
+}

@@ -1,0 +1,39 @@
+//! Where a brick of a set that is emptied goes (docs/design/0022): beside a brick of the same volume that stays.
+
+use crate::{Brick, BrickSpec, Set, State, Volume};
+
+impl State {
+    /// A place for what `old` holds: beside the brick with most room, of a set that is not emptied, on a server that has none of
+    /// this set. With `same_server` the brick's own server will do if there is no other one. `room`: bytes free at a brick.
+    pub fn place_for(
+        &self,
+        volume: &Volume,
+        set: &Set,
+        old: &Brick,
+        same_server: bool,
+        room: &dyn Fn(&Brick) -> u64,
+    ) -> Option<BrickSpec> {
+        let emptied = volume.typed_options().drain;
+        let stay = self.sets_of(volume).filter(|s| s.id != set.id && !emptied.contains(&s.id));
+        // Beside a mount point lies another file system.
+        let hosts = stay.flat_map(|s| &s.bricks).filter(|b| !b.leaving && b.mount != b.path);
+        let has_other = |b: &Brick| set.bricks.iter().any(|o| o.server == b.server && o.id != old.id);
+        let fits = |b: &&Brick| !has_other(b) && (same_server || b.server != old.server);
+        let host = hosts.filter(fits).max_by_key(|b| (b.server != old.server, room(b), b.id))?;
+        Some(BrickSpec { server: host.server, path: path(host, set) })
+    }
+
+    /// Bricks of sets that were emptied for which a place was found beside this one.
+    pub fn guests_of<'a>(&'a self, host: &'a Brick) -> impl Iterator<Item = &'a Brick> {
+        let all = self.bricks_of(host.server);
+        all.filter(|(set, b)| b.path == path(host, set)).map(|(_, b)| b)
+    }
+}
+
+fn path(host: &Brick, set: &Set) -> String {
+    format!("{}-set{}", host.path, set.id.0)
+}
+
+#[cfg(test)]
+#[path = "places_tests.rs"]
+mod tests;
