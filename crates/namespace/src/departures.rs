@@ -46,7 +46,8 @@ fn depart(
     fid: Fid,
     (to, copy): (SetId, Fid),
 ) -> Result<Decision, Errno> {
-    if to == cx.set {
+    // A name in a folder of names is another set's: that set has the entry.
+    if to == cx.set || at.dir.is_names() {
         return Err(Errno::EINVAL);
     }
     let dir = open_dir(view, at.dir)?;

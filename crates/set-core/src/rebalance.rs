@@ -228,7 +228,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Look::Walk if !r.passes => return,
             Look::Walk => {
                 if let Ok(Done::Placed(found)) = found {
-                    r.dirs = found;
+                    // What has a name in another set's directory stays.
+                    r.dirs = found.into_iter().filter(|dir| !dir.is_names()).collect();
                 }
                 let (root, home) = self.brick.root();
                 r.dirs.extend((home == self.set).then_some(root));

@@ -111,6 +111,18 @@ fn a_file_departs() {
     assert_eq!(departed(&mut rig), Departed { files: 1, bytes: 3 << 19, left: 0 });
 }
 
+/// A name that the file has in a directory of another set is not an entry that this set could change.
+#[test]
+fn a_file_with_its_name_in_another_set_stays() {
+    let names = [((FAR.names(), name("own")), (OWN, HERE))].into();
+    let mut rig = Rig::with(Memory { names, files: [OWN].into(), ..Memory::default() }, &[]);
+    rig.now += Duration::from_secs(60);
+    rig.lease = rig.now + Duration::from_secs(600);
+    let op = Op::Depart { parent: FAR.names(), name: name("own"), fid: OWN, to: THERE, copy: COPY };
+    let told = rig.ask(9, op);
+    assert!(told[0].contains("invalid argument"), "{told:?}");
+}
+
 /// Whether the file was refused, as one that may not go.
 fn is_refused(said: &[String]) -> bool {
     let busy = Errno::EBUSY.to_string();
