@@ -118,6 +118,7 @@ fn a_file_with_its_name_in_another_set_stays() {
     let mut rig = Rig::with(Memory { names, files: [OWN].into(), ..Memory::default() }, &[]);
     rig.now += Duration::from_secs(60);
     rig.lease = rig.now + Duration::from_secs(600);
+    rig.step(Input::Tick);
     let op = Op::Depart { parent: FAR.names(), name: name("own"), fid: OWN, to: THERE, copy: COPY };
     let told = rig.ask(9, op);
     assert!(told[0].contains("invalid argument"), "{told:?}");
