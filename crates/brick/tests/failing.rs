@@ -39,8 +39,12 @@ impl Small {
         rustix::fs::fallocate(&ballast, flags, 0, self.room() - bytes).unwrap();
     }
 
+    /// Gives the room back. A process that another test is about to start may still have the file open: what it holds
+    /// would stay until then.
     fn free(&self) {
-        std::fs::remove_file(self.path().join("ballast")).unwrap();
+        let ballast = self.path().join("ballast");
+        std::fs::OpenOptions::new().write(true).open(&ballast).unwrap().set_len(0).unwrap();
+        std::fs::remove_file(ballast).unwrap();
     }
 }
 
