@@ -304,8 +304,10 @@ impl<B: ChangeBody> Replica<B> {
     fn on_durable(&mut self, lsn: Lsn, available: u64, out: &mut Out<B>) {
         self.durable = self.durable.max(lsn);
         self.available = available;
-        if self.role == Role::Secondary {
-            self.acknowledge(out);
+        match self.role {
+            Role::Secondary => self.acknowledge(out),
+            Role::Healing => self.send_room(out),
+            _ => {}
         }
     }
 

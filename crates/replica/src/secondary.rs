@@ -66,6 +66,14 @@ impl<B: ChangeBody> Replica<B> {
         }
     }
 
+    /// On a brick that heals: tells the primary how much room it has, and nothing else. How far it is may be of a join that was
+    /// accepted anew since.
+    pub(crate) fn send_room(&mut self, out: &mut Out<B>) {
+        let Some(primary) = self.view.primary else { return };
+        let message = Message::Ack { lsn: Lsn(0), durable: Lsn(0), available: self.available };
+        self.send(primary, message, out);
+    }
+
     /// Begins a sync for the primary, unless the same one is under way: it covers all that was applied when it began.
     fn begin_peer_sync(&mut self, from: BrickId, ticket: u64, fid: Option<Fid>, out: &mut Out<B>) {
         let epoch = self.view.epoch;

@@ -346,6 +346,31 @@ fn who_has_healed_says_so_in_every_epoch_until_it_is_let_in() {
     assert!(joiner.tick(1000).iter().all(|o| !o.starts_with("healed")));
 }
 
+/// The primary may have little room to count with for as long as it hears nothing: a brick that heals may have nothing to
+/// acknowledge for long.
+#[test]
+fn who_heals_tells_how_much_room_it_has_and_no_more() {
+    let mut joiner = Rig::with_journal(3, 0, stamp(1, 4));
+    joiner.view(2, 1, &[1]);
+    joiner.give(Input::Joined { join_id: 1, start: stamp(1, 4), full: false });
+    assert_eq!(joiner.give(Input::Durable { lsn: Lsn(4), available: 70 }), ["ack 0 to 1 in 2"]);
+    let mut a = Rig::primary(1, &[1]);
+    a.give(Input::Joining { brick: BrickId(3), join_id: 1 });
+    a.give(Input::JoinerCaughtUp(BrickId(3)));
+    a.decide(5, 9);
+    a.applied(1);
+    a.ack(3, 1, 1);
+    a.peer(3, 1, Message::Healed { join_id: 1, lsn: Lsn(1) });
+    assert_eq!(a.replica.available(), 9);
+    let told = Message::Ack { lsn: Lsn(0), durable: Lsn(0), available: 70 };
+    assert!(a.peer(3, 1, told).is_empty());
+    assert_eq!(a.replica.available(), 70);
+    // It is not behind by that.
+    a.decide(6, 9);
+    a.applied(2);
+    assert_eq!(a.ack(3, 1, 2), ["complete 6"]);
+}
+
 #[test]
 fn an_arbiter_never_succeeds() {
     let mut a = Rig::new(1);
