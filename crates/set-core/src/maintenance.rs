@@ -95,9 +95,16 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// The pool changed: the set's view, members and options may have.
     pub(crate) fn on_settings(&mut self, cx: &mut Cx<'_, B, R>, settings: Settings) {
         let view = settings.view.clone();
-        let before = core::mem::replace(&mut self.settings, settings).rebalance;
-        self.on_rebalance_settings(before);
+        let before = core::mem::replace(&mut self.settings, settings);
+        self.on_rebalance_settings(before.rebalance);
         self.feed(cx, Input::View(view));
+        // One that was joining may have been removed: its link tells nothing of it any more, and nobody waits for it.
+        for brick in before.members.into_keys() {
+            if !self.settings.members.contains_key(&brick) {
+                self.catch_ups.forget(brick);
+                self.feed(cx, Input::LinkUp(brick));
+            }
+        }
         // Whoever waited for an entry was told, and homes ask.
         self.joints.clear();
         if !self.leads() {

@@ -11,11 +11,11 @@ mod common;
 
 use common::Rig;
 use common::brick::Memory;
-use ids::{Epoch, Fid, Lsn, OpId, Time};
+use ids::{BrickId, Epoch, Fid, Lsn, OpId, Time};
 use namespace::TreeState;
 use set_core::{Done, Input, LocalBrick};
 use wire::peer::{Object, PeerBody, Sent, Stamp};
-use wire::{Change, Errno};
+use wire::{Change, Errno, Op};
 
 const NONE: [&str; 0] = [];
 
@@ -43,6 +43,22 @@ fn a_joining_brick_is_sent_what_it_missed_and_then_every_change() {
     assert_eq!(rig.peer(2, join(5)), ["send 2: joinaccepted"]);
     assert_eq!(rig.wake(), ["send 2: catchup", "send 2: catchup", "send 2: caughtup"]);
     assert!(rig.mkfile(7, "c").contains(&"send 2: replicate".to_owned()));
+}
+
+/// It has healed and is waited for, but no view names it yet: that it is gone changes no view.
+#[test]
+fn nobody_waits_for_a_joining_brick_that_was_removed() {
+    let mut rig = two_changes();
+    rig.peer(2, join(5));
+    rig.wake();
+    rig.peer(2, PeerBody::Healed { join_id: 5, lsn: Lsn(2) });
+    rig.ask(7, Op::SyncFs);
+    rig.wake();
+    assert_eq!(rig.step(Input::Worked(1, Ok(Done::Synced(Lsn(2))))), NONE, "it is waited for");
+    let mut settings = rig.settings(BrickId(1), [BrickId(1)].into());
+    settings.members.remove(&BrickId(2));
+    let out = rig.step(Input::Settings(settings));
+    assert!(out.iter().any(|l| l.starts_with("reply")), "{out:?}");
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use crate::disk::Disk;
 use crate::trace::say;
 use crate::world::World;
-use disk_format::tag::{INTENT, Tag, XATTR};
+use disk_format::tag::{INTENT, PENDING, Tag, XATTR};
 use file_history::{CutShort, Excuse, Excuses, Loss};
 use file_system::{File, FileSystem, S_IFDIR, S_IFLNK};
 use ids::{Fid, SetId, Time};
@@ -121,8 +121,11 @@ fn walk(
             out.insert(path, seen);
             continue;
         }
-        let is_own = tag(&open)?.is_some_and(|t| t.home == here);
-        let path = match seen.fid.filter(|_| is_own && !own && !at.is_empty()) {
+        let own_tag = tag(&open)?.filter(|t| t.home == here);
+        let is_own = own_tag.is_some();
+        // In the root a name stays where it is, but of two that are marked one gives way.
+        let may_hang_elsewhere = !at.is_empty() || own_tag.is_some_and(|t| t.flags & PENDING != 0);
+        let path = match seen.fid.filter(|_| is_own && !own && may_hang_elsewhere) {
             Some(fid) => on_a_copy(fid),
             None => path,
         };
