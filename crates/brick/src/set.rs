@@ -197,6 +197,10 @@ impl set_core::LocalBrick for Brick {
         Brick::mark_unsynced_stale(self)
     }
 
+    fn syncs_fail(&self) -> bool {
+        Brick::syncs_fail(self)
+    }
+
     fn begin_write_again(&mut self) {
         Brick::begin_write_again(self);
     }

@@ -107,6 +107,12 @@ impl Brick {
         }
     }
 
+    /// Whether every sync fails: one failed before, or what an opening found could not be written again, and that was not made
+    /// good since.
+    pub fn syncs_fail(&self) -> bool {
+        self.shared.failed() != self.shared.rewritten()
+    }
+
     /// A sync failed, and no other brick has what this one has: it is to be written again, and the sync after that brings all
     /// to disk, or fails as well. [`Brick::write_again_slice`] does it.
     pub fn begin_write_again(&mut self) {

@@ -149,6 +149,8 @@ pub trait LocalBrick: namespace::TreeState + replica::healing::HealTarget {
     fn abandon_partial(&mut self) -> Result<(), Errno>;
     /// What was not synced is stale.
     fn mark_unsynced_stale(&mut self) -> Result<(), Errno>;
+    /// Whether every sync fails until what one may have dropped is written again.
+    fn syncs_fail(&self) -> bool;
     /// What was not synced is to be written again: nobody else has it.
     fn begin_write_again(&mut self);
     /// Writes some of it; true if all is written.

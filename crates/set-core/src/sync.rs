@@ -22,6 +22,8 @@ const ROUNDS: usize = 8;
 pub(crate) struct Rounds {
     waiting: Vec<(SyncToken, Option<Fid>)>,
     under_way: usize,
+    /// Before the next one, what the brick could not write again was tried once more.
+    tried: bool,
 }
 
 /// What one round makes durable.
@@ -79,9 +81,15 @@ impl Periodic {
 impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// A round of syncs, if any waits for one.
     pub(crate) fn begin_round(&mut self, cx: &mut Cx<'_, B, R>) {
+        // The disk may be well again since that failed: nobody is told of an error that is over.
+        if !self.rounds.tried && self.replica.is_only() && self.brick.syncs_fail() {
+            self.rounds.tried = true;
+            self.write_again();
+        }
         if self.writing_again {
             return self.timers.set(cx.at.now + LOOK_AGAIN, Due::Syncs);
         }
+        self.rounds.tried = false;
         let Some(Round { tokens, objects }) = self.rounds.begin() else { return };
         let Some(objects) = objects else { return self.flush_then(cx, Then::Round(tokens)) };
         let work = self.brick.begin_sync_of(&objects);

@@ -226,6 +226,24 @@ fn what_the_only_brick_could_not_sync_is_written_again() {
     assert_eq!((rig.core.brick_mut().unsynced, rig.core.brick_mut().written_again), (0, 1));
 }
 
+/// A brick was opened while its disk refused writes, say.
+#[test]
+fn what_could_not_be_written_again_is_tried_once_more_before_a_sync() {
+    for (syncs_fail, tried) in [(0, 0), (1, 1), (2, 1)] {
+        let mut rig = Rig::with(Memory { syncs_fail, ..Memory::default() }, &[]);
+        rig.ask(7, Op::SyncFs);
+        let mut begun = rig.wake();
+        while begun.is_empty() {
+            begun = rig.wake();
+        }
+        assert_eq!((begun, rig.core.brick_mut().written_again), (vec!["start 1: syncall".to_owned()], tried));
+    }
+    let mut rig = Rig::with(Memory { syncs_fail: 1, ..Memory::default() }, &[2]);
+    rig.ask(7, Op::SyncFs);
+    rig.wake();
+    assert_eq!(rig.core.brick_mut().written_again, 0, "another brick has it, and this one leaves");
+}
+
 /// It may be very much.
 #[test]
 fn it_is_written_again_in_turns_and_clients_are_served_between_but_for_their_syncs() {

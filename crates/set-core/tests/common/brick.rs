@@ -27,6 +27,8 @@ pub struct Memory {
     pub unsynced: u32,
     /// How often it was to write that again.
     pub written_again: u32,
+    /// Syncs fail until it was begun so often to write again.
+    pub syncs_fail: u32,
     /// How many slices that takes, and how many are left of it.
     pub much_unsynced: u32,
     pub left_unsynced: u32,
@@ -378,7 +380,11 @@ impl LocalBrick for Memory {
         self.unsynced += 1;
         Ok(())
     }
+    fn syncs_fail(&self) -> bool {
+        self.syncs_fail > 0
+    }
     fn begin_write_again(&mut self) {
+        self.syncs_fail = self.syncs_fail.saturating_sub(1);
         self.left_unsynced = self.much_unsynced;
     }
     fn write_again_slice(&mut self) -> Result<bool, Errno> {
