@@ -82,10 +82,14 @@ impl Brick {
 
     /// The object's node with a `stat` that is up to date.
     pub(crate) fn fresh(&mut self, fid: Fid) -> Result<(&Node, Stat), Errno> {
-        if let Some(stat) = self.load(fid)?.stat() {
-            return Ok((self.nodes.peek(fid).ok_or(Errno::ESTALE)?, stat));
-        }
-        let stat = self.open_fid(fid)?.stat()?;
+        let known = match self.nodes.get(fid) {
+            Some(node) => node.stat(),
+            None => self.load(fid)?.stat(),
+        };
+        let stat = match known {
+            Some(stat) => return Ok((self.nodes.peek(fid).ok_or(Errno::ESTALE)?, stat)),
+            None => self.open_fid(fid)?.stat()?,
+        };
         let node = self.nodes.peek(fid).ok_or(Errno::ESTALE)?;
         node.set_stat(stat);
         Ok((node, stat))

@@ -9,35 +9,36 @@ use wire::Change;
 pub(crate) fn effects(change: &Change) -> Vec<(Fid, Effect)> {
     let c = |time: &Time| Effect { ctime: Some(*time), ..Effect::default() };
     let m = |time: &Time| Effect { ctime: Some(*time), mtime: Some(*time), ..Effect::default() };
+    let entries = |time: &Time| Effect { only_times: true, ..m(time) };
     let gone = |time: &Time, orphan: bool| Effect { set: if orphan { ORPHAN } else { 0 }, ..c(time) };
     match change {
         Change::Nop | Change::DropOrphan { .. } => vec![],
         Change::Arrive { fid, .. } => vec![(*fid, Effect { set: ORPHAN, ..Effect::default() })],
         Change::Depart { parent, fid, mtime, ctime, .. } => {
-            vec![(*parent, Effect { mtime: Some(*mtime), ..c(ctime) }), (*fid, gone(ctime, false))]
+            vec![(*parent, Effect { mtime: Some(*mtime), ..entries(ctime) }), (*fid, gone(ctime, false))]
         }
         // The new object gets its own with its making.
-        Change::Create { parent, time, .. } => vec![(*parent, m(time))],
+        Change::Create { parent, time, .. } => vec![(*parent, entries(time))],
         Change::Unlink { parent, fid, orphan, time, .. } => {
-            vec![(*parent, m(time)), (*fid, gone(time, *orphan))]
+            vec![(*parent, entries(time)), (*fid, gone(time, *orphan))]
         }
-        Change::Rmdir { parent, time, .. } => vec![(*parent, m(time))],
+        Change::Rmdir { parent, time, .. } => vec![(*parent, entries(time))],
         Change::Rename { parent, fid, to_parent, replaced, time, .. } => {
-            let mut v = vec![(*parent, m(time)), (*fid, c(time))];
+            let mut v = vec![(*parent, entries(time)), (*fid, c(time))];
             if to_parent != parent {
-                v.push((*to_parent, m(time)));
+                v.push((*to_parent, entries(time)));
             }
             v.extend(replaced.as_ref().map(|r| (r.fid, gone(time, r.orphan))));
             v
         }
         Change::Exchange { parent, fid, to_parent, to_fid, time, .. } => {
-            let mut v = vec![(*parent, m(time)), (*fid, c(time)), (*to_fid, c(time))];
+            let mut v = vec![(*parent, entries(time)), (*fid, c(time)), (*to_fid, c(time))];
             if to_parent != parent {
-                v.push((*to_parent, m(time)));
+                v.push((*to_parent, entries(time)));
             }
             v
         }
-        Change::Link { fid, parent, time, .. } => vec![(*parent, m(time)), (*fid, c(time))],
+        Change::Link { fid, parent, time, .. } => vec![(*parent, entries(time)), (*fid, c(time))],
         Change::SetAttr { fid, atime, mtime, time, .. } => {
             vec![(*fid, Effect { mtime: *mtime, atime: *atime, ..c(time) })]
         }
@@ -53,10 +54,10 @@ pub(crate) fn effects(change: &Change) -> Vec<(Fid, Effect)> {
             // What has arrived gets its first name so.
             let clear = if add.is_some() { PENDING | ORPHAN } else { PENDING };
             let ended = Effect { ctime, clear, ended: true, ..gone(time, *orphan) };
-            dirs.into_iter().map(|dir| (dir, m(time))).chain([(*fid, ended)]).collect()
+            dirs.into_iter().map(|dir| (dir, entries(time))).chain([(*fid, ended)]).collect()
         }
         Change::Enter { parent, replaced, time, .. } => {
-            let mut v = vec![(*parent, m(time))];
+            let mut v = vec![(*parent, entries(time))];
             v.extend(replaced.as_ref().map(|r| (r.fid, gone(time, r.orphan))));
             v
         }

@@ -80,7 +80,11 @@ impl Brick {
 
     /// An entry has another name.
     fn moved(&mut self, from: (Fid, &[u8]), to: (Fid, &[u8]), entry: Entry) {
-        self.left(from.0, from.1);
+        if entry.is_dir() {
+            self.left(from.0, from.1);
+        } else {
+            self.file_left(from.0, from.1);
+        }
         self.moved_to(to.0, to.1, entry);
         self.invalidate_attrs(entry.fid);
     }
@@ -99,6 +103,9 @@ impl Brick {
             Err(Errno::EINVAL) if self.disentangle(b.0, a.2)? | self.disentangle(a.0, b.2)? => exchange(),
             other => other,
         }?;
+        // One of the two may be a directory.
+        self.invalidate_attrs(a.0);
+        self.invalidate_attrs(b.0);
         self.moved_to(a.0, name, two);
         self.moved_to(b.0, to_name, one);
         Ok(())

@@ -15,7 +15,7 @@ impl Brick {
         }
         let dir = self.open_dir(parent)?;
         self.push_out(&dir, name, fid, orphan)?;
-        self.left(parent, name);
+        self.file_left(parent, name);
         Ok(())
     }
 

@@ -31,6 +31,9 @@ pub(crate) struct Effect {
     pub(crate) clear: u8,
     /// The mark of a file ends, and its names are changed: see [`Node::tag_on_disk`].
     pub(crate) ended: bool,
+    /// Only times are concerned: those of a directory whose entries the change alters. If one of them is a directory, who
+    /// alters it says so ([`Node::invalidate`]).
+    pub(crate) only_times: bool,
 }
 
 impl Node {
@@ -104,7 +107,9 @@ impl Node {
     #[must_use]
     pub(crate) fn take_effect(&mut self, version: Version, e: Effect) -> bool {
         let was = self.is_dirty();
-        self.stat = None;
+        if !e.only_times {
+            self.stat = None;
+        }
         self.tag.version = version;
         self.tag.flags = (self.tag.flags | e.set) & !e.clear;
         if e.ended {

@@ -66,6 +66,7 @@ impl Brick {
         tracing::warn!(brick = %self.path.display(), dir = %parent, name = %text, to, "moved a file that does not belong to the volume to .mortar/limbo");
         self.listings.removed(parent, name);
         self.names.forget(parent, name);
+        self.invalidate_attrs(parent);
         Ok(())
     }
 

@@ -70,7 +70,10 @@ impl Brick {
         self.shared.fresh().entered(parent, entry.fid);
         self.names.note(parent, name, Some(entry));
         self.listings.added(parent, name, entry.kind);
-        self.invalidate_attrs(parent);
+        if entry.is_dir() {
+            // Its parent has one link more.
+            self.invalidate_attrs(parent);
+        }
     }
 
     /// Notes everywhere that an object has a new place: a sync of what lies beneath a directory brings its move to disk.
@@ -83,9 +86,14 @@ impl Brick {
 
     /// Notes the end of an entry everywhere.
     pub(crate) fn left(&mut self, parent: Fid, name: &[u8]) {
+        self.file_left(parent, name);
+        self.invalidate_attrs(parent);
+    }
+
+    /// Notes the end of an entry that was no directory's: what is known of its directory stays right.
+    pub(crate) fn file_left(&mut self, parent: Fid, name: &[u8]) {
         self.names.note(parent, name, None);
         self.listings.removed(parent, name);
-        self.invalidate_attrs(parent);
     }
 
     /// Looks a name up, in memory first. What is found by name is learnt: its node, and its handle if the index lacks it.

@@ -304,3 +304,50 @@ fn reads() {
     assert!(s.bricks[0].room().unwrap().available > 0);
     assert!(matches!(s.bricks[0].read(ROOT, 0, 1), Err(Errno::EISDIR)));
 }
+
+/// What is known of a directory stays known while only files come and go in it; its links are always those on disk.
+#[test]
+fn links_of_directories_are_those_on_disk() {
+    let (t, mut s) = two();
+    let dirs: Vec<(Fid, &str)> = ["d", "e"].map(|n| (s.dir(ROOT, n), n)).to_vec();
+    let (d, e) = (dirs[0].0, dirs[1].0);
+    let rename = |from, n: &str, to, to_n: &str, flags| Op::Rename {
+        parent: from,
+        name: name(n),
+        to_parent: to,
+        to_name: name(to_n),
+        flags,
+    };
+    let ops = [
+        create(d, "f", Node::File, 0o600),
+        create(d, "s1", Node::Dir, 0o700),
+        create(e, "g", Node::File, 0o600),
+        // A directory and a file change places.
+        rename(d, "s1", e, "g", 2),
+        rename(d, "f", e, "f", 0),
+        rename(e, "g", d, "s2", 0),
+        create(e, "s3", Node::Dir, 0o700),
+        rename(d, "s2", e, "s3", 0),
+        Op::Link { fid: d, parent: e, name: name("none") },
+        Op::Unlink { parent: e, name: name("f") },
+        create(d, "s4", Node::Dir, 0o700),
+        create(d, "f", Node::File, 0o600),
+        Op::Rmdir { parent: d, name: name("s4") },
+        Op::Rmdir { parent: e, name: name("s3") },
+    ];
+    for op in ops {
+        assert_eq!(s.run(&op, b"").err(), matches!(op, Op::Link { .. }).then_some(Errno::EPERM), "{op:?}");
+        for (b, brick) in s.bricks.iter_mut().enumerate() {
+            for (fid, n) in &dirs {
+                let on_disk = std::fs::metadata(t.path().join(format!("b{}/{n}", b + 1))).unwrap();
+                let known = brick.attr(*fid).unwrap();
+                assert_eq!(
+                    (u64::from(known.nlink), known.mode),
+                    (on_disk.nlink(), on_disk.mode()),
+                    "{n}: {op:?}"
+                );
+            }
+        }
+    }
+    same(&t, s);
+}

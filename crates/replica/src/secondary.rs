@@ -33,10 +33,14 @@ impl<B: ChangeBody> Replica<B> {
             self.acknowledge(out);
             return;
         }
-        if self.gap.len() < EARLY {
+        let mut next = None;
+        if lsn == self.last.lsn.next() {
+            self.gap.remove(&lsn);
+            next = Some(entry);
+        } else if self.gap.len() < EARLY {
             self.gap.insert(lsn, entry);
         }
-        while let Some(entry) = self.gap.remove(&self.last.lsn.next()) {
+        while let Some(entry) = next.take().or_else(|| self.gap.remove(&self.last.lsn.next())) {
             if entry.stamp.epoch < self.last.epoch {
                 self.fail(out);
                 return;

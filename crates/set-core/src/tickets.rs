@@ -1,12 +1,14 @@
 //! A table of things that wait, each under a number that is issued once.
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 
 /// What waits, by its ticket.
 #[derive(Debug)]
 pub(crate) struct Tickets<T> {
     last: u64,
-    waiting: BTreeMap<u64, T>,
+    /// Boxed: mostly one or none waits, and the map's only node, which comes and goes with it, has room for eleven.
+    waiting: BTreeMap<u64, Box<T>>,
 }
 
 impl<T> Default for Tickets<T> {
@@ -19,23 +21,23 @@ impl<T> Tickets<T> {
     /// Keeps it, and gives it a ticket.
     pub(crate) fn issue(&mut self, what: T) -> u64 {
         self.last += 1;
-        self.waiting.insert(self.last, what);
+        self.waiting.insert(self.last, Box::new(what));
         self.last
     }
 
     /// Gives up what waits under the ticket; once.
     pub(crate) fn take(&mut self, ticket: u64) -> Option<T> {
-        self.waiting.remove(&ticket)
+        self.waiting.remove(&ticket).map(|what| *what)
     }
 
     /// What waits under the ticket.
     pub(crate) fn get(&self, ticket: u64) -> Option<&T> {
-        self.waiting.get(&ticket)
+        self.waiting.get(&ticket).map(|what| &**what)
     }
 
     /// What waits under the ticket, to be changed.
     pub(crate) fn get_mut(&mut self, ticket: u64) -> Option<&mut T> {
-        self.waiting.get_mut(&ticket)
+        self.waiting.get_mut(&ticket).map(|what| &mut **what)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -48,7 +50,7 @@ impl<T> Tickets<T> {
 
     /// Gives up everything.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = T> + use<T> {
-        core::mem::take(&mut self.waiting).into_values()
+        core::mem::take(&mut self.waiting).into_values().map(|what| *what)
     }
 }
 
