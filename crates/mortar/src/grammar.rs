@@ -98,7 +98,6 @@ mod tests {
             "volume reset v a.b",
             "config export",
             "config diff f",
-            "help volume create",
             "completions bash",
             "config apply f --dry-run",
             "volume heal v",
@@ -112,6 +111,8 @@ mod tests {
             let words = std::iter::once("mortar").chain(line.split(' '));
             assert!(Mortar::try_parse_from(words).is_ok(), "{line}");
         }
+        let help = Mortar::try_parse_from(["mortar", "help", "volume", "create"]).unwrap_err();
+        assert_eq!(help.kind(), clap::error::ErrorKind::DisplayHelp, "{help}");
         for line in
             ["", "peer", "volume", "volume create v", "volume heal v now", "volume set v a.b", "peer probe"]
         {
