@@ -36,6 +36,31 @@ pub struct ClientStatus {
     pub seconds: u64,
 }
 
+/// The files of a volume that clients hold open.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct OpenFileReports {
+    /// The volume.
+    pub name: String,
+    /// How many there are.
+    pub total: u64,
+    /// Some of them: at most 100 of each set.
+    pub files: Vec<OpenFile>,
+    /// Servers that did not tell.
+    #[serde(default)]
+    pub notes: Vec<String>,
+}
+
+/// An open file.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct OpenFile {
+    /// Its path in the volume; its identity in angle brackets if the path is not known, or it has none.
+    pub path: String,
+    /// The set that has it.
+    pub set: SetId,
+    /// How many clients hold it.
+    pub clients: u64,
+}
+
 /// What waits in a volume.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct QueueReports {

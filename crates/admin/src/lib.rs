@@ -7,32 +7,41 @@
 
 mod activity;
 mod answer;
+mod doctor;
 mod drain;
 mod envelope;
 mod error;
+mod event;
 mod peer;
+mod profile;
 mod rebalance;
 mod request;
 mod status;
 mod volume;
 
-pub use activity::{ClientReports, ClientStatus, QueueReports, QueueStatus};
+pub use activity::{ClientReports, ClientStatus, OpenFile, OpenFileReports, QueueReports, QueueStatus};
 pub use answer::{
     AdoptReport, BrickReplaced, BricksAdded, BricksRemoved, Changes, Document, NotAdopted, OptionsReset,
     OptionsSet, PeerDetached, PeerProbed, PeerReplaced, VolumeCreated, VolumeDeleted, VolumePromoted,
     VolumeStarted, VolumeStopped,
 };
+pub use doctor::{DoctorReport, Finding, Severity};
 pub use drain::{DrainReport, DrainedBrick, DrainedSet, PeerDrained};
 pub use envelope::{TAG, Unreadable, VERSION, decode_answer, decode_request, encode_answer, encode_request};
 pub use error::{AdminError, ErrorCode};
+pub use event::{Event, EventReports};
 pub use peer::{Peer, PeerStatus, Peers, ServerRole};
+pub use profile::{
+    LatencyClass, OperationProfile, ProfileReport, ProfileSpan, SetProfile, TopLine, TopReport,
+};
 pub use rebalance::{MovedFiles, PlannedMove, RebalanceReport, RebalanceState, SetMoves};
 pub use request::{
-    AdminAnswer, AdminRequest, Ask, ConfigApply, ConfigDiff, ConfigExport, DrainAction, GetPeerStatus,
-    PeerDetach, PeerDrain, PeerProbe, PeerReplace, PoolList, REQUESTS, RebalanceAction, VolumeAddBrick,
-    VolumeAdopt, VolumeClients, VolumeCreate, VolumeDelete, VolumeDrain, VolumeGet, VolumeHeal,
-    VolumeHealInfo, VolumeInfo, VolumeList, VolumePromote, VolumeQueues, VolumeRebalance, VolumeRemoveBrick,
-    VolumeReplaceBrick, VolumeReset, VolumeSet, VolumeStart, VolumeStatus, VolumeStop,
+    AdminAnswer, AdminRequest, Ask, ConfigApply, ConfigDiff, ConfigExport, DrainAction, GetDoctor, GetEvents,
+    GetPeerStatus, PeerDetach, PeerDrain, PeerProbe, PeerReplace, PoolList, ProfileAction, REQUESTS,
+    RebalanceAction, VolumeAddBrick, VolumeAdopt, VolumeClients, VolumeCreate, VolumeDelete, VolumeDrain,
+    VolumeFds, VolumeGet, VolumeHeal, VolumeHealInfo, VolumeInfo, VolumeList, VolumeProfile, VolumePromote,
+    VolumeQueues, VolumeRebalance, VolumeRemoveBrick, VolumeReplaceBrick, VolumeReset, VolumeSet,
+    VolumeStart, VolumeStatus, VolumeStop, VolumeTop,
 };
 pub use status::{
     BrickRole, BrickStatus, HealInfo, HealMode, HealProgress, HealState, ServerCounters, VolumeReport,

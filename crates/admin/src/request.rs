@@ -1,10 +1,11 @@
 //! The requests, one struct each, and the table that ties each of them to its answer.
 
 use crate::{
-    AdoptReport, BrickReplaced, BricksAdded, BricksRemoved, Changes, ClientReports, Document, DrainReport,
-    HealInfo, OptionLines, OptionsReset, OptionsSet, PeerDetached, PeerDrained, PeerProbed, PeerReplaced,
-    PeerStatus, Peers, QueueReports, RebalanceReport, VolumeCreated, VolumeDeleted, VolumeDescriptions,
-    VolumeNames, VolumePromoted, VolumeReports, VolumeStarted, VolumeStopped,
+    AdoptReport, BrickReplaced, BricksAdded, BricksRemoved, Changes, ClientReports, DoctorReport, Document,
+    DrainReport, EventReports, HealInfo, OpenFileReports, OptionLines, OptionsReset, OptionsSet,
+    PeerDetached, PeerDrained, PeerProbed, PeerReplaced, PeerStatus, Peers, ProfileReport, QueueReports,
+    RebalanceReport, TopReport, VolumeCreated, VolumeDeleted, VolumeDescriptions, VolumeNames,
+    VolumePromoted, VolumeReports, VolumeStarted, VolumeStopped,
 };
 use serde::{Deserialize, Serialize};
 
@@ -81,11 +82,16 @@ requests! {
     VolumeInfo, VolumeInfo, "volume-info" -> VolumeDescriptions;
     VolumeStatus, VolumeStatus, "volume-status" -> VolumeReports;
     VolumeClients, VolumeClients, "volume-clients" -> ClientReports;
+    VolumeFds, VolumeFds, "volume-fds" -> OpenFileReports;
     VolumeQueues, VolumeQueues, "volume-queues" -> QueueReports;
+    VolumeProfile, VolumeProfile, "volume-profile" -> ProfileReport;
+    VolumeTop, VolumeTop, "volume-top" -> TopReport;
     VolumeList, VolumeList, "volume-list" -> VolumeNames;
     VolumeSet, VolumeSet, "volume-set" -> OptionsSet;
     VolumeGet, VolumeGet, "volume-get" -> OptionLines;
     VolumeReset, VolumeReset, "volume-reset" -> OptionsReset;
+    Doctor, GetDoctor, "doctor" -> DoctorReport;
+    Events, GetEvents, "events" -> EventReports;
     ConfigExport, ConfigExport, "config-export" -> Document;
     ConfigDiff, ConfigDiff, "config-diff" -> Changes;
     ConfigApply, ConfigApply, "config-apply" -> Changes;
@@ -253,11 +259,62 @@ pub struct VolumeClients {
     pub name: String,
 }
 
+/// Which files of a volume are open?
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct VolumeFds {
+    /// The volume.
+    pub name: String,
+}
+
 /// What waits in a volume?
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct VolumeQueues {
     /// The volume.
     pub name: String,
+}
+
+/// How long do the requests of a volume take?
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct VolumeProfile {
+    /// The volume.
+    pub name: String,
+    /// Begin, end, or tell.
+    #[serde(default)]
+    pub action: ProfileAction,
+}
+
+/// What is done with a profile.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ProfileAction {
+    /// It begins, or begins anew.
+    Start,
+    /// Nothing: only tell.
+    #[default]
+    Info,
+    /// It ends.
+    Stop,
+}
+
+/// What of a volume is asked for most? It is counted from the first such request on, until nobody asks for half a minute.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct VolumeTop {
+    /// The volume.
+    pub name: String,
+}
+
+/// What is wrong?
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct GetDoctor {}
+
+/// What happened?
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct GetEvents {
+    /// Not before then, in milliseconds since 1970.
+    #[serde(default)]
+    pub since_ms: u64,
+    /// At most so many of the newest.
+    pub most: u32,
 }
 
 /// Which volumes are there?

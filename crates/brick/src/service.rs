@@ -42,6 +42,18 @@ impl Brick {
         Ok(DirLocation { home, parent, parent_home, name })
     }
 
+    /// Where an object probably is in the volume, for people: its path from the root, if the kernel knows it.
+    pub fn path_hint(&mut self, fid: Fid) -> Option<String> {
+        let (top, path) = (self.root.path_hint()?, self.open_fid(fid).ok()?.path_hint()?);
+        let rest = path.strip_prefix(top.as_slice())?;
+        let rest = String::from_utf8_lossy(rest).into_owned();
+        match rest.as_str() {
+            "" => Some("/".to_owned()),
+            r if !r.starts_with('/') || r.ends_with(" (deleted)") || r.starts_with("/.mortar") => None,
+            _ => Some(rest),
+        }
+    }
+
     /// Bytes of the journal.
     pub fn journal_bytes(&self) -> u64 {
         self.journal.bytes()

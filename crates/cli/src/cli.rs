@@ -1,6 +1,6 @@
 //! The commands of this library as one piece of a grammar, and the global options.
 
-use crate::commands::{bench, brick, config, demo, mount, peer, volume};
+use crate::commands::{bench, brick, config, demo, doctor, events, mount, peer, support, volume};
 use clap::{ArgMatches, Args, FromArgMatches, Subcommand};
 
 /// What every command takes.
@@ -32,6 +32,10 @@ enum Command {
     Mount(mount::MountCommand),
     #[command(subcommand)]
     Brick(brick::BrickCommand),
+    Events(events::Events),
+    Doctor(doctor::Doctor),
+    #[command(subcommand)]
+    Support(support::Support),
     Demo(demo::Demo),
     Bench(bench::Bench),
 }
@@ -76,6 +80,9 @@ impl Commands {
             Command::Config(c) => c.run(global),
             Command::Mount(c) => c.run(),
             Command::Brick(c) => c.run(global),
+            Command::Events(c) => c.run(global),
+            Command::Doctor(c) => c.run(global),
+            Command::Support(c) => c.run(global),
             Command::Demo(c) => c.run(),
             Command::Bench(c) => c.run(global),
         }

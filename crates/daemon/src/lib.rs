@@ -8,6 +8,8 @@
 mod adoption;
 mod clock;
 mod control;
+mod events;
+mod findings;
 mod guests;
 mod keys;
 mod limits;

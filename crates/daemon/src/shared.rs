@@ -1,5 +1,6 @@
 //! What all threads of a server see.
 
+use crate::events::Events;
 use crate::keys::ServerKeys;
 use crate::metrics::Metrics;
 use crate::pulse::Pulse;
@@ -88,6 +89,8 @@ pub(crate) struct Shared {
     counters: Mutex<HashMap<VolumeId, Arc<Counters>>>,
     /// What is counted for whoever watches this server.
     pub(crate) metrics: Metrics,
+    /// What happened here.
+    pub(crate) events: Events,
     /// The shards that there can be, the front one first.
     shards: Vec<ShardAt>,
     /// Which of them serves which set.
@@ -113,6 +116,7 @@ impl Shared {
             rooms: Mutex::default(),
             counters: Mutex::default(),
             metrics: Metrics::default(),
+            events: Events::default(),
             shards: (0..Threads::most()).map(|_| ShardAt::default()).collect(),
             placed: RwLock::new(Threads::new(cores)),
             control_requests,

@@ -4,6 +4,7 @@
 
 use cluster::{KeyHolder, State};
 use ids::{KeyId, ServerId, VolumeId};
+use std::net::IpAddr;
 use transport::Connection;
 use trust::{Holder, Identity};
 use wire::Kind;
@@ -101,6 +102,20 @@ impl Speaker {
     pub(crate) fn owner(&self) -> Option<String> {
         let Speaker::Key(Identity { holder: Holder::Client(name), .. }) = self else { return None };
         Some(name.to_string())
+    }
+
+    /// What the log of events calls him.
+    pub(crate) fn called(&self, from: Option<IpAddr>) -> String {
+        let at = from.map_or_else(String::new, |address| format!(" at {address}"));
+        match self {
+            Speaker::Root => "root".to_owned(),
+            Speaker::Anybody | Speaker::Nobody => {
+                from.map_or_else(|| "somebody".to_owned(), |a| a.to_string())
+            }
+            Speaker::Key(Identity { holder: Holder::Server(server), .. }) => format!("server {server}{at}"),
+            Speaker::Key(Identity { holder: Holder::Client(name), .. }) => format!("client {name}{at}"),
+            Speaker::Key(Identity { holder: Holder::Admin(name), .. }) => format!("{name}{at}"),
+        }
     }
 
     /// Whether he may make a connection for that, as server `from` (0: as none).

@@ -116,6 +116,8 @@ impl File {
         open_handle(handle: &Handle, kind: u32) -> Result<File, Errno>;
         /// What this directory is probably called in the one above.
         name_hint() -> Option<Vec<u8>>;
+        /// Where this object probably is, from the machine's root.
+        path_hint() -> Option<Vec<u8>>;
         /// The room of the file system.
         space() -> Result<Space, Errno>;
         /// The boot id of the page cache over this file system: under another one may be lost what was not synced in this

@@ -126,6 +126,7 @@ pub trait Object: Any + Debug + Send + Sync {
     fn handle_at(&self, name: &[u8]) -> Result<Handle, Errno>;
     fn open_handle(&self, handle: &Handle, kind: u32) -> Result<File, Errno>;
     fn name_hint(&self) -> Option<Vec<u8>>;
+    fn path_hint(&self) -> Option<Vec<u8>>;
     fn space(&self) -> Result<Space, Errno>;
     fn boot_id(&self) -> [u8; 16];
     fn leave_witness(&self);

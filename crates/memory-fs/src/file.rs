@@ -431,6 +431,10 @@ impl Object for MemoryFile {
         above.entries.iter().find(|(_, ino)| **ino == self.ino).map(|(n, _)| n.clone())
     }
 
+    fn path_hint(&self) -> Option<Vec<u8>> {
+        None
+    }
+
     fn space(&self) -> Result<Space, Errno> {
         let d = self.lock_disk()?;
         let (total, room) = (d.capacity(), d.room());

@@ -7,7 +7,7 @@ use crate::grants::Grants;
 use crate::healing::{HealReport, Healing};
 use crate::io::{Output, ReplyTo, Settings};
 use core::time::Duration;
-use ids::{BrickId, Epoch, Lsn, SessionId};
+use ids::{BrickId, Epoch, Fid, Lsn, SessionId};
 use namespace::placement::SetRoom;
 use replica::{Input, Role, SyncToken};
 
@@ -85,6 +85,16 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 open_files: self.opens.files(),
             },
         }
+    }
+
+    /// Whether this brick is its set's primary.
+    pub fn is_leading(&self) -> bool {
+        self.is_primary()
+    }
+
+    /// How many sessions hold each file open.
+    pub fn opens(&self) -> impl Iterator<Item = (Fid, usize)> {
+        self.opens.by_file()
     }
 
     /// How many files each session holds open here.

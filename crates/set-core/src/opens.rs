@@ -77,6 +77,11 @@ impl Opens {
         self.by_file.len()
     }
 
+    /// How many sessions hold each file open.
+    pub(crate) fn by_file(&self) -> impl Iterator<Item = (Fid, usize)> {
+        self.by_file.iter().map(|(fid, sessions)| (*fid, sessions.len()))
+    }
+
     /// How many files each session holds open.
     pub(crate) fn by_session(&self) -> impl Iterator<Item = (SessionId, usize)> {
         self.by_session.iter().map(|(session, files)| (*session, files.len()))

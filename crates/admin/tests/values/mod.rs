@@ -52,7 +52,12 @@ pub(crate) fn requests() -> Vec<AdminRequest> {
         VolumeInfo { name: Some(name()) }.into_request(),
         VolumeStatus { name: Some(name()) }.into_request(),
         VolumeClients { name: name() }.into_request(),
+        VolumeFds { name: name() }.into_request(),
         VolumeQueues { name: name() }.into_request(),
+        VolumeProfile { name: name(), action: ProfileAction::Stop }.into_request(),
+        VolumeTop { name: name() }.into_request(),
+        GetDoctor {}.into_request(),
+        GetEvents { since_ms: 1_795_305_600_000, most: 100 }.into_request(),
         VolumeList {}.into_request(),
         VolumeSet { name: name(), options: vec![("features.read-only".to_owned(), "on".to_owned())] }
             .into_request(),
@@ -134,6 +139,41 @@ fn moved() -> MovedFiles {
 
 fn heal() -> HealInfo {
     HealInfo { name: name(), bricks: vec![brick()], notes: vec!["set 4 is healing".to_owned()] }
+}
+
+fn client() -> ClientStatus {
+    ClientStatus {
+        address: "192.0.2.7".to_owned(),
+        session: "00c0ffee00c0ffee".to_owned(),
+        connections: 2,
+        requests: 70,
+        read_bytes: 4096,
+        written_bytes: 8192,
+        open_files: 3,
+        seconds: 61,
+    }
+}
+
+fn span() -> ProfileSpan {
+    let classes =
+        vec![LatencyClass { at_most_us: Some(100), calls: 6 }, LatencyClass { at_most_us: None, calls: 1 }];
+    let operation = OperationProfile {
+        operation: "write".to_owned(),
+        calls: 7,
+        total_us: 900,
+        p50_us: Some(100),
+        p99_us: None,
+        classes,
+    };
+    let failures = [("busy".to_owned(), 2)].into();
+    let set = SetProfile {
+        set: SetId(4),
+        read_bytes: 10,
+        written_bytes: 20,
+        failures,
+        operations: vec![operation],
+    };
+    ProfileSpan { milliseconds: 61_000, sets: vec![set] }
 }
 
 pub(crate) fn answers() -> Vec<AdminAnswer> {
@@ -220,16 +260,13 @@ pub(crate) fn answers() -> Vec<AdminAnswer> {
         AdminAnswer::VolumeStatus(VolumeReports { volumes: vec![report] }),
         AdminAnswer::VolumeClients(ClientReports {
             name: name(),
-            clients: vec![ClientStatus {
-                address: "192.0.2.7".to_owned(),
-                session: "00c0ffee00c0ffee".to_owned(),
-                connections: 2,
-                requests: 70,
-                read_bytes: 4096,
-                written_bytes: 8192,
-                open_files: 3,
-                seconds: 61,
-            }],
+            clients: vec![client()],
+            notes: vec!["server server3 did not answer in time".to_owned()],
+        }),
+        AdminAnswer::VolumeFds(OpenFileReports {
+            name: name(),
+            total: 7,
+            files: vec![OpenFile { path: "/a/b".to_owned(), set: SetId(4), clients: 2 }],
             notes: vec!["server server3 did not answer in time".to_owned()],
         }),
         AdminAnswer::VolumeQueues(QueueReports {
@@ -244,6 +281,42 @@ pub(crate) fn answers() -> Vec<AdminAnswer> {
                 unsynced: 17,
                 journal_bytes: 65_536,
                 long_steps: 5,
+            }],
+            notes: vec!["server server3 did not answer in time".to_owned()],
+        }),
+        AdminAnswer::VolumeProfile(ProfileReport {
+            name: name(),
+            running: true,
+            total: span(),
+            interval: ProfileSpan { milliseconds: 5, ..span() },
+            notes: vec!["server server3 did not answer in time".to_owned()],
+        }),
+        AdminAnswer::VolumeTop(TopReport {
+            name: name(),
+            files: vec![TopLine { path: "/a/b".to_owned(), set: SetId(4), count: 70, error: 2 }],
+            bytes: vec![TopLine { path: "/a/b".to_owned(), set: SetId(4), count: 70_000, error: 2 }],
+            directories: vec![TopLine { path: "/a".to_owned(), set: SetId(4), count: 7, error: 0 }],
+            clients: vec![client()],
+            notes: vec!["server server3 did not answer in time".to_owned()],
+        }),
+        AdminAnswer::Doctor(DoctorReport {
+            checked: vec!["server server2".to_owned()],
+            findings: vec![Finding {
+                severity: Severity::Warning,
+                object: "server server2".to_owned(),
+                cause: "its clock differs by 2.0 s".to_owned(),
+                remedy: "let it keep its time by NTP".to_owned(),
+            }],
+        }),
+        AdminAnswer::Events(EventReports {
+            events: vec![Event {
+                at_ms: 1_795_305_600_000,
+                server: "server2".to_owned(),
+                kind: "admin".to_owned(),
+                text: "volume-start {\"name\":\"home\"}: done".to_owned(),
+                who: Some("192.0.2.7".to_owned()),
+                volume: Some(name()),
+                version: Some(17),
             }],
             notes: vec!["server server3 did not answer in time".to_owned()],
         }),

@@ -33,6 +33,7 @@ mod healing;
 mod hung_disks;
 mod local_socket;
 mod metrics;
+mod observe;
 mod options;
 mod packages;
 mod pjdfstest;

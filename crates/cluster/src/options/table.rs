@@ -277,6 +277,8 @@ options! {
     rebalance_throttle: RebalanceThrottle = "cluster.rebalance-throttle",
         Kind::Enum(RebalanceThrottle::WORDS), "gentle",
         "how much of a set's time moving files takes while clients are active";
+    slow_operation: Duration = "diagnostics.slow-operation", Kind::Duration { min_ms: 0, max_ms: 60_000 }, "1s",
+        "requests that take longer are told in the server's log; 0s for none";
     read_only: bool = "features.read-only", Kind::Bool, "off",
         "refuse every change";
     ping_timeout: Duration = "network.ping-timeout", secs(1, 60), "3s",

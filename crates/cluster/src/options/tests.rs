@@ -95,6 +95,7 @@ fn what_nobody_set_reads_as_the_default() {
     assert_eq!((options.fd_limit, options.journal_size), (256, 256 << 20));
     assert_eq!(options.ping_timeout, Duration::from_secs(3));
     assert_eq!(options.sync_interval, Duration::from_secs(5));
+    assert_eq!(options.slow_operation, Duration::from_secs(1));
 }
 
 #[test]

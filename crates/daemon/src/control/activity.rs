@@ -2,13 +2,18 @@
 
 use super::Control;
 use super::protocol::{ClusterReply, ClusterRequest};
-use super::status::join_all;
+use super::status::{LOOK, join_all};
 use super::volumes::volume;
 use crate::limits::STATUS_WAIT;
-use admin::{AdminError, ClientReports, ClientStatus, QueueReports, QueueStatus};
+use crate::shard::ShardMessage;
+use admin::{AdminError, ClientReports, ClientStatus, OpenFile, OpenFileReports, QueueReports, QueueStatus};
 use cluster::{State, Volume};
 use ids::{ServerId, SetId};
 use std::collections::{BTreeMap, BTreeSet};
+use tokio::sync::oneshot;
+
+/// Open files of a set that are named.
+const NAMED: usize = 100;
 
 impl Control {
     /// Asks every server of a volume; what they answered, and a line for each that did not.
@@ -73,6 +78,42 @@ impl Control {
         let mut clients: Vec<ClientStatus> = clients.into_values().collect();
         clients.sort_by(|a, b| b.requests.cmp(&a.requests).then_with(|| a.session.cmp(&b.session)));
         Ok(ClientReports { name, clients, notes })
+    }
+
+    /// The open files that this server's bricks of a volume lead.
+    pub(super) async fn own_fds(&self, name: &str) -> Result<ClusterReply, AdminError> {
+        let state = self.state();
+        let sets: BTreeSet<SetId> = volume(&state, name)?.sets.iter().copied().collect();
+        let asked = self.shared.shards().map(|shard| async {
+            let (to, from) = oneshot::channel();
+            shard.send(ShardMessage::Opens(sets.clone(), NAMED, to)).ok()?;
+            tokio::time::timeout(LOOK, from).await.ok()?.ok()
+        });
+        let (mut many, mut files) = (0, Vec::new());
+        for (set, open) in join_all(asked).await.into_iter().flatten().flatten() {
+            many += open.many as u64;
+            files.extend(open.some.into_iter().map(|(fid, path, clients)| OpenFile {
+                path: path.unwrap_or_else(|| format!("<{fid}>")),
+                set,
+                clients: clients as u64,
+            }));
+        }
+        Ok(ClusterReply::Fds(many, files))
+    }
+
+    pub(super) async fn volume_fds(&self, name: String) -> Result<OpenFileReports, AdminError> {
+        let state = self.linearizable().await?;
+        let of = (&*state, volume(&state, &name)?);
+        let (replies, notes) = self.ask_servers_of(of, &ClusterRequest::Fds { volume: name.clone() }).await;
+        let (mut total, mut files) = (0u64, Vec::new());
+        for reply in replies {
+            if let ClusterReply::Fds(many, theirs) = reply {
+                total = total.saturating_add(many);
+                files.extend(theirs);
+            }
+        }
+        files.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(OpenFileReports { name, total, files, notes })
     }
 
     /// What waits at this server's bricks of a volume.

@@ -36,8 +36,9 @@ pub(super) async fn serve(
             match frame.kind {
                 Kind::Control => {
                     let Ok(permit) = requests.clone().acquire_owned().await else { break };
+                    let who = speaker.called(from);
                     tokio::spawn(async move {
-                        let body = control.handle(&frame.body).await;
+                        let body = control.handle(&frame.body, who).await;
                         drop(memory);
                         let answer = Frame::new(Kind::ControlReply, frame.id, within_bounds(body));
                         sender.send_holding(answer, Some(permit));

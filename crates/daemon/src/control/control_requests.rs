@@ -92,6 +92,7 @@ pub(super) async fn suspect(control: &Arc<Control>, server: ServerId) {
             Suspect::DeclareDown => {
                 if control.peers.is_gone(&address).await {
                     tracing::warn!("server {server} at {address} does not run: its bricks leave the views");
+                    control.note_silent(server, &state);
                     if let Err(e) = store.propose(Command::ServerDown { server }).await {
                         tracing::warn!("declare server {server} down: {e}");
                     }

@@ -136,6 +136,7 @@ pub(super) async fn detect_failures(control: Arc<Control>, store: ConfigStore) {
         }
         for server in judged.down {
             tracing::warn!("server {server} is silent: its lease ran out");
+            control.note_silent(server, &store.state());
             store.report_down(server);
             match store.propose(Command::ServerDown { server }).await {
                 Ok(_) | Err(ProposeError::Refused(_)) => lock(&control.leases.giver).decided(server),

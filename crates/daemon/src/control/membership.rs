@@ -174,7 +174,12 @@ impl Control {
             }
             ClusterRequest::Status { volume } => self.own_status(&volume).await,
             ClusterRequest::Clients { volume } => self.own_clients(&volume).await,
+            ClusterRequest::Fds { volume } => self.own_fds(&volume).await,
             ClusterRequest::Queues { volume } => self.own_queues(&volume).await,
+            ClusterRequest::Profile { volume, action } => self.own_profile(&volume, action),
+            ClusterRequest::Top { volume } => self.own_top(&volume).await,
+            ClusterRequest::Health => Ok(ClusterReply::Health(self.own_health().await)),
+            ClusterRequest::Events { since_ms, most } => Ok(self.own_events(since_ms, most)),
             ClusterRequest::Adopt { volume, below, begin } => {
                 self.own_adoption(&volume, &below, begin).map(ClusterReply::Adopt)
             }

@@ -9,8 +9,10 @@ mod config;
 mod connection;
 mod control_requests;
 mod copies;
+mod doctor;
 mod drain;
 mod entrance;
+mod events;
 mod evidence;
 mod fencing;
 mod grow;
@@ -19,6 +21,7 @@ mod leftovers;
 mod membership;
 mod metrics;
 mod peers;
+mod profile;
 mod promote;
 pub(crate) mod protocol;
 mod rebalance;
@@ -174,6 +177,7 @@ impl Server {
         for shard in threads.into_iter().flatten() {
             let _panicked = shard.join();
         }
+        events::end(&self.control);
         self.runtime.shutdown_timeout(Duration::from_secs(1));
     }
 }
@@ -241,6 +245,7 @@ impl Control {
             tokio::spawn(accept_locally(control.clone(), local));
         }
         tokio::spawn(end_expired(control.clone()));
+        events::begin(&control);
         tokio::spawn(control_requests::run(control.clone(), received_requests));
         Ok(control)
     }
@@ -286,10 +291,10 @@ impl Control {
         tokio::spawn(until_next(self.generation.subscribe(), announce));
     }
 
-    async fn handle(self: &Arc<Self>, body: &[u8]) -> Vec<u8> {
+    async fn handle(self: &Arc<Self>, body: &[u8], who: String) -> Vec<u8> {
         if body.first() == Some(&admin::TAG) {
             let answer = match admin::decode_request(body) {
-                Ok(request) => self.admin(request).await,
+                Ok(request) => self.audited_admin(request, who).await,
                 Err(e) => Err(e),
             };
             return admin::encode_answer(answer);
@@ -355,6 +360,7 @@ async fn publish(control: Arc<Control>, store: ConfigStore) {
         threads::place(&control, &state).await;
         *control.shared.pool.write().unwrap_or_else(PoisonError::into_inner) =
             server_core::pool_bytes(&state);
+        control.note_state(&state);
         *control.shared.state.write().unwrap_or_else(PoisonError::into_inner) = state.clone();
         if state.keys.secured && !control.shared.is_secured() {
             control.shared.set_secured(true);

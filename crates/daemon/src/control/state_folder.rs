@@ -16,8 +16,19 @@ const VERSION: u32 = 1;
 /// It is there if the pool is secured.
 const SECURED: &str = "secured";
 /// All that there may be in a state folder.
-const OURS: [&str; 9] =
-    ["lock", "identity", "identity.new", "cut-off", "cut-off.new", "store", "keys", "secured", "socket"];
+const OURS: [&str; 11] = [
+    "lock",
+    "identity",
+    "identity.new",
+    "cut-off",
+    "cut-off.new",
+    "store",
+    "keys",
+    "secured",
+    "socket",
+    "events",
+    "events.old",
+];
 
 /// An open state folder. The lock goes with it.
 #[derive(Debug)]
@@ -109,6 +120,11 @@ impl StateFolder {
             gone.or_else(|e| if absent(&e) { Ok(()) } else { Err(e) })?;
         }
         File::open(&self.path)?.sync_all()
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Where the pool store's file is.

@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// A shard that does not report within this time hangs: whoever asked this server gets the rest in time.
-const LOOK: Duration = Duration::from_secs(1);
+pub(super) const LOOK: Duration = Duration::from_secs(1);
 
 impl Control {
     pub(super) async fn reports(&self) -> HashMap<BrickId, BrickReport> {

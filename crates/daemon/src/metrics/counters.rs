@@ -79,6 +79,25 @@ pub(crate) struct SetCounts {
     pub(crate) long_steps: u64,
 }
 
+impl SetCounts {
+    /// What came after `before`; all if there was nothing before.
+    pub(crate) fn since(&self, before: Option<&SetCounts>) -> SetCounts {
+        let Some(before) = before else { return self.clone() };
+        let times = self.times.iter().map(|(name, times)| {
+            let then = before.times.iter().find(|(n, _)| n == name);
+            (*name, then.map_or_else(|| times.clone(), |(_, then)| times.since(then)))
+        });
+        let failures = self.failures.iter().zip(&before.failures);
+        SetCounts {
+            times: times.filter(|(_, t)| t.count() > 0).collect(),
+            failures: failures.map(|((name, n), (_, then))| (*name, n.saturating_sub(*then))).collect(),
+            read: self.read.saturating_sub(before.read),
+            written: self.written.saturating_sub(before.written),
+            long_steps: self.long_steps.saturating_sub(before.long_steps),
+        }
+    }
+}
+
 impl SetCounters {
     /// A request with that much data came.
     pub(crate) fn asked(&self, bytes: usize) {

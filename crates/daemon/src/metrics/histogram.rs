@@ -68,6 +68,15 @@ pub(crate) struct Times {
 }
 
 impl Times {
+    /// What came after `before`.
+    pub(crate) fn since(&self, before: &Times) -> Times {
+        let classes = self.classes.iter().zip(&before.classes);
+        Times {
+            classes: classes.map(|(now, then)| now.saturating_sub(*then)).collect(),
+            nanos: self.nanos.saturating_sub(before.nanos),
+        }
+    }
+
     /// How many there were.
     pub(crate) fn count(&self) -> u64 {
         self.classes.iter().sum()

@@ -6,15 +6,20 @@
 
 mod counters;
 mod families;
+mod heavy;
 mod histogram;
 mod http;
 mod process;
+mod profile;
 mod text;
 
 pub(crate) use counters::{Outcome, SetCounters, SetCounts};
 pub(crate) use families::Metric;
+pub(crate) use heavy::{Counted, Heavy};
+pub(crate) use histogram::{BOUNDS, Times};
 pub(crate) use http::serve;
 pub(crate) use process::add as add_process;
+pub(crate) use profile::{Profiles, Span};
 pub(crate) use text::Exposition;
 
 use crate::shared::lock;
@@ -44,6 +49,8 @@ impl Closed {
 pub(crate) struct Metrics {
     sets: Mutex<BTreeMap<SetId, Arc<SetCounters>>>,
     closed: [AtomicU64; Closed::ALL.len()],
+    /// Profiles of volumes that are under way.
+    pub(crate) profiles: Profiles,
 }
 
 impl Metrics {

@@ -12,16 +12,19 @@ mod redial;
 mod sessions;
 mod set;
 mod slow;
+mod slow_calls;
+mod top;
 
 use crate::clock;
 use crate::guests::Guest;
 use crate::pulse::Pulse;
 use crate::shared::{ControlRequest, Shared, lock};
 use crate::speaker::Limits;
+use admin::Event;
 use cluster::State;
 use connection::Asked;
 use file_system::Host;
-use ids::{BrickId, Epoch, Lsn, ServerId, SessionId, SetId};
+use ids::{BrickId, Epoch, Fid, Lsn, ServerId, SessionId, SetId};
 use links::Links;
 use server_core::threads::FRONT;
 use server_core::{Asker, OpenSet, OpenSets, OpenedBrick, Place, Sessions, Unopened};
@@ -29,13 +32,14 @@ pub(crate) use sessions::ClientReport;
 use sessions::{Clients, Connection};
 use set::SetHandle;
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
+pub(crate) use top::{TopObject, TopReport};
 use transport::Detached;
 use wire::Frame;
 
@@ -80,6 +84,10 @@ pub(crate) enum ShardMessage {
     Report(oneshot::Sender<Vec<BrickReport>>),
     /// Which sessions are there?
     Clients(oneshot::Sender<Vec<ClientReport>>),
+    /// What of these sets is asked for most? It is counted from now on.
+    Top(BTreeSet<SetId>, oneshot::Sender<Vec<(SetId, TopReport)>>),
+    /// Which files of these sets are held open? So many at most are named.
+    Opens(BTreeSet<SetId>, usize, oneshot::Sender<Vec<(SetId, OpenFiles)>>),
     /// Close everything cleanly.
     Stop(oneshot::Sender<()>),
 }
@@ -91,6 +99,15 @@ pub(crate) struct Origin {
     pub(crate) address: Option<IpAddr>,
     /// What its key is for.
     pub(crate) limits: Option<Limits>,
+}
+
+/// Files of a set that sessions hold open.
+#[derive(Clone, Debug)]
+pub(crate) struct OpenFiles {
+    /// How many there are.
+    pub(crate) many: usize,
+    /// Some of them: each with its path, if that is known, and how many sessions hold it.
+    pub(crate) some: Vec<(Fid, Option<String>, usize)>,
 }
 
 /// How one brick does.
@@ -292,6 +309,14 @@ impl Shard {
                 self.open_sets().iter().for_each(|set| set.count_open(&mut clients));
                 let _gone = to.send(clients);
             }
+            ShardMessage::Top(sets, to) => {
+                let wanted = self.open_sets().into_iter().filter(|s| sets.contains(&s.number()));
+                let _gone = to.send(wanted.filter_map(|s| Some((s.number(), s.top()?))).collect());
+            }
+            ShardMessage::Opens(sets, most, to) => {
+                let wanted = self.open_sets().into_iter().filter(|s| sets.contains(&s.number()));
+                let _gone = to.send(wanted.filter_map(|s| Some((s.number(), s.open_files(most)?))).collect());
+            }
             ShardMessage::Stop(_) => {}
         }
     }
@@ -407,6 +432,7 @@ impl Shard {
                     let known = lock(&shard.shared.brick_errors).insert(brick, why.clone());
                     if known.is_none_or(|k| k != why) {
                         tracing::error!("open brick {brick} of set {set}: {why}");
+                        shard.note_not_served(brick, &why);
                     }
                     shard.sets.borrow_mut().not_opened(set, brick, clock::now());
                     let mut unopened = lock(&shard.shared.unopened);
@@ -417,6 +443,19 @@ impl Shard {
             }
         });
         self.openings.borrow_mut().insert(set, task);
+    }
+
+    fn note_not_served(&self, brick: BrickId, why: &str) {
+        let state = self.state();
+        let Some((set, known)) = state.brick(brick) else { return };
+        let host = state.servers.get(&known.server).map_or_else(String::new, |s| s.host.clone());
+        self.shared.events.add(Event {
+            server: host,
+            kind: "brick".to_owned(),
+            text: format!("{} is not served: {why}", state.brick_name(known)),
+            volume: state.volumes.get(&set.volume).map(|v| v.name.clone()),
+            ..Event::default()
+        });
     }
 
     /// A brick that cannot be certain of what it holds does nothing before the pool has said where it stands.

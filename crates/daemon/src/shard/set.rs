@@ -3,7 +3,9 @@
 
 use super::sessions::Connection;
 use super::slow::SlowSteps;
-use super::{BrickReport, ClientReport, Origin, Shard};
+use super::slow_calls::{About, SlowCalls, Spent};
+use super::top::{Top, TopReport};
+use super::{BrickReport, ClientReport, OpenFiles, Origin, Shard};
 use crate::clock;
 use crate::metrics::{Outcome, SetCounters};
 use crate::shared::{ControlRequest, Counters, lock};
@@ -22,6 +24,7 @@ use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::{spawn_blocking, spawn_local, yield_now};
 use transport::FrameSender;
+use wire::op::COUNTED;
 use wire::peer::PeerMessage;
 use wire::{Call, Errno, Frame, Kind, Op, Reply, Wire};
 
@@ -42,8 +45,11 @@ pub(crate) struct Client {
 /// Since when a request is served.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Served {
-    op: usize,
-    since: Duration,
+    pub(super) op: usize,
+    pub(super) since: Duration,
+    /// What had gone on in its set until then.
+    pub(super) spent: Spent,
+    pub(super) about: About,
 }
 
 impl Client {
@@ -111,6 +117,10 @@ struct Executor {
     volume: VolumeId,
     /// Steps that held this thread up.
     slow: SlowSteps,
+    /// Requests that took long.
+    slow_calls: SlowCalls,
+    /// What is asked for most, while somebody looks.
+    top: RefCell<Option<Top>>,
 }
 
 impl SetHandle {
@@ -131,6 +141,8 @@ impl SetHandle {
             answered: Cell::default(),
             volume,
             slow: SlowSteps::default(),
+            slow_calls: SlowCalls::default(),
+            top: RefCell::default(),
         }))
     }
 
@@ -150,10 +162,12 @@ impl SetHandle {
         loop {
             out.drain(..).for_each(|output| self.perform(shard, output));
             let now = clock::now();
-            if self.0.slow.note(name, now.saturating_sub(at.now)) {
+            let worked = now.saturating_sub(at.now);
+            self.0.slow_calls.worked(worked);
+            if self.0.slow.note(name, worked) {
                 self.0.metrics.long_step();
             }
-            self.note_answered(now);
+            self.note_answered(now, &mut core);
             let Some(next) = core.next_name() else { break };
             // The time for files may be that of the input: reading clocks is a good part of a short step.
             (at, name) = (Moment { now, lease: shard.lease(), ..at }, next);
@@ -177,9 +191,11 @@ impl SetHandle {
             }
             Output::Start { id, work } => {
                 let this = self.clone();
+                self.0.slow_calls.disk.begin(clock::now());
                 spawn_local(async move {
                     let job = spawn_blocking(move || <Brick as set_core::LocalBrick>::run(work));
                     let result = job.await.unwrap_or(Err(Errno::EIO));
+                    this.0.slow_calls.disk.end(clock::now());
                     this.step(Input::Worked(id, result));
                 });
             }
@@ -207,18 +223,27 @@ impl SetHandle {
         self.0.answered.set(answered);
     }
 
-    fn note_answered(&self, now: Duration) {
+    fn note_answered(&self, now: Duration, core: &mut SetCore<Brick, Client>) {
         let mut answered = self.0.answered.take();
-        for Served { op, since } in answered.drain(..) {
-            self.0.metrics.took(op, now.saturating_sub(since));
+        for served in answered.drain(..) {
+            let took = now.saturating_sub(served.since);
+            self.0.metrics.took(served.op, took);
+            if self.0.slow_calls.is_told(took) {
+                let name = COUNTED.get(served.op).copied().unwrap_or("request");
+                let path = served.about.fid.and_then(|fid| core.brick_mut().path_hint(fid));
+                let line = self.0.slow_calls.line(&served, name, path, now);
+                tracing::warn!("set {}: {line}", self.0.set);
+            }
         }
         self.0.answered.set(answered);
     }
 
     fn ask(&self, shard: &Rc<Shard>, id: u64, set: SetId, (op, payload): (Op, Bytes), name: Option<OpId>) {
         let (this, shard) = (self.clone(), shard.clone());
+        self.0.slow_calls.asked.begin(clock::now());
         spawn_local(async move {
             let answer = shard.ask(set, (op, payload), name).await;
+            this.0.slow_calls.asked.end(clock::now());
             this.step(Input::Answered(id, answer));
         });
     }
@@ -247,7 +272,11 @@ impl SetHandle {
         let (op, at) = (call.op.index(), shard.moment());
         self.0.counters.count(op);
         self.0.metrics.asked(payload.len());
-        to.served = Some(Served { op, since: at.now });
+        if let Some(top) = self.0.top.borrow_mut().as_mut() {
+            top.note(&call.op, payload.len());
+        }
+        let spent = self.0.slow_calls.spent(at.now);
+        to.served = Some(Served { op, since: at.now, spent, about: About::of(&call.op, session) });
         self.step_at(&shard, at, Input::Request(Request { call, payload, to, session }));
     }
 
@@ -261,6 +290,7 @@ impl SetHandle {
         let Some(set) = state.sets.get(&self.0.set) else { return };
         let Some(volume) = state.volumes.get(&set.volume) else { return };
         self.0.access.replace(Some(cluster::Access::of(volume)));
+        self.0.slow_calls.set_limit(volume.typed_options().slow_operation);
         if let Some(settings) = server_core::settings(state, self.0.set) {
             self.step(Input::Settings(settings));
         }
@@ -280,6 +310,35 @@ impl SetHandle {
     pub(crate) fn maintain(&self) {
         self.step(Input::Maintenance);
         self.0.slow.tell(self.0.set);
+        self.0.slow_calls.tell(self.0.set);
+        self.0.top.borrow_mut().take_if(|top| top.is_over(clock::now()));
+    }
+
+    /// What is asked for most, if this brick leads; it is counted from now on.
+    pub(crate) fn top(&self) -> Option<TopReport> {
+        let (mut core, mut top) = (self.0.core.borrow_mut(), self.0.top.borrow_mut());
+        if !core.is_leading() {
+            return None;
+        }
+        let now = clock::now();
+        Some(top.get_or_insert_with(|| Top::new(now)).report(now, |fid| core.brick_mut().path_hint(fid)))
+    }
+
+    /// The files that sessions hold open, if this brick leads; so many at most are named.
+    pub(crate) fn open_files(&self, most: usize) -> Option<OpenFiles> {
+        let mut core = self.0.core.borrow_mut();
+        if !core.is_leading() {
+            return None;
+        }
+        let all: Vec<_> = core.opens().take(most).collect();
+        let many = core.opens().count();
+        let named = |(fid, sessions): (ids::Fid, usize)| (fid, core.brick_mut().path_hint(fid), sessions);
+        Some(OpenFiles { many, some: all.into_iter().map(named).collect() })
+    }
+
+    /// The set's number.
+    pub(crate) fn number(&self) -> SetId {
+        self.0.set
     }
 
     /// A session is gone for good: what it held open is free.

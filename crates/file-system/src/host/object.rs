@@ -370,8 +370,12 @@ impl HostFile {
     }
 
     pub(crate) fn name_hint(&self) -> Option<Vec<u8>> {
-        let path = rustix::fs::readlink(self.path(), Vec::new()).ok()?;
-        path.to_bytes().rsplit(|&b| b == b'/').next().filter(|n| !n.is_empty()).map(<[u8]>::to_vec)
+        let path = self.path_hint()?;
+        path.rsplit(|&b| b == b'/').next().filter(|n| !n.is_empty()).map(<[u8]>::to_vec)
+    }
+
+    pub(crate) fn path_hint(&self) -> Option<Vec<u8>> {
+        rustix::fs::readlink(self.path(), Vec::new()).ok().map(std::ffi::CString::into_bytes)
     }
 
     pub(crate) fn space(&self) -> Result<Space, Errno> {

@@ -4,11 +4,16 @@ use crate::ask;
 use crate::cli::Global;
 use crate::table::{Rows, size};
 use crate::view::View;
-use admin::{ClientReports, QueueReports};
+use admin::{ClientReports, OpenFileReports, QueueReports};
 
 pub(super) fn clients(global: &Global, view: View, name: String) -> anyhow::Result<()> {
     let answer = ask::ask(global, admin::VolumeClients { name })?;
     view.show(global, &answer, |_| show_clients(&answer))
+}
+
+pub(super) fn fds(global: &Global, view: View, name: String) -> anyhow::Result<()> {
+    let answer = ask::ask(global, admin::VolumeFds { name })?;
+    view.show(global, &answer, |_| show_fds(&answer))
 }
 
 pub(super) fn queues(global: &Global, view: View, name: String) -> anyhow::Result<()> {
@@ -34,6 +39,19 @@ fn show_clients(r: &ClientReports) -> String {
         ]);
     }
     text.push_str(&rows.text());
+    with_notes(text, &r.notes)
+}
+
+fn show_fds(r: &OpenFileReports) -> String {
+    let mut text = format!("volume {}: {} files are open\n", r.name, r.total);
+    let mut rows = Rows::new(&["SET", "CLIENTS", "FILE"]).right(&[0, 1]);
+    for f in &r.files {
+        rows.row([f.set.to_string(), f.clients.to_string(), f.path.clone()]);
+    }
+    text.push_str(&rows.text());
+    if r.total > r.files.len() as u64 {
+        text.push_str("\n...");
+    }
     with_notes(text, &r.notes)
 }
 

@@ -9,6 +9,7 @@ mod get;
 mod heal;
 mod info;
 mod list;
+mod profile;
 mod promote;
 mod rebalance;
 mod remove_brick;
@@ -18,6 +19,7 @@ mod set;
 mod start;
 pub(super) mod status;
 mod stop;
+mod top;
 
 use crate::cli::Global;
 use clap::Subcommand;
@@ -34,6 +36,8 @@ pub(crate) enum Volume {
     Delete(delete::Delete),
     Info(info::Info),
     Status(status::StatusCommand),
+    Profile(profile::ProfileCommand),
+    Top(top::TopCommand),
     List(list::List),
     Set(set::Set),
     Get(get::Get),
@@ -56,6 +60,8 @@ impl Volume {
             Volume::Delete(c) => c.run(global),
             Volume::Info(c) => c.run(global),
             Volume::Status(c) => c.run(global),
+            Volume::Profile(c) => c.run(global),
+            Volume::Top(c) => c.run(global),
             Volume::List(c) => c.run(global),
             Volume::Set(c) => c.run(global),
             Volume::Get(c) => c.run(global),

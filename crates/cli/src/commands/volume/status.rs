@@ -26,6 +26,8 @@ pub(crate) struct StatusCommand {
 enum What {
     /// Who has it mounted, and what each asks for.
     Clients,
+    /// Which files are open.
+    Fds,
     /// What waits at each brick: for other bricks, disks and sets.
     Queues,
 }
@@ -34,6 +36,7 @@ impl StatusCommand {
     pub(crate) fn run(self, global: &Global) -> anyhow::Result<()> {
         match (self.what, self.name) {
             (Some(What::Clients), Some(name)) => activity::clients(global, self.view, name),
+            (Some(What::Fds), Some(name)) => activity::fds(global, self.view, name),
             (Some(What::Queues), Some(name)) => activity::queues(global, self.view, name),
             (_, name) => bricks_of(global, self.view, name),
         }

@@ -2,7 +2,11 @@
 //!
 //! Fields may be added, with a default; none is renamed.
 
-use admin::{AdminError, AdoptReport, BrickStatus, ClientStatus, QueueStatus, ServerCounters};
+use crate::findings::Health;
+use admin::{
+    AdminError, AdoptReport, BrickStatus, ClientStatus, Event, OpenFile, ProfileAction, ProfileSpan,
+    QueueStatus, ServerCounters, TopReport,
+};
 use cluster::arbitration::Evidence;
 use ids::{BrickId, ServerId, SetId};
 use serde::{Deserialize, Serialize};
@@ -68,10 +72,36 @@ pub(crate) enum ClusterRequest {
         /// Its name.
         volume: String,
     },
+    /// Which files of your bricks of this volume are open?
+    Fds {
+        /// Its name.
+        volume: String,
+    },
     /// What waits at your bricks of this volume?
     Queues {
         /// Its name.
         volume: String,
+    },
+    /// Begin or end a profile of this volume, or tell it.
+    Profile {
+        /// Its name.
+        volume: String,
+        /// Which.
+        action: ProfileAction,
+    },
+    /// What of your bricks of this volume is asked for most?
+    Top {
+        /// Its name.
+        volume: String,
+    },
+    /// How do you do yourself?
+    Health,
+    /// What happened?
+    Events {
+        /// Not before then.
+        since_ms: u64,
+        /// At most so many of the newest.
+        most: usize,
     },
     /// Take what lies in your bricks of this volume without being its into it, or tell how far that has come.
     Adopt {
@@ -140,8 +170,18 @@ pub(crate) enum ClusterReply {
     Adopt(AdoptReport),
     /// To Clients.
     Clients(Vec<ClientStatus>),
+    /// To Fds: how many there are, and some of them.
+    Fds(u64, Vec<OpenFile>),
     /// To Queues.
     Queues(Vec<QueueStatus>),
+    /// To Profile: since it began and since the last look, if there is one.
+    Profile(Option<(ProfileSpan, ProfileSpan)>),
+    /// To Top.
+    Top(TopReport),
+    /// To Health.
+    Health(Health),
+    /// To Events.
+    Events(Vec<Event>),
 }
 
 #[cfg(test)]

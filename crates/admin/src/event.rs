@@ -1,0 +1,73 @@
+//! What happened in a pool, as an answer: an audit trail, and the changes that nobody asked for.
+
+use serde::{Deserialize, Serialize};
+
+/// What happened, oldest first.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct EventReports {
+    /// Each event.
+    pub events: Vec<Event>,
+    /// Servers that did not tell.
+    #[serde(default)]
+    pub notes: Vec<String>,
+}
+
+/// Something that happened.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Event {
+    /// When, in milliseconds since 1970, by the clock of the server that noted it.
+    pub at_ms: u64,
+    /// The host of that server.
+    pub server: String,
+    /// What kind of thing, in small letters: `admin`, `view`, `brick` and the like.
+    pub kind: String,
+    /// One line for people.
+    pub text: String,
+    /// Who did it, if somebody did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub who: Option<String>,
+    /// The volume that it is about, if it is about one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volume: Option<String>,
+    /// The version of the pool's state that it came with: all servers note that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<u64>,
+}
+
+/// Servers note a change of the pool when they learn of it: within so many milliseconds of each other.
+const TOGETHER: u64 = 5_000;
+
+impl Event {
+    /// Whether it is the same event, told again, or the same change of the pool as another server noted it.
+    pub fn is_same(&self, other: &Event) -> bool {
+        if self.text != other.text {
+            return false;
+        }
+        let both = self.version.is_some() && other.version.is_some();
+        if both && self.server != other.server {
+            return self.at_ms.abs_diff(other.at_ms) <= TOGETHER;
+        }
+        self.at_ms == other.at_ms && self.server == other.server
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_two_servers_noted_is_the_same_only_of_the_pool() {
+        let event = |at_ms, server: &str, version| Event {
+            at_ms,
+            server: server.to_owned(),
+            text: "x".to_owned(),
+            version,
+            ..Event::default()
+        };
+        assert!(event(1, "a", Some(2)).is_same(&event(4000, "b", Some(3))));
+        assert!(!event(1, "a", Some(2)).is_same(&event(6000, "b", Some(3))));
+        assert!(!event(1, "a", Some(2)).is_same(&event(2, "a", Some(3))), "it happened twice");
+        assert!(!event(1, "a", None).is_same(&event(1, "b", None)));
+        assert!(event(1, "a", None).is_same(&event(1, "a", None)));
+    }
+}

@@ -1,0 +1,136 @@
+//! `mortar events`.
+
+use crate::ask;
+use crate::cli::Global;
+use crate::output;
+use admin::Event;
+use anyhow::bail;
+use clap::Args;
+use std::time::{Duration, SystemTime};
+
+/// How often new events are asked for.
+const LOOK: Duration = Duration::from_secs(1);
+/// Clocks of servers differ: what is this much older than the latest event may still be new.
+const OVERLAP: u64 = 10_000;
+
+/// What happened in the pool: who changed what, servers and bricks that went and came back, changes of views.
+///
+/// Each server keeps the events of some time in its state folder. Times are those of the server that noted the event. With
+/// --json each event is one line of JSON.
+#[derive(Args, Debug)]
+#[command(after_help = "Example: mortar events --since 2h --follow")]
+pub(crate) struct Events {
+    /// Go on and print what happens, until it is interrupted.
+    #[arg(long, short)]
+    follow: bool,
+    /// Only what is not older: 90s, 10m, 2h or 7d.
+    #[arg(long, value_name = "TIME")]
+    since: Option<String>,
+    /// Only events of this volume.
+    #[arg(long, value_name = "VOL")]
+    volume: Option<String>,
+    /// At most so many of the newest at first.
+    #[arg(long, default_value_t = 200)]
+    lines: u32,
+}
+
+impl Events {
+    pub(crate) fn run(self, global: &Global) -> anyhow::Result<()> {
+        let mut from = match &self.since {
+            Some(text) => unix_millis().saturating_sub(span(text)?),
+            None => 0,
+        };
+        let mut seen: Vec<Event> = Vec::new();
+        let mut most = self.lines;
+        loop {
+            let answer = ask::ask(global, admin::GetEvents { since_ms: from, most })?;
+            for event in &answer.events {
+                let wanted = self.volume.is_none() || event.volume == self.volume;
+                if wanted && !seen.iter().any(|e| e.is_same(event)) {
+                    show(global, event)?;
+                }
+            }
+            if !self.follow {
+                for note in &answer.notes {
+                    output::complain(&format!("note: {note}"));
+                }
+                return Ok(());
+            }
+            let latest = answer.events.iter().map(|e| e.at_ms).max().unwrap_or(from);
+            from = from.max(latest.saturating_sub(OVERLAP));
+            // Only what may come again is kept.
+            seen = answer.events;
+            most = 1000;
+            std::thread::sleep(LOOK);
+        }
+    }
+}
+
+fn show(global: &Global, e: &Event) -> anyhow::Result<()> {
+    if global.json {
+        return output::line(&serde_json::to_string(e)?);
+    }
+    let who = e.who.as_ref().map_or_else(String::new, |w| format!(" by {w}"));
+    output::line(&format!("{} {:<9} {}: {}{who}", time(e.at_ms), e.kind, e.server, e.text))
+}
+
+/// A time in UTC, as RFC 3339 writes it.
+fn time(unix_ms: u64) -> String {
+    let (days, second) = (unix_ms / 86_400_000, unix_ms / 1000 % 86_400);
+    let (year, month, day) = date(days);
+    let (hour, minute) = (second / 3600, second / 60 % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{:02}.{:03}Z", second % 60, unix_ms % 1000)
+}
+
+/// The date so many days after 1970-01-01.
+fn date(days: u64) -> (u64, u64, u64) {
+    // Years that begin in March: the day that leap years have more is their last.
+    let days = days + 719_468;
+    let (era, of_era) = (days / 146_097, days % 146_097);
+    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let (month, later) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    (era * 400 + year + later, month, day)
+}
+
+/// A span of time in milliseconds.
+fn span(text: &str) -> anyhow::Result<u64> {
+    let units = [('s', 1), ('m', 60), ('h', 3600), ('d', 86_400)];
+    let found = units.iter().find_map(|(unit, seconds)| {
+        let number: u64 = text.strip_suffix(*unit)?.parse().ok()?;
+        number.checked_mul(seconds * 1000)
+    });
+    match found {
+        Some(millis) => Ok(millis),
+        None => bail!("--since {text}: write a number and s, m, h or d, like 90s or 2h"),
+    }
+}
+
+fn unix_millis() -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_those_of_the_calendar() {
+        assert_eq!(time(0), "1970-01-01T00:00:00.000Z");
+        assert_eq!(time(951_826_245_006), "2000-02-29T12:10:45.006Z");
+        assert_eq!(time(1_795_391_999_999), "2026-11-22T23:59:59.999Z");
+        assert_eq!(time(1_798_761_600_000), "2027-01-01T00:00:00.000Z");
+    }
+
+    #[test]
+    fn spans_have_a_unit() {
+        assert_eq!(span("90s").unwrap(), 90_000);
+        assert_eq!(span("2h").unwrap(), 7_200_000);
+        for bad in ["", "5", "h", "-1h", "1 h", "99999999999999999999d", "1w"] {
+            assert!(span(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! `mortar support bundle`: what somebody who helps from afar has to know.
+
+use crate::ask;
+use crate::cli::Global;
+use crate::output;
+use anyhow::Context;
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+
+/// Help from afar.
+#[derive(Subcommand, Debug)]
+pub(crate) enum Support {
+    Bundle(Bundle),
+}
+
+impl Support {
+    pub(crate) fn run(self, global: &Global) -> anyhow::Result<()> {
+        match self {
+            Support::Bundle(c) => c.run(global),
+        }
+    }
+}
+
+/// Write what is known of the pool into one file of JSON, to send to somebody who helps.
+///
+/// Servers, volumes, their options, status, clients, queues and profiles, events, and what the doctor finds. It has names of
+/// hosts, volumes and bricks and addresses of clients, but no keys and nothing of what files hold; names of files only
+/// where an event tells one. Only its owner can read the file.
+#[derive(Args, Debug)]
+#[command(after_help = "Example: mortar support bundle /tmp/mortar.json")]
+pub(crate) struct Bundle {
+    /// The file to make; it must not be there.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+}
+
+impl Bundle {
+    pub(crate) fn run(self, global: &Global) -> anyhow::Result<()> {
+        let about = || format!("{}: make it", self.file.display());
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&self.file)
+            .with_context(about)?;
+        let bundle = collect(global)?;
+        file.write_all(&serde_json::to_vec_pretty(&bundle)?)
+            .and_then(|()| file.sync_all())
+            .with_context(about)?;
+        let missing = bundle["missing"].as_array().map_or(0, Vec::len);
+        let note = if missing > 0 { format!(", {missing} parts could not be had") } else { String::new() };
+        output::line(&format!("{} holds what is known of the pool{note}", self.file.display()))
+    }
+}
+
+/// All that can be had; a part that cannot is named in `missing`.
+fn collect(global: &Global) -> anyhow::Result<Value> {
+    let mut missing = Vec::new();
+    let peers = serde_json::to_value(ask::ask(global, admin::GetPeerStatus {})?)?;
+    let mut bundle = json!({ "bundle": 1, "version": env!("CARGO_PKG_VERSION"), "peers": peers });
+    let mut add = |bundle: &mut Value, name: &str, part: anyhow::Result<Value>| match part {
+        Ok(part) => bundle[name] = part,
+        Err(e) => missing.push(format!("{name}: {e:#}")),
+    };
+    add(&mut bundle, "doctor", asked(global, admin::GetDoctor {}));
+    add(&mut bundle, "configuration", asked(global, admin::ConfigExport {}));
+    add(&mut bundle, "volumes", asked(global, admin::VolumeInfo { name: None }));
+    add(&mut bundle, "status", asked(global, admin::VolumeStatus { name: None }));
+    add(&mut bundle, "events", asked(global, admin::GetEvents { since_ms: 0, most: 2000 }));
+    let names = ask::ask(global, admin::VolumeList {}).map(|v| v.names).unwrap_or_default();
+    for name in names {
+        let part = |what: &str| format!("{what} of {name}");
+        add(&mut bundle, &part("clients"), asked(global, admin::VolumeClients { name: name.clone() }));
+        add(&mut bundle, &part("queues"), asked(global, admin::VolumeQueues { name: name.clone() }));
+        let info = admin::VolumeProfile { name: name.clone(), action: admin::ProfileAction::Info };
+        // Mostly there is none.
+        if let Ok(profile) = asked(global, info) {
+            bundle[part("profile")] = profile;
+        }
+    }
+    bundle["missing"] = json!(missing);
+    Ok(bundle)
+}
+
+fn asked<R: admin::Ask>(global: &Global, request: R) -> anyhow::Result<Value>
+where
+    R::Answer: serde::Serialize,
+{
+    Ok(serde_json::to_value(ask::ask(global, request)?)?)
+}

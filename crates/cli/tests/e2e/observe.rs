@@ -1,0 +1,223 @@
+//! What people ask a pool when something is slow or went wrong: profiles, tops, events, the doctor.
+
+use crate::harness::{Pool, eventually};
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::process::Stdio;
+
+#[test]
+fn a_profile_shows_how_long_requests_take() {
+    let mut pool = Pool::new(2);
+    pool.volume("v", 2, &[(0, "b"), (1, "b")]);
+    let mount = pool.mount("v");
+    pool.cli("volume profile v info").refused_with(&["volume v", "profile v start"]);
+    pool.cli("volume profile none start").refused_with(&["volume none does not exist"]);
+    fs::write(mount.path("before"), "x").unwrap();
+    pool.ok("volume profile v start");
+    for n in 0..20 {
+        fs::write(mount.path(&format!("f{n}")), vec![1; 5000]).unwrap();
+    }
+    assert!(fs::metadata(mount.path("no")).is_err());
+    let report = pool.json("volume profile v info");
+    let set = &report["total"]["sets"][0];
+    let calls = |r: &serde_json::Value, span: &str, name: &str| {
+        let all =
+            r[span]["sets"].as_array().unwrap().iter().flat_map(|s| s["operations"].as_array().unwrap());
+        let of = |o: &&serde_json::Value| o["operation"] == name;
+        all.filter(of).map(|o| o["calls"].as_u64().unwrap()).sum::<u64>()
+    };
+    assert_eq!((calls(&report, "total", "create"), calls(&report, "total", "write")), (20, 20), "{report}");
+    assert_eq!(set["written_bytes"], 100_000, "{report}");
+    assert!(set["failures"]["errno"].as_u64().unwrap() >= 1, "{report}");
+    fs::write(mount.path("f20"), "x").unwrap();
+    let report = pool.json("volume profile v info");
+    assert_eq!((calls(&report, "total", "create"), calls(&report, "interval", "create")), (21, 1));
+    let table = pool.ok("volume profile v info");
+    assert!(table.contains("OPERATION") && table.contains("99 % TO"), "{table}");
+    assert!(table.lines().all(|l| l.chars().count() <= 80), "{table}");
+
+    pool.stop(1);
+    pool.start(1);
+    let note = eventually("who was started anew says so", || {
+        let report = pool.json("volume profile v info");
+        report["notes"][0].as_str().filter(|n| n.contains("started after")).map(str::to_owned)
+    });
+    assert!(note.contains("volume profile v start"), "{note}");
+    pool.ok("volume profile v stop");
+    pool.cli("volume profile v info").refused();
+    mount.end();
+}
+
+#[test]
+fn the_busiest_files_directories_and_clients() {
+    let pool = Pool::new(2);
+    pool.volume("v", 2, &[(0, "b"), (1, "b")]);
+    let mount = pool.mount("v");
+    fs::create_dir_all(mount.path("a/deep")).unwrap();
+    fs::write(mount.path("a/deep/busy"), vec![0; 1 << 16]).unwrap();
+    fs::write(mount.path("calm"), "x").unwrap();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let busy = fs::OpenOptions::new().write(true).open(mount.path("a/deep/busy")).unwrap();
+            let calm = fs::OpenOptions::new().write(true).open(mount.path("calm")).unwrap();
+            let mut n = 0u32;
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                busy.write_all_at(&[1; 4096], 0).unwrap();
+                if n.is_multiple_of(10) {
+                    calm.write_all_at(&[1; 10], 0).unwrap();
+                    fs::write(mount.path(&format!("a/deep/new{n}")), "").unwrap();
+                }
+                n += 1;
+            }
+        });
+        let first = |line: &str| pool.json(&format!("volume top v {line} --seconds 1"))["rates"][0].clone();
+        for by in ["operations", "bytes"] {
+            let file = first(&format!("files --by {by}"));
+            assert_eq!(file["what"], "/a/deep/busy", "{file}");
+            assert!(file["per_second"].as_u64().unwrap() > 0);
+        }
+        assert_eq!(first("directories")["what"], "/a/deep");
+        let client = first("clients");
+        assert!(client["what"].as_str().unwrap().starts_with("127.0.0.1 "), "{client}");
+        let table = pool.ok("volume top v files --by bytes --once --seconds 1 --lines 1");
+        assert!(table.contains("BYTES/S") && table.contains("/a/deep/busy"), "{table}");
+        assert!(!table.contains("calm"), "one line was asked for: {table}");
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    mount.end();
+}
+
+/// All events that the pool tells.
+fn events(pool: &Pool) -> Vec<serde_json::Value> {
+    pool.ok("events --json").lines().map(|l| serde_json::from_str(l).unwrap()).collect()
+}
+
+/// How many events of that kind have all these words.
+fn told(pool: &Pool, kind: &str, words: &[&str]) -> usize {
+    let fits = |e: &&serde_json::Value| {
+        e["kind"] == kind && words.iter().all(|w| e["text"].as_str().unwrap().contains(w))
+    };
+    events(pool).iter().filter(fits).count()
+}
+
+#[test]
+fn events_tell_who_did_what_and_what_became_of_bricks() {
+    let mut pool = Pool::new(3);
+    pool.volume("v", 3, &[(0, "b"), (1, "b"), (2, "b")]);
+    let mut follow = {
+        let mut command = crate::harness::mortar();
+        command.args(["--server", &pool.servers[0].address, "events", "--follow", "--json", "--volume", "v"]);
+        command.stdout(Stdio::piped()).spawn().unwrap()
+    };
+    pool.ok("volume set v features.read-only on");
+    pool.cli("volume set v no.such 1").refused();
+    pool.ok("volume status v");
+    pool.kill(2);
+    let out = format!("{}:", pool.servers[2].host);
+    eventually("the brick is out", || (told(&pool, "view", &["out of the view", &out]) == 1).then_some(()));
+    assert_eq!(told(&pool, "server", &["is silent", &pool.servers[2].host]).min(1), 1);
+    assert_eq!(told(&pool, "admin", &["volume-set", "features.read-only", ": done"]), 1);
+    assert_eq!(told(&pool, "admin", &["volume-set", "no.such", "not done"]), 1);
+    assert_eq!(told(&pool, "admin", &["volume-status"]), 0, "who only looks is not told");
+    assert_eq!(told(&pool, "option", &["features.read-only is on"]), 1, "three servers noted it");
+    assert_eq!(told(&pool, "volume", &["volume v was started"]), 1);
+    let who = events(&pool).into_iter().find(|e| e["kind"] == "admin").unwrap();
+    assert_eq!(who["who"], "127.0.0.1", "{who}");
+
+    pool.start(2);
+    eventually("it is back", || {
+        (told(&pool, "view", &["holds every change again", &out]) == 1).then_some(())
+    });
+    // What happened is kept over a restart, and nobody else can read it.
+    pool.stop(0);
+    pool.start(0);
+    pool.wait_in_sync();
+    assert_eq!(told(&pool, "admin", &["volume-set", "features.read-only", ": done"]), 1);
+    let file = pool.servers[0].state().join("events");
+    assert_eq!(fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600);
+    let table = pool.ok("events --since 1h --volume v");
+    assert!(table.lines().count() > 3 && table.contains(" by 127.0.0.1"), "{table}");
+    assert!(pool.ok("events --lines 1").lines().count() == 1);
+    pool.cli("events --since soon").refused_with(&["--since soon", "2h"]);
+
+    // The stream had all of it.
+    follow.kill().unwrap();
+    follow.wait().unwrap();
+    let lines: Vec<String> =
+        BufReader::new(follow.stdout.take().unwrap()).lines().map_while(Result::ok).collect();
+    let streamed = |words: &str| lines.iter().filter(|l| l.contains(words)).count();
+    assert_eq!((streamed("features.read-only is on"), streamed("out of the view")), (1, 1), "{lines:?}");
+}
+
+/// A frozen server keeps a write waiting: the log of the other one says so.
+#[test]
+fn slow_requests_are_told_with_what_held_them_up() {
+    let mut pool = Pool::new(3);
+    pool.volume("v", 3, &[(0, "b"), (1, "b"), (2, "b")]);
+    pool.ok("volume set v diagnostics.slow-operation 300ms");
+    let mount = pool.mount("v");
+    fs::write(mount.path("f"), "x").unwrap();
+    eventually("it is closed", || pool.ok("volume status v fds").contains("0 files are open").then_some(()));
+    let open = fs::File::open(mount.path("f")).unwrap();
+    let report = pool.json("volume status v fds");
+    assert_eq!(
+        report["files"],
+        serde_json::json!([{ "path": "/f", "set": report["files"][0]["set"], "clients": 1 }])
+    );
+    drop(open);
+
+    let bricks = pool.status("v")["bricks"].as_array().unwrap().clone();
+    let secondary = bricks.iter().position(|b| b["role"] == "secondary").unwrap();
+    pool.freeze(secondary);
+    fs::write(mount.path("f"), "y").expect("it goes on when the frozen server is out of the view");
+    pool.thaw(secondary);
+    let logs = || pool.servers.iter().map(|s| s.log()).collect::<String>();
+    let line =
+        eventually("the log says so", || logs().lines().find(|l| l.contains(": slow: ")).map(str::to_owned));
+    let words = ["WARN", "for session", "meanwhile the set's thread worked", "were none of these"];
+    assert!(words.iter().all(|w| line.contains(w)), "{line}");
+
+    let file = pool.dir.join("bundle.json");
+    let line = format!("support bundle {}", file.display());
+    pool.ok(&line);
+    let bundle: serde_json::Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    assert_eq!(bundle["missing"], serde_json::json!([]), "{bundle}");
+    for part in
+        ["peers", "doctor", "configuration", "volumes", "status", "events", "clients of v", "queues of v"]
+    {
+        assert!(!bundle[part].is_null(), "{part}");
+    }
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    pool.cli(&line).refused_with(&["bundle.json"]);
+    mount.end();
+}
+
+#[test]
+fn the_doctor_finds_what_is_wrong() {
+    let mut pool = Pool::new(3);
+    pool.volume("v", 3, &[(0, "b"), (1, "b"), (2, "b")]);
+    let report = pool.json("doctor");
+    assert!(report["checked"].as_array().unwrap().len() >= 5, "{report}");
+    let errors = |r: &serde_json::Value| {
+        r["findings"].as_array().unwrap().iter().filter(|f| f["severity"] == "error").count()
+    };
+    assert_eq!(errors(&report), 0, "{report}");
+    pool.kill(2);
+    let host = pool.servers[2].host.clone();
+    let found = eventually("the copy that is missing is found", || {
+        let output = pool.cli("doctor --json");
+        assert_eq!(output.code, Some(1), "{}", output.stdout);
+        assert!(output.stderr.contains(&host), "{}", output.stderr);
+        let report: serde_json::Value = serde_json::from_str(&output.stdout).unwrap();
+        let all = report["findings"].as_array().unwrap().clone();
+        all.iter().any(|f| f["cause"].as_str().unwrap().contains("not in sync")).then_some(all)
+    });
+    let server = found.iter().find(|f| f["object"] == format!("server {host}")).expect("the server");
+    assert!(server["remedy"].as_str().unwrap().contains("start it"), "{server}");
+    let text = pool.cli("doctor").stdout;
+    assert!(text.contains("looked at") && text.contains("ERROR: server "), "{text}");
+    pool.start(2);
+    eventually("all is well again", || (pool.cli("doctor").code == Some(0)).then_some(()));
+}

@@ -1,0 +1,96 @@
+//! How requests of administrators are told in the log of events.
+
+use admin::{AdminAnswer, AdminError, AdminRequest, DrainAction, ProfileAction, RebalanceAction};
+use serde_json::Value;
+
+/// What is never told, whatever request has it.
+const SECRET: [&str; 4] = ["token", "key_file", "secret", "password"];
+
+/// A request that may change something: its name and what it says, and the volume that it is about.
+pub(crate) fn audited(request: &AdminRequest) -> Option<(String, Option<String>)> {
+    if only_looks(request) {
+        return None;
+    }
+    let Ok(Value::Object(all)) = serde_json::to_value(request) else { return None };
+    let (name, mut fields) = all.into_iter().next()?;
+    if let Value::Object(fields) = &mut fields {
+        fields.retain(|_, value| !value.is_null());
+        for secret in SECRET {
+            if let Some(value) = fields.get_mut(secret) {
+                *value = Value::String("...".to_owned());
+            }
+        }
+    }
+    let of_volume = name.starts_with("volume-");
+    let volume = fields.get("name").and_then(Value::as_str).filter(|_| of_volume).map(str::to_owned);
+    let said = if fields.as_object().is_some_and(serde_json::Map::is_empty) {
+        String::new()
+    } else {
+        format!(" {fields}")
+    };
+    Some((format!("{name}{said}"), volume))
+}
+
+/// What came of it.
+pub(crate) fn outcome(answer: &Result<AdminAnswer, AdminError>) -> String {
+    match answer {
+        Ok(_) => "done".to_owned(),
+        Err(e) => format!("not done: {e}"),
+    }
+}
+
+/// Whether it changes nothing. What is not named here is told.
+fn only_looks(request: &AdminRequest) -> bool {
+    use AdminRequest as R;
+    match request {
+        R::PeerStatus(_)
+        | R::PoolList(_)
+        | R::VolumeInfo(_)
+        | R::VolumeStatus(_)
+        | R::VolumeClients(_)
+        | R::VolumeFds(_)
+        | R::VolumeQueues(_)
+        | R::VolumeTop(_)
+        | R::VolumeList(_)
+        | R::VolumeGet(_)
+        | R::VolumeHeal(_)
+        | R::VolumeHealInfo(_)
+        | R::Events(_)
+        | R::Doctor(_)
+        | R::ConfigDiff(_)
+        | R::ConfigExport(_) => true,
+        R::VolumeProfile(r) => r.action == ProfileAction::Info,
+        R::VolumeDrain(r) => r.action == DrainAction::Status,
+        R::VolumeAdopt(r) => !r.begin,
+        R::VolumeRebalance(r) => r.dry_run || r.action == RebalanceAction::Status,
+        R::ConfigApply(r) => r.dry_run,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use admin::{Ask, PoolList, VolumeCreate, VolumeStart};
+
+    #[test]
+    fn what_changes_something_is_told() {
+        assert_eq!(audited(&PoolList {}.into_request()), None);
+        let start = VolumeStart { name: "home".to_owned() }.into_request();
+        let told = audited(&start).unwrap();
+        assert_eq!(told, (r#"volume-start {"name":"home"}"#.to_owned(), Some("home".to_owned())));
+        let create = VolumeCreate {
+            name: "home".to_owned(),
+            replica: None,
+            arbiter: None,
+            bricks: vec!["h:/b".to_owned()],
+            force: false,
+            adopt: false,
+        };
+        let (told, _) = audited(&create.into_request()).unwrap();
+        assert!(
+            told.starts_with("volume-create {") && told.contains("h:/b") && !told.contains("null"),
+            "{told}"
+        );
+    }
+}
