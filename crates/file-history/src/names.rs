@@ -168,6 +168,9 @@ pub(crate) struct State {
     /// Entries from which a file went to one in a directory of another set, by a rename that nobody was told of: if that set
     /// loses it, the file is where it was.
     left: BTreeMap<Key, (Obj, Key)>,
+    /// Objects of other sets to which an entry of this set leads that was made and not synced. What lies there in the
+    /// object's place may be gone after a loss, whatever the object's own set has synced.
+    fresh_links: BTreeSet<(SetId, Obj)>,
 }
 
 /// Whether an object is there.
@@ -286,6 +289,13 @@ impl Names {
         slot.set(Some(value), self.is_tracked(key.dir));
         state.put(key, slot);
         state.left.retain(|from, (_, to)| *from != key && *to != key);
+    }
+
+    /// An entry in this directory was made that leads to an object of another set.
+    fn link_afar(&self, state: &mut State, dir: Obj, obj: Obj) {
+        if self.objects[dir].set != self.objects[obj].set && self.is_tracked(dir) {
+            state.fresh_links.insert((self.objects[dir].set, obj));
+        }
     }
 
     /// The entry turns out to be this. `None`: it can't be.

@@ -196,6 +196,7 @@ impl Names {
         for obj in made {
             let mut next = s.clone();
             self.set(&mut next, *at, Some(obj));
+            self.link_afar(&mut next, at.dir, obj);
             let (fresh, orphan) = (self.is_tracked(obj), self.objects[obj].orphan);
             next.change(obj, |l| {
                 (l.fresh, l.born) = (fresh, orphan);
@@ -410,6 +411,9 @@ impl Names {
         if source != target {
             self.set(&mut next, *to, source);
             self.set(&mut next, *from, if *exchange { target } else { None });
+            if let Some(moved) = source.filter(|_| self.objects[from.dir].set != self.objects[to.dir].set) {
+                self.link_afar(&mut next, to.dir, moved);
+            }
             if let (Some(moved), None) = (source, told) {
                 self.leave(&mut next, *from, moved, *to);
             }
@@ -462,6 +466,7 @@ impl Names {
         if errors.is_empty() && is_done(told) && self.takes_entries(s, at.dir) {
             let mut next = s.clone();
             self.set(&mut next, at, Some(obj));
+            self.link_afar(&mut next, at.dir, obj);
             out.push(next);
         }
     }

@@ -15,6 +15,7 @@ impl Names {
             if self.objects[obj].set == self.objects[key.dir].set {
                 s.change(obj, |l| l.fresh = false);
             }
+            s.fresh_links.remove(&(self.objects[key.dir].set, obj));
         }
     }
 
@@ -57,6 +58,7 @@ impl Names {
         let mut s = state.clone();
         let keys: Vec<Key> = s.slots.keys().filter(|k| self.objects[k.dir].set == set).copied().collect();
         keys.into_iter().for_each(|key| self.keep(&mut s, key));
+        s.fresh_links.retain(|(at, _)| *at != set);
         let objects: Vec<Obj> = s.lives.keys().filter(|o| self.objects[**o].set == set).copied().collect();
         objects.into_iter().for_each(|obj| {
             s.change(obj, |l| {
@@ -77,11 +79,13 @@ impl Names {
             }
             slot.lose();
             // What was made and never synced may be gone, and with it every entry that leads to it.
-            if slot.values().flatten().flatten().any(|obj| s.life(*obj).fresh) {
+            let fresh = |obj: &Obj| s.life(*obj).fresh || s.fresh_links.contains(&(set, *obj));
+            if slot.values().flatten().flatten().any(fresh) {
                 slot.widen([Some(None)]);
             }
             s.put(key, slot);
         }
+        s.fresh_links.retain(|(at, _)| *at != set);
         for (from, (obj, to)) in s.left.clone() {
             if self.objects[to.dir].set == set {
                 let mut slot = s.slot(from);

@@ -626,3 +626,23 @@ fn a_call_without_answer_across_a_loss_may_be_done_twice() {
     exchanged(false, 10_000).refused();
     exchanged(true, 1).refused();
 }
+
+/// What an entry's own set keeps of another set's directory goes to disk with a sync there, not with one of the directory's.
+#[test]
+fn an_exchanged_entry_of_another_sets_directory_is_lost_unless_its_own_set_synced_it() {
+    let d = Fid { set: SetId(2), ..fid(1) };
+    for (synced, fine) in [(d, true), (root(), false)] {
+        let mut s = Script::default();
+        s.call(make(root(), "d", Node::Dir), attr(dir(d)));
+        s.create(root(), "f", 2);
+        s.fsync(synced, done());
+        s.fsync(fid(2), done());
+        let (parent, to_parent) = (root(), root());
+        let op = Op::Rename { parent, name: name("d"), to_parent, to_name: name("f"), flags: 2 };
+        s.call(op, done());
+        s.lose();
+        s.lookup(root(), "d", Ok(file(fid(2), 1, 0)));
+        s.lookup(root(), "f", Err(Errno::ENOENT));
+        if fine { s.accepted() } else { s.refused() }
+    }
+}
