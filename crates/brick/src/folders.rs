@@ -2,6 +2,7 @@
 //! what a healing took out of its place. An object's name there is its fid.
 
 use crate::error::OpenError;
+use crate::object::S_IFDIR;
 use crate::open::Site;
 use file_system::{File, Renaming};
 use ids::{Fid, SetId};
@@ -45,6 +46,29 @@ impl Folder {
     /// Moves an object here from its name in a directory.
     pub(crate) fn receive(&self, dir: &File, name: &[u8], fid: Fid) -> Result<(), Errno> {
         dir.rename(name, &self.0, hidden_name(fid).as_bytes(), Renaming::Replace)
+    }
+
+    /// Moves a directory here although an older one with its fid may lie here: what it holds goes into that one then. A file
+    /// keeps each name that it has until the end, where it may be looked for.
+    pub(crate) fn receive_again(&self, dir: &File, name: &[u8], fid: Fid) -> Result<(), Errno> {
+        match self.receive(dir, name, fid) {
+            Err(Errno::ENOTEMPTY | Errno::EEXIST) => {}
+            other => return other,
+        }
+        let older = self.0.open_at(hidden_name(fid).as_bytes(), S_IFDIR)?;
+        let newer = dir.open_at(name, S_IFDIR)?;
+        for held in crate::scan::names(&newer)? {
+            let mut to = held.clone();
+            let mut number = 0_u32;
+            while let Err(e) = newer.rename(&held, &older, &to, Renaming::NoReplace) {
+                if e != Errno::EEXIST {
+                    return Err(e);
+                }
+                to = format!("{}-{number}", hidden_name(fid)).into_bytes();
+                number = number.saturating_add(1);
+            }
+        }
+        dir.remove_dir(name)
     }
 
     /// Gives an object that lies here this name.

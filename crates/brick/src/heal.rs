@@ -180,7 +180,7 @@ impl Brick {
 
     /// Moves something to the heal trash that is in one of Mortar's own folders.
     fn hide(&mut self, dir: &File, name: &[u8], fid: Fid) -> Result<(), Errno> {
-        match self.folders.heal_trash().receive(dir, name, fid) {
+        match self.folders.heal_trash().receive_again(dir, name, fid) {
             Ok(()) | Err(Errno::ENOENT) => {}
             Err(e) => return Err(e),
         }

@@ -9,6 +9,7 @@ use common::*;
 use ids::{Epoch, Fid, Lsn, OpId, SessionId, SetId};
 use namespace::{Entry, TreeState};
 use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use wire::change::Replaced;
 use wire::op::{EntryName, Intent};
@@ -215,6 +216,34 @@ fn a_home_keeps_names_elsewhere_in_folders() {
     }
     assert_eq!(s.bricks[1].attr(f).unwrap().nlink, 1);
     assert!(!whole(s.bricks[0].path()).keys().any(|p| p.starts_with("lost+found/")), "the folder is gone");
+    reopened(&t, s);
+}
+
+/// Within one healing a folder of names goes, comes back with the next name, and goes again.
+#[test]
+fn a_folder_of_names_goes_twice_in_one_healing() {
+    let (t, mut s) = two();
+    let folder = hidden(FAR.names());
+    for n in 0..4 {
+        // The same name again, and others.
+        let (f, far) = (s.file(ROOT, &format!("f{n}")), at(FAR.names(), &format!("x{}", n / 2)));
+        s.apply(&prepare(f, None, Some(far.clone())), b"").unwrap();
+        s.apply(&end(f, None, Some(far), false), b"").unwrap();
+        for b in &mut s.bricks {
+            assert!(b.path().join(".mortar/limbo").join(&folder).exists());
+            assert_eq!(b.take_nothing(FAR.names()), Ok(false));
+            assert!(!b.path().join(".mortar/limbo").join(&folder).exists());
+            let kept = std::fs::read_dir(b.path().join(".mortar/aside").join(&folder)).unwrap().count();
+            assert_eq!(kept, n + 1, "each file keeps its names until the end");
+        }
+    }
+    for b in &mut s.bricks {
+        b.begin_end().unwrap().run().unwrap();
+        assert_eq!(std::fs::read_dir(b.path().join(".mortar/aside")).unwrap().count(), 0);
+        for n in 0..4 {
+            assert_eq!(std::fs::metadata(b.path().join(format!("f{n}"))).unwrap().nlink(), 1);
+        }
+    }
     reopened(&t, s);
 }
 
