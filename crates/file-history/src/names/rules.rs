@@ -15,6 +15,15 @@ fn is_done(told: Option<&Told>) -> bool {
 impl Names {
     /// The states that explain the answer.
     pub(super) fn outcomes(&self, state: &State, ask: &Ask, told: Option<&Told>) -> Vec<State> {
+        let mut out = self.answered(state, ask, told);
+        if is_one_of(told, &[Errno::ESTALE]) {
+            self.move_below_lost(state, ask, &mut out);
+        }
+        out
+    }
+
+    /// Those of a state in which nothing is asked of a set that lost what it knew.
+    fn answered(&self, state: &State, ask: &Ask, told: Option<&Told>) -> Vec<State> {
         let mut out = Vec::new();
         match ask {
             Ask::Look(key) => self.look(state, *key, told, &mut out),
@@ -278,7 +287,7 @@ impl Names {
     }
 
     /// The states in which it is known where `dir` lies.
-    fn known_way(&self, s: State, dir: Obj, out: &mut Vec<State>) {
+    pub(super) fn known_way(&self, s: State, dir: Obj, out: &mut Vec<State>) {
         let (mut at, mut left) = (dir, self.objects.len());
         while left > 0 {
             let leads = |slot: &super::Slot| slot.values().any(|v| v == Some(&Some(at)));

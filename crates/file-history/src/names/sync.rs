@@ -1,6 +1,6 @@
 //! Syncs and power cuts.
 
-use super::{Key, Names, Obj, State};
+use super::{Ask, Key, Names, Obj, Presence, State};
 use ids::SetId;
 
 impl Names {
@@ -66,6 +66,32 @@ impl Names {
             })
         });
         s
+    }
+
+    /// A directory goes to another one, above which a directory's name on another set was lost: that set cannot say any more
+    /// what lies above.
+    pub(super) fn move_below_lost(&self, state: &State, ask: &Ask, out: &mut Vec<State>) {
+        let Ask::Rename { from, to, exchange, .. } = ask else { return };
+        let there = |dir: Obj| self.presence(state, dir) != Presence::Absent;
+        if from.dir == to.dir || !there(from.dir) || !there(to.dir) {
+            return;
+        }
+        for (moved, into) in [(from, to), (to, from)].into_iter().take(1 + usize::from(*exchange)) {
+            let known = self.resolve(state, *moved).into_iter();
+            for (s, _) in known.filter(|(_, o)| o.is_some_and(|o| self.objects[o].is_dir())) {
+                let mut ways = Vec::new();
+                self.known_way(s, into.dir, &mut ways);
+                out.extend(ways.into_iter().filter(|s| s.life(self.top(s, into.dir)).bereft));
+            }
+        }
+    }
+
+    /// The directory above `dir` that lies in no other one.
+    fn top(&self, s: &State, dir: Obj) -> Obj {
+        let above = |at: &Obj| {
+            s.slots.iter().find(|(_, slot)| slot.kept() == Some(&Some(*at))).map(|(key, _)| key.dir)
+        };
+        std::iter::successors(Some(dir), above).take(self.objects.len()).last().unwrap_or(dir)
     }
 
     /// A power cut of all bricks of the set.

@@ -646,3 +646,30 @@ fn an_exchanged_entry_of_another_sets_directory_is_lost_unless_its_own_set_synce
         if fine { s.accepted() } else { s.refused() }
     }
 }
+
+/// Where a directory lies whose name was lost nobody can say: no directory is moved to another one beneath it.
+#[test]
+fn a_directory_is_not_moved_beneath_one_whose_name_is_lost() {
+    let there = |n| Fid { set: SetId(2), ..fid(n) };
+    for (is_dir, lost, other_dir, fine) in [
+        (true, true, true, true),
+        (false, true, true, false),
+        (true, false, true, false),
+        (true, true, false, false),
+    ] {
+        let mut s = Script::default();
+        s.call(make(root(), "d", Node::Dir), attr(dir(there(1))));
+        s.lose();
+        let top = if lost { Err(Errno::ENOENT) } else { Ok(dir(there(1))) };
+        s.lookup(root(), "d", top);
+        s.call(make(there(1), "a", Node::Dir), attr(dir(there(2))));
+        s.call(make(there(1), "b", Node::Dir), attr(dir(there(3))));
+        let made = if is_dir { dir(there(4)) } else { file(there(4), 1, 0) };
+        s.call(make(there(2), "x", if is_dir { Node::Dir } else { Node::File }), attr(made));
+        s.accepted();
+        let (parent, to_parent) = (there(2), if other_dir { there(3) } else { there(2) });
+        let op = Op::Rename { parent, name: name("x"), to_parent, to_name: name("y"), flags: 0 };
+        s.call(op, Err(Errno::ESTALE));
+        if fine { s.accepted() } else { s.refused() }
+    }
+}
