@@ -12,6 +12,7 @@ mod drain;
 mod envelope;
 mod error;
 mod event;
+mod keys;
 mod peer;
 mod profile;
 mod rebalance;
@@ -30,14 +31,16 @@ pub use drain::{DrainReport, DrainedBrick, DrainedSet, PeerDrained};
 pub use envelope::{TAG, Unreadable, VERSION, decode_answer, decode_request, encode_answer, encode_request};
 pub use error::{AdminError, ErrorCode};
 pub use event::{Event, EventReports};
+pub use keys::{KeyLine, KeyList, KeyMade, KeyRole, KeysRevoked, PoolSecured, PoolToken};
 pub use peer::{Peer, PeerStatus, Peers, ServerRole};
 pub use profile::{
     LatencyClass, OperationProfile, ProfileReport, ProfileSpan, SetProfile, TopLine, TopReport,
 };
 pub use rebalance::{MovedFiles, PlannedMove, RebalanceReport, RebalanceState, SetMoves};
 pub use request::{
-    AdminAnswer, AdminRequest, Ask, ConfigApply, ConfigDiff, ConfigExport, DrainAction, GetDoctor, GetEvents,
-    GetPeerStatus, PeerDetach, PeerDrain, PeerProbe, PeerReplace, PoolList, ProfileAction, REQUESTS,
+    AdminAnswer, AdminRequest, Ask, ClientAdd, ClientList, ClientRevoke, ClientRotate, ConfigApply,
+    ConfigDiff, ConfigExport, DrainAction, GetDoctor, GetEvents, GetPeerStatus, GetPoolToken, PeerDetach,
+    PeerDrain, PeerProbe, PeerReplace, PoolKey, PoolList, PoolSecure, ProfileAction, REQUESTS,
     RebalanceAction, VolumeAddBrick, VolumeAdopt, VolumeClients, VolumeCreate, VolumeDelete, VolumeDrain,
     VolumeFds, VolumeGet, VolumeHeal, VolumeHealInfo, VolumeInfo, VolumeList, VolumeProfile, VolumePromote,
     VolumeQueues, VolumeRebalance, VolumeRemoveBrick, VolumeReplaceBrick, VolumeReset, VolumeSet,

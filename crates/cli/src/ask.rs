@@ -1,12 +1,14 @@
 //! Asking a server of the pool.
 
 use crate::cli::Global;
-use crate::{contexts, local};
+use crate::{contexts, keys, local};
 use admin::{AdminAnswer, AdminRequest, Ask};
 use anyhow::anyhow;
 use ids::ServerId;
+use std::sync::Arc;
 use std::time::Duration;
 use transport::{Caller, Established, TransportError};
+use trust::ClientConfig;
 use wire::Kind;
 
 /// The variable of the environment that names servers.
@@ -22,19 +24,26 @@ const ANSWER: Duration = Duration::from_secs(120);
 /// # Errors
 /// It cannot be reached, or it refuses.
 pub(crate) fn ask<R: Ask>(global: &Global, request: R) -> anyhow::Result<R::Answer> {
-    ask_one_of(&addresses(global)?, request)
+    let addresses = addresses(global)?;
+    let local = addresses.iter().all(|address| address.starts_with('/'));
+    let key = if local { None } else { keys::settings(global.key.as_deref())? };
+    ask_one_of(&addresses, key.as_ref(), request)
 }
 
 /// Asks the server at `address` (HOST:PORT).
 pub(crate) fn ask_at<R: Ask>(address: &str, request: R) -> anyhow::Result<R::Answer> {
-    ask_one_of(&[address.to_owned()], request)
+    ask_one_of(&[address.to_owned()], None, request)
 }
 
 /// Asks the first of these servers that can be reached.
-fn ask_one_of<R: Ask>(addresses: &[String], request: R) -> anyhow::Result<R::Answer> {
+fn ask_one_of<R: Ask>(
+    addresses: &[String],
+    key: Option<&Arc<ClientConfig>>,
+    request: R,
+) -> anyhow::Result<R::Answer> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (address, answer) = runtime.block_on(async {
-        let (address, caller) = connect(addresses).await?;
+        let (address, caller) = connect(addresses, key).await?;
         Ok::<_, anyhow::Error>((address, exchange(address, &caller, request.into_request()).await?))
     })?;
     R::take(answer).ok_or_else(|| {
@@ -70,11 +79,14 @@ fn addresses(global: &Global) -> anyhow::Result<Vec<String>> {
 }
 
 /// The first that can be reached. After that there is no other try: it may have done what it was asked for.
-async fn connect(addresses: &[String]) -> anyhow::Result<(&str, Caller)> {
+async fn connect<'a>(
+    addresses: &'a [String],
+    key: Option<&Arc<ClientConfig>>,
+) -> anyhow::Result<(&'a str, Caller)> {
     let hello = Established::control([0; 16], ServerId(0));
     let mut last = None;
     for address in addresses {
-        match Caller::connect(address, &hello, None, CONNECT).await {
+        match Caller::connect(address, &hello, key, CONNECT).await {
             Ok(caller) => return Ok((address, caller)),
             Err(e) => last = Some(unreachable(address, &e)),
         }

@@ -1,7 +1,8 @@
 //! The commands of this library as one piece of a grammar, and the global options.
 
-use crate::commands::{bench, brick, config, demo, doctor, events, mount, peer, support, volume};
+use crate::commands::{bench, brick, client, config, demo, doctor, events, mount, peer, support, volume};
 use clap::{ArgMatches, Args, FromArgMatches, Subcommand};
+use std::path::PathBuf;
 
 /// What every command takes.
 #[derive(Args, Clone, Debug)]
@@ -13,6 +14,9 @@ pub struct Global {
     /// The pool to ask, by its name in ~/.config/mortar/config.toml.
     #[arg(long, global = true, value_name = "NAME", conflicts_with = "server")]
     pub context: Option<String>,
+    /// The key file to show to the server; ~/.config/mortar/key unless given, if it is there.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub key: Option<PathBuf>,
     /// Print one JSON document instead of a table.
     #[arg(long, global = true)]
     pub json: bool,
@@ -27,6 +31,8 @@ enum Command {
     Peer(peer::Peer),
     #[command(subcommand)]
     Volume(volume::Volume),
+    #[command(subcommand)]
+    Client(client::Client),
     #[command(subcommand)]
     Config(config::Config),
     Mount(mount::MountCommand),
@@ -77,6 +83,7 @@ impl Commands {
         match self.0 {
             Command::Peer(c) => c.run(global),
             Command::Volume(c) => c.run(global),
+            Command::Client(c) => c.run(global),
             Command::Config(c) => c.run(global),
             Command::Mount(c) => c.run(),
             Command::Brick(c) => c.run(global),

@@ -12,6 +12,8 @@ mod commands;
 mod confirm;
 mod contexts;
 mod error;
+mod keys;
+mod lifetime;
 mod limits;
 mod local;
 mod logging;
@@ -25,7 +27,7 @@ mod yaml;
 
 pub use cli::{Commands, Global};
 pub use commands::mount::helper::mount_helper;
-pub use commands::pool::PoolList;
+pub use commands::pool::{PoolKey, PoolList, PoolSecure, PoolToken};
 pub use confirm::confirm;
 pub use error::{report, usage};
 pub use logging::{Log, LogArgs};

@@ -17,6 +17,7 @@ use crate::conn::{Broken, Intent};
 use crate::directories::Directories;
 use crate::error::ConnectError;
 use crate::exchange::{Outcome, Running};
+use crate::key::KeyReader;
 use crate::layer::{Layer, Next, ReadOnly, Request};
 use crate::map::Generation;
 use crate::options::{Options, is_on};
@@ -264,8 +265,10 @@ impl Client {
     /// One line that says why, with every server that was tried.
     pub fn connect(servers: &[String], volume: &str, options: Options) -> Result<Client, ConnectError> {
         let session = SessionId(rand::random_range(1..=u64::MAX));
-        let (conn, map, seeds) = watch::first(servers, volume, session, options.network_timeout)?;
-        let intent = Intent { session, pool: map.pool };
+        let key = options.key.clone().map(|key| Arc::new(KeyReader::new(key)));
+        let who = (session, key.as_ref());
+        let (conn, map, seeds) = watch::first(servers, volume, who, options.network_timeout)?;
+        let intent = Intent { session, pool: map.pool, key };
         let stats = Arc::new(Stats::default());
         let mut layers: Vec<Box<dyn Layer>> = vec![Box::new(Counting(Arc::clone(&stats)))];
         let read_only =

@@ -1,21 +1,22 @@
 //! One connection: frames out and in, never blocking but in [`crate::wait`].
 
-use std::io::{self, IoSlice, IoSliceMut};
+use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::time::Instant;
 
 use ids::{ServerId, SessionId};
 use rustix::io::Errno;
-use rustix::net::{
-    self, AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, SocketFlags, SocketType, sockopt,
-};
+use rustix::net::{self, AddressFamily, RecvFlags, SocketFlags, SocketType, sockopt};
 use wire::codec::Blob;
 use wire::frame::{self, FrameHead, HEAD, VERSIONS};
 use wire::hello::{Hello, HelloReply, Purpose};
 use wire::{DecodeError, Kind, Wire};
 
+use crate::key::KeyReader;
 use crate::payload::Payload;
+use crate::socket::Socket;
 use crate::wait::Waiting;
 
 /// Why a step on a connection failed. The connection is of no more use.
@@ -68,14 +69,16 @@ impl std::fmt::Display for Broken {
 }
 
 /// Who we are and what a new connection is for.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(crate) struct Intent {
     pub session: SessionId,
     pub pool: [u8; 16],
+    /// The key to show, if the pool has keys.
+    pub key: Option<Arc<KeyReader>>,
 }
 
 impl Intent {
-    fn hello(self, purpose: Purpose) -> Hello {
+    fn hello(&self, purpose: Purpose) -> Hello {
         Hello {
             versions: Blob(VERSIONS.to_vec()),
             purpose,
@@ -106,7 +109,7 @@ const BUFFER: usize = 16 << 10;
 pub(crate) struct Conn {
     /// Its number among those of the session (see [`crate::server_link::ServerLink::give_up`]); 0 if it carries no calls.
     pub number: u64,
-    fd: OwnedFd,
+    socket: Socket,
     /// Frames being sent, without payload.
     out: Vec<u8>,
     /// The head and body received last. Its length is its room.
@@ -121,7 +124,7 @@ impl Conn {
     /// Connects to the first of `addresses` that answers, and says hello.
     pub(crate) fn open(
         addresses: &[SocketAddr],
-        intent: Intent,
+        intent: &Intent,
         purpose: Purpose,
         waiting: &Waiting<'_>,
     ) -> Result<(Conn, HelloReply), Broken> {
@@ -137,7 +140,7 @@ impl Conn {
 
     fn open_one(
         address: &SocketAddr,
-        intent: Intent,
+        intent: &Intent,
         purpose: Purpose,
         waiting: &Waiting<'_>,
     ) -> Result<(Conn, HelloReply), Broken> {
@@ -153,10 +156,12 @@ impl Conn {
             Err(e) => return Err(e.into()),
         }
         sockopt::set_tcp_nodelay(&fd, true)?;
+        let socket = Socket::new(fd, intent.key.as_deref(), waiting)?;
+        let shown = socket.server()?;
         let number = if let Purpose::Session { connection, .. } = purpose { connection } else { 0 };
         let mut conn = Conn {
             number,
-            fd,
+            socket,
             out: Vec::with_capacity(1024),
             buf: vec![0; BUFFER],
             body_len: 0,
@@ -172,6 +177,9 @@ impl Conn {
         if !reply.refused.0.is_empty() {
             return Err(Broken::Refused(String::from_utf8_lossy(&reply.refused.0).into_owned()));
         }
+        if shown.is_some_and(|shown| shown != reply.server) {
+            return Err(Broken::Refused("it says to be another server than its key does".to_owned()));
+        }
         if intent.pool != [0; 16] && reply.pool != intent.pool {
             return Err(Broken::Refused("it belongs to another pool".to_owned()));
         }
@@ -180,21 +188,32 @@ impl Conn {
 
     /// The socket.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+        self.socket.fd()
+    }
+
+    /// Until there is something to receive.
+    pub(crate) fn readable(&mut self, waiting: &Waiting<'_>) -> Result<(), Broken> {
+        if self.has_received() { Ok(()) } else { waiting.readable(self.socket.fd()) }
+    }
+
+    /// Whether something came that does not wait on the socket any more.
+    pub(crate) fn has_received(&mut self) -> bool {
+        self.socket.has_received()
     }
 
     /// Lets the kernel find out about a peer that vanished while nothing is sent.
     pub(crate) fn keep_alive(&self) -> Result<(), Broken> {
-        sockopt::set_socket_keepalive(&self.fd, true)?;
-        sockopt::set_tcp_keepidle(&self.fd, std::time::Duration::from_secs(2))?;
-        sockopt::set_tcp_keepintvl(&self.fd, std::time::Duration::from_secs(1))?;
-        sockopt::set_tcp_keepcnt(&self.fd, 3)?;
+        let fd = self.socket.fd();
+        sockopt::set_socket_keepalive(fd, true)?;
+        sockopt::set_tcp_keepidle(fd, std::time::Duration::from_secs(2))?;
+        sockopt::set_tcp_keepintvl(fd, std::time::Duration::from_secs(1))?;
+        sockopt::set_tcp_keepcnt(fd, 3)?;
         Ok(())
     }
 
     /// Whether an unused connection still stands: neither closed nor with bytes nobody asked for.
     pub(crate) fn is_fresh(&self) -> bool {
-        let got = net::recv(&self.fd, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT);
+        let got = net::recv(self.socket.fd(), &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT);
         matches!(got, Err(Errno::AGAIN))
     }
 
@@ -226,20 +245,7 @@ impl Conn {
 
     /// Sends what was queued, and the payload after it.
     pub(crate) fn flush(&mut self, payload: &[u8], waiting: &Waiting<'_>) -> Result<(), Broken> {
-        let mut sent = 0;
-        let total = self.out.len() + payload.len();
-        while sent < total {
-            let front = &self.out[sent.min(self.out.len())..];
-            let back = &payload[sent.saturating_sub(self.out.len())..];
-            let parts = [IoSlice::new(front), IoSlice::new(back)];
-            let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-            match net::sendmsg(&self.fd, &parts, &mut SendAncillaryBuffer::default(), flags) {
-                Ok(n) => sent += n,
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => waiting.writable(self.fd.as_fd())?,
-                Err(e) => return Err(e.into()),
-            }
-        }
+        self.socket.send(&self.out, payload, waiting)?;
         self.out.clear();
         self.out.shrink_to(BUFFER);
         Ok(())
@@ -266,7 +272,7 @@ impl Conn {
         let (mut have, mut beyond) = (0, 0);
         while have < HEAD {
             let room: &mut [u8] = if expect == Expect::Data { into.room() } else { &mut [] };
-            let n = read(&self.fd, &mut self.buf[have..front], room, waiting)?;
+            let n = self.socket.read(&mut self.buf[have..front], room, waiting)?;
             beyond = (have + n).saturating_sub(front);
             have = (have + n).min(front);
         }
@@ -298,7 +304,7 @@ impl Conn {
         while have < body_end || beyond < head.payload_len {
             let body = &mut self.buf[have..body_end];
             let (lacking, room) = (body.len(), &mut into.room()[beyond..head.payload_len]);
-            let n = read(&self.fd, body, room, waiting)?;
+            let n = self.socket.read(body, room, waiting)?;
             have += n.min(lacking);
             beyond += n.saturating_sub(lacking);
         }
@@ -311,18 +317,5 @@ impl Conn {
     /// The body of the frame received last.
     pub(crate) fn body(&self) -> &[u8] {
         &self.buf[HEAD..HEAD + self.body_len]
-    }
-}
-
-/// Reads into both slices, waiting for the first byte.
-fn read(fd: &OwnedFd, first: &mut [u8], second: &mut [u8], waiting: &Waiting<'_>) -> Result<usize, Broken> {
-    loop {
-        match rustix::io::readv(fd, &mut [IoSliceMut::new(first), IoSliceMut::new(second)]) {
-            Ok(0) => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
-            Ok(n) => return Ok(n),
-            Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) => waiting.readable(fd.as_fd())?,
-            Err(e) => return Err(e.into()),
-        }
     }
 }

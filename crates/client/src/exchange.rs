@@ -70,7 +70,7 @@ impl<'a, 'b, 'c> Running<'a, 'b, 'c> {
                 }),
                 Step::Handshake => {
                     core.watcher.wake();
-                    let handshake_done = self.peer.answers_handshake(route.state.set, core.intent, &waiting);
+                    let handshake_done = self.peer.answers_handshake(route.state.set, &core.intent, &waiting);
                     handshake_done.map(|()| exchange.handshake_done(start.elapsed())).map_err(Failed::from)
                 }
                 Step::End { how, fate } => {
@@ -88,7 +88,7 @@ impl<'a, 'b, 'c> Running<'a, 'b, 'c> {
     }
 
     fn connect(&mut self, exchange: &mut Exchange, waiting: &Waiting<'_>) -> Result<Step, Failed> {
-        let lent = self.peer.lend(self.route.state.set, self.core.intent, waiting)?;
+        let lent = self.peer.lend(self.route.state.set, &self.core.intent, waiting)?;
         let next = exchange.connected(lent.used, lent.era, || self.route.state.state());
         self.lent = Some(lent);
         Ok(next)
@@ -139,7 +139,7 @@ impl<'a, 'b, 'c> Running<'a, 'b, 'c> {
 
     fn receive(&mut self, waiting: &Waiting<'_>) -> Result<Reply, Failed> {
         let Some(lent) = &mut self.lent else { unreachable!("what is received has a connection") };
-        waiting.readable(lent.conn.fd())?;
+        lent.conn.readable(waiting)?;
         self.receive_rest(waiting).map_err(stalled)
     }
 

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::key::Key;
+
 /// How a client behaves. [`Options::default`] is a hard mount.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -17,6 +19,8 @@ pub struct Options {
     pub release_delay: Duration,
     /// Changes are refused with `EROFS` by this client itself.
     pub read_only: bool,
+    /// The key to show; `None`: the pool has no keys, and connections are not encrypted.
+    pub key: Option<Key>,
 }
 
 impl Default for Options {
@@ -28,6 +32,7 @@ impl Default for Options {
             idle: Duration::from_secs(60),
             release_delay: Duration::from_millis(10),
             read_only: false,
+            key: None,
         }
     }
 }

@@ -76,7 +76,7 @@ impl ServerLink {
     }
 
     /// A connection for calls to `set`, idle or new.
-    pub(crate) fn lend(&self, set: SetId, intent: Intent, waiting: &Waiting<'_>) -> Result<Lent, Broken> {
+    pub(crate) fn lend(&self, set: SetId, intent: &Intent, waiting: &Waiting<'_>) -> Result<Lent, Broken> {
         for _ in 0..3 {
             let shard = match self.take_idle(set) {
                 Ok(lent) => return Ok(lent),
@@ -95,7 +95,7 @@ impl ServerLink {
     pub(crate) fn answers_handshake(
         &self,
         set: SetId,
-        intent: Intent,
+        intent: &Intent,
         waiting: &Waiting<'_>,
     ) -> Result<(), Broken> {
         let shard = lock(&self.pool).connections.shard(set);
@@ -103,7 +103,7 @@ impl ServerLink {
         Ok(())
     }
 
-    fn open(&self, shard: u16, intent: Intent, waiting: &Waiting<'_>) -> Result<Lent, Broken> {
+    fn open(&self, shard: u16, intent: &Intent, waiting: &Waiting<'_>) -> Result<Lent, Broken> {
         let addresses = address::resolve(&self.address)?;
         let numbered = lock(&self.pool).connections.begin(|| NEXT.fetch_add(1, Ordering::AcqRel));
         let purpose = Purpose::Session { shard, connection: numbered.number, oldest: numbered.oldest };

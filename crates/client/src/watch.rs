@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ids::SessionId;
@@ -15,6 +16,7 @@ use crate::address;
 use crate::call::Core;
 use crate::conn::{Broken, Conn, Expect, Intent};
 use crate::error::{Attempts, ConnectError, Tried};
+use crate::key::KeyReader;
 use crate::map::wake;
 use crate::payload::Payload;
 use crate::wait::Waiting;
@@ -82,7 +84,7 @@ impl std::fmt::Display for Failed {
 pub(crate) fn first(
     servers: &[String],
     volume: &str,
-    session: SessionId,
+    (session, key): (SessionId, Option<&Arc<KeyReader>>),
     timeout: Duration,
 ) -> Result<(Watched, VolumeMap, Vec<String>), ConnectError> {
     let seeds = servers
@@ -92,12 +94,12 @@ pub(crate) fn first(
     if seeds.is_empty() {
         return Err(ConnectError::NoServers);
     }
-    let intent = Intent { session, pool: [0; 16] };
+    let intent = Intent { session, pool: [0; 16], key: key.cloned() };
     let (mut tried, mut refused, mut unknown, mut denied) = (Vec::new(), None, None, None);
     for server in &seeds {
         let still = || Ok(());
         let waiting = Waiting { until: Instant::now() + timeout, still: &still };
-        match begin(server, volume, intent, &waiting) {
+        match begin(server, volume, &intent, &waiting) {
             Ok((watched, map)) if map.started => return Ok((watched, map, seeds)),
             Ok(_) => return Err(ConnectError::NotStarted { volume: volume.to_owned() }),
             Err(e) => {
@@ -126,7 +128,7 @@ pub(crate) fn first(
 fn begin(
     server: &str,
     volume: &str,
-    intent: Intent,
+    intent: &Intent,
     waiting: &Waiting<'_>,
 ) -> Result<(Watched, VolumeMap), Failed> {
     let addresses = address::resolve(server).map_err(Broken::from)?;
@@ -165,7 +167,17 @@ impl Watched {
         }
     }
 
+    /// An event that has begun to come.
+    fn soon(&mut self, core: &Core) -> Result<WatchEvent, Broken> {
+        let still = || if core.is_stopped() { Err(Broken::Stopped) } else { Ok(()) };
+        let waiting = Waiting { until: Instant::now() + core.options.network_timeout, still: &still };
+        self.event(&waiting)
+    }
+
     fn next(&mut self, core: &Core, since: Instant) -> Result<Option<WatchEvent>, Broken> {
+        if self.conn.has_received() {
+            return self.soon(core).map(Some);
+        }
         let mut fds = [
             PollFd::from_borrowed_fd(self.conn.fd(), PollFlags::IN),
             PollFd::from_borrowed_fd(core.watcher.wakeup.as_fd(), PollFlags::IN),
@@ -179,9 +191,7 @@ impl Watched {
             return Err(Broken::Stopped);
         }
         if events {
-            let still = || if core.is_stopped() { Err(Broken::Stopped) } else { Ok(()) };
-            let waiting = Waiting { until: Instant::now() + core.options.network_timeout, still: &still };
-            return self.event(&waiting).map(Some);
+            return self.soon(core).map(Some);
         }
         if wakeup {
             core.watcher.calm();
@@ -224,7 +234,7 @@ pub(crate) fn run(core: &Core, mut watched: Watched, seeds: &[String]) {
             };
             let still = || if core.is_stopped() { Err(Broken::Stopped) } else { Ok(()) };
             let until = Instant::now() + core.options.network_timeout.min(backoff);
-            match begin(&server, &core.volume, core.intent, &Waiting { until, still: &still }) {
+            match begin(&server, &core.volume, &core.intent, &Waiting { until, still: &still }) {
                 Ok((new, map)) => {
                     tracing::debug!(server, "watching");
                     silent.remove(&server);

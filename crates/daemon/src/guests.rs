@@ -6,7 +6,7 @@
 use crate::limits::{FRAME_WAIT, GUEST_CONNECTIONS, GUEST_MEMORY, HANDSHAKES};
 use crate::shared::lock;
 use crate::speaker::Speaker;
-use ids::ServerId;
+use ids::{KeyId, ServerId};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
@@ -139,6 +139,15 @@ impl Guests {
         let all = lock(&self.all);
         let handshakes = all.knocking.values().sum();
         Crowd { connections: all.connections, handshakes, addresses: all.accounts.len() }
+    }
+
+    /// How many connections each key has.
+    pub(crate) fn by_key(&self) -> HashMap<KeyId, usize> {
+        let mut counts = HashMap::new();
+        for key in lock(&self.all).present.values().filter_map(|present| present.who.key()) {
+            *counts.entry(key).or_default() += 1;
+        }
+        counts
     }
 }
 

@@ -15,7 +15,6 @@ use trust::{
 const AUTHORITY: &str = "authority";
 const SERVER: &str = "server";
 
-#[allow(dead_code, reason = "the commands that make keys come next")]
 /// The keys, and what TLS is to do with them.
 #[derive(Debug)]
 pub(crate) struct ServerKeys {
@@ -25,7 +24,6 @@ pub(crate) struct ServerKeys {
     dials: Arc<ClientConfig>,
 }
 
-#[allow(dead_code, reason = "the commands that make keys come next")]
 impl ServerKeys {
     /// The authority, and this server's key, which it signed.
     ///
@@ -86,6 +84,11 @@ impl ServerKeys {
     /// The pool's authority.
     pub(crate) fn authority(&self) -> &Authority {
         &self.authority
+    }
+
+    /// Whose key it is.
+    pub(crate) fn identity(&self) -> &Identity {
+        self.own.identity()
     }
 
     /// Makes the key that the pool's store gave that number.

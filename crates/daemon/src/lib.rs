@@ -27,5 +27,5 @@ pub fn volume_options() -> impl Iterator<Item = [String; 4]> {
         .map(|o| [o.key.to_owned(), o.default.to_owned(), o.kind.expected(), o.help.to_owned()])
 }
 
-pub use control::{Server, ServerOptions, StartError};
+pub use control::{Join, Server, ServerOptions, StartError};
 pub use recovery::{RecoveryFolder, RecoveryReport};

@@ -11,6 +11,9 @@ pub(crate) const PROPOSE_WAIT: Duration = Duration::from_secs(10);
 /// For the pool store, and for other servers, when an administrator waits.
 pub(crate) const ADMIN_WAIT: Duration = Duration::from_secs(30);
 
+/// For a server that joins with a token: the one that it replaces may have to lose its lease first.
+pub(crate) const JOIN_WAIT: Duration = Duration::from_secs(45);
+
 /// For a server that joins or leaves, and for the pool store to record it.
 pub(crate) const MEMBERSHIP_WAIT: Duration = Duration::from_secs(10);
 

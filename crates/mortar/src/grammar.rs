@@ -4,7 +4,7 @@ use crate::generated::{Completions, Manual};
 use crate::recover::Recover;
 use crate::server::ServerCommand;
 use clap::{Parser, Subcommand};
-use cli::{Commands, Global, PoolList};
+use cli::{Commands, Global, PoolKey, PoolList, PoolSecure, PoolToken};
 
 /// A distributed file system on plain directories.
 ///
@@ -35,6 +35,9 @@ enum Command {
 #[derive(Subcommand, Debug)]
 enum Pool {
     List(PoolList),
+    Secure(PoolSecure),
+    Token(PoolToken),
+    Key(PoolKey),
     Recover(Recover),
 }
 
@@ -50,6 +53,9 @@ impl Mortar {
         match command {
             Command::Server(c) => c.run(),
             Command::Pool(Pool::List(c)) => c.run(&global),
+            Command::Pool(Pool::Secure(c)) => c.run(&global),
+            Command::Pool(Pool::Token(c)) => c.run(&global),
+            Command::Pool(Pool::Key(c)) => c.run(&global),
             Command::Pool(Pool::Recover(c)) => c.run(&global),
             Command::Other(c) => c.run(&global),
             Command::Completions(c) => c.run(),
@@ -79,6 +85,15 @@ mod tests {
             "peer replace h --by h2:24240 --yes",
             "peer status --json",
             "pool list",
+            "pool secure --yes",
+            "pool token --expires 1h --replace h",
+            "pool key ann --out f",
+            "client add web --volume v --read-only --expires 90d --out f",
+            "client list --json",
+            "client revoke web --yes",
+            "client rotate web --after 1h",
+            "--key f volume list",
+            "server --state /s --address h --join TOKEN@h2:5",
             "pool recover --state /s --yes",
             "volume create v h:/a",
             "volume create v replica 3 arbiter 1 h1:/a h2:/a h3:/a --force",

@@ -19,6 +19,9 @@ pub(crate) struct ServerCommand {
     /// Where to listen, and where others find this server. Port 24240 unless given.
     #[arg(long, value_name = "HOST[:PORT]")]
     address: String,
+    /// Join the secured pool of HOST with a token (mortar pool token), if the state folder is empty.
+    #[arg(long, value_name = "TOKEN@HOST[:PORT]")]
+    join: Option<String>,
     /// A second address, for the command line only.
     #[arg(long, value_name = "HOST:PORT")]
     admin: Option<String>,
@@ -37,18 +40,26 @@ impl ServerCommand {
         let address = checked(&self.address)?;
         let admin = self.admin.as_deref().map(checked).transpose()?;
         let metrics = self.metrics.as_deref().map(checked_metrics).transpose()?;
+        let join = self.join.as_deref().map(pool_to_join).transpose()?;
         die_with(self.die_with)?;
         let log = self.log.start()?;
         raise_descriptor_limit();
         crate::privileges::keep_needed();
         log.reopen_on_hangup()?;
-        let options = daemon::ServerOptions { state: self.state, address, admin, metrics };
+        let options = daemon::ServerOptions { state: self.state, address, admin, join, metrics };
         let server = daemon::Server::start(&options)?;
         tracing::info!("serving on {}", server.address());
         output::line(&format!("ready {}", server.address()))?;
         notify_ready();
         server.run();
         Ok(())
+    }
+}
+
+fn pool_to_join(given: &str) -> anyhow::Result<daemon::Join> {
+    match given.split_once('@') {
+        Some((token, at)) => Ok(daemon::Join { token: token.to_owned(), at: checked(at)? }),
+        None => usage("--join: write TOKEN@HOST, as mortar pool token prints it"),
     }
 }
 

@@ -57,6 +57,9 @@ pub enum Failure {
     Mount(#[from] fuse::MountError),
 }
 
+/// Where keys of volumes are looked for.
+const KEYS: &str = "/etc/mortar";
+
 /// A mounted volume that waits to be served.
 pub struct Mounted {
     session: Session,
@@ -79,7 +82,11 @@ pub fn mount(options: MountOptions) -> Result<Mounted, Failure> {
     let MountOptions { source, dir, options } = options;
     client::wait::set_hook(caller::hook);
     // What is mounted read-only the kernel refuses by itself: it may be mounted read-write later.
-    let client = Arc::new(Client::connect(&source.servers, &source.volume, options.client.clone())?);
+    let mut for_client = options.client.clone();
+    if for_client.key.is_none() {
+        for_client.key = usual_key(&source.volume);
+    }
+    let client = Arc::new(Client::connect(&source.servers, &source.volume, for_client)?);
     let root = root(&client, &source)?;
     let mut kernel = options.kernel.clone();
     kernel.source = options.fsname.clone().unwrap_or_else(|| source.to_string());
@@ -101,6 +108,12 @@ pub fn mounted_at(dir: &Path) -> Option<String> {
 /// One line for the user.
 pub fn remount(dir: &Path, options: &Options) -> Result<(), Failure> {
     Ok(fuse::Mount::change_flags(dir, SUBTYPE, options.kernel.flags)?)
+}
+
+/// The key of a volume where none is named.
+fn usual_key(volume: &str) -> Option<client::Key> {
+    let path = Path::new(KEYS).join(format!("{volume}.key"));
+    path.exists().then_some(client::Key::File(path))
 }
 
 /// The directory to show as the root.

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 /// Our own words, beside those that every file system has.
-const OWN: &str = "soft=SECONDS, hard, network-timeout=SECONDS, quorum-wait=SECONDS, threads=N, fsname=TEXT, log=FILE, \
-                   log-level=LEVEL";
+const OWN: &str = "soft=SECONDS, hard, network-timeout=SECONDS, quorum-wait=SECONDS, threads=N, fsname=TEXT, key=FILE, \
+                   log=FILE, log-level=LEVEL";
 /// Words that every file system has.
 const COMMON: &str = "ro, rw, [no]suid, [no]dev, [no]exec, [no]atime, relatime, strictatime, [no]diratime, sync, async, \
                       dirsync, remount, allow_other, default_permissions";
@@ -92,6 +92,10 @@ impl Options {
             "threads" => {
                 let n = value.and_then(|v| v.parse().ok()).filter(|n| (1..=1024).contains(n));
                 self.threads = n.ok_or(bad("a number from 1 to 1024"))?;
+            }
+            "key" => {
+                let path = std::path::absolute(text()?).map_err(|_| bad("a file"))?;
+                self.client.key = Some(client::Key::File(path));
             }
             "fsname" => self.fsname = Some(text()?),
             "log" => self.log = Some(text()?),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
-use trust::{Channel, ClientConfig};
+use trust::{Channel, ClientConfig, Holder, Identity};
 use wire::frame::VERSIONS;
 use wire::hello::{Hello, HelloReply, Purpose};
 use wire::{Frame, Kind, Wire, codec::Blob};
@@ -61,6 +61,14 @@ pub async fn connect(
         let reply = HelloReply::from_bytes(&frame.body)?;
         if !reply.refused.0.is_empty() {
             let reason = String::from_utf8_lossy(&reply.refused.0).into_owned();
+            return Err(TransportError::Unwelcome { address: address.to_owned(), reason });
+        }
+        // A server is the one that its key says.
+        if let Some(Identity { holder: Holder::Server(shown), .. }) = &identity
+            && *shown != reply.server
+        {
+            let reason =
+                format!("it says to be server {}, and shows the key of server {shown}", reply.server);
             return Err(TransportError::Unwelcome { address: address.to_owned(), reason });
         }
         Ok(Established { connection: Connection { reader, writer, identity }, reply })

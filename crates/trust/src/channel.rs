@@ -154,6 +154,23 @@ impl Channel {
         Ok(done)
     }
 
+    /// Whether what came already can be given, or is the end: [`Channel::open`] would not ask for more from the socket.
+    ///
+    /// # Errors
+    /// As [`Channel::process`].
+    pub fn has_opened(&mut self) -> io::Result<bool> {
+        loop {
+            match self.connection.reader().fill_buf() {
+                Ok(_) => return Ok(true),
+                Err(e) if e.kind() == ErrorKind::WouldBlock => {}
+                Err(e) => return Err(e),
+            }
+            if !self.process()? {
+                return Ok(false);
+            }
+        }
+    }
+
     /// Whether the other side said that it sends nothing more.
     pub fn is_ended(&mut self) -> bool {
         self.connection.reader().fill_buf().is_ok_and(<[u8]>::is_empty)

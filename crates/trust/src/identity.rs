@@ -157,12 +157,12 @@ pub(crate) fn authority_pool(certificate: &CertificateDer<'_>) -> Result<Pool, I
 }
 
 /// Lower-case hex digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
+pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
 /// The reverse of [`hex`]; `None` for anything else, and for another length.
-pub(crate) fn unhex<const N: usize>(digits: &str) -> Option<[u8; N]> {
+pub fn unhex<const N: usize>(digits: &str) -> Option<[u8; N]> {
     let digit = |b: u8| match b {
         b'0'..=b'9' => Some(b - b'0'),
         b'a'..=b'f' => Some(b - b'a' + 10),

@@ -1,7 +1,7 @@
 //! One value of each request and answer, every field set.
 
 use admin::*;
-use ids::{BrickId, Epoch, Lsn, ServerId, SetId, VolumeId};
+use ids::{BrickId, Epoch, KeyId, Lsn, ServerId, SetId, VolumeId};
 
 fn name() -> String {
     "home".to_owned()
@@ -15,6 +15,14 @@ pub(crate) fn requests() -> Vec<AdminRequest> {
         PeerReplace { host: host(), by: Some("server7:24241".to_owned()) }.into_request(),
         GetPeerStatus {}.into_request(),
         PoolList {}.into_request(),
+        PoolSecure {}.into_request(),
+        GetPoolToken { valid: 86_400, replace: Some(host()) }.into_request(),
+        PoolKey { name: "ann".to_owned() }.into_request(),
+        ClientAdd { name: "web-1".to_owned(), volume: name(), read_only: true, expires: Some(3600) }
+            .into_request(),
+        ClientList {}.into_request(),
+        ClientRevoke { name: "web-1".to_owned() }.into_request(),
+        ClientRotate { name: "web-1".to_owned(), after: 86_400 }.into_request(),
         VolumeCreate {
             name: name(),
             replica: Some(3),
@@ -80,6 +88,24 @@ pub(crate) fn requests() -> Vec<AdminRequest> {
         VolumeDrain { name: name(), bricks: vec!["server2:/data/b".to_owned()], action: DrainAction::Commit }
             .into_request(),
     ]
+}
+
+fn key_made(name: &str) -> KeyMade {
+    let file = "mortar key 1\n".to_owned();
+    KeyMade { name: name.to_owned(), key: KeyId(4), file, until: Some(1_795_392_000) }
+}
+
+fn key_line() -> KeyLine {
+    KeyLine {
+        key: KeyId(4),
+        name: "web-1".to_owned(),
+        role: KeyRole::Client,
+        volume: Some(name()),
+        read_only: true,
+        created: 1_795_305_600,
+        until: Some(1_795_392_000),
+        connections: 7,
+    }
 }
 
 fn peer() -> Peer {
@@ -228,6 +254,17 @@ pub(crate) fn answers() -> Vec<AdminAnswer> {
             notes: vec!["two voters are one too few".to_owned()],
         }),
         AdminAnswer::PoolList(Peers { peers: vec![peer()] }),
+        AdminAnswer::PoolSecure(PoolSecured { fingerprint: "ab".repeat(32), servers: 3 }),
+        AdminAnswer::PoolToken(PoolToken {
+            token: "mortar-join-1-00".to_owned(),
+            until: 1_795_392_000,
+            address: "server1:24240".to_owned(),
+        }),
+        AdminAnswer::PoolKey(key_made("ann")),
+        AdminAnswer::ClientAdd(key_made("web-1")),
+        AdminAnswer::ClientList(KeyList { keys: vec![key_line()] }),
+        AdminAnswer::ClientRevoke(KeysRevoked { name: "web-1".to_owned(), keys: 2 }),
+        AdminAnswer::ClientRotate(key_made("web-1")),
         AdminAnswer::VolumeCreate(VolumeCreated {
             name: name(),
             notes: vec!["brick server2:/data/home is in memory (tmpfs)".to_owned()],

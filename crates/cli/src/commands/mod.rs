@@ -2,6 +2,7 @@
 
 pub(crate) mod bench;
 pub(crate) mod brick;
+pub(crate) mod client;
 pub(crate) mod config;
 pub(crate) mod demo;
 pub(crate) mod doctor;

@@ -43,6 +43,7 @@ mod privilege;
 mod quorum;
 mod rebalance;
 mod restart;
+mod secured;
 mod sessions;
 mod sets;
 mod storage_faults;

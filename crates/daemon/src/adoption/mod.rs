@@ -9,7 +9,7 @@ mod take;
 use crate::shared::lock;
 use admin::{AdoptReport, NotAdopted};
 use brick::{ForeignFiles, FoundForeign};
-use client::{Client, Object, Options};
+use client::{Client, Key, Object, Options};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -53,7 +53,13 @@ pub(crate) struct Run {
 
 impl Adoptions {
     /// Begins a run, unless one is at work. `below`: a path from the volume's top.
-    pub(crate) fn begin(&self, address: &str, volume: &str, below: &Path, bricks: Vec<BrickToAdopt>) {
+    pub(crate) fn begin(
+        &self,
+        (address, key): (&str, Option<Key>),
+        volume: &str,
+        below: &Path,
+        bricks: Vec<BrickToAdopt>,
+    ) {
         let mut runs = lock(&self.runs);
         if runs.get(volume).is_some_and(|run| lock(&run.report).running) {
             return;
@@ -65,7 +71,7 @@ impl Adoptions {
         let work = {
             let run = run.clone();
             move || {
-                let options = Options { soft: Some(CALL_LIMIT), ..Options::default() };
+                let options = Options { soft: Some(CALL_LIMIT), key, ..Options::default() };
                 match Client::connect(&[address], &volume, options) {
                     Ok(client) => run.work(&client, &below, &bricks),
                     Err(e) => run.left(Path::new(""), &format!("the volume cannot be used: {e}")),

@@ -1,7 +1,7 @@
 //! `volume adopt`: every server that has bricks of the volume takes in what lies in them and is not the volume's.
 
 use super::Control;
-use super::answers::conflict;
+use super::answers::{conflict, failed};
 use super::protocol::{ClusterReply, ClusterRequest};
 use super::volumes::volume;
 use crate::adoption::BrickToAdopt;
@@ -54,7 +54,8 @@ impl Control {
                 set.bricks.iter().filter(|b| b.server == me).map(|b| to_adopt(&state, set, b)).collect()
             };
             let bricks = state.sets_of(volume).flat_map(mine).collect();
-            self.adoptions.begin(&self.address, name, &below_top(below)?, bricks);
+            let key = self.shared.dials().map_err(failed)?.map(client::Key::Settings);
+            self.adoptions.begin((&self.address, key), name, &below_top(below)?, bricks);
         }
         let mut report = self.adoptions.report(name);
         let host = state.servers.get(&me).map(|s| s.host.clone()).unwrap_or_default();

@@ -32,13 +32,13 @@ pub(super) async fn serve(
             if !speaker.may_send(frame.kind, &frame.body) {
                 return Err(wire::DecodeError::Bounds("frame for this role").into());
             }
-            let (control, sender) = (control.clone(), sender.clone());
+            let (control, sender, speaker) = (control.clone(), sender.clone(), speaker.clone());
             match frame.kind {
                 Kind::Control => {
                     let Ok(permit) = requests.clone().acquire_owned().await else { break };
                     let who = speaker.called(from);
                     tokio::spawn(async move {
-                        let body = control.handle(&frame.body, who).await;
+                        let body = control.handle(&frame.body, &speaker, who).await;
                         drop(memory);
                         let answer = Frame::new(Kind::ControlReply, frame.id, within_bounds(body));
                         sender.send_holding(answer, Some(permit));

@@ -19,6 +19,7 @@ impl Control {
         host: &str,
         port: Option<u16>,
     ) -> Result<PeerProbed, AdminError> {
+        self.needs_no_token("mortar pool token")?;
         let _one = self.changing.lock().await;
         let address = match port {
             Some(port) => format!("{host}:{port}"),
@@ -165,6 +166,7 @@ impl Control {
             ClusterRequest::JoinInvite { server, identity, members, .. } => {
                 self.join(server, &identity, members).await
             }
+            ClusterRequest::TakeKeys(keys) => self.take_keys(&keys),
             ClusterRequest::Detached { pool, server } => self.leave(&pool, server).await,
             ClusterRequest::Fence { pool, identity, generation, host } => {
                 self.fence(&pool, &identity, generation, &host)

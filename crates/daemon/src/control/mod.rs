@@ -16,6 +16,7 @@ mod events;
 mod evidence;
 mod fencing;
 mod grow;
+mod join;
 mod leases;
 mod leftovers;
 mod membership;
@@ -27,6 +28,7 @@ pub(crate) mod protocol;
 mod rebalance;
 mod replace_brick;
 mod replace_server;
+mod secure;
 pub(crate) mod state_folder;
 mod status;
 mod threads;
@@ -40,6 +42,8 @@ use crate::guests::Guests;
 use crate::keys::ServerKeys;
 use crate::shard::ShardMessage;
 use crate::shared::{Shared, lock};
+use crate::speaker::{JOIN, Speaker};
+use admin::AdminRequest;
 use cluster::{NewServer, State};
 use config_store::ConfigStore;
 use entrance::{accept, accept_locally, listen, listen_locally, most_connections};
@@ -55,8 +59,11 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
+use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
+
+pub use join::Join;
 
 /// How a server is started.
 #[derive(Clone, Debug)]
@@ -67,6 +74,8 @@ pub struct ServerOptions {
     pub address: String,
     /// A second `host:port` for the command line only.
     pub admin: Option<String>,
+    /// The pool to join, if the state folder belongs to none yet.
+    pub join: Option<Join>,
     /// A `host:port` where Prometheus reads metrics.
     pub metrics: Option<String>,
 }
@@ -199,14 +208,19 @@ impl Control {
             None => None,
         };
         let local = listen_locally(&options.state);
-        shared.set_keys(read_keys(&folder)?);
-        shared.set_secured(folder.is_secured());
         let peers = Peers::new(shared.clone());
         let store_path = folder.store();
         let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&store_path);
         made.map_err(|e| format!("{}: {e}", store_path.display()))?;
         let stored = ConfigStore::stored_server(&store_path).map_err(|e| e.to_string())?;
-        let me = stored.unwrap_or(ServerId(1));
+        let me = match (stored, &options.join) {
+            (Some(me), _) => me,
+            (None, Some(join)) => join::join(&folder, join, &options.address).await?,
+            (None, None) if folder.is_secured() => return Err(join::has_lost_its_store(&options.state)),
+            (None, None) => ServerId(1),
+        };
+        shared.set_keys(read_keys(&folder)?);
+        shared.set_secured(folder.is_secured());
         let store = open_store(&store_path, me, &peers).await?;
         if stored.is_some() {
             fencing::look_around(&folder, &store, &peers, me).await?;
@@ -225,29 +239,42 @@ impl Control {
             making: Mutex::default(),
             changing: tokio::sync::Mutex::new(()),
         });
-        if stored.is_none() {
+        if stored.is_none() && options.join.is_none() {
             control.make_pool(&store).await?;
         }
         threads::start(&control, FRONT)?;
         control.clone().follow(store, me);
         tokio::spawn(accept(control.clone(), listener, true));
+        control.listen_besides(admin, metrics, local);
+        tokio::spawn(end_expired(control.clone()));
+        events::begin(&control);
+        tokio::spawn(control_requests::run(control.clone(), received_requests));
+        if stored.is_none() && options.join.is_some() {
+            join::await_pool(&control).await;
+        }
+        Ok(control)
+    }
+
+    /// Takes connections where others than servers and mounts come in.
+    fn listen_besides(
+        self: &Arc<Self>,
+        admin: Option<TcpListener>,
+        metrics: Option<TcpListener>,
+        local: Option<UnixListener>,
+    ) {
         if let Some(admin) = admin {
-            tokio::spawn(accept(control.clone(), admin, false));
+            tokio::spawn(accept(self.clone(), admin, false));
         }
         if let Some(listener) = metrics {
-            let asked = control.clone();
+            let asked = self.clone();
             tokio::spawn(crate::metrics::serve(listener, move || {
                 let control = asked.clone();
                 async move { control.metrics().await }
             }));
         }
         if let Some(local) = local {
-            tokio::spawn(accept_locally(control.clone(), local));
+            tokio::spawn(accept_locally(self.clone(), local));
         }
-        tokio::spawn(end_expired(control.clone()));
-        events::begin(&control);
-        tokio::spawn(control_requests::run(control.clone(), received_requests));
-        Ok(control)
     }
 
     /// A pool of this server alone.
@@ -291,9 +318,16 @@ impl Control {
         tokio::spawn(until_next(self.generation.subscribe(), announce));
     }
 
-    async fn handle(self: &Arc<Self>, body: &[u8], who: String) -> Vec<u8> {
+    async fn handle(self: &Arc<Self>, body: &[u8], speaker: &Speaker, who: String) -> Vec<u8> {
+        if body.first() == Some(&JOIN) {
+            return protocol::encode(&self.on_join(body).await);
+        }
         if body.first() == Some(&admin::TAG) {
             let answer = match admin::decode_request(body) {
+                Ok(AdminRequest::PoolSecure(_)) if *speaker != Speaker::Root => Err(answers::conflict(
+                    "the pool is secured on one of its servers: run this there as root, without --server"
+                        .to_owned(),
+                )),
                 Ok(request) => self.audited_admin(request, who).await,
                 Err(e) => Err(e),
             };

@@ -1,17 +1,19 @@
 //! The control plane's messages: what travels in [`wire::Kind::Control`] frames.
 //!
 //! The first byte of a body says what follows: 0 JSON of [`Request`] or [`Response`] between servers, 1 bytes of the pool
-//! store, 2 the admin protocol ([`admin::TAG`]).
+//! store, 2 the admin protocol ([`admin::TAG`]), 3 JSON of a server that joins ([`JOIN`]).
 
 mod servers;
 
+use super::join::JoinRequest;
+use crate::speaker::JOIN;
 use cluster::{Set, Volume};
 use ids::{BrickId, ServerId, SetId};
 use namespace::placement::SetRoom;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-pub(crate) use servers::{ClusterReply, ClusterRequest};
+pub(crate) use servers::{ClusterReply, ClusterRequest, NewKeys};
 
 /// A request.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -109,6 +111,8 @@ pub(crate) enum Response {
     NotLeader,
     /// Done.
     Done,
+    /// To a server that joins.
+    Joined(super::join::Joined),
     /// Refused or failed.
     Error(String),
 }
@@ -123,6 +127,26 @@ pub(crate) fn encode<T: Serialize>(message: &T) -> Vec<u8> {
         tracing::error!("encode a control message: {e}");
     }
     body
+}
+
+/// A body of a server that joins.
+pub(crate) fn encode_join(request: &JoinRequest) -> Vec<u8> {
+    let mut body = encode(request);
+    if let Some(tag) = body.first_mut() {
+        *tag = JOIN;
+    }
+    body
+}
+
+/// Reads what [`encode_join`] wrote.
+///
+/// # Errors
+/// A line that says what is wrong with it.
+pub(crate) fn decode_join(body: &[u8]) -> Result<JoinRequest, String> {
+    match body.split_first() {
+        Some((&JOIN, rest)) => serde_json::from_slice(rest).map_err(|e| e.to_string()),
+        _ => Err("not a request to join".to_owned()),
+    }
 }
 
 /// A body of pool store bytes.

@@ -22,6 +22,7 @@ impl Control {
         host: &str,
         by: Option<&str>,
     ) -> Result<PeerReplaced, AdminError> {
+        self.needs_no_token(&format!("mortar pool token --replace {host}"))?;
         let _one = self.changing.lock().await;
         let state = self.linearizable().await?;
         let old = find(&state, host)?.clone();
@@ -73,7 +74,7 @@ impl Control {
     }
 
     /// Waits until the old server cannot act any more.
-    async fn await_end(&self, old: &Server) -> Result<(), AdminError> {
+    pub(super) async fn await_end(&self, old: &Server) -> Result<(), AdminError> {
         let runs = || {
             conflict(format!(
                 "replace {0}: server {0} still runs at {1}: stop it first, or detach it with mortar peer detach {0}",

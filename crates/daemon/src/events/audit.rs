@@ -45,6 +45,7 @@ fn only_looks(request: &AdminRequest) -> bool {
     match request {
         R::PeerStatus(_)
         | R::PoolList(_)
+        | R::ClientList(_)
         | R::VolumeInfo(_)
         | R::VolumeStatus(_)
         | R::VolumeClients(_)

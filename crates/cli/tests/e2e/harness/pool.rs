@@ -34,6 +34,8 @@ pub(crate) struct Pool {
     pub(crate) servers: Vec<Server>,
     subnet: String,
     mounts: AtomicU32,
+    /// Nobody is let in without a key: commands use local sockets, and each mount has a key of its own.
+    secured: bool,
     /// Processes to kill when the test takes too long.
     pub(super) pids: Arc<Mutex<Vec<i32>>>,
     finished: mpsc::Sender<()>,
@@ -59,6 +61,11 @@ impl Server {
         self.folder.join("state")
     }
 
+    /// Its local socket.
+    pub(crate) fn socket(&self) -> String {
+        self.state().join("socket").display().to_string()
+    }
+
     /// A directory of this server, as HOST:/PATH.
     pub(crate) fn brick(&self, name: &str) -> String {
         format!("{}:{}", self.host, self.path(name).display())
@@ -75,7 +82,32 @@ impl Pool {
         Pool::joined(Pool::apart(count))
     }
 
+    /// A pool of `count` servers that lets nobody in without a key.
+    pub(crate) fn secured(count: usize) -> Pool {
+        let mut pool = Pool::apart(count);
+        pool = Pool::probed(pool);
+        pool.secure();
+        pool
+    }
+
+    /// Lets nobody in without a key any more.
+    pub(crate) fn secure(&mut self) {
+        let socket = self.servers[0].socket();
+        self.cli_at(&socket, "pool secure --yes").ok();
+        self.secured = true;
+        self.wait_in_sync();
+    }
+
+    /// All tests can be run on secured pools: with E2E_SECURED in the environment.
     fn joined(pool: Pool) -> Pool {
+        let mut pool = Pool::probed(pool);
+        if std::env::var_os("E2E_SECURED").is_some() {
+            pool.secure();
+        }
+        pool
+    }
+
+    fn probed(pool: Pool) -> Pool {
         for i in 1..pool.servers.len() {
             let probe = format!("peer probe {}:{}", pool.servers[i].host, pool.port);
             pool.ok(&probe);
@@ -110,8 +142,20 @@ impl Pool {
         let watched = pids.clone();
         std::thread::spawn(move || watchdog(&wait, &watched));
         let (servers, expected_errors, disks) = (vec![], vec![], vec![]);
-        let mut pool =
-            Pool { dir, port, servers, subnet, mounts, pids, finished, expected_errors, disks, network };
+        let secured = false;
+        let mut pool = Pool {
+            dir,
+            port,
+            servers,
+            subnet,
+            mounts,
+            secured,
+            pids,
+            finished,
+            expected_errors,
+            disks,
+            network,
+        };
         for i in 0..count {
             let host = pool.host(i);
             let folder = pool.dir.join(format!("s{i}"));
@@ -121,6 +165,17 @@ impl Pool {
             pool.start(i);
         }
         pool
+    }
+
+    /// One more server, which joins with a token and is started by the test.
+    pub(crate) fn one_more(&mut self) -> usize {
+        let i = self.servers.len();
+        let host = self.host(i);
+        let folder = self.dir.join(format!("s{i}"));
+        fs::create_dir(&folder).unwrap();
+        let address = format!("{host}:{}", self.port);
+        self.servers.push(Server { host, address, folder, words: vec![], child: None, frozen: false });
+        i
     }
 
     fn host(&self, i: usize) -> String {
@@ -145,13 +200,18 @@ impl Pool {
 
     /// Starts a server, or tells the line it refuses with.
     pub(crate) fn try_start(&mut self, i: usize) -> Result<(), String> {
+        self.try_start_with(i, &[])
+    }
+
+    /// The same with more words.
+    pub(crate) fn try_start_with(&mut self, i: usize, words: &[&str]) -> Result<(), String> {
         let server = &mut self.servers[i];
         assert!(server.child.is_none());
         let errors = server.folder.join("stderr");
         let command = self.network.as_ref().map_or_else(mortar, |n| n.mortar(i));
         let mut child = spawn(command, |c| {
             c.args(["server", "--address", &server.address, "--state"]).arg(server.state());
-            c.arg("--log").arg(server.folder.join("log")).args(&server.words);
+            c.arg("--log").arg(server.folder.join("log")).args(&server.words).args(words);
             c.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(File::create(&errors).unwrap());
         });
         self.pids.lock().unwrap().push(i32::try_from(child.id()).unwrap());
@@ -222,6 +282,8 @@ impl Pool {
     }
 
     pub(crate) fn cli_at(&self, server: &str, line: &str) -> Output {
+        let known = self.servers.iter().find(|s| self.secured && s.address == server);
+        let server = &known.map_or_else(|| server.to_owned(), Server::socket);
         let mut command = self.network.as_ref().map_or_else(mortar, Network::mortar_outside);
         command.arg("--server").arg(server).args(line.split(' '));
         run(command)
@@ -283,7 +345,33 @@ impl Pool {
     pub(crate) fn mount_with(&self, volume: &str, words: &[&str]) -> Mounted {
         let n = self.mounts.fetch_add(1, Ordering::Relaxed);
         let command = self.network.as_ref().map_or_else(mortar, Network::mortar_outside);
-        Mounted::new(command, &self.source(volume), &self.dir.join(format!("mnt{n}")), words, &self.pids)
+        let key =
+            self.secured.then(|| format!("key={}", self.client_key(&format!("m{n}"), volume, "").display()));
+        let key = key.iter().flat_map(|key| ["-o", key.as_str()]);
+        let words: Vec<&str> = words.iter().copied().chain(key).collect();
+        let dir = self.dir.join(format!("mnt{n}"));
+        Mounted::new(command, &self.source(volume), &dir, &words, &self.pids)
+    }
+
+    /// A mount with this key.
+    pub(crate) fn mount_key(&self, volume: &str, key: &Path) -> Mounted {
+        self.mount_with_key(volume, key, &[])
+    }
+
+    /// The same with more words.
+    pub(crate) fn mount_with_key(&self, volume: &str, key: &Path, words: &[&str]) -> Mounted {
+        let n = self.mounts.fetch_add(1, Ordering::Relaxed);
+        let key = format!("key={}", key.display());
+        let words: Vec<&str> = words.iter().copied().chain(["-o", &key]).collect();
+        Mounted::new(mortar(), &self.source(volume), &self.dir.join(format!("mnt{n}")), &words, &self.pids)
+    }
+
+    /// Makes a client's key; its file.
+    pub(crate) fn client_key(&self, name: &str, volume: &str, words: &str) -> PathBuf {
+        let file = self.dir.join(format!("{name}.key"));
+        let line = format!("client add {name} --volume {volume} --out {} {words}", file.display());
+        self.ok(line.trim_end());
+        file
     }
 
     /// Status of one volume.

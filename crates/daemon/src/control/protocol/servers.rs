@@ -112,6 +112,8 @@ pub(crate) enum ClusterRequest {
         /// Begin, unless it is at work.
         begin: bool,
     },
+    /// Take your key and the pool's authority; refused once the pool is secured.
+    TakeKeys(NewKeys),
     /// Is your brick open, and what does it hold?
     Evidence {
         /// The pool's id: another pool may have given the same numbers.
@@ -121,6 +123,23 @@ pub(crate) enum ClusterRequest {
         /// Which.
         brick: BrickId,
     },
+}
+
+/// Keys for a server. Secrets.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct NewKeys {
+    /// Whose.
+    pub(crate) server: ServerId,
+    /// The file of the pool's authority.
+    pub(crate) authority: String,
+    /// The server's key file.
+    pub(crate) key: String,
+}
+
+impl std::fmt::Debug for NewKeys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "NewKeys(of server {})", self.server)
+    }
 }
 
 /// The answers.

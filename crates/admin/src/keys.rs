@@ -1,0 +1,102 @@
+//! Keys and tokens, as answers.
+
+use ids::KeyId;
+use serde::{Deserialize, Serialize};
+
+/// The pool lets nobody in without a key from now on.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PoolSecured {
+    /// What the pool's authority is known by.
+    pub fingerprint: String,
+    /// How many servers have got a key.
+    pub servers: u32,
+}
+
+/// A token with which one server joins.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PoolToken {
+    /// The token: a secret.
+    pub token: String,
+    /// Until when it is good, in seconds since 1970.
+    pub until: u64,
+    /// Where the server that made it listens: what to join.
+    pub address: String,
+}
+
+/// A key was made.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct KeyMade {
+    /// What it is called.
+    pub name: String,
+    /// Its number.
+    pub key: KeyId,
+    /// The key file: a secret.
+    pub file: String,
+    /// Until when it is good, in seconds since 1970; `None`: for ever.
+    #[serde(default)]
+    pub until: Option<u64>,
+}
+
+/// Keys are not let in any more.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct KeysRevoked {
+    /// What they were called.
+    pub name: String,
+    /// How many there were.
+    pub keys: u32,
+}
+
+/// What a key is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum KeyRole {
+    /// A server.
+    Server,
+    /// A client.
+    Client,
+    /// An administrator.
+    Admin,
+}
+
+impl std::fmt::Display for KeyRole {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            KeyRole::Server => "server",
+            KeyRole::Client => "client",
+            KeyRole::Admin => "admin",
+        })
+    }
+}
+
+/// A key that is let in.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct KeyLine {
+    /// Its number.
+    pub key: KeyId,
+    /// What it is called; a server's host.
+    pub name: String,
+    /// What it is for.
+    pub role: KeyRole,
+    /// The volume that a client's is for.
+    #[serde(default)]
+    pub volume: Option<String>,
+    /// Whether a client's changes nothing.
+    #[serde(default)]
+    pub read_only: bool,
+    /// When it was made, in seconds since 1970.
+    #[serde(default)]
+    pub created: u64,
+    /// Until when it is good, likewise; `None`: for ever.
+    #[serde(default)]
+    pub until: Option<u64>,
+    /// Its connections to the server that answered.
+    #[serde(default)]
+    pub connections: u32,
+}
+
+/// The keys that are let in.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct KeyList {
+    /// By their numbers.
+    pub keys: Vec<KeyLine>,
+}

@@ -1,0 +1,39 @@
+//! `mortar client add`.
+
+use crate::cli::Global;
+use crate::{ask, keys, lifetime, output};
+use clap::Args;
+use std::path::PathBuf;
+
+/// Make a key with which one volume is mounted.
+///
+/// Bring the file to the client, as /etc/mortar/VOLUME.key or wherever `mount -o key=FILE` says.
+#[derive(Args, Debug)]
+#[command(after_help = "Example: mortar client add web-1 --volume home --read-only")]
+pub(crate) struct Add {
+    /// What it is to be called.
+    name: String,
+    /// The volume.
+    #[arg(long, value_name = "VOL")]
+    volume: String,
+    /// Servers take no change from it.
+    #[arg(long)]
+    read_only: bool,
+    /// How long it is good: 12h, 90d. For ever unless given.
+    #[arg(long, value_name = "TIME", value_parser = lifetime::parse)]
+    expires: Option<u64>,
+    /// The key file to write; NAME.key in this directory unless given.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+impl Add {
+    pub(crate) fn run(self, global: &Global) -> anyhow::Result<()> {
+        let Add { name, volume, read_only, expires, out } = self;
+        let path = keys::place(out, &name, false)?;
+        let made = ask::ask(global, admin::ClientAdd { name, volume, read_only, expires })?;
+        keys::write(&path, &made.name, &made.file)?;
+        let made = keys::Written::new(&made, &path);
+        output::done(global.json, &made, &format!("key {} is in {}", made.name, path.display()))
+    }
+}

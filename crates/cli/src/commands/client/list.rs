@@ -1,0 +1,45 @@
+//! `mortar client list`.
+
+use crate::cli::Global;
+use crate::table::{Rows, yes};
+use crate::{ask, output};
+use clap::Args;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The keys that are let in, those of servers and administrators too.
+#[derive(Args, Debug)]
+#[command(after_help = "Example: mortar client list")]
+pub(crate) struct List {}
+
+impl List {
+    pub(crate) fn run(self, global: &Global) -> anyhow::Result<()> {
+        let answer = ask::ask(global, admin::ClientList {})?;
+        if global.json {
+            return output::json(&answer);
+        }
+        let heads = ["KEY", "NAME", "ROLE", "VOLUME", "READ-ONLY", "ENDS", "CONNECTIONS"];
+        let mut rows = Rows::new(&heads).right(&[0, 6]);
+        for k in answer.keys {
+            rows.row([
+                k.key.to_string(),
+                k.name,
+                k.role.to_string(),
+                k.volume.unwrap_or_default(),
+                yes(k.read_only),
+                k.until.map_or_else(|| "never".to_owned(), ends),
+                k.connections.to_string(),
+            ]);
+        }
+        output::line(&rows.text())
+    }
+}
+
+/// When a key ends, seen from now.
+fn ends(until: u64) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
+    match until.saturating_sub(now) {
+        left @ 0..3600 => format!("in {} min", left / 60),
+        left @ 3600..172_800 => format!("in {} h", left / 3600),
+        left => format!("in {} days", left / 86_400),
+    }
+}

@@ -1,0 +1,11 @@
+//! `mortar pool`: the pool as a whole, but what needs the server inside.
+
+mod key;
+mod list;
+mod secure;
+mod token;
+
+pub use key::PoolKey;
+pub use list::PoolList;
+pub use secure::PoolSecure;
+pub use token::PoolToken;

@@ -1,0 +1,68 @@
+//! Key files: the one that a command shows, and those that commands make.
+
+use anyhow::anyhow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use trust::{ClientConfig, KeyFile, client_config, read_private, write_private};
+
+/// What to make a connection with: the key in that file, or in the usual one if it is there.
+///
+/// # Errors
+/// The file is of no use.
+pub(crate) fn settings(given: Option<&Path>) -> anyhow::Result<Option<Arc<ClientConfig>>> {
+    let path = match given {
+        Some(path) => path.to_owned(),
+        None => match usual().filter(|path| path.exists()) {
+            Some(path) => path,
+            None => return Ok(None),
+        },
+    };
+    let say = |e: &dyn std::fmt::Display| anyhow!("key file {}: {e}", path.display());
+    let bytes = read_private(&path).map_err(|e| say(&e))?;
+    let file = KeyFile::decode(&bytes).map_err(|e| say(&e))?;
+    Ok(Some(client_config(&file).map_err(|e| say(&e))?))
+}
+
+fn usual() -> Option<PathBuf> {
+    let config = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
+    let config = config.or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".config")));
+    config.map(|config| config.join("mortar/key"))
+}
+
+/// Where a key that is made is to be written; refused if something is there, unless it is to be replaced.
+///
+/// # Errors
+/// Something is there.
+pub(crate) fn place(out: Option<PathBuf>, name: &str, replace: bool) -> anyhow::Result<PathBuf> {
+    let path = out.unwrap_or_else(|| PathBuf::from(format!("{name}.key")));
+    if !replace && std::fs::symlink_metadata(&path).is_ok() {
+        return Err(anyhow!("{}: it is there already: name another file with --out", path.display()));
+    }
+    Ok(path)
+}
+
+/// Writes a key that was made.
+///
+/// # Errors
+/// The file system's: the key has to be revoked then.
+pub(crate) fn write(path: &Path, name: &str, file: &str) -> anyhow::Result<()> {
+    write_private(path, file).map_err(|e| {
+        anyhow!("{}: {e}: the key was made but not written: mortar client revoke {name}", path.display())
+    })
+}
+
+/// A key that was made, without its secret.
+#[derive(Debug, serde::Serialize)]
+pub(crate) struct Written {
+    /// What it is called.
+    pub(crate) name: String,
+    key: ids::KeyId,
+    until: Option<u64>,
+    file: PathBuf,
+}
+
+impl Written {
+    pub(crate) fn new(made: &admin::KeyMade, path: &Path) -> Written {
+        Written { name: made.name.clone(), key: made.key, until: made.until, file: path.to_owned() }
+    }
+}

@@ -1,0 +1,391 @@
+//! Pools that let nobody in without a key: what each key is good for, and what happens to those without.
+
+use crate::harness::{Pool, eventually, eventually_ok};
+use std::fs;
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use trust::{Channel, KeyFile, client_config, read_private};
+use wire::codec::Blob;
+use wire::hello::{Hello, HelloReply, Purpose};
+use wire::{Frame, FrameHead, Kind, Wire};
+
+/// A connection by hand, after the hello, encrypted if there is a key.
+struct Raw {
+    stream: TcpStream,
+    channel: Option<Channel>,
+}
+
+impl Raw {
+    /// What the server answers to a hello; `None`: it ends the connection without a word.
+    fn hello(address: &str, key: Option<&Path>, purpose: Purpose, from: u64) -> Option<(Raw, HelloReply)> {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        let channel = key.map(|path| {
+            let file = KeyFile::decode(&read_private(path).unwrap()).unwrap();
+            Channel::client(client_config(&file).unwrap()).unwrap()
+        });
+        let mut raw = Raw { stream, channel };
+        raw.shake_hands()?;
+        let hello = Hello {
+            versions: Blob(wire::frame::VERSIONS.to_vec()),
+            purpose,
+            pool: [0; 16],
+            from: ids::ServerId(from),
+            session: ids::SessionId(4711),
+        };
+        raw.send(&Frame::new(Kind::Hello, 1, hello.to_bytes()));
+        let answer = raw.receive()?;
+        Some((raw, HelloReply::from_bytes(&answer).unwrap()))
+    }
+
+    fn shake_hands(&mut self) -> Option<()> {
+        while self.channel.as_ref().is_some_and(Channel::is_shaking_hands) {
+            self.push();
+            self.pull()?;
+            let channel = self.channel.as_mut().unwrap();
+            while channel.is_shaking_hands() && channel.process().ok()? {}
+        }
+        self.push();
+        Some(())
+    }
+
+    fn push(&mut self) {
+        if let Some(channel) = &mut self.channel {
+            // Who was refused may have closed it.
+            let _gone = channel.send(|parts| self.stream.write_vectored(parts));
+        }
+    }
+
+    fn pull(&mut self) -> Option<()> {
+        let channel = self.channel.as_mut().unwrap();
+        match self.stream.read(channel.room()) {
+            Ok(0) => None,
+            Ok(n) => {
+                channel.received(n);
+                Some(())
+            }
+            Err(e) if e.kind() == ErrorKind::ConnectionReset => None,
+            Err(e) => panic!("the server neither answers nor ends the connection: {e}"),
+        }
+    }
+
+    fn send(&mut self, frame: &Frame) {
+        let bytes = frame.head_and_body();
+        match &mut self.channel {
+            None => drop(self.stream.write_all(&bytes)),
+            Some(channel) => {
+                channel.seal(&[std::io::IoSlice::new(&bytes)]).unwrap();
+                self.push();
+            }
+        }
+    }
+
+    /// So many bytes; `None`: the server ended the connection.
+    fn read(&mut self, n: usize) -> Option<Vec<u8>> {
+        let mut bytes = Vec::new();
+        while bytes.len() < n {
+            let lacking = n - bytes.len();
+            match &mut self.channel {
+                None => {
+                    let mut room = vec![0; lacking];
+                    let read = self.stream.read(&mut room).ok().filter(|n| *n > 0)?;
+                    bytes.extend_from_slice(&room[..read]);
+                }
+                Some(channel) => {
+                    let opened = channel.open(lacking, |b| bytes.extend_from_slice(b)).ok()?;
+                    if opened == 0 {
+                        if channel.is_ended() {
+                            return None;
+                        }
+                        self.pull()?;
+                    }
+                }
+            }
+        }
+        Some(bytes)
+    }
+
+    /// The body of the next frame; `None`: the server ended the connection.
+    fn receive(&mut self) -> Option<Vec<u8>> {
+        let head = self.read(wire::frame::HEAD)?;
+        let head = FrameHead::decode(head.first_chunk().unwrap()).unwrap();
+        self.read(head.body_len)
+    }
+}
+
+const CONTROL: Purpose = Purpose::Control;
+const PEER: Purpose = Purpose::Peer { shard: 1 };
+
+fn session() -> Purpose {
+    Purpose::Session { shard: 1, connection: 1, oldest: 0 }
+}
+
+/// The words with which a hello is refused; empty: it is not.
+fn refusal(address: &str, key: Option<&Path>, purpose: Purpose, from: u64) -> String {
+    match Raw::hello(address, key, purpose, from) {
+        None => "no word".to_owned(),
+        Some((_, reply)) => String::from_utf8(reply.refused.0).unwrap(),
+    }
+}
+
+/// Whether a frame of that kind and first byte is answered.
+fn is_answered(address: &str, key: Option<&Path>, kind: Kind, body: &[u8]) -> bool {
+    let (mut raw, reply) = Raw::hello(address, key, CONTROL, 0).expect("a hello is answered");
+    assert_eq!(reply.refused.0, b"");
+    raw.send(&Frame::new(kind, 2, body.to_vec()));
+    raw.receive().is_some()
+}
+
+/// Each role's frames from each other role.
+#[test]
+fn nobody_gets_more_than_his_key_is_for() {
+    let pool = Pool::secured(2);
+    pool.volume("v", 2, &[(0, "b"), (1, "b")]);
+    pool.volume("w", 1, &[(0, "w")]);
+    let client = pool.client_key("web", "v", "");
+    let admin = pool.dir.join("ann.key");
+    pool.ok(&format!("pool key ann --out {}", admin.display()));
+    let server = pool.servers[1].state().join("keys/server");
+    let at = &pool.servers[0].address;
+    let wrong_key = "this key is not for that";
+    for (key, purpose, from, words) in [
+        (None, CONTROL, 0, "encrypted connections only"),
+        (None, session(), 0, "encrypted connections only"),
+        (None, PEER, 2, "encrypted connections only"),
+        (Some(&client), PEER, 0, wrong_key),
+        (Some(&client), PEER, 2, wrong_key),
+        (Some(&client), CONTROL, 2, wrong_key),
+        (Some(&client), session(), 2, wrong_key),
+        (Some(&admin), PEER, 2, wrong_key),
+        (Some(&admin), session(), 0, wrong_key),
+        (Some(&server), PEER, 1, wrong_key),
+        (Some(&server), PEER, 0, wrong_key),
+        (Some(&server), CONTROL, 1, wrong_key),
+        (Some(&server), PEER, 2, ""),
+        (Some(&client), session(), 0, ""),
+        (Some(&admin), CONTROL, 0, ""),
+    ] {
+        let refused = refusal(at, key.map(|k| k.as_path()), purpose.clone(), from);
+        let as_wanted = if words.is_empty() { refused.is_empty() } else { refused.contains(words) };
+        assert!(as_wanted, "{key:?} {purpose:?} from {from}: {refused:?}");
+    }
+    let admin_frame = admin::encode_request(admin::Ask::into_request(admin::VolumeList {}));
+    let server_frame = b"\0{\"cluster\":\"identify\"}".to_vec();
+    let raft_frame = b"\x01{}".to_vec();
+    let join_frame = b"\x03{}".to_vec();
+    let mut watch = vec![];
+    wire::map::Watch { volume: Blob(b"v".to_vec()) }.put(&mut watch);
+    for (body, kind, of) in [
+        (&admin_frame, Kind::Control, [false, true, false]),
+        (&server_frame, Kind::Control, [false, false, true]),
+        (&raft_frame, Kind::Control, [false, false, true]),
+        (&join_frame, Kind::Control, [false, false, false]),
+        (&watch, Kind::Watch, [true, true, true]),
+    ] {
+        let answered = [&client, &admin, &server].map(|key| is_answered(at, Some(key), kind, body));
+        assert_eq!(answered, of, "client, admin, server: {kind:?} {:?}", body.first());
+    }
+    // A client watches its own volume only.
+    let (mut raw, _) = Raw::hello(at, Some(&client), CONTROL, 0).unwrap();
+    let mut other = vec![];
+    wire::map::Watch { volume: Blob(b"w".to_vec()) }.put(&mut other);
+    raw.send(&Frame::new(Kind::Watch, 1, other));
+    let said = String::from_utf8_lossy(&raw.receive().unwrap()).into_owned();
+    assert!(said.contains("it is for another volume"), "{said}");
+    // Commands from elsewhere need an administrator's key.
+    let elsewhere = |words: &str| {
+        let mut command = crate::harness::mortar();
+        command.args(["--server", at]).args(words.split(' '));
+        crate::harness::run(command)
+    };
+    elsewhere(&format!("--key {} volume list", admin.display())).ok();
+    elsewhere("volume list").refused_with(&["encrypted connections only"]);
+    assert_ne!(elsewhere(&format!("--key {} volume list", client.display())).code, Some(0));
+    elsewhere(&format!("--key {} pool secure --yes", admin.display()))
+        .refused_with(&["run this there as root"]);
+}
+
+/// A key of another pool, and one that was made by nobody.
+#[test]
+fn foreign_keys_do_not_get_through_the_handshake() {
+    let pool = Pool::secured(1);
+    let other = Pool::secured(1);
+    for p in [&pool, &other] {
+        p.volume("v", 1, &[(0, "b")]);
+    }
+    let foreign = other.client_key("web", "v", "");
+    let at = &pool.servers[0].address;
+    assert_eq!(refusal(at, Some(&foreign), CONTROL, 0), "no word");
+    assert_eq!(refusal(at, Some(&other.servers[0].state().join("keys/server")), PEER, 1), "no word");
+    // Half a handshake, and what is no handshake at all.
+    for bytes in [&b"\x16\x03\x01"[..], b"\x16", &[0x16; 5000], b"GET / HTTP/1.0\r\n\r\n"] {
+        let mut stream = TcpStream::connect(at).unwrap();
+        stream.write_all(bytes).unwrap();
+        drop(stream);
+    }
+    pool.mount("v").end();
+}
+
+#[test]
+fn a_mount_with_a_key_does_what_the_key_says() {
+    let pool = Pool::secured(2);
+    pool.volume("v", 2, &[(0, "b"), (1, "b")]);
+    let mounted = pool.mount("v");
+    fs::write(mounted.path("f"), vec![7; 3 << 20]).unwrap();
+    assert_eq!(fs::read(mounted.path("f")).unwrap(), vec![7; 3 << 20]);
+    // What the client itself does not refuse the server does.
+    let key = pool.client_key("reader", "v", "--read-only");
+    let reader = pool.mount_key("v", &key);
+    assert_eq!(fs::read(reader.path("f")).unwrap().len(), 3 << 20);
+    let refused = fs::write(reader.path("g"), "x").unwrap_err();
+    assert_eq!(refused.raw_os_error(), Some(30), "{refused}");
+    assert_eq!(fs::remove_file(reader.path("f")).unwrap_err().raw_os_error(), Some(30));
+    let list = pool.json("client list");
+    let line = list["keys"].as_array().unwrap().iter().find(|k| k["name"] == "reader").unwrap().clone();
+    assert_eq!((&line["volume"], &line["read_only"]), (&"v".into(), &true.into()));
+    reader.end();
+    // Another volume is not to be had with it.
+    pool.volume("w", 1, &[(0, "w")]);
+    let dir = pool.dir.join("no");
+    fs::create_dir(&dir).unwrap();
+    let mut command = crate::harness::mortar();
+    command.args(["mount", &pool.source("w")]).arg(&dir).arg("-o").arg(format!("key={}", key.display()));
+    crate::harness::run(command).refused_with(&["it is for another volume"]);
+    mounted.end();
+}
+
+#[test]
+fn a_revoked_key_is_of_no_use_a_second_later() {
+    let pool = Pool::secured(2);
+    pool.volume("v", 2, &[(0, "b"), (1, "b")]);
+    let staying = pool.mount("v");
+    let key = pool.client_key("web", "v", "");
+    let mounted = pool.mount_with_key("v", &key, &["-o", "soft=1"]);
+    fs::write(mounted.path("f"), "x").unwrap();
+    pool.ok("client revoke web --yes");
+    let since = Instant::now();
+    eventually("the mount is of no use", || {
+        fs::metadata(mounted.path(&format!("n{}", since.elapsed().as_nanos())))
+            .err()
+            .filter(|e| e.kind() != ErrorKind::NotFound)
+    });
+    // It waits for a second by itself, as it was mounted so.
+    assert!(since.elapsed() < Duration::from_millis(2500), "{:?}", since.elapsed());
+    for server in &pool.servers {
+        let refused = refusal(&server.address, Some(&key), session(), 0);
+        assert!(refused.contains("revoked or expired"), "{refused}");
+    }
+    fs::write(staying.path("g"), "y").unwrap();
+    pool.cli("client revoke web --yes").refused_with(&["there is no key"]);
+    // One that expires.
+    let short = pool.client_key("short", "v", "--expires 2s");
+    let expiring = pool.mount_with_key("v", &short, &["-o", "soft=1"]);
+    eventually("it ends", || {
+        fs::metadata(expiring.path(&format!("n{}", since.elapsed().as_nanos())))
+            .err()
+            .filter(|e| e.kind() != ErrorKind::NotFound)
+    });
+    staying.end();
+}
+
+#[test]
+fn a_rotated_key_is_read_without_mounting_anew() {
+    let pool = Pool::secured(2);
+    pool.volume("v", 2, &[(0, "b"), (1, "b")]);
+    let key = pool.client_key("web", "v", "");
+    let mounted = pool.mount_key("v", &key);
+    fs::write(mounted.path("f"), "x").unwrap();
+    pool.ok(&format!("client rotate web --after 1s --out {}", key.display()));
+    let keys = || {
+        let list = pool.json("client list");
+        list["keys"].as_array().unwrap().iter().filter(|k| k["name"] == "web").count()
+    };
+    assert_eq!(keys(), 2);
+    eventually("the old one ends", || (keys() == 1).then_some(()));
+    for i in 0..10 {
+        fs::write(mounted.path(&format!("f{i}")), "x").unwrap();
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    mounted.end();
+}
+
+#[test]
+fn a_server_joins_with_a_token_and_takes_anothers_place() {
+    let mut pool = Pool::secured(2);
+    pool.volume("v", 2, &[(0, "b"), (1, "b")]);
+    let mounted = pool.mount("v");
+    fs::write(mounted.path("f"), "before").unwrap();
+    pool.cli("peer probe 127.0.0.200").refused_with(&["make a token"]);
+    let token = pool.ok("pool token");
+    let token = token.trim().to_owned();
+    let third = pool.one_more();
+    let (secret, at) = token.split_once('@').unwrap();
+    let (rest, last) = secret.split_at(secret.len() - 1);
+    let wrong = format!("{rest}{}@{at}", if last == "0" { "1" } else { "0" });
+    let refused = pool.try_start_with(third, &["--join", &wrong]).unwrap_err();
+    assert!(refused.contains("the token"), "{refused}");
+    pool.try_start_with(third, &["--join", &token]).unwrap();
+    pool.wait_in_sync();
+    // It is good once.
+    let fourth = pool.one_more();
+    let refused = pool.try_start_with(fourth, &["--join", &token]).unwrap_err();
+    assert!(refused.contains("unknown, spent or expired"), "{refused}");
+    pool.servers.pop();
+    // Started anew as it was started first.
+    pool.stop(third);
+    pool.try_start_with(third, &["--join", &token]).unwrap();
+    pool.wait_in_sync();
+    // A server that lost all it had.
+    pool.kill(1);
+    fs::write(mounted.path("g"), "while it was away").unwrap();
+    fs::remove_dir_all(pool.servers[1].state()).unwrap();
+    let old = pool.servers[1].host.clone();
+    pool.cli(&format!("peer replace {old}")).refused_with(&["pool token --replace"]);
+    let token = pool.ok(&format!("pool token --replace {old}"));
+    pool.try_start_with(1, &["--join", token.trim()]).unwrap();
+    pool.wait_in_sync();
+    eventually_ok("its brick is healed", || {
+        let status = pool.status("v");
+        let bricks = status["bricks"].as_array().unwrap();
+        if bricks.iter().all(|b| b["in_sync"] == true) { Ok(()) } else { Err(status.to_string()) }
+    });
+    assert_eq!(fs::read(pool.servers[1].path("b").join("g")).unwrap(), b"while it was away");
+    mounted.end();
+}
+
+#[test]
+fn a_secured_pool_stays_secured() {
+    let mut pool = Pool::secured(2);
+    pool.volume("v", 2, &[(0, "b"), (1, "b")]);
+    let mounted = pool.mount("v");
+    for i in [0, 1] {
+        pool.stop(i);
+        pool.start(i);
+        pool.wait_in_sync();
+        let refused = refusal(&pool.servers[i].address, None, CONTROL, 0);
+        assert!(refused.contains("encrypted connections only"), "{refused}");
+    }
+    fs::write(mounted.path("f"), "x").unwrap();
+    pool.cli("pool secure --yes").refused_with(&["secured already"]);
+    // Without its keys a server does not start, instead of letting anybody in.
+    pool.stop(1);
+    let keys = pool.servers[1].state().join("keys");
+    fs::rename(&keys, pool.servers[1].state().join("gone")).unwrap();
+    let refused = pool.try_start(1).unwrap_err();
+    assert!(refused.contains("restore the folder from a backup"), "{refused}");
+    fs::rename(pool.servers[1].state().join("gone"), &keys).unwrap();
+    pool.start(1);
+    pool.wait_in_sync();
+    for (name, mode) in [("keys", 0o700), ("keys/server", 0o600), ("keys/authority", 0o600)] {
+        let about = fs::metadata(pool.servers[1].state().join(name)).unwrap();
+        assert_eq!(std::os::unix::fs::PermissionsExt::mode(&about.permissions()) & 0o777, mode, "{name}");
+    }
+    // Failover. Of two servers the first one votes.
+    pool.kill(1);
+    fs::write(mounted.path("g"), "y").unwrap();
+    pool.start(1);
+    pool.wait_in_sync();
+    mounted.end();
+}

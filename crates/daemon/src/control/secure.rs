@@ -1,0 +1,237 @@
+//! Keys as an administrator makes them: the pool's authority, keys of servers, clients and administrators, tokens to join.
+
+use super::answers::{conflict, failed, not_agreed, not_found, refused};
+use super::protocol::{ClusterReply, ClusterRequest, NewKeys};
+use super::volumes::volume;
+use super::{Control, membership};
+use crate::clock::unix_now;
+use crate::keys::ServerKeys;
+use crate::limits::ADMIN_WAIT;
+use admin::{
+    AdminError, ClientAdd, ClientRotate, ErrorCode, GetPoolToken, KeyLine, KeyList, KeyMade, KeyRole,
+    KeysRevoked, PoolSecured, PoolToken,
+};
+use cluster::{ClientKey, Command, Key, KeyHolder, KeyRefusal, Outcome, State, Token};
+use ids::{KeyId, ServerId};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use trust::{Authority, Holder, Identity, JoinToken, KeyFile, KeyName, PrivateKey, hex};
+
+/// The name of a key, which the pool's store has checked.
+fn key_name(name: &str) -> Result<KeyName, AdminError> {
+    KeyName::new(name).ok_or_else(|| refused(&KeyRefusal::Name { name: name.to_owned() }.into()))
+}
+
+impl Control {
+    /// Makes the pool's authority, gives each server a key, and lets nobody in without one from then on.
+    pub(super) async fn pool_secure(self: &Arc<Self>) -> Result<PoolSecured, AdminError> {
+        let _one = self.changing.lock().await;
+        let state = self.linearizable().await?;
+        if state.keys.secured {
+            return Err(refused(&KeyRefusal::Secured.into()));
+        }
+        if let Some(lost) = state.servers.values().find(|s| s.lost) {
+            let host = &lost.host;
+            return Err(conflict(format!(
+                "server {host} is fenced off: replace it first (mortar peer replace {host})"
+            )));
+        }
+        let pool = server_core::pool_bytes(&state);
+        let authority = PrivateKey::generate().and_then(|key| Authority::new(pool, key)).map_err(failed)?;
+        let mut keys = BTreeMap::new();
+        for server in state.servers.values() {
+            let key = self.secure_server(&authority, server).await;
+            keys.insert(server.id, key.map_err(|e| e.before(&format!("server {}: ", server.host)))?);
+        }
+        let servers = u32::try_from(keys.len()).unwrap_or(u32::MAX);
+        self.propose(Command::SecurePool { keys }).await?;
+        tracing::info!(fingerprint = %authority.fingerprint(), "the pool is secured");
+        Ok(PoolSecured { fingerprint: authority.fingerprint().to_string(), servers })
+    }
+
+    /// Has a server take its key and the authority.
+    async fn secure_server(
+        &self,
+        authority: &Authority,
+        server: &cluster::Server,
+    ) -> Result<KeyId, AdminError> {
+        let holder = KeyHolder::Server(server.id);
+        let key = self.add_key(Key { holder, created: unix_now(), until: None }).await?;
+        let identity = Identity { pool: authority.pool(), key, holder: Holder::Server(server.id) };
+        let own = KeyFile::issue(authority, &identity, None).map_err(failed)?;
+        let keys = NewKeys { server: server.id, authority: authority.encode(), key: own.encode() };
+        if server.id == self.shared.me() {
+            self.take_keys(&keys)?;
+        } else {
+            self.ask_cluster(&server.address, ClusterRequest::TakeKeys(keys)).await?;
+        }
+        Ok(key)
+    }
+
+    /// Takes keys that a server of a pool without keys gives.
+    pub(super) fn take_keys(&self, given: &NewKeys) -> Result<ClusterReply, AdminError> {
+        if self.shared.is_secured() {
+            return Err(refused(&KeyRefusal::Secured.into()));
+        }
+        let authority = Authority::decode(given.authority.as_bytes()).map_err(failed)?;
+        let own = KeyFile::decode(given.key.as_bytes()).map_err(failed)?;
+        let me = self.shared.me();
+        if authority.pool() != self.shared.pool() || own.identity().holder != Holder::Server(me) {
+            return Err(conflict(format!("{}: the keys are another server's", self.address)));
+        }
+        let keys = ServerKeys::new(authority, own).map_err(failed)?;
+        keys.write(&self.folder.keys()).map_err(failed)?;
+        self.shared.set_keys(Some(keys));
+        Ok(ClusterReply::Done)
+    }
+
+    async fn proposed(&self, command: Command) -> Result<Outcome, AdminError> {
+        self.store().propose_anywhere(command, ADMIN_WAIT).await.map_err(|e| not_agreed(&e))
+    }
+
+    async fn numbered(&self, command: Command) -> Result<KeyId, AdminError> {
+        match self.proposed(command).await? {
+            Outcome::Key(key) => Ok(key),
+            _ => Err(failed("the pool gave an unexpected answer")),
+        }
+    }
+
+    async fn add_key(&self, key: Key) -> Result<KeyId, AdminError> {
+        self.numbered(Command::AddKey(key)).await
+    }
+
+    /// This server's keys, if the pool is secured.
+    pub(super) fn own_keys(&self) -> Result<Arc<ServerKeys>, AdminError> {
+        self.shared
+            .keys()
+            .filter(|_| self.shared.is_secured())
+            .ok_or_else(|| refused(&KeyRefusal::NotSecured.into()))
+    }
+
+    fn made(
+        &self,
+        keys: &ServerKeys,
+        (name, key): (String, KeyId),
+        holder: Holder,
+        until: Option<u64>,
+    ) -> Result<KeyMade, AdminError> {
+        let file = keys.issue(key, holder, until).map_err(failed)?.encode();
+        tracing::info!(%key, name, "a key was made");
+        Ok(KeyMade { name, key, file, until })
+    }
+
+    pub(super) async fn pool_key(&self, name: String) -> Result<KeyMade, AdminError> {
+        let (keys, holder) = (self.own_keys()?, key_name(&name)?);
+        let key = Key { holder: KeyHolder::Admin { name: name.clone() }, created: unix_now(), until: None };
+        let number = self.add_key(key).await?;
+        self.made(&keys, (name, number), Holder::Admin(holder), None)
+    }
+
+    pub(super) async fn client_add(&self, request: ClientAdd) -> Result<KeyMade, AdminError> {
+        let ClientAdd { name, volume: of, read_only, expires } = request;
+        let (keys, holder) = (self.own_keys()?, key_name(&name)?);
+        let volume = volume(&*self.linearizable().await?, &of)?.id;
+        let created = unix_now();
+        let until = expires.map(|after| created.saturating_add(after));
+        let client = KeyHolder::Client(ClientKey { name: name.clone(), volume, read_only });
+        let number = self.add_key(Key { holder: client, created, until }).await?;
+        self.made(&keys, (name, number), Holder::Client(holder), until)
+    }
+
+    pub(super) async fn client_list(&self) -> Result<KeyList, AdminError> {
+        let state = self.linearizable().await?;
+        let (connections, now) = (self.guests.by_key(), unix_now());
+        let line = |(id, key): (&KeyId, &Key)| {
+            let (role, volume, read_only) = match &key.holder {
+                KeyHolder::Server(_) => (KeyRole::Server, None, false),
+                KeyHolder::Admin { .. } => (KeyRole::Admin, None, false),
+                KeyHolder::Client(c) => {
+                    let volume = state.volumes.get(&c.volume).map(|v| v.name.clone());
+                    (KeyRole::Client, volume, c.read_only)
+                }
+            };
+            let open = connections.get(id).copied().unwrap_or_default();
+            KeyLine {
+                key: *id,
+                name: state.key_name(key),
+                role,
+                volume,
+                read_only,
+                created: key.created,
+                until: key.until,
+                connections: u32::try_from(open).unwrap_or(u32::MAX),
+            }
+        };
+        let good = state.keys.keys.iter().filter(|(id, _)| state.keys.get(**id, now).is_some());
+        Ok(KeyList { keys: good.map(line).collect() })
+    }
+
+    pub(super) async fn client_revoke(&self, name: String) -> Result<KeysRevoked, AdminError> {
+        let state = self.linearizable().await?;
+        let own = named(&state, &name);
+        if own.is_empty() {
+            return Err(unknown(&name));
+        }
+        for (key, _) in &own {
+            self.propose(Command::RevokeKey { key: *key }).await?;
+        }
+        tracing::info!(name, keys = own.len(), "keys were revoked");
+        Ok(KeysRevoked { name, keys: u32::try_from(own.len()).unwrap_or(u32::MAX) })
+    }
+
+    pub(super) async fn client_rotate(&self, request: ClientRotate) -> Result<KeyMade, AdminError> {
+        let (name, keys) = (request.name, self.own_keys()?);
+        let state = self.linearizable().await?;
+        // The newest: older ones are about to end.
+        let (old, key) = named(&state, &name).pop().ok_or_else(|| unknown(&name))?;
+        let (holder, now) = (key_name(&name)?, unix_now());
+        let holder = match key.holder {
+            KeyHolder::Admin { .. } => Holder::Admin(holder),
+            _ => Holder::Client(holder),
+        };
+        let end = now.saturating_add(request.after);
+        let number = self.numbered(Command::RotateKey { key: old, created: now, end }).await?;
+        self.made(&keys, (name, number), holder, key.until)
+    }
+
+    pub(super) async fn pool_token(&self, request: GetPoolToken) -> Result<PoolToken, AdminError> {
+        let keys = self.own_keys()?;
+        let state = self.linearizable().await?;
+        let replaces = request.replace.as_deref().map(|host| membership::find(&state, host).map(|s| s.id));
+        let replaces: Option<ServerId> = replaces.transpose()?;
+        if replaces == Some(self.shared.me()) {
+            return Err(conflict("a server is not replaced by itself: ask another one".to_owned()));
+        }
+        let now = unix_now();
+        let (secret, until) = (rand::random(), now.saturating_add(request.valid));
+        let fingerprint = keys.authority().fingerprint();
+        let hash = hex(&JoinToken::new(fingerprint, KeyId(0), secret, until).stored().secret_hash);
+        let token = Token { hash, until, replaces, spent: None };
+        let number = self.numbered(Command::AddToken { token, now }).await?;
+        let token = JoinToken::new(fingerprint, number, secret, until).text();
+        Ok(PoolToken { token, until, address: self.address.clone() })
+    }
+
+    /// Servers come into a secured pool with a token.
+    pub(super) fn needs_no_token(&self, words: &str) -> Result<(), AdminError> {
+        if !self.shared.is_secured() {
+            return Ok(());
+        }
+        Err(AdminError::new(
+            ErrorCode::Conflict,
+            format!(
+                "the pool is secured: make a token ({words}) and start the server with --join TOKEN@HOST"
+            ),
+        ))
+    }
+}
+
+/// The keys of clients and administrators of that name, the newest last.
+fn named(state: &State, name: &str) -> Vec<(KeyId, Key)> {
+    let is = |key: &Key| !matches!(key.holder, KeyHolder::Server(_)) && state.key_name(key) == name;
+    state.keys.keys.iter().filter(|(_, key)| is(key)).map(|(id, key)| (*id, key.clone())).collect()
+}
+
+fn unknown(name: &str) -> AdminError {
+    not_found(format!("there is no key of the name {name}: see mortar client list"))
+}
