@@ -74,8 +74,8 @@ impl Speaker {
             Speaker::Anybody | Speaker::Root | Speaker::Nobody => return Ok(()),
             Speaker::Key(identity) => identity,
         };
-        // A server that joins does not know the pool's keys yet, and has to hear from its servers.
-        if state.pool.is_empty() && matches!(identity.holder, Holder::Server(_)) {
+        // A server that joins, or was away, learns of other servers' keys from those servers. The authority signed this one.
+        if identity.key >= state.keys.next && matches!(identity.holder, Holder::Server(_)) {
             return Ok(());
         }
         let known = state.keys.get(identity.key, now).map(|key| &key.holder);
@@ -236,6 +236,7 @@ mod tests {
 
     fn state() -> State {
         let mut state = State { pool: "p".to_owned(), ..State::default() };
+        state.keys.next = KeyId(10);
         let client = ClientKey { name: "web".to_owned(), volume: VolumeId(5), read_only: true };
         for (id, holder, until) in [
             (2, KeyHolder::Server(ServerId(3)), None),
@@ -271,6 +272,17 @@ mod tests {
         let joining = State::default();
         let admitted = |speaker: Speaker| speaker.admitted(&joining, true, 1).is_ok();
         assert_eq!(all().map(admitted), [false, true, true, true, false, false]);
+    }
+
+    /// Else it could not catch up from a leader that joined while it was away.
+    #[test]
+    fn who_was_away_hears_servers_whose_keys_are_newer_than_what_it_knows() {
+        let state = state();
+        let admitted = |key, holder| speaker(key, holder).admitted(&state, true, 1).is_ok();
+        assert!(admitted(10, Holder::Server(ServerId(9))));
+        assert!(!admitted(9, Holder::Server(ServerId(9))), "it knows that this one is not let in");
+        assert!(!admitted(10, Holder::Client(name("web"))));
+        assert!(!admitted(10, Holder::Admin(name("ann"))));
     }
 
     #[test]

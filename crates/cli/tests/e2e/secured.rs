@@ -201,6 +201,10 @@ fn nobody_gets_more_than_his_key_is_for() {
         crate::harness::run(command)
     };
     elsewhere(&format!("--key {} volume list", admin.display())).ok();
+    elsewhere(&format!("--key {} volume set v network.ping-timeout 5s", admin.display())).ok();
+    let events = pool.ok("events");
+    assert!(events.contains("pool-secure") && events.contains("ann at"), "{events}");
+    assert!(!events.contains("BEGIN"), "a secret is told: {events}");
     elsewhere("volume list").refused_with(&["encrypted connections only"]);
     assert_ne!(elsewhere(&format!("--key {} volume list", client.display())).code, Some(0));
     elsewhere(&format!("--key {} pool secure --yes", admin.display()))
@@ -368,7 +372,10 @@ fn a_secured_pool_stays_secured() {
         assert!(refused.contains("encrypted connections only"), "{refused}");
     }
     fs::write(mounted.path("f"), "x").unwrap();
+    pool.cli("pool secure").refused_with(&["--yes"]);
     pool.cli("pool secure --yes").refused_with(&["secured already"]);
+    let doctor = pool.cli("doctor");
+    assert!(!doctor.stdout.contains("did not"), "{}{}", doctor.stdout, doctor.stderr);
     // Without its keys a server does not start, instead of letting anybody in.
     pool.stop(1);
     let keys = pool.servers[1].state().join("keys");

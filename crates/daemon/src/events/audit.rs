@@ -72,11 +72,13 @@ fn only_looks(request: &AdminRequest) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use admin::{Ask, PoolList, VolumeCreate, VolumeStart};
+    use admin::{Ask, ClientList, PoolList, PoolSecure, VolumeCreate, VolumeStart};
 
     #[test]
     fn what_changes_something_is_told() {
         assert_eq!(audited(&PoolList {}.into_request()), None);
+        assert_eq!(audited(&ClientList {}.into_request()), None);
+        assert_eq!(audited(&PoolSecure {}.into_request()).unwrap().0, "pool-secure");
         let start = VolumeStart { name: "home".to_owned() }.into_request();
         let told = audited(&start).unwrap();
         assert_eq!(told, (r#"volume-start {"name":"home"}"#.to_owned(), Some("home".to_owned())));
