@@ -26,7 +26,7 @@ const ANSWER: Duration = Duration::from_secs(120);
 pub(crate) fn ask<R: Ask>(global: &Global, request: R) -> anyhow::Result<R::Answer> {
     let addresses = addresses(global)?;
     let local = addresses.iter().all(|address| address.starts_with('/'));
-    let key = if local { None } else { keys::settings(global.key.as_deref())? };
+    let key = if local { None } else { keys::settings(global.key_file.as_deref())? };
     ask_one_of(&addresses, key.as_ref(), request)
 }
 

@@ -15,8 +15,8 @@ pub struct Global {
     #[arg(long, global = true, value_name = "NAME", conflicts_with = "server")]
     pub context: Option<String>,
     /// The key file to show to the server; ~/.config/mortar/key unless given, if it is there.
-    #[arg(long, global = true, value_name = "FILE")]
-    pub key: Option<PathBuf>,
+    #[arg(long = "key", global = true, value_name = "FILE")]
+    pub key_file: Option<PathBuf>,
     /// Print one JSON document instead of a table.
     #[arg(long, global = true)]
     pub json: bool,

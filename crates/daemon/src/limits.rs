@@ -14,6 +14,9 @@ pub(crate) const ADMIN_WAIT: Duration = Duration::from_secs(30);
 /// For a server that joins with a token: the one that it replaces may have to lose its lease first.
 pub(crate) const JOIN_WAIT: Duration = Duration::from_secs(45);
 
+/// For all servers to know that their pool is secured.
+pub(crate) const SECURED_WAIT: Duration = Duration::from_secs(5);
+
 /// For a server that joins or leaves, and for the pool store to record it.
 pub(crate) const MEMBERSHIP_WAIT: Duration = Duration::from_secs(10);
 

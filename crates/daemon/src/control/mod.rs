@@ -398,6 +398,7 @@ async fn publish(control: Arc<Control>, store: ConfigStore) {
         *control.shared.state.write().unwrap_or_else(PoisonError::into_inner) = state.clone();
         if state.keys.secured && !control.shared.is_secured() {
             control.shared.set_secured(true);
+            control.peers.forget();
             if let Err(e) = control.folder.note_secured() {
                 tracing::error!("write down that the pool is secured: {e}");
             }

@@ -58,6 +58,17 @@ impl Peers {
         protocol::decode_response(&body).map_err(|e| format!("{address}: {e}"))
     }
 
+    /// Makes new connections from now on: to those of before nobody listens any more.
+    pub(crate) fn forget(&self) {
+        lock(&self.callers).clear();
+    }
+
+    /// Whether the server at `address` lets in somebody without a key.
+    pub(crate) async fn lets_anybody_in(&self, address: &str) -> bool {
+        let hello = Established::control([0; 16], ServerId(0));
+        transport::connect(address, &hello, None, CONNECT).await.is_ok()
+    }
+
     /// Whether nothing listens at `address` for certain.
     pub(crate) async fn is_gone(&self, address: &str) -> bool {
         let hello = Established::control([0; 16], self.shared.me());

@@ -6,7 +6,7 @@ use super::volumes::volume;
 use super::{Control, membership};
 use crate::clock::unix_now;
 use crate::keys::ServerKeys;
-use crate::limits::ADMIN_WAIT;
+use crate::limits::{ADMIN_WAIT, SECURED_WAIT};
 use admin::{
     AdminError, ClientAdd, ClientRotate, ErrorCode, GetPoolToken, KeyLine, KeyList, KeyMade, KeyRole,
     KeysRevoked, PoolSecured, PoolToken,
@@ -15,6 +15,7 @@ use cluster::{ClientKey, Command, Key, KeyHolder, KeyRefusal, Outcome, State, To
 use ids::{KeyId, ServerId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 use trust::{Authority, Holder, Identity, JoinToken, KeyFile, KeyName, PrivateKey, hex};
 
 /// The name of a key, which the pool's store has checked.
@@ -45,8 +46,24 @@ impl Control {
         }
         let servers = u32::try_from(keys.len()).unwrap_or(u32::MAX);
         self.propose(Command::SecurePool { keys }).await?;
+        self.await_secured(&state).await;
         tracing::info!(fingerprint = %authority.fingerprint(), "the pool is secured");
         Ok(PoolSecured { fingerprint: authority.fingerprint().to_string(), servers })
+    }
+
+    /// Waits until all servers know it. What is asked of them before might be lost with the connections that end.
+    async fn await_secured(&self, state: &State) {
+        let all = async {
+            for server in state.servers.values() {
+                while self.peers.lets_anybody_in(&server.address).await {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+            }
+        };
+        if tokio::time::timeout(SECURED_WAIT, all).await.is_err() {
+            tracing::warn!("the pool is secured, but not all its servers know it yet");
+        }
+        self.peers.forget();
     }
 
     /// Has a server take its key and the authority.

@@ -353,6 +353,15 @@ impl Pool {
         Mounted::new(command, &self.source(volume), &dir, &words, &self.pids)
     }
 
+    /// Options of a mount, with a key if one is needed.
+    pub(crate) fn with_key(&self, volume: &str, options: &str) -> String {
+        if !self.secured {
+            return options.to_owned();
+        }
+        let n = self.mounts.fetch_add(1, Ordering::Relaxed);
+        format!("{options},key={}", self.client_key(&format!("m{n}"), volume, "").display())
+    }
+
     /// A mount with this key.
     pub(crate) fn mount_key(&self, volume: &str, key: &Path) -> Mounted {
         self.mount_with_key(volume, key, &[])
