@@ -31,16 +31,18 @@ pub use drain::{DrainReport, DrainedBrick, DrainedSet, PeerDrained};
 pub use envelope::{TAG, Unreadable, VERSION, decode_answer, decode_request, encode_answer, encode_request};
 pub use error::{AdminError, ErrorCode};
 pub use event::{Event, EventReports};
-pub use keys::{KeyLine, KeyList, KeyMade, KeyRole, KeysRevoked, PoolSecured, PoolToken};
+pub use keys::{
+    ClientAdd, ClientList, ClientRevoke, ClientRotate, GetPoolToken, KeyLine, KeyList, KeyMade, KeyRole,
+    KeysRevoked, PoolKey, PoolSecure, PoolSecured, PoolToken,
+};
 pub use peer::{Peer, PeerStatus, Peers, ServerRole};
 pub use profile::{
     LatencyClass, OperationProfile, ProfileReport, ProfileSpan, SetProfile, TopLine, TopReport,
 };
 pub use rebalance::{MovedFiles, PlannedMove, RebalanceReport, RebalanceState, SetMoves};
 pub use request::{
-    AdminAnswer, AdminRequest, Ask, ClientAdd, ClientList, ClientRevoke, ClientRotate, ConfigApply,
-    ConfigDiff, ConfigExport, DrainAction, GetDoctor, GetEvents, GetPeerStatus, GetPoolToken, PeerDetach,
-    PeerDrain, PeerProbe, PeerReplace, PoolKey, PoolList, PoolSecure, ProfileAction, REQUESTS,
+    AdminAnswer, AdminRequest, Ask, ConfigApply, ConfigDiff, ConfigExport, DrainAction, GetDoctor, GetEvents,
+    GetPeerStatus, PeerDetach, PeerDrain, PeerProbe, PeerReplace, PoolList, ProfileAction, REQUESTS,
     RebalanceAction, VolumeAddBrick, VolumeAdopt, VolumeClients, VolumeCreate, VolumeDelete, VolumeDrain,
     VolumeFds, VolumeGet, VolumeHeal, VolumeHealInfo, VolumeInfo, VolumeList, VolumeProfile, VolumePromote,
     VolumeQueues, VolumeRebalance, VolumeRemoveBrick, VolumeReplaceBrick, VolumeReset, VolumeSet,

@@ -1,12 +1,12 @@
 //! The requests, one struct each, and the table that ties each of them to its answer.
 
 use crate::{
-    AdoptReport, BrickReplaced, BricksAdded, BricksRemoved, Changes, ClientReports, DoctorReport, Document,
-    DrainReport, EventReports, HealInfo, KeyList, KeyMade, KeysRevoked, OpenFileReports, OptionLines,
-    OptionsReset, OptionsSet, PeerDetached, PeerDrained, PeerProbed, PeerReplaced, PeerStatus, Peers,
-    PoolSecured, PoolToken, ProfileReport, QueueReports, RebalanceReport, TopReport, VolumeCreated,
-    VolumeDeleted, VolumeDescriptions, VolumeNames, VolumePromoted, VolumeReports, VolumeStarted,
-    VolumeStopped,
+    AdoptReport, BrickReplaced, BricksAdded, BricksRemoved, Changes, ClientAdd, ClientList, ClientReports,
+    ClientRevoke, ClientRotate, DoctorReport, Document, DrainReport, EventReports, GetPoolToken, HealInfo,
+    KeyList, KeyMade, KeysRevoked, OpenFileReports, OptionLines, OptionsReset, OptionsSet, PeerDetached,
+    PeerDrained, PeerProbed, PeerReplaced, PeerStatus, Peers, PoolKey, PoolSecure, PoolSecured, PoolToken,
+    ProfileReport, QueueReports, RebalanceReport, TopReport, VolumeCreated, VolumeDeleted,
+    VolumeDescriptions, VolumeNames, VolumePromoted, VolumeReports, VolumeStarted, VolumeStopped,
 };
 use serde::{Deserialize, Serialize};
 
@@ -155,62 +155,6 @@ pub struct GetPeerStatus {}
 /// Which servers are in the pool?
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct PoolList {}
-
-/// Make the pool's authority, give each server a key, and let nobody in without one from then on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct PoolSecure {}
-
-/// Make a token with which one server joins.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct GetPoolToken {
-    /// For how many seconds it is good.
-    pub valid: u64,
-    /// Whoever joins takes the place and the bricks of this server.
-    #[serde(default)]
-    pub replace: Option<String>,
-}
-
-/// Make an administrator's key.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct PoolKey {
-    /// What it is to be called.
-    pub name: String,
-}
-
-/// Make a client's key.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct ClientAdd {
-    /// What it is to be called.
-    pub name: String,
-    /// The volume that it is for.
-    pub volume: String,
-    /// It changes nothing.
-    #[serde(default)]
-    pub read_only: bool,
-    /// After so many seconds it is let in no more.
-    #[serde(default)]
-    pub expires: Option<u64>,
-}
-
-/// Which keys are let in?
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct ClientList {}
-
-/// Let a key in no more, and end its connections.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct ClientRevoke {
-    /// What it is called.
-    pub name: String,
-}
-
-/// Make another key with the same limits; the old one ends some time later.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct ClientRotate {
-    /// What it is called.
-    pub name: String,
-    /// After how many seconds the old one ends.
-    pub after: u64,
-}
 
 /// Make a volume of directories.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
