@@ -100,7 +100,11 @@ fn a_set_leaves_a_volume_in_use() {
     let info = pool.json("volume info v")[0].clone();
     assert_eq!(info["sets"].as_array().unwrap().len(), 3, "what is left of the set serves elsewhere");
     assert_eq!(pool.json("volume get v cluster.drain")[0]["value"], json!("1"));
-    pool.wait_in_sync();
+    eventually("every brick is in sync", || {
+        let status = pool.status("v");
+        let all = status["bricks"].as_array()?;
+        all.iter().all(|b| b["in_sync"] == true && b["online"] == true).then_some(())
+    });
     mount.end();
     (0..4).for_each(|s| pool.stop(s));
     for brick in &paths[2..] {
