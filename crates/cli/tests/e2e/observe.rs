@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::process::Stdio;
+use std::sync::{Arc, Mutex};
 
 #[test]
 fn a_profile_shows_how_long_requests_take() {
@@ -111,6 +112,13 @@ fn events_tell_who_did_what_and_what_became_of_bricks() {
         command.args(["--server", &pool.servers[0].address, "events", "--follow", "--json", "--volume", "v"]);
         command.stdout(Stdio::piped()).spawn().unwrap()
     };
+    let stream = BufReader::new(follow.stdout.take().unwrap());
+    let lines: Arc<Mutex<Vec<String>>> = Arc::default();
+    let reader = std::thread::spawn({
+        let lines = lines.clone();
+        move || stream.lines().map_while(Result::ok).for_each(|line| lines.lock().unwrap().push(line))
+    });
+    let streamed = |words: &str| lines.lock().unwrap().iter().filter(|l| l.contains(words)).count();
     pool.ok("volume set v features.read-only on");
     pool.cli("volume set v no.such 1").refused();
     pool.ok("volume status v");
@@ -130,6 +138,12 @@ fn events_tell_who_did_what_and_what_became_of_bricks() {
     eventually("it is back", || {
         (told(&pool, "view", &["holds every change again", &out]) == 1).then_some(())
     });
+    eventually("the stream has all of it", || {
+        (streamed("features.read-only is on") == 1 && streamed("out of the view") == 1).then_some(())
+    });
+    follow.kill().unwrap();
+    follow.wait().unwrap();
+    reader.join().unwrap();
     // What happened is kept over a restart, and nobody else can read it.
     pool.stop(0);
     pool.start(0);
@@ -141,14 +155,6 @@ fn events_tell_who_did_what_and_what_became_of_bricks() {
     assert!(table.lines().count() > 3 && table.contains(" by 127.0.0.1"), "{table}");
     assert!(pool.ok("events --lines 1").lines().count() == 1);
     pool.cli("events --since soon").refused_with(&["--since soon", "2h"]);
-
-    // The stream had all of it.
-    follow.kill().unwrap();
-    follow.wait().unwrap();
-    let lines: Vec<String> =
-        BufReader::new(follow.stdout.take().unwrap()).lines().map_while(Result::ok).collect();
-    let streamed = |words: &str| lines.iter().filter(|l| l.contains(words)).count();
-    assert_eq!((streamed("features.read-only is on"), streamed("out of the view")), (1, 1), "{lines:?}");
 }
 
 /// A frozen server keeps a write waiting: the log of the other one says so.
