@@ -1,13 +1,21 @@
 //! The end of a healing: what was moved to the heal trash goes, which may be very much. It is forgotten before, so that
 //! nothing in memory leads to it, and only what was forgotten is removed.
+//!
+//! What lies beneath a directory in the heal trash leaves the index as it is removed: the index then knows nothing that is
+//! gone. A kill in between is repaired when the brick is opened.
 
 use crate::folders::{HiddenJob, hidden_name};
+use crate::index::Located;
 use crate::marks::MarksJob;
+use crate::object::{S_IFDIR, S_IFMT, tag_at};
 use crate::open::Brick;
 use file_system::File;
 use ids::Fid;
 use std::sync::Arc;
 use wire::Errno;
+
+/// How many removed objects the index may have to forget before that goes to disk: they are in memory until then.
+const MAX_REMOVED: usize = 50_000;
 
 /// The last work of a healing: what was moved to the heal trash goes, and everything goes to disk, also which files wait for
 /// the end of a transaction. Runs on any thread.
@@ -25,14 +33,43 @@ impl EndJob {
     /// # Errors
     /// The kernel's.
     pub fn run(self) -> Result<(), Errno> {
-        for fid in self.gone {
-            match crate::scan::remove(&self.heal_trash, hidden_name(fid).as_bytes(), 0) {
-                Ok(()) | Err(Errno::ENOENT) => {}
-                Err(e) => return Err(e),
+        let mut removed = Vec::new();
+        let all = self.gone.iter().try_for_each(|fid| {
+            match self.remove(&self.heal_trash, hidden_name(*fid).as_bytes(), &mut removed) {
+                Err(Errno::ENOENT) => Ok(()),
+                other => other,
             }
-        }
+        });
+        self.sync.forget(removed);
+        all?;
         self.marks.map_or(Ok(()), MarksJob::run)?;
         self.sync.run().map(drop)
+    }
+
+    /// Removes what a name leads to, with all that it holds. `removed`: what the index has to forget.
+    fn remove(&self, dir: &File, name: &[u8], removed: &mut Vec<(Fid, Located)>) -> Result<(), Errno> {
+        let stat = dir.stat_at(name)?;
+        let kind = stat.mode & S_IFMT;
+        // A file that has other names stays under those.
+        let goes = kind == S_IFDIR || stat.nlink == 1;
+        let tag = if goes { tag_at(dir, name).ok().flatten() } else { None };
+        let known = match tag {
+            Some(tag) => Some((tag.fid, Located { handle: dir.handle_at(name)?, kind })),
+            None => None,
+        };
+        if kind == S_IFDIR {
+            let open = dir.open_at(name, S_IFDIR)?;
+            crate::scan::names(&open)?.iter().try_for_each(|held| self.remove(&open, held, removed))?;
+            dir.remove_dir(name)?;
+        } else {
+            dir.unlink(name)?;
+        }
+        removed.extend(known);
+        if removed.len() >= MAX_REMOVED {
+            self.sync.forget(std::mem::take(removed));
+            self.sync.write()?;
+        }
+        Ok(())
     }
 }
 

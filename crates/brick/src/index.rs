@@ -172,6 +172,16 @@ impl Store {
         })
     }
 
+    /// Objects that were removed are not known any more, unless they were found elsewhere: `lsn` as in [`Index::seal`]. On any
+    /// thread.
+    pub(crate) fn forget(&self, removed: Vec<(Fid, Located)>, lsn: Lsn) {
+        let is_known = |(fid, at): &(Fid, Located)| self.get(*fid).is_ok_and(|known| known == Some(*at));
+        let changes: Changes = removed.into_iter().filter(is_known).map(|(fid, _)| (fid, None)).collect();
+        if !changes.is_empty() {
+            locked(&self.batches).push_back(Arc::new(Batch { changes, lsn }));
+        }
+    }
+
     /// Commits everything sealed up to `upto`, oldest first. On any thread.
     pub(crate) fn commit(&self, upto: Lsn) -> Result<(), Errno> {
         let _one = locked(&self.committing);

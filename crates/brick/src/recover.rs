@@ -193,7 +193,25 @@ impl Brick {
             }
             Ok(())
         })?;
+        self.forget_removed()?;
         Ok(named)
+    }
+
+    /// A kill at the end of a healing may have left objects in the index that it had removed.
+    fn forget_removed(&mut self) -> Result<(), Errno> {
+        let mut gone = Vec::new();
+        self.index.each(&mut |fid, at| {
+            let opened = at.map(|at| self.root.open_handle(&at.handle, at.kind));
+            if let Some(Err(Errno::ESTALE | Errno::ENOENT)) = opened {
+                gone.push((fid, at));
+            }
+        })?;
+        for (fid, at) in gone {
+            if self.index.get(fid)? == at {
+                self.index.remove(fid);
+            }
+        }
+        Ok(())
     }
 
     /// Orphans and what is in lost+found are found by their names there.

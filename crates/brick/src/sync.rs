@@ -1,7 +1,7 @@
 //! Bringing changes to disk, on other threads than the brick's own.
 
 use crate::identity::own;
-use crate::index::Store;
+use crate::index::{Located, Store};
 use crate::journal::Unsynced;
 use crate::open::Brick;
 use crate::state_file::Shared;
@@ -66,7 +66,15 @@ impl SyncJob {
         Ok(self.stamp.lsn)
     }
 
-    fn write(&self) -> Result<(), Errno> {
+    /// The index forgets what was removed of the tree since the job was begun, with what it knows on disk by this job.
+    pub(crate) fn forget(&self, removed: Vec<(Fid, Located)>) {
+        if let Target::Tree { index, sealed, .. } = &self.target {
+            index.forget(removed, *sealed);
+        }
+    }
+
+    /// Brings it to disk, which nobody is told yet.
+    pub(crate) fn write(&self) -> Result<(), Errno> {
         match &self.target {
             Target::Objects(files) => {
                 // Written out side by side first: the commit that one of them waits for then covers the others.

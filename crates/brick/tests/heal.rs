@@ -132,6 +132,11 @@ fn run(seed: u64, full: bool) {
         "seed {seed}: {:?}",
         b.keys().filter(|k| !a.contains_key(*k)).collect::<Vec<_>>()
     );
+    for (brick, n) in [(p, 1), (j, 2)] {
+        brick.close().unwrap();
+        let checked = brick::check(&dir.path().join(format!("b{n}")), false).unwrap();
+        assert!(checked.problems.is_empty(), "seed {seed}: brick {n}: {:#?}", checked.problems);
+    }
 }
 
 /// `HEAL_SEEDS=A-B` runs others.

@@ -474,3 +474,36 @@ fn what_departed_before_a_kill_is_forgotten() {
     assert_eq!(s.bricks[1].attr(f), Err(Errno::ESTALE));
     reopened(&t, s);
 }
+
+/// A brick was away while directories went with all that was in them, stubs too. What its healing removes is gone from its index
+/// as well.
+#[test]
+fn what_a_healing_removes_leaves_the_index() {
+    for full in [false, true] {
+        let (t, mut s) = two();
+        let d = s.dir(ROOT, "d");
+        let deeper = s.dir(d, "deeper");
+        let files = [(d, s.file(d, "f")), (deeper, s.file(deeper, "f"))];
+        let stubs = [(d, there(1)), (deeper, there(2))];
+        for (dir, fid) in stubs {
+            s.apply(&enter(dir, "stub", fid, 0o100_000, None), b"").unwrap();
+        }
+        let kept = s.file(ROOT, "kept");
+        s.run(&Op::Link { fid: kept, parent: deeper, name: name("kept") }, b"").unwrap();
+        let mut j = s.bricks.pop().unwrap();
+        let common = j.last();
+        let (orphan, time) = (false, time(700));
+        for (n, (parent, fid)) in files.into_iter().chain(stubs).enumerate() {
+            let name = name(if n < 2 { "f" } else { "stub" });
+            s.apply(&Change::Unlink { parent, name, fid, orphan, time }, b"").unwrap();
+        }
+        s.run(&Op::Unlink { parent: deeper, name: name("kept") }, b"").unwrap();
+        s.apply(&Change::Rmdir { parent: d, name: name("deeper"), fid: deeper, time }, b"").unwrap();
+        s.apply(&Change::Rmdir { parent: ROOT, name: name("d"), fid: d, time }, b"").unwrap();
+        let mut p = s.bricks.pop().unwrap();
+        let mut healing = accept_join(&mut p, &mut j, &common, full);
+        heal_all(&mut p, &mut j, &mut healing);
+        assert_eq!(j.attr(kept).unwrap().nlink, 1);
+        reopened(&t, Set::new(vec![p, j]));
+    }
+}
