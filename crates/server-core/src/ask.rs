@@ -2,14 +2,15 @@
 //!
 //! Always true: a change keeps its name over all tries, and a try that failed on a connection is followed by one on a newer
 //! connection, whose handshake ends the one before: what still lies there is not begun any more (see
-//! `docs/design/0011-late-copies.md`).
+//! `docs/design/0011-late-copies.md`). A set asks sets of its own volume only: a server may ask for anything, so who may use
+//! one volume must not have its sets ask those of another one.
 
 use crate::limits::{ASK_WAIT, SYNC_WAIT};
 use cluster::State;
 use ids::{Epoch, OpId, ServerId, SessionId, SetId};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use wire::{Body, Call, Fail, Op, Reply};
+use wire::{Body, Call, Errno, Fail, Op, Reply};
 
 const TRIES: u32 = 40;
 const PAUSE: Duration = Duration::from_millis(50);
@@ -20,6 +21,8 @@ const KEPT: u64 = 256;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Question {
     id: OpId,
+    /// The set that asks.
+    from: SetId,
     set: SetId,
     op: Op,
     tries: u32,
@@ -93,20 +96,25 @@ impl Asker {
         OpId { session: self.session, seq: self.seq }
     }
 
-    /// A new question, under a name that [`Asker::next_id`] gave if there is one. [`Asker::look`] comes next.
-    pub fn begin(&mut self, name: Option<OpId>, set: SetId, op: Op) -> Question {
+    /// A new question of one set to another, under a name that [`Asker::next_id`] gave if there is one. [`Asker::look`] comes
+    /// next.
+    pub fn begin(&mut self, name: Option<OpId>, (from, set): (SetId, SetId), op: Op) -> Question {
         let id = match name {
             Some(name) => name,
             None if op.changes() => self.next_id(),
             None => OpId { session: self.session, seq: 0 },
         };
-        Question { id, set, op, tries: 0, sent: None, lost_before: None }
+        Question { id, from, set, op, tries: 0, sent: None, lost_before: None }
     }
 
     /// Looks in the pool's state for whom to ask. `me`: this server.
     pub fn look(&mut self, question: &mut Question, state: &State, me: ServerId) -> Step {
         assert!(question.sent.is_none(), "one try at a time");
-        let Some(set) = state.sets.get(&question.set) else { return Step::Done(Err(Fail::Busy)) };
+        let [from, set] = [question.from, question.set].map(|set| state.sets.get(&set));
+        let (Some(from), Some(set)) = (from, set) else { return Step::Done(Err(Fail::Busy)) };
+        if from.volume != set.volume {
+            return Step::Done(Err(Errno::EXDEV.into()));
+        }
         let sync = question.op.is_sync();
         if sync && *question.lost_before.get_or_insert(set.lost_before) != set.lost_before {
             // What is to be synced may be gone: that the rest is on disk says nothing of it.

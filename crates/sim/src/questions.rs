@@ -51,7 +51,7 @@ impl World {
         name: Option<OpId>,
     ) {
         let Some(process) = self.process(m) else { return };
-        let question = process.asker.borrow_mut().begin(name, set, op);
+        let question = process.asker.borrow_mut().begin(name, (by.0, set), op);
         let q = &mut process.questions;
         q.next += 1;
         q.open.insert(q.next, Open { question, payload, by, sent: None, tries: 0 });

@@ -22,14 +22,14 @@ const FOR_ALL: u16 = u16::MAX;
 pub(super) type Asked = (u64, Rc<OnceCell<Caller>>);
 
 impl Shard {
-    /// Asks the primary of `set`, again and again over a change of its view, for some seconds.
+    /// Has the set `from` ask the primary of `set`, again and again over a change of its view, for some seconds.
     pub(super) async fn ask(
         self: &Rc<Self>,
-        set: SetId,
+        (from, set): (SetId, SetId),
         (op, payload): (Op, Bytes),
         name: Option<OpId>,
     ) -> Result<Body, Fail> {
-        let mut question = self.asker.borrow_mut().begin(name, set, op);
+        let mut question = self.asker.borrow_mut().begin(name, (from, set), op);
         let mut step = self.look(&mut question);
         loop {
             let answer = match step {

@@ -242,7 +242,7 @@ impl SetHandle {
         let (this, shard) = (self.clone(), shard.clone());
         self.0.slow_calls.asked.begin(clock::now());
         spawn_local(async move {
-            let answer = shard.ask(set, (op, payload), name).await;
+            let answer = shard.ask((this.0.set, set), (op, payload), name).await;
             this.0.slow_calls.asked.end(clock::now());
             this.step(Input::Answered(id, answer));
         });
