@@ -7,8 +7,8 @@ use ids::{KeyId, ServerId, VolumeId};
 use std::net::IpAddr;
 use transport::Connection;
 use trust::{Holder, Identity};
-use wire::Kind;
 use wire::hello::Purpose;
+use wire::{Errno, Kind, Op};
 
 /// Bytes of the one frame of somebody who joins.
 pub(crate) const JOIN_BODY: usize = 4096;
@@ -38,6 +38,24 @@ pub(crate) struct Limits {
     pub(crate) volume: VolumeId,
     /// It changes nothing.
     pub(crate) read_only: bool,
+}
+
+impl Limits {
+    /// Whether an operation on a set of that volume is within them.
+    ///
+    /// # Errors
+    /// What to answer.
+    pub(crate) fn permit(&self, volume: VolumeId, op: &Op) -> Result<(), Errno> {
+        if volume != self.volume {
+            Err(Errno::EACCES)
+        } else if op.is_between_sets() {
+            Err(Errno::EPERM)
+        } else if self.read_only && op.changes() {
+            Err(Errno::EROFS)
+        } else {
+            Ok(())
+        }
+    }
 }
 
 impl Speaker {
@@ -165,6 +183,7 @@ impl Speaker {
 mod tests {
     use super::*;
     use cluster::{ClientKey, Key};
+    use ids::{Fid, OpId};
     use trust::KeyName;
 
     const PEER: Purpose = Purpose::Peer { shard: 1 };
@@ -291,5 +310,28 @@ mod tests {
         assert_eq!(all().map(|speaker| speaker.limits(&state())), [None, None, None, None, limits, None]);
         let nothing = speaker(3, Holder::Client(name("web"))).limits(&State::default()).unwrap();
         assert!(nothing.read_only && nothing.volume == VolumeId(0), "revoked meanwhile");
+    }
+
+    #[test]
+    fn a_client_asks_for_what_clients_ask_for_in_its_volume_alone() {
+        let (own, other, fid) = (VolumeId(5), VolumeId(6), Fid::default());
+        let [writes, reads] = [false, true].map(|read_only| Limits { volume: own, read_only });
+        let (read, write) =
+            (Op::GetAttr { fid }, Op::RemoveXattr { fid, name: wire::Name::new(b"user.a").unwrap() });
+        for (limits, volume, op, answer) in [
+            (writes, own, &read, Ok(())),
+            (writes, own, &write, Ok(())),
+            (writes, other, &read, Err(Errno::EACCES)),
+            (reads, own, &read, Ok(())),
+            (reads, own, &write, Err(Errno::EROFS)),
+            (reads, other, &write, Err(Errno::EACCES)),
+            // Nobody renames directories while the tree is locked.
+            (reads, own, &Op::LockTree { tx: OpId::default() }, Err(Errno::EPERM)),
+            // An entry would lead to whatever the client names.
+            (writes, own, &Op::Arrive, Err(Errno::EPERM)),
+            (writes, own, &Op::EndTransaction { fid, tx: None, keep: false }, Err(Errno::EPERM)),
+        ] {
+            assert_eq!(limits.permit(volume, op), answer, "{limits:?} {op:?}");
+        }
     }
 }

@@ -264,6 +264,26 @@ impl Op {
         }
     }
 
+    /// Whether only the primary of a set asks for it, and no client.
+    pub fn is_between_sets(&self) -> bool {
+        matches!(
+            self,
+            Op::PrepareMkdir { .. }
+                | Op::PrepareRmdir { .. }
+                | Op::Relocate { .. }
+                | Op::CheckEntry { .. }
+                | Op::EndTransaction { .. }
+                | Op::LockTree { .. }
+                | Op::UnlockTree { .. }
+                | Op::Lineage { .. }
+                | Op::PrepareFile { .. }
+                | Op::EndFile { .. }
+                | Op::Arrive
+                | Op::Land { .. }
+                | Op::Depart { .. }
+        )
+    }
+
     /// Whether the operation changes the set and so needs an [`OpId`] with a number.
     pub fn changes(&self) -> bool {
         !matches!(

@@ -356,11 +356,7 @@ impl SetHandle {
         if address.is_some_and(|address| !access.as_ref().is_some_and(|a| a.permits(address))) {
             return Err(Errno::EACCES);
         }
-        match limits {
-            Some(limits) if limits.volume != self.0.volume => Err(Errno::EACCES),
-            Some(limits) if limits.read_only && op.changes() => Err(Errno::EROFS),
-            _ => Ok(()),
-        }
+        limits.map_or(Ok(()), |limits| limits.permit(self.0.volume, op))
     }
 
     /// Whether the brick could not go on and has to be opened anew.
