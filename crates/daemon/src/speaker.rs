@@ -122,6 +122,15 @@ impl Speaker {
         Some(name.to_string())
     }
 
+    /// Whether addresses that may use a volume bind him: servers and administrators come from anywhere.
+    pub(crate) fn is_bound_to_address(&self) -> bool {
+        match self {
+            Speaker::Anybody | Speaker::Nobody => true,
+            Speaker::Root => false,
+            Speaker::Key(identity) => matches!(identity.holder, Holder::Client(_)),
+        }
+    }
+
     /// What the log of events calls him.
     pub(crate) fn called(&self, from: Option<IpAddr>) -> String {
         let at = from.map_or_else(String::new, |address| format!(" at {address}"));
@@ -302,6 +311,25 @@ mod tests {
         assert!(!admitted(9, Holder::Server(ServerId(9))), "it knows that this one is not let in");
         assert!(!admitted(10, Holder::Client(name("web"))));
         assert!(!admitted(10, Holder::Admin(name("ann"))));
+    }
+
+    #[test]
+    fn the_log_of_events_tells_who_and_where() {
+        let from = Some(IpAddr::from([192, 0, 2, 7]));
+        let called = [
+            "192.0.2.7",
+            "root",
+            "192.0.2.7",
+            "server 3 at 192.0.2.7",
+            "client web at 192.0.2.7",
+            "ann at 192.0.2.7",
+        ];
+        assert_eq!(all().map(|speaker| speaker.called(from)), called);
+        assert_eq!(all().map(|speaker| speaker.called(None))[5], "ann");
+        assert_eq!(
+            all().map(|speaker| speaker.is_bound_to_address()),
+            [true, false, true, false, true, false]
+        );
     }
 
     #[test]

@@ -203,7 +203,7 @@ fn nobody_gets_more_than_his_key_is_for() {
     elsewhere(&format!("--key {} volume list", admin.display())).ok();
     elsewhere(&format!("--key {} volume set v network.ping-timeout 5s", admin.display())).ok();
     let events = pool.ok("events");
-    assert!(events.contains("pool-secure") && events.contains("done by ann"), "{events}");
+    assert!(events.contains("pool-secure") && events.contains("done by ann at 127."), "{events}");
     assert!(!events.contains("BEGIN"), "a secret is told: {events}");
     elsewhere("volume list").refused_with(&["encrypted connections only"]);
     assert_ne!(elsewhere(&format!("--key {} volume list", client.display())).code, Some(0));

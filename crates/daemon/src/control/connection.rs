@@ -48,6 +48,7 @@ pub(super) async fn serve(
                     let Ok(room) = watchers.clone().try_acquire_owned() else { break };
                     let store = control.store();
                     let only = speaker.limits(&store.state()).map(|limits| limits.volume);
+                    let from = from.filter(|_| speaker.is_bound_to_address());
                     watches.spawn(watch::serve(frame, sender, store.watch(), (from, only), room));
                 }
                 _ => break,

@@ -178,10 +178,7 @@ async fn handshake(
     let (Some(guest), hello) = (entered, hello.0) else { return Ok(()) };
     let message = match hello.purpose {
         Purpose::Control => {
-            // Who is known by a key needs no address.
-            let from = Some(address)
-                .filter(|_| speaker.key().is_none() || speaker.limits(&control.state()).is_some());
-            return connection::serve(control, connection, (speaker, from), guest).await;
+            return connection::serve(control, connection, (speaker, Some(address)), guest).await;
         }
         Purpose::Session { shard, connection: number, oldest } => {
             let address = (hello.from == ServerId(0)).then_some(address);
