@@ -1,6 +1,7 @@
 //! The keys that the pool lets in, and the tokens with which servers join (`docs/design/0021-trust.md`).
 //!
-//! Always true: numbers are never reused, and a key stands here exactly as long as it is let in. Secrets are not here.
+//! Always true: numbers are never reused, and a key that does not stand here is not let in. One that has expired stands here
+//! for some time and is in nobody's way. Secrets are not here.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,7 +42,7 @@ pub struct ClientKey {
 pub struct Key {
     /// Whose it is.
     pub holder: KeyHolder,
-    /// Seconds since 1970 by the clock of whoever made it. Informative only.
+    /// Seconds since 1970 by the clock of whoever made it: keys that had expired then leave their names to it.
     #[serde(default)]
     pub created: u64,
     /// Until when, in seconds since 1970; `None`: it does not expire.
@@ -130,6 +131,12 @@ impl Keys {
         Ok(number)
     }
 
+    /// Keys that expired long before `now`, seconds since 1970, are not there any more.
+    fn forget_expired(&mut self, now: u64) {
+        let is_old = |until: u64| until.saturating_add(limits::EXPIRED_KEPT) < now;
+        self.keys.retain(|_, key| !key.until.is_some_and(is_old));
+    }
+
     /// A server is not in the pool any more.
     pub(crate) fn forget_server(&mut self, server: ServerId) {
         self.keys.retain(|_, key| key.holder != KeyHolder::Server(server));
@@ -195,7 +202,8 @@ impl State {
             KeyHolder::Server(_) => {}
             KeyHolder::Client(ClientKey { name, .. }) | KeyHolder::Admin { name } => {
                 check_name(name)?;
-                if self.keys.keys.values().any(|k| same(&k.holder, name)) {
+                let good = |id: &KeyId| self.keys.get(*id, key.created).is_some();
+                if self.keys.keys.iter().any(|(id, k)| same(&k.holder, name) && good(id)) {
                     return Err(KeyRefusal::Exists { name: name.clone() }.into());
                 }
             }
@@ -209,6 +217,7 @@ impl State {
     }
 
     fn insert_key(&mut self, key: Key) -> Result<KeyId, Refusal> {
+        self.keys.forget_expired(key.created);
         if self.keys.keys.len() >= limits::KEYS {
             return Err(KeyRefusal::TooMany { max: limits::KEYS }.into());
         }
@@ -224,7 +233,7 @@ impl State {
 
     /// Another number for the same holder; the old one ends at `end`.
     pub(crate) fn rotate_key(&mut self, old: KeyId, created: u64, end: u64) -> Result<Outcome, Refusal> {
-        let known = self.keys.keys.get(&old).ok_or(KeyRefusal::Unknown { key: old })?;
+        let known = self.keys.get(old, created).ok_or(KeyRefusal::Unknown { key: old })?;
         let new = Key { created, ..known.clone() };
         let number = self.insert_key(new)?;
         if let Some(key) = self.keys.keys.get_mut(&old) {

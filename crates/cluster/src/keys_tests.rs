@@ -61,6 +61,31 @@ fn a_key_is_let_in_until_it_expires_or_is_revoked() {
     assert!(state.apply(&Command::AddKey(server_key(9))).is_err());
 }
 
+/// Nobody sees an expired key in a list: it must not stand in the way of another one, nor stay for ever.
+#[test]
+fn a_key_that_expired_is_in_nobodys_way() {
+    let mut state = pool(1);
+    create(&mut state, "v", 1, 0, 1);
+    let old = number(state.apply(&Command::AddKey(client("web", 1))));
+    let made = |name: &str, created| Command::AddKey(Key { created, until: None, ..client(name, 1) });
+    let exists = Err(KeyRefusal::Exists { name: "web".to_owned() }.into());
+    assert_eq!(state.apply(&made("web", 100)), exists, "in its last second");
+    let new = number(state.apply(&made("web", 101)));
+    assert_eq!(state.apply(&made("web", 101)), exists);
+    let rotate = |key| Command::RotateKey { key, created: 101, end: 200 };
+    assert_eq!(
+        state.apply(&rotate(old)),
+        Err(KeyRefusal::Unknown { key: old }.into()),
+        "the new one would be expired"
+    );
+    number(state.apply(&rotate(new)));
+    assert!(state.keys.keys.contains_key(&old), "it can be revoked");
+    number(state.apply(&made("other", 100 + limits::EXPIRED_KEPT)));
+    assert!(state.keys.keys.contains_key(&old));
+    number(state.apply(&made("third", 101 + limits::EXPIRED_KEPT)));
+    assert!(!state.keys.keys.contains_key(&old) && state.keys.keys.contains_key(&new));
+}
+
 #[test]
 fn keys_go_with_their_volume_and_their_server() {
     let mut state = secured(2);

@@ -28,8 +28,10 @@ pub const OPTIONS: usize = 256 << 10;
 pub const OPTION_CHANGES: usize = 65536;
 /// Characters of a key's name.
 pub const KEY_NAME: usize = 64;
-/// Keys that are let in.
+/// Keys that are let in, and those that expired not long ago.
 pub const KEYS: usize = 16384;
+/// Seconds for which a key that expired is kept.
+pub const EXPIRED_KEPT: u64 = 30 * 86_400;
 /// Tokens that are good at a time.
 pub const TOKENS: usize = 1024;
 /// Answers remembered so that a command sent twice is applied once.

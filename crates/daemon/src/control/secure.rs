@@ -198,10 +198,12 @@ impl Control {
 
     pub(super) async fn client_rotate(&self, request: ClientRotate) -> Result<KeyMade, AdminError> {
         let (name, keys) = (request.name, self.own_keys()?);
-        let state = self.linearizable().await?;
+        let (state, now) = (self.linearizable().await?, unix_now());
+        let is_good = |(id, _): &(KeyId, Key)| state.keys.get(*id, now).is_some();
         // The newest: older ones are about to end.
-        let (old, key) = named(&state, &name).pop().ok_or_else(|| unknown(&name))?;
-        let (holder, now) = (key_name(&name)?, unix_now());
+        let newest = named(&state, &name).into_iter().rfind(is_good);
+        let (old, key) = newest.ok_or_else(|| unknown(&name))?;
+        let holder = key_name(&name)?;
         let holder = match key.holder {
             KeyHolder::Admin { .. } => Holder::Admin(holder),
             _ => Holder::Client(holder),
