@@ -11,9 +11,15 @@ pub(crate) fn now() -> Duration {
     Duration::new(u64::try_from(t.tv_sec).unwrap_or(0), u32::try_from(t.tv_nsec).unwrap_or(0))
 }
 
+/// Time since 1970.
+pub(crate) fn unix_time() -> Duration {
+    let t = wall();
+    Duration::new(u64::try_from(t.sec).unwrap_or(0), t.nsec)
+}
+
 /// Seconds since 1970.
 pub(crate) fn unix_now() -> u64 {
-    u64::try_from(clock_gettime(ClockId::Realtime).tv_sec).unwrap_or(0)
+    unix_time().as_secs()
 }
 
 /// The time for files.

@@ -2,7 +2,7 @@
 
 use super::Control;
 use super::answers::refused;
-use super::volumes::unix_now;
+use crate::clock::unix_now;
 use admin::{AdminError, Changes, ConfigApply, ErrorCode};
 use cluster::config::{self, Change, Document};
 use cluster::{Command, State};

@@ -5,6 +5,7 @@ use super::answers::{failed, not_agreed, not_found, option_line, refused, volume
 use super::brick_warnings::warnings;
 use super::leftovers::Leftovers;
 use super::protocol::{ClusterReply, ClusterRequest, Request, Response};
+use crate::clock::unix_now;
 use crate::limits::ADMIN_WAIT;
 use admin::{
     AdminAnswer, AdminError, AdminRequest, BrickDescription, Document, ErrorCode, OptionLines, OptionsReset,
@@ -18,7 +19,7 @@ use ids::ServerId;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 impl Control {
     pub(super) async fn admin(self: &Arc<Self>, request: AdminRequest) -> Result<AdminAnswer, AdminError> {
@@ -344,8 +345,4 @@ fn describe(state: &State, volume: &Volume) -> VolumeDescription {
 
 fn count<T>(of: &[T]) -> u32 {
     u32::try_from(of.len()).unwrap_or(u32::MAX)
-}
-
-pub(super) fn unix_now() -> u64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_secs())
 }

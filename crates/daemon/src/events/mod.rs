@@ -7,8 +7,9 @@ mod audit;
 mod changes;
 mod file;
 
-pub(crate) use audit::{audited, outcome};
+pub(crate) use audit::{audited, line};
 
+use crate::clock;
 use crate::shared::lock;
 use admin::Event;
 use cluster::State;
@@ -16,7 +17,7 @@ use file::EventFile;
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Mutex;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 use tokio::sync::Notify;
 
 /// Events in memory.
@@ -138,8 +139,7 @@ fn shortened(text: &str) -> String {
 }
 
 fn unix_millis() -> u64 {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
+    u64::try_from(clock::unix_time().as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
