@@ -1,8 +1,10 @@
 //! `mortar doctor`: what servers say of themselves, and what is known of the pool.
 
 use super::Control;
+use super::brick_warnings::memory_file_system;
 use super::protocol::{ClusterReply, ClusterRequest};
 use super::status::join_all;
+use crate::clock;
 use crate::findings::{self, BrickHealth, DiskHealth, Health, Heard};
 use crate::limits::STATUS_WAIT;
 use crate::shared::lock;
@@ -10,12 +12,10 @@ use admin::{AdminError, DoctorReport, Finding, ServerRole};
 use cluster::{Server, State, Status};
 use rustix::fs::StatFs;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 /// A disk that does not answer within this time hangs.
 const LOOK: Duration = Duration::from_secs(1);
-/// What statfs(2) calls tmpfs and ramfs.
-const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58f6];
 
 impl Control {
     /// What this server says of itself.
@@ -30,7 +30,8 @@ impl Control {
                 let error = errors.get(&b.id).filter(|_| serves).cloned();
                 let (name, path) = (state.brick_name(b), PathBuf::from(&b.path));
                 bricks.push(async move {
-                    BrickHealth { name, volume: volume.name.clone(), error, disk: disk(path).await }
+                    let disk = self.looks.at(path, LOOK, disk).await.flatten();
+                    BrickHealth { name, volume: volume.name.clone(), error, disk }
                 });
             }
         }
@@ -138,20 +139,17 @@ fn of_views(state: &State, volume: &cluster::Volume) -> Vec<Finding> {
     all
 }
 
-async fn disk(path: PathBuf) -> Option<DiskHealth> {
-    let look = tokio::task::spawn_blocking(move || {
-        let s = stat(&path)?;
-        let (free, total) = room(&s);
-        Some(DiskHealth {
-            free,
-            total,
-            files_free: s.f_ffree,
-            files: s.f_files,
-            in_memory: u64::try_from(s.f_type).is_ok_and(|t| IN_MEMORY.contains(&t)),
-            is_root: brick::mount_point(&path).is_ok_and(|mount| mount == Path::new("/")),
-        })
-    });
-    tokio::time::timeout(LOOK, look).await.ok()?.ok()?
+fn disk(path: &Path) -> Option<DiskHealth> {
+    let s = stat(path)?;
+    let (free, total) = room(&s);
+    Some(DiskHealth {
+        free,
+        total,
+        files_free: s.f_ffree,
+        files: s.f_files,
+        in_memory: memory_file_system(&s).is_some(),
+        is_root: brick::mount_point(path).is_ok_and(|mount| mount == Path::new("/")),
+    })
 }
 
 fn stat(path: &Path) -> Option<StatFs> {
@@ -165,6 +163,5 @@ fn room(s: &StatFs) -> (u64, u64) {
 }
 
 fn clock_us() -> u64 {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(now.as_micros()).unwrap_or(u64::MAX)
+    u64::try_from(clock::unix_time().as_micros()).unwrap_or(u64::MAX)
 }

@@ -19,6 +19,7 @@ mod grow;
 mod join;
 mod leases;
 mod leftovers;
+mod looks;
 mod membership;
 mod metrics;
 mod peers;
@@ -111,6 +112,8 @@ pub(crate) struct Control {
     threads: Mutex<Option<Vec<std::thread::JoinHandle<()>>>>,
     /// Bricks that are made for a command, with their directories, and since when.
     making: Mutex<BTreeMap<(BrickId, String), Duration>>,
+    /// Looks at directories of bricks that are under way.
+    looks: looks::Looks,
     /// One change of membership or volumes at a time from this server.
     pub(crate) changing: tokio::sync::Mutex<()>,
 }
@@ -237,6 +240,7 @@ impl Control {
             store: RwLock::new(store.clone()),
             generation: tokio::sync::watch::Sender::new(0),
             making: Mutex::default(),
+            looks: looks::Looks::default(),
             changing: tokio::sync::Mutex::new(()),
         });
         if stored.is_none() && options.join.is_none() {

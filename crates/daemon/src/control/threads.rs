@@ -39,8 +39,9 @@ pub(super) fn start(control: &Arc<Control>, index: usize) -> Result<(), String> 
 pub(super) async fn place(control: &Arc<Control>, state: &State) {
     let mut wanted = server_core::bricks_to_open(state, control.shared.me());
     wanted.retain(|set, _| control.shared.shard_index(*set).is_none());
-    let disks =
-        join_all(wanted.into_iter().map(|(set, brick)| async move { (set, disk(state, brick).await) }));
+    let disks = join_all(
+        wanted.into_iter().map(|(set, brick)| async move { (set, disk(control, state, brick).await) }),
+    );
     let disks = disks.await;
     control.shared.placed().forget(|set| !state.sets.contains_key(&set));
     for (set, disk) in disks {
@@ -53,11 +54,10 @@ pub(super) async fn place(control: &Arc<Control>, state: &State) {
 }
 
 /// The disk that a brick is on, as far as it can be told at once.
-async fn disk(state: &State, brick: BrickId) -> Disk {
+async fn disk(control: &Control, state: &State, brick: BrickId) -> Disk {
     let Some((_, known)) = state.brick(brick) else { return Disk::Unknown(brick) };
-    let path = PathBuf::from(&known.path);
-    let found = tokio::task::spawn_blocking(move || brick::mount_point(&path));
-    let found = tokio::time::timeout(LOOK, found).await.ok().and_then(Result::ok).and_then(Result::ok);
+    let found = control.looks.at(PathBuf::from(&known.path), LOOK, brick::mount_point).await;
+    let found = found.and_then(Result::ok);
     let found = found.and_then(|mount| mount.into_os_string().into_string().ok());
     threads::disk(brick, found.as_deref(), &known.mount)
 }
