@@ -192,6 +192,12 @@ impl Shared {
         lock(&self.counters).entry(volume).or_default().clone()
     }
 
+    /// Forgets what was counted of volumes and sets that are not in the pool any more.
+    pub(crate) fn keep_counted(&self, state: &State) {
+        lock(&self.counters).retain(|volume, _| state.volumes.contains_key(volume));
+        self.metrics.keep(|set| state.sets.contains_key(&set), |volume| state.volumes.contains_key(&volume));
+    }
+
     /// The number of the shard that serves a set, or will.
     pub(crate) fn shard_index(&self, set: SetId) -> Option<usize> {
         self.placed.read().unwrap_or_else(PoisonError::into_inner).of(set)
@@ -226,5 +232,22 @@ impl Shared {
         let (sender, inbox) = mpsc::unbounded_channel();
         at.mailbox.set(sender).ok()?;
         Some((at.pulse.clone(), inbox))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_counted_of_what_the_pool_has_no_more() {
+        let (requests, _received) = mpsc::unbounded_channel();
+        let (shared, volume, set) = (Shared::new(requests, 1), VolumeId(1), SetId(2));
+        let _counters = (shared.counters(volume), shared.metrics.set(set));
+        shared.metrics.profiles.start(Duration::ZERO, volume, BTreeMap::new());
+        assert!(shared.metrics.counts(set).is_some());
+        shared.keep_counted(&State::default());
+        assert!(lock(&shared.counters).is_empty() && shared.metrics.counts(set).is_none());
+        assert!(!shared.metrics.profiles.stop(volume));
     }
 }

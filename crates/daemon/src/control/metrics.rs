@@ -17,7 +17,6 @@ impl Control {
         self.add_server(&mut to, &state);
         to.add(Metric::Sessions, &[], self.sessions().await);
         let reports = self.reports().await;
-        self.shared.metrics.keep(|set| state.sets.contains_key(&set));
         for volume in state.volumes.values() {
             let started = u8::from(volume.status == Status::Started);
             to.add(Metric::VolumeStarted, &[&volume.name], started);

@@ -399,6 +399,7 @@ async fn publish(control: Arc<Control>, store: ConfigStore) {
         *control.shared.pool.write().unwrap_or_else(PoisonError::into_inner) =
             server_core::pool_bytes(&state);
         control.note_state(&state);
+        control.shared.keep_counted(&state);
         *control.shared.state.write().unwrap_or_else(PoisonError::into_inner) = state.clone();
         if state.keys.secured && !control.shared.is_secured() {
             control.shared.set_secured(true);

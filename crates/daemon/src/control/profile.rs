@@ -24,7 +24,6 @@ impl Control {
         let volume = volume(&state, name)?;
         let (metrics, now) = (&self.shared.metrics, clock::now());
         let counts = metrics.counts_of(volume.sets.iter().copied());
-        metrics.profiles.keep(|v| state.volumes.contains_key(&v));
         let spans = match action {
             ProfileAction::Start => {
                 metrics.profiles.start(now, volume.id, counts);

@@ -23,7 +23,7 @@ pub(crate) use profile::{Profiles, Span};
 pub(crate) use text::Exposition;
 
 use crate::shared::lock;
-use ids::SetId;
+use ids::{SetId, VolumeId};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -65,9 +65,10 @@ impl Metrics {
         counters.map(|c| c.read())
     }
 
-    /// Forgets the sets that are gone.
-    pub(crate) fn keep(&self, exists: impl Fn(SetId) -> bool) {
-        lock(&self.sets).retain(|set, _| exists(*set));
+    /// Forgets the sets and volumes that are gone.
+    pub(crate) fn keep(&self, set_exists: impl Fn(SetId) -> bool, volume_exists: impl Fn(VolumeId) -> bool) {
+        lock(&self.sets).retain(|set, _| set_exists(*set));
+        self.profiles.keep(volume_exists);
     }
 
     /// A connection is not let in.

@@ -57,7 +57,7 @@ impl Profiles {
     }
 
     /// Forgets the volumes that are gone.
-    pub(crate) fn keep(&self, exists: impl Fn(VolumeId) -> bool) {
+    pub(super) fn keep(&self, exists: impl Fn(VolumeId) -> bool) {
         lock(&self.0).retain(|volume, _| exists(*volume));
     }
 }
