@@ -3,7 +3,7 @@
 use super::Control;
 use super::protocol::{ClusterReply, ClusterRequest};
 use super::status::join_all;
-use crate::events::{audited, outcome};
+use crate::events::{ADMIN, audited, line};
 use crate::limits::STATUS_WAIT;
 use admin::{AdminAnswer, AdminError, AdminRequest, Event, EventReports};
 use cluster::State;
@@ -43,9 +43,9 @@ impl Control {
     ) -> Result<AdminAnswer, AdminError> {
         let Some((what, volume)) = audited(&request) else { return self.admin(request).await };
         let answer = self.admin(request).await;
-        let text = format!("{what}: {}", outcome(&answer));
+        let text = line(&what, &answer);
         tracing::info!("{who}: {text}");
-        self.note(Event { kind: "admin".to_owned(), text, who: Some(who), volume, ..Event::default() });
+        self.note(Event { kind: ADMIN.to_owned(), text, who: Some(who), volume, ..Event::default() });
         answer
     }
 

@@ -1,8 +1,11 @@
 //! How requests of administrators are told in the log of events.
 
+use super::{LINE, shortened};
 use admin::{AdminAnswer, AdminError, AdminRequest, DrainAction, ProfileAction, RebalanceAction};
 use serde_json::Value;
 
+/// Characters of a request that are told: a document may have very many.
+const REQUEST: usize = LINE / 2;
 /// What is never told, whatever request has it.
 const SECRET: [&str; 4] = ["token", "key_file", "secret", "password"];
 
@@ -31,12 +34,13 @@ pub(crate) fn audited(request: &AdminRequest) -> Option<(String, Option<String>)
     Some((format!("{name}{said}"), volume))
 }
 
-/// What came of it.
-pub(crate) fn outcome(answer: &Result<AdminAnswer, AdminError>) -> String {
-    match answer {
+/// The line about a request: what it says, as far as there is room, and what came of it.
+pub(crate) fn line(request: &str, answer: &Result<AdminAnswer, AdminError>) -> String {
+    let outcome = match answer {
         Ok(_) => "done".to_owned(),
         Err(e) => format!("not done: {e}"),
-    }
+    };
+    shortened(&format!("{}: {outcome}", shortened(request, REQUEST)), LINE)
 }
 
 /// Whether it changes nothing. What is not named here is told.
@@ -95,5 +99,16 @@ mod tests {
             told.starts_with("volume-create {") && told.contains("h:/b") && !told.contains("null"),
             "{told}"
         );
+    }
+
+    #[test]
+    fn a_long_request_does_not_hide_what_came_of_it() {
+        let document = "x".repeat(100_000);
+        let apply = admin::ConfigApply { document, dry_run: false, plan: None }.into_request();
+        let (request, _) = audited(&apply).unwrap();
+        let refused = Err(AdminError::new(admin::ErrorCode::Conflict, "no"));
+        let told = line(&request, &refused);
+        assert!(told.starts_with("config-apply {") && told.ends_with("...: not done: no"), "{told}");
+        assert!(told.len() <= LINE);
     }
 }
