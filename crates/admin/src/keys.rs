@@ -2,6 +2,7 @@
 
 use ids::KeyId;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// Make the pool's authority, give each server a key, and let nobody in without one from then on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -68,8 +69,8 @@ pub struct PoolSecured {
     pub servers: u32,
 }
 
-/// A token with which one server joins.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+/// A token with which one server joins. `Debug` does not show it.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolToken {
     /// The token: a secret.
     pub token: String,
@@ -79,8 +80,8 @@ pub struct PoolToken {
     pub address: String,
 }
 
-/// A key was made.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+/// A key was made. `Debug` does not show it.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyMade {
     /// What it is called.
     pub name: String,
@@ -91,6 +92,18 @@ pub struct KeyMade {
     /// Until when it is good, in seconds since 1970; `None`: for ever.
     #[serde(default)]
     pub until: Option<u64>,
+}
+
+impl fmt::Debug for PoolToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PoolToken(of {}, until {})", self.address, self.until)
+    }
+}
+
+impl fmt::Debug for KeyMade {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "KeyMade({} {:?}, until {:?})", self.key, self.name, self.until)
+    }
 }
 
 /// Keys are not let in any more.
@@ -114,8 +127,8 @@ pub enum KeyRole {
     Admin,
 }
 
-impl std::fmt::Display for KeyRole {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for KeyRole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             KeyRole::Server => "server",
             KeyRole::Client => "client",
@@ -155,4 +168,19 @@ pub struct KeyLine {
 pub struct KeyList {
     /// By their numbers.
     pub keys: Vec<KeyLine>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_not_shown_where_answers_are_logged() {
+        let (secret, until) = (|| "secret".to_owned(), 7);
+        let token = PoolToken { token: secret(), until, address: "h:1".to_owned() };
+        let made = KeyMade { name: "web".to_owned(), key: KeyId(3), file: secret(), until: None };
+        for shown in [format!("{token:?}"), format!("{:?}", crate::AdminAnswer::ClientAdd(made))] {
+            assert!(!shown.contains("secret") && (shown.contains("web") || shown.contains("h:1")), "{shown}");
+        }
+    }
 }

@@ -14,6 +14,7 @@ use admin::AdminError;
 use cluster::{Command, Joining, KeyRefusal, NewServer, Outcome};
 use ids::{KeyId, ServerId};
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use transport::{Caller, Established};
@@ -28,7 +29,7 @@ const TRIES: u32 = 5;
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// What a server that joins says.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct JoinRequest {
     /// The token's number.
     token: KeyId,
@@ -41,7 +42,7 @@ pub(crate) struct JoinRequest {
 }
 
 /// What it is answered.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Joined {
     /// Its certificate, in hex digits.
     certificate: String,
@@ -50,12 +51,30 @@ pub(crate) struct Joined {
 }
 
 /// Which pool to join.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Join {
     /// The token.
     pub token: String,
     /// `host:port` of a server of the pool.
     pub at: String,
+}
+
+impl fmt::Debug for JoinRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "JoinRequest(of {:?} with token {})", self.server, self.token)
+    }
+}
+
+impl fmt::Debug for Joined {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Joined(..)")
+    }
+}
+
+impl fmt::Debug for Join {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Join(at {})", self.at)
+    }
 }
 
 impl Control {
