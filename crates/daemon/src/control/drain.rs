@@ -1,11 +1,11 @@
 //! `volume remove-brick VOL BRICK...` and `peer drain`: sets are emptied, and bricks find places beside others that stay
 //! (docs/design/0022).
 
-use super::Control;
-use super::answers::{conflict, not_found, refused};
+use super::answers::{conflict, refused};
 use super::copies::brick_of;
 use super::rebalance::set_moves;
 use super::volumes::volume;
+use super::{Control, membership};
 use admin::{
     AdminError, DrainAction, DrainReport, DrainedBrick, DrainedSet, PeerDrained, VolumeDrain, VolumeReport,
 };
@@ -17,7 +17,11 @@ impl Control {
     /// Does what is asked for, and tells how far it is.
     pub(super) async fn volume_drain(&self, request: VolumeDrain) -> Result<DrainReport, AdminError> {
         let VolumeDrain { name, bricks, action } = request;
-        let _one = self.changing.lock().await;
+        // Who only looks does not wait for commands that take long.
+        let _one = match action {
+            DrainAction::Status => None,
+            _ => Some(self.changing.lock().await),
+        };
         let state = self.linearizable().await?;
         let of = volume(&state, &name)?;
         if of.status != Status::Started {
@@ -94,8 +98,7 @@ impl Control {
     pub(super) async fn peer_drain(&self, host: &str) -> Result<PeerDrained, AdminError> {
         let _one = self.changing.lock().await;
         let state = self.linearizable().await?;
-        let unknown = || not_found(format!("there is no server '{host}' in the pool: mortar pool list"));
-        let server = state.server_by_host(host).ok_or_else(unknown)?.id;
+        let server = membership::find(&state, host)?.id;
         let mut out = PeerDrained { host: host.to_owned(), ..PeerDrained::default() };
         for of in state.volumes.values() {
             let bricks = || state.sets_of(of).flat_map(|s| &s.bricks).filter(|b| b.server == server);
