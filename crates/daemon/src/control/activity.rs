@@ -2,15 +2,12 @@
 
 use super::Control;
 use super::protocol::{ClusterReply, ClusterRequest};
-use super::status::{LOOK, join_all};
 use super::volumes::volume;
-use crate::limits::STATUS_WAIT;
 use crate::shard::ShardMessage;
 use admin::{AdminError, ClientReports, ClientStatus, OpenFile, OpenFileReports, QueueReports, QueueStatus};
 use cluster::{State, Volume};
 use ids::{ServerId, SetId};
 use std::collections::{BTreeMap, BTreeSet};
-use tokio::sync::oneshot;
 
 /// Open files of a set that are named.
 const NAMED: usize = 100;
@@ -24,22 +21,7 @@ impl Control {
     ) -> (Vec<ClusterReply>, Vec<String>) {
         let servers: BTreeSet<ServerId> =
             state.sets_of(volume).flat_map(|s| s.bricks.iter().map(|b| b.server)).collect();
-        let asked = servers.iter().filter_map(|s| state.servers.get(s)).map(|server| async {
-            let wait = tokio::time::timeout(STATUS_WAIT, self.ask_cluster(&server.address, request.clone()));
-            match wait.await {
-                Ok(Ok(reply)) => Ok(reply),
-                Ok(Err(e)) => Err(format!("server {} did not tell: {e}", server.host)),
-                Err(_) => Err(format!("server {} did not answer in time", server.host)),
-            }
-        });
-        let (mut replies, mut notes) = (Vec::new(), Vec::new());
-        for answer in join_all(asked).await {
-            match answer {
-                Ok(reply) => replies.push(reply),
-                Err(note) => notes.push(note),
-            }
-        }
-        (replies, notes)
+        self.ask_servers(servers.iter().filter_map(|s| state.servers.get(s)), request).await
     }
 
     /// The clients of this server that use a volume.
@@ -84,13 +66,8 @@ impl Control {
     pub(super) async fn own_fds(&self, name: &str) -> Result<ClusterReply, AdminError> {
         let state = self.state();
         let sets: BTreeSet<SetId> = volume(&state, name)?.sets.iter().copied().collect();
-        let asked = self.shared.shards().map(|shard| async {
-            let (to, from) = oneshot::channel();
-            shard.send(ShardMessage::Opens(sets.clone(), NAMED, to)).ok()?;
-            tokio::time::timeout(LOOK, from).await.ok()?.ok()
-        });
         let (mut many, mut files) = (0, Vec::new());
-        for (set, open) in join_all(asked).await.into_iter().flatten().flatten() {
+        for (set, open) in self.ask_shards(|to| ShardMessage::Opens(sets.clone(), NAMED, to)).await {
             many += open.many as u64;
             files.extend(open.some.into_iter().map(|(fid, path, clients)| OpenFile {
                 path: path.unwrap_or_else(|| format!("<{fid}>")),

@@ -2,9 +2,7 @@
 
 use super::Control;
 use super::protocol::{ClusterReply, ClusterRequest};
-use super::status::join_all;
 use crate::events::{ADMIN, audited, line};
-use crate::limits::STATUS_WAIT;
 use admin::{AdminAnswer, AdminError, AdminRequest, Event, EventReports};
 use cluster::State;
 use ids::ServerId;
@@ -79,24 +77,10 @@ impl Control {
     pub(super) async fn events(&self, since_ms: u64, most: u32) -> EventReports {
         let state = self.state();
         let most = usize::try_from(most).unwrap_or(MOST).min(MOST);
-        let asked = state.servers.values().map(|server| async {
-            let request = ClusterRequest::Events { since_ms, most };
-            let wait = tokio::time::timeout(STATUS_WAIT, self.ask_cluster(&server.address, request));
-            match wait.await {
-                Ok(Ok(ClusterReply::Events(events))) => Ok(events),
-                Ok(Ok(_)) => Err(format!("server {} gave an unexpected answer", server.host)),
-                Ok(Err(e)) => Err(format!("server {} did not tell: {e}", server.host)),
-                Err(_) => Err(format!("server {} did not answer in time", server.host)),
-            }
-        });
-        let (mut all, mut notes) = (Vec::new(), Vec::new());
-        for answer in join_all(asked).await {
-            match answer {
-                Ok(events) => all.extend(events),
-                Err(note) => notes.push(note),
-            }
-        }
-        EventReports { events: merged(all, most), notes }
+        let request = ClusterRequest::Events { since_ms, most };
+        let (replies, notes) = self.ask_servers(state.servers.values(), &request).await;
+        let theirs = |reply| if let ClusterReply::Events(events) = reply { events } else { vec![] };
+        EventReports { events: merged(replies.into_iter().flat_map(theirs).collect(), most), notes }
     }
 }
 

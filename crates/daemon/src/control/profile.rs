@@ -3,7 +3,6 @@
 use super::Control;
 use super::answers::conflict;
 use super::protocol::{ClusterReply, ClusterRequest};
-use super::status::{LOOK, join_all};
 use super::volumes::volume;
 use crate::clock;
 use crate::metrics::{BOUNDS, SetCounts, Span, Times};
@@ -15,7 +14,6 @@ use admin::{
 use ids::SetId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use tokio::sync::oneshot;
 
 impl Control {
     /// Begins, ends or looks at the profile of a volume on this server.
@@ -77,13 +75,8 @@ impl Control {
     pub(super) async fn own_top(&self, name: &str) -> Result<ClusterReply, AdminError> {
         let state = self.state();
         let sets: BTreeSet<SetId> = volume(&state, name)?.sets.iter().copied().collect();
-        let asked = self.shared.shards().map(|shard| async {
-            let (to, from) = oneshot::channel();
-            shard.send(ShardMessage::Top(sets.clone(), to)).ok()?;
-            tokio::time::timeout(LOOK, from).await.ok()?.ok()
-        });
         let mut top = TopReport { name: name.to_owned(), ..TopReport::default() };
-        for (set, report) in join_all(asked).await.into_iter().flatten().flatten() {
+        for (set, report) in self.ask_shards(|to| ShardMessage::Top(sets.clone(), to)).await {
             top.files.extend(report.files.into_iter().map(|o| line(set, o)));
             top.bytes.extend(report.bytes.into_iter().map(|o| line(set, o)));
             top.directories.extend(report.directories.into_iter().map(|o| line(set, o)));

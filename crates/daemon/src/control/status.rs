@@ -8,34 +8,60 @@ use crate::limits::STATUS_WAIT;
 use crate::shard::{BrickReport, ClientReport, ShardMessage};
 use crate::shared::lock;
 use admin::{AdminError, BrickRole, BrickStatus, HealInfo, ServerCounters, VolumeReport, VolumeReports};
-use cluster::{Brick, Set, State, Status, Volume};
+use cluster::{Brick, Server, Set, State, Status, Volume};
 use ids::{BrickId, Lsn, ServerId};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// A shard that does not report within this time hangs: whoever asked this server gets the rest in time.
-pub(super) const LOOK: Duration = Duration::from_secs(1);
+const LOOK: Duration = Duration::from_secs(1);
 
 impl Control {
-    pub(super) async fn reports(&self) -> HashMap<BrickId, BrickReport> {
+    /// Asks all shards; what those answered that answer in time.
+    pub(super) async fn ask_shards<T>(
+        &self,
+        message: impl Fn(oneshot::Sender<Vec<T>>) -> ShardMessage,
+    ) -> Vec<T> {
         let asked = self.shared.shards().map(|shard| async {
             let (to, from) = oneshot::channel();
-            shard.send(ShardMessage::Report(to)).ok()?;
+            shard.send(message(to)).ok()?;
             tokio::time::timeout(LOOK, from).await.ok()?.ok()
         });
-        let all = join_all(asked).await;
-        all.into_iter().flatten().flatten().map(|r| (r.brick, r)).collect()
+        join_all(asked).await.into_iter().flatten().flatten().collect()
+    }
+
+    pub(super) async fn reports(&self) -> HashMap<BrickId, BrickReport> {
+        self.ask_shards(ShardMessage::Report).await.into_iter().map(|r| (r.brick, r)).collect()
     }
 
     /// The sessions of all shards.
     pub(super) async fn client_reports(&self) -> Vec<ClientReport> {
-        let asked = self.shared.shards().map(|shard| async {
-            let (to, from) = oneshot::channel();
-            shard.send(ShardMessage::Clients(to)).ok()?;
-            tokio::time::timeout(LOOK, from).await.ok()?.ok()
+        self.ask_shards(ShardMessage::Clients).await
+    }
+
+    /// Asks servers; what they answered, and a line for each that did not.
+    pub(super) async fn ask_servers(
+        &self,
+        servers: impl Iterator<Item = &Server>,
+        request: &ClusterRequest,
+    ) -> (Vec<ClusterReply>, Vec<String>) {
+        let asked = servers.map(|server| async {
+            let wait = tokio::time::timeout(STATUS_WAIT, self.ask_cluster(&server.address, request.clone()));
+            match wait.await {
+                Ok(Ok(reply)) => Ok(reply),
+                Ok(Err(e)) => Err(format!("server {} did not tell: {e}", server.host)),
+                Err(_) => Err(format!("server {} did not answer in time", server.host)),
+            }
         });
-        join_all(asked).await.into_iter().flatten().flatten().collect()
+        let (mut replies, mut notes) = (Vec::new(), Vec::new());
+        for answer in join_all(asked).await {
+            match answer {
+                Ok(reply) => replies.push(reply),
+                Err(note) => notes.push(note),
+            }
+        }
+        (replies, notes)
     }
 
     /// How many sessions there are.
@@ -130,7 +156,7 @@ impl Control {
     }
 }
 
-/// Awaits all, one after another: each has its own time limit and all were begun by then or are quick.
+/// Awaits all at once: each has its own time limit.
 pub(super) async fn join_all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
     let mut pinned: Vec<_> = futures.map(|f| (Box::pin(f), None)).collect();
     std::future::poll_fn(|cx| {
