@@ -55,9 +55,9 @@ pub(crate) struct DiskHealth {
 pub(crate) struct Heard {
     pub(crate) host: String,
     pub(crate) health: Health,
-    /// The clock of who asked, when the answer was on half its way.
+    /// The clock of who asked, when the answer had come.
     pub(crate) clock_us: u64,
-    /// How much that may be wrong.
+    /// How much earlier the other clock may have been read.
     pub(crate) error_us: u64,
 }
 

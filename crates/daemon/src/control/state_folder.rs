@@ -1,7 +1,7 @@
 //! The server's state folder: who this server is, and the pool store's file.
 //!
-//! Invariants: one process at a time, by a lock; every file in it is checksummed and replaced as a whole; nobody but its
-//! owner can read what is in it, whatever the umask.
+//! Invariants: one process at a time, by a lock; what says who this server is, is checksummed and replaced as a whole; nobody
+//! but its owner can read what is in it, whatever the umask.
 
 use disk_format::sealed;
 use rustix::fs::{FlockOperation, flock};

@@ -9,14 +9,14 @@ use clap::Args;
 
 /// What of a volume is not in sync.
 ///
-/// Healing needs no command: it begins by itself when a brick returns. Without `info` it is asked to look again now.
+/// Healing needs no command: it begins by itself when a brick returns. `info` may be left out.
 #[derive(Args, Debug)]
 #[command(after_help = "Example: mortar volume heal home info")]
 pub(crate) struct Heal {
     /// The volume.
     #[arg(value_name = "VOL")]
     name: String,
-    /// Only tell.
+    /// What is told anyway.
     #[arg(value_parser = ["info"])]
     info: Option<String>,
     #[command(flatten)]
