@@ -3,6 +3,7 @@
 use anyhow::Context;
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use tracing_subscriber::fmt::MakeWriter;
@@ -30,8 +31,9 @@ impl LogFile {
     }
 }
 
+/// A server makes files for its users with a umask of 0: the log must not be everybody's to write for that.
 fn append(path: &Path) -> io::Result<File> {
-    File::options().create(true).append(true).open(path)
+    File::options().create(true).append(true).mode(0o640).open(path)
 }
 
 /// One line on its way into the file.
@@ -58,7 +60,9 @@ impl<'a> MakeWriter<'a> for LogFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fs::Mode;
     use std::fs;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn a_log_that_was_moved_away_begins_anew() {
@@ -75,5 +79,19 @@ mod tests {
         for file in [path, moved] {
             fs::remove_file(file).unwrap();
         }
+    }
+
+    #[test]
+    fn only_its_owner_writes_a_log_whatever_the_umask() {
+        let path = std::env::temp_dir().join(format!("mortar-log-mode-{}", std::process::id()));
+        let log = LogFile::open(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        let umask = rustix::process::umask(Mode::empty());
+        let opened = log.reopen();
+        rustix::process::umask(umask);
+        opened.unwrap();
+        let mode = fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, 0o640, "{mode:o}");
+        fs::remove_file(&path).unwrap();
     }
 }
