@@ -22,9 +22,10 @@ impl Rows {
         Rows { table, columns: heads.len() }
     }
 
-    /// One more row.
+    /// One more row. Control characters are shown as what they are: names of files may have them, and no terminal is to
+    /// obey those.
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        self.table.add_row(cells);
+        self.table.add_row(cells.into_iter().map(visible));
     }
 
     /// Numbers stand to the right.
@@ -56,6 +57,14 @@ impl Rows {
         let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
         lines.join("\n")
     }
+}
+
+fn visible(cell: String) -> String {
+    if !cell.contains(char::is_control) {
+        return cell;
+    }
+    let shown = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+    cell.chars().map(shown).collect()
 }
 
 /// Bytes for people: 1.5 GiB.
@@ -103,5 +112,12 @@ mod tests {
         let mut rows = Rows::new(&["A", "LONG"]).right(&[1]);
         rows.row(["xyz".to_owned(), "1".to_owned()]);
         assert_eq!(rows.text(), "A    LONG\nxyz     1");
+    }
+
+    #[test]
+    fn a_file_name_does_not_command_the_terminal() {
+        let mut rows = Rows::new(&["FILE"]);
+        rows.row(["/\u{1b}[2Ja\nb é".to_owned()]);
+        assert_eq!(rows.text(), "FILE\n/\\u{1b}[2Ja\\nb é");
     }
 }
