@@ -47,10 +47,16 @@ impl Bundle {
             .mode(0o600)
             .open(&self.file)
             .with_context(about)?;
-        let bundle = collect(global)?;
-        file.write_all(&serde_json::to_vec_pretty(&bundle)?)
-            .and_then(|()| file.sync_all())
-            .with_context(about)?;
+        let written = collect(global).and_then(|bundle| {
+            file.write_all(&serde_json::to_vec_pretty(&bundle)?)
+                .and_then(|()| file.sync_all())
+                .with_context(about)?;
+            Ok(bundle)
+        });
+        let bundle = written.inspect_err(|_| {
+            // What is not whole would only be in the way of the next try.
+            let _stays = std::fs::remove_file(&self.file);
+        })?;
         let missing = bundle["missing"].as_array().map_or(0, Vec::len);
         let note = if missing > 0 { format!(", {missing} parts could not be had") } else { String::new() };
         output::line(&format!("{} holds what is known of the pool{note}", self.file.display()))
@@ -91,4 +97,22 @@ where
     R::Answer: serde::Serialize,
 {
     Ok(serde_json::to_value(ask::ask(global, request)?)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bundle_that_cannot_be_had_leaves_no_file() {
+        let file = std::env::temp_dir().join(format!("mortar-bundle-{}", std::process::id()));
+        let server = Some("127.0.0.1:1".to_owned());
+        let global = Global { server, context: None, key_file: None, json: false, yes: false };
+        let failed = Bundle { file: file.clone() }.run(&global).unwrap_err().to_string();
+        assert!(failed.contains("connection refused") && !file.exists(), "{failed}");
+        std::fs::write(&file, "mine").unwrap();
+        Bundle { file: file.clone() }.run(&global).unwrap_err();
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
+        std::fs::remove_file(&file).unwrap();
+    }
 }
