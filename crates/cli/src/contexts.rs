@@ -32,7 +32,7 @@ struct PoolContext {
 /// # Errors
 /// The file cannot be read, or has no such context.
 pub(crate) fn servers(named: Option<&str>) -> anyhow::Result<Option<String>> {
-    let Some(file) = file(|key| std::env::var_os(key).map(PathBuf::from)) else { return none(named) };
+    let Some(file) = of_user("config.toml") else { return none(named) };
     match std::fs::read_to_string(&file) {
         Ok(text) => chosen(&text, named, &file),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => none(named),
@@ -47,10 +47,15 @@ fn none(named: Option<&str>) -> anyhow::Result<Option<String>> {
     }
 }
 
-/// Where the file is, by the variables of the environment.
-fn file(variable: impl Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
+/// Where a person keeps a file of that name, in `~/.config/mortar`.
+pub(crate) fn of_user(name: &str) -> Option<PathBuf> {
+    Some(folder(|key| std::env::var_os(key).map(PathBuf::from))?.join(name))
+}
+
+/// That folder, by the variables of the environment.
+fn folder(variable: impl Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
     let folder = variable("XDG_CONFIG_HOME").filter(|f| f.is_absolute());
-    Some(folder.or_else(|| Some(variable("HOME")?.join(".config")))?.join("mortar/config.toml"))
+    Some(folder.or_else(|| Some(variable("HOME")?.join(".config")))?.join("mortar"))
 }
 
 fn chosen(text: &str, named: Option<&str>, file: &Path) -> anyhow::Result<Option<String>> {
@@ -88,10 +93,10 @@ mod tests {
     #[test]
     fn the_file_is_where_others_are() {
         let of = |xdg: Option<&str>, home: Option<&str>| {
-            file(|key| if key == "HOME" { home } else { xdg }.map(PathBuf::from))
+            folder(|key| if key == "HOME" { home } else { xdg }.map(PathBuf::from))
         };
-        assert_eq!(of(None, Some("/h")), Some("/h/.config/mortar/config.toml".into()));
-        assert_eq!(of(Some("/x"), Some("/h")), Some("/x/mortar/config.toml".into()));
+        assert_eq!(of(None, Some("/h")), Some("/h/.config/mortar".into()));
+        assert_eq!(of(Some("/x"), Some("/h")), Some("/x/mortar".into()));
         assert_eq!((of(Some("relative"), None), of(None, None)), (None, None));
     }
 }

@@ -1,5 +1,6 @@
 //! Key files: the one that a command shows, and those that commands make.
 
+use crate::contexts;
 use anyhow::anyhow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use trust::{ClientConfig, KeyFile, client_config, read_private, write_private};
 pub(crate) fn settings(given: Option<&Path>) -> anyhow::Result<Option<Arc<ClientConfig>>> {
     let path = match given {
         Some(path) => path.to_owned(),
-        None => match usual().filter(|path| path.exists()) {
+        None => match contexts::of_user("key").filter(|path| path.exists()) {
             Some(path) => path,
             None => return Ok(None),
         },
@@ -21,12 +22,6 @@ pub(crate) fn settings(given: Option<&Path>) -> anyhow::Result<Option<Arc<Client
     let bytes = read_private(&path).map_err(|e| say(&e))?;
     let file = KeyFile::decode(&bytes).map_err(|e| say(&e))?;
     Ok(Some(client_config(&file).map_err(|e| say(&e))?))
-}
-
-fn usual() -> Option<PathBuf> {
-    let config = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
-    let config = config.or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".config")));
-    config.map(|config| config.join("mortar/key"))
 }
 
 /// Where a key that is made is to be written; refused if something is there, unless it is to be replaced.
