@@ -33,3 +33,8 @@ pub use error::{report, usage};
 pub use logging::{Log, LogArgs};
 pub use notify::notify_ready;
 pub use parent::die_with;
+
+/// Time since 1970.
+fn unix_time() -> std::time::Duration {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default()
+}

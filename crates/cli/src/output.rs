@@ -33,6 +33,14 @@ pub(crate) fn done<T: Serialize>(as_json: bool, answer: &T, what: &str) -> anyho
     if as_json { json(&Done { done: what, answer }) } else { line(what) }
 }
 
+/// The text, and a line for each note.
+pub(crate) fn with_notes(mut text: String, notes: &[String]) -> String {
+    for note in notes {
+        text.push_str(&format!("\nnote: {note}"));
+    }
+    text
+}
+
 /// Our one line on stderr.
 pub(crate) fn complain(why: &str) {
     let one: Vec<&str> = why.lines().map(str::trim).filter(|l| !l.is_empty()).collect();

@@ -3,10 +3,11 @@
 use crate::ask;
 use crate::cli::Global;
 use crate::output;
+use crate::unix_time;
 use admin::Event;
 use anyhow::bail;
 use clap::Args;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 /// How often new events are asked for.
 const LOOK: Duration = Duration::from_secs(1);
@@ -109,8 +110,7 @@ fn span(text: &str) -> anyhow::Result<u64> {
 }
 
 fn unix_millis() -> u64 {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
+    u64::try_from(unix_time().as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

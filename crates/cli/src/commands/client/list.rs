@@ -2,9 +2,8 @@
 
 use crate::cli::Global;
 use crate::table::{Rows, yes};
-use crate::{ask, output};
+use crate::{ask, output, unix_time};
 use clap::Args;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The keys that are let in, those of servers and administrators too.
 #[derive(Args, Debug)]
@@ -36,8 +35,7 @@ impl List {
 
 /// When a key ends, seen from now.
 fn ends(until: u64) -> String {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
-    match until.saturating_sub(now) {
+    match until.saturating_sub(unix_time().as_secs()) {
         left @ 0..3600 => format!("in {} min", left / 60),
         left @ 3600..172_800 => format!("in {} h", left / 3600),
         left => format!("in {} days", left / 86_400),

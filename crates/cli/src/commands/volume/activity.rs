@@ -2,6 +2,7 @@
 
 use crate::ask;
 use crate::cli::Global;
+use crate::output::with_notes;
 use crate::table::{Rows, size};
 use crate::view::View;
 use admin::{ClientReports, OpenFileReports, QueueReports};
@@ -72,14 +73,6 @@ fn show_queues(r: &QueueReports) -> String {
         ]);
     }
     with_notes(format!("volume {}\n{}", r.name, rows.text()), &r.notes)
-}
-
-/// The text, and a line for each note.
-pub(super) fn with_notes(mut text: String, notes: &[String]) -> String {
-    for note in notes {
-        text.push_str(&format!("\nnote: {note}"));
-    }
-    text
 }
 
 /// A span of time in its largest unit.

@@ -3,7 +3,7 @@
 use crate::ask;
 use crate::cli::Global;
 use crate::error::usage;
-use crate::output;
+use crate::output::{self, with_notes};
 use clap::Args;
 
 /// Make a volume of directories on servers of the pool.
@@ -53,10 +53,7 @@ impl Create {
         if self.adopt {
             line.push_str("; its data is taken over then, see mortar volume status");
         }
-        for note in &answer.notes {
-            line.push_str(&format!("\nnote: {note}"));
-        }
-        output::done(global.json, &answer, &line)
+        output::done(global.json, &answer, &with_notes(line, &answer.notes))
     }
 }
 

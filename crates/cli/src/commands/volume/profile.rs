@@ -1,9 +1,8 @@
 //! `mortar volume profile`.
 
-use super::activity::with_notes;
 use crate::ask;
 use crate::cli::Global;
-use crate::output;
+use crate::output::{self, with_notes};
 use crate::table::{Rows, size};
 use admin::{OperationProfile, ProfileAction, ProfileReport, ProfileSpan};
 use clap::{Args, ValueEnum};

@@ -2,6 +2,7 @@
 
 use crate::ask;
 use crate::cli::Global;
+use crate::output::with_notes;
 use crate::table::{Rows, size};
 use crate::view::View;
 use admin::{RebalanceAction, RebalanceReport, RebalanceState};
@@ -90,10 +91,7 @@ fn show(r: &RebalanceReport) -> String {
     if r.dry_run {
         text.push_str("\nnothing was changed");
     }
-    for note in &r.notes {
-        text.push_str(&format!("\nnote: {note}"));
-    }
-    text
+    with_notes(text, &r.notes)
 }
 
 #[cfg(test)]

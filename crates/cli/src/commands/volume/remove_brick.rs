@@ -5,7 +5,7 @@ use crate::cli::Global;
 use crate::commands::volume::create::{Layout, layout};
 use crate::confirm;
 use crate::error::usage;
-use crate::output;
+use crate::output::{self, with_notes};
 use crate::table::{Rows, size};
 use admin::{DrainAction, DrainReport};
 use clap::Args;
@@ -109,8 +109,7 @@ fn show(r: &DrainReport) -> String {
             }
         }
     }
-    let notes: String = r.notes.iter().map(|note| format!("\nnote: {note}")).collect();
-    format!("volume {}\n{}{places}{notes}", r.name, rows.text())
+    with_notes(format!("volume {}\n{}{places}", r.name, rows.text()), &r.notes)
 }
 
 /// `BRICK... start|status|stop|commit|force`, or `replica N BRICK... commit|force`.

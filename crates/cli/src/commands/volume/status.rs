@@ -3,6 +3,7 @@
 use super::activity;
 use crate::ask;
 use crate::cli::Global;
+use crate::output::with_notes;
 use crate::table::{Rows, size, yes};
 use crate::view::View;
 use admin::{BrickRole, BrickStatus, HealMode, HealProgress, HealState, VolumeReport};
@@ -66,10 +67,7 @@ pub(in crate::commands) fn show(v: &VolumeReport, wide: bool) -> String {
     for line in healing(&v.bricks) {
         text.push_str(&format!("\n{line}"));
     }
-    for note in &v.notes {
-        text.push_str(&format!("\nnote: {note}"));
-    }
-    text
+    with_notes(text, &v.notes)
 }
 
 /// Bricks as a table; `wide`: with what is of interest to those who look for a fault.
