@@ -12,26 +12,13 @@ pub(crate) fn shows(op: &Op, file: Fid, (dir, entry): (Fid, &Name)) -> bool {
         | Op::Unlink { parent, name }
         | Op::Rmdir { parent, name } => leads(parent, name),
         Op::ReadDir { fid, .. } => *fid == dir,
-        Op::GetAttr { fid }
-        | Op::SetAttr { fid, .. }
-        | Op::ReadLink { fid }
-        | Op::Open { fid }
-        | Op::Release { fid }
-        | Op::Read { fid, .. }
-        | Op::Write { fid, .. }
-        | Op::GetXattr { fid, .. }
-        | Op::ListXattr { fid }
-        | Op::SetXattr { fid, .. }
-        | Op::RemoveXattr { fid, .. }
-        | Op::Fallocate { fid, .. }
-        | Op::Lseek { fid, .. } => *fid == file,
         Op::Link { fid, parent, name } => *fid == file || leads(parent, name),
         Op::Rename { parent, name, to_parent, to_name, .. } => {
             leads(parent, name) || leads(to_parent, to_name)
         }
         Op::StatFs | Op::SyncFs => false,
-        // Those are rare.
-        _ => true,
+        // Those without an object are rare.
+        op => op.object().is_none_or(|fid| fid == file),
     }
 }
 

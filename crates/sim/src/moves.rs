@@ -130,21 +130,8 @@ impl Moves {
 /// The file that the operation is about, by its fid.
 fn file_of(op: &mut Op) -> Option<&mut Fid> {
     match op {
-        Op::GetAttr { fid }
-        | Op::SetAttr { fid, .. }
-        | Op::Link { fid, .. }
-        | Op::LinkIn { fid, .. }
-        | Op::Open { fid }
-        | Op::Release { fid }
-        | Op::Read { fid, .. }
-        | Op::Write { fid, .. }
-        | Op::Fsync { fid }
-        | Op::GetXattr { fid, .. }
-        | Op::ListXattr { fid }
-        | Op::SetXattr { fid, .. }
-        | Op::RemoveXattr { fid, .. }
-        | Op::Fallocate { fid, .. } => Some(fid),
-        _ => None,
+        Op::Link { fid, .. } | Op::LinkIn { fid, .. } | Op::Fsync { fid } => Some(fid),
+        op => op.object_mut(),
     }
 }
 

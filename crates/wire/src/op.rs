@@ -208,7 +208,40 @@ wire_enum! {
     }
 }
 
+/// The number of the one object that an operation reads or changes.
+macro_rules! object {
+    ($op:expr) => {
+        match $op {
+            Op::GetAttr { fid }
+            | Op::SetAttr { fid, .. }
+            | Op::ReadLink { fid }
+            | Op::Open { fid }
+            | Op::Release { fid }
+            | Op::Read { fid, .. }
+            | Op::Write { fid, .. }
+            | Op::GetXattr { fid, .. }
+            | Op::ListXattr { fid }
+            | Op::SetXattr { fid, .. }
+            | Op::RemoveXattr { fid, .. }
+            | Op::Fallocate { fid, .. }
+            | Op::Lseek { fid, .. } => Some(fid),
+            _ => None,
+        }
+    };
+}
+
 impl Op {
+    /// The object that a client's operation reads or changes, if that is one object by its number alone. What is about
+    /// names or about several objects, and what brings something to disk, has none.
+    pub fn object(&self) -> Option<Fid> {
+        object!(self).copied()
+    }
+
+    /// [`Op::object`], to be changed.
+    pub fn object_mut(&mut self) -> Option<&mut Fid> {
+        object!(self)
+    }
+
     /// Whether it asks for something to be brought to disk.
     pub fn is_sync(&self) -> bool {
         matches!(self, Op::Fsync { .. } | Op::SyncFs)

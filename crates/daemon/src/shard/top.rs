@@ -104,22 +104,8 @@ pub(super) fn object(op: &Op) -> Option<Object> {
         | Op::MoveIn { to_parent: parent, .. }
         | Op::LinkIn { parent, .. } => Some(Object::Directory(*parent)),
         Op::ReadDir { fid, .. } => Some(Object::Directory(*fid)),
-        Op::GetAttr { fid }
-        | Op::SetAttr { fid, .. }
-        | Op::ReadLink { fid }
-        | Op::Open { fid }
-        | Op::Release { fid }
-        | Op::Read { fid, .. }
-        | Op::Write { fid, .. }
-        | Op::Fsync { fid }
-        | Op::GetXattr { fid, .. }
-        | Op::ListXattr { fid }
-        | Op::SetXattr { fid, .. }
-        | Op::RemoveXattr { fid, .. }
-        | Op::Fallocate { fid, .. }
-        | Op::Lseek { fid, .. } => Some(Object::File(*fid)),
-        Op::CopyRange { from, .. } => Some(Object::File(*from)),
-        _ => None,
+        Op::Fsync { fid } | Op::CopyRange { from: fid, .. } => Some(Object::File(*fid)),
+        op => op.object().map(Object::File),
     }
 }
 

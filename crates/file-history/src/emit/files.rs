@@ -38,18 +38,10 @@ impl Emitter<'_> {
     pub(super) fn file(&mut self, n: usize, outcome: Outcome) -> Result<(), Violation> {
         let r = &self.records[n];
         let fid = match &r.op {
-            Op::SetAttr { fid, .. }
-            | Op::Read { fid, .. }
-            | Op::Write { fid, .. }
-            | Op::GetXattr { fid, .. }
-            | Op::ListXattr { fid }
-            | Op::SetXattr { fid, .. }
-            | Op::RemoveXattr { fid, .. }
-            | Op::Fallocate { fid, .. }
-            | Op::Lseek { fid, .. } => *fid,
-            Op::CopyRange { to, .. } => *to,
-            _ => return Ok(()),
+            Op::CopyRange { to, .. } => Some(*to),
+            op => op.object(),
         };
+        let Some(fid) = fid else { return Ok(()) };
         let obj = self.table.object(fid);
         if let Some(right) = self.must_not(n, obj) {
             return match outcome {
