@@ -9,7 +9,7 @@
 use crate::error::io_errno;
 use crate::index_file::IndexFile;
 use crate::locks::locked;
-use file_system::Handle;
+use file_system::{File, Handle};
 use ids::{BrickId, Epoch, Fid, Lsn, SetId};
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 use std::collections::{HashMap, VecDeque};
@@ -126,6 +126,24 @@ impl Index {
 
     pub(crate) fn remove(&mut self, fid: Fid) {
         self.dirty.insert(fid, None);
+    }
+
+    /// Forgets what is not on the file system of `root` any more. It opens each object.
+    pub(crate) fn forget_gone(&mut self, root: &File) -> Result<(), Errno> {
+        let mut gone = Vec::new();
+        self.each(&mut |fid, at| {
+            let opened = at.map(|at| root.open_handle(&at.handle, at.kind));
+            if let Some(Err(Errno::ESTALE | Errno::ENOENT)) = opened {
+                gone.push((fid, at));
+            }
+        })?;
+        for (fid, at) in gone {
+            // It may have been found elsewhere since.
+            if self.get(fid)? == at {
+                self.remove(fid);
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn dirty(&self) -> usize {

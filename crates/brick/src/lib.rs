@@ -87,7 +87,7 @@ mod validate;
 mod write_again;
 
 pub use adopt::{adopt_on, begin_adoption, begin_adoption_on, check_adoptable, is_adopting};
-pub use check::{Problem, Report, ToHeal, check};
+pub use check::{Problem, Report, ToHeal, check, check_on};
 pub use compare::{SumsJob, sum};
 pub use error::{FormatError, JournalError, Obstacle, OpenError};
 pub use file_system::init_process;

@@ -108,6 +108,8 @@ pub(crate) fn look(
     for (fid, place) in changed.places.iter().rev() {
         index.put(*fid, *place);
     }
+    // The tree may have lost what the index has, and the journal the records that removed it.
+    index.forget_gone(&at.root).map_err(|e| at.io("look for what is gone from", e))?;
     quarantine_untagged(at, &changed.untagged, last).map_err(|e| at.io("clear what has no tag out of", e))?;
     Ok(changed)
 }

@@ -135,6 +135,10 @@ impl Brick {
                 self.touch(fid, Version::from(&r.stamp), e).map_err(io("restore times in"))?;
             }
         }
+        // What they removed leaves the index when it is looked for.
+        for fid in records.iter().flat_map(|r| r.change.touched()) {
+            self.is_known(fid).map_err(io("look up what changed in"))?;
+        }
         let killed = !self.found.clean && !self.found.rebooted;
         if killed {
             // The tag has the change already, but data may have been written again since, which moves the kernel's times.
@@ -193,25 +197,9 @@ impl Brick {
             }
             Ok(())
         })?;
-        self.forget_removed()?;
+        // A kill at the end of a healing leaves what it had removed.
+        self.index.forget_gone(&root)?;
         Ok(named)
-    }
-
-    /// A kill at the end of a healing may have left objects in the index that it had removed.
-    fn forget_removed(&mut self) -> Result<(), Errno> {
-        let mut gone = Vec::new();
-        self.index.each(&mut |fid, at| {
-            let opened = at.map(|at| self.root.open_handle(&at.handle, at.kind));
-            if let Some(Err(Errno::ESTALE | Errno::ENOENT)) = opened {
-                gone.push((fid, at));
-            }
-        })?;
-        for (fid, at) in gone {
-            if self.index.get(fid)? == at {
-                self.index.remove(fid);
-            }
-        }
-        Ok(())
     }
 
     /// Orphans and what is in lost+found are found by their names there.

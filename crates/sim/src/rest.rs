@@ -181,6 +181,9 @@ impl World {
         }
         self.phase = Phase::Over;
         self.check_bricks();
+        if !self.has_failed() {
+            self.check_soundness();
+        }
         if self.config.histories && !self.has_failed() {
             self.check_history();
         }

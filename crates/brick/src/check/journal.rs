@@ -1,37 +1,44 @@
 //! The journal's segments, read as far as anything can be read.
 
 use super::{REPAIR, Report};
-use crate::error::{OpenError, io_errno};
-use crate::identity::own;
+use crate::error::OpenError;
 use crate::open::Site;
 use disk_format::journal::{HEAD, HeadError, Rest, classify};
 use disk_format::{Record, RecordError, SegmentHead};
+use file_system::{File, Opening, S_IFREG};
 use ids::{BrickId, Epoch, Lsn};
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use wire::Errno;
 use wire::peer::Stamp;
+
+const SUFFIX: &str = ".seg";
 
 /// What is wrong with a journal.
 pub(super) enum Trouble {
-    /// Its last record was being written when everything stopped: the file ends at `at` from now on.
-    Torn { file: PathBuf, at: usize },
+    /// Its last record was being written when everything stopped: the segment ends at `at` from now on.
+    Torn { segment: String, at: usize },
     /// Something in the middle is lost: all of it goes, and it begins anew.
     Damaged,
 }
 
 /// Reads all segments. The latest position that anything in them names is in `newest`.
 pub(super) fn check(
-    path: &Path,
+    at: &Site,
     brick: BrickId,
     clean: bool,
     (repair, report): (bool, &mut Report),
     newest: &mut Stamp,
 ) -> Result<Option<Trouble>, OpenError> {
-    let files = segments(path)?;
+    let folder = at.folder("journal")?;
+    let io = |errno| at.io("read the journal of", errno);
+    let read =
+        |name: &String| folder.open_at(name.as_bytes(), S_IFREG).and_then(|f| f.read_whole()).map_err(io);
+    let files = segments(&folder).map_err(io)?;
     let mut trouble = None;
     let mut before: Option<Lsn> = None;
     let mut expected: Option<Lsn> = None;
     for (n, file) in files.iter().enumerate() {
-        let bytes = std::fs::read(file).map_err(|e| io(path, &e))?;
+        let bytes = read(file)?;
         let found = match SegmentHead::decode(&bytes) {
             Ok(h) if h.brick != brick => Some((0, format!("it belongs to brick {}", h.brick))),
             Ok(h)
@@ -53,9 +60,8 @@ pub(super) fn check(
         let Some((at, why)) = found else { continue };
         let rest = bytes.get(at..).unwrap_or_default();
         if is_newer(rest, at) {
-            let shown = Path::new(".mortar/journal").join(file.file_name().unwrap_or_default());
             report.add(
-                shown,
+                Path::new(".mortar/journal").join(file),
                 format!("at byte {at}: {why}"),
                 "check it with the newer program that wrote it",
             );
@@ -64,16 +70,16 @@ pub(super) fn check(
         // A brick that was closed in order has no record that was being written.
         let torn = n + 1 == files.len() && !clean && classify(rest, report.last) == Rest::Torn;
         let what = if torn { "torn tail" } else { "damage" };
-        let shown = Path::new(".mortar/journal").join(file.file_name().unwrap_or_default());
+        let shown = Path::new(".mortar/journal").join(file);
         report.add(shown, format!("{what} at byte {at}: {why}"), if repair { "" } else { REPAIR });
         if torn {
-            return Ok(Some(Trouble::Torn { file: file.clone(), at }));
+            return Ok(Some(Trouble::Torn { segment: file.clone(), at }));
         }
         trouble = Some(Trouble::Damaged);
         // The rest counts for one thing only: no position that it names may be given again.
         for file in files.get(n..).unwrap_or_default() {
-            skim(&std::fs::read(file).map_err(|e| io(path, &e))?, newest);
-            let first = file.file_stem().and_then(|s| u64::from_str_radix(s.to_str()?, 16).ok());
+            skim(&read(file)?, newest);
+            let first = file.strip_suffix(SUFFIX).and_then(|s| u64::from_str_radix(s, 16).ok());
             newest.lsn = newest.lsn.max(Lsn(first.unwrap_or(0).saturating_sub(1)));
         }
         break;
@@ -81,16 +87,15 @@ pub(super) fn check(
     Ok(trouble)
 }
 
-fn segments(path: &Path) -> Result<Vec<PathBuf>, OpenError> {
-    let entries = std::fs::read_dir(own(path).join("journal")).map_err(|e| io(path, &e))?;
-    let mut files: Vec<PathBuf> =
-        entries.flatten().map(|e| e.path()).filter(|p| p.extension().is_some_and(|x| x == "seg")).collect();
-    files.sort();
-    Ok(files)
-}
-
-fn io(path: &Path, e: &std::io::Error) -> OpenError {
-    OpenError::Io { path: own(path).join("journal"), doing: "read", errno: io_errno(e) }
+/// The names of the segments, oldest first.
+fn segments(folder: &File) -> Result<Vec<String>, Errno> {
+    let mut found = Vec::new();
+    folder.list(&mut |name, _, _| {
+        found.extend(std::str::from_utf8(name).ok().filter(|n| n.ends_with(SUFFIX)).map(str::to_owned));
+        true
+    })?;
+    found.sort();
+    Ok(found)
 }
 
 /// Whether these bytes are whole, and only unknown here: nothing of that may be thrown away.
@@ -146,29 +151,29 @@ fn skim(bytes: &[u8], newest: &mut Stamp) {
 }
 
 /// Cuts a torn tail off; a segment without a whole head goes.
-pub(super) fn cut(file: &Path, at: usize) -> std::io::Result<()> {
-    if at < HEAD {
-        return std::fs::remove_file(file);
-    }
-    let f = std::fs::OpenOptions::new().write(true).open(file)?;
-    f.set_len(at as u64)?;
-    f.sync_all()
+pub(super) fn cut(site: &Site, segment: &str, at: usize) -> Result<(), OpenError> {
+    let folder = site.folder("journal")?;
+    let cut = || {
+        if at < HEAD {
+            return folder.unlink(segment.as_bytes());
+        }
+        let file = folder.open_own(segment.as_bytes(), Opening::AtHand(0o600))?;
+        file.truncate(at as u64)?;
+        file.sync()
+    };
+    cut().map_err(|errno| site.io("cut the journal of", errno))
 }
 
 /// Begins the journal anew after `newest`: nothing that was ever given is given again.
 pub(super) fn begin_anew(at: &Site, brick: BrickId, newest: &Stamp) -> Result<(), OpenError> {
-    let path = at.path.as_path();
-    let old = segments(path)?;
-    let base = Stamp { epoch: newest.epoch.max(Epoch(1)), lsn: newest.lsn };
-    let name = format!("{:016x}.seg", base.lsn.next().0);
-    let file = own(path).join("journal").join(&name);
-    let head = SegmentHead { brick, base, previous: Lsn(0) }.encode();
     let folder = at.folder("journal")?;
-    let name = name.as_bytes();
-    crate::identity::write_durably(&folder, name, &head).map_err(|e| at.io("begin the journal of", e))?;
+    let old = segments(&folder).map_err(|e| at.io("read the journal of", e))?;
+    let base = Stamp { epoch: newest.epoch.max(Epoch(1)), lsn: newest.lsn };
+    let name = format!("{:016x}{SUFFIX}", base.lsn.next().0);
+    let head = SegmentHead { brick, base, previous: Lsn(0) }.encode();
+    crate::identity::write_durably(&folder, name.as_bytes(), &head)
+        .map_err(|e| at.io("begin the journal of", e))?;
     // From the newest on: what is left after a crash begins with what was damaged, and is checked again.
-    for f in old.iter().rev().filter(|f| **f != file) {
-        std::fs::remove_file(f).map_err(|e| io(path, &e))?;
-    }
-    Ok(())
+    let mut others = old.iter().rev().filter(|segment| **segment != name);
+    others.try_for_each(|s| folder.unlink(s.as_bytes())).map_err(|e| at.io("remove the old journal of", e))
 }

@@ -8,8 +8,8 @@ mod index;
 mod journal;
 mod tree;
 
-use crate::error::{OpenError, io_errno};
-use crate::identity::{own, trace};
+use crate::error::OpenError;
+use crate::identity::{read_small, trace};
 use crate::index::Index;
 use crate::index_file::IndexFile;
 use crate::object::OpenObject;
@@ -17,7 +17,7 @@ use crate::open::{Site, identify, lock, read_state};
 use crate::stale::{StaleSet, add_stale, read_stale_set};
 use disk_format::tag::Version;
 use disk_format::{SealError, State, Tag};
-use file_system::Host;
+use file_system::{FileSystem, Host};
 use ids::{BrickId, Epoch, Fid, Lsn, SetId};
 use journal::Trouble;
 use std::fmt;
@@ -113,8 +113,16 @@ impl CheckedBrick<'_> {
 /// # Errors
 /// Why it could not be checked at all.
 pub fn check(path: &Path, repair: bool) -> Result<Report, OpenError> {
+    check_on(&Host, path, repair)
+}
+
+/// Like [`check`], on any file system.
+///
+/// # Errors
+/// As [`check`].
+pub fn check_on(fs: &dyn FileSystem, path: &Path, repair: bool) -> Result<Report, OpenError> {
     let mut report = Report::default();
-    let at = Site::open(&Host, path)?;
+    let at = Site::open(fs, path)?;
     let mut brick = whose(&at, repair, &mut report)?;
     let _lock = lock(&at)?;
     let io = |errno| at.io("check", errno);
@@ -126,7 +134,7 @@ pub fn check(path: &Path, repair: bool) -> Result<Report, OpenError> {
     let state = check_state(&at, &brick, &mut report)?;
     let mut newest =
         Stamp { epoch: state.durable.epoch.max(Epoch(1)), lsn: state.durable.lsn.max(state.flushed) };
-    let trouble = journal::check(path, brick.number, state.clean, (repair, &mut report), &mut newest)?;
+    let trouble = journal::check(&at, brick.number, state.clean, (repair, &mut report), &mut newest)?;
 
     let file = IndexFile::new(path, at.meta.clone());
     let failed = |why: String| OpenError::Index { file: file.path().to_path_buf(), why };
@@ -224,7 +232,7 @@ fn check_root(
 }
 
 fn check_state(at: &Site, brick: &CheckedBrick<'_>, report: &mut Report) -> Result<State, OpenError> {
-    if let Ok(bytes) = std::fs::read(own(&at.path).join("state"))
+    if let Ok(Some(bytes)) = read_small(&at.meta, b"state")
         && let Err(e) = State::decode(&bytes)
         && !matches!(e, SealError::Newer { .. })
     {
@@ -232,19 +240,15 @@ fn check_state(at: &Site, brick: &CheckedBrick<'_>, report: &mut Report) -> Resu
         report.add(".mortar/state", text, brick.remedy());
         if brick.repair {
             let state = read_state(at)?;
-            write_state(&at.path, &state)?;
+            write_state(at, &state)?;
         }
     }
     read_state(at)
 }
 
-fn write_state(path: &Path, state: &State) -> Result<(), OpenError> {
-    let file = own(path).join("state");
-    std::fs::write(&file, state.encode()).map_err(|e| OpenError::Io {
-        path: file,
-        doing: "write",
-        errno: io_errno(&e),
-    })
+fn write_state(at: &Site, state: &State) -> Result<(), OpenError> {
+    let bytes = state.encode();
+    crate::identity::write_durably(&at.meta, b"state", &bytes).map_err(|e| at.io("write the state of", e))
 }
 
 /// The tree once more: counts and problems that are new.
@@ -276,12 +280,8 @@ fn end_of_journal(
 ) -> Result<Lsn, OpenError> {
     match trouble {
         None => Ok(report.last),
-        Some(Trouble::Torn { file, at }) => {
-            journal::cut(&file, at).map_err(|e| OpenError::Io {
-                path: file,
-                doing: "cut",
-                errno: io_errno(&e),
-            })?;
+        Some(Trouble::Torn { segment, at: end }) => {
+            journal::cut(at, &segment, end)?;
             Ok(report.last)
         }
         Some(Trouble::Damaged) => {
@@ -290,7 +290,7 @@ fn end_of_journal(
             journal::begin_anew(at, brick.number, &newest)?;
             let boot = at.root.boot_id();
             let (durable, flushed) = (newest.clone(), newest.lsn);
-            write_state(&at.path, &State { boot, durable, flushed, clean: false })?;
+            write_state(at, &State { boot, durable, flushed, clean: false })?;
             (report.records, report.last) = (0, newest.lsn);
             Ok(newest.lsn)
         }

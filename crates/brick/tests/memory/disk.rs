@@ -57,6 +57,13 @@ impl Disk {
         Brick::open_on(&self.fs, Path::new(PATH), &identity(self.number), options)
     }
 
+    /// What a check of the closed brick finds, beside what power cuts left of objects that were being made.
+    pub(crate) fn problems(&self) -> Vec<brick::Problem> {
+        let mut problems = brick::check_on(&self.fs, Path::new(PATH), false).unwrap().problems;
+        problems.retain(|p| !p.path.starts_with(".mortar/limbo"));
+        problems
+    }
+
     /// The file system's clock goes on: farther than the grain of times.
     pub(crate) fn pass_time(&mut self) {
         self.seconds += 3;

@@ -431,3 +431,30 @@ fn a_power_cut_leaves_no_name_of_a_nameless_file_in_a_directory_in_lost_found() 
     }
     assert!(named > 20, "{named}");
 }
+
+/// What was removed before a kill, or before a power cut that the records may not survive, is not in the index afterwards.
+#[test]
+fn what_went_before_a_crash_leaves_the_index() {
+    for seed in 0..40 {
+        let power = seed > 0;
+        let mut disk = Disk::new(1, CrashRule::Hostile);
+        let mut s = Set::new(vec![disk.open().unwrap()]);
+        s.dir(ROOT, "dir");
+        s.file(ROOT, "file");
+        let open = s.file(ROOT, "open");
+        s.open.insert(open);
+        s.bricks[0].begin_sync(None).unwrap().run().unwrap();
+        s.run(&Op::Rmdir { parent: ROOT, name: name("dir") }, b"").unwrap();
+        for n in ["file", "open"] {
+            s.run(&Op::Unlink { parent: ROOT, name: name(n) }, b"").unwrap();
+        }
+        s.apply(&Change::DropOrphan { fid: open }, b"").unwrap();
+        disk.cut_power_after(if power { 0 } else { u64::MAX });
+        drop(s);
+        if power {
+            disk.crash_by_chance(CrashRule::Hostile, seed);
+        }
+        disk.open().unwrap().close().unwrap();
+        assert_eq!(disk.problems(), [], "seed {seed}");
+    }
+}

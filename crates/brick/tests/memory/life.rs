@@ -78,6 +78,10 @@ impl Life {
             }
             self.compare_whole();
         }
+        if self.rule == CrashRule::Ordered {
+            self.brick.take().unwrap().close().unwrap();
+            assert_eq!(self.disk.problems(), []);
+        }
         std::mem::take(&mut self.trace)
     }
 
