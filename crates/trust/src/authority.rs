@@ -9,7 +9,7 @@ use ids::{KeyId, ServerId};
 use rcgen::string::Ia5String;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
-    KeyUsagePurpose, SanType, SerialNumber, date_time_ymd,
+    KeyUsagePurpose, PublicKeyData, SanType, SerialNumber, date_time_ymd,
 };
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
@@ -142,6 +142,20 @@ impl Authority {
             Role::Server => vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth],
             Role::Client | Role::Admin => vec![ExtendedKeyUsagePurpose::ClientAuth],
         };
+        let issuer = Issuer::new(authority_params(self.pool)?, self.key.pair());
+        let made = params.signed_by(public, &issuer).map_err(TrustError::Certificate)?;
+        Ok(made.der().clone())
+    }
+
+    /// Signs a certificate that says nothing about the pool, for ever.
+    pub(crate) fn sign(
+        &self,
+        mut params: CertificateParams,
+        public: &impl PublicKeyData,
+    ) -> Result<CertificateDer<'static>, TrustError> {
+        params.not_before = date_time_ymd(1970, 1, 1);
+        params.use_authority_key_identifier_extension = true;
+        ends(&mut params, None)?;
         let issuer = Issuer::new(authority_params(self.pool)?, self.key.pair());
         let made = params.signed_by(public, &issuer).map_err(TrustError::Certificate)?;
         Ok(made.der().clone())

@@ -14,6 +14,7 @@ mod private_file;
 mod private_key;
 mod tls;
 mod token;
+mod web_key;
 
 pub use authority::{Authority, Fingerprint};
 pub use channel::Channel;
@@ -26,3 +27,4 @@ pub use rustls::pki_types::CertificateDer;
 pub use rustls::{ClientConfig, ServerConfig};
 pub use tls::{ALPN, client_config, identity_of, joining_config, server_config, server_name};
 pub use token::{JoinToken, StoredToken};
+pub use web_key::WebKey;

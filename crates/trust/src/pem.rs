@@ -9,7 +9,7 @@ use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 /// More bytes than any file of keys has.
 pub(crate) const LONGEST: usize = 64 << 10;
 /// Certificates in a file.
-const MOST: usize = 16;
+pub(crate) const MOST: usize = 16;
 
 /// What is in a file.
 pub(crate) struct Parts {
@@ -36,7 +36,8 @@ fn base64_lines(bytes: &[u8]) -> String {
     text
 }
 
-fn section(kind: &str, bytes: &[u8]) -> String {
+/// One section of PEM.
+pub(crate) fn section(kind: &str, bytes: &[u8]) -> String {
     format!("-----BEGIN {kind}-----\n{}-----END {kind}-----\n", base64_lines(bytes))
 }
 
