@@ -8,8 +8,8 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
 use trust::{
-    Authority, ClientConfig, Holder, Identity, KeyFile, ServerConfig, TrustError, client_config,
-    read_private, server_config, write_private,
+    Authority, CertificateDer, ClientConfig, Holder, Identity, KeyFile, ServerConfig, TrustError,
+    client_config, read_private, server_config, write_private,
 };
 
 const AUTHORITY: &str = "authority";
@@ -84,6 +84,11 @@ impl ServerKeys {
     /// The pool's authority.
     pub(crate) fn authority(&self) -> &Authority {
         &self.authority
+    }
+
+    /// All authorities of the pool that are believed.
+    pub(crate) fn authorities(&self) -> &[CertificateDer<'static>] {
+        self.own.authorities()
     }
 
     /// Whose key it is.

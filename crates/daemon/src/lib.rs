@@ -7,10 +7,12 @@
 
 mod adoption;
 mod clock;
+mod console;
 mod control;
 mod events;
 mod findings;
 mod guests;
+mod http;
 mod keys;
 mod limits;
 mod metrics;

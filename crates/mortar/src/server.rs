@@ -28,6 +28,12 @@ pub(crate) struct ServerCommand {
     /// Where Prometheus reads metrics, over plain HTTP at /metrics: best a loopback address. Nowhere unless given.
     #[arg(long, value_name = "HOST:PORT")]
     metrics: Option<String>,
+    /// Where browsers find the web console, over HTTPS; a secured pool's only. Nowhere unless given.
+    #[arg(long, value_name = "HOST:PORT")]
+    console: Option<String>,
+    /// A key for the console that browsers believe: PEM, the host's certificate, those between, and the private key.
+    #[arg(long, value_name = "FILE", requires = "console")]
+    console_key: Option<PathBuf>,
     #[command(flatten)]
     log: LogArgs,
     /// End when the process of this number, which started us, ends.
@@ -39,14 +45,17 @@ impl ServerCommand {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         let address = checked(&self.address)?;
         let admin = self.admin.as_deref().map(checked).transpose()?;
-        let metrics = self.metrics.as_deref().map(checked_metrics).transpose()?;
+        let page =
+            |given: &Option<String>, what| given.as_deref().map(|at| checked_page(at, what)).transpose();
+        let (metrics, console) = (page(&self.metrics, "metrics")?, page(&self.console, "console")?);
         let join = self.join.as_deref().map(pool_to_join).transpose()?;
         die_with(self.die_with)?;
         let log = self.log.start()?;
         raise_descriptor_limit();
         crate::privileges::keep_needed();
         log.reopen_on_hangup()?;
-        let options = daemon::ServerOptions { state: self.state, address, admin, join, metrics };
+        let (state, console_key) = (self.state, self.console_key);
+        let options = daemon::ServerOptions { state, address, admin, join, metrics, console, console_key };
         let server = daemon::Server::start(&options)?;
         tracing::info!("serving on {}", server.address());
         output::line(&format!("ready {}", server.address()))?;
@@ -72,8 +81,8 @@ fn checked(given: &str) -> anyhow::Result<String> {
     }
 }
 
-/// There is no usual port for metrics: one must be named.
-fn checked_metrics(given: &str) -> anyhow::Result<String> {
+/// There is no usual port for metrics and the console: one must be named.
+fn checked_page(given: &str, what: &str) -> anyhow::Result<String> {
     if given.parse::<std::net::SocketAddr>().is_ok_and(|a| a.port() > 0) {
         return Ok(given.to_owned());
     }
@@ -83,9 +92,9 @@ fn checked_metrics(given: &str) -> anyhow::Result<String> {
         {
             Ok(given.to_owned())
         }
-        _ => usage(format!(
-            "metrics {given}: write HOST:PORT with a port from 1 to 65535, like 127.0.0.1:9240"
-        )),
+        _ => {
+            usage(format!("{what} {given}: write HOST:PORT with a port from 1 to 65535, like 127.0.0.1:9240"))
+        }
     }
 }
 
@@ -108,10 +117,10 @@ mod tests {
             assert!(super::checked(bad).is_err(), "{bad}");
         }
         for good in ["127.0.0.1:9240", "[::1]:9240", "localhost:1"] {
-            assert_eq!(super::checked_metrics(good).unwrap(), good);
+            assert_eq!(super::checked_page(good, "metrics").unwrap(), good);
         }
         for bad in ["127.0.0.1", "::1", "h:0", ":9240", "h:x"] {
-            assert!(super::checked_metrics(bad).is_err(), "{bad}");
+            assert!(super::checked_page(bad, "metrics").is_err(), "{bad}");
         }
     }
 }

@@ -7,6 +7,7 @@ mod arbitrate;
 mod brick_warnings;
 mod config;
 mod connection;
+mod console;
 mod control_requests;
 mod copies;
 mod doctor;
@@ -41,6 +42,7 @@ use crate::adoption::Adoptions;
 use crate::clock;
 use crate::guests::Guests;
 use crate::keys::ServerKeys;
+use crate::metrics::MetricsSite;
 use crate::shard::ShardMessage;
 use crate::shared::{Shared, lock};
 use crate::speaker::{JOIN, Speaker};
@@ -79,6 +81,10 @@ pub struct ServerOptions {
     pub join: Option<Join>,
     /// A `host:port` where Prometheus reads metrics.
     pub metrics: Option<String>,
+    /// A `host:port` for the web console.
+    pub console: Option<String>,
+    /// A file with a key and certificates for the web console that browsers believe.
+    pub console_key: Option<PathBuf>,
 }
 
 /// Why a server does not start. One line.
@@ -210,6 +216,7 @@ impl Control {
             Some(address) => Some(listen(address).await.map_err(|e| e.replace("--address", "--metrics"))?),
             None => None,
         };
+        let console = console::listen_for(options).await?;
         let local = listen_locally(&options.state);
         let peers = Peers::new(shared.clone());
         let store_path = folder.store();
@@ -246,10 +253,14 @@ impl Control {
         if stored.is_none() && options.join.is_none() {
             control.make_pool(&store).await?;
         }
+        let console = console.map(|listener| console::Begun::new(&control, listener, options)).transpose()?;
         threads::start(&control, FRONT)?;
         control.clone().follow(store, me);
         tokio::spawn(accept(control.clone(), listener, true));
         control.listen_besides(admin, metrics, local);
+        if let Some(console) = console {
+            tokio::spawn(console.serve());
+        }
         tokio::spawn(end_expired(control.clone()));
         events::begin(&control);
         tokio::spawn(control_requests::run(control.clone(), received_requests));
@@ -271,10 +282,11 @@ impl Control {
         }
         if let Some(listener) = metrics {
             let asked = self.clone();
-            tokio::spawn(crate::metrics::serve(listener, move || {
+            let site = MetricsSite(move || {
                 let control = asked.clone();
                 async move { control.metrics().await }
-            }));
+            });
+            tokio::spawn(crate::http::serve(listener, site));
         }
         if let Some(local) = local {
             tokio::spawn(accept_locally(self.clone(), local));

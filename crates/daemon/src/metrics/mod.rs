@@ -1,6 +1,6 @@
 //! What a server counts while it serves, and how Prometheus reads it.
 //!
-//! Owns the counters of sets, the table of all metrics ([`FAMILIES`]), their text, and a small HTTP server that gives it out.
+//! Owns the counters of sets, the table of all metrics ([`FAMILIES`]), their text, and what is given out over HTTP.
 //! A set's counters are written by the thread that serves the set, so nobody waits for them; the rest is looked up when
 //! somebody asks.
 
@@ -8,18 +8,18 @@ mod counters;
 mod families;
 mod heavy;
 mod histogram;
-mod http;
 mod process;
 mod profile;
+mod site;
 mod text;
 
 pub(crate) use counters::{Outcome, SetCounters, SetCounts};
 pub(crate) use families::Metric;
 pub(crate) use heavy::{Counted, Heavy};
 pub(crate) use histogram::{BOUNDS, Times};
-pub(crate) use http::serve;
 pub(crate) use process::add as add_process;
 pub(crate) use profile::{Profiles, Span};
+pub(crate) use site::MetricsSite;
 pub(crate) use text::Exposition;
 
 use crate::shared::lock;
