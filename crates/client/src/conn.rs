@@ -96,7 +96,7 @@ pub(crate) enum Expect {
     Message,
     /// One answer [`wire::Body::Data`] and nothing after it: its data goes into place at once.
     Data,
-    /// Further frames may follow at once.
+    /// Further frames may follow at once: what came of them is kept for the next [`Conn::receive`].
     Stream,
 }
 
@@ -115,6 +115,8 @@ pub(crate) struct Conn {
     /// The head and body received last. Its length is its room.
     buf: Vec<u8>,
     body_len: usize,
+    /// What came after the frame received last: at most [`BUFFER`] bytes.
+    ahead: Vec<u8>,
     next_id: u64,
     /// When it was last put back into its pool.
     pub used: Instant,
@@ -165,6 +167,7 @@ impl Conn {
             out: Vec::with_capacity(1024),
             buf: vec![0; BUFFER],
             body_len: 0,
+            ahead: Vec::new(),
             next_id: 1,
             used: Instant::now(),
         };
@@ -198,7 +201,7 @@ impl Conn {
 
     /// Whether something came that does not wait on the socket any more.
     pub(crate) fn has_received(&mut self) -> bool {
-        self.socket.has_received()
+        !self.ahead.is_empty() || self.socket.has_received()
     }
 
     /// Lets the kernel find out about a peer that vanished while nothing is sent.
@@ -214,7 +217,7 @@ impl Conn {
     /// Whether an unused connection still stands: neither closed nor with bytes nobody asked for.
     pub(crate) fn is_fresh(&self) -> bool {
         let got = net::recv(self.socket.fd(), &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT);
-        matches!(got, Err(Errno::AGAIN))
+        self.ahead.is_empty() && matches!(got, Err(Errno::AGAIN))
     }
 
     /// Sends one message; returns its id.
@@ -264,12 +267,13 @@ impl Conn {
             self.buf.shrink_to_fit();
         }
         let front = match expect {
-            Expect::Message => BUFFER,
+            Expect::Message | Expect::Stream => BUFFER,
             Expect::Data => HEAD + DATA_BODY,
-            Expect::Stream => HEAD,
         };
         // Bytes in `buf`, and bytes that went beyond its front into `into`.
-        let (mut have, mut beyond) = (0, 0);
+        let (mut have, mut beyond) = (self.ahead.len(), 0);
+        self.buf[..have].copy_from_slice(&self.ahead);
+        self.ahead.clear();
         while have < HEAD {
             let room: &mut [u8] = if expect == Expect::Data { into.room() } else { &mut [] };
             let n = self.socket.read(&mut self.buf[have..front], room, waiting)?;
@@ -285,12 +289,13 @@ impl Conn {
         into.reserve(head.payload_len)?;
         if have > body_end {
             // The payload began in `buf`; `into` holds nothing yet unless the body is shorter than any answer.
-            let extra = have - body_end;
-            if extra > head.payload_len || beyond > 0 {
-                return Err(DecodeError::Trailing(extra).into());
+            let (payload, next) = self.buf[body_end..have].split_at(head.payload_len.min(have - body_end));
+            if beyond > 0 || (expect != Expect::Stream && !next.is_empty()) {
+                return Err(DecodeError::Trailing(have - body_end).into());
             }
-            into.room()[..extra].copy_from_slice(&self.buf[body_end..have]);
-            (have, beyond) = (body_end, extra);
+            into.room()[..payload.len()].copy_from_slice(payload);
+            self.ahead.extend_from_slice(next);
+            (have, beyond) = (body_end, payload.len());
         } else if beyond > 0 {
             // A body longer than foreseen went on in `into`.
             let rest = beyond.min(body_end - have);
@@ -317,5 +322,75 @@ impl Conn {
     /// The body of the frame received last.
     pub(crate) fn body(&self) -> &[u8] {
         &self.buf[HEAD..HEAD + self.body_len]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
+    use std::time::Duration;
+
+    fn frame(id: u64, body: &[u8], payload: &[u8]) -> Vec<u8> {
+        [&frame::encode_head(Kind::Reply, id, body, payload)[..], body, payload].concat()
+    }
+
+    fn pair() -> (Conn, UnixStream) {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let still = || Ok(());
+        let waiting = Waiting { until: Instant::now() + Duration::from_secs(5), still: &still };
+        let socket = Socket::new(OwnedFd::from(ours), None, &waiting).unwrap();
+        let buf = vec![0; BUFFER];
+        let (number, out, body_len, ahead, next_id) = (0, vec![], 0, vec![], 1);
+        (Conn { number, socket, out, buf, body_len, ahead, next_id, used: Instant::now() }, theirs)
+    }
+
+    /// Frames of a stream come in pieces of any length, and are the same frames.
+    #[test]
+    fn frames_of_a_stream_come_as_they_were_sent_however_they_are_cut() {
+        let sizes = [(2, 0), (0, 0), (40, 3), (2, 30_000), (20_000, 7), (2, 0)];
+        let bytes = |n: usize, of: u8| vec![of; n];
+        let all: Vec<u8> = sizes
+            .iter()
+            .enumerate()
+            .flat_map(|(n, (body, payload))| frame(n as u64 + 1, &bytes(*body, 1), &bytes(*payload, 2)))
+            .collect();
+        for piece in [1, 31, 33, 1000, BUFFER, all.len()] {
+            let (mut conn, mut theirs) = pair();
+            let still = || Ok(());
+            let waiting = Waiting { until: Instant::now() + Duration::from_secs(20), still: &still };
+            std::thread::scope(|s| {
+                s.spawn(|| all.chunks(piece).for_each(|part| theirs.write_all(part).unwrap()));
+                for (n, (body, payload)) in sizes.into_iter().enumerate() {
+                    let mut into = Payload::new();
+                    conn.readable(&waiting).unwrap();
+                    let head = conn.receive(Expect::Stream, &mut into, &waiting).unwrap();
+                    assert_eq!((head.id, conn.body()), (n as u64 + 1, &bytes(body, 1)[..]), "{piece}");
+                    assert_eq!(into[..], bytes(payload, 2)[..], "{piece}");
+                }
+            });
+            assert!(!conn.has_received() && conn.is_fresh());
+        }
+    }
+
+    /// All that came at once is received with one read; who expects a single answer takes what follows for an error.
+    #[test]
+    fn what_follows_is_kept_or_refused() {
+        let still = || Ok(());
+        let waiting = Waiting { until: Instant::now() + Duration::from_secs(5), still: &still };
+        let two = [frame(1, b"ab", b""), frame(2, b"cd", b"")].concat();
+        let (mut conn, mut theirs) = pair();
+        theirs.write_all(&two).unwrap();
+        conn.receive(Expect::Stream, &mut Payload::new(), &waiting).unwrap();
+        assert!(conn.has_received() && !conn.is_fresh());
+        drop(theirs);
+        assert_eq!(conn.receive(Expect::Stream, &mut Payload::new(), &waiting).unwrap().id, 2);
+        let (mut conn, mut theirs) = pair();
+        theirs.write_all(&two).unwrap();
+        let refused = conn.receive(Expect::Message, &mut Payload::new(), &waiting);
+        assert!(matches!(refused, Err(Broken::Protocol(DecodeError::Trailing(34)))));
     }
 }
