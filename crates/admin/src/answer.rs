@@ -13,6 +13,9 @@ pub struct PeerProbed {
     /// It was in the pool before: nothing changed.
     #[serde(default)]
     pub already: bool,
+    /// It is not in the pool yet, and has no number: somebody has to confirm that this is the fingerprint of its authority.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confirm: Option<String>,
 }
 
 /// A server is out of the pool.

@@ -60,6 +60,28 @@ pub struct ClientRotate {
     pub after: u64,
 }
 
+/// Give root of this machine a key; on the local socket only.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct GetLocalKey {
+    /// The volume that it is for; `None`: an administrator's.
+    #[serde(default)]
+    pub volume: Option<String>,
+}
+
+/// A key for root of the machine of a server.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LocalKey {
+    /// The key file: a secret. `None`: the pool has no keys.
+    #[serde(default)]
+    pub file: Option<String>,
+}
+
+impl std::fmt::Debug for LocalKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "LocalKey({})", if self.file.is_some() { "..." } else { "none" })
+    }
+}
+
 /// The pool lets nobody in without a key from now on.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PoolSecured {

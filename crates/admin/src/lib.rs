@@ -32,8 +32,8 @@ pub use envelope::{TAG, Unreadable, VERSION, decode_answer, decode_request, enco
 pub use error::{AdminError, ErrorCode};
 pub use event::{Event, EventReports};
 pub use keys::{
-    ClientAdd, ClientList, ClientRevoke, ClientRotate, GetPoolToken, KeyLine, KeyList, KeyMade, KeyRole,
-    KeysRevoked, PoolKey, PoolSecure, PoolSecured, PoolToken,
+    ClientAdd, ClientList, ClientRevoke, ClientRotate, GetLocalKey, GetPoolToken, KeyLine, KeyList, KeyMade,
+    KeyRole, KeysRevoked, LocalKey, PoolKey, PoolSecure, PoolSecured, PoolToken,
 };
 pub use peer::{Peer, PeerStatus, Peers, ServerRole};
 pub use profile::{

@@ -2,11 +2,12 @@
 
 use crate::{
     AdoptReport, BrickReplaced, BricksAdded, BricksRemoved, Changes, ClientAdd, ClientList, ClientReports,
-    ClientRevoke, ClientRotate, DoctorReport, Document, DrainReport, EventReports, GetPoolToken, HealInfo,
-    KeyList, KeyMade, KeysRevoked, OpenFileReports, OptionLines, OptionsReset, OptionsSet, PeerDetached,
-    PeerDrained, PeerProbed, PeerReplaced, PeerStatus, Peers, PoolKey, PoolSecure, PoolSecured, PoolToken,
-    ProfileReport, QueueReports, RebalanceReport, TopReport, VolumeCreated, VolumeDeleted,
-    VolumeDescriptions, VolumeNames, VolumePromoted, VolumeReports, VolumeStarted, VolumeStopped,
+    ClientRevoke, ClientRotate, DoctorReport, Document, DrainReport, EventReports, GetLocalKey, GetPoolToken,
+    HealInfo, KeyList, KeyMade, KeysRevoked, LocalKey, OpenFileReports, OptionLines, OptionsReset,
+    OptionsSet, PeerDetached, PeerDrained, PeerProbed, PeerReplaced, PeerStatus, Peers, PoolKey, PoolSecure,
+    PoolSecured, PoolToken, ProfileReport, QueueReports, RebalanceReport, TopReport, VolumeCreated,
+    VolumeDeleted, VolumeDescriptions, VolumeNames, VolumePromoted, VolumeReports, VolumeStarted,
+    VolumeStopped,
 };
 use serde::{Deserialize, Serialize};
 
@@ -76,6 +77,7 @@ requests! {
     PoolSecure, PoolSecure, "pool-secure" -> PoolSecured;
     PoolToken, GetPoolToken, "pool-token" -> PoolToken;
     PoolKey, PoolKey, "pool-key" -> KeyMade;
+    LocalKey, GetLocalKey, "local-key" -> LocalKey;
     ClientAdd, ClientAdd, "client-add" -> KeyMade;
     ClientList, ClientList, "client-list" -> KeyList;
     ClientRevoke, ClientRevoke, "client-revoke" -> KeysRevoked;
@@ -119,6 +121,9 @@ pub struct PeerProbe {
     /// Its port, if it is not the usual one.
     #[serde(default)]
     pub port: Option<u16>,
+    /// The fingerprint of its authority, as it wrote it into its log: somebody has compared them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fingerprint: Option<String>,
 }
 
 /// Let the bricks of a server leave it.

@@ -1,6 +1,8 @@
 //! Asking a server of the pool.
 
 use crate::cli::Global;
+use crate::limits::LOCAL_WAIT;
+use crate::local_key::key_for;
 use crate::{contexts, keys, local};
 use admin::{AdminAnswer, AdminRequest, Ask};
 use anyhow::anyhow;
@@ -27,25 +29,50 @@ pub(crate) fn ask<R: Ask>(global: &Global, request: R) -> anyhow::Result<R::Answ
     let addresses = addresses(global)?;
     let local = addresses.iter().all(|address| address.starts_with('/'));
     let key = if local { None } else { keys::settings(global.key_file.as_deref())? };
-    ask_one_of(&addresses, key.as_ref(), request)
+    let key = match key {
+        Some(key) if keys::is_named(global.key_file.as_deref()) => Show::This(key),
+        Some(key) => Show::Elsewhere(key),
+        None => Show::AsNeeded,
+    };
+    ask_one_of(&addresses, &key, request)
+}
+
+/// What to show to a server.
+enum Show {
+    /// This key: somebody named it.
+    This(Arc<ClientConfig>),
+    /// This one, unless the server has a local socket here.
+    Elsewhere(Arc<ClientConfig>),
+    /// None, or that of root on a machine of the pool.
+    AsNeeded,
+}
+
+/// Asks the server that has this local socket.
+///
+/// # Errors
+/// It cannot be reached, or it refuses.
+pub(crate) async fn ask_socket<R: Ask>(socket: &str, request: R) -> anyhow::Result<R::Answer> {
+    let hello = Established::control([0; 16], ServerId(0));
+    let caller = Caller::connect(socket, &hello, None, CONNECT).await.map_err(|e| unreachable(socket, &e))?;
+    taken::<R>(socket, exchange(socket, &caller, request.into_request()).await?)
 }
 
 /// Asks the server at `address` (HOST:PORT).
 pub(crate) fn ask_at<R: Ask>(address: &str, request: R) -> anyhow::Result<R::Answer> {
-    ask_one_of(&[address.to_owned()], None, request)
+    ask_one_of(&[address.to_owned()], &Show::AsNeeded, request)
 }
 
 /// Asks the first of these servers that can be reached.
-fn ask_one_of<R: Ask>(
-    addresses: &[String],
-    key: Option<&Arc<ClientConfig>>,
-    request: R,
-) -> anyhow::Result<R::Answer> {
+fn ask_one_of<R: Ask>(addresses: &[String], key: &Show, request: R) -> anyhow::Result<R::Answer> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (address, answer) = runtime.block_on(async {
         let (address, caller) = connect(addresses, key).await?;
         Ok::<_, anyhow::Error>((address, exchange(address, &caller, request.into_request()).await?))
     })?;
+    taken::<R>(address, answer)
+}
+
+fn taken<R: Ask>(address: &str, answer: AdminAnswer) -> anyhow::Result<R::Answer> {
     R::take(answer).ok_or_else(|| {
         anyhow!("server {address}: it gave the answer to another request: use programs of like age")
     })
@@ -79,16 +106,12 @@ fn addresses(global: &Global) -> anyhow::Result<Vec<String>> {
 }
 
 /// The first that can be reached. After that there is no other try: it may have done what it was asked for.
-async fn connect<'a>(
-    addresses: &'a [String],
-    key: Option<&Arc<ClientConfig>>,
-) -> anyhow::Result<(&'a str, Caller)> {
-    let hello = Established::control([0; 16], ServerId(0));
+async fn connect<'a>(addresses: &'a [String], key: &Show) -> anyhow::Result<(&'a str, Caller)> {
     let mut last = None;
     for address in addresses {
-        match Caller::connect(address, &hello, key, CONNECT).await {
+        match reach(address, key).await {
             Ok(caller) => return Ok((address, caller)),
-            Err(e) => last = Some(unreachable(address, &e)),
+            Err(e) => last = Some(e),
         }
     }
     let last = last.unwrap_or_else(|| anyhow!("no server is named: name one with --server HOST"));
@@ -97,6 +120,37 @@ async fn connect<'a>(
         Err(last)
     } else {
         Err(last.context(format!("server {} does not answer either", others.join(", "))))
+    }
+}
+
+/// By the local socket if the server runs on this machine.
+async fn reach(address: &str, key: &Show) -> anyhow::Result<Caller> {
+    let hello = Established::control([0; 16], ServerId(0));
+    let to =
+        async |at: &str, key: Option<&Arc<ClientConfig>>| Caller::connect(at, &hello, key, CONNECT).await;
+    let runs_here = transport::local_sockets().iter().any(|socket| socket.address == address);
+    if runs_here
+        && !matches!(key, Show::This(_))
+        && let Some(socket) = transport::local_socket_of(address, LOCAL_WAIT).await
+    {
+        match to(&socket.display().to_string(), None).await {
+            // It ended without a word, and another machine may have its address by now.
+            Err(TransportError::Refused { .. } | TransportError::Connect { .. }) => {}
+            reached => return reached.map_err(|e| unreachable(address, &e)),
+        }
+    }
+    let shown = match key {
+        Show::This(key) | Show::Elsewhere(key) => Some(key),
+        Show::AsNeeded => None,
+    };
+    match to(address, shown).await {
+        Err(refused @ TransportError::Unwelcome { .. }) if shown.is_none() => {
+            match key_for(&[address.to_owned()], None).await? {
+                Some(key) => to(address, Some(&key)).await.map_err(|e| unreachable(address, &e)),
+                None => Err(unreachable(address, &refused)),
+            }
+        }
+        reached => reached.map_err(|e| unreachable(address, &e)),
     }
 }
 

@@ -14,7 +14,8 @@ pub struct Global {
     /// The pool to ask, by its name in ~/.config/mortar/config.toml.
     #[arg(long, global = true, value_name = "NAME", conflicts_with = "server")]
     pub context: Option<String>,
-    /// The key file to show to the server; ~/.config/mortar/key unless given, if it is there.
+    /// The key file to show to the server. Unless given: as MORTAR_KEY says, or ~/.config/mortar/key if it is there. Root needs
+    /// none on a machine where a server of the pool runs.
     #[arg(long = "key", global = true, value_name = "FILE")]
     pub key_file: Option<PathBuf>,
     /// Print one JSON document instead of a table.

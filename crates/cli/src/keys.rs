@@ -6,13 +6,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use trust::{ClientConfig, KeyFile, client_config, read_private, write_private};
 
-/// What to make a connection with: the key in that file, or in the usual one if it is there.
+/// The variable of the environment that names a key file.
+const KEY_VARIABLE: &str = "MORTAR_KEY";
+
+/// What to make a connection with: the key in that file, in the one that MORTAR_KEY names, or in the usual one if it is there.
 ///
 /// # Errors
 /// The file is of no use.
 pub(crate) fn settings(given: Option<&Path>) -> anyhow::Result<Option<Arc<ClientConfig>>> {
-    let path = match given {
-        Some(path) => path.to_owned(),
+    let path = match named(given) {
+        Some(path) => path,
         None => match contexts::of_user("key").filter(|path| path.exists()) {
             Some(path) => path,
             None => return Ok(None),
@@ -22,6 +25,16 @@ pub(crate) fn settings(given: Option<&Path>) -> anyhow::Result<Option<Arc<Client
     let bytes = read_private(&path).map_err(|e| say(&e))?;
     let file = KeyFile::decode(&bytes).map_err(|e| say(&e))?;
     Ok(Some(client_config(&file).map_err(|e| say(&e))?))
+}
+
+/// Whether somebody said which key to show.
+pub(crate) fn is_named(given: Option<&Path>) -> bool {
+    named(given).is_some()
+}
+
+fn named(given: Option<&Path>) -> Option<PathBuf> {
+    let variable = || std::env::var_os(KEY_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
+    given.map(Path::to_owned).or_else(variable)
 }
 
 /// Where a key that is made is to be written; refused if something is there, unless it is to be replaced.

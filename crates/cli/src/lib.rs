@@ -16,6 +16,7 @@ mod keys;
 mod lifetime;
 mod limits;
 mod local;
+mod local_key;
 mod logging;
 mod notify;
 pub mod output;

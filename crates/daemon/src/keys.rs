@@ -2,7 +2,7 @@
 //!
 //! Always true: what is used belongs together, and a pool that is secured is never served without keys.
 
-use ids::KeyId;
+use ids::{KeyId, ServerId};
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
@@ -20,6 +20,7 @@ const SERVER: &str = "server";
 pub(crate) struct ServerKeys {
     authority: Authority,
     own: KeyFile,
+    server: ServerId,
     accepts: Arc<ServerConfig>,
     dials: Arc<ClientConfig>,
 }
@@ -33,12 +34,12 @@ impl ServerKeys {
         if !own.authorities().contains(authority.certificate()) || own.identity().pool != authority.pool() {
             return Err("the server's key was not made with this authority".to_owned());
         }
-        if !matches!(own.identity().holder, Holder::Server(_)) {
+        let Holder::Server(server) = own.identity().holder else {
             return Err("the key is not a server's".to_owned());
-        }
+        };
         let accepts = server_config(&own).map_err(|e| e.to_string())?;
         let dials = client_config(&own).map_err(|e| e.to_string())?;
-        Ok(ServerKeys { authority, own, accepts, dials })
+        Ok(ServerKeys { authority, own, server, accepts, dials })
     }
 
     /// The keys in that folder.
@@ -92,8 +93,8 @@ impl ServerKeys {
     }
 
     /// Whose key it is.
-    pub(crate) fn identity(&self) -> &Identity {
-        self.own.identity()
+    pub(crate) fn server(&self) -> ServerId {
+        self.server
     }
 
     /// Makes the key that the pool's store gave that number.
@@ -114,7 +115,6 @@ impl ServerKeys {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ids::ServerId;
     use trust::PrivateKey;
 
     fn keys(pool: u8, server: u64) -> ServerKeys {

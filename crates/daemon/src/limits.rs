@@ -14,6 +14,15 @@ pub(crate) const ADMIN_WAIT: Duration = Duration::from_secs(30);
 /// For a server that joins with a token: the one that it replaces may have to lose its lease first.
 pub(crate) const JOIN_WAIT: Duration = Duration::from_secs(45);
 
+/// For a server that is invited to come in, with all its tries.
+pub(crate) const INVITATION_WAIT: Duration = Duration::from_secs(60);
+
+/// Seconds for which the token in an invitation is good.
+pub(crate) const INVITATION_VALID: u64 = 120;
+
+/// For a server of this machine to say who it is.
+pub(crate) const LOCAL_WAIT: Duration = Duration::from_millis(500);
+
 /// For all servers to know that their pool is secured.
 pub(crate) const SECURED_WAIT: Duration = Duration::from_secs(5);
 

@@ -17,6 +17,8 @@ pub(crate) const JOIN_BODY: usize = 4096;
 const FROM_SERVER: std::ops::RangeInclusive<u8> = 0..=1;
 /// Of a request to join.
 pub(crate) const JOIN: u8 = 3;
+/// Of an invitation into another pool.
+pub(crate) const INVITATION: u8 = 4;
 
 /// Who is on a connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -167,10 +169,11 @@ impl Speaker {
         let control = kind == Kind::Control;
         let watch = kind == Kind::Watch;
         let admin = control && first == Some(admin::TAG);
+        let invitation = control && first == Some(INVITATION);
         match self {
             Speaker::Anybody => control || watch,
-            Speaker::Root => admin || watch,
-            Speaker::Nobody => control && first == Some(JOIN) && body.len() <= JOIN_BODY,
+            Speaker::Root => admin || watch || invitation,
+            Speaker::Nobody => (invitation || control && first == Some(JOIN)) && body.len() <= JOIN_BODY,
             Speaker::Key(identity) => match identity.holder {
                 Holder::Server(_) => watch || control && first.is_some_and(|tag| FROM_SERVER.contains(&tag)),
                 Holder::Client(_) => watch,

@@ -81,6 +81,8 @@ mod tests {
             "server --state /s --address h:1 --admin h:2 --metrics 127.0.0.1:9240 --log f --log-level debug",
             "server --state /s --address h --console 0.0.0.0:9443 --console-key f",
             "--server h:1 peer probe h2:24240",
+            "peer probe h2 --fingerprint ab",
+            "server --state /s --address h:1 --invite",
             "peer detach h --force",
             "peer replace h",
             "peer replace h --by h2:24240 --yes",

@@ -22,6 +22,10 @@ pub(crate) struct ServerCommand {
     /// Join the secured pool of HOST with a token (mortar pool token), if the state folder is empty.
     #[arg(long, value_name = "TOKEN@HOST[:PORT]")]
     join: Option<String>,
+    /// While this server is alone, let it be taken into a pool over the network (mortar peer probe on another machine, which
+    /// shows its fingerprint). Whoever reaches its port first could do that: a token (--join) needs no such trust.
+    #[arg(long, conflicts_with = "join")]
+    invite: bool,
     /// A second address, for the command line only.
     #[arg(long, value_name = "HOST:PORT")]
     admin: Option<String>,
@@ -54,8 +58,9 @@ impl ServerCommand {
         raise_descriptor_limit();
         crate::privileges::keep_needed();
         log.reopen_on_hangup()?;
-        let (state, console_key) = (self.state, self.console_key);
-        let options = daemon::ServerOptions { state, address, admin, join, metrics, console, console_key };
+        let ServerCommand { state, console_key, invite, .. } = self;
+        let options =
+            daemon::ServerOptions { state, address, admin, join, metrics, console, console_key, invite };
         let server = daemon::Server::start(&options)?;
         tracing::info!("serving on {}", server.address());
         output::line(&format!("ready {}", server.address()))?;

@@ -74,6 +74,13 @@ pub struct Stop {
     client: Arc<Client>,
 }
 
+impl MountOptions {
+    /// Whether there is a key to show: one that was named, or the volume's in the usual place.
+    pub fn has_key(&self) -> bool {
+        self.options.client.key.is_some() || usual_key(&self.source.volume).is_some()
+    }
+}
+
 /// Connects and mounts. Until [`Mounted::run`] every access to the directory waits.
 ///
 /// # Errors
@@ -83,9 +90,7 @@ pub fn mount(options: MountOptions) -> Result<Mounted, Failure> {
     client::wait::set_hook(caller::hook);
     // What is mounted read-only the kernel refuses by itself: it may be mounted read-write later.
     let mut for_client = options.client.clone();
-    if for_client.key.is_none() {
-        for_client.key = usual_key(&source.volume);
-    }
+    for_client.key = for_client.key.or_else(|| usual_key(&source.volume));
     let client = Arc::new(Client::connect(&source.servers, &source.volume, for_client)?);
     let root = root(&client, &source)?;
     let mut kernel = options.kernel.clone();

@@ -52,13 +52,9 @@ pub async fn connect(
     timeout: Duration,
 ) -> Result<Established, TransportError> {
     let attempt = async {
-        let Connection { mut reader, mut writer, identity } = open(address, keys, timeout).await?;
-        write(&mut writer, &Frame::new(Kind::Hello, 0, hello.to_bytes())).await?;
-        let frame = read_one(&mut reader).await?;
-        if frame.kind != Kind::HelloReply {
-            return Err(TransportError::Decode(wire::DecodeError::Bounds("handshake")));
-        }
-        let reply = HelloReply::from_bytes(&frame.body)?;
+        let mut connection = open(address, keys, timeout).await?;
+        let reply = exchange(&mut connection, hello).await?;
+        let Connection { reader, writer, identity } = connection;
         if !reply.refused.0.is_empty() {
             let reason = String::from_utf8_lossy(&reply.refused.0).into_owned();
             return Err(TransportError::Unwelcome { address: address.to_owned(), reason });
@@ -73,6 +69,30 @@ pub async fn connect(
         }
         Ok(Established { connection: Connection { reader, writer, identity }, reply })
     };
+    match tokio::time::timeout(timeout, attempt).await {
+        Ok(result) => result,
+        Err(_) => Err(TransportError::TimedOut { address: address.to_owned(), seconds: timeout.as_secs() }),
+    }
+}
+
+/// Says hello, and hears the answer, a refusal or not.
+async fn exchange(connection: &mut Connection, hello: &Hello) -> Result<HelloReply, TransportError> {
+    write(&mut connection.writer, &Frame::new(Kind::Hello, 0, hello.to_bytes())).await?;
+    let frame = read_one(&mut connection.reader).await?;
+    if frame.kind != Kind::HelloReply {
+        return Err(TransportError::Decode(wire::DecodeError::Bounds("handshake")));
+    }
+    Ok(HelloReply::from_bytes(&frame.body)?)
+}
+
+/// Which server of which pool is at `address`, as it says itself: nothing of it is proven. Without a key; one that lets
+/// nobody in without a key says it, too.
+///
+/// # Errors
+/// Nobody there, or no answer within `timeout`.
+pub async fn handshake_reply(address: &str, timeout: Duration) -> Result<HelloReply, TransportError> {
+    let hello = Established::control([0; 16], ids::ServerId(0));
+    let attempt = async { exchange(&mut open(address, None, timeout).await?, &hello).await };
     match tokio::time::timeout(timeout, attempt).await {
         Ok(result) => result,
         Err(_) => Err(TransportError::TimedOut { address: address.to_owned(), seconds: timeout.as_secs() }),

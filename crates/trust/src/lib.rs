@@ -25,6 +25,6 @@ pub use private_file::{read_private, write_private};
 pub use private_key::{PrivateKey, PublicKey};
 pub use rustls::pki_types::CertificateDer;
 pub use rustls::{ClientConfig, ServerConfig};
-pub use tls::{ALPN, client_config, identity_of, joining_config, server_config, server_name};
+pub use tls::{ALPN, client_config, identity_of, joining_config, looking_config, server_config, server_name};
 pub use token::{JoinToken, StoredToken};
 pub use web_key::WebKey;

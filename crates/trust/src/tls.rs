@@ -16,7 +16,7 @@ use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error, RootCertStore,
     ServerConfig, SignatureScheme,
 };
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// What both sides say that they speak, so that something else may be served on the same port.
 pub const ALPN: &[u8] = b"mortar/2";
@@ -100,6 +100,23 @@ pub fn joining_config(authority: Fingerprint) -> Result<Arc<ClientConfig>, Trust
         .with_custom_certificate_verifier(verifier)
         .with_no_client_auth();
     Ok(finished(config))
+}
+
+/// The settings of somebody who knows nothing of the pool, and wants to see the fingerprint of its authority: it is there after
+/// the handshake. Whoever answers is believed, so nothing secret may be said.
+///
+/// # Errors
+/// None that is known.
+pub fn looking_config() -> Result<(Arc<ClientConfig>, Arc<OnceLock<Fingerprint>>), TrustError> {
+    let (provider, seen) = (provider(), Arc::<OnceLock<Fingerprint>>::default());
+    let known = Known::Nothing(seen.clone());
+    let verifier = Arc::new(IsServer { known, provider: provider.clone() });
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&TLS13])?
+        .dangerous()
+        .with_custom_certificate_verifier(verifier)
+        .with_no_client_auth();
+    Ok((finished(config), seen))
 }
 
 fn finished(mut config: ClientConfig) -> Arc<ClientConfig> {
@@ -188,6 +205,8 @@ impl ClientCertVerifier for FromPool {
 enum Known {
     Authorities(Arc<RootCertStore>),
     Fingerprint(Fingerprint),
+    /// What is shown is written down.
+    Nothing(Arc<OnceLock<Fingerprint>>),
 }
 
 /// Whoever answers is a server of the pool.
@@ -200,11 +219,17 @@ struct IsServer {
 impl IsServer {
     /// The authorities to believe: those known, or the one shown that has the fingerprint.
     fn roots(&self, shown: &[CertificateDer<'_>]) -> Result<Arc<RootCertStore>, Error> {
-        let wanted = match &self.known {
+        let authority = match &self.known {
             Known::Authorities(roots) => return Ok(roots.clone()),
-            Known::Fingerprint(wanted) => *wanted,
+            Known::Fingerprint(wanted) => shown.iter().find(|c| Fingerprint::of(c) == *wanted),
+            Known::Nothing(seen) => {
+                let first = shown.first();
+                if let Some(first) = first {
+                    let _before = seen.set(Fingerprint::of(first));
+                }
+                first
+            }
         };
-        let authority = shown.iter().find(|c| Fingerprint::of(c) == wanted);
         let authority = authority.ok_or_else(|| refused(CertificateError::UnknownIssuer))?;
         authority_pool(authority).map_err(|_| refused(CertificateError::BadEncoding))?;
         let mut roots = RootCertStore::empty();

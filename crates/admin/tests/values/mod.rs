@@ -10,7 +10,7 @@ fn name() -> String {
 pub(crate) fn requests() -> Vec<AdminRequest> {
     let host = || "server2".to_owned();
     vec![
-        PeerProbe { host: host(), port: Some(24241) }.into_request(),
+        PeerProbe { host: host(), port: Some(24241), fingerprint: Some("ab".repeat(32)) }.into_request(),
         PeerDetach { host: host(), force: true }.into_request(),
         PeerReplace { host: host(), by: Some("server7:24241".to_owned()) }.into_request(),
         GetPeerStatus {}.into_request(),
@@ -18,6 +18,7 @@ pub(crate) fn requests() -> Vec<AdminRequest> {
         PoolSecure {}.into_request(),
         GetPoolToken { valid: 86_400, replace: Some(host()) }.into_request(),
         PoolKey { name: "ann".to_owned() }.into_request(),
+        GetLocalKey { volume: Some("home".to_owned()) }.into_request(),
         ClientAdd { name: "web-1".to_owned(), volume: name(), read_only: true, expires: Some(3600) }
             .into_request(),
         ClientList {}.into_request(),
@@ -237,7 +238,12 @@ pub(crate) fn answers() -> Vec<AdminAnswer> {
         help: "refuse every change".to_owned(),
     };
     vec![
-        AdminAnswer::PeerProbe(PeerProbed { host: host(), server: ServerId(2), already: true }),
+        AdminAnswer::PeerProbe(PeerProbed {
+            host: host(),
+            server: ServerId(2),
+            already: true,
+            confirm: Some("ab".repeat(32)),
+        }),
         AdminAnswer::PeerDetach(PeerDetached { host: host(), told: true }),
         AdminAnswer::PeerReplace(PeerReplaced {
             host: "server7".to_owned(),
@@ -261,6 +267,7 @@ pub(crate) fn answers() -> Vec<AdminAnswer> {
             address: "server1:24240".to_owned(),
         }),
         AdminAnswer::PoolKey(key_made("ann")),
+        AdminAnswer::LocalKey(LocalKey { file: Some("mortar key 1".to_owned()) }),
         AdminAnswer::ClientAdd(key_made("web-1")),
         AdminAnswer::ClientList(KeyList { keys: vec![key_line()] }),
         AdminAnswer::ClientRevoke(KeysRevoked { name: "web-1".to_owned(), keys: 2 }),

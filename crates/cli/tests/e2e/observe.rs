@@ -132,7 +132,7 @@ fn events_tell_who_did_what_and_what_became_of_bricks() {
     assert_eq!(told(&pool, "option", &["features.read-only is on"]), 1, "three servers noted it");
     assert_eq!(told(&pool, "volume", &["volume v was started"]), 1);
     let who = events(&pool).into_iter().find(|e| e["kind"] == "admin").unwrap();
-    assert_eq!(who["who"], "127.0.0.1", "{who}");
+    assert_eq!(who["who"], "root", "{who}");
 
     pool.start(2);
     eventually("it is back", || {
@@ -152,7 +152,7 @@ fn events_tell_who_did_what_and_what_became_of_bricks() {
     let file = pool.servers[0].state().join("events");
     assert_eq!(fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600);
     let table = pool.ok("events --since 1h --volume v");
-    assert!(table.lines().count() > 3 && table.contains(" by 127.0.0.1"), "{table}");
+    assert!(table.lines().count() > 3 && table.contains(" by root"), "{table}");
     assert!(pool.ok("events --lines 1").lines().count() == 1);
     pool.cli("events --since soon").refused_with(&["--since soon", "2h"]);
 }

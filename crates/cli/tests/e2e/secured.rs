@@ -196,7 +196,7 @@ fn nobody_gets_more_than_his_key_is_for() {
     assert!(said.contains("it is for another volume"), "{said}");
     // Commands from elsewhere need an administrator's key.
     let elsewhere = |words: &str| {
-        let mut command = crate::harness::mortar();
+        let mut command = crate::harness::mortar_elsewhere();
         command.args(["--server", at]).args(words.split(' '));
         crate::harness::run(command)
     };
@@ -321,7 +321,6 @@ fn a_server_joins_with_a_token_and_takes_anothers_place() {
     pool.volume("v", 2, &[(0, "b"), (1, "b")]);
     let mounted = pool.mount("v");
     fs::write(mounted.path("f"), "before").unwrap();
-    pool.cli("peer probe 127.0.0.200").refused_with(&["make a token"]);
     let token = pool.ok("pool token");
     let token = token.trim().to_owned();
     let third = pool.one_more();
@@ -346,7 +345,7 @@ fn a_server_joins_with_a_token_and_takes_anothers_place() {
     fs::write(mounted.path("g"), "while it was away").unwrap();
     fs::remove_dir_all(pool.servers[1].state()).unwrap();
     let old = pool.servers[1].host.clone();
-    pool.cli(&format!("peer replace {old}")).refused_with(&["pool token --replace"]);
+    pool.cli(&format!("peer replace {old}")).refused_with(&["start a server with an empty state folder"]);
     let token = pool.ok(&format!("pool token --replace {old}"));
     pool.try_start_with(1, &["--join", token.trim()]).unwrap();
     pool.wait_in_sync();
@@ -395,4 +394,150 @@ fn a_secured_pool_stays_secured() {
     pool.start(1);
     pool.wait_in_sync();
     mounted.end();
+}
+
+/// Root of this machine needs neither a token nor a fingerprint: the new server's local socket is proof enough.
+#[test]
+fn servers_of_this_machine_are_probed_without_a_token() {
+    let mut pool = Pool::secured(2);
+    pool.volume("v", 2, &[(0, "b"), (1, "b")]);
+    let mounted = pool.mount("v");
+    fs::write(mounted.path("f"), "before").unwrap();
+    let third = pool.one_more();
+    pool.start(third);
+    let probe = format!("peer probe {}", pool.servers[third].address);
+    assert!(pool.ok(&probe).contains("is in the pool now, as server 3"));
+    assert!(pool.ok(&probe).contains("is in the pool already, as server 3"));
+    pool.wait_in_sync();
+    pool.stop(third);
+    pool.start(third);
+    pool.wait_in_sync();
+    assert!(refusal(&pool.servers[third].address, None, CONTROL, 0).contains("encrypted connections only"));
+    // It leaves, and comes again.
+    pool.ok(&format!("peer detach {} --yes", pool.servers[third].host));
+    assert!(pool.ok(&probe).contains("is in the pool now, as server 4"));
+    pool.wait_in_sync();
+    // A server that lost all it had.
+    pool.kill(1);
+    fs::write(mounted.path("g"), "while it was away").unwrap();
+    fs::remove_dir_all(pool.servers[1].state()).unwrap();
+    pool.start(1);
+    eventually("it is another one", || {
+        pool.ok("peer status").contains("is not the one that answers").then_some(())
+    });
+    let of_another = format!("peer probe {}", pool.servers[1].address);
+    pool.cli(&of_another).refused_with(&["lost its state folder", "peer replace"]);
+    pool.ok(&format!("peer replace {}", pool.servers[1].host));
+    pool.wait_in_sync();
+    eventually_ok("its brick is healed", || {
+        let status = pool.status("v");
+        let bricks = status["bricks"].as_array().unwrap();
+        if bricks.iter().all(|b| b["in_sync"] == true) { Ok(()) } else { Err(status.to_string()) }
+    });
+    assert_eq!(fs::read(pool.servers[1].path("b").join("g")).unwrap(), b"while it was away");
+    mounted.end();
+}
+
+/// From another machine the fingerprint has to be confirmed, and the server has to wait for it.
+#[test]
+fn a_server_of_another_machine_is_probed_with_its_fingerprint() {
+    let mut pool = Pool::secured(1);
+    let other = pool.one_more();
+    pool.servers[other].elsewhere = true;
+    pool.start(other);
+    let alone = pool.servers[other].socket();
+    let shown: serde_json::Value =
+        serde_json::from_str(&pool.cli_at(&alone, "pool secure --yes --json").ok()).unwrap();
+    let fingerprint = shown["fingerprint"].as_str().unwrap().to_owned();
+    let probe = format!("peer probe {}", pool.servers[other].address);
+    pool.cli(&probe).refused_with(&["shows fingerprint", &fingerprint, "--fingerprint"]);
+    pool.cli(&format!("{probe} --yes")).refused_with(&["shows fingerprint"]);
+    let confirmed = format!("{probe} --fingerprint {fingerprint}");
+    pool.cli(&confirmed).refused_with(&["no invitation over the network", "--invite"]);
+    pool.stop(other);
+    pool.try_start_with(other, &["--invite"]).unwrap();
+    let wrong = format!("{probe} --fingerprint {}", "0".repeat(64));
+    pool.cli(&wrong).refused_with(&["does not have the fingerprint"]);
+    pool.cli(&format!("{probe} --fingerprint abc")).refused_with(&["64 hex digits"]);
+    pool.ok(&confirmed);
+    pool.wait_in_sync();
+    // It is not alone any more.
+    assert!(pool.ok(&probe).contains("already"));
+    let taken = pool.one_more();
+    pool.start(taken);
+    let thief = pool.servers[taken].socket();
+    pool.cli_at(&thief, "pool secure --yes").ok();
+    pool.cli_at(&thief, &confirmed).refused_with(&["does not have the fingerprint"]);
+    pool.stop(taken);
+    pool.servers.pop();
+    pool.wait_in_sync();
+}
+
+/// A command in the test's own network, without a key.
+fn bare(server: &str, line: &str) -> crate::harness::Output {
+    let mut command = crate::harness::mortar();
+    command.args(["--server", server]).args(line.split(' '));
+    crate::harness::run(command)
+}
+
+#[test]
+fn root_on_the_machine_of_a_server_needs_no_key() {
+    let mut pool = Pool::secured(2);
+    pool.volume("v", 2, &[(0, "b"), (1, "b")]);
+    let mounted = pool.mount("v");
+    fs::write(mounted.path("f"), "x").unwrap();
+    let again = pool.mount("v");
+    assert_eq!(fs::read(again.path("f")).unwrap(), b"x");
+    let roots = || {
+        let list = pool.json("client list");
+        let all = list["keys"].as_array().unwrap().clone();
+        let names = all.iter().map(|k| k["name"].as_str().unwrap().to_owned());
+        names.filter(|name| name.starts_with("root.")).collect::<Vec<_>>()
+    };
+    assert_eq!(roots(), ["root.server1.volume1"], "two mounts share one");
+    again.end();
+    bare(&pool.servers[1].address, "volume list").ok();
+    assert_eq!(roots().len(), 1, "a local socket needs none");
+    // As on another machine.
+    let dir = pool.dir.join("no");
+    fs::create_dir(&dir).unwrap();
+    let mut command = crate::harness::mortar_elsewhere();
+    command.args(["mount", &pool.source("v")]).arg(&dir);
+    crate::harness::run(command).refused_with(&["encrypted connections only"]);
+    let mut command = crate::harness::mortar();
+    command.args(["mount", &pool.source("w")]).arg(&dir);
+    crate::harness::run(command).refused_with(&["w"]);
+    // One server of the pool runs on this machine, and another one is meant.
+    pool.stop(1);
+    pool.servers[1].elsewhere = true;
+    pool.start(1);
+    pool.wait_in_sync();
+    let there = pool.servers[1].address.clone();
+    let status: serde_json::Value = serde_json::from_str(&bare(&there, "peer status --json").ok()).unwrap();
+    assert_eq!(status["me"], 2);
+    let by_other = pool.mount_from(&format!("{there}:/v"));
+    assert_eq!(fs::read(by_other.path("f")).unwrap(), b"x");
+    by_other.end();
+    mounted.end();
+    // It can be taken away like others, and is given again to whoever is root.
+    pool.ok("client revoke root.server1.volume1 --yes");
+    let anew = pool.mount("v");
+    assert_eq!(fs::read(anew.path("f")).unwrap(), b"x");
+    anew.end();
+}
+
+#[test]
+fn network_namespaces_of_a_machine_share_the_sockets() {
+    let pool = Pool::in_network(2);
+    if std::env::var_os("E2E_SECURED").is_none() {
+        pool.secure();
+    }
+    pool.volume("v", 2, &[(0, "b"), (1, "b")]);
+    let mounted = pool.mount("v");
+    fs::write(mounted.path("f"), "x").unwrap();
+    mounted.end();
+    pool.network.as_ref().unwrap().isolate(0);
+    bare(&pool.servers[0].address, "pool list").ok();
+    pool.cli_on(1, &format!("--server {} pool list", pool.servers[0].address)).ok();
+    pool.network.as_ref().unwrap().repair();
 }

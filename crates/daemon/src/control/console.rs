@@ -140,6 +140,7 @@ mod tests {
             metrics: None,
             console: Some(console.to_owned()),
             console_key: None,
+            invite: false,
         }
     }
 

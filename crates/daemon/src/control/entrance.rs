@@ -1,7 +1,7 @@
 //! How connections come in: over TCP, encrypted or not, and on the local socket. Who may stay is decided by
 //! [`crate::speaker`] before a frame after the handshake is read.
 
-use super::{Control, connection, threads};
+use super::{Control, ServerOptions, connection, threads};
 use crate::clock;
 use crate::guests::{Guest, Knock};
 use crate::limits::HANDSHAKE_WAIT;
@@ -14,7 +14,7 @@ use server_core::threads::FRONT;
 use std::fs::{self, Permissions};
 use std::net::{IpAddr, Ipv6Addr};
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
@@ -45,8 +45,19 @@ pub(super) async fn listen(address: &str) -> Result<TcpListener, String> {
     })
 }
 
+/// Listens on a further address, which that word of the command line gives.
+pub(super) async fn listen_if_given(
+    address: Option<&str>,
+    word: &str,
+) -> Result<Option<TcpListener>, String> {
+    match address {
+        Some(address) => listen(address).await.map(Some).map_err(|e| e.replace("--address", word)),
+        None => Ok(None),
+    }
+}
+
 /// Makes the local socket. A server can do without: its folder's name may be too long for one.
-pub(super) fn listen_locally(folder: &Path) -> Option<UnixListener> {
+fn listen_locally(folder: &Path) -> Option<UnixListener> {
     let make = || {
         // Whoever looks for it finds the name that it is bound to.
         let path = folder.canonicalize()?.join(SOCKET);
@@ -63,6 +74,18 @@ pub(super) fn listen_locally(folder: &Path) -> Option<UnixListener> {
             tracing::warn!("{}: {e}: commands need --server HOST", folder.join(SOCKET).display());
         })
         .ok()
+}
+
+/// Makes the sockets for this machine: the one in the state folder, and the one by which root and other servers find the server
+/// that listens on its address. Where the latter is.
+pub(super) fn local_sockets(options: &ServerOptions, identity: &str) -> (Vec<UnixListener>, Option<PathBuf>) {
+    let made = transport::listen_locally(&options.address, identity);
+    let made = made.and_then(|(listener, path)| Ok((UnixListener::from_std(listener)?, path)));
+    let made = made.inspect_err(|e| {
+        tracing::warn!("no socket under /run/mortar: {e}: mounts on this machine need -o key=FILE");
+    });
+    let (for_machine, path) = made.ok().unzip();
+    (listen_locally(&options.state).into_iter().chain(for_machine).collect(), path)
 }
 
 /// Connections of all clients and servers together: half of the descriptors that this process may have.

@@ -130,14 +130,26 @@ impl Control {
 /// # Errors
 /// One line.
 pub(super) async fn join(folder: &StateFolder, join: &Join, address: &str) -> Result<ServerId, String> {
-    let token = JoinToken::parse(&join.token, unix_now()).map_err(|e| format!("the token: {e}"))?;
     let host = address.rsplit_once(':').map_or(address, |(h, _)| h).trim_matches(['[', ']']).to_owned();
+    let server = NewServer { identity: folder.identity.clone(), host, address: address.to_owned() };
+    let keys = come_in(server, join).await?;
+    keys.write(&folder.keys())?;
+    folder.note_secured().map_err(|e| format!("write down that the pool is secured: {e}"))?;
+    Ok(keys.server())
+}
+
+/// Has the pool of `join` take the server in. The keys that it has there.
+///
+/// # Errors
+/// One line.
+pub(super) async fn come_in(server: NewServer, join: &Join) -> Result<ServerKeys, String> {
+    let token = JoinToken::parse(&join.token, unix_now()).map_err(|e| format!("the token: {e}"))?;
     let key = PrivateKey::generate().map_err(|e| e.to_string())?;
     let request = JoinRequest {
         token: token.number(),
         secret: hex(token.secret()),
         public: hex(&key.public().0),
-        server: NewServer { identity: folder.identity.clone(), host, address: address.to_owned() },
+        server,
     };
     let mut tries = 0;
     let joined = loop {
@@ -150,13 +162,7 @@ pub(super) async fn join(folder: &StateFolder, join: &Join, address: &str) -> Re
         }
         tries += 1;
     };
-    let keys = keys(&token, key, &joined).map_err(|e| format!("join at {}: {e}", join.at))?;
-    let Holder::Server(server) = keys.identity().holder else {
-        return Err(format!("join at {}: the certificate is not a server's", join.at));
-    };
-    keys.write(&folder.keys())?;
-    folder.note_secured().map_err(|e| format!("write down that the pool is secured: {e}"))?;
-    Ok(server)
+    keys(&token, key, &joined).map_err(|e| format!("join at {}: {e}", join.at))
 }
 
 /// Asks once; why not, and whether it makes sense to ask again.

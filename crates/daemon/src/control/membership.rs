@@ -1,12 +1,13 @@
 //! Taking servers into the pool and letting them go.
 
 use super::answers::{conflict, failed, not_agreed, not_found, role, unreachable};
+use super::invitation::Found;
 use super::protocol::{ClusterReply, ClusterRequest, Request, Response};
 use super::{Control, open_store};
 use crate::limits::MEMBERSHIP_WAIT;
-use admin::{AdminError, Peer, PeerDetached, PeerProbed, PeerStatus};
+use admin::{AdminError, Peer, PeerDetached, PeerProbe, PeerProbed, PeerStatus};
 use cluster::membership::{Admission, Candidate};
-use cluster::{Command, NewServer, Server};
+use cluster::{Command, NewServer, Server, State};
 use config_store::ConfigStore;
 use ids::ServerId;
 use std::collections::BTreeMap;
@@ -14,18 +15,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 impl Control {
-    pub(super) async fn peer_probe(
-        self: &Arc<Self>,
-        host: &str,
-        port: Option<u16>,
-    ) -> Result<PeerProbed, AdminError> {
-        self.needs_no_token("mortar pool token")?;
-        let _one = self.changing.lock().await;
+    pub(super) async fn peer_probe(self: &Arc<Self>, request: PeerProbe) -> Result<PeerProbed, AdminError> {
+        let PeerProbe { host, port, fingerprint } = request;
         let address = match port {
             Some(port) => format!("{host}:{port}"),
-            None => transport::with_port(host),
+            None => transport::with_port(&host),
         };
-        let name = address.rsplit_once(':').map_or(host, |(h, _)| h).trim_matches(['[', ']']).to_owned();
+        let name = address.rsplit_once(':').map_or(&*host, |(h, _)| h).trim_matches(['[', ']']).to_owned();
+        if self.shared.is_secured() {
+            let probed = self.probe_with_token(name, &address, fingerprint.as_deref()).await;
+            return probed.map_err(|e| e.before("probe "));
+        }
+        let _one = self.changing.lock().await;
         let answer =
             self.ask_cluster(&address, ClusterRequest::Identify).await.map_err(|e| e.before("probe "))?;
         let Some(candidate) = answer.candidate() else {
@@ -36,7 +37,7 @@ impl Control {
         let id = match admitted.map_err(|e| conflict(format!("probe {name}: {e}")))? {
             Admission::Member(id) => {
                 let host = state.servers.get(&id).map_or(name, |s| s.host.clone());
-                return Ok(PeerProbed { host, server: id, already: true });
+                return Ok(PeerProbed { host, server: id, already: true, confirm: None });
             }
             Admission::Invite(id) => id,
             Admission::Add => {
@@ -53,7 +54,48 @@ impl Control {
             return Err(e.before("probe "));
         }
         self.await_member(&address, &state.pool).await?;
-        Ok(PeerProbed { host: name, server: id, already: false })
+        Ok(PeerProbed { host: name, server: id, already: false, confirm: None })
+    }
+
+    /// What the server at an address says of itself, if it has a key of this pool and is in it.
+    pub(super) async fn member_at(&self, address: &str, state: &State) -> Option<Candidate> {
+        let reply = self.ask_cluster(address, ClusterRequest::Identify).await.ok()?;
+        reply.candidate().filter(|candidate| candidate.pool == state.pool)
+    }
+
+    /// Takes a server into a secured pool: it joins with a token.
+    async fn probe_with_token(
+        &self,
+        name: String,
+        address: &str,
+        confirmed: Option<&str>,
+    ) -> Result<PeerProbed, AdminError> {
+        let state = self.linearizable().await?;
+        let (candidate, newcomer) = match self.member_at(address, &state).await {
+            Some(member) => (member, None),
+            None => match self.find_newcomer(address, confirmed).await? {
+                Found::Newcomer(newcomer) => (newcomer.candidate().await?, Some(newcomer)),
+                Found::Unconfirmed(shown) => {
+                    let confirm = Some(shown.to_string());
+                    return Ok(PeerProbed { host: name, server: ServerId(0), already: false, confirm });
+                }
+            },
+        };
+        let admitted = state.admit(&name, address, &candidate);
+        match admitted.map_err(|e| conflict(format!("{name}: {e}")))? {
+            Admission::Member(id) => {
+                let host = state.servers.get(&id).map_or(name, |s| s.host.clone());
+                return Ok(PeerProbed { host, server: id, already: true, confirm: None });
+            }
+            // Its key got lost on the way, and nobody else can use it.
+            Admission::Invite(id) => {
+                self.store().remove_server(id, true).await.map_err(|e| not_agreed(&e))?
+            }
+            Admission::Add => {}
+        }
+        let newcomer = newcomer.ok_or_else(|| unexpected(address))?;
+        let server = self.take_in(&newcomer, (&candidate.identity, &name), None).await?;
+        Ok(PeerProbed { host: name, server, already: false, confirm: None })
     }
 
     /// Has the server at `address` open a store as server `id`.
@@ -108,6 +150,7 @@ impl Control {
             return Err(e.after("; start it, or use --force if it is lost for good"));
         }
         self.store().remove_server(server.id, force).await.map_err(|e| not_agreed(&e))?;
+        self.revoke_local_keys(server.id).await;
         let goodbye = ClusterRequest::Detached { pool: state.pool.clone(), server: server.id };
         match self.ask_cluster(&server.address, goodbye).await {
             Err(e) if !force => Err(e.before(&format!("{host} is out of the pool but was not told: "))),
@@ -151,18 +194,7 @@ impl Control {
         request: ClusterRequest,
     ) -> Result<ClusterReply, AdminError> {
         match request {
-            ClusterRequest::Identify => {
-                let state = self.state();
-                Ok(ClusterReply::Identity {
-                    identity: self.folder.identity.clone(),
-                    pool: state.pool.clone(),
-                    server: self.shared.me(),
-                    servers: u32::try_from(state.servers.len()).unwrap_or(u32::MAX),
-                    volumes: u32::try_from(state.volumes.len()).unwrap_or(u32::MAX),
-                    generation: state.generation,
-                    program: env!("CARGO_PKG_VERSION").to_owned(),
-                })
-            }
+            ClusterRequest::Identify => Ok(self.own_identity()),
             ClusterRequest::JoinInvite { server, identity, members, .. } => {
                 self.join(server, &identity, members).await
             }
@@ -191,6 +223,20 @@ impl Control {
                 }
                 Ok(ClusterReply::Evidence(self.own_evidence(set, brick).await))
             }
+        }
+    }
+
+    /// What this server says of itself.
+    pub(super) fn own_identity(&self) -> ClusterReply {
+        let state = self.state();
+        ClusterReply::Identity {
+            identity: self.folder.identity.clone(),
+            pool: state.pool.clone(),
+            server: self.shared.me(),
+            servers: u32::try_from(state.servers.len()).unwrap_or(u32::MAX),
+            volumes: u32::try_from(state.volumes.len()).unwrap_or(u32::MAX),
+            generation: state.generation,
+            program: env!("CARGO_PKG_VERSION").to_owned(),
         }
     }
 
@@ -223,7 +269,7 @@ impl Control {
         Ok(ClusterReply::Done)
     }
 
-    async fn change_store(self: &Arc<Self>, me: ServerId) -> Result<ConfigStore, AdminError> {
+    pub(super) async fn change_store(self: &Arc<Self>, me: ServerId) -> Result<ConfigStore, AdminError> {
         self.store().shutdown().await;
         let path = self.folder.store();
         ConfigStore::wipe(&path).map_err(|e| failed(format!("{}: {e}", path.display())))?;
@@ -246,7 +292,7 @@ impl Control {
             Response::Cluster(ClusterReply::Error(e)) => Err(e),
             Response::Cluster(reply) => Ok(reply),
             Response::Error(e) => Err(failed(format!("{address}: {e}"))),
-            _ => Err(failed(format!("{address}: it gave an unexpected answer"))),
+            _ => Err(unexpected(address)),
         }
     }
 }
@@ -258,6 +304,10 @@ impl ClusterReply {
         let (identity, pool) = (identity.clone(), pool.clone());
         Some(Candidate { identity, pool, servers: *servers, volumes: *volumes })
     }
+}
+
+pub(super) fn unexpected(address: &str) -> AdminError {
+    failed(format!("{address}: it gave an unexpected answer"))
 }
 
 pub(super) fn find<'a>(state: &'a cluster::State, host: &str) -> Result<&'a Server, AdminError> {

@@ -17,12 +17,15 @@ mod events;
 mod evidence;
 mod fencing;
 mod grow;
+mod invitation;
 mod join;
 mod leases;
 mod leftovers;
+mod local_key;
 mod looks;
 mod membership;
 mod metrics;
+mod own_keys;
 mod peers;
 mod profile;
 mod promote;
@@ -41,15 +44,14 @@ mod watchdog;
 use crate::adoption::Adoptions;
 use crate::clock;
 use crate::guests::Guests;
-use crate::keys::ServerKeys;
 use crate::metrics::MetricsSite;
 use crate::shard::ShardMessage;
 use crate::shared::{Shared, lock};
-use crate::speaker::{JOIN, Speaker};
+use crate::speaker::{INVITATION, JOIN, Speaker};
 use admin::AdminRequest;
 use cluster::{NewServer, State};
 use config_store::ConfigStore;
-use entrance::{accept, accept_locally, listen, listen_locally, most_connections};
+use entrance::{accept, accept_locally, listen, listen_if_given, most_connections};
 use grow::Making;
 use ids::{BrickId, ServerId};
 use peers::Peers;
@@ -85,6 +87,8 @@ pub struct ServerOptions {
     pub console: Option<String>,
     /// A file with a key and certificates for the web console that browsers believe.
     pub console_key: Option<PathBuf>,
+    /// While it is alone, whoever has its fingerprint confirmed may take it into a pool over the network.
+    pub invite: bool,
 }
 
 /// Why a server does not start. One line.
@@ -120,6 +124,10 @@ pub(crate) struct Control {
     making: Mutex<BTreeMap<(BrickId, String), Duration>>,
     /// Looks at directories of bricks that are under way.
     looks: looks::Looks,
+    /// Whether it follows invitations that come over the network.
+    takes_invitations: bool,
+    /// Where its socket for this machine is, to be removed at the end.
+    machine_socket: Option<PathBuf>,
     /// One change of membership or volumes at a time from this server.
     pub(crate) changing: tokio::sync::Mutex<()>,
 }
@@ -195,6 +203,10 @@ impl Server {
         for shard in threads.into_iter().flatten() {
             let _panicked = shard.join();
         }
+        if let Some(path) = &self.control.machine_socket {
+            // Another server's start removes what is left.
+            let _gone = std::fs::remove_file(path);
+        }
         events::end(&self.control);
         self.runtime.shutdown_timeout(Duration::from_secs(1));
     }
@@ -208,16 +220,10 @@ impl Control {
     ) -> Result<Arc<Control>, String> {
         let folder = StateFolder::open(&options.state)?;
         let listener = listen(&options.address).await?;
-        let admin = match &options.admin {
-            Some(address) => Some(listen(address).await?),
-            None => None,
-        };
-        let metrics = match &options.metrics {
-            Some(address) => Some(listen(address).await.map_err(|e| e.replace("--address", "--metrics"))?),
-            None => None,
-        };
+        let admin = listen_if_given(options.admin.as_deref(), "--admin").await?;
+        let metrics = listen_if_given(options.metrics.as_deref(), "--metrics").await?;
         let console = console::listen_for(options).await?;
-        let local = listen_locally(&options.state);
+        let (local, machine_socket) = entrance::local_sockets(options, &folder.identity);
         let peers = Peers::new(shared.clone());
         let store_path = folder.store();
         let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&store_path);
@@ -229,7 +235,11 @@ impl Control {
             (None, None) if folder.is_secured() => return Err(join::has_lost_its_store(&options.state)),
             (None, None) => ServerId(1),
         };
-        shared.set_keys(read_keys(&folder)?);
+        let keys = own_keys::read(&folder)?;
+        let me =
+            own_keys::number_by_keys(me, keys.as_ref().filter(|_| stored.is_some()), &store_path, &peers)
+                .await?;
+        shared.set_keys(keys);
         shared.set_secured(folder.is_secured());
         let store = open_store(&store_path, me, &peers).await?;
         if stored.is_some() {
@@ -248,6 +258,8 @@ impl Control {
             generation: tokio::sync::watch::Sender::new(0),
             making: Mutex::default(),
             looks: looks::Looks::default(),
+            takes_invitations: options.invite,
+            machine_socket,
             changing: tokio::sync::Mutex::new(()),
         });
         if stored.is_none() && options.join.is_none() {
@@ -275,7 +287,7 @@ impl Control {
         self: &Arc<Self>,
         admin: Option<TcpListener>,
         metrics: Option<TcpListener>,
-        local: Option<UnixListener>,
+        local: Vec<UnixListener>,
     ) {
         if let Some(admin) = admin {
             tokio::spawn(accept(self.clone(), admin, false));
@@ -288,7 +300,7 @@ impl Control {
             });
             tokio::spawn(crate::http::serve(listener, site));
         }
-        if let Some(local) = local {
+        for local in local {
             tokio::spawn(accept_locally(self.clone(), local));
         }
     }
@@ -338,10 +350,17 @@ impl Control {
         if body.first() == Some(&JOIN) {
             return protocol::encode(&self.on_join(body).await);
         }
+        if body.first() == Some(&INVITATION) {
+            return protocol::encode(&self.on_invitation(body, speaker).await);
+        }
         if body.first() == Some(&admin::TAG) {
             let answer = match admin::decode_request(body) {
                 Ok(AdminRequest::PoolSecure(_)) if *speaker != Speaker::Root => Err(answers::conflict(
                     "the pool is secured on one of its servers: run this there as root, without --server"
+                        .to_owned(),
+                )),
+                Ok(AdminRequest::LocalKey(_)) if *speaker != Speaker::Root => Err(answers::conflict(
+                    "only root of a server's machine gets this key, by the local socket: make one with mortar client add"
                         .to_owned(),
                 )),
                 Ok(request) => self.audited_admin(request, who).await,
@@ -426,28 +445,6 @@ async fn publish(control: Arc<Control>, store: ConfigStore) {
         }
         if states.changed().await.is_err() {
             return;
-        }
-    }
-}
-
-/// This server's keys.
-///
-/// # Errors
-/// They cannot be used, and the pool takes nobody without.
-fn read_keys(folder: &StateFolder) -> Result<Option<ServerKeys>, String> {
-    let path = folder.keys();
-    if !folder.is_secured() && !path.exists() {
-        return Ok(None);
-    }
-    match ServerKeys::read(&path) {
-        Ok(keys) => Ok(Some(keys)),
-        Err(e) if folder.is_secured() => Err(format!(
-            "{e}: restore the folder from a backup, or empty the state folder and join again (mortar pool token --replace \
-             HOST on another server, mortar server --join here)"
-        )),
-        Err(e) => {
-            tracing::warn!("{e}: an interrupted mortar pool secure left it");
-            Ok(None)
         }
     }
 }

@@ -1,12 +1,13 @@
 //! The control plane's messages: what travels in [`wire::Kind::Control`] frames.
 //!
 //! The first byte of a body says what follows: 0 JSON of [`Request`] or [`Response`] between servers, 1 bytes of the pool
-//! store, 2 the admin protocol ([`admin::TAG`]), 3 JSON of a server that joins ([`JOIN`]).
+//! store, 2 the admin protocol ([`admin::TAG`]), 3 JSON of a server that joins ([`JOIN`]), 4 JSON of an [`Invitation`].
 
 mod servers;
 
+use super::invitation::Invitation;
 use super::join::JoinRequest;
-use crate::speaker::JOIN;
+use crate::speaker::{INVITATION, JOIN};
 use cluster::{Set, Volume};
 use ids::{BrickId, ServerId, SetId};
 use namespace::placement::SetRoom;
@@ -129,13 +130,24 @@ pub(crate) fn encode<T: Serialize>(message: &T) -> Vec<u8> {
     body
 }
 
-/// A body of a server that joins.
-pub(crate) fn encode_join(request: &JoinRequest) -> Vec<u8> {
-    let mut body = encode(request);
-    if let Some(tag) = body.first_mut() {
-        *tag = JOIN;
+fn encode_as<T: Serialize>(tag: u8, message: &T) -> Vec<u8> {
+    let mut body = encode(message);
+    if let Some(first) = body.first_mut() {
+        *first = tag;
     }
     body
+}
+
+fn decode_as<T: for<'a> Deserialize<'a>>(tag: u8, body: &[u8]) -> Result<T, String> {
+    match body.split_first() {
+        Some((first, rest)) if *first == tag => serde_json::from_slice(rest).map_err(|e| e.to_string()),
+        _ => Err("another kind of message".to_owned()),
+    }
+}
+
+/// A body of a server that joins.
+pub(crate) fn encode_join(request: &JoinRequest) -> Vec<u8> {
+    encode_as(JOIN, request)
 }
 
 /// Reads what [`encode_join`] wrote.
@@ -143,10 +155,20 @@ pub(crate) fn encode_join(request: &JoinRequest) -> Vec<u8> {
 /// # Errors
 /// A line that says what is wrong with it.
 pub(crate) fn decode_join(body: &[u8]) -> Result<JoinRequest, String> {
-    match body.split_first() {
-        Some((&JOIN, rest)) => serde_json::from_slice(rest).map_err(|e| e.to_string()),
-        _ => Err("not a request to join".to_owned()),
-    }
+    decode_as(JOIN, body)
+}
+
+/// A body of an invitation.
+pub(crate) fn encode_invitation(invitation: &Invitation) -> Vec<u8> {
+    encode_as(INVITATION, invitation)
+}
+
+/// Reads what [`encode_invitation`] wrote.
+///
+/// # Errors
+/// A line that says what is wrong with it.
+pub(crate) fn decode_invitation(body: &[u8]) -> Result<Invitation, String> {
+    decode_as(INVITATION, body)
 }
 
 /// A body of pool store bytes.

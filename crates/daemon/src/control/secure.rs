@@ -8,8 +8,8 @@ use crate::clock::unix_now;
 use crate::keys::ServerKeys;
 use crate::limits::{ADMIN_WAIT, SECURED_WAIT};
 use admin::{
-    AdminError, ClientAdd, ClientRotate, ErrorCode, GetPoolToken, KeyLine, KeyList, KeyMade, KeyRole,
-    KeysRevoked, PoolSecured, PoolToken,
+    AdminError, ClientAdd, ClientRotate, GetPoolToken, KeyLine, KeyList, KeyMade, KeyRole, KeysRevoked,
+    PoolSecured, PoolToken,
 };
 use cluster::{ClientKey, Command, Key, KeyHolder, KeyRefusal, Outcome, State, Token};
 use ids::{KeyId, ServerId};
@@ -113,7 +113,7 @@ impl Control {
         }
     }
 
-    async fn add_key(&self, key: Key) -> Result<KeyId, AdminError> {
+    pub(super) async fn add_key(&self, key: Key) -> Result<KeyId, AdminError> {
         self.numbered(Command::AddKey(key)).await
     }
 
@@ -229,19 +229,6 @@ impl Control {
         let number = self.numbered(Command::AddToken { token, now }).await?;
         let token = JoinToken::new(fingerprint, number, secret, until).text();
         Ok(PoolToken { token, until, address: self.address.clone() })
-    }
-
-    /// Servers come into a secured pool with a token.
-    pub(super) fn needs_no_token(&self, words: &str) -> Result<(), AdminError> {
-        if !self.shared.is_secured() {
-            return Ok(());
-        }
-        Err(AdminError::new(
-            ErrorCode::Conflict,
-            format!(
-                "the pool is secured: make a token ({words}) and start the server with --join TOKEN@HOST"
-            ),
-        ))
     }
 }
 

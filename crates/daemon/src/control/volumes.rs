@@ -25,7 +25,7 @@ impl Control {
     pub(super) async fn admin(self: &Arc<Self>, request: AdminRequest) -> Result<AdminAnswer, AdminError> {
         use {AdminAnswer as A, AdminRequest as R};
         Ok(match request {
-            R::PeerProbe(r) => A::PeerProbe(self.peer_probe(&r.host, r.port).await?),
+            R::PeerProbe(r) => A::PeerProbe(self.peer_probe(r).await?),
             R::PeerDetach(r) => A::PeerDetach(self.peer_detach(&r.host, r.force).await?),
             R::PeerReplace(r) => A::PeerReplace(self.peer_replace(&r.host, r.by.as_deref()).await?),
             R::PeerDrain(r) => A::PeerDrain(self.peer_drain(&r.host).await?),
@@ -33,6 +33,7 @@ impl Control {
             R::PoolSecure(_) => A::PoolSecure(self.pool_secure().await?),
             R::PoolToken(r) => A::PoolToken(self.pool_token(r).await?),
             R::PoolKey(r) => A::PoolKey(self.pool_key(r.name).await?),
+            R::LocalKey(r) => A::LocalKey(self.local_key(r).await?),
             R::ClientAdd(r) => A::ClientAdd(self.client_add(r).await?),
             R::ClientList(_) => A::ClientList(self.client_list().await?),
             R::ClientRevoke(r) => A::ClientRevoke(self.client_revoke(r.name).await?),

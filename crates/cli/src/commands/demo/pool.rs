@@ -79,7 +79,7 @@ impl Pool {
         }
         for server in pool.servers.iter().skip(1) {
             stop.check()?;
-            pool.ask(admin::PeerProbe { host: server.host.clone(), port: Some(port) })?;
+            pool.ask(admin::PeerProbe { host: server.host.clone(), port: Some(port), fingerprint: None })?;
             output::line(&format!("{} is in the pool", server.host))?;
         }
         Ok(pool)

@@ -16,6 +16,7 @@ use std::path::PathBuf;
 /// Mount a volume. Returns when the mount answers; `umount DIR` ends it.
 ///
 /// Also as `mount -t mortar HOST:/VOL DIR` and in fstab, where /sbin/mount.mortar is a link to this program.
+/// The key that it shows: the option `key=FILE`, else /etc/mortar/VOLUME.key; root needs none where a server of the pool runs.
 /// The mount goes on by itself when a server fails: applications see a pause. While a volume is stopped, calls wait until it
 /// is started again; with `soft=SECONDS` they fail after that time. The log goes to the machine's log (syslog or the journal)
 /// unless a file is named.

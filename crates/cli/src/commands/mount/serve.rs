@@ -2,6 +2,7 @@
 
 use super::MountCommand;
 use super::background::READY;
+use crate::local_key::key_for;
 use crate::notify::notify_ready;
 use crate::output;
 use anyhow::Context;
@@ -10,7 +11,7 @@ use std::fs::File;
 use std::time::Duration;
 
 /// Mounts and serves until somebody unmounts or SIGTERM or SIGINT comes.
-pub(super) fn serve(wanted: MountOptions, command: &MountCommand) -> anyhow::Result<()> {
+pub(super) fn serve(mut wanted: MountOptions, command: &MountCommand) -> anyhow::Result<()> {
     if command.report {
         // A session of our own: whoever started us may log out.
         rustix::process::setsid().context("begin a session")?;
@@ -22,6 +23,9 @@ pub(super) fn serve(wanted: MountOptions, command: &MountCommand) -> anyhow::Res
         command.log.start()?
     };
     log.reopen_on_hangup()?;
+    if !wanted.has_key() {
+        wanted.options.client.key = local_key(&wanted)?;
+    }
     let mounted = mount::mount(wanted)?;
     let dir = mounted.dir().to_path_buf();
     stop_on_signals(mounted.stop_handle())?;
@@ -43,6 +47,14 @@ pub(super) fn serve(wanted: MountOptions, command: &MountCommand) -> anyhow::Res
         .with_context(|| format!("serve {}", dir.display()))?;
     tracing::info!("{} is unmounted", dir.display());
     Ok(())
+}
+
+/// The key of root on a machine where a server of the pool runs.
+fn local_key(wanted: &MountOptions) -> anyhow::Result<Option<mount::Key>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let source = &wanted.source;
+    let key = runtime.block_on(key_for(&source.servers, Some(&source.volume)))?;
+    Ok(key.map(mount::Key::Settings))
 }
 
 /// Says that the mount answers, and lets go of everything that belongs to the one who started us.

@@ -1,28 +1,51 @@
 //! `mortar peer probe`.
 
-use crate::ask;
 use crate::cli::Global;
 use crate::error::usage;
 use crate::limits::{PROBE_AGAIN, PROBE_WAIT};
-use crate::output;
+use crate::{ask, confirm, output};
+use anyhow::bail;
 use clap::Args;
+use std::io::IsTerminal;
 use std::time::Instant;
 
 /// Take a server into the pool.
 ///
 /// It must run, and have no volumes and no other servers of its own. One that is just being started is waited for.
+/// One on the machine of the server that is asked needs nothing else. One on another machine has to be started with
+/// --invite: its fingerprint is shown, to be compared with the one in its log; or start it with a token (mortar pool token).
 #[derive(Args, Debug)]
 #[command(after_help = "Example: mortar peer probe server2")]
 pub(crate) struct Probe {
     /// The server. The name is what bricks are written with from now on: HOST:/PATH.
     #[arg(value_name = "HOST[:PORT]")]
     host: String,
+    /// The fingerprint in the log of the server, on another machine. Unless given: asked for at a terminal.
+    #[arg(long, value_name = "HEX")]
+    fingerprint: Option<String>,
 }
 
 impl Probe {
     pub(crate) fn run(self, global: &Global) -> anyhow::Result<()> {
         let (host, port) = split(&self.host)?;
-        let answer = ask_patiently(global, &admin::PeerProbe { host, port })?;
+        let mut probe = admin::PeerProbe { host, port, fingerprint: self.fingerprint };
+        let mut answer = ask_patiently(global, &probe)?;
+        if let Some(shown) = answer.confirm.take() {
+            if !std::io::stdin().is_terminal() {
+                bail!(
+                    "probe {}: it shows fingerprint {shown}: compare it with the one in its log, and confirm it with \
+                     --fingerprint {shown}",
+                    self.host
+                );
+            }
+            // Not answered by --yes: somebody has to look.
+            let asking = Global { yes: false, ..global.clone() };
+            let question =
+                format!("Server {} shows fingerprint {shown}. Is it the one in its log?", self.host);
+            confirm::confirm(&asking, &question)?;
+            probe.fingerprint = Some(shown);
+            answer = ask_patiently(global, &probe)?;
+        }
         let when = if answer.already { "already" } else { "now" };
         let line = format!("{} is in the pool {when}, as server {}", answer.host, answer.server);
         output::done(global.json, &answer, &line)

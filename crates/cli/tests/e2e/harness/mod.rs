@@ -14,7 +14,7 @@ pub(crate) use disk::Disk;
 pub(crate) use mounted::Mounted;
 pub(crate) use network::Network;
 pub(crate) use pool::{Pool, Server};
-pub(crate) use process::{Output, mortar, run, spawn, tool};
+pub(crate) use process::{Output, mortar, mortar_elsewhere, run, spawn, tool};
 
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,6 @@
 //! Pools of servers.
 
-use super::{Disk, Mounted, Network, Output, eventually, mortar, run, spawn};
+use super::{Disk, Mounted, Network, Output, eventually, mortar, mortar_elsewhere, run, spawn};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -23,6 +23,8 @@ pub(crate) struct Server {
     pub(crate) folder: PathBuf,
     /// More words of its command line.
     pub(crate) words: Vec<String>,
+    /// It runs as if on another machine: without the sockets of this one.
+    pub(crate) elsewhere: bool,
     child: Option<Child>,
     frozen: bool,
 }
@@ -34,8 +36,6 @@ pub(crate) struct Pool {
     pub(crate) servers: Vec<Server>,
     subnet: String,
     mounts: AtomicU32,
-    /// Nobody is let in without a key: commands use local sockets, and each mount has a key of its own.
-    secured: bool,
     /// Processes to kill when the test takes too long.
     pub(super) pids: Arc<Mutex<Vec<i32>>>,
     finished: mpsc::Sender<()>,
@@ -49,6 +49,10 @@ pub(crate) struct Pool {
 static COUNTER: AtomicU32 = AtomicU32::new(0);
 
 impl Server {
+    fn new(host: String, address: String, folder: PathBuf) -> Server {
+        Server { host, address, folder, words: vec![], elsewhere: false, child: None, frozen: false }
+    }
+
     pub(crate) fn pid(&self) -> u32 {
         self.child.as_ref().expect("the server runs").id()
     }
@@ -84,23 +88,21 @@ impl Pool {
 
     /// A pool of `count` servers that lets nobody in without a key.
     pub(crate) fn secured(count: usize) -> Pool {
-        let mut pool = Pool::apart(count);
-        pool = Pool::probed(pool);
+        let pool = Pool::probed(Pool::apart(count));
         pool.secure();
         pool
     }
 
     /// Lets nobody in without a key any more.
-    pub(crate) fn secure(&mut self) {
+    pub(crate) fn secure(&self) {
         let socket = self.servers[0].socket();
         self.cli_at(&socket, "pool secure --yes").ok();
-        self.secured = true;
         self.wait_in_sync();
     }
 
     /// All tests can be run on secured pools: with E2E_SECURED in the environment.
     fn joined(pool: Pool) -> Pool {
-        let mut pool = Pool::probed(pool);
+        let pool = Pool::probed(pool);
         if std::env::var_os("E2E_SECURED").is_some() {
             pool.secure();
         }
@@ -142,26 +144,14 @@ impl Pool {
         let watched = pids.clone();
         std::thread::spawn(move || watchdog(&wait, &watched));
         let (servers, expected_errors, disks) = (vec![], vec![], vec![]);
-        let secured = false;
-        let mut pool = Pool {
-            dir,
-            port,
-            servers,
-            subnet,
-            mounts,
-            secured,
-            pids,
-            finished,
-            expected_errors,
-            disks,
-            network,
-        };
+        let mut pool =
+            Pool { dir, port, servers, subnet, mounts, pids, finished, expected_errors, disks, network };
         for i in 0..count {
             let host = pool.host(i);
             let folder = pool.dir.join(format!("s{i}"));
             fs::create_dir(&folder).unwrap();
             let address = format!("{host}:{port}");
-            pool.servers.push(Server { host, address, folder, words: vec![], child: None, frozen: false });
+            pool.servers.push(Server::new(host, address, folder));
             pool.start(i);
         }
         pool
@@ -174,7 +164,7 @@ impl Pool {
         let folder = self.dir.join(format!("s{i}"));
         fs::create_dir(&folder).unwrap();
         let address = format!("{host}:{}", self.port);
-        self.servers.push(Server { host, address, folder, words: vec![], child: None, frozen: false });
+        self.servers.push(Server::new(host, address, folder));
         i
     }
 
@@ -208,7 +198,8 @@ impl Pool {
         let server = &mut self.servers[i];
         assert!(server.child.is_none());
         let errors = server.folder.join("stderr");
-        let command = self.network.as_ref().map_or_else(mortar, |n| n.mortar(i));
+        let here = if server.elsewhere { mortar_elsewhere } else { mortar };
+        let command = self.network.as_ref().map_or_else(here, |n| n.mortar(i));
         let mut child = spawn(command, |c| {
             c.args(["server", "--address", &server.address, "--state"]).arg(server.state());
             c.arg("--log").arg(server.folder.join("log")).args(&server.words).args(words);
@@ -282,8 +273,6 @@ impl Pool {
     }
 
     pub(crate) fn cli_at(&self, server: &str, line: &str) -> Output {
-        let known = self.servers.iter().find(|s| self.secured && s.address == server);
-        let server = &known.map_or_else(|| server.to_owned(), Server::socket);
         let mut command = self.network.as_ref().map_or_else(mortar, Network::mortar_outside);
         command.arg("--server").arg(server).args(line.split(' '));
         run(command)
@@ -345,21 +334,14 @@ impl Pool {
     pub(crate) fn mount_with(&self, volume: &str, words: &[&str]) -> Mounted {
         let n = self.mounts.fetch_add(1, Ordering::Relaxed);
         let command = self.network.as_ref().map_or_else(mortar, Network::mortar_outside);
-        let key =
-            self.secured.then(|| format!("key={}", self.client_key(&format!("m{n}"), volume, "").display()));
-        let key = key.iter().flat_map(|key| ["-o", key.as_str()]);
-        let words: Vec<&str> = words.iter().copied().chain(key).collect();
         let dir = self.dir.join(format!("mnt{n}"));
-        Mounted::new(command, &self.source(volume), &dir, &words, &self.pids)
+        Mounted::new(command, &self.source(volume), &dir, words, &self.pids)
     }
 
-    /// Options of a mount, with a key if one is needed.
-    pub(crate) fn with_key(&self, volume: &str, options: &str) -> String {
-        if !self.secured {
-            return options.to_owned();
-        }
+    /// A mount by servers at these addresses, and in the test's own network.
+    pub(crate) fn mount_from(&self, source: &str) -> Mounted {
         let n = self.mounts.fetch_add(1, Ordering::Relaxed);
-        format!("{options},key={}", self.client_key(&format!("m{n}"), volume, "").display())
+        Mounted::new(mortar(), source, &self.dir.join(format!("mnt{n}")), &[], &self.pids)
     }
 
     /// A mount with this key.

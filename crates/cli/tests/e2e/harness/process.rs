@@ -22,6 +22,16 @@ pub(crate) fn mortar() -> Command {
     Command::new(std::env::var_os("MORTAR_BIN").unwrap_or_else(built))
 }
 
+/// The binary under test as on another machine: it sees none of the sockets that servers leave for root. Mounts of other
+/// tests are taken out of its view, or they would last as long as it runs.
+pub(crate) fn mortar_elsewhere() -> Command {
+    std::fs::create_dir_all("/run/mortar").unwrap();
+    let mut command = Command::new("unshare");
+    let alone = "umount -i -l -a -t fuse.mortar 2>/dev/null; mount -t tmpfs -o mode=700 elsewhere /run/mortar && exec \"$0\" \"$@\"";
+    command.args(["--mount", "--propagation", "private", "sh", "-c", alone]).arg(mortar().get_program());
+    command
+}
+
 /// Starts the binary under test, called by `command`, as a child that ends with us.
 pub(crate) fn spawn(mut command: Command, configure: impl FnOnce(&mut Command)) -> Child {
     configure(&mut command);
