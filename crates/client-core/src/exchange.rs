@@ -209,7 +209,7 @@ impl Exchange {
         if !set.needs_reclaim(mark) {
             return self.after_reclaim(&set);
         }
-        match set.begin_reclaim() {
+        match set.begin_reclaim(mark) {
             // Somebody else is telling, and it is not known whether that goes well.
             None => self.end(Ended::Busy),
             Some(files) => {

@@ -1,7 +1,8 @@
 //! What a client decides, without I/O: routing, resends, sessions, open files, what is unsynced.
 //!
 //! Owns: the life of an operation ([`operation`]), which is one of tries ([`call`]), each an exchange with one server
-//! ([`exchange`]); what a client keeps for each set ([`set`]); the numbers of a session's
+//! ([`exchange`]); what a client keeps for each set ([`set`]); which files
+//! moved to other sets while they were open ([`moved`]); the numbers of a session's
 //! connections to one server ([`connections`]); and who serves what by a volume's map ([`routes`]). The crate `client`
 //! carries the decisions out with threads and sockets, the simulator with events.
 //!
@@ -17,6 +18,7 @@ extern crate alloc;
 pub mod call;
 pub mod connections;
 pub mod exchange;
+pub mod moved;
 mod numbers;
 mod opens;
 pub mod operation;

@@ -66,6 +66,10 @@ pub(crate) struct Opens {
     reclaimed: Option<ReclaimMark>,
     /// Somebody is telling it.
     reclaiming: bool,
+    /// Open files that came from other sets, of which this one was not told.
+    arrived: BTreeSet<Fid>,
+    /// Those of which it is being told.
+    telling: BTreeSet<Fid>,
 }
 
 impl Opens {
@@ -166,21 +170,53 @@ impl Opens {
     }
 
     pub(crate) fn needs_reclaim(&self, mark: ReclaimMark) -> bool {
-        self.reclaimed != Some(mark)
+        self.reclaimed != Some(mark) || !self.arrived.is_empty()
     }
 
     /// The files to tell of; `None` if somebody else is telling.
-    pub(crate) fn begin_reclaim(&mut self) -> Option<Vec<Fid>> {
+    pub(crate) fn begin_reclaim(&mut self, mark: ReclaimMark) -> Option<Vec<Fid>> {
         if self.reclaiming {
             return None;
         }
         self.reclaiming = true;
-        Some(self.held.iter().filter(|(_, h)| !h.releasing).map(|(fid, _)| *fid).collect())
+        self.telling = core::mem::take(&mut self.arrived);
+        let all = self.reclaimed != Some(mark);
+        let told = |(fid, h): &(&Fid, &Held)| !h.releasing && (all || self.telling.contains(fid));
+        Some(self.held.iter().filter(told).map(|(fid, _)| *fid).collect())
     }
 
     pub(crate) fn end_reclaim(&mut self, told: Option<ReclaimMark>) {
         assert!(self.reclaiming, "what ends has begun");
         self.reclaiming = false;
         self.reclaimed = told.or(self.reclaimed);
+        let mut telling = core::mem::take(&mut self.telling);
+        if told.is_none() {
+            self.arrived.append(&mut telling);
+        }
+    }
+
+    /// A file goes on in another set, which hears of it: how many handles are open.
+    pub(crate) fn leave(&mut self, fid: Fid) -> u32 {
+        self.closed.remove(&fid);
+        self.arrived.remove(&fid);
+        let Some(h) = self.held.get_mut(&fid) else { return 0 };
+        let count = core::mem::take(&mut h.count);
+        self.open -= usize::from(count > 0);
+        if !h.releasing {
+            self.held.remove(&fid);
+        }
+        count
+    }
+
+    /// A file with so many open handles came from another set.
+    pub(crate) fn arrive(&mut self, fid: Fid, count: u32) {
+        if count == 0 {
+            return;
+        }
+        let h = self.held.entry(fid).or_default();
+        self.open += usize::from(h.count == 0);
+        h.count += count;
+        h.told = Told::Perhaps;
+        self.arrived.insert(fid);
     }
 }

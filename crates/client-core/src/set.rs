@@ -105,13 +105,27 @@ impl SetState {
     }
 
     /// Claims the task of telling; the files to tell of. `None`: somebody else has it. [`SetState::end_reclaim`] follows.
-    pub fn begin_reclaim(&mut self) -> Option<Vec<Fid>> {
-        self.opens.begin_reclaim()
+    pub fn begin_reclaim(&mut self, mark: ReclaimMark) -> Option<Vec<Fid>> {
+        self.opens.begin_reclaim(mark)
     }
 
     /// The set was told of all files, under these circumstances; `None`: that failed.
     pub fn end_reclaim(&mut self, told: Option<ReclaimMark>) {
         self.opens.end_reclaim(told);
+    }
+}
+
+/// Files that move from one set to another while they are open.
+impl SetState {
+    /// A file goes on in another set: how many handles are open, and whether changes of it were lost before it moved; what
+    /// was there when it did is on disk.
+    pub fn leave(&mut self, fid: Fid, lost_before: Epoch) -> (u32, bool) {
+        (self.opens.leave(fid), self.unsynced.leave(fid, lost_before))
+    }
+
+    /// A file with so many open handles came from another set: this one is told before it is asked anything.
+    pub fn arrive(&mut self, fid: Fid, count: u32) {
+        self.opens.arrive(fid, count);
     }
 }
 

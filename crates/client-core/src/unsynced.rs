@@ -98,6 +98,13 @@ impl Unsynced {
         if lost { Err(Errno::EIO) } else { Ok(()) }
     }
 
+    /// What is there of an object is on disk, on another set. Whether some of its changes were lost.
+    pub(crate) fn leave(&mut self, fid: Fid, lost_before: Epoch) -> bool {
+        let mark = self.begin(Some(fid));
+        self.forget_one(fid, mark);
+        mark.since.is_some_and(|since| since < lost_before)
+    }
+
     fn forget_one(&mut self, fid: Fid, mark: SyncMark) {
         let over = |n: &Noted| n.last <= mark.change;
         let keys = self.noted.range(all_of(fid)).filter(|(_, n)| over(n)).map(|(k, _)| *k);

@@ -20,6 +20,7 @@ use crate::exchange::{Outcome, Running};
 use crate::key::KeyReader;
 use crate::layer::{Layer, Next, ReadOnly, Request};
 use crate::map::Generation;
+use crate::moved::MovedFiles;
 use crate::options::{Options, is_on};
 use crate::payload::Payload;
 use crate::sets::{SharedSet, lock};
@@ -37,6 +38,7 @@ pub(crate) struct Core {
     pub background: Background,
     pub watcher: Watcher,
     pub directories: Directories,
+    pub moved: MovedFiles,
     current: RwLock<Arc<Generation>>,
     stopped: AtomicBool,
     /// When the log last told of calls that wait.
@@ -137,7 +139,7 @@ impl Core {
     }
 
     /// What is known of a set, and the epoch of its view.
-    fn find(&self, set: SetId) -> Result<(Arc<SharedSet>, Epoch), Errno> {
+    pub(crate) fn find(&self, set: SetId) -> Result<(Arc<SharedSet>, Epoch), Errno> {
         loop {
             let generation = self.current();
             match generation.route(set) {
@@ -278,6 +280,7 @@ impl Client {
         }
         let core = Arc::new(Core {
             directories: Directories::default(),
+            moved: MovedFiles::default(),
             options,
             volume: volume.to_owned(),
             intent,
@@ -308,7 +311,17 @@ impl Client {
     /// stopped), `ESHUTDOWN` (the client ends).
     pub fn call(&self, set: SetId, op: Op, payload: &[u8], into: &mut Payload<'_>) -> Result<Body, Errno> {
         let call = Call { set, epoch: Epoch(0), id: OpId::default(), finished: 0, op };
-        Next { layers: &self.layers, core: &self.core }.run(&mut Request { call, payload, into })
+        let mut request = Request { call, payload, into };
+        self.core.redirect(&mut request.call);
+        loop {
+            let next = Next { layers: &self.layers, core: &self.core };
+            match next.run(&mut request) {
+                Ok(Body::Moved { fid }) => self.core.file_moved(&mut request.call, fid)?,
+                // It moved while it was asked for.
+                Err(Errno::ESTALE) if self.core.redirect(&mut request.call) => {}
+                answer => return answer.map(|body| self.core.restore(body)),
+            }
+        }
     }
 
     /// Adds a layer above those that are there.

@@ -203,13 +203,21 @@ impl Client {
     /// # Errors
     /// As `link`.
     pub fn link(&self, object: Object, parent: Object, name: Name) -> Result<Option<Attr>, Errno> {
-        let Object { fid, home } = object;
-        let op = if home == parent.home {
-            Op::Link { fid, parent: parent.fid, name }
-        } else {
-            Op::LinkIn { fid, home, parent: parent.fid, name }
+        let linked = |Object { fid, home }, name| {
+            let parent_fid = parent.fid;
+            let op = if home == parent.home {
+                Op::Link { fid, parent: parent_fid, name }
+            } else {
+                Op::LinkIn { fid, home, parent: parent_fid, name }
+            };
+            self.ask(parent.home, op)
         };
-        let body = self.ask(parent.home, op)?;
+        let before = self.now(object);
+        let body = match linked(before, name.clone()) {
+            // It has moved meanwhile.
+            Err(Errno::ESTALE) if self.now(object) != before => linked(self.now(object), name)?,
+            other => other?,
+        };
         match body {
             Body::Done => match self.getattr(object) {
                 Err(Errno::ESTALE | Errno::ENOENT) => Ok(None),
@@ -234,6 +242,7 @@ impl Client {
     /// # Errors
     /// `ESTALE` if it is gone.
     pub fn open(&self, object: Object) -> Result<(), Errno> {
+        let object = self.now(object);
         loop {
             let generation = self.core.current();
             let Some(route) = generation.route(object.home) else { return Err(Errno::ESTALE) };
@@ -255,6 +264,7 @@ impl Client {
 
     /// Ends one [`Client::open`]. The set hears of the last one a little later.
     pub fn release(&self, object: Object) {
+        let object = self.now(object);
         let generation = self.core.current();
         if let Some(route) = generation.route(object.home) {
             self.core.close(route, object.fid);
@@ -290,7 +300,8 @@ impl Client {
     /// # Errors
     /// As `fsync`.
     pub fn fsync(&self, object: Object) -> Result<(), Errno> {
-        self.ask(object.home, Op::Fsync { fid: object.fid }).map(drop)
+        self.ask(object.home, Op::Fsync { fid: object.fid })?;
+        if self.has_lost(object) { Err(Errno::EIO) } else { Ok(()) }
     }
 
     /// Returns when everything acknowledged in the volume is on disk.
@@ -399,7 +410,7 @@ impl Client {
     /// # Errors
     /// `EXDEV` if two sets would have to work together; as `copy_file_range`.
     pub fn copy_range(&self, from: (Object, u64), to: (Object, u64), len: u64) -> Result<u64, Errno> {
-        let ((from, from_offset), (to, to_offset)) = (from, to);
+        let ((from, from_offset), (to, to_offset)) = ((self.now(from.0), from.1), (self.now(to.0), to.1));
         if from.home != to.home {
             return Err(Errno::EXDEV);
         }

@@ -24,6 +24,7 @@ pub mod grant;
 mod key;
 mod layer;
 mod map;
+mod moved;
 mod options;
 mod payload;
 mod server_link;

@@ -225,7 +225,9 @@ impl Filesystem for FuseAdapter {
     }
 
     fn forget(&self, node: u64, count: u64) {
-        self.inodes.forget(node, count);
+        if let Some(object) = self.inodes.forget(node, count) {
+            self.client.forget(object);
+        }
     }
 
     fn getattr(&self, req: &Request<'_>, node: u64, _fh: Option<u64>) -> Reply<AttrReply> {
@@ -461,7 +463,7 @@ impl Filesystem for FuseAdapter {
                 entry.attr_timeout = self.attr_timeout.max(FuseAdapter::granted(until));
                 let fits = sink.push(&entry, e.cookie, name);
                 if !fits {
-                    self.inodes.forget(entry.node, 1);
+                    self.forget(entry.node, 1);
                 }
                 fits
             }

@@ -70,18 +70,18 @@ impl Inodes {
         node
     }
 
-    /// The kernel gives references back.
-    pub(crate) fn forget(&self, node: u64, count: u64) {
+    /// The kernel gives references back; the object, if it was the last one.
+    pub(crate) fn forget(&self, node: u64, count: u64) -> Option<Object> {
         if node == fuse::ROOT {
-            return;
+            return None;
         }
         let mut shard = self.shard(node);
-        if let Some(n) = shard.get_mut(&node) {
-            n.references = n.references.saturating_sub(count);
-            if n.references == 0 {
-                shard.remove(&node);
-            }
+        let n = shard.get_mut(&node)?;
+        n.references = n.references.saturating_sub(count);
+        if n.references > 0 {
+            return None;
         }
+        shard.remove(&node).map(|n| n.object)
     }
 
     /// The object was just made here. Nobody else changes anything before `alone`: so long it has only the extended

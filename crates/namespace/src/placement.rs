@@ -1,7 +1,8 @@
-//! Which set a new directory lives on (docs/design/0017).
+//! Which set a new directory lives on (docs/design/0017), and a large file (docs/design/0023).
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 use ids::SetId;
 
 /// What is known of a set when a place is sought.
@@ -145,6 +146,33 @@ pub fn choose(parent: &Parent, sets: &[SetRoom], turn: u64) -> Option<SetId> {
         }
     }
     last
+}
+
+/// A set's turn to get a large file is worth so much; all sets together earn as much with each file.
+const TURN: i64 = 1 << 32;
+
+/// Whose turn it is to get a large file. Sets get them in proportion to their room, and files that follow each other go to as
+/// many sets as there are (smooth weighted round robin): those that are written now are spread over all sets, whatever the
+/// figures do not show yet.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Turns(BTreeMap<SetId, i64>);
+
+impl Turns {
+    /// The set for one more file, in whose directory's set that is decided. `None`: no set has room.
+    pub fn next(&mut self, own: SetId, sets: &[SetRoom]) -> Option<SetId> {
+        let candidates = || sets.iter().filter(|s| s.is_candidate());
+        let all: u128 = candidates().map(|s| u128::from(s.expected_room())).sum();
+        self.0.retain(|set, _| candidates().any(|s| s.set == *set));
+        for s in candidates() {
+            let earned = (u128::from(s.expected_room()) << 32).checked_div(all).unwrap_or(0);
+            *self.0.entry(s.set).or_default() += i64::try_from(earned).unwrap_or(TURN);
+        }
+        // The own set first: a file that stays costs nothing. Those that decide for other directories begin elsewhere.
+        let after = |set: &SetId| set.0.wrapping_sub(own.0);
+        let (set, earned) = self.0.iter_mut().max_by_key(|(set, earned)| (**earned, Reverse(after(set))))?;
+        *earned -= TURN;
+        Some(*set)
+    }
 }
 
 /// Whether a set is full, takes no changes, or is clearly fuller than the mean.

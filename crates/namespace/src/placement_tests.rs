@@ -153,3 +153,36 @@ fn what_leaves_an_emptied_set_goes_where_most_room_is() {
     assert_eq!(roomiest(SetId(1), &sets), Some((SetId(3), 150 * GB)));
     assert_eq!(roomiest(SetId(1), &sets[..1]), None);
 }
+
+#[test]
+fn large_files_take_turns_in_proportion_to_room() {
+    let count = |sets: &[SetRoom], own, files: usize| {
+        let mut turns = Turns::default();
+        let mut count = BTreeMap::<u32, usize>::new();
+        for _ in 0..files {
+            *count.entry(turns.next(SetId(own), sets).unwrap().0).or_default() += 1;
+        }
+        count
+    };
+    let alike: Vec<SetRoom> = (1..=40).map(|set| room(set, 500, 1000)).collect();
+    let once = count(&alike, 7, 40);
+    assert!(once.len() == 40 && once.values().all(|n| *n == 1), "{once:?}");
+    let sets = [room(1, 300, 1000), room(2, 100, 1000), room(3, 200, 1000)];
+    assert_eq!(count(&sets, 1, 60), [(1, 30), (2, 10), (3, 20)].into());
+    let closed = SetRoom { writable: false, ..room(2, 900, 1000) };
+    assert_eq!(count(&[room(1, 300, 1000), closed], 2, 5), [(1, 5)].into());
+    assert_eq!(Turns::default().next(SetId(7), &alike), Some(SetId(7)), "the own set comes first");
+    assert_eq!(Turns::default().next(SetId(1), &[]), None);
+}
+
+/// A set that is added, or goes, owes nothing and is owed nothing for what was before.
+#[test]
+fn turns_go_on_when_sets_come_and_go() {
+    let mut turns = Turns::default();
+    let (one, two) = (room(1, 500, 1000), room(2, 500, 1000));
+    for _ in 0..100 {
+        turns.next(SetId(1), &[one]);
+    }
+    let next: Vec<u32> = (0..4).map(|_| turns.next(SetId(1), &[one, two]).unwrap().0).collect();
+    assert_eq!(next, [1, 2, 1, 2]);
+}

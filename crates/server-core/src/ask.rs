@@ -96,8 +96,8 @@ impl Asker {
         OpId { session: self.session, seq: self.seq }
     }
 
-    /// A new question of one set to another, under a name that [`Asker::next_id`] gave if there is one. [`Asker::look`] comes
-    /// next.
+    /// A new question of one set to another, under a name that [`Asker::next_id`] gave if there is one, or that of the
+    /// client's request which it answers in the own set. [`Asker::look`] comes next.
     pub fn begin(&mut self, name: Option<OpId>, (from, set): (SetId, SetId), op: Op) -> Question {
         let id = match name {
             Some(name) => name,
@@ -126,7 +126,12 @@ impl Asker {
             set: question.set,
             epoch: set.view.epoch,
             id: question.id,
-            finished: question.id.seq.saturating_sub(KEPT),
+            // What others have finished they say themselves.
+            finished: if question.id.session == self.session {
+                question.id.seq.saturating_sub(KEPT)
+            } else {
+                0
+            },
             op: question.op.clone(),
         };
         if server == me {

@@ -71,6 +71,7 @@ pub fn settings(state: &State, set: SetId) -> Option<Settings> {
         sync_interval: options.sync_interval,
         sets: volume.sets.iter().map(|s| (*s, led(s))).collect(),
         rebalance: rebalance(&options, volume, set.id),
+        large: Some(options.large_file_size).filter(|size| *size > 0),
     })
 }
 

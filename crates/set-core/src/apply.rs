@@ -35,6 +35,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 if let Some(ticket) = ticket {
                     self.complete_answer(ticket, entry.result_fid);
                     self.add_directories(ticket, &entry.body.change);
+                    self.note_made(&entry.body.change);
                 }
                 Input::Applied { lsn }
             }
@@ -47,9 +48,15 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     fn note_travel(&mut self, now: Duration, change: &Change) {
         match change {
             Change::Arrive { fid, .. } if self.is_primary() => self.departures.arrivals.begin(now, *fid),
-            Change::EndFile { fid, .. } => self.departures.arrivals.end(*fid),
+            Change::EndFile { fid, add, .. } => {
+                if add.is_some() && self.departures.arrivals.are_under_way(now, *fid) {
+                    self.opens.arrive(now, *fid);
+                }
+                self.departures.arrivals.end(*fid);
+            }
             _ => {}
         }
+        self.placing.renamed(change);
         self.departures.note(change);
     }
 

@@ -47,19 +47,32 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         if let Op::Write { fid, .. } | Op::SetXattr { fid, .. } | Op::Land { fid, .. } = &request.op {
             self.departures.arrivals.hear(cx.at.now, *fid);
         }
-        self.change_here(cx, request);
+        if let Some(request) = self.place_first(cx, request) {
+            self.change_here(cx, request);
+        }
     }
 
     /// Whether more than this is free on all bricks in sync.
-    fn has_room(&mut self, kept: u64) -> bool {
+    pub(crate) fn has_room(&mut self, kept: u64) -> bool {
         self.replica.available().min(self.available()) > kept
+    }
+
+    /// Bytes that stay free of such a change. An entry takes little room, and what it leads to can grow on another set.
+    fn kept_free(&self, op: &Op) -> u64 {
+        let entry = match op {
+            Op::Create { node, .. } => *node != Node::Dir,
+            Op::Link { .. } | Op::LinkIn { .. } | Op::MoveIn { .. } => true,
+            _ => false,
+        };
+        if entry && self.places() { self.min_free / 2 } else { self.min_free }
     }
 
     /// A change that begins with this set.
     pub(crate) fn change_here(&mut self, cx: &mut Cx<'_, B, R>, request: AdmittedRequest<R>) {
         let AdmittedRequest { id, op, payload, to, session } = request;
         let is_new = matches!(op, Op::PrepareMkdir { .. } | Op::Arrive);
-        if needs_room(&op) && !self.has_room(self.min_free) || is_new && self.settings.rebalance.drains {
+        if needs_room(&op) && !self.has_room(self.kept_free(&op)) || is_new && self.settings.rebalance.drains
+        {
             return self.refuse(cx, to, Errno::ENOSPC.into());
         }
         if let Op::SetAttr { fid, .. } = &op
@@ -96,7 +109,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let next = self.replica.next();
         let (opens, pending, nothing) = (&self.opens, &self.pending, BTreeMap::new());
         let (arrivals, departures) = (&self.departures.arrivals, &self.departures);
-        let now = cx.at.now;
+        let (now, holder) = (cx.at.now, self.holder_for(op));
         let context = Context {
             set: self.set,
             epoch: next.epoch,
@@ -104,7 +117,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             now: cx.at.wall,
             placed: ask.placed,
             payload: ask.payload,
-            is_open: &|fid| opens.may_be_open(now, fid),
+            is_open: &|fid| opens.may_be_open_besides(now, fid, holder),
             op: ask.id,
             holder: &|fid| pending.holder(fid),
             agreed: ask.agreed,

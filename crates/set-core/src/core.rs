@@ -15,8 +15,8 @@ use crate::moves::Tree;
 use crate::opens::Opens;
 use crate::orphans::Orphans;
 use crate::pending::Pending;
+use crate::placing::Placing;
 use crate::questions::Questions;
-use crate::rebalance::RebalanceSettings;
 use crate::recovery::Announcement;
 use crate::sync::{Periodic, Rounds};
 use crate::target::Target;
@@ -206,6 +206,7 @@ pub struct SetCore<B: LocalBrick, R> {
     pub(crate) joints: BTreeMap<OpId, (Fid, Vec<Participant>)>,
     pub(crate) tree: Tree,
     pub(crate) departures: Departures,
+    pub(crate) placing: Placing<R>,
     pub(crate) flush: Flush,
     pub(crate) rounds: Rounds,
     pub(crate) trash: Trash,
@@ -235,15 +236,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         SetCore {
             set: start.set,
             me: start.me,
-            settings: Settings {
-                view: replica.view().clone(),
-                members: BTreeMap::new(),
-                min_free_percent: 1,
-                read_only: false,
-                sync_interval: Duration::from_secs(5),
-                sets: Vec::new(),
-                rebalance: RebalanceSettings::default(),
-            },
+            settings: Settings::unknown(replica.view().clone()),
             brick: start.brick,
             replica,
             lease: Duration::ZERO,
@@ -265,6 +258,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             joints: BTreeMap::new(),
             tree: Tree::new(start.set),
             departures: Departures::default(),
+            placing: Placing::default(),
             flush: Flush::default(),
             rounds: Rounds::default(),
             trash: Trash::default(),

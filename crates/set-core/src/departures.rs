@@ -15,7 +15,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use bytes::Bytes;
 use core::time::Duration;
-use ids::{Fid, SetId};
+use ids::{Fid, SessionId, SetId};
 use wire::{Attr, Body, Change, Errno, Fail, Name, Op};
 
 /// Bytes that are sent in one go.
@@ -109,6 +109,8 @@ struct Copying {
     sent: Duration,
     /// What was granted before it began to move has run out then; since then nobody is granted what shows it.
     kept_until: Duration,
+    /// A session that may hold it open: its request waits for the move ([`crate::placing`]).
+    holder: Option<SessionId>,
 }
 
 /// The files that are being moved.
@@ -187,8 +189,24 @@ impl Departures {
         self.arrivals.clear();
     }
 
-    fn moves(&self, fid: Fid) -> bool {
+    pub(crate) fn moves(&self, fid: Fid) -> bool {
         self.under_way.values().any(|c| c.attr.fid == fid)
+    }
+
+    /// Whether the file moves while a request of its holder waits.
+    pub(crate) fn leaves_its_holder(&self, fid: Fid) -> bool {
+        self.under_way.values().any(|c| c.attr.fid == fid && c.holder.is_some())
+    }
+
+    /// The same, and its entry is about to lead to the copy.
+    pub(crate) fn is_leaving_its_holder(&self, fid: Fid) -> bool {
+        let leaves = |c: &Copying| c.attr.fid == fid && c.holder.is_some() && c.stage == Stage::Leaving;
+        self.under_way.values().any(leaves)
+    }
+
+    /// The session that may hold the file open.
+    pub(crate) fn holder(&self, fid: Fid, copy: Fid) -> Option<SessionId> {
+        self.under_way.values().find(|c| (c.attr.fid, c.copy) == (fid, copy))?.holder
     }
 }
 
@@ -210,29 +228,43 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             self.departures.tried += u64::from(!stays);
             return;
         }
-        let (to, copy, sent) = (file.to, Fid::default(), cx.at.now);
-        let (at, xattrs, stage, changed) = (0, None, Stage::Arriving, false);
         let predecessors = self.primary_since.map_or(Duration::ZERO, |since| since + GRANT);
         let kept_until = self.grants.outstanding().max(predecessors);
-        self.departures.last += 1;
         self.departures.tried += 1;
+        self.depart_with(cx, (file, attr), None, kept_until);
+    }
+
+    /// Begins to move a file that may go, also if that session holds it open; the number of the move.
+    pub(crate) fn depart_with(
+        &mut self,
+        cx: &mut Cx<'_, B, R>,
+        (file, attr): (FileMove, Attr),
+        holder: Option<SessionId>,
+        kept_until: Duration,
+    ) -> u64 {
+        let (to, copy, sent) = (file.to, Fid::default(), cx.at.now);
+        let (at, xattrs, stage, changed) = (0, None, Stage::Arriving, false);
+        self.departures.last += 1;
         let number = self.departures.last;
-        let copying = Copying { file, attr, copy, at, xattrs, stage, changed, sent, kept_until };
+        let copying = Copying { file, attr, copy, at, xattrs, stage, changed, sent, kept_until, holder };
         self.departures.under_way.insert(number, copying);
         self.ask(cx, Asking::Departing(number), to, Op::Arrive, None);
+        number
     }
 
     /// The other set has answered, or this one has let the file go.
     pub(crate) fn on_departing(&mut self, cx: &mut Cx<'_, B, R>, number: u64, answer: Result<Body, Fail>) {
         let Some(c) = self.departures.under_way.get_mut(&number) else { return };
         match (c.stage, answer) {
+            (_, Err(fail)) if c.holder.is_some() => return self.stay(cx, number, &fail),
             (_, Err(fail)) => {
-                self.stay(number, &fail);
+                self.stay(cx, number, &fail);
                 return self.rebalance_on(cx);
             }
             (Stage::Arriving, Ok(Body::Attr { attr })) => {
                 (c.copy, c.stage) = (attr.fid, Stage::Copying);
             }
+            (Stage::Copying, Ok(_)) if c.holder.is_some() => {}
             (Stage::Copying, Ok(_)) => {
                 // Clients go first.
                 let spent = cx.at.now.saturating_sub(c.sent);
@@ -247,6 +279,11 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 return self.timers.set(at, Due::Rebalance);
             }
             (Stage::Landing, Ok(_)) => c.stage = Stage::Waiting,
+            (Stage::Leaving, Ok(_)) if c.holder.is_some() => {
+                let (fid, copy) = (c.attr.fid, c.copy);
+                self.departures.under_way.remove(&number);
+                return self.on_moved(cx, number, fid, copy);
+            }
             (Stage::Leaving, Ok(_)) => {
                 let departed = &mut self.departures.departed;
                 departed.files += 1;
@@ -256,22 +293,27 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 let at = self.rested_for(cx, spent, self.settings.rebalance.throttle.rest());
                 return self.timers.set(at, Due::Rebalance);
             }
-            (Stage::Arriving | Stage::Waiting, Ok(_)) => return self.stay(number, &Fail::from(Errno::EIO)),
+            (Stage::Arriving | Stage::Waiting, Ok(_)) => {
+                return self.stay(cx, number, &Fail::from(Errno::EIO));
+            }
         }
         self.go_on_departing(cx, number);
     }
 
     /// The file stays.
-    fn stay(&mut self, number: u64, why: &Fail) {
+    fn stay(&mut self, cx: &mut Cx<'_, B, R>, number: u64, why: &Fail) {
         let Some(c) = self.departures.under_way.remove(&number) else { return };
         tracing::debug!("set {}: {} stays, set {} does not get it: {why:?}", self.set, c.attr.fid, c.file.to);
+        if c.holder.is_some() {
+            return self.on_stayed(cx, number, why);
+        }
         self.departures.departed.left += 1;
     }
 
     /// Sends what comes next of a file.
     pub(crate) fn go_on_departing(&mut self, cx: &mut Cx<'_, B, R>, number: u64) {
         if let Err(e) = self.send_next(cx, number) {
-            self.stay(number, &e.into());
+            self.stay(cx, number, &e.into());
         }
     }
 
@@ -286,7 +328,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             c.stage = Stage::Leaving;
             let (copy, FileMove { parent, name, to }) = (c.copy, c.file.clone());
             let op = Op::Depart { parent, name, fid, to, copy };
-            self.ask(cx, Asking::Departing(number), self.set, op, None);
+            let asked_by = self.asked_by(number);
+            self.ask(cx, Asking::Departing(number), self.set, op, asked_by);
             return Ok(());
         }
         while c.at < c.attr.size {
@@ -334,8 +377,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     ) {
         match read {
             Ok(Done::Data(data)) => self.send_copy(cx, number, data),
-            Ok(_) => self.stay(number, &Fail::from(Errno::EIO)),
-            Err(e) => self.stay(number, &e.into()),
+            Ok(_) => self.stay(cx, number, &Fail::from(Errno::EIO)),
+            Err(e) => self.stay(cx, number, &e.into()),
         }
     }
 
@@ -343,7 +386,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let Some(c) = self.departures.under_way.get_mut(&number) else { return };
         if data.is_empty() {
             // It has become shorter.
-            return self.stay(number, &Fail::from(Errno::EBUSY));
+            return self.stay(cx, number, &Fail::from(Errno::EBUSY));
         }
         let op = Op::Write { fid: c.copy, offset: c.at, append: false, kill_suid: false };
         c.at += data.len() as u64;

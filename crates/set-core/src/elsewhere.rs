@@ -142,8 +142,18 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         if self.settings.sets.len() < 2 {
             return None;
         }
-        // A set that is led but has not told its room yet (it was just started) counts as alike with this one; one that
-        // is not led gets nothing.
+        let set = self.set;
+        let sets = self.rooms(cx);
+        let parent = self.parent_of_new(parent)?;
+        let home = placement::choose(&parent, &sets, self.tree.spread)?;
+        self.tree.spread += 1;
+        cx.out.push(Output::Promised(home));
+        (home != set).then_some(home)
+    }
+
+    /// What is known of the sets that may get something new. A set that is led but has not told its room yet (it was just
+    /// started) counts as alike with this one; one that is not led gets nothing.
+    pub(crate) fn rooms(&mut self, cx: &Cx<'_, B, R>) -> Vec<placement::SetRoom> {
         let set = self.set;
         let own = cx.outside.room(set).or_else(|| {
             let room = self.brick.room().ok()?;
@@ -155,13 +165,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let drains = self.settings.rebalance.drains;
         let led = self.settings.sets.iter().filter(|(s, led)| *led && !(drains && *s == set));
         let led = led.map(|(set, _)| *set);
-        let sets: Vec<placement::SetRoom> =
-            led.filter_map(|set| cx.outside.room(set).or_else(|| unknown(set))).collect();
-        let parent = self.parent_of_new(parent)?;
-        let home = placement::choose(&parent, &sets, self.tree.spread)?;
-        self.tree.spread += 1;
-        cx.out.push(Output::Promised(home));
-        (home != set).then_some(home)
+        led.filter_map(|set| cx.outside.room(set).or_else(|| unknown(set))).collect()
     }
 
     /// What placement has to know of the directory in which a new one is made.

@@ -72,6 +72,24 @@ pub struct Settings {
     pub sets: Vec<(SetId, bool)>,
     /// Whether files of a set that is fuller than others move there.
     pub rebalance: RebalanceSettings,
+    /// A new file that grows to so many bytes is placed by room. `None`: it stays with its directory.
+    pub large: Option<u64>,
+}
+
+impl Settings {
+    /// Before the pool has said anything but a view.
+    pub(crate) fn unknown(view: View) -> Settings {
+        Settings {
+            view,
+            members: BTreeMap::new(),
+            min_free_percent: 1,
+            read_only: false,
+            sync_interval: Duration::from_secs(5),
+            sets: Vec::new(),
+            rebalance: RebalanceSettings::default(),
+            large: None,
+        }
+    }
 }
 
 /// What work on the brick has led to.

@@ -40,6 +40,7 @@ mod opens;
 mod orphans;
 mod peer;
 mod pending;
+mod placing;
 mod questions;
 mod read;
 mod rebalance;

@@ -121,6 +121,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             self.primary_since = None;
             self.opens.clear();
             self.departures.clear();
+            self.clear_placing(cx);
             self.grants = Grants::default();
             return;
         }

@@ -26,6 +26,8 @@ pub(crate) struct Opens {
     by_file: BTreeMap<Fid, BTreeSet<SessionId>>,
     by_session: BTreeMap<SessionId, BTreeSet<Fid>>,
     grace: Option<Grace>,
+    /// Files that came from other sets: until when a session that holds one open may tell so.
+    arrived: BTreeMap<Fid, Duration>,
 }
 
 impl Opens {
@@ -94,8 +96,22 @@ impl Opens {
 
     /// Whether a session holds the file open, or may do so and has not said it yet.
     pub(crate) fn may_be_open(&self, now: Duration, fid: Fid) -> bool {
+        self.may_be_open_besides(now, fid, None)
+    }
+
+    /// The same of sessions other than this one.
+    pub(crate) fn may_be_open_besides(&self, now: Duration, fid: Fid, one: Option<SessionId>) -> bool {
         let unknown = |g: &Grace| now < g.until && fid.epoch < g.began;
-        self.is_open(fid) || self.grace.as_ref().is_some_and(unknown)
+        let is_other = |holders: &BTreeSet<SessionId>| holders.iter().any(|holder| Some(*holder) != one);
+        self.by_file.get(&fid).is_some_and(is_other)
+            || self.grace.as_ref().is_some_and(unknown)
+            || self.arrived.get(&fid).is_some_and(|until| now < *until)
+    }
+
+    /// A file came from another set: a session that holds it open tells so here.
+    pub(crate) fn arrive(&mut self, now: Duration, fid: Fid) {
+        self.arrived.retain(|_, until| now < *until);
+        self.arrived.insert(fid, now + CLAIM_TIME);
     }
 
     pub(crate) fn clear(&mut self) {

@@ -59,6 +59,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Op::Open { fid } => self.open(session, fid),
             Op::Release { fid } => {
                 if self.opens.remove(session, fid) {
+                    self.placing.forget(fid);
                     self.later.push_back(Later::DropOrphan(fid));
                 }
                 (Vec::new(), Ok(plain(Body::Done)))
@@ -188,6 +189,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 (one(parent), Ok(plain(Body::Elsewhere { fid: e.fid, home: e.home, kind: e.kind })))
             }
             Ok(Some(e)) => {
+                self.note_found(e.fid, (parent, name));
                 let answer = self.unmarked_attr(now, e.fid);
                 ([parent, e.fid].into(), answer)
             }

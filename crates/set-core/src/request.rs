@@ -54,8 +54,11 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let request = AdmittedRequest { id, op: call.op, payload, to, session };
         match admission {
             Admission::Go if changes && self.joiner_lags(cx) => self.refuse(cx, request.to, Fail::Busy),
-            Admission::Go if changes => self.serve_change(cx, request),
-            Admission::Go => self.serve_read(cx, request),
+            Admission::Go => match self.redirect_holder(cx, request) {
+                Some(request) if changes => self.serve_change(cx, request),
+                Some(request) => self.serve_read(cx, request),
+                None => {}
+            },
             Admission::Done(outcome) => self.answer_again(cx, request, outcome),
             Admission::WrongView(epoch) => self.refuse(cx, request.to, Fail::WrongView { epoch }),
             Admission::Busy => self.refuse(cx, request.to, Fail::Busy),

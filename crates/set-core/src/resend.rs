@@ -25,6 +25,10 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             request.to.grant = 0;
             return self.answer_when_entered(cx, request.to, dir);
         }
+        if let Some(copy) = self.has_moved_it(&request.op, &outcome) {
+            request.to.grant = 0;
+            return self.redirect_again(cx, request.to, copy);
+        }
         let shape = match ReplyShape::of(&request.op, request.session, &request.payload) {
             ReplyShape::Offset(_) => ReplyShape::Offset(outcome.amount),
             shape => shape,

@@ -281,3 +281,134 @@ fn a_set_that_is_emptied_takes_nothing_new() {
     });
     assert_eq!(room, Some(false));
 }
+
+/// What a session asks as its request of that number.
+fn ask_with(rig: &mut Rig, session: u64, seq: u64, op: Op, bytes: usize) -> Vec<String> {
+    let session = SessionId(session);
+    let call = wire::Call { set: HERE, epoch: Epoch(1), id: OpId { session, seq }, finished: 0, op };
+    let payload = vec![7; bytes].into();
+    let request = set_core::Request { call, payload, to: common::To(seq), session };
+    rig.step(Input::Request(request))
+}
+
+/// A set where files are large from 1000 bytes on, and a file that session 9 has just made and holds open; sets 1 and 2 have
+/// as much room.
+fn making() -> (Rig, Fid) {
+    let mut rig = rig();
+    let settings = rig.settings(ME, [ME].into());
+    rig.step(Input::Settings(Settings { large: Some(1000), ..settings }));
+    for set in [HERE, THERE] {
+        let (available, total, promised, writable) = (1 << 30, 1 << 31, 0, true);
+        let room = namespace::placement::SetRoom { set, available, total, promised, writable };
+        rig.world.rooms.borrow_mut().insert(set, room);
+    }
+    let fid = made(&mut rig, "first");
+    let here = ask_with(&mut rig, 9, 501, write(fid), 2000);
+    assert!(here[0].starts_with("reply 501: written"), "the first one stays: {here:?}");
+    let fid = made(&mut rig, "made");
+    rig.core.brick_mut().data.insert(fid, Vec::new());
+    (rig, fid)
+}
+
+/// The copy of such a file.
+fn empty() -> Result<Body, Fail> {
+    let Ok(Body::Attr { attr }) = copy() else { unreachable!("it is told by its attributes") };
+    Ok(Body::Attr { attr: Attr { size: 0, ..attr } })
+}
+
+fn made(rig: &mut Rig, s: &str) -> Fid {
+    let mut op = common::create(s, wire::op::Node::File);
+    if let Op::Create { open, .. } = &mut op {
+        *open = true;
+    }
+    rig.ask(9, op);
+    rig.core.brick_mut().names[&(ROOT, name(s))].0
+}
+
+fn write(fid: Fid) -> Op {
+    Op::Write { fid, offset: 0, append: false, kill_suid: false }
+}
+
+/// The entry is about to lead to the copy: the request to the own set bears the name of the client's.
+fn leaving(rig: &mut Rig, fid: Fid) -> Op {
+    assert_eq!(ask_with(rig, 9, 502, write(fid), 2000), ["ask 1: arrive of 2"]);
+    assert_eq!(answer(rig, 1, empty()), ["ask 2: land of 2"]);
+    assert_eq!(done(rig, 2), ["ask 3: land of 2"]);
+    assert_eq!(done(rig, 3), ["ask 4: depart of 1 as 502"]);
+    Op::Depart { parent: ROOT, name: name("made"), fid, to: THERE, copy: COPY }
+}
+
+#[test]
+fn a_file_that_grows_large_goes_on_elsewhere_while_it_is_open() {
+    let (mut rig, fid) = making();
+    let small = ask_with(&mut rig, 9, 500, write(fid), 999);
+    assert!(small[0].starts_with("reply 500: written"), "{small:?}");
+    let depart = leaving(&mut rig, fid);
+    let busy = ask_with(&mut rig, 9, 503, write(fid), 10);
+    assert_eq!(busy, ["reply 503: busy"]);
+    assert_eq!(ask_with(&mut rig, 9, 502, depart, 0), ["ask 5: preparefile of 2 as 2"]);
+    assert_eq!(rig.ask(9, Op::GetAttr { fid }), ["reply 3: busy"], "it is about to be elsewhere");
+    answer(&mut rig, 5, empty());
+    assert_eq!(done(&mut rig, 6), ["ask 7: fsync of 1"]);
+    done(&mut rig, 7);
+    done(&mut rig, 8);
+    let told = done(&mut rig, 4);
+    assert!(told[0].starts_with("reply 502: moved"), "{told:?}");
+    // Who holds it hears where it is, whatever is asked; nobody else does.
+    let told = ask_with(&mut rig, 9, 503, write(fid), 10);
+    assert!(told[0].starts_with("reply 503: moved"), "{told:?}");
+    let gone = rig.ask(10, Op::GetAttr { fid });
+    assert!(gone[0].contains("stale"), "{gone:?}");
+    // The answer did not get there: the move is the outcome of the request.
+    assert_eq!(ask_with(&mut rig, 9, 502, write(fid), 2000), ["ask 9: syncfs of 1"]);
+    let told = done(&mut rig, 9);
+    assert!(told[0].starts_with("reply 502: moved"), "{told:?}");
+    assert_eq!(departed(&mut rig), Departed::default(), "it is not of the rebalance");
+}
+
+#[test]
+fn a_file_that_cannot_go_grows_where_it_is() {
+    let (mut rig, fid) = making();
+    assert_eq!(ask_with(&mut rig, 9, 502, write(fid), 2000), ["ask 1: arrive of 2"]);
+    assert_eq!(answer(&mut rig, 1, empty()), ["ask 2: land of 2"]);
+    rig.ask(10, Op::Open { fid });
+    assert_eq!(done(&mut rig, 2), ["ask 3: land of 2"]);
+    assert_eq!(done(&mut rig, 3), ["ask 4: depart of 1 as 502"]);
+    let depart = Op::Depart { parent: ROOT, name: name("made"), fid, to: THERE, copy: COPY };
+    assert!(is_refused(&ask_with(&mut rig, 9, 502, depart, 0)), "another session has it open");
+    let written = answer(&mut rig, 4, Err(Errno::EBUSY.into()));
+    assert!(written[0].starts_with("reply 502: written"), "{written:?}");
+    // The other set does not answer, or is full.
+    let (mut rig, fid) = making();
+    ask_with(&mut rig, 9, 502, write(fid), 2000);
+    let written = answer(&mut rig, 1, Err(Fail::Busy));
+    assert!(written[0].starts_with("reply 502: written"), "{written:?}");
+}
+
+#[test]
+fn a_request_that_waits_for_a_move_is_refused_when_another_brick_leads() {
+    let (mut rig, fid) = making();
+    ask_with(&mut rig, 9, 502, write(fid), 2000);
+    let out = rig.follow(2);
+    assert!(out.iter().any(|line| line.starts_with("reply 502: wrongview")), "{out:?}");
+    assert_eq!(answer(&mut rig, 1, empty()), NONE);
+}
+
+/// A file that comes from another set may be open: who holds it has a minute to say so.
+#[test]
+fn a_file_that_came_may_be_open() {
+    let mut rig = rig();
+    rig.ask(88, Op::Arrive);
+    let fid = *rig.core.brick_mut().orphans.first().expect("it has no name");
+    let tx = OpId { session: SessionId(88), seq: 9 };
+    let add = Some(EntryName { dir: FAR, name: name("n") });
+    let by = SessionId(88);
+    rig.ask(88, Op::PrepareFile { tx, coordinator: THERE, fid: Some(fid), drop: None, add, by });
+    rig.ask(88, Op::EndFile { fid, tx, commit: true, by });
+    let drop = Some(EntryName { dir: FAR, name: name("n") });
+    let tx = OpId { session: SessionId(88), seq: 10 };
+    rig.ask(88, Op::PrepareFile { tx, coordinator: THERE, fid: Some(fid), drop, add: None, by });
+    rig.ask(88, Op::EndFile { fid, tx, commit: true, by });
+    let last = rig.core.brick_mut().journal.last().expect("the end of the transaction").body.clone();
+    assert!(matches!(last, Change::EndFile { orphan: true, .. }), "{last:?}");
+}

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use client_core::call::{Action, RetryPolicy};
 use client_core::connections::{Connections, Era};
 use client_core::exchange::{Exchange, Failure, Target};
+use client_core::moved::{Moved, file_of};
 use client_core::operation::Operation;
 use client_core::routes::{Offer, Routes};
 use client_core::set::{Opening, ReclaimMark, SetState};
@@ -96,6 +97,8 @@ pub(crate) struct Client {
     connected: BTreeMap<u64, Connected>,
     next_task: u64,
     tasks: BTreeMap<u64, Task>,
+    /// Files that went on in other sets while it held them open.
+    pub(crate) moved: Moved,
     pub(crate) work: Workload,
 }
 
@@ -113,6 +116,7 @@ impl Client {
             connected: BTreeMap::new(),
             next_task: 0,
             tasks: BTreeMap::new(),
+            moved: Moved::default(),
             work,
         }
     }
@@ -186,11 +190,13 @@ impl World {
     }
 
     /// A client asks a set for something; the answer goes into the history.
-    pub(crate) fn call(&mut self, c: usize, set: SetId, op: Op, payload: Bytes) {
+    pub(crate) fn call(&mut self, c: usize, set: SetId, mut op: Op, payload: Bytes) {
+        let known_as = file_of(&mut op).copied();
+        let set = self.clients[c].moved.redirect(&mut op).unwrap_or(set);
         if let Op::Open { fid } = op {
             match self.clients[c].set(set).open(fid) {
                 // No server is asked: this is no answer that could be wrong.
-                Opening::Known => return self.clients[c].work.opened(fid, set),
+                Opening::Known => return self.clients[c].work.opened(known_as.unwrap_or(fid), set),
                 // The product tries again a moment later.
                 Opening::Wait => return,
                 Opening::Tell => {}
@@ -227,10 +233,43 @@ impl World {
 
     /// A client closes a file.
     pub(crate) fn close_file(&mut self, c: usize, set: SetId, fid: Fid) {
+        let mut op = Op::Release { fid };
+        let set = self.clients[c].moved.redirect(&mut op).unwrap_or(set);
+        let now = self.clients[c].moved.now(fid);
         if !self.clients[c].work.holds(fid) {
-            self.history.closed(c, self.now, set, fid);
+            self.history.closed(c, self.now, set, now);
         }
-        self.clients[c].set(set).close(fid);
+        self.clients[c].set(set).close(now);
+    }
+
+    /// The file that was asked for goes on as another one: it is asked there. An open file is open there already.
+    fn file_moved(&mut self, c: usize, (set, op): (SetId, Op), copy: Fid, record: usize) {
+        self.count("open file moved");
+        let asked = match op.clone() {
+            Op::CopyRange { to, .. } => Some(to),
+            Op::Link { fid, .. } => Some(fid),
+            mut op => file_of(&mut op).copied(),
+        };
+        let Some(file) = asked else {
+            return self.fail(format!("client {c}: {op:?} was told of a file that moved"));
+        };
+        let client = &mut self.clients[c];
+        let lost_before = client.routes.as_ref().map_or(Epoch(0), |r| r.lost_before(set));
+        if client.moved.note(file, copy) {
+            let (count, lost) = client.set(set).leave(file, lost_before);
+            if lost {
+                client.moved.note_lost(copy);
+            }
+            client.set(copy.set).arrive(copy, count);
+        }
+        let answer = if let Op::Open { .. } = op { Body::Done } else { Body::Moved { fid: copy } };
+        let payload = self.history.get(record).map(|r| r.payload.clone()).unwrap_or_default();
+        self.tell_caller(c, record, Ok((answer, Bytes::new())));
+        if !matches!(op, Op::Open { .. } | Op::CopyRange { .. } | Op::Link { .. }) {
+            let mut again = op;
+            file_of(&mut again).into_iter().for_each(|fid| *fid = copy);
+            self.call(c, copy.set, again, payload);
+        }
     }
 
     fn tell_caller(&mut self, c: usize, record: usize, answer: Result<(Body, Bytes), Errno>) {
@@ -318,8 +357,21 @@ impl World {
         if finished.result.is_err() && answer.is_ok() {
             self.count("sync told of a loss");
         }
-        let state = self.clients[c].set(task.set);
         let answer = finished.result.and(answer);
+        if let Ok(Body::Moved { fid }) = answer {
+            return self.file_moved(c, (task.set, op), fid, record);
+        }
+        let mut again = op.clone();
+        if answer == Err(Errno::ESTALE)
+            && let Some(set) = self.clients[c].moved.redirect(&mut again)
+            && !matches!(op, Op::Open { .. })
+        {
+            // It moved while it was asked for.
+            let payload = self.history.get(record).map(|r| r.payload.clone()).unwrap_or_default();
+            self.tell_caller(c, record, Err(Errno::ESTALE));
+            return self.call(c, set, again, payload);
+        }
+        let state = self.clients[c].set(task.set);
         match (&op, &answer) {
             (Op::Open { fid }, Ok(_)) => state.opened(*fid),
             (Op::Open { fid }, Err(e)) => drop(state.open_failed(*fid, *e)),

@@ -45,6 +45,12 @@ impl Moves {
         Moves { rng, every: works.then_some(every), moved: Vec::new() }
     }
 
+    /// From how many bytes on files are placed by room; 0: never.
+    pub(crate) fn large(&self) -> u64 {
+        let mut rng = Prng::new(self.rng.clone().draw() ^ 0x6c_6172_6765);
+        if self.every.is_some() { 1 << (4 + rng.below(12)) } else { 0 }
+    }
+
     /// After which time something moves next.
     pub(crate) fn next(&mut self) -> Option<Duration> {
         let every = self.every?;
@@ -81,6 +87,10 @@ impl Moves {
         let left = matches!(&record.answer, Some((_, Ok((Body::Attr { attr }, _)))) if has_left(attr));
         let is_moved = |fid: Fid| self.moved.iter().any(|m| m.file == fid || m.copy == fid);
         let moved = file_of(&mut record.op).is_some_and(|fid| is_moved(*fid));
+        if let Some((_, Ok((Body::Moved { .. }, _)))) = record.answer {
+            // Nothing else was done.
+            return None;
+        }
         if (moved && gone) || left {
             if !record.op.changes() {
                 return None;

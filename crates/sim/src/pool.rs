@@ -3,7 +3,7 @@
 use crate::disk::Disk;
 use crate::rng::Prng;
 use crate::store::server_id;
-use cluster::{BrickSpec, Command, NewServer, NewVolume, State, hex};
+use cluster::{BrickSpec, Command, NewServer, NewVolume, OptionChange, State, hex};
 use ids::{Fid, SetId};
 use wire::map::VolumeMap;
 
@@ -57,6 +57,13 @@ pub(crate) fn draw(rng: &mut Prng, servers: usize, successions: bool) -> State {
     );
     apply(&mut state, &Command::StartVolume { name: VOLUME.to_owned() });
     state
+}
+
+/// From how many bytes on files are placed by room; 0: never.
+pub(crate) fn set_large(state: &mut State, bytes: u64) {
+    let (volume, key) = (VOLUME.to_owned(), "cluster.large-file-size".to_owned());
+    let changes = vec![OptionChange { volume, key, value: Some(bytes.to_string()) }];
+    apply(state, &Command::SetOptions { changes });
 }
 
 /// Makes the directory of a brick a brick, as its server does when a volume is made.

@@ -268,8 +268,10 @@ impl World {
     pub(crate) fn learn(&mut self, c: usize, record: usize) {
         let Some(record) = self.history.get(record) else { return };
         let Some((_, Ok((body, _)))) = &record.answer else { return };
+        let mut body = body.clone();
+        self.clients[c].moved.restore(&mut body);
         let work = &mut self.clients[c].work;
-        match (&record.op, body) {
+        match (&record.op, &body) {
             (op, Body::Attr { attr }) => {
                 if matches!(op, Op::Create { open: true, .. } | Op::Open { .. }) {
                     work.opened(attr.fid, attr.home);

@@ -82,7 +82,9 @@ impl World {
         let trace = Trace::new(config.trace);
         let rule = if rng.chance(250) && config.hostile { CrashRule::Hostile } else { CrashRule::Ordered };
         let count = if config.successions || rng.chance(850) { 3 + rng.below(3) } else { 1 + rng.below(2) };
-        let state = crate::pool::draw(&mut rng, count, config.successions);
+        let mut state = crate::pool::draw(&mut rng, count, config.successions);
+        let moves = Moves::draw(seed, &config);
+        crate::pool::set_large(&mut state, moves.large());
         let mut machines: Vec<Machine> = (0..count).map(|_| Machine::new(Clock::draw(&mut rng))).collect();
         for (set, brick) in state.bricks() {
             let disk = Disk::new(&mut rng, rule, config.slow_syncs, &brick.path);
@@ -102,7 +104,6 @@ impl World {
         let faults = Faults::draw(&mut rng, &config);
         let network = Network::draw(&mut rng);
         let administrator = Administrator::draw(seed, &config);
-        let moves = Moves::draw(seed, &config);
         let mut world = World {
             now: Duration::ZERO,
             count: 0,

@@ -78,6 +78,9 @@ wire_enum! {
         10 Text { text: Blob },
         /// Directories from the one asked about upwards, and the next one if another set answers for it.
         11 Lineage { own: Vec<Fid>, other: Option<(Fid, SetId)> },
+        /// Nothing was done: the file, which the session may hold open, lives on from now on as this one, on the set that
+        /// gave the fid. It is asked there.
+        12 Moved { fid: Fid },
     }
 }
 

@@ -32,6 +32,9 @@ fn frozen_bytes() {
     let frozen = bytes(&[&[11, 1, 0, 0, 0], &FID_BYTES, &[1], &FID_BYTES, &[7, 0, 0, 0]]);
     assert_eq!(body.to_bytes()[..], frozen[..]);
     assert_eq!(Body::from_bytes(&frozen), Ok(body));
+    let frozen = bytes(&[&[12], &FID_BYTES]);
+    assert_eq!(Body::Moved { fid: FID }.to_bytes()[..], frozen[..]);
+    assert_eq!(Body::from_bytes(&frozen), Ok(Body::Moved { fid: FID }));
 }
 
 #[test]

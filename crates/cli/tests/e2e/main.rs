@@ -32,6 +32,7 @@ mod harness;
 mod heal;
 mod healing;
 mod hung_disks;
+mod large_files;
 mod local_socket;
 mod metrics;
 mod observe;

@@ -13,7 +13,7 @@ const FILES: usize = 30;
 const MIB: usize = 1 << 20;
 
 /// Bytes of files that lie beneath a directory, hidden folders included.
-fn bytes(dir: &Path) -> u64 {
+pub(crate) fn bytes(dir: &Path) -> u64 {
     files::tree(dir)
         .keys()
         .filter_map(|p| fs::symlink_metadata(dir.join(p)).ok())

@@ -49,7 +49,7 @@ fn end(how: Ended, fate: Fate) -> Step {
 fn told() -> SetState {
     let mut set = SetState::default();
     let mark = ReclaimMark { epoch: TARGET.epoch, server: TARGET.server, era: era() };
-    set.begin_reclaim();
+    set.begin_reclaim(mark);
     set.end_reclaim(Some(mark));
     set
 }
@@ -224,7 +224,8 @@ fn a_time_out_while_the_set_is_told_asks_for_no_handshake() {
     let mut e = call(false);
     e.connected(true, era(), || &mut set);
     assert_eq!(e.failed(Failure::TimedOut, ms(4010), || &mut set), end(Ended::Lost, Fate::Broke));
-    assert!(set.begin_reclaim().is_some(), "the claim was given back");
+    let mark = ReclaimMark { epoch: TARGET.epoch, server: TARGET.server, era: era() };
+    assert!(set.begin_reclaim(mark).is_some(), "the claim was given back");
 }
 
 #[test]

@@ -75,7 +75,7 @@ fn an_open_that_was_refused_leaves_nothing() {
     s.open(file(5));
     assert!(!s.open_failed(file(5), Errno::ESTALE));
     assert!(!s.has_releases());
-    assert_eq!(s.begin_reclaim(), Some(vec![]));
+    assert_eq!(s.begin_reclaim(mark(3)), Some(vec![]));
 }
 
 /// The set may hold the file open for the session.
@@ -106,8 +106,8 @@ fn a_set_is_told_again_when_its_view_its_server_or_a_connection_changed() {
     let mut connections = Connections::new(1);
     let first = ReclaimMark { epoch: Epoch(3), server: ServerId(1), era: connections.era() };
     assert!(s.needs_reclaim(first), "it never heard");
-    assert_eq!(s.begin_reclaim(), Some(vec![]));
-    assert_eq!(s.begin_reclaim(), None, "one at a time");
+    assert_eq!(s.begin_reclaim(first), Some(vec![]));
+    assert_eq!(s.begin_reclaim(first), None, "one at a time");
     s.end_reclaim(Some(first));
     assert!(!s.needs_reclaim(first));
     assert!(s.needs_reclaim(ReclaimMark { epoch: Epoch(4), ..first }));
@@ -120,13 +120,13 @@ fn a_set_is_told_again_when_its_view_its_server_or_a_connection_changed() {
 fn a_reclaim_that_failed_is_done_again() {
     let mut s = SetState::default();
     s.created(file(5));
-    assert_eq!(s.begin_reclaim(), Some(vec![file(5)]));
+    assert_eq!(s.begin_reclaim(mark(3)), Some(vec![file(5)]));
     s.end_reclaim(None);
     assert!(s.needs_reclaim(mark(3)));
-    assert_eq!(s.begin_reclaim(), Some(vec![file(5)]));
+    assert_eq!(s.begin_reclaim(mark(3)), Some(vec![file(5)]));
     s.end_reclaim(Some(mark(3)));
     assert!(!s.needs_reclaim(mark(3)));
-    s.begin_reclaim();
+    s.begin_reclaim(mark(3));
     s.end_reclaim(None);
     assert!(!s.needs_reclaim(mark(3)), "what was told once stays told");
 }
@@ -139,14 +139,44 @@ fn releases_and_reclaims_keep_apart() {
     s.created(file(6));
     s.close(file(5));
     assert_eq!(
-        s.begin_reclaim(),
+        s.begin_reclaim(mark(3)),
         Some(vec![file(5), file(6)]),
         "until it is released it may be opened again unasked"
     );
     assert!(s.take_releases(9).is_empty());
     s.end_reclaim(Some(mark(3)));
     assert_eq!(s.take_releases(9), [file(5)]);
-    assert_eq!(s.begin_reclaim(), Some(vec![file(6)]));
+    assert_eq!(s.begin_reclaim(mark(4)), Some(vec![file(6)]));
+}
+
+#[test]
+fn a_set_is_told_of_an_open_file_that_came_from_another_one() {
+    let (mut from, mut to) = (SetState::default(), SetState::default());
+    from.created(file(5));
+    from.open(file(5));
+    to.created(file(6));
+    to.begin_reclaim(mark(3));
+    to.end_reclaim(Some(mark(3)));
+    let (count, lost) = from.leave(file(5), Epoch(0));
+    assert_eq!((count, lost, from.open_files()), (2, false, 0));
+    assert!(!from.close(file(5)) && !from.has_releases(), "it is none of this set's files any more");
+    to.arrive(file(7), count);
+    assert!(to.needs_reclaim(mark(3)) && to.wants_reclaim(mark(3)));
+    assert_eq!(to.begin_reclaim(mark(3)), Some(vec![file(7)]), "of the other one it knows");
+    to.end_reclaim(None);
+    assert_eq!(to.begin_reclaim(mark(4)), Some(vec![file(6), file(7)]), "a new primary");
+    to.end_reclaim(Some(mark(4)));
+    assert!(!to.needs_reclaim(mark(4)));
+    assert!(!to.close(file(7)) && to.close(file(7)));
+    assert_eq!(to.take_releases(9), [file(7)]);
+}
+
+#[test]
+fn a_file_that_lost_changes_before_it_left_says_so() {
+    let mut s = SetState::default();
+    s.changed(&Op::Write { fid: file(1), offset: 0, append: false, kill_suid: false }, Epoch(3));
+    assert_eq!(s.leave(file(1), Epoch(4)), (0, true));
+    assert_eq!(s.leave(file(1), Epoch(4)), (0, false));
 }
 
 #[test]

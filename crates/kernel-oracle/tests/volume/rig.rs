@@ -127,6 +127,7 @@ impl Rig {
             sync_interval: Duration::from_secs(5),
             sets: vec![(SET, true)],
             rebalance: RebalanceSettings::default(),
+            large: None,
         }));
         self.now += Duration::from_secs(1);
     }

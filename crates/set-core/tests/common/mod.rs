@@ -147,6 +147,7 @@ impl Rig {
             sync_interval: Duration::from_secs(5),
             sets: vec![(SetId(1), true), (SetId(2), true)],
             rebalance: RebalanceSettings::default(),
+            large: None,
         }
     }
 

@@ -1,0 +1,139 @@
+//! Files that grow large as they are made, or for which their directory's set has no room (docs/design/0023).
+
+use crate::adopt::is_sound;
+use crate::harness::{Disk, Mounted, Pool, eventually, files};
+use crate::rebalance::bytes;
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::PathBuf;
+
+const SETS: usize = 20;
+const FILES: usize = 40;
+const WRITERS: usize = 8;
+const MIB: usize = 1 << 20;
+/// Bytes of each file.
+const LEN: usize = 4 * MIB;
+
+fn content(n: usize) -> Vec<u8> {
+    files::noise(n as u64, LEN)
+}
+
+/// Writes a file as programs do; its inode number stays the same for who has it open.
+fn write_piece_by_piece(mount: &Mounted, n: usize) {
+    let path = mount.path(&format!("d/f{n}"));
+    let mut file = File::create(&path).unwrap();
+    let ino = file.metadata().unwrap().ino();
+    let pieces = [64 << 10, 256 << 10, MIB, 2 * MIB];
+    for piece in content(n).chunks(pieces[n % pieces.len()]) {
+        file.write_all(piece).unwrap();
+    }
+    file.sync_all().unwrap();
+    assert_eq!(file.metadata().unwrap().ino(), ino);
+    assert_eq!(fs::metadata(&path).unwrap().ino(), ino);
+}
+
+/// Files that are written at once into one directory use all sets, each as much as the other; they are read, changed and removed
+/// as any other files, by those who have them open and by others.
+#[test]
+fn large_files_of_one_directory_are_spread_over_all_sets() {
+    let mut pool = Pool::new(2);
+    let names: Vec<String> = (0..SETS).map(|n| format!("b{n}")).collect();
+    let bricks: Vec<(usize, &str)> = names.iter().enumerate().map(|(n, b)| (n % 2, b.as_str())).collect();
+    pool.volume("v", 1, &bricks);
+    pool.ok("volume set v cluster.large-file-size 1MB");
+    let paths: Vec<PathBuf> = pool.paths(&bricks);
+    let (one, two) = (pool.mount("v"), pool.mount("v"));
+    fs::create_dir(one.path("d")).unwrap();
+    std::thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            let one = &one;
+            scope.spawn(move || (writer..FILES).step_by(WRITERS).for_each(|n| write_piece_by_piece(one, n)));
+        }
+    });
+    let held: Vec<u64> = paths.iter().map(|p| bytes(p)).collect();
+    let (most, all) = (*held.iter().max().unwrap(), held.iter().sum::<u64>());
+    println!("{FILES} files on {SETS} sets, bytes on each: {held:?}");
+    assert!(all >= (FILES * LEN) as u64);
+    assert!(most * 10 * SETS as u64 <= all * 13, "more than 1.3 times as much as the mean: {held:?}");
+    for n in 0..FILES {
+        assert!(fs::read(two.path(&format!("d/f{n}"))).unwrap() == content(n), "file {n}");
+    }
+    // One that is open goes on, whatever becomes of its name.
+    let mut open = OpenOptions::new().create(true).read(true).append(true).open(one.path("d/open")).unwrap();
+    for _ in 0..3 {
+        open.write_all(&[7; MIB]).unwrap();
+    }
+    fs::rename(two.path("d/open"), two.path("d/renamed")).unwrap();
+    open.write_all(&[8; 10]).unwrap();
+    assert_eq!(fs::metadata(two.path("d/renamed")).unwrap().len(), 3 * MIB as u64 + 10);
+    fs::remove_file(two.path("d/renamed")).unwrap();
+    open.write_all(&[9; MIB]).unwrap();
+    let mut back = Vec::new();
+    open.seek(SeekFrom::Start(0)).unwrap();
+    open.read_to_end(&mut back).unwrap();
+    assert!(back == [&vec![7; 3 * MIB][..], &[8; 10], &vec![9; MIB]].concat());
+    drop(open);
+    // What is announced counts as well, and what is written in its midst.
+    let sparse = File::create(one.path("d/sparse")).unwrap();
+    sparse.set_len(9 * MIB as u64).unwrap();
+    sparse.write_all_at(b"end", 8 * MIB as u64).unwrap();
+    assert_eq!(fs::metadata(two.path("d/sparse")).unwrap().len(), 9 * MIB as u64);
+    drop(sparse);
+    for n in 0..FILES {
+        fs::remove_file(one.path(&format!("d/f{n}"))).unwrap();
+    }
+    fs::remove_file(one.path("d/sparse")).unwrap();
+    eventually("all room is free again", || {
+        (paths.iter().map(|p| bytes(p)).sum::<u64>() < MIB as u64).then_some(())
+    });
+    (0..2).for_each(|i| pool.stop(i));
+    paths.iter().for_each(|p| is_sound(p));
+}
+
+const DISK: u64 = 128;
+const BRICKS: [(usize, &str); 2] = [(0, "disk/b"), (1, "disk/b")];
+
+/// A set without room fails no write while the other one has some: of a new file, and of one that was there and is opened.
+#[test]
+fn files_of_a_full_set_grow_on_another_one() {
+    let mut pool = Pool::new(2);
+    for (server, _) in BRICKS {
+        let dir = pool.servers[server].path("disk");
+        pool.disks.push(Disk::new("ext4", &dir, DISK));
+    }
+    pool.volume("v", 1, &BRICKS);
+    pool.ok("volume set v cluster.min-free-disk 20% cluster.large-file-size 1MB");
+    let mount = pool.mount("v");
+    fs::create_dir(mount.path("d")).unwrap();
+    fs::write(mount.path("d/old"), [1; 1000]).unwrap();
+    let paths = pool.paths(&BRICKS);
+    let near = usize::from(paths[1].join("d/old").exists());
+    let disk = &pool.disks[near].dir;
+    let ballast = File::create(disk.join("ballast")).unwrap();
+    let room = rustix::fs::statvfs(disk).unwrap();
+    // Less than is to stay free, and more than half of that.
+    let left = room.f_blocks * room.f_frsize * 15 / 100;
+    let taken = room.f_bavail * room.f_frsize - left;
+    rustix::fs::fallocate(&ballast, rustix::fs::FallocateFlags::empty(), 0, taken).unwrap();
+    eventually("the set knows that it is full, and that the other one is not", || {
+        let probe = mount.path("d/probe");
+        fs::write(&probe, [2; 10]).ok()?;
+        let there = fs::metadata(paths[near].join("d/probe")).unwrap();
+        fs::remove_file(&probe).unwrap();
+        (there.len() == 0).then_some(())
+    });
+    let mut old = OpenOptions::new().append(true).open(mount.path("d/old")).unwrap();
+    for n in 0..20 {
+        old.write_all(&[3; 100_000]).unwrap();
+        fs::write(mount.path(&format!("d/new{n}")), files::noise(n, 300_000)).unwrap();
+    }
+    old.sync_all().unwrap();
+    let grown = fs::read(mount.path("d/old")).unwrap();
+    assert!(grown.len() == 2_001_000 && grown[..1000] == [1; 1000] && grown[1000..].iter().all(|b| *b == 3));
+    for n in 0..20 {
+        assert!(fs::read(mount.path(&format!("d/new{n}"))).unwrap() == files::noise(n, 300_000));
+    }
+    assert!(bytes(&paths[near]) < 1000, "nothing of it is on the full set");
+    assert!(bytes(&paths[1 - near]) >= 8_000_000);
+}
