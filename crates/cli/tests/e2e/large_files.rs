@@ -134,6 +134,8 @@ fn files_of_a_full_set_grow_on_another_one() {
     for n in 0..20 {
         assert!(fs::read(mount.path(&format!("d/new{n}"))).unwrap() == files::noise(n, 300_000));
     }
-    assert!(bytes(&paths[near]) < 1000, "nothing of it is on the full set");
+    // Directories have a length of their own.
+    let left = bytes(&paths[near]);
+    assert!(left < 10_000, "{left} bytes are on the full set");
     assert!(bytes(&paths[1 - near]) >= 8_000_000);
 }
