@@ -29,6 +29,7 @@ impl Brick {
     pub fn begin_heal(&mut self, from: Lsn, objects: &[Fid], versions_valid_to: Lsn) -> Result<(), Errno> {
         tracing::debug!(brick = %self.path.display(), %from, ?objects, %versions_valid_to, before = ?self.stale.set(), "stale");
         self.flush_attrs()?;
+        self.read_pages.forget();
         self.stale.widen(from, objects, versions_valid_to)
     }
 

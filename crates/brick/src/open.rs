@@ -16,6 +16,7 @@ use crate::nodes::Nodes;
 use crate::nonces::{Nonces, draw_seed};
 use crate::object::{OpenObject, S_IFDIR, S_IFREG};
 use crate::open_objects::OpenObjects;
+use crate::page::ReadPages;
 use crate::partial::Progress;
 use crate::room::LastRoom;
 use crate::stale::{StaleMark, StaleSet, add_stale, read_stale_set};
@@ -97,6 +98,7 @@ pub struct Brick {
     pub(crate) names: KnownNames,
     pub(crate) nonces: Nonces,
     pub(crate) listings: Listings,
+    pub(crate) read_pages: ReadPages,
     pub(crate) index: Index,
     pub(crate) walks: crate::placed::Walks,
     pub(crate) journal: Journal,
@@ -361,6 +363,7 @@ impl Brick {
             names: KnownNames::new(options.names, seed),
             nonces: Nonces::new(seed),
             listings: Listings::new(options.listing_names),
+            read_pages: ReadPages::default(),
             index,
             walks: crate::placed::Walks::default(),
             journal: opened.journal,

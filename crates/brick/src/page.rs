@@ -1,26 +1,61 @@
-//! Brings what a page of a directory leads to into the kernel's memory, on another thread.
+//! Reads what a page of a directory leads to on another thread.
 //!
 //! Names that lie side by side in a directory's order lie anywhere on the disk: for each of them an inode, and a page of the
-//! index, may have to be read.
+//! index, may have to be read. What was read is taken over if the brick has not changed since; else it is read once more,
+//! from the kernel's memory.
 
 use crate::index::Store;
-use crate::object::tag_at;
+use crate::locks::locked;
+use crate::object::{S_IFMT, Stat, tag_at};
 use crate::open::Brick;
 use crate::read::entry_bytes;
+use disk_format::Tag;
 use file_system::File;
 use ids::Fid;
-use std::sync::Arc;
+use namespace::Entry;
+use std::sync::{Arc, Mutex};
+use wire::Errno;
+use wire::peer::Stamp;
 
 /// As many names are looked up where they are wanted.
 pub(crate) const FEW: usize = 8;
+/// How many jobs' results are waited for at most.
+const MAX_JOBS: usize = 64;
 
-/// Looks names of a directory up, for the kernel to have read them. Runs on any thread.
+/// What was found under a name.
+struct Seen {
+    name: Box<[u8]>,
+    tag: Tag,
+    stat: Stat,
+}
+
+/// What jobs have read and the brick has not taken over.
+#[derive(Default)]
+pub(crate) struct ReadPages(Vec<ReadPage>);
+
+/// A page that a job reads.
+struct ReadPage {
+    dir: Fid,
+    /// The brick's last change when the job was begun.
+    at: Stamp,
+    seen: Arc<Mutex<Option<Vec<Seen>>>>,
+}
+
+impl ReadPages {
+    /// What is read now may change without a record: it is not taken over.
+    pub(crate) fn forget(&mut self) {
+        self.0.clear();
+    }
+}
+
+/// Looks names of a directory up. Runs on any thread.
 #[must_use = "nothing is read before it has run"]
 pub struct PageJob {
     dir: Arc<File>,
     names: Vec<Box<[u8]>>,
     /// If their attributes are wanted.
     index: Option<Arc<Store>>,
+    seen: Arc<Mutex<Option<Vec<Seen>>>>,
 }
 
 impl PageJob {
@@ -31,11 +66,16 @@ impl PageJob {
 
     /// Does it. What is wrong with a name is told by whoever asks for it.
     pub fn run(self) {
+        let mut seen = Vec::new();
         for name in self.names {
             if let (Ok(Some(tag)), Some(index)) = (tag_at(&self.dir, &name), &self.index) {
-                let _ = index.get(tag.fid);
+                // What the index does not know is looked up by whoever may change it.
+                if let (Ok(Some(_)), Ok(stat)) = (index.get(tag.fid), self.dir.stat_at(&name)) {
+                    seen.push(Seen { name, tag, stat });
+                }
             }
         }
+        *locked(&self.seen) = Some(seen);
     }
 }
 
@@ -60,6 +100,44 @@ impl Brick {
             return None;
         }
         let open = self.open_dir(dir).ok()?;
-        Some(PageJob { dir: open.share(), names, index: plus.then(|| self.index.share()) })
+        let seen = Arc::default();
+        if plus && !self.stale.is_set() && self.read_pages.0.len() < MAX_JOBS {
+            let at = self.journal.last();
+            self.read_pages.0.push(ReadPage { dir, at, seen: Arc::clone(&seen) });
+        }
+        Some(PageJob { dir: open.share(), names, index: plus.then(|| self.index.share()), seen })
+    }
+
+    /// Takes over what jobs have read of a directory.
+    pub(crate) fn take_read_pages(&mut self, dir: Fid) -> Result<(), Errno> {
+        if self.read_pages.0.is_empty() {
+            return Ok(());
+        }
+        let now = self.journal.last();
+        // Jobs that were given up leave nothing.
+        self.read_pages.0.retain(|page| {
+            page.at == now && Arc::strong_count(&page.seen) + usize::from(locked(&page.seen).is_some()) > 1
+        });
+        let mut taken = Vec::new();
+        self.read_pages.0.retain(|page| {
+            let seen = if page.dir == dir { locked(&page.seen).take() } else { None };
+            let waits = seen.is_none();
+            taken.extend(seen.into_iter().flatten());
+            waits
+        });
+        for Seen { name, tag, stat } in taken {
+            // A stub that was removed and made again has the fid that it had: where it is now is not known.
+            if tag.stub_kind().is_some() {
+                continue;
+            }
+            if self.nodes.peek(tag.fid).is_none() {
+                self.learn_node(tag, stat)?;
+            }
+            if self.names.get(dir, &name).is_none() {
+                let entry = Entry { fid: tag.fid, home: tag.home, kind: stat.mode & S_IFMT };
+                self.names.note(dir, &name, Some(entry));
+            }
+        }
+        Ok(())
     }
 }

@@ -161,6 +161,7 @@ impl Brick {
         mut unknown: usize,
     ) -> Result<Option<DirPage>, Errno> {
         let (mut at, mut entries, mut marked) = (after, Vec::new(), false);
+        self.take_read_pages(dir)?;
         loop {
             let (names, end) = self.listing(dir)?.page(at, entry_bytes(plus), bytes);
             at = names.last().map_or(at, |(cookie, ..)| *cookie);
