@@ -126,6 +126,11 @@ impl Brick {
             Err(Errno::ENOENT) => return Ok(()),
             Err(e) => return Err(e),
         }
+        self.forget_if_gone(fid)
+    }
+
+    /// A name of the object was taken away; without any nothing is known of it.
+    fn forget_if_gone(&mut self, fid: Fid) -> Result<(), Errno> {
         self.invalidate_attrs(fid);
         if !self.is_known(fid)? || self.fresh(fid)?.1.nlink == 0 {
             self.forget(fid);
@@ -143,7 +148,7 @@ impl Brick {
         let left = tag_at(dir, name)?.map_or(dir.stat_at(name)?.size == 0, |tag| tag.stub_kind().is_some());
         if left {
             dir.unlink(name)?;
-            self.invalidate_attrs(fid);
+            self.forget_if_gone(fid)?;
         }
         Ok(left)
     }
