@@ -66,15 +66,20 @@ impl PageJob {
 
     /// Does it. What is wrong with a name is told by whoever asks for it.
     pub fn run(self) {
-        let mut seen = Vec::new();
+        let mut seen = Vec::with_capacity(self.names.len());
         for name in self.names {
-            if let (Ok(Some(tag)), Some(index)) = (tag_at(&self.dir, &name), &self.index) {
-                // What the index does not know is looked up by whoever may change it.
-                if let (Ok(Some(_)), Ok(stat)) = (index.get(tag.fid), self.dir.stat_at(&name)) {
-                    seen.push(Seen { name, tag, stat });
-                }
+            let Ok(Some(tag)) = tag_at(&self.dir, &name) else { continue };
+            if self.index.is_some()
+                && let Ok(stat) = self.dir.stat_at(&name)
+            {
+                seen.push(Seen { name, tag, stat });
             }
         }
+        // What the index does not know on disk is looked up by whoever may change it.
+        let fids: Vec<Fid> = seen.iter().map(|s| s.tag.fid).collect();
+        let known = self.index.and_then(|index| index.knows(&fids).ok()).unwrap_or_default();
+        let mut known = known.into_iter();
+        seen.retain(|_| known.next() == Some(true));
         *locked(&self.seen) = Some(seen);
     }
 }
