@@ -70,7 +70,11 @@ impl Brick {
     pub(crate) fn load(&mut self, fid: Fid) -> Result<&mut Node, Errno> {
         if self.nodes.peek(fid).is_none() {
             let open = self.open_fid(fid)?;
-            let tag = open.tag()?.filter(|t| t.fid == fid).ok_or(Errno::ESTALE)?;
+            let Some(tag) = open.tag()?.filter(|t| t.fid == fid) else {
+                // It may be made anew, elsewhere.
+                self.fds.forget(fid);
+                return Err(Errno::ESTALE);
+            };
             let stat = open.stat()?;
             self.keep_node(Node::new(tag, stat))?;
             if tag.flags & PENDING != 0 && !open.is_dir() {

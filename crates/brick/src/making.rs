@@ -55,7 +55,7 @@ impl Brick {
                 self.quarantine(parent, name)?;
             }
         }
-        if what.home != self.identity.set && self.index.get(what.fid)?.is_some() {
+        if what.home != self.identity.set && self.is_known(what.fid)? {
             // A copy of the directory exists, made for something beneath it: it belongs here.
             self.progress.begins();
             return self.move_copy(what.fid, parent, name);

@@ -507,3 +507,34 @@ fn what_a_healing_removes_leaves_the_index() {
         reopened(&t, Set::new(vec![p, j]));
     }
 }
+
+/// The copy of another set's directory has lost its tag on one brick: nothing leads to it any more, and its healing makes it anew.
+#[test]
+fn a_copy_without_a_tag_is_made_anew() {
+    let (t, mut s) = two();
+    let copy = Change::Create {
+        parent: ROOT,
+        name: name("copy"),
+        fid: there(1),
+        home: OTHER,
+        node: wire::op::Node::Dir,
+        mode: 0o755,
+        uid: 0,
+        gid: 0,
+        time: time(500),
+    };
+    s.apply(&copy, b"").unwrap();
+    s.bricks.pop().unwrap().close().unwrap();
+    let path = t.path().join("b2");
+    rustix::fs::lremovexattr(path.join("copy"), disk_format::tag::XATTR).unwrap();
+    let mut j = open(&path, &identity(2));
+    let mut p = s.bricks.pop().unwrap();
+    let none = Stamp { epoch: Epoch(0), lsn: Lsn(0) };
+    let mut healing = accept_join(&mut p, &mut j, &none, true);
+    heal_all(&mut p, &mut j, &mut healing);
+    let found = j.entry(ROOT, &name("copy")).unwrap().map(|e| (e.fid, e.home));
+    assert_eq!(found, Some((there(1), OTHER)));
+    j.close().unwrap();
+    let left = brick::check(&path, false).unwrap().problems;
+    assert!(left.iter().all(|p| p.path.starts_with(".mortar/limbo")), "{left:?}");
+}
