@@ -91,15 +91,7 @@ pub fn client_config(keys: &KeyFile) -> Result<Arc<ClientConfig>, TrustError> {
 /// # Errors
 /// None that is known.
 pub fn joining_config(authority: Fingerprint) -> Result<Arc<ClientConfig>, TrustError> {
-    let provider = provider();
-    let known = Known::Fingerprint(authority);
-    let verifier = Arc::new(IsServer { known, provider: provider.clone() });
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_protocol_versions(&[&TLS13])?
-        .dangerous()
-        .with_custom_certificate_verifier(verifier)
-        .with_no_client_auth();
-    Ok(finished(config))
+    keyless_config(Known::Fingerprint(authority))
 }
 
 /// The settings of somebody who knows nothing of the pool, and wants to see the fingerprint of its authority: it is there after
@@ -108,15 +100,20 @@ pub fn joining_config(authority: Fingerprint) -> Result<Arc<ClientConfig>, Trust
 /// # Errors
 /// None that is known.
 pub fn looking_config() -> Result<(Arc<ClientConfig>, Arc<OnceLock<Fingerprint>>), TrustError> {
-    let (provider, seen) = (provider(), Arc::<OnceLock<Fingerprint>>::default());
-    let known = Known::Nothing(seen.clone());
+    let seen = Arc::<OnceLock<Fingerprint>>::default();
+    Ok((keyless_config(Known::Nothing(seen.clone()))?, seen))
+}
+
+/// The settings of somebody without a key.
+fn keyless_config(known: Known) -> Result<Arc<ClientConfig>, TrustError> {
+    let provider = provider();
     let verifier = Arc::new(IsServer { known, provider: provider.clone() });
     let config = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&TLS13])?
         .dangerous()
         .with_custom_certificate_verifier(verifier)
         .with_no_client_auth();
-    Ok((finished(config), seen))
+    Ok(finished(config))
 }
 
 fn finished(mut config: ClientConfig) -> Arc<ClientConfig> {
