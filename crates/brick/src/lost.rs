@@ -10,7 +10,9 @@
 //! the last sync of everything lacks it.
 //!
 //! An object gets its tag after it was made, so that the entry may be there and the tag lost. What has no tag and changed
-//! since that time is nobody's: it was not synced, and goes to lost+found before it is in anybody's way.
+//! since that time is nobody's: it was not synced, and goes to lost+found before it is in anybody's way. Such a thing may be
+//! a copy of another set's directory, beneath which a directory of this set had just been moved: that one may have been on
+//! disk for long, and is served in lost+found itself.
 //!
 //! Not covered: data written over other data in place, if the kernel writes it out before it logs the change time (within
 //! some seconds, when memory is short); and changes to what was there at that sync, if the clock was set back between it and
@@ -22,12 +24,12 @@ use crate::folders::hidden_name;
 use crate::index::{Index, Located};
 use crate::journal::Journal;
 use crate::marks::is_marked_file;
-use crate::object::{OpenObject, S_IFDIR, S_IFMT};
+use crate::object::{OpenObject, S_IFDIR, S_IFMT, tag_at};
 use crate::open::Site;
 use crate::place::move_to_lost_found;
 use crate::scan::Seen;
 use disk_format::tag::ORPHAN;
-use file_system::{File, Handle, Times};
+use file_system::{File, Handle, Renaming, Times};
 use ids::{Fid, Lsn, SetId, Time};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -101,8 +103,13 @@ pub(crate) fn look(
     let noted = synced.get().map_err(|e| at.io("read .mortar/synced of", e))?;
     let since = if noted > at.root.now() { Time::default() } else { noted };
     let known = (!index.is_new()).then_some(&*index);
-    let changed =
-        changed_since(&at.root, set, since, known).map_err(|e| at.io("look for what changed last in", e))?;
+    let look = || changed_since(&at.root, set, since, known);
+    let mut changed = look().map_err(|e| at.io("look for what changed last in", e))?;
+    if bring_out(at, &changed.untagged, (set, known))
+        .map_err(|e| at.io("bring directories to lost+found in", e))?
+    {
+        changed = look().map_err(|e| at.io("look for what changed last in", e))?;
+    }
     tracing::warn!(brick = %at.path.display(), objects = changed.objects.len(), "changes that were not synced may be lost");
     // What lies in the tree itself is walked through first: it goes before a second one that was moved to the heal trash.
     for (fid, place) in changed.places.iter().rev() {
@@ -127,6 +134,49 @@ pub(crate) fn missing_orphans(at: &Site, journal: &Journal) -> Result<Vec<Fid>, 
     let folder = at.folder("orphans")?;
     let is_missing = |fid: &Fid| folder.stat_at(hidden_name(*fid).as_bytes()) == Err(Errno::ENOENT);
     Ok(orphans.into_iter().filter(is_missing).collect())
+}
+
+/// Moves the set's own directories that lie beneath such as lost their tags to lost+found, each by its fid. Whether there
+/// were any. One that the index has elsewhere is a copy that somebody made with its tag.
+fn bring_out(
+    at: &Site,
+    untagged: &[(Handle, Vec<u8>)],
+    (set, known): (SetId, Option<&Index>),
+) -> Result<bool, Errno> {
+    let lost_found = at.meta.open_at(b"limbo", S_IFDIR)?;
+    let mut any = false;
+    let mut todo = Vec::new();
+    for (handle, name) in untagged {
+        let dir = at.root.open_handle(handle, S_IFDIR)?;
+        if dir.stat_at(name)?.mode & S_IFMT == S_IFDIR {
+            todo.push(dir.handle_at(name)?);
+        }
+    }
+    while let Some(handle) = todo.pop() {
+        let dir = at.root.open_handle(&handle, S_IFDIR)?;
+        for name in crate::scan::names(&dir)? {
+            if dir.stat_at(&name)?.mode & S_IFMT != S_IFDIR {
+                continue;
+            }
+            let Some(tag) = tag_at(&dir, &name)?.filter(|tag| tag.home == set) else {
+                todo.push(dir.handle_at(&name)?);
+                continue;
+            };
+            let elsewhere = known.map_or(Ok(None), |index| index.get(tag.fid))?;
+            let here = dir.handle_at(&name)?;
+            if elsewhere.is_some_and(|e| e.handle != here && at.root.open_handle(&e.handle, e.kind).is_ok()) {
+                continue;
+            }
+            match dir.rename(&name, &lost_found, hidden_name(tag.fid).as_bytes(), Renaming::NoReplace) {
+                Ok(()) => any = true,
+                Err(Errno::EEXIST | Errno::EBUSY | Errno::EXDEV | Errno::EPERM) => continue,
+                Err(e) => return Err(e),
+            }
+            let name = String::from_utf8_lossy(&name);
+            tracing::warn!(brick = %at.path.display(), fid = %tag.fid, %name, "a power cut took the tag of the copy above a directory: it goes to .mortar/limbo, where it is served");
+        }
+    }
+    Ok(any)
 }
 
 /// Moves what lost its tag to lost+found. The times of its directory stay: they are users'.

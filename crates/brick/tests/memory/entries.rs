@@ -432,6 +432,42 @@ fn a_power_cut_leaves_no_name_of_a_nameless_file_in_a_directory_in_lost_found() 
     assert!(named > 20, "{named}");
 }
 
+/// A copy of another set's directory has lost its tag, and a directory that was on disk long ago had just been moved beneath it.
+#[test]
+fn a_power_cut_keeps_what_was_moved_beneath_a_copy_that_lost_its_tag() {
+    let mut copies_lost = 0;
+    for seed in 0..1000 {
+        let mut disk = Disk::new(1, CrashRule::Hostile);
+        let mut s = Set::new(vec![disk.open().unwrap()]);
+        let theirs = |n| Fid { set: SetId(9), ..ours(n) };
+        let (fid, home, node) = (theirs(1), SetId(9), wire::op::Node::Dir);
+        let (mode, uid, gid, time) = (0o755, 0, 0, time(4));
+        let top = Change::Create { parent: ROOT, name: name("top"), fid, home, node, mode, uid, gid, time };
+        s.apply(&top, b"").unwrap();
+        placed(&[(theirs(1), "top")], "d", ours(101)).iter().for_each(|c| s.apply(c, b"").unwrap());
+        let [below, file] = [s.dir(ours(101), "below"), s.file(ours(101), "file")];
+        s.bricks[0].begin_sync(None).unwrap().run().unwrap();
+        let path = ancestors(&[(theirs(1), "top"), (theirs(2), "new")]);
+        s.apply(&Change::Relocate { fid: ours(101), path, name: name("e") }, b"").unwrap();
+        drop(s);
+        disk.crash_by_chance(CrashRule::Hostile, seed);
+        if seed % 2 == 0 {
+            disk.lose_index();
+        }
+        let mut b = disk.open().unwrap();
+        let entry = |b: &mut Brick, n| b.lookup(ours(101), &name(n)).map(|e| e.map(|e| e.fid));
+        assert_eq!(
+            [entry(&mut b, "below"), entry(&mut b, "file")],
+            [Ok(Some(below)), Ok(Some(file))],
+            "{seed}"
+        );
+        copies_lost += disk.names("limbo").iter().filter(|n| n.starts_with("unknown")).count();
+        b.close().unwrap();
+        assert_eq!(disk.problems(), [], "{seed}");
+    }
+    assert!(copies_lost > 5, "{copies_lost}");
+}
+
 /// What was removed before a kill, or before a power cut that the records may not survive, is not in the index afterwards.
 #[test]
 fn what_went_before_a_crash_leaves_the_index() {
