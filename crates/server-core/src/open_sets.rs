@@ -2,9 +2,11 @@
 //! failed.
 //!
 //! The executor opens and closes; it gives each set that is open a handle of its own kind, which this machine keeps for it.
+//! Closing takes a while: a brick that is wanted again meanwhile is opened after the executor has said that it is closed
+//! ([`OpenSets::closed`]).
 
 use ids::{BrickId, SetId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// A brick that failed, or could not be opened, is opened anew after this.
@@ -14,10 +16,14 @@ const REOPEN: Duration = Duration::from_secs(3);
 #[derive(Debug)]
 pub struct OpenSets<H> {
     sets: BTreeMap<SetId, (BrickId, Stage<H>)>,
+    /// Bricks that the executor is closing, or whose opening it is giving up.
+    closing: BTreeSet<BrickId>,
 }
 
 #[derive(Debug)]
 enum Stage<H> {
+    /// To be opened as soon as the brick is closed.
+    Closing,
     Opening,
     Open(H),
     /// Could not be opened, or failed.
@@ -29,8 +35,8 @@ enum Stage<H> {
 /// What is to be done after the pool's state changed: in this order.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Adopted<H> {
-    /// Sets whose brick is no longer this server's, or was given up for another one. A set without a handle is not open
-    /// yet: its opening is given up.
+    /// Sets whose brick is no longer this server's, or was given up for another one. A set without a handle is not open: if
+    /// it is being opened, that is given up.
     pub close: Vec<(SetId, BrickId, Option<H>)>,
     /// Sets that are open, and stay so: they hear of the new state.
     pub tell: Vec<(SetId, H)>,
@@ -40,7 +46,7 @@ pub struct Adopted<H> {
 
 impl<H> Default for OpenSets<H> {
     fn default() -> OpenSets<H> {
-        OpenSets { sets: BTreeMap::new() }
+        OpenSets { sets: BTreeMap::new(), closing: BTreeSet::new() }
     }
 }
 
@@ -72,13 +78,18 @@ impl<H: Clone> OpenSets<H> {
                 self.sets.insert(set, (brick, stage));
                 continue;
             }
-            match stage {
-                Stage::Open(handle) => todo.close.push((set, brick, Some(handle))),
-                Stage::Opening | Stage::Failed { .. } => todo.close.push((set, brick, None)),
+            if matches!(stage, Stage::Open(_) | Stage::Opening) {
+                self.closing.insert(brick);
             }
+            let handle = if let Stage::Open(handle) = stage { Some(handle) } else { None };
+            todo.close.push((set, brick, handle));
         }
+        let OpenSets { sets, closing } = self;
         for (set, brick) in wanted {
-            self.sets.entry(*set).or_insert_with(|| {
+            sets.entry(*set).or_insert_with(|| {
+                if closing.contains(brick) {
+                    return (*brick, Stage::Closing);
+                }
                 todo.open.push((*set, *brick));
                 (*brick, Stage::Opening)
             });
@@ -89,7 +100,7 @@ impl<H: Clone> OpenSets<H> {
     /// A brick was opened.
     ///
     /// # Errors
-    /// Gives the handle back if the brick is not wanted any more: it is to be closed.
+    /// Gives the handle back if this opening was given up: the brick is to be closed.
     pub fn opened(&mut self, set: SetId, brick: BrickId, handle: H) -> Result<(), H> {
         match self.sets.get_mut(&set) {
             Some((b, stage @ Stage::Opening)) if *b == brick => {
@@ -100,26 +111,45 @@ impl<H: Clone> OpenSets<H> {
         }
     }
 
-    /// A brick could not be opened: tried again after a while.
-    pub fn not_opened(&mut self, set: SetId, brick: BrickId, now: Duration) {
-        if let Some((b, stage @ Stage::Opening)) = self.sets.get_mut(&set)
-            && *b == brick
-        {
-            *stage = Stage::Failed { until: now + REOPEN };
+    /// A brick could not be opened: tried again after a while. False if this opening was given up: the brick is closed then,
+    /// and nobody has to hear why.
+    #[must_use]
+    pub fn not_opened(&mut self, set: SetId, brick: BrickId, now: Duration) -> bool {
+        match self.sets.get_mut(&set) {
+            Some((b, stage @ Stage::Opening)) if *b == brick => {
+                *stage = Stage::Failed { until: now + REOPEN };
+                true
+            }
+            _ => false,
         }
     }
 
+    /// A brick that was to be closed is: another opening finds it free. True if it is wanted again: the pool's state is to be
+    /// adopted again.
+    #[must_use]
+    pub fn closed(&mut self, brick: BrickId) -> bool {
+        self.closing.remove(&brick);
+        let before = self.sets.len();
+        self.sets.retain(|_, (b, stage)| *b != brick || !matches!(stage, Stage::Closing));
+        self.sets.len() < before
+    }
+
     /// Sets whose bricks failed are to be closed; they are opened anew after a while: what failed them may be over.
-    pub fn close_failed(&mut self, now: Duration, has_failed: impl Fn(&H) -> bool) -> Vec<(SetId, H)> {
-        let mut closing = Vec::new();
-        for (set, (_, stage)) in &mut self.sets {
+    pub fn close_failed(
+        &mut self,
+        now: Duration,
+        has_failed: impl Fn(&H) -> bool,
+    ) -> Vec<(SetId, BrickId, H)> {
+        let mut failed = Vec::new();
+        for (set, (brick, stage)) in &mut self.sets {
             if matches!(stage, Stage::Open(handle) if has_failed(handle))
                 && let Stage::Open(handle) = std::mem::replace(stage, Stage::Failed { until: now + REOPEN })
             {
-                closing.push((*set, handle));
+                self.closing.insert(*brick);
+                failed.push((*set, *brick, handle));
             }
         }
-        closing
+        failed
     }
 
     /// Whether the time has come to open bricks anew: the pool's state is to be adopted again.
@@ -186,8 +216,60 @@ mod tests {
         assert_eq!(todo.close, [(SetId(1), BrickId(10), Some("old"))]);
         assert_eq!(todo.open, [(SetId(1), BrickId(11))]);
         assert_eq!(sets.opened(SetId(1), BrickId(10), "late"), Err("late"));
-        sets.not_opened(SetId(1), BrickId(10), at(0));
+        assert!(!sets.not_opened(SetId(1), BrickId(10), at(0)));
         assert!(sets.opened(SetId(1), BrickId(11), "new").is_ok());
+    }
+
+    #[test]
+    fn a_brick_that_is_wanted_again_is_opened_once_it_is_closed() {
+        let mut sets = OpenSets::default();
+        open(&mut sets, &[(1, 10)], "first");
+        assert_eq!(sets.adopt(&wanted(&[])).close.len(), 1);
+        // The volume is started again before the executor is done with closing.
+        let todo = sets.adopt(&wanted(&[(1, 10), (2, 20)]));
+        assert_eq!((todo.close.len(), todo.open), (0, vec![(SetId(2), BrickId(20))]));
+        assert_eq!(sets.get(SetId(1)), None);
+        assert!(!sets.is_due(at(99_999)));
+        assert!(sets.adopt(&wanted(&[(1, 10), (2, 20)])).open.is_empty());
+        assert!(sets.closed(BrickId(10)));
+        assert_eq!(sets.adopt(&wanted(&[(1, 10), (2, 20)])).open, [(SetId(1), BrickId(10))]);
+        assert!(sets.opened(SetId(1), BrickId(10), "second").is_ok());
+        assert_eq!(sets.get(SetId(1)), Some(&"second"));
+    }
+
+    #[test]
+    fn a_brick_that_is_stopped_once_more_while_it_closes_stays_closed() {
+        let mut sets = OpenSets::default();
+        open(&mut sets, &[(1, 10)], "first");
+        sets.adopt(&wanted(&[]));
+        sets.adopt(&wanted(&[(1, 10)]));
+        assert_eq!(sets.adopt(&wanted(&[])).close, [(SetId(1), BrickId(10), None)]);
+        assert!(!sets.closed(BrickId(10)));
+        assert_eq!(sets.adopt(&wanted(&[(1, 10)])).open, [(SetId(1), BrickId(10))]);
+    }
+
+    #[test]
+    fn an_opening_that_was_given_up_ends_before_the_next_begins() {
+        let mut sets = OpenSets::default();
+        sets.adopt(&wanted(&[(1, 10), (2, 20)]));
+        sets.adopt(&wanted(&[]));
+        assert!(sets.adopt(&wanted(&[(1, 10), (2, 20)])).open.is_empty());
+        assert_eq!(sets.opened(SetId(1), BrickId(10), "late"), Err("late"));
+        assert!(sets.adopt(&wanted(&[(1, 10), (2, 20)])).open.is_empty());
+        assert!(!sets.not_opened(SetId(2), BrickId(20), at(0)));
+        assert!(sets.closed(BrickId(10)) && sets.closed(BrickId(20)));
+        assert_eq!(sets.adopt(&wanted(&[(1, 10), (2, 20)])).open.len(), 2);
+    }
+
+    #[test]
+    fn what_failed_is_opened_anew_after_it_is_closed() {
+        let mut sets = OpenSets::default();
+        open(&mut sets, &[(1, 10)], "open");
+        assert_eq!(sets.close_failed(at(1000), |_| true), [(SetId(1), BrickId(10), "open")]);
+        assert!(sets.is_due(at(4000)));
+        assert!(sets.adopt(&wanted(&[(1, 10)])).open.is_empty());
+        assert!(sets.closed(BrickId(10)));
+        assert_eq!(sets.adopt(&wanted(&[(1, 10)])).open, [(SetId(1), BrickId(10))]);
     }
 
     #[test]
@@ -196,11 +278,12 @@ mod tests {
         open(&mut sets, &[(1, 10), (2, 20)], "open");
         assert!(sets.close_failed(at(1000), |_| false).is_empty());
         assert_eq!(sets.close_failed(at(1000), |_| true).len(), 2);
+        assert!(!sets.closed(BrickId(10)) && !sets.closed(BrickId(20)));
         assert_eq!(sets.get(SetId(1)), None);
         assert!(!sets.is_due(at(3999)) && sets.adopt(&wanted(&[(1, 10), (2, 20)])).open.is_empty());
         assert!(sets.is_due(at(4000)));
         assert_eq!(sets.adopt(&wanted(&[(1, 10), (2, 20)])).open.len(), 2);
-        sets.not_opened(SetId(1), BrickId(10), at(5000));
+        assert!(sets.not_opened(SetId(1), BrickId(10), at(5000)));
         assert!(sets.opened(SetId(2), BrickId(20), "open").is_ok());
         assert!(!sets.is_due(at(7999)) && sets.is_due(at(8000)));
         assert_eq!(sets.stop(), [(SetId(2), Some("open"))]);

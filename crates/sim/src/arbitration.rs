@@ -195,7 +195,11 @@ impl World {
     fn stands(&mut self, m: usize, id: u64, verdict: Option<RecoveryVerdict>) {
         let Some(process) = self.process(m) else { return };
         let Some(round) = process.control.rounds.open.remove(&id) else { return };
-        let (Some(opened), Some(verdict)) = (round.opened, verdict) else { return };
+        let Some(opened) = round.opened else { return };
+        let Some(verdict) = verdict else {
+            drop(opened);
+            return self.not_opened(m, round.set, round.brick, "its set is gone");
+        };
         let wall = self.machines[m].clock.wall(self.now);
         if let Some(disk) = self.machines[m].disks.get(&round.brick) {
             disk.set_time(wall);

@@ -224,7 +224,7 @@ impl World {
         let todo = process.sets.adopt(&server_core::bricks_to_open(state, server_id(m)));
         for (set, brick, served) in todo.close {
             if let Some(served) = served {
-                self.close_set(m, set, &served);
+                self.close_set(m, set, served);
             }
             if let Some(process) = self.process(m) {
                 process.control.unopened.remove(&brick);
@@ -255,7 +255,9 @@ impl World {
         }
         disk.set_time(wall);
         let options = brick::Options { seed: Some(disk.opening()), ..self.pace.options.clone() };
-        let Some(open) = OpenSet::new(set, brick, &known, &options, knows_all) else { return };
+        let Some(open) = OpenSet::new(set, brick, &known, &options, knows_all) else {
+            return self.not_opened(m, set, brick, "the pool knows no such brick");
+        };
         let mount_point = |_: &Path| Ok(PathBuf::from("/"));
         let place = Place { fs: disk.fs(), mount_point: &mount_point, adopted: &|_| () };
         let opened = open.run(place, shown);
@@ -281,9 +283,9 @@ impl World {
         let Some(process) = self.process(m) else { return };
         process.control.unopened.remove(&brick);
         let core = SetCore::new(opened.start(), shown);
-        let serving = Rc::new(RefCell::new(Serving::new(brick, core)));
+        let serving = Rc::new(RefCell::new(Serving::new((set, brick), core)));
         if let Err(unwanted) = process.sets.opened(set, brick, serving) {
-            return self.close_set(m, set, &unwanted);
+            return self.close_set(m, set, unwanted);
         }
         let state = process.known.clone();
         if let Some(settings) = server_core::settings(&state, set) {
@@ -296,9 +298,13 @@ impl World {
     pub(crate) fn not_opened(&mut self, m: usize, set: SetId, brick: BrickId, why: &str) {
         let shown = self.shown(m);
         say!(self, "server {m}: brick {brick} of set {set} is not opened: {why}");
+        let Some(process) = self.process(m) else { return };
+        if !process.sets.not_opened(set, brick, shown) {
+            process.control.unopened.remove(&brick);
+            return self.brick_closed(m, brick);
+        }
         self.count("brick refused");
         let Some(process) = self.process(m) else { return };
-        process.sets.not_opened(set, brick, shown);
         let before = process.control.unopened.get(&brick).copied();
         process.control.unopened.insert(brick, Unopened::refused(before, shown));
         self.begin_refusal(m, set, brick);

@@ -118,6 +118,11 @@ impl Disk {
         }
     }
 
+    /// How long closing a brick takes: now and then longer than it is until the brick is wanted again.
+    pub(crate) fn closing_takes(&self, rng: &mut Prng) -> Duration {
+        if rng.chance(200) { rng.millis(1000, 8000) } else { rng.between(self.sync.0, self.sync.1) }
+    }
+
     /// It is as it should be.
     pub(crate) fn heal(&mut self) {
         self.hangs = false;

@@ -47,6 +47,8 @@ pub(crate) enum ToProcess {
     Wake(SetId),
     /// A brick is to be opened now.
     Open(SetId, BrickId),
+    /// A brick that is being closed is closed now.
+    Close(SetId, BrickId),
     /// Work on a brick is done now, and its outcome told.
     Work(SetId, u64),
     /// The outcome of work.

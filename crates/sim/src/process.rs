@@ -3,6 +3,7 @@
 //! What the daemon does with threads, sockets and timers is done here with events; neither decides anything. All sets of a
 //! process are served by one thread, as on a machine with one core: while it is at work, everything else waits.
 
+mod closing;
 mod connections;
 
 use crate::control::Control;
@@ -10,7 +11,7 @@ use crate::machine::ToProcess;
 use crate::network::{Packet, Way};
 use crate::questions::Questions;
 use crate::store::{Ask, server_id};
-use crate::trace::{Trace, say};
+use crate::trace::Trace;
 use crate::world::{Event, World};
 use brick::{Brick, Work};
 use cluster::State;
@@ -58,6 +59,7 @@ impl ReplyTo for To {
 
 /// An open set.
 pub(crate) struct Serving {
+    pub(crate) set: SetId,
     pub(crate) brick: BrickId,
     pub(crate) core: SetCore<Brick, To>,
     /// The time for which the core's next wake is set.
@@ -65,8 +67,8 @@ pub(crate) struct Serving {
 }
 
 impl Serving {
-    pub(crate) fn new(brick: BrickId, core: SetCore<Brick, To>) -> Serving {
-        Serving { brick, core, armed: None }
+    pub(crate) fn new((set, brick): (SetId, BrickId), core: SetCore<Brick, To>) -> Serving {
+        Serving { set, brick, core, armed: None }
     }
 }
 
@@ -82,6 +84,8 @@ pub(crate) struct Process {
     /// The pool as this process knows it.
     pub(crate) known: Arc<State>,
     pub(crate) sets: OpenSets<Rc<RefCell<Serving>>>,
+    /// Bricks that are being closed.
+    pub(crate) closing: BTreeMap<BrickId, Rc<RefCell<Serving>>>,
     works: BTreeMap<(SetId, u64), Work>,
     pub(crate) rooms: Rooms,
     sessions: Sessions<Established>,
@@ -100,6 +104,7 @@ impl Process {
         Process {
             known: Arc::default(),
             sets: OpenSets::default(),
+            closing: BTreeMap::new(),
             works: BTreeMap::new(),
             rooms: Rooms::default(),
             sessions: Sessions::default(),
@@ -116,6 +121,11 @@ impl Process {
     /// The open set of that number.
     pub(crate) fn serving(&self, set: SetId) -> Option<Rc<RefCell<Serving>>> {
         self.sets.get(set).cloned()
+    }
+
+    /// What the set began on its disk is not done any more.
+    fn end_works(&mut self, set: SetId) {
+        self.works.retain(|(s, _), _| *s != set);
     }
 
     fn open_sets(&self) -> Vec<SetId> {
@@ -191,6 +201,7 @@ impl World {
             ToProcess::OwnAnswer(id, frame, reply) => self.own_answer(m, id, frame, reply),
             ToProcess::SessionEnds(session) => self.end_session(m, session),
             ToProcess::Open(set, brick) => self.open_brick(m, set, brick),
+            ToProcess::Close(set, brick) => self.end_closing(m, set, brick),
             ToProcess::State(state) => self.on_state(m, state),
             other => self.on_control(m, other),
         }
@@ -405,49 +416,13 @@ impl World {
         let failed = process.sets.close_failed(shown, |served| served.borrow().core.has_failed());
         let due = process.sets.is_due(shown);
         let known = process.known.clone();
-        for (set, serving) in failed {
+        for (set, _, serving) in failed {
             self.count("brick failed");
-            self.close_set(m, set, &serving);
+            self.close_set(m, set, serving);
         }
         if due {
             self.adopt(m, &known);
         }
-    }
-
-    /// Ends service of a set: everything goes to disk.
-    pub(crate) fn close_set(&mut self, m: usize, set: SetId, served: &RefCell<Serving>) {
-        let mut serving = served.borrow_mut();
-        let mut out = Vec::new();
-        serving.core.close(&mut out);
-        for output in out {
-            self.perform(self.now, m, set, output);
-        }
-        if let Some(process) = self.process(m) {
-            process.works.retain(|(s, _), _| *s != set);
-        }
-        if let Err(e) = serving.core.brick_mut().shut() {
-            say!(self, "server {m}: close the brick of set {set}: {e}");
-        }
-        if self.machines[m].disks.get(&serving.brick).is_some_and(|d| d.is_off()) {
-            drop(serving);
-            self.die(m);
-        }
-    }
-
-    /// An orderly stop: every set is closed, then the process ends.
-    pub(crate) fn stop(&mut self, m: usize) {
-        let Some(process) = self.process(m) else { return };
-        let sets = process.sets.stop();
-        let life_before = self.machines[m].life;
-        for (set, served) in sets {
-            if let Some(serving) = served {
-                self.close_set(m, set, &serving);
-                if self.machines[m].life != life_before {
-                    return;
-                }
-            }
-        }
-        self.kill(m, "stopped in order");
     }
 
     pub(crate) fn process_sets(&mut self, m: usize) -> Vec<SetId> {

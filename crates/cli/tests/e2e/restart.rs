@@ -176,3 +176,23 @@ fn a_server_that_is_stopped_as_soon_as_it_is_ready_ends() {
     pool.start(0);
     assert_eq!(pool.ok("volume list"), "v\n");
 }
+
+/// A brick that is still being closed is opened as soon as it is closed: nothing fails, and nobody waits for a retry.
+#[test]
+fn a_volume_is_started_right_after_it_was_stopped() {
+    let mut pool = Pool::new(1);
+    pool.volume("v", 1, &[(0, "b")]);
+    let mount = pool.mount("v");
+    for round in 0..8 {
+        fs::write(mount.path(&format!("f{round}")), files::noise(round, 3 << 20)).unwrap();
+        pool.ok("volume stop v --yes");
+        pool.ok("volume start v");
+    }
+    for round in 0..8 {
+        assert!(fs::read(mount.path(&format!("f{round}"))).unwrap() == files::noise(round, 3 << 20));
+    }
+    mount.end();
+    let log = pool.servers[0].log();
+    assert!(!log.contains("is in use by another process"), "{log}");
+    pool.stop(0);
+}

@@ -8,6 +8,7 @@
 mod ask;
 mod connection;
 mod links;
+mod opening;
 mod redial;
 mod sessions;
 mod set;
@@ -20,14 +21,12 @@ use crate::guests::Guest;
 use crate::pulse::Pulse;
 use crate::shared::{ControlRequest, Shared, lock};
 use crate::speaker::Limits;
-use admin::Event;
 use cluster::State;
 use connection::Asked;
-use file_system::Host;
 use ids::{BrickId, Epoch, Fid, Lsn, ServerId, SessionId, SetId};
 use links::Links;
 use server_core::threads::FRONT;
-use server_core::{Asker, OpenSet, OpenSets, OpenedBrick, Place, Sessions, Unopened};
+use server_core::{Asker, OpenSets, Sessions};
 pub(crate) use sessions::ClientReport;
 use sessions::{Clients, Connection};
 use set::SetHandle;
@@ -38,7 +37,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::{JoinHandle, LocalSet, spawn_local};
+use tokio::task::{JoinHandle, LocalSet};
 pub(crate) use top::{TopObject, TopReport};
 use transport::Detached;
 use wire::Frame;
@@ -143,8 +142,10 @@ pub(crate) struct Shard {
     pulse: Arc<Pulse>,
     pub(crate) links: Rc<Links>,
     sets: RefCell<OpenSets<SetHandle>>,
-    /// Bricks that are being opened.
-    openings: RefCell<HashMap<SetId, JoinHandle<()>>>,
+    /// Openings of bricks: what is taken out is given up.
+    openings: RefCell<HashMap<SetId, oneshot::Sender<()>>>,
+    /// Bricks that are being closed.
+    closings: RefCell<Vec<JoinHandle<()>>>,
     state: RefCell<Arc<State>>,
     sessions: RefCell<Sessions<Connection>>,
     /// Who has those sessions.
@@ -195,6 +196,7 @@ async fn run(
         links: Rc::new(Links::new(shared.clone(), weak.clone())),
         sets: RefCell::default(),
         openings: RefCell::default(),
+        closings: RefCell::default(),
         state: RefCell::default(),
         sessions: RefCell::default(),
         clients: RefCell::default(),
@@ -301,7 +303,7 @@ impl Shard {
             }
             ShardMessage::State(state) => self.on_state(state),
             ShardMessage::Report(to) => {
-                let reports = self.open_sets().iter().map(SetHandle::report).collect();
+                let reports = self.open_sets().iter().filter_map(SetHandle::report).collect();
                 let _gone = to.send(reports);
             }
             ShardMessage::Clients(to) => {
@@ -339,8 +341,8 @@ impl Shard {
     fn retry_failed(self: &Rc<Self>) {
         let now = clock::now();
         let closing = self.sets.borrow_mut().close_failed(now, SetHandle::has_failed);
-        for (_, handle) in closing {
-            spawn_local(async move { handle.close().await });
+        for (_, brick, handle) in closing {
+            self.close_set(brick, handle);
         }
         let due = self.sets.borrow_mut().is_due(now);
         if due {
@@ -368,11 +370,9 @@ impl Shard {
         wanted.retain(|set, _| self.shared.shard_index(*set) == Some(self.index));
         let todo = self.sets.borrow_mut().adopt(&wanted);
         for (set, brick, handle) in todo.close {
-            if let Some(opening) = self.openings.borrow_mut().remove(&set) {
-                opening.abort();
-            }
+            self.openings.borrow_mut().remove(&set);
             if let Some(handle) = handle {
-                spawn_local(async move { handle.close().await });
+                self.close_set(brick, handle);
             }
             lock(&self.shared.unopened).remove(&brick);
             self.links.end(set);
@@ -384,101 +384,5 @@ impl Shard {
             self.open(set, brick, &state);
         }
         self.known.set(state.version);
-    }
-
-    fn open(self: &Rc<Self>, set: SetId, brick: BrickId, state: &Arc<State>) {
-        let knows_all = self.shared.lease(state.version).is_some_and(|until| clock::now() < until);
-        let Some(open) = OpenSet::new(set, brick, state, &brick::Options::default(), knows_all) else {
-            return;
-        };
-        let shard = self.clone();
-        let task = spawn_local(async move {
-            let path = open.path().to_owned();
-            let shared = shard.shared.clone();
-            let run = move || {
-                let adopted = |objects| {
-                    let text = format!("its data is being adopted: {objects} objects so far");
-                    lock(&shared.brick_errors).insert(brick, text);
-                };
-                open.run(
-                    Place { fs: &Host, mount_point: &brick::mount_point, adopted: &adopted },
-                    clock::now(),
-                )
-            };
-            let opened = tokio::task::spawn_blocking(run).await;
-            let mut result = opened.unwrap_or_else(|e| Err(format!("{path}: {e}")));
-            if let Ok(opened) = result {
-                result = shard.arbitrated(set, brick, opened).await;
-            }
-            match result {
-                Ok(opened) => {
-                    lock(&shard.shared.brick_errors).remove(&brick);
-                    lock(&shard.shared.unopened).remove(&brick);
-                    if let Some(mount) = opened.moved() {
-                        let _gone = shard
-                            .shared
-                            .control_requests
-                            .send(ControlRequest::Mounted(brick, mount.to_owned()));
-                    }
-                    let handle = SetHandle::new(&shard, opened);
-                    let kept = shard.sets.borrow_mut().opened(set, brick, handle.clone());
-                    if let Err(unwanted) = kept {
-                        return unwanted.close().await;
-                    }
-                    handle.on_state(&shard.state());
-                    handle.tick();
-                }
-                Err(why) => {
-                    let known = lock(&shard.shared.brick_errors).insert(brick, why.clone());
-                    if known.is_none_or(|k| k != why) {
-                        tracing::error!("open brick {brick} of set {set}: {why}");
-                        shard.note_not_served(brick, &why);
-                    }
-                    shard.sets.borrow_mut().not_opened(set, brick, clock::now());
-                    let mut unopened = lock(&shard.shared.unopened);
-                    let refused = Unopened::refused(unopened.get(&brick).copied(), clock::now());
-                    unopened.insert(brick, refused);
-                    let _gone = shard.shared.control_requests.send(ControlRequest::Refused(set, brick));
-                }
-            }
-        });
-        self.openings.borrow_mut().insert(set, task);
-    }
-
-    fn note_not_served(&self, brick: BrickId, why: &str) {
-        let state = self.state();
-        let Some((set, known)) = state.brick(brick) else { return };
-        let host = state.servers.get(&known.server).map_or_else(String::new, |s| s.host.clone());
-        self.shared.events.add(Event {
-            server: host,
-            kind: "brick".to_owned(),
-            text: format!("{} is not served: {why}", state.brick_name(known)),
-            volume: state.volumes.get(&set.volume).map(|v| v.name.clone()),
-            ..Event::default()
-        });
-    }
-
-    /// A brick that cannot be certain of what it holds does nothing before the pool has said where it stands.
-    async fn arbitrated(
-        &self,
-        set: SetId,
-        brick: BrickId,
-        opened: OpenedBrick,
-    ) -> Result<OpenedBrick, String> {
-        let Some(evidence) = opened.uncertainty() else { return Ok(opened) };
-        lock(&self.shared.unopened).insert(brick, Unopened::Waits(evidence));
-        let (answer, verdict) = oneshot::channel();
-        let _gone = self.shared.control_requests.send(ControlRequest::Arbitrate(set, brick, answer));
-        let verdict = verdict.await.map_err(|_| "its set is gone".to_owned())?;
-        let after = tokio::task::spawn_blocking(move || opened.apply_verdict(verdict)).await;
-        after.unwrap_or_else(|e| Err(e.to_string()))
-    }
-
-    async fn close(&self) {
-        self.openings.borrow_mut().drain().for_each(|(_, opening)| opening.abort());
-        let all = self.sets.borrow_mut().stop();
-        for handle in all.into_iter().filter_map(|(_, handle)| handle) {
-            handle.close().await;
-        }
     }
 }

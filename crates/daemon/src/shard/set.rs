@@ -21,7 +21,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio::task::{spawn_blocking, spawn_local, yield_now};
 use transport::FrameSender;
 use wire::op::COUNTED;
@@ -102,8 +102,13 @@ pub(crate) struct SetHandle(Rc<Executor>);
 struct Executor {
     set: SetId,
     shard: Weak<Shard>,
-    /// Borrowed only between two awaits.
-    core: RefCell<SetCore<Brick, Client>>,
+    /// Borrowed only between two awaits. `None`: the brick is closed, and another opening finds it free.
+    core: RefCell<Option<SetCore<Brick, Client>>>,
+    /// No input counts any more.
+    closing: Cell<bool>,
+    /// How much of its work runs on other threads, and who waits for its end.
+    works: Cell<usize>,
+    worked: Notify,
     /// Kept to be used again.
     outputs: Cell<Vec<Output>>,
     /// The time for which the core's next wake is set.
@@ -132,7 +137,10 @@ impl SetHandle {
         SetHandle(Rc::new(Executor {
             set: start.set,
             shard: Rc::downgrade(shard),
-            core: RefCell::new(SetCore::new(start, clock::now())),
+            core: RefCell::new(Some(SetCore::new(start, clock::now()))),
+            closing: Cell::default(),
+            works: Cell::default(),
+            worked: Notify::new(),
             outputs: Cell::default(),
             armed: Cell::default(),
             access: RefCell::default(),
@@ -154,7 +162,11 @@ impl SetHandle {
     }
 
     fn step_at(&self, shard: &Rc<Shard>, mut at: Moment, input: Input<Client>) {
+        if self.0.closing.get() {
+            return;
+        }
         let mut core = self.0.core.borrow_mut();
+        let Some(core) = core.as_mut() else { return };
         let mut out = self.0.outputs.take();
         let around = Around { shard, set: self.0.set };
         let mut name = core.name(&input);
@@ -167,7 +179,7 @@ impl SetHandle {
             if self.0.slow.note(name, worked) {
                 self.0.metrics.long_step();
             }
-            self.note_answered(now, &mut core);
+            self.note_answered(now, core);
             let Some(next) = core.next_name() else { break };
             // The time for files may be that of the input: reading clocks is a good part of a short step.
             (at, name) = (Moment { now, lease: shard.lease(), ..at }, next);
@@ -192,10 +204,13 @@ impl SetHandle {
             Output::Start { id, work } => {
                 let this = self.clone();
                 self.0.slow_calls.disk.begin(clock::now());
+                self.0.works.update(|n| n + 1);
                 spawn_local(async move {
                     let job = spawn_blocking(move || <Brick as set_core::LocalBrick>::run(work));
                     let result = job.await.unwrap_or(Err(Errno::EIO));
                     this.0.slow_calls.disk.end(clock::now());
+                    this.0.works.update(|n| n - 1);
+                    this.0.worked.notify_waiters();
                     this.step(Input::Worked(id, result));
                 });
             }
@@ -317,9 +332,7 @@ impl SetHandle {
     /// What is asked for most, if this brick leads; it is counted from now on.
     pub(crate) fn top(&self) -> Option<TopReport> {
         let (mut core, mut top) = (self.0.core.borrow_mut(), self.0.top.borrow_mut());
-        if !core.is_leading() {
-            return None;
-        }
+        let core = core.as_mut().filter(|core| core.is_leading())?;
         let now = clock::now();
         Some(top.get_or_insert_with(|| Top::new(now)).report(now, |fid| core.brick_mut().path_hint(fid)))
     }
@@ -327,9 +340,7 @@ impl SetHandle {
     /// The files that sessions hold open, if this brick leads; so many at most are named.
     pub(crate) fn open_files(&self, most: usize) -> Option<OpenFiles> {
         let mut core = self.0.core.borrow_mut();
-        if !core.is_leading() {
-            return None;
-        }
+        let core = core.as_mut().filter(|core| core.is_leading())?;
         let all: Vec<_> = core.opens().take(most).collect();
         let many = core.opens().count();
         let named = |(fid, sessions): (ids::Fid, usize)| (fid, core.brick_mut().path_hint(fid), sessions);
@@ -361,13 +372,16 @@ impl SetHandle {
 
     /// Whether the brick could not go on and has to be opened anew.
     pub(crate) fn has_failed(&self) -> bool {
-        self.0.core.borrow().has_failed()
+        self.0.core.borrow().as_ref().is_some_and(SetCore::has_failed)
     }
 
-    pub(crate) fn report(&self) -> BrickReport {
-        let r = self.0.core.borrow_mut().report(clock::now());
+    /// How its brick does, if it is open.
+    pub(crate) fn report(&self) -> Option<BrickReport> {
+        let mut core = self.0.core.borrow_mut();
+        let core = core.as_mut()?;
+        let r = core.report(clock::now());
         let (free, total) = r.room.unwrap_or((0, 0));
-        BrickReport {
+        Some(BrickReport {
             brick: r.brick,
             role: r.role,
             epoch: r.epoch,
@@ -386,16 +400,16 @@ impl SetHandle {
             },
             last_epoch: r.last_epoch,
             uncertain: r.uncertain,
-            journal: self.0.core.borrow_mut().brick_mut().journal_bytes(),
+            journal: core.brick_mut().journal_bytes(),
             queues: r.queues,
             queued: self.0.shard.upgrade().map_or(0, |s| s.links.queued_of(self.0.set)),
-        }
+        })
     }
 
     /// Counts the files that sessions hold open.
     pub(crate) fn count_open(&self, clients: &mut [ClientReport]) {
         let core = self.0.core.borrow();
-        for (session, files) in core.open_files() {
+        for (session, files) in core.iter().flat_map(SetCore::open_files) {
             // They are in the order of their sessions.
             if let Ok(at) = clients.binary_search_by_key(&session, |c| c.session)
                 && let Some(client) = clients.get_mut(at)
@@ -405,23 +419,29 @@ impl SetHandle {
         }
     }
 
-    /// Ends service: nobody is answered, everything goes to disk.
+    /// Ends service: nobody is answered, everything goes to disk. Afterwards the brick is free for another opening, whoever
+    /// still has a handle.
     pub(crate) async fn close(&self) {
-        let job = {
-            let mut core = self.0.core.borrow_mut();
-            let mut out = Vec::new();
+        self.0.closing.set(true);
+        let mut out = Vec::new();
+        if let Some(core) = self.0.core.borrow_mut().as_mut() {
             core.close(&mut out);
-            if let Some(shard) = self.0.shard.upgrade() {
-                out.into_iter().for_each(|output| self.perform(&shard, output));
-            }
-            core.brick_mut().begin_sync(None)
-        };
+        }
+        if let Some(shard) = self.0.shard.upgrade() {
+            out.into_iter().for_each(|output| self.perform(&shard, output));
+        }
+        // What runs on other threads has the brick's files open, and may write to them.
+        while self.0.works.get() > 0 {
+            self.0.worked.notified().await;
+        }
+        let job = self.0.core.borrow_mut().as_mut().map(|core| core.brick_mut().begin_sync(None));
         let synced = match job {
             // Most of the work, where it holds nobody up.
-            Ok(job) => spawn_blocking(move || job.run()).await.unwrap_or(Err(Errno::EIO)).map(drop),
-            Err(e) => Err(e),
+            Some(Ok(job)) => spawn_blocking(move || job.run()).await.unwrap_or(Err(Errno::EIO)).map(drop),
+            Some(Err(e)) => Err(e),
+            None => return,
         };
-        let mut core = self.0.core.borrow_mut();
+        let Some(mut core) = self.0.core.take() else { return };
         if let Err(e) = synced.and_then(|()| core.brick_mut().shut()) {
             tracing::error!("close the brick of set {}: {e}", self.0.set);
         }
