@@ -15,6 +15,7 @@ mod error;
 mod keys;
 mod lifetime;
 mod limits;
+mod live;
 mod local;
 mod local_key;
 mod logging;

@@ -14,6 +14,11 @@ pub fn line(text: &str) -> anyhow::Result<()> {
     Ok(out.flush()?)
 }
 
+/// Some text on stdout that does not end a line.
+pub(crate) fn part(text: &str) -> anyhow::Result<()> {
+    Ok(std::io::stdout().lock().write_all(text.as_bytes())?)
+}
+
 /// One JSON document on stdout.
 ///
 /// # Errors

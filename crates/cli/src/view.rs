@@ -24,6 +24,11 @@ enum Form {
 }
 
 impl View {
+    /// Whether programs read it.
+    pub(crate) fn is_document(self, global: &Global) -> bool {
+        global.json || matches!(self.form, Some(Form::Json | Form::Yaml))
+    }
+
     /// Prints an answer. `text`: what people see; its argument says whether in all columns. Nothing to see prints nothing.
     pub(crate) fn show<T: Serialize>(
         self,

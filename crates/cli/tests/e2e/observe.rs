@@ -227,3 +227,26 @@ fn the_doctor_finds_what_is_wrong() {
     pool.start(2);
     eventually("all is well again", || (pool.cli("doctor").code == Some(0)).then_some(()));
 }
+
+/// A status that is watched is shown again and again, with what has changed meanwhile.
+#[test]
+fn a_status_that_is_watched_follows_what_happens() {
+    let pool = Pool::new(1);
+    pool.volume("v", 1, &[(0, "b")]);
+    assert_eq!(pool.cli("volume status v --watch=0").code, Some(2));
+    pool.cli("volume status none --watch").refused_with(&["volume none does not exist"]);
+    let mut watch = {
+        let mut command = crate::harness::mortar();
+        command.args(["--server", &pool.servers[0].address, "volume", "status", "v", "--watch=1"]);
+        command.stdout(Stdio::piped()).spawn().unwrap()
+    };
+    let mut heads = BufReader::new(watch.stdout.take().unwrap())
+        .lines()
+        .map_while(Result::ok)
+        .filter(|line| line.starts_with("volume v: "));
+    assert_eq!(heads.next().unwrap(), "volume v: started");
+    pool.ok("volume stop v --yes");
+    assert!(heads.any(|line| line == "volume v: stopped"), "the watch ended");
+    watch.kill().unwrap();
+    watch.wait().unwrap();
+}

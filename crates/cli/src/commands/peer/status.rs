@@ -2,23 +2,23 @@
 
 use crate::ask;
 use crate::cli::Global;
+use crate::live::Live;
 use crate::table::{Rows, yes};
-use crate::view::View;
 use admin::Peer;
 use clap::Args;
 
 /// How the servers of the pool do, and what is weak about the pool.
 #[derive(Args, Debug)]
-#[command(after_help = "Example: mortar peer status")]
+#[command(after_help = "Example: mortar peer status --watch")]
 pub(crate) struct PeerStatusCommand {
     #[command(flatten)]
-    view: View,
+    live: Live,
 }
 
 impl PeerStatusCommand {
     pub(crate) fn run(self, global: &Global) -> anyhow::Result<()> {
-        let status = ask::ask(global, admin::GetPeerStatus {})?;
-        self.view.show(global, &status, |_| {
+        let look = || ask::ask(global, admin::GetPeerStatus {});
+        self.live.show(global, look, |status, _| {
             let leader = status.leader.and_then(|l| status.peers.iter().find(|p| p.id == l));
             let mut lines = vec![
                 format!("pool {}", status.pool),

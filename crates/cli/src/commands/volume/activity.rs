@@ -2,24 +2,24 @@
 
 use crate::ask;
 use crate::cli::Global;
+use crate::live::Live;
 use crate::output::with_notes;
 use crate::table::{Rows, size};
-use crate::view::View;
 use admin::{ClientReports, OpenFileReports, QueueReports};
 
-pub(super) fn clients(global: &Global, view: View, name: String) -> anyhow::Result<()> {
-    let answer = ask::ask(global, admin::VolumeClients { name })?;
-    view.show(global, &answer, |_| show_clients(&answer))
+pub(super) fn clients(global: &Global, live: Live, name: String) -> anyhow::Result<()> {
+    let look = || ask::ask(global, admin::VolumeClients { name: name.clone() });
+    live.show(global, look, |answer, _| show_clients(answer))
 }
 
-pub(super) fn fds(global: &Global, view: View, name: String) -> anyhow::Result<()> {
-    let answer = ask::ask(global, admin::VolumeFds { name })?;
-    view.show(global, &answer, |_| show_fds(&answer))
+pub(super) fn fds(global: &Global, live: Live, name: String) -> anyhow::Result<()> {
+    let look = || ask::ask(global, admin::VolumeFds { name: name.clone() });
+    live.show(global, look, |answer, _| show_fds(answer))
 }
 
-pub(super) fn queues(global: &Global, view: View, name: String) -> anyhow::Result<()> {
-    let answer = ask::ask(global, admin::VolumeQueues { name })?;
-    view.show(global, &answer, |_| show_queues(&answer))
+pub(super) fn queues(global: &Global, live: Live, name: String) -> anyhow::Result<()> {
+    let look = || ask::ask(global, admin::VolumeQueues { name: name.clone() });
+    live.show(global, look, |answer, _| show_queues(answer))
 }
 
 fn show_clients(r: &ClientReports) -> String {

@@ -3,7 +3,7 @@
 use super::status::{bricks, healing};
 use crate::ask;
 use crate::cli::Global;
-use crate::view::View;
+use crate::live::Live;
 use admin::HealInfo;
 use clap::Args;
 
@@ -11,7 +11,7 @@ use clap::Args;
 ///
 /// Healing needs no command: it begins by itself when a brick returns. `info` may be left out.
 #[derive(Args, Debug)]
-#[command(after_help = "Example: mortar volume heal home info")]
+#[command(after_help = "Example: mortar volume heal home info --watch")]
 pub(crate) struct Heal {
     /// The volume.
     #[arg(value_name = "VOL")]
@@ -20,17 +20,19 @@ pub(crate) struct Heal {
     #[arg(value_parser = ["info"])]
     info: Option<String>,
     #[command(flatten)]
-    view: View,
+    live: Live,
 }
 
 impl Heal {
     pub(crate) fn run(self, global: &Global) -> anyhow::Result<()> {
-        let name = self.name;
-        let heal = match self.info {
-            Some(_) => ask::ask(global, admin::VolumeHealInfo { name })?,
-            None => ask::ask(global, admin::VolumeHeal { name })?,
+        let look = || {
+            let name = self.name.clone();
+            match self.info {
+                Some(_) => ask::ask(global, admin::VolumeHealInfo { name }),
+                None => ask::ask(global, admin::VolumeHeal { name }),
+            }
         };
-        self.view.show(global, &heal, |wide| show(&heal, wide))
+        self.live.show(global, look, show)
     }
 }
 

@@ -2,9 +2,9 @@
 
 use crate::ask;
 use crate::cli::Global;
+use crate::live::Live;
 use crate::output::with_notes;
 use crate::table::{Rows, size};
-use crate::view::View;
 use admin::{RebalanceAction, RebalanceReport, RebalanceState};
 use clap::{Args, ValueEnum};
 
@@ -26,7 +26,7 @@ pub(crate) struct RebalanceCommand {
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
-    view: View,
+    live: Live,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug)]
@@ -43,15 +43,20 @@ enum Action {
 
 impl RebalanceCommand {
     pub(crate) fn run(self, global: &Global) -> anyhow::Result<()> {
-        let RebalanceCommand { name, action, dry_run, view } = self;
-        let action = match action {
+        let RebalanceCommand { name, action, dry_run, live } = self;
+        let mut action = match action {
             Action::Start => RebalanceAction::Start,
             Action::Status => RebalanceAction::Status,
             Action::Stop => RebalanceAction::Stop,
             Action::Pause => RebalanceAction::Pause,
         };
-        let report = ask::ask(global, admin::VolumeRebalance { name, action, dry_run })?;
-        view.show(global, &report, |_| show(&report))
+        let look = || {
+            let report = ask::ask(global, admin::VolumeRebalance { name: name.clone(), action, dry_run })?;
+            // What was asked for is done once; then it is looked at.
+            action = RebalanceAction::Status;
+            Ok(report)
+        };
+        live.show(global, look, |report, _| show(report))
     }
 }
 

@@ -3,9 +3,9 @@
 use super::activity;
 use crate::ask;
 use crate::cli::Global;
+use crate::live::Live;
 use crate::output::with_notes;
 use crate::table::{Rows, size, yes};
-use crate::view::View;
 use admin::{BrickRole, BrickStatus, HealMode, HealProgress, HealState, VolumeReport};
 use clap::{Args, ValueEnum};
 
@@ -20,7 +20,7 @@ pub(crate) struct StatusCommand {
     #[arg(value_enum)]
     what: Option<What>,
     #[command(flatten)]
-    view: View,
+    live: Live,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug)]
@@ -36,17 +36,17 @@ enum What {
 impl StatusCommand {
     pub(crate) fn run(self, global: &Global) -> anyhow::Result<()> {
         match (self.what, self.name) {
-            (Some(What::Clients), Some(name)) => activity::clients(global, self.view, name),
-            (Some(What::Fds), Some(name)) => activity::fds(global, self.view, name),
-            (Some(What::Queues), Some(name)) => activity::queues(global, self.view, name),
-            (_, name) => bricks_of(global, self.view, name),
+            (Some(What::Clients), Some(name)) => activity::clients(global, self.live, name),
+            (Some(What::Fds), Some(name)) => activity::fds(global, self.live, name),
+            (Some(What::Queues), Some(name)) => activity::queues(global, self.live, name),
+            (_, name) => bricks_of(global, self.live, name),
         }
     }
 }
 
-fn bricks_of(global: &Global, view: View, name: Option<String>) -> anyhow::Result<()> {
-    let answer = ask::ask(global, admin::VolumeStatus { name })?;
-    view.show(global, &answer, |wide| {
+fn bricks_of(global: &Global, live: Live, name: Option<String>) -> anyhow::Result<()> {
+    let look = || ask::ask(global, admin::VolumeStatus { name: name.clone() });
+    live.show(global, look, |answer, wide| {
         let shown: Vec<String> = answer.volumes.iter().map(|v| show(v, wide)).collect();
         shown.join("\n\n")
     })
