@@ -150,8 +150,10 @@ impl Brick {
                 let out = replaced.as_ref().map(|r| (r.fid, r.orphan));
                 self.enter_stub((*parent, name), (*fid, *home, *kind), out, (version, *time))
             }
-            Change::Arrive { fid, time } => self.arrive(*fid, (version, *time)),
-            Change::Depart { .. } => self.depart(change, version),
+            Change::Arrive { .. }
+            | Change::Depart { .. }
+            | Change::DepartAll { .. }
+            | Change::EndCopy { .. } => self.travel(change, version),
             Change::PrepareRmdir { fid } => self.load(*fid).map(|_| ()),
             Change::EndTransaction { keep: true, fid } => self.load(*fid).map(|_| ()),
             Change::EndTransaction { keep: false, fid } => self.remove_prepared(*fid),

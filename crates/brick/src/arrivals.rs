@@ -1,19 +1,36 @@
 //! Files that move between sets (docs/design/0018): the copy that arrives without a name, and gets one, and the file that departs.
 
 use crate::folders::hidden_name;
+use crate::index::Located;
 use crate::making::{NewObject, make};
-use crate::object::S_IFREG;
+use crate::nodes::Node as Known;
+use crate::object::{OpenObject, S_IFMT, S_IFREG, open_at, tag_at};
 use crate::open::Brick;
+use crate::scan::Seen;
+use crate::stubs::{STUB_MODE, Who, new_stub};
 use crate::tree::At;
-use disk_format::tag::{ORPHAN, Version};
+use disk_format::tag::{ORPHAN, Version, XATTR};
+use file_system::{File, Times};
 use ids::{Fid, Time};
 use namespace::Entry;
 use wire::op::{EntryName, Node};
 use wire::{Change, Errno};
 
 impl Brick {
+    /// What only files do that move.
+    pub(crate) fn travel(&mut self, change: &Change, version: Version) -> Result<(), Errno> {
+        match change {
+            Change::Arrive { fid, time } => self.arrive(*fid, (version, *time)),
+            Change::DepartAll { fid, to, copy, kind, names, time } => {
+                self.depart_all(*fid, names, (*copy, *to, *kind), (version, *time))
+            }
+            Change::EndCopy { fid, names, time } => self.end_copy(*fid, names, (version, *time)),
+            change => self.depart(change, version),
+        }
+    }
+
     /// [`wire::Change::Arrive`].
-    pub(crate) fn arrive(&mut self, fid: Fid, (version, time): (Version, Time)) -> Result<(), Errno> {
+    fn arrive(&mut self, fid: Fid, (version, time): (Version, Time)) -> Result<(), Errno> {
         if self.progress.is_replaying() && self.is_known(fid)? {
             return Ok(());
         }
@@ -35,7 +52,7 @@ impl Brick {
     }
 
     /// [`wire::Change::Depart`].
-    pub(crate) fn depart(&mut self, change: &Change, version: Version) -> Result<(), Errno> {
+    fn depart(&mut self, change: &Change, version: Version) -> Result<(), Errno> {
         let Change::Depart { parent, name, fid, to, copy, kind, ctime, .. } = change else {
             return Err(Errno::EINVAL);
         };
@@ -45,6 +62,71 @@ impl Brick {
         self.enter_stub((*parent, name), who, Some((*fid, false)), (version, *ctime))?;
         self.progress.begins();
         Ok(())
+    }
+
+    /// [`wire::Change::DepartAll`].
+    ///
+    /// The file becomes the stub, under all of its names: what its names lead to is told by one attribute, so that also after
+    /// a power cut all of them lead to one of the two.
+    fn depart_all(
+        &mut self,
+        fid: Fid,
+        names: &[EntryName],
+        who: Who,
+        at: (Version, Time),
+    ) -> Result<(), Errno> {
+        self.progress.begins_later();
+        let mut file = None;
+        for place in names {
+            match self.find(place.dir, place.name.as_bytes())? {
+                At::Entry(e) if e.fid == fid => file = Some(self.open_fid(fid)?),
+                At::Entry(e) if e.fid == who.0 && self.progress.is_replaying() => {}
+                other => return self.diverged(place.dir, place.name.as_bytes(), other),
+            }
+        }
+        let open = match file {
+            Some(open) => {
+                self.load(fid)?;
+                open.set_tag(&new_stub(who, at).tag())?;
+                self.progress.begins();
+                // What it holds goes only when it is certain that it is a stub.
+                open.sync()?;
+                open
+            }
+            None => self.open_fid(who.0)?,
+        };
+        strip_stub(&open)?;
+        open.set_times(Times { atime: at.1, mtime: at.1 })?;
+        let stat = open.stat()?;
+        self.forget(fid);
+        self.index.put(who.0, Located { handle: open.handle()?, kind: S_IFREG });
+        self.keep_node(Known::new(new_stub(who, at).tag(), stat))?;
+        for place in names {
+            let (dir, name) = (place.dir, place.name.as_bytes());
+            // A healing that was interrupted may have made the file twice: this name is of the other one.
+            if tag_at(&*self.open_dir(dir)?, name)?.is_some_and(|tag| tag.fid == fid) {
+                self.keep_times(dir)?;
+                self.put_stub_over((dir, name), who, (fid, false), at)?;
+                continue;
+            }
+            self.file_left(dir, name);
+            self.entered(dir, name, Entry { fid: who.0, home: who.1, kind: who.2 });
+        }
+        Ok(())
+    }
+
+    /// [`wire::Change::EndCopy`].
+    fn end_copy(&mut self, fid: Fid, names: &[EntryName], at: (Version, Time)) -> Result<(), Errno> {
+        for place in names {
+            self.have_folder_of_names(place.dir, at)?;
+            if self.lies_among_orphans(fid)? {
+                self.name_arrived(fid, place)?;
+            } else {
+                self.link(fid, place.dir, place.name.as_bytes())?;
+            }
+        }
+        self.keep_arrived(fid)?;
+        self.end_intent(fid, at.0)
     }
 
     /// The transaction that was to give a file its first name ends, and nothing is to be done: a power cut may have left it
@@ -83,4 +165,31 @@ impl Brick {
         self.load(fid)?.set_orphan(false);
         Ok(())
     }
+}
+
+/// Takes away what a stub does not have: data, an owner, and attributes. A crash may have left them, where a file became one.
+fn strip_stub(open: &OpenObject) -> Result<(), Errno> {
+    let file: &File = open;
+    let stat = file.stat()?;
+    for name in file.xattrs()?.iter().filter(|name| *name != XATTR.as_bytes()) {
+        open.remove_xattr(name)?;
+    }
+    if stat.size > 0 {
+        open.truncate(0)?;
+    }
+    if (stat.uid, stat.gid) != (0, 0) {
+        open.chown(Some(0), Some(0))?;
+    }
+    if stat.mode & 0o7777 != STUB_MODE {
+        open.chmod(STUB_MODE)?;
+    }
+    Ok(())
+}
+
+/// The same of one that was met. Its times are not of interest.
+pub(crate) fn strip_left(seen: &Seen<'_>) -> Result<(), Errno> {
+    if !seen.is_entry() || seen.stat.mode & S_IFMT != S_IFREG {
+        return Ok(());
+    }
+    strip_stub(&open_at(seen.dir, seen.name, S_IFREG)?)
 }

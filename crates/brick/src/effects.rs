@@ -4,6 +4,7 @@ use crate::nodes::Effect;
 use disk_format::tag::{ORPHAN, PENDING};
 use ids::{Fid, Time};
 use wire::Change;
+use wire::change::directories;
 
 /// What a change does to the times, versions and marks of objects.
 pub(crate) fn effects(change: &Change) -> Vec<(Fid, Effect)> {
@@ -61,6 +62,7 @@ pub(crate) fn effects(change: &Change) -> Vec<(Fid, Effect)> {
             v.extend(replaced.as_ref().map(|r| (r.fid, gone(time, r.orphan))));
             v
         }
+        Change::DepartAll { .. } | Change::EndCopy { .. } => effects_of_names(change),
         Change::PrepareRmdir { fid } => vec![(*fid, Effect { set: PENDING, ..Effect::default() })],
         Change::EndTransaction { fid, keep: true } => {
             vec![(*fid, Effect { clear: PENDING, ..Effect::default() })]
@@ -68,5 +70,24 @@ pub(crate) fn effects(change: &Change) -> Vec<(Fid, Effect)> {
         Change::EndTransaction { keep: false, .. } => vec![],
         Change::Relocate { fid, .. } | Change::Touch { fid } => vec![(*fid, Effect::default())],
         Change::Partial { objects } => objects.iter().map(|fid| (*fid, Effect::default())).collect(),
+    }
+}
+
+/// Likewise, of a change of all names of a file.
+fn effects_of_names(change: &Change) -> Vec<(Fid, Effect)> {
+    match change {
+        Change::DepartAll { fid, names, time, .. } => {
+            // Their entries lead elsewhere, and neither they nor their times are touched.
+            let version = Effect { only_times: true, ..Effect::default() };
+            let gone = Effect { ctime: Some(*time), ..Effect::default() };
+            directories(names).into_iter().map(|dir| (dir, version)).chain([(*fid, gone)]).collect()
+        }
+        Change::EndCopy { fid, names, time } => {
+            let (ctime, mtime) = (Some(*time), Some(*time));
+            let entries = Effect { ctime, mtime, only_times: true, ..Effect::default() };
+            let ended = Effect { ctime, clear: PENDING | ORPHAN, ended: true, ..Effect::default() };
+            directories(names).into_iter().map(|dir| (dir, entries)).chain([(*fid, ended)]).collect()
+        }
+        _ => vec![],
     }
 }

@@ -12,7 +12,7 @@ use crate::locks::locked;
 use file_system::{File, Handle};
 use ids::{BrickId, Epoch, Fid, Lsn, SetId};
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use wire::Errno;
@@ -128,10 +128,15 @@ impl Index {
         self.dirty.insert(fid, None);
     }
 
-    /// Forgets what is not on the file system of `root` any more. It opens each object.
-    pub(crate) fn forget_gone(&mut self, root: &File) -> Result<(), Errno> {
+    /// Forgets what is not on the file system of `root` any more, or is one of these now. It opens each object.
+    pub(crate) fn forget_gone(&mut self, root: &File, others: &[(Fid, Handle)]) -> Result<(), Errno> {
+        let others: BTreeMap<&[u8], Fid> = others.iter().map(|(fid, at)| (at.bytes(), *fid)).collect();
         let mut gone = Vec::new();
         self.each(&mut |fid, at| {
+            let other = at.as_ref().and_then(|at| others.get(at.handle.bytes()));
+            if other.is_some_and(|other| *other != fid) {
+                return gone.push((fid, at));
+            }
             let opened = at.map(|at| root.open_handle(&at.handle, at.kind));
             if let Some(Err(Errno::ESTALE | Errno::ENOENT)) = opened {
                 gone.push((fid, at));

@@ -18,13 +18,14 @@
 //! some seconds, when memory is short); and changes to what was there at that sync, if the clock was set back between it and
 //! the power cut, and has passed its time again when the brick is opened.
 
+use crate::arrivals::strip_left;
 use crate::effects::effects;
 use crate::error::OpenError;
 use crate::folders::hidden_name;
 use crate::index::{Index, Located};
 use crate::journal::Journal;
 use crate::marks::is_marked_file;
-use crate::object::{OpenObject, S_IFDIR, S_IFMT, tag_at};
+use crate::object::{OpenObject, S_IFDIR, S_IFMT, tag_at, tag_of};
 use crate::open::Site;
 use crate::place::move_to_lost_found;
 use crate::scan::Seen;
@@ -88,6 +89,8 @@ pub(crate) struct Changed {
     pub(crate) named_orphans: Vec<Fid>,
     /// The set's files whose tags say that their names wait for the end of a transaction, changed or not.
     pub(crate) marked: Vec<Fid>,
+    /// The stubs among them.
+    stubs: Vec<(Fid, Handle)>,
     /// Entries without a tag, each in the directory of this handle.
     untagged: Vec<(Handle, Vec<u8>)>,
 }
@@ -116,7 +119,9 @@ pub(crate) fn look(
         index.put(*fid, *place);
     }
     // The tree may have lost what the index has, and the journal the records that removed it.
-    index.forget_gone(&at.root).map_err(|e| at.io("look for what is gone from", e))?;
+    // What became a stub is there, and another one.
+    let stubs = &changed.stubs;
+    index.forget_gone(&at.root, stubs).map_err(|e| at.io("look for what is gone from", e))?;
     quarantine_untagged(at, &changed.untagged, last).map_err(|e| at.io("clear what has no tag out of", e))?;
     Ok(changed)
 }
@@ -126,7 +131,10 @@ pub(crate) fn missing_orphans(at: &Site, journal: &Journal) -> Result<Vec<Fid>, 
     let mut orphans = BTreeSet::new();
     for record in journal.iterate(journal.first()) {
         let change = record?.change;
-        if let Change::DropOrphan { fid } | Change::EndFile { fid, add: Some(_), .. } = change {
+        if let Change::DropOrphan { fid }
+        | Change::EndFile { fid, add: Some(_), .. }
+        | Change::EndCopy { fid, .. } = change
+        {
             orphans.remove(&fid);
         }
         orphans.extend(effects(&change).into_iter().filter(|(_, e)| e.set & ORPHAN != 0).map(|(fid, _)| fid));
@@ -235,7 +243,16 @@ fn changed_since(root: &OpenObject, set: SetId, time: Time, known: Option<&Index
             if tag.home == set {
                 found.objects.push(tag.fid);
             }
+            if tag.stub_kind().is_some() {
+                // It may have become one, and its directory not have changed.
+                strip_left(seen)?;
+                let above = tag_of(seen.dir)?.filter(|above| above.home == set);
+                found.objects.extend(above.map(|above| above.fid));
+            }
             let handle = seen.dir.handle_at(seen.name)?;
+            if tag.stub_kind().is_some() {
+                found.stubs.push((tag.fid, handle));
+            }
             found.places.push((tag.fid, Located { handle, kind: seen.stat.mode & S_IFMT }));
         }
         Ok(())

@@ -7,7 +7,7 @@ pub(crate) use file_system::{S_IFDIR, S_IFLNK, S_IFMT, S_IFREG, Stat};
 use std::ops::Deref;
 use std::sync::Arc;
 use wire::Errno;
-use wire::op::Intent;
+use wire::op::{COPY_NAMES, EntryName, Intent, decode_names};
 
 /// An open object that is kept, and what kind of object it is.
 #[derive(Clone, Debug)]
@@ -41,6 +41,13 @@ fn as_tag(value: Result<Option<usize>, Errno>, buf: &[u8]) -> Result<Option<Tag>
 pub(crate) fn tag_at(dir: &File, name: &[u8]) -> Result<Option<Tag>, Errno> {
     let mut buf = [0u8; 64];
     let found = dir.xattr_at(name, tag::XATTR.as_bytes(), &mut buf);
+    as_tag(found, &buf)
+}
+
+/// The tag of an open object; `None` if it has none.
+pub(crate) fn tag_of(file: &File) -> Result<Option<Tag>, Errno> {
+    let mut buf = [0u8; 64];
+    let found = file.xattr(tag::XATTR.as_bytes(), &mut buf);
     as_tag(found, &buf)
 }
 
@@ -78,9 +85,7 @@ impl OpenObject {
     }
 
     pub(crate) fn tag(&self) -> Result<Option<Tag>, Errno> {
-        let mut buf = [0u8; 64];
-        let found = self.file.xattr(tag::XATTR.as_bytes(), &mut buf);
-        as_tag(found, &buf)
+        tag_of(&self.file)
     }
 
     pub(crate) fn set_tag(&self, t: &Tag) -> Result<(), Errno> {
@@ -105,10 +110,20 @@ impl OpenObject {
         })
     }
 
+    /// The names that a copy is to get which has arrived; none if it is not said beside it.
+    pub(crate) fn names_of_copy(&self) -> Result<Vec<EntryName>, Errno> {
+        let Some(bytes) = self.file.whole_xattr(COPY_NAMES.as_bytes())? else { return Ok(Vec::new()) };
+        decode_names(&bytes).map_err(|error| {
+            tracing::error!(%error, "the names that a copy is to get cannot be read");
+            Errno::EIO
+        })
+    }
+
     /// The names of the extended attributes that a healing carries over: users' and what a transaction means to do.
     pub(crate) fn healed_xattrs(&self) -> Result<Vec<Vec<u8>>, Errno> {
         let mut names = self.file.xattrs()?;
-        names.retain(|n| n == tag::INTENT.as_bytes() || !n.starts_with(tag::PREFIX));
+        let travels = |n: &[u8]| n == tag::INTENT.as_bytes() || n == COPY_NAMES.as_bytes();
+        names.retain(|n| travels(n) || !n.starts_with(tag::PREFIX));
         Ok(names)
     }
 

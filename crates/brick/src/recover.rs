@@ -6,6 +6,7 @@
 //! users have seen what it left. After a power cut nothing beyond the durable position is certain and nothing is applied
 //! again: the set heals what is newer.
 
+use crate::arrivals::strip_left;
 use crate::effects::effects;
 use crate::error::OpenError;
 use crate::folders::hidden_fid;
@@ -72,6 +73,9 @@ pub(crate) fn given(change: &Change) -> Vec<(Fid, &Name)> {
         | Change::Enter { parent, name, .. }
         | Change::Depart { parent, name, .. } => vec![(*parent, name)],
         Change::EndFile { add: Some(add), .. } => vec![(add.dir, &add.name)],
+        Change::DepartAll { names, .. } | Change::EndCopy { names, .. } => {
+            names.iter().map(|place| (place.dir, &place.name)).collect()
+        }
         Change::Rename { to_parent, to_name, .. } => vec![(*to_parent, to_name)],
         Change::Exchange { parent, name, to_parent, to_name, .. } => {
             vec![(*parent, name), (*to_parent, to_name)]
@@ -137,7 +141,10 @@ impl Brick {
         }
         // What they removed leaves the index when it is looked for.
         for fid in records.iter().flat_map(|r| r.change.touched()) {
-            self.is_known(fid).map_err(io("look up what changed in"))?;
+            // What became a stub is there, and another one.
+            if !self.is_known(fid).map_err(io("look up what changed in"))? {
+                self.index.remove(fid);
+            }
         }
         let killed = !self.found.clean && !self.found.rebooted;
         if killed {
@@ -177,7 +184,7 @@ impl Brick {
     fn learn_places(&mut self) -> Result<Vec<Fid>, Errno> {
         let root = self.root.share();
         let (index, marks, set) = (&mut self.index, &mut self.marks, self.identity.set);
-        let mut named = Vec::new();
+        let (mut named, mut stubs) = (Vec::new(), Vec::new());
         crate::scan::walk(&root, &mut |seen| {
             let Ok(Some(tag)) = &seen.tag else { return Ok(()) };
             if tag.flags & ORPHAN != 0 && seen.is_entry() {
@@ -187,6 +194,10 @@ impl Brick {
                 marks.meet(tag.fid);
             }
             let at = Located { handle: seen.dir.handle_at(seen.name)?, kind: seen.stat.mode & S_IFMT };
+            if tag.stub_kind().is_some() {
+                strip_left(seen)?;
+                stubs.push((tag.fid, at.handle));
+            }
             let other = index.get(tag.fid)?.filter(|known| *known != at);
             let heal_trash = seen.path.starts_with(".mortar/aside");
             if heal_trash && other.is_some_and(|o| root.open_handle(&o.handle, o.kind).is_ok()) {
@@ -198,7 +209,7 @@ impl Brick {
             Ok(())
         })?;
         // A kill at the end of a healing leaves what it had removed.
-        self.index.forget_gone(&root)?;
+        self.index.forget_gone(&root, &stubs)?;
         Ok(named)
     }
 

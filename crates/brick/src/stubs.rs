@@ -12,16 +12,16 @@ use crate::tree::At;
 use disk_format::tag::{INTENT, Version, encode_ended, encode_intent, stub_flags};
 use ids::{Fid, SetId, Time};
 use namespace::{Entry, TreeState};
-use wire::op::{EntryName, Intent, Node};
+use wire::op::{COPY_NAMES, EntryName, Intent, Node};
 use wire::{Errno, Name};
 
 /// The permission bits of a stub.
-const STUB_MODE: u32 = 0o1000;
+pub(crate) const STUB_MODE: u32 = 0o1000;
 
 /// Who a stub stands for: the file, its home, and its kind as type bits.
 pub(crate) type Who = (Fid, SetId, u32);
 
-fn new_stub((fid, home, kind): Who, (version, time): (Version, Time)) -> NewObject<'static> {
+pub(crate) fn new_stub((fid, home, kind): Who, (version, time): (Version, Time)) -> NewObject<'static> {
     let (node, flags) = (&Node::File, stub_flags(kind));
     NewObject { fid, home, node, mode: STUB_MODE, uid: 0, gid: 0, time, flags, version }
 }
@@ -69,7 +69,7 @@ impl Brick {
 
     /// A stub takes the place of a file. It is ready in lost+found before, so that the name leads to one of the two at any
     /// time, and to the old one if there is no room for the stub.
-    fn put_stub_over(
+    pub(crate) fn put_stub_over(
         &mut self,
         (parent, name): (Fid, &[u8]),
         who: Who,
@@ -156,7 +156,12 @@ impl Brick {
     /// [`wire::Change::PrepareFile`].
     pub(crate) fn prepare_file(&mut self, fid: Fid, intent: &Intent) -> Result<(), Errno> {
         self.load(fid)?;
-        self.open_fid(fid)?.set_xattr(INTENT.as_bytes(), &encode_intent(intent))
+        let open = self.open_fid(fid)?;
+        // The names that it was to get when it arrived, it has had.
+        if !self.lies_among_orphans(fid)? {
+            open.remove_xattr(COPY_NAMES.as_bytes())?;
+        }
+        open.set_xattr(INTENT.as_bytes(), &encode_intent(intent))
     }
 
     /// [`wire::Change::EndFile`].
@@ -180,14 +185,18 @@ impl Brick {
         if let Some(drop) = drop {
             self.drop_folder_of_names(drop.dir)?;
         }
-        // What was meant stays beside the object: the mark goes from the disk later, and must not be there without it.
+        self.end_intent(fid, at.0)
+    }
+
+    /// What was meant stays beside the object: the mark goes from the disk later, and must not be there without it.
+    pub(crate) fn end_intent(&mut self, fid: Fid, at: Version) -> Result<(), Errno> {
         let open = match self.open_fid(fid) {
             // It has lost its last name.
             Err(Errno::ESTALE | Errno::ENOENT) => return Ok(()),
             other => other?,
         };
         match open.intent()? {
-            Some((intent, _)) => open.set_xattr(INTENT.as_bytes(), &encode_ended(&intent, at.0)),
+            Some((intent, _)) => open.set_xattr(INTENT.as_bytes(), &encode_ended(&intent, at)),
             None => Ok(()),
         }
     }

@@ -8,7 +8,7 @@ use file_system::File;
 use ids::Fid;
 use namespace::{Entry, Lineage, TreeState};
 use wire::name::RESERVED;
-use wire::op::Intent;
+use wire::op::{EntryName, Intent};
 use wire::{Attr, Errno, Name};
 
 /// What a name is in a directory.
@@ -253,6 +253,11 @@ impl TreeState for Brick {
             return Ok(None);
         }
         Ok(open.intent()?.map(|(intent, _)| intent))
+    }
+
+    fn names_of_copy(&mut self, fid: Fid) -> Result<Vec<EntryName>, Errno> {
+        self.ours(fid)?;
+        self.open_fid(fid)?.names_of_copy()
     }
 
     fn has_default_acl(&mut self, dir: Fid) -> Result<bool, Errno> {

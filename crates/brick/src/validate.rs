@@ -58,6 +58,7 @@ impl Brick {
             Change::Unlink { fid, .. }
             | Change::Rename { replaced: Some(Replaced { fid, dir: false, .. }), .. }
             | Change::Enter { replaced: Some(Replaced { fid, .. }), .. }
+            | Change::DepartAll { fid, .. }
                 if !self.has_names_on_disk(*fid) =>
             {
                 Err(Errno::EAGAIN)

@@ -12,7 +12,8 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use wire::change::Replaced;
-use wire::op::{EntryName, Intent};
+use wire::codec::Blob;
+use wire::op::{COPY_NAMES, EntryName, Intent, encode_names};
 use wire::peer::Stamp;
 use wire::{Attr, Change, Errno, Name, Op};
 
@@ -436,6 +437,122 @@ fn a_file_arrives_and_another_departs() {
         assert_eq!((attr.mtime, attr.ctime), (mtime, ctime));
         s = reopened(&t, s);
     }
+}
+
+fn depart_all(fid: Fid, names: &[EntryName]) -> Change {
+    let (names, time) = (names.to_vec(), time(800));
+    Change::DepartAll { fid, to: OTHER, copy: there(5), kind: 0o100_000, names, time }
+}
+
+/// A file of several names leaves under all of them at once, also if the last record is applied once more; another arrives.
+#[test]
+fn a_file_of_several_names_departs_and_another_arrives() {
+    let (t, mut s) = two();
+    let (d, e) = (s.dir(ROOT, "d"), s.dir(ROOT, "e"));
+    let f = s.file(d, "f");
+    s.write(f, 0, b"content");
+    s.run(&Op::Link { fid: f, parent: e, name: name("g") }, b"").unwrap();
+    s.run(&Op::SetXattr { fid: f, name: name("user.a"), flags: 0 }, b"value").unwrap();
+    let before: Vec<Attr> = [d, e].map(|dir| s.bricks[0].attr(dir).unwrap()).into();
+    s.apply(&depart_all(f, &[at(d, "f"), at(e, "g")]), b"").unwrap();
+    for round in 0..4 {
+        if round < 2 {
+            // A kill: the record is the last one, or not.
+            s.bricks.clear();
+            s.bricks = (1..=2).map(|n| open(&t.path().join(format!("b{n}")), &identity(n))).collect();
+        }
+        for (dir, n) in [(d, "f"), (e, "g")] {
+            assert_eq!(entry(&mut s, dir, n), Some(Entry { fid: there(5), home: OTHER, kind: 0o100_000 }));
+        }
+        assert_eq!(s.bricks[1].attr(f), Err(Errno::ESTALE));
+        let seen = on_disk(&s, "d/f");
+        assert_eq!((seen.mode, seen.content, seen.nlink), (0o101_000, vec![], 2));
+        assert!(seen.xattrs.is_empty(), "{:?}", seen.xattrs);
+        for was in &before {
+            let now = s.bricks[1].attr(was.fid).unwrap();
+            assert_eq!((now.mtime, now.ctime), (was.mtime, was.ctime));
+        }
+        match round {
+            0 | 1 => {
+                s.make(ROOT, &format!("later{round}"), wire::op::Node::Fifo, 0o600);
+            }
+            _ => s = reopened(&t, s),
+        }
+    }
+    // The stub takes changes as any other.
+    s.apply(
+        &Change::Unlink { parent: d, name: name("f"), fid: there(5), orphan: false, time: time(900) },
+        b"",
+    )
+    .unwrap();
+    s = reopened(&t, s);
+    let copy = Fid { set: SET, epoch: Epoch(1), lsn: s.bricks[0].last().lsn.next() };
+    s.apply(&Change::Arrive { fid: copy, time: time(3) }, b"").unwrap();
+    let names = [at(FAR.names(), "x"), at(there(91).names(), "y"), at(FAR.names(), "z")];
+    let (attribute, value) = (name(COPY_NAMES), Blob(encode_names(&names)));
+    s.apply(&Change::SetXattr { fid: copy, name: attribute, value, time: time(3) }, b"").unwrap();
+    s.apply(&prepare(copy, None, Some(names[0].clone())), b"").unwrap();
+    assert_eq!(s.bricks[1].names_of_copy(copy).unwrap(), names);
+    s = reopened(&t, s);
+    s.apply(&Change::EndCopy { fid: copy, names: names.to_vec(), time: time(900) }, b"").unwrap();
+    for _ in 0..2 {
+        for place in &names {
+            let found = entry(&mut s, place.dir, std::str::from_utf8(place.name.as_bytes()).unwrap());
+            assert_eq!(found.map(|e| e.fid), Some(copy));
+        }
+        assert_eq!(s.bricks[1].attr(copy).unwrap().nlink, 3);
+        assert!(!s.bricks[1].is_orphan(copy) && !s.bricks[1].is_pending(copy).unwrap());
+        s = reopened(&t, s);
+    }
+    // The next transaction about it is about one name.
+    s.apply(&prepare(copy, None, Some(at(FAR.names(), "w"))), b"").unwrap();
+    assert_eq!(s.bricks[1].names_of_copy(copy).unwrap(), []);
+}
+
+/// A brick that was away while a file of several names left makes stubs of its names.
+#[test]
+fn the_departure_of_a_file_of_several_names_is_healed() {
+    for full in [false, true] {
+        let (t, mut s) = two();
+        let (d, e) = (s.dir(ROOT, "d"), s.dir(ROOT, "e"));
+        let f = s.file(d, "f");
+        s.write(f, 0, b"content");
+        s.run(&Op::Link { fid: f, parent: e, name: name("g") }, b"").unwrap();
+        let mut j = s.bricks.pop().unwrap();
+        let common = j.last();
+        s.apply(&depart_all(f, &[at(d, "f"), at(e, "g")]), b"").unwrap();
+        let mut p = s.bricks.pop().unwrap();
+        let mut healing = accept_join(&mut p, &mut j, &common, full);
+        heal_all(&mut p, &mut j, &mut healing);
+        let mut s = Set::new(vec![p, j]);
+        for (dir, n) in [(d, "f"), (e, "g")] {
+            assert_eq!(entry(&mut s, dir, n), Some(Entry { fid: there(5), home: OTHER, kind: 0o100_000 }));
+        }
+        reopened(&t, s);
+    }
+}
+
+/// A power cut may leave a file that became a stub what it held as a file.
+#[test]
+fn a_stub_that_a_power_cut_left_with_content_is_emptied() {
+    let (t, mut s) = two();
+    let d = s.dir(ROOT, "d");
+    let f = s.file(d, "f");
+    s.write(f, 0, b"content");
+    s.run(&Op::Link { fid: f, parent: d, name: name("g") }, b"").unwrap();
+    s.apply(&depart_all(f, &[at(d, "f"), at(d, "g")]), b"").unwrap();
+    s.bricks.clear();
+    let path = t.path().join("b1");
+    let stub = path.join("d/f");
+    std::fs::write(&stub, b"content").unwrap();
+    std::fs::set_permissions(&stub, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+    let state = path.join(".mortar/state");
+    let mut read = disk_format::State::decode(&std::fs::read(&state).unwrap()).unwrap();
+    read.boot = [7; 16];
+    std::fs::write(&state, read.encode()).unwrap();
+    assert!(open(&path, &identity(1)).found().rebooted);
+    let seen = std::fs::metadata(&stub).unwrap();
+    assert_eq!((seen.mode(), seen.len(), seen.nlink()), (0o101_000, 0, 2));
 }
 
 /// A power cut may take the tag of a folder of names, and leave what is in it.

@@ -163,6 +163,7 @@ impl<'a> Emitter<'a> {
             | Op::Arrive
             | Op::Land { .. }
             | Op::Depart { .. }
+            | Op::DepartAll { .. }
             | Op::LockTree { .. }
             | Op::UnlockTree { .. }
             | Op::Lineage { .. } => Ok(()),

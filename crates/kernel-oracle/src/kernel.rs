@@ -224,6 +224,7 @@ impl Kernel {
             | Op::Arrive
             | Op::Land { .. }
             | Op::Depart { .. }
+            | Op::DepartAll { .. }
             | Op::LockTree { .. }
             | Op::UnlockTree { .. }
             | Op::Lineage { .. } => Err(Errno::ENOSYS),

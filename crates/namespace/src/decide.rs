@@ -120,7 +120,9 @@ pub fn decide(op: &Op, view: &mut dyn TreeState, cx: &Context<'_>) -> Result<Dec
         Op::PrepareFile { .. } | Op::EndFile { .. } | Op::MoveIn { .. } | Op::LinkIn { .. } => {
             decide_joint(op, view, cx)
         }
-        Op::Arrive | Op::Land { .. } | Op::Depart { .. } => decide_departure(op, view, cx),
+        Op::Arrive | Op::Land { .. } | Op::Depart { .. } | Op::DepartAll { .. } => {
+            decide_departure(op, view, cx)
+        }
         Op::Relocate { fid, path, name } => {
             view.attr(*fid)?;
             Ok(Decision::Change(Change::Relocate { fid: *fid, path: path.clone(), name: name.clone() }, None))

@@ -3,7 +3,10 @@
 use crate::decide::{Context, Decision, MODE_BITS, NameIn, Need, open_dir, result_fid};
 use crate::files::{check_unmarked, place};
 use crate::tree_state::TreeState;
+use alloc::collections::BTreeSet;
 use ids::{Fid, SetId};
+use wire::limits::COPY_NAMES_MAX;
+use wire::op::EntryName;
 use wire::{Change, Errno, Op};
 
 /// Operations that only files need which move.
@@ -28,6 +31,7 @@ pub(crate) fn decide_departure(
         Op::Depart { parent, name, fid, to, copy } => {
             depart(view, cx, NameIn { dir: *parent, name }, *fid, (*to, *copy))
         }
+        Op::DepartAll { fid, to, copy, names } => depart_all(view, cx, names, *fid, (*to, *copy)),
         _ => Err(Errno::EINVAL),
     }
 }
@@ -66,6 +70,47 @@ fn depart(
             let (parent, name) = (at.dir, at.name.clone());
             let (mtime, ctime) = (dir.mtime, dir.ctime);
             result_fid(copy, Change::Depart { parent, name, fid, to, copy, kind, mtime, ctime })
+        }
+        Some(_) => Err(Errno::EIO),
+    }
+}
+
+/// Likewise all entries of a file, which are in directories of this set.
+fn depart_all(
+    view: &mut dyn TreeState,
+    cx: &Context<'_>,
+    names: &[EntryName],
+    fid: Fid,
+    (to, copy): (SetId, Fid),
+) -> Result<Decision, Errno> {
+    let (Some(first), true) = (names.first(), names.len() <= COPY_NAMES_MAX && to != cx.set) else {
+        return Err(Errno::EINVAL);
+    };
+    for EntryName { dir, name } in names {
+        if dir.is_names() {
+            return Err(Errno::EINVAL);
+        }
+        open_dir(view, *dir)?;
+        let entry = view.entry(*dir, name)?.filter(|e| e.fid == fid && e.home == cx.set);
+        check_unmarked(view, entry.ok_or(Errno::ESTALE)?)?;
+    }
+    let attr = view.attr(fid)?;
+    let kind = attr.mode & 0o170_000;
+    let different: BTreeSet<(Fid, &[u8])> = names.iter().map(|p| (p.dir, p.name.as_bytes())).collect();
+    // So many names as it has links are all that it has.
+    let are_all = different.len() == names.len() && usize::try_from(attr.nlink) == Ok(names.len());
+    let may_go = kind == 0o100_000 && are_all && !(cx.is_open)(fid) && (cx.is_copied)(fid, copy);
+    if !may_go {
+        return Err(Errno::EBUSY);
+    }
+    match cx.incoming {
+        None => {
+            let add = Some(first.clone());
+            Ok(Decision::AskHome(Need { home: to, fid: Some(copy), drop: None, add }))
+        }
+        Some(file) if file.fid == copy && file.home == to && file.size == attr.size => {
+            let (names, time) = (names.to_vec(), attr.ctime);
+            result_fid(copy, Change::DepartAll { fid, to, copy, kind, names, time })
         }
         Some(_) => Err(Errno::EIO),
     }

@@ -6,7 +6,8 @@
 use crate::decide::{Context, Decision, NameIn, Need, check_name, free_name, open_dir, result_fid, touch};
 use crate::rename::{check_flags, check_target};
 use crate::tree_state::{Entry, TreeState};
-use ids::{Fid, OpId, SetId};
+use alloc::vec::Vec;
+use ids::{Fid, OpId, SetId, Time};
 use wire::change::Replaced;
 use wire::op::{EntryName, Intent, rename_flags};
 use wire::{Attr, Body, Change, Errno, Name, Op};
@@ -263,6 +264,23 @@ fn prepare_file(
     result_fid(fid, Change::PrepareFile { fid, intent })
 }
 
+/// The transaction about a copy has committed: it has all of its names.
+fn end_copy(
+    view: &mut dyn TreeState,
+    fid: Fid,
+    names: Vec<EntryName>,
+    time: Time,
+) -> Result<Decision, Errno> {
+    let mut lacks = Vec::new();
+    for EntryName { dir, name } in names {
+        let place = EntryName { dir: dir.names(), name };
+        if !leads_to(view, &place, fid)? {
+            lacks.push(place);
+        }
+    }
+    Ok(Decision::Change(Change::EndCopy { fid, names: lacks, time }, None))
+}
+
 /// The end of a transaction about a file's names.
 fn end_file(
     view: &mut dyn TreeState,
@@ -282,6 +300,12 @@ fn end_file(
     let Intent { mut drop, mut add, .. } = intent;
     if !commit {
         (drop, add) = (None, None);
+    }
+    if drop.is_none() && add.is_some() {
+        let names = view.names_of_copy(fid)?;
+        if !names.is_empty() {
+            return end_copy(view, fid, names, time);
+        }
     }
     let mut orphan = false;
     if let Some(from) = &drop {

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 use ids::{Fid, SetId};
-use wire::op::Intent;
+use wire::op::{EntryName, Intent};
 use wire::{Attr, Errno, Name};
 
 /// Where a name leads.
@@ -49,6 +49,8 @@ pub trait TreeState {
     fn is_pending(&mut self, dir: Fid) -> Result<bool, Errno>;
     /// What the transaction that has marked a file of this set means to do with its names.
     fn intent(&mut self, fid: Fid) -> Result<Option<Intent>, Errno>;
+    /// The names that a copy is to get which has arrived; none if it has got them, or is none.
+    fn names_of_copy(&mut self, fid: Fid) -> Result<Vec<EntryName>, Errno>;
     /// Whether new entries of the directory inherit an ACL (the umask does not count then).
     fn has_default_acl(&mut self, dir: Fid) -> Result<bool, Errno>;
     /// The value of an extended attribute.

@@ -5,7 +5,8 @@ use crate::tree_state::TreeState;
 use alloc::vec::Vec;
 use ids::Fid;
 use wire::codec::Blob;
-use wire::limits::XATTR_VALUE_MAX;
+use wire::limits::{COPY_NAMES_MAX, XATTR_VALUE_MAX};
+use wire::op::{COPY_NAMES, decode_names};
 use wire::{Attr, Change, Errno, Name};
 
 /// What the brick knows of an object is not for users to change.
@@ -37,7 +38,11 @@ pub(crate) fn set_xattr(
 ) -> Result<Decision, Errno> {
     const CREATE: u32 = 1;
     const REPLACE: u32 = 2;
-    check_own(name)?;
+    if name.as_bytes() != COPY_NAMES.as_bytes() || !(cx.is_arriving)(fid) {
+        check_own(name)?;
+    } else if !decode_names(cx.payload).is_ok_and(|names| names.len() <= COPY_NAMES_MAX) {
+        return Err(Errno::EINVAL);
+    }
     if flags & !(CREATE | REPLACE) != 0 {
         return Err(Errno::EINVAL);
     }

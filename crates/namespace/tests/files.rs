@@ -5,7 +5,7 @@ use ids::{Epoch, Fid, Lsn, OpId, SessionId, SetId, Time};
 use namespace::{Context, Decision, Entry, Lineage, Need, TreeState, decide};
 use std::collections::{BTreeMap, BTreeSet};
 use wire::change::Replaced;
-use wire::op::{EntryName, Intent, Node, rename_flags};
+use wire::op::{COPY_NAMES, EntryName, Intent, Node, encode_names, rename_flags};
 use wire::{Attr, Body, Change, Errno, Name, Op};
 
 const SET: SetId = SetId(1);
@@ -72,6 +72,8 @@ struct Tree {
     names: BTreeMap<(Fid, &'static str), (Fid, SetId)>,
     marked: BTreeMap<Fid, Intent>,
     closed: BTreeSet<Fid>,
+    /// The names that copies are to get.
+    arrived: BTreeMap<Fid, Vec<EntryName>>,
 }
 
 impl Tree {
@@ -104,6 +106,10 @@ impl TreeState for Tree {
     fn intent(&mut self, fid: Fid) -> Result<Option<Intent>, Errno> {
         Ok(self.marked.get(&fid).cloned())
     }
+    fn names_of_copy(&mut self, fid: Fid) -> Result<Vec<EntryName>, Errno> {
+        Ok(self.arrived.get(&fid).cloned().unwrap_or_default())
+    }
+
     fn has_default_acl(&mut self, _: Fid) -> Result<bool, Errno> {
         Ok(false)
     }
@@ -123,6 +129,7 @@ struct Case {
     agreed: Vec<Need>,
     incoming: Option<Attr>,
     holds_names: bool,
+    payload: Vec<u8>,
 }
 
 fn case() -> Case {
@@ -138,8 +145,9 @@ fn case() -> Case {
         (FAR.names(), "away", AWAY, SET),
     ];
     let names = names.into_iter().map(|(dir, name, fid, home)| ((dir, name), (fid, home))).collect();
-    let tree = Tree { names, marked: BTreeMap::new(), closed: BTreeSet::new() };
-    Case { tree, agreed: Vec::new(), incoming: None, holds_names: false }
+    let (marked, closed, arrived) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
+    let tree = Tree { names, marked, closed, arrived };
+    Case { tree, agreed: Vec::new(), incoming: None, holds_names: false, payload: Vec::new() }
 }
 
 impl Case {
@@ -151,7 +159,7 @@ impl Case {
             lsn: Lsn(77),
             now: NOW,
             placed: None,
-            payload: b"",
+            payload: &self.payload,
             is_open: &|fid| [OWN, TWICE, AWAY].contains(&fid) && !closed.contains(&fid),
             op: tx(1),
             holder: &|_| None,
@@ -522,6 +530,82 @@ fn a_file_departs() {
     }
     let mut marked = closed().marked(OWN, intent(None, Some(place(DIR, "x"))));
     assert_eq!(marked.decide(&op), Err(Errno::EAGAIN));
+}
+
+/// A file of several names leaves with all of them, or stays.
+#[test]
+fn a_file_of_several_names_departs() {
+    let two = || {
+        let mut case = case();
+        case.tree.closed.insert(OWN);
+        case.tree.names.insert((SUB, "own2"), (OWN, SET));
+        case
+    };
+    let both = [place(DIR, "own"), place(SUB, "own2")];
+    let op =
+        |names: &[EntryName]| Op::DepartAll { fid: OWN, to: OTHER, copy: FAR_COPY, names: names.to_vec() };
+    let need = Need { home: OTHER, fid: Some(FAR_COPY), drop: None, add: Some(place(DIR, "own")) };
+    assert_eq!(two().need(&op(&both)), need, "the first one decides");
+    let agreed = |case: &mut Case, names: &[EntryName]| {
+        case.incoming = Some(attr_of(FAR_COPY, OTHER, 0));
+        case.decide(&op(names))
+    };
+    let (names, kind) = (both.to_vec(), 0o100_000);
+    let left = Change::DepartAll { fid: OWN, to: OTHER, copy: FAR_COPY, kind, names, time: LAST };
+    assert_eq!(agreed(&mut two(), &both), Ok(Decision::Change(left, Some(FAR_COPY))));
+    assert_eq!(agreed(&mut two(), &both[..1]), Err(Errno::EBUSY), "it has one more");
+    let twice = [both[0].clone(), both[0].clone()];
+    assert_eq!(agreed(&mut two(), &twice), Err(Errno::EBUSY), "that is one name");
+    assert_eq!(agreed(&mut two(), &[]), Err(Errno::EINVAL));
+    let elsewhere = [both[0].clone(), place(FAR.names(), "a2")];
+    assert_eq!(agreed(&mut two(), &elsewhere), Err(Errno::EINVAL), "that entry is another set's");
+    let other = [both[0].clone(), place(DIR, "a")];
+    assert_eq!(agreed(&mut two(), &other), Err(Errno::ESTALE), "that leads elsewhere");
+    let mut more = two();
+    more.tree.names.insert((FAR.names(), "own3"), (OWN, SET));
+    assert_eq!(agreed(&mut more, &both), Err(Errno::EBUSY), "it has a name in another set's directory");
+    let mut open = two();
+    open.tree.closed.clear();
+    assert_eq!(agreed(&mut open, &both), Err(Errno::EBUSY), "somebody has it open");
+    let mut full = two();
+    full.incoming = Some(Attr { size: 9, ..attr_of(FAR_COPY, OTHER, 0) });
+    assert_eq!(full.decide(&op(&both)), Err(Errno::EIO), "not all of it is there");
+}
+
+/// A copy gets all of its names at once. What of it is done already is not done again.
+#[test]
+fn a_copy_of_several_names_arrives() {
+    let names = vec![place(FAR, "new"), place(FAR, "new2")];
+    let add = Some(place(FAR.names(), "new"));
+    let case = || {
+        let mut case = case().marked(ARRIVING, intent(None, add.clone()));
+        case.tree.arrived.insert(ARRIVING, names.clone());
+        case
+    };
+    let here = |name| place(FAR.names(), name);
+    let ended = |names| Change::EndCopy { fid: ARRIVING, names, time: LAST };
+    assert_eq!(case().change(&end(ARRIVING, 1, true)), ended(vec![here("new"), here("new2")]));
+    let mut half = case();
+    half.tree.names.insert((FAR.names(), "new"), (ARRIVING, SET));
+    assert!(
+        matches!(half.change(&end(ARRIVING, 1, true)), Change::EndCopy { names, .. } if names == [here("new2")])
+    );
+    let given_up = Change::EndFile { fid: ARRIVING, drop: None, add: None, orphan: false, time: LAST };
+    assert_eq!(case().change(&end(ARRIVING, 1, false)), given_up);
+    assert_eq!(case().decide(&end(ARRIVING, 2, true)), Ok(Decision::Answer(Body::Done)), "another one's end");
+}
+
+/// Only who makes a copy says what names it is to get, and only what can be read.
+#[test]
+fn the_names_of_a_copy_are_no_attribute_of_users() {
+    let mut case = case();
+    let set = |fid| Op::SetXattr { fid, name: name(COPY_NAMES), flags: 0 };
+    assert_eq!(case.decide(&set(OWN)), Err(Errno::EPERM));
+    assert_eq!(case.decide(&set(ARRIVING)), Err(Errno::EINVAL), "the value says nothing");
+    case.payload = encode_names(&[place(FAR, "new")]);
+    assert!(matches!(case.change(&set(ARRIVING)), Change::SetXattr { .. }));
+    case.payload = encode_names(&vec![place(FAR, "new"); 257]);
+    assert_eq!(case.decide(&set(ARRIVING)), Err(Errno::EINVAL), "too many");
 }
 
 /// The copy has no name until it is told that it gets one, and keeps the time of what it is a copy of.

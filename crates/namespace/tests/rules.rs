@@ -100,6 +100,10 @@ impl TreeState for Tree {
     fn intent(&mut self, _: Fid) -> Result<Option<wire::op::Intent>, Errno> {
         Ok(None)
     }
+    fn names_of_copy(&mut self, _: Fid) -> Result<Vec<wire::op::EntryName>, Errno> {
+        Ok(Vec::new())
+    }
+
     fn has_default_acl(&mut self, dir: Fid) -> Result<bool, Errno> {
         Ok(dir == GROUP)
     }

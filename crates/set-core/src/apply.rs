@@ -54,6 +54,12 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 }
                 self.departures.arrivals.end(*fid);
             }
+            Change::EndCopy { fid, .. } => {
+                if self.departures.arrivals.are_under_way(now, *fid) {
+                    self.opens.arrive(now, *fid);
+                }
+                self.departures.arrivals.end(*fid);
+            }
             _ => {}
         }
         self.placing.renamed(change);

@@ -162,6 +162,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             }
             Op::MoveIn { to_parent, to_name, .. } => [Some((to_parent, to_name)), None],
             Op::PrepareFile { drop: Some(drop), .. } => [Some((&drop.dir, &drop.name)), None],
+            Op::DepartAll { names, .. } => [names.first().map(|place| (&place.dir, &place.name)), None],
             _ => [None, None],
         };
         let named =

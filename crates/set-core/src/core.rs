@@ -32,7 +32,7 @@ use ids::{BrickId, Epoch, Fid, Lsn, OpId, SetId};
 use namespace::transaction::Transactions;
 use replica::{LogEntry, Proposal, Replica, Role, SyncToken, Ticket};
 use wire::peer::{PeerBody, Stamp};
-use wire::{Errno, Fail};
+use wire::{Errno, Fail, Op};
 
 /// A brick that was opened, and what its journal tells.
 pub struct Start<B> {
@@ -203,7 +203,7 @@ pub struct SetCore<B: LocalBrick, R> {
     /// Transactions that wait for another set.
     pub(crate) transactions: Transactions,
     /// Transactions about files whose entry is ordered: its directory, and who agreed.
-    pub(crate) joints: BTreeMap<OpId, (Fid, Vec<Participant>)>,
+    pub(crate) joints: BTreeMap<OpId, (Op, Vec<Participant>)>,
     pub(crate) tree: Tree,
     pub(crate) departures: Departures,
     pub(crate) placing: Placing<R>,

@@ -1,7 +1,8 @@
 //! Files that move from here to other sets (docs/design/0018): the copy is made with requests like a client's, and then the
 //! entry leads to it, by a transaction of this set and the other one ([`crate::joint`]).
 //!
-//! A file that changes while it is copied, that somebody opens, or that has other names stays: it is left for later.
+//! A file that changes while it is copied, that somebody opens, or that has names in other sets' directories stays: it is left
+//! for later.
 
 use crate::arrivals::Arrivals;
 use crate::brick::{LocalBrick, Read};
@@ -16,6 +17,8 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use core::time::Duration;
 use ids::{Fid, SessionId, SetId};
+use wire::limits::COPY_NAMES_MAX;
+use wire::op::{COPY_NAMES, EntryName, encode_names};
 use wire::{Attr, Body, Change, Errno, Fail, Name, Op};
 
 /// Bytes that are sent in one go.
@@ -33,8 +36,18 @@ pub struct FileMove {
     pub parent: Fid,
     /// Its name there.
     pub name: Name,
+    /// Its other names, in directories of this set. If they are not all of those, it stays.
+    pub also: Vec<EntryName>,
     /// The other set.
     pub to: SetId,
+}
+
+impl FileMove {
+    /// All of its names.
+    fn names(&self) -> Vec<EntryName> {
+        let first = EntryName { dir: self.parent, name: self.name.clone() };
+        core::iter::once(first).chain(self.also.iter().cloned()).collect()
+    }
 }
 
 /// How much has moved since this brick became primary.
@@ -42,6 +55,8 @@ pub struct FileMove {
 pub struct Departed {
     /// Files.
     pub files: u64,
+    /// Those of them that have several names.
+    pub linked: u64,
     /// Their lengths.
     pub bytes: u64,
     /// Files that stayed: in use, changed meanwhile, or refused by the other set.
@@ -89,6 +104,8 @@ enum Stage {
     Landing,
     /// The copy is complete. What clients may still keep of the file runs out.
     Waiting,
+    /// What was done here is brought to disk, so that no name comes back that a file of several names has lost.
+    Syncing,
     /// The entry is about to lead to it.
     Leaving,
 }
@@ -102,6 +119,8 @@ struct Copying {
     at: u64,
     /// Extended attributes that are not sent yet, once all data is.
     xattrs: Option<Vec<Name>>,
+    /// The copy is told that it is to get several names.
+    is_named: bool,
     stage: Stage,
     /// Something about the file has changed since.
     changed: bool,
@@ -162,7 +181,9 @@ impl Departures {
 
     /// Whether the answer may show a file that is about to leave.
     pub(crate) fn are_shown_by(&self, op: &Op) -> bool {
-        self.under_way.values().any(|c| shows(op, c.attr.fid, (c.file.parent, &c.file.name)))
+        let shown = |c: &Copying, dir, name: &Name| shows(op, c.attr.fid, (dir, name));
+        let by_others = |c: &Copying| c.file.also.iter().any(|p| shown(c, p.dir, &p.name));
+        self.under_way.values().any(|c| shown(c, c.file.parent, &c.file.name) || by_others(c))
     }
 
     /// No more is copied. What is about to get its entry does.
@@ -222,7 +243,10 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             return;
         }
         let Ok(attr) = self.brick.attr(entry.fid) else { return };
-        let stays = attr.nlink != 1 || self.opens.is_open(attr.fid);
+        let names = 1 + file.also.len();
+        let stays = usize::try_from(attr.nlink) != Ok(names)
+            || names > COPY_NAMES_MAX
+            || self.opens.is_open(attr.fid);
         if stays || self.opens.may_be_open(cx.at.now, attr.fid) || self.is_held(cx.at.now, &attr) {
             self.departures.departed.left += 1;
             self.departures.tried += u64::from(!stays);
@@ -244,9 +268,11 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     ) -> u64 {
         let (to, copy, sent) = (file.to, Fid::default(), cx.at.now);
         let (at, xattrs, stage, changed) = (0, None, Stage::Arriving, false);
+        let is_named = file.also.is_empty();
         self.departures.last += 1;
         let number = self.departures.last;
-        let copying = Copying { file, attr, copy, at, xattrs, stage, changed, sent, kept_until, holder };
+        let copying =
+            Copying { file, attr, copy, at, xattrs, is_named, stage, changed, sent, kept_until, holder };
         self.departures.under_way.insert(number, copying);
         self.ask(cx, Asking::Departing(number), to, Op::Arrive, None);
         number
@@ -279,6 +305,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 return self.timers.set(at, Due::Rebalance);
             }
             (Stage::Landing, Ok(_)) => c.stage = Stage::Waiting,
+            (Stage::Syncing, Ok(_)) => {}
             (Stage::Leaving, Ok(_)) if c.holder.is_some() => {
                 let (fid, copy) = (c.attr.fid, c.copy);
                 self.departures.under_way.remove(&number);
@@ -287,6 +314,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             (Stage::Leaving, Ok(_)) => {
                 let departed = &mut self.departures.departed;
                 departed.files += 1;
+                departed.linked += u64::from(!c.file.also.is_empty());
                 departed.bytes += c.attr.size;
                 let spent = cx.at.now.saturating_sub(c.sent);
                 self.departures.under_way.remove(&number);
@@ -324,10 +352,20 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         }
         c.sent = cx.at.now;
         let fid = c.attr.fid;
-        if c.stage == Stage::Waiting {
+        if c.stage == Stage::Waiting && !c.file.also.is_empty() {
+            c.stage = Stage::Syncing;
+            self.ask(cx, Asking::Departing(number), self.set, Op::SyncFs, None);
+            return Ok(());
+        }
+        if matches!(c.stage, Stage::Waiting | Stage::Syncing) {
             c.stage = Stage::Leaving;
-            let (copy, FileMove { parent, name, to }) = (c.copy, c.file.clone());
-            let op = Op::Depart { parent, name, fid, to, copy };
+            let (copy, to) = (c.copy, c.file.to);
+            let op = match c.file.clone() {
+                FileMove { parent, name, also, .. } if also.is_empty() => {
+                    Op::Depart { parent, name, fid, to, copy }
+                }
+                file => Op::DepartAll { fid, to, copy, names: file.names() },
+            };
             let asked_by = self.asked_by(number);
             self.ask(cx, Asking::Departing(number), self.set, op, asked_by);
             return Ok(());
@@ -356,6 +394,14 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             self.ask(cx, Asking::Departing(number), to, land, None);
             return Ok(());
         };
+        if names.is_empty() && !c.is_named {
+            c.is_named = true;
+            c.xattrs = Some(names);
+            let name = Name::new(COPY_NAMES.as_bytes()).map_err(|_| Errno::EINVAL)?;
+            let (op, value) = (Op::SetXattr { fid: copy, name, flags: 0 }, encode_names(&c.file.names()));
+            self.ask_with(cx, Asking::Departing(number), to, op, value.into());
+            return Ok(());
+        }
         let Some((name, rest)) = names.split_first() else {
             c.stage = Stage::Landing;
             self.ask(cx, Asking::Departing(number), to, land, None);

@@ -49,6 +49,7 @@ pub(crate) fn decider(op: &Op) -> Option<(Fid, &Name)> {
         Op::Unlink { parent, name } | Op::LinkIn { parent, name, .. } | Op::Depart { parent, name, .. } => {
             Some((*parent, name))
         }
+        Op::DepartAll { names, .. } => names.first().map(|place| (place.dir, &place.name)),
         Op::Rename { to_parent, to_name, .. } | Op::MoveIn { to_parent, to_name, .. } => {
             Some((*to_parent, to_name))
         }
@@ -182,11 +183,12 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             return self.refuse(cx, joint.to, fail);
         }
         let decision = decision.and_then(|decision| self.validated(cx, decision));
-        let Joint { id, to, transaction, parts, .. } = *joint;
+        let Joint { id, op, to, transaction, parts, .. } = *joint;
         let mut waiter = Waiter { shape: ReplyShape::Done, ..Waiter::done(to) };
         if matches!(decision, Ok(Decision::Change(..))) {
             waiter.after = AfterReply::EndFile { tx: transaction.tx };
-            self.joints.insert(transaction.tx, (transaction.parent, parts));
+            let sync = sync_of(&op, transaction.parent);
+            self.joints.insert(transaction.tx, (sync, parts));
         } else {
             self.abort_joint(cx, &parts);
         }
@@ -235,16 +237,16 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
 
     /// The entry is made or gone, on all bricks: it goes to disk before any home forgets.
     pub(crate) fn on_joint_committed(&mut self, cx: &mut Cx<'_, B, R>, tx: OpId, waiter: Waiter<R>) {
-        let Some((dir, parts)) = self.joints.remove(&tx) else {
+        let Some((sync, parts)) = self.joints.remove(&tx) else {
             return waiter.refuse(Fail::Busy, cx.out);
         };
-        self.ask(cx, Asking::EnteredOnDisk(Box::new(waiter), parts), self.set, Op::Fsync { fid: dir }, None);
+        self.ask(cx, Asking::EnteredOnDisk(Box::new(waiter), parts), self.set, sync, None);
     }
 
     /// Such a change was done before; homes that were not told of it ask.
-    pub(crate) fn answer_when_entered(&mut self, cx: &mut Cx<'_, B, R>, to: Address<R>, dir: Fid) {
+    pub(crate) fn answer_when_entered(&mut self, cx: &mut Cx<'_, B, R>, to: Address<R>, sync: Op) {
         let entered = Asking::EnteredOnDisk(Box::new(Waiter::done(to)), Vec::new());
-        self.ask(cx, entered, self.set, Op::Fsync { fid: dir }, None);
+        self.ask(cx, entered, self.set, sync, None);
     }
 
     pub(crate) fn on_entered_on_disk(
@@ -272,6 +274,11 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             self.pending.file_asked(fid);
         }
     }
+}
+
+/// What brings an operation's entries to disk; that of the transaction is in this directory.
+pub(crate) fn sync_of(op: &Op, dir: Fid) -> Op {
+    if let Op::DepartAll { .. } = op { Op::SyncFs } else { Op::Fsync { fid: dir } }
 }
 
 fn leads_to(entry: Option<Entry>, fid: Fid) -> bool {

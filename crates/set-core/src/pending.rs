@@ -41,7 +41,7 @@ pub struct Pending {
 impl Pending {
     /// Takes note of a change in the journal of an earlier process. `certain`: no power cut has taken it.
     pub fn note_earlier(&mut self, now: Duration, op: OpId, change: &Change, certain: bool) {
-        if let Change::EndFile { fid, .. } = change {
+        if let Change::EndFile { fid, .. } | Change::EndCopy { fid, .. } = change {
             // A power cut may have brought its mark back, this one or an earlier one.
             self.look_for(*fid);
             if !certain {
@@ -73,7 +73,7 @@ impl Pending {
                 self.files.insert(*fid, marked);
                 return;
             }
-            Change::EndFile { fid, .. } => return self.forget_file(*fid),
+            Change::EndFile { fid, .. } | Change::EndCopy { fid, .. } => return self.forget_file(*fid),
             Change::EndTransaction { fid, .. } | Change::Rmdir { fid, .. } => {
                 self.dirs.remove(fid);
                 return;

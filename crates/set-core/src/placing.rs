@@ -215,7 +215,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         } else {
             self.placing.turns.next(self.set, &rooms)?
         };
-        (to != self.set).then_some((FileMove { parent, name, to }, attr))
+        (to != self.set).then_some((FileMove { parent, name, also: Vec::new(), to }, attr))
     }
 
     fn may_leave_its_holder(&mut self, cx: &Cx<'_, B, R>, attr: &Attr, session: SessionId) -> bool {

@@ -9,11 +9,14 @@ use crate::brick::{DirPage, LocalBrick};
 use crate::core::{Cx, Due, Purpose, SetCore};
 use crate::departures::{FileMove, TOGETHER};
 use crate::io::{Done, ReplyTo};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::time::Duration;
 use ids::Fid;
 use namespace::placement::{self, SetRoom};
-use wire::{Errno, Name};
+use wire::limits::COPY_NAMES_MAX;
+use wire::op::EntryName;
+use wire::{Attr, Errno};
 
 /// Clients are active if one asked something within this time.
 const ACTIVE: Duration = Duration::from_secs(1);
@@ -23,6 +26,9 @@ const REST: Duration = Duration::from_secs(30);
 const QUIET: Duration = Duration::from_secs(300);
 /// About how many bytes of a directory's entries are looked at in one go.
 const PAGE: usize = 16 << 10;
+
+/// Names of files of several names that are remembered in a pass.
+const NAMES: usize = 1 << 16;
 
 /// After which time what has moved is taken to be in the figures of rooms.
 const KNOWN: Duration = Duration::from_secs(3);
@@ -120,8 +126,19 @@ pub(crate) struct Rebalance {
     dirs: Vec<Fid>,
     /// The directory that is being looked at, and after which entry.
     at: Option<(Fid, u64)>,
-    /// Files that may move: directory, name and length.
-    files: Vec<(Fid, Name, u64)>,
+    /// Files that may move.
+    files: Vec<Found>,
+    /// Files of several names, some of which were not met yet.
+    linked: BTreeMap<Fid, Found>,
+    /// How many of their names were.
+    noted: usize,
+}
+
+/// A file that may move: its length, and its names.
+#[derive(Debug, Default)]
+struct Found {
+    size: u64,
+    names: Vec<EntryName>,
 }
 
 impl Rebalance {
@@ -129,6 +146,23 @@ impl Rebalance {
     pub(crate) fn clear(&mut self) {
         // Work that is under way ends by itself.
         *self = Rebalance { looks: self.looks, ..Rebalance::default() };
+    }
+
+    /// A name of a file was met; the file, if it was the last one of its names.
+    fn meet(&mut self, attr: &Attr, name: EntryName) -> Option<Found> {
+        let size = attr.size;
+        let links = usize::try_from(attr.nlink).unwrap_or(usize::MAX);
+        if links <= 1 {
+            return Some(Found { size, names: [name].into() });
+        }
+        if links > COPY_NAMES_MAX || self.noted >= NAMES {
+            return None;
+        }
+        self.noted += 1;
+        let found = self.linked.entry(attr.fid).or_default();
+        found.size = size;
+        found.names.push(name);
+        (found.names.len() >= links).then(|| self.linked.remove(&attr.fid)).flatten()
     }
 }
 
@@ -171,11 +205,12 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let active = cx.at.now < cx.outside.last_call() + ACTIVE;
         let together = self.settings.rebalance.throttle.together(active);
         while self.departures.may_begin(together) && self.departures.rebalance.bytes > 0 {
-            let Some((parent, name, size)) = self.departures.rebalance.files.pop() else {
+            let Some(Found { size, mut names }) = self.departures.rebalance.files.pop() else {
                 return self.look_for_files(cx);
             };
+            let Some(EntryName { dir, name }) = names.pop() else { continue };
             self.departures.rebalance.bytes = self.departures.rebalance.bytes.saturating_sub(size);
-            self.begin_departure(cx, FileMove { parent, name, to });
+            self.begin_departure(cx, FileMove { parent: dir, name, also: names, to });
         }
     }
 
@@ -188,6 +223,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         }
         if !r.passes {
             (r.passes, r.looks, r.tried) = (true, true, tried);
+            (r.linked, r.noted) = (BTreeMap::new(), 0);
             let work = self.brick.begin_placed();
             return self.start(cx, Purpose::Rebalance(Look::Walk), Ok(work));
         }
@@ -254,12 +290,14 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         for e in entries.into_iter().filter(|e| e.home == self.set) {
             match e.attr {
                 Some(attr) if attr.is_dir() => r.dirs.push(e.fid),
-                Some(attr) if e.kind == 0o100_000 && attr.size > 0 => files.push((attr.size, e.name)),
+                Some(attr) if e.kind == 0o100_000 && attr.size > 0 => {
+                    files.extend(r.meet(&attr, EntryName { dir, name: e.name }));
+                }
                 _ => {}
             }
         }
         // The largest goes first.
-        files.sort();
-        r.files.extend(files.into_iter().map(|(size, name)| (dir, name, size)));
+        files.sort_by_key(|file| file.size);
+        r.files.extend(files);
     }
 }

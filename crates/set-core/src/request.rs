@@ -89,7 +89,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             | Op::Arrive
             | Op::Land { .. } => return None,
             // It waited already until nobody keeps what it changes ([`crate::departures`]).
-            Op::Depart { .. } => return None,
+            Op::Depart { .. } | Op::DepartAll { .. } => return None,
             // Sets ask each other for it, and whoever does keeps nothing of the answer.
             Op::Fsync { .. } => return None,
             // Nobody knows of it yet.

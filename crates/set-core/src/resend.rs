@@ -3,7 +3,7 @@
 use crate::brick::{JournalPlace, LocalBrick};
 use crate::core::{Cx, Next, SetCore};
 use crate::io::ReplyTo;
-use crate::joint::decider;
+use crate::joint::{decider, sync_of};
 use crate::request::AdmittedRequest;
 use crate::waiters::{ReplyShape, Waiter};
 use alloc::vec::Vec;
@@ -20,10 +20,10 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         mut request: AdmittedRequest<R>,
         outcome: Outcome,
     ) {
-        if let Some(dir) = self.decided_for_others(&request.op, outcome.lsn) {
+        if let Some(sync) = self.decided_for_others(&request.op, outcome.lsn) {
             // The answer may have been refused as the entry could not be brought to disk.
             request.to.grant = 0;
-            return self.answer_when_entered(cx, request.to, dir);
+            return self.answer_when_entered(cx, request.to, sync);
         }
         if let Some(copy) = self.has_moved_it(&request.op, &outcome) {
             request.to.grant = 0;
@@ -50,8 +50,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         self.next.push_back(Next::Feed(Input::Await { ticket, lsn }));
     }
 
-    /// The directory of the entry that this change made or removed, if it decided a transaction about files of other sets.
-    fn decided_for_others(&mut self, op: &Op, lsn: Lsn) -> Option<Fid> {
+    /// What brings the entry to disk that this change made or removed, if it decided a transaction about files of other sets.
+    fn decided_for_others(&mut self, op: &Op, lsn: Lsn) -> Option<Op> {
         let (dir, _) = decider(op)?;
         let joint = match op {
             Op::MoveIn { .. } | Op::LinkIn { .. } => true,
@@ -64,7 +64,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 }
             },
         };
-        joint.then_some(dir)
+        joint.then(|| sync_of(op, dir))
     }
 
     /// A directory of another set is renamed without asking that set, and nothing has to be on disk for it.

@@ -74,6 +74,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let (set, fid) = (resolve.intent.coordinator, resolve.fid);
         let op = match resolve.stage {
             Stage::First | Stage::Second => Op::CheckEntry { parent: entry.dir, name: entry.name, fid },
+            // Of a copy that is to get several names entries in all of their directories count.
+            Stage::Sync if self.brick.names_of_copy(fid).is_ok_and(|names| !names.is_empty()) => Op::SyncFs,
             Stage::Sync => Op::Fsync { fid: entry.dir },
         };
         self.ask(cx, Asking::Outcome(resolve), set, op, None);

@@ -11,6 +11,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::time::Duration;
 use ids::{BrickId, Epoch, Fid};
+use wire::change::directories;
 use wire::peer::Stamp;
 use wire::{Change, Errno};
 
@@ -61,6 +62,7 @@ impl Walk {
             }
             // The folder of names may be new.
             Change::EndFile { add: Some(add), .. } => drop(self.noted.insert(add.dir)),
+            Change::EndCopy { names, .. } => self.noted.extend(directories(names)),
             Change::DropOrphan { fid }
             | Change::Rmdir { fid, .. }
             | Change::EndTransaction { fid, keep: false } => drop(self.noted.remove(fid)),

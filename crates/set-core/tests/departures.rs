@@ -56,7 +56,7 @@ fn done(rig: &mut Rig, id: u64) -> Vec<String> {
 }
 
 fn begin(rig: &mut Rig) -> Vec<String> {
-    rig.step(Input::Move(FileMove { parent: ROOT, name: name("own"), to: THERE }))
+    rig.step(Input::Move(FileMove { parent: ROOT, name: name("own"), also: Vec::new(), to: THERE }))
 }
 
 /// All of the file is sent: what the next answer leads to is that its own set is asked to let it go.
@@ -108,7 +108,61 @@ fn a_file_departs() {
     let told = done(&mut rig, 10);
     assert!(told[0].starts_with("reply 1: done"), "{told:?}");
     assert_eq!(done(&mut rig, 6), NONE);
-    assert_eq!(departed(&mut rig), Departed { files: 1, bytes: 3 << 19, left: 0 });
+    assert_eq!(departed(&mut rig), Departed { files: 1, linked: 0, bytes: 3 << 19, left: 0 });
+}
+
+/// A file of several names tells its copy of all of them, and nothing of this set may come back when it leaves.
+#[test]
+fn a_file_of_several_names_departs() {
+    let names = [((ROOT, name("own")), (OWN, HERE)), ((ROOT, name("too")), (OWN, HERE))].into();
+    let data = [(OWN, vec![7; 100])].into();
+    let begun = |also: &[&str]| {
+        let mut rig = Rig::with(
+            Memory {
+                names: Clone::clone(&names),
+                data: Clone::clone(&data),
+                files: [OWN].into(),
+                ..Memory::default()
+            },
+            &[],
+        );
+        rig.now += Duration::from_secs(60);
+        rig.lease = rig.now + Duration::from_secs(600);
+        rig.step(Input::Tick);
+        let also = also.iter().map(|n| EntryName { dir: ROOT, name: name(n) }).collect();
+        let out = rig.step(Input::Move(FileMove { parent: ROOT, name: name("own"), also, to: THERE }));
+        (rig, out)
+    };
+    assert_eq!(begun(&[]).1, NONE, "it has one more");
+    assert_eq!(begun(&["too", "none"]).1, NONE, "it has not so many");
+    let (mut rig, out) = begun(&["too"]);
+    assert_eq!(out, ["ask 1: arrive of 2"]);
+    let mut attr = copy();
+    if let Ok(Body::Attr { attr }) = &mut attr {
+        attr.size = 100;
+    }
+    assert_eq!(answer(&mut rig, 1, attr.clone()), ["ask 2: write of 2"]);
+    assert_eq!(done(&mut rig, 2), NONE);
+    assert_eq!(rig.wake(), ["ask 3: land of 2"]);
+    assert_eq!(done(&mut rig, 3), NONE);
+    assert_eq!(rig.wake(), ["ask 4: setxattr of 2"], "its names");
+    assert_eq!(done(&mut rig, 4), NONE);
+    assert_eq!(rig.wake(), ["ask 5: land of 2"]);
+    assert_eq!(done(&mut rig, 5), ["ask 6: syncfs of 1"]);
+    assert_eq!(done(&mut rig, 6), ["ask 7: departall of 1"]);
+    let names = ["own", "too"].map(|n| EntryName { dir: ROOT, name: name(n) }).into();
+    assert_eq!(
+        rig.ask(9, Op::DepartAll { fid: OWN, to: THERE, copy: COPY, names }),
+        ["ask 8: preparefile of 2 as 2"]
+    );
+    assert_eq!(answer(&mut rig, 8, attr), ["ask 9: fsync of 2"]);
+    assert_eq!(done(&mut rig, 9), ["ask 10: syncfs of 1"], "not one directory only");
+    assert!(matches!(rig.core.brick_mut().journal[0].body, Change::DepartAll { .. }));
+    assert_eq!(done(&mut rig, 10), ["ask 11: endfile of 2"]);
+    let told = done(&mut rig, 11);
+    assert!(told[0].starts_with("reply 1: done"), "{told:?}");
+    assert_eq!(done(&mut rig, 7), NONE);
+    assert_eq!(departed(&mut rig), Departed { files: 1, linked: 1, bytes: 100, left: 0 });
 }
 
 /// A name that the file has in a directory of another set is not an entry that this set could change.

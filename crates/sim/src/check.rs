@@ -204,6 +204,10 @@ impl World {
         }
         let moved = self.moves.count(entries.iter().map(|(_, _, fid)| *fid));
         self.coverage.add("file moved", moved);
+        let mut links: BTreeMap<Fid, u64> = BTreeMap::new();
+        entries.iter().for_each(|(_, _, fid)| *links.entry(*fid).or_default() += 1);
+        let several = self.moves.count_linked(links.keys().copied());
+        self.coverage.add("file of several names moved", several);
         if let Some((dir, name, fid)) = entries.symmetric_difference(&kept).next() {
             let which =
                 if kept.contains(&(*dir, name.clone(), *fid)) { "no entry" } else { "no name at its home" };

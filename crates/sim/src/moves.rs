@@ -14,18 +14,24 @@ use core::time::Duration;
 use file_history::Record;
 use ids::{Fid, SetId};
 use set_core::{FileMove, Input};
+use std::collections::BTreeSet;
+use wire::op::EntryName;
 use wire::{Attr, Body, Errno, Name, Op};
 
 /// The option that names sets to empty.
 const DRAIN: &str = "cluster.drain";
 /// In so many of 1,000 cases all files of a set are to move, or no more.
 const EMPTIED: usize = 50;
+/// In so many of 1,000 cases a file of several names is to move.
+const LINKED: usize = 300;
 
 /// A file whose entry was to lead to its copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Moved {
     file: Fid,
     copy: Fid,
+    /// It had several names.
+    linked: bool,
 }
 
 /// See the module.
@@ -59,9 +65,15 @@ impl Moves {
 
     /// The entry of a file is to lead to its copy.
     pub(crate) fn note(&mut self, op: &Op) {
-        if let Op::Depart { fid, copy, .. } = op {
-            self.moved.push(Moved { file: *fid, copy: *copy });
+        if let Op::Depart { fid, copy, .. } | Op::DepartAll { fid, copy, .. } = op {
+            let linked = matches!(op, Op::DepartAll { .. });
+            self.moved.push(Moved { file: *fid, copy: *copy, linked });
         }
+    }
+
+    /// How many of these are copies of files that had several names.
+    pub(crate) fn count_linked(&self, fids: impl Iterator<Item = Fid>) -> u64 {
+        fids.filter(|fid| self.moved.iter().any(|m| m.copy == *fid && m.linked)).count() as u64
     }
 
     /// How many of these are copies.
@@ -146,14 +158,25 @@ fn file_of(op: &mut Op) -> Option<&mut Fid> {
 }
 
 /// The name that a call gave to a file, or found it by.
-fn name_of(record: &Record) -> Option<(SetId, Fid, Name)> {
-    let (_, Ok((Body::Attr { .. }, _))) = record.answer.as_ref()? else { return None };
+fn name_of(record: &Record) -> Option<Named> {
+    let (_, Ok((Body::Attr { attr }, _))) = record.answer.as_ref()? else { return None };
     match &record.op {
-        Op::Create { parent, name, .. } | Op::Lookup { parent, name } => {
-            Some((record.set, *parent, name.clone()))
+        Op::Create { parent, name, .. } | Op::Lookup { parent, name } | Op::Link { parent, name, .. } => {
+            Some((record.set, *parent, name.clone(), attr.fid))
         }
         _ => None,
     }
+}
+
+/// The set, directory and name that led to a file.
+type Named = (SetId, Fid, Name, Fid);
+
+/// Other names of the same file.
+fn others(named: &[Named], (set, parent, name, fid): &Named) -> Vec<EntryName> {
+    let others =
+        named.iter().filter(|(s, dir, other, of)| (s, of) == (set, fid) && (dir, other) != (parent, name));
+    let also: BTreeSet<(Fid, Name)> = others.map(|(_, dir, name, _)| (*dir, name.clone())).collect();
+    also.into_iter().map(|(dir, name)| EntryName { dir, name }).collect()
 }
 
 impl World {
@@ -194,14 +217,22 @@ impl World {
         }
         let named: Vec<_> = self.history.records().iter().rev().take(60).filter_map(name_of).collect();
         let sets: Vec<SetId> = self.store.state().sets.keys().copied().collect();
-        let Some((set, parent, name)) = self.moves.rng.pick(&named).cloned() else { return };
+        let mut drawn = self.moves.rng.pick(&named).cloned();
+        if self.moves.rng.chance(LINKED) {
+            // One of several names, if there is one.
+            let has_others = |it: &&Named| !others(&named, it).is_empty();
+            drawn = named.iter().find(has_others).cloned().or(drawn);
+        }
+        let Some(drawn) = drawn else { return };
+        let also = others(&named, &drawn);
+        let (set, parent, name, _) = drawn;
         let Some(to) = self.moves.rng.pick(&sets).copied().filter(|to| *to != set) else { return };
         let known = self.store.state().sets.get(&set);
         let brick = known.and_then(|s| s.view.primary.and_then(|p| s.brick(p)));
         let Some(m) = brick.map(|b| machine_of(b.server)) else { return };
         if self.machines[m].lives() && !self.machines[m].is_frozen() {
             self.count("file to move");
-            self.step(m, set, Input::Move(FileMove { parent, name, to }));
+            self.step(m, set, Input::Move(FileMove { parent, name, also, to }));
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::name::Name;
 use crate::op::{Ancestor, EntryName, Intent, Node};
 use crate::{wire_enum, wire_struct};
 use ids::{Fid, SetId, Time};
+use std::collections::BTreeSet;
 
 wire_struct! {
     /// The object that a rename pushes out.
@@ -74,7 +75,17 @@ wire_enum! {
         /// The entry of a file leads to its copy on another set from now on, and the file goes. The directory has these times,
         /// as before.
         25 Depart { parent: Fid, name: Name, fid: Fid, to: SetId, copy: Fid, kind: u32, mtime: Time, ctime: Time },
+        /// All entries of a file lead to its copy on another set from now on, and the file goes. `time`: the ctime of what is
+        /// left here. The directories keep their times.
+        26 DepartAll { fid: Fid, to: SetId, copy: Fid, kind: u32, names: Vec<EntryName>, time: Time },
+        /// Ends the mark of a copy that has arrived: it gets all of its names.
+        27 EndCopy { fid: Fid, names: Vec<EntryName>, time: Time },
     }
+}
+
+/// The directories of names, each of them once.
+pub fn directories(names: &[EntryName]) -> BTreeSet<Fid> {
+    names.iter().map(|place| place.dir).collect()
 }
 
 impl Change {
@@ -88,7 +99,7 @@ impl Change {
         match self {
             Change::Link { fid, .. } | Change::Rename { fid, .. } => vec![*fid],
             Change::Exchange { fid, to_fid, .. } => vec![*fid, *to_fid],
-            Change::EndFile { fid, add: Some(_), .. } => vec![*fid],
+            Change::EndFile { fid, add: Some(_), .. } | Change::EndCopy { fid, .. } => vec![*fid],
             _ => vec![],
         }
     }
@@ -132,6 +143,10 @@ impl Change {
                 [*parent, *fid].into_iter().chain(replaced.as_ref().map(|r| r.fid)).collect()
             }
             Change::Depart { parent, fid, copy, .. } => vec![*parent, *copy, *fid],
+            Change::DepartAll { fid, copy, names, .. } => {
+                directories(names).into_iter().chain([*copy, *fid]).collect()
+            }
+            Change::EndCopy { fid, names, .. } => directories(names).into_iter().chain([*fid]).collect(),
             Change::CopyRange { to, .. } => vec![*to],
             Change::Partial { objects } => objects.clone(),
         }

@@ -18,6 +18,8 @@ pub const DIR_PAGE: u32 = 256 << 10;
 pub const SMALL_FILE: u32 = 64 << 10;
 /// Bytes of a file that one checksum stands for when it is compared.
 pub const SUM_BYTES: u32 = 1 << 20;
+/// Names that a file may have that moves to another set.
+pub const COPY_NAMES_MAX: usize = 256;
 /// Directories above a directory that lives on another set than its parent.
 pub const DEPTH_MAX: usize = 512;
 

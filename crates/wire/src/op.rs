@@ -1,7 +1,7 @@
 //! File operations: what a client asks the primary of a set.
 #![allow(missing_docs, reason = "the fields of the variants carry the names of the POSIX arguments")]
 
-use crate::codec::Blob;
+use crate::codec::{Blob, DecodeError, Wire};
 use crate::name::Name;
 use crate::{wire_enum, wire_struct};
 use ids::{Epoch, Fid, OpId, SessionId, SetId, Time};
@@ -117,6 +117,28 @@ impl Intent {
     }
 }
 
+/// The extended attribute of a copy that arrives which says what names it is to get, as [`encode_names`] writes it.
+pub const COPY_NAMES: &str = "trusted.mortar.names";
+
+/// What [`COPY_NAMES`] holds: a version, 1, and the names.
+pub fn encode_names(names: &[EntryName]) -> Vec<u8> {
+    let mut out = vec![1];
+    names.to_vec().put(&mut out);
+    out
+}
+
+/// Reads what [`COPY_NAMES`] holds.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn decode_names(bytes: &[u8]) -> Result<Vec<EntryName>, DecodeError> {
+    match bytes.split_first() {
+        Some((1, rest)) => Wire::from_bytes(rest),
+        Some((v, _)) => Err(DecodeError::Unknown("version", (*v).into())),
+        None => Err(DecodeError::Short),
+    }
+}
+
 /// Flags of [`Op::Rename`], as in renameat2(2).
 pub mod rename_flags {
     /// Fail with EEXIST if the target exists.
@@ -205,6 +227,8 @@ wire_enum! {
         /// To the own set: the entry leads to the copy on set `to` from now on, and the file goes, if it is still as it was
         /// copied and nobody has it open.
         55 Depart { parent: Fid, name: Name, fid: Fid, to: SetId, copy: Fid },
+        /// Likewise of a file with several names, all of them in directories of the set.
+        56 DepartAll { fid: Fid, to: SetId, copy: Fid, names: Vec<EntryName> },
     }
 }
 
@@ -293,7 +317,7 @@ impl Op {
             Op::LinkIn { .. } => 35,
             Op::Arrive => 36,
             Op::Land { .. } => 37,
-            Op::Depart { .. } => 38,
+            Op::Depart { .. } | Op::DepartAll { .. } => 38,
         }
     }
 
@@ -314,6 +338,7 @@ impl Op {
                 | Op::Arrive
                 | Op::Land { .. }
                 | Op::Depart { .. }
+                | Op::DepartAll { .. }
         )
     }
 

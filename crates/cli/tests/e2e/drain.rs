@@ -61,7 +61,7 @@ fn a_set_leaves_a_volume_in_use() {
         paths[2].join("new").exists() || paths[4].join("new").exists(),
         "what is new is placed elsewhere"
     );
-    assert!(ready["moved"]["left"].as_u64().unwrap() > 0, "open and linked files stay: {ready}");
+    assert!(ready["moved"]["left"].as_u64().unwrap() > 0, "open files stay: {ready}");
 
     pool.wait_in_sync();
     let moves_out = drain(&pool, "commit");
@@ -111,6 +111,88 @@ fn a_set_leaves_a_volume_in_use() {
         is_sound(brick);
     }
     [2, 3].into_iter().for_each(|server| is_sound(&pool.servers[server].path("a-set1")));
+}
+
+/// Files with several names leave a set with all of them, while programs go on to make and remove names: each stays one file,
+/// with its content and the right number of links (GlusterFS: hard links during remove-brick).
+#[test]
+fn files_of_several_names_leave_a_set() {
+    const FILES: usize = 40;
+    let mut pool = Pool::new(4);
+    pool.expect_errors(&["is not a brick"]);
+    pool.volume("v", 2, &ALL);
+    let mount = pool.mount("v");
+    // All of them in directories of one set each: names in those of others keep a file where it is.
+    let dirs: Vec<PathBuf> = (0..12).map(|d| mount.path(&format!("d{d}"))).collect();
+    for dir in &dirs {
+        fs::create_dir_all(dir.join("deeper")).unwrap();
+    }
+    let names = |dir: &PathBuf, f: usize| {
+        let mut names = vec![dir.join(format!("f{f}")), dir.join(format!("same{f}"))];
+        names.extend((0..f % 4).map(|n| dir.join(format!("deeper/f{f}-{n}"))));
+        names
+    };
+    for (d, dir) in dirs.iter().enumerate() {
+        for f in 0..FILES {
+            let all = names(dir, f);
+            fs::write(&all[0], files::noise((d * FILES + f) as u64, 3000)).unwrap();
+            all[1..].iter().for_each(|name| fs::hard_link(&all[0], name).unwrap());
+        }
+    }
+    // The times of directories move with the names that come and go.
+    let seen = || {
+        let mut all = files::tree(&mount.dir);
+        all.retain(|_, seen| !seen.is_dir());
+        all
+    };
+    let before = seen();
+    drain(&pool, "start");
+    // Meanwhile names of some come and go.
+    let worker = {
+        let dirs = dirs.clone();
+        std::thread::spawn(move || {
+            for round in 0..20 {
+                for dir in &dirs {
+                    let (from, to) = (dir.join(format!("f{}", round % 5)), dir.join("deeper/new"));
+                    fs::hard_link(&from, &to).unwrap();
+                    let links = fs::metadata(&from).unwrap().nlink();
+                    assert_eq!(fs::metadata(&to).unwrap().nlink(), links);
+                    fs::remove_file(&to).unwrap();
+                }
+            }
+        })
+    };
+    pool.kill(2);
+    eventually("files move", || (drain(&pool, "status")["moved"]["files"].as_u64()? >= 3).then_some(()));
+    pool.start(2);
+    worker.join().unwrap();
+    eventually("nothing more can move", || {
+        (drain(&pool, "status")["moved"]["none_can_move"] == true).then_some(())
+    });
+    assert!(seen() == before, "users see what they saw before");
+    for (d, dir) in dirs.iter().enumerate() {
+        for f in 0..FILES {
+            let all = names(dir, f);
+            let seen: Vec<_> = all.iter().map(|name| fs::metadata(name).unwrap()).collect();
+            assert!(
+                seen.iter().all(|m| m.ino() == seen[0].ino() && m.nlink() == all.len() as u64),
+                "{all:?}"
+            );
+            assert!(fs::read(&all[1]).unwrap() == files::noise((d * FILES + f) as u64, 3000));
+        }
+    }
+    // Nothing of them is left there, and a file is written under all of its names.
+    pool.wait_in_sync();
+    for brick in pool.paths(&ALL[..2]) {
+        let left: usize = files::tree(&brick).values().filter(|s| !s.is_dir()).map(|s| s.content.len()).sum();
+        assert_eq!(left, 0, "bytes of files in {}", brick.display());
+    }
+    fs::write(&names(&dirs[0], 3)[0], "new").unwrap();
+    names(&dirs[0], 3).iter().for_each(|name| assert_eq!(fs::read(name).unwrap(), b"new"));
+    dirs.iter().for_each(|dir| fs::remove_dir_all(dir).unwrap());
+    mount.end();
+    (0..4).for_each(|s| pool.stop(s));
+    pool.paths(&ALL).iter().for_each(|brick| is_sound(brick));
 }
 
 /// All bricks of a server find places on others; then it can be detached.

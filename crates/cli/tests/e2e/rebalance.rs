@@ -29,7 +29,7 @@ pub(crate) fn bytes(dir: &Path) -> u64 {
         })
 }
 
-/// All that users see of files stays as it was; what is open, or has two names, stays where it is.
+/// All that users see of files stays as it was; what is open stays where it is.
 #[test]
 fn files_of_a_full_set_move_to_an_empty_one() {
     let mut pool = Pool::new(2);

@@ -108,7 +108,9 @@ impl DirtySet {
         }
         match change {
             Change::Nop | Change::Create { .. } | Change::Arrive { .. } => true,
-            Change::Unlink { fid, .. } | Change::Depart { fid, .. } => !self.linked.contains(fid),
+            Change::Unlink { fid, .. } | Change::Depart { fid, .. } | Change::DepartAll { fid, .. } => {
+                !self.linked.contains(fid)
+            }
             // What is to go may hold leftovers here: the comparison of its directory clears them away.
             Change::Rmdir { fid, .. } => !self.is_dirty(*fid),
             Change::Rename { replaced, .. } => !replaced
@@ -135,7 +137,8 @@ impl DirtySet {
             | Change::DropOrphan { fid }
             | Change::PrepareRmdir { fid }
             | Change::PrepareFile { fid, .. }
-            | Change::EndTransaction { fid, .. } => !self.is_dirty(*fid),
+            | Change::EndTransaction { fid, .. }
+            | Change::EndCopy { fid, .. } => !self.is_dirty(*fid),
             // What holds the path of a placed directory here may be stale: the primary says where it lies.
             Change::Touch { .. }
             | Change::Partial { .. }
@@ -155,6 +158,9 @@ pub fn names(change: &Change) -> Vec<(Fid, &Name)> {
         | Change::Enter { parent, name, .. }
         | Change::Depart { parent, name, .. } => vec![(*parent, name)],
         Change::EndFile { drop, add, .. } => drop.iter().chain(add).map(|p| (p.dir, &p.name)).collect(),
+        Change::DepartAll { names, .. } | Change::EndCopy { names, .. } => {
+            names.iter().map(|p| (p.dir, &p.name)).collect()
+        }
         Change::Rename { parent, name, to_parent, to_name, .. }
         | Change::Exchange { parent, name, to_parent, to_name, .. } => {
             vec![(*parent, name), (*to_parent, to_name)]

@@ -98,7 +98,8 @@ impl TreeState for Memory {
         let named = self.names.values().any(|(f, home)| *f == fid && *home == SET);
         let known = fid == ROOT || named || fid.is_names() && self.names.keys().any(|(dir, _)| *dir == fid);
         if self.orphans.contains(&fid) || known && self.files.contains(&fid) {
-            let nlink = u32::from(known && !self.orphans.contains(&fid));
+            let links = self.names.values().filter(|(f, home)| (*f, *home) == (fid, SET)).count() as u32;
+            let nlink = if self.orphans.contains(&fid) { 0 } else { links };
             let size = self.data.get(&fid).map_or(0, |data| data.len() as u64);
             return Ok(Attr { mode: 0o100_644, nlink, size, ..dir(fid) });
         }
@@ -120,6 +121,10 @@ impl TreeState for Memory {
     fn intent(&mut self, fid: Fid) -> Result<Option<Intent>, Errno> {
         Ok(self.marked.get(&fid).cloned())
     }
+    fn names_of_copy(&mut self, _: Fid) -> Result<Vec<wire::op::EntryName>, Errno> {
+        Ok(Vec::new())
+    }
+
     fn has_default_acl(&mut self, _: Fid) -> Result<bool, Errno> {
         Ok(false)
     }

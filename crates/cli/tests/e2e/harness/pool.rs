@@ -313,6 +313,10 @@ impl Pool {
         let words: Vec<String> = bricks.iter().map(|(s, b)| self.servers[*s].brick(b)).collect();
         let replica = if replica > 1 { format!("replica {replica} ") } else { String::new() };
         self.ok(&format!("volume create {name} {replica}{}", words.join(" ")));
+        // All tests can be run with other options: with "KEY VALUE" in the environment.
+        if let Ok(option) = std::env::var("E2E_OPTION") {
+            self.ok(&format!("volume set {name} {option}"));
+        }
         self.ok(&format!("volume start {name}"));
     }
 
