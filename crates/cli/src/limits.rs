@@ -26,5 +26,8 @@ pub(crate) const BRICK_CLOSE_WAIT: Duration = Duration::from_secs(3);
 /// Between two looks at that.
 pub(crate) const BRICK_CLOSE_LOOK: Duration = Duration::from_millis(50);
 
+/// For a server of this machine to give another key to a mount.
+pub(crate) const KEY_WAIT: Duration = Duration::from_secs(2);
+
 /// For a server of this machine to say who it is.
 pub(crate) const LOCAL_WAIT: Duration = Duration::from_millis(500);

@@ -37,7 +37,7 @@ mod watch;
 pub use call::Client;
 pub use error::ConnectError;
 pub use files::{NewEntry, Object, Page, Span};
-pub use key::Key;
+pub use key::{GivenKey, Key};
 pub use layer::{Layer, Next, ReadOnly, Request};
 pub use options::Options;
 pub use payload::Payload;

@@ -243,6 +243,10 @@ pub(crate) fn run(core: &Core, mut watched: Watched, seeds: &[String]) {
                 }
                 Err(e) => {
                     tracing::debug!(server, "no watch: {e}");
+                    // Here and not where calls fail: who gives another one may take a while.
+                    if let (Failed::Broken(Broken::Refused(_)), Some(key)) = (&e, &core.intent.key) {
+                        key.refused(core.intent.pool);
+                    }
                     silent.insert(server, Instant::now());
                 }
             }

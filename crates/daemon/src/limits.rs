@@ -41,6 +41,9 @@ pub(crate) const STATUS_WAIT: Duration = Duration::from_secs(3);
 /// For a connection to another server.
 pub(crate) const CONNECT_WAIT: Duration = Duration::from_secs(2);
 
+/// For a key that was made just now to be known here.
+pub(crate) const NEW_KEY_WAIT: Duration = Duration::from_secs(2);
+
 /// For a handshake.
 pub(crate) const HANDSHAKE_WAIT: Duration = Duration::from_secs(10);
 

@@ -17,6 +17,8 @@ pub(crate) const JOIN_BODY: usize = 4096;
 const FROM_SERVER: std::ops::RangeInclusive<u8> = 0..=1;
 /// Of a request to join.
 pub(crate) const JOIN: u8 = 3;
+/// How keys' names of root on servers' machines begin.
+const LOCAL_NAME: &str = "root.server";
 /// Of an invitation into another pool.
 pub(crate) const INVITATION: u8 = 4;
 
@@ -40,6 +42,27 @@ pub(crate) struct Limits {
     pub(crate) volume: VolumeId,
     /// It changes nothing.
     pub(crate) read_only: bool,
+}
+
+/// What root of a server's machine is called: `root.server1` as an administrator.
+pub(crate) fn local_admin(server: ServerId) -> String {
+    format!("{LOCAL_NAME}{}", server.0)
+}
+
+/// The same as a client of a volume: `root.server1.volume2`.
+pub(crate) fn local_client(server: ServerId, volume: VolumeId) -> String {
+    format!("{}.volume{}", local_admin(server), volume.0)
+}
+
+/// Whether only servers give keys such names.
+pub(crate) fn is_local_name(name: &str) -> bool {
+    name.starts_with(LOCAL_NAME)
+}
+
+/// Whom all clients of that volume are that are root on machines of servers, if this is one of them.
+fn local_client_of(name: &str) -> Option<String> {
+    let (_, volume) = name.strip_prefix(LOCAL_NAME)?.split_once('.')?;
+    Some(format!("root.{volume}"))
 }
 
 impl Limits {
@@ -108,6 +131,12 @@ impl Speaker {
         if same { Ok(()) } else { Err("this key is revoked or expired: ask for another one".to_owned()) }
     }
 
+    /// Whether his key may be newer than what this server knows of the store; a server's is not waited for.
+    pub(crate) fn may_be_new(&self, state: &State) -> bool {
+        let new = |identity: &Identity| identity.key >= state.keys.next;
+        matches!(self, Speaker::Key(identity) if self.server().is_none() && new(identity))
+    }
+
     /// What he may use, as the store says; `None`: no limits.
     pub(crate) fn limits(&self, state: &State) -> Option<Limits> {
         let Speaker::Key(Identity { holder: Holder::Client(_), key, .. }) = self else { return None };
@@ -121,7 +150,8 @@ impl Speaker {
     /// What the client is called to whom its sessions belong; `None`: to somebody who is no client with a key.
     pub(crate) fn owner(&self) -> Option<String> {
         let Speaker::Key(Identity { holder: Holder::Client(name), .. }) = self else { return None };
-        Some(name.to_string())
+        // Root's mount shows a key of another server's when the one that gave it goes.
+        Some(local_client_of(name.as_str()).unwrap_or_else(|| name.to_string()))
     }
 
     /// Whether addresses that may use a volume bind him: servers and administrators come from anywhere.
@@ -279,6 +309,20 @@ mod tests {
         state
     }
 
+    /// A mount goes on with its session when the server of its machine goes that gave it its key.
+    #[test]
+    fn root_owns_his_sessions_whichever_server_gave_the_key() {
+        let owner = |of: &str| speaker(3, Holder::Client(name(of))).owner().unwrap();
+        assert_eq!(owner("web"), "web");
+        assert_eq!(owner(&local_client(ServerId(1), VolumeId(2))), "root.volume2");
+        assert_eq!(owner(&local_client(ServerId(30), VolumeId(2))), "root.volume2");
+        assert!(
+            is_local_name(&local_client(ServerId(1), VolumeId(2)))
+                && is_local_name(&local_admin(ServerId(1)))
+        );
+        assert!(!is_local_name("root") && !is_local_name("rooted.server"));
+    }
+
     #[test]
     fn only_keys_that_the_store_knows_are_let_in() {
         let state = state();
@@ -314,6 +358,10 @@ mod tests {
         assert!(!admitted(9, Holder::Server(ServerId(9))), "it knows that this one is not let in");
         assert!(!admitted(10, Holder::Client(name("web"))));
         assert!(!admitted(10, Holder::Admin(name("ann"))));
+        let waited_for = |key, holder| speaker(key, holder).may_be_new(&state);
+        assert!(waited_for(10, Holder::Client(name("web"))) && waited_for(10, Holder::Admin(name("ann"))));
+        assert!(!waited_for(9, Holder::Client(name("web"))) && !waited_for(10, Holder::Server(ServerId(9))));
+        assert!(!Speaker::Root.may_be_new(&state));
     }
 
     #[test]

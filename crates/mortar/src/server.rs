@@ -7,7 +7,8 @@ use std::path::PathBuf;
 
 /// Run a server in the foreground.
 ///
-/// With an empty state folder it is a pool of one; others take it in with `mortar peer probe`.
+/// With an empty state folder it is a pool of one that lets nobody in without a key, but root of this machine. It comes into
+/// another pool with a token (--join), or by `mortar peer probe` there.
 /// Prints `ready HOST:PORT` once it serves and ends cleanly on SIGTERM and SIGINT; SIGHUP has it open its log file anew.
 /// Several servers on one machine: give each its own loopback address and state folder.
 #[derive(Args, Debug)]

@@ -14,7 +14,7 @@ mod mounted;
 pub mod options;
 pub mod source;
 
-pub use client::Key;
+pub use client::{ConnectError, GivenKey, Key};
 pub use mounted::{Failure, MountOptions, Mounted, Stop, mount, mounted_at, remount};
 pub use options::{BadOption, Options};
 pub use source::{BadSource, Source};

@@ -93,7 +93,7 @@ fn works(m: &Mounted, what: &str) {
 }
 
 fn pool() -> (Pool, Mounted) {
-    let pool = Pool::new(1);
+    let pool = Pool::plain(1);
     pool.volume("v", 1, &[(0, "b")]);
     let m = pool.mount("v");
     (pool, m)

@@ -97,7 +97,7 @@ fn free_address(host: &str) -> String {
 
 /// A secured pool whose first server has a console.
 fn pool_with_console(count: usize) -> (Pool, String) {
-    let mut pool = Pool::secured(count);
+    let mut pool = Pool::new(count);
     let at = free_address(&pool.servers[0].host);
     pool.stop(0);
     pool.servers[0].words = vec!["--console".to_owned(), at.clone()];
@@ -215,7 +215,7 @@ fn nobody_else_gets_in() {
     assert_eq!(form.status("/api/do", &["--form", "volume-stop=v"]), 403);
 
     // Keys that are not an administrator's of this pool.
-    let other = Pool::secured(1);
+    let other = Pool::new(1);
     let client = pool.client_key("web", "v", "");
     let server = pool.servers[0].state().join("keys/server");
     let nonsense = pool.dir.join("nonsense");
@@ -261,16 +261,14 @@ fn nobody_else_gets_in() {
 
 #[test]
 fn a_console_needs_a_key_and_keeps_its_own() {
-    let mut pool = Pool::new(1);
+    let mut pool = Pool::plain(1);
     let at = free_address(&pool.servers[0].host);
     let key = pool.servers[0].state().join("keys/console");
-    if std::env::var_os("E2E_SECURED").is_none() {
-        pool.stop(0);
-        let why = pool.try_start_with(0, &["--console", &at]).unwrap_err();
-        assert!(why.contains("--console") && why.contains("mortar pool secure"), "{why}");
-        pool.start(0);
-        pool.secure();
-    }
+    pool.stop(0);
+    let why = pool.try_start_with(0, &["--console", &at]).unwrap_err();
+    assert!(why.contains("--console") && why.contains("mortar pool secure"), "{why}");
+    pool.start(0);
+    pool.secure();
     pool.stop(0);
     let taken = TcpListener::bind(&at).unwrap();
     let why = pool.try_start_with(0, &["--console", &at]).unwrap_err();

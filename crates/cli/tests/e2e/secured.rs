@@ -141,7 +141,7 @@ fn is_answered(address: &str, key: Option<&Path>, kind: Kind, body: &[u8]) -> bo
 /// Each role's frames from each other role.
 #[test]
 fn nobody_gets_more_than_his_key_is_for() {
-    let pool = Pool::secured(2);
+    let pool = Pool::new(2);
     pool.volume("v", 2, &[(0, "b"), (1, "b")]);
     pool.volume("w", 1, &[(0, "w")]);
     let client = pool.client_key("web", "v", "");
@@ -203,7 +203,7 @@ fn nobody_gets_more_than_his_key_is_for() {
     elsewhere(&format!("--key {} volume list", admin.display())).ok();
     elsewhere(&format!("--key {} volume set v network.ping-timeout 5s", admin.display())).ok();
     let events = pool.ok("events");
-    assert!(events.contains("pool-secure") && events.contains("done by ann at 127."), "{events}");
+    assert!(events.contains("done by ann at 127."), "{events}");
     assert!(!events.contains("BEGIN"), "a secret is told: {events}");
     elsewhere("volume list").refused_with(&["encrypted connections only"]);
     assert_ne!(elsewhere(&format!("--key {} volume list", client.display())).code, Some(0));
@@ -214,8 +214,8 @@ fn nobody_gets_more_than_his_key_is_for() {
 /// A key of another pool, and one that was made by nobody.
 #[test]
 fn foreign_keys_do_not_get_through_the_handshake() {
-    let pool = Pool::secured(1);
-    let other = Pool::secured(1);
+    let pool = Pool::new(1);
+    let other = Pool::new(1);
     for p in [&pool, &other] {
         p.volume("v", 1, &[(0, "b")]);
     }
@@ -234,7 +234,7 @@ fn foreign_keys_do_not_get_through_the_handshake() {
 
 #[test]
 fn a_mount_with_a_key_does_what_the_key_says() {
-    let pool = Pool::secured(2);
+    let pool = Pool::new(2);
     pool.volume("v", 2, &[(0, "b"), (1, "b")]);
     let mounted = pool.mount("v");
     fs::write(mounted.path("f"), vec![7; 3 << 20]).unwrap();
@@ -262,7 +262,7 @@ fn a_mount_with_a_key_does_what_the_key_says() {
 
 #[test]
 fn a_revoked_key_is_of_no_use_a_second_later() {
-    let pool = Pool::secured(2);
+    let pool = Pool::new(2);
     pool.volume("v", 2, &[(0, "b"), (1, "b")]);
     let staying = pool.mount("v");
     let key = pool.client_key("web", "v", "");
@@ -296,7 +296,7 @@ fn a_revoked_key_is_of_no_use_a_second_later() {
 
 #[test]
 fn a_rotated_key_is_read_without_mounting_anew() {
-    let pool = Pool::secured(2);
+    let pool = Pool::new(2);
     pool.volume("v", 2, &[(0, "b"), (1, "b")]);
     let key = pool.client_key("web", "v", "");
     let mounted = pool.mount_key("v", &key);
@@ -317,7 +317,7 @@ fn a_rotated_key_is_read_without_mounting_anew() {
 
 #[test]
 fn a_server_joins_with_a_token_and_takes_anothers_place() {
-    let mut pool = Pool::secured(2);
+    let mut pool = Pool::new(2);
     pool.volume("v", 2, &[(0, "b"), (1, "b")]);
     let mounted = pool.mount("v");
     fs::write(mounted.path("f"), "before").unwrap();
@@ -360,7 +360,7 @@ fn a_server_joins_with_a_token_and_takes_anothers_place() {
 
 #[test]
 fn a_secured_pool_stays_secured() {
-    let mut pool = Pool::secured(2);
+    let mut pool = Pool::new(2);
     pool.volume("v", 2, &[(0, "b"), (1, "b")]);
     let mounted = pool.mount("v");
     for i in [0, 1] {
@@ -399,7 +399,7 @@ fn a_secured_pool_stays_secured() {
 /// Root of this machine needs neither a token nor a fingerprint: the new server's local socket is proof enough.
 #[test]
 fn servers_of_this_machine_are_probed_without_a_token() {
-    let mut pool = Pool::secured(2);
+    let mut pool = Pool::new(2);
     pool.volume("v", 2, &[(0, "b"), (1, "b")]);
     let mounted = pool.mount("v");
     fs::write(mounted.path("f"), "before").unwrap();
@@ -441,16 +441,14 @@ fn servers_of_this_machine_are_probed_without_a_token() {
 /// From another machine the fingerprint has to be confirmed, and the server has to wait for it.
 #[test]
 fn a_server_of_another_machine_is_probed_with_its_fingerprint() {
-    let mut pool = Pool::secured(1);
+    let mut pool = Pool::new(1);
     let other = pool.one_more();
     pool.servers[other].elsewhere = true;
     pool.start(other);
-    let alone = pool.servers[other].socket();
-    let shown: serde_json::Value =
-        serde_json::from_str(&pool.cli_at(&alone, "pool secure --yes --json").ok()).unwrap();
-    let fingerprint = shown["fingerprint"].as_str().unwrap().to_owned();
+    let log = pool.servers[other].log();
+    let fingerprint = log.split("fingerprint ").nth(1).unwrap().split_whitespace().next().unwrap();
     let probe = format!("peer probe {}", pool.servers[other].address);
-    pool.cli(&probe).refused_with(&["shows fingerprint", &fingerprint, "--fingerprint"]);
+    pool.cli(&probe).refused_with(&["shows fingerprint", fingerprint, "--fingerprint"]);
     pool.cli(&format!("{probe} --yes")).refused_with(&["shows fingerprint"]);
     let confirmed = format!("{probe} --fingerprint {fingerprint}");
     pool.cli(&confirmed).refused_with(&["no invitation over the network", "--invite"]);
@@ -465,8 +463,7 @@ fn a_server_of_another_machine_is_probed_with_its_fingerprint() {
     assert!(pool.ok(&probe).contains("already"));
     let taken = pool.one_more();
     pool.start(taken);
-    let thief = pool.servers[taken].socket();
-    pool.cli_at(&thief, "pool secure --yes").ok();
+    let thief = pool.servers[taken].address.clone();
     pool.cli_at(&thief, &confirmed).refused_with(&["does not have the fingerprint"]);
     pool.stop(taken);
     pool.servers.pop();
@@ -482,7 +479,7 @@ fn bare(server: &str, line: &str) -> crate::harness::Output {
 
 #[test]
 fn root_on_the_machine_of_a_server_needs_no_key() {
-    let mut pool = Pool::secured(2);
+    let mut pool = Pool::new(2);
     pool.volume("v", 2, &[(0, "b"), (1, "b")]);
     let mounted = pool.mount("v");
     fs::write(mounted.path("f"), "x").unwrap();
@@ -526,12 +523,43 @@ fn root_on_the_machine_of_a_server_needs_no_key() {
     anew.end();
 }
 
+/// The key of a mount that brought none is one server's: it may be revoked, and the server may leave the pool.
+#[test]
+fn a_mount_of_root_goes_on_when_its_key_is_refused() {
+    let mut pool = Pool::new(3);
+    pool.volume("v", 2, &[(1, "b"), (2, "b")]);
+    let mounted = pool.mount("v");
+    let mut file = fs::File::create(mounted.path("f")).unwrap();
+    file.write_all(b"a").unwrap();
+    let keys = |pool: &Pool| {
+        let all = pool.json("client list")["keys"].as_array().unwrap().clone();
+        let names = all.iter().map(|k| k["name"].as_str().unwrap().to_owned());
+        names.filter(|name| name.starts_with("root.") && name.contains("volume")).collect::<Vec<_>>()
+    };
+    assert_eq!(keys(&pool), ["root.server1.volume1"]);
+    pool.ok("client revoke root.server1.volume1 --yes");
+    // The file that is open stays so.
+    file.write_all(b"b").unwrap();
+    let (host, other) = (pool.servers[0].host.clone(), pool.servers[1].address.clone());
+    pool.cli_at(&other, &format!("peer detach {host} --yes")).ok();
+    file.write_all(b"c").unwrap();
+    drop(file);
+    assert_eq!(fs::read(mounted.path("f")).unwrap(), b"abc");
+    // A first mount asks the servers that it names, until one of them knows the volume.
+    let again = pool.mount("v");
+    assert_eq!(fs::read(again.path("f")).unwrap(), b"abc");
+    again.end();
+    mounted.end();
+    pool.stop(0);
+    pool.servers.remove(0);
+    let names = keys(&pool);
+    assert!(names.iter().all(|name| name != "root.server1.volume1") && !names.is_empty(), "{names:?}");
+    pool.cli("client add root.server9 --volume v").refused_with(&["root.server9", "servers give such names"]);
+}
+
 #[test]
 fn network_namespaces_of_a_machine_share_the_sockets() {
     let pool = Pool::in_network(2);
-    if std::env::var_os("E2E_SECURED").is_none() {
-        pool.secure();
-    }
     pool.volume("v", 2, &[(0, "b"), (1, "b")]);
     let mounted = pool.mount("v");
     fs::write(mounted.path("f"), "x").unwrap();
@@ -540,4 +568,66 @@ fn network_namespaces_of_a_machine_share_the_sockets() {
     bare(&pool.servers[0].address, "pool list").ok();
     pool.cli_on(1, &format!("--server {} pool list", pool.servers[0].address)).ok();
     pool.network.as_ref().unwrap().repair();
+}
+
+/// A pool of a version that made no keys goes on as it is, and is secured when somebody wants it.
+#[test]
+fn a_pool_of_before_has_no_keys_until_it_is_secured() {
+    let mut pool = Pool::plain(2);
+    pool.volume("v", 2, &[(0, "b"), (1, "b")]);
+    let mounted = pool.mount("v");
+    fs::write(mounted.path("f"), "x").unwrap();
+    mounted.end();
+    assert_eq!(refusal(&pool.servers[0].address, None, CONTROL, 0), "");
+    pool.stop(1);
+    pool.start(1);
+    pool.wait_in_sync();
+    assert_eq!(refusal(&pool.servers[1].address, None, CONTROL, 0), "");
+    let third = pool.one_more();
+    pool.start(third);
+    let probe = format!("peer probe {}", pool.servers[third].address);
+    pool.cli(&probe).refused_with(&["this pool has none", "pool secure"]);
+    pool.cli("pool secure").refused_with(&["--yes"]);
+    assert!(pool.ok("pool secure --yes").contains("fingerprint"));
+    pool.ok(&probe);
+    pool.wait_in_sync();
+    for server in &pool.servers {
+        assert!(refusal(&server.address, None, CONTROL, 0).contains("encrypted connections only"));
+    }
+    let events = pool.ok("events");
+    assert!(events.contains("pool-secure"), "{events}");
+    let mounted = pool.mount("v");
+    assert_eq!(fs::read(mounted.path("f")).unwrap(), b"x");
+    mounted.end();
+}
+
+/// A server that leaves a pool without keys is a pool of its own that has some.
+#[test]
+fn who_leaves_a_pool_without_keys_has_some() {
+    let pool = Pool::plain(2);
+    pool.ok(&format!("peer detach {} --yes", pool.servers[1].host));
+    let at = &pool.servers[1].address;
+    eventually("it is secured", || {
+        refusal(at, None, CONTROL, 0).contains("encrypted connections only").then_some(())
+    });
+    assert_eq!(refusal(&pool.servers[0].address, None, CONTROL, 0), "");
+}
+
+/// A first start that was interrupted at any moment ends with keys, too.
+#[test]
+fn a_first_start_that_was_interrupted_is_ended() {
+    let mut pool = Pool::new(1);
+    pool.stop(0);
+    let state = pool.servers[0].state();
+    for gone in ["secured", "store/pool.redb"] {
+        fs::remove_file(state.join("secured")).unwrap();
+        let _lost = fs::remove_file(state.join(gone));
+        pool.start(0);
+        assert!(refusal(&pool.servers[0].address, None, CONTROL, 0).contains("encrypted connections only"));
+        pool.volume("v", 1, &[(0, gone.split('/').next().unwrap())]);
+        pool.mount("v").end();
+        pool.ok("volume stop v --yes");
+        pool.ok("volume delete v --yes");
+        pool.stop(0);
+    }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use wire::{Body, Errno, Op};
 
 fn pool() -> Pool {
-    let pool = Pool::new(3);
+    let pool = Pool::plain(3);
     pool.volume("v", 2, &[(0, "b"), (1, "b")]);
     pool
 }

@@ -4,7 +4,7 @@
 use super::{Control, ServerOptions, connection, threads};
 use crate::clock;
 use crate::guests::{Guest, Knock};
-use crate::limits::HANDSHAKE_WAIT;
+use crate::limits::{HANDSHAKE_WAIT, NEW_KEY_WAIT};
 use crate::metrics::Closed;
 use crate::shard::ShardMessage;
 use crate::speaker::Speaker;
@@ -194,8 +194,9 @@ async fn handshake(
     let opened = soon(opened(&control, stream, address)).await;
     let (mut connection, hello, id) =
         opened.inspect_err(|_| control.shared.metrics.closed(Closed::Handshake))?;
-    drop(knock);
     let speaker = Speaker::on(&connection);
+    control.await_key(&speaker).await;
+    drop(knock);
     let hello = (hello, id);
     let entered = control.enter(&mut connection, &speaker, &hello, (address, data)).await?;
     let (Some(guest), hello) = (entered, hello.0) else { return Ok(()) };
@@ -224,6 +225,16 @@ async fn handshake(
 }
 
 impl Control {
+    /// Somebody may show a key that another server made a moment ago.
+    async fn await_key(&self, speaker: &Speaker) {
+        if speaker.may_be_new(&self.state()) {
+            let mut states = self.store().watch();
+            let known = states.wait_for(|state| !speaker.may_be_new(state));
+            // Who is not known by then is refused.
+            let _known = tokio::time::timeout(NEW_KEY_WAIT, known).await;
+        }
+    }
+
     /// Answers somebody's hello; `None`: with a refusal.
     async fn enter(
         &self,

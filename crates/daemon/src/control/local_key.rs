@@ -7,15 +7,11 @@ use super::Control;
 use super::answers::failed;
 use super::volumes::volume;
 use crate::clock::unix_now;
+use crate::speaker::{local_admin, local_client};
 use admin::{AdminError, ErrorCode, GetLocalKey, LocalKey};
 use cluster::{ClientKey, Command, Key, KeyHolder, State};
 use ids::{KeyId, ServerId};
 use trust::{Holder, KeyName};
-
-/// What root of a server's machine is called.
-fn root_of(server: ServerId) -> String {
-    format!("root.server{}", server.0)
-}
 
 impl Control {
     pub(super) async fn local_key(&self, request: GetLocalKey) -> Result<LocalKey, AdminError> {
@@ -41,12 +37,12 @@ impl Control {
         state: &State,
         request: &GetLocalKey,
     ) -> Result<(String, KeyHolder, Option<KeyId>), AdminError> {
-        let root = root_of(self.shared.me());
+        let me = self.shared.me();
         let (name, holder) = match &request.volume {
-            None => (root.clone(), KeyHolder::Admin { name: root }),
+            None => (local_admin(me), KeyHolder::Admin { name: local_admin(me) }),
             Some(of) => {
                 let volume = volume(state, of)?.id;
-                let name = format!("{root}.volume{}", volume.0);
+                let name = local_client(me, volume);
                 (name.clone(), KeyHolder::Client(ClientKey { name, volume, read_only: false }))
             }
         };
@@ -74,7 +70,7 @@ impl Control {
     /// A server is out of the pool: root of its machine is let in no more.
     pub(super) async fn revoke_local_keys(&self, server: ServerId) {
         let Ok(state) = self.linearizable().await else { return };
-        let root = root_of(server);
+        let root = local_admin(server);
         let volumes = format!("{root}.volume");
         let own = state.keys.keys.iter().filter(|(_, key)| {
             let name = state.key_name(key);

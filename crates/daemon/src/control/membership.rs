@@ -4,7 +4,7 @@ use super::answers::{conflict, failed, not_agreed, not_found, role, unreachable}
 use super::invitation::Found;
 use super::protocol::{ClusterReply, ClusterRequest, Request, Response};
 use super::{Control, open_store};
-use crate::limits::MEMBERSHIP_WAIT;
+use crate::limits::{LOCAL_WAIT, MEMBERSHIP_WAIT};
 use admin::{AdminError, Peer, PeerDetached, PeerProbe, PeerProbed, PeerStatus};
 use cluster::membership::{Admission, Candidate};
 use cluster::{Command, NewServer, Server, State};
@@ -13,6 +13,9 @@ use ids::ServerId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// For an answer to be on its way.
+const ANSWERED: Duration = Duration::from_millis(200);
 
 impl Control {
     pub(super) async fn peer_probe(self: &Arc<Self>, request: PeerProbe) -> Result<PeerProbed, AdminError> {
@@ -27,8 +30,11 @@ impl Control {
             return probed.map_err(|e| e.before("probe "));
         }
         let _one = self.changing.lock().await;
-        let answer =
-            self.ask_cluster(&address, ClusterRequest::Identify).await.map_err(|e| e.before("probe "))?;
+        let answer = self.ask_cluster(&address, ClusterRequest::Identify).await;
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(e) => return Err(self.why_not_asked(&address, e).await.before("probe ")),
+        };
         let Some(candidate) = answer.candidate() else {
             return Err(failed(format!("probe {address}: it gave an unexpected answer")));
         };
@@ -55,6 +61,17 @@ impl Control {
         }
         self.await_member(&address, &state.pool).await?;
         Ok(PeerProbed { host: name, server: id, already: false, confirm: None })
+    }
+
+    /// A pool without keys does not reach a server that has some.
+    pub(super) async fn why_not_asked(&self, address: &str, e: AdminError) -> AdminError {
+        let there = transport::handshake_reply(address, LOCAL_WAIT).await;
+        if there.is_ok_and(|reply| !reply.refused.0.is_empty()) {
+            return conflict(format!(
+                "{address}: it lets nobody in without a key, and this pool has none: secure it first (mortar pool secure)"
+            ));
+        }
+        e
     }
 
     /// What the server at an address says of itself, if it has a key of this pool and is in it.
@@ -261,11 +278,29 @@ impl Control {
         if self.state().pool != pool || self.shared.me() != server {
             return Err(conflict(format!("{}: it is not that server of that pool", self.address)));
         }
+        let had_keys = self.shared.is_secured();
         let store = self.change_store(ServerId(1)).await?;
         self.folder.forget_keys().map_err(|e| failed(format!("{}: {e}", self.folder.keys().display())))?;
         self.shared.set_secured(false);
         self.shared.set_keys(None);
-        self.make_pool(&store).await.map_err(failed)?;
+        if had_keys {
+            self.make_pool(&store).await.map_err(failed)?;
+            self.log_fingerprint();
+            return Ok(ClusterReply::Done);
+        }
+        // Whoever told it is not let in any more once the pool here is secured: it hears the answer first.
+        self.folder.begin_keys().map_err(failed)?;
+        let control = self.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(ANSWERED).await;
+            let _one = control.changing.lock().await;
+            if control.shared.me() == ServerId(1) && !control.shared.is_secured() {
+                match control.make_pool(&store).await {
+                    Ok(()) => control.log_fingerprint(),
+                    Err(e) => tracing::error!("make a pool of this server alone: {e}"),
+                }
+            }
+        });
         Ok(ClusterReply::Done)
     }
 

@@ -49,7 +49,7 @@ use crate::shard::ShardMessage;
 use crate::shared::{Shared, lock};
 use crate::speaker::{INVITATION, JOIN, Speaker};
 use admin::AdminRequest;
-use cluster::{NewServer, State};
+use cluster::State;
 use config_store::ConfigStore;
 use entrance::{accept, accept_locally, listen, listen_if_given, most_connections};
 use grow::Making;
@@ -262,9 +262,7 @@ impl Control {
             machine_socket,
             changing: tokio::sync::Mutex::new(()),
         });
-        if stored.is_none() && options.join.is_none() {
-            control.make_pool(&store).await?;
-        }
+        control.begin_pool(&store, me, stored.is_none() && options.join.is_none()).await?;
         let console = console.map(|listener| console::Begun::new(&control, listener, options)).transpose()?;
         threads::start(&control, FRONT)?;
         control.clone().follow(store, me);
@@ -303,18 +301,6 @@ impl Control {
         for local in local {
             tokio::spawn(accept_locally(self.clone(), local));
         }
-    }
-
-    /// A pool of this server alone.
-    async fn make_pool(&self, store: &ConfigStore) -> Result<(), String> {
-        let host = self.address.rsplit_once(':').map_or(self.address.as_str(), |(h, _)| h);
-        let server = NewServer {
-            identity: self.folder.identity.clone(),
-            host: host.trim_matches(['[', ']']).to_owned(),
-            address: self.address.clone(),
-        };
-        let pool = cluster::hex::encode(rand::random());
-        store.init_pool(pool, server).await.map_err(|e| e.to_string())
     }
 
     /// The present pool store.

@@ -87,7 +87,10 @@ impl Control {
             e.after("; start a server with an empty state folder there, or name one with --by")
         };
         if !with_token {
-            let reply = self.ask_cluster(address, ClusterRequest::Identify).await.map_err(silent)?;
+            let reply = match self.ask_cluster(address, ClusterRequest::Identify).await {
+                Ok(reply) => reply,
+                Err(e) => return Err(silent(self.why_not_asked(address, e).await)),
+            };
             return reply.candidate().map(|c| (c, None)).ok_or_else(|| unexpected(address));
         }
         if let Some(member) = self.member_at(address, &self.state()).await {

@@ -7,6 +7,7 @@ use super::{Control, membership};
 use crate::clock::unix_now;
 use crate::keys::ServerKeys;
 use crate::limits::{ADMIN_WAIT, SECURED_WAIT};
+use crate::speaker::is_local_name;
 use admin::{
     AdminError, ClientAdd, ClientRotate, GetPoolToken, KeyLine, KeyList, KeyMade, KeyRole, KeysRevoked,
     PoolSecured, PoolToken,
@@ -20,6 +21,11 @@ use trust::{Authority, Holder, Identity, JoinToken, KeyFile, KeyName, PrivateKey
 
 /// The name of a key, which the pool's store has checked.
 fn key_name(name: &str) -> Result<KeyName, AdminError> {
+    if is_local_name(name) {
+        return Err(conflict(format!(
+            "key name '{name}': servers give such names to keys of root on their machines"
+        )));
+    }
     KeyName::new(name).ok_or_else(|| refused(&KeyRefusal::Name { name: name.to_owned() }.into()))
 }
 

@@ -113,6 +113,12 @@ impl StateFolder {
         File::open(&self.path)?.sync_all()
     }
 
+    /// Makes the folder of keys: from now on a start knows that the pool here is to be secured.
+    pub(crate) fn begin_keys(&self) -> std::io::Result<()> {
+        DirBuilder::new().recursive(true).mode(0o700).create(self.keys())?;
+        File::open(&self.path)?.sync_all()
+    }
+
     /// This server is out of its pool: the keys are of no use any more.
     pub(crate) fn forget_keys(&self) -> std::io::Result<()> {
         let absent = |e: &std::io::Error| e.kind() == std::io::ErrorKind::NotFound;

@@ -2,12 +2,13 @@
 
 use super::MountCommand;
 use super::background::READY;
-use crate::local_key::key_for;
+use crate::local_key::{another_key, key_for};
 use crate::notify::notify_ready;
 use crate::output;
 use anyhow::Context;
-use mount::{MountOptions, Stop};
+use mount::{GivenKey, Key, MountOptions, Stop};
 use std::fs::File;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Mounts and serves until somebody unmounts or SIGTERM or SIGINT comes.
@@ -49,12 +50,19 @@ pub(super) fn serve(mut wanted: MountOptions, command: &MountCommand) -> anyhow:
     Ok(())
 }
 
-/// The key of root on a machine where a server of the pool runs.
-fn local_key(wanted: &MountOptions) -> anyhow::Result<Option<mount::Key>> {
+/// The key of root on a machine where a server of the pool runs; when that is refused, another server of this machine may give
+/// one.
+fn local_key(wanted: &MountOptions) -> anyhow::Result<Option<Key>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let source = &wanted.source;
     let key = runtime.block_on(key_for(&source.servers, Some(&source.volume)))?;
-    Ok(key.map(mount::Key::Settings))
+    let volume = source.volume.clone();
+    let times = AtomicUsize::new(0);
+    let ask = move |pool| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
+        runtime.block_on(another_key(pool, &volume, times.fetch_add(1, Ordering::Relaxed)))
+    };
+    Ok(key.map(|first| Key::Given(GivenKey::new(first, ask))))
 }
 
 /// Says that the mount answers, and lets go of everything that belongs to the one who started us.

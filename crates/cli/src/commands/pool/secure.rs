@@ -4,7 +4,7 @@ use crate::cli::Global;
 use crate::{ask, confirm, output};
 use clap::Args;
 
-/// Let nobody into the pool without a key from now on.
+/// Let nobody into the pool without a key from now on: a pool that was made by a version without keys.
 ///
 /// Makes the pool's authority and gives each server a key; all servers have to run. Run it on one of them, as root.
 /// From then on all connections are encrypted, a mount needs a key (mortar client add), a command from elsewhere too

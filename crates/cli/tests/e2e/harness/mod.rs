@@ -7,6 +7,7 @@ mod disk;
 pub(crate) mod files;
 mod mounted;
 mod network;
+mod plain;
 mod pool;
 mod process;
 

@@ -1,6 +1,6 @@
 //! Pools of servers.
 
-use super::{Disk, Mounted, Network, Output, eventually, mortar, mortar_elsewhere, run, spawn};
+use super::{Disk, Mounted, Network, Output, eventually, mortar, mortar_elsewhere, plain, run, spawn};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -83,14 +83,12 @@ impl Server {
 impl Pool {
     /// A pool of `count` servers.
     pub(crate) fn new(count: usize) -> Pool {
-        Pool::joined(Pool::apart(count))
+        Pool::probed(Pool::apart(count))
     }
 
-    /// A pool of `count` servers that lets nobody in without a key.
-    pub(crate) fn secured(count: usize) -> Pool {
-        let pool = Pool::probed(Pool::apart(count));
-        pool.secure();
-        pool
+    /// A pool without keys, whose servers were first started by a version that made none.
+    pub(crate) fn plain(count: usize) -> Pool {
+        Pool::probed(Pool::make(count, None, plain::make_state))
     }
 
     /// Lets nobody in without a key any more.
@@ -98,15 +96,6 @@ impl Pool {
         let socket = self.servers[0].socket();
         self.cli_at(&socket, "pool secure --yes").ok();
         self.wait_in_sync();
-    }
-
-    /// All tests can be run on secured pools: with E2E_SECURED in the environment.
-    fn joined(pool: Pool) -> Pool {
-        let pool = Pool::probed(pool);
-        if std::env::var_os("E2E_SECURED").is_some() {
-            pool.secure();
-        }
-        pool
     }
 
     fn probed(pool: Pool) -> Pool {
@@ -120,15 +109,16 @@ impl Pool {
 
     /// So many servers, each a pool of its own.
     pub(crate) fn apart(count: usize) -> Pool {
-        Pool::make(count, None)
+        Pool::make(count, None, |_| {})
     }
 
     /// A pool whose servers are in network namespaces of their own.
     pub(crate) fn in_network(count: usize) -> Pool {
-        Pool::joined(Pool::make(count, Some(Network::new(count))))
+        Pool::probed(Pool::make(count, Some(Network::new(count)), |_| {}))
     }
 
-    fn make(count: usize, network: Option<Network>) -> Pool {
+    /// `before`: what is done to each server before its first start.
+    fn make(count: usize, network: Option<Network>, before: fn(&Server)) -> Pool {
         let n = COUNTER.fetch_add(1, Ordering::Relaxed);
         let (a, b) = (1 + std::process::id() % 200, std::process::id() / 200 % 250);
         let mut subnet = format!("127.{a}.{}", (b + n) % 250);
@@ -152,6 +142,7 @@ impl Pool {
             fs::create_dir(&folder).unwrap();
             let address = format!("{host}:{port}");
             pool.servers.push(Server::new(host, address, folder));
+            before(&pool.servers[i]);
             pool.start(i);
         }
         pool
