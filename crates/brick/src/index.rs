@@ -45,8 +45,10 @@ impl Located {
 
 type Changes = HashMap<Fid, Option<Located>>;
 
+#[derive(Clone)]
 struct Batch {
-    changes: Changes,
+    changes: Arc<Changes>,
+    /// The position that the index has with it.
     lsn: Lsn,
 }
 
@@ -58,7 +60,7 @@ pub(crate) struct Store {
     db: RwLock<Option<Database>>,
     /// It could not be opened anew: said once.
     unusable: AtomicBool,
-    batches: Mutex<VecDeque<Arc<Batch>>>,
+    batches: Mutex<VecDeque<Batch>>,
     committing: Mutex<()>,
     /// How far the database has come at least. `None`: it was begun, and never committed.
     committed: Mutex<Option<Lsn>>,
@@ -159,8 +161,16 @@ impl Index {
     pub(crate) fn seal(&mut self, lsn: Lsn) -> Arc<Store> {
         let changes = std::mem::take(&mut self.dirty);
         let mut batches = locked(&self.store.batches);
-        batches.push_back(Arc::new(Batch { changes, lsn }));
+        batches.push_back(Batch { changes: Arc::new(changes), lsn });
         self.store.clone()
+    }
+
+    /// The journal goes on after `lsn`, and what follows may come to be committed as of an earlier position than what waits
+    /// already: that waits for nothing later.
+    pub(crate) fn set_back(&self, lsn: Lsn) {
+        for batch in locked(&self.store.batches).iter_mut() {
+            batch.lsn = batch.lsn.min(lsn);
+        }
     }
 
     /// All objects the index knows on disk, one after the other; from the beginning again after an error that passed.
@@ -209,7 +219,7 @@ impl Store {
         let is_known = |(fid, at): &(Fid, Located)| self.get(*fid).is_ok_and(|known| known == Some(*at));
         let changes: Changes = removed.into_iter().filter(is_known).map(|(fid, _)| (fid, None)).collect();
         if !changes.is_empty() {
-            locked(&self.batches).push_back(Arc::new(Batch { changes, lsn }));
+            locked(&self.batches).push_back(Batch { changes: Arc::new(changes), lsn });
         }
     }
 

@@ -248,6 +248,30 @@ fn what_a_failed_sync_dropped_is_on_disk_when_the_brick_has_healed() {
     }
 }
 
+/// What waits to be committed when a sync fails does not wait for a position that a healing has taken the brick back from.
+#[test]
+fn the_index_goes_back_with_the_journal() {
+    for cut in [false, true] {
+        let mut disk = Disk::new(1, CrashRule::Ordered);
+        let mut s = Set::new(vec![disk.open().unwrap()]);
+        s.dir(ROOT, "a");
+        let first = s.bricks[0].last();
+        s.dir(ROOT, "b");
+        s.dir(ROOT, "c");
+        disk.fail_syncs(true);
+        assert!(s.bricks[0].begin_sync(None).unwrap().run().is_err());
+        disk.fail_syncs(false);
+        let mut b = s.bricks.remove(0);
+        b.mark_unsynced_stale().unwrap();
+        b.begin_heal(Lsn(0), &[], Lsn(0)).unwrap();
+        if cut { b.truncate_after(first.lsn) } else { b.reset_journal(first) }.unwrap();
+        b.begin_end().unwrap().run().unwrap();
+        b.end_heal().unwrap();
+        b.close().unwrap();
+        assert_eq!(disk.problems(), [], "cut: {cut}");
+    }
+}
+
 /// The process is killed before it hears of the failure, and its brick was alone: nothing is stale.
 #[test]
 fn the_next_process_writes_the_data_again() {
