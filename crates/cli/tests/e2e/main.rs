@@ -16,6 +16,7 @@ mod attacks;
 mod bad_input;
 mod basics;
 mod brick_check;
+mod changing_shape;
 mod console;
 mod contexts;
 mod copies;

@@ -1,0 +1,284 @@
+//! A volume whose shape changes under work: sets are added and taken out, bricks replaced, files moved, servers killed and
+//! frozen, all at random, while three mounts change and read files and know what has to be there.
+//!
+//! `FAULTS_LONG=1` goes on for ten minutes instead of half a minute. The seed is drawn anew each time and printed;
+//! `SHAPE_SEED=N` gives one.
+
+mod worker;
+
+use crate::adopt::is_sound;
+use crate::harness::files::Seen;
+use crate::harness::{Mounted, Pool, eventually_ok, files, is_long};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use worker::{Known, Worker};
+
+const SERVERS: usize = 4;
+/// Not more sets than this at once.
+const SETS: usize = 4;
+
+/// What stays of a set needs places beside others.
+const NO_PLACE: &str = "there is no place for";
+
+/// Who changes the volume.
+struct Administrator<'a> {
+    pool: &'a mut Pool,
+    rng: StdRng,
+    /// Bricks that were ever named: each has a name of its own.
+    made: usize,
+    /// What was done, and how often.
+    done: BTreeMap<&'static str, u32>,
+}
+
+/// HOST:/PATH of a brick, as status tells it.
+fn place(brick: &Value) -> String {
+    format!("{}:{}", brick["server"].as_str().unwrap(), brick["path"].as_str().unwrap())
+}
+
+impl Administrator<'_> {
+    fn below(&mut self, n: usize) -> usize {
+        self.rng.random_range(0..n)
+    }
+
+    /// The bricks, set by set.
+    fn sets(&self) -> Vec<Vec<Value>> {
+        let status = self.pool.status("v");
+        status["bricks"].as_array().unwrap().chunks(2).map(<[Value]>::to_vec).collect()
+    }
+
+    fn all_in_sync(&self) {
+        eventually_ok("all bricks are in sync", || {
+            let status = self.pool.cli("volume status v --json");
+            let status: Value =
+                serde_json::from_str(&status.stdout).map_err(|e| format!("{e}: {status:?}"))?;
+            let bricks = status[0]["bricks"].as_array().ok_or("no bricks")?;
+            let fine =
+                bricks.len() % 2 == 0 && bricks.iter().all(|b| b["in_sync"] == true && b["online"] == true);
+            if fine { Ok(()) } else { Err(status.to_string()) }
+        });
+        self.pool.wait_in_sync();
+    }
+
+    fn new_place(&mut self, server: usize) -> String {
+        self.made += 1;
+        self.pool.servers[server].brick(&format!("n{}", self.made))
+    }
+
+    fn add_set(&mut self) {
+        if self.sets().len() >= SETS {
+            return self.replace_brick();
+        }
+        let first = self.below(SERVERS);
+        let places = [self.new_place(first), self.new_place((first + 1) % SERVERS)];
+        self.pool.ok(&format!("volume add-brick v {}", places.join(" ")));
+        self.count("set added");
+    }
+
+    fn replace_brick(&mut self) {
+        let sets = self.sets();
+        let n = self.below(sets.len());
+        let (set, which) = (&sets[n], self.below(2));
+        let taken: Vec<&str> = set.iter().filter_map(|b| b["server"].as_str()).collect();
+        let free: Vec<usize> =
+            (0..SERVERS).filter(|s| !taken.contains(&self.pool.servers[*s].host.as_str())).collect();
+        let server = free[self.below(free.len())];
+        let (old, new) = (place(&set[which]), self.new_place(server));
+        self.pool.ok(&format!("volume replace-brick v {old} {new}"));
+        self.fault_or_none();
+        eventually_ok("the new brick has taken the place", || {
+            let now: Vec<String> = self.sets().iter().flatten().map(place).collect();
+            if now.contains(&new) && !now.contains(&old) {
+                Ok(())
+            } else {
+                Err(format!("{old} to {new}: {now:?}"))
+            }
+        });
+        self.count("brick replaced");
+    }
+
+    /// Begins, and ends it when nothing more can leave, or gives it up.
+    fn take_set_out(&mut self) {
+        let sets = self.sets();
+        if sets.len() < 2 {
+            return self.add_set();
+        }
+        let n = self.below(sets.len());
+        let words = sets[n].iter().map(place).collect::<Vec<_>>().join(" ");
+        let started = self.pool.cli(&format!("volume remove-brick v {words} start"));
+        if started.stderr.contains(NO_PLACE) {
+            return self.add_set();
+        }
+        started.ok();
+        self.fault_or_none();
+        let until = Instant::now() + Duration::from_secs(8);
+        while Instant::now() < until {
+            self.all_in_sync();
+            let output = self.pool.cli(&format!("volume remove-brick v {words} commit"));
+            if output.code == Some(0) {
+                self.fault_or_none();
+                eventually_ok("the bricks are out of the volume", || {
+                    let now: Vec<String> = self.sets().iter().flatten().map(place).collect();
+                    let left: Vec<&String> =
+                        now.iter().filter(|b| words.split(' ').any(|w| w == b.as_str())).collect();
+                    if left.is_empty() { Ok(()) } else { Err(format!("{left:?}")) }
+                });
+                return self.count("set taken out");
+            }
+            if output.stderr.contains(NO_PLACE) {
+                break;
+            }
+            assert!(output.stderr.contains("can still leave"), "{output:?}");
+            std::thread::sleep(Duration::from_millis(500));
+        }
+        self.pool.ok(&format!("volume remove-brick v {words} stop"));
+        self.count("set stays");
+    }
+
+    fn rebalance(&mut self) {
+        let word = ["start", "pause", "stop"][self.below(3)];
+        self.pool.cli(&format!("volume rebalance v {word}"));
+        self.count("rebalance told");
+    }
+
+    fn kill(&mut self) {
+        let server = self.below(SERVERS);
+        self.pool.kill(server);
+        if self.below(2) == 0 {
+            std::thread::sleep(Duration::from_millis(self.rng.random_range(0..3000)));
+        }
+        self.pool.start(server);
+        self.count("server killed");
+    }
+
+    fn freeze(&mut self) {
+        let server = self.below(SERVERS);
+        self.pool.freeze(server);
+        std::thread::sleep(Duration::from_millis(self.rng.random_range(100..5000)));
+        self.pool.thaw(server);
+        self.count("server frozen");
+    }
+
+    fn fault_or_none(&mut self) {
+        match self.below(4) {
+            0 => self.kill(),
+            1 => self.freeze(),
+            _ => {}
+        }
+    }
+
+    fn act(&mut self) {
+        match self.below(6) {
+            0 => self.add_set(),
+            1 => self.take_set_out(),
+            2 => self.replace_brick(),
+            3 => self.rebalance(),
+            _ => self.fault_or_none(),
+        }
+        // One copy at a time is away: nothing acknowledged may be lost, and no call may fail.
+        self.all_in_sync();
+    }
+
+    fn count(&mut self, what: &'static str) {
+        *self.done.entry(what).or_default() += 1;
+    }
+}
+
+/// What users see is what is known, and nothing else.
+fn verify(mount: &Mounted, all: &[Known]) {
+    let shown = files::tree(&mount.dir);
+    let mut count = 0;
+    for known in all {
+        for dir in known.dirs() {
+            assert!(shown.get(dir).is_some_and(Seen::is_dir), "{dir:?} is gone");
+            count += 1;
+        }
+        for (path, content, links) in known.files() {
+            let seen = shown.get(path).unwrap_or_else(|| panic!("{path:?} is gone"));
+            assert!(
+                seen.content == content && seen.links == links as u64,
+                "{path:?}: {links} links, {seen:?}"
+            );
+            count += 1;
+        }
+    }
+    assert_eq!(count, shown.len(), "and nothing else");
+}
+
+/// What lies on bricks and is no stub is what is known; the bricks of a set are the same.
+fn verify_bricks(sets: &[Vec<PathBuf>], all: &[Known]) {
+    let wanted: BTreeMap<&Path, &[u8]> =
+        all.iter().flat_map(|known| known.files().map(|(path, content, _)| (path, content))).collect();
+    let mut found = 0;
+    for set in sets {
+        let trees: Vec<BTreeMap<PathBuf, Seen>> = set.iter().map(|b| files::tree(b)).collect();
+        // What directories are like only the bricks of their own set know.
+        for (path, seen) in trees.iter().flatten().filter(|(_, seen)| !seen.is_dir()) {
+            let others: Vec<Option<&Seen>> = trees.iter().map(|t| t.get(path)).collect();
+            assert!(others.iter().all(|o| *o == Some(seen)), "{path:?} differs on {set:?}: {others:?}");
+        }
+        for (path, seen) in trees[0].iter().filter(|(_, seen)| seen.kind == 'f' && seen.mode != 0o1000) {
+            assert_eq!(
+                wanted.get(path.as_path()).copied(),
+                Some(seen.content.as_slice()),
+                "{path:?} on {set:?}"
+            );
+            found += 1;
+        }
+    }
+    println!("{found} of {} names of files lie at their paths", wanted.len());
+}
+
+#[test]
+fn a_volume_changes_its_shape_under_work() {
+    let seed: u64 =
+        std::env::var("SHAPE_SEED").ok().and_then(|n| n.parse().ok()).unwrap_or_else(rand::random);
+    println!("SHAPE_SEED={seed}");
+    let mut pool = Pool::new(SERVERS);
+    pool.expect_errors(&["is not a brick", "in use by another process"]);
+    pool.volume("v", 2, &[(0, "a"), (1, "a"), (2, "b"), (3, "b")]);
+    pool.ok("volume set v cluster.rebalance-throttle fast");
+    let mounts = [pool.mount("v"), pool.mount("v"), pool.mount("v")];
+    let dirs: Vec<PathBuf> = mounts.iter().map(|m| m.dir.clone()).collect();
+    let over = AtomicBool::new(false);
+    let until = Instant::now() + Duration::from_secs(if is_long() { 600 } else { 30 });
+    let (known, done) = std::thread::scope(|s| {
+        let work = |n: u64| {
+            let (dirs, over) = (dirs.clone(), &over);
+            s.spawn(move || {
+                let mut worker = Worker::new(&format!("w{n}"), dirs, seed.wrapping_add(n));
+                while !over.load(Ordering::Relaxed) {
+                    worker.step();
+                }
+                worker.end()
+            })
+        };
+        let workers: Vec<_> = (0..3).map(work).collect();
+        let rng = StdRng::seed_from_u64(seed);
+        let mut administrator = Administrator { pool: &mut pool, rng, made: 0, done: BTreeMap::new() };
+        let changed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            while Instant::now() < until && !workers.iter().any(std::thread::ScopedJoinHandle::is_finished) {
+                administrator.act();
+            }
+        }));
+        over.store(true, Ordering::Relaxed);
+        let known: Vec<Known> = workers.into_iter().map(|w| w.join().unwrap()).collect();
+        changed.unwrap();
+        (known, administrator.done)
+    });
+    let steps: u64 = known.iter().map(|k| k.done).sum();
+    let crossed: u64 = known.iter().map(|k| k.crossed).sum();
+    println!("{steps} steps of three workers, {crossed} renames answered EXDEV; {done:?}");
+    assert!(steps > 1000, "{steps} steps only");
+    mounts.iter().for_each(|m| verify(m, &known));
+    let bricks = pool.status("v")["bricks"].as_array().unwrap().clone();
+    mounts.into_iter().for_each(Mounted::end);
+    let paths: Vec<PathBuf> = bricks.iter().map(|b| PathBuf::from(b["path"].as_str().unwrap())).collect();
+    (0..SERVERS).for_each(|s| pool.stop(s));
+    paths.iter().for_each(|brick| is_sound(brick));
+    verify_bricks(&paths.chunks(2).map(<[PathBuf]>::to_vec).collect::<Vec<_>>(), &known);
+}
