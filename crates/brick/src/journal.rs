@@ -334,6 +334,12 @@ impl Journal {
         Ok(rolled)
     }
 
+    /// Leaves nothing beyond the last record: a brick that was closed in order has no record that was being written.
+    pub(crate) fn settle(&mut self) -> Result<(), JournalError> {
+        let len = self.segments.get(&self.base.lsn.next()).copied().unwrap_or(HEAD as u64);
+        self.cut_overhang(len)
+    }
+
     /// Cuts off what lies beyond the records of the current segment.
     fn cut_overhang(&mut self, len: u64) -> Result<(), JournalError> {
         if self.overhang {

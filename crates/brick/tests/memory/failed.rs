@@ -152,6 +152,37 @@ fn what_was_made_in_part_at_first_is_known_after_a_kill() {
     assert!(in_part > 0);
 }
 
+/// A record gave way to a shorter one, or was written in part, and what was left of it could not be cut off at once.
+#[test]
+fn an_orderly_close_leaves_no_part_of_a_record() {
+    let (mut settled, long) = (0, "a".repeat(200));
+    for calls in 0..20 {
+        for in_part in [false, true] {
+            let mut disk = Disk::new(1, CrashRule::Ordered);
+            let mut s = Set::new(vec![disk.open().unwrap()]);
+            disk.fail_writes_after(calls);
+            let made = s.run(&create(ROOT, &long, wire::op::Node::File, 0o644), b"");
+            let mut b = s.bricks.pop().unwrap();
+            if in_part && b.is_partial() {
+                // One write, and not the cut after it.
+                disk.fail_writes_after(1);
+                b.record_partial().unwrap();
+                settled += 1;
+            }
+            disk.fail_writes(false);
+            let partial = b.is_partial();
+            assert_eq!(b.close().is_ok(), !partial, "{calls}: {made:?}");
+            if !partial {
+                let mut problems = disk.problems();
+                // What a change made in part stays as it is.
+                problems.retain(|p| p.path.starts_with(".mortar"));
+                assert_eq!(problems, [], "{calls}: {made:?}");
+            }
+        }
+    }
+    assert!(settled > 0);
+}
+
 /// A rename over a directory is done or not, also on a full disk.
 #[test]
 fn a_directory_takes_the_place_of_another_without_room() {

@@ -14,6 +14,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::spawn_local;
 use transport::{DirectSender, TransportError, connect};
@@ -21,6 +22,9 @@ use wire::Frame;
 use wire::codec::Blob;
 use wire::frame::VERSIONS;
 use wire::hello::{Hello, Purpose};
+
+/// A link that breaks sooner counts as one that did not come up: a server that is ending accepts it and closes it at once.
+const BRIEF: Duration = Duration::from_secs(1);
 
 /// A set's way to a server.
 #[derive(Default)]
@@ -167,6 +171,7 @@ async fn keep_up(
                 let (mut reader, writer, _) = established.split();
                 let sender = DirectSender::new(writer);
                 let Some(s) = shard.upgrade() else { return };
+                let up = clock::now();
                 link.sender.replace(Some(sender.clone()));
                 s.link_changed(to, set, true);
                 drop(s);
@@ -180,7 +185,9 @@ async fn keep_up(
                     "set {set}: the link to server {to} broke: {}",
                     end.unwrap_or(TransportError::Closed)
                 );
-                continue;
+                if clock::now().saturating_sub(up) >= BRIEF {
+                    continue;
+                }
             }
             Ok(established) => {
                 tracing::warn!("{address} is server {} now, not {to}", established.reply.server);
