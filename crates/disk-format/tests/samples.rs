@@ -85,6 +85,17 @@ fn an_intent_is_frozen() {
 }
 
 #[test]
+fn the_names_of_a_copy_are_frozen() {
+    use wire::op::{EntryName, decode_names, encode_names};
+    let place =
+        |lsn, name: &str| EntryName { dir: fid(1, 2, lsn), name: wire::Name::new(name.as_bytes()).unwrap() };
+    let fresh = || encode_names(&[place(3, "a"), place(4, "b")]);
+    let file = folder("names").join("two.txt");
+    sample::check(&file, fresh, |b| decode_names(b).unwrap(), |names| encode_names(names));
+    assert!(decode_names(&[]).is_err() && decode_names(&[2, 0, 0, 0, 0]).is_err());
+}
+
+#[test]
 fn an_identity_is_frozen() {
     for (name, arbiter) in [("brick", false), ("arbiter", true)] {
         let fresh = || {

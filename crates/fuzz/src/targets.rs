@@ -45,7 +45,7 @@ pub fn targets() -> Vec<Target> {
 
 type Row = (&'static str, Vec<Vec<u8>>, fn(&[u8]) -> bool);
 
-fn on_disk() -> [Row; 10] {
+fn on_disk() -> [Row; 11] {
     let at = |of: &str| hex(&format!("disk-format/testdata/{of}"));
     let both = |one: &str, two: &str| [at(one), at(two)].concat();
     [
@@ -54,6 +54,9 @@ fn on_disk() -> [Row; 10] {
         ("segment", at("segment/v1"), |b| again(b, SegmentHead::decode, SegmentHead::encode)),
         ("tag", both("tag/v1", "tag/v2"), |b| again(b, Tag::decode, Tag::encode)),
         ("intent", both("intent/v1", "intent/v2"), intent),
+        ("names of a copy", at("names/v1"), |b| {
+            again(b, wire::op::decode_names, |names: &Vec<wire::op::EntryName>| wire::op::encode_names(names))
+        }),
         ("parent", at("adoption/v1"), |b| {
             again(b, disk_format::adoption::Parent::decode, disk_format::adoption::Parent::encode)
         }),
