@@ -32,7 +32,7 @@ unit: ## unit tests, house rules and simulation
 	cargo test --workspace --locked
 
 fuzz: ## a minute of random and mutated bytes for every decoder
-	cargo run --release --locked -q -p fuzz -- --seconds 60
+	cargo run --locked -q -p fuzz -- --seconds 60
 
 e2e: build $(PJDFSTEST) ## end-to-end tests of the release binary: real servers and mounts; needs root and /dev/fuse
 	MORTAR_BIN=$(BINARY) PJDFSTEST=$(PJDFSTEST) cargo test --locked -p cli --test e2e
