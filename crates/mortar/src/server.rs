@@ -1,9 +1,15 @@
 //! `mortar server`: one server in the foreground.
 
+use anyhow::Context;
 use clap::Args;
 use cli::{LogArgs, die_with, notify_ready, output, usage};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
+
+/// Bytes of a token with its host.
+const JOIN_LINE: u64 = 4096;
 
 /// Run a server in the foreground.
 ///
@@ -20,8 +26,9 @@ pub(crate) struct ServerCommand {
     /// Where to listen, and where others find this server. Port 24240 unless given.
     #[arg(long, value_name = "HOST[:PORT]")]
     address: String,
-    /// Join the secured pool of HOST with a token (mortar pool token), if the state folder is empty.
-    #[arg(long, value_name = "TOKEN@HOST[:PORT]")]
+    /// Join the pool of HOST with a token (mortar pool token), if the state folder is empty. In place of it the name of a file
+    /// that holds it, or - for the standard input: so it is not in the list of processes.
+    #[arg(long, value_name = "TOKEN@HOST[:PORT]|FILE|-")]
     join: Option<String>,
     /// While this server is alone, let it be taken into a pool over the network (mortar peer probe on another machine, which
     /// shows its fingerprint). Whoever reaches its port first could do that: a token (--join) needs no such trust.
@@ -71,11 +78,31 @@ impl ServerCommand {
     }
 }
 
+/// What `--join` says, or what the file says that it names.
 fn pool_to_join(given: &str) -> anyhow::Result<daemon::Join> {
-    match given.split_once('@') {
-        Some((token, at)) => Ok(daemon::Join { token: token.to_owned(), at: checked(at)? }),
-        None => usage("--join: write TOKEN@HOST, as mortar pool token prints it"),
+    if let Some(join) = join_of(given)? {
+        return Ok(join);
     }
+    let text = match given {
+        "-" => first_line(&mut std::io::stdin().lock()),
+        path => File::open(path).and_then(|mut file| first_line(&mut BufReader::new(&mut file))),
+    };
+    let text = text.with_context(|| format!("--join {given}: it is no TOKEN@HOST, and as a file"))?;
+    match join_of(&text)? {
+        Some(join) => Ok(join),
+        None => usage(format!("--join {given}: it holds no TOKEN@HOST, as mortar pool token prints it")),
+    }
+}
+
+fn join_of(text: &str) -> anyhow::Result<Option<daemon::Join>> {
+    let Some((token, at)) = text.split_once('@') else { return Ok(None) };
+    Ok(Some(daemon::Join { token: token.to_owned(), at: checked(at)? }))
+}
+
+fn first_line(from: &mut impl BufRead) -> std::io::Result<String> {
+    let mut line = String::new();
+    from.take(JOIN_LINE).read_line(&mut line)?;
+    Ok(line.trim().to_owned())
 }
 
 fn checked(given: &str) -> anyhow::Result<String> {
@@ -128,5 +155,21 @@ mod tests {
         for bad in ["127.0.0.1", "::1", "h:0", ":9240", "h:x"] {
             assert!(super::checked_page(bad, "metrics").is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_token_is_given_as_a_word_or_in_a_file() {
+        let join = super::pool_to_join("abc@h1").unwrap();
+        assert_eq!((join.token.as_str(), join.at.as_str()), ("abc", "h1:24240"));
+        let file = std::env::temp_dir().join(format!("mortar-join-{}", std::process::id()));
+        let path = file.display().to_string();
+        let why = super::pool_to_join(&path).err().map(|e| format!("{e:#}")).unwrap();
+        assert!(why.contains("as a file") && why.contains("No such file"), "{why}");
+        std::fs::write(&file, " abc@h1:99 \nmore").unwrap();
+        let join = super::pool_to_join(&path).unwrap();
+        assert_eq!((join.token.as_str(), join.at.as_str()), ("abc", "h1:99"));
+        std::fs::write(&file, vec![b'x'; 1 << 20]).unwrap();
+        assert!(super::pool_to_join(&path).err().unwrap().to_string().contains("holds no TOKEN@HOST"));
+        std::fs::remove_file(&file).unwrap();
     }
 }
