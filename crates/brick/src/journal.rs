@@ -335,7 +335,7 @@ impl Journal {
     }
 
     /// Leaves nothing beyond the last record: a brick that was closed in order has no record that was being written.
-    pub(crate) fn settle(&mut self) -> Result<(), JournalError> {
+    pub(crate) fn trim(&mut self) -> Result<(), JournalError> {
         let len = self.segments.get(&self.base.lsn.next()).copied().unwrap_or(HEAD as u64);
         self.cut_overhang(len)
     }

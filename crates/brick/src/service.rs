@@ -74,7 +74,7 @@ impl Brick {
     /// # Errors
     /// The kernel's, if something could not be brought to disk.
     pub fn shut(&mut self) -> Result<(), Errno> {
-        self.journal.settle()?;
+        self.journal.trim()?;
         self.flush_attrs()?;
         self.begin_marks().map_or(Ok(()), MarksJob::run)?;
         self.begin_sync(None)?.run()?;

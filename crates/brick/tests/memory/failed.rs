@@ -155,7 +155,7 @@ fn what_was_made_in_part_at_first_is_known_after_a_kill() {
 /// A record gave way to a shorter one, or was written in part, and what was left of it could not be cut off at once.
 #[test]
 fn an_orderly_close_leaves_no_part_of_a_record() {
-    let (mut settled, long) = (0, "a".repeat(200));
+    let (mut cut, long) = (0, "a".repeat(200));
     for calls in 0..20 {
         for in_part in [false, true] {
             let mut disk = Disk::new(1, CrashRule::Ordered);
@@ -167,7 +167,7 @@ fn an_orderly_close_leaves_no_part_of_a_record() {
                 // One write, and not the cut after it.
                 disk.fail_writes_after(1);
                 b.record_partial().unwrap();
-                settled += 1;
+                cut += 1;
             }
             disk.fail_writes(false);
             let partial = b.is_partial();
@@ -180,7 +180,7 @@ fn an_orderly_close_leaves_no_part_of_a_record() {
             }
         }
     }
-    assert!(settled > 0);
+    assert!(cut > 0);
 }
 
 /// A rename over a directory is done or not, also on a full disk.
