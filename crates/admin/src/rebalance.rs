@@ -58,7 +58,7 @@ pub struct MovedFiles {
     /// Their lengths.
     #[serde(default)]
     pub bytes: u64,
-    /// How often a file stayed: it was in use, changed meanwhile, or had other names.
+    /// How often a file stayed: it was in use, changed meanwhile, or had names in directories of other sets.
     #[serde(default)]
     pub left: u64,
     /// Files in one second.

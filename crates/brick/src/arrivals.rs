@@ -172,7 +172,11 @@ fn strip_stub(open: &OpenObject) -> Result<(), Errno> {
     let file: &File = open;
     let stat = file.stat()?;
     for name in file.xattrs()?.iter().filter(|name| *name != XATTR.as_bytes()) {
-        open.remove_xattr(name)?;
+        match open.remove_xattr(name) {
+            // A label of the kernel's (SELinux) stays with the inode.
+            Err(Errno::EACCES | Errno::EPERM | Errno::ENODATA | Errno::EOPNOTSUPP) => {}
+            other => other?,
+        }
     }
     if stat.size > 0 {
         open.truncate(0)?;
@@ -186,10 +190,12 @@ fn strip_stub(open: &OpenObject) -> Result<(), Errno> {
     Ok(())
 }
 
-/// The same of one that was met. Its times are not of interest.
-pub(crate) fn strip_left(seen: &Seen<'_>) -> Result<(), Errno> {
+/// The same of one that was met. Its times are not of interest, and what cannot be taken away is in nobody's way.
+pub(crate) fn strip_left(seen: &Seen<'_>) {
     if !seen.is_entry() || seen.stat.mode & S_IFMT != S_IFREG {
-        return Ok(());
+        return;
     }
-    strip_stub(&open_at(seen.dir, seen.name, S_IFREG)?)
+    if let Err(e) = open_at(seen.dir, seen.name, S_IFREG).and_then(|open| strip_stub(&open)) {
+        tracing::warn!(stub = %seen.path.display(), error = %e, "a stub keeps what it was");
+    }
 }

@@ -153,21 +153,26 @@ fn bring_out(
 ) -> Result<bool, Errno> {
     let lost_found = at.meta.open_at(b"limbo", S_IFDIR)?;
     let mut any = false;
-    let mut todo = Vec::new();
-    for (handle, name) in untagged {
-        let dir = at.root.open_handle(handle, S_IFDIR)?;
-        if dir.stat_at(name)?.mode & S_IFMT == S_IFDIR {
-            todo.push(dir.handle_at(name)?);
-        }
-    }
-    while let Some(handle) = todo.pop() {
+    let device = at.root.stat()?.dev;
+    let mut todo: Vec<(Handle, Option<Vec<u8>>)> =
+        untagged.iter().map(|(dir, name)| (*dir, Some(name.clone()))).collect();
+    while let Some((handle, only)) = todo.pop() {
         let dir = at.root.open_handle(&handle, S_IFDIR)?;
-        for name in crate::scan::names(&dir)? {
-            if dir.stat_at(&name)?.mode & S_IFMT != S_IFDIR {
+        // Of a directory that was met without a tag all is looked at, of the one above it only that.
+        let names = only.as_ref().map_or_else(|| crate::scan::names(&dir), |name| Ok(vec![name.clone()]))?;
+        for name in names {
+            let stat = dir.stat_at(&name)?;
+            // What is mounted there is nobody's here.
+            if stat.mode & S_IFMT != S_IFDIR || stat.dev != device {
                 continue;
             }
-            let Some(tag) = tag_at(&dir, &name)?.filter(|tag| tag.home == set) else {
-                todo.push(dir.handle_at(&name)?);
+            let tag = match tag_at(&dir, &name) {
+                Ok(tag) => tag.filter(|tag| tag.home == set),
+                // It cannot be read: a check of the brick tells.
+                Err(_) => continue,
+            };
+            let Some(tag) = tag else {
+                todo.push((dir.handle_at(&name)?, None));
                 continue;
             };
             let elsewhere = known.map_or(Ok(None), |index| index.get(tag.fid))?;
@@ -245,7 +250,7 @@ fn changed_since(root: &OpenObject, set: SetId, time: Time, known: Option<&Index
             }
             if tag.stub_kind().is_some() {
                 // It may have become one, and its directory not have changed.
-                strip_left(seen)?;
+                strip_left(seen);
                 let above = tag_of(seen.dir)?.filter(|above| above.home == set);
                 found.objects.extend(above.map(|above| above.fid));
             }

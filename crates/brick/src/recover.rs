@@ -194,16 +194,18 @@ impl Brick {
                 marks.meet(tag.fid);
             }
             let at = Located { handle: seen.dir.handle_at(seen.name)?, kind: seen.stat.mode & S_IFMT };
-            if tag.stub_kind().is_some() {
-                strip_left(seen)?;
+            let known = index.get(tag.fid)?;
+            // One that the index knows was stripped before.
+            if tag.stub_kind().is_some() && known != Some(at) {
+                strip_left(seen);
                 stubs.push((tag.fid, at.handle));
             }
-            let other = index.get(tag.fid)?.filter(|known| *known != at);
+            let other = known.filter(|known| *known != at);
             let heal_trash = seen.path.starts_with(".mortar/aside");
             if heal_trash && other.is_some_and(|o| root.open_handle(&o.handle, o.kind).is_ok()) {
                 return Ok(());
             }
-            if index.get(tag.fid)? != Some(at) {
+            if known != Some(at) {
                 index.put(tag.fid, at);
             }
             Ok(())

@@ -74,7 +74,7 @@ impl Brick {
     /// # Errors
     /// The kernel's, if something could not be brought to disk.
     pub fn shut(&mut self) -> Result<(), Errno> {
-        self.journal.trim()?;
+        let trimmed = self.journal.trim();
         self.flush_attrs()?;
         self.begin_marks().map_or(Ok(()), MarksJob::run)?;
         self.begin_sync(None)?.run()?;
@@ -83,6 +83,7 @@ impl Brick {
             self.flush_attrs()?;
             self.begin_sync(None)?.run()?;
         }
+        trimmed?;
         if self.is_partial() {
             // The next opening has to look at the last change again.
             return Err(Errno::EIO);

@@ -62,7 +62,8 @@ pub(crate) fn is_local_name(name: &str) -> bool {
 /// Whom all clients of that volume are that are root on machines of servers, if this is one of them.
 fn local_client_of(name: &str) -> Option<String> {
     let (_, volume) = name.strip_prefix(LOCAL_NAME)?.split_once('.')?;
-    Some(format!("root.{volume}"))
+    // No key can be called so.
+    Some(format!("root/{volume}"))
 }
 
 impl Limits {
@@ -314,8 +315,8 @@ mod tests {
     fn root_owns_his_sessions_whichever_server_gave_the_key() {
         let owner = |of: &str| speaker(3, Holder::Client(name(of))).owner().unwrap();
         assert_eq!(owner("web"), "web");
-        assert_eq!(owner(&local_client(ServerId(1), VolumeId(2))), "root.volume2");
-        assert_eq!(owner(&local_client(ServerId(30), VolumeId(2))), "root.volume2");
+        assert_eq!(owner(&local_client(ServerId(1), VolumeId(2))), "root/volume2");
+        assert_eq!(owner(&local_client(ServerId(30), VolumeId(2))), "root/volume2");
         assert!(
             is_local_name(&local_client(ServerId(1), VolumeId(2)))
                 && is_local_name(&local_admin(ServerId(1)))
@@ -397,6 +398,7 @@ mod tests {
         let [writes, reads] = [false, true].map(|read_only| Limits { volume: own, read_only });
         let (read, write) =
             (Op::GetAttr { fid }, Op::RemoveXattr { fid, name: wire::Name::new(b"user.a").unwrap() });
+        let names_of_copies = wire::Name::new(wire::op::COPY_NAMES.as_bytes()).unwrap();
         for (limits, volume, op, answer) in [
             (writes, own, &read, Ok(())),
             (writes, own, &write, Ok(())),
@@ -409,6 +411,8 @@ mod tests {
             // An entry would lead to whatever the client names.
             (writes, own, &Op::Arrive, Err(Errno::EPERM)),
             (writes, own, &Op::EndTransaction { fid, tx: None, keep: false }, Err(Errno::EPERM)),
+            // A copy that another set makes would get names that no entry has.
+            (writes, own, &Op::SetXattr { fid, name: names_of_copies, flags: 0 }, Err(Errno::EPERM)),
         ] {
             assert_eq!(limits.permit(volume, op), answer, "{limits:?} {op:?}");
         }

@@ -60,7 +60,9 @@ impl ServerCommand {
         let page =
             |given: &Option<String>, what| given.as_deref().map(|at| checked_page(at, what)).transpose();
         let (metrics, console) = (page(&self.metrics, "metrics")?, page(&self.console, "console")?);
-        let join = self.join.as_deref().map(pool_to_join).transpose()?;
+        // Whoever has joined needs the token no more: its file may be gone.
+        let join = self.join.as_deref().filter(|_| !daemon::ServerOptions::has_pool(&self.state));
+        let join = join.map(pool_to_join).transpose()?;
         die_with(self.die_with)?;
         let log = self.log.start()?;
         raise_descriptor_limit();

@@ -271,11 +271,16 @@ fn end_copy(
     names: Vec<EntryName>,
     time: Time,
 ) -> Result<Decision, Errno> {
-    let mut lacks = Vec::new();
+    let mut lacks: Vec<EntryName> = Vec::new();
     for EntryName { dir, name } in names {
         let place = EntryName { dir: dir.names(), name };
-        if !leads_to(view, &place, fid)? {
-            lacks.push(place);
+        match view.entry(place.dir, &place.name) {
+            Ok(Some(e)) if e.fid == fid => {}
+            // The one that gave way is told of it as well.
+            Ok(Some(_)) => return Err(Errno::EAGAIN),
+            Ok(None) | Err(Errno::ESTALE | Errno::ENOENT) if !lacks.contains(&place) => lacks.push(place),
+            Ok(None) | Err(Errno::ESTALE | Errno::ENOENT) => {}
+            Err(e) => return Err(e),
         }
     }
     Ok(Decision::Change(Change::EndCopy { fid, names: lacks, time }, None))

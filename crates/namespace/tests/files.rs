@@ -590,6 +590,13 @@ fn a_copy_of_several_names_arrives() {
     assert!(
         matches!(half.change(&end(ARRIVING, 1, true)), Change::EndCopy { names, .. } if names == [here("new2")])
     );
+    let mut taken = case();
+    taken.tree.names.insert((FAR.names(), "new2"), (OWN, SET));
+    let waits = taken.decide(&end(ARRIVING, 1, true));
+    assert_eq!(waits, Err(Errno::EAGAIN), "the one that gave way is told of it as well");
+    let mut twice = case();
+    twice.tree.arrived.insert(ARRIVING, vec![place(FAR, "new"), place(FAR, "new")]);
+    assert_eq!(twice.change(&end(ARRIVING, 1, true)), ended(vec![here("new")]));
     let given_up = Change::EndFile { fid: ARRIVING, drop: None, add: None, orphan: false, time: LAST };
     assert_eq!(case().change(&end(ARRIVING, 1, false)), given_up);
     assert_eq!(case().decide(&end(ARRIVING, 2, true)), Ok(Decision::Answer(Body::Done)), "another one's end");

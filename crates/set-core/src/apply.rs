@@ -48,14 +48,9 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     fn note_travel(&mut self, now: Duration, change: &Change) {
         match change {
             Change::Arrive { fid, .. } if self.is_primary() => self.departures.arrivals.begin(now, *fid),
-            Change::EndFile { fid, add, .. } => {
-                if add.is_some() && self.departures.arrivals.are_under_way(now, *fid) {
-                    self.opens.arrive(now, *fid);
-                }
-                self.departures.arrivals.end(*fid);
-            }
-            Change::EndCopy { fid, .. } => {
-                if self.departures.arrivals.are_under_way(now, *fid) {
+            Change::EndFile { fid, .. } | Change::EndCopy { fid, .. } => {
+                let named = !matches!(change, Change::EndFile { add: None, .. });
+                if named && self.departures.arrivals.are_under_way(now, *fid) {
                     self.opens.arrive(now, *fid);
                 }
                 self.departures.arrivals.end(*fid);

@@ -202,7 +202,7 @@ pub struct SetCore<B: LocalBrick, R> {
     pub(crate) orphans: Orphans,
     /// Transactions that wait for another set.
     pub(crate) transactions: Transactions,
-    /// Transactions about files whose entry is ordered: its directory, and who agreed.
+    /// Transactions about files whose entry is ordered: what brings it to disk, and who agreed.
     pub(crate) joints: BTreeMap<OpId, (Op, Vec<Participant>)>,
     pub(crate) tree: Tree,
     pub(crate) departures: Departures,

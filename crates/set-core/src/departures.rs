@@ -17,7 +17,7 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use core::time::Duration;
 use ids::{Fid, SessionId, SetId};
-use wire::limits::COPY_NAMES_MAX;
+use wire::limits::{COPY_NAMES_BYTES, COPY_NAMES_MAX};
 use wire::op::{COPY_NAMES, EntryName, encode_names};
 use wire::{Attr, Body, Change, Errno, Fail, Name, Op};
 
@@ -231,6 +231,11 @@ impl Departures {
     }
 }
 
+/// Whether the copy can keep the file's names until it has them.
+fn fits_beside_a_copy(file: &FileMove) -> bool {
+    file.also.is_empty() || encode_names(&file.clone().names()).len() <= COPY_NAMES_BYTES
+}
+
 impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// Begins to move a file, if it may go.
     pub(crate) fn begin_departure(&mut self, cx: &mut Cx<'_, B, R>, file: FileMove) {
@@ -246,6 +251,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let names = 1 + file.also.len();
         let stays = usize::try_from(attr.nlink) != Ok(names)
             || names > COPY_NAMES_MAX
+            || !fits_beside_a_copy(&file)
             || self.opens.is_open(attr.fid);
         if stays || self.opens.may_be_open(cx.at.now, attr.fid) || self.is_held(cx.at.now, &attr) {
             self.departures.departed.left += 1;

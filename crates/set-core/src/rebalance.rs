@@ -27,7 +27,7 @@ const QUIET: Duration = Duration::from_secs(300);
 /// About how many bytes of a directory's entries are looked at in one go.
 const PAGE: usize = 16 << 10;
 
-/// Names of files of several names that are remembered in a pass.
+/// Names of files of several names that are remembered in a pass before no more files are; four times as many at most.
 const NAMES: usize = 1 << 16;
 
 /// After which time what has moved is taken to be in the figures of rooms.
@@ -155,14 +155,21 @@ impl Rebalance {
         if links <= 1 {
             return Some(Found { size, names: [name].into() });
         }
-        if links > COPY_NAMES_MAX || self.noted >= NAMES {
+        // Names of files that are known count on: the first files that are met get complete, and leave room for others.
+        let room = if self.linked.contains_key(&attr.fid) { 4 * NAMES } else { NAMES };
+        if links > COPY_NAMES_MAX || self.noted >= room {
             return None;
         }
         self.noted += 1;
         let found = self.linked.entry(attr.fid).or_default();
         found.size = size;
         found.names.push(name);
-        (found.names.len() >= links).then(|| self.linked.remove(&attr.fid)).flatten()
+        if found.names.len() < links {
+            return None;
+        }
+        let found = self.linked.remove(&attr.fid)?;
+        self.noted = self.noted.saturating_sub(found.names.len());
+        Some(found)
     }
 }
 
@@ -299,5 +306,38 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         // The largest goes first.
         files.sort_by_key(|file| file.size);
         r.files.extend(files);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ids::{Epoch, Lsn, SetId};
+    use wire::Name;
+
+    /// Many more names than are remembered of new files: those of the files that were met first are all taken, so that each
+    /// pass moves as many files at least.
+    #[test]
+    fn a_pass_over_very_many_links_completes_the_files_that_it_met_first() {
+        let (home, time) = (SetId(1), ids::Time::default());
+        let (mode, uid, gid, nlink, rdev, size, blocks) = (0o100_644, 0, 0, 2, 0, 0, 0);
+        let (atime, mtime, ctime, fid) = (time, time, time, Fid::default());
+        let attr = Attr { fid, home, mode, uid, gid, nlink, rdev, size, blocks, atime, mtime, ctime };
+        let mut pass = Rebalance::default();
+        let files = u64::try_from(NAMES).unwrap_or(0) + 1000;
+        let mut complete = 0;
+        for dir in [1, 2] {
+            for n in 0..files {
+                let fid = Fid { set: home, epoch: Epoch(1), lsn: Lsn(100 + n) };
+                let at = Fid { lsn: Lsn(dir), ..fid };
+                let name = Name::new(&alloc::string::ToString::to_string(&n).into_bytes()).ok();
+                let place = name.map(|name| EntryName { dir: at, name });
+                let attr = Attr { fid, ..attr };
+                complete +=
+                    place.and_then(|place| pass.meet(&attr, place)).map_or(0, |found| found.names.len());
+            }
+        }
+        assert_eq!(complete, 2 * NAMES);
+        assert!(pass.linked.len() <= 1000 && pass.noted <= 1000, "{} {}", pass.linked.len(), pass.noted);
     }
 }

@@ -20,6 +20,9 @@ pub const SMALL_FILE: u32 = 64 << 10;
 pub const SUM_BYTES: u32 = 1 << 20;
 /// Names that a file may have that moves to another set.
 pub const COPY_NAMES_MAX: usize = 256;
+
+/// What the names of a file that moves may take as an attribute: ext4 has some 4 KiB for all of a file's.
+pub const COPY_NAMES_BYTES: usize = 2048;
 /// Directories above a directory that lives on another set than its parent.
 pub const DEPTH_MAX: usize = 512;
 

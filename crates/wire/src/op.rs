@@ -339,7 +339,7 @@ impl Op {
                 | Op::Land { .. }
                 | Op::Depart { .. }
                 | Op::DepartAll { .. }
-        )
+        ) || matches!(self, Op::SetXattr { name, .. } if name.as_bytes() == COPY_NAMES.as_bytes())
     }
 
     /// Whether the operation changes the set and so needs an [`OpId`] with a number.

@@ -281,15 +281,15 @@ impl Control {
         let had_keys = self.shared.is_secured();
         let store = self.change_store(ServerId(1)).await?;
         self.folder.forget_keys().map_err(|e| failed(format!("{}: {e}", self.folder.keys().display())))?;
-        self.shared.set_secured(false);
         self.shared.set_keys(None);
         if had_keys {
+            // Nobody is let in until the pool of this server alone is secured.
             self.make_pool(&store).await.map_err(failed)?;
             self.log_fingerprint();
             return Ok(ClusterReply::Done);
         }
+        self.shared.set_secured(false);
         // Whoever told it is not let in any more once the pool here is secured: it hears the answer first.
-        self.folder.begin_keys().map_err(failed)?;
         let control = self.clone();
         tokio::spawn(async move {
             tokio::time::sleep(ANSWERED).await;

@@ -60,7 +60,7 @@ use server_core::threads::FRONT;
 use state_folder::StateFolder;
 use std::collections::BTreeMap;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
@@ -89,6 +89,14 @@ pub struct ServerOptions {
     pub console_key: Option<PathBuf>,
     /// While it is alone, whoever has its fingerprint confirmed may take it into a pool over the network.
     pub invite: bool,
+}
+
+impl ServerOptions {
+    /// Whether a server with this state folder has a pool: it joins none.
+    pub fn has_pool(state: &Path) -> bool {
+        // A store that cannot be read is one, and the start says what is wrong with it.
+        !matches!(ConfigStore::stored_server(&state.join("store")), Ok(None))
+    }
 }
 
 /// Why a server does not start. One line.

@@ -119,12 +119,17 @@ impl StateFolder {
         File::open(&self.path)?.sync_all()
     }
 
-    /// This server is out of its pool: the keys are of no use any more.
+    /// This server is out of its pool: the keys are of no use any more. Their folder stays, as of a first start that was
+    /// interrupted: others are to be made.
     pub(crate) fn forget_keys(&self) -> std::io::Result<()> {
         let absent = |e: &std::io::Error| e.kind() == std::io::ErrorKind::NotFound;
-        for gone in [fs::remove_dir_all(self.keys()), fs::remove_file(self.path.join(SECURED))] {
-            gone.or_else(|e| if absent(&e) { Ok(()) } else { Err(e) })?;
+        let present = |gone: std::io::Result<()>| gone.or_else(|e| if absent(&e) { Ok(()) } else { Err(e) });
+        present(fs::remove_file(self.path.join(SECURED)))?;
+        self.begin_keys()?;
+        for key in fs::read_dir(self.keys())? {
+            present(fs::remove_file(key?.path()))?;
         }
+        File::open(self.keys())?.sync_all()?;
         File::open(&self.path)?.sync_all()
     }
 
