@@ -38,8 +38,6 @@ fn files_of_a_full_set_move_to_an_empty_one() {
         pool.disks.push(Disk::new("ext4", &dir, 128));
     }
     pool.volume("v", 1, &BRICKS);
-    // All of it is to lie on one set.
-    pool.ok("volume set v cluster.large-file-size 0");
     let mount = pool.mount("v");
     let dir = mount.path("d");
     fs::create_dir(&dir).unwrap();
@@ -118,8 +116,6 @@ fn a_rebalance_is_begun_and_paused_and_outlives_kills() {
         pool.disks.push(Disk::new("ext4", &dir, 160));
     }
     pool.volume("v", 1, &BRICKS);
-    // All of it is to lie on one set.
-    pool.ok("volume set v cluster.large-file-size 0");
     let mount = pool.mount("v");
     let dir = mount.path("d");
     fs::create_dir(&dir).unwrap();

@@ -266,7 +266,7 @@ options! {
         "how long clients trust names without a lease";
     drain: Vec<SetId> = "cluster.drain", Kind::Sets, "",
         "sets that files leave and that get no new directories: see mortar volume remove-brick";
-    large_file_size: u64 = "cluster.large-file-size", Kind::Size { min: 0, max: 1 << 60 }, "1MB",
+    large_file_size: u64 = "cluster.large-file-size", Kind::Size { min: 0, max: 1 << 60 }, "0B",
         "a file that grows to this size as it is made lives on any set, by room; 0 for on its directory's";
     min_free_disk: u8 = "cluster.min-free-disk", Kind::Percent, "1%",
         "a set with less room takes no more data, files and directories";
