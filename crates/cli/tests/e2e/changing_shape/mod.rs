@@ -8,7 +8,7 @@ mod worker;
 
 use crate::adopt::is_sound;
 use crate::harness::files::Seen;
-use crate::harness::{Mounted, Pool, eventually_ok, files, is_long};
+use crate::harness::{Mounted, Output, Pool, eventually_ok, files, is_long};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::Value;
@@ -22,8 +22,8 @@ const SERVERS: usize = 4;
 /// Not more sets than this at once.
 const SETS: usize = 4;
 
-/// What stays of a set needs places beside others.
-const NO_PLACE: &str = "there is no place for";
+/// What stays of a set needs places beside others. Where a brick of the set was before, and was replaced, is none yet.
+const NO_PLACE: [&str; 2] = ["there is no place for", "is already brick"];
 
 /// Who changes the volume.
 struct Administrator<'a> {
@@ -33,6 +33,10 @@ struct Administrator<'a> {
     made: usize,
     /// What was done, and how often.
     done: BTreeMap<&'static str, u32>,
+}
+
+fn is_without_place(output: &Output) -> bool {
+    NO_PLACE.iter().any(|words| output.stderr.contains(words))
 }
 
 /// HOST:/PATH of a brick, as status tells it.
@@ -110,7 +114,7 @@ impl Administrator<'_> {
         let n = self.below(sets.len());
         let words = sets[n].iter().map(place).collect::<Vec<_>>().join(" ");
         let started = self.pool.cli(&format!("volume remove-brick v {words} start"));
-        if started.stderr.contains(NO_PLACE) {
+        if is_without_place(&started) {
             return self.add_set();
         }
         started.ok();
@@ -129,7 +133,7 @@ impl Administrator<'_> {
                 });
                 return self.count("set taken out");
             }
-            if output.stderr.contains(NO_PLACE) {
+            if is_without_place(&output) {
                 break;
             }
             assert!(output.stderr.contains("can still leave"), "{output:?}");
