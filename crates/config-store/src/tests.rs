@@ -205,6 +205,22 @@ async fn a_leader_may_leave_its_pool() {
         .await;
 }
 
+/// A server that was detached begins a store of its own, and may answer the leader on the connection that it still has.
+#[tokio::test]
+async fn a_follower_that_has_lost_its_log_ends_no_leader() {
+    let mut pool = Pool::new(4).await;
+    pool.adjust_voters(&[1, 2, 3]).await;
+    pool.mark("before").await;
+    pool.wait_marked("before").await;
+    pool.kill(4).await;
+    ConfigStore::wipe(pool.folder(4)).unwrap();
+    pool.start_at(4, "h4:1").await;
+    pool.mark("after").await;
+    pool.wait_marked("after").await;
+    pool.mark("end").await;
+    pool.wait_marked("end").await;
+}
+
 #[tokio::test]
 async fn a_late_server_gets_a_snapshot() {
     let mut pool = Pool::new(1).await;

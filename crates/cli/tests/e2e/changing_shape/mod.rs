@@ -12,7 +12,7 @@ use crate::harness::{Mounted, Output, Pool, eventually_ok, files, is_long};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -218,11 +218,13 @@ fn is_stub(seen: &Seen) -> bool {
     seen.kind == 'f' && seen.mode == 0o1000
 }
 
-/// What lies on bricks and is no stub is what is known; the bricks of a set are the same.
+/// What lies on bricks and is no stub is what is known; the bricks of a set are the same. A copy of another set's directory
+/// that was renamed may still have its old name, and what hangs on it an old path.
 fn verify_bricks(sets: &[Vec<PathBuf>], all: &[Known]) {
-    let wanted: BTreeMap<&Path, &[u8]> =
-        all.iter().flat_map(|known| known.files().map(|(path, content, _)| (path, content))).collect();
-    let mut found = 0;
+    let files = || all.iter().flat_map(Known::files);
+    let wanted: BTreeMap<&Path, &[u8]> = files().map(|(path, content, _)| (path, content)).collect();
+    let contents: BTreeSet<&[u8]> = wanted.values().copied().collect();
+    let (mut found, mut at_path) = (0, 0);
     for set in sets {
         let trees: Vec<BTreeMap<PathBuf, Seen>> = set.iter().map(|b| files::tree(b)).collect();
         // What directories are like only the bricks of their own set know.
@@ -232,15 +234,12 @@ fn verify_bricks(sets: &[Vec<PathBuf>], all: &[Known]) {
             assert!(others.iter().all(|o| o.is_some_and(same)), "{path:?} differs on {set:?}: {others:?}");
         }
         for (path, seen) in trees[0].iter().filter(|(_, seen)| seen.kind == 'f' && !is_stub(seen)) {
-            assert_eq!(
-                wanted.get(path.as_path()).copied(),
-                Some(seen.content.as_slice()),
-                "{path:?} on {set:?}"
-            );
+            assert!(contents.contains(seen.content.as_slice()), "{path:?} on {set:?} is nobody's");
+            at_path += u32::from(wanted.get(path.as_path()) == Some(&seen.content.as_slice()));
             found += 1;
         }
     }
-    println!("{found} of {} names of files lie at their paths", wanted.len());
+    println!("{found} files on bricks, {at_path} of {} names at their paths", wanted.len());
 }
 
 #[test]
