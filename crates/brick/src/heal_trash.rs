@@ -92,7 +92,12 @@ impl Brick {
         if !self.folders.heal_trash().holds(fid)? {
             return Ok(());
         }
-        if !self.is_double(&self.folders.heal_trash().share(), hidden_name(fid).as_bytes(), fid)? {
+        let (trash, name) = (self.folders.heal_trash().share(), hidden_name(fid));
+        let stat = trash.stat_at(name.as_bytes())?;
+        if stat.mode & S_IFMT != S_IFDIR && stat.nlink > 1 {
+            // It has another name, and stays under that.
+            self.invalidate_attrs(fid);
+        } else if !self.is_double(&trash, name.as_bytes(), fid)? {
             self.forget(fid);
         }
         self.folders.forgotten().get_or_insert_default().push(fid);

@@ -283,6 +283,28 @@ fn a_file_that_has_its_name_again_is_no_orphan_any_more() {
     assert_eq!((found(b, "file"), b.attr(file).unwrap().nlink), (Some(file), 1));
 }
 
+/// What was moved to the heal trash got another name while its brick was healed: it stays under that, and the index knows it
+/// after a kill, too.
+#[test]
+fn what_got_a_name_while_it_lay_in_the_heal_trash_stays_known() {
+    let mut disk = Disk::new(1, CrashRule::Ordered);
+    let mut s = Set::new(vec![disk.open().unwrap()]);
+    let (a, d) = (s.file(ROOT, "a"), s.dir(ROOT, "d"));
+    s.bricks[0].begin_sync(None).unwrap().run().unwrap();
+    s.bricks[0].begin_heal(Lsn(0), &[], Lsn(0)).unwrap();
+    let (mut entries, ..) = s.bricks[0].entries(ROOT, 0, 64 << 10).unwrap();
+    entries.retain(|e| e.fid == d);
+    s.bricks[0].take_entries(ROOT, 0, None, &entries, &[]).unwrap();
+    s.apply(&Change::Link { fid: a, parent: d, name: name("b"), time: time(9) }, b"").unwrap();
+    // An opening looks again at the last records.
+    ["c", "d", "e"].map(|n| s.dir(d, n));
+    s.bricks[0].begin_end().unwrap().run().unwrap();
+    s.bricks[0].end_heal().unwrap();
+    drop(s);
+    disk.open().unwrap().close().unwrap();
+    assert_eq!(disk.problems(), []);
+}
+
 /// What was moved there since the list was made is in memory still.
 #[test]
 fn only_what_was_forgotten_leaves_the_heal_trash() {
