@@ -297,7 +297,9 @@ fn what_got_a_name_while_it_lay_in_the_heal_trash_stays_known() {
     s.bricks[0].take_entries(ROOT, 0, None, &entries, &[]).unwrap();
     s.apply(&Change::Link { fid: a, parent: d, name: name("b"), time: time(9) }, b"").unwrap();
     // An opening looks again at the last records.
-    ["c", "d", "e"].map(|n| s.dir(d, n));
+    for n in ["c", "d", "e"] {
+        s.dir(d, n);
+    }
     s.bricks[0].begin_end().unwrap().run().unwrap();
     s.bricks[0].end_heal().unwrap();
     drop(s);
