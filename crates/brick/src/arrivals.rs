@@ -174,7 +174,7 @@ fn strip_stub(open: &OpenObject) -> Result<(), Errno> {
     for name in file.xattrs()?.iter().filter(|name| *name != XATTR.as_bytes()) {
         match open.remove_xattr(name) {
             // A label of the kernel's (SELinux) stays with the inode.
-            Err(Errno::EACCES | Errno::EPERM | Errno::ENODATA | Errno::EOPNOTSUPP) => {}
+            Err(Errno::EACCES | Errno::EPERM | Errno::EOPNOTSUPP) => {}
             other => other?,
         }
     }

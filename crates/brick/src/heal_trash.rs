@@ -7,7 +7,7 @@
 use crate::folders::{HiddenJob, hidden_name};
 use crate::index::Located;
 use crate::marks::MarksJob;
-use crate::object::{S_IFDIR, S_IFMT, tag_at};
+use crate::object::{S_IFDIR, S_IFMT, Stat, tag_at};
 use crate::open::Brick;
 use file_system::File;
 use ids::Fid;
@@ -25,6 +25,11 @@ pub struct EndJob {
     gone: Vec<Fid>,
     marks: Option<MarksJob>,
     sync: crate::SyncJob,
+}
+
+/// Whether what lies in the heal trash goes with its name there: a file that has other names stays under those.
+fn goes(stat: &Stat) -> bool {
+    stat.mode & S_IFMT == S_IFDIR || stat.nlink == 1
 }
 
 impl EndJob {
@@ -50,9 +55,7 @@ impl EndJob {
     fn remove(&self, dir: &File, name: &[u8], removed: &mut Vec<(Fid, Located)>) -> Result<(), Errno> {
         let stat = dir.stat_at(name)?;
         let kind = stat.mode & S_IFMT;
-        // A file that has other names stays under those.
-        let goes = kind == S_IFDIR || stat.nlink == 1;
-        let tag = if goes { tag_at(dir, name).ok().flatten() } else { None };
+        let tag = if goes(&stat) { tag_at(dir, name).ok().flatten() } else { None };
         let known = match tag {
             Some(tag) => Some((tag.fid, Located { handle: dir.handle_at(name)?, kind })),
             None => None,
@@ -88,14 +91,13 @@ impl Brick {
     /// # Errors
     /// The kernel's.
     pub fn forget_trashed(&mut self, fid: Fid) -> Result<(), Errno> {
-        // It was taken out again since it was listed.
-        if !self.folders.heal_trash().holds(fid)? {
-            return Ok(());
-        }
         let (trash, name) = (self.folders.heal_trash().share(), hidden_name(fid));
-        let stat = trash.stat_at(name.as_bytes())?;
-        if stat.mode & S_IFMT != S_IFDIR && stat.nlink > 1 {
-            // It has another name, and stays under that.
+        let stat = match trash.stat_at(name.as_bytes()) {
+            // It was taken out again since it was listed.
+            Err(Errno::ENOENT) => return Ok(()),
+            other => other?,
+        };
+        if !goes(&stat) {
             self.invalidate_attrs(fid);
         } else if !self.is_double(&trash, name.as_bytes(), fid)? {
             self.forget(fid);

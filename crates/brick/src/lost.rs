@@ -151,6 +151,9 @@ fn bring_out(
     untagged: &[(Handle, Vec<u8>)],
     (set, known): (SetId, Option<&Index>),
 ) -> Result<bool, Errno> {
+    if untagged.is_empty() {
+        return Ok(false);
+    }
     let lost_found = at.meta.open_at(b"limbo", S_IFDIR)?;
     let mut any = false;
     let device = at.root.stat()?.dev;
@@ -248,14 +251,12 @@ fn changed_since(root: &OpenObject, set: SetId, time: Time, known: Option<&Index
             if tag.home == set {
                 found.objects.push(tag.fid);
             }
+            let handle = seen.dir.handle_at(seen.name)?;
             if tag.stub_kind().is_some() {
                 // It may have become one, and its directory not have changed.
                 strip_left(seen);
                 let above = tag_of(seen.dir)?.filter(|above| above.home == set);
                 found.objects.extend(above.map(|above| above.fid));
-            }
-            let handle = seen.dir.handle_at(seen.name)?;
-            if tag.stub_kind().is_some() {
                 found.stubs.push((tag.fid, handle));
             }
             found.places.push((tag.fid, Located { handle, kind: seen.stat.mode & S_IFMT }));

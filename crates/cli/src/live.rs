@@ -32,7 +32,7 @@ impl Live {
     pub(crate) fn show<T: Serialize>(
         self,
         global: &Global,
-        look: impl FnMut() -> anyhow::Result<T>,
+        mut look: impl FnMut() -> anyhow::Result<T>,
         text: impl Fn(&T, bool) -> String,
     ) -> anyhow::Result<()> {
         let print = |answer: &T| self.view.show(global, answer, |wide| text(answer, wide));
@@ -40,7 +40,7 @@ impl Live {
         // To the top of an empty screen.
         let clear = || if clears { output::part("\x1b[H\x1b[2J") } else { Ok(()) };
         match self.watch {
-            None => print(&{ look }()?),
+            None => print(&look()?),
             Some(seconds) => {
                 let pause = || std::thread::sleep(Duration::from_secs(seconds));
                 repeat(look, |answer| clear().and_then(|()| print(answer)), pause)

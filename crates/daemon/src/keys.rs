@@ -112,6 +112,16 @@ impl ServerKeys {
     }
 }
 
+/// The key of a server, made with the pool's authority.
+pub(crate) fn server_key(
+    authority: &Authority,
+    server: ServerId,
+    number: KeyId,
+) -> Result<KeyFile, TrustError> {
+    let identity = Identity { pool: authority.pool(), key: number, holder: Holder::Server(server) };
+    KeyFile::issue(authority, &identity, None)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,27 +1,21 @@
 //! The only source of chance: everything follows from a seed.
 
-/// SplitMix64 (Steele, Lea, Flood 2014).
+use rand::rngs::StdRng;
+use rand::{Rng as _, SeedableRng};
+
+/// Draws what the edits of inputs need.
 #[derive(Clone, Debug)]
-pub struct Rng(u64);
+pub struct Rng(StdRng);
 
 impl Rng {
     /// A generator that gives the same numbers for the same seed.
     pub fn new(seed: u64) -> Rng {
-        Rng(seed)
-    }
-
-    /// The next number.
-    pub fn draw(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        Rng(StdRng::seed_from_u64(seed))
     }
 
     /// A number below `n`; 0 if `n` is 0.
     pub fn below(&mut self, n: usize) -> usize {
-        usize::try_from(self.draw() % (n.max(1) as u64)).unwrap_or(0)
+        self.0.random_range(0..n.max(1))
     }
 
     /// One of them; `None` if there is none.
@@ -31,6 +25,6 @@ impl Rng {
 
     /// A random byte.
     pub fn byte(&mut self) -> u8 {
-        self.draw().to_le_bytes()[0]
+        self.0.random()
     }
 }

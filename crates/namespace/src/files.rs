@@ -264,6 +264,17 @@ fn prepare_file(
     result_fid(fid, Change::PrepareFile { fid, intent })
 }
 
+/// Whether a file lacks a name that a transaction has given to it. Busy while another file has it: the one that gave way is
+/// told of it as well.
+fn is_to_come(view: &mut dyn TreeState, place: &EntryName, fid: Fid) -> Result<bool, Errno> {
+    match view.entry(place.dir, &place.name) {
+        Ok(Some(e)) if e.fid == fid => Ok(false),
+        Ok(Some(_)) => Err(Errno::EAGAIN),
+        Ok(None) | Err(Errno::ESTALE | Errno::ENOENT) => Ok(true),
+        Err(e) => Err(e),
+    }
+}
+
 /// The transaction about a copy has committed: it has all of its names.
 fn end_copy(
     view: &mut dyn TreeState,
@@ -274,13 +285,8 @@ fn end_copy(
     let mut lacks: Vec<EntryName> = Vec::new();
     for EntryName { dir, name } in names {
         let place = EntryName { dir: dir.names(), name };
-        match view.entry(place.dir, &place.name) {
-            Ok(Some(e)) if e.fid == fid => {}
-            // The one that gave way is told of it as well.
-            Ok(Some(_)) => return Err(Errno::EAGAIN),
-            Ok(None) | Err(Errno::ESTALE | Errno::ENOENT) if !lacks.contains(&place) => lacks.push(place),
-            Ok(None) | Err(Errno::ESTALE | Errno::ENOENT) => {}
-            Err(e) => return Err(e),
+        if is_to_come(view, &place, fid)? && !lacks.contains(&place) {
+            lacks.push(place);
         }
     }
     Ok(Decision::Change(Change::EndCopy { fid, names: lacks, time }, None))
@@ -322,14 +328,10 @@ fn end_file(
         }
         orphan = drop.is_some() && add.is_none() && may_be_held(&attr, cx);
     }
-    if let Some(to) = &add {
-        match view.entry(to.dir, &to.name) {
-            Ok(Some(e)) if e.fid == fid => add = None,
-            // The one that gave way is told of it as well.
-            Ok(Some(_)) => return Err(Errno::EAGAIN),
-            Ok(None) | Err(Errno::ESTALE | Errno::ENOENT) => {}
-            Err(e) => return Err(e),
-        }
+    if let Some(to) = &add
+        && !is_to_come(view, to, fid)?
+    {
+        add = None;
     }
     Ok(Decision::Change(Change::EndFile { fid, drop, add, orphan, time }, None))
 }

@@ -233,7 +233,7 @@ impl Departures {
 
 /// Whether the copy can keep the file's names until it has them.
 fn fits_beside_a_copy(file: &FileMove) -> bool {
-    file.also.is_empty() || encode_names(&file.clone().names()).len() <= COPY_NAMES_BYTES
+    file.also.is_empty() || encode_names(&file.names()).len() <= COPY_NAMES_BYTES
 }
 
 impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {

@@ -1,7 +1,7 @@
 //! Sets that are taken out of a volume while it is in use.
 
 use crate::adopt::is_sound;
-use crate::grow::words;
+use crate::grow::{place, words};
 use crate::harness::{Pool, eventually, files};
 use serde_json::{Value, json};
 use std::fs::{self, File, OpenOptions};
@@ -18,7 +18,7 @@ fn drain(pool: &Pool, action: &str) -> Value {
 fn bricks(pool: &Pool) -> Vec<String> {
     let status = pool.status("v");
     let all = status["bricks"].as_array().unwrap().iter();
-    all.map(|b| format!("{}:{}", b["server"].as_str().unwrap(), b["path"].as_str().unwrap())).collect()
+    all.map(place).collect()
 }
 
 /// The set with the root goes: what can moves to the others, and the rest to places beside their bricks, over kills. A mount

@@ -170,16 +170,18 @@ fn a_document_with_more_bricks_is_applied() {
     assert!(pool.ok(&apply).contains("nothing to change"));
 }
 
+/// HOST:/PATH of a brick, as status tells it.
+pub(crate) fn place(brick: &serde_json::Value) -> String {
+    format!("{}:{}", brick["server"].as_str().unwrap(), brick["path"].as_str().unwrap())
+}
+
 /// The bricks of a volume, once they are in sync.
 pub(crate) fn in_sync(pool: &Pool, volume: &str, bricks: &[(usize, &str)]) {
     let wanted: Vec<String> = bricks.iter().map(|(s, b)| pool.servers[*s].brick(b)).collect();
     eventually("these bricks are in sync", || {
         let status = pool.status(volume);
         let all = status["bricks"].as_array()?;
-        let name = |b: &serde_json::Value| {
-            format!("{}:{}", b["server"].as_str().unwrap(), b["path"].as_str().unwrap())
-        };
-        let named = all.iter().map(name).collect::<Vec<_>>() == wanted;
+        let named = all.iter().map(place).collect::<Vec<_>>() == wanted;
         (named && all.iter().all(|b| b["in_sync"] == true && b["online"] == true)).then_some(())
     });
 }

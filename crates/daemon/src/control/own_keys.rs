@@ -7,14 +7,14 @@ use super::peers::Peers;
 use super::state_folder::StateFolder;
 use super::{Control, open_store};
 use crate::clock::unix_now;
-use crate::keys::ServerKeys;
+use crate::keys::{ServerKeys, server_key};
 use crate::limits::ADMIN_WAIT;
 use cluster::{Command, Key, KeyHolder, NewServer, Outcome};
 use config_store::ConfigStore;
 use ids::ServerId;
 use server_core::pool_bytes;
 use std::path::Path;
-use trust::{Authority, Holder, Identity, KeyFile, PrivateKey};
+use trust::{Authority, PrivateKey};
 
 /// This server's keys.
 ///
@@ -116,8 +116,7 @@ impl Control {
         let Outcome::Key(number) = propose(Command::AddKey(key)).await? else {
             return Err("secure the pool: it gave an unexpected answer".to_owned());
         };
-        let identity = Identity { pool: authority.pool(), key: number, holder: Holder::Server(me) };
-        let own = KeyFile::issue(&authority, &identity, None).map_err(|e| e.to_string())?;
+        let own = server_key(&authority, me, number).map_err(|e| e.to_string())?;
         let keys = ServerKeys::new(authority, own)?;
         keys.write(&self.folder.keys())?;
         propose(Command::SecurePool { keys: [(me, number)].into() }).await?;

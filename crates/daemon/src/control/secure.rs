@@ -5,7 +5,7 @@ use super::protocol::{ClusterReply, ClusterRequest, NewKeys};
 use super::volumes::volume;
 use super::{Control, membership};
 use crate::clock::unix_now;
-use crate::keys::ServerKeys;
+use crate::keys::{ServerKeys, server_key};
 use crate::limits::{ADMIN_WAIT, SECURED_WAIT};
 use crate::speaker::is_local_name;
 use admin::{
@@ -17,7 +17,7 @@ use ids::{KeyId, ServerId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use trust::{Authority, Holder, Identity, JoinToken, KeyFile, KeyName, PrivateKey, hex};
+use trust::{Authority, Holder, JoinToken, KeyFile, KeyName, PrivateKey, hex};
 
 /// The name of a key, which the pool's store has checked.
 fn key_name(name: &str) -> Result<KeyName, AdminError> {
@@ -80,8 +80,7 @@ impl Control {
     ) -> Result<KeyId, AdminError> {
         let holder = KeyHolder::Server(server.id);
         let key = self.add_key(Key { holder, created: unix_now(), until: None }).await?;
-        let identity = Identity { pool: authority.pool(), key, holder: Holder::Server(server.id) };
-        let own = KeyFile::issue(authority, &identity, None).map_err(failed)?;
+        let own = server_key(authority, server.id, key).map_err(failed)?;
         let keys = NewKeys { server: server.id, authority: authority.encode(), key: own.encode() };
         if server.id == self.shared.me() {
             self.take_keys(&keys)?;

@@ -7,8 +7,10 @@
 mod worker;
 
 use crate::adopt::is_sound;
+use crate::faults::all_in_sync;
+use crate::grow::place;
 use crate::harness::files::Seen;
-use crate::harness::{Mounted, Output, Pool, eventually_ok, files, is_long};
+use crate::harness::{Mounted, Output, Pool, eventually, eventually_ok, files, is_long};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::Value;
@@ -39,11 +41,6 @@ fn is_without_place(output: &Output) -> bool {
     NO_PLACE.iter().any(|words| output.stderr.contains(words))
 }
 
-/// HOST:/PATH of a brick, as status tells it.
-fn place(brick: &Value) -> String {
-    format!("{}:{}", brick["server"].as_str().unwrap(), brick["path"].as_str().unwrap())
-}
-
 impl Administrator<'_> {
     fn below(&mut self, n: usize) -> usize {
         self.rng.random_range(0..n)
@@ -56,14 +53,9 @@ impl Administrator<'_> {
     }
 
     fn all_in_sync(&self) {
-        eventually_ok("all bricks are in sync", || {
-            let status = self.pool.cli("volume status v --json");
-            let status: Value =
-                serde_json::from_str(&status.stdout).map_err(|e| format!("{e}: {status:?}"))?;
-            let bricks = status[0]["bricks"].as_array().ok_or("no bricks")?;
-            let fine =
-                bricks.len() % 2 == 0 && bricks.iter().all(|b| b["in_sync"] == true && b["online"] == true);
-            if fine { Ok(()) } else { Err(status.to_string()) }
+        all_in_sync(self.pool);
+        eventually("each set has two bricks", || {
+            (self.sets().iter().all(|set| set.len() == 2)).then_some(())
         });
         self.pool.wait_in_sync();
     }

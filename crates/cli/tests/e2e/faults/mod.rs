@@ -12,6 +12,8 @@ mod verify;
 mod wiped;
 mod writer;
 
+pub(crate) use verify::all_in_sync;
+
 use crate::harness::{Pool, eventually};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

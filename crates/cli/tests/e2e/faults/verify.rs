@@ -16,7 +16,7 @@ pub(super) enum Kept {
 }
 
 /// Waits until all bricks are in sync, by themselves.
-pub(super) fn all_in_sync(pool: &Pool) {
+pub(crate) fn all_in_sync(pool: &Pool) {
     eventually_ok("all bricks are in sync", || {
         let status = pool.cli("volume status v --json");
         let status: serde_json::Value =
