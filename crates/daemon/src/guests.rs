@@ -1,4 +1,8 @@
-//! Who is connected, and what each may use of this server: connections, and memory for requests and their answers.
+//! Who is connected, to whom this server has connected, and what each may use of it: connections, and memory for requests and
+//! their answers.
+//!
+//! Always true: each open connection, whoever made it, is here with whoever speaks on it, from before it is looked at whether
+//! he may stay. So whoever loses his right is ended.
 //!
 //! An account stands for an address, and for a server apart from the clients of its machine: questions of servers to each
 //! other must not wait for those. Who uses up an account waits, or is not let in; nobody else notices.
@@ -22,11 +26,15 @@ struct Account {
     memory: Arc<Semaphore>,
 }
 
-/// Somebody who was let in, and how he is told to go.
+/// Somebody who is connected, and how the connection is told to end.
 #[derive(Debug)]
 struct Present {
     who: Speaker,
+    /// The server that he is, or says that he is; or 0.
+    server: ServerId,
     end: Arc<Notify>,
+    /// He came, and counts in an account.
+    came: bool,
 }
 
 #[derive(Debug, Default)]
@@ -36,7 +44,7 @@ struct All {
     knocking: HashMap<IpAddr, usize>,
     /// Connections of all together, those whose handshake has not ended too.
     connections: usize,
-    /// Those that were let in.
+    /// Those that were let in, and those whom this server has connected to.
     present: HashMap<u64, Present>,
     next: u64,
 }
@@ -59,11 +67,27 @@ pub(crate) struct Knock {
 /// A connection that was let in; it counts while this lives.
 #[derive(Debug)]
 pub(crate) struct Guest {
-    guests: Arc<Guests>,
+    place: Place,
     whose: Whose,
     memory: Arc<Semaphore>,
+}
+
+/// A connection that this server made, to another one.
+#[derive(Debug)]
+pub(crate) struct Visit(Place);
+
+/// An open connection among all others.
+#[derive(Debug)]
+struct Place {
+    guests: Arc<Guests>,
     number: u64,
     end: Arc<Notify>,
+}
+
+/// Connections of all clients and servers together: half of the descriptors that this process may have.
+pub(crate) fn most_connections() -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    usize::try_from(limit.unwrap_or(u64::MAX) / 2).unwrap_or(usize::MAX)
 }
 
 impl Guests {
@@ -109,16 +133,26 @@ impl Guests {
         account.connections += 1;
         let memory = account.memory.clone();
         all.connections += 1;
-        let (number, end) = (all.next, Arc::<Notify>::default());
-        all.next += 1;
-        all.present.insert(number, Present { who: who.clone(), end: end.clone() });
-        Ok(Guest { guests: self.clone(), whose, memory, number, end })
+        let place = self.place(all, (who, server), true);
+        Ok(Guest { place, whose, memory })
     }
 
-    /// Ends the connections of those who may not stay.
-    pub(crate) fn review(&self, may_stay: impl Fn(&Speaker) -> bool) {
+    /// This server has connected to that one.
+    pub(crate) fn visit(self: &Arc<Self>, server: ServerId, who: &Speaker) -> Visit {
+        Visit(self.place(&mut lock(&self.all), (who, server), false))
+    }
+
+    fn place(self: &Arc<Self>, all: &mut All, (who, server): (&Speaker, ServerId), came: bool) -> Place {
+        let (number, end) = (all.next, Arc::<Notify>::default());
+        all.next += 1;
+        all.present.insert(number, Present { who: who.clone(), server, end: end.clone(), came });
+        Place { guests: self.clone(), number, end }
+    }
+
+    /// Ends the connections of those who may not stay: whoever they are, as that server.
+    pub(crate) fn review(&self, may_stay: impl Fn(&Speaker, ServerId) -> bool) {
         for present in lock(&self.all).present.values() {
-            if !may_stay(&present.who) {
+            if !may_stay(&present.who, present.server) {
                 present.end.notify_one();
             }
         }
@@ -141,20 +175,28 @@ impl Guests {
         Crowd { connections: all.connections, handshakes, addresses: all.accounts.len() }
     }
 
-    /// How many connections each key has.
+    /// How many connections came with each key.
     pub(crate) fn by_key(&self) -> HashMap<KeyId, usize> {
         let mut counts = HashMap::new();
-        for key in lock(&self.all).present.values().filter_map(|present| present.who.key()) {
+        let all = lock(&self.all);
+        for key in all.present.values().filter(|p| p.came).filter_map(|present| present.who.key()) {
             *counts.entry(key).or_default() += 1;
         }
         counts
     }
 }
 
+impl Visit {
+    /// Returns when the connection has to end.
+    pub(crate) async fn ended(&self) {
+        self.0.end.notified().await;
+    }
+}
+
 impl Guest {
     /// Returns when the connection has to end.
     pub(crate) async fn ended(&self) {
-        self.end.notified().await;
+        self.place.end.notified().await;
     }
 
     /// What may come on the connection: bodies and payloads of so many bytes.
@@ -177,11 +219,16 @@ impl Drop for Knock {
     }
 }
 
+impl Drop for Place {
+    fn drop(&mut self) {
+        lock(&self.guests.all).present.remove(&self.number);
+    }
+}
+
 impl Drop for Guest {
     fn drop(&mut self) {
-        let mut all = lock(&self.guests.all);
+        let mut all = lock(&self.place.guests.all);
         all.connections -= 1;
-        all.present.remove(&self.number);
         if let Some(account) = all.accounts.get_mut(&self.whose) {
             account.connections -= 1;
             if account.connections == 0 {
@@ -223,11 +270,25 @@ mod tests {
             guests.enter(address(1), NOBODY, &Speaker::Root).unwrap(),
             guests.enter(address(1), NOBODY, &Speaker::Anybody).unwrap(),
         );
-        guests.review(|who| *who == Speaker::Root);
+        guests.review(|who, _| *who == Speaker::Root);
         anybody.ended().await;
         let soon = std::time::Duration::from_millis(20);
         assert!(tokio::time::timeout(soon, root.ended()).await.is_err(), "he stays");
         drop((root, anybody));
+        assert!(lock(&guests.all).present.is_empty());
+    }
+
+    /// Also one that this server made itself.
+    #[tokio::test]
+    async fn a_connection_to_a_server_that_may_not_stay_is_ended() {
+        let guests = Guests::new(1);
+        let visits = [3, 4].map(|server| guests.visit(ServerId(server), &Speaker::Anybody));
+        assert_eq!(guests.crowd().connections, 0, "it takes nobody's room");
+        guests.review(|_, server| server == ServerId(4));
+        visits[0].ended().await;
+        let soon = std::time::Duration::from_millis(20);
+        assert!(tokio::time::timeout(soon, visits[1].ended()).await.is_err(), "it stays");
+        drop(visits);
         assert!(lock(&guests.all).present.is_empty());
     }
 

@@ -44,6 +44,12 @@ pub(crate) const CONNECT_WAIT: Duration = Duration::from_secs(2);
 /// For a key that was made just now to be known here.
 pub(crate) const NEW_KEY_WAIT: Duration = Duration::from_secs(2);
 
+/// Between two looks for keys that have expired.
+pub(crate) const EXPIRY_LOOK: Duration = Duration::from_millis(250);
+
+/// For the answers to somebody who lost his right after he asked.
+pub(crate) const LAST_ANSWERS: Duration = Duration::from_millis(500);
+
 /// For a handshake.
 pub(crate) const HANDSHAKE_WAIT: Duration = Duration::from_secs(10);
 

@@ -1,10 +1,13 @@
 //! What all threads of a server see.
 
+use crate::clock::unix_now;
 use crate::events::Events;
+use crate::guests::{Guests, Visit, most_connections};
 use crate::keys::ServerKeys;
 use crate::metrics::Metrics;
 use crate::pulse::Pulse;
 use crate::shard::ShardMessage;
+use crate::speaker::Speaker;
 use cluster::State;
 use ids::{BrickId, ServerId, SetId, VolumeId};
 use server_core::{Lease, RecoveryVerdict, Rooms, Threads, Unopened};
@@ -13,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
-use transport::TransportError;
+use transport::{Established, TransportError};
 use trust::ClientConfig;
 use wire::op::COUNTED;
 
@@ -80,6 +83,8 @@ pub(crate) struct Shared {
     keys: RwLock<Option<Arc<ServerKeys>>>,
     /// Connections without keys are neither taken nor made.
     secured: AtomicBool,
+    /// All open connections.
+    pub(crate) guests: Arc<Guests>,
     /// Until when this server may answer, in nanoseconds of [`crate::clock::now`].
     lease: AtomicU64,
     /// The version of the pool's state that whoever uses the lease must know.
@@ -111,6 +116,7 @@ impl Shared {
             pool: RwLock::new([0; 16]),
             keys: RwLock::default(),
             secured: AtomicBool::new(false),
+            guests: Guests::new(most_connections()),
             lease: AtomicU64::new(0),
             lease_version: AtomicU64::new(0),
             rooms: Mutex::default(),
@@ -163,6 +169,21 @@ impl Shared {
             Some(keys) => Ok(Some(keys.dials())),
             None => Err(TransportError::Closed),
         }
+    }
+
+    /// A connection was made to server `to` of the pool, or to whichever (0). It ends when its [`Visit`] says so.
+    ///
+    /// # Errors
+    /// Whoever is there is not in the pool, whatever his key's signature says.
+    pub(crate) fn visit(&self, established: &Established, to: ServerId) -> Result<Visit, TransportError> {
+        let who = Speaker::on(&established.connection);
+        let visit = self.guests.visit(to, &who);
+        // In this order: whoever loses his right after it was looked at is ended.
+        if who.may_stay(to, &self.state(), self.is_secured(), unix_now()) {
+            return Ok(visit);
+        }
+        tracing::debug!("{} is at the other end, who is not in the pool", who.called(None));
+        Err(TransportError::Closed)
     }
 
     pub(crate) fn state(&self) -> Arc<State> {

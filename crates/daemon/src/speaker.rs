@@ -4,6 +4,7 @@
 
 use cluster::{KeyHolder, State};
 use ids::{KeyId, ServerId, VolumeId};
+use server_core::pool_bytes;
 use std::net::IpAddr;
 use transport::Connection;
 use trust::{Holder, Identity};
@@ -118,6 +119,10 @@ impl Speaker {
             Speaker::Anybody | Speaker::Root | Speaker::Nobody => return Ok(()),
             Speaker::Key(identity) => identity,
         };
+        // One that was let in before this server left the pool that it was in.
+        if !state.pool.is_empty() && identity.pool != pool_bytes(state) {
+            return Err("this key is another pool's".to_owned());
+        }
         // A server that joins, or was away, learns of other servers' keys from those servers. The authority signed this one.
         if identity.key >= state.keys.next && matches!(identity.holder, Holder::Server(_)) {
             return Ok(());
@@ -130,6 +135,14 @@ impl Speaker {
             _ => false,
         });
         if same { Ok(()) } else { Err("this key is revoked or expired: ask for another one".to_owned()) }
+    }
+
+    /// Whether he may stay, who is that server or says so (0: none), once he was let in: as [`Speaker::admitted`], and in a
+    /// pool without keys not as a server that has left it.
+    pub(crate) fn may_stay(&self, server: ServerId, state: &State, secured: bool, now: u64) -> bool {
+        let has_left = !state.servers.contains_key(&server) && server < state.next_server;
+        let nobodys = *self == Speaker::Anybody && server != ServerId(0) && has_left;
+        !nobodys && self.admitted(state, secured, now).is_ok()
     }
 
     /// Whether his key may be newer than what this server knows of the store; a server's is not waited for.
@@ -297,7 +310,7 @@ mod tests {
     }
 
     fn state() -> State {
-        let mut state = State { pool: "p".to_owned(), ..State::default() };
+        let mut state = State { pool: "01".repeat(16), ..State::default() };
         state.keys.next = KeyId(10);
         let client = ClientKey { name: "web".to_owned(), volume: VolumeId(5), read_only: true };
         for (id, holder, until) in [
@@ -341,6 +354,36 @@ mod tests {
         ] {
             assert!(!admitted(&wrong, 1), "{wrong:?}");
         }
+    }
+
+    /// Numbers of keys of two pools mean nothing to each other.
+    #[test]
+    fn keys_of_the_pool_that_this_server_has_left_are_let_in_no_more() {
+        let mut state = state();
+        assert!(speaker(11, Holder::Server(ServerId(4))).admitted(&state, true, 1).is_ok());
+        state.pool = "02".repeat(16);
+        for known in all() {
+            let is_key = known.key().is_some();
+            assert_eq!(known.admitted(&state, false, 1).is_err(), is_key, "{known:?}");
+        }
+        assert!(speaker(11, Holder::Server(ServerId(4))).admitted(&state, true, 1).is_err());
+    }
+
+    #[test]
+    fn who_says_to_be_a_server_that_left_the_pool_does_not_stay() {
+        let mut state = State { next_server: ServerId(3), ..state() };
+        let server = cluster::Server {
+            id: ServerId(1),
+            identity: String::new(),
+            host: "one".to_owned(),
+            address: "one:1".to_owned(),
+            role: cluster::Role::Voter,
+            lost: false,
+        };
+        state.servers.insert(ServerId(1), server);
+        let stays = |server| Speaker::Anybody.may_stay(ServerId(server), &state, false, 1);
+        assert_eq!([0, 1, 2, 3].map(stays), [true, true, false, true]);
+        assert!(!Speaker::Anybody.may_stay(ServerId(1), &state, true, 1), "a pool with keys");
     }
 
     #[test]

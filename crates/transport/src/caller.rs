@@ -32,7 +32,16 @@ impl Caller {
         keys: Option<&Arc<ClientConfig>>,
         timeout: Duration,
     ) -> Result<Caller, TransportError> {
-        let established: Established = connect(address, hello, keys, timeout).await?;
+        let established = connect(address, hello, keys, timeout).await?;
+        Ok(Caller::over(established, address, std::future::pending()))
+    }
+
+    /// On a connection to `address` that was made. It is closed when `end` is ready, too.
+    pub fn over(
+        established: Established,
+        address: &str,
+        end: impl Future<Output = ()> + Send + 'static,
+    ) -> Caller {
         let identity = established.connection.identity.clone().map(Arc::new);
         let (mut reader, writer, reply) = established.split();
         let (send, queue) = FrameSender::channel();
@@ -50,12 +59,13 @@ impl Caller {
             tokio::select! {
                 () = read => {}
                 _ = write_frames(writer, queue, None) => {}
+                () = end => {}
             }
             // Nobody will be answered any more: dropping the senders wakes all who wait.
             *for_reader.lock().unwrap_or_else(PoisonError::into_inner) = None;
         });
         let next = Arc::new(AtomicU64::new(1));
-        Ok(Caller { send, waiting, next, hello: Arc::new(reply), identity, address: address.into() })
+        Caller { send, waiting, next, hello: Arc::new(reply), identity, address: address.into() }
     }
 
     /// What the server said in its handshake.

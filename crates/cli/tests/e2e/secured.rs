@@ -294,6 +294,65 @@ fn a_revoked_key_is_of_no_use_a_second_later() {
     staying.end();
 }
 
+/// How many TCP connections of a process lead to one of another. Of one that ended its side there is nothing any more.
+fn connections(from: u32, to: u32) -> usize {
+    let rows = fs::read_to_string(format!("/proc/{from}/net/tcp")).unwrap();
+    let inodes = |process: u32| -> Vec<String> {
+        let folder = fs::read_dir(format!("/proc/{process}/fd")).unwrap();
+        let names = folder.filter_map(|entry| fs::read_link(entry.unwrap().path()).ok());
+        let names = names.map(|name| name.to_string_lossy().into_owned());
+        names.filter_map(|n| Some(n.strip_prefix("socket:[")?.trim_end_matches(']').to_owned())).collect()
+    };
+    let ends = |process| -> Vec<(String, String)> {
+        let own = inodes(process);
+        let rows = rows.lines().skip(1).map(|row| row.split_whitespace().collect::<Vec<_>>());
+        let rows = rows.filter(|row| own.iter().any(|inode| inode == row[9]));
+        rows.map(|row| (row[1].to_owned(), row[2].to_owned())).collect()
+    };
+    let there = ends(to);
+    ends(from).into_iter().filter(|(local, remote)| there.contains(&(remote.clone(), local.clone()))).count()
+}
+
+/// Whether it has heard of it or not.
+#[test]
+fn connections_to_and_from_a_detached_server_end() {
+    let mut pool = Pool::new(4);
+    pool.volume("v", 2, &[(0, "b"), (2, "b")]);
+    pool.volume("w", 2, &[(0, "c"), (3, "c")]);
+    let (v, w) = (pool.mount("v"), pool.mount("w"));
+    fs::write(v.path("f"), "x").unwrap();
+    fs::write(w.path("f"), "x").unwrap();
+    for (volume, brick, from) in [("v", "b", 2), ("w", "c", 3)] {
+        let [from, to] = [from, 1].map(|i| pool.servers[i].brick(brick));
+        pool.ok(&format!("volume replace-brick {volume} {from} {to}"));
+        eventually("the new brick is healed", || {
+            let status = pool.status(volume);
+            status["bricks"].as_array().unwrap().iter().all(|b| b["in_sync"] == true).then_some(())
+        });
+    }
+    v.end();
+    w.end();
+    let pids: Vec<u32> = pool.servers.iter().map(crate::harness::Server::pid).collect();
+    let between = |gone: usize| -> usize {
+        let stay = || pids.iter().take(2);
+        stay().map(|pid| connections(*pid, pids[gone])).sum::<usize>()
+    };
+    assert!(between(2) > 0 && between(3) > 0);
+    let ended = |gone: usize| {
+        let since = Instant::now();
+        eventually("all connections end", || (between(gone) == 0).then_some(()));
+        assert!(since.elapsed() < Duration::from_secs(1), "server {gone}: {:?}", since.elapsed());
+    };
+    pool.ok(&format!("peer detach {} --yes", pool.servers[2].host));
+    ended(2);
+    // This one hears nothing.
+    pool.freeze(3);
+    pool.ok(&format!("peer detach {} --yes --force", pool.servers[3].host));
+    ended(3);
+    pool.thaw(3);
+    pool.kill(3);
+}
+
 #[test]
 fn a_rotated_key_is_read_without_mounting_anew() {
     let pool = Pool::new(2);

@@ -2,7 +2,7 @@
 
 use super::{Control, protocol, watch};
 use crate::guests::Guest;
-use crate::limits::{CONTROL_REQUESTS, FRAME_WAIT};
+use crate::limits::{CONTROL_REQUESTS, FRAME_WAIT, LAST_ANSWERS};
 use crate::speaker::{JOIN_BODY, Speaker};
 use admin::{AdminError, ErrorCode};
 use std::net::IpAddr;
@@ -57,11 +57,16 @@ pub(super) async fn serve(
         }
         Ok(())
     };
+    let write = write_frames(writer, queue, Some(FRAME_WAIT));
+    tokio::pin!(write);
     tokio::select! {
-        () = guest.ended() => Ok(()),
-        served = read => served,
-        written = write_frames(writer, queue, Some(FRAME_WAIT)) => written,
+        () = guest.ended() => {}
+        served = read => return served,
+        written = &mut write => return written,
     }
+    // What he asked before that he hears: it may be the very thing that ended his right.
+    drop((watches, sender));
+    tokio::time::timeout(LAST_ANSWERS, write).await.unwrap_or(Ok(()))
 }
 
 /// The answer, or an error in its place if it is longer than a frame may be.

@@ -88,17 +88,11 @@ pub(super) fn local_sockets(options: &ServerOptions, identity: &str) -> (Vec<Uni
     (listen_locally(&options.state).into_iter().chain(for_machine).collect(), path)
 }
 
-/// Connections of all clients and servers together: half of the descriptors that this process may have.
-pub(super) fn most_connections() -> usize {
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-    usize::try_from(limit.unwrap_or(u64::MAX) / 2).unwrap_or(usize::MAX)
-}
-
 pub(super) async fn accept(control: Arc<Control>, listener: TcpListener, data: bool) {
     loop {
         match listener.accept().await {
             Ok((stream, from)) => {
-                let Some(knock) = control.guests.knock(from.ip()) else {
+                let Some(knock) = control.shared.guests.knock(from.ip()) else {
                     control.shared.metrics.closed(Closed::TooMany);
                     tracing::warn!("a connection from {} is closed: there are too many", from.ip());
                     continue;
@@ -114,7 +108,7 @@ pub(super) async fn accept_locally(control: Arc<Control>, listener: UnixListener
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                let Some(knock) = control.guests.knock(LOCAL).filter(|_| is_ours(&stream)) else {
+                let Some(knock) = control.shared.guests.knock(LOCAL).filter(|_| is_ours(&stream)) else {
                     tracing::warn!(
                         "a connection to the local socket is closed: it is not root's, or there are too many"
                     );
@@ -249,7 +243,7 @@ impl Control {
             known => known.server().unwrap_or_default(),
         };
         // In this order: whoever loses his right after it was looked at is ended as a guest.
-        let (guest, refused) = match self.guests.enter(address, server, speaker) {
+        let (guest, refused) = match self.shared.guests.enter(address, server, speaker) {
             Ok(guest) => (Some(guest), self.refusal(hello, speaker, data)),
             Err(why) => (None, Some(why)),
         };

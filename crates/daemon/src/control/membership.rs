@@ -169,7 +169,9 @@ impl Control {
         self.store().remove_server(server.id, force).await.map_err(|e| not_agreed(&e))?;
         self.revoke_local_keys(server.id).await;
         let goodbye = ClusterRequest::Detached { pool: state.pool.clone(), server: server.id };
-        match self.ask_cluster(&server.address, goodbye).await {
+        let goodbye = Request::Cluster(goodbye);
+        let told = self.peers.ask_departed(&server.address, &goodbye, MEMBERSHIP_WAIT).await;
+        match told.map_err(unreachable).and_then(|answer| cluster_reply(answer, &server.address)) {
             Err(e) if !force => Err(e.before(&format!("{host} is out of the pool but was not told: "))),
             told => Ok(PeerDetached { host: host.to_owned(), told: told.is_ok() }),
         }
@@ -318,17 +320,17 @@ impl Control {
         address: &str,
         request: ClusterRequest,
     ) -> Result<ClusterReply, AdminError> {
-        match self
-            .peers
-            .ask(address, &Request::Cluster(request), MEMBERSHIP_WAIT)
-            .await
-            .map_err(unreachable)?
-        {
-            Response::Cluster(ClusterReply::Error(e)) => Err(e),
-            Response::Cluster(reply) => Ok(reply),
-            Response::Error(e) => Err(failed(format!("{address}: {e}"))),
-            _ => Err(unexpected(address)),
-        }
+        let asked = self.peers.ask(address, &Request::Cluster(request), MEMBERSHIP_WAIT).await;
+        cluster_reply(asked.map_err(unreachable)?, address)
+    }
+}
+
+fn cluster_reply(answer: Response, address: &str) -> Result<ClusterReply, AdminError> {
+    match answer {
+        Response::Cluster(ClusterReply::Error(e)) => Err(e),
+        Response::Cluster(reply) => Ok(reply),
+        Response::Error(e) => Err(failed(format!("{address}: {e}"))),
+        _ => Err(unexpected(address)),
     }
 }
 

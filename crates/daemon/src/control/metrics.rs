@@ -32,7 +32,7 @@ impl Control {
         let host = state.servers.get(&me).map_or("", |s| s.host.as_str());
         to.add(Metric::BuildInfo, &[env!("CARGO_PKG_VERSION")], 1);
         to.add(Metric::ServerInfo, &[&state.pool, &me.to_string(), host], 1);
-        let crowd = self.guests.crowd();
+        let crowd = self.shared.guests.crowd();
         to.add(Metric::Connections, &[], crowd.connections);
         to.add(Metric::Handshakes, &[], crowd.handshakes);
         to.add(Metric::Addresses, &[], crowd.addresses);

@@ -43,7 +43,7 @@ mod watchdog;
 
 use crate::adoption::Adoptions;
 use crate::clock;
-use crate::guests::Guests;
+use crate::limits::EXPIRY_LOOK;
 use crate::metrics::MetricsSite;
 use crate::shard::ShardMessage;
 use crate::shared::{Shared, lock};
@@ -51,7 +51,7 @@ use crate::speaker::{INVITATION, JOIN, Speaker};
 use admin::AdminRequest;
 use cluster::State;
 use config_store::ConfigStore;
-use entrance::{accept, accept_locally, listen, listen_if_given, most_connections};
+use entrance::{accept, accept_locally, listen, listen_if_given};
 use grow::Making;
 use ids::{BrickId, ServerId};
 use peers::Peers;
@@ -117,8 +117,6 @@ pub(crate) struct Control {
     pub(crate) peers: Peers,
     pub(crate) folder: StateFolder,
     pub(crate) address: String,
-    /// Who is connected.
-    guests: Arc<Guests>,
     /// The pool store; another one after this server joined or left a pool.
     store: RwLock<ConfigStore>,
     /// Tasks that belong to the present store end when this changes.
@@ -261,7 +259,6 @@ impl Control {
             peers,
             folder,
             address: options.address.clone(),
-            guests: Guests::new(most_connections()),
             store: RwLock::new(store.clone()),
             generation: tokio::sync::watch::Sender::new(0),
             making: Mutex::default(),
@@ -446,7 +443,7 @@ async fn publish(control: Arc<Control>, store: ConfigStore) {
 /// Ends connections whose keys have expired.
 async fn end_expired(control: Arc<Control>) {
     loop {
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        tokio::time::sleep(EXPIRY_LOOK).await;
         control.review_guests(&control.state());
     }
 }
@@ -455,6 +452,6 @@ impl Control {
     /// Ends connections of those who are not let in any more.
     fn review_guests(&self, state: &State) {
         let (secured, now) = (self.shared.is_secured(), clock::unix_now());
-        self.guests.review(|who| who.admitted(state, secured, now).is_ok());
+        self.shared.guests.review(|who, server| who.may_stay(server, state, secured, now));
     }
 }

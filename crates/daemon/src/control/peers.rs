@@ -32,7 +32,10 @@ impl Peers {
         // The pool is not named: a server that is being taken in, or was, belongs to another one.
         let hello = Established::control([0; 16], self.shared.me());
         let keys = self.shared.dials()?;
-        let caller = Caller::connect(address, &hello, keys.as_ref(), CONNECT).await?;
+        let established = transport::connect(address, &hello, keys.as_ref(), CONNECT).await?;
+        // Without keys a server that is about to come in says a number of its own pool.
+        let visit = self.shared.visit(&established, ServerId(0))?;
+        let caller = Caller::over(established, address, async move { visit.ended().await });
         lock(&self.callers).insert(address.to_owned(), caller.clone());
         Ok(caller)
     }
@@ -56,6 +59,23 @@ impl Peers {
     ) -> Result<Response, String> {
         let body = self.call(address, protocol::encode(request), timeout).await.map_err(|e| e.to_string())?;
         protocol::decode_response(&body).map_err(|e| format!("{address}: {e}"))
+    }
+
+    /// Asks a server that is not in the pool any more, and has not heard so.
+    pub(crate) async fn ask_departed(
+        &self,
+        address: &str,
+        request: &Request,
+        timeout: Duration,
+    ) -> Result<Response, String> {
+        let told = async {
+            let hello = Established::control([0; 16], self.shared.me());
+            let keys = self.shared.dials()?;
+            let caller = Caller::connect(address, &hello, keys.as_ref(), CONNECT).await?;
+            caller.call(Kind::Control, protocol::encode(request), Bytes::new(), timeout).await
+        };
+        let answer = told.await.map_err(|e| e.to_string())?;
+        protocol::decode_response(&answer.body).map_err(|e| format!("{address}: {e}"))
     }
 
     /// Makes new connections from now on: to those of before nobody listens any more.

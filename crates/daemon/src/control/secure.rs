@@ -162,7 +162,7 @@ impl Control {
 
     pub(super) async fn client_list(&self) -> Result<KeyList, AdminError> {
         let state = self.linearizable().await?;
-        let (connections, now) = (self.guests.by_key(), unix_now());
+        let (connections, now) = (self.shared.guests.by_key(), unix_now());
         let line = |(id, key): (&KeyId, &Key)| {
             let (role, volume, read_only) = match &key.holder {
                 KeyHolder::Server(_) => (KeyRole::Server, None, false),

@@ -9,7 +9,7 @@ use server_core::ask::{Broken, Question, Step};
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::sync::OnceCell;
-use transport::{Caller, FrameSender, TransportError};
+use transport::{Caller, FrameSender, TransportError, connect};
 use wire::codec::Blob;
 use wire::frame::VERSIONS;
 use wire::hello::{Hello, Purpose};
@@ -104,8 +104,12 @@ impl Shard {
                 session: self.asker.borrow().session(),
             };
             let (address, keys) = (address.ok_or(TransportError::Closed)?, self.shared.dials()?);
-            let caller = Caller::connect(&address, &hello, keys.as_ref(), timeout).await?;
-            if caller.hello().server == server { Ok(caller) } else { Err(TransportError::Closed) }
+            let established = connect(&address, &hello, keys.as_ref(), timeout).await?;
+            if established.reply.server != server {
+                return Err(TransportError::Closed);
+            }
+            let visit = self.shared.visit(&established, server)?;
+            Ok(Caller::over(established, &address, async move { visit.ended().await }))
         };
         let caller = asked.get_or_try_init(connect).await?.clone();
         let answer = caller.call(Kind::Call, call.to_bytes(), payload, timeout).await?;

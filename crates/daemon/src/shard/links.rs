@@ -163,10 +163,12 @@ async fn keep_up(
         dialled.turn().await;
         let made = async {
             let keys = shared.dials()?;
-            connect(&address, &hello, keys.as_ref(), CONNECT_WAIT).await
+            let established = connect(&address, &hello, keys.as_ref(), CONNECT_WAIT).await?;
+            let visit = shared.visit(&established, established.reply.server)?;
+            Ok((established, visit))
         };
         match made.await {
-            Ok(established) if established.reply.server == to => {
+            Ok((established, visit)) if established.reply.server == to => {
                 dialled.answered();
                 let (mut reader, writer, _) = established.split();
                 let sender = DirectSender::new(writer);
@@ -179,6 +181,7 @@ async fn keep_up(
                 let end = tokio::select! {
                     e = sender.drain() => Some(e),
                     r = reader.next() => r.err(),
+                    () = visit.ended() => None,
                 };
                 link.sender.replace(None);
                 tracing::info!(
@@ -189,7 +192,7 @@ async fn keep_up(
                     continue;
                 }
             }
-            Ok(established) => {
+            Ok((established, _)) => {
                 tracing::warn!("{address} is server {} now, not {to}", established.reply.server);
             }
             Err(TransportError::Refused { .. }) => {
