@@ -3,13 +3,14 @@
 //! The two halves of a connection may be used by different tasks. A frame is encrypted by whoever sends it.
 
 use crate::TransportError;
+use rustix::io::read;
 use rustix::net::{Shutdown, shutdown};
 use std::io::{self, ErrorKind, IoSlice};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use trust::{Channel, Identity};
 
@@ -45,14 +46,22 @@ impl Shared {
 
     /// Reads what the socket has; `None`: nothing now.
     fn pull(&self, channel: &mut Channel) -> io::Result<Option<usize>> {
-        match self.socket.try_read(channel.room()) {
-            Ok(n) => {
-                channel.received(n);
-                Ok(Some(n))
-            }
-            Err(e) if e.kind() == ErrorKind::WouldBlock => Ok(None),
-            Err(e) => Err(e),
+        let room = channel.room();
+        let mut got = None;
+        let done = self.socket.try_io(Interest::READABLE, || {
+            let n = read(&self.socket, &mut *room)?;
+            got = Some(n);
+            // It had no more: the next read waits for news of the socket, and need not ask first.
+            if (1..room.len()).contains(&n) { Err(ErrorKind::WouldBlock.into()) } else { Ok(()) }
+        });
+        match done {
+            Err(e) if e.kind() != ErrorKind::WouldBlock => return Err(e),
+            _ => {}
         }
+        if let Some(n) = got {
+            channel.received(n);
+        }
+        Ok(got)
     }
 }
 
