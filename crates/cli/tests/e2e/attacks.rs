@@ -2,7 +2,7 @@
 //! notices nothing. Attackers have an address of their own, as they would have.
 
 use crate::frames::Frames;
-use crate::harness::{Mounted, Pool, eventually};
+use crate::harness::{Mounted, Pool, alone, eventually};
 use ids::{OpId, ServerId, SessionId};
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -107,6 +107,7 @@ fn many_descriptors() {
 
 #[test]
 fn sizes_out_of_all_bounds_are_answered() {
+    let _alone = alone();
     let (pool, m) = pool();
     fs::write(m.path("big"), vec![1; 3 << 20]).unwrap();
     let mut client = Frames::new(&pool, "v", 71);
@@ -138,6 +139,7 @@ fn sizes_out_of_all_bounds_are_answered() {
 /// What the size of a frame may be depends on who sends it, and nothing waits for what never comes.
 #[test]
 fn frames_that_do_not_end_cost_little() {
+    let _alone = alone();
     let (pool, m) = pool();
     let before = resident(&pool);
     let call = Call {
@@ -171,6 +173,7 @@ fn frames_that_do_not_end_cost_little() {
 /// Requests whose answers nobody takes.
 #[test]
 fn who_never_reads_is_not_written_for() {
+    let _alone = alone();
     let (pool, m) = pool();
     fs::write(m.path("big"), vec![1; 4 << 20]).unwrap();
     let mut client = Frames::new(&pool, "v", 71);
@@ -200,6 +203,7 @@ fn who_never_reads_is_not_written_for() {
 /// Refusals are answers, too.
 #[test]
 fn who_never_reads_is_not_refused_without_end() {
+    let _alone = alone();
     let (pool, m) = pool();
     let before = resident(&pool);
     let mut stream = session(&pool, 1);
@@ -219,6 +223,7 @@ fn who_never_reads_is_not_refused_without_end() {
 
 #[test]
 fn thousands_of_idle_connections_are_refused_in_time() {
+    let _alone = alone();
     many_descriptors();
     let (pool, m) = pool();
     let before = resident(&pool);
@@ -253,6 +258,7 @@ fn thousands_of_idle_connections_are_refused_in_time() {
 
 #[test]
 fn watches_end_with_their_connection() {
+    let _alone = alone();
     let (pool, m) = pool();
     let before = descriptors(&pool);
     for _ in 0..50 {
@@ -273,6 +279,7 @@ fn watches_end_with_their_connection() {
 /// A volume's name of 16 MiB came back in an error that was no frame any more.
 #[test]
 fn an_answer_is_never_longer_than_a_frame() {
+    let _alone = alone();
     let (pool, m) = pool();
     let mut stream = shaken(&pool, Purpose::Control, 0);
     let mut watch = Watch { volume: Blob(vec![b'v'; (16 << 20) - 4]) }.to_bytes();
@@ -292,6 +299,7 @@ fn an_answer_is_never_longer_than_a_frame() {
 /// Each bad request is a line of the log.
 #[test]
 fn complaints_do_not_fill_the_log() {
+    let _alone = alone();
     let (pool, m) = pool();
     let before = pool.servers[0].log().len();
     let mut stream = session(&pool, 1);
@@ -321,6 +329,7 @@ fn complaints_do_not_fill_the_log() {
 /// Requests that say they are another set's, from somebody who is none.
 #[test]
 fn paths_of_any_depth_are_refused() {
+    let _alone = alone();
     let (pool, m) = pool();
     let mut client = Frames::new(&pool, "v", 71);
     let mut on = client.connect();

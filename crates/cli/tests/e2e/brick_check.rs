@@ -1,6 +1,6 @@
 //! `mortar brick check [--repair]` on bricks that were damaged by hand, and how they come back into their set.
 
-use crate::harness::{Output, Pool, eventually, files, mortar, run};
+use crate::harness::{Output, Pool, alone, eventually, files, mortar, run};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -245,6 +245,7 @@ fn a_repaired_brick_without_others_serves() {
 /// Time and memory of a check.
 #[test]
 fn a_check_of_many_files_is_quick_and_small() {
+    let _alone = alone();
     let count: usize = std::env::var("MORTAR_CHECK_FILES").ok().and_then(|n| n.parse().ok()).unwrap_or(5_000);
     let mut pool = Pool::new(1);
     pool.volume("v", 1, &[(0, "b")]);

@@ -1,6 +1,6 @@
 //! The web console, as a browser uses it: over HTTPS, with a real key.
 
-use crate::harness::{Output, Pool, eventually, run};
+use crate::harness::{Output, Pool, alone, eventually, run};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{Read, Write};
@@ -182,6 +182,7 @@ fn an_administrator_signs_in_looks_and_acts() {
 
 #[test]
 fn nobody_else_gets_in() {
+    let _alone = alone();
     let (pool, at) = pool_with_console(1);
     pool.volume("v", 1, &[(0, "b")]);
     let mut ann = Browser::new(&pool, &at, "ann");
@@ -321,6 +322,7 @@ fn a_console_needs_a_key_and_keeps_its_own() {
 /// Whoever reaches the port and says nothing, or very slowly, keeps nobody else out.
 #[test]
 fn slow_ones_keep_nobody_out() {
+    let _alone = alone();
     let (pool, at) = pool_with_console(1);
     let mut browser = Browser::new(&pool, &at, "ann");
     browser.sign_in(&admin_key(&pool, "ann"));

@@ -1,6 +1,6 @@
 //! What idle volumes cost, and how fast many options are set.
 
-use crate::harness::{Pool, run};
+use crate::harness::{Pool, alone, run};
 use std::collections::BTreeSet;
 use std::fs;
 use std::time::Instant;
@@ -28,6 +28,7 @@ fn ports(pid: u32) -> BTreeSet<String> {
 
 #[test]
 fn thirty_idle_volumes() {
+    let _alone = alone();
     let pool = Pool::new(3);
     for i in 0..30 {
         pool.volume(&format!("v{i}"), 1, &[(i % 3, &format!("b{i}"))]);

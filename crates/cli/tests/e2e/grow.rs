@@ -1,6 +1,6 @@
 //! Volumes that get more bricks while they are in use.
 
-use crate::harness::{Mounted, Pool, eventually, files};
+use crate::harness::{Mounted, Pool, alone, eventually, files};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,6 +35,7 @@ fn use_bricks(mount: &Mounted, bricks: &[PathBuf]) -> Duration {
 /// started grows as well.
 #[test]
 fn a_volume_in_use_gets_more_sets() {
+    let _alone = alone();
     let mut pool = Pool::new(2);
     pool.volume("v", 2, &TWO);
     let mount = pool.mount("v");

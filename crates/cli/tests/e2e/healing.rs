@@ -1,6 +1,6 @@
 //! Healing of what is easily missed: directories in lost+found, bricks whose disks are slow.
 
-use crate::harness::{Disk, Mounted, Pool, eventually, eventually_ok, files};
+use crate::harness::{Disk, Mounted, Pool, alone, eventually, eventually_ok, files};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -166,6 +166,7 @@ impl Drop for SlowSyncs {
 /// client's fsync is answered.
 #[test]
 fn a_brick_with_slow_syncs_gets_in_sync() {
+    let _alone = alone();
     let mut pool = Pool::new(3);
     pool.volume("v", 2, &[(0, "b"), (1, "b")]);
     let mount = pool.mount("v");

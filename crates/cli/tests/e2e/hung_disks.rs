@@ -2,7 +2,7 @@
 //!
 //! A frozen file system (`fsfreeze`) is such a disk. All others of the server have to go on.
 
-use crate::harness::{Disk, Mounted, Pool, eventually, files};
+use crate::harness::{Disk, Mounted, Pool, alone, eventually, files};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -136,6 +136,7 @@ fn show(what: &str, longest: &BTreeMap<&str, Duration>) {
 /// either server. When the disk answers again its brick comes back by itself.
 #[test]
 fn a_hung_disk_stops_only_the_sets_on_it_and_not_for_long() {
+    let _alone = alone();
     let mut pool = Pool::new(3);
     // All of one size: a primary compares the room of all bricks with what its own disk is to keep free.
     for (server, name) in [(1, "disk0"), (1, "disk1"), (2, "disk")] {

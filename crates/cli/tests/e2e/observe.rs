@@ -1,6 +1,6 @@
 //! What people ask a pool when something is slow or went wrong: profiles, tops, events, the doctor.
 
-use crate::harness::{Pool, eventually};
+use crate::harness::{Pool, alone, eventually};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -160,6 +160,7 @@ fn events_tell_who_did_what_and_what_became_of_bricks() {
 /// A frozen server keeps a write waiting: the log of the other one says so.
 #[test]
 fn slow_requests_are_told_with_what_held_them_up() {
+    let _alone = alone();
     let mut pool = Pool::new(3);
     pool.volume("v", 3, &[(0, "b"), (1, "b"), (2, "b")]);
     pool.ok("volume set v diagnostics.slow-operation 300ms");

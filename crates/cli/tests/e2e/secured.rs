@@ -1,6 +1,6 @@
 //! Pools that let nobody in without a key: what each key is good for, and what happens to those without.
 
-use crate::harness::{Pool, eventually, eventually_ok};
+use crate::harness::{Pool, alone, eventually, eventually_ok};
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -262,6 +262,7 @@ fn a_mount_with_a_key_does_what_the_key_says() {
 
 #[test]
 fn a_revoked_key_is_of_no_use_a_second_later() {
+    let _alone = alone();
     let pool = Pool::new(2);
     pool.volume("v", 2, &[(0, "b"), (1, "b")]);
     let staying = pool.mount("v");
@@ -316,6 +317,7 @@ fn connections(from: u32, to: u32) -> usize {
 /// Whether it has heard of it or not.
 #[test]
 fn connections_to_and_from_a_detached_server_end() {
+    let _alone = alone();
     let mut pool = Pool::new(4);
     pool.volume("v", 2, &[(0, "b"), (2, "b")]);
     pool.volume("w", 2, &[(0, "c"), (3, "c")]);

@@ -1,9 +1,9 @@
 //! File systems of bricks that are full, and that fail like in a power cut.
 
+use super::SILENT;
 use super::verify::{Kept, all_in_sync, verify};
 use super::writer::Writer;
-use super::{SILENT, alone};
-use crate::harness::{Disk, Pool, eventually};
+use crate::harness::{Disk, Pool, alone, eventually};
 use rustix::io::Errno;
 use std::fs;
 use std::io::Write;

@@ -3,8 +3,8 @@
 
 use super::verify::{Kept, all_in_sync, verify};
 use super::writer::Writer;
-use super::{KILLED, alone, primary};
-use crate::harness::{Mounted, Pool, files};
+use super::{KILLED, primary};
+use crate::harness::{Mounted, Pool, alone, files};
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -4,9 +4,8 @@
 //! `FAULTS_LONG=1` goes on for ten minutes instead of some twenty seconds. The seed is drawn anew each time and printed;
 //! `HISTORIES_SEED=N` gives one.
 
-use super::alone;
 use super::verify::all_in_sync;
-use crate::harness::{Mounted, Pool, eventually, is_long};
+use crate::harness::{Mounted, Pool, alone, eventually, is_long};
 use linearizability::{Model, Operation, check};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};

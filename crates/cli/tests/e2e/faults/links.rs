@@ -2,8 +2,8 @@
 
 use super::verify::{Kept, all_in_sync, verify};
 use super::writer::Writer;
-use super::{KILLED, MIXED, SILENT, alone, leader, primary};
-use crate::harness::Pool;
+use super::{KILLED, MIXED, SILENT, leader, primary};
+use crate::harness::{Pool, alone};
 use std::fs::File;
 use std::time::{Duration, Instant};
 

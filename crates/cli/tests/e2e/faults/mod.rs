@@ -1,7 +1,7 @@
 //! Faults under load: a writer that records what it was told, a fault, and then the proof that nothing of it is lost and
 //! that the bricks of each set are the same.
 //!
-//! These tests run one after another, as they measure pauses. `FAULTS_LONG=1` freezes for 60 s instead of 8.
+//! These tests run alone, as they measure pauses. `FAULTS_LONG=1` freezes for 60 s instead of 8.
 
 mod disks;
 mod failover;
@@ -15,15 +15,7 @@ mod writer;
 pub(crate) use verify::all_in_sync;
 
 use crate::harness::{Pool, eventually};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-
-static ONE: Mutex<()> = Mutex::new(());
-
-/// The others wait: a pause that another test causes says nothing.
-fn alone() -> MutexGuard<'static, ()> {
-    ONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// How long something stays broken.
 fn a_while() -> Duration {

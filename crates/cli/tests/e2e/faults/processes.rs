@@ -2,8 +2,8 @@
 
 use super::verify::{Kept, all_in_sync, verify};
 use super::writer::{Pause, Writer};
-use super::{KILLED, MIXED, SECONDARY_KILLED, SILENT, a_while, alone, leader, primary};
-use crate::harness::Pool;
+use super::{KILLED, MIXED, SECONDARY_KILLED, SILENT, a_while, leader, primary};
+use crate::harness::{Pool, alone};
 use std::time::{Duration, Instant};
 
 /// A pool in which leader, primary and secondary are three servers.

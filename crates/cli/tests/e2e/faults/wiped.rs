@@ -1,9 +1,8 @@
 //! A brick that lost everything is filled again by itself; one whose disk is not mounted is not.
 
-use super::alone;
 use super::verify::{Kept, all_in_sync, verify};
 use super::writer::Writer;
-use crate::harness::{Pool, eventually};
+use crate::harness::{Pool, alone, eventually};
 use std::fs;
 use std::path::Path;
 

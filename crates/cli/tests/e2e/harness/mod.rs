@@ -1,6 +1,7 @@
 //! Pools of real servers on loopback addresses, and what tests need around them.
 //!
-//! Each pool has addresses, a port and a folder of its own, so tests run side by side. Whatever a pool started is ended
+//! Each pool has addresses, a port and a folder of its own, so tests run side by side, but for those that look at
+//! the clock ([`alone`]). Whatever a pool started is ended
 //! and unmounted when it is dropped, also by a panic; nothing else is ever touched. Waiting is polling with a deadline.
 
 mod disk;
@@ -10,12 +11,14 @@ mod network;
 mod plain;
 mod pool;
 mod process;
+mod turn;
 
 pub(crate) use disk::Disk;
 pub(crate) use mounted::Mounted;
 pub(crate) use network::Network;
 pub(crate) use pool::{Pool, Server};
 pub(crate) use process::{Output, mortar, mortar_elsewhere, run, spawn, tool};
+pub(crate) use turn::alone;
 
 use std::time::{Duration, Instant};
 

@@ -119,6 +119,7 @@ impl Pool {
 
     /// `before`: what is done to each server before its first start.
     fn make(count: usize, network: Option<Network>, before: fn(&Server)) -> Pool {
+        super::turn::beside_others();
         let n = COUNTER.fetch_add(1, Ordering::Relaxed);
         let (a, b) = (1 + std::process::id() % 200, std::process::id() / 200 % 250);
         let mut subnet = format!("127.{a}.{}", (b + n) % 250);
