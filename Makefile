@@ -8,7 +8,7 @@ PJDFSTEST := $(CURDIR)/target/tools/bin/pjdfstest
 # What the tests use beside cargo: program and the Debian package that has it.
 TOOLS := git:git fusermount3:fuse3 ip:iproute2 nft:nftables setpriv:util-linux nsenter:util-linux mount:mount \
   mkfs.ext4:e2fsprogs mkfs.xfs:xfsprogs xfs_io:xfsprogs tar:tar diff:diffutils strace:strace promtool:prometheus \
-  curl:curl openssl:openssl
+  curl:curl openssl:openssl python3:python3
 
 .PHONY: help build demo test check unit fuzz e2e tools install uninstall packages docs
 

@@ -212,6 +212,11 @@ impl CallMachine {
         }
     }
 
+    /// How patient it is.
+    pub fn retry_policy(&self) -> RetryPolicy {
+        self.retry_policy
+    }
+
     /// Whether the call has a number that counts as under way.
     pub fn is_numbered(&self) -> bool {
         self.numbered

@@ -169,6 +169,11 @@ impl Operation {
         self.class
     }
 
+    /// How patient it is.
+    pub fn retry_policy(&self) -> RetryPolicy {
+        self.call.retry_policy()
+    }
+
     /// Its number; 0 while it has none.
     pub fn seq(&self) -> u64 {
         self.seq

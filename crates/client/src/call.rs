@@ -163,7 +163,7 @@ impl Core {
     }
 
     /// Its result, and whether so much is unsynced that the set should be synced.
-    fn to_the_end(
+    pub(crate) fn to_the_end(
         &self,
         mut operation: Operation,
         state: &SharedSet,
@@ -193,7 +193,7 @@ impl Core {
             {
                 request.call.id = OpId { session: self.intent.session, seq: operation.seq() };
                 let exchange =
-                    Exchange::call(route.target(peer), self.retry_policy(), waited(), operation.binds());
+                    Exchange::call(route.target(peer), operation.retry_policy(), waited(), operation.binds());
                 let outcome = Running::new(self, (route, peer), Some(request)).run(exchange, start);
                 action = operation.ended(outcome.how, waited, || state.state());
                 tried = Some(outcome);

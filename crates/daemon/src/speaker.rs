@@ -449,6 +449,8 @@ mod tests {
             (reads, own, &read, Ok(())),
             (reads, own, &write, Err(Errno::EROFS)),
             (reads, other, &write, Err(Errno::EACCES)),
+            // Who only reads may lock what he reads.
+            (reads, own, &Op::DropLocks { term: 1 }, Ok(())),
             // Nobody renames directories while the tree is locked.
             (reads, own, &Op::LockTree { tx: OpId::default() }, Err(Errno::EPERM)),
             // An entry would lead to whatever the client names.

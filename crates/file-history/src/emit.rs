@@ -164,6 +164,8 @@ impl<'a> Emitter<'a> {
             | Op::Land { .. }
             | Op::Depart { .. }
             | Op::DepartAll { .. }
+            | Op::HoldLocks { .. }
+            | Op::DropLocks { .. }
             | Op::LockTree { .. }
             | Op::UnlockTree { .. }
             | Op::Lineage { .. } => Ok(()),

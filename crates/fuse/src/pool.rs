@@ -21,6 +21,9 @@ use crate::session::SessionConfig;
 use crate::wait;
 use crate::worker::Worker;
 
+/// The most threads that wait for something that may take hours.
+const ASIDE_MAX: usize = 1000;
+
 pub(crate) struct Pool {
     device: Arc<OwnedFd>,
     handler: Handler,
@@ -36,6 +39,8 @@ struct State {
     /// Set once, when the device is gone or failed.
     ended: Option<io::Result<()>>,
     over: bool,
+    /// Threads that wait for something that may take hours; others serve in their place.
+    aside: usize,
     workers: Vec<Arc<Worker>>,
     /// Parked threads; the last parked is woken first, its caches are warm.
     idle: Vec<Arc<Worker>>,
@@ -90,11 +95,36 @@ impl Pool {
         if let Some(next) = state.idle.pop() {
             drop(state);
             next.unpark();
-        } else if state.workers.len() < self.config.max_threads.max(1)
-            && let Err(error) = self.spawn(&mut state)
+        } else {
+            self.spawn_if_allowed(&mut state);
+        }
+    }
+
+    fn spawn_if_allowed(self: &Arc<Pool>, state: &mut State) {
+        if state.workers.len() < self.config.max_threads.max(1) + state.aside
+            && let Err(error) = self.spawn(state)
         {
             tracing::warn!(%error, threads = state.workers.len(), "cannot start another worker thread");
         }
+    }
+
+    /// The calling thread is about to wait, perhaps for hours. False: too many do.
+    pub(crate) fn step_aside(self: &Arc<Pool>, me: &Worker) -> bool {
+        let mut state = self.lock();
+        if state.aside >= ASIDE_MAX {
+            return false;
+        }
+        state.aside += 1;
+        // All were busy, and nobody reads the device until one of them has finished.
+        if !me.leading() && !state.leader && state.idle.is_empty() && !state.over {
+            self.spawn_if_allowed(&mut state);
+        }
+        true
+    }
+
+    /// It waits no more.
+    pub(crate) fn step_back(&self) {
+        self.lock().aside -= 1;
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

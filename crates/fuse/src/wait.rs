@@ -108,6 +108,20 @@ pub fn block_on<T>(block: impl FnOnce() -> T) -> T {
     block()
 }
 
+/// Runs `block`, a wait through this module that may last for hours: the thread does not count among those that serve
+/// requests meanwhile. `None`: too many wait so already.
+pub fn aside<T>(block: impl FnOnce() -> T) -> Option<T> {
+    let begun = CONTEXT.with(|slot| slot.borrow().as_ref().map(|c| c.pool.step_aside(&c.me)));
+    if begun == Some(false) {
+        return None;
+    }
+    let result = block();
+    if begun == Some(true) {
+        CONTEXT.with(|slot| slot.borrow().iter().for_each(|c| c.pool.step_back()));
+    }
+    Some(result)
+}
+
 /// What is left until `deadline`; none for ever.
 fn left(deadline: Option<Instant>) -> Option<Timespec> {
     let left = deadline?.saturating_duration_since(Instant::now());

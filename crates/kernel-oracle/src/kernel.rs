@@ -225,6 +225,8 @@ impl Kernel {
             | Op::Land { .. }
             | Op::Depart { .. }
             | Op::DepartAll { .. }
+            | Op::HoldLocks { .. }
+            | Op::DropLocks { .. }
             | Op::LockTree { .. }
             | Op::UnlockTree { .. }
             | Op::Lineage { .. } => Err(Errno::ENOSYS),

@@ -2,34 +2,36 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use client::{Client, NewEntry, Object, Payload, Span};
 use fuse::{
     AttrReply, Capabilities, CopyOp, CreateOp, Data, DirPlusSink, DirSink, Entry, Errno, FallocateOp,
-    FileType, Filesystem, InitConfig, Kernel, LinkOp, LseekOp, MkdirOp, MknodOp, OpenFlags, OpenOp, Opened,
-    ROOT, ReadOp, ReaddirOp, ReleaseOp, RenameOp, Request, SetAttr, SetxattrOp, StatFs, WriteOp,
+    FileType, Filesystem, FlushOp, InitConfig, Kernel, LinkOp, Lock, LockOp, LseekOp, MkdirOp, MknodOp,
+    OpenFlags, OpenOp, Opened, ReadOp, ReaddirOp, ReleaseOp, RenameOp, Request, SetAttr, SetxattrOp, StatFs,
+    WriteOp,
 };
 use wire::op::{Node, rename_flags};
-use wire::reply::{DirEntry, Room};
+use wire::reply::Room;
 use wire::{Attr, limits};
 
 use crate::caller;
 use crate::convert::{self, errno};
 use crate::inodes::Inodes;
-use crate::listing::{Listings, Piece};
+use crate::listing::Listings;
+use crate::locks::{self, Locks};
 use crate::options::duration;
+
+mod list;
+
+use list::{ListFrom, Listed};
 
 type Reply<T> = Result<T, Errno>;
 
 /// How long the volume's room is believed.
 const ROOM_AGE: Duration = Duration::from_secs(1);
-/// Where listings go on after "." and "..": cookies of servers are hashes, so far above.
-const DOT: u64 = 1;
-const DOT_DOT: u64 = 2;
-/// The inode number of ".." where it is not known; programs that care use stat.
-const UNKNOWN: u64 = 0xffff_ffff;
 const CAPABILITY: &[u8] = b"security.capability";
 /// The most that one copy_file_range asks for: the kernel's callers go on by themselves.
 const COPY_MAX: u64 = 16 << 20;
@@ -40,6 +42,8 @@ pub(crate) struct FuseAdapter {
     client: Arc<Client>,
     inodes: Inodes,
     listings: Listings,
+    locks: Arc<Locks>,
+    next_handle: AtomicU64,
     room: Mutex<Option<(Instant, Room)>>,
     entry_timeout: Duration,
     attr_timeout: Duration,
@@ -52,6 +56,8 @@ impl FuseAdapter {
         FuseAdapter {
             inodes: Inodes::new(root),
             listings: Listings::default(),
+            locks: Locks::new(Arc::clone(&client)),
+            next_handle: AtomicU64::new(1),
             room: Mutex::default(),
             entry_timeout,
             attr_timeout,
@@ -109,11 +115,26 @@ impl FuseAdapter {
     }
 
     /// How files are open: the page cache stays, as it is checked against size and mtime at every use. What appends goes
-    /// around it: the kernel cuts a write at pages it has not read, and another client's could get between the parts.
-    fn opened(flags: i32) -> Opened {
+    /// around it: the kernel cuts a write at pages it has not read, and another client's could get between the parts. The
+    /// kernel tells of each close only where locks are likely: it costs a call.
+    fn opened(&self, node: u64, flags: i32) -> Opened {
         let appends = flags & libc::O_APPEND != 0;
         let cache = if appends { OpenFlags::DIRECT_IO } else { OpenFlags::KEEP_CACHE };
-        Opened { fh: 0, flags: cache | OpenFlags::NOFLUSH }
+        let told = locks::are_likely(flags) || self.inodes.was_locked(node);
+        let flush = if told { OpenFlags::empty() } else { OpenFlags::NOFLUSH };
+        Opened { fh: self.next_handle.fetch_add(1, Ordering::Relaxed), flags: cache | flush }
+    }
+
+    /// Whether something may be done through an open file: not if a lock through it is lost.
+    fn may_use(&self, req: &Request<'_>, handle: Option<u64>) -> Reply<()> {
+        caller::enter(req.pid);
+        handle.map_or(Ok(()), |handle| self.locks.check(handle))
+    }
+
+    fn set_lock(&self, req: &Request<'_>, node: u64, op: &LockOp, wait: bool) -> Reply<()> {
+        caller::enter(req.pid);
+        self.inodes.note_locked(node);
+        self.locks.set(req, node, op, wait)
     }
 
     /// A name that was made by somebody else after the kernel had looked: opens that.
@@ -133,76 +154,9 @@ impl FuseAdapter {
             result = client.setattr(object, convert::truncate(op.kill_suidgid)).map_err(errno);
         }
         let attr = result.inspect_err(|_| client.release(object))?;
-        Ok((self.entry(&attr), FuseAdapter::opened(op.flags.cast_signed())))
+        let entry = self.entry(&attr);
+        Ok((entry, self.opened(entry.node, op.flags.cast_signed())))
     }
-
-    /// Hands entries to `push` until it refuses one.
-    fn list(
-        &self,
-        req: &Request<'_>,
-        node: u64,
-        from: &ListFrom,
-        mut push: impl FnMut(Listed<'_>) -> bool,
-    ) -> Reply<()> {
-        let directory = self.object(node)?;
-        let ino = if node == ROOT { directory.fid.ino() } else { node };
-        let mut at = from.offset;
-        if at == 0 {
-            self.listings.begin(node);
-        }
-        if at == 0 {
-            if !push(Listed::Dot { name: ".", ino, offset: DOT }) {
-                return Ok(());
-            }
-            at = DOT;
-        }
-        if at == DOT {
-            let up = if node == ROOT { ino } else { UNKNOWN };
-            if !push(Listed::Dot { name: "..", ino: up, offset: DOT_DOT }) {
-                return Ok(());
-            }
-            at = DOT_DOT;
-        }
-        let cookie = if at == DOT_DOT { 0 } else { at };
-        let mut piece = match self.listings.take(node, at, from.plus) {
-            Some(piece) => piece,
-            None => {
-                let asked = Instant::now();
-                let page = self.client(req).read_dir(directory, cookie, from.plus).map_err(errno)?;
-                if page.entries.is_empty() && !page.end {
-                    tracing::error!(fid = %directory.fid, "an empty page in the middle of a directory");
-                    return Err(Errno::EIO);
-                }
-                Piece::new(page.entries, page.end, from.plus, asked)
-            }
-        };
-        while let Some(entry) = piece.entries.front() {
-            if !push(Listed::Entry(entry, piece.until)) {
-                break;
-            }
-            at = entry.cookie;
-            piece.entries.pop_front();
-        }
-        if !piece.entries.is_empty() || piece.end {
-            self.listings.keep(node, at, piece);
-        }
-        Ok(())
-    }
-}
-
-struct ListFrom {
-    offset: u64,
-    plus: bool,
-}
-
-enum Listed<'a> {
-    Dot {
-        name: &'static str,
-        ino: u64,
-        offset: u64,
-    },
-    /// And until when its attributes hold.
-    Entry(&'a DirEntry, Option<Instant>),
 }
 
 impl Filesystem for FuseAdapter {
@@ -212,6 +166,8 @@ impl Filesystem for FuseAdapter {
             | Capabilities::POSIX_ACL
             | Capabilities::HANDLE_KILLPRIV_V2
             | Capabilities::CACHE_SYMLINKS
+            | Capabilities::POSIX_LOCKS
+            | Capabilities::FLOCK_LOCKS
             | Capabilities::NO_OPENDIR_SUPPORT;
         config.want |= Capabilities::DO_READDIRPLUS | Capabilities::READDIRPLUS_AUTO;
         config.max_write = limits::IO_MAX;
@@ -236,6 +192,7 @@ impl Filesystem for FuseAdapter {
     }
 
     fn setattr(&self, req: &Request<'_>, node: u64, op: &SetAttr) -> Reply<AttrReply> {
+        self.may_use(req, op.fh)?;
         let set = convert::set_attr(op);
         let attr = self.client(req).setattr(self.object(node)?, set).map_err(errno)?;
         Ok(self.attr_reply(&attr))
@@ -301,7 +258,7 @@ impl Filesystem for FuseAdapter {
             let cut = client.setattr(object, convert::truncate(op.kill_suidgid));
             cut.inspect_err(|_| client.release(object)).map_err(errno)?;
         }
-        Ok(FuseAdapter::opened(op.flags.cast_signed()))
+        Ok(self.opened(node, op.flags.cast_signed()))
     }
 
     fn create(&self, req: &Request<'_>, op: &CreateOp<'_>) -> Reply<(Entry, Opened)> {
@@ -315,7 +272,10 @@ impl Filesystem for FuseAdapter {
             gid: req.gid,
         };
         match self.client(req).create_open(parent, new) {
-            Ok(attr) => Ok((self.made(&attr), FuseAdapter::opened(op.flags.cast_signed()))),
+            Ok(attr) => {
+                let entry = self.made(&attr);
+                Ok((entry, self.opened(entry.node, op.flags.cast_signed())))
+            }
             Err(wire::Errno::EEXIST) if op.flags & libc::O_EXCL.unsigned_abs() == 0 => {
                 self.open_made(req, parent, op)
             }
@@ -325,12 +285,14 @@ impl Filesystem for FuseAdapter {
 
     fn read(&self, req: &Request<'_>, op: &ReadOp, buf: &mut [u8]) -> Reply<Data> {
         let object = self.object(op.node)?;
+        self.may_use(req, Some(op.fh))?;
         let mut into = Payload::lent(buf);
         self.client(req).read(object, op.offset, op.size, &mut into).map_err(errno)?;
         Ok(Data::Filled(into.len()))
     }
 
     fn write(&self, req: &Request<'_>, op: &WriteOp<'_>) -> Reply<u32> {
+        self.may_use(req, Some(op.fh))?;
         let append = !op.from_cache && op.flags & libc::O_APPEND.unsigned_abs() != 0;
         let at = Span { offset: op.offset, append, kill_suid: op.kill_suidgid };
         let (len, _) = self.client(req).write(self.object(op.node)?, at, op.data).map_err(errno)?;
@@ -362,7 +324,13 @@ impl Filesystem for FuseAdapter {
         })
     }
 
-    fn release(&self, req: &Request<'_>, node: u64, _op: &ReleaseOp) -> Reply<()> {
+    fn flush(&self, _req: &Request<'_>, node: u64, op: &FlushOp) -> Reply<()> {
+        self.locks.flush(node, op.lock_owner);
+        Ok(())
+    }
+
+    fn release(&self, req: &Request<'_>, node: u64, op: &ReleaseOp) -> Reply<()> {
+        self.locks.release(node, op.fh);
         let object = self.object(node)?;
         self.client(req).release(object);
         Ok(())
@@ -471,7 +439,24 @@ impl Filesystem for FuseAdapter {
     }
 
     fn fallocate(&self, req: &Request<'_>, node: u64, op: &FallocateOp) -> Reply<()> {
+        self.may_use(req, Some(op.fh))?;
         self.client(req).fallocate(self.object(node)?, op.mode, op.offset, op.length).map_err(errno)
+    }
+
+    fn getlk(&self, _req: &Request<'_>, node: u64, op: &LockOp) -> Reply<Lock> {
+        Ok(self.locks.test(node, op))
+    }
+
+    fn setlk(&self, req: &Request<'_>, node: u64, op: &LockOp) -> Reply<()> {
+        self.set_lock(req, node, op, false)
+    }
+
+    fn setlkw(&self, req: &Request<'_>, node: u64, op: &LockOp) -> Reply<()> {
+        self.set_lock(req, node, op, true)
+    }
+
+    fn destroy(&self) {
+        self.locks.end();
     }
 
     fn lseek(&self, req: &Request<'_>, node: u64, op: &LseekOp) -> Reply<u64> {
@@ -482,6 +467,8 @@ impl Filesystem for FuseAdapter {
         if op.flags != 0 {
             return Err(Errno::EINVAL);
         }
+        self.may_use(req, Some(op.fh_in))?;
+        self.may_use(req, Some(op.fh_out))?;
         let from = (self.object(op.node_in)?, op.offset_in);
         let to = (self.object(op.node_out)?, op.offset_out);
         self.client(req).copy_range(from, to, op.len.min(COPY_MAX)).map_err(errno)

@@ -19,11 +19,13 @@ struct Node {
     references: u64,
     no_capabilities: Option<Instant>,
     bare: Option<Instant>,
+    /// A program of this mount has locked it.
+    locked: bool,
 }
 
 impl Node {
     fn new(object: Object, kind: u32) -> Node {
-        Node { object, kind, references: 0, no_capabilities: None, bare: None }
+        Node { object, kind, references: 0, no_capabilities: None, bare: None, locked: false }
     }
 }
 
@@ -93,6 +95,18 @@ impl Inodes {
         }
     }
 
+    /// A program locks it.
+    pub(crate) fn note_locked(&self, node: u64) {
+        if let Some(n) = self.shard(node).get_mut(&node) {
+            n.locked = true;
+        }
+    }
+
+    /// Whether a program has locked it since the kernel knows it.
+    pub(crate) fn was_locked(&self, node: u64) -> bool {
+        self.shard(node).get(&node).is_some_and(|n| n.locked)
+    }
+
     /// The object may have got extended attributes.
     pub(crate) fn note_xattr(&self, node: u64) {
         if let Some(n) = self.shard(node).get_mut(&node) {
@@ -142,8 +156,10 @@ mod tests {
         assert_eq!((t.kind(a), t.kind(fuse::ROOT), t.kind(77)), (FILE, libc::S_IFDIR, 0));
         t.note_capabilities(a, true);
         assert!(t.has_no_capabilities(a));
+        t.note_locked(a);
+        assert!(t.was_locked(a) && !t.was_locked(77));
         t.add(object(2, 5), FILE);
-        assert!(t.get(a) == Some(object(2, 5)) && !t.has_no_capabilities(a));
+        assert!(t.get(a) == Some(object(2, 5)) && !t.has_no_capabilities(a) && !t.was_locked(a));
         t.forget(a, 2);
         assert_eq!(t.get(a), None);
         t.forget(a, 7);

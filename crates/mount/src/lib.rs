@@ -10,6 +10,8 @@ mod convert;
 mod fuse_adapter;
 mod inodes;
 mod listing;
+mod lock_table;
+mod locks;
 mod mounted;
 pub mod options;
 pub mod source;

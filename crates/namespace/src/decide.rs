@@ -141,6 +141,8 @@ pub fn decide(op: &Op, view: &mut dyn TreeState, cx: &Context<'_>) -> Result<Dec
         | Op::Lseek { .. }
         | Op::SyncFs
         | Op::CheckEntry { .. }
+        | Op::HoldLocks { .. }
+        | Op::DropLocks { .. }
         | Op::LockTree { .. }
         | Op::UnlockTree { .. }
         | Op::Lineage { .. } => Err(Errno::EINVAL),

@@ -1,7 +1,8 @@
 //! What an operation does to a set: POSIX rules over one brick's tree, decided without touching it.
 //!
 //! Owns: [`decide()`], which turns a request into a [`wire::Change`] or a refusal, [`placement`], which picks the set of
-//! a new directory, and [`transaction`], the decisions of operations that touch two sets. Everything it needs to know it
+//! a new directory, [`transaction`], the decisions of operations that touch two sets, and [`lock_right`], which mount may
+//! grant locks. Everything it needs to know it
 //! asks of a [`TreeState`]; the same code runs over a real brick in the daemon and over a model in the simulator. No
 //! clocks, no files, no randomness: they come in as arguments.
 #![no_std]
@@ -12,6 +13,7 @@ extern crate alloc;
 mod decide;
 mod departures;
 mod files;
+pub mod lock_right;
 pub mod placement;
 mod rename;
 pub mod transaction;

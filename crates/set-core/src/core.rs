@@ -29,6 +29,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::time::Duration;
 use ids::{BrickId, Epoch, Fid, Lsn, OpId, SetId};
+use namespace::lock_right::LockRight;
 use namespace::transaction::Transactions;
 use replica::{LogEntry, Proposal, Replica, Role, SyncToken, Ticket};
 use wire::peer::{PeerBody, Stamp};
@@ -205,6 +206,8 @@ pub struct SetCore<B: LocalBrick, R> {
     /// Transactions about files whose entry is ordered: what brings it to disk, and who agreed.
     pub(crate) joints: BTreeMap<OpId, (Op, Vec<Participant>)>,
     pub(crate) tree: Tree,
+    /// Of the root's set: which session grants locks.
+    pub(crate) lock_right: LockRight,
     pub(crate) departures: Departures,
     pub(crate) placing: Placing<R>,
     pub(crate) flush: Flush,
@@ -257,6 +260,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             transactions: Transactions::default(),
             joints: BTreeMap::new(),
             tree: Tree::new(start.set),
+            lock_right: LockRight::default(),
             departures: Departures::default(),
             placing: Placing::default(),
             flush: Flush::default(),

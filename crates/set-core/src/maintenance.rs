@@ -131,6 +131,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         if self.primary_since.is_none() || epoch > self.led_in.next() {
             self.primary_since = Some(now);
             self.opens.begin(now, epoch);
+            // Where nothing has been done there are no files to lock.
+            self.lock_right.begin(now, self.brick.last().lsn == Lsn(0));
             self.brick.marked_files().into_iter().for_each(|fid| self.pending.look_for(fid));
             // Before a listing shows a name that is about to go.
             self.look_for_marks(now);

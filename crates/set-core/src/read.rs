@@ -10,8 +10,10 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use core::time::Duration;
 use ids::{Fid, SessionId};
+use namespace::lock_right::Held;
 use replica::Input;
 use wire::limits::{DIR_PAGE, IO_MAX};
+use wire::op::LockClaim;
 use wire::reply::Room;
 use wire::{Attr, Body, Errno, Fail, Name, Op, Reply};
 
@@ -80,6 +82,13 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 if !self.tree.lock.take(cx.at.now, epoch, tx) {
                     return self.refuse(cx, to, Fail::Busy);
                 }
+                (Vec::new(), Ok(plain(Body::Done)))
+            }
+            Op::HoldLocks { term, claim } => {
+                (Vec::new(), self.hold_locks(cx.at.now, (session, term), &claim))
+            }
+            Op::DropLocks { term } => {
+                self.lock_right.release(cx.at.now, (session, term));
                 (Vec::new(), Ok(plain(Body::Done)))
             }
             Op::UnlockTree { tx } => {
@@ -195,6 +204,15 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             }
             Ok(None) => (one(parent), Err(Errno::ENOENT)),
             Err(e) => (one(parent), Err(e)),
+        }
+    }
+
+    /// `EAGAIN`: it is not known yet.
+    fn hold_locks(&mut self, now: Duration, term: (SessionId, u64), claim: &LockClaim) -> Answer {
+        match self.lock_right.hold(now, term, claim) {
+            Held::Given => Ok(plain(Body::Done)),
+            Held::Taken => Err(Errno::ENOLCK),
+            Held::Wait => Err(Errno::EAGAIN),
         }
     }
 

@@ -46,9 +46,12 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             return self.refuse(cx, to, Fail::Busy);
         }
         let admission = match call.op {
-            Op::Fsync { .. } | Op::SyncFs | Op::Open { .. } | Op::Release { .. } => {
-                self.replica.admit_sync(cx.at.now, call.epoch)
-            }
+            Op::Fsync { .. }
+            | Op::SyncFs
+            | Op::Open { .. }
+            | Op::Release { .. }
+            | Op::HoldLocks { .. }
+            | Op::DropLocks { .. } => self.replica.admit_sync(cx.at.now, call.epoch),
             _ => self.replica.admit(cx.at.now, call.epoch, id, call.finished),
         };
         let request = AdmittedRequest { id, op: call.op, payload, to, session };
@@ -83,6 +86,9 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             | Op::EndTransaction { .. }
             | Op::Relocate { .. }
             | Op::CheckEntry { .. }
+            // A lock that is kept for hours shall not end the grants of whoever is alone otherwise.
+            | Op::HoldLocks { .. }
+            | Op::DropLocks { .. }
             | Op::LockTree { .. }
             | Op::UnlockTree { .. }
             | Op::Lineage { .. }

@@ -317,3 +317,21 @@ fn a_renamed_directory_of_another_set_is_told_again_at_once() {
     let again = rig.ask_as(7, 1, op);
     assert!(again.len() == 1 && again[0].ends_with(": fsync of 1"), "{again:?}");
 }
+
+#[test]
+fn the_right_to_grant_locks_is_given_to_one_session() {
+    use wire::op::LockClaim;
+    let hold = |claim| Op::HoldLocks { term: 1, claim };
+    let mut rig = rig();
+    rig.now += Duration::from_secs(1);
+    assert_eq!(
+        rig.ask(7, hold(LockClaim::New)),
+        ["reply 1: done"],
+        "nothing was done here: nobody can have it"
+    );
+    assert_eq!(rig.ask(8, hold(LockClaim::New)), ["reply 2: no locks: another mount has them"]);
+    assert_eq!(rig.ask(8, Op::DropLocks { term: 1 }), ["reply 3: done"]);
+    assert_eq!(rig.ask(8, hold(LockClaim::New)), ["reply 4: no locks: another mount has them"]);
+    assert_eq!(rig.ask(7, Op::DropLocks { term: 1 }), ["reply 5: done"]);
+    assert_eq!(rig.ask(8, hold(LockClaim::New)), ["reply 6: done"], "no grants: it is no activity");
+}

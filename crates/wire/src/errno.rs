@@ -51,7 +51,9 @@ errnos! {
     EROFS = 30, "read-only file system";
     EMLINK = 31, "too many links";
     ERANGE = 34, "result too large";
+    EDEADLK = 35, "deadlock";
     ENAMETOOLONG = 36, "name too long";
+    ENOLCK = 37, "no locks: another mount has them";
     ENOSYS = 38, "not implemented";
     ENOTEMPTY = 39, "directory not empty";
     ELOOP = 40, "too many symbolic links";

@@ -148,6 +148,18 @@ pub mod rename_flags {
 }
 
 wire_enum! {
+    /// What a session says of the right to grant locks when it asks for it.
+    pub enum LockClaim {
+        /// It does not have it.
+        1 New,
+        /// It has it, and its time is not over.
+        2 Held,
+        /// It had it, and its time ran out.
+        3 Expired,
+    }
+}
+
+wire_enum! {
     /// A file operation.
     pub enum Op {
         1 Lookup { parent: Fid, name: Name },
@@ -183,6 +195,11 @@ wire_enum! {
         23 CopyRange { from: Fid, from_offset: u64, to: Fid, to_offset: u64, len: u64 },
         /// Everything acknowledged so far in the set is on disk on all in-sync bricks when this is answered.
         24 SyncFs,
+        /// To the set of the root: the session alone grants locks on files of the volume from now on, for some time
+        /// (docs/design/0024), in this one of its terms.
+        25 HoldLocks { term: u64, claim: LockClaim },
+        /// This term of the session is over: others may grant locks.
+        26 DropLocks { term: u64 },
 
         // Between the primaries of two sets, for operations that touch both (design section 7).
         /// Makes the directory that an entry of another set will lead to; it lives if that entry comes to be.
@@ -318,6 +335,7 @@ impl Op {
             Op::Arrive => 36,
             Op::Land { .. } => 37,
             Op::Depart { .. } | Op::DepartAll { .. } => 38,
+            Op::HoldLocks { .. } | Op::DropLocks { .. } => 39,
         }
     }
 
@@ -363,12 +381,14 @@ impl Op {
                 | Op::LockTree { .. }
                 | Op::UnlockTree { .. }
                 | Op::Lineage { .. }
+                | Op::HoldLocks { .. }
+                | Op::DropLocks { .. }
         )
     }
 }
 
 /// Names of the operations in counters, by [`Op::index`].
-pub const COUNTED: [&str; 39] = [
+pub const COUNTED: [&str; 40] = [
     "lookup",
     "getattr",
     "setattr",
@@ -408,4 +428,5 @@ pub const COUNTED: [&str; 39] = [
     "arrive",
     "land",
     "depart",
+    "hold_locks",
 ];

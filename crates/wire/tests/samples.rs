@@ -65,6 +65,7 @@ fn every_variant_is_frozen() {
     variants::<wire::hello::Purpose>(&schema, "Purpose");
     variants::<wire::op::Node>(&schema, "Node");
     variants::<wire::op::SetTime>(&schema, "SetTime");
+    variants::<wire::op::LockClaim>(&schema, "LockClaim");
     variants::<wire::Op>(&schema, "Op");
     variants::<wire::Body>(&schema, "Body");
     variants::<wire::Fail>(&schema, "Fail");
@@ -72,8 +73,19 @@ fn every_variant_is_frozen() {
     variants::<wire::peer::PeerBody>(&schema, "PeerBody");
     variants::<wire::peer::Sent>(&schema, "Sent");
     variants::<wire::map::WatchEvent>(&schema, "WatchEvent");
-    let checked =
-        ["Purpose", "Node", "SetTime", "Op", "Body", "Fail", "Change", "PeerBody", "Sent", "WatchEvent"];
+    let checked = [
+        "Purpose",
+        "Node",
+        "SetTime",
+        "LockClaim",
+        "Op",
+        "Body",
+        "Fail",
+        "Change",
+        "PeerBody",
+        "Sent",
+        "WatchEvent",
+    ];
     let forgotten: Vec<&str> = schema.enums().filter(|e| !checked.contains(e)).collect();
     assert!(forgotten.is_empty(), "enums without frozen samples: {forgotten:?}: name them in this test");
 }

@@ -35,6 +35,7 @@ mod healing;
 mod hung_disks;
 mod large_files;
 mod local_socket;
+mod locks;
 mod metrics;
 mod observe;
 mod options;

@@ -1,0 +1,222 @@
+//! Locks of files: as on a local disk within a mount, and never in two mounts at once.
+
+use crate::harness::{Mounted, Pool, eventually, tool};
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const LOCKER: &str = include_str!("locker.py");
+
+/// The script, and a directory that goes with it.
+struct Script(PathBuf);
+
+impl Script {
+    fn new() -> Script {
+        let dir = Path::new("/dev/shm").join(format!("mortar-locks-{}-{:p}", std::process::id(), &LOCKER));
+        let dir = dir.with_extension(format!("{:?}", std::thread::current().id()).replace(['(', ')'], ""));
+        fs::create_dir_all(&dir).unwrap();
+        fs::write(dir.join("locker.py"), LOCKER).unwrap();
+        Script(dir)
+    }
+
+    fn run(&self, words: &str) {
+        tool(&format!("python3 {} {words}", self.0.join("locker.py").display()));
+    }
+
+    /// A program that takes a lock; its answer.
+    fn hold(&self, file: &Path, how: &str) -> (Holder, String) {
+        let mut command = Command::new("python3");
+        command.arg(self.0.join("locker.py")).arg("hold").arg(file).arg(how);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (orders, answers) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
+        let mut holder = Holder { child, orders, answers };
+        let told = holder.answer();
+        (holder, told)
+    }
+}
+
+impl Drop for Script {
+    fn drop(&mut self) {
+        fs::remove_dir_all(&self.0).ok();
+    }
+}
+
+/// A program that has a file open.
+struct Holder {
+    child: Child,
+    orders: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Holder {
+    fn answer(&mut self) -> String {
+        let mut line = String::new();
+        self.answers.read_line(&mut line).unwrap();
+        line.trim().to_owned()
+    }
+
+    fn tell(&mut self, order: &str) -> String {
+        writeln!(self.orders.as_mut().unwrap(), "{order}").unwrap();
+        self.answer()
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        self.orders.take();
+        self.child.wait().unwrap();
+    }
+}
+
+fn with_two(test: impl FnOnce(&mut Pool, Mounted, Mounted, &Script)) {
+    let mut pool = Pool::new(3);
+    pool.volume("v", 3, &[(0, "b"), (1, "b"), (2, "b")]);
+    let (one, two) = (pool.mount("v"), pool.mount("v"));
+    for name in ["f", "g"] {
+        fs::write(one.path(name), "").unwrap();
+    }
+    test(&mut pool, one, two, &Script::new());
+}
+
+/// Random locks of several processes are answered as by the kernel's own file system in memory.
+#[test]
+fn locks_are_those_of_a_local_disk() {
+    let pool = Pool::new(2);
+    pool.volume("v", 2, &[(0, "b"), (1, "b")]);
+    let (mount, script) = (pool.mount("v"), Script::new());
+    let (here, there) = (script.0.join("f"), mount.path("f"));
+    for file in [&here, &there] {
+        fs::write(file, "").unwrap();
+    }
+    let begun = Instant::now();
+    assert_eq!(script.hold(&there, "fcntl").1, "ok");
+    assert!(begun.elapsed() < Duration::from_secs(5), "nobody can have had locks: {:?}", begun.elapsed());
+    for seed in 0..5 {
+        script.run(&format!("compare {seed} 1500 {} {}", here.display(), there.display()));
+    }
+    mount.end();
+}
+
+#[test]
+fn those_who_wait_for_locks_hold_up_nobody() {
+    let pool = Pool::new(2);
+    pool.volume("v", 2, &[(0, "b"), (1, "b")]);
+    let (mount, script) = (pool.mount("v"), Script::new());
+    fs::write(mount.path("f"), "").unwrap();
+    script.run(&format!("waits {}", mount.path("f").display()));
+    mount.end();
+}
+
+#[test]
+fn one_mount_at_a_time_has_locks() {
+    with_two(|_, one, two, script| {
+        let (first, told) = script.hold(&one.path("f"), "fcntl");
+        assert_eq!(told, "ok");
+        for (file, how) in [("f", "fcntl"), ("f", "flock"), ("g", "fcntl"), ("g", "flock")] {
+            assert_eq!(script.hold(&two.path(file), how).1, "ENOLCK", "{file} {how}");
+        }
+        assert!(two.log().contains("programs of another mount of the volume have locks"), "{}", two.log());
+        let (second, told) = script.hold(&one.path("g"), "flock");
+        assert_eq!(told, "ok", "the mount that has locks gives more");
+        assert_eq!(script.hold(&one.path("g"), "flock").1, "EAGAIN");
+        drop(first);
+        assert_eq!(script.hold(&two.path("f"), "fcntl").1, "ENOLCK");
+        drop(second);
+        // A mount that has just dropped its last lock gives way while the other one waits.
+        let (third, told) = script.hold(&two.path("f"), "flock");
+        assert_eq!(told, "ok");
+        assert_eq!(script.hold(&one.path("f"), "fcntl").1, "ENOLCK");
+        drop(third);
+        // One that ends gives way at once.
+        assert_eq!(script.hold(&two.path("f"), "flock").1, "ok");
+        two.end();
+        assert_eq!(script.hold(&one.path("f"), "fcntl").1, "ok");
+        one.end();
+    });
+}
+
+#[test]
+fn locks_outlive_servers() {
+    with_two(|pool, one, two, script| {
+        let (mut first, told) = script.hold(&one.path("f"), "fcntl");
+        assert_eq!(told, "ok");
+        for i in 0..3 {
+            pool.kill(i);
+            assert_eq!(script.hold(&one.path("f"), "fcntl").1, "EAGAIN", "after server {i}");
+            assert_eq!(script.hold(&one.path("g"), "fcntl").1, "ok");
+            assert_eq!(script.hold(&two.path("g"), "fcntl").1, "ENOLCK");
+            assert_eq!(first.tell("x"), "ok");
+            pool.start(i);
+            pool.wait_in_sync();
+        }
+        drop(first);
+        one.end();
+        two.end();
+    });
+}
+
+/// The kernel does not tell of each close of these open files.
+#[test]
+fn the_last_close_ends_a_lock_however_the_file_was_opened() {
+    with_two(|_, one, two, script| {
+        for (i, how) in ["x", "w", "r"].into_iter().enumerate() {
+            let file = one.path(&format!("n{i}"));
+            if how != "x" {
+                fs::write(&file, "").unwrap();
+            }
+            let opened = format!(
+                "import fcntl, sys; f = open(sys.argv[1], '{how}'); \
+                                  fcntl.lockf(f, fcntl.LOCK_SH if '{how}' == 'r' else fcntl.LOCK_EX); \
+                                  print('held', flush=True); sys.stdin.read()"
+            );
+            let mut command = Command::new("python3");
+            command.args(["-c", &opened]).arg(&file).stdin(Stdio::piped()).stdout(Stdio::piped());
+            let mut child = command.spawn().unwrap();
+            let (orders, answers) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
+            let mut holder = Holder { child, orders, answers };
+            assert_eq!(holder.answer(), "held", "{how}");
+            assert_eq!(script.hold(&file, "fcntl").1, "EAGAIN", "{how}");
+            drop(holder);
+            eventually("the lock goes with the process", || {
+                (script.hold(&file, "fcntl").1 == "ok").then_some(())
+            });
+        }
+        one.end();
+        two.end();
+    });
+}
+
+/// A mount that was cut off for so long that another one has got the right to grant locks.
+#[test]
+fn lost_locks_are_told_by_eio() {
+    with_two(|_, one, two, script| {
+        let (mut first, told) = script.hold(&one.path("f"), "fcntl");
+        assert_eq!(told, "ok");
+        one.freeze();
+        let begun = Instant::now();
+        let mut second = eventually("the other mount may grant locks", || {
+            let (holder, told) = script.hold(&two.path("f"), "fcntl");
+            if told == "ok" {
+                return Some(holder);
+            }
+            assert_eq!(told, "ENOLCK");
+            drop(holder);
+            None
+        });
+        assert!(begun.elapsed() > Duration::from_secs(15), "{:?}", begun.elapsed());
+        one.thaw();
+        assert_eq!(first.tell("mine"), "EIO");
+        assert_eq!(second.tell("other"), "ok");
+        assert!(one.log().contains("locks are lost"), "{}", one.log());
+        drop(first);
+        let (mut third, told) = script.hold(&one.path("f"), "fcntl");
+        assert_eq!((told.as_str(), third.tell("x").as_str()), ("ENOLCK", "ok"));
+        drop(second);
+        assert_eq!(third.tell("fcntl"), "ok");
+        drop(third);
+        one.end();
+        two.end();
+    });
+}

@@ -1,0 +1,86 @@
+//! Listing a directory, as the kernel goes through it piece by piece.
+
+use std::time::Instant;
+
+use fuse::{Errno, ROOT, Request};
+use wire::reply::DirEntry;
+
+use super::{FuseAdapter, Reply};
+use crate::convert::errno;
+use crate::listing::Piece;
+
+/// Where listings go on after "." and "..": cookies of servers are hashes, so far above.
+const DOT: u64 = 1;
+const DOT_DOT: u64 = 2;
+/// The inode number of ".." where it is not known; programs that care use stat.
+const UNKNOWN: u64 = 0xffff_ffff;
+
+pub(super) struct ListFrom {
+    pub(super) offset: u64,
+    pub(super) plus: bool,
+}
+
+pub(super) enum Listed<'a> {
+    Dot {
+        name: &'static str,
+        ino: u64,
+        offset: u64,
+    },
+    /// And until when its attributes hold.
+    Entry(&'a DirEntry, Option<Instant>),
+}
+
+impl FuseAdapter {
+    /// Hands entries to `push` until it refuses one.
+    pub(super) fn list(
+        &self,
+        req: &Request<'_>,
+        node: u64,
+        from: &ListFrom,
+        mut push: impl FnMut(Listed<'_>) -> bool,
+    ) -> Reply<()> {
+        let directory = self.object(node)?;
+        let ino = if node == ROOT { directory.fid.ino() } else { node };
+        let mut at = from.offset;
+        if at == 0 {
+            self.listings.begin(node);
+        }
+        if at == 0 {
+            if !push(Listed::Dot { name: ".", ino, offset: DOT }) {
+                return Ok(());
+            }
+            at = DOT;
+        }
+        if at == DOT {
+            let up = if node == ROOT { ino } else { UNKNOWN };
+            if !push(Listed::Dot { name: "..", ino: up, offset: DOT_DOT }) {
+                return Ok(());
+            }
+            at = DOT_DOT;
+        }
+        let cookie = if at == DOT_DOT { 0 } else { at };
+        let mut piece = match self.listings.take(node, at, from.plus) {
+            Some(piece) => piece,
+            None => {
+                let asked = Instant::now();
+                let page = self.client(req).read_dir(directory, cookie, from.plus).map_err(errno)?;
+                if page.entries.is_empty() && !page.end {
+                    tracing::error!(fid = %directory.fid, "an empty page in the middle of a directory");
+                    return Err(Errno::EIO);
+                }
+                Piece::new(page.entries, page.end, from.plus, asked)
+            }
+        };
+        while let Some(entry) = piece.entries.front() {
+            if !push(Listed::Entry(entry, piece.until)) {
+                break;
+            }
+            at = entry.cookie;
+            piece.entries.pop_front();
+        }
+        if !piece.entries.is_empty() || piece.end {
+            self.listings.keep(node, at, piece);
+        }
+        Ok(())
+    }
+}
