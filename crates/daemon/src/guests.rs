@@ -6,19 +6,46 @@
 //!
 //! An account stands for an address, and for a server apart from the clients of its machine: questions of servers to each
 //! other must not wait for those. Who uses up an account waits, or is not let in; nobody else notices.
+//! Those without a key have accounts of their own, small ones, and few places in all: there the oldest gives way.
 
-use crate::limits::{FRAME_WAIT, GUEST_CONNECTIONS, GUEST_MEMORY, HANDSHAKES};
+use crate::attempts::network_of;
+use crate::limits::{
+    FRAME_WAIT, GUEST_CONNECTIONS, GUEST_MEMORY, HANDSHAKES, HANDSHAKES_OF_ALL, KEYLESS_CONNECTIONS,
+    KEYLESS_MEMORY, KEYLESS_OF_ALL,
+};
 use crate::shared::lock;
 use crate::speaker::Speaker;
 use ids::{KeyId, ServerId};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use tokio::sync::{Notify, Semaphore};
 use transport::Bounds;
 
-/// Whose account it is: an address, and the server that connects from it, or 0.
-type Whose = (IpAddr, ServerId);
+/// Whose account it is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Whose {
+    /// Clients and administrators at an address, or a server there.
+    Known(IpAddr, ServerId),
+    /// Those at an address who have shown no key to a pool that has keys.
+    Keyless(IpAddr),
+}
+
+impl Whose {
+    fn connections(self) -> usize {
+        match self {
+            Whose::Known(..) => GUEST_CONNECTIONS,
+            Whose::Keyless(_) => KEYLESS_CONNECTIONS,
+        }
+    }
+
+    fn memory(self) -> usize {
+        match self {
+            Whose::Known(..) => GUEST_MEMORY,
+            Whose::Keyless(_) => KEYLESS_MEMORY,
+        }
+    }
+}
 
 #[derive(Debug)]
 struct Account {
@@ -42,6 +69,10 @@ struct All {
     accounts: HashMap<Whose, Account>,
     /// Connections whose handshake has not ended, by address.
     knocking: HashMap<IpAddr, usize>,
+    /// The same, the oldest first, unless they were told to end.
+    knocks: BTreeMap<u64, Arc<Notify>>,
+    /// Those without a key who were let in, the oldest first, unless they were told to end.
+    keyless: BTreeMap<u64, Arc<Notify>>,
     /// Connections of all together, those whose handshake has not ended too.
     connections: usize,
     /// Those that were let in, and those whom this server has connected to.
@@ -62,6 +93,8 @@ pub(crate) struct Guests {
 pub(crate) struct Knock {
     guests: Arc<Guests>,
     from: IpAddr,
+    number: u64,
+    end: Arc<Notify>,
 }
 
 /// A connection that was let in; it counts while this lives.
@@ -90,6 +123,15 @@ pub(crate) fn most_connections() -> usize {
     usize::try_from(limit.unwrap_or(u64::MAX) / 2).unwrap_or(usize::MAX)
 }
 
+/// Makes room for one more among `most`.
+fn give_way(all: &mut BTreeMap<u64, Arc<Notify>>, most: usize) {
+    if all.len() >= most
+        && let Some((_, oldest)) = all.pop_first()
+    {
+        oldest.notify_one();
+    }
+}
+
 impl Guests {
     /// Room for so many connections of all together.
     pub(crate) fn new(most: usize) -> Arc<Guests> {
@@ -105,7 +147,11 @@ impl Guests {
         }
         *all.knocking.entry(from).or_default() += 1;
         all.connections += 1;
-        Some(Knock { guests: self.clone(), from })
+        let (number, end) = (all.next, Arc::<Notify>::default());
+        all.next += 1;
+        give_way(&mut all.knocks, HANDSHAKES_OF_ALL);
+        all.knocks.insert(number, end.clone());
+        Some(Knock { guests: self.clone(), from, number, end })
     }
 
     /// Lets somebody in whose handshake is over.
@@ -120,20 +166,33 @@ impl Guests {
     ) -> Result<Guest, String> {
         let mut all = lock(&self.all);
         let all = &mut *all;
-        let whose = (from, server);
+        let keyless = *who == Speaker::Nobody;
+        let whose = if keyless { Whose::Keyless(network_of(from)) } else { Whose::Known(from, server) };
+        let most = whose.connections();
         let account = all
             .accounts
             .entry(whose)
-            .or_insert_with(|| Account { connections: 0, memory: Arc::new(Semaphore::new(GUEST_MEMORY)) });
-        if account.connections >= GUEST_CONNECTIONS {
-            return Err(format!(
-                "{from} has {GUEST_CONNECTIONS} connections to this server already: close some, or unmount"
-            ));
+            .or_insert_with(|| Account { connections: 0, memory: Arc::new(Semaphore::new(whose.memory())) });
+        if account.connections >= most {
+            return Err(match whose {
+                Whose::Known(..) => {
+                    format!("{from} has {most} connections to this server already: close some, or unmount")
+                }
+                Whose::Keyless(_) => {
+                    format!(
+                        "{from} has {most} connections without a key to this server already: wait for their end"
+                    )
+                }
+            });
         }
         account.connections += 1;
         let memory = account.memory.clone();
         all.connections += 1;
         let place = self.place(all, (who, server), true);
+        if keyless {
+            give_way(&mut all.keyless, KEYLESS_OF_ALL);
+            all.keyless.insert(place.number, place.end.clone());
+        }
         Ok(Guest { place, whose, memory })
     }
 
@@ -186,6 +245,13 @@ impl Guests {
     }
 }
 
+impl Knock {
+    /// Returns when the handshake has to give way to others.
+    pub(crate) async fn ended(&self) {
+        self.end.notified().await;
+    }
+}
+
 impl Visit {
     /// Returns when the connection has to end.
     pub(crate) async fn ended(&self) {
@@ -210,6 +276,7 @@ impl Drop for Knock {
     fn drop(&mut self) {
         let mut all = lock(&self.guests.all);
         all.connections -= 1;
+        all.knocks.remove(&self.number);
         if let Some(n) = all.knocking.get_mut(&self.from) {
             *n -= 1;
             if *n == 0 {
@@ -229,6 +296,7 @@ impl Drop for Guest {
     fn drop(&mut self) {
         let mut all = lock(&self.place.guests.all);
         all.connections -= 1;
+        all.keyless.remove(&self.place.number);
         if let Some(account) = all.accounts.get_mut(&self.whose) {
             account.connections -= 1;
             if account.connections == 0 {
@@ -301,6 +369,40 @@ mod tests {
         drop(all);
         assert!(guests.knock(address(1)).is_some());
         assert!(lock(&guests.all).knocking.is_empty());
+    }
+
+    /// An attacker with many addresses holds up nobody who has a key, and others without one only as long as he is quick.
+    #[tokio::test]
+    async fn those_without_a_key_have_few_places_and_the_oldest_gives_way() {
+        let guests = Guests::new(100_000);
+        let enter = |n| guests.enter(address(n), NOBODY, &Speaker::Nobody);
+        let first: Vec<Guest> = (0..KEYLESS_CONNECTIONS).map(|_| enter(1).unwrap()).collect();
+        let refused = enter(1).unwrap_err();
+        assert!(refused.contains("16 connections without a key"), "{refused}");
+        guests.enter(address(1), NOBODY, &Speaker::Root).expect("somebody with a key at the same address");
+        let of_all = u8::try_from(KEYLESS_OF_ALL).unwrap();
+        let others: Vec<Guest> = (16..of_all).map(|n| enter(n).unwrap()).collect();
+        let one_more = enter(200).unwrap();
+        first[0].ended().await;
+        let soon = std::time::Duration::from_millis(20);
+        for stays in [&first[1], &others[0], &one_more] {
+            assert!(tokio::time::timeout(soon, stays.ended()).await.is_err());
+        }
+        assert_eq!(one_more.bounds(1, 1).memory.available_permits(), KEYLESS_MEMORY);
+        drop((first, others, one_more));
+        assert!(lock(&guests.all).keyless.is_empty());
+    }
+
+    #[tokio::test]
+    async fn the_oldest_of_too_many_handshakes_gives_way() {
+        let guests = Guests::new(100_000);
+        let from = |n: usize| IpAddr::from([10, 0, (n / 250) as u8, (n % 250) as u8]);
+        let all: Vec<Knock> = (0..=HANDSHAKES_OF_ALL).map(|n| guests.knock(from(n)).unwrap()).collect();
+        all[0].ended().await;
+        let soon = std::time::Duration::from_millis(20);
+        assert!(tokio::time::timeout(soon, all[1].ended()).await.is_err(), "it stays");
+        drop(all);
+        assert!(lock(&guests.all).knocks.is_empty());
     }
 
     #[test]

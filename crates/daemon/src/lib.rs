@@ -6,6 +6,7 @@
 //! Invariant: what is decided is decided in the crates `set-core`, `server-core` and `cluster`; here is only the doing.
 
 mod adoption;
+mod attempts;
 mod clock;
 mod console;
 mod control;

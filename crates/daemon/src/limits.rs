@@ -59,6 +59,29 @@ pub(crate) const FRAME_WAIT: Duration = Duration::from_secs(60);
 /// Unfinished handshakes of one address.
 pub(crate) const HANDSHAKES: usize = 64;
 
+/// Unfinished handshakes of all together.
+pub(crate) const HANDSHAKES_OF_ALL: usize = 1024;
+
+/// Connections of one address, and of all, that have shown no key to a pool that has keys.
+pub(crate) const KEYLESS_CONNECTIONS: usize = 16;
+/// See [`KEYLESS_CONNECTIONS`].
+pub(crate) const KEYLESS_OF_ALL: usize = 128;
+
+/// For one of those to ask something, and between two questions.
+pub(crate) const KEYLESS_WAIT: Duration = Duration::from_secs(10);
+
+/// For one of those in all: as long as an invitation may take, and a token to be made for it.
+pub(crate) const KEYLESS_TIME: Duration = Duration::from_secs(75);
+
+/// Bytes of requests that are served and of answers that were not taken yet, of those of one address.
+pub(crate) const KEYLESS_MEMORY: usize = 256 << 10;
+
+/// Tries to join of one address: so many at once, and one more after each pause.
+pub(crate) const ATTEMPTS: (u32, Duration) = (10, Duration::from_secs(2));
+
+/// The same of all together.
+pub(crate) const ATTEMPTS_OF_ALL: (u32, Duration) = (50, Duration::from_millis(200));
+
 /// Connections of one address, and of one server.
 pub(crate) const GUEST_CONNECTIONS: usize = 2048;
 

@@ -3,6 +3,7 @@
 
 use crate::frames::Frames;
 use crate::harness::{Mounted, Pool, alone, eventually};
+use crate::secured::Raw;
 use ids::{OpId, ServerId, SessionId};
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -10,11 +11,12 @@ use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
+use trust::{Channel, JoinToken, joining_config};
 use wire::codec::Blob;
 use wire::frame::{HEAD, VERSIONS, encode_head};
 use wire::hello::{Hello, HelloReply, Purpose};
 use wire::map::Watch;
-use wire::{Call, Errno, Fail, Kind, Name, Op, Wire};
+use wire::{Call, Errno, Fail, Frame, Kind, Name, Op, Wire};
 
 /// Where attackers come from.
 const ATTACKER: &str = "127.66.6.6:0";
@@ -23,8 +25,12 @@ const PAUSE: Duration = Duration::from_secs(2);
 
 /// A connection from the attacker's address.
 fn reach(pool: &Pool) -> TcpStream {
+    reach_from(pool, ATTACKER)
+}
+
+fn reach_from(pool: &Pool, from: &str) -> TcpStream {
     let to: SocketAddr = pool.servers[0].address.parse().unwrap();
-    let from: SocketAddr = ATTACKER.parse().unwrap();
+    let from: SocketAddr = from.parse().unwrap();
     let fd = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     bind(&fd, &from).unwrap();
     connect(&fd, &to).unwrap();
@@ -254,6 +260,79 @@ fn thousands_of_idle_connections_are_refused_in_time() {
     assert!(grown < 250, "{grown} MB for idle connections");
     drop(idle);
     eventually("its connections are forgotten", || (descriptors(&pool) < 200).then_some(()));
+}
+
+/// Those who have shown no key: a pool that has keys lets them say hello, for tokens to join.
+#[test]
+fn without_a_key_there_is_little_room_time_and_few_tries() {
+    let _alone = alone();
+    many_descriptors();
+    let mut pool = Pool::new(1);
+    pool.volume("v", 1, &[(0, "b")]);
+    let m = pool.mount("v");
+    let token = pool.ok("pool token").trim().to_owned();
+    let fingerprint = JoinToken::parse(token.split('@').next().unwrap(), 0).unwrap().authority();
+    let hello = |from: &str| -> (Raw, String) {
+        let channel = Channel::client(joining_config(fingerprint).unwrap()).unwrap();
+        let stream = reach_from(&pool, from);
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let (raw, reply) = Raw::over(stream, Some(channel), Purpose::Control, 0).expect("an answer");
+        (raw, String::from_utf8(reply.refused.0).unwrap())
+    };
+    let before = (resident(&pool), descriptors(&pool));
+    // One address.
+    let mut own: Vec<Raw> = (0..16)
+        .map(|_| hello(ATTACKER))
+        .map(|(raw, refused)| {
+            assert_eq!(refused, "");
+            raw
+        })
+        .collect();
+    let (_, refused) = hello(ATTACKER);
+    assert!(refused.contains("127.66.6.6 has 16 connections without a key"), "{refused}");
+    let begun = Instant::now();
+    // Many.
+    let others: Vec<Raw> =
+        (1..60).flat_map(|n| [(); 8].map(|()| hello(&format!("127.66.7.{n}:0")).0)).collect();
+    let open = descriptors(&pool) - before.1;
+    assert!(open < 160, "{open} connections of {}", others.len());
+    assert!(own[0].receive().is_none(), "the oldest gave way");
+    works(&m, "beside many without a key");
+    let grown = resident(&pool).saturating_sub(before.0);
+    println!("{} connections without a key: {grown} MB", others.len() + own.len());
+    assert!(grown < 60, "{grown} MB");
+    drop(others);
+    // Who asks for nothing is ended.
+    let (mut idle, _) = hello("127.66.8.8:0");
+    let since = Instant::now();
+    assert!(idle.receive().is_none());
+    assert!((8..15).contains(&since.elapsed().as_secs()), "{:?}", since.elapsed());
+    assert!(own.iter_mut().all(|raw| raw.receive().is_none()), "after {:?}", begun.elapsed());
+    // Guesses.
+    let guess = format!(
+        "\x03{{\"token\":2,\"secret\":\"{}\",\"public\":\"{}\",\"server\":{{\"identity\":\"{}\",\
+         \"host\":\"h\",\"address\":\"h:1\"}}}}",
+        "0".repeat(32),
+        "0".repeat(64),
+        "0".repeat(32)
+    );
+    let answers: Vec<String> = (0..4)
+        .flat_map(|_| {
+            let (mut raw, _) = hello(ATTACKER);
+            [(); 10].map(|()| {
+                raw.send(&Frame::new(Kind::Control, 2, guess.clone().into_bytes()));
+                String::from_utf8(raw.receive().expect("an answer")).unwrap()
+            })
+        })
+        .collect();
+    let looked_at = answers.iter().filter(|a| a.contains("unknown, spent or expired")).count();
+    let refused = answers.iter().filter(|a| a.contains("too many tries to join from 127.66.6.6")).count();
+    assert!((10..14).contains(&looked_at) && looked_at + refused == 40, "{answers:?}");
+    // Somebody else joins meanwhile.
+    let second = pool.one_more();
+    pool.try_start_with(second, &["--join", &token]).unwrap();
+    pool.wait_in_sync();
+    works(&m, "after guesses");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use wire::hello::{Hello, HelloReply, Purpose};
 use wire::{Frame, FrameHead, Kind, Wire};
 
 /// A connection by hand, after the hello, encrypted if there is a key.
-struct Raw {
+pub(crate) struct Raw {
     stream: TcpStream,
     channel: Option<Channel>,
 }
@@ -26,6 +26,16 @@ impl Raw {
             let file = KeyFile::decode(&read_private(path).unwrap()).unwrap();
             Channel::client(client_config(&file).unwrap()).unwrap()
         });
+        Raw::over(stream, channel, purpose, from)
+    }
+
+    /// The same on a connection that was made.
+    pub(crate) fn over(
+        stream: TcpStream,
+        channel: Option<Channel>,
+        purpose: Purpose,
+        from: u64,
+    ) -> Option<(Raw, HelloReply)> {
         let mut raw = Raw { stream, channel };
         raw.shake_hands()?;
         let hello = Hello {
@@ -71,7 +81,7 @@ impl Raw {
         }
     }
 
-    fn send(&mut self, frame: &Frame) {
+    pub(crate) fn send(&mut self, frame: &Frame) {
         let bytes = frame.head_and_body();
         match &mut self.channel {
             None => drop(self.stream.write_all(&bytes)),
@@ -108,7 +118,7 @@ impl Raw {
     }
 
     /// The body of the next frame; `None`: the server ended the connection.
-    fn receive(&mut self) -> Option<Vec<u8>> {
+    pub(crate) fn receive(&mut self) -> Option<Vec<u8>> {
         let head = self.read(wire::frame::HEAD)?;
         let head = FrameHead::decode(head.first_chunk().unwrap()).unwrap();
         self.read(head.body_len)

@@ -1,8 +1,9 @@
 //! A connection for the control plane: its requests, and its watches of volumes.
 
 use super::{Control, protocol, watch};
+use crate::clock;
 use crate::guests::Guest;
-use crate::limits::{CONTROL_REQUESTS, FRAME_WAIT, LAST_ANSWERS};
+use crate::limits::{CONTROL_REQUESTS, FRAME_WAIT, KEYLESS_TIME, KEYLESS_WAIT, LAST_ANSWERS};
 use crate::speaker::{JOIN_BODY, Speaker};
 use admin::{AdminError, ErrorCode};
 use std::net::IpAddr;
@@ -21,14 +22,24 @@ pub(super) async fn serve(
     guest: Guest,
 ) -> Result<(), TransportError> {
     let Connection { reader, writer, identity: _ } = connection;
-    let longest = if speaker == Speaker::Nobody { JOIN_BODY as u32 } else { BODY_MAX };
+    let keyless = speaker == Speaker::Nobody;
+    let longest = if keyless { JOIN_BODY as u32 } else { BODY_MAX };
     let (mut frames, bounds) = (FrameReader::new(reader), guest.bounds(longest, 0));
     let (sender, queue) = FrameSender::channel();
     let mut watches = JoinSet::new();
     // An answer, or the end of a watch, counts until it was taken.
     let [requests, watchers] = [(); 2].map(|()| Arc::new(Semaphore::new(CONTROL_REQUESTS)));
     let read = async {
-        while let Some((frame, memory)) = frames.next_within(&bounds).await? {
+        loop {
+            let next = if keyless {
+                // One thing after the other, and no pause without end between them.
+                let _answered = requests.acquire_many(CONTROL_REQUESTS as u32).await;
+                let next = tokio::time::timeout(KEYLESS_WAIT, frames.next_within(&bounds));
+                next.await.unwrap_or(Err(TransportError::Stalled))
+            } else {
+                frames.next_within(&bounds).await
+            };
+            let Some((frame, memory)) = next? else { break };
             if !speaker.may_send(frame.kind, &frame.body) {
                 return Err(wire::DecodeError::Bounds("frame for this role").into());
             }
@@ -38,7 +49,10 @@ pub(super) async fn serve(
                     let Ok(permit) = requests.clone().acquire_owned().await else { break };
                     let who = speaker.called(from);
                     tokio::spawn(async move {
-                        let body = control.handle(&frame.body, &speaker, who).await;
+                        let body = match may_ask(&control, keyless, from) {
+                            Ok(()) => control.handle(&frame.body, &speaker, who).await,
+                            Err(why) => protocol::encode(&protocol::Response::Error(why)),
+                        };
                         drop(memory);
                         let answer = Frame::new(Kind::ControlReply, frame.id, within_bounds(body));
                         sender.send_holding(answer, Some(permit));
@@ -61,12 +75,25 @@ pub(super) async fn serve(
     tokio::pin!(write);
     tokio::select! {
         () = guest.ended() => {}
+        () = tokio::time::sleep(KEYLESS_TIME), if keyless => {}
         served = read => return served,
         written = &mut write => return written,
     }
     // What he asked before that he hears: it may be the very thing that ended his right.
     drop((watches, sender));
     tokio::time::timeout(LAST_ANSWERS, write).await.unwrap_or(Ok(()))
+}
+
+/// Whether somebody at that address is heard: without a key not as often as he likes, whatever he says.
+///
+/// # Errors
+/// Words for him.
+fn may_ask(control: &Control, keyless: bool, from: Option<IpAddr>) -> Result<(), String> {
+    let Some(from) = from.filter(|_| keyless) else { return Ok(()) };
+    control.attempts.begin(from, clock::now()).map_err(|wait| {
+        let seconds = wait.as_millis().div_ceil(1000);
+        format!("too many tries to join from {from}: try again in {seconds} s")
+    })
 }
 
 /// The answer, or an error in its place if it is longer than a frame may be.

@@ -185,7 +185,10 @@ async fn handshake(
     data: bool,
 ) -> Result<(), TransportError> {
     let address = stream.peer_addr()?.ip();
-    let opened = soon(opened(&control, stream, address)).await;
+    let opened = tokio::select! {
+        opened = soon(opened(&control, stream, address)) => opened,
+        () = knock.ended() => Err(TransportError::Closed),
+    };
     let (mut connection, hello, id) =
         opened.inspect_err(|_| control.shared.metrics.closed(Closed::Handshake))?;
     let speaker = Speaker::on(&connection);

@@ -42,6 +42,7 @@ mod watch;
 mod watchdog;
 
 use crate::adoption::Adoptions;
+use crate::attempts::Attempts;
 use crate::clock;
 use crate::limits::EXPIRY_LOOK;
 use crate::metrics::MetricsSite;
@@ -117,6 +118,8 @@ pub(crate) struct Control {
     pub(crate) peers: Peers,
     pub(crate) folder: StateFolder,
     pub(crate) address: String,
+    /// How often somebody without a key tries to come in.
+    attempts: Attempts,
     /// The pool store; another one after this server joined or left a pool.
     store: RwLock<ConfigStore>,
     /// Tasks that belong to the present store end when this changes.
@@ -259,6 +262,7 @@ impl Control {
             peers,
             folder,
             address: options.address.clone(),
+            attempts: Attempts::default(),
             store: RwLock::new(store.clone()),
             generation: tokio::sync::watch::Sender::new(0),
             making: Mutex::default(),
