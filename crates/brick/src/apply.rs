@@ -6,6 +6,7 @@
 
 use crate::effects::effects;
 use crate::making::NewObject;
+use crate::object::OpenObject;
 use crate::open::Brick;
 use crate::tree::At;
 use disk_format::tag::{PENDING, Version};
@@ -125,13 +126,9 @@ impl Brick {
             }
             Change::Fallocate { fid, mode, offset, len, .. } => self.fallocate(*fid, *mode, *offset, *len),
             Change::SetXattr { fid, name, value, .. } => {
-                self.load(*fid)?;
-                self.open_fid(*fid)?.set_xattr(name.as_bytes(), &value.0)
+                self.loaded(*fid)?.set_xattr(name.as_bytes(), &value.0)
             }
-            Change::RemoveXattr { fid, name, .. } => {
-                self.load(*fid)?;
-                self.open_fid(*fid)?.remove_xattr(name.as_bytes())
-            }
+            Change::RemoveXattr { fid, name, .. } => self.loaded(*fid)?.remove_xattr(name.as_bytes()),
             Change::CopyRange { from, from_offset, to, to_offset, len, .. } => {
                 self.copy_range((*from, *from_offset), (*to, *to_offset), *len)
             }
@@ -142,7 +139,7 @@ impl Brick {
                 let what = NewObject { fid, home, node, mode, uid, gid, time, flags, version };
                 self.place(path, name, &what)
             }
-            Change::PrepareFile { fid, intent } => self.prepare_file(*fid, intent),
+            Change::PrepareFile { .. } | Change::PrepareLeave { .. } => self.prepare_names(change),
             Change::EndFile { fid, drop, add, orphan, time } => {
                 self.end_file(*fid, (drop.as_ref(), add.as_ref()), *orphan, (version, *time))
             }
@@ -153,13 +150,21 @@ impl Brick {
             Change::Arrive { .. }
             | Change::Depart { .. }
             | Change::DepartAll { .. }
-            | Change::EndCopy { .. } => self.travel(change, version),
-            Change::PrepareRmdir { fid } => self.load(*fid).map(|_| ()),
-            Change::EndTransaction { keep: true, fid } => self.load(*fid).map(|_| ()),
+            | Change::EndCopy { .. }
+            | Change::ComeHome { .. } => self.travel(change, version),
+            Change::PrepareRmdir { fid } | Change::EndTransaction { keep: true, fid } => {
+                self.load(*fid).map(|_| ())
+            }
             Change::EndTransaction { keep: false, fid } => self.remove_prepared(*fid),
             Change::Relocate { fid, path, name } => self.relocate(*fid, path, name, version),
             Change::Touch { .. } | Change::Partial { .. } => self.keep_times_of(&change.touched()),
         }
+    }
+
+    /// An object whose tag is in memory, from before it changes.
+    fn loaded(&mut self, fid: Fid) -> Result<OpenObject, Errno> {
+        self.load(fid)?;
+        self.open_fid(fid)
     }
 
     /// Like [`Brick::keep_times`], of those that are here.

@@ -14,7 +14,7 @@ use file_system::{File, Times};
 use ids::{Fid, Time};
 use namespace::Entry;
 use wire::op::{EntryName, Node};
-use wire::{Change, Errno};
+use wire::{Change, Errno, Name};
 
 impl Brick {
     /// What only files do that move.
@@ -25,6 +25,7 @@ impl Brick {
                 self.depart_all(*fid, names, (*copy, *to, *kind), (version, *time))
             }
             Change::EndCopy { fid, names, time } => self.end_copy(*fid, names, (version, *time)),
+            Change::ComeHome { parent, name, fid, copy, .. } => self.come_home((*parent, name), *fid, *copy),
             change => self.depart(change, version),
         }
     }
@@ -127,6 +128,33 @@ impl Brick {
         }
         self.keep_arrived(fid)?;
         self.end_intent(fid, at.0)
+    }
+
+    /// [`wire::Change::ComeHome`]. The copy takes the place of the stub in one go.
+    fn come_home(&mut self, (parent, name): (Fid, &Name), fid: Fid, copy: Fid) -> Result<(), Errno> {
+        let bytes = name.as_bytes();
+        match self.find(parent, bytes)? {
+            At::Entry(e) if e.fid == fid => {}
+            At::Entry(e) if e.fid == copy && self.progress.is_replaying() => {
+                return self.leave_orphanage(copy);
+            }
+            other => return self.diverged(parent, bytes, other),
+        }
+        let dir = self.open_dir(parent)?;
+        let last = self.fresh(fid)?.1.nlink <= 1;
+        self.progress.begins_later();
+        self.folders.orphans().release(copy, &dir, bytes)?;
+        self.progress.begins();
+        if last {
+            self.forget(fid);
+        } else {
+            self.invalidate_attrs(fid);
+        }
+        self.left(parent, bytes);
+        self.invalidate_attrs(copy);
+        self.entered(parent, bytes, Entry { fid: copy, home: self.identity.set, kind: S_IFREG });
+        self.load(copy)?.set_orphan(false);
+        Ok(())
     }
 
     /// The transaction that was to give a file its first name ends, and nothing is to be done: a power cut may have left it

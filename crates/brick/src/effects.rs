@@ -47,7 +47,9 @@ pub(crate) fn effects(change: &Change) -> Vec<(Fid, Effect)> {
         Change::CopyRange { to, time, .. } => vec![(*to, m(time))],
         Change::SetXattr { fid, time, .. } | Change::RemoveXattr { fid, time, .. } => vec![(*fid, c(time))],
         Change::PrepareMkdir { .. } => vec![],
-        Change::PrepareFile { fid, .. } => vec![(*fid, Effect { set: PENDING, ..Effect::default() })],
+        Change::PrepareFile { fid, .. } | Change::PrepareLeave { fid, .. } => {
+            vec![(*fid, Effect { set: PENDING, ..Effect::default() })]
+        }
         Change::EndFile { fid, drop, add, orphan, time } => {
             let mut dirs: Vec<Fid> = drop.iter().chain(add).map(|place| place.dir).collect();
             dirs.dedup();
@@ -62,7 +64,9 @@ pub(crate) fn effects(change: &Change) -> Vec<(Fid, Effect)> {
             v.extend(replaced.as_ref().map(|r| (r.fid, gone(time, r.orphan))));
             v
         }
-        Change::DepartAll { .. } | Change::EndCopy { .. } => effects_of_names(change),
+        Change::DepartAll { .. } | Change::EndCopy { .. } | Change::ComeHome { .. } => {
+            effects_of_names(change)
+        }
         Change::PrepareRmdir { fid } => vec![(*fid, Effect { set: PENDING, ..Effect::default() })],
         Change::EndTransaction { fid, keep: true } => {
             vec![(*fid, Effect { clear: PENDING, ..Effect::default() })]
@@ -73,7 +77,7 @@ pub(crate) fn effects(change: &Change) -> Vec<(Fid, Effect)> {
     }
 }
 
-/// Likewise, of a change of all names of a file.
+/// Likewise, of a change of all names of a file that moves.
 fn effects_of_names(change: &Change) -> Vec<(Fid, Effect)> {
     match change {
         Change::DepartAll { fid, names, time, .. } => {
@@ -87,6 +91,13 @@ fn effects_of_names(change: &Change) -> Vec<(Fid, Effect)> {
             let entries = Effect { ctime, mtime, only_times: true, ..Effect::default() };
             let ended = Effect { ctime, clear: PENDING | ORPHAN, ended: true, ..Effect::default() };
             directories(names).into_iter().map(|dir| (dir, entries)).chain([(*fid, ended)]).collect()
+        }
+        Change::ComeHome { parent, fid, copy, mtime, ctime, time, .. } => {
+            let entries =
+                Effect { mtime: Some(*mtime), ctime: Some(*ctime), only_times: true, ..Effect::default() };
+            let gone = Effect { ctime: Some(*ctime), ..Effect::default() };
+            let named = Effect { ctime: Some(*time), clear: ORPHAN, ..Effect::default() };
+            vec![(*parent, entries), (*fid, gone), (*copy, named)]
         }
         _ => vec![],
     }

@@ -133,7 +133,8 @@ pub(crate) fn missing_orphans(at: &Site, journal: &Journal) -> Result<Vec<Fid>, 
         let change = record?.change;
         if let Change::DropOrphan { fid }
         | Change::EndFile { fid, add: Some(_), .. }
-        | Change::EndCopy { fid, .. } = change
+        | Change::EndCopy { fid, .. }
+        | Change::ComeHome { copy: fid, .. } = change
         {
             orphans.remove(&fid);
         }

@@ -71,7 +71,8 @@ pub(crate) fn given(change: &Change) -> Vec<(Fid, &Name)> {
         Change::Create { parent, name, .. }
         | Change::Link { parent, name, .. }
         | Change::Enter { parent, name, .. }
-        | Change::Depart { parent, name, .. } => vec![(*parent, name)],
+        | Change::Depart { parent, name, .. }
+        | Change::ComeHome { parent, name, .. } => vec![(*parent, name)],
         Change::EndFile { add: Some(add), .. } => vec![(add.dir, &add.name)],
         Change::DepartAll { names, .. } | Change::EndCopy { names, .. } => {
             names.iter().map(|place| (place.dir, &place.name)).collect()

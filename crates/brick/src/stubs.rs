@@ -12,8 +12,8 @@ use crate::tree::At;
 use disk_format::tag::{INTENT, Version, encode_ended, encode_intent, stub_flags};
 use ids::{Fid, SetId, Time};
 use namespace::{Entry, TreeState};
-use wire::op::{COPY_NAMES, EntryName, Intent, Node};
-use wire::{Errno, Name};
+use wire::op::{COPY_NAMES, EntryName, Intent, Node, encode_names};
+use wire::{Change, Errno, Name};
 
 /// The permission bits of a stub.
 pub(crate) const STUB_MODE: u32 = 0o1000;
@@ -153,12 +153,18 @@ impl Brick {
         Ok(left)
     }
 
-    /// [`wire::Change::PrepareFile`].
-    pub(crate) fn prepare_file(&mut self, fid: Fid, intent: &Intent) -> Result<(), Errno> {
-        self.load(fid)?;
-        let open = self.open_fid(fid)?;
-        // The names that it was to get when it arrived, it has had.
-        if !self.lies_among_orphans(fid)? {
+    /// [`wire::Change::PrepareFile`] and [`wire::Change::PrepareLeave`].
+    pub(crate) fn prepare_names(&mut self, change: &Change) -> Result<(), Errno> {
+        let (Change::PrepareFile { fid, intent } | Change::PrepareLeave { fid, intent }) = change else {
+            return Err(Errno::EINVAL);
+        };
+        self.load(*fid)?;
+        let open = self.open_fid(*fid)?;
+        if let Change::PrepareLeave { .. } = change {
+            // Before the mark: without it the mark would let users change what is copied.
+            open.set_xattr(COPY_NAMES.as_bytes(), &names_to_leave(intent))?;
+        } else if !self.lies_among_orphans(*fid)? {
+            // The names that it was to get when it arrived, it has had.
             open.remove_xattr(COPY_NAMES.as_bytes())?;
         }
         open.set_xattr(INTENT.as_bytes(), &encode_intent(intent))
@@ -272,6 +278,12 @@ impl Brick {
         self.forget(dir);
         Ok(())
     }
+}
+
+/// What is beside a file that leaves with the name that it drops.
+pub(crate) fn names_to_leave(intent: &Intent) -> Vec<u8> {
+    let place = |drop: &EntryName| EntryName { dir: drop.dir.without_names(), name: drop.name.clone() };
+    encode_names(&intent.drop.iter().map(place).collect::<Vec<_>>())
 }
 
 /// The folder's name in lost+found is that of its fid.

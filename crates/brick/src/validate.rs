@@ -3,10 +3,12 @@
 
 use crate::object::{OpenObject, S_IFDIR, S_IFLNK};
 use crate::open::Brick;
+use crate::stubs::names_to_leave;
 use disk_format::tag;
 use file_system::Opening;
 use ids::Fid;
 use wire::change::Replaced;
+use wire::op::COPY_NAMES;
 use wire::{Change, Errno};
 
 /// ext4's bound; all bricks keep to the smallest.
@@ -64,7 +66,7 @@ impl Brick {
                 Err(Errno::EAGAIN)
             }
             Change::Link { fid, .. } if self.fresh(*fid)?.1.nlink >= LINK_MAX => Err(Errno::EMLINK),
-            Change::PrepareFile { fid, intent } => {
+            Change::PrepareFile { fid, intent } | Change::PrepareLeave { fid, intent } => {
                 // The intent takes the place of the last one, which a power cut may still bring back.
                 let durable = self.durable().lsn;
                 if !self.load(*fid)?.has_ended(durable) {
@@ -74,7 +76,12 @@ impl Brick {
                     return Err(Errno::EMLINK);
                 }
                 let open = self.open_fid(*fid)?;
-                attributes_fit(&open, tag::INTENT.as_bytes(), tag::encode_intent(intent).len() + 12)
+                let mut len = tag::encode_intent(intent).len() + 12;
+                if let Change::PrepareLeave { .. } = change {
+                    // A name of at most 255 bytes is beside it too.
+                    len += names_to_leave(intent).len() + 16 + COPY_NAMES.len();
+                }
+                attributes_fit(&open, tag::INTENT.as_bytes(), len)
             }
             Change::SetXattr { fid, name, value, .. } => {
                 let open = self.open_fid(*fid)?;

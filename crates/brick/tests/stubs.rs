@@ -48,6 +48,15 @@ fn end(fid: Fid, drop: Option<EntryName>, add: Option<EntryName>, orphan: bool) 
     Change::EndFile { fid, drop, add, orphan, time: time(600) }
 }
 
+fn leave(fid: Fid, drop: Option<EntryName>) -> Change {
+    Change::PrepareLeave { fid, intent: Intent { tx: TX, coordinator: OTHER, drop, add: None } }
+}
+
+fn come_home(parent: Fid, s: &str, fid: Fid, copy: Fid) -> Change {
+    let (mtime, ctime, time) = (time(700), time(700), time(800));
+    Change::ComeHome { parent, name: name(s), fid, copy, mtime, ctime, time }
+}
+
 /// The users' tree, and what is in folders of names. Of stubs only their home knows times, and nobody asks for those of folders of
 /// names; what Mortar notes beside objects may lag behind.
 fn whole(path: &Path) -> BTreeMap<PathBuf, Seen> {
@@ -350,6 +359,14 @@ fn changes_of_transactions_are_applied_again_after_a_kill() {
         (vec![prepare(f, own(), far())], end(f, own(), far(), false)),
         (vec![prepare(f, own(), far())], end(f, None, None, false)),
         (vec![prepare(f, None, far())], end(f, None, far(), false)),
+        (vec![], leave(f, own())),
+        (
+            vec![
+                enter(ROOT, "s", there(5), 0o100_000, None),
+                Change::Arrive { fid: Fid { lsn: Lsn(4), ..f }, time: time(3) },
+            ],
+            come_home(ROOT, "s", there(5), Fid { lsn: Lsn(4), ..f }),
+        ),
     ];
     for (before, last) in table {
         let t = temp();
@@ -654,4 +671,98 @@ fn a_copy_without_a_tag_is_made_anew() {
     j.close().unwrap();
     let left = brick::check(&path, false).unwrap().problems;
     assert!(left.iter().all(|p| p.path.starts_with(".mortar/limbo")), "{left:?}");
+}
+
+/// A file whose name is in another set's directory is marked to leave with it, and goes or stays.
+#[test]
+fn a_file_is_marked_to_leave() {
+    let (t, mut s) = two();
+    let d = s.dir(ROOT, "d");
+    let f = s.file(d, "f");
+    let far = at(FAR.names(), "x");
+    s.apply(&prepare(f, Some(at(d, "f")), Some(far.clone())), b"").unwrap();
+    s.apply(&end(f, Some(at(d, "f")), Some(far.clone()), false), b"").unwrap();
+    for goes in [false, true] {
+        s = reopened(&t, s);
+        s.apply(&leave(f, Some(far.clone())), b"").unwrap();
+        for _ in 0..2 {
+            for b in &mut s.bricks {
+                let meant = b.intent(f).unwrap().unwrap();
+                assert_eq!((meant.drop, meant.add), (Some(far.clone()), None));
+                assert_eq!(b.names_of_copy(f).unwrap(), [at(FAR, "x")]);
+            }
+            s = reopened(&t, s);
+        }
+        s.apply(&end(f, goes.then(|| far.clone()), None, false), b"").unwrap();
+        assert!(!goes || s.bricks[1].attr(f) == Err(Errno::ESTALE));
+        assert!(goes || !s.bricks[1].is_pending(f).unwrap());
+    }
+    // Another transaction leaves nothing of it.
+    let g = s.file(d, "g");
+    s.apply(&leave(g, Some(at(d, "g"))), b"").unwrap();
+    s.apply(&end(g, None, None, false), b"").unwrap();
+    s = reopened(&t, s);
+    s.apply(&prepare(g, None, Some(far)), b"").unwrap();
+    assert_eq!(s.bricks[1].names_of_copy(g).unwrap(), []);
+}
+
+/// A copy takes the place of the stub, with its content and its time; the directory keeps its own.
+#[test]
+fn a_file_comes_home() {
+    let (t, mut s) = two();
+    let d = s.dir(ROOT, "d");
+    s.apply(&enter(d, "s", there(5), 0o100_000, None), b"").unwrap();
+    let copy = Fid { set: SET, epoch: Epoch(1), lsn: s.bricks[0].last().lsn.next() };
+    s.apply(&Change::Arrive { fid: copy, time: time(3) }, b"").unwrap();
+    s.write(copy, 0, b"content");
+    s = reopened(&t, s);
+    s.apply(&prepare(copy, None, Some(at(d.names(), "s"))), b"").unwrap();
+    s.apply(&come_home(d, "s", there(5), copy), b"").unwrap();
+    s.apply(&end(copy, None, None, false), b"").unwrap();
+    for _ in 0..2 {
+        assert_eq!(entry(&mut s, d, "s"), Some(Entry { fid: copy, home: SET, kind: 0o100_000 }));
+        let attr = s.bricks[1].attr(copy).unwrap();
+        assert_eq!((attr.nlink, attr.size, attr.ctime), (1, 7, time(800)));
+        let dir = s.bricks[1].attr(d).unwrap();
+        assert_eq!((dir.mtime, dir.ctime), (time(700), time(700)));
+        assert!(!s.bricks[1].is_orphan(copy) && !s.bricks[1].is_pending(copy).unwrap());
+        assert_eq!(on_disk(&s, "d/s").content, b"content");
+        s = reopened(&t, s);
+    }
+    s.bricks.iter().for_each(|b| assert!(!b.path().join(".mortar/limbo").join(hidden(d.names())).exists()));
+}
+
+/// A brick that was away while a file came home takes it there.
+#[test]
+fn what_came_home_is_healed() {
+    for full in [false, true] {
+        for before in [false, true] {
+            let (t, mut s) = two();
+            let d = s.dir(ROOT, "d");
+            s.apply(&enter(d, "s", there(5), 0o100_000, None), b"").unwrap();
+            let copy = Fid { set: SET, epoch: Epoch(1), lsn: s.bricks[0].last().lsn.next() };
+            let arrive = |s: &mut Set| {
+                s.apply(&Change::Arrive { fid: copy, time: time(3) }, b"").unwrap();
+                s.write(copy, 0, b"content");
+            };
+            if before {
+                arrive(&mut s);
+            }
+            let mut j = s.bricks.pop().unwrap();
+            let common = j.last();
+            if !before {
+                arrive(&mut s);
+            }
+            s.apply(&prepare(copy, None, Some(at(d.names(), "s"))), b"").unwrap();
+            s.apply(&come_home(d, "s", there(5), copy), b"").unwrap();
+            let mut p = s.bricks.pop().unwrap();
+            let mut healing = accept_join(&mut p, &mut j, &common, full);
+            heal_all(&mut p, &mut j, &mut healing);
+            let mut s = Set::new(vec![p, j]);
+            assert_eq!(entry(&mut s, d, "s"), Some(Entry { fid: copy, home: SET, kind: 0o100_000 }));
+            assert!(s.bricks[1].is_pending(copy).unwrap() && !s.bricks[1].is_orphan(copy));
+            assert_eq!(on_disk(&s, "d/s").content, b"content");
+            reopened(&t, s);
+        }
+    }
 }

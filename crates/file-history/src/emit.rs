@@ -166,6 +166,8 @@ impl<'a> Emitter<'a> {
             | Op::DepartAll { .. }
             | Op::HoldLocks { .. }
             | Op::DropLocks { .. }
+            | Op::Retarget { .. }
+            | Op::PrepareLeave { .. }
             | Op::LockTree { .. }
             | Op::UnlockTree { .. }
             | Op::Lineage { .. } => Ok(()),

@@ -213,23 +213,8 @@ impl Kernel {
                 self.copy((*from, *from_offset), (*to, *to_offset), *len)
             }
             Op::SyncFs => Ok(Answer::Done),
-            // Between the primaries of two sets: no system calls.
-            Op::PrepareMkdir { .. }
-            | Op::PrepareRmdir { .. }
-            | Op::Relocate { .. }
-            | Op::CheckEntry { .. }
-            | Op::EndTransaction { .. }
-            | Op::PrepareFile { .. }
-            | Op::EndFile { .. }
-            | Op::Arrive
-            | Op::Land { .. }
-            | Op::Depart { .. }
-            | Op::DepartAll { .. }
-            | Op::HoldLocks { .. }
-            | Op::DropLocks { .. }
-            | Op::LockTree { .. }
-            | Op::UnlockTree { .. }
-            | Op::Lineage { .. } => Err(Errno::ENOSYS),
+            // Between the primaries of two sets, and of locks: no system calls on the tree.
+            _ => Err(Errno::ENOSYS),
         }
     }
 }

@@ -66,6 +66,8 @@ pub struct Need {
     pub drop: Option<EntryName>,
     /// The name that it is to get.
     pub add: Option<EntryName>,
+    /// The file goes with the name, if this is what it was copied to.
+    pub copy: Option<Fid>,
 }
 
 /// What is to be done.
@@ -120,9 +122,12 @@ pub fn decide(op: &Op, view: &mut dyn TreeState, cx: &Context<'_>) -> Result<Dec
         Op::PrepareFile { .. } | Op::EndFile { .. } | Op::MoveIn { .. } | Op::LinkIn { .. } => {
             decide_joint(op, view, cx)
         }
-        Op::Arrive | Op::Land { .. } | Op::Depart { .. } | Op::DepartAll { .. } => {
-            decide_departure(op, view, cx)
-        }
+        Op::Arrive
+        | Op::Land { .. }
+        | Op::Depart { .. }
+        | Op::DepartAll { .. }
+        | Op::Retarget { .. }
+        | Op::PrepareLeave { .. } => decide_departure(op, view, cx),
         Op::Relocate { fid, path, name } => {
             view.attr(*fid)?;
             Ok(Decision::Change(Change::Relocate { fid: *fid, path: path.clone(), name: name.clone() }, None))

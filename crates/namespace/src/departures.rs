@@ -6,7 +6,7 @@ use crate::tree_state::TreeState;
 use alloc::collections::BTreeSet;
 use ids::{Fid, SetId};
 use wire::limits::COPY_NAMES_MAX;
-use wire::op::EntryName;
+use wire::op::{EntryName, Intent};
 use wire::{Change, Errno, Op};
 
 /// Operations that only files need which move.
@@ -32,6 +32,14 @@ pub(crate) fn decide_departure(
             depart(view, cx, NameIn { dir: *parent, name }, *fid, (*to, *copy))
         }
         Op::DepartAll { fid, to, copy, names } => depart_all(view, cx, names, *fid, (*to, *copy)),
+        Op::Retarget { parent, name, fid, home, to, copy } => {
+            retarget(view, cx, NameIn { dir: *parent, name }, (*fid, *home), (*to, *copy))
+        }
+        Op::PrepareLeave { tx, coordinator, fid, copy, drop, by: _ } => {
+            let drop = EntryName { dir: drop.dir.names(), name: drop.name.clone() };
+            let intent = Intent { tx: *tx, coordinator: *coordinator, drop: Some(drop), add: None };
+            prepare_leave(view, cx, *fid, *copy, intent)
+        }
         _ => Err(Errno::EINVAL),
     }
 }
@@ -65,7 +73,7 @@ fn depart(
         return Err(Errno::EBUSY);
     }
     match cx.incoming {
-        None => Ok(Decision::AskHome(Need { home: to, fid: Some(copy), drop: None, add: Some(place(at)) })),
+        None => Ok(Decision::AskHome(to_arrive(to, copy, place(at)))),
         Some(file) if file.fid == copy && file.home == to && file.size == attr.size => {
             let (parent, name) = (at.dir, at.name.clone());
             let (mtime, ctime) = (dir.mtime, dir.ctime);
@@ -104,14 +112,76 @@ fn depart_all(
         return Err(Errno::EBUSY);
     }
     match cx.incoming {
-        None => {
-            let add = Some(first.clone());
-            Ok(Decision::AskHome(Need { home: to, fid: Some(copy), drop: None, add }))
-        }
+        None => Ok(Decision::AskHome(to_arrive(to, copy, first.clone()))),
         Some(file) if file.fid == copy && file.home == to && file.size == attr.size => {
             let (names, time) = (names.to_vec(), attr.ctime);
             result_fid(copy, Change::DepartAll { fid, to, copy, kind, names, time })
         }
         Some(_) => Err(Errno::EIO),
     }
+}
+
+/// What a copy's set has to agree to.
+fn to_arrive(to: SetId, copy: Fid, add: EntryName) -> Need {
+    Need { home: to, fid: Some(copy), drop: None, add: Some(add), copy: None }
+}
+
+/// The entry of a file of another set is to lead to the file's copy. The copy is marked first, so that the file is held up for
+/// as short as may be.
+fn retarget(
+    view: &mut dyn TreeState,
+    cx: &Context<'_>,
+    at: NameIn<'_>,
+    (fid, home): (Fid, SetId),
+    (to, copy): (SetId, Fid),
+) -> Result<Decision, Errno> {
+    if at.dir.is_names() || home == cx.set || home == to {
+        return Err(Errno::EINVAL);
+    }
+    let dir = open_dir(view, at.dir)?;
+    let entry = view.entry(at.dir, at.name)?.filter(|e| (e.fid, e.home) == (fid, home));
+    let kind = entry.filter(|e| e.kind == 0o100_000).ok_or(Errno::ESTALE)?.kind;
+    let Some(file) = cx.incoming else { return Ok(Decision::AskHome(to_arrive(to, copy, place(at)))) };
+    if (file.fid, file.home) != (copy, to) {
+        return Err(Errno::EIO);
+    }
+    let need = Need { home, fid: Some(fid), drop: Some(place(at)), add: None, copy: Some(copy) };
+    if !cx.agreed.contains(&need) {
+        return Ok(Decision::AskHome(need));
+    }
+    let (parent, name, mtime, ctime) = (at.dir, at.name.clone(), dir.mtime, dir.ctime);
+    if to != cx.set {
+        return result_fid(copy, Change::Depart { parent, name, fid, to, copy, kind, mtime, ctime });
+    }
+    let arrived = view.attr(copy)?;
+    if arrived.nlink != 0 || !(cx.is_arriving)(copy) {
+        return Err(Errno::ESTALE);
+    }
+    let time = arrived.ctime;
+    result_fid(copy, Change::ComeHome { parent, name, fid, copy, mtime, ctime, time })
+}
+
+/// The home of a file is asked whether it may go with its only name, which is in a directory of another set.
+fn prepare_leave(
+    view: &mut dyn TreeState,
+    cx: &Context<'_>,
+    fid: Fid,
+    copy: Fid,
+    intent: Intent,
+) -> Result<Decision, Errno> {
+    if view.is_pending(fid)? {
+        return Err(Errno::EAGAIN);
+    }
+    if let Some(drop) = &intent.drop
+        && view.entry(drop.dir, &drop.name)?.is_none_or(|e| e.fid != fid)
+    {
+        return Err(Errno::ESTALE);
+    }
+    let attr = view.attr(fid)?;
+    let is_file = attr.mode & 0o170_000 == 0o100_000;
+    let may_go = is_file && attr.nlink == 1 && !(cx.is_open)(fid) && (cx.is_copied)(fid, copy);
+    if !may_go {
+        return Err(Errno::EBUSY);
+    }
+    result_fid(fid, Change::PrepareLeave { fid, intent })
 }

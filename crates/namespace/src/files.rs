@@ -65,7 +65,8 @@ pub(crate) fn needs(
     if entry.home == cx.set || entry.is_dir() {
         return None;
     }
-    let need = Need { home: entry.home, fid: Some(entry.fid), drop: Some(place(drop)), add: add.map(place) };
+    let (drop, add) = (Some(place(drop)), add.map(place));
+    let need = Need { home: entry.home, fid: Some(entry.fid), drop, add, copy: None };
     (!cx.agreed.contains(&need)).then_some(need)
 }
 
@@ -151,7 +152,7 @@ fn move_in(
     }
     let Some(file) = cx.incoming else {
         let (drop, add) = (Some(place(drop)), Some(place(add)));
-        return Ok(Decision::AskHome(Need { home: from, fid: None, drop, add }));
+        return Ok(Decision::AskHome(Need { home: from, fid: None, drop, add, copy: None }));
     };
     check_target(flags, target)?;
     match target {
@@ -182,7 +183,10 @@ fn link_in(
     let dir = open_dir(view, at.dir)?;
     free_name(view, at)?;
     match cx.incoming {
-        None => Ok(Decision::AskHome(Need { home, fid: Some(fid), drop: None, add: Some(place(at)) })),
+        None => {
+            let add = Some(place(at));
+            Ok(Decision::AskHome(Need { home, fid: Some(fid), drop: None, add, copy: None }))
+        }
         Some(file) => enter(cx, at, file, &dir, None),
     }
 }
@@ -256,6 +260,7 @@ fn prepare_file(
         return Err(Errno::ENOENT);
     }
     if let Some(add) = &intent.add
+        && intent.coordinator != cx.set
         && leads_to(view, add, fid)?
     {
         // The entry is there already, and would say that a transaction has committed which did not.
@@ -308,9 +313,13 @@ fn end_file(
     let Some(intent) = view.intent(fid)?.filter(|intent| intent.tx == tx) else { return done };
     // What has arrived keeps the time of what it is a copy of.
     let mut time = if attr.nlink == 0 { attr.ctime } else { touch(&attr, cx.now) };
-    let Intent { mut drop, mut add, .. } = intent;
+    let Intent { mut drop, mut add, coordinator, .. } = intent;
     if !commit {
         (drop, add) = (None, None);
+    }
+    if coordinator == cx.set {
+        // A copy that has come home has its entry here: there is no folder of names.
+        add = None;
     }
     if drop.is_none() && add.is_some() {
         let names = view.names_of_copy(fid)?;

@@ -167,7 +167,7 @@ impl Case {
             incoming: self.incoming.as_ref(),
             holds_names: &|_| self.holds_names,
             is_arriving: &|fid| fid == ARRIVING,
-            is_copied: &|fid, copy| (fid, copy) == (OWN, FAR_COPY),
+            is_copied: &|fid, copy| [(OWN, FAR_COPY), (AWAY, FAR_COPY)].contains(&(fid, copy)),
             above: &BTreeMap::new(),
         };
         decide(op, &mut self.tree, &context)
@@ -229,6 +229,7 @@ fn homes_agree_before_a_name_goes_or_moves() {
         fid: Some(fid),
         drop: Some(place(DIR, drop)),
         add: add.map(|s| place(DIR, s)),
+        copy: None,
     };
     // operation, what the home of the file that moves or goes is asked, and then that of what gives way
     let table = [
@@ -259,10 +260,11 @@ fn homes_agree_before_a_name_goes_or_moves() {
 fn what_a_home_said_of_one_name_says_nothing_of_another() {
     let mut c = case();
     let over = Some(place(DIR, "own"));
-    c.agreed.push(Need { home: OTHER, fid: Some(STUB), drop: over.clone(), add: None });
+    let need = |drop, add| Need { home: OTHER, fid: Some(STUB), drop, add, copy: None };
+    c.agreed.push(need(over.clone(), None));
     let drop = Some(place(DIR, "stub"));
-    assert_eq!(c.need(&unlink("stub")), Need { home: OTHER, fid: Some(STUB), drop: drop.clone(), add: None });
-    assert_eq!(c.need(&rename("stub", "own", 0)), Need { home: OTHER, fid: Some(STUB), drop, add: over });
+    assert_eq!(c.need(&unlink("stub")), need(drop.clone(), None));
+    assert_eq!(c.need(&rename("stub", "own", 0)), need(drop, over));
 }
 
 #[test]
@@ -288,17 +290,21 @@ fn a_name_that_comes_is_agreed_to_before_what_gives_way() {
     ] {
         let mut c = case();
         let op = move_in(to, 0);
-        assert_eq!(c.need(&op), Need { home: OTHER, fid: None, drop: drop.clone(), add: add(to) });
+        assert_eq!(
+            c.need(&op),
+            Need { home: OTHER, fid: None, drop: drop.clone(), add: add(to), copy: None }
+        );
         c.incoming = Some(file.clone());
         if let Some((home, fid)) = second {
-            let need = Need { home, fid: Some(fid), drop: add(to), add: None };
+            let need = Need { home, fid: Some(fid), drop: add(to), add: None, copy: None };
             assert_eq!(c.need(&op), need);
             c.agreed.push(need);
         }
         assert_eq!(c.change(&op), enter(to, replaced), "{to}");
     }
     let mut c = case();
-    assert_eq!(c.need(&link_in("new")), Need { home: OTHER, fid: Some(STUB), drop: None, add: add("new") });
+    let need = Need { home: OTHER, fid: Some(STUB), drop: None, add: add("new"), copy: None };
+    assert_eq!(c.need(&link_in("new")), need);
     c.incoming = Some(file.clone());
     assert_eq!(c.change(&link_in("new")), enter("new", None));
     // Its other name is there already: as POSIX says of two names of one file, nothing is done.
@@ -506,7 +512,7 @@ fn a_file_departs() {
     };
     let op = depart("own", OWN, FAR_COPY);
     let (home, fid) = (OTHER, Some(FAR_COPY));
-    let need = Need { home, fid, drop: None, add: Some(place(DIR, "own")) };
+    let need = Need { home, fid, drop: None, add: Some(place(DIR, "own")), copy: None };
     assert_eq!(closed().need(&op), need);
     let agreed = |copy, size| {
         let mut case = closed();
@@ -544,7 +550,8 @@ fn a_file_of_several_names_departs() {
     let both = [place(DIR, "own"), place(SUB, "own2")];
     let op =
         |names: &[EntryName]| Op::DepartAll { fid: OWN, to: OTHER, copy: FAR_COPY, names: names.to_vec() };
-    let need = Need { home: OTHER, fid: Some(FAR_COPY), drop: None, add: Some(place(DIR, "own")) };
+    let add = Some(place(DIR, "own"));
+    let need = Need { home: OTHER, fid: Some(FAR_COPY), drop: None, add, copy: None };
     assert_eq!(two().need(&op(&both)), need, "the first one decides");
     let agreed = |case: &mut Case, names: &[EntryName]| {
         case.incoming = Some(attr_of(FAR_COPY, OTHER, 0));
@@ -639,4 +646,97 @@ fn a_copy_arrives() {
     let mut marked = case().marked(ARRIVING, intent(None, add.clone()));
     let ended = Change::EndFile { fid: ARRIVING, drop, add, orphan: false, time: LAST };
     assert_eq!(marked.change(&end(ARRIVING, 1, true)), ended);
+}
+
+fn retarget(s: &str, fid: Fid, (home, to): (SetId, SetId), copy: Fid) -> Op {
+    Op::Retarget { parent: DIR, name: name(s), fid, home, to, copy }
+}
+
+/// The entry of a file of another set leads to a copy: in the entry's own set, or in a third one. Both homes agree first, the
+/// one that loses the file last.
+#[test]
+fn an_entry_is_retargeted() {
+    const THIRD_COPY: Fid = fid(THIRD, 12);
+    for (to, copy) in [(SET, ARRIVING), (THIRD, THIRD_COPY)] {
+        let op = retarget("stub", STUB, (OTHER, to), copy);
+        let at = || Some(place(DIR, "stub"));
+        let mut c = case();
+        assert_eq!(c.need(&op), Need { home: to, fid: Some(copy), drop: None, add: at(), copy: None });
+        c.incoming = Some(attr_of(copy, to, 0));
+        let goes = Need { home: OTHER, fid: Some(STUB), drop: at(), add: None, copy: Some(copy) };
+        assert_eq!(c.need(&op), goes);
+        c.agreed.push(Need { copy: None, ..goes.clone() });
+        assert_eq!(c.need(&op), goes, "a name that goes is not a file that goes");
+        c.agreed.push(goes);
+        let (parent, name, kind, mtime, ctime) = (DIR, name("stub"), 0o100_000, LAST, LAST);
+        let done = match to {
+            SET => Change::ComeHome { parent, name, fid: STUB, copy, mtime, ctime, time: LAST },
+            _ => Change::Depart { parent, name, fid: STUB, to, copy, kind, mtime, ctime },
+        };
+        assert_eq!(c.change(&op), done);
+        c.incoming = Some(attr_of(copy, OTHER, 0));
+        assert_eq!(c.decide(&op), Err(Errno::EIO), "another copy has agreed");
+    }
+    for (op, why) in [
+        (retarget("stub", STUB3, (THIRD, SET), ARRIVING), Errno::ESTALE),
+        (retarget("none", STUB, (OTHER, SET), ARRIVING), Errno::ESTALE),
+        (retarget("own", OWN, (SET, OTHER), FAR_COPY), Errno::EINVAL),
+        (retarget("stub", STUB, (OTHER, OTHER), FAR_COPY), Errno::EINVAL),
+    ] {
+        assert_eq!(case().decide(&op), Err(why), "{op:?}");
+    }
+    // What has arrived and was forgotten since, or has got a name, does not come home.
+    let mut c = case();
+    c.incoming = Some(attr_of(NAMELESS, SET, 0));
+    let at = Some(place(DIR, "stub"));
+    c.agreed.push(Need { home: OTHER, fid: Some(STUB), drop: at, add: None, copy: Some(NAMELESS) });
+    assert_eq!(c.decide(&retarget("stub", STUB, (OTHER, SET), NAMELESS)), Err(Errno::ESTALE));
+}
+
+/// A file goes with its only name, in a directory of another set, if it is as it was copied and nobody has it open.
+#[test]
+fn a_file_agrees_to_leave() {
+    let leave = |s: &str, fid, copy| {
+        let drop = place(FAR, s);
+        Op::PrepareLeave { tx: tx(1), coordinator: OTHER, fid, copy, drop, by: BY }
+    };
+    let closed = || {
+        let mut case = case();
+        case.tree.closed.insert(AWAY);
+        case
+    };
+    let op = leave("away", AWAY, FAR_COPY);
+    let left = Change::PrepareLeave { fid: AWAY, intent: intent(Some(place(FAR.names(), "away")), None) };
+    assert_eq!(closed().change(&op), left);
+    assert_eq!(case().decide(&op), Err(Errno::EBUSY), "somebody has it open");
+    assert_eq!(closed().decide(&leave("away", AWAY, STUB)), Err(Errno::EBUSY), "not as it was copied");
+    assert_eq!(closed().decide(&leave("a2", AWAY, FAR_COPY)), Err(Errno::ESTALE), "not its name");
+    assert_eq!(closed().decide(&leave("a2", TWICE, FAR_COPY)), Err(Errno::EBUSY), "it has one more");
+    let mut marked = closed().marked(AWAY, intent(None, Some(place(FAR.names(), "x"))));
+    assert_eq!(marked.decide(&op), Err(Errno::EAGAIN));
+    // It is gone at the end, or stays.
+    let marked = || closed().marked(AWAY, intent(Some(place(FAR.names(), "away")), None));
+    let drop = Some(place(FAR.names(), "away"));
+    let ended = marked().change(&end(AWAY, 1, true));
+    assert!(matches!(&ended, Change::EndFile { drop: d, add: None, .. } if *d == drop), "{ended:?}");
+    let stays = marked().change(&end(AWAY, 1, false));
+    assert!(matches!(stays, Change::EndFile { drop: None, add: None, .. }), "{stays:?}");
+}
+
+/// The end of a transaction of this set about a copy that has come home: the name is an entry, and no folder of names is made.
+#[test]
+fn a_copy_that_came_home_gets_no_name_in_a_folder() {
+    let prepare = |fid| {
+        let add = Some(place(DIR, "stub"));
+        Op::PrepareFile { tx: tx(1), coordinator: SET, fid: Some(fid), drop: None, add, by: BY }
+    };
+    assert!(matches!(case().change(&prepare(ARRIVING)), Change::PrepareFile { .. }));
+    let add = Some(place(DIR.names(), "stub"));
+    for commit in [true, false] {
+        let own = Intent { coordinator: SET, ..intent(None, add.clone()) };
+        let mut marked = case().marked(ARRIVING, own);
+        marked.tree.names.insert((DIR, "stub"), (ARRIVING, SET));
+        let ended = marked.change(&end(ARRIVING, 1, commit));
+        assert!(matches!(ended, Change::EndFile { drop: None, add: None, orphan: false, .. }), "{ended:?}");
+    }
 }

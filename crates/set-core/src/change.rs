@@ -156,6 +156,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             | Op::Rmdir { parent, name }
             | Op::LinkIn { parent, name, .. }
             | Op::Depart { parent, name, .. }
+            | Op::Retarget { parent, name, .. }
             | Op::Link { parent, name, .. } => [Some((parent, name)), None],
             Op::Rename { parent, name, to_parent, to_name, .. } => {
                 [Some((parent, name)), Some((to_parent, to_name))]
@@ -168,7 +169,9 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let named =
             names.into_iter().flatten().filter_map(|(dir, name)| self.brick.entry(*dir, name).ok()?);
         let mut fids: Vec<Fid> = named.filter(|e| !e.is_dir()).map(|e| e.fid).collect();
-        if let Op::Link { fid, .. } | Op::PrepareFile { fid: Some(fid), .. } = op {
+        if let Op::Link { fid, .. } | Op::PrepareFile { fid: Some(fid), .. } | Op::PrepareLeave { fid, .. } =
+            op
+        {
             fids.push(*fid);
         }
         for fid in fids {

@@ -1,8 +1,11 @@
 //! Files that move from here to other sets (docs/design/0018): the copy is made with requests like a client's, and then the
 //! entry leads to it, by a transaction of this set and the other one ([`crate::joint`]).
 //!
-//! A file that changes while it is copied, that somebody opens, or that has names in other sets' directories stays: it is left
-//! for later.
+//! The entry of a file whose only name is in a directory of another set is changed there: that set is asked to do so, and asks
+//! this one whether the file may go ([`crate::leaving`]).
+//!
+//! A file that changes while it is copied, that somebody opens, or that has other names in other sets' directories stays: it is
+//! left for later.
 
 use crate::arrivals::Arrivals;
 use crate::brick::{LocalBrick, Read};
@@ -32,11 +35,11 @@ const OVER: u64 = 3000;
 /// A file of this set that is to live on another one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FileMove {
-    /// The directory, of this set.
+    /// The directory, of this set; or the folder of its names in a directory of another one.
     pub parent: Fid,
     /// Its name there.
     pub name: Name,
-    /// Its other names, in directories of this set. If they are not all of those, it stays.
+    /// Its other names, in directories of this set. If they are not all of those, it stays. None in another set's.
     pub also: Vec<EntryName>,
     /// The other set.
     pub to: SetId,
@@ -250,6 +253,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let Ok(attr) = self.brick.attr(entry.fid) else { return };
         let names = 1 + file.also.len();
         let stays = usize::try_from(attr.nlink) != Ok(names)
+            || names > 1 && file.parent.is_names()
             || names > COPY_NAMES_MAX
             || !fits_beside_a_copy(&file)
             || self.opens.is_open(attr.fid);
@@ -365,15 +369,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         }
         if matches!(c.stage, Stage::Waiting | Stage::Syncing) {
             c.stage = Stage::Leaving;
-            let (copy, to) = (c.copy, c.file.to);
-            let op = match c.file.clone() {
-                FileMove { parent, name, also, .. } if also.is_empty() => {
-                    Op::Depart { parent, name, fid, to, copy }
-                }
-                file => Op::DepartAll { fid, to, copy, names: file.names() },
-            };
-            let asked_by = self.asked_by(number);
-            self.ask(cx, Asking::Departing(number), self.set, op, asked_by);
+            self.ask_to_leave(cx, number);
             return Ok(());
         }
         while c.at < c.attr.size {
@@ -418,6 +414,29 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let op = Op::SetXattr { fid: copy, name: name.clone(), flags: 0 };
         self.ask_with(cx, Asking::Departing(number), to, op, value.into());
         Ok(())
+    }
+
+    /// The copy is complete: the set with the entry is asked to have it lead there.
+    fn ask_to_leave(&mut self, cx: &mut Cx<'_, B, R>, number: u64) {
+        let Some(c) = self.departures.under_way.get(&number) else { return };
+        let (fid, copy, to, home) = (c.attr.fid, c.copy, c.file.to, self.set);
+        match c.file.clone() {
+            FileMove { parent, name, .. } if parent.is_names() => {
+                let parent = parent.without_names();
+                let op = Op::Retarget { parent, name, fid, home, to, copy };
+                let set = self.set_of(parent);
+                self.ask(cx, Asking::Departing(number), set, op, None);
+            }
+            FileMove { parent, name, also, .. } if also.is_empty() => {
+                let asked_by = self.asked_by(number);
+                let op = Op::Depart { parent, name, fid, to, copy };
+                self.ask(cx, Asking::Departing(number), home, op, asked_by);
+            }
+            file => {
+                let op = Op::DepartAll { fid, to, copy, names: file.names() };
+                self.ask(cx, Asking::Departing(number), home, op, None);
+            }
+        }
     }
 
     /// Data of a file was read.

@@ -46,9 +46,10 @@ pub(crate) struct Joint<R> {
 /// The entry that decides a request's outcome, and the directory that it is in.
 pub(crate) fn decider(op: &Op) -> Option<(Fid, &Name)> {
     match op {
-        Op::Unlink { parent, name } | Op::LinkIn { parent, name, .. } | Op::Depart { parent, name, .. } => {
-            Some((*parent, name))
-        }
+        Op::Unlink { parent, name }
+        | Op::LinkIn { parent, name, .. }
+        | Op::Depart { parent, name, .. }
+        | Op::Retarget { parent, name, .. } => Some((*parent, name)),
         Op::DepartAll { names, .. } => names.first().map(|place| (place.dir, &place.name)),
         Op::Rename { to_parent, to_name, .. } | Op::MoveIn { to_parent, to_name, .. } => {
             Some((*to_parent, to_name))
@@ -91,13 +92,11 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
 
     fn ask_home(&mut self, cx: &mut Cx<'_, B, R>, joint: Box<Joint<R>>, need: Need) {
         let home = need.home;
-        let prepare = Op::PrepareFile {
-            tx: joint.transaction.tx,
-            coordinator: self.set,
-            fid: need.fid,
-            drop: need.drop.clone(),
-            add: need.add.clone(),
-            by: joint.by,
+        let (tx, coordinator, by) = (joint.transaction.tx, self.set, joint.by);
+        let Need { fid, drop, add, copy, .. } = need.clone();
+        let prepare = match (fid, drop, copy) {
+            (Some(fid), Some(drop), Some(copy)) => Op::PrepareLeave { tx, coordinator, fid, copy, drop, by },
+            (fid, drop, _) => Op::PrepareFile { tx, coordinator, fid, drop, add, by },
         };
         // Two files may have one home: each request has a name of its own.
         let name = cx.outside.next_id();
@@ -127,7 +126,9 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             }
             (Ok(_), _) => self.give_up(cx, *joint, Errno::EIO.into()),
             // The file is gone, by a power cut of its set, and only the entry is left; or it has another name by now.
-            (Err(Fail::Errno { errno }), Some(_)) if need.add.is_none() && is_gone(errno) => {
+            (Err(Fail::Errno { errno }), Some(_))
+                if need.add.is_none() && need.copy.is_none() && is_gone(errno) =>
+            {
                 joint.agreed.push(need.clone());
                 self.go_on_joint(cx, joint);
             }

@@ -33,6 +33,7 @@ mod healing;
 mod io;
 mod joiners;
 mod joint;
+mod leaving;
 mod maintenance;
 mod moves;
 mod names;

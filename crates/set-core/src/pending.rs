@@ -68,7 +68,7 @@ impl Pending {
                 (*fid, Some((path.last().map(|a| (a.fid, a.home)), name.clone())))
             }
             Change::PrepareRmdir { fid } => (*fid, None),
-            Change::PrepareFile { fid, intent } => {
+            Change::PrepareFile { fid, intent } | Change::PrepareLeave { fid, intent } => {
                 let marked = MarkedFile { intent: Some(intent.clone()), since: now, asking: false };
                 self.files.insert(*fid, marked);
                 return;

@@ -12,7 +12,7 @@ use crate::io::{Done, ReplyTo};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::time::Duration;
-use ids::Fid;
+use ids::{Fid, SetId};
 use namespace::placement::{self, SetRoom};
 use wire::limits::COPY_NAMES_MAX;
 use wire::op::EntryName;
@@ -155,6 +155,10 @@ impl Rebalance {
         if links <= 1 {
             return Some(Found { size, names: [name].into() });
         }
+        if name.dir.is_names() {
+            // It stays, as one of several names of which one is in another set's directory.
+            return None;
+        }
         // Names of files that are known count on: the first files that are met get complete, and leave room for others.
         let room = if self.linked.contains_key(&attr.fid) { 4 * NAMES } else { NAMES };
         if links > COPY_NAMES_MAX || self.noted >= room {
@@ -216,9 +220,21 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 return self.look_for_files(cx);
             };
             let Some(EntryName { dir, name }) = names.pop() else { continue };
+            let to = self.home_of_name(dir, own, &rooms).unwrap_or(to);
             self.departures.rebalance.bytes = self.departures.rebalance.bytes.saturating_sub(size);
             self.begin_departure(cx, FileMove { parent: dir, name, also: names, to });
         }
+    }
+
+    /// The set of the directory for which this is the folder of names, if files may move there: they come home.
+    fn home_of_name(&self, dir: Fid, own: Option<SetRoom>, rooms: &[SetRoom]) -> Option<SetId> {
+        let home = Some(self.set_of(dir.without_names())).filter(|_| dir.is_names())?;
+        let room: Vec<SetRoom> = rooms.iter().filter(|room| room.set == home).copied().collect();
+        let found = match self.settings.rebalance.drains {
+            true => placement::roomiest(self.set, &room),
+            false => own.and_then(|own| placement::emptier(&own, &room)),
+        };
+        found.map(|(set, _)| set)
     }
 
     /// The next page of a directory, or the next directory.
@@ -271,8 +287,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Look::Walk if !r.passes => return,
             Look::Walk => {
                 if let Ok(Done::Placed(found)) = found {
-                    // What has a name in another set's directory stays.
-                    r.dirs = found.into_iter().filter(|dir| !dir.is_names()).collect();
+                    // Folders of names in other sets' directories are among them.
+                    r.dirs = found;
                 }
                 let (root, home) = self.brick.root();
                 r.dirs.extend((home == self.set).then_some(root));
@@ -312,7 +328,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ids::{Epoch, Lsn, SetId};
+    use ids::{Epoch, Lsn};
     use wire::Name;
 
     /// Many more names than are remembered of new files: those of the files that were met first are all taken, so that each

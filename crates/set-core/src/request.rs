@@ -57,6 +57,9 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let request = AdmittedRequest { id, op: call.op, payload, to, session };
         match admission {
             Admission::Go if changes && self.joiner_lags(cx) => self.refuse(cx, request.to, Fail::Busy),
+            Admission::Go if self.is_about_a_leaver(cx.at.now, &request.op) => {
+                self.refuse(cx, request.to, Fail::Busy);
+            }
             Admission::Go => match self.redirect_holder(cx, request) {
                 Some(request) if changes => self.serve_change(cx, request),
                 Some(request) => self.serve_read(cx, request),
@@ -95,7 +98,10 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             | Op::Arrive
             | Op::Land { .. } => return None,
             // It waited already until nobody keeps what it changes ([`crate::departures`]).
-            Op::Depart { .. } | Op::DepartAll { .. } => return None,
+            Op::Depart { .. } | Op::DepartAll { .. } | Op::PrepareLeave { .. } => return None,
+            // Who goes by the entry as it was asks the file's home next, and waits there, or asks once more.
+            Op::Retarget { .. } => return None,
+            Op::EndFile { fid, .. } if self.departures.moves(*fid) => return None,
             // Sets ask each other for it, and whoever does keeps nothing of the answer.
             Op::Fsync { .. } => return None,
             // Nobody knows of it yet.

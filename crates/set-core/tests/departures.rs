@@ -466,3 +466,146 @@ fn a_file_that_came_may_be_open() {
     let last = rig.core.brick_mut().journal.last().expect("the end of the transaction").body.clone();
     assert!(matches!(last, Change::EndFile { orphan: true, .. }), "{last:?}");
 }
+
+/// A file whose only name is in a directory of the other set, and the move of it there.
+fn away() -> Rig {
+    let mut rig = rig();
+    let brick = rig.core.brick_mut();
+    brick.names = [((FAR.names(), name("own")), (OWN, HERE))].into();
+    rig
+}
+
+fn leave() -> Op {
+    let (tx, by) = (OpId { session: SessionId(88), seq: 9 }, SessionId(88));
+    let drop = EntryName { dir: FAR, name: name("own") };
+    Op::PrepareLeave { tx, coordinator: THERE, fid: OWN, copy: COPY, drop, by }
+}
+
+fn end_leave(commit: bool) -> Op {
+    let tx = OpId { session: SessionId(88), seq: 9 };
+    Op::EndFile { fid: OWN, tx, commit, by: SessionId(88) }
+}
+
+/// All of such a file is sent: the set of the directory is asked next.
+fn copied_away(rig: &mut Rig) {
+    let parent = FAR.names();
+    let begun = rig.step(Input::Move(FileMove { parent, name: name("own"), also: Vec::new(), to: THERE }));
+    assert_eq!(begun, ["ask 1: arrive of 2"]);
+    answer(rig, 1, copy());
+    done(rig, 2);
+    rig.wake();
+    done(rig, 3);
+    rig.wake();
+    done(rig, 4);
+    rig.wake();
+    assert_eq!(done(rig, 5), ["ask 6: retarget of 2"]);
+}
+
+/// The set of the directory decides. From when this one has agreed until it hears the end nobody is answered about the file,
+/// also by the next primary: the entry may lead to the copy.
+#[test]
+fn a_file_leaves_with_its_name_in_another_set() {
+    for commit in [true, false] {
+        let mut rig = away();
+        copied_away(&mut rig);
+        let told = rig.ask(88, leave());
+        assert!(told[0].starts_with("reply 1: attr"), "{told:?}");
+        for another in [false, true] {
+            if another {
+                rig.follow(2);
+                rig.lead(&[]);
+                rig.now += Duration::from_secs(1);
+            }
+            let read = Op::Read { fid: OWN, offset: 0, len: 9 };
+            let copies = Op::CopyRange { from: OWN, from_offset: 0, to: COPY, to_offset: 0, len: 9 };
+            for op in [Op::Open { fid: OWN }, Op::GetAttr { fid: OWN }, read, truncate(), write(OWN), copies]
+            {
+                let told = rig.ask(9, op.clone());
+                assert!(told.len() == 1 && told[0].contains(": busy"), "{op:?}: {told:?}");
+            }
+            let sync = rig.ask(88, Op::Fsync { fid: OWN });
+            assert!(!sync.iter().any(|line| line.contains("busy")), "{sync:?}");
+        }
+        rig.now += Duration::from_secs(1);
+        rig.ask(88, end_leave(commit));
+        let brick = rig.core.brick_mut();
+        assert_eq!(brick.names.contains_key(&(FAR.names(), name("own"))), !commit);
+        assert!(!brick.marked.contains_key(&OWN));
+        let told = rig.ask(9, Op::GetAttr { fid: OWN });
+        assert_eq!(told[0].contains(": attr"), !commit, "{told:?}");
+    }
+}
+
+/// What was opened, or changed, before this set agreed stays; and so does what another primary copied.
+#[test]
+fn a_file_in_use_does_not_leave_with_its_name_in_another_set() {
+    let mut rig = away();
+    copied_away(&mut rig);
+    rig.ask(9, Op::Open { fid: OWN });
+    assert!(is_refused(&rig.ask(88, leave())));
+    assert_eq!(answer(&mut rig, 6, Err(Errno::EBUSY.into())), NONE);
+    assert_eq!(departed(&mut rig).left, 1);
+    let mut rig = away();
+    copied_away(&mut rig);
+    rig.ask(9, truncate());
+    assert!(is_refused(&rig.ask(88, leave())));
+    let mut rig = away();
+    copied_away(&mut rig);
+    rig.follow(2);
+    rig.lead(&[]);
+    rig.now += Duration::from_secs(61);
+    assert!(is_refused(&rig.ask(88, leave())));
+}
+
+/// The set of the directory marks the copy, which is its own, asks the file's home, and changes the entry: the moment it counts.
+/// Nobody sees the copy before that is on disk.
+#[test]
+fn a_file_comes_home() {
+    const AWAY: Fid = Fid { set: THERE, epoch: Epoch(5), lsn: Lsn(70) };
+    let mut rig = rig();
+    rig.ask(88, Op::Arrive);
+    let brick = rig.core.brick_mut();
+    let home = *brick.orphans.first().expect("it has no name");
+    brick.names.insert((ROOT, name("away")), (AWAY, THERE));
+    brick.files.insert(AWAY);
+    let op = Op::Retarget { parent: ROOT, name: name("away"), fid: AWAY, home: THERE, to: HERE, copy: home };
+    assert_eq!(rig.ask(88, op.clone()), ["ask 1: preparefile of 1 as 2"]);
+    let of = |fid: Fid| {
+        let Ok(Body::Attr { attr }) = copy() else { unreachable!("it is told by its attributes") };
+        Ok(Body::Attr { attr: Attr { fid, home: fid.set, size: 0, ..attr } })
+    };
+    let (tx, by) = (OpId { session: SessionId(88), seq: 77 }, SessionId(88));
+    let add = Some(EntryName { dir: ROOT, name: name("away") });
+    rig.ask(88, Op::PrepareFile { tx, coordinator: HERE, fid: Some(home), drop: None, add, by });
+    assert_eq!(answer(&mut rig, 1, of(home)), ["ask 2: fsync of 1"]);
+    assert_eq!(done(&mut rig, 2), ["ask 3: prepareleave of 2 as 3"]);
+    assert_eq!(answer(&mut rig, 3, of(AWAY)), ["ask 4: fsync of 2"]);
+    assert_eq!(done(&mut rig, 4), ["ask 5: fsync of 1"]);
+    assert_eq!(rig.core.brick_mut().names[&(ROOT, name("away"))], (home, HERE));
+    let told = rig.ask(9, Op::Lookup { parent: ROOT, name: name("away") });
+    assert!(told[0].contains(": busy"), "a power cut may take the entry: {told:?}");
+    assert_eq!(done(&mut rig, 5), ["ask 6: endfile of 2"], "the file goes first");
+    assert_eq!(done(&mut rig, 6), ["ask 7: endfile of 1"]);
+    rig.ask(88, Op::EndFile { fid: home, tx, commit: true, by });
+    let told = done(&mut rig, 7);
+    assert!(told[0].contains(": done"), "{told:?}");
+    let told = rig.ask(9, Op::Lookup { parent: ROOT, name: name("away") });
+    assert!(told[0].contains(": attr"), "{told:?}");
+    // Without the home's agreement, whatever it says, nothing changes.
+    for why in [Fail::from(Errno::ESTALE), Errno::EBUSY.into(), Fail::Busy] {
+        let mut rig = self::rig();
+        rig.ask(88, Op::Arrive);
+        let brick = rig.core.brick_mut();
+        let home = *brick.orphans.first().expect("it has no name");
+        brick.names.insert((ROOT, name("away")), (AWAY, THERE));
+        brick.files.insert(AWAY);
+        let (parent, name) = (ROOT, name("away"));
+        let op = Op::Retarget { parent, name: name.clone(), fid: AWAY, home: THERE, to: HERE, copy: home };
+        rig.ask(88, op);
+        answer(&mut rig, 1, of(home));
+        done(&mut rig, 2);
+        let out = answer(&mut rig, 3, Err(why));
+        assert!(out.iter().any(|line| line.ends_with("endfile of 1, given up")), "{out:?}");
+        assert_eq!(rig.core.brick_mut().names[&(ROOT, name)], (AWAY, THERE));
+    }
+}

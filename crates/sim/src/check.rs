@@ -170,7 +170,7 @@ impl World {
     /// All bricks of a set have the same tree.
     pub(crate) fn check_bricks(&mut self) {
         let state = self.store.state().clone();
-        let (mut entries, mut kept) = (BTreeSet::new(), BTreeSet::new());
+        let (mut entries, mut kept, mut home) = (BTreeSet::new(), BTreeSet::new(), 0);
         for (set, places) in self.places() {
             let Some(known) = state.sets.get(&set) else { continue };
             let arbiters = known.bricks.iter().filter(|b| b.arbiter).count() > 0;
@@ -198,12 +198,18 @@ impl World {
             }
             // Without its tree what others have of its files says nothing.
             let Some((_, tree)) = &first else { return };
+            let own =
+                tree.iter().filter(|(path, seen)| seen.home == Some(set) && !path.starts_with(".mortar"));
+            home += self.moves.count_away(own.filter_map(|(_, seen)| seen.fid));
             for part in [tree, &hidden] {
                 names_elsewhere(part, set, self.history.root().0, &mut entries, &mut kept);
             }
         }
         let moved = self.moves.count(entries.iter().map(|(_, _, fid)| *fid));
         self.coverage.add("file moved", moved);
+        self.coverage.add("file came home", home);
+        let third = self.moves.count_away(entries.iter().map(|(_, _, fid)| *fid));
+        self.coverage.add("file of a name elsewhere moved to a third set", third);
         let mut links: BTreeMap<Fid, u64> = BTreeMap::new();
         entries.iter().for_each(|(_, _, fid)| *links.entry(*fid).or_default() += 1);
         let several = self.moves.count_linked(links.keys().copied());

@@ -26,6 +26,8 @@ impl Coverage {
             Op::EndFile { commit: false, .. } => self.count("transaction about a file given up"),
             Op::Arrive => self.count("copy of a file begun"),
             Op::Depart { .. } => self.count("file copied"),
+            Op::Retarget { .. } => self.count("file of a name elsewhere copied"),
+            Op::PrepareLeave { .. } => self.count("file asked to leave"),
             Op::DepartAll { .. } => self.count("file of several names copied"),
             // Asked by whoever aborts one, and about one that should be over by the set that has the directory.
             Op::CheckEntry { .. } => self.count("transaction resolved"),

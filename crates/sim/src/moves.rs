@@ -24,6 +24,13 @@ const DRAIN: &str = "cluster.drain";
 const EMPTIED: usize = 50;
 /// In so many of 1,000 cases a file of several names is to move.
 const LINKED: usize = 300;
+/// In so many of 1,000 cases a file that is to move, and has its name in another set's directory, is to move there.
+const HOME: usize = 700;
+/// In so many of 1,000 cases such a file is to move, if there is one.
+const AWAY: usize = 500;
+
+/// Names in other sets' directories are looked for among so many calls.
+const LATELY: usize = 200;
 
 /// A file whose entry was to lead to its copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,6 +39,8 @@ struct Moved {
     copy: Fid,
     /// It had several names.
     linked: bool,
+    /// Its name was in a directory of another set.
+    away: bool,
 }
 
 /// See the module.
@@ -65,15 +74,23 @@ impl Moves {
 
     /// The entry of a file is to lead to its copy.
     pub(crate) fn note(&mut self, op: &Op) {
-        if let Op::Depart { fid, copy, .. } | Op::DepartAll { fid, copy, .. } = op {
-            let linked = matches!(op, Op::DepartAll { .. });
-            self.moved.push(Moved { file: *fid, copy: *copy, linked });
+        if let Op::Depart { fid, copy, .. }
+        | Op::DepartAll { fid, copy, .. }
+        | Op::Retarget { fid, copy, .. } = op
+        {
+            let (linked, away) = (matches!(op, Op::DepartAll { .. }), matches!(op, Op::Retarget { .. }));
+            self.moved.push(Moved { file: *fid, copy: *copy, linked, away });
         }
     }
 
     /// How many of these are copies of files that had several names.
     pub(crate) fn count_linked(&self, fids: impl Iterator<Item = Fid>) -> u64 {
         fids.filter(|fid| self.moved.iter().any(|m| m.copy == *fid && m.linked)).count() as u64
+    }
+
+    /// How many of these are copies of files whose name was in a directory of another set.
+    pub(crate) fn count_away(&self, fids: impl Iterator<Item = Fid>) -> u64 {
+        fids.filter(|fid| self.moved.iter().any(|m| m.copy == *fid && m.away)).count() as u64
     }
 
     /// How many of these are copies.
@@ -157,25 +174,40 @@ fn file_of(op: &mut Op) -> Option<&mut Fid> {
     }
 }
 
+/// A name that led to a file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Named {
+    /// The set of the file.
+    set: SetId,
+    /// The directory; if that is another set's, the folder of names.
+    parent: Fid,
+    name: Name,
+    fid: Fid,
+    /// The set of the directory.
+    entry: SetId,
+}
+
 /// The name that a call gave to a file, or found it by.
 fn name_of(record: &Record) -> Option<Named> {
-    let (_, Ok((Body::Attr { attr }, _))) = record.answer.as_ref()? else { return None };
-    match &record.op {
-        Op::Create { parent, name, .. } | Op::Lookup { parent, name } | Op::Link { parent, name, .. } => {
-            Some((record.set, *parent, name.clone(), attr.fid))
+    let (_, Ok((body, _))) = record.answer.as_ref()? else { return None };
+    let entry = record.set;
+    match (&record.op, body) {
+        (
+            Op::Create { parent, name, .. } | Op::Lookup { parent, name } | Op::Link { parent, name, .. },
+            Body::Attr { attr },
+        ) => Some(Named { set: entry, parent: *parent, name: name.clone(), fid: attr.fid, entry }),
+        (Op::Lookup { parent, name }, Body::Elsewhere { fid, home, kind: 0o100_000 }) => {
+            Some(Named { set: *home, parent: parent.names(), name: name.clone(), fid: *fid, entry })
         }
         _ => None,
     }
 }
 
-/// The set, directory and name that led to a file.
-type Named = (SetId, Fid, Name, Fid);
-
 /// Other names of the same file.
-fn others(named: &[Named], (set, parent, name, fid): &Named) -> Vec<EntryName> {
-    let others =
-        named.iter().filter(|(s, dir, other, of)| (s, of) == (set, fid) && (dir, other) != (parent, name));
-    let also: BTreeSet<(Fid, Name)> = others.map(|(_, dir, name, _)| (*dir, name.clone())).collect();
+fn others(named: &[Named], it: &Named) -> Vec<EntryName> {
+    let same = |n: &&Named| (n.set, n.fid) == (it.set, it.fid);
+    let others = named.iter().filter(same).filter(|n| (n.parent, &n.name) != (it.parent, &it.name));
+    let also: BTreeSet<(Fid, Name)> = others.map(|n| (n.parent, n.name.clone())).collect();
     also.into_iter().map(|(dir, name)| EntryName { dir, name }).collect()
 }
 
@@ -222,11 +254,18 @@ impl World {
             // One of several names, if there is one.
             let has_others = |it: &&Named| !others(&named, it).is_empty();
             drawn = named.iter().find(has_others).cloned().or(drawn);
+        } else if self.moves.rng.chance(AWAY) {
+            let away = self.history.records().iter().rev().take(LATELY).filter_map(name_of);
+            let away: Vec<Named> = away.filter(|it| it.parent.is_names()).collect();
+            drawn = self.moves.rng.pick(&away).cloned().or(drawn);
         }
         let Some(drawn) = drawn else { return };
-        let also = others(&named, &drawn);
-        let (set, parent, name, _) = drawn;
-        let Some(to) = self.moves.rng.pick(&sets).copied().filter(|to| *to != set) else { return };
+        let Named { set, parent, name, entry, .. } = drawn.clone();
+        // One whose name is in another set's directory comes home, or goes to a third set.
+        let also = if parent.is_names() { Vec::new() } else { others(&named, &drawn) };
+        let comes_home = parent.is_names() && self.moves.rng.chance(HOME);
+        let to = if comes_home { Some(entry) } else { self.moves.rng.pick(&sets).copied() };
+        let Some(to) = to.filter(|to| *to != set) else { return };
         let known = self.store.state().sets.get(&set);
         let brick = known.and_then(|s| s.view.primary.and_then(|p| s.brick(p)));
         let Some(m) = brick.map(|b| machine_of(b.server)) else { return };

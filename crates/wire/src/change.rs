@@ -80,6 +80,11 @@ wire_enum! {
         26 DepartAll { fid: Fid, to: SetId, copy: Fid, kind: u32, names: Vec<EntryName>, time: Time },
         /// Ends the mark of a copy that has arrived: it gets all of its names.
         27 EndCopy { fid: Fid, names: Vec<EntryName>, time: Time },
+        /// Marks a file that is to go with the name that it drops: until the end of the transaction nobody reads or changes it.
+        28 PrepareLeave { fid: Fid, intent: Intent },
+        /// The entry of file `fid` of another set leads to its copy from now on, which has arrived in this set and had no name;
+        /// `time`: the ctime of the copy. The directory has these times, as before.
+        29 ComeHome { parent: Fid, name: Name, fid: Fid, copy: Fid, mtime: Time, ctime: Time, time: Time },
     }
 }
 
@@ -100,6 +105,7 @@ impl Change {
             Change::Link { fid, .. } | Change::Rename { fid, .. } => vec![*fid],
             Change::Exchange { fid, to_fid, .. } => vec![*fid, *to_fid],
             Change::EndFile { fid, add: Some(_), .. } | Change::EndCopy { fid, .. } => vec![*fid],
+            Change::ComeHome { copy, .. } => vec![*copy],
             _ => vec![],
         }
     }
@@ -134,7 +140,7 @@ impl Change {
             | Change::EndTransaction { fid, .. }
             | Change::Relocate { fid, .. }
             | Change::Touch { fid } => vec![*fid],
-            Change::PrepareFile { fid, .. } => vec![*fid],
+            Change::PrepareFile { fid, .. } | Change::PrepareLeave { fid, .. } => vec![*fid],
             Change::EndFile { fid, drop, add, .. } => {
                 let dirs = drop.iter().chain(add).map(|place| place.dir);
                 dirs.chain([*fid]).collect()
@@ -142,7 +148,9 @@ impl Change {
             Change::Enter { parent, fid, replaced, .. } => {
                 [*parent, *fid].into_iter().chain(replaced.as_ref().map(|r| r.fid)).collect()
             }
-            Change::Depart { parent, fid, copy, .. } => vec![*parent, *copy, *fid],
+            Change::Depart { parent, fid, copy, .. } | Change::ComeHome { parent, fid, copy, .. } => {
+                vec![*parent, *copy, *fid]
+            }
             Change::DepartAll { fid, copy, names, .. } => {
                 directories(names).into_iter().chain([*copy, *fid]).collect()
             }

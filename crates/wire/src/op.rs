@@ -117,7 +117,8 @@ impl Intent {
     }
 }
 
-/// The extended attribute of a copy that arrives which says what names it is to get, as [`encode_names`] writes it.
+/// The extended attribute of a copy that arrives which says what names it is to get, as [`encode_names`] writes it. Beside a
+/// file that is marked to leave under them it says that.
 pub const COPY_NAMES: &str = "trusted.mortar.names";
 
 /// What [`COPY_NAMES`] holds: a version, 1, and the names.
@@ -246,6 +247,12 @@ wire_enum! {
         55 Depart { parent: Fid, name: Name, fid: Fid, to: SetId, copy: Fid },
         /// Likewise of a file with several names, all of them in directories of the set.
         56 DepartAll { fid: Fid, to: SetId, copy: Fid, names: Vec<EntryName> },
+        /// To the set of the directory in which the file of set `home` has its only name: the entry leads to the copy on set
+        /// `to` from now on, which may be the directory's own set.
+        57 Retarget { parent: Fid, name: Name, fid: Fid, home: SetId, to: SetId, copy: Fid },
+        /// The home of a file agrees that it goes with its only name, `drop`, if it is still as it was copied and nobody has it
+        /// open. Nobody reads, opens or changes it until transaction `tx` ends. `by` as for `PrepareFile`.
+        58 PrepareLeave { tx: OpId, coordinator: SetId, fid: Fid, copy: Fid, drop: EntryName, by: SessionId },
     }
 }
 
@@ -328,13 +335,13 @@ impl Op {
             Op::CheckEntry { .. } => 29,
             Op::LockTree { .. } | Op::UnlockTree { .. } => 30,
             Op::Lineage { .. } => 31,
-            Op::PrepareFile { .. } => 32,
+            Op::PrepareFile { .. } | Op::PrepareLeave { .. } => 32,
             Op::EndFile { .. } => 33,
             Op::MoveIn { .. } => 34,
             Op::LinkIn { .. } => 35,
             Op::Arrive => 36,
             Op::Land { .. } => 37,
-            Op::Depart { .. } | Op::DepartAll { .. } => 38,
+            Op::Depart { .. } | Op::DepartAll { .. } | Op::Retarget { .. } => 38,
             Op::HoldLocks { .. } | Op::DropLocks { .. } => 39,
         }
     }
@@ -357,6 +364,8 @@ impl Op {
                 | Op::Land { .. }
                 | Op::Depart { .. }
                 | Op::DepartAll { .. }
+                | Op::Retarget { .. }
+                | Op::PrepareLeave { .. }
         ) || matches!(self, Op::SetXattr { name, .. } if name.as_bytes() == COPY_NAMES.as_bytes())
     }
 

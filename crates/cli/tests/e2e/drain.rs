@@ -2,7 +2,8 @@
 
 use crate::adopt::is_sound;
 use crate::grow::{place, words};
-use crate::harness::{Pool, eventually, files};
+use crate::harness::{Disk, Pool, eventually, files};
+use crate::rebalance::bytes;
 use serde_json::{Value, json};
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt, symlink};
@@ -224,4 +225,105 @@ fn a_server_is_drained_and_detached() {
     mounts.into_iter().for_each(|m| m.end());
     (0..3).for_each(|s| pool.stop(s));
     is_sound(&pool.servers[2].path("a"));
+}
+
+/// A set that a rebalance has filled is emptied again: all files whose names are in other sets' directories leave it, most of
+/// them for home, while a program reads and writes, over a kill of the server that they leave.
+#[test]
+fn files_come_home_from_a_set_that_is_emptied() {
+    const FILES: usize = 25;
+    let mut pool = Pool::new(3);
+    pool.expect_errors(&["is not a brick", "no space left"]);
+    // What an emptied set gets: the files of a directory that is full, beside another one.
+    let bricks = [(0, "disk/a"), (1, "disk/b")];
+    for (server, _) in bricks {
+        let dir = pool.servers[server].path("disk");
+        pool.disks.push(Disk::new("ext4", &dir, 160));
+    }
+    pool.disks.push(Disk::new("ext4", &pool.servers[2].path("disk"), 160));
+    pool.volume("v", 1, &bricks[..1]);
+    let mount = pool.mount("v");
+    let dirs: Vec<PathBuf> = (0..2).map(|d| mount.path(&format!("d{d}"))).collect();
+    for (d, dir) in dirs.iter().enumerate() {
+        fs::create_dir(dir).unwrap();
+        for f in 0..FILES {
+            fs::write(dir.join(format!("f{f}")), files::noise((d * FILES + f) as u64, 1 << 20)).unwrap();
+        }
+    }
+    rustix::fs::setxattr(dirs[0].join("f3"), "user.color", b"green", rustix::fs::XattrFlags::empty())
+        .unwrap();
+    pool.ok(&format!("volume add-brick v {}", words(&pool, &bricks[1..])));
+    pool.ok("volume set v cluster.rebalance-throttle fast");
+    pool.ok("volume rebalance v start");
+    let new = pool.paths(&bricks[1..])[0].clone();
+    eventually("the new set is filled", || (bytes(&new) > 15 << 20).then_some(()));
+    pool.ok("volume rebalance v stop");
+    pool.ok(&format!("volume add-brick v {}", words(&pool, &[(2, "disk/c")])));
+    for n in 0..9 {
+        let _ = fs::create_dir(mount.path(&format!("later{n}")));
+    }
+    let times: Vec<_> = dirs.iter().map(|dir| fs::metadata(dir).unwrap()).collect();
+    let before = files::tree(&mount.dir);
+    let drain = |pool: &Pool, action: &str| {
+        pool.json(&format!("volume remove-brick v {} {action}", words(pool, &bricks[1..])))["sets"][0].clone()
+    };
+    drain(&pool, "start");
+    // A program reads and writes meanwhile.
+    let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let worker = {
+        let (dir, stop) = (dirs[1].clone(), stop.clone());
+        std::thread::spawn(move || {
+            let mut rounds = 0;
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) || rounds == 0 {
+                for f in 0..FILES {
+                    let file =
+                        OpenOptions::new().read(true).write(true).open(dir.join(format!("f{f}"))).unwrap();
+                    let mut back = vec![0; 100];
+                    file.read_exact_at(&mut back, 5000).unwrap();
+                    assert!(
+                        back == files::noise((FILES + f) as u64, 1 << 20)[5000..5100],
+                        "f{f} is another file"
+                    );
+                    file.write_all_at(&back, 5000).unwrap();
+                }
+                rounds += 1;
+                std::thread::sleep(std::time::Duration::from_millis(300));
+            }
+            rounds
+        })
+    };
+    // Whoever held one open when it came there has a minute to say so, and it stays that long.
+    std::thread::sleep(std::time::Duration::from_secs(60));
+    eventually("files leave", || (drain(&pool, "status")["moved"]["files"].as_u64()? >= 3).then_some(()));
+    pool.kill(1);
+    pool.start(1);
+    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    assert!(worker.join().unwrap() > 0);
+    // The next process does not know either who has what open.
+    std::thread::sleep(std::time::Duration::from_secs(60));
+    eventually("nothing is left there", || (bytes(&new) < 1 << 20).then_some(()));
+    eventually("nothing more can move", || {
+        (drain(&pool, "status")["moved"]["none_can_move"] == true).then_some(())
+    });
+    let after = files::tree(&mount.dir);
+    assert_eq!(before.len(), after.len());
+    for (path, seen) in &before {
+        // Those were written to.
+        if !path.starts_with("d1") {
+            assert!(after.get(path) == Some(seen), "{path:?} is not what it was");
+        }
+    }
+    for f in 0..FILES {
+        let content = fs::read(dirs[1].join(format!("f{f}"))).unwrap();
+        assert!(content == files::noise((FILES + f) as u64, 1 << 20), "d1/f{f}");
+    }
+    for (dir, times) in dirs.iter().zip(times) {
+        assert_eq!(fs::metadata(dir).unwrap().mtime_nsec(), times.mtime_nsec());
+    }
+    fs::write(dirs[0].join("f5"), "new").unwrap();
+    assert_eq!(fs::read(dirs[0].join("f5")).unwrap(), b"new");
+    dirs.iter().for_each(|dir| fs::remove_dir_all(dir).unwrap());
+    mount.end();
+    (0..3).for_each(|s| pool.stop(s));
+    pool.paths(&[(0, "disk/a"), (1, "disk/b"), (2, "disk/c")]).iter().for_each(|brick| is_sound(brick));
 }

@@ -130,6 +130,7 @@ impl DirtySet {
             Change::EndFile { fid, add, .. } => {
                 !self.is_dirty(*fid) && (add.is_some() || !self.linked.contains(fid))
             }
+            Change::ComeHome { fid, copy, .. } => !self.is_dirty(*copy) && !self.linked.contains(fid),
             Change::SetAttr { fid, .. }
             | Change::Fallocate { fid, .. }
             | Change::SetXattr { fid, .. }
@@ -137,6 +138,7 @@ impl DirtySet {
             | Change::DropOrphan { fid }
             | Change::PrepareRmdir { fid }
             | Change::PrepareFile { fid, .. }
+            | Change::PrepareLeave { fid, .. }
             | Change::EndTransaction { fid, .. }
             | Change::EndCopy { fid, .. } => !self.is_dirty(*fid),
             // What holds the path of a placed directory here may be stale: the primary says where it lies.
@@ -156,7 +158,8 @@ pub fn names(change: &Change) -> Vec<(Fid, &Name)> {
         | Change::Rmdir { parent, name, .. }
         | Change::Link { parent, name, .. }
         | Change::Enter { parent, name, .. }
-        | Change::Depart { parent, name, .. } => vec![(*parent, name)],
+        | Change::Depart { parent, name, .. }
+        | Change::ComeHome { parent, name, .. } => vec![(*parent, name)],
         Change::EndFile { drop, add, .. } => drop.iter().chain(add).map(|p| (p.dir, &p.name)).collect(),
         Change::DepartAll { names, .. } | Change::EndCopy { names, .. } => {
             names.iter().map(|p| (p.dir, &p.name)).collect()

@@ -58,6 +58,8 @@ pub struct Memory {
     pub data: BTreeMap<Fid, Vec<u8>>,
     /// Files whose names wait for the end of a transaction.
     pub marked: BTreeMap<Fid, Intent>,
+    /// Those of them that are to leave.
+    pub leaving: BTreeSet<Fid>,
     /// Those of them of which no journal tells.
     pub unrecorded: Vec<Fid>,
 }
@@ -121,8 +123,9 @@ impl TreeState for Memory {
     fn intent(&mut self, fid: Fid) -> Result<Option<Intent>, Errno> {
         Ok(self.marked.get(&fid).cloned())
     }
-    fn names_of_copy(&mut self, _: Fid) -> Result<Vec<wire::op::EntryName>, Errno> {
-        Ok(Vec::new())
+    fn names_of_copy(&mut self, fid: Fid) -> Result<Vec<wire::op::EntryName>, Errno> {
+        let intent = self.marked.get(&fid).filter(|_| self.leaving.contains(&fid));
+        Ok(intent.and_then(|intent| intent.drop.clone()).into_iter().collect())
     }
 
     fn has_default_acl(&mut self, _: Fid) -> Result<bool, Errno> {
@@ -353,6 +356,14 @@ impl LocalBrick for Memory {
             Change::Depart { parent, name, to, copy, .. } => {
                 self.names.insert((*parent, name.clone()), (*copy, *to));
                 self.files.insert(*copy);
+            }
+            Change::ComeHome { parent, name, copy, .. } => {
+                self.names.insert((*parent, name.clone()), (*copy, SET));
+                self.orphans.remove(copy);
+            }
+            Change::PrepareLeave { fid, intent } => {
+                self.marked.insert(*fid, intent.clone());
+                self.leaving.insert(*fid);
             }
             Change::PrepareFile { fid, intent } => _ = self.marked.insert(*fid, intent.clone()),
             Change::EndFile { fid, drop, add, .. } => {
