@@ -60,6 +60,14 @@ pub struct ClientRotate {
     pub after: u64,
 }
 
+/// Give servers other keys in place of theirs.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct PoolRotateKey {
+    /// Only this one.
+    #[serde(default)]
+    pub server: Option<String>,
+}
+
 /// Give root of this machine a key; on the local socket only.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct GetLocalKey {
@@ -126,6 +134,22 @@ impl fmt::Debug for KeyMade {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "KeyMade({} {:?}, until {:?})", self.key, self.name, self.until)
     }
+}
+
+/// A server has another key.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct RotatedKey {
+    /// The server.
+    pub host: String,
+    /// The number of its new key.
+    pub key: KeyId,
+}
+
+/// Servers have other keys; their old ones are not let in any more.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct KeysRotated {
+    /// Which, in the order in which they got them.
+    pub servers: Vec<RotatedKey>,
 }
 
 /// Keys are not let in any more.

@@ -33,7 +33,8 @@ pub use error::{AdminError, ErrorCode};
 pub use event::{Event, EventReports};
 pub use keys::{
     ClientAdd, ClientList, ClientRevoke, ClientRotate, GetLocalKey, GetPoolToken, KeyLine, KeyList, KeyMade,
-    KeyRole, KeysRevoked, LocalKey, PoolKey, PoolSecure, PoolSecured, PoolToken,
+    KeyRole, KeysRevoked, KeysRotated, LocalKey, PoolKey, PoolRotateKey, PoolSecure, PoolSecured, PoolToken,
+    RotatedKey,
 };
 pub use peer::{Peer, PeerStatus, Peers, ServerRole};
 pub use profile::{

@@ -3,11 +3,11 @@
 use crate::{
     AdoptReport, BrickReplaced, BricksAdded, BricksRemoved, Changes, ClientAdd, ClientList, ClientReports,
     ClientRevoke, ClientRotate, DoctorReport, Document, DrainReport, EventReports, GetLocalKey, GetPoolToken,
-    HealInfo, KeyList, KeyMade, KeysRevoked, LocalKey, OpenFileReports, OptionLines, OptionsReset,
-    OptionsSet, PeerDetached, PeerDrained, PeerProbed, PeerReplaced, PeerStatus, Peers, PoolKey, PoolSecure,
-    PoolSecured, PoolToken, ProfileReport, QueueReports, RebalanceReport, TopReport, VolumeCreated,
-    VolumeDeleted, VolumeDescriptions, VolumeNames, VolumePromoted, VolumeReports, VolumeStarted,
-    VolumeStopped,
+    HealInfo, KeyList, KeyMade, KeysRevoked, KeysRotated, LocalKey, OpenFileReports, OptionLines,
+    OptionsReset, OptionsSet, PeerDetached, PeerDrained, PeerProbed, PeerReplaced, PeerStatus, Peers,
+    PoolKey, PoolRotateKey, PoolSecure, PoolSecured, PoolToken, ProfileReport, QueueReports, RebalanceReport,
+    TopReport, VolumeCreated, VolumeDeleted, VolumeDescriptions, VolumeNames, VolumePromoted, VolumeReports,
+    VolumeStarted, VolumeStopped,
 };
 use serde::{Deserialize, Serialize};
 
@@ -77,6 +77,7 @@ requests! {
     PoolSecure, PoolSecure, "pool-secure" -> PoolSecured;
     PoolToken, GetPoolToken, "pool-token" -> PoolToken;
     PoolKey, PoolKey, "pool-key" -> KeyMade;
+    PoolRotateKey, PoolRotateKey, "pool-rotate-key" -> KeysRotated;
     LocalKey, GetLocalKey, "local-key" -> LocalKey;
     ClientAdd, ClientAdd, "client-add" -> KeyMade;
     ClientList, ClientList, "client-list" -> KeyList;

@@ -18,7 +18,7 @@ const SERVER: &str = "server";
 /// The keys, and what TLS is to do with them.
 #[derive(Debug)]
 pub(crate) struct ServerKeys {
-    authority: Authority,
+    authority: Arc<Authority>,
     own: KeyFile,
     server: ServerId,
     accepts: Arc<ServerConfig>,
@@ -31,6 +31,10 @@ impl ServerKeys {
     /// # Errors
     /// One line: they do not belong together.
     pub(crate) fn new(authority: Authority, own: KeyFile) -> Result<ServerKeys, String> {
+        ServerKeys::of(Arc::new(authority), own)
+    }
+
+    fn of(authority: Arc<Authority>, own: KeyFile) -> Result<ServerKeys, String> {
         if !own.authorities().contains(authority.certificate()) || own.identity().pool != authority.pool() {
             return Err("the server's key was not made with this authority".to_owned());
         }
@@ -67,9 +71,28 @@ impl ServerKeys {
         let say = |e: &dyn std::fmt::Display| format!("{}: {e}", folder.display());
         DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|e| say(&e))?;
         write_private(&folder.join(AUTHORITY), &self.authority.encode()).map_err(|e| say(&e))?;
-        write_private(&folder.join(SERVER), &self.own.encode()).map_err(|e| say(&e))?;
+        self.write_own(folder)?;
         let above = folder.parent().map_or(Ok(()), |above| fs::File::open(above)?.sync_all());
         above.map_err(|e| say(&e))
+    }
+
+    /// Writes this server's own key in place of the one in that folder.
+    ///
+    /// # Errors
+    /// One line: the file system's error; the old one is there.
+    pub(crate) fn write_own(&self, folder: &Path) -> Result<(), String> {
+        let path = folder.join(SERVER);
+        write_private(&path, &self.own.encode()).map_err(|e| format!("{}: {e}", path.display()))
+    }
+
+    /// Another key of this server, to which the pool's store gave that number.
+    ///
+    /// # Errors
+    /// One line: no randomness.
+    pub(crate) fn another(&self, number: KeyId) -> Result<ServerKeys, String> {
+        let own = server_key(&self.authority, self.server, number).map_err(|e| e.to_string())?;
+        let own = own.with_authorities(self.own.authorities().to_vec()).map_err(|e| e.to_string())?;
+        ServerKeys::of(self.authority.clone(), own)
     }
 
     /// For connections that come.
@@ -150,6 +173,21 @@ mod tests {
         fs::rename(dir.join("kept"), dir.join(SERVER)).unwrap();
         let mixed = ServerKeys::read(&dir).unwrap_err();
         assert!(mixed.contains("not made with this authority"), "{mixed}");
+        fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn another_key_is_the_same_servers_and_the_same_authoritys() {
+        let dir = std::env::temp_dir().join(format!("mortar-another-key-{}", std::process::id()));
+        let _old = fs::remove_dir_all(&dir);
+        let first = keys(1, 7);
+        first.write(&dir).unwrap();
+        let second = first.another(KeyId(9)).unwrap();
+        second.write_own(&dir).unwrap();
+        let read = ServerKeys::read(&dir).unwrap();
+        assert_eq!(read.own.identity(), &Identity { key: KeyId(9), ..first.own.identity().clone() });
+        assert_eq!(read.authorities(), first.authorities());
+        assert_ne!(read.own.encode(), first.own.encode());
         fs::remove_dir_all(&dir).unwrap();
     }
 

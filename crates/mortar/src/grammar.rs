@@ -4,7 +4,7 @@ use crate::generated::{Completions, Manual};
 use crate::recover::Recover;
 use crate::server::ServerCommand;
 use clap::{Parser, Subcommand};
-use cli::{Commands, Global, PoolKey, PoolList, PoolSecure, PoolToken};
+use cli::{Commands, Global, PoolKey, PoolList, PoolRotateKey, PoolSecure, PoolToken};
 
 /// A distributed file system on plain directories.
 ///
@@ -38,6 +38,7 @@ enum Pool {
     Secure(PoolSecure),
     Token(PoolToken),
     Key(PoolKey),
+    RotateKey(PoolRotateKey),
     Recover(Recover),
 }
 
@@ -56,6 +57,7 @@ impl Mortar {
             Command::Pool(Pool::Secure(c)) => c.run(&global),
             Command::Pool(Pool::Token(c)) => c.run(&global),
             Command::Pool(Pool::Key(c)) => c.run(&global),
+            Command::Pool(Pool::RotateKey(c)) => c.run(&global),
             Command::Pool(Pool::Recover(c)) => c.run(&global),
             Command::Other(c) => c.run(&global),
             Command::Completions(c) => c.run(),

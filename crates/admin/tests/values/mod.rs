@@ -18,6 +18,7 @@ pub(crate) fn requests() -> Vec<AdminRequest> {
         PoolSecure {}.into_request(),
         GetPoolToken { valid: 86_400, replace: Some(host()) }.into_request(),
         PoolKey { name: "ann".to_owned() }.into_request(),
+        PoolRotateKey { server: Some(host()) }.into_request(),
         GetLocalKey { volume: Some("home".to_owned()) }.into_request(),
         ClientAdd { name: "web-1".to_owned(), volume: name(), read_only: true, expires: Some(3600) }
             .into_request(),
@@ -267,6 +268,9 @@ pub(crate) fn answers() -> Vec<AdminAnswer> {
             address: "server1:24240".to_owned(),
         }),
         AdminAnswer::PoolKey(key_made("ann")),
+        AdminAnswer::PoolRotateKey(KeysRotated {
+            servers: vec![RotatedKey { host: "server2".to_owned(), key: KeyId(17) }],
+        }),
         AdminAnswer::LocalKey(LocalKey { file: Some("mortar key 1".to_owned()) }),
         AdminAnswer::ClientAdd(key_made("web-1")),
         AdminAnswer::ClientList(KeyList { keys: vec![key_line()] }),

@@ -4,7 +4,8 @@ use crate::harness::{Pool, alone, eventually, eventually_ok};
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use trust::{Channel, KeyFile, client_config, read_private};
 use wire::codec::Blob;
@@ -279,8 +280,16 @@ fn a_revoked_key_is_of_no_use_a_second_later() {
     let key = pool.client_key("web", "v", "");
     let mounted = pool.mount_with_key("v", &key, &["-o", "soft=1"]);
     fs::write(mounted.path("f"), "x").unwrap();
+    let open = |key: &Path| -> Vec<Raw> {
+        let purposes = [CONTROL, session()];
+        let all = pool.servers.iter().flat_map(|s| purposes.clone().map(|p| (s, p)));
+        all.map(|(s, purpose)| Raw::hello(&s.address, Some(key), purpose, 0).unwrap().0).collect()
+    };
+    let idle = open(&key);
     pool.ok("client revoke web --yes");
     let since = Instant::now();
+    assert!(idle.into_iter().all(|mut raw| raw.receive().is_none()));
+    assert!(since.elapsed() < Duration::from_secs(1), "{:?}", since.elapsed());
     eventually("the mount is of no use", || {
         fs::metadata(mounted.path(&format!("n{}", since.elapsed().as_nanos())))
             .err()
@@ -295,7 +304,14 @@ fn a_revoked_key_is_of_no_use_a_second_later() {
     fs::write(staying.path("g"), "y").unwrap();
     pool.cli("client revoke web --yes").refused_with(&["there is no key"]);
     // One that expires.
+    let made = Instant::now();
     let short = pool.client_key("short", "v", "--expires 2s");
+    let idle = open(&short);
+    assert!(made.elapsed() < Duration::from_secs(2), "too slow a machine: {:?}", made.elapsed());
+    assert!(idle.into_iter().all(|mut raw| raw.receive().is_none()));
+    // It is good until the end of the last second.
+    assert!(made.elapsed() < Duration::from_secs(4), "{:?}", made.elapsed());
+    let short = pool.client_key("shorter", "v", "--expires 3s");
     let expiring = pool.mount_with_key("v", &short, &["-o", "soft=1"]);
     eventually("it ends", || {
         fs::metadata(expiring.path(&format!("n{}", since.elapsed().as_nanos())))
@@ -350,6 +366,8 @@ fn connections_to_and_from_a_detached_server_end() {
         stay().map(|pid| connections(*pid, pids[gone])).sum::<usize>()
     };
     assert!(between(2) > 0 && between(3) > 0);
+    let key = pool.client_key("web", "v", "");
+    let mut of_client = Raw::hello(&pool.servers[2].address, Some(&key), session(), 0).unwrap().0;
     let ended = |gone: usize| {
         let since = Instant::now();
         eventually("all connections end", || (between(gone) == 0).then_some(()));
@@ -357,6 +375,7 @@ fn connections_to_and_from_a_detached_server_end() {
     };
     pool.ok(&format!("peer detach {} --yes", pool.servers[2].host));
     ended(2);
+    assert!(of_client.receive().is_none(), "a client of the pool that the server has left");
     // This one hears nothing.
     pool.freeze(3);
     pool.ok(&format!("peer detach {} --yes --force", pool.servers[3].host));
@@ -383,6 +402,73 @@ fn a_rotated_key_is_read_without_mounting_anew() {
         fs::write(mounted.path(&format!("f{i}")), "x").unwrap();
         std::thread::sleep(Duration::from_millis(100));
     }
+    mounted.end();
+}
+
+/// Nobody who works on the volume notices that all servers get other keys, some times over.
+#[test]
+fn servers_get_other_keys_while_a_mount_works() {
+    let _alone = alone();
+    let mut pool = Pool::new(3);
+    pool.volume("v", 3, &[(0, "b"), (1, "b"), (2, "b")]);
+    let mounted = pool.mount("v");
+    let old: Vec<PathBuf> = (0..3)
+        .map(|i| {
+            let copy = pool.dir.join(format!("old{i}"));
+            fs::copy(pool.servers[i].state().join("keys/server"), &copy).unwrap();
+            copy
+        })
+        .collect();
+    let ends = AtomicBool::new(false);
+    let (calls, longest) = std::thread::scope(|scope| {
+        let work = scope.spawn(|| {
+            let (mut calls, mut longest) = (0_u32, Duration::ZERO);
+            while !ends.load(Ordering::Relaxed) {
+                let (begun, file) = (Instant::now(), mounted.path(&format!("f{}", calls % 10)));
+                let text = vec![b'x'; 100_000 + calls as usize];
+                fs::write(&file, &text).unwrap();
+                fs::File::open(&file).unwrap().sync_all().unwrap();
+                assert_eq!(fs::read(&file).unwrap(), text);
+                fs::rename(&file, mounted.path("there")).unwrap();
+                calls += 1;
+                longest = longest.max(begun.elapsed());
+            }
+            (calls, longest)
+        });
+        let mut said = vec![pool.cli(&format!("pool rotate-key {}", pool.servers[2].host))];
+        for _ in 0..3 {
+            std::thread::sleep(Duration::from_millis(700));
+            said.push(pool.cli("pool rotate-key"));
+        }
+        std::thread::sleep(Duration::from_secs(1));
+        ends.store(true, Ordering::Relaxed);
+        for (said, servers) in said.into_iter().zip([1, 3, 3, 3]) {
+            let said = said.ok();
+            assert_eq!(said.matches("has another key, number ").count(), servers, "{said}");
+        }
+        work.join().unwrap()
+    });
+    println!("{calls} rounds of five calls, the longest {longest:?}");
+    assert!(calls > 20 && longest < Duration::from_secs(3), "{calls} rounds, the longest {longest:?}");
+    for (i, old) in old.iter().enumerate() {
+        let number = u64::try_from(i + 1).unwrap();
+        for server in &pool.servers {
+            let refused = refusal(&server.address, Some(old), PEER, number);
+            assert!(refused.contains("revoked or expired"), "{refused}");
+            let new = pool.servers[i].state().join("keys/server");
+            assert_eq!(refusal(&server.address, Some(&new), PEER, number), "");
+        }
+    }
+    let list = pool.json("client list");
+    let of_servers = list["keys"].as_array().unwrap().iter().filter(|k| k["role"] == "server").count();
+    assert_eq!(of_servers, 3, "{list}");
+    // They start with them, and one that is away is named.
+    pool.stop(1);
+    let host = pool.servers[1].host.clone();
+    pool.cli("pool rotate-key").refused_with(&[&host]);
+    pool.start(1);
+    pool.wait_in_sync();
+    fs::write(mounted.path("after"), "x").unwrap();
     mounted.end();
 }
 

@@ -54,7 +54,11 @@ impl Control {
                 set.bricks.iter().filter(|b| b.server == me).map(|b| to_adopt(&state, set, b)).collect()
             };
             let bricks = state.sets_of(volume).flat_map(mine).collect();
-            let key = self.shared.dials().map_err(failed)?.map(client::Key::Settings);
+            // This server may get another key meanwhile.
+            let shared = self.shared.clone();
+            let another = move |_| shared.dials().ok().flatten();
+            let key = self.shared.dials().map_err(failed)?;
+            let key = key.map(|first| client::Key::Given(client::GivenKey::new(first, another)));
             self.adoptions.begin((&self.address, key), name, &below_top(below)?, bricks);
         }
         let mut report = self.adoptions.report(name);

@@ -218,6 +218,7 @@ impl Control {
                 self.join(server, &identity, members).await
             }
             ClusterRequest::TakeKeys(keys) => self.take_keys(&keys),
+            ClusterRequest::RotateKey => self.take_another_key().await.map(ClusterReply::KeyRotated),
             ClusterRequest::Detached { pool, server } => self.leave(&pool, server).await,
             ClusterRequest::Fence { pool, identity, generation, host } => {
                 self.fence(&pool, &identity, generation, &host)

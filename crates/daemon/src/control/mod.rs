@@ -33,6 +33,7 @@ pub(crate) mod protocol;
 mod rebalance;
 mod replace_brick;
 mod replace_server;
+mod rotation;
 mod secure;
 pub(crate) mod state_folder;
 mod status;

@@ -33,6 +33,7 @@ impl Control {
             R::PoolSecure(_) => A::PoolSecure(self.pool_secure().await?),
             R::PoolToken(r) => A::PoolToken(self.pool_token(r).await?),
             R::PoolKey(r) => A::PoolKey(self.pool_key(r.name).await?),
+            R::PoolRotateKey(r) => A::PoolRotateKey(self.pool_rotate_key(r.server.as_deref()).await?),
             R::LocalKey(r) => A::LocalKey(self.local_key(r).await?),
             R::ClientAdd(r) => A::ClientAdd(self.client_add(r).await?),
             R::ClientList(_) => A::ClientList(self.client_list().await?),

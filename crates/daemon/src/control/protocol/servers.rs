@@ -8,7 +8,7 @@ use admin::{
     QueueStatus, ServerCounters, TopReport,
 };
 use cluster::arbitration::Evidence;
-use ids::{BrickId, ServerId, SetId};
+use ids::{BrickId, KeyId, ServerId, SetId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -114,6 +114,8 @@ pub(crate) enum ClusterRequest {
     },
     /// Take your key and the pool's authority; refused once the pool is secured.
     TakeKeys(NewKeys),
+    /// Make yourself another key, and use it from now on.
+    RotateKey,
     /// Is your brick open, and what does it hold?
     Evidence {
         /// The pool's id: another pool may have given the same numbers.
@@ -185,6 +187,8 @@ pub(crate) enum ClusterReply {
     Error(AdminError),
     /// To Evidence.
     Evidence(Evidence),
+    /// To RotateKey: the number of the new one.
+    KeyRotated(KeyId),
     /// To Adopt.
     Adopt(AdoptReport),
     /// To Clients.
