@@ -131,6 +131,16 @@ pub struct VolumeDeleted {
     pub not_released: Option<String>,
 }
 
+/// A deleted volume is there again, stopped.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct VolumeImported {
+    /// Its name.
+    pub name: String,
+    /// Its bricks that are missing, each with the reason.
+    #[serde(default)]
+    pub missing: Vec<String>,
+}
+
 /// A set goes on with a brick that was not in sync.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct VolumePromoted {

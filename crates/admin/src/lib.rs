@@ -23,8 +23,8 @@ mod volume;
 pub use activity::{ClientReports, ClientStatus, OpenFile, OpenFileReports, QueueReports, QueueStatus};
 pub use answer::{
     AdoptReport, BrickReplaced, BricksAdded, BricksRemoved, Changes, Document, NotAdopted, OptionsReset,
-    OptionsSet, PeerDetached, PeerProbed, PeerReplaced, VolumeCreated, VolumeDeleted, VolumePromoted,
-    VolumeStarted, VolumeStopped,
+    OptionsSet, PeerDetached, PeerProbed, PeerReplaced, VolumeCreated, VolumeDeleted, VolumeImported,
+    VolumePromoted, VolumeStarted, VolumeStopped,
 };
 pub use doctor::{DoctorReport, Finding, Severity};
 pub use drain::{DrainReport, DrainedBrick, DrainedSet, PeerDrained};
@@ -45,9 +45,9 @@ pub use request::{
     AdminAnswer, AdminRequest, Ask, ConfigApply, ConfigDiff, ConfigExport, DrainAction, GetDoctor, GetEvents,
     GetPeerStatus, PeerDetach, PeerDrain, PeerProbe, PeerReplace, PoolList, ProfileAction, REQUESTS,
     RebalanceAction, VolumeAddBrick, VolumeAdopt, VolumeClients, VolumeCreate, VolumeDelete, VolumeDrain,
-    VolumeFds, VolumeGet, VolumeHeal, VolumeHealInfo, VolumeInfo, VolumeList, VolumeProfile, VolumePromote,
-    VolumeQueues, VolumeRebalance, VolumeRemoveBrick, VolumeReplaceBrick, VolumeReset, VolumeSet,
-    VolumeStart, VolumeStatus, VolumeStop, VolumeTop,
+    VolumeFds, VolumeGet, VolumeHeal, VolumeHealInfo, VolumeImport, VolumeInfo, VolumeList, VolumeProfile,
+    VolumePromote, VolumeQueues, VolumeRebalance, VolumeRemoveBrick, VolumeReplaceBrick, VolumeReset,
+    VolumeSet, VolumeStart, VolumeStatus, VolumeStop, VolumeTop,
 };
 pub use status::{
     BrickRole, BrickStatus, HealInfo, HealMode, HealProgress, HealState, ServerCounters, VolumeReport,

@@ -6,8 +6,8 @@ use crate::{
     HealInfo, KeyList, KeyMade, KeysRevoked, KeysRotated, LocalKey, OpenFileReports, OptionLines,
     OptionsReset, OptionsSet, PeerDetached, PeerDrained, PeerProbed, PeerReplaced, PeerStatus, Peers,
     PoolKey, PoolRotateKey, PoolSecure, PoolSecured, PoolToken, ProfileReport, QueueReports, RebalanceReport,
-    TopReport, VolumeCreated, VolumeDeleted, VolumeDescriptions, VolumeNames, VolumePromoted, VolumeReports,
-    VolumeStarted, VolumeStopped,
+    TopReport, VolumeCreated, VolumeDeleted, VolumeDescriptions, VolumeImported, VolumeNames, VolumePromoted,
+    VolumeReports, VolumeStarted, VolumeStopped,
 };
 use serde::{Deserialize, Serialize};
 
@@ -90,6 +90,7 @@ requests! {
     VolumeStart, VolumeStart, "volume-start" -> VolumeStarted;
     VolumeStop, VolumeStop, "volume-stop" -> VolumeStopped;
     VolumeDelete, VolumeDelete, "volume-delete" -> VolumeDeleted;
+    VolumeImport, VolumeImport, "volume-import" -> VolumeImported;
     VolumeInfo, VolumeInfo, "volume-info" -> VolumeDescriptions;
     VolumeStatus, VolumeStatus, "volume-status" -> VolumeReports;
     VolumeClients, VolumeClients, "volume-clients" -> ClientReports;
@@ -248,6 +249,19 @@ pub struct VolumeStop {
 pub struct VolumeDelete {
     /// The volume.
     pub name: String,
+    /// Take its bricks apart, too: it cannot be imported any more. Also of a volume that was deleted before.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub release: bool,
+}
+
+/// Make a deleted volume again of its bricks.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct VolumeImport {
+    /// The volume.
+    pub name: String,
+    /// Also if bricks are missing.
+    #[serde(default)]
+    pub force: bool,
 }
 
 /// What is a volume made of?

@@ -47,6 +47,9 @@ impl State {
             Command::StartVolume { name } => self.start_volume(name),
             Command::StopVolume { name } => self.stop_volume(name),
             Command::DeleteVolume { name } => self.delete_volume(name),
+            Command::RetireVolume { name } => self.retire_volume(name),
+            Command::ImportVolume { volume, present } => self.import_volume(*volume, present),
+            Command::ForgetRetired { volume } => self.forget_retired(*volume),
             Command::SetOptions { changes } => self.set_options(changes),
             Command::ApplyConfig { volumes, expect_brick } => self.apply_config(volumes, *expect_brick),
             Command::ChangeView(change) => self.change_view(change),
@@ -200,15 +203,7 @@ impl State {
     }
 
     fn delete_volume(&mut self, name: &str) -> Result<Outcome, Refusal> {
-        let volume = self.volume_mut(name)?;
-        if volume.status == Status::Started {
-            return Err(Refusal::VolumeStarted { name: name.to_string() });
-        }
-        let id = volume.id;
-        self.volumes.remove(&id);
-        self.keys.forget_volume(id);
-        self.sets.retain(|_, set| set.volume != id);
-        Ok(Outcome::Done)
+        self.take_out(name).map(|_| Outcome::Done)
     }
 
     fn set_options(&mut self, changes: &[OptionChange]) -> Result<Outcome, Refusal> {
@@ -316,7 +311,13 @@ impl State {
             self.next_server.0.checked_add(limits::RECOVERY_IDS.into()).ok_or_else(none_left)?;
         let next_volume = self.next_volume.0.checked_add(limits::RECOVERY_IDS).ok_or_else(none_left)?;
         let next_brick = self.next_brick.0.checked_add(limits::RECOVERY_IDS).ok_or_else(none_left)?;
-        if self.sets.values().any(|set| set.view.epoch.0.checked_add(2 * limits::RECOVERY_EPOCHS).is_none()) {
+        let retired = || self.retired.values().flat_map(|r| &r.sets);
+        if self
+            .sets
+            .values()
+            .chain(retired())
+            .any(|set| set.view.epoch.0.checked_add(2 * limits::RECOVERY_EPOCHS).is_none())
+        {
             return Err(none_left());
         }
         let others: Vec<ServerId> = self.servers.keys().copied().filter(|id| *id != survivor).collect();
@@ -334,7 +335,8 @@ impl State {
         }
         // What the others went on to do is not known here: no number that they may have given is given again.
         self.generation = generation;
-        for set in self.sets.values_mut() {
+        let retired = self.retired.values_mut().flat_map(|r| &mut r.sets);
+        for set in self.sets.values_mut().chain(retired) {
             set.view.epoch = Epoch(set.view.epoch.0 + limits::RECOVERY_EPOCHS);
             set.lost_before = set.view.epoch;
         }

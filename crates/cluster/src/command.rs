@@ -82,6 +82,23 @@ pub enum Command {
         /// Its name.
         name: String,
     },
+    /// Forgets the volume as far as anybody is served, and remembers what it was made of; its bricks stay whole.
+    RetireVolume {
+        /// Its name.
+        name: String,
+    },
+    /// Makes a volume that was retired again.
+    ImportVolume {
+        /// Its number.
+        volume: VolumeId,
+        /// Its bricks that are there.
+        present: BTreeSet<BrickId>,
+    },
+    /// A volume that was retired cannot come back.
+    ForgetRetired {
+        /// Its number.
+        volume: VolumeId,
+    },
     /// Sets and resets options, all or none.
     SetOptions {
         /// In this order.

@@ -25,6 +25,7 @@ pub mod options;
 mod places;
 mod refusal;
 mod replace;
+mod retired;
 mod state;
 mod views;
 
@@ -39,4 +40,5 @@ pub use command::{
 pub use keys::{ClientKey, Joining, Key, KeyHolder, Keys, Spent, Token};
 pub use names::{check_address, check_volume_name, normal_path};
 pub use refusal::{KeyRefusal, Refusal};
+pub use retired::Retired;
 pub use state::{Brick, Recent, Role, Server, Set, State, Status, View, Volume};

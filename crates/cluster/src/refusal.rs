@@ -47,6 +47,12 @@ pub enum Refusal {
     VolumeName { name: String },
     #[error("volume '{name}' exists already: choose another name or delete it first")]
     VolumeExists { name: String },
+    #[error(
+        "there is no deleted volume '{name}': its bricks were released, or too many others were deleted since"
+    )]
+    NotDeleted { name: String },
+    #[error("set {set} has none of the bricks that hold its latest data: bring one of these back: {bricks}")]
+    SetMissing { set: SetId, bricks: String },
     #[error("there is no volume '{name}': see mortar volume list")]
     UnknownVolume { name: String },
     #[error("volume '{name}' is started: stop it first (mortar volume stop {name})")]

@@ -10,7 +10,7 @@ use ids::{BrickId, Epoch, ServerId, SetId, VolumeId};
 use serde::{Deserialize, Serialize};
 
 use crate::liveness::LEASE;
-use crate::{BrickSpec, Keys, Outcome, limits, names, options::QuorumType};
+use crate::{BrickSpec, Keys, Outcome, Retired, limits, names, options::QuorumType};
 
 /// The whole pool.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -43,6 +43,9 @@ pub struct State {
     /// cannot know when that was, and counts with such leases for as long as they may last.
     #[serde(default)]
     pub longest_lease_ms: u64,
+    /// Volumes that were deleted and may come back.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub retired: BTreeMap<VolumeId, Retired>,
     /// The keys that are let in.
     #[serde(default, skip_serializing_if = "Keys::is_unused")]
     pub keys: Keys,
@@ -213,6 +216,7 @@ impl Default for State {
             sets: BTreeMap::new(),
             generation: 0,
             longest_lease_ms: 0,
+            retired: BTreeMap::new(),
             keys: Keys::default(),
             recent: Vec::new(),
         }
@@ -306,6 +310,11 @@ impl State {
         self.check_servers();
         self.check_volumes();
         self.keys.check(self);
+        assert!(self.retired.len() <= limits::RETIRED, "deleted volumes are bounded");
+        for retired in self.retired.values() {
+            let clash = self.volumes.contains_key(&retired.volume.id);
+            assert!(!clash, "a deleted volume's numbers are nobody else's");
+        }
         let mut bricks = BTreeMap::new();
         for set in self.sets.values() {
             self.check_set(set);

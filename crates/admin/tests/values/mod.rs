@@ -58,7 +58,8 @@ pub(crate) fn requests() -> Vec<AdminRequest> {
         .into_request(),
         VolumeStart { name: name() }.into_request(),
         VolumeStop { name: name() }.into_request(),
-        VolumeDelete { name: name() }.into_request(),
+        VolumeDelete { name: name(), release: false }.into_request(),
+        VolumeImport { name: name(), force: true }.into_request(),
         VolumeInfo { name: Some(name()) }.into_request(),
         VolumeStatus { name: Some(name()) }.into_request(),
         VolumeClients { name: name() }.into_request(),
@@ -303,6 +304,10 @@ pub(crate) fn answers() -> Vec<AdminAnswer> {
         AdminAnswer::VolumeDelete(VolumeDeleted {
             name: name(),
             not_released: Some("server2:24240: connection refused".to_owned()),
+        }),
+        AdminAnswer::VolumeImport(VolumeImported {
+            name: name(),
+            missing: vec!["brick server2:/data/home: it is no brick: is its disk mounted?".to_owned()],
         }),
         AdminAnswer::VolumeInfo(VolumeDescriptions { volumes: vec![described] }),
         AdminAnswer::VolumeStatus(VolumeReports { volumes: vec![report] }),

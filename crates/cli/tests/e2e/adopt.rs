@@ -126,7 +126,7 @@ fn an_adoption_can_be_given_up_and_begun_again() {
         status["bricks"][0]["error"].as_str()?.contains("3 hard links").then_some(())
     });
     pool.ok("volume stop v --yes");
-    pool.ok("volume delete v --yes");
+    pool.ok("volume delete v --release --yes");
     assert!(!dir.join(".mortar").exists());
     assert!(fs::remove_file(pool.servers[0].path("outside")).is_ok());
     assert_eq!(files::tree(&dir), before);

@@ -25,7 +25,7 @@ fn one_server_one_brick() {
     assert!(df.contains(&pool.source("v")), "{df}");
     mount.end();
     pool.ok("volume stop v --yes");
-    pool.ok("volume delete v --yes");
+    pool.ok("volume delete v --release --yes");
     assert!(pool.servers[0].path("b/large").exists() && !pool.servers[0].path("b/.mortar").exists());
     assert_eq!(pool.ok("volume list"), "");
 }

@@ -33,6 +33,7 @@ mod harness;
 mod heal;
 mod healing;
 mod hung_disks;
+mod import;
 mod large_files;
 mod local_socket;
 mod locks;

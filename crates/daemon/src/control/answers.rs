@@ -65,6 +65,7 @@ fn code(refusal: &Refusal) -> ErrorCode {
         Refusal::UnknownHost { .. }
         | Refusal::UnknownServer { .. }
         | Refusal::UnknownVolume { .. }
+        | Refusal::NotDeleted { .. }
         | Refusal::UnknownOption { .. }
         | Refusal::UnknownSet { .. }
         | Refusal::NoBrickOf { .. }
@@ -96,6 +97,7 @@ fn code(refusal: &Refusal) -> ErrorCode {
         | Refusal::OnlyCopy { .. }
         | Refusal::SetOffline { .. }
         | Refusal::OfflineOnly
+        | Refusal::SetMissing { .. }
         | Refusal::DataWouldBeLost { .. } => ErrorCode::Conflict,
         Refusal::TooManyServers { .. }
         | Refusal::TooManyVolumes { .. }

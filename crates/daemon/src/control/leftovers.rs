@@ -31,12 +31,31 @@ impl Leftovers<'_> {
         if brick::clear_unused(path, |found| self.is_leftover(found, |owner| elsewhere(owner, found))) {
             tracing::warn!(path = %path.display(), "an interrupted command made it a brick: it is taken over");
         }
-        brick::check_path(path).map_err(|e| match brick::read_identity(path) {
+        brick::check_path(path).map_err(|e| self.with_owner(path, e.to_string()))
+    }
+
+    /// Why a directory will not do, with what can be done if it is a brick.
+    fn with_owner(&self, path: &Path, why: String) -> String {
+        match brick::read_identity(path) {
             Ok(Some(found)) if self.is_pending(&found) => {
-                format!("{e}; the command that made it may not be over: run this one again in a minute")
+                format!("{why}; the command that made it may not be over: run this one again in a minute")
             }
-            _ => e.to_string(),
-        })
+            Ok(Some(found)) => match self.deleted(&found) {
+                Some(name) => format!(
+                    "{why}, which was deleted: mortar volume import {name} makes it again, mortar volume delete {name} \
+                     --release frees its bricks"
+                ),
+                None => why,
+            },
+            _ => why,
+        }
+    }
+
+    /// The deleted volume that a brick belongs to.
+    fn deleted(&self, found: &Identity) -> Option<&str> {
+        let retired = self.state.retired_with(found.brick)?;
+        let same = found.pool == server_core::pool_bytes(self.state) && found.volume == retired.volume.id;
+        same.then_some(retired.volume.name.as_str())
     }
 
     /// Whether the data in a directory can become a brick's, as far as can be told in short.
@@ -44,7 +63,8 @@ impl Leftovers<'_> {
         let until = clock::now() + LOOK;
         let is_leftover =
             |found: &Identity| self.is_leftover(found, |owner| is_elsewhere(path, Path::new(owner), found));
-        brick::check_adoptable(path, is_leftover, &|| clock::now() < until).map_err(|e| e.to_string())
+        brick::check_adoptable(path, is_leftover, &|| clock::now() < until)
+            .map_err(|e| self.with_owner(path, e.to_string()))
     }
 
     /// Whether nobody has a brick that was never opened. `elsewhere`: whether the pool's brick of that number is in another

@@ -17,6 +17,7 @@ mod events;
 mod evidence;
 mod fencing;
 mod grow;
+mod import;
 mod invitation;
 mod join;
 mod leases;
@@ -390,6 +391,10 @@ impl Control {
             Request::ReleaseBricks { volume } => match self.release_bricks(&volume).await {
                 Ok(()) => Response::Done,
                 Err(e) => Response::Error(e),
+            },
+            Request::LookForBricks { volume } => match self.look_for_bricks(*volume).await {
+                Ok(missing) => Response::MissingBricks(missing),
+                Err(e) => Response::Error(e.message),
             },
             Request::NewBricks { volume, sets, bricks, make, adopt } => {
                 let making = if make { Making::Make { adopt } } else { Making::TakeApart };

@@ -8,11 +8,11 @@ mod servers;
 use super::invitation::Invitation;
 use super::join::JoinRequest;
 use crate::speaker::{INVITATION, JOIN};
-use cluster::{Set, Volume};
+use cluster::{Retired, Set, Volume};
 use ids::{BrickId, ServerId, SetId};
 use namespace::placement::SetRoom;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub(crate) use servers::{ClusterReply, ClusterRequest, NewKeys};
 
@@ -33,6 +33,11 @@ pub(crate) enum Request {
     ReleaseBricks {
         /// The volume's name.
         volume: String,
+    },
+    /// Of another server: which of your bricks of this volume, which was deleted, are not there?
+    LookForBricks {
+        /// The volume, as it was.
+        volume: Box<Retired>,
     },
     /// Of another server: make these bricks, which the pool is about to take, or take them apart again.
     NewBricks {
@@ -114,6 +119,8 @@ pub(crate) enum Response {
     Done,
     /// To a server that joins.
     Joined(super::join::Joined),
+    /// Bricks that are not there, and why.
+    MissingBricks(BTreeMap<BrickId, String>),
     /// Refused or failed.
     Error(String),
 }

@@ -3,17 +3,19 @@
 use super::Control;
 use super::answers::{failed, not_agreed, not_found, option_line, refused, volume_state};
 use super::brick_warnings::warnings;
+use super::import::retired;
 use super::leftovers::Leftovers;
 use super::protocol::{ClusterReply, ClusterRequest, Request, Response};
 use crate::clock::unix_now;
 use crate::limits::ADMIN_WAIT;
 use admin::{
     AdminAnswer, AdminError, AdminRequest, BrickDescription, Document, ErrorCode, OptionLines, OptionsReset,
-    OptionsSet, Peers, SetDescription, VolumeCreate, VolumeCreated, VolumeDeleted, VolumeDescription,
-    VolumeDescriptions, VolumeNames, VolumeReport, VolumeReset, VolumeSet, VolumeStarted, VolumeStopped,
+    OptionsSet, Peers, SetDescription, VolumeCreate, VolumeCreated, VolumeDelete, VolumeDeleted,
+    VolumeDescription, VolumeDescriptions, VolumeNames, VolumeReport, VolumeReset, VolumeSet, VolumeStarted,
+    VolumeStopped,
 };
 use cluster::config;
-use cluster::{BrickSpec, Command, NewVolume, OptionChange, Refusal, State, Volume};
+use cluster::{BrickSpec, Command, NewVolume, OptionChange, Refusal, Set, State, Volume};
 use config_store::ProposeError;
 use ids::ServerId;
 use std::collections::BTreeSet;
@@ -46,7 +48,8 @@ impl Control {
             R::VolumeReplaceBrick(r) => A::VolumeReplaceBrick(self.volume_replace_brick(r).await?),
             R::VolumeStart(r) => A::VolumeStart(self.volume_start(r.name).await?),
             R::VolumeStop(r) => A::VolumeStop(self.volume_stop(r.name).await?),
-            R::VolumeDelete(r) => A::VolumeDelete(self.volume_delete(&r.name).await?),
+            R::VolumeDelete(r) => A::VolumeDelete(self.volume_delete(r).await?),
+            R::VolumeImport(r) => A::VolumeImport(self.volume_import(r).await?),
             R::VolumeInfo(r) => A::VolumeInfo(self.volume_info(r.name.as_deref()).await?),
             R::VolumeStatus(r) => A::VolumeStatus(self.volume_status(r.name.as_deref()).await?),
             R::VolumeClients(r) => A::VolumeClients(self.volume_clients(r.name).await?),
@@ -183,8 +186,9 @@ impl Control {
 
     /// Has all servers take the bricks of a volume apart.
     async fn release_everywhere(&self, state: &State, name: &str) -> Result<(), AdminError> {
+        let (_, sets) = volume_or_retired(state, name)?;
         let servers: BTreeSet<ServerId> =
-            state.sets_of(volume(state, name)?).flat_map(|s| s.bricks.iter().map(|b| b.server)).collect();
+            sets.iter().flat_map(|s| s.bricks.iter().map(|b| b.server)).collect();
         let mut first = None;
         for server in servers.iter().filter_map(|s| state.servers.get(s)) {
             let request = Request::ReleaseBricks { volume: name.to_owned() };
@@ -202,9 +206,9 @@ impl Control {
     /// Takes this server's bricks of a volume apart.
     pub(super) async fn release_bricks(&self, name: &str) -> Result<(), String> {
         let state = self.linearizable().await?;
-        let volume = volume(&state, name)?;
+        let (volume, sets) = volume_or_retired(&state, name)?;
         let (me, pool) = (self.shared.me(), server_core::pool_bytes(&state));
-        for set in state.sets_of(volume) {
+        for set in sets {
             for b in set.bricks.iter().filter(|b| b.server == me) {
                 let identity = server_core::identity(pool, volume, set, b);
                 let done = make_brick(&b.path, identity, MakeBrick::TakeApart).await;
@@ -255,14 +259,19 @@ impl Control {
         })
     }
 
-    async fn volume_delete(&self, name: &str) -> Result<VolumeDeleted, AdminError> {
+    async fn volume_delete(&self, request: VolumeDelete) -> Result<VolumeDeleted, AdminError> {
+        let VolumeDelete { name, release } = request;
         let _one = self.changing.lock().await;
         let state = self.linearizable().await?;
-        let mut copy = (*state).clone();
-        copy.apply(&Command::DeleteVolume { name: name.to_owned() }).map_err(|e| refused(&e))?;
-        let released = self.release_everywhere(&state, name).await;
-        self.propose(Command::DeleteVolume { name: name.to_owned() }).await?;
-        Ok(VolumeDeleted { name: name.to_owned(), not_released: released.err().map(|e| e.message) })
+        let command = match state.retired(&name).filter(|_| state.volume(&name).is_none()) {
+            Some(retired) if release => Command::ForgetRetired { volume: retired.volume.id },
+            _ if release => Command::DeleteVolume { name: name.clone() },
+            _ => Command::RetireVolume { name: name.clone() },
+        };
+        (*state).clone().apply(&command).map_err(|e| refused(&e))?;
+        let released = if release { self.release_everywhere(&state, &name).await } else { Ok(()) };
+        self.propose(command).await?;
+        Ok(VolumeDeleted { name, not_released: released.err().map(|e| e.message) })
     }
 
     async fn volume_reset(&self, request: VolumeReset) -> Result<OptionsReset, AdminError> {
@@ -319,6 +328,14 @@ pub(super) fn volume<'a>(state: &'a State, name: &str) -> Result<&'a Volume, Adm
     state
         .volume(name)
         .ok_or_else(|| not_found(format!("volume {name} does not exist: see mortar volume list")))
+}
+
+/// The volume of that name, or else the deleted one, and its sets.
+fn volume_or_retired<'a>(state: &'a State, name: &str) -> Result<(&'a Volume, Vec<&'a Set>), AdminError> {
+    match state.volume(name) {
+        Some(volume) => Ok((volume, state.sets_of(volume).collect())),
+        None => retired(state, name).map(|r| (&r.volume, r.sets.iter().collect())),
+    }
 }
 
 /// The volume of that name, or all.

@@ -26,7 +26,10 @@ pub(super) fn changes(before: &State, after: &State) -> Vec<Change> {
     for (id, now) in &after.volumes {
         match before.volumes.get(id) {
             Some(then) => volume(&mut all, (before, then), (after, now)),
-            None => all.add("volume", Some(now), format!("volume {} was created", now.name)),
+            None => {
+                let how = if before.retired.contains_key(id) { "imported" } else { "created" };
+                all.add("volume", Some(now), format!("volume {} was {how}", now.name));
+            }
         }
     }
     for (_, gone) in before.volumes.iter().filter(|(id, _)| !after.volumes.contains_key(id)) {

@@ -7,6 +7,7 @@ mod create;
 mod delete;
 mod get;
 mod heal;
+mod import;
 mod info;
 mod list;
 mod profile;
@@ -34,6 +35,7 @@ pub(crate) enum Volume {
     Start(start::Start),
     Stop(stop::Stop),
     Delete(delete::Delete),
+    Import(import::Import),
     Info(info::Info),
     Status(status::StatusCommand),
     Profile(profile::ProfileCommand),
@@ -58,6 +60,7 @@ impl Volume {
             Volume::Start(c) => c.run(global),
             Volume::Stop(c) => c.run(global),
             Volume::Delete(c) => c.run(global),
+            Volume::Import(c) => c.run(global),
             Volume::Info(c) => c.run(global),
             Volume::Status(c) => c.run(global),
             Volume::Profile(c) => c.run(global),
