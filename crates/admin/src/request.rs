@@ -257,8 +257,12 @@ pub struct VolumeDelete {
 /// Make a deleted volume again of its bricks.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct VolumeImport {
-    /// The volume.
+    /// The volume; empty if its bricks say which.
+    #[serde(default)]
     pub name: String,
+    /// Some of its bricks, or all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bricks: Vec<String>,
     /// Also if bricks are missing.
     #[serde(default)]
     pub force: bool,

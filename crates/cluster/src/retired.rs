@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ids::{BrickId, VolumeId};
 use serde::{Deserialize, Serialize};
 
-use crate::{Outcome, Refusal, Set, State, Status, Volume, limits};
+use crate::{BrickSpec, Outcome, Refusal, Set, State, Status, Volume, limits};
 
 /// A volume that was deleted, with its sets as they were.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -22,6 +22,13 @@ impl State {
     /// The deleted volume of that name; of several, the one that was made last.
     pub fn retired(&self, name: &str) -> Option<&Retired> {
         self.retired.values().rev().find(|r| r.volume.name == name)
+    }
+
+    /// The deleted volume that had bricks in all of these directories; of several, the one that was made last.
+    pub fn retired_at(&self, bricks: &[BrickSpec]) -> Option<&Retired> {
+        let has =
+            |r: &Retired, spec: &BrickSpec| r.sets.iter().flat_map(|s| &s.bricks).any(|b| b.spec() == *spec);
+        self.retired.values().rev().find(|r| bricks.iter().all(|spec| has(r, spec)))
     }
 
     /// The deleted volume that a brick belongs to.

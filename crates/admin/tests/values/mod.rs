@@ -59,7 +59,7 @@ pub(crate) fn requests() -> Vec<AdminRequest> {
         VolumeStart { name: name() }.into_request(),
         VolumeStop { name: name() }.into_request(),
         VolumeDelete { name: name(), release: false }.into_request(),
-        VolumeImport { name: name(), force: true }.into_request(),
+        VolumeImport { name: name(), bricks: Vec::new(), force: true }.into_request(),
         VolumeInfo { name: Some(name()) }.into_request(),
         VolumeStatus { name: Some(name()) }.into_request(),
         VolumeClients { name: name() }.into_request(),

@@ -128,6 +128,10 @@ fn what_does_not_fit_is_refused() {
     pool.cli("volume import v").refused_with(&["is not complete", &brick]);
     pool.start(2);
     pool.wait_in_sync();
-    pool.ok("volume import v");
+    // By its bricks, of which not all have to be told.
+    let named = |i: usize| pool.servers[BRICKS[i].0].brick(BRICKS[i].1);
+    let never = pool.servers[0].brick("never");
+    pool.cli(&format!("volume import {} {never}", named(0))).refused_with(&[&never, "can be imported: v"]);
+    pool.ok(&format!("volume import {} {}", named(0), named(2)));
     holds(&pool, &held);
 }

@@ -3,6 +3,7 @@
 use super::Control;
 use super::answers::{conflict, failed, not_found, refused};
 use super::protocol::{Request, Response};
+use super::volumes::resolve;
 use crate::limits::ADMIN_WAIT;
 use admin::{AdminError, VolumeImport, VolumeImported};
 use cluster::{Command, Retired, State};
@@ -16,10 +17,14 @@ type Missing = BTreeMap<BrickId, String>;
 
 impl Control {
     pub(super) async fn volume_import(&self, request: VolumeImport) -> Result<VolumeImported, AdminError> {
-        let VolumeImport { name, force } = request;
+        let VolumeImport { name, bricks, force } = request;
         let _one = self.changing.lock().await;
         let state = self.linearizable().await?;
-        let retired = retired(&state, &name)?;
+        let retired = match bricks.is_empty() {
+            true => retired(&state, &name)?,
+            false => retired_of(&state, &bricks)?,
+        };
+        let name = retired.volume.name.clone();
         let missing = self.missing_bricks(&state, retired).await;
         let all = retired.sets.iter().flat_map(|s| &s.bricks);
         let present: BTreeSet<BrickId> = all.map(|b| b.id).filter(|b| !missing.contains_key(b)).collect();
@@ -82,14 +87,24 @@ impl Control {
 /// The deleted volume of that name.
 pub(super) fn retired<'a>(state: &'a State, name: &str) -> Result<&'a Retired, AdminError> {
     state.retired(name).ok_or_else(|| {
-        let known: BTreeSet<&str> = state.retired.values().map(|r| r.volume.name.as_str()).collect();
-        let known: Vec<&str> = known.into_iter().collect();
-        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
         let there = if state.volume(name).is_some() { "; the volume exists" } else { "" };
-        not_found(format!(
-            "this pool has no deleted volume {name}{there}; those that can be imported: {known}"
-        ))
+        not_found(format!("this pool has no deleted volume {name}{there}; {}", importable(state)))
     })
+}
+
+/// The deleted volume of all these bricks.
+fn retired_of<'a>(state: &'a State, bricks: &[String]) -> Result<&'a Retired, AdminError> {
+    state.retired_at(&resolve(state, bricks)?).ok_or_else(|| {
+        let bricks = bricks.join(", ");
+        not_found(format!("this pool has no deleted volume of {bricks}; {}", importable(state)))
+    })
+}
+
+fn importable(state: &State) -> String {
+    let known: BTreeSet<&str> = state.retired.values().map(|r| r.volume.name.as_str()).collect();
+    let known: Vec<&str> = known.into_iter().collect();
+    let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+    format!("those that can be imported: {known}")
 }
 
 fn name_missing(state: &State, retired: &Retired, missing: &Missing) -> Vec<String> {

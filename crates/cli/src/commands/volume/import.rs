@@ -11,11 +11,15 @@ use clap::Args;
 /// those that are missing, if each set has a brick with its latest data. The last 100 volumes that were deleted can be
 /// imported, but for those whose bricks were released.
 #[derive(Args, Debug)]
-#[command(after_help = "Example: mortar volume import home && mortar volume start home")]
+#[command(
+    override_usage = "mortar volume import VOL | BRICK... [--force]",
+    after_help = "Examples:\n  mortar volume import home && mortar volume start home\n  \
+                  mortar volume import s1:/data/home s2:/data/home"
+)]
 pub(crate) struct Import {
-    /// The volume, as it was called.
-    #[arg(value_name = "VOL")]
-    name: String,
+    /// The volume, as it was called, or bricks of it as HOST:/PATH: some of them, or all.
+    #[arg(value_name = "VOL|BRICK", required = true)]
+    words: Vec<String>,
     /// Also if bricks are missing. They are healed when they come back.
     #[arg(long)]
     force: bool,
@@ -23,7 +27,11 @@ pub(crate) struct Import {
 
 impl Import {
     pub(crate) fn run(self, global: &Global) -> anyhow::Result<()> {
-        let answer = ask::ask(global, admin::VolumeImport { name: self.name, force: self.force })?;
+        let (name, bricks) = match self.words.as_slice() {
+            [name] if !name.contains(":/") => (name.clone(), Vec::new()),
+            bricks => (String::new(), bricks.to_vec()),
+        };
+        let answer = ask::ask(global, admin::VolumeImport { name, bricks, force: self.force })?;
         let mut text = format!(
             "volume {} is there again: start it with mortar volume start {}",
             answer.name, answer.name
