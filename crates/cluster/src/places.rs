@@ -20,18 +20,26 @@ impl State {
         let has_other = |b: &Brick| set.bricks.iter().any(|o| o.server == b.server && o.id != old.id);
         let fits = |b: &&Brick| !has_other(b) && (same_server || b.server != old.server);
         let host = hosts.filter(fits).max_by_key(|b| (b.server != old.server, room(b), b.id))?;
-        Some(BrickSpec { server: host.server, path: path(host, set) })
+        // What lay beside it before has left its directory there: no two places have the same name.
+        let path = format!("{}-{}", beside(host, set), self.next_brick);
+        Some(BrickSpec { server: host.server, path })
     }
 
     /// Bricks of sets that were emptied for which a place was found beside this one.
     pub fn guests_of<'a>(&'a self, host: &'a Brick) -> impl Iterator<Item = &'a Brick> {
         let all = self.bricks_of(host.server);
-        all.filter(|(set, b)| b.path == path(host, set)).map(|(_, b)| b)
+        all.filter(|(set, b)| is_beside(host, set, &b.path)).map(|(_, b)| b)
     }
 }
 
-fn path(host: &Brick, set: &Set) -> String {
+fn beside(host: &Brick, set: &Set) -> String {
     format!("{}-set{}", host.path, set.id.0)
+}
+
+/// Whether the path is one that was found beside a brick. Places of before bear no number.
+fn is_beside(host: &Brick, set: &Set, path: &str) -> bool {
+    let Some(number) = path.strip_prefix(&beside(host, set)) else { return false };
+    number.is_empty() || number.strip_prefix('-').is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()))
 }
 
 #[cfg(test)]

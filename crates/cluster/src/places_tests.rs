@@ -28,17 +28,28 @@ fn three_sets() -> State {
 #[test]
 fn a_brick_goes_where_most_room_is_on_a_server_without_its_set() {
     let mut state = three_sets();
-    assert_eq!(place(&state, 1, false), Some((4, "/c-set1".to_owned())));
-    assert_eq!(place(&state, 5, false), Some((2, "/b-set3".to_owned())), "the newest has most room");
+    assert_eq!(place(&state, 1, false), Some((4, "/c-set1-7".to_owned())));
+    assert_eq!(place(&state, 5, false), Some((2, "/b-set3-7".to_owned())), "the newest has most room");
     empty(&mut state, "2");
-    assert_eq!(place(&state, 5, false), Some((2, "/a-set3".to_owned())), "not to one that is emptied");
+    assert_eq!(place(&state, 5, false), Some((2, "/a-set3-7".to_owned())), "not to one that is emptied");
     empty(&mut state, "3");
     assert_eq!(place(&state, 1, false), None, "servers 1 and 2 have the set");
-    assert_eq!(place(&state, 1, true), Some((1, "/b-set1".to_owned())), "its own server has another disk");
+    assert_eq!(place(&state, 1, true), Some((1, "/b-set1-7".to_owned())), "its own server has another disk");
 }
 
 #[test]
 fn a_guest_is_known_by_its_place() {
+    for path in ["/c-set1", "/c-set1-7"] {
+        let guests = guests_after(path);
+        assert_eq!(guests, [7], "{path}");
+    }
+    for path in ["/c-set12", "/c-set1-old", "/c-set", "/d-set1"] {
+        assert_eq!(guests_after(path), [0; 0], "{path}");
+    }
+}
+
+/// The guests of brick 5, at `/c`, when a brick of set 1 has been replaced by one at that path on its server.
+fn guests_after(path: &str) -> Vec<u32> {
     let mut state = three_sets();
     let guests = |state: &State| -> Vec<u32> {
         let (_, host) = state.brick(BrickId(5)).unwrap();
@@ -46,10 +57,10 @@ fn a_guest_is_known_by_its_place() {
     };
     assert_eq!(guests(&state), [0; 0]);
     let (set, old) = state.brick(BrickId(1)).unwrap();
-    let new = crate::BrickSpec { server: ServerId(3), path: "/c-set1".to_owned() };
+    let new = crate::BrickSpec { server: ServerId(3), path: path.to_owned() };
     let (set, expect_epoch, old, force) = (set.id, set.view.epoch, old.id, false);
     state.apply(&Command::ReplaceBrick(crate::NewBrick { set, expect_epoch, old, new, force })).unwrap();
-    assert_eq!(guests(&state), [7]);
+    guests(&state)
 }
 
 #[test]
@@ -61,4 +72,31 @@ fn beside_a_mount_point_is_no_place() {
         }
     }
     assert_eq!(place(&state, 1, false), None);
+}
+
+/// Has a brick replaced by a new one, which is in sync; its number.
+fn moves_to(state: &mut State, old: u32, (server, path): (u64, &str)) -> u32 {
+    let (set, old) = state.brick(BrickId(old)).unwrap();
+    let (set, expect_epoch, old, force) = (set.id, set.view.epoch, old.id, false);
+    let new = crate::BrickSpec { server: ServerId(server), path: path.to_owned() };
+    state.apply(&Command::ReplaceBrick(crate::NewBrick { set, expect_epoch, old, new, force })).unwrap();
+    let set = state.sets.get_mut(&set).unwrap();
+    let new = set.bricks.iter_mut().find(|b| b.path == path).unwrap();
+    new.replaces = None;
+    let id = new.id;
+    set.bricks.retain(|b| b.id != old);
+    set.view.in_sync.retain(|b| *b != old);
+    id.0
+}
+
+/// The directory of the brick that was there stays, and is no place any more.
+#[test]
+fn a_set_that_is_taken_out_again_finds_another_place() {
+    let mut state = three_sets();
+    let (server, path) = place(&state, 2, false).unwrap();
+    let guest = moves_to(&mut state, 2, (server, &path));
+    let back = moves_to(&mut state, guest, (2, "/back"));
+    let (_, again) = place(&state, back, false).unwrap();
+    assert!(path.starts_with("/c-set1") && again.starts_with("/c-set1"), "{path} {again}");
+    assert_ne!(again, path);
 }
