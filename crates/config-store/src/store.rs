@@ -249,6 +249,12 @@ impl ConfigStore {
         }
     }
 
+    /// Whether the voters are those of one step: not between two, when majorities of both have to agree.
+    #[cfg(test)]
+    pub(crate) fn is_settled(&self) -> bool {
+        self.inner.raft.metrics().borrow().membership_config.membership().get_joint_config().len() == 1
+    }
+
     /// How the store does.
     pub fn metrics(&self) -> Metrics {
         let m = self.inner.raft.metrics().borrow().clone();

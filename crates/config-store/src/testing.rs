@@ -175,7 +175,7 @@ impl Pool {
 
     pub(crate) async fn adjust_voters(&self, voters: &[u64]) {
         let wanted: BTreeSet<ServerId> = voters.iter().map(|n| ServerId(*n)).collect();
-        let is = |s: &ConfigStore| s.metrics().voters == wanted;
+        let is = |s: &ConfigStore| s.metrics().voters == wanted && s.is_settled();
         self.wait_until(|p| p.stores.values().all(is), &format!("voters {voters:?}")).await;
     }
 
