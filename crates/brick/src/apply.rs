@@ -139,7 +139,8 @@ impl Brick {
                 let what = NewObject { fid, home, node, mode, uid, gid, time, flags, version };
                 self.place(path, name, &what)
             }
-            Change::PrepareFile { .. } | Change::PrepareLeave { .. } => self.prepare_names(change),
+            Change::PrepareFile { fid, intent } => self.prepare_file(*fid, intent),
+            Change::PrepareLeave { fid, intent } => self.prepare_leave(*fid, intent),
             Change::EndFile { fid, drop, add, orphan, time } => {
                 self.end_file(*fid, (drop.as_ref(), add.as_ref()), *orphan, (version, *time))
             }
@@ -162,7 +163,7 @@ impl Brick {
     }
 
     /// An object whose tag is in memory, from before it changes.
-    fn loaded(&mut self, fid: Fid) -> Result<OpenObject, Errno> {
+    pub(crate) fn loaded(&mut self, fid: Fid) -> Result<OpenObject, Errno> {
         self.load(fid)?;
         self.open_fid(fid)
     }

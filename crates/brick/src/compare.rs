@@ -125,8 +125,7 @@ impl Brick {
     /// # Errors
     /// `ESTALE` if there is no such file here; the kernel's.
     pub fn take_hole(&mut self, fid: Fid, offset: u64, len: u64) -> Result<(), Errno> {
-        self.load(fid)?;
-        let open = self.open_fid(fid)?;
+        let open = self.loaded(fid)?;
         if !open.is_file() || self.identity.arbiter || len == 0 {
             return Ok(());
         }

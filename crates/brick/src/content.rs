@@ -30,8 +30,7 @@ impl Brick {
     }
 
     pub(crate) fn file(&mut self, fid: Fid) -> Result<OpenObject, Errno> {
-        self.load(fid)?;
-        let open = self.open_fid(fid)?;
+        let open = self.loaded(fid)?;
         if open.is_file() { Ok(open) } else { Err(Errno::EINVAL) }
     }
 

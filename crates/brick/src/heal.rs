@@ -235,8 +235,7 @@ impl Brick {
     pub fn take_data(&mut self, fid: Fid, offset: u64, data: &[u8]) -> Result<(), Errno> {
         tracing::debug!(brick = %self.path.display(), %fid, offset, len = data.len(), "takes data");
         // Looked at before the write moves the kernel's times, which must not show: ours are written again with the tag.
-        self.load(fid)?;
-        let open = self.open_fid(fid)?;
+        let open = self.loaded(fid)?;
         if !open.is_file() || self.identity.arbiter {
             return Ok(());
         }

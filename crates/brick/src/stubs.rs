@@ -13,7 +13,7 @@ use disk_format::tag::{INTENT, Version, encode_ended, encode_intent, stub_flags}
 use ids::{Fid, SetId, Time};
 use namespace::{Entry, TreeState};
 use wire::op::{COPY_NAMES, EntryName, Intent, Node, encode_names};
-use wire::{Change, Errno, Name};
+use wire::{Errno, Name};
 
 /// The permission bits of a stub.
 pub(crate) const STUB_MODE: u32 = 0o1000;
@@ -153,18 +153,19 @@ impl Brick {
         Ok(left)
     }
 
-    /// [`wire::Change::PrepareFile`] and [`wire::Change::PrepareLeave`].
-    pub(crate) fn prepare_names(&mut self, change: &Change) -> Result<(), Errno> {
-        let (Change::PrepareFile { fid, intent } | Change::PrepareLeave { fid, intent }) = change else {
-            return Err(Errno::EINVAL);
-        };
-        self.load(*fid)?;
-        let open = self.open_fid(*fid)?;
-        if let Change::PrepareLeave { .. } = change {
-            // Before the mark: without it the mark would let users change what is copied.
-            open.set_xattr(COPY_NAMES.as_bytes(), &names_to_leave(intent))?;
-        } else if !self.lies_among_orphans(*fid)? {
-            // The names that it was to get when it arrived, it has had.
+    /// [`wire::Change::PrepareLeave`].
+    pub(crate) fn prepare_leave(&mut self, fid: Fid, intent: &Intent) -> Result<(), Errno> {
+        let open = self.loaded(fid)?;
+        // Before the mark: without it the mark would let users change what is copied.
+        open.set_xattr(COPY_NAMES.as_bytes(), &names_to_leave(intent))?;
+        open.set_xattr(INTENT.as_bytes(), &encode_intent(intent))
+    }
+
+    /// [`wire::Change::PrepareFile`].
+    pub(crate) fn prepare_file(&mut self, fid: Fid, intent: &Intent) -> Result<(), Errno> {
+        let open = self.loaded(fid)?;
+        // The names that it was to get when it arrived, it has had.
+        if !self.lies_among_orphans(fid)? {
             open.remove_xattr(COPY_NAMES.as_bytes())?;
         }
         open.set_xattr(INTENT.as_bytes(), &encode_intent(intent))

@@ -1,7 +1,7 @@
 //! Files that move to another set (docs/design/0018): the copy there, and the entry that leads to it then.
 
 use crate::decide::{Context, Decision, MODE_BITS, NameIn, Need, open_dir, result_fid};
-use crate::files::{check_unmarked, place};
+use crate::files::{check_still_its, check_unmarked, place};
 use crate::tree_state::TreeState;
 use alloc::collections::BTreeSet;
 use ids::{Fid, SetId};
@@ -172,10 +172,8 @@ fn prepare_leave(
     if view.is_pending(fid)? {
         return Err(Errno::EAGAIN);
     }
-    if let Some(drop) = &intent.drop
-        && view.entry(drop.dir, &drop.name)?.is_none_or(|e| e.fid != fid)
-    {
-        return Err(Errno::ESTALE);
+    if let Some(drop) = &intent.drop {
+        check_still_its(view, drop, fid)?;
     }
     let attr = view.attr(fid)?;
     let is_file = attr.mode & 0o170_000 == 0o100_000;

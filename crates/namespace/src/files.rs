@@ -216,6 +216,15 @@ fn leads_to(view: &mut dyn TreeState, at: &EntryName, fid: Fid) -> Result<bool, 
     }
 }
 
+/// A name that is to go is still the file's.
+///
+/// # Errors
+/// `ESTALE` if it is not; those of the folder of names.
+pub(crate) fn check_still_its(view: &mut dyn TreeState, drop: &EntryName, fid: Fid) -> Result<(), Errno> {
+    let there = view.entry(drop.dir, &drop.name)?;
+    if there.is_some_and(|e| e.fid == fid) { Ok(()) } else { Err(Errno::ESTALE) }
+}
+
 /// The home of a file is asked whether its names may change.
 fn prepare_file(
     view: &mut dyn TreeState,
@@ -231,10 +240,7 @@ fn prepare_file(
             }
             if let Some(drop) = drop {
                 drop.dir = drop.dir.names();
-                let there = view.entry(drop.dir, &drop.name)?;
-                if there.is_none_or(|e| e.fid != fid) {
-                    return Err(Errno::ESTALE);
-                }
+                check_still_its(view, drop, fid)?;
             }
             fid
         }

@@ -420,23 +420,18 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     fn ask_to_leave(&mut self, cx: &mut Cx<'_, B, R>, number: u64) {
         let Some(c) = self.departures.under_way.get(&number) else { return };
         let (fid, copy, to, home) = (c.attr.fid, c.copy, c.file.to, self.set);
-        match c.file.clone() {
+        let (set, op) = match c.file.clone() {
             FileMove { parent, name, .. } if parent.is_names() => {
                 let parent = parent.without_names();
-                let op = Op::Retarget { parent, name, fid, home, to, copy };
-                let set = self.set_of(parent);
-                self.ask(cx, Asking::Departing(number), set, op, None);
+                (self.set_of(parent), Op::Retarget { parent, name, fid, home, to, copy })
             }
             FileMove { parent, name, also, .. } if also.is_empty() => {
-                let asked_by = self.asked_by(number);
-                let op = Op::Depart { parent, name, fid, to, copy };
-                self.ask(cx, Asking::Departing(number), home, op, asked_by);
+                (home, Op::Depart { parent, name, fid, to, copy })
             }
-            file => {
-                let op = Op::DepartAll { fid, to, copy, names: file.names() };
-                self.ask(cx, Asking::Departing(number), home, op, None);
-            }
-        }
+            file => (home, Op::DepartAll { fid, to, copy, names: file.names() }),
+        };
+        let asked_by = self.asked_by(number);
+        self.ask(cx, Asking::Departing(number), set, op, asked_by);
     }
 
     /// Data of a file was read.

@@ -5,21 +5,9 @@
 use client_core::lock_right::{Ask, LockRight};
 use ids::SessionId;
 use namespace::lock_right::{Held, LockRight as Given};
+use sim::Prng;
 use std::time::Duration;
 use wire::op::LockClaim;
-
-/// SplitMix64.
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % n
-    }
-}
 
 /// Milliseconds of one step.
 const STEP: u64 = 100;
@@ -49,7 +37,7 @@ struct Sent {
 }
 
 struct World {
-    rng: Rng,
+    rng: Prng,
     now: u64,
     epoch: u64,
     primary: Given,
@@ -68,11 +56,11 @@ fn clock(now: u64, speed: u64) -> Duration {
 
 impl World {
     fn new(seed: u64) -> World {
-        let mut rng = Rng(seed);
-        let speed = |rng: &mut Rng| 900 + rng.below(200);
+        let mut rng = Prng::new(seed);
+        let speed = |rng: &mut Prng| 900 + rng.draw() % 200;
         let mut primary = Given::default();
         primary.begin(Duration::ZERO, true);
-        let client = |rng: &mut Rng| Client {
+        let client = |rng: &mut Prng| Client {
             right: LockRight::default(),
             speed: speed(rng),
             wants: false,
@@ -96,7 +84,7 @@ impl World {
     }
 
     fn send(&mut self, client: usize, message: Message) {
-        let delay = if self.rng.below(10) == 0 { self.rng.below(40_000) } else { self.rng.below(300) };
+        let delay = if self.rng.below(10) == 0 { self.rng.draw() % 40_000 } else { self.rng.draw() % 300 };
         if self.rng.below(8) > 0 {
             self.sent.push(Sent { at: self.now + delay, client, epoch: self.epoch, message });
         }
@@ -106,7 +94,7 @@ impl World {
         self.now += STEP;
         if self.rng.below(300) == 0 {
             self.epoch += 1;
-            self.primary_speed = 900 + self.rng.below(200);
+            self.primary_speed = 900 + self.rng.draw() % 200;
             self.primary.begin(clock(self.now, self.primary_speed), false);
         }
         for i in 0..self.clients.len() {
@@ -124,7 +112,7 @@ impl World {
 
     fn act(&mut self, i: usize) {
         let (now, wakes, cuts) = (self.now, self.rng.below(200) == 0, self.rng.below(400) == 0);
-        let length = self.rng.below(40_000);
+        let length = self.rng.draw() % 40_000;
         let c = &mut self.clients[i];
         c.wants ^= wakes;
         if cuts {

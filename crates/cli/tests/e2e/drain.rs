@@ -2,12 +2,13 @@
 
 use crate::adopt::is_sound;
 use crate::grow::{place, words};
-use crate::harness::{Disk, Pool, eventually, files};
+use crate::harness::{Disk, Pool, TEST_TIMEOUT, eventually, eventually_within, files};
 use crate::rebalance::bytes;
 use serde_json::{Value, json};
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt, symlink};
 use std::path::PathBuf;
+use std::time::Duration;
 
 const ALL: [(usize, &str); 6] = [(0, "a"), (1, "a"), (2, "a"), (3, "a"), (0, "b"), (1, "b")];
 
@@ -289,21 +290,22 @@ fn files_come_home_from_a_set_that_is_emptied() {
                     file.write_all_at(&back, 5000).unwrap();
                 }
                 rounds += 1;
-                std::thread::sleep(std::time::Duration::from_millis(300));
+                std::thread::sleep(Duration::from_millis(300));
             }
             rounds
         })
     };
     // Whoever held one open when it came there has a minute to say so, and it stays that long.
-    std::thread::sleep(std::time::Duration::from_secs(60));
-    eventually("files leave", || (drain(&pool, "status")["moved"]["files"].as_u64()? >= 3).then_some(()));
+    let limit = TEST_TIMEOUT + Duration::from_secs(60);
+    eventually_within(limit, "files leave", || {
+        (drain(&pool, "status")["moved"]["files"].as_u64()? >= 3).then_some(())
+    });
     pool.kill(1);
     pool.start(1);
     stop.store(true, std::sync::atomic::Ordering::Relaxed);
     assert!(worker.join().unwrap() > 0);
     // The next process does not know either who has what open.
-    std::thread::sleep(std::time::Duration::from_secs(60));
-    eventually("nothing is left there", || (bytes(&new) < 1 << 20).then_some(()));
+    eventually_within(limit, "nothing is left there", || (bytes(&new) < 1 << 20).then_some(()));
     eventually("nothing more can move", || {
         (drain(&pool, "status")["moved"]["none_can_move"] == true).then_some(())
     });

@@ -1,7 +1,7 @@
 //! Sessions: an operation is done once at most, and never after its client had an answer and went on.
 
 use crate::frames::Frames;
-use crate::harness::{Pool, eventually, files};
+use crate::harness::{Pool, eventually, eventually_within, files};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
@@ -133,12 +133,9 @@ fn what_nobody_claims_goes_some_time_after_a_failover() {
     fs::write(mount.path("new"), "x").unwrap();
     fs::remove_file(mount.path("new")).unwrap();
     eventually("it goes at once", || (files::names(&orphans).len() == FILES).then_some(()));
-    // They are kept for a minute, longer than one call to `eventually` waits.
-    let begun = Instant::now();
-    while files::names(&orphans).len() == FILES {
-        assert!(begun.elapsed() < Duration::from_secs(90), "they stay");
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    // They are kept for a minute.
+    let go = || (files::names(&orphans).len() < FILES).then_some(());
+    eventually_within(Duration::from_secs(90), "they go", go);
     eventually("the others follow", || (files::names(&orphans).len() == 1).then_some(()));
     let mut byte = [0];
     open.read_exact_at(&mut byte, 0).unwrap();

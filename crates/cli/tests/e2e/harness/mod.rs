@@ -26,13 +26,18 @@ use std::time::{Duration, Instant};
 pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Polls until there is something.
-pub(crate) fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let until = Instant::now() + TEST_TIMEOUT;
+pub(crate) fn eventually<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
+    eventually_within(TEST_TIMEOUT, what, look)
+}
+
+/// Likewise, of what takes longer.
+pub(crate) fn eventually_within<T>(limit: Duration, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let until = Instant::now() + limit;
     loop {
         if let Some(found) = look() {
             return found;
         }
-        assert!(Instant::now() < until, "{what}: not within {} s", TEST_TIMEOUT.as_secs());
+        assert!(Instant::now() < until, "{what}: not within {} s", limit.as_secs());
         std::thread::sleep(Duration::from_millis(20));
     }
 }

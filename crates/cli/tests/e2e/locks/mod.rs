@@ -1,6 +1,6 @@
 //! Locks of files: as on a local disk within a mount, and never in two mounts at once.
 
-use crate::harness::{Mounted, Pool, eventually, tool};
+use crate::harness::{Mounted, Pool, alone, eventually, tool};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -29,11 +29,7 @@ impl Script {
     fn hold(&self, file: &Path, how: &str) -> (Holder, String) {
         let mut command = Command::new("python3");
         command.arg(self.0.join("locker.py")).arg("hold").arg(file).arg(how);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let (orders, answers) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
-        let mut holder = Holder { child, orders, answers };
-        let told = holder.answer();
-        (holder, told)
+        Holder::begin(command)
     }
 }
 
@@ -51,6 +47,15 @@ struct Holder {
 }
 
 impl Holder {
+    /// Starts the program; the first line that it says.
+    fn begin(mut command: Command) -> (Holder, String) {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (orders, answers) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
+        let mut holder = Holder { child, orders, answers };
+        let told = holder.answer();
+        (holder, told)
+    }
+
     fn answer(&mut self) -> String {
         let mut line = String::new();
         self.answers.read_line(&mut line).unwrap();
@@ -83,6 +88,7 @@ fn with_two(test: impl FnOnce(&mut Pool, Mounted, Mounted, &Script)) {
 /// Random locks of several processes are answered as by the kernel's own file system in memory.
 #[test]
 fn locks_are_those_of_a_local_disk() {
+    let _alone = alone();
     let pool = Pool::new(2);
     pool.volume("v", 2, &[(0, "b"), (1, "b")]);
     let (mount, script) = (pool.mount("v"), Script::new());
@@ -172,11 +178,9 @@ fn the_last_close_ends_a_lock_however_the_file_was_opened() {
                                   print('held', flush=True); sys.stdin.read()"
             );
             let mut command = Command::new("python3");
-            command.args(["-c", &opened]).arg(&file).stdin(Stdio::piped()).stdout(Stdio::piped());
-            let mut child = command.spawn().unwrap();
-            let (orders, answers) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
-            let mut holder = Holder { child, orders, answers };
-            assert_eq!(holder.answer(), "held", "{how}");
+            command.args(["-c", &opened]).arg(&file);
+            let (holder, told) = Holder::begin(command);
+            assert_eq!(told, "held", "{how}");
             assert_eq!(script.hold(&file, "fcntl").1, "EAGAIN", "{how}");
             drop(holder);
             eventually("the lock goes with the process", || {
