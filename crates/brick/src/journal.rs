@@ -38,6 +38,8 @@ pub(crate) struct Journal {
     before_last: Option<(u64, Stamp)>,
     /// The current segment's file may be longer than its records: it is cut before anything is appended.
     overhang: bool,
+    /// A segment that was made, and whose head could not be written: it is removed before another one is begun.
+    headless: Option<Lsn>,
     unsynced: Arc<Unsynced>,
     buffer: Vec<u8>,
 }
@@ -103,6 +105,7 @@ impl Journal {
             last: none.clone(),
             before_last: None,
             overhang: false,
+            headless: None,
             unsynced,
             buffer: Vec::new(),
         };
@@ -272,11 +275,19 @@ impl Journal {
     }
 
     fn begin_segment(&mut self, base: Stamp, previous: Lsn) -> Result<(), JournalError> {
+        self.remove_headless()?;
         let first = base.lsn.next();
         let head = SegmentHead { brick: self.brick, base: base.clone(), previous }.encode();
         let opened = self.dir.open_own(name(first).as_bytes(), Opening::Emptied(0o600));
         let file = opened.map_err(|e| self.io(first, e))?;
-        file.write_all(0, &head).map_err(|e| self.io(first, e))?;
+        if let Err(e) = file.write_all(0, &head) {
+            if !self.segments.contains_key(&first) {
+                self.headless = Some(first);
+                // If that fails it is done before another one is begun, or when the journal is closed or opened.
+                let _ = self.remove_headless();
+            }
+            return Err(self.io(first, e));
+        }
         self.segments.insert(first, head.len() as u64);
         self.current = Arc::new(file);
         self.base = base.clone();
@@ -294,6 +305,15 @@ impl Journal {
         }
         self.segments.remove(&first);
         self.unsynced.folder_changed();
+        Ok(())
+    }
+
+    /// Removes the segment whose head could not be written.
+    fn remove_headless(&mut self) -> Result<(), JournalError> {
+        if let Some(first) = self.headless {
+            self.remove(first)?;
+            self.headless = None;
+        }
         Ok(())
     }
 
@@ -334,8 +354,9 @@ impl Journal {
         Ok(rolled)
     }
 
-    /// Leaves nothing beyond the last record: a brick that was closed in order has no record that was being written.
+    /// Leaves nothing beyond the last record: a brick that was closed in order has no record or segment that was being written.
     pub(crate) fn trim(&mut self) -> Result<(), JournalError> {
+        self.remove_headless()?;
         let len = self.segments.get(&self.base.lsn.next()).copied().unwrap_or(HEAD as u64);
         self.cut_overhang(len)
     }

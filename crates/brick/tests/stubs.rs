@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod common;
-use brick::Brick;
+use brick::{Arriving, Brick};
 use common::partners::*;
 use common::*;
 use ids::{Epoch, Fid, Lsn, OpId, SessionId, SetId};
@@ -227,6 +227,45 @@ fn a_home_keeps_names_elsewhere_in_folders() {
     assert_eq!(s.bricks[1].attr(f).unwrap().nlink, 1);
     assert!(!whole(s.bricks[0].path()).keys().any(|p| p.starts_with("lost+found/")), "the folder is gone");
     reopened(&t, s);
+}
+
+/// While a folder of names is compared, the only name of it that the healing brick has goes.
+#[test]
+fn a_folder_of_names_goes_while_it_is_compared() {
+    for full in [false, true] {
+        // How many answers come before the change.
+        for answers in 0..12 {
+            let (t, mut s) = two();
+            let (f, g) = (s.file(ROOT, "f"), s.file(ROOT, "g"));
+            let far = |n: &str| Some(at(FAR.names(), n));
+            s.apply(&prepare(g, Some(at(ROOT, "g")), far("g")), b"").unwrap();
+            s.apply(&end(g, Some(at(ROOT, "g")), far("g"), false), b"").unwrap();
+            let both = s.bricks[0].last();
+            let mut j = s.bricks.pop().unwrap();
+            // The other one was away.
+            s.apply(&prepare(f, Some(at(ROOT, "f")), far("f")), b"").unwrap();
+            s.apply(&end(f, Some(at(ROOT, "f")), far("f"), false), b"").unwrap();
+            let mut p = s.bricks.pop().unwrap();
+            let common = if full { Stamp { epoch: Epoch(0), lsn: Lsn(0) } } else { both };
+            let mut healing = accept_join(&mut p, &mut j, &common, full);
+            for _ in 0..answers {
+                let Some(question) = healing.ask(&mut j) else { break };
+                let (body, data) = answer(&mut p, &question);
+                take(&mut healing, &mut j, &body, &data);
+            }
+            for change in [prepare(g, far("g"), None), end(g, far("g"), None, false)] {
+                let stamp = Stamp { lsn: p.last().lsn.next(), ..p.last() };
+                p.apply(stamp.clone(), OP, None, &change, b"").unwrap();
+                let (stamp, change) = (&stamp, &change);
+                let arriving = Arriving { stamp, op: OP, result_fid: None, change, payload: b"" };
+                healing.apply(&mut j, arriving).unwrap();
+            }
+            heal_all(&mut p, &mut j, &mut healing);
+            let mut s = Set::new(vec![p, j]);
+            assert_eq!(entry(&mut s, FAR.names(), "f").map(|e| e.fid), Some(f), "{full}, {answers} answers");
+            reopened(&t, s);
+        }
+    }
 }
 
 /// Within one healing a folder of names goes, comes back with the next name, and goes again.

@@ -468,6 +468,10 @@ impl HealSession {
             // Of a directory that is here the page was taken over in part only, if something else is gone.
             Err(Errno::ESTALE | Errno::ENOENT) if !brick.is_known(fid)? => {
                 self.dirty_set.got_nothing(fid);
+                if fid.is_names() {
+                    // It went with the last name that this brick had in it, and the primary has others: all of it comes anew.
+                    self.dirty_set.mark_dir(fid);
+                }
                 return Ok(());
             }
             other => other?,

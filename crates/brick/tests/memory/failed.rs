@@ -183,6 +183,31 @@ fn an_orderly_close_leaves_no_part_of_a_record() {
     assert!(cut > 0);
 }
 
+/// A journal's next segment could not be begun: nothing of it is left at an orderly close.
+#[test]
+fn an_orderly_close_leaves_no_part_of_a_segment() {
+    let mut in_part = 0;
+    for calls in 0..20 {
+        let mut disk = Disk::new(1, CrashRule::Ordered);
+        let mut s = Set::new(vec![disk.open().unwrap()]);
+        // Up to the size of a segment: the next record is to be the first of another one.
+        while disk.journal_bytes() < 1500 {
+            s.file(ROOT, &format!("f{}", s.bricks[0].last().lsn.0));
+        }
+        disk.fail_writes_after(calls);
+        let made = s.run(&create(ROOT, "next", wire::op::Node::File, 0o644), b"");
+        disk.fail_writes(false);
+        let b = s.bricks.pop().unwrap();
+        if b.is_partial() {
+            continue;
+        }
+        in_part += u32::from(made.is_err());
+        b.close().unwrap();
+        assert_eq!(disk.problems(), [], "{calls}: {made:?}");
+    }
+    assert!(in_part > 0);
+}
+
 /// A rename over a directory is done or not, also on a full disk.
 #[test]
 fn a_directory_takes_the_place_of_another_without_room() {
