@@ -35,9 +35,10 @@ fuzz: ## a minute of random and mutated bytes for every decoder
 	cargo build --workspace --locked --bin fuzz
 	target/debug/fuzz --seconds 60
 
-# They mostly wait for servers: twice as many as cores. Those that look at the clock run alone (harness/turn.rs).
+# More threads than tests that look at the clock, which wait until the others have ended (harness/turn.rs): two run at a time
+# for each core.
 e2e: build $(PJDFSTEST) ## end-to-end tests of the release binary: real servers and mounts; needs root and /dev/fuse
-	MORTAR_BIN=$(BINARY) PJDFSTEST=$(PJDFSTEST) cargo test --workspace --locked --test e2e -- --test-threads $$((2 * $$(nproc)))
+	MORTAR_BIN=$(BINARY) PJDFSTEST=$(PJDFSTEST) cargo test --workspace --locked --test e2e -- --test-threads 80
 
 # An outside suite, from the registry.
 $(PJDFSTEST):

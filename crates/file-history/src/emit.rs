@@ -112,7 +112,8 @@ impl<'a> Emitter<'a> {
             && self.losses.iter().any(|l| sets.contains(&l.set) && r.begun <= l.until && l.from <= at)
     }
 
-    /// The change of data may have been cut short, and is done when it is sent again: the file had its time before.
+    /// The change of data may have been cut short, and is done when it is sent again: before that the file had its time, and a
+    /// part of the data.
     fn cut_short(&mut self, n: usize) {
         let r = &self.records[n];
         let (Op::Write { fid, .. } | Op::Fallocate { fid, .. }) = r.op else { return };
@@ -121,6 +122,7 @@ impl<'a> Emitter<'a> {
             let obj = self.table.object(fid);
             let touch = inode::NewAttr { touch: true, ..inode::NewAttr::default() };
             self.ask_of(n, obj, inode::Ask::SetAttr(touch), Some(inode::Told::Done), None);
+            self.written_in_part(n, obj);
         }
     }
 

@@ -108,6 +108,13 @@ impl Emitter<'_> {
         self.ask_of(n, obj, ask, None, None);
     }
 
+    /// Some of the data of a write may have been there before it was done.
+    pub(super) fn written_in_part(&mut self, n: usize, obj: Obj) {
+        if let Some(Ask::Write { at, data, kill_suid, .. }) = self.question(n) {
+            self.ask_of(n, obj, Ask::Write { at, data, kill_suid, torn: true }, Some(Told::Done), None);
+        }
+    }
+
     /// The errors that are right whatever the state is, if the operation can't be done.
     fn must_not(&self, n: usize, obj: Obj) -> Option<Vec<Errno>> {
         let r = &self.records[n];

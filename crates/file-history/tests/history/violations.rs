@@ -741,6 +741,25 @@ fn a_write_that_was_cut_short_may_show_its_time_before_its_data() {
 }
 
 #[test]
+fn a_write_that_was_cut_short_may_show_a_part_of_its_data() {
+    let mut s = with_file();
+    s.write(1, 0, &[(10, 1)], 10);
+    s.write(1, 2, &[(6, 2)], 10);
+    s.at(100, 200);
+    s.read(1, &[(2, 1), (3, 2), (5, 1)]);
+    s.at(150, 160);
+    s.read(1, &[(2, 1), (6, 2), (2, 1)]);
+    s.refused();
+    s.excuses.cut_short = vec![CutShort { set: SetId(2), at: 120 }, CutShort { set: SET, at: 90 }];
+    s.refused();
+    s.excuses.cut_short.push(CutShort { set: SET, at: 120 });
+    s.accepted();
+    // Afterwards all of it is there.
+    s.read(1, &[(2, 1), (3, 2), (5, 1)]);
+    s.refused();
+}
+
+#[test]
 fn a_copy_without_answer_may_have_seen_what_was_perhaps_appended() {
     let mut s = with_file();
     s.create(root(), "b", 2);
