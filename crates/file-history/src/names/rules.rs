@@ -306,7 +306,8 @@ impl Names {
         out.push(s);
     }
 
-    /// A rename in all states in which it is known whether it would put a directory beneath itself, if that matters.
+    /// A rename in all states in which it is known whether it would put a directory beneath itself or remove one above it, if
+    /// that matters.
     fn rename_placed(
         &self,
         s: State,
@@ -327,6 +328,12 @@ impl Names {
                 } else {
                     states.push(s);
                 }
+            }
+        }
+        // What is above its source is not empty.
+        if is_one_of(told, &[Errno::ENOTEMPTY]) && target.is_some_and(|o| self.objects[o].is_dir()) {
+            for s in std::mem::take(&mut states) {
+                self.known_way(s, from.dir, &mut states);
             }
         }
         for s in states {

@@ -602,6 +602,36 @@ fn a_rename_beneath_itself_shows_where_a_directory_is() {
     kept.refused();
 }
 
+/// So does a rename of a file onto a directory that may be above it again.
+#[test]
+fn a_rename_onto_what_is_above_shows_where_a_directory_is() {
+    let after = |answer, below: bool| {
+        let mut s = synced();
+        let (upper, lower) = (fid(2), fid(3));
+        s.call(make(root(), "d", Node::Dir), attr(dir(upper)));
+        s.call(make(upper, "b", Node::Dir), attr(dir(lower)));
+        s.create(lower, "f", 4);
+        for synced in [upper, lower, fid(4)] {
+            s.fsync(synced, done());
+        }
+        let (parent, to_parent) = (upper, root());
+        let out = Op::Rename { parent, name: name("b"), to_parent, to_name: name("x"), flags: 0 };
+        s.call(out, done());
+        s.lose();
+        let (parent, to_parent) = (lower, root());
+        let onto = Op::Rename { parent, name: name("f"), to_parent, to_name: name("d"), flags: 0 };
+        s.call(onto, Err(answer));
+        s.lookup(upper, "b", if below { Ok(dir(lower)) } else { Err(Errno::ENOENT) });
+        s
+    };
+    after(Errno::ENOTEMPTY, true).accepted();
+    after(Errno::ENOTEMPTY, false).refused();
+    after(Errno::EISDIR, false).accepted();
+    let mut kept = after(Errno::ENOTEMPTY, true);
+    kept.losses.clear();
+    kept.refused();
+}
+
 /// Somebody who dies has sent a call again after a loss, which took what was known of it and left what it did.
 #[test]
 fn a_call_without_answer_across_a_loss_may_be_done_twice() {
