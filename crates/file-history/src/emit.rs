@@ -94,22 +94,27 @@ impl<'a> Emitter<'a> {
     pub(crate) fn record(&mut self, n: usize, vouches: bool) -> Result<(), Violation> {
         let outcome = self.outcome(n)?;
         let unanswered = self.records[n].answer.is_none();
-        if (unanswered || !matches!(outcome, Outcome::Unknown { .. })) && self.spans_loss(n) {
-            self.answer(n, Outcome::Unknown { torn: true }, false)?;
+        if unanswered || !matches!(outcome, Outcome::Unknown { .. }) {
+            for _ in 0..self.losses_spanned(n) {
+                self.answer(n, Outcome::Unknown { torn: true }, false)?;
+            }
         }
         self.cut_short(n);
         self.answer(n, outcome, vouches)
     }
 
-    /// Whether a loss may have taken what is known of the call, and left what it did: it is then sent and done once more, also
-    /// by a client that dies before it is answered.
-    fn spans_loss(&self, n: usize) -> bool {
+    /// How many losses may have taken what is known of the call, and left what it did: after each it is sent and done once more,
+    /// also by a client that dies before it is answered.
+    fn losses_spanned(&self, n: usize) -> usize {
         let r = &self.records[n];
         let died = || self.excuses.dead.iter().find(|(client, _)| *client == r.client).map(|(_, at)| *at);
-        let Some(at) = r.answer.as_ref().map(|(at, _)| *at).or_else(died) else { return false };
+        let Some(at) = r.answer.as_ref().map(|(at, _)| *at).or_else(died) else { return 0 };
+        if !r.op.changes() {
+            return 0;
+        }
         let sets: Vec<_> = crate::syncs::changed(&r.op).iter().map(|fid| fid.set).collect();
-        r.op.changes()
-            && self.losses.iter().any(|l| sets.contains(&l.set) && r.begun <= l.until && l.from <= at)
+        let spans = |l: &&Loss| sets.contains(&l.set) && r.begun <= l.until && l.from <= at;
+        self.losses.iter().filter(spans).count()
     }
 
     /// The change of data may have been cut short, and is done when it is sent again: before that the file had its time, and a

@@ -575,6 +575,22 @@ fn a_call_across_a_loss_may_meet_what_it_did_itself() {
     }
 }
 
+/// Each loss may have taken what was known of the call, and left what it did.
+#[test]
+fn a_call_across_several_losses_may_be_done_as_often() {
+    for (losses, fine) in [(2, true), (1, false)] {
+        let mut s = synced();
+        s.append(1, &[(10, 1)], 40);
+        s.at(100, 200);
+        for n in 0..losses {
+            let from = 110 + 20 * n;
+            s.losses.push(file_history::Loss { set: SET, from, until: from + 5 });
+        }
+        s.read(1, &[(40, 1)]);
+        if fine { s.accepted() } else { s.refused() }
+    }
+}
+
 /// Where a directory lies is not certain after a loss: a rename of what was above it beneath it shows it, and whoever is told
 /// that it can't be knows.
 #[test]
