@@ -35,9 +35,27 @@ pub struct ClientAdd {
     /// It changes nothing.
     #[serde(default)]
     pub read_only: bool,
+    /// Each of its requests is taken as this user's.
+    #[serde(default)]
+    pub squash: Option<Squash>,
     /// After so many seconds it is let in no more.
     #[serde(default)]
     pub expires: Option<u64>,
+}
+
+/// A user with one group.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Squash {
+    /// The user's number.
+    pub uid: u32,
+    /// The group's number.
+    pub gid: u32,
+}
+
+impl fmt::Display for Squash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.uid, self.gid)
+    }
 }
 
 /// Which keys are let in?
@@ -198,6 +216,9 @@ pub struct KeyLine {
     /// Whether a client's changes nothing.
     #[serde(default)]
     pub read_only: bool,
+    /// The user as whom a client's requests are taken.
+    #[serde(default)]
+    pub squash: Option<Squash>,
     /// When it was made, in seconds since 1970.
     #[serde(default)]
     pub created: u64,

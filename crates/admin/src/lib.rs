@@ -34,7 +34,7 @@ pub use event::{Event, EventReports};
 pub use keys::{
     ClientAdd, ClientList, ClientRevoke, ClientRotate, GetLocalKey, GetPoolToken, KeyLine, KeyList, KeyMade,
     KeyRole, KeysRevoked, KeysRotated, LocalKey, PoolKey, PoolRotateKey, PoolSecure, PoolSecured, PoolToken,
-    RotatedKey,
+    RotatedKey, Squash,
 };
 pub use peer::{Peer, PeerStatus, Peers, ServerRole};
 pub use profile::{

@@ -10,7 +10,7 @@ use client_core::operation::{Class, Operation};
 use client_core::routes::Offer;
 use ids::{Epoch, OpId, SessionId, SetId};
 use wire::map::VolumeMap;
-use wire::{Body, Call, Errno, Fail, Op, Reply};
+use wire::{Body, Call, Errno, Fail, Op, Reply, User};
 
 use crate::background::Background;
 use crate::conn::{Broken, Intent};
@@ -62,6 +62,13 @@ impl Core {
 
     /// Takes over a map if it is newer.
     pub(crate) fn publish(&self, map: VolumeMap) {
+        let of = |map: &VolumeMap| (map.pool, map.volume, map.squash());
+        let (before, now) = (of(&self.current().map), of(&map));
+        if (before.0, before.1) == (now.0, now.1) && before.2 != now.2 {
+            // Whoever used it was told that servers check permissions, or that they do not.
+            tracing::error!("the key is for another user than before: this ends, and has to be mounted anew");
+            return self.stop();
+        }
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         match current.by_map.consider(&map) {
             Offer::Take => {}
@@ -353,8 +360,13 @@ impl Client {
     /// A volume option that differs from its default.
     pub fn option(&self, key: &str) -> Option<String> {
         let generation = self.core.current();
-        let found = generation.map.options.iter().find(|(k, _)| k.0 == key.as_bytes());
-        found.map(|(_, v)| String::from_utf8_lossy(&v.0).into_owned())
+        generation.map.option(key).map(|v| String::from_utf8_lossy(v).into_owned())
+    }
+
+    /// The user as whom servers take all requests, and whose permissions they check. It stays the same: a client whose key
+    /// says something else one day ends.
+    pub fn squash(&self) -> Option<User> {
+        self.core.current().map.squash()
     }
 
     /// Waits as calls do between tries: other work of this thread's owner goes on.

@@ -35,6 +35,26 @@ pub struct ClientKey {
     /// It changes nothing.
     #[serde(default)]
     pub read_only: bool,
+    /// Each of its requests is taken as this user's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub squash: Option<Squash>,
+}
+
+/// The user as whom requests are taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Squash {
+    /// Its number, not 0.
+    pub uid: u32,
+    /// Its only group.
+    pub gid: u32,
+}
+
+impl Squash {
+    /// Checks it: permissions do not bind root, and the kernel takes the highest number as none.
+    fn check(self) -> Result<(), Refusal> {
+        let is_user = (1..u32::MAX).contains(&self.uid) && self.gid != u32::MAX;
+        if is_user { Ok(()) } else { Err(KeyRefusal::Squash { uid: self.uid, gid: self.gid }.into()) }
+    }
 }
 
 /// A key that is let in.
@@ -208,10 +228,11 @@ impl State {
                 }
             }
         }
-        if let KeyHolder::Client(ClientKey { volume, .. }) = key.holder
-            && !self.volumes.contains_key(&volume)
-        {
-            return Err(Refusal::UnknownVolume { name: volume.to_string() });
+        if let KeyHolder::Client(ClientKey { volume, squash, .. }) = key.holder {
+            if !self.volumes.contains_key(&volume) {
+                return Err(Refusal::UnknownVolume { name: volume.to_string() });
+            }
+            squash.map_or(Ok(()), Squash::check)?;
         }
         self.insert_key(key.clone()).map(Outcome::Key)
     }

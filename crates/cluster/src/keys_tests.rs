@@ -3,7 +3,8 @@ use crate::Command;
 use crate::testing::{create, pool, server};
 
 fn client(name: &str, volume: u32) -> Key {
-    let client = ClientKey { name: name.to_owned(), volume: VolumeId(volume), read_only: false };
+    let client =
+        ClientKey { name: name.to_owned(), volume: VolumeId(volume), read_only: false, squash: None };
     Key { holder: KeyHolder::Client(client), created: 1, until: Some(100) }
 }
 
@@ -59,6 +60,24 @@ fn a_key_is_let_in_until_it_expires_or_is_revoked() {
     }
     assert!(state.apply(&Command::AddKey(client("other", 9))).is_err(), "there is no such volume");
     assert!(state.apply(&Command::AddKey(server_key(9))).is_err());
+}
+
+#[test]
+fn a_key_makes_nobody_root() {
+    let mut state = pool(1);
+    create(&mut state, "v", 1, 0, 1);
+    let key = |name: &str, uid, gid| {
+        let (volume, squash) = (VolumeId(1), Some(Squash { uid, gid }));
+        let client = ClientKey { name: name.to_owned(), volume, read_only: false, squash };
+        Command::AddKey(Key { holder: KeyHolder::Client(client), created: 1, until: None })
+    };
+    for (uid, gid) in [(0, 1), (0, 0), (u32::MAX, 1), (1, u32::MAX)] {
+        let refused = Err(KeyRefusal::Squash { uid, gid }.into());
+        assert_eq!(state.apply(&key("web", uid, gid)), refused);
+    }
+    let old = number(state.apply(&key("web", 1000, 0)));
+    let rotated = number(state.apply(&Command::RotateKey { key: old, created: 2, end: 3 }));
+    assert_eq!(state.keys.keys[&rotated].holder, state.keys.keys[&old].holder, "with the same limits");
 }
 
 /// Nobody sees an expired key in a list: it must not stand in the way of another one, nor stay for ever.

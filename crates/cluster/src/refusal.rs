@@ -204,6 +204,10 @@ pub enum KeyRefusal {
     Name { name: String },
     #[error("there is a key '{name}' already: choose another name, revoke it, or rotate it")]
     Exists { name: String },
+    #[error(
+        "nobody can be squashed to {uid}:{gid}: name a user from 1 to 4294967294, whom permissions bind, and a group of his"
+    )]
+    Squash { uid: u32, gid: u32 },
     #[error("there is no key {key}: see mortar client list")]
     Unknown { key: KeyId },
     #[error("there are {max} already: revoke some first")]

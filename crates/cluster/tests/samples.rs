@@ -6,7 +6,8 @@ mod json_sample;
 
 use cluster::{
     BrickSpec, ClientKey, Command, ConfigVolume, FewerCopies, Joining, Key, KeyHolder, MoreCopies, NewBrick,
-    NewBricks, NewServer, NewVolume, OptionChange, Outcome, Proposal, State, Status, Token, ViewChange,
+    NewBricks, NewServer, NewVolume, OptionChange, Outcome, Proposal, Squash, State, Status, Token,
+    ViewChange,
 };
 use ids::{BrickId, Epoch, KeyId, ServerId, SetId, VolumeId};
 use serde::Serialize;
@@ -46,7 +47,8 @@ fn volume() -> NewVolume {
 }
 
 fn client_key() -> Key {
-    let client = ClientKey { name: "web-1".to_owned(), volume: VolumeId(1), read_only: true };
+    let squash = Some(Squash { uid: 1000, gid: 100 });
+    let client = ClientKey { name: "web-1".to_owned(), volume: VolumeId(1), read_only: true, squash };
     Key { holder: KeyHolder::Client(client), created: 1_795_305_600, until: Some(1_795_392_000) }
 }
 

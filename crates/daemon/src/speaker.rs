@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use transport::Connection;
 use trust::{Holder, Identity};
 use wire::hello::Purpose;
-use wire::{Errno, Kind, Op};
+use wire::{Errno, Kind, Op, User};
 
 /// Bytes of the one frame of somebody who joins.
 pub(crate) const JOIN_BODY: usize = 4096;
@@ -43,6 +43,8 @@ pub(crate) struct Limits {
     pub(crate) volume: VolumeId,
     /// It changes nothing.
     pub(crate) read_only: bool,
+    /// Each request is taken as this user's.
+    pub(crate) squash: Option<User>,
 }
 
 /// What root of a server's machine is called: `root.server1` as an administrator.
@@ -155,9 +157,13 @@ impl Speaker {
     pub(crate) fn limits(&self, state: &State) -> Option<Limits> {
         let Speaker::Key(Identity { holder: Holder::Client(_), key, .. }) = self else { return None };
         Some(match state.keys.keys.get(key).map(|key| &key.holder) {
-            Some(KeyHolder::Client(client)) => Limits { volume: client.volume, read_only: client.read_only },
+            Some(KeyHolder::Client(client)) => Limits {
+                volume: client.volume,
+                read_only: client.read_only,
+                squash: client.squash.map(|to| User { uid: to.uid, gid: to.gid }),
+            },
             // It was revoked just now: no volume has this number.
-            _ => Limits { volume: VolumeId(0), read_only: true },
+            _ => Limits { volume: VolumeId(0), read_only: true, squash: None },
         })
     }
 
@@ -238,7 +244,7 @@ impl Speaker {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cluster::{ClientKey, Key};
+    use cluster::{ClientKey, Key, Squash};
     use ids::{Fid, OpId};
     use trust::KeyName;
 
@@ -312,7 +318,12 @@ mod tests {
     fn state() -> State {
         let mut state = State { pool: "01".repeat(16), ..State::default() };
         state.keys.next = KeyId(10);
-        let client = ClientKey { name: "web".to_owned(), volume: VolumeId(5), read_only: true };
+        let client = ClientKey {
+            name: "web".to_owned(),
+            volume: VolumeId(5),
+            read_only: true,
+            squash: Some(Squash { uid: 7, gid: 8 }),
+        };
         for (id, holder, until) in [
             (2, KeyHolder::Server(ServerId(3)), None),
             (3, KeyHolder::Client(client), Some(100)),
@@ -429,7 +440,8 @@ mod tests {
 
     #[test]
     fn a_client_is_limited_and_others_are_not() {
-        let limits = Some(Limits { volume: VolumeId(5), read_only: true });
+        let squash = Some(User { uid: 7, gid: 8 });
+        let limits = Some(Limits { volume: VolumeId(5), read_only: true, squash });
         assert_eq!(all().map(|speaker| speaker.limits(&state())), [None, None, None, None, limits, None]);
         let nothing = speaker(3, Holder::Client(name("web"))).limits(&State::default()).unwrap();
         assert!(nothing.read_only && nothing.volume == VolumeId(0), "revoked meanwhile");
@@ -438,7 +450,7 @@ mod tests {
     #[test]
     fn a_client_asks_for_what_clients_ask_for_in_its_volume_alone() {
         let (own, other, fid) = (VolumeId(5), VolumeId(6), Fid::default());
-        let [writes, reads] = [false, true].map(|read_only| Limits { volume: own, read_only });
+        let [writes, reads] = [false, true].map(|read_only| Limits { volume: own, read_only, squash: None });
         let (read, write) =
             (Op::GetAttr { fid }, Op::RemoveXattr { fid, name: wire::Name::new(b"user.a").unwrap() });
         let names_of_copies = wire::Name::new(wire::op::COPY_NAMES.as_bytes()).unwrap();

@@ -94,6 +94,7 @@ mod tests {
             "pool token --expires 1h --replace h",
             "pool key ann --out f",
             "client add web --volume v --read-only --expires 90d --out f",
+            "client add web --volume v --squash 1000:100",
             "client list --json",
             "client revoke web --yes",
             "client rotate web --after 1h",

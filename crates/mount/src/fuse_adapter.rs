@@ -15,7 +15,7 @@ use fuse::{
 };
 use wire::op::{Node, rename_flags};
 use wire::reply::Room;
-use wire::{Attr, limits};
+use wire::{Attr, User, limits};
 
 use crate::caller;
 use crate::convert::{self, errno};
@@ -25,6 +25,7 @@ use crate::locks::{self, Locks};
 use crate::options::duration;
 
 mod list;
+mod permission;
 
 use list::{ListFrom, Listed};
 
@@ -47,6 +48,8 @@ pub(crate) struct FuseAdapter {
     room: Mutex<Option<(Instant, Room)>>,
     entry_timeout: Duration,
     attr_timeout: Duration,
+    /// As whom servers take all requests; `None`: as whom the mount says, and the kernel checks permissions.
+    squash: Option<User>,
 }
 
 impl FuseAdapter {
@@ -61,6 +64,7 @@ impl FuseAdapter {
             room: Mutex::default(),
             entry_timeout,
             attr_timeout,
+            squash: client.squash(),
             client,
         }
     }
@@ -148,6 +152,7 @@ impl FuseAdapter {
             _ => return Err(Errno::ESTALE),
         }
         let object = Object::from(&attr);
+        self.may_open(req, object, op.flags.cast_signed())?;
         client.open(object).map_err(errno)?;
         let mut result = Ok(attr);
         if op.flags & libc::O_TRUNC.unsigned_abs() != 0 {
@@ -163,13 +168,16 @@ impl Filesystem for FuseAdapter {
     fn init(&self, _kernel: &Kernel, config: &mut InitConfig) -> Reply<()> {
         config.want |= Capabilities::ATOMIC_O_TRUNC
             | Capabilities::DONT_MASK
-            | Capabilities::POSIX_ACL
             | Capabilities::HANDLE_KILLPRIV_V2
             | Capabilities::CACHE_SYMLINKS
             | Capabilities::POSIX_LOCKS
             | Capabilities::FLOCK_LOCKS
             | Capabilities::NO_OPENDIR_SUPPORT;
         config.want |= Capabilities::DO_READDIRPLUS | Capabilities::READDIRPLUS_AUTO;
+        if self.squash.is_none() {
+            // With it the kernel would check permissions for its own user.
+            config.want |= Capabilities::POSIX_ACL;
+        }
         config.max_write = limits::IO_MAX;
         Ok(())
     }
@@ -253,6 +261,7 @@ impl Filesystem for FuseAdapter {
 
     fn open(&self, req: &Request<'_>, node: u64, op: &OpenOp) -> Reply<Opened> {
         let (client, object) = (self.client(req), self.object(node)?);
+        self.may_open(req, object, op.flags.cast_signed())?;
         client.open(object).map_err(errno)?;
         if op.flags & libc::O_TRUNC.unsigned_abs() != 0 {
             let cut = client.setattr(object, convert::truncate(op.kill_suidgid));
@@ -362,6 +371,10 @@ impl Filesystem for FuseAdapter {
             }
         }
         Ok(())
+    }
+
+    fn access(&self, req: &Request<'_>, node: u64, mask: u32) -> Reply<()> {
+        self.may_access(req, self.object(node)?, mask)
     }
 
     fn getxattr(&self, req: &Request<'_>, node: u64, name: &OsStr, _size: u32) -> Reply<Vec<u8>> {

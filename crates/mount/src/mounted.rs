@@ -94,6 +94,12 @@ pub fn mount(options: MountOptions) -> Result<Mounted, Failure> {
     let client = Arc::new(Client::connect(&source.servers, &source.volume, for_client)?);
     let root = root(&client, &source)?;
     let mut kernel = options.kernel.clone();
+    if client.squash().is_some() {
+        // Servers check, for another user than the kernel knows. Everybody here makes files of that user: nobody becomes the
+        // user of that number on this machine by a setuid program that he has made.
+        kernel.default_permissions = false;
+        kernel.flags.nosuid = true;
+    }
     kernel.source = options.fsname.clone().unwrap_or_else(|| source.to_string());
     let mount = fuse::Mount::new(&dir, &kernel)?;
     let config = SessionConfig { max_threads: options.threads.max(1), ..SessionConfig::default() };

@@ -1,6 +1,6 @@
 //! From a request to a change.
 //!
-//! Permission bits are checked by the client's kernel (`default_permissions`); here are the rules that need the truth:
+//! Permission bits are checked by the client's kernel (`default_permissions`), or by [`crate::permission`]; here are the rules that need the truth:
 //! existence, types, emptiness, loops, inheritance of groups.
 
 use crate::departures::decide_departure;

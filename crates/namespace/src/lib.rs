@@ -1,10 +1,10 @@
 //! What an operation does to a set: POSIX rules over one brick's tree, decided without touching it.
 //!
 //! Owns: [`decide()`], which turns a request into a [`wire::Change`] or a refusal, [`placement`], which picks the set of
-//! a new directory, [`transaction`], the decisions of operations that touch two sets, and [`lock_right`], which mount may
-//! grant locks. Everything it needs to know it
-//! asks of a [`TreeState`]; the same code runs over a real brick in the daemon and over a model in the simulator. No
-//! clocks, no files, no randomness: they come in as arguments.
+//! a new directory, [`permission`], which says what a user may do where the client is not trusted to know,
+//! [`transaction`], the decisions of operations that touch two sets, and [`lock_right`], which mount may grant locks.
+//! Everything it needs to know it asks of a [`TreeState`]; the same code runs over a real brick in the daemon and over a
+//! model in the simulator. No clocks, no files, no randomness: they come in as arguments.
 #![no_std]
 #![deny(clippy::indexing_slicing, clippy::cast_possible_truncation)]
 
@@ -14,6 +14,7 @@ mod decide;
 mod departures;
 mod files;
 pub mod lock_right;
+pub mod permission;
 pub mod placement;
 mod rename;
 pub mod transaction;

@@ -11,7 +11,7 @@ use namespace::placement::SetRoom;
 use replica::healing::Sums;
 use replica::{Proposal, View};
 use wire::peer::PeerMessage;
-use wire::{Body, Call, Errno, Fail, Op, Reply};
+use wire::{Body, Call, Errno, Fail, Op, Reply, User};
 
 /// When a step is taken.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +53,8 @@ pub struct Request<R> {
     pub to: R,
     /// Who asks.
     pub session: SessionId,
+    /// The user whose permissions count; `None`: the client has checked them.
+    pub user: Option<User>,
 }
 
 /// The set's configuration, as the pool has agreed on it.

@@ -8,9 +8,10 @@ use crate::waiters::{Address, Waiter};
 use bytes::Bytes;
 use core::time::Duration;
 use ids::{OpId, SessionId};
+use namespace::permission;
 use replica::Admission;
 use wire::limits::DEPTH_MAX;
-use wire::{Errno, Fail, Op, Reply};
+use wire::{Body, Errno, Fail, Op, Reply, User};
 
 /// A request that was let in.
 pub(crate) struct AdmittedRequest<R> {
@@ -37,7 +38,10 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         if let Some(until) = self.keep_grants(cx.at.now, &request.call.op, &mut grant, session) {
             return self.timers.set(until, Due::Request(request));
         }
-        let Request { call, payload, to, .. } = request;
+        let Request { mut call, payload, to, user, .. } = request;
+        if let Some(user) = user {
+            permission::take_as(user, &mut call.op);
+        }
         let mut to = Address::of(to);
         to.grant = grant;
         let changes = call.op.changes();
@@ -60,15 +64,42 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Admission::Go if self.is_about_a_leaver(cx.at.now, &request.op) => {
                 self.refuse(cx, request.to, Fail::Busy);
             }
-            Admission::Go => match self.redirect_holder(cx, request) {
-                Some(request) if changes => self.serve_change(cx, request),
-                Some(request) => self.serve_read(cx, request),
-                None => {}
-            },
+            Admission::Go => {
+                if let Some(request) = self.redirect_holder(cx, request) {
+                    self.serve_permitted(cx, request, user);
+                }
+            }
             Admission::Done(outcome) => self.answer_again(cx, request, outcome),
             Admission::WrongView(epoch) => self.refuse(cx, request.to, Fail::WrongView { epoch }),
             Admission::Busy => self.refuse(cx, request.to, Fail::Busy),
             Admission::BelowQuorum => self.refuse(cx, request.to, Fail::BelowQuorum),
+        }
+    }
+
+    /// Serves what the user may do, if the client is not trusted to have looked.
+    fn serve_permitted(
+        &mut self,
+        cx: &mut Cx<'_, B, R>,
+        mut request: AdmittedRequest<R>,
+        user: Option<User>,
+    ) {
+        if let Some(user) = user
+            && let Err(errno) = permission::check(user, &mut request.op, self.set, &mut self.brick)
+        {
+            let reply = Reply::errno(errno.0);
+            request.to.grant = 0;
+            return self.reply_when_all_committed(cx, Waiter { reply, ..Waiter::done(request.to) });
+        }
+        match request.op {
+            Op::ListXattr { fid } if user.is_some() => {
+                let names = self.brick.listxattr(fid).map(|mut names| {
+                    names.retain(permission::shows_xattr);
+                    (Body::Names { names }, Bytes::new())
+                });
+                self.reply_when_committed(cx, request.to, [fid].into(), names);
+            }
+            ref op if op.changes() => self.serve_change(cx, request),
+            _ => self.serve_read(cx, request),
         }
     }
 

@@ -341,7 +341,7 @@ fn ask_with(rig: &mut Rig, session: u64, seq: u64, op: Op, bytes: usize) -> Vec<
     let session = SessionId(session);
     let call = wire::Call { set: HERE, epoch: Epoch(1), id: OpId { session, seq }, finished: 0, op };
     let payload = vec![7; bytes].into();
-    let request = set_core::Request { call, payload, to: common::To(seq), session };
+    let request = set_core::Request { call, payload, to: common::To(seq), session, user: None };
     rig.step(Input::Request(request))
 }
 

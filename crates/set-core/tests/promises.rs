@@ -18,7 +18,7 @@ use set_core::{Done, Input, Settings};
 use std::time::Duration;
 use wire::op::Node;
 use wire::peer::{PeerBody, PeerMessage, Stamp};
-use wire::{Body, Change, Errno, Op};
+use wire::{Body, Change, Errno, Op, User};
 
 const NONE: [&str; 0] = [];
 
@@ -306,4 +306,27 @@ fn a_journal_that_does_not_reach_back_to_what_is_certain_means_a_full_comparison
         let [PeerBody::JoinAccepted { common, full, .. }] = &sent[..] else { panic!("{sent:?}") };
         assert_eq!((common.lsn, *full), (Lsn(1), is_full), "without its first {dropped} records");
     }
+}
+
+#[test]
+fn a_user_whose_permissions_count_is_refused_before_anything_is_decided() {
+    let (ann, owner) = (User { uid: 1000, gid: 100 }, User { uid: 0, gid: 9 });
+    let mut rig = primary_with(1);
+    let before = rig.core.brick_mut().journal.len();
+    assert_eq!(rig.ask_of(ann, create("b", Node::File)), ["reply 2: permission denied"]);
+    assert_eq!(rig.ask_of(ann, create("b", Node::Dir)), ["reply 3: permission denied"]);
+    assert_eq!(rig.ask_of(ann, Op::Unlink { parent: ROOT, name: name("0") }), ["reply 4: permission denied"]);
+    let across = Op::MoveIn {
+        from: SetId(2),
+        parent: Fid { set: SetId(2), ..ROOT },
+        name: name("x"),
+        to_parent: ROOT,
+        to_name: name("y"),
+        flags: 0,
+    };
+    assert_eq!(rig.ask_of(ann, across), ["reply 5: crosses sets"]);
+    assert_eq!(rig.core.brick_mut().journal.len(), before);
+    rig.ask_of(owner, create("b", Node::File));
+    let made = rig.core.brick_mut().journal.last().unwrap().body.clone();
+    assert!(matches!(made, Change::Create { uid: 0, gid: 9, .. }), "not as the client says: {made:?}");
 }

@@ -1,6 +1,7 @@
 //! What a client must know to route: sent on a watch, and again at every change of it.
 
 use crate::codec::Blob;
+use crate::user::User;
 use crate::{wire_enum, wire_struct};
 use ids::{Epoch, Fid, ServerId, SetId, VolumeId};
 
@@ -55,6 +56,22 @@ wire_struct! {
         pub servers: Vec<ServerAddress>,
         /// Options that differ from their defaults: key and value.
         pub options: Vec<(Blob, Blob)>,
+    }
+}
+
+/// The name among a map's options of the user as whom servers take all requests of the client that is told: `UID:GID`. It is no
+/// option of the volume's, but what the client's key says.
+pub const SQUASH: &str = "key.squash";
+
+impl VolumeMap {
+    /// The value of an option, if it is not the default.
+    pub fn option(&self, key: &str) -> Option<&[u8]> {
+        self.options.iter().find(|(k, _)| k.0 == key.as_bytes()).map(|(_, value)| value.0.as_slice())
+    }
+
+    /// The user as whom servers take all requests of this client.
+    pub fn squash(&self) -> Option<User> {
+        str::from_utf8(self.option(SQUASH)?).ok()?.parse().ok()
     }
 }
 

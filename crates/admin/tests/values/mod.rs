@@ -20,8 +20,14 @@ pub(crate) fn requests() -> Vec<AdminRequest> {
         PoolKey { name: "ann".to_owned() }.into_request(),
         PoolRotateKey { server: Some(host()) }.into_request(),
         GetLocalKey { volume: Some("home".to_owned()) }.into_request(),
-        ClientAdd { name: "web-1".to_owned(), volume: name(), read_only: true, expires: Some(3600) }
-            .into_request(),
+        ClientAdd {
+            name: "web-1".to_owned(),
+            volume: name(),
+            read_only: true,
+            squash: Some(SQUASH),
+            expires: Some(3600),
+        }
+        .into_request(),
         ClientList {}.into_request(),
         ClientRevoke { name: "web-1".to_owned() }.into_request(),
         ClientRotate { name: "web-1".to_owned(), after: 86_400 }.into_request(),
@@ -98,6 +104,8 @@ fn key_made(name: &str) -> KeyMade {
     KeyMade { name: name.to_owned(), key: KeyId(4), file, until: Some(1_795_392_000) }
 }
 
+const SQUASH: Squash = Squash { uid: 1000, gid: 100 };
+
 fn key_line() -> KeyLine {
     KeyLine {
         key: KeyId(4),
@@ -105,6 +113,7 @@ fn key_line() -> KeyLine {
         role: KeyRole::Client,
         volume: Some(name()),
         read_only: true,
+        squash: Some(SQUASH),
         created: 1_795_305_600,
         until: Some(1_795_392_000),
         connections: 7,

@@ -51,6 +51,7 @@ mod restart;
 mod secured;
 mod sessions;
 mod sets;
+mod squash;
 mod storage_faults;
 mod tour;
 mod transactions;

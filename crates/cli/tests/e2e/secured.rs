@@ -1,6 +1,7 @@
 //! Pools that let nobody in without a key: what each key is good for, and what happens to those without.
 
 use crate::harness::{Pool, alone, eventually, eventually_ok};
+use ids::{Epoch, Fid, OpId, SessionId, SetId};
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 use trust::{Channel, KeyFile, client_config, read_private};
 use wire::codec::Blob;
 use wire::hello::{Hello, HelloReply, Purpose};
-use wire::{Frame, FrameHead, Kind, Wire};
+use wire::{Call, Errno, Fail, Frame, FrameHead, Kind, Op, Reply, Wire};
 
 /// A connection by hand, after the hello, encrypted if there is a key.
 pub(crate) struct Raw {
@@ -220,6 +221,28 @@ fn nobody_gets_more_than_his_key_is_for() {
     assert_ne!(elsewhere(&format!("--key {} volume list", client.display())).code, Some(0));
     elsewhere(&format!("--key {} pool secure --yes", admin.display()))
         .refused_with(&["run this there as root"]);
+}
+
+/// What is done under the name of another session's request would count as done for that one, which is never done then.
+#[test]
+fn a_client_names_its_changes_after_its_own_session() {
+    let pool = Pool::new(1);
+    pool.volume("v", 1, &[(0, "b")]);
+    let (key, at) = (pool.client_key("web", "v", ""), &pool.servers[0].address);
+    let mut raw = Raw::hello(at, Some(&key), session(), 0).unwrap().0;
+    let mut ask = |session: u64, op: Op| {
+        let id = OpId { session: SessionId(session), seq: 1 };
+        // No epoch is that one: nothing is done in any case.
+        let call = Call { set: SetId(1), epoch: Epoch(u32::MAX), id, finished: 0, op };
+        raw.send(&Frame::new(Kind::Call, 2, call.to_bytes()));
+        Reply::from_bytes(&raw.receive().unwrap()).unwrap().0
+    };
+    let fid = Fid::root(SetId(1));
+    let unlink = Op::Unlink { parent: fid, name: wire::Name::new(b"f").unwrap() };
+    let refused = Err(Fail::from(Errno::EPERM));
+    assert_ne!(ask(4711, unlink.clone()), refused);
+    assert_eq!(ask(4712, unlink), refused);
+    assert_ne!(ask(4712, Op::GetAttr { fid }), refused, "what changes nothing has no name");
 }
 
 /// A key of another pool, and one that was made by nobody.

@@ -112,7 +112,7 @@ fn code(refusal: &Refusal) -> ErrorCode {
 
 fn code_of_keys(refusal: &KeyRefusal) -> ErrorCode {
     match refusal {
-        KeyRefusal::Name { .. } | KeyRefusal::Hash => ErrorCode::Invalid,
+        KeyRefusal::Name { .. } | KeyRefusal::Squash { .. } | KeyRefusal::Hash => ErrorCode::Invalid,
         KeyRefusal::Exists { .. } => ErrorCode::Exists,
         KeyRefusal::Unknown { .. } => ErrorCode::NotFound,
         KeyRefusal::TooMany { .. } => ErrorCode::Limit,

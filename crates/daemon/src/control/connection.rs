@@ -61,9 +61,9 @@ pub(super) async fn serve(
                 Kind::Watch => {
                     let Ok(room) = watchers.clone().try_acquire_owned() else { break };
                     let store = control.store();
-                    let only = speaker.limits(&store.state()).map(|limits| limits.volume);
+                    let limits = speaker.limits(&store.state());
                     let from = from.filter(|_| speaker.is_bound_to_address());
-                    watches.spawn(watch::serve(frame, sender, store.watch(), (from, only), room));
+                    watches.spawn(watch::serve(frame, sender, store.watch(), (from, limits), room));
                 }
                 _ => break,
             }

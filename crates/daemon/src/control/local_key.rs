@@ -43,7 +43,7 @@ impl Control {
             Some(of) => {
                 let volume = volume(state, of)?.id;
                 let name = local_client(me, volume);
-                (name.clone(), KeyHolder::Client(ClientKey { name, volume, read_only: false }))
+                (name.clone(), KeyHolder::Client(ClientKey { name, volume, read_only: false, squash: None }))
             }
         };
         let mut all = state.keys.keys.iter();

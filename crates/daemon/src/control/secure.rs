@@ -10,7 +10,7 @@ use crate::limits::{ADMIN_WAIT, SECURED_WAIT};
 use crate::speaker::is_local_name;
 use admin::{
     AdminError, ClientAdd, ClientRotate, GetPoolToken, KeyLine, KeyList, KeyMade, KeyRole, KeysRevoked,
-    PoolSecured, PoolToken,
+    PoolSecured, PoolToken, Squash,
 };
 use cluster::{ClientKey, Command, Key, KeyHolder, KeyRefusal, Outcome, State, Token};
 use ids::{KeyId, ServerId};
@@ -150,12 +150,13 @@ impl Control {
     }
 
     pub(super) async fn client_add(&self, request: ClientAdd) -> Result<KeyMade, AdminError> {
-        let ClientAdd { name, volume: of, read_only, expires } = request;
+        let ClientAdd { name, volume: of, read_only, squash, expires } = request;
         let (keys, holder) = (self.own_keys()?, key_name(&name)?);
         let volume = volume(&*self.linearizable().await?, &of)?.id;
         let created = unix_now();
         let until = expires.map(|after| created.saturating_add(after));
-        let client = KeyHolder::Client(ClientKey { name: name.clone(), volume, read_only });
+        let squash = squash.map(|to| cluster::Squash { uid: to.uid, gid: to.gid });
+        let client = KeyHolder::Client(ClientKey { name: name.clone(), volume, read_only, squash });
         let number = self.add_key(Key { holder: client, created, until }).await?;
         self.made(&keys, (name, number), Holder::Client(holder), until)
     }
@@ -164,12 +165,13 @@ impl Control {
         let state = self.linearizable().await?;
         let (connections, now) = (self.shared.guests.by_key(), unix_now());
         let line = |(id, key): (&KeyId, &Key)| {
-            let (role, volume, read_only) = match &key.holder {
-                KeyHolder::Server(_) => (KeyRole::Server, None, false),
-                KeyHolder::Admin { .. } => (KeyRole::Admin, None, false),
+            let (role, volume, read_only, squash) = match &key.holder {
+                KeyHolder::Server(_) => (KeyRole::Server, None, false, None),
+                KeyHolder::Admin { .. } => (KeyRole::Admin, None, false, None),
                 KeyHolder::Client(c) => {
                     let volume = state.volumes.get(&c.volume).map(|v| v.name.clone());
-                    (KeyRole::Client, volume, c.read_only)
+                    let squash = c.squash.map(|to| Squash { uid: to.uid, gid: to.gid });
+                    (KeyRole::Client, volume, c.read_only, squash)
                 }
             };
             let open = connections.get(id).copied().unwrap_or_default();
@@ -179,6 +181,7 @@ impl Control {
                 role,
                 volume,
                 read_only,
+                squash,
                 created: key.created,
                 until: key.until,
                 connections: u32::try_from(open).unwrap_or(u32::MAX),

@@ -1,30 +1,30 @@
 //! Clients that watch a volume: they get its map, and every later one.
 
+use crate::speaker::Limits;
 use cluster::{Access, State};
-use ids::VolumeId;
 use std::net::IpAddr;
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use transport::FrameSender;
 use wire::codec::Blob;
 use wire::limits::NAME_MAX;
-use wire::map::{VolumeMap, Watch, WatchEvent};
+use wire::map::{SQUASH, VolumeMap, Watch, WatchEvent};
 use wire::{DecodeError, Frame, Kind, Wire};
 
-/// The address that it is watched from, and the only volume that may be.
-type Limits = (Option<IpAddr>, Option<VolumeId>);
+/// The address that it is watched from, and what the key is for.
+type Bounds = (Option<IpAddr>, Option<Limits>);
 
 /// Sends the map now and at each change of it, until the client or the volume goes; `room` counts until the end was taken.
 pub(super) async fn serve(
     frame: Frame,
     to: FrameSender,
     mut states: watch::Receiver<Arc<State>>,
-    limits: Limits,
+    bounds: Bounds,
     room: OwnedSemaphorePermit,
 ) {
     let event = |event: WatchEvent| Frame::new(Kind::Event, frame.id, event.to_bytes());
     let reason = match watched(&frame) {
-        Ok(name) => match send_maps(&name, &to, &mut states, limits, &event).await {
+        Ok(name) => match send_maps(&name, &to, &mut states, bounds, &event).await {
             Some(reason) => reason,
             None => return,
         },
@@ -45,16 +45,16 @@ async fn send_maps(
     name: &str,
     to: &FrameSender,
     states: &mut watch::Receiver<Arc<State>>,
-    (from, only): Limits,
+    (from, limits): Bounds,
     event: &impl Fn(WatchEvent) -> Frame,
 ) -> Option<String> {
     let mut last: Option<VolumeMap> = None;
     loop {
         let state = states.borrow_and_update().clone();
-        let Some(map) = server_core::volume_map(&state, name) else {
+        let Some(mut map) = server_core::volume_map(&state, name) else {
             return Some(format!("no such volume: {}: see mortar volume list", name.escape_debug()));
         };
-        if only.is_some_and(|only| state.volume(name).is_none_or(|v| v.id != only)) {
+        if limits.is_some_and(|limits| map.volume != limits.volume) {
             return Some(format!("volume {name} may not be used with this key: it is for another volume"));
         }
         if let Some(from) = from
@@ -63,6 +63,10 @@ async fn send_maps(
             return Some(format!(
                 "volume {name} may not be used from {from}: see its options auth.allow and auth.reject"
             ));
+        }
+        if let Some(user) = limits.and_then(|limits| limits.squash) {
+            let told = (SQUASH, user.to_string());
+            map.options.push((Blob(told.0.into()), Blob(told.1.into_bytes())));
         }
         let same = last.as_ref().is_some_and(|l| VolumeMap { version: map.version, ..l.clone() } == map);
         if !same {

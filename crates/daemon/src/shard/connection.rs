@@ -158,9 +158,9 @@ pub(super) fn on_call(shard: &Rc<Shard>, asked: Asked, session: SessionId, origi
         shard.note_call();
     }
     match own {
-        Some(set) => match set.permits(origin, &call.op) {
+        Some(set) => match set.permits(origin, session, &call) {
             Err(why) => to.answer(&Reply::errno(why.0)),
-            Ok(()) => set.serve(call, payload, to, session),
+            Ok(()) => set.serve(call, payload, to, (session, origin.user())),
         },
         None => {
             // A set that is not known here may be there all the same: a server that has just started may have an old state

@@ -40,7 +40,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinHandle, LocalSet};
 pub(crate) use top::{TopObject, TopReport};
 use transport::Detached;
-use wire::Frame;
+use wire::{Frame, User};
 
 /// How often timers of sets are looked at.
 const TICK: Duration = Duration::from_millis(50);
@@ -98,6 +98,13 @@ pub(crate) struct Origin {
     pub(crate) address: Option<IpAddr>,
     /// What its key is for.
     pub(crate) limits: Option<Limits>,
+}
+
+impl Origin {
+    /// The user that whoever asks is taken as.
+    pub(crate) fn user(&self) -> Option<User> {
+        self.limits.and_then(|limits| limits.squash)
+    }
 }
 
 /// Files of a set that sessions hold open.

@@ -26,7 +26,7 @@ use tokio::task::{spawn_blocking, spawn_local, yield_now};
 use transport::FrameSender;
 use wire::op::COUNTED;
 use wire::peer::PeerMessage;
-use wire::{Call, Errno, Frame, Kind, Op, Reply, Wire};
+use wire::{Call, Errno, Frame, Kind, Op, Reply, User, Wire};
 
 type Output = set_core::Output<Work, Client>;
 
@@ -281,8 +281,14 @@ impl SetHandle {
         });
     }
 
-    /// Takes one request. The answer leaves later, through `to`.
-    pub(crate) fn serve(&self, call: Call, payload: Bytes, mut to: Client, session: SessionId) {
+    /// Takes one request, of somebody whose permissions count if `user` is given. The answer leaves later, through `to`.
+    pub(crate) fn serve(
+        &self,
+        call: Call,
+        payload: Bytes,
+        mut to: Client,
+        (session, user): (SessionId, Option<User>),
+    ) {
         let Some(shard) = self.0.shard.upgrade() else { return };
         let (op, at) = (call.op.index(), shard.moment());
         self.0.counters.count(op);
@@ -292,7 +298,7 @@ impl SetHandle {
         }
         let spent = self.0.slow_calls.spent(at.now);
         to.served = Some(Served { op, since: at.now, spent, about: About::of(&call.op, session) });
-        self.step_at(&shard, at, Input::Request(Request { call, payload, to, session }));
+        self.step_at(&shard, at, Input::Request(Request { call, payload, to, session, user }));
     }
 
     /// A message from another brick of the set.
@@ -357,17 +363,22 @@ impl SetHandle {
         self.step(Input::SessionEnded(session));
     }
 
-    /// Whether the volume may be used from there, for that; other servers may do all.
+    /// Whether the volume may be used from there, for that, in that session; other servers may do all.
     ///
     /// # Errors
     /// What to answer.
-    pub(crate) fn permits(&self, origin: Origin, op: &Op) -> Result<(), Errno> {
+    pub(crate) fn permits(&self, origin: Origin, session: SessionId, call: &Call) -> Result<(), Errno> {
         let Origin { address, limits } = origin;
         let access = self.0.access.borrow();
         if address.is_some_and(|address| !access.as_ref().is_some_and(|a| a.permits(address))) {
             return Err(Errno::EACCES);
         }
-        limits.map_or(Ok(()), |limits| limits.permit(self.0.volume, op))
+        let Some(limits) = limits else { return Ok(()) };
+        // What is done under another session's name would count as done for that one.
+        if call.op.changes() && call.id.session != session {
+            return Err(Errno::EPERM);
+        }
+        limits.permit(self.0.volume, &call.op)
     }
 
     /// Whether the brick could not go on and has to be opened anew.

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use wire::op::Node;
 use wire::peer::{PeerBody, PeerMessage};
-use wire::{Attr, Body, Call, Fail, Name, Op, Reply, Wire};
+use wire::{Attr, Body, Call, Fail, Name, Op, Reply, User, Wire};
 
 pub const ME: BrickId = BrickId(1);
 
@@ -196,7 +196,17 @@ impl Rig {
         let id = OpId { session: SessionId(session), seq };
         let call = Call { set: SET, epoch: Epoch(epoch), id, finished: 0, op };
         let session = SessionId(session);
-        self.step(Input::Request(Request { call, payload: Bytes::new(), to: To(seq), session }))
+        self.step(Input::Request(Request { call, payload: Bytes::new(), to: To(seq), session, user: None }))
+    }
+
+    /// A session asks something that is taken as this user's.
+    pub fn ask_of(&mut self, user: User, op: Op) -> Vec<String> {
+        self.seq += 1;
+        let (session, to) = (SessionId(7), To(self.seq));
+        let call =
+            Call { set: SET, epoch: Epoch(self.epoch), id: OpId { session, seq: self.seq }, finished: 0, op };
+        let (payload, user) = (Bytes::new(), Some(user));
+        self.step(Input::Request(Request { call, payload, to, session, user }))
     }
 
     /// The objects whose attributes come with the answer.
@@ -206,7 +216,8 @@ impl Rig {
         let id = OpId { session, seq: self.seq };
         let call = Call { set: SET, epoch: Epoch(self.epoch), id, finished: 0, op };
         let told = |output| if let Output::Reply { payload, .. } = output { Some(payload) } else { None };
-        let out = self.outputs(Input::Request(Request { call, payload: Bytes::new(), to, session }));
+        let out =
+            self.outputs(Input::Request(Request { call, payload: Bytes::new(), to, session, user: None }));
         let attrs =
             out.into_iter().filter_map(told).flat_map(|p| Vec::<Attr>::from_bytes(&p).unwrap_or_default());
         attrs.map(|attr| attr.fid).collect()

@@ -87,7 +87,7 @@ impl World {
         let Some(process) = self.process(m) else { return };
         if process.serving(set).is_some() {
             self.coverage.asked(&call.op);
-            return self.step(m, set, Input::Request(Request { call, payload, to, session }));
+            return self.step(m, set, Input::Request(Request { call, payload, to, session, user: None }));
         }
         let epoch = process.known.sets.get(&set).map_or(Epoch(0), |s| s.view.epoch);
         let (reply, payload) = (Reply(Err(Fail::WrongView { epoch })), Bytes::new());

@@ -9,7 +9,9 @@ use std::path::PathBuf;
 ///
 /// Bring the file to the client, as /etc/mortar/VOLUME.key or wherever `mount -o key=FILE` says.
 #[derive(Args, Debug)]
-#[command(after_help = "Example: mortar client add web-1 --volume home --read-only")]
+#[command(after_help = "Examples:
+  mortar client add web-1 --volume home --read-only
+  mortar client add web-2 --volume home --squash 1000:1000    # all on web-2 are user 1000, its root too")]
 pub(crate) struct Add {
     /// What it is to be called.
     name: String,
@@ -19,6 +21,10 @@ pub(crate) struct Add {
     /// Servers take no change from it.
     #[arg(long)]
     read_only: bool,
+    /// Servers take each of its requests as this user's, with this one group and no rights of root, and check permissions
+    /// themselves, whoever asks on the client.
+    #[arg(long, value_name = "UID:GID", value_parser = squash)]
+    squash: Option<admin::Squash>,
     /// How long it is good: 12h, 90d. For ever unless given.
     #[arg(long, value_name = "TIME", value_parser = lifetime::parse)]
     expires: Option<u64>,
@@ -29,11 +35,18 @@ pub(crate) struct Add {
 
 impl Add {
     pub(crate) fn run(self, global: &Global) -> anyhow::Result<()> {
-        let Add { name, volume, read_only, expires, out } = self;
+        let Add { name, volume, read_only, squash, expires, out } = self;
         let path = keys::place(out, &name, false)?;
-        let made = ask::ask(global, admin::ClientAdd { name, volume, read_only, expires })?;
+        let made = ask::ask(global, admin::ClientAdd { name, volume, read_only, squash, expires })?;
         keys::write(&path, &made.name, &made.file)?;
         let made = keys::Written::new(&made, &path);
         output::done(global.json, &made, &format!("key {} is in {}", made.name, path.display()))
     }
+}
+
+/// A user and a group, as numbers.
+fn squash(text: &str) -> Result<admin::Squash, String> {
+    let user = text.parse::<wire::User>();
+    user.map(|user| admin::Squash { uid: user.uid, gid: user.gid })
+        .map_err(|()| "write the numbers of a user and of a group: 1000:1000".to_owned())
 }

@@ -16,8 +16,8 @@ impl List {
         if global.json {
             return output::json(&answer);
         }
-        let heads = ["KEY", "NAME", "ROLE", "VOLUME", "READ-ONLY", "ENDS", "CONNECTIONS"];
-        let mut rows = Rows::new(&heads).right(&[0, 6]);
+        let heads = ["KEY", "NAME", "ROLE", "VOLUME", "READ-ONLY", "USER", "ENDS", "CONNECTIONS"];
+        let mut rows = Rows::new(&heads).right(&[0, 7]);
         for k in answer.keys {
             rows.row([
                 k.key.to_string(),
@@ -25,6 +25,7 @@ impl List {
                 k.role.to_string(),
                 k.volume.unwrap_or_default(),
                 yes(k.read_only),
+                k.squash.map_or_else(String::new, |user| user.to_string()),
                 k.until.map_or_else(|| "never".to_owned(), ends),
                 k.connections.to_string(),
             ]);

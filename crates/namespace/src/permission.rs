@@ -1,0 +1,256 @@
+//! What a user may do whose permissions the server checks, as a key's `--squash` says: a row for each operation.
+//!
+//! Always true: who may not do something is refused whatever his client has checked, and what cannot be known here counts as
+//! not allowed. Not checked: the directories above the one that an operation names, as in NFS.
+
+use crate::tree_state::{Entry, TreeState};
+use ids::{Fid, SetId};
+use wire::op::{Node, SetAttr, SetTime, rename_flags};
+use wire::user::{ACCESS_LIST, EXECUTE, READ, WRITE};
+use wire::{Attr, Errno, Name, Op, User};
+
+const S_ISUID: u32 = 0o4000;
+const S_ISGID: u32 = 0o2000;
+const S_ISVTX: u32 = 0o1000;
+
+/// Whether somebody who is not root sees this extended attribute.
+pub fn shows_xattr(name: &Name) -> bool {
+    !name.as_bytes().starts_with(b"trusted.")
+}
+
+/// Makes an operation the user's own, whoever it names: what it makes is his, and what it writes loses the bits that let
+/// others act as its owner.
+pub fn take_as(user: User, op: &mut Op) {
+    match op {
+        Op::Create { uid, gid, .. } => (*uid, *gid) = (user.uid, user.gid),
+        Op::Write { kill_suid, .. } => *kill_suid = true,
+        Op::SetAttr { set, .. } if set.size.is_some() || set.uid.is_some() || set.gid.is_some() => {
+            set.kill_suid = true;
+        }
+        _ => {}
+    }
+}
+
+/// Checks that the user may do what [`take_as`] has made his own, and takes away the part that he gets without if he may not.
+///
+/// # Errors
+/// `EACCES` and `EPERM` as Linux gives them, `EXDEV` for what another set would have to check; errors of the state.
+pub fn check(user: User, op: &mut Op, set: SetId, state: &mut dyn TreeState) -> Result<(), Errno> {
+    let mut check = Check { user, set, state };
+    match op {
+        Op::GetAttr { .. }
+        | Op::ReadLink { .. }
+        | Op::Release { .. }
+        | Op::Fsync { .. }
+        | Op::StatFs
+        | Op::ListXattr { .. }
+        | Op::SyncFs
+        | Op::HoldLocks { .. }
+        | Op::DropLocks { .. } => Ok(()),
+        Op::Lookup { parent, .. } => check.dir(*parent, EXECUTE).map(drop),
+        Op::ReadDir { fid, plus, .. } => {
+            let dir = check.dir(*fid, READ)?;
+            *plus &= check.may(&dir, EXECUTE)?;
+            Ok(())
+        }
+        Op::Open { fid } => check.any(*fid, &[READ, WRITE, EXECUTE]),
+        Op::Read { fid, .. } => check.any(*fid, &[READ]),
+        Op::Lseek { fid, .. } => check.any(*fid, &[READ, WRITE]),
+        Op::Write { fid, .. } => check.any(*fid, &[WRITE]),
+        Op::Fallocate { fid, .. } => check.content(*fid),
+        Op::CopyRange { from, to, .. } => {
+            check.any(*from, &[READ])?;
+            check.content(*to)
+        }
+        Op::SetAttr { fid, set } => check.set_attr(*fid, set),
+        Op::Create { parent, name, node, mode, .. } => check.create(*parent, name, node, mode),
+        Op::Unlink { parent, name } | Op::Rmdir { parent, name } => check.remove(*parent, name),
+        Op::Rename { parent, name, to_parent, to_name, flags } => {
+            let exchange = *flags & rename_flags::EXCHANGE != 0;
+            check.rename((*parent, name), (*to_parent, to_name), exchange)
+        }
+        Op::Link { fid, parent, .. } => check.link(*fid, *parent),
+        Op::MoveIn { .. } | Op::LinkIn { .. } => Err(Errno::EXDEV),
+        Op::GetXattr { fid, name } => check.get_xattr(*fid, name),
+        Op::SetXattr { fid, name, .. } | Op::RemoveXattr { fid, name } => check.set_xattr(*fid, name),
+        Op::PrepareMkdir { .. }
+        | Op::PrepareRmdir { .. }
+        | Op::Relocate { .. }
+        | Op::CheckEntry { .. }
+        | Op::EndTransaction { .. }
+        | Op::LockTree { .. }
+        | Op::UnlockTree { .. }
+        | Op::Lineage { .. }
+        | Op::PrepareFile { .. }
+        | Op::EndFile { .. }
+        | Op::Arrive
+        | Op::Land { .. }
+        | Op::Depart { .. }
+        | Op::DepartAll { .. }
+        | Op::Retarget { .. }
+        | Op::PrepareLeave { .. } => Err(Errno::EPERM),
+    }
+}
+
+struct Check<'a> {
+    user: User,
+    set: SetId,
+    state: &'a mut dyn TreeState,
+}
+
+fn allowed(is: bool, otherwise: Errno) -> Result<(), Errno> {
+    if is { Ok(()) } else { Err(otherwise) }
+}
+
+impl Check<'_> {
+    /// Whether bits and access list allow all of `want`.
+    fn may(&mut self, attr: &Attr, want: u32) -> Result<bool, Errno> {
+        let list = if self.user.needs_access_list(attr) {
+            let name = Name::new(ACCESS_LIST.as_bytes()).map_err(|_| Errno::EIO)?;
+            match self.state.xattr(attr.fid, &name) {
+                // The brick's file system has no such lists.
+                Err(Errno::EOPNOTSUPP) => None,
+                other => other?,
+            }
+        } else {
+            None
+        };
+        Ok(self.user.may(attr, list.as_deref(), want))
+    }
+
+    /// A directory in which the user may do all of `want`.
+    fn dir(&mut self, dir: Fid, want: u32) -> Result<Attr, Errno> {
+        let attr = self.state.attr(dir)?;
+        allowed(attr.is_dir(), Errno::ENOTDIR)?;
+        allowed(self.may(&attr, want)?, Errno::EACCES)?;
+        Ok(attr)
+    }
+
+    /// One of these will do. The owner may always, as in NFS: he may have opened the file before he took the right away, and can
+    /// give it back to himself.
+    fn any(&mut self, fid: Fid, wants: &[u32]) -> Result<(), Errno> {
+        let attr = self.state.attr(fid)?;
+        if self.user.owns(&attr) {
+            return Ok(());
+        }
+        for want in wants {
+            if self.may(&attr, *want)? {
+                return Ok(());
+            }
+        }
+        Err(Errno::EACCES)
+    }
+
+    /// Content changes by an operation that cannot clear setuid and setgid at the same time.
+    fn content(&mut self, fid: Fid) -> Result<(), Errno> {
+        self.any(fid, &[WRITE])?;
+        let attr = self.state.attr(fid)?;
+        allowed(self.user.owns(&attr) || attr.mode & (S_ISUID | S_ISGID) == 0, Errno::EPERM)
+    }
+
+    fn set_attr(&mut self, fid: Fid, set: &mut SetAttr) -> Result<(), Errno> {
+        let attr = self.state.attr(fid)?;
+        let SetAttr { mode, uid, gid, atime, mtime, size: _, kill_suid: _ } = set;
+        let owns = self.user.owns(&attr);
+        let keeps_owner = uid.is_none_or(|uid| uid == attr.uid);
+        let keeps_group = gid.is_none_or(|gid| gid == attr.gid || gid == self.user.gid);
+        let is_set = |time: &Option<SetTime>| matches!(time, Some(SetTime::At { .. }));
+        let is_owners = mode.is_some() || uid.is_some() || gid.is_some() || is_set(atime) || is_set(mtime);
+        allowed(owns || !is_owners, Errno::EPERM)?;
+        allowed(keeps_owner && keeps_group, Errno::EPERM)?;
+        allowed(owns || self.may(&attr, WRITE)?, Errno::EACCES)?;
+        if let Some(mode) = mode
+            && gid.unwrap_or(attr.gid) != self.user.gid
+        {
+            *mode &= !S_ISGID;
+        }
+        Ok(())
+    }
+
+    fn create(&mut self, parent: Fid, name: &Name, node: &Node, mode: &mut u32) -> Result<(), Errno> {
+        let dir = self.dir(parent, EXECUTE)?;
+        if self.state.entry(parent, name)?.is_some() {
+            // Which is refused as such.
+            return Ok(());
+        }
+        allowed(self.may(&dir, WRITE)?, Errno::EACCES)?;
+        allowed(!matches!(node, Node::Char { .. } | Node::Block { .. }), Errno::EPERM)?;
+        // It gets the directory's group.
+        if dir.mode & S_ISGID != 0 && dir.gid != self.user.gid {
+            *mode &= !S_ISGID;
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, parent: Fid, name: &Name) -> Result<(), Errno> {
+        let dir = self.dir(parent, EXECUTE)?;
+        match self.state.entry(parent, name)? {
+            Some(entry) => self.may_take(&dir, entry),
+            // Which is refused as such.
+            None => Ok(()),
+        }
+    }
+
+    /// Whether an entry of the directory may go.
+    fn may_take(&mut self, dir: &Attr, entry: Entry) -> Result<(), Errno> {
+        allowed(self.may(dir, WRITE)?, Errno::EACCES)?;
+        let owns = dir.mode & S_ISVTX == 0
+            || self.user.owns(dir)
+            // Whose it is, only its home knows.
+            || entry.home == self.set && self.user.owns(&self.state.attr(entry.fid)?);
+        allowed(owns, Errno::EPERM)
+    }
+
+    fn rename(&mut self, from: (Fid, &Name), to: (Fid, &Name), exchange: bool) -> Result<(), Errno> {
+        let from_dir = self.dir(from.0, EXECUTE)?;
+        let to_dir = match self.dir(to.0, EXECUTE) {
+            Err(Errno::ESTALE) if to.0.set != self.set => return Err(Errno::EXDEV),
+            other => other?,
+        };
+        let Some(source) = self.state.entry(from.0, from.1)? else { return Ok(()) };
+        self.may_take(&from_dir, source)?;
+        self.may_leave(source, from.0 != to.0)?;
+        match self.state.entry(to.0, to.1)? {
+            Some(target) => {
+                self.may_take(&to_dir, target)?;
+                self.may_leave(target, exchange && from.0 != to.0)
+            }
+            None => allowed(self.may(&to_dir, WRITE)?, Errno::EACCES),
+        }
+    }
+
+    /// A directory that comes into another one is changed itself: its `..` is.
+    fn may_leave(&mut self, entry: Entry, leaves: bool) -> Result<(), Errno> {
+        if !entry.is_dir() || !leaves {
+            return Ok(());
+        }
+        allowed(entry.home == self.set, Errno::EXDEV)?;
+        self.dir(entry.fid, WRITE).map(drop)
+    }
+
+    /// As Linux with `fs.protected_hardlinks`: somebody else's file only if it can be read and written, and runs as nobody else.
+    fn link(&mut self, fid: Fid, parent: Fid) -> Result<(), Errno> {
+        self.dir(parent, WRITE | EXECUTE)?;
+        let attr = self.state.attr(fid)?;
+        let is_plain = attr.mode & 0o170_000 == 0o100_000
+            && attr.mode & S_ISUID == 0
+            && attr.mode & (S_ISGID | 0o010) != S_ISGID | 0o010;
+        allowed(self.user.owns(&attr) || is_plain && self.may(&attr, READ | WRITE)?, Errno::EPERM)
+    }
+
+    fn get_xattr(&mut self, fid: Fid, name: &Name) -> Result<(), Errno> {
+        allowed(shows_xattr(name), Errno::ENODATA)?;
+        if name.as_bytes().starts_with(b"user.") { self.any(fid, &[READ]) } else { Ok(()) }
+    }
+
+    fn set_xattr(&mut self, fid: Fid, name: &Name) -> Result<(), Errno> {
+        let attr = self.state.attr(fid)?;
+        let owns = self.user.owns(&attr);
+        if name.as_bytes().starts_with(b"user.") {
+            allowed(owns || self.may(&attr, WRITE)?, Errno::EACCES)?;
+            // In a directory that all write to, it is for the owner.
+            return allowed(owns || !attr.is_dir() || attr.mode & S_ISVTX == 0, Errno::EPERM);
+        }
+        allowed(owns && name.as_bytes().starts_with(b"system.posix_acl_"), Errno::EPERM)
+    }
+}
