@@ -18,6 +18,8 @@ pub enum ErrorCode {
     Limit,
     /// A server that the request concerns does not answer. Whether it did its part is not known.
     Unreachable,
+    /// Nobody listens at the address of a server that the request concerns, so that nothing was done there.
+    ConnectionRefused,
     /// No majority of the pool's servers answers.
     Unavailable,
     /// The state changed meanwhile: the same request can be sent again.

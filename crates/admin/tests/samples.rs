@@ -81,6 +81,7 @@ fn every_error_is_frozen() {
         ErrorCode::Conflict,
         ErrorCode::Limit,
         ErrorCode::Unreachable,
+        ErrorCode::ConnectionRefused,
         ErrorCode::Unavailable,
         ErrorCode::Stale,
         ErrorCode::Failed,

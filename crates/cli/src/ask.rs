@@ -4,7 +4,7 @@ use crate::cli::Global;
 use crate::limits::LOCAL_WAIT;
 use crate::local_key::key_for;
 use crate::{contexts, keys, local};
-use admin::{AdminAnswer, AdminRequest, Ask};
+use admin::{AdminAnswer, AdminError, AdminRequest, Ask, ErrorCode};
 use anyhow::anyhow;
 use ids::ServerId;
 use std::sync::Arc;
@@ -157,7 +157,9 @@ async fn reach(address: &str, key: &Show) -> anyhow::Result<Caller> {
 async fn exchange(address: &str, caller: &Caller, request: AdminRequest) -> anyhow::Result<AdminAnswer> {
     let body = admin::encode_request(request);
     let frame = caller.call(Kind::Control, body, bytes::Bytes::new(), ANSWER).await.map_err(|e| {
-        anyhow!("server {address}: {}: whether it was done is not known, look again", bare(address, &e))
+        let why = bare(address, &e);
+        let line = format!("server {address}: {why}: whether it was done is not known, look again");
+        AdminError::new(ErrorCode::Unreachable, line)
     })?;
     let answer = admin::decode_answer(&frame.body).map_err(|e| anyhow!("server {address}: {e}"))?;
     Ok(answer?)
@@ -170,12 +172,13 @@ fn bare(address: &str, e: &TransportError) -> String {
 }
 
 fn unreachable(address: &str, e: &TransportError) -> anyhow::Error {
-    let why = match e {
-        TransportError::Refused { .. } => "connection refused".to_owned(),
-        other => bare(address, other),
+    let (why, code) = match e {
+        TransportError::Refused { .. } => ("connection refused".to_owned(), ErrorCode::ConnectionRefused),
+        other => (bare(address, other), ErrorCode::Unreachable),
     };
-    anyhow!(
+    let line = format!(
         "server {address} cannot be reached: {why}: start one there (mortar server --state DIR --address HOST) or name \
          another with --server HOST"
-    )
+    );
+    AdminError::new(code, line).into()
 }

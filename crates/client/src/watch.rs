@@ -61,8 +61,16 @@ pub(crate) struct Watched {
 
 enum Failed {
     Broken(Broken),
-    /// The server has no map to give.
+    /// The server gives no map to this client.
     Ended(String),
+    /// The pool has no such volume.
+    NoVolume,
+}
+
+impl Failed {
+    fn ended(reason: &Blob) -> Failed {
+        Failed::Ended(String::from_utf8_lossy(&reason.0).into_owned())
+    }
 }
 
 impl From<Broken> for Failed {
@@ -76,6 +84,7 @@ impl std::fmt::Display for Failed {
         match self {
             Failed::Broken(e) => write!(f, "{e}"),
             Failed::Ended(why) => write!(f, "{why}"),
+            Failed::NoVolume => f.write_str("no such volume"),
         }
     }
 }
@@ -106,9 +115,7 @@ pub(crate) fn first(
                 let one = Tried { server: server.clone(), why: e.to_string() };
                 match e {
                     Failed::Broken(Broken::Refused(_) | Broken::Protocol(_)) => refused = Some(one.clone()),
-                    Failed::Ended(why) if why.contains("no such volume") || why.contains("no volume") => {
-                        unknown = Some(server.clone());
-                    }
+                    Failed::NoVolume => unknown = Some(server.clone()),
                     Failed::Ended(_) => denied = Some(one.clone()),
                     Failed::Broken(_) => {}
                 }
@@ -139,7 +146,8 @@ fn begin(
     let mut watched = Watched { conn, id, server: server.to_owned() };
     match watched.event(waiting)? {
         WatchEvent::Map { map } => Ok((watched, map)),
-        WatchEvent::End { reason } => Err(Failed::Ended(String::from_utf8_lossy(&reason.0).into_owned())),
+        WatchEvent::End { reason } => Err(Failed::ended(&reason)),
+        WatchEvent::NoVolume => Err(Failed::NoVolume),
     }
 }
 
@@ -158,9 +166,8 @@ impl Watched {
         loop {
             match self.next(core, since) {
                 Ok(Some(WatchEvent::Map { map })) => core.publish(map),
-                Ok(Some(WatchEvent::End { reason })) => {
-                    return Failed::Ended(String::from_utf8_lossy(&reason.0).into_owned());
-                }
+                Ok(Some(WatchEvent::End { reason })) => return Failed::ended(&reason),
+                Ok(Some(WatchEvent::NoVolume)) => return Failed::NoVolume,
                 Ok(None) => {}
                 Err(e) => return Failed::Broken(e),
             }

@@ -459,6 +459,10 @@ fn failures_to_connect_say_why() {
     let both = [nobody, s.address.clone()];
     assert_eq!(fail(&both, "vol").to_string(), "volume vol is not started: run `mortar volume start vol`");
     assert!(fail(&both, "other").to_string().starts_with("volume other: no such volume"));
+    assert_eq!(
+        fail(&both, "secret").to_string(),
+        format!("server {} says: here are no volumes for you", s.address)
+    );
     assert!(matches!(fail(&["a b".to_owned()], "vol"), ConnectError::BadServer(_)));
     assert!(matches!(fail(&[], "vol"), ConnectError::NoServers));
 }

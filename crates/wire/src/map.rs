@@ -80,7 +80,9 @@ wire_enum! {
     pub enum WatchEvent {
         /// The map that holds now.
         1 Map { map: VolumeMap },
-        /// The watch ends: there is no such volume (any more), or the server cannot say.
+        /// The watch ends: this client may not watch the volume, or what it sent was no name of one.
         2 End { reason: Blob },
+        /// The watch ends: there is no such volume, or not any more.
+        3 NoVolume,
     }
 }

@@ -148,6 +148,7 @@ fn peers_that_cannot_be() {
     pool.stop(3);
     refused(&pool, &of(&pool, 1), &["another pool", &pool.servers[1].host]);
     refused(&pool, &of(&pool, 3), &["connection refused", &pool.servers[3].address]);
+    refused(&pool, &format!("{} --json", of(&pool, 3)), &["\"code\":\"connection-refused\""]);
     refused(&pool, "peer probe no-such-host.invalid", &["no-such-host.invalid"]);
     refused(&pool, "peer detach nobody --yes", &["nobody", "not in the pool"]);
     let again = pool.cli(&of(&pool, 0)).ok();
@@ -155,6 +156,9 @@ fn peers_that_cannot_be() {
     let mut command = crate::harness::mortar();
     command.args(["--server", &pool.servers[3].address, "pool", "list"]);
     run(command).refused_with(&[&pool.servers[3].address, "mortar server", "--server"]);
+    let mut command = crate::harness::mortar();
+    command.args(["--server", &pool.servers[3].address, "pool", "list", "--json"]);
+    run(command).refused_with(&["\"code\":\"connection-refused\""]);
     // After it was let go there, it may come here.
     pool.cli_at(&two, &format!("peer detach {} --yes", pool.servers[2].host)).ok();
     pool.ok(&of(&pool, 2));

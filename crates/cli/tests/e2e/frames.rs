@@ -84,6 +84,7 @@ impl Frames {
         let event = watch.receive(Kind::Event).unwrap();
         match WatchEvent::from_bytes(&event).unwrap() {
             WatchEvent::Map { map } => Frames { map, session, connections: 0 },
+            WatchEvent::NoVolume => panic!("no volume"),
             WatchEvent::End { reason } => panic!("{}", String::from_utf8_lossy(&reason.0)),
         }
     }

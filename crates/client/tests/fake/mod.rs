@@ -155,7 +155,9 @@ impl Shared {
         assert_eq!(kind, Kind::Watch);
         let watch = Watch::from_bytes(&body).unwrap();
         if watch.volume.0 != b"vol" {
-            let end = WatchEvent::End { reason: Blob(b"no such volume".to_vec()) };
+            // What a refusal says decides nothing.
+            let refused = WatchEvent::End { reason: Blob(b"here are no volumes for you".to_vec()) };
+            let end = if watch.volume.0 == b"secret" { refused } else { WatchEvent::NoVolume };
             return send(&mut stream, Kind::Event, id, &end, &[]);
         }
         let map = self.map.lock().unwrap();

@@ -261,7 +261,9 @@ fn refused(e: &AdminError) -> Answer {
         ErrorCode::Invalid | ErrorCode::Version => "400 Bad Request",
         ErrorCode::NotFound => "404 Not Found",
         ErrorCode::Exists | ErrorCode::Conflict | ErrorCode::Limit | ErrorCode::Stale => "409 Conflict",
-        ErrorCode::Unreachable | ErrorCode::Unavailable => "503 Service Unavailable",
+        ErrorCode::Unreachable | ErrorCode::ConnectionRefused | ErrorCode::Unavailable => {
+            "503 Service Unavailable"
+        }
         ErrorCode::Failed | ErrorCode::Unknown => "500 Internal Server Error",
     };
     Answer::json(status, e)

@@ -3,6 +3,7 @@
 use admin::{AdminError, ErrorCode, OptionLine, ServerRole, VolumeState};
 use cluster::{KeyRefusal, Refusal, Role, Status};
 use config_store::ProposeError;
+use transport::TransportError;
 
 /// A refusal because of the present state.
 pub(super) fn conflict(line: String) -> AdminError {
@@ -22,6 +23,15 @@ pub(super) fn failed(line: impl ToString) -> AdminError {
 /// A server does not answer.
 pub(super) fn unreachable(line: String) -> AdminError {
     AdminError::new(ErrorCode::Unreachable, line)
+}
+
+/// A connection to a server that a request concerns could not be made, or ended.
+pub(super) fn not_reached(e: &TransportError) -> AdminError {
+    let code = match e {
+        TransportError::Refused { .. } => ErrorCode::ConnectionRefused,
+        _ => ErrorCode::Unreachable,
+    };
+    AdminError::new(code, e.to_string())
 }
 
 /// What the pool's state refuses.
@@ -145,6 +155,16 @@ pub(super) fn option_line(line: cluster::options::OptionLine) -> OptionLine {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_where_nobody_listens_has_a_code_of_its_own() {
+        let address = "h:1".to_owned();
+        let refused = not_reached(&TransportError::Refused { address: address.clone() });
+        assert_eq!(refused.code, ErrorCode::ConnectionRefused);
+        assert!(refused.message.starts_with("h:1: connection refused"), "{refused}");
+        let slow = not_reached(&TransportError::TimedOut { address, seconds: 2 });
+        assert_eq!(slow.code, ErrorCode::Unreachable);
+    }
 
     #[test]
     fn errors_keep_their_line_and_get_a_code() {

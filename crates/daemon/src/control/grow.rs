@@ -6,7 +6,7 @@
 //! What a command has made that was interrupted, the next one takes over (`leftovers`).
 
 use super::Control;
-use super::answers::{failed, not_agreed, refused, unreachable};
+use super::answers::{failed, not_agreed, refused};
 use super::protocol::{Request, Response};
 use super::volumes::{MakeBrick, make_brick, resolve, volume};
 use crate::clock;
@@ -185,7 +185,7 @@ impl Control {
             Ok(Response::Done) => Ok(()),
             Ok(Response::Error(e)) => Err(failed(e)),
             Ok(_) => Err(failed(format!("{}: it gave an unexpected answer", share.address))),
-            Err(e) => Err(unreachable(e)),
+            Err(e) => Err(e.into()),
         }
     }
 

@@ -60,7 +60,8 @@ impl Control {
                     missing.extend(there);
                     continue;
                 }
-                Ok(Response::Error(e)) | Err(e) => e,
+                Ok(Response::Error(e)) => e,
+                Err(e) => e.to_string(),
                 Ok(_) => format!("{}: it gave an unexpected answer", server.address),
             };
             missing.extend(bricks().filter(|b| b.server == id).map(|b| (b.id, why.clone())));

@@ -4,7 +4,7 @@
 //! It is given a token, and comes in with it as by `mortar server --join`. Always true: who has volumes or other servers
 //! follows no invitation, and a token is said only to root's socket or to who has the fingerprint that was confirmed.
 
-use super::answers::{conflict, failed, unreachable};
+use super::answers::{conflict, failed, not_reached, unreachable};
 use super::join::{self, Join};
 use super::protocol::{self, ClusterReply, Response};
 use super::{Control, membership};
@@ -124,7 +124,7 @@ impl Control {
             TransportError::Insecure { .. } => conflict(format!(
                 "{address}: it has no keys: start it with an empty state folder, or with --join TOKEN@HOST (mortar pool token)"
             )),
-            other => unreachable(other.to_string()),
+            other => not_reached(&other),
         };
         let Some(confirmed) = confirmed else {
             let (settings, seen) = looking_config().map_err(failed)?;

@@ -171,7 +171,7 @@ impl Control {
         let goodbye = ClusterRequest::Detached { pool: state.pool.clone(), server: server.id };
         let goodbye = Request::Cluster(goodbye);
         let told = self.peers.ask_departed(&server.address, &goodbye, MEMBERSHIP_WAIT).await;
-        match told.map_err(unreachable).and_then(|answer| cluster_reply(answer, &server.address)) {
+        match told.map_err(AdminError::from).and_then(|answer| cluster_reply(answer, &server.address)) {
             Err(e) if !force => Err(e.before(&format!("{host} is out of the pool but was not told: "))),
             told => Ok(PeerDetached { host: host.to_owned(), told: told.is_ok() }),
         }
@@ -322,7 +322,7 @@ impl Control {
         request: ClusterRequest,
     ) -> Result<ClusterReply, AdminError> {
         let asked = self.peers.ask(address, &Request::Cluster(request), MEMBERSHIP_WAIT).await;
-        cluster_reply(asked.map_err(unreachable)?, address)
+        cluster_reply(asked?, address)
     }
 }
 

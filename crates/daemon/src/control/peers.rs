@@ -1,7 +1,9 @@
 //! Connections of this server's control plane to other servers'.
 
+use super::answers::{not_reached, unreachable};
 use super::protocol::{self, Request, Response};
 use crate::shared::{Shared, lock};
+use admin::AdminError;
 use bytes::Bytes;
 use config_store::{BoxFuture, TransportError as StoreTransportError};
 use ids::ServerId;
@@ -12,6 +14,31 @@ use transport::{Caller, Established, TransportError};
 use wire::Kind;
 
 const CONNECT: Duration = Duration::from_secs(2);
+
+/// Why another server gave no answer that can be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NoAnswer {
+    /// It was not reached, or did not answer.
+    #[error("{0}")]
+    Silent(#[from] TransportError),
+    /// Its answer cannot be read.
+    #[error("{address}: {why}")]
+    Unreadable {
+        /// The server's address.
+        address: String,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+impl From<NoAnswer> for AdminError {
+    fn from(e: NoAnswer) -> AdminError {
+        match e {
+            NoAnswer::Silent(e) => not_reached(&e),
+            NoAnswer::Unreadable { .. } => unreachable(e.to_string()),
+        }
+    }
+}
 
 /// One connection an address, made when needed.
 #[derive(Clone, Debug)]
@@ -56,9 +83,9 @@ impl Peers {
         address: &str,
         request: &Request,
         timeout: Duration,
-    ) -> Result<Response, String> {
-        let body = self.call(address, protocol::encode(request), timeout).await.map_err(|e| e.to_string())?;
-        protocol::decode_response(&body).map_err(|e| format!("{address}: {e}"))
+    ) -> Result<Response, NoAnswer> {
+        let body = self.call(address, protocol::encode(request), timeout).await?;
+        response(address, &body)
     }
 
     /// Asks a server that is not in the pool any more, and has not heard so.
@@ -67,15 +94,12 @@ impl Peers {
         address: &str,
         request: &Request,
         timeout: Duration,
-    ) -> Result<Response, String> {
-        let told = async {
-            let hello = Established::control([0; 16], self.shared.me());
-            let keys = self.shared.dials()?;
-            let caller = Caller::connect(address, &hello, keys.as_ref(), CONNECT).await?;
-            caller.call(Kind::Control, protocol::encode(request), Bytes::new(), timeout).await
-        };
-        let answer = told.await.map_err(|e| e.to_string())?;
-        protocol::decode_response(&answer.body).map_err(|e| format!("{address}: {e}"))
+    ) -> Result<Response, NoAnswer> {
+        let hello = Established::control([0; 16], self.shared.me());
+        let keys = self.shared.dials()?;
+        let caller = Caller::connect(address, &hello, keys.as_ref(), CONNECT).await?;
+        let answer = caller.call(Kind::Control, protocol::encode(request), Bytes::new(), timeout).await?;
+        response(address, &answer.body)
     }
 
     /// Makes new connections from now on: to those of before nobody listens any more.
@@ -96,6 +120,10 @@ impl Peers {
         let answer = transport::connect(address, &hello, keys.as_ref(), CONNECT).await;
         matches!(answer, Err(TransportError::Refused { .. }))
     }
+}
+
+fn response(address: &str, body: &[u8]) -> Result<Response, NoAnswer> {
+    protocol::decode_response(body).map_err(|why| NoAnswer::Unreadable { address: address.to_owned(), why })
 }
 
 impl config_store::Transport for Peers {

@@ -9,10 +9,9 @@ use super::protocol::{ClusterReply, ClusterRequest, Request, Response};
 use crate::clock::unix_now;
 use crate::limits::ADMIN_WAIT;
 use admin::{
-    AdminAnswer, AdminError, AdminRequest, BrickDescription, Document, ErrorCode, OptionLines, OptionsReset,
-    OptionsSet, Peers, SetDescription, VolumeCreate, VolumeCreated, VolumeDelete, VolumeDeleted,
-    VolumeDescription, VolumeDescriptions, VolumeNames, VolumeReport, VolumeReset, VolumeSet, VolumeStarted,
-    VolumeStopped,
+    AdminAnswer, AdminError, AdminRequest, BrickDescription, Document, OptionLines, OptionsReset, OptionsSet,
+    Peers, SetDescription, VolumeCreate, VolumeCreated, VolumeDelete, VolumeDeleted, VolumeDescription,
+    VolumeDescriptions, VolumeNames, VolumeReport, VolumeReset, VolumeSet, VolumeStarted, VolumeStopped,
 };
 use cluster::config;
 use cluster::{BrickSpec, Command, NewVolume, OptionChange, Refusal, Set, State, Volume};
@@ -195,7 +194,7 @@ impl Control {
             let result = match self.peers.ask(&server.address, &request, ADMIN_WAIT).await {
                 Ok(Response::Done) => Ok(()),
                 Ok(Response::Error(e)) => Err(failed(e)),
-                Err(e) => Err(AdminError::new(ErrorCode::Unreachable, e)),
+                Err(e) => Err(e.into()),
                 Ok(_) => Err(failed(format!("{}: it gave an unexpected answer", server.address))),
             };
             first = first.or(result.err());

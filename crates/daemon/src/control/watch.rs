@@ -23,14 +23,14 @@ pub(super) async fn serve(
     room: OwnedSemaphorePermit,
 ) {
     let event = |event: WatchEvent| Frame::new(Kind::Event, frame.id, event.to_bytes());
-    let reason = match watched(&frame) {
+    let end = match watched(&frame) {
         Ok(name) => match send_maps(&name, &to, &mut states, bounds, &event).await {
-            Some(reason) => reason,
+            Some(end) => end,
             None => return,
         },
-        Err(e) => format!("bad request: {e}"),
+        Err(e) => refused(format!("bad request: {e}")),
     };
-    to.send_holding(event(WatchEvent::End { reason: Blob(reason.into_bytes()) }), Some(room));
+    to.send_holding(event(end), Some(room));
 }
 
 /// The volume's name.
@@ -40,29 +40,33 @@ fn watched(frame: &Frame) -> Result<String, DecodeError> {
     Ok(String::from_utf8_lossy(name.get(..NAME_MAX).unwrap_or(&name)).into_owned())
 }
 
-/// Why the watch ends; `None`: the client is gone.
+fn refused(reason: String) -> WatchEvent {
+    WatchEvent::End { reason: Blob(reason.into_bytes()) }
+}
+
+/// How the watch ends; `None`: the client is gone.
 async fn send_maps(
     name: &str,
     to: &FrameSender,
     states: &mut watch::Receiver<Arc<State>>,
     (from, limits): Bounds,
     event: &impl Fn(WatchEvent) -> Frame,
-) -> Option<String> {
+) -> Option<WatchEvent> {
     let mut last: Option<VolumeMap> = None;
     loop {
         let state = states.borrow_and_update().clone();
         let Some(mut map) = server_core::volume_map(&state, name) else {
-            return Some(format!("no such volume: {}: see mortar volume list", name.escape_debug()));
+            return Some(WatchEvent::NoVolume);
         };
         if limits.is_some_and(|limits| map.volume != limits.volume) {
-            return Some(format!("volume {name} may not be used with this key: it is for another volume"));
+            let why = format!("volume {name} may not be used with this key: it is for another volume");
+            return Some(refused(why));
         }
         if let Some(from) = from
             && state.volume(name).is_some_and(|v| !Access::of(v).permits(from))
         {
-            return Some(format!(
-                "volume {name} may not be used from {from}: see its options auth.allow and auth.reject"
-            ));
+            let why = "see its options auth.allow and auth.reject";
+            return Some(refused(format!("volume {name} may not be used from {from}: {why}")));
         }
         if let Some(user) = limits.and_then(|limits| limits.squash) {
             let told = (SQUASH, user.to_string());

@@ -4,6 +4,7 @@ use crate::cli::Global;
 use crate::error::usage;
 use crate::limits::{PROBE_AGAIN, PROBE_WAIT};
 use crate::{ask, confirm, output};
+use admin::{AdminError, ErrorCode};
 use anyhow::bail;
 use clap::Args;
 use std::io::IsTerminal;
@@ -57,15 +58,15 @@ fn ask_patiently(global: &Global, request: &admin::PeerProbe) -> anyhow::Result<
     let until = Instant::now() + PROBE_WAIT;
     loop {
         match ask::ask(global, request.clone()) {
-            Err(e) if is_silent(&e) && Instant::now() < until => std::thread::sleep(PROBE_AGAIN),
+            Err(e) if nobody_listens(&e) && Instant::now() < until => std::thread::sleep(PROBE_AGAIN),
             answer => return answer,
         }
     }
 }
 
 /// Whether nobody listens yet: at the server that is probed, or at the one that is asked.
-fn is_silent(e: &anyhow::Error) -> bool {
-    format!("{e:#}").contains("connection refused")
+fn nobody_listens(e: &anyhow::Error) -> bool {
+    e.downcast_ref::<AdminError>().is_some_and(|e| e.code == ErrorCode::ConnectionRefused)
 }
 
 /// Host and port of `HOST[:PORT]`.
@@ -82,7 +83,18 @@ fn split(given: &str) -> anyhow::Result<(String, Option<u16>)> {
 
 #[cfg(test)]
 mod tests {
-    use super::split;
+    use super::{nobody_listens, split};
+    use admin::{AdminError, ErrorCode};
+    use anyhow::Context;
+
+    #[test]
+    fn a_code_tells_that_nobody_listens_and_no_sentence() {
+        let failed =
+            |code, line: &str| Err::<(), _>(AdminError::new(code, line)).context("probe").unwrap_err();
+        assert!(nobody_listens(&failed(ErrorCode::ConnectionRefused, "h:1: Verbindung abgelehnt")));
+        assert!(!nobody_listens(&failed(ErrorCode::Conflict, "h:1: connection refused by its owner")));
+        assert!(!nobody_listens(&anyhow::anyhow!("connection refused")));
+    }
 
     #[test]
     fn host_and_port() {
