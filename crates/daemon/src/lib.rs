@@ -10,6 +10,7 @@ mod attempts;
 mod clock;
 mod console;
 mod control;
+mod doors;
 mod events;
 mod findings;
 mod guests;
@@ -31,4 +32,5 @@ pub fn volume_options() -> impl Iterator<Item = [String; 4]> {
 }
 
 pub use control::{Join, Server, ServerOptions, StartError};
+pub use doors::is_http_request;
 pub use recovery::{RecoveryFolder, RecoveryReport};

@@ -42,6 +42,7 @@ pub use ops::{
     MknodOp, OpenOp, PollOp, ReadOp, ReaddirOp, ReleaseOp, RenameOp, SetAttr, SetxattrOp, StatxOp, TimeSet,
     WriteOp,
 };
+pub use request::is_request;
 pub use session::{Session, SessionConfig};
 pub use types::{
     Attr, AttrReply, Entry, FileType, IoctlReply, Lock, LockKind, Opened, StatFs, Statx, Timestamp,

@@ -189,6 +189,19 @@ impl<'a> Operation<'a> {
     }
 }
 
+/// Whether these bytes are a request as the kernel sends it, whatever INIT agreed on; for tests that give any bytes.
+pub fn is_request(bytes: &[u8]) -> bool {
+    let Ok(header) = Header::parse(bytes) else { return false };
+    let Ok(body) = header.body(bytes) else { return false };
+    let reads = |setxattr_ext| match Operation::parse(&header, body, setxattr_ext) {
+        // Each of them is read when it is forgotten.
+        Ok(Operation::BatchForget(list)) => list.count() * 16 <= body.len(),
+        read => read.is_ok(),
+    };
+    let (plain, extended) = (reads(false), reads(true));
+    plain || extended
+}
+
 fn init(f: &mut Fields<'_>) -> Result<Kernel, Errno> {
     let (major, minor) = (f.u32()?, f.u32()?);
     if major != crate::abi::MAJOR {

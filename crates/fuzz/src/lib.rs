@@ -1,4 +1,5 @@
-//! Random and mutated bytes for whatever reads bytes of others: frames, messages, records, keys, requests, settings.
+//! Random and mutated bytes for whatever reads bytes of others: frames, messages, records, keys, requests (of the kernel
+//! and over HTTP too), settings.
 //!
 //! Owns: the inputs ([`input`]), which are frozen samples with a few edits, and the decoders that take them ([`targets`]).
 //! A decoder gives a value or an error. What it must not do is panic, or give a value that it reads otherwise when it is
@@ -11,7 +12,7 @@ mod targets;
 
 pub use mutate::input;
 pub use rng::Rng;
-pub use targets::{Target, targets};
+pub use targets::{Target, planted, targets};
 
 /// What inputs led to.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

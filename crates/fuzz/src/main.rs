@@ -1,12 +1,12 @@
 //! Gives every decoder random and mutated inputs, for as long or as many as asked.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command for developers")]
 
-use fuzz::{Count, Target, targets};
+use fuzz::{Count, Target, planted, targets};
 use std::cell::RefCell;
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-const USAGE: &str = "fuzz [--inputs N | --seconds S] [--seed X] [--target WORDS]";
+const USAGE: &str = "fuzz [--inputs N | --seconds S] [--seed X] [--target WORDS] [--planted]";
 /// Inputs between two looks at the clock.
 const TURN: u64 = 500;
 
@@ -16,12 +16,18 @@ struct Asked {
     seconds: u64,
     seed: Option<u64>,
     target: String,
+    /// The decoder with a known fault instead of the others.
+    planted: bool,
 }
 
 fn parse() -> Option<Asked> {
     let mut asked = Asked { seconds: 60, ..Asked::default() };
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
+        if arg == "--planted" {
+            asked.planted = true;
+            continue;
+        }
         let value = args.next()?;
         match arg.as_str() {
             "--inputs" => asked.inputs = Some(value.parse().ok()?),
@@ -73,8 +79,11 @@ fn main() -> ExitCode {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
     // Apart from each other, so that no two runs give the same inputs.
     let seed = asked.seed.unwrap_or(now << 24);
-    let chosen: Vec<Target> = targets().into_iter().filter(|t| t.name.contains(&asked.target)).collect();
-    let Ok(many) = u32::try_from(chosen.len().max(1)) else { return ExitCode::FAILURE };
+    let known = if asked.planted { vec![planted()] } else { targets() };
+    // With a fault planted there is as much time for it as in a run of all.
+    let shares = if asked.planted { targets().len() } else { 0 };
+    let chosen: Vec<Target> = known.into_iter().filter(|t| t.name.contains(&asked.target)).collect();
+    let Ok(many) = u32::try_from(chosen.len().max(shares).max(1)) else { return ExitCode::FAILURE };
     let (inputs, time) =
         (asked.inputs.map(|n| n.div_ceil(many.into())), Duration::from_secs(asked.seconds) / many);
     println!("seed {seed}: {:>14} {:>12}", "inputs", "read");

@@ -40,7 +40,26 @@ pub fn targets() -> Vec<Target> {
     ];
     all.extend(on_disk().map(|(name, samples, read)| new(name, samples, read)));
     all.extend(of_the_pool().map(|(name, samples, read)| new(name, samples, read)));
+    all.push(new("request of the kernel", kernel_requests(), kernel_request));
+    all.push(new("request over HTTP", http_requests(), daemon::is_http_request));
     all
+}
+
+/// A decoder with a known fault, which has to be found. It is not among [`targets`].
+///
+/// It reads calls as servers do, and adds up offset and length of one operation without a check: that goes wrong for less
+/// than one in 2^32 of all values, in one field of one of many operations, of bytes that are read as a call.
+pub fn planted() -> Target {
+    Target { name: "decoder with a known fault", samples: calls(), read: unchecked_sum }
+}
+
+fn unchecked_sum(bytes: &[u8]) -> bool {
+    let Ok(call) = Call::from_bytes(bytes) else { return false };
+    if let Op::Fallocate { offset, len, .. } = call.op {
+        let end = offset.checked_add(len);
+        assert!(end.is_some(), "the planted fault: offset {offset} and length {len} overflow");
+    }
+    true
 }
 
 type Row = (&'static str, Vec<Vec<u8>>, fn(&[u8]) -> bool);
@@ -306,6 +325,76 @@ fn addresses(bytes: &[u8]) -> bool {
     let Ok(path) = cluster::normal_path(text) else { return named };
     assert_eq!(cluster::normal_path(&path).as_ref(), Ok(&path), "a path of ours is not one");
     true
+}
+
+/// The longest fixed part of the kernel's requests.
+const KERNEL_BODY: usize = 96;
+
+/// A request of the kernel for each operation that there is: a body of zeros with names behind it, of the first length that
+/// is read.
+#[allow(clippy::host_endian_bytes, reason = "the kernel's protocol is in the host's byte order")]
+fn kernel_requests() -> Vec<Vec<u8>> {
+    let body = |zeros: usize| [vec![0; zeros], b"a\0b\0".to_vec(), vec![0; 8]].concat();
+    let request = |operation: u32, zeros| {
+        let body: Vec<u8> = body(zeros);
+        let head = [0, operation, 7, 0, 9, 0, 1000, 1000, 42, 0].map(u32::to_ne_bytes).concat();
+        kernel_request_again(&[head, body].concat())
+    };
+    let shortest = |operation| {
+        (0..=KERNEL_BODY).step_by(4).map(|zeros| request(operation, zeros)).find(|r| fuse::is_request(r))
+    };
+    (1..64).filter_map(shortest).collect()
+}
+
+/// A request whose length is that of its bytes, so that its body is read.
+#[allow(clippy::host_endian_bytes, reason = "the kernel's protocol is in the host's byte order")]
+fn kernel_request_again(bytes: &[u8]) -> Vec<u8> {
+    let mut whole = bytes.to_vec();
+    let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX).to_ne_bytes();
+    for (to, from) in whole.iter_mut().zip(len) {
+        *to = from;
+    }
+    whole
+}
+
+fn kernel_request(bytes: &[u8]) -> bool {
+    let _as_it_is = fuse::is_request(bytes);
+    fuse::is_request(&kernel_request_again(bytes))
+}
+
+/// As Prometheus, browsers and the console's page write them.
+fn http_requests() -> Vec<Vec<u8>> {
+    let lines: [&[&str]; 5] = [
+        &["GET /metrics HTTP/1.1", "Host: server1:9090", "Accept: text/plain;version=0.0.4;q=0.5,*/*;q=0.1"],
+        &[
+            "GET /app.js?x=1 HTTP/1.1",
+            "Host: server1:8443",
+            "Sec-Fetch-Site: same-origin",
+            "Cookie: a=b; c=d",
+        ],
+        &["HEAD / HTTP/1.0"],
+        &[
+            "POST /api/do HTTP/1.1",
+            "Host: server1:8443",
+            "Origin: https://server1:8443",
+            "Mortar-Console: 0123456789abcdef",
+            "Cookie: __Host-mortar=0123456789abcdef",
+            "Content-Length: 2",
+            "",
+            "{}",
+        ],
+        &[
+            "GET /api/volumes/home/profile?again HTTP/1.1",
+            "mortar-console: x",
+            "cookie: __Host-mortar=",
+            "x:\ty",
+        ],
+    ];
+    let ended = |lines: &&[&str]| {
+        let end = if lines.contains(&"") { "" } else { "\r\n\r\n" };
+        format!("{}{end}", lines.join("\r\n")).into_bytes()
+    };
+    lines.iter().map(ended).collect()
 }
 
 /// The form of a token: it is found by its checksum to be none.

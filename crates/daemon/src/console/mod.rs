@@ -25,6 +25,8 @@ use trust::ServerConfig;
 const COOKIE: &str = "__Host-mortar";
 /// The line of a request's head that only the page itself writes: browsers do not let other pages do so.
 const TOKEN: &str = "mortar-console";
+/// Bytes of a request's body.
+pub(crate) const BODY: usize = 64 << 10;
 /// The newest events that are shown.
 const EVENTS: u32 = 200;
 
@@ -69,7 +71,7 @@ struct SignedIn {
 }
 
 impl<H: Host> Site for Console<H> {
-    const BOUNDS: Bounds = Bounds { body: 64 << 10, connections: 64, of_one_address: 24 };
+    const BOUNDS: Bounds = Bounds { body: BODY, connections: 64, of_one_address: 24 };
     const NAME: &'static str = "the console";
 
     fn key(&self) -> Option<Arc<ServerConfig>> {
@@ -77,14 +79,42 @@ impl<H: Host> Site for Console<H> {
     }
 
     async fn answer(&self, request: Request) -> Answer {
-        let answer = match request.path.strip_prefix("/api/") {
-            Some(what) if is_ours(&request) => self.api(what, &request).await,
-            Some(_) => error("403 Forbidden", ErrorCode::Invalid, "another page asks: sign in here"),
-            None if request.method == Method::Post => Answer::status("405 Method Not Allowed"),
-            None => page::file(&request.path).unwrap_or_else(|| Answer::status("404 Not Found")),
+        let answer = match of_api(&request) {
+            Ok(what) => self.api(what, &request).await,
+            Err(answer) => answer,
         };
         page::guarded(answer)
     }
+}
+
+/// Which part of the API is asked for.
+///
+/// # Errors
+/// What anybody gets who asks for something else: a file of the page, or a refusal.
+fn of_api(request: &Request) -> Result<&str, Answer> {
+    match request.path.strip_prefix("/api/") {
+        Some(what) if is_ours(request) => Ok(what),
+        Some(_) => Err(error("403 Forbidden", ErrorCode::Invalid, "another page asks: sign in here")),
+        None if request.method == Method::Post => Err(Answer::status("405 Method Not Allowed")),
+        None => Err(page::file(&request.path).unwrap_or_else(|| Answer::status("404 Not Found"))),
+    }
+}
+
+/// The secrets of the session that a request says it belongs to.
+fn secrets(request: &Request) -> Option<Secrets> {
+    let pairs = request.header("cookie")?.split(';').filter_map(|pair| pair.trim().split_once('='));
+    let mut own = pairs.filter(|(name, _)| *name == COOKIE).map(|(_, value)| value);
+    Some(Secrets { cookie: own.next()?.to_owned(), token: request.header(TOKEN)?.to_owned() })
+}
+
+/// What is answered to a request of somebody who has no session.
+pub(crate) fn to_stranger(request: &Request) -> Answer {
+    let _of_no_session = secrets(request);
+    page::guarded(of_api(request).map_or_else(|answer| answer, |_| not_signed_in()))
+}
+
+fn not_signed_in() -> Answer {
+    error("401 Unauthorized", ErrorCode::Invalid, "nobody is signed in, or not any more: sign in")
 }
 
 /// Whether the console's own page asks, or a program; not the page of another server.
@@ -107,11 +137,7 @@ impl<H: Host> Console<H> {
         let answer = match (request.method, what) {
             (Method::Post, "sign-in") => self.sign_in(request),
             _ => match self.session(request) {
-                None => error(
-                    "401 Unauthorized",
-                    ErrorCode::Invalid,
-                    "nobody is signed in, or not any more: sign in",
-                ),
+                None => not_signed_in(),
                 Some((secrets, who)) => match (request.method, what) {
                     (Method::Post, "sign-out") => {
                         self.sessions.end(&secrets);
@@ -148,9 +174,7 @@ impl<H: Host> Console<H> {
 
     /// The session that a request belongs to, and whose it is.
     fn session(&self, request: &Request) -> Option<(Secrets, Speaker)> {
-        let pairs = request.header("cookie")?.split(';').filter_map(|pair| pair.trim().split_once('='));
-        let mut own = pairs.filter(|(name, _)| *name == COOKIE).map(|(_, value)| value);
-        let secrets = Secrets { cookie: own.next()?.to_owned(), token: request.header(TOKEN)?.to_owned() };
+        let secrets = secrets(request)?;
         // A page that looks again by itself says so: it does not keep the session.
         let person = request.query != "again";
         let who = self.sessions.of(clock::now(), &secrets, person)?;

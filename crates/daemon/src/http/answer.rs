@@ -45,7 +45,7 @@ impl Answer {
     }
 
     /// The bytes of it, with the body or without.
-    pub(super) fn encode(&self, with_body: bool) -> Vec<u8> {
+    pub(crate) fn encode(&self, with_body: bool) -> Vec<u8> {
         let mut head = format!("HTTP/1.1 {}\r\n", self.status);
         let length = Cow::from(self.body.len().to_string());
         let own = [("Content-Length", length), ("Connection", "close".into())];

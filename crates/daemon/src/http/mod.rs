@@ -116,6 +116,15 @@ async fn converse<S: Site>(stream: TcpStream, from: IpAddr, site: &S) -> Result<
     Ok(())
 }
 
+/// The request that these bytes are, and what is answered if they are none.
+pub(crate) async fn read_bytes(mut bytes: &[u8], most: usize) -> Result<Request, Option<Answer>> {
+    match request::read(&mut bytes, IpAddr::from([0; 4]), most).await {
+        Ok(request) => Ok(request),
+        Err(Refused::Request(status)) => Err(Some(Answer::status(status))),
+        Err(Refused::Gone(_)) => Err(None),
+    }
+}
+
 /// The connection, encrypted if there is a key; with an answer for whoever speaks without TLS then.
 async fn open(
     stream: TcpStream,
