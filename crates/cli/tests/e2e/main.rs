@@ -20,6 +20,7 @@ mod changing_shape;
 mod console;
 mod contexts;
 mod copies;
+mod data_loss_reports;
 mod demo;
 mod drain;
 mod faults;

@@ -1,0 +1,201 @@
+//! What was reported of data that GlusterFS lost while files moved between bricks, as what programs do and see here. Reports are
+//! those of github.com/gluster/glusterfs. Others of them are told where they are tested: hard links during remove-brick (1530,
+//! 1540) and a brick that dies while it is emptied (1815) in `drain`, a target that is full for a while and kills during a
+//! rebalance in `rebalance`.
+
+use crate::adopt::is_sound;
+use crate::grow::words;
+use crate::harness::{Disk, Pool, eventually, files};
+use serde_json::Value;
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+const MIB: usize = 1 << 20;
+
+/// A set is to leave the volume, or how far that is.
+fn drain(pool: &Pool, brick: (usize, &str), action: &str) -> Value {
+    pool.json(&format!("volume remove-brick v {} {action}", words(pool, &[brick])))["sets"][0].clone()
+}
+
+/// Something that a program does again and again, with the number of the round; how many there were is known at the end.
+fn program(stop: &Arc<AtomicBool>, mut round: impl FnMut(usize) + Send + 'static) -> JoinHandle<usize> {
+    let stop = stop.clone();
+    thread::spawn(move || {
+        let mut rounds = 0;
+        while rounds < 20 || !stop.load(Ordering::Relaxed) {
+            round(rounds);
+            rounds += 1;
+            thread::sleep(Duration::from_millis(5));
+        }
+        rounds
+    })
+}
+
+/// Each name is there once, and what it leads to is the whole content that was written last.
+fn holds(dir: &Path, name: &str, content: &[u8]) {
+    assert_eq!(files::names(dir).iter().filter(|n| *n == name).count(), 1, "{name} in {dir:?}");
+    assert!(fs::read(dir.join(name)).unwrap() == content, "{name} in {dir:?} is not what was written");
+}
+
+/// All files of a set leave it while programs rename them onto each other (2568: duplicates; 1265, 1811: renames that fail), write
+/// to them in the midst of it, through an open file too (308: a copy takes the place of what was written; 963: two files for a
+/// while), and add new ones (885, 4148: files that are gone afterwards).
+#[test]
+fn programs_rename_write_and_add_files_that_move() {
+    const FILES: usize = 40;
+    let mut pool = Pool::new(3);
+    pool.expect_errors(&["is not a brick"]);
+    let bricks = [(0, "a"), (1, "b"), (2, "c")];
+    pool.volume("v", 1, &bricks);
+    let mount = pool.mount("v");
+    let dirs: Vec<PathBuf> = (0..9).map(|d| mount.path(&format!("d{d}"))).collect();
+    for dir in &dirs {
+        fs::create_dir(dir).unwrap();
+        for f in 0..FILES {
+            fs::write(dir.join(format!("old{f}")), files::noise(f as u64, 20_000)).unwrap();
+        }
+        for log in ["log", "log.1"] {
+            fs::write(dir.join(log), "0").unwrap();
+        }
+        fs::write(dir.join("all"), "").unwrap();
+    }
+    let shared: Vec<File> = dirs.iter().map(|dir| File::create(dir.join("shared")).unwrap()).collect();
+    let stop = Arc::new(AtomicBool::new(false));
+    let programs = |work: fn(&Path, usize)| {
+        let dirs = dirs.clone();
+        program(&stop, move |n| dirs.iter().for_each(|dir| work(dir, n)))
+    };
+    let running = [
+        // A log is put aside for a new one.
+        programs(|dir, n| {
+            fs::rename(dir.join("log"), dir.join("log.1")).unwrap();
+            fs::write(dir.join("log"), format!("{}", n + 1)).unwrap();
+            assert_eq!(fs::read_to_string(dir.join("log.1")).unwrap(), n.to_string(), "{dir:?}");
+        }),
+        // Files that are written apart take the place of one.
+        programs(|dir, n| {
+            let (new, all) = (dir.join(format!("all.{n}")), files::noise(n as u64, 9000));
+            fs::write(&new, &all).unwrap();
+            fs::rename(&new, dir.join("all")).unwrap();
+            assert!(fs::read(dir.join("all")).unwrap() == all, "{dir:?}");
+        }),
+        // A record is added to a file now and then.
+        programs(|dir, n| {
+            let path = dir.join(format!("old{}", n % FILES));
+            let mut file = OpenOptions::new().append(true).open(&path).unwrap();
+            file.write_all(&[7; 100]).unwrap();
+            let len = fs::metadata(&path).unwrap().len();
+            assert_eq!(len as usize, 20_000 + 100 * (n / FILES + 1), "{path:?}");
+        }),
+        programs(|dir, n| fs::write(dir.join(format!("new{n}")), files::noise(n as u64, 700)).unwrap()),
+    ];
+    let writer = {
+        let dirs = dirs.clone();
+        program(&stop, move |n| {
+            for (dir, shared) in dirs.iter().zip(&shared) {
+                shared.write_all_at(&n.to_le_bytes(), 0).unwrap();
+                let other = File::open(dir.join("shared")).unwrap();
+                let mut back = [0; 8];
+                other.read_exact_at(&mut back, 0).unwrap();
+                assert_eq!(usize::from_le_bytes(back), n, "what was written through another open file");
+            }
+        })
+    };
+    pool.ok("volume set v cluster.rebalance-throttle fast");
+    let gone = (0..3)
+        .find(|s| (0..9).any(|d| pool.servers[*s].path(&format!("{}/d{d}/old0", bricks[*s].1)).exists()));
+    let gone = bricks[gone.unwrap()];
+    drain(&pool, gone, "start");
+    eventually("many files move", || {
+        (drain(&pool, gone, "status")["moved"]["files"].as_u64()? >= 2 * FILES as u64).then_some(())
+    });
+    stop.store(true, Ordering::Relaxed);
+    let [logs, alls, records, news] = running.map(|program| program.join().unwrap());
+    let rounds = writer.join().unwrap();
+    eventually("nothing more can move", || {
+        (drain(&pool, gone, "status")["moved"]["none_can_move"] == true).then_some(())
+    });
+    for dir in &dirs {
+        holds(dir, "log", logs.to_string().as_bytes());
+        holds(dir, "log.1", (logs - 1).to_string().as_bytes());
+        holds(dir, "all", &files::noise(alls as u64 - 1, 9000));
+        holds(dir, "shared", &(rounds - 1).to_le_bytes());
+        for f in 0..FILES {
+            let more = records / FILES + usize::from(f < records % FILES);
+            let content = [files::noise(f as u64, 20_000), vec![7; 100 * more]].concat();
+            holds(dir, &format!("old{f}"), &content);
+        }
+        (0..news).for_each(|n| holds(dir, &format!("new{n}"), &files::noise(n as u64, 700)));
+        assert_eq!(files::names(dir).len(), 4 + FILES + news, "nothing else is there");
+        fs::remove_dir_all(dir).unwrap();
+    }
+    mount.end();
+    (0..3).for_each(|s| pool.stop(s));
+    pool.paths(&bricks).iter().for_each(|brick| is_sound(brick));
+}
+
+/// A set is emptied into one that has no room for all of it (879: files that are hidden, 1188: sparse files that take all room,
+/// 2350, 4122: files of length 0 are left): what does not fit stays where it is and can be used, and goes when there is room.
+#[test]
+fn a_set_is_emptied_into_one_that_is_too_small() {
+    const FILES: usize = 60;
+    let mut pool = Pool::new(2);
+    pool.expect_errors(&["is not a brick", "no space left"]);
+    let bricks = [(0, "disk/a"), (1, "disk/b")];
+    for ((server, _), size) in bricks.into_iter().zip([200, 200]) {
+        let dir = pool.servers[server].path("disk");
+        pool.disks.push(Disk::new("ext4", &dir, size));
+    }
+    pool.volume("v", 1, &bricks[..1]);
+    let mount = pool.mount("v");
+    let dir = mount.path("d");
+    fs::create_dir(&dir).unwrap();
+    for f in 0..FILES {
+        fs::write(dir.join(format!("f{f}")), files::noise(f as u64, MIB)).unwrap();
+    }
+    let sparse = File::create(dir.join("sparse")).unwrap();
+    sparse.write_all_at(b"end", 1 << 30).unwrap();
+    drop(sparse);
+    pool.ok(&format!("volume add-brick v {}", words(&pool, &bricks[1..])));
+    let filler = pool.servers[1].path("disk/filler");
+    let took = File::create(&filler).unwrap();
+    rustix::fs::fallocate(&took, rustix::fs::FallocateFlags::empty(), 0, 130 << 20).unwrap();
+    let hash = |f: usize| files::noise(f as u64, MIB);
+    pool.ok("volume set v cluster.rebalance-throttle fast");
+    drain(&pool, bricks[0], "start");
+    eventually("some files have moved", || {
+        (drain(&pool, bricks[0], "status")["moved"]["files"].as_u64()? >= 3).then_some(())
+    });
+    // All of it can be read and changed, wherever it is.
+    for f in 0..FILES {
+        assert!(fs::read(dir.join(format!("f{f}"))).unwrap() == hash(f), "f{f}");
+    }
+    OpenOptions::new().write(true).open(dir.join("f7")).unwrap().write_all_at(&hash(8)[..10], 0).unwrap();
+    let line = format!("volume remove-brick v {} commit", words(&pool, &bricks[..1]));
+    pool.cli(&line).refused_with(&["files can still leave"]);
+    fs::remove_file(&filler).unwrap();
+    drop(took);
+    eventually("all has left", || {
+        let left = fs::read_dir(pool.servers[0].path("disk/a/d")).ok()?.filter_map(Result::ok);
+        let left: u64 = left.filter_map(|e| e.metadata().ok()).map(|m| m.len()).sum();
+        (left == 0).then_some(())
+    });
+    for f in 0..FILES {
+        let mut content = hash(f);
+        if f == 7 {
+            content[..10].copy_from_slice(&hash(8)[..10]);
+        }
+        holds(&dir, &format!("f{f}"), &content);
+    }
+    let sparse = fs::metadata(dir.join("sparse")).unwrap();
+    assert!(sparse.len() == (1 << 30) + 3 && sparse.blocks() < 2048, "{} blocks", sparse.blocks());
+    mount.end();
+    (0..2).for_each(|s| pool.stop(s));
+    pool.paths(&bricks).iter().for_each(|brick| is_sound(brick));
+}
