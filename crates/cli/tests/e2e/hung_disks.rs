@@ -214,3 +214,41 @@ fn a_hung_disk_stops_only_the_sets_on_it_and_not_for_long() {
         }
     }
 }
+
+/// A disk that hangs for a second, on the server of another brick than the primary's: the primary's log names that brick,
+/// and the log of its server tells what it did for the same operation.
+#[test]
+fn a_slow_disk_of_another_brick_is_named_on_both_servers() {
+    let _alone = alone();
+    let pool = Pool::new(2);
+    let disks = [0, 1].map(|i| Disk::new("ext4", &pool.servers[i].path("disk"), 300));
+    pool.volume("v", 2, &[(0, "disk/b"), (1, "disk/b")]);
+    pool.ok("volume set v diagnostics.slow-operation 300ms");
+    let mount = pool.mount("v");
+    fs::write(mount.path("f"), "x").unwrap();
+    let status = pool.status("v");
+    let secondary = usize::from(status["bricks"][1]["role"] == "secondary");
+    let frozen = Frozen::new(&disks[secondary]);
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            std::thread::sleep(Duration::from_secs(1));
+            drop(frozen);
+        });
+        fs::create_dir(mount.path("d")).unwrap();
+    });
+    let line = |server: usize, words: &[&str]| {
+        eventually("the log says so", || {
+            let log = pool.servers[server].log();
+            let found = log.lines().find(|l| l.contains(": slow: ") && words.iter().all(|w| l.contains(w)));
+            found.map(str::to_owned)
+        })
+    };
+    let brick = pool.servers[secondary].brick("disk/b");
+    let at_primary = line(1 - secondary, &[&format!("the last to acknowledge was brick {brick}")]);
+    let named = at_primary.split_once("for session").and_then(|(_, rest)| rest.split_once(", took"));
+    let named = format!("for session{}", named.unwrap().0);
+    assert!(named.contains(", operation "), "{at_primary}");
+    let there = line(secondary, &["the primary's change", &named]);
+    assert!(there.contains("took this brick") && there.contains("the set's thread worked"), "{there}");
+    mount.end();
+}

@@ -183,7 +183,14 @@ fn slow_requests_are_told_with_what_held_them_up() {
     let logs = || pool.servers.iter().map(|s| s.log()).collect::<String>();
     let line =
         eventually("the log says so", || logs().lines().find(|l| l.contains(": slow: ")).map(str::to_owned));
-    let words = ["WARN", "for session", "meanwhile the set's thread worked", "were none of these"];
+    let words = [
+        "WARN",
+        "for session",
+        ", operation ",
+        "meanwhile the set's thread worked",
+        "were none of these",
+        "it waited for a new view at last",
+    ];
     assert!(words.iter().all(|w| line.contains(w)), "{line}");
 
     let file = pool.dir.join("bundle.json");

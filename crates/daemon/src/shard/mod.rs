@@ -14,6 +14,7 @@ mod sessions;
 mod set;
 mod slow;
 mod slow_calls;
+mod slow_changes;
 mod top;
 
 use crate::clock;

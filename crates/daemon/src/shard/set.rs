@@ -4,6 +4,7 @@
 use super::sessions::Connection;
 use super::slow::SlowSteps;
 use super::slow_calls::{About, SlowCalls, Spent};
+use super::slow_changes::{Last, SlowChanges};
 use super::top::{Top, TopReport};
 use super::{BrickReport, ClientReport, OpenFiles, Origin, Shard};
 use crate::clock;
@@ -13,7 +14,7 @@ use admin::{HealMode, HealProgress, HealState, MovedFiles};
 use brick::{Brick, Work};
 use bytes::Bytes;
 use cluster::State;
-use ids::{OpId, ServerId, SessionId, SetId, VolumeId};
+use ids::{BrickId, OpId, ServerId, SessionId, SetId, VolumeId};
 use namespace::placement::SetRoom;
 use server_core::OpenedBrick;
 use set_core::{HealReport, Input, Moment, Outside, ReplyTo, Request, SetCore};
@@ -124,6 +125,8 @@ struct Executor {
     slow: SlowSteps,
     /// Requests that took long.
     slow_calls: SlowCalls,
+    /// What the primary wanted and took long here.
+    slow_changes: SlowChanges,
     /// What is asked for most, while somebody looks.
     top: RefCell<Option<Top>>,
 }
@@ -150,6 +153,7 @@ impl SetHandle {
             volume,
             slow: SlowSteps::default(),
             slow_calls: SlowCalls::default(),
+            slow_changes: SlowChanges::default(),
             top: RefCell::default(),
         }))
     }
@@ -170,6 +174,8 @@ impl SetHandle {
         let mut out = self.0.outputs.take();
         let around = Around { shard, set: self.0.set };
         let mut name = core.name(&input);
+        let last = Last::of(&input);
+        self.0.slow_changes.received(&input, at.now, &self.0.slow_calls);
         core.step(at, input, &around, &mut out);
         loop {
             out.drain(..).for_each(|output| self.perform(shard, output));
@@ -179,7 +185,7 @@ impl SetHandle {
             if self.0.slow.note(name, worked) {
                 self.0.metrics.long_step();
             }
-            self.note_answered(now, core);
+            self.note_answered((now, last), core);
             let Some(next) = core.next_name() else { break };
             // The time for files may be that of the input: reading clocks is a good part of a short step.
             (at, name) = (Moment { now, lease: shard.lease(), ..at }, next);
@@ -198,6 +204,7 @@ impl SetHandle {
                 to.sender.send_holding(Frame { grant, ..frame }, to.held);
             }
             Output::Send { server, message, payload } => {
+                self.0.slow_changes.sent(&message.body);
                 let frame = Frame::with_payload(Kind::Peer, 0, message.to_bytes(), payload);
                 shard.links.send(server, self.0.set, frame);
             }
@@ -238,7 +245,7 @@ impl SetHandle {
         self.0.answered.set(answered);
     }
 
-    fn note_answered(&self, now: Duration, core: &mut SetCore<Brick, Client>) {
+    fn note_answered(&self, (now, last): (Duration, Last), core: &mut SetCore<Brick, Client>) {
         let mut answered = self.0.answered.take();
         for served in answered.drain(..) {
             let took = now.saturating_sub(served.since);
@@ -247,10 +254,20 @@ impl SetHandle {
                 let name = COUNTED.get(served.op).copied().unwrap_or("request");
                 let path = served.about.fid.and_then(|fid| core.brick_mut().path_hint(fid));
                 let line = self.0.slow_calls.line(&served, name, path, now);
-                tracing::warn!("set {}: {line}", self.0.set);
+                let end = last.words(|brick| self.brick_name(brick));
+                tracing::warn!("set {}: {line}{end}", self.0.set);
             }
         }
         self.0.answered.set(answered);
+        for line in self.0.slow_changes.lines(now, &self.0.slow_calls) {
+            tracing::warn!("set {}: {line}", self.0.set);
+        }
+    }
+
+    fn brick_name(&self, brick: BrickId) -> Option<String> {
+        let state = self.0.shard.upgrade()?.shared.state();
+        let (_, brick) = state.brick(brick)?;
+        Some(state.brick_name(brick))
     }
 
     fn ask(&self, shard: &Rc<Shard>, id: u64, set: SetId, (op, payload): (Op, Bytes), name: Option<OpId>) {
@@ -297,7 +314,7 @@ impl SetHandle {
             top.note(&call.op, payload.len());
         }
         let spent = self.0.slow_calls.spent(at.now);
-        to.served = Some(Served { op, since: at.now, spent, about: About::of(&call.op, session) });
+        to.served = Some(Served { op, since: at.now, spent, about: About::of(&call, session) });
         self.step_at(&shard, at, Input::Request(Request { call, payload, to, session, user }));
     }
 

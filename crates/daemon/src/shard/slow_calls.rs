@@ -2,13 +2,15 @@
 //!
 //! A request waits for several things at once, and the core of a set does not say which of them held it up. So what is told
 //! is what went on in the set meanwhile: how long its thread worked, how long work for the disk was under way, and how
-//! long another set was asked. What is left is waiting for the set's other bricks, for its view, or for a grant to end.
+//! long another set was asked. What is left is waiting for the set's other bricks, for its view, or for a grant to end; what
+//! came last is told too. What a change took on another brick that brick's server tells ([`super::slow_changes`]).
 
 use super::set::Served;
-use ids::{Fid, SessionId, SetId};
+use super::slow_changes::Named;
+use ids::{Fid, OpId, SessionId, SetId};
 use std::cell::Cell;
 use std::time::Duration;
-use wire::Op;
+use wire::Call;
 
 /// Lines a second of one set.
 const LINES: u32 = 2;
@@ -55,12 +57,14 @@ pub(super) struct Spent {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct About {
     pub(super) fid: Option<Fid>,
-    pub(super) session: SessionId,
+    pub(super) id: OpId,
 }
 
 impl About {
-    pub(super) fn of(op: &Op, session: SessionId) -> About {
-        About { fid: super::top::object(op).map(super::top::Object::fid), session }
+    pub(super) fn of(call: &Call, session: SessionId) -> About {
+        // What changes nothing has no name.
+        let id = if call.id.seq == 0 { OpId { session, seq: 0 } } else { call.id };
+        About { fid: super::top::object(&call.op).map(super::top::Object::fid), id }
     }
 }
 
@@ -104,11 +108,8 @@ impl SlowCalls {
 
     /// The line about it.
     pub(super) fn line(&self, served: &Served, name: &str, path: Option<String>, now: Duration) -> String {
-        let (then, spent) = (served.spent, self.spent(now));
         let took = now.saturating_sub(served.since);
-        let thread = spent.thread.saturating_sub(then.thread).min(took);
-        let disk = spent.disk.saturating_sub(then.disk).min(took);
-        let asked = spent.asked.saturating_sub(then.asked).min(took);
+        let Spent { thread, disk, asked } = self.meanwhile(served.spent, took, now);
         let known = thread.max(disk).max(asked);
         let object = match (path, served.about.fid) {
             (Some(path), _) => format!(" of {path:?}"),
@@ -116,12 +117,32 @@ impl SlowCalls {
             (None, None) => String::new(),
         };
         format!(
-            "slow: {name}{object} for session {:016x} took {took:.1?}; meanwhile the set's thread worked {thread:.1?}, its disk \
+            "slow: {name}{object} {}, took {took:.1?}; meanwhile the set's thread worked {thread:.1?}, its disk \
              {disk:.1?}, other sets were asked {asked:.1?}; at least {:.1?} were none of these but waiting for other bricks, \
              a view or a grant",
-            served.about.session.0,
+            Named(served.about.id),
             took.saturating_sub(thread + disk + asked).min(took.saturating_sub(known))
         )
+    }
+
+    /// The line about something that the primary wanted of this brick.
+    pub(super) fn line_of_change(&self, what: &str, since: Duration, then: Spent, now: Duration) -> String {
+        let took = now.saturating_sub(since);
+        let Spent { thread, disk, .. } = self.meanwhile(then, took, now);
+        format!(
+            "slow: {what}, took this brick {took:.1?} until it was acknowledged; meanwhile the set's thread worked \
+             {thread:.1?}, its disk {disk:.1?}"
+        )
+    }
+
+    /// What went on since then, for so long.
+    fn meanwhile(&self, then: Spent, took: Duration, now: Duration) -> Spent {
+        let spent = self.spent(now);
+        Spent {
+            thread: spent.thread.saturating_sub(then.thread).min(took),
+            disk: spent.disk.saturating_sub(then.disk).min(took),
+            asked: spent.asked.saturating_sub(then.asked).min(took),
+        }
     }
 
     /// Once a second: how many were left out.
@@ -171,14 +192,14 @@ mod tests {
     fn a_line_says_where_the_time_went() {
         let slow = SlowCalls::default();
         slow.worked(ms(500));
-        let about = About { fid: None, session: SessionId(0xab) };
+        let about = About { fid: None, id: OpId { session: SessionId(0xab), seq: 12 } };
         let served = Served { op: 0, since: ms(1000), spent: slow.spent(ms(1000)), about };
         slow.worked(ms(30));
         slow.disk.begin(ms(1100));
         slow.disk.end(ms(1300));
         let line = slow.line(&served, "write", Some("/a\n".to_owned()), ms(2000));
         let words = [
-            "write of \"/a\\n\" for session 00000000000000ab took 1.0s",
+            "write of \"/a\\n\" for session 00000000000000ab, operation 12, took 1.0s",
             "thread worked 30.0ms, its disk 200.0ms",
             "asked 0.0ns; at least 770.0ms",
         ];
