@@ -25,7 +25,8 @@ test: tools check unit beside e2e ## all that CI runs: format, lints, unit tests
 
 check: ## format and lints
 	cargo fmt --all --check
-	cargo clippy --workspace --locked --all-targets --test e2e -- -D warnings
+	cargo clippy --workspace --locked --all-targets -- -D warnings
+	cargo clippy --workspace --locked --test e2e -- -D warnings
 
 unit: ## unit tests, house rules and simulation
 	cargo test --workspace --locked --lib --bins --tests --test e2e --no-run

@@ -4,7 +4,7 @@ use crate::frames::Frames;
 use crate::harness::{Pool, eventually, eventually_within, files};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use wire::{Body, Errno, Op};
 
 fn pool() -> Pool {

@@ -41,7 +41,7 @@ impl Drop for Place {
 enum Share {
     #[default]
     Nothing,
-    Part(#[expect(dead_code, reason = "held until the thread ends")] Place),
+    Part(Place),
     All,
 }
 
