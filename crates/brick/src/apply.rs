@@ -140,7 +140,7 @@ impl Brick {
                 self.place(path, name, &what)
             }
             Change::PrepareFile { fid, intent } => self.prepare_file(*fid, intent),
-            Change::PrepareLeave { fid, intent } => self.prepare_leave(*fid, intent),
+            Change::PrepareLeave { .. } | Change::Leave { .. } => self.mark_leaver(change),
             Change::EndFile { fid, drop, add, orphan, time } => {
                 self.end_file(*fid, (drop.as_ref(), add.as_ref()), *orphan, (version, *time))
             }
@@ -152,6 +152,7 @@ impl Brick {
             | Change::Depart { .. }
             | Change::DepartAll { .. }
             | Change::EndCopy { .. }
+            | Change::Redirect { .. }
             | Change::ComeHome { .. } => self.travel(change, version),
             Change::PrepareRmdir { fid } | Change::EndTransaction { keep: true, fid } => {
                 self.load(*fid).map(|_| ())

@@ -26,6 +26,9 @@ impl Brick {
             }
             Change::EndCopy { fid, names, time } => self.end_copy(*fid, names, (version, *time)),
             Change::ComeHome { parent, name, fid, copy, .. } => self.come_home((*parent, name), *fid, *copy),
+            Change::Redirect { fid, to, copy, kind, names, time, dirs: _ } => {
+                self.redirect(*fid, names, (*copy, *to, *kind), (version, *time))
+            }
             change => self.depart(change, version),
         }
     }
@@ -140,11 +143,58 @@ impl Brick {
             }
             other => return self.diverged(parent, bytes, other),
         }
+        self.progress.begins_later();
+        self.put_over((parent, bytes), fid, copy)?;
+        self.progress.begins();
+        Ok(())
+    }
+
+    /// [`wire::Change::Redirect`]. Each name for itself: what a power cut takes of them is asked for again.
+    fn redirect(
+        &mut self,
+        fid: Fid,
+        names: &[EntryName],
+        who: Who,
+        at: (Version, Time),
+    ) -> Result<(), Errno> {
+        let own = who.1 == self.identity.set;
+        self.progress.begins_later();
+        for place in names {
+            let (dir, name) = (place.dir, place.name.as_bytes());
+            match self.find(dir, name) {
+                Ok(At::Entry(e)) if e.fid == fid => {}
+                // The folder of names has gone with it.
+                Err(Errno::ESTALE | Errno::ENOENT) if self.progress.is_replaying() => continue,
+                other => {
+                    self.diverged(dir, name, other?)?;
+                    continue;
+                }
+            }
+            self.keep_times(dir)?;
+            if dir.is_names() {
+                self.drop_name(fid, place, false)?;
+                self.drop_folder_of_names(dir)?;
+            } else if own {
+                if !self.lies_among_orphans(who.0)? {
+                    self.prepare_orphan(who.0)?;
+                }
+                self.put_over((dir, name), fid, who.0)?;
+            } else {
+                self.put_stub_over((dir, name), who, (fid, false), at)?;
+            }
+            self.progress.begins();
+        }
+        if own && self.lies_among_orphans(who.0)? && self.fresh(who.0)?.1.nlink > 1 {
+            self.leave_orphanage(who.0)?;
+        }
+        Ok(())
+    }
+
+    /// What lies among the orphans takes the place of a file, or of a stub, in one go.
+    fn put_over(&mut self, (parent, bytes): (Fid, &[u8]), fid: Fid, copy: Fid) -> Result<(), Errno> {
         let dir = self.open_dir(parent)?;
         let last = self.fresh(fid)?.1.nlink <= 1;
-        self.progress.begins_later();
         self.folders.orphans().release(copy, &dir, bytes)?;
-        self.progress.begins();
         if last {
             self.forget(fid);
         } else {

@@ -4,7 +4,7 @@ use crate::nodes::Effect;
 use disk_format::tag::{ORPHAN, PENDING};
 use ids::{Fid, Time};
 use wire::Change;
-use wire::change::directories;
+use wire::change::{DirTimes, directories};
 
 /// What a change does to the times, versions and marks of objects.
 pub(crate) fn effects(change: &Change) -> Vec<(Fid, Effect)> {
@@ -47,7 +47,7 @@ pub(crate) fn effects(change: &Change) -> Vec<(Fid, Effect)> {
         Change::CopyRange { to, time, .. } => vec![(*to, m(time))],
         Change::SetXattr { fid, time, .. } | Change::RemoveXattr { fid, time, .. } => vec![(*fid, c(time))],
         Change::PrepareMkdir { .. } => vec![],
-        Change::PrepareFile { fid, .. } | Change::PrepareLeave { fid, .. } => {
+        Change::PrepareFile { fid, .. } | Change::PrepareLeave { fid, .. } | Change::Leave { fid, .. } => {
             vec![(*fid, Effect { set: PENDING, ..Effect::default() })]
         }
         Change::EndFile { fid, drop, add, orphan, time } => {
@@ -64,9 +64,10 @@ pub(crate) fn effects(change: &Change) -> Vec<(Fid, Effect)> {
             v.extend(replaced.as_ref().map(|r| (r.fid, gone(time, r.orphan))));
             v
         }
-        Change::DepartAll { .. } | Change::EndCopy { .. } | Change::ComeHome { .. } => {
-            effects_of_names(change)
-        }
+        Change::DepartAll { .. }
+        | Change::EndCopy { .. }
+        | Change::ComeHome { .. }
+        | Change::Redirect { .. } => effects_of_names(change),
         Change::PrepareRmdir { fid } => vec![(*fid, Effect { set: PENDING, ..Effect::default() })],
         Change::EndTransaction { fid, keep: true } => {
             vec![(*fid, Effect { clear: PENDING, ..Effect::default() })]
@@ -98,6 +99,15 @@ fn effects_of_names(change: &Change) -> Vec<(Fid, Effect)> {
             let gone = Effect { ctime: Some(*ctime), ..Effect::default() };
             let named = Effect { ctime: Some(*time), clear: ORPHAN, ..Effect::default() };
             vec![(*parent, entries), (*fid, gone), (*copy, named)]
+        }
+        Change::Redirect { fid, copy, dirs, time, .. } => {
+            let before = |times: &DirTimes| {
+                let (mtime, ctime) = (Some(times.mtime), Some(times.ctime));
+                (times.dir, Effect { mtime, ctime, only_times: true, ..Effect::default() })
+            };
+            let gone = Effect { ctime: Some(*time), ..Effect::default() };
+            let named = Effect { clear: ORPHAN, ..gone };
+            dirs.iter().map(before).chain([(*fid, gone), (*copy, named)]).collect()
         }
         _ => vec![],
     }

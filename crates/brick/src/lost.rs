@@ -134,7 +134,8 @@ pub(crate) fn missing_orphans(at: &Site, journal: &Journal) -> Result<Vec<Fid>, 
         if let Change::DropOrphan { fid }
         | Change::EndFile { fid, add: Some(_), .. }
         | Change::EndCopy { fid, .. }
-        | Change::ComeHome { copy: fid, .. } = change
+        | Change::ComeHome { copy: fid, .. }
+        | Change::Redirect { copy: fid, .. } = change
         {
             orphans.remove(&fid);
         }

@@ -7,7 +7,7 @@ pub(crate) use file_system::{S_IFDIR, S_IFLNK, S_IFMT, S_IFREG, Stat};
 use std::ops::Deref;
 use std::sync::Arc;
 use wire::Errno;
-use wire::op::{COPY_NAMES, EntryName, Intent, decode_names};
+use wire::op::{COPY_NAMES, EntryName, Intent, Leaving, decode_names};
 
 /// An open object that is kept, and what kind of object it is.
 #[derive(Clone, Debug)]
@@ -113,8 +113,19 @@ impl OpenObject {
     /// The names that a copy is to get which has arrived; none if it is not said beside it.
     pub(crate) fn names_of_copy(&self) -> Result<Vec<EntryName>, Errno> {
         let Some(bytes) = self.file.whole_xattr(COPY_NAMES.as_bytes())? else { return Ok(Vec::new()) };
-        decode_names(&bytes).map_err(|error| {
+        let leaving = Leaving::decode(&bytes);
+        let names = leaving.and_then(|l| l.map_or_else(|| decode_names(&bytes), |l| Ok(l.names)));
+        names.map_err(|error| {
             tracing::error!(%error, "the names that a copy is to get cannot be read");
+            Errno::EIO
+        })
+    }
+
+    /// Where a file goes that leaves its set for good, if that is said beside it.
+    pub(crate) fn leaving(&self) -> Result<Option<Leaving>, Errno> {
+        let Some(bytes) = self.file.whole_xattr(COPY_NAMES.as_bytes())? else { return Ok(None) };
+        Leaving::decode(&bytes).map_err(|error| {
+            tracing::error!(%error, "where a file goes cannot be read");
             Errno::EIO
         })
     }

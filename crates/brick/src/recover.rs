@@ -74,7 +74,7 @@ pub(crate) fn given(change: &Change) -> Vec<(Fid, &Name)> {
         | Change::Depart { parent, name, .. }
         | Change::ComeHome { parent, name, .. } => vec![(*parent, name)],
         Change::EndFile { add: Some(add), .. } => vec![(add.dir, &add.name)],
-        Change::DepartAll { names, .. } | Change::EndCopy { names, .. } => {
+        Change::DepartAll { names, .. } | Change::EndCopy { names, .. } | Change::Redirect { names, .. } => {
             names.iter().map(|place| (place.dir, &place.name)).collect()
         }
         Change::Rename { to_parent, to_name, .. } => vec![(*to_parent, to_name)],

@@ -12,8 +12,8 @@ use crate::tree::At;
 use disk_format::tag::{INTENT, Version, encode_ended, encode_intent, stub_flags};
 use ids::{Fid, SetId, Time};
 use namespace::{Entry, TreeState};
-use wire::op::{COPY_NAMES, EntryName, Intent, Node, encode_names};
-use wire::{Errno, Name};
+use wire::op::{COPY_NAMES, EntryName, Intent, Leaving, Node, encode_names};
+use wire::{Change, Errno, Name};
 
 /// The permission bits of a stub.
 pub(crate) const STUB_MODE: u32 = 0o1000;
@@ -153,12 +153,21 @@ impl Brick {
         Ok(left)
     }
 
-    /// [`wire::Change::PrepareLeave`].
-    pub(crate) fn prepare_leave(&mut self, fid: Fid, intent: &Intent) -> Result<(), Errno> {
+    /// [`wire::Change::PrepareLeave`] and [`wire::Change::Leave`].
+    pub(crate) fn mark_leaver(&mut self, change: &Change) -> Result<(), Errno> {
+        let (fid, names, intent) = match change {
+            Change::PrepareLeave { fid, intent } => (*fid, names_to_leave(intent), intent.clone()),
+            Change::Leave { fid, tx, to, copy, names } => {
+                let leaving = Leaving { to: *to, copy: *copy, names: names.clone() };
+                let intent = Intent { tx: *tx, coordinator: self.identity.set, drop: None, add: None };
+                (*fid, leaving.encode(), intent)
+            }
+            _ => return Err(Errno::EINVAL),
+        };
         let open = self.loaded(fid)?;
         // Before the mark: without it the mark would let users change what is copied.
-        open.set_xattr(COPY_NAMES.as_bytes(), &names_to_leave(intent))?;
-        open.set_xattr(INTENT.as_bytes(), &encode_intent(intent))
+        open.set_xattr(COPY_NAMES.as_bytes(), &names)?;
+        open.set_xattr(INTENT.as_bytes(), &encode_intent(&intent))
     }
 
     /// [`wire::Change::PrepareFile`].
@@ -229,7 +238,7 @@ impl Brick {
         self.rename((drop.dir, &drop.name), fid, (add.dir, &add.name), None)
     }
 
-    fn drop_name(&mut self, fid: Fid, drop: &EntryName, orphan: bool) -> Result<(), Errno> {
+    pub(crate) fn drop_name(&mut self, fid: Fid, drop: &EntryName, orphan: bool) -> Result<(), Errno> {
         if self.progress.is_replaying() && !self.is_known(drop.dir)? {
             return Ok(());
         }
@@ -267,7 +276,7 @@ impl Brick {
     }
 
     /// A folder that holds no name any more goes.
-    fn drop_folder_of_names(&mut self, dir: Fid) -> Result<(), Errno> {
+    pub(crate) fn drop_folder_of_names(&mut self, dir: Fid) -> Result<(), Errno> {
         if !dir.is_names() || !self.is_known(dir)? || !self.is_empty(dir)? {
             return Ok(());
         }

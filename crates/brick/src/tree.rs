@@ -8,7 +8,7 @@ use file_system::File;
 use ids::Fid;
 use namespace::{Entry, Lineage, TreeState};
 use wire::name::RESERVED;
-use wire::op::{EntryName, Intent};
+use wire::op::{EntryName, Intent, Leaving};
 use wire::{Attr, Errno, Name};
 
 /// What a name is in a directory.
@@ -258,6 +258,14 @@ impl TreeState for Brick {
     fn names_of_copy(&mut self, fid: Fid) -> Result<Vec<EntryName>, Errno> {
         self.ours(fid)?;
         self.open_fid(fid)?.names_of_copy()
+    }
+
+    fn leaving(&mut self, fid: Fid) -> Result<Option<Leaving>, Errno> {
+        self.ours(fid)?;
+        if !self.is_pending(fid)? {
+            return Ok(None);
+        }
+        self.open_fid(fid)?.leaving()
     }
 
     fn has_default_acl(&mut self, dir: Fid) -> Result<bool, Errno> {

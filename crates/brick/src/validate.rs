@@ -8,7 +8,7 @@ use disk_format::tag;
 use file_system::Opening;
 use ids::Fid;
 use wire::change::Replaced;
-use wire::op::COPY_NAMES;
+use wire::op::{COPY_NAMES, Intent, Leaving};
 use wire::{Change, Errno};
 
 /// ext4's bound; all bricks keep to the smallest.
@@ -82,6 +82,16 @@ impl Brick {
                     len += names_to_leave(intent).len() + 16 + COPY_NAMES.len();
                 }
                 attributes_fit(&open, tag::INTENT.as_bytes(), len)
+            }
+            Change::Leave { fid, tx, to, copy, names } => {
+                if !self.has_names_on_disk(*fid) {
+                    return Err(Errno::EAGAIN);
+                }
+                let open = self.open_fid(*fid)?;
+                let leaving = Leaving { to: *to, copy: *copy, names: names.clone() };
+                let intent = Intent { tx: *tx, coordinator: *to, drop: None, add: None };
+                let len = leaving.encode().len() + 16 + COPY_NAMES.len();
+                attributes_fit(&open, tag::INTENT.as_bytes(), tag::encode_intent(&intent).len() + 12 + len)
             }
             Change::SetXattr { fid, name, value, .. } => {
                 let open = self.open_fid(*fid)?;

@@ -11,7 +11,7 @@ use namespace::{Entry, TreeState};
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use wire::change::Replaced;
+use wire::change::{DirTimes, Replaced, directories};
 use wire::codec::Blob;
 use wire::op::{COPY_NAMES, EntryName, Intent, encode_names};
 use wire::peer::Stamp;
@@ -801,6 +801,164 @@ fn what_came_home_is_healed() {
             assert_eq!(entry(&mut s, d, "s"), Some(Entry { fid: copy, home: SET, kind: 0o100_000 }));
             assert!(s.bricks[1].is_pending(copy).unwrap() && !s.bricks[1].is_orphan(copy));
             assert_eq!(on_disk(&s, "d/s").content, b"content");
+            reopened(&t, s);
+        }
+    }
+}
+
+fn redirect(s: &mut Set, fid: Fid, (to, copy): (SetId, Fid), names: &[EntryName]) -> Change {
+    let before = |dir| {
+        let Attr { mtime, ctime, .. } = s.bricks[0].attr(dir).unwrap();
+        DirTimes { dir, mtime, ctime }
+    };
+    let dirs = directories(names).into_iter().map(before).collect();
+    let (names, kind, time) = (names.to_vec(), 0o100_000, time(800));
+    Change::Redirect { fid, to, copy, kind, names, dirs, time }
+}
+
+fn leave_for_good(fid: Fid, names: &[EntryName]) -> Change {
+    Change::Leave { fid, tx: TX, to: OTHER, copy: there(5), names: names.to_vec() }
+}
+
+/// A file with a name at home and two in other sets' directories.
+fn with_names_elsewhere(s: &mut Set, d: Fid) -> (Fid, [EntryName; 3]) {
+    let f = s.file(d, "f");
+    s.write(f, 0, b"content");
+    let names = [at(d, "f"), at(FAR.names(), "x"), at(there(91).names(), "y")];
+    for far in &names[1..] {
+        s.apply(&prepare(f, None, Some(far.clone())), b"").unwrap();
+        s.apply(&end(f, None, Some(far.clone()), false), b"").unwrap();
+        sync(s);
+    }
+    (f, names)
+}
+
+fn sync(s: &mut Set) {
+    for b in &mut s.bricks {
+        b.begin_sync(None).unwrap().run().unwrap();
+    }
+}
+
+/// A file that leaves for good says where it goes until its names have gone; then a stub has its own ones.
+#[test]
+fn a_file_of_names_elsewhere_leaves_for_good() {
+    let (t, mut s) = two();
+    let d = s.dir(ROOT, "d");
+    let (f, names) = with_names_elsewhere(&mut s, d);
+    let before = s.bricks[0].attr(d).unwrap();
+    s.bricks[0].validate(&leave_for_good(f, &names)).unwrap();
+    s.apply(&leave_for_good(f, &names), b"").unwrap();
+    for _ in 0..2 {
+        for b in &mut s.bricks {
+            let leaving = b.leaving(f).unwrap().unwrap();
+            assert_eq!((leaving.to, leaving.copy, leaving.names), (OTHER, there(5), names.to_vec()));
+            let meant = b.intent(f).unwrap().unwrap();
+            assert_eq!((meant.tx, meant.coordinator, meant.drop, meant.add), (TX, SET, None, None));
+            assert_eq!(b.names_of_copy(f).unwrap(), names);
+            assert_eq!(b.attr(f).unwrap().nlink, 3);
+        }
+        s = reopened(&t, s);
+    }
+    let change = redirect(&mut s, f, (OTHER, there(5)), &names);
+    s.apply(&change, b"").unwrap();
+    for round in 0..4 {
+        if round < 2 {
+            // A kill: the record is the last one, or not.
+            s.bricks.clear();
+            s.bricks = (1..=2).map(|n| open(&t.path().join(format!("b{n}")), &identity(n))).collect();
+        }
+        assert_eq!(entry(&mut s, d, "f"), Some(Entry { fid: there(5), home: OTHER, kind: 0o100_000 }));
+        assert_eq!(s.bricks[1].attr(f), Err(Errno::ESTALE));
+        assert_eq!(s.bricks[1].attr(FAR.names()), Err(Errno::ESTALE), "its folder of names went with it");
+        let seen = on_disk(&s, "d/f");
+        assert_eq!((seen.mode, seen.content, seen.nlink), (0o101_000, vec![], 1));
+        let now = s.bricks[1].attr(d).unwrap();
+        assert_eq!((now.mtime, now.ctime), (before.mtime, before.ctime));
+        match round {
+            0 | 1 => drop(s.make(ROOT, &format!("later{round}"), wire::op::Node::Fifo, 0o600)),
+            _ => s = reopened(&t, s),
+        }
+    }
+}
+
+/// The copy takes the place of all names of the stub; what is done already, by a change that was done in part, is left so.
+#[test]
+fn entries_lead_to_a_copy_that_came_home() {
+    for done in 0..=2 {
+        let (t, mut s) = two();
+        let (d, e) = (s.dir(ROOT, "d"), s.dir(ROOT, "e"));
+        let names = [at(d, "s"), at(e, "s2")];
+        for place in &names {
+            let n = std::str::from_utf8(place.name.as_bytes()).unwrap();
+            s.apply(&enter(place.dir, n, there(5), 0o100_000, None), b"").unwrap();
+        }
+        let copy = Fid { set: SET, epoch: Epoch(1), lsn: s.bricks[0].last().lsn.next() };
+        s.apply(&Change::Arrive { fid: copy, time: time(3) }, b"").unwrap();
+        s.write(copy, 0, b"content");
+        let told = [at(d, "s"), at(e, "s2"), at(FAR, "far")];
+        let value = Blob(encode_names(&told));
+        s.apply(&Change::SetXattr { fid: copy, name: name(COPY_NAMES), value, time: time(3) }, b"").unwrap();
+        s.apply(&prepare(copy, None, Some(at(d.names(), "s"))), b"").unwrap();
+        let times: Vec<Attr> = [d, e].map(|dir| s.bricks[0].attr(dir).unwrap()).into();
+        for part in [&names[..done], &names[done..]] {
+            if !part.is_empty() {
+                let change = redirect(&mut s, there(5), (SET, copy), part);
+                s.apply(&change, b"").unwrap();
+            }
+            if done == 1 {
+                s.bricks.clear();
+                s.bricks = (1..=2).map(|n| open(&t.path().join(format!("b{n}")), &identity(n))).collect();
+            }
+        }
+        let far = vec![at(FAR.names(), "far")];
+        s.apply(&Change::EndCopy { fid: copy, names: far, time: time(800) }, b"").unwrap();
+        for _ in 0..2 {
+            for (dir, n) in [(d, "s"), (e, "s2"), (FAR.names(), "far")] {
+                assert_eq!(entry(&mut s, dir, n), Some(Entry { fid: copy, home: SET, kind: 0o100_000 }));
+            }
+            let attr = s.bricks[1].attr(copy).unwrap();
+            assert_eq!((attr.nlink, attr.size, attr.ctime), (3, 7, time(800)));
+            for was in &times {
+                let now = s.bricks[1].attr(was.fid).unwrap();
+                assert_eq!((now.mtime, now.ctime), (was.mtime, was.ctime));
+            }
+            assert!(!s.bricks[1].is_orphan(copy) && !s.bricks[1].is_pending(copy).unwrap());
+            assert_eq!(on_disk(&s, "e/s2").content, b"content");
+            s = reopened(&t, s);
+        }
+        assert!(std::fs::read_dir(t.path().join("b1/.mortar/orphans")).unwrap().next().is_none());
+    }
+}
+
+/// A brick that was away while a file left for good, or while its names went, has what the others have.
+#[test]
+fn what_left_for_good_is_healed() {
+    for full in [false, true] {
+        for left in [false, true] {
+            let (t, mut s) = two();
+            let d = s.dir(ROOT, "d");
+            let (f, names) = with_names_elsewhere(&mut s, d);
+            if left {
+                s.apply(&leave_for_good(f, &names), b"").unwrap();
+            }
+            let mut j = s.bricks.pop().unwrap();
+            let common = j.last();
+            let change = match left {
+                true => redirect(&mut s, f, (OTHER, there(5)), &names),
+                false => leave_for_good(f, &names),
+            };
+            s.apply(&change, b"").unwrap();
+            let mut p = s.bricks.pop().unwrap();
+            let mut healing = accept_join(&mut p, &mut j, &common, full);
+            heal_all(&mut p, &mut j, &mut healing);
+            let mut s = Set::new(vec![p, j]);
+            let found = entry(&mut s, d, "f").unwrap();
+            assert_eq!((found.fid, found.home), if left { (there(5), OTHER) } else { (f, SET) });
+            if !left {
+                for b in &mut s.bricks {
+                    assert_eq!(b.leaving(f).unwrap().unwrap().names, names);
+                }
+            }
             reopened(&t, s);
         }
     }

@@ -86,12 +86,21 @@ fn an_intent_is_frozen() {
 
 #[test]
 fn the_names_of_a_copy_are_frozen() {
-    use wire::op::{EntryName, decode_names, encode_names};
+    use wire::op::{EntryName, Leaving, decode_names, encode_names};
     let place =
         |lsn, name: &str| EntryName { dir: fid(1, 2, lsn), name: wire::Name::new(name.as_bytes()).unwrap() };
     let fresh = || encode_names(&[place(3, "a"), place(4, "b")]);
     let file = folder("names").join("two.txt");
     sample::check(&file, fresh, |b| decode_names(b).unwrap(), |names| encode_names(names));
+    let leaving = || Leaving {
+        to: ids::SetId(5),
+        copy: fid(5, 6, 7),
+        names: vec![place(3, "a"), EntryName { dir: fid(8, 9, 10).names(), ..place(4, "b") }],
+    };
+    let file = folder_of("names", "v2").join("leaving.txt");
+    sample::check(&file, || leaving().encode(), |b| Leaving::decode(b).unwrap().unwrap(), Leaving::encode);
+    assert_eq!(Leaving::decode(&encode_names(&[place(3, "a")])), Ok(None));
+    assert!(Leaving::decode(&[]).is_err() && Leaving::decode(&[3, 0, 0, 0, 0]).is_err());
     assert!(decode_names(&[]).is_err() && decode_names(&[2, 0, 0, 0, 0]).is_err());
 }
 

@@ -175,6 +175,7 @@ impl<'a> Emitter<'a> {
             | Op::DropLocks { .. }
             | Op::Retarget { .. }
             | Op::PrepareLeave { .. }
+            | Op::Redirect { .. }
             | Op::LockTree { .. }
             | Op::UnlockTree { .. }
             | Op::Lineage { .. } => Ok(()),

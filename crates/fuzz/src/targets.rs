@@ -64,7 +64,7 @@ fn unchecked_sum(bytes: &[u8]) -> bool {
 
 type Row = (&'static str, Vec<Vec<u8>>, fn(&[u8]) -> bool);
 
-fn on_disk() -> [Row; 11] {
+fn on_disk() -> [Row; 12] {
     let at = |of: &str| hex(&format!("disk-format/testdata/{of}"));
     let both = |one: &str, two: &str| [at(one), at(two)].concat();
     [
@@ -75,6 +75,15 @@ fn on_disk() -> [Row; 11] {
         ("intent", both("intent/v1", "intent/v2"), intent),
         ("names of a copy", at("names/v1"), |b| {
             again(b, wire::op::decode_names, |names: &Vec<wire::op::EntryName>| wire::op::encode_names(names))
+        }),
+        ("where a file goes", at("names/v2"), |b| {
+            let decode = |b: &[u8]| match wire::op::Leaving::decode(b) {
+                Ok(None) => Err(wire::codec::DecodeError::Short),
+                other => other,
+            };
+            again(b, decode, |leaving: &Option<wire::op::Leaving>| {
+                leaving.as_ref().map_or_else(Vec::new, wire::op::Leaving::encode)
+            })
         }),
         ("parent", at("adoption/v1"), |b| {
             again(b, disk_format::adoption::Parent::decode, disk_format::adoption::Parent::encode)

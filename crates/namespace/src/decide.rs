@@ -39,6 +39,8 @@ pub struct Context<'a> {
     pub is_open: &'a dyn Fn(Fid) -> bool,
     /// The request's name.
     pub op: OpId,
+    /// The transaction about a file's names that this decides.
+    pub tx: OpId,
     /// The transaction that holds a marked directory, if it is known.
     pub holder: &'a dyn Fn(Fid) -> Option<OpId>,
     /// What homes have agreed to, or what is gone there: of a file, that of just these names.
@@ -127,6 +129,7 @@ pub fn decide(op: &Op, view: &mut dyn TreeState, cx: &Context<'_>) -> Result<Dec
         | Op::Depart { .. }
         | Op::DepartAll { .. }
         | Op::Retarget { .. }
+        | Op::Redirect { .. }
         | Op::PrepareLeave { .. } => decide_departure(op, view, cx),
         Op::Relocate { fid, path, name } => {
             view.attr(*fid)?;

@@ -4,10 +4,12 @@ use crate::decide::{Context, Decision, MODE_BITS, NameIn, Need, open_dir, result
 use crate::files::{check_still_its, check_unmarked, place};
 use crate::tree_state::TreeState;
 use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
 use ids::{Fid, SetId};
+use wire::change::{DirTimes, directories};
 use wire::limits::COPY_NAMES_MAX;
-use wire::op::{EntryName, Intent};
-use wire::{Change, Errno, Op};
+use wire::op::{EntryName, Intent, Leaving};
+use wire::{Attr, Body, Change, Errno, Op};
 
 /// Operations that only files need which move.
 pub(crate) fn decide_departure(
@@ -35,6 +37,7 @@ pub(crate) fn decide_departure(
         Op::Retarget { parent, name, fid, home, to, copy } => {
             retarget(view, cx, NameIn { dir: *parent, name }, (*fid, *home), (*to, *copy))
         }
+        Op::Redirect { fid, home, to, copy, names } => redirect(view, cx, names, (*fid, *home), (*to, *copy)),
         Op::PrepareLeave { tx, coordinator, fid, copy, drop, by: _ } => {
             let drop = EntryName { dir: drop.dir.names(), name: drop.name.clone() };
             let intent = Intent { tx: *tx, coordinator: *coordinator, drop: Some(drop), add: None };
@@ -83,7 +86,7 @@ fn depart(
     }
 }
 
-/// Likewise all entries of a file, which are in directories of this set.
+/// Likewise all entries of a file. If some are in directories of other sets the file goes for good, and these hear of it.
 fn depart_all(
     view: &mut dyn TreeState,
     cx: &Context<'_>,
@@ -95,9 +98,6 @@ fn depart_all(
         return Err(Errno::EINVAL);
     };
     for EntryName { dir, name } in names {
-        if dir.is_names() {
-            return Err(Errno::EINVAL);
-        }
         open_dir(view, *dir)?;
         let entry = view.entry(*dir, name)?.filter(|e| e.fid == fid && e.home == cx.set);
         check_unmarked(view, entry.ok_or(Errno::ESTALE)?)?;
@@ -115,6 +115,9 @@ fn depart_all(
         None => Ok(Decision::AskHome(to_arrive(to, copy, first.clone()))),
         Some(file) if file.fid == copy && file.home == to && file.size == attr.size => {
             let (names, time) = (names.to_vec(), attr.ctime);
+            if names.iter().any(|place| place.dir.is_names()) {
+                return result_fid(copy, Change::Leave { fid, tx: cx.tx, to, copy, names });
+            }
             result_fid(copy, Change::DepartAll { fid, to, copy, kind, names, time })
         }
         Some(_) => Err(Errno::EIO),
@@ -159,6 +162,59 @@ fn retarget(
     }
     let time = arrived.ctime;
     result_fid(copy, Change::ComeHome { parent, name, fid, copy, mtime, ctime, time })
+}
+
+/// Entries of a file that has left its home for good are to lead to its copy; those that do already, or lead to something else,
+/// stay. At the home itself what is left of the file are its names.
+fn redirect(
+    view: &mut dyn TreeState,
+    cx: &Context<'_>,
+    names: &[EntryName],
+    (fid, home): (Fid, SetId),
+    (to, copy): (SetId, Fid),
+) -> Result<Decision, Errno> {
+    if to == home || names.len() > COPY_NAMES_MAX {
+        return Err(Errno::EINVAL);
+    }
+    if home == cx.set {
+        let leaves = view.is_pending(fid)? && view.leaving(fid)?.is_some_and(|l| leads(&l, (to, copy)));
+        if !leaves {
+            return Err(Errno::ESTALE);
+        }
+    }
+    let mut here: Vec<EntryName> = Vec::new();
+    for place in names {
+        match view.entry(place.dir, &place.name) {
+            Ok(Some(e)) if (e.fid, e.home, e.kind) == (fid, home, 0o100_000) => {}
+            Ok(_) | Err(Errno::ESTALE | Errno::ENOENT | Errno::ENOTDIR) => continue,
+            Err(e) => return Err(e),
+        }
+        if place.dir.is_names() && home != cx.set {
+            return Err(Errno::EINVAL);
+        }
+        if !here.contains(place) {
+            here.push(place.clone());
+        }
+    }
+    if here.is_empty() {
+        if home == cx.set {
+            // A power cut has left it a name that it had lost before: so it is a file again.
+            let (drop, add, orphan, time) = (None, None, false, view.attr(fid)?.ctime);
+            return Ok(Decision::Change(Change::EndFile { fid, drop, add, orphan, time }, None));
+        }
+        return Ok(Decision::Answer(Body::Done));
+    }
+    let time = if to == cx.set { view.attr(copy)?.ctime } else { cx.now };
+    let (kind, mut dirs) = (0o100_000, Vec::new());
+    for dir in directories(&here) {
+        let Attr { mtime, ctime, .. } = view.attr(dir)?;
+        dirs.push(DirTimes { dir, mtime, ctime });
+    }
+    Ok(Decision::Change(Change::Redirect { fid, to, copy, kind, names: here, dirs, time }, None))
+}
+
+fn leads(leaving: &Leaving, (to, copy): (SetId, Fid)) -> bool {
+    (leaving.to, leaving.copy) == (to, copy)
 }
 
 /// The home of a file is asked whether it may go with its only name, which is in a directory of another set.

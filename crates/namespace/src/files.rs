@@ -295,6 +295,10 @@ fn end_copy(
 ) -> Result<Decision, Errno> {
     let mut lacks: Vec<EntryName> = Vec::new();
     for EntryName { dir, name } in names {
+        // Entries of this set's own lead to it before.
+        if view.attr(dir).is_ok() {
+            continue;
+        }
         let place = EntryName { dir: dir.names(), name };
         if is_to_come(view, &place, fid)? && !lacks.contains(&place) {
             lacks.push(place);
@@ -330,7 +334,7 @@ fn end_file(
     if drop.is_none() && add.is_some() {
         let names = view.names_of_copy(fid)?;
         if !names.is_empty() {
-            return end_copy(view, fid, names, time);
+            return end_copy(view, fid, names, attr.ctime);
         }
     }
     let mut orphan = false;

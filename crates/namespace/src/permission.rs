@@ -88,6 +88,7 @@ pub fn check(user: User, op: &mut Op, set: SetId, state: &mut dyn TreeState) -> 
         | Op::Depart { .. }
         | Op::DepartAll { .. }
         | Op::Retarget { .. }
+        | Op::Redirect { .. }
         | Op::PrepareLeave { .. } => Err(Errno::EPERM),
     }
 }

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 use ids::{Fid, SetId};
-use wire::op::{EntryName, Intent};
+use wire::op::{EntryName, Intent, Leaving};
 use wire::{Attr, Errno, Name};
 
 /// Where a name leads.
@@ -51,6 +51,8 @@ pub trait TreeState {
     fn intent(&mut self, fid: Fid) -> Result<Option<Intent>, Errno>;
     /// The names that a copy is to get which has arrived; none if it has got them, or is none.
     fn names_of_copy(&mut self, fid: Fid) -> Result<Vec<EntryName>, Errno>;
+    /// Where a file of this set goes that is marked by [`wire::Change::Leave`].
+    fn leaving(&mut self, fid: Fid) -> Result<Option<Leaving>, Errno>;
     /// Whether new entries of the directory inherit an ACL (the umask does not count then).
     fn has_default_acl(&mut self, dir: Fid) -> Result<bool, Errno>;
     /// The value of an extended attribute.

@@ -4,8 +4,8 @@
 use ids::{Epoch, Fid, Lsn, OpId, SessionId, SetId, Time};
 use namespace::{Context, Decision, Entry, Lineage, Need, TreeState, decide};
 use std::collections::{BTreeMap, BTreeSet};
-use wire::change::Replaced;
-use wire::op::{COPY_NAMES, EntryName, Intent, Node, encode_names, rename_flags};
+use wire::change::{DirTimes, Replaced};
+use wire::op::{COPY_NAMES, EntryName, Intent, Leaving, Node, encode_names, rename_flags};
 use wire::{Attr, Body, Change, Errno, Name, Op};
 
 const SET: SetId = SetId(1);
@@ -74,6 +74,8 @@ struct Tree {
     closed: BTreeSet<Fid>,
     /// The names that copies are to get.
     arrived: BTreeMap<Fid, Vec<EntryName>>,
+    /// Where files went.
+    left: BTreeMap<Fid, Leaving>,
 }
 
 impl Tree {
@@ -105,6 +107,9 @@ impl TreeState for Tree {
     }
     fn intent(&mut self, fid: Fid) -> Result<Option<Intent>, Errno> {
         Ok(self.marked.get(&fid).cloned())
+    }
+    fn leaving(&mut self, fid: Fid) -> Result<Option<Leaving>, Errno> {
+        Ok(self.left.get(&fid).cloned())
     }
     fn names_of_copy(&mut self, fid: Fid) -> Result<Vec<EntryName>, Errno> {
         Ok(self.arrived.get(&fid).cloned().unwrap_or_default())
@@ -145,8 +150,8 @@ fn case() -> Case {
         (FAR.names(), "away", AWAY, SET),
     ];
     let names = names.into_iter().map(|(dir, name, fid, home)| ((dir, name), (fid, home))).collect();
-    let (marked, closed, arrived) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
-    let tree = Tree { names, marked, closed, arrived };
+    let (marked, closed, arrived, left) = Default::default();
+    let tree = Tree { names, marked, closed, arrived, left };
     Case { tree, agreed: Vec::new(), incoming: None, holds_names: false, payload: Vec::new() }
 }
 
@@ -167,6 +172,7 @@ impl Case {
             incoming: self.incoming.as_ref(),
             holds_names: &|_| self.holds_names,
             is_arriving: &|fid| fid == ARRIVING,
+            tx: tx(1),
             is_copied: &|fid, copy| [(OWN, FAR_COPY), (AWAY, FAR_COPY)].contains(&(fid, copy)),
             above: &BTreeMap::new(),
         };
@@ -565,18 +571,78 @@ fn a_file_of_several_names_departs() {
     assert_eq!(agreed(&mut two(), &twice), Err(Errno::EBUSY), "that is one name");
     assert_eq!(agreed(&mut two(), &[]), Err(Errno::EINVAL));
     let elsewhere = [both[0].clone(), place(FAR.names(), "a2")];
-    assert_eq!(agreed(&mut two(), &elsewhere), Err(Errno::EINVAL), "that entry is another set's");
+    assert_eq!(agreed(&mut two(), &elsewhere), Err(Errno::ESTALE), "that is another file's");
     let other = [both[0].clone(), place(DIR, "a")];
     assert_eq!(agreed(&mut two(), &other), Err(Errno::ESTALE), "that leads elsewhere");
     let mut more = two();
     more.tree.names.insert((FAR.names(), "own3"), (OWN, SET));
     assert_eq!(agreed(&mut more, &both), Err(Errno::EBUSY), "it has a name in another set's directory");
+    let names = [both.as_slice(), &[place(FAR.names(), "own3")]].concat();
+    let left = Change::Leave { fid: OWN, tx: tx(1), to: OTHER, copy: FAR_COPY, names: names.clone() };
+    assert_eq!(agreed(&mut more, &names), Ok(Decision::Change(left, Some(FAR_COPY))), "that set hears of it");
     let mut open = two();
     open.tree.closed.clear();
     assert_eq!(agreed(&mut open, &both), Err(Errno::EBUSY), "somebody has it open");
     let mut full = two();
     full.incoming = Some(Attr { size: 9, ..attr_of(FAR_COPY, OTHER, 0) });
     assert_eq!(full.decide(&op(&both)), Err(Errno::EIO), "not all of it is there");
+}
+
+fn times(dir: Fid) -> DirTimes {
+    DirTimes { dir, mtime: LAST, ctime: LAST }
+}
+
+/// Entries of a file that has left its home lead to its copy; what leads elsewhere stays as it is.
+#[test]
+fn entries_are_redirected() {
+    let names = ["stub", "own", "none", "stub2", "stub2"].map(|n| place(DIR, n));
+    let names = [names.as_slice(), &[place(GONE, "x")]].concat();
+    let op = |to, copy, names: &[EntryName]| Op::Redirect {
+        fid: STUB,
+        home: OTHER,
+        to,
+        copy,
+        names: names.to_vec(),
+    };
+    let here = vec![place(DIR, "stub"), place(DIR, "stub2")];
+    for (to, copy, time) in [(THIRD, FAR_COPY, NOW), (SET, ARRIVING, LAST)] {
+        let (dirs, kind) = (vec![times(DIR)], 0o100_000);
+        let change = Change::Redirect { fid: STUB, to, copy, kind, names: here.clone(), dirs, time };
+        assert_eq!(case().change(&op(to, copy, &[here.as_slice(), &here].concat())), change);
+        assert_eq!(case().change(&op(to, copy, &names)), change);
+    }
+    assert_eq!(case().decide(&op(SET, GONE, &here)), Err(Errno::ESTALE), "there is no copy");
+    assert_eq!(case().decide(&op(OTHER, FAR_COPY, &here)), Err(Errno::EINVAL));
+    assert_eq!(case().decide(&op(THIRD, FAR_COPY, &names[1..3])), Ok(Decision::Answer(Body::Done)));
+    assert_eq!(case().decide(&op(THIRD, FAR_COPY, &vec![place(DIR, "stub"); 257])), Err(Errno::EINVAL));
+}
+
+/// The home of a file that has left it drops its names at the end, if it is that file that left for that copy.
+#[test]
+fn a_file_that_has_left_loses_its_names() {
+    let names = vec![place(DIR, "a"), place(FAR.names(), "a2")];
+    let op = |copy| Op::Redirect { fid: TWICE, home: SET, to: OTHER, copy, names: names.clone() };
+    let left = || {
+        let mut case = case().marked(TWICE, intent(None, None));
+        let leaving = Leaving { to: OTHER, copy: FAR_COPY, names: names.clone() };
+        case.tree.left.insert(TWICE, leaving);
+        case
+    };
+    assert_eq!(case().decide(&op(FAR_COPY)), Err(Errno::ESTALE), "it has not left");
+    assert_eq!(left().decide(&op(STUB)), Err(Errno::ESTALE), "it went elsewhere");
+    let mut other = left();
+    other.tree.marked.clear();
+    assert_eq!(other.decide(&op(FAR_COPY)), Err(Errno::ESTALE), "that is over");
+    let (copy, kind) = (FAR_COPY, 0o100_000);
+    let (dirs, names, time) = (vec![times(DIR), times(FAR.names())], names.clone(), NOW);
+    let change = Change::Redirect { fid: TWICE, to: OTHER, copy, kind, names, dirs, time };
+    assert_eq!(left().change(&op(FAR_COPY)), change);
+    // A power cut has left it a name that is none of those.
+    let mut back = left();
+    back.tree.names.retain(|_, (fid, _)| *fid != TWICE);
+    back.tree.names.insert((SUB, "old"), (TWICE, SET));
+    let free = Change::EndFile { fid: TWICE, drop: None, add: None, orphan: false, time: LAST };
+    assert_eq!(back.change(&op(FAR_COPY)), free);
 }
 
 /// A copy gets all of its names at once. What of it is done already is not done again.
@@ -604,6 +670,10 @@ fn a_copy_of_several_names_arrives() {
     let mut twice = case();
     twice.tree.arrived.insert(ARRIVING, vec![place(FAR, "new"), place(FAR, "new")]);
     assert_eq!(twice.change(&end(ARRIVING, 1, true)), ended(vec![here("new")]));
+    let mut own = case();
+    own.tree.arrived.insert(ARRIVING, vec![place(DIR, "new"), place(FAR, "new2")]);
+    let here_too = own.change(&end(ARRIVING, 1, true));
+    assert_eq!(here_too, ended(vec![here("new2")]), "an entry of this set leads to it already");
     let given_up = Change::EndFile { fid: ARRIVING, drop: None, add: None, orphan: false, time: LAST };
     assert_eq!(case().change(&end(ARRIVING, 1, false)), given_up);
     assert_eq!(case().decide(&end(ARRIVING, 2, true)), Ok(Decision::Answer(Body::Done)), "another one's end");

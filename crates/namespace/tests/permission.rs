@@ -101,6 +101,9 @@ impl TreeState for Tree {
     fn intent(&mut self, _: Fid) -> Result<Option<wire::op::Intent>, Errno> {
         Ok(None)
     }
+    fn leaving(&mut self, _: Fid) -> Result<Option<wire::op::Leaving>, Errno> {
+        Ok(None)
+    }
     fn names_of_copy(&mut self, _: Fid) -> Result<Vec<wire::op::EntryName>, Errno> {
         Ok(Vec::new())
     }

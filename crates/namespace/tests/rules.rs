@@ -100,6 +100,9 @@ impl TreeState for Tree {
     fn intent(&mut self, _: Fid) -> Result<Option<wire::op::Intent>, Errno> {
         Ok(None)
     }
+    fn leaving(&mut self, _: Fid) -> Result<Option<wire::op::Leaving>, Errno> {
+        Ok(None)
+    }
     fn names_of_copy(&mut self, _: Fid) -> Result<Vec<wire::op::EntryName>, Errno> {
         Ok(Vec::new())
     }
@@ -150,6 +153,7 @@ impl Case {
             incoming: None,
             holds_names: &|_| false,
             is_arriving: &|_| false,
+            tx: ids::OpId::default(),
             is_copied: &|_, _| false,
             above: &self.above,
         };

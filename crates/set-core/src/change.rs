@@ -21,6 +21,8 @@ use wire::{Attr, Change, Errno, Fail, Op, Reply};
 pub(crate) struct Ask<'a> {
     /// The request's name.
     pub(crate) id: OpId,
+    /// The transaction about a file's names that is to be decided.
+    pub(crate) tx: OpId,
     pub(crate) payload: &'a [u8],
     /// The set that has agreed, and the directory there.
     pub(crate) placed: Option<(SetId, Fid)>,
@@ -33,7 +35,7 @@ pub(crate) struct Ask<'a> {
 
 impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     pub(crate) fn serve_change(&mut self, cx: &mut Cx<'_, B, R>, request: AdmittedRequest<R>) {
-        let ends = matches!(request.op, Op::EndTransaction { .. } | Op::EndFile { .. });
+        let ends = matches!(request.op, Op::EndTransaction { .. } | Op::EndFile { .. } | Op::Redirect { .. });
         if self.settings.read_only && !ends {
             return self.refuse(cx, request.to, Errno::EROFS.into());
         }
@@ -119,6 +121,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             payload: ask.payload,
             is_open: &|fid| opens.may_be_open_besides(now, fid, holder),
             op: ask.id,
+            tx: ask.tx,
             holder: &|fid| pending.holder(fid),
             agreed: ask.agreed,
             incoming: ask.incoming,

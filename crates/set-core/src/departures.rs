@@ -2,10 +2,10 @@
 //! entry leads to it, by a transaction of this set and the other one ([`crate::joint`]).
 //!
 //! The entry of a file whose only name is in a directory of another set is changed there: that set is asked to do so, and asks
-//! this one whether the file may go ([`crate::leaving`]).
+//! this one whether the file may go ([`crate::leaving`]). A file of several names goes with a change of this set; the sets
+//! of those that are elsewhere hear of it.
 //!
-//! A file that changes while it is copied, that somebody opens, or that has other names in other sets' directories stays: it is
-//! left for later.
+//! A file that changes while it is copied, or that somebody opens, stays: it is left for later.
 
 use crate::arrivals::Arrivals;
 use crate::brick::{LocalBrick, Read};
@@ -39,7 +39,7 @@ pub struct FileMove {
     pub parent: Fid,
     /// Its name there.
     pub name: Name,
-    /// Its other names, in directories of this set. If they are not all of those, it stays. None in another set's.
+    /// Its other names, likewise. If they are not all of those, it stays.
     pub also: Vec<EntryName>,
     /// The other set.
     pub to: SetId,
@@ -50,6 +50,18 @@ impl FileMove {
     fn names(&self) -> Vec<EntryName> {
         let first = EntryName { dir: self.parent, name: self.name.clone() };
         core::iter::once(first).chain(self.also.iter().cloned()).collect()
+    }
+
+    /// The same, each with its directory.
+    fn entries(&self) -> Vec<EntryName> {
+        let with_dir = |EntryName { dir, name }| EntryName { dir: dir.without_names(), name };
+        self.names().into_iter().map(with_dir).collect()
+    }
+
+    /// Whether it has several names of which one is in another set's directory.
+    fn is_scattered(&self) -> bool {
+        let mut also = self.also.iter().map(|place| place.dir);
+        !self.also.is_empty() && (self.parent.is_names() || also.any(Fid::is_names))
     }
 }
 
@@ -253,7 +265,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let Ok(attr) = self.brick.attr(entry.fid) else { return };
         let names = 1 + file.also.len();
         let stays = usize::try_from(attr.nlink) != Ok(names)
-            || names > 1 && file.parent.is_names()
+            || file.is_scattered() && !self.are_led(&file)
             || names > COPY_NAMES_MAX
             || !fits_beside_a_copy(&file)
             || self.opens.is_open(attr.fid);
@@ -266,6 +278,12 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let kept_until = self.grants.outstanding().max(predecessors);
         self.departures.tried += 1;
         self.depart_with(cx, (file, attr), None, kept_until);
+    }
+
+    /// Whether all sets that have names of the file can be told that it goes: nobody is answered about it until they are.
+    fn are_led(&self, file: &FileMove) -> bool {
+        let by_set = self.by_set(file.names().iter());
+        by_set.keys().all(|set| *set == self.set || self.settings.sets.contains(&(*set, true)))
     }
 
     /// Begins to move a file that may go, also if that session holds it open; the number of the move.
@@ -327,7 +345,9 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 departed.linked += u64::from(!c.file.also.is_empty());
                 departed.bytes += c.attr.size;
                 let spent = cx.at.now.saturating_sub(c.sent);
+                let gone = c.file.is_scattered().then_some(c.attr.fid);
                 self.departures.under_way.remove(&number);
+                gone.into_iter().for_each(|fid| self.end_leaving(cx, fid));
                 let at = self.rested_for(cx, spent, self.settings.rebalance.throttle.rest());
                 return self.timers.set(at, Due::Rebalance);
             }
@@ -400,7 +420,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             c.is_named = true;
             c.xattrs = Some(names);
             let name = Name::new(COPY_NAMES.as_bytes()).map_err(|_| Errno::EINVAL)?;
-            let (op, value) = (Op::SetXattr { fid: copy, name, flags: 0 }, encode_names(&c.file.names()));
+            let (op, value) = (Op::SetXattr { fid: copy, name, flags: 0 }, encode_names(&c.file.entries()));
             self.ask_with(cx, Asking::Departing(number), to, op, value.into());
             return Ok(());
         }
@@ -421,7 +441,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let Some(c) = self.departures.under_way.get(&number) else { return };
         let (fid, copy, to, home) = (c.attr.fid, c.copy, c.file.to, self.set);
         let (set, op) = match c.file.clone() {
-            FileMove { parent, name, .. } if parent.is_names() => {
+            FileMove { parent, name, also, .. } if also.is_empty() && parent.is_names() => {
                 let parent = parent.without_names();
                 (self.set_of(parent), Op::Retarget { parent, name, fid, home, to, copy })
             }

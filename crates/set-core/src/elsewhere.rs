@@ -12,6 +12,7 @@ use crate::change::Ask;
 use crate::core::{Cx, SetCore};
 use crate::io::{Output, ReplyTo};
 use crate::joint::{Joint, Participant};
+use crate::leaving::Telling;
 use crate::moves::{Held, Move};
 use crate::request::AdmittedRequest;
 use crate::resolve::Resolve;
@@ -82,6 +83,8 @@ pub(crate) enum Asking<R> {
     Outcome(FileResolve),
     /// Something of a file that moves to another set, by its number.
     Departing(u64),
+    /// A set, about this file that has left for good; and who is next.
+    Leaving(Fid, Telling),
 }
 
 impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
@@ -128,6 +131,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Asking::Told(waiter, parts) => self.on_told(cx, waiter, parts, answer),
             Asking::FileEnded(home, fid) => self.on_file_ended(home, fid, answer),
             Asking::Departing(number) => self.on_departing(cx, number, answer),
+            Asking::Leaving(fid, steps) => self.on_told_of_leaver(cx, fid, steps, answer),
             Asking::Outcome(resolve) => self.on_outcome(cx, resolve, answer),
             Asking::Unlocked => {
                 if let Err(fail) = answer {

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use ids::{Fid, OpId, SessionId, SetId};
 use namespace::{Decision, Entry, Need};
 use wire::op::EntryName;
-use wire::{Attr, Body, Errno, Fail, Name, Op};
+use wire::{Attr, Body, Change, Errno, Fail, Name, Op};
 
 /// A file that its home has marked for a transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,7 +50,7 @@ pub(crate) fn decider(op: &Op) -> Option<(Fid, &Name)> {
         | Op::LinkIn { parent, name, .. }
         | Op::Depart { parent, name, .. }
         | Op::Retarget { parent, name, .. } => Some((*parent, name)),
-        Op::DepartAll { names, .. } => names.first().map(|place| (place.dir, &place.name)),
+        Op::DepartAll { names, .. } => names.first().map(|place| (place.dir.without_names(), &place.name)),
         Op::Rename { to_parent, to_name, .. } | Op::MoveIn { to_parent, to_name, .. } => {
             Some((*to_parent, to_name))
         }
@@ -171,6 +171,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         }
         let ask = || Ask {
             id: joint.id,
+            tx: joint.transaction.tx,
             agreed: &joint.agreed,
             incoming: joint.incoming.as_ref(),
             ..Ask::default()
@@ -186,9 +187,11 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let decision = decision.and_then(|decision| self.validated(cx, decision));
         let Joint { id, op, to, transaction, parts, .. } = *joint;
         let mut waiter = Waiter { shape: ReplyShape::Done, ..Waiter::done(to) };
-        if matches!(decision, Ok(Decision::Change(..))) {
+        if let Ok(Decision::Change(change, _)) = &decision {
             waiter.after = AfterReply::EndFile { tx: transaction.tx };
             let sync = sync_of(&op, transaction.parent);
+            // The copy of what goes for good hears of it when all entries lead to it.
+            let parts = if let Change::Leave { .. } = change { Vec::new() } else { parts };
             self.joints.insert(transaction.tx, (sync, parts));
         } else {
             self.abort_joint(cx, &parts);

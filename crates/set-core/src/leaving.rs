@@ -1,15 +1,25 @@
-//! Files of this set that leave it while their only name is in a directory of another set (docs/design/0018).
+//! Files of this set that leave it and have names in directories of other sets (docs/design/0018). Nothing is answered about
+//! such a file while it is marked, whoever leads: entries may lead to the copy already, and others may change that.
 //!
-//! The set of the directory decides, with a change of its entry, after this one has agreed. From then on until it is told how
-//! that ended this set answers nothing about the file: the entry may lead to the copy already, and others may change that. It
-//! holds as long as the mark does, whoever leads.
+//! Of a file whose only name is there the set of the directory decides, with a change of its entry, after this one has agreed.
+//!
+//! A file of several names goes with a change of this set. The mark says then where it went and which names it has, and stays
+//! until all of them lead there: each set that has some is told, then the copy's, and at last this one changes its own. All of
+//! that can be said again, by whoever finds the mark.
 
 use crate::brick::LocalBrick;
-use crate::core::SetCore;
+use crate::core::{Cx, SetCore};
+use crate::elsewhere::Asking;
 use crate::io::ReplyTo;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 use core::time::Duration;
-use ids::{Fid, SetId};
-use wire::Op;
+use ids::{Fid, OpId, SessionId, SetId};
+use wire::op::{EntryName, Leaving};
+use wire::{Body, Errno, Fail, Name, Op};
+
+/// What is still to be told, the last first.
+pub(crate) type Telling = Vec<(SetId, Op)>;
 
 impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// The set of a directory: no directory changes its set.
@@ -37,5 +47,88 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         // A copy that is to get several names has them beside it too, and keeps being made.
         let drops = self.brick.intent(fid).is_ok_and(|intent| intent.is_some_and(|i| i.add.is_none()));
         drops && self.brick.names_of_copy(fid).is_ok_and(|names| !names.is_empty())
+    }
+
+    /// Names by the sets that have the entries.
+    pub(crate) fn by_set<'a>(
+        &self,
+        names: impl Iterator<Item = &'a EntryName>,
+    ) -> BTreeMap<SetId, Vec<EntryName>> {
+        let mut by_set: BTreeMap<SetId, Vec<EntryName>> = BTreeMap::new();
+        for EntryName { dir, name } in names {
+            let (dir, name) = (dir.without_names(), name.clone());
+            by_set.entry(self.set_of(dir)).or_default().push(EntryName { dir, name });
+        }
+        by_set
+    }
+
+    /// Tells all sets of a file that has left for good, unless somebody does.
+    pub(crate) fn end_leaving(&mut self, cx: &mut Cx<'_, B, R>, fid: Fid) {
+        if self.waits_for_names(cx.at.now, fid) && self.pending.begin_to_ask(fid) {
+            self.send_leaver(cx, fid);
+        }
+    }
+
+    /// Begins to tell them. False if the file's mark says nothing of that kind.
+    pub(crate) fn send_leaver(&mut self, cx: &mut Cx<'_, B, R>, fid: Fid) -> bool {
+        let (Ok(Some(intent)), Ok(Some(leaving))) = (self.brick.intent(fid), self.brick.leaving(fid)) else {
+            return false;
+        };
+        let steps = self.to_be_told((fid, intent.tx), leaving);
+        self.send_next_step(cx, fid, steps);
+        true
+    }
+
+    fn to_be_told(&self, (fid, tx): (Fid, OpId), leaving: Leaving) -> Telling {
+        let Leaving { to, copy, names } = leaving;
+        let (home, commit, by) = (self.set, true, SessionId(0));
+        // That it has gone is on disk before anybody hears of it, and each step before the next one: what is said last is said
+        // by nobody again.
+        let mut steps: Telling = [(home, Op::SyncFs)].into();
+        let elsewhere = self.by_set(names.iter().filter(|place| place.dir.is_names()));
+        for (set, names) in elsewhere {
+            steps.push((set, Op::Redirect { fid, home, to, copy, names }));
+            steps.push((set, Op::SyncFs));
+        }
+        steps.push((to, Op::EndFile { fid: copy, tx, commit, by }));
+        steps.push((to, Op::SyncFs));
+        steps.push((home, Op::Redirect { fid, home, to, copy, names }));
+        steps.reverse();
+        steps
+    }
+
+    fn send_next_step(&mut self, cx: &mut Cx<'_, B, R>, fid: Fid, mut steps: Telling) {
+        match steps.pop() {
+            Some((set, op)) => self.ask(cx, Asking::Leaving(fid, steps), set, op, None),
+            None => self.pending.file_asked(fid),
+        }
+    }
+
+    /// One was told, or not: then all are told again later.
+    pub(crate) fn on_told_of_leaver(
+        &mut self,
+        cx: &mut Cx<'_, B, R>,
+        fid: Fid,
+        steps: Telling,
+        answer: Result<Body, Fail>,
+    ) {
+        match answer {
+            Ok(_) => self.send_next_step(cx, fid, steps),
+            Err(fail) => {
+                tracing::debug!("set {}: tell that {fid} has left: {fail:?}", self.set);
+                self.pending.file_asked(fid);
+            }
+        }
+    }
+
+    /// Whether the name, of any set's directory, is that of a file of this set which goes to this copy.
+    pub(crate) fn is_on_its_way(&mut self, dir: Fid, name: &Name, copy: Fid) -> Result<bool, Errno> {
+        let dir = if self.set_of(dir) == self.set { dir } else { dir.names() };
+        let fid = match self.brick.entry(dir, name) {
+            Ok(Some(e)) if e.home == self.set && !e.is_dir() => e.fid,
+            Ok(_) | Err(Errno::ESTALE | Errno::ENOENT | Errno::ENOTDIR) => return Ok(false),
+            Err(e) => return Err(e),
+        };
+        Ok(self.brick.leaving(fid)?.is_some_and(|leaving| leaving.copy == copy))
     }
 }

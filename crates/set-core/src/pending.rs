@@ -41,7 +41,9 @@ pub struct Pending {
 impl Pending {
     /// Takes note of a change in the journal of an earlier process. `certain`: no power cut has taken it.
     pub fn note_earlier(&mut self, now: Duration, op: OpId, change: &Change, certain: bool) {
-        if let Change::EndFile { fid, .. } | Change::EndCopy { fid, .. } = change {
+        if let Change::EndFile { fid, .. } | Change::EndCopy { fid, .. } | Change::Redirect { fid, .. } =
+            change
+        {
             // A power cut may have brought its mark back, this one or an earlier one.
             self.look_for(*fid);
             if !certain {
@@ -73,7 +75,13 @@ impl Pending {
                 self.files.insert(*fid, marked);
                 return;
             }
-            Change::EndFile { fid, .. } | Change::EndCopy { fid, .. } => return self.forget_file(*fid),
+            Change::Leave { fid, .. } => {
+                self.files.insert(*fid, MarkedFile { intent: None, since: now, asking: false });
+                return;
+            }
+            Change::EndFile { fid, .. } | Change::EndCopy { fid, .. } | Change::Redirect { fid, .. } => {
+                return self.forget_file(*fid);
+            }
             Change::EndTransaction { fid, .. } | Change::Rmdir { fid, .. } => {
                 self.dirs.remove(fid);
                 return;
@@ -143,6 +151,11 @@ impl Pending {
             *fid
         })
         .collect()
+    }
+
+    /// Somebody asks about a marked file from now on; false if somebody does already.
+    pub(crate) fn begin_to_ask(&mut self, fid: Fid) -> bool {
+        self.files.get_mut(&fid).is_some_and(|m| !core::mem::replace(&mut m.asking, true))
     }
 
     /// The question about a file is over. If the mark is still there the next one may follow.

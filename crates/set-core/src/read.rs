@@ -66,17 +66,10 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 }
                 (Vec::new(), Ok(plain(Body::Done)))
             }
-            Op::CheckEntry { parent, name, fid } => {
-                let epoch = self.replica.view().epoch;
-                let moved = self.moved_entry(parent, &name, fid);
-                let may_commit = |(dir, name): &(Fid, Name)| self.transactions.may_commit(epoch, *dir, name);
-                let told = (parent, name);
-                if moved.iter().chain([&told]).any(may_commit) {
-                    return self.refuse(cx, to, Fail::Busy);
-                }
-                let (parent, name) = moved.unwrap_or(told);
-                self.check_entry(parent, &name, fid)
-            }
+            Op::CheckEntry { parent, name, fid } => match self.outcome(parent, name, fid) {
+                Some(told) => told,
+                None => return self.refuse(cx, to, Fail::Busy),
+            },
             Op::LockTree { tx } => {
                 let epoch = self.replica.view().epoch;
                 if !self.tree.lock.take(cx.at.now, epoch, tx) {
@@ -230,6 +223,24 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let entry = self.brick.lookup(at.parent, &at.name).ok()??;
         let leads = entry.fid == fid && entry.is_dir() && entry.home != self.set;
         (leads && (at.parent, &at.name) != (parent, name)).then_some((at.parent, at.name))
+    }
+
+    /// Whether there is an entry that a transaction was about; `None` while one may still commit, or while others hear of one.
+    fn outcome(&mut self, parent: Fid, name: Name, fid: Fid) -> Option<(Vec<Fid>, Answer)> {
+        match self.is_on_its_way(parent, &name, fid) {
+            Ok(false) => {}
+            Ok(true) => return None,
+            Err(e) => return Some((one(fid), Err(e))),
+        }
+        let epoch = self.replica.view().epoch;
+        let moved = self.moved_entry(parent, &name, fid);
+        let may_commit = |(dir, name): &(Fid, Name)| self.transactions.may_commit(epoch, *dir, name);
+        let told = (parent, name);
+        if moved.iter().chain([&told]).any(may_commit) {
+            return None;
+        }
+        let (parent, name) = moved.unwrap_or(told);
+        Some(self.check_entry(parent, &name, fid))
     }
 
     /// Whether the entry exists that another set's directory needs.

@@ -155,10 +155,6 @@ impl Rebalance {
         if links <= 1 {
             return Some(Found { size, names: [name].into() });
         }
-        if name.dir.is_names() {
-            // It stays, as one of several names of which one is in another set's directory.
-            return None;
-        }
         // Names of files that are known count on: the first files that are met get complete, and leave room for others.
         let room = if self.linked.contains_key(&attr.fid) { 4 * NAMES } else { NAMES };
         if links > COPY_NAMES_MAX || self.noted >= room {

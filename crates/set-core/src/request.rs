@@ -131,7 +131,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             // It waited already until nobody keeps what it changes ([`crate::departures`]).
             Op::Depart { .. } | Op::DepartAll { .. } | Op::PrepareLeave { .. } => return None,
             // Who goes by the entry as it was asks the file's home next, and waits there, or asks once more.
-            Op::Retarget { .. } => return None,
+            Op::Retarget { .. } | Op::Redirect { .. } => return None,
             Op::EndFile { fid, .. } if self.departures.moves(*fid) => return None,
             // Sets ask each other for it, and whoever does keeps nothing of the answer.
             Op::Fsync { .. } => return None,

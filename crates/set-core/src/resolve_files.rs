@@ -46,6 +46,9 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 self.pending.forget_file(fid);
                 continue;
             }
+            if self.send_leaver(cx, fid) {
+                continue;
+            }
             let Ok(intent) = self.brick.intent(fid) else {
                 self.pending.file_asked(fid);
                 continue;

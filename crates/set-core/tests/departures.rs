@@ -609,3 +609,165 @@ fn a_file_comes_home() {
         assert_eq!(rig.core.brick_mut().names[&(ROOT, name)], (AWAY, THERE));
     }
 }
+
+/// A file with a name here and one in a directory of the other set, all of it sent there: its own set is asked to let it go.
+fn scattered() -> (Rig, Op) {
+    let mut rig = rig();
+    let brick = rig.core.brick_mut();
+    brick.names.insert((FAR.names(), name("far")), (OWN, HERE));
+    brick.data.insert(OWN, vec![7; 100]);
+    let names =
+        [EntryName { dir: FAR.names(), name: name("far") }, EntryName { dir: ROOT, name: name("own") }];
+    let [EntryName { dir: parent, name }, also] = names.clone();
+    let begun = rig.step(Input::Move(FileMove { parent, name, also: [also].into(), to: THERE }));
+    assert_eq!(begun, ["ask 1: arrive of 2"]);
+    answer(&mut rig, 1, small());
+    for (id, next) in [(2, "land"), (3, "setxattr"), (4, "land")] {
+        done(&mut rig, id);
+        assert_eq!(rig.wake(), [format!("ask {}: {next} of 2", id + 1)]);
+    }
+    assert_eq!(done(&mut rig, 5), ["ask 6: syncfs of 1"]);
+    assert_eq!(done(&mut rig, 6), ["ask 7: departall of 1"]);
+    (rig, Op::DepartAll { fid: OWN, to: THERE, copy: COPY, names: names.into() })
+}
+
+fn small() -> Result<Body, Fail> {
+    let Ok(Body::Attr { attr }) = copy() else { unreachable!("it is told by its attributes") };
+    Ok(Body::Attr { attr: Attr { size: 100, ..attr } })
+}
+
+/// It has gone with a change of its own set.
+fn gone() -> (Rig, Op) {
+    let (mut rig, op) = scattered();
+    assert_eq!(rig.ask(9, op.clone()), ["ask 8: preparefile of 2 as 2"]);
+    assert_eq!(answer(&mut rig, 8, small()), ["ask 9: fsync of 2"]);
+    assert_eq!(done(&mut rig, 9), ["ask 10: syncfs of 1"]);
+    assert!(matches!(rig.core.brick_mut().journal[0].body, Change::Leave { .. }));
+    (rig, op)
+}
+
+fn check_entry(rig: &mut Rig, parent: Fid, s: &str) -> Vec<String> {
+    rig.ask(88, Op::CheckEntry { parent, name: name(s), fid: COPY })
+}
+
+/// What other sets, or this one, are asked as time goes by.
+fn asks(rig: &mut Rig) -> Vec<String> {
+    let mut out = rig.maintain();
+    out.retain(|line| line.starts_with("ask"));
+    out
+}
+
+/// What its own set is asked at last.
+fn last(op: &Op) -> Op {
+    let Op::DepartAll { names, .. } = op else { unreachable!("it leaves under all of its names") };
+    Op::Redirect { fid: OWN, home: HERE, to: THERE, copy: COPY, names: names.clone() }
+}
+
+/// A file with names in directories of several sets goes with a change of its own. Each of them, the copy's set and then its own
+/// hear of it, and it is on disk before the next one does; until then nobody is answered about the file, nor is the copy's set.
+#[test]
+fn a_file_of_names_in_several_sets_departs() {
+    let (mut rig, op) = gone();
+    let told = done(&mut rig, 10);
+    assert!(told[0].starts_with("reply 1: done"), "{told:?}");
+    let mut next = done(&mut rig, 7);
+    for (id, expected) in (11..).zip([
+        "syncfs of 1",
+        "redirect of 2",
+        "syncfs of 2",
+        "endfile of 2",
+        "syncfs of 2",
+        "redirect of 1",
+    ]) {
+        assert_eq!(next, [format!("ask {id}: {expected}")]);
+        for ask in
+            [Op::GetAttr { fid: OWN }, Op::Open { fid: OWN }, Op::Lookup { parent: ROOT, name: name("own") }]
+        {
+            let told = rig.ask(9, ask.clone());
+            assert!(told.len() == 1 && told[0].contains(": busy"), "{ask:?}: {told:?}");
+        }
+        for (parent, s) in [(FAR, "far"), (ROOT, "own")] {
+            let told = check_entry(&mut rig, parent, s);
+            assert!(told[0].contains(": busy"), "{told:?}");
+        }
+        if expected != "redirect of 1" {
+            next = done(&mut rig, id);
+        }
+    }
+    rig.ask(88, last(&op));
+    let brick = rig.core.brick_mut();
+    assert_eq!(brick.names, [((ROOT, name("own")), (COPY, THERE))].into());
+    assert_eq!(done(&mut rig, 16), NONE);
+    assert_eq!(departed(&mut rig), Departed { files: 1, linked: 1, bytes: 100, left: 0 });
+    let told = rig.ask(9, Op::Lookup { parent: ROOT, name: name("own") });
+    assert!(told[0].contains(": elsewhere"), "{told:?}");
+    rig.now += Duration::from_secs(10);
+    assert_eq!(asks(&mut rig), NONE, "nobody is told once more");
+}
+
+/// Whoever leads next tells all of them, from the beginning; so does this one if one does not answer.
+#[test]
+fn all_hear_again_of_a_file_that_has_left() {
+    let (mut rig, op) = gone();
+    done(&mut rig, 10);
+    assert_eq!(done(&mut rig, 7), ["ask 11: syncfs of 1"]);
+    assert_eq!(done(&mut rig, 11), ["ask 12: redirect of 2"]);
+    rig.now += Duration::from_secs(10);
+    assert_eq!(asks(&mut rig), NONE, "it is being asked");
+    assert_eq!(answer(&mut rig, 12, Err(Fail::Busy)), NONE);
+    rig.now += Duration::from_secs(4);
+    assert_eq!(asks(&mut rig), ["ask 13: syncfs of 1"]);
+    rig.follow(2);
+    assert_eq!(answer(&mut rig, 13, Err(Fail::Busy)), NONE);
+    rig.lead(&[]);
+    rig.now += Duration::from_secs(4);
+    let out = asks(&mut rig);
+    assert!(out.len() == 1 && out[0].ends_with(": syncfs of 1"), "{out:?}");
+    rig.ask(88, last(&op));
+    rig.ask(88, last(&op));
+    assert_eq!(rig.core.brick_mut().names, [((ROOT, name("own")), (COPY, THERE))].into());
+    // What the pool lost before: the copy is one of nothing.
+    let (mut rig, _) = scattered();
+    for (parent, s) in [(FAR, "far"), (ROOT, "own")] {
+        let told = check_entry(&mut rig, parent, s);
+        assert!(told[0].contains("no such file"), "{told:?}");
+    }
+}
+
+/// A file stays whose names are in directories of a set that does not answer: nobody would be answered about it.
+#[test]
+fn a_file_of_names_in_a_set_that_is_away_stays() {
+    let mut rig = rig();
+    let brick = rig.core.brick_mut();
+    let far = Fid { set: SetId(3), ..FAR };
+    brick.names.insert((far.names(), name("far")), (OWN, HERE));
+    let also = [EntryName { dir: far.names(), name: name("far") }].into();
+    assert_eq!(rig.step(Input::Move(FileMove { parent: ROOT, name: name("own"), also, to: THERE })), NONE);
+    assert_eq!(departed(&mut rig).left, 1);
+}
+
+/// Entries here lead to the copy from now on, which may have arrived here.
+#[test]
+fn entries_are_redirected() {
+    const AWAY: Fid = Fid { set: THERE, epoch: Epoch(5), lsn: Lsn(70) };
+    let third = (SetId(3), Fid { set: SetId(3), ..COPY });
+    let mut rig = rig();
+    rig.ask(88, Op::Arrive);
+    let home = *rig.core.brick_mut().orphans.first().expect("it has no name");
+    for (to, copy) in [third, (HERE, home)] {
+        let brick = rig.core.brick_mut();
+        for s in ["a", "b"] {
+            brick.names.insert((ROOT, name(s)), (AWAY, THERE));
+        }
+        brick.files.insert(AWAY);
+        let names = ["a", "b", "none"].map(|s| EntryName { dir: ROOT, name: name(s) }).into();
+        let op = Op::Redirect { fid: AWAY, home: THERE, to, copy, names };
+        for _ in 0..2 {
+            let told = rig.ask(88, op.clone());
+            assert!(told[0].contains(": done"), "{told:?}");
+            for s in ["a", "b"] {
+                assert_eq!(rig.core.brick_mut().names[&(ROOT, name(s))], (copy, to));
+            }
+        }
+    }
+}

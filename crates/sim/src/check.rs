@@ -171,6 +171,7 @@ impl World {
     pub(crate) fn check_bricks(&mut self) {
         let state = self.store.state().clone();
         let (mut entries, mut kept, mut home) = (BTreeSet::new(), BTreeSet::new(), 0);
+        let mut here: BTreeSet<Fid> = BTreeSet::new();
         for (set, places) in self.places() {
             let Some(known) = state.sets.get(&set) else { continue };
             let arbiters = known.bricks.iter().filter(|b| b.arbiter).count() > 0;
@@ -200,7 +201,9 @@ impl World {
             let Some((_, tree)) = &first else { return };
             let own =
                 tree.iter().filter(|(path, seen)| seen.home == Some(set) && !path.starts_with(".mortar"));
-            home += self.moves.count_away(own.filter_map(|(_, seen)| seen.fid));
+            let own: BTreeSet<Fid> = own.filter_map(|(_, seen)| seen.fid).collect();
+            home += self.moves.count_away(own.iter().copied());
+            here.extend(own);
             for part in [tree, &hidden] {
                 names_elsewhere(part, set, self.history.root().0, &mut entries, &mut kept);
             }
@@ -214,6 +217,9 @@ impl World {
         entries.iter().for_each(|(_, _, fid)| *links.entry(*fid).or_default() += 1);
         let several = self.moves.count_linked(links.keys().copied());
         self.coverage.add("file of several names moved", several);
+        here.extend(links.keys());
+        let scattered = self.moves.count_scattered(here.into_iter());
+        self.coverage.add("file of names elsewhere moved", scattered);
         if let Some((dir, name, fid)) = entries.symmetric_difference(&kept).next() {
             let which =
                 if kept.contains(&(*dir, name.clone(), *fid)) { "no entry" } else { "no name at its home" };

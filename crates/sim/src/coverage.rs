@@ -28,6 +28,10 @@ impl Coverage {
             Op::Depart { .. } => self.count("file copied"),
             Op::Retarget { .. } => self.count("file of a name elsewhere copied"),
             Op::PrepareLeave { .. } => self.count("file asked to leave"),
+            Op::DepartAll { names, .. } if names.iter().any(|place| place.dir.is_names()) => {
+                self.count("file of names elsewhere copied");
+            }
+            Op::Redirect { .. } => self.count("entries redirected"),
             Op::DepartAll { .. } => self.count("file of several names copied"),
             // Asked by whoever aborts one, and about one that should be over by the set that has the directory.
             Op::CheckEntry { .. } => self.count("transaction resolved"),

@@ -28,6 +28,8 @@ const LINKED: usize = 300;
 const HOME: usize = 700;
 /// In so many of 1,000 cases such a file is to move, if there is one.
 const AWAY: usize = 500;
+/// In so many of 1,000 cases a file is to move that has names in directories of its own set and in others'.
+const SCATTERED: usize = 400;
 
 /// Names in other sets' directories are looked for among so many calls.
 const LATELY: usize = 200;
@@ -41,6 +43,8 @@ struct Moved {
     linked: bool,
     /// Its name was in a directory of another set.
     away: bool,
+    /// One of several was.
+    scattered: bool,
 }
 
 /// See the module.
@@ -79,7 +83,9 @@ impl Moves {
         | Op::Retarget { fid, copy, .. } = op
         {
             let (linked, away) = (matches!(op, Op::DepartAll { .. }), matches!(op, Op::Retarget { .. }));
-            self.moved.push(Moved { file: *fid, copy: *copy, linked, away });
+            let elsewhere = |names: &[EntryName]| names.iter().any(|place| place.dir.is_names());
+            let scattered = matches!(op, Op::DepartAll { names, .. } if elsewhere(names));
+            self.moved.push(Moved { file: *fid, copy: *copy, linked, away, scattered });
         }
     }
 
@@ -91,6 +97,11 @@ impl Moves {
     /// How many of these are copies of files whose name was in a directory of another set.
     pub(crate) fn count_away(&self, fids: impl Iterator<Item = Fid>) -> u64 {
         fids.filter(|fid| self.moved.iter().any(|m| m.copy == *fid && m.away)).count() as u64
+    }
+
+    /// How many of these are copies of files of several names of which one was in a directory of another set.
+    pub(crate) fn count_scattered(&self, fids: impl Iterator<Item = Fid>) -> u64 {
+        fids.filter(|fid| self.moved.iter().any(|m| m.copy == *fid && m.scattered)).count() as u64
     }
 
     /// How many of these are copies.
@@ -195,12 +206,45 @@ fn name_of(record: &Record) -> Option<Named> {
         (
             Op::Create { parent, name, .. } | Op::Lookup { parent, name } | Op::Link { parent, name, .. },
             Body::Attr { attr },
-        ) => Some(Named { set: entry, parent: *parent, name: name.clone(), fid: attr.fid, entry }),
+        ) if attr.mode & 0o170_000 == 0o100_000 => {
+            Some(Named { set: entry, parent: *parent, name: name.clone(), fid: attr.fid, entry })
+        }
         (Op::Lookup { parent, name }, Body::Elsewhere { fid, home, kind: 0o100_000 }) => {
+            Some(Named { set: *home, parent: parent.names(), name: name.clone(), fid: *fid, entry })
+        }
+        (Op::LinkIn { fid, home, parent, name }, _) => {
             Some(Named { set: *home, parent: parent.names(), name: name.clone(), fid: *fid, entry })
         }
         _ => None,
     }
+}
+
+/// The entries that a call has changed.
+fn changed(record: &Record) -> Vec<(Fid, Name)> {
+    match &record.op {
+        Op::Unlink { parent, name } | Op::Create { parent, name, .. } => vec![(*parent, name.clone())],
+        Op::Rename { parent, name, to_parent, to_name, .. }
+        | Op::MoveIn { parent, name, to_parent, to_name, .. } => {
+            vec![(*parent, name.clone()), (*to_parent, to_name.clone())]
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Files that have names in directories of their own set and in others', or in those of two others; by one of the names.
+fn scattered(records: &[Record]) -> Vec<(Named, Vec<EntryName>)> {
+    let (mut named, mut later): (Vec<Named>, BTreeSet<(Fid, Name)>) = Default::default();
+    for record in records.iter().rev().take(LATELY).filter(|r| !matches!(r.answer, Some((_, Err(_))))) {
+        if let Some(it) = name_of(record)
+            && later.insert((it.parent.without_names(), it.name.clone()))
+        {
+            named.push(it);
+        }
+        later.extend(changed(record));
+    }
+    let with_others = named.iter().map(|it| (it.clone(), others(&named, it)));
+    let elsewhere = |dir: Fid| dir.is_names();
+    with_others.filter(|(it, also)| also.iter().any(|p| elsewhere(p.dir) || elsewhere(it.parent))).collect()
 }
 
 /// Other names of the same file.
@@ -259,10 +303,16 @@ impl World {
             let away: Vec<Named> = away.filter(|it| it.parent.is_names()).collect();
             drawn = self.moves.rng.pick(&away).cloned().or(drawn);
         }
-        let Some(drawn) = drawn else { return };
-        let Named { set, parent, name, entry, .. } = drawn.clone();
+        let mut also = drawn.as_ref().map_or_else(Vec::new, |drawn| others(&named, drawn));
         // One whose name is in another set's directory comes home, or goes to a third set.
-        let also = if parent.is_names() { Vec::new() } else { others(&named, &drawn) };
+        also.retain(|place| drawn.as_ref().is_some_and(|it| !it.parent.is_names()) && !place.dir.is_names());
+        if self.moves.rng.chance(SCATTERED)
+            && let Some(it) = self.moves.rng.pick(&scattered(self.history.records())).cloned()
+        {
+            (drawn, also) = (Some(it.0), it.1);
+        }
+        let Some(drawn) = drawn else { return };
+        let Named { set, parent, name, entry, .. } = drawn;
         let comes_home = parent.is_names() && self.moves.rng.chance(HOME);
         let to = if comes_home { Some(entry) } else { self.moves.rng.pick(&sets).copied() };
         let Some(to) = to.filter(|to| *to != set) else { return };

@@ -8,7 +8,7 @@ use crate::codec::Blob;
 use crate::name::Name;
 use crate::op::{Ancestor, EntryName, Intent, Node};
 use crate::{wire_enum, wire_struct};
-use ids::{Fid, SetId, Time};
+use ids::{Fid, OpId, SetId, Time};
 use std::collections::BTreeSet;
 
 wire_struct! {
@@ -18,6 +18,15 @@ wire_struct! {
         pub dir: bool,
         /// It stays as an orphan: somebody has it open.
         pub orphan: bool,
+    }
+}
+
+wire_struct! {
+    /// A directory, and the times that it keeps.
+    pub struct DirTimes {
+        pub dir: Fid,
+        pub mtime: Time,
+        pub ctime: Time,
     }
 }
 
@@ -85,6 +94,11 @@ wire_enum! {
         /// The entry of file `fid` of another set leads to its copy from now on, which has arrived in this set and had no name;
         /// `time`: the ctime of the copy. The directory has these times, as before.
         29 ComeHome { parent: Fid, name: Name, fid: Fid, copy: Fid, mtime: Time, ctime: Time, time: Time },
+        /// Marks a file that goes for good: nobody reads or changes it any more. `names`: all that it has, as its set keeps them.
+        30 Leave { fid: Fid, tx: OpId, to: SetId, copy: Fid, names: Vec<EntryName> },
+        /// These entries of file `fid` lead to its copy from now on, which may have arrived in this set; those in folders of
+        /// names go. `time`: the ctime of the copy. The directories have these times, as before.
+        31 Redirect { fid: Fid, to: SetId, copy: Fid, kind: u32, names: Vec<EntryName>, dirs: Vec<DirTimes>, time: Time },
     }
 }
 
@@ -105,7 +119,7 @@ impl Change {
             Change::Link { fid, .. } | Change::Rename { fid, .. } => vec![*fid],
             Change::Exchange { fid, to_fid, .. } => vec![*fid, *to_fid],
             Change::EndFile { fid, add: Some(_), .. } | Change::EndCopy { fid, .. } => vec![*fid],
-            Change::ComeHome { copy, .. } => vec![*copy],
+            Change::ComeHome { copy, .. } | Change::Redirect { copy, .. } => vec![*copy],
             _ => vec![],
         }
     }
@@ -140,7 +154,9 @@ impl Change {
             | Change::EndTransaction { fid, .. }
             | Change::Relocate { fid, .. }
             | Change::Touch { fid } => vec![*fid],
-            Change::PrepareFile { fid, .. } | Change::PrepareLeave { fid, .. } => vec![*fid],
+            Change::PrepareFile { fid, .. }
+            | Change::PrepareLeave { fid, .. }
+            | Change::Leave { fid, .. } => vec![*fid],
             Change::EndFile { fid, drop, add, .. } => {
                 let dirs = drop.iter().chain(add).map(|place| place.dir);
                 dirs.chain([*fid]).collect()
@@ -151,7 +167,7 @@ impl Change {
             Change::Depart { parent, fid, copy, .. } | Change::ComeHome { parent, fid, copy, .. } => {
                 vec![*parent, *copy, *fid]
             }
-            Change::DepartAll { fid, copy, names, .. } => {
+            Change::DepartAll { fid, copy, names, .. } | Change::Redirect { fid, copy, names, .. } => {
                 directories(names).into_iter().chain([*copy, *fid]).collect()
             }
             Change::EndCopy { fid, names, .. } => directories(names).into_iter().chain([*fid]).collect(),

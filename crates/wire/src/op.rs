@@ -140,6 +140,36 @@ pub fn decode_names(bytes: &[u8]) -> Result<Vec<EntryName>, DecodeError> {
     }
 }
 
+wire_struct! {
+    /// Where a file goes that leaves its set for good, though names in directories of other sets may lead to it still.
+    pub struct Leaving {
+        pub to: SetId,
+        pub copy: Fid,
+        /// All of its names, as its set keeps them: those in directories of other sets are in folders of names.
+        pub names: Vec<EntryName>,
+    }
+}
+
+impl Leaving {
+    /// What [`COPY_NAMES`] holds beside such a file: a version, 2, and this.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = vec![2];
+        self.clone().put(&mut out);
+        out
+    }
+
+    /// Reads what [`COPY_NAMES`] holds; `None` if it holds names only.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn decode(bytes: &[u8]) -> Result<Option<Leaving>, DecodeError> {
+        match bytes.split_first() {
+            Some((2, rest)) => Wire::from_bytes(rest).map(Some),
+            _ => decode_names(bytes).map(|_| None),
+        }
+    }
+}
+
 /// Flags of [`Op::Rename`], as in renameat2(2).
 pub mod rename_flags {
     /// Fail with EEXIST if the target exists.
@@ -245,7 +275,7 @@ wire_enum! {
         /// To the own set: the entry leads to the copy on set `to` from now on, and the file goes, if it is still as it was
         /// copied and nobody has it open.
         55 Depart { parent: Fid, name: Name, fid: Fid, to: SetId, copy: Fid },
-        /// Likewise of a file with several names, all of them in directories of the set.
+        /// Likewise of a file with several names, all of them in directories of the set, or in folders of names.
         56 DepartAll { fid: Fid, to: SetId, copy: Fid, names: Vec<EntryName> },
         /// To the set of the directory in which the file of set `home` has its only name: the entry leads to the copy on set
         /// `to` from now on, which may be the directory's own set.
@@ -253,6 +283,9 @@ wire_enum! {
         /// The home of a file agrees that it goes with its only name, `drop`, if it is still as it was copied and nobody has it
         /// open. Nobody reads, opens or changes it until transaction `tx` ends. `by` as for `PrepareFile`.
         58 PrepareLeave { tx: OpId, coordinator: SetId, fid: Fid, copy: Fid, drop: EntryName, by: SessionId },
+        /// The file of set `home` has left it: those of these entries of the set's that lead to the file lead to the copy on set
+        /// `to` from now on. To the home itself, at the end: its own entries, and its folders of names lose theirs.
+        59 Redirect { fid: Fid, home: SetId, to: SetId, copy: Fid, names: Vec<EntryName> },
     }
 }
 
@@ -341,7 +374,7 @@ impl Op {
             Op::LinkIn { .. } => 35,
             Op::Arrive => 36,
             Op::Land { .. } => 37,
-            Op::Depart { .. } | Op::DepartAll { .. } | Op::Retarget { .. } => 38,
+            Op::Depart { .. } | Op::DepartAll { .. } | Op::Retarget { .. } | Op::Redirect { .. } => 38,
             Op::HoldLocks { .. } | Op::DropLocks { .. } => 39,
         }
     }
@@ -366,6 +399,7 @@ impl Op {
                 | Op::DepartAll { .. }
                 | Op::Retarget { .. }
                 | Op::PrepareLeave { .. }
+                | Op::Redirect { .. }
         ) || matches!(self, Op::SetXattr { name, .. } if name.as_bytes() == COPY_NAMES.as_bytes())
     }
 

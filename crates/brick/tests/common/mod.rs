@@ -94,6 +94,7 @@ impl Set {
             incoming: None,
             holds_names: &|_| false,
             is_arriving: &|_| false,
+            tx: OpId::default(),
             is_copied: &|_, _| false,
             above: &BTreeMap::new(),
         };

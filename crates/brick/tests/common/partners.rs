@@ -104,6 +104,7 @@ pub fn decided(
         incoming: None,
         holds_names: &|_| false,
         is_arriving: &|_| false,
+        tx: OpId::default(),
         is_copied: &|_, _| false,
         above: &BTreeMap::new(),
     };

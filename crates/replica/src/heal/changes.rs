@@ -130,7 +130,9 @@ impl DirtySet {
             Change::EndFile { fid, add, .. } => {
                 !self.is_dirty(*fid) && (add.is_some() || !self.linked.contains(fid))
             }
-            Change::ComeHome { fid, copy, .. } => !self.is_dirty(*copy) && !self.linked.contains(fid),
+            Change::ComeHome { fid, copy, .. } | Change::Redirect { fid, copy, .. } => {
+                !self.is_dirty(*copy) && !self.linked.contains(fid)
+            }
             Change::SetAttr { fid, .. }
             | Change::Fallocate { fid, .. }
             | Change::SetXattr { fid, .. }
@@ -139,6 +141,7 @@ impl DirtySet {
             | Change::PrepareRmdir { fid }
             | Change::PrepareFile { fid, .. }
             | Change::PrepareLeave { fid, .. }
+            | Change::Leave { fid, .. }
             | Change::EndTransaction { fid, .. }
             | Change::EndCopy { fid, .. } => !self.is_dirty(*fid),
             // What holds the path of a placed directory here may be stale: the primary says where it lies.
@@ -161,7 +164,7 @@ pub fn names(change: &Change) -> Vec<(Fid, &Name)> {
         | Change::Depart { parent, name, .. }
         | Change::ComeHome { parent, name, .. } => vec![(*parent, name)],
         Change::EndFile { drop, add, .. } => drop.iter().chain(add).map(|p| (p.dir, &p.name)).collect(),
-        Change::DepartAll { names, .. } | Change::EndCopy { names, .. } => {
+        Change::DepartAll { names, .. } | Change::EndCopy { names, .. } | Change::Redirect { names, .. } => {
             names.iter().map(|p| (p.dir, &p.name)).collect()
         }
         Change::Rename { parent, name, to_parent, to_name, .. }

@@ -8,7 +8,7 @@ use replica::healing::{Arriving, HealTarget, Made, Sum};
 use set_core::{DirLocation, DirPage, Done, Entries, JournalPlace, LocalBrick, Read};
 use std::collections::{BTreeMap, BTreeSet};
 use wire::codec::Blob;
-use wire::op::{Intent, Node};
+use wire::op::{Intent, Leaving, Node};
 use wire::peer::{Object, Stamp};
 use wire::reply::{DirEntry, Room};
 use wire::{Attr, Change, Errno, Name};
@@ -60,6 +60,8 @@ pub struct Memory {
     pub marked: BTreeMap<Fid, Intent>,
     /// Those of them that are to leave.
     pub leaving: BTreeSet<Fid>,
+    /// Those that have left, and where they went.
+    pub left: BTreeMap<Fid, Leaving>,
     /// Those of them of which no journal tells.
     pub unrecorded: Vec<Fid>,
 }
@@ -124,8 +126,15 @@ impl TreeState for Memory {
         Ok(self.marked.get(&fid).cloned())
     }
     fn names_of_copy(&mut self, fid: Fid) -> Result<Vec<wire::op::EntryName>, Errno> {
+        if let Some(leaving) = self.left.get(&fid) {
+            return Ok(leaving.names.clone());
+        }
         let intent = self.marked.get(&fid).filter(|_| self.leaving.contains(&fid));
         Ok(intent.and_then(|intent| intent.drop.clone()).into_iter().collect())
+    }
+
+    fn leaving(&mut self, fid: Fid) -> Result<Option<Leaving>, Errno> {
+        Ok(self.left.get(&fid).cloned())
     }
 
     fn has_default_acl(&mut self, _: Fid) -> Result<bool, Errno> {
@@ -364,6 +373,22 @@ impl LocalBrick for Memory {
             Change::PrepareLeave { fid, intent } => {
                 self.marked.insert(*fid, intent.clone());
                 self.leaving.insert(*fid);
+            }
+            Change::Leave { fid, tx, to, copy, names } => {
+                let intent = Intent { tx: *tx, coordinator: SET, drop: None, add: None };
+                self.marked.insert(*fid, intent);
+                self.left.insert(*fid, Leaving { to: *to, copy: *copy, names: names.clone() });
+            }
+            Change::Redirect { fid, to, copy, names, .. } => {
+                for place in names {
+                    self.names.remove(&(place.dir, place.name.clone()));
+                    if !place.dir.is_names() {
+                        self.names.insert((place.dir, place.name.clone()), (*copy, *to));
+                    }
+                }
+                self.files.insert(*copy);
+                self.marked.remove(fid);
+                self.left.remove(fid);
             }
             Change::PrepareFile { fid, intent } => _ = self.marked.insert(*fid, intent.clone()),
             Change::EndFile { fid, drop, add, .. } => {

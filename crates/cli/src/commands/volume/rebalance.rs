@@ -10,10 +10,9 @@ use clap::{Args, ValueEnum};
 
 /// Move files of fuller sets to emptier ones, while the volume is in use.
 ///
-/// It goes on until it is stopped, and by itself after a crash. Files that are open, that change meanwhile, or that have
-/// several names of which one is in a directory of another set stay, and are tried again later. A file that has moved has
-/// another inode number. How eagerly files move while clients are active is the option `cluster.rebalance-throttle` (gentle,
-/// normal, fast).
+/// It goes on until it is stopped, and by itself after a crash. Files that are open or that change meanwhile stay, and are
+/// tried again later. A file that has moved has another inode number. How eagerly files move while clients are active is the
+/// option `cluster.rebalance-throttle` (gentle, normal, fast).
 #[derive(Args, Debug)]
 #[command(after_help = "Example: mortar volume rebalance home start --dry-run")]
 pub(crate) struct RebalanceCommand {
