@@ -108,7 +108,8 @@ impl<'a> Emitter<'a> {
     fn losses_spanned(&self, n: usize) -> usize {
         let r = &self.records[n];
         let died = || self.excuses.dead.iter().find(|(client, _)| *client == r.client).map(|(_, at)| *at);
-        let Some(at) = r.answer.as_ref().map(|(at, _)| *at).or_else(died) else { return 0 };
+        // Without an answer and alive, it was sent to the end.
+        let at = r.answer.as_ref().map(|(at, _)| *at).or_else(died).unwrap_or(u64::MAX);
         if !r.op.changes() {
             return 0;
         }

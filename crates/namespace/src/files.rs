@@ -345,7 +345,9 @@ fn end_file(
             Ok(_) | Err(Errno::ESTALE | Errno::ENOENT) => drop = None,
             Err(e) => return Err(e),
         }
-        orphan = drop.is_some() && add.is_none() && may_be_held(&attr, cx);
+        // One that was marked to leave nobody has open, also where it is not known: all that is done from now on is its copy's.
+        let goes = drop.is_some() && add.is_none();
+        orphan = goes && may_be_held(&attr, cx) && view.names_of_copy(fid)?.is_empty();
     }
     if let Some(to) = &add
         && !is_to_come(view, to, fid)?

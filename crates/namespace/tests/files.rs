@@ -791,6 +791,15 @@ fn a_file_agrees_to_leave() {
     assert!(matches!(&ended, Change::EndFile { drop: d, add: None, .. } if *d == drop), "{ended:?}");
     let stays = marked().change(&end(AWAY, 1, false));
     assert!(matches!(stays, Change::EndFile { drop: None, add: None, .. }), "{stays:?}");
+    // Who leads by then may not know that nobody has it open: what is done to it would be lost.
+    for (leaves, kept) in [(true, false), (false, true)] {
+        let mut open = case().marked(AWAY, intent(Some(place(FAR.names(), "away")), None));
+        if leaves {
+            open.tree.arrived.insert(AWAY, vec![place(FAR, "away")]);
+        }
+        let ended = open.change(&end(AWAY, 1, true));
+        assert!(matches!(ended, Change::EndFile { orphan, .. } if orphan == kept), "{leaves}: {ended:?}");
+    }
 }
 
 /// The end of a transaction of this set about a copy that has come home: the name is an entry, and no folder of names is made.
