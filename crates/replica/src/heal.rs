@@ -380,6 +380,18 @@ mod tests {
         }
     }
 
+    /// How many names a file has here says nothing while some of them wait in the heal trash.
+    #[test]
+    fn a_transaction_that_ends_without_a_name_is_fetched_while_anything_is_stale() {
+        let mut dirty_set = DirtySet::new(|_| 1, false);
+        let time = ids::Time::default();
+        let ended = Change::EndFile { fid: fid(8), drop: None, add: None, orphan: false, time };
+        assert_eq!(dirty_set.on_streamed(&ended), StreamAction::Apply, "nothing is stale");
+        dirty_set.mark(&Change::EndTransaction { fid: fid(4), keep: false });
+        assert_eq!(dirty_set.on_streamed(&ended), StreamAction::Skip);
+        assert_eq!([dirty_set.ask(), dirty_set.ask()], [4, 8].map(|n| Some(Ask::Meta(fid(n)))));
+    }
+
     /// What is stale here may hold its path.
     #[test]
     fn a_placed_directory_is_fetched_while_anything_is_stale() {

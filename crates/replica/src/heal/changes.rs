@@ -127,6 +127,8 @@ impl DirtySet {
             Change::Enter { replaced, .. } => {
                 !replaced.as_ref().is_some_and(|r| self.linked.contains(&r.fid))
             }
+            // Whether it stays among the orphans goes by what a power cut left, and here by what a healing took away as well.
+            Change::EndFile { drop: None, add: None, .. } => false,
             Change::EndFile { fid, add, .. } => {
                 !self.is_dirty(*fid) && (add.is_some() || !self.linked.contains(fid))
             }
