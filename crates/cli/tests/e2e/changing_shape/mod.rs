@@ -25,7 +25,7 @@ const SERVERS: usize = 4;
 const SETS: usize = 4;
 
 /// What stays of a set needs places beside others. Where a brick of the set was before, and was replaced, is none yet.
-const NO_PLACE: [&str; 2] = ["there is no place for", "is already brick"];
+const NO_PLACE: [&str; 3] = ["there is no place for", "is already brick", "no set of volume v would stay"];
 
 /// Who changes the volume.
 struct Administrator<'a> {
