@@ -108,8 +108,7 @@ impl<'a> Emitter<'a> {
     fn losses_spanned(&self, n: usize) -> usize {
         let r = &self.records[n];
         let died = || self.excuses.dead.iter().find(|(client, _)| *client == r.client).map(|(_, at)| *at);
-        // Without an answer and alive, it was sent to the end.
-        let at = r.answer.as_ref().map(|(at, _)| *at).or_else(died).unwrap_or(u64::MAX);
+        let Some(at) = r.answer.as_ref().map(|(at, _)| *at).or_else(died) else { return 0 };
         if !r.op.changes() {
             return 0;
         }
