@@ -184,7 +184,7 @@ impl Brick {
             }
             self.progress.begins();
         }
-        if own && self.lies_among_orphans(who.0)? && self.fresh(who.0)?.1.nlink > 1 {
+        if own && self.is_orphan_with_name(who.0)? {
             self.leave_orphanage(who.0)?;
         }
         Ok(())

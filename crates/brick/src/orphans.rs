@@ -47,10 +47,15 @@ impl Brick {
         self.folders.orphans().holds(fid)
     }
 
+    /// Whether the file has a place among the orphans, and another name.
+    pub(crate) fn is_orphan_with_name(&mut self, fid: Fid) -> Result<bool, Errno> {
+        Ok(self.lies_among_orphans(fid)? && self.fresh(fid)?.1.nlink > 1)
+    }
+
     /// Nobody holds it open any more: it goes. A healing may not have come by the name that it still has here: without that
     /// place it is like any other file that the primary does not have.
     pub(crate) fn drop_orphan(&mut self, fid: Fid) -> Result<(), Errno> {
-        if self.stale.is_set() && self.lies_among_orphans(fid)? && self.fresh(fid)?.1.nlink > 1 {
+        if self.stale.is_set() && self.is_orphan_with_name(fid)? {
             self.keep_times(fid)?;
             self.load(fid)?.set_orphan(false);
             self.folders.orphans().remove(fid)?;

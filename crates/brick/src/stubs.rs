@@ -155,15 +155,7 @@ impl Brick {
 
     /// [`wire::Change::PrepareLeave`] and [`wire::Change::Leave`].
     pub(crate) fn mark_leaver(&mut self, change: &Change) -> Result<(), Errno> {
-        let (fid, names, intent) = match change {
-            Change::PrepareLeave { fid, intent } => (*fid, names_to_leave(intent), intent.clone()),
-            Change::Leave { fid, tx, to, copy, names } => {
-                let leaving = Leaving { to: *to, copy: *copy, names: names.clone() };
-                let intent = Intent { tx: *tx, coordinator: self.identity.set, drop: None, add: None };
-                (*fid, leaving.encode(), intent)
-            }
-            _ => return Err(Errno::EINVAL),
-        };
+        let (fid, names, intent) = mark_of_leaver(change, self.identity.set).ok_or(Errno::EINVAL)?;
         let open = self.loaded(fid)?;
         // Before the mark: without it the mark would let users change what is copied.
         open.set_xattr(COPY_NAMES.as_bytes(), &names)?;
@@ -290,8 +282,21 @@ impl Brick {
     }
 }
 
+/// The file that a change marks to leave this set; what is beside it then, in [`COPY_NAMES`] and as its intent.
+pub(crate) fn mark_of_leaver(change: &Change, own: SetId) -> Option<(Fid, Vec<u8>, Intent)> {
+    match change {
+        Change::PrepareLeave { fid, intent } => Some((*fid, names_to_leave(intent), intent.clone())),
+        Change::Leave { fid, tx, to, copy, names } => {
+            let leaving = Leaving { to: *to, copy: *copy, names: names.clone() };
+            let intent = Intent { tx: *tx, coordinator: own, drop: None, add: None };
+            Some((*fid, leaving.encode(), intent))
+        }
+        _ => None,
+    }
+}
+
 /// What is beside a file that leaves with the name that it drops.
-pub(crate) fn names_to_leave(intent: &Intent) -> Vec<u8> {
+fn names_to_leave(intent: &Intent) -> Vec<u8> {
     let place = |drop: &EntryName| EntryName { dir: drop.dir.without_names(), name: drop.name.clone() };
     encode_names(&intent.drop.iter().map(place).collect::<Vec<_>>())
 }

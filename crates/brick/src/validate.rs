@@ -3,12 +3,12 @@
 
 use crate::object::{OpenObject, S_IFDIR, S_IFLNK};
 use crate::open::Brick;
-use crate::stubs::names_to_leave;
+use crate::stubs::mark_of_leaver;
 use disk_format::tag;
 use file_system::Opening;
 use ids::Fid;
 use wire::change::Replaced;
-use wire::op::{COPY_NAMES, Intent, Leaving};
+use wire::op::{COPY_NAMES, Intent};
 use wire::{Change, Errno};
 
 /// ext4's bound; all bricks keep to the smallest.
@@ -75,23 +75,15 @@ impl Brick {
                 if intent.drop.is_none() && self.fresh(*fid)?.1.nlink >= LINK_MAX {
                     return Err(Errno::EMLINK);
                 }
-                let open = self.open_fid(*fid)?;
-                let mut len = tag::encode_intent(intent).len() + 12;
-                if let Change::PrepareLeave { .. } = change {
-                    // A name of at most 255 bytes is beside it too.
-                    len += names_to_leave(intent).len() + 16 + COPY_NAMES.len();
-                }
-                attributes_fit(&open, tag::INTENT.as_bytes(), len)
+                let names = mark_of_leaver(change, self.identity.set).map(|(_, names, _)| names);
+                self.mark_fits(*fid, intent, names.as_deref())
             }
-            Change::Leave { fid, tx, to, copy, names } => {
+            Change::Leave { fid, .. } => {
                 if !self.has_names_on_disk(*fid) {
                     return Err(Errno::EAGAIN);
                 }
-                let open = self.open_fid(*fid)?;
-                let leaving = Leaving { to: *to, copy: *copy, names: names.clone() };
-                let intent = Intent { tx: *tx, coordinator: *to, drop: None, add: None };
-                let len = leaving.encode().len() + 16 + COPY_NAMES.len();
-                attributes_fit(&open, tag::INTENT.as_bytes(), tag::encode_intent(&intent).len() + 12 + len)
+                let (_, names, intent) = mark_of_leaver(change, self.identity.set).ok_or(Errno::EINVAL)?;
+                self.mark_fits(*fid, &intent, Some(&names))
             }
             Change::SetXattr { fid, name, value, .. } => {
                 let open = self.open_fid(*fid)?;
@@ -117,6 +109,13 @@ impl Brick {
     fn has_names_on_disk(&mut self, fid: Fid) -> bool {
         let durable = self.durable().lsn;
         self.load(fid).map_or(true, |node| node.has_ended(durable))
+    }
+
+    /// Whether what a mark means fits beside the file, with the stamp of its end, and what is there with it.
+    fn mark_fits(&mut self, fid: Fid, intent: &Intent, names: Option<&[u8]>) -> Result<(), Errno> {
+        let open = self.open_fid(fid)?;
+        let beside = names.map_or(0, |names| names.len() + 16 + COPY_NAMES.len());
+        attributes_fit(&open, tag::INTENT.as_bytes(), tag::encode_intent(intent).len() + 12 + beside)
     }
 
     /// Whether the file system holds files of that length, and this process may write them.

@@ -1,7 +1,7 @@
 //! From a request to a change.
 //!
-//! Permission bits are checked by the client's kernel (`default_permissions`), or by [`crate::permission`]; here are the rules that need the truth:
-//! existence, types, emptiness, loops, inheritance of groups.
+//! Permission bits are checked by the client's kernel (`default_permissions`), or by [`crate::permission`]; here are the rules
+//! that need the truth: existence, types, emptiness, loops, inheritance of groups.
 
 use crate::departures::decide_departure;
 use crate::files::{check_unmarked, decide_joint, is_empty, link, unlink};

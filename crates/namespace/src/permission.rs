@@ -53,10 +53,10 @@ pub fn check(user: User, op: &mut Op, set: SetId, state: &mut dyn TreeState) -> 
             *plus &= check.may(&dir, EXECUTE)?;
             Ok(())
         }
-        Op::Open { fid } => check.any(*fid, &[READ, WRITE, EXECUTE]),
-        Op::Read { fid, .. } => check.any(*fid, &[READ]),
-        Op::Lseek { fid, .. } => check.any(*fid, &[READ, WRITE]),
-        Op::Write { fid, .. } => check.any(*fid, &[WRITE]),
+        Op::Open { fid } => check.any(*fid, &[READ, WRITE, EXECUTE]).map(drop),
+        Op::Read { fid, .. } => check.any(*fid, &[READ]).map(drop),
+        Op::Lseek { fid, .. } => check.any(*fid, &[READ, WRITE]).map(drop),
+        Op::Write { fid, .. } => check.any(*fid, &[WRITE]).map(drop),
         Op::Fallocate { fid, .. } => check.content(*fid),
         Op::CopyRange { from, to, .. } => {
             check.any(*from, &[READ])?;
@@ -73,23 +73,8 @@ pub fn check(user: User, op: &mut Op, set: SetId, state: &mut dyn TreeState) -> 
         Op::MoveIn { .. } | Op::LinkIn { .. } => Err(Errno::EXDEV),
         Op::GetXattr { fid, name } => check.get_xattr(*fid, name),
         Op::SetXattr { fid, name, .. } | Op::RemoveXattr { fid, name } => check.set_xattr(*fid, name),
-        Op::PrepareMkdir { .. }
-        | Op::PrepareRmdir { .. }
-        | Op::Relocate { .. }
-        | Op::CheckEntry { .. }
-        | Op::EndTransaction { .. }
-        | Op::LockTree { .. }
-        | Op::UnlockTree { .. }
-        | Op::Lineage { .. }
-        | Op::PrepareFile { .. }
-        | Op::EndFile { .. }
-        | Op::Arrive
-        | Op::Land { .. }
-        | Op::Depart { .. }
-        | Op::DepartAll { .. }
-        | Op::Retarget { .. }
-        | Op::Redirect { .. }
-        | Op::PrepareLeave { .. } => Err(Errno::EPERM),
+        // What only sets ask each other for ([`Op::is_between_sets`]), and whatever has no row.
+        _ => Err(Errno::EPERM),
     }
 }
 
@@ -106,17 +91,14 @@ fn allowed(is: bool, otherwise: Errno) -> Result<(), Errno> {
 impl Check<'_> {
     /// Whether bits and access list allow all of `want`.
     fn may(&mut self, attr: &Attr, want: u32) -> Result<bool, Errno> {
-        let list = if self.user.needs_access_list(attr) {
+        self.user.may_by_what_is_read(attr, want, || {
             let name = Name::new(ACCESS_LIST.as_bytes()).map_err(|_| Errno::EIO)?;
             match self.state.xattr(attr.fid, &name) {
                 // The brick's file system has no such lists.
-                Err(Errno::EOPNOTSUPP) => None,
-                other => other?,
+                Err(Errno::EOPNOTSUPP) => Ok(None),
+                other => other,
             }
-        } else {
-            None
-        };
-        Ok(self.user.may(attr, list.as_deref(), want))
+        })
     }
 
     /// A directory in which the user may do all of `want`.
@@ -129,14 +111,14 @@ impl Check<'_> {
 
     /// One of these will do. The owner may always, as in NFS: he may have opened the file before he took the right away, and can
     /// give it back to himself.
-    fn any(&mut self, fid: Fid, wants: &[u32]) -> Result<(), Errno> {
+    fn any(&mut self, fid: Fid, wants: &[u32]) -> Result<Attr, Errno> {
         let attr = self.state.attr(fid)?;
         if self.user.owns(&attr) {
-            return Ok(());
+            return Ok(attr);
         }
         for want in wants {
             if self.may(&attr, *want)? {
-                return Ok(());
+                return Ok(attr);
             }
         }
         Err(Errno::EACCES)
@@ -144,8 +126,7 @@ impl Check<'_> {
 
     /// Content changes by an operation that cannot clear setuid and setgid at the same time.
     fn content(&mut self, fid: Fid) -> Result<(), Errno> {
-        self.any(fid, &[WRITE])?;
-        let attr = self.state.attr(fid)?;
+        let attr = self.any(fid, &[WRITE])?;
         allowed(self.user.owns(&attr) || attr.mode & (S_ISUID | S_ISGID) == 0, Errno::EPERM)
     }
 
@@ -241,7 +222,7 @@ impl Check<'_> {
 
     fn get_xattr(&mut self, fid: Fid, name: &Name) -> Result<(), Errno> {
         allowed(shows_xattr(name), Errno::ENODATA)?;
-        if name.as_bytes().starts_with(b"user.") { self.any(fid, &[READ]) } else { Ok(()) }
+        if name.as_bytes().starts_with(b"user.") { self.any(fid, &[READ]).map(drop) } else { Ok(()) }
     }
 
     fn set_xattr(&mut self, fid: Fid, name: &Name) -> Result<(), Errno> {

@@ -202,23 +202,23 @@ impl World {
             let own =
                 tree.iter().filter(|(path, seen)| seen.home == Some(set) && !path.starts_with(".mortar"));
             let own: BTreeSet<Fid> = own.filter_map(|(_, seen)| seen.fid).collect();
-            home += self.moves.count_away(own.iter().copied());
+            home += self.moves.count(own.iter().copied(), |m| m.away);
             here.extend(own);
             for part in [tree, &hidden] {
                 names_elsewhere(part, set, self.history.root().0, &mut entries, &mut kept);
             }
         }
-        let moved = self.moves.count(entries.iter().map(|(_, _, fid)| *fid));
+        let moved = self.moves.count(entries.iter().map(|(_, _, fid)| *fid), |_| true);
         self.coverage.add("file moved", moved);
         self.coverage.add("file came home", home);
-        let third = self.moves.count_away(entries.iter().map(|(_, _, fid)| *fid));
+        let third = self.moves.count(entries.iter().map(|(_, _, fid)| *fid), |m| m.away);
         self.coverage.add("file of a name elsewhere moved to a third set", third);
         let mut links: BTreeMap<Fid, u64> = BTreeMap::new();
         entries.iter().for_each(|(_, _, fid)| *links.entry(*fid).or_default() += 1);
-        let several = self.moves.count_linked(links.keys().copied());
+        let several = self.moves.count(links.keys().copied(), |m| m.linked);
         self.coverage.add("file of several names moved", several);
         here.extend(links.keys());
-        let scattered = self.moves.count_scattered(here.into_iter());
+        let scattered = self.moves.count(here.into_iter(), |m| m.scattered);
         self.coverage.add("file of names elsewhere moved", scattered);
         if let Some((dir, name, fid)) = entries.symmetric_difference(&kept).next() {
             let which =

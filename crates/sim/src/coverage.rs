@@ -28,7 +28,7 @@ impl Coverage {
             Op::Depart { .. } => self.count("file copied"),
             Op::Retarget { .. } => self.count("file of a name elsewhere copied"),
             Op::PrepareLeave { .. } => self.count("file asked to leave"),
-            Op::DepartAll { names, .. } if names.iter().any(|place| place.dir.is_names()) => {
+            Op::DepartAll { names, .. } if crate::moves::are_scattered(names) => {
                 self.count("file of names elsewhere copied");
             }
             Op::Redirect { .. } => self.count("entries redirected"),

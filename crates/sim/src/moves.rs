@@ -36,15 +36,15 @@ const LATELY: usize = 200;
 
 /// A file whose entry was to lead to its copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Moved {
+pub(crate) struct Moved {
     file: Fid,
     copy: Fid,
     /// It had several names.
-    linked: bool,
+    pub(crate) linked: bool,
     /// Its name was in a directory of another set.
-    away: bool,
+    pub(crate) away: bool,
     /// One of several was.
-    scattered: bool,
+    pub(crate) scattered: bool,
 }
 
 /// See the module.
@@ -83,30 +83,14 @@ impl Moves {
         | Op::Retarget { fid, copy, .. } = op
         {
             let (linked, away) = (matches!(op, Op::DepartAll { .. }), matches!(op, Op::Retarget { .. }));
-            let elsewhere = |names: &[EntryName]| names.iter().any(|place| place.dir.is_names());
-            let scattered = matches!(op, Op::DepartAll { names, .. } if elsewhere(names));
+            let scattered = matches!(op, Op::DepartAll { names, .. } if are_scattered(names));
             self.moved.push(Moved { file: *fid, copy: *copy, linked, away, scattered });
         }
     }
 
-    /// How many of these are copies of files that had several names.
-    pub(crate) fn count_linked(&self, fids: impl Iterator<Item = Fid>) -> u64 {
-        fids.filter(|fid| self.moved.iter().any(|m| m.copy == *fid && m.linked)).count() as u64
-    }
-
-    /// How many of these are copies of files whose name was in a directory of another set.
-    pub(crate) fn count_away(&self, fids: impl Iterator<Item = Fid>) -> u64 {
-        fids.filter(|fid| self.moved.iter().any(|m| m.copy == *fid && m.away)).count() as u64
-    }
-
-    /// How many of these are copies of files of several names of which one was in a directory of another set.
-    pub(crate) fn count_scattered(&self, fids: impl Iterator<Item = Fid>) -> u64 {
-        fids.filter(|fid| self.moved.iter().any(|m| m.copy == *fid && m.scattered)).count() as u64
-    }
-
-    /// How many of these are copies.
-    pub(crate) fn count(&self, fids: impl Iterator<Item = Fid>) -> u64 {
-        fids.filter(|fid| self.moved.iter().any(|m| m.copy == *fid)).count() as u64
+    /// How many of these are copies, of such files.
+    pub(crate) fn count(&self, fids: impl Iterator<Item = Fid>, of: fn(&Moved) -> bool) -> u64 {
+        fids.filter(|fid| self.moved.iter().any(|m| m.copy == *fid && of(m))).count() as u64
     }
 
     pub(crate) fn are_none(&self) -> bool {
@@ -198,6 +182,11 @@ struct Named {
     entry: SetId,
 }
 
+/// Whether some of these are in directories of other sets.
+pub(crate) fn are_scattered(names: &[EntryName]) -> bool {
+    names.iter().any(|place| place.dir.is_names())
+}
+
 /// The name that a call gave to a file, or found it by.
 fn name_of(record: &Record) -> Option<Named> {
     let (_, Ok((body, _))) = record.answer.as_ref()? else { return None };
@@ -243,8 +232,7 @@ fn scattered(records: &[Record]) -> Vec<(Named, Vec<EntryName>)> {
         later.extend(changed(record));
     }
     let with_others = named.iter().map(|it| (it.clone(), others(&named, it)));
-    let elsewhere = |dir: Fid| dir.is_names();
-    with_others.filter(|(it, also)| also.iter().any(|p| elsewhere(p.dir) || elsewhere(it.parent))).collect()
+    with_others.filter(|(it, also)| are_scattered(also) || it.parent.is_names() && !also.is_empty()).collect()
 }
 
 /// Other names of the same file.

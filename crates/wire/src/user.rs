@@ -69,6 +69,20 @@ impl User {
         !self.owns(attr) && attr.mode & 0o070 != 0 && attr.mode & 0o170_000 != SYMLINK
     }
 
+    /// [`User::may`], with the access list that `read` gets. It is asked only where the list has to be known.
+    ///
+    /// # Errors
+    /// What `read` gives.
+    pub fn may_by_what_is_read<E>(
+        self,
+        attr: &Attr,
+        want: u32,
+        read: impl FnOnce() -> Result<Option<Vec<u8>>, E>,
+    ) -> Result<bool, E> {
+        let list = if self.needs_access_list(attr) { read()? } else { None };
+        Ok(self.may(attr, list.as_deref(), want))
+    }
+
     /// Whether the user may do all of `want` ([`READ`], [`WRITE`], [`EXECUTE`]). `list`: the value of [`ACCESS_LIST`]; what is
     /// none allows nothing.
     pub fn may(self, attr: &Attr, list: Option<&[u8]>, want: u32) -> bool {

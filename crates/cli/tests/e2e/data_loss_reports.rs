@@ -4,9 +4,9 @@
 //! rebalance in `rebalance`.
 
 use crate::adopt::is_sound;
+use crate::drain::drain_set;
 use crate::grow::words;
 use crate::harness::{Disk, Pool, eventually, files};
-use serde_json::Value;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -17,11 +17,6 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 const MIB: usize = 1 << 20;
-
-/// A set is to leave the volume, or how far that is.
-fn drain(pool: &Pool, brick: (usize, &str), action: &str) -> Value {
-    pool.json(&format!("volume remove-brick v {} {action}", words(pool, &[brick])))["sets"][0].clone()
-}
 
 /// Something that a program does again and again, with the number of the round; how many there were is known at the end.
 fn program(stop: &Arc<AtomicBool>, mut round: impl FnMut(usize) + Send + 'static) -> JoinHandle<usize> {
@@ -111,15 +106,15 @@ fn programs_rename_write_and_add_files_that_move() {
     let gone = (0..3)
         .find(|s| (0..9).any(|d| pool.servers[*s].path(&format!("{}/d{d}/old0", bricks[*s].1)).exists()));
     let gone = bricks[gone.unwrap()];
-    drain(&pool, gone, "start");
+    drain_set(&pool, &[gone], "start");
     eventually("many files move", || {
-        (drain(&pool, gone, "status")["moved"]["files"].as_u64()? >= 2 * FILES as u64).then_some(())
+        (drain_set(&pool, &[gone], "status")["moved"]["files"].as_u64()? >= 2 * FILES as u64).then_some(())
     });
     stop.store(true, Ordering::Relaxed);
     let [logs, alls, records, news] = running.map(|program| program.join().unwrap());
     let rounds = writer.join().unwrap();
     eventually("nothing more can move", || {
-        (drain(&pool, gone, "status")["moved"]["none_can_move"] == true).then_some(())
+        (drain_set(&pool, &[gone], "status")["moved"]["none_can_move"] == true).then_some(())
     });
     for dir in &dirs {
         holds(dir, "log", logs.to_string().as_bytes());
@@ -168,9 +163,9 @@ fn a_set_is_emptied_into_one_that_is_too_small() {
     rustix::fs::fallocate(&took, rustix::fs::FallocateFlags::empty(), 0, 130 << 20).unwrap();
     let hash = |f: usize| files::noise(f as u64, MIB);
     pool.ok("volume set v cluster.rebalance-throttle fast");
-    drain(&pool, bricks[0], "start");
+    drain_set(&pool, &bricks[..1], "start");
     eventually("some files have moved", || {
-        (drain(&pool, bricks[0], "status")["moved"]["files"].as_u64()? >= 3).then_some(())
+        (drain_set(&pool, &bricks[..1], "status")["moved"]["files"].as_u64()? >= 3).then_some(())
     });
     // All of it can be read and changed, wherever it is.
     for f in 0..FILES {

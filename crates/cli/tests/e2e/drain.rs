@@ -2,9 +2,11 @@
 
 use crate::adopt::is_sound;
 use crate::grow::{place, words};
+use crate::harness::files::Seen;
 use crate::harness::{Disk, Pool, TEST_TIMEOUT, eventually, eventually_within, files};
 use crate::rebalance::bytes;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
@@ -12,8 +14,20 @@ use std::time::Duration;
 
 const ALL: [(usize, &str); 6] = [(0, "a"), (1, "a"), (2, "a"), (3, "a"), (0, "b"), (1, "b")];
 
+/// The set of these bricks is to leave volume v, or how far that is.
+pub(crate) fn drain_set(pool: &Pool, bricks: &[(usize, &str)], action: &str) -> Value {
+    pool.json(&format!("volume remove-brick v {} {action}", words(pool, bricks)))["sets"][0].clone()
+}
+
 fn drain(pool: &Pool, action: &str) -> Value {
-    pool.json(&format!("volume remove-brick v {} {action}", words(pool, &ALL[..2])))["sets"][0].clone()
+    drain_set(pool, &ALL[..2], action)
+}
+
+/// What users see of files: the times of directories move with the names that come and go.
+fn files_seen(top: &Path) -> BTreeMap<PathBuf, Seen> {
+    let mut all = files::tree(top);
+    all.retain(|_, seen| !seen.is_dir());
+    all
 }
 
 /// HOST:/PATH of all bricks that the volume has.
@@ -149,13 +163,7 @@ fn files_of_several_names_leave_a_set() {
             all[1..].iter().for_each(|name| fs::hard_link(&all[0], name).unwrap());
         }
     }
-    // The times of directories move with the names that come and go.
-    let seen = || {
-        let mut all = files::tree(&mount.dir);
-        all.retain(|_, seen| !seen.is_dir());
-        all
-    };
-    let before = seen();
+    let before = files_seen(&mount.dir);
     drain(&pool, "start");
     // Meanwhile names of some come and go.
     let worker = {
@@ -179,7 +187,7 @@ fn files_of_several_names_leave_a_set() {
     eventually("nothing more can move", || {
         (drain(&pool, "status")["moved"]["none_can_move"] == true).then_some(())
     });
-    assert!(seen() == before, "users see what they saw before");
+    assert!(files_seen(&mount.dir) == before, "users see what they saw before");
     for (d, dir) in dirs.iter().enumerate() {
         for f in 0..FILES {
             let all = names(dir, f);
@@ -228,12 +236,7 @@ fn files_with_names_in_several_sets_leave_a_set() {
         fs::write(&names[0], content).unwrap();
         names[1..].iter().for_each(|name| fs::hard_link(&names[0], name).unwrap());
     }
-    let seen = || {
-        let mut all = files::tree(&mount.dir);
-        all.retain(|_, seen| !seen.is_dir());
-        all
-    };
-    let before = seen();
+    let before = files_seen(&mount.dir);
     drain(&pool, "start");
     let worker = {
         let all = all.clone();
@@ -259,7 +262,7 @@ fn files_with_names_in_several_sets_leave_a_set() {
         (idle && pool.paths(&ALL[..2]).iter().all(|brick| holds_nothing(brick))).then_some(())
     };
     eventually("nothing is left", emptied);
-    assert!(seen() == before, "users see what they saw before");
+    assert!(files_seen(&mount.dir) == before, "users see what they saw before");
     for (names, content) in &all {
         let seen: Vec<_> = names.iter().map(|name| fs::metadata(name).unwrap()).collect();
         let one = |m: &fs::Metadata| m.ino() == seen[0].ino() && m.nlink() == names.len() as u64;
@@ -342,9 +345,7 @@ fn files_come_home_from_a_set_that_is_emptied() {
     }
     let times: Vec<_> = dirs.iter().map(|dir| fs::metadata(dir).unwrap()).collect();
     let before = files::tree(&mount.dir);
-    let drain = |pool: &Pool, action: &str| {
-        pool.json(&format!("volume remove-brick v {} {action}", words(pool, &bricks[1..])))["sets"][0].clone()
-    };
+    let drain = |pool: &Pool, action: &str| drain_set(pool, &bricks[1..], action);
     drain(&pool, "start");
     // A program reads and writes meanwhile.
     let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));

@@ -25,16 +25,14 @@ impl FuseAdapter {
         let (Some(user), want) = (self.squash, mask & (READ | WRITE | EXECUTE)) else { return Ok(()) };
         let client = self.client(req);
         let attr = client.getattr(object).map_err(errno)?;
-        let list = if user.needs_access_list(&attr) {
+        let may = user.may_by_what_is_read(&attr, want, || {
             let name = Name::new(ACCESS_LIST.as_bytes()).map_err(|_| Errno::EIO)?;
             match client.getxattr(object, name) {
-                Ok(list) => Some(list),
-                Err(wire::Errno::ENODATA | wire::Errno::EOPNOTSUPP) => None,
-                Err(e) => return Err(errno(e)),
+                Ok(list) => Ok(Some(list)),
+                Err(wire::Errno::ENODATA | wire::Errno::EOPNOTSUPP) => Ok(None),
+                Err(e) => Err(errno(e)),
             }
-        } else {
-            None
-        };
-        if user.may(&attr, list.as_deref(), want) { Ok(()) } else { Err(Errno::EACCES) }
+        })?;
+        if may { Ok(()) } else { Err(Errno::EACCES) }
     }
 }
