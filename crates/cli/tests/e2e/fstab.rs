@@ -1,8 +1,7 @@
 //! Mounts by mount(8), as systems do them: from fstab, again, and with other flags while they are in use.
 
-use crate::harness::{Pool, eventually, files, run};
+use crate::harness::{Pool, eventually, files, own_mounts, run};
 use std::fs;
-use std::process::Command;
 
 /// In a mount namespace of its own, where /sbin has our helper. Ends with the first command that fails.
 const SCRIPT: &str = r#"
@@ -37,8 +36,8 @@ fn as_written_in_fstab() {
     std::os::unix::fs::symlink(crate::harness::mortar().get_program(), helpers.join("mount.mortar")).unwrap();
     let options = "noatime,soft=20,_netdev,nofail,x-systemd.automount";
     fs::write(&fstab, format!("{} {} mortar {options} 0 0\n", pool.source("v"), dir.display())).unwrap();
-    let mut command = Command::new("unshare");
-    command.args(["-m", "sh", "-c", SCRIPT]).env("MNT", &dir).env("HELPERS", &helpers);
+    let mut command = own_mounts();
+    command.args(["sh", "-c", SCRIPT]).env("MNT", &dir).env("HELPERS", &helpers);
     command.env("FSTAB", &fstab).env("SOURCE", pool.source("v"));
     run(command).ok();
     assert_eq!(files::names(&pool.servers[1].path("b")), [".mortar", "one", "three"]);

@@ -58,4 +58,5 @@ mod tour;
 mod transactions;
 mod trees;
 mod two_mounts;
+mod unmounting;
 mod voters;

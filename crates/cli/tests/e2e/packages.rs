@@ -1,10 +1,9 @@
 //! The Debian package, as `make packages` makes it: installed, used, upgraded in place, removed. In a mount namespace where
 //! /usr, /etc and /var are overlays: the machine itself keeps nothing of it.
 
-use crate::harness::{Pool, run};
+use crate::harness::{Pool, own_mounts, run};
 use std::fs;
 use std::path::PathBuf;
-use std::process::Command;
 
 /// Ends with the first command that fails.
 const SCRIPT: &str = r#"
@@ -87,8 +86,8 @@ fn a_debian_package_is_installed_used_and_removed() {
     let pool = Pool::new(1);
     let dir = pool.dir.join("machine");
     fs::create_dir(&dir).unwrap();
-    let mut command = Command::new("unshare");
-    command.args(["-m", "bash", "-c", SCRIPT]).env("DIR", &dir).env("DEB", deb.canonicalize().unwrap());
+    let mut command = own_mounts();
+    command.args(["bash", "-c", SCRIPT]).env("DIR", &dir).env("DEB", deb.canonicalize().unwrap());
     command.env("ADDRESS", pool.spare_address());
     run(command).ok();
 }

@@ -1,8 +1,7 @@
 //! The tour of the README, pasted into a shell as it is.
 
-use crate::harness::{mortar, run};
+use crate::harness::{mortar, own_mounts, run};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 /// The first line of the tour, which a test does not do: the binary is built.
 const BUILD: &str = "make build && export PATH=$PWD/target/release:$PATH\n";
@@ -31,8 +30,8 @@ fn the_tour_can_be_pasted() {
     let program = PathBuf::from(mortar().get_program()).canonicalize().unwrap();
     let path = format!("export PATH={}:$PATH\n", program.parent().unwrap().display());
     let script = format!("{MACHINE}{}", tour.replace(BUILD, &path));
-    let mut command = Command::new("unshare");
-    command.args(["-m", "-n", "bash", "-c", &script]);
+    let mut command = own_mounts();
+    command.args(["unshare", "-n", "bash", "-c", &script]);
     let shown = run(command).ok();
     for seen in
         ["127.0.0.13", "volume home is started", "/services", "network.ping-timeout", "nothing to change"]

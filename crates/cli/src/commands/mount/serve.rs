@@ -75,7 +75,8 @@ fn tell_parent() -> anyhow::Result<()> {
     Ok(std::env::set_current_dir("/")?)
 }
 
-/// A first signal unmounts; if that is not done after a while, or at a second one, what is under way is given up.
+/// A first signal unmounts; if that is not done after a while, or at a second one, what is under way is given up and the
+/// process ends.
 fn stop_on_signals(stop: Stop) -> anyhow::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -94,6 +95,12 @@ fn stop_on_signals(stop: Stop) -> anyhow::Result<()> {
         if let Err(e) = stop.force(Duration::from_secs(1)) {
             tracing::warn!("unmount by force: {e}");
         }
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        // What is open, and what a container sees in its own mount namespace, keeps the kernel's side; unmounting ends neither.
+        tracing::warn!(
+            "files are still open, or another mount namespace has the mount: nothing answers there now"
+        );
+        std::process::exit(0);
     };
     std::thread::Builder::new().name("mortar-signals".to_owned()).spawn(move || runtime.block_on(watch))?;
     Ok(())

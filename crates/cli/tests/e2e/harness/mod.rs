@@ -17,7 +17,7 @@ pub(crate) use disk::Disk;
 pub(crate) use mounted::Mounted;
 pub(crate) use network::Network;
 pub(crate) use pool::{Pool, Server};
-pub(crate) use process::{Output, mortar, mortar_elsewhere, run, spawn, tool};
+pub(crate) use process::{Output, mortar, mortar_elsewhere, own_mounts, run, spawn, tool};
 pub(crate) use turn::alone;
 
 use std::time::{Duration, Instant};

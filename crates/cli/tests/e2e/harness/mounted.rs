@@ -1,6 +1,6 @@
 //! Mounts.
 
-use super::{eventually, is_mounted, spawn};
+use super::{TEST_TIMEOUT, is_mounted, spawn};
 use rustix::mount::UnmountFlags;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
@@ -8,6 +8,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 /// A mounted volume; unmounted when dropped.
 pub(crate) struct Mounted {
@@ -71,8 +72,33 @@ impl Mounted {
     fn terminate(&mut self) -> Option<i32> {
         let raw = i32::try_from(self.child.id()).unwrap();
         let _gone = kill_process(Pid::from_raw(raw).unwrap(), Signal::TERM);
-        eventually("the mount ends", || self.child.try_wait().unwrap()).code()
+        let begun = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.code();
+            }
+            assert!(
+                begun.elapsed() < TEST_TIMEOUT,
+                "the mount at {} did not end; its threads:\n{}",
+                self.dir.display(),
+                threads(self.child.id())
+            );
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
+}
+
+/// What each thread of a process waits for in the kernel.
+fn threads(pid: u32) -> String {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap().map(|t| t.unwrap().path());
+    let told = |task: PathBuf| {
+        let [name, status, stack] =
+            ["comm", "status", "stack"].map(|f| fs::read_to_string(task.join(f)).unwrap_or_default());
+        let kept =
+            status.lines().filter(|l| l.starts_with("State") || l.contains("Pnd") || l.starts_with("SigBlk"));
+        format!("{} {:?}\n{stack}", name.trim(), kept.collect::<Vec<_>>())
+    };
+    tasks.map(told).collect()
 }
 
 impl Drop for Mounted {

@@ -7,6 +7,7 @@ use super::{process, tool};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The outside, as an end of links that are cut.
 pub(crate) const OUTSIDE: usize = usize::MAX;
@@ -22,7 +23,8 @@ impl Network {
     pub(super) const SUBNET: &str = "10.60.99";
 
     pub(super) fn new(servers: usize) -> Network {
-        let name = format!("mf-{}", std::process::id());
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("mf-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let network = Network { name, servers, cut: RefCell::default() };
         let hub = network.space(OUTSIDE);
         tool(&format!("ip netns add {hub}"));

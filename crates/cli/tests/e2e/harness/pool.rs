@@ -114,6 +114,7 @@ impl Pool {
 
     /// A pool whose servers are in network namespaces of their own.
     pub(crate) fn in_network(count: usize) -> Pool {
+        super::turn::beside_others();
         Pool::probed(Pool::make(count, Some(Network::new(count)), |_| {}))
     }
 

@@ -22,13 +22,20 @@ pub(crate) fn mortar() -> Command {
     Command::new(std::env::var_os("MORTAR_BIN").unwrap_or_else(built))
 }
 
-/// The binary under test as on another machine: it sees none of the sockets that servers leave for root. Mounts of other
-/// tests are taken out of its view, or they would last as long as it runs.
+/// A program with a view of mounts of its own. Mounts of other tests are taken out of it, or they would last as long as it runs.
+pub(crate) fn own_mounts() -> Command {
+    let mut command = Command::new("unshare");
+    let alone = "umount -i -l -a -t fuse.mortar 2>/dev/null; exec \"$0\" \"$@\"";
+    command.args(["--mount", "--propagation", "private", "sh", "-c", alone]);
+    command
+}
+
+/// The binary under test as on another machine: it sees none of the sockets that servers leave for root.
 pub(crate) fn mortar_elsewhere() -> Command {
     std::fs::create_dir_all("/run/mortar").unwrap();
-    let mut command = Command::new("unshare");
-    let alone = "umount -i -l -a -t fuse.mortar 2>/dev/null; mount -t tmpfs -o mode=700 elsewhere /run/mortar && exec \"$0\" \"$@\"";
-    command.args(["--mount", "--propagation", "private", "sh", "-c", alone]).arg(mortar().get_program());
+    let mut command = own_mounts();
+    let elsewhere = "mount -t tmpfs -o mode=700 elsewhere /run/mortar && exec \"$0\" \"$@\"";
+    command.args(["sh", "-c", elsewhere]).arg(mortar().get_program());
     command
 }
 
