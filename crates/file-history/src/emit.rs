@@ -9,6 +9,7 @@ use crate::names::{self, Key, Obj, S_IFREG};
 use crate::split::{Question, Table};
 use crate::syncs::is_excused;
 use crate::{Excuses, Loss, Record, Violation, inode, wrong};
+use wire::op::rename_flags;
 use wire::{Errno, Op};
 
 /// Errors that only faults explain.
@@ -95,7 +96,7 @@ impl<'a> Emitter<'a> {
         let outcome = self.outcome(n)?;
         let unanswered = self.records[n].answer.is_none();
         if unanswered || !matches!(outcome, Outcome::Unknown { .. }) {
-            for _ in 0..self.losses_spanned(n) {
+            for _ in 0..self.times_repeated(n) {
                 self.answer(n, Outcome::Unknown { torn: true }, false)?;
             }
         }
@@ -103,18 +104,22 @@ impl<'a> Emitter<'a> {
         self.answer(n, outcome, vouches)
     }
 
-    /// How many losses may have taken what is known of the call, and left what it did: after each it is sent and done once more,
-    /// also by a client that dies before it is answered.
-    fn losses_spanned(&self, n: usize) -> usize {
+    /// How many power cuts may have taken what is known of the call, and left what it did: after each it is sent and done once
+    /// more, also by a client that dies before it is answered.
+    fn times_repeated(&self, n: usize) -> usize {
         let r = &self.records[n];
         let died = || self.excuses.dead.iter().find(|(client, _)| *client == r.client).map(|(_, at)| *at);
-        let Some(at) = r.answer.as_ref().map(|(at, _)| *at).or_else(died) else { return 0 };
+        // Of a call that waits still only what shows if it was done twice: the search would take too long with all.
+        let waits = || shows_twice(&r.op).then_some(u64::MAX);
+        let Some(at) = r.answer.as_ref().map(|(at, _)| *at).or_else(died).or_else(waits) else { return 0 };
         if !r.op.changes() {
             return 0;
         }
         let sets: Vec<_> = crate::syncs::changed(&r.op).iter().map(|fid| fid.set).collect();
-        let spans = |l: &&Loss| sets.contains(&l.set) && r.begun <= l.until && l.from <= at;
-        self.losses.iter().filter(spans).count()
+        let losses = self.losses.iter().map(|l| (l.set, l.from, l.until));
+        let unrecorded = self.excuses.unrecorded.iter().map(|u| (u.set, u.from, u.until));
+        let spanned = |(set, from, until): &_| sets.contains(set) && r.begun <= *until && *from <= at;
+        losses.chain(unrecorded).filter(spanned).count()
     }
 
     /// The change of data may have been cut short, and is done when it is sent again: before that the file had its time, and a
@@ -288,5 +293,14 @@ impl<'a> Emitter<'a> {
 
     fn is_file(&self, obj: Obj) -> bool {
         self.table.objects[obj].kind == Some(S_IFREG)
+    }
+}
+
+/// Whether it shows in what comes of it that a call was done once more.
+fn shows_twice(op: &Op) -> bool {
+    match op {
+        Op::Write { append, .. } => *append,
+        Op::Rename { flags, .. } => flags & rename_flags::EXCHANGE != 0,
+        _ => false,
     }
 }

@@ -62,6 +62,18 @@ pub struct Loss {
     pub until: u64,
 }
 
+/// A set went on with a brick that had lost its memory, and nothing was lost that anybody was told. A call that was under way
+/// may have been done there without a record of it: it is done once more when it is sent again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Unrecorded {
+    /// The set.
+    pub set: SetId,
+    /// When the brick lost its memory.
+    pub from: u64,
+    /// When the set went on.
+    pub until: u64,
+}
+
 /// An error that a fault explains.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Excuse {
@@ -95,6 +107,8 @@ pub struct Excuses {
     /// Changes that were cut short. A brick that was alone then gives the file of a write the time of it at once, and its
     /// data when it is sent again.
     pub cut_short: Vec<CutShort>,
+    /// Calls that may have been done without a record.
+    pub unrecorded: Vec<Unrecorded>,
 }
 
 /// What was checked.

@@ -212,7 +212,7 @@ impl World {
         match after {
             Ok(opened) => {
                 if verdict.last {
-                    self.ledger.goes_on(round.brick);
+                    self.ledger.goes_on(self.now, round.brick);
                 }
                 self.begin_set(m, round.set, round.brick, opened);
             }

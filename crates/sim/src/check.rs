@@ -5,7 +5,7 @@ use crate::disk::Disk;
 use crate::trace::say;
 use crate::world::World;
 use disk_format::tag::{INTENT, PENDING, Tag, XATTR};
-use file_history::{CutShort, Excuse, Excuses, Loss};
+use file_history::{CutShort, Excuse, Excuses, Loss, Unrecorded};
 use file_system::{File, FileSystem, S_IFDIR, S_IFLNK};
 use ids::{Fid, SetId, Time};
 use std::collections::{BTreeMap, BTreeSet};
@@ -271,7 +271,11 @@ impl World {
             .collect();
         let cut_short = self.ledger.changes_cut_short().iter();
         let cut_short = cut_short.map(|(set, at)| CutShort { set: *set, at: nanos(*at) }).collect();
-        let excuses = Excuses { errors, dead: self.history.dead().to_vec(), cut_short };
+        let unrecorded = self.ledger.unrecorded().iter();
+        let unrecorded = unrecorded
+            .map(|u| Unrecorded { set: u.set, from: nanos(u.from), until: nanos(u.until) })
+            .collect();
+        let excuses = Excuses { errors, dead: self.history.dead().to_vec(), cut_short, unrecorded };
         let root = self.history.root();
         if !self.moves.are_none() && !losses.is_empty() {
             // See the module of moves.

@@ -47,6 +47,8 @@ pub(crate) struct Ledger {
     /// Bricks whose disks fail just now.
     failing: BTreeSet<BrickId>,
     losses: Vec<Loss>,
+    /// When a brick that had lost memory went on, and nothing was lost that anybody was told.
+    unrecorded: Vec<Loss>,
     excuses: Vec<Excuse>,
     cut_short: Vec<(SetId, Duration)>,
     below: BTreeSet<SetId>,
@@ -94,9 +96,20 @@ impl Ledger {
     }
 
     /// What the brick has is its set's history from here on.
-    pub(crate) fn goes_on(&mut self, brick: BrickId) {
+    pub(crate) fn goes_on(&mut self, now: Duration, brick: BrickId) {
+        if let (Some(torn), Some(set)) = (self.torn.get(&brick), self.set_of.get(&brick)) {
+            self.goes_on_unrecorded(*set, Some(torn.from), now);
+        }
         if !self.failing.contains(&brick) {
             self.torn.remove(&brick);
+        }
+    }
+
+    /// A set goes on with bricks of which the last one lost its memory at `from`: once for each such time.
+    fn goes_on_unrecorded(&mut self, set: SetId, from: Option<Duration>, now: Duration) {
+        let Some(from) = from else { return };
+        if !self.unrecorded.iter().chain(&self.losses).any(|l| (l.set, l.from) == (set, from)) {
+            self.unrecorded.push(Loss { set, from, until: now });
         }
     }
 
@@ -108,6 +121,14 @@ impl Ledger {
         after: &cluster::Set,
         quorum: usize,
     ) {
+        let holders = || before.view.in_sync.iter().filter(|b| !self.arbiters.contains(b));
+        if holders().all(|b| self.torn.contains_key(b)) {
+            self.goes_on_unrecorded(
+                before.id,
+                holders().filter_map(|b| self.torn.get(b)).map(|t| t.from).max(),
+                now,
+            );
+        }
         for brick in after.view.in_sync.difference(&before.view.in_sync) {
             // It has healed from one that is in sync, and synced, before that was proposed.
             if !self.failing.contains(brick) && self.torn.get(brick).is_some_and(|t| t.until < sent) {
@@ -176,6 +197,10 @@ impl Ledger {
 
     pub(crate) fn losses(&self) -> &[Loss] {
         &self.losses
+    }
+
+    pub(crate) fn unrecorded(&self) -> &[Loss] {
+        &self.unrecorded
     }
 
     pub(crate) fn excuses(&self) -> &[Excuse] {

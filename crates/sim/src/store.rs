@@ -244,11 +244,11 @@ impl World {
         let (Some(old), Some(new)) = (before.sets.get(&set), now.sets.get(&set)) else { return };
         let volume = now.volumes.get(&new.volume);
         let quorum = volume.map_or(1, |v| v.write_quorum(new.copies()) as usize);
-        if new.view.epoch != old.view.epoch {
-            self.ledger.agreed((sent, self.now), old, new, quorum);
-        }
         if new.lost_before != old.lost_before {
             self.lost(set, &old.view.in_sync);
+        }
+        if new.view.epoch != old.view.epoch {
+            self.ledger.agreed((sent, self.now), old, new, quorum);
         }
         if let Some(brick) = new.view.primary.filter(|_| new.view.primary != old.view.primary) {
             let successor = new.brick(brick).map(|b| machine_of(b.server));

@@ -39,23 +39,7 @@ impl Names {
                     self.remove(&s, *key, there, dir, told, &mut out);
                 }
             }
-            // Whether the other set's directory is there need not be asked about an exchange.
-            Ask::Rename { from, to, exchange: true, .. }
-                if is_one_of(told, &[Errno::EXDEV])
-                    && self.objects[from.dir].set != self.objects[to.dir].set =>
-            {
-                out.push(state.clone());
-            }
-            Ask::Rename { from, to, .. }
-                if self.enter(state, from.dir, told, &mut out)
-                    & self.enter(state, to.dir, told, &mut out) =>
-            {
-                for (s, source) in self.resolve(state, *from) {
-                    for (s, target) in self.resolve(&s, *to) {
-                        self.rename_placed(s, ask, (source, target), told, &mut out);
-                    }
-                }
-            }
+            Ask::Rename { .. } => self.rename_found(state, ask, told, &mut out),
             // Either may be gone.
             Ask::Link(obj, at) if is_one_of(told, &[Errno::ESTALE]) => {
                 self.enter(state, at.dir, told, &mut out);
@@ -66,7 +50,7 @@ impl Names {
                     self.link(&s, *obj, *at, there, told, &mut out);
                 }
             }
-            Ask::Make { .. } | Ask::Unlink(_) | Ask::Rmdir(_) | Ask::Rename { .. } | Ask::Link(..) => {}
+            Ask::Make { .. } | Ask::Unlink(_) | Ask::Rmdir(_) | Ask::Link(..) => {}
             Ask::Links(obj) => {
                 let (least, most) = state.links(*obj);
                 let fits = matches!(told, Some(Told::Count(n)) if (least..=most).contains(n));
@@ -91,6 +75,29 @@ impl Names {
             Ask::Lose(set) => out.push(self.lose(state, *set)),
         }
         out
+    }
+
+    /// A rename, as far as its directories are there.
+    fn rename_found(&self, state: &State, ask: &Ask, told: Option<&Told>, out: &mut Vec<State>) {
+        let Ask::Rename { from, to, exchange, .. } = ask else { return };
+        let far = self.objects[from.dir].set != self.objects[to.dir].set;
+        let refused = is_one_of(told, &[Errno::EXDEV]);
+        // Whether the other set's directory is there need not be asked about an exchange.
+        if *exchange && far && refused {
+            return out.push(state.clone());
+        }
+        let enters = self.enter(state, from.dir, told, out);
+        let arrives = self.enter(state, to.dir, told, out);
+        for (s, source) in self.resolve(state, *from).into_iter().filter(|_| enters) {
+            if arrives {
+                for (s, target) in self.resolve(&s, *to) {
+                    self.rename_placed(s, ask, (source, target), told, out);
+                }
+            // What else is wrong than the directory that is gone may be told.
+            } else if refused && self.crosses((*from, *to), source, source.as_slice(), false) {
+                out.push(s);
+            }
+        }
     }
 
     /// The directory of an entry: whether the question goes on to the entry.

@@ -2,9 +2,9 @@
 
 use crate::script::{SET, Script, attr, data, dir, done, fid, file, make, name, root};
 use bytes::Bytes;
-use file_history::Excuse;
+use file_history::{Excuse, Unrecorded};
 use ids::{Fid, SetId};
-use wire::op::Node;
+use wire::op::{Node, rename_flags};
 use wire::{Attr, Body, Errno, Op};
 
 fn synced() -> Script {
@@ -587,6 +587,41 @@ fn a_call_across_several_losses_may_be_done_as_often() {
             s.losses.push(file_history::Loss { set: SET, from, until: from + 5 });
         }
         s.read(1, &[(40, 1)]);
+        if fine { s.accepted() } else { s.refused() }
+    }
+}
+
+/// Also one that nobody was answered yet.
+#[test]
+fn an_append_that_waits_may_be_done_once_more() {
+    for (lost, fine) in [(true, true), (false, false)] {
+        let mut s = synced();
+        s.append(1, &[(10, 1)], 20);
+        let waits = s.records.len() - 1;
+        s.records[waits].answer = None;
+        s.at(100, 110);
+        s.read(1, &[(30, 1)]);
+        s.at(200, 210);
+        if lost {
+            s.losses.push(file_history::Loss { set: SET, from: 110, until: 120 });
+        }
+        if fine { s.accepted() } else { s.refused() }
+    }
+}
+
+/// So may a power cut that took nothing of which anybody was told: an exchange is undone when it is sent again.
+#[test]
+fn a_call_without_a_record_may_be_done_once_more() {
+    for (cut, fine) in [(Some((110, 120)), true), (Some((10, 60)), false), (None, false)] {
+        let mut s = Script::default();
+        s.call(make(root(), "a", Node::File), attr(file(fid(1), 1, 0)));
+        s.call(make(root(), "b", Node::File), attr(file(fid(2), 1, 0)));
+        let (parent, to_parent, flags) = (root(), root(), rename_flags::EXCHANGE);
+        s.call(Op::Rename { parent, name: name("a"), to_parent, to_name: name("b"), flags }, done());
+        s.at(100, 200);
+        s.excuses.unrecorded.extend(cut.map(|(from, until)| Unrecorded { set: SET, from, until }));
+        s.lookup(root(), "a", Ok(file(fid(1), 1, 0)));
+        s.lookup(root(), "b", Ok(file(fid(2), 1, 0)));
         if fine { s.accepted() } else { s.refused() }
     }
 }

@@ -316,6 +316,13 @@ fn only_directories_and_exchanges_are_refused_between_sets() {
         s.call(move_to(there(7), what, 0), Err(Errno::EXDEV));
         if fine { s.accepted() } else { s.refused() }
     }
+    // Likewise where the target's directory is gone, which may be told as well.
+    for (what, fine) in [("a", false), ("d", true)] {
+        let mut s = other();
+        s.call(Op::Rmdir { parent: root(), name: name("other") }, done());
+        s.call(move_to(there(7), what, 0), Err(Errno::EXDEV));
+        if fine { s.accepted() } else { s.refused() }
+    }
     let mut s = other();
     s.call(move_to(there(7), "a", 0), done());
     s.lookup(there(7), "b", Ok(file(fid(1), 1, 0)));
