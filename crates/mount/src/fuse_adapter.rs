@@ -2,16 +2,16 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use client::{Client, NewEntry, Object, Payload, Span};
 use fuse::{
     AttrReply, Capabilities, CopyOp, CreateOp, Data, DirPlusSink, DirSink, Entry, Errno, FallocateOp,
     FileType, Filesystem, FlushOp, InitConfig, Kernel, LinkOp, Lock, LockOp, LseekOp, MkdirOp, MknodOp,
-    OpenFlags, OpenOp, Opened, ReadOp, ReaddirOp, ReleaseOp, RenameOp, Request, SetAttr, SetxattrOp, StatFs,
-    WriteOp,
+    Notifier, OpenFlags, OpenOp, Opened, ReadOp, ReaddirOp, ReleaseOp, RenameOp, Request, SetAttr,
+    SetxattrOp, StatFs, WriteOp,
 };
 use wire::op::{Node, rename_flags};
 use wire::reply::Room;
@@ -23,7 +23,9 @@ use crate::inodes::Inodes;
 use crate::listing::Listings;
 use crate::locks::{self, Locks};
 use crate::options::duration;
+use crate::pages::{Due, Pages};
 
+mod attributes;
 mod list;
 mod permission;
 
@@ -44,6 +46,10 @@ pub(crate) struct FuseAdapter {
     inodes: Inodes,
     listings: Listings,
     locks: Arc<Locks>,
+    /// And how many threads may wait for the kernel to drop pages.
+    notifier: OnceLock<(Notifier, usize)>,
+    /// How many do.
+    dropping: AtomicUsize,
     next_handle: AtomicU64,
     room: Mutex<Option<(Instant, Room)>>,
     entry_timeout: Duration,
@@ -60,6 +66,8 @@ impl FuseAdapter {
             inodes: Inodes::new(root),
             listings: Listings::default(),
             locks: Locks::new(Arc::clone(&client)),
+            notifier: OnceLock::new(),
+            dropping: AtomicUsize::new(0),
             next_handle: AtomicU64::new(1),
             room: Mutex::default(),
             entry_timeout,
@@ -77,33 +85,6 @@ impl FuseAdapter {
 
     fn object(&self, node: u64) -> Reply<Object> {
         self.inodes.get(node).ok_or(Errno::ESTALE)
-    }
-
-    /// The kernel gets a reference to what the attributes are of.
-    fn entry(&self, attr: &Attr) -> Entry {
-        let node = self.inodes.add(Object::from(attr), attr.mode & libc::S_IFMT);
-        self.describe(node, attr)
-    }
-
-    fn describe(&self, node: u64, attr: &Attr) -> Entry {
-        Entry {
-            node,
-            generation: attr.fid.epoch.0.into(),
-            attr: convert::attr(attr),
-            entry_timeout: self.entry_timeout.max(FuseAdapter::granted(client::grant::until())),
-            attr_timeout: self.attr_timeout.max(FuseAdapter::granted(client::grant::until())),
-        }
-    }
-
-    /// For how long the kernel may keep what holds until then. It counts in ticks and rounds up: that much less.
-    fn granted(until: Option<Instant>) -> Duration {
-        const TICKS: Duration = Duration::from_millis(20);
-        until.map_or(Duration::ZERO, |u| u.saturating_duration_since(Instant::now() + TICKS))
-    }
-
-    fn attr_reply(&self, attr: &Attr) -> AttrReply {
-        let timeout = self.attr_timeout.max(FuseAdapter::granted(client::grant::until()));
-        AttrReply { attr: convert::attr(attr), timeout }
     }
 
     fn make(&self, req: &Request<'_>, parent: u64, new: NewEntry) -> Reply<Entry> {
@@ -124,6 +105,7 @@ impl FuseAdapter {
     fn opened(&self, node: u64, flags: i32) -> Opened {
         let appends = flags & libc::O_APPEND != 0;
         let cache = if appends { OpenFlags::DIRECT_IO } else { OpenFlags::KEEP_CACHE };
+        self.inodes.pages(node, Pages::open);
         let told = locks::are_likely(flags) || self.inodes.was_locked(node);
         let flush = if told { OpenFlags::empty() } else { OpenFlags::NOFLUSH };
         Opened { fh: self.next_handle.fetch_add(1, Ordering::Relaxed), flags: cache | flush }
@@ -196,14 +178,16 @@ impl Filesystem for FuseAdapter {
 
     fn getattr(&self, req: &Request<'_>, node: u64, _fh: Option<u64>) -> Reply<AttrReply> {
         let attr = self.client(req).getattr(self.object(node)?).map_err(errno)?;
-        Ok(self.attr_reply(&attr))
+        let (until, now) = (client::grant::until(), Instant::now());
+        let due = self.inodes.pages(node, |p| p.look((&attr).into(), until, now));
+        Ok(self.attr_reply(node, &attr, due.unwrap_or(Due::Nothing)))
     }
 
     fn setattr(&self, req: &Request<'_>, node: u64, op: &SetAttr) -> Reply<AttrReply> {
         self.may_use(req, op.fh)?;
         let set = convert::set_attr(op);
         let attr = self.client(req).setattr(self.object(node)?, set).map_err(errno)?;
-        Ok(self.attr_reply(&attr))
+        Ok(self.attr_reply(node, &attr, self.changed(node, &attr, op.size.is_some())))
     }
 
     fn readlink(&self, req: &Request<'_>, node: u64) -> Reply<Vec<u8>> {
@@ -304,7 +288,9 @@ impl Filesystem for FuseAdapter {
         self.may_use(req, Some(op.fh))?;
         let append = !op.from_cache && op.flags & libc::O_APPEND.unsigned_abs() != 0;
         let at = Span { offset: op.offset, append, kill_suid: op.kill_suidgid };
-        let (len, _) = self.client(req).write(self.object(op.node)?, at, op.data).map_err(errno)?;
+        let (len, attr) = self.client(req).write(self.object(op.node)?, at, op.data).map_err(errno)?;
+        // Pages that may be older than the write are dropped when the kernel asks for attributes.
+        let _later = self.changed(op.node, &attr, false);
         Ok(len)
     }
 
@@ -439,9 +425,7 @@ impl Filesystem for FuseAdapter {
                     return sink.push(&bare(e.fid.ino(), e.kind), e.cookie, name);
                 };
                 // Known before the kernel hears of it; forgotten again if it did not fit.
-                let mut entry = self.entry(attr);
-                entry.entry_timeout = self.entry_timeout.max(FuseAdapter::granted(until));
-                entry.attr_timeout = self.attr_timeout.max(FuseAdapter::granted(until));
+                let entry = self.entry_until(attr, until);
                 let fits = sink.push(&entry, e.cookie, name);
                 if !fits {
                     self.forget(entry.node, 1);

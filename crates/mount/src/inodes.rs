@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use client::Object;
 
+use crate::pages::Pages;
+
 /// Locks that nodes are spread over.
 const SHARDS: usize = 64;
 /// How long the absence of file capabilities is believed: the kernel asks before writes.
@@ -21,11 +23,20 @@ struct Node {
     bare: Option<Instant>,
     /// A program of this mount has locked it.
     locked: bool,
+    pages: Pages,
 }
 
 impl Node {
     fn new(object: Object, kind: u32) -> Node {
-        Node { object, kind, references: 0, no_capabilities: None, bare: None, locked: false }
+        Node {
+            object,
+            kind,
+            references: 0,
+            no_capabilities: None,
+            bare: None,
+            locked: false,
+            pages: Pages::NONE,
+        }
     }
 }
 
@@ -93,6 +104,12 @@ impl Inodes {
         if let Some(n) = self.shard(node).get_mut(&node) {
             (n.no_capabilities, n.bare) = (Some(Instant::now()), alone);
         }
+    }
+
+    /// What the kernel keeps of a file's data; `None` if it does not know the node, or it is no file.
+    pub(crate) fn pages<T>(&self, node: u64, look: impl FnOnce(&mut Pages) -> T) -> Option<T> {
+        let mut shard = self.shard(node);
+        shard.get_mut(&node).filter(|n| n.kind == libc::S_IFREG).map(|n| look(&mut n.pages))
     }
 
     /// A program locks it.

@@ -14,6 +14,7 @@ mod lock_table;
 mod locks;
 mod mounted;
 pub mod options;
+mod pages;
 pub mod source;
 
 pub use client::{ConnectError, GivenKey, Key};

@@ -105,7 +105,9 @@ pub fn mount(options: MountOptions) -> Result<Mounted, Failure> {
     let config = SessionConfig { max_threads: options.threads.max(1), ..SessionConfig::default() };
     let fuse_adapter = Arc::new(FuseAdapter::new(Arc::clone(&client), root));
     let dir = mount.path().to_path_buf();
-    Ok(Mounted { session: Session::new(fuse_adapter, mount, config), client, dir })
+    let session = Session::new(Arc::<FuseAdapter>::clone(&fuse_adapter), mount, config);
+    fuse_adapter.notify_by(session.notifier(), config.max_threads);
+    Ok(Mounted { session, client, dir })
 }
 
 /// What is mounted at a directory by this program: its source, as it was written.

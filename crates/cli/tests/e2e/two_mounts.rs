@@ -4,6 +4,9 @@ use crate::harness::{Mounted, Pool, files};
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 fn with_two(test: impl FnOnce(&Mounted, &Mounted)) {
     let pool = Pool::new(2);
@@ -126,5 +129,72 @@ fn only_one_makes_a_name() {
         });
         assert_eq!(won, 200);
         assert_eq!(files::names(&one.dir).len(), 200);
+    });
+}
+
+/// The kernel of a mount notes a file's new time without dropping what it has of the file's data.
+#[test]
+fn a_change_of_attributes_does_not_keep_old_data() {
+    with_two(|one, two| {
+        for i in 0..20 {
+            let name = format!("f{i}");
+            fs::write(one.path(&name), "old-").unwrap();
+            let open = File::open(two.path(&name)).unwrap();
+            let read = || {
+                let mut bytes = [0; 4];
+                open.read_exact_at(&mut bytes, 0).unwrap();
+                bytes
+            };
+            assert_eq!(&read(), b"old-");
+            File::options().write(true).open(one.path(&name)).unwrap().write_all_at(b"new-", 0).unwrap();
+            open.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+            assert_eq!(&read(), b"new-", "file {i}");
+        }
+    });
+}
+
+/// Of several programs that read at one moment, the first one's question has the kernel drop what it has; the others must not
+/// be given it meanwhile.
+#[test]
+fn programs_that_read_at_once_read_the_same() {
+    const READERS: usize = 3;
+    with_two(|one, two| {
+        fs::write(one.path("file"), 0u64.to_le_bytes()).unwrap();
+        let file = File::options().write(true).open(one.path("file")).unwrap();
+        let (begin, end) = (Barrier::new(READERS + 1), Barrier::new(READERS + 1));
+        let (done, stale) = (AtomicBool::new(false), AtomicU64::new(0));
+        let value = AtomicU64::new(0);
+        let until = Instant::now() + Duration::from_secs(5);
+        std::thread::scope(|scope| {
+            for _ in 0..READERS {
+                scope.spawn(|| {
+                    let open = File::open(two.path("file")).unwrap();
+                    loop {
+                        begin.wait();
+                        if done.load(Ordering::Relaxed) {
+                            return;
+                        }
+                        let mut bytes = [0; 8];
+                        open.read_exact_at(&mut bytes, 0).unwrap();
+                        if u64::from_le_bytes(bytes) != value.load(Ordering::Relaxed) {
+                            stale.fetch_add(1, Ordering::Relaxed);
+                        }
+                        end.wait();
+                    }
+                });
+            }
+            while Instant::now() < until {
+                let next = value.fetch_add(1, Ordering::Relaxed) + 1;
+                file.write_all_at(&next.to_le_bytes(), 0).unwrap();
+                begin.wait();
+                end.wait();
+            }
+            done.store(true, Ordering::Relaxed);
+            begin.wait();
+        });
+        let rounds = value.load(Ordering::Relaxed);
+        println!("{rounds} rounds");
+        assert_eq!(stale.load(Ordering::Relaxed), 0, "reads of {rounds} rounds");
+        assert!(rounds > 20, "only {rounds} rounds");
     });
 }

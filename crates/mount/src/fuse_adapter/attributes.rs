@@ -1,0 +1,82 @@
+//! What the kernel is told of attributes, and for how long it may keep them.
+
+use super::FuseAdapter;
+use crate::convert;
+use crate::pages::Due;
+use client::Object;
+use fuse::{AttrReply, Entry, Notifier};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use wire::Attr;
+
+/// Threads that wait for the kernel to drop pages, at most: others have to serve what it waits for.
+const DROPPING_MAX: usize = 16;
+
+impl FuseAdapter {
+    /// The way to the kernel for what it did not ask, of a mount with so many threads.
+    pub(crate) fn notify_by(&self, notifier: Notifier, threads: usize) {
+        self.notifier.get_or_init(|| (notifier, DROPPING_MAX.min(threads / 2)));
+    }
+
+    /// The kernel gets a reference to what the attributes are of.
+    pub(super) fn entry(&self, attr: &Attr) -> Entry {
+        self.entry_until(attr, client::grant::until())
+    }
+
+    /// Likewise; nobody else changes what it leads to before `until`.
+    pub(super) fn entry_until(&self, attr: &Attr, until: Option<Instant>) -> Entry {
+        let node = self.inodes.add(Object::from(attr), attr.mode & libc::S_IFMT);
+        let keeps = self.inodes.pages(node, |p| p.entry(attr.into(), until)).unwrap_or(true);
+        let granted = FuseAdapter::granted(until);
+        Entry {
+            node,
+            generation: attr.fid.epoch.0.into(),
+            attr: convert::attr(attr),
+            entry_timeout: self.entry_timeout.max(granted),
+            attr_timeout: self.attr_timeout.max(if keeps { granted } else { Duration::ZERO }),
+        }
+    }
+
+    /// For how long the kernel may keep what holds until then. It counts in ticks and rounds up: that much less.
+    pub(super) fn granted(until: Option<Instant>) -> Duration {
+        const TICKS: Duration = Duration::from_millis(20);
+        until.map_or(Duration::ZERO, |u| u.saturating_duration_since(Instant::now() + TICKS))
+    }
+
+    /// What the kernel is told of a node's attributes once `due` is done.
+    pub(super) fn attr_reply(&self, node: u64, attr: &Attr, due: Due) -> AttrReply {
+        let until = client::grant::until();
+        let granted = match due {
+            Due::Nothing => FuseAdapter::granted(until),
+            Due::Drop if self.drop_pages(node) => {
+                self.inodes.pages(node, |p| p.dropped(attr.into(), until));
+                FuseAdapter::granted(until)
+            }
+            Due::Drop | Due::Resized => Duration::ZERO,
+            Due::Wait(at) => {
+                fuse::wait::block_on(|| {
+                    std::thread::sleep(at.saturating_duration_since(Instant::now()));
+                });
+                FuseAdapter::granted(until)
+            }
+        };
+        AttrReply { attr: convert::attr(attr), timeout: self.attr_timeout.max(granted) }
+    }
+
+    /// Has the kernel drop a file's data. It waits for reads and writes of the file, and other threads have to serve these: so
+    /// not if too many wait already.
+    pub(super) fn drop_pages(&self, node: u64) -> bool {
+        let Some((notifier, most)) = self.notifier.get() else { return false };
+        let waiting = self.dropping.fetch_add(1, Ordering::Relaxed);
+        let dropped = waiting < *most && notifier.inval_inode(node, 0, 0).is_ok();
+        self.dropping.fetch_sub(1, Ordering::Relaxed);
+        dropped
+    }
+
+    /// A program of this mount has changed a file.
+    pub(super) fn changed(&self, node: u64, attr: &Attr, cut: bool) -> Due {
+        let (until, now) = (client::grant::until(), Instant::now());
+        let due = self.inodes.pages(node, |p| p.changed(attr.into(), until, now, cut));
+        due.unwrap_or(Due::Nothing)
+    }
+}
