@@ -61,7 +61,8 @@ HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 CARGO_DEB := cargo-deb@3.8.0
 CARGO_RPM := cargo-generate-rpm@0.21.1
 packages: ## a .deb and a .rpm in target/packages: one static binary, units, manual pages, completions
-	RUSTFLAGS="-C target-feature=+crt-static" cargo build --locked --profile dist --target $(HOST) -p mortar
+	RUSTFLAGS="-C target-feature=+crt-static -C force-unwind-tables=no" cargo build --locked --profile dist --target $(HOST) -p mortar
+	@size=$$(stat -c %s target/$(HOST)/dist/mortar); echo "target/$(HOST)/dist/mortar: $$size bytes"; [ $$size -lt 15000000 ] || { echo "15,000,000 are the limit" >&2; exit 1; }
 	rm -rf target/package target/packages && mkdir -p target/package target/packages
 	target/$(HOST)/dist/mortar manual target/package/man
 	target/$(HOST)/dist/mortar completions bash > target/package/mortar.bash
