@@ -57,22 +57,23 @@ pub(crate) fn read_small(dir: &File, name: &[u8]) -> Result<Option<Vec<u8>>, Err
     }
 }
 
-/// Makes the directory at `path` a brick. A missing directory is created, its parent must exist.
+/// Makes the directory at `path` a brick. A missing directory is created, its parent must exist. `made`: since when the
+/// volume has its root, the same for all bricks of a set.
 ///
 /// # Errors
 /// Why it cannot be one, in one line.
-pub fn format(path: &Path, identity: &Identity) -> Result<(), FormatError> {
+pub fn format(path: &Path, identity: &Identity, made: Time) -> Result<(), FormatError> {
     let missing = path.symlink_metadata().is_err();
-    let made = make_brick(path, identity);
-    if made.is_err() && missing {
+    let done = make_brick(path, identity, made);
+    if done.is_err() && missing {
         // Only ever an empty directory, or one with our own folder in it: what we made goes again.
         let _ = std::fs::remove_dir_all(own(path));
         let _ = std::fs::remove_dir(path);
     }
-    made
+    done
 }
 
-fn make_brick(path: &Path, identity: &Identity) -> Result<(), FormatError> {
+fn make_brick(path: &Path, identity: &Identity, made: Time) -> Result<(), FormatError> {
     let io = |doing, e: Errno| match e {
         Errno::EROFS => FormatError::ReadOnly { path: path.to_path_buf() },
         errno => FormatError::Io { path: path.to_path_buf(), doing, errno },
@@ -86,14 +87,19 @@ fn make_brick(path: &Path, identity: &Identity) -> Result<(), FormatError> {
         }
         Err(e) => return Err(io("look at it", io_errno(&e))),
     }
-    format_on(&Host, path, identity)
+    format_on(&Host, path, identity, made)
 }
 
 /// Makes a directory of any file system a brick. Unlike [`format`] it looks at nothing around the directory nor in it.
 ///
 /// # Errors
 /// Why it cannot be one, in one line.
-pub fn format_on(fs: &dyn FileSystem, path: &Path, identity: &Identity) -> Result<(), FormatError> {
+pub fn format_on(
+    fs: &dyn FileSystem,
+    path: &Path,
+    identity: &Identity,
+    made: Time,
+) -> Result<(), FormatError> {
     let io = |doing, e: Errno| match e {
         Errno::EROFS => FormatError::ReadOnly { path: path.to_path_buf() },
         errno => FormatError::Io { path: path.to_path_buf(), doing, errno },
@@ -105,8 +111,8 @@ pub fn format_on(fs: &dyn FileSystem, path: &Path, identity: &Identity) -> Resul
         fid: identity.root,
         home: identity.root_home,
         version: Version::default(),
-        ctime: Time::default(),
-        atime: Time::default(),
+        ctime: made,
+        atime: made,
     };
     make_folder(&root, RESERVED).map_err(|e| io("create .mortar", e))?;
     let meta = root.open_at(RESERVED, S_IFDIR).map_err(|e| io("open .mortar", e))?;
@@ -116,7 +122,7 @@ pub fn format_on(fs: &dyn FileSystem, path: &Path, identity: &Identity) -> Resul
     }
     // All replicas' roots begin alike.
     root.chmod(0o755).and_then(|()| root.chown(Some(0), Some(0))).map_err(|e| io("set owner and mode", e))?;
-    root.set_times(Times { atime: tag.ctime, mtime: tag.ctime }).map_err(|e| io("set times", e))?;
+    root.set_times(Times { atime: made, mtime: made }).map_err(|e| io("set times", e))?;
     root.set_tag(&tag).map_err(|e| io("tag", e))?;
     // The identity comes last: a brick that has one is whole.
     write_durably(&meta, IDENTITY, &identity.encode()).map_err(|e| io("write the identity", e))
@@ -185,7 +191,12 @@ pub(crate) fn trace(at: &Site) -> Option<(ids::BrickId, Tag)> {
 ///
 /// # Errors
 /// Why it cannot be one, in one line.
-pub fn format_again(fs: &dyn FileSystem, path: &Path, identity: &Identity) -> Result<(), FormatError> {
+pub fn format_again(
+    fs: &dyn FileSystem,
+    path: &Path,
+    identity: &Identity,
+    made: Time,
+) -> Result<(), FormatError> {
     let io = |doing, errno| FormatError::Io { path: path.to_path_buf(), doing, errno };
     let mut empty = true;
     let mut look = |name: &[u8], _: u32, _: u64| {
@@ -200,7 +211,7 @@ pub fn format_again(fs: &dyn FileSystem, path: &Path, identity: &Identity) -> Re
     if !empty {
         return Err(FormatError::NotEmpty { path: path.to_path_buf() });
     }
-    format_on(fs, path, identity)
+    format_on(fs, path, identity, made)
 }
 
 fn make_dir(fs: &dyn FileSystem, path: &Path) -> Result<(), Errno> {

@@ -259,7 +259,7 @@ mod tests {
                 root: Fid::root(OURS),
                 root_home: OURS,
             };
-            crate::format_on(&fs, path, &identity).unwrap();
+            crate::format_on(&fs, path, &identity, ids::Time::default()).unwrap();
             let options = Options { seed: Some(seed), ..Options::default() };
             let brick = Brick::open_on(&fs, path, &identity, options).unwrap();
             Tree { brick, lsn: 0, dirs: BTreeMap::new(), placed: BTreeSet::new(), random: seed + 1 }

@@ -145,7 +145,7 @@ fn what_cannot_be_adopted_is_named() {
     }
 
     fs::create_dir(dir.join("a/brick")).unwrap();
-    brick::format(&dir.join("a/brick"), &identity(3)).unwrap();
+    brick::format(&dir.join("a/brick"), &identity(3), ids::Time::default()).unwrap();
     assert!(matches!(refused(&dir), FormatError::Around { inner, .. } if inner == dir.join("a/brick")));
     assert!(matches!(refused(&dir.join("a/brick")), FormatError::AlreadyBrick { .. }));
     assert!(matches!(refused(&dir.join("a/brick/in")), FormatError::Inside { .. }));
@@ -156,7 +156,7 @@ fn what_cannot_be_adopted_is_named() {
 fn a_brick_of_others_is_left_alone() {
     let t = temp();
     let used = t.path().join("used");
-    brick::format(&used, &identity(1)).unwrap();
+    brick::format(&used, &identity(1), ids::Time::default()).unwrap();
     Brick::open(&used, &identity(1), Options::default()).unwrap().close().unwrap();
     fs::remove_file(used.join(".mortar/identity")).unwrap();
     assert!(matches!(refused(&used), FormatError::Leftover { .. }), "it lost its identity");

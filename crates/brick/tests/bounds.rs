@@ -13,7 +13,7 @@ fn descriptors() -> usize {
 fn descriptors_are_bounded_and_handles_survive_renames() {
     let t = temp();
     let path = t.path().join("b");
-    brick::format(&path, &identity(1)).unwrap();
+    brick::format(&path, &identity(1), ids::Time::default()).unwrap();
     let options = Options { fd_limit: 16, nodes: 50, names: 50, ..Options::default() };
     let before = descriptors();
     let mut s = Set::new(vec![Brick::open(&path, &identity(1), options).unwrap()]);

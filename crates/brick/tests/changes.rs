@@ -252,13 +252,26 @@ fn copies_of_other_sets_directories() {
     assert!(b.attr(mine(11)).is_ok() && b.attr(mine(12)).is_ok());
 }
 
+/// Nothing of the kernel's clock is in the root.
+#[test]
+fn a_root_begins_with_the_time_that_is_given() {
+    let t = temp();
+    let path = t.path().join("b");
+    brick::format(&path, &identity(1), time(5)).unwrap();
+    let root = open(&path, &identity(1)).attr(ROOT).unwrap();
+    assert_eq!([root.atime, root.mtime, root.ctime], [time(5); 3]);
+    std::fs::remove_dir_all(&path).unwrap();
+    brick::format_again(&file_system::Host, &path, &identity(1), time(5)).unwrap();
+    assert_eq!(open(&path, &identity(1)).attr(ROOT), Ok(root), "one that lost all it held begins alike");
+}
+
 #[test]
 fn an_arbiter_keeps_sizes_and_no_data() {
     let t = temp();
     let mut id = identity(9);
     id.arbiter = true;
     let path = t.path().join("arb");
-    brick::format(&path, &id).unwrap();
+    brick::format(&path, &id, ids::Time::default()).unwrap();
     let mut s = Set::new(vec![new_brick(t.path(), 1), open(&path, &id)]);
     let f = s.file(ROOT, "f");
     s.write(f, 1000, &[7; 5000]);

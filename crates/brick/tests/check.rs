@@ -26,7 +26,7 @@ fn closed() -> Closed {
 fn closed_with(options: Options) -> Closed {
     let t = temp();
     let path = t.path().join("b1");
-    brick::format(&path, &identity(1)).unwrap();
+    brick::format(&path, &identity(1), ids::Time::default()).unwrap();
     let mut s = Set::new(vec![Brick::open(&path, &identity(1), options).unwrap()]);
     let d = s.dir(ROOT, "d");
     let f = s.file(d, "f");

@@ -206,7 +206,7 @@ fn a_torn_tail_is_cut_and_damage_in_the_middle_is_refused() {
 fn a_missing_segment_is_noticed() {
     let t = temp();
     let path = t.path().join("b");
-    brick::format(&path, &identity(1)).unwrap();
+    brick::format(&path, &identity(1), ids::Time::default()).unwrap();
     let options = Options { segment_size: 500, ..Options::default() };
     let mut s = Set::new(vec![Brick::open(&path, &identity(1), options.clone()).unwrap()]);
     for n in 0..30 {
@@ -226,7 +226,7 @@ fn a_missing_segment_is_noticed() {
 fn the_journal_is_read_cut_and_dropped() {
     let t = temp();
     let path = t.path().join("b");
-    brick::format(&path, &identity(1)).unwrap();
+    brick::format(&path, &identity(1), ids::Time::default()).unwrap();
     let options = Options { segment_size: 500, ..Options::default() };
     let mut s = Set::new(vec![Brick::open(&path, &identity(1), options.clone()).unwrap()]);
     for n in 0..30 {
@@ -267,7 +267,7 @@ fn the_journal_is_read_cut_and_dropped() {
 fn a_journal_beyond_its_bound_drops_what_is_safe() {
     let t = temp();
     let path = t.path().join("b");
-    brick::format(&path, &identity(1)).unwrap();
+    brick::format(&path, &identity(1), ids::Time::default()).unwrap();
     let options = Options { segment_size: 1000, journal_size: 5000, ..Options::default() };
     let mut s = Set::new(vec![Brick::open(&path, &identity(1), options).unwrap()]);
     for n in 0..200 {

@@ -23,7 +23,7 @@ fn ours(n: u64) -> Fid {
 /// Bricks of a set that has no root of its own.
 fn placed_brick(dir: &Path, n: u32) -> Brick {
     let path = dir.join(format!("b{n}"));
-    brick::format(&path, &placed_identity(n)).unwrap();
+    brick::format(&path, &placed_identity(n), ids::Time::default()).unwrap();
     open(&path, &placed_identity(n))
 }
 

@@ -219,7 +219,7 @@ fn segments(brick: &Path) -> Vec<PathBuf> {
 fn a_segment_that_stays_refuses_nothing() {
     let t = temp();
     let path = t.path().join("b1");
-    brick::format(&path, &identity(1)).unwrap();
+    brick::format(&path, &identity(1), ids::Time::default()).unwrap();
     let options = Options { journal_size: 64 << 10, segment_size: 16 << 10, ..Options::default() };
     let mut s = Set::new(vec![Brick::open(&path, &identity(1), options.clone()).unwrap()]);
     let f = s.file(ROOT, "f");

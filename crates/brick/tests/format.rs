@@ -29,9 +29,9 @@ fn refusals_are_one_clear_line() {
     let t = temp();
     let id = identity(1);
     let at = |p: &str| t.path().join(p);
-    format(&at("b"), &id).unwrap();
+    format(&at("b"), &id, ids::Time::default()).unwrap();
     let refuse = |p: &str| {
-        let e = format(&at(p), &id).unwrap_err();
+        let e = format(&at(p), &id, ids::Time::default()).unwrap_err();
         assert_eq!(e.to_string().lines().count(), 1);
         e
     };
@@ -43,7 +43,7 @@ fn refusals_are_one_clear_line() {
     std::fs::write(at("file"), b"").unwrap();
     assert!(matches!(refuse("file"), FormatError::NotDirectory { .. }));
     std::fs::create_dir(at("outer")).unwrap();
-    format(&at("outer/b"), &id).unwrap();
+    format(&at("outer/b"), &id, ids::Time::default()).unwrap();
     assert!(matches!(refuse("outer"), FormatError::Around { .. }));
     std::fs::create_dir_all(at("full/x")).unwrap();
     assert!(matches!(refuse("full"), FormatError::NotEmpty { .. }));
@@ -60,13 +60,16 @@ fn unsuitable_file_systems() {
     std::fs::create_dir(&ro).unwrap();
     let bind = t.path().to_str().unwrap().to_owned();
     if let Some(m) = Mounted::new(&ro, &["--bind", "-o", "ro", &bind]) {
-        let e = format(&m.0.join("b"), &identity(1)).unwrap_err();
+        let e = format(&m.0.join("b"), &identity(1), ids::Time::default()).unwrap_err();
         assert!(matches!(e, FormatError::ReadOnly { .. }), "{e}");
     }
     if let Some(m) = Mounted::new(&t.path().join("ram"), &["-t", "ramfs", "none"]) {
-        let e = format(&m.0.join("b"), &identity(1)).unwrap_err();
+        let e = format(&m.0.join("b"), &identity(1), ids::Time::default()).unwrap_err();
         assert!(matches!(e, FormatError::Unsuitable { .. }), "{e}");
-        assert!(matches!(format(&m.0, &identity(1)).unwrap_err(), FormatError::Unsuitable { .. }));
+        assert!(matches!(
+            format(&m.0, &identity(1), ids::Time::default()).unwrap_err(),
+            FormatError::Unsuitable { .. }
+        ));
     }
 }
 
@@ -82,7 +85,7 @@ fn a_full_file_system_answers_enospc() {
         return;
     };
     let path = m.0.clone();
-    format(&path, &identity(1)).unwrap();
+    format(&path, &identity(1), ids::Time::default()).unwrap();
     let mut s = Set::new(vec![open(&path, &identity(1))]);
     let f = s.file(ROOT, "f");
     let mut last = Ok(None);
@@ -105,10 +108,10 @@ fn a_full_file_system_answers_enospc() {
 fn a_brick_that_was_never_opened_is_taken_apart() {
     let t = temp();
     let at = t.path().join("b");
-    format(&at, &identity(1)).unwrap();
+    format(&at, &identity(1), ids::Time::default()).unwrap();
     assert!(!brick::clear_unused(&at, |_| false), "somebody has it");
     assert!(brick::clear_unused(&at, |i| *i == identity(1)));
-    format(&at, &identity(2)).unwrap();
+    format(&at, &identity(2), ids::Time::default()).unwrap();
     std::fs::write(at.join("file"), b"").unwrap();
     assert!(!brick::clear_unused(&at, |_| true));
     std::fs::remove_file(at.join("file")).unwrap();

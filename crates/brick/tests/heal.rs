@@ -429,7 +429,7 @@ fn a_placed_directory_that_nobody_else_has_goes() {
         let new = |n: u32| {
             let id = disk_format::Identity { root: Fid::root(root_home), root_home, ..identity(n) };
             let path = dir.path().join(format!("b{n}"));
-            brick::format(&path, &id).unwrap();
+            brick::format(&path, &id, ids::Time::default()).unwrap();
             open(&path, &id)
         };
         let (mut p, mut j) = (new(1), new(2));
@@ -464,7 +464,7 @@ fn placed_bricks(dir: &std::path::Path, count: u32) -> Vec<Brick> {
     let new = |n: u32| {
         let id = disk_format::Identity { root: Fid::root(theirs), root_home: theirs, ..identity(n) };
         let path = dir.join(format!("b{n}"));
-        brick::format(&path, &id).unwrap();
+        brick::format(&path, &id, ids::Time::default()).unwrap();
         open(&path, &id)
     };
     (1..=count).map(new).collect()

@@ -22,7 +22,7 @@ fn first_of(segment: &Path) -> u64 {
 
 fn brick_with(dir: &Path, options: &Options) -> Set {
     let path = dir.join("b");
-    brick::format(&path, &identity(1)).unwrap();
+    brick::format(&path, &identity(1), ids::Time::default()).unwrap();
     Set::new(vec![Brick::open(&path, &identity(1), options.clone()).unwrap()])
 }
 

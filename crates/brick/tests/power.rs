@@ -66,7 +66,7 @@ fn small() -> Options {
 
 fn brick_on(disk: &Disk) -> Set {
     let path = disk.dir.join("b");
-    brick::format(&path, &identity(1)).unwrap();
+    brick::format(&path, &identity(1), ids::Time::default()).unwrap();
     Set::new(vec![Brick::open(&path, &identity(1), small()).unwrap()])
 }
 
@@ -149,7 +149,7 @@ fn a_brick_in_use_is_known_as_such_after_a_power_cut() {
 /// A brick whose journal has many segments, durable in the middle; its files before each loss.
 fn torn_brick(dir: &Path) -> (PathBuf, Vec<PathBuf>, Lsn) {
     let path = dir.join("b");
-    brick::format(&path, &identity(1)).unwrap();
+    brick::format(&path, &identity(1), ids::Time::default()).unwrap();
     let mut s = Set::new(vec![Brick::open(&path, &identity(1), small()).unwrap()]);
     for n in 0..50 {
         s.file(ROOT, &format!("f{n}"));

@@ -212,7 +212,7 @@ pub struct NewVolume {
     /// Allows two bricks of one set on one server.
     #[serde(default)]
     pub force: bool,
-    /// Seconds since 1970, informative.
+    /// Seconds since 1970: the times that its root directory begins with.
     #[serde(default)]
     pub created: u64,
     /// As in [`NewBricks`]; `None`: its directories are not bricks yet.

@@ -111,7 +111,7 @@ pub struct Volume {
     pub sets: Vec<SetId>,
     /// Options that were set; the rest have their defaults.
     pub options: BTreeMap<String, String>,
-    /// Seconds since 1970 by the clock of whoever created it. Informative only.
+    /// Seconds since 1970 by the clock of whoever created it: the times that its root directory begins with.
     #[serde(default)]
     pub created: u64,
 }

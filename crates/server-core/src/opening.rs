@@ -6,7 +6,7 @@ use cluster::State;
 use cluster::arbitration::{Evidence, Holding};
 use disk_format::Identity;
 use file_system::FileSystem;
-use ids::{BrickId, Epoch, Lsn, SetId, VolumeId};
+use ids::{BrickId, Epoch, Lsn, SetId, Time, VolumeId};
 use set_core::{Pending, Start};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -44,6 +44,7 @@ pub struct OpenSet {
     path: String,
     floor: Epoch,
     identity: Identity,
+    made: Time,
     /// Where its file system was mounted when it was last opened; empty: not known.
     mount: String,
     /// An empty directory may be made the brick again: others hold what belongs into it.
@@ -96,6 +97,7 @@ impl OpenSet {
             floor: info.view.epoch,
             mount: b.mount.clone(),
             refill: knows_all && info.view.primary.is_some() && !info.view.in_sync.contains(&brick),
+            made: settings::made(volume),
             identity: settings::identity(settings::pool_bytes(state), volume, info, b),
             options: settings::brick_options(volume, base),
         })
@@ -123,7 +125,7 @@ impl OpenSet {
             }
             Err(OpenError::NotBrick { .. }) if self.refill => {
                 self.check_place(place)?;
-                brick::format_again(place.fs, path, &self.identity).map_err(|e| {
+                brick::format_again(place.fs, path, &self.identity, self.made).map_err(|e| {
                     format!("it has no .mortar/identity and cannot be made a brick again: {e}; empty it, and it is filled again")
                 })?;
                 tracing::warn!("{}: there was nothing: brick {} is filled again", self.path, self.brick);

@@ -4,7 +4,7 @@ use brick::Options;
 use cluster::options::{self, Rebalance, VolumeOptions};
 use cluster::{Brick, Set, State, Status, Volume};
 use disk_format::Identity;
-use ids::{BrickId, Fid, ServerId, SetId};
+use ids::{BrickId, Fid, ServerId, SetId, Time};
 use replica::View;
 use set_core::{RebalanceSettings, RebalanceState, RebalanceThrottle, Settings};
 use std::collections::BTreeMap;
@@ -37,6 +37,11 @@ pub fn identity(pool: [u8; 16], volume: &Volume, set: &Set, brick: &Brick) -> Id
 /// The set that holds the volume's root directory.
 pub fn root_set(volume: &Volume) -> SetId {
     volume.sets.first().copied().unwrap_or_default()
+}
+
+/// Since when a volume has its root: what all its bricks begin with.
+pub fn made(volume: &Volume) -> Time {
+    Time { sec: i64::try_from(volume.created).unwrap_or(i64::MAX), nsec: 0 }
 }
 
 /// How a brick is run: what the volume's options say, the rest from `base`.

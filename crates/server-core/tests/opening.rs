@@ -27,7 +27,7 @@ fn disk(state: &State) -> MemoryFs {
     let set = state.sets.get(&SET).unwrap();
     let volume = state.volumes.get(&set.volume).unwrap();
     let identity = identity(pool_bytes(state), volume, set, set.brick(MINE).unwrap());
-    brick::format_on(&fs, Path::new("/b1"), &identity).unwrap();
+    brick::format_on(&fs, Path::new("/b1"), &identity, ids::Time::default()).unwrap();
     fs.open_dir(Path::new("/")).unwrap().sync_all().unwrap();
     fs
 }

@@ -51,7 +51,7 @@ pub(crate) fn draw(rng: &mut Prng, servers: usize, successions: bool) -> State {
             arbiter: u32::try_from(arbiter).unwrap_or(0),
             bricks,
             force: true,
-            created: 0,
+            created: 1,
             expect_brick: None,
         }),
     );
@@ -70,7 +70,7 @@ pub(crate) fn set_large(state: &mut State, bytes: u64) {
 pub(crate) fn format(state: &State, set: &cluster::Set, brick: &cluster::Brick, disk: &Disk) {
     let Some(volume) = state.volumes.get(&set.volume) else { return };
     let identity = server_core::identity(server_core::pool_bytes(state), volume, set, brick);
-    let made = brick::format_on(disk.fs(), disk.path(), &identity);
+    let made = brick::format_on(disk.fs(), disk.path(), &identity, server_core::made(volume));
     assert!(made.is_ok(), "{made:?}");
     disk.sync_all();
 }

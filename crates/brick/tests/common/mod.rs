@@ -60,7 +60,7 @@ pub fn open(path: &Path, id: &Identity) -> Brick {
 
 pub fn new_brick(dir: &Path, n: u32) -> Brick {
     let path = dir.join(format!("b{n}"));
-    brick::format(&path, &identity(n)).unwrap();
+    brick::format(&path, &identity(n), ids::Time::default()).unwrap();
     open(&path, &identity(n))
 }
 

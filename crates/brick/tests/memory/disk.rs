@@ -36,7 +36,7 @@ impl Disk {
         fs.make_dirs(Path::new(PATH)).unwrap();
         let mut disk = Disk { fs, number, openings: 0, seconds: 1_700_000_000 };
         disk.pass_time();
-        brick::format_on(&disk.fs, Path::new(PATH), &identity(number)).unwrap();
+        brick::format_on(&disk.fs, Path::new(PATH), &identity(number), ids::Time::default()).unwrap();
         // Whoever makes a brick has its disk synced before it is used.
         disk.fs.open_dir(Path::new("/")).unwrap().sync_all().unwrap();
         disk

@@ -2,9 +2,10 @@
 
 use crate::harness::{Mounted, Pool, alone, eventually, files};
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 const TWO: [(usize, &str); 2] = [(0, "a"), (1, "a")];
 
@@ -237,6 +238,34 @@ fn bricks_are_replaced_while_the_volume_is_in_use() {
     eventually("the bricks are the same", || {
         (files::tree(&paths[0]) == files::tree(&paths[1])).then_some(())
     });
+}
+
+/// A root directory that nobody has changed is as old as its volume, whichever brick tells, one that came in later too.
+#[test]
+fn a_new_root_has_the_times_of_its_making() {
+    let now = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
+    let (mut pool, begun) = (Pool::new(3), i64::try_from(now()).unwrap());
+    pool.volume("v", 2, &TWO);
+    let times = |pool: &Pool| {
+        let mount = pool.mount("v");
+        let root = fs::metadata(&mount.dir).unwrap();
+        mount.end();
+        [
+            (root.atime(), root.atime_nsec()),
+            (root.mtime(), root.mtime_nsec()),
+            (root.ctime(), root.ctime_nsec()),
+        ]
+    };
+    let made = times(&pool);
+    let lately = begun..=i64::try_from(now()).unwrap();
+    assert!(made.iter().all(|(seconds, _)| lately.contains(seconds)), "{made:?}, made in {lately:?}");
+    pool.ok(&format!("volume replace-brick v {}", words(&pool, &[(1, "a"), (2, "n")])));
+    in_sync(&pool, "v", &[(0, "a"), (2, "n")]);
+    let brick = |path: &PathBuf| fs::metadata(path).unwrap().mtime();
+    let on_bricks: Vec<i64> = pool.paths(&[(0, "a"), (2, "n")]).iter().map(brick).collect();
+    assert_eq!(on_bricks, [made[1].0; 2]);
+    pool.kill(0);
+    assert_eq!(times(&pool), made, "as the other brick tells");
 }
 
 /// A disk is replaced by another one of the same server: with a copy less meanwhile, which has to be said.

@@ -58,10 +58,10 @@ pub(super) enum Making {
 }
 
 impl Making {
-    fn of(self, brick: BrickId) -> MakeBrick {
+    fn of(self, volume: &Volume, brick: BrickId) -> MakeBrick {
         match self {
             Making::Make { adopt } if adopt == Some(brick) => MakeBrick::Adopt,
-            Making::Make { .. } => MakeBrick::Make,
+            Making::Make { .. } => MakeBrick::Make(server_core::made(volume)),
             Making::TakeApart => MakeBrick::TakeApart,
         }
     }
@@ -213,7 +213,7 @@ impl Control {
                 if make {
                     self.note_making(id, &b.path);
                 }
-                if let Err(e) = make_brick(&b.path, identity.clone(), making.of(id)).await {
+                if let Err(e) = make_brick(&b.path, identity.clone(), making.of(volume, id)).await {
                     self.undo(&made).await;
                     return Err(format!("brick {shown}: {e}"));
                 }

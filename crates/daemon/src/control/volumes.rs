@@ -16,7 +16,7 @@ use admin::{
 use cluster::config;
 use cluster::{BrickSpec, Command, NewVolume, OptionChange, Refusal, Set, State, Volume};
 use config_store::ProposeError;
-use ids::ServerId;
+use ids::{ServerId, Time};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -291,8 +291,8 @@ impl Control {
 /// What is done with a directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum MakeBrick {
-    /// It is made a brick.
-    Make,
+    /// It is made a brick of a volume that has its root since then.
+    Make(Time),
     /// Its data is to become a brick's.
     Adopt,
     /// It is taken apart.
@@ -309,7 +309,7 @@ pub(super) async fn make_brick(
     let done = tokio::task::spawn_blocking(move || {
         let path = Path::new(&path);
         match what {
-            MakeBrick::Make => brick::format(path, &identity).map_err(|e| e.to_string()),
+            MakeBrick::Make(since) => brick::format(path, &identity, since).map_err(|e| e.to_string()),
             MakeBrick::Adopt => brick::begin_adoption(path, &identity).map_err(|e| e.to_string()),
             MakeBrick::TakeApart => brick::release(path, &identity),
         }

@@ -106,7 +106,7 @@ impl Rig {
         let fs = MemoryFs::new(64 << 30);
         fs.make_dirs(Path::new(PATH)).unwrap();
         fs.set_time(Time { sec: 1_700_000_000, nsec: 0 });
-        brick::format_on(&fs, Path::new(PATH), &identity()).unwrap();
+        brick::format_on(&fs, Path::new(PATH), &identity(), ids::Time::default()).unwrap();
         let now = Duration::from_secs(1000);
         let core = core(open(&fs, Epoch(0)), now);
         let mut rig = Rig { core, fs, now, epoch: Epoch(0), seq: 0, opens: BTreeSet::new() };

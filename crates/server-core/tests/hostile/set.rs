@@ -102,7 +102,7 @@ impl Set {
         let set = state.sets.get(&SET).unwrap();
         let volume = state.volumes.get(&set.volume).unwrap();
         let identity = identity(pool_bytes(&state), volume, set, set.brick(MINE).unwrap());
-        brick::format_on(&fs, Path::new("/b1"), &identity).unwrap();
+        brick::format_on(&fs, Path::new("/b1"), &identity, ids::Time::default()).unwrap();
         let options = Options { seed: Some(seed), ..Options::default() };
         let open = OpenSet::new(SET, MINE, &state, &options, true).unwrap();
         let mount_point = |_: &Path| Ok(PathBuf::from("/"));
