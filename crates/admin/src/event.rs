@@ -12,6 +12,60 @@ pub struct EventReports {
     pub notes: Vec<String>,
 }
 
+/// What happened?
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct GetEvents {
+    /// Not before then, in milliseconds since 1970.
+    #[serde(default)]
+    pub since_ms: u64,
+    /// At most so many of the newest.
+    pub most: u32,
+}
+
+/// Where are events sent, and where from now on?
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct EventsWebhook {
+    /// There from now on: `http://` or `https://`, host and path. May hold a secret.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// Nowhere from now on.
+    #[serde(default)]
+    pub remove: bool,
+}
+
+/// Where events are sent, and how that does.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct WebhookReport {
+    /// The address; `None`: nowhere. Its path may hold a secret.
+    #[serde(default)]
+    pub url: Option<String>,
+    /// Each server that told.
+    #[serde(default)]
+    pub servers: Vec<WebhookServer>,
+    /// Servers that did not tell.
+    #[serde(default)]
+    pub notes: Vec<String>,
+}
+
+/// How a server's sending does, since it started or the address was changed.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct WebhookServer {
+    /// Its host.
+    pub server: String,
+    /// Events that were taken.
+    #[serde(default)]
+    pub sent: u64,
+    /// Events that were given up: too many waited, or the receiver will never take them.
+    #[serde(default)]
+    pub dropped: u64,
+    /// Events that wait.
+    #[serde(default)]
+    pub waiting: u64,
+    /// Why the last try failed, if it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
 /// Something that happened.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Event {

@@ -30,7 +30,7 @@ pub use doctor::{DoctorReport, Finding, Severity};
 pub use drain::{DrainReport, DrainedBrick, DrainedSet, PeerDrained};
 pub use envelope::{TAG, Unreadable, VERSION, decode_answer, decode_request, encode_answer, encode_request};
 pub use error::{AdminError, ErrorCode};
-pub use event::{Event, EventReports};
+pub use event::{Event, EventReports, EventsWebhook, GetEvents, WebhookReport, WebhookServer};
 pub use keys::{
     ClientAdd, ClientList, ClientRevoke, ClientRotate, GetLocalKey, GetPoolToken, KeyLine, KeyList, KeyMade,
     KeyRole, KeysRevoked, KeysRotated, LocalKey, PoolKey, PoolRotateKey, PoolSecure, PoolSecured, PoolToken,
@@ -42,7 +42,7 @@ pub use profile::{
 };
 pub use rebalance::{MovedFiles, PlannedMove, RebalanceReport, RebalanceState, SetMoves};
 pub use request::{
-    AdminAnswer, AdminRequest, Ask, ConfigApply, ConfigDiff, ConfigExport, DrainAction, GetDoctor, GetEvents,
+    AdminAnswer, AdminRequest, Ask, ConfigApply, ConfigDiff, ConfigExport, DrainAction, GetDoctor,
     GetPeerStatus, PeerDetach, PeerDrain, PeerProbe, PeerReplace, PoolList, ProfileAction, REQUESTS,
     RebalanceAction, VolumeAddBrick, VolumeAdopt, VolumeClients, VolumeCreate, VolumeDelete, VolumeDrain,
     VolumeFds, VolumeGet, VolumeHeal, VolumeHealInfo, VolumeImport, VolumeInfo, VolumeList, VolumeProfile,

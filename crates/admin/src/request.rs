@@ -2,12 +2,13 @@
 
 use crate::{
     AdoptReport, BrickReplaced, BricksAdded, BricksRemoved, Changes, ClientAdd, ClientList, ClientReports,
-    ClientRevoke, ClientRotate, DoctorReport, Document, DrainReport, EventReports, GetLocalKey, GetPoolToken,
-    HealInfo, KeyList, KeyMade, KeysRevoked, KeysRotated, LocalKey, OpenFileReports, OptionLines,
-    OptionsReset, OptionsSet, PeerDetached, PeerDrained, PeerProbed, PeerReplaced, PeerStatus, Peers,
-    PoolKey, PoolRotateKey, PoolSecure, PoolSecured, PoolToken, ProfileReport, QueueReports, RebalanceReport,
-    TopReport, VolumeCreated, VolumeDeleted, VolumeDescriptions, VolumeImported, VolumeNames, VolumePromoted,
-    VolumeReports, VolumeStarted, VolumeStopped,
+    ClientRevoke, ClientRotate, DoctorReport, Document, DrainReport, EventReports, EventsWebhook, GetEvents,
+    GetLocalKey, GetPoolToken, HealInfo, KeyList, KeyMade, KeysRevoked, KeysRotated, LocalKey,
+    OpenFileReports, OptionLines, OptionsReset, OptionsSet, PeerDetached, PeerDrained, PeerProbed,
+    PeerReplaced, PeerStatus, Peers, PoolKey, PoolRotateKey, PoolSecure, PoolSecured, PoolToken,
+    ProfileReport, QueueReports, RebalanceReport, TopReport, VolumeCreated, VolumeDeleted,
+    VolumeDescriptions, VolumeImported, VolumeNames, VolumePromoted, VolumeReports, VolumeStarted,
+    VolumeStopped, WebhookReport,
 };
 use serde::{Deserialize, Serialize};
 
@@ -104,6 +105,7 @@ requests! {
     VolumeReset, VolumeReset, "volume-reset" -> OptionsReset;
     Doctor, GetDoctor, "doctor" -> DoctorReport;
     Events, GetEvents, "events" -> EventReports;
+    EventsWebhook, EventsWebhook, "events-webhook" -> WebhookReport;
     ConfigExport, ConfigExport, "config-export" -> Document;
     ConfigDiff, ConfigDiff, "config-diff" -> Changes;
     ConfigApply, ConfigApply, "config-apply" -> Changes;
@@ -338,16 +340,6 @@ pub struct VolumeTop {
 /// What is wrong?
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct GetDoctor {}
-
-/// What happened?
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct GetEvents {
-    /// Not before then, in milliseconds since 1970.
-    #[serde(default)]
-    pub since_ms: u64,
-    /// At most so many of the newest.
-    pub most: u32,
-}
 
 /// Which volumes are there?
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]

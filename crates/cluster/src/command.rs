@@ -175,6 +175,11 @@ pub enum Command {
     },
     /// A server joins with a token.
     JoinServer(Joining),
+    /// Events are sent there from now on.
+    SetWebhook {
+        /// `http://` or `https://`, host and path; `None`: nowhere.
+        url: Option<String>,
+    },
     /// An administrator gives up what only other bricks hold: the set goes on with this one alone.
     Promote {
         /// Which set.

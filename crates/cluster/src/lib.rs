@@ -28,6 +28,7 @@ mod replace;
 mod retired;
 mod state;
 mod views;
+mod webhook;
 
 #[cfg(test)]
 mod testing;
@@ -42,3 +43,4 @@ pub use names::{check_address, check_volume_name, normal_path};
 pub use refusal::{KeyRefusal, Refusal};
 pub use retired::Retired;
 pub use state::{Brick, Recent, Role, Server, Set, State, Status, View, Volume};
+pub use webhook::webhook_fault;

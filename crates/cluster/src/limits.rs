@@ -10,6 +10,8 @@ pub const VOLUME_NAME: usize = 64;
 pub const BRICK_PATH: usize = 1024;
 /// Bytes of a host name or address.
 pub const ADDRESS: usize = 255;
+/// Bytes of a webhook's address.
+pub const WEBHOOK: usize = 2048;
 /// Deleted volumes that may come back.
 pub const RETIRED: usize = 100;
 /// Servers of a pool.

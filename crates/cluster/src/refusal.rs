@@ -21,6 +21,8 @@ pub enum Refusal {
     Keys(#[from] KeyRefusal),
     #[error("address '{address}' is not allowed: use HOST:PORT with a port from 1 to 65535")]
     Address { address: String },
+    #[error("the webhook's address is not allowed: {why}")]
+    Webhook { why: String },
     #[error("host name '{host}' is not allowed: use a name or address without spaces and slashes")]
     Host { host: String },
     #[error("server '{host}' is in the pool already as server {id}: nothing to do")]

@@ -49,6 +49,9 @@ pub struct State {
     /// The keys that are let in.
     #[serde(default, skip_serializing_if = "Keys::is_unused")]
     pub keys: Keys,
+    /// Where events are sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub webhook: Option<String>,
     /// Answers to the latest commands, oldest first: a command that arrives twice is answered, not redone.
     #[serde(default)]
     pub recent: Vec<Recent>,
@@ -218,6 +221,7 @@ impl Default for State {
             longest_lease_ms: 0,
             retired: BTreeMap::new(),
             keys: Keys::default(),
+            webhook: None,
             recent: Vec::new(),
         }
     }

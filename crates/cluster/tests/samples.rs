@@ -101,6 +101,7 @@ fn name(command: &Command) -> &'static str {
         Command::SecurePool { .. } => "secure-pool",
         Command::AddToken { .. } => "add-token",
         Command::JoinServer(_) => "join-server",
+        Command::SetWebhook { .. } => "set-webhook",
         Command::Promote { .. } => "promote",
     }
 }
@@ -167,6 +168,7 @@ fn commands() -> Vec<Command> {
         Command::BrickMounted { brick: BrickId(2), mount: "/data".to_owned() },
         Command::SetVoters { voters: [ServerId(1), ServerId(3)].into() },
         Command::RecoverPool { server: ServerId(1) },
+        Command::SetWebhook { url: Some("https://hooks.example.org/mortar".to_owned()) },
         Command::Promote { set: SetId(1), expect_epoch: Epoch(3), brick: BrickId(2) },
         Command::AddKey(client_key()),
         Command::RevokeKey { key: KeyId(4) },

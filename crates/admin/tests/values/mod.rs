@@ -74,6 +74,8 @@ pub(crate) fn requests() -> Vec<AdminRequest> {
         VolumeProfile { name: name(), action: ProfileAction::Stop }.into_request(),
         VolumeTop { name: name() }.into_request(),
         GetDoctor {}.into_request(),
+        EventsWebhook { url: Some("https://hooks.example.org/mortar".to_owned()), remove: true }
+            .into_request(),
         GetEvents { since_ms: 1_795_305_600_000, most: 100 }.into_request(),
         VolumeList {}.into_request(),
         VolumeSet { name: name(), options: vec![("features.read-only".to_owned(), "on".to_owned())] }
@@ -379,6 +381,17 @@ pub(crate) fn answers() -> Vec<AdminAnswer> {
                 who: Some("192.0.2.7".to_owned()),
                 volume: Some(name()),
                 version: Some(17),
+            }],
+            notes: vec!["server server3 did not answer in time".to_owned()],
+        }),
+        AdminAnswer::EventsWebhook(WebhookReport {
+            url: Some("https://hooks.example.org/mortar".to_owned()),
+            servers: vec![WebhookServer {
+                server: "server2".to_owned(),
+                sent: 12,
+                dropped: 3,
+                waiting: 2,
+                error: Some("the receiver answered 503".to_owned()),
             }],
             notes: vec!["server server3 did not answer in time".to_owned()],
         }),

@@ -6,7 +6,7 @@ use crate::output;
 use crate::unix_time;
 use admin::Event;
 use anyhow::bail;
-use clap::Args;
+use clap::{Args, Subcommand};
 use std::time::Duration;
 
 /// How often new events are asked for.
@@ -19,8 +19,10 @@ const OVERLAP: u64 = 10_000;
 /// Each server keeps the events of some time in its state folder. Times are those of the server that noted the event. With
 /// --json each event is one line of JSON.
 #[derive(Args, Debug)]
-#[command(after_help = "Example: mortar events --since 2h --follow")]
+#[command(after_help = "Example: mortar events --since 2h --follow", args_conflicts_with_subcommands = true)]
 pub(crate) struct Events {
+    #[command(subcommand)]
+    command: Option<Command>,
     /// Go on and print what happens, until it is interrupted.
     #[arg(long, short)]
     follow: bool,
@@ -35,8 +37,62 @@ pub(crate) struct Events {
     lines: u32,
 }
 
+#[derive(Subcommand, Debug)]
+enum Command {
+    Webhook(Webhook),
+}
+
+/// Where events are sent to as they happen, how that does, and where from now on.
+///
+/// The servers POST them, a line of JSON for each as `mortar events --json` prints it, at most 100 at a time. What is not
+/// taken is sent again, after 1 s at first and 60 s at most. Each server sends its own events in their order, among those
+/// of several servers there is none; `at_ms` tells. An event may come twice. Given up, and counted: what waits when more
+/// than 2000 do, and what the receiver answers with 400 to 499 (but 408 and 429). What a server noted itself is not sent if it
+/// stops while that waits; `mortar events` has it.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples: mortar events webhook https://hooks.example.org/mortar; mortar events webhook off"
+)]
+struct Webhook {
+    /// http:// or https://, host and path; "off": nowhere. Unless given nothing changes.
+    #[arg(value_name = "URL")]
+    url: Option<String>,
+}
+
+impl Webhook {
+    fn run(self, global: &Global) -> anyhow::Result<()> {
+        let remove = self.url.as_deref() == Some("off");
+        let changed = self.url.is_some();
+        let report = ask::ask(global, admin::EventsWebhook { url: self.url.filter(|_| !remove), remove })?;
+        for note in &report.notes {
+            output::complain(&format!("note: {note}"));
+        }
+        let line = described(&report, changed);
+        match (changed, global.json) {
+            (true, json) => output::done(json, &report, &line),
+            (false, true) => output::json(&report),
+            (false, false) => output::line(&line),
+        }
+    }
+}
+
+fn described(report: &admin::WebhookReport, changed: bool) -> String {
+    let Some(url) = &report.url else { return "events are sent nowhere".to_owned() };
+    let now = if changed { " from now on" } else { "" };
+    let mut text = format!("events are sent to {url}{now}");
+    for s in report.servers.iter().filter(|_| !changed) {
+        let error = s.error.as_ref().map_or_else(String::new, |e| format!("; the last try failed: {e}"));
+        text +=
+            &format!("\n{}: {} sent, {} waiting, {} given up{error}", s.server, s.sent, s.waiting, s.dropped);
+    }
+    text
+}
+
 impl Events {
     pub(crate) fn run(self, global: &Global) -> anyhow::Result<()> {
+        if let Some(Command::Webhook(webhook)) = self.command {
+            return webhook.run(global);
+        }
         let mut from = match &self.since {
             Some(text) => unix_millis().saturating_sub(span(text)?),
             None => 0,
@@ -123,6 +179,24 @@ mod tests {
         assert_eq!(time(951_826_245_006), "2000-02-29T12:10:45.006Z");
         assert_eq!(time(1_795_391_999_999), "2026-11-22T23:59:59.999Z");
         assert_eq!(time(1_798_761_600_000), "2027-01-01T00:00:00.000Z");
+    }
+
+    #[test]
+    fn a_webhook_is_described() {
+        let mut report = admin::WebhookReport::default();
+        assert_eq!(described(&report, true), "events are sent nowhere");
+        report.url = Some("http://h/".to_owned());
+        assert_eq!(described(&report, true), "events are sent to http://h/ from now on");
+        let error = Some("the receiver answered 503".to_owned());
+        report.servers =
+            vec![admin::WebhookServer { server: "h1".to_owned(), sent: 3, dropped: 1, waiting: 2, error }];
+        let text = described(&report, false);
+        assert!(
+            text.ends_with(
+                "\nh1: 3 sent, 2 waiting, 1 given up; the last try failed: the receiver answered 503"
+            ),
+            "{text}"
+        );
     }
 
     #[test]

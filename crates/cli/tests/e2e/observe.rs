@@ -2,10 +2,12 @@
 
 use crate::harness::{Pool, alone, eventually};
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::process::Stdio;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
 
 #[test]
 fn a_profile_shows_how_long_requests_take() {
@@ -257,4 +259,73 @@ fn a_status_that_is_watched_follows_what_happens() {
     assert!(heads.any(|line| line == "volume v: stopped"), "the watch ended");
     watch.kill().unwrap();
     watch.wait().unwrap();
+}
+
+/// Takes requests over HTTP: their bodies, and with which status each is answered.
+fn receiver(statuses: &'static [u16]) -> (String, mpsc::Receiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/hook?secret=x", listener.local_addr().unwrap());
+    let (bodies, taken) = mpsc::channel();
+    std::thread::spawn(move || {
+        for (n, stream) in listener.incoming().enumerate() {
+            let mut stream = BufReader::new(stream.unwrap());
+            let (mut head, mut length) = (String::new(), 0);
+            while stream.read_line(&mut head).unwrap() > 2 {
+                let line = head.lines().last().unwrap().to_ascii_lowercase();
+                length = line.strip_prefix("content-length: ").map_or(length, |n| n.parse().unwrap());
+            }
+            assert!(head.starts_with("POST /hook?secret=x HTTP/1.1\r\n"), "{head}");
+            let mut body = vec![0; length];
+            stream.read_exact(&mut body).unwrap();
+            let status = statuses.get(n).copied().unwrap_or(204);
+            write!(stream.get_mut(), "HTTP/1.1 {status} x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+                .unwrap();
+            if bodies.send(format!("{status} {}", String::from_utf8(body).unwrap())).is_err() {
+                return;
+            }
+        }
+    });
+    (url, taken)
+}
+
+/// Events reach a receiver that is not ready at first, in order, and it is told what became of them.
+#[test]
+fn events_are_sent_to_a_webhook() {
+    let pool = Pool::new(2);
+    assert_eq!(pool.ok("events webhook"), "events are sent nowhere\n");
+    pool.cli("events webhook ftp://h/").refused_with(&["webhook's address", "http://HOST"]);
+    let (url, taken) = receiver(&[503, 503]);
+    assert!(pool.ok(&format!("events webhook {url}")).contains("from now on"));
+    let audit = pool.ok("events --lines 20");
+    assert!(audit.contains("events-webhook") && !audit.contains("secret=x"), "{audit}");
+    // Each server has seen the address.
+    std::thread::sleep(Duration::from_secs(3));
+    pool.volume("v", 2, &[(0, "b"), (1, "b")]);
+    pool.ok("volume set v network.ping-timeout 5s");
+    let mut came = Vec::new();
+    let wanted = ["volume-create", "volume-start", "volume-set"];
+    while !wanted.iter().all(|w| came.iter().any(|e: &String| e.contains(w))) {
+        let body = taken.recv_timeout(Duration::from_secs(30)).expect("events come");
+        if let Some(lines) = body.strip_prefix("204 ") {
+            for line in lines.lines() {
+                let event: serde_json::Value = serde_json::from_str(line).unwrap();
+                assert!(event["at_ms"].as_u64().is_some() && event["server"].is_string(), "{line}");
+                came.push(event["text"].as_str().unwrap().to_owned());
+            }
+        }
+    }
+    let place = |w: &str| came.iter().position(|e| e.contains(w)).unwrap();
+    assert!(
+        place("volume-create") < place("volume-start") && place("volume-start") < place("volume-set"),
+        "{came:?}"
+    );
+    let created = came.iter().filter(|e| e.contains("volume-create")).count();
+    assert_eq!(created, 1, "{came:?}");
+    eventually("it is told what was sent", || {
+        let report = pool.json("events webhook");
+        let servers = report["servers"].as_array().unwrap();
+        let sum = |field: &str| servers.iter().filter_map(|s| s[field].as_u64()).sum::<u64>();
+        (sum("sent") >= 3 && sum("waiting") == 0 && sum("dropped") == 0).then_some(())
+    });
+    assert_eq!(pool.ok("events webhook off"), "events are sent nowhere\n");
 }

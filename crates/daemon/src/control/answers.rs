@@ -1,5 +1,6 @@
 //! From the words of the pool's state to those of the admin protocol, which has types of its own.
 
+use admin::ErrorCode::Exists;
 use admin::{AdminError, ErrorCode, OptionLine, ServerRole, VolumeState};
 use cluster::{KeyRefusal, Refusal, Role, Status};
 use config_store::ProposeError;
@@ -54,6 +55,7 @@ fn code(refusal: &Refusal) -> ErrorCode {
         Refusal::Identity { .. }
         | Refusal::Address { .. }
         | Refusal::Host { .. }
+        | Refusal::Webhook { .. }
         | Refusal::VolumeName { .. }
         | Refusal::Replica { .. }
         | Refusal::Arbiter { .. }
@@ -80,9 +82,7 @@ fn code(refusal: &Refusal) -> ErrorCode {
         | Refusal::UnknownSet { .. }
         | Refusal::NoBrickOf { .. }
         | Refusal::UnknownBrick { .. } => ErrorCode::NotFound,
-        Refusal::PoolExists | Refusal::ServerExists { .. } | Refusal::VolumeExists { .. } => {
-            ErrorCode::Exists
-        }
+        Refusal::PoolExists | Refusal::ServerExists { .. } | Refusal::VolumeExists { .. } => Exists,
         Refusal::Keys(why) => code_of_keys(why),
         Refusal::NoPool
         | Refusal::AddressInUse { .. }

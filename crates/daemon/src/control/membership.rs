@@ -234,6 +234,7 @@ impl Control {
             ClusterRequest::Top { volume } => self.own_top(&volume).await,
             ClusterRequest::Health => Ok(ClusterReply::Health(self.own_health().await)),
             ClusterRequest::Events { since_ms, most } => Ok(self.own_events(since_ms, most)),
+            ClusterRequest::Webhook => Ok(self.own_webhook()),
             ClusterRequest::Adopt { volume, below, begin } => {
                 self.own_adoption(&volume, &below, begin).map(ClusterReply::Adopt)
             }

@@ -42,6 +42,7 @@ mod threads;
 mod volumes;
 mod watch;
 mod watchdog;
+mod webhook;
 
 use crate::adoption::Adoptions;
 use crate::attempts::Attempts;
@@ -141,6 +142,8 @@ pub(crate) struct Control {
     machine_socket: Option<PathBuf>,
     /// One change of membership or volumes at a time from this server.
     pub(crate) changing: tokio::sync::Mutex<()>,
+    /// How sending events to the webhook does.
+    webhook: webhook::Webhook,
 }
 
 /// Requests to stop, watched for from the first moment on: also before the server serves one must not kill it.
@@ -272,6 +275,7 @@ impl Control {
             takes_invitations: options.invite,
             machine_socket,
             changing: tokio::sync::Mutex::new(()),
+            webhook: webhook::Webhook::default(),
         });
         control.begin_pool(&store, me, stored.is_none() && options.join.is_none()).await?;
         let console = console.map(|listener| console::Begun::new(&control, listener, options)).transpose()?;
@@ -284,6 +288,7 @@ impl Control {
         }
         tokio::spawn(end_expired(control.clone()));
         events::begin(&control);
+        tokio::spawn(webhook::run(control.clone()));
         tokio::spawn(control_requests::run(control.clone(), received_requests));
         if stored.is_none() && options.join.is_some() {
             join::await_pool(&control).await;

@@ -58,6 +58,7 @@ impl Control {
             R::VolumeTop(r) => A::VolumeTop(self.volume_top(r.name).await?),
             R::Doctor(_) => A::Doctor(self.doctor().await?),
             R::Events(r) => A::Events(self.events(r.since_ms, r.most).await),
+            R::EventsWebhook(r) => A::EventsWebhook(self.events_webhook(r).await?),
             R::VolumeList(_) => A::VolumeList(self.volume_list().await?),
             R::VolumeSet(r) => A::VolumeSet(self.volume_set(r).await?),
             R::VolumeGet(r) => A::VolumeGet(self.volume_get(&r.name, r.key.as_deref()).await?),

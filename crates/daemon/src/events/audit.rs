@@ -7,7 +7,7 @@ use serde_json::Value;
 /// Characters of a request that are told: a document may have very many.
 const REQUEST: usize = LINE / 2;
 /// What is never told, whatever request has it.
-const SECRET: [&str; 4] = ["token", "key_file", "secret", "password"];
+const SECRET: [&str; 5] = ["token", "key_file", "secret", "password", "url"];
 
 /// A request that may change something: its name and what it says, and the volume that it is about.
 pub(crate) fn audited(request: &AdminRequest) -> Option<(String, Option<String>)> {
@@ -71,6 +71,7 @@ fn only_looks(request: &AdminRequest) -> bool {
         R::VolumeAdopt(r) => !r.begin,
         R::VolumeRebalance(r) => r.dry_run || r.action == RebalanceAction::Status,
         R::ConfigApply(r) => r.dry_run,
+        R::EventsWebhook(r) => r.url.is_none() && !r.remove,
         _ => false,
     }
 }

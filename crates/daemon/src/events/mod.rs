@@ -6,8 +6,10 @@
 mod audit;
 mod changes;
 mod file;
+mod webhook;
 
 pub(crate) use audit::{audited, line};
+pub(crate) use webhook::{NotTaken, Post, Sender};
 
 use crate::clock;
 use crate::shared::lock;
@@ -36,6 +38,8 @@ struct Ring {
     events: VecDeque<Event>,
     /// How many of the newest are not in the file yet.
     unwritten: usize,
+    /// How many came since the process began.
+    all: u64,
     /// The second of the newest event, and how many it had.
     second: (u64, u32),
 }
@@ -45,6 +49,8 @@ struct Ring {
 pub(crate) struct Events {
     ring: Mutex<Ring>,
     news: Notify,
+    /// For the webhook.
+    pub(crate) more: Notify,
 }
 
 impl Events {
@@ -63,12 +69,14 @@ impl Events {
         }
         ring.events.push_back(Event { at_ms, text: shortened(&event.text, LINE), ..event });
         ring.unwritten += 1;
+        ring.all += 1;
         if ring.events.len() > KEPT {
             ring.events.pop_front();
             ring.unwritten = ring.unwritten.min(KEPT);
         }
         drop(ring);
         self.news.notify_one();
+        self.more.notify_one();
     }
 
     /// The pool's state changed.
@@ -92,6 +100,35 @@ impl Events {
             ring.events.iter().rev().filter(|e| e.at_ms >= at_ms).take(most).cloned().collect();
         all.reverse();
         all
+    }
+
+    /// The number that the next event gets: they are counted from when the process began.
+    pub(crate) fn end(&self) -> u64 {
+        lock(&self.ring).all
+    }
+
+    /// How many events from that number on are not kept any more, and the first of those that are.
+    fn from(&self, number: u64, most: usize) -> (u64, Vec<Event>) {
+        let ring = lock(&self.ring);
+        let wanted = ring.all.saturating_sub(number);
+        let kept = usize::try_from(wanted).map_or(ring.events.len(), |n| n.min(ring.events.len()));
+        let first = ring.events.len() - kept;
+        let events = ring.events.range(first..).take(most).cloned().collect();
+        (wanted - kept as u64, events)
+    }
+
+    /// The last events before that number, of this process and of those before; oldest first.
+    fn before(&self, number: u64, most: usize) -> Vec<Event> {
+        let ring = lock(&self.ring);
+        let after = usize::try_from(ring.all.saturating_sub(number)).unwrap_or(usize::MAX);
+        let end = ring.events.len().saturating_sub(after);
+        ring.events.range(end.saturating_sub(most)..end).cloned().collect()
+    }
+
+    /// The newest change of the pool that is told of by events not later than that; 0: none.
+    fn newest_change(&self, at_ms: u64) -> u64 {
+        let ring = lock(&self.ring);
+        ring.events.iter().filter(|e| e.at_ms <= at_ms).filter_map(|e| e.version).max().unwrap_or_default()
     }
 
     /// Takes up what earlier processes left in the state folder.

@@ -5,7 +5,7 @@
 use crate::findings::Health;
 use admin::{
     AdminError, AdoptReport, BrickStatus, ClientStatus, Event, OpenFile, ProfileAction, ProfileSpan,
-    QueueStatus, ServerCounters, TopReport,
+    QueueStatus, ServerCounters, TopReport, WebhookServer,
 };
 use cluster::arbitration::Evidence;
 use ids::{BrickId, KeyId, ServerId, SetId};
@@ -103,6 +103,8 @@ pub(crate) enum ClusterRequest {
         /// At most so many of the newest.
         most: usize,
     },
+    /// How does your sending of events do?
+    Webhook,
     /// Take what lies in your bricks of this volume without being its into it, or tell how far that has come.
     Adopt {
         /// Its name.
@@ -205,6 +207,13 @@ pub(crate) enum ClusterReply {
     Health(Health),
     /// To Events.
     Events(Vec<Event>),
+    /// To Webhook.
+    Webhook {
+        /// What administrators are told.
+        told: WebhookServer,
+        /// Changes of the pool up to this version are sent or given up, as far as the server knows.
+        done: u64,
+    },
 }
 
 #[cfg(test)]
