@@ -34,7 +34,7 @@ unit: ## unit tests, house rules and simulation
 
 # The end of the release build is one thread's work.
 beside:
-	$(MAKE) -j2 fuzz build
+	$(MAKE) -j2 fuzz build $(PJDFSTEST)
 
 fuzz: ## a minute of random and mutated bytes for every decoder
 	cargo build --workspace --locked --bin fuzz
