@@ -116,7 +116,7 @@ impl Brick {
                     self.keep_named(&named).map_err(io("look for orphans in"))?;
                 }
             }
-            return Ok(());
+            return self.restore_times_before_healing(flushed, io("restore times in"));
         }
         let known = position.unwrap_or(last).min(flushed).min(last);
         if self.found.clean && known == last {
@@ -158,6 +158,23 @@ impl Brick {
             self.flush_attrs().map_err(io("write times in"))?;
         }
         Ok(())
+    }
+
+    /// Of a brick that is to heal: nobody compares what changed last before the mark, and an opening that was killed may have
+    /// written its data again.
+    fn restore_times_before_healing(
+        &mut self,
+        flushed: Lsn,
+        io: impl FnOnce(Errno) -> OpenError,
+    ) -> Result<(), OpenError> {
+        let Some(upto) = self.stale.set().map(|s| s.from) else { return Ok(()) };
+        if self.found.clean || self.found.rebooted || upto <= flushed {
+            return Ok(());
+        }
+        let from = flushed.next().max(self.journal.first());
+        let mut records = self.journal.iterate(from).collect::<Result<Vec<_>, _>>()?;
+        records.retain(|r| r.stamp.lsn <= upto);
+        self.restore_all_times(KnownTimes::after(&records)).map_err(io)
     }
 
     fn restore_all_times(&mut self, known: KnownTimes) -> Result<(), Errno> {

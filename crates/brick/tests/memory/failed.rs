@@ -429,6 +429,30 @@ fn a_kill_while_data_is_written_again_moves_no_times() {
     }
 }
 
+/// Likewise while a brick is opened that is to heal what came later: nobody compares the file.
+#[test]
+fn a_kill_at_the_opening_of_a_brick_that_is_to_heal_moves_no_times() {
+    for calls in 0.. {
+        let mut disk = Disk::new(1, CrashRule::Ordered);
+        let mut s = Set::new(vec![disk.open().unwrap()]);
+        let f = s.file(ROOT, "f");
+        s.bricks[0].begin_sync(None).unwrap().run().unwrap();
+        s.write(f, 0, b"first");
+        let (time, last) = (s.bricks[0].attr(f).unwrap().mtime, s.bricks[0].last().lsn);
+        s.bricks[0].begin_heal(last, &[], last).unwrap();
+        drop(s);
+        disk.pass_time();
+        disk.cut_power_after(calls);
+        let done = disk.open().is_ok();
+        disk.fail_syncs(false);
+        let mut b = disk.open().unwrap();
+        assert_eq!(b.attr(f).unwrap().mtime, time, "killed after {calls} calls");
+        if done {
+            break;
+        }
+    }
+}
+
 /// Likewise if the file's last change was done in part, as the disk was full: its record tells no times.
 #[test]
 fn a_kill_after_a_change_in_part_moves_no_times() {
