@@ -2,15 +2,17 @@
 //! again. What is right is decided by [`cluster::arbitration`].
 //!
 //! A brick that cannot be certain of what it holds, after a power cut or with stale objects, waits here until the pool has
-//! said where it stands. A brick that cannot be opened, or whose disk hangs, leaves its view here, once another one is open.
+//! said where it stands. If it is not in sync it waits for the end of the epoch in which it was opened: until then an
+//! earlier process of it may be let in, which had healed. A brick that cannot be opened, or whose disk hangs, leaves its view
+//! here, once another one is open.
 //! The pool's store orders what comes out of it, and says from which epoch on nothing is missing: a client that wrote
 //! before and syncs after is told.
 
 use crate::RecoveryVerdict;
 use cluster::arbitration::{Evidence, Verdict, decide};
 use cluster::{Set, State, ViewChange};
-use ids::{BrickId, ServerId, SetId};
-use std::collections::BTreeMap;
+use ids::{BrickId, Epoch, ServerId, SetId};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 const AGAIN: Duration = Duration::from_millis(300);
@@ -84,6 +86,8 @@ pub struct ArbitrationRun {
     set: SetId,
     brick: BrickId,
     cause: Cause,
+    /// The first epoch that was read.
+    first: Option<Epoch>,
     /// The set as last read, and how its bricks are called.
     read: Option<(Set, BTreeMap<BrickId, String>)>,
     proposed: Option<ViewChange>,
@@ -92,7 +96,7 @@ pub struct ArbitrationRun {
 
 impl ArbitrationRun {
     fn new(set: SetId, brick: BrickId, cause: Cause) -> ArbitrationRun {
-        ArbitrationRun { set, brick, cause, read: None, proposed: None, why: None }
+        ArbitrationRun { set, brick, cause, first: None, read: None, proposed: None, why: None }
     }
 
     /// Of a brick that cannot be certain of what it holds. [`ArbitrationRun::go_on`] comes next, here and below.
@@ -133,7 +137,11 @@ impl ArbitrationRun {
             };
         };
         let Some(set) = state.sets.get(&self.set) else { return Step::Done(None) };
+        let first = *self.first.get_or_insert(set.view.epoch);
         if !set.view.in_sync.contains(&self.brick) {
+            if self.cause == Cause::Uncertain && set.view.epoch == first {
+                return self.end_epoch(set);
+            }
             return Step::Done(Some(RecoveryVerdict { epoch: set.view.epoch, last: false }));
         }
         if self.cause == Cause::Hung && set.view.in_sync.len() == 1 {
@@ -177,6 +185,22 @@ impl ArbitrationRun {
                 ))
             }
         }
+    }
+
+    /// Proposes the same view in a new epoch: the primary may have asked to let the brick in, as what it was before it lost
+    /// changes. In a new epoch that is refused, and the primary only lets in what has healed in that one.
+    fn end_epoch(&mut self, set: &Set) -> Step {
+        let change = ViewChange {
+            set: set.id,
+            expect_epoch: set.view.epoch,
+            primary: set.view.primary,
+            in_sync: set.view.in_sync.clone(),
+            healed: BTreeSet::new(),
+            lost: false,
+            reason: "a brick that is to heal was opened".to_owned(),
+        };
+        self.proposed = Some(change.clone());
+        Step::Propose(change)
     }
 
     fn wait_for(&mut self, why: String) -> Step {

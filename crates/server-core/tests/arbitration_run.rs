@@ -3,8 +3,8 @@
 
 mod pool;
 
-use cluster::Command;
 use cluster::arbitration::{Evidence, Holding};
+use cluster::{Command, ViewChange};
 use ids::{BrickId, Epoch, Lsn};
 use pool::{ME, MINE, OTHER, SET, THEIRS, pool, view};
 use server_core::arbitration_run::{Proposed, Source, Step};
@@ -76,6 +76,33 @@ fn a_proposal_that_came_to_nothing_is_made_anew_from_what_is_then_known() {
     assert_eq!(arbitration_run.on_state(Some(&state), ME), out);
     state.sets.clear();
     assert_eq!(arbitration_run.on_state(Some(&state), ME), Step::Done(None));
+}
+
+/// Its primary may have asked to let in what it was before: that is to be refused from now on.
+#[test]
+fn a_brick_that_is_to_heal_waits_for_another_epoch() {
+    let mut state = pool();
+    view(&mut state, THEIRS, &[THEIRS]);
+    let epoch = state.sets.get(&SET).unwrap().view.epoch;
+    let mut run = ArbitrationRun::of_uncertain(SET, MINE);
+    run.on_state(None, ME);
+    let Step::Propose(change) = run.on_state(Some(&state), ME) else { panic!("the epoch has to end") };
+    assert_eq!((change.expect_epoch, change.primary), (epoch, Some(THEIRS)));
+    assert_eq!(change.in_sync, [THEIRS].into());
+    assert!(is_pause(&run.on_proposed(Proposed::Unknown)));
+    assert_eq!(run.go_on(), Step::Read);
+    assert_eq!(run.on_state(Some(&state), ME), Step::Propose(change.clone()), "it was not agreed on");
+    assert_eq!(run.on_proposed(Proposed::Agreed), Step::Read);
+    let healed = ViewChange { in_sync: [MINE, THEIRS].into(), healed: [MINE].into(), ..change.clone() };
+    state.apply(&Command::ChangeView(change)).unwrap();
+    state.apply(&Command::ChangeView(healed)).unwrap_err();
+    let out = Step::Done(Some(RecoveryVerdict { epoch: epoch.next(), last: false }));
+    assert_eq!(run.on_state(Some(&state), ME), out);
+    // One that is in sync leaves, which ends that epoch too.
+    let (mut state, mut run) = (pool(), ArbitrationRun::of_uncertain(SET, MINE));
+    assert!(matches!(run.on_state(Some(&state), ME), Step::Ask(_)));
+    view(&mut state, THEIRS, &[THEIRS]);
+    assert!(matches!(run.on_state(Some(&state), ME), Step::Done(Some(_))));
 }
 
 #[test]
