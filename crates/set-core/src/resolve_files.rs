@@ -56,10 +56,14 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             match intent.filter(|intent| intent.decider().is_some()) {
                 Some(intent) => self.ask_outcome(cx, FileResolve { fid, intent, stage: Stage::First }),
                 // A power cut has taken what was meant, and with it what had agreed; or nothing of it is left to be done.
-                None if !self.next.is_empty() => self.pending.file_asked(fid),
                 None => {
-                    let time = cx.at.wall;
-                    self.order_own(cx, Change::EndFile { fid, drop: None, add: None, orphan: false, time });
+                    // Nobody is asked. If the change comes to nothing the mark stays, and the next look orders it again.
+                    self.pending.file_asked(fid);
+                    if self.next.is_empty() {
+                        let time = cx.at.wall;
+                        let end = Change::EndFile { fid, drop: None, add: None, orphan: false, time };
+                        self.order_own(cx, end);
+                    }
                 }
             }
         }

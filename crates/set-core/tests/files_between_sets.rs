@@ -516,6 +516,19 @@ fn a_transaction_of_which_nothing_is_left_ends_by_itself() {
     assert!(rig.core.brick_mut().marked.is_empty(), "the mark is gone");
 }
 
+/// Its end cannot be written for a while: it is ended as soon as it can.
+#[test]
+fn what_ends_by_itself_ends_when_its_disk_takes_changes_again() {
+    let intent = Intent { tx: tx(1), coordinator: THERE, drop: None, add: None };
+    let brick = Memory { marked: [(OWN, intent)].into(), unrecorded: vec![OWN], ..memory() };
+    let mut rig = Rig::with(Memory { fails: Some((Errno::ENOSPC, false)), ..brick }, &[]);
+    assert_eq!(asked(&mut rig), NONE);
+    assert!(rig.core.brick_mut().marked.contains_key(&OWN), "its end could not be written");
+    rig.core.brick_mut().fails = None;
+    assert_eq!(asked(&mut rig), NONE);
+    assert!(rig.core.brick_mut().marked.is_empty(), "the mark is gone");
+}
+
 /// A brick that does not lead asks nobody; when it leads it does.
 #[test]
 fn the_next_primary_asks() {

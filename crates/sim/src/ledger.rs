@@ -98,7 +98,7 @@ impl Ledger {
     /// What the brick has is its set's history from here on.
     pub(crate) fn goes_on(&mut self, now: Duration, brick: BrickId) {
         if let (Some(torn), Some(set)) = (self.torn.get(&brick), self.set_of.get(&brick)) {
-            self.goes_on_unrecorded(*set, Some(torn.from), now);
+            self.goes_on_unrecorded(*set, torn.from, now);
         }
         if !self.failing.contains(&brick) {
             self.torn.remove(&brick);
@@ -106,8 +106,7 @@ impl Ledger {
     }
 
     /// A set goes on with bricks of which the last one lost its memory at `from`: once for each such time.
-    fn goes_on_unrecorded(&mut self, set: SetId, from: Option<Duration>, now: Duration) {
-        let Some(from) = from else { return };
+    fn goes_on_unrecorded(&mut self, set: SetId, from: Duration, now: Duration) {
         if !self.unrecorded.iter().chain(&self.losses).any(|l| (l.set, l.from) == (set, from)) {
             self.unrecorded.push(Loss { set, from, until: now });
         }
@@ -121,13 +120,10 @@ impl Ledger {
         after: &cluster::Set,
         quorum: usize,
     ) {
-        let holders = || before.view.in_sync.iter().filter(|b| !self.arbiters.contains(b));
-        if holders().all(|b| self.torn.contains_key(b)) {
-            self.goes_on_unrecorded(
-                before.id,
-                holders().filter_map(|b| self.torn.get(b)).map(|t| t.from).max(),
-                now,
-            );
+        let holders = before.view.in_sync.iter().filter(|b| !self.arbiters.contains(b));
+        let torn: Option<Vec<Duration>> = holders.map(|b| self.torn.get(b).map(|t| t.from)).collect();
+        if let Some(last) = torn.and_then(|torn| torn.into_iter().max()) {
+            self.goes_on_unrecorded(before.id, last, now);
         }
         for brick in after.view.in_sync.difference(&before.view.in_sync) {
             // It has healed from one that is in sync, and synced, before that was proposed.

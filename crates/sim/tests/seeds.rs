@@ -102,7 +102,7 @@ fn a_storm_of_faults() {
 fn an_administrator_at_work() {
     let faults = [&Family::FAULTS[..], &[Family::Members]].concat();
     let config = Config { faults, ..Config::default() };
-    let seeds = fresh("administrator", 4, 1500);
+    let seeds = fresh("administrator", 5, 1500);
     let stats = runs("administrator", &seeds, &config);
     let least = [
         ("set added", 250),

@@ -429,16 +429,23 @@ fn a_kill_while_data_is_written_again_moves_no_times() {
     }
 }
 
+/// A brick with a file that was written after the last sync, and the time of that.
+fn written_after_a_sync() -> (Disk, Set, Fid, ids::Time) {
+    let mut disk = Disk::new(1, CrashRule::Ordered);
+    let mut s = Set::new(vec![disk.open().unwrap()]);
+    let f = s.file(ROOT, "f");
+    s.bricks[0].begin_sync(None).unwrap().run().unwrap();
+    s.write(f, 0, b"first");
+    let time = s.bricks[0].attr(f).unwrap().mtime;
+    (disk, s, f, time)
+}
+
 /// Likewise while a brick is opened that is to heal what came later: nobody compares the file.
 #[test]
 fn a_kill_at_the_opening_of_a_brick_that_is_to_heal_moves_no_times() {
     for calls in 0.. {
-        let mut disk = Disk::new(1, CrashRule::Ordered);
-        let mut s = Set::new(vec![disk.open().unwrap()]);
-        let f = s.file(ROOT, "f");
-        s.bricks[0].begin_sync(None).unwrap().run().unwrap();
-        s.write(f, 0, b"first");
-        let (time, last) = (s.bricks[0].attr(f).unwrap().mtime, s.bricks[0].last().lsn);
+        let (mut disk, mut s, f, time) = written_after_a_sync();
+        let last = s.bricks[0].last().lsn;
         s.bricks[0].begin_heal(last, &[], last).unwrap();
         drop(s);
         disk.pass_time();
@@ -457,12 +464,7 @@ fn a_kill_at_the_opening_of_a_brick_that_is_to_heal_moves_no_times() {
 #[test]
 fn a_kill_after_a_change_in_part_moves_no_times() {
     for calls in 0.. {
-        let mut disk = Disk::new(1, CrashRule::Ordered);
-        let mut s = Set::new(vec![disk.open().unwrap()]);
-        let f = s.file(ROOT, "f");
-        s.bricks[0].begin_sync(None).unwrap().run().unwrap();
-        s.write(f, 0, b"first");
-        let time = s.bricks[0].attr(f).unwrap().mtime;
+        let (mut disk, mut s, f, time) = written_after_a_sync();
         disk.fill();
         let op = Op::Rename { parent: ROOT, name: name("f"), to_parent: ROOT, to_name: name("g"), flags: 0 };
         assert_eq!(s.run(&op, b""), Err(wire::Errno::ENOSPC));
