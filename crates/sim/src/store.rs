@@ -128,7 +128,6 @@ impl World {
             for brick in &change.healed {
                 self.store.ask_to_let_in(*brick, change.expect_epoch, at);
             }
-            self.asked_to_let_in(from, change);
         }
         let mut delay = self.network.delay(&mut self.rng, Node::Server(from), Node::Server(from));
         if matches!(ask, Ask::Propose(..) | Ask::Declare { .. }) && self.rng.chance(10) {

@@ -5,16 +5,13 @@
 //! - a primary is deposed (dead, or alive and cut off from all servers while clients still reach it) with changes on their way
 //!   to some of its secondaries, these arrive directly after its successor begins, and the successor dies at once;
 //! - a secondary dies between what it says and what it does, and the others a moment later, so that it leads next;
-//! - the power of a set's machines fails, one after the other, each for a moment;
-//! - a brick has healed and its primary asks to let it in, which the store hears late: when the brick's machine has lost power
-//!   and is back, and a moment before the primary dies.
+//! - the power of a set's machines fails, one after the other, each for a moment.
 
 use crate::network::Node;
 use crate::rest::Phase;
 use crate::store::machine_of;
 use crate::trace::say;
 use crate::world::{Event, World};
-use cluster::ViewChange;
 use core::time::Duration;
 use ids::SetId;
 use std::collections::BTreeMap;
@@ -176,30 +173,6 @@ impl World {
         let cut = self.successions.deposed.remove(&set).map_or_else(Vec::new, |d| d.cut);
         for (from, to) in cut {
             self.repair_path(from, to);
-        }
-    }
-
-    /// A primary asks to let those in that have healed.
-    pub(crate) fn asked_to_let_in(&mut self, primary: usize, change: &ViewChange) {
-        if !self.config.successions || self.phase != Phase::Storm || change.healed.is_empty() {
-            return;
-        }
-        let Some(set) = self.store.state().sets.get(&change.set) else { return };
-        let healed: Vec<usize> =
-            change.healed.iter().filter_map(|b| set.brick(*b)).map(|b| machine_of(b.server)).collect();
-        if set.view.epoch != change.expect_epoch || !self.rng.chance(150) {
-            return;
-        }
-        self.count("proposal to let a brick in held back");
-        let late = self.rng.millis(400, 1500);
-        self.store.fall(self.now + late);
-        for m in healed.into_iter().filter(|m| *m != primary) {
-            let (soon, back) = (self.rng.millis(0, 200), self.rng.millis(20, 200));
-            self.at(self.now + soon, Event::Succession(Turn::Flickers(m, back)));
-        }
-        if self.rng.chance(700) {
-            let (soon, away) = (self.rng.millis(100, 700), self.rng.millis(1500, 6000));
-            self.at(self.now + late + soon, Event::Succession(Turn::Dies(primary, away)));
         }
     }
 

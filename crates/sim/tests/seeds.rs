@@ -169,7 +169,6 @@ fn successions() {
         ("living primary succeeded", 100),
         ("killed before what it said was done", 300),
         ("power flickers", 150),
-        ("proposal to let a brick in held back", 150),
         ("message of an older epoch", 500),
     ];
     reached(&stats, seeds.len(), &least);
