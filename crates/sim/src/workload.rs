@@ -13,6 +13,8 @@ use wire::{Body, Name, Op};
 
 /// Objects that a client remembers, of each kind.
 const REMEMBERED: usize = 8;
+/// Parts of a thousand of renames that are of a name which led to a file of another set.
+const STUBS: usize = 300;
 const FILE: u32 = 0o100_000;
 const DIRECTORY: u32 = 0o040_000;
 const KIND: u32 = 0o170_000;
@@ -30,6 +32,8 @@ pub(crate) struct Workload {
     files: Vec<Object>,
     links: Vec<Object>,
     open: Vec<Object>,
+    /// Names of files in directories of other sets than the file's: the directory, its set, the name.
+    stubs: Vec<(Fid, SetId, Name)>,
     /// The byte that its next write is full of.
     byte: u8,
     /// Bytes of its largest writes.
@@ -48,6 +52,7 @@ impl Workload {
             files: Vec::new(),
             links: Vec::new(),
             open: Vec::new(),
+            stubs: Vec::new(),
             byte: u8::try_from(rng.below(200)).unwrap_or(0),
             large: if rng.chance(100) { 300_000 } else { 9000 },
             reads: 200 + rng.below(400),
@@ -84,6 +89,13 @@ impl Workload {
         let any = rng.pick(&self.directories).copied();
         let chosen = if rng.chance(400) { first } else { any };
         chosen.unwrap_or((Fid::default(), SetId(0)))
+    }
+
+    fn learn_stub(&mut self, dir: Fid, home: SetId, name: &Name) {
+        if self.stubs.len() >= REMEMBERED {
+            self.stubs.remove(0);
+        }
+        self.stubs.push((dir, home, name.clone()));
     }
 
     /// It has a file open, once more.
@@ -131,6 +143,8 @@ impl Workload {
             10..14 => Op::Unlink { parent, name },
             14..16 => Op::Rmdir { parent, name },
             16..21 => {
+                let stub = if rng.chance(STUBS) { rng.pick(&self.stubs).cloned() } else { None };
+                let (parent, home, name) = stub.unwrap_or((parent, home, name));
                 let (to_parent, to_home) = if rng.chance(600) { (parent, home) } else { self.directory(rng) };
                 let to_name = self.name(rng);
                 let flags = match rng.below(8) {
@@ -142,7 +156,7 @@ impl Workload {
                     let op = Op::MoveIn { from: home, parent, name, to_parent, to_name, flags };
                     return (to_home, op, none);
                 }
-                Op::Rename { parent, name, to_parent, to_name, flags }
+                return (home, Op::Rename { parent, name, to_parent, to_name, flags }, none);
             }
             21 | 22 => match rng.pick(&self.files).copied() {
                 Some((fid, there)) if there == home => Op::Link { fid, parent, name },
@@ -272,11 +286,18 @@ impl World {
         self.clients[c].moved.restore(&mut body);
         let work = &mut self.clients[c].work;
         match (&record.op, &body) {
+            (Op::MoveIn { to_parent: dir, to_name: name, .. } | Op::LinkIn { parent: dir, name, .. }, _) => {
+                work.learn_stub(*dir, record.set, name);
+            }
             (op, Body::Attr { attr }) => {
                 if matches!(op, Op::Create { open: true, .. } | Op::Open { .. }) {
                     work.opened(attr.fid, attr.home);
                 }
                 work.learn(attr.fid, attr.home, attr.mode);
+            }
+            (Op::Lookup { parent, name }, Body::Elsewhere { kind, fid, home }) if *kind != DIRECTORY => {
+                work.learn_stub(*parent, record.set, name);
+                work.learn(*fid, *home, *kind);
             }
             (_, Body::Elsewhere { fid, home, kind }) => work.learn(*fid, *home, *kind),
             (_, Body::Page { entries, .. }) => {
