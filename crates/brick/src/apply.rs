@@ -107,7 +107,7 @@ impl Brick {
             Change::Rmdir { parent, name, fid, .. } => self.rmdir(*parent, name.as_bytes(), *fid),
             Change::Rename { parent, name, fid, to_parent, to_name, replaced, .. } => {
                 let out = replaced.as_ref().map(|r| (r.fid, r.orphan));
-                self.rename((*parent, name), *fid, (*to_parent, to_name), out)
+                self.rename_entry((*parent, name), *fid, (*to_parent, to_name), out)
             }
             Change::Exchange { parent, name, fid, to_parent, to_name, to_fid, .. } => {
                 self.exchange((*parent, name, *fid), (*to_parent, to_name, *to_fid))

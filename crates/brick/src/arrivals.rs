@@ -9,7 +9,7 @@ use crate::open::Brick;
 use crate::scan::Seen;
 use crate::stubs::{STUB_MODE, Who, new_stub};
 use crate::tree::At;
-use disk_format::tag::{ORPHAN, Version, XATTR};
+use disk_format::tag::{INTENT, ORPHAN, PENDING, Version, XATTR};
 use file_system::{File, Times};
 use ids::{Fid, Time};
 use namespace::Entry;
@@ -99,7 +99,7 @@ impl Brick {
             }
             None => self.open_fid(who.0)?,
         };
-        strip_stub(&open)?;
+        strip_stub(&open, false)?;
         open.set_times(Times { atime: at.1, mtime: at.1 })?;
         let stat = open.stat()?;
         self.forget(fid);
@@ -246,10 +246,12 @@ impl Brick {
 }
 
 /// Takes away what a stub does not have: data, an owner, and attributes. A crash may have left them, where a file became one.
-fn strip_stub(open: &OpenObject) -> Result<(), Errno> {
+/// `marked`: it has an intent.
+fn strip_stub(open: &OpenObject, marked: bool) -> Result<(), Errno> {
     let file: &File = open;
     let stat = file.stat()?;
-    for name in file.xattrs()?.iter().filter(|name| *name != XATTR.as_bytes()) {
+    let stays = |name: &[u8]| name == XATTR.as_bytes() || marked && name == INTENT.as_bytes();
+    for name in file.xattrs()?.iter().filter(|name| !stays(name)) {
         match open.remove_xattr(name) {
             // A label of the kernel's (SELinux) stays with the inode.
             Err(Errno::EACCES | Errno::EPERM | Errno::EOPNOTSUPP) => {}
@@ -273,7 +275,8 @@ pub(crate) fn strip_left(seen: &Seen<'_>) {
     if !seen.is_entry() || seen.stat.mode & S_IFMT != S_IFREG {
         return;
     }
-    if let Err(e) = open_at(seen.dir, seen.name, S_IFREG).and_then(|open| strip_stub(&open)) {
+    let marked = matches!(&seen.tag, Ok(Some(tag)) if tag.flags & PENDING != 0);
+    if let Err(e) = open_at(seen.dir, seen.name, S_IFREG).and_then(|open| strip_stub(&open, marked)) {
         tracing::warn!(stub = %seen.path.display(), error = %e, "a stub keeps what it was");
     }
 }

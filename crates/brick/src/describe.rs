@@ -14,7 +14,7 @@ use wire::{Errno, Name};
 const MAX_DEPTH: usize = wire::limits::DEPTH_MAX;
 
 impl Brick {
-    /// What an object of this set is like; `None` if there is none such here.
+    /// What an object of this set is like, or a stub, which may be marked; `None` if there is none such here.
     ///
     /// # Errors
     /// The kernel's.
@@ -26,7 +26,7 @@ impl Brick {
             Err(Errno::ESTALE | Errno::ENOENT) => return Ok(None),
             Err(e) => return Err(e),
         };
-        if attr.home != set {
+        if attr.home != set && attr.is_dir() {
             return Ok(None);
         }
         let open = self.open_fid(fid)?;

@@ -108,7 +108,7 @@ impl Brick {
         let version = if complete { Version::from(&object.version) } else { Version::default() };
         let tag =
             Tag { flags: object.flags, fid, home: attr.home, version, ctime: attr.ctime, atime: attr.atime };
-        if is_marked_file(&tag, self.identity.set, open.kind) {
+        if is_marked_file(&tag, open.kind) {
             self.marks.meet(fid);
         }
         // In a comparison most objects are right, and each write waits for the file system's journal.

@@ -104,7 +104,8 @@ impl Brick {
         let own = e.home == self.identity.set;
         if !own && e.kind != S_IFDIR {
             self.make_stub(dir, name, (e.fid, e.home, e.kind), (Version::default(), ids::Time::default()))?;
-            return Ok(None);
+            // It may be marked.
+            return Ok(Some(Made { fid: e.fid, dir: false }));
         }
         let rdev = e.attr.as_ref().map_or(0, |a| a.rdev);
         let node = match e.kind {

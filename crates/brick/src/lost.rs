@@ -87,7 +87,7 @@ pub(crate) struct Changed {
     pub(crate) places: Vec<(Fid, Located)>,
     /// Files whose tags say that they have no name, and that have one.
     pub(crate) named_orphans: Vec<Fid>,
-    /// The set's files whose tags say that their names wait for the end of a transaction, changed or not.
+    /// The set's files and stubs whose tags say that their names wait for the end of a transaction, changed or not.
     pub(crate) marked: Vec<Fid>,
     /// The stubs among them.
     stubs: Vec<(Fid, Handle)>,
@@ -245,7 +245,7 @@ fn changed_since(root: &OpenObject, set: SetId, time: Time, known: Option<&Index
         if tag.flags & ORPHAN != 0 && seen.is_entry() {
             found.named_orphans.push(tag.fid);
         }
-        if is_marked_file(tag, set, seen.stat.mode) {
+        if is_marked_file(tag, seen.stat.mode) {
             found.marked.push(tag.fid);
         }
         let made = |index: &Index| index.get(tag.fid).map(|at| at.is_none());
@@ -259,6 +259,8 @@ fn changed_since(root: &OpenObject, set: SetId, time: Time, known: Option<&Index
                 strip_left(seen);
                 let above = tag_of(seen.dir)?.filter(|above| above.home == set);
                 found.objects.extend(above.map(|above| above.fid));
+                // Its mark may be there without its record, or the other way round.
+                found.objects.push(tag.fid);
                 found.stubs.push((tag.fid, handle));
             }
             found.places.push((tag.fid, Located { handle, kind: seen.stat.mode & S_IFMT }));

@@ -14,7 +14,7 @@ use crate::open::{Brick, Site};
 use disk_format::tag::PENDING;
 use disk_format::{Marks as Noted, Tag};
 use file_system::{File, S_IFMT};
-use ids::{Fid, SetId};
+use ids::Fid;
 use namespace::TreeState as _;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -83,9 +83,9 @@ impl Marks {
     }
 }
 
-/// Whether a tag says that it is of a file of this set whose names wait. `mode`: its type bits.
-pub(crate) fn is_marked_file(tag: &Tag, set: SetId, mode: u32) -> bool {
-    tag.flags & PENDING != 0 && tag.home == set && mode & S_IFMT != S_IFDIR
+/// Whether a tag says that it is of a file whose names wait, of this set or of a stub. `mode`: its type bits.
+pub(crate) fn is_marked_file(tag: &Tag, mode: u32) -> bool {
+    tag.flags & PENDING != 0 && mode & S_IFMT != S_IFDIR
 }
 
 impl Brick {

@@ -201,14 +201,14 @@ impl Brick {
     /// have no name, and that have one: who found the power cut may have been killed before that was on record.
     fn learn_places(&mut self) -> Result<Vec<Fid>, Errno> {
         let root = self.root.share();
-        let (index, marks, set) = (&mut self.index, &mut self.marks, self.identity.set);
+        let (index, marks) = (&mut self.index, &mut self.marks);
         let (mut named, mut stubs) = (Vec::new(), Vec::new());
         crate::scan::walk(&root, &mut |seen| {
             let Ok(Some(tag)) = &seen.tag else { return Ok(()) };
             if tag.flags & ORPHAN != 0 && seen.is_entry() {
                 named.push(tag.fid);
             }
-            if is_marked_file(tag, set, seen.stat.mode) {
+            if is_marked_file(tag, seen.stat.mode) {
                 marks.meet(tag.fid);
             }
             let at = Located { handle: seen.dir.handle_at(seen.name)?, kind: seen.stat.mode & S_IFMT };

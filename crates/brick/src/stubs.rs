@@ -230,6 +230,24 @@ impl Brick {
         self.rename((drop.dir, &drop.name), fid, (add.dir, &add.name), None)
     }
 
+    /// [`wire::Change::Rename`]. Of a name in a folder of names: the file gets an entry in a directory of this set for it.
+    pub(crate) fn rename_entry(
+        &mut self,
+        from: (Fid, &Name),
+        fid: Fid,
+        to: (Fid, &Name),
+        replaced: Option<(Fid, bool)>,
+    ) -> Result<(), Errno> {
+        if !from.0.is_names() {
+            return self.rename(from, fid, to, replaced);
+        }
+        let entry = EntryName { dir: to.0, name: to.1.clone() };
+        if !(self.progress.is_replaying() && self.leads_to(&entry, fid)?) {
+            self.rename(from, fid, to, replaced)?;
+        }
+        self.drop_folder_of_names(from.0)
+    }
+
     pub(crate) fn drop_name(&mut self, fid: Fid, drop: &EntryName, orphan: bool) -> Result<(), Errno> {
         if self.progress.is_replaying() && !self.is_known(drop.dir)? {
             return Ok(());

@@ -247,7 +247,6 @@ impl TreeState for Brick {
     }
 
     fn intent(&mut self, fid: Fid) -> Result<Option<Intent>, Errno> {
-        self.ours(fid)?;
         let open = self.open_fid(fid)?;
         if open.is_dir() || !self.is_pending(fid)? {
             return Ok(None);

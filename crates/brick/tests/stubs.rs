@@ -374,6 +374,112 @@ fn stubs_marks_and_folders_of_names_are_healed() {
     }
 }
 
+/// A marked stub is found by who opens the brick, and by one that heals; so is the end of its mark.
+#[test]
+fn marks_of_stubs_are_kept_and_healed() {
+    for full in [false, true] {
+        let t = temp();
+        let mut s = Set::new(vec![new_brick(t.path(), 1), new_brick(t.path(), 2)]);
+        let d = s.dir(ROOT, "d");
+        let [known, goes, stays] = [3, 4, 5].map(there);
+        for (n, fid) in [("known", known), ("goes", goes), ("stays", stays)] {
+            s.apply(&enter(d, n, fid, 0o100_000, None), b"").unwrap();
+        }
+        let drop = |n: &str| Some(at(d, n));
+        for (n, fid) in [("goes", goes), ("stays", stays)] {
+            s.apply(&prepare(fid, drop(n), None), b"").unwrap();
+        }
+        s = reopened(&t, s);
+        for b in &mut s.bricks {
+            assert!(
+                b.is_pending(goes).unwrap() && b.is_pending(stays).unwrap() && !b.is_pending(known).unwrap()
+            );
+            assert_eq!(b.intent(goes).unwrap().unwrap().drop, drop("goes"));
+        }
+        let mut j = s.bricks.pop().unwrap();
+        let common = if full { Stamp { epoch: Epoch(0), lsn: Lsn(0) } } else { j.last() };
+        for change in [
+            prepare(known, drop("known"), None),
+            enter(d, "new", there(6), 0o120_000, None),
+            prepare(there(6), drop("new"), None),
+            end(goes, drop("goes"), None, false),
+            end(stays, None, None, false),
+        ] {
+            s.apply(&change, b"").unwrap();
+        }
+        let mut p = s.bricks.pop().unwrap();
+        let mut healing = accept_join(&mut p, &mut j, &common, full);
+        heal_all(&mut p, &mut j, &mut healing);
+        for fid in [known, there(6)] {
+            assert!(j.is_pending(fid).unwrap(), "full: {full}: the mark comes along");
+            assert_eq!(j.intent(fid), p.intent(fid));
+            assert!(j.marked_files().contains(&fid), "who leads next looks for it");
+        }
+        assert!(!j.is_pending(stays).unwrap(), "full: {full}: so does its end");
+        s.bricks = vec![p, j];
+        assert_eq!(entry(&mut s, d, "goes"), None);
+        for (n, fid) in [("known", known), ("new", there(6))] {
+            s.apply(&end(fid, drop(n), None, false), b"").unwrap();
+            assert_eq!(entry(&mut s, d, n), None);
+        }
+        reopened(&t, s);
+    }
+}
+
+/// A mark of a stub whose record a power cut took is there, or not, as the tag says; nothing of it is taken away.
+#[test]
+fn a_power_cut_leaves_the_mark_of_a_stub() {
+    let (t, mut s) = two();
+    s.apply(&enter(ROOT, "s", there(3), 0o100_000, None), b"").unwrap();
+    s.apply(&prepare(there(3), Some(at(ROOT, "s")), None), b"").unwrap();
+    s.bricks.iter_mut().for_each(|b| b.flush_attrs().unwrap());
+    s.bricks.clear();
+    let path = t.path().join("b1");
+    let state = path.join(".mortar/state");
+    let mut read = disk_format::State::decode(&std::fs::read(&state).unwrap()).unwrap();
+    read.boot = [7; 16];
+    std::fs::write(&state, read.encode()).unwrap();
+    let mut b = open(&path, &identity(1));
+    assert!(b.found().rebooted);
+    assert!(b.marked_files().contains(&there(3)));
+    assert_eq!(b.intent(there(3)).unwrap().unwrap().drop, Some(at(ROOT, "s")));
+}
+
+/// The name in the folder of names becomes an entry in one change; the folder goes with its last name.
+#[test]
+fn a_file_comes_home_to_its_set() {
+    let (t, mut s) = two();
+    let (f, g) = (s.file(ROOT, "f"), s.file(ROOT, "g"));
+    for (fid, n) in [(f, "f"), (g, "g")] {
+        s.apply(&prepare(fid, Some(at(ROOT, n)), Some(at(FAR.names(), n))), b"").unwrap();
+        s.apply(&end(fid, Some(at(ROOT, n)), Some(at(FAR.names(), n)), false), b"").unwrap();
+    }
+    let victim = s.file(ROOT, "victim");
+    let back = |fid, n: &str, to: &str, replaced| Change::Rename {
+        parent: FAR.names(),
+        name: name(n),
+        fid,
+        to_parent: ROOT,
+        to_name: name(to),
+        replaced,
+        time: time(900),
+    };
+    let out = Some(Replaced { fid: victim, dir: false, orphan: false });
+    for (fid, n, to, replaced) in [(f, "f", "back", None), (g, "g", "victim", out)] {
+        let mark = Intent { tx: TX, coordinator: SET, drop: Some(at(FAR.names(), n)), add: None };
+        s.apply(&Change::PrepareFile { fid, intent: mark }, b"").unwrap();
+        s.apply(&back(fid, n, to, replaced), b"").unwrap();
+        assert!(s.bricks[0].is_pending(fid).unwrap(), "until the other set has heard");
+        s = reopened(&t, s);
+        assert_eq!(entry(&mut s, ROOT, to).map(|e| (e.fid, e.home)), Some((fid, SET)));
+        s.apply(&end(fid, None, None, false), b"").unwrap();
+        assert_eq!(s.bricks[1].attr(fid).unwrap().nlink, 1);
+    }
+    assert!(!whole(s.bricks[0].path()).keys().any(|p| p.starts_with("lost+found/")), "the folder is gone");
+    assert_eq!(s.bricks[0].attr(victim), Err(Errno::ESTALE));
+    reopened(&t, s);
+}
+
 /// A kill before any change of a transaction was applied: its record is applied when the brick is opened again.
 #[test]
 fn changes_of_transactions_are_applied_again_after_a_kill() {
@@ -399,6 +505,23 @@ fn changes_of_transactions_are_applied_again_after_a_kill() {
         (vec![prepare(f, own(), far())], end(f, None, None, false)),
         (vec![prepare(f, None, far())], end(f, None, far(), false)),
         (vec![], leave(f, own())),
+        (vec![enter(ROOT, "s", there(5), 0o100_000, None)], prepare(there(5), Some(at(ROOT, "s")), None)),
+        (
+            vec![enter(ROOT, "s", there(5), 0o100_000, None), prepare(there(5), Some(at(ROOT, "s")), None)],
+            end(there(5), Some(at(ROOT, "s")), None, false),
+        ),
+        (
+            vec![prepare(f, own(), far()), end(f, own(), far(), false)],
+            Change::Rename {
+                parent: FAR.names(),
+                name: name("x"),
+                fid: f,
+                to_parent: ROOT,
+                to_name: name("back"),
+                replaced: None,
+                time: time(900),
+            },
+        ),
         (
             vec![
                 enter(ROOT, "s", there(5), 0o100_000, None),

@@ -185,8 +185,7 @@ impl Client {
     /// Moves a name; `flags` as in [`wire::op::rename_flags`].
     ///
     /// # Errors
-    /// As `renameat2`; `EXDEV` where sets would have to agree about a directory, about an exchange, or about a file that
-    /// lives on neither directory's set.
+    /// As `renameat2`; `EXDEV` where sets would have to agree about a directory or an exchange.
     pub fn rename(&self, from: (Object, Name), to: (Object, Name), flags: u32) -> Result<(), Errno> {
         let ((from, name), (to, to_name)) = (from, to);
         if from.home != to.home {

@@ -169,6 +169,7 @@ impl<'a> Emitter<'a> {
             | Op::PrepareRmdir { .. }
             | Op::Relocate { .. }
             | Op::CheckEntry { .. }
+            | Op::CheckMark { .. }
             | Op::EndTransaction { .. }
             | Op::PrepareFile { .. }
             | Op::EndFile { .. }

@@ -149,6 +149,7 @@ pub fn decide(op: &Op, view: &mut dyn TreeState, cx: &Context<'_>) -> Result<Dec
         | Op::Lseek { .. }
         | Op::SyncFs
         | Op::CheckEntry { .. }
+        | Op::CheckMark { .. }
         | Op::HoldLocks { .. }
         | Op::DropLocks { .. }
         | Op::LockTree { .. }

@@ -160,6 +160,12 @@ fn move_in(
         Some(target) if target.is_dir() => return Err(Errno::EISDIR),
         _ => {}
     }
+    if file.home != from {
+        let need = stub_to_go(from, file.fid, drop);
+        if !cx.agreed.contains(&need) {
+            return Ok(Decision::AskHome(need));
+        }
+    }
     if let Some(need) = target.and_then(|t| needs(cx, t, add, None)) {
         return Ok(Decision::AskHome(need));
     }
@@ -167,7 +173,35 @@ fn move_in(
         Some(target) => Some(pushed_out(view, cx, target)?),
         None => None,
     };
+    if file.home == cx.set {
+        return come_home(view, cx, (drop, add), file.fid, (&dir, replaced));
+    }
     enter(cx, add, file, &dir, replaced)
+}
+
+/// What the set of a stub has to agree to before the file's name there goes.
+fn stub_to_go(set: SetId, fid: Fid, drop: NameIn<'_>) -> Need {
+    Need { home: set, fid: Some(fid), drop: Some(place(drop)), add: None, copy: None }
+}
+
+/// A file of this set gets a name in a directory of this set in place of one in another set's. It has to be marked for that.
+fn come_home(
+    view: &mut dyn TreeState,
+    cx: &Context<'_>,
+    (drop, add): (NameIn<'_>, NameIn<'_>),
+    fid: Fid,
+    (dir, replaced): (&Attr, Option<Replaced>),
+) -> Result<Decision, Errno> {
+    let marked = view.intent(fid)?.is_some_and(|intent| intent.tx == cx.tx);
+    let from = EntryName { dir: drop.dir.names(), name: drop.name.clone() };
+    if !marked || check_still_its(view, &from, fid).is_err() {
+        return Err(Errno::EAGAIN);
+    }
+    let time =
+        touch(dir, cx.now).max(touch(&view.attr(from.dir)?, cx.now)).max(touch(&view.attr(fid)?, cx.now));
+    let EntryName { dir: parent, name } = from;
+    let (to_parent, to_name) = (add.dir, add.name.clone());
+    result_fid(fid, Change::Rename { parent, name, fid, to_parent, to_name, replaced, time })
 }
 
 /// A link to a file of set `home` in a directory of this set.
@@ -225,6 +259,24 @@ pub(crate) fn check_still_its(view: &mut dyn TreeState, drop: &EntryName, fid: F
     if there.is_some_and(|e| e.fid == fid) { Ok(()) } else { Err(Errno::ESTALE) }
 }
 
+/// Whether this set, which has the entry of a stub, is asked whether it may go: that is told by the directory of the name.
+fn is_about_a_stub(view: &mut dyn TreeState, intent: &Intent) -> bool {
+    let dir = if intent.add.is_none() { intent.drop.as_ref().map(|drop| drop.dir) } else { None };
+    dir.is_some_and(|dir| !dir.is_names() && view.attr(dir).is_ok())
+}
+
+/// The set of a stub is asked whether it may go when the file has another name. Its home is asked how that ends, and marked
+/// already.
+fn prepare_stub(view: &mut dyn TreeState, fid: Fid, intent: Intent) -> Result<Decision, Errno> {
+    let Some(drop) = &intent.drop else { return Err(Errno::EINVAL) };
+    let entry = view.entry(drop.dir, &drop.name)?;
+    let leads = entry.is_some_and(|e| (e.fid, e.home) == (fid, intent.coordinator) && !e.is_dir());
+    if !leads || view.is_pending(fid)? {
+        return Err(Errno::EAGAIN);
+    }
+    result_fid(fid, Change::PrepareFile { fid, intent })
+}
+
 /// The home of a file is asked whether its names may change.
 fn prepare_file(
     view: &mut dyn TreeState,
@@ -232,6 +284,12 @@ fn prepare_file(
     fid: Option<Fid>,
     mut intent: Intent,
 ) -> Result<Decision, Errno> {
+    if let Some(fid) = fid
+        && intent.coordinator != cx.set
+        && is_about_a_stub(view, &intent)
+    {
+        return prepare_stub(view, fid, intent);
+    }
     let fid = match (fid, &mut intent.drop) {
         (Some(fid), drop) => {
             // First: the name may be one that the file is about to get.
@@ -246,7 +304,7 @@ fn prepare_file(
         }
         (None, Some(drop)) => {
             let entry = view.entry(drop.dir, &drop.name)?.ok_or(Errno::ENOENT)?;
-            // What lives elsewhere, and directories, are not moved between sets yet.
+            // Who asks for what lives elsewhere has to ask its home first. Directories are not moved between sets yet.
             if entry.is_dir() || entry.home != cx.set {
                 return Err(Errno::EXDEV);
             }
@@ -265,9 +323,12 @@ fn prepare_file(
     if attr.nlink == 0 && !(cx.is_arriving)(fid) {
         return Err(Errno::ENOENT);
     }
-    if let Some(add) = &intent.add
-        && intent.coordinator != cx.set
-        && leads_to(view, add, fid)?
+    let added = intent.add.as_ref().map(|add| {
+        let dir = if intent.coordinator == cx.set { add.dir.without_names() } else { add.dir };
+        EntryName { dir, name: add.name.clone() }
+    });
+    if let Some(add) = added
+        && leads_to(view, &add, fid)?
     {
         // The entry is there already, and would say that a transaction has committed which did not.
         return Ok(Decision::Answer(Body::Attr { attr }));
@@ -307,6 +368,31 @@ fn end_copy(
     Ok(Decision::Change(Change::EndCopy { fid, names: lacks, time }, None))
 }
 
+/// The end of a transaction about a file of another set that has a stub here: the name goes, or stays.
+fn end_stub(
+    view: &mut dyn TreeState,
+    cx: &Context<'_>,
+    fid: Fid,
+    tx: OpId,
+    commit: bool,
+) -> Result<Decision, Errno> {
+    let intent = match view.intent(fid) {
+        Err(Errno::ESTALE | Errno::ENOENT) => None,
+        other => other?.filter(|intent| intent.tx == tx),
+    };
+    let Some(intent) = intent else { return Ok(Decision::Answer(Body::Done)) };
+    let (mut drop, mut time) = (intent.drop.filter(|_| commit), cx.now);
+    if let Some(from) = &drop {
+        match view.entry(from.dir, &from.name) {
+            Ok(Some(e)) if e.fid == fid => time = touch(&view.attr(from.dir)?, cx.now),
+            // A power cut has taken it.
+            Ok(_) | Err(Errno::ESTALE | Errno::ENOENT) => drop = None,
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(Decision::Change(Change::EndFile { fid, drop, add: None, orphan: false, time }, None))
+}
+
 /// The end of a transaction about a file's names.
 fn end_file(
     view: &mut dyn TreeState,
@@ -317,7 +403,7 @@ fn end_file(
 ) -> Result<Decision, Errno> {
     let done = Ok(Decision::Answer(Body::Done));
     let attr = match view.attr(fid) {
-        Err(Errno::ESTALE | Errno::ENOENT) => return done,
+        Err(Errno::ESTALE | Errno::ENOENT) => return end_stub(view, cx, fid, tx, commit),
         other => other?,
     };
     let Some(intent) = view.intent(fid)?.filter(|intent| intent.tx == tx) else { return done };

@@ -358,11 +358,103 @@ fn what_is_refused() {
         (&file, move_in("own", rename_flags::NOREPLACE), Errno::EEXIST),
         (&file, move_in("sub", 0), Errno::EISDIR),
         (&dir, move_in("new", 0), Errno::EXDEV),
-        (&attr_of(OWN, SET, 1), move_in("new", 0), Errno::EXDEV),
+        // Of a file of a third set all that is said before its name there is asked for.
+        (&attr_of(STUB3, THIRD, 1), move_in("own", rename_flags::NOREPLACE), Errno::EEXIST),
+        (&attr_of(STUB3, THIRD, 1), move_in("sub", 0), Errno::EISDIR),
+        // It is not marked, or no more.
+        (&attr_of(AWAY, SET, 1), home("away"), Errno::EAGAIN),
     ] {
         let mut c = case();
         c.incoming = Some(file.clone());
+        c.agreed.push(stub_goes(AWAY, "away"));
         assert_eq!(c.decide(&op), Err(errno), "{op:?}");
+    }
+}
+
+/// A rename of a name of a file of this set in `FAR` to `DIR`.
+fn home(from: &str) -> Op {
+    let (name, to_name) = (name(from), name("back"));
+    Op::MoveIn { from: OTHER, parent: FAR, name, to_parent: DIR, to_name, flags: 0 }
+}
+
+/// What the set of `FAR` is asked about a name there.
+fn stub_goes(fid: Fid, s: &str) -> Need {
+    Need { home: OTHER, fid: Some(fid), drop: Some(place(FAR, s)), add: None, copy: None }
+}
+
+#[test]
+fn a_file_of_a_third_set_comes_when_its_stub_may_go() {
+    let mut c = case();
+    c.incoming = Some(attr_of(fid(THIRD, 5), THIRD, 1));
+    assert_eq!(c.need(&move_in("own", 0)), stub_goes(fid(THIRD, 5), "x"));
+    c.agreed.push(stub_goes(fid(THIRD, 5), "x"));
+    let replaced = Some(Replaced { fid: OWN, dir: false, orphan: true });
+    let (name, fid, kind) = (name("own"), fid(THIRD, 5), 0o100_000);
+    let entered = Change::Enter { parent: DIR, name, fid, home: THIRD, kind, replaced, time: NEXT };
+    assert_eq!(c.change(&move_in("own", 0)), entered);
+    // What gives way is asked about last.
+    let stub3 =
+        Need { home: THIRD, fid: Some(STUB3), drop: Some(place(DIR, "stub3")), add: None, copy: None };
+    assert_eq!(c.need(&move_in("stub3", 0)), stub3);
+    // Its other name is there already.
+    c.incoming = Some(attr_of(STUB3, THIRD, 2));
+    assert_eq!(c.decide(&move_in("stub3", 0)), Ok(Decision::Answer(Body::Done)));
+}
+
+/// Its name in the folder of names becomes the entry.
+#[test]
+fn a_file_comes_home_by_one_change() {
+    let back = |seq| Intent { tx: tx(seq), coordinator: SET, drop: None, add: None };
+    let come = |marked, from| {
+        let mut c = case().marked(AWAY, marked);
+        c.incoming = Some(attr_of(AWAY, SET, 1));
+        assert_eq!(c.need(&home(from)), stub_goes(AWAY, from));
+        c.agreed.push(stub_goes(AWAY, from));
+        c.decide(&home(from))
+    };
+    let change = Change::Rename {
+        parent: FAR.names(),
+        name: name("away"),
+        fid: AWAY,
+        to_parent: DIR,
+        to_name: name("back"),
+        replaced: None,
+        time: NEXT,
+    };
+    assert_eq!(come(back(1), "away"), Ok(Decision::Change(change, Some(AWAY))));
+    assert_eq!(come(back(2), "away"), Err(Errno::EAGAIN), "another transaction has marked it");
+    assert_eq!(come(back(1), "a2"), Err(Errno::EAGAIN), "the name is another file's");
+}
+
+/// The set of a stub is asked whether it may go, and told how that ends.
+#[test]
+fn a_stub_is_marked_and_goes() {
+    let own = |s| Some(place(DIR, s));
+    let mark = |fid, s| prepare(Some(fid), own(s), None);
+    let marked = Change::PrepareFile { fid: STUB, intent: intent(own("stub"), None) };
+    assert_eq!(case().decide(&mark(STUB, "stub")), Ok(Decision::Change(marked, Some(STUB))));
+    for (fid, s) in [(STUB, "own"), (STUB, "none"), (STUB, "stub3"), (STUB3, "stub3"), (STUB, "sub")] {
+        assert_eq!(case().decide(&mark(fid, s)), Err(Errno::EAGAIN), "{fid} {s}: not its home's stub");
+    }
+    let held = || case().marked(STUB, intent(own("stub"), None));
+    for op in [mark(STUB, "stub"), rename("stub", "new", 0), rename("own", "stub", 0), move_in("stub", 0)] {
+        assert_eq!(held().decide(&op), Err(Errno::EAGAIN), "{op:?}");
+    }
+    let mut agreed = held();
+    agreed.agreed.push(Need { home: OTHER, fid: Some(STUB), drop: own("stub"), add: None, copy: None });
+    assert_eq!(agreed.decide(&unlink("stub")), Err(Errno::EAGAIN), "its home need not know that");
+
+    let ended = |drop, time| Change::EndFile { fid: STUB, drop, add: None, orphan: false, time };
+    assert_eq!(held().change(&end(STUB, 1, true)), ended(own("stub"), NEXT));
+    assert_eq!(held().change(&end(STUB, 1, false)), ended(None, NOW));
+    for (case, seq) in [(held(), 2), (case(), 1)] {
+        let mut case = case;
+        assert_eq!(case.decide(&end(STUB, seq, true)), Ok(Decision::Answer(Body::Done)));
+    }
+    // A power cut has taken the name.
+    for s in ["none", "own"] {
+        let mut case = case().marked(STUB, intent(own(s), None));
+        assert_eq!(case.change(&end(STUB, 1, true)), ended(None, NOW));
     }
 }
 
@@ -425,6 +517,19 @@ fn what_a_home_agrees_to() {
         let wanted = Change::PrepareFile { fid, intent: intent(drop, add) };
         assert_eq!(case().decide(&op), Ok(Decision::Change(wanted, Some(fid))), "{op:?}");
     }
+    // What comes home: so does its entry.
+    let home = |s: &str| Op::PrepareFile {
+        tx: tx(1),
+        coordinator: SET,
+        fid: Some(TWICE),
+        drop: far("a2"),
+        add: Some(place(DIR, s)),
+        by: BY,
+    };
+    let back = Intent { coordinator: SET, ..intent(names("a2"), Some(place(DIR.names(), "back"))) };
+    assert_eq!(case().change(&home("back")), Change::PrepareFile { fid: TWICE, intent: back });
+    let there = case().decide(&home("a"));
+    assert!(matches!(&there, Ok(Decision::Answer(Body::Attr { attr })) if attr.fid == TWICE), "{there:?}");
     // It has that name: the entry would say that the transaction has committed.
     let there = case().decide(&prepare(None, own("a"), far("a2")));
     assert!(matches!(&there, Ok(Decision::Answer(Body::Attr { attr })) if attr.fid == TWICE), "{there:?}");
@@ -498,6 +603,8 @@ fn the_entry_that_decides() {
         (names("a2"), names("new"), Some((place(FAR, "new"), true))),
         (None, names("new"), Some((place(FAR, "new"), true))),
         (names("a2"), None, Some((place(FAR, "a2"), false))),
+        // Beside a stub: the name that the home keeps.
+        (Some(place(DIR, "stub")), None, Some((place(DIR.names(), "stub"), false))),
         (None, None, None),
     ] {
         assert_eq!(intent(drop, add).decider(), wanted);

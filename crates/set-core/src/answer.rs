@@ -111,7 +111,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         self.brick.attr(result_fid.ok_or(Errno::EIO)?).map_err(Fail::from)
     }
 
-    /// The answer to a request that an earlier primary has done, if the directory that it made lives on another set.
+    /// The answer about what lives on another set: a directory that an earlier primary has made, or a stub that was marked.
     fn made_elsewhere(&mut self, result_fid: Option<Fid>) -> Option<Body> {
         let copy = self.brick.attr_of_any(result_fid?).ok().filter(|copy| copy.home != self.set)?;
         Some(Body::Elsewhere { fid: copy.fid, home: copy.home, kind: copy.mode & 0o170_000 })
@@ -134,6 +134,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             return;
         }
         dirs.dedup();
+        dirs.retain(|dir| !dir.is_names());
         dirs.extend(self.renamed_directories(change).iter().map(|entry| entry.fid));
         let attrs: Vec<Attr> = dirs.iter().filter_map(|d| self.brick.attr(*d).ok()).collect();
         if let Some(waiter) = self.waiters.get_mut(ticket) {

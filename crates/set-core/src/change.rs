@@ -49,6 +49,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         if let Op::Write { fid, .. } | Op::SetXattr { fid, .. } | Op::Land { fid, .. } = &request.op {
             self.departures.arrivals.hear(cx.at.now, *fid);
         }
+        let Some(request) = self.confirm_stub(cx, request) else { return };
         if let Some(request) = self.place_first(cx, request) {
             self.change_here(cx, request);
         }

@@ -17,6 +17,7 @@ use crate::moves::{Held, Move};
 use crate::request::AdmittedRequest;
 use crate::resolve::Resolve;
 use crate::resolve_files::FileResolve;
+use crate::stub_marks::StubMark;
 use crate::waiters::{Address, AfterReply, ReplyShape, Waiter};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -72,6 +73,10 @@ pub(crate) enum Asking<R> {
     Unlocked,
     /// A home, to agree to a change of a file's names; and then to have that on disk.
     Agreed(Box<Joint<R>>, Need),
+    /// The home of a stub's file, whether it is marked.
+    StubConfirmed(StubMark<R>),
+    /// The set from which a file is renamed, where that lives.
+    SourceLooked(Box<Joint<R>>),
     AgreedOnDisk(Box<Joint<R>>),
     /// This set, to have the entry on disk.
     EnteredOnDisk(Box<Waiter<R>>, Vec<Participant>),
@@ -126,6 +131,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Asking::Locked(m) => self.on_locked(cx, m, answer),
             Asking::Lineage(m) => self.on_lineage(cx, m, answer),
             Asking::Agreed(joint, need) => self.on_agreed(cx, joint, &need, answer),
+            Asking::StubConfirmed(mark) => self.on_stub_confirmed(cx, mark, answer),
+            Asking::SourceLooked(joint) => self.on_source_looked(cx, joint, answer),
             Asking::AgreedOnDisk(joint) => self.on_agreed_on_disk(cx, joint, answer),
             Asking::EnteredOnDisk(waiter, parts) => self.on_entered_on_disk(cx, waiter, parts, answer),
             Asking::Told(waiter, parts) => self.on_told(cx, waiter, parts, answer),

@@ -41,6 +41,23 @@ pub(crate) struct Joint<R> {
     /// What homes have agreed to, or what is gone there.
     agreed: Vec<Need>,
     incoming: Option<Attr>,
+    /// The file of a rename and its home, if there is a stub where it comes from.
+    source: Option<(Fid, SetId)>,
+}
+
+impl<R> Joint<R> {
+    /// Where a rename from another set comes from.
+    fn comes_from(&self) -> Option<(SetId, EntryName)> {
+        let Op::MoveIn { from, parent, name, .. } = &self.op else { return None };
+        Some((*from, EntryName { dir: *parent, name: name.clone() }))
+    }
+
+    /// Whether that is asked of the set of a stub, and not of the file's home.
+    fn is_about_a_stub(&self, need: &Need) -> bool {
+        self.source
+            .is_some_and(|(fid, home)| need.fid == Some(fid) && need.home != home && need.add.is_none())
+            && self.comes_from().is_some_and(|(from, _)| from == need.home)
+    }
 }
 
 /// The entry that decides a request's outcome, and the directory that it is in.
@@ -73,8 +90,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             return self.refuse(cx, to, Fail::Busy);
         };
         let led_to = self.leads_to(&transaction);
-        let (parts, agreed, incoming) = (Vec::new(), Vec::new(), None);
-        let joint = Joint { id, by, op, transaction, led_to, to, parts, agreed, incoming };
+        let (parts, agreed, incoming, source) = (Vec::new(), Vec::new(), None, None);
+        let joint = Joint { id, by, op, transaction, led_to, to, parts, agreed, incoming, source };
         self.ask_home(cx, Box::new(joint), need);
     }
 
@@ -92,7 +109,10 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
 
     fn ask_home(&mut self, cx: &mut Cx<'_, B, R>, joint: Box<Joint<R>>, need: Need) {
         let home = need.home;
-        let (tx, coordinator, by) = (joint.transaction.tx, self.set, joint.by);
+        // The set of a stub asks the file's home how it ends, which is marked already.
+        let decides =
+            joint.source.filter(|_| joint.is_about_a_stub(&need)).map_or(self.set, |(_, home)| home);
+        let (tx, coordinator, by) = (joint.transaction.tx, decides, joint.by);
         let Need { fid, drop, add, copy, .. } = need.clone();
         let prepare = match (fid, drop, copy) {
             (Some(fid), Some(drop), Some(copy)) => Op::PrepareLeave { tx, coordinator, fid, copy, drop, by },
@@ -111,20 +131,28 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         need: &Need,
         answer: Result<Body, Fail>,
     ) {
+        if joint.is_about_a_stub(need) {
+            return self.on_stub_agreed(cx, joint, need, answer);
+        }
         match (answer, need.fid) {
             (Ok(Body::Attr { attr }), _) => {
-                let (home, fid, tx, by) = (need.home, attr.fid, joint.transaction.tx, joint.by);
-                joint.parts.push(Participant { home, fid, tx, by });
-                if need.fid.is_none() || need.drop.is_none() {
+                let fid = attr.fid;
+                let source = joint.source.is_some_and(|(source, _)| source == fid);
+                if need.fid.is_none() || need.drop.is_none() || source && need.add.is_some() {
                     joint.incoming = Some(attr);
                 } else {
                     joint.agreed.push(need.clone());
                 }
-                let Transaction { tx, parent, name } = &joint.transaction;
-                self.transactions.sync(*tx, *parent, name, true);
-                self.ask(cx, Asking::AgreedOnDisk(joint), home, Op::Fsync { fid }, None);
+                self.bring_mark_to_disk(cx, joint, need.home, fid);
             }
             (Ok(_), _) => self.give_up(cx, *joint, Errno::EIO.into()),
+            // A stub, or a directory; an older server says so of both.
+            (Err(Fail::Errno { errno }), None) if errno == Errno::EXDEV.0 => self.look_at_source(cx, joint),
+            (Err(Fail::Errno { errno }), Some(fid))
+                if is_gone(errno) && joint.source == Some((fid, need.home)) && need.add.is_some() =>
+            {
+                self.look_at_source(cx, joint);
+            }
             // The file is gone, by a power cut of its set, and only the entry is left; or it has another name by now.
             (Err(Fail::Errno { errno }), Some(_))
                 if need.add.is_none() && need.copy.is_none() && is_gone(errno) =>
@@ -143,6 +171,74 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 };
                 self.give_up(cx, *joint, fail);
             }
+            (Err(fail), _) => self.give_up(cx, *joint, fail),
+        }
+    }
+
+    fn bring_mark_to_disk(&mut self, cx: &mut Cx<'_, B, R>, mut joint: Box<Joint<R>>, home: SetId, fid: Fid) {
+        let (tx, by) = (joint.transaction.tx, joint.by);
+        joint.parts.push(Participant { home, fid, tx, by });
+        let Transaction { tx, parent, name } = &joint.transaction;
+        self.transactions.sync(*tx, *parent, name, true);
+        self.ask(cx, Asking::AgreedOnDisk(joint), home, Op::Fsync { fid }, None);
+    }
+
+    /// Where a file comes from that lives neither there, nor perhaps here.
+    fn look_at_source(&mut self, cx: &mut Cx<'_, B, R>, joint: Box<Joint<R>>) {
+        let Some((from, EntryName { dir, name })) = joint.comes_from() else {
+            return self.give_up(cx, *joint, Errno::EXDEV.into());
+        };
+        self.ask(cx, Asking::SourceLooked(joint), from, Op::Lookup { parent: dir, name }, None);
+    }
+
+    /// The set where the file comes from has said where it lives: its home is asked first.
+    pub(crate) fn on_source_looked(
+        &mut self,
+        cx: &mut Cx<'_, B, R>,
+        mut joint: Box<Joint<R>>,
+        answer: Result<Body, Fail>,
+    ) {
+        let found = match answer {
+            Ok(Body::Elsewhere { fid, home, kind }) if kind != 0o040_000 => (fid, home),
+            Ok(Body::Attr { attr }) if !attr.is_dir() => return self.give_up(cx, *joint, Fail::Busy),
+            Ok(_) => return self.give_up(cx, *joint, Errno::EXDEV.into()),
+            Err(fail) => return self.give_up(cx, *joint, fail),
+        };
+        match joint.source {
+            None => {}
+            // The stub is still there. Its home has nothing of it, or it has agreed, and the stub's set does not know how.
+            Some(source) if source == found => {
+                let fail = if joint.incoming.is_some() { Errno::EXDEV } else { Errno::ENOENT };
+                return self.give_up(cx, *joint, fail.into());
+            }
+            Some(_) => return self.give_up(cx, *joint, Fail::Busy),
+        }
+        let Some((add_dir, add_name)) = decider(&joint.op) else {
+            return self.give_up(cx, *joint, Errno::EINVAL.into());
+        };
+        let add = Some(EntryName { dir: add_dir, name: add_name.clone() });
+        let drop = joint.comes_from().map(|(_, drop)| drop);
+        joint.source = Some(found);
+        let (fid, home) = found;
+        self.ask_home(cx, joint, Need { home, fid: Some(fid), drop, add, copy: None });
+    }
+
+    /// The set of a stub has marked it, or not.
+    fn on_stub_agreed(
+        &mut self,
+        cx: &mut Cx<'_, B, R>,
+        mut joint: Box<Joint<R>>,
+        need: &Need,
+        answer: Result<Body, Fail>,
+    ) {
+        match (answer, need.fid) {
+            (Ok(Body::Elsewhere { fid, .. }), Some(wanted)) if fid == wanted => {
+                joint.agreed.push(need.clone());
+                self.bring_mark_to_disk(cx, joint, need.home, fid);
+            }
+            (Ok(_), _) => self.give_up(cx, *joint, Errno::EIO.into()),
+            // An older server looks for a file of its own.
+            (Err(Fail::Errno { errno }), _) if is_gone(errno) => self.look_at_source(cx, joint),
             (Err(fail), _) => self.give_up(cx, *joint, fail),
         }
     }

@@ -51,6 +51,7 @@ mod resend;
 mod resolve;
 mod resolve_files;
 mod shown;
+mod stub_marks;
 mod sync;
 mod target;
 mod tickets;

@@ -70,6 +70,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 Some(told) => told,
                 None => return self.refuse(cx, to, Fail::Busy),
             },
+            Op::CheckMark { fid, tx } => (one(fid), self.check_mark(fid, tx)),
             Op::LockTree { tx } => {
                 let epoch = self.replica.view().epoch;
                 if !self.tree.lock.take(cx.at.now, epoch, tx) {
@@ -187,6 +188,10 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
 
     fn lookup(&mut self, now: Duration, parent: Fid, name: &Name) -> (Vec<Fid>, Answer) {
         match self.brick.lookup(parent, name) {
+            // Its home may have heard already that the name goes.
+            Ok(Some(e)) if e.home != self.set && !e.is_dir() && self.waits_for_names(now, e.fid) => {
+                (one(parent), Err(Errno::EAGAIN))
+            }
             Ok(Some(e)) if e.home != self.set => {
                 (one(parent), Ok(plain(Body::Elsewhere { fid: e.fid, home: e.home, kind: e.kind })))
             }
@@ -240,6 +245,9 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             return None;
         }
         let (parent, name) = moved.unwrap_or(told);
+        if self.is_to_go(parent, &name, fid) {
+            return None;
+        }
         Some(self.check_entry(parent, &name, fid))
     }
 

@@ -120,6 +120,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             | Op::EndTransaction { .. }
             | Op::Relocate { .. }
             | Op::CheckEntry { .. }
+            | Op::CheckMark { .. }
             // A lock that is kept for hours shall not end the grants of whoever is alone otherwise.
             | Op::HoldLocks { .. }
             | Op::DropLocks { .. }

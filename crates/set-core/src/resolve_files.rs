@@ -1,5 +1,5 @@
 //! Ends transactions about files of this set whose coordinator has not told the end: the entry that decides is asked for, and
-//! has to be on disk before it counts (docs/design/0016).
+//! has to be on disk before it counts (docs/design/0016). Of a stub of this set the file's home is asked (docs/design/0019).
 
 use crate::brick::LocalBrick;
 use crate::core::{Cx, SetCore};
@@ -80,6 +80,9 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let Some((entry, _)) = resolve.intent.decider() else { return self.pending.file_asked(resolve.fid) };
         let (set, fid) = (resolve.intent.coordinator, resolve.fid);
         let op = match resolve.stage {
+            // A stub is marked only while its file is: when that is not any more the transaction is over. As long as the stub
+            // is, none can change what the home says of its name.
+            Stage::First if resolve.intent.is_of_stub() => Op::CheckMark { fid, tx: resolve.intent.tx },
             Stage::First | Stage::Second => Op::CheckEntry { parent: entry.dir, name: entry.name, fid },
             // Of a copy that is to get several names entries in all of their directories count.
             Stage::Sync if self.brick.names_of_copy(fid).is_ok_and(|names| !names.is_empty()) => Op::SyncFs,
@@ -105,6 +108,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         };
         let FileResolve { fid, intent, stage } = resolve;
         match stage {
+            Stage::First if intent.is_of_stub() && there => self.pending.file_asked(fid),
             Stage::First => self.ask_outcome(cx, FileResolve { fid, intent, stage: Stage::Sync }),
             Stage::Sync => self.ask_outcome(cx, FileResolve { fid, intent, stage: Stage::Second }),
             Stage::Second => {

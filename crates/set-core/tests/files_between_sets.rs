@@ -168,7 +168,6 @@ fn a_file_moves_onto_one_of_the_same_home() {
 fn what_the_home_refuses_changes_nothing() {
     for (refusal, said) in [
         (errno(Errno::ENOENT), "no such file or directory"),
-        (errno(Errno::EXDEV), "crosses sets"),
         (errno(Errno::EMLINK), "too many links"),
         (Err(Fail::Busy), "busy"),
     ] {
@@ -178,6 +177,164 @@ fn what_the_home_refuses_changes_nothing() {
         assert_eq!(reply, [format!("reply 1: {said} for 250 ms")]);
         assert!(changes(&mut rig).is_empty());
         assert_eq!(rig.ask(7, move_in("new")), ["ask 2: preparefile of 2 as 4"], "the name is free again");
+    }
+}
+
+/// A set where a third set's files may live.
+const THIRD: SetId = SetId(3);
+/// A file of it, with a name in `FAR`.
+const FAR_STUB: Fid = Fid { set: THIRD, epoch: Epoch(2), lsn: Lsn(70) };
+
+fn elsewhere(fid: Fid, home: SetId, kind: u32) -> Result<Body, Fail> {
+    Ok(Body::Elsewhere { fid, home, kind })
+}
+
+fn agreed_by(fid: Fid, home: SetId) -> Result<Body, Fail> {
+    let Ok(Body::Attr { attr }) = agreed(fid) else { panic!("it is an attribute") };
+    Ok(Body::Attr { attr: Attr { home, ..attr } })
+}
+
+/// What lives neither there nor here: its home is marked first, the stub after it, and both hear of the end.
+#[test]
+fn a_file_of_a_third_set_moves_in_with_its_entry() {
+    let begun = || {
+        let mut rig = rig();
+        assert_eq!(rig.ask(7, move_in("new")), ["ask 1: preparefile of 2 as 2"]);
+        assert_eq!(answer(&mut rig, 1, errno(Errno::EXDEV)), ["ask 2: lookup of 2"]);
+        rig
+    };
+    let home_agreed = || {
+        let mut rig = begun();
+        let said = answer(&mut rig, 2, elsewhere(FAR_STUB, THIRD, 0o100_000));
+        assert_eq!(said, ["ask 3: preparefile of 3 as 3"]);
+        assert_eq!(answer(&mut rig, 3, agreed_by(FAR_STUB, THIRD)), ["ask 4: fsync of 3"]);
+        assert_eq!(done(&mut rig, 4), ["ask 5: preparefile of 2 as 4"]);
+        rig
+    };
+    let mut rig = home_agreed();
+    assert_eq!(answer(&mut rig, 5, elsewhere(FAR_STUB, THIRD, 0o100_000)), ["ask 6: fsync of 2"]);
+    assert!(changes(&mut rig).is_empty());
+    assert_eq!(done(&mut rig, 6), ["ask 7: fsync of 1"]);
+    assert_eq!(changes(&mut rig), ["Enter"]);
+    assert_eq!(done(&mut rig, 7), ["ask 8: endfile of 2"]);
+    assert_eq!(done(&mut rig, 8), ["ask 9: endfile of 3"]);
+    assert_eq!(done(&mut rig, 9), ["reply 1: done for 250 ms"]);
+
+    // A directory, nothing, and what has changed meanwhile.
+    for (found, said) in [
+        (elsewhere(FAR_STUB, THIRD, 0o040_000), "crosses sets"),
+        (errno(Errno::ENOENT), "no such file or directory"),
+        (agreed(FILE), "busy"),
+    ] {
+        let mut rig = begun();
+        assert_eq!(answer(&mut rig, 2, found), [format!("reply 1: {said} for 250 ms")]);
+    }
+    // The home does not know the name: either it is another one by now, or only the stub is left.
+    for (found, said) in [(FAR_STUB, "no such file or directory"), (STUB, "busy")] {
+        let mut rig = begun();
+        answer(&mut rig, 2, elsewhere(FAR_STUB, THIRD, 0o100_000));
+        assert_eq!(answer(&mut rig, 3, errno(Errno::ESTALE)), ["ask 4: lookup of 2"]);
+        let said = format!("reply 1: {said} for 250 ms");
+        assert_eq!(answer(&mut rig, 4, elsewhere(found, THIRD, 0o100_000)), [said]);
+    }
+    // The stub does not agree; an older server does not know how.
+    let mut rig = home_agreed();
+    let given_up = answer(&mut rig, 5, Err(Fail::Busy));
+    assert_eq!(given_up, ["ask 6: endfile of 3, given up", "reply 1: busy for 250 ms"]);
+    let mut rig = home_agreed();
+    assert_eq!(answer(&mut rig, 5, errno(Errno::ESTALE)), ["ask 6: lookup of 2"]);
+    let given_up = answer(&mut rig, 6, elsewhere(FAR_STUB, THIRD, 0o100_000));
+    assert_eq!(given_up, ["ask 7: endfile of 3, given up", "reply 1: crosses sets for 250 ms"]);
+}
+
+/// This set is the file's home: it is marked as by anybody, and its name in the folder of names becomes the entry.
+#[test]
+fn a_file_comes_home_with_its_entry() {
+    let names = [((FAR.names(), name("old")), (OWN, HERE))].into();
+    let mut rig = Rig::with(Memory { names, files: [OWN].into(), ..Memory::default() }, &[]);
+    rig.ask(7, move_in("new"));
+    answer(&mut rig, 1, errno(Errno::EXDEV));
+    let outputs = rig.outputs(Input::Answered(2, elsewhere(OWN, HERE, 0o100_000)));
+    let prepare = outputs.into_iter().find_map(|o| match o {
+        set_core::Output::Ask { set: HERE, op, name: Some(name), .. } => Some((op, name)),
+        _ => None,
+    });
+    let (op, id) = prepare.expect("the own set is asked");
+    let said = rig.ask_as(id.session.0, id.seq, op);
+    assert!(said[0].contains("attr 1.1.40"), "{said:?}");
+    assert_eq!(answer(&mut rig, 3, agreed_by(OWN, HERE)), ["ask 4: fsync of 1"]);
+    assert!(done(&mut rig, 4)[0].starts_with("ask 5: preparefile of 2"));
+    assert_eq!(answer(&mut rig, 5, elsewhere(OWN, HERE, 0o100_000)), ["ask 6: fsync of 2"]);
+    assert_eq!(done(&mut rig, 6), ["ask 7: fsync of 1"]);
+    assert_eq!(changes(&mut rig), ["PrepareFile", "Rename"]);
+    assert_eq!(rig.core.brick_mut().names.get(&(ROOT, name("new"))), Some(&(OWN, HERE)));
+    assert!(rig.core.brick_mut().marked.contains_key(&OWN), "until the other set has heard");
+    assert_eq!(done(&mut rig, 7), ["ask 8: endfile of 2"]);
+    assert_eq!(done(&mut rig, 8), ["ask 9: endfile of 1"]);
+    assert_eq!(done(&mut rig, 9), ["reply 1: done for 250 ms"]);
+}
+
+/// A stub is marked if its file is, and nothing is begun about the name until that is known.
+#[test]
+fn a_stub_is_marked_when_its_home_confirms_that() {
+    let drop = || Some(EntryName { dir: ROOT, name: name("stub") });
+    let (coordinator, by) = (THERE, SessionId(7));
+    let mark = || Op::PrepareFile { tx: tx(1), coordinator, fid: Some(STUB), drop: drop(), add: None, by };
+    let mut rig = rig();
+    assert_eq!(rig.ask_as(88, 1, mark()), ["ask 1: checkmark of 2"]);
+    assert!(rig.ask(7, unlink("stub"))[0].contains("busy"), "it waits");
+    assert!(rig.ask_as(88, 1, mark())[0].contains("busy"), "it is under way");
+    assert_eq!(done(&mut rig, 1).len(), 1);
+    assert_eq!(changes(&mut rig), ["PrepareFile"]);
+    assert!(rig.core.brick_mut().marked.contains_key(&STUB));
+    // The transaction is over, or nobody knows; or the set is led anew meanwhile.
+    for said in [errno(Errno::ENOENT), Err(Fail::Busy), errno(Errno::EIO)] {
+        let mut rig = self::rig();
+        rig.ask_as(88, 1, mark());
+        assert!(answer(&mut rig, 1, said)[0].contains("busy"));
+        assert!(changes(&mut rig).is_empty());
+    }
+    let mut rig = self::rig();
+    rig.ask_as(88, 1, mark());
+    rig.lead(&[]);
+    done(&mut rig, 1);
+    assert!(changes(&mut rig).is_empty());
+}
+
+/// A home says whether a transaction holds the file.
+#[test]
+fn a_home_tells_whose_mark_it_is() {
+    let mut rig = marked();
+    let mut tell = |seq| rig.ask(9, Op::CheckMark { fid: OWN, tx: tx(seq) });
+    assert_eq!(tell(1), ["reply 1: done"]);
+    assert_eq!(tell(2), ["reply 2: no such file or directory"]);
+}
+
+/// A mark on a stub: nobody is told of the name, and the file's home is asked how it ended.
+#[test]
+fn a_marked_stub_asks_the_home() {
+    let drop = Some(EntryName { dir: ROOT, name: name("stub") });
+    let intent = Intent { tx: tx(1), coordinator: THERE, drop, add: None };
+    for (there, ended) in [(true, "ask 5: endfile of 1, given up"), (false, "ask 5: endfile of 1")] {
+        let brick = Memory { marked: [(STUB, intent.clone())].into(), unrecorded: vec![STUB], ..memory() };
+        let mut rig = Rig::with(brick, &[]);
+        for op in [
+            Op::Lookup { parent: ROOT, name: name("stub") },
+            Op::ReadDir { fid: ROOT, cookie: 0, plus: false },
+            create("stub", Node::File),
+        ] {
+            let said = rig.ask(7, op);
+            assert!(said[0].contains("busy"), "{said:?}");
+        }
+        // Whoever asks for the entry learns nothing: a later transaction may have made it.
+        assert_eq!(rig.ask(9, check("stub", STUB)), ["reply 4: busy"]);
+        assert_eq!(asked(&mut rig), ["ask 1: checkmark of 2"]);
+        assert_eq!(done(&mut rig, 1), NONE, "it is under way");
+        assert_eq!(asked(&mut rig), ["ask 2: checkmark of 2"]);
+        assert_eq!(answer(&mut rig, 2, errno(Errno::ENOENT)), ["ask 3: fsync of 2"]);
+        assert_eq!(done(&mut rig, 3), ["ask 4: checkentry of 2"]);
+        let said = if there { Ok(Body::Done) } else { errno(Errno::ENOENT) };
+        assert_eq!(answer(&mut rig, 4, said), [ended]);
     }
 }
 
@@ -449,11 +606,16 @@ fn a_mark_without_a_record_is_found_with_the_file() {
     assert_eq!(asked(&mut rig), NONE);
 }
 
+/// The name that it gets in a directory of the other set.
+fn away() -> Option<EntryName> {
+    Some(EntryName { dir: FAR.names(), name: name("away") })
+}
+
 /// Its end is in the journal; a power cut has brought the mark back, and nobody may ever meet the file again.
 #[test]
 fn a_mark_that_ended_in_an_earlier_process_is_looked_for() {
     let drop = Some(EntryName { dir: ROOT, name: name("own") });
-    let intent = Intent { tx: tx(1), coordinator: THERE, drop: drop.clone(), add: None };
+    let intent = Intent { tx: tx(1), coordinator: THERE, drop: drop.clone(), add: away() };
     for back in [true, false] {
         let end =
             Change::EndFile { fid: OWN, drop: drop.clone(), add: None, orphan: false, time: Time::default() };
@@ -470,7 +632,7 @@ fn a_mark_that_ended_in_an_earlier_process_is_looked_for() {
 #[test]
 fn a_mark_that_the_brick_has_met_is_looked_for() {
     let drop = Some(EntryName { dir: ROOT, name: name("own") });
-    let intent = Intent { tx: tx(1), coordinator: THERE, drop, add: None };
+    let intent = Intent { tx: tx(1), coordinator: THERE, drop, add: away() };
     let brick = Memory { marked: [(OWN, intent)].into(), unrecorded: vec![OWN], ..memory() };
     let mut rig = Rig::with(brick, &[]);
     assert_eq!(asked(&mut rig), ["ask 1: checkentry of 2"]);
@@ -480,7 +642,7 @@ fn a_mark_that_the_brick_has_met_is_looked_for() {
 #[test]
 fn a_new_primary_knows_its_marks_before_it_is_asked() {
     let drop = Some(EntryName { dir: ROOT, name: name("own") });
-    let intent = Intent { tx: tx(1), coordinator: THERE, drop, add: None };
+    let intent = Intent { tx: tx(1), coordinator: THERE, drop, add: away() };
     let brick = Memory { marked: [(OWN, intent)].into(), unrecorded: vec![OWN], ..memory() };
     let mut rig = Rig::with(brick, &[]);
     let listing = rig.ask(7, Op::ReadDir { fid: ROOT, cookie: 0, plus: false });
@@ -492,7 +654,7 @@ fn a_new_primary_knows_its_marks_before_it_is_asked() {
 #[test]
 fn one_that_ends_by_itself_leaves_the_others_asking() {
     let drop = Some(EntryName { dir: ROOT, name: name("own") });
-    let intent = Intent { tx: tx(1), coordinator: THERE, drop, add: None };
+    let intent = Intent { tx: tx(1), coordinator: THERE, drop, add: away() };
     let nothing = Intent { tx: tx(2), coordinator: THERE, drop: None, add: None };
     let other = Fid { lsn: Lsn(OWN.lsn.0 + 40), ..OWN };
     for (first, second) in [(OWN, other), (other, OWN)] {

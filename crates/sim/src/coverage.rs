@@ -21,6 +21,16 @@ impl Coverage {
     pub(crate) fn asked(&mut self, op: &Op) {
         match op {
             Op::PrepareMkdir { .. } | Op::PrepareRmdir { .. } => self.count("transaction prepared"),
+            Op::PrepareFile { fid: Some(fid), coordinator, drop: Some(_), add: None, .. }
+                if *coordinator == fid.set =>
+            {
+                self.count("stub asked to go");
+            }
+            Op::PrepareFile { fid: Some(fid), coordinator, drop: Some(_), add: Some(_), .. }
+                if *coordinator == fid.set =>
+            {
+                self.count("file asked to come home");
+            }
             Op::PrepareFile { .. } => self.count("transaction about a file prepared"),
             Op::EndFile { commit: true, .. } => self.count("transaction about a file committed"),
             Op::EndFile { commit: false, .. } => self.count("transaction about a file given up"),

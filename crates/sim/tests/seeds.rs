@@ -90,6 +90,8 @@ fn a_storm_of_faults() {
         ("killed at work", 150),
         ("client died", 100),
         ("part of a history explained", 8000),
+        ("stub asked to go", 40),
+        ("file asked to come home", 120),
     ];
     reached(&stats, seeds.len(), &least);
     let (parts, undecided) =

@@ -94,11 +94,13 @@ wire_struct! {
 
 wire_struct! {
     /// What a transaction of several sets means to do with the names of a file, as the file's home has agreed to it
-    /// (docs/design/0016). Directories are those that the home keeps the names in.
+    /// (docs/design/0016). Directories are those that the home keeps the names in; beside a stub, whose name is to go when the
+    /// file has another one, the directory is that of the stub's set (docs/design/0019).
     pub struct Intent {
         /// The transaction; 0 and 0 if it is not told here.
         pub tx: OpId,
-        /// The set whose entry decides: that of the name that is added, or else of the name that is dropped.
+        /// The set whose entry decides: that of the name that is added, or else of the name that is dropped. Beside a stub it is
+        /// the file's home.
         pub coordinator: SetId,
         pub drop: Option<EntryName>,
         pub add: Option<EntryName>,
@@ -106,10 +108,19 @@ wire_struct! {
 }
 
 impl Intent {
-    /// The entry that decides, and whether it leads to the file if the transaction has committed.
+    /// Whether it is kept beside a stub.
+    pub fn is_of_stub(&self) -> bool {
+        self.add.is_none() && self.drop.as_ref().is_some_and(|drop| !drop.dir.is_names())
+    }
+
+    /// The entry that decides, and whether it leads to the file if the transaction has committed. Of a stub it is the name that
+    /// the home keeps in its folder of names.
     pub fn decider(&self) -> Option<(EntryName, bool)> {
         let (place, there) = match (&self.add, &self.drop) {
             (Some(add), _) => (add, true),
+            (None, Some(drop)) if !drop.dir.is_names() => {
+                return Some((EntryName { dir: drop.dir.names(), name: drop.name.clone() }, false));
+            }
             (None, Some(drop)) => (drop, false),
             (None, None) => return None,
         };
@@ -286,6 +297,8 @@ wire_enum! {
         /// The file of set `home` has left it: those of these entries of the set's that lead to the file lead to the copy on set
         /// `to` from now on. To the home itself, at the end: its own entries, and its folders of names lose theirs.
         59 Redirect { fid: Fid, home: SetId, to: SetId, copy: Fid, names: Vec<EntryName> },
+        /// Of the set of a stub, to the file's home: is the file marked by transaction `tx`?
+        60 CheckMark { fid: Fid, tx: OpId },
     }
 }
 
@@ -365,7 +378,7 @@ impl Op {
             Op::PrepareRmdir { .. } => 26,
             Op::EndTransaction { .. } => 27,
             Op::Relocate { .. } => 28,
-            Op::CheckEntry { .. } => 29,
+            Op::CheckEntry { .. } | Op::CheckMark { .. } => 29,
             Op::LockTree { .. } | Op::UnlockTree { .. } => 30,
             Op::Lineage { .. } => 31,
             Op::PrepareFile { .. } | Op::PrepareLeave { .. } => 32,
@@ -387,6 +400,7 @@ impl Op {
                 | Op::PrepareRmdir { .. }
                 | Op::Relocate { .. }
                 | Op::CheckEntry { .. }
+                | Op::CheckMark { .. }
                 | Op::EndTransaction { .. }
                 | Op::LockTree { .. }
                 | Op::UnlockTree { .. }
@@ -421,6 +435,7 @@ impl Op {
                 | Op::Lseek { .. }
                 | Op::SyncFs
                 | Op::CheckEntry { .. }
+                | Op::CheckMark { .. }
                 | Op::LockTree { .. }
                 | Op::UnlockTree { .. }
                 | Op::Lineage { .. }

@@ -348,15 +348,15 @@ impl Names {
         }
     }
 
-    /// Whether sets would have to agree about what they can't: a directory that changes its set, a file that does and lives on
-    /// another one than it comes from, an exchange that changes sets or of a file that lives elsewhere.
+    /// Whether sets would have to agree about what they can't: a directory whose entry changes its set, an exchange that changes
+    /// sets or of a file that lives elsewhere.
     fn crosses(&self, (from, to): (Key, Key), source: Option<Obj>, moved: &[Obj], exchange: bool) -> bool {
         let set = |o: Obj| self.objects[o].set;
         let own = set(from.dir);
         let far = set(to.dir) != own;
         let alien = |o: &Obj| set(*o) != own;
         let is_dir = |o: &Obj| self.objects[*o].is_dir();
-        (far && (exchange || moved.iter().any(is_dir) || source.is_some_and(|o| alien(&o))))
+        (far && (exchange || source.is_some_and(|o| is_dir(&o))))
             || (exchange && moved.iter().any(|o| !is_dir(o) && alien(o)))
     }
 

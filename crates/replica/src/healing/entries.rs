@@ -31,8 +31,8 @@ impl HealSession {
         let own = brick.set();
         for e in entries {
             let was_missing = self.missing.remove(e.fid);
-            if e.home != own {
-                // Its content is another set's.
+            if e.home != own && e.kind == DIR {
+                // Its content is another set's. A stub may be marked.
             } else if was_missing {
                 if e.kind == DIR {
                     self.dirty_set.mark_dir(e.fid)

@@ -12,7 +12,7 @@ const LEAST: usize = 20;
 /// The second server has a brick of each set.
 const BRICKS: [(usize, &str); 4] = [(0, "b1"), (1, "b1"), (1, "b2"), (2, "b2")];
 
-/// What must be there, and with how many links, by name in the directory of set 0 or 1.
+/// What must be there, and with how many links, by name in the directory of a set.
 type Wanted = BTreeMap<(usize, String), (Vec<u8>, u64)>;
 
 /// Files of set 0 that get names in the directory of set 1, in all ways, again and again.
@@ -45,10 +45,24 @@ fn work(dirs: &Dirs, mount: &Mounted, kind: usize, done: &AtomicUsize, over: &At
                 sure("replace again", fs::rename(at(0, &name), at(1, &other)));
                 wanted.insert((1, other), ([&content[..], b"+"].concat(), 1));
             }
-            _ => {
+            3 => {
                 sure("move", fs::rename(at(0, &name), at(1, &name)));
                 sure("move on", fs::rename(at(1, &name), at(1, &other)));
                 sure("remove", fs::remove_file(at(1, &other)));
+            }
+            // Between three sets, and onto one that gives way.
+            4 => {
+                sure("move", fs::rename(at(0, &name), at(1, &name)));
+                sure("write", fs::write(at(2, &other), "gives way"));
+                sure("move to a third set", fs::rename(at(1, &name), at(2, &other)));
+                wanted.insert((2, other), (content, 1));
+            }
+            _ => {
+                sure("move", fs::rename(at(0, &name), at(1, &name)));
+                sure("link", fs::hard_link(at(1, &name), at(2, &name)));
+                sure("move home", fs::rename(at(1, &name), at(0, &other)));
+                wanted.insert((0, other), (content.clone(), 2));
+                wanted.insert((2, name), (content, 2));
             }
         }
         done.fetch_add(1, Ordering::Relaxed);
@@ -57,7 +71,7 @@ fn work(dirs: &Dirs, mount: &Mounted, kind: usize, done: &AtomicUsize, over: &At
 }
 
 fn check(rig: &Rig, mount: &Mounted, wanted: &Wanted) {
-    for set in 0..2 {
+    for set in 0..rig.dirs.0.len() {
         let there = rig.dirs.names(mount, set);
         let names: Vec<String> = wanted.keys().filter(|(s, _)| *s == set).map(|(_, n)| n.clone()).collect();
         let lost: Vec<_> = names.iter().filter(|n| !there.contains(n)).collect();
@@ -79,13 +93,17 @@ fn in_sync(pool: &Pool) {
     });
 }
 
-/// Four mounts work while `fault` happens; what must be there afterwards.
-fn worked_through(dirs: &Dirs, mounts: &[Mounted], fault: impl FnOnce(&AtomicUsize)) -> Wanted {
+/// Mounts work while `fault` happens, the first in ways of this kind; what must be there afterwards.
+fn worked_through(
+    dirs: &Dirs,
+    (mounts, first): (&[Mounted], usize),
+    fault: impl FnOnce(&AtomicUsize),
+) -> Wanted {
     let (done, over) = (AtomicUsize::new(0), AtomicBool::new(false));
     let begun = Instant::now();
     let wanted = std::thread::scope(|scope| {
         let (done, over) = (&done, &over);
-        let one = |(kind, mount)| scope.spawn(move || work(dirs, mount, kind, done, over));
+        let one = |(n, mount)| scope.spawn(move || work(dirs, mount, first + n, done, over));
         let threads: Vec<_> = mounts.iter().enumerate().map(one).collect();
         fault(done);
         over.store(true, Ordering::Relaxed);
@@ -114,11 +132,30 @@ fn servers_are_killed_in_the_midst_of_renames() {
     let mut rig = Rig::new(3, &BRICKS);
     let mounts: Vec<Mounted> = (0..4).map(|_| rig.mount()).collect();
     let pool = &mut rig.pool;
-    let wanted = worked_through(&rig.dirs, &mounts, |done| {
+    let wanted = worked_through(&rig.dirs, (&mounts, 0), |done| {
         for server in [1, 0, 2] {
             goes_on(done, "work goes on", 8);
             pool.kill(server);
             goes_on(done, "work goes on without a server", 4);
+            pool.start(server);
+            in_sync(pool);
+        }
+    });
+    end(rig, mounts, &wanted);
+}
+
+/// A rename between sets of files that live on a third one, and of such as come home; each server is killed at random moments.
+#[test]
+fn servers_are_killed_in_the_midst_of_renames_between_three_sets() {
+    let mut rig = Rig::new(3, &THREE);
+    let mounts: Vec<Mounted> = (0..2).map(|_| rig.mount()).collect();
+    let pool = &mut rig.pool;
+    let wanted = worked_through(&rig.dirs, (&mounts, 4), |done| {
+        for server in [1, 0, 2] {
+            goes_on(done, "work goes on", 4);
+            std::thread::sleep(std::time::Duration::from_millis(rand::random::<u64>() % 300));
+            pool.kill(server);
+            goes_on(done, "work goes on without a server", 2);
             pool.start(server);
             in_sync(pool);
         }
@@ -132,7 +169,7 @@ fn all_servers_are_killed_in_the_midst_of_renames() {
     let mut rig = Rig::new(3, &BRICKS);
     let mounts: Vec<Mounted> = (0..4).map(|_| rig.mount()).collect();
     let pool = &mut rig.pool;
-    let wanted = worked_through(&rig.dirs, &mounts, |done| {
+    let wanted = worked_through(&rig.dirs, (&mounts, 0), |done| {
         goes_on(done, "work goes on", 20);
         (0..3).for_each(|server| pool.kill(server));
         (0..3).for_each(|server| pool.start(server));

@@ -1,0 +1,89 @@
+//! Stubs of this set that another set's transaction marks, as their file is to get a name elsewhere (docs/design/0019).
+//!
+//! Such a mark has to be of a transaction that has marked the file too. One that comes late, when the name is a later
+//! transaction's, would take it away: so the home is asked first, and nothing else is begun about the name meanwhile.
+
+use crate::answer::Answer;
+use crate::brick::LocalBrick;
+use crate::core::{Cx, SetCore};
+use crate::elsewhere::{Asking, Transaction};
+use crate::io::ReplyTo;
+use crate::request::AdmittedRequest;
+use crate::waiters::Address;
+use bytes::Bytes;
+use ids::{Fid, OpId, SessionId};
+use wire::{Body, Errno, Fail, Name, Op};
+
+/// A mark that waits for the home's word.
+#[derive(Debug)]
+pub(crate) struct StubMark<R> {
+    id: OpId,
+    op: Op,
+    session: SessionId,
+    to: Address<R>,
+    hold: Transaction,
+}
+
+impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
+    /// If the request is one to mark a stub: asks its home, and answers nothing back.
+    pub(crate) fn confirm_stub(
+        &mut self,
+        cx: &mut Cx<'_, B, R>,
+        request: AdmittedRequest<R>,
+    ) -> Option<AdmittedRequest<R>> {
+        let Op::PrepareFile { tx, coordinator, fid: Some(fid), drop: Some(drop), add: None, .. } =
+            &request.op
+        else {
+            return Some(request);
+        };
+        let (tx, home, fid) = (*tx, *coordinator, *fid);
+        if home == self.set || drop.dir.is_names() || self.brick.attr(drop.dir).is_err() {
+            return Some(request);
+        }
+        let Some(hold) = self.begin(cx, request.id, drop.dir, &drop.name) else {
+            self.refuse(cx, request.to, Fail::Busy);
+            return None;
+        };
+        let AdmittedRequest { id, op, to, session, .. } = request;
+        let mark = StubMark { id, op, session, to, hold };
+        self.ask(cx, Asking::StubConfirmed(mark), home, Op::CheckMark { fid, tx }, None);
+        None
+    }
+
+    /// The home has said whether the transaction has marked the file.
+    pub(crate) fn on_stub_confirmed(
+        &mut self,
+        cx: &mut Cx<'_, B, R>,
+        mark: StubMark<R>,
+        answer: Result<Body, Fail>,
+    ) {
+        let known = self.end(cx, mark.id, &mark.hold);
+        let StubMark { id, op, session, to, .. } = mark;
+        match (answer, known) {
+            (Ok(_), Ok(())) => {
+                self.change_here(cx, AdmittedRequest { id, op, payload: Bytes::new(), to, session });
+            }
+            (_, Err(fail)) => self.refuse(cx, to, fail),
+            (Err(_), Ok(())) => self.refuse(cx, to, Fail::Busy),
+        }
+    }
+
+    /// [`Op::CheckMark`].
+    pub(crate) fn check_mark(&mut self, fid: Fid, tx: OpId) -> Answer {
+        match self.brick.intent(fid) {
+            Ok(Some(intent)) if intent.tx == tx => Ok((Body::Done, Bytes::new())),
+            Ok(_) | Err(Errno::ESTALE) => Err(Errno::ENOENT),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Whether the name is a stub's that is marked to lose it: whether a later transaction has made it is not known.
+    pub(crate) fn is_to_go(&mut self, parent: Fid, name: &Name, fid: Fid) -> bool {
+        let is_stub = |e: namespace::Entry| e.fid == fid && e.home != self.set && !e.is_dir();
+        if !self.brick.lookup(parent, name).is_ok_and(|e| e.is_some_and(is_stub)) {
+            return false;
+        }
+        let intent = self.brick.intent(fid).ok().flatten();
+        intent.and_then(|i| i.drop).is_some_and(|drop| drop.dir == parent && drop.name == *name)
+    }
+}
