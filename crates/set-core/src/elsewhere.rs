@@ -77,6 +77,8 @@ pub(crate) enum Asking<R> {
     StubConfirmed(StubMark<R>),
     /// The set from which a file is renamed, where that lives.
     SourceLooked(Box<Joint<R>>),
+    /// The home of what was found there, whether it knows how to be asked for a mark.
+    HomeKnows(Box<Joint<R>>, Need),
     AgreedOnDisk(Box<Joint<R>>),
     /// This set, to have the entry on disk.
     EnteredOnDisk(Box<Waiter<R>>, Vec<Participant>),
@@ -133,6 +135,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Asking::Agreed(joint, need) => self.on_agreed(cx, joint, &need, answer),
             Asking::StubConfirmed(mark) => self.on_stub_confirmed(cx, mark, answer),
             Asking::SourceLooked(joint) => self.on_source_looked(cx, joint, answer),
+            Asking::HomeKnows(joint, need) => self.on_home_knows(cx, joint, need, answer),
             Asking::AgreedOnDisk(joint) => self.on_agreed_on_disk(cx, joint, answer),
             Asking::EnteredOnDisk(waiter, parts) => self.on_entered_on_disk(cx, waiter, parts, answer),
             Asking::Told(waiter, parts) => self.on_told(cx, waiter, parts, answer),

@@ -220,7 +220,31 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let drop = joint.comes_from().map(|(_, drop)| drop);
         joint.source = Some(found);
         let (fid, home) = found;
-        self.ask_home(cx, joint, Need { home, fid: Some(fid), drop, add, copy: None });
+        let need = Need { home, fid: Some(fid), drop, add, copy: None };
+        if home == self.set {
+            return self.ask_home(cx, joint, need);
+        }
+        let op = Op::CheckMark { fid, tx: joint.transaction.tx };
+        self.ask(cx, Asking::HomeKnows(joint, need), home, op, None);
+    }
+
+    /// The home of a file that a third set has a stub of has answered the question that it will get from there. An older server
+    /// does not know it: nothing is marked then, as nobody could ask how that ends.
+    pub(crate) fn on_home_knows(
+        &mut self,
+        cx: &mut Cx<'_, B, R>,
+        joint: Box<Joint<R>>,
+        need: Need,
+        answer: Result<Body, Fail>,
+    ) {
+        match answer {
+            Ok(_) => self.ask_home(cx, joint, need),
+            Err(Fail::Errno { errno }) if is_gone(errno) => self.ask_home(cx, joint, need),
+            Err(Fail::Errno { errno }) if errno == Errno::EINVAL.0 => {
+                self.give_up(cx, *joint, Errno::EXDEV.into());
+            }
+            Err(fail) => self.give_up(cx, *joint, fail),
+        }
     }
 
     /// The set of a stub has marked it, or not.
