@@ -6,6 +6,7 @@ mod common;
 use brick::{Arriving, Brick};
 use common::partners::*;
 use common::*;
+use disk_format::tag::{INTENT, encode_intent};
 use ids::{Epoch, Fid, Lsn, OpId, SessionId, SetId};
 use namespace::{Entry, TreeState};
 use std::collections::BTreeMap;
@@ -443,6 +444,52 @@ fn a_power_cut_leaves_the_mark_of_a_stub() {
     assert!(b.found().rebooted);
     assert!(b.marked_files().contains(&there(3)));
     assert_eq!(b.intent(there(3)).unwrap().unwrap().drop, Some(at(ROOT, "s")));
+}
+
+/// A mark whose transaction cannot be told is named by a check; a repair takes it away, and its set has it again.
+#[test]
+fn a_check_names_marks_that_cannot_be_told() {
+    let intent = |coordinator, drop, add| encode_intent(&Intent { tx: TX, coordinator, drop, add });
+    let (own, far) = (|| Some(at(ROOT, "s")), || Some(at(FAR.names(), "s")));
+    for (beside, wrong) in [
+        (Some(intent(OTHER, own(), None)), None),
+        (Some(b"rubbish".to_vec()), Some("is damaged")),
+        (None, None),
+        (Some(intent(SET, own(), None)), Some("none of a stub's")),
+        (Some(intent(OTHER, own(), far())), Some("none of a stub's")),
+    ] {
+        let (t, mut s) = two();
+        let f = s.file(ROOT, "f");
+        s.apply(&enter(ROOT, "s", there(3), 0o100_000, None), b"").unwrap();
+        s.apply(&prepare(there(3), own(), None), b"").unwrap();
+        s.apply(&prepare(f, Some(at(ROOT, "f")), far()), b"").unwrap();
+        s.bricks.drain(..).for_each(|b| b.close().unwrap());
+        let path = t.path().join("b1");
+        let stub = path.join("s");
+        match &beside {
+            Some(value) => {
+                rustix::fs::lsetxattr(&stub, INTENT, value, rustix::fs::XattrFlags::empty()).unwrap()
+            }
+            None => rustix::fs::lremovexattr(&stub, INTENT).unwrap(),
+        }
+        let found = brick::check(&path, false).unwrap().problems;
+        let Some(wrong) = wrong else {
+            assert!(found.is_empty(), "{found:?}");
+            continue;
+        };
+        assert!(found.len() == 1 && found[0].path == Path::new("s"), "{found:?}");
+        assert!(found[0].problem.contains(wrong), "{found:?}");
+        let repaired = brick::check(&path, true).unwrap();
+        assert!(repaired.is_sound() && repaired.to_heal == Some(brick::ToHeal::Objects(1)), "{repaired:?}");
+        assert!(brick::check(&path, false).unwrap().problems.is_empty());
+        let (mut p, mut j) = (open(&t.path().join("b2"), &identity(2)), open(&path, &identity(1)));
+        assert!(!j.is_pending(there(3)).unwrap() && j.is_pending(f).unwrap());
+        let common = j.last();
+        let mut healing = accept_join(&mut p, &mut j, &common, false);
+        heal_all(&mut p, &mut j, &mut healing);
+        assert!(j.is_pending(there(3)).unwrap());
+        assert_eq!(j.intent(there(3)), p.intent(there(3)));
+    }
 }
 
 /// The name in the folder of names becomes an entry in one change; the folder goes with its last name.

@@ -57,6 +57,8 @@ pub(super) struct Tree {
     copies: HashMap<PathBuf, Tag>,
     /// Directories beside which a damaged entry is kept.
     unreadable_entries: Vec<(PathBuf, Fid)>,
+    /// Files and stubs that wait for a transaction which cannot be told, their kinds, and why.
+    unknown_marks: Vec<(PathBuf, Tag, u32, &'static str)>,
 }
 
 /// Walks the whole tree.
@@ -72,6 +74,7 @@ pub(super) fn check(
         owned: vec![],
         copies: HashMap::new(),
         unreadable_entries: vec![],
+        unknown_marks: vec![],
     };
     crate::scan::walk(root, &mut |seen| tree.look(seen, brick, report, newest))?;
     Ok(tree)
@@ -123,6 +126,10 @@ impl Tree {
             {
                 self.owned.push((path, tag));
             }
+        }
+        if !dir && tag.flags & PENDING != 0 {
+            let unknown = unknown_mark(&open_at(seen.dir, seen.name, kind)?, &tag, brick.set)?;
+            self.unknown_marks.extend(unknown.map(|why| (seen.path.to_path_buf(), tag, kind, why)));
         }
         if dir {
             report.directories += 1
@@ -236,6 +243,16 @@ impl Tree {
             if brick.repair {
                 open(root, &path, S_IFDIR)?.remove_xattr(INTENT.as_bytes())?;
                 stale_set.objects.push(fid);
+            }
+        }
+        for (path, tag, kind, why) in std::mem::take(&mut self.unknown_marks) {
+            report.add(&path, why, brick.remedy());
+            if brick.repair {
+                // The mark comes back with the healing if other bricks have it.
+                let open = open(root, &path, kind)?;
+                open.set_tag(&Tag { flags: tag.flags & !PENDING, ..tag })?;
+                open.remove_xattr(INTENT.as_bytes())?;
+                stale_set.objects.push(tag.fid);
             }
         }
         let known = self.known(brick.index)?;
@@ -353,6 +370,23 @@ impl Tree {
         report.add(&s.path, text(&first.path), COPY);
         Ok(())
     }
+}
+
+/// What is wrong with the mark of a file or stub that waits for the end of a transaction. A stub asks the home of its file, about a
+/// name in a directory of this set (docs/design/0019).
+fn unknown_mark(open: &OpenObject, tag: &Tag, set: Option<SetId>) -> Result<Option<&'static str>, Errno> {
+    let is_stub = set.is_some_and(|set| set != tag.home);
+    Ok(match open.intent() {
+        Ok(Some((intent, None))) if is_stub && !(intent.is_of_stub() && intent.coordinator == tag.home) => {
+            Some(
+                "it stands for a file of another set, and what is kept of its transaction is none of a stub's",
+            )
+        }
+        // A power cut may have taken what was meant: such a mark ends by itself.
+        Ok(_) => None,
+        Err(Errno::EIO) => Some("what is kept of the transaction that it waits for is damaged"),
+        Err(e) => return Err(e),
+    })
 }
 
 fn untag(root: &OpenObject, s: &Suspect) -> Result<(), Errno> {
