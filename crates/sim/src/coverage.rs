@@ -1,8 +1,9 @@
 //! What a run has reached: counted, so that a simulator that no longer reaches something is noticed.
 
+use ids::SessionId;
 use std::collections::BTreeMap;
-use wire::Op;
 use wire::peer::{PeerBody, PeerMessage};
+use wire::{Call, Op};
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -18,8 +19,8 @@ impl Coverage {
     }
 
     /// A request arrived at a set that is open there.
-    pub(crate) fn asked(&mut self, op: &Op) {
-        match op {
+    pub(crate) fn asked(&mut self, call: &Call) {
+        match &call.op {
             Op::PrepareMkdir { .. } | Op::PrepareRmdir { .. } => self.count("transaction prepared"),
             Op::PrepareFile { fid: Some(fid), coordinator, drop: Some(_), add: None, .. }
                 if *coordinator == fid.set =>
@@ -32,8 +33,17 @@ impl Coverage {
                 self.count("file asked to come home");
             }
             Op::PrepareFile { .. } => self.count("transaction about a file prepared"),
+            // Nobody has told the stub's set: it has asked the home.
+            Op::EndFile { fid, commit, by: SessionId(0), .. } if fid.set != call.set => {
+                self.count(if *commit {
+                    "stub went as its home said"
+                } else {
+                    "stub stayed as its home said"
+                });
+            }
             Op::EndFile { commit: true, .. } => self.count("transaction about a file committed"),
             Op::EndFile { commit: false, .. } => self.count("transaction about a file given up"),
+            Op::CheckMark { .. } => self.count("home asked for a mark"),
             Op::Arrive => self.count("copy of a file begun"),
             Op::Depart { .. } => self.count("file copied"),
             Op::Retarget { .. } => self.count("file of a name elsewhere copied"),

@@ -86,7 +86,7 @@ impl World {
         let set = call.set;
         let Some(process) = self.process(m) else { return };
         if process.serving(set).is_some() {
-            self.coverage.asked(&call.op);
+            self.coverage.asked(&call);
             return self.step(m, set, Input::Request(Request { call, payload, to, session, user: None }));
         }
         let epoch = process.known.sets.get(&set).map_or(Epoch(0), |s| s.view.epoch);
