@@ -38,6 +38,9 @@ pub struct ClientAdd {
     /// Each of its requests is taken as this user's.
     #[serde(default)]
     pub squash: Option<Squash>,
+    /// Only these users ask with it, and servers check what each of them may; empty: all do.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub users: Vec<KeyUser>,
     /// After so many seconds it is let in no more.
     #[serde(default)]
     pub expires: Option<u64>,
@@ -50,6 +53,18 @@ pub struct Squash {
     pub uid: u32,
     /// The group's number.
     pub gid: u32,
+}
+
+/// A user with all his groups.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct KeyUser {
+    /// The user's number.
+    pub uid: u32,
+    /// The first group's number.
+    pub gid: u32,
+    /// The numbers of the other groups.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<u32>,
 }
 
 impl fmt::Display for Squash {
@@ -219,6 +234,9 @@ pub struct KeyLine {
     /// The user as whom a client's requests are taken.
     #[serde(default)]
     pub squash: Option<Squash>,
+    /// The users that a client's is for; empty: for all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub users: Vec<KeyUser>,
     /// When it was made, in seconds since 1970.
     #[serde(default)]
     pub created: u64,

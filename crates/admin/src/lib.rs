@@ -33,8 +33,8 @@ pub use error::{AdminError, ErrorCode};
 pub use event::{Event, EventReports, EventsWebhook, GetEvents, WebhookReport, WebhookServer};
 pub use keys::{
     ClientAdd, ClientList, ClientRevoke, ClientRotate, GetLocalKey, GetPoolToken, KeyLine, KeyList, KeyMade,
-    KeyRole, KeysRevoked, KeysRotated, LocalKey, PoolKey, PoolRotateKey, PoolSecure, PoolSecured, PoolToken,
-    RotatedKey, Squash,
+    KeyRole, KeyUser, KeysRevoked, KeysRotated, LocalKey, PoolKey, PoolRotateKey, PoolSecure, PoolSecured,
+    PoolToken, RotatedKey, Squash,
 };
 pub use peer::{Peer, PeerStatus, Peers, ServerRole};
 pub use profile::{

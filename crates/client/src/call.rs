@@ -35,6 +35,8 @@ pub(crate) struct Core {
     pub options: Options,
     pub volume: String,
     pub intent: Intent,
+    /// The users that the key is for: calls name one of them. `None`: for all.
+    pub users: Option<Vec<u32>>,
     pub background: Background,
     pub watcher: Watcher,
     pub directories: Directories,
@@ -62,11 +64,11 @@ impl Core {
 
     /// Takes over a map if it is newer.
     pub(crate) fn publish(&self, map: VolumeMap) {
-        let of = |map: &VolumeMap| (map.pool, map.volume, map.squash());
+        let of = |map: &VolumeMap| (map.pool, map.volume, (map.squash(), map.users()));
         let (before, now) = (of(&self.current().map), of(&map));
         if (before.0, before.1) == (now.0, now.1) && before.2 != now.2 {
             // Whoever used it was told that servers check permissions, or that they do not.
-            tracing::error!("the key is for another user than before: this ends, and has to be mounted anew");
+            tracing::error!("the key is for other users than before: this ends, and has to be mounted anew");
             return self.stop();
         }
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
@@ -87,6 +89,11 @@ impl Core {
             }
             Err(e) => tracing::error!("no descriptor for a new map: {e}"),
         }
+    }
+
+    /// The user that a call of this thread names.
+    pub(crate) fn user(&self) -> u32 {
+        if self.users.is_some() { crate::user::current() } else { 0 }
     }
 
     pub(crate) fn is_stopped(&self) -> bool {
@@ -291,6 +298,7 @@ impl Client {
             options,
             volume: volume.to_owned(),
             intent,
+            users: map.users(),
             background: Background::default(),
             watcher: Watcher::new()?,
             current: RwLock::new(Arc::new(Generation::new(map, None)?)),
@@ -367,6 +375,12 @@ impl Client {
     /// says something else one day ends.
     pub fn squash(&self) -> Option<User> {
         self.core.current().map.squash()
+    }
+
+    /// The users that the key is for; `None`: for all. Servers do what this thread's user may ([`crate::user::act_as`]), who has
+    /// to be one of them. They stay the same, too.
+    pub fn users(&self) -> Option<&[u32]> {
+        self.core.users.as_deref()
     }
 
     /// Waits as calls do between tries: other work of this thread's owner goes on.

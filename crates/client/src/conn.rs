@@ -171,7 +171,7 @@ impl Conn {
             next_id: 1,
             used: Instant::now(),
         };
-        let id = conn.send(Kind::Hello, &intent.hello(purpose), &[], waiting)?;
+        let id = conn.send((Kind::Hello, 0), &intent.hello(purpose), &[], waiting)?;
         let head = conn.receive(Expect::Stream, &mut Payload::new(), waiting)?;
         if head.kind != Kind::HelloReply || head.id != id {
             return Err(DecodeError::Bounds("answer to the hello").into());
@@ -223,26 +223,26 @@ impl Conn {
     /// Sends one message; returns its id.
     pub(crate) fn send(
         &mut self,
-        kind: Kind,
+        (kind, user): (Kind, u32),
         message: &impl Wire,
         payload: &[u8],
         waiting: &Waiting<'_>,
     ) -> Result<u64, Broken> {
         self.out.clear();
-        let id = self.queue(kind, message, payload);
+        let id = self.queue((kind, user), message, payload);
         self.flush(payload, waiting)?;
         Ok(id)
     }
 
     /// Appends a message to what [`Conn::flush`] sends; returns its id. Only the last one may have a payload.
-    pub(crate) fn queue(&mut self, kind: Kind, message: &impl Wire, payload: &[u8]) -> u64 {
+    pub(crate) fn queue(&mut self, (kind, user): (Kind, u32), message: &impl Wire, payload: &[u8]) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
         let start = self.out.len();
         self.out.extend_from_slice(&[0; HEAD]);
         message.put(&mut self.out);
         let (room, body) = self.out[start..].split_at_mut(HEAD);
-        room.copy_from_slice(&frame::encode_head(kind, id, body, payload));
+        room.copy_from_slice(&frame::encode_head_of_user(kind, id, user, body, payload));
         id
     }
 

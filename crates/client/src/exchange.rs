@@ -114,7 +114,7 @@ impl<'a, 'b, 'c> Running<'a, 'b, 'c> {
         request.call.finished = finished;
         let sent = Instant::now();
         crate::grant::ask();
-        let id = lent.conn.send(Kind::Call, &request.call, request.payload, waiting)?;
+        let id = lent.conn.send((Kind::Call, self.core.user()), &request.call, request.payload, waiting)?;
         self.asked = Some((id, sent));
         Ok(())
     }
@@ -132,7 +132,7 @@ impl<'a, 'b, 'c> Running<'a, 'b, 'c> {
         let (set, epoch) = (self.route.state.set, self.route.epoch);
         for fid in files {
             let call = Call { set, epoch, id, finished, op: op(*fid) };
-            self.missing.push(lent.conn.queue(Kind::Call, &call, &[]));
+            self.missing.push(lent.conn.queue((Kind::Call, 0), &call, &[]));
         }
         lent.conn.flush(&[], waiting)
     }

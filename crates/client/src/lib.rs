@@ -32,6 +32,7 @@ mod server_link;
 mod sets;
 mod socket;
 mod stats;
+pub mod user;
 pub mod wait;
 mod watch;
 

@@ -142,7 +142,7 @@ fn begin(
     let (mut conn, _) = Conn::open(&addresses, intent, Purpose::Control, waiting)?;
     conn.keep_alive()?;
     let watch = Watch { volume: Blob(volume.as_bytes().to_vec()) };
-    let id = conn.send(Kind::Watch, &watch, &[], waiting)?;
+    let id = conn.send((Kind::Watch, 0), &watch, &[], waiting)?;
     let mut watched = Watched { conn, id, server: server.to_owned() };
     match watched.event(waiting)? {
         WatchEvent::Map { map } => Ok((watched, map)),

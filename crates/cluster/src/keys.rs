@@ -38,6 +38,41 @@ pub struct ClientKey {
     /// Each of its requests is taken as this user's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub squash: Option<Squash>,
+    /// Only these users ask with it, and servers check what each of them may; empty: the client is trusted with all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub users: Vec<KeyUser>,
+}
+
+/// A user who may ask with a key, as whoever made the key resolved him.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct KeyUser {
+    /// His number, not 0.
+    pub uid: u32,
+    /// His first group.
+    pub gid: u32,
+    /// His other groups.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<u32>,
+}
+
+/// Checks a key's users: none is root, none is there twice, and there are not too many.
+fn check_users(key: &ClientKey) -> Result<(), Refusal> {
+    if key.squash.is_some() && !key.users.is_empty() {
+        return Err(KeyRefusal::SquashOfUsers.into());
+    }
+    let (mut seen, mut groups) = (BTreeSet::new(), 0);
+    for user in &key.users {
+        let known_groups = user.gid != u32::MAX && !user.groups.contains(&u32::MAX);
+        if !(1..u32::MAX).contains(&user.uid) || !known_groups || !seen.insert(user.uid) {
+            return Err(KeyRefusal::User { uid: user.uid }.into());
+        }
+        groups += user.groups.len();
+    }
+    if key.users.len() > limits::KEY_USERS || groups > limits::KEY_GROUPS {
+        let (users, groups) = (limits::KEY_USERS, limits::KEY_GROUPS);
+        return Err(KeyRefusal::ManyUsers { users, groups }.into());
+    }
+    Ok(())
 }
 
 /// The user as whom requests are taken.
@@ -228,11 +263,12 @@ impl State {
                 }
             }
         }
-        if let KeyHolder::Client(ClientKey { volume, squash, .. }) = key.holder {
-            if !self.volumes.contains_key(&volume) {
-                return Err(Refusal::UnknownVolume { name: volume.to_string() });
+        if let KeyHolder::Client(client) = &key.holder {
+            if !self.volumes.contains_key(&client.volume) {
+                return Err(Refusal::UnknownVolume { name: client.volume.to_string() });
             }
-            squash.map_or(Ok(()), Squash::check)?;
+            client.squash.map_or(Ok(()), Squash::check)?;
+            check_users(client)?;
         }
         self.insert_key(key.clone()).map(Outcome::Key)
     }

@@ -3,8 +3,13 @@ use crate::Command;
 use crate::testing::{create, pool, server};
 
 fn client(name: &str, volume: u32) -> Key {
-    let client =
-        ClientKey { name: name.to_owned(), volume: VolumeId(volume), read_only: false, squash: None };
+    let client = ClientKey {
+        name: name.to_owned(),
+        volume: VolumeId(volume),
+        read_only: false,
+        squash: None,
+        users: vec![],
+    };
     Key { holder: KeyHolder::Client(client), created: 1, until: Some(100) }
 }
 
@@ -68,7 +73,7 @@ fn a_key_makes_nobody_root() {
     create(&mut state, "v", 1, 0, 1);
     let key = |name: &str, uid, gid| {
         let (volume, squash) = (VolumeId(1), Some(Squash { uid, gid }));
-        let client = ClientKey { name: name.to_owned(), volume, read_only: false, squash };
+        let client = ClientKey { name: name.to_owned(), volume, read_only: false, squash, users: vec![] };
         Command::AddKey(Key { holder: KeyHolder::Client(client), created: 1, until: None })
     };
     for (uid, gid) in [(0, 1), (0, 0), (u32::MAX, 1), (1, u32::MAX)] {
@@ -78,6 +83,34 @@ fn a_key_makes_nobody_root() {
     let old = number(state.apply(&key("web", 1000, 0)));
     let rotated = number(state.apply(&Command::RotateKey { key: old, created: 2, end: 3 }));
     assert_eq!(state.keys.keys[&rotated].holder, state.keys.keys[&old].holder, "with the same limits");
+}
+
+#[test]
+fn a_key_of_some_users_is_for_none_who_is_root() {
+    let mut state = pool(1);
+    create(&mut state, "v", 1, 0, 1);
+    let user = |uid, gid, groups: &[u32]| KeyUser { uid, gid, groups: groups.to_vec() };
+    let key = |users: Vec<KeyUser>, squash| {
+        let client =
+            ClientKey { name: "web".to_owned(), volume: VolumeId(1), read_only: false, squash, users };
+        Command::AddKey(Key { holder: KeyHolder::Client(client), created: 1, until: None })
+    };
+    for bad in [user(0, 1, &[]), user(u32::MAX, 1, &[]), user(7, u32::MAX, &[]), user(7, 1, &[2, u32::MAX])] {
+        let refused = Err(KeyRefusal::User { uid: bad.uid }.into());
+        assert_eq!(state.apply(&key(vec![user(8, 8, &[]), bad], None)), refused);
+    }
+    let twice = vec![user(8, 8, &[]), user(8, 9, &[])];
+    assert_eq!(state.apply(&key(twice, None)), Err(KeyRefusal::User { uid: 8 }.into()));
+    let squash = Some(Squash { uid: 1, gid: 1 });
+    assert_eq!(state.apply(&key(vec![user(8, 8, &[])], squash)), Err(KeyRefusal::SquashOfUsers.into()));
+    let (users, groups) = (limits::KEY_USERS, limits::KEY_GROUPS);
+    let many = Err(Refusal::from(KeyRefusal::ManyUsers { users, groups }));
+    let all = (1..=257).map(|uid| user(uid, 1, &[])).collect();
+    assert_eq!(state.apply(&key(all, None)), many);
+    assert_eq!(state.apply(&key(vec![user(8, 8, &vec![5; groups + 1])], None)), many);
+    let old = number(state.apply(&key(vec![user(8, 0, &[0, 5]), user(9, 9, &[])], None)));
+    let rotated = number(state.apply(&Command::RotateKey { key: old, created: 2, end: 3 }));
+    assert_eq!(state.keys.keys[&rotated].holder, state.keys.keys[&old].holder, "with the same users");
 }
 
 /// Nobody sees an expired key in a list: it must not stand in the way of another one, nor stay for ever.

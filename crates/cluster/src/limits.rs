@@ -10,6 +10,10 @@ pub const VOLUME_NAME: usize = 64;
 pub const BRICK_PATH: usize = 1024;
 /// Bytes of a host name or address.
 pub const ADDRESS: usize = 255;
+/// Users of one key.
+pub const KEY_USERS: usize = 256;
+/// Their groups, beside the first of each.
+pub const KEY_GROUPS: usize = 4096;
 /// Bytes of a webhook's address.
 pub const WEBHOOK: usize = 2048;
 /// Deleted volumes that may come back.

@@ -210,6 +210,14 @@ pub enum KeyRefusal {
         "nobody can be squashed to {uid}:{gid}: name a user from 1 to 4294967294, whom permissions bind, and a group of his"
     )]
     Squash { uid: u32, gid: u32 },
+    #[error("a key is either for some users or makes all one: leave out --squash or --users")]
+    SquashOfUsers,
+    #[error(
+        "user {uid} cannot be on a key's list: name each once, from 1 to 4294967294, whom permissions bind, and his groups"
+    )]
+    User { uid: u32 },
+    #[error("a key is for {users} users at most, with {groups} further groups in all")]
+    ManyUsers { users: usize, groups: usize },
     #[error("there is no key {key}: see mortar client list")]
     Unknown { key: KeyId },
     #[error("there are {max} already: revoke some first")]

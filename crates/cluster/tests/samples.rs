@@ -5,8 +5,8 @@
 mod json_sample;
 
 use cluster::{
-    BrickSpec, ClientKey, Command, ConfigVolume, FewerCopies, Joining, Key, KeyHolder, MoreCopies, NewBrick,
-    NewBricks, NewServer, NewVolume, OptionChange, Outcome, Proposal, Squash, State, Status, Token,
+    BrickSpec, ClientKey, Command, ConfigVolume, FewerCopies, Joining, Key, KeyHolder, KeyUser, MoreCopies,
+    NewBrick, NewBricks, NewServer, NewVolume, OptionChange, Outcome, Proposal, Squash, State, Status, Token,
     ViewChange,
 };
 use ids::{BrickId, Epoch, KeyId, ServerId, SetId, VolumeId};
@@ -48,7 +48,8 @@ fn volume() -> NewVolume {
 
 fn client_key() -> Key {
     let squash = Some(Squash { uid: 1000, gid: 100 });
-    let client = ClientKey { name: "web-1".to_owned(), volume: VolumeId(1), read_only: true, squash };
+    let (name, volume) = ("web-1".to_owned(), VolumeId(1));
+    let client = ClientKey { name, volume, read_only: true, squash, users: vec![] };
     Key { holder: KeyHolder::Client(client), created: 1_795_305_600, until: Some(1_795_392_000) }
 }
 
@@ -197,6 +198,16 @@ fn every_outcome_is_frozen() {
     check("outcome", "key", &Outcome::Key(KeyId(4)));
     check("outcome", "joined", &Outcome::Joined { server: ServerId(4), key: KeyId(7) });
     check("outcome", "views", &Outcome::Views(vec![(SetId(1), Epoch(4))]));
+}
+
+/// A key is for some users or makes all one: the other sample of the command has no users.
+#[test]
+fn a_key_of_some_users_is_frozen() {
+    let users = vec![KeyUser { uid: 1000, gid: 100, groups: vec![27, 44] }];
+    let (name, volume) = ("web-2".to_owned(), VolumeId(1));
+    let client = ClientKey { name, volume, read_only: false, squash: None, users };
+    let key = Key { holder: KeyHolder::Client(client), created: 1_795_305_600, until: None };
+    check("command", "add-key-of-users", &Command::AddKey(key));
 }
 
 /// A state made by commands, so that every kind of object is in it.

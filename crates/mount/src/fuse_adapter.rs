@@ -10,14 +10,13 @@ use client::{Client, NewEntry, Object, Payload, Span};
 use fuse::{
     AttrReply, Capabilities, CopyOp, CreateOp, Data, DirPlusSink, DirSink, Entry, Errno, FallocateOp,
     FileType, Filesystem, FlushOp, InitConfig, Kernel, LinkOp, Lock, LockOp, LseekOp, MkdirOp, MknodOp,
-    Notifier, OpenFlags, OpenOp, Opened, ReadOp, ReaddirOp, ReleaseOp, RenameOp, Request, SetAttr,
+    Notifier, OpenFlags, OpenOp, Opened, ROOT, ReadOp, ReaddirOp, ReleaseOp, RenameOp, Request, SetAttr,
     SetxattrOp, StatFs, WriteOp,
 };
 use wire::op::{Node, rename_flags};
 use wire::reply::Room;
 use wire::{Attr, User, limits};
 
-use crate::caller;
 use crate::convert::{self, errno};
 use crate::inodes::Inodes;
 use crate::listing::Listings;
@@ -28,8 +27,10 @@ use crate::pages::{Due, Pages};
 mod attributes;
 mod list;
 mod permission;
+mod users;
 
 use list::{ListFrom, Listed};
+use users::Users;
 
 type Reply<T> = Result<T, Errno>;
 
@@ -56,6 +57,8 @@ pub(crate) struct FuseAdapter {
     attr_timeout: Duration,
     /// As whom servers take all requests; `None`: as whom the mount says, and the kernel checks permissions.
     squash: Option<User>,
+    /// The users whom servers let in, and who opened which handle; `None`: all.
+    users: Option<Users>,
 }
 
 impl FuseAdapter {
@@ -73,14 +76,9 @@ impl FuseAdapter {
             entry_timeout,
             attr_timeout,
             squash: client.squash(),
+            users: client.users().map(Users::new),
             client,
         }
-    }
-
-    /// The client, for work on behalf of whoever asks.
-    fn client(&self, req: &Request<'_>) -> &Client {
-        caller::enter(req.pid);
-        &self.client
     }
 
     fn object(&self, node: u64) -> Reply<Object> {
@@ -88,7 +86,7 @@ impl FuseAdapter {
     }
 
     fn make(&self, req: &Request<'_>, parent: u64, new: NewEntry) -> Reply<Entry> {
-        let attr = self.client(req).create(self.object(parent)?, new).map_err(errno)?;
+        let attr = self.client(req)?.create(self.object(parent)?, new).map_err(errno)?;
         Ok(self.made(&attr))
     }
 
@@ -102,30 +100,28 @@ impl FuseAdapter {
     /// How files are open: the page cache stays, as it is checked against size and mtime at every use. What appends goes
     /// around it: the kernel cuts a write at pages it has not read, and another client's could get between the parts. The
     /// kernel tells of each close only where locks are likely: it costs a call.
-    fn opened(&self, node: u64, flags: i32) -> Opened {
+    fn opened(&self, req: &Request<'_>, node: u64, flags: i32) -> Opened {
         let appends = flags & libc::O_APPEND != 0;
         let cache = if appends { OpenFlags::DIRECT_IO } else { OpenFlags::KEEP_CACHE };
         self.inodes.pages(node, Pages::open);
         let told = locks::are_likely(flags) || self.inodes.was_locked(node);
         let flush = if told { OpenFlags::empty() } else { OpenFlags::NOFLUSH };
-        Opened { fh: self.next_handle.fetch_add(1, Ordering::Relaxed), flags: cache | flush }
-    }
-
-    /// Whether something may be done through an open file: not if a lock through it is lost.
-    fn may_use(&self, req: &Request<'_>, handle: Option<u64>) -> Reply<()> {
-        caller::enter(req.pid);
-        handle.map_or(Ok(()), |handle| self.locks.check(handle))
+        let fh = self.next_handle.fetch_add(1, Ordering::Relaxed);
+        if let Some(users) = &self.users {
+            users.opened(fh, req.uid);
+        }
+        Opened { fh, flags: cache | flush }
     }
 
     fn set_lock(&self, req: &Request<'_>, node: u64, op: &LockOp, wait: bool) -> Reply<()> {
-        caller::enter(req.pid);
+        let _client = self.client_of_nobody(req);
         self.inodes.note_locked(node);
         self.locks.set(req, node, op, wait)
     }
 
     /// A name that was made by somebody else after the kernel had looked: opens that.
     fn open_made(&self, req: &Request<'_>, parent: Object, op: &CreateOp<'_>) -> Reply<(Entry, Opened)> {
-        let client = self.client(req);
+        let client = self.client(req)?;
         let attr = client.lookup(parent, &convert::name(op.name)?).map_err(errno)?;
         match FileType::from_mode(attr.mode) {
             FileType::Directory => return Err(Errno::EISDIR),
@@ -142,7 +138,7 @@ impl FuseAdapter {
         }
         let attr = result.inspect_err(|_| client.release(object))?;
         let entry = self.entry(&attr);
-        Ok((entry, self.opened(entry.node, op.flags.cast_signed())))
+        Ok((entry, self.opened(req, entry.node, op.flags.cast_signed())))
     }
 }
 
@@ -166,7 +162,7 @@ impl Filesystem for FuseAdapter {
 
     fn lookup(&self, req: &Request<'_>, parent: u64, name: &OsStr) -> Reply<Entry> {
         let (parent, name) = (self.object(parent)?, convert::name(name)?);
-        let attr = self.client(req).lookup(parent, &name).map_err(errno)?;
+        let attr = self.client(req)?.lookup(parent, &name).map_err(errno)?;
         Ok(self.entry(&attr))
     }
 
@@ -176,22 +172,22 @@ impl Filesystem for FuseAdapter {
         }
     }
 
-    fn getattr(&self, req: &Request<'_>, node: u64, _fh: Option<u64>) -> Reply<AttrReply> {
-        let attr = self.client(req).getattr(self.object(node)?).map_err(errno)?;
+    fn getattr(&self, req: &Request<'_>, node: u64, fh: Option<u64>) -> Reply<AttrReply> {
+        let client = if node == ROOT { self.client_of_anyone(req) } else { self.of_opener(req, fh)? };
+        let attr = client.getattr(self.object(node)?).map_err(errno)?;
         let (until, now) = (client::grant::until(), Instant::now());
         let due = self.inodes.pages(node, |p| p.look((&attr).into(), until, now));
         Ok(self.attr_reply(node, &attr, due.unwrap_or(Due::Nothing)))
     }
 
     fn setattr(&self, req: &Request<'_>, node: u64, op: &SetAttr) -> Reply<AttrReply> {
-        self.may_use(req, op.fh)?;
         let set = convert::set_attr(op);
-        let attr = self.client(req).setattr(self.object(node)?, set).map_err(errno)?;
+        let attr = self.through(req, op.fh)?.setattr(self.object(node)?, set).map_err(errno)?;
         Ok(self.attr_reply(node, &attr, self.changed(node, &attr, op.size.is_some())))
     }
 
     fn readlink(&self, req: &Request<'_>, node: u64) -> Reply<Vec<u8>> {
-        self.client(req).readlink(self.object(node)?).map_err(errno)
+        self.client(req)?.readlink(self.object(node)?).map_err(errno)
     }
 
     fn symlink(&self, req: &Request<'_>, parent: u64, name: &OsStr, target: &OsStr) -> Reply<Entry> {
@@ -220,11 +216,11 @@ impl Filesystem for FuseAdapter {
     }
 
     fn unlink(&self, req: &Request<'_>, parent: u64, name: &OsStr) -> Reply<()> {
-        self.client(req).unlink(self.object(parent)?, convert::name(name)?).map_err(errno)
+        self.client(req)?.unlink(self.object(parent)?, convert::name(name)?).map_err(errno)
     }
 
     fn rmdir(&self, req: &Request<'_>, parent: u64, name: &OsStr) -> Reply<()> {
-        self.client(req).rmdir(self.object(parent)?, convert::name(name)?).map_err(errno)
+        self.client(req)?.rmdir(self.object(parent)?, convert::name(name)?).map_err(errno)
     }
 
     fn rename(&self, req: &Request<'_>, op: &RenameOp<'_>) -> Reply<()> {
@@ -233,25 +229,25 @@ impl Filesystem for FuseAdapter {
         }
         let from = (self.object(op.parent)?, convert::name(op.name)?);
         let to = (self.object(op.new_parent)?, convert::name(op.new_name)?);
-        self.client(req).rename(from, to, op.flags).map_err(errno)
+        self.client(req)?.rename(from, to, op.flags).map_err(errno)
     }
 
     fn link(&self, req: &Request<'_>, op: &LinkOp<'_>) -> Reply<Entry> {
         let (object, parent) = (self.object(op.node)?, self.object(op.new_parent)?);
-        let linked = self.client(req).link(object, parent, convert::name(op.new_name)?).map_err(errno)?;
+        let linked = self.client(req)?.link(object, parent, convert::name(op.new_name)?).map_err(errno)?;
         let attr = linked.unwrap_or_else(|| convert::gone(object, self.inodes.kind(op.node)));
         Ok(self.entry(&attr))
     }
 
     fn open(&self, req: &Request<'_>, node: u64, op: &OpenOp) -> Reply<Opened> {
-        let (client, object) = (self.client(req), self.object(node)?);
+        let (client, object) = (self.client(req)?, self.object(node)?);
         self.may_open(req, object, op.flags.cast_signed())?;
         client.open(object).map_err(errno)?;
         if op.flags & libc::O_TRUNC.unsigned_abs() != 0 {
             let cut = client.setattr(object, convert::truncate(op.kill_suidgid));
             cut.inspect_err(|_| client.release(object)).map_err(errno)?;
         }
-        Ok(self.opened(node, op.flags.cast_signed()))
+        Ok(self.opened(req, node, op.flags.cast_signed()))
     }
 
     fn create(&self, req: &Request<'_>, op: &CreateOp<'_>) -> Reply<(Entry, Opened)> {
@@ -264,10 +260,10 @@ impl Filesystem for FuseAdapter {
             uid: req.uid,
             gid: req.gid,
         };
-        match self.client(req).create_open(parent, new) {
+        match self.client(req)?.create_open(parent, new) {
             Ok(attr) => {
                 let entry = self.made(&attr);
-                Ok((entry, self.opened(entry.node, op.flags.cast_signed())))
+                Ok((entry, self.opened(req, entry.node, op.flags.cast_signed())))
             }
             Err(wire::Errno::EEXIST) if op.flags & libc::O_EXCL.unsigned_abs() == 0 => {
                 self.open_made(req, parent, op)
@@ -278,17 +274,16 @@ impl Filesystem for FuseAdapter {
 
     fn read(&self, req: &Request<'_>, op: &ReadOp, buf: &mut [u8]) -> Reply<Data> {
         let object = self.object(op.node)?;
-        self.may_use(req, Some(op.fh))?;
         let mut into = Payload::lent(buf);
-        self.client(req).read(object, op.offset, op.size, &mut into).map_err(errno)?;
+        self.through(req, Some(op.fh))?.read(object, op.offset, op.size, &mut into).map_err(errno)?;
         Ok(Data::Filled(into.len()))
     }
 
     fn write(&self, req: &Request<'_>, op: &WriteOp<'_>) -> Reply<u32> {
-        self.may_use(req, Some(op.fh))?;
         let append = !op.from_cache && op.flags & libc::O_APPEND.unsigned_abs() != 0;
         let at = Span { offset: op.offset, append, kill_suid: op.kill_suidgid };
-        let (len, attr) = self.client(req).write(self.object(op.node)?, at, op.data).map_err(errno)?;
+        let (len, attr) =
+            self.through(req, Some(op.fh))?.write(self.object(op.node)?, at, op.data).map_err(errno)?;
         // Pages that may be older than the write are dropped when the kernel asks for attributes.
         let _later = self.changed(op.node, &attr, false);
         Ok(len)
@@ -300,7 +295,7 @@ impl Filesystem for FuseAdapter {
         let room = match known {
             Some((_, room)) => room,
             None => {
-                let room = self.client(req).statfs().map_err(errno)?;
+                let room = self.client_of_nobody(req).statfs().map_err(errno)?;
                 *lock() = Some((Instant::now(), room.clone()));
                 room
             }
@@ -326,13 +321,16 @@ impl Filesystem for FuseAdapter {
 
     fn release(&self, req: &Request<'_>, node: u64, op: &ReleaseOp) -> Reply<()> {
         self.locks.release(node, op.fh);
+        if let Some(users) = &self.users {
+            users.closed(op.fh);
+        }
         let object = self.object(node)?;
-        self.client(req).release(object);
+        self.client_of_nobody(req).release(object);
         Ok(())
     }
 
-    fn fsync(&self, req: &Request<'_>, node: u64, _fh: u64, _datasync: bool) -> Reply<()> {
-        self.client(req).fsync(self.object(node)?).map_err(errno)
+    fn fsync(&self, req: &Request<'_>, node: u64, fh: u64, _datasync: bool) -> Reply<()> {
+        self.of_opener(req, Some(fh))?.fsync(self.object(node)?).map_err(errno)
     }
 
     fn fsyncdir(&self, req: &Request<'_>, node: u64, fh: u64, datasync: bool) -> Reply<()> {
@@ -340,11 +338,11 @@ impl Filesystem for FuseAdapter {
     }
 
     fn syncfs(&self, req: &Request<'_>, _node: u64) -> Reply<()> {
-        self.client(req).sync().map_err(errno)
+        self.client_of_nobody(req).sync().map_err(errno)
     }
 
     fn setxattr(&self, req: &Request<'_>, node: u64, op: &SetxattrOp<'_>) -> Reply<()> {
-        let (client, object) = (self.client(req), self.object(node)?);
+        let (client, object) = (self.client(req)?, self.object(node)?);
         let name = convert::name(op.name)?;
         self.inodes.note_xattr(node);
         client.setxattr(object, name, op.value, op.flags).map_err(errno)?;
@@ -372,7 +370,7 @@ impl Filesystem for FuseAdapter {
             return Err(Errno::ENODATA);
         }
         let Ok(name) = convert::name(name) else { return Err(Errno::ENODATA) };
-        let result = self.client(req).getxattr(self.object(node)?, name).map_err(errno);
+        let result = self.client(req)?.getxattr(self.object(node)?, name).map_err(errno);
         if capability {
             self.inodes.note_capabilities(node, matches!(result, Err(Errno::ENODATA)));
         }
@@ -380,7 +378,7 @@ impl Filesystem for FuseAdapter {
     }
 
     fn listxattr(&self, req: &Request<'_>, node: u64, _size: u32) -> Reply<Vec<u8>> {
-        let names = self.client(req).listxattr(self.object(node)?).map_err(errno)?;
+        let names = self.client(req)?.listxattr(self.object(node)?).map_err(errno)?;
         let mut all = Vec::new();
         for name in names {
             all.extend_from_slice(name.as_bytes());
@@ -391,7 +389,7 @@ impl Filesystem for FuseAdapter {
 
     fn removexattr(&self, req: &Request<'_>, node: u64, name: &OsStr) -> Reply<()> {
         let Ok(name) = convert::name(name) else { return Err(Errno::ENODATA) };
-        self.client(req).removexattr(self.object(node)?, name).map_err(errno)
+        self.client(req)?.removexattr(self.object(node)?, name).map_err(errno)
     }
 
     fn readdir(&self, req: &Request<'_>, node: u64, op: &ReaddirOp, sink: &mut DirSink<'_>) -> Reply<()> {
@@ -436,8 +434,9 @@ impl Filesystem for FuseAdapter {
     }
 
     fn fallocate(&self, req: &Request<'_>, node: u64, op: &FallocateOp) -> Reply<()> {
-        self.may_use(req, Some(op.fh))?;
-        self.client(req).fallocate(self.object(node)?, op.mode, op.offset, op.length).map_err(errno)
+        self.through(req, Some(op.fh))?
+            .fallocate(self.object(node)?, op.mode, op.offset, op.length)
+            .map_err(errno)
     }
 
     fn getlk(&self, _req: &Request<'_>, node: u64, op: &LockOp) -> Reply<Lock> {
@@ -457,17 +456,16 @@ impl Filesystem for FuseAdapter {
     }
 
     fn lseek(&self, req: &Request<'_>, node: u64, op: &LseekOp) -> Reply<u64> {
-        self.client(req).lseek(self.object(node)?, op.offset, op.whence).map_err(errno)
+        self.of_opener(req, Some(op.fh))?.lseek(self.object(node)?, op.offset, op.whence).map_err(errno)
     }
 
     fn copy_file_range(&self, req: &Request<'_>, op: &CopyOp) -> Reply<u64> {
         if op.flags != 0 {
             return Err(Errno::EINVAL);
         }
-        self.may_use(req, Some(op.fh_in))?;
-        self.may_use(req, Some(op.fh_out))?;
+        self.through(req, Some(op.fh_in))?;
         let from = (self.object(op.node_in)?, op.offset_in);
         let to = (self.object(op.node_out)?, op.offset_out);
-        self.client(req).copy_range(from, to, op.len.min(COPY_MAX)).map_err(errno)
+        self.through(req, Some(op.fh_out))?.copy_range(from, to, op.len.min(COPY_MAX)).map_err(errno)
     }
 }

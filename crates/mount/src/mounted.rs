@@ -92,7 +92,7 @@ pub fn mount(options: MountOptions) -> Result<Mounted, Failure> {
     let mut for_client = options.client.clone();
     for_client.key = for_client.key.or_else(|| usual_key(&source.volume));
     let client = Arc::new(Client::connect(&source.servers, &source.volume, for_client)?);
-    let root = root(&client, &source)?;
+    let root = root_for_any(&client, &source)?;
     let mut kernel = options.kernel.clone();
     if client.squash().is_some() {
         // Servers check, for another user than the kernel knows. Everybody here makes files of that user: nobody becomes the
@@ -127,6 +127,17 @@ pub fn remount(dir: &Path, options: &Options) -> Result<(), Failure> {
 fn usual_key(volume: &str) -> Option<client::Key> {
     let path = Path::new(KEYS).join(format!("{volume}.key"));
     path.exists().then_some(client::Key::File(path))
+}
+
+/// The directory to show as the root, found by the first user of those that the key is for who may look it up.
+fn root_for_any(client: &Client, source: &Source) -> Result<Object, Failure> {
+    let find = |user: &u32| {
+        client::user::act_as(*user);
+        root(client, source)
+    };
+    let refused = |found: &Result<_, _>| matches!(found, Err(Failure::Subdir { errno: Errno::EACCES, .. }));
+    let mut found = client.users().unwrap_or(&[0]).iter().map(find);
+    found.find(|found| !refused(found)).unwrap_or_else(|| root(client, source))
 }
 
 /// The directory to show as the root.

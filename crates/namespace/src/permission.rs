@@ -1,4 +1,5 @@
-//! What a user may do whose permissions the server checks, as a key's `--squash` says: a row for each operation.
+//! What a user may do whose permissions the server checks, as a key's `--squash` or `--users` says: a row for each
+//! operation.
 //!
 //! Always true: who may not do something is refused whatever his client has checked, and what cannot be known here counts as
 //! not allowed. Not checked: the directories above the one that an operation names, as in NFS.
@@ -20,9 +21,14 @@ pub fn shows_xattr(name: &Name) -> bool {
 
 /// Makes an operation the user's own, whoever it names: what it makes is his, and what it writes loses the bits that let
 /// others act as its owner.
-pub fn take_as(user: User, op: &mut Op) {
+pub fn take_as(user: &User, op: &mut Op) {
     match op {
-        Op::Create { uid, gid, .. } => (*uid, *gid) = (user.uid, user.gid),
+        Op::Create { uid, gid, .. } => {
+            *uid = user.uid;
+            if !user.is_in(*gid) {
+                *gid = user.gid;
+            }
+        }
         Op::Write { kill_suid, .. } => *kill_suid = true,
         Op::SetAttr { set, .. } if set.size.is_some() || set.uid.is_some() || set.gid.is_some() => {
             set.kill_suid = true;
@@ -35,7 +41,7 @@ pub fn take_as(user: User, op: &mut Op) {
 ///
 /// # Errors
 /// `EACCES` and `EPERM` as Linux gives them, `EXDEV` for what another set would have to check; errors of the state.
-pub fn check(user: User, op: &mut Op, set: SetId, state: &mut dyn TreeState) -> Result<(), Errno> {
+pub fn check(user: &User, op: &mut Op, set: SetId, state: &mut dyn TreeState) -> Result<(), Errno> {
     let mut check = Check { user, set, state };
     match op {
         Op::GetAttr { .. }
@@ -79,7 +85,7 @@ pub fn check(user: User, op: &mut Op, set: SetId, state: &mut dyn TreeState) -> 
 }
 
 struct Check<'a> {
-    user: User,
+    user: &'a User,
     set: SetId,
     state: &'a mut dyn TreeState,
 }
@@ -135,14 +141,14 @@ impl Check<'_> {
         let SetAttr { mode, uid, gid, atime, mtime, size: _, kill_suid: _ } = set;
         let owns = self.user.owns(&attr);
         let keeps_owner = uid.is_none_or(|uid| uid == attr.uid);
-        let keeps_group = gid.is_none_or(|gid| gid == attr.gid || gid == self.user.gid);
+        let keeps_group = gid.is_none_or(|gid| gid == attr.gid || self.user.is_in(gid));
         let is_set = |time: &Option<SetTime>| matches!(time, Some(SetTime::At { .. }));
         let is_owners = mode.is_some() || uid.is_some() || gid.is_some() || is_set(atime) || is_set(mtime);
         allowed(owns || !is_owners, Errno::EPERM)?;
         allowed(keeps_owner && keeps_group, Errno::EPERM)?;
         allowed(owns || self.may(&attr, WRITE)?, Errno::EACCES)?;
         if let Some(mode) = mode
-            && gid.unwrap_or(attr.gid) != self.user.gid
+            && !self.user.is_in(gid.unwrap_or(attr.gid))
         {
             *mode &= !S_ISGID;
         }
@@ -158,7 +164,7 @@ impl Check<'_> {
         allowed(self.may(&dir, WRITE)?, Errno::EACCES)?;
         allowed(!matches!(node, Node::Char { .. } | Node::Block { .. }), Errno::EPERM)?;
         // It gets the directory's group.
-        if dir.mode & S_ISGID != 0 && dir.gid != self.user.gid {
+        if dir.mode & S_ISGID != 0 && !self.user.is_in(dir.gid) {
             *mode &= !S_ISGID;
         }
         Ok(())

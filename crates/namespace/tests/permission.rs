@@ -9,7 +9,7 @@ use wire::{Attr, Errno, Name, Op, User};
 
 const SET: SetId = SetId(1);
 const OTHER: SetId = SetId(2);
-const ANN: User = User { uid: 1000, gid: 100 };
+const ANN: User = User::of_one_group(1000, 100);
 const NO: Result<(), Errno> = Err(Errno::EACCES);
 const NEVER: Result<(), Errno> = Err(Errno::EPERM);
 const YES: Result<(), Errno> = Ok(());
@@ -136,8 +136,8 @@ impl TreeState for Tree {
 
 fn ask(op: &Op) -> (Result<(), Errno>, Op) {
     let mut op = op.clone();
-    take_as(ANN, &mut op);
-    (check(ANN, &mut op, SET, &mut Tree), op)
+    take_as(&ANN, &mut op);
+    (check(&ANN, &mut op, SET, &mut Tree), op)
 }
 
 fn table(rows: &[(Op, Result<(), Errno>)]) {
@@ -360,6 +360,36 @@ fn extended_attributes_are_by_their_kind() {
     ]);
     assert!(shows_xattr(&name("user.a")) && shows_xattr(&name("security.selinux")));
     assert!(!shows_xattr(&name("trusted.a")));
+}
+
+/// Each of a user's groups counts, for what is his to do and for what he may make of which group.
+#[test]
+fn a_user_of_several_groups() {
+    let bob = User { groups: Some([5, 100].into()), ..User::of_one_group(1001, 7) };
+    let ask = |op: &Op| {
+        let mut op = op.clone();
+        take_as(&bob, &mut op);
+        (check(&bob, &mut op, SET, &mut Tree), op)
+    };
+    let read = |n| Op::Read { fid: fid(n), offset: 0, len: 1 };
+    assert_eq!([read(20), read(12)].map(|op| ask(&op).0), [YES, NO], "of a group of his, and of none");
+    let of_group = |gid| Op::Create {
+        parent: fid(OPEN),
+        name: name("new"),
+        node: Node::File,
+        mode: 0o644,
+        umask: 0,
+        uid: 1000,
+        gid,
+        open: false,
+    };
+    for (named, gets) in [(7, 7), (5, 5), (100, 100), (0, 7), (1001, 7)] {
+        let (answer, op) = ask(&of_group(named));
+        assert_eq!(answer, YES);
+        assert!(matches!(op, Op::Create { uid: 1001, gid, .. } if gid == gets), "{op:?}");
+    }
+    let (_, op) = ask(&create(THEIR_GROUP, Node::File, 0o2755));
+    assert!(matches!(op, Op::Create { mode: 0o2755, .. }), "setgid to a group of his: {op:?}");
 }
 
 #[test]

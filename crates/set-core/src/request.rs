@@ -39,7 +39,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             return self.timers.set(until, Due::Request(request));
         }
         let Request { mut call, payload, to, user, .. } = request;
-        if let Some(user) = user {
+        if let Some(user) = &user {
             permission::take_as(user, &mut call.op);
         }
         let mut to = Address::of(to);
@@ -66,7 +66,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             }
             Admission::Go => {
                 if let Some(request) = self.redirect_holder(cx, request) {
-                    self.serve_permitted(cx, request, user);
+                    self.serve_permitted(cx, request, user.as_ref());
                 }
             }
             Admission::Done(outcome) => self.answer_again(cx, request, outcome),
@@ -81,7 +81,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         &mut self,
         cx: &mut Cx<'_, B, R>,
         mut request: AdmittedRequest<R>,
-        user: Option<User>,
+        user: Option<&User>,
     ) {
         if let Some(user) = user
             && let Err(errno) = permission::check(user, &mut request.op, self.set, &mut self.brick)

@@ -310,12 +310,15 @@ fn a_journal_that_does_not_reach_back_to_what_is_certain_means_a_full_comparison
 
 #[test]
 fn a_user_whose_permissions_count_is_refused_before_anything_is_decided() {
-    let (ann, owner) = (User { uid: 1000, gid: 100 }, User { uid: 0, gid: 9 });
+    let (ann, owner) = (User::of_one_group(1000, 100), User::of_one_group(0, 9));
     let mut rig = primary_with(1);
     let before = rig.core.brick_mut().journal.len();
-    assert_eq!(rig.ask_of(ann, create("b", Node::File)), ["reply 2: permission denied"]);
-    assert_eq!(rig.ask_of(ann, create("b", Node::Dir)), ["reply 3: permission denied"]);
-    assert_eq!(rig.ask_of(ann, Op::Unlink { parent: ROOT, name: name("0") }), ["reply 4: permission denied"]);
+    assert_eq!(rig.ask_of(ann.clone(), create("b", Node::File)), ["reply 2: permission denied"]);
+    assert_eq!(rig.ask_of(ann.clone(), create("b", Node::Dir)), ["reply 3: permission denied"]);
+    assert_eq!(
+        rig.ask_of(ann.clone(), Op::Unlink { parent: ROOT, name: name("0") }),
+        ["reply 4: permission denied"]
+    );
     let across = Op::MoveIn {
         from: SetId(2),
         parent: Fid { set: SetId(2), ..ROOT },

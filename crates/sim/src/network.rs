@@ -39,7 +39,7 @@ impl Packet {
 pub(crate) fn unpack(head: &[u8; HEAD], body: Bytes, payload: Bytes) -> Result<Frame, DecodeError> {
     let told = FrameHead::decode(head)?;
     told.verify(&body, &payload)?;
-    Ok(Frame { kind: told.kind, id: told.id, body, payload, grant: told.grant })
+    Ok(Frame { kind: told.kind, id: told.id, body, payload, grant: told.grant, user: told.user })
 }
 
 /// One of the two ways of a connection: from who began it, or to it.

@@ -142,7 +142,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
             self.buffer.bytes.split_to(head.payload_len).freeze()
         };
         head.verify(&body, &payload)?;
-        Ok(Frame { kind: head.kind, id: head.id, body, payload, grant: head.grant })
+        Ok(Frame { kind: head.kind, id: head.id, body, payload, grant: head.grant, user: head.user })
     }
 
     /// Whether a whole frame is buffered already, so that [`FrameReader::next`] would not wait.

@@ -79,22 +79,24 @@ pub struct Frame {
     /// In a reply: for how many milliseconds, counted from when the request was sent, nobody else changes anything in the
     /// set, so that attributes and entries may be kept. 0: not at all.
     pub grant: u16,
+    /// In a call: the user who asks, if the client's key is for some users. 0: nobody is named.
+    pub user: u32,
 }
 
 impl Frame {
     /// A frame with an encoded message and no payload.
     pub fn new(kind: Kind, id: u64, body: Vec<u8>) -> Frame {
-        Frame { kind, id, body: body.into(), payload: Bytes::new(), grant: 0 }
+        Frame { kind, id, body: body.into(), payload: Bytes::new(), grant: 0, user: 0 }
     }
 
     /// A frame with an encoded message and a payload.
     pub fn with_payload(kind: Kind, id: u64, body: Vec<u8>, payload: Bytes) -> Frame {
-        Frame { kind, id, body: body.into(), payload, grant: 0 }
+        Frame { kind, id, body: body.into(), payload, grant: 0, user: 0 }
     }
 
     /// The head's bytes, checksum included.
     pub fn head(&self) -> [u8; HEAD] {
-        head(self.kind, self.id, self.grant, &self.body, &self.payload)
+        head(self.kind, self.id, (self.grant, self.user), &self.body, &self.payload)
     }
 
     /// The bytes of the head and of the message: all but the payload.
@@ -108,10 +110,15 @@ impl Frame {
 
 /// The bytes of the head of a frame with this body and payload.
 pub fn encode_head(kind: Kind, id: u64, body: &[u8], payload: &[u8]) -> [u8; HEAD] {
-    head(kind, id, 0, body, payload)
+    head(kind, id, (0, 0), body, payload)
 }
 
-fn head(kind: Kind, id: u64, grant: u16, body: &[u8], payload: &[u8]) -> [u8; HEAD] {
+/// The same of one that names a user (see [`Frame::user`]).
+pub fn encode_head_of_user(kind: Kind, id: u64, user: u32, body: &[u8], payload: &[u8]) -> [u8; HEAD] {
+    head(kind, id, (0, user), body, payload)
+}
+
+fn head(kind: Kind, id: u64, (grant, user): (u16, u32), body: &[u8], payload: &[u8]) -> [u8; HEAD] {
     assert!(body.len() <= BODY_MAX as usize, "a message is within its bound");
     assert!(payload.len() <= PAYLOAD_MAX as usize, "a payload is within its bound");
     let mut out = Vec::with_capacity(HEAD);
@@ -122,7 +129,7 @@ fn head(kind: Kind, id: u64, grant: u16, body: &[u8], payload: &[u8]) -> [u8; HE
     id.put(&mut out);
     u32::try_from(body.len()).unwrap_or(0).put(&mut out);
     u32::try_from(payload.len()).unwrap_or(0).put(&mut out);
-    0u32.put(&mut out);
+    user.put(&mut out);
     let crc = checksum(&out, body, payload);
     crc.put(&mut out);
     let mut head = [0; HEAD];
@@ -151,6 +158,8 @@ pub struct FrameHead {
     pub payload_len: usize,
     /// See [`Frame::grant`].
     pub grant: u16,
+    /// See [`Frame::user`].
+    pub user: u32,
     raw: [u8; HEAD - 4],
     crc: u32,
 }
@@ -173,8 +182,9 @@ impl FrameHead {
         }
         let id = u64::get(&mut r)?;
         let (body, payload) = (u32::get(&mut r)?, u32::get(&mut r)?);
-        if u32::get(&mut r)? != 0 {
-            return Err(DecodeError::Bounds("reserved field"));
+        let user = u32::get(&mut r)?;
+        if user != 0 && kind != Kind::Call {
+            return Err(DecodeError::Bounds("user outside a call"));
         }
         if body > BODY_MAX || payload > PAYLOAD_MAX {
             return Err(DecodeError::Bounds("frame length"));
@@ -187,6 +197,7 @@ impl FrameHead {
             body_len: body as usize,
             payload_len: payload as usize,
             grant,
+            user,
             raw: *raw,
             crc,
         })
@@ -216,5 +227,15 @@ mod tests {
         bad = head;
         bad[0] = b'X';
         assert!(FrameHead::decode(&bad).is_err());
+    }
+
+    #[test]
+    fn only_a_call_names_a_user() {
+        for (kind, may) in
+            [(Kind::Call, true), (Kind::Reply, false), (Kind::Peer, false), (Kind::Hello, false)]
+        {
+            let head = Frame { user: 1000, ..Frame::new(kind, 1, vec![]) }.head();
+            assert_eq!(FrameHead::decode(&head).map(|head| head.user).ok(), may.then_some(1000), "{kind:?}");
+        }
     }
 }

@@ -62,6 +62,9 @@ wire_struct! {
 /// The name among a map's options of the user as whom servers take all requests of the client that is told: `UID:GID`. It is no
 /// option of the volume's, but what the client's key says.
 pub const SQUASH: &str = "key.squash";
+/// Likewise of the users that the client's key is for: their numbers, with commas between them. The client has to name one of
+/// them in each call.
+pub const USERS: &str = "key.users";
 
 impl VolumeMap {
     /// The value of an option, if it is not the default.
@@ -72,6 +75,12 @@ impl VolumeMap {
     /// The user as whom servers take all requests of this client.
     pub fn squash(&self) -> Option<User> {
         str::from_utf8(self.option(SQUASH)?).ok()?.parse().ok()
+    }
+
+    /// The users that the client's key is for; `None`: for all. What is no number is nobody's.
+    pub fn users(&self) -> Option<Vec<u32>> {
+        let list = self.option(USERS)?.split(|b| *b == b',');
+        Some(list.filter_map(|number| str::from_utf8(number).ok()?.parse().ok()).collect())
     }
 }
 

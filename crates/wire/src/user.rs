@@ -3,6 +3,7 @@
 use crate::Attr;
 use core::fmt;
 use core::str::FromStr;
+use std::sync::Arc;
 
 /// Execute or search.
 pub const EXECUTE: u32 = 1;
@@ -14,17 +15,31 @@ pub const READ: u32 = 4;
 /// The extended attribute with an object's access list.
 pub const ACCESS_LIST: &str = "system.posix_acl_access";
 
-/// A user who has this group and no other, and no rights of root.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// A user with his groups, without rights of root.
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct User {
     /// The number of the user.
     pub uid: u32,
-    /// The number of the group.
+    /// The number of his first group.
     pub gid: u32,
+    /// The numbers of his other groups, if he has any.
+    pub groups: Option<Arc<[u32]>>,
+}
+
+impl User {
+    /// One who has this group and no other.
+    pub const fn of_one_group(uid: u32, gid: u32) -> User {
+        User { uid, gid, groups: None }
+    }
+
+    /// Whether a group is one of his.
+    pub fn is_in(&self, group: u32) -> bool {
+        self.gid == group || self.groups.as_ref().is_some_and(|groups| groups.contains(&group))
+    }
 }
 
 impl fmt::Display for User {
-    /// `UID:GID`.
+    /// `UID:GID`, without the other groups.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.uid, self.gid)
     }
@@ -37,7 +52,7 @@ impl FromStr for User {
     fn from_str(text: &str) -> Result<User, ()> {
         let number = |part: &str| part.parse::<u32>().map_err(drop);
         let (uid, gid) = text.split_once(':').ok_or(())?;
-        Ok(User { uid: number(uid)?, gid: number(gid)? })
+        Ok(User::of_one_group(number(uid)?, number(gid)?))
     }
 }
 
@@ -58,13 +73,13 @@ struct AclEntry {
 
 impl User {
     /// Whether the object is the user's.
-    pub fn owns(self, attr: &Attr) -> bool {
+    pub fn owns(&self, attr: &Attr) -> bool {
         self.uid == attr.uid
     }
 
     /// Whether the object's access list has to be known for [`User::may`]. Linux does not read it either where the bits of the
     /// group, which are the list's mask, allow nothing.
-    pub fn needs_access_list(self, attr: &Attr) -> bool {
+    pub fn needs_access_list(&self, attr: &Attr) -> bool {
         const SYMLINK: u32 = 0o120_000;
         !self.owns(attr) && attr.mode & 0o070 != 0 && attr.mode & 0o170_000 != SYMLINK
     }
@@ -74,7 +89,7 @@ impl User {
     /// # Errors
     /// What `read` gives.
     pub fn may_by_what_is_read<E>(
-        self,
+        &self,
         attr: &Attr,
         want: u32,
         read: impl FnOnce() -> Result<Option<Vec<u8>>, E>,
@@ -85,17 +100,17 @@ impl User {
 
     /// Whether the user may do all of `want` ([`READ`], [`WRITE`], [`EXECUTE`]). `list`: the value of [`ACCESS_LIST`]; what is
     /// none allows nothing.
-    pub fn may(self, attr: &Attr, list: Option<&[u8]>, want: u32) -> bool {
+    pub fn may(&self, attr: &Attr, list: Option<&[u8]>, want: u32) -> bool {
         let class = match list.filter(|_| self.needs_access_list(attr)) {
             Some(list) => return self.may_by_list(attr, list, want),
             None if self.owns(attr) => attr.mode >> 6,
-            None if self.gid == attr.gid => attr.mode >> 3,
+            None if self.is_in(attr.gid) => attr.mode >> 3,
             None => attr.mode,
         };
         class & want == want
     }
 
-    fn may_by_list(self, attr: &Attr, list: &[u8], want: u32) -> bool {
+    fn may_by_list(&self, attr: &Attr, list: &[u8], want: u32) -> bool {
         let Some(entries) = entries(list) else { return false };
         let mask = entries.clone().find(|e| e.tag == MASK).map_or(0o7, |e| e.bits);
         let (mut in_group, mut other) = (false, 0);
@@ -104,8 +119,9 @@ impl User {
                 USER if id == self.uid => return bits & mask & want == want,
                 GROUP_OBJ | GROUP => {
                     let group = if tag == GROUP_OBJ { attr.gid } else { id };
-                    in_group |= group == self.gid;
-                    if group == self.gid && bits & mask & want == want {
+                    let is_his = self.is_in(group);
+                    in_group |= is_his;
+                    if is_his && bits & mask & want == want {
                         return true;
                     }
                 }
@@ -140,7 +156,7 @@ mod tests {
     use super::*;
     use ids::{Epoch, Fid, Lsn, SetId, Time};
 
-    const ANN: User = User { uid: 1000, gid: 100 };
+    const ANN: User = User::of_one_group(1000, 100);
 
     fn file(mode: u32, uid: u32, gid: u32) -> Attr {
         let (time, set) = (Time::default(), SetId(1));
@@ -203,7 +219,7 @@ mod tests {
         let of_root = file(0o647, 0, 0);
         assert!(ANN.may(&of_root, Some(&named), READ), "named");
         assert!(!ANN.may(&of_root, Some(&named), WRITE), "the mask takes it away, though others may");
-        let bob = User { uid: 2, gid: 2 };
+        let bob = User::of_one_group(2, 2);
         assert!(bob.may(&of_root, Some(&named), READ | WRITE | EXECUTE), "one of the others");
         let groups =
             list(&[(USER_OBJ, 7, 0), (GROUP_OBJ, 1, 0), (GROUP, 6, 100), (MASK, 7, 0), (OTHER, 7, 0)]);

@@ -120,12 +120,15 @@ fn frames_are_frozen() {
         Kind::Event,
         Kind::Watch,
     ];
-    for kind in kinds {
-        let file = folder("Frame").join(format!("{:02}.txt", kind as u8));
+    let of_users = kinds.map(|kind| (kind, 0)).into_iter().chain([(Kind::Call, 1000)]);
+    for (kind, user) in of_users {
+        let of_user = if user == 0 { "" } else { "-user" };
+        let file = folder("Frame").join(format!("{:02}{of_user}.txt", kind as u8));
         let fresh = || {
             let payload = Bytes::from_static(b"payload");
             let mut frame = Frame::with_payload(kind, 0x0102_0304_0506_0708, b"body".to_vec(), payload);
             frame.grant = if kind == Kind::Reply { 250 } else { 0 };
+            frame.user = user;
             [&frame.head()[..], &frame.body, &frame.payload].concat()
         };
         let decode = |bytes: &[u8]| {
@@ -135,7 +138,7 @@ fn frames_are_frozen() {
             assert_eq!(payload.len(), head.payload_len);
             head.verify(body, payload).unwrap();
             let mut frame = Frame::with_payload(head.kind, head.id, body.to_vec(), payload.to_vec().into());
-            frame.grant = head.grant;
+            (frame.grant, frame.user) = (head.grant, head.user);
             frame
         };
         let encode = |f: &Frame| [&f.head()[..], &f.body, &f.payload].concat();

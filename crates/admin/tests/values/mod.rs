@@ -25,6 +25,7 @@ pub(crate) fn requests() -> Vec<AdminRequest> {
             volume: name(),
             read_only: true,
             squash: Some(SQUASH),
+            users: vec![key_user()],
             expires: Some(3600),
         }
         .into_request(),
@@ -108,6 +109,10 @@ fn key_made(name: &str) -> KeyMade {
 
 const SQUASH: Squash = Squash { uid: 1000, gid: 100 };
 
+fn key_user() -> KeyUser {
+    KeyUser { uid: 1001, gid: 100, groups: vec![27, 44] }
+}
+
 fn key_line() -> KeyLine {
     KeyLine {
         key: KeyId(4),
@@ -116,6 +121,7 @@ fn key_line() -> KeyLine {
         volume: Some(name()),
         read_only: true,
         squash: Some(SQUASH),
+        users: vec![key_user()],
         created: 1_795_305_600,
         until: Some(1_795_392_000),
         connections: 7,

@@ -59,4 +59,5 @@ mod transactions;
 mod trees;
 mod two_mounts;
 mod unmounting;
+mod users;
 mod voters;

@@ -122,10 +122,14 @@ fn code(refusal: &Refusal) -> ErrorCode {
 
 fn code_of_keys(refusal: &KeyRefusal) -> ErrorCode {
     match refusal {
-        KeyRefusal::Name { .. } | KeyRefusal::Squash { .. } | KeyRefusal::Hash => ErrorCode::Invalid,
+        KeyRefusal::Name { .. }
+        | KeyRefusal::Squash { .. }
+        | KeyRefusal::SquashOfUsers
+        | KeyRefusal::User { .. }
+        | KeyRefusal::Hash => ErrorCode::Invalid,
         KeyRefusal::Exists { .. } => ErrorCode::Exists,
         KeyRefusal::Unknown { .. } => ErrorCode::NotFound,
-        KeyRefusal::TooMany { .. } => ErrorCode::Limit,
+        KeyRefusal::TooMany { .. } | KeyRefusal::ManyUsers { .. } => ErrorCode::Limit,
         KeyRefusal::Secured | KeyRefusal::NotSecured | KeyRefusal::ServersWithout | KeyRefusal::BadToken => {
             ErrorCode::Conflict
         }

@@ -43,7 +43,16 @@ impl Control {
             Some(of) => {
                 let volume = volume(state, of)?.id;
                 let name = local_client(me, volume);
-                (name.clone(), KeyHolder::Client(ClientKey { name, volume, read_only: false, squash: None }))
+                (
+                    name.clone(),
+                    KeyHolder::Client(ClientKey {
+                        name,
+                        volume,
+                        read_only: false,
+                        squash: None,
+                        users: vec![],
+                    }),
+                )
             }
         };
         let mut all = state.keys.keys.iter();

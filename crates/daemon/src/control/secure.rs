@@ -150,13 +150,15 @@ impl Control {
     }
 
     pub(super) async fn client_add(&self, request: ClientAdd) -> Result<KeyMade, AdminError> {
-        let ClientAdd { name, volume: of, read_only, squash, expires } = request;
+        let ClientAdd { name, volume: of, read_only, squash, users, expires } = request;
         let (keys, holder) = (self.own_keys()?, key_name(&name)?);
         let volume = volume(&*self.linearizable().await?, &of)?.id;
         let created = unix_now();
         let until = expires.map(|after| created.saturating_add(after));
         let squash = squash.map(|to| cluster::Squash { uid: to.uid, gid: to.gid });
-        let client = KeyHolder::Client(ClientKey { name: name.clone(), volume, read_only, squash });
+        let user = |u: admin::KeyUser| cluster::KeyUser { uid: u.uid, gid: u.gid, groups: u.groups };
+        let users = users.into_iter().map(user).collect();
+        let client = KeyHolder::Client(ClientKey { name: name.clone(), volume, read_only, squash, users });
         let number = self.add_key(Key { holder: client, created, until }).await?;
         self.made(&keys, (name, number), Holder::Client(holder), until)
     }
@@ -165,23 +167,22 @@ impl Control {
         let state = self.linearizable().await?;
         let (connections, now) = (self.shared.guests.by_key(), unix_now());
         let line = |(id, key): (&KeyId, &Key)| {
-            let (role, volume, read_only, squash) = match &key.holder {
-                KeyHolder::Server(_) => (KeyRole::Server, None, false, None),
-                KeyHolder::Admin { .. } => (KeyRole::Admin, None, false, None),
-                KeyHolder::Client(c) => {
-                    let volume = state.volumes.get(&c.volume).map(|v| v.name.clone());
-                    let squash = c.squash.map(|to| Squash { uid: to.uid, gid: to.gid });
-                    (KeyRole::Client, volume, c.read_only, squash)
-                }
+            let (role, client) = match &key.holder {
+                KeyHolder::Server(_) => (KeyRole::Server, None),
+                KeyHolder::Admin { .. } => (KeyRole::Admin, None),
+                KeyHolder::Client(client) => (KeyRole::Client, Some(client)),
             };
+            let user =
+                |u: &cluster::KeyUser| admin::KeyUser { uid: u.uid, gid: u.gid, groups: u.groups.clone() };
             let open = connections.get(id).copied().unwrap_or_default();
             KeyLine {
                 key: *id,
                 name: state.key_name(key),
                 role,
-                volume,
-                read_only,
-                squash,
+                volume: client.and_then(|c| state.volumes.get(&c.volume)).map(|v| v.name.clone()),
+                read_only: client.is_some_and(|c| c.read_only),
+                squash: client.and_then(|c| c.squash).map(|to| Squash { uid: to.uid, gid: to.gid }),
+                users: client.map_or_else(Vec::new, |c| c.users.iter().map(user).collect()),
                 created: key.created,
                 until: key.until,
                 connections: u32::try_from(open).unwrap_or(u32::MAX),

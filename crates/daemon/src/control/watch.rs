@@ -2,14 +2,15 @@
 
 use crate::speaker::Limits;
 use cluster::{Access, State};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use transport::FrameSender;
 use wire::codec::Blob;
 use wire::limits::NAME_MAX;
-use wire::map::{SQUASH, VolumeMap, Watch, WatchEvent};
-use wire::{DecodeError, Frame, Kind, Wire};
+use wire::map::{SQUASH, USERS, VolumeMap, Watch, WatchEvent};
+use wire::{DecodeError, Frame, Kind, User, Wire};
 
 /// The address that it is watched from, and what the key is for.
 type Bounds = (Option<IpAddr>, Option<Limits>);
@@ -58,7 +59,7 @@ async fn send_maps(
         let Some(mut map) = server_core::volume_map(&state, name) else {
             return Some(WatchEvent::NoVolume);
         };
-        if limits.is_some_and(|limits| map.volume != limits.volume) {
+        if limits.as_ref().is_some_and(|limits| map.volume != limits.volume) {
             let why = format!("volume {name} may not be used with this key: it is for another volume");
             return Some(refused(why));
         }
@@ -68,10 +69,8 @@ async fn send_maps(
             let why = "see its options auth.allow and auth.reject";
             return Some(refused(format!("volume {name} may not be used from {from}: {why}")));
         }
-        if let Some(user) = limits.and_then(|limits| limits.squash) {
-            let told = (SQUASH, user.to_string());
-            map.options.push((Blob(told.0.into()), Blob(told.1.into_bytes())));
-        }
+        let told = limits.as_ref().into_iter().flat_map(of_key);
+        map.options.extend(told.map(|(key, value)| (Blob(key.into()), Blob(value.into_bytes()))));
         let same = last.as_ref().is_some_and(|l| VolumeMap { version: map.version, ..l.clone() } == map);
         if !same {
             if !to.send(event(WatchEvent::Map { map: map.clone() })) {
@@ -83,4 +82,14 @@ async fn send_maps(
             return None;
         }
     }
+}
+
+/// What a client is told of its key's users.
+fn of_key(limits: &Limits) -> impl Iterator<Item = (&'static str, String)> {
+    let squash = limits.squash.as_ref().map(|user| (SQUASH, user.to_string()));
+    let numbers = |users: &Arc<BTreeMap<u32, User>>| {
+        let all: Vec<String> = users.keys().map(u32::to_string).collect();
+        (USERS, all.join(","))
+    };
+    squash.into_iter().chain(limits.users.as_ref().map(numbers))
 }

@@ -69,7 +69,7 @@ impl Shard {
         let session = self.asker.borrow().session();
         let connection = Connection::default();
         let to = super::set::Client { sender, id: 0, connection, held: None, served: None };
-        let asked = Box::new(connection::Asked { call, payload, to });
+        let asked = Box::new(connection::Asked { call, user: 0, payload, to });
         let message = ShardMessage::Call { asked, session, origin: super::Origin::default() };
         shard.send(message).map_err(|_| TransportError::Closed)?;
         let answer = queue.recv().await.ok_or(TransportError::Closed)?;

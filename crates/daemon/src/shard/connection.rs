@@ -31,6 +31,8 @@ pub(super) struct Caller {
 #[derive(Debug)]
 pub(crate) struct Asked {
     pub(crate) call: Call,
+    /// The user that it names; 0: nobody.
+    pub(crate) user: u32,
     pub(crate) payload: Bytes,
     pub(crate) to: super::set::Client,
 }
@@ -126,13 +128,13 @@ async fn read_calls(
             Some(memory) => memory,
             None => bounds.reserve(frame.body.len() + frame.payload.len() + answer).await?,
         };
-        let (sender, connection) = (sender.clone(), caller.connection.clone());
+        let (sender, connection, user) = (sender.clone(), caller.connection.clone(), frame.user);
         connection.traffic().asked(frame.payload.len());
         let to = super::set::Client { sender, id: frame.id, connection, held: Some(held), served: None };
         match call {
             Ok(call) => {
-                let asked = Asked { call, payload: frame.payload, to };
-                on_call(&shard, asked, caller.session, caller.origin);
+                let asked = Asked { call, user, payload: frame.payload, to };
+                on_call(&shard, asked, caller.session, caller.origin.clone());
             }
             Err(e) => {
                 tracing::warn!("request of session {}: {e}", caller.session);
@@ -152,16 +154,19 @@ pub(super) fn on_call(shard: &Rc<Shard>, asked: Asked, session: SessionId, origi
         let _gone = other.send(ShardMessage::Call { asked: Box::new(asked), session, origin });
         return;
     }
-    let Asked { call, payload, to } = asked;
+    let Asked { call, user, payload, to } = asked;
     // What servers ask each other is no reason to rest: files that move would wait for themselves.
     if origin.address.is_some() {
         shard.note_call();
     }
     match own {
-        Some(set) => match set.permits(origin, session, &call) {
-            Err(why) => to.answer(&Reply::errno(why.0)),
-            Ok(()) => set.serve(call, payload, to, (session, origin.user())),
-        },
+        Some(set) => {
+            let permitted = set.permits(&origin, session, &call);
+            match permitted.and_then(|()| origin.user(user, &call.op)) {
+                Err(why) => to.answer(&Reply::errno(why.0)),
+                Ok(user) => set.serve(call, payload, to, (session, user)),
+            }
+        }
         None => {
             // A set that is not known here may be there all the same: a server that has just started may have an old state
             // of the pool, or none.

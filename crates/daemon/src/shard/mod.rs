@@ -41,7 +41,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinHandle, LocalSet};
 pub(crate) use top::{TopObject, TopReport};
 use transport::Detached;
-use wire::{Frame, User};
+use wire::{Errno, Frame, Op, User};
 
 /// How often timers of sets are looked at.
 const TICK: Duration = Duration::from_millis(50);
@@ -93,7 +93,7 @@ pub(crate) enum ShardMessage {
 }
 
 /// Where requests of a client come from, and what they may be about. The default is another server, which may ask for all.
-#[derive(Clone, Copy, Default, Debug)]
+#[derive(Clone, Default, Debug)]
 pub(crate) struct Origin {
     /// The address, unless it is another server.
     pub(crate) address: Option<IpAddr>,
@@ -102,9 +102,12 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    /// The user that whoever asks is taken as.
-    pub(crate) fn user(&self) -> Option<User> {
-        self.limits.and_then(|limits| limits.squash)
+    /// The user whose permissions count for an operation that names this one; `None`: nobody's.
+    ///
+    /// # Errors
+    /// `EACCES`: whoever asks may not do so for him.
+    pub(crate) fn user(&self, named: u32, op: &Op) -> Result<Option<User>, Errno> {
+        self.limits.as_ref().map_or(Ok(None), |limits| limits.user(named, op))
     }
 }
 

@@ -384,7 +384,7 @@ impl SetHandle {
     ///
     /// # Errors
     /// What to answer.
-    pub(crate) fn permits(&self, origin: Origin, session: SessionId, call: &Call) -> Result<(), Errno> {
+    pub(crate) fn permits(&self, origin: &Origin, session: SessionId, call: &Call) -> Result<(), Errno> {
         let Origin { address, limits } = origin;
         let access = self.0.access.borrow();
         if address.is_some_and(|address| !access.as_ref().is_some_and(|a| a.permits(address))) {

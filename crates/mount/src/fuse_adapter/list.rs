@@ -39,7 +39,7 @@ impl FuseAdapter {
         from: &ListFrom,
         mut push: impl FnMut(Listed<'_>) -> bool,
     ) -> Reply<()> {
-        let directory = self.object(node)?;
+        let (client, directory) = (self.client(req)?, self.object(node)?);
         let ino = if node == ROOT { directory.fid.ino() } else { node };
         let mut at = from.offset;
         if at == 0 {
@@ -63,7 +63,7 @@ impl FuseAdapter {
             Some(piece) => piece,
             None => {
                 let asked = Instant::now();
-                let page = self.client(req).read_dir(directory, cookie, from.plus).map_err(errno)?;
+                let page = client.read_dir(directory, cookie, from.plus).map_err(errno)?;
                 if page.entries.is_empty() && !page.end {
                     tracing::error!(fid = %directory.fid, "an empty page in the middle of a directory");
                     return Err(Errno::EIO);

@@ -22,8 +22,8 @@ impl FuseAdapter {
 
     /// Whether the squashed user may do all of that.
     pub(super) fn may_access(&self, req: &Request<'_>, object: Object, mask: u32) -> Reply<()> {
-        let (Some(user), want) = (self.squash, mask & (READ | WRITE | EXECUTE)) else { return Ok(()) };
-        let client = self.client(req);
+        let (Some(user), want) = (&self.squash, mask & (READ | WRITE | EXECUTE)) else { return Ok(()) };
+        let client = self.client(req)?;
         let attr = client.getattr(object).map_err(errno)?;
         let may = user.may_by_what_is_read(&attr, want, || {
             let name = Name::new(ACCESS_LIST.as_bytes()).map_err(|_| Errno::EIO)?;

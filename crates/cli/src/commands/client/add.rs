@@ -1,5 +1,6 @@
 //! `mortar client add`.
 
+use super::users;
 use crate::cli::Global;
 use crate::{ask, keys, lifetime, output};
 use clap::Args;
@@ -11,7 +12,8 @@ use std::path::PathBuf;
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   mortar client add web-1 --volume home --read-only
-  mortar client add web-2 --volume home --squash 1000:1000    # all on web-2 are user 1000, its root too")]
+  mortar client add web-2 --volume home --squash 1000:1000    # all on web-2 are user 1000, its root too
+  mortar client add web-3 --volume home --users ann,1001:1001+27    # only these two, each with his rights")]
 pub(crate) struct Add {
     /// What it is to be called.
     name: String,
@@ -25,6 +27,10 @@ pub(crate) struct Add {
     /// themselves, whoever asks on the client.
     #[arg(long, value_name = "UID:GID", value_parser = squash)]
     squash: Option<admin::Squash>,
+    /// Servers take requests of these users only, and check what each of them may; root of the client is none of them. A name
+    /// is looked up on this machine now, with its groups; else numbers: of the user, of his first group, and of the others.
+    #[arg(long, value_name = "NAME|UID:GID[+GID...],...", value_delimiter = ',', conflicts_with = "squash")]
+    users: Vec<users::ListedUser>,
     /// How long it is good: 12h, 90d. For ever unless given.
     #[arg(long, value_name = "TIME", value_parser = lifetime::parse)]
     expires: Option<u64>,
@@ -35,9 +41,10 @@ pub(crate) struct Add {
 
 impl Add {
     pub(crate) fn run(self, global: &Global) -> anyhow::Result<()> {
-        let Add { name, volume, read_only, squash, expires, out } = self;
+        let Add { name, volume, read_only, squash, users, expires, out } = self;
         let path = keys::place(out, &name, false)?;
-        let made = ask::ask(global, admin::ClientAdd { name, volume, read_only, squash, expires })?;
+        let users = users.into_iter().map(users::ListedUser::resolve).collect::<Result<_, _>>()?;
+        let made = ask::ask(global, admin::ClientAdd { name, volume, read_only, squash, users, expires })?;
         keys::write(&path, &made.name, &made.file)?;
         let made = keys::Written::new(&made, &path);
         output::done(global.json, &made, &format!("key {} is in {}", made.name, path.display()))

@@ -25,13 +25,23 @@ impl List {
                 k.role.to_string(),
                 k.volume.unwrap_or_default(),
                 yes(k.read_only),
-                k.squash.map_or_else(String::new, |user| user.to_string()),
+                k.squash.map_or_else(|| users(&k.users), |user| user.to_string()),
                 k.until.map_or_else(|| "never".to_owned(), ends),
                 k.connections.to_string(),
             ]);
         }
         output::line(&rows.text())
     }
+}
+
+/// The first of the users that a key is for.
+fn users(all: &[admin::KeyUser]) -> String {
+    const SHOWN: usize = 3;
+    let mut shown: Vec<String> = all.iter().take(SHOWN).map(|user| user.uid.to_string()).collect();
+    if all.len() > SHOWN {
+        shown.push("...".to_owned());
+    }
+    shown.join(",")
 }
 
 /// When a key ends, seen from now.

@@ -4,6 +4,7 @@ mod add;
 mod list;
 mod revoke;
 mod rotate;
+mod users;
 
 use crate::cli::Global;
 use clap::Subcommand;
