@@ -1,13 +1,15 @@
 //! What people ask a pool when something is slow or went wrong: profiles, tops, events, the doctor.
 
 use crate::harness::{Pool, alone, eventually};
+use std::collections::BTreeSet;
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpListener;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[test]
 fn a_profile_shows_how_long_requests_take() {
@@ -261,31 +263,51 @@ fn a_status_that_is_watched_follows_what_happens() {
     watch.wait().unwrap();
 }
 
-/// Takes requests over HTTP: their bodies, and with which status each is answered.
-fn receiver(statuses: &'static [u16]) -> (String, mpsc::Receiver<String>) {
+/// Takes requests over HTTP: their bodies, and with which status each is answered. `status`: of the request of that number.
+fn receiver(status: impl Fn(usize) -> u16 + Send + 'static) -> (String, mpsc::Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/hook?secret=x", listener.local_addr().unwrap());
     let (bodies, taken) = mpsc::channel();
     std::thread::spawn(move || {
         for (n, stream) in listener.incoming().enumerate() {
-            let mut stream = BufReader::new(stream.unwrap());
-            let (mut head, mut length) = (String::new(), 0);
-            while stream.read_line(&mut head).unwrap() > 2 {
-                let line = head.lines().last().unwrap().to_ascii_lowercase();
-                length = line.strip_prefix("content-length: ").map_or(length, |n| n.parse().unwrap());
-            }
-            assert!(head.starts_with("POST /hook?secret=x HTTP/1.1\r\n"), "{head}");
-            let mut body = vec![0; length];
-            stream.read_exact(&mut body).unwrap();
-            let status = statuses.get(n).copied().unwrap_or(204);
-            write!(stream.get_mut(), "HTTP/1.1 {status} x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-                .unwrap();
-            if bodies.send(format!("{status} {}", String::from_utf8(body).unwrap())).is_err() {
+            // Without a body: its sender was killed.
+            let Ok(body) = take(stream.unwrap(), || status(n)) else { continue };
+            if bodies.send(body).is_err() {
                 return;
             }
         }
     });
     (url, taken)
+}
+
+/// Takes one request and answers it: the status and the body.
+fn take(stream: TcpStream, status: impl Fn() -> u16) -> io::Result<String> {
+    let mut stream = BufReader::new(stream);
+    let (mut head, mut length) = (String::new(), 0);
+    while stream.read_line(&mut head)? > 2 {
+        let line = head.lines().last().unwrap().to_ascii_lowercase();
+        length = line.strip_prefix("content-length: ").map_or(length, |n| n.parse().unwrap());
+    }
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body)?;
+    assert!(head.starts_with("POST /hook?secret=x HTTP/1.1\r\n") || !head.ends_with("\r\n\r\n"), "{head}");
+    let status = status();
+    write!(stream.get_mut(), "HTTP/1.1 {status} x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")?;
+    Ok(format!("{status} {}", String::from_utf8(body).unwrap()))
+}
+
+/// Waits until each server has heard of the webhook: what it was asked for itself has come there.
+fn await_senders(pool: &Pool, url: &str) {
+    eventually("each server sends events", || {
+        let report = pool.json("events webhook");
+        let told = report["servers"].as_array().unwrap();
+        let sent = |host: &str| told.iter().any(|s| s["server"] == host && s["sent"].as_u64() >= Some(1));
+        let silent: Vec<_> = pool.servers.iter().filter(|s| !sent(&s.host)).collect();
+        for server in &silent {
+            pool.cli_at(&server.address, &format!("events webhook {url}")).ok();
+        }
+        silent.is_empty().then_some(())
+    });
 }
 
 /// Events reach a receiver that is not ready at first, in order, and it is told what became of them.
@@ -294,12 +316,11 @@ fn events_are_sent_to_a_webhook() {
     let pool = Pool::new(2);
     assert_eq!(pool.ok("events webhook"), "events are sent nowhere\n");
     pool.cli("events webhook ftp://h/").refused_with(&["webhook's address", "http://HOST"]);
-    let (url, taken) = receiver(&[503, 503]);
+    let (url, taken) = receiver(|n| if n < 2 { 503 } else { 204 });
     assert!(pool.ok(&format!("events webhook {url}")).contains("from now on"));
     let audit = pool.ok("events --lines 20");
     assert!(audit.contains("events-webhook") && !audit.contains("secret=x"), "{audit}");
-    // Each server has seen the address.
-    std::thread::sleep(Duration::from_secs(3));
+    await_senders(&pool, &url);
     pool.volume("v", 2, &[(0, "b"), (1, "b")]);
     pool.ok("volume set v network.ping-timeout 5s");
     let mut came = Vec::new();
@@ -328,4 +349,88 @@ fn events_are_sent_to_a_webhook() {
         (sum("sent") >= 3 && sum("waiting") == 0 && sum("dropped") == 0).then_some(())
     });
     assert_eq!(pool.ok("events webhook off"), "events are sent nowhere\n");
+}
+
+/// Events that a receiver has taken, as (the server that sent it, text).
+struct Taken {
+    bodies: mpsc::Receiver<String>,
+    events: Vec<(String, String)>,
+}
+
+impl Taken {
+    /// Waits until an event with this text has come.
+    fn wait_for(&mut self, text: &str) {
+        let end = Instant::now() + Duration::from_secs(90);
+        while !self.events.iter().any(|(_, t)| t == text) {
+            let left = end.saturating_duration_since(Instant::now());
+            let body = self.bodies.recv_timeout(left);
+            let body = body.unwrap_or_else(|_| panic!("{text} does not come: {:?}", self.events));
+            let Some(lines) = body.strip_prefix("204 ") else { continue };
+            for event in lines.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()) {
+                let of = |field: &str| event[field].as_str().unwrap().to_owned();
+                self.events.push((of("server"), of("text")));
+            }
+        }
+    }
+
+    /// Which servers sent it, in the order in which it came.
+    fn senders(&self, text: &str) -> Vec<&str> {
+        self.events.iter().filter(|(_, t)| t == text).map(|(server, _)| server.as_str()).collect()
+    }
+}
+
+/// The leader of the pool's store dies while changes of the pool wait to be sent: the next one sends them. What was taken comes
+/// again at most once for each that led, and no server sends anything twice.
+#[test]
+fn the_next_leader_sends_what_the_one_before_had_not() {
+    let mut pool = Pool::new(3);
+    pool.volume("v", 3, &[(0, "b"), (1, "b"), (2, "b")]);
+    let refuses = Arc::new(AtomicBool::new(false));
+    let (url, bodies) = receiver({
+        let refuses = refuses.clone();
+        move |_| if refuses.load(Ordering::Relaxed) { 503 } else { 204 }
+    });
+    let mut taken = Taken { bodies, events: vec![] };
+    pool.ok(&format!("events webhook {url}"));
+    await_senders(&pool, &url);
+    let change = |pool: &Pool, note: &str| {
+        pool.ok(&format!("volume set v user.note {note}"));
+        format!("volume v: user.note is {note} now")
+    };
+    let first = change(&pool, "first");
+    taken.wait_for(&first);
+    refuses.store(true, Ordering::Relaxed);
+    let waits = ["second", "third"].map(|note| change(&pool, note));
+    let status = pool.json("peer status");
+    let leads = |p: &&serde_json::Value| p["id"] == status["leader"];
+    let leader = status["peers"].as_array().unwrap().iter().find(leads).unwrap()["host"].as_str().unwrap();
+    eventually("the leader was refused", || {
+        let report = pool.json("events webhook");
+        let mut servers = report["servers"].as_array().unwrap().iter();
+        let own = servers.find(|s| s["server"] == leader)?;
+        (own["waiting"].as_u64() >= Some(2) && own["error"].is_string()).then_some(())
+    });
+    let led = pool.servers.iter().position(|s| s.host == leader).unwrap();
+    pool.kill(led);
+    refuses.store(false, Ordering::Relaxed);
+    waits.iter().for_each(|text| taken.wait_for(text));
+    let last = change(&pool, "fourth");
+    taken.wait_for(&last);
+    for text in &waits {
+        assert!(!taken.senders(text).contains(&leader), "it was refused: {:?}", taken.events);
+    }
+    let all = [&first, &waits[0], &waits[1], &last];
+    for text in all {
+        let senders = taken.senders(text);
+        let different: BTreeSet<&&str> = senders.iter().collect();
+        assert!(senders.len() <= 2 && different.len() == senders.len(), "{text}: {:?}", taken.events);
+    }
+    let firsts = all.map(|text| taken.events.iter().position(|(_, t)| t == text));
+    assert!(firsts.is_sorted(), "{firsts:?}");
+    pool.start(led);
+    pool.wait_in_sync();
+    let again = change(&pool, "fifth");
+    taken.wait_for(&again);
+    let report = pool.json("events webhook");
+    assert!(report["servers"].as_array().unwrap().iter().all(|s| s["dropped"] == 0), "{report}");
 }
