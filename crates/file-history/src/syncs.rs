@@ -5,7 +5,7 @@
 
 use crate::{Excuse, Excuses, Loss, Record, Violation, wrong};
 use ids::{Fid, SetId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use wire::op::Node;
 use wire::{Errno, Op};
 
@@ -43,19 +43,39 @@ fn answered(r: &Record) -> Option<u64> {
 }
 
 /// Whether a set may have a part in the operation that has none of its directories: a directory may lie on any other set than
-/// its entry, also one that gives way to a rename, a file on one from which a name was given to it here.
+/// its entry, also one that gives way to a rename; a file on one from which a name was given to it, here or where it was
+/// moved from.
 fn may_ask(r: &Record, set: SetId, records: &[Record]) -> bool {
+    let until = answered(r).unwrap_or(u64::MAX);
     match r.op {
         Op::Create { node: Node::Dir, .. } | Op::Rmdir { .. } => true,
         Op::Unlink { .. } | Op::Rename { .. } | Op::MoveIn { .. } => {
-            let until = answered(r).unwrap_or(u64::MAX);
-            let dir = |o: &Record| {
-                matches!((&r.op, &o.op), (Op::Rename { .. }, Op::Create { node: Node::Dir, .. }))
-            };
-            let concerns = |o: &Record| came_from(&o.op) == Some(set) || dir(o);
-            records.iter().any(|o| o.set == r.set && o.begun <= until && concerns(o))
+            let replaces = matches!(r.op, Op::Rename { .. });
+            let dir = |o: &Record| matches!(o.op, Op::Create { node: Node::Dir, .. }) && o.set == r.set;
+            let names = sets_with_names_from(set, until, records);
+            let leads_there = |of: SetId| names.contains(&of);
+            replaces && records.iter().any(|o| o.begun <= until && dir(o))
+                || leads_there(r.set)
+                || came_from(&r.op).is_some_and(leads_there)
         }
         _ => false,
+    }
+}
+
+/// The sets whose directories may have names of files of `home`: given to them there, or moved on from another such set.
+fn sets_with_names_from(home: SetId, until: u64, records: &[Record]) -> BTreeSet<SetId> {
+    let mut found = BTreeSet::new();
+    loop {
+        let from = |set: SetId| set == home || found.contains(&set);
+        let next: Vec<SetId> = records
+            .iter()
+            .filter(|o| o.begun <= until && !found.contains(&o.set) && came_from(&o.op).is_some_and(from))
+            .map(|o| o.set)
+            .collect();
+        if next.is_empty() {
+            return found;
+        }
+        found.extend(next);
     }
 }
 

@@ -357,6 +357,32 @@ fn a_fault_of_a_set_without_a_part_explains_nothing() {
     }
 }
 
+/// The home of a file may fail where a name is moved that was moved there from a third set; a set without names there not.
+#[test]
+fn a_fault_of_the_home_explains_that_a_name_stays_where_it_was_moved_to() {
+    let dir = |set, n| Fid { set: SetId(set), ..fid(n) };
+    let move_between = |(from, parent): (u32, Fid), to_parent: Fid| Op::MoveIn {
+        from: SetId(from),
+        parent,
+        name: name("b"),
+        to_parent,
+        to_name: name("b"),
+        flags: 0,
+    };
+    for (home, fine) in [(2, true), (5, false)] {
+        let mut s = with_file();
+        // A file of set 2 has a name in set 3, which is moved to set 4, and then is to be moved here.
+        s.call(move_between((2, dir(2, 7)), dir(3, 8)), Err(Errno::EINTR));
+        s.unanswered();
+        s.call(move_between((3, dir(3, 8)), dir(4, 9)), Err(Errno::EINTR));
+        s.unanswered();
+        let (errno, set) = (Errno::EROFS, Some(SetId(home)));
+        s.excuses.errors.push(Excuse { errno, set, from: 0, until: u64::MAX });
+        s.call(move_between((4, dir(4, 9)), root()), Err(Errno::EROFS));
+        if fine { s.accepted() } else { s.refused() }
+    }
+}
+
 #[test]
 fn a_link_to_a_file_of_another_set_is_made() {
     let mut s = with_file();
