@@ -19,11 +19,12 @@ impl Brick {
         Ok(known.handle != here && self.is_known(fid)?)
     }
 
-    /// A file with several names is one file under all of them.
+    /// A file with several names is one file under all of them. A stub that has gone and was made again under another name
+    /// is the new one only: a power cut may have left both.
     pub(crate) fn unite(&mut self, dir: Fid, e: &DirEntry) -> Result<(), Errno> {
-        let linked = e.kind != S_IFDIR && e.attr.as_ref().is_some_and(|a| a.nlink > 1);
+        let linked = e.attr.as_ref().is_some_and(|a| a.nlink > 1) || e.home != self.identity.set;
         let parent = self.open_dir(dir)?;
-        if !linked || !self.is_double(&parent, e.name.as_bytes(), e.fid)? {
+        if e.kind == S_IFDIR || !linked || !self.is_double(&parent, e.name.as_bytes(), e.fid)? {
             return Ok(());
         }
         parent.unlink(e.name.as_bytes())?;

@@ -414,8 +414,9 @@ fn end_file(
         (drop, add) = (None, None);
     }
     if coordinator == cx.set {
-        // A copy that has come home has its entry here: there is no folder of names.
-        add = None;
+        // Its entry is here, in no folder of names: what decided gave it, and took the name that goes at once. A name that
+        // is still there was not taken by this transaction, though another change may have made the entry meanwhile.
+        (drop, add) = (None, None);
     }
     if drop.is_none() && add.is_some() {
         let names = view.names_of_copy(fid)?;

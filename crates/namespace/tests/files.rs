@@ -426,6 +426,23 @@ fn a_file_comes_home_by_one_change() {
     assert_eq!(come(back(1), "a2"), Err(Errno::EAGAIN), "the name is another file's");
 }
 
+/// A power cut may bring its mark back after its end, and the set may have given the file that name meanwhile, without asking
+/// anybody: what decides gives the entry and takes the other name at once, so nothing is left to be taken.
+#[test]
+fn the_end_of_coming_home_takes_no_name() {
+    let intent = Intent {
+        tx: tx(1),
+        coordinator: SET,
+        drop: Some(EntryName { dir: FAR.names(), name: name("away") }),
+        add: Some(EntryName { dir: DIR.names(), name: name("back") }),
+    };
+    for commit in [true, false] {
+        let ended = case().marked(AWAY, intent.clone()).change(&end(AWAY, 1, commit));
+        let Change::EndFile { drop, add, orphan, .. } = ended else { panic!("{ended:?}") };
+        assert_eq!((drop, add, orphan), (None, None, false), "commit: {commit}");
+    }
+}
+
 /// The set of a stub is asked whether it may go, and told how that ends.
 #[test]
 fn a_stub_is_marked_and_goes() {
