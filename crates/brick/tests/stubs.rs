@@ -383,19 +383,22 @@ fn of_two_stubs_of_a_file_one_is_left() {
         let mut s = Set::new(vec![new_brick(t.path(), 1), new_brick(t.path(), 2)]);
         let (from, to) = (s.dir(ROOT, old), s.dir(ROOT, new));
         s.apply(&enter(from, "n", there(3), 0o100_000, None), b"").unwrap();
-        let mut j = s.bricks.pop().unwrap();
+        let j = s.bricks.pop().unwrap();
         let common = j.last();
         s.apply(&end(there(3), Some(at(from, "n")), None, false), b"").unwrap();
         s.apply(&enter(to, "n", there(3), 0o100_000, None), b"").unwrap();
         let mut p = s.bricks.pop().unwrap();
 
-        let [first, second] = [old, new].map(|dir| j.path().join(dir).join("n"));
+        let path = j.path().to_path_buf();
+        j.close().unwrap();
+        let [first, second] = [old, new].map(|dir| path.join(dir).join("n"));
         let mut tag = [0u8; 512];
         let len = rustix::fs::lgetxattr(&first, XATTR, &mut tag[..]).unwrap();
         std::fs::File::create(&second).unwrap();
         std::fs::set_permissions(&second, std::fs::metadata(&first).unwrap().permissions()).unwrap();
         rustix::fs::lsetxattr(&second, XATTR, &tag[..len], rustix::fs::XattrFlags::empty()).unwrap();
 
+        let mut j = open(&path, &identity(2));
         let mut healing = accept_join(&mut p, &mut j, &common, false);
         heal_all(&mut p, &mut j, &mut healing);
         s.bricks = vec![p, j];
