@@ -383,11 +383,11 @@ fn end_stub(
     let Some(intent) = intent else { return Ok(Decision::Answer(Body::Done)) };
     let (mut drop, mut time) = (intent.drop.filter(|_| commit), cx.now);
     if let Some(from) = &drop {
-        match view.entry(from.dir, &from.name) {
-            Ok(Some(e)) if e.fid == fid => time = touch(&view.attr(from.dir)?, cx.now),
+        if leads_to(view, from, fid)? {
+            time = touch(&view.attr(from.dir)?, cx.now);
+        } else {
             // A power cut has taken it.
-            Ok(_) | Err(Errno::ESTALE | Errno::ENOENT) => drop = None,
-            Err(e) => return Err(e),
+            drop = None;
         }
     }
     Ok(Decision::Change(Change::EndFile { fid, drop, add: None, orphan: false, time }, None))
@@ -410,12 +410,10 @@ fn end_file(
     // What has arrived keeps the time of what it is a copy of.
     let mut time = if attr.nlink == 0 { attr.ctime } else { touch(&attr, cx.now) };
     let Intent { mut drop, mut add, coordinator, .. } = intent;
-    if !commit {
-        (drop, add) = (None, None);
-    }
-    if coordinator == cx.set {
-        // Its entry is here, in no folder of names: what decided gave it, and took the name that goes at once. A name that
-        // is still there was not taken by this transaction, though another change may have made the entry meanwhile.
+    // If this set coordinates the entry is here, in no folder of names: what decided gave it, and took the name that goes at
+    // once. A name that is still there was not taken by this transaction, though another change may have made the entry
+    // meanwhile.
+    if !commit || coordinator == cx.set {
         (drop, add) = (None, None);
     }
     if drop.is_none() && add.is_some() {
@@ -426,11 +424,11 @@ fn end_file(
     }
     let mut orphan = false;
     if let Some(from) = &drop {
-        match view.entry(from.dir, &from.name) {
-            Ok(Some(e)) if e.fid == fid => time = time.max(touch(&view.attr(from.dir)?, cx.now)),
+        if leads_to(view, from, fid)? {
+            time = time.max(touch(&view.attr(from.dir)?, cx.now));
+        } else {
             // A power cut has taken it.
-            Ok(_) | Err(Errno::ESTALE | Errno::ENOENT) => drop = None,
-            Err(e) => return Err(e),
+            drop = None;
         }
         // One that was marked to leave nobody has open, also where it is not known: all that is done from now on is its copy's.
         let goes = drop.is_some() && add.is_none();
