@@ -82,6 +82,7 @@ mod state_file;
 mod stubs;
 mod sync;
 mod tree;
+mod untagged;
 mod unused;
 mod validate;
 mod write_again;

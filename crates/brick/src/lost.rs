@@ -9,28 +9,24 @@
 //! time again, what was made meanwhile seems older than it is. It is known all the same: the index that was committed with
 //! the last sync of everything lacks it.
 //!
-//! An object gets its tag after it was made, so that the entry may be there and the tag lost. What has no tag and changed
-//! since that time is nobody's: it was not synced, and goes to lost+found before it is in anybody's way. Such a thing may be
-//! a copy of another set's directory, beneath which a directory of this set had just been moved: that one may have been on
-//! disk for long, and is served in lost+found itself.
-//!
 //! Not covered: data written over other data in place, if the kernel writes it out before it logs the change time (within
 //! some seconds, when memory is short); and changes to what was there at that sync, if the clock was set back between it and
 //! the power cut, and has passed its time again when the brick is opened.
 
 use crate::arrivals::strip_left;
+use crate::doubles::unite_stubs;
 use crate::effects::effects;
 use crate::error::OpenError;
 use crate::folders::hidden_name;
 use crate::index::{Index, Located};
 use crate::journal::Journal;
 use crate::marks::is_marked_file;
-use crate::object::{OpenObject, S_IFDIR, S_IFMT, tag_at, tag_of};
+use crate::object::{OpenObject, S_IFMT, S_IFREG, tag_of};
 use crate::open::Site;
-use crate::place::move_to_lost_found;
 use crate::scan::Seen;
+use crate::untagged::{Untagged, bring_out, quarantine, release_names};
 use disk_format::tag::ORPHAN;
-use file_system::{File, Handle, Renaming, Times};
+use file_system::{File, Handle, Times};
 use ids::{Fid, Lsn, SetId, Time};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -89,10 +85,12 @@ pub(crate) struct Changed {
     pub(crate) named_orphans: Vec<Fid>,
     /// The set's files and stubs whose tags say that their names wait for the end of a transaction, changed or not.
     pub(crate) marked: Vec<Fid>,
-    /// The stubs among them.
+    /// The stubs that changed.
     stubs: Vec<(Fid, Handle)>,
-    /// Entries without a tag, each in the directory of this handle.
-    untagged: Vec<(Handle, Vec<u8>)>,
+    /// Those that are entries of directories.
+    entered: Vec<(Fid, Handle)>,
+    /// Entries without a tag.
+    untagged: Vec<Untagged>,
 }
 
 /// What changed since the last sync of everything; the index knows it afterwards.
@@ -114,15 +112,21 @@ pub(crate) fn look(
         changed = look().map_err(|e| at.io("look for what changed last in", e))?;
     }
     tracing::warn!(brick = %at.path.display(), objects = changed.objects.len(), "changes that were not synced may be lost");
+    let united = unite_stubs(at, &changed.entered, index).map_err(|e| at.io("unite stubs in", e))?;
     // What lies in the tree itself is walked through first: it goes before a second one that was moved to the heal trash.
     for (fid, place) in changed.places.iter().rev() {
         index.put(*fid, *place);
+    }
+    for (fid, handle) in united {
+        index.put(fid, Located { handle, kind: S_IFREG });
     }
     // The tree may have lost what the index has, and the journal the records that removed it.
     // What became a stub is there, and another one.
     let stubs = &changed.stubs;
     index.forget_gone(&at.root, stubs).map_err(|e| at.io("look for what is gone from", e))?;
-    quarantine_untagged(at, &changed.untagged, last).map_err(|e| at.io("clear what has no tag out of", e))?;
+    release_names(at, &changed.untagged, index)
+        .map_err(|e| at.io("take names from what has no tag in", e))?;
+    quarantine(at, &changed.untagged, last).map_err(|e| at.io("clear what has no tag out of", e))?;
     Ok(changed)
 }
 
@@ -144,79 +148,6 @@ pub(crate) fn missing_orphans(at: &Site, journal: &Journal) -> Result<Vec<Fid>, 
     let folder = at.folder("orphans")?;
     let is_missing = |fid: &Fid| folder.stat_at(hidden_name(*fid).as_bytes()) == Err(Errno::ENOENT);
     Ok(orphans.into_iter().filter(is_missing).collect())
-}
-
-/// Moves the set's own directories that lie beneath such as lost their tags to lost+found, each by its fid. Whether there
-/// were any. One that the index has elsewhere is a copy that somebody made with its tag.
-fn bring_out(
-    at: &Site,
-    untagged: &[(Handle, Vec<u8>)],
-    (set, known): (SetId, Option<&Index>),
-) -> Result<bool, Errno> {
-    if untagged.is_empty() {
-        return Ok(false);
-    }
-    let lost_found = at.meta.open_at(b"limbo", S_IFDIR)?;
-    let mut any = false;
-    let device = at.root.stat()?.dev;
-    let mut todo: Vec<(Handle, Option<Vec<u8>>)> =
-        untagged.iter().map(|(dir, name)| (*dir, Some(name.clone()))).collect();
-    while let Some((handle, only)) = todo.pop() {
-        let dir = at.root.open_handle(&handle, S_IFDIR)?;
-        // Of a directory that was met without a tag all is looked at, of the one above it only that.
-        let names = only.as_ref().map_or_else(|| crate::scan::names(&dir), |name| Ok(vec![name.clone()]))?;
-        for name in names {
-            let stat = dir.stat_at(&name)?;
-            // What is mounted there is nobody's here.
-            if stat.mode & S_IFMT != S_IFDIR || stat.dev != device {
-                continue;
-            }
-            let tag = match tag_at(&dir, &name) {
-                Ok(tag) => tag.filter(|tag| tag.home == set),
-                // It cannot be read: a check of the brick tells.
-                Err(_) => continue,
-            };
-            let Some(tag) = tag else {
-                todo.push((dir.handle_at(&name)?, None));
-                continue;
-            };
-            let elsewhere = known.map_or(Ok(None), |index| index.get(tag.fid))?;
-            let here = dir.handle_at(&name)?;
-            if elsewhere.is_some_and(|e| e.handle != here && at.root.open_handle(&e.handle, e.kind).is_ok()) {
-                continue;
-            }
-            match dir.rename(&name, &lost_found, hidden_name(tag.fid).as_bytes(), Renaming::NoReplace) {
-                Ok(()) => any = true,
-                Err(Errno::EEXIST | Errno::EBUSY | Errno::EXDEV | Errno::EPERM) => continue,
-                Err(e) => return Err(e),
-            }
-            let name = String::from_utf8_lossy(&name);
-            tracing::warn!(brick = %at.path.display(), fid = %tag.fid, %name, "a power cut took the tag of the copy above a directory: it goes to .mortar/limbo, where it is served");
-        }
-    }
-    Ok(any)
-}
-
-/// Moves what lost its tag to lost+found. The times of its directory stay: they are users'.
-fn quarantine_untagged(at: &Site, untagged: &[(Handle, Vec<u8>)], last: Lsn) -> Result<(), Errno> {
-    if untagged.is_empty() {
-        return Ok(());
-    }
-    let lost_found = at.meta.open_at(b"limbo", S_IFDIR)?;
-    let mut number = 0;
-    for (handle, name) in untagged {
-        let dir = at.root.open_handle(handle, S_IFDIR)?;
-        let before = dir.stat()?.mtime;
-        let to = match move_to_lost_found(&dir, name, &lost_found, (last, &mut number)) {
-            // A mount, or a file that may not be moved: somebody put it there.
-            Err(Errno::EBUSY | Errno::EXDEV | Errno::EPERM) => continue,
-            moved => moved?,
-        };
-        dir.set_times(Times { atime: before, mtime: before })?;
-        let name = String::from_utf8_lossy(name);
-        tracing::warn!(brick = %at.path.display(), %name, to, "what a power cut left without its tag goes to .mortar/limbo");
-    }
-    Ok(())
 }
 
 /// Not in the brick's own folder, beneath which only directories in lost+found are served, nor the folder that mkfs makes.
@@ -262,6 +193,7 @@ fn changed_since(root: &OpenObject, set: SetId, time: Time, known: Option<&Index
                 // Its mark may be there without its record, or the other way round.
                 found.objects.push(tag.fid);
                 found.stubs.push((tag.fid, handle));
+                found.entered.extend(seen.is_entry().then_some((tag.fid, handle)));
             }
             found.places.push((tag.fid, Located { handle, kind: seen.stat.mode & S_IFMT }));
         }

@@ -6,7 +6,7 @@ mod common;
 use brick::{Arriving, Brick};
 use common::partners::*;
 use common::*;
-use disk_format::tag::{INTENT, XATTR, encode_intent};
+use disk_format::tag::{INTENT, encode_intent};
 use ids::{Epoch, Fid, Lsn, OpId, SessionId, SetId};
 use namespace::{Entry, TreeState};
 use std::collections::BTreeMap;
@@ -372,39 +372,6 @@ fn stubs_marks_and_folders_of_names_are_healed() {
         // They end alike, too.
         s.apply(&end(marked, Some(at(d, "marked")), far("later"), false), b"").unwrap();
         reopened(&t, s);
-    }
-}
-
-/// A power cut has brought a stub back that was made again under another name, and kept the new one: one of them is left.
-#[test]
-fn of_two_stubs_of_a_file_one_is_left() {
-    for (old, new) in [("a", "b"), ("b", "a")] {
-        let t = temp();
-        let mut s = Set::new(vec![new_brick(t.path(), 1), new_brick(t.path(), 2)]);
-        let (from, to) = (s.dir(ROOT, old), s.dir(ROOT, new));
-        s.apply(&enter(from, "n", there(3), 0o100_000, None), b"").unwrap();
-        let j = s.bricks.pop().unwrap();
-        let common = j.last();
-        s.apply(&end(there(3), Some(at(from, "n")), None, false), b"").unwrap();
-        s.apply(&enter(to, "n", there(3), 0o100_000, None), b"").unwrap();
-        let mut p = s.bricks.pop().unwrap();
-
-        let path = j.path().to_path_buf();
-        j.close().unwrap();
-        let [first, second] = [old, new].map(|dir| path.join(dir).join("n"));
-        let mut tag = [0u8; 512];
-        let len = rustix::fs::lgetxattr(&first, XATTR, &mut tag[..]).unwrap();
-        std::fs::File::create(&second).unwrap();
-        std::fs::set_permissions(&second, std::fs::metadata(&first).unwrap().permissions()).unwrap();
-        rustix::fs::lsetxattr(&second, XATTR, &tag[..len], rustix::fs::XattrFlags::empty()).unwrap();
-
-        let mut j = open(&path, &identity(2));
-        let mut healing = accept_join(&mut p, &mut j, &common, false);
-        heal_all(&mut p, &mut j, &mut healing);
-        s.bricks = vec![p, j];
-        s = reopened(&t, s);
-        let stub = entry(&mut s, to, "n").map(|e| (e.fid, e.home));
-        assert_eq!((entry(&mut s, from, "n"), stub), (None, Some((there(3), OTHER))), "{old} to {new}");
     }
 }
 

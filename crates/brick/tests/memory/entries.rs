@@ -492,6 +492,38 @@ fn a_power_cut_keeps_what_was_moved_beneath_a_copy_that_lost_its_tag() {
     assert!(copies_lost > 5, "{copies_lost}");
 }
 
+/// A directory has lost its tag, and files that were on disk long ago had just got names in it: these count no more.
+#[test]
+fn a_power_cut_leaves_files_no_names_in_a_directory_that_lost_its_tag() {
+    let (mut links, mut moves) = (0, 0);
+    for seed in 0..1000 {
+        let mut disk = Disk::new(1, CrashRule::Hostile);
+        let mut s = Set::new(vec![disk.open().unwrap()]);
+        let [linked, moved] = ["linked", "moved"].map(|n| s.file(ROOT, n));
+        s.bricks[0].begin_sync(None).unwrap().run().unwrap();
+        let d = s.dir(ROOT, "d");
+        s.run(&Op::Link { fid: linked, parent: d, name: name("linked") }, b"").unwrap();
+        let to =
+            Op::Rename { parent: ROOT, name: name("moved"), to_parent: d, to_name: name("moved"), flags: 0 };
+        s.run(&to, b"").unwrap();
+        drop(s);
+        disk.crash_by_chance(CrashRule::Hostile, seed);
+        let tree = disk.tree();
+        let is_lost = tree.get("/d").is_some_and(|seen| seen.tag.is_none());
+        let has = |path| is_lost && tree.contains_key(path);
+        let (link, only) = (has("/d/linked"), has("/d/moved") && !tree.contains_key("/moved"));
+        let mut b = disk.open().unwrap();
+        if link {
+            assert_eq!((found(&mut b, "linked"), b.attr(linked).unwrap().nlink), (Some(linked), 1), "{seed}");
+        }
+        assert!(!only || b.attr(moved).is_err(), "{seed}");
+        (links, moves) = (links + usize::from(link), moves + usize::from(only));
+        b.close().unwrap();
+        assert_eq!(disk.problems(), [], "{seed}");
+    }
+    assert!(links > 3 && moves > 3, "{links} {moves}");
+}
+
 /// What was removed before a kill, or before a power cut that the records may not survive, is not in the index afterwards.
 #[test]
 fn what_went_before_a_crash_leaves_the_index() {

@@ -138,3 +138,46 @@ fn a_folder_of_names_that_a_walk_met_is_made_anew_after_it_was_taken_away() {
     assert_eq!(b.entry(folder, &name("new")).unwrap().map(|e| e.fid), Some(fid));
     assert_eq!(b.entry(folder, &name("stale")), Ok(None));
 }
+
+/// A stub went, and was made again under another name; a power cut may keep both. They are one then, and the index knows it.
+#[test]
+fn of_two_stubs_that_a_power_cut_left_one_has_both_names() {
+    let mut both = 0;
+    for seed in 0..1000_u64 {
+        let mut disk = Disk::new(1, CrashRule::Hostile);
+        let mut s = Set::new(vec![disk.open().unwrap()]);
+        let [d, e] = ["d", "e"].map(|n| s.dir(ROOT, n));
+        let enter = |parent| {
+            let (fid, home, kind, replaced) = (NEW, OTHER, 0o100_000, None);
+            Change::Enter { parent, name: name("n"), fid, home, kind, replaced, time: time(7) }
+        };
+        s.apply(&enter(d), b"").unwrap();
+        if seed.is_multiple_of(2) {
+            // The index knows the first, and nothing of it changes any more.
+            for _ in 0..2 {
+                disk.pass_time();
+                s.bricks[0].begin_sync(None).unwrap().run().unwrap();
+            }
+            disk.pass_time();
+        }
+        let drop_first = Some(EntryName { dir: d, name: name("n") });
+        let (fid, add, orphan, time) = (NEW, None, false, time(8));
+        s.apply(&Change::EndFile { fid, drop: drop_first, add, orphan, time }, b"").unwrap();
+        s.apply(&enter(e), b"").unwrap();
+        drop(s);
+        disk.crash_by_chance(CrashRule::Hostile, seed);
+        let tree = disk.tree();
+        let left = ["/d/n", "/e/n"].map(|path| tree.get(path).is_some_and(|seen| seen.tag.is_some()));
+        let mut s = Set::new(vec![disk.open().unwrap()]);
+        if left == [true, true] {
+            both += 1;
+            assert_eq!(s.bricks[0].attr_of_any(NEW).unwrap().nlink, 2, "{seed}");
+            let drop = Some(EntryName { dir: d, name: name("n") });
+            s.apply(&Change::EndFile { fid, drop, add: None, orphan, time }, b"").unwrap();
+            assert_eq!(s.bricks[0].attr_of_any(NEW).unwrap().nlink, 1, "{seed}");
+        }
+        s.bricks.pop().unwrap().close().unwrap();
+        assert_eq!(disk.problems(), [], "{seed}");
+    }
+    assert!(both > 10, "{both}");
+}
