@@ -84,6 +84,11 @@ impl Brick {
         self.nodes.get(fid).ok_or(Errno::ESTALE)
     }
 
+    /// Whether the object's node is in memory.
+    pub(crate) fn is_loaded(&mut self, fid: Fid) -> bool {
+        self.nodes.peek(fid).is_some()
+    }
+
     /// The object's node with a `stat` that is up to date.
     pub(crate) fn fresh(&mut self, fid: Fid) -> Result<(&Node, Stat), Errno> {
         let known = match self.nodes.get(fid) {

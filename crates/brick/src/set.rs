@@ -108,6 +108,10 @@ impl set_core::LocalBrick for Brick {
         Brick::readlink(self, fid)
     }
 
+    fn is_loaded(&mut self, fid: Fid) -> bool {
+        Brick::is_loaded(self, fid)
+    }
+
     fn readdir(&mut self, dir: Fid, cookie: u64, plus: bool, bytes: usize) -> Result<DirPage, Errno> {
         self.page(dir, cookie, plus, bytes, usize::MAX)?.ok_or(Errno::EIO)
     }

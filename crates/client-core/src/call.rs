@@ -5,10 +5,13 @@
 
 use core::time::Duration;
 
-use wire::{Errno, Fail, Reply};
+use wire::{Errno, Fail, Op, Reply};
 
 /// The shortest and the longest pause between two tries.
 pub const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(250));
+/// How long a call lasts whose answer nobody needs: less than half of what servers grant, so that the answer is of use for
+/// some time.
+pub const IMPATIENCE: Duration = Duration::from_millis(100);
 /// Without an answer for so long, something is wrong.
 const TROUBLE: Duration = Duration::from_millis(500);
 
@@ -21,6 +24,22 @@ pub struct RetryPolicy {
     pub network_timeout: Duration,
     /// How long changes wait for a set without write quorum.
     pub quorum_wait: Duration,
+    /// Calls are tried once.
+    pub once: bool,
+}
+
+impl RetryPolicy {
+    /// The policy for an operation. Whoever asks for attributes of several objects can do without them.
+    #[must_use]
+    pub fn of(self, op: &Op) -> RetryPolicy {
+        match op {
+            Op::GetAttrs { .. } => {
+                let soft = self.soft.map_or(IMPATIENCE, |soft| soft.min(IMPATIENCE));
+                RetryPolicy { soft: Some(soft), once: true, ..self }
+            }
+            _ => self,
+        }
+    }
 }
 
 /// What is known before a try.
@@ -204,7 +223,7 @@ impl CallMachine {
             Ended::Interrupted => Action::Fail(Errno::EINTR),
             Ended::Stopped => Action::Fail(Errno::ESHUTDOWN),
             // That a connection from the pool is broken is old news.
-            Ended::OldBroke if !self.replaced => {
+            Ended::OldBroke if !self.replaced && !self.retry_policy.once => {
                 self.replaced = true;
                 Action::Look
             }
@@ -223,7 +242,8 @@ impl CallMachine {
     }
 
     fn again(&mut self, waited: Duration) -> Action {
-        if self.retry_policy.soft.is_some_and(|soft| waited >= soft) {
+        let policy = &self.retry_policy;
+        if policy.once || policy.soft.is_some_and(|soft| waited >= soft) {
             return Action::Fail(Errno::ETIMEDOUT);
         }
         if self.version > self.paused_for {

@@ -333,6 +333,8 @@ impl Exchange {
         self.end(match why {
             Failure::Moved => Ended::Moved,
             Failure::Interrupted => Ended::Interrupted,
+            // Nobody waits longer, and nothing is said against the server.
+            Failure::TimedOut | Failure::Stalled if self.retry_policy.once => Ended::Interrupted,
             Failure::Stopped => Ended::Stopped,
             Failure::Broke if self.used && self.phase != Phase::Handshaking => Ended::OldBroke,
             Failure::Broke | Failure::TimedOut | Failure::Stalled | Failure::Unusable => Ended::Lost,

@@ -82,6 +82,7 @@ impl Moved {
         match body {
             Body::Attr { attr } | Body::Written { attr, .. } => first(&mut attr.fid),
             Body::Elsewhere { fid, .. } => first(fid),
+            Body::Attrs { attrs } => attrs.iter_mut().for_each(|attr| first(&mut attr.fid)),
             Body::Page { entries, .. } => {
                 for e in entries {
                     first(&mut e.fid);

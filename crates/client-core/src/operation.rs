@@ -61,7 +61,8 @@ pub struct Operation {
 
 /// `set` gives the client's memory of the set; it is asked only if it is needed.
 impl Operation {
-    /// An operation that begins now; `epoch` is that of the set's view.
+    /// An operation that begins now; `epoch` is that of the set's view. Its own policy is that [of](RetryPolicy::of) the
+    /// operation.
     pub fn begin<S>(op: &Op, epoch: Epoch, retry_policy: RetryPolicy, set: impl FnOnce() -> S) -> Operation
     where
         S: DerefMut<Target = SetState>,
@@ -69,7 +70,7 @@ impl Operation {
         let class = Class::of(op);
         let sync = if let Class::Sync(fid) = class { Some(set().begin_sync(fid)) } else { None };
         let binds = class == Class::Change || matches!(op, Op::Open { .. } | Op::Release { .. });
-        let call = CallMachine::new(retry_policy, class == Class::Change);
+        let call = CallMachine::new(retry_policy.of(op), class == Class::Change);
         Operation { class, binds, call, epoch, seq: 0, sync, unasked: false }
     }
 

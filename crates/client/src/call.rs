@@ -22,6 +22,7 @@ use crate::layer::{Layer, Next, ReadOnly, Request};
 use crate::map::Generation;
 use crate::moved::MovedFiles;
 use crate::options::{Options, is_on};
+use crate::page::SilentSets;
 use crate::payload::Payload;
 use crate::sets::{SharedSet, lock};
 use crate::stats::{Counting, Stats};
@@ -41,6 +42,7 @@ pub(crate) struct Core {
     pub watcher: Watcher,
     pub directories: Directories,
     pub moved: MovedFiles,
+    pub silent: SilentSets,
     current: RwLock<Arc<Generation>>,
     stopped: AtomicBool,
     /// When the log last told of calls that wait.
@@ -132,7 +134,7 @@ impl Core {
     /// How patient calls are.
     pub(crate) fn retry_policy(&self) -> RetryPolicy {
         let Options { soft, network_timeout, quorum_wait, .. } = self.options;
-        RetryPolicy { soft, network_timeout, quorum_wait }
+        RetryPolicy { soft, network_timeout, quorum_wait, once: false }
     }
 
     /// Carries out a request at whoever is the primary of its set.
@@ -295,6 +297,7 @@ impl Client {
         let core = Arc::new(Core {
             directories: Directories::default(),
             moved: MovedFiles::default(),
+            silent: SilentSets::default(),
             options,
             volume: volume.to_owned(),
             intent,

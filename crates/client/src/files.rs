@@ -80,7 +80,7 @@ impl Client {
         Object { fid, home: fid.set }
     }
 
-    fn ask(&self, home: SetId, op: Op) -> Result<Body, Errno> {
+    pub(crate) fn ask(&self, home: SetId, op: Op) -> Result<Body, Errno> {
         self.call(home, op, &[], &mut Payload::new())
     }
 
@@ -317,7 +317,12 @@ impl Client {
     /// As `getdents`.
     pub fn read_dir(&self, object: Object, cookie: u64, plus: bool) -> Result<Page, Errno> {
         match self.ask(object.home, Op::ReadDir { fid: object.fid, cookie, plus })? {
-            Body::Page { entries, end } => Ok(Page { entries, end }),
+            Body::Page { mut entries, end } => {
+                if plus {
+                    self.add_attributes(object.home, &mut entries);
+                }
+                Ok(Page { entries, end })
+            }
             other => Err(unexpected_reply("readdir", &other)),
         }
     }

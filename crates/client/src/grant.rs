@@ -36,6 +36,11 @@ pub(crate) fn note_until(until: Instant) {
     ANSWERS.set(true);
 }
 
+/// What was told since `until` was that is not used.
+pub(crate) fn restore(until: Option<Instant>) {
+    UNTIL.set(until);
+}
+
 /// Until when all answers of the operation hold; `None` if there were none.
 pub fn until() -> Option<Instant> {
     UNTIL.get()

@@ -27,6 +27,7 @@ mod locks;
 mod map;
 mod moved;
 mod options;
+mod page;
 mod payload;
 mod server_link;
 mod sets;

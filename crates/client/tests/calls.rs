@@ -47,6 +47,7 @@ fn attr(fid: Fid) -> Attr {
 fn fine(call: &Call, payload: &[u8]) -> Act {
     Act::Answer(Reply(Ok(match &call.op {
         Op::GetAttr { fid } | Op::SetAttr { fid, .. } => Body::Attr { attr: attr(*fid) },
+        Op::GetAttrs { fids } => Body::Attrs { attrs: fids.iter().map(|fid| attr(*fid)).collect() },
         Op::Lookup { .. } | Op::Create { .. } => Body::Attr { attr: attr(fid(call.set.0, 77)) },
         Op::Write { fid, .. } => Body::Written { len: payload.len() as u32, attr: attr(*fid) },
         Op::Read { len, .. } => return Act::Data(Reply(Ok(Body::Data)), vec![b'x'; *len as usize]),

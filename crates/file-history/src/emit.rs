@@ -150,6 +150,7 @@ impl<'a> Emitter<'a> {
             Op::Open { .. } | Op::Release { .. } | Op::GetAttr { .. } | Op::ReadLink { .. } => {
                 self.object(n, outcome)
             }
+            Op::GetAttrs { .. } => self.objects(n, &outcome),
             Op::Fsync { .. } | Op::SyncFs => {
                 self.sync(n, outcome, vouches);
                 Ok(())

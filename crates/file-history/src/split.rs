@@ -204,6 +204,7 @@ fn shown(body: &Body) -> Vec<(Fid, u32)> {
         Body::Attr { attr } | Body::Written { attr, .. } => vec![(attr.fid, attr.mode)],
         Body::Elsewhere { fid, kind, .. } => vec![(*fid, *kind)],
         Body::Page { entries, .. } => entries.iter().map(|e| (e.fid, e.kind)).collect(),
+        Body::Attrs { attrs } => attrs.iter().map(|attr| (attr.fid, attr.mode)).collect(),
         _ => vec![],
     }
 }

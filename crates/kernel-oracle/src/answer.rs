@@ -44,6 +44,8 @@ pub enum Answer {
     Done,
     /// Attributes of an object.
     Attr(Seen),
+    /// Attributes of those objects that are there.
+    Attrs(Vec<Seen>),
     /// Data of a file, a link's target, or an attribute's value.
     Data(Vec<u8>),
     /// Names of extended attributes.
@@ -124,6 +126,10 @@ fn same_body(op: &Op, ours: &(Body, impl AsRef<[u8]>), kernel: &Answer) -> Resul
     match (body, kernel) {
         (Body::Done, Answer::Done) => Ok(()),
         (Body::Attr { attr }, Answer::Attr(seen)) => same_attr(attr, seen),
+        (Body::Attrs { attrs }, Answer::Attrs(all)) => {
+            same("objects", &attrs.len(), &all.len())?;
+            attrs.iter().zip(all).try_for_each(|(attr, seen)| same_attr(attr, seen))
+        }
         (Body::Data, Answer::Data(data)) => same_data(payload, data),
         (Body::Names { names }, Answer::Names(there)) => {
             same("names", &names.iter().cloned().collect(), there)

@@ -45,6 +45,7 @@ impl Known {
         }
         match answer {
             Ok((Body::Attr { attr }, _)) => self.meet(attr),
+            Ok((Body::Attrs { attrs }, _)) => attrs.iter().for_each(|attr| self.meet(attr)),
             Ok((Body::Page { entries, .. }, _)) => {
                 entries.iter().filter_map(|e| e.attr.as_ref()).for_each(|attr| self.meet(attr));
             }
@@ -324,6 +325,7 @@ pub fn draw(rng: Rng<'_>, known: &Known) -> (Op, Vec<u8>) {
         20..=29 => return about_data(rng, known),
         30 | 31 => set_attr(rng, known),
         32..=34 => return about_attributes(rng, known),
+        35 if rng(2) == 0 => Op::GetAttrs { fids: (0..3).map(|_| known.any(rng)).collect() },
         35 => Op::GetAttr { fid: known.any(rng) },
         36 => Op::ReadLink { fid: if rng(3) == 0 { known.any(rng) } else { known.of(&known.others, rng) } },
         37 => Op::Open { fid: known.any(rng) },

@@ -171,6 +171,10 @@ impl Kernel {
         match op {
             Op::Lookup { parent, name } => self.lookup(*parent, name),
             Op::GetAttr { fid } => self.see(*fid),
+            Op::GetAttrs { fids } => {
+                let there = fids.iter().filter_map(|fid| self.object(*fid).ok()?.seen(Some(*fid)).ok());
+                Ok(Answer::Attrs(there.collect()))
+            }
             Op::SetAttr { fid, set } => self.set_attr(*fid, set),
             Op::Create { open, .. } => {
                 let answer = self.create(op, made)?;

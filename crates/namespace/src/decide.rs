@@ -137,6 +137,7 @@ pub fn decide(op: &Op, view: &mut dyn TreeState, cx: &Context<'_>) -> Result<Dec
         }
         Op::Lookup { .. }
         | Op::GetAttr { .. }
+        | Op::GetAttrs { .. }
         | Op::ReadLink { .. }
         | Op::Open { .. }
         | Op::Release { .. }

@@ -45,6 +45,7 @@ pub fn check(user: &User, op: &mut Op, set: SetId, state: &mut dyn TreeState) ->
     let mut check = Check { user, set, state };
     match op {
         Op::GetAttr { .. }
+        | Op::GetAttrs { .. }
         | Op::ReadLink { .. }
         | Op::Release { .. }
         | Op::Fsync { .. }

@@ -92,6 +92,8 @@ pub trait LocalBrick: namespace::TreeState + replica::healing::HealTarget {
     fn lookup(&mut self, parent: Fid, name: &Name) -> Result<Option<namespace::Entry>, Errno>;
     /// The attributes of any object here, copies of other sets' directories included.
     fn attr_of_any(&mut self, fid: Fid) -> Result<Attr, Errno>;
+    /// Whether the attributes of an object are in memory.
+    fn is_loaded(&mut self, fid: Fid) -> bool;
     /// A symbolic link's target.
     fn readlink(&mut self, fid: Fid) -> Result<Vec<u8>, Errno>;
     /// A page of a directory after `cookie`, about `bytes` long, with attributes (`plus`) or without.

@@ -41,6 +41,11 @@ impl Grants {
         u16::try_from(GRANT.as_millis()).unwrap_or(0)
     }
 
+    /// Whether another session is active: that this one asks something may end its grants.
+    pub(crate) fn are_anothers(&self, now: Duration, session: SessionId) -> bool {
+        self.latest.is_some_and(|(latest, asked)| latest != session && now < asked + IDLE)
+    }
+
     /// Until when somebody may keep what was granted so far.
     pub(crate) fn outstanding(&self) -> Duration {
         self.granted.map_or(Duration::ZERO, |(_, until)| until)

@@ -79,7 +79,8 @@ impl<R> Placing<R> {
         }
     }
 
-    fn moved_to(&self, now: Duration, session: SessionId, fid: Fid) -> Option<Fid> {
+    /// The copy that a file of the session's has become, if it has moved a short time ago.
+    pub(crate) fn moved_to(&self, now: Duration, session: SessionId, fid: Fid) -> Option<Fid> {
         let moved = self.moved.get(&fid).filter(|m| m.holder == session && now < m.until)?;
         Some(moved.copy)
     }

@@ -12,7 +12,7 @@ use core::time::Duration;
 use ids::{Fid, SessionId};
 use namespace::lock_right::Held;
 use replica::Input;
-use wire::limits::{DIR_PAGE, IO_MAX};
+use wire::limits::{DIR_PAGE, GETATTRS_MAX, IO_MAX};
 use wire::op::LockClaim;
 use wire::reply::Room;
 use wire::{Attr, Body, Errno, Fail, Name, Op, Reply};
@@ -29,6 +29,9 @@ pub(crate) struct Page {
 
 /// About how long a page is whose names have to be looked up: each costs system calls, while others wait.
 const UNKNOWN: usize = DIR_PAGE as usize / 8;
+
+/// Objects that are read from the disk for one answer: others wait meanwhile.
+const LOADS_MAX: usize = 16;
 
 /// Of a set that is to be emptied: nobody shall count on it.
 const NO_ROOM: Room = Room { total: 0, free: 0, available: 0, files: 0, files_free: 0 };
@@ -90,6 +93,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 (Vec::new(), Ok(plain(Body::Done)))
             }
             Op::GetAttr { fid } => (one(fid), self.unmarked_attr(cx.at.now, fid)),
+            Op::GetAttrs { fids } => self.attrs(cx.at.now, session, fids),
             Op::Lookup { parent, name } => self.lookup(cx.at.now, parent, &name),
             op => self.look(op),
         };
@@ -180,6 +184,36 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             return Err(Errno::EAGAIN);
         }
         Ok(plain(Body::Attr { attr }))
+    }
+
+    /// Attributes of several objects, in their order. What is gone, moves, or is about to get or lose a name is left out: it
+    /// is asked for by itself. The answer ends early if much has to be read from the disk.
+    fn attrs(&mut self, now: Duration, session: SessionId, fids: Vec<Fid>) -> (Vec<Fid>, Answer) {
+        if fids.len() > GETATTRS_MAX {
+            return (Vec::new(), Err(Errno::EINVAL));
+        }
+        let (mut found, mut attrs, mut loads) = (Vec::new(), Vec::new(), 0);
+        for fid in fids {
+            loads += usize::from(!self.brick.is_loaded(fid));
+            if loads > LOADS_MAX {
+                break;
+            }
+            if self.departures.is_leaving_its_holder(fid)
+                || self.placing.moved_to(now, session, fid).is_some()
+            {
+                continue;
+            }
+            match self.brick.attr(fid) {
+                Ok(attr) if self.is_held(now, &attr) => {}
+                Ok(attr) => {
+                    found.push(fid);
+                    attrs.push(attr);
+                }
+                Err(Errno::ESTALE | Errno::ENOENT) => {}
+                Err(e) => return (one(fid), Err(e)),
+            }
+        }
+        (found, Ok(plain(Body::Attrs { attrs })))
     }
 
     pub(crate) fn is_held(&mut self, now: Duration, attr: &Attr) -> bool {

@@ -16,6 +16,7 @@ pub(crate) fn shows(op: &Op, file: Fid, (dir, entry): (Fid, &Name)) -> bool {
         Op::Rename { parent, name, to_parent, to_name, .. } => {
             leads(parent, name) || leads(to_parent, to_name)
         }
+        Op::GetAttrs { fids } => fids.contains(&file),
         Op::StatFs | Op::SyncFs => false,
         // Those without an object are rare.
         op => op.object().is_none_or(|fid| fid == file),
@@ -50,6 +51,8 @@ mod tests {
         for op in others {
             assert!(!shown(&op), "{op:?}");
         }
+        assert!(shown(&Op::GetAttrs { fids: [fid(3), file].into() }));
+        assert!(!shown(&Op::GetAttrs { fids: [fid(3), dir].into() }));
         assert!(shown(&Op::LinkIn { fid: file, home: SetId(1), parent: fid(3), name: name("b") }));
     }
 }

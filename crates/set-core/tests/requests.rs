@@ -11,11 +11,12 @@ mod common;
 
 use common::brick::{Memory, ROOT};
 use common::{Rig, name};
-use ids::{Epoch, Fid, Lsn, SetId};
+use ids::{Epoch, Fid, Lsn, OpId, SessionId, SetId};
 use set_core::{Done, Input};
 use std::collections::BTreeSet;
 use std::time::Duration;
-use wire::op::Node;
+use wire::limits::GETATTRS_MAX;
+use wire::op::{Intent, Node};
 use wire::{Change, Errno, Op};
 
 const NONE: [&str; 0] = [];
@@ -326,4 +327,62 @@ fn the_heal_trash_is_forgotten_in_turns_and_clients_are_served_between() {
     assert_eq!(rig.core.brick_mut().trash, 1);
     while rig.wake() != ["start 2: end"] {}
     assert_eq!(rig.core.brick_mut().trash, 0);
+}
+
+fn attributes_of(fids: impl IntoIterator<Item = u64>) -> Op {
+    let object = |lsn| Fid { epoch: Epoch(1), lsn: Lsn(lsn), ..ROOT };
+    Op::GetAttrs { fids: fids.into_iter().map(object).collect() }
+}
+
+#[test]
+fn attributes_of_several_objects_are_of_those_that_are_there_and_wait_for_their_changes() {
+    let mut rig = Rig::primary(&[2]);
+    rig.mkfile(7, "a");
+    rig.ack(2, 1);
+    rig.mkfile(7, "b");
+    assert_eq!(rig.ask(7, attributes_of([9, 1])), ["reply 3: attrs [1.1.1] for 250 ms"]);
+    assert_eq!(rig.ask(7, attributes_of([2, 9, 1])), NONE, "it shows the change");
+    assert_eq!(rig.ack(2, 2)[1], "reply 4: attrs [1.1.2, 1.1.1] for 250 ms");
+    assert_eq!(rig.ask(7, attributes_of([])), ["reply 5: attrs [] for 250 ms"]);
+    let too_many = rig.ask(7, attributes_of(0..=GETATTRS_MAX as u64));
+    assert!(too_many[0].starts_with("reply 6: invalid argument"), "{too_many:?}");
+}
+
+#[test]
+fn a_file_that_is_about_to_lose_a_name_is_left_out_of_several() {
+    let mut rig = Rig::primary(&[]);
+    rig.mkfile(7, "a");
+    rig.mkfile(7, "b");
+    let marked = Fid { epoch: Epoch(1), lsn: Lsn(1), ..ROOT };
+    let tx = OpId { session: SessionId(9), seq: 1 };
+    let intent = Intent { tx, coordinator: SetId(2), drop: None, add: None };
+    rig.core.brick_mut().marked.insert(marked, intent);
+    assert_eq!(rig.ask(7, attributes_of([1, 2])), ["reply 3: attrs [1.1.2] for 250 ms"]);
+}
+
+/// Each of them may be a seek of a disk.
+#[test]
+fn an_answer_about_several_objects_reads_few_of_them_from_the_disk() {
+    let mut rig = Rig::primary(&[]);
+    for n in 0..40 {
+        rig.mkfile(7, &format!("f{n}"));
+    }
+    let mut told = |cold| {
+        rig.core.brick_mut().cold = cold;
+        let out = rig.ask(7, attributes_of(1..=40));
+        out.first().map(|line| line.matches("1.1.").count())
+    };
+    assert_eq!((told(true), told(false)), (Some(16), Some(40)));
+}
+
+/// A listing asks for them though perhaps only names are wanted.
+#[test]
+fn who_asks_for_attributes_of_several_objects_ends_nobodys_grants() {
+    let mut rig = Rig::primary(&[]);
+    assert_eq!(rig.mkfile(7, "a"), ["reply 1: attr 1.1.1 for 250 ms"]);
+    assert_eq!(rig.ask(8, attributes_of([1])), ["reply 2: attrs [1.1.1]"]);
+    assert_eq!(rig.mkfile(7, "b"), ["reply 3: attr 1.1.2 for 250 ms"]);
+    rig.now += Duration::from_secs(6);
+    rig.lease = rig.now + Duration::from_secs(60);
+    assert_eq!(rig.ask(8, attributes_of([1])), ["reply 4: attrs [1.1.1] for 250 ms"], "it is alone now");
 }

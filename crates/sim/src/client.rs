@@ -108,7 +108,12 @@ impl Client {
             clock,
             session,
             alive: true,
-            timeout: RetryPolicy { soft: None, network_timeout: timeout, quorum_wait: Duration::ZERO },
+            timeout: RetryPolicy {
+                soft: None,
+                network_timeout: timeout,
+                quorum_wait: Duration::ZERO,
+                once: false,
+            },
             routes: None,
             sets: BTreeMap::new(),
             servers: BTreeMap::new(),
@@ -289,11 +294,10 @@ impl World {
         let Some(operation) = task.operation.as_mut() else { return };
         let sets = &mut client.sets;
         let action = operation.look(known, || now.saturating_sub(begun), || sets.entry(set).or_default());
-        let binds = operation.binds();
+        let (binds, policy) = (operation.binds(), operation.retry_policy());
         match (action, self.clients[c].target(set)) {
             (Action::Send(_), Some(target)) => {
-                let timeout = self.clients[c].timeout;
-                let exchange = Exchange::call(target, timeout, now.saturating_sub(begun), binds);
+                let exchange = Exchange::call(target, policy, now.saturating_sub(begun), binds);
                 self.begin_exchange(c, id, exchange);
             }
             (action, _) => self.act(c, id, action),
@@ -358,6 +362,13 @@ impl World {
             self.count("sync told of a loss");
         }
         let answer = finished.result.and(answer);
+        match (&op, &answer) {
+            (Op::GetAttrs { .. }, Ok(Body::Attrs { attrs })) if !attrs.is_empty() => {
+                self.count("attributes of several objects");
+            }
+            (Op::GetAttrs { .. }, Err(_)) => self.count("attributes of several objects given up"),
+            _ => {}
+        }
         if let Ok(Body::Moved { fid }) = answer {
             return self.file_moved(c, (task.set, op), fid, record);
         }

@@ -127,6 +127,9 @@ impl Moves {
         if let Some(fid) = file_of(&mut record.op) {
             *fid = self.before(*fid);
         }
+        if let Op::GetAttrs { fids } = &mut record.op {
+            fids.iter_mut().for_each(|fid| *fid = self.before(*fid));
+        }
         if let Some((_, Ok((body, _)))) = &mut record.answer {
             self.rename(body);
         }
@@ -150,6 +153,7 @@ impl Moves {
         match body {
             Body::Attr { attr } | Body::Written { attr, .. } => place(&mut attr.fid, &mut attr.home),
             Body::Elsewhere { fid, home, .. } => place(fid, home),
+            Body::Attrs { attrs } => attrs.iter_mut().for_each(|attr| place(&mut attr.fid, &mut attr.home)),
             Body::Page { entries, .. } => {
                 for e in entries {
                     place(&mut e.fid, &mut e.home);

@@ -169,6 +169,12 @@ impl Workload {
         (home, op, none)
     }
 
+    /// Some files and directories of a set.
+    fn of_set(&self, home: SetId) -> Vec<Fid> {
+        let all = self.files.iter().chain(&self.directories);
+        all.filter(|(_, h)| *h == home).map(|(fid, _)| *fid).take(8).collect()
+    }
+
     fn create(&self, rng: &mut Prng, parent: Fid, name: Name, node: Node) -> Op {
         let open = node == Node::File && rng.chance(300);
         let mode = 0o600 + u32::try_from(rng.below(0o177)).unwrap_or(0);
@@ -185,6 +191,8 @@ impl Workload {
                 4 => Op::Read { fid, offset: 0, len: 1 << 20 },
                 5 => Op::GetXattr { fid, name: xattr(rng) },
                 6 => Op::ListXattr { fid },
+                // No number is drawn for it: other seeds stay what they are.
+                _ if fid.lsn.0.is_multiple_of(3) => Op::GetAttrs { fids: self.of_set(home) },
                 _ => Op::GetAttr { fid },
             };
             return (home, op, none);

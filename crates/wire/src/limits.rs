@@ -23,6 +23,8 @@ pub const COPY_NAMES_MAX: usize = 256;
 
 /// What the names of a file that moves may take as an attribute: ext4 has some 4 KiB for all of a file's.
 pub const COPY_NAMES_BYTES: usize = 2048;
+/// Objects whose attributes are asked for at once.
+pub const GETATTRS_MAX: usize = 256;
 /// Directories above a directory that lives on another set than its parent.
 pub const DEPTH_MAX: usize = 512;
 

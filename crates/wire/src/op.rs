@@ -242,6 +242,10 @@ wire_enum! {
         25 HoldLocks { term: u64, claim: LockClaim },
         /// This term of the session is over: others may grant locks.
         26 DropLocks { term: u64 },
+        /// Attributes of several objects of the set, [`GETATTRS_MAX`](crate::limits::GETATTRS_MAX) at most, as for a page of a
+        /// directory of another set. What is gone, moves, or is about to get or lose a name, is left out, and so is what comes
+        /// after much that had to be read from the disk.
+        27 GetAttrs { fids: Vec<Fid> },
 
         // Between the primaries of two sets, for operations that touch both (design section 7).
         /// Makes the directory that an entry of another set will lead to; it lives if that entry comes to be.
@@ -389,6 +393,7 @@ impl Op {
             Op::Land { .. } => 37,
             Op::Depart { .. } | Op::DepartAll { .. } | Op::Retarget { .. } | Op::Redirect { .. } => 38,
             Op::HoldLocks { .. } | Op::DropLocks { .. } => 39,
+            Op::GetAttrs { .. } => 40,
         }
     }
 
@@ -423,6 +428,7 @@ impl Op {
             self,
             Op::Lookup { .. }
                 | Op::GetAttr { .. }
+                | Op::GetAttrs { .. }
                 | Op::ReadLink { .. }
                 | Op::Open { .. }
                 | Op::Release { .. }
@@ -446,7 +452,7 @@ impl Op {
 }
 
 /// Names of the operations in counters, by [`Op::index`].
-pub const COUNTED: [&str; 40] = [
+pub const COUNTED: [&str; 41] = [
     "lookup",
     "getattr",
     "setattr",
@@ -487,4 +493,5 @@ pub const COUNTED: [&str; 40] = [
     "land",
     "depart",
     "hold_locks",
+    "getattrs",
 ];

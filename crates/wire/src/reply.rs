@@ -81,6 +81,8 @@ wire_enum! {
         /// Nothing was done: the file, which the session may hold open, lives on from now on as this one, on the set that
         /// gave the fid. It is asked there.
         12 Moved { fid: Fid },
+        /// Attributes of those that are told, in the order in which they were asked for.
+        13 Attrs { attrs: Vec<Attr> },
     }
 }
 

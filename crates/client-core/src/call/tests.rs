@@ -12,8 +12,12 @@ use Fate::{Broke, GiveUp, PutBack};
 use Known::{NoPrimary, Primary};
 use What::{Map, Try};
 
-const HARD: RetryPolicy =
-    RetryPolicy { soft: None, network_timeout: Duration::from_secs(4), quorum_wait: Duration::ZERO };
+const HARD: RetryPolicy = RetryPolicy {
+    soft: None,
+    network_timeout: Duration::from_secs(4),
+    quorum_wait: Duration::ZERO,
+    once: false,
+};
 
 fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
@@ -173,4 +177,25 @@ fn pauses_grow_to_a_quarter_of_a_second() {
         last = time;
     }
     assert_eq!(last, PAUSE.1);
+}
+
+#[test]
+fn what_nobody_needs_is_tried_once_and_not_for_long() {
+    let policy = HARD.of(&Op::GetAttrs { fids: [].into() });
+    assert_eq!((policy.soft, policy.once), (Some(IMPATIENCE), true));
+    let short = RetryPolicy { soft: Some(ms(20)), ..HARD };
+    assert_eq!(short.of(&Op::GetAttrs { fids: [].into() }).soft, Some(ms(20)));
+    assert!(!HARD.of(&Op::SyncFs).once);
+    let first = || (0, Map(Primary(1)), Send(Number::None));
+    for (how, fate) in [
+        (Ended::Busy, PutBack),
+        (Ended::WrongView, PutBack),
+        (Ended::OldBroke, Broke),
+        (Ended::Lost, Broke),
+        (Ended::BelowQuorum, PutBack),
+    ] {
+        tell(policy, false, &[first(), (1, Try(how, fate), Fail(Errno::ETIMEDOUT))]);
+    }
+    tell(policy, false, &[(0, Map(NoPrimary(1)), Fail(Errno::ETIMEDOUT))]);
+    tell(policy, false, &[first(), (1, Try(Ended::Moved, Broke), Look)]);
 }

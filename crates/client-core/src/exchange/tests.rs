@@ -6,7 +6,8 @@ use crate::set::Opening;
 use ids::Lsn;
 use wire::{Body, Errno};
 
-const HARD: RetryPolicy = RetryPolicy { soft: None, network_timeout: ms(4000), quorum_wait: Duration::ZERO };
+const HARD: RetryPolicy =
+    RetryPolicy { soft: None, network_timeout: ms(4000), quorum_wait: Duration::ZERO, once: false };
 const TARGET: Target = Target { set: SetId(1), epoch: Epoch(3), server: ServerId(7) };
 
 const fn ms(n: u64) -> Duration {
@@ -301,4 +302,23 @@ fn answers_have_ends() {
     ] {
         assert_eq!(Ended::from(&reply), how);
     }
+}
+
+#[test]
+fn a_time_out_of_what_nobody_needs_says_nothing_against_the_server() {
+    let once = HARD.of(&wire::Op::GetAttrs { fids: Vec::new() });
+    for why in [Failure::TimedOut, Failure::Stalled] {
+        let mut set = told();
+        let mut e = Exchange::call(TARGET, once, ms(10), false);
+        assert_eq!(e.deadline(), ms(100));
+        e.connected(true, era(), || &mut set);
+        assert_eq!(e.failed(why, ms(100), || &mut set), end(Ended::Interrupted, Fate::Close));
+    }
+    let mut set = holding(1);
+    let mut e = Exchange::call(TARGET, once, ms(10), false);
+    e.connected(true, era(), || &mut set);
+    let given_up = end(Ended::Interrupted, Fate::GiveUp);
+    assert_eq!(e.failed(Failure::TimedOut, ms(100), || &mut set), given_up, "an open may still lie there");
+    let mark = ReclaimMark { epoch: TARGET.epoch, server: TARGET.server, era: era() };
+    assert!(set.begin_reclaim(mark).is_some(), "the claim was given back");
 }

@@ -4,8 +4,12 @@ use super::*;
 use ids::{Lsn, SetId};
 use wire::Name;
 
-const POLICY: RetryPolicy =
-    RetryPolicy { soft: None, network_timeout: Duration::from_secs(4), quorum_wait: Duration::ZERO };
+const POLICY: RetryPolicy = RetryPolicy {
+    soft: None,
+    network_timeout: Duration::from_secs(4),
+    quorum_wait: Duration::ZERO,
+    once: false,
+};
 
 fn file(n: u64) -> Fid {
     Fid { set: SetId(1), epoch: Epoch(1), lsn: Lsn(n) }

@@ -17,13 +17,15 @@ use wire::codec::Blob;
 use wire::frame::{FrameHead, HEAD, encode_head};
 use wire::hello::{Hello, HelloReply, Purpose};
 use wire::map::{ServerAddress, SetView, VolumeMap, Watch, WatchEvent};
-use wire::{Call, Kind, Reply, Wire};
+use wire::{Call, Frame, Kind, Reply, Wire};
 
 pub const POOL: [u8; 16] = [7; 16];
 
 /// What the server does with a call.
 pub enum Act {
     Answer(Reply),
+    /// Answers, and grants that for so many milliseconds nobody else changes anything.
+    Grant(Reply, u16),
     Data(Reply, Vec<u8>),
     /// Closes the connection without an answer.
     Break,
@@ -180,6 +182,10 @@ impl Shared {
             self.calls.lock().unwrap().push((call, payload));
             match act {
                 Act::Answer(reply) => send(&mut stream, Kind::Reply, id, &reply, &[])?,
+                Act::Grant(reply, grant) => {
+                    let frame = Frame { grant, ..Frame::new(Kind::Reply, id, reply.to_bytes()) };
+                    stream.write_all(&frame.head_and_body()).ok()?;
+                }
                 Act::Data(reply, data) => send(&mut stream, Kind::Reply, id, &reply, &data)?,
                 Act::Break => {
                     stream.shutdown(Shutdown::Both).ok();

@@ -10,7 +10,7 @@ use ids::{Epoch, ServerId, SessionId};
 use std::rc::Rc;
 use tokio::task::spawn_local;
 use transport::{Bounds, Detached, FrameReader, FrameSender, ReadingHalf, TransportError, write_frames};
-use wire::limits::{BODY_MAX, DIR_PAGE, IO_MAX, PAYLOAD_MAX};
+use wire::limits::{BODY_MAX, DIR_PAGE, GETATTRS_MAX, IO_MAX, PAYLOAD_MAX};
 use wire::peer::PeerMessage;
 use wire::{Call, Fail, Frame, Kind, Op, Reply, Wire};
 
@@ -18,6 +18,9 @@ use wire::{Call, Fail, Frame, Kind, Op, Reply, Wire};
 const SHORT_ANSWER: usize = 1 << 10;
 /// What the value of an extended attribute, a list of their names or the target of a link may take.
 const VALUE_ANSWER: usize = 64 << 10;
+
+/// What the attributes of an object take in an answer, at most.
+const ATTR_BYTES: usize = 128;
 
 /// Who asks: the session, on which connection, and what is known of it.
 #[derive(Clone)]
@@ -42,6 +45,7 @@ fn answer_size(op: &Op) -> usize {
     match op {
         Op::Read { len, .. } => SHORT_ANSWER + (*len).min(IO_MAX) as usize,
         Op::ReadDir { .. } => 2 * DIR_PAGE as usize,
+        Op::GetAttrs { fids } => SHORT_ANSWER + fids.len().min(GETATTRS_MAX) * ATTR_BYTES,
         Op::GetXattr { .. } | Op::ListXattr { .. } | Op::ReadLink { .. } => VALUE_ANSWER,
         _ => SHORT_ANSWER,
     }

@@ -242,6 +242,31 @@ impl Emitter<'_> {
         Ok(())
     }
 
+    /// Attributes of several objects: those that are told were there.
+    pub(super) fn objects(&mut self, n: usize, outcome: &Outcome) -> Result<(), Violation> {
+        let r = &self.records[n];
+        let fids = match (&r.op, outcome) {
+            (Op::GetAttrs { fids }, Outcome::Done) => fids,
+            // Nobody waits for it for long.
+            (_, Outcome::Failed(Errno::ETIMEDOUT | Errno::EINTR | Errno::EIO) | Outcome::Unknown { .. }) => {
+                return Ok(());
+            }
+            _ => return self.wrong(n, "attributes are refused"),
+        };
+        let Some((_, Ok((Body::Attrs { attrs }, _)))) = &r.answer else {
+            return self.wrong(n, "an answer of another kind");
+        };
+        let mut asked = fids.iter();
+        for attr in attrs {
+            if !asked.any(|fid| *fid == attr.fid) {
+                return self.wrong(n, "the attributes are those of other objects, or in another order");
+            }
+            let obj = self.attributes(n, attr, Behind::default())?;
+            self.was_there(n, obj);
+        }
+        Ok(())
+    }
+
     /// A link's target never changes.
     fn target(&self, n: usize, obj: Obj) -> Result<(), Violation> {
         let Some((_, Ok((_, told)))) = &self.records[n].answer else { return Ok(()) };

@@ -275,6 +275,9 @@ impl LocalBrick for Memory {
     fn readlink(&mut self, _: Fid) -> Result<Vec<u8>, Errno> {
         Err(Errno::EIO)
     }
+    fn is_loaded(&mut self, _: Fid) -> bool {
+        !self.cold
+    }
     fn readdir(&mut self, _: Fid, _: u64, _: bool, bytes: usize) -> Result<DirPage, Errno> {
         self.longest_page = self.longest_page.max(bytes);
         Ok(DirPage { entries: Vec::new(), end: true, marked: false })

@@ -273,6 +273,10 @@ fn line(output: Output<Work, To>) -> String {
         Output::Reply { to, reply: Reply(reply), grant, .. } => {
             let said = match reply {
                 Ok(Body::Attr { attr }) => format!("attr {}", attr.fid),
+                Ok(Body::Attrs { attrs }) => {
+                    let fids: Vec<_> = attrs.iter().map(|attr| attr.fid.to_string()).collect();
+                    format!("attrs [{}]", fids.join(", "))
+                }
                 Ok(body) => format!("{body:?}").to_lowercase(),
                 Err(Fail::Errno { errno }) => {
                     wire::Errno(errno).to_string().split(" (").next().unwrap_or_default().to_owned()
