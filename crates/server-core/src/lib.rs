@@ -35,6 +35,6 @@ pub use map::volume_map;
 pub use open_sets::{Adopted, OpenSets};
 pub use opening::{OpenSet, OpenedBrick, Place, RecoveryVerdict};
 pub use rooms::Rooms;
-pub use sessions::{Connect, Sessions};
+pub use sessions::{Connect, Disconnect, Sessions};
 pub use settings::{brick_options, bricks_to_open, identity, made, pool_bytes, root_set, settings};
 pub use threads::Threads;

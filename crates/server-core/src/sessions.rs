@@ -1,9 +1,10 @@
 //! The sessions that a server serves: their connections, and which of those they have given up.
 //!
-//! Always true: once a connection came that names an older one as given up, no request of the older one is begun. The
-//! session sends again what it sent there, so its copy there would be done a second time, or after its end (see
-//! `docs/design/0011-late-copies.md`). A session counts as gone when it had no connection for [`CLAIM_TIME`] without a
-//! break. A session belongs to the client that began it: nobody else can take it over by its number.
+//! Always true: once a connection came that names an older one as given up, no request of the older one is begun, whether
+//! it is open still or has closed. The session sends again what it sent there, so its copy there would be done a second
+//! time, or after its end (see `docs/design/0011-late-copies.md`). A session counts as gone when it had no connection for
+//! [`CLAIM_TIME`] without a break. A session belongs to the client that began it: nobody else can take it over by its
+//! number.
 
 use ids::SessionId;
 use set_core::CLAIM_TIME;
@@ -28,6 +29,16 @@ pub struct Connect<C> {
     pub accepted: bool,
     /// Those that their session has given up with it: nothing that lies there may be begun from now on.
     pub given_up: Vec<C>,
+}
+
+/// What comes of a connection's end.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Disconnect<C> {
+    /// The connection, if nobody was told that it is given up: nothing that came on it may be begun from now on. A newer one
+    /// does not name it any more among those that it ends.
+    pub given_up: Option<C>,
+    /// If it was the session's last one: when [`Sessions::end`] is to be asked.
+    pub look_at: Option<Duration>,
 }
 
 /// All sessions of a thread that serves sets. `C` stands for a connection.
@@ -71,15 +82,14 @@ impl<C> Sessions<C> {
         Connect { accepted, given_up }
     }
 
-    /// An accepted connection closed. If it was the session's last one: when [`Sessions::end`] is to be asked.
-    pub fn disconnect(&mut self, now: Duration, session: SessionId, number: u64) -> Option<Duration> {
-        let s = self.0.get_mut(&session)?;
-        s.open.remove(&number);
-        if !s.open.is_empty() {
-            return None;
-        }
+    /// An accepted connection closed.
+    #[must_use]
+    pub fn disconnect(&mut self, now: Duration, session: SessionId, number: u64) -> Disconnect<C> {
+        let Some(s) = self.0.get_mut(&session) else { return Disconnect { given_up: None, look_at: None } };
+        let given_up = s.open.remove(&number);
         // It may come back: only a session that stays away loses its open files.
-        Some(*s.away_since.get_or_insert(now) + CLAIM_TIME)
+        let look_at = s.open.is_empty().then(|| *s.away_since.get_or_insert(now) + CLAIM_TIME);
+        Disconnect { given_up, look_at }
     }
 
     /// Forgets the session if it was away for [`CLAIM_TIME`]; whether it was.
@@ -152,15 +162,29 @@ mod tests {
     fn a_session_is_gone_after_it_was_away_without_a_break() {
         let mut all = Sessions::default();
         all.connect((SESSION, None), (1, 0), ());
-        assert_eq!(all.disconnect(at(0), SESSION, 1), Some(CLAIM_TIME));
+        assert_eq!(all.disconnect(at(0), SESSION, 1).look_at, Some(CLAIM_TIME));
         all.connect((SESSION, None), (2, 0), ());
         all.connect((SESSION, None), (3, 0), ());
-        assert_eq!(all.disconnect(at(55), SESSION, 2), None);
-        assert_eq!(all.disconnect(at(59), SESSION, 3), Some(at(59) + CLAIM_TIME));
+        assert_eq!(all.disconnect(at(55), SESSION, 2).look_at, None);
+        assert_eq!(all.disconnect(at(59), SESSION, 3).look_at, Some(at(59) + CLAIM_TIME));
         assert!(!all.end(at(60), SESSION), "it was there a second ago");
         assert!(!all.end(at(59) + CLAIM_TIME - at(1), SESSION));
         assert!(all.end(at(59) + CLAIM_TIME, SESSION));
         assert!(!all.end(at(200), SESSION), "once");
-        assert_eq!(all.disconnect(at(201), SESSION, 3), None, "nothing is known of it any more");
+        let forgotten = Disconnect { given_up: None, look_at: None };
+        assert_eq!(all.disconnect(at(201), SESSION, 3), forgotten, "nothing is known of it any more");
+    }
+
+    /// A request of it may wait for the end of a grant: its copy on the next connection must not be answered before that.
+    #[test]
+    fn a_connection_that_closed_before_the_next_one_came_is_given_up() {
+        let mut all = Sessions::default();
+        all.connect((SESSION, None), (1, 0), "one");
+        all.connect((SESSION, None), (2, 0), "two");
+        let closed = |given_up, look_at| Disconnect { given_up, look_at };
+        assert_eq!(all.disconnect(at(0), SESSION, 1), closed(Some("one"), None));
+        assert_eq!(all.connect((SESSION, None), (3, 3), "three"), connected(&["two"]), "one is closed");
+        assert_eq!(all.disconnect(at(0), SESSION, 2), closed(None, None), "that was told");
+        assert_eq!(all.disconnect(at(0), SESSION, 3), closed(Some("three"), Some(CLAIM_TIME)));
     }
 }

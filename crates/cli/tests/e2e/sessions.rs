@@ -4,6 +4,7 @@ use crate::frames::Frames;
 use crate::harness::{Pool, eventually, eventually_within, files};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
+use std::thread;
 use std::time::Duration;
 use wire::{Body, Errno, Op};
 
@@ -52,6 +53,27 @@ fn a_copy_that_waits_in_the_server_is_not_done_after_its_connection() {
     let late = first.answer();
     let found = client.ask(&mut second, &client.call(0, client.lookup("f")), &[]);
     assert!(found.is_ok(), "the late copy was answered {late:?}, the file is {found:?}");
+}
+
+/// The connection on which a copy came closes before its client comes again: then no newer one names it.
+#[test]
+fn a_copy_that_waits_in_the_server_is_not_done_after_its_connection_closed() {
+    let pool = pool();
+    let mut other = Frames::new(&pool, "v", 72);
+    let mut theirs = other.connect();
+    other.ask(&mut theirs, &other.call(1, other.create("f")), &[]).unwrap();
+    let mut client = Frames::new(&pool, "v", 71);
+    let mut first = client.connect();
+    other.ask(&mut theirs, &other.call(0, other.lookup("f")), &[]).unwrap();
+    first.request(&client.call(1, client.unlink("f")), &[]);
+    drop(first);
+    // The server sees its end, long before the grant runs out.
+    thread::sleep(Duration::from_millis(50));
+    let mut second = client.connect_anew();
+    client.ask(&mut second, &client.call(0, client.lookup("f")), &[]).unwrap();
+    thread::sleep(Duration::from_millis(500));
+    let found = client.ask(&mut second, &client.call(0, client.lookup("f")), &[]);
+    assert!(found.is_ok(), "the file is {found:?}");
 }
 
 /// A resent copy_file_range says what was copied, also at another primary.

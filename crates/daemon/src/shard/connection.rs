@@ -67,8 +67,9 @@ pub(super) fn serve_client(
         drop(guest);
         shard.clients.borrow_mut().disconnect(session);
         let now = clock::now();
-        let look_at = shard.sessions.borrow_mut().disconnect(now, session, number);
-        if let Some(at) = look_at {
+        let ended = shard.sessions.borrow_mut().disconnect(now, session, number);
+        ended.given_up.iter().for_each(Connection::give_up);
+        if let Some(at) = ended.look_at {
             tokio::time::sleep(at.saturating_sub(now)).await;
             let gone = shard.sessions.borrow_mut().end(clock::now(), session);
             if gone {

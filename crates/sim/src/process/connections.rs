@@ -129,7 +129,11 @@ impl World {
     fn disconnected(&mut self, m: usize, established: &Established) {
         let shown = self.shown(m);
         let Some(process) = self.process(m) else { return };
-        if let Some(at) = process.sessions.disconnect(shown, established.session, established.number) {
+        let ended = process.sessions.disconnect(shown, established.session, established.number);
+        if let Some(on) = ended.given_up {
+            on.given_up.set(true);
+        }
+        if let Some(at) = ended.look_at {
             self.timer(m, at.saturating_sub(shown), ToProcess::SessionEnds(established.session));
         }
     }
