@@ -64,7 +64,7 @@ impl State {
             Command::SecurePool { keys } => self.secure_pool(keys),
             Command::AddToken { token, now } => self.add_token(token, *now),
             Command::JoinServer(joining) => self.join_server(joining),
-            Command::SetWebhook { url } => self.set_webhook(url.as_deref()),
+            Command::SetWebhook { url, at_ms } => self.set_webhook(url.as_deref(), *at_ms),
             Command::Promote { set, expect_epoch, brick } => self.promote(*set, *expect_epoch, *brick),
         }?;
         self.version += 1;

@@ -179,6 +179,9 @@ pub enum Command {
     SetWebhook {
         /// `http://` or `https://`, host and path; `None`: nowhere.
         url: Option<String>,
+        /// The time by the clock of the proposer, in milliseconds since 1970; programs of before say none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        at_ms: Option<u64>,
     },
     /// An administrator gives up what only other bricks hold: the set goes on with this one alone.
     Promote {

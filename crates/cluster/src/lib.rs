@@ -43,4 +43,4 @@ pub use names::{check_address, check_volume_name, normal_path};
 pub use refusal::{KeyRefusal, Refusal};
 pub use retired::Retired;
 pub use state::{Brick, Recent, Role, Server, Set, State, Status, View, Volume};
-pub use webhook::webhook_fault;
+pub use webhook::{WebhookSince, webhook_fault};

@@ -52,6 +52,9 @@ pub struct State {
     /// Where events are sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub webhook: Option<String>,
+    /// From when on; absent with an address that a program of before has set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub webhook_since: Option<crate::WebhookSince>,
     /// Answers to the latest commands, oldest first: a command that arrives twice is answered, not redone.
     #[serde(default)]
     pub recent: Vec<Recent>,
@@ -222,6 +225,7 @@ impl Default for State {
             retired: BTreeMap::new(),
             keys: Keys::default(),
             webhook: None,
+            webhook_since: None,
             recent: Vec::new(),
         }
     }

@@ -1,6 +1,17 @@
 //! Where the pool's servers send their events.
 
 use crate::{Outcome, Refusal, State, limits};
+use serde::{Deserialize, Serialize};
+
+/// Since when events are sent to the webhook.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct WebhookSince {
+    /// The version of the state that has this address first: changes of the pool that come later are sent.
+    pub version: u64,
+    /// When somebody asked for it, by the clock of the server that he asked, in milliseconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_ms: Option<u64>,
+}
 
 /// What is wrong with the address of a webhook; `None`: nothing.
 ///
@@ -31,11 +42,15 @@ pub fn webhook_fault(url: &str) -> Option<&'static str> {
 }
 
 impl State {
-    pub(crate) fn set_webhook(&mut self, url: Option<&str>) -> Result<Outcome, Refusal> {
+    pub(crate) fn set_webhook(&mut self, url: Option<&str>, at_ms: Option<u64>) -> Result<Outcome, Refusal> {
         if let Some(why) = url.and_then(webhook_fault) {
             return Err(Refusal::Webhook { why: why.to_string() });
         }
-        self.webhook = url.map(str::to_string);
+        // The address that is set already is sent to from when it was set.
+        if self.webhook.as_deref() != url {
+            self.webhook = url.map(str::to_string);
+            self.webhook_since = url.map(|_| WebhookSince { version: self.version + 1, at_ms });
+        }
         Ok(Outcome::Done)
     }
 }
@@ -84,12 +99,17 @@ mod tests {
     #[test]
     fn a_webhook_is_set_and_removed() {
         let mut state = crate::testing::pool(1);
-        let set = |url: Option<&str>| Command::SetWebhook { url: url.map(str::to_owned) };
-        state.apply(&set(Some("http://h/"))).unwrap();
+        let set = |url: Option<&str>, at_ms| Command::SetWebhook { url: url.map(str::to_owned), at_ms };
+        state.apply(&set(Some("http://h/"), Some(5))).unwrap();
         let version = state.version;
-        assert!(state.apply(&set(Some("h"))).is_err());
+        let since = Some(WebhookSince { version, at_ms: Some(5) });
+        assert!(state.apply(&set(Some("h"), Some(6))).is_err());
         assert_eq!((state.webhook.as_deref(), state.version), (Some("http://h/"), version));
-        state.apply(&set(None)).unwrap();
-        assert_eq!(state.webhook, None);
+        state.apply(&set(Some("http://h/"), Some(7))).unwrap();
+        assert_eq!(state.webhook_since, since, "the same address again");
+        state.apply(&set(Some("http://i/"), None)).unwrap();
+        assert_eq!(state.webhook_since, Some(WebhookSince { version: state.version, at_ms: None }));
+        state.apply(&set(None, Some(8))).unwrap();
+        assert_eq!((state.webhook, state.webhook_since), (None, None));
     }
 }

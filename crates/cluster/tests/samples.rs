@@ -63,6 +63,11 @@ fn joining() -> Joining {
     Joining { token: KeyId(6), hash, public, server: server(4), now: 1_795_305_800 }
 }
 
+fn webhook() -> Command {
+    let url = Some("https://hooks.example.org/mortar".to_owned());
+    Command::SetWebhook { url, at_ms: Some(1_795_305_900_123) }
+}
+
 fn option(value: &str) -> OptionChange {
     let (volume, key) = ("home".to_owned(), "features.read-only".to_owned());
     OptionChange { volume, key, value: Some(value.to_owned()) }
@@ -169,7 +174,7 @@ fn commands() -> Vec<Command> {
         Command::BrickMounted { brick: BrickId(2), mount: "/data".to_owned() },
         Command::SetVoters { voters: [ServerId(1), ServerId(3)].into() },
         Command::RecoverPool { server: ServerId(1) },
-        Command::SetWebhook { url: Some("https://hooks.example.org/mortar".to_owned()) },
+        webhook(),
         Command::Promote { set: SetId(1), expect_epoch: Epoch(3), brick: BrickId(2) },
         Command::AddKey(client_key()),
         Command::RevokeKey { key: KeyId(4) },
@@ -226,6 +231,27 @@ fn the_state_is_frozen() {
         state.apply(&command).unwrap();
     }
     check("state", "pool", &state);
+}
+
+/// A state that says where events are sent.
+#[test]
+fn the_state_of_a_pool_with_a_webhook_is_frozen() {
+    let mut state = State::default();
+    let pool = Command::InitPool { pool: format!("{:032x}", 7), server: server(1) };
+    [pool, webhook()].iter().for_each(|command| drop(state.apply(command).unwrap()));
+    check("state", "webhook", &state);
+}
+
+/// A program of before has set an address without saying when.
+#[test]
+fn a_webhook_of_before_is_read() {
+    let command = r#"{"set-webhook": {"url": "http://h/"}}"#;
+    let read: Command = serde_json::from_str(command).unwrap();
+    assert_eq!(read, Command::SetWebhook { url: Some("http://h/".to_owned()), at_ms: None });
+    let state = State { webhook: Some("http://h/".to_owned()), ..State::default() };
+    let mut json = serde_json::to_value(&state).unwrap();
+    assert_eq!(json.as_object_mut().unwrap().remove("webhook_since"), None);
+    assert_eq!(serde_json::from_value::<State>(json).unwrap(), state);
 }
 
 /// A state with keys of all kinds, and a token that was spent.

@@ -6,7 +6,7 @@ use crate::clock;
 use crate::events::{NotTaken, Post, Sender};
 use crate::shared::lock;
 use admin::{AdminError, EventsWebhook, WebhookReport, WebhookServer};
-use cluster::Command;
+use cluster::{Command, State, WebhookSince};
 use std::fs;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -27,13 +27,27 @@ const AUTHORITIES: [&str; 2] = ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/
 #[derive(Debug, Default)]
 pub(crate) struct Webhook(Mutex<(WebhookServer, u64)>);
 
+/// Where events are sent, and from when on.
+#[derive(PartialEq, Eq)]
+struct Setting {
+    url: String,
+    since: Option<WebhookSince>,
+}
+
+impl Setting {
+    fn of(state: &State) -> Option<Setting> {
+        let url = state.webhook.clone()?;
+        Some(Setting { url, since: state.webhook_since })
+    }
+}
+
 /// Sends events for ever, as long as the pool has a webhook.
 pub(super) async fn run(control: Arc<Control>) {
     // That this server has started is an event already.
-    let resumed = || Sender::resume(&control.shared.events, unix_millis());
-    let mut sender = control.state().webhook.as_ref().map(|_| resumed());
+    let mut found = Setting::of(&control.state());
     loop {
-        let Some(url) = control.state().webhook.clone() else {
+        let Some(setting) = Setting::of(&control.state()) else {
+            found = None;
             tokio::time::sleep(LOOK).await;
             continue;
         };
@@ -45,18 +59,22 @@ pub(super) async fn run(control: Arc<Control>) {
                 continue;
             }
         };
-        let begun = sender.take().unwrap_or_else(|| Sender::begin(&control.shared.events));
-        send(&control, begun, &url, &agent).await;
+        let (events, since) = (&control.shared.events, setting.since);
+        let begun = match found.take() {
+            Some(found) if found == setting => Sender::resume(events, since, unix_millis()),
+            _ => Sender::begin(events, since),
+        };
+        send(&control, begun, &setting, &agent).await;
         *lock(&control.webhook.0) = (WebhookServer::default(), 0);
     }
 }
 
 /// Sends events to this address, as long as it is the pool's.
-async fn send(control: &Arc<Control>, mut sender: Sender, url: &str, by: &impl Post) {
+async fn send(control: &Arc<Control>, mut sender: Sender, setting: &Setting, by: &impl Post) {
     let events = &control.shared.events;
     let mut next_try = clock::now();
     loop {
-        if control.state().webhook.as_deref() != Some(url) {
+        if Setting::of(&control.state()).as_ref() != Some(setting) {
             let waiting = sender.waiting(events);
             if waiting > 0 {
                 tracing::warn!("{waiting} events were not sent to the webhook before it was changed");
@@ -66,7 +84,7 @@ async fn send(control: &Arc<Control>, mut sender: Sender, url: &str, by: &impl P
         let before = (sender.told.dropped, sender.told.error.is_some());
         let leads = leads(control);
         if sender.take_up(events, leads) && clock::now() >= next_try {
-            if let Some(pause) = sender.send(events, url, by).await {
+            if let Some(pause) = sender.send(events, &setting.url, by).await {
                 next_try = clock::now() + pause;
             }
         } else {
@@ -119,7 +137,8 @@ impl Control {
     /// Tells and changes where events are sent.
     pub(super) async fn events_webhook(&self, request: EventsWebhook) -> Result<WebhookReport, AdminError> {
         if request.url.is_some() || request.remove {
-            self.propose(Command::SetWebhook { url: request.url.filter(|_| !request.remove) }).await?;
+            let url = request.url.filter(|_| !request.remove);
+            self.propose(Command::SetWebhook { url, at_ms: Some(unix_millis()) }).await?;
         }
         let state = self.linearizable().await?;
         if state.webhook.is_none() {

@@ -14,7 +14,7 @@ pub(crate) use webhook::{NotTaken, Post, Sender};
 use crate::clock;
 use crate::shared::lock;
 use admin::Event;
-use cluster::State;
+use cluster::{State, WebhookSince};
 use file::EventFile;
 use std::collections::VecDeque;
 use std::path::Path;
@@ -42,6 +42,9 @@ struct Ring {
     all: u64,
     /// The second of the newest event, and how many it had.
     second: (u64, u32),
+    /// When this server heard of the webhook's address that the pool has now: the version of the pool's state that has it
+    /// first, and the number that the next event got then.
+    heard: Option<(u64, u64)>,
 }
 
 /// The events of this server.
@@ -81,6 +84,10 @@ impl Events {
 
     /// The pool's state changed.
     pub(crate) fn note_changes(&self, server: &str, before: &State, after: &State) {
+        if before.webhook_since != after.webhook_since {
+            let mut ring = lock(&self.ring);
+            ring.heard = after.webhook_since.map(|since| (since.version, ring.all));
+        }
         for change in changes::changes(before, after) {
             self.add(Event {
                 server: server.to_owned(),
@@ -105,6 +112,19 @@ impl Events {
     /// The number that the next event gets: they are counted from when the process began.
     pub(crate) fn end(&self) -> u64 {
         lock(&self.ring).all
+    }
+
+    /// The number of the first event of this process that counts for a webhook: those after this server heard of its address,
+    /// and those right before that are not older than it by this server's clock.
+    fn first_since(&self, since: WebhookSince) -> u64 {
+        let ring = lock(&self.ring);
+        let heard = ring.heard.filter(|(version, _)| *version == since.version);
+        let number = heard.map_or(ring.all, |(_, number)| number);
+        let Some(at_ms) = since.at_ms else { return number };
+        let after = usize::try_from(ring.all.saturating_sub(number)).unwrap_or(usize::MAX);
+        let before = ring.events.iter().rev().skip(after);
+        let many = before.take_while(|e| e.at_ms >= at_ms).count() as u64;
+        number.saturating_sub(many)
     }
 
     /// How many events from that number on are not kept any more, and the first of those that are.

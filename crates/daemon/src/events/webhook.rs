@@ -6,6 +6,7 @@
 
 use super::{Events, KEPT};
 use admin::{Event, WebhookServer};
+use cluster::WebhookSince;
 use std::time::Duration;
 
 /// Events of one POST.
@@ -38,6 +39,8 @@ pub(crate) struct Sender {
     next: u64,
     /// Whether this server led when it looked last.
     led: bool,
+    /// Changes of the pool up to this one came before the webhook.
+    before: u64,
     /// Taken up and not sent.
     batch: Vec<Event>,
     /// The newest change of the pool that was looked at.
@@ -51,17 +54,22 @@ pub(crate) struct Sender {
 }
 
 impl Sender {
-    /// Begins with the events that come from now on.
-    pub(crate) fn begin(events: &Events) -> Sender {
-        let done = events.newest_change(u64::MAX);
-        Sender { next: events.end(), looked_at: done, done, ..Sender::default() }
+    /// Begins with the events that came since the webhook was set; with those that come from now on if nobody said when that
+    /// was.
+    pub(crate) fn begin(events: &Events, since: Option<WebhookSince>) -> Sender {
+        let newest = events.newest_change(u64::MAX);
+        let (next, before) =
+            since.map_or_else(|| (events.end(), newest), |since| (events.first_since(since), since.version));
+        Sender { next, looked_at: newest.max(before), before, done: before, ..Sender::default() }
     }
 
-    /// Begins with the events that came since the process began.
-    pub(crate) fn resume(events: &Events, now_ms: u64) -> Sender {
+    /// Begins with the events that came since the process began, which found the webhook set.
+    pub(crate) fn resume(events: &Events, since: Option<WebhookSince>, now_ms: u64) -> Sender {
         let again = u64::try_from(AGAIN.as_millis()).unwrap_or(u64::MAX);
-        let done = events.newest_change(now_ms.saturating_sub(again));
-        Sender { looked_at: events.newest_change(u64::MAX), done, ..Sender::default() }
+        let before = since.map_or(0, |since| since.version);
+        let done = events.newest_change(now_ms.saturating_sub(again)).max(before);
+        let looked_at = events.newest_change(u64::MAX).max(before);
+        Sender { looked_at, before, done, ..Sender::default() }
     }
 
     /// Takes up the next events that this server is to send. Whether there are any.
@@ -79,7 +87,8 @@ impl Sender {
         self.next += lost + new.len() as u64;
         let newest = new.iter().filter_map(|e| e.version).max().unwrap_or_default();
         self.looked_at = self.looked_at.max(newest);
-        self.batch.extend(new.into_iter().filter(|e| leads || e.version.is_none()));
+        let is_own = |version: Option<u64>| version.is_none_or(|v| leads && v > self.before);
+        self.batch.extend(new.into_iter().filter(|e| is_own(e.version)));
         self.note_done(events);
         !self.batch.is_empty()
     }
@@ -154,6 +163,7 @@ fn lines(events: &[Event]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cluster::State;
     use std::sync::Mutex;
 
     /// Answers these, one after the other, and takes what comes when there are no more.
@@ -185,7 +195,7 @@ mod tests {
     async fn what_fails_is_sent_again_later_and_later_and_in_order() {
         let (events, receiver) = (Events::default(), Receiver::default());
         add(&events, "before", None);
-        let mut sender = Sender::begin(&events);
+        let mut sender = Sender::begin(&events, None);
         add(&events, "a", None);
         let no = || NotTaken::Yet("no".to_owned());
         crate::shared::lock(&receiver.0).0 = vec![no(), no(), no()];
@@ -206,7 +216,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_lost_or_refused_for_good_is_counted() {
         let (events, receiver) = (Events::default(), Receiver::default());
-        let mut sender = Sender::begin(&events);
+        let mut sender = Sender::begin(&events, None);
         for n in 0..super::super::KEPT + 30 {
             add(&events, &n.to_string(), None);
         }
@@ -236,7 +246,7 @@ mod tests {
     async fn what_the_leader_has_not_sent_the_next_one_sends() {
         let (events, receiver) = (Events::default(), Receiver::default());
         add(&events, "before", Some(4));
-        let (mut leader, mut other) = (Sender::begin(&events), Sender::begin(&events));
+        let (mut leader, mut other) = (Sender::begin(&events, None), Sender::begin(&events, None));
         add(&events, "of one", None);
         for (text, version) in [("a", 5), ("b", 6), ("c", 6)] {
             add(&events, text, Some(version));
@@ -260,14 +270,77 @@ mod tests {
         assert!(!other.take_up(&events, true), "once");
     }
 
+    fn state(version: u64, since: Option<WebhookSince>) -> State {
+        State { version, webhook_since: since, ..State::default() }
+    }
+
+    /// A server hears of the webhook, and looks some time after that: what came since the webhook was set is sent.
+    #[tokio::test]
+    async fn events_are_sent_from_when_the_webhook_was_set() {
+        let (events, receiver) = (Events::default(), Receiver::default());
+        add(&events, "change before", Some(4));
+        add(&events, "own before", None);
+        let set = events.since(0, 9)[1].at_ms + 1;
+        while super::super::unix_millis() < set {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        add(&events, "own", None);
+        let since = Some(WebhookSince { version: 5, at_ms: Some(set) });
+        events.note_changes("", &state(4, None), &state(5, since));
+        add(&events, "change", Some(6));
+        add(&events, "own later", None);
+        let all = ["own", "change", "own later"];
+        let mut sender = Sender::begin(&events, since);
+        assert_eq!(send_all(&mut sender, &events, &receiver, true).await, all);
+        assert_eq!((sender.told.sent, sender.done()), (3, 6));
+        // Who leads later sends the changes only.
+        let mut other = Sender::begin(&events, since);
+        assert_eq!(send_all(&mut other, &events, &receiver, false).await, ["own", "own later"]);
+        assert_eq!(send_all(&mut other, &events, &receiver, true).await, ["change"]);
+    }
+
+    /// Clocks differ: what a server noted after it heard of the address is sent whatever its clock says, and of the changes
+    /// of the pool those after it.
+    #[tokio::test]
+    async fn a_clock_that_is_late_loses_nothing_that_came_after_the_address() {
+        let (events, receiver) = (Events::default(), Receiver::default());
+        add(&events, "own before", None);
+        let since = Some(WebhookSince { version: 5, at_ms: Some(u64::MAX) });
+        events.note_changes("", &state(4, None), &state(5, since));
+        add(&events, "own", None);
+        add(&events, "of the address", Some(5));
+        add(&events, "change", Some(6));
+        let mut sender = Sender::begin(&events, since);
+        assert_eq!(send_all(&mut sender, &events, &receiver, true).await, ["own", "change"]);
+        // One whose clock is ahead, too, sends no change of before.
+        let since = Some(WebhookSince { version: 5, at_ms: Some(0) });
+        let mut sender = Sender::begin(&events, since);
+        assert_eq!(send_all(&mut sender, &events, &receiver, true).await, ["own before", "own", "change"]);
+        // Nobody said when: from when it was heard of.
+        let since = Some(WebhookSince { version: 5, at_ms: None });
+        let mut sender = Sender::begin(&events, since);
+        assert_eq!(send_all(&mut sender, &events, &receiver, true).await, ["own", "change"]);
+    }
+
+    /// A server that starts right after the webhook was set sends no change of before again.
+    #[tokio::test]
+    async fn a_start_sends_no_change_that_came_before_the_webhook() {
+        let (events, receiver) = (Events::default(), Receiver::default());
+        add(&events, "before", Some(4));
+        add(&events, "after", Some(6));
+        let since = Some(WebhookSince { version: 5, at_ms: Some(0) });
+        let mut sender = Sender::resume(&events, since, events.since(0, 1)[0].at_ms);
+        assert_eq!(send_all(&mut sender, &events, &receiver, true).await, ["after"]);
+    }
+
     /// One that has just started knows nothing of the leader before: what is not old is sent again.
     #[tokio::test]
     async fn after_a_start_what_is_young_is_sent_again() {
         let (events, receiver) = (Events::default(), Receiver::default());
         add(&events, "of the process before", Some(4));
         let now = events.since(0, 1)[0].at_ms;
-        let mut young = Sender::resume(&events, now);
-        let mut old = Sender::resume(&events, now + 31_000);
+        let mut young = Sender::resume(&events, None, now);
+        let mut old = Sender::resume(&events, None, now + 31_000);
         // What came in this process is counted; all of it did here.
         (young.next, old.next) = (events.end(), events.end());
         assert_eq!(send_all(&mut young, &events, &receiver, true).await, ["of the process before"]);
@@ -277,7 +350,7 @@ mod tests {
     #[tokio::test]
     async fn many_are_sent_in_parts() {
         let (events, receiver) = (Events::default(), Receiver::default());
-        let mut sender = Sender::begin(&events);
+        let mut sender = Sender::begin(&events, None);
         for n in 1..=250 {
             add(&events, &n.to_string(), Some(n));
         }
