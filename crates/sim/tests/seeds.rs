@@ -92,6 +92,8 @@ fn a_storm_of_faults() {
         ("part of a history explained", 8000),
         ("stub asked to go", 40),
         ("file asked to come home", 120),
+        ("end of a transaction not told", 40),
+        ("stub went as its home said", 1),
     ];
     reached(&stats, seeds.len(), &least);
     let (parts, undecided) =

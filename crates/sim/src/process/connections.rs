@@ -1,8 +1,10 @@
 //! What comes on the connections of a server process.
 
 use super::{Established, Link, To};
+use crate::Family;
 use crate::machine::ToProcess;
 use crate::network::{Packet, Way, unpack};
+use crate::rest::Phase;
 use crate::store::server_id;
 use crate::world::World;
 use bytes::Bytes;
@@ -12,7 +14,10 @@ use std::rc::Rc;
 use wire::codec::Blob;
 use wire::hello::{Hello, HelloReply, Purpose};
 use wire::peer::PeerMessage;
-use wire::{Call, Fail, Frame, Kind, Reply, Wire};
+use wire::{Call, Errno, Fail, Frame, Kind, Op, Reply, Wire};
+
+/// Parts of a thousand of the ends of transactions that a set is not told.
+const ENDS_LOST: usize = 100;
 
 impl World {
     pub(super) fn on_packet(&mut self, m: usize, connection: u64, way: Way, packet: Packet) {
@@ -81,11 +86,26 @@ impl World {
         self.serve(m, call, frame.payload, To::There { on, id: frame.id }, session);
     }
 
+    /// Now and then a set is not told how a transaction about a file has ended, as if its disk had refused that. It has to ask.
+    fn loses_end(&mut self, op: &Op) -> bool {
+        let told = matches!(op, Op::EndFile { by, .. } if *by != SessionId(0));
+        let storms = self.phase == Phase::Storm && self.config.faults.contains(&Family::Disks);
+        let loses = told && storms && self.rng.chance(ENDS_LOST);
+        if loses {
+            self.count("end of a transaction not told");
+        }
+        loses
+    }
+
     /// A request for a set that this server may have.
     pub(crate) fn serve(&mut self, m: usize, call: Call, payload: Bytes, to: To, session: SessionId) {
         let set = call.set;
         let Some(process) = self.process(m) else { return };
         if process.serving(set).is_some() {
+            if self.loses_end(&call.op) {
+                let (reply, payload) = (Reply::errno(Errno::EIO.0), Bytes::new());
+                return self.perform(self.now, m, set, Output::Reply { to, reply, payload, grant: 0 });
+            }
             self.coverage.asked(&call);
             return self.step(m, set, Input::Request(Request { call, payload, to, session, user: None }));
         }
