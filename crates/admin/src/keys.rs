@@ -101,6 +101,17 @@ pub struct PoolRotateKey {
     pub server: Option<String>,
 }
 
+/// Have another authority take the place of the pool's, or end that.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct PoolRotateAuthority {
+    /// The old one is not believed any more.
+    #[serde(default)]
+    pub finish: bool,
+    /// Keys that it has signed end.
+    #[serde(default)]
+    pub force: bool,
+}
+
 /// Give root of this machine a key; on the local socket only.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct GetLocalKey {
@@ -183,6 +194,20 @@ pub struct RotatedKey {
 pub struct KeysRotated {
     /// Which, in the order in which they got them.
     pub servers: Vec<RotatedKey>,
+}
+
+/// Another authority takes the place of the pool's, or has taken it.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct AuthorityRotated {
+    /// What it is known by.
+    pub fingerprint: String,
+    /// The keys of clients and administrators that the old one has signed, by their names: they were ended, or are to be made
+    /// anew before it ends.
+    #[serde(default)]
+    pub old_keys: Vec<String>,
+    /// It is the only one.
+    #[serde(default)]
+    pub finished: bool,
 }
 
 /// Keys are not let in any more.

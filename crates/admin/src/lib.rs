@@ -32,9 +32,9 @@ pub use envelope::{TAG, Unreadable, VERSION, decode_answer, decode_request, enco
 pub use error::{AdminError, ErrorCode};
 pub use event::{Event, EventReports, EventsWebhook, GetEvents, WebhookReport, WebhookServer};
 pub use keys::{
-    ClientAdd, ClientList, ClientRevoke, ClientRotate, GetLocalKey, GetPoolToken, KeyLine, KeyList, KeyMade,
-    KeyRole, KeyUser, KeysRevoked, KeysRotated, LocalKey, PoolKey, PoolRotateKey, PoolSecure, PoolSecured,
-    PoolToken, RotatedKey, Squash,
+    AuthorityRotated, ClientAdd, ClientList, ClientRevoke, ClientRotate, GetLocalKey, GetPoolToken, KeyLine,
+    KeyList, KeyMade, KeyRole, KeyUser, KeysRevoked, KeysRotated, LocalKey, PoolKey, PoolRotateAuthority,
+    PoolRotateKey, PoolSecure, PoolSecured, PoolToken, RotatedKey, Squash,
 };
 pub use peer::{Peer, PeerStatus, Peers, ServerRole};
 pub use profile::{

@@ -1,14 +1,14 @@
 //! The requests, one struct each, and the table that ties each of them to its answer.
 
 use crate::{
-    AdoptReport, BrickReplaced, BricksAdded, BricksRemoved, Changes, ClientAdd, ClientList, ClientReports,
-    ClientRevoke, ClientRotate, DoctorReport, Document, DrainReport, EventReports, EventsWebhook, GetEvents,
-    GetLocalKey, GetPoolToken, HealInfo, KeyList, KeyMade, KeysRevoked, KeysRotated, LocalKey,
-    OpenFileReports, OptionLines, OptionsReset, OptionsSet, PeerDetached, PeerDrained, PeerProbed,
-    PeerReplaced, PeerStatus, Peers, PoolKey, PoolRotateKey, PoolSecure, PoolSecured, PoolToken,
-    ProfileReport, QueueReports, RebalanceReport, TopReport, VolumeCreated, VolumeDeleted,
-    VolumeDescriptions, VolumeImported, VolumeNames, VolumePromoted, VolumeReports, VolumeStarted,
-    VolumeStopped, WebhookReport,
+    AdoptReport, AuthorityRotated, BrickReplaced, BricksAdded, BricksRemoved, Changes, ClientAdd, ClientList,
+    ClientReports, ClientRevoke, ClientRotate, DoctorReport, Document, DrainReport, EventReports,
+    EventsWebhook, GetEvents, GetLocalKey, GetPoolToken, HealInfo, KeyList, KeyMade, KeysRevoked,
+    KeysRotated, LocalKey, OpenFileReports, OptionLines, OptionsReset, OptionsSet, PeerDetached, PeerDrained,
+    PeerProbed, PeerReplaced, PeerStatus, Peers, PoolKey, PoolRotateAuthority, PoolRotateKey, PoolSecure,
+    PoolSecured, PoolToken, ProfileReport, QueueReports, RebalanceReport, TopReport, VolumeCreated,
+    VolumeDeleted, VolumeDescriptions, VolumeImported, VolumeNames, VolumePromoted, VolumeReports,
+    VolumeStarted, VolumeStopped, WebhookReport,
 };
 use serde::{Deserialize, Serialize};
 
@@ -79,6 +79,7 @@ requests! {
     PoolToken, GetPoolToken, "pool-token" -> PoolToken;
     PoolKey, PoolKey, "pool-key" -> KeyMade;
     PoolRotateKey, PoolRotateKey, "pool-rotate-key" -> KeysRotated;
+    PoolRotateAuthority, PoolRotateAuthority, "pool-rotate-authority" -> AuthorityRotated;
     LocalKey, GetLocalKey, "local-key" -> LocalKey;
     ClientAdd, ClientAdd, "client-add" -> KeyMade;
     ClientList, ClientList, "client-list" -> KeyList;

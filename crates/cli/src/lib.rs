@@ -29,7 +29,7 @@ mod yaml;
 
 pub use cli::{Commands, Global};
 pub use commands::mount::helper::mount_helper;
-pub use commands::pool::{PoolKey, PoolList, PoolRotateKey, PoolSecure, PoolToken};
+pub use commands::pool::{PoolKey, PoolList, PoolRotateAuthority, PoolRotateKey, PoolSecure, PoolToken};
 pub use confirm::confirm;
 pub use error::{report, usage};
 pub use logging::{Log, LogArgs};

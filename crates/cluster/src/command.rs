@@ -166,6 +166,16 @@ pub enum Command {
         /// The key of each server.
         keys: BTreeMap<ServerId, KeyId>,
     },
+    /// All servers believe another authority, too: it signs keys from now on.
+    BeginAuthority {
+        /// Its fingerprint, 64 hex digits.
+        next: String,
+    },
+    /// It is the only one, and no server believes the one before any more.
+    EndAuthority {
+        /// Its fingerprint.
+        next: String,
+    },
     /// Makes a token with which a server joins.
     AddToken {
         /// The token.

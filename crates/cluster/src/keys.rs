@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ids::{KeyId, ServerId, VolumeId};
 use serde::{Deserialize, Serialize};
 
-use crate::{KeyRefusal, NewServer, Outcome, Refusal, State, limits};
+use crate::{AuthorityChange, KeyRefusal, NewServer, Outcome, Refusal, State, limits};
 
 /// Who has a key, and what it is for.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -160,12 +160,15 @@ pub struct Keys {
     /// Tokens, spent or not, until they expire.
     #[serde(default)]
     pub tokens: BTreeMap<KeyId, Token>,
+    /// Another authority takes the place of the pool's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub change: Option<AuthorityChange>,
 }
 
 impl Default for Keys {
     /// The authority's own certificate has number 1.
     fn default() -> Keys {
-        Keys { secured: false, next: KeyId(2), keys: BTreeMap::new(), tokens: BTreeMap::new() }
+        Keys { secured: false, next: KeyId(2), keys: BTreeMap::new(), tokens: BTreeMap::new(), change: None }
     }
 }
 
@@ -229,7 +232,7 @@ fn check_name(name: &str) -> Result<(), Refusal> {
 }
 
 /// Lower-case hex digits of a hash or a key.
-fn check_hex(value: &str) -> Result<(), Refusal> {
+pub(crate) fn check_hex(value: &str) -> Result<(), Refusal> {
     let fine = value.len() == 64 && value.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
     if fine { Ok(()) } else { Err(KeyRefusal::Hash.into()) }
 }
@@ -322,6 +325,9 @@ impl State {
     pub(crate) fn add_token(&mut self, token: &Token, now: u64) -> Result<Outcome, Refusal> {
         if !self.keys.secured {
             return Err(KeyRefusal::NotSecured.into());
+        }
+        if self.keys.change.is_some() {
+            return Err(KeyRefusal::AuthorityChanges.into());
         }
         check_hex(&token.hash)?;
         if let Some(id) = token.replaces.filter(|id| !self.servers.contains_key(id)) {

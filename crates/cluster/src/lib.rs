@@ -8,6 +8,7 @@
 mod access;
 mod apply;
 pub mod arbitration;
+mod authority;
 mod command;
 pub mod config;
 mod copies;
@@ -34,6 +35,7 @@ mod webhook;
 mod testing;
 
 pub use access::Access;
+pub use authority::AuthorityChange;
 pub use command::{
     BrickSpec, Command, ConfigVolume, FewerCopies, MoreCopies, NewBrick, NewBricks, NewServer, NewVolume,
     OptionChange, Outcome, Proposal, ViewChange,

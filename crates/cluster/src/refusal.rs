@@ -230,6 +230,14 @@ pub enum KeyRefusal {
     NotSecured,
     #[error("servers came or went meanwhile: run mortar pool secure again")]
     ServersWithout,
+    #[error(
+        "another authority is taking the place of the pool's: end that first (mortar pool rotate-authority --finish)"
+    )]
+    AuthorityChanges,
+    #[error("the pool's authority is not being replaced: begin with mortar pool rotate-authority")]
+    AuthorityStays,
+    #[error("keys of the old authority came meanwhile: run mortar pool rotate-authority --finish again")]
+    OldKeys,
     #[error("the token is unknown, spent or expired: make another one with mortar pool token")]
     BadToken,
 }

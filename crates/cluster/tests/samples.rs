@@ -105,6 +105,8 @@ fn name(command: &Command) -> &'static str {
         Command::RevokeKey { .. } => "revoke-key",
         Command::RotateKey { .. } => "rotate-key",
         Command::SecurePool { .. } => "secure-pool",
+        Command::BeginAuthority { .. } => "begin-authority",
+        Command::EndAuthority { .. } => "end-authority",
         Command::AddToken { .. } => "add-token",
         Command::JoinServer(_) => "join-server",
         Command::SetWebhook { .. } => "set-webhook",
@@ -180,6 +182,8 @@ fn commands() -> Vec<Command> {
         Command::RevokeKey { key: KeyId(4) },
         Command::RotateKey { key: KeyId(4), created: 1_795_305_700, end: 1_795_392_100 },
         Command::SecurePool { keys: [(ServerId(1), KeyId(2)), (ServerId(2), KeyId(3))].into() },
+        Command::BeginAuthority { next: "ef".repeat(32) },
+        Command::EndAuthority { next: "ef".repeat(32) },
         Command::AddToken { token: token(), now: 1_795_305_700 },
         Command::JoinServer(joining()),
     ]
@@ -252,6 +256,21 @@ fn a_webhook_of_before_is_read() {
     let mut json = serde_json::to_value(&state).unwrap();
     assert_eq!(json.as_object_mut().unwrap().remove("webhook_since"), None);
     assert_eq!(serde_json::from_value::<State>(json).unwrap(), state);
+}
+
+/// A state in which another authority takes the place of the pool's.
+#[test]
+fn the_state_of_a_pool_that_changes_its_authority_is_frozen() {
+    let mut state = State::default();
+    for command in [
+        Command::InitPool { pool: format!("{:032x}", 7), server: server(1) },
+        Command::AddKey(Key { holder: KeyHolder::Server(ServerId(1)), created: 1_795_305_600, until: None }),
+        Command::SecurePool { keys: [(ServerId(1), KeyId(2))].into() },
+        Command::BeginAuthority { next: "ef".repeat(32) },
+    ] {
+        state.apply(&command).unwrap();
+    }
+    check("state", "authority", &state);
 }
 
 /// A state with keys of all kinds, and a token that was spent.

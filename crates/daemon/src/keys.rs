@@ -13,12 +13,16 @@ use trust::{
 };
 
 const AUTHORITY: &str = "authority";
+/// The authority that takes its place.
+const NEXT: &str = "authority.next";
 const SERVER: &str = "server";
 
 /// The keys, and what TLS is to do with them.
 #[derive(Debug)]
 pub(crate) struct ServerKeys {
     authority: Arc<Authority>,
+    /// The one that takes its place, and is believed already.
+    next: Option<Arc<Authority>>,
     own: KeyFile,
     server: ServerId,
     accepts: Arc<ServerConfig>,
@@ -31,19 +35,27 @@ impl ServerKeys {
     /// # Errors
     /// One line: they do not belong together.
     pub(crate) fn new(authority: Authority, own: KeyFile) -> Result<ServerKeys, String> {
-        ServerKeys::of(Arc::new(authority), own)
+        ServerKeys::of(Arc::new(authority), None, own)
     }
 
-    fn of(authority: Arc<Authority>, own: KeyFile) -> Result<ServerKeys, String> {
+    /// A next authority that the key does not believe is none yet, and one that has taken its place is none any more.
+    fn of(
+        authority: Arc<Authority>,
+        next: Option<Arc<Authority>>,
+        own: KeyFile,
+    ) -> Result<ServerKeys, String> {
         if !own.authorities().contains(authority.certificate()) || own.identity().pool != authority.pool() {
             return Err("the server's key was not made with this authority".to_owned());
         }
+        let next = next.filter(|next| {
+            own.authorities().contains(next.certificate()) && next.certificate() != authority.certificate()
+        });
         let Holder::Server(server) = own.identity().holder else {
             return Err("the key is not a server's".to_owned());
         };
         let accepts = server_config(&own).map_err(|e| e.to_string())?;
         let dials = client_config(&own).map_err(|e| e.to_string())?;
-        Ok(ServerKeys { authority, own, server, accepts, dials })
+        Ok(ServerKeys { authority, next, own, server, accepts, dials })
     }
 
     /// The keys in that folder.
@@ -58,9 +70,16 @@ impl ServerKeys {
         };
         let authority = Authority::decode(&file(AUTHORITY)?);
         let authority = authority.map_err(|e| format!("{}: {e}", folder.join(AUTHORITY).display()))?;
+        let next = if folder.join(NEXT).exists() {
+            let next = Authority::decode(&file(NEXT)?);
+            Some(next.map_err(|e| format!("{}: {e}", folder.join(NEXT).display()))?)
+        } else {
+            None
+        };
         let own = KeyFile::decode(&file(SERVER)?);
         let own = own.map_err(|e| format!("{}: {e}", folder.join(SERVER).display()))?;
-        ServerKeys::new(authority, own).map_err(|e| format!("{}: {e}", folder.display()))
+        let keys = ServerKeys::of(Arc::new(authority), next.map(Arc::new), own);
+        keys.map_err(|e| format!("{}: {e}", folder.display()))
     }
 
     /// Writes them into that folder, which is made.
@@ -70,8 +89,15 @@ impl ServerKeys {
     pub(crate) fn write(&self, folder: &Path) -> Result<(), String> {
         let say = |e: &dyn std::fmt::Display| format!("{}: {e}", folder.display());
         DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|e| say(&e))?;
+        // The next one comes before the key that believes it, and goes after the one that it replaces.
+        if let Some(next) = &self.next {
+            write_private(&folder.join(NEXT), &next.encode()).map_err(|e| say(&e))?;
+        }
         write_private(&folder.join(AUTHORITY), &self.authority.encode()).map_err(|e| say(&e))?;
         self.write_own(folder)?;
+        if self.next.is_none() && folder.join(NEXT).exists() {
+            fs::remove_file(folder.join(NEXT)).map_err(|e| say(&e))?;
+        }
         let above = folder.parent().map_or(Ok(()), |above| fs::File::open(above)?.sync_all());
         above.map_err(|e| say(&e))
     }
@@ -85,14 +111,52 @@ impl ServerKeys {
         write_private(&path, &self.own.encode()).map_err(|e| format!("{}: {e}", path.display()))
     }
 
-    /// Another key of this server, to which the pool's store gave that number.
+    /// Another key of this server, to which the pool's store gave that number; `by_next`: the next authority signs it.
     ///
     /// # Errors
     /// One line: no randomness.
-    pub(crate) fn another(&self, number: KeyId) -> Result<ServerKeys, String> {
-        let own = server_key(&self.authority, self.server, number).map_err(|e| e.to_string())?;
+    pub(crate) fn another(&self, number: KeyId, by_next: bool) -> Result<ServerKeys, String> {
+        let own = server_key(self.signer(by_next), self.server, number).map_err(|e| e.to_string())?;
         let own = own.with_authorities(self.own.authorities().to_vec()).map_err(|e| e.to_string())?;
-        ServerKeys::of(self.authority.clone(), own)
+        ServerKeys::of(self.authority.clone(), self.next.clone(), own)
+    }
+
+    /// The same key, which believes this authority, too: it is to take the place of the pool's.
+    ///
+    /// # Errors
+    /// One line: it is another pool's.
+    pub(crate) fn with_next(&self, next: Authority) -> Result<ServerKeys, String> {
+        let both = vec![self.authority.certificate().clone(), next.certificate().clone()];
+        let own = KeyFile::decode(self.own.encode().as_bytes()).map_err(|e| e.to_string())?;
+        let own = own.with_authorities(both).map_err(|e| e.to_string())?;
+        ServerKeys::of(self.authority.clone(), Some(Arc::new(next)), own)
+    }
+
+    /// The same key, which believes the next authority alone: it is the pool's now.
+    ///
+    /// # Errors
+    /// One line: this key is the old one's.
+    pub(crate) fn with_next_alone(&self) -> Result<ServerKeys, String> {
+        let authority = self.next.clone().unwrap_or_else(|| self.authority.clone());
+        let own = KeyFile::decode(self.own.encode().as_bytes()).map_err(|e| e.to_string())?;
+        let own = own.with_authorities(vec![authority.certificate().clone()]).map_err(|e| e.to_string())?;
+        ServerKeys::of(authority, None, own)
+    }
+
+    /// The authority that takes the place of the pool's, as far as this server knows.
+    pub(crate) fn next(&self) -> Option<&Authority> {
+        self.next.as_deref()
+    }
+
+    /// Whether this is the pool's authority, or will be.
+    pub(crate) fn has(&self, fingerprint: &str) -> bool {
+        let all = [Some(&self.authority), self.next.as_ref()];
+        all.into_iter().flatten().any(|authority| authority.fingerprint().to_string() == fingerprint)
+    }
+
+    /// Who signs a key. The next authority may have taken its place here already.
+    fn signer(&self, by_next: bool) -> &Authority {
+        self.next.as_ref().filter(|_| by_next).unwrap_or(&self.authority)
     }
 
     /// For connections that come.
@@ -120,18 +184,20 @@ impl ServerKeys {
         self.server
     }
 
-    /// Makes the key that the pool's store gave that number.
+    /// Makes the key that the pool's store gave that number, until so many seconds after 1970. It believes whom this server
+    /// believes; `by_next`: the next authority signs it.
     ///
     /// # Errors
-    /// No randomness, or a time that is too late.
+    /// One line: no randomness, or a time that is too late.
     pub(crate) fn issue(
         &self,
-        number: KeyId,
+        (number, by_next): (KeyId, bool),
         holder: Holder,
         until: Option<u64>,
-    ) -> Result<KeyFile, TrustError> {
+    ) -> Result<KeyFile, String> {
         let identity = Identity { pool: self.authority.pool(), key: number, holder };
-        KeyFile::issue(&self.authority, &identity, until)
+        let made = KeyFile::issue(self.signer(by_next), &identity, until).map_err(|e| e.to_string())?;
+        made.with_authorities(self.own.authorities().to_vec()).map_err(|e| e.to_string())
     }
 }
 
@@ -182,12 +248,60 @@ mod tests {
         let _old = fs::remove_dir_all(&dir);
         let first = keys(1, 7);
         first.write(&dir).unwrap();
-        let second = first.another(KeyId(9)).unwrap();
+        let second = first.another(KeyId(9), false).unwrap();
         second.write_own(&dir).unwrap();
         let read = ServerKeys::read(&dir).unwrap();
         assert_eq!(read.own.identity(), &Identity { key: KeyId(9), ..first.own.identity().clone() });
         assert_eq!(read.authorities(), first.authorities());
         assert_ne!(read.own.encode(), first.own.encode());
+        fs::remove_dir_all(&dir).unwrap();
+    }
+
+    /// Each step of a change of the authority, and a crash in each of them: what is read can serve.
+    #[test]
+    fn the_next_authority_is_believed_then_signs_then_is_alone() {
+        let dir = std::env::temp_dir().join(format!("mortar-next-authority-{}", std::process::id()));
+        let _old = fs::remove_dir_all(&dir);
+        let read = || ServerKeys::read(&dir).unwrap();
+        let first = keys(1, 7);
+        first.write(&dir).unwrap();
+        let (old, another) = (first.authority.fingerprint(), keys(1, 7).authority);
+        let another = Authority::decode(another.encode().as_bytes()).unwrap();
+        let new = another.fingerprint();
+        assert!(first.with_next(Authority::new([2; 16], PrivateKey::generate().unwrap()).unwrap()).is_err());
+        // Only the next one's file is there.
+        write_private(&dir.join(NEXT), &another.encode()).unwrap();
+        assert!(read().next().is_none() && read().authorities().len() == 1);
+        let both = first.with_next(another).unwrap();
+        both.write(&dir).unwrap();
+        assert_eq!((read().authority().fingerprint(), read().next().unwrap().fingerprint()), (old, new));
+        assert!(both.with_next_alone().is_err(), "its key is the old one's");
+        let issued = |by_next| {
+            let holder = Holder::Client(trust::KeyName::new("web").unwrap());
+            let key = read().issue((KeyId(8), by_next), holder, None).unwrap();
+            assert_eq!(key.authorities().len(), 2);
+            let one = |authority: &Authority| {
+                let key = KeyFile::decode(key.encode().as_bytes()).unwrap();
+                key.with_authorities(vec![authority.certificate().clone()]).is_ok()
+            };
+            (one(read().authority()), one(read().next().unwrap()))
+        };
+        assert_eq!([false, true].map(issued), [(true, false), (false, true)]);
+        let signed = read().another(KeyId(9), true).unwrap();
+        signed.write_own(&dir).unwrap();
+        assert_eq!((read().authority().fingerprint(), read().next().unwrap().fingerprint()), (old, new));
+        let alone = read().with_next_alone().unwrap();
+        // The authority's file is there, and neither the key nor the end of the next one's.
+        write_private(&dir.join(AUTHORITY), &alone.authority.encode()).unwrap();
+        assert!(
+            read().next().is_none()
+                && read().authority().fingerprint() == new
+                && read().has(&new.to_string())
+        );
+        let again = read().with_next_alone().unwrap();
+        again.write(&dir).unwrap();
+        assert_eq!((read().authorities().len(), read().authority().fingerprint()), (1, new));
+        assert!(!dir.join(NEXT).exists() && !read().has(&old.to_string()));
         fs::remove_dir_all(&dir).unwrap();
     }
 

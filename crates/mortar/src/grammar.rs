@@ -4,7 +4,7 @@ use crate::generated::{Completions, Manual};
 use crate::recover::Recover;
 use crate::server::ServerCommand;
 use clap::{Parser, Subcommand};
-use cli::{Commands, Global, PoolKey, PoolList, PoolRotateKey, PoolSecure, PoolToken};
+use cli::{Commands, Global, PoolKey, PoolList, PoolRotateAuthority, PoolRotateKey, PoolSecure, PoolToken};
 
 /// A distributed file system on plain directories.
 ///
@@ -39,6 +39,7 @@ enum Pool {
     Token(PoolToken),
     Key(PoolKey),
     RotateKey(PoolRotateKey),
+    RotateAuthority(PoolRotateAuthority),
     Recover(Recover),
 }
 
@@ -58,6 +59,7 @@ impl Mortar {
             Command::Pool(Pool::Token(c)) => c.run(&global),
             Command::Pool(Pool::Key(c)) => c.run(&global),
             Command::Pool(Pool::RotateKey(c)) => c.run(&global),
+            Command::Pool(Pool::RotateAuthority(c)) => c.run(&global),
             Command::Pool(Pool::Recover(c)) => c.run(&global),
             Command::Other(c) => c.run(&global),
             Command::Completions(c) => c.run(),

@@ -19,6 +19,7 @@ pub(crate) fn requests() -> Vec<AdminRequest> {
         GetPoolToken { valid: 86_400, replace: Some(host()) }.into_request(),
         PoolKey { name: "ann".to_owned() }.into_request(),
         PoolRotateKey { server: Some(host()) }.into_request(),
+        PoolRotateAuthority { finish: true, force: true }.into_request(),
         GetLocalKey { volume: Some("home".to_owned()) }.into_request(),
         ClientAdd {
             name: "web-1".to_owned(),
@@ -288,6 +289,11 @@ pub(crate) fn answers() -> Vec<AdminAnswer> {
         AdminAnswer::PoolKey(key_made("ann")),
         AdminAnswer::PoolRotateKey(KeysRotated {
             servers: vec![RotatedKey { host: "server2".to_owned(), key: KeyId(17) }],
+        }),
+        AdminAnswer::PoolRotateAuthority(AuthorityRotated {
+            fingerprint: "ef".repeat(32),
+            old_keys: vec!["web-1".to_owned()],
+            finished: true,
         }),
         AdminAnswer::LocalKey(LocalKey { file: Some("mortar key 1".to_owned()) }),
         AdminAnswer::ClientAdd(key_made("web-1")),

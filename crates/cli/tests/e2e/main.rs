@@ -13,6 +13,7 @@ mod arbiter;
 mod arbitration;
 mod asked_first;
 mod attacks;
+mod authority;
 mod bad_input;
 mod basics;
 mod brick_check;

@@ -127,15 +127,15 @@ impl Raw {
     }
 }
 
-const CONTROL: Purpose = Purpose::Control;
-const PEER: Purpose = Purpose::Peer { shard: 1 };
+pub(crate) const CONTROL: Purpose = Purpose::Control;
+pub(crate) const PEER: Purpose = Purpose::Peer { shard: 1 };
 
 fn session() -> Purpose {
     Purpose::Session { shard: 1, connection: 1, oldest: 0 }
 }
 
 /// The words with which a hello is refused; empty: it is not.
-fn refusal(address: &str, key: Option<&Path>, purpose: Purpose, from: u64) -> String {
+pub(crate) fn refusal(address: &str, key: Option<&Path>, purpose: Purpose, from: u64) -> String {
     match Raw::hello(address, key, purpose, from) {
         None => "no word".to_owned(),
         Some((_, reply)) => String::from_utf8(reply.refused.0).unwrap(),

@@ -130,9 +130,13 @@ fn code_of_keys(refusal: &KeyRefusal) -> ErrorCode {
         KeyRefusal::Exists { .. } => ErrorCode::Exists,
         KeyRefusal::Unknown { .. } => ErrorCode::NotFound,
         KeyRefusal::TooMany { .. } | KeyRefusal::ManyUsers { .. } => ErrorCode::Limit,
-        KeyRefusal::Secured | KeyRefusal::NotSecured | KeyRefusal::ServersWithout | KeyRefusal::BadToken => {
-            ErrorCode::Conflict
-        }
+        KeyRefusal::Secured
+        | KeyRefusal::NotSecured
+        | KeyRefusal::ServersWithout
+        | KeyRefusal::AuthorityChanges
+        | KeyRefusal::AuthorityStays
+        | KeyRefusal::OldKeys
+        | KeyRefusal::BadToken => ErrorCode::Conflict,
     }
 }
 

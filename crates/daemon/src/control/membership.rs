@@ -219,6 +219,8 @@ impl Control {
             }
             ClusterRequest::TakeKeys(keys) => self.take_keys(&keys),
             ClusterRequest::RotateKey => self.take_another_key().await.map(ClusterReply::KeyRotated),
+            ClusterRequest::BelieveAuthority(given) => self.believe_authority(&given.0).await,
+            ClusterRequest::ReplaceAuthority { next } => self.replace_authority(&next).await,
             ClusterRequest::Detached { pool, server } => self.leave(&pool, server).await,
             ClusterRequest::Fence { pool, identity, generation, host } => {
                 self.fence(&pool, &identity, generation, &host)

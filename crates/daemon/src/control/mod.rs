@@ -4,6 +4,7 @@ mod activity;
 mod adopt;
 mod answers;
 mod arbitrate;
+mod authority;
 mod brick_warnings;
 mod config;
 mod connection;

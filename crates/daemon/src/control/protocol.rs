@@ -14,7 +14,7 @@ use namespace::placement::SetRoom;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-pub(crate) use servers::{ClusterReply, ClusterRequest, NewKeys};
+pub(crate) use servers::{ClusterReply, ClusterRequest, NewKeys, NextAuthority};
 
 /// A request.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -45,7 +45,7 @@ impl Control {
         Ok(done)
     }
 
-    async fn rotate_key_of(&self, server: &Server) -> Result<KeyId, AdminError> {
+    pub(super) async fn rotate_key_of(&self, server: &Server) -> Result<KeyId, AdminError> {
         let key = if server.id == self.shared.me() {
             self.take_another_key().await?
         } else {
@@ -66,7 +66,7 @@ impl Control {
         let (keys, me) = (self.own_keys()?, self.shared.me());
         let key = Key { holder: KeyHolder::Server(me), created: unix_now(), until: None };
         let number = self.add_key(key).await?;
-        let another = keys.another(number).map_err(failed)?;
+        let another = keys.another(number, self.is_signed_by_next(number).await?).map_err(failed)?;
         another.write_own(&self.folder.keys()).map_err(failed)?;
         self.shared.set_keys(Some(another));
         self.peers.forget();

@@ -130,28 +130,31 @@ impl Control {
             .ok_or_else(|| refused(&KeyRefusal::NotSecured.into()))
     }
 
-    fn made(
+    /// Makes the file of a key that the store has given a number.
+    async fn made(
         &self,
-        keys: &ServerKeys,
         (name, key): (String, KeyId),
         holder: Holder,
         until: Option<u64>,
     ) -> Result<KeyMade, AdminError> {
-        let file = keys.issue(key, holder, until).map_err(failed)?.encode();
+        let signed = (key, self.is_signed_by_next(key).await?);
+        let file = self.own_keys()?.issue(signed, holder, until).map_err(failed)?.encode();
         tracing::info!(%key, name, "a key was made");
         Ok(KeyMade { name, key, file, until })
     }
 
     pub(super) async fn pool_key(&self, name: String) -> Result<KeyMade, AdminError> {
-        let (keys, holder) = (self.own_keys()?, key_name(&name)?);
+        self.own_keys()?;
+        let holder = key_name(&name)?;
         let key = Key { holder: KeyHolder::Admin { name: name.clone() }, created: unix_now(), until: None };
         let number = self.add_key(key).await?;
-        self.made(&keys, (name, number), Holder::Admin(holder), None)
+        self.made((name, number), Holder::Admin(holder), None).await
     }
 
     pub(super) async fn client_add(&self, request: ClientAdd) -> Result<KeyMade, AdminError> {
         let ClientAdd { name, volume: of, read_only, squash, users, expires } = request;
-        let (keys, holder) = (self.own_keys()?, key_name(&name)?);
+        self.own_keys()?;
+        let holder = key_name(&name)?;
         let volume = volume(&*self.linearizable().await?, &of)?.id;
         let created = unix_now();
         let until = expires.map(|after| created.saturating_add(after));
@@ -160,7 +163,7 @@ impl Control {
         let users = users.into_iter().map(user).collect();
         let client = KeyHolder::Client(ClientKey { name: name.clone(), volume, read_only, squash, users });
         let number = self.add_key(Key { holder: client, created, until }).await?;
-        self.made(&keys, (name, number), Holder::Client(holder), until)
+        self.made((name, number), Holder::Client(holder), until).await
     }
 
     pub(super) async fn client_list(&self) -> Result<KeyList, AdminError> {
@@ -206,7 +209,8 @@ impl Control {
     }
 
     pub(super) async fn client_rotate(&self, request: ClientRotate) -> Result<KeyMade, AdminError> {
-        let (name, keys) = (request.name, self.own_keys()?);
+        self.own_keys()?;
+        let name = request.name;
         let (state, now) = (self.linearizable().await?, unix_now());
         let is_good = |(id, _): &(KeyId, Key)| state.keys.get(*id, now).is_some();
         // The newest: older ones are about to end.
@@ -219,7 +223,7 @@ impl Control {
         };
         let end = now.saturating_add(request.after);
         let number = self.numbered(Command::RotateKey { key: old, created: now, end }).await?;
-        self.made(&keys, (name, number), holder, key.until)
+        self.made((name, number), holder, key.until).await
     }
 
     pub(super) async fn pool_token(&self, request: GetPoolToken) -> Result<PoolToken, AdminError> {

@@ -35,6 +35,7 @@ impl Control {
             R::PoolToken(r) => A::PoolToken(self.pool_token(r).await?),
             R::PoolKey(r) => A::PoolKey(self.pool_key(r.name).await?),
             R::PoolRotateKey(r) => A::PoolRotateKey(self.pool_rotate_key(r.server.as_deref()).await?),
+            R::PoolRotateAuthority(r) => A::PoolRotateAuthority(self.pool_rotate_authority(r).await?),
             R::LocalKey(r) => A::LocalKey(self.local_key(r).await?),
             R::ClientAdd(r) => A::ClientAdd(self.client_add(r).await?),
             R::ClientList(_) => A::ClientList(self.client_list().await?),

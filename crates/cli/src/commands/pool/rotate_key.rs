@@ -8,7 +8,8 @@ use clap::Args;
 ///
 /// Each server that is meant makes itself another key, which the pool's authority signs, and uses it from then on; its old
 /// one is let in no more, and the connections on which it was shown are made anew. Mounts notice nothing. All servers that
-/// are meant have to run. The pool's authority stays the same.
+/// are meant have to run. The pool's authority stays the same, unless
+/// another one takes its place just now (mortar pool rotate-authority).
 #[derive(Args, Debug)]
 #[command(after_help = "Example: mortar pool rotate-key server2")]
 pub struct PoolRotateKey {

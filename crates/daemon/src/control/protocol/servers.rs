@@ -118,6 +118,13 @@ pub(crate) enum ClusterRequest {
     TakeKeys(NewKeys),
     /// Make yourself another key, and use it from now on.
     RotateKey,
+    /// Believe this authority, too, which is to take the place of the pool's.
+    BelieveAuthority(NextAuthority),
+    /// Believe only the authority with this fingerprint from now on, which has taken the place of the other.
+    ReplaceAuthority {
+        /// 64 hex digits.
+        next: String,
+    },
     /// Is your brick open, and what does it hold?
     Evidence {
         /// The pool's id: another pool may have given the same numbers.
@@ -143,6 +150,16 @@ pub(crate) struct NewKeys {
 impl std::fmt::Debug for NewKeys {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "NewKeys(of server {})", self.server)
+    }
+}
+
+/// The file of an authority. A secret.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct NextAuthority(pub(crate) String);
+
+impl std::fmt::Debug for NextAuthority {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("NextAuthority(..)")
     }
 }
 
