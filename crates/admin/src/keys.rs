@@ -41,6 +41,9 @@ pub struct ClientAdd {
     /// Only these users ask with it, and servers check what each of them may; empty: all do.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub users: Vec<KeyUser>,
+    /// It reaches only what lies beneath the directory at this path; `None`: all of the volume.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subdir: Option<String>,
     /// After so many seconds it is let in no more.
     #[serde(default)]
     pub expires: Option<u64>,
@@ -262,6 +265,9 @@ pub struct KeyLine {
     /// The users that a client's is for; empty: for all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub users: Vec<KeyUser>,
+    /// Where the directory was that a client's is for when it was made; `None`: for all of the volume.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subdir: Option<String>,
     /// When it was made, in seconds since 1970.
     #[serde(default)]
     pub created: u64,

@@ -32,6 +32,11 @@ impl Moved {
         self.now.get(&fid).copied().unwrap_or(fid)
     }
 
+    /// The fid that a file had when it was first met.
+    pub fn first(&self, fid: Fid) -> Fid {
+        self.first.get(&fid).copied().unwrap_or(fid)
+    }
+
     /// A file goes on as another one; false if that is known already.
     pub fn note(&mut self, file: Fid, copy: Fid) -> bool {
         let first = self.first.remove(&file).unwrap_or(file);
@@ -120,6 +125,7 @@ mod tests {
         assert!(moved.note(b, c));
         assert!(!moved.note(a, b), "a late answer");
         assert_eq!((moved.now(a), moved.now(c)), (c, c));
+        assert_eq!((moved.first(c), moved.first(a)), (a, a));
         let mut op = Op::Fsync { fid: a };
         assert_eq!((moved.redirect(&mut op), op), (Some(SetId(3)), Op::Fsync { fid: c }));
         let mut body = Body::Elsewhere { fid: c, home: SetId(3), kind: 0 };

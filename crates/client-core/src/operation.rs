@@ -69,7 +69,8 @@ impl Operation {
     {
         let class = Class::of(op);
         let sync = if let Class::Sync(fid) = class { Some(set().begin_sync(fid)) } else { None };
-        let binds = class == Class::Change || matches!(op, Op::Open { .. } | Op::Release { .. });
+        let binds = class == Class::Change
+            || matches!(op, Op::Open { .. } | Op::Show { open: true, .. } | Op::Release { .. });
         let call = CallMachine::new(retry_policy.of(op), class == Class::Change);
         Operation { class, binds, call, epoch, seq: 0, sync, unasked: false }
     }

@@ -21,6 +21,7 @@ use crate::key::KeyReader;
 use crate::layer::{Layer, Next, ReadOnly, Request};
 use crate::map::Generation;
 use crate::moved::MovedFiles;
+use crate::names::Names;
 use crate::options::{Options, is_on};
 use crate::page::SilentSets;
 use crate::payload::Payload;
@@ -42,6 +43,7 @@ pub(crate) struct Core {
     pub watcher: Watcher,
     pub directories: Directories,
     pub moved: MovedFiles,
+    pub names: Names,
     pub silent: SilentSets,
     current: RwLock<Arc<Generation>>,
     stopped: AtomicBool,
@@ -66,11 +68,14 @@ impl Core {
 
     /// Takes over a map if it is newer.
     pub(crate) fn publish(&self, map: VolumeMap) {
-        let of = |map: &VolumeMap| (map.pool, map.volume, (map.squash(), map.users()));
+        let key = |map: &VolumeMap| (map.squash(), map.users(), map.beneath().map(|set| (map.root, set)));
+        let of = |map: &VolumeMap| (map.pool, map.volume, key(map));
         let (before, now) = (of(&self.current().map), of(&map));
         if (before.0, before.1) == (now.0, now.1) && before.2 != now.2 {
             // Whoever used it was told that servers check permissions, or that they do not.
-            tracing::error!("the key is for other users than before: this ends, and has to be mounted anew");
+            tracing::error!(
+                "the key is for other users or another directory than before: this ends, and has to be mounted anew"
+            );
             return self.stop();
         }
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
@@ -297,6 +302,7 @@ impl Client {
         let core = Arc::new(Core {
             directories: Directories::default(),
             moved: MovedFiles::default(),
+            names: Names::new(map.beneath().is_some()),
             silent: SilentSets::default(),
             options,
             volume: volume.to_owned(),
@@ -331,12 +337,15 @@ impl Client {
         let call = Call { set, epoch: Epoch(0), id: OpId::default(), finished: 0, op };
         let mut request = Request { call, payload, into };
         self.core.redirect(&mut request.call);
+        let mut shown = false;
         loop {
             let next = Next { layers: &self.layers, core: &self.core };
             match next.run(&mut request) {
                 Ok(Body::Moved { fid }) => self.core.file_moved(&mut request.call, fid)?,
                 // It moved while it was asked for.
                 Err(Errno::ESTALE) if self.core.redirect(&mut request.call) => {}
+                // It was not shown there yet.
+                Err(Errno::ESTALE) if !shown && self.show(&request.call) => shown = true,
                 answer => return answer.map(|body| self.core.restore(body)),
             }
         }

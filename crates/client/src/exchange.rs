@@ -99,7 +99,8 @@ impl<'a, 'b, 'c> Running<'a, 'b, 'c> {
             Message::Request => self.send_request(finished, waiting),
             Message::Opens(files) => {
                 tracing::info!(set = %self.route.state.set, files = files.len(), "tells the primary what is open");
-                self.send_all(&files, |fid| Op::Open { fid }, finished, waiting)
+                let core = self.core;
+                self.send_all(&files, |fid| core.opening(fid), finished, waiting)
             }
             Message::Releases(files) => self.send_all(&files, |fid| Op::Release { fid }, finished, waiting),
         };

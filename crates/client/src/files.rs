@@ -74,10 +74,11 @@ fn unexpected_reply(what: &str, body: &Body) -> Errno {
 }
 
 impl Client {
-    /// The volume's root directory.
+    /// The volume's root directory, or the one that the key is for.
     pub fn root(&self) -> Object {
-        let fid = self.core.current().map.root;
-        Object { fid, home: fid.set }
+        let generation = self.core.current();
+        let fid = generation.map.root;
+        Object { fid, home: generation.map.beneath().unwrap_or(fid.set) }
     }
 
     pub(crate) fn ask(&self, home: SetId, op: Op) -> Result<Body, Errno> {
@@ -99,12 +100,13 @@ impl Client {
     pub fn lookup(&self, parent: Object, name: &Name) -> Result<Attr, Errno> {
         let mut pause = Duration::from_millis(1);
         for _ in 0..LOOKUPS {
-            let (fid, home) =
-                match self.ask(parent.home, Op::Lookup { parent: parent.fid, name: name.clone() })? {
-                    Body::Attr { attr } => return Ok(attr),
-                    Body::Elsewhere { fid, home, .. } => (fid, home),
-                    other => return Err(unexpected_reply("lookup", &other)),
-                };
+            let body = self.ask(parent.home, Op::Lookup { parent: parent.fid, name: name.clone() })?;
+            self.core.names.note_told(&body, parent, name);
+            let (fid, home) = match body {
+                Body::Attr { attr } => return Ok(attr),
+                Body::Elsewhere { fid, home, .. } => (fid, home),
+                other => return Err(unexpected_reply("lookup", &other)),
+            };
             match self.getattr(Object { fid, home }) {
                 // The entry is being made or removed.
                 Err(Errno::ESTALE | Errno::ENOENT) => self.pause(pause)?,
@@ -156,13 +158,16 @@ impl Client {
         let generation = self.core.current();
         let route = generation.route(attr.home).ok_or(Errno::ESTALE)?;
         route.state.state().created(attr.fid);
+        self.core.note_open(attr.fid, true);
         Ok(attr)
     }
 
     fn make(&self, parent: Object, new: NewEntry, open: bool) -> Result<Attr, Errno> {
         let NewEntry { name, node, mode, umask, uid, gid } = new;
+        let made = name.clone();
         let op = Op::Create { parent: parent.fid, name, node, mode, umask, uid, gid, open };
         let body = self.ask(parent.home, op)?;
+        self.core.names.note_told(&body, parent, &made);
         self.attr_of("create", body)
     }
 
@@ -171,7 +176,10 @@ impl Client {
     /// # Errors
     /// As `unlink`.
     pub fn unlink(&self, parent: Object, name: Name) -> Result<(), Errno> {
-        self.ask(parent.home, Op::Unlink { parent: parent.fid, name }).map(drop)
+        let gone = name.clone();
+        self.ask(parent.home, Op::Unlink { parent: parent.fid, name })?;
+        self.core.names.removed(parent, &gone);
+        Ok(())
     }
 
     /// Removes an empty directory.
@@ -188,6 +196,18 @@ impl Client {
     /// As `renameat2`; `EXDEV` where sets would have to agree about a directory or an exchange.
     pub fn rename(&self, from: (Object, Name), to: (Object, Name), flags: u32) -> Result<(), Errno> {
         let ((from, name), (to, to_name)) = (from, to);
+        let names = (name.clone(), to_name.clone());
+        self.move_name((from, name), (to, to_name), flags)?;
+        self.core.names.renamed((from, &names.0), (to, &names.1), flags);
+        Ok(())
+    }
+
+    fn move_name(
+        &self,
+        (from, name): (Object, Name),
+        (to, to_name): (Object, Name),
+        flags: u32,
+    ) -> Result<(), Errno> {
         if from.home != to.home {
             let (parent, to_parent) = (from.fid, to.fid);
             let op = Op::MoveIn { from: from.home, parent, name, to_parent, to_name, flags };
@@ -211,12 +231,13 @@ impl Client {
             };
             self.ask(parent.home, op)
         };
-        let before = self.now(object);
+        let (before, made) = (self.now(object), name.clone());
         let body = match linked(before, name.clone()) {
             // It has moved meanwhile.
             Err(Errno::ESTALE) if self.now(object) != before => linked(self.now(object), name)?,
             other => other?,
         };
+        self.core.names.note(object.fid, parent, &made);
         match body {
             Body::Done => match self.getattr(object) {
                 Err(Errno::ESTALE | Errno::ENOENT) => Ok(None),
@@ -247,12 +268,18 @@ impl Client {
             let Some(route) = generation.route(object.home) else { return Err(Errno::ESTALE) };
             let opening = route.state.state().open(object.fid);
             match opening {
-                Opening::Known => return Ok(()),
+                Opening::Known => {
+                    self.core.note_open(object.fid, true);
+                    return Ok(());
+                }
                 Opening::Wait => self.core.pause(&generation, Duration::from_millis(1))?,
                 Opening::Tell => {
-                    let result = self.ask(object.home, Op::Open { fid: object.fid });
+                    let result = self.ask(object.home, self.core.opening(object.fid));
                     match &result {
-                        Ok(_) => route.state.state().opened(object.fid),
+                        Ok(_) => {
+                            route.state.state().opened(object.fid);
+                            self.core.note_open(object.fid, true);
+                        }
                         Err(why) => self.core.open_failed(route, object.fid, *why),
                     }
                     return result.map(drop);
@@ -265,6 +292,7 @@ impl Client {
     pub fn release(&self, object: Object) {
         let object = self.now(object);
         let generation = self.core.current();
+        self.core.note_open(object.fid, false);
         if let Some(route) = generation.route(object.home) {
             self.core.close(route, object.fid);
         }
@@ -319,6 +347,8 @@ impl Client {
         match self.ask(object.home, Op::ReadDir { fid: object.fid, cookie, plus })? {
             Body::Page { mut entries, end } => {
                 if plus {
+                    let files = entries.iter().filter(|e| e.kind & 0o170_000 != 0o040_000);
+                    files.for_each(|e| self.core.names.note(e.fid, object, &e.name));
                     self.add_attributes(object.home, &mut entries);
                 }
                 Ok(Page { entries, end })

@@ -26,6 +26,7 @@ mod layer;
 mod locks;
 mod map;
 mod moved;
+mod names;
 mod options;
 mod page;
 mod payload;

@@ -40,6 +40,11 @@ impl Core {
         set.inspect(|set| call.set = *set).is_some()
     }
 
+    /// The fid by which a file was first met.
+    pub(crate) fn first(&self, fid: Fid) -> Fid {
+        self.moved.look(|files| files.first(fid)).unwrap_or(fid)
+    }
+
     /// An answer, with the names of files by which they are known here.
     pub(crate) fn restore(&self, mut body: Body) -> Body {
         self.moved.look(|files| files.restore(&mut body));
@@ -88,6 +93,7 @@ impl Client {
 
     /// Whoever uses the client knows the object no more: by which name it was first met does not matter any more.
     pub fn forget(&self, object: Object) {
+        self.forget_name(object);
         if self.core.moved.look(|files| files.now(object.fid) != object.fid) == Some(true) {
             self.core.moved.change(|files| files.forget(object.fid));
         }

@@ -41,6 +41,10 @@ impl SilentSets {
 impl Client {
     /// Adds attributes to entries of a directory of set `own` that lead to other sets, many with one question.
     pub(crate) fn add_attributes(&self, own: SetId, entries: &mut [DirEntry]) {
+        // Each of them would have to be shown first.
+        if self.core.names.are_needed() {
+            return;
+        }
         // Where servers check permissions they leave attributes out of what a user may list but not search.
         let is_checked = self.squash().is_some() || self.users().is_some();
         if is_checked && entries.iter().all(|e| e.attr.is_none()) {

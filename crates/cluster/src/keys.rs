@@ -5,10 +5,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ids::{KeyId, ServerId, VolumeId};
+use ids::{Epoch, Fid, KeyId, Lsn, ServerId, SetId, VolumeId};
 use serde::{Deserialize, Serialize};
 
-use crate::{AuthorityChange, KeyRefusal, NewServer, Outcome, Refusal, State, limits};
+use crate::{AuthorityChange, KeyRefusal, NewServer, Outcome, Refusal, State, Volume, limits};
 
 /// Who has a key, and what it is for.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -41,6 +41,41 @@ pub struct ClientKey {
     /// Only these users ask with it, and servers check what each of them may; empty: the client is trusted with all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub users: Vec<KeyUser>,
+    /// It reaches only what lies beneath this directory; `None`: all of the volume.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subdir: Option<KeySubdir>,
+}
+
+/// A directory that a key is for.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct KeySubdir {
+    /// The directory, whatever it is called by now: the parts of its fid.
+    pub set: SetId,
+    /// Likewise.
+    pub epoch: Epoch,
+    /// Likewise.
+    pub lsn: Lsn,
+    /// The set that answers for it.
+    pub home: SetId,
+    /// Where it was when the key was made, for people.
+    pub path: String,
+}
+
+impl KeySubdir {
+    /// The directory.
+    pub fn fid(&self) -> Fid {
+        Fid { set: self.set, epoch: self.epoch, lsn: self.lsn }
+    }
+
+    /// Checks it: nothing lies beneath a folder of names, and beneath the volume's own directory lies all.
+    fn check(&self, volume: &Volume) -> Result<(), Refusal> {
+        let of_volume = volume.sets.contains(&self.home);
+        let fine = of_volume
+            && !self.fid().is_root()
+            && !self.fid().is_names()
+            && self.path.len() <= limits::KEY_PATH;
+        if fine { Ok(()) } else { Err(KeyRefusal::Subdir { path: self.path.clone() }.into()) }
+    }
 }
 
 /// A user who may ask with a key, as whoever made the key resolved him.
@@ -267,9 +302,10 @@ impl State {
             }
         }
         if let KeyHolder::Client(client) = &key.holder {
-            if !self.volumes.contains_key(&client.volume) {
+            let Some(volume) = self.volumes.get(&client.volume) else {
                 return Err(Refusal::UnknownVolume { name: client.volume.to_string() });
-            }
+            };
+            client.subdir.as_ref().map_or(Ok(()), |subdir| subdir.check(volume))?;
             client.squash.map_or(Ok(()), Squash::check)?;
             check_users(client)?;
         }

@@ -9,6 +9,7 @@ fn client(name: &str, volume: u32) -> Key {
         read_only: false,
         squash: None,
         users: vec![],
+        subdir: None,
     };
     Key { holder: KeyHolder::Client(client), created: 1, until: Some(100) }
 }
@@ -73,7 +74,14 @@ fn a_key_makes_nobody_root() {
     create(&mut state, "v", 1, 0, 1);
     let key = |name: &str, uid, gid| {
         let (volume, squash) = (VolumeId(1), Some(Squash { uid, gid }));
-        let client = ClientKey { name: name.to_owned(), volume, read_only: false, squash, users: vec![] };
+        let client = ClientKey {
+            name: name.to_owned(),
+            volume,
+            read_only: false,
+            squash,
+            users: vec![],
+            subdir: None,
+        };
         Command::AddKey(Key { holder: KeyHolder::Client(client), created: 1, until: None })
     };
     for (uid, gid) in [(0, 1), (0, 0), (u32::MAX, 1), (1, u32::MAX)] {
@@ -91,8 +99,14 @@ fn a_key_of_some_users_is_for_none_who_is_root() {
     create(&mut state, "v", 1, 0, 1);
     let user = |uid, gid, groups: &[u32]| KeyUser { uid, gid, groups: groups.to_vec() };
     let key = |users: Vec<KeyUser>, squash| {
-        let client =
-            ClientKey { name: "web".to_owned(), volume: VolumeId(1), read_only: false, squash, users };
+        let client = ClientKey {
+            name: "web".to_owned(),
+            volume: VolumeId(1),
+            read_only: false,
+            squash,
+            users,
+            subdir: None,
+        };
         Command::AddKey(Key { holder: KeyHolder::Client(client), created: 1, until: None })
     };
     for bad in [user(0, 1, &[]), user(u32::MAX, 1, &[]), user(7, u32::MAX, &[]), user(7, 1, &[2, u32::MAX])] {
@@ -111,6 +125,35 @@ fn a_key_of_some_users_is_for_none_who_is_root() {
     let old = number(state.apply(&key(vec![user(8, 0, &[0, 5]), user(9, 9, &[])], None)));
     let rotated = number(state.apply(&Command::RotateKey { key: old, created: 2, end: 3 }));
     assert_eq!(state.keys.keys[&rotated].holder, state.keys.keys[&old].holder, "with the same users");
+}
+
+#[test]
+fn a_key_for_a_directory_is_for_one_beneath_the_volumes_own() {
+    let mut state = pool(1);
+    create(&mut state, "v", 1, 0, 1);
+    let home = state.volumes[&VolumeId(1)].sets[0];
+    let subdir = |lsn, home, path: &str| {
+        let (set, epoch, lsn) = (SetId(1), Epoch(u32::from(lsn > 0)), Lsn(lsn));
+        KeySubdir { set, epoch, lsn, home, path: path.to_owned() }
+    };
+    let key = |subdir: KeySubdir| {
+        let (name, volume, subdir) = ("web".to_owned(), VolumeId(1), Some(subdir));
+        let client = ClientKey { name, volume, read_only: false, squash: None, users: vec![], subdir };
+        Command::AddKey(Key { holder: KeyHolder::Client(client), created: 1, until: None })
+    };
+    let long = "/x".repeat(limits::KEY_PATH);
+    for bad in [
+        subdir(0, home, "/root"),
+        subdir(1 << 63 | 5, home, "/names"),
+        subdir(5, SetId(99), "/elsewhere"),
+        subdir(5, home, &long),
+    ] {
+        let path = bad.path.clone();
+        assert_eq!(state.apply(&key(bad)), Err(KeyRefusal::Subdir { path }.into()));
+    }
+    let old = number(state.apply(&key(subdir(5, home, "/p"))));
+    let rotated = number(state.apply(&Command::RotateKey { key: old, created: 2, end: 3 }));
+    assert_eq!(state.keys.keys[&rotated].holder, state.keys.keys[&old].holder, "for the same directory");
 }
 
 /// Nobody sees an expired key in a list: it must not stand in the way of another one, nor stay for ever.

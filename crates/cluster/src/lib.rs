@@ -40,7 +40,7 @@ pub use command::{
     BrickSpec, Command, ConfigVolume, FewerCopies, MoreCopies, NewBrick, NewBricks, NewServer, NewVolume,
     OptionChange, Outcome, Proposal, ViewChange,
 };
-pub use keys::{ClientKey, Joining, Key, KeyHolder, KeyUser, Keys, Spent, Squash, Token};
+pub use keys::{ClientKey, Joining, Key, KeyHolder, KeySubdir, KeyUser, Keys, Spent, Squash, Token};
 pub use names::{check_address, check_volume_name, normal_path};
 pub use refusal::{KeyRefusal, Refusal};
 pub use retired::Retired;

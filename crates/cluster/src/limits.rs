@@ -34,6 +34,8 @@ pub const OPTION_KEY: usize = 128;
 pub const OPTIONS: usize = 256 << 10;
 /// Changes of options in one command.
 pub const OPTION_CHANGES: usize = 65536;
+/// Bytes of the path of a key's directory.
+pub const KEY_PATH: usize = 4096;
 /// Characters of a key's name.
 pub const KEY_NAME: usize = 64;
 /// Keys that are let in, and those that expired not long ago.

@@ -212,6 +212,8 @@ pub enum KeyRefusal {
     Squash { uid: u32, gid: u32 },
     #[error("a key is either for some users or makes all one: leave out --squash or --users")]
     SquashOfUsers,
+    #[error("a key cannot be for directory {path}: name one beneath the volume's own, of at most 4096 bytes")]
+    Subdir { path: String },
     #[error(
         "user {uid} cannot be on a key's list: name each once, from 1 to 4294967294, whom permissions bind, and his groups"
     )]

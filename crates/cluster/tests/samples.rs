@@ -5,11 +5,11 @@
 mod json_sample;
 
 use cluster::{
-    BrickSpec, ClientKey, Command, ConfigVolume, FewerCopies, Joining, Key, KeyHolder, KeyUser, MoreCopies,
-    NewBrick, NewBricks, NewServer, NewVolume, OptionChange, Outcome, Proposal, Squash, State, Status, Token,
-    ViewChange,
+    BrickSpec, ClientKey, Command, ConfigVolume, FewerCopies, Joining, Key, KeyHolder, KeySubdir, KeyUser,
+    MoreCopies, NewBrick, NewBricks, NewServer, NewVolume, OptionChange, Outcome, Proposal, Squash, State,
+    Status, Token, ViewChange,
 };
-use ids::{BrickId, Epoch, KeyId, ServerId, SetId, VolumeId};
+use ids::{BrickId, Epoch, KeyId, Lsn, ServerId, SetId, VolumeId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
@@ -49,7 +49,7 @@ fn volume() -> NewVolume {
 fn client_key() -> Key {
     let squash = Some(Squash { uid: 1000, gid: 100 });
     let (name, volume) = ("web-1".to_owned(), VolumeId(1));
-    let client = ClientKey { name, volume, read_only: true, squash, users: vec![] };
+    let client = ClientKey { name, volume, read_only: true, squash, users: vec![], subdir: None };
     Key { holder: KeyHolder::Client(client), created: 1_795_305_600, until: Some(1_795_392_000) }
 }
 
@@ -214,9 +214,25 @@ fn every_outcome_is_frozen() {
 fn a_key_of_some_users_is_frozen() {
     let users = vec![KeyUser { uid: 1000, gid: 100, groups: vec![27, 44] }];
     let (name, volume) = ("web-2".to_owned(), VolumeId(1));
-    let client = ClientKey { name, volume, read_only: false, squash: None, users };
+    let client = ClientKey { name, volume, read_only: false, squash: None, users, subdir: None };
     let key = Key { holder: KeyHolder::Client(client), created: 1_795_305_600, until: None };
     check("command", "add-key-of-users", &Command::AddKey(key));
+}
+
+/// A key for a directory, likewise.
+#[test]
+fn a_key_of_a_directory_is_frozen() {
+    let subdir = KeySubdir {
+        set: SetId(1),
+        epoch: Epoch(4),
+        lsn: Lsn(1 << 40),
+        home: SetId(2),
+        path: "/projects/web".to_owned(),
+    };
+    let (name, volume, subdir) = ("web-3".to_owned(), VolumeId(1), Some(subdir));
+    let client = ClientKey { name, volume, read_only: false, squash: None, users: vec![], subdir };
+    let key = Key { holder: KeyHolder::Client(client), created: 1_795_305_600, until: None };
+    check("command", "add-key-of-directory", &Command::AddKey(key));
 }
 
 /// A state made by commands, so that every kind of object is in it.

@@ -3,7 +3,7 @@
 //! Invariant: what a role may not ask is refused by the kind of the frame and its first byte; it is not decoded.
 
 use cluster::{KeyHolder, KeyUser, State};
-use ids::{KeyId, ServerId, VolumeId};
+use ids::{Fid, KeyId, ServerId, SetId, VolumeId};
 use server_core::pool_bytes;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -49,6 +49,8 @@ pub(crate) struct Limits {
     pub(crate) squash: Option<User>,
     /// Each request is one of these users', who are here by their numbers; `None`: anybody's.
     pub(crate) users: Option<Arc<BTreeMap<u32, User>>>,
+    /// Only what lies beneath this directory may be asked for, for which that set answers; `None`: anything.
+    pub(crate) beneath: Option<(Fid, SetId)>,
 }
 
 /// What root of a server's machine is called: `root.server1` as an administrator.
@@ -79,6 +81,7 @@ fn is_nobodys(op: &Op) -> bool {
     matches!(
         op,
         Op::Open { .. }
+            | Op::Show { .. }
             | Op::Release { .. }
             | Op::Fsync { .. }
             | Op::SyncFs
@@ -200,9 +203,10 @@ impl Speaker {
                 read_only: client.read_only,
                 squash: client.squash.map(|to| User::of_one_group(to.uid, to.gid)),
                 users: (!client.users.is_empty()).then(|| Arc::new(listed(&client.users))),
+                beneath: client.subdir.as_ref().map(|subdir| (subdir.fid(), subdir.home)),
             },
             // It was revoked just now: no volume has this number.
-            _ => Limits { volume: VolumeId(0), read_only: true, squash: None, users: None },
+            _ => Limits { volume: VolumeId(0), read_only: true, squash: None, users: None, beneath: None },
         })
     }
 
@@ -363,6 +367,7 @@ mod tests {
             read_only: true,
             squash: Some(Squash { uid: 7, gid: 8 }),
             users: vec![],
+            subdir: None,
         };
         for (id, holder, until) in [
             (2, KeyHolder::Server(ServerId(3)), None),
@@ -481,7 +486,8 @@ mod tests {
     #[test]
     fn a_client_is_limited_and_others_are_not() {
         let squash = Some(User::of_one_group(7, 8));
-        let limits = Some(Limits { volume: VolumeId(5), read_only: true, squash, users: None });
+        let limits =
+            Some(Limits { volume: VolumeId(5), read_only: true, squash, users: None, beneath: None });
         assert_eq!(all().map(|speaker| speaker.limits(&state())), [None, None, None, None, limits, None]);
         let nothing = speaker(3, Holder::Client(name("web"))).limits(&State::default()).unwrap();
         assert!(nothing.read_only && nothing.volume == VolumeId(0), "revoked meanwhile");
@@ -492,7 +498,7 @@ mod tests {
     fn a_client_names_users_of_its_keys_list() {
         let of = |uid, groups: &[u32]| KeyUser { uid, gid: 100, groups: groups.to_vec() };
         let users = Some(Arc::new(listed(&[of(7, &[27]), of(8, &[])])));
-        let limits = Limits { volume: VolumeId(5), read_only: false, squash: None, users };
+        let limits = Limits { volume: VolumeId(5), read_only: false, squash: None, users, beneath: None };
         let fid = Fid::default();
         let (read, opens) = (Op::GetAttr { fid }, Op::Open { fid });
         let user = limits.user(7, &read).unwrap().unwrap();
@@ -506,15 +512,26 @@ mod tests {
         let own = [&opens, &Op::Release { fid }, &Op::SyncFs, &Op::StatFs, &Op::DropLocks { term: 1 }];
         assert!(own.into_iter().all(|op| limits.user(0, op) == Ok(None)));
         let squash = Some(User::of_one_group(7, 8));
-        let limits = Limits { volume: VolumeId(5), read_only: false, squash: squash.clone(), users: None };
+        let limits = Limits {
+            volume: VolumeId(5),
+            read_only: false,
+            squash: squash.clone(),
+            users: None,
+            beneath: None,
+        };
         assert_eq!([0, 9].map(|named| limits.user(named, &read)), [Ok(squash.clone()), Ok(squash)]);
     }
 
     #[test]
     fn a_client_asks_for_what_clients_ask_for_in_its_volume_alone() {
         let (own, other, fid) = (VolumeId(5), VolumeId(6), Fid::default());
-        let [writes, reads] =
-            [false, true].map(|read_only| Limits { volume: own, read_only, squash: None, users: None });
+        let [writes, reads] = [false, true].map(|read_only| Limits {
+            volume: own,
+            read_only,
+            squash: None,
+            users: None,
+            beneath: None,
+        });
         let (read, write) =
             (Op::GetAttr { fid }, Op::RemoveXattr { fid, name: wire::Name::new(b"user.a").unwrap() });
         let names_of_copies = wire::Name::new(wire::op::COPY_NAMES.as_bytes()).unwrap();

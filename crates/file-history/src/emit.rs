@@ -185,7 +185,8 @@ impl<'a> Emitter<'a> {
             | Op::Redirect { .. }
             | Op::LockTree { .. }
             | Op::UnlockTree { .. }
-            | Op::Lineage { .. } => Ok(()),
+            | Op::Lineage { .. }
+            | Op::Show { .. } => Ok(()),
         }
     }
 

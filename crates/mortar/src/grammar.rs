@@ -96,6 +96,7 @@ mod tests {
             "pool token --expires 1h --replace h",
             "pool key ann --out f",
             "client add web --volume v --read-only --expires 90d --out f",
+            "client add web --volume v --subdir /p",
             "client add web --volume v --squash 1000:100",
             "client add web --volume v --users ann,1001:100+27",
             "client list --json",

@@ -155,7 +155,8 @@ pub fn decide(op: &Op, view: &mut dyn TreeState, cx: &Context<'_>) -> Result<Dec
         | Op::DropLocks { .. }
         | Op::LockTree { .. }
         | Op::UnlockTree { .. }
-        | Op::Lineage { .. } => Err(Errno::EINVAL),
+        | Op::Lineage { .. }
+        | Op::Show { .. } => Err(Errno::EINVAL),
     }
 }
 

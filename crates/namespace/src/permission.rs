@@ -60,7 +60,8 @@ pub fn check(user: &User, op: &mut Op, set: SetId, state: &mut dyn TreeState) ->
             *plus &= check.may(&dir, EXECUTE)?;
             Ok(())
         }
-        Op::Open { fid } => check.any(*fid, &[READ, WRITE, EXECUTE]).map(drop),
+        Op::Show { open: false, .. } => Ok(()),
+        Op::Open { fid } | Op::Show { fid, .. } => check.any(*fid, &[READ, WRITE, EXECUTE]).map(drop),
         Op::Read { fid, .. } => check.any(*fid, &[READ]).map(drop),
         Op::Lseek { fid, .. } => check.any(*fid, &[READ, WRITE]).map(drop),
         Op::Write { fid, .. } => check.any(*fid, &[WRITE]).map(drop),

@@ -1,5 +1,6 @@
 //! The state machine: its state, its inputs, and the steps that follow from an input.
 
+use crate::beneath::Beneath;
 use crate::brick::LocalBrick;
 use crate::catch_up::CatchUps;
 use crate::content::Content;
@@ -193,6 +194,8 @@ pub struct SetCore<B: LocalBrick, R> {
     /// Kept to be used again.
     outputs: Vec<replica::Output<Content>>,
     pub(crate) opens: Opens,
+    /// What is known of places, for clients whose keys are for what lies beneath a directory.
+    pub(crate) beneath: Beneath,
     pub(crate) grants: Grants,
     /// Directories that wait for the end of a transaction.
     pub(crate) pending: Pending,
@@ -252,6 +255,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             asks: Tickets::default(),
             outputs: Vec::new(),
             opens: Opens::default(),
+            beneath: Beneath::default(),
             grants: Grants::default(),
             pending: start.pending,
             primary_since: None,
@@ -294,10 +298,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Input::Peer(message, payload) => self.on_peer(cx, message, payload),
             Input::Settings(settings) => self.on_settings(cx, settings),
             Input::Link(server, up) => self.on_link(cx, server, up),
-            Input::SessionEnded(session) => {
-                let free = self.opens.end(session);
-                self.later.extend(free.into_iter().map(Later::DropOrphan));
-            }
+            Input::SessionEnded(session) => self.end_session(session),
             Input::Tick => self.tick(cx),
             Input::Maintenance => self.maintain(cx),
             Input::Move(file) => self.begin_departure(cx, file),

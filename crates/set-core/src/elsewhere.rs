@@ -7,6 +7,7 @@
 //! the transaction ([`crate::resolve`]). What may be done when is decided in `namespace::transaction`; the protocol is
 //! docs/design/0005.
 
+use crate::beneath::AboveAsked;
 use crate::brick::LocalBrick;
 use crate::change::Ask;
 use crate::core::{Cx, SetCore};
@@ -69,6 +70,8 @@ pub(crate) enum Asking<R> {
     Locked(Move<R>),
     /// What lies above a directory.
     Lineage(Move<R>),
+    /// What lies above a directory, for a request of a client whose key is for what lies beneath one.
+    Beneath(Box<AboveAsked<R>>),
     /// To release the lock. If that does not get there, the lock runs out.
     Unlocked,
     /// A home, to agree to a change of a file's names; and then to have that on disk.
@@ -132,6 +135,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Asking::Ended(resolve) => self.on_ended(&resolve, answer),
             Asking::Locked(m) => self.on_locked(cx, m, answer),
             Asking::Lineage(m) => self.on_lineage(cx, m, answer),
+            Asking::Beneath(asked) => self.on_above(cx, asked, answer),
             Asking::Agreed(joint, need) => self.on_agreed(cx, joint, &need, answer),
             Asking::StubConfirmed(mark) => self.on_stub_confirmed(cx, mark, answer),
             Asking::SourceLooked(joint) => self.on_source_looked(cx, joint, answer),

@@ -55,6 +55,8 @@ pub struct Request<R> {
     pub session: SessionId,
     /// The user whose permissions count; `None`: the client has checked them.
     pub user: Option<User>,
+    /// Only what lies beneath this directory may be asked for; `None`: anything.
+    pub beneath: Option<Fid>,
 }
 
 /// The set's configuration, as the pool has agreed on it.

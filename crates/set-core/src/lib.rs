@@ -19,6 +19,7 @@ extern crate alloc;
 mod answer;
 mod apply;
 mod arrivals;
+mod beneath;
 mod brick;
 mod catch_up;
 mod change;

@@ -1,7 +1,7 @@
 //! Maintenance: work that is done at regular times, and when the state of the pool changes.
 
 use crate::brick::LocalBrick;
-use crate::core::{Cx, SetCore};
+use crate::core::{Cx, Later, SetCore};
 use crate::departures::Departed;
 use crate::grants::Grants;
 use crate::healing::{HealReport, Healing};
@@ -102,6 +102,13 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         self.opens.by_session()
     }
 
+    /// A session is gone for good.
+    pub(crate) fn end_session(&mut self, session: SessionId) {
+        self.beneath.end(session);
+        let free = self.opens.end(session);
+        self.later.extend(free.into_iter().map(Later::DropOrphan));
+    }
+
     /// The pool changed: the set's view, members and options may have.
     pub(crate) fn on_settings(&mut self, cx: &mut Cx<'_, B, R>, settings: Settings) {
         let view = settings.view.clone();
@@ -120,6 +127,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         if !self.leads() {
             self.primary_since = None;
             self.opens.clear();
+            self.beneath.forget_all();
             self.departures.clear();
             self.clear_placing(cx);
             self.grants = Grants::default();

@@ -23,7 +23,7 @@ pub(crate) struct Tree {
     /// In the root's set: who may change the shape.
     pub(crate) lock: TreeLock,
     /// Directories that were moved to other directories by this set: what was seen above one before may no longer hold.
-    moves: u64,
+    pub(crate) moves: u64,
     /// How many directories were placed by room, from a start that differs between sets.
     pub(crate) spread: u64,
 }

@@ -94,6 +94,11 @@ impl Opens {
         self.by_file.contains_key(&fid)
     }
 
+    /// Whether this session holds the file open.
+    pub(crate) fn holds(&self, session: SessionId, fid: Fid) -> bool {
+        self.by_file.get(&fid).is_some_and(|holders| holders.contains(&session))
+    }
+
     /// Whether a session holds the file open, or may do so and has not said it yet.
     pub(crate) fn may_be_open(&self, now: Duration, fid: Fid) -> bool {
         self.may_be_open_besides(now, fid, None)

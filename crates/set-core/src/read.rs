@@ -61,7 +61,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                     None => self.prepare_shown_page(cx, page, to),
                 };
             }
-            Op::Open { fid } => self.open(session, fid),
+            Op::Open { fid } | Op::Show { fid, open: true, .. } => self.open(session, fid),
+            Op::Show { fid, .. } => (one(fid), self.brick.attr(fid).map(|_| plain(Body::Done))),
             Op::Release { fid } => {
                 if self.opens.remove(session, fid) {
                     self.placing.forget(fid);
@@ -94,7 +95,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             }
             Op::GetAttr { fid } => (one(fid), self.unmarked_attr(cx.at.now, fid)),
             Op::GetAttrs { fids } => self.attrs(cx.at.now, session, fids),
-            Op::Lookup { parent, name } => self.lookup(cx.at.now, parent, &name),
+            Op::Lookup { parent, name } => self.lookup((cx.at.now, session), parent, &name),
             op => self.look(op),
         };
         if answer == Err(Errno::EAGAIN) {
@@ -220,7 +221,12 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         if attr.is_dir() { self.pending.holds_names(attr.fid) } else { self.waits_for_names(now, attr.fid) }
     }
 
-    fn lookup(&mut self, now: Duration, parent: Fid, name: &Name) -> (Vec<Fid>, Answer) {
+    fn lookup(
+        &mut self,
+        (now, session): (Duration, SessionId),
+        parent: Fid,
+        name: &Name,
+    ) -> (Vec<Fid>, Answer) {
         match self.brick.lookup(parent, name) {
             // Its home may have heard already that the name goes.
             Ok(Some(e)) if e.home != self.set && !e.is_dir() && self.waits_for_names(now, e.fid) => {
@@ -231,6 +237,9 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             }
             Ok(Some(e)) => {
                 self.note_found(e.fid, (parent, name));
+                if !e.is_dir() {
+                    self.beneath.note_found(session, e.fid, (parent, name, self.set));
+                }
                 let answer = self.unmarked_attr(now, e.fid);
                 ([parent, e.fid].into(), answer)
             }

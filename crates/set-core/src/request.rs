@@ -33,12 +33,13 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         {
             return self.refuse(cx, Address::of(request.to), Errno::ELOOP.into());
         }
+        let Some(request) = self.look_beneath(cx, request) else { return };
         let session = request.session;
         let mut grant = 0;
         if let Some(until) = self.keep_grants(cx.at.now, &request.call.op, &mut grant, session) {
             return self.timers.set(until, Due::Request(request));
         }
-        let Request { mut call, payload, to, user, .. } = request;
+        let Request { mut call, payload, to, user, beneath, .. } = request;
         if let Some(user) = &user {
             permission::take_as(user, &mut call.op);
         }
@@ -53,6 +54,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Op::Fsync { .. }
             | Op::SyncFs
             | Op::Open { .. }
+            | Op::Show { .. }
             | Op::Release { .. }
             | Op::HoldLocks { .. }
             | Op::DropLocks { .. } => self.replica.admit_sync(cx.at.now, call.epoch),
@@ -69,7 +71,14 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                     self.serve_permitted(cx, request, user.as_ref());
                 }
             }
-            Admission::Done(outcome) => self.answer_again(cx, request, outcome),
+            Admission::Done(outcome) => match self.gone_beneath(cx.at.now, beneath, &request, &outcome) {
+                Some(reply) => {
+                    let mut waiter = Waiter { reply, ..Waiter::done(request.to) };
+                    waiter.to.grant = 0;
+                    self.reply_when_all_committed(cx, waiter);
+                }
+                None => self.answer_again(cx, request, outcome),
+            },
             Admission::WrongView(epoch) => self.refuse(cx, request.to, Fail::WrongView { epoch }),
             Admission::Busy => self.refuse(cx, request.to, Fail::Busy),
             Admission::BelowQuorum => self.refuse(cx, request.to, Fail::BelowQuorum),

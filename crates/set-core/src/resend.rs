@@ -80,7 +80,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
 
     /// The answer to a request that was done, if what it is about has been removed since. `ESTALE` would have the client's
     /// kernel look the path up once more and do it twice.
-    fn answer_for_gone(&self, op: &Op, outcome: &Outcome) -> Option<Reply> {
+    pub(crate) fn answer_for_gone(&self, op: &Op, outcome: &Outcome) -> Option<Reply> {
         match op {
             Op::Create { .. } => {
                 let attr = self.attr_as_made(outcome.lsn).or_else(|| attr_as_asked(op, outcome.result_fid));

@@ -341,7 +341,8 @@ fn ask_with(rig: &mut Rig, session: u64, seq: u64, op: Op, bytes: usize) -> Vec<
     let session = SessionId(session);
     let call = wire::Call { set: HERE, epoch: Epoch(1), id: OpId { session, seq }, finished: 0, op };
     let payload = vec![7; bytes].into();
-    let request = set_core::Request { call, payload, to: common::To(seq), session, user: None };
+    let request =
+        set_core::Request { call, payload, to: common::To(seq), session, user: None, beneath: None };
     rig.step(Input::Request(request))
 }
 

@@ -8,6 +8,7 @@
 #![deny(clippy::indexing_slicing, clippy::cast_possible_truncation)]
 
 pub mod change;
+mod clients;
 pub mod codec;
 pub mod errno;
 pub mod frame;

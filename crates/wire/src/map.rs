@@ -66,7 +66,16 @@ pub const SQUASH: &str = "key.squash";
 /// them in each call.
 pub const USERS: &str = "key.users";
 
+/// Likewise if the key is for what lies beneath a directory: the number of the set that answers for it. The map names it as its
+/// root. A file outside answers `ESTALE`, and so does one that was not shown to the set that has it ([`crate::Op::Show`]).
+pub const BENEATH: &str = "key.root";
+
 impl VolumeMap {
+    /// The set that answers for the root, if the client's key is for what lies beneath that.
+    pub fn beneath(&self) -> Option<SetId> {
+        str::from_utf8(self.option(BENEATH)?).ok()?.parse().ok().map(SetId)
+    }
+
     /// The value of an option, if it is not the default.
     pub fn option(&self, key: &str) -> Option<&[u8]> {
         self.options.iter().find(|(k, _)| k.0 == key.as_bytes()).map(|(_, value)| value.0.as_slice())

@@ -303,6 +303,10 @@ wire_enum! {
         59 Redirect { fid: Fid, home: SetId, to: SetId, copy: Fid, names: Vec<EntryName> },
         /// Of the set of a stub, to the file's home: is the file marked by transaction `tx`?
         60 CheckMark { fid: Fid, tx: OpId },
+
+        // Of clients whose key is for what lies beneath a directory (docs/design/0027).
+        /// The file is what `name` leads to in directory `dir` of set `home`. With `open` the session holds it open from now on.
+        61 Show { fid: Fid, dir: Fid, name: Name, home: SetId, open: bool },
     }
 }
 
@@ -314,6 +318,7 @@ macro_rules! object {
             | Op::SetAttr { fid, .. }
             | Op::ReadLink { fid }
             | Op::Open { fid }
+            | Op::Show { fid, .. }
             | Op::Release { fid }
             | Op::Read { fid, .. }
             | Op::Write { fid, .. }
@@ -394,32 +399,8 @@ impl Op {
             Op::Depart { .. } | Op::DepartAll { .. } | Op::Retarget { .. } | Op::Redirect { .. } => 38,
             Op::HoldLocks { .. } | Op::DropLocks { .. } => 39,
             Op::GetAttrs { .. } => 40,
+            Op::Show { .. } => 41,
         }
-    }
-
-    /// Whether only the primary of a set asks for it, and no client.
-    pub fn is_between_sets(&self) -> bool {
-        matches!(
-            self,
-            Op::PrepareMkdir { .. }
-                | Op::PrepareRmdir { .. }
-                | Op::Relocate { .. }
-                | Op::CheckEntry { .. }
-                | Op::CheckMark { .. }
-                | Op::EndTransaction { .. }
-                | Op::LockTree { .. }
-                | Op::UnlockTree { .. }
-                | Op::Lineage { .. }
-                | Op::PrepareFile { .. }
-                | Op::EndFile { .. }
-                | Op::Arrive
-                | Op::Land { .. }
-                | Op::Depart { .. }
-                | Op::DepartAll { .. }
-                | Op::Retarget { .. }
-                | Op::PrepareLeave { .. }
-                | Op::Redirect { .. }
-        ) || matches!(self, Op::SetXattr { name, .. } if name.as_bytes() == COPY_NAMES.as_bytes())
     }
 
     /// Whether the operation changes the set and so needs an [`OpId`] with a number.
@@ -431,6 +412,7 @@ impl Op {
                 | Op::GetAttrs { .. }
                 | Op::ReadLink { .. }
                 | Op::Open { .. }
+                | Op::Show { .. }
                 | Op::Release { .. }
                 | Op::Read { .. }
                 | Op::Fsync { .. }
@@ -452,7 +434,7 @@ impl Op {
 }
 
 /// Names of the operations in counters, by [`Op::index`].
-pub const COUNTED: [&str; 41] = [
+pub const COUNTED: [&str; 42] = [
     "lookup",
     "getattr",
     "setattr",
@@ -494,4 +476,5 @@ pub const COUNTED: [&str; 41] = [
     "depart",
     "hold_locks",
     "getattrs",
+    "show",
 ];

@@ -27,6 +27,7 @@ pub(crate) fn requests() -> Vec<AdminRequest> {
             read_only: true,
             squash: Some(SQUASH),
             users: vec![key_user()],
+            subdir: Some("/projects/web".to_owned()),
             expires: Some(3600),
         }
         .into_request(),
@@ -123,6 +124,7 @@ fn key_line() -> KeyLine {
         read_only: true,
         squash: Some(SQUASH),
         users: vec![key_user()],
+        subdir: Some("/projects/web".to_owned()),
         created: 1_795_305_600,
         until: Some(1_795_392_000),
         connections: 7,

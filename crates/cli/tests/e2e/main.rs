@@ -55,6 +55,7 @@ mod sessions;
 mod sets;
 mod squash;
 mod storage_faults;
+mod subdir;
 mod tour;
 mod transactions;
 mod trees;

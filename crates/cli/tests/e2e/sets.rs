@@ -16,7 +16,7 @@ pub(crate) fn sets(pool: &Pool, bricks: &[(usize, &str)]) -> Vec<Vec<PathBuf>> {
 }
 
 /// Which set a directory of the top lives on: the one whose bricks take the files in it.
-fn home(sets: &[Vec<PathBuf>], mount: &Mounted, dir: &str) -> usize {
+pub(crate) fn home(sets: &[Vec<PathBuf>], mount: &Mounted, dir: &str) -> usize {
     let probe = mount.path(dir).join("probe");
     fs::write(&probe, "x").unwrap();
     let on = |set: &Vec<PathBuf>| set.iter().all(|b| b.join(dir).join("probe").exists());

@@ -125,6 +125,7 @@ fn code_of_keys(refusal: &KeyRefusal) -> ErrorCode {
         KeyRefusal::Name { .. }
         | KeyRefusal::Squash { .. }
         | KeyRefusal::SquashOfUsers
+        | KeyRefusal::Subdir { .. }
         | KeyRefusal::User { .. }
         | KeyRefusal::Hash => ErrorCode::Invalid,
         KeyRefusal::Exists { .. } => ErrorCode::Exists,

@@ -205,7 +205,12 @@ async fn handshake(
             let address = (hello.from == ServerId(0)).then_some(address);
             let origin = crate::shard::Origin { address, limits: speaker.limits(&control.state()) };
             let (connection, session) = (connection.detach()?, hello.session);
-            let (slot, owner) = (shard, speaker.owner());
+            // What a session holds open stays with what its key was for.
+            let owned = |name: String| match origin.beneath() {
+                Some(dir) => format!("{name} beneath {dir}"),
+                None => name,
+            };
+            let (slot, owner) = (shard, speaker.owner().map(owned));
             let numbers = (number, oldest);
             (shard, ShardMessage::Data { connection, session, owner, numbers, origin, slot, guest })
         }

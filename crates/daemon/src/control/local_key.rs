@@ -53,6 +53,7 @@ impl Control {
                         read_only: false,
                         squash: None,
                         users: vec![],
+                        subdir: None,
                     }),
                 )
             }

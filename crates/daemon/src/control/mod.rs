@@ -39,6 +39,7 @@ mod rotation;
 mod secure;
 pub(crate) mod state_folder;
 mod status;
+mod subdir;
 mod threads;
 mod volumes;
 mod watch;

@@ -152,7 +152,7 @@ impl Control {
     }
 
     pub(super) async fn client_add(&self, request: ClientAdd) -> Result<KeyMade, AdminError> {
-        let ClientAdd { name, volume: of, read_only, squash, users, expires } = request;
+        let ClientAdd { name, volume: of, read_only, squash, users, subdir, expires } = request;
         self.own_keys()?;
         let holder = key_name(&name)?;
         let volume = volume(&*self.linearizable().await?, &of)?.id;
@@ -161,7 +161,12 @@ impl Control {
         let squash = squash.map(|to| cluster::Squash { uid: to.uid, gid: to.gid });
         let user = |u: admin::KeyUser| cluster::KeyUser { uid: u.uid, gid: u.gid, groups: u.groups };
         let users = users.into_iter().map(user).collect();
-        let client = KeyHolder::Client(ClientKey { name: name.clone(), volume, read_only, squash, users });
+        let subdir = match subdir {
+            Some(path) => Some(self.subdir_of(&of, path).await?),
+            None => None,
+        };
+        let client = ClientKey { name: name.clone(), volume, read_only, squash, users, subdir };
+        let client = KeyHolder::Client(client);
         let number = self.add_key(Key { holder: client, created, until }).await?;
         self.made((name, number), Holder::Client(holder), until).await
     }
@@ -186,6 +191,7 @@ impl Control {
                 read_only: client.is_some_and(|c| c.read_only),
                 squash: client.and_then(|c| c.squash).map(|to| Squash { uid: to.uid, gid: to.gid }),
                 users: client.map_or_else(Vec::new, |c| c.users.iter().map(user).collect()),
+                subdir: client.and_then(|c| c.subdir.as_ref()).map(|subdir| subdir.path.clone()),
                 created: key.created,
                 until: key.until,
                 connections: u32::try_from(open).unwrap_or(u32::MAX),

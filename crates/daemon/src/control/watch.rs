@@ -9,7 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use transport::FrameSender;
 use wire::codec::Blob;
 use wire::limits::NAME_MAX;
-use wire::map::{SQUASH, USERS, VolumeMap, Watch, WatchEvent};
+use wire::map::{BENEATH, SQUASH, USERS, VolumeMap, Watch, WatchEvent};
 use wire::{DecodeError, Frame, Kind, User, Wire};
 
 /// The address that it is watched from, and what the key is for.
@@ -69,6 +69,9 @@ async fn send_maps(
             let why = "see its options auth.allow and auth.reject";
             return Some(refused(format!("volume {name} may not be used from {from}: {why}")));
         }
+        if let Some((root, _)) = limits.as_ref().and_then(|limits| limits.beneath) {
+            map.root = root;
+        }
         let told = limits.as_ref().into_iter().flat_map(of_key);
         map.options.extend(told.map(|(key, value)| (Blob(key.into()), Blob(value.into_bytes()))));
         let same = last.as_ref().is_some_and(|l| VolumeMap { version: map.version, ..l.clone() } == map);
@@ -84,12 +87,13 @@ async fn send_maps(
     }
 }
 
-/// What a client is told of its key's users.
+/// What a client is told of its key's users, and of the directory that it is for.
 fn of_key(limits: &Limits) -> impl Iterator<Item = (&'static str, String)> {
     let squash = limits.squash.as_ref().map(|user| (SQUASH, user.to_string()));
     let numbers = |users: &Arc<BTreeMap<u32, User>>| {
         let all: Vec<String> = users.keys().map(u32::to_string).collect();
         (USERS, all.join(","))
     };
-    squash.into_iter().chain(limits.users.as_ref().map(numbers))
+    let beneath = limits.beneath.map(|(_, home)| (BENEATH, home.0.to_string()));
+    squash.into_iter().chain(limits.users.as_ref().map(numbers)).chain(beneath)
 }

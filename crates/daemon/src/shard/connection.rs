@@ -169,7 +169,7 @@ pub(super) fn on_call(shard: &Rc<Shard>, asked: Asked, session: SessionId, origi
             let permitted = set.permits(&origin, session, &call);
             match permitted.and_then(|()| origin.user(user, &call.op)) {
                 Err(why) => to.answer(&Reply::errno(why.0)),
-                Ok(user) => set.serve(call, payload, to, (session, user)),
+                Ok(user) => set.serve(call, payload, to, (session, user, origin.beneath())),
             }
         }
         None => {

@@ -109,6 +109,11 @@ impl Origin {
     pub(crate) fn user(&self, named: u32, op: &Op) -> Result<Option<User>, Errno> {
         self.limits.as_ref().map_or(Ok(None), |limits| limits.user(named, op))
     }
+
+    /// The directory beneath which all has to lie that is asked for; `None`: anywhere.
+    pub(crate) fn beneath(&self) -> Option<Fid> {
+        self.limits.as_ref()?.beneath.map(|(fid, _)| fid)
+    }
 }
 
 /// Files of a set that sessions hold open.

@@ -14,7 +14,7 @@ use admin::{HealMode, HealProgress, HealState, MovedFiles};
 use brick::{Brick, Work};
 use bytes::Bytes;
 use cluster::State;
-use ids::{BrickId, OpId, ServerId, SessionId, SetId, VolumeId};
+use ids::{BrickId, Fid, OpId, ServerId, SessionId, SetId, VolumeId};
 use namespace::placement::SetRoom;
 use server_core::OpenedBrick;
 use set_core::{HealReport, Input, Moment, Outside, ReplyTo, Request, SetCore};
@@ -298,13 +298,14 @@ impl SetHandle {
         });
     }
 
-    /// Takes one request, of somebody whose permissions count if `user` is given. The answer leaves later, through `to`.
+    /// Takes one request, of somebody whose permissions count if `user` is given, and who may ask for what lies beneath a
+    /// directory only if that is. The answer leaves later, through `to`.
     pub(crate) fn serve(
         &self,
         call: Call,
         payload: Bytes,
         mut to: Client,
-        (session, user): (SessionId, Option<User>),
+        (session, user, beneath): (SessionId, Option<User>, Option<Fid>),
     ) {
         let Some(shard) = self.0.shard.upgrade() else { return };
         let (op, at) = (call.op.index(), shard.moment());
@@ -315,7 +316,7 @@ impl SetHandle {
         }
         let spent = self.0.slow_calls.spent(at.now);
         to.served = Some(Served { op, since: at.now, spent, about: About::of(&call, session) });
-        self.step_at(&shard, at, Input::Request(Request { call, payload, to, session, user }));
+        self.step_at(&shard, at, Input::Request(Request { call, payload, to, session, user, beneath }));
     }
 
     /// A message from another brick of the set.

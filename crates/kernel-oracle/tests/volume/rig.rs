@@ -162,7 +162,7 @@ impl Rig {
         let id = OpId { session: SESSION, seq: self.seq };
         let call = Call { set: SET, epoch: self.epoch, id, finished: self.seq - 1, op: op.clone() };
         let payload = Bytes::copy_from_slice(payload);
-        let request = Request { call, payload, to: Nobody, session: SESSION, user: None };
+        let request = Request { call, payload, to: Nobody, session: SESSION, user: None, beneath: None };
         let mut reply = self.step(Input::Request(request));
         while reply.is_none() {
             self.now = self.core.next_wake().expect("somebody waits, so a time is set").max(self.now);

@@ -208,7 +208,7 @@ impl Set {
 
     pub(crate) fn request(&mut self, call: Call, payload: Bytes) {
         let session = SessionId(call.id.session.0);
-        self.step(Input::Request(Request { call, payload, to: Asker, session, user: None }));
+        self.step(Input::Request(Request { call, payload, to: Asker, session, user: None, beneath: None }));
     }
 
     pub(crate) fn peer(&mut self, message: PeerMessage, payload: Bytes) {

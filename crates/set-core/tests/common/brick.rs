@@ -32,6 +32,8 @@ pub struct Memory {
     /// How many slices that takes, and how many are left of it.
     pub much_unsynced: u32,
     pub left_unsynced: u32,
+    /// Directories whose entries these sets have.
+    pub hangs: BTreeMap<Fid, SetId>,
     /// Files of any kind; all else is a directory.
     pub files: BTreeSet<Fid>,
     pub orphans: BTreeSet<Fid>,
@@ -100,7 +102,10 @@ fn dir(fid: Fid) -> Attr {
 impl TreeState for Memory {
     fn attr(&mut self, fid: Fid) -> Result<Attr, Errno> {
         let named = self.names.values().any(|(f, home)| *f == fid && *home == SET);
-        let known = fid == ROOT || named || fid.is_names() && self.names.keys().any(|(dir, _)| *dir == fid);
+        let known = fid == ROOT
+            || named
+            || self.hangs.contains_key(&fid)
+            || fid.is_names() && self.names.keys().any(|(dir, _)| *dir == fid);
         if self.orphans.contains(&fid) || known && self.files.contains(&fid) {
             let links = self.names.values().filter(|(f, home)| (*f, *home) == (fid, SET)).count() as u32;
             let nlink = if self.orphans.contains(&fid) { 0 } else { links };
@@ -146,8 +151,20 @@ impl TreeState for Memory {
     fn is_beneath(&mut self, _: Fid, _: Fid) -> Result<bool, Errno> {
         Ok(false)
     }
-    fn lineage(&mut self, _: Fid) -> Result<Lineage, Errno> {
-        Ok(Lineage::default())
+    fn lineage(&mut self, dir: Fid) -> Result<Lineage, Errno> {
+        let (mut above, mut at) = (Lineage::default(), dir);
+        while at != ROOT {
+            above.own.push(at);
+            if let Some(set) = self.hangs.get(&at) {
+                above.other = Some((at, *set));
+                break;
+            }
+            let Some(((parent, _), _)) = self.names.iter().find(|(_, (fid, _))| *fid == at) else {
+                return Err(Errno::ESTALE);
+            };
+            at = *parent;
+        }
+        Ok(above)
     }
 }
 

@@ -196,7 +196,14 @@ impl Rig {
         let id = OpId { session: SessionId(session), seq };
         let call = Call { set: SET, epoch: Epoch(epoch), id, finished: 0, op };
         let session = SessionId(session);
-        self.step(Input::Request(Request { call, payload: Bytes::new(), to: To(seq), session, user: None }))
+        self.step(Input::Request(Request {
+            call,
+            payload: Bytes::new(),
+            to: To(seq),
+            session,
+            user: None,
+            beneath: None,
+        }))
     }
 
     /// A session asks something that is taken as this user's.
@@ -206,7 +213,20 @@ impl Rig {
         let call =
             Call { set: SET, epoch: Epoch(self.epoch), id: OpId { session, seq: self.seq }, finished: 0, op };
         let (payload, user) = (Bytes::new(), Some(user));
-        self.step(Input::Request(Request { call, payload, to, session, user }))
+        self.step(Input::Request(Request { call, payload, to, session, user, beneath: None }))
+    }
+
+    /// A session whose key is for what lies beneath a directory asks something.
+    pub fn ask_beneath(&mut self, session: u64, root: Fid, op: Op) -> Vec<String> {
+        self.seq += 1;
+        self.ask_beneath_as(session, root, self.seq, op)
+    }
+
+    pub fn ask_beneath_as(&mut self, session: u64, root: Fid, seq: u64, op: Op) -> Vec<String> {
+        let id = OpId { session: SessionId(session), seq };
+        let call = Call { set: SET, epoch: Epoch(self.epoch), id, finished: 0, op };
+        let (to, session, beneath) = (To(seq), SessionId(session), Some(root));
+        self.step(Input::Request(Request { call, payload: Bytes::new(), to, session, user: None, beneath }))
     }
 
     /// The objects whose attributes come with the answer.
@@ -216,8 +236,14 @@ impl Rig {
         let id = OpId { session, seq: self.seq };
         let call = Call { set: SET, epoch: Epoch(self.epoch), id, finished: 0, op };
         let told = |output| if let Output::Reply { payload, .. } = output { Some(payload) } else { None };
-        let out =
-            self.outputs(Input::Request(Request { call, payload: Bytes::new(), to, session, user: None }));
+        let out = self.outputs(Input::Request(Request {
+            call,
+            payload: Bytes::new(),
+            to,
+            session,
+            user: None,
+            beneath: None,
+        }));
         let attrs =
             out.into_iter().filter_map(told).flat_map(|p| Vec::<Attr>::from_bytes(&p).unwrap_or_default());
         attrs.map(|attr| attr.fid).collect()

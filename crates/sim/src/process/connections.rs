@@ -107,7 +107,11 @@ impl World {
                 return self.perform(self.now, m, set, Output::Reply { to, reply, payload, grant: 0 });
             }
             self.coverage.asked(&call);
-            return self.step(m, set, Input::Request(Request { call, payload, to, session, user: None }));
+            return self.step(
+                m,
+                set,
+                Input::Request(Request { call, payload, to, session, user: None, beneath: None }),
+            );
         }
         let epoch = process.known.sets.get(&set).map_or(Epoch(0), |s| s.view.epoch);
         let (reply, payload) = (Reply(Err(Fail::WrongView { epoch })), Bytes::new());

@@ -13,7 +13,8 @@ use std::path::PathBuf;
 #[command(after_help = "Examples:
   mortar client add web-1 --volume home --read-only
   mortar client add web-2 --volume home --squash 1000:1000    # all on web-2 are user 1000, its root too
-  mortar client add web-3 --volume home --users ann,1001:1001+27    # only these two, each with his rights")]
+  mortar client add web-3 --volume home --users ann,1001:1001+27    # only these two, each with his rights
+  mortar client add web-4 --volume home --subdir /projects/web    # only what lies beneath that directory")]
 pub(crate) struct Add {
     /// What it is to be called.
     name: String,
@@ -31,6 +32,10 @@ pub(crate) struct Add {
     /// is looked up on this machine now, with its groups; else numbers: of the user, of his first group, and of the others.
     #[arg(long, value_name = "NAME|UID:GID[+GID...],...", value_delimiter = ',', conflicts_with = "squash")]
     users: Vec<users::ListedUser>,
+    /// Servers give this key only what lies beneath this directory of the volume, which its mounts show as their root. The key
+    /// goes with the directory when that is renamed.
+    #[arg(long, value_name = "PATH")]
+    subdir: Option<String>,
     /// How long it is good: 12h, 90d. For ever unless given.
     #[arg(long, value_name = "TIME", value_parser = lifetime::parse)]
     expires: Option<u64>,
@@ -41,10 +46,11 @@ pub(crate) struct Add {
 
 impl Add {
     pub(crate) fn run(self, global: &Global) -> anyhow::Result<()> {
-        let Add { name, volume, read_only, squash, users, expires, out } = self;
+        let Add { name, volume, read_only, squash, users, subdir, expires, out } = self;
         let path = keys::place(out, &name, false)?;
         let users = users.into_iter().map(users::ListedUser::resolve).collect::<Result<_, _>>()?;
-        let made = ask::ask(global, admin::ClientAdd { name, volume, read_only, squash, users, expires })?;
+        let key = admin::ClientAdd { name, volume, read_only, squash, users, subdir, expires };
+        let made = ask::ask(global, key)?;
         keys::write(&path, &made.name, &made.file)?;
         let made = keys::Written::new(&made, &path);
         output::done(global.json, &made, &format!("key {} is in {}", made.name, path.display()))

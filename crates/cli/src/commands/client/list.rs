@@ -16,14 +16,15 @@ impl List {
         if global.json {
             return output::json(&answer);
         }
-        let heads = ["KEY", "NAME", "ROLE", "VOLUME", "READ-ONLY", "USER", "ENDS", "CONNECTIONS"];
-        let mut rows = Rows::new(&heads).right(&[0, 7]);
+        let heads = ["KEY", "NAME", "ROLE", "VOLUME", "SUBDIR", "READ-ONLY", "USER", "ENDS", "CONNECTIONS"];
+        let mut rows = Rows::new(&heads).right(&[0, 8]);
         for k in answer.keys {
             rows.row([
                 k.key.to_string(),
                 k.name,
                 k.role.to_string(),
                 k.volume.unwrap_or_default(),
+                k.subdir.unwrap_or_default(),
                 yes(k.read_only),
                 k.squash.map_or_else(|| users(&k.users), |user| user.to_string()),
                 k.until.map_or_else(|| "never".to_owned(), ends),

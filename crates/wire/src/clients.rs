@@ -1,0 +1,110 @@
+//! Which operations clients ask for, and which objects those name.
+
+use crate::Op;
+use crate::op::COPY_NAMES;
+use ids::Fid;
+
+impl Op {
+    /// Whether only the primary of a set asks for it, and no client.
+    pub fn is_between_sets(&self) -> bool {
+        matches!(
+            self,
+            Op::PrepareMkdir { .. }
+                | Op::PrepareRmdir { .. }
+                | Op::Relocate { .. }
+                | Op::CheckEntry { .. }
+                | Op::CheckMark { .. }
+                | Op::EndTransaction { .. }
+                | Op::LockTree { .. }
+                | Op::UnlockTree { .. }
+                | Op::Lineage { .. }
+                | Op::PrepareFile { .. }
+                | Op::EndFile { .. }
+                | Op::Arrive
+                | Op::Land { .. }
+                | Op::Depart { .. }
+                | Op::DepartAll { .. }
+                | Op::Retarget { .. }
+                | Op::PrepareLeave { .. }
+                | Op::Redirect { .. }
+        ) || matches!(self, Op::SetXattr { name, .. } if name.as_bytes() == COPY_NAMES.as_bytes())
+    }
+
+    /// All objects that a client's operation names, for whoever has to know each of them; `None` for what only sets ask each
+    /// other. What [`Op::Show`] names has to be shown, and is not known before.
+    pub fn named(&self) -> Option<Vec<Fid>> {
+        Some(match self {
+            Op::GetAttr { fid }
+            | Op::SetAttr { fid, set: _ }
+            | Op::ReadLink { fid }
+            | Op::Open { fid }
+            | Op::Release { fid }
+            | Op::Read { fid, offset: _, len: _ }
+            | Op::Write { fid, offset: _, append: _, kill_suid: _ }
+            | Op::Fsync { fid }
+            | Op::ReadDir { fid, cookie: _, plus: _ }
+            | Op::GetXattr { fid, name: _ }
+            | Op::ListXattr { fid }
+            | Op::SetXattr { fid, name: _, flags: _ }
+            | Op::RemoveXattr { fid, name: _ }
+            | Op::Fallocate { fid, mode: _, offset: _, len: _ }
+            | Op::Lseek { fid, offset: _, whence: _ }
+            | Op::Lookup { parent: fid, name: _ }
+            | Op::Create { parent: fid, name: _, node: _, mode: _, umask: _, uid: _, gid: _, open: _ }
+            | Op::Unlink { parent: fid, name: _ }
+            | Op::Rmdir { parent: fid, name: _ } => vec![*fid],
+            Op::Rename { parent: a, name: _, to_parent: b, to_name: _, flags: _ }
+            | Op::MoveIn { from: _, parent: a, name: _, to_parent: b, to_name: _, flags: _ }
+            | Op::Link { fid: a, parent: b, name: _ }
+            | Op::LinkIn { fid: a, home: _, parent: b, name: _ }
+            | Op::CopyRange { from: a, from_offset: _, to: b, to_offset: _, len: _ } => vec![*a, *b],
+            Op::GetAttrs { fids } => fids.clone(),
+            Op::Show { fid: _, dir: _, name: _, home: _, open: _ }
+            | Op::StatFs
+            | Op::SyncFs
+            | Op::HoldLocks { term: _, claim: _ }
+            | Op::DropLocks { term: _ } => Vec::new(),
+            Op::PrepareMkdir { .. }
+            | Op::PrepareRmdir { .. }
+            | Op::Relocate { .. }
+            | Op::CheckEntry { .. }
+            | Op::CheckMark { .. }
+            | Op::EndTransaction { .. }
+            | Op::LockTree { .. }
+            | Op::UnlockTree { .. }
+            | Op::Lineage { .. }
+            | Op::PrepareFile { .. }
+            | Op::EndFile { .. }
+            | Op::Arrive
+            | Op::Land { .. }
+            | Op::Depart { .. }
+            | Op::DepartAll { .. }
+            | Op::Retarget { .. }
+            | Op::PrepareLeave { .. }
+            | Op::Redirect { .. } => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ids::{Epoch, Lsn, OpId, SetId};
+
+    fn fid(n: u64) -> Fid {
+        Fid { set: SetId(1), epoch: Epoch(1), lsn: Lsn(n) }
+    }
+
+    #[test]
+    fn all_objects_of_an_operation_are_named() {
+        let (a, b) = (fid(1), fid(2));
+        let copy = Op::CopyRange { from: a, from_offset: 0, to: b, to_offset: 0, len: 1 };
+        assert_eq!(copy.named(), Some(vec![a, b]));
+        assert_eq!(Op::GetAttrs { fids: vec![b, a] }.named(), Some(vec![b, a]));
+        assert_eq!(Op::Fsync { fid: a }.named(), Some(vec![a]));
+        assert_eq!(Op::StatFs.named(), Some(vec![]));
+        for op in [Op::Arrive, Op::LockTree { tx: OpId::default() }, Op::Lineage { fid: a }] {
+            assert!(op.named().is_none() && op.is_between_sets());
+        }
+    }
+}
