@@ -167,10 +167,14 @@ fn a_mount_works(bricks: &[(usize, &str)]) {
     // Open files live on at another primary.
     let path = m.path(&format!("s{last}")).join("file");
     let open = File::options().read(true).write(true).open(&path).unwrap();
-    let made =
-        File::options().read(true).write(true).create_new(true).open(path.with_file_name("made")).unwrap();
+    let create = |path: &Path| File::options().read(true).write(true).create_new(true).open(path).unwrap();
+    let made = create(&path.with_file_name("made"));
     made.write_all_at(b"before", 0).unwrap();
     fs::rename(path.with_file_name("made"), path.with_file_name("moved")).unwrap();
+    // More of them than may wait for another set at a time, and one that has no name to be shown by.
+    let many: Vec<File> = (0..30).map(|n| create(&path.with_file_name(format!("open{n}")))).collect();
+    let nameless = create(&path.with_file_name("nameless"));
+    fs::remove_file(path.with_file_name("nameless")).unwrap();
     pool.wait_in_sync();
     pool.kill(leader(&pool, &format!("p/s{last}/file")));
     open.write_all_at(b"after", 0).unwrap();
@@ -180,7 +184,14 @@ fn a_mount_works(bricks: &[(usize, &str)]) {
     let mut bytes = [0; 11];
     made.read_exact_at(&mut bytes, 0).unwrap();
     assert_eq!(&bytes, b"beforeafter");
-    drop((open, made));
+    for (n, file) in many.iter().enumerate() {
+        file.write_all_at(b"open", 0).unwrap();
+        fs::remove_file(path.with_file_name(format!("open{n}"))).unwrap();
+        file.read_exact_at(&mut bytes[..4], 0).unwrap();
+        assert_eq!(&bytes[..4], b"open");
+    }
+    assert_eq!(errno(nameless.write_all_at(b"x", 0)), Some(Os::STALE));
+    drop((open, made, many, nameless));
     m.end();
     all.end();
 }
