@@ -62,6 +62,7 @@ impl State {
             Command::RevokeKey { key } => self.revoke_key(*key),
             Command::RotateKey { key, created, end } => self.rotate_key(*key, *created, *end),
             Command::SecurePool { keys } => self.secure_pool(keys),
+            Command::AnnounceAuthority { next } => self.announce_authority(next),
             Command::BeginAuthority { next } => self.begin_authority(next),
             Command::EndAuthority { next } => self.end_authority(next),
             Command::AddToken { token, now } => self.add_token(token, *now),

@@ -1,7 +1,8 @@
 //! Another authority takes the place of the pool's (`docs/design/0021-trust.md`, "Rotation").
 //!
 //! Always true: from the first number of a change on each key is signed by the next authority, and a change ends only when
-//! no key of the old one is left.
+//! no key of the old one is left. Servers take only what is announced, so what all of them have when a change begins is what
+//! was announced last: of two administrators at once the later one goes on, and the other is refused.
 
 use ids::KeyId;
 use serde::{Deserialize, Serialize};
@@ -30,8 +31,15 @@ impl State {
         self.keys.keys.range(..first).map(|(id, key)| (*id, key))
     }
 
-    /// All servers believe the next authority: it signs keys from now on. Tokens name the old one by its fingerprint, and go.
-    pub(crate) fn begin_authority(&mut self, next: &str) -> Result<Outcome, Refusal> {
+    /// The authority that servers are to believe beside the pool's: the one of the change that is under way, or that was
+    /// announced.
+    pub fn authority_to_come(&self) -> Option<&str> {
+        let of_change = self.keys.change.as_ref().map(|change| &change.next);
+        of_change.or(self.keys.announced.as_ref()).map(String::as_str)
+    }
+
+    /// Servers get this one now. One that was announced before may have reached some of them only, and was not begun with.
+    pub(crate) fn announce_authority(&mut self, next: &str) -> Result<Outcome, Refusal> {
         if !self.keys.secured {
             return Err(KeyRefusal::NotSecured.into());
         }
@@ -39,8 +47,22 @@ impl State {
         match &self.keys.change {
             Some(change) if change.next == next => {}
             Some(_) => return Err(KeyRefusal::AuthorityChanges.into()),
+            None => self.keys.announced = Some(next.to_owned()),
+        }
+        Ok(Outcome::Done)
+    }
+
+    /// All servers believe the next authority: it signs keys from now on. Tokens name the old one by its fingerprint, and go.
+    pub(crate) fn begin_authority(&mut self, next: &str) -> Result<Outcome, Refusal> {
+        match &self.keys.change {
+            Some(change) if change.next == next => {}
+            Some(_) => return Err(KeyRefusal::AuthorityChanges.into()),
+            None if self.keys.announced.as_deref() != Some(next) => {
+                return Err(KeyRefusal::AnotherAuthority.into());
+            }
             None => {
                 let change = AuthorityChange { next: next.to_owned(), first: self.keys.next };
+                self.keys.announced = None;
                 self.keys.change = Some(change);
                 self.keys.tokens.clear();
             }
@@ -83,9 +105,10 @@ mod tests {
     fn an_authority_is_changed_when_no_key_of_the_old_one_is_left() {
         let mut state = crate::testing::pool(1);
         let (a, b) = ("a".repeat(64), "b".repeat(64));
+        let announce = |next: &str| Command::AnnounceAuthority { next: next.to_owned() };
         let begin = |next: &str| Command::BeginAuthority { next: next.to_owned() };
         let end = |next: &str| Command::EndAuthority { next: next.to_owned() };
-        assert_eq!(state.apply(&begin(&a)), Err(KeyRefusal::NotSecured.into()));
+        assert_eq!(state.apply(&announce(&a)), Err(KeyRefusal::NotSecured.into()));
         let server = || key(KeyHolder::Server(ServerId(1)));
         let admin = |name: &str| key(KeyHolder::Admin { name: name.to_owned() });
         let old = number(state.apply(&server()));
@@ -95,11 +118,25 @@ mod tests {
         let invite = Command::AddToken { token, now: 50 };
         state.apply(&invite).unwrap();
         assert_eq!(state.apply(&end(&a)), Err(KeyRefusal::AuthorityStays.into()));
-        assert_eq!(state.apply(&begin("x")), Err(KeyRefusal::Hash.into()));
+        assert_eq!(state.apply(&announce("x")), Err(KeyRefusal::Hash.into()));
         assert!(!state.is_signed_by_next(state.keys.next));
 
+        assert_eq!(state.apply(&begin(&a)), Err(KeyRefusal::AnotherAuthority.into()), "not announced");
+        state.apply(&announce(&b)).unwrap();
+        assert_eq!(state.authority_to_come(), Some(&*b));
+        state.apply(&announce(&a)).unwrap();
+        assert_eq!(
+            state.apply(&begin(&b)),
+            Err(KeyRefusal::AnotherAuthority.into()),
+            "the later one goes on"
+        );
+        assert!(state.keys.change.is_none() && !state.keys.tokens.is_empty(), "nothing has begun");
+        assert_eq!(state.authority_to_come(), Some(&*a));
         state.apply(&begin(&a)).unwrap();
         assert_eq!(state.apply(&begin(&a)), Ok(Outcome::Done), "the same again");
+        assert_eq!(state.apply(&announce(&a)), Ok(Outcome::Done), "the same again");
+        assert_eq!(state.apply(&announce(&b)), Err(KeyRefusal::AuthorityChanges.into()));
+        assert_eq!((state.authority_to_come(), &state.keys.announced), (Some(&*a), &None));
         assert_eq!(state.apply(&begin(&b)), Err(KeyRefusal::AuthorityChanges.into()));
         assert!(state.keys.tokens.is_empty());
         assert_eq!(state.apply(&invite), Err(KeyRefusal::AuthorityChanges.into()));
@@ -115,7 +152,8 @@ mod tests {
         state.apply(&server()).unwrap();
         assert_eq!(state.apply(&end(&b)), Err(KeyRefusal::AuthorityChanges.into()));
         state.apply(&end(&a)).unwrap();
-        assert_eq!(state.keys.change, None);
+        assert_eq!((&state.keys.change, state.authority_to_come()), (&None, None));
+        assert_eq!(state.apply(&begin(&a)), Err(KeyRefusal::AnotherAuthority.into()), "it is over");
         state.apply(&invite).unwrap();
         assert_eq!(state.keys_of_old_authority().count(), 0);
     }

@@ -166,7 +166,12 @@ pub enum Command {
         /// The key of each server.
         keys: BTreeMap<ServerId, KeyId>,
     },
-    /// All servers believe another authority, too: it signs keys from now on.
+    /// Servers are going to believe this authority, too, and no other one that was announced before and signs nothing yet.
+    AnnounceAuthority {
+        /// Its fingerprint, 64 hex digits.
+        next: String,
+    },
+    /// All servers believe another authority, too, which was announced: it signs keys from now on.
     BeginAuthority {
         /// Its fingerprint, 64 hex digits.
         next: String,

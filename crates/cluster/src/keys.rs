@@ -195,6 +195,9 @@ pub struct Keys {
     /// Tokens, spent or not, until they expire.
     #[serde(default)]
     pub tokens: BTreeMap<KeyId, Token>,
+    /// The fingerprint of the authority that servers are given and that signs nothing yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub announced: Option<String>,
     /// Another authority takes the place of the pool's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub change: Option<AuthorityChange>,
@@ -203,7 +206,14 @@ pub struct Keys {
 impl Default for Keys {
     /// The authority's own certificate has number 1.
     fn default() -> Keys {
-        Keys { secured: false, next: KeyId(2), keys: BTreeMap::new(), tokens: BTreeMap::new(), change: None }
+        Keys {
+            secured: false,
+            next: KeyId(2),
+            keys: BTreeMap::new(),
+            tokens: BTreeMap::new(),
+            announced: None,
+            change: None,
+        }
     }
 }
 
@@ -255,6 +265,10 @@ impl Keys {
             }
         }
         assert!(self.tokens.keys().all(|id| *id < self.next), "nor those of tokens");
+        assert!(
+            self.announced.is_none() || self.change.is_none(),
+            "authorities are announced before a change"
+        );
     }
 }
 

@@ -236,6 +236,10 @@ pub enum KeyRefusal {
         "another authority is taking the place of the pool's: end that first (mortar pool rotate-authority --finish)"
     )]
     AuthorityChanges,
+    #[error(
+        "another administrator replaces the pool's authority, too: run mortar pool rotate-authority again"
+    )]
+    AnotherAuthority,
     #[error("the pool's authority is not being replaced: begin with mortar pool rotate-authority")]
     AuthorityStays,
     #[error("keys of the old authority came meanwhile: run mortar pool rotate-authority --finish again")]

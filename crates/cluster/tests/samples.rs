@@ -105,6 +105,7 @@ fn name(command: &Command) -> &'static str {
         Command::RevokeKey { .. } => "revoke-key",
         Command::RotateKey { .. } => "rotate-key",
         Command::SecurePool { .. } => "secure-pool",
+        Command::AnnounceAuthority { .. } => "announce-authority",
         Command::BeginAuthority { .. } => "begin-authority",
         Command::EndAuthority { .. } => "end-authority",
         Command::AddToken { .. } => "add-token",
@@ -182,6 +183,7 @@ fn commands() -> Vec<Command> {
         Command::RevokeKey { key: KeyId(4) },
         Command::RotateKey { key: KeyId(4), created: 1_795_305_700, end: 1_795_392_100 },
         Command::SecurePool { keys: [(ServerId(1), KeyId(2)), (ServerId(2), KeyId(3))].into() },
+        Command::AnnounceAuthority { next: "ef".repeat(32) },
         Command::BeginAuthority { next: "ef".repeat(32) },
         Command::EndAuthority { next: "ef".repeat(32) },
         Command::AddToken { token: token(), now: 1_795_305_700 },
@@ -282,10 +284,15 @@ fn the_state_of_a_pool_that_changes_its_authority_is_frozen() {
         Command::InitPool { pool: format!("{:032x}", 7), server: server(1) },
         Command::AddKey(Key { holder: KeyHolder::Server(ServerId(1)), created: 1_795_305_600, until: None }),
         Command::SecurePool { keys: [(ServerId(1), KeyId(2))].into() },
-        Command::BeginAuthority { next: "ef".repeat(32) },
+        Command::AnnounceAuthority { next: "ef".repeat(32) },
     ] {
         state.apply(&command).unwrap();
     }
+    check("state", "announced-authority", &state);
+    let version = state.version;
+    state.apply(&Command::BeginAuthority { next: "ef".repeat(32) }).unwrap();
+    // The sample was made when authorities were not announced yet.
+    state.version = version;
     check("state", "authority", &state);
 }
 

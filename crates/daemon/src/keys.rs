@@ -2,6 +2,7 @@
 //!
 //! Always true: what is used belongs together, and a pool that is secured is never served without keys.
 
+use cluster::State;
 use ids::{KeyId, ServerId};
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
@@ -16,6 +17,23 @@ const AUTHORITY: &str = "authority";
 /// The authority that takes its place.
 const NEXT: &str = "authority.next";
 const SERVER: &str = "server";
+
+/// Who signs a key, to which the pool's store has given a number, and whom its holder is to believe.
+#[derive(Clone, Debug)]
+pub(crate) struct Signing {
+    number: KeyId,
+    /// The fingerprint of the authority that takes the place of the pool's, once all servers believe it.
+    next: Option<String>,
+    by_next: bool,
+}
+
+impl Signing {
+    /// As that state says.
+    pub(crate) fn of(state: &State, number: KeyId) -> Signing {
+        let next = state.keys.change.as_ref().map(|change| change.next.clone());
+        Signing { number, next, by_next: state.is_signed_by_next(number) }
+    }
+}
 
 /// The keys, and what TLS is to do with them.
 #[derive(Debug)]
@@ -111,12 +129,13 @@ impl ServerKeys {
         write_private(&path, &self.own.encode()).map_err(|e| format!("{}: {e}", path.display()))
     }
 
-    /// Another key of this server, to which the pool's store gave that number; `by_next`: the next authority signs it.
+    /// Another key of this server.
     ///
     /// # Errors
-    /// One line: no randomness.
-    pub(crate) fn another(&self, number: KeyId, by_next: bool) -> Result<ServerKeys, String> {
-        let own = server_key(self.signer(by_next), self.server, number).map_err(|e| e.to_string())?;
+    /// One line: no randomness, or this server has not the authority that signs it.
+    pub(crate) fn another(&self, signing: &Signing) -> Result<ServerKeys, String> {
+        let own =
+            server_key(self.signer(signing)?, self.server, signing.number).map_err(|e| e.to_string())?;
         let own = own.with_authorities(self.own.authorities().to_vec()).map_err(|e| e.to_string())?;
         ServerKeys::of(self.authority.clone(), self.next.clone(), own)
     }
@@ -155,8 +174,21 @@ impl ServerKeys {
     }
 
     /// Who signs a key. The next authority may have taken its place here already.
-    fn signer(&self, by_next: bool) -> &Authority {
-        self.next.as_ref().filter(|_| by_next).unwrap_or(&self.authority)
+    fn signer(&self, signing: &Signing) -> Result<&Authority, String> {
+        match (&signing.next, self.agreed_next(signing)) {
+            (Some(_), Some(next)) if signing.by_next => Ok(next),
+            (Some(next), None) if signing.by_next && self.authority.fingerprint().to_string() != *next => {
+                Err("this server has not got the authority that signs keys now: ask another one, or run mortar pool \
+                     rotate-authority again"
+                    .to_owned())
+            }
+            _ => Ok(&self.authority),
+        }
+    }
+
+    /// The next authority, if it is the one on which the pool has agreed: servers may have one that was given up.
+    fn agreed_next(&self, signing: &Signing) -> Option<&Authority> {
+        self.next().filter(|next| signing.next.as_ref() == Some(&next.fingerprint().to_string()))
     }
 
     /// For connections that come.
@@ -184,20 +216,22 @@ impl ServerKeys {
         self.server
     }
 
-    /// Makes the key that the pool's store gave that number, until so many seconds after 1970. It believes whom this server
-    /// believes; `by_next`: the next authority signs it.
+    /// Makes a key, until so many seconds after 1970. It believes the pool's authority, and the one on which the pool has agreed
+    /// to take its place.
     ///
     /// # Errors
-    /// One line: no randomness, or a time that is too late.
+    /// One line: no randomness, a time that is too late, or this server has not the authority that signs it.
     pub(crate) fn issue(
         &self,
-        (number, by_next): (KeyId, bool),
+        signing: &Signing,
         holder: Holder,
         until: Option<u64>,
     ) -> Result<KeyFile, String> {
-        let identity = Identity { pool: self.authority.pool(), key: number, holder };
-        let made = KeyFile::issue(self.signer(by_next), &identity, until).map_err(|e| e.to_string())?;
-        made.with_authorities(self.own.authorities().to_vec()).map_err(|e| e.to_string())
+        let identity = Identity { pool: self.authority.pool(), key: signing.number, holder };
+        let made = KeyFile::issue(self.signer(signing)?, &identity, until).map_err(|e| e.to_string())?;
+        let believed = std::iter::once(self.authority()).chain(self.agreed_next(signing));
+        let believed = believed.map(|authority| authority.certificate().clone()).collect();
+        made.with_authorities(believed).map_err(|e| e.to_string())
     }
 }
 
@@ -221,6 +255,10 @@ mod tests {
         let identity = Identity { pool: [pool; 16], key: KeyId(2), holder: Holder::Server(ServerId(server)) };
         let own = KeyFile::issue(&authority, &identity, None).unwrap();
         ServerKeys::new(authority, own).unwrap()
+    }
+
+    fn signing(number: KeyId, next: Option<trust::Fingerprint>, by_next: bool) -> Signing {
+        Signing { number, next: next.map(|next| next.to_string()), by_next }
     }
 
     #[test]
@@ -248,7 +286,7 @@ mod tests {
         let _old = fs::remove_dir_all(&dir);
         let first = keys(1, 7);
         first.write(&dir).unwrap();
-        let second = first.another(KeyId(9), false).unwrap();
+        let second = first.another(&signing(KeyId(9), None, false)).unwrap();
         second.write_own(&dir).unwrap();
         let read = ServerKeys::read(&dir).unwrap();
         assert_eq!(read.own.identity(), &Identity { key: KeyId(9), ..first.own.identity().clone() });
@@ -278,7 +316,7 @@ mod tests {
         assert!(both.with_next_alone().is_err(), "its key is the old one's");
         let issued = |by_next| {
             let holder = Holder::Client(trust::KeyName::new("web").unwrap());
-            let key = read().issue((KeyId(8), by_next), holder, None).unwrap();
+            let key = read().issue(&signing(KeyId(8), Some(new), by_next), holder, None).unwrap();
             assert_eq!(key.authorities().len(), 2);
             let one = |authority: &Authority| {
                 let key = KeyFile::decode(key.encode().as_bytes()).unwrap();
@@ -287,7 +325,16 @@ mod tests {
             (one(read().authority()), one(read().next().unwrap()))
         };
         assert_eq!([false, true].map(issued), [(true, false), (false, true)]);
-        let signed = read().another(KeyId(9), true).unwrap();
+        // One that was given up signs nothing, and nobody is to believe it.
+        let holder = || Holder::Client(trust::KeyName::new("web").unwrap());
+        let unagreed = read().issue(&signing(KeyId(8), None, false), holder(), None).unwrap();
+        assert_eq!(unagreed.authorities(), [read().authority().certificate().clone()]);
+        let third = Some(keys(1, 7).authority.fingerprint());
+        let unagreed = read().issue(&signing(KeyId(8), third, false), holder(), None).unwrap();
+        assert_eq!(unagreed.authorities().len(), 1);
+        let missing = read().issue(&signing(KeyId(8), third, true), holder(), None).unwrap_err();
+        assert!(missing.contains("rotate-authority again"), "{missing}");
+        let signed = read().another(&signing(KeyId(9), Some(new), true)).unwrap();
         signed.write_own(&dir).unwrap();
         assert_eq!((read().authority().fingerprint(), read().next().unwrap().fingerprint()), (old, new));
         let alone = read().with_next_alone().unwrap();

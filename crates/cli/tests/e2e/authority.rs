@@ -1,9 +1,11 @@
 //! Another authority takes the place of the pool's, which signs all keys.
 
-use crate::harness::{Mounted, Pool, alone, eventually};
+use crate::harness::{Mounted, Output, Pool, alone, eventually, mortar, run};
 use crate::secured::{CONTROL, PEER, refusal};
+use std::collections::BTreeSet;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::thread;
 
 fn fingerprint(said: &str) -> String {
     let digits = said.split([' ', ',']).find(|word| word.len() == 64);
@@ -117,4 +119,174 @@ fn keys_of_the_old_authority_can_be_ended() {
     mounted.end();
     let list = pool.json("client list");
     assert!(list["keys"].as_array().unwrap().iter().all(|k| k["name"] != "web"), "{list}");
+}
+
+/// All servers are let in by all with the keys that they have, and so is whoever has this key.
+fn all_let_in(pool: &Pool, client: &Path) {
+    for (i, server) in pool.servers.iter().enumerate() {
+        for (n, at) in pool.servers.iter().enumerate().filter(|(n, _)| *n != i) {
+            let number = u64::try_from(i + 1).unwrap();
+            // A store that has not heard of the newest key yet says so.
+            eventually(&format!("server {n} lets in server {i}"), || {
+                refusal(&at.address, Some(&server.state().join("keys/server")), PEER, number)
+                    .is_empty()
+                    .then_some(())
+            });
+        }
+        assert_eq!(refusal(&server.address, Some(client), CONTROL, 0), "", "the client at server {i}");
+    }
+}
+
+/// Gives these commands to servers 0 and 1, at the same time.
+fn at_once(pool: &Pool, lines: [&str; 2]) -> [Output; 2] {
+    let commands = [0, 1].map(|i| {
+        let mut command = mortar();
+        command.arg("--server").arg(&pool.servers[i].address).args(lines[i].split(' '));
+        command
+    });
+    commands.map(|command| thread::spawn(|| run(command))).map(|said| said.join().unwrap())
+}
+
+fn is_refusal(said: &Output) -> bool {
+    said.code == Some(1) && said.stderr.lines().count() == 1
+}
+
+#[test]
+fn servers_to_which_two_administrators_give_other_keys_at_once_have_one() {
+    let _alone = alone();
+    let pool = Pool::new(3);
+    pool.volume("v", 3, &[(0, "b"), (1, "b"), (2, "b")]);
+    let key = pool.client_key("web", "v", "");
+    for round in 0..4 {
+        let said = at_once(&pool, ["pool rotate-key"; 2]);
+        assert!(said.iter().any(|s| s.code == Some(0)), "{round}: {said:?}");
+        all_let_in(&pool, &key);
+    }
+    pool.ok("pool rotate-key");
+    let list = pool.json("client list");
+    let servers = list["keys"].as_array().unwrap().iter().filter(|k| k["role"] == "server").count();
+    assert_eq!(servers, 3, "{list}");
+}
+
+/// Whatever two administrators begin and end at the same time: the pool serves, and one of them gets his authority.
+#[test]
+fn two_administrators_change_the_authority_at_once() {
+    let _alone = alone();
+    let mut pool = Pool::new(3);
+    pool.volume("v", 3, &[(0, "b"), (1, "b"), (2, "b")]);
+    let (begin, finish) = ("pool rotate-authority", "pool rotate-authority --finish --force");
+    let mut key = pool.client_key("web", "v", "");
+    for round in 0..3 {
+        let said = at_once(&pool, [begin; 2]);
+        let begun: BTreeSet<String> =
+            said.iter().filter(|s| s.code == Some(0)).map(|s| fingerprint(&s.stdout)).collect();
+        assert_eq!(begun.len(), 1, "{round}: {said:?}");
+        assert!(said.iter().all(|s| s.code == Some(0) || is_refusal(s)), "{said:?}");
+        // Whichever server signs, all believe it.
+        for i in 0..3 {
+            let new = pool.dir.join(format!("new{round}{i}"));
+            let at = &pool.servers[i].address;
+            pool.cli_at(at, &format!("client add new{round}{i} --volume v --out {}", new.display())).ok();
+            all_let_in(&pool, &new);
+            key = new;
+        }
+        let lines = [[begin, finish], [finish, begin], [finish, finish]][round];
+        let said = at_once(&pool, lines);
+        assert!(said.iter().all(|s| s.code == Some(0) || is_refusal(s)), "{said:?}");
+        all_let_in(&pool, &key);
+        eventually("it is ended", || {
+            let said = pool.cli(finish);
+            (said.code == Some(0) || said.stderr.contains("not being replaced")).then_some(())
+        });
+        let authorities: BTreeSet<Vec<u8>> =
+            (0..3).map(|i| fs::read(keys_of(&pool, i).join("authority")).unwrap()).collect();
+        assert_eq!(authorities.len(), 1);
+        assert!((0..3).all(|i| !keys_of(&pool, i).join("authority.next").exists()));
+        all_let_in(&pool, &key);
+    }
+    (0..3).for_each(|i| restart(&mut pool, i));
+    let mounted = pool.mount_key("v", &key);
+    fs::write(mounted.path("f"), "x").unwrap();
+    mounted.end();
+}
+
+/// One has begun and waits for a server that does not answer; then another one begins, too: he goes on, and not the first.
+#[test]
+fn of_two_who_begin_to_change_the_authority_the_later_one_goes_on() {
+    let _alone = alone();
+    let mut pool = Pool::new(3);
+    pool.volume("v", 1, &[(0, "b")]);
+    let next = keys_of(&pool, 1).join("authority.next");
+    let begin = |pool: &Pool, i: usize| {
+        let mut command = mortar();
+        command.arg("--server").arg(&pool.servers[i].address).args(["pool", "rotate-authority"]);
+        thread::spawn(|| run(command))
+    };
+    pool.freeze(2);
+    let first = begin(&pool, 0);
+    let given = eventually("the first one's is given", || fs::read(&next).ok());
+    let second = begin(&pool, 1);
+    eventually("the second one's is given", || (fs::read(&next).ok()? != given).then_some(()));
+    pool.thaw(2);
+    first.join().unwrap().refused_with(&["another administrator"]);
+    let begun = second.join().unwrap().ok();
+    let now = fs::read(&next).unwrap();
+    assert!((0..3).all(|i| fs::read(keys_of(&pool, i).join("authority.next")).unwrap() == now));
+    assert_eq!(fingerprint(&pool.ok("pool rotate-authority")), fingerprint(&begun));
+    let key = pool.client_key("web", "v", "");
+    all_let_in(&pool, &key);
+    pool.ok("pool rotate-authority --finish");
+    all_let_in(&pool, &key);
+}
+
+/// Some servers believe an authority that was never begun with: it signs nothing, no key file names it, and the next
+/// beginning, by whomever, puts another one in its place.
+#[test]
+fn a_beginning_that_failed_half_way_harms_nobody() {
+    let _alone = alone();
+    let mut pool = Pool::new(3);
+    pool.volume("v", 3, &[(0, "b"), (1, "b"), (2, "b")]);
+    pool.stop(2);
+    pool.cli("pool rotate-authority").refused_with(&[&pool.servers[2].host, "do it again"]);
+    let given_up = [0, 1].map(|i| fs::read(keys_of(&pool, i).join("authority.next")).unwrap());
+    assert_eq!(given_up[0], given_up[1]);
+    assert!(!keys_of(&pool, 2).join("authority.next").exists());
+    let key = pool.client_key("web", "v", "");
+    assert_eq!(
+        fs::read_to_string(&key).unwrap().matches("BEGIN CERTIFICATE").count(),
+        2,
+        "of the pool's alone"
+    );
+    pool.cli("pool rotate-authority --finish").refused_with(&["not being replaced"]);
+    // Servers start with it, and the pool gives out tokens and keys as before.
+    restart_with_one_away(&mut pool);
+    all_let_in(&pool, &key);
+    let token = pool.ok("pool token");
+    let fourth = pool.one_more();
+    pool.try_start_with(fourth, &["--join", token.trim()]).unwrap();
+    pool.wait_in_sync();
+    assert!(!keys_of(&pool, fourth).join("authority.next").exists());
+    // Another administrator, at a server that has the one that was given up.
+    let begun = pool.cli_at(&pool.servers[1].address, "pool rotate-authority").ok();
+    for i in 0..4 {
+        assert_ne!(fs::read(keys_of(&pool, i).join("authority.next")).unwrap(), given_up[0], "server {i}");
+    }
+    let mounted = pool.mount("v");
+    fs::write(mounted.path("f"), "x").unwrap();
+    pool.ok(&format!("client rotate web --after 1s --out {}", key.display()));
+    let said = eventually("the old key has ended", || {
+        let said = pool.cli("pool rotate-authority --finish");
+        (said.code == Some(0)).then_some(said.stdout)
+    });
+    assert_eq!(fingerprint(said.trim()), fingerprint(&begun));
+    all_let_in(&pool, &key);
+    assert_eq!(fs::read(mounted.path("f")).unwrap(), b"x");
+    mounted.end();
+}
+
+fn restart_with_one_away(pool: &mut Pool) {
+    pool.stop(1);
+    pool.start(2);
+    pool.start(1);
+    pool.wait_in_sync();
 }

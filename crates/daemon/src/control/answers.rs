@@ -135,6 +135,7 @@ fn code_of_keys(refusal: &KeyRefusal) -> ErrorCode {
         | KeyRefusal::NotSecured
         | KeyRefusal::ServersWithout
         | KeyRefusal::AuthorityChanges
+        | KeyRefusal::AnotherAuthority
         | KeyRefusal::AuthorityStays
         | KeyRefusal::OldKeys
         | KeyRefusal::BadToken => ErrorCode::Conflict,

@@ -2,16 +2,17 @@
 //!
 //! Always true: a key is shown only when whoever is to believe it believes the authority that signed it. So all servers
 //! believe the next authority before it signs anything, all keys are its own before the one before is forgotten, and each step
-//! is known to be done on all servers before the next one begins. Each step may be done again.
+//! is known to be done on all servers before the next one begins. Each step may be done again, and by two administrators at
+//! once: servers take only the authority that the pool's store has announced last.
 
 use super::answers::{conflict, failed, refused};
 use super::protocol::{ClusterReply, ClusterRequest, NextAuthority};
 use super::{Control, membership};
 use crate::clock::unix_now;
-use crate::keys::ServerKeys;
+use crate::keys::{ServerKeys, Signing};
 use crate::speaker::is_local_name;
-use admin::{AdminError, AuthorityRotated, PoolRotateAuthority};
-use cluster::{Command, KeyHolder, KeyRefusal, Server, State};
+use admin::{AdminError, AuthorityRotated, ErrorCode, PoolRotateAuthority};
+use cluster::{AuthorityChange, Command, Key, KeyHolder, KeyRefusal, Server, State};
 use ids::KeyId;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -39,9 +40,9 @@ impl Control {
         tokio::spawn(async move { this.end_authority(request.force).await }).await.map_err(failed)?
     }
 
-    /// Whether the next authority signs the key of that number, which the pool's store has given.
-    pub(super) async fn is_signed_by_next(&self, key: KeyId) -> Result<bool, AdminError> {
-        Ok(self.linearizable().await?.is_signed_by_next(key))
+    /// Who signs the key of that number, which the pool's store has given.
+    pub(super) async fn signing(&self, key: KeyId) -> Result<Signing, AdminError> {
+        Ok(Signing::of(&*self.linearizable().await?, key))
     }
 
     async fn begin_authority(&self, state: &State) -> Result<AuthorityRotated, AdminError> {
@@ -53,20 +54,22 @@ impl Control {
             }
             (_, Some(_)) => {
                 return Err(conflict(
-                    "another authority is taking the place of the pool's, and this server does not have it yet: ask the \
-                     server that began, or end it (mortar pool rotate-authority --finish)"
+                    "another authority is taking the place of the pool's: end that (mortar pool rotate-authority --finish), or \
+                     ask the server that began"
                         .to_owned(),
                 ));
             }
             (_, None) => {
                 let made = PrivateKey::generate().and_then(|key| Authority::new(self.shared.pool(), key));
                 let made = made.map_err(failed)?;
-                (made.encode(), made.fingerprint())
+                let next = made.fingerprint();
+                self.propose(Command::AnnounceAuthority { next: next.to_string() }).await?;
+                (made.encode(), next)
             }
         };
         self.all_believe(&file).await?;
         self.propose(Command::BeginAuthority { next: next.to_string() }).await?;
-        // Somebody who began at the same time may have given some of them another one. He is refused now.
+        // Somebody may have joined meanwhile.
         self.all_believe(&file).await?;
         let state = self.linearizable().await?;
         let old_keys = names(&state, old_keys(&state));
@@ -88,15 +91,16 @@ impl Control {
         Ok(())
     }
 
-    /// Believes another authority, too. Until the pool has agreed on one it may be another one than before.
+    /// Believes another authority, too, which the pool's store has announced. It may be another one than before: then nothing
+    /// was signed by that.
     pub(super) async fn believe_authority(&self, file: &str) -> Result<ClusterReply, AdminError> {
         let _one = self.changing.lock().await;
         let keys = self.own_keys()?;
         let next = Authority::decode(file.as_bytes()).map_err(failed)?;
         let fingerprint = next.fingerprint().to_string();
-        let agreed = self.linearizable().await?.keys.change.as_ref().map(|change| change.next.clone());
-        if agreed.is_some_and(|agreed| agreed != fingerprint) {
-            return Err(refused(&KeyRefusal::AuthorityChanges.into()));
+        // After that nobody can have this server take one that was announced before: he would have to take its turn.
+        if self.linearizable().await?.authority_to_come() != Some(&*fingerprint) {
+            return Err(refused(&KeyRefusal::AnotherAuthority.into()));
         }
         if !keys.has(&fingerprint) {
             self.take_up(keys.with_next(next).map_err(failed)?)?;
@@ -114,7 +118,7 @@ impl Control {
 
     async fn end_authority(&self, force: bool) -> Result<AuthorityRotated, AdminError> {
         let state = self.linearizable().await?;
-        let Some(change) = state.keys.change.clone() else {
+        let Some(change) = &state.keys.change else {
             return Err(refused(&KeyRefusal::AuthorityStays.into()));
         };
         let old = old_keys(&state);
@@ -126,10 +130,23 @@ impl Control {
                 old_keys.join(", ")
             )));
         }
+        let done = self.forget_old_authority(&state, change).await;
+        let after = self.linearizable().await?;
+        // Unless somebody else has ended it at the same time.
+        if after.keys.change.as_ref().is_some_and(|now| now.next == change.next) {
+            done?;
+        }
+        tracing::info!(fingerprint = change.next, "the pool has another authority, and only that one");
+        let fingerprint = change.next.clone();
+        Ok(AuthorityRotated { fingerprint, old_keys, finished: true })
+    }
+
+    /// All keys become the next authority's, then all servers believe it alone.
+    async fn forget_old_authority(&self, state: &State, change: &AuthorityChange) -> Result<(), AdminError> {
         // Mounts of root on servers' machines ask for another key at once, which believes both.
         for (key, known) in state.keys_of_old_authority() {
             if !matches!(known.holder, KeyHolder::Server(_)) {
-                self.propose(Command::RevokeKey { key }).await?;
+                self.revoke_if_there(key).await?;
             }
         }
         for server in state.servers.values() {
@@ -146,9 +163,7 @@ impl Control {
             };
             expect_done(server, done)?;
         }
-        self.propose(Command::EndAuthority { next: change.next.clone() }).await?;
-        tracing::info!(fingerprint = change.next, "the pool has another authority, and only that one");
-        Ok(AuthorityRotated { fingerprint: change.next, old_keys, finished: true })
+        self.propose(Command::EndAuthority { next: change.next.clone() }).await
     }
 
     /// Believes only the next authority from now on.
@@ -167,16 +182,17 @@ impl Control {
     }
 }
 
-/// The keys in use that the old authority has signed and somebody has to make anew: not those of servers, nor those that
-/// root on their machines gets by itself.
+/// The keys in use that the old authority has signed and somebody has to make anew.
 fn old_keys(state: &State) -> Vec<KeyId> {
-    let now = unix_now();
-    let by_hand = |key: &cluster::Key| {
-        !matches!(key.holder, KeyHolder::Server(_)) && !is_local_name(&state.key_name(key))
-    };
-    let old =
-        state.keys_of_old_authority().filter(|(id, key)| by_hand(key) && state.keys.get(*id, now).is_some());
+    let old = state.keys_of_old_authority().filter(|(id, key)| is_made_by_hand(state, *id, key));
     old.map(|(id, _)| id).collect()
+}
+
+/// Whether a key is in use and somebody has its file: not those of servers, nor those that root on their machines gets by
+/// itself.
+fn is_made_by_hand(state: &State, id: KeyId, key: &Key) -> bool {
+    let by_itself = matches!(key.holder, KeyHolder::Server(_)) || is_local_name(&state.key_name(key));
+    !by_itself && state.keys.get(id, unix_now()).is_some()
 }
 
 fn names(state: &State, keys: impl IntoIterator<Item = KeyId>) -> Vec<String> {
@@ -196,6 +212,7 @@ fn expect_done(server: &Server, done: Result<ClusterReply, AdminError>) -> Resul
     match done {
         Ok(ClusterReply::Done) => Ok(()),
         Ok(_) => Err(membership::unexpected(&server.address)),
+        Err(e) if e.code == ErrorCode::Conflict => Err(e.before(&of(server))),
         Err(e) => Err(e.before(&of(server)).after("; do it again when all servers are there")),
     }
 }

@@ -7,6 +7,7 @@ use super::Control;
 use super::answers::failed;
 use super::volumes::volume;
 use crate::clock::unix_now;
+use crate::keys::Signing;
 use crate::speaker::{local_admin, local_client};
 use admin::{AdminError, ErrorCode, GetLocalKey, LocalKey};
 use cluster::{ClientKey, Command, Key, KeyHolder, State};
@@ -28,8 +29,8 @@ impl Control {
             KeyName::new(&name).ok_or_else(|| failed(format!("{name} cannot be the name of a key")))?;
         let holder = if request.volume.is_some() { Holder::Client(name) } else { Holder::Admin(name) };
         // What this server knows is enough here, too: as long as keys of the old authority are let in, all believe it.
-        let signed = (number, self.state().is_signed_by_next(number));
-        let file = keys.issue(signed, holder, None).map_err(failed)?.encode();
+        let signing = Signing::of(&self.state(), number);
+        let file = keys.issue(&signing, holder, None).map_err(failed)?.encode();
         Ok(LocalKey { file: Some(file) })
     }
 

@@ -2,13 +2,13 @@
 //!
 //! Always true: the key in a server's folder is one that the pool's store lets in. So a new one is in the store before it is
 //! written, and used before the old one is revoked. A crash in between leaves a number that nobody has a key of; the next
-//! rotation revokes it.
+//! rotation revokes it. Only older ones are revoked: the key with a later number is of somebody who rotates at the same time.
 
 use super::answers::{conflict, failed};
 use super::protocol::{ClusterReply, ClusterRequest};
 use super::{Control, membership};
 use crate::clock::unix_now;
-use admin::{AdminError, KeysRotated, RotatedKey};
+use admin::{AdminError, ErrorCode, KeysRotated, RotatedKey};
 use cluster::{Command, Key, KeyHolder, Server};
 use ids::{KeyId, ServerId};
 
@@ -55,7 +55,7 @@ impl Control {
             }
         };
         // Here, not there: with the old key the connection ends on which the answer comes.
-        self.revoke_others(server.id, key).await?;
+        self.revoke_older(server.id, key).await?;
         tracing::info!(server = %server.id, %key, "a server has another key");
         Ok(key)
     }
@@ -66,23 +66,31 @@ impl Control {
         let (keys, me) = (self.own_keys()?, self.shared.me());
         let key = Key { holder: KeyHolder::Server(me), created: unix_now(), until: None };
         let number = self.add_key(key).await?;
-        let another = keys.another(number, self.is_signed_by_next(number).await?).map_err(failed)?;
+        let another = keys.another(&self.signing(number).await?).map_err(failed)?;
         another.write_own(&self.folder.keys()).map_err(failed)?;
         self.shared.set_keys(Some(another));
         self.peers.forget();
         Ok(number)
     }
 
-    /// Nobody is let in any more as that server with another key than this one.
-    async fn revoke_others(&self, server: ServerId, key: KeyId) -> Result<(), AdminError> {
+    /// Nobody is let in any more as that server with a key from before this one.
+    async fn revoke_older(&self, server: ServerId, key: KeyId) -> Result<(), AdminError> {
         let state = self.linearizable().await?;
-        let is_other =
-            |(id, known): &(&KeyId, &Key)| **id != key && known.holder == KeyHolder::Server(server);
-        for (old, _) in state.keys.keys.iter().filter(is_other) {
-            let revoked = self.propose(Command::RevokeKey { key: *old }).await;
+        let older =
+            state.keys.keys.range(..key).filter(|(_, known)| known.holder == KeyHolder::Server(server));
+        for (old, _) in older {
+            let revoked = self.revoke_if_there(*old).await;
             revoked
                 .map_err(|e| e.after("; its new key is in use, the old one is not revoked: do it again"))?;
         }
         Ok(())
+    }
+
+    /// Lets a key in no more; somebody else may have done so already.
+    pub(super) async fn revoke_if_there(&self, key: KeyId) -> Result<(), AdminError> {
+        match self.propose(Command::RevokeKey { key }).await {
+            Err(e) if e.code == ErrorCode::NotFound => Ok(()),
+            done => done,
+        }
     }
 }

@@ -137,8 +137,8 @@ impl Control {
         holder: Holder,
         until: Option<u64>,
     ) -> Result<KeyMade, AdminError> {
-        let signed = (key, self.is_signed_by_next(key).await?);
-        let file = self.own_keys()?.issue(signed, holder, until).map_err(failed)?.encode();
+        let signing = self.signing(key).await?;
+        let file = self.own_keys()?.issue(&signing, holder, until).map_err(failed)?.encode();
         tracing::info!(%key, name, "a key was made");
         Ok(KeyMade { name, key, file, until })
     }
