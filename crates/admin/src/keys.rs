@@ -208,6 +208,10 @@ pub struct AuthorityRotated {
     /// anew before it ends.
     #[serde(default)]
     pub old_keys: Vec<String>,
+    /// The keys of clients and administrators that were made while there were two: their files still tell their holders to
+    /// believe the old one, too. Empty before it is forgotten.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub believe_both: Vec<String>,
     /// It is the only one.
     #[serde(default)]
     pub finished: bool,
@@ -240,6 +244,25 @@ impl fmt::Display for KeyRole {
             KeyRole::Server => "server",
             KeyRole::Client => "client",
             KeyRole::Admin => "admin",
+        })
+    }
+}
+
+/// Which authority has signed a key, while another one takes the place of the pool's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SignedBy {
+    /// The one that goes: the key is to be made anew before it does.
+    Old,
+    /// The one that takes its place.
+    Next,
+}
+
+impl fmt::Display for SignedBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            SignedBy::Old => "old",
+            SignedBy::Next => "next",
         })
     }
 }
@@ -277,6 +300,9 @@ pub struct KeyLine {
     /// Its connections to the server that answered.
     #[serde(default)]
     pub connections: u32,
+    /// Which authority has signed it; `None`: the pool has but one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub authority: Option<SignedBy>,
 }
 
 /// The keys that are let in.

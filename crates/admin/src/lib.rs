@@ -34,7 +34,7 @@ pub use event::{Event, EventReports, EventsWebhook, GetEvents, WebhookReport, We
 pub use keys::{
     AuthorityRotated, ClientAdd, ClientList, ClientRevoke, ClientRotate, GetLocalKey, GetPoolToken, KeyLine,
     KeyList, KeyMade, KeyRole, KeyUser, KeysRevoked, KeysRotated, LocalKey, PoolKey, PoolRotateAuthority,
-    PoolRotateKey, PoolSecure, PoolSecured, PoolToken, RotatedKey, Squash,
+    PoolRotateKey, PoolSecure, PoolSecured, PoolToken, RotatedKey, SignedBy, Squash,
 };
 pub use peer::{Peer, PeerStatus, Peers, ServerRole};
 pub use profile::{

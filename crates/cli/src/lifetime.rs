@@ -20,9 +20,17 @@ pub(crate) fn parse(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "write a number with s, m, h or d, of at most 100 years".to_owned())
 }
 
+/// The same, or at once: `0s`.
+///
+/// # Errors
+/// It is written in another way.
+pub(crate) fn parse_or_now(text: &str) -> Result<u64, String> {
+    if matches!(text, "0" | "0s") { Ok(0) } else { parse(text) }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::parse;
+    use super::{parse, parse_or_now};
 
     #[test]
     fn times() {
@@ -32,5 +40,7 @@ mod tests {
         for bad in ["", "h", "0", "0d", "1w", "1.5h", "-1h", "1 h", "99999999999999d", "40000d"] {
             assert!(parse(bad).is_err(), "{bad}");
         }
+        assert_eq!([parse_or_now("0s"), parse_or_now("0"), parse_or_now("1h")], [Ok(0), Ok(0), Ok(3600)]);
+        assert!(parse_or_now("0d").is_err() && parse_or_now("").is_err());
     }
 }

@@ -128,6 +128,7 @@ fn key_line() -> KeyLine {
         created: 1_795_305_600,
         until: Some(1_795_392_000),
         connections: 7,
+        authority: Some(SignedBy::Old),
     }
 }
 
@@ -295,6 +296,7 @@ pub(crate) fn answers() -> Vec<AdminAnswer> {
         AdminAnswer::PoolRotateAuthority(AuthorityRotated {
             fingerprint: "ef".repeat(32),
             old_keys: vec!["web-1".to_owned()],
+            believe_both: vec!["web-2".to_owned()],
             finished: true,
         }),
         AdminAnswer::LocalKey(LocalKey { file: Some("mortar key 1".to_owned()) }),

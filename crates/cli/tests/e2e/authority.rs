@@ -104,13 +104,29 @@ fn another_authority_takes_the_place_of_the_pools() {
 /// Keys that nobody made anew end if an administrator says so.
 #[test]
 fn keys_of_the_old_authority_can_be_ended() {
-    let pool = Pool::new(1);
+    let mut pool = Pool::new(1);
     pool.volume("v", 1, &[(0, "b")]);
     let key = pool.client_key("web", "v", "");
+    assert!(!pool.ok("client list").contains("AUTHORITY"), "there is but one");
     pool.ok("pool rotate-authority");
     let made = pool.client_key("new", "v", "");
+    let working = pool.mount_key("v", &made);
+    let list = pool.json("client list");
+    let signed_by = |name: &str| {
+        let key = list["keys"].as_array().unwrap().iter().find(|k| k["name"] == name);
+        key.unwrap_or_else(|| panic!("{name}: {list}"))["authority"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(["web", "new", &pool.servers[0].host].map(signed_by), ["old", "next", "old"]);
+    let shown = pool.ok("client list");
+    assert!(shown.lines().any(|l| l.contains("web") && l.trim_end().ends_with("old")), "{shown}");
     let said = pool.ok("pool rotate-authority --finish --force");
-    assert!(said.contains("keys that ended: web"), "{said}");
+    assert!(said.contains("keys that ended: web") && said.trim_end().ends_with("once more): new"), "{said}");
+    assert!(!pool.ok("client list").contains("AUTHORITY"));
+    // Who mounted with a key that was made in between works on, also on a connection that is made anew.
+    fs::write(working.path("g"), "x").unwrap();
+    restart(&mut pool, 0);
+    eventually("it works on", || fs::write(working.path("g"), "y").ok());
+    working.end();
     let at = &pool.servers[0].address;
     assert_eq!(refusal(at, Some(&key), CONTROL, 0), "no word");
     assert_eq!(refusal(at, Some(&made), CONTROL, 0), "");
@@ -273,7 +289,7 @@ fn a_beginning_that_failed_half_way_harms_nobody() {
     }
     let mounted = pool.mount("v");
     fs::write(mounted.path("f"), "x").unwrap();
-    pool.ok(&format!("client rotate web --after 1s --out {}", key.display()));
+    pool.ok(&format!("client rotate web --after 0s --out {}", key.display()));
     let said = eventually("the old key has ended", || {
         let said = pool.cli("pool rotate-authority --finish");
         (said.code == Some(0)).then_some(said.stdout)

@@ -74,7 +74,7 @@ impl Control {
         let state = self.linearizable().await?;
         let old_keys = names(&state, old_keys(&state));
         tracing::info!(fingerprint = %next, "another authority signs the pool's keys from now on");
-        Ok(AuthorityRotated { fingerprint: next.to_string(), old_keys, finished: false })
+        Ok(AuthorityRotated { fingerprint: next.to_string(), old_keys, ..AuthorityRotated::default() })
     }
 
     /// All servers believe that authority.
@@ -136,9 +136,12 @@ impl Control {
         if after.keys.change.as_ref().is_some_and(|now| now.next == change.next) {
             done?;
         }
+        let made_since =
+            after.keys.keys.range(change.first..).filter(|(id, key)| is_made_by_hand(&after, **id, key));
+        let believe_both = names(&after, made_since.map(|(id, _)| *id));
         tracing::info!(fingerprint = change.next, "the pool has another authority, and only that one");
         let fingerprint = change.next.clone();
-        Ok(AuthorityRotated { fingerprint, old_keys, finished: true })
+        Ok(AuthorityRotated { fingerprint, old_keys, believe_both, finished: true })
     }
 
     /// All keys become the next authority's, then all servers believe it alone.

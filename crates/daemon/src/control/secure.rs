@@ -10,7 +10,7 @@ use crate::limits::{ADMIN_WAIT, SECURED_WAIT};
 use crate::speaker::is_local_name;
 use admin::{
     AdminError, ClientAdd, ClientRotate, GetPoolToken, KeyLine, KeyList, KeyMade, KeyRole, KeysRevoked,
-    PoolSecured, PoolToken, Squash,
+    PoolSecured, PoolToken, SignedBy, Squash,
 };
 use cluster::{ClientKey, Command, Key, KeyHolder, KeyRefusal, Outcome, State, Token};
 use ids::{KeyId, ServerId};
@@ -195,6 +195,10 @@ impl Control {
                 created: key.created,
                 until: key.until,
                 connections: u32::try_from(open).unwrap_or(u32::MAX),
+                authority: state.keys.change.as_ref().map(|_| match state.is_signed_by_next(*id) {
+                    true => SignedBy::Next,
+                    false => SignedBy::Old,
+                }),
             }
         };
         let good = state.keys.keys.iter().filter(|(id, _)| state.keys.get(**id, now).is_some());

@@ -16,10 +16,14 @@ impl List {
         if global.json {
             return output::json(&answer);
         }
-        let heads = ["KEY", "NAME", "ROLE", "VOLUME", "SUBDIR", "READ-ONLY", "USER", "ENDS", "CONNECTIONS"];
-        let mut rows = Rows::new(&heads).right(&[0, 8]);
+        let heads = [
+            "KEY", "NAME", "ROLE", "VOLUME", "SUBDIR", "READ-ONLY", "USER", "ENDS", "CONNECTIONS", "AUTHORITY",
+        ];
+        // While there are two.
+        let shown = if answer.keys.iter().any(|k| k.authority.is_some()) { 10 } else { 9 };
+        let mut rows = Rows::new(&heads[..shown]).right(&[0, 8]);
         for k in answer.keys {
-            rows.row([
+            let cells = [
                 k.key.to_string(),
                 k.name,
                 k.role.to_string(),
@@ -29,7 +33,9 @@ impl List {
                 k.squash.map_or_else(|| users(&k.users), |user| user.to_string()),
                 k.until.map_or_else(|| "never".to_owned(), ends),
                 k.connections.to_string(),
-            ]);
+                k.authority.map_or_else(String::new, |by| by.to_string()),
+            ];
+            rows.row(cells.into_iter().take(shown));
         }
         output::line(&rows.text())
     }

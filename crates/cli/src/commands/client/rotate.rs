@@ -13,8 +13,8 @@ use std::path::PathBuf;
 pub(crate) struct Rotate {
     /// What it is called.
     name: String,
-    /// After how long the old one ends.
-    #[arg(long, value_name = "TIME", default_value = "24h", value_parser = lifetime::parse)]
+    /// After how long the old one ends; 0s: at once.
+    #[arg(long, value_name = "TIME", default_value = "24h", value_parser = lifetime::parse_or_now)]
     after: u64,
     /// The key file to write or to replace; NAME.key in this directory unless given.
     #[arg(long, value_name = "FILE")]

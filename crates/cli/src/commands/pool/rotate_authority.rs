@@ -38,20 +38,31 @@ impl PoolRotateAuthority {
 
 fn described(answer: &admin::AuthorityRotated) -> String {
     let (fingerprint, old) = (&answer.fingerprint, answer.old_keys.join(", "));
-    match (answer.finished, old.is_empty()) {
-        (true, true) => format!("the pool's authority has fingerprint {fingerprint} now"),
-        (true, false) => {
-            format!("the pool's authority has fingerprint {fingerprint} now\nkeys that ended: {old}")
+    let mut lines = Vec::new();
+    if answer.finished {
+        lines.push(format!("the pool's authority has fingerprint {fingerprint} now"));
+        if !old.is_empty() {
+            lines.push(format!("keys that ended: {old}"));
         }
-        (false, true) => format!(
-            "the next authority has fingerprint {fingerprint}, and signs keys from now on\nend it with mortar pool \
-             rotate-authority --finish"
-        ),
-        (false, false) => format!(
-            "the next authority has fingerprint {fingerprint}, and signs keys from now on\nmake these keys anew (mortar client \
-             rotate NAME): {old}\nthen end it with mortar pool rotate-authority --finish"
-        ),
+        if !answer.believe_both.is_empty() {
+            let both = answer.believe_both.join(", ");
+            lines.push(format!(
+                "files that still tell their holders to believe the old one, too (if it was stolen, mortar client rotate NAME once \
+                 more): {both}"
+            ));
+        }
+    } else {
+        lines.push(format!("the next authority has fingerprint {fingerprint}, and signs keys from now on"));
+        if old.is_empty() {
+            lines.push("end it with mortar pool rotate-authority --finish".to_owned());
+        } else {
+            lines.push(format!("make these keys anew (mortar client rotate NAME): {old}"));
+            lines.push(
+                "then end it with mortar pool rotate-authority --finish; mortar client list shows which are left".to_owned(),
+            );
+        }
     }
+    lines.join("\n")
 }
 
 #[cfg(test)]
@@ -63,6 +74,7 @@ mod tests {
         let mut answer = admin::AuthorityRotated {
             fingerprint: "ab".to_owned(),
             old_keys: vec!["ann".to_owned(), "web-1".to_owned()],
+            believe_both: vec![],
             finished: false,
         };
         assert!(described(&answer).contains("(mortar client rotate NAME): ann, web-1\nthen"));
@@ -70,6 +82,8 @@ mod tests {
         assert!(described(&answer).ends_with("now\nkeys that ended: ann, web-1"));
         answer.old_keys.clear();
         assert_eq!(described(&answer), "the pool's authority has fingerprint ab now");
+        answer.believe_both = vec!["web-2".to_owned()];
+        assert!(described(&answer).ends_with("once more): web-2"));
         answer.finished = false;
         assert!(described(&answer).ends_with("--finish"));
     }
