@@ -335,3 +335,23 @@ fn slow_ones_keep_nobody_out() {
     pool.ok("volume list");
     drop(idle);
 }
+
+/// The authority that has signed the console's key goes: so does that key, while the server runs.
+#[test]
+fn it_gets_another_key_with_the_pools_authority() {
+    let (pool, at) = pool_with_console(1);
+    let old = Browser::new(&pool, &at, "old");
+    assert_eq!(old.status("/", &[]), 200);
+    let file = pool.servers[0].state().join("keys/console");
+    let before = fs::read(&file).unwrap();
+    pool.ok("pool rotate-authority");
+    assert_eq!(old.status("/", &[]), 200, "it is the old one's until the end");
+    pool.ok("pool rotate-authority --finish");
+    let new = Browser::new(&pool, &at, "new");
+    assert_eq!(new.status("/", &[]), 200);
+    assert_ne!(fs::read(&file).unwrap(), before);
+    assert_eq!(old.curl("/", &[]).code, Some(60), "a certificate of somebody else");
+    let now = fs::read(&file).unwrap();
+    assert_eq!(new.status("/", &[]), 200);
+    assert_eq!(fs::read(&file).unwrap(), now, "and stays that one");
+}

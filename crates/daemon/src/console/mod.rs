@@ -55,9 +55,12 @@ pub(crate) trait Host: Send + Sync + 'static {
 /// The console of a server.
 pub(crate) struct Console<H> {
     host: H,
-    key: Arc<ServerConfig>,
+    key: Key,
     sessions: Sessions,
 }
+
+/// What TLS is to do on the next connection: the console may get another key while it is served.
+pub(crate) type Key = Box<dyn Fn() -> Arc<ServerConfig> + Send + Sync>;
 
 /// What the page learns when somebody signs in.
 #[derive(Serialize)]
@@ -75,7 +78,7 @@ impl<H: Host> Site for Console<H> {
     const NAME: &'static str = "the console";
 
     fn key(&self) -> Option<Arc<ServerConfig>> {
-        Some(self.key.clone())
+        Some((self.key)())
     }
 
     async fn answer(&self, request: Request) -> Answer {
@@ -129,7 +132,7 @@ fn is_ours(request: &Request) -> bool {
 }
 
 impl<H: Host> Console<H> {
-    pub(crate) fn new(host: H, key: Arc<ServerConfig>) -> Console<H> {
+    pub(crate) fn new(host: H, key: Key) -> Console<H> {
         Console { host, key, sessions: Sessions::default() }
     }
 

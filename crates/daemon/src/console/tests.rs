@@ -50,7 +50,8 @@ fn console() -> (Arc<Fake>, Console<Arc<Fake>>) {
     let authority = Authority::new([1; 16], PrivateKey::generate().unwrap()).unwrap();
     let key = WebKey::issue(&authority, &["h".to_owned()]).unwrap();
     let fake = Arc::new(Fake::default());
-    (fake.clone(), Console::new(fake, key.config().unwrap()))
+    let key = key.config().unwrap();
+    (fake.clone(), Console::new(fake, Box::new(move || key.clone())))
 }
 
 fn value<'a>(answer: &'a Answer, name: &str) -> Option<&'a str> {

@@ -3,15 +3,16 @@
 use super::entrance::listen;
 use super::{Control, ServerOptions};
 use crate::clock::unix_now;
-use crate::console::{Console, Host};
+use crate::console::{Console, Host, Key};
 use crate::keys::ServerKeys;
+use crate::shared::lock;
 use crate::speaker::Speaker;
 use admin::{AdminAnswer, AdminError, AdminRequest, Event};
 use std::net::IpAddr;
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 use tokio::net::TcpListener;
-use trust::{Holder, Identity, KeyFile, WebKey, read_private, write_private};
+use trust::{Fingerprint, Holder, Identity, KeyFile, ServerConfig, WebKey, read_private, write_private};
 
 /// The console's key, in the folder of the server's keys.
 const KEY: &str = "console";
@@ -40,23 +41,67 @@ impl Begun {
             "--console: one signs in there with a key, and this pool has none yet: start without --console, run mortar pool \
              secure, then start with it",
         )?;
-        let key = match &options.console_key {
+        let key: Key = match &options.console_key {
             Some(path) => {
                 let read = read_private(path).and_then(|bytes| WebKey::decode(&bytes));
-                read.map_err(|e| format!("--console-key {}: {e}", path.display()))?
+                let config = used(&read.map_err(|e| format!("--console-key {}: {e}", path.display()))?)?;
+                Box::new(move || config.clone())
             }
-            None => own_key(&keys, &control.folder.keys().join(KEY), &names(options))?,
+            None => {
+                let own = OwnKey::new(control.clone(), &keys, names(options))?;
+                Box::new(move || own.config())
+            }
         };
-        let config = key.config().map_err(|e| format!("the console's key: {e}"))?;
-        if let (Ok(address), Some(fingerprint)) = (listener.local_addr(), key.fingerprint()) {
-            tracing::info!("the console is at https://{address}/, its certificate has SHA-256 {fingerprint}");
+        if let Ok(address) = listener.local_addr() {
+            tracing::info!("the console is at https://{address}/");
         }
-        Ok(Begun { listener, console: Console::new(control.clone(), config) })
+        Ok(Begun { listener, console: Console::new(control.clone(), key) })
     }
 
     /// Serves it, for ever.
     pub(super) async fn serve(self) {
         crate::http::serve(self.listener, self.console).await;
+    }
+}
+
+/// What TLS is to do with a key.
+fn used(key: &WebKey) -> Result<Arc<ServerConfig>, String> {
+    let config = key.config().map_err(|e| format!("the console's key: {e}"))?;
+    if let Some(fingerprint) = key.fingerprint() {
+        tracing::info!("the console's certificate has SHA-256 {fingerprint}");
+    }
+    Ok(config)
+}
+
+/// The key that this server makes for the console: another one when another authority takes the place of the pool's.
+struct OwnKey {
+    control: Arc<Control>,
+    path: PathBuf,
+    names: Vec<String>,
+    /// The authority that has signed it, and what TLS is to do with it.
+    now: Mutex<(Fingerprint, Arc<ServerConfig>)>,
+}
+
+impl OwnKey {
+    fn new(control: Arc<Control>, keys: &ServerKeys, names: Vec<String>) -> Result<OwnKey, String> {
+        let path = control.folder.keys().join(KEY);
+        let config = used(&own_key(keys, &path, &names)?)?;
+        Ok(OwnKey { control, path, names, now: Mutex::new((keys.authority().fingerprint(), config)) })
+    }
+
+    /// For a connection that comes now.
+    fn config(&self) -> Arc<ServerConfig> {
+        let mut now = lock(&self.now);
+        if let Some(keys) = self.control.shared.keys() {
+            let authority = keys.authority().fingerprint();
+            if authority != now.0 {
+                match own_key(&keys, &self.path, &self.names).and_then(|key| used(&key)) {
+                    Ok(config) => *now = (authority, config),
+                    Err(e) => tracing::warn!("the console goes on with its old key: {e}"),
+                }
+            }
+        }
+        now.1.clone()
     }
 }
 
