@@ -86,19 +86,17 @@ impl Mount {
 
     /// What is mounted at a directory by a program of that subtype: its source.
     pub fn source_at(path: &Path, subtype: &str) -> Option<String> {
-        let fs_type = format!("fuse.{subtype}");
-        let at = |path: &Path| table::top(path).filter(|top| top.fs_type == fs_type).map(|top| top.source);
-        // By its name first: a mount that does not answer is not waited for.
-        at(&std::path::absolute(path).ok()?).or_else(|| at(&path.canonicalize().ok()?))
+        listed_at(path, subtype).map(|top| top.source)
     }
 
-    /// Gives what is mounted at a directory other flags: all that are not set are off afterwards. The program that serves
-    /// it goes on.
-    pub fn change_flags(path: &Path, subtype: &str, flags: MountFlags) -> Result<(), MountError> {
+    /// Gives what is mounted at a directory other flags: all that are not set are off afterwards, but where the kernel leaves
+    /// permissions to the program that serves it, nobody becomes another user there. That program goes on.
+    pub fn change_flags(path: &Path, subtype: &str, mut flags: MountFlags) -> Result<(), MountError> {
         let (path, _) = mount_point(path)?;
-        if Mount::source_at(&path, subtype).is_none() {
+        let Some(listed) = listed_at(&path, subtype) else {
             return Err(MountError::NotMounted { path });
-        }
+        };
+        flags.nosuid |= !listed.options.split(',').any(|option| option == "default_permissions");
         rustix::mount::mount_remount(&path, flags.kernel(), c"").map_err(|e| match e {
             Os::PERM | Os::ACCESS => MountError::NoPermission { path },
             e => MountError::Io { action: "change the flags of", path, source: e.into() },
@@ -196,6 +194,14 @@ impl Mounted {
 }
 
 /// The path without symbolic links, and the directory's mode.
+/// What is mounted at a directory by a program of that subtype.
+fn listed_at(path: &Path, subtype: &str) -> Option<table::Listed> {
+    let fs_type = format!("fuse.{subtype}");
+    let at = |path: &Path| table::top(path).filter(|top| top.fs_type == fs_type);
+    // By its name first: a mount that does not answer is not waited for.
+    at(&std::path::absolute(path).ok()?).or_else(|| at(&path.canonicalize().ok()?))
+}
+
 fn mount_point(path: &Path) -> Result<(PathBuf, u32), MountError> {
     let looked = path.canonicalize().and_then(|path| path.metadata().map(|meta| (path, meta)));
     let named = || path.to_path_buf();

@@ -1,6 +1,6 @@
 //! Keys that make all who use them one user: what the server lets that user do, whatever the client has checked.
 
-use crate::harness::{Mounted, Pool, eventually, run, tool};
+use crate::harness::{Mounted, Pool, eventually, mortar, run, tool};
 use client::{Client, Key, NewEntry, Object, Options, Payload, Span};
 use rustix::fs::{Access, XattrFlags};
 use rustix::io::Errno as Os;
@@ -119,12 +119,23 @@ fn a_squashed_mount_is_one_user_whoever_asks() {
     mknod.arg(m.path("open/zero")).args(["c", "1", "5"]);
     assert!(run(mknod).stderr.contains("not permitted"));
     // Nobody here becomes the local user of that number by a program that he has made.
-    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
-    let line = mounts
-        .lines()
-        .find(|line| line.contains(m.path("").to_str().unwrap().trim_end_matches('/')))
-        .unwrap();
-    assert!(line.contains("nosuid") && !line.contains("default_permissions"), "{line}");
+    let line = |mount: &Mounted| {
+        let (dir, mounts) = (mount.path(""), fs::read_to_string("/proc/self/mounts").unwrap());
+        let dir = dir.to_str().unwrap().trim_end_matches('/');
+        mounts.lines().find(|line| line.contains(&format!(" {dir} "))).unwrap().to_owned()
+    };
+    let listed = line(&m);
+    assert!(listed.contains("nosuid") && !listed.contains("default_permissions"), "{listed}");
+    // With other flags of the kernel's neither, whether they say so or not.
+    for (words, sets) in [("remount,noatime", "noatime"), ("remount,suid", "nosuid"), ("remount,rw", "rw")] {
+        for mount in [&m, &all] {
+            let mut command = mortar();
+            command.args(["mount", &pool.source("v")]).arg(mount.path("")).args(["-o", words]);
+            run(command).ok();
+        }
+        assert!(line(&m).contains("nosuid") && line(&m).contains(sets), "{words}: {}", line(&m));
+        assert!(!line(&all).contains("nosuid"), "{words}: {}", line(&all));
+    }
     // A file of his own that nobody may open.
     fs::set_permissions(m.path("home/mine"), Permissions::from_mode(0o000)).unwrap();
     assert_eq!(errno(File::open(m.path("home/mine"))), Os::ACCESS);

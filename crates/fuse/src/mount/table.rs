@@ -11,6 +11,8 @@ pub(super) struct Listed {
     pub(super) device: String,
     pub(super) fs_type: String,
     pub(super) source: String,
+    /// Those of the file system, between commas.
+    pub(super) options: String,
 }
 
 /// The uppermost mount on a path without symbolic links; none also if the
@@ -34,8 +36,9 @@ fn parse(line: &[u8], path: &Path) -> Option<Listed> {
     }
     let mut words = words.skip_while(|word| *word != b"-").skip(1);
     let mut text = || Some(String::from_utf8_lossy(&unescape(words.next()?)).into_owned());
-    let (fs_type, source) = (text()?, text()?);
-    Some(Listed { device: OsStr::from_bytes(device).to_string_lossy().into_owned(), fs_type, source })
+    let (fs_type, source, options) = (text()?, text()?, text()?);
+    let device = OsStr::from_bytes(device).to_string_lossy().into_owned();
+    Some(Listed { device, fs_type, source, options })
 }
 
 /// Space, tab, newline and backslash are listed as `\` and three octal digits.
@@ -66,10 +69,11 @@ mod tests {
     #[test]
     fn the_last_mount_on_a_path_is_found() {
         let table = b"22 1 0:20 / /mnt/a\\040b rw - ext4 /dev/x rw\n\
-            23 1 0:21 / /mnt/a\\040b rw shared:4 master:2 - fuse.mortar h:/v rw\n\
+            23 1 0:21 / /mnt/a\\040b rw shared:4 master:2 - fuse.mortar h:/v rw,user_id=0\n\
             24 1 0:22 / /mnt rw - tmpfs tmpfs rw\nbroken line\n";
         let top = top_in(table, Path::new("/mnt/a b")).unwrap();
         assert_eq!((&*top.device, &*top.fs_type, &*top.source), ("0:21", "fuse.mortar", "h:/v"));
+        assert_eq!(top.options, "rw,user_id=0");
         assert_eq!(top_in(table, Path::new("/mnt/a")), None);
     }
 }
