@@ -3,7 +3,7 @@
 use super::harness::{Pool, Server, eventually};
 use ids::{Fid, OpId, ServerId, SessionId, SetId};
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 use wire::codec::Blob;
 use wire::frame::{FrameHead, HEAD, VERSIONS, encode_head};
@@ -64,6 +64,13 @@ impl Connection {
     pub(crate) fn answer(&mut self) -> Option<Result<Body, Fail>> {
         let body = self.receive(Kind::Reply).ok()?;
         Some(Reply::from_bytes(&body).unwrap().0)
+    }
+
+    /// Closes this side, and waits until the server has seen that and closed its own: it owes no answer any more.
+    pub(crate) fn end(mut self) {
+        self.stream.shutdown(Shutdown::Write).unwrap();
+        let rest = self.stream.read_to_end(&mut Vec::new()).unwrap();
+        assert_eq!(rest, 0, "an answer came");
     }
 }
 
