@@ -1,9 +1,13 @@
-//! From the words of the pool's state to those of the admin protocol, which has types of its own.
+//! From the words of the pool's state to those of the admin protocol, and back.
+//!
+//! Each has types of its own: what the pool's store keeps and what commands say are two formats, and one may change without the
+//! other.
 
 use admin::ErrorCode::Exists;
-use admin::{AdminError, ErrorCode, OptionLine, ServerRole, VolumeState};
-use cluster::{KeyRefusal, Refusal, Role, Status};
+use admin::{AdminError, ErrorCode, KeyLine, KeyRole, OptionLine, ServerRole, SignedBy, VolumeState};
+use cluster::{Key, KeyHolder, KeyRefusal, Refusal, Role, State, Status};
 use config_store::ProposeError;
+use ids::KeyId;
 use transport::TransportError;
 
 /// A refusal because of the present state.
@@ -160,6 +164,48 @@ pub(super) fn volume_state(status: Status) -> VolumeState {
 pub(super) fn option_line(line: cluster::options::OptionLine) -> OptionLine {
     let cluster::options::OptionLine { key, value, default, is_set, help } = line;
     OptionLine { key, value, default, is_set, help }
+}
+
+/// A key as it is listed, with the number of its connections.
+pub(super) fn key_line(state: &State, id: KeyId, key: &Key, connections: usize) -> KeyLine {
+    let (role, client) = match &key.holder {
+        KeyHolder::Server(_) => (KeyRole::Server, None),
+        KeyHolder::Admin { .. } => (KeyRole::Admin, None),
+        KeyHolder::Client(client) => (KeyRole::Client, Some(client)),
+    };
+    let signed_by = || if state.is_signed_by_next(id) { SignedBy::Next } else { SignedBy::Old };
+    KeyLine {
+        key: id,
+        name: state.key_name(key),
+        role,
+        volume: client.and_then(|c| state.volumes.get(&c.volume)).map(|v| v.name.clone()),
+        read_only: client.is_some_and(|c| c.read_only),
+        squash: client.and_then(|c| c.squash).map(told_squash),
+        users: client.map_or_else(Vec::new, |c| c.users.iter().map(told_user).collect()),
+        subdir: client.and_then(|c| c.subdir.as_ref()).map(|subdir| subdir.path.clone()),
+        created: key.created,
+        until: key.until,
+        connections: u32::try_from(connections).unwrap_or(u32::MAX),
+        authority: state.keys.change.as_ref().map(|_| signed_by()),
+    }
+}
+
+fn told_squash(cluster::Squash { uid, gid }: cluster::Squash) -> admin::Squash {
+    admin::Squash { uid, gid }
+}
+
+fn told_user(cluster::KeyUser { uid, gid, groups }: &cluster::KeyUser) -> admin::KeyUser {
+    admin::KeyUser { uid: *uid, gid: *gid, groups: groups.clone() }
+}
+
+/// The other way.
+pub(super) fn asked_squash(admin::Squash { uid, gid }: admin::Squash) -> cluster::Squash {
+    cluster::Squash { uid, gid }
+}
+
+/// The other way.
+pub(super) fn asked_user(admin::KeyUser { uid, gid, groups }: admin::KeyUser) -> cluster::KeyUser {
+    cluster::KeyUser { uid, gid, groups }
 }
 
 #[cfg(test)]

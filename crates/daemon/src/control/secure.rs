@@ -3,14 +3,13 @@
 use super::answers::{conflict, failed, not_agreed, not_found, refused};
 use super::protocol::{ClusterReply, ClusterRequest, NewKeys};
 use super::volumes::volume;
-use super::{Control, membership};
+use super::{Control, answers, membership};
 use crate::clock::unix_now;
 use crate::keys::{ServerKeys, server_key};
 use crate::limits::{ADMIN_WAIT, SECURED_WAIT};
 use crate::speaker::is_local_name;
 use admin::{
-    AdminError, ClientAdd, ClientRotate, GetPoolToken, KeyLine, KeyList, KeyMade, KeyRole, KeysRevoked,
-    PoolSecured, PoolToken, SignedBy, Squash,
+    AdminError, ClientAdd, ClientRotate, GetPoolToken, KeyList, KeyMade, KeysRevoked, PoolSecured, PoolToken,
 };
 use cluster::{ClientKey, Command, Key, KeyHolder, KeyRefusal, Outcome, State, Token};
 use ids::{KeyId, ServerId};
@@ -158,9 +157,8 @@ impl Control {
         let volume = volume(&*self.linearizable().await?, &of)?.id;
         let created = unix_now();
         let until = expires.map(|after| created.saturating_add(after));
-        let squash = squash.map(|to| cluster::Squash { uid: to.uid, gid: to.gid });
-        let user = |u: admin::KeyUser| cluster::KeyUser { uid: u.uid, gid: u.gid, groups: u.groups };
-        let users = users.into_iter().map(user).collect();
+        let squash = squash.map(answers::asked_squash);
+        let users = users.into_iter().map(answers::asked_user).collect();
         let subdir = match subdir {
             Some(path) => Some(self.subdir_of(&of, path).await?),
             None => None,
@@ -175,31 +173,7 @@ impl Control {
         let state = self.linearizable().await?;
         let (connections, now) = (self.shared.guests.by_key(), unix_now());
         let line = |(id, key): (&KeyId, &Key)| {
-            let (role, client) = match &key.holder {
-                KeyHolder::Server(_) => (KeyRole::Server, None),
-                KeyHolder::Admin { .. } => (KeyRole::Admin, None),
-                KeyHolder::Client(client) => (KeyRole::Client, Some(client)),
-            };
-            let user =
-                |u: &cluster::KeyUser| admin::KeyUser { uid: u.uid, gid: u.gid, groups: u.groups.clone() };
-            let open = connections.get(id).copied().unwrap_or_default();
-            KeyLine {
-                key: *id,
-                name: state.key_name(key),
-                role,
-                volume: client.and_then(|c| state.volumes.get(&c.volume)).map(|v| v.name.clone()),
-                read_only: client.is_some_and(|c| c.read_only),
-                squash: client.and_then(|c| c.squash).map(|to| Squash { uid: to.uid, gid: to.gid }),
-                users: client.map_or_else(Vec::new, |c| c.users.iter().map(user).collect()),
-                subdir: client.and_then(|c| c.subdir.as_ref()).map(|subdir| subdir.path.clone()),
-                created: key.created,
-                until: key.until,
-                connections: u32::try_from(open).unwrap_or(u32::MAX),
-                authority: state.keys.change.as_ref().map(|_| match state.is_signed_by_next(*id) {
-                    true => SignedBy::Next,
-                    false => SignedBy::Old,
-                }),
-            }
+            answers::key_line(&state, *id, key, connections.get(id).copied().unwrap_or_default())
         };
         let good = state.keys.keys.iter().filter(|(id, _)| state.keys.get(**id, now).is_some());
         Ok(KeyList { keys: good.map(line).collect() })
