@@ -17,7 +17,16 @@ impl List {
             return output::json(&answer);
         }
         let heads = [
-            "KEY", "NAME", "ROLE", "VOLUME", "SUBDIR", "READ-ONLY", "USER", "ENDS", "CONNECTIONS", "AUTHORITY",
+            "KEY",
+            "NAME",
+            "ROLE",
+            "VOLUME",
+            "SUBDIR",
+            "READ-ONLY",
+            "USER",
+            "ENDS",
+            "CONNECTIONS",
+            "AUTHORITY",
         ];
         // While there are two.
         let shown = if answer.keys.iter().any(|k| k.authority.is_some()) { 10 } else { 9 };
