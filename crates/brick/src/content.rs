@@ -64,13 +64,26 @@ impl Brick {
 
     pub(crate) fn fallocate(&mut self, fid: Fid, mode: u32, offset: u64, len: u64) -> Result<(), Errno> {
         const KEEP_SIZE: u32 = 1;
+        const PUNCH_HOLE: u32 = 2;
         const COLLAPSE: u32 = 8;
+        const ZERO: u32 = 0x10;
         const INSERT: u32 = 0x20;
         let open = self.file(fid)?;
-        if !self.identity.arbiter {
-            return open.allocate(mode, offset, len);
+        let allocated =
+            if self.identity.arbiter { Err(Errno::ENOSPC) } else { open.allocate(mode, offset, len) };
+        if allocated != Err(Errno::ENOSPC) {
+            return allocated;
         }
+        // An arbiter keeps lengths only. A full disk reserves nothing: the file reads as it does on the other bricks, and
+        // the brick stays. The primary has looked for the room; it went to others meanwhile, or is another brick's.
         let size = self.fresh(fid)?.1.size;
+        if !self.identity.arbiter {
+            match mode & !KEEP_SIZE {
+                0 => {}
+                ZERO => open.allocate(PUNCH_HOLE | KEEP_SIZE, offset, len)?,
+                _ => return allocated,
+            }
+        }
         let to = match mode {
             COLLAPSE => size.saturating_sub(len),
             INSERT => size.saturating_add(len),

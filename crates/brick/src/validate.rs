@@ -3,6 +3,7 @@
 
 use crate::object::{OpenObject, S_IFDIR, S_IFLNK};
 use crate::open::Brick;
+use crate::room::kept_files;
 use crate::stubs::mark_of_leaver;
 use disk_format::tag;
 use file_system::Opening;
@@ -23,6 +24,8 @@ const ANY_KIND: u64 = 16 << 30;
 const STEP: u64 = 1 << 30;
 /// The kind of fallocate that moves what is behind: `FALLOC_FL_INSERT_RANGE`.
 const INSERT: u32 = 0x20;
+/// With places for more files than this nobody looks closer: nobody makes so many in a second.
+const MANY_FILES: u64 = 100_000;
 
 /// What is known of the lengths that files here may have.
 #[derive(Debug, Default)]
@@ -65,6 +68,7 @@ impl Brick {
             {
                 Err(Errno::EAGAIN)
             }
+            Change::Create { .. } | Change::PrepareMkdir { .. } => self.has_place(),
             Change::Link { fid, .. } if self.fresh(*fid)?.1.nlink >= LINK_MAX => Err(Errno::EMLINK),
             Change::PrepareFile { fid, intent } | Change::PrepareLeave { fid, intent } => {
                 // The intent takes the place of the last one, which a power cut may still bring back.
@@ -122,6 +126,16 @@ impl Brick {
     fn may_be_long(&mut self, fid: Fid, end: u64) -> Result<(), Errno> {
         let open = self.open_fid(fid)?;
         self.lengths.check(end, |size| open.check_size(size))
+    }
+
+    /// Whether another file or directory can be made here, with what the brick itself makes.
+    fn has_place(&mut self) -> Result<(), Errno> {
+        let room = self.room()?;
+        if room.files_free > MANY_FILES || room.files == 0 {
+            return Ok(());
+        }
+        let free = self.root.space()?.files_free;
+        if free > kept_files(room.files) { Ok(()) } else { Err(Errno::ENOSPC) }
     }
 
     /// Whether this data can be written: a disk that is full after the first half of it leaves a file that is neither old

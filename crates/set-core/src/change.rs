@@ -104,7 +104,25 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             let ticket = self.waiters.issue(Waiter::nobody());
             self.feed(cx, Input::Sync { ticket, fid: None });
         }
-        valid.map(|()| decision)
+        valid?;
+        let set_aside = self.set_aside(change);
+        if set_aside > 0 && !self.has_room(self.min_free.saturating_add(set_aside)) {
+            return Err(Errno::ENOSPC);
+        }
+        Ok(decision)
+    }
+
+    /// Bytes that a change takes without data that came with it. What the file has already counts as being there.
+    fn set_aside(&mut self, change: &Change) -> u64 {
+        const KEEP_SIZE: u32 = 1;
+        const ZERO: u32 = 0x10;
+        match change {
+            Change::Fallocate { fid, mode, len, .. } if matches!(mode & !KEEP_SIZE, 0 | ZERO) => {
+                let has = self.brick.attr(*fid).map_or(0, |attr| attr.blocks.saturating_mul(512));
+                len.saturating_sub(has)
+            }
+            _ => 0,
+        }
     }
 
     /// Decides an operation against the brick's present state.

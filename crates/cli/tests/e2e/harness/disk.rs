@@ -12,15 +12,15 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
-    /// Makes and mounts one of `mib` MiB. `kind`: ext4 or xfs.
+    /// Makes and mounts one of `mib` MiB. `kind`: ext4, `ext4 -N FILES` for one that holds so many files, or xfs.
     pub(crate) fn new(kind: &str, dir: &Path, mib: u64) -> Disk {
         fs::create_dir(dir).unwrap();
         let image = dir.with_extension("img");
         File::create(&image).unwrap().set_len(mib << 20).unwrap();
         let shown = image.display();
-        match kind {
-            "ext4" => tool(&format!("mkfs.ext4 -q -F -m 0 {shown}")),
-            _ => tool(&format!("mkfs.xfs -q -f {shown}")),
+        match kind.strip_prefix("ext4") {
+            Some(files) => tool(&format!("mkfs.ext4 -q -F -m 0{files} {shown}")),
+            None => tool(&format!("mkfs.xfs -q -f {shown}")),
         };
         let disk = Disk { image, dir: dir.to_path_buf() };
         disk.mount();
