@@ -26,7 +26,7 @@ pub const WINDOW: usize = 64;
 /// Bytes of data asked for and not yet here, about.
 pub const WINDOW_BYTES: u64 = 8 << 20;
 /// Bytes whose checksums one question asks for.
-pub const SUMS_MAX: u32 = 64 << 20;
+pub const SUMS_MAX: u32 = 8 << 20;
 
 /// With a full comparison: objects that are stale at once, about. Beyond it files are compared before more names are.
 const CROWD: usize = 8 << 10;

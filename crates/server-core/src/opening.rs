@@ -251,8 +251,9 @@ impl OpenedBrick {
     /// The pool has said where a brick stands that lost changes.
     ///
     /// The last one goes on with what it has. Nothing tells the others what of the changes beyond its durable position is
-    /// in its tree: its journal begins anew, in an epoch that is in no other's, so that they compare everything with it. So
-    /// do those that its set does not have yet.
+    /// in its tree: its journal begins anew, so that they compare everything with it. So do those that its set does not have
+    /// yet. It begins in the epoch of the view that the verdict made: nobody serves in that one, so it is in no other's
+    /// journal. The next one may be another brick's, by `volume promote`.
     ///
     /// # Errors
     /// One line that says what could not be written.
@@ -260,7 +261,7 @@ impl OpenedBrick {
         self.floor = verdict.epoch;
         if verdict.last {
             let shown = self.brick.path().display().to_string();
-            let start = Stamp { epoch: verdict.epoch.next(), lsn: self.brick.last().lsn.next() };
+            let start = Stamp { epoch: verdict.epoch, lsn: self.brick.last().lsn.next() };
             self.history = BTreeMap::from([(start.epoch, start.lsn)]);
             self.brick.reset_journal(start).map_err(|e| e.to_string())?;
             let ended = self.brick.begin_end().and_then(|job| job.run()).and_then(|_| self.brick.end_heal());

@@ -18,6 +18,8 @@ use wire::peer::{Object, PeerBody, Sent};
 pub(crate) const PAGE: usize = DIR_PAGE as usize / 16;
 /// Reads of data that was not in memory, before it is waited for.
 const TRIES: u32 = 3;
+/// Checksums are held back no longer than this: the joining brick takes silence for the end of its healing.
+const LONGEST_REST: Duration = Duration::from_millis(500);
 
 /// Questions of joining bricks.
 #[derive(Debug, Default)]
@@ -232,7 +234,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             return tracing::warn!("set {}: read {fid} for brick {to}: {result:?}", self.set);
         };
         let body = PeerBody::Sums { fid, offset, len: s.len, ask, end: s.end, sums: s.sums };
-        let at = self.rested(cx, cx.at.now.saturating_sub(begun));
+        let spent = cx.at.now.saturating_sub(begun);
+        let at = self.rested(cx, spent).min(cx.at.now + LONGEST_REST);
         self.timers.set(at, Due::Sums(to, epoch, body));
     }
 

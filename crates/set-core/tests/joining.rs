@@ -104,6 +104,26 @@ fn questions_of_a_joining_brick_are_answered_in_turns() {
     assert_eq!(rig.wake(), ["send 2: object"], "the next one");
 }
 
+/// The joining brick takes 3 s of silence for the end of its healing, and begins it anew.
+#[test]
+fn checksums_from_a_slow_disk_are_not_held_back_for_long() {
+    let mut rig = two_changes();
+    rig.core.brick_mut().data.insert(common::brick::ROOT, Vec::new());
+    rig.peer(2, join(5));
+    while rig.core.next_wake().is_some() {
+        rig.wake();
+    }
+    let ask = PeerBody::AskSums { fid: common::brick::ROOT, offset: 0, len: 1 << 20, ask: 1 };
+    rig.peer(2, ask);
+    assert_eq!(rig.wake(), ["start 1: sums"]);
+    rig.now += std::time::Duration::from_secs(2);
+    rig.world.last_call.set(rig.now);
+    let sums = replica::healing::Sums { sums: vec![(1, 1)], len: 1 << 20, end: true };
+    assert_eq!(rig.step(Input::Worked(1, Ok(Done::Sums(sums)))), NONE, "clients go first");
+    assert!(rig.core.next_wake().unwrap() <= rig.now + std::time::Duration::from_millis(500));
+    assert_eq!(rig.wake(), ["send 2: sums"]);
+}
+
 /// Each name may lead to something that has to be read from the disk.
 #[test]
 fn what_names_lead_to_is_read_before_a_joining_brick_is_told_and_clients_do_not_wait_for_it() {

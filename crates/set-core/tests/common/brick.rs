@@ -79,6 +79,7 @@ pub enum Work {
     Orphans,
     Trash,
     List,
+    Sums,
 }
 
 fn dir(fid: Fid) -> Attr {
@@ -489,7 +490,7 @@ impl LocalBrick for Memory {
         Ok(Work::Sync(objects.to_vec()))
     }
     fn begin_sums(&mut self, _: Fid, _: u64, _: u32) -> Result<Work, Errno> {
-        Err(Errno::EIO)
+        Ok(Work::Sums)
     }
     fn begin_placed(&mut self) -> Work {
         Work::Walk
