@@ -95,6 +95,8 @@ pub struct Leadership {
 pub struct LeaseGiver {
     liveness: Liveness,
     led: bool,
+    /// The longest lease that was waited for, or is in force.
+    longest: Duration,
     declared: BTreeSet<ServerId>,
 }
 
@@ -106,7 +108,20 @@ impl LeaseGiver {
         self.declared.clear();
         let mut out = Vec::new();
         self.liveness.step(now, Input::LostLeadership, &mut out);
-        self.liveness.step(now, Input::Lease(state.longest_lease()), &mut out);
+        self.longest = Duration::ZERO;
+        self.learn_lengths(now, state);
+    }
+
+    /// A state that comes after others that this server did not see, as it was cut off, may tell of leases that were longer
+    /// meanwhile: another leader may have given some a moment ago.
+    fn learn_lengths(&mut self, now: Duration, state: &State) {
+        let mut out = Vec::new();
+        let longest = state.longest_lease();
+        if longest > self.longest {
+            self.longest = longest;
+            self.liveness.step(now, Input::Lease(longest), &mut out);
+        }
+        self.liveness.step(now, Input::Lease(state.lease_length()), &mut out);
     }
 
     /// Looks at all servers.
@@ -114,7 +129,7 @@ impl LeaseGiver {
         let others = state.servers.keys().copied().filter(|s| *s != who.me).collect();
         let mut out = Vec::new();
         self.liveness.step(now, Input::Servers(others), &mut out);
-        self.liveness.step(now, Input::Lease(state.lease_length()), &mut out);
+        self.learn_lengths(now, state);
         let begins = who.leads != self.led || who.leads && who.changed;
         if begins {
             let input = if who.leads { Input::BecameLeader } else { Input::LostLeadership };

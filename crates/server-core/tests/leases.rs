@@ -95,6 +95,24 @@ fn somebody_else_may_have_led_between_two_looks() {
     assert_eq!(giver.detect_failures(lease * 9, leader(false, true), &state), Judged::default());
 }
 
+/// A server that was cut off hears at once that the leases were made longer, and shorter again: it has never seen the longer
+/// length in force, and leads next.
+#[test]
+fn leases_that_were_longer_meanwhile_are_waited_for() {
+    let mut state = pool();
+    let mut giver = LeaseGiver::default();
+    giver.begin(at(0), &state);
+    giver.detect_failures(at(100), leader(false, false), &state);
+    state.longest_lease_ms = 60_000;
+    assert_eq!(giver.detect_failures(at(200), leader(true, false), &state).down, []);
+    assert_eq!(
+        giver.detect_failures(at(60_000), leader(true, false), &state).down,
+        [],
+        "given by another leader"
+    );
+    assert_eq!(giver.detect_failures(at(70_000), leader(true, false), &state).down, [OTHER]);
+}
+
 fn room(set: u32, available: u64) -> SetRoom {
     SetRoom { set: SetId(set), available, total: 100, promised: 0, writable: true }
 }
