@@ -1,5 +1,6 @@
 //! What a server says of its own bricks, for the arbitration (see [`cluster::arbitration`]).
 
+use crate::limits::DISK_FRESH;
 use cluster::arbitration::{Evidence, Holding};
 use replica::Role;
 use std::time::Duration;
@@ -34,12 +35,34 @@ impl Unopened {
     }
 }
 
-/// What is said of an open brick. One that failed says nothing: it is opened anew. One that is not certain of what it holds
-/// serves nothing, and acts for itself.
-pub fn evidence_of_open(role: Role, uncertain: bool, holding: Holding) -> Evidence {
-    match role {
-        Role::Failed => Evidence::Silent,
-        _ if uncertain => Evidence::Uncertain(holding),
-        _ => Evidence::Whole(holding),
+/// What a server knows of a brick that is open.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OpenBrick {
+    /// What it is in its set.
+    pub role: Role,
+    /// Something of what it holds is stale.
+    pub uncertain: bool,
+    /// What it holds.
+    pub holding: Holding,
+    /// When its disk last did all that was asked of it, by the clock of `asked` below.
+    pub disk_answered: Option<Duration>,
+}
+
+impl OpenBrick {
+    /// What is said of it to somebody who asked at that time; `None`: its disk has to be looked at first, as another brick
+    /// is about to leave for this one, and a dead disk is not seen in memory. Silence is the answer until the disk has done
+    /// something.
+    ///
+    /// One that failed says nothing: it is opened anew. One that is not certain of what it holds serves nothing, and acts
+    /// for itself.
+    pub fn evidence(self, asked: Duration) -> Option<Evidence> {
+        match self.role {
+            Role::Failed => Some(Evidence::Silent),
+            _ if self.uncertain => Some(Evidence::Uncertain(self.holding)),
+            _ => {
+                let answers = self.disk_answered.is_some_and(|at| at + DISK_FRESH >= asked);
+                answers.then_some(Evidence::Whole(self.holding))
+            }
+        }
     }
 }

@@ -29,7 +29,7 @@ pub mod threads;
 
 pub use arbitration_run::ArbitrationRun;
 pub use ask::Asker;
-pub use evidence::{Unopened, evidence_of_open};
+pub use evidence::{OpenBrick, Unopened};
 pub use leases::Lease;
 pub use map::volume_map;
 pub use open_sets::{Adopted, OpenSets};

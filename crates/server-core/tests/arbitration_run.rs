@@ -8,7 +8,7 @@ use cluster::{Command, ViewChange};
 use ids::{BrickId, Epoch, Lsn};
 use pool::{ME, MINE, OTHER, SET, THEIRS, pool, view};
 use server_core::arbitration_run::{Proposed, Source, Step};
-use server_core::{ArbitrationRun, RecoveryVerdict, Unopened, evidence_of_open};
+use server_core::{ArbitrationRun, OpenBrick, RecoveryVerdict, Unopened};
 use std::time::Duration;
 
 fn holding(last: u64) -> Holding {
@@ -170,8 +170,23 @@ fn what_is_said_of_bricks() {
     let waits = Unopened::Waits(Evidence::LostMemory(holding(3)));
     assert_eq!(waits.evidence(at(9)), Evidence::LostMemory(holding(3)));
     assert_eq!(Unopened::refused(Some(waits), at(9)), Unopened::Refused(at(9)));
-    let of = |role, uncertain| evidence_of_open(role, uncertain, holding(3));
-    assert_eq!(of(replica::Role::Failed, false), Evidence::Silent);
-    assert_eq!(of(replica::Role::Idle, true), Evidence::Uncertain(holding(3)));
-    assert_eq!(of(replica::Role::Idle, false), Evidence::Whole(holding(3)));
+}
+
+/// Who is told that a brick is whole gives its own place up for it: a disk that died while nobody used it must not be taken
+/// for a brick that can go on.
+#[test]
+fn an_open_brick_is_whole_once_its_disk_has_answered() {
+    use replica::Role;
+    let at = Duration::from_secs;
+    let of = |role, uncertain, disk_answered| {
+        OpenBrick { role, uncertain, holding: holding(3), disk_answered }.evidence(at(60))
+    };
+    for unknown in [None, Some(at(7)), Some(at(58))] {
+        assert_eq!(of(Role::Primary, false, unknown), None, "its disk is looked at first");
+    }
+    for known in [at(59), at(60), at(61)] {
+        assert_eq!(of(Role::Secondary, false, Some(known)), Some(Evidence::Whole(holding(3))));
+    }
+    assert_eq!(of(Role::Failed, false, Some(at(60))), Some(Evidence::Silent));
+    assert_eq!(of(Role::Idle, true, None), Some(Evidence::Uncertain(holding(3))));
 }

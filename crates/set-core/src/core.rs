@@ -301,6 +301,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Input::SessionEnded(session) => self.end_session(session),
             Input::Tick => self.tick(cx),
             Input::Maintenance => self.maintain(cx),
+            Input::LookAtDisk => self.look_at_disk(cx),
             Input::Move(file) => self.begin_departure(cx, file),
             Input::Wake => self.on_wake(cx),
             Input::Worked(id, result) => {

@@ -92,15 +92,23 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         then.into_iter().for_each(|then| self.flushed(cx, then, result));
     }
 
+    /// Whether what could not be written is to be taken for a failed sync: others go on then. On a full disk it is tried
+    /// again, as there may be room by then; and so it is where nobody else has the data.
+    fn is_disk_at_fault(&self, e: Errno) -> bool {
+        !matches!(e, Errno::ENOSPC | Errno::EDQUOT) && !self.replica.is_only()
+    }
+
     /// Attributes are written, as they were when that was asked for.
     pub(crate) fn flushed(&mut self, cx: &mut Cx<'_, B, R>, then: Then, result: Result<(), Errno>) {
+        if let (Then::House | Then::Periodic, Err(e)) = (&then, result) {
+            tracing::error!("set {}: write attributes: {e}", self.set);
+            return match then {
+                Then::Periodic if self.is_disk_at_fault(e) => self.end_periodic(cx, Err(e)),
+                Then::Periodic => self.skip_periodic(),
+                _ => {}
+            };
+        }
         let purpose = match then {
-            Then::House | Then::Periodic if result.is_err() => {
-                tracing::error!("set {}: write attributes: {result:?}", self.set);
-                return if then == Then::Periodic {
-                    self.skip_periodic()
-                };
-            }
             Then::House => return,
             Then::Periodic => Purpose::Periodic,
             Then::Round(tokens) => Purpose::Round(tokens),

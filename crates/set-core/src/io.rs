@@ -132,6 +132,8 @@ pub enum Input<R> {
     Tick,
     /// A second has passed.
     Maintenance,
+    /// Whether the disk answers is to be found out: [`crate::Report::disk_answered`] tells.
+    LookAtDisk,
     /// A file is to live on another set.
     Move(FileMove),
     /// The time of [`crate::SetCore::next_wake`] has come.

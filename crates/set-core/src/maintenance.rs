@@ -26,6 +26,8 @@ pub struct Report {
     pub last_epoch: Epoch,
     /// What is on its disk.
     pub durable: Lsn,
+    /// When everything was last brought to disk; `None`: not since the brick was opened.
+    pub disk_answered: Option<Duration>,
     /// Bytes free for users, and in all.
     pub room: Option<(u64, u64)>,
     /// How far its healing is.
@@ -70,6 +72,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             lsn: last.lsn,
             last_epoch: last.epoch,
             durable: self.replica.durable(),
+            disk_answered: self.periodic.answered(),
             room: room.map(|r| (r.available, r.total)),
             heal: self.target.healing.as_ref().map(|h| h.report(now)),
             uncertain: self.replica.is_uncertain(),

@@ -15,6 +15,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Input::SessionEnded(_) => "a session ended",
             Input::Tick => "tick",
             Input::Maintenance => "maintenance",
+            Input::LookAtDisk => "a look at the disk",
             Input::Move(_) => "a file is to move",
             Input::Wake => self.timers.peek().map_or("wake", due),
             Input::Worked(id, _) => self.works.get(*id).map_or("work that is void", worked),

@@ -65,16 +65,23 @@ pub(crate) struct Periodic {
     last: Duration,
     reached: Lsn,
     under_way: bool,
+    /// When one last ended well.
+    answered: Option<Duration>,
 }
 
 impl Periodic {
     pub(crate) fn new(now: Duration) -> Periodic {
-        Periodic { last: now, reached: Lsn(0), under_way: false }
+        Periodic { last: now, reached: Lsn(0), under_way: false, answered: None }
     }
 
     /// Whether it is time, or much waits for it (`wanted`), and there is something to sync.
     pub(crate) fn is_due(&self, now: Duration, interval: Duration, newest: Lsn, wanted: bool) -> bool {
         (wanted || now >= self.last + interval) && !self.under_way && newest > self.reached
+    }
+
+    /// When everything was last brought to disk: until then the disk did its work.
+    pub(crate) fn answered(&self) -> Option<Duration> {
+        self.answered
     }
 }
 
@@ -119,6 +126,14 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         self.flush_then(cx, Then::Periodic);
     }
 
+    /// Somebody has to know whether the disk works, which memory does not tell: a sync of everything goes there, also if
+    /// nothing has changed. If it fails so does the brick, like after any failed sync.
+    pub(crate) fn look_at_disk(&mut self, cx: &mut Cx<'_, B, R>) {
+        if !self.periodic.under_way && !self.writing_again {
+            self.sync_all(cx);
+        }
+    }
+
     /// It could not begin: it is tried again in its time.
     pub(crate) fn skip_periodic(&mut self) {
         self.periodic.under_way = false;
@@ -128,7 +143,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         self.periodic.under_way = false;
         let e = match result {
             Ok(Done::Synced(lsn)) => {
-                self.periodic.reached = lsn;
+                (self.periodic.reached, self.periodic.answered) = (lsn, Some(cx.at.now));
                 let available = self.available();
                 return self.feed(cx, Input::Durable { lsn, available });
             }

@@ -120,6 +120,42 @@ fn a_brick_whose_sync_fails_leaves() {
     assert!(out.iter().any(|l| l.starts_with("propose")), "{out:?}");
 }
 
+/// The tree and the journal are in memory: they are there also when the disk is dead.
+#[test]
+fn a_disk_is_looked_at_by_a_sync_of_everything_although_nothing_has_changed() {
+    let mut rig = Rig::primary(&[2]);
+    assert_eq!(rig.core.report(Duration::ZERO).disk_answered, None);
+    assert_eq!(rig.step(Input::LookAtDisk), ["start 1: syncall"]);
+    assert_eq!(rig.step(Input::LookAtDisk), NONE, "one is under way");
+    rig.now += Duration::from_secs(9);
+    let ended = rig.now;
+    rig.step(Input::Worked(1, Ok(Done::Synced(Lsn(0)))));
+    assert_eq!(rig.core.report(ended).disk_answered, Some(ended));
+    assert_eq!(rig.step(Input::LookAtDisk), ["start 2: syncall"]);
+    let out = rig.step(Input::Worked(2, Err(Errno::EIO)));
+    assert_eq!(rig.core.report(ended).disk_answered, Some(ended));
+    assert!(out.iter().any(|l| l.starts_with("propose")), "it leaves, as after any failed sync: {out:?}");
+}
+
+/// On a dead disk even the attributes that are written before a sync fail, again and again: the brick does not stay in sync.
+/// On a full one they fit later.
+#[test]
+fn a_brick_that_cannot_write_attributes_leaves_unless_its_disk_is_full() {
+    for (others, e, leaves) in
+        [(&[2][..], Errno::EIO, true), (&[2], Errno::ENOSPC, false), (&[], Errno::EIO, false)]
+    {
+        let mut rig = Rig::primary(others);
+        rig.core.brick_mut().flush_fails = Some(e);
+        let out = rig.step(Input::LookAtDisk);
+        assert_eq!(out.iter().any(|l| l.starts_with("propose")), leaves, "{others:?} {e}: {out:?}");
+        assert_eq!(rig.core.has_failed(), leaves);
+        if !leaves {
+            rig.core.brick_mut().flush_fails = None;
+            assert_eq!(rig.step(Input::LookAtDisk), ["start 1: syncall"], "it is tried again");
+        }
+    }
+}
+
 #[test]
 fn the_stale_set_ends_when_all_was_announced_and_is_on_disk() {
     let some = |n| Fid { set: SetId(1), epoch: Epoch(1), lsn: Lsn(n) };

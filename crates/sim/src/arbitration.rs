@@ -3,7 +3,7 @@
 //!
 //! What is asked and proposed, and who goes on, is decided by `server_core::arbitration_run` and `cluster::arbitration`.
 
-use crate::machine::ToProcess;
+use crate::machine::{Question, ToProcess};
 use crate::network::Node;
 use crate::store::{Ask, machine_of, server_id};
 use crate::world::World;
@@ -12,12 +12,16 @@ use cluster::{Command, State};
 use core::time::Duration;
 use ids::{BrickId, SetId};
 use server_core::arbitration_run::{Proposed, Source, Step};
-use server_core::{ArbitrationRun, OpenedBrick, RecoveryVerdict, Unopened, evidence_of_open};
+use server_core::{ArbitrationRun, OpenBrick, OpenedBrick, RecoveryVerdict, Unopened};
+use set_core::Input;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Who has not answered after so long says nothing.
 const LOOK: Duration = Duration::from_secs(2);
+/// So long a disk is waited for before its server says nothing, and so often it is looked whether it has answered.
+const DISK_LOOK: Duration = Duration::from_secs(1);
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
 /// Numbers of proposals begin here, apart from those of reads.
 const PROPOSALS: u64 = 1 << 32;
 
@@ -117,14 +121,16 @@ impl World {
         for (brick, source) in asked {
             match source {
                 Source::Here => {
-                    let evidence = self.evidence(m, set, brick);
+                    let asked = self.shown(m);
+                    let evidence = self.evidence(m, set, brick, asked).unwrap_or_default();
                     self.later(self.now, m, ToProcess::Evidence { round: id, number, brick, evidence });
                 }
                 Source::Server(server) => {
                     let to = machine_of(server);
                     if self.network.reaches(Node::Server(m), Node::Server(to)) && self.machines[to].lives() {
                         let life = self.machines[m].life;
-                        self.tell(to, ToProcess::AskEvidence { by: m, life, round: id, number, set, brick });
+                        let question = Question { by: m, life, round: id, number, set, brick, asked: None };
+                        self.tell(to, ToProcess::AskEvidence(question));
                     }
                 }
             }
@@ -132,30 +138,38 @@ impl World {
         self.timer(m, LOOK, ToProcess::RoundOver(id, number));
     }
 
-    /// What this server can say of its brick.
-    fn evidence(&mut self, m: usize, set: SetId, brick: BrickId) -> Evidence {
+    /// What this server can say of its brick; `None`: its disk is looked at first.
+    fn evidence(&mut self, m: usize, set: SetId, brick: BrickId, asked: Duration) -> Option<Evidence> {
         let shown = self.shown(m);
-        let Some(process) = self.process(m) else { return Evidence::Silent };
+        let Some(process) = self.process(m) else { return Some(Evidence::Silent) };
         if let Some(unopened) = process.control.unopened.get(&brick) {
-            return unopened.evidence(shown);
+            return Some(unopened.evidence(shown));
         }
-        let Some(serving) = process.serving(set) else { return Evidence::Silent };
+        let Some(serving) = process.serving(set) else { return Some(Evidence::Silent) };
         let report = serving.borrow_mut().core.report(shown);
         let holding = Holding { epoch: report.last_epoch, last: report.lsn, durable: report.durable };
-        evidence_of_open(report.role, report.uncertain, holding)
+        let (role, uncertain, disk_answered) = (report.role, report.uncertain, report.disk_answered);
+        OpenBrick { role, uncertain, holding, disk_answered }.evidence(asked)
     }
 
-    pub(crate) fn give_evidence(
-        &mut self,
-        m: usize,
-        by: (usize, u32),
-        (round, number): (u64, u64),
-        set: SetId,
-        brick: BrickId,
-    ) {
-        let evidence = self.evidence(m, set, brick);
-        if self.machines[by.0].life == by.1 && self.network.reaches(Node::Server(m), Node::Server(by.0)) {
-            self.tell(by.0, ToProcess::Evidence { round, number, brick, evidence });
+    /// Another server asks, or has asked a short time ago and waits for the disk.
+    pub(crate) fn give_evidence(&mut self, m: usize, question: Question) {
+        let shown = self.shown(m);
+        let Question { by, life, round, number, set, brick, asked } = question;
+        let since = asked.unwrap_or(shown);
+        let Some(evidence) = self.evidence(m, set, brick, since) else {
+            if asked.is_none() {
+                self.count("disk looked at for an arbitration");
+                self.step(m, set, Input::LookAtDisk);
+            }
+            if shown <= since + DISK_LOOK {
+                let again = Question { asked: Some(since), ..question };
+                self.timer(m, LOOK_AGAIN, ToProcess::AskEvidence(again));
+            }
+            return;
+        };
+        if self.machines[by].life == life && self.network.reaches(Node::Server(m), Node::Server(by)) {
+            self.tell(by, ToProcess::Evidence { round, number, brick, evidence });
         }
     }
 

@@ -80,9 +80,7 @@ impl World {
             ToProcess::Read(id, state) => self.on_read(m, id, &state),
             ToProcess::NoLeader(id) => self.on_no_leader(m, id),
             ToProcess::Agreed(id, outcome) => self.on_agreed(m, id, outcome),
-            ToProcess::AskEvidence { by, life, round, number, set, brick } => {
-                self.give_evidence(m, (by, life), (round, number), set, brick);
-            }
+            ToProcess::AskEvidence(question) => self.give_evidence(m, question),
             ToProcess::Evidence { round, number, brick, evidence } => {
                 self.on_evidence(m, round, number, brick, evidence);
             }

@@ -82,13 +82,26 @@ pub(crate) enum ToProcess {
     /// The leader could not be asked.
     NoLeader(u64),
     /// Another server asks what is known of a brick here.
-    AskEvidence { by: usize, life: u32, round: u64, number: u64, set: SetId, brick: BrickId },
+    AskEvidence(Question),
     /// What another server says of its brick.
     Evidence { round: u64, number: u64, brick: BrickId, evidence: Evidence },
     /// An arbitration goes on.
     Round(u64),
     /// Who has not answered by now is silent: an arbitration, and which attempt of it.
     RoundOver(u64, u64),
+}
+
+/// A question for what is known of a brick: who asks, for which attempt of which arbitration of its.
+#[derive(Clone, Copy)]
+pub(crate) struct Question {
+    pub(crate) by: usize,
+    pub(crate) life: u32,
+    pub(crate) round: u64,
+    pub(crate) number: u64,
+    pub(crate) set: SetId,
+    pub(crate) brick: BrickId,
+    /// When it came, by the clock of who is asked; `None`: it is on its way.
+    pub(crate) asked: Option<Duration>,
 }
 
 impl Machine {

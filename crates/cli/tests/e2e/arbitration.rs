@@ -118,6 +118,29 @@ fn a_dead_disk_that_answers_first_gets_no_lead() {
     one_disk_stays_dead(1, true);
 }
 
+/// One server loses its power. The other one was paused meanwhile, and its disk has died: its memory still says that its
+/// bricks are whole.
+#[test]
+fn a_brick_does_not_abdicate_to_a_disk_that_died_unnoticed() {
+    let mut pool = pool_on_disks();
+    write_synced(&pool);
+    await_all_in_sync(&pool);
+    (0..3).for_each(|server| pool.freeze(server));
+    pool.disks.iter().for_each(Disk::shut_down);
+    pool.kill(1);
+    pool.disks[0].unmount();
+    pool.disks[0].mount();
+    pool.start(1);
+    pool.thaw(0);
+    pool.thaw(2);
+    read_synced(&pool);
+    pool.kill(2);
+    pool.disks[1].unmount();
+    pool.disks[1].mount();
+    pool.start(2);
+    await_all_in_sync(&pool);
+}
+
 /// The disk with the latest data is dead for good. The status names the way out; the set goes on with the older brick, and
 /// an empty disk in the place of the dead one is filled.
 #[test]

@@ -31,6 +31,7 @@ use server_core::{Asker, OpenSets, Sessions};
 pub(crate) use sessions::ClientReport;
 use sessions::{Clients, Connection};
 use set::SetHandle;
+use set_core::Input;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -82,6 +83,8 @@ pub(crate) enum ShardMessage {
     State(Arc<State>),
     /// How do the bricks do?
     Report(oneshot::Sender<Vec<BrickReport>>),
+    /// Does the disk of this set's brick work? The report tells when it last did.
+    LookAtDisk(SetId),
     /// Which sessions are there?
     Clients(oneshot::Sender<Vec<ClientReport>>),
     /// What of these sets is asked for most? It is counted from now on.
@@ -133,6 +136,8 @@ pub(crate) struct BrickReport {
     pub(crate) epoch: Epoch,
     pub(crate) lsn: Lsn,
     pub(crate) durable: Lsn,
+    /// When everything was last brought to disk.
+    pub(crate) disk_answered: Option<Duration>,
     pub(crate) free: u64,
     pub(crate) total: u64,
     /// How far its healing is.
@@ -322,6 +327,11 @@ impl Shard {
                 let reports = self.open_sets().iter().filter_map(SetHandle::report).collect();
                 let _gone = to.send(reports);
             }
+            ShardMessage::LookAtDisk(set) => {
+                if let Some(set) = self.set(set) {
+                    set.step(Input::LookAtDisk);
+                }
+            }
             ShardMessage::Clients(to) => {
                 let mut clients = self.clients.borrow().report();
                 self.open_sets().iter().for_each(|set| set.count_open(&mut clients));
@@ -342,7 +352,7 @@ impl Shard {
     fn tick(&self) {
         self.pulse.beat();
         for set in self.open_sets() {
-            set.tick();
+            set.step(Input::Tick);
         }
     }
 

@@ -91,7 +91,7 @@ impl Shard {
             let _gone = self.shared.control_requests.send(ControlRequest::Mounted(brick, mount));
         }
         handle.on_state(&self.state());
-        handle.tick();
+        handle.step(set_core::Input::Tick);
     }
 
     fn not_opened(self: &Rc<Self>, set: SetId, brick: BrickId, why: String) {

@@ -340,11 +340,6 @@ impl SetHandle {
         self.step(Input::Link(server, up));
     }
 
-    /// Timers.
-    pub(crate) fn tick(&self) {
-        self.step(Input::Tick);
-    }
-
     /// Once a second.
     pub(crate) fn maintain(&self) {
         self.step(Input::Maintenance);
@@ -416,6 +411,7 @@ impl SetHandle {
             epoch: r.epoch,
             lsn: r.lsn,
             durable: r.durable,
+            disk_answered: r.disk_answered,
             free,
             total,
             heal: r.heal.map(progress),

@@ -52,6 +52,8 @@ pub struct Memory {
     pub trash: usize,
     /// How long a page was that it was asked for.
     pub longest_page: usize,
+    /// How attributes cannot be written now.
+    pub flush_fails: Option<Errno>,
     /// The names of directories have to be read.
     pub unlisted: bool,
     /// What its names lead to has to be read from a disk.
@@ -459,7 +461,7 @@ impl LocalBrick for Memory {
     }
     fn begin_flush(&mut self) {}
     fn flush_slice(&mut self) -> Result<bool, Errno> {
-        Ok(true)
+        self.flush_fails.map_or(Ok(true), Err)
     }
     fn object(&mut self, _: Fid) -> Result<Option<Object>, Errno> {
         Ok(None)
