@@ -4,7 +4,7 @@ use crate::error::{FormatError, io_errno};
 use crate::object::{OpenObject, S_IFDIR, S_IFREG};
 use crate::open::Site;
 use disk_format::tag::{Tag, Version};
-use disk_format::{Identity, SealError};
+use disk_format::{Identity, SealError, Top};
 use file_system::{File, FileSystem, Host, Opening, Renaming, Times};
 use ids::Time;
 use std::path::{Path, PathBuf};
@@ -104,7 +104,7 @@ pub fn format_on(
         Errno::EROFS => FormatError::ReadOnly { path: path.to_path_buf() },
         errno => FormatError::Io { path: path.to_path_buf(), doing, errno },
     };
-    let root = OpenObject::new(fs.open_dir(path).map_err(|e| io("open", e))?, S_IFDIR);
+    let root = OpenObject::top(fs.open_dir(path).map_err(|e| io("open", e))?);
     check_file_system(path, &root)?;
     let tag = Tag {
         flags: 0,
@@ -121,7 +121,8 @@ pub fn format_on(
         make_folder(&meta, f.as_bytes()).map_err(|e| io("create .mortar", e))?;
     }
     // All replicas' roots begin alike.
-    root.chmod(0o755).and_then(|()| root.chown(Some(0), Some(0))).map_err(|e| io("set owner and mode", e))?;
+    let top = Top { mode: 0o755, uid: 0, gid: 0 };
+    crate::top::begin(&root, top).map_err(|e| io("set owner and mode", e))?;
     root.set_times(Times { atime: made, mtime: made }).map_err(|e| io("set times", e))?;
     root.set_tag(&tag).map_err(|e| io("tag", e))?;
     // The identity comes last: a brick that has one is whole.

@@ -81,6 +81,7 @@ mod stale;
 mod state_file;
 mod stubs;
 mod sync;
+mod top;
 mod tree;
 mod untagged;
 mod unused;

@@ -1,13 +1,15 @@
 //! Open objects, with their tags.
 
+use crate::top;
 use disk_format::tag::Version;
-use disk_format::{Tag, tag};
+use disk_format::{Tag, Top, tag};
 use file_system::File;
 pub(crate) use file_system::{S_IFDIR, S_IFLNK, S_IFMT, S_IFREG, Stat};
 use std::ops::Deref;
 use std::sync::Arc;
 use wire::Errno;
 use wire::op::{COPY_NAMES, EntryName, Intent, Leaving, decode_names};
+use wire::user::ACCESS_LIST;
 
 /// An open object that is kept, and what kind of object it is.
 #[derive(Clone, Debug)]
@@ -15,6 +17,8 @@ pub(crate) struct OpenObject {
     file: Arc<File>,
     /// Type bits of `st_mode`.
     pub(crate) kind: u32,
+    /// Whether it is a brick's top directory, of which users see what `top` says.
+    is_top: bool,
 }
 
 impl Deref for OpenObject {
@@ -58,12 +62,72 @@ pub(crate) fn open_at(dir: &File, name: &[u8], kind: u32) -> Result<OpenObject, 
 
 impl OpenObject {
     pub(crate) fn new(file: File, kind: u32) -> OpenObject {
-        OpenObject { file: Arc::new(file), kind }
+        OpenObject::from_shared(Arc::new(file), kind)
     }
 
     /// One that is open and shared already.
     pub(crate) fn from_shared(file: Arc<File>, kind: u32) -> OpenObject {
-        OpenObject { file, kind }
+        OpenObject { file, kind, is_top: false }
+    }
+
+    /// A brick's top directory: users see the owner and the bits that it has for them ([`top`]).
+    pub(crate) fn top(file: File) -> OpenObject {
+        OpenObject { is_top: true, ..OpenObject::new(file, S_IFDIR) }
+    }
+
+    /// What users see of a top directory, if that is not what the directory itself has.
+    fn veil(&self) -> Result<Option<Top>, Errno> {
+        if self.is_top { top::read(&self.file) } else { Ok(None) }
+    }
+
+    /// The object's attributes, as users see them.
+    pub(crate) fn stat(&self) -> Result<Stat, Errno> {
+        let stat = self.file.stat()?;
+        Ok(self.veil()?.map_or(stat, |top| top::show(stat, top)))
+    }
+
+    /// Sets the permission bits that users see.
+    pub(crate) fn chmod(&self, mode: u32) -> Result<(), Errno> {
+        match self.veil()? {
+            Some(top) => top::write(&self.file, Top { mode: mode & 0o7777, ..top }),
+            None => self.file.chmod(mode),
+        }
+    }
+
+    /// Sets the owner and the group that users see, as far as given.
+    pub(crate) fn chown(&self, uid: Option<u32>, gid: Option<u32>) -> Result<(), Errno> {
+        match self.veil()? {
+            Some(top) => {
+                let (uid, gid) = (uid.unwrap_or(top.uid), gid.unwrap_or(top.gid));
+                top::write(&self.file, Top { uid, gid, ..top })
+            }
+            None => self.file.chown(uid, gid),
+        }
+    }
+
+    /// An extended attribute of any length, `None` without it.
+    pub(crate) fn whole_xattr(&self, name: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
+        let value = self.file.whole_xattr(name)?;
+        if name != ACCESS_LIST.as_bytes() {
+            return Ok(value);
+        }
+        let veil = self.veil()?;
+        Ok(value.map(|list| veil.map_or(list.clone(), |top| top::show_list(list, top.mode))))
+    }
+
+    /// Sets an extended attribute. An access list sets the permission bits, too.
+    pub(crate) fn set_xattr(&self, name: &[u8], value: &[u8]) -> Result<(), Errno> {
+        let is_list = name == ACCESS_LIST.as_bytes();
+        match if is_list { self.veil()? } else { None } {
+            Some(top) => {
+                let (hidden, bits) = top::hide_list(value);
+                // The kernel says whether it is a list.
+                self.file.set_xattr(name, &hidden)?;
+                let mode = top.mode & !0o777 | bits;
+                top::write(&self.file, Top { mode, ..top })
+            }
+            None => self.file.set_xattr(name, value),
+        }
     }
 
     /// For work that outlives the brick's thread's interest in it.

@@ -152,7 +152,7 @@ impl Site {
             Errno::ENOENT => OpenError::NotBrick { path: path.to_path_buf() },
             errno => OpenError::Io { path: path.to_path_buf(), doing: "open", errno },
         };
-        let root = OpenObject::new(fs.open_dir(path).map_err(failed)?, S_IFDIR);
+        let root = OpenObject::top(fs.open_dir(path).map_err(failed)?);
         let meta = Arc::new(root.open_at(RESERVED, S_IFDIR).map_err(failed)?);
         Ok(Site { path: path.to_path_buf(), root, meta })
     }
@@ -375,13 +375,15 @@ impl Brick {
             bound: Bound::new(options.journal_size),
             _lock: lock,
         };
+        let top_is_lost = crate::top::close_brick(&brick.path, &brick.root);
         // A sync of an earlier process may have failed, which nobody wrote down.
         brick.shared.fail();
         brick.write_journal_again(brick.durable().lsn);
         brick.recover(position, start)?;
         brick.keep_named_for_good(&changed.named_orphans).map_err(|e| at.io("look for orphans in", e))?;
         brick.learn_lost(&at, stale_set, consistent_to)?;
-        brick.mark_incomplete_stale().map_err(|e| at.io("mark what is stale in", e))?;
+        let marked = brick.mark_incomplete_stale().and_then(|()| brick.mark_top_stale(top_is_lost));
+        marked.map_err(|e| at.io("mark what is stale in", e))?;
         brick.write_at_opening(in_memory).map_err(|e| at.io("write again what was not synced in", e))?;
         Ok(brick)
     }
@@ -400,6 +402,14 @@ impl Brick {
         let Some(fid) = self.found.incomplete else { return Ok(()) };
         let consistent_to = Lsn(self.last().lsn.0.saturating_sub(1));
         self.stale.add(StaleSet { from: consistent_to, objects: vec![fid], versions_valid_to: consistent_to })
+    }
+
+    fn mark_top_stale(&mut self, is_lost: bool) -> Result<(), Errno> {
+        if !is_lost {
+            return Ok(());
+        }
+        let (last, root) = (self.last().lsn, self.identity.root);
+        self.stale.add(StaleSet { from: last, objects: vec![root], versions_valid_to: last })
     }
 
     /// What opening found.

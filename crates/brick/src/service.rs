@@ -135,6 +135,9 @@ pub fn release(path: &Path, identity: &Identity) -> Result<(), String> {
                     path.display()
                 ));
             }
+            let root = Host.open_dir(path).map(OpenObject::top);
+            let opened = root.and_then(|root| crate::top::open_again(&root));
+            opened.map_err(|e| format!("{}: set owner and mode: {e}", path.display()))?;
             std::fs::remove_dir_all(own(path)).map_err(|e| format!("{}: {e}", own(path).display()))
         }
         Ok(Some(i)) => {

@@ -12,6 +12,7 @@ pub mod marks;
 pub mod sealed;
 pub mod state;
 pub mod tag;
+pub mod top;
 
 pub use identity::Identity;
 pub use journal::{Record, RecordError, SegmentHead};
@@ -19,6 +20,7 @@ pub use marks::Marks;
 pub use sealed::SealError;
 pub use state::State;
 pub use tag::{Tag, TagError};
+pub use top::Top;
 
 /// CRC-64/NVME of the parts, one after the other.
 pub fn crc64(parts: &[&[u8]]) -> u64 {

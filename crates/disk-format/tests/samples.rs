@@ -158,6 +158,17 @@ fn notes_of_an_adoption_are_frozen() {
 }
 
 #[test]
+fn what_users_see_of_a_top_directory_is_frozen() {
+    use disk_format::Top;
+    let fresh = || Top { mode: 0o2775, uid: 1000, gid: 70_000 }.encode();
+    let file = folder("top").join("top.txt");
+    sample::check(&file, fresh, |b| Top::decode(b).unwrap(), Top::encode);
+    let wrong = Top { mode: 0o10_755, uid: 0, gid: 0 }.encode();
+    assert!(Top::decode(&wrong).is_err(), "bits of a type");
+    assert!(Top::decode(&[fresh(), vec![0]].concat()).is_err(), "trailing bytes");
+}
+
+#[test]
 fn the_head_of_a_segment_is_frozen() {
     let fresh = || SegmentHead { brick: BrickId(3), base: stamp(1, 8), previous: Lsn(1) }.encode();
     let file = folder("segment").join("head.txt");

@@ -64,7 +64,7 @@ fn unchecked_sum(bytes: &[u8]) -> bool {
 
 type Row = (&'static str, Vec<Vec<u8>>, fn(&[u8]) -> bool);
 
-fn on_disk() -> [Row; 12] {
+fn on_disk() -> [Row; 13] {
     let at = |of: &str| hex(&format!("disk-format/testdata/{of}"));
     let both = |one: &str, two: &str| [at(one), at(two)].concat();
     [
@@ -91,6 +91,7 @@ fn on_disk() -> [Row; 12] {
         ("became", at("adoption/v1"), |b| {
             again(b, disk_format::adoption::Became::decode, disk_format::adoption::Became::encode)
         }),
+        ("top directory", at("top/v1"), |b| again(b, disk_format::Top::decode, disk_format::Top::encode)),
         ("identity", at("identity/v1"), |b| again(&sealed_again(b), Identity::decode, Identity::encode)),
         ("marks", at("marks/v1"), |b| again(&sealed_again(b), Marks::decode, Marks::encode)),
         ("state of a brick", at("state/v1"), |b| {

@@ -75,7 +75,7 @@ pub fn check_adoptable(
         return Err(FormatError::NotDirectory { path: path.to_path_buf() });
     }
     let io = |errno| FormatError::Io { path: path.to_path_buf(), doing: "open", errno };
-    let root = OpenObject::new(Host.open_dir(path).map_err(io)?, S_IFDIR);
+    let root = OpenObject::top(Host.open_dir(path).map_err(io)?);
     check_owner(path, &root, is_leftover)?;
     check_file_system(path, &root)?;
     survey::look(path, &root, go_on).map(drop)
@@ -136,7 +136,7 @@ pub fn begin_adoption(path: &Path, identity: &Identity) -> Result<(), FormatErro
 /// As [`begin_adoption`].
 pub fn begin_adoption_on(fs: &dyn FileSystem, path: &Path, identity: &Identity) -> Result<(), FormatError> {
     let io = |doing| move |errno| FormatError::Io { path: path.to_path_buf(), doing, errno };
-    let root = OpenObject::new(fs.open_dir(path).map_err(io("open"))?, S_IFDIR);
+    let root = OpenObject::top(fs.open_dir(path).map_err(io("open"))?);
     check_file_system(path, &root)?;
     make_folder(&root, RESERVED).map_err(io("create .mortar in"))?;
     let meta = root.open_at(RESERVED, S_IFDIR).map_err(io("open .mortar in"))?;
@@ -145,6 +145,7 @@ pub fn begin_adoption_on(fs: &dyn FileSystem, path: &Path, identity: &Identity) 
     }
     check_unused(path, &meta)?;
     meta.chmod(0o700).map_err(io("protect .mortar in"))?;
+    crate::top::forget_old(&root).map_err(io("set owner and mode of"))?;
     write_durably(&meta, ADOPTING, &identity.encode()).map_err(io("write .mortar/adopting in"))?;
     root.sync().map_err(io("sync"))
 }

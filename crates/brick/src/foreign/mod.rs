@@ -68,7 +68,7 @@ impl ForeignFiles {
     /// # Errors
     /// The kernel's.
     pub fn open(path: &Path) -> Result<ForeignFiles, Errno> {
-        let root = OpenObject::new(Host.open_dir(path)?, S_IFDIR);
+        let root = OpenObject::top(Host.open_dir(path)?);
         let meta = root.open_at(RESERVED, S_IFDIR)?;
         crate::identity::make_folder(&meta, FOLDER)?;
         let folder = Arc::new(meta.open_at(FOLDER, S_IFDIR)?);
