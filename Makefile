@@ -10,7 +10,7 @@ TOOLS := git:git fusermount3:fuse3 ip:iproute2 nft:nftables setpriv:util-linux n
   mkfs.ext4:e2fsprogs mkfs.xfs:xfsprogs xfs_io:xfsprogs tar:tar diff:diffutils strace:strace promtool:prometheus \
   curl:curl openssl:openssl python3:python3
 
-.PHONY: help build demo test check unit beside fuzz e2e tools install uninstall packages docs
+.PHONY: help build demo test check unit beside fuzz e2e tools install uninstall packages docs acceptance
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -48,6 +48,9 @@ e2e: build $(PJDFSTEST) ## end-to-end tests of the release binary: real servers 
 # An outside suite, from the registry.
 $(PJDFSTEST):
 	cargo install --locked --quiet --root $(dir $(@D)) --target-dir $(CURDIR)/target/suites pjdfstest --version 0.2.2
+
+acceptance: build ## what other people's programs say: man, bash, zsh, Prometheus, Chromium; as root, installs them
+	MORTAR_BIN=$(BINARY) scripts/acceptance
 
 MDBOOK := mdbook@0.5.4
 docs: build ## the documentation as a site, with a reference of commands and options: target/docs/index.html
