@@ -225,7 +225,7 @@ impl Brick {
             At::Entry(e) if e.fid == fid && self.progress.is_replaying() => return self.leave_orphanage(fid),
             other => return self.diverged(add.dir, name, other),
         }
-        let dir = self.open_dir(add.dir)?;
+        let dir = self.dir_of_name(add.dir, name)?;
         self.folders.orphans().release(fid, &dir, name)?;
         self.invalidate_attrs(fid);
         self.entered(add.dir, name, Entry { fid, home: self.identity.set, kind: S_IFREG });

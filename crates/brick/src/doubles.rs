@@ -95,7 +95,7 @@ impl Brick {
     /// A file with several names is one file under all of them.
     pub(crate) fn unite(&mut self, dir: Fid, e: &DirEntry) -> Result<(), Errno> {
         let linked = e.kind != S_IFDIR && e.attr.as_ref().is_some_and(|a| a.nlink > 1);
-        let parent = self.open_dir(dir)?;
+        let parent = self.dir_of_name(dir, e.name.as_bytes())?;
         if !linked || !self.is_double(&parent, e.name.as_bytes(), e.fid)? {
             return Ok(());
         }

@@ -70,6 +70,11 @@ impl Fresh {
         self.is_known().then(|| self.moved.keys().copied().collect())
     }
 
+    /// Whether the object may not be on disk as it was made.
+    pub(crate) fn may_be_fresh(&self, fid: Fid) -> bool {
+        !self.is_known() || self.objects.contains_key(&fid)
+    }
+
     fn is_known(&self) -> bool {
         self.unknown_to <= self.durable
     }

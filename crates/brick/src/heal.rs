@@ -181,6 +181,7 @@ impl Brick {
 
     /// Moves something to the heal trash that is in one of Mortar's own folders.
     fn hide(&mut self, dir: &File, name: &[u8], fid: Fid) -> Result<(), Errno> {
+        self.gather_names(fid)?;
         match self.folders.heal_trash().receive_again(dir, name, fid) {
             Ok(()) | Err(Errno::ENOENT) => {}
             Err(e) => return Err(e),
@@ -189,6 +190,7 @@ impl Brick {
         if fid.is_names() {
             // A folder of names that is made again has the fid that it had, and not what was in it.
             self.names.clear();
+            self.drop_unused_copy(fid)?;
         }
         Ok(())
     }

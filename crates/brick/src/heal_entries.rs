@@ -61,7 +61,7 @@ impl Brick {
     /// Takes a name away that the other brick does not have. The object may have another name there: it is kept.
     pub(crate) fn move_to_trash(&mut self, dir: Fid, name: &[u8], fid: Fid) -> Result<(), Errno> {
         tracing::debug!(brick = %self.path.display(), %dir, name = %String::from_utf8_lossy(name), %fid, "moves to the heal trash");
-        let parent = self.open_dir(dir)?;
+        let parent = self.dir_of_name(dir, name)?;
         let stat = parent.stat_at(name)?;
         let dir_kind = stat.mode & S_IFMT == S_IFDIR;
         if !dir_kind && (stat.nlink > 1 || self.is_double(&parent, name, fid)?) {
@@ -151,7 +151,7 @@ impl Brick {
 
     /// Gives a file that is here under another name, or without one, this name.
     pub(crate) fn link_again(&mut self, e: &DirEntry, dir: Fid) -> Result<(), Errno> {
-        let to = self.open_dir(dir)?;
+        let to = self.dir_of_name(dir, e.name.as_bytes())?;
         let mut moved = false;
         for folder in [self.folders.heal_trash(), self.folders.orphans()] {
             match folder.release(e.fid, &to, e.name.as_bytes()) {

@@ -93,6 +93,9 @@ impl Brick {
             At::Free => Ok(()),
             At::Unknown => self.quarantine(parent, name),
             At::Entry(e) if e.fid == fid => Ok(()),
+            At::Entry(e) if !e.is_dir() && !self.is_own_dir(parent)? && self.give_way(parent, name)? => {
+                Ok(())
+            }
             At::Entry(e) => {
                 self.keep_times(parent)?;
                 self.keep_entry(parent, name, e.fid)?;

@@ -4,6 +4,7 @@
 //! What lies beneath a directory in the heal trash leaves the index as it is removed: the index then knows nothing that is
 //! gone. A kill in between is repaired when the brick is opened.
 
+use crate::far_names::PutBack;
 use crate::folders::{HiddenJob, hidden_name};
 use crate::index::Located;
 use crate::marks::MarksJob;
@@ -23,6 +24,7 @@ const MAX_REMOVED: usize = 50_000;
 pub struct EndJob {
     heal_trash: Arc<File>,
     gone: Vec<Fid>,
+    names: PutBack,
     marks: Option<MarksJob>,
     sync: crate::SyncJob,
 }
@@ -62,6 +64,9 @@ impl EndJob {
         };
         if kind == S_IFDIR {
             let open = dir.open_at(name, S_IFDIR)?;
+            if let Some(tag) = tag.filter(|tag| tag.home != self.names.own) {
+                self.names.all(&open, tag.fid)?;
+            }
             crate::scan::names(&open)?.iter().try_for_each(|held| self.remove(&open, held, removed))?;
             dir.remove_dir(name)?;
         } else {
@@ -100,6 +105,10 @@ impl Brick {
         if !goes(&stat) {
             self.invalidate_attrs(fid);
         } else if !self.is_double(&trash, name.as_bytes(), fid)? {
+            if stat.mode & S_IFMT == S_IFDIR {
+                // Nothing is found in it from now on.
+                self.gather_names(fid.names())?;
+            }
             self.forget(fid);
         }
         self.folders.forgotten().get_or_insert_default().push(fid);
@@ -119,6 +128,7 @@ impl Brick {
         }
         let gone = self.folders.forgotten().take().unwrap_or_default();
         let (heal_trash, marks) = (self.folders.heal_trash().share(), self.begin_marks());
-        Ok(EndJob { heal_trash, gone, marks, sync: self.begin_sync(None)? })
+        let names = PutBack { own: self.identity.set, lost_found: self.folders.lost_found().share() };
+        Ok(EndJob { heal_trash, gone, names, marks, sync: self.begin_sync(None)? })
     }
 }

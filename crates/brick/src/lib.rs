@@ -14,7 +14,7 @@
 //! |---|---|---|
 //! | journal | `journal`, `bound` | append, read, cut, take the last record back |
 //! | state and syncs | `state_file`, `sync`, `fresh`, `lost`, `write_again` | begin a job; say what is and is not on disk |
-//! | the tree | `tree`, `place`, `far_entry`, `folders`, `object`, `scan` | find, open and move objects |
+//! | the tree | `tree`, `place`, `far_entry`, `far_names`, `folders`, `object`, `scan` | find, open and move objects |
 //! | caches | `index`, `known_names`, `nodes`, `open_objects`, `listing` | look up, note, forget |
 //! | changes | `apply`: `making`, `names`, `moves`, `content`, `attrs`, `partial` | carry out a change, all or in part |
 //! | reads | `read`, `page`, `room`, `validate` | ask |
@@ -38,6 +38,7 @@ mod doubles;
 mod effects;
 mod error;
 mod far_entry;
+mod far_names;
 mod folders;
 mod foreign;
 mod fresh;

@@ -4,6 +4,7 @@
 //! The names of a large directory are read on another thread ([`ListJob`]). What changes meanwhile is noted, and is laid
 //! over what was read: of a name that changed nothing that the thread saw counts.
 
+use crate::far_names::each_candidate;
 use crate::locks::locked;
 use crate::lru::Lru;
 use file_system::File;
@@ -39,19 +40,6 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// The names in a directory; `root`: the brick's root, whose folder `.mortar` is none of them.
-    pub(crate) fn read(dir: &File, root: bool) -> Result<Names, Errno> {
-        let mut names = Names::default();
-        dir.list(&mut |name, kind, _| {
-            if !(root && name == RESERVED) {
-                names.push(name, kind);
-            }
-            true
-        })?;
-        names.sort();
-        Ok(names)
-    }
-
     fn push(&mut self, name: &[u8], kind: u32) {
         let len = u8::try_from(name.len()).unwrap_or(u8::MAX);
         let kind = u8::try_from(kind >> 12).unwrap_or(0);
@@ -62,6 +50,8 @@ impl Names {
     fn sort(&mut self) {
         let bytes = &self.bytes;
         self.slots.sort_unstable_by(|a, b| (a.cookie, name_of(bytes, a)).cmp(&(b.cookie, name_of(bytes, b))));
+        // What lies in a folder of names and in the copy of its directory is one name.
+        self.slots.dedup_by(|a, b| a.cookie == b.cookie && name_of(bytes, a) == name_of(bytes, b));
     }
 
     /// The names from this place on.
@@ -162,11 +152,40 @@ impl Listing {
 /// What a thread read, when it has.
 type Outcome = Arc<Mutex<Option<Result<Names, Errno>>>>;
 
+/// What the names of a directory are read from.
+pub(crate) struct NamesOf {
+    pub(crate) dir: Arc<File>,
+    /// The directory is a folder of names, and this the copy in which some of them lie, as files.
+    pub(crate) copy: Option<Arc<File>>,
+    /// The one of the two that is in the tree is the brick's root, whose folder `.mortar` is no name.
+    pub(crate) root: bool,
+}
+
+impl NamesOf {
+    /// Reads them.
+    pub(crate) fn read(&self) -> Result<Names, Errno> {
+        let mut names = Names::default();
+        self.dir.list(&mut |name, kind, _| {
+            if !(self.root && name == RESERVED) {
+                names.push(name, kind);
+            }
+            true
+        })?;
+        if let Some(copy) = &self.copy {
+            each_candidate(copy, self.root, &mut |name, kind| {
+                names.push(name, kind);
+                true
+            })?;
+        }
+        names.sort();
+        Ok(names)
+    }
+}
+
 /// Reads the names of a directory. Runs on any thread.
 #[must_use = "nothing is read before it has run"]
 pub struct ListJob {
-    dir: Arc<File>,
-    root: bool,
+    source: NamesOf,
     outcome: Outcome,
 }
 
@@ -176,7 +195,7 @@ impl ListJob {
     pub fn run(self) {
         let mut outcome = locked(&self.outcome);
         if outcome.is_none() {
-            *outcome = Some(Names::read(&self.dir, self.root));
+            *outcome = Some(self.source.read());
         }
     }
 }
@@ -250,10 +269,10 @@ impl Listings {
     }
 
     /// Begins to read a directory's names on another thread, or to wait for it.
-    pub(crate) fn begin(&mut self, fid: Fid, dir: Arc<File>, root: bool) -> ListJob {
+    pub(crate) fn begin(&mut self, fid: Fid, source: NamesOf) -> ListJob {
         let since = self.tick;
         let reading = self.reading.entry(fid).or_insert_with(|| Reading { since, ..Reading::default() });
-        ListJob { dir, root, outcome: reading.outcome.clone() }
+        ListJob { source, outcome: reading.outcome.clone() }
     }
 
     /// Takes over what another thread has read.
@@ -365,7 +384,8 @@ mod tests {
         let dir = file_system::FileSystem::open_dir(&file_system::Host, &std::env::temp_dir()).unwrap();
         let mut ls = Listings::new(1000);
         let (fid, dir) = (Fid::default(), Arc::new(dir));
-        let (job, second) = (ls.begin(fid, dir.clone(), false), ls.begin(fid, dir, false));
+        let source = || NamesOf { dir: dir.clone(), copy: None, root: false };
+        let (job, second) = (ls.begin(fid, source()), ls.begin(fid, source()));
         ls.removed(fid, b"f7");
         ls.added(fid, b"new", 0);
         ls.take_read(fid);

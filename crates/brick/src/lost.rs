@@ -17,11 +17,12 @@ use crate::arrivals::strip_left;
 use crate::doubles::unite_stubs;
 use crate::effects::effects;
 use crate::error::OpenError;
+use crate::far_names::may_be_stale;
 use crate::folders::hidden_name;
 use crate::index::{Index, Located};
 use crate::journal::Journal;
 use crate::marks::is_marked_file;
-use crate::object::{OpenObject, S_IFMT, S_IFREG, tag_of};
+use crate::object::{OpenObject, S_IFDIR, S_IFMT, S_IFREG, tag_of};
 use crate::open::Site;
 use crate::scan::Seen;
 use crate::untagged::{Untagged, bring_out, quarantine, release_names};
@@ -159,10 +160,12 @@ fn is_in_tree(seen: &Seen<'_>) -> bool {
 fn changed_since(root: &OpenObject, set: SetId, time: Time, known: Option<&Index>) -> Result<Changed, Errno> {
     let from = time.sec.saturating_sub(GRAIN);
     let mut found = Changed::default();
-    if let Some(tag) = root.tag()?.filter(|tag| tag.home == set)
-        && root.stat()?.ctime.sec >= from
-    {
-        found.objects.push(tag.fid);
+    if let Some(tag) = root.tag()? {
+        let changed = root.stat()?.ctime.sec >= from;
+        if tag.home != set && may_be_stale(root, root, (tag.fid, set), changed)? {
+            found.objects.push(tag.fid.names());
+        }
+        found.objects.extend((tag.home == set && changed).then_some(tag.fid));
     }
     crate::scan::walk(root, &mut |seen| {
         let tag = match &seen.tag {
@@ -180,6 +183,13 @@ fn changed_since(root: &OpenObject, set: SetId, time: Time, known: Option<&Index
             found.marked.push(tag.fid);
         }
         let made = |index: &Index| index.get(tag.fid).map(|at| at.is_none());
+        if tag.home != set && seen.stat.mode & S_IFMT == S_IFDIR {
+            // Names of files may have come or gone here.
+            let (copy, changed) = (seen.dir.open_at(seen.name, S_IFDIR)?, seen.stat.ctime.sec >= from);
+            if may_be_stale(root, &copy, (tag.fid, set), changed)? {
+                found.objects.push(tag.fid.names());
+            }
+        }
         if seen.stat.ctime.sec >= from || known.map_or(Ok(false), made)? {
             if tag.home == set {
                 found.objects.push(tag.fid);

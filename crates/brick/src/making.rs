@@ -38,13 +38,13 @@ impl Brick {
         match self.find(parent, name)? {
             At::Free => {}
             At::Entry(e) if e.fid == what.fid => {
-                let dir = self.open_dir(parent)?;
+                let dir = self.dir_of_name(parent, name)?;
                 let open = open_at(&dir, name, e.kind)?;
                 return self.finish(parent, name, what, open);
             }
             At::Entry(e) => return self.diverged(parent, name, At::Entry(e)),
             At::Unknown => {
-                let dir = self.open_dir(parent)?;
+                let dir = self.dir_of_name(parent, name)?;
                 let kind = what.node.type_bits();
                 let half = dir.stat_at(name)?;
                 if self.progress.is_replaying() && half.mode & S_IFMT == kind && half.size <= 4096 {
@@ -60,7 +60,7 @@ impl Brick {
             self.progress.begins();
             return self.move_copy(what.fid, parent, name);
         }
-        let dir = self.open_dir(parent)?;
+        let dir = self.dir_of_name(parent, name)?;
         let made = make(&dir, name, what);
         if made.is_ok() || dir.stat_at(name).is_ok() {
             self.progress.begins();

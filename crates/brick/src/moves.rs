@@ -22,8 +22,11 @@ impl Brick {
             At::Entry(e) if e.fid == fid => e,
             other => return self.diverged(from.0, name, other),
         };
-        let dir = self.open_to_move(from.0, &[fid])?;
-        let to_dir = self.open_dir(to.0)?;
+        let dir = match from.0.is_names() {
+            true => self.dir_of_name(from.0, name)?,
+            false => self.open_to_move(from.0, &[fid])?,
+        };
+        let to_dir = self.dir_of_name(to.0, to_name)?;
         let mut prepared = None;
         match (self.find(to.0, to_name)?, replaced) {
             (At::Free, None) => {}

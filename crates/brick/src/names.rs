@@ -13,7 +13,7 @@ impl Brick {
             At::Entry(e) if e.fid == fid => {}
             other => return self.diverged(parent, name, other),
         }
-        let dir = self.open_dir(parent)?;
+        let dir = self.dir_of_name(parent, name)?;
         self.push_out(&dir, name, fid, orphan)?;
         self.file_left(parent, name);
         Ok(())
@@ -80,7 +80,7 @@ impl Brick {
             At::Entry(e) if e.fid == fid && self.progress.is_replaying() => return Ok(()),
             other => return self.diverged(parent, name, other),
         }
-        let dir = self.open_dir(parent)?;
+        let dir = self.dir_of_name(parent, name)?;
         open.link(&dir, name)?;
         self.invalidate_attrs(fid);
         self.entered(parent, name, Entry { fid, home, kind: open.kind });

@@ -52,6 +52,8 @@ impl ReadPages {
 #[must_use = "nothing is read before it has run"]
 pub struct PageJob {
     dir: Arc<File>,
+    /// Where the names lie that are not there.
+    copy: Option<Arc<File>>,
     names: Vec<Box<[u8]>>,
     /// If their attributes are wanted.
     index: Option<Arc<Store>>,
@@ -68,10 +70,12 @@ impl PageJob {
     pub fn run(self) {
         let mut seen = Vec::with_capacity(self.names.len());
         for name in self.names {
-            let Ok(Some(tag)) = tag_at(&self.dir, &name) else { continue };
-            if self.index.is_some()
-                && let Ok(stat) = self.dir.stat_at(&name)
-            {
+            let found = [Some(&self.dir), self.copy.as_ref()].into_iter().flatten().find_map(|dir| {
+                let tag = tag_at(dir, &name).ok().flatten()?;
+                let stat = dir.stat_at(&name).ok()?;
+                Some((tag, stat))
+            });
+            if let Some((tag, stat)) = found.filter(|_| self.index.is_some()) {
                 seen.push(Seen { name, tag, stat });
             }
         }
@@ -105,12 +109,13 @@ impl Brick {
             return None;
         }
         let open = self.open_dir(dir).ok()?;
+        let copy = self.copy_of_folder(dir).ok()?.map(|copy| copy.share());
         let seen = Arc::default();
         if plus && !self.stale.is_set() && self.read_pages.0.len() < MAX_JOBS {
             let at = self.journal.last();
             self.read_pages.0.push(ReadPage { dir, at, seen: Arc::clone(&seen) });
         }
-        Some(PageJob { dir: open.share(), names, index: plus.then(|| self.index.share()), seen })
+        Some(PageJob { dir: open.share(), copy, names, index: plus.then(|| self.index.share()), seen })
     }
 
     /// Takes over what jobs have read of a directory.
@@ -132,7 +137,7 @@ impl Brick {
         });
         for Seen { name, tag, stat } in taken {
             // A stub that was removed and made again has the fid that it had: where it is now is not known.
-            if tag.stub_kind().is_some() {
+            if tag.stub_kind().is_some() || (dir.is_names() && tag.home != self.identity.set) {
                 continue;
             }
             if self.nodes.peek(tag.fid).is_none() {

@@ -134,7 +134,7 @@ impl Brick {
 
     /// Frees a name in a copied directory. False if the name cannot be had: the directory is this set's own (its entries
     /// come by their own changes only), or the name's holder is.
-    fn make_room(&mut self, parent: Fid, name: &[u8]) -> Result<bool, Errno> {
+    pub(crate) fn make_room(&mut self, parent: Fid, name: &[u8]) -> Result<bool, Errno> {
         let own = self.identity.set;
         if self.load(parent)?.tag().home == own {
             return Ok(false);
@@ -159,6 +159,7 @@ impl Brick {
                 self.left(parent, name);
                 Ok(true)
             }
+            At::Entry(e) if !e.is_dir() => self.give_way(parent, name),
             At::Entry(_) => Ok(false),
         }
     }
@@ -300,6 +301,9 @@ impl Brick {
         name: &Name,
         version: Version,
     ) -> Result<(), Errno> {
+        if fid.is_names() {
+            return self.place_names(fid, path, name, version);
+        }
         let time = self.load(fid)?.tag().ctime;
         let from = self.location(fid)?.parent;
         if let Some(parent) = from

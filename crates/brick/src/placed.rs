@@ -177,6 +177,9 @@ impl Brick {
             // The root is known without it.
             if fid != self.identity.root && self.index.get(fid)?.is_none() {
                 self.index.put(fid, at);
+                // Files of this set may have names in it.
+                self.listings.forget(fid.names());
+                self.names.clear();
             }
         }
         Ok(())

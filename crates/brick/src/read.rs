@@ -1,7 +1,7 @@
 //! Reading: data, links, attributes, directories, room.
 
 use crate::folders::HiddenJob;
-use crate::listing::{ListJob, Listing, Names};
+use crate::listing::{ListJob, Listing, NamesOf};
 use crate::object::{OpenObject, S_IFLNK, tag_at};
 use crate::open::Brick;
 use crate::tree::At;
@@ -199,22 +199,34 @@ impl Brick {
     /// are at hand, or are few.
     pub fn begin_list(&mut self, dir: Fid) -> Option<ListJob> {
         self.listings.take_read(dir);
-        if self.listings.peek(dir).is_some() || self.fresh(dir).ok()?.1.size <= FEW_NAMES {
+        if self.listings.peek(dir).is_some() {
+            return None;
+        }
+        let copy = self.copy_of_folder(dir).ok()?;
+        let beside = copy.as_ref().map_or(Ok(0), |copy| copy.stat().map(|s| s.size)).ok()?;
+        if self.fresh(dir).ok()?.1.size.saturating_add(beside) <= FEW_NAMES {
             return None;
         }
         let open = self.open_dir(dir).ok()?;
-        Some(self.listings.begin(dir, open.share(), dir == self.identity.root))
+        let source = self.source_of_names(dir, &open, copy.as_ref());
+        Some(self.listings.begin(dir, source))
     }
 
     /// The names of a directory. Read here and now unless [`Brick::begin_list`] has seen to it.
     pub(crate) fn listing(&mut self, dir: Fid) -> Result<&Listing, Errno> {
         self.listings.take_read(dir);
         if self.listings.peek(dir).is_none() {
-            let open = self.open_dir(dir)?;
-            let names = Names::read(&open, dir == self.identity.root)?;
+            let (open, copy) = (self.open_dir(dir)?, self.copy_of_folder(dir)?);
+            let names = self.source_of_names(dir, &open, copy.as_ref()).read()?;
             self.listings.keep(dir, Listing::new(names));
         }
         self.listings.get(dir).ok_or(Errno::EIO)
+    }
+
+    /// What a directory's names are read from: for a folder of names also the copy of its directory.
+    fn source_of_names(&self, dir: Fid, open: &OpenObject, copy: Option<&OpenObject>) -> NamesOf {
+        let root = dir.without_names() == self.identity.root;
+        NamesOf { dir: open.share(), copy: copy.map(OpenObject::share), root }
     }
 
     /// What a name leads to, `None` if that is not ours.
@@ -230,7 +242,7 @@ impl Brick {
 
     /// Only who it is: listing names needs no more.
     fn glance(&mut self, dir: Fid, name: &[u8], kind: u32) -> Result<Option<Entry>, Errno> {
-        let open = self.open_dir(dir)?;
+        let open = self.dir_of_name(dir, name)?;
         match tag_at(&open, name) {
             Ok(Some(t)) => {
                 let kind = t.stub_kind().unwrap_or(kind);
@@ -251,7 +263,7 @@ impl Brick {
         cold: bool,
     ) -> Result<(bool, wire::Attr), Errno> {
         if cold {
-            let open: OpenObject = self.open_dir(dir)?;
+            let open: OpenObject = self.dir_of_name(dir, name)?;
             if let Some(tag) = tag_at(&open, name)?.filter(|t| t.fid == e.fid) {
                 let stat = open.stat_at(name)?;
                 self.learn_node(tag, stat)?;

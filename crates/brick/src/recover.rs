@@ -143,8 +143,10 @@ impl Brick {
         // What they removed leaves the index when it is looked for.
         for fid in records.iter().flat_map(|r| r.change.touched()) {
             // What became a stub is there, and another one.
-            if !self.is_known(fid).map_err(io("look up what changed in"))? {
-                self.index.remove(fid);
+            for fid in [fid, fid.without_names()] {
+                if !self.is_known(fid).map_err(io("look up what changed in"))? {
+                    self.index.remove(fid);
+                }
             }
         }
         let killed = !self.found.clean && !self.found.rebooted;
@@ -267,9 +269,16 @@ impl Brick {
     /// Looks up every name that the records gave: what is found there is in the index afterwards. Directories may have
     /// moved in between, so it goes over the records, from either end, until nothing new is found.
     fn learn(&mut self, records: &[Record]) -> Result<(), Errno> {
-        let root = self.identity.root;
         let mut names: Vec<(Fid, &Name)> = records.iter().flat_map(|r| given(&r.change)).collect();
         names.dedup();
+        // Names of files lie in copies of other sets' directories: those have to be known before.
+        let (far, near) = names.into_iter().partition(|(dir, _)| dir.is_names());
+        self.learn_names(near)?;
+        self.learn_names(far)
+    }
+
+    fn learn_names(&mut self, mut names: Vec<(Fid, &Name)>) -> Result<(), Errno> {
+        let root = self.identity.root;
         loop {
             let before = names.len();
             names.reverse();

@@ -170,6 +170,14 @@ impl set_core::LocalBrick for Brick {
         Ok(Brick::begin_orphans(self)?.map(Work::Hidden))
     }
 
+    fn begin_folders(&mut self) -> Result<Option<Work>, Errno> {
+        Ok(self.folders.lost_found().begin_list()?.map(Work::Hidden))
+    }
+
+    fn are_names_at(&mut self, folder: Fid, path: &[wire::op::Ancestor], name: &Name) -> Result<bool, Errno> {
+        Brick::are_names_at(self, folder, path, name)
+    }
+
     fn validate(&mut self, change: &Change) -> Result<(), Errno> {
         Brick::validate(self, change)
     }

@@ -256,7 +256,7 @@ impl Brick {
             let found = self.find(drop.dir, drop.name.as_bytes())?;
             return self.diverged(drop.dir, drop.name.as_bytes(), found);
         }
-        let dir = self.open_dir(drop.dir)?;
+        let dir = self.dir_of_name(drop.dir, drop.name.as_bytes())?;
         self.push_out(&dir, drop.name.as_bytes(), fid, orphan)?;
         self.left(drop.dir, drop.name.as_bytes());
         Ok(())
@@ -296,7 +296,7 @@ impl Brick {
             Err(e) => return Err(e),
         }
         self.forget(dir);
-        Ok(())
+        self.drop_unused_copy(dir)
     }
 }
 

@@ -134,6 +134,8 @@ impl Brick {
         let Some(moved) = self.shared.fresh().moved_dirs() else { return self.begin_sync(None) };
         let mut wanted: Vec<Fid> = moved.into_iter().filter(|f| !objects.contains(f)).collect();
         wanted.extend(objects);
+        // Names of a folder lie in the copy of its directory as well.
+        wanted.extend(objects.iter().filter(|fid| fid.is_names()).map(|fid| fid.without_names()));
         while let Some(fid) = wanted.pop() {
             let open = self.load(fid).map(drop).and_then(|()| self.flush_node(fid));
             match open.and_then(|()| self.open_fid(fid)) {

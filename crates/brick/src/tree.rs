@@ -69,6 +69,7 @@ impl Brick {
     pub(crate) fn entered(&mut self, parent: Fid, name: &[u8], entry: Entry) {
         self.shared.fresh().entered(parent, entry.fid);
         self.names.note(parent, name, Some(entry));
+        self.forget_in_copy(parent, name);
         self.listings.added(parent, name, entry.kind);
         if entry.is_dir() {
             // Its parent has one link more.
@@ -93,7 +94,15 @@ impl Brick {
     /// Notes the end of an entry that was no directory's: what is known of its directory stays right.
     pub(crate) fn file_left(&mut self, parent: Fid, name: &[u8]) {
         self.names.note(parent, name, None);
+        self.forget_in_copy(parent, name);
         self.listings.removed(parent, name);
+    }
+
+    /// A name in a folder of names came or went: what the copy of its directory has under that name is another thing now.
+    fn forget_in_copy(&mut self, parent: Fid, name: &[u8]) {
+        if parent.is_names() {
+            self.names.forget(parent.without_names(), name);
+        }
     }
 
     /// Looks a name up, in memory first. What is found by name is learnt: its node, and its handle if the index lacks it.
@@ -106,7 +115,7 @@ impl Brick {
             Some(None) => return Ok(At::Free),
             None => {}
         }
-        let dir = self.open_dir(parent)?;
+        let dir = self.dir_of_name(parent, name)?;
         if parent == self.identity.root && name == RESERVED {
             return Ok(At::Free);
         }
@@ -121,14 +130,28 @@ impl Brick {
         let stat = dir.stat_at(name)?;
         let kind = stat.mode & S_IFMT;
         self.learn_node(tag, stat)?;
-        // A stub that was removed and made again has the fid that it had.
-        if tag.stub_kind().is_some() || self.index.get(tag.fid)?.is_none() {
-            let handle = dir.handle_at(name)?;
-            self.index.put(tag.fid, Located { handle, kind });
+        // A stub, or a copy, that was removed and made again has the fid that it had.
+        let known = self.index.get(tag.fid)?;
+        let copy = kind == S_IFDIR && tag.home != self.identity.set;
+        if tag.stub_kind().is_some() || known.is_none() || copy {
+            let here = Located { handle: dir.handle_at(name)?, kind };
+            let gone = |at: &Located| matches!(self.root.open_handle(&at.handle, kind), Err(Errno::ESTALE));
+            if !copy || known.is_none_or(|at| at != here && gone(&at)) {
+                self.index.put(tag.fid, here);
+                self.copy_found(copy, tag.fid);
+            }
         }
         let entry = Entry { fid: tag.fid, home: tag.home, kind: tag.stub_kind().unwrap_or(kind) };
         self.names.note(parent, name, Some(entry));
         Ok(At::Entry(entry))
+    }
+
+    /// The index knows a directory now that it did not know. Files of this set may have names in it.
+    fn copy_found(&mut self, is_copy: bool, fid: Fid) {
+        if is_copy {
+            self.names.clear();
+            self.listings.forget(fid.names());
+        }
     }
 
     /// Shows the kernel where a directory hangs, before its handle is opened: a kernel that has forgotten that would search
@@ -232,6 +255,9 @@ impl TreeState for Brick {
         self.ours(dir)?;
         if self.listings.peek(dir).is_some_and(|l| l.len() == 0) {
             return Ok(true);
+        }
+        if self.has_names_in_copy(dir)? {
+            return Ok(false);
         }
         let open = self.open_dir(dir)?;
         let mut empty = Ok(true);

@@ -8,11 +8,13 @@
 //! has other names keeps only those: its links are counted by the kernel, and users would see one that they cannot find. A
 //! file without any goes to lost+found with the directory, and is made anew where another brick has it.
 
+use crate::far_names::bring_names_out;
 use crate::folders::hidden_name;
 use crate::index::Index;
 use crate::object::{S_IFDIR, S_IFMT, tag_at};
 use crate::open::Site;
 use crate::place::move_to_lost_found;
+use disk_format::tag::XATTR;
 use file_system::{File, Handle, Renaming, Times};
 use ids::{Lsn, SetId};
 use wire::Errno;
@@ -20,8 +22,8 @@ use wire::Errno;
 /// An entry without a tag: the handle of its directory, and its name there.
 pub(crate) type Untagged = (Handle, Vec<u8>);
 
-/// Moves the set's own directories that lie beneath such as lost their tags to lost+found, each by its fid. Whether there
-/// were any. One that the index has elsewhere is a copy that somebody made with its tag.
+/// Moves the set's own directories that lie beneath such as lost their tags to lost+found, each by its fid, and names of its
+/// files there to their folders. Whether there were any. One that the index has elsewhere is a copy that somebody made with its tag.
 pub(crate) fn bring_out(
     at: &Site,
     untagged: &[Untagged],
@@ -46,12 +48,18 @@ pub(crate) fn bring_out(
                 continue;
             }
             let tag = match tag_at(&dir, &name) {
-                Ok(tag) => tag.filter(|tag| tag.home == set),
+                Ok(tag) => tag,
                 // It cannot be read: a check of the brick tells.
                 Err(_) => continue,
             };
-            let Some(tag) = tag else {
+            let Some(tag) = tag.filter(|tag| tag.home == set) else {
                 todo.push((dir.handle_at(&name)?, None));
+                if let Some(copy) = tag {
+                    let open = dir.open_at(&name, S_IFDIR)?;
+                    any |= bring_names_out(at, &open, (copy.fid, set))?;
+                    // It is looked into no more, and must not be taken for the copy that it was.
+                    open.remove_xattr(XATTR.as_bytes())?;
+                }
                 continue;
             };
             let elsewhere = known.map_or(Ok(None), |index| index.get(tag.fid))?;

@@ -186,6 +186,7 @@ impl<'a> Emitter<'a> {
             | Op::LockTree { .. }
             | Op::UnlockTree { .. }
             | Op::Lineage { .. }
+            | Op::PathOf { .. }
             | Op::Show { .. } => Ok(()),
         }
     }

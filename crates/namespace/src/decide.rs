@@ -156,6 +156,7 @@ pub fn decide(op: &Op, view: &mut dyn TreeState, cx: &Context<'_>) -> Result<Dec
         | Op::LockTree { .. }
         | Op::UnlockTree { .. }
         | Op::Lineage { .. }
+        | Op::PathOf { .. }
         | Op::Show { .. } => Err(Errno::EINVAL),
     }
 }

@@ -399,6 +399,7 @@ fn what_sets_ask_each_other_is_not_for_users() {
         Op::PrepareRmdir { fid: fid(OWN), by: SessionId(1) },
         Op::Arrive,
         Op::Lineage { fid: fid(OWN) },
+        Op::PathOf { fid: fid(OWN) },
         Op::Relocate { fid: fid(OWN), path: Vec::new(), name: name("x") },
     ] {
         assert!(op.is_between_sets());

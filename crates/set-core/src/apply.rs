@@ -26,6 +26,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             None => self.apply_now(&entry),
         };
         self.note_placed(&entry.body.change);
+        self.note_far_names(&entry.body.change);
         let told = match applied {
             Ok(()) => {
                 self.pending.note(cx.at.now, entry.op, &entry.body.change);

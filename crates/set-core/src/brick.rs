@@ -132,6 +132,12 @@ pub trait LocalBrick: namespace::TreeState + replica::healing::HealTarget {
     /// Lists the objects without a name, if there are any: [`Done::Hidden`].
     fn begin_orphans(&mut self) -> Result<Option<Self::Work>, Errno>;
 
+    /// Lists the folders of names, and what else lies in lost+found, if there is anything: [`Done::Hidden`].
+    fn begin_folders(&mut self) -> Result<Option<Self::Work>, Errno>;
+    /// Whether all names of a folder lie at that path, as far as the brick can tell: from the root down to the directory above
+    /// theirs, and their directory's name there.
+    fn are_names_at(&mut self, folder: Fid, path: &[Ancestor], name: &Name) -> Result<bool, Errno>;
+
     /// Whether the change fits the tree and the file system's limits.
     fn validate(&mut self, change: &Change) -> Result<(), Errno>;
     /// Journals a change and carries it out.

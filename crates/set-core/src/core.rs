@@ -7,6 +7,7 @@ use crate::content::Content;
 use crate::departures::Departures;
 use crate::elsewhere::Asking;
 use crate::failure_detector::FailureDetector;
+use crate::far_names::FarNames;
 use crate::flush::Flush;
 use crate::grants::Grants;
 use crate::io::{Done, Input, Moment, Output, Outside, ReplyTo, Request, Settings};
@@ -81,6 +82,8 @@ pub(crate) enum Next<R> {
 pub(crate) enum Later {
     /// Drop a nameless file, if nobody holds it.
     DropOrphan(Fid),
+    /// Names in a directory of another set are to lie at its path.
+    PlaceNames(crate::far_names::Place),
     /// Tell another set where its directory hangs that was renamed here.
     TellPlace(Fid),
     /// Tell the others of an object that may not be what the journal made of it, in the turn that began then.
@@ -140,6 +143,8 @@ pub(crate) enum Purpose<R> {
     Departing(u64),
     /// To find files that may move to other sets.
     Rebalance(crate::rebalance::Look),
+    /// Folders of names.
+    Folders,
 }
 
 /// What is due at a time.
@@ -213,6 +218,7 @@ pub struct SetCore<B: LocalBrick, R> {
     pub(crate) lock_right: LockRight,
     pub(crate) departures: Departures,
     pub(crate) placing: Placing<R>,
+    pub(crate) far_names: FarNames,
     pub(crate) flush: Flush,
     pub(crate) rounds: Rounds,
     pub(crate) trash: Trash,
@@ -267,6 +273,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             lock_right: LockRight::default(),
             departures: Departures::default(),
             placing: Placing::default(),
+            far_names: FarNames::default(),
             flush: Flush::default(),
             rounds: Rounds::default(),
             trash: Trash::default(),
@@ -332,6 +339,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Some(Next::Failed(purpose, e)) => self.on_worked(cx, purpose, Err(e)),
             None => match self.later.pop_front() {
                 Some(Later::DropOrphan(fid)) => self.drop_orphan(cx, fid),
+                Some(Later::PlaceNames(place)) => self.place_names(cx, place),
                 Some(Later::TellPlace(fid)) => self.send_place(cx, fid),
                 Some(Later::Announce(begun)) => self.announce_one(cx, begun),
                 Some(Later::Flush(begun)) => self.flush_on(cx, begun),
@@ -414,6 +422,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Purpose::OwnWalk(healing) => self.end_own_walk(cx, healing, result),
             Purpose::Departing(number) => self.on_departing_data(cx, number, result),
             Purpose::Rebalance(look) => self.on_looked(cx, look, result),
+            Purpose::Folders => self.on_folders(cx, result),
         }
     }
 

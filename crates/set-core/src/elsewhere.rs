@@ -11,6 +11,7 @@ use crate::beneath::AboveAsked;
 use crate::brick::LocalBrick;
 use crate::change::Ask;
 use crate::core::{Cx, SetCore};
+use crate::far_names::{PathAsked, Place};
 use crate::io::{Output, ReplyTo};
 use crate::joint::{Joint, Participant};
 use crate::leaving::Telling;
@@ -93,6 +94,10 @@ pub(crate) enum Asking<R> {
     Outcome(FileResolve),
     /// Something of a file that moves to another set, by its number.
     Departing(u64),
+    /// Which entries lead to the directory for which this set has a folder of names.
+    Path(Box<PathAsked>),
+    /// This set, to have the copy of it on disk.
+    CopyOnDisk(Box<Place>),
     /// A set, about this file that has left for good; and who is next.
     Leaving(Fid, Telling),
 }
@@ -144,6 +149,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Asking::EnteredOnDisk(waiter, parts) => self.on_entered_on_disk(cx, waiter, parts, answer),
             Asking::Told(waiter, parts) => self.on_told(cx, waiter, parts, answer),
             Asking::FileEnded(home, fid) => self.on_file_ended(home, fid, answer),
+            Asking::Path(asked) => self.on_path(cx, asked, answer),
+            Asking::CopyOnDisk(place) => self.on_copy_on_disk(cx, *place, &answer),
             Asking::Departing(number) => self.on_departing(cx, number, answer),
             Asking::Leaving(fid, steps) => self.on_told_of_leaver(cx, fid, steps, answer),
             Asking::Outcome(resolve) => self.on_outcome(cx, resolve, answer),

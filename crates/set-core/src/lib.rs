@@ -28,6 +28,7 @@ mod core;
 mod departures;
 mod elsewhere;
 mod failure_detector;
+mod far_names;
 mod flush;
 mod grants;
 mod healing;

@@ -205,6 +205,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         self.resolve_pending(cx);
         self.resolve_files(cx);
         self.rebalance_on(cx);
+        self.look_at_far_names(cx);
     }
 
     /// Bytes free for users on this brick.

@@ -13,7 +13,7 @@ use ids::{Fid, SessionId};
 use namespace::lock_right::Held;
 use replica::Input;
 use wire::limits::{DIR_PAGE, GETATTRS_MAX, IO_MAX};
-use wire::op::LockClaim;
+use wire::op::{Ancestor, LockClaim};
 use wire::reply::Room;
 use wire::{Attr, Body, Errno, Fail, Name, Op, Reply};
 
@@ -173,6 +173,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 Ok(l) => (l.own.clone(), Ok(plain(Body::Lineage { own: l.own, other: l.other }))),
                 Err(e) => (one(fid), Err(e)),
             },
+            Op::PathOf { fid } => path_of(brick, fid),
             _ => (Vec::new(), Err(Errno::EINVAL)),
         }
     }
@@ -340,4 +341,19 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
 
 fn one(fid: Fid) -> Vec<Fid> {
     [fid].into()
+}
+
+/// The entries that lead to a directory, as far up as they are this set's.
+fn path_of<B: LocalBrick>(brick: &mut B, dir: Fid) -> (Vec<Fid>, Answer) {
+    let lineage = match brick.lineage(dir) {
+        Ok(lineage) => lineage,
+        Err(e) => return (one(dir), Err(e)),
+    };
+    let known = lineage.own.len() - usize::from(lineage.other.is_some());
+    let names = lineage.own.iter().take(known).map(|fid| {
+        let at = brick.location_of(*fid)?;
+        Ok(Ancestor { fid: *fid, home: at.home, name: at.name })
+    });
+    let path = names.collect::<Result<Vec<_>, Errno>>();
+    (lineage.own, path.map(|path| plain(Body::Path { path, other: lineage.other })))
 }

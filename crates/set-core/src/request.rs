@@ -136,6 +136,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             | Op::LockTree { .. }
             | Op::UnlockTree { .. }
             | Op::Lineage { .. }
+            | Op::PathOf { .. }
             | Op::Arrive
             | Op::Land { .. } => return None,
             // It waited already until nobody keeps what it changes ([`crate::departures`]).

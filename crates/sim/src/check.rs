@@ -29,15 +29,14 @@ struct Seen {
 fn tree(disk: &Disk, here: SetId, arbiter: bool) -> Result<BTreeMap<String, Seen>, Errno> {
     let mut out = BTreeMap::new();
     let root = disk.fs().open_dir(disk.path())?;
-    let own = tag(&root)?.is_some_and(|t| t.home == here);
-    walk(&root, ("", own), here, arbiter, &mut out)?;
+    walk(&root, ("", what(&root, here)?), here, arbiter, &mut out)?;
     let orphans = root.open_at(b".mortar", S_IFDIR)?.open_at(b"orphans", S_IFDIR)?;
-    walk(&orphans, (".mortar/orphans", true), here, arbiter, &mut out)?;
+    walk(&orphans, (".mortar/orphans", Dir::Own), here, arbiter, &mut out)?;
     let lost_found = root.open_at(b".mortar", S_IFDIR)?.open_at(b"limbo", S_IFDIR)?;
     for name in folders_of_names(&lost_found)? {
         let folder = lost_found.open_at(&name, S_IFDIR)?;
-        let at = format!(".mortar/limbo/{}", String::from_utf8_lossy(&name));
-        walk(&folder, (&at, true), here, arbiter, &mut out)?;
+        let at = format!("{NAMES}{}", String::from_utf8_lossy(&name));
+        walk(&folder, (&at, Dir::Own), here, arbiter, &mut out)?;
     }
     for name in dirs(&lost_found, |digit| digit < b'8')? {
         let dir = lost_found.open_at(&name, S_IFDIR)?;
@@ -45,10 +44,10 @@ fn tree(disk: &Disk, here: SetId, arbiter: bool) -> Result<BTreeMap<String, Seen
         match seen.fid.filter(|_| seen.home == Some(here)) {
             Some(fid) => {
                 let at = on_a_copy(fid);
-                walk(&dir, (&at, true), here, arbiter, &mut out)?;
+                walk(&dir, (&at, Dir::Own), here, arbiter, &mut out)?;
                 out.insert(at, seen);
             }
-            None => walk(&dir, ("copy", false), here, arbiter, &mut out)?,
+            None => walk(&dir, ("copy", what(&dir, here)?), here, arbiter, &mut out)?,
         }
     }
     Ok(out)
@@ -66,16 +65,28 @@ fn folders_of_names(lost_found: &File) -> Result<Vec<Vec<u8>>, Errno> {
     dirs(lost_found, |digit| digit >= b'8')
 }
 
+/// How many names lie in folders of names themselves, and not in copies of their directories.
+fn waiting_names(disk: &Disk) -> Result<u64, Errno> {
+    let lost_found = disk.fs().open_dir(&disk.path().join(".mortar/limbo"))?;
+    let mut many = 0;
+    for name in folders_of_names(&lost_found)? {
+        lost_found.open_at(&name, S_IFDIR)?.list(&mut |_, _, _| {
+            many += 1;
+            true
+        })?;
+    }
+    Ok(many)
+}
+
 /// What lies beneath directories that wait in lost+found for a place in the tree.
 fn waiting(disk: &Disk, here: SetId) -> Result<BTreeMap<String, Seen>, Errno> {
     let mut out = BTreeMap::new();
     let lost_found = disk.fs().open_dir(&disk.path().join(".mortar/limbo"))?;
     for name in dirs(&lost_found, |digit| digit < b'8')? {
         let dir = lost_found.open_at(&name, S_IFDIR)?;
-        let own = tag(&dir)?.is_some_and(|t| t.home == here);
         let at = String::from_utf8_lossy(&name);
         out.insert(at.to_string(), see(&dir, S_IFDIR, here, false)?);
-        walk(&dir, (&at, own), here, false, &mut out)?;
+        walk(&dir, (&at, what(&dir, here)?), here, false, &mut out)?;
     }
     Ok(out)
 }
@@ -96,10 +107,30 @@ fn tag(of: &File) -> Result<Option<Tag>, Errno> {
     Ok(of.whole_xattr(XATTR.as_bytes())?.and_then(|t| Tag::decode(&t).ok()))
 }
 
-/// `own`: the directory is this set's own, so that what is in it is its entries.
+/// What a directory on a brick is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Dir {
+    /// This set's own, so that what is in it is its entries.
+    Own,
+    /// A copy of another set's, with names of this set's files.
+    Copy(Fid),
+    Unknown,
+}
+
+fn what(dir: &File, here: SetId) -> Result<Dir, Errno> {
+    Ok(match tag(dir)? {
+        Some(tag) if tag.home == here => Dir::Own,
+        Some(tag) => Dir::Copy(tag.fid),
+        None => Dir::Unknown,
+    })
+}
+
+/// Where folders of names are, before their names there.
+const NAMES: &str = ".mortar/limbo/";
+
 fn walk(
     dir: &File,
-    (at, own): (&str, bool),
+    (at, what_it_is): (&str, Dir),
     here: SetId,
     arbiter: bool,
     out: &mut BTreeMap<String, Seen>,
@@ -118,18 +149,25 @@ fn walk(
             continue;
         }
         if kind != S_IFDIR {
+            // A name in a directory of another set lies in the copy of that or in its folder, which is each brick's own.
+            let path = match what_it_is {
+                Dir::Copy(of) if seen.home == Some(here) => {
+                    format!("{NAMES}{}/{}", hidden(of.names()), String::from_utf8_lossy(&name))
+                }
+                _ => path,
+            };
             out.insert(path, seen);
             continue;
         }
         let own_tag = tag(&open)?.filter(|t| t.home == here);
-        let is_own = own_tag.is_some();
+        let (is_own, own) = (own_tag.is_some(), what_it_is == Dir::Own);
         // In the root a name stays where it is, but of two that are marked one gives way.
         let may_hang_elsewhere = !at.is_empty() || own_tag.is_some_and(|t| t.flags & PENDING != 0);
         let path = match seen.fid.filter(|_| is_own && !own && may_hang_elsewhere) {
             Some(fid) => on_a_copy(fid),
             None => path,
         };
-        walk(&open, (&path, is_own), here, arbiter, out)?;
+        walk(&open, (&path, what(&open, here)?), here, arbiter, out)?;
         // A copy beneath a copy is there for what is beneath it. It may outlive that, and then serves nothing: a brick that
         // heals makes none.
         if own || is_own {
@@ -167,6 +205,10 @@ fn see(open: &File, kind: u32, here: SetId, arbiter: bool) -> Result<Seen, Errno
 }
 
 impl World {
+    fn disk_of(&self, brick: ids::BrickId) -> Option<&Disk> {
+        self.machines.iter().find_map(|m| m.disks.get(&brick))
+    }
+
     /// All bricks of a set have the same tree.
     pub(crate) fn check_bricks(&mut self) {
         let state = self.store.state().clone();
@@ -198,7 +240,11 @@ impl World {
                 }
             }
             // Without its tree what others have of its files says nothing.
-            let Some((_, tree)) = &first else { return };
+            let Some((shown, tree)) = &first else { return };
+            let waiting = self.disk_of(*shown).map_or(0, |disk| waiting_names(disk).unwrap_or(0));
+            let names = tree.keys().filter(|path| path.starts_with(NAMES)).count() as u64;
+            self.coverage.add("name elsewhere in its folder", waiting);
+            self.coverage.add("name elsewhere in a copy of its directory", names.saturating_sub(waiting));
             let own =
                 tree.iter().filter(|(path, seen)| seen.home == Some(set) && !path.starts_with(".mortar"));
             let own: BTreeSet<Fid> = own.filter_map(|(_, seen)| seen.fid).collect();
@@ -305,13 +351,18 @@ fn names_elsewhere(
 ) {
     for (path, seen) in tree.iter().filter(|(_, seen)| seen.mode & 0o170_000 != S_IFDIR) {
         let (Some((dir, name)), Some(fid)) = (path.rsplit_once('/'), seen.fid) else { continue };
-        if let Some(folder) = dir.strip_prefix(".mortar/limbo/") {
+        if let Some(folder) = dir.strip_prefix(NAMES) {
             kept.extend(hidden_dir(folder).map(|dir| (dir, name.to_owned(), fid)));
         } else if seen.home != Some(set) && !dir.starts_with(".mortar") {
             let dir = if dir.is_empty() { Some(root) } else { tree.get(dir).and_then(|d| d.fid) };
             entries.extend(dir.map(|dir| (dir, name.to_owned(), fid)));
         }
     }
+}
+
+/// The name of an object in one of Mortar's own folders.
+fn hidden(fid: Fid) -> String {
+    format!("{:08x}{:08x}{:016x}", fid.set.0, fid.epoch.0, fid.lsn.0)
 }
 
 /// The directory that a folder of names is for.

@@ -18,6 +18,7 @@ impl Op {
                 | Op::LockTree { .. }
                 | Op::UnlockTree { .. }
                 | Op::Lineage { .. }
+                | Op::PathOf { .. }
                 | Op::PrepareFile { .. }
                 | Op::EndFile { .. }
                 | Op::Arrive
@@ -73,6 +74,7 @@ impl Op {
             | Op::LockTree { .. }
             | Op::UnlockTree { .. }
             | Op::Lineage { .. }
+            | Op::PathOf { .. }
             | Op::PrepareFile { .. }
             | Op::EndFile { .. }
             | Op::Arrive

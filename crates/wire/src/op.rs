@@ -307,6 +307,10 @@ wire_enum! {
         // Of clients whose key is for what lies beneath a directory (docs/design/0027).
         /// The file is what `name` leads to in directory `dir` of set `home`. With `open` the session holds it open from now on.
         61 Show { fid: Fid, dir: Fid, name: Name, home: SetId, open: bool },
+
+        // Between the primaries of two sets.
+        /// Which entries lead to this directory, from its own upwards, up to the first that is another set's?
+        62 PathOf { fid: Fid },
     }
 }
 
@@ -389,7 +393,7 @@ impl Op {
             Op::Relocate { .. } => 28,
             Op::CheckEntry { .. } | Op::CheckMark { .. } => 29,
             Op::LockTree { .. } | Op::UnlockTree { .. } => 30,
-            Op::Lineage { .. } => 31,
+            Op::Lineage { .. } | Op::PathOf { .. } => 31,
             Op::PrepareFile { .. } | Op::PrepareLeave { .. } => 32,
             Op::EndFile { .. } => 33,
             Op::MoveIn { .. } => 34,
@@ -427,6 +431,7 @@ impl Op {
                 | Op::LockTree { .. }
                 | Op::UnlockTree { .. }
                 | Op::Lineage { .. }
+                | Op::PathOf { .. }
                 | Op::HoldLocks { .. }
                 | Op::DropLocks { .. }
         )

@@ -3,6 +3,7 @@
 
 use crate::codec::{Blob, DecodeError, Reader, Wire};
 use crate::name::Name;
+use crate::op::Ancestor;
 use crate::{wire_enum, wire_struct};
 use ids::{Epoch, Fid, SetId, Time};
 
@@ -83,6 +84,9 @@ wire_enum! {
         12 Moved { fid: Fid },
         /// Attributes of those that are told, in the order in which they were asked for.
         13 Attrs { attrs: Vec<Attr> },
+        /// Directories and the names of their entries, from the one asked about upwards, as far as the entries are the set's;
+        /// and the next one if another set has its entry.
+        14 Path { path: Vec<Ancestor>, other: Option<(Fid, SetId)> },
     }
 }
 

@@ -23,6 +23,7 @@ fn frozen_bytes() {
         (Op::LockTree { tx: TX }, bytes(&[&[46], &TX_BYTES])),
         (Op::UnlockTree { tx: TX }, bytes(&[&[47], &TX_BYTES])),
         (Op::Lineage { fid: FID }, bytes(&[&[48], &FID_BYTES])),
+        (Op::PathOf { fid: FID }, bytes(&[&[62], &FID_BYTES])),
     ];
     for (op, frozen) in ops {
         assert_eq!(op.to_bytes()[..], frozen[..], "{op:?}");

@@ -2,6 +2,7 @@
 
 use super::{ADOPT, CheckedBrick, Report, StaleSet, WIPE};
 use crate::far_entry::kept_entry;
+use crate::far_names::PutBack;
 use crate::folders::{hidden_fid, hidden_name};
 use crate::index::{Index, Located};
 use crate::object::{OpenObject, S_IFDIR, S_IFMT, Stat, open_at};
@@ -14,6 +15,7 @@ use ids::{Fid, SetId};
 use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use wire::Errno;
 use wire::peer::Stamp;
 
@@ -59,6 +61,16 @@ pub(super) struct Tree {
     unreadable_entries: Vec<(PathBuf, Fid)>,
     /// Files and stubs that wait for a transaction which cannot be told, their kinds, and why.
     unknown_marks: Vec<(PathBuf, Tag, u32, &'static str)>,
+}
+
+/// Whether files of this set have names in that directory of another set.
+fn has_folder_of_names(root: &OpenObject, dir: Fid) -> Result<bool, Errno> {
+    let folder = Path::new(".mortar/limbo").join(hidden_name(dir.names()));
+    match open(root, &folder, S_IFDIR) {
+        Ok(_) => Ok(true),
+        Err(Errno::ENOENT) => Ok(false),
+        Err(e) => Err(e),
+    }
 }
 
 /// Walks the whole tree.
@@ -170,7 +182,12 @@ impl Tree {
             report.add(seen.path, "left over from a healing that has ended", brick.remedy());
             if brick.repair {
                 if seen.stat.mode & S_IFMT == S_IFDIR {
-                    crate::scan::clear(&seen.dir.open_at(seen.name, S_IFDIR)?)?;
+                    let left = seen.dir.open_at(seen.name, S_IFDIR)?;
+                    if let Some(own) = brick.set {
+                        let lost_found = Arc::new(brick.at.meta.open_at(b"limbo", S_IFDIR)?);
+                        PutBack { own, lost_found }.beneath(&left)?;
+                    }
+                    crate::scan::clear(&left)?;
                     seen.dir.remove_dir(seen.name)?;
                 } else {
                     seen.dir.unlink(seen.name)?;
@@ -230,6 +247,9 @@ impl Tree {
     ) -> Result<(), Errno> {
         for (path, tag) in std::mem::take(&mut self.owned) {
             let Some(set) = brick.set else { continue };
+            if has_folder_of_names(root, tag.fid)? {
+                continue;
+            }
             let text =
                 format!("its tag says that set {} answers for it, its files that set {set} does", tag.home);
             report.add(&path, text, brick.remedy());

@@ -329,6 +329,12 @@ impl LocalBrick for Memory {
     fn begin_orphans(&mut self) -> Result<Option<Work>, Errno> {
         Ok((!self.orphans.is_empty()).then_some(Work::Orphans))
     }
+    fn begin_folders(&mut self) -> Result<Option<Work>, Errno> {
+        Ok(None)
+    }
+    fn are_names_at(&mut self, _: Fid, _: &[wire::op::Ancestor], _: &Name) -> Result<bool, Errno> {
+        Ok(true)
+    }
     fn marked_files(&self) -> Vec<Fid> {
         self.unrecorded.clone()
     }

@@ -4,6 +4,7 @@
 mod killed;
 mod names;
 mod open;
+mod paths;
 mod races;
 
 use crate::harness::{Mounted, Pool, eventually, eventually_ok, files, mortar, run};

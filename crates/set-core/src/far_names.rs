@@ -1,0 +1,285 @@
+//! Names that files of this set have in directories of other sets lie at those directories' paths on this set's bricks
+//! (docs/design/0016, "Names at their paths").
+//!
+//! What a path is, the sets above know. The primary asks them, one folder of names after the other, those first that got a
+//! name just now, and has the copies of directories moved that lie elsewhere. Only how bricks read to people depends on it:
+//! what fails is tried in the next pass, and nothing of it is written down.
+
+use crate::brick::LocalBrick;
+use crate::core::{Cx, Later, Purpose, SetCore};
+use crate::elsewhere::Asking;
+use crate::io::{Done, ReplyTo};
+use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+use core::time::Duration;
+use ids::{Epoch, Fid, SetId};
+use wire::limits::DEPTH_MAX;
+use wire::op::Ancestor;
+use wire::{Body, Change, Errno, Fail, Name, Op};
+
+/// Between two passes over all folders; after one that found something to move, once, a shorter time.
+const REST: Duration = Duration::from_secs(10);
+const SHORT_REST: Duration = Duration::from_secs(2);
+/// Folders that are looked at in a second.
+const A_SECOND: u32 = 20;
+/// Folders that got names and are to be looked at before others.
+const NEW: usize = 4096;
+
+/// How far it is.
+#[derive(Debug, Default)]
+pub(crate) struct FarNames {
+    /// Folders that got names.
+    new: BTreeSet<Fid>,
+    /// Those that are left of a pass.
+    left: Vec<Fid>,
+    listing: bool,
+    /// Another set is asked, or disks.
+    asks: bool,
+    /// How many more may be looked at in this second.
+    may: u32,
+    /// The epoch in which the pass began.
+    epoch: Epoch,
+    /// It is for all folders: a brick that was away may not have their names where this one has them.
+    all: bool,
+    /// The pass found something to move.
+    moved: bool,
+    rested_shortly: bool,
+    rests_until: Duration,
+}
+
+/// A folder whose directory's path is asked for.
+#[derive(Debug)]
+pub(crate) struct PathAsked {
+    folder: Fid,
+    /// The directory that is asked about.
+    asked: Fid,
+    /// What is known: from the directory upwards.
+    path: Vec<Ancestor>,
+    /// How many sets have answered.
+    sets: usize,
+}
+
+/// Where the names of a folder are to lie.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    folder: Fid,
+    path: Vec<Ancestor>,
+    name: Name,
+}
+
+impl PathAsked {
+    /// What an answer says: where the names belong, or whom to ask next.
+    fn learn(&mut self, path: Vec<Ancestor>, other: Option<(Fid, SetId)>) -> Option<(Fid, SetId)> {
+        let fits = path.first().map_or(other.map(|(dir, _)| dir), |a| Some(a.fid)) == Some(self.asked);
+        self.sets += 1;
+        if !fits || self.sets.max(self.path.len() + path.len()) > DEPTH_MAX {
+            self.path.clear();
+            return None;
+        }
+        self.path.extend(path);
+        if let Some((dir, _)) = other {
+            self.asked = dir;
+        }
+        other
+    }
+
+    fn place(mut self) -> Option<Place> {
+        if self.path.is_empty() {
+            return None;
+        }
+        let name = self.path.remove(0).name;
+        self.path.reverse();
+        Some(Place { folder: self.folder, path: self.path, name })
+    }
+}
+
+impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
+    /// A change was made that may have given a file a name in a directory of another set.
+    pub(crate) fn note_far_names(&mut self, change: &Change) {
+        let mut note = |dir: Fid| {
+            if dir.is_names() && self.far_names.new.len() < NEW {
+                self.far_names.new.insert(dir);
+            }
+        };
+        match change {
+            Change::EndFile { add: Some(add), .. } => note(add.dir),
+            Change::EndCopy { names, .. } => names.iter().for_each(|place| note(place.dir)),
+            _ => {}
+        }
+    }
+
+    /// A second has passed: some more folders are looked at.
+    pub(crate) fn look_at_far_names(&mut self, cx: &mut Cx<'_, B, R>) {
+        if !self.is_primary() {
+            let FarNames { listing, asks, .. } = self.far_names;
+            self.far_names = FarNames { listing, asks, ..FarNames::default() };
+            return;
+        }
+        self.far_names.may = A_SECOND;
+        self.look_at_next_folder(cx);
+    }
+
+    fn look_at_next_folder(&mut self, cx: &mut Cx<'_, B, R>) {
+        while self.is_primary() && !self.far_names.asks && self.far_names.may > 0 {
+            let Some(folder) = self.far_names.new.pop_first().or_else(|| self.far_names.left.pop()) else {
+                return self.list_folders(cx);
+            };
+            self.far_names.may -= 1;
+            let (dir, root) = (folder.without_names(), self.brick.root().0);
+            if dir == root {
+                // Nothing leads to it, and its place is known.
+                let Ok(name) = Name::new(b"root") else { return };
+                self.have_at_place(cx, Place { folder, path: Vec::new(), name });
+                continue;
+            }
+            let asked = Box::new(PathAsked { folder, asked: dir, path: Vec::new(), sets: 0 });
+            self.ask_for_path(cx, asked, self.set_of(dir));
+        }
+    }
+
+    /// The next pass begins.
+    fn list_folders(&mut self, cx: &mut Cx<'_, B, R>) {
+        let epoch = self.replica.view().epoch;
+        let names = &mut self.far_names;
+        if names.listing || (cx.at.now < names.rests_until && epoch == names.epoch) {
+            return;
+        }
+        (names.all, names.epoch) = (epoch != names.epoch, epoch);
+        let shortly = names.moved && !names.rested_shortly;
+        (names.moved, names.rested_shortly) = (false, shortly);
+        names.rests_until = cx.at.now + if shortly { SHORT_REST } else { REST };
+        if let Ok(Some(work)) = self.brick.begin_folders() {
+            self.far_names.listing = true;
+            self.start(cx, Purpose::Folders, Ok(work));
+        }
+    }
+
+    /// They are listed.
+    pub(crate) fn on_folders(&mut self, cx: &mut Cx<'_, B, R>, listed: Result<Done, Errno>) {
+        self.far_names.listing = false;
+        if let Ok(Done::Hidden(found)) = listed {
+            self.far_names.left = found.into_iter().filter(|fid| fid.is_names()).collect();
+            self.look_at_next_folder(cx);
+        }
+    }
+
+    fn ask_for_path(&mut self, cx: &mut Cx<'_, B, R>, asked: Box<PathAsked>, set: SetId) {
+        self.far_names.asks = true;
+        let op = Op::PathOf { fid: asked.asked };
+        self.ask(cx, Asking::Path(asked), set, op, None);
+    }
+
+    /// Another set has said what leads to a directory.
+    pub(crate) fn on_path(
+        &mut self,
+        cx: &mut Cx<'_, B, R>,
+        mut asked: Box<PathAsked>,
+        answer: Result<Body, Fail>,
+    ) {
+        self.far_names.asks = false;
+        match answer {
+            Ok(Body::Path { path, other }) => {
+                if let Some((_, set)) = asked.learn(path, other) {
+                    return self.ask_for_path(cx, asked, set);
+                }
+                if let Some(place) = asked.place().filter(|_| self.is_primary()) {
+                    self.have_at_place(cx, place);
+                }
+            }
+            Ok(_) => {}
+            Err(fail) => tracing::debug!("set {}: the path of {}: {fail:?}", self.set, asked.asked),
+        }
+        self.look_at_next_folder(cx);
+    }
+
+    fn are_at_place(&mut self, place: &Place) -> bool {
+        // One that is gone has no names.
+        self.brick.are_names_at(place.folder, &place.path, &place.name).unwrap_or(true)
+    }
+
+    fn have_at_place(&mut self, cx: &mut Cx<'_, B, R>, place: Place) {
+        let there = self.are_at_place(&place);
+        if there && !self.far_names.all {
+            return;
+        }
+        self.far_names.moved |= !there;
+        self.later.push_back(Later::PlaceNames(place.clone()));
+        // Names come into a copy when that is on disk.
+        self.far_names.asks = true;
+        let (set, op) = (self.set, Op::Fsync { fid: place.folder });
+        self.ask(cx, Asking::CopyOnDisk(Box::new(place)), set, op, None);
+    }
+
+    /// The copy is on disk, if it could be made.
+    pub(crate) fn on_copy_on_disk(
+        &mut self,
+        cx: &mut Cx<'_, B, R>,
+        place: Place,
+        answer: &Result<Body, Fail>,
+    ) {
+        self.far_names.asks = false;
+        if answer.is_ok() && self.is_primary() && (self.far_names.all || !self.are_at_place(&place)) {
+            self.later.push_back(Later::PlaceNames(place));
+        }
+        self.look_at_next_folder(cx);
+    }
+
+    /// The brick has all changes before it.
+    pub(crate) fn place_names(&mut self, cx: &mut Cx<'_, B, R>, Place { folder: fid, path, name }: Place) {
+        if self.is_primary() && self.brick.attr(fid).is_ok() {
+            self.order_own(cx, Change::Relocate { fid, path, name });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ids::Lsn;
+
+    fn fid(n: u64) -> Fid {
+        Fid { set: SetId(1), epoch: Epoch(1), lsn: Lsn(n) }
+    }
+
+    fn entry(n: u64, s: &str) -> Ancestor {
+        let name = Name::new(s.as_bytes()).unwrap_or_else(|_| unreachable!("a name"));
+        Ancestor { fid: fid(n), home: SetId(1), name }
+    }
+
+    fn asked() -> PathAsked {
+        PathAsked { folder: fid(9).names(), asked: fid(9), path: Vec::new(), sets: 0 }
+    }
+
+    /// Each set tells as far as it knows, and the next one goes on.
+    #[test]
+    fn a_path_is_put_together_of_what_sets_tell() {
+        let mut a = asked();
+        let next = Some((fid(9), SetId(2)));
+        assert_eq!(a.learn(Vec::new(), next), next, "its entry is another set's");
+        assert_eq!(
+            a.learn([entry(9, "d"), entry(8, "c")].into(), Some((fid(7), SetId(3)))),
+            Some((fid(7), SetId(3)))
+        );
+        assert_eq!(a.learn([entry(7, "b"), entry(6, "a")].into(), None), None);
+        let place = a.place();
+        let place = place.as_ref().map(|p| (p.folder, p.path.as_slice(), p.name.as_bytes()));
+        let path = [entry(6, "a"), entry(7, "b"), entry(8, "c")];
+        assert_eq!(place, Some((fid(9).names(), &path[..], &b"d"[..])));
+    }
+
+    /// What is no answer to the question, or has no end, is no path.
+    #[test]
+    fn what_does_not_fit_is_no_path() {
+        for (path, other) in
+            [(Vec::from([entry(8, "x")]), None), (Vec::new(), None), (Vec::new(), Some((fid(8), SetId(2))))]
+        {
+            let mut a = asked();
+            assert_eq!(a.learn(path, other), None);
+            assert!(a.place().is_none());
+        }
+        let mut a = asked();
+        let asks = (0..).take_while(|_| a.learn(Vec::new(), Some((fid(9), SetId(2)))).is_some()).count();
+        assert!(asks <= DEPTH_MAX && a.place().is_none(), "{asks}");
+    }
+}
