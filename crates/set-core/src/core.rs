@@ -34,7 +34,7 @@ use ids::{BrickId, Epoch, Fid, Lsn, OpId, SetId};
 use namespace::lock_right::LockRight;
 use namespace::transaction::Transactions;
 use replica::{LogEntry, Proposal, Replica, Role, SyncToken, Ticket};
-use wire::peer::{PeerBody, Stamp};
+use wire::peer::PeerBody;
 use wire::{Errno, Fail, Op};
 
 /// A brick that was opened, and what its journal tells.
@@ -83,7 +83,7 @@ pub(crate) enum Later {
     /// Drop a nameless file, if nobody holds it.
     DropOrphan(Fid),
     /// Names in a directory of another set are to lie at its path.
-    PlaceNames(crate::far_names::Place),
+    PlaceNames(crate::far_names::PathToNames),
     /// Tell another set where its directory hangs that was renamed here.
     TellPlace(Fid),
     /// Tell the others of an object that may not be what the journal made of it, in the turn that began then.
@@ -486,24 +486,5 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 tracing::error!("set {}: brick {} left the common history", self.set, self.me)
             }
         }
-    }
-
-    /// Whether another brick in sync holds the data.
-    pub(crate) fn is_accompanied(&self) -> bool {
-        let view = self.replica.view();
-        view.in_sync.iter().any(|b| *b != self.me && !view.arbiters.contains(b))
-    }
-
-    pub(crate) fn leads(&self) -> bool {
-        matches!(self.replica.role(), Role::Primary | Role::Reconciling)
-    }
-
-    pub(crate) fn is_primary(&self) -> bool {
-        self.replica.role() == Role::Primary
-    }
-
-    /// The newest change in the journal.
-    pub(crate) fn last(&self) -> Stamp {
-        self.replica.last()
     }
 }

@@ -11,7 +11,7 @@ use crate::beneath::AboveAsked;
 use crate::brick::LocalBrick;
 use crate::change::Ask;
 use crate::core::{Cx, SetCore};
-use crate::far_names::{PathAsked, Place};
+use crate::far_names::{PathAsked, PathToNames};
 use crate::io::{Output, ReplyTo};
 use crate::joint::{Joint, Participant};
 use crate::leaving::Telling;
@@ -97,7 +97,7 @@ pub(crate) enum Asking<R> {
     /// Which entries lead to the directory for which this set has a folder of names.
     Path(Box<PathAsked>),
     /// This set, to have the copy of it on disk.
-    CopyOnDisk(Box<Place>),
+    CopyOnDisk(Box<PathToNames>),
     /// A set, about this file that has left for good; and who is next.
     Leaving(Fid, Telling),
 }

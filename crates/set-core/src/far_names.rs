@@ -62,7 +62,7 @@ pub(crate) struct PathAsked {
 
 /// Where the names of a folder are to lie.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct PathToNames {
     folder: Fid,
     path: Vec<Ancestor>,
     name: Name,
@@ -84,13 +84,13 @@ impl PathAsked {
         other
     }
 
-    fn place(mut self) -> Option<Place> {
+    fn place(mut self) -> Option<PathToNames> {
         if self.path.is_empty() {
             return None;
         }
         let name = self.path.remove(0).name;
         self.path.reverse();
-        Some(Place { folder: self.folder, path: self.path, name })
+        Some(PathToNames { folder: self.folder, path: self.path, name })
     }
 }
 
@@ -130,7 +130,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             if dir == root {
                 // Nothing leads to it, and its place is known.
                 let Ok(name) = Name::new(b"root") else { return };
-                self.have_at_place(cx, Place { folder, path: Vec::new(), name });
+                self.have_at_place(cx, PathToNames { folder, path: Vec::new(), name });
                 continue;
             }
             let asked = Box::new(PathAsked { folder, asked: dir, path: Vec::new(), sets: 0 });
@@ -193,12 +193,12 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         self.look_at_next_folder(cx);
     }
 
-    fn are_at_place(&mut self, place: &Place) -> bool {
+    fn are_at_place(&mut self, place: &PathToNames) -> bool {
         // One that is gone has no names.
         self.brick.are_names_at(place.folder, &place.path, &place.name).unwrap_or(true)
     }
 
-    fn have_at_place(&mut self, cx: &mut Cx<'_, B, R>, place: Place) {
+    fn have_at_place(&mut self, cx: &mut Cx<'_, B, R>, place: PathToNames) {
         let there = self.are_at_place(&place);
         if there && !self.far_names.all {
             return;
@@ -215,7 +215,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     pub(crate) fn on_copy_on_disk(
         &mut self,
         cx: &mut Cx<'_, B, R>,
-        place: Place,
+        place: PathToNames,
         answer: &Result<Body, Fail>,
     ) {
         self.far_names.asks = false;
@@ -226,7 +226,11 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     }
 
     /// The brick has all changes before it.
-    pub(crate) fn place_names(&mut self, cx: &mut Cx<'_, B, R>, Place { folder: fid, path, name }: Place) {
+    pub(crate) fn place_names(
+        &mut self,
+        cx: &mut Cx<'_, B, R>,
+        PathToNames { folder: fid, path, name }: PathToNames,
+    ) {
         if self.is_primary() && self.brick.attr(fid).is_ok() {
             self.order_own(cx, Change::Relocate { fid, path, name });
         }

@@ -10,6 +10,7 @@ use core::time::Duration;
 use ids::{BrickId, Epoch, Fid, Lsn, SessionId};
 use namespace::placement::SetRoom;
 use replica::{Input, Role, SyncToken};
+use wire::peer::Stamp;
 
 /// How one brick does.
 #[derive(Clone, Debug)]
@@ -211,5 +212,24 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// Bytes free for users on this brick.
     pub(crate) fn available(&mut self) -> u64 {
         self.brick.room().map_or(0, |r| r.available)
+    }
+
+    /// Whether another brick in sync holds the data.
+    pub(crate) fn is_accompanied(&self) -> bool {
+        let view = self.replica.view();
+        view.in_sync.iter().any(|b| *b != self.me && !view.arbiters.contains(b))
+    }
+
+    pub(crate) fn leads(&self) -> bool {
+        matches!(self.replica.role(), Role::Primary | Role::Reconciling)
+    }
+
+    pub(crate) fn is_primary(&self) -> bool {
+        self.replica.role() == Role::Primary
+    }
+
+    /// The newest change in the journal.
+    pub(crate) fn last(&self) -> Stamp {
+        self.replica.last()
     }
 }

@@ -133,6 +133,8 @@ fn files_that_move() {
         ("file moved", 400),
         ("file came home", 8),
         ("file of names elsewhere moved", 15),
+        ("path of a directory asked for", 1500),
+        ("name elsewhere in a copy of its directory", 500),
     ];
     reached(&stats, seeds.len(), &least);
     let config = Config { faults: Family::ALL.to_vec(), ..Config::default() };

@@ -100,13 +100,19 @@ fn hidden(brick: &Path) -> Vec<PathBuf> {
     files::tree(&brick.join(".mortar/limbo")).into_keys().collect()
 }
 
-/// Names, kinds and content, also in folders of names. Times of what lives on other sets are not this set's matter.
+/// Names, kinds and content, also in folders of names. Times of what lives on other sets are not this set's matter, nor are
+/// copies of directories on which nothing hangs any more: a brick that heals makes none.
 fn same(one: &Path, other: &Path) -> Result<(), String> {
     let look = |brick: &Path| {
         let seen = [brick.to_path_buf(), brick.join(".mortar/limbo")].map(|top| {
             let tree =
                 std::panic::catch_unwind(|| files::tree(&top)).map_err(|_| "it is in motion".to_owned())?;
-            Ok(tree.into_iter().map(|(p, s)| (p, s.kind, s.mode, s.links, s.content)).collect::<Vec<_>>())
+            let files: Vec<PathBuf> =
+                tree.iter().filter(|(_, s)| !s.is_dir()).map(|(p, _)| p.clone()).collect();
+            let counts = |p: &Path| files.iter().any(|file| file.starts_with(p));
+            let links = |s: &files::Seen| if s.is_dir() { 0 } else { s.links };
+            let tree = tree.into_iter().filter(|(p, _)| counts(p));
+            Ok(tree.map(|(p, s)| (p, s.kind, s.mode, links(&s), s.content)).collect::<Vec<_>>())
         });
         seen.into_iter().collect::<Result<Vec<_>, String>>()
     };

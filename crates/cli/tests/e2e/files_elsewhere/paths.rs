@@ -72,5 +72,6 @@ fn bricks_show_files_where_users_have_them() {
     rig.pool.start(1);
     rig.pool.wait_in_sync();
     both_show(&rig, &m, "a brick that was away has them there, too");
-    rig.leaves_nothing(m);
+    m.end();
+    rig.assert_sound();
 }
