@@ -320,8 +320,7 @@ impl Brick {
         make_folders(&at)?;
         let (path, root, meta) = (at.path.as_path(), at.root.clone(), at.meta.clone());
         check_root(&at, &identity)?;
-        let mut state = read_state(&at)?;
-        let boot_id = root.boot_id();
+        let (mut state, boot_id) = (read_state(&at)?, root.boot_id());
         let witnessed = meta.open_at(b"state", S_IFREG).is_ok_and(|state| state.has_witness());
         let rebooted = !state.clean && is_memory_lost(state.boot, boot_id, witnessed);
         let in_memory = !rebooted || state.boot == UNKNOWN_BOOT_ID;

@@ -613,7 +613,7 @@ fn a_mark_without_a_record_is_found_with_the_file() {
     assert_eq!(rig.ask_as(99, 1, end(1, true)), ["reply 1: done"]);
     assert_eq!(changes(&mut rig), ["EndFile"]);
     done(&mut rig, 4);
-    assert_eq!(asked(&mut rig), ["ask 5: lineage of 2"], "where the new name is to lie");
+    assert_eq!(asked(&mut rig), ["ask 5: pathof of 2"], "where the new name is to lie");
 }
 
 /// The name that it gets in a directory of the other set.
