@@ -32,6 +32,9 @@ pub struct PeerStatus {
     /// Who leads the pool store now.
     #[serde(default)]
     pub leader: Option<ServerId>,
+    /// How far the programs of all servers go; 0: some of them are of before levels.
+    #[serde(default)]
+    pub level: u32,
     /// All servers, the one that answered too.
     pub peers: Vec<Peer>,
     /// What to know and do.

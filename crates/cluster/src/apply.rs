@@ -68,6 +68,7 @@ impl State {
             Command::AddToken { token, now } => self.add_token(token, *now),
             Command::JoinServer(joining) => self.join_server(joining),
             Command::SetWebhook { url, at_ms } => self.set_webhook(url.as_deref(), *at_ms),
+            Command::RaiseLevel { level } => self.raise_level(*level),
             Command::Promote { set, expect_epoch, brick } => self.promote(*set, *expect_epoch, *brick),
         }?;
         self.version += 1;

@@ -198,6 +198,11 @@ pub enum Command {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         at_ms: Option<u64>,
     },
+    /// No server is of a lower level: all have said so.
+    RaiseLevel {
+        /// See [`crate::LEVEL`].
+        level: u32,
+    },
     /// An administrator gives up what only other bricks hold: the set goes on with this one alone.
     Promote {
         /// Which set.

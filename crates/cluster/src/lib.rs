@@ -16,6 +16,7 @@ mod create;
 mod grow;
 pub mod hex;
 mod keys;
+mod level;
 pub mod limits;
 pub mod liveness;
 mod members;
@@ -41,6 +42,7 @@ pub use command::{
     OptionChange, Outcome, Proposal, ViewChange,
 };
 pub use keys::{ClientKey, Joining, Key, KeyHolder, KeySubdir, KeyUser, Keys, Spent, Squash, Token};
+pub use level::LEVEL;
 pub use names::{check_address, check_volume_name, normal_path};
 pub use refusal::{KeyRefusal, Refusal};
 pub use retired::Retired;

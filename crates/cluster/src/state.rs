@@ -43,6 +43,9 @@ pub struct State {
     /// cannot know when that was, and counts with such leases for as long as they may last.
     #[serde(default)]
     pub longest_lease_ms: u64,
+    /// No server's program goes less far ([`crate::LEVEL`]).
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub level: u32,
     /// Volumes that were deleted and may come back.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub retired: BTreeMap<VolumeId, Retired>,
@@ -207,6 +210,11 @@ pub struct View {
     pub in_sync: BTreeSet<BrickId>,
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_zero(level: &u32) -> bool {
+    *level == 0
+}
+
 impl Default for State {
     fn default() -> State {
         State {
@@ -222,6 +230,7 @@ impl Default for State {
             sets: BTreeMap::new(),
             generation: 0,
             longest_lease_ms: 0,
+            level: 0,
             retired: BTreeMap::new(),
             keys: Keys::default(),
             webhook: None,

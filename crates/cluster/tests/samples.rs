@@ -111,6 +111,7 @@ fn name(command: &Command) -> &'static str {
         Command::AddToken { .. } => "add-token",
         Command::JoinServer(_) => "join-server",
         Command::SetWebhook { .. } => "set-webhook",
+        Command::RaiseLevel { .. } => "raise-level",
         Command::Promote { .. } => "promote",
     }
 }
@@ -178,6 +179,7 @@ fn commands() -> Vec<Command> {
         Command::SetVoters { voters: [ServerId(1), ServerId(3)].into() },
         Command::RecoverPool { server: ServerId(1) },
         webhook(),
+        Command::RaiseLevel { level: 1 },
         Command::Promote { set: SetId(1), expect_epoch: Epoch(3), brick: BrickId(2) },
         Command::AddKey(client_key()),
         Command::RevokeKey { key: KeyId(4) },
@@ -262,6 +264,15 @@ fn the_state_of_a_pool_with_a_webhook_is_frozen() {
     let pool = Command::InitPool { pool: format!("{:032x}", 7), server: server(1) };
     [pool, webhook()].iter().for_each(|command| drop(state.apply(command).unwrap()));
     check("state", "webhook", &state);
+}
+
+/// A state that says how far all servers go.
+#[test]
+fn the_state_of_a_pool_with_a_level_is_frozen() {
+    let mut state = State::default();
+    let pool = Command::InitPool { pool: format!("{:032x}", 7), server: server(1) };
+    [pool, Command::RaiseLevel { level: 1 }].iter().for_each(|command| drop(state.apply(command).unwrap()));
+    check("state", "level", &state);
 }
 
 /// A program of before has set an address without saying when.

@@ -17,6 +17,7 @@ pub mod arbitration_run;
 pub mod ask;
 mod evidence;
 pub mod leases;
+pub mod levels;
 mod limits;
 mod map;
 mod open_sets;

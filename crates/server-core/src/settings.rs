@@ -77,6 +77,7 @@ pub fn settings(state: &State, set: SetId) -> Option<Settings> {
         sets: volume.sets.iter().map(|s| (*s, led(s))).collect(),
         rebalance: rebalance(&options, volume, set.id),
         large: Some(options.large_file_size).filter(|size| *size > 0),
+        level: state.level,
     })
 }
 

@@ -78,6 +78,8 @@ pub struct Settings {
     pub rebalance: RebalanceSettings,
     /// A new file that grows to so many bytes is placed by room. `None`: it stays with its directory.
     pub large: Option<u64>,
+    /// How far all servers of the pool go.
+    pub level: u32,
 }
 
 impl Settings {
@@ -92,6 +94,7 @@ impl Settings {
             sets: Vec::new(),
             rebalance: RebalanceSettings::default(),
             large: None,
+            level: 0,
         }
     }
 }

@@ -56,6 +56,7 @@ pub(crate) fn draw(rng: &mut Prng, servers: usize, successions: bool) -> State {
         }),
     );
     apply(&mut state, &Command::StartVolume { name: VOLUME.to_owned() });
+    apply(&mut state, &Command::RaiseLevel { level: cluster::LEVEL });
     state
 }
 

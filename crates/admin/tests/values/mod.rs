@@ -279,6 +279,7 @@ pub(crate) fn answers() -> Vec<AdminAnswer> {
             pool: "ffeeddccbbaa99887766554433221100".to_owned(),
             me: ServerId(1),
             leader: Some(ServerId(2)),
+            level: 1,
             peers: vec![peer(), learner],
             notes: vec!["two voters are one too few".to_owned()],
         }),

@@ -4,11 +4,12 @@ use super::Control;
 use super::protocol::{Beat, Request, Response, Room};
 use crate::clock;
 use crate::shared::lock;
-use cluster::Command;
 use cluster::liveness::HEARTBEAT;
+use cluster::{Command, LEVEL};
 use config_store::{ConfigStore, ProposeError};
 use ids::ServerId;
 use server_core::leases::{Grant, Heard, Leadership, LeaseGiver, grant, next_beat, next_judging};
+use server_core::levels::Levels;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -18,6 +19,7 @@ use std::time::Duration;
 #[derive(Debug, Default)]
 pub(crate) struct Leases {
     giver: Mutex<LeaseGiver>,
+    levels: Mutex<Levels>,
     down: Mutex<BTreeSet<ServerId>>,
     heard: AtomicBool,
 }
@@ -62,7 +64,8 @@ pub(super) async fn renew(control: Arc<Control>, store: ConfigStore) {
 async fn beat(control: &Control, store: &ConfigStore) -> Option<Grant> {
     let (_, address) = store.leader()?;
     let rooms = lock(&control.shared.rooms).all().map(Room::from).collect();
-    let beat = Beat { server: control.shared.me(), identity: control.folder.identity.clone(), rooms };
+    let (server, identity) = (control.shared.me(), control.folder.identity.clone());
+    let beat = Beat { server, identity, rooms, level: LEVEL };
     match control.peers.ask(&address, &Request::Beat(beat), HEARTBEAT * 2).await {
         Ok(Response::Lease { renewed, lease_ms, down, version, rooms }) => {
             *lock(&control.leases.down) = down;
@@ -87,7 +90,16 @@ impl Control {
         if !store.is_leader() {
             return Response::NotLeader;
         }
-        let Beat { server, identity, rooms } = beat;
+        let Beat { server, identity, rooms, level } = beat;
+        let state = store.state();
+        // Whoever gets no lease is not heard, so that it is soon taken for down.
+        if state.is_server(server, &identity) && !lock(&self.leases.levels).heard(server, level, &state) {
+            return Response::Error(format!(
+                "server {server} runs a program that is older than what the pool counts on (level {level}, not {}): install the \
+                 program of the other servers",
+                state.level
+            ));
+        }
         let heard = lock(&self.leases.giver).on_beat(clock::now(), server, &identity, &store.state());
         if heard == Heard::Stranger {
             return Response::Error(format!(
@@ -120,6 +132,16 @@ async fn leads_at(store: &ConfigStore) -> Option<u64> {
     store.linearizable_state(HEARTBEAT).await.ok().map(|state| state.version)
 }
 
+/// Says so when no server is of a lower level any more.
+async fn raise_level(control: &Control, store: &ConfigStore) {
+    let me = (control.shared.me(), LEVEL);
+    let Some(level) = lock(&control.leases.levels).next(me, &store.state()) else { return };
+    match store.propose(Command::RaiseLevel { level }).await {
+        Ok(_) => tracing::info!("all servers are of level {level}"),
+        Err(e) => tracing::warn!("say that all servers are of level {level}: {e}"),
+    }
+}
+
 /// While this server leads: declares servers down whose leases ran out.
 pub(super) async fn detect_failures(control: Arc<Control>, store: ConfigStore) {
     lock(&control.leases.giver).begin(clock::now(), &store.state());
@@ -133,6 +155,10 @@ pub(super) async fn detect_failures(control: Arc<Control>, store: ConfigStore) {
         let judged = lock(&control.leases.giver).detect_failures(now, who, &store.state());
         if judged.forget_reports {
             store.forget_reports();
+            lock(&control.leases.levels).forget();
+        }
+        if leads {
+            raise_level(&control, &store).await;
         }
         for server in judged.down {
             tracing::warn!("server {server} is silent: its lease ran out");

@@ -203,6 +203,7 @@ impl Control {
             pool: state.pool.clone(),
             me: self.shared.me(),
             leader: self.store().leader().map(|(id, _)| id),
+            level: state.level,
             peers: self.peers(),
             notes,
         }

@@ -65,6 +65,9 @@ pub(crate) struct Beat {
     /// Room of the sets it leads.
     #[serde(default)]
     pub(crate) rooms: Vec<Room>,
+    /// How far its program goes; 0: it is one of before levels.
+    #[serde(default)]
+    pub(crate) level: u32,
 }
 
 /// [`SetRoom`] as JSON.

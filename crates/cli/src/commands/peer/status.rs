@@ -23,6 +23,7 @@ impl PeerStatusCommand {
             let mut lines = vec![
                 format!("pool {}", status.pool),
                 format!("leader {}", leader.map_or("none known", |l| l.host.as_str())),
+                format!("level {}", status.level),
                 servers(&status.peers),
             ];
             lines.extend(status.notes.iter().map(|note| format!("note: {note}")));
