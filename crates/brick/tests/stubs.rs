@@ -14,7 +14,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use wire::change::{DirTimes, Replaced, directories};
 use wire::codec::Blob;
-use wire::op::{COPY_NAMES, EntryName, Intent, encode_names};
+use wire::op::{COPY_NAMES, EntryName, Intent, Node, encode_names};
 use wire::peer::Stamp;
 use wire::{Attr, Change, Errno, Name, Op};
 
@@ -492,6 +492,44 @@ fn a_check_names_marks_that_cannot_be_told() {
     }
 }
 
+fn exchange((a, fid): (&EntryName, Fid), (b, to_fid): (&EntryName, Fid)) -> Change {
+    let (parent, name) = (a.dir, a.name.clone());
+    let (to_parent, to_name) = (b.dir, b.name.clone());
+    Change::Exchange { parent, name, fid, to_parent, to_name, to_fid, time: time(650) }
+}
+
+/// Neither name is free before the other: they change places in one step, and the marks stay until each file has heard.
+#[test]
+fn two_names_elsewhere_change_places() {
+    for other in [FAR, there(91)] {
+        let (t, mut s) = two();
+        let (f, g) = (s.file(ROOT, "f"), s.file(ROOT, "g"));
+        let (x, y) = (at(FAR.names(), "x"), at(other.names(), "y"));
+        for (fid, old, new) in [(f, "f", &x), (g, "g", &y)] {
+            s.apply(&prepare(fid, Some(at(ROOT, old)), Some(new.clone())), b"").unwrap();
+            s.apply(&end(fid, Some(at(ROOT, old)), Some(new.clone()), false), b"").unwrap();
+        }
+        s.apply(&prepare(f, Some(x.clone()), Some(y.clone())), b"").unwrap();
+        s.apply(&prepare(g, Some(y.clone()), Some(x.clone())), b"").unwrap();
+        s.apply(&exchange((&x, f), (&y, g)), b"").unwrap();
+        for marked in [true, false] {
+            s = reopened(&t, s);
+            for (place, fid) in [(&x, g), (&y, f)] {
+                assert_eq!(
+                    entry(&mut s, place.dir, if fid == g { "x" } else { "y" }).map(|e| e.fid),
+                    Some(fid)
+                );
+                assert_eq!(s.bricks[1].is_pending(fid), Ok(marked));
+                let attr = s.bricks[0].attr(fid).unwrap();
+                assert_eq!((attr.nlink, attr.ctime), (1, time(650)));
+                if marked {
+                    s.apply(&end(fid, None, None, false), b"").unwrap();
+                }
+            }
+        }
+    }
+}
+
 /// The name in the folder of names becomes an entry in one change; the folder goes with its last name.
 #[test]
 fn a_file_comes_home_to_its_set() {
@@ -533,6 +571,11 @@ fn changes_of_transactions_are_applied_again_after_a_kill() {
     let f = Fid { set: SET, epoch: Epoch(1), lsn: Lsn(2) };
     let far = || Some(at(FAR.names(), "x"));
     let own = || Some(at(Fid { lsn: Lsn(1), ..f }, "f"));
+    let g = Fid { lsn: Lsn(4), ..f };
+    let made = |fid| {
+        let (parent, name, home, node) = (ROOT, name("g"), SET, Node::File);
+        Change::Create { parent, name, fid, home, node, mode: 0o644, uid: 0, gid: 0, time: time(4) }
+    };
     // what came before, and the last record
     let table = [
         (vec![], enter(ROOT, "s", there(5), 0o100_000, None)),
@@ -568,6 +611,17 @@ fn changes_of_transactions_are_applied_again_after_a_kill() {
                 replaced: None,
                 time: time(900),
             },
+        ),
+        (
+            vec![
+                Change::Link { fid: f, parent: ROOT, name: name("other"), time: time(3) },
+                made(g),
+                prepare(f, own(), far()),
+                end(f, own(), far(), false),
+                prepare(g, None, Some(at(FAR.names(), "y"))),
+                end(g, None, Some(at(FAR.names(), "y")), false),
+            ],
+            exchange((&at(FAR.names(), "x"), f), (&at(FAR.names(), "y"), g)),
         ),
         (
             vec![

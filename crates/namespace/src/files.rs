@@ -434,10 +434,48 @@ fn end_file(
         let goes = drop.is_some() && add.is_none();
         orphan = goes && may_be_held(&attr, cx) && view.names_of_copy(fid)?.is_empty();
     }
+    if let (Some(from), Some(to)) = (&drop, &add)
+        && let Some(other) = changes_places(view, tx, (fid, from), to)?
+    {
+        return exchange_names(view, cx, (fid, from), (other, to));
+    }
     if let Some(to) = &add
         && !is_to_come(view, to, fid)?
     {
         add = None;
     }
     Ok(Decision::Change(Change::EndFile { fid, drop, add, orphan, time }, None))
+}
+
+/// Another file of this set has the name that the file is to get, and the same transaction gives it the file's.
+fn changes_places(
+    view: &mut dyn TreeState,
+    tx: OpId,
+    (fid, from): (Fid, &EntryName),
+    to: &EntryName,
+) -> Result<Option<Fid>, Errno> {
+    let there = match view.entry(to.dir, &to.name) {
+        Err(Errno::ESTALE | Errno::ENOENT) => None,
+        other => other?,
+    };
+    let Some(other) = there.filter(|e| e.fid != fid && !e.is_dir()) else { return Ok(None) };
+    let means = |i: Intent| i.tx == tx && (i.drop.as_ref(), i.add.as_ref()) == (Some(to), Some(from));
+    Ok(view.intent(other.fid)?.is_some_and(means).then_some(other.fid))
+}
+
+/// Neither of two names can be given before the other: they change places while both files are marked, and then each mark ends
+/// as that of a file which has its name already.
+fn exchange_names(
+    view: &mut dyn TreeState,
+    cx: &Context<'_>,
+    (fid, from): (Fid, &EntryName),
+    (to_fid, to): (Fid, &EntryName),
+) -> Result<Decision, Errno> {
+    let mut time = cx.now;
+    for changed in [from.dir, to.dir, fid, to_fid] {
+        time = time.max(touch(&view.attr(changed)?, cx.now));
+    }
+    let (parent, name) = (from.dir, from.name.clone());
+    let (to_parent, to_name) = (to.dir, to.name.clone());
+    Ok(Decision::Change(Change::Exchange { parent, name, fid, to_parent, to_name, to_fid, time }, None))
 }

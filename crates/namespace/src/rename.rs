@@ -80,9 +80,10 @@ fn exchange(
     {
         return Ok(Decision::AskAbove(at, home));
     }
-    // The homes of files would have to agree.
-    if [source, target].iter().any(|e| e.home != cx.set && !e.is_dir()) {
-        return Err(Errno::EXDEV);
+    // One of the two entries decides for each home, and both change at once.
+    let need = needs(cx, source, from, Some(to)).or_else(|| needs(cx, target, to, Some(from)));
+    if let Some(need) = need {
+        return Ok(Decision::AskHome(need));
     }
     Ok(Decision::Change(
         Change::Exchange {

@@ -90,7 +90,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         match decision {
             Ok(Decision::RemoveElsewhere(entry)) => self.remove_elsewhere(cx, (id, op), entry, None, to),
             Ok(Decision::AskAbove(..)) => self.move_across(cx, id, op, to),
-            Ok(Decision::AskHome(need)) => self.begin_joint(cx, (id, session), op, need, to),
+            Ok(Decision::AskHome(need)) => self.begin_joint(cx, (id, session), (op, need), None, to),
             decision => self.carry_out(cx, id, decision, payload, Waiter { shape, ..Waiter::done(to) }),
         }
     }

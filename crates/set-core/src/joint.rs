@@ -9,14 +9,18 @@ use crate::change::Ask;
 use crate::core::{Cx, SetCore};
 use crate::elsewhere::{Asking, Transaction};
 use crate::io::ReplyTo;
+use crate::moves::Held;
 use crate::waiters::{Address, AfterReply, ReplyShape, Waiter};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use bytes::Bytes;
 use ids::{Fid, OpId, SessionId, SetId};
 use namespace::{Decision, Entry, Need};
-use wire::op::EntryName;
+use wire::op::{EntryName, rename_flags};
 use wire::{Attr, Body, Change, Errno, Fail, Name, Op};
+
+/// From this level of the pool on homes have two names change places: `cluster::LEVEL`.
+const ONE_HOME: u32 = 1;
 
 /// A file that its home has marked for a transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,6 +38,10 @@ pub(crate) struct Joint<R> {
     by: SessionId,
     op: Op,
     transaction: Transaction,
+    /// That about the other entry of an exchange, which decides for the file that goes there.
+    second: Option<Transaction>,
+    /// The lock under which it goes on, if one of the two is a directory that needs it.
+    held: Option<Held>,
     /// What the entry that decides led to before any home was asked.
     led_to: Option<Fid>,
     to: Address<R>,
@@ -75,24 +83,80 @@ pub(crate) fn decider(op: &Op) -> Option<(Fid, &Name)> {
     }
 }
 
+/// The other entry of an exchange.
+fn exchanged(op: &Op) -> Option<(Fid, &Name)> {
+    match op {
+        Op::Rename { parent, name, flags, .. } if flags & rename_flags::EXCHANGE != 0 => {
+            Some((*parent, name))
+        }
+        _ => None,
+    }
+}
+
 impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
-    /// Begins such a change: the first home is asked.
+    /// Begins such a change: the first home is asked. `held`: the lock under which it goes on, if it needs it.
     pub(crate) fn begin_joint(
         &mut self,
         cx: &mut Cx<'_, B, R>,
         (id, by): (OpId, SessionId),
-        op: Op,
-        need: Need,
+        (op, need): (Op, Need),
+        held: Option<Held>,
         to: Address<R>,
     ) {
-        let Some((parent, name)) = decider(&op) else { return self.refuse(cx, to, Errno::EINVAL.into()) };
-        let Some(transaction) = self.begin(cx, id, parent, name) else {
+        if self.settings.level < ONE_HOME && self.have_one_home(&op) {
+            held.into_iter().for_each(|held| self.unlock(cx, held.lock));
+            return self.refuse_for_other(cx, to, Errno::EXDEV.into());
+        }
+        let Some((transaction, second)) = self.begin_both(cx, id, &op) else {
+            held.into_iter().for_each(|held| self.unlock(cx, held.lock));
             return self.refuse(cx, to, Fail::Busy);
         };
         let led_to = self.leads_to(&transaction);
         let (parts, agreed, incoming, source) = (Vec::new(), Vec::new(), None, None);
-        let joint = Joint { id, by, op, transaction, led_to, to, parts, agreed, incoming, source };
+        let joint =
+            Joint { id, by, op, transaction, second, held, led_to, to, parts, agreed, incoming, source };
         self.ask_home(cx, Box::new(joint), need);
+    }
+
+    /// Whether it exchanges two files of one other set.
+    fn have_one_home(&mut self, op: &Op) -> bool {
+        let names = exchanged(op).into_iter().chain(decider(op).filter(|_| exchanged(op).is_some()));
+        let entries = names.filter_map(|(dir, name)| self.brick.entry(dir, name).ok()?);
+        let homes: Vec<SetId> = entries.filter(|e| !e.is_dir()).map(|e| e.home).collect();
+        matches!(homes[..], [one, two] if one == two && one != self.set)
+    }
+
+    /// Begins the transaction about the entry that decides, and of an exchange that about the other one. A home that asks for
+    /// either of them waits then.
+    fn begin_both(
+        &mut self,
+        cx: &Cx<'_, B, R>,
+        id: OpId,
+        op: &Op,
+    ) -> Option<(Transaction, Option<Transaction>)> {
+        let (parent, name) = decider(op)?;
+        let first = self.begin(cx, id, parent, name)?;
+        let Some((parent, name)) = exchanged(op) else { return Some((first, None)) };
+        let second = self.begin(cx, id, parent, name);
+        if second.is_none() {
+            // It has not agreed to anything, and answers by itself.
+            let _ = self.end(cx, id, &first);
+        }
+        second.map(|second| (first, Some(second)))
+    }
+
+    /// Ends it here. `Ok`: it may commit, now.
+    fn end_both(&mut self, cx: &Cx<'_, B, R>, joint: &Joint<R>) -> Result<(), Fail> {
+        let first = self.end(cx, joint.id, &joint.transaction);
+        let second = joint.second.as_ref().map(|second| self.end(cx, joint.id, second));
+        first.and(second.unwrap_or(Ok(())))
+    }
+
+    /// What a home has agreed to goes to disk, or is there.
+    fn note_sync(&mut self, joint: &Joint<R>, syncing: bool) {
+        for Transaction { tx, parent, name } in [&joint.transaction].into_iter().chain(&joint.second) {
+            self.transactions.sync(*tx, *parent, name, syncing);
+        }
     }
 
     /// What the entry that decides leads to now.
@@ -178,8 +242,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     fn bring_mark_to_disk(&mut self, cx: &mut Cx<'_, B, R>, mut joint: Box<Joint<R>>, home: SetId, fid: Fid) {
         let (tx, by) = (joint.transaction.tx, joint.by);
         joint.parts.push(Participant { home, fid, tx, by });
-        let Transaction { tx, parent, name } = &joint.transaction;
-        self.transactions.sync(*tx, *parent, name, true);
+        self.note_sync(&joint, true);
         self.ask(cx, Asking::AgreedOnDisk(joint), home, Op::Fsync { fid }, None);
     }
 
@@ -274,8 +337,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         joint: Box<Joint<R>>,
         answer: Result<Body, Fail>,
     ) {
-        let Transaction { tx, parent, name } = &joint.transaction;
-        self.transactions.sync(*tx, *parent, name, false);
+        self.note_sync(&joint, false);
         match answer {
             Ok(_) => self.go_on_joint(cx, joint),
             // It has gone away meanwhile, with the mark: it is asked again.
@@ -286,7 +348,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
 
     /// Asks the next home, or commits.
     fn go_on_joint(&mut self, cx: &mut Cx<'_, B, R>, joint: Box<Joint<R>>) {
-        if self.has_lost_it(&joint) {
+        let holds = joint.held.as_ref().is_none_or(|held| self.holds(cx, held));
+        if !holds || self.has_lost_it(&joint) {
             return self.give_up(cx, *joint, Fail::Busy);
         }
         let ask = || Ask {
@@ -294,22 +357,32 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             tx: joint.transaction.tx,
             agreed: &joint.agreed,
             incoming: joint.incoming.as_ref(),
+            above: joint.held.as_ref().map(|held| &held.above),
             ..Ask::default()
         };
         let decision = self.decide(cx, &joint.op, ask());
         if let Ok(Decision::AskHome(need)) = decision {
             return self.ask_home(cx, joint, need);
         }
-        if let Err(fail) = self.end(cx, joint.id, &joint.transaction) {
+        let known = self.end_both(cx, &joint);
+        // Whoever has the lock next is answered by this set only when it has what is decided now.
+        joint.held.iter().for_each(|held| self.unlock(cx, held.lock));
+        if let Err(fail) = known {
             self.abort_joint(cx, &joint.parts);
             return self.refuse(cx, joint.to, fail);
         }
         let decision = decision.and_then(|decision| self.validated(cx, decision));
-        let Joint { id, op, to, transaction, parts, .. } = *joint;
+        let Joint { id, op, to, transaction, mut parts, .. } = *joint;
         let mut waiter = Waiter { shape: ReplyShape::Done, ..Waiter::done(to) };
         if let Ok(Decision::Change(change, _)) = &decision {
             waiter.after = AfterReply::EndFile { tx: transaction.tx };
             let sync = sync_of(&op, transaction.parent);
+            // The first that hears of an exchange of two files of one home has the names change places, and hears once more.
+            if let (Change::Exchange { .. }, [one, two]) = (change, &parts[..])
+                && one.home == two.home
+            {
+                parts.insert(0, *two);
+            }
             // The copy of what goes for good hears of it when all entries lead to it.
             let parts = if let Change::Leave { .. } = change { Vec::new() } else { parts };
             self.joints.insert(transaction.tx, (sync, parts));
@@ -321,7 +394,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
 
     /// The request fails before anything was decided.
     fn give_up(&mut self, cx: &mut Cx<'_, B, R>, joint: Joint<R>, fail: Fail) {
-        let known = self.end(cx, joint.id, &joint.transaction);
+        let known = self.end_both(cx, &joint);
+        joint.held.iter().for_each(|held| self.unlock(cx, held.lock));
         self.abort_joint(cx, &joint.parts);
         self.refuse_for_other(cx, joint.to, known.err().unwrap_or(fail));
     }
@@ -402,7 +476,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
 
 /// What brings an operation's entries to disk; that of the transaction is in this directory.
 pub(crate) fn sync_of(op: &Op, dir: Fid) -> Op {
-    if let Op::DepartAll { .. } = op { Op::SyncFs } else { Op::Fsync { fid: dir } }
+    let beyond = exchanged(op).is_some_and(|(other, _)| other != dir);
+    if beyond || matches!(op, Op::DepartAll { .. }) { Op::SyncFs } else { Op::Fsync { fid: dir } }
 }
 
 fn leads_to(entry: Option<Entry>, fid: Fid) -> bool {

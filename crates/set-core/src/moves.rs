@@ -167,6 +167,9 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         if let Ok(Decision::RemoveElsewhere(entry)) = decision {
             return self.remove_elsewhere(cx, (id, op), entry, Some(held), to);
         }
+        if let Ok(Decision::AskHome(need)) = decision {
+            return self.begin_joint(cx, (id, id.session), (op, need), Some(held), to);
+        }
         if !matches!(decision, Ok(Decision::Change(..))) {
             self.unlock(cx, held.lock);
         }

@@ -710,3 +710,190 @@ fn the_next_primary_asks() {
     rig.lead(&[]);
     assert_eq!(asked(&mut rig), ["ask 1: checkentry of 2"]);
 }
+
+/// Another file of the other set with a name here, `second`.
+const SECOND: Fid = there(52);
+
+fn two_stubs() -> Rig {
+    let mut memory = memory();
+    memory.names.insert((ROOT, name("second")), (SECOND, THERE));
+    memory.files.insert(SECOND);
+    Rig::with(memory, &[])
+}
+
+fn exchange(from: &str, to: &str) -> Op {
+    Op::Rename { parent: ROOT, name: name(from), to_parent: ROOT, to_name: name(to), flags: 2 }
+}
+
+fn ends(rig: &mut Rig, id: u64) -> Option<(Fid, bool)> {
+    rig.outputs(Input::Answered(id, Ok(Body::Done))).into_iter().find_map(|o| match o {
+        set_core::Output::Ask { op: Op::EndFile { fid, commit, .. }, .. } => Some((fid, commit)),
+        _ => None,
+    })
+}
+
+/// Both homes agree, here one and the same: it hears of one of the two a second time, as its first end has the names change
+/// places.
+#[test]
+fn two_files_elsewhere_change_places_with_their_entries() {
+    let mut rig = two_stubs();
+    assert_eq!(rig.ask(7, exchange("stub", "second")), ["ask 1: preparefile of 2 as 3"]);
+    assert_eq!(answer(&mut rig, 1, agreed(STUB)), ["ask 2: fsync of 2"]);
+    assert_eq!(done(&mut rig, 2), ["ask 3: preparefile of 2 as 4"]);
+    assert_eq!(answer(&mut rig, 3, agreed(SECOND)), ["ask 4: fsync of 2"]);
+    assert!(changes(&mut rig).is_empty());
+    assert_eq!(done(&mut rig, 4), ["ask 5: fsync of 1"]);
+    assert_eq!(changes(&mut rig), ["Exchange"]);
+    assert_eq!(ends(&mut rig, 5), Some((SECOND, true)));
+    assert_eq!(ends(&mut rig, 6), Some((STUB, true)));
+    assert_eq!(ends(&mut rig, 7), Some((SECOND, true)));
+    assert_eq!(done(&mut rig, 8), ["reply 1: done for 250 ms"]);
+    for (at, fid) in [("stub", SECOND), ("second", STUB)] {
+        assert_eq!(rig.ask(9, check(at, fid)).last().unwrap().split(": ").nth(1), Some("done"));
+    }
+    assert_eq!(rig.ask_as(7, 1, exchange("stub", "second")), ["ask 9: fsync of 1"], "it is not done twice");
+    // The second one does not agree.
+    let mut rig = two_stubs();
+    rig.ask(7, exchange("stub", "second"));
+    answer(&mut rig, 1, agreed(STUB));
+    done(&mut rig, 2);
+    let refused = answer(&mut rig, 3, Err(Fail::Busy));
+    assert_eq!(refused, ["ask 4: endfile of 2, given up", "reply 1: busy for 250 ms"]);
+    assert_eq!(
+        rig.ask(7, exchange("stub", "second")),
+        ["ask 5: preparefile of 2 as 7"],
+        "both names are free"
+    );
+}
+
+/// A home of before would wait for ever until one of the two names is free.
+#[test]
+fn two_files_of_one_home_stay_while_a_server_may_be_older() {
+    let mut rig = two_stubs();
+    let settings = rig.settings(common::ME, [common::ME].into());
+    rig.step(Input::Settings(set_core::Settings { level: 0, ..settings }));
+    let said = rig.ask(7, exchange("stub", "second"));
+    assert!(said.len() == 1 && said[0].contains("crosses sets"), "{said:?}");
+    assert_eq!(rig.ask(7, exchange("own", "stub")).len(), 1, "one of them alone does not wait");
+    assert!(rig.ask(7, exchange("own", "second"))[0].contains("busy"), "a name of it is held");
+}
+
+/// Each of the two entries decides for the file that goes there: no home is told what is not certain yet.
+#[test]
+fn both_names_of_an_exchange_are_held() {
+    for (asked, fid) in [("stub", SECOND), ("second", STUB)] {
+        let mut rig = two_stubs();
+        rig.ask(7, exchange("stub", "second"));
+        answer(&mut rig, 1, agreed(STUB));
+        done(&mut rig, 2);
+        assert_eq!(rig.ask(9, check(asked, fid)), ["reply 2: busy"]);
+        assert_eq!(rig.ask(9, check(asked, fid)), ["reply 3: no such file or directory"]);
+        answer(&mut rig, 3, agreed(SECOND));
+        let said = done(&mut rig, 4);
+        assert_eq!(said.iter().filter(|l| l.ends_with("endfile of 2, given up")).count(), 2, "{said:?}");
+        assert!(changes(&mut rig).is_empty(), "it was answered for");
+        assert_eq!(rig.ask(7, unlink(asked)).len(), 1, "the names are free");
+    }
+    // One of them is another transaction's.
+    for taken in ["stub", "second"] {
+        let mut rig = two_stubs();
+        assert_eq!(rig.ask(7, unlink(taken)), ["ask 1: preparefile of 2 as 2"]);
+        assert_eq!(rig.ask(7, exchange("stub", "second")), ["reply 2: busy for 250 ms"]);
+        let other = if taken == "stub" { "second" } else { "stub" };
+        assert!(rig.ask(7, unlink(other))[0].starts_with("ask 2: "), "nothing is held for it");
+    }
+}
+
+#[test]
+fn an_own_file_changes_places_with_one_that_lives_elsewhere() {
+    for (from, to) in [("own", "stub"), ("stub", "own")] {
+        let mut rig = rig();
+        assert_eq!(rig.ask(7, exchange(from, to)), ["ask 1: preparefile of 2 as 3"]);
+        assert_eq!(answer(&mut rig, 1, agreed(STUB)), ["ask 2: fsync of 2"]);
+        assert_eq!(done(&mut rig, 2), ["ask 3: fsync of 1"]);
+        assert_eq!(changes(&mut rig), ["Exchange"]);
+        assert_eq!(ends(&mut rig, 3), Some((STUB, true)));
+        assert_eq!(done(&mut rig, 4), ["reply 1: done for 250 ms"]);
+    }
+}
+
+/// The home of both: neither name is free before the other, so they change places first, while both are marked.
+#[test]
+fn a_home_has_two_names_change_places() {
+    let second = Fid { lsn: Lsn(OWN.lsn.0 + 1), ..OWN };
+    let far = |s| EntryName { dir: FAR, name: name(s) };
+    let kept = |s| (FAR.names(), name(s));
+    let prepare = |fid, seq, drop, add| {
+        let (drop, add, by) = (Some(far(drop)), Some(far(add)), SessionId(7));
+        Op::PrepareFile { tx: tx(seq), coordinator: THERE, fid: Some(fid), drop, add, by }
+    };
+    let end = |fid, seq, commit| Op::EndFile { fid, tx: tx(seq), commit, by: SessionId(7) };
+    let marked = || {
+        let names = [(kept("x"), (OWN, HERE)), (kept("y"), (second, HERE))].into();
+        let mut rig = Rig::with(Memory { names, files: [OWN, second].into(), ..Memory::default() }, &[]);
+        rig.ask_as(88, 1, prepare(OWN, 1, "x", "y"));
+        rig.ask_as(88, 2, prepare(second, 1, "y", "x"));
+        assert_eq!(changes(&mut rig), ["PrepareFile", "PrepareFile"]);
+        rig
+    };
+    for (first, other) in [(OWN, second), (second, OWN)] {
+        let mut rig = marked();
+        assert_eq!(rig.ask_as(88, 3, end(first, 1, true)), ["reply 3: done"]);
+        assert_eq!(changes(&mut rig)[2..], ["Exchange"]);
+        assert_eq!(rig.core.brick_mut().marked.len(), 2, "nobody sees it before both have heard");
+        rig.ask_as(88, 4, end(other, 1, true));
+        rig.ask_as(88, 5, end(first, 1, true));
+        assert_eq!(changes(&mut rig)[2..], ["Exchange", "EndFile", "EndFile"]);
+        let brick = rig.core.brick_mut();
+        assert!(brick.marked.is_empty());
+        assert_eq!(brick.names, [(kept("x"), (second, HERE)), (kept("y"), (OWN, HERE))].into());
+    }
+    // It was given up.
+    let mut rig = marked();
+    rig.ask_as(88, 3, end(second, 1, false));
+    rig.ask_as(88, 4, end(OWN, 1, false));
+    assert_eq!(changes(&mut rig)[2..], ["EndFile", "EndFile"]);
+    assert_eq!(rig.core.brick_mut().names[&kept("x")], (OWN, HERE));
+    // What has the name belongs to another transaction: it has to go first.
+    let names = [(kept("x"), (OWN, HERE)), (kept("y"), (second, HERE))].into();
+    let mut rig = Rig::with(Memory { names, files: [OWN, second].into(), ..Memory::default() }, &[]);
+    rig.ask_as(88, 1, prepare(OWN, 1, "x", "y"));
+    rig.ask_as(88, 2, prepare(second, 2, "y", "x"));
+    assert_eq!(rig.ask_as(88, 3, end(OWN, 1, true)), ["reply 3: busy"]);
+    assert_eq!(changes(&mut rig), ["PrepareFile", "PrepareFile"]);
+}
+
+/// A directory goes beneath one of another set, and a file of a third comes back for it: the lock is held until it is decided.
+#[test]
+fn a_directory_changes_places_with_a_file_elsewhere_under_the_lock() {
+    let own = |n| Fid { lsn: Lsn(n), ..OWN };
+    let (dir, below) = (own(44), own(45));
+    let begun = || {
+        let mut memory = memory();
+        memory.names.insert((ROOT, name("dir")), (dir, HERE));
+        memory.names.insert((below, name("file")), (STUB, THERE));
+        memory.hangs.insert(below, THERE);
+        let mut rig = Rig::with(memory, &[]);
+        rig.step(Input::Maintenance);
+        rig.now += Duration::from_secs(10);
+        let to_name = name("file");
+        let op = Op::Rename { parent: ROOT, name: name("dir"), to_parent: below, to_name, flags: 2 };
+        assert_eq!(rig.ask(7, op), ["ask 1: locktree of 1"]);
+        assert_eq!(done(&mut rig, 1), ["ask 2: lineage of 2"]);
+        let lineage = Body::Lineage { own: vec![below], other: None };
+        assert_eq!(answer(&mut rig, 2, Ok(lineage)), ["ask 3: preparefile of 2 as 4"]);
+        assert_eq!(answer(&mut rig, 3, agreed(STUB)), ["ask 4: fsync of 2"]);
+        rig
+    };
+    let mut rig = begun();
+    assert_eq!(done(&mut rig, 4), ["ask 5: unlocktree of 1", "ask 6: syncfs of 1"]);
+    assert_eq!(changes(&mut rig), ["Exchange"]);
+    assert_eq!(ends(&mut rig, 6), Some((STUB, true)));
+    assert_eq!(done(&mut rig, 7), ["reply 1: done for 250 ms"]);
+    // The disk was slow: what lies above it may be another one by now.
+    let mut rig = begun();
+    rig.now += Duration::from_secs(4);
+    let late = done(&mut rig, 4);
+    assert_eq!(late, ["ask 5: unlocktree of 1", "ask 6: endfile of 2, given up", "reply 1: busy for 250 ms"]);
+    assert!(changes(&mut rig).is_empty());
+}

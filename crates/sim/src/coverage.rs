@@ -3,7 +3,7 @@
 use ids::SessionId;
 use std::collections::BTreeMap;
 use wire::peer::{PeerBody, PeerMessage};
-use wire::{Call, Op};
+use wire::{Call, Change, Op};
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -63,6 +63,9 @@ impl Coverage {
     /// A message between bricks arrived.
     pub(crate) fn heard(&mut self, message: &PeerMessage) {
         self.count(match &message.body {
+            PeerBody::Replicate { change: Change::Exchange { parent, .. }, .. } if parent.is_names() => {
+                "names changed places at their home"
+            }
             PeerBody::Replicate { .. } => "replicated change",
             PeerBody::Ack { .. } => "acknowledgement",
             PeerBody::Failed { .. } => "change failed on a brick",

@@ -11,10 +11,15 @@ use wire::codec::Blob;
 use wire::op::{Node, SetAttr, SetTime, rename_flags};
 use wire::{Body, Name, Op};
 
+/// A name, as its directory, the set of that, and the name in it.
+type Stub = (Fid, SetId, Name);
+
 /// Objects that a client remembers, of each kind.
 const REMEMBERED: usize = 8;
 /// Parts of a thousand of renames that are of a name which led to a file of another set.
 const STUBS: usize = 300;
+/// Likewise of exchanges, those of two such names of one set.
+const EXCHANGED: usize = 700;
 const FILE: u32 = 0o100_000;
 const DIRECTORY: u32 = 0o040_000;
 const KIND: u32 = 0o170_000;
@@ -33,7 +38,7 @@ pub(crate) struct Workload {
     links: Vec<Object>,
     open: Vec<Object>,
     /// Names of files in directories of other sets than the file's: the directory, its set, the name.
-    stubs: Vec<(Fid, SetId, Name)>,
+    stubs: Vec<Stub>,
     /// The byte that its next write is full of.
     byte: u8,
     /// Bytes of its largest writes.
@@ -91,6 +96,13 @@ impl Workload {
         chosen.unwrap_or((Fid::default(), SetId(0)))
     }
 
+    /// The two last names of one set that led to files of other sets.
+    fn two_stubs(&self) -> Option<(Stub, Stub)> {
+        let last = self.stubs.last()?;
+        let other = self.stubs.iter().rev().find(|stub| stub.1 == last.1 && *stub != last)?;
+        Some((other.clone(), last.clone()))
+    }
+
     fn learn_stub(&mut self, dir: Fid, home: SetId, name: &Name) {
         if self.stubs.len() >= REMEMBERED {
             self.stubs.remove(0);
@@ -144,14 +156,21 @@ impl Workload {
             14..16 => Op::Rmdir { parent, name },
             16..21 => {
                 let stub = if rng.chance(STUBS) { rng.pick(&self.stubs).cloned() } else { None };
-                let (parent, home, name) = stub.unwrap_or((parent, home, name));
-                let (to_parent, to_home) = if rng.chance(600) { (parent, home) } else { self.directory(rng) };
-                let to_name = self.name(rng);
+                let mut from = stub.unwrap_or((parent, home, name));
+                let (dir, there) = if rng.chance(600) { (from.0, from.1) } else { self.directory(rng) };
+                let mut to = (dir, there, self.name(rng));
                 let flags = match rng.below(8) {
                     0 => rename_flags::NOREPLACE,
                     1 => rename_flags::EXCHANGE,
                     _ => 0,
                 };
+                if flags == rename_flags::EXCHANGE
+                    && rng.chance(EXCHANGED)
+                    && let Some(two) = self.two_stubs()
+                {
+                    (from, to) = two;
+                }
+                let ((parent, home, name), (to_parent, to_home, to_name)) = (from, to);
                 if to_home != home {
                     let op = Op::MoveIn { from: home, parent, name, to_parent, to_name, flags };
                     return (to_home, op, none);

@@ -94,7 +94,7 @@ impl Names {
                     self.rename_placed(s, ask, (source, target), told, out);
                 }
             // What else is wrong than the directory that is gone may be told.
-            } else if refused && self.crosses((*from, *to), source, source.as_slice(), false) {
+            } else if refused && self.crosses((*from, *to), source, false) {
                 out.push(s);
             }
         }
@@ -348,16 +348,12 @@ impl Names {
         }
     }
 
-    /// Whether sets would have to agree about what they can't: a directory whose entry changes its set, an exchange that changes
-    /// sets or of a file that lives elsewhere.
-    fn crosses(&self, (from, to): (Key, Key), source: Option<Obj>, moved: &[Obj], exchange: bool) -> bool {
+    /// Whether sets would have to agree about what they can't: a directory whose entry changes its set, or an exchange of which
+    /// both do.
+    fn crosses(&self, (from, to): (Key, Key), source: Option<Obj>, exchange: bool) -> bool {
         let set = |o: Obj| self.objects[o].set;
-        let own = set(from.dir);
-        let far = set(to.dir) != own;
-        let alien = |o: &Obj| set(*o) != own;
-        let is_dir = |o: &Obj| self.objects[*o].is_dir();
-        (far && (exchange || source.is_some_and(|o| is_dir(&o))))
-            || (exchange && moved.iter().any(|o| !is_dir(o) && alien(o)))
+        let is_dir = |o: Obj| self.objects[o].is_dir();
+        set(to.dir) != set(from.dir) && (exchange || source.is_some_and(is_dir))
     }
 
     /// Why the source of a rename can't replace its target. The directory that has to be empty, if it is not certain.
@@ -401,11 +397,10 @@ impl Names {
         out: &mut Vec<State>,
     ) {
         let Ask::Rename { from, to, exchange, noreplace } = ask else { return };
-        let moved: Vec<Obj> = source.into_iter().chain(target).collect();
         let is_dir = |o: &Obj| self.objects[*o].is_dir();
         let mut errors = Vec::new();
         let mut may = Vec::new();
-        if self.crosses((*from, *to), source, &moved, *exchange) {
+        if self.crosses((*from, *to), source, *exchange) {
             may.push(Errno::EXDEV);
         }
         if source.is_none() || (*exchange && target.is_none()) {

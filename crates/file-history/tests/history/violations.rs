@@ -338,6 +338,10 @@ fn only_directories_and_exchanges_are_refused_between_sets() {
         s.call(op, Err(Errno::EXDEV));
         s.refused();
     }
+    // Nor does a name of it change places within the set.
+    let (parent, to_name, flags) = (there(7), name("c"), rename_flags::EXCHANGE);
+    s.call(Op::Rename { parent, name: name("b"), to_parent: parent, to_name, flags }, Err(Errno::EXDEV));
+    s.refused();
 }
 
 /// The home of a file may fail where a name is removed that it has elsewhere; no other set has a part in it.

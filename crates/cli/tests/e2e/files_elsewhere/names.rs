@@ -161,6 +161,36 @@ fn a_file_is_renamed_between_any_sets() {
     rig.leaves_nothing(one);
 }
 
+/// Names of one directory: files of one home, of two, of the set itself, and a directory.
+#[test]
+fn names_are_exchanged_wherever_their_files_live() {
+    let rig = Rig::new(3, &THREE);
+    let (one, two) = (rig.mount(), rig.mount());
+    let at = |name: &str| rig.at(&one, 1, name);
+    for (set, name) in [(0, "home"), (0, "too"), (2, "third"), (1, "own")] {
+        fs::write(rig.at(&one, set, name), name).unwrap();
+        if set != 1 {
+            fs::rename(rig.at(&one, set, name), at(name)).unwrap();
+        }
+    }
+    fs::create_dir(at("d")).unwrap();
+    let inode = |name: &str| fs::metadata(rig.at(&two, 1, name)).unwrap().ino();
+    for (a, b) in [("home", "too"), ("too", "third"), ("own", "home"), ("third", "d"), ("d", "own")] {
+        let before = (inode(a), inode(b));
+        for (before, after) in [(before, (before.1, before.0)), ((before.1, before.0), before)] {
+            assert_eq!((inode(a), inode(b)), before, "{a} and {b}");
+            renameat_with(CWD, at(a), CWD, at(b), RenameFlags::EXCHANGE)
+                .unwrap_or_else(|e| panic!("{a} and {b}: {e}"));
+            assert_eq!((inode(a), inode(b)), after, "{a} and {b}");
+        }
+    }
+    for name in ["home", "too", "third", "own"] {
+        is_one_file(name.as_bytes(), &[rig.at(&two, 1, name)], 1);
+    }
+    two.end();
+    rig.leaves_nothing(one);
+}
+
 /// Kinds other than plain files are moved and linked like them.
 #[test]
 fn links_and_nodes_live_elsewhere_like_files() {
