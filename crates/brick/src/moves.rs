@@ -99,8 +99,11 @@ impl Brick {
             (At::Entry(x), At::Entry(y)) if x.fid == a.2 && y.fid == b.2 => (x, y),
             (other, _) => return self.diverged(a.0, name, other),
         };
-        let dir = self.open_to_move(a.0, &[a.2, b.2])?;
-        let to_dir = self.open_dir(b.0)?;
+        let dir = match a.0.is_names() {
+            true => self.dir_of_name(a.0, name)?,
+            false => self.open_to_move(a.0, &[a.2, b.2])?,
+        };
+        let to_dir = self.dir_of_name(b.0, to_name)?;
         let exchange = || dir.rename(name, &to_dir, to_name, Renaming::Exchange);
         match exchange() {
             Err(Errno::EINVAL) if self.disentangle(b.0, a.2)? | self.disentangle(a.0, b.2)? => exchange(),

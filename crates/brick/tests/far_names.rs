@@ -184,3 +184,35 @@ fn a_name_gives_way_to_a_directory() {
     b.names(f, Some(at(FAR, "y")), None);
     assert!(!b.have("far/y") && b.brick(2).join("far/x").is_dir());
 }
+
+/// Two names change places, one of which has no path yet, and two that lie at their path.
+#[test]
+fn names_change_places_wherever_they_lie() {
+    const UNKNOWN: Fid = there(92);
+    let mut b = Bricks::new();
+    let (f, g) = (b.s.file(ROOT, "f"), b.s.file(ROOT, "g"));
+    let (fid, home, node, time) = (FAR, OTHER, wire::op::Node::Dir, time(5));
+    let (mode, uid, gid) = (0o755, 0, 0);
+    let entry = Change::Create { parent: ROOT, name: name("far"), fid, home, node, mode, uid, gid, time };
+    b.s.apply(&entry, b"").unwrap();
+    b.names(f, None, Some(at(FAR, "x")));
+    b.place(FAR, &[], "far");
+    b.names(g, None, Some(at(UNKNOWN, "y")));
+    let waits = hidden(UNKNOWN.names()).join("y");
+    assert!(b.have("far/x") && b.have(waits.to_str().unwrap()));
+    let exchange = |(one, fid): (EntryName, Fid), (two, to_fid): (EntryName, Fid)| {
+        let (parent, name, to_parent, to_name) = (one.dir, one.name, two.dir, two.name);
+        Change::Exchange { parent, name, fid, to_parent, to_name, to_fid, time }
+    };
+    b.s.apply(&exchange((at(FAR, "x"), f), (at(UNKNOWN, "y"), g)), b"").unwrap();
+    for kill in [true, false] {
+        assert_eq!((b.leads(FAR, "x"), b.leads(UNKNOWN, "y")), (Some(g), Some(f)));
+        assert!(b.have("far/x") && b.have(waits.to_str().unwrap()));
+        if kill { b.kill() } else { b.stop() }
+    }
+    b.names(f, None, Some(at(FAR, "z")));
+    b.s.apply(&exchange((at(FAR, "x"), g), (at(FAR, "z"), f)), b"").unwrap();
+    b.stop();
+    assert_eq!((b.leads(FAR, "x"), b.leads(FAR, "z")), (Some(f), Some(g)));
+    assert!(b.have("far/x") && b.have("far/z"));
+}
