@@ -26,6 +26,7 @@ pub(crate) struct Attempts(Mutex<Buckets>);
 /// Whom an address stands for: those of a network of IPv6, of which one machine may have as many as it likes, or itself.
 pub(crate) fn network_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
+        IpAddr::V6(v6) if v6.is_loopback() => address,
         IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX)).into(),
         v4 => v4,
     }
@@ -106,5 +107,6 @@ mod tests {
         assert_eq!(of("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
         assert_eq!(of("::ffff:10.0.0.1"), "10.0.0.1");
         assert_eq!(of("10.0.0.1"), "10.0.0.1");
+        assert_eq!(of("::1"), "::1", "it is not that of local sockets");
     }
 }

@@ -4,14 +4,15 @@
 //! Always true: each open connection, whoever made it, is here with whoever speaks on it, from before it is looked at whether
 //! he may stay. So whoever loses his right is ended.
 //!
-//! An account stands for an address, and for a server apart from the clients of its machine: questions of servers to each
-//! other must not wait for those. Who uses up an account waits, or is not let in; nobody else notices.
+//! An account stands for an address (for a network of IPv6, of which one machine has as many addresses as it likes), and for a
+//! server apart from the clients of its machine: questions of servers to each other must not wait for those. Who uses up an
+//! account waits, or is not let in; nobody else notices. All accounts but those of servers share a memory, too.
 //! Those without a key have accounts of their own, small ones, and few places in all: there the oldest gives way.
 
 use crate::attempts::network_of;
 use crate::limits::{
     FRAME_WAIT, GUEST_CONNECTIONS, GUEST_MEMORY, HANDSHAKES, HANDSHAKES_OF_ALL, KEYLESS_CONNECTIONS,
-    KEYLESS_MEMORY, KEYLESS_OF_ALL,
+    KEYLESS_MEMORY, KEYLESS_OF_ALL, LEAST_MEMORY_OF_ALL, MEMORY_FOR_NEWCOMERS,
 };
 use crate::shared::lock;
 use crate::speaker::Speaker;
@@ -19,8 +20,8 @@ use ids::{KeyId, ServerId};
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
-use tokio::sync::{Notify, Semaphore};
-use transport::Bounds;
+use tokio::sync::Notify;
+use transport::{Account as Memory, Bounds, Common};
 
 /// Whose account it is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -39,10 +40,12 @@ impl Whose {
         }
     }
 
-    fn memory(self) -> usize {
+    /// A server's memory is there in any case: there are few of them, and sets of clients wait for what they say.
+    fn memory(self, common: &Arc<Common>) -> Memory {
         match self {
-            Whose::Known(..) => GUEST_MEMORY,
-            Whose::Keyless(_) => KEYLESS_MEMORY,
+            Whose::Known(_, ServerId(0)) => Memory::new(GUEST_MEMORY, Some(common.clone())),
+            Whose::Known(..) => Memory::new(GUEST_MEMORY, None),
+            Whose::Keyless(_) => Memory::new(KEYLESS_MEMORY, Some(common.clone())),
         }
     }
 }
@@ -50,7 +53,7 @@ impl Whose {
 #[derive(Debug)]
 struct Account {
     connections: usize,
-    memory: Arc<Semaphore>,
+    memory: Memory,
 }
 
 /// Somebody who is connected, and how the connection is told to end.
@@ -86,6 +89,8 @@ pub(crate) struct Guests {
     all: Mutex<All>,
     /// Connections of all together.
     most: usize,
+    /// Memory of all but servers together.
+    memory: Arc<Common>,
 }
 
 /// A connection whose handshake is under way; it counts while this lives.
@@ -102,7 +107,7 @@ pub(crate) struct Knock {
 pub(crate) struct Guest {
     place: Place,
     whose: Whose,
-    memory: Arc<Semaphore>,
+    memory: Memory,
 }
 
 /// A connection that this server made, to another one.
@@ -123,6 +128,16 @@ pub(crate) fn most_connections() -> usize {
     usize::try_from(limit.unwrap_or(u64::MAX) / 2).unwrap_or(usize::MAX)
 }
 
+/// Bytes of requests and answers of all clients together, unless somebody says otherwise: a quarter of the machine's memory, or
+/// of what this process is allowed of it.
+pub(crate) fn memory_of_all() -> usize {
+    let all = rustix::system::sysinfo();
+    let machine = all.totalram.saturating_mul(all.mem_unit.into());
+    let group = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
+    let allowed = group.and_then(|text| text.trim().parse().ok()).unwrap_or(machine);
+    usize::try_from(machine.min(allowed) / 4).unwrap_or(usize::MAX).max(LEAST_MEMORY_OF_ALL)
+}
+
 /// Makes room for one more among `most`.
 fn give_way(all: &mut BTreeMap<u64, Arc<Notify>>, most: usize) {
     if all.len() >= most
@@ -133,13 +148,14 @@ fn give_way(all: &mut BTreeMap<u64, Arc<Notify>>, most: usize) {
 }
 
 impl Guests {
-    /// Room for so many connections of all together.
-    pub(crate) fn new(most: usize) -> Arc<Guests> {
-        Arc::new(Guests { all: Mutex::default(), most })
+    /// Room for so many connections of all together, and so many bytes.
+    pub(crate) fn new(most: usize, memory: usize) -> Arc<Guests> {
+        Arc::new(Guests { all: Mutex::default(), most, memory: Common::new(memory, MEMORY_FOR_NEWCOMERS) })
     }
 
     /// Somebody connects; `None`: too many do, or are.
     pub(crate) fn knock(self: &Arc<Self>, from: IpAddr) -> Option<Knock> {
+        let from = network_of(from);
         let mut all = lock(&self.all);
         let own = all.knocking.get(&from).copied().unwrap_or_default();
         if own >= HANDSHAKES || all.connections >= self.most {
@@ -167,12 +183,13 @@ impl Guests {
         let mut all = lock(&self.all);
         let all = &mut *all;
         let keyless = *who == Speaker::Nobody;
-        let whose = if keyless { Whose::Keyless(network_of(from)) } else { Whose::Known(from, server) };
+        let network = network_of(from);
+        let whose = if keyless { Whose::Keyless(network) } else { Whose::Known(network, server) };
         let most = whose.connections();
         let account = all
             .accounts
             .entry(whose)
-            .or_insert_with(|| Account { connections: 0, memory: Arc::new(Semaphore::new(whose.memory())) });
+            .or_insert_with(|| Account { connections: 0, memory: whose.memory(&self.memory) });
         if account.connections >= most {
             return Err(match whose {
                 Whose::Known(..) => {
@@ -311,6 +328,7 @@ mod tests {
     use super::*;
 
     const NOBODY: ServerId = ServerId(0);
+    const MEMORY: usize = 1 << 30;
 
     fn address(n: u8) -> IpAddr {
         [10, 0, 0, n].into()
@@ -318,7 +336,7 @@ mod tests {
 
     #[test]
     fn one_address_cannot_take_the_connections_of_others() {
-        let guests = Guests::new(100_000);
+        let guests = Guests::new(100_000, MEMORY);
         let all: Vec<Guest> = (0..GUEST_CONNECTIONS)
             .map(|_| guests.enter(address(1), NOBODY, &Speaker::Anybody).unwrap())
             .collect();
@@ -333,7 +351,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_may_not_stay_is_ended() {
-        let guests = Guests::new(10);
+        let guests = Guests::new(10, MEMORY);
         let (root, anybody) = (
             guests.enter(address(1), NOBODY, &Speaker::Root).unwrap(),
             guests.enter(address(1), NOBODY, &Speaker::Anybody).unwrap(),
@@ -349,7 +367,7 @@ mod tests {
     /// Also one that this server made itself.
     #[tokio::test]
     async fn a_connection_to_a_server_that_may_not_stay_is_ended() {
-        let guests = Guests::new(1);
+        let guests = Guests::new(1, MEMORY);
         let visits = [3, 4].map(|server| guests.visit(ServerId(server), &Speaker::Anybody));
         assert_eq!(guests.crowd().connections, 0, "it takes nobody's room");
         guests.review(|_, server| server == ServerId(4));
@@ -362,7 +380,7 @@ mod tests {
 
     #[test]
     fn unfinished_handshakes_are_counted_by_address() {
-        let guests = Guests::new(100_000);
+        let guests = Guests::new(100_000, MEMORY);
         let all: Vec<Knock> = (0..HANDSHAKES).map(|_| guests.knock(address(1)).unwrap()).collect();
         assert!(guests.knock(address(1)).is_none());
         assert!(guests.knock(address(2)).is_some());
@@ -374,7 +392,7 @@ mod tests {
     /// An attacker with many addresses holds up nobody who has a key, and others without one only as long as he is quick.
     #[tokio::test]
     async fn those_without_a_key_have_few_places_and_the_oldest_gives_way() {
-        let guests = Guests::new(100_000);
+        let guests = Guests::new(100_000, MEMORY);
         let enter = |n| guests.enter(address(n), NOBODY, &Speaker::Nobody);
         let first: Vec<Guest> = (0..KEYLESS_CONNECTIONS).map(|_| enter(1).unwrap()).collect();
         let refused = enter(1).unwrap_err();
@@ -388,14 +406,14 @@ mod tests {
         for stays in [&first[1], &others[0], &one_more] {
             assert!(tokio::time::timeout(soon, stays.ended()).await.is_err());
         }
-        assert_eq!(one_more.bounds(1, 1).memory.available_permits(), KEYLESS_MEMORY);
+        assert_eq!(one_more.bounds(1, 1).memory.left(), KEYLESS_MEMORY);
         drop((first, others, one_more));
         assert!(lock(&guests.all).keyless.is_empty());
     }
 
     #[tokio::test]
     async fn the_oldest_of_too_many_handshakes_gives_way() {
-        let guests = Guests::new(100_000);
+        let guests = Guests::new(100_000, MEMORY);
         let from = |n: usize| IpAddr::from([10, 0, (n / 250) as u8, (n % 250) as u8]);
         let all: Vec<Knock> = (0..=HANDSHAKES_OF_ALL).map(|n| guests.knock(from(n)).unwrap()).collect();
         all[0].ended().await;
@@ -407,7 +425,7 @@ mod tests {
 
     #[test]
     fn all_together_have_a_bound() {
-        let guests = Guests::new(2);
+        let guests = Guests::new(2, MEMORY);
         let first = guests.enter(address(1), NOBODY, &Speaker::Anybody).unwrap();
         let _second = guests.knock(address(2)).unwrap();
         assert!(guests.knock(address(3)).is_none());
@@ -415,16 +433,54 @@ mod tests {
         assert!(guests.knock(address(3)).is_some());
     }
 
-    #[test]
-    fn connections_of_one_address_share_its_memory() {
-        let guests = Guests::new(10);
+    #[tokio::test]
+    async fn connections_of_one_address_share_its_memory() {
+        let guests = Guests::new(10, MEMORY);
         let (one, two) = (
             guests.enter(address(1), NOBODY, &Speaker::Anybody).unwrap(),
             guests.enter(address(1), NOBODY, &Speaker::Anybody).unwrap(),
         );
-        let _held = one.bounds(1, 1).memory.try_acquire_many_owned(100).unwrap();
-        assert_eq!(two.bounds(1, 1).memory.available_permits(), GUEST_MEMORY - 100);
+        let _held = one.bounds(1, 1).memory.reserve(100).await.unwrap();
+        assert_eq!(two.bounds(1, 1).memory.left(), GUEST_MEMORY - 100);
         let other = guests.enter(address(2), NOBODY, &Speaker::Anybody).unwrap();
-        assert_eq!(other.bounds(1, 1).memory.available_permits(), GUEST_MEMORY);
+        assert_eq!(other.bounds(1, 1).memory.left(), GUEST_MEMORY);
+    }
+
+    /// One machine has as many addresses as it likes.
+    #[test]
+    fn a_network_of_ipv6_is_one_account() {
+        let guests = Guests::new(100_000, MEMORY);
+        let from = |n: u128| IpAddr::from(std::net::Ipv6Addr::from_bits((0x2001_0db8 << 96) + n));
+        let all: Vec<Guest> = (0..GUEST_CONNECTIONS)
+            .map(|n| guests.enter(from(n as u128), NOBODY, &Speaker::Anybody).unwrap())
+            .collect();
+        assert!(guests.enter(from(1 << 50), NOBODY, &Speaker::Anybody).is_err());
+        guests.enter(from(1 << 64), NOBODY, &Speaker::Anybody).expect("another network");
+        let knocks: Vec<Knock> = (0..HANDSHAKES).map(|n| guests.knock(from(n as u128)).unwrap()).collect();
+        assert!(guests.knock(from(1 << 50)).is_none());
+        drop((all, knocks));
+        assert!(lock(&guests.all).knocking.is_empty());
+    }
+
+    /// Clients of many addresses use up what is for all, and neither a server nor who comes then waits for them.
+    #[tokio::test]
+    async fn memory_of_all_together_has_a_bound() {
+        let guests = Guests::new(100, 3 * GUEST_MEMORY + MEMORY_FOR_NEWCOMERS);
+        let soon = std::time::Duration::from_millis(20);
+        let reserve = async |guest: &Guest, bytes| {
+            let memory = guest.bounds(1, 1).memory;
+            tokio::time::timeout(soon, memory.reserve(bytes)).await.ok()?.ok()
+        };
+        let enter = |n, server| guests.enter(address(n), server, &Speaker::Anybody).unwrap();
+        let mut held = Vec::new();
+        for n in 1..=3 {
+            held.push(reserve(&enter(n, NOBODY), GUEST_MEMORY).await.unwrap());
+        }
+        let late = enter(4, NOBODY);
+        held.push(reserve(&late, 5 << 20).await.expect("he has nothing yet"));
+        assert!(reserve(&late, 1 << 20).await.is_none(), "there is no more");
+        reserve(&enter(1, ServerId(2)), GUEST_MEMORY).await.expect("a server");
+        drop(held);
+        reserve(&late, GUEST_MEMORY).await.expect("room again");
     }
 }

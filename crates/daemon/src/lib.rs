@@ -31,6 +31,7 @@ pub fn volume_options() -> impl Iterator<Item = [String; 4]> {
         .map(|o| [o.key.to_owned(), o.default.to_owned(), o.kind.expected(), o.help.to_owned()])
 }
 
+pub use cluster::options::parse_size;
 pub use control::{Join, Server, ServerOptions, StartError};
 pub use doors::is_http_request;
 pub use recovery::{RecoveryFolder, RecoveryReport};

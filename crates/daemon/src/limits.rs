@@ -88,6 +88,12 @@ pub(crate) const GUEST_CONNECTIONS: usize = 2048;
 /// Bytes of requests that are served and of answers that were not taken yet, of one address, and of one server.
 pub(crate) const GUEST_MEMORY: usize = 64 << 20;
 
+/// The same of all together but servers, at least: see [`crate::guests::memory_of_all`].
+pub(crate) const LEAST_MEMORY_OF_ALL: usize = 256 << 20;
+
+/// Of that, what is kept for those who use nothing yet: some dozens of the longest requests.
+pub(crate) const MEMORY_FOR_NEWCOMERS: usize = 64 << 20;
+
 /// Bytes of the body of a request to a set.
 pub(crate) const CALL_BODY: u32 = 256 << 10;
 

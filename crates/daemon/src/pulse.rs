@@ -67,7 +67,7 @@ mod tests {
     use tokio::sync::mpsc;
 
     fn shared(until: Duration, version: u64) -> Shared {
-        let shared = Shared::new(mpsc::unbounded_channel().0, 1);
+        let shared = Shared::new(mpsc::unbounded_channel().0, 1, None);
         shared.renew_lease(Lease { until, version });
         shared
     }

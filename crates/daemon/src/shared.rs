@@ -2,7 +2,7 @@
 
 use crate::clock::unix_now;
 use crate::events::Events;
-use crate::guests::{Guests, Visit, most_connections};
+use crate::guests::{Guests, Visit, memory_of_all, most_connections};
 use crate::keys::ServerKeys;
 use crate::metrics::Metrics;
 use crate::pulse::Pulse;
@@ -110,13 +110,17 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(control_requests: mpsc::UnboundedSender<ControlRequest>, cores: usize) -> Shared {
+    pub(crate) fn new(
+        control_requests: mpsc::UnboundedSender<ControlRequest>,
+        cores: usize,
+        client_memory: Option<usize>,
+    ) -> Shared {
         Shared {
             me: AtomicU64::new(0),
             pool: RwLock::new([0; 16]),
             keys: RwLock::default(),
             secured: AtomicBool::new(false),
-            guests: Guests::new(most_connections()),
+            guests: Guests::new(most_connections(), client_memory.unwrap_or_else(memory_of_all)),
             lease: AtomicU64::new(0),
             lease_version: AtomicU64::new(0),
             rooms: Mutex::default(),
@@ -263,7 +267,7 @@ mod tests {
     #[test]
     fn nothing_is_counted_of_what_the_pool_has_no_more() {
         let (requests, _received) = mpsc::unbounded_channel();
-        let (shared, volume, set) = (Shared::new(requests, 1), VolumeId(1), SetId(2));
+        let (shared, volume, set) = (Shared::new(requests, 1, None), VolumeId(1), SetId(2));
         let _counters = (shared.counters(volume), shared.metrics.set(set));
         shared.metrics.profiles.start(Duration::ZERO, volume, BTreeMap::new());
         assert!(shared.metrics.counts(set).is_some());

@@ -72,10 +72,56 @@ impl Mortar {
 mod tests {
     use super::*;
     use clap::CommandFactory;
+    use std::path::{Path, PathBuf};
 
     #[test]
     fn the_grammar_is_sound() {
         Mortar::command().debug_assert();
+    }
+
+    /// The texts of files beneath a folder, by the ends of their names.
+    fn texts(folder: &Path, end: &str, out: &mut Vec<(PathBuf, String)>) {
+        for entry in std::fs::read_dir(folder).unwrap().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                texts(&path, end, out);
+            } else if path.to_string_lossy().ends_with(end) {
+                out.push((path.clone(), std::fs::read_to_string(path).unwrap()));
+            }
+        }
+    }
+
+    /// What messages, help and documents tell people to type exists.
+    #[test]
+    fn commands_that_are_recommended_exist() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let mut all =
+            vec![(root.join("README.md"), std::fs::read_to_string(root.join("README.md")).unwrap())];
+        texts(&root.join("docs/guide"), ".md", &mut all);
+        for of in ["admin", "brick", "cli", "client", "cluster", "daemon", "mortar", "mount", "server-core"] {
+            texts(&root.join("crates").join(of).join("src"), ".rs", &mut all);
+        }
+        let (grammar, mut found) = (Mortar::command(), 0);
+        for (path, text) in &all {
+            for (quote, rest) in ["`mortar ", "(mortar ", "\"mortar ", "\nmortar "]
+                .iter()
+                .flat_map(|begin| text.split(begin).skip(1).map(|rest| (*begin, rest)))
+            {
+                let end = |c: char| !(c.is_ascii_lowercase() || c == '-' || c == ' ');
+                let (line, _) = rest.split_once(end).unwrap_or((rest, ""));
+                let mut at = &grammar;
+                for word in line.split(' ').take_while(|w| !w.is_empty() && !w.starts_with('-')) {
+                    if !at.has_subcommands() {
+                        break;
+                    }
+                    at = at.find_subcommand(word).unwrap_or_else(|| {
+                        panic!("{}: {quote}{line}: there is no command {word}", path.display())
+                    });
+                    found += 1;
+                }
+            }
+        }
+        assert!(found > 200, "{found} commands were found");
     }
 
     /// The words of the contract, which users have in scripts.

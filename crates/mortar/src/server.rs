@@ -46,6 +46,10 @@ pub(crate) struct ServerCommand {
     /// A key for the console that browsers believe: PEM, the host's certificate, those between, and the private key.
     #[arg(long, value_name = "FILE", requires = "console")]
     console_key: Option<PathBuf>,
+    /// Memory for requests of all clients together, and for answers that they have not taken yet: 256MiB at least. A quarter of
+    /// the machine's unless given.
+    #[arg(long, value_name = "SIZE")]
+    client_memory: Option<String>,
     #[command(flatten)]
     log: LogArgs,
     /// End when the process of this number, which started us, ends.
@@ -60,6 +64,7 @@ impl ServerCommand {
         let page =
             |given: &Option<String>, what| given.as_deref().map(|at| checked_page(at, what)).transpose();
         let (metrics, console) = (page(&self.metrics, "metrics")?, page(&self.console, "console")?);
+        let client_memory = self.client_memory.as_deref().map(checked_memory).transpose()?;
         // Whoever has joined needs the token no more: its file may be gone.
         let join = self.join.as_deref().filter(|_| !daemon::ServerOptions::has_pool(&self.state));
         let join = join.map(pool_to_join).transpose()?;
@@ -69,14 +74,31 @@ impl ServerCommand {
         crate::privileges::keep_needed();
         log.reopen_on_hangup()?;
         let ServerCommand { state, console_key, invite, .. } = self;
-        let options =
-            daemon::ServerOptions { state, address, admin, join, metrics, console, console_key, invite };
+        let options = daemon::ServerOptions {
+            state,
+            address,
+            admin,
+            join,
+            metrics,
+            console,
+            console_key,
+            invite,
+            client_memory,
+        };
         let server = daemon::Server::start(&options)?;
         tracing::info!("serving on {}", server.address());
         output::line(&format!("ready {}", server.address()))?;
         notify_ready();
         server.run();
         Ok(())
+    }
+}
+
+fn checked_memory(given: &str) -> anyhow::Result<usize> {
+    const LEAST: u64 = 256 << 20;
+    match daemon::parse_size(given).filter(|n| *n >= LEAST).map(usize::try_from) {
+        Some(Ok(bytes)) => Ok(bytes),
+        _ => usage(format!("--client-memory {given}: it is a size of 256MiB or more, as 512MiB or 4GiB")),
     }
 }
 

@@ -1,12 +1,11 @@
 //! Reading frames off a socket.
 
 use crate::TransportError;
+use crate::memory::{Account, Reserved};
 use crate::timeout::within;
 use bytes::{Bytes, BytesMut};
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use wire::DecodeError;
 use wire::frame::{Frame, FrameHead, HEAD};
 
@@ -20,21 +19,12 @@ pub struct Bounds {
     /// How long a frame may take to come in whole, from its first byte on.
     pub wait: Duration,
     /// Bytes of frames longer than [`Bounds::FREE`] are taken from here before they are read.
-    pub memory: Arc<Semaphore>,
+    pub memory: Account,
 }
 
 impl Bounds {
     /// A frame of up to so many bytes is read without asking for memory.
     pub const FREE: usize = 64 << 10;
-
-    /// Waits for so many bytes of memory, at most for all that there is.
-    pub async fn reserve(&self, bytes: usize) -> Result<OwnedSemaphorePermit, TransportError> {
-        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-        if let Ok(reserved) = self.memory.clone().try_acquire_many_owned(bytes) {
-            return Ok(reserved);
-        }
-        self.memory.clone().acquire_many_owned(bytes).await.map_err(|_| TransportError::Closed)
-    }
 }
 
 /// Reads whole frames. A frame's body and payload are slices of the read buffer, not copies.
@@ -89,7 +79,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
     pub async fn next_within(
         &mut self,
         bounds: &Bounds,
-    ) -> Result<Option<(Frame, Option<OwnedSemaphorePermit>)>, TransportError> {
+    ) -> Result<Option<(Frame, Option<Reserved>)>, TransportError> {
         if self.buffer.bytes.is_empty() && !self.fill(1).await? {
             return Ok(None);
         }
@@ -100,7 +90,8 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
                 return Err(DecodeError::Bounds("frame length").into());
             }
             let length = HEAD + head.body_len + head.payload_len;
-            let memory = if length > Bounds::FREE { Some(bounds.reserve(length).await?) } else { None };
+            let memory =
+                if length > Bounds::FREE { Some(bounds.memory.reserve(length).await?) } else { None };
             Ok((self.take(head).await?, memory))
         };
         within(bounds.wait, whole).await.unwrap_or(Err(TransportError::Stalled)).map(Some)
@@ -195,7 +186,7 @@ mod tests {
     }
 
     fn bounds(memory: usize) -> Bounds {
-        let memory = Arc::new(Semaphore::new(memory));
+        let memory = Account::new(memory, None);
         Bounds { body: 1000, payload: 100 << 10, wait: Duration::from_secs(30), memory }
     }
 
@@ -233,10 +224,8 @@ mod tests {
             tokio::io::AsyncWriteExt::write_all(&mut to, &bytes(frame)).await.expect("written");
         }
         let (first, memory) = reader.next_within(&bounds).await.expect("read").expect("a frame");
-        assert_eq!(
-            (first.id, memory.as_ref().map(OwnedSemaphorePermit::num_permits)),
-            (1, Some(HEAD + 100 + (70 << 10)))
-        );
+        assert_eq!((first.id, bounds.memory.left()), (1, (10 << 10) - HEAD - 100));
+        assert!(memory.is_some());
         let second = tokio::time::timeout(Duration::from_secs(10), reader.next_within(&bounds)).await;
         assert!(second.is_err(), "there is no memory for it");
         drop(memory);

@@ -1,13 +1,14 @@
 //! Writing frames to a socket: a queue, and a task that empties it with as few system calls as it can.
 
 use crate::TransportError;
+use crate::memory::Reserved;
 use crate::timeout::within;
 use bytes::{Buf, Bytes};
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::time::Duration;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::mpsc;
 use wire::Frame;
 
 /// A frame that is to be written, and what is held until it was.
@@ -15,7 +16,7 @@ use wire::Frame;
 pub struct Queued {
     /// The frame.
     pub frame: Frame,
-    held: Option<OwnedSemaphorePermit>,
+    held: Option<Reserved>,
 }
 
 /// Puts frames into a connection's queue. The queue is bounded by what its user may have outstanding.
@@ -35,7 +36,7 @@ impl FrameSender {
     }
 
     /// Queues a frame, and lets go of `held` when it was written or never will be; false if the connection is gone.
-    pub fn send_holding(&self, frame: Frame, held: Option<OwnedSemaphorePermit>) -> bool {
+    pub fn send_holding(&self, frame: Frame, held: Option<Reserved>) -> bool {
         self.0.send(Queued { frame, held }).is_ok()
     }
 
@@ -48,7 +49,7 @@ impl FrameSender {
 const SLICES: usize = 64;
 
 /// Bytes on their way, and what is held until the last of a frame's were written.
-type Piece = (Bytes, Option<OwnedSemaphorePermit>);
+type Piece = (Bytes, Option<Reserved>);
 
 fn push(queued: Queued, pieces: &mut VecDeque<Piece>) {
     let Queued { frame, held } = queued;
@@ -125,7 +126,7 @@ mod tests {
         let writer = tokio::spawn(write_frames(to, queue, Some(Duration::from_secs(60))));
         let held = memory.clone().acquire_many_owned(10).await.expect("free");
         let frame = Frame::with_payload(Kind::Reply, 1, vec![1], vec![2; 2000].into());
-        assert!(sender.send_holding(frame, Some(held)));
+        assert!(sender.send_holding(frame, Some(held.into())));
         (memory, sender, writer, from)
     }
 

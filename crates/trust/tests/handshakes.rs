@@ -240,3 +240,47 @@ fn a_handshake_that_is_cut_or_changed_is_an_error_and_no_panic() {
         }
     }
 }
+
+/// Each side puts chance of its own into a handshake: what a client said in one fits no other.
+#[test]
+fn a_handshake_that_is_said_again_is_refused() {
+    let pool = authority(POOL);
+    let (web, three) = (issue(&pool, client()), issue(&pool, server()));
+    let server = server_config(&three).unwrap();
+    let mut client = ClientConnection::new(client_config(&web).unwrap(), server_name()).unwrap();
+    let (mut first, mut again) =
+        (ServerConnection::new(server.clone()).unwrap(), ServerConnection::new(server).unwrap());
+    let mut refused = None;
+    for _ in 0..10 {
+        let mut said = Vec::new();
+        while client.wants_write() {
+            client.write_tls(&mut said).unwrap();
+        }
+        for (connection, is_first) in [(&mut first, true), (&mut again, false)] {
+            let mut rest = said.as_slice();
+            while !rest.is_empty() && connection.read_tls(&mut rest).is_ok() {
+                let outcome = connection.process_new_packets();
+                assert!(outcome.is_ok() || !is_first, "{outcome:?}");
+                if let Err(why) = outcome {
+                    refused = Some(why);
+                    break;
+                }
+            }
+        }
+        let mut answer = Vec::new();
+        while first.wants_write() {
+            first.write_tls(&mut answer).unwrap();
+        }
+        let mut rest = answer.as_slice();
+        while !rest.is_empty() {
+            client.read_tls(&mut rest).unwrap();
+            client.process_new_packets().unwrap();
+        }
+        // What the other server answers reaches nobody.
+        while again.wants_write() {
+            again.write_tls(&mut std::io::sink()).unwrap();
+        }
+    }
+    assert!(!first.is_handshaking() && again.is_handshaking());
+    assert!(refused.is_some());
+}

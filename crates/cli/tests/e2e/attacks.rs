@@ -28,7 +28,7 @@ fn reach(pool: &Pool) -> TcpStream {
     reach_from(pool, ATTACKER)
 }
 
-fn reach_from(pool: &Pool, from: &str) -> TcpStream {
+pub(crate) fn reach_from(pool: &Pool, from: &str) -> TcpStream {
     let to: SocketAddr = pool.servers[0].address.parse().unwrap();
     let from: SocketAddr = from.parse().unwrap();
     let fd = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
@@ -40,7 +40,7 @@ fn reach_from(pool: &Pool, from: &str) -> TcpStream {
     stream
 }
 
-fn frame(kind: Kind, body: &[u8], payload: &[u8]) -> Vec<u8> {
+pub(crate) fn frame(kind: Kind, body: &[u8], payload: &[u8]) -> Vec<u8> {
     let mut all = encode_head(kind, 1, body, payload).to_vec();
     all.extend_from_slice(body);
     all.extend_from_slice(payload);
@@ -76,18 +76,18 @@ fn session(pool: &Pool, connection: u64) -> TcpStream {
 }
 
 /// Megabytes that a server has in memory.
-fn resident(pool: &Pool) -> u64 {
+pub(crate) fn resident(pool: &Pool) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", pool.servers[0].pid())).unwrap();
     let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:")).unwrap();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
 }
 
-fn descriptors(pool: &Pool) -> usize {
+pub(crate) fn descriptors(pool: &Pool) -> usize {
     fs::read_dir(format!("/proc/{}/fd", pool.servers[0].pid())).unwrap().count()
 }
 
 /// The mount works, and no call takes long.
-fn works(m: &Mounted, what: &str) {
+pub(crate) fn works(m: &Mounted, what: &str) {
     for i in 0..20 {
         let begun = Instant::now();
         let file = m.path(&format!("f{i}"));
@@ -106,7 +106,7 @@ fn pool() -> (Pool, Mounted) {
 }
 
 /// Descriptors for this process, which plays many clients.
-fn many_descriptors() {
+pub(crate) fn many_descriptors() {
     let maximum = getrlimit(Resource::Nofile).maximum;
     setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
 }

@@ -13,6 +13,7 @@ mod arbiter;
 mod arbitration;
 mod asked_first;
 mod attacks;
+mod attacks_with_keys;
 mod authority;
 mod bad_input;
 mod basics;

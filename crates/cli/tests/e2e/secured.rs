@@ -13,6 +13,12 @@ use wire::codec::Blob;
 use wire::hello::{Hello, HelloReply, Purpose};
 use wire::{Call, Errno, Fail, Frame, FrameHead, Kind, Op, Reply, Wire};
 
+/// The beginning of an encrypted connection of somebody with that key.
+pub(crate) fn channel_of(key: &Path) -> Channel {
+    let file = KeyFile::decode(&read_private(key).unwrap()).unwrap();
+    Channel::client(client_config(&file).unwrap()).unwrap()
+}
+
 /// A connection by hand, after the hello, encrypted if there is a key.
 pub(crate) struct Raw {
     stream: TcpStream,
@@ -24,11 +30,7 @@ impl Raw {
     fn hello(address: &str, key: Option<&Path>, purpose: Purpose, from: u64) -> Option<(Raw, HelloReply)> {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-        let channel = key.map(|path| {
-            let file = KeyFile::decode(&read_private(path).unwrap()).unwrap();
-            Channel::client(client_config(&file).unwrap()).unwrap()
-        });
-        Raw::over(stream, channel, purpose, from)
+        Raw::over(stream, key.map(channel_of), purpose, from)
     }
 
     /// The same on a connection that was made.
@@ -81,6 +83,20 @@ impl Raw {
             Err(e) if e.kind() == ErrorKind::ConnectionReset => None,
             Err(e) => panic!("the server neither answers nor ends the connection: {e}"),
         }
+    }
+
+    /// Sends bytes; false if the server does not take all of them within the time that the socket waits.
+    pub(crate) fn put(&mut self, mut bytes: &[u8]) -> bool {
+        let Some(channel) = &mut self.channel else { return self.stream.write_all(bytes).is_ok() };
+        while !bytes.is_empty() {
+            let sealed = channel.seal(&[std::io::IoSlice::new(bytes)]).unwrap();
+            bytes = &bytes[sealed..];
+            let sent = channel.send(|parts| self.stream.write_vectored(parts));
+            if sent.is_err() || channel.has_unsent() {
+                return false;
+            }
+        }
+        true
     }
 
     pub(crate) fn send(&mut self, frame: &Frame) {

@@ -7,7 +7,7 @@ mod table;
 mod value;
 
 pub use table::{Kind, OptionInfo, QuorumType, Rebalance, RebalanceThrottle, TABLE, VolumeOptions};
-pub use value::{Value, show_duration, show_size};
+pub use value::{Value, parse_size, show_duration, show_size};
 
 use crate::{Refusal, Volume, access, limits};
 

@@ -70,7 +70,7 @@ impl Kind {
             Kind::Enum(words) => format!("one of {}", words.join(", ")),
             Kind::Clients => {
                 "addresses and networks between commas: 10.0.0.1, 10.0.0.0/8, 10.1.*, fd00::/8, or * for all \
-                 (no names of hosts)"
+                 (no names of hosts: a key of its own tells who a client is, mortar client add)"
                     .to_string()
             }
         }

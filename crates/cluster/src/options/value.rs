@@ -102,7 +102,8 @@ fn parse_digits(text: &str) -> Option<u64> {
     if plain { text.parse().ok() } else { None }
 }
 
-fn parse_size(text: &str) -> Option<u64> {
+/// Bytes, of a number with a unit or without one, as `64MiB`.
+pub fn parse_size(text: &str) -> Option<u64> {
     let upper = text.to_ascii_uppercase().replace("IB", "B");
     let digits = upper.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match &upper[digits.len()..] {

@@ -28,3 +28,19 @@ pub(super) fn warnings(path: &Path) -> Vec<String> {
         vec![]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_lost_or_may_be_missing_is_said() {
+        // A file system of its own on each machine, and none of a disk.
+        let top = warnings(Path::new("/proc"));
+        assert!(top.len() == 1 && top[0].contains("is the top of a file system"), "{top:?}");
+        let within = warnings(Path::new("/proc/self"));
+        assert!(within.is_empty(), "{within:?}");
+        let memory = warnings(Path::new("/dev/shm/no/such/brick"));
+        assert!(memory.len() == 1 && memory[0].starts_with("is in memory (tmpfs)"), "{memory:?}");
+    }
+}

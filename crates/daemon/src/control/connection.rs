@@ -55,7 +55,7 @@ pub(super) async fn serve(
                         };
                         drop(memory);
                         let answer = Frame::new(Kind::ControlReply, frame.id, within_bounds(body));
-                        sender.send_holding(answer, Some(permit));
+                        sender.send_holding(answer, Some(permit.into()));
                     });
                 }
                 Kind::Watch => {

@@ -95,6 +95,8 @@ pub struct ServerOptions {
     pub console_key: Option<PathBuf>,
     /// While it is alone, whoever has its fingerprint confirmed may take it into a pool over the network.
     pub invite: bool,
+    /// Bytes that requests of all clients may take together, and answers that they have not taken yet.
+    pub client_memory: Option<usize>,
 }
 
 impl ServerOptions {
@@ -178,7 +180,7 @@ impl Server {
         let signals = runtime.block_on(async { Signals::watch() });
         let signals = signals.map_err(|e| StartError(format!("watch for signals: {e}")))?;
         let (control_requests, received_requests) = mpsc::unbounded_channel();
-        let shared = Arc::new(Shared::new(control_requests, cores));
+        let shared = Arc::new(Shared::new(control_requests, cores, options.client_memory));
         let control =
             runtime.block_on(Control::start(options, shared, received_requests)).map_err(StartError)?;
         Ok(Server { control, runtime, signals })

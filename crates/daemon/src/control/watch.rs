@@ -31,7 +31,7 @@ pub(super) async fn serve(
         },
         Err(e) => refused(format!("bad request: {e}")),
     };
-    to.send_holding(event(end), Some(room));
+    to.send_holding(event(end), Some(room.into()));
 }
 
 /// The volume's name.

@@ -131,7 +131,7 @@ async fn read_calls(
         // Those whose request was long have its memory for the answer, which is short then.
         let held = match memory {
             Some(memory) => memory,
-            None => bounds.reserve(frame.body.len() + frame.payload.len() + answer).await?,
+            None => bounds.memory.reserve(frame.body.len() + frame.payload.len() + answer).await?,
         };
         let (sender, connection, user) = (sender.clone(), caller.connection.clone(), frame.user);
         connection.traffic().asked(frame.payload.len());

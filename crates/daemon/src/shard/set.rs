@@ -22,9 +22,9 @@ use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{Notify, OwnedSemaphorePermit};
+use tokio::sync::Notify;
 use tokio::task::{spawn_blocking, spawn_local, yield_now};
-use transport::FrameSender;
+use transport::{FrameSender, Reserved};
 use wire::op::COUNTED;
 use wire::peer::PeerMessage;
 use wire::{Call, Errno, Frame, Kind, Op, Reply, User, Wire};
@@ -38,7 +38,7 @@ pub(crate) struct Client {
     pub(super) id: u64,
     pub(super) connection: Connection,
     /// Memory that was reserved for the request and its answer.
-    pub(super) held: Option<OwnedSemaphorePermit>,
+    pub(super) held: Option<Reserved>,
     /// Which operation it is, and since when its set serves it.
     pub(super) served: Option<Served>,
 }
