@@ -63,16 +63,19 @@ docs: build ## the documentation as a site, with a reference of commands and opt
 HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 CARGO_DEB := cargo-deb@3.8.0
 CARGO_RPM := cargo-generate-rpm@0.21.1
+# The same under a lower version: what the test of the packages upgrades from.
+OLDER := 0.0.1
 packages: ## a .deb and a .rpm in target/packages: one static binary, units, manual pages, completions
 	RUSTFLAGS="-C target-feature=+crt-static -C force-unwind-tables=no" cargo build --locked --profile dist --target $(HOST) -p mortar
 	@size=$$(stat -c %s target/$(HOST)/dist/mortar); echo "target/$(HOST)/dist/mortar: $$size bytes"; [ $$size -lt 15000000 ] || { echo "15,000,000 are the limit" >&2; exit 1; }
-	rm -rf target/package target/packages && mkdir -p target/package target/packages
+	rm -rf target/package target/packages && mkdir -p target/package target/packages/older
 	target/$(HOST)/dist/mortar manual target/package/man
 	target/$(HOST)/dist/mortar completions bash > target/package/mortar.bash
 	target/$(HOST)/dist/mortar completions zsh > target/package/_mortar
 	target/$(HOST)/dist/mortar completions fish > target/package/mortar.fish
 	cargo install --locked --root target/tools $(CARGO_DEB) $(CARGO_RPM)
 	PATH="$(CURDIR)/target/tools/bin:$$PATH" cargo deb --no-build --profile dist --target $(HOST) -p mortar -o target/packages/
+	PATH="$(CURDIR)/target/tools/bin:$$PATH" cargo deb --no-build --profile dist --target $(HOST) -p mortar --deb-version $(OLDER) -o target/packages/older/
 	PATH="$(CURDIR)/target/tools/bin:$$PATH" cargo generate-rpm -p crates/mortar --profile dist --target $(HOST) -o target/packages/
 
 # Debian packages, only if something is missing. Without root it is named instead.

@@ -15,7 +15,10 @@ for part in usr etc var; do
   mount -t overlay overlay -o "lowerdir=/$part,upperdir=$DIR/$part.up,workdir=$DIR/$part.work" "/$part"
 done
 export DEBIAN_FRONTEND=noninteractive
-dpkg -i "$DEB" >"$DIR/dpkg.log" 2>&1 || { cat "$DIR/dpkg.log" >&2; exit 1; }
+install() { dpkg -i "$1" >>"$DIR/dpkg.log" 2>&1 || { cat "$DIR/dpkg.log" >&2; exit 1; }; }
+version() { dpkg-query -W -f '${Version}' mortar; }
+install "$OLDER"
+older=$(version)
 
 # What is there.
 ldd /usr/bin/mortar 2>&1 | grep -q 'statically linked\|not a dynamic executable'
@@ -32,9 +35,13 @@ fi
 
 # The server as the unit starts it, where no systemd runs.
 echo "MORTAR_ADDRESS=$ADDRESS" >> /etc/default/mortar
-start=$(sed -n 's/^ExecStart=//p' /usr/lib/systemd/system/mortar.service)
-( set -a; . /etc/default/mortar; MORTAR_SERVER_OPTIONS="--log $DIR/log"; eval "exec $start" ) >"$DIR/ready" & SERVER=$!
-for _ in $(seq 300); do if grep -q ready "$DIR/ready"; then break; fi; sleep 0.05; done
+start() {
+  start=$(sed -n 's/^ExecStart=//p' /usr/lib/systemd/system/mortar.service)
+  ( set -a; . /etc/default/mortar; MORTAR_SERVER_OPTIONS="--log $DIR/log"; eval "exec $start" ) >"$DIR/ready" & SERVER=$!
+  for _ in $(seq 300); do if grep -q ready "$DIR/ready"; then return; fi; sleep 0.05; done
+  exit 1
+}
+start
 m() { mortar --server "$ADDRESS" "$@" >/dev/null; }
 mkdir "$MNT"
 m volume create home "${ADDRESS%:*}:$DIR/brick"
@@ -42,17 +49,24 @@ m volume start home
 mount -t mortar "$ADDRESS:/home" "$MNT"
 echo before > "$MNT/file"
 
-# An upgrade in place: nobody notices.
-dpkg -i "$DEB" >>"$DIR/dpkg.log" 2>&1
+# An upgrade in place to another version: nobody notices, and the program that starts next is the new one.
+install "$DEB"
+dpkg --compare-versions "$(version)" gt "$older"
 test "$(cat "$MNT/file")" = before
 grep -q "MORTAR_ADDRESS=$ADDRESS" /etc/default/mortar
+readlink "/proc/$SERVER/exe" | grep -q deleted
+kill $SERVER
+wait $SERVER
+start
+test "$(cat "$MNT/file")" = before
+echo after > "$MNT/file"
 
 # Log rotation.
 mv "$DIR/log" "$DIR/log.1"
 kill -HUP $SERVER
 for _ in $(seq 100); do if test -s "$DIR/log"; then break; fi; sleep 0.05; done
 test -s "$DIR/log"
-test "$(cat "$MNT/file")" = before
+test "$(cat "$MNT/file")" = after
 
 umount "$MNT"
 m volume stop home --yes
@@ -64,22 +78,24 @@ test ! -e /usr/bin/mortar && test ! -e /sbin/mount.mortar && test -e /etc/defaul
 dpkg -P mortar >>"$DIR/dpkg.log" 2>&1
 test ! -e /etc/default/mortar
 test -d /var/lib/mortar
-test "$(cat "$DIR/brick/file")" = before
+test "$(cat "$DIR/brick/file")" = after
 "#;
 
-/// The newest package in target/packages, or that in MORTAR_DEB.
-fn package() -> Option<PathBuf> {
-    if let Some(named) = std::env::var_os("MORTAR_DEB") {
-        return Some(named.into());
-    }
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target/packages");
-    let all = fs::read_dir(folder).ok()?.flatten().map(|e| e.path());
-    all.filter(|p| p.extension().is_some_and(|e| e == "deb")).max()
+/// The package in target/packages, or in MORTAR_PACKAGES, and the one of a lower version in the folder `older` there.
+fn packages() -> Option<(PathBuf, PathBuf)> {
+    let named = std::env::var_os("MORTAR_PACKAGES").map(PathBuf::from);
+    let folder =
+        named.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target/packages"));
+    let newest = |folder: PathBuf| {
+        let all = fs::read_dir(folder).ok()?.flatten().map(|e| e.path());
+        all.filter(|p| p.extension().is_some_and(|e| e == "deb")).max()?.canonicalize().ok()
+    };
+    Some((newest(folder.clone())?, newest(folder.join("older"))?))
 }
 
 #[test]
 fn a_debian_package_is_installed_used_and_removed() {
-    let Some(deb) = package() else {
+    let Some((deb, older)) = packages() else {
         println!("SKIPPED: there is no package: make packages");
         return;
     };
@@ -87,7 +103,7 @@ fn a_debian_package_is_installed_used_and_removed() {
     let dir = pool.dir.join("machine");
     fs::create_dir(&dir).unwrap();
     let mut command = own_mounts();
-    command.args(["bash", "-c", SCRIPT]).env("DIR", &dir).env("DEB", deb.canonicalize().unwrap());
+    command.args(["bash", "-c", SCRIPT]).env("DIR", &dir).env("DEB", deb).env("OLDER", older);
     command.env("ADDRESS", pool.spare_address());
     run(command).ok();
 }
