@@ -75,6 +75,11 @@ impl OpenObject {
         OpenObject { is_top: true, ..OpenObject::new(file, S_IFDIR) }
     }
 
+    /// Whether it is a brick's top directory.
+    pub(crate) fn is_top(&self) -> bool {
+        self.is_top
+    }
+
     /// What users see of a top directory, if that is not what the directory itself has.
     fn veil(&self) -> Result<Option<Top>, Errno> {
         if self.is_top { top::read(&self.file) } else { Ok(None) }

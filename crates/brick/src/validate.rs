@@ -6,6 +6,7 @@ use crate::open::Brick;
 use crate::room::kept_files;
 use crate::stubs::mark_of_leaver;
 use disk_format::tag;
+use disk_format::top::{self, TOP};
 use file_system::Opening;
 use ids::Fid;
 use wire::change::Replaced;
@@ -183,7 +184,8 @@ fn attributes_fit(open: &OpenObject, name: &[u8], len: usize) -> Result<(), Errn
         return Ok(());
     }
     let cost = |name: usize, value: usize| 16 + name.next_multiple_of(4) + value.next_multiple_of(4);
-    let own = cost(tag::XATTR.len(), tag::SIZE);
+    let top = if open.is_top() { cost(TOP.len(), top::SIZE) } else { 0 };
+    let own = cost(tag::XATTR.len(), tag::SIZE) + top;
     let mut sum = 36 + own + cost(name.len(), len);
     for n in open.healed_xattrs()?.iter().filter(|n| *n != name) {
         sum += cost(n.len(), open.whole_xattr(n)?.map_or(0, |v| v.len()));

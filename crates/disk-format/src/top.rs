@@ -6,6 +6,9 @@ use wire::{DecodeError, Wire};
 /// The attribute of the top directory: a [`Top`].
 pub const TOP: &str = "trusted.mortar.top";
 
+/// Bytes of the attribute's value.
+pub const SIZE: usize = 13;
+
 const VERSION: u8 = 1;
 const MODE_BITS: u32 = 0o7777;
 

@@ -163,6 +163,7 @@ fn what_users_see_of_a_top_directory_is_frozen() {
     let fresh = || Top { mode: 0o2775, uid: 1000, gid: 70_000 }.encode();
     let file = folder("top").join("top.txt");
     sample::check(&file, fresh, |b| Top::decode(b).unwrap(), Top::encode);
+    assert_eq!(fresh().len(), disk_format::top::SIZE);
     let wrong = Top { mode: 0o10_755, uid: 0, gid: 0 }.encode();
     assert!(Top::decode(&wrong).is_err(), "bits of a type");
     assert!(Top::decode(&[fresh(), vec![0]].concat()).is_err(), "trailing bytes");

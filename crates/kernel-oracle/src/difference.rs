@@ -13,6 +13,8 @@ const FILE_MAX: u64 = (1 << 44) - 4096;
 /// Bytes of the block in which ext4 keeps an object's attributes, and what its head and Mortar's own attribute take of it.
 const ATTR_BLOCK: usize = 4096;
 const ATTR_TAKEN: usize = 36 + 96;
+/// What the root's second attribute takes: owner and mode that its users see.
+const TOP_TAKEN: usize = 16 + 20 + 16;
 
 /// Something that Mortar does in another way than Linux.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -124,7 +126,8 @@ impl Kernel {
         let others = xattrs(object).unwrap_or_default();
         let others = others.iter().filter(|n| *n != name);
         let sum: usize = others.map(|n| cost(n.as_bytes().len(), xattr_len(object, n))).sum();
-        ATTR_TAKEN + sum + cost(name.as_bytes().len(), len) > ATTR_BLOCK
+        let taken = if fid == self.root { ATTR_TAKEN + TOP_TAKEN } else { ATTR_TAKEN };
+        taken + sum + cost(name.as_bytes().len(), len) > ATTR_BLOCK
     }
 
     /// Whether the operation makes a regular file longer than Mortar's files can be.
