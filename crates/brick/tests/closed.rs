@@ -4,7 +4,7 @@
 mod common;
 use brick::Brick;
 use common::*;
-use ids::{Fid, Time};
+use ids::Fid;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;

@@ -186,6 +186,7 @@ mod tests {
             console: Some(console.to_owned()),
             console_key: None,
             invite: false,
+            client_memory: None,
         }
     }
 
