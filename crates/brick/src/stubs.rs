@@ -47,17 +47,20 @@ impl Brick {
         at: (Version, Time),
     ) -> Result<(), Errno> {
         let name = name.as_bytes();
+        let known = self.is_known(who.0)?;
         match (self.find(parent, name)?, replaced) {
             (At::Free, None) => {}
             (At::Free, Some(_)) if self.progress.is_replaying() => {}
             (At::Entry(e), _) if e.fid == who.0 && self.progress.is_replaying() => return Ok(()),
+            // A kill left the stub half made: that is finished.
+            (At::Unknown, None) if self.progress.is_replaying() && !known => {}
             (At::Unknown, _) => self.quarantine(parent, name)?,
             (At::Entry(e), Some(out)) if e.fid == out.0 => {
                 return self.put_stub_over((parent, name), who, out, at);
             }
             (other, _) => return self.diverged(parent, name, other),
         }
-        if !self.is_known(who.0)? {
+        if !known {
             return self.make_stub(parent, name, who, at);
         }
         let dir = self.open_dir(parent)?;

@@ -565,6 +565,22 @@ fn a_file_comes_home_to_its_set() {
     reopened(&t, s);
 }
 
+/// A kill between the making of a stub and its tag: the same file gets the tag, and nothing comes to lie in lost+found.
+#[test]
+fn a_half_made_stub_is_finished() {
+    let t = temp();
+    let mut s = Set::new(vec![new_brick(t.path(), 1)]);
+    s.apply(&enter(ROOT, "s", there(5), 0o100_000, None), b"").unwrap();
+    let path = s.bricks[0].path().to_path_buf();
+    drop(s);
+    let ino = std::fs::metadata(path.join("s")).unwrap().ino();
+    rustix::fs::removexattr(path.join("s"), "trusted.mortar.id").unwrap();
+    let mut b = open(&path, &identity(1));
+    assert_eq!(b.entry(ROOT, &name("s")).unwrap().map(|e| e.fid), Some(there(5)));
+    assert_eq!(std::fs::metadata(path.join("s")).unwrap().ino(), ino);
+    assert_eq!(std::fs::read_dir(path.join(".mortar/limbo")).unwrap().count(), 0);
+}
+
 /// A kill before any change of a transaction was applied: its record is applied when the brick is opened again.
 #[test]
 fn changes_of_transactions_are_applied_again_after_a_kill() {
