@@ -1,5 +1,7 @@
 //! The answers to requests that change something, and the configuration document.
 
+use crate::keys::ClientAdd;
+use crate::request::PeerProbe;
 use ids::{ServerId, SetId};
 use serde::{Deserialize, Serialize};
 
@@ -188,6 +190,13 @@ pub struct Changes {
     /// The volumes that are stopped by it: their mounts do not answer then.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stopped: Vec<String>,
+    /// Servers that are to be taken in before the document is applied: the first of the changes, in this order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub servers: Vec<PeerProbe>,
+    /// Keys that are to be made after it was applied, as whoever makes one gets its file: the last of the changes, in this
+    /// order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub keys: Vec<ClientAdd>,
 }
 
 /// How far files that were put into bricks have come into the volume.

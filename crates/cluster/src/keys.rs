@@ -10,6 +10,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::{AuthorityChange, KeyRefusal, NewServer, Outcome, Refusal, State, Volume, limits};
 
+/// How the names begin of keys that servers make for root of their machines.
+pub const LOCAL_NAME: &str = "root.server";
+
+/// Whether only servers give keys such names.
+pub fn is_local_name(name: &str) -> bool {
+    name.starts_with(LOCAL_NAME)
+}
+
 /// Who has a key, and what it is for.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -41,7 +41,10 @@ pub use command::{
     BrickSpec, Command, ConfigVolume, FewerCopies, MoreCopies, NewBrick, NewBricks, NewServer, NewVolume,
     OptionChange, Outcome, Proposal, ViewChange,
 };
-pub use keys::{ClientKey, Joining, Key, KeyHolder, KeySubdir, KeyUser, Keys, Spent, Squash, Token};
+pub use keys::{
+    ClientKey, Joining, Key, KeyHolder, KeySubdir, KeyUser, Keys, LOCAL_NAME, Spent, Squash, Token,
+    is_local_name,
+};
 pub use level::LEVEL;
 pub use names::{check_address, check_volume_name, normal_path};
 pub use refusal::{KeyRefusal, Refusal};

@@ -2,7 +2,7 @@
 //!
 //! Invariant: what a role may not ask is refused by the kind of the frame and its first byte; it is not decoded.
 
-use cluster::{KeyHolder, KeyUser, State};
+use cluster::{KeyHolder, KeyUser, LOCAL_NAME, State};
 use ids::{Fid, KeyId, ServerId, SetId, VolumeId};
 use server_core::pool_bytes;
 use std::collections::BTreeMap;
@@ -20,8 +20,6 @@ pub(crate) const JOIN_BODY: usize = 4096;
 const FROM_SERVER: std::ops::RangeInclusive<u8> = 0..=1;
 /// Of a request to join.
 pub(crate) const JOIN: u8 = 3;
-/// How keys' names of root on servers' machines begin.
-const LOCAL_NAME: &str = "root.server";
 /// Of an invitation into another pool.
 pub(crate) const INVITATION: u8 = 4;
 
@@ -61,11 +59,6 @@ pub(crate) fn local_admin(server: ServerId) -> String {
 /// The same as a client of a volume: `root.server1.volume2`.
 pub(crate) fn local_client(server: ServerId, volume: VolumeId) -> String {
     format!("{}.volume{}", local_admin(server), volume.0)
-}
-
-/// Whether only servers give keys such names.
-pub(crate) fn is_local_name(name: &str) -> bool {
-    name.starts_with(LOCAL_NAME)
 }
 
 /// Whom all clients of that volume are that are root on machines of servers, if this is one of them.
@@ -387,10 +380,10 @@ mod tests {
         assert_eq!(owner(&local_client(ServerId(1), VolumeId(2))), "root/volume2");
         assert_eq!(owner(&local_client(ServerId(30), VolumeId(2))), "root/volume2");
         assert!(
-            is_local_name(&local_client(ServerId(1), VolumeId(2)))
-                && is_local_name(&local_admin(ServerId(1)))
+            cluster::is_local_name(&local_client(ServerId(1), VolumeId(2)))
+                && cluster::is_local_name(&local_admin(ServerId(1)))
         );
-        assert!(!is_local_name("root") && !is_local_name("rooted.server"));
+        assert!(!cluster::is_local_name("root") && !cluster::is_local_name("rooted.server"));
     }
 
     #[test]

@@ -279,7 +279,7 @@ fn applied(bytes: &[u8]) -> bool {
 }
 
 fn configurations() -> Vec<Vec<u8>> {
-    states().iter().map(|state| cluster::config::export(state).into_bytes()).collect()
+    states().iter().map(|state| cluster::config::export(state, 1).into_bytes()).collect()
 }
 
 fn configuration(bytes: &[u8]) -> bool {
@@ -290,8 +290,13 @@ fn configuration(bytes: &[u8]) -> bool {
     };
     let mut done = false;
     for state in states() {
-        if let Ok(command) = cluster::config::to_command(state, &document, 1) {
-            let mut state = state.clone();
+        let changes = cluster::config::diff(state, &document, 1);
+        let new = document.servers.iter().filter(|s| {
+            changes.iter().any(|c| matches!(c, cluster::config::Change::TakeIn(new) if new.host == s.host))
+        });
+        let planned = cluster::config::with_servers(state, new);
+        if let Ok(command) = cluster::config::to_command(&planned, &document, 1) {
+            let mut state = planned.clone();
             done |= state.apply(&command).is_ok();
             state.check();
         }

@@ -182,6 +182,7 @@ mod tests {
             "config diff f",
             "completions bash",
             "config apply f --dry-run",
+            "config apply - --keys d --yes",
             "volume heal v",
             "volume heal v info",
             "mount h1,h2:/v/sub /mnt -o ro,noatime --foreground",

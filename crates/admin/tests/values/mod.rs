@@ -7,10 +7,26 @@ fn name() -> String {
     "home".to_owned()
 }
 
+fn probe() -> PeerProbe {
+    PeerProbe { host: "server2".to_owned(), port: Some(24241), fingerprint: Some("ab".repeat(32)) }
+}
+
+fn client_add() -> ClientAdd {
+    ClientAdd {
+        name: "web-1".to_owned(),
+        volume: name(),
+        read_only: true,
+        squash: Some(SQUASH),
+        users: vec![key_user()],
+        subdir: Some("/projects/web".to_owned()),
+        expires: Some(3600),
+    }
+}
+
 pub(crate) fn requests() -> Vec<AdminRequest> {
     let host = || "server2".to_owned();
     vec![
-        PeerProbe { host: host(), port: Some(24241), fingerprint: Some("ab".repeat(32)) }.into_request(),
+        probe().into_request(),
         PeerDetach { host: host(), force: true }.into_request(),
         PeerReplace { host: host(), by: Some("server7:24241".to_owned()) }.into_request(),
         GetPeerStatus {}.into_request(),
@@ -21,16 +37,7 @@ pub(crate) fn requests() -> Vec<AdminRequest> {
         PoolRotateKey { server: Some(host()) }.into_request(),
         PoolRotateAuthority { finish: true, force: true }.into_request(),
         GetLocalKey { volume: Some("home".to_owned()) }.into_request(),
-        ClientAdd {
-            name: "web-1".to_owned(),
-            volume: name(),
-            read_only: true,
-            squash: Some(SQUASH),
-            users: vec![key_user()],
-            subdir: Some("/projects/web".to_owned()),
-            expires: Some(3600),
-        }
-        .into_request(),
+        client_add().into_request(),
         ClientList {}.into_request(),
         ClientRevoke { name: "web-1".to_owned() }.into_request(),
         ClientRotate { name: "web-1".to_owned(), after: 86_400 }.into_request(),
@@ -421,11 +428,15 @@ pub(crate) fn answers() -> Vec<AdminAnswer> {
             changes: vec!["volume home: features.read-only = on".to_owned()],
             dry_run: true,
             stopped: vec![name()],
+            servers: vec![probe()],
+            keys: vec![client_add()],
         }),
         AdminAnswer::ConfigDiff(Changes {
             changes: vec!["stop volume home".to_owned()],
             dry_run: true,
             stopped: vec![name()],
+            servers: Vec::new(),
+            keys: Vec::new(),
         }),
         AdminAnswer::VolumeHeal(heal()),
         AdminAnswer::VolumeHealInfo(heal()),

@@ -65,6 +65,42 @@ fn bricks_that_cannot_be() {
     pool.ok(&format!("volume create w {one}"));
 }
 
+/// Each error names the brick on its server, whichever server is asked.
+#[test]
+fn bricks_of_another_server_that_cannot_be() {
+    let pool = Pool::new(2);
+    let (s, other) = (&pool.servers[0], &pool.servers[1]);
+    fs::create_dir(other.path("full")).unwrap();
+    fs::write(other.path("full/file"), "x").unwrap();
+    fs::write(other.path("file"), "x").unwrap();
+    let of = |bad: &str| {
+        (format!("volume create w replica 2 {} {}", s.brick("b"), other.brick(bad)), other.brick(bad))
+    };
+    for (bad, words) in [
+        ("full", ["is not empty", "give an empty or new directory"]),
+        ("file", ["is not a directory", "give a directory"]),
+        ("no/such/parent", ["does not exist", "create it first"]),
+    ] {
+        let (line, brick) = of(bad);
+        refused(&pool, &line, &[&format!("brick {brick}: "), words[0], words[1]]);
+    }
+    refused(
+        &pool,
+        "volume create w [fd00::1]:/p",
+        &["'[fd00::1]' is not in the pool", "mortar peer probe [fd00::1]"],
+    );
+    assert!(!s.path("b").exists(), "a refused volume left a directory");
+    // A line that is two words for the harness is one here.
+    let create = |path: &str| {
+        let mut command = mortar();
+        let brick = format!("{}:{path}", s.host);
+        command.args(["--server", &s.address, "volume", "create", "w", &brick]);
+        run(command)
+    };
+    let why = create("/tmp/a\nb").refused_with(&["not allowed", "control characters"]);
+    assert_eq!(why.trim_end().lines().count(), 1, "{why:?}");
+}
+
 #[test]
 fn file_systems_that_will_not_do() {
     let pool = Pool::new(1);
@@ -165,6 +201,36 @@ fn peers_that_cannot_be() {
     // After it was let go there, it may come here.
     pool.cli_at(&two, &format!("peer detach {} --yes", pool.servers[2].host)).ok();
     pool.ok(&of(&pool, 2));
+}
+
+/// One that is just being started is waited for.
+#[test]
+fn a_server_that_starts_while_it_is_probed() {
+    let mut pool = Pool::apart(2);
+    pool.stop(1);
+    let mut probe = mortar();
+    probe.args(["--server", &pool.servers[0].address, "peer", "probe", &pool.servers[1].address]);
+    let mut probe = probe.spawn().unwrap();
+    // Long enough for a first try.
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    assert!(probe.try_wait().unwrap().is_none(), "it did not wait");
+    pool.start(1);
+    assert!(probe.wait().unwrap().success());
+    assert_eq!(pool.json("pool list").as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn documents_that_say_nothing() {
+    let pool = Pool::new(1);
+    let file = pool.dir.join("empty.toml");
+    for text in ["", "# nothing\n"] {
+        fs::write(&file, text).unwrap();
+        refused(
+            &pool,
+            &format!("config apply {}", file.display()),
+            &["empty.toml", "is empty", "config export"],
+        );
+    }
 }
 
 #[test]

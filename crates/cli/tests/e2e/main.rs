@@ -24,6 +24,7 @@ mod contexts;
 mod copies;
 mod data_loss_reports;
 mod demo;
+mod documents;
 mod drain;
 mod faults;
 mod files_elsewhere;

@@ -62,6 +62,14 @@ fn who_may_mount() {
         assert!(why.contains("addresses and networks between commas"), "{why}");
     }
 
+    // As GlusterFS writes them.
+    pool.ok("volume set v auth.reject 127.*");
+    eventually("a mount is refused by a part of its address", || {
+        let mut second = crate::harness::mortar();
+        second.args(["mount", &pool.source("v")]).arg(&dir);
+        crate::harness::run(second).refused().contains("auth.reject").then_some(())
+    });
+
     pool.ok("volume set v auth.allow 192.168.0.0/16");
     pool.ok("volume reset v auth.reject");
     pool.ok("volume set v auth.allow 192.168.0.0/16,127.0.0.0/8");

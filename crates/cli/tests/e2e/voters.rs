@@ -180,6 +180,9 @@ fn a_lost_machine_is_replaced_by_a_new_one() {
     pool.cli_at(&at, &format!("peer replace {host}")).refused_with(&["connection refused", "--by"]);
     println!("{}", pool.cli_at(&at, &format!("peer replace {host} --by {new}")).ok());
     pool.servers[0].host = new.rsplit_once(':').unwrap().0.to_owned();
+    // The volume is there at once, with the new server in the place of the old one.
+    let shown = pool.cli_at(&at, "volume status v").ok();
+    assert!(shown.contains(&pool.servers[0].brick("b")) && !shown.contains(&format!("{host}:")), "{shown}");
     pool.wait_in_sync();
     fs::write(mount.path("more"), "x").unwrap();
     mount.end();

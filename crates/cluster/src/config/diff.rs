@@ -2,12 +2,15 @@
 
 use std::{collections::BTreeSet, fmt};
 
-use super::{Document, VolumeDoc};
+use super::client::client_keys;
+use super::{ClientDoc, Document, ServerDoc, VolumeDoc};
 use crate::{State, Status};
 
 /// One change; its `Display` is a line for people.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Change {
+    /// A server that the pool lacks is taken in, before anything else.
+    TakeIn(ServerDoc),
     /// A volume that the pool lacks.
     Create {
         /// Its name.
@@ -43,6 +46,15 @@ pub enum Change {
         /// Its name.
         volume: String,
     },
+    /// A key that the pool lacks is made, after everything else.
+    MakeKey(ClientDoc),
+    /// The pool has a key of this name that is another one. Nothing makes it the document's.
+    KeyDiffers {
+        /// Its name.
+        name: String,
+        /// In what.
+        what: &'static str,
+    },
 }
 
 impl fmt::Display for Change {
@@ -56,13 +68,31 @@ impl fmt::Display for Change {
             }
             Change::Start { volume } => write!(f, "start volume {volume}"),
             Change::Stop { volume } => write!(f, "stop volume {volume}"),
+            Change::TakeIn(server) => write!(f, "take server {} into the pool", server.host),
+            Change::MakeKey(client) => write!(f, "make key {} for volume {}", client.name, client.volume),
+            Change::KeyDiffers { name, what } => write!(
+                f,
+                "key {name} is there with another {what}: end it first (mortar client revoke {name})"
+            ),
         }
     }
 }
 
 /// The changes that applying the document would make. Whether it would be refused, only applying it to a copy tells.
-pub fn diff(state: &State, document: &Document) -> Vec<Change> {
-    document.volumes.iter().flat_map(|doc| volume(state, doc)).collect()
+///
+/// `now`, in seconds since 1970: keys that have ended by then are none.
+pub fn diff(state: &State, document: &Document, now: u64) -> Vec<Change> {
+    let lacks = |doc: &&ServerDoc| state.server_by_host(&doc.host).is_none();
+    let servers = document.servers.iter().filter(lacks).cloned().map(Change::TakeIn);
+    let volumes = document.volumes.iter().flat_map(|doc| volume(state, doc));
+    let keys = client_keys(state, now);
+    let client = |doc: &ClientDoc| match keys.iter().find(|(key, _)| key.name == doc.name) {
+        None => Some(Change::MakeKey(doc.clone())),
+        Some((key, _)) => {
+            doc.differs(state, key).map(|what| Change::KeyDiffers { name: doc.name.clone(), what })
+        }
+    };
+    servers.chain(volumes).chain(document.clients.iter().filter_map(client)).collect()
 }
 
 fn volume(state: &State, doc: &VolumeDoc) -> Vec<Change> {

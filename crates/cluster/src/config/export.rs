@@ -3,12 +3,13 @@
 use std::fmt::Write;
 
 use super::FORMAT;
-use crate::{State, Volume, options};
+use super::client::{client_keys, show_user};
+use crate::{ClientKey, State, Volume, options};
 
 const HEAD: &str = "\
 # The configuration of a Mortar pool, as `mortar config export` prints it.
 # Edit it and give it to `mortar config apply FILE`; add --dry-run to see what would change.
-# Everything is applied in one transaction, or nothing is.
+# What it says of volumes is applied in one transaction, or nothing is.
 ";
 
 const POOL: &str = "
@@ -16,7 +17,8 @@ const POOL: &str = "
 ";
 
 const SERVERS: &str = "
-# The servers. For the reader: they come with `mortar peer probe` and go with `mortar peer detach`.
+# The servers. One that the pool lacks is taken in: address is where it listens, fingerprint what it wrote into its log, if it
+# runs on another machine. One that is missing here stays: `mortar peer detach` lets it go.
 ";
 
 const VOLUMES: &str = "
@@ -26,15 +28,20 @@ const VOLUMES: &str = "
 # `mortar volume get VOL` lists all options with what they mean.
 ";
 
-/// The document of the whole pool.
-pub fn export(state: &State) -> String {
+const CLIENTS: &str = "
+# The keys of clients. One that the pool lacks is made, and its file written: `mortar config apply FILE --keys DIR`. None is
+# changed or ended: see `mortar client --help`. squash: \"UID:GID\". users: \"UID:GID+GID\". expires: \"90d\", for a new one.
+";
+
+/// The document of the whole pool. `now`, in seconds since 1970: keys that have ended by then are left out.
+pub fn export(state: &State, now: u64) -> String {
     let mut text = HEAD.to_string();
     // Writing into a String does not fail.
-    let _ = write(state, &mut text);
+    let _ = write(state, now, &mut text);
     text
 }
 
-fn write(state: &State, to: &mut String) -> std::fmt::Result {
+fn write(state: &State, now: u64, to: &mut String) -> std::fmt::Result {
     writeln!(to, "format = {FORMAT}")?;
     writeln!(to, "{POOL}[pool]\nid = {}\nversion = {}", quote(&state.pool), state.version)?;
     to.push_str(SERVERS);
@@ -48,7 +55,34 @@ fn write(state: &State, to: &mut String) -> std::fmt::Result {
     for v in volumes {
         write_volume(state, v, to)?;
     }
+    // What ends by itself would be made anew by a document of before.
+    let lasting = client_keys(state, now).into_iter().filter(|(_, key)| key.until.is_none());
+    for (n, (client, _)) in lasting.enumerate() {
+        if n == 0 {
+            to.push_str(CLIENTS);
+        }
+        write_client(state, client, to)?;
+    }
     Ok(())
+}
+
+fn write_client(state: &State, client: &ClientKey, to: &mut String) -> std::fmt::Result {
+    let volume = state.volumes.get(&client.volume).map_or("", |v| v.name.as_str());
+    writeln!(to, "\n[client.{}]\nvolume = {}", quote(&client.name), quote(volume))?;
+    if client.read_only {
+        writeln!(to, "read_only = true")?;
+    }
+    if let Some(user) = client.squash {
+        writeln!(to, "squash = \"{}:{}\"", user.uid, user.gid)?;
+    }
+    if !client.users.is_empty() {
+        let users: Vec<String> = client.users.iter().map(|user| quote(&show_user(user))).collect();
+        writeln!(to, "users = [{}]", users.join(", "))?;
+    }
+    match &client.subdir {
+        Some(subdir) => writeln!(to, "subdir = {}", quote(&subdir.path)),
+        None => Ok(()),
+    }
 }
 
 fn write_volume(state: &State, v: &Volume, to: &mut String) -> std::fmt::Result {

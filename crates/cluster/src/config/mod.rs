@@ -1,19 +1,23 @@
 //! The pool as one TOML document: export, parse, compare, and the command that applies it.
 //!
 //! Always true: applying what was just exported changes nothing.
-//! Deliberately absent: deleting volumes, removing and replacing bricks. A document that lacks a volume leaves it alone.
+//! Deliberately absent: deleting volumes, removing and replacing bricks, letting servers go, ending and changing keys. A
+//! document that lacks a volume, a server or a key leaves it alone.
 
+mod client;
 mod diff;
 mod export;
 mod parse;
 
 use std::collections::BTreeMap;
 
+pub use client::ClientDoc;
 pub use diff::{Change, diff};
 pub use export::export;
 pub use parse::parse;
 
-use crate::{Command, ConfigVolume, NewVolume, Refusal, State, Status};
+use crate::{Command, ConfigVolume, NewVolume, Refusal, Role, Server, State, Status};
+use ids::ServerId;
 
 /// The document's format that this program writes, and the newest it reads.
 pub const FORMAT: u64 = 1;
@@ -22,7 +26,22 @@ pub const FORMAT: u64 = 1;
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Document {
     /// In the order of their names.
+    pub servers: Vec<ServerDoc>,
+    /// Likewise.
     pub volumes: Vec<VolumeDoc>,
+    /// Likewise.
+    pub clients: Vec<ClientDoc>,
+}
+
+/// One server of a document: one that the pool lacks is taken in.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ServerDoc {
+    /// The name that bricks are written with.
+    pub host: String,
+    /// Its port, if its address names one.
+    pub port: Option<u16>,
+    /// The fingerprint of its authority, which somebody has compared with the one in its log.
+    pub fingerprint: Option<String>,
 }
 
 /// One volume of a document.
@@ -54,10 +73,24 @@ pub struct ParseError {
     pub message: String,
 }
 
-/// The command that brings the pool to what the document says. `created`: seconds since 1970, for new volumes.
+/// The command that brings the volumes of the pool to what the document says. `created`: seconds since 1970, for new volumes.
 pub fn to_command(state: &State, document: &Document, created: u64) -> Result<Command, Refusal> {
     let volumes = document.volumes.iter().map(|v| resolve(state, v, created)).collect::<Result<_, _>>()?;
     Ok(Command::ApplyConfig { volumes, expect_brick: Some(state.next_brick) })
+}
+
+/// The pool with servers that are to be taken in, to see what it would refuse then.
+pub fn with_servers<'a>(state: &State, servers: impl IntoIterator<Item = &'a ServerDoc>) -> State {
+    let mut state = state.clone();
+    for server in servers {
+        let (id, host) = (state.next_server, server.host.clone());
+        // Nobody draws such an identity.
+        let identity = format!("planned{:025x}", id.0);
+        let planned = Server { id, identity, address: host.clone(), host, role: Role::Learner, lost: false };
+        state.servers.insert(id, planned);
+        state.next_server = ServerId(id.0.saturating_add(1));
+    }
+    state
 }
 
 fn resolve(state: &State, doc: &VolumeDoc, created: u64) -> Result<ConfigVolume, Refusal> {

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use toml::de::{DeTable, DeValue};
 
-use super::{Document, FORMAT, ParseError, VolumeDoc};
+use super::client::{lifetime, squash, user};
+use super::{ClientDoc, Document, FORMAT, ParseError, ServerDoc, VolumeDoc};
 use crate::{Status, check_volume_name, options};
 
 type Item<'a> = toml::Spanned<DeValue<'a>>;
@@ -28,7 +29,7 @@ pub fn parse(text: &str) -> Result<Document, ParseError> {
             "pool" => p.known(item, &["id", "version"], "[pool]")?,
             "server" => {
                 for (host, item) in p.table(item, "server")? {
-                    p.known(item, &["id", "address", "role"], &format!("server {}", host.get_ref()))?;
+                    document.servers.push(p.server(host.get_ref(), item)?);
                 }
             }
             "volume" => {
@@ -37,11 +38,19 @@ pub fn parse(text: &str) -> Result<Document, ParseError> {
                     document.volumes.push(p.volume(name.get_ref(), at, item)?);
                 }
             }
+            "client" => {
+                for (name, item) in p.table(item, "client")? {
+                    document.clients.push(p.client(name.get_ref(), name.span().start, item)?);
+                }
+            }
             other => {
-                return Err(p.error(at, format!("'{other}' is unknown: use format, pool, server, volume")));
+                let message = format!("'{other}' is unknown: use format, pool, server, volume, client");
+                return Err(p.error(at, message));
             }
         }
     }
+    document.servers.sort_by(|a, b| a.host.cmp(&b.host));
+    document.clients.sort_by(|a, b| a.name.cmp(&b.name));
     document.volumes.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(document)
 }
@@ -80,6 +89,76 @@ impl Parser<'_> {
         Ok(())
     }
 
+    fn text(&self, item: &Item<'_>, what: &str) -> Result<String, ParseError> {
+        let wrong = || self.error(item.span().start, format!("{what} must be a text"));
+        item.get_ref().as_str().map(str::to_owned).ok_or_else(wrong)
+    }
+
+    fn flag(&self, item: &Item<'_>, what: &str) -> Result<bool, ParseError> {
+        let wrong = || self.error(item.span().start, format!("{what} must be true or false"));
+        item.get_ref().as_bool().ok_or_else(wrong)
+    }
+
+    /// A text that `read` understands; `form` says how it is written.
+    fn written<T>(
+        &self,
+        item: &Item<'_>,
+        (what, form): (&str, &str),
+        read: impl FnOnce(&str) -> Option<T>,
+    ) -> Result<T, ParseError> {
+        let text = self.text(item, what)?;
+        let wrong = || self.error(item.span().start, format!("{what} '{text}': write {form}"));
+        read(&text).ok_or_else(wrong)
+    }
+
+    fn server(&self, host: &str, item: &Item<'_>) -> Result<ServerDoc, ParseError> {
+        let what = format!("server {host}");
+        self.known(item, &["id", "address", "role", "fingerprint"], &what)?;
+        let mut doc = ServerDoc { host: host.to_owned(), ..ServerDoc::default() };
+        for (key, item) in self.table(item, &what)? {
+            match key.get_ref().as_ref() {
+                "address" => {
+                    let port = |text: &str| text.rsplit_once(':')?.1.parse().ok().filter(|port| *port > 0);
+                    doc.port = Some(self.written(item, ("address", "HOST:PORT"), port)?);
+                }
+                "fingerprint" => doc.fingerprint = Some(self.text(item, "fingerprint")?),
+                // For the reader.
+                _ => {}
+            }
+        }
+        Ok(doc)
+    }
+
+    fn client(&self, name: &str, at: usize, item: &Item<'_>) -> Result<ClientDoc, ParseError> {
+        let what = format!("client {name}");
+        let keys = ["volume", "read_only", "squash", "users", "subdir", "expires"];
+        self.known(item, &keys, &what)?;
+        let mut doc = ClientDoc { name: name.to_owned(), ..ClientDoc::default() };
+        for (key, item) in self.table(item, &what)? {
+            match key.get_ref().as_ref() {
+                "volume" => doc.volume = self.text(item, "volume")?,
+                "read_only" => doc.read_only = self.flag(item, "read_only")?,
+                "squash" => doc.squash = Some(self.written(item, ("squash", "\"UID:GID\""), squash)?),
+                "users" => doc.users = self.users(item)?,
+                "subdir" => doc.subdir = Some(self.text(item, "subdir")?),
+                _ => doc.expires = Some(self.written(item, ("expires", "\"90d\" or \"12h\""), lifetime)?),
+            }
+        }
+        if doc.volume.is_empty() {
+            return Err(self.error(at, format!("{what} lacks the volume that its key is for")));
+        }
+        Ok(doc)
+    }
+
+    fn users(&self, item: &Item<'_>) -> Result<Vec<crate::KeyUser>, ParseError> {
+        let form = "users must be a list of \"UID:GID\" or \"UID:GID+GID+GID\"";
+        let list = item.get_ref().as_array().ok_or_else(|| self.error(item.span().start, form.into()))?;
+        let one = |item: &Item<'_>| {
+            item.get_ref().as_str().and_then(user).ok_or_else(|| self.error(item.span().start, form.into()))
+        };
+        list.iter().map(one).collect()
+    }
+
     fn volume(&self, name: &str, at: usize, item: &Item<'_>) -> Result<VolumeDoc, ParseError> {
         check_volume_name(name).map_err(|e| self.error(at, e.to_string()))?;
         let what = format!("volume {name}");
@@ -90,10 +169,7 @@ impl Parser<'_> {
                 "replica" => doc.replica = Some(self.number(item, "replica")?),
                 "arbiter" => doc.arbiter = Some(self.number(item, "arbiter")?),
                 "bricks" => doc.bricks = self.bricks(item)?,
-                "force" => {
-                    let wrong = || self.error(item.span().start, "force must be true or false".into());
-                    doc.force = item.get_ref().as_bool().ok_or_else(wrong)?;
-                }
+                "force" => doc.force = self.flag(item, "force")?,
                 "status" => doc.status = Some(self.status(item)?),
                 _ => self.options(self.table(item, "options")?, "", &mut doc.options)?,
             }

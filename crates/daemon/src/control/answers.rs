@@ -190,11 +190,11 @@ pub(super) fn key_line(state: &State, id: KeyId, key: &Key, connections: usize) 
     }
 }
 
-fn told_squash(cluster::Squash { uid, gid }: cluster::Squash) -> admin::Squash {
+pub(super) fn told_squash(cluster::Squash { uid, gid }: cluster::Squash) -> admin::Squash {
     admin::Squash { uid, gid }
 }
 
-fn told_user(cluster::KeyUser { uid, gid, groups }: &cluster::KeyUser) -> admin::KeyUser {
+pub(super) fn told_user(cluster::KeyUser { uid, gid, groups }: &cluster::KeyUser) -> admin::KeyUser {
     admin::KeyUser { uid: *uid, gid: *gid, groups: groups.clone() }
 }
 

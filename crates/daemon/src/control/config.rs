@@ -1,11 +1,16 @@
 //! The whole pool as one document: what it says otherwise, and bringing the pool to it.
+//!
+//! Volumes are changed here, in one transaction. Servers that the pool lacks are taken in before, and keys made after that, each
+//! by a request of its own: an administrator may have to look at a server, and a key's file goes to whoever asks for it.
 
 use super::Control;
-use super::answers::refused;
+use super::answers::{asked_squash, asked_user, conflict, refused, told_squash, told_user};
+use super::secure::key_name;
+use super::volumes::volume;
 use crate::clock::unix_now;
-use admin::{AdminError, Changes, ConfigApply, ErrorCode};
-use cluster::config::{self, Change, Document};
-use cluster::{Command, State};
+use admin::{AdminError, Changes, ClientAdd, ConfigApply, ErrorCode, PeerProbe};
+use cluster::config::{self, Change, ClientDoc, Document, ServerDoc};
+use cluster::{ClientKey, Command, Key, KeyHolder, State};
 use std::sync::Arc;
 
 /// The document, or where it is wrong.
@@ -17,18 +22,50 @@ fn command(state: &State, document: &Document) -> Result<Command, AdminError> {
     config::to_command(state, document, unix_now()).map_err(|e| refused(&e))
 }
 
-fn changes(state: &State, document: &Document, dry_run: bool) -> Changes {
-    let changes = config::diff(state, document);
-    let stopped = changes.iter().filter_map(|c| match c {
-        Change::Stop { volume } => Some(volume.clone()),
-        Change::Create { .. } | Change::AddBricks { .. } | Change::Option { .. } | Change::Start { .. } => {
-            None
-        }
-    });
-    Changes {
-        stopped: stopped.collect(),
+fn probe(server: &ServerDoc) -> PeerProbe {
+    PeerProbe { host: server.host.clone(), port: server.port, fingerprint: server.fingerprint.clone() }
+}
+
+fn client_add(client: &ClientDoc) -> ClientAdd {
+    ClientAdd {
+        name: client.name.clone(),
+        volume: client.volume.clone(),
+        read_only: client.read_only,
+        squash: client.squash.map(told_squash),
+        users: client.users.iter().map(told_user).collect(),
+        subdir: client.subdir.clone(),
+        expires: client.expires,
+    }
+}
+
+fn told(changes: &[Change], dry_run: bool) -> Changes {
+    let mut told = Changes {
         changes: changes.iter().map(ToString::to_string).collect(),
         dry_run,
+        stopped: Vec::new(),
+        servers: Vec::new(),
+        keys: Vec::new(),
+    };
+    for change in changes {
+        match change {
+            Change::TakeIn(server) => told.servers.push(probe(server)),
+            Change::Stop { volume } => told.stopped.push(volume.clone()),
+            Change::MakeKey(client) => told.keys.push(client_add(client)),
+            Change::Create { .. }
+            | Change::AddBricks { .. }
+            | Change::Option { .. }
+            | Change::Start { .. }
+            | Change::KeyDiffers { .. } => {}
+        }
+    }
+    told
+}
+
+/// What no request makes as the document has it.
+fn check_keys(changes: &[Change]) -> Result<(), AdminError> {
+    match changes.iter().find(|change| matches!(change, Change::KeyDiffers { .. })) {
+        Some(change) => Err(conflict(change.to_string())),
+        None => Ok(()),
     }
 }
 
@@ -36,26 +73,68 @@ impl Control {
     /// What a document says otherwise than the pool is. Whether it can be done is not looked at.
     pub(super) async fn config_diff(&self, text: &str) -> Result<Changes, AdminError> {
         let document = parse(text)?;
-        Ok(changes(&*self.linearizable().await?, &document, true))
+        Ok(told(&config::diff(&*self.linearizable().await?, &document, unix_now()), true))
     }
 
-    /// Brings the pool to what a document says. A dry run finds what would be refused, at the pool and at its disks.
+    /// Brings the volumes of the pool to what a document says. A dry run finds what would be refused, at the pool and at its
+    /// disks, also of servers that are to be taken in and of keys that are to be made.
     pub(super) async fn config_apply(self: &Arc<Self>, request: ConfigApply) -> Result<Changes, AdminError> {
         let ConfigApply { document, dry_run, plan } = request;
         let _one = self.changing.lock().await;
         let document = parse(&document)?;
         let state = self.linearizable().await?;
-        let changes = changes(&state, &document, dry_run);
-        if plan.is_some_and(|plan| plan != changes.changes) {
+        let changes = config::diff(&state, &document, unix_now());
+        check_keys(&changes)?;
+        let told = told(&changes, dry_run);
+        if plan.is_some_and(|plan| plan != told.changes) {
             let line =
                 "the pool has changed since the plan was shown: look at the new one and apply it again";
             return Err(AdminError::new(ErrorCode::Stale, line));
         }
         if dry_run {
-            self.check_new_bricks(&state, &command(&state, &document)?, false).await?;
+            self.check_document(&state, &document, &told).await?;
+        } else if let Some(server) = told.servers.first() {
+            let host = &server.host;
+            return Err(conflict(format!(
+                "server {host} is not in the pool: take it in first (mortar peer probe {host})"
+            )));
         } else {
             self.propose_with_bricks(false, |state: &State| command(state, &document)).await?;
         }
-        Ok(changes)
+        Ok(told)
+    }
+
+    /// What would be refused.
+    async fn check_document(
+        &self,
+        state: &State,
+        document: &Document,
+        changes: &Changes,
+    ) -> Result<(), AdminError> {
+        for server in &changes.servers {
+            self.check_probe(state, server).await?;
+        }
+        let missing = |s: &&ServerDoc| changes.servers.iter().any(|probe| probe.host == s.host);
+        let planned = config::with_servers(state, document.servers.iter().filter(missing));
+        let command = command(&planned, document)?;
+        let (mut after, _) = self.check_new_bricks(state, (&planned, &command), false).await?;
+        for key in &changes.keys {
+            self.check_key(&mut after, key)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the pool takes such a key. The directory that it is for is not looked at.
+    fn check_key(&self, state: &mut State, key: &ClientAdd) -> Result<(), AdminError> {
+        let before = |e: AdminError| e.before(&format!("key {}: ", key.name));
+        self.own_keys().map_err(before)?;
+        key_name(&key.name)?;
+        let volume = volume(state, &key.volume).map_err(before)?.id;
+        let squash = key.squash.map(asked_squash);
+        let users = key.users.iter().cloned().map(asked_user).collect();
+        let (name, read_only) = (key.name.clone(), key.read_only);
+        let client = ClientKey { name, volume, read_only, squash, users, subdir: None };
+        let key = Key { holder: KeyHolder::Client(client), created: unix_now(), until: None };
+        state.apply(&Command::AddKey(key)).map(drop).map_err(|e| before(refused(&e)))
     }
 }

@@ -107,7 +107,7 @@ impl Control {
         loop {
             let before = self.linearizable().await?;
             let command = command(&before)?;
-            let (after, notes) = self.check_new_bricks(&before, &command, force).await?;
+            let (after, notes) = self.check_new_bricks(&before, (&before, &command), force).await?;
             tries += 1;
             match self.make_and_propose(&before, &after, command).await {
                 Ok(()) => return Ok(WithBricks { before, after, notes }),
@@ -118,11 +118,11 @@ impl Control {
     }
 
     /// Whether the pool takes a command, and its servers the directories of the new bricks. Tells the state after it,
-    /// and what speaks against the bricks all the same.
+    /// and what speaks against the bricks all the same. Servers that are not in the pool yet are in `before`, and are not asked.
     pub(super) async fn check_new_bricks(
         &self,
-        before: &State,
-        command: &Command,
+        pool: &State,
+        (before, command): (&State, &Command),
         force: bool,
     ) -> Result<(State, Vec<String>), AdminError> {
         // Tried on a copy first: what the pool would refuse needs no look at any disk.
@@ -131,7 +131,7 @@ impl Control {
         let new = after.bricks().filter(|(_, b)| before.brick(b.id).is_none());
         let new: Vec<BrickSpec> = new.map(|(_, b)| b.spec()).collect();
         let adopt = with_data(command, &after).map(Brick::spec);
-        let notes = self.prepare(before, &new, (force, adopt.as_ref())).await?;
+        let notes = self.prepare(pool, &new, (force, adopt.as_ref())).await?;
         Ok((after, notes))
     }
 

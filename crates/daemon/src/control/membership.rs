@@ -19,14 +19,9 @@ const ANSWERED: Duration = Duration::from_millis(200);
 
 impl Control {
     pub(super) async fn peer_probe(self: &Arc<Self>, request: PeerProbe) -> Result<PeerProbed, AdminError> {
-        let PeerProbe { host, port, fingerprint } = request;
-        let address = match port {
-            Some(port) => format!("{host}:{port}"),
-            None => transport::with_port(&host),
-        };
-        let name = address.rsplit_once(':').map_or(&*host, |(h, _)| h).trim_matches(['[', ']']).to_owned();
+        let (name, address) = name_and_address(&request);
         if self.shared.is_secured() {
-            let probed = self.probe_with_token(name, &address, fingerprint.as_deref()).await;
+            let probed = self.probe_with_token(name, &address, request.fingerprint.as_deref()).await;
             return probed.map_err(|e| e.before("probe "));
         }
         let _one = self.changing.lock().await;
@@ -61,6 +56,33 @@ impl Control {
         }
         self.await_member(&address, &state.pool).await?;
         Ok(PeerProbed { host: name, server: id, already: false, confirm: None })
+    }
+
+    /// Whether a server can be taken in, as far as can be told without doing it.
+    pub(super) async fn check_probe(&self, state: &State, request: &PeerProbe) -> Result<(), AdminError> {
+        let (name, address) = name_and_address(request);
+        let found = self.newcomer_at(&address, request.fingerprint.as_deref()).await;
+        // One that has to be confirmed first says nothing of itself.
+        let Some(candidate) = found.map_err(|e| e.before("probe "))? else { return Ok(()) };
+        state.admit(&name, &address, &candidate).map_err(|e| conflict(format!("probe {name}: {e}")))?;
+        Ok(())
+    }
+
+    async fn newcomer_at(
+        &self,
+        address: &str,
+        confirmed: Option<&str>,
+    ) -> Result<Option<Candidate>, AdminError> {
+        if self.shared.is_secured() {
+            return match self.find_newcomer(address, confirmed).await? {
+                Found::Newcomer(newcomer) => newcomer.candidate().await.map(Some),
+                Found::Unconfirmed(_) => Ok(None),
+            };
+        }
+        match self.ask_cluster(address, ClusterRequest::Identify).await {
+            Ok(answer) => answer.candidate().map(Some).ok_or_else(|| unexpected(address)),
+            Err(e) => Err(self.why_not_asked(address, e).await),
+        }
     }
 
     /// A pool without keys does not reach a server that has some.
@@ -328,6 +350,16 @@ impl Control {
         let asked = self.peers.ask(address, &Request::Cluster(request), MEMBERSHIP_WAIT).await;
         cluster_reply(asked?, address)
     }
+}
+
+/// What a server is to be called, and where it listens.
+fn name_and_address(PeerProbe { host, port, .. }: &PeerProbe) -> (String, String) {
+    let address = match port {
+        Some(port) => format!("{host}:{port}"),
+        None => transport::with_port(host),
+    };
+    let name = address.rsplit_once(':').map_or(&**host, |(h, _)| h).trim_matches(['[', ']']).to_owned();
+    (name, address)
 }
 
 fn cluster_reply(answer: Response, address: &str) -> Result<ClusterReply, AdminError> {

@@ -7,11 +7,10 @@ use super::{Control, answers, membership};
 use crate::clock::unix_now;
 use crate::keys::{ServerKeys, server_key};
 use crate::limits::{ADMIN_WAIT, SECURED_WAIT};
-use crate::speaker::is_local_name;
 use admin::{
     AdminError, ClientAdd, ClientRotate, GetPoolToken, KeyList, KeyMade, KeysRevoked, PoolSecured, PoolToken,
 };
-use cluster::{ClientKey, Command, Key, KeyHolder, KeyRefusal, Outcome, State, Token};
+use cluster::{ClientKey, Command, Key, KeyHolder, KeyRefusal, Outcome, State, Token, is_local_name};
 use ids::{KeyId, ServerId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +18,7 @@ use std::time::Duration;
 use trust::{Authority, Holder, JoinToken, KeyFile, KeyName, PrivateKey, hex};
 
 /// The name of a key, which the pool's store has checked.
-fn key_name(name: &str) -> Result<KeyName, AdminError> {
+pub(super) fn key_name(name: &str) -> Result<KeyName, AdminError> {
     if is_local_name(name) {
         return Err(conflict(format!(
             "key name '{name}': servers give such names to keys of root on their machines"

@@ -64,9 +64,9 @@ impl Control {
             R::VolumeSet(r) => A::VolumeSet(self.volume_set(r).await?),
             R::VolumeGet(r) => A::VolumeGet(self.volume_get(&r.name, r.key.as_deref()).await?),
             R::VolumeReset(r) => A::VolumeReset(self.volume_reset(r).await?),
-            R::ConfigExport(_) => {
-                A::ConfigExport(Document { document: config::export(&*self.linearizable().await?) })
-            }
+            R::ConfigExport(_) => A::ConfigExport(Document {
+                document: config::export(&*self.linearizable().await?, unix_now()),
+            }),
             R::ConfigDiff(r) => A::ConfigDiff(self.config_diff(&r.document).await?),
             R::ConfigApply(r) => A::ConfigApply(self.config_apply(r).await?),
             R::VolumeHeal(r) => A::VolumeHeal(self.heal_info(&r.name).await?),

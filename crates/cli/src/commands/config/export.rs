@@ -5,7 +5,7 @@ use crate::cli::Global;
 use crate::output;
 use clap::Args;
 
-/// Print the configuration of the pool: servers, volumes, options.
+/// Print the configuration of the pool: servers, volumes, options, keys of clients.
 #[derive(Args, Debug)]
 #[command(after_help = "Example: mortar config export > pool.toml")]
 pub(crate) struct Export {}

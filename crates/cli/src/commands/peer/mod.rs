@@ -2,7 +2,7 @@
 
 mod detach;
 mod drain;
-mod probe;
+pub(super) mod probe;
 mod replace;
 mod status;
 

@@ -29,28 +29,40 @@ pub(crate) struct Probe {
 impl Probe {
     pub(crate) fn run(self, global: &Global) -> anyhow::Result<()> {
         let (host, port) = split(&self.host)?;
-        let mut probe = admin::PeerProbe { host, port, fingerprint: self.fingerprint };
-        let mut answer = ask_patiently(global, &probe)?;
-        if let Some(shown) = answer.confirm.take() {
-            if !std::io::stdin().is_terminal() {
-                bail!(
-                    "probe {}: it shows fingerprint {shown}: compare it with the one in its log, and confirm it with \
-                     --fingerprint {shown}",
-                    self.host
-                );
-            }
-            // Not answered by --yes: somebody has to look.
-            let asking = Global { yes: false, ..global.clone() };
-            let question =
-                format!("Server {} shows fingerprint {shown}. Is it the one in its log?", self.host);
-            confirm::confirm(&asking, &question)?;
-            probe.fingerprint = Some(shown);
-            answer = ask_patiently(global, &probe)?;
-        }
-        let when = if answer.already { "already" } else { "now" };
-        let line = format!("{} is in the pool {when}, as server {}", answer.host, answer.server);
-        output::done(global.json, &answer, &line)
+        let probe = admin::PeerProbe { host, port, fingerprint: self.fingerprint };
+        let answer = take_in(global, probe, "confirm it with --fingerprint")?;
+        output::done(global.json, &answer, &line(&answer))
     }
+}
+
+/// What became of a server.
+pub(in crate::commands) fn line(answer: &admin::PeerProbed) -> String {
+    let when = if answer.already { "already" } else { "now" };
+    format!("{} is in the pool {when}, as server {}", answer.host, answer.server)
+}
+
+/// Takes a server in. Whoever is at the terminal confirms its fingerprint if it has to be; `how`: what else to do with it.
+pub(in crate::commands) fn take_in(
+    global: &Global,
+    mut probe: admin::PeerProbe,
+    how: &str,
+) -> anyhow::Result<admin::PeerProbed> {
+    let mut answer = ask_patiently(global, &probe)?;
+    if let Some(shown) = answer.confirm.take() {
+        let host = probe.host.clone();
+        if !std::io::stdin().is_terminal() {
+            bail!(
+                "probe {host}: it shows fingerprint {shown}: compare it with the one in its log, and {how} {shown}"
+            );
+        }
+        // Not answered by --yes: somebody has to look.
+        let asking = Global { yes: false, ..global.clone() };
+        let question = format!("Server {host} shows fingerprint {shown}. Is it the one in its log?");
+        confirm::confirm(&asking, &question)?;
+        probe.fingerprint = Some(shown);
+        answer = ask_patiently(global, &probe)?;
+    }
+    Ok(answer)
 }
 
 /// A server that was started a moment ago may not answer yet.
