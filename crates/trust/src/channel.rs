@@ -9,6 +9,9 @@ use std::sync::Arc;
 
 /// Bytes that are read from a socket at once: from few, so that idle connections are small, to many.
 const ROOM: std::ops::RangeInclusive<usize> = 4 << 10..=256 << 10;
+/// So many times in a row an eighth of the room has to be enough before there is less of it: a connection on which small and
+/// large pieces come by turns would get other memory each time.
+const SMALL_IN_A_ROW: u8 = 64;
 /// Sealed bytes that may wait for the socket.
 const UNSENT: usize = 256 << 10;
 
@@ -20,8 +23,30 @@ pub struct Channel {
     incoming: Vec<u8>,
     from: usize,
     to: usize,
-    /// How much to read at once the next time.
-    room: usize,
+    room: Room,
+}
+
+/// How much is read at once.
+#[derive(Debug)]
+struct Room {
+    /// The next time, in bytes.
+    next: usize,
+    /// How often in a row an eighth was enough.
+    small: u8,
+}
+
+impl Room {
+    /// So many bytes came, and there was room for `had`.
+    fn came(&mut self, bytes: usize, had: usize) {
+        if bytes == had {
+            self.next = (self.next * 4).min(*ROOM.end());
+        }
+        self.small = if bytes < had / 8 { self.small + 1 } else { 0 };
+        if self.small == SMALL_IN_A_ROW {
+            self.small = 0;
+            self.next = (self.next / 4).max(*ROOM.start());
+        }
+    }
 }
 
 /// Gives what is to be written to a function.
@@ -64,7 +89,13 @@ impl Channel {
 
     fn new(mut connection: Connection) -> Channel {
         connection.set_buffer_limit(Some(UNSENT));
-        Channel { connection, incoming: Vec::new(), from: 0, to: 0, room: *ROOM.start() }
+        Channel {
+            connection,
+            incoming: Vec::new(),
+            from: 0,
+            to: 0,
+            room: Room { next: *ROOM.start(), small: 0 },
+        }
     }
 
     /// Whether the handshake is not over on this side.
@@ -84,8 +115,8 @@ impl Channel {
     pub fn room(&mut self) -> &mut [u8] {
         if self.from == self.to {
             (self.from, self.to) = (0, 0);
-            if self.incoming.len() != self.room {
-                self.incoming.resize(self.room, 0);
+            if self.incoming.len() != self.room.next {
+                self.incoming.resize(self.room.next, 0);
                 self.incoming.shrink_to_fit();
             }
         }
@@ -99,11 +130,7 @@ impl Channel {
     pub fn received(&mut self, bytes: usize) {
         self.to += bytes;
         assert!(self.to <= self.incoming.len(), "no more comes than there is room for");
-        if bytes == self.incoming.len() {
-            self.room = (self.room * 4).min(*ROOM.end());
-        } else if bytes < self.incoming.len() / 8 {
-            self.room = (self.room / 4).max(*ROOM.start());
-        }
+        self.room.came(bytes, self.incoming.len());
     }
 
     /// Gives the next of what came to TLS; false if nothing is left.
@@ -206,5 +233,28 @@ impl Channel {
     /// Says that nothing more will be sent.
     pub fn close(&mut self) {
         self.connection.send_close_notify();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// It grows at once, and gets less only when little has come for long.
+    #[test]
+    fn small_and_large_pieces_by_turns_leave_the_room_as_it_is() {
+        let mut room = Room { next: *ROOM.start(), small: 0 };
+        (0..4).for_each(|_| room.came(room.next, room.next));
+        assert_eq!(room.next, *ROOM.end());
+        for _ in 0..1000 {
+            room.came(100, room.next);
+            room.came(room.next / 2, room.next);
+            assert_eq!(room.next, *ROOM.end());
+        }
+        let mut small = || {
+            room.came(100, room.next);
+            room.next > *ROOM.start()
+        };
+        assert_eq!((0..1000).take_while(|_| small()).count(), 3 * usize::from(SMALL_IN_A_ROW) - 1);
     }
 }
