@@ -290,13 +290,9 @@ fn configuration(bytes: &[u8]) -> bool {
     };
     let mut done = false;
     for state in states() {
-        let changes = cluster::config::diff(state, &document, 1);
-        let new = document.servers.iter().filter(|s| {
-            changes.iter().any(|c| matches!(c, cluster::config::Change::TakeIn(new) if new.host == s.host))
-        });
-        let planned = cluster::config::with_servers(state, new);
+        let planned = cluster::config::with_servers(state, &document);
         if let Ok(command) = cluster::config::to_command(&planned, &document, 1) {
-            let mut state = planned.clone();
+            let mut state = planned;
             done |= state.apply(&command).is_ok();
             state.check();
         }

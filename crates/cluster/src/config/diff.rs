@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fmt};
 
 use super::client::client_keys;
-use super::{ClientDoc, Document, ServerDoc, VolumeDoc};
+use super::{ClientDoc, Document, ServerDoc, VolumeDoc, lacking};
 use crate::{State, Status};
 
 /// One change; its `Display` is a line for people.
@@ -82,8 +82,7 @@ impl fmt::Display for Change {
 ///
 /// `now`, in seconds since 1970: keys that have ended by then are none.
 pub fn diff(state: &State, document: &Document, now: u64) -> Vec<Change> {
-    let lacks = |doc: &&ServerDoc| state.server_by_host(&doc.host).is_none();
-    let servers = document.servers.iter().filter(lacks).cloned().map(Change::TakeIn);
+    let servers = lacking(state, document).cloned().map(Change::TakeIn);
     let volumes = document.volumes.iter().flat_map(|doc| volume(state, doc));
     let keys = client_keys(state, now);
     let client = |doc: &ClientDoc| match keys.iter().find(|(key, _)| key.name == doc.name) {

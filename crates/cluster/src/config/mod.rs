@@ -79,18 +79,23 @@ pub fn to_command(state: &State, document: &Document, created: u64) -> Result<Co
     Ok(Command::ApplyConfig { volumes, expect_brick: Some(state.next_brick) })
 }
 
-/// The pool with servers that are to be taken in, to see what it would refuse then.
-pub fn with_servers<'a>(state: &State, servers: impl IntoIterator<Item = &'a ServerDoc>) -> State {
-    let mut state = state.clone();
-    for server in servers {
-        let (id, host) = (state.next_server, server.host.clone());
+/// The pool with the servers that it lacks of a document, to see what it would refuse then.
+pub fn with_servers(state: &State, document: &Document) -> State {
+    let mut planned = state.clone();
+    for server in lacking(state, document) {
+        let (id, host) = (planned.next_server, server.host.clone());
         // Nobody draws such an identity.
         let identity = format!("planned{:025x}", id.0);
-        let planned = Server { id, identity, address: host.clone(), host, role: Role::Learner, lost: false };
-        state.servers.insert(id, planned);
-        state.next_server = ServerId(id.0.saturating_add(1));
+        let newcomer = Server { id, identity, address: host.clone(), host, role: Role::Learner, lost: false };
+        planned.servers.insert(id, newcomer);
+        planned.next_server = ServerId(id.0.saturating_add(1));
     }
-    state
+    planned
+}
+
+/// The servers of a document that the pool lacks.
+fn lacking<'a>(state: &State, document: &'a Document) -> impl Iterator<Item = &'a ServerDoc> {
+    document.servers.iter().filter(|doc| state.server_by_host(&doc.host).is_none())
 }
 
 fn resolve(state: &State, doc: &VolumeDoc, created: u64) -> Result<ConfigVolume, Refusal> {

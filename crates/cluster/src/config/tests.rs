@@ -220,7 +220,7 @@ fn servers_that_the_pool_lacks_are_taken_in_first() {
     assert_eq!(changes[1], Change::Create { volume: "n".into(), bricks: 2 });
     assert_eq!(changes.len(), 2);
     assert!(to_command(&state, &document, 0).is_err(), "its bricks are nobody's yet");
-    let mut planned = with_servers(&state, [&h9]);
+    let mut planned = with_servers(&state, &document);
     let command = to_command(&planned, &document, 0).unwrap();
     planned.apply(&command).unwrap();
 }

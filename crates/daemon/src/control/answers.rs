@@ -4,10 +4,12 @@
 //! other.
 
 use admin::ErrorCode::Exists;
-use admin::{AdminError, ErrorCode, KeyLine, KeyRole, OptionLine, ServerRole, SignedBy, VolumeState};
-use cluster::{Key, KeyHolder, KeyRefusal, Refusal, Role, State, Status};
+use admin::{
+    AdminError, ClientAdd, ErrorCode, KeyLine, KeyRole, OptionLine, ServerRole, SignedBy, VolumeState,
+};
+use cluster::{ClientKey, Key, KeyHolder, KeyRefusal, KeySubdir, Refusal, Role, State, Status};
 use config_store::ProposeError;
-use ids::KeyId;
+use ids::{KeyId, VolumeId};
 use transport::TransportError;
 
 /// A refusal because of the present state.
@@ -198,14 +200,18 @@ pub(super) fn told_user(cluster::KeyUser { uid, gid, groups }: &cluster::KeyUser
     admin::KeyUser { uid: *uid, gid: *gid, groups: groups.clone() }
 }
 
-/// The other way.
-pub(super) fn asked_squash(admin::Squash { uid, gid }: admin::Squash) -> cluster::Squash {
-    cluster::Squash { uid, gid }
-}
-
-/// The other way.
-pub(super) fn asked_user(admin::KeyUser { uid, gid, groups }: admin::KeyUser) -> cluster::KeyUser {
-    cluster::KeyUser { uid, gid, groups }
+/// The key that somebody asks for.
+pub(super) fn asked_client(asked: ClientAdd, volume: VolumeId, subdir: Option<KeySubdir>) -> ClientKey {
+    let squash = |admin::Squash { uid, gid }| cluster::Squash { uid, gid };
+    let user = |admin::KeyUser { uid, gid, groups }| cluster::KeyUser { uid, gid, groups };
+    ClientKey {
+        name: asked.name,
+        volume,
+        read_only: asked.read_only,
+        squash: asked.squash.map(squash),
+        users: asked.users.into_iter().map(user).collect(),
+        subdir,
+    }
 }
 
 #[cfg(test)]

@@ -4,13 +4,13 @@
 //! by a request of its own: an administrator may have to look at a server, and a key's file goes to whoever asks for it.
 
 use super::Control;
-use super::answers::{asked_squash, asked_user, conflict, refused, told_squash, told_user};
+use super::answers::{asked_client, conflict, refused, told_squash, told_user};
 use super::secure::key_name;
 use super::volumes::volume;
 use crate::clock::unix_now;
 use admin::{AdminError, Changes, ClientAdd, ConfigApply, ErrorCode, PeerProbe};
 use cluster::config::{self, Change, ClientDoc, Document, ServerDoc};
-use cluster::{ClientKey, Command, Key, KeyHolder, State};
+use cluster::{Command, Key, KeyHolder, State};
 use std::sync::Arc;
 
 /// The document, or where it is wrong.
@@ -114,8 +114,7 @@ impl Control {
         for server in &changes.servers {
             self.check_probe(state, server).await?;
         }
-        let missing = |s: &&ServerDoc| changes.servers.iter().any(|probe| probe.host == s.host);
-        let planned = config::with_servers(state, document.servers.iter().filter(missing));
+        let planned = config::with_servers(state, document);
         let command = command(&planned, document)?;
         let (mut after, _) = self.check_new_bricks(state, (&planned, &command), false).await?;
         for key in &changes.keys {
@@ -130,10 +129,7 @@ impl Control {
         self.own_keys().map_err(before)?;
         key_name(&key.name)?;
         let volume = volume(state, &key.volume).map_err(before)?.id;
-        let squash = key.squash.map(asked_squash);
-        let users = key.users.iter().cloned().map(asked_user).collect();
-        let (name, read_only) = (key.name.clone(), key.read_only);
-        let client = ClientKey { name, volume, read_only, squash, users, subdir: None };
+        let client = asked_client(key.clone(), volume, None);
         let key = Key { holder: KeyHolder::Client(client), created: unix_now(), until: None };
         state.apply(&Command::AddKey(key)).map(drop).map_err(|e| before(refused(&e)))
     }

@@ -25,14 +25,7 @@ impl Control {
             return probed.map_err(|e| e.before("probe "));
         }
         let _one = self.changing.lock().await;
-        let answer = self.ask_cluster(&address, ClusterRequest::Identify).await;
-        let answer = match answer {
-            Ok(answer) => answer,
-            Err(e) => return Err(self.why_not_asked(&address, e).await.before("probe ")),
-        };
-        let Some(candidate) = answer.candidate() else {
-            return Err(failed(format!("probe {address}: it gave an unexpected answer")));
-        };
+        let candidate = self.plain_newcomer_at(&address).await.map_err(|e| e.before("probe "))?;
         let state = self.linearizable().await?;
         let admitted = state.admit(&name, &address, &candidate);
         let id = match admitted.map_err(|e| conflict(format!("probe {name}: {e}")))? {
@@ -73,14 +66,19 @@ impl Control {
         address: &str,
         confirmed: Option<&str>,
     ) -> Result<Option<Candidate>, AdminError> {
-        if self.shared.is_secured() {
-            return match self.find_newcomer(address, confirmed).await? {
-                Found::Newcomer(newcomer) => newcomer.candidate().await.map(Some),
-                Found::Unconfirmed(_) => Ok(None),
-            };
+        if !self.shared.is_secured() {
+            return self.plain_newcomer_at(address).await.map(Some);
         }
+        match self.find_newcomer(address, confirmed).await? {
+            Found::Newcomer(newcomer) => newcomer.candidate().await.map(Some),
+            Found::Unconfirmed(_) => Ok(None),
+        }
+    }
+
+    /// The same, of a server for a pool without keys.
+    async fn plain_newcomer_at(&self, address: &str) -> Result<Candidate, AdminError> {
         match self.ask_cluster(address, ClusterRequest::Identify).await {
-            Ok(answer) => answer.candidate().map(Some).ok_or_else(|| unexpected(address)),
+            Ok(answer) => answer.candidate().ok_or_else(|| unexpected(address)),
             Err(e) => Err(self.why_not_asked(address, e).await),
         }
     }

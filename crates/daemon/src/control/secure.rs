@@ -10,7 +10,7 @@ use crate::limits::{ADMIN_WAIT, SECURED_WAIT};
 use admin::{
     AdminError, ClientAdd, ClientRotate, GetPoolToken, KeyList, KeyMade, KeysRevoked, PoolSecured, PoolToken,
 };
-use cluster::{ClientKey, Command, Key, KeyHolder, KeyRefusal, Outcome, State, Token, is_local_name};
+use cluster::{Command, Key, KeyHolder, KeyRefusal, Outcome, State, Token, is_local_name};
 use ids::{KeyId, ServerId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -150,20 +150,16 @@ impl Control {
     }
 
     pub(super) async fn client_add(&self, request: ClientAdd) -> Result<KeyMade, AdminError> {
-        let ClientAdd { name, volume: of, read_only, squash, users, subdir, expires } = request;
         self.own_keys()?;
-        let holder = key_name(&name)?;
-        let volume = volume(&*self.linearizable().await?, &of)?.id;
+        let (name, holder) = (request.name.clone(), key_name(&request.name)?);
+        let volume = volume(&*self.linearizable().await?, &request.volume)?.id;
         let created = unix_now();
-        let until = expires.map(|after| created.saturating_add(after));
-        let squash = squash.map(answers::asked_squash);
-        let users = users.into_iter().map(answers::asked_user).collect();
-        let subdir = match subdir {
-            Some(path) => Some(self.subdir_of(&of, path).await?),
+        let until = request.expires.map(|after| created.saturating_add(after));
+        let subdir = match &request.subdir {
+            Some(path) => Some(self.subdir_of(&request.volume, path.clone()).await?),
             None => None,
         };
-        let client = ClientKey { name: name.clone(), volume, read_only, squash, users, subdir };
-        let client = KeyHolder::Client(client);
+        let client = KeyHolder::Client(answers::asked_client(request, volume, subdir));
         let number = self.add_key(Key { holder: client, created, until }).await?;
         self.made((name, number), Holder::Client(holder), until).await
     }
