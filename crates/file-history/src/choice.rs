@@ -123,6 +123,17 @@ impl<V: Clone + Ord> Choice<V> {
         self.maybe.clear();
     }
 
+    /// It is not that.
+    pub(crate) fn rule_out(&mut self, value: &V) -> Shown {
+        self.maybe.retain(|v| v.as_ref() != Some(value));
+        if self.now.as_ref() != Some(value) {
+            return Shown::Kept;
+        }
+        let Some(other) = self.maybe.pop() else { return Shown::Wrong };
+        self.now = other;
+        Shown::Lost
+    }
+
     pub(crate) fn show(&mut self, value: &V) -> Shown {
         if self.now.as_ref() == Some(value) {
             self.maybe.clear();

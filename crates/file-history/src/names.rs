@@ -165,8 +165,8 @@ type Slot = Choice<Option<Obj>>;
 pub(crate) struct State {
     slots: BTreeMap<Key, Slot>,
     lives: BTreeMap<Obj, Life>,
-    /// Entries from which a file went to one in a directory of another set, by a rename that nobody was told of: if that set
-    /// loses it, the file is where it was.
+    /// Entries from which a file went to one in a directory of another set, by a rename that this one has not synced: if
+    /// that set loses it, the file is where it was.
     left: BTreeMap<Key, (Obj, Key)>,
     /// Objects of other sets to which an entry of this set leads that was made and not synced. What lies there in the
     /// object's place may be gone after a loss, whatever the object's own set has synced.
@@ -312,15 +312,21 @@ impl Names {
             return Some(state);
         }
         state.put(key, slot);
-        let moved = state.left.iter().find(|(_, (_, to))| *to == key);
-        if let Some((from, obj)) = moved.map(|(from, (obj, _))| (*from, *obj)) {
+        let moved = state.left.iter().find(|(from, (_, to))| *to == key || **from == key);
+        if let Some((from, obj, to)) = moved.map(|(from, (obj, to))| (*from, *obj, *to)) {
             state.left.remove(&from);
-            let mut slot = state.slot(from);
-            let back = Some(obj).filter(|_| value != Some(obj));
-            if slot.show(&back) == Shown::Wrong {
+            let other = if key == to { from } else { to };
+            let mut slot = state.slot(other);
+            // It is at one of the two.
+            let told = match (value == Some(obj), key == to) {
+                (false, _) => slot.show(&Some(obj)),
+                (true, true) => slot.show(&None),
+                (true, false) => slot.rule_out(&Some(obj)),
+            };
+            if told == Shown::Wrong {
                 return None;
             }
-            state.put(from, slot);
+            state.put(other, slot);
         }
         if shown == Shown::Lost {
             state.change(key.dir, |l| l.lost = true);

@@ -11,6 +11,7 @@ use ids::{BrickId, Epoch, Fid, Lsn, SessionId};
 use namespace::placement::SetRoom;
 use replica::{Input, Role, SyncToken};
 use wire::peer::Stamp;
+use wire::reply::Room;
 
 /// How one brick does.
 #[derive(Clone, Debug)]
@@ -118,7 +119,12 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let view = settings.view.clone();
         let before = core::mem::replace(&mut self.settings, settings);
         self.on_rebalance_settings(before.rebalance);
+        let new_view = view.epoch > self.replica.view().epoch;
         self.feed(cx, Input::View(view));
+        if new_view {
+            // The primary may remember the room of this brick from before it was closed.
+            self.measure_room(cx);
+        }
         // One that was joining may have been removed: its link tells nothing of it any more, and nobody waits for it.
         for brick in before.members.into_keys() {
             if !self.settings.members.contains_key(&brick) {
@@ -181,10 +187,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// A second has passed: lazily kept attributes go to disk, room is measured, unclaimed files go.
     pub(crate) fn maintain(&mut self, cx: &mut Cx<'_, B, R>) {
         self.flush_now_and_then(cx);
-        if let Ok(room) = self.brick.room() {
+        if let Some(room) = self.measure_room(cx) {
             self.min_free = room.total / 100 * self.settings.min_free_percent;
-            let (lsn, available) = (self.replica.durable(), room.available);
-            self.feed(cx, Input::Durable { lsn, available });
             if self.is_primary() {
                 let available = self.replica.available().min(room.available).saturating_sub(self.min_free);
                 cx.out.push(Output::Room(SetRoom {
@@ -207,6 +211,14 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         self.resolve_files(cx);
         self.rebalance_on(cx);
         self.look_at_far_names(cx);
+    }
+
+    /// Looks how much room there is on this brick, and tells the primary.
+    fn measure_room(&mut self, cx: &mut Cx<'_, B, R>) -> Option<Room> {
+        let room = self.brick.room().ok()?;
+        let (lsn, available) = (self.replica.durable(), room.available);
+        self.feed(cx, Input::Durable { lsn, available });
+        Some(room)
     }
 
     /// Bytes free for users on this brick.

@@ -48,6 +48,18 @@ fn unlink(rig: &mut Rig, session: u64, file: &str) {
     assert!(out.len() == 1 && out[0].contains("done"), "{out:?}");
 }
 
+/// The primary may remember the room of before this brick was closed, when its disk was full.
+#[test]
+fn a_brick_says_how_much_room_it_has_when_it_comes_into_a_view() {
+    let mut rig = Rig::primary(&[]);
+    rig.follow(2);
+    let told = rig.second_says(2);
+    assert!(
+        told.iter().any(|m| matches!(m, PeerBody::Ack { available, .. } if *available == 1 << 39)),
+        "{told:?}"
+    );
+}
+
 #[test]
 fn a_file_lives_while_a_session_holds_it_open() {
     for created_open in [true, false] {

@@ -432,7 +432,7 @@ impl Names {
             if let Some(moved) = source.filter(|_| self.objects[from.dir].set != self.objects[to.dir].set) {
                 self.link_afar(&mut next, to.dir, moved);
             }
-            if let (Some(moved), None) = (source, told) {
+            if let Some(moved) = source {
                 self.leave(&mut next, *from, moved, *to);
             }
             if let Some(replaced) = target.filter(|_| !exchange) {
@@ -447,7 +447,8 @@ impl Names {
         out.push(next);
     }
 
-    /// A file goes to a directory of another set, and nobody is told: the entry there decides, and need not be on disk yet.
+    /// A file goes to a directory of another set: the entry there decides, and need not be on disk yet, also when it is
+    /// answered because it could not be synced.
     fn leave(&self, s: &mut State, from: Key, moved: Obj, to: Key) {
         if self.objects[from.dir].set != self.objects[to.dir].set && self.is_tracked(to.dir) {
             s.left.insert(from, (moved, to));

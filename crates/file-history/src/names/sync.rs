@@ -9,6 +9,9 @@ impl Names {
         let mut slot = s.slot(key);
         slot.sync();
         let leads = if slot.is_certain() { slot.kept().copied().flatten() } else { None };
+        if slot.is_certain() {
+            s.left.retain(|_, (_, to)| *to != key);
+        }
         s.put(key, slot);
         if let Some(obj) = leads {
             s.change(obj, |l| l.anchored = true);

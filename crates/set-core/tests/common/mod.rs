@@ -157,6 +157,13 @@ impl Rig {
         self.view(BrickId(primary), [BrickId(primary), ME].into())
     }
 
+    /// What this brick tells others when it comes into such a view.
+    pub fn second_says(&mut self, primary: u32) -> Vec<PeerBody> {
+        self.epoch += 1;
+        let settings = self.settings(BrickId(primary), [BrickId(primary), ME].into());
+        self.messages(Input::Settings(settings))
+    }
+
     pub fn step(&mut self, input: Input<To>) -> Vec<String> {
         self.outputs(input).into_iter().map(line).collect()
     }
