@@ -116,10 +116,15 @@ impl Names {
         }
         s.fresh_links.retain(|(at, _)| *at != set);
         for (from, (obj, to)) in s.left.clone() {
-            if self.objects[to.dir].set == set {
+            let [there, away, home] = [from.dir, to.dir, obj].map(|o| self.objects[o].set == set);
+            if there || away || home {
                 let mut slot = s.slot(from);
                 slot.widen([Some(Some(obj))]);
                 s.put(from, slot);
+            }
+            // Where the file was, or is, something was lost as well: it may have neither name.
+            if there || home {
+                s.left.remove(&from);
             }
         }
         let objects: Vec<Obj> = s.lives.keys().filter(|o| self.objects[**o].set == set).copied().collect();

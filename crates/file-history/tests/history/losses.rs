@@ -422,6 +422,31 @@ fn a_rename_to_another_set_is_lost_with_its_new_name() {
     nowhere.refused();
 }
 
+/// The set of its old name loses all that is known of a file that was not synced, too: it has neither name.
+#[test]
+fn a_rename_to_another_set_may_be_lost_with_the_file() {
+    let there = |n| Fid { set: SetId(2), ..fid(n) };
+    for order in [[SetId(1), SetId(2)], [SetId(2), SetId(1)]] {
+        let mut s = Script::default();
+        s.call(make(root(), "d", Node::Dir), attr(dir(there(1))));
+        s.call(Op::SyncFs, done());
+        s.fsync(there(1), done());
+        s.call(make(there(1), "a", Node::File), attr(file(there(2), 1, 0)));
+        let (old, to_name) = (name("a"), name("b"));
+        let (parent, to_parent) = (there(1), root());
+        let op = Op::MoveIn { from: SetId(2), parent, name: old.clone(), to_parent, to_name, flags: 0 };
+        s.call(op, done());
+        for set in order {
+            s.lose();
+            s.losses.last_mut().unwrap().set = set;
+        }
+        s.lookup(root(), "b", Err(Errno::ENOENT));
+        s.call(Op::GetAttr { fid: there(2) }, Err(Errno::ESTALE));
+        s.call(Op::Lookup { parent: there(1), name: old }, Err(Errno::ENOENT));
+        s.accepted();
+    }
+}
+
 #[test]
 fn a_removal_that_was_not_synced_may_be_lost() {
     let mut s = synced();
