@@ -24,6 +24,8 @@ pub(crate) type Untagged = (Handle, Vec<u8>);
 
 /// Moves the set's own directories that lie beneath such as lost their tags to lost+found, each by its fid, and names of its
 /// files there to their folders. Whether there were any. One that the index has elsewhere is a copy that somebody made with its tag.
+///
+/// They are on disk there before what they lay in leaves its place: after another power cut nobody looks into it.
 pub(crate) fn bring_out(
     at: &Site,
     untagged: &[Untagged],
@@ -75,6 +77,9 @@ pub(crate) fn bring_out(
             let name = String::from_utf8_lossy(&name);
             tracing::warn!(brick = %at.path.display(), fid = %tag.fid, %name, "a power cut took the tag of the copy above a directory: it goes to .mortar/limbo, where it is served");
         }
+    }
+    if any {
+        at.root.sync_all()?;
     }
     Ok(any)
 }

@@ -478,6 +478,11 @@ fn a_power_cut_keeps_what_was_moved_beneath_a_copy_that_lost_its_tag() {
         if seed % 2 == 0 {
             disk.lose_index();
         }
+        // The power fails again, before anything was synced.
+        if seed % 4 < 2 {
+            drop(disk.open().unwrap());
+            disk.crash_by_chance(CrashRule::Hostile, seed);
+        }
         let mut b = disk.open().unwrap();
         let entry = |b: &mut Brick, n| b.lookup(ours(101), &name(n)).map(|e| e.map(|e| e.fid));
         assert_eq!(
