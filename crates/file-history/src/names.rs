@@ -161,13 +161,22 @@ struct Life {
 
 type Slot = Choice<Option<Obj>>;
 
+/// Where a file went.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Departure {
+    obj: Obj,
+    to: Key,
+    /// The file has one of the two names: nothing but the new one was lost since.
+    whole: bool,
+}
+
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
 pub(crate) struct State {
     slots: BTreeMap<Key, Slot>,
     lives: BTreeMap<Obj, Life>,
     /// Entries from which a file went to one in a directory of another set, by a rename that this one has not synced: if
     /// that set loses it, the file is where it was.
-    left: BTreeMap<Key, (Obj, Key)>,
+    left: BTreeMap<Key, Departure>,
     /// Objects of other sets to which an entry of this set leads that was made and not synced. What lies there in the
     /// object's place may be gone after a loss, whatever the object's own set has synced.
     fresh_links: BTreeSet<(SetId, Obj)>,
@@ -288,7 +297,7 @@ impl Names {
         let mut slot = state.slot(key);
         slot.set(Some(value), self.is_tracked(key.dir));
         state.put(key, slot);
-        state.left.retain(|from, (_, to)| *from != key && *to != key);
+        state.left.retain(|from, departure| *from != key && departure.to != key);
     }
 
     /// An entry in this directory was made that leads to an object of another set.
@@ -312,21 +321,8 @@ impl Names {
             return Some(state);
         }
         state.put(key, slot);
-        let moved = state.left.iter().find(|(from, (_, to))| *to == key || **from == key);
-        if let Some((from, obj, to)) = moved.map(|(from, (obj, to))| (*from, *obj, *to)) {
-            state.left.remove(&from);
-            let other = if key == to { from } else { to };
-            let mut slot = state.slot(other);
-            // It is at one of the two.
-            let told = match (value == Some(obj), key == to) {
-                (false, _) => slot.show(&Some(obj)),
-                (true, true) => slot.show(&None),
-                (true, false) => slot.rule_out(&Some(obj)),
-            };
-            if told == Shown::Wrong {
-                return None;
-            }
-            state.put(other, slot);
+        if !self.show_departure(&mut state, key, value) {
+            return None;
         }
         if shown == Shown::Lost {
             state.change(key.dir, |l| l.lost = true);
@@ -345,6 +341,30 @@ impl Names {
             }
         }
         Some(state)
+    }
+
+    /// The entry turns out to be this: with it the other end of a rename is decided. Whether it can be so.
+    fn show_departure(&self, state: &mut State, key: Key, value: Option<Obj>) -> bool {
+        let found = state.left.iter().find(|(from, departure)| **from == key || departure.to == key);
+        let Some((from, Departure { obj, to, whole })) = found.map(|(from, departure)| (*from, *departure))
+        else {
+            return true;
+        };
+        state.left.remove(&from);
+        if !whole {
+            return true;
+        }
+        let other = if key == to { from } else { to };
+        let mut slot = state.slot(other);
+        let shown = if value != Some(obj) {
+            slot.show(&Some(obj))
+        } else if key == to {
+            slot.show(&None)
+        } else {
+            slot.rule_out(&Some(obj))
+        };
+        state.put(other, slot);
+        shown != Shown::Wrong
     }
 
     /// The states in which the entry is known, and what it is.

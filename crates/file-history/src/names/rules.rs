@@ -1,6 +1,6 @@
 //! What POSIX says about each question.
 
-use super::{Ask, Key, Names, Obj, Presence, S_IFDIR, State, Told};
+use super::{Ask, Departure, Key, Names, Obj, Presence, S_IFDIR, State, Told};
 use wire::Errno;
 
 /// Whether an answer, if there is one, is one of these errors.
@@ -431,8 +431,6 @@ impl Names {
             self.set(&mut next, *from, if *exchange { target } else { None });
             if let Some(moved) = source.filter(|_| self.objects[from.dir].set != self.objects[to.dir].set) {
                 self.link_afar(&mut next, to.dir, moved);
-            }
-            if let Some(moved) = source {
                 self.leave(&mut next, *from, moved, *to);
             }
             if let Some(replaced) = target.filter(|_| !exchange) {
@@ -450,8 +448,8 @@ impl Names {
     /// A file goes to a directory of another set: the entry there decides, and need not be on disk yet, also when it is
     /// answered because it could not be synced.
     fn leave(&self, s: &mut State, from: Key, moved: Obj, to: Key) {
-        if self.objects[from.dir].set != self.objects[to.dir].set && self.is_tracked(to.dir) {
-            s.left.insert(from, (moved, to));
+        if self.is_tracked(to.dir) {
+            s.left.insert(from, Departure { obj: moved, to, whole: true });
         }
     }
 

@@ -1,6 +1,6 @@
 //! Syncs and power cuts.
 
-use super::{Ask, Key, Names, Obj, Presence, State};
+use super::{Ask, Departure, Key, Names, Obj, Presence, State};
 use ids::SetId;
 
 impl Names {
@@ -8,11 +8,12 @@ impl Names {
     fn keep(&self, s: &mut State, key: Key) {
         let mut slot = s.slot(key);
         slot.sync();
-        let leads = if slot.is_certain() { slot.kept().copied().flatten() } else { None };
-        if slot.is_certain() {
-            s.left.retain(|_, (_, to)| *to != key);
-        }
+        let certain = slot.is_certain();
+        let leads = slot.kept().copied().flatten().filter(|_| certain);
         s.put(key, slot);
+        if certain {
+            s.left.retain(|_, departure| departure.to != key);
+        }
         if let Some(obj) = leads {
             s.change(obj, |l| l.anchored = true);
             if self.objects[obj].set == self.objects[key.dir].set {
@@ -115,17 +116,17 @@ impl Names {
             s.put(key, slot);
         }
         s.fresh_links.retain(|(at, _)| *at != set);
-        for (from, (obj, to)) in s.left.clone() {
-            let [there, away, home] = [from.dir, to.dir, obj].map(|o| self.objects[o].set == set);
-            if there || away || home {
+        for (from, Departure { obj, to, .. }) in s.left.clone() {
+            if self.objects[to.dir].set == set {
                 let mut slot = s.slot(from);
                 slot.widen([Some(Some(obj))]);
                 s.put(from, slot);
             }
-            // Where the file was, or is, something was lost as well: it may have neither name.
-            if there || home {
-                s.left.remove(&from);
-            }
+        }
+        let loses = |o: Obj| self.objects[o].set == set;
+        for (from, departure) in &mut s.left {
+            // Where the file was, or its own set: it may have neither name.
+            departure.whole &= !loses(from.dir) && !loses(departure.obj);
         }
         let objects: Vec<Obj> = s.lives.keys().filter(|o| self.objects[**o].set == set).copied().collect();
         for obj in objects {

@@ -398,18 +398,14 @@ fn a_rename_to_another_set_is_lost_with_its_new_name() {
     };
     for told in [false, true] {
         for (stays, back) in [(false, true), (true, false), (true, true), (false, false)] {
-            let mut s = moved(told, false);
-            new_name(&mut s, stays);
-            lookup(&mut s, back);
-            if stays != back {
-                s.accepted()
-            } else {
-                s.refused()
+            let [mut new_first, mut old_first] = [moved(told, false), moved(told, false)];
+            new_name(&mut new_first, stays);
+            lookup(&mut new_first, back);
+            lookup(&mut old_first, back);
+            new_name(&mut old_first, stays);
+            for s in [new_first, old_first] {
+                if stays != back { s.accepted() } else { s.refused() }
             }
-            let mut s = moved(told, false);
-            lookup(&mut s, back);
-            new_name(&mut s, stays);
-            if stays != back { s.accepted() } else { s.refused() }
         }
         let mut synced = moved(told, true);
         lookup(&mut synced, true);
@@ -444,6 +440,29 @@ fn a_rename_to_another_set_may_be_lost_with_the_file() {
         s.call(Op::GetAttr { fid: there(2) }, Err(Errno::ESTALE));
         s.call(Op::Lookup { parent: there(1), name: old }, Err(Errno::ENOENT));
         s.accepted();
+    }
+}
+
+/// Only the set of its new name brings the old one back.
+#[test]
+fn a_rename_to_another_set_that_was_synced_where_the_file_was_is_not_undone_by_a_loss_there() {
+    let there = |n| Fid { set: SetId(2), ..fid(n) };
+    for (lost, other, fine) in [(SetId(2), SET, false), (SET, SetId(2), true)] {
+        let mut s = Script::default();
+        s.call(make(root(), "d", Node::Dir), attr(dir(there(1))));
+        s.call(make(there(1), "a", Node::File), attr(file(there(2), 1, 0)));
+        s.fsync(there(2), done());
+        let (old, to_name) = (name("a"), name("b"));
+        let (parent, to_parent) = (there(1), root());
+        let op = Op::MoveIn { from: SetId(2), parent, name: old.clone(), to_parent, to_name, flags: 0 };
+        s.call(op, done());
+        s.fsync(there(1), done());
+        s.lose();
+        s.losses[0].set = lost;
+        s.call(Op::Lookup { parent: there(1), name: old }, attr(file(there(2), 1, 0)));
+        s.lose();
+        s.losses[1].set = other;
+        if fine { s.accepted() } else { s.refused() }
     }
 }
 

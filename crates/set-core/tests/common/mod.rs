@@ -130,9 +130,13 @@ impl Rig {
     }
 
     fn view(&mut self, primary: BrickId, in_sync: BTreeSet<BrickId>) -> Vec<String> {
+        let input = self.new_view(primary, in_sync);
+        self.step(input)
+    }
+
+    fn new_view(&mut self, primary: BrickId, in_sync: BTreeSet<BrickId>) -> Input<To> {
         self.epoch += 1;
-        let settings = self.settings(primary, in_sync);
-        self.step(Input::Settings(settings))
+        Input::Settings(self.settings(primary, in_sync))
     }
 
     /// Settings of the present epoch.
@@ -159,9 +163,8 @@ impl Rig {
 
     /// What this brick tells others when it comes into such a view.
     pub fn second_says(&mut self, primary: u32) -> Vec<PeerBody> {
-        self.epoch += 1;
-        let settings = self.settings(BrickId(primary), [BrickId(primary), ME].into());
-        self.messages(Input::Settings(settings))
+        let input = self.new_view(BrickId(primary), [BrickId(primary), ME].into());
+        self.messages(input)
     }
 
     pub fn step(&mut self, input: Input<To>) -> Vec<String> {
