@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 use ids::{Fid, OpId, SetId};
 use namespace::transaction::Mark;
-use wire::op::Intent;
+use wire::op::{EntryName, Intent};
 use wire::{Change, Name};
 
 /// What is known of a marked directory.
@@ -79,9 +79,8 @@ impl Pending {
                 self.files.insert(*fid, MarkedFile { intent: None, since: now, asking: false });
                 return;
             }
-            Change::EndFile { fid, .. } | Change::EndCopy { fid, .. } | Change::Redirect { fid, .. } => {
-                return self.forget_file(*fid);
-            }
+            Change::EndFile { fid, .. } | Change::EndCopy { fid, .. } => return self.forget_file(*fid),
+            Change::Redirect { fid, names, .. } => return self.note_redirected(*fid, names),
             Change::EndTransaction { fid, .. } | Change::Rmdir { fid, .. } => {
                 self.dirs.remove(fid);
                 return;
@@ -90,6 +89,15 @@ impl Pending {
         };
         let marked = Marked { holder: Some(op), since: now, asking: false, entry };
         self.dirs.insert(fid, marked);
+    }
+
+    /// Names of a file lead to its copy now. That ends the mark with which the file left its home. A stub's mark is of another
+    /// transaction: it stays for the name that it is about.
+    fn note_redirected(&mut self, fid: Fid, names: &[EntryName]) {
+        let drop = self.files.get(&fid).and_then(|m| m.intent.as_ref()?.drop.as_ref());
+        if drop.is_none_or(|place| names.contains(place)) {
+            self.forget_file(fid);
+        }
     }
 
     /// A marked directory was met. Its record may no longer be in the journal.
@@ -200,6 +208,40 @@ mod tests {
         assert_eq!(pending.ask_about(NOW, Duration::ZERO), [], "the answer was another transaction's");
         pending.asked(fid, Some(op(3)));
         assert_eq!(pending.ask_about(NOW, Duration::ZERO).len(), 1);
+    }
+
+    /// A file loses one name here, and its home knows that already, while its other names begin to lead to a copy of it.
+    #[test]
+    fn a_stub_stays_marked_while_other_names_are_redirected() {
+        let fid = |n| Fid { set: SetId(1), epoch: Epoch(1), lsn: Lsn(n) };
+        let (file, dir) = (fid(14), fid(2));
+        let place = |s: &str| {
+            let name = Name::new(s.as_bytes()).unwrap_or_else(|_| unreachable!("a name"));
+            EntryName { dir, name }
+        };
+        let intent = Intent { tx: op(19), coordinator: SetId(1), drop: Some(place("n0")), add: None };
+        let redirect = |name: &str| Change::Redirect {
+            fid: file,
+            to: SetId(2),
+            copy: fid(34),
+            kind: 0o100_000,
+            names: [place(name)].into(),
+            dirs: Vec::new(),
+            time: ids::Time { sec: 1, nsec: 0 },
+        };
+        let mut pending = Pending::default();
+        pending.note(NOW, op(20), &Change::PrepareFile { fid: file, intent });
+        pending.note(NOW, op(21), &redirect("n3"));
+        assert!(pending.holds_names(dir), "no listing shows what is to go");
+        assert_eq!(pending.ask_about_files(NOW, Duration::ZERO), [file]);
+        pending.note(NOW, op(22), &redirect("n0"));
+        assert!(!pending.holds_names(dir));
+
+        // At its home the file goes with its last names.
+        let (tx, names) = (op(47), Vec::from([place("n3")]));
+        pending.note(NOW, tx, &Change::Leave { fid: file, tx, to: SetId(2), copy: fid(34), names });
+        pending.note(NOW, op(48), &redirect("n3"));
+        assert_eq!(pending.marked_files(), 0);
     }
 
     #[test]
