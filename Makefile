@@ -10,7 +10,7 @@ TOOLS := git:git fusermount3:fuse3 ip:iproute2 nft:nftables setpriv:util-linux n
   mkfs.ext4:e2fsprogs mkfs.xfs:xfsprogs xfs_io:xfsprogs tar:tar diff:diffutils strace:strace promtool:prometheus \
   curl:curl openssl:openssl python3:python3
 
-.PHONY: help build demo test check unit beside fuzz e2e tools install uninstall packages docs acceptance
+.PHONY: help build demo test compiled released check programs unit fuzz e2e tools install uninstall packages docs acceptance
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -21,20 +21,29 @@ build: ## the release binary: target/release/mortar
 demo: build ## three servers on this machine, a mounted replica volume, what to try next
 	$(BINARY) demo
 
-test: tools check unit beside e2e ## all that CI runs: format, lints, unit tests, simulation, fuzzing, end-to-end tests
+# The end of the release build is one thread's work: it runs beside what all cores can share.
+test: tools ## all that CI runs: format, lints, unit tests, simulation, fuzzing, end-to-end tests
+	$(MAKE) -j2 compiled released
+	$(MAKE) unit e2e
+
+compiled:
+	$(MAKE) check
+	$(MAKE) programs
+	$(MAKE) fuzz
+
+released: build
+	$(MAKE) $(PJDFSTEST)
 
 check: ## format and lints
 	cargo fmt --all --check
 	cargo clippy --workspace --locked --all-targets -- -D warnings
 	cargo clippy --workspace --locked --test e2e -- -D warnings
 
-unit: ## unit tests, house rules and simulation
+programs: ## the programs of all tests
 	cargo test --workspace --locked --lib --bins --tests --test e2e --no-run
-	cargo test --workspace --locked --lib --bins --tests
 
-# The end of the release build is one thread's work.
-beside:
-	$(MAKE) -j2 fuzz build $(PJDFSTEST)
+unit: programs ## unit tests, house rules and simulation
+	cargo test --workspace --locked --lib --bins --tests
 
 fuzz: ## a minute of random and mutated bytes for every decoder
 	cargo build --workspace --locked --bin fuzz
