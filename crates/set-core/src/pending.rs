@@ -29,6 +29,13 @@ struct MarkedFile {
     asking: bool,
 }
 
+impl MarkedFile {
+    /// The name that the file is to lose, if its mark says so.
+    fn drops(&self) -> Option<&EntryName> {
+        self.intent.as_ref()?.drop.as_ref()
+    }
+}
+
 /// What is marked, and who holds it.
 #[derive(Debug, Default)]
 pub struct Pending {
@@ -94,8 +101,8 @@ impl Pending {
     /// Names of a file lead to its copy now. That ends the mark with which the file left its home. A stub's mark is of another
     /// transaction: it stays for the name that it is about.
     fn note_redirected(&mut self, fid: Fid, names: &[EntryName]) {
-        let drop = self.files.get(&fid).and_then(|m| m.intent.as_ref()?.drop.as_ref());
-        if drop.is_none_or(|place| names.contains(place)) {
+        let drops = self.files.get(&fid).and_then(MarkedFile::drops);
+        if drops.is_none_or(|place| names.contains(place)) {
             self.forget_file(fid);
         }
     }
@@ -147,8 +154,7 @@ impl Pending {
 
     /// Whether a name in the directory waits for the end of a transaction.
     pub(crate) fn holds_names(&self, dir: Fid) -> bool {
-        let mut drops = self.files.values().filter_map(|m| m.intent.as_ref()?.drop.as_ref());
-        drops.any(|place| place.dir == dir)
+        self.files.values().filter_map(MarkedFile::drops).any(|place| place.dir == dir)
     }
 
     /// Files whose transaction should be over and about which nobody asks yet; now somebody does.
