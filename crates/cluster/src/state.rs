@@ -243,7 +243,7 @@ impl Default for State {
 impl State {
     /// How long leases are: the shortest ping-timeout of any volume, as leases are for whole servers.
     pub fn lease_length(&self) -> Duration {
-        let all = self.volumes.values().map(|v| v.typed_options().ping_timeout);
+        let all = self.volumes.values().map(Volume::ping_timeout);
         all.min().filter(|d| !d.is_zero()).unwrap_or(LEASE)
     }
 

@@ -121,6 +121,11 @@ impl Volume {
         VolumeOptions::of(&self.options)
     }
 
+    /// How long a silent server keeps its place in its sets.
+    pub(crate) fn ping_timeout(&self) -> std::time::Duration {
+        table::ping_timeout(&self.options)
+    }
+
     /// Every option with its value, then the user's own.
     pub fn option_lines(&self) -> Vec<OptionLine> {
         let known = TABLE.iter().map(|o| OptionLine {

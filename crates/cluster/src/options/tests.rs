@@ -131,6 +131,14 @@ fn what_no_longer_parses_reads_as_the_default() {
 }
 
 #[test]
+fn an_option_that_is_read_alone_reads_the_same() {
+    for set in [&[][..], &[("network.ping-timeout", "5s")], &[("network.ping-timeout", "9 parsecs")]] {
+        let volume = volume(set);
+        assert_eq!(volume.ping_timeout(), volume.typed_options().ping_timeout);
+    }
+}
+
+#[test]
 fn all_options_are_listed_with_their_defaults() {
     let lines = volume(&[("user.note", "hi"), ("features.read-only", "on")]).option_lines();
     assert_eq!(lines.len(), TABLE.len() + 1);
