@@ -4,13 +4,14 @@ PREFIX ?= /usr/local
 SBIN ?= /sbin
 BINARY := $(CURDIR)/target/release/mortar
 PJDFSTEST := $(CURDIR)/target/tools/bin/pjdfstest
+MORTAR_BIN ?= target/debug/mortar
 
 # What the tests use beside cargo: program and the Debian package that has it.
 TOOLS := git:git fusermount3:fuse3 ip:iproute2 nft:nftables setpriv:util-linux nsenter:util-linux mount:mount \
   mkfs.ext4:e2fsprogs mkfs.xfs:xfsprogs xfs_io:xfsprogs tar:tar diff:diffutils strace:strace promtool:prometheus \
   curl:curl openssl:openssl python3:python3
 
-.PHONY: help build demo test compiled released check programs unit fuzz e2e tools install uninstall packages docs acceptance
+.PHONY: help build demo test check programs unit fuzz e2e tools install uninstall packages docs acceptance
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -21,42 +22,42 @@ build: ## the release binary: target/release/mortar
 demo: build ## three servers on this machine, a mounted replica volume, what to try next
 	$(BINARY) demo
 
-# The end of the release build is one thread's work: it runs beside what all cores can share.
+# Programs that are built once, for one run: nothing is kept for the next build, and debuggers get no lines. The fuzzer has one
+# thread.
+test: export CARGO_INCREMENTAL := 0
+test: export CARGO_PROFILE_DEV_DEBUG := false
 test: tools ## all that CI runs: format, lints, unit tests, simulation, fuzzing, end-to-end tests
-	$(MAKE) -j2 compiled released
-	$(MAKE) unit e2e
-
-compiled:
-	$(MAKE) check
 	$(MAKE) programs
-	$(MAKE) fuzz
-
-released: build
-	$(MAKE) $(PJDFSTEST)
+	$(MAKE) -j2 check fuzz
+	$(MAKE) unit e2e
 
 check: ## format and lints
 	cargo fmt --all --check
 	cargo clippy --workspace --locked --all-targets -- -D warnings
 	cargo clippy --workspace --locked --test e2e -- -D warnings
 
-programs: ## the programs of all tests
-	cargo test --workspace --locked --lib --bins --tests --test e2e --no-run
+programs: $(PJDFSTEST)
+	cargo build --workspace --locked --bin mortar --bin fuzz
+	cargo test --workspace --locked --lib --bins --tests --no-run
+	cargo test --workspace --locked --test e2e --no-run
 
-unit: programs ## unit tests, house rules and simulation
+unit: ## unit tests, house rules and simulation
 	cargo test --workspace --locked --lib --bins --tests
 
 fuzz: ## a minute of random and mutated bytes for every decoder
-	cargo build --workspace --locked --bin fuzz
-	target/debug/fuzz --seconds 60
+	cargo run --workspace --locked --bin fuzz -- --seconds 60
 
+# With assertions and checks of overflows, as unit tests have them. `make build e2e MORTAR_BIN=target/release/mortar` takes the
+# release binary, which is slower to make than the tests are to run.
+#
 # More threads than tests that look at the clock, which wait until the others have ended (harness/turn.rs): two run at a time
 # for each core.
-e2e: build $(PJDFSTEST) ## end-to-end tests of the release binary: real servers and mounts; needs root and /dev/fuse
-	MORTAR_BIN=$(BINARY) PJDFSTEST=$(PJDFSTEST) cargo test --workspace --locked --test e2e -- --test-threads 80
+e2e: programs ## end-to-end tests: real servers and mounts; needs root and /dev/fuse
+	MORTAR_BIN=$(abspath $(MORTAR_BIN)) PJDFSTEST=$(PJDFSTEST) cargo test --workspace --locked --test e2e -- --test-threads 80
 
 # An outside suite, from the registry.
 $(PJDFSTEST):
-	cargo install --locked --quiet --root $(dir $(@D)) --target-dir $(CURDIR)/target/suites pjdfstest --version 0.2.2
+	cargo install --locked --quiet --debug --root $(dir $(@D)) --target-dir $(CURDIR)/target/suites pjdfstest --version 0.2.2
 
 acceptance: build ## what other people's programs say: man, bash, zsh, Prometheus, Chromium; as root, installs them
 	MORTAR_BIN=$(BINARY) scripts/acceptance

@@ -1,9 +1,8 @@
 //! Existing data that becomes a brick where it lies: what stays, what refuses it, and power cuts at every call.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
+use crate::common::*;
 use brick::{Brick, FormatError, Obstacle, OpenError, Options, adopt_on, begin_adoption, check_adoptable};
-use common::*;
 use disk_format::Tag;
 use file_system::{File, FileSystem, Host, S_IFDIR, S_IFLNK};
 use ids::{Fid, Lsn, Time};

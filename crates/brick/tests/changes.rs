@@ -1,8 +1,8 @@
 //! What each change does, on two bricks at once; and that the kernel's clock never shows.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-use common::*;
+use crate::common;
+use crate::common::*;
 use ids::{Fid, Time};
 use namespace::TreeState;
 use std::os::unix::fs::MetadataExt;

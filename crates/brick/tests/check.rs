@@ -1,9 +1,8 @@
 //! What a check says of damaged bricks, what a repair writes again, and that the brick then heals without loss.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
+use crate::common::*;
 use brick::{Brick, OpenError, Options, Report, ToHeal};
-use common::*;
 use disk_format::Tag;
 use disk_format::tag::XATTR;
 use ids::{Epoch, Fid, Lsn, SetId};

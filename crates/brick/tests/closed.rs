@@ -1,9 +1,8 @@
 //! A brick's directory is closed to all but root, and users of the volume see the owner and the mode that it has for them.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
+use crate::common::*;
 use brick::Brick;
-use common::*;
 use ids::Fid;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};

@@ -1,9 +1,8 @@
 //! Kills, torn and damaged journals, lost indexes, two processes on one brick.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
+use crate::common::*;
 use brick::{Brick, JournalError, OpenError, Options};
-use common::*;
 use ids::{Lsn, OpId};
 use namespace::TreeState;
 use std::path::{Path, PathBuf};

@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use namespace::TreeState as _;
 use std::path::Path;
 

@@ -1,10 +1,9 @@
 //! The entry of a directory that lives on another set than its parent is known in lost+found too.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
+use crate::common::partners::*;
+use crate::common::*;
 use brick::{Brick, DirLocation};
-use common::partners::*;
-use common::*;
 use ids::{Epoch, Fid, Lsn, SetId};
 use namespace::TreeState;
 use std::path::Path;

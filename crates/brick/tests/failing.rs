@@ -1,9 +1,8 @@
 //! Changes that fail: half-way on a full disk, and after they were done.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
+use crate::common::*;
 use brick::{Brick, Options};
-use common::*;
 use ids::{Fid, OpId};
 use namespace::TreeState as _;
 use std::path::{Path, PathBuf};

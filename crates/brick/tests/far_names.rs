@@ -1,8 +1,7 @@
 //! Names that files of this set have in directories of other sets lie at those directories' paths, if there are copies.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-use common::*;
+use crate::common::*;
 use ids::{Epoch, Fid, Lsn, OpId, SessionId, SetId};
 use namespace::TreeState;
 use std::path::{Path, PathBuf};

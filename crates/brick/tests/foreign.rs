@@ -1,9 +1,8 @@
 //! What somebody put into a brick: found, taken out of the tree, and found again after a crash.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
+use crate::common::*;
 use brick::{Became, ForeignFiles, FoundForeign};
-use common::*;
 use ids::Time;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,9 +1,8 @@
 //! What can and cannot be made a brick.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
+use crate::common::*;
 use brick::{FormatError, format};
-use common::*;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

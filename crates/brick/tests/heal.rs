@@ -1,10 +1,9 @@
 //! A brick that was away becomes like the one that went on, whatever happened on either and while changes go on.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
-mod common;
+use crate::common::partners::*;
+use crate::common::*;
 use brick::{Arriving, Brick, HealSession};
-use common::partners::*;
-use common::*;
 use ids::{Epoch, Fid, Lsn};
 use std::collections::VecDeque;
 use std::sync::Arc;

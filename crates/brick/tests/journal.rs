@@ -1,9 +1,8 @@
 //! What the journal promises: one history, whole up to the durable position, and as long as recovery needs it.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
+use crate::common::*;
 use brick::{Brick, JournalError, OpenError, Options};
-use common::*;
 use ids::{Epoch, Lsn, OpId};
 use std::path::{Path, PathBuf};
 use wire::peer::Stamp;

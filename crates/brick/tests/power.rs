@@ -1,9 +1,8 @@
 //! Power cuts: real file systems that forget what was not synced, and journals of which any unsynced part is missing.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
+use crate::common::*;
 use brick::{Arriving, Brick, HealSession, JournalError, OpenError, Options, ReadOutcome};
-use common::*;
 use ids::{Fid, Lsn};
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -2,9 +2,8 @@
 //! a model of names agrees with both. In between, servers are killed and descriptors are short.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
+use crate::common::*;
 use brick::{Brick, Options};
-use common::*;
 use ids::Fid;
 use namespace::TreeState;
 use proptest::prelude::*;

@@ -2,10 +2,9 @@
 //! healed and checked like everything else.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
+use crate::common::partners::*;
+use crate::common::*;
 use brick::{Arriving, Brick};
-use common::partners::*;
-use common::*;
 use disk_format::tag::{INTENT, encode_intent};
 use ids::{Epoch, Fid, Lsn, OpId, SessionId, SetId};
 use namespace::{Entry, TreeState};

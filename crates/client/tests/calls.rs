@@ -1,18 +1,15 @@
 //! The client against servers that answer by script.
 #![allow(clippy::unwrap_used, reason = "test code")]
 
-#[path = "fake/mod.rs"]
-mod fake;
-
 use std::collections::HashSet;
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use crate::fake::{Act, Fake, map};
 use client::wait::{self, Wake};
 use client::{Client, ConnectError, NewEntry, Object, Options, Payload, Span};
-use fake::{Act, Fake, map};
 use ids::{Epoch, Fid, Lsn, OpId, SetId, Time};
 use wire::op::{Node, SetAttr};
 use wire::{Attr, Body, Call, Errno, Fail, Name, Op, Reply};

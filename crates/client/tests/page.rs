@@ -1,14 +1,11 @@
 //! Attributes in pages of directories, against a server that answers by script.
 #![allow(clippy::unwrap_used, reason = "test code")]
 
-#[path = "fake/mod.rs"]
-mod fake;
-
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use crate::fake::{Act, Fake, map};
 use client::{Client, Options, Page, grant};
-use fake::{Act, Fake, map};
 use ids::{Epoch, Fid, Lsn, SetId, Time};
 use wire::codec::Blob;
 use wire::limits::GETATTRS_MAX;

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "test code")]
 
 #[path = "../../client/tests/fake/mod.rs"]
+#[allow(dead_code, reason = "tests of the client use all of it")]
 mod fake;
 mod tree;
 

@@ -1,8 +1,6 @@
 //! The edges of the rules: one position, one moment or one brick further they would not hold.
 
-mod common;
-
-use common::{Rig, entry, fid, op, stamp};
+use crate::common::{Rig, entry, fid, op, stamp};
 use core::time::Duration;
 use ids::{BrickId, Epoch, Lsn};
 use replica::{Admission, Input, Message, Role, SyncToken};

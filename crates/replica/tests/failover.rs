@@ -1,9 +1,7 @@
 //! What becomes of changes that not all bricks had when their primary died: scripts over whole sets.
 #![allow(clippy::unwrap_used, reason = "a test that fails says where")]
 
-mod common;
-
-use common::{Change, fid, op, stamp};
+use crate::common::{self, Change, fid, op, stamp};
 use core::time::Duration;
 use ids::{BrickId, Epoch, Lsn, OpId, SessionId};
 use replica::{Admission, Input, Outcome, Output, Replica, Results, Role, Ticket, View};

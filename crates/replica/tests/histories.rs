@@ -1,8 +1,6 @@
 //! What a new primary makes of journals that part, and what a brick does in the epoch in which it was opened.
 
-mod common;
-
-use common::{Rig, entry, stamp, view};
+use crate::common::{Rig, entry, stamp, view};
 use ids::{BrickId, Epoch, Lsn};
 use replica::{Input, Message, Role};
 

@@ -1,8 +1,6 @@
 //! A primary that is to leave its set.
 
-mod common;
-
-use common::{Rig, fid, stamp, view};
+use crate::common::{Rig, fid, stamp, view};
 use ids::{BrickId, Lsn};
 use replica::{Admission, Input, Message, Role, View};
 

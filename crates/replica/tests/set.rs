@@ -1,8 +1,6 @@
 //! The replication core, input by input.
 
-mod common;
-
-use common::{Rig, entry, fid, op, stamp};
+use crate::common::{self, Rig, entry, fid, op, stamp};
 use core::time::Duration;
 use ids::{BrickId, Epoch, Lsn};
 use replica::limits::{ACK_TIMEOUT, RESEND, SYNC_RESEND};

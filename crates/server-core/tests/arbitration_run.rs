@@ -1,12 +1,10 @@
 //! The rounds of the arbitration: what is asked and proposed, and when it ends.
 #![allow(clippy::unwrap_used, reason = "a test that fails says where")]
 
-mod pool;
-
+use crate::pool::{ME, MINE, OTHER, SET, THEIRS, pool, view};
 use cluster::arbitration::{Evidence, Holding};
 use cluster::{Command, ViewChange};
 use ids::{BrickId, Epoch, Lsn};
-use pool::{ME, MINE, OTHER, SET, THEIRS, pool, view};
 use server_core::arbitration_run::{Proposed, Source, Step};
 use server_core::{ArbitrationRun, OpenBrick, RecoveryVerdict, Unopened};
 use std::time::Duration;

@@ -1,11 +1,9 @@
 //! Requests of one set's primary to another's.
 #![allow(clippy::unwrap_used, reason = "a test that fails says where")]
 
-mod pool;
-
+use crate::pool::{ME, MINE, OTHER, SET, THEIRS, pool, view};
 use cluster::{BrickSpec, Command, NewVolume};
 use ids::{Fid, OpId, SessionId, SetId};
-use pool::{ME, MINE, OTHER, SET, THEIRS, pool, view};
 use server_core::Asker;
 use server_core::ask::{Broken, Step};
 use std::time::Duration;

@@ -5,11 +5,7 @@
 //! a seed that fails is printed and run again by `HOSTILE_START=SEED HOSTILE_SEEDS=1`.
 #![allow(clippy::unwrap_used, reason = "a test that fails says where")]
 
-#[path = "hostile/messages.rs"]
 mod messages;
-#[path = "pool/mod.rs"]
-mod pool;
-#[path = "hostile/set.rs"]
 mod set;
 
 use messages::Messages;

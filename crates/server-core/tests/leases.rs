@@ -1,12 +1,10 @@
 //! Leases, room and suspicion.
 #![allow(clippy::unwrap_used, reason = "a test that fails says where")]
 
-mod pool;
-
+use crate::pool::{ME, MINE, OTHER, SET, THEIRS, pool, view};
 use cluster::{State, hex};
 use ids::{ServerId, SetId};
 use namespace::placement::SetRoom;
-use pool::{ME, MINE, OTHER, SET, THEIRS, pool, view};
 use server_core::leases::{Grant, Heard, Judged, Leadership, LeaseGiver, grant, next_beat};
 use server_core::suspicion::{Suspect, Suspicions, suspect};
 use server_core::{Lease, Rooms};

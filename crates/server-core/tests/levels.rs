@@ -1,8 +1,7 @@
 //! When a pool counts on what older programs do not know.
 #![allow(clippy::unwrap_used, reason = "a test that fails says where")]
 
-mod pool;
-
+use crate::pool;
 use cluster::Command;
 use ids::ServerId;
 use server_core::levels::Levels;

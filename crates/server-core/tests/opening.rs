@@ -1,15 +1,13 @@
 //! Opening bricks of a pool on file systems in memory.
 #![allow(clippy::unwrap_used, reason = "a test that fails says where")]
 
-mod pool;
-
+use crate::pool::{ME, MINE, OTHER, SET, THEIRS, pool, view};
 use brick::Options;
 use cluster::arbitration::Evidence;
 use cluster::{Command, State};
 use file_system::{FileSystem, S_IFDIR};
 use ids::{Epoch, Lsn, ServerId};
 use memory_fs::MemoryFs;
-use pool::{ME, MINE, OTHER, SET, THEIRS, pool, view};
 use server_core::{
     OpenSet, OpenedBrick, Place, RecoveryVerdict, bricks_to_open, identity, pool_bytes, settings,
 };

@@ -1,16 +1,8 @@
 //! Clients whose keys are for what lies beneath a directory, told as scripts.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    missing_docs,
-    unreachable_pub,
-    reason = "a test that fails says where"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that fails says where")]
 
-mod common;
-
-use common::brick::{Memory, ROOT, SET};
-use common::{Rig, create, name};
+use crate::common::brick::{Memory, ROOT, SET};
+use crate::common::{Rig, create, name};
 use ids::{Epoch, Fid, Lsn, SetId};
 use set_core::Input;
 use std::time::Duration;

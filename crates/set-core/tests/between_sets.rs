@@ -1,16 +1,8 @@
 //! Directories on other sets, told as scripts. Set 2 has all the room.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    missing_docs,
-    unreachable_pub,
-    reason = "a test that fails says where"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that fails says where")]
 
-mod common;
-
-use common::brick::{Memory, ROOT};
-use common::{Rig, create, name};
+use crate::common::brick::{Memory, ROOT};
+use crate::common::{Rig, create, name};
 use ids::{Epoch, Fid, Lsn, SetId, Time};
 use namespace::placement::SetRoom;
 use set_core::Input;

@@ -1,16 +1,8 @@
 //! Files that move between sets, told as scripts: this set is the one that a file leaves, or the one where it arrives.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    missing_docs,
-    unreachable_pub,
-    reason = "a test that fails says where"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that fails says where")]
 
-mod common;
-
-use common::brick::{Memory, ROOT};
-use common::{ME, Rig, name};
+use crate::common::brick::{Memory, ROOT};
+use crate::common::{self, ME, Rig, name};
 use ids::{Epoch, Fid, Lsn, OpId, SessionId, SetId, Time};
 use set_core::{Departed, FileMove, Input, Output, RebalanceSettings, RebalanceState, Settings};
 use std::time::Duration;

@@ -1,17 +1,9 @@
 //! Names of files in directories of other sets, told as scripts: this set is the one whose entry decides, or the home of the
 //! file.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    missing_docs,
-    unreachable_pub,
-    reason = "a test that fails says where"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that fails says where")]
 
-mod common;
-
-use common::brick::{Memory, ROOT};
-use common::{Rig, create, name};
+use crate::common::brick::{Memory, ROOT};
+use crate::common::{self, Rig, create, name};
 use ids::{Epoch, Fid, Lsn, OpId, SessionId, SetId, Time};
 use set_core::{Input, Pending};
 use std::time::Duration;

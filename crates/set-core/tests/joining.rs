@@ -1,16 +1,9 @@
 //! A brick joins: the primary's outputs, then the joining brick's.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    missing_docs,
-    unreachable_pub,
-    reason = "a test that fails says where"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that fails says where")]
 
-mod common;
-
-use common::Rig;
-use common::brick::Memory;
+use crate::common;
+use crate::common::Rig;
+use crate::common::brick::Memory;
 use ids::{BrickId, Epoch, Fid, Lsn, OpId, Time};
 use namespace::TreeState;
 use set_core::{Done, Input, LocalBrick};

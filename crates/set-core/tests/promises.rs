@@ -1,17 +1,9 @@
 //! What a brick owes its set and its clients when it is not certain of something, or not the one to decide.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    missing_docs,
-    unreachable_pub,
-    reason = "a test that fails says where"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that fails says where")]
 
-mod common;
-
+use crate::common::brick::{Memory, ROOT, SET};
+use crate::common::{ME, Rig, create, name};
 use bytes::Bytes;
-use common::brick::{Memory, ROOT, SET};
-use common::{ME, Rig, create, name};
 use ids::{BrickId, Epoch, Fid, Lsn, OpId, SetId};
 use namespace::placement::SetRoom;
 use set_core::{Done, Input, Settings};

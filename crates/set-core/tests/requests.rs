@@ -1,16 +1,8 @@
 //! Requests and answers, told as scripts.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    missing_docs,
-    unreachable_pub,
-    reason = "a test that fails says where"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that fails says where")]
 
-mod common;
-
-use common::brick::{Memory, ROOT};
-use common::{Rig, name};
+use crate::common::brick::{Memory, ROOT};
+use crate::common::{self, Rig, name};
 use ids::{Epoch, Fid, Lsn, OpId, SessionId, SetId};
 use set_core::{Done, Input};
 use std::collections::BTreeSet;

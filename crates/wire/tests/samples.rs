@@ -2,13 +2,9 @@
 //! bytes, for as long as version 1 is spoken. A variant that is added needs a file of its own: `UPDATE=1 cargo test -p wire`.
 #![allow(clippy::unwrap_used, reason = "a test that fails says where")]
 
-#[path = "sample/mod.rs"]
-mod sample;
-#[path = "schema/mod.rs"]
-mod schema;
-
+use crate::sample;
+use crate::schema::{Schema, Shape};
 use bytes::Bytes;
-use schema::{Schema, Shape};
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::fs;

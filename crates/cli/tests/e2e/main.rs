@@ -1,6 +1,6 @@
 //! End-to-end tests: real processes of the real binary, real bricks, real mounts. They need root and /dev/fuse.
 //!
-//! `make test` runs them against the release binary (MORTAR_BIN); a plain `cargo test` leaves them out.
+//! `make test` runs them with the binary that is built for tests, or with MORTAR_BIN; a plain `cargo test` leaves them out.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,

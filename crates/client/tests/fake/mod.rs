@@ -1,11 +1,6 @@
 //! A server in the test's own process: real sockets and frames, answers by script.
 #![allow(clippy::unwrap_used, reason = "test code")]
-#![allow(
-    dead_code,
-    unreachable_pub,
-    missing_docs,
-    reason = "shared by several tests, each of which uses a part"
-)]
+#![allow(unreachable_pub, missing_docs, reason = "shared by several tests, each of which uses a part")]
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};

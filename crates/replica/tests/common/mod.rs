@@ -1,5 +1,4 @@
 //! A replica under test: inputs in, outputs as words.
-#![allow(dead_code, reason = "not every test file uses all of it")]
 
 use core::time::Duration;
 use ids::{BrickId, Epoch, Fid, Lsn, OpId, SessionId, SetId};

@@ -129,7 +129,7 @@ impl Messages {
         let seq = if self.chance(4) { self.edge(known) } else { self.next() >> 40 };
         let session = SessionId(self.next() % 3);
         let finished = if self.chance(8) { self.edge(known) } else { 0 };
-        Call { set: super::pool::SET, epoch: self.epoch(known), id: OpId { session, seq }, finished, op }
+        Call { set: crate::pool::SET, epoch: self.epoch(known), id: OpId { session, seq }, finished, op }
     }
 
     /// A message of another brick.
@@ -142,7 +142,7 @@ impl Messages {
                 let stamp = Stamp { epoch: self.epoch(known), lsn };
                 let commit = Lsn(if self.chance(8) { self.edge(known) } else { known.last.0 });
                 let op = OpId { session: SessionId(1), seq: self.next() >> 40 };
-                let result_fid = Some(Fid { set: super::pool::SET, epoch: stamp.epoch, lsn });
+                let result_fid = Some(Fid { set: crate::pool::SET, epoch: stamp.epoch, lsn });
                 let change = self.change(known);
                 if self.chance(3) {
                     PeerBody::CatchUp { stamp, op, result_fid, change }
@@ -154,11 +154,11 @@ impl Messages {
         };
         self.bodies = bodies;
         let (from, to) = if self.chance(20) {
-            (BrickId(u32::MAX), super::pool::MINE)
+            (BrickId(u32::MAX), crate::pool::MINE)
         } else {
-            (super::pool::THEIRS, super::pool::MINE)
+            (crate::pool::THEIRS, crate::pool::MINE)
         };
-        PeerMessage { set: super::pool::SET, from, to, epoch: self.epoch(known), body }
+        PeerMessage { set: crate::pool::SET, from, to, epoch: self.epoch(known), body }
     }
 
     /// An answer of another set.

@@ -1,7 +1,7 @@
 //! A set with its brick on a file system in memory, in one of the roles that a brick has.
 
 use super::messages::{Known, Messages};
-use super::pool::{MINE, SET, THEIRS, pool, view};
+use crate::pool::{MINE, SET, THEIRS, pool, view};
 use brick::{Brick, Options, Work};
 use bytes::Bytes;
 use ids::{Epoch, Fid, Lsn, OpId, ServerId, SessionId, SetId, Time};

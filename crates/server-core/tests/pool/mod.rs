@@ -1,5 +1,5 @@
 //! A pool for tests: two servers, a volume of one set on both.
-#![allow(clippy::unwrap_used, dead_code, reason = "shared by several tests")]
+#![allow(clippy::unwrap_used, reason = "shared by several tests")]
 
 use cluster::{BrickSpec, Command, NewServer, NewVolume, State, ViewChange, hex};
 use ids::{BrickId, ServerId, SetId};

@@ -13,66 +13,66 @@ use wire::peer::{Object, Stamp};
 use wire::reply::{DirEntry, Room};
 use wire::{Attr, Change, Errno, Name};
 
-pub const SET: SetId = SetId(1);
-pub const ROOT: Fid = Fid { set: SET, epoch: Epoch(0), lsn: Lsn(0) };
+pub(crate) const SET: SetId = SetId(1);
+pub(crate) const ROOT: Fid = Fid { set: SET, epoch: Epoch(0), lsn: Lsn(0) };
 
 #[derive(Default)]
-pub struct Memory {
+pub(crate) struct Memory {
     /// What the index has lost.
-    pub lost: Option<Fid>,
-    pub names: BTreeMap<(Fid, Name), (Fid, SetId)>,
-    pub journal: Vec<LogEntry<Change>>,
-    pub stale_objects: Option<Vec<Fid>>,
+    pub(crate) lost: Option<Fid>,
+    pub(crate) names: BTreeMap<(Fid, Name), (Fid, SetId)>,
+    pub(crate) journal: Vec<LogEntry<Change>>,
+    pub(crate) stale_objects: Option<Vec<Fid>>,
     /// How often it was told that what was not synced may be lost.
-    pub unsynced: u32,
+    pub(crate) unsynced: u32,
     /// How often it was to write that again.
-    pub written_again: u32,
+    pub(crate) written_again: u32,
     /// Syncs fail until it was begun so often to write again.
-    pub syncs_fail: u32,
+    pub(crate) syncs_fail: u32,
     /// How many slices that takes, and how many are left of it.
-    pub much_unsynced: u32,
-    pub left_unsynced: u32,
+    pub(crate) much_unsynced: u32,
+    pub(crate) left_unsynced: u32,
     /// Directories whose entries these sets have.
-    pub hangs: BTreeMap<Fid, SetId>,
+    pub(crate) hangs: BTreeMap<Fid, SetId>,
     /// Files of any kind; all else is a directory.
-    pub files: BTreeSet<Fid>,
-    pub orphans: BTreeSet<Fid>,
+    pub(crate) files: BTreeSet<Fid>,
+    pub(crate) orphans: BTreeSet<Fid>,
     /// Something of it may be lost or half there.
-    pub uncertain: bool,
-    pub durable: Lsn,
+    pub(crate) uncertain: bool,
+    pub(crate) durable: Lsn,
     /// Up to where the tree is as the journal says, if that is not its end.
-    pub consistent_to: Option<Lsn>,
+    pub(crate) consistent_to: Option<Lsn>,
     /// Records that were dropped at the journal's beginning.
-    pub dropped: u64,
+    pub(crate) dropped: u64,
     /// How changes fail now, and whether they are then done in part.
-    pub fails: Option<(Errno, bool)>,
+    pub(crate) fails: Option<(Errno, bool)>,
     /// What was done in part and recorded, and what was given up.
-    pub parts: (u32, u32),
+    pub(crate) parts: (u32, u32),
     /// How many objects lie in the heal trash and are not forgotten.
-    pub trash: usize,
+    pub(crate) trash: usize,
     /// How long a page was that it was asked for.
-    pub longest_page: usize,
+    pub(crate) longest_page: usize,
     /// How attributes cannot be written now.
-    pub flush_fails: Option<Errno>,
+    pub(crate) flush_fails: Option<Errno>,
     /// The names of directories have to be read.
-    pub unlisted: bool,
+    pub(crate) unlisted: bool,
     /// What its names lead to has to be read from a disk.
-    pub cold: bool,
+    pub(crate) cold: bool,
     /// What is in files, where a script asks for it.
-    pub data: BTreeMap<Fid, Vec<u8>>,
+    pub(crate) data: BTreeMap<Fid, Vec<u8>>,
     /// Files whose names wait for the end of a transaction.
-    pub marked: BTreeMap<Fid, Intent>,
+    pub(crate) marked: BTreeMap<Fid, Intent>,
     /// Those of them that are to leave.
-    pub leaving: BTreeSet<Fid>,
+    pub(crate) leaving: BTreeSet<Fid>,
     /// Those that have left, and where they went.
-    pub left: BTreeMap<Fid, Leaving>,
+    pub(crate) left: BTreeMap<Fid, Leaving>,
     /// Those of them of which no journal tells.
-    pub unrecorded: Vec<Fid>,
+    pub(crate) unrecorded: Vec<Fid>,
 }
 
 /// Work as the scripts see it.
 #[derive(PartialEq, Eq, Debug)]
-pub enum Work {
+pub(crate) enum Work {
     SyncAll,
     Walk,
     Page,

@@ -1,7 +1,7 @@
 //! A core with a brick in memory, and its outputs as lines.
-#![allow(dead_code, reason = "each test binary uses a part")]
+#![allow(clippy::unwrap_used, reason = "a test that fails says where")]
 
-pub mod brick;
+pub(crate) mod brick;
 
 use brick::{Memory, ROOT, SET, Work};
 use bytes::Bytes;
@@ -18,11 +18,11 @@ use wire::op::Node;
 use wire::peer::{PeerBody, PeerMessage};
 use wire::{Attr, Body, Call, Fail, Name, Op, Reply, User, Wire};
 
-pub const ME: BrickId = BrickId(1);
+pub(crate) const ME: BrickId = BrickId(1);
 
 /// A request's name for the script; given up if it is asked on another connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct To(pub u64);
+pub(crate) struct To(pub u64);
 
 impl ReplyTo for To {
     fn is_given_up(&self) -> bool {
@@ -31,10 +31,10 @@ impl ReplyTo for To {
 }
 
 #[derive(Default)]
-pub struct World {
-    pub rooms: RefCell<BTreeMap<SetId, SetRoom>>,
-    pub queued: Cell<usize>,
-    pub last_call: Cell<Duration>,
+pub(crate) struct World {
+    pub(crate) rooms: RefCell<BTreeMap<SetId, SetRoom>>,
+    pub(crate) queued: Cell<usize>,
+    pub(crate) last_call: Cell<Duration>,
     seq: Cell<u64>,
 }
 
@@ -54,33 +54,33 @@ impl Outside for World {
     }
 }
 
-pub struct Rig {
-    pub core: SetCore<Memory, To>,
-    pub world: World,
-    pub now: Duration,
-    pub lease: Duration,
+pub(crate) struct Rig {
+    pub(crate) core: SetCore<Memory, To>,
+    pub(crate) world: World,
+    pub(crate) now: Duration,
+    pub(crate) lease: Duration,
     /// How long each change takes on the brick.
-    pub slow: Duration,
+    pub(crate) slow: Duration,
     epoch: u32,
     seq: u64,
 }
 
-pub fn name(s: &str) -> Name {
+pub(crate) fn name(s: &str) -> Name {
     Name::new(s.as_bytes()).unwrap()
 }
 
 impl Rig {
     /// The primary of a set with these other bricks in sync, of a volume with sets 1 and 2; grants of predecessors are over.
-    pub fn primary(others: &[u32]) -> Rig {
+    pub(crate) fn primary(others: &[u32]) -> Rig {
         Rig::with(Memory::default(), others)
     }
 
-    pub fn with(brick: Memory, others: &[u32]) -> Rig {
+    pub(crate) fn with(brick: Memory, others: &[u32]) -> Rig {
         Rig::with_pending(brick, Pending::default(), others)
     }
 
     /// With what an earlier process's journal says of transactions.
-    pub fn with_pending(brick: Memory, pending: Pending, others: &[u32]) -> Rig {
+    pub(crate) fn with_pending(brick: Memory, pending: Pending, others: &[u32]) -> Rig {
         let start = Start {
             set: SET,
             me: ME,
@@ -119,13 +119,13 @@ impl Rig {
     }
 
     /// A new view in which this brick leads.
-    pub fn lead(&mut self, others: &[u32]) -> Vec<String> {
+    pub(crate) fn lead(&mut self, others: &[u32]) -> Vec<String> {
         let in_sync = others.iter().copied().chain([ME.0]).map(BrickId).collect();
         self.view(ME, in_sync)
     }
 
     /// A new view in which another brick leads, alone.
-    pub fn follow(&mut self, primary: u32) -> Vec<String> {
+    pub(crate) fn follow(&mut self, primary: u32) -> Vec<String> {
         self.view(BrickId(primary), [BrickId(primary)].into())
     }
 
@@ -140,7 +140,7 @@ impl Rig {
     }
 
     /// Settings of the present epoch.
-    pub fn settings(&self, primary: BrickId, in_sync: BTreeSet<BrickId>) -> Settings {
+    pub(crate) fn settings(&self, primary: BrickId, in_sync: BTreeSet<BrickId>) -> Settings {
         let view =
             View { epoch: Epoch(self.epoch), primary: Some(primary), in_sync, quorum: 1, ..View::default() };
         Settings {
@@ -157,22 +157,22 @@ impl Rig {
     }
 
     /// A new view in which this brick is in sync and another one leads.
-    pub fn second(&mut self, primary: u32) -> Vec<String> {
+    pub(crate) fn second(&mut self, primary: u32) -> Vec<String> {
         self.view(BrickId(primary), [BrickId(primary), ME].into())
     }
 
     /// What this brick tells others when it comes into such a view.
-    pub fn second_says(&mut self, primary: u32) -> Vec<PeerBody> {
+    pub(crate) fn second_says(&mut self, primary: u32) -> Vec<PeerBody> {
         let input = self.new_view(BrickId(primary), [BrickId(primary), ME].into());
         self.messages(input)
     }
 
-    pub fn step(&mut self, input: Input<To>) -> Vec<String> {
+    pub(crate) fn step(&mut self, input: Input<To>) -> Vec<String> {
         self.outputs(input).into_iter().map(line).collect()
     }
 
     /// Like [`Rig::step`], with all that the outputs say.
-    pub fn outputs(&mut self, input: Input<To>) -> Vec<Output<Work, To>> {
+    pub(crate) fn outputs(&mut self, input: Input<To>) -> Vec<Output<Work, To>> {
         let mut out = Vec::new();
         self.core.step(self.moment(), input, &self.world, &mut out);
         while self.core.is_busy() {
@@ -183,7 +183,7 @@ impl Rig {
     }
 
     /// The messages to other bricks that follow from an input.
-    pub fn messages(&mut self, input: Input<To>) -> Vec<PeerBody> {
+    pub(crate) fn messages(&mut self, input: Input<To>) -> Vec<PeerBody> {
         let sent = |output| if let Output::Send { message, .. } = output { Some(message.body) } else { None };
         self.outputs(input).into_iter().filter_map(sent).collect()
     }
@@ -193,17 +193,17 @@ impl Rig {
     }
 
     /// A session asks something.
-    pub fn ask(&mut self, session: u64, op: Op) -> Vec<String> {
+    pub(crate) fn ask(&mut self, session: u64, op: Op) -> Vec<String> {
         self.seq += 1;
         self.ask_as(session, self.seq, op)
     }
 
-    pub fn ask_as(&mut self, session: u64, seq: u64, op: Op) -> Vec<String> {
+    pub(crate) fn ask_as(&mut self, session: u64, seq: u64, op: Op) -> Vec<String> {
         self.ask_in(self.epoch, session, seq, op)
     }
 
     /// A session that knows the view of that epoch asks something.
-    pub fn ask_in(&mut self, epoch: u32, session: u64, seq: u64, op: Op) -> Vec<String> {
+    pub(crate) fn ask_in(&mut self, epoch: u32, session: u64, seq: u64, op: Op) -> Vec<String> {
         let id = OpId { session: SessionId(session), seq };
         let call = Call { set: SET, epoch: Epoch(epoch), id, finished: 0, op };
         let session = SessionId(session);
@@ -218,7 +218,7 @@ impl Rig {
     }
 
     /// A session asks something that is taken as this user's.
-    pub fn ask_of(&mut self, user: User, op: Op) -> Vec<String> {
+    pub(crate) fn ask_of(&mut self, user: User, op: Op) -> Vec<String> {
         self.seq += 1;
         let (session, to) = (SessionId(7), To(self.seq));
         let call =
@@ -228,12 +228,12 @@ impl Rig {
     }
 
     /// A session whose key is for what lies beneath a directory asks something.
-    pub fn ask_beneath(&mut self, session: u64, root: Fid, op: Op) -> Vec<String> {
+    pub(crate) fn ask_beneath(&mut self, session: u64, root: Fid, op: Op) -> Vec<String> {
         self.seq += 1;
         self.ask_beneath_as(session, root, self.seq, op)
     }
 
-    pub fn ask_beneath_as(&mut self, session: u64, root: Fid, seq: u64, op: Op) -> Vec<String> {
+    pub(crate) fn ask_beneath_as(&mut self, session: u64, root: Fid, seq: u64, op: Op) -> Vec<String> {
         let id = OpId { session: SessionId(session), seq };
         let call = Call { set: SET, epoch: Epoch(self.epoch), id, finished: 0, op };
         let (to, session, beneath) = (To(seq), SessionId(session), Some(root));
@@ -241,7 +241,7 @@ impl Rig {
     }
 
     /// The objects whose attributes come with the answer.
-    pub fn told(&mut self, session: u64, op: Op) -> Vec<Fid> {
+    pub(crate) fn told(&mut self, session: u64, op: Op) -> Vec<Fid> {
         self.seq += 1;
         let (session, to) = (SessionId(session), To(self.seq));
         let id = OpId { session, seq: self.seq };
@@ -260,23 +260,23 @@ impl Rig {
         attrs.map(|attr| attr.fid).collect()
     }
 
-    pub fn mkfile(&mut self, session: u64, s: &str) -> Vec<String> {
+    pub(crate) fn mkfile(&mut self, session: u64, s: &str) -> Vec<String> {
         self.ask(session, create(s, Node::File))
     }
 
-    pub fn peer(&mut self, from: u32, body: PeerBody) -> Vec<String> {
+    pub(crate) fn peer(&mut self, from: u32, body: PeerBody) -> Vec<String> {
         let epoch = Epoch(self.epoch);
         let m = PeerMessage { set: SET, from: BrickId(from), to: ME, epoch, body };
         self.step(Input::Peer(m, Bytes::new()))
     }
 
-    pub fn ack(&mut self, from: u32, lsn: u64) -> Vec<String> {
+    pub(crate) fn ack(&mut self, from: u32, lsn: u64) -> Vec<String> {
         let (lsn, durable) = (ids::Lsn(lsn), ids::Lsn(0));
         self.peer(from, PeerBody::Ack { lsn, durable, available: 1 << 39 })
     }
 
     /// A second has passed, and nameless files are listed.
-    pub fn maintain(&mut self) -> Vec<String> {
+    pub(crate) fn maintain(&mut self) -> Vec<String> {
         let out = self.step(Input::Maintenance);
         let listing = |l: &String| l.strip_prefix("start ")?.strip_suffix(": orphans")?.parse().ok();
         match out.iter().find_map(listing) {
@@ -289,19 +289,19 @@ impl Rig {
     }
 
     /// The time of the next wake comes.
-    pub fn wake(&mut self) -> Vec<String> {
+    pub(crate) fn wake(&mut self) -> Vec<String> {
         self.now = self.now.max(self.core.next_wake().expect("a time is set"));
         self.step(Input::Wake)
     }
 }
 
 impl Memory {
-    pub fn default_stamp() -> wire::peer::Stamp {
+    pub(crate) fn default_stamp() -> wire::peer::Stamp {
         set_core::LocalBrick::last(&Memory::default())
     }
 }
 
-pub fn create(s: &str, node: Node) -> Op {
+pub(crate) fn create(s: &str, node: Node) -> Op {
     Op::Create { parent: ROOT, name: name(s), node, mode: 0o755, umask: 0, uid: 0, gid: 0, open: false }
 }
 

@@ -8,6 +8,7 @@
 //!
 //! Bytes are never changed: what old programs wrote has to be read for ever. With UPDATE=1 a test writes samples that are
 //! not there yet, and the values of those that are (after a field was renamed), but never bytes.
+#![allow(clippy::unwrap_used, reason = "a test that fails says where")]
 
 use std::fmt::Debug;
 use std::fs;

@@ -1,4 +1,5 @@
 //! The declarations in the sources as data, and bytes made by them: what new samples begin with.
+#![allow(clippy::unwrap_used, reason = "a test that fails says where")]
 
 use std::collections::BTreeMap;
 use std::fs;

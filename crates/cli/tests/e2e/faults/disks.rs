@@ -159,7 +159,6 @@ fn cut_power(pool: &mut Pool, first: usize, between: impl FnOnce()) {
 
 #[test]
 fn a_sync_after_a_power_cut_of_all_tells_what_is_lost() {
-    let _alone = alone();
     let mut pool = small("ext4", &SMALL);
     pool.expect_errors(&FAILS);
     let mount = pool.mount("v");
@@ -180,7 +179,6 @@ fn a_sync_after_a_power_cut_of_all_tells_what_is_lost() {
 
 /// The power of all goes at once: everything synced is there, and the bricks agree.
 fn all_shut_down(kind: &str) {
-    let _alone = alone();
     let mut pool = small(kind, &SMALL);
     pool.expect_errors(&FAILS);
     let mount = pool.mount("v");

@@ -1,7 +1,7 @@
 //! Faults under load: a writer that records what it was told, a fault, and then the proof that nothing of it is lost and
 //! that the bricks of each set are the same.
 //!
-//! These tests run alone, as they measure pauses. `FAULTS_LONG=1` freezes for 60 s instead of 8.
+//! Those that measure pauses run alone. `FAULTS_LONG=1` freezes for 60 s instead of 8.
 
 mod disks;
 mod failover;

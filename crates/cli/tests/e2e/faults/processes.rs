@@ -117,7 +117,6 @@ fn the_leader_with_a_primary_frozen() {
 /// All servers end and come back, in different orders, by kill and in order.
 #[test]
 fn all_servers_restarted_in_any_order() {
-    let _alone = alone();
     let mut pool = Pool::new(3);
     pool.volume("v", 2, &MIXED);
     let mount = pool.mount("v");
@@ -142,7 +141,6 @@ fn all_servers_restarted_in_any_order() {
 /// Two of three servers, and with them the majority of the pool's voters, are away for a while: calls wait, nothing is lost.
 #[test]
 fn a_majority_killed() {
-    let _alone = alone();
     let mut pool = Pool::new(3);
     let bricks = [(0, "b"), (1, "b"), (2, "b")];
     pool.volume("v", 3, &bricks);

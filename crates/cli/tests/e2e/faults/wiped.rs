@@ -2,7 +2,7 @@
 
 use super::verify::{Kept, all_in_sync, verify};
 use super::writer::Writer;
-use crate::harness::{Pool, alone, eventually};
+use crate::harness::{Pool, eventually};
 use std::fs;
 use std::path::Path;
 
@@ -18,7 +18,6 @@ fn empty(dir: &Path) {
 /// Of the primary and of a secondary, while the other goes on and while it is down too.
 #[test]
 fn a_wiped_brick_is_filled_again() {
-    let _alone = alone();
     let mut pool = Pool::new(3);
     // A change that meets an object which is still to be filled is left out, and said.
     pool.expect_errors(&["open brick", "could not be applied", "is not as the change expects"]);
@@ -50,7 +49,6 @@ fn a_wiped_brick_is_filled_again() {
 /// The directory is gone, and what is there may be the wrong disk: it is said, and nothing is made.
 #[test]
 fn a_missing_directory_is_not_made_again() {
-    let _alone = alone();
     let mut pool = Pool::new(3);
     pool.expect_errors(&["open brick"]);
     pool.volume("v", 2, &BRICKS);

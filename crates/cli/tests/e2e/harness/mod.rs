@@ -32,28 +32,26 @@ pub(crate) fn eventually<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
 
 /// Likewise, of what takes longer.
 pub(crate) fn eventually_within<T>(limit: Duration, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let until = Instant::now() + limit;
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(Instant::now() < until, "{what}: not within {} s", limit.as_secs());
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    let found = poll(limit, || look().ok_or_else(String::new));
+    found.unwrap_or_else(|_| panic!("{what}: not within {} s", limit.as_secs()))
 }
 
 /// Polls until there is no complaint.
-pub(crate) fn eventually_ok(what: &str, mut look: impl FnMut() -> Result<(), String>) {
-    let mut last = String::new();
-    let until = Instant::now() + TEST_TIMEOUT;
-    while Instant::now() < until {
-        match look() {
-            Ok(()) => return,
-            Err(why) => last = why,
+pub(crate) fn eventually_ok(what: &str, look: impl FnMut() -> Result<(), String>) {
+    poll(TEST_TIMEOUT, look).unwrap_or_else(|last| panic!("{what}: {last}"));
+}
+
+/// Looks again and again, at first soon. Most looks are commands: they take time of the processors from what they wait for.
+fn poll<T>(limit: Duration, mut look: impl FnMut() -> Result<T, String>) -> Result<T, String> {
+    let (begun, mut pause) = (Instant::now(), Duration::from_millis(10));
+    loop {
+        let found = look();
+        if found.is_ok() || begun.elapsed() > limit {
+            return found;
         }
-        std::thread::sleep(Duration::from_millis(50));
+        std::thread::sleep(pause);
+        pause = (pause * 3 / 2).min(Duration::from_millis(80));
     }
-    panic!("{what}: {last}");
 }
 
 /// Whether something is mounted exactly there.

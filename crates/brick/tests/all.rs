@@ -1,0 +1,19 @@
+//! Tests of bricks in temporary directories, as one program: `bounds` and `large` look at the whole process, and `memory` has bricks of its own kind.
+
+mod adopt;
+mod changes;
+mod check;
+mod closed;
+mod common;
+mod crash;
+mod damaged_index;
+mod displaced;
+mod failing;
+mod far_names;
+mod foreign;
+mod format;
+mod heal;
+mod journal;
+mod power;
+mod replicas;
+mod stubs;

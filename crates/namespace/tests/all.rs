@@ -1,0 +1,8 @@
+//! All tests as one program: it is compiled and linked once.
+
+mod exchanges;
+mod files;
+mod permission;
+mod rules;
+mod three_sets;
+mod two_sets;

@@ -1,0 +1,10 @@
+//! All tests as one program: each would compile a core of its own.
+
+mod beneath;
+mod between_sets;
+mod common;
+mod departures;
+mod files_between_sets;
+mod joining;
+mod promises;
+mod requests;
