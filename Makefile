@@ -11,7 +11,7 @@ TOOLS := git:git fusermount3:fuse3 ip:iproute2 nft:nftables setpriv:util-linux n
   mkfs.ext4:e2fsprogs mkfs.xfs:xfsprogs xfs_io:xfsprogs tar:tar diff:diffutils strace:strace promtool:prometheus \
   curl:curl openssl:openssl python3:python3
 
-.PHONY: help build demo test check programs unit fuzz e2e tools install uninstall packages docs acceptance
+.PHONY: help build demo test check programs unit fuzz fuzzing e2e tools install uninstall packages docs acceptance
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -28,7 +28,7 @@ test: export CARGO_INCREMENTAL := 0
 test: export CARGO_PROFILE_DEV_DEBUG := false
 test: tools ## all that CI runs: format, lints, unit tests, simulation, fuzzing, end-to-end tests
 	$(MAKE) programs
-	$(MAKE) -j2 check fuzz
+	$(MAKE) -j2 check fuzzing
 	$(MAKE) unit e2e
 
 check: ## format and lints
@@ -37,15 +37,16 @@ check: ## format and lints
 	cargo clippy --workspace --locked --test e2e -- -D warnings
 
 programs: $(PJDFSTEST)
-	cargo build --workspace --locked --bin mortar --bin fuzz
-	cargo test --workspace --locked --lib --bins --tests --no-run
+	cargo build --workspace --locked --lib --bins --tests
 	cargo test --workspace --locked --test e2e --no-run
 
 unit: ## unit tests, house rules and simulation
 	cargo test --workspace --locked --lib --bins --tests
 
-fuzz: ## a minute of random and mutated bytes for every decoder
-	cargo run --workspace --locked --bin fuzz -- --seconds 60
+fuzz: programs fuzzing ## a minute of random and mutated bytes for every decoder
+
+fuzzing:
+	target/debug/fuzz --seconds 60
 
 # With assertions and checks of overflows, as unit tests have them. `make build e2e MORTAR_BIN=target/release/mortar` takes the
 # release binary, which is slower to make than the tests are to run.
