@@ -108,13 +108,11 @@ fn one_shut_down(kind: &str) {
         let pause = writer.longest();
         println!("{kind}, brick {disk} shut down: longest pause {:?} ({})", pause.took, pause.what);
         assert!(pause.took < SILENT, "{:?}", pause.took);
+        let told = || pool.status("v")["bricks"][disk]["error"].as_str().map(str::to_owned);
+        let failed = eventually("the status says what failed", told);
         pool.disks[disk].unmount();
-        // Longer than the server waits before it looks again.
-        let missing = eventually("the status says what is missing", || {
-            std::thread::sleep(std::time::Duration::from_secs(4));
-            pool.status("v")["bricks"][disk]["error"].as_str().map(str::to_owned)
-        });
-        println!("unmounted: {missing}");
+        let missing = eventually("the server has looked again", || told().filter(|why| *why != failed));
+        println!("shut down: {failed}; unmounted: {missing}");
         assert_eq!(
             fs::read_dir(&pool.disks[disk].dir).unwrap().count(),
             0,
