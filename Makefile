@@ -22,9 +22,10 @@ build: ## the release binary: target/release/mortar
 demo: build ## three servers on this machine, a mounted replica volume, what to try next
 	$(BINARY) demo
 
-# Programs that are built once, for one run: nothing is kept for the next build, and debuggers get no lines. The fuzzer has one
-# thread.
+# Programs that are built once, for one run: nothing is kept for the next build, debuggers get no lines, and no crate is compiled in
+# parts. The fuzzer has one thread.
 test: export CARGO_INCREMENTAL := 0
+test: export CARGO_PROFILE_DEV_CODEGEN_UNITS := 1
 test: export CARGO_PROFILE_DEV_DEBUG := false
 test: tools ## all that CI runs: format, lints, unit tests, simulation, fuzzing, end-to-end tests
 	$(MAKE) programs
