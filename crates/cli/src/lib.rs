@@ -21,6 +21,7 @@ mod local_key;
 mod logging;
 mod notify;
 pub mod output;
+mod panics;
 mod parent;
 mod table;
 mod terminal;
@@ -34,6 +35,7 @@ pub use confirm::confirm;
 pub use error::{report, usage};
 pub use logging::{Log, LogArgs};
 pub use notify::notify_ready;
+pub use panics::end_at_panics;
 pub use parent::die_with;
 
 /// Time since 1970.

@@ -12,17 +12,7 @@ mod server;
 use clap::Parser;
 use std::process::ExitCode;
 
-/// A panic ends the process however it was built: a server that lacks one of its threads would serve on half.
-fn end_at_panics() {
-    let tell = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |panic| {
-        tell(panic);
-        std::process::abort();
-    }));
-}
-
 fn main() -> ExitCode {
-    end_at_panics();
     let arguments: Vec<std::ffi::OsString> = std::env::args_os().collect();
     let (done, as_json) = match cli::mount_helper(&arguments) {
         Some(done) => (done, false),

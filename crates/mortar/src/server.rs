@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 use clap::Args;
-use cli::{LogArgs, die_with, notify_ready, output, usage};
+use cli::{LogArgs, die_with, end_at_panics, notify_ready, output, usage};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -68,6 +68,7 @@ impl ServerCommand {
         // Whoever has joined needs the token no more: its file may be gone.
         let join = self.join.as_deref().filter(|_| !daemon::ServerOptions::has_pool(&self.state));
         let join = join.map(pool_to_join).transpose()?;
+        end_at_panics();
         die_with(self.die_with)?;
         let log = self.log.start()?;
         raise_descriptor_limit();

@@ -8,6 +8,7 @@ mod serve;
 use crate::error::usage;
 use crate::logging::{Level, LogArgs};
 use crate::output;
+use crate::panics::end_at_panics;
 use crate::parent::die_with;
 use clap::{Args, ValueEnum};
 use mount::{MountOptions, Options};
@@ -66,6 +67,7 @@ impl MountCommand {
             }
             return background::start(&self);
         }
+        end_at_panics();
         die_with(self.die_with)?;
         serve::serve(wanted, &self)
     }
