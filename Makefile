@@ -37,24 +37,27 @@ check: ## format and lints
 	cargo clippy --workspace --locked --all-targets -- -D warnings
 	cargo clippy --workspace --locked --test e2e -- -D warnings
 
-programs: $(PJDFSTEST)
+programs: ## the programs of all tests
 	cargo build --workspace --locked --lib --bins --tests
 	cargo test --workspace --locked --test e2e --no-run
 
 unit: ## unit tests, house rules and simulation
 	cargo test --workspace --locked --lib --bins --tests
 
-fuzz: programs fuzzing ## a minute of random and mutated bytes for every decoder
+fuzz: ## a minute of random and mutated bytes for every decoder
+	cargo build --workspace --locked --bin fuzz
+	$(MAKE) fuzzing
 
+# Without cargo, which would wait for the lints that run beside it.
 fuzzing:
 	target/debug/fuzz --seconds 60
 
-# With assertions and checks of overflows, as unit tests have them. `make build e2e MORTAR_BIN=target/release/mortar` takes the
-# release binary, which is slower to make than the tests are to run.
+# The binary has assertions and checks of overflows, as unit tests have them. To build the release binary takes longer than these tests
+# would gain by it; `make build e2e MORTAR_BIN=target/release/mortar` takes that one.
 #
 # More threads than tests that look at the clock, which wait until the others have ended (harness/turn.rs): two run at a time
 # for each core.
-e2e: programs ## end-to-end tests: real servers and mounts; needs root and /dev/fuse
+e2e: programs $(PJDFSTEST) ## end-to-end tests: real servers and mounts; needs root and /dev/fuse
 	MORTAR_BIN=$(abspath $(MORTAR_BIN)) PJDFSTEST=$(PJDFSTEST) cargo test --workspace --locked --test e2e -- --test-threads 80
 
 # An outside suite, from the registry.

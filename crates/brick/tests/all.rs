@@ -1,4 +1,5 @@
-//! Tests of bricks in temporary directories, as one program: `bounds` and `large` look at the whole process, and `memory` has bricks of its own kind.
+//! Tests of bricks in temporary directories, as one program. `bounds` and `large` look at their whole process, and `memory` has
+//! bricks of another kind: they are programs of their own.
 
 mod adopt;
 mod changes;

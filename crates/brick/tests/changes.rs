@@ -1,8 +1,7 @@
 //! What each change does, on two bricks at once; and that the kernel's clock never shows.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use crate::common;
-use crate::common::*;
+use crate::common::{self, *};
 use ids::{Fid, Time};
 use namespace::TreeState;
 use std::os::unix::fs::MetadataExt;

@@ -121,9 +121,9 @@ impl Volume {
         VolumeOptions::of(&self.options)
     }
 
-    /// How long a silent server keeps its place in its sets.
+    /// How long a silent server keeps its place in its sets. It is asked for many times a second: the others are not read for it.
     pub(crate) fn ping_timeout(&self) -> std::time::Duration {
-        table::ping_timeout(&self.options)
+        table::read(&self.options, "network.ping-timeout")
     }
 
     /// Every option with its value, then the user's own.

@@ -248,12 +248,8 @@ macro_rules! options {
     };
 }
 
-/// `network.ping-timeout` alone: it is asked for many times a second, and reading all takes as long as their number.
-pub(super) fn ping_timeout(set: &BTreeMap<String, String>) -> Duration {
-    read(set, "network.ping-timeout")
-}
-
-fn read<T: Typed>(set: &BTreeMap<String, String>, key: &str) -> T {
+/// One option; its type is that of its field.
+pub(super) fn read<T: Typed>(set: &BTreeMap<String, String>, key: &str) -> T {
     let own = set.get(key).and_then(|text| super::parse(key, text).ok()).and_then(T::of);
     let default = || super::info(key).and_then(|o| value::parse(&o.kind, o.default)).and_then(T::of);
     // A test reads every default of the table.

@@ -108,7 +108,7 @@ fn one_shut_down(kind: &str) {
         let pause = writer.longest();
         println!("{kind}, brick {disk} shut down: longest pause {:?} ({})", pause.took, pause.what);
         assert!(pause.took < SILENT, "{:?}", pause.took);
-        let told = || pool.status("v")["bricks"][disk]["error"].as_str().map(str::to_owned);
+        let told = || pool.brick_error("v", disk);
         let failed = eventually("the status says what failed", told);
         pool.disks[disk].unmount();
         let missing = eventually("the server has looked again", || told().filter(|why| *why != failed));

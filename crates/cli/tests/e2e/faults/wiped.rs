@@ -59,10 +59,7 @@ fn a_missing_directory_is_not_made_again() {
     let away = pool.servers[2].path("away");
     fs::rename(&brick, &away).unwrap();
     pool.start(2);
-    let why = eventually("the status says what is missing", || {
-        let status = pool.status("v");
-        status["bricks"][1]["error"].as_str().map(str::to_owned)
-    });
+    let why = eventually("the status says what is missing", || pool.brick_error("v", 1));
     println!("status: {why}");
     assert!(why.contains(brick.to_str().unwrap()), "{why}");
     fs::write(mount.path("g"), "y").unwrap();

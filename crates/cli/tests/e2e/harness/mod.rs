@@ -32,8 +32,8 @@ pub(crate) fn eventually<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
 
 /// Likewise, of what takes longer.
 pub(crate) fn eventually_within<T>(limit: Duration, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let found = poll(limit, || look().ok_or_else(String::new));
-    found.unwrap_or_else(|_| panic!("{what}: not within {} s", limit.as_secs()))
+    let found = poll(limit, || look().ok_or(()));
+    found.unwrap_or_else(|()| panic!("{what}: not within {} s", limit.as_secs()))
 }
 
 /// Polls until there is no complaint.
@@ -42,7 +42,7 @@ pub(crate) fn eventually_ok(what: &str, look: impl FnMut() -> Result<(), String>
 }
 
 /// Looks again and again, at first soon. Most looks are commands: they take time of the processors from what they wait for.
-fn poll<T>(limit: Duration, mut look: impl FnMut() -> Result<T, String>) -> Result<T, String> {
+fn poll<T, E>(limit: Duration, mut look: impl FnMut() -> Result<T, E>) -> Result<T, E> {
     let (begun, mut pause) = (Instant::now(), Duration::from_millis(10));
     loop {
         let found = look();

@@ -366,6 +366,11 @@ impl Pool {
     pub(crate) fn status(&self, volume: &str) -> serde_json::Value {
         self.json(&format!("volume status {volume}"))[0].clone()
     }
+
+    /// What the status says is wrong with a brick; bricks count from 0.
+    pub(crate) fn brick_error(&self, volume: &str, brick: usize) -> Option<String> {
+        self.status(volume)["bricks"][brick]["error"].as_str().map(str::to_owned)
+    }
 }
 
 /// Kills the processes of a test that does not end: what hangs in them fails then.
