@@ -9,6 +9,7 @@ use crate::object::OpenObject;
 use crate::open::Brick;
 use crate::service::DirLocation;
 use disk_format::tag::{INTENT, encode_intent};
+use file_system::File;
 use ids::{Fid, OpId, SetId};
 use namespace::TreeState;
 use wire::op::{Ancestor, EntryName, Intent};
@@ -24,6 +25,15 @@ fn intent(coordinator: SetId, dir: Fid, name: &Name) -> Intent {
 pub(crate) fn kept_entry(of: &OpenObject) -> Result<Option<(SetId, EntryName)>, Errno> {
     let Some((Intent { coordinator, add, .. }, _)) = of.intent()? else { return Ok(None) };
     Ok(add.map(|place| (coordinator, place)))
+}
+
+/// Keeps an entry beside a directory whose place goes, if there is room for it.
+pub(crate) fn keep_entry_of(of: &File, (owner, parent): (SetId, Fid), name: &[u8]) -> Result<(), Errno> {
+    let name = Name::new(name).map_err(|_| Errno::EIO)?;
+    match of.set_xattr(INTENT.as_bytes(), &encode_intent(&intent(owner, parent, &name))) {
+        Err(Errno::ENOSPC | Errno::EDQUOT) => Ok(()),
+        other => other,
+    }
 }
 
 impl Brick {

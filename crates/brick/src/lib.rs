@@ -76,6 +76,7 @@ mod read;
 mod recover;
 mod room;
 mod scan;
+mod second_copies;
 mod service;
 mod set;
 mod stale;

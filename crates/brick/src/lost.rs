@@ -25,6 +25,7 @@ use crate::marks::is_marked_file;
 use crate::object::{OpenObject, S_IFDIR, S_IFMT, S_IFREG, tag_of};
 use crate::open::Site;
 use crate::scan::Seen;
+use crate::second_copies::{self, Copies};
 use crate::untagged::{Untagged, bring_out, quarantine, release_names};
 use disk_format::tag::ORPHAN;
 use file_system::{File, Handle, Times};
@@ -92,6 +93,8 @@ pub(crate) struct Changed {
     entered: Vec<(Fid, Handle)>,
     /// Entries without a tag.
     untagged: Vec<Untagged>,
+    /// Copies of other sets' directories.
+    copies: Copies,
 }
 
 /// What changed since the last sync of everything; the index knows it afterwards.
@@ -106,11 +109,18 @@ pub(crate) fn look(
     let since = if noted > at.root.now() { Time::default() } else { noted };
     let known = (!index.is_new()).then_some(&*index);
     let look = || changed_since(&at.root, set, since, known);
-    let mut changed = look().map_err(|e| at.io("look for what changed last in", e))?;
-    if bring_out(at, &changed.untagged, (set, known))
-        .map_err(|e| at.io("bring directories to lost+found in", e))?
-    {
-        changed = look().map_err(|e| at.io("look for what changed last in", e))?;
+    let failed = |e| at.io("look for what changed last in", e);
+    let mut changed = look().map_err(failed)?;
+    let (twice, seconds) =
+        (changed.copies.twice().collect::<Vec<_>>(), changed.copies.seconds(&at.root, set));
+    let seconds = seconds.map_err(failed)?;
+    let nobodys = [changed.untagged.as_slice(), &seconds].concat();
+    let any =
+        bring_out(at, &nobodys, (set, known)).map_err(|e| at.io("bring directories to lost+found in", e))?;
+    let left = second_copies::clear(at, &seconds, last).map_err(|e| at.io("remove second copies from", e))?;
+    if any || !seconds.is_empty() {
+        changed = look().map_err(failed)?;
+        changed.objects.extend(twice.into_iter().map(Fid::names));
     }
     tracing::warn!(brick = %at.path.display(), objects = changed.objects.len(), "changes that were not synced may be lost");
     let united = unite_stubs(at, &changed.entered, index).map_err(|e| at.io("unite stubs in", e))?;
@@ -125,7 +135,7 @@ pub(crate) fn look(
     // What became a stub is there, and another one.
     let stubs = &changed.stubs;
     index.forget_gone(&at.root, stubs).map_err(|e| at.io("look for what is gone from", e))?;
-    release_names(at, &changed.untagged, index)
+    release_names(at, &[changed.untagged.as_slice(), &left].concat(), index)
         .map_err(|e| at.io("take names from what has no tag in", e))?;
     quarantine(at, &changed.untagged, last).map_err(|e| at.io("clear what has no tag out of", e))?;
     Ok(changed)
@@ -182,6 +192,7 @@ fn changed_since(root: &OpenObject, set: SetId, time: Time, known: Option<&Index
         if is_marked_file(tag, seen.stat.mode) {
             found.marked.push(tag.fid);
         }
+        found.copies.meet(seen, tag, set);
         let made = |index: &Index| index.get(tag.fid).map(|at| at.is_none());
         if tag.home != set && seen.stat.mode & S_IFMT == S_IFDIR {
             // Names of files may have come or gone here.

@@ -8,12 +8,14 @@
 //! has other names keeps only those: its links are counted by the kernel, and users would see one that they cannot find. A
 //! file without any goes to lost+found with the directory, and is made anew where another brick has it.
 
+use crate::far_entry::keep_entry_of;
 use crate::far_names::bring_names_out;
 use crate::folders::hidden_name;
 use crate::index::Index;
 use crate::object::{S_IFDIR, S_IFMT, tag_at};
 use crate::open::Site;
 use crate::place::move_to_lost_found;
+use disk_format::Tag;
 use disk_format::tag::XATTR;
 use file_system::{File, Handle, Renaming, Times};
 use ids::{Lsn, SetId};
@@ -24,6 +26,7 @@ pub(crate) type Untagged = (Handle, Vec<u8>);
 
 /// Moves the set's own directories that lie beneath such as lost their tags to lost+found, each by its fid, and names of its
 /// files there to their folders. Whether there were any. One that the index has elsewhere is a copy that somebody made with its tag.
+/// Second copies of other sets' directories are treated likewise, and lose their tags.
 ///
 /// They are on disk there before what they lay in leaves its place: after another power cut nobody looks into it.
 pub(crate) fn bring_out(
@@ -37,9 +40,9 @@ pub(crate) fn bring_out(
     let lost_found = at.meta.open_at(b"limbo", S_IFDIR)?;
     let mut any = false;
     let device = at.root.stat()?.dev;
-    let mut todo: Vec<(Handle, Option<Vec<u8>>)> =
-        untagged.iter().map(|(dir, name)| (*dir, Some(name.clone()))).collect();
-    while let Some((handle, only)) = todo.pop() {
+    let mut todo: Vec<(Handle, Option<Vec<u8>>, Option<Tag>)> =
+        untagged.iter().map(|(dir, name)| (*dir, Some(name.clone()), None)).collect();
+    while let Some((handle, only, copy_of)) = todo.pop() {
         let dir = at.root.open_handle(&handle, S_IFDIR)?;
         // Of a directory that was met without a tag all is looked at, of the one above it only that.
         let names = only.as_ref().map_or_else(|| crate::scan::names(&dir), |name| Ok(vec![name.clone()]))?;
@@ -55,7 +58,7 @@ pub(crate) fn bring_out(
                 Err(_) => continue,
             };
             let Some(tag) = tag.filter(|tag| tag.home == set) else {
-                todo.push((dir.handle_at(&name)?, None));
+                todo.push((dir.handle_at(&name)?, None, tag));
                 if let Some(copy) = tag {
                     let open = dir.open_at(&name, S_IFDIR)?;
                     any |= bring_names_out(at, &open, (copy.fid, set))?;
@@ -68,6 +71,9 @@ pub(crate) fn bring_out(
             let here = dir.handle_at(&name)?;
             if elsewhere.is_some_and(|e| e.handle != here && at.root.open_handle(&e.handle, e.kind).is_ok()) {
                 continue;
+            }
+            if let Some(above) = &copy_of {
+                keep_entry_of(&dir.open_at(&name, S_IFDIR)?, (above.home, above.fid), &name)?;
             }
             match dir.rename(&name, &lost_found, hidden_name(tag.fid).as_bytes(), Renaming::NoReplace) {
                 Ok(()) => any = true,

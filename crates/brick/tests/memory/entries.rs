@@ -419,7 +419,7 @@ fn an_object_that_is_right_is_not_written() {
 }
 
 /// A directory of ours at `path`, beneath copies of another set's.
-fn placed(path: &[(Fid, &str)], n: &str, fid: Fid) -> [Change; 2] {
+pub(super) fn placed(path: &[(Fid, &str)], n: &str, fid: Fid) -> [Change; 2] {
     let (mode, uid, gid, time) = (0o755, 0, 0, time(5));
     let made = Change::PrepareMkdir { path: ancestors(path), name: name(n), fid, mode, uid, gid, time };
     [made, Change::EndTransaction { fid, keep: true }]

@@ -1,0 +1,92 @@
+//! Copies of another set's directory that a power cut left twice.
+//!
+//! A copy goes with the last name in it, and another one is made where the directory is by then. Both may be on disk after a power
+//! cut: the removal of the old one was lost. The index knows one of them, and names in the other one would be found by nobody,
+//! nor be taken away.
+
+use crate::object::{OpenObject, S_IFDIR, S_IFMT, tag_of};
+use crate::open::Site;
+use crate::place::move_to_lost_found;
+use crate::scan::{Seen, walk};
+use crate::untagged::Untagged;
+use disk_format::Tag;
+use ids::{Fid, Lsn, SetId};
+use std::collections::{BTreeMap, BTreeSet};
+use wire::Errno;
+
+/// Which directories of other sets were met, by a walk over the tree.
+#[derive(Default)]
+pub(crate) struct Copies {
+    met: BTreeSet<Fid>,
+    twice: BTreeSet<Fid>,
+}
+
+/// Whether it is a copy that may have to go. The end of a healing sees to those in the heal trash.
+fn is_copy(seen: &Seen<'_>, tag: &Tag, own: SetId) -> bool {
+    tag.home != own && seen.stat.mode & S_IFMT == S_IFDIR && !seen.path.starts_with(".mortar/aside")
+}
+
+impl Copies {
+    pub(crate) fn meet(&mut self, seen: &Seen<'_>, tag: &Tag, own: SetId) {
+        if is_copy(seen, tag, own) && !self.met.insert(tag.fid) {
+            self.twice.insert(tag.fid);
+        }
+    }
+
+    /// The directories that have several.
+    pub(crate) fn twice(&self) -> impl Iterator<Item = Fid> {
+        self.twice.iter().copied()
+    }
+
+    /// The copies that go, those beneath others first. One that is an entry of this set's own directory stays: it comes and goes
+    /// with that entry. Else the first one stays, which lies in the tree if any does.
+    pub(crate) fn seconds(&self, root: &OpenObject, own: SetId) -> Result<Vec<Untagged>, Errno> {
+        if self.twice.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut found: BTreeMap<Fid, Vec<(usize, Untagged)>> = BTreeMap::new();
+        let (mut entries, mut number) = (BTreeSet::new(), 0);
+        walk(root, &mut |seen| {
+            let Ok(Some(tag)) = &seen.tag else { return Ok(()) };
+            if !self.twice.contains(&tag.fid) || !is_copy(seen, tag, own) {
+                return Ok(());
+            }
+            if tag_of(seen.dir)?.is_some_and(|above| above.home == own) {
+                entries.insert(tag.fid);
+                return Ok(());
+            }
+            number += 1;
+            found.entry(tag.fid).or_default().push((number, (seen.dir.handle()?, seen.name.to_vec())));
+            Ok(())
+        })?;
+        let go = found.into_iter().flat_map(|(fid, all)| {
+            let stay = usize::from(!entries.contains(&fid));
+            all.into_iter().skip(stay)
+        });
+        let mut go: Vec<(usize, Untagged)> = go.collect();
+        go.sort_unstable_by_key(|(number, _)| std::cmp::Reverse(*number));
+        Ok(go.into_iter().map(|(_, copy)| copy).collect())
+    }
+}
+
+/// Removes copies out of which everything was brought, and that are no copies any more. What is not empty goes to lost+found:
+/// answers where it lies.
+pub(crate) fn clear(at: &Site, copies: &[Untagged], last: Lsn) -> Result<Vec<Untagged>, Errno> {
+    let (mut left, mut number) = (Vec::new(), 0);
+    for (handle, name) in copies {
+        let dir = at.root.open_handle(handle, S_IFDIR)?;
+        match dir.remove_dir(name) {
+            Err(Errno::ENOTEMPTY | Errno::EEXIST) => {}
+            other => {
+                other?;
+                continue;
+            }
+        }
+        let lost_found = at.meta.open_at(b"limbo", S_IFDIR)?;
+        let to = move_to_lost_found(&dir, name, &lost_found, (last, &mut number))?;
+        let name = String::from_utf8_lossy(name);
+        tracing::warn!(brick = %at.path.display(), %name, to, "a second copy of a directory of another set goes to .mortar/limbo");
+        left.push((lost_found.handle()?, to.into_bytes()));
+    }
+    Ok(left)
+}

@@ -1,0 +1,103 @@
+//! Copies of other sets' directories that power cuts leave twice.
+
+use super::common::*;
+use super::disk::Disk;
+use ids::{Epoch, Fid, Lsn, OpId, SessionId, SetId};
+use memory_fs::CrashRule;
+use namespace::TreeState as _;
+use wire::Change;
+use wire::op::{Ancestor, EntryName, Intent};
+
+const OTHER: SetId = SetId(9);
+const TOP: Fid = theirs(1);
+/// The directory that has two copies in the end.
+const MOVED: Fid = theirs(2);
+const BELOW: Fid = theirs(3);
+
+const fn theirs(n: u64) -> Fid {
+    Fid { set: OTHER, epoch: Epoch(1), lsn: Lsn(n) }
+}
+
+fn place(dir: Fid, s: &str) -> EntryName {
+    EntryName { dir: dir.names(), name: name(s) }
+}
+
+fn change_names(s: &mut Set, fid: Fid, drop: Option<EntryName>, add: Option<EntryName>) {
+    let tx = OpId { session: SessionId(3), seq: 8 };
+    let intent = Intent { tx, coordinator: OTHER, drop: drop.clone(), add: add.clone() };
+    s.apply(&Change::PrepareFile { fid, intent }, b"").unwrap();
+    s.apply(&Change::EndFile { fid, drop, add, orphan: false, time: time(600) }, b"").unwrap();
+}
+
+fn relocate(s: &mut Set, folder: Fid, above: &[(Fid, &str)], n: &str) {
+    let path = above.iter().map(|(fid, n)| Ancestor { fid: *fid, home: OTHER, name: name(n) }).collect();
+    s.apply(&Change::Relocate { fid: folder.names(), path, name: name(n) }, b"").unwrap();
+}
+
+/// A copy went with the last name in it and was made again elsewhere; both are there after a power cut, and the name in the
+/// old one is nobody's. Directories of this set beneath either of them stay.
+#[test]
+fn a_power_cut_leaves_no_name_in_a_second_copy() {
+    let (mut twice, mut named, mut with_ours) = (0, 0, 0);
+    for seed in 0..600 {
+        let mut disk = Disk::new(1, CrashRule::Hostile);
+        let mut s = Set::new(vec![disk.open().unwrap()]);
+        let (home, node, mode, uid, gid) = (OTHER, wire::op::Node::Dir, 0o755, 0, 0);
+        let (parent, fid, time) = (ROOT, TOP, time(4));
+        let top = Change::Create { parent, name: name("top"), fid, home, node, mode, uid, gid, time };
+        s.apply(&top, b"").unwrap();
+        let file = s.file(ROOT, "file");
+        change_names(&mut s, file, None, Some(place(MOVED, "x")));
+        // Names come into copies that are on disk.
+        for _ in 0..2 {
+            relocate(&mut s, MOVED, &[(TOP, "top")], "old");
+            s.bricks[0].begin_sync(None).unwrap().run().unwrap();
+        }
+        disk.pass_time();
+        change_names(&mut s, file, Some(place(MOVED, "x")), None);
+        assert!(!disk.tree().contains_key("/top/old"), "it went");
+        change_names(&mut s, file, None, Some(place(BELOW, "y")));
+        relocate(&mut s, BELOW, &[(TOP, "top"), (MOVED, "new")], "below");
+        let ours = Fid { set: SET, epoch: Epoch(1), lsn: Lsn(101) };
+        let has_ours = seed % 2 == 0;
+        if has_ours {
+            let above = [(TOP, "top"), (MOVED, "new")];
+            super::entries::placed(&above, "ours", ours).iter().for_each(|c| s.apply(c, b"").unwrap());
+            if seed % 4 == 0 {
+                s.bricks[0].begin_sync_of(&[ours]).unwrap().run().unwrap();
+            }
+        }
+        drop(s);
+        disk.crash_by_chance(CrashRule::Hostile, seed);
+        if seed % 8 < 4 {
+            disk.lose_index();
+        }
+        let before = disk.tree();
+        let copies = |tree: &std::collections::BTreeMap<String, super::disk::Seen>| {
+            tree.values().filter(|seen| seen.tag.is_some_and(|tag| tag.fid == MOVED)).count()
+        };
+        let both = copies(&before) == 2;
+        let mut b = disk.open().unwrap();
+        let after = disk.tree();
+        assert!(copies(&after) <= 1, "{seed}: {:?}", after.keys());
+        twice += u32::from(both);
+        named += u32::from(both && before.contains_key("/top/old/x"));
+        if has_ours && seed % 4 == 0 {
+            with_ours += u32::from(both);
+            assert!(b.attr(ours).is_ok(), "{seed}: it was synced");
+        }
+        // The primary has no name there.
+        if b.attr(MOVED.names()).is_ok() {
+            assert_eq!(b.take_nothing(MOVED.names()), Ok(false), "{seed}");
+            b.begin_end().unwrap().run().unwrap();
+        }
+        let left: Vec<String> = disk.tree().into_keys().filter(|path| path.ends_with("/x")).collect();
+        assert_eq!(left, Vec::<String>::new(), "{seed}: a name that nobody finds");
+        b.close().unwrap();
+        assert_eq!(disk.problems(), [], "{seed}");
+    }
+    println!(
+        "{twice} times two copies, {named} with a name in the old one, {with_ours} with a directory of ours"
+    );
+    assert!(named > 20 && with_ours > 20, "{twice}, {named}, {with_ours}");
+}
