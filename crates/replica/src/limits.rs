@@ -22,6 +22,8 @@ pub const RESEND: Duration = Duration::from_millis(500);
 pub const SYNC_RESEND: Duration = Duration::from_secs(10);
 /// A secondary that leaves a change unacknowledged for this long is removed from the view.
 pub const ACK_TIMEOUT: Duration = Duration::from_millis(2000);
+/// What a brick said of its room counts for so long. One that lives says it once a second.
+pub const ROOM_COUNTS: Duration = Duration::from_millis(3500);
 /// A server whose lease was not renewed for this long, three heartbeats, may be cut off itself.
 pub const LEASE_GAP: Duration = Duration::from_millis(1500);
 /// A proposal that brought no new view is made again after this.

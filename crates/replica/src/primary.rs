@@ -100,11 +100,12 @@ impl<B: ChangeBody> Replica<B> {
         }
         if let Some(joiner) = self.joiners.get_mut(&from) {
             joiner.acked = joiner.acked.max(lsn);
-            (joiner.durable, joiner.available) = (joiner.durable.max(durable), available);
+            joiner.durable = joiner.durable.max(durable);
+            joiner.tell_room(now, available);
         }
         let Some(peer) = self.peers.get_mut(&from) else { return };
         peer.durable = peer.durable.max(durable);
-        peer.available = available;
+        peer.tell_room(now, available);
         if self.role == Role::Reconciling {
             return self.on_tail_ack(now, from, lsn, out);
         }
@@ -338,6 +339,7 @@ impl<B: ChangeBody> Replica<B> {
         match self.role {
             Role::Reconciling => self.tick_reconciling(now, out),
             Role::Primary => {
+                self.peers.values_mut().for_each(|peer| peer.forget_old_room(now));
                 let waits = |s: &Option<Duration>, d: Duration| s.is_some_and(|s| now >= s + d);
                 let silent: Vec<BrickId> = self
                     .peers

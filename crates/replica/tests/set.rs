@@ -344,6 +344,26 @@ fn who_has_healed_says_so_in_every_epoch_until_it_is_let_in() {
     assert!(joiner.tick(1000).iter().all(|o| !o.starts_with("healed")));
 }
 
+/// A brick whose disk was full has ended, and nobody can agree to leave it out: it may have room by now.
+#[test]
+fn what_a_brick_said_of_its_room_long_ago_counts_no_more() {
+    let mut a = Rig::primary(1, &[1, 2]);
+    a.give(Input::Durable { lsn: Lsn(0), available: 70 });
+    a.decide(5, 9);
+    a.applied(1);
+    a.ack(2, 1, 1);
+    for _ in 0..3 {
+        a.tick(1000);
+        assert_eq!(a.replica.available(), 9);
+    }
+    a.tick(1000);
+    assert_eq!(a.replica.available(), 70);
+    // It speaks again.
+    a.peer(2, 1, Message::Ack { lsn: Lsn(1), durable: Lsn(0), available: 8 });
+    a.tick(1000);
+    assert_eq!(a.replica.available(), 8);
+}
+
 /// The primary may have little room to count with for as long as it hears nothing: a brick that heals may have nothing to
 /// acknowledge for long.
 #[test]
