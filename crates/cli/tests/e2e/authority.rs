@@ -1,6 +1,6 @@
 //! Another authority takes the place of the pool's, which signs all keys.
 
-use crate::harness::{Mounted, Output, Pool, alone, eventually, mortar, run};
+use crate::harness::{Mounted, Output, Pool, eventually, mortar, run};
 use crate::secured::{CONTROL, PEER, refusal};
 use std::collections::BTreeSet;
 use std::fs;
@@ -34,7 +34,6 @@ fn restart(pool: &mut Pool, i: usize) {
 /// Mounts work on all the while, and afterwards nobody believes what the old authority has signed.
 #[test]
 fn another_authority_takes_the_place_of_the_pools() {
-    let _alone = alone();
     let mut pool = Pool::new(3);
     pool.volume("v", 3, &[(0, "b"), (1, "b"), (2, "b")]);
     let key = pool.client_key("web", "v", "");
@@ -169,7 +168,6 @@ fn is_refusal(said: &Output) -> bool {
 
 #[test]
 fn servers_to_which_two_administrators_give_other_keys_at_once_have_one() {
-    let _alone = alone();
     let pool = Pool::new(3);
     pool.volume("v", 3, &[(0, "b"), (1, "b"), (2, "b")]);
     let key = pool.client_key("web", "v", "");
@@ -187,7 +185,6 @@ fn servers_to_which_two_administrators_give_other_keys_at_once_have_one() {
 /// Whatever two administrators begin and end at the same time: the pool serves, and one of them gets his authority.
 #[test]
 fn two_administrators_change_the_authority_at_once() {
-    let _alone = alone();
     let mut pool = Pool::new(3);
     pool.volume("v", 3, &[(0, "b"), (1, "b"), (2, "b")]);
     let (begin, finish) = ("pool rotate-authority", "pool rotate-authority --finish --force");
@@ -229,7 +226,6 @@ fn two_administrators_change_the_authority_at_once() {
 /// One has begun and waits for a server that does not answer; then another one begins, too: he goes on, and not the first.
 #[test]
 fn of_two_who_begin_to_change_the_authority_the_later_one_goes_on() {
-    let _alone = alone();
     let mut pool = Pool::new(3);
     pool.volume("v", 1, &[(0, "b")]);
     let next = keys_of(&pool, 1).join("authority.next");
@@ -259,7 +255,6 @@ fn of_two_who_begin_to_change_the_authority_the_later_one_goes_on() {
 /// beginning, by whomever, puts another one in its place.
 #[test]
 fn a_beginning_that_failed_half_way_harms_nobody() {
-    let _alone = alone();
     let mut pool = Pool::new(3);
     pool.volume("v", 3, &[(0, "b"), (1, "b"), (2, "b")]);
     pool.stop(2);

@@ -166,7 +166,6 @@ impl Drop for SlowSyncs {
 /// client's fsync is answered.
 #[test]
 fn a_brick_with_slow_syncs_gets_in_sync() {
-    let _alone = alone();
     let mut pool = Pool::new(3);
     pool.volume("v", 2, &[(0, "b"), (1, "b")]);
     let mount = pool.mount("v");
@@ -182,7 +181,6 @@ fn a_brick_with_slow_syncs_gets_in_sync() {
     let healed = pool.servers[1].log().lines().filter(|l| l.contains("has healed")).count();
     println!("in sync after {took:?}, {healed} healings");
     assert_eq!(healed, 1, "the healing began anew");
-    assert!(took < Duration::from_secs(40), "{took:?}");
     let file = fs::File::create(mount.path("synced")).unwrap();
     file.sync_all().unwrap();
     rustix::fs::syncfs(&file).unwrap();

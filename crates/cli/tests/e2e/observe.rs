@@ -164,7 +164,6 @@ fn events_tell_who_did_what_and_what_became_of_bricks() {
 /// A frozen server keeps a write waiting: the log of the other one says so.
 #[test]
 fn slow_requests_are_told_with_what_held_them_up() {
-    let _alone = alone();
     let mut pool = Pool::new(3);
     pool.volume("v", 3, &[(0, "b"), (1, "b"), (2, "b")]);
     pool.ok("volume set v diagnostics.slow-operation 300ms");
@@ -184,18 +183,20 @@ fn slow_requests_are_told_with_what_held_them_up() {
     pool.freeze(secondary);
     fs::write(mount.path("f"), "y").expect("it goes on when the frozen server is out of the view");
     pool.thaw(secondary);
-    let logs = || pool.servers.iter().map(|s| s.log()).collect::<String>();
-    let line =
-        eventually("the log says so", || logs().lines().find(|l| l.contains(": slow: ")).map(str::to_owned));
     let words = [
         "WARN",
+        ": slow: ",
         "for session",
         ", operation ",
         "meanwhile the set's thread worked",
         "were none of these",
         "it waited for a new view at last",
     ];
-    assert!(words.iter().all(|w| line.contains(w)), "{line}");
+    // Other requests may be slow, too.
+    eventually("the log says so", || {
+        let logs: String = pool.servers.iter().map(|s| s.log()).collect();
+        logs.lines().any(|l| words.iter().all(|w| l.contains(w))).then_some(())
+    });
 
     let file = pool.dir.join("bundle.json");
     let line = format!("support bundle {}", file.display());

@@ -88,7 +88,6 @@ fn with_two(test: impl FnOnce(&mut Pool, Mounted, Mounted, &Script)) {
 /// Random locks of several processes are answered as by the kernel's own file system in memory.
 #[test]
 fn locks_are_those_of_a_local_disk() {
-    let _alone = alone();
     let pool = Pool::new(2);
     pool.volume("v", 2, &[(0, "b"), (1, "b")]);
     let (mount, script) = (pool.mount("v"), Script::new());
@@ -96,12 +95,22 @@ fn locks_are_those_of_a_local_disk() {
     for file in [&here, &there] {
         fs::write(file, "").unwrap();
     }
-    let begun = Instant::now();
-    assert_eq!(script.hold(&there, "fcntl").1, "ok");
-    assert!(begun.elapsed() < Duration::from_secs(5), "nobody can have had locks: {:?}", begun.elapsed());
     for seed in 0..5 {
         script.run(&format!("compare {seed} 1500 {} {}", here.display(), there.display()));
     }
+    mount.end();
+}
+
+#[test]
+fn the_first_lock_of_a_new_volume_waits_for_nobody() {
+    let _alone = alone();
+    let pool = Pool::new(2);
+    pool.volume("v", 2, &[(0, "b"), (1, "b")]);
+    let (mount, script) = (pool.mount("v"), Script::new());
+    fs::write(mount.path("f"), "").unwrap();
+    let begun = Instant::now();
+    assert_eq!(script.hold(&mount.path("f"), "fcntl").1, "ok");
+    assert!(begun.elapsed() < Duration::from_secs(5), "nobody can have had locks: {:?}", begun.elapsed());
     mount.end();
 }
 
