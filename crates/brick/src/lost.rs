@@ -120,7 +120,7 @@ pub(crate) fn look(
     let left = second_copies::clear(at, &seconds, last).map_err(|e| at.io("remove second copies from", e))?;
     if any || !seconds.is_empty() {
         changed = look().map_err(failed)?;
-        changed.objects.extend(twice.into_iter().map(Fid::names));
+        changed.objects.extend(twice.iter().map(|fid| fid.names()));
     }
     tracing::warn!(brick = %at.path.display(), objects = changed.objects.len(), "changes that were not synced may be lost");
     let united = unite_stubs(at, &changed.entered, index).map_err(|e| at.io("unite stubs in", e))?;
@@ -137,6 +137,8 @@ pub(crate) fn look(
     index.forget_gone(&at.root, stubs).map_err(|e| at.io("look for what is gone from", e))?;
     release_names(at, &[changed.untagged.as_slice(), &left].concat(), index)
         .map_err(|e| at.io("take names from what has no tag in", e))?;
+    second_copies::settle(at, &twice, (set, last), index)
+        .map_err(|e| at.io("take names from second copies in", e))?;
     quarantine(at, &changed.untagged, last).map_err(|e| at.io("clear what has no tag out of", e))?;
     Ok(changed)
 }

@@ -4,12 +4,16 @@
 //! cut: the removal of the old one was lost. The index knows one of them, and names in the other one would be found by nobody,
 //! nor be taken away.
 
+use crate::far_names::{far_names, is_far_name};
+use crate::folders::hidden_name;
+use crate::index::Index;
 use crate::object::{OpenObject, S_IFDIR, S_IFMT, tag_of};
 use crate::open::Site;
 use crate::place::move_to_lost_found;
 use crate::scan::{Seen, walk};
-use crate::untagged::Untagged;
+use crate::untagged::{Untagged, release_name};
 use disk_format::Tag;
+use file_system::Times;
 use ids::{Fid, Lsn, SetId};
 use std::collections::{BTreeMap, BTreeSet};
 use wire::Errno;
@@ -75,18 +79,57 @@ pub(crate) fn clear(at: &Site, copies: &[Untagged], last: Lsn) -> Result<Vec<Unt
     let (mut left, mut number) = (Vec::new(), 0);
     for (handle, name) in copies {
         let dir = at.root.open_handle(handle, S_IFDIR)?;
-        match dir.remove_dir(name) {
-            Err(Errno::ENOTEMPTY | Errno::EEXIST) => {}
-            other => {
-                other?;
-                continue;
-            }
-        }
         let lost_found = at.meta.open_at(b"limbo", S_IFDIR)?;
-        let to = move_to_lost_found(&dir, name, &lost_found, (last, &mut number))?;
+        let moved = match dir.remove_dir(name) {
+            Err(Errno::ENOTEMPTY | Errno::EEXIST) => {
+                move_to_lost_found(&dir, name, &lost_found, (last, &mut number)).map(Some)
+            }
+            other => other.map(|()| None),
+        };
+        let to = match moved {
+            Ok(Some(to)) => to,
+            // Or somebody has mounted something there.
+            Ok(None) | Err(Errno::EBUSY | Errno::EXDEV | Errno::EPERM) => continue,
+            Err(e) => return Err(e),
+        };
         let name = String::from_utf8_lossy(name);
         tracing::warn!(brick = %at.path.display(), %name, to, "a second copy of a directory of another set goes to .mortar/limbo");
         left.push((lost_found.handle()?, to.into_bytes()));
     }
     Ok(left)
+}
+
+/// Names that came back to a folder, and that the copy which stays has as well: the copy's count, as they do for whoever looks for
+/// them. A file that has no other name goes to lost+found.
+pub(crate) fn settle(
+    at: &Site,
+    twice: &[Fid],
+    (own, last): (SetId, Lsn),
+    index: &mut Index,
+) -> Result<(), Errno> {
+    let lost_found = at.meta.open_at(b"limbo", S_IFDIR)?;
+    let mut number = 0;
+    for fid in twice {
+        let Some(place) = index.get(*fid)? else { continue };
+        let opened = at.root.open_handle(&place.handle, S_IFDIR);
+        let folder = lost_found.open_at(hidden_name(fid.names()).as_bytes(), S_IFDIR);
+        let (copy, folder) = match (opened, folder) {
+            (Ok(copy), Ok(folder)) => (copy, folder),
+            (Err(Errno::ESTALE | Errno::ENOENT), _) | (_, Err(Errno::ENOENT)) => continue,
+            (Err(e), _) | (_, Err(e)) => return Err(e),
+        };
+        let before = folder.stat()?.mtime;
+        for name in far_names(&folder, false, own)? {
+            if !is_far_name(&copy, &name, own)? {
+                continue;
+            }
+            if copy.handle_at(&name)? == folder.handle_at(&name)? {
+                folder.unlink(&name)?;
+            } else if !release_name(&folder, &name, index)? {
+                move_to_lost_found(&folder, &name, &lost_found, (last, &mut number))?;
+            }
+        }
+        folder.set_times(Times { atime: before, mtime: before })?;
+    }
+    Ok(())
 }

@@ -121,7 +121,7 @@ fn untagged_dir(dir: &File, name: &[u8], device: u64) -> Result<Option<Handle>, 
 }
 
 /// Whether it took a name away. What the index has elsewhere is a copy that somebody made with its tag.
-fn release_name(dir: &File, name: &[u8], index: &mut Index) -> Result<bool, Errno> {
+pub(crate) fn release_name(dir: &File, name: &[u8], index: &mut Index) -> Result<bool, Errno> {
     let stat = dir.stat_at(name)?;
     let Ok(Some(tag)) = tag_at(dir, name) else { return Ok(false) };
     let here = dir.handle_at(name)?;

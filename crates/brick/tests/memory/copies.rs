@@ -101,3 +101,33 @@ fn a_power_cut_leaves_no_name_in_a_second_copy() {
     );
     assert!(named > 20 && with_ours > 20, "{twice}, {named}, {with_ours}");
 }
+
+/// Something of nobody's lies in the second copy, and a name that the folder has for another file: that goes to lost+found, and no
+/// file has a link that nobody finds.
+#[test]
+fn what_else_lies_in_a_second_copy_goes_to_lost_found() {
+    let mut disk = Disk::new(1, CrashRule::Hostile);
+    let mut s = Set::new(vec![disk.open().unwrap()]);
+    let (home, node, mode, uid, gid) = (OTHER, wire::op::Node::Dir, 0o755, 0, 0);
+    let (parent, fid, time) = (ROOT, TOP, time(4));
+    s.apply(&Change::Create { parent, name: name("top"), fid, home, node, mode, uid, gid, time }, b"")
+        .unwrap();
+    let [first, second] = ["first", "second"].map(|n| s.file(ROOT, n));
+    change_names(&mut s, first, None, Some(place(MOVED, "x")));
+    for _ in 0..2 {
+        relocate(&mut s, MOVED, &[(TOP, "top")], "old");
+        s.bricks[0].begin_sync(None).unwrap().run().unwrap();
+    }
+    drop(s);
+    disk.plant_copy("top/old", "top/second", "second", "x");
+    disk.sync();
+    disk.pass_time();
+    disk.crash(CrashRule::Hostile, &mut |_| 0);
+    let mut b = disk.open().unwrap();
+    assert_eq!(b.entry(MOVED.names(), &name("x")).unwrap().map(|e| e.fid), Some(first));
+    assert_eq!([first, second].map(|fid| b.attr(fid).unwrap().nlink), [2, 1]);
+    let left = disk.names("limbo").into_iter().filter(|n| n.starts_with("unknown")).count();
+    assert_eq!((left, disk.tree().contains_key("/top/second")), (1, false));
+    b.close().unwrap();
+    assert_eq!(disk.problems(), []);
+}

@@ -2,7 +2,7 @@
 
 use super::common::*;
 use brick::{Brick, OpenError, Options};
-use file_system::{File, FileSystem, S_IFDIR, S_IFLNK};
+use file_system::{File, FileSystem, S_IFDIR, S_IFLNK, S_IFREG};
 use ids::Time;
 use memory_fs::{CrashRule, Faults, MemoryFs};
 use std::collections::BTreeMap;
@@ -150,6 +150,23 @@ impl Disk {
     pub(crate) fn put(&self, name: &str, data: &[u8]) {
         let root = self.fs.open_dir(Path::new(PATH)).unwrap();
         root.make_file(name.as_bytes(), 0o644).unwrap().write_all(0, data).unwrap();
+    }
+
+    /// All is on disk.
+    pub(crate) fn sync(&self) {
+        self.fs.open_dir(Path::new("/")).unwrap().sync_all().unwrap();
+    }
+
+    /// A second copy of the directory at `of`, which holds a file of nobody's and, as `name`, one more name of `file`.
+    pub(crate) fn plant_copy(&self, of: &str, at: &str, file: &str, name: &str) {
+        let open = |path: &str| self.fs.open_dir(&Path::new(PATH).join(path)).unwrap();
+        let (above, last) = at.rsplit_once('/').unwrap();
+        open(above).make_dir(last.as_bytes(), 0o755).unwrap();
+        let tag = open(of).whole_xattr(disk_format::tag::XATTR.as_bytes()).unwrap().unwrap();
+        let copy = open(at);
+        copy.set_xattr(disk_format::tag::XATTR.as_bytes(), &tag).unwrap();
+        copy.make_file(b"nobodys", 0o644).unwrap();
+        open("").open_at(file.as_bytes(), S_IFREG).unwrap().link(&copy, name.as_bytes()).unwrap();
     }
 
     /// What lies in a folder of the brick's own.
