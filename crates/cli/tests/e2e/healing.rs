@@ -1,11 +1,11 @@
 //! Healing of what is easily missed: directories in lost+found, bricks whose disks are slow.
 
-use crate::harness::{Disk, Mounted, Pool, alone, eventually, eventually_ok, files};
+use crate::harness::{Disk, Mounted, Pool, eventually, eventually_ok, files};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 fn in_sync(pool: &Pool) {
     eventually_ok("all bricks are in sync", || {

@@ -2,7 +2,7 @@
 //!
 //! A frozen file system (`fsfreeze`) is such a disk. All others of the server have to go on.
 
-use crate::harness::{Disk, Mounted, Pool, alone, eventually, files};
+use crate::harness::{Alone, Disk, Mounted, Pool, alone, eventually, files};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -136,7 +136,7 @@ fn show(what: &str, longest: &BTreeMap<&str, Duration>) {
 /// either server. When the disk answers again its brick comes back by itself.
 #[test]
 fn a_hung_disk_stops_only_the_sets_on_it_and_not_for_long() {
-    let _alone = alone();
+    let alone = Alone::after_set_up();
     let mut pool = Pool::new(3);
     // All of one size: a primary compares the room of all bricks with what its own disk is to keep free.
     for (server, name) in [(1, "disk0"), (1, "disk1"), (2, "disk")] {
@@ -151,6 +151,7 @@ fn a_hung_disk_stops_only_the_sets_on_it_and_not_for_long() {
     let (hit, beside) = led(0).zip(led(1)).expect("the server leads sets on both disks");
     println!("sets {} (disk 0) and {} (disk 1) are led by {host}", hit.set, beside.set);
     let mounts: Vec<Mounted> = volumes.iter().map(|v| pool.mount(&v.name)).collect();
+    alone.measures();
     let writers: Vec<Writer> = volumes.iter().map(|_| Writer::default()).collect();
     let stop = AtomicBool::new(false);
     let longest = || volumes.iter().zip(&writers).map(|(v, w)| (v.name.as_str(), w.longest())).collect();
@@ -203,6 +204,7 @@ fn a_hung_disk_stops_only_the_sets_on_it_and_not_for_long() {
         }
         show("afterwards", &longest());
     });
+    alone.measured();
     for ((volume, writer), mount) in volumes.iter().zip(&writers).zip(&mounts) {
         writer.check(mount);
         let shown = files::tree(&mount.dir);

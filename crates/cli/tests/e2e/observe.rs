@@ -1,6 +1,6 @@
 //! What people ask a pool when something is slow or went wrong: profiles, tops, events, the doctor.
 
-use crate::harness::{Pool, alone, eventually};
+use crate::harness::{Pool, eventually};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};

@@ -3,7 +3,7 @@
 use super::SILENT;
 use super::verify::{Kept, all_in_sync, verify};
 use super::writer::Writer;
-use crate::harness::{Disk, Pool, alone, eventually};
+use crate::harness::{Alone, Disk, Pool, eventually};
 use rustix::io::Errno;
 use std::fs;
 use std::io::Write;
@@ -43,10 +43,11 @@ fn fill(disk: &Disk) -> std::path::PathBuf {
 }
 
 fn filled(kind: &str) {
-    let _alone = alone();
+    let alone = Alone::after_set_up();
     let mut pool = small(kind, &SMALL);
     pool.expect_errors(&FAILS);
     let mount = pool.mount("v");
+    alone.measures();
     let writer = Writer::start(&mount, &[Errno::NOSPC]);
     for disk in 0..2 {
         writer.longest();
@@ -68,6 +69,7 @@ fn filled(kind: &str) {
         writer.went_on();
     }
     let model = writer.stop();
+    alone.measured();
     assert!(model.done > 100);
     verify(&pool, &SMALL, 2, &model, Kept::All);
 }
@@ -96,10 +98,11 @@ const FAILS: [&str; 8] = [
 
 /// One brick's file system fails: the set goes on with the other; mounted again, the brick heals.
 fn one_shut_down(kind: &str) {
-    let _alone = alone();
+    let alone = Alone::after_set_up();
     let mut pool = small(kind, &WHOLE);
     pool.expect_errors(&FAILS);
     let mount = pool.mount("v");
+    alone.measures();
     let writer = Writer::start(&mount, &[]);
     for disk in [1, 0] {
         writer.longest();
@@ -123,6 +126,7 @@ fn one_shut_down(kind: &str) {
         writer.went_on();
     }
     let model = writer.stop();
+    alone.measured();
     verify(&pool, &WHOLE, 2, &model, Kept::All);
 }
 

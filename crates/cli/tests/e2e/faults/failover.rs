@@ -4,7 +4,7 @@
 use super::verify::{Kept, all_in_sync, verify};
 use super::writer::Writer;
 use super::{KILLED, primary};
-use crate::harness::{Mounted, Pool, alone, eventually, files};
+use crate::harness::{Alone, Mounted, Pool, eventually, files};
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -85,7 +85,7 @@ fn in_sync(pool: &Pool) -> usize {
 /// Kills the primary some times. Before, the link from it to another brick is cut, so that this one lacks what the third
 /// has: each time another one.
 fn killed_again_and_again(create: &str) {
-    let _alone = alone();
+    let alone = Alone::after_set_up();
     let mut pool = Pool::in_network(5);
     let bricks: Vec<String> = BRICKS.iter().map(|(i, b)| pool.servers[*i].brick(b)).collect();
     pool.ok(&format!("volume create v {create} {}", bricks.join(" ")));
@@ -93,6 +93,7 @@ fn killed_again_and_again(create: &str) {
     pool.ok("volume set v cluster.quorum-type auto");
     let arbiter = create.contains("arbiter").then_some(ARBITER);
     let (mount, other) = (pool.mount("v"), pool.mount("v"));
+    alone.measures();
     let writer = Writer::start(&mount, &[]);
     let load = Load::start(&other);
     for n in 0..KILLS {
@@ -128,6 +129,7 @@ fn killed_again_and_again(create: &str) {
     load.end();
     other.end();
     let model = writer.stop();
+    alone.measured();
     let with_data = if arbiter.is_some() { 2 } else { 3 };
     verify(&pool, &BRICKS[..with_data], with_data, &model, Kept::All);
 }

@@ -5,7 +5,7 @@
 //! `HISTORIES_SEED=N` gives one.
 
 use super::verify::all_in_sync;
-use crate::harness::{Mounted, Pool, alone, eventually, is_long};
+use crate::harness::{Alone, Mounted, Pool, eventually, is_long};
 use linearizability::{Model, Operation, check};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -398,7 +398,7 @@ fn examine<M: Model>(kind: &str, histories: &Histories<M>) -> usize {
 
 #[test]
 fn three_mounts_see_one_history() {
-    let _alone = alone();
+    let alone = Alone::after_set_up();
     let seed = std::env::var("HISTORIES_SEED").ok().map_or_else(rand::random, |s| s.parse().unwrap());
     println!("HISTORIES_SEED={seed}");
     let mut rng = StdRng::seed_from_u64(seed);
@@ -410,6 +410,7 @@ fn three_mounts_see_one_history() {
     let mounts: Vec<Mounted> = (0..3).map(|_| pool.mount("v")).collect();
     make_objects(&mounts[0].dir);
     stay_in_sync(&pool);
+    alone.measures();
     let records = Records::new();
     let lasts = Duration::from_secs(if is_long() { 600 } else { 20 });
     let mut faults = Vec::new();
@@ -431,6 +432,7 @@ fn three_mounts_see_one_history() {
         }
         records.stop.store(true, Ordering::Relaxed);
     });
+    alone.measured();
     records.directories.iter().for_each(|d| twice(&mut d.lock().unwrap()));
     let calls = examine("register", &records.registers)
         + examine("log", &records.logs)

@@ -3,7 +3,7 @@
 use super::verify::{Kept, all_in_sync, verify};
 use super::writer::Writer;
 use super::{KILLED, MIXED, SILENT, leader, primary};
-use crate::harness::{Pool, alone};
+use crate::harness::{Alone, Pool};
 use std::fs::File;
 use std::time::{Duration, Instant};
 
@@ -34,10 +34,11 @@ fn cut_and_repair(pool: &Pool, writer: &Writer, what: &str, cut: impl FnOnce(&Po
 /// Nobody hears a server, nor it anybody.
 #[test]
 fn servers_cut_off() {
-    let _alone = alone();
+    let alone = Alone::after_set_up();
     let pool = Pool::in_network(3);
     pool.volume("v", 2, &MIXED);
     let mount = pool.mount("v");
+    alone.measures();
     let writer = Writer::start(&mount, &[]);
     let first = leader(&pool);
     cut_and_repair(&pool, &writer, "leader with a primary cut off", |p| {
@@ -48,18 +49,20 @@ fn servers_cut_off() {
         p.network.as_ref().unwrap().isolate(other)
     });
     let model = writer.stop();
+    alone.measured();
     verify(&pool, &MIXED, 2, &model, Kept::All);
 }
 
 /// The two bricks of a set do not hear each other, in both directions or one, while all others do.
 #[test]
 fn links_between_two_bricks() {
-    let _alone = alone();
+    let alone = Alone::after_set_up();
     let mut pool = Pool::in_network(3);
     // What was on its way while the link was cut arrives later, and may be of an earlier healing.
     pool.expect_errors(&["could not be applied", "is not as the change expects"]);
     pool.volume("v", 2, &APART);
     let mount = pool.mount("v");
+    alone.measures();
     let writer = Writer::start(&mount, &[]);
     let pair = |pool: &Pool| {
         let first = primary(pool, 2, 0);
@@ -79,16 +82,18 @@ fn links_between_two_bricks() {
         p.network.as_ref().unwrap().cut(second, first)
     });
     let model = writer.stop();
+    alone.measured();
     verify(&pool, &APART, 2, &model, Kept::All);
 }
 
 /// The primary and the store's leader do not hear each other, in one direction; both hear everybody else.
 #[test]
 fn links_between_primary_and_leader() {
-    let _alone = alone();
+    let alone = Alone::after_set_up();
     let pool = Pool::in_network(3);
     pool.volume("v", 2, &APART);
     let mount = pool.mount("v");
+    alone.measures();
     let writer = Writer::start(&mount, &[]);
     for (what, there) in [("primary to leader", true), ("leader to primary", false)] {
         let (first, leads) = (primary(&pool, 2, 0), leader(&pool));
@@ -98,16 +103,18 @@ fn links_between_primary_and_leader() {
         cut_and_repair(&pool, &writer, what, |p| p.network.as_ref().unwrap().cut(from, to));
     }
     let model = writer.stop();
+    alone.measured();
     verify(&pool, &APART, 2, &model, Kept::All);
 }
 
 /// Only a sync is under way when the link to the secondary breaks: no change tells that it is silent.
 #[test]
 fn a_sync_over_a_cut_link() {
-    let _alone = alone();
+    let alone = Alone::after_set_up();
     let pool = Pool::in_network(3);
     pool.volume("v", 2, &APART);
     let mount = pool.mount("v");
+    alone.measures();
     for (way, there) in [("secondary to primary", false), ("primary to secondary", true)] {
         let file = File::create(mount.path(way)).unwrap();
         rustix::io::write(&file, b"some bytes").unwrap();

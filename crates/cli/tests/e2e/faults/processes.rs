@@ -3,7 +3,7 @@
 use super::verify::{Kept, all_in_sync, verify};
 use super::writer::{Pause, Writer};
 use super::{KILLED, MIXED, SECONDARY_KILLED, SILENT, a_while, leader, primary};
-use crate::harness::{Pool, alone};
+use crate::harness::{Alone, Pool};
 use std::time::{Duration, Instant};
 
 /// A pool in which leader, primary and secondary are three servers.
@@ -26,10 +26,11 @@ fn kill_and_return(pool: &mut Pool, writer: &Writer, victim: usize, what: &str, 
 
 #[test]
 fn one_server_killed_after_the_other() {
-    let _alone = alone();
+    let alone = Alone::after_set_up();
     let mut pool = Pool::new(3);
     pool.volume("v", 2, &MIXED);
     let mount = pool.mount("v");
+    alone.measures();
     let writer = Writer::start(&mount, &[]);
     for victim in [2, 0, 1] {
         let leads = leader(&pool) == victim;
@@ -42,15 +43,17 @@ fn one_server_killed_after_the_other() {
         );
     }
     let model = writer.stop();
+    alone.measured();
     verify(&pool, &MIXED, 2, &model, Kept::All);
 }
 
 #[test]
 fn each_role_killed() {
-    let _alone = alone();
+    let alone = Alone::after_set_up();
     let mut pool = Pool::new(3);
     pool.volume("v", 2, &APART);
     let mount = pool.mount("v");
+    alone.measures();
     let writer = Writer::start(&mount, &[]);
     for _ in 0..2 {
         let first = primary(&pool, 2, 0);
@@ -64,6 +67,7 @@ fn each_role_killed() {
         kill_and_return(&mut pool, &writer, victim, what, KILLED);
     }
     let model = writer.stop();
+    alone.measured();
     verify(&pool, &APART, 2, &model, Kept::All);
 }
 
@@ -83,10 +87,11 @@ fn freeze_and_return(pool: &mut Pool, writer: &Writer, victim: usize, what: &str
 
 #[test]
 fn each_role_frozen() {
-    let _alone = alone();
+    let alone = Alone::after_set_up();
     let mut pool = Pool::new(3);
     pool.volume("v", 2, &APART);
     let mount = pool.mount("v");
+    alone.measures();
     let writer = Writer::start(&mount, &[]);
     let first = primary(&pool, 2, 0);
     freeze_and_return(&mut pool, &writer, if first == 1 { 2 } else { 1 }, "secondary");
@@ -97,20 +102,23 @@ fn each_role_frozen() {
     let what = if victim == primary(&pool, 2, 0) { "primary and leader" } else { "leader" };
     freeze_and_return(&mut pool, &writer, victim, what);
     let model = writer.stop();
+    alone.measured();
     verify(&pool, &APART, 2, &model, Kept::All);
 }
 
 /// The store's leader is a primary as well, and all of three sets are touched.
 #[test]
 fn the_leader_with_a_primary_frozen() {
-    let _alone = alone();
+    let alone = Alone::after_set_up();
     let mut pool = Pool::new(3);
     pool.volume("v", 2, &MIXED);
     let mount = pool.mount("v");
+    alone.measures();
     let writer = Writer::start(&mount, &[]);
     let victim = leader(&pool);
     freeze_and_return(&mut pool, &writer, victim, "leader with a primary");
     let model = writer.stop();
+    alone.measured();
     verify(&pool, &MIXED, 2, &model, Kept::All);
 }
 
@@ -163,15 +171,17 @@ fn a_majority_killed() {
 /// With three bricks any two servers may die, one after the other: writing needs two of three, reading goes on with one.
 #[test]
 fn replica_three_survives_each_death() {
-    let _alone = alone();
+    let alone = Alone::after_set_up();
     let mut pool = Pool::new(3);
     let bricks = [(0, "b"), (1, "b"), (2, "b")];
     pool.volume("v", 3, &bricks);
     let mount = pool.mount("v");
+    alone.measures();
     let writer = Writer::start(&mount, &[]);
     for victim in [1, 0, 2] {
         kill_and_return(&mut pool, &writer, victim, "one of three", KILLED);
     }
     let model = writer.stop();
+    alone.measured();
     verify(&pool, &bricks, 3, &model, Kept::All);
 }
