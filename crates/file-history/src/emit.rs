@@ -94,8 +94,9 @@ impl<'a> Emitter<'a> {
     /// Takes one record apart.
     pub(crate) fn record(&mut self, n: usize, vouches: bool) -> Result<(), Violation> {
         let outcome = self.outcome(n)?;
-        let unanswered = self.records[n].answer.is_none();
-        if unanswered || !matches!(outcome, Outcome::Unknown { .. }) {
+        let r = &self.records[n];
+        // What failed was done or not; that it was done once more shows in few things.
+        if r.answer.is_none() || !matches!(outcome, Outcome::Unknown { .. }) || shows_twice(&r.op) {
             for _ in 0..self.times_repeated(n) {
                 self.answer(n, Outcome::Unknown { torn: true }, false)?;
             }

@@ -767,6 +767,31 @@ fn a_call_without_answer_across_a_loss_may_be_done_twice() {
     exchanged(true, 1).refused();
 }
 
+/// So has somebody who is told in the end that a disk failed.
+#[test]
+fn an_exchange_that_failed_across_a_loss_may_be_done_twice() {
+    for (lost, fine) in [(true, true), (false, false)] {
+        let mut s = synced();
+        s.create(root(), "b", 2);
+        s.fsync(fid(2), done());
+        let (parent, to_parent, flags) = (root(), root(), rename_flags::EXCHANGE);
+        let op = Op::Rename { parent, name: name("a"), to_parent, to_name: name("b"), flags };
+        s.call(op, Err(Errno::EIO));
+        s.at(1000, 9000);
+        s.excuses.errors.push(Excuse { errno: Errno::EIO, set: None, from: 0, until: 10_000 });
+        s.lookup(root(), "a", Ok(file(fid(2), 1, 0)));
+        s.at(2000, 2010);
+        if lost {
+            s.losses.push(file_history::Loss { set: SET, from: 3000, until: 4000 });
+        }
+        s.lookup(root(), "b", Ok(file(fid(1), 1, 10)));
+        s.at(5000, 5010);
+        s.lookup(root(), "b", Ok(file(fid(2), 1, 0)));
+        s.at(9500, 9510);
+        if fine { s.accepted() } else { s.refused() }
+    }
+}
+
 /// What an entry's own set keeps of another set's directory goes to disk with a sync there, not with one of the directory's.
 #[test]
 fn an_exchanged_entry_of_another_sets_directory_is_lost_unless_its_own_set_synced_it() {
