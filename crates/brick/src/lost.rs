@@ -137,7 +137,7 @@ pub(crate) fn look(
     index.forget_gone(&at.root, stubs).map_err(|e| at.io("look for what is gone from", e))?;
     release_names(at, &[changed.untagged.as_slice(), &left].concat(), index)
         .map_err(|e| at.io("take names from what has no tag in", e))?;
-    second_copies::settle(at, &twice, (set, last), index)
+    second_copies::drop_shadowed(at, &twice, (set, last), index)
         .map_err(|e| at.io("take names from second copies in", e))?;
     quarantine(at, &changed.untagged, last).map_err(|e| at.io("clear what has no tag out of", e))?;
     Ok(changed)

@@ -101,7 +101,7 @@ pub(crate) fn clear(at: &Site, copies: &[Untagged], last: Lsn) -> Result<Vec<Unt
 
 /// Names that came back to a folder, and that the copy which stays has as well: the copy's count, as they do for whoever looks for
 /// them. A file that has no other name goes to lost+found.
-pub(crate) fn settle(
+pub(crate) fn drop_shadowed(
     at: &Site,
     twice: &[Fid],
     (own, last): (SetId, Lsn),

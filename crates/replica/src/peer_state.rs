@@ -39,7 +39,7 @@ impl Default for PeerState {
 }
 
 impl PeerState {
-    pub(crate) fn tell_room(&mut self, now: Duration, available: u64) {
+    pub(crate) fn set_room(&mut self, now: Duration, available: u64) {
         (self.available, self.room_told) = (available, now);
     }
 

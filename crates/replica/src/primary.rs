@@ -101,11 +101,11 @@ impl<B: ChangeBody> Replica<B> {
         if let Some(joiner) = self.joiners.get_mut(&from) {
             joiner.acked = joiner.acked.max(lsn);
             joiner.durable = joiner.durable.max(durable);
-            joiner.tell_room(now, available);
+            joiner.set_room(now, available);
         }
         let Some(peer) = self.peers.get_mut(&from) else { return };
         peer.durable = peer.durable.max(durable);
-        peer.tell_room(now, available);
+        peer.set_room(now, available);
         if self.role == Role::Reconciling {
             return self.on_tail_ack(now, from, lsn, out);
         }
