@@ -68,7 +68,7 @@ fn reached(stats: &Stats, runs: usize, least: &[(&str, u64)]) {
 
 #[test]
 fn a_storm_of_faults() {
-    let seeds = fresh("storm", 1, 3000);
+    let seeds = fresh("storm", 1, 2000);
     let stats = runs("storm", &seeds, &Config::default());
     let least = [
         ("view", 3330),
@@ -106,7 +106,7 @@ fn a_storm_of_faults() {
 fn an_administrator_at_work() {
     let faults = [&Family::FAULTS[..], &[Family::Members]].concat();
     let config = Config { faults, ..Config::default() };
-    let seeds = fresh("administrator", 5, 1500);
+    let seeds = fresh("administrator", 5, 1000);
     let stats = runs("administrator", &seeds, &config);
     let least = [
         ("set added", 250),
@@ -147,7 +147,7 @@ fn files_that_move() {
 #[test]
 fn blackouts() {
     let config = Config { power: Power::Blackout, ..Config::default() };
-    let seeds = fresh("blackouts", 2, 2000);
+    let seeds = fresh("blackouts", 2, 1500);
     let stats = runs("blackouts", &seeds, &config);
     let least = [("blackout", 1000), ("arbitration", 3000), ("loss of unsynced changes", 500)];
     reached(&stats, seeds.len(), &least);
