@@ -12,11 +12,12 @@ use disk_format::tag::{INTENT, encode_intent};
 use file_system::File;
 use ids::{Fid, OpId, SetId};
 use namespace::TreeState;
+use std::path::Path;
 use wire::op::{Ancestor, EntryName, Intent};
 use wire::{Errno, Name};
 
 /// What is kept of an entry.
-fn intent(coordinator: SetId, dir: Fid, name: &Name) -> Intent {
+pub(crate) fn intent(coordinator: SetId, dir: Fid, name: &Name) -> Intent {
     let add = Some(EntryName { dir, name: name.clone() });
     Intent { tx: OpId::default(), coordinator, drop: None, add }
 }
@@ -27,12 +28,14 @@ pub(crate) fn kept_entry(of: &OpenObject) -> Result<Option<(SetId, EntryName)>, 
     Ok(add.map(|place| (coordinator, place)))
 }
 
-/// Keeps an entry beside a directory whose place goes, if there is room for it.
-pub(crate) fn keep_entry_of(of: &File, (owner, parent): (SetId, Fid), name: &[u8]) -> Result<(), Errno> {
-    let name = Name::new(name).map_err(|_| Errno::EIO)?;
-    match of.set_xattr(INTENT.as_bytes(), &encode_intent(&intent(owner, parent, &name))) {
-        Err(Errno::ENOSPC | Errno::EDQUOT) => Ok(()),
-        other => other,
+/// Keeps an entry beside the directory that it leads to. `at`: the brick, and which directory that is. False if there is no room.
+pub(crate) fn write_kept(of: &File, kept: &Intent, at: (&Path, Fid)) -> Result<bool, Errno> {
+    match of.set_xattr(INTENT.as_bytes(), &encode_intent(kept)) {
+        Err(error @ (Errno::ENOSPC | Errno::EDQUOT)) => {
+            tracing::warn!(brick = %at.0.display(), fid = %at.1, %error, "there is no room beside a directory for the entry that leads to it");
+            Ok(false)
+        }
+        other => other.map(|()| true),
     }
 }
 
@@ -57,20 +60,16 @@ impl Brick {
     }
 
     fn write_entry(&mut self, fid: Fid, intent: &Intent) -> Result<bool, Errno> {
-        let value = encode_intent(intent);
         let open = self.open_fid(fid)?;
-        if open.whole_xattr(INTENT.as_bytes())?.as_ref() == Some(&value) {
+        if open.whole_xattr(INTENT.as_bytes())? == Some(encode_intent(intent)) {
             return Ok(true);
         }
-        match open.set_xattr(INTENT.as_bytes(), &value) {
+        let kept = write_kept(&open, intent, (&self.path, fid))?;
+        if kept {
             // On disk first: in lost+found nothing else would say it after a power cut.
-            Ok(()) => open.sync().map(|()| true),
-            Err(error @ (Errno::ENOSPC | Errno::EDQUOT)) => {
-                tracing::warn!(brick = %self.path.display(), %fid, %error, "there is no room beside a directory for the entry that leads to it");
-                Ok(false)
-            }
-            Err(e) => Err(e),
+            open.sync()?;
         }
+        Ok(kept)
     }
 
     /// Directory `moved` is to come into `dir`, which may hang beneath it here and does not belong there: then the next

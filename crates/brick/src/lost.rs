@@ -111,16 +111,15 @@ pub(crate) fn look(
     let look = || changed_since(&at.root, set, since, known);
     let failed = |e| at.io("look for what changed last in", e);
     let mut changed = look().map_err(failed)?;
-    let (twice, seconds) =
-        (changed.copies.twice().collect::<Vec<_>>(), changed.copies.seconds(&at.root, set));
-    let seconds = seconds.map_err(failed)?;
+    let copies = std::mem::take(&mut changed.copies);
+    let seconds = copies.seconds(&at.root, set).map_err(failed)?;
     let nobodys = [changed.untagged.as_slice(), &seconds].concat();
     let any =
         bring_out(at, &nobodys, (set, known)).map_err(|e| at.io("bring directories to lost+found in", e))?;
     let left = second_copies::clear(at, &seconds, last).map_err(|e| at.io("remove second copies from", e))?;
     if any || !seconds.is_empty() {
         changed = look().map_err(failed)?;
-        changed.objects.extend(twice.iter().map(|fid| fid.names()));
+        changed.objects.extend(copies.folders());
     }
     tracing::warn!(brick = %at.path.display(), objects = changed.objects.len(), "changes that were not synced may be lost");
     let united = unite_stubs(at, &changed.entered, index).map_err(|e| at.io("unite stubs in", e))?;
@@ -137,8 +136,7 @@ pub(crate) fn look(
     index.forget_gone(&at.root, stubs).map_err(|e| at.io("look for what is gone from", e))?;
     release_names(at, &[changed.untagged.as_slice(), &left].concat(), index)
         .map_err(|e| at.io("take names from what has no tag in", e))?;
-    second_copies::drop_shadowed(at, &twice, (set, last), index)
-        .map_err(|e| at.io("take names from second copies in", e))?;
+    copies.drop_shadowed(at, (set, last), index).map_err(|e| at.io("take names from second copies in", e))?;
     quarantine(at, &changed.untagged, last).map_err(|e| at.io("clear what has no tag out of", e))?;
     Ok(changed)
 }

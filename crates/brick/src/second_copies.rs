@@ -15,7 +15,7 @@ use crate::untagged::{Untagged, release_name};
 use disk_format::Tag;
 use file_system::Times;
 use ids::{Fid, Lsn, SetId};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use wire::Errno;
 
 /// Which directories of other sets were met, by a walk over the tree.
@@ -37,9 +37,9 @@ impl Copies {
         }
     }
 
-    /// The directories that have several.
-    pub(crate) fn twice(&self) -> impl Iterator<Item = Fid> {
-        self.twice.iter().copied()
+    /// The folders of names for the directories that have several.
+    pub(crate) fn folders(&self) -> impl Iterator<Item = Fid> {
+        self.twice.iter().map(|fid| fid.names())
     }
 
     /// The copies that go, those beneath others first. One that is an entry of this set's own directory stays: it comes and goes
@@ -48,38 +48,66 @@ impl Copies {
         if self.twice.is_empty() {
             return Ok(Vec::new());
         }
-        let mut found: BTreeMap<Fid, Vec<(usize, Untagged)>> = BTreeMap::new();
-        let (mut entries, mut number) = (BTreeSet::new(), 0);
+        let (mut found, mut stay) = (Vec::new(), BTreeSet::new());
         walk(root, &mut |seen| {
             let Ok(Some(tag)) = &seen.tag else { return Ok(()) };
             if !self.twice.contains(&tag.fid) || !is_copy(seen, tag, own) {
                 return Ok(());
             }
             if tag_of(seen.dir)?.is_some_and(|above| above.home == own) {
-                entries.insert(tag.fid);
-                return Ok(());
+                stay.insert(tag.fid);
+            } else {
+                found.push((tag.fid, (seen.dir.handle()?, seen.name.to_vec())));
             }
-            number += 1;
-            found.entry(tag.fid).or_default().push((number, (seen.dir.handle()?, seen.name.to_vec())));
             Ok(())
         })?;
-        let go = found.into_iter().flat_map(|(fid, all)| {
-            let stay = usize::from(!entries.contains(&fid));
-            all.into_iter().skip(stay)
-        });
-        let mut go: Vec<(usize, Untagged)> = go.collect();
-        go.sort_unstable_by_key(|(number, _)| std::cmp::Reverse(*number));
-        Ok(go.into_iter().map(|(_, copy)| copy).collect())
+        found.retain(|(fid, _)| !stay.insert(*fid));
+        Ok(found.into_iter().rev().map(|(_, copy)| copy).collect())
+    }
+
+    /// Names that came back to a folder, and that the copy which stays has as well: the copy's count, as they do for whoever looks for
+    /// them. A file that has no other name goes to lost+found.
+    pub(crate) fn drop_shadowed(
+        &self,
+        at: &Site,
+        (own, last): (SetId, Lsn),
+        index: &mut Index,
+    ) -> Result<(), Errno> {
+        let lost_found = at.meta.open_at(b"limbo", S_IFDIR)?;
+        let mut number = 0;
+        for fid in &self.twice {
+            let Some(place) = index.get(*fid)? else { continue };
+            let opened = at.root.open_handle(&place.handle, S_IFDIR);
+            let folder = lost_found.open_at(hidden_name(fid.names()).as_bytes(), S_IFDIR);
+            let (copy, folder) = match (opened, folder) {
+                (Ok(copy), Ok(folder)) => (copy, folder),
+                (Err(Errno::ESTALE | Errno::ENOENT), _) | (_, Err(Errno::ENOENT)) => continue,
+                (Err(e), _) | (_, Err(e)) => return Err(e),
+            };
+            let before = folder.stat()?.mtime;
+            for name in far_names(&folder, false, own)? {
+                if !is_far_name(&copy, &name, own)? {
+                    continue;
+                }
+                if copy.handle_at(&name)? == folder.handle_at(&name)? {
+                    folder.unlink(&name)?;
+                } else if !release_name(&folder, &name, index)? {
+                    move_to_lost_found(&folder, &name, &lost_found, (last, &mut number))?;
+                }
+            }
+            folder.set_times(Times { atime: before, mtime: before })?;
+        }
+        Ok(())
     }
 }
 
 /// Removes copies out of which everything was brought, and that are no copies any more. What is not empty goes to lost+found:
 /// answers where it lies.
 pub(crate) fn clear(at: &Site, copies: &[Untagged], last: Lsn) -> Result<Vec<Untagged>, Errno> {
+    let lost_found = at.meta.open_at(b"limbo", S_IFDIR)?;
     let (mut left, mut number) = (Vec::new(), 0);
     for (handle, name) in copies {
         let dir = at.root.open_handle(handle, S_IFDIR)?;
-        let lost_found = at.meta.open_at(b"limbo", S_IFDIR)?;
         let moved = match dir.remove_dir(name) {
             Err(Errno::ENOTEMPTY | Errno::EEXIST) => {
                 move_to_lost_found(&dir, name, &lost_found, (last, &mut number)).map(Some)
@@ -97,39 +125,4 @@ pub(crate) fn clear(at: &Site, copies: &[Untagged], last: Lsn) -> Result<Vec<Unt
         left.push((lost_found.handle()?, to.into_bytes()));
     }
     Ok(left)
-}
-
-/// Names that came back to a folder, and that the copy which stays has as well: the copy's count, as they do for whoever looks for
-/// them. A file that has no other name goes to lost+found.
-pub(crate) fn drop_shadowed(
-    at: &Site,
-    twice: &[Fid],
-    (own, last): (SetId, Lsn),
-    index: &mut Index,
-) -> Result<(), Errno> {
-    let lost_found = at.meta.open_at(b"limbo", S_IFDIR)?;
-    let mut number = 0;
-    for fid in twice {
-        let Some(place) = index.get(*fid)? else { continue };
-        let opened = at.root.open_handle(&place.handle, S_IFDIR);
-        let folder = lost_found.open_at(hidden_name(fid.names()).as_bytes(), S_IFDIR);
-        let (copy, folder) = match (opened, folder) {
-            (Ok(copy), Ok(folder)) => (copy, folder),
-            (Err(Errno::ESTALE | Errno::ENOENT), _) | (_, Err(Errno::ENOENT)) => continue,
-            (Err(e), _) | (_, Err(e)) => return Err(e),
-        };
-        let before = folder.stat()?.mtime;
-        for name in far_names(&folder, false, own)? {
-            if !is_far_name(&copy, &name, own)? {
-                continue;
-            }
-            if copy.handle_at(&name)? == folder.handle_at(&name)? {
-                folder.unlink(&name)?;
-            } else if !release_name(&folder, &name, index)? {
-                move_to_lost_found(&folder, &name, &lost_found, (last, &mut number))?;
-            }
-        }
-        folder.set_times(Times { atime: before, mtime: before })?;
-    }
-    Ok(())
 }

@@ -8,7 +8,7 @@
 //! has other names keeps only those: its links are counted by the kernel, and users would see one that they cannot find. A
 //! file without any goes to lost+found with the directory, and is made anew where another brick has it.
 
-use crate::far_entry::keep_entry_of;
+use crate::far_entry::{intent, write_kept};
 use crate::far_names::bring_names_out;
 use crate::folders::hidden_name;
 use crate::index::Index;
@@ -19,7 +19,7 @@ use disk_format::Tag;
 use disk_format::tag::XATTR;
 use file_system::{File, Handle, Renaming, Times};
 use ids::{Lsn, SetId};
-use wire::Errno;
+use wire::{Errno, Name};
 
 /// An entry without a tag: the handle of its directory, and its name there.
 pub(crate) type Untagged = (Handle, Vec<u8>);
@@ -73,7 +73,9 @@ pub(crate) fn bring_out(
                 continue;
             }
             if let Some(above) = &copy_of {
-                keep_entry_of(&dir.open_at(&name, S_IFDIR)?, (above.home, above.fid), &name)?;
+                let name_here = Name::new(&name).map_err(|_| Errno::EIO)?;
+                let kept = intent(above.home, above.fid, &name_here);
+                write_kept(&dir.open_at(&name, S_IFDIR)?, &kept, (&at.path, tag.fid))?;
             }
             match dir.rename(&name, &lost_found, hidden_name(tag.fid).as_bytes(), Renaming::NoReplace) {
                 Ok(()) => any = true,

@@ -17,7 +17,7 @@ fn wanted(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// Runs seeds on two threads. One may fail: about one in 100,000 still does (`docs/design/0015-the-simulated-world.md`). That is to
+/// Runs seeds on two threads. One may fail: about one in 50,000 to 100,000 still does (`docs/design/0015-the-simulated-world.md`). That is to
 /// become none; two at once are something new.
 fn runs(what: &str, seeds: &[u64], config: &Config) -> Stats {
     let next = AtomicUsize::new(0);

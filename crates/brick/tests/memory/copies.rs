@@ -2,11 +2,12 @@
 
 use super::common::*;
 use super::disk::Disk;
+use super::entries::{ancestors, placed};
 use ids::{Epoch, Fid, Lsn, OpId, SessionId, SetId};
 use memory_fs::CrashRule;
 use namespace::TreeState as _;
 use wire::Change;
-use wire::op::{Ancestor, EntryName, Intent};
+use wire::op::{EntryName, Intent};
 
 const OTHER: SetId = SetId(9);
 const TOP: Fid = theirs(1);
@@ -30,8 +31,26 @@ fn change_names(s: &mut Set, fid: Fid, drop: Option<EntryName>, add: Option<Entr
 }
 
 fn relocate(s: &mut Set, folder: Fid, above: &[(Fid, &str)], n: &str) {
-    let path = above.iter().map(|(fid, n)| Ancestor { fid: *fid, home: OTHER, name: name(n) }).collect();
-    s.apply(&Change::Relocate { fid: folder.names(), path, name: name(n) }, b"").unwrap();
+    s.apply(&Change::Relocate { fid: folder.names(), path: ancestors(above), name: name(n) }, b"").unwrap();
+}
+
+/// A set in whose root another set's directory has its entry.
+fn with_top(disk: &mut Disk) -> Set {
+    let mut s = Set::new(vec![disk.open().unwrap()]);
+    let (home, node, mode, uid, gid) = (OTHER, wire::op::Node::Dir, 0o755, 0, 0);
+    let (parent, fid, time) = (ROOT, TOP, time(4));
+    let top = Change::Create { parent, name: name("top"), fid, home, node, mode, uid, gid, time };
+    s.apply(&top, b"").unwrap();
+    s
+}
+
+/// The file has a name in the directory's copy: names come into copies that are on disk.
+fn name_in_old(s: &mut Set, file: Fid) {
+    change_names(s, file, None, Some(place(MOVED, "x")));
+    for _ in 0..2 {
+        relocate(s, MOVED, &[(TOP, "top")], "old");
+        s.bricks[0].begin_sync(None).unwrap().run().unwrap();
+    }
 }
 
 /// A copy went with the last name in it and was made again elsewhere; both are there after a power cut, and the name in the
@@ -41,18 +60,9 @@ fn a_power_cut_leaves_no_name_in_a_second_copy() {
     let (mut twice, mut named, mut with_ours) = (0, 0, 0);
     for seed in 0..600 {
         let mut disk = Disk::new(1, CrashRule::Hostile);
-        let mut s = Set::new(vec![disk.open().unwrap()]);
-        let (home, node, mode, uid, gid) = (OTHER, wire::op::Node::Dir, 0o755, 0, 0);
-        let (parent, fid, time) = (ROOT, TOP, time(4));
-        let top = Change::Create { parent, name: name("top"), fid, home, node, mode, uid, gid, time };
-        s.apply(&top, b"").unwrap();
+        let mut s = with_top(&mut disk);
         let file = s.file(ROOT, "file");
-        change_names(&mut s, file, None, Some(place(MOVED, "x")));
-        // Names come into copies that are on disk.
-        for _ in 0..2 {
-            relocate(&mut s, MOVED, &[(TOP, "top")], "old");
-            s.bricks[0].begin_sync(None).unwrap().run().unwrap();
-        }
+        name_in_old(&mut s, file);
         disk.pass_time();
         change_names(&mut s, file, Some(place(MOVED, "x")), None);
         assert!(!disk.tree().contains_key("/top/old"), "it went");
@@ -62,7 +72,7 @@ fn a_power_cut_leaves_no_name_in_a_second_copy() {
         let has_ours = seed % 2 == 0;
         if has_ours {
             let above = [(TOP, "top"), (MOVED, "new")];
-            super::entries::placed(&above, "ours", ours).iter().for_each(|c| s.apply(c, b"").unwrap());
+            placed(&above, "ours", ours).iter().for_each(|c| s.apply(c, b"").unwrap());
             if seed % 4 == 0 {
                 s.bricks[0].begin_sync_of(&[ours]).unwrap().run().unwrap();
             }
@@ -107,17 +117,9 @@ fn a_power_cut_leaves_no_name_in_a_second_copy() {
 #[test]
 fn what_else_lies_in_a_second_copy_goes_to_lost_found() {
     let mut disk = Disk::new(1, CrashRule::Hostile);
-    let mut s = Set::new(vec![disk.open().unwrap()]);
-    let (home, node, mode, uid, gid) = (OTHER, wire::op::Node::Dir, 0o755, 0, 0);
-    let (parent, fid, time) = (ROOT, TOP, time(4));
-    s.apply(&Change::Create { parent, name: name("top"), fid, home, node, mode, uid, gid, time }, b"")
-        .unwrap();
+    let mut s = with_top(&mut disk);
     let [first, second] = ["first", "second"].map(|n| s.file(ROOT, n));
-    change_names(&mut s, first, None, Some(place(MOVED, "x")));
-    for _ in 0..2 {
-        relocate(&mut s, MOVED, &[(TOP, "top")], "old");
-        s.bricks[0].begin_sync(None).unwrap().run().unwrap();
-    }
+    name_in_old(&mut s, first);
     drop(s);
     disk.plant_copy("top/old", "top/second", "second", "x");
     disk.sync();

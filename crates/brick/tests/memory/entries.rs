@@ -425,7 +425,7 @@ pub(super) fn placed(path: &[(Fid, &str)], n: &str, fid: Fid) -> [Change; 2] {
     [made, Change::EndTransaction { fid, keep: true }]
 }
 
-fn ancestors(path: &[(Fid, &str)]) -> Vec<Ancestor> {
+pub(super) fn ancestors(path: &[(Fid, &str)]) -> Vec<Ancestor> {
     path.iter().map(|(fid, n)| Ancestor { fid: *fid, home: fid.set, name: name(n) }).collect()
 }
 

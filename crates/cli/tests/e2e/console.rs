@@ -1,6 +1,6 @@
 //! The web console, as a browser uses it: over HTTPS, with a real key.
 
-use crate::harness::{Output, Pool, alone, eventually, run};
+use crate::harness::{Output, Pool, alone, eventually, eventually_within, run};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{Read, Write};
@@ -334,7 +334,9 @@ fn slow_ones_keep_nobody_out() {
     let idle: Vec<TcpStream> = (0..200).filter_map(|_| TcpStream::connect(&at).ok()).collect();
     assert!(idle.len() > 100);
     // They come from the same address, so it is that address that waits, for as long as a request may take.
-    eventually("the console answers", || (browser.curl("/api/pool", &[]).code == Some(0)).then_some(()));
+    eventually_within(Duration::from_secs(25), "the console answers", || {
+        (browser.curl("/api/pool", &[]).code == Some(0)).then_some(())
+    });
     pool.ok("volume list");
     drop(idle);
 }

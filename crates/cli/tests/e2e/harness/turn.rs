@@ -55,7 +55,8 @@ thread_local! {
     static SHARE: RefCell<Share> = const { RefCell::new(Share::Nothing) };
 }
 
-/// Nothing of another test's runs until this is dropped, or what the test says of it.
+/// A test that looks at the clock: between [`Alone::measures`] and [`Alone::measured`], or the end of this, nothing of another
+/// test's runs.
 pub(crate) struct Alone(());
 
 impl Drop for Alone {
