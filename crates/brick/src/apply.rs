@@ -158,6 +158,7 @@ impl Brick {
                 self.load(*fid).map(|_| ())
             }
             Change::EndTransaction { keep: false, fid } => self.remove_prepared(*fid),
+            Change::MoveOut { .. } => self.move_out(change),
             Change::Relocate { fid, path, name } => self.relocate(*fid, path, name, version),
             Change::Touch { .. } | Change::Partial { .. } => self.keep_times_of(&change.touched()),
         }

@@ -24,6 +24,7 @@ pub(crate) fn effects(change: &Change) -> Vec<(Fid, Effect)> {
             vec![(*parent, entries(time)), (*fid, gone(time, *orphan))]
         }
         Change::Rmdir { parent, time, .. } => vec![(*parent, entries(time))],
+        Change::MoveOut { parent, fid, time, .. } => vec![(*parent, entries(time)), (*fid, c(time))],
         Change::Rename { parent, fid, to_parent, replaced, time, .. } => {
             let mut v = vec![(*parent, entries(time)), (*fid, c(time))];
             if to_parent != parent {

@@ -3,7 +3,7 @@
 
 use crate::folders::hidden_name;
 use crate::making::NewObject;
-use crate::marks::is_marked_file;
+use crate::marks::is_marked;
 use crate::object::{OpenObject, S_IFLNK};
 use crate::open::Brick;
 use crate::stale::StaleSet;
@@ -108,7 +108,7 @@ impl Brick {
         let version = if complete { Version::from(&object.version) } else { Version::default() };
         let tag =
             Tag { flags: object.flags, fid, home: attr.home, version, ctime: attr.ctime, atime: attr.atime };
-        if is_marked_file(&tag, open.kind) {
+        if is_marked(&tag) {
             self.marks.meet(fid);
         }
         // In a comparison most objects are right, and each write waits for the file system's journal.

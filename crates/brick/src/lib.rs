@@ -34,6 +34,7 @@ mod check;
 mod compare;
 mod content;
 mod describe;
+mod dir_moves;
 mod doubles;
 mod effects;
 mod error;

@@ -21,7 +21,7 @@ use crate::far_names::may_be_stale;
 use crate::folders::hidden_name;
 use crate::index::{Index, Located};
 use crate::journal::Journal;
-use crate::marks::is_marked_file;
+use crate::marks::is_marked;
 use crate::object::{OpenObject, S_IFDIR, S_IFMT, S_IFREG, tag_of};
 use crate::open::Site;
 use crate::scan::Seen;
@@ -189,7 +189,7 @@ fn changed_since(root: &OpenObject, set: SetId, time: Time, known: Option<&Index
         if tag.flags & ORPHAN != 0 && seen.is_entry() {
             found.named_orphans.push(tag.fid);
         }
-        if is_marked_file(tag, seen.stat.mode) {
+        if is_marked(tag) {
             found.marked.push(tag.fid);
         }
         found.copies.meet(seen, tag, set);

@@ -1,4 +1,4 @@
-//! Files whose names wait for the end of a transaction with another set, and of which the journal may not tell.
+//! Files and directories whose names wait for the end of a transaction with another set, and of which the journal may not tell.
 //!
 //! The mark is in the file's tag, and nobody may come by. The journal had its record, but after a loss it begins anew, and
 //! that of a brick that has healed begins somewhere in the primary's. So a walk over the tree and a healing note which marked
@@ -9,11 +9,10 @@
 use crate::error::OpenError;
 use crate::identity::{read_small, write_durably};
 use crate::locks::locked;
-use crate::object::S_IFDIR;
 use crate::open::{Brick, Site};
 use disk_format::tag::PENDING;
 use disk_format::{Marks as Noted, Tag};
-use file_system::{File, S_IFMT};
+use file_system::File;
 use ids::Fid;
 use namespace::TreeState as _;
 use std::collections::BTreeSet;
@@ -83,9 +82,10 @@ impl Marks {
     }
 }
 
-/// Whether a tag says that it is of a file whose names wait, of this set or of a stub. `mode`: its type bits.
-pub(crate) fn is_marked_file(tag: &Tag, mode: u32) -> bool {
-    tag.flags & PENDING != 0 && mode & S_IFMT != S_IFDIR
+/// Whether a tag says that it is of something whose names wait: a file of this set, a stub, or a directory. Those of directories
+/// that are being made or removed are met as well; what they wait for is known by who runs into them.
+pub(crate) fn is_marked(tag: &Tag) -> bool {
+    tag.flags & PENDING != 0
 }
 
 impl Brick {

@@ -11,7 +11,7 @@ use crate::effects::effects;
 use crate::error::OpenError;
 use crate::folders::hidden_fid;
 use crate::index::{Index, Located};
-use crate::marks::is_marked_file;
+use crate::marks::is_marked;
 use crate::nodes::Effect;
 use crate::object::{S_IFMT, tag_at};
 use crate::open::Brick;
@@ -210,7 +210,7 @@ impl Brick {
             if tag.flags & ORPHAN != 0 && seen.is_entry() {
                 named.push(tag.fid);
             }
-            if is_marked_file(tag, seen.stat.mode) {
+            if is_marked(tag) {
                 marks.meet(tag.fid);
             }
             let at = Located { handle: seen.dir.handle_at(seen.name)?, kind: seen.stat.mode & S_IFMT };

@@ -6,7 +6,7 @@
 
 use crate::folders::hidden_name;
 use crate::making::{NewObject, make};
-use crate::object::{OpenObject, S_IFMT, S_IFREG, tag_at};
+use crate::object::{OpenObject, S_IFDIR, S_IFMT, S_IFREG, tag_at};
 use crate::open::Brick;
 use crate::tree::At;
 use disk_format::tag::{INTENT, Version, encode_ended, encode_intent, stub_flags};
@@ -46,6 +46,9 @@ impl Brick {
         replaced: Option<(Fid, bool)>,
         at: (Version, Time),
     ) -> Result<(), Errno> {
+        if who.2 == S_IFDIR {
+            return self.enter_copy((parent, name), who, replaced, at);
+        }
         let name = name.as_bytes();
         let known = self.is_known(who.0)?;
         match (self.find(parent, name)?, replaced) {

@@ -274,8 +274,11 @@ impl TreeState for Brick {
 
     fn intent(&mut self, fid: Fid) -> Result<Option<Intent>, Errno> {
         let open = self.open_fid(fid)?;
-        if open.is_dir() || !self.is_pending(fid)? {
+        if !self.is_pending(fid)? {
             return Ok(None);
+        }
+        if open.is_dir() {
+            return self.move_of(fid);
         }
         Ok(open.intent()?.map(|(intent, _)| intent))
     }

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 /// How far this program goes. It grows with what programs of before would misread, or leave undone:
 ///
 /// - 1: two files of one set whose names are in directories of another one change places there.
-pub const LEVEL: u32 = 1;
+/// - 2: a directory is marked to move to a directory of another set, and a set has an entry for it from then on.
+pub const LEVEL: u32 = 2;
 
 impl State {
     /// The level that the pool can have, as its servers say which theirs are: that of the lowest, once all have spoken. `None`:

@@ -4,6 +4,7 @@
 //! the file, and changes its names when it hears of the end.
 
 use crate::decide::{Context, Decision, NameIn, Need, check_name, free_name, open_dir, result_fid, touch};
+use crate::dir_moves;
 use crate::rename::{check_flags, check_target};
 use crate::tree_state::{Entry, TreeState};
 use alloc::vec::Vec;
@@ -37,9 +38,9 @@ fn may_be_held(attr: &Attr, cx: &Context<'_>) -> bool {
     attr.nlink <= 1 && attr.mode & 0o170_000 == 0o100_000 && (cx.is_open)(attr.fid)
 }
 
-/// A file of this set whose names wait for the end of a transaction has to wait.
+/// A file whose names wait for the end of a transaction has to wait, and a directory that is to move.
 pub(crate) fn check_unmarked(view: &mut dyn TreeState, entry: Entry) -> Result<(), Errno> {
-    if !entry.is_dir() && view.is_pending(entry.fid)? { Err(Errno::EAGAIN) } else { Ok(()) }
+    if view.is_pending(entry.fid)? { Err(Errno::EAGAIN) } else { Ok(()) }
 }
 
 /// Whether a directory of this set has no entries. One whose last ones may be about to go has to wait.
@@ -89,6 +90,7 @@ pub(crate) fn unlink(
     let dir = view.attr(parent)?;
     let entry = view.entry(parent, name)?.ok_or(Errno::ENOENT)?;
     if entry.is_dir() {
+        check_unmarked(view, entry)?;
         return Err(Errno::EISDIR);
     }
     if let Some(need) = needs(cx, entry, NameIn { dir: parent, name }, None) {
@@ -155,6 +157,9 @@ fn move_in(
         return Ok(Decision::AskHome(Need { home: from, fid: None, drop, add, copy: None }));
     };
     check_target(flags, target)?;
+    if file.is_dir() {
+        return dir_moves::move_in(view, cx, add, (file, from), (&dir, target));
+    }
     match target {
         Some(target) if target.fid == file.fid => return Ok(Decision::Answer(Body::Done)),
         Some(target) if target.is_dir() => return Err(Errno::EISDIR),
@@ -290,6 +295,11 @@ fn prepare_file(
     {
         return prepare_stub(view, fid, intent);
     }
+    if let Some(fid) = fid
+        && view.attr(fid).is_ok_and(|attr| attr.is_dir())
+    {
+        return dir_moves::prepare(view, cx, fid, intent);
+    }
     let fid = match (fid, &mut intent.drop) {
         (Some(fid), drop) => {
             // First: the name may be one that the file is about to get.
@@ -304,7 +314,7 @@ fn prepare_file(
         }
         (None, Some(drop)) => {
             let entry = view.entry(drop.dir, &drop.name)?.ok_or(Errno::ENOENT)?;
-            // Who asks for what lives elsewhere has to ask its home first. Directories are not moved between sets yet.
+            // Who asks for what lives elsewhere has to ask its home first, and for a directory has to have the tree's lock.
             if entry.is_dir() || entry.home != cx.set {
                 return Err(Errno::EXDEV);
             }
@@ -407,6 +417,9 @@ fn end_file(
         other => other?,
     };
     let Some(intent) = view.intent(fid)?.filter(|intent| intent.tx == tx) else { return done };
+    if attr.is_dir() {
+        return dir_moves::end(view, cx, &attr, intent, commit);
+    }
     // What has arrived keeps the time of what it is a copy of.
     let mut time = if attr.nlink == 0 { attr.ctime } else { touch(&attr, cx.now) };
     let Intent { mut drop, mut add, coordinator, .. } = intent;

@@ -13,6 +13,7 @@ extern crate alloc;
 pub mod beneath;
 mod decide;
 mod departures;
+mod dir_moves;
 mod files;
 pub mod lock_right;
 pub mod permission;

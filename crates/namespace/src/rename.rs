@@ -118,7 +118,7 @@ pub(crate) fn check_target(flags: u32, target: Option<Entry>) -> Result<(), Errn
 ///
 /// As long as all directories above `dir` are this set's own they move by its decisions alone, one after the other, and
 /// nobody has to be asked.
-fn keeps_tree(
+pub(crate) fn keeps_tree(
     view: &mut dyn TreeState,
     cx: &Context<'_>,
     moved: Fid,
@@ -127,6 +127,12 @@ fn keeps_tree(
     let lineage = view.lineage(dir)?;
     if lineage.own.contains(&moved) {
         return Err(Errno::EINVAL);
+    }
+    // One of them is to move, to where something may be that this rename would bring beneath it.
+    for above in &lineage.own {
+        if view.is_pending(*above)? {
+            return Err(Errno::EAGAIN);
+        }
     }
     let Some((at, home)) = lineage.other else { return Ok(None) };
     let Some(above) = cx.above.get(&at) else { return Ok(Some((at, home))) };

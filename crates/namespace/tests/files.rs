@@ -363,7 +363,10 @@ fn what_is_refused() {
     for (file, op, errno) in [
         (&file, move_in("own", rename_flags::NOREPLACE), Errno::EEXIST),
         (&file, move_in("sub", 0), Errno::EISDIR),
-        (&dir, move_in("new", 0), Errno::EXDEV),
+        // It would be a third set's.
+        (&Attr { home: THIRD, ..dir.clone() }, move_in("new", 0), Errno::EXDEV),
+        (&dir, move_in("own", 0), Errno::ENOTDIR),
+        (&dir, move_in("sub", rename_flags::NOREPLACE), Errno::EEXIST),
         // Of a file of a third set all that is said before its name there is asked for.
         (&attr_of(STUB3, THIRD, 1), move_in("own", rename_flags::NOREPLACE), Errno::EEXIST),
         (&attr_of(STUB3, THIRD, 1), move_in("sub", 0), Errno::EISDIR),
@@ -375,6 +378,12 @@ fn what_is_refused() {
         c.agreed.push(stub_goes(AWAY, "away"));
         assert_eq!(c.decide(&op), Err(errno), "{op:?}");
     }
+    let mut c = case();
+    c.incoming = Some(dir.clone());
+    let Ok(Decision::Change(Change::Enter { kind, replaced, .. }, _)) = c.decide(&move_in("sub", 0)) else {
+        panic!("an empty directory gives way");
+    };
+    assert_eq!((kind, replaced.map(|r| r.dir)), (0o040_000, Some(true)));
 }
 
 /// A rename of a name of a file of this set in `FAR` to `DIR`.

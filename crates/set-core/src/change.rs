@@ -165,9 +165,23 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             _ => return self.find_marked_file(cx, op),
         };
         self.find_marked_file(cx, op);
-        if self.brick.is_pending(dir) == Ok(true) {
-            self.pending.found(cx.at.now, dir);
+        match op {
+            Op::Rename { .. } | Op::MoveIn { .. } => self.find_marked_above(cx.at.now, dir),
+            _ => self.find_marked(cx.at.now, dir),
         }
+    }
+
+    /// A directory may be marked, of which the journal does not tell any more.
+    fn find_marked(&mut self, now: Duration, dir: Fid) {
+        if self.brick.is_pending(dir) == Ok(true) && !self.waits_for_names(now, dir) {
+            self.pending.found(now, dir);
+        }
+    }
+
+    /// Likewise those above it.
+    pub(crate) fn find_marked_above(&mut self, now: Duration, dir: Fid) {
+        let above = self.brick.lineage(dir).map_or_else(|_| [dir].into(), |l| l.own);
+        above.into_iter().for_each(|fid| self.find_marked(now, fid));
     }
 
     /// Likewise the files that the operation's names lead to.
@@ -190,7 +204,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         };
         let named =
             names.into_iter().flatten().filter_map(|(dir, name)| self.brick.entry(*dir, name).ok()?);
-        let mut fids: Vec<Fid> = named.filter(|e| !e.is_dir()).map(|e| e.fid).collect();
+        let mut fids: Vec<Fid> = named.map(|e| e.fid).collect();
         if let Op::Link { fid, .. } | Op::PrepareFile { fid: Some(fid), .. } | Op::PrepareLeave { fid, .. } =
             op
         {
@@ -201,13 +215,16 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         }
     }
 
-    /// Whether the names of a file wait for the end of a transaction.
+    /// Whether the names of a file wait for the end of a transaction, or the entry of a directory that is to move.
     pub(crate) fn waits_for_names(&mut self, now: Duration, fid: Fid) -> bool {
         if self.brick.is_pending(fid) != Ok(true) {
             return false;
         }
-        if let Ok(intent) = self.brick.intent(fid) {
-            self.pending.found_file(now, fid, intent);
+        match self.brick.intent(fid) {
+            // It is being made or removed.
+            Ok(None) if self.brick.attr_of_any(fid).is_ok_and(|attr| attr.is_dir()) => return false,
+            Ok(intent) => self.pending.found_file(now, fid, intent),
+            Err(_) => {}
         }
         true
     }

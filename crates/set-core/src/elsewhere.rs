@@ -15,7 +15,7 @@ use crate::far_names::{PathAsked, PathToNames};
 use crate::io::{Output, ReplyTo};
 use crate::joint::{Joint, Participant};
 use crate::leaving::Telling;
-use crate::moves::{Held, Move};
+use crate::moves::{Held, Move, Walk};
 use crate::request::AdmittedRequest;
 use crate::resolve::Resolve;
 use crate::resolve_files::FileResolve;
@@ -65,6 +65,8 @@ pub(crate) enum Asking<R> {
     PlaceTold(SetId, Fid),
     /// Whether the entry exists that a marked directory needs.
     EntryChecked(Resolve),
+    /// This set, to have on disk where its directory is whose entry exists.
+    KeptOnDisk(Resolve),
     /// To end a transaction as the entry says.
     Ended(Resolve),
     /// For the lock on the tree's shape.
@@ -73,6 +75,14 @@ pub(crate) enum Asking<R> {
     Lineage(Move<R>),
     /// What lies above a directory, for a request of a client whose key is for what lies beneath one.
     Beneath(Box<AboveAsked<R>>),
+    /// For that lock, for a directory that is to move here from another set, whose agreement this is.
+    JointLocked(Box<Joint<R>>, Need, Held),
+    /// What lies above the directory that it is to come to.
+    JointLineage(Box<Joint<R>>, Walk),
+    /// The set of a directory that has moved here, to have on disk that it has left.
+    LeftOnDisk(Participant),
+    /// That set, to end the mark of the move.
+    LeaveEnded(Participant),
     /// To release the lock. If that does not get there, the lock runs out.
     Unlocked,
     /// A home, to agree to a change of a file's names; and then to have that on disk.
@@ -86,8 +96,8 @@ pub(crate) enum Asking<R> {
     AgreedOnDisk(Box<Joint<R>>),
     /// This set, to have the entry on disk.
     EnteredOnDisk(Box<Waiter<R>>, Vec<Participant>),
-    /// Homes, one after the other, to end a transaction that has committed.
-    Told(Box<Waiter<R>>, Vec<Participant>),
+    /// Homes, one after the other, to end a transaction that has committed: this one, and those that are left.
+    Told(Box<Waiter<R>>, Participant, Vec<Participant>),
     /// A home, to end a transaction about a file.
     FileEnded(SetId, Fid),
     /// How a transaction about a file of this set has ended.
@@ -137,6 +147,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 }
             }
             Asking::EntryChecked(resolve) => self.on_entry_checked(cx, resolve, answer),
+            Asking::KeptOnDisk(resolve) => self.on_kept_on_disk(cx, resolve, answer),
             Asking::Ended(resolve) => self.on_ended(&resolve, answer),
             Asking::Locked(m) => self.on_locked(cx, m, answer),
             Asking::Lineage(m) => self.on_lineage(cx, m, answer),
@@ -147,7 +158,11 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Asking::HomeKnows(joint, need) => self.on_home_knows(cx, joint, need, answer),
             Asking::AgreedOnDisk(joint) => self.on_agreed_on_disk(cx, joint, answer),
             Asking::EnteredOnDisk(waiter, parts) => self.on_entered_on_disk(cx, waiter, parts, answer),
-            Asking::Told(waiter, parts) => self.on_told(cx, waiter, parts, answer),
+            Asking::Told(waiter, told, parts) => self.on_told(cx, waiter, told, parts, answer),
+            Asking::JointLocked(joint, need, held) => self.on_locked_for(cx, joint, need, held, answer),
+            Asking::JointLineage(joint, walk) => self.on_lineage_for(cx, joint, walk, answer),
+            Asking::LeftOnDisk(part) => self.on_left_on_disk(cx, part, answer),
+            Asking::LeaveEnded(part) => self.on_leave_ended(cx, part, answer),
             Asking::FileEnded(home, fid) => self.on_file_ended(home, fid, answer),
             Asking::Path(asked) => self.on_path(cx, asked, answer),
             Asking::CopyOnDisk(place) => self.on_copy_on_disk(cx, *place, &answer),

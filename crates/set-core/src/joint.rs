@@ -9,7 +9,7 @@ use crate::change::Ask;
 use crate::core::{Cx, SetCore};
 use crate::elsewhere::{Asking, Transaction};
 use crate::io::ReplyTo;
-use crate::moves::Held;
+use crate::moves::{Held, Step, Walk};
 use crate::waiters::{Address, AfterReply, ReplyShape, Waiter};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -21,6 +21,8 @@ use wire::{Attr, Body, Change, Errno, Fail, Name, Op};
 
 /// From this level of the pool on homes have two names change places: `cluster::LEVEL`.
 const ONE_HOME: u32 = 1;
+/// From this level of the pool on directories move to other sets' entries.
+const DIRECTORIES: u32 = 2;
 
 /// A file that its home has marked for a transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,6 +31,8 @@ pub(crate) struct Participant {
     fid: Fid,
     tx: OpId,
     by: SessionId,
+    /// It is a directory: it lies on this set, and its entry moves.
+    dir: bool,
 }
 
 /// A client's request that waits for the agreement of homes.
@@ -241,7 +245,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
 
     fn bring_mark_to_disk(&mut self, cx: &mut Cx<'_, B, R>, mut joint: Box<Joint<R>>, home: SetId, fid: Fid) {
         let (tx, by) = (joint.transaction.tx, joint.by);
-        joint.parts.push(Participant { home, fid, tx, by });
+        let dir = joint.incoming.as_ref().is_some_and(|attr| attr.fid == fid && attr.is_dir());
+        joint.parts.push(Participant { home, fid, tx, by, dir });
         self.note_sync(&joint, true);
         self.ask(cx, Asking::AgreedOnDisk(joint), home, Op::Fsync { fid }, None);
     }
@@ -264,6 +269,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let found = match answer {
             Ok(Body::Elsewhere { fid, home, kind }) if kind != 0o040_000 => (fid, home),
             Ok(Body::Attr { attr }) if !attr.is_dir() => return self.give_up(cx, *joint, Fail::Busy),
+            Ok(Body::Attr { attr }) => return self.ask_for_directory(cx, joint, attr.fid),
             Ok(_) => return self.give_up(cx, *joint, Errno::EXDEV.into()),
             Err(fail) => return self.give_up(cx, *joint, fail),
         };
@@ -289,6 +295,93 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         }
         let op = Op::CheckMark { fid, tx: joint.transaction.tx };
         self.ask(cx, Asking::HomeKnows(joint, need), home, op, None);
+    }
+
+    /// A directory was found there, of that set. It moves under the lock on the tree's shape, if no server is older.
+    fn ask_for_directory(&mut self, cx: &mut Cx<'_, B, R>, mut joint: Box<Joint<R>>, fid: Fid) {
+        let (Some((home, drop)), Some((dir, name))) = (joint.comes_from(), decider(&joint.op)) else {
+            return self.give_up(cx, *joint, Errno::EXDEV.into());
+        };
+        if self.settings.level < DIRECTORIES {
+            return self.give_up(cx, *joint, Errno::EXDEV.into());
+        }
+        if joint.source.is_some() {
+            return self.give_up(cx, *joint, Fail::Busy);
+        }
+        let add = Some(EntryName { dir, name: name.clone() });
+        joint.source = Some((fid, home));
+        self.lock_for(cx, joint, Need { home, fid: Some(fid), drop: Some(drop), add, copy: None });
+    }
+
+    /// The lock is there, or not.
+    pub(crate) fn on_locked_for(
+        &mut self,
+        cx: &mut Cx<'_, B, R>,
+        mut joint: Box<Joint<R>>,
+        need: Need,
+        held: Held,
+        locked: Result<Body, Fail>,
+    ) {
+        match locked {
+            Ok(_) => {
+                joint.held = Some(held);
+                self.ask_home(cx, joint, need);
+            }
+            Err(fail) => self.give_up(cx, *joint, fail),
+        }
+    }
+
+    /// What lies above the new entry of a directory has to be known: a set is asked, and then the one above.
+    fn ask_above_for(&mut self, cx: &mut Cx<'_, B, R>, joint: Box<Joint<R>>, (start, home): (Fid, SetId)) {
+        let walk = Walk::for_move(start, joint.incoming.as_ref().map(|attr| attr.fid));
+        self.ask(cx, Asking::JointLineage(joint, walk), home, Op::Lineage { fid: start }, None);
+    }
+
+    pub(crate) fn on_lineage_for(
+        &mut self,
+        cx: &mut Cx<'_, B, R>,
+        mut joint: Box<Joint<R>>,
+        mut walk: Walk,
+        answer: Result<Body, Fail>,
+    ) {
+        let Some(held) = &mut joint.held else { return self.give_up(cx, *joint, Fail::Busy) };
+        match walk.go_on(answer, &mut held.above) {
+            Step::Ask(fid, home) => {
+                self.ask(cx, Asking::JointLineage(joint, walk), home, Op::Lineage { fid }, None);
+            }
+            Step::Ended => self.go_on_joint(cx, joint),
+            Step::Fails(fail) => self.give_up(cx, *joint, fail),
+        }
+    }
+
+    /// A directory that has moved here has left its old entry for good, or its set will look itself.
+    pub(crate) fn on_left_on_disk(
+        &mut self,
+        cx: &mut Cx<'_, B, R>,
+        part: Participant,
+        answer: Result<Body, Fail>,
+    ) {
+        let Participant { home, fid, tx, .. } = part;
+        match answer {
+            Ok(_) => {
+                let end = Op::EndTransaction { fid, tx: Some(tx), keep: true };
+                self.ask(cx, Asking::LeaveEnded(part), home, end, None);
+            }
+            Err(fail) => tracing::debug!("bring to disk that {fid} of set {home} has moved: {fail:?}"),
+        }
+    }
+
+    /// Then it comes to its path.
+    pub(crate) fn on_leave_ended(
+        &mut self,
+        cx: &mut Cx<'_, B, R>,
+        Participant { home, fid, .. }: Participant,
+        answer: Result<Body, Fail>,
+    ) {
+        match answer {
+            Ok(_) => self.send_place(cx, fid),
+            Err(fail) => tracing::debug!("end the move of {fid} of set {home}: {fail:?}"),
+        }
     }
 
     /// The home of a file that a third set has a stub of has answered the question that it will get from there. An older server
@@ -361,8 +454,12 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             ..Ask::default()
         };
         let decision = self.decide(cx, &joint.op, ask());
-        if let Ok(Decision::AskHome(need)) = decision {
-            return self.ask_home(cx, joint, need);
+        match decision {
+            Ok(Decision::AskHome(need)) => return self.ask_home(cx, joint, need),
+            Ok(Decision::AskAbove(start, home)) if joint.comes_from().is_some() => {
+                return self.ask_above_for(cx, joint, (start, home));
+            }
+            _ => {}
         }
         let known = self.end_both(cx, &joint);
         // Whoever has the lock next is answered by this set only when it has what is decided now.
@@ -402,7 +499,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
 
     /// The transaction is out of this primary's memory: it will never commit.
     fn abort_joint(&mut self, cx: &mut Cx<'_, B, R>, parts: &[Participant]) {
-        for Participant { home, fid, tx, by } in parts.iter().copied() {
+        for Participant { home, fid, tx, by, .. } in parts.iter().copied() {
             let end = Op::EndFile { fid, tx, commit: false, by };
             self.ask(cx, Asking::FileEnded(home, fid), home, end, None);
         }
@@ -411,12 +508,13 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// Homes hear one after the other that it is done, the last to agree first: it may give way to the one before it. Then
     /// the client does: whatever it looks at next is as it will be.
     fn send_ends(&mut self, cx: &mut Cx<'_, B, R>, waiter: Box<Waiter<R>>, mut parts: Vec<Participant>) {
-        let Some(Participant { home, fid, tx, by }) = parts.pop() else {
+        let Some(part) = parts.pop() else {
             let Waiter { to, reply, payload, .. } = *waiter;
             return to.reply(reply, payload, cx.out);
         };
+        let Participant { home, fid, tx, by, .. } = part;
         let end = Op::EndFile { fid, tx, commit: true, by };
-        self.ask(cx, Asking::Told(waiter, parts), home, end, None);
+        self.ask(cx, Asking::Told(waiter, part, parts), home, end, None);
     }
 
     /// A home was told; one that was not will ask.
@@ -424,11 +522,16 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         &mut self,
         cx: &mut Cx<'_, B, R>,
         waiter: Box<Waiter<R>>,
+        told: Participant,
         parts: Vec<Participant>,
         answer: Result<Body, Fail>,
     ) {
-        if let Err(fail) = answer {
-            tracing::debug!("set {}: tell the home of a file that it is done: {fail:?}", self.set);
+        match answer {
+            Ok(_) if told.dir => self.ask(cx, Asking::LeftOnDisk(told), told.home, Op::SyncFs, None),
+            Ok(_) => {}
+            Err(fail) => {
+                tracing::debug!("set {}: tell the home of a file that it is done: {fail:?}", self.set);
+            }
         }
         self.send_ends(cx, waiter, parts);
     }

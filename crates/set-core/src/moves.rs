@@ -6,14 +6,16 @@ use crate::change::Ask;
 use crate::core::{Cx, SetCore};
 use crate::elsewhere::Asking;
 use crate::io::ReplyTo;
+use crate::joint::Joint;
 use crate::waiters::{Address, AfterReply, ReplyShape, Waiter};
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use bytes::Bytes;
 use core::time::Duration;
 use ids::{Epoch, Fid, OpId, SetId};
-use namespace::Decision;
 use namespace::transaction::{LOCK_USE, TreeLock};
+use namespace::{Decision, Need};
 use wire::limits::DEPTH_MAX;
 use wire::{Body, Change, Errno, Fail, Op};
 
@@ -39,6 +41,7 @@ impl Tree {
             Change::Rename { parent, to_parent, .. } | Change::Exchange { parent, to_parent, .. } => {
                 (parent, to_parent)
             }
+            Change::MoveOut { parent, to_dir, .. } => (parent, to_dir),
             _ => return,
         };
         self.moves += u64::from(from != to);
@@ -72,13 +75,23 @@ pub(crate) struct Move<R> {
     op: Op,
     to: Address<R>,
     held: Held,
-    /// The directory that is being asked about: where the walk began, how far it is, who is asked now.
-    walk: (Fid, Vec<Fid>, Fid),
+    walk: Walk,
+}
+
+/// A directory of another set that is asked about, and those above it.
+#[derive(Debug)]
+pub(crate) struct Walk {
+    /// Where it began, what was told, and who is asked now.
+    start: Fid,
+    above: Vec<Fid>,
+    asked: Fid,
+    /// The directory that is marked to move: above it nothing is told, and nothing has to be known.
+    moved: Option<Fid>,
 }
 
 /// What an answer about what lies above leads to.
 #[derive(PartialEq, Eq, Debug)]
-enum Walk {
+pub(crate) enum Step {
     /// This directory of that set is next.
     Ask(Fid, SetId),
     /// The walk has reached the root.
@@ -87,26 +100,36 @@ enum Walk {
     Fails(Fail),
 }
 
-impl<R> Move<R> {
-    fn walk_on(&mut self, answer: Result<Body, Fail>) -> Walk {
-        let (start, above, asked) = &mut self.walk;
+impl Walk {
+    pub(crate) fn new(start: Fid) -> Walk {
+        Walk { start, above: Vec::new(), asked: start, moved: None }
+    }
+
+    /// For the move of a directory of another set, which has marked it.
+    pub(crate) fn for_move(start: Fid, moved: Option<Fid>) -> Walk {
+        Walk { moved, ..Walk::new(start) }
+    }
+
+    /// Takes an answer. What lies above the start is known then, if the walk has ended.
+    pub(crate) fn go_on(&mut self, answer: Result<Body, Fail>, known: &mut BTreeMap<Fid, Vec<Fid>>) -> Step {
         match answer {
-            Ok(Body::Lineage { own, other }) if own.first() == Some(&*asked) => {
-                above.extend(own);
-                match other {
-                    Some(_) if above.len() > DEPTH_MAX => Walk::Fails(Errno::ELOOP.into()),
+            Ok(Body::Lineage { own, other }) if own.first() == Some(&self.asked) => {
+                self.above.extend(own);
+                let met = self.moved.is_some_and(|moved| self.above.contains(&moved));
+                match other.filter(|_| !met) {
+                    Some(_) if self.above.len() > DEPTH_MAX => Step::Fails(Errno::ELOOP.into()),
                     Some((fid, home)) => {
-                        *asked = fid;
-                        Walk::Ask(fid, home)
+                        self.asked = fid;
+                        Step::Ask(fid, home)
                     }
                     None => {
-                        self.held.above.insert(*start, core::mem::take(above));
-                        Walk::Ended
+                        known.insert(self.start, core::mem::take(&mut self.above));
+                        Step::Ended
                     }
                 }
             }
-            Ok(_) => Walk::Fails(Fail::Busy),
-            Err(fail) => Walk::Fails(fail),
+            Ok(_) => Step::Fails(Fail::Busy),
+            Err(fail) => Step::Fails(fail),
         }
     }
 }
@@ -114,18 +137,29 @@ impl<R> Move<R> {
 impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// Begins such a rename: first the lock.
     pub(crate) fn move_across(&mut self, cx: &mut Cx<'_, B, R>, id: OpId, op: Op, to: Address<R>) {
+        let held = self.hold(cx);
+        let Lock { root, tx } = held.lock;
+        let m = Move { id, op, to, held, walk: Walk::new(Fid::default()) };
+        self.ask(cx, Asking::Locked(m), root, Op::LockTree { tx }, None);
+    }
+
+    /// What is known when the lock is asked for.
+    fn hold(&self, cx: &Cx<'_, B, R>) -> Held {
         let (_, root) = self.brick.root();
-        let tx = cx.outside.next_id();
-        let none = Fid::default();
-        let held = Held {
-            lock: Lock { root, tx },
+        Held {
+            lock: Lock { root, tx: cx.outside.next_id() },
             until: cx.at.now + LOCK_USE,
             epoch: self.replica.view().epoch,
             moves: self.tree.moves,
             above: BTreeMap::new(),
-        };
-        let m = Move { id, op, to, held, walk: (none, Vec::new(), none) };
-        self.ask(cx, Asking::Locked(m), root, Op::LockTree { tx }, None);
+        }
+    }
+
+    /// A directory is to move here from another set, whose agreement is asked for under the lock.
+    pub(crate) fn lock_for(&mut self, cx: &mut Cx<'_, B, R>, joint: Box<Joint<R>>, need: Need) {
+        let held = self.hold(cx);
+        let Lock { root, tx } = held.lock;
+        self.ask(cx, Asking::JointLocked(joint, need, held), root, Op::LockTree { tx }, None);
     }
 
     pub(crate) fn on_locked(&mut self, cx: &mut Cx<'_, B, R>, m: Move<R>, locked: Result<Body, Fail>) {
@@ -140,7 +174,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let ask = Ask { id: m.id, above: Some(&m.held.above), ..Ask::default() };
         match self.decide(cx, &m.op, ask) {
             Ok(Decision::AskAbove(start, home)) => {
-                m.walk = (start, Vec::new(), start);
+                m.walk = Walk::new(start);
                 self.ask(cx, Asking::Lineage(m), home, Op::Lineage { fid: start }, None);
             }
             _ => self.decide_move(cx, m, Ok(())),
@@ -148,10 +182,10 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     }
 
     pub(crate) fn on_lineage(&mut self, cx: &mut Cx<'_, B, R>, mut m: Move<R>, answer: Result<Body, Fail>) {
-        match m.walk_on(answer) {
-            Walk::Ask(fid, home) => self.ask(cx, Asking::Lineage(m), home, Op::Lineage { fid }, None),
-            Walk::Ended => self.look_above(cx, m),
-            Walk::Fails(fail) => self.decide_move(cx, m, Err(fail)),
+        match m.walk.go_on(answer, &mut m.held.above) {
+            Step::Ask(fid, home) => self.ask(cx, Asking::Lineage(m), home, Op::Lineage { fid }, None),
+            Step::Ended => self.look_above(cx, m),
+            Step::Fails(fail) => self.decide_move(cx, m, Err(fail)),
         }
     }
 
@@ -194,17 +228,10 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ids::{Lsn, SessionId};
+    use ids::Lsn;
 
     fn fid(n: u64) -> Fid {
         Fid { set: SetId(1), epoch: Epoch(1), lsn: Lsn(n) }
-    }
-
-    fn walk() -> Move<()> {
-        let id = OpId { session: SessionId(1), seq: 1 };
-        let lock = Lock { root: SetId(1), tx: id };
-        let held = Held { lock, until: LOCK_USE, epoch: Epoch(1), moves: 0, above: BTreeMap::new() };
-        Move { id, op: Op::SyncFs, to: Address::NOBODY, held, walk: (fid(1), Vec::new(), fid(1)) }
     }
 
     fn says(own: &[u64], other: Option<(Fid, SetId)>) -> Result<Body, Fail> {
@@ -213,21 +240,35 @@ mod tests {
 
     #[test]
     fn a_walk_goes_from_set_to_set_up_to_the_root() {
-        let mut m = walk();
+        let (mut walk, mut known) = (Walk::new(fid(1)), BTreeMap::new());
         let next = (fid(2), SetId(2));
-        assert_eq!(m.walk_on(says(&[1, 2], Some(next))), Walk::Ask(next.0, next.1));
-        assert_eq!(m.walk_on(says(&[2, 3, 4], None)), Walk::Ended);
-        assert_eq!(m.held.above, [(fid(1), [1, 2, 2, 3, 4].map(fid).into())].into());
+        assert_eq!(walk.go_on(says(&[1, 2], Some(next)), &mut known), Step::Ask(next.0, next.1));
+        assert_eq!(walk.go_on(says(&[2, 3, 4], None), &mut known), Step::Ended);
+        assert_eq!(known, [(fid(1), [1, 2, 2, 3, 4].map(fid).into())].into());
+    }
+
+    /// Its set tells nothing of what lies above it.
+    #[test]
+    fn a_walk_ends_at_the_directory_that_is_to_move() {
+        let known = &mut BTreeMap::new();
+        let told = || says(&[1, 2], Some((fid(2), SetId(2))));
+        assert_eq!(Walk::for_move(fid(1), Some(fid(2))).go_on(told(), known), Step::Ended);
+        assert_eq!(known.get(&fid(1)), Some(&Vec::from([1, 2].map(fid))));
+        let other = Walk::for_move(fid(1), Some(fid(3))).go_on(told(), known);
+        assert_eq!(other, Step::Ask(fid(2), SetId(2)));
     }
 
     #[test]
     fn a_walk_ends_at_an_answer_to_something_else_and_at_a_loop() {
-        assert_eq!(walk().walk_on(says(&[2], None)), Walk::Fails(Fail::Busy));
-        assert_eq!(walk().walk_on(Ok(Body::Done)), Walk::Fails(Fail::Busy));
-        assert_eq!(walk().walk_on(Err(Fail::BelowQuorum)), Walk::Fails(Fail::BelowQuorum));
-        let mut m = walk();
+        let known = &mut BTreeMap::new();
+        let walk = || Walk::new(fid(1));
+        assert_eq!(walk().go_on(says(&[2], None), known), Step::Fails(Fail::Busy));
+        assert_eq!(walk().go_on(Ok(Body::Done), known), Step::Fails(Fail::Busy));
+        assert_eq!(walk().go_on(Err(Fail::BelowQuorum), known), Step::Fails(Fail::BelowQuorum));
+        let mut walk = walk();
         let again = || says(&[1], Some((fid(1), SetId(2))));
-        let asked = (0..2 * DEPTH_MAX).take_while(|_| matches!(m.walk_on(again()), Walk::Ask(..))).count();
+        let asked =
+            (0..2 * DEPTH_MAX).take_while(|_| matches!(walk.go_on(again(), known), Step::Ask(..))).count();
         assert_eq!(asked, DEPTH_MAX);
     }
 }

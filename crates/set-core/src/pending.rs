@@ -48,8 +48,10 @@ pub struct Pending {
 impl Pending {
     /// Takes note of a change in the journal of an earlier process. `certain`: no power cut has taken it.
     pub fn note_earlier(&mut self, now: Duration, op: OpId, change: &Change, certain: bool) {
-        if let Change::EndFile { fid, .. } | Change::EndCopy { fid, .. } | Change::Redirect { fid, .. } =
-            change
+        if let Change::EndFile { fid, .. }
+        | Change::EndCopy { fid, .. }
+        | Change::MoveOut { fid, .. }
+        | Change::Redirect { fid, .. } = change
         {
             // A power cut may have brought its mark back, this one or an earlier one.
             self.look_for(*fid);
@@ -90,6 +92,13 @@ impl Pending {
             Change::Redirect { fid, names, .. } => return self.note_redirected(*fid, names),
             Change::EndTransaction { fid, .. } | Change::Rmdir { fid, .. } => {
                 self.dirs.remove(fid);
+                return self.forget_file(*fid);
+            }
+            // From now on it is one whose entry was made by that transaction.
+            Change::MoveOut { fid, tx, .. } => {
+                self.forget_file(*fid);
+                let marked = Marked { holder: Some(*tx), since: now, asking: false, entry: None };
+                self.dirs.insert(*fid, marked);
                 return;
             }
             _ => return,
@@ -116,6 +125,12 @@ impl Pending {
     /// The transaction that holds the directory, if it is known.
     pub(crate) fn holder(&self, fid: Fid) -> Option<OpId> {
         self.dirs.get(&fid).and_then(|m| m.holder)
+    }
+
+    /// A directory was met that is marked, and not to move.
+    pub(crate) fn found_at_rest(&mut self, now: Duration, fid: Fid) {
+        self.forget_file(fid);
+        self.found(now, fid);
     }
 
     /// Those whose transaction should be over and about which nobody asks yet; now somebody does.

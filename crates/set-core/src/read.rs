@@ -96,6 +96,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Op::GetAttr { fid } => (one(fid), self.unmarked_attr(cx.at.now, fid)),
             Op::GetAttrs { fids } => self.attrs(cx.at.now, session, fids),
             Op::Lookup { parent, name } => self.lookup((cx.at.now, session), parent, &name),
+            Op::Lineage { fid } => self.lineage(cx.at.now, fid),
             op => self.look(op),
         };
         if answer == Err(Errno::EAGAIN) {
@@ -151,6 +152,27 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         self.reply_when_all_committed(cx, Waiter::with(to, reply, Bytes::new()));
     }
 
+    /// What lies above a directory, up to one that is to move: that may lie beneath something else when the answer is used, so
+    /// who asks further has to wait.
+    fn lineage(&mut self, now: Duration, fid: Fid) -> (Vec<Fid>, Answer) {
+        let mut l = match self.brick.lineage(fid) {
+            Ok(l) => l,
+            Err(e) => return (one(fid), Err(e)),
+        };
+        match l.own.iter().position(|fid| self.brick.is_pending(*fid) != Ok(false)) {
+            None => {}
+            Some(0) => {
+                self.find_marked_above(now, fid);
+                return (one(fid), Err(Errno::EAGAIN));
+            }
+            Some(marked) => {
+                l.own.truncate(marked + 1);
+                l.other = l.own.last().map(|fid| (*fid, self.set));
+            }
+        }
+        (l.own.clone(), Ok(plain(Body::Lineage { own: l.own, other: l.other })))
+    }
+
     /// What only the brick has to be asked for.
     fn look(&mut self, op: Op) -> (Vec<Fid>, Answer) {
         let (brick, drains) = (&mut self.brick, self.settings.rebalance.drains);
@@ -169,10 +191,6 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 let found = brick.lseek(fid, offset, whence);
                 (one(fid), found.map(|offset| plain(Body::Offset { offset })))
             }
-            Op::Lineage { fid } => match brick.lineage(fid) {
-                Ok(l) => (l.own.clone(), Ok(plain(Body::Lineage { own: l.own, other: l.other }))),
-                Err(e) => (one(fid), Err(e)),
-            },
             Op::PathOf { fid } => path_of(brick, fid),
             _ => (Vec::new(), Err(Errno::EINVAL)),
         }
@@ -219,7 +237,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     }
 
     pub(crate) fn is_held(&mut self, now: Duration, attr: &Attr) -> bool {
-        if attr.is_dir() { self.pending.holds_names(attr.fid) } else { self.waits_for_names(now, attr.fid) }
+        attr.is_dir() && self.pending.holds_names(attr.fid) || self.waits_for_names(now, attr.fid)
     }
 
     fn lookup(

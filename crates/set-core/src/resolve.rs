@@ -63,7 +63,30 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 return self.stop_asking(&resolve);
             }
         };
+        if keep && home == self.set {
+            // It may have moved to where it is, and not on disk.
+            return self.ask(cx, Asking::KeptOnDisk(resolve), home, Op::SyncFs, None);
+        }
         self.ask(cx, Asking::Ended(resolve), home, Op::EndTransaction { fid, tx, keep }, None);
+    }
+
+    pub(crate) fn on_kept_on_disk(
+        &mut self,
+        cx: &mut Cx<'_, B, R>,
+        resolve: Resolve,
+        answer: Result<Body, Fail>,
+    ) {
+        let Resolve { home, fid, tx } = resolve;
+        match answer {
+            Ok(_) => {
+                let end = Op::EndTransaction { fid, tx, keep: true };
+                self.ask(cx, Asking::Ended(resolve), home, end, None);
+            }
+            Err(fail) => {
+                tracing::debug!("bring to disk where {fid} is: {fail:?}");
+                self.stop_asking(&resolve);
+            }
+        }
     }
 
     pub(crate) fn on_ended(&mut self, resolve: &Resolve, answer: Result<Body, Fail>) {

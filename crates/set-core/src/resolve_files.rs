@@ -46,6 +46,11 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 self.pending.forget_file(fid);
                 continue;
             }
+            if !self.waits_for_names(cx.at.now, fid) {
+                // A directory that has left, or was never to move.
+                self.pending.found_at_rest(cx.at.now, fid);
+                continue;
+            }
             if self.send_leaver(cx, fid) {
                 continue;
             }

@@ -50,6 +50,7 @@ impl Walk {
             | Change::PrepareMkdir { fid, .. }
             | Change::EndTransaction { fid, keep: true }
             | Change::Relocate { fid, .. }
+            | Change::MoveOut { fid, .. }
             | Change::Touch { fid } => drop(self.noted.insert(*fid)),
             Change::Partial { objects } => self.noted.extend(objects),
             Change::Rename { replaced: Some(gone), .. } | Change::Enter { replaced: Some(gone), .. }

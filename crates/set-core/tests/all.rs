@@ -4,6 +4,7 @@ mod beneath;
 mod between_sets;
 mod common;
 mod departures;
+mod directories_between_sets;
 mod files_between_sets;
 mod joining;
 mod promises;

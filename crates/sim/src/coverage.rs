@@ -66,6 +66,10 @@ impl Coverage {
             PeerBody::Replicate { change: Change::Exchange { parent, .. }, .. } if parent.is_names() => {
                 "names changed places at their home"
             }
+            PeerBody::Replicate { change: Change::MoveOut { .. }, .. } => "directory left its set's entries",
+            PeerBody::Replicate { change: Change::Enter { kind: 0o040_000, .. }, .. } => {
+                "directory of another set entered"
+            }
             PeerBody::Replicate { .. } => "replicated change",
             PeerBody::Ack { .. } => "acknowledgement",
             PeerBody::Failed { .. } => "change failed on a brick",

@@ -65,12 +65,14 @@ pub enum Family {
     Members,
     /// No fault: files that move to other sets.
     Moves,
+    /// No fault: clients rename directories from one set's to another's more often than all else.
+    Directories,
 }
 
 impl Family {
     /// What goes wrong, without an administrator.
     pub const FAULTS: [Family; 4] = [Family::Processes, Family::Network, Family::Power, Family::Disks];
-    /// All of them.
+    /// All of them, with clients that do as usual.
     pub const ALL: [Family; 6] =
         [Family::Processes, Family::Network, Family::Power, Family::Disks, Family::Members, Family::Moves];
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 const USAGE: &str = "sim [--seeds N] [--start S] [--seed X [--trace]] [--blackout] [--slow-syncs] [--successions] [--ordered] \
-    [--faults processes,network,power,disks] [--members] [--moves] [--no-histories] [--jobs J] [--said] [--until-found]";
+    [--faults processes,network,power,disks] [--members] [--moves] [--directories] [--no-histories] [--jobs J] [--said] [--until-found]";
 
 struct Asked {
     seeds: u64,
@@ -44,6 +44,7 @@ fn parse() -> Option<Asked> {
                 asked.config.faults = Family::ALL.into_iter().filter(named).collect();
             }
             "--moves" => asked.config.faults.push(Family::Moves),
+            "--directories" => asked.config.faults.push(Family::Directories),
             "--members" => asked.config.faults.push(Family::Members),
             "--ordered" => asked.config.hostile = false,
             "--no-histories" => asked.config.histories = false,

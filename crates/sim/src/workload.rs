@@ -20,6 +20,8 @@ const REMEMBERED: usize = 8;
 const STUBS: usize = 300;
 /// Likewise of exchanges, those of two such names of one set.
 const EXCHANGED: usize = 700;
+/// Likewise of all calls, in worlds for that: renames of a directory to a directory of another set.
+const DIRECTORIES: usize = 150;
 const FILE: u32 = 0o100_000;
 const DIRECTORY: u32 = 0o040_000;
 const KIND: u32 = 0o170_000;
@@ -39,6 +41,8 @@ pub(crate) struct Workload {
     open: Vec<Object>,
     /// Names of files in directories of other sets than the file's: the directory, its set, the name.
     stubs: Vec<Stub>,
+    /// Names of directories in directories of the same set.
+    own_dirs: Vec<Stub>,
     /// The byte that its next write is full of.
     byte: u8,
     /// Bytes of its largest writes.
@@ -58,6 +62,7 @@ impl Workload {
             links: Vec::new(),
             open: Vec::new(),
             stubs: Vec::new(),
+            own_dirs: Vec::new(),
             byte: u8::try_from(rng.below(200)).unwrap_or(0),
             large: if rng.chance(100) { 300_000 } else { 9000 },
             reads: 200 + rng.below(400),
@@ -108,6 +113,22 @@ impl Workload {
             self.stubs.remove(0);
         }
         self.stubs.push((dir, home, name.clone()));
+    }
+
+    fn learn_own_dir(&mut self, dir: Fid, home: SetId, name: &Name) {
+        if self.own_dirs.len() >= REMEMBERED {
+            self.own_dirs.remove(0);
+        }
+        self.own_dirs.push((dir, home, name.clone()));
+    }
+
+    /// A directory that goes to a directory of another set, if the client knows of both.
+    fn move_directory(&self, rng: &mut Prng) -> Option<(SetId, Op, Bytes)> {
+        let (parent, home, name) = rng.pick(&self.own_dirs)?.clone();
+        let others: Vec<Object> = self.directories.iter().filter(|dir| dir.1 != home).copied().collect();
+        let (to_parent, there) = rng.pick(&others).copied()?;
+        let (to_name, flags) = (self.name(rng), 0);
+        Some((there, Op::MoveIn { from: home, parent, name, to_parent, to_name, flags }, Bytes::new()))
     }
 
     /// It has a file open, once more.
@@ -296,8 +317,10 @@ impl World {
             let (fid, home) = self.clients[c].work.open.swap_remove(at);
             return self.close_file(c, home, fid);
         }
+        let moves = self.config.faults.contains(&Family::Directories) && self.rng.chance(DIRECTORIES);
         let World { clients, rng, .. } = self;
-        let (set, mut op, payload) = clients[c].work.draw(rng);
+        let moved = if moves { clients[c].work.move_directory(rng) } else { None };
+        let (set, mut op, payload) = moved.unwrap_or_else(|| clients[c].work.draw(rng));
         if let (Op::CopyRange { from, .. }, true) = (&op, self.config.faults.contains(&Family::Moves)) {
             // Whether a copy is one between sets is not what the checker thinks it is.
             op = Op::GetAttr { fid: *from };
@@ -317,6 +340,11 @@ impl World {
                 work.learn_stub(*dir, record.set, name);
             }
             (op, Body::Attr { attr }) => {
+                if let Op::Create { parent, name, .. } | Op::Lookup { parent, name } = op
+                    && (attr.home, attr.mode & KIND) == (record.set, DIRECTORY)
+                {
+                    work.learn_own_dir(*parent, record.set, name);
+                }
                 if matches!(op, Op::Create { open: true, .. } | Op::Open { .. }) {
                     work.opened(attr.fid, attr.home);
                 }

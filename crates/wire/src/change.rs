@@ -73,11 +73,13 @@ wire_enum! {
         /// Changes nothing: stands where a change stood that a brick alone in its set could do only in part. What that brick
         /// has of the objects is what they are. Who missed this takes them anew.
         20 Partial { objects: Vec<Fid> },
-        /// Marks a file: its names wait for the end of a transaction with another set.
+        /// Marks a file: its names wait for the end of a transaction with another set. A directory is marked so that is to move
+        /// to a directory of another set (docs/design/0019).
         21 PrepareFile { fid: Fid, intent: Intent },
         /// Ends the mark. The file loses the name `drop` and gets the name `add`; neither if the transaction was given up.
         22 EndFile { fid: Fid, drop: Option<EntryName>, add: Option<EntryName>, orphan: bool, time: Time },
-        /// Makes the entry of a file that lives on another set (a stub); `kind`: type bits of `st_mode`.
+        /// Makes the entry of a file that lives on another set (a stub), or of a directory that has moved here from one; `kind`:
+        /// type bits of `st_mode`.
         23 Enter { parent: Fid, name: Name, fid: Fid, home: SetId, kind: u32, replaced: Option<Replaced>, time: Time },
         /// Makes an empty file without a name: the copy of a file that moves here from another set.
         24 Arrive { fid: Fid, time: Time },
@@ -99,6 +101,9 @@ wire_enum! {
         /// These entries of file `fid` lead to its copy from now on, which may have arrived in this set; those in folders of
         /// names go. `time`: the ctime of the copy. The directories have these times, as before.
         31 Redirect { fid: Fid, to: SetId, copy: Fid, kind: u32, names: Vec<EntryName>, dirs: Vec<DirTimes>, time: Time },
+        /// A directory that its mark means to move leaves its entry for one of set `to`, which has committed: it lies in lost+found
+        /// until it is told its path, and stays marked until that is on disk. `tx`: the transaction that has marked it.
+        32 MoveOut { parent: Fid, name: Name, fid: Fid, tx: OpId, to: SetId, to_dir: Fid, to_name: Name, time: Time },
     }
 }
 
@@ -131,6 +136,7 @@ impl Change {
             Change::Create { parent, fid, .. } => vec![*parent, *fid],
             Change::Unlink { parent, fid, .. }
             | Change::Rmdir { parent, fid, .. }
+            | Change::MoveOut { parent, fid, .. }
             | Change::Link { parent, fid, .. } => {
                 vec![*parent, *fid]
             }

@@ -6,6 +6,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod copies;
+mod dir_moves;
 mod disk;
 mod entries;
 mod failed;

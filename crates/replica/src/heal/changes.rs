@@ -150,6 +150,7 @@ impl DirtySet {
             Change::Touch { .. }
             | Change::Partial { .. }
             | Change::PrepareMkdir { .. }
+            | Change::MoveOut { .. }
             | Change::Relocate { .. } => false,
         }
     }
@@ -164,6 +165,7 @@ pub fn names(change: &Change) -> Vec<(Fid, &Name)> {
         | Change::Link { parent, name, .. }
         | Change::Enter { parent, name, .. }
         | Change::Depart { parent, name, .. }
+        | Change::MoveOut { parent, name, .. }
         | Change::ComeHome { parent, name, .. } => vec![(*parent, name)],
         Change::EndFile { drop, add, .. } => drop.iter().chain(add).map(|p| (p.dir, &p.name)).collect(),
         Change::DepartAll { names, .. } | Change::EndCopy { names, .. } | Change::Redirect { names, .. } => {

@@ -131,7 +131,7 @@ impl TreeState for Memory {
         Ok(self.marked.contains_key(&fid))
     }
     fn intent(&mut self, fid: Fid) -> Result<Option<Intent>, Errno> {
-        Ok(self.marked.get(&fid).cloned())
+        Ok(self.marked.get(&fid).filter(|_| !self.hangs.contains_key(&fid)).cloned())
     }
     fn names_of_copy(&mut self, fid: Fid) -> Result<Vec<wire::op::EntryName>, Errno> {
         if let Some(leaving) = self.left.get(&fid) {
@@ -316,6 +316,12 @@ impl LocalBrick for Memory {
         Ok(Read::Data(data.iter().skip(offset as usize).take(len as usize).copied().collect()))
     }
     fn location_of(&mut self, fid: Fid) -> Result<DirLocation, Errno> {
+        if let (Some(parent_home), Some(Intent { add: Some(add), .. })) =
+            (self.hangs.get(&fid), self.marked.get(&fid))
+        {
+            let (home, parent_home) = (SET, *parent_home);
+            return Ok(DirLocation { home, parent: add.dir, parent_home, name: add.name.clone() });
+        }
         let found = self.names.iter().find(|(_, (f, _))| *f == fid).ok_or(Errno::ESTALE)?;
         let ((parent, name), (_, home)) = found;
         Ok(DirLocation { home: *home, parent: *parent, parent_home: SET, name: name.clone() })
@@ -383,10 +389,17 @@ impl LocalBrick for Memory {
                     self.names.extend([(a, two), (b, one)]);
                 }
             }
-            Change::Enter { parent, name, fid, home, .. } => {
+            Change::Enter { parent, name, fid, home, kind, .. } => {
                 self.names.insert((*parent, name.clone()), (*fid, *home));
-                self.files.insert(*fid);
+                if *kind != 0o040_000 {
+                    self.files.insert(*fid);
+                }
             }
+            Change::MoveOut { parent, name, fid, to, .. } => {
+                self.names.remove(&(*parent, name.clone()));
+                self.hangs.insert(*fid, *to);
+            }
+            Change::EndTransaction { fid, keep: true } => _ = self.marked.remove(fid),
             Change::Arrive { fid, .. } => {
                 self.files.insert(*fid);
                 self.orphans.insert(*fid);

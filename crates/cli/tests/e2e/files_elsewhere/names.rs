@@ -4,6 +4,7 @@ use super::*;
 use crate::harness::tool;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
+use std::io::Write as _;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
 
 #[test]
@@ -217,7 +218,43 @@ fn links_and_nodes_live_elsewhere_like_files() {
     rig.leaves_nothing(one);
 }
 
-/// What needs the sets to agree about more than the names of files says `EXDEV`, changes nothing, and `mv` copies.
+/// A directory moves with all that is in it, as one change: its files stay where they are, and open.
+#[test]
+fn a_directory_is_renamed_to_another_set() {
+    let rig = Rig::new(3, &THREE);
+    let (one, two) = (rig.mount(), rig.mount());
+    let at = |set, name: &str| rig.at(&one, set, name);
+    fs::create_dir_all(at(0, "d/deep/er")).unwrap();
+    fs::write(at(0, "d/deep/file"), "in").unwrap();
+    let mut open = fs::File::options().append(true).open(at(0, "d/deep/file")).unwrap();
+    let before = fs::metadata(at(0, "d")).unwrap();
+    fs::rename(at(0, "d"), at(1, "moved")).unwrap();
+    let after = fs::metadata(rig.at(&two, 1, "moved")).unwrap();
+    assert_eq!((after.ino(), after.mode()), (before.ino(), before.mode()));
+    is_gone(&rig.at(&two, 0, "d"));
+    assert_eq!(rig.dirs.names(&two, 1), ["moved"]);
+    open.write_all(b" it").unwrap();
+    is_one_file(b"in it", &[rig.at(&two, 1, "moved/deep/file")], 1);
+    // Over an empty directory, with what was made in it since; not over a full one, nor a file.
+    fs::write(at(1, "moved/new"), "new").unwrap();
+    fs::create_dir_all(at(0, "e/in")).unwrap();
+    fs::create_dir_all(at(1, "full/in")).unwrap();
+    fs::create_dir(at(1, "empty")).unwrap();
+    fs::write(at(1, "f"), "f").unwrap();
+    assert!(failed(fs::rename(at(0, "e"), at(1, "moved")), Errno::XDEV), "it lives elsewhere");
+    assert!(failed(fs::rename(at(0, "e"), at(1, "full")), Errno::NOTEMPTY));
+    assert!(failed(fs::rename(at(0, "e"), at(1, "f")), Errno::NOTDIR));
+    fs::rename(at(0, "e"), at(1, "empty")).unwrap();
+    assert!(rig.at(&two, 1, "empty/in").is_dir());
+    is_gone(&rig.at(&two, 0, "e"));
+    // It is a directory like others: what is in it goes, and it does.
+    fs::remove_dir_all(at(1, "moved")).unwrap();
+    fs::remove_dir_all(at(1, "empty")).unwrap();
+    two.end();
+    rig.leaves_nothing(one);
+}
+
+/// What needs the sets to agree about more says `EXDEV`, changes nothing, and `mv` copies.
 #[test]
 fn what_is_refused_changes_nothing_and_mv_copies() {
     let rig = Rig::new(3, &THREE);
@@ -230,7 +267,8 @@ fn what_is_refused_changes_nothing_and_mv_copies() {
     fs::write(at(0, "d/in"), "in").unwrap();
     fs::create_dir(at(1, "full")).unwrap();
     fs::write(at(1, "full/in"), "in").unwrap();
-    assert!(failed(fs::rename(at(0, "d"), at(1, "d")), Errno::XDEV), "a directory");
+    fs::rename(at(0, "d"), at(2, "d")).unwrap();
+    assert!(failed(fs::rename(at(2, "d"), at(1, "d")), Errno::XDEV), "a directory of a third set");
     let exchange = renameat_with(CWD, at(0, "g"), CWD, at(1, "f"), RenameFlags::EXCHANGE);
     assert_eq!(exchange, Err(Errno::XDEV));
     assert!(failed(fs::rename(at(0, "g"), at(1, "full")), Errno::ISDIR));
@@ -238,11 +276,12 @@ fn what_is_refused_changes_nothing_and_mv_copies() {
     assert!(failed(fs::hard_link(at(0, "g"), at(1, "full")), Errno::EXIST));
     is_one_file(b"moved", &[rig.at(&two, 1, "f")], 1);
     is_one_file(b"g", &[rig.at(&two, 0, "g")], 1);
-    assert_eq!(rig.dirs.names(&two, 0), ["d", "g"]);
+    assert_eq!(rig.dirs.names(&two, 0), ["g"]);
+    assert_eq!(rig.dirs.names(&two, 2), ["d"]);
     assert_eq!(rig.dirs.names(&two, 1), ["f", "full"]);
     // A directory that a file is about to leave, or has left, can be removed.
-    tool(&format!("mv {} {}", at(0, "d").display(), at(1, "d").display()));
-    is_gone(&at(0, "d"));
+    tool(&format!("mv {} {}", at(2, "d").display(), at(1, "d").display()));
+    is_gone(&at(2, "d"));
     is_one_file(b"in", &[rig.at(&two, 1, "d/in")], 1);
     two.end();
     rig.leaves_nothing(one);

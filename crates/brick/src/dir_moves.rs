@@ -1,0 +1,131 @@
+//! Directories that move to a directory of another set (docs/design/0019).
+//!
+//! Its home marks the directory, and the intent beside it says where it is, and where it is to be. As long as it lies where it
+//! was the mark is that of a move that may come about or not. When the other set has the entry the directory goes to lost+found:
+//! there the intent says which entry leads to it, as it does beside every directory there, and the mark is that of a directory
+//! whose entry has just been made. The other set gets a copy.
+
+use crate::far_entry::write_kept;
+use crate::folders::hidden_name;
+use crate::making::NewObject;
+use crate::open::Brick;
+use crate::stubs::Who;
+use crate::tree::At;
+use disk_format::tag::{INTENT, Version, encode_intent};
+use ids::{Fid, Time};
+use wire::op::{EntryName, Intent, Node};
+use wire::{Change, Errno, Name};
+
+/// What is meant with a directory that a change moves out of its set's entries: the directory, where it lies, and the intent.
+fn meant(change: &Change) -> Option<(Fid, EntryName, Intent)> {
+    let Change::MoveOut { parent, name, fid, tx, to, to_dir, to_name, .. } = change else { return None };
+    let drop = EntryName { dir: *parent, name: name.clone() };
+    let add = EntryName { dir: *to_dir, name: to_name.clone() };
+    let intent = Intent { tx: *tx, coordinator: *to, drop: Some(drop.clone()), add: Some(add) };
+    Some((*fid, drop, intent))
+}
+
+impl Brick {
+    /// What the mark of a directory of this set means, if it is to move and has not.
+    pub(crate) fn move_of(&mut self, fid: Fid) -> Result<Option<Intent>, Errno> {
+        let Some((intent, _)) = self.open_fid(fid)?.intent()? else { return Ok(None) };
+        let Some(drop) = &intent.drop else { return Ok(None) };
+        let there = match self.find(drop.dir, drop.name.as_bytes()) {
+            Ok(At::Entry(e)) => e.fid == fid,
+            Ok(_) | Err(Errno::ESTALE | Errno::ENOENT) => false,
+            Err(e) => return Err(e),
+        };
+        Ok(there.then_some(intent))
+    }
+
+    /// [`Change::MoveOut`].
+    pub(crate) fn move_out(&mut self, change: &Change) -> Result<(), Errno> {
+        let (fid, EntryName { dir: parent, name }, intent) = meant(change).ok_or(Errno::EINVAL)?;
+        match self.find(parent, name.as_bytes())? {
+            At::Entry(e) if e.fid == fid => {}
+            other => return self.diverged(parent, name.as_bytes(), other),
+        }
+        let open = self.loaded(fid)?;
+        if open.whole_xattr(INTENT.as_bytes())? != Some(encode_intent(&intent))
+            && !write_kept(&open, &intent, (&self.path, fid))?
+        {
+            return Err(Errno::ENOSPC);
+        }
+        let dir = self.open_to_move(parent, &[fid])?;
+        self.folders.lost_found().receive(&dir, name.as_bytes(), fid)?;
+        self.shared.fresh().moved(fid, self.journal.last().lsn);
+        self.invalidate_attrs(fid);
+        self.left(parent, name.as_bytes());
+        Ok(())
+    }
+
+    /// [`Change::Enter`] of a directory: the entry is a copy of it. There may be one already, above directories of this set that
+    /// lie beneath it: that one comes here.
+    pub(crate) fn enter_copy(
+        &mut self,
+        (parent, name): (Fid, &Name),
+        (fid, home, _): Who,
+        replaced: Option<(Fid, bool)>,
+        (version, time): (Version, Time),
+    ) -> Result<(), Errno> {
+        let name = name.as_bytes();
+        let (node, flags) = (&Node::Dir, 0);
+        let what = NewObject { fid, home, node, mode: 0o755, uid: 0, gid: 0, time, flags, version };
+        self.progress.begins_later();
+        let found = self.find(parent, name)?;
+        match (found, replaced) {
+            (At::Entry(e), Some((out, _))) if e.fid == out => {
+                self.have_copy_ready(&what)?;
+                self.progress.begins();
+                self.put_copy_over((parent, name), fid, out)
+            }
+            (At::Free, Some(_)) if !self.progress.is_replaying() => self.diverged(parent, name, found),
+            (At::Free | At::Unknown, _) if self.is_known(fid)? => {
+                self.progress.begins();
+                if matches!(found, At::Unknown) {
+                    self.quarantine(parent, name)?;
+                }
+                self.bring_copy((parent, name), fid)
+            }
+            _ => self.create(parent, name, &what),
+        }
+    }
+
+    /// There is a copy, if need be in lost+found: on a full disk none is made, and nothing is changed.
+    fn have_copy_ready(&mut self, what: &NewObject<'_>) -> Result<(), Errno> {
+        if self.is_known(what.fid)? {
+            return Ok(());
+        }
+        let made = self.make_in_lost_found(what);
+        if made.is_err() {
+            // What cannot be removed now is nobody's.
+            let _ = self.folders.lost_found().remove_dir(hidden_name(what.fid).as_bytes());
+            self.forget(what.fid);
+        }
+        made
+    }
+
+    /// A copy takes the place of an empty directory, in one go if it can be.
+    fn put_copy_over(&mut self, (parent, name): (Fid, &[u8]), fid: Fid, out: Fid) -> Result<(), Errno> {
+        match self.bring_copy((parent, name), fid) {
+            Ok(()) => {
+                self.forget(out);
+                Ok(())
+            }
+            // It holds what is nobody's.
+            Err(Errno::ENOTEMPTY | Errno::EEXIST) => {
+                self.remove_dir(parent, name, out)?;
+                self.bring_copy((parent, name), fid)
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    /// A copy comes to its entry, which may lie in a directory that hangs beneath the copy and does not belong there.
+    fn bring_copy(&mut self, (parent, name): (Fid, &[u8]), fid: Fid) -> Result<(), Errno> {
+        match self.move_copy(fid, parent, name) {
+            Err(Errno::EINVAL) if self.disentangle(parent, fid)? => self.move_copy(fid, parent, name),
+            other => other,
+        }
+    }
+}

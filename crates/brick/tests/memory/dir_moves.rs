@@ -1,0 +1,130 @@
+//! Directories that move to another set's directory, over power cuts and on full disks.
+
+use super::common::*;
+use super::disk::Disk;
+use ids::{Epoch, Fid, Lsn, OpId, SessionId, SetId};
+use memory_fs::CrashRule;
+use namespace::TreeState as _;
+use wire::op::{EntryName, Intent};
+use wire::{Change, Errno};
+
+const OTHER: SetId = SetId(9);
+const FAR: Fid = theirs(1);
+const TX: OpId = OpId { session: SessionId(3), seq: 8 };
+
+const fn theirs(n: u64) -> Fid {
+    Fid { set: OTHER, epoch: Epoch(1), lsn: Lsn(n) }
+}
+
+fn sync(s: &mut Set) {
+    s.bricks[0].begin_sync(None).unwrap().run().unwrap();
+}
+
+/// A directory in the root, with a file, that is marked to move to `FAR/new`, and that is on disk.
+fn marked(disk: &mut Disk) -> (Set, Fid) {
+    let mut s = Set::new(vec![disk.open().unwrap()]);
+    let dir = s.dir(ROOT, "dir");
+    s.file(dir, "file");
+    sync(&mut s);
+    disk.pass_time();
+    let drop = Some(EntryName { dir: ROOT, name: name("dir") });
+    let add = Some(EntryName { dir: FAR, name: name("new") });
+    let intent = Intent { tx: TX, coordinator: OTHER, drop, add };
+    s.apply(&Change::PrepareFile { fid: dir, intent }, b"").unwrap();
+    s.bricks[0].begin_sync_of(&[dir]).unwrap().run().unwrap();
+    (s, dir)
+}
+
+fn move_out(s: &mut Set, dir: Fid) {
+    let (name, to_name, time) = (name("dir"), name("new"), time(700));
+    let (parent, to, to_dir) = (ROOT, OTHER, FAR);
+    let change = Change::MoveOut { parent, name, fid: dir, tx: TX, to, to_dir, to_name, time };
+    s.apply(&change, b"").unwrap();
+}
+
+/// Until it is on disk that it has left it is marked, here or there: what is asked then is the same entry of the other set.
+#[test]
+fn a_power_cut_never_takes_the_mark_of_a_directory_that_has_left() {
+    let (mut here, mut left) = (0, 0);
+    for seed in 0..200 {
+        let rule = if seed % 2 == 0 { CrashRule::Hostile } else { CrashRule::Ordered };
+        let mut disk = Disk::new(1, rule);
+        let (mut s, dir) = marked(&mut disk);
+        assert!(s.bricks[0].intent(dir).unwrap().is_some());
+        move_out(&mut s, dir);
+        assert_eq!(s.bricks[0].intent(dir), Ok(None), "it is where it is to be");
+        if seed % 3 == 0 {
+            s.bricks[0].flush_attrs().unwrap();
+        }
+        drop(s);
+        disk.crash_by_chance(rule, seed);
+        let mut b = disk.open().unwrap();
+        assert_eq!(b.is_pending(dir), Ok(true), "{seed}");
+        assert!(b.entry(dir, &name("file")).unwrap().is_some(), "{seed}: what is in it stays");
+        let at_home = b.entry(ROOT, &name("dir")).unwrap().is_some();
+        match b.intent(dir).unwrap() {
+            Some(intent) => {
+                assert!(at_home, "{seed}");
+                assert_eq!((intent.tx, intent.coordinator), (TX, OTHER), "{seed}");
+                here += 1;
+            }
+            None => {
+                assert!(!at_home, "{seed}");
+                let at = b.location_of(dir).unwrap();
+                assert_eq!((at.parent, at.parent_home, at.name), (FAR, OTHER, name("new")), "{seed}");
+                left += 1;
+            }
+        }
+        b.close().unwrap();
+        assert_eq!(disk.problems(), [], "{seed}");
+    }
+    println!("{here} times where it was, {left} times where it is to be");
+    assert!(here > 10 && left > 10, "{here}, {left}");
+}
+
+#[test]
+fn a_directory_that_has_left_on_disk_stays_where_it_is() {
+    for seed in 0..40 {
+        let mut disk = Disk::new(1, CrashRule::Hostile);
+        let (mut s, dir) = marked(&mut disk);
+        move_out(&mut s, dir);
+        sync(&mut s);
+        s.apply(&Change::EndTransaction { fid: dir, keep: true }, b"").unwrap();
+        if seed % 2 == 0 {
+            sync(&mut s);
+        }
+        drop(s);
+        disk.crash_by_chance(CrashRule::Hostile, seed);
+        let mut b = disk.open().unwrap();
+        assert_eq!(b.entry(ROOT, &name("dir")).unwrap(), None, "{seed}");
+        assert_eq!(b.location_of(dir).unwrap().parent_home, OTHER, "{seed}");
+        b.close().unwrap();
+        assert_eq!(disk.problems(), [], "{seed}");
+    }
+}
+
+/// The entry of a directory that comes here takes the place of an empty one, or nothing has happened.
+#[test]
+fn a_full_disk_keeps_the_directory_that_was_to_give_way() {
+    for full in [false, true] {
+        let mut disk = Disk::new(1, CrashRule::Ordered);
+        let mut s = Set::new(vec![disk.open().unwrap()]);
+        let out = s.dir(ROOT, "here");
+        let replaced = Some(wire::change::Replaced { fid: out, dir: true, orphan: false });
+        let (parent, fid, home, kind, time) = (ROOT, FAR, OTHER, 0o040_000, time(9));
+        let enter = Change::Enter { parent, name: name("here"), fid, home, kind, replaced, time };
+        if full {
+            disk.fill();
+        }
+        let done = s.apply(&enter, b"");
+        let b = &mut s.bricks[0];
+        let found = b.entry(ROOT, &name("here")).unwrap().map(|e| e.fid);
+        if full {
+            assert_eq!((done, found), (Err(Errno::ENOSPC), Some(out)));
+            assert!(!b.is_partial());
+        } else {
+            assert_eq!((done, found), (Ok(()), Some(FAR)));
+            assert_eq!(b.attr(out), Err(Errno::ESTALE));
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Directories that move from one set's entries to another's, told as scripts: this set is the one that gets the entry, or the
+//! directory's own.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that fails says where")]
+
+use crate::common::brick::{Memory, ROOT};
+use crate::common::{self, Rig, name};
+use ids::{Epoch, Fid, Lsn, OpId, SessionId, SetId, Time};
+use set_core::{Input, Settings};
+use std::time::Duration;
+use wire::op::{EntryName, Node};
+use wire::{Attr, Body, Errno, Fail, Op};
+
+const HERE: SetId = SetId(1);
+const THERE: SetId = SetId(2);
+/// A directory of the other set, and one in it.
+const FAR: Fid = there(60);
+const FAR_DIR: Fid = there(61);
+/// Directories of this set: `dir`, and `in` in it.
+const DIR: Fid = here(40);
+const INNER: Fid = here(41);
+
+const fn there(n: u64) -> Fid {
+    Fid { set: THERE, epoch: Epoch(5), lsn: Lsn(n) }
+}
+
+const fn here(n: u64) -> Fid {
+    Fid { set: HERE, epoch: Epoch(1), lsn: Lsn(n) }
+}
+
+const TX: OpId = OpId { session: SessionId(88), seq: 1 };
+
+fn rig() -> Rig {
+    let entry = |dir, s, fid| ((dir, name(s)), (fid, HERE));
+    let names = [entry(ROOT, "dir", DIR), entry(DIR, "in", INNER), entry(ROOT, "other", here(42))].into();
+    Rig::with(Memory { names, ..Memory::default() }, &[])
+}
+
+fn directory(fid: Fid) -> Result<Body, Fail> {
+    let t = Time::default();
+    let (uid, gid, nlink, rdev, size, blocks) = (0, 0, 2, 0, 0, 0);
+    let (mode, home) = (0o040_755, fid.set);
+    let (atime, mtime, ctime) = (t, t, t);
+    Ok(Body::Attr {
+        attr: Attr { fid, home, mode, uid, gid, nlink, rdev, size, blocks, atime, mtime, ctime },
+    })
+}
+
+fn errno(e: Errno) -> Result<Body, Fail> {
+    Err(Fail::Errno { errno: e.0 })
+}
+
+fn answer(rig: &mut Rig, id: u64, answer: Result<Body, Fail>) -> Vec<String> {
+    rig.step(Input::Answered(id, answer))
+}
+
+fn done(rig: &mut Rig, id: u64) -> Vec<String> {
+    answer(rig, id, Ok(Body::Done))
+}
+
+fn move_in(to_parent: Fid, to: &str) -> Op {
+    Op::MoveIn { from: THERE, parent: FAR, name: name("old"), to_parent, to_name: name(to), flags: 0 }
+}
+
+fn make(parent: Fid, s: &str, node: Node) -> Op {
+    let (mode, umask, uid, gid, open) = (0o755, 0, 0, 0, false);
+    Op::Create { parent, name: name(s), node, mode, umask, uid, gid, open }
+}
+
+fn changes(rig: &mut Rig) -> Vec<&'static str> {
+    rig.core.brick_mut().journal.iter().map(|e| e.body.variant()).collect()
+}
+
+/// The lock comes first, then the mark on its set's disks, then the entry, and at last it leaves where it was, on disk as well
+/// before the mark goes.
+#[test]
+fn a_directory_moves_in_with_its_entry() {
+    let mut rig = rig();
+    assert_eq!(rig.ask(7, move_in(ROOT, "new")), ["ask 1: preparefile of 2 as 2"]);
+    assert_eq!(answer(&mut rig, 1, errno(Errno::EXDEV)), ["ask 2: lookup of 2"]);
+    assert_eq!(answer(&mut rig, 2, directory(FAR_DIR)), ["ask 3: locktree of 1"]);
+    assert_eq!(done(&mut rig, 3), ["ask 4: preparefile of 2 as 4"]);
+    assert_eq!(answer(&mut rig, 4, directory(FAR_DIR)), ["ask 5: fsync of 2"]);
+    assert!(changes(&mut rig).is_empty());
+    assert_eq!(done(&mut rig, 5), ["ask 6: unlocktree of 1", "ask 7: fsync of 1"]);
+    assert_eq!(changes(&mut rig), ["Enter"]);
+    assert_eq!(done(&mut rig, 7), ["ask 8: endfile of 2"]);
+    assert_eq!(done(&mut rig, 8), ["ask 9: syncfs of 2", "reply 1: done for 250 ms"]);
+    assert_eq!(done(&mut rig, 9), ["ask 10: endtransaction of 2"]);
+    assert_eq!(done(&mut rig, 10), ["ask 11: relocate of 2"], "it is to lie at its path");
+    assert!(done(&mut rig, 11).is_empty());
+    assert_eq!(rig.ask_as(7, 1, move_in(ROOT, "new")), ["ask 12: fsync of 1"], "once");
+    assert_eq!(changes(&mut rig), ["Enter"]);
+}
+
+/// An older server would not know what the mark means.
+#[test]
+fn a_directory_stays_as_long_as_servers_are_older() {
+    let mut rig = rig();
+    let settings = rig.settings(common::ME, [common::ME].into());
+    rig.step(Input::Settings(Settings { level: 1, ..settings }));
+    rig.ask(7, move_in(ROOT, "new"));
+    answer(&mut rig, 1, errno(Errno::EXDEV));
+    assert_eq!(answer(&mut rig, 2, directory(FAR_DIR)), ["reply 1: crosses sets for 250 ms"]);
+    assert!(changes(&mut rig).is_empty());
+}
+
+/// What lies above the new entry is asked for only when the directory is marked, and told up to it.
+#[test]
+fn a_directory_does_not_come_beneath_itself() {
+    for (above, beneath) in [(FAR_DIR, true), (there(62), false)] {
+        let mut rig = rig();
+        let hanging = here(70);
+        rig.core.brick_mut().hangs.insert(hanging, THERE);
+        rig.ask(7, move_in(hanging, "new"));
+        answer(&mut rig, 1, errno(Errno::EXDEV));
+        answer(&mut rig, 2, directory(FAR_DIR));
+        done(&mut rig, 3);
+        answer(&mut rig, 4, directory(FAR_DIR));
+        assert_eq!(done(&mut rig, 5), ["ask 6: lineage of 2"]);
+        let other = beneath.then_some((above, THERE));
+        let told = answer(&mut rig, 6, Ok(Body::Lineage { own: [hanging, above].into(), other }));
+        if beneath {
+            assert_eq!(
+                told,
+                [
+                    "ask 7: unlocktree of 1",
+                    "ask 8: endfile of 2, given up",
+                    "reply 1: invalid argument for 250 ms"
+                ]
+            );
+            assert!(changes(&mut rig).is_empty());
+        } else {
+            assert_eq!(told, ["ask 7: unlocktree of 1", "ask 8: fsync of 1"]);
+            assert_eq!(changes(&mut rig), ["Enter"]);
+        }
+    }
+}
+
+fn prepare() -> Op {
+    let (drop, add) = (EntryName { dir: ROOT, name: name("dir") }, EntryName { dir: FAR, name: name("new") });
+    let (drop, add) = (Some(drop), Some(add));
+    Op::PrepareFile { tx: TX, coordinator: THERE, fid: Some(DIR), drop, add, by: SessionId(7) }
+}
+
+fn end(commit: bool) -> Op {
+    Op::EndFile { fid: DIR, tx: TX, commit, by: SessionId(7) }
+}
+
+/// While it is marked nobody sees where it is, and nothing comes into it or beneath it. What is in it is served.
+#[test]
+fn a_marked_directory_waits_and_leaves() {
+    let mut rig = rig();
+    assert_eq!(rig.ask(88, prepare()), ["reply 1: attr 1.1.40"]);
+    let into = |to_parent| {
+        let (name, to_name) = (name("other"), name("moved"));
+        Op::Rename { parent: ROOT, name, to_parent, to_name, flags: 0 }
+    };
+    let waits = [
+        Op::Lookup { parent: ROOT, name: name("dir") },
+        Op::ReadDir { fid: ROOT, cookie: 0, plus: false },
+        make(DIR, "new", Node::File),
+        make(ROOT, "dir", Node::Dir),
+        Op::Unlink { parent: ROOT, name: name("dir") },
+        Op::Rmdir { parent: ROOT, name: name("dir") },
+        Op::Rename { parent: ROOT, name: name("dir"), to_parent: ROOT, to_name: name("b"), flags: 0 },
+        into(INNER),
+        Op::Lineage { fid: DIR },
+        Op::PrepareRmdir { fid: DIR, by: SessionId(7) },
+    ];
+    for op in waits {
+        rig.now += Duration::from_secs(1);
+        let said = rig.ask(9, op.clone());
+        assert!(said.iter().any(|s| s.contains("busy")), "{op:?}: {said:?}");
+    }
+    let told = rig.ask(9, Op::Lineage { fid: INNER });
+    assert!(told[0].contains("lineage"), "what lies above is told up to it: {told:?}");
+    assert!(!rig.ask(9, Op::Lookup { parent: DIR, name: name("in") })[0].contains("busy"));
+
+    assert!(rig.ask(88, end(true))[0].ends_with(": done"));
+    assert_eq!(changes(&mut rig), ["PrepareFile", "MoveOut"]);
+    assert!(rig.ask(9, Op::Lookup { parent: ROOT, name: name("dir") })[0].contains("no such file"));
+    let new = make(DIR, "new", Node::File);
+    assert!(rig.ask(9, new.clone())[0].contains("busy"), "until it is on disk that it has left");
+    rig.ask(88, Op::EndTransaction { fid: DIR, tx: Some(TX), keep: true });
+    assert!(!rig.ask(9, new)[0].contains("busy"));
+}
+
+#[test]
+fn a_move_that_is_given_up_leaves_the_directory_where_it_is() {
+    let mut rig = rig();
+    rig.ask(88, prepare());
+    // A late word of the end that a power cut has undone.
+    rig.ask(88, Op::EndTransaction { fid: DIR, tx: Some(TX), keep: true });
+    assert!(rig.ask(9, Op::Lookup { parent: ROOT, name: name("dir") })[0].contains("busy"));
+    rig.ask(88, end(false));
+    assert_eq!(changes(&mut rig), ["PrepareFile", "EndTransaction"]);
+    assert!(!rig.ask(9, Op::Lookup { parent: ROOT, name: name("dir") })[0].contains("busy"));
+}
+
+/// Whoever finds the mark asks for the entry, and before it goes has on disk where the directory is.
+#[test]
+fn a_directory_whose_move_is_not_told_asks() {
+    let mut rig = rig();
+    rig.ask(88, prepare());
+    rig.now += Duration::from_secs(4);
+    let outputs = rig.step(Input::Maintenance);
+    assert_eq!(
+        outputs.iter().filter(|l| l.starts_with("ask")).collect::<Vec<_>>(),
+        ["ask 1: checkentry of 2"]
+    );
+    assert_eq!(done(&mut rig, 1), ["ask 2: fsync of 2"]);
+    assert_eq!(done(&mut rig, 2), ["ask 3: checkentry of 2"]);
+    assert_eq!(done(&mut rig, 3), ["ask 4: endfile of 1"]);
+    rig.ask(88, end(true));
+    done(&mut rig, 4);
+    assert_eq!(changes(&mut rig), ["PrepareFile", "MoveOut"]);
+    // The entry is there, and the mark goes when the directory's new place is on disk.
+    rig.now += Duration::from_secs(4);
+    let outputs = rig.step(Input::Maintenance);
+    assert_eq!(
+        outputs.iter().filter(|l| l.starts_with("ask")).collect::<Vec<_>>(),
+        ["ask 5: checkentry of 2"]
+    );
+    assert_eq!(done(&mut rig, 5), ["ask 6: syncfs of 1"]);
+    assert_eq!(done(&mut rig, 6), ["ask 7: endtransaction of 1"]);
+}
