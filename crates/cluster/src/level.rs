@@ -7,7 +7,11 @@ use std::collections::BTreeMap;
 /// How far this program goes. It grows with what programs of before would misread, or leave undone:
 ///
 /// - 1: two files of one set whose names are in directories of another one change places there.
-pub const LEVEL: u32 = 1;
+/// - 2: volumes begin with options ([`NEW_VOLUMES_HAVE_OPTIONS`]).
+pub const LEVEL: u32 = 2;
+
+/// From this level of the pool on new volumes begin with options.
+pub const NEW_VOLUMES_HAVE_OPTIONS: u32 = 2;
 
 impl State {
     /// The level that the pool can have, as its servers say which theirs are: that of the lowest, once all have spoken. `None`:
