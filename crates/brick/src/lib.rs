@@ -110,5 +110,6 @@ pub use replica::healing::{Arriving, HealSession, Made, Progress, Sum, Sums};
 pub use service::{DirLocation, check_path, mount_point, release};
 pub use set::Work;
 pub use stale::StaleSet;
+pub use stubs::STUB_MODE;
 pub use sync::SyncJob;
 pub use unused::clear_unused;

@@ -15,8 +15,8 @@ use namespace::{Entry, TreeState};
 use wire::op::{COPY_NAMES, EntryName, Intent, Leaving, Node, encode_names};
 use wire::{Change, Errno, Name};
 
-/// The permission bits of a stub.
-pub(crate) const STUB_MODE: u32 = 0o1000;
+/// The permission bits of a stub, by which whoever looks at a brick tells it from a file.
+pub const STUB_MODE: u32 = 0o1000;
 
 /// Who a stub stands for: the file, its home, and its kind as type bits.
 pub(crate) type Who = (Fid, SetId, u32);

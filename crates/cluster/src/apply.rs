@@ -367,7 +367,7 @@ fn check_identity(value: &str) -> Result<(), Refusal> {
 }
 
 /// All options of a volume together are bounded.
-fn check_length(volume: &str, options: &BTreeMap<String, String>) -> Result<(), Refusal> {
+pub(crate) fn check_length(volume: &str, options: &BTreeMap<String, String>) -> Result<(), Refusal> {
     let length: usize = options.iter().map(|(key, value)| key.len() + value.len()).sum();
     if length > limits::OPTIONS {
         return Err(Refusal::OptionsTooLong { volume: volume.to_owned(), max: limits::OPTIONS });
@@ -375,7 +375,7 @@ fn check_length(volume: &str, options: &BTreeMap<String, String>) -> Result<(), 
     Ok(())
 }
 
-fn check_option(volume: &Volume, key: &str, value: Option<&str>) -> Result<(), Refusal> {
+pub(crate) fn check_option(volume: &Volume, key: &str, value: Option<&str>) -> Result<(), Refusal> {
     let Some(value) = value else {
         // A key that an older program knew may still be set: it can always be taken away.
         let known = volume.options.contains_key(key) || options::exists(key);

@@ -246,6 +246,9 @@ pub struct NewVolume {
     /// As in [`NewBricks`]; `None`: its directories are not bricks yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expect_brick: Option<BrickId>,
+    /// The options that it begins with. A program of a level below [`crate::NEW_VOLUMES_HAVE_OPTIONS`] leaves them out.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub options: BTreeMap<String, String>,
 }
 
 /// Bricks for a volume that exists.

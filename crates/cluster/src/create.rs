@@ -4,9 +4,22 @@ use std::collections::BTreeMap;
 
 use ids::{BrickId, Epoch, ServerId, SetId, VolumeId};
 
-use crate::{Brick, BrickSpec, NewVolume, Refusal, Set, State, Status, View, Volume, limits, names};
+use crate::apply::{check_length, check_option};
+use crate::{
+    Brick, BrickSpec, NEW_VOLUMES_HAVE_OPTIONS, NewVolume, Refusal, Set, State, Status, View, Volume, limits,
+    names,
+};
 
 impl State {
+    /// The options that a volume begins with which is made now. They are part of the command that makes it: a volume of before
+    /// keeps the defaults of the table, which its clients know.
+    pub fn options_of_new_volumes(&self) -> BTreeMap<String, String> {
+        if self.level < NEW_VOLUMES_HAVE_OPTIONS {
+            return BTreeMap::new();
+        }
+        [("cluster.large-file-size".to_owned(), "1MB".to_owned())].into()
+    }
+
     /// The brick that a user wrote as HOST:/PATH.
     pub fn resolve_brick(&self, text: &str) -> Result<BrickSpec, Refusal> {
         let syntax = || Refusal::BrickSyntax { brick: text.to_string() };
@@ -43,7 +56,6 @@ impl State {
         let bricks = self.check_bricks(new)?;
         self.check_ids_left(bricks.len() as u32, new.replica)?;
         let id = self.next_volume;
-        self.next_volume = VolumeId(id.0 + 1);
         let mut volume = Volume {
             id,
             name: new.name.clone(),
@@ -51,9 +63,14 @@ impl State {
             replica: new.replica,
             arbiter: new.arbiter,
             sets: Vec::new(),
-            options: BTreeMap::new(),
+            options: new.options.clone(),
             created: new.created,
         };
+        for (key, value) in &new.options {
+            check_option(&volume, key, Some(value))?;
+        }
+        check_length(&new.name, &new.options)?;
+        self.next_volume = VolumeId(id.0 + 1);
         for (at, of_set) in bricks.chunks(new.replica as usize).enumerate() {
             let set = match of_set.split_first() {
                 Some((first, others)) if adopt && at == 0 => {

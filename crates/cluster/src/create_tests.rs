@@ -15,6 +15,7 @@ fn try_create(state: &mut State, replica: u32, arbiter: u32, bricks: &[BrickSpec
         force: false,
         created: 0,
         expect_brick: None,
+        options: BTreeMap::new(),
     };
     testing::refuse(state, Command::CreateVolume(new)).to_string()
 }
@@ -186,4 +187,40 @@ fn an_arbiter_of_a_volume_with_adopted_data_is_filled_too() {
         [(false, false), (false, true), (true, true)]
     );
     assert_eq!(set.view.in_sync, [BrickId(1)].into());
+}
+
+/// They stand in the command: one of a program of before makes the same volume today as it did then.
+#[test]
+fn a_new_volume_begins_with_the_options_of_its_command() {
+    let mut state = testing::pool(2);
+    assert_eq!(state.options_of_new_volumes(), BTreeMap::new(), "a server of before would leave them out");
+    state.apply(&Command::RaiseLevel { level: NEW_VOLUMES_HAVE_OPTIONS }).unwrap();
+    let options = state.options_of_new_volumes();
+    for (name, adopt) in [("made", false), ("adopted", true)] {
+        let mut new = NewVolume { options: options.clone(), ..testing::volume(&state, name, 1, 0, 2) };
+        new.bricks.iter_mut().for_each(|b| b.path.push_str(name));
+        let command = if adopt { Command::AdoptVolume(new) } else { Command::CreateVolume(new) };
+        state.apply(&command).unwrap();
+        let volume = state.volume(name).unwrap();
+        assert_eq!((&volume.options, volume.typed_options().large_file_size), (&options, 1 << 20));
+    }
+    let of_before = serde_json::json!({"create-volume": {
+        "name": "before", "replica": 1, "bricks": [{"server": 1, "path": "/0"}, {"server": 2, "path": "/0"}],
+    }});
+    state.apply(&serde_json::from_value(of_before).unwrap()).unwrap();
+    let volume = state.volume("before").unwrap();
+    assert_eq!((volume.options.len(), volume.typed_options().large_file_size), (0, 0));
+}
+
+#[test]
+fn options_that_a_volume_cannot_have_refuse_it() {
+    let mut state = testing::pool(2);
+    let mut with = |key: &str, value: &str| {
+        let options = [(key.to_owned(), value.to_owned())].into();
+        let new = NewVolume { options, ..testing::volume(&state.clone(), "w", 2, 0, 2) };
+        testing::refuse(&mut state, Command::CreateVolume(new)).to_string()
+    };
+    assert!(with("cluster.large-size", "1MB").contains("cluster.large-file-size"));
+    assert!(with("cluster.quorum-count", "3").contains("at most 2"));
+    assert!(with("user.a", &"x".repeat(limits::OPTION_VALUE + 1)).contains("user.a"));
 }

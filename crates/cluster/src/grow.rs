@@ -3,6 +3,8 @@
 //! Always true: a brick's directory is made before the command that adds it, with the number that it gets, so that a set
 //! that clients are told of can be served at once.
 
+use std::collections::BTreeMap;
+
 use ids::BrickId;
 
 use crate::{Brick, NewBricks, NewVolume, Outcome, Refusal, State, Volume, create, limits};
@@ -24,6 +26,7 @@ impl State {
             force: new.force,
             created: volume.created,
             expect_brick: None,
+            options: BTreeMap::new(),
         };
         self.add_sets(&volume, &wanted)?;
         Ok(Outcome::Done)

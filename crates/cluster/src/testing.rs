@@ -1,5 +1,7 @@
 //! Small pools for tests.
 
+use std::collections::BTreeMap;
+
 use ids::{BrickId, ServerId, SetId};
 
 use crate::{BrickSpec, Command, NewServer, NewVolume, Outcome, Refusal, State, ViewChange, hex};
@@ -35,6 +37,7 @@ pub(crate) fn volume(state: &State, name: &str, replica: u32, arbiter: u32, bric
         force: false,
         created: 0,
         expect_brick: None,
+        options: BTreeMap::new(),
     }
 }
 

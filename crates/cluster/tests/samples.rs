@@ -12,6 +12,7 @@ use cluster::{
 use ids::{BrickId, Epoch, KeyId, Lsn, ServerId, SetId, VolumeId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::path::PathBuf;
 
@@ -43,7 +44,14 @@ fn volume() -> NewVolume {
         force: true,
         created: 1_795_305_600,
         expect_brick: None,
+        options: BTreeMap::new(),
     }
+}
+
+/// A volume that begins with options. Those of the samples of states have none: they were made before there were any.
+fn volume_with_options() -> NewVolume {
+    let options = [("cluster.large-file-size".to_owned(), "1MB".to_owned())].into();
+    NewVolume { options, ..volume() }
 }
 
 fn client_key() -> Key {
@@ -129,8 +137,8 @@ fn commands() -> Vec<Command> {
         Command::RemoveServer { server: ServerId(2), force: true },
         Command::ReplaceServer { server: ServerId(2), new: server(4) },
         Command::SetServerAddress { server: ServerId(2), address: "192.0.2.9:24240".to_owned() },
-        Command::CreateVolume(volume()),
-        Command::AdoptVolume(volume()),
+        Command::CreateVolume(volume_with_options()),
+        Command::AdoptVolume(volume_with_options()),
         Command::AddBricks(NewBricks {
             volume: name(),
             bricks: vec![BrickSpec { server: ServerId(2), path: "/data2/home".to_owned() }],

@@ -130,12 +130,18 @@ impl ConfigStore {
         }
         let within = self.inner.options.command_timeout;
         match self.propose_anywhere(Command::InitPool { pool, server }, within).await {
-            Ok(Outcome::Server(id)) if id == self.inner.me => Ok(()),
+            Ok(Outcome::Server(id)) if id == self.inner.me => self.raise_level(within).await,
             Ok(_) => {
                 Err(ProposeError::Stopped { reason: format!("the first server is 1, not {}", self.inner.me) })
             }
             Err(e) => Err(e),
         }
+    }
+
+    /// The only server of a new pool says how far it goes, so that whatever is asked of the pool is asked of that level. If it
+    /// ends before, its first term does that.
+    async fn raise_level(&self, within: Duration) -> Result<(), ProposeError> {
+        self.propose_anywhere(Command::RaiseLevel { level: cluster::LEVEL }, within).await.map(drop)
     }
 
     /// Takes a server into the pool and returns its id. The leader makes it a learner, later perhaps a voter, by

@@ -218,5 +218,6 @@ fn volume() -> Command {
         force: false,
         created: 0,
         expect_brick: None,
+        options: BTreeMap::new(),
     })
 }

@@ -6,6 +6,7 @@ use cluster::{BrickSpec, Command, NewVolume};
 use ids::{Fid, OpId, SessionId, SetId};
 use server_core::Asker;
 use server_core::ask::{Broken, Step};
+use std::collections::BTreeMap;
 use std::time::Duration;
 use wire::{Body, Call, Errno, Fail, Name, Op, Reply};
 
@@ -152,6 +153,7 @@ fn a_set_asks_sets_of_its_own_volume_only() {
         force: false,
         created: 0,
         expect_brick: None,
+        options: BTreeMap::new(),
     };
     for command in [Command::CreateVolume(other), Command::StartVolume { name: "w".into() }] {
         state.apply(&command).unwrap();

@@ -5,6 +5,7 @@ use crate::rng::Prng;
 use crate::store::server_id;
 use cluster::{BrickSpec, Command, NewServer, NewVolume, OptionChange, State, hex};
 use ids::{Fid, SetId};
+use std::collections::BTreeMap;
 use wire::map::VolumeMap;
 
 /// The name of the one volume.
@@ -53,6 +54,7 @@ pub(crate) fn draw(rng: &mut Prng, servers: usize, successions: bool) -> State {
             force: true,
             created: 1,
             expect_brick: None,
+            options: BTreeMap::new(),
         }),
     );
     apply(&mut state, &Command::StartVolume { name: VOLUME.to_owned() });

@@ -50,7 +50,7 @@ fn many_options(pool: &Pool) {
     let mut text = String::new();
     for i in 0..30 {
         text.push_str(&format!(
-            "[volume.v{i}.options]\n\"network.ping-timeout\" = \"{}s\"\n\"user.size\" = \"512\"\n\
+            "[volume.v{i}.options]\n\"cluster.large-file-size\" = \"1MB\"\n\"network.ping-timeout\" = \"{}s\"\n\"user.size\" = \"512\"\n\
              \"storage.sync-interval\" = \"7s\"\n\"storage.fd-limit\" = 128\n\"user.note\" = \"n{i}\"\n",
             4 + i % 5
         ));

@@ -8,9 +8,9 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
 
-const SETS: usize = 20;
+const SETS: usize = 40;
+const SERVERS: usize = 4;
 const FILES: usize = 40;
-const WRITERS: usize = 8;
 const MIB: usize = 1 << 20;
 /// Bytes of each file.
 const LEN: usize = 4 * MIB;
@@ -33,28 +33,34 @@ fn write_piece_by_piece(mount: &Mounted, n: usize) {
     assert_eq!(fs::metadata(&path).unwrap().ino(), ino);
 }
 
-/// Files that are written at once into one directory use all sets, each as much as the other; they are read, changed and removed
-/// as any other files, by those who have them open and by others.
+/// Files that are written at once into one directory of a volume for which nobody set an option use all sets, each as much as the
+/// other; they are read, changed and removed as any other files, by those who have them open and by others.
 #[test]
 fn large_files_of_one_directory_are_spread_over_all_sets() {
-    let mut pool = Pool::new(2);
+    let mut pool = Pool::new(SERVERS);
     let names: Vec<String> = (0..SETS).map(|n| format!("b{n}")).collect();
-    let bricks: Vec<(usize, &str)> = names.iter().enumerate().map(|(n, b)| (n % 2, b.as_str())).collect();
+    let bricks: Vec<(usize, &str)> =
+        names.iter().enumerate().map(|(n, b)| (n % SERVERS, b.as_str())).collect();
     pool.volume("v", 1, &bricks);
-    pool.ok("volume set v cluster.large-file-size 1MB");
     let paths: Vec<PathBuf> = pool.paths(&bricks);
     let (one, two) = (pool.mount("v"), pool.mount("v"));
     fs::create_dir(one.path("d")).unwrap();
+    // No file goes to a set that does not serve yet.
+    eventually("all sets serve", || {
+        let status = pool.status("v");
+        let bricks = status["bricks"].as_array()?;
+        bricks.iter().all(|b| b["online"] == true && b["role"] == "primary").then_some(())
+    });
     std::thread::scope(|scope| {
-        for writer in 0..WRITERS {
-            let one = &one;
-            scope.spawn(move || (writer..FILES).step_by(WRITERS).for_each(|n| write_piece_by_piece(one, n)));
-        }
+        let one = &one;
+        (0..FILES).for_each(|n| drop(scope.spawn(move || write_piece_by_piece(one, n))));
     });
     let held: Vec<u64> = paths.iter().map(|p| bytes(p)).collect();
-    let (most, all) = (*held.iter().max().unwrap(), held.iter().sum::<u64>());
+    let (least, most, all) =
+        (*held.iter().min().unwrap(), *held.iter().max().unwrap(), held.iter().sum::<u64>());
     println!("{FILES} files on {SETS} sets, bytes on each: {held:?}");
     assert!(all >= (FILES * LEN) as u64);
+    assert!(least >= LEN as u64, "a brick has none of the files: {held:?}");
     assert!(most * 10 * SETS as u64 <= all * 13, "more than 1.3 times as much as the mean: {held:?}");
     for n in 0..FILES {
         assert!(fs::read(two.path(&format!("d/f{n}"))).unwrap() == content(n), "file {n}");
@@ -87,8 +93,57 @@ fn large_files_of_one_directory_are_spread_over_all_sets() {
     eventually("all room is free again", || {
         (paths.iter().map(|p| bytes(p)).sum::<u64>() < MIB as u64).then_some(())
     });
-    (0..2).for_each(|i| pool.stop(i));
+    (0..SERVERS).for_each(|i| pool.stop(i));
     paths.iter().for_each(|p| is_sound(p));
+}
+
+const SIZE: &str = "cluster.large-file-size";
+
+/// The size and whether somebody or something set it.
+fn size(pool: &Pool, volume: &str) -> (String, bool) {
+    let line = &pool.json(&format!("volume get {volume} {SIZE}"))[0];
+    (line["value"].as_str().unwrap().to_owned(), line["is_set"].as_bool().unwrap())
+}
+
+/// What is made of directories begins with the size, with data in them or without. What a document or a deleted volume says of
+/// options stays as it is.
+#[test]
+fn a_new_volume_spreads_large_files_unless_a_document_makes_it() {
+    let pool = Pool::new(1);
+    let (set, unset) = (("1MB".to_owned(), true), ("0B".to_owned(), false));
+    let create = |name: &str, words: &str| {
+        let bricks = [0, 1].map(|n| pool.servers[0].brick(&format!("{name}{n}")));
+        pool.ok(&format!("volume create {name} {}{words}", bricks.join(" ")));
+    };
+    let data = pool.servers[0].path("adopted0");
+    fs::create_dir_all(&data).unwrap();
+    fs::write(data.join("old"), "data").unwrap();
+    create("made", "");
+    create("adopted", " --adopt");
+    for volume in ["made", "adopted"] {
+        assert_eq!(size(&pool, volume), set, "{volume}");
+    }
+    assert!(pool.ok("volume info made").contains(SIZE));
+
+    pool.ok(&format!("volume set made {SIZE} 0"));
+    pool.ok("volume delete made --yes");
+    pool.ok("volume import made");
+    assert_eq!(size(&pool, "made"), ("0".to_owned(), true));
+    pool.ok(&format!("volume reset made {SIZE}"));
+    assert_eq!(size(&pool, "made"), unset);
+
+    let document = pool.dir.join("pool.toml");
+    let apply = format!("config apply {}", document.display());
+    fs::write(&document, pool.ok("config export")).unwrap();
+    assert!(pool.ok(&apply).contains("nothing to change"));
+    let brick = pool.servers[0].brick("n");
+    let volume = format!("[volume.n]\nbricks = [\"{brick}\"]\n");
+    fs::write(&document, &volume).unwrap();
+    pool.ok(&apply);
+    assert_eq!(size(&pool, "n"), unset);
+    fs::write(&document, format!("{volume}[volume.n.options]\n\"{SIZE}\" = \"1MB\"\n")).unwrap();
+    pool.ok(&apply);
+    assert_eq!(size(&pool, "n"), set);
 }
 
 const DISK: u64 = 128;
@@ -103,7 +158,7 @@ fn files_of_a_full_set_grow_on_another_one() {
         pool.disks.push(Disk::new("ext4", &dir, DISK));
     }
     pool.volume("v", 1, &BRICKS);
-    pool.ok("volume set v cluster.min-free-disk 20% cluster.large-file-size 1MB");
+    pool.ok("volume set v cluster.min-free-disk 20%");
     let mount = pool.mount("v");
     fs::create_dir(mount.path("d")).unwrap();
     fs::write(mount.path("d/old"), [1; 1000]).unwrap();

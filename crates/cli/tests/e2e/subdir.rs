@@ -360,7 +360,6 @@ fn a_directory_that_is_moved_out_is_out_of_reach_within_a_second() {
 fn a_file_that_grows_goes_to_another_set_and_stays_in_reach() {
     let pool = Pool::new(2);
     let all = volume(&pool, &TWO);
-    pool.ok("volume set v cluster.large-file-size 1MB");
     let m = pool.mount_key("v", &pool.client_key("web", "v", "--subdir /p"));
     for n in 0..8 {
         let path = m.path(&format!("s0/large{n}"));

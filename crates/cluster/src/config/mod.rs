@@ -104,7 +104,9 @@ fn resolve(state: &State, doc: &VolumeDoc, created: u64) -> Result<ConfigVolume,
     let replica = doc.replica.unwrap_or_else(|| known.map_or(1, |v| v.replica));
     let arbiter = doc.arbiter.unwrap_or_else(|| known.map_or(0, |v| v.arbiter));
     let (name, force) = (doc.name.clone(), doc.force);
-    let volume = NewVolume { name, replica, arbiter, bricks, force, created, expect_brick: None };
+    // A document has all options that a volume is to have: applied again it changes nothing.
+    let options = BTreeMap::new();
+    let volume = NewVolume { name, replica, arbiter, bricks, force, created, expect_brick: None, options };
     Ok(ConfigVolume { volume, status: doc.status, options: doc.options.clone() })
 }
 

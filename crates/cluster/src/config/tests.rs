@@ -230,3 +230,19 @@ fn unknown_hosts_are_refused() {
     let document = parse("[volume.v]\nbricks = [\"h9:/x\"]\n").unwrap();
     assert_eq!(to_command(&pool(), &document, 0), Err(Refusal::UnknownHost { host: "h9".into() }));
 }
+
+/// A volume that a document makes has the options of the document and no others: applied again it changes nothing.
+#[test]
+fn a_volume_of_a_document_begins_with_the_options_that_it_names() {
+    let mut state = testing::pool(2);
+    state.apply(&Command::RaiseLevel { level: crate::LEVEL }).unwrap();
+    let (bricks, size) = ("[volume.v]\nbricks = [\"h1:/b\", \"h2:/b\"]\n", "cluster.large-file-size");
+    for (text, large) in
+        [(bricks.to_owned(), 0), (format!("{bricks}[volume.v.options]\n\"{size}\" = \"1MB\"\n"), 1 << 20)]
+    {
+        let document = parse(&text).unwrap();
+        state.apply(&to_command(&state, &document, 0).unwrap()).unwrap();
+        assert_eq!(state.volume("v").unwrap().typed_options().large_file_size, large);
+        assert_eq!(diff(&state, &document, 0), []);
+    }
+}

@@ -268,7 +268,8 @@ options! {
     drain: Vec<SetId> = "cluster.drain", Kind::Sets, "",
         "sets that files leave and that get no new directories: see mortar volume remove-brick";
     large_file_size: u64 = "cluster.large-file-size", Kind::Size { min: 0, max: 1 << 60 }, "0B",
-        "a file that grows to this size as it is made lives on any set, by room; 0 for on its directory's";
+        "a file that grows to this size as it is made lives on any set, by room; 0 for on its directory's; new \
+         volumes begin with 1MB";
     min_free_disk: u8 = "cluster.min-free-disk", Kind::Percent, "1%",
         "a set with less room takes no more data, files and directories";
     quorum_count: u64 = "cluster.quorum-count", Kind::Int { min: 1, max: 8 }, "1",

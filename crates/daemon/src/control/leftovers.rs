@@ -118,6 +118,7 @@ mod tests {
             force: false,
             created: 0,
             expect_brick: None,
+            options: std::collections::BTreeMap::new(),
         };
         state.apply(&Command::InitPool { pool: hex::encode(7), server: server(1) }).unwrap();
         state.apply(&Command::AddServer(server(2))).unwrap();

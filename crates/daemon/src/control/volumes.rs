@@ -14,13 +14,19 @@ use admin::{
     VolumeDescriptions, VolumeNames, VolumeReport, VolumeReset, VolumeSet, VolumeStarted, VolumeStopped,
 };
 use cluster::config;
-use cluster::{BrickSpec, Command, NewVolume, OptionChange, Refusal, Set, State, Volume};
+use cluster::{
+    BrickSpec, Command, NEW_VOLUMES_HAVE_OPTIONS, NewVolume, OptionChange, Refusal, Set, State, Volume,
+};
 use config_store::ProposeError;
 use ids::{ServerId, Time};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// What a volume lacks that is made while the pool has servers of before.
+const WITHOUT_OPTIONS: &str = "large files stay on the sets of their directories, as servers of the pool run a program of before: \
+                               update them, and set cluster.large-file-size to 1MB";
 
 impl Control {
     pub(super) async fn admin(self: &Arc<Self>, request: AdminRequest) -> Result<AdminAnswer, AdminError> {
@@ -154,10 +160,14 @@ impl Control {
                 force,
                 created: unix_now(),
                 expect_brick: Some(state.next_brick),
+                options: state.options_of_new_volumes(),
             };
             Ok(if adopt { Command::AdoptVolume(new) } else { Command::CreateVolume(new) })
         };
-        let made = self.propose_with_bricks(force, command).await?;
+        let mut made = self.propose_with_bricks(force, command).await?;
+        if made.before.level < NEW_VOLUMES_HAVE_OPTIONS {
+            made.notes.push(WITHOUT_OPTIONS.to_owned());
+        }
         Ok(VolumeCreated { name, notes: made.notes })
     }
 

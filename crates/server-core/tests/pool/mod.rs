@@ -3,7 +3,7 @@
 
 use cluster::{BrickSpec, Command, NewServer, NewVolume, State, ViewChange, hex};
 use ids::{BrickId, ServerId, SetId};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub(crate) const ME: ServerId = ServerId(1);
 pub(crate) const OTHER: ServerId = ServerId(2);
@@ -31,6 +31,7 @@ pub(crate) fn pool() -> State {
         force: false,
         created: 0,
         expect_brick: None,
+        options: BTreeMap::new(),
     };
     for command in [
         Command::InitPool { pool: hex::encode(7), server: server(1) },

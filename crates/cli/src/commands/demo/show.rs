@@ -8,8 +8,9 @@ use crate::commands::volume::status;
 use crate::limits::IN_SYNC_WAIT;
 use crate::output;
 use anyhow::bail;
+use brick::STUB_MODE;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -36,7 +37,7 @@ pub(super) fn everything(pool: &Pool, copied: &[Copied], stop: &Stop) -> anyhow:
 fn samples<'a>(pool: &Pool, copied: &'a [Copied]) -> Vec<&'a Copied> {
     let mut chosen: Vec<&Copied> = Vec::new();
     for set in &pool.sets {
-        let here = |c: &&Copied| set.iter().any(|brick| brick.join(&c.path).is_file());
+        let here = |c: &&Copied| set.iter().any(|brick| is_copy(&brick.join(&c.path)));
         let mut last = None;
         for file in copied.iter().filter(here) {
             if last != file.path.parent() && chosen.len() < SHOWN {
@@ -52,7 +53,13 @@ fn samples<'a>(pool: &Pool, copied: &'a [Copied]) -> Vec<&'a Copied> {
 }
 
 fn places(pool: &Pool, file: &Path) -> Vec<PathBuf> {
-    pool.sets.iter().flatten().map(|brick| brick.join(file)).filter(|p| p.is_file()).collect()
+    pool.sets.iter().flatten().map(|brick| brick.join(file)).filter(|p| is_copy(p)).collect()
+}
+
+/// Whether a brick has the file here. A large one may live on another set than its directory, whose bricks have a stub of it.
+fn is_copy(place: &Path) -> bool {
+    fs::symlink_metadata(place)
+        .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o7777 != STUB_MODE)
 }
 
 fn listing(paths: &[PathBuf]) -> anyhow::Result<String> {
@@ -73,7 +80,7 @@ fn wait_alike(pool: &Pool, copied: &[Copied], stop: &Stop) -> anyhow::Result<Str
         }
     }
     let on =
-        |set: &Vec<PathBuf>| copied.iter().filter(|c| set.iter().any(|b| b.join(&c.path).is_file())).count();
+        |set: &Vec<PathBuf>| copied.iter().filter(|c| set.iter().any(|b| is_copy(&b.join(&c.path)))).count();
     let sets: Vec<String> =
         pool.sets.iter().enumerate().map(|(i, s)| format!("set {}: {}", i + 1, on(s))).collect();
     let copies = copied.len() * pool.replica();
@@ -155,4 +162,24 @@ fn hello(pool: &Pool) -> String {
     let bricks = pool.sets.first().map(Vec::as_slice).unwrap_or_default();
     let paths: Vec<String> = bricks.iter().map(|b| b.join("hello").display().to_string()).collect();
     paths.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stub_is_no_copy_of_a_file() {
+        let dir = std::env::temp_dir().join(format!("mortar-demo-copies.{}", std::process::id()));
+        fs::create_dir(&dir).unwrap();
+        let made = |name: &str, mode: u32| {
+            let path = dir.join(name);
+            fs::write(&path, "").unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            is_copy(&path)
+        };
+        let seen = [made("file", 0o644), made("without", 0), made("stub", STUB_MODE), is_copy(&dir)];
+        fs::remove_dir_all(&dir).unwrap();
+        assert_eq!(seen, [true, true, false, false]);
+    }
 }
