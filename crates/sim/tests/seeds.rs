@@ -143,6 +143,19 @@ fn files_that_move() {
     reached(&stats, seeds.len(), &[("file moved", 200), ("loss of unsynced changes", 20)]);
 }
 
+/// Clients rename directories to other sets while faults happen.
+#[test]
+fn directories_that_move() {
+    let faults = [&Family::FAULTS[..], &[Family::Directories]].concat();
+    let config = Config { faults, ..Config::default() };
+    // A full disk took the empty directory that was to give way.
+    let found = [20_200_000_756, 20_200_002_956];
+    let seeds = [&found[..], &fresh("directories", 8, 500)].concat();
+    let stats = runs("directories", &seeds, &config);
+    let least = [("directory left its set's entries", 200), ("directory of another set entered", 200)];
+    reached(&stats, seeds.len(), &least);
+}
+
 /// The power of all servers fails once in each run: what was synced is there afterwards.
 #[test]
 fn blackouts() {
