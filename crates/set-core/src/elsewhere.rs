@@ -75,8 +75,8 @@ pub(crate) enum Asking<R> {
     Lineage(Move<R>),
     /// What lies above a directory, for a request of a client whose key is for what lies beneath one.
     Beneath(Box<AboveAsked<R>>),
-    /// For that lock, for a directory that is to move here from another set, whose agreement this is.
-    JointLocked(Box<Joint<R>>, Need, Held),
+    /// For that lock, for a directory that is to move here from another set.
+    JointLocked(Box<Joint<R>>, Held),
     /// What lies above the directory that it is to come to.
     JointLineage(Box<Joint<R>>, Walk),
     /// The set of a directory that has moved here, to have on disk that it has left.
@@ -159,7 +159,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Asking::AgreedOnDisk(joint) => self.on_agreed_on_disk(cx, joint, answer),
             Asking::EnteredOnDisk(waiter, parts) => self.on_entered_on_disk(cx, waiter, parts, answer),
             Asking::Told(waiter, told, parts) => self.on_told(cx, waiter, told, parts, answer),
-            Asking::JointLocked(joint, need, held) => self.on_locked_for(cx, joint, need, held, answer),
+            Asking::JointLocked(joint, held) => self.on_locked_for(cx, joint, held, answer),
             Asking::JointLineage(joint, walk) => self.on_lineage_for(cx, joint, walk, answer),
             Asking::LeftOnDisk(part) => self.on_left_on_disk(cx, part, answer),
             Asking::LeaveEnded(part) => self.on_leave_ended(cx, part, answer),

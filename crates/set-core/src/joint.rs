@@ -297,7 +297,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         self.ask(cx, Asking::HomeKnows(joint, need), home, op, None);
     }
 
-    /// A directory was found there, of that set. It moves under the lock on the tree's shape, if no server is older.
+    /// A directory was found there, of that set. It moves if no server is older.
     fn ask_for_directory(&mut self, cx: &mut Cx<'_, B, R>, mut joint: Box<Joint<R>>, fid: Fid) {
         let (Some((home, drop)), Some((dir, name))) = (joint.comes_from(), decider(&joint.op)) else {
             return self.give_up(cx, *joint, Errno::EXDEV.into());
@@ -310,7 +310,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         }
         let add = Some(EntryName { dir, name: name.clone() });
         joint.source = Some((fid, home));
-        self.lock_for(cx, joint, Need { home, fid: Some(fid), drop: Some(drop), add, copy: None });
+        self.ask_home(cx, joint, Need { home, fid: Some(fid), drop: Some(drop), add, copy: None });
     }
 
     /// The lock is there, or not.
@@ -318,14 +318,13 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         &mut self,
         cx: &mut Cx<'_, B, R>,
         mut joint: Box<Joint<R>>,
-        need: Need,
         held: Held,
         locked: Result<Body, Fail>,
     ) {
         match locked {
             Ok(_) => {
                 joint.held = Some(held);
-                self.ask_home(cx, joint, need);
+                self.go_on_joint(cx, joint);
             }
             Err(fail) => self.give_up(cx, *joint, fail),
         }
@@ -456,9 +455,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let decision = self.decide(cx, &joint.op, ask());
         match decision {
             Ok(Decision::AskHome(need)) => return self.ask_home(cx, joint, need),
-            Ok(Decision::AskAbove(start, home)) if joint.comes_from().is_some() => {
-                return self.ask_above_for(cx, joint, (start, home));
-            }
+            Ok(Decision::AskAbove(..)) if joint.held.is_none() => return self.lock_for(cx, joint),
+            Ok(Decision::AskAbove(start, home)) => return self.ask_above_for(cx, joint, (start, home)),
             _ => {}
         }
         let known = self.end_both(cx, &joint);

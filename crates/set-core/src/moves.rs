@@ -14,8 +14,8 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use core::time::Duration;
 use ids::{Epoch, Fid, OpId, SetId};
+use namespace::Decision;
 use namespace::transaction::{LOCK_USE, TreeLock};
-use namespace::{Decision, Need};
 use wire::limits::DEPTH_MAX;
 use wire::{Body, Change, Errno, Fail, Op};
 
@@ -155,11 +155,12 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         }
     }
 
-    /// A directory is to move here from another set, whose agreement is asked for under the lock.
-    pub(crate) fn lock_for(&mut self, cx: &mut Cx<'_, B, R>, joint: Box<Joint<R>>, need: Need) {
+    /// A directory that is marked is to move beneath directories of other sets. The lock comes after the mark, which has to get to
+    /// a disk: that may take longer than the lock may be used.
+    pub(crate) fn lock_for(&mut self, cx: &mut Cx<'_, B, R>, joint: Box<Joint<R>>) {
         let held = self.hold(cx);
         let Lock { root, tx } = held.lock;
-        self.ask(cx, Asking::JointLocked(joint, need, held), root, Op::LockTree { tx }, None);
+        self.ask(cx, Asking::JointLocked(joint, held), root, Op::LockTree { tx }, None);
     }
 
     pub(crate) fn on_locked(&mut self, cx: &mut Cx<'_, B, R>, m: Move<R>, locked: Result<Body, Fail>) {
