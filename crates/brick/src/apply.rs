@@ -134,10 +134,9 @@ impl Brick {
             }
             Change::DropOrphan { fid } => self.drop_orphan(*fid),
             Change::PrepareMkdir { path, name, fid, mode, uid, gid, time } => {
-                let (fid, mode, uid, gid, time) = (*fid, *mode, *uid, *gid, *time);
-                let (home, node, flags) = (self.identity.set, &Kind::Dir, PENDING);
-                let what = NewObject { fid, home, node, mode, uid, gid, time, flags, version };
-                self.place(path, name, &what)
+                let (fid, mode, uid, gid, time, flags) = (*fid, *mode, *uid, *gid, *time, PENDING);
+                let (home, node) = (self.identity.set, &Kind::Dir);
+                self.place(path, name, &NewObject { fid, home, node, mode, uid, gid, time, flags, version })
             }
             Change::PrepareFile { fid, intent } => self.prepare_file(*fid, intent),
             Change::PrepareLeave { .. } | Change::Leave { .. } => self.mark_leaver(change),
@@ -154,11 +153,11 @@ impl Brick {
             | Change::EndCopy { .. }
             | Change::Redirect { .. }
             | Change::ComeHome { .. } => self.travel(change, version),
+            Change::MoveOut { .. } => self.move_out(change),
             Change::PrepareRmdir { fid } | Change::EndTransaction { keep: true, fid } => {
                 self.load(*fid).map(|_| ())
             }
             Change::EndTransaction { keep: false, fid } => self.remove_prepared(*fid),
-            Change::MoveOut { .. } => self.move_out(change),
             Change::Relocate { fid, path, name } => self.relocate(*fid, path, name, version),
             Change::Touch { .. } | Change::Partial { .. } => self.keep_times_of(&change.touched()),
         }

@@ -13,7 +13,7 @@ pub(crate) fn effects(change: &Change) -> Vec<(Fid, Effect)> {
     let entries = |time: &Time| Effect { only_times: true, ..m(time) };
     let gone = |time: &Time, orphan: bool| Effect { set: if orphan { ORPHAN } else { 0 }, ..c(time) };
     match change {
-        Change::Nop | Change::DropOrphan { .. } => vec![],
+        Change::Nop | Change::DropOrphan { .. } | Change::PrepareMkdir { .. } => vec![],
         Change::Arrive { fid, .. } => vec![(*fid, Effect { set: ORPHAN, ..Effect::default() })],
         Change::Depart { parent, fid, mtime, ctime, .. } => {
             vec![(*parent, Effect { mtime: Some(*mtime), ..entries(ctime) }), (*fid, gone(ctime, false))]
@@ -47,7 +47,6 @@ pub(crate) fn effects(change: &Change) -> Vec<(Fid, Effect)> {
         Change::Write { fid, time, .. } | Change::Fallocate { fid, time, .. } => vec![(*fid, m(time))],
         Change::CopyRange { to, time, .. } => vec![(*to, m(time))],
         Change::SetXattr { fid, time, .. } | Change::RemoveXattr { fid, time, .. } => vec![(*fid, c(time))],
-        Change::PrepareMkdir { .. } => vec![],
         Change::PrepareFile { fid, .. } | Change::PrepareLeave { fid, .. } | Change::Leave { fid, .. } => {
             vec![(*fid, Effect { set: PENDING, ..Effect::default() })]
         }

@@ -118,7 +118,6 @@ pub fn decide(op: &Op, view: &mut dyn TreeState, cx: &Context<'_>) -> Result<Dec
         Op::EndTransaction { fid, tx, keep } => match view.attr(*fid) {
             Err(Errno::ESTALE | Errno::ENOENT) => Ok(Decision::Answer(Body::Done)),
             Err(e) => Err(e),
-            // A power cut has brought it back to where it was: how that ends is asked again.
             Ok(_) if view.intent(*fid)?.is_some() => Ok(Decision::Answer(Body::Done)),
             Ok(_) if !mark(view, cx, *fid)?.is_ended_by(*tx) => Ok(Decision::Answer(Body::Done)),
             Ok(_) => Ok(Decision::Change(end_mark(view, *fid, *keep)?, None)),

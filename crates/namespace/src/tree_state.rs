@@ -48,7 +48,7 @@ pub trait TreeState {
     /// [`wire::Change::PrepareFile`].
     fn is_pending(&mut self, dir: Fid) -> Result<bool, Errno>;
     /// What the transaction that has marked a file of this set means to do with its names. Of a directory: where it is to move
-    /// that is marked for that, and still lies where it was.
+    /// that is marked for that, and still lies where it was, or does again: then a late end of its transaction frees nothing.
     fn intent(&mut self, fid: Fid) -> Result<Option<Intent>, Errno>;
     /// The names that a copy is to get which has arrived; none if it has got them, or is none.
     fn names_of_copy(&mut self, fid: Fid) -> Result<Vec<EntryName>, Errno>;

@@ -9,7 +9,7 @@ use crate::change::Ask;
 use crate::core::{Cx, SetCore};
 use crate::elsewhere::{Asking, Transaction};
 use crate::io::ReplyTo;
-use crate::moves::{Held, Step, Walk};
+use crate::moves::Held;
 use crate::waiters::{Address, AfterReply, ReplyShape, Waiter};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -21,15 +21,13 @@ use wire::{Attr, Body, Change, Errno, Fail, Name, Op};
 
 /// From this level of the pool on homes have two names change places: `cluster::LEVEL`.
 const ONE_HOME: u32 = 1;
-/// From this level of the pool on directories move to other sets' entries.
-const DIRECTORIES: u32 = 2;
 
 /// A file that its home has marked for a transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Participant {
-    home: SetId,
-    fid: Fid,
-    tx: OpId,
+    pub(crate) home: SetId,
+    pub(crate) fid: Fid,
+    pub(crate) tx: OpId,
     by: SessionId,
     /// It is a directory: it lies on this set, and its entry moves.
     dir: bool,
@@ -40,26 +38,26 @@ pub(crate) struct Participant {
 pub(crate) struct Joint<R> {
     id: OpId,
     by: SessionId,
-    op: Op,
+    pub(crate) op: Op,
     transaction: Transaction,
     /// That about the other entry of an exchange, which decides for the file that goes there.
     second: Option<Transaction>,
     /// The lock under which it goes on, if one of the two is a directory that needs it.
-    held: Option<Held>,
+    pub(crate) held: Option<Held>,
     /// What the entry that decides led to before any home was asked.
     led_to: Option<Fid>,
     to: Address<R>,
     parts: Vec<Participant>,
     /// What homes have agreed to, or what is gone there.
     agreed: Vec<Need>,
-    incoming: Option<Attr>,
+    pub(crate) incoming: Option<Attr>,
     /// The file of a rename and its home, if there is a stub where it comes from.
-    source: Option<(Fid, SetId)>,
+    pub(crate) source: Option<(Fid, SetId)>,
 }
 
 impl<R> Joint<R> {
     /// Where a rename from another set comes from.
-    fn comes_from(&self) -> Option<(SetId, EntryName)> {
+    pub(crate) fn comes_from(&self) -> Option<(SetId, EntryName)> {
         let Op::MoveIn { from, parent, name, .. } = &self.op else { return None };
         Some((*from, EntryName { dir: *parent, name: name.clone() }))
     }
@@ -175,7 +173,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         joint.led_to == Some(file) && self.leads_to(&joint.transaction) != Some(file)
     }
 
-    fn ask_home(&mut self, cx: &mut Cx<'_, B, R>, joint: Box<Joint<R>>, need: Need) {
+    pub(crate) fn ask_home(&mut self, cx: &mut Cx<'_, B, R>, joint: Box<Joint<R>>, need: Need) {
         let home = need.home;
         // The set of a stub asks the file's home how it ends, which is marked already.
         let decides =
@@ -297,92 +295,6 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         self.ask(cx, Asking::HomeKnows(joint, need), home, op, None);
     }
 
-    /// A directory was found there, of that set. It moves if no server is older.
-    fn ask_for_directory(&mut self, cx: &mut Cx<'_, B, R>, mut joint: Box<Joint<R>>, fid: Fid) {
-        let (Some((home, drop)), Some((dir, name))) = (joint.comes_from(), decider(&joint.op)) else {
-            return self.give_up(cx, *joint, Errno::EXDEV.into());
-        };
-        if self.settings.level < DIRECTORIES {
-            return self.give_up(cx, *joint, Errno::EXDEV.into());
-        }
-        if joint.source.is_some() {
-            return self.give_up(cx, *joint, Fail::Busy);
-        }
-        let add = Some(EntryName { dir, name: name.clone() });
-        joint.source = Some((fid, home));
-        self.ask_home(cx, joint, Need { home, fid: Some(fid), drop: Some(drop), add, copy: None });
-    }
-
-    /// The lock is there, or not.
-    pub(crate) fn on_locked_for(
-        &mut self,
-        cx: &mut Cx<'_, B, R>,
-        mut joint: Box<Joint<R>>,
-        held: Held,
-        locked: Result<Body, Fail>,
-    ) {
-        match locked {
-            Ok(_) => {
-                joint.held = Some(held);
-                self.go_on_joint(cx, joint);
-            }
-            Err(fail) => self.give_up(cx, *joint, fail),
-        }
-    }
-
-    /// What lies above the new entry of a directory has to be known: a set is asked, and then the one above.
-    fn ask_above_for(&mut self, cx: &mut Cx<'_, B, R>, joint: Box<Joint<R>>, (start, home): (Fid, SetId)) {
-        let walk = Walk::for_move(start, joint.incoming.as_ref().map(|attr| attr.fid));
-        self.ask(cx, Asking::JointLineage(joint, walk), home, Op::Lineage { fid: start }, None);
-    }
-
-    pub(crate) fn on_lineage_for(
-        &mut self,
-        cx: &mut Cx<'_, B, R>,
-        mut joint: Box<Joint<R>>,
-        mut walk: Walk,
-        answer: Result<Body, Fail>,
-    ) {
-        let Some(held) = &mut joint.held else { return self.give_up(cx, *joint, Fail::Busy) };
-        match walk.go_on(answer, &mut held.above) {
-            Step::Ask(fid, home) => {
-                self.ask(cx, Asking::JointLineage(joint, walk), home, Op::Lineage { fid }, None);
-            }
-            Step::Ended => self.go_on_joint(cx, joint),
-            Step::Fails(fail) => self.give_up(cx, *joint, fail),
-        }
-    }
-
-    /// A directory that has moved here has left its old entry for good, or its set will look itself.
-    pub(crate) fn on_left_on_disk(
-        &mut self,
-        cx: &mut Cx<'_, B, R>,
-        part: Participant,
-        answer: Result<Body, Fail>,
-    ) {
-        let Participant { home, fid, tx, .. } = part;
-        match answer {
-            Ok(_) => {
-                let end = Op::EndTransaction { fid, tx: Some(tx), keep: true };
-                self.ask(cx, Asking::LeaveEnded(part), home, end, None);
-            }
-            Err(fail) => tracing::debug!("bring to disk that {fid} of set {home} has moved: {fail:?}"),
-        }
-    }
-
-    /// Then it comes to its path.
-    pub(crate) fn on_leave_ended(
-        &mut self,
-        cx: &mut Cx<'_, B, R>,
-        Participant { home, fid, .. }: Participant,
-        answer: Result<Body, Fail>,
-    ) {
-        match answer {
-            Ok(_) => self.send_place(cx, fid),
-            Err(fail) => tracing::debug!("end the move of {fid} of set {home}: {fail:?}"),
-        }
-    }
-
     /// The home of a file that a third set has a stub of has answered the question that it will get from there. An older server
     /// does not know it: nothing is marked then, as nobody could ask how that ends.
     pub(crate) fn on_home_knows(
@@ -439,7 +351,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     }
 
     /// Asks the next home, or commits.
-    fn go_on_joint(&mut self, cx: &mut Cx<'_, B, R>, joint: Box<Joint<R>>) {
+    pub(crate) fn go_on_joint(&mut self, cx: &mut Cx<'_, B, R>, joint: Box<Joint<R>>) {
         let holds = joint.held.as_ref().is_none_or(|held| self.holds(cx, held));
         if !holds || self.has_lost_it(&joint) {
             return self.give_up(cx, *joint, Fail::Busy);
@@ -488,7 +400,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     }
 
     /// The request fails before anything was decided.
-    fn give_up(&mut self, cx: &mut Cx<'_, B, R>, joint: Joint<R>, fail: Fail) {
+    pub(crate) fn give_up(&mut self, cx: &mut Cx<'_, B, R>, joint: Joint<R>, fail: Fail) {
         let known = self.end_both(cx, &joint);
         joint.held.iter().for_each(|held| self.unlock(cx, held.lock));
         self.abort_joint(cx, &joint.parts);
@@ -527,9 +439,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         match answer {
             Ok(_) if told.dir => self.ask(cx, Asking::LeftOnDisk(told), told.home, Op::SyncFs, None),
             Ok(_) => {}
-            Err(fail) => {
-                tracing::debug!("set {}: tell the home of a file that it is done: {fail:?}", self.set);
-            }
+            Err(fail) => tracing::debug!("set {}: tell a home that it is done: {fail:?}", self.set),
         }
         self.send_ends(cx, waiter, parts);
     }

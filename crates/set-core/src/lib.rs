@@ -26,6 +26,7 @@ mod change;
 mod content;
 mod core;
 mod departures;
+mod dir_moves;
 mod elsewhere;
 mod failure_detector;
 mod far_names;

@@ -1,0 +1,111 @@
+//! A directory moves from its own set's entries to one of this set (docs/design/0019): what its transaction has beside that of a
+//! file's name. The lock on the tree's shape, and what lies above the new entry; and at the end that the directory has left on
+//! disk before its mark goes.
+
+use crate::brick::LocalBrick;
+use crate::core::{Cx, SetCore};
+use crate::elsewhere::Asking;
+use crate::io::ReplyTo;
+use crate::joint::{Joint, Participant, decider};
+use crate::moves::{Held, Step, Walk};
+use alloc::boxed::Box;
+use ids::{Fid, SetId};
+use namespace::Need;
+use wire::op::EntryName;
+use wire::{Body, Errno, Fail, Op};
+
+/// From this level of the pool on directories move to other sets' entries: `cluster::LEVEL`.
+const DIRECTORIES: u32 = 2;
+
+impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
+    /// A directory was found there, of that set. It moves if no server is older.
+    pub(crate) fn ask_for_directory(&mut self, cx: &mut Cx<'_, B, R>, mut joint: Box<Joint<R>>, fid: Fid) {
+        let (Some((home, drop)), Some((dir, name))) = (joint.comes_from(), decider(&joint.op)) else {
+            return self.give_up(cx, *joint, Errno::EXDEV.into());
+        };
+        if self.settings.level < DIRECTORIES {
+            return self.give_up(cx, *joint, Errno::EXDEV.into());
+        }
+        if joint.source.is_some() {
+            return self.give_up(cx, *joint, Fail::Busy);
+        }
+        let add = Some(EntryName { dir, name: name.clone() });
+        joint.source = Some((fid, home));
+        self.ask_home(cx, joint, Need { home, fid: Some(fid), drop: Some(drop), add, copy: None });
+    }
+
+    /// The lock is there, or not.
+    pub(crate) fn on_locked_for(
+        &mut self,
+        cx: &mut Cx<'_, B, R>,
+        mut joint: Box<Joint<R>>,
+        held: Held,
+        locked: Result<Body, Fail>,
+    ) {
+        match locked {
+            Ok(_) => {
+                joint.held = Some(held);
+                self.go_on_joint(cx, joint);
+            }
+            Err(fail) => self.give_up(cx, *joint, fail),
+        }
+    }
+
+    /// What lies above the new entry of a directory has to be known: a set is asked, and then the one above.
+    pub(crate) fn ask_above_for(
+        &mut self,
+        cx: &mut Cx<'_, B, R>,
+        joint: Box<Joint<R>>,
+        (start, home): (Fid, SetId),
+    ) {
+        let walk = Walk::for_move(start, joint.incoming.as_ref().map(|attr| attr.fid));
+        self.ask(cx, Asking::JointLineage(joint, walk), home, Op::Lineage { fid: start }, None);
+    }
+
+    pub(crate) fn on_lineage_for(
+        &mut self,
+        cx: &mut Cx<'_, B, R>,
+        mut joint: Box<Joint<R>>,
+        mut walk: Walk,
+        answer: Result<Body, Fail>,
+    ) {
+        let Some(held) = &mut joint.held else { return self.give_up(cx, *joint, Fail::Busy) };
+        match walk.go_on(answer, &mut held.above) {
+            Step::Ask(fid, home) => {
+                self.ask(cx, Asking::JointLineage(joint, walk), home, Op::Lineage { fid }, None);
+            }
+            Step::Ended => self.go_on_joint(cx, joint),
+            Step::Fails(fail) => self.give_up(cx, *joint, fail),
+        }
+    }
+
+    /// A directory that has moved here has left its old entry for good, or its set will look itself.
+    pub(crate) fn on_left_on_disk(
+        &mut self,
+        cx: &mut Cx<'_, B, R>,
+        part: Participant,
+        answer: Result<Body, Fail>,
+    ) {
+        let Participant { home, fid, tx, .. } = part;
+        match answer {
+            Ok(_) => {
+                let end = Op::EndTransaction { fid, tx: Some(tx), keep: true };
+                self.ask(cx, Asking::LeaveEnded(part), home, end, None);
+            }
+            Err(fail) => tracing::debug!("bring to disk that {fid} of set {home} has moved: {fail:?}"),
+        }
+    }
+
+    /// Then it comes to its path.
+    pub(crate) fn on_leave_ended(
+        &mut self,
+        cx: &mut Cx<'_, B, R>,
+        Participant { home, fid, .. }: Participant,
+        answer: Result<Body, Fail>,
+    ) {
+        match answer {
+            Ok(_) => self.send_place(cx, fid),
+            Err(fail) => tracing::debug!("end the move of {fid} of set {home}: {fail:?}"),
+        }
+    }
+}
