@@ -30,10 +30,9 @@ impl Brick {
     pub(crate) fn move_of(&mut self, fid: Fid) -> Result<Option<Intent>, Errno> {
         let Some((intent, _)) = self.open_fid(fid)?.intent()? else { return Ok(None) };
         let Some(drop) = &intent.drop else { return Ok(None) };
-        let there = match self.find(drop.dir, drop.name.as_bytes()) {
-            Ok(At::Entry(e)) => e.fid == fid,
-            Ok(_) | Err(Errno::ESTALE | Errno::ENOENT) => false,
-            Err(e) => return Err(e),
+        let there = match self.leads_to(drop, fid) {
+            Err(Errno::ESTALE | Errno::ENOENT) => false,
+            other => other?,
         };
         Ok(there.then_some(intent))
     }
@@ -72,21 +71,13 @@ impl Brick {
         let (node, flags) = (&Node::Dir, 0);
         let what = NewObject { fid, home, node, mode: 0o755, uid: 0, gid: 0, time, flags, version };
         self.progress.begins_later();
-        let found = self.find(parent, name)?;
-        match (found, replaced) {
+        match (self.find(parent, name)?, replaced) {
             (At::Entry(e), Some((out, _))) if e.fid == out => {
                 self.have_copy_ready(&what)?;
                 self.progress.begins();
                 self.put_copy_over((parent, name), fid, out)
             }
-            (At::Free, Some(_)) if !self.progress.is_replaying() => self.diverged(parent, name, found),
-            (At::Free | At::Unknown, _) if self.is_known(fid)? => {
-                self.progress.begins();
-                if matches!(found, At::Unknown) {
-                    self.quarantine(parent, name)?;
-                }
-                self.bring_copy((parent, name), fid)
-            }
+            (At::Free, Some(_)) if !self.progress.is_replaying() => self.diverged(parent, name, At::Free),
             _ => self.create(parent, name, &what),
         }
     }
@@ -107,7 +98,7 @@ impl Brick {
 
     /// A copy takes the place of an empty directory, in one go if it can be.
     fn put_copy_over(&mut self, (parent, name): (Fid, &[u8]), fid: Fid, out: Fid) -> Result<(), Errno> {
-        match self.bring_copy((parent, name), fid) {
+        match self.bring_copy(fid, parent, name) {
             Ok(()) => {
                 self.forget(out);
                 Ok(())
@@ -115,17 +106,9 @@ impl Brick {
             // It holds what is nobody's.
             Err(Errno::ENOTEMPTY | Errno::EEXIST) => {
                 self.remove_dir(parent, name, out)?;
-                self.bring_copy((parent, name), fid)
+                self.bring_copy(fid, parent, name)
             }
             Err(e) => Err(e),
-        }
-    }
-
-    /// A copy comes to its entry, which may lie in a directory that hangs beneath the copy and does not belong there.
-    fn bring_copy(&mut self, (parent, name): (Fid, &[u8]), fid: Fid) -> Result<(), Errno> {
-        match self.move_copy(fid, parent, name) {
-            Err(Errno::EINVAL) if self.disentangle(parent, fid)? => self.move_copy(fid, parent, name),
-            other => other,
         }
     }
 }

@@ -47,7 +47,10 @@ impl Brick {
                 let dir = self.dir_of_name(parent, name)?;
                 let kind = what.node.type_bits();
                 let half = dir.stat_at(name)?;
-                if self.progress.is_replaying() && half.mode & S_IFMT == kind && half.size <= 4096 {
+                // A copy that there is already would have come here: nothing was begun.
+                let is_new = what.home == self.identity.set || !self.is_known(what.fid)?;
+                let replaying = self.progress.is_replaying();
+                if replaying && is_new && half.mode & S_IFMT == kind && half.size <= 4096 {
                     let open = open_at(&dir, name, kind)?;
                     return self.finish(parent, name, what, open);
                 }
@@ -58,7 +61,7 @@ impl Brick {
         if what.home != self.identity.set && self.is_known(what.fid)? {
             // A copy of the directory exists, made for something beneath it: it belongs here.
             self.progress.begins();
-            return self.move_copy(what.fid, parent, name);
+            return self.bring_copy(what.fid, parent, name);
         }
         let dir = self.dir_of_name(parent, name)?;
         let made = make(&dir, name, what);

@@ -277,6 +277,14 @@ impl Brick {
         Ok(())
     }
 
+    /// A copy comes to its entry, which may lie in a directory that hangs beneath the copy and does not belong there.
+    pub(crate) fn bring_copy(&mut self, fid: Fid, parent: Fid, name: &[u8]) -> Result<(), Errno> {
+        match self.move_copy(fid, parent, name) {
+            Err(Errno::EINVAL) if self.disentangle(parent, fid)? => self.move_copy(fid, parent, name),
+            other => other,
+        }
+    }
+
     /// [`wire::Change::EndTransaction`] of a directory that shall not be.
     pub(crate) fn remove_prepared(&mut self, fid: Fid) -> Result<(), Errno> {
         if !self.is_known(fid)? {

@@ -225,7 +225,7 @@ impl Brick {
         Ok(())
     }
 
-    fn leads_to(&mut self, place: &EntryName, fid: Fid) -> Result<bool, Errno> {
+    pub(crate) fn leads_to(&mut self, place: &EntryName, fid: Fid) -> Result<bool, Errno> {
         Ok(matches!(self.find(place.dir, place.name.as_bytes())?, At::Entry(e) if e.fid == fid))
     }
 

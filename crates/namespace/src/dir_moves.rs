@@ -1,15 +1,13 @@
 //! Renames of directories from their set's entries to those of another set (docs/design/0019).
 //!
-//! The directory stays where it is; the entry changes its set. The set that gets it decides, under the lock on the tree's shape,
-//! after the directory's set has marked it: from then on nothing moves beneath the directory there, so that what lies above the
+//! The directory stays where it is; the entry changes its set. The set that gets it decides
+//! after the directory's set has marked it, under the lock on the tree's shape if others' directories lie above: from then on nothing moves beneath the directory there, so that what lies above the
 //! new entry stays what it is while it is asked for.
 
 use crate::decide::{Context, Decision, NameIn, result_fid, touch};
-use crate::files::is_empty;
-use crate::rename::keeps_tree;
+use crate::rename::{keeps_tree, replaced};
 use crate::tree_state::{Entry, TreeState};
 use ids::{Fid, SetId};
-use wire::change::Replaced;
 use wire::op::Intent;
 use wire::{Attr, Body, Change, Errno};
 
@@ -17,11 +15,11 @@ use wire::{Attr, Body, Change, Errno};
 pub(crate) fn move_in(
     view: &mut dyn TreeState,
     cx: &Context<'_>,
-    add: NameIn<'_>,
+    (drop, add): (NameIn<'_>, NameIn<'_>),
     (dir, from): (&Attr, SetId),
     (into, target): (&Attr, Option<Entry>),
 ) -> Result<Decision, Errno> {
-    if dir.home == cx.set || dir.home != from {
+    if dir.home != from {
         return Err(Errno::EXDEV);
     }
     if target.is_some_and(|target| target.fid == dir.fid) {
@@ -30,18 +28,13 @@ pub(crate) fn move_in(
     if let Some((at, home)) = keeps_tree(view, cx, dir.fid, add.dir)? {
         return Ok(Decision::AskAbove(at, home));
     }
-    let replaced = match target {
-        None => None,
-        Some(target) if !target.is_dir() => return Err(Errno::ENOTDIR),
-        // It would have to agree as well.
-        Some(target) if target.home != cx.set => return Err(Errno::EXDEV),
-        Some(target) => {
-            is_empty(view, cx, target.fid)?;
-            Some(Replaced { fid: target.fid, dir: true, orphan: false })
-        }
-    };
-    let (fid, home, kind, time) = (dir.fid, dir.home, dir.mode & 0o170_000, touch(into, cx.now));
-    let (parent, name) = (add.dir, add.name.clone());
+    let (fid, home, kind) = (dir.fid, dir.home, dir.mode & 0o170_000);
+    let replaced = replaced(view, cx, drop.dir, Entry { fid, home, kind }, target)?;
+    // Its set would have to agree as well.
+    if target.is_some_and(|target| target.home != cx.set) {
+        return Err(Errno::EXDEV);
+    }
+    let (parent, name, time) = (add.dir, add.name.clone(), touch(into, cx.now));
     result_fid(fid, Change::Enter { parent, name, fid, home, kind, replaced, time })
 }
 

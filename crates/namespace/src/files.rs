@@ -158,7 +158,7 @@ fn move_in(
     };
     check_target(flags, target)?;
     if file.is_dir() {
-        return dir_moves::move_in(view, cx, add, (file, from), (&dir, target));
+        return dir_moves::move_in(view, cx, (drop, add), (file, from), (&dir, target));
     }
     match target {
         Some(target) if target.fid == file.fid => return Ok(Decision::Answer(Body::Done)),
@@ -314,7 +314,7 @@ fn prepare_file(
         }
         (None, Some(drop)) => {
             let entry = view.entry(drop.dir, &drop.name)?.ok_or(Errno::ENOENT)?;
-            // Who asks for what lives elsewhere has to ask its home first, and for a directory has to have the tree's lock.
+            // Who asks for what lives elsewhere has to ask its home first, and for a directory by its fid.
             if entry.is_dir() || entry.home != cx.set {
                 return Err(Errno::EXDEV);
             }

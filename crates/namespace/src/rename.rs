@@ -148,7 +148,7 @@ fn is_elsewhere(cx: &Context<'_>, target: Entry) -> bool {
 }
 
 /// What a rename onto `target` pushes out.
-fn replaced(
+pub(crate) fn replaced(
     view: &mut dyn TreeState,
     cx: &Context<'_>,
     from_dir: Fid,

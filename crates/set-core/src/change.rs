@@ -172,7 +172,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     }
 
     /// A directory may be marked, of which the journal does not tell any more.
-    fn find_marked(&mut self, now: Duration, dir: Fid) {
+    pub(crate) fn find_marked(&mut self, now: Duration, dir: Fid) {
         if self.brick.is_pending(dir) == Ok(true) && !self.waits_for_names(now, dir) {
             self.pending.found(now, dir);
         }

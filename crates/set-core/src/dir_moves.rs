@@ -58,7 +58,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         joint: Box<Joint<R>>,
         (start, home): (Fid, SetId),
     ) {
-        let walk = Walk::for_move(start, joint.incoming.as_ref().map(|attr| attr.fid));
+        let walk = Walk::new(start, joint.incoming.as_ref().map(|attr| attr.fid));
         self.ask(cx, Asking::JointLineage(joint, walk), home, Op::Lineage { fid: start }, None);
     }
 

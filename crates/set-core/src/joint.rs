@@ -22,7 +22,7 @@ use wire::{Attr, Body, Change, Errno, Fail, Name, Op};
 /// From this level of the pool on homes have two names change places: `cluster::LEVEL`.
 const ONE_HOME: u32 = 1;
 
-/// A file that its home has marked for a transaction.
+/// A file, or a directory that is to move, which its home has marked for a transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Participant {
     pub(crate) home: SetId,
@@ -51,7 +51,7 @@ pub(crate) struct Joint<R> {
     /// What homes have agreed to, or what is gone there.
     agreed: Vec<Need>,
     pub(crate) incoming: Option<Attr>,
-    /// The file of a rename and its home, if there is a stub where it comes from.
+    /// What a rename is of and its home, if there is a stub or a directory where it comes from.
     pub(crate) source: Option<(Fid, SetId)>,
 }
 

@@ -85,7 +85,7 @@ pub(crate) struct Walk {
     start: Fid,
     above: Vec<Fid>,
     asked: Fid,
-    /// The directory that is marked to move: above it nothing is told, and nothing has to be known.
+    /// The directory that is to move, if another set has marked it: above it nothing is told, and nothing has to be known.
     moved: Option<Fid>,
 }
 
@@ -101,13 +101,8 @@ pub(crate) enum Step {
 }
 
 impl Walk {
-    pub(crate) fn new(start: Fid) -> Walk {
-        Walk { start, above: Vec::new(), asked: start, moved: None }
-    }
-
-    /// For the move of a directory of another set, which has marked it.
-    pub(crate) fn for_move(start: Fid, moved: Option<Fid>) -> Walk {
-        Walk { moved, ..Walk::new(start) }
+    pub(crate) fn new(start: Fid, moved: Option<Fid>) -> Walk {
+        Walk { start, above: Vec::new(), asked: start, moved }
     }
 
     /// Takes an answer. What lies above the start is known then, if the walk has ended.
@@ -139,7 +134,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     pub(crate) fn move_across(&mut self, cx: &mut Cx<'_, B, R>, id: OpId, op: Op, to: Address<R>) {
         let held = self.hold(cx);
         let Lock { root, tx } = held.lock;
-        let m = Move { id, op, to, held, walk: Walk::new(Fid::default()) };
+        let m = Move { id, op, to, held, walk: Walk::new(Fid::default(), None) };
         self.ask(cx, Asking::Locked(m), root, Op::LockTree { tx }, None);
     }
 
@@ -175,7 +170,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let ask = Ask { id: m.id, above: Some(&m.held.above), ..Ask::default() };
         match self.decide(cx, &m.op, ask) {
             Ok(Decision::AskAbove(start, home)) => {
-                m.walk = Walk::new(start);
+                m.walk = Walk::new(start, None);
                 self.ask(cx, Asking::Lineage(m), home, Op::Lineage { fid: start }, None);
             }
             _ => self.decide_move(cx, m, Ok(())),
@@ -241,7 +236,7 @@ mod tests {
 
     #[test]
     fn a_walk_goes_from_set_to_set_up_to_the_root() {
-        let (mut walk, mut known) = (Walk::new(fid(1)), BTreeMap::new());
+        let (mut walk, mut known) = (Walk::new(fid(1), None), BTreeMap::new());
         let next = (fid(2), SetId(2));
         assert_eq!(walk.go_on(says(&[1, 2], Some(next)), &mut known), Step::Ask(next.0, next.1));
         assert_eq!(walk.go_on(says(&[2, 3, 4], None), &mut known), Step::Ended);
@@ -253,16 +248,16 @@ mod tests {
     fn a_walk_ends_at_the_directory_that_is_to_move() {
         let known = &mut BTreeMap::new();
         let told = || says(&[1, 2], Some((fid(2), SetId(2))));
-        assert_eq!(Walk::for_move(fid(1), Some(fid(2))).go_on(told(), known), Step::Ended);
+        assert_eq!(Walk::new(fid(1), Some(fid(2))).go_on(told(), known), Step::Ended);
         assert_eq!(known.get(&fid(1)), Some(&Vec::from([1, 2].map(fid))));
-        let other = Walk::for_move(fid(1), Some(fid(3))).go_on(told(), known);
+        let other = Walk::new(fid(1), Some(fid(3))).go_on(told(), known);
         assert_eq!(other, Step::Ask(fid(2), SetId(2)));
     }
 
     #[test]
     fn a_walk_ends_at_an_answer_to_something_else_and_at_a_loop() {
         let known = &mut BTreeMap::new();
-        let walk = || Walk::new(fid(1));
+        let walk = || Walk::new(fid(1), None);
         assert_eq!(walk().go_on(says(&[2], None), known), Step::Fails(Fail::Busy));
         assert_eq!(walk().go_on(Ok(Body::Done), known), Step::Fails(Fail::Busy));
         assert_eq!(walk().go_on(Err(Fail::BelowQuorum), known), Step::Fails(Fail::BelowQuorum));

@@ -127,12 +127,6 @@ impl Pending {
         self.dirs.get(&fid).and_then(|m| m.holder)
     }
 
-    /// A directory was met that is marked, and not to move.
-    pub(crate) fn found_at_rest(&mut self, now: Duration, fid: Fid) {
-        self.forget_file(fid);
-        self.found(now, fid);
-    }
-
     /// Those whose transaction should be over and about which nobody asks yet; now somebody does.
     pub(crate) fn ask_about(&mut self, now: Duration, age: Duration) -> Vec<(Fid, Option<OpId>)> {
         let due = self.dirs.iter_mut().filter(|(_, m)| !m.asking && now >= m.since + age);

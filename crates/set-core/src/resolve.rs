@@ -54,7 +54,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         resolve: Resolve,
         answer: Result<Body, Fail>,
     ) {
-        let Resolve { home, fid, tx } = resolve;
+        let Resolve { home, fid, .. } = resolve;
         let keep = match answer {
             Ok(_) => true,
             Err(Fail::Errno { errno }) if errno == Errno::ENOENT.0 => false,
@@ -67,6 +67,11 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             // It may have moved to where it is, and not on disk.
             return self.ask(cx, Asking::KeptOnDisk(resolve), home, Op::SyncFs, None);
         }
+        self.end_as_checked(cx, resolve, keep);
+    }
+
+    fn end_as_checked(&mut self, cx: &mut Cx<'_, B, R>, resolve: Resolve, keep: bool) {
+        let Resolve { home, fid, tx } = resolve;
         self.ask(cx, Asking::Ended(resolve), home, Op::EndTransaction { fid, tx, keep }, None);
     }
 
@@ -76,14 +81,10 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         resolve: Resolve,
         answer: Result<Body, Fail>,
     ) {
-        let Resolve { home, fid, tx } = resolve;
         match answer {
-            Ok(_) => {
-                let end = Op::EndTransaction { fid, tx, keep: true };
-                self.ask(cx, Asking::Ended(resolve), home, end, None);
-            }
+            Ok(_) => self.end_as_checked(cx, resolve, true),
             Err(fail) => {
-                tracing::debug!("bring to disk where {fid} is: {fail:?}");
+                tracing::debug!("bring to disk where {} is: {fail:?}", resolve.fid);
                 self.stop_asking(&resolve);
             }
         }

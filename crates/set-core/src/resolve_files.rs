@@ -42,13 +42,10 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         }
         self.look_for_marks(cx.at.now);
         for fid in self.pending.ask_about_files(cx.at.now, OLD) {
-            if self.brick.is_pending(fid) != Ok(true) {
-                self.pending.forget_file(fid);
-                continue;
-            }
             if !self.waits_for_names(cx.at.now, fid) {
-                // A directory that has left, or was never to move.
-                self.pending.found_at_rest(cx.at.now, fid);
+                self.pending.forget_file(fid);
+                // A directory may have left, and its mark be there still.
+                self.find_marked(cx.at.now, fid);
                 continue;
             }
             if self.send_leaver(cx, fid) {

@@ -1,11 +1,10 @@
 //! Directories on other sets, told as scripts. Set 2 has all the room.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that fails says where")]
 
-use crate::common::brick::{Memory, ROOT};
-use crate::common::{Rig, create, name};
-use ids::{Epoch, Fid, Lsn, SetId, Time};
+use crate::common::brick::{Memory, ROOT, dir};
+use crate::common::{Rig, answer, create, name};
+use ids::{Epoch, Fid, Lsn, SetId};
 use namespace::placement::SetRoom;
-use set_core::Input;
 use std::time::Duration;
 use wire::op::Node;
 use wire::{Attr, Body, Errno, Fail, Op};
@@ -22,18 +21,7 @@ fn rig() -> Rig {
 }
 
 fn attr() -> Body {
-    let t = Time::default();
-    let (uid, gid, nlink, rdev, size, blocks) = (0, 0, 2, 0, 0, 0);
-    let mode = 0o040_755;
-    let home = SetId(2);
-    let (atime, mtime, ctime) = (t, t, t);
-    Body::Attr {
-        attr: Attr { fid: THERE, home, mode, uid, gid, nlink, rdev, size, blocks, atime, mtime, ctime },
-    }
-}
-
-fn answer(rig: &mut Rig, id: u64, answer: Result<Body, Fail>) -> Vec<String> {
-    rig.step(Input::Answered(id, answer))
+    Body::Attr { attr: Attr { home: SetId(2), ..dir(THERE) } }
 }
 
 #[test]

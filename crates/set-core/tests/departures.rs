@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that fails says where")]
 
 use crate::common::brick::{Memory, ROOT};
-use crate::common::{self, ME, Rig, name};
+use crate::common::{self, ME, Rig, answer, done, name};
 use ids::{Epoch, Fid, Lsn, OpId, SessionId, SetId, Time};
 use set_core::{Departed, FileMove, Input, Output, RebalanceSettings, RebalanceState, Settings};
 use std::time::Duration;
@@ -37,14 +37,6 @@ fn copy() -> Result<Body, Fail> {
     Ok(Body::Attr {
         attr: Attr { fid, home, mode, uid, gid, nlink, rdev, size, blocks, atime, mtime, ctime },
     })
-}
-
-fn answer(rig: &mut Rig, id: u64, answer: Result<Body, Fail>) -> Vec<String> {
-    rig.step(Input::Answered(id, answer))
-}
-
-fn done(rig: &mut Rig, id: u64) -> Vec<String> {
-    answer(rig, id, Ok(Body::Done))
 }
 
 fn begin(rig: &mut Rig) -> Vec<String> {

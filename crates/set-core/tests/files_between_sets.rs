@@ -2,8 +2,8 @@
 //! file.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that fails says where")]
 
-use crate::common::brick::{Memory, ROOT};
-use crate::common::{self, Rig, create, name};
+use crate::common::brick::{Memory, ROOT, dir};
+use crate::common::{self, Rig, answer, asked, create, done, errno, name};
 use ids::{Epoch, Fid, Lsn, OpId, SessionId, SetId, Time};
 use set_core::{Input, Pending};
 use std::time::Duration;
@@ -40,25 +40,7 @@ fn rig() -> Rig {
 }
 
 fn agreed(fid: Fid) -> Result<Body, Fail> {
-    let t = Time::default();
-    let (uid, gid, nlink, rdev, size, blocks) = (0, 0, 1, 0, 0, 0);
-    let (mode, home) = (0o100_644, THERE);
-    let (atime, mtime, ctime) = (t, t, t);
-    Ok(Body::Attr {
-        attr: Attr { fid, home, mode, uid, gid, nlink, rdev, size, blocks, atime, mtime, ctime },
-    })
-}
-
-fn errno(e: Errno) -> Result<Body, Fail> {
-    Err(Fail::Errno { errno: e.0 })
-}
-
-fn answer(rig: &mut Rig, id: u64, answer: Result<Body, Fail>) -> Vec<String> {
-    rig.step(Input::Answered(id, answer))
-}
-
-fn done(rig: &mut Rig, id: u64) -> Vec<String> {
-    answer(rig, id, Ok(Body::Done))
+    Ok(Body::Attr { attr: Attr { home: THERE, mode: 0o100_644, nlink: 1, ..dir(fid) } })
 }
 
 fn move_in(to: &str) -> Op {
@@ -536,13 +518,6 @@ fn the_end_of_a_transaction_ends_its_mark_only() {
         let found = rig.ask(7, Op::GetAttr { fid: OWN });
         assert_eq!(found, ["reply 1: attr 1.1.40 for 250 ms"]);
     }
-}
-
-/// What a mark's primary asks when the coordinator has said nothing.
-fn asked(rig: &mut Rig) -> Vec<String> {
-    rig.now += Duration::from_secs(4);
-    let outputs = rig.step(Input::Maintenance);
-    outputs.into_iter().filter(|l| l.starts_with("ask")).collect()
 }
 
 #[test]

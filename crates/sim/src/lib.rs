@@ -65,7 +65,7 @@ pub enum Family {
     Members,
     /// No fault: files that move to other sets.
     Moves,
-    /// No fault: clients rename directories from one set's to another's more often than all else.
+    /// No fault: clients often rename directories from one set's to another's.
     Directories,
 }
 

@@ -12,7 +12,7 @@ use wire::op::{Node, SetAttr, SetTime, rename_flags};
 use wire::{Body, Name, Op};
 
 /// A name, as its directory, the set of that, and the name in it.
-type Stub = (Fid, SetId, Name);
+type Named = (Fid, SetId, Name);
 
 /// Objects that a client remembers, of each kind.
 const REMEMBERED: usize = 8;
@@ -40,9 +40,9 @@ pub(crate) struct Workload {
     links: Vec<Object>,
     open: Vec<Object>,
     /// Names of files in directories of other sets than the file's: the directory, its set, the name.
-    stubs: Vec<Stub>,
+    stubs: Vec<Named>,
     /// Names of directories in directories of the same set.
-    own_dirs: Vec<Stub>,
+    own_dirs: Vec<Named>,
     /// The byte that its next write is full of.
     byte: u8,
     /// Bytes of its largest writes.
@@ -102,24 +102,17 @@ impl Workload {
     }
 
     /// The two last names of one set that led to files of other sets.
-    fn two_stubs(&self) -> Option<(Stub, Stub)> {
+    fn two_stubs(&self) -> Option<(Named, Named)> {
         let last = self.stubs.last()?;
         let other = self.stubs.iter().rev().find(|stub| stub.1 == last.1 && *stub != last)?;
         Some((other.clone(), last.clone()))
     }
 
-    fn learn_stub(&mut self, dir: Fid, home: SetId, name: &Name) {
-        if self.stubs.len() >= REMEMBERED {
-            self.stubs.remove(0);
+    fn remember_name(list: &mut Vec<Named>, dir: Fid, home: SetId, name: &Name) {
+        if list.len() >= REMEMBERED {
+            list.remove(0);
         }
-        self.stubs.push((dir, home, name.clone()));
-    }
-
-    fn learn_own_dir(&mut self, dir: Fid, home: SetId, name: &Name) {
-        if self.own_dirs.len() >= REMEMBERED {
-            self.own_dirs.remove(0);
-        }
-        self.own_dirs.push((dir, home, name.clone()));
+        list.push((dir, home, name.clone()));
     }
 
     /// A directory that goes to a directory of another set, if the client knows of both.
@@ -337,13 +330,13 @@ impl World {
         let work = &mut self.clients[c].work;
         match (&record.op, &body) {
             (Op::MoveIn { to_parent: dir, to_name: name, .. } | Op::LinkIn { parent: dir, name, .. }, _) => {
-                work.learn_stub(*dir, record.set, name);
+                Workload::remember_name(&mut work.stubs, *dir, record.set, name);
             }
             (op, Body::Attr { attr }) => {
                 if let Op::Create { parent, name, .. } | Op::Lookup { parent, name } = op
                     && (attr.home, attr.mode & KIND) == (record.set, DIRECTORY)
                 {
-                    work.learn_own_dir(*parent, record.set, name);
+                    Workload::remember_name(&mut work.own_dirs, *parent, record.set, name);
                 }
                 if matches!(op, Op::Create { open: true, .. } | Op::Open { .. }) {
                     work.opened(attr.fid, attr.home);
@@ -351,7 +344,7 @@ impl World {
                 work.learn(attr.fid, attr.home, attr.mode);
             }
             (Op::Lookup { parent, name }, Body::Elsewhere { kind, fid, home }) if *kind != DIRECTORY => {
-                work.learn_stub(*parent, record.set, name);
+                Workload::remember_name(&mut work.stubs, *parent, record.set, name);
                 work.learn(*fid, *home, *kind);
             }
             (_, Body::Elsewhere { fid, home, kind }) => work.learn(*fid, *home, *kind),

@@ -84,7 +84,8 @@ pub(crate) enum Work {
     Sums,
 }
 
-fn dir(fid: Fid) -> Attr {
+/// What a directory of this set is like.
+pub(crate) fn dir(fid: Fid) -> Attr {
     let time = Time::default();
     Attr {
         fid,

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use wire::op::Node;
 use wire::peer::{PeerBody, PeerMessage};
-use wire::{Attr, Body, Call, Fail, Name, Op, Reply, User, Wire};
+use wire::{Attr, Body, Call, Errno, Fail, Name, Op, Reply, User, Wire};
 
 pub(crate) const ME: BrickId = BrickId(1);
 
@@ -301,6 +301,26 @@ impl Memory {
     }
 }
 
+/// Another set answers.
+pub(crate) fn answer(rig: &mut Rig, id: u64, answer: Result<Body, Fail>) -> Vec<String> {
+    rig.step(Input::Answered(id, answer))
+}
+
+pub(crate) fn done(rig: &mut Rig, id: u64) -> Vec<String> {
+    answer(rig, id, Ok(Body::Done))
+}
+
+pub(crate) fn errno(e: Errno) -> Result<Body, Fail> {
+    Err(Fail::Errno { errno: e.0 })
+}
+
+/// What a mark's primary asks when the coordinator has said nothing.
+pub(crate) fn asked(rig: &mut Rig) -> Vec<String> {
+    rig.now += Duration::from_secs(4);
+    let outputs = rig.step(Input::Maintenance);
+    outputs.into_iter().filter(|l| l.starts_with("ask")).collect()
+}
+
 pub(crate) fn create(s: &str, node: Node) -> Op {
     Op::Create { parent: ROOT, name: name(s), node, mode: 0o755, umask: 0, uid: 0, gid: 0, open: false }
 }
@@ -316,7 +336,7 @@ fn line(output: Output<Work, To>) -> String {
                 }
                 Ok(body) => format!("{body:?}").to_lowercase(),
                 Err(Fail::Errno { errno }) => {
-                    wire::Errno(errno).to_string().split(" (").next().unwrap_or_default().to_owned()
+                    Errno(errno).to_string().split(" (").next().unwrap_or_default().to_owned()
                 }
                 Err(fail) => format!("{fail:?}").to_lowercase(),
             };
