@@ -154,9 +154,9 @@ impl Brick {
             | Change::Redirect { .. }
             | Change::ComeHome { .. } => self.travel(change, version),
             Change::MoveOut { .. } => self.move_out(change),
-            Change::PrepareRmdir { fid } | Change::EndTransaction { keep: true, fid } => {
-                self.load(*fid).map(|_| ())
-            }
+            Change::MoveOn { .. } => self.move_on(change),
+            Change::PrepareRmdir { fid } => self.prepare_rmdir(*fid),
+            Change::EndTransaction { keep: true, fid } => self.load(*fid).map(|_| ()),
             Change::EndTransaction { keep: false, fid } => self.remove_prepared(*fid),
             Change::Relocate { fid, path, name } => self.relocate(*fid, path, name, version),
             Change::Touch { .. } | Change::Partial { .. } => self.keep_times_of(&change.touched()),

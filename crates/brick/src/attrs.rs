@@ -77,7 +77,7 @@ impl Brick {
             };
             let stat = open.stat()?;
             self.keep_node(Node::new(tag, stat))?;
-            if tag.flags & PENDING != 0 && !open.is_dir() {
+            if tag.flags & PENDING != 0 && (!open.is_dir() || tag.home != self.identity.set) {
                 self.end_known_mark(fid, &open)?;
             }
         }

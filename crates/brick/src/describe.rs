@@ -14,7 +14,8 @@ use wire::{Errno, Name};
 const MAX_DEPTH: usize = wire::limits::DEPTH_MAX;
 
 impl Brick {
-    /// What an object of this set is like, or a stub, which may be marked; `None` if there is none such here.
+    /// What an object of this set is like, or a stub or a directory of another set that is an entry here, either of which may be
+    /// marked; `None` if there is none such here.
     ///
     /// # Errors
     /// The kernel's.
@@ -27,7 +28,10 @@ impl Brick {
             Err(e) => return Err(e),
         };
         if attr.home != set && attr.is_dir() {
-            return Ok(None);
+            let above = self.location(fid)?.parent;
+            if !above.map_or(Ok(false), |above| self.is_own_dir(above))? {
+                return Ok(None);
+            }
         }
         let open = self.open_fid(fid)?;
         let mut xattrs = Vec::new();
@@ -36,7 +40,7 @@ impl Brick {
                 xattrs.push((name, Blob(value)));
             }
         }
-        let place = if attr.is_dir() { self.foreign_place(fid)? } else { None };
+        let place = if attr.is_dir() && attr.home == set { self.foreign_place(fid)? } else { None };
         Ok(Some(Object { attr, version, flags, xattrs, place }))
     }
 

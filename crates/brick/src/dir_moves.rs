@@ -4,10 +4,14 @@
 //! was the mark is that of a move that may come about or not. When the other set has the entry the directory goes to lost+found:
 //! there the intent says which entry leads to it, as it does beside every directory there, and the mark is that of a directory
 //! whose entry has just been made. The other set gets a copy.
+//!
+//! Of a directory whose entry was another set's the place says nothing: there the intent does not say any more which entry it is
+//! to leave when it has left that. What that set has, a copy, is marked as a stub is, and goes.
 
-use crate::far_entry::write_kept;
+use crate::far_entry::{intent, kept_entry, write_kept};
 use crate::folders::hidden_name;
 use crate::making::NewObject;
+use crate::object::OpenObject;
 use crate::open::Brick;
 use crate::stubs::Who;
 use crate::tree::At;
@@ -26,10 +30,19 @@ fn meant(change: &Change) -> Option<(Fid, EntryName, Intent)> {
 }
 
 impl Brick {
-    /// What the mark of a directory of this set means, if it is to move and has not.
+    /// What the mark of a directory of this set means, if it is to move and has not; or that of a copy, which is to go.
     pub(crate) fn move_of(&mut self, fid: Fid) -> Result<Option<Intent>, Errno> {
         let Some((intent, _)) = self.open_fid(fid)?.intent()? else { return Ok(None) };
+        let own = self.identity.set;
+        if self.load(fid)?.tag().home != own {
+            return Ok(Some(intent));
+        }
         let Some(drop) = &intent.drop else { return Ok(None) };
+        if drop.dir.set != own {
+            let at = self.location(fid)?.parent;
+            let home = at.map_or(Ok(false), |parent| self.is_own_dir(parent))?;
+            return Ok((!home).then_some(intent));
+        }
         let there = match self.leads_to(drop, fid) {
             Err(Errno::ESTALE | Errno::ENOENT) => false,
             other => other?,
@@ -58,6 +71,84 @@ impl Brick {
         Ok(())
     }
 
+    /// [`Change::MoveOn`].
+    pub(crate) fn move_on(&mut self, change: &Change) -> Result<(), Errno> {
+        let Change::MoveOn { fid, tx, to, to_dir, to_name, .. } = change else { return Err(Errno::EINVAL) };
+        let fid = *fid;
+        let open = self.loaded(fid)?;
+        let add = Some(EntryName { dir: *to_dir, name: to_name.clone() });
+        let kept = Intent { tx: *tx, coordinator: *to, drop: None, add };
+        if open.whole_xattr(INTENT.as_bytes())? != Some(encode_intent(&kept))
+            && !write_kept(&open, &kept, (&self.path, fid))?
+        {
+            return Err(Errno::ENOSPC);
+        }
+        let at = self.location(fid)?;
+        let Some(parent) = at.parent else { return Ok(()) };
+        self.keep_times_of(&[parent])?;
+        self.folders.lost_found().receive(&at.dir, &at.name, fid)?;
+        self.shared.fresh().moved(fid, self.journal.last().lsn);
+        self.invalidate_attrs(fid);
+        self.left(parent, &at.name);
+        Ok(())
+    }
+
+    /// The entry of another set's directory goes, as it has one of a third set: so does the copy, or it waits in lost+found with
+    /// what hangs on it. That is on disk at once: the directory may come back here, and then nothing of this one must. And the
+    /// end of its mark, which is noted after that, is never there without it.
+    pub(crate) fn drop_copy(&mut self, dir: &OpenObject, name: &[u8], fid: Fid) -> Result<(), Errno> {
+        match dir.remove_dir(name) {
+            Ok(()) => self.forget(fid),
+            Err(Errno::ENOTEMPTY | Errno::EEXIST) => {
+                self.folders.lost_found().receive(dir, name, fid)?;
+                self.folders.lost_found().sync()?;
+                self.invalidate_attrs(fid);
+            }
+            Err(e) => return Err(e),
+        }
+        dir.sync()
+    }
+
+    /// [`Change::PrepareRmdir`]: what is beside the directory of an earlier transaction, which had it move and came to nothing, says
+    /// only which entry leads to it.
+    pub(crate) fn prepare_rmdir(&mut self, fid: Fid) -> Result<(), Errno> {
+        let open = self.loaded(fid)?;
+        let own = self.identity.set;
+        let given_up = |(intent, _): &(Intent, _)| intent.drop.as_ref().is_some_and(|drop| drop.dir.set != own);
+        if !open.intent()?.as_ref().is_some_and(given_up) {
+            return Ok(());
+        }
+        let Some((owner, place)) = kept_entry(&open, own)? else { return Ok(()) };
+        open.set_xattr(INTENT.as_bytes(), &encode_intent(&intent(owner, place.dir, &place.name)))
+    }
+
+    /// A directory of this set comes back to an entry of its own set.
+    fn enter_own(
+        &mut self,
+        (parent, name): (Fid, &[u8]),
+        fid: Fid,
+        replaced: Option<(Fid, bool)>,
+    ) -> Result<(), Errno> {
+        if !self.is_known(fid)? {
+            return Err(Errno::EIO);
+        }
+        match (self.find(parent, name)?, replaced) {
+            (At::Entry(e), _) if e.fid == fid && self.progress.is_replaying() => return Ok(()),
+            (At::Entry(e), Some((out, _))) if e.fid == out => {
+                self.progress.begins();
+                return self.put_copy_over((parent, name), fid, out);
+            }
+            (At::Free, Some(_)) if !self.progress.is_replaying() => {
+                return self.diverged(parent, name, At::Free);
+            }
+            (At::Free, _) => {}
+            (At::Unknown, _) => self.quarantine(parent, name)?,
+            (other, _) => return self.diverged(parent, name, other),
+        }
+        self.progress.begins();
+        self.bring_copy(fid, parent, name)
+    }
+
     /// [`Change::Enter`] of a directory: the entry is a copy of it. There may be one already, above directories of this set that
     /// lie beneath it: that one comes here.
     pub(crate) fn enter_copy(
@@ -68,6 +159,10 @@ impl Brick {
         (version, time): (Version, Time),
     ) -> Result<(), Errno> {
         let name = name.as_bytes();
+        if home == self.identity.set {
+            self.progress.begins_later();
+            return self.enter_own((parent, name), fid, replaced);
+        }
         let (node, flags) = (&Node::Dir, 0);
         let what = NewObject { fid, home, node, mode: 0o755, uid: 0, gid: 0, time, flags, version };
         self.progress.begins_later();

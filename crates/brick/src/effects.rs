@@ -25,6 +25,7 @@ pub(crate) fn effects(change: &Change) -> Vec<(Fid, Effect)> {
         }
         Change::Rmdir { parent, time, .. } => vec![(*parent, entries(time))],
         Change::MoveOut { parent, fid, time, .. } => vec![(*parent, entries(time)), (*fid, c(time))],
+        Change::MoveOn { fid, time, .. } => vec![(*fid, c(time))],
         Change::Rename { parent, fid, to_parent, replaced, time, .. } => {
             let mut v = vec![(*parent, entries(time)), (*fid, c(time))];
             if to_parent != parent {
@@ -47,9 +48,10 @@ pub(crate) fn effects(change: &Change) -> Vec<(Fid, Effect)> {
         Change::Write { fid, time, .. } | Change::Fallocate { fid, time, .. } => vec![(*fid, m(time))],
         Change::CopyRange { to, time, .. } => vec![(*to, m(time))],
         Change::SetXattr { fid, time, .. } | Change::RemoveXattr { fid, time, .. } => vec![(*fid, c(time))],
-        Change::PrepareFile { fid, .. } | Change::PrepareLeave { fid, .. } | Change::Leave { fid, .. } => {
-            vec![(*fid, Effect { set: PENDING, ..Effect::default() })]
-        }
+        Change::PrepareFile { fid, .. }
+        | Change::PrepareLeave { fid, .. }
+        | Change::Leave { fid, .. }
+        | Change::PrepareRmdir { fid } => vec![(*fid, Effect { set: PENDING, ..Effect::default() })],
         Change::EndFile { fid, drop, add, orphan, time } => {
             let mut dirs: Vec<Fid> = drop.iter().chain(add).map(|place| place.dir).collect();
             dirs.dedup();
@@ -68,7 +70,6 @@ pub(crate) fn effects(change: &Change) -> Vec<(Fid, Effect)> {
         | Change::EndCopy { .. }
         | Change::ComeHome { .. }
         | Change::Redirect { .. } => effects_of_names(change),
-        Change::PrepareRmdir { fid } => vec![(*fid, Effect { set: PENDING, ..Effect::default() })],
         Change::EndTransaction { fid, keep: true } => {
             vec![(*fid, Effect { clear: PENDING, ..Effect::default() })]
         }

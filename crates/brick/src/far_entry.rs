@@ -2,8 +2,9 @@
 //!
 //! A directory that lives on another set than its parent hangs at its path, beneath a copy of the parent, and that says
 //! which set has the entry that leads to it. In lost+found nothing does: there the entry is kept in an attribute beside the
-//! directory. The entry may be renamed on its set, but does not leave it (docs/design/0005): so what is kept stays right about
-//! the set, also when the directory has its place again.
+//! directory. A rename on its set is told to nobody (docs/design/0005): so what is kept is right about the set, also when the
+//! directory has its place again, and perhaps not about the name. When the entry moves to another set that one is kept, whatever
+//! the directory hangs on then (docs/design/0019).
 
 use crate::object::OpenObject;
 use crate::open::Brick;
@@ -22,10 +23,14 @@ pub(crate) fn intent(coordinator: SetId, dir: Fid, name: &Name) -> Intent {
     Intent { tx: OpId::default(), coordinator, drop: None, add }
 }
 
-/// What is kept beside a directory.
-pub(crate) fn kept_entry(of: &OpenObject) -> Result<Option<(SetId, EntryName)>, Errno> {
-    let Some((Intent { coordinator, add, .. }, _)) = of.intent()? else { return Ok(None) };
-    Ok(add.map(|place| (coordinator, place)))
+/// What is kept beside a directory. As long as it says which entry of another set the directory is to leave that one counts; if
+/// it is one of `own`, the directory has left it.
+pub(crate) fn kept_entry(of: &OpenObject, own: SetId) -> Result<Option<(SetId, EntryName)>, Errno> {
+    let Some((Intent { coordinator, drop, add, .. }, _)) = of.intent()? else { return Ok(None) };
+    Ok(match drop.filter(|drop| drop.dir.set != own) {
+        Some(drop) => Some((drop.dir.set, drop)),
+        None => add.map(|place| (coordinator, place)),
+    })
 }
 
 /// Keeps an entry beside the directory that it leads to. `at`: the brick, and which directory that is. False if there is no room.
@@ -48,8 +53,25 @@ impl Brick {
         if owner == own || self.load(fid)?.tag().home != own || !self.open_fid(fid)?.is_dir() {
             return Ok(true);
         }
+        let open = self.open_fid(fid)?;
+        let moves = |(intent, _): (Intent, _)| intent.drop.is_some_and(|drop| drop.dir.set != own);
+        if open.intent()?.is_some_and(moves) || self.kept_elsewhere(fid, owner)?.is_some() {
+            // Its entry has moved, or is to move: no place says so.
+            return open.sync().map(|()| true);
+        }
         let name = Name::new(name).map_err(|_| Errno::EIO)?;
         self.write_entry(fid, &intent(owner, parent, &name))
+    }
+
+    /// What is kept beside a directory of this set that hangs on one of set `above`, if its entry is another set's by now.
+    pub(crate) fn kept_elsewhere(
+        &mut self,
+        fid: Fid,
+        above: SetId,
+    ) -> Result<Option<(SetId, EntryName)>, Errno> {
+        let own = self.identity.set;
+        let kept = kept_entry(&self.open_fid(fid)?, own)?;
+        Ok(kept.filter(|(owner, _)| *owner != above && *owner != own))
     }
 
     /// A directory of this set lies in lost+found instead of here.
@@ -101,7 +123,8 @@ impl Brick {
     /// Where a directory that lies in lost+found would hang.
     pub(crate) fn kept_location(&mut self, fid: Fid) -> Result<DirLocation, Errno> {
         let home = self.load(fid)?.tag().home;
-        let (parent_home, place) = kept_entry(&self.open_fid(fid)?)?.ok_or(Errno::ESTALE)?;
+        let own = self.identity.set;
+        let (parent_home, place) = kept_entry(&self.open_fid(fid)?, own)?.ok_or(Errno::ESTALE)?;
         Ok(DirLocation { home, parent: place.dir, parent_home, name: place.name })
     }
 }

@@ -64,7 +64,11 @@ impl Brick {
         let parent = self.dir_of_name(dir, name)?;
         let stat = parent.stat_at(name)?;
         let dir_kind = stat.mode & S_IFMT == S_IFDIR;
-        if !dir_kind && (stat.nlink > 1 || self.is_double(&parent, name, fid)?) {
+        let own = self.identity.set;
+        if dir_kind && self.load(fid)?.tag().home != own {
+            // Its entry may be another set's by now, and directories of this set lie in it.
+            self.drop_copy(&parent, name, fid)?;
+        } else if !dir_kind && (stat.nlink > 1 || self.is_double(&parent, name, fid)?) {
             parent.unlink(name)?;
         } else {
             // What the other brick keeps without a name stays here as well.
@@ -133,7 +137,7 @@ impl Brick {
             version: Version::default(),
         };
         self.create(dir, name, &new_object)?;
-        Ok(own.then_some(Made { fid: e.fid, dir: e.kind == S_IFDIR }))
+        Ok(Some(Made { fid: e.fid, dir: own && e.kind == S_IFDIR }))
     }
 
     /// Directory `fid` is to come into `dir`, which may lie beneath it here: then `dir` is moved to the heal trash until

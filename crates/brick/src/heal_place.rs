@@ -29,24 +29,33 @@ impl Brick {
             self.claim(parent, name.as_bytes(), what.fid)?;
             return self.create(parent, name.as_bytes(), what);
         }
-        self.move_as_there(what.fid, parent, name)
+        if self.move_as_there(what.fid, parent, name)? {
+            return Ok(());
+        }
+        // It serves anywhere, but not as an entry that it has left: who compares that directory would remove it.
+        let above = self.location(what.fid)?.parent;
+        if above.map_or(Ok(false), |above| self.is_own_dir(above))? {
+            self.move_to_lost_found(what.fid)?;
+            self.keep_path(path, name, what.fid)?;
+        }
+        Ok(())
     }
 
-    /// Moves a directory to where the primary has it.
-    fn move_as_there(&mut self, fid: Fid, parent: Fid, name: &Name) -> Result<(), Errno> {
+    /// Moves a directory to where the primary has it. False if it has to stay where it is.
+    fn move_as_there(&mut self, fid: Fid, parent: Fid, name: &Name) -> Result<bool, Errno> {
         let from = self.location(fid)?;
         if self.is_there(&from, parent, name.as_bytes())? {
-            return Ok(());
+            return Ok(true);
         }
         self.keep_times_of(from.parent.as_slice())?;
         self.claim(parent, name.as_bytes(), fid)?;
         match self.move_copy(fid, parent, name.as_bytes()) {
-            // Copies of other sets' directories lie here as they no longer do there. It serves where it is.
+            // Copies of other sets' directories lie here as they no longer do there.
             Err(Errno::EINVAL) => {
-                tracing::warn!(brick = %self.path.display(), %fid, "a directory's path lies beneath itself: it stays where it is");
-                Ok(())
+                tracing::warn!(brick = %self.path.display(), %fid, "a directory's path lies beneath itself: it cannot come there");
+                Ok(false)
             }
-            other => other,
+            other => other.map(|()| true),
         }
     }
 
@@ -84,7 +93,7 @@ impl Brick {
         if from.parent.is_some_and(|at| self.is_own_dir(at) != Ok(false)) || self.is_own_dir(parent)? {
             return Ok(());
         }
-        self.move_as_there(copy.fid, parent, &copy.name)
+        self.move_as_there(copy.fid, parent, &copy.name).map(drop)
     }
 
     /// Frees a name for `fid`.

@@ -200,6 +200,10 @@ fn changed_since(root: &OpenObject, set: SetId, time: Time, known: Option<&Index
             if may_be_stale(root, &copy, (tag.fid, set), changed)? {
                 found.objects.push(tag.fid.names());
             }
+            // Of an entry the mark may be there without its record, or the other way round.
+            if changed && tag_of(seen.dir)?.is_some_and(|above| above.home == set) {
+                found.objects.push(tag.fid);
+            }
         }
         if seen.stat.ctime.sec >= from || known.map_or(Ok(false), made)? {
             if tag.home == set {

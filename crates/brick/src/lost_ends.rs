@@ -6,6 +6,7 @@
 use crate::error::OpenError;
 use crate::open::{Brick, Site};
 use crate::recover::given;
+use disk_format::Tag;
 use disk_format::tag::{INTENT, PENDING, encode_intent};
 use ids::{Fid, Lsn};
 use wire::op::{EntryName, Intent};
@@ -57,7 +58,10 @@ impl Brick {
                 Err(Errno::ESTALE | Errno::ENOENT) => continue,
                 other => other?,
             };
-            if open.is_dir() || open.tag()?.is_none_or(|t| t.flags & PENDING == 0) {
+            let own = self.identity.set;
+            // What is beside a directory of this set is of another kind.
+            let waits = |tag: Tag| tag.flags & PENDING != 0 && (!open.is_dir() || tag.home != own);
+            if !open.tag()?.is_some_and(waits) {
                 continue;
             }
             if let Some((intent, Some(at))) = open.intent()?

@@ -11,6 +11,7 @@ use disk_format::tag::ORPHAN;
 use file_system::{FileSystem, Host};
 use ids::{Fid, SetId};
 use std::path::{Path, PathBuf};
+use wire::op::EntryName;
 use wire::peer::Stamp;
 use wire::{Errno, Name};
 
@@ -29,7 +30,7 @@ pub struct DirLocation {
 
 impl Brick {
     /// Where a directory hangs in this brick's tree; a copy of another set's directory will do. One of this set that lies in
-    /// lost+found is where its entry is.
+    /// lost+found is where its entry is, and so is one whose entry has moved to another set than it hangs on.
     ///
     /// # Errors
     /// `ESTALE` if it is not here, or lies in lost+found and its entry is not known.
@@ -38,6 +39,14 @@ impl Brick {
         let at = self.location(fid)?;
         let Some(parent) = at.parent else { return self.kept_location(fid) };
         let parent_home = self.load(parent)?.tag().home;
+        let own = self.identity.set;
+        if home == own
+            && parent_home != own
+            && let Some((parent_home, EntryName { dir: parent, name })) =
+                self.kept_elsewhere(fid, parent_home)?
+        {
+            return Ok(DirLocation { home, parent, parent_home, name });
+        }
         let name = Name::new(&at.name).map_err(|_| Errno::ESTALE)?;
         Ok(DirLocation { home, parent, parent_home, name })
     }

@@ -263,7 +263,11 @@ impl Brick {
             return self.diverged(drop.dir, drop.name.as_bytes(), found);
         }
         let dir = self.dir_of_name(drop.dir, drop.name.as_bytes())?;
-        self.push_out(&dir, drop.name.as_bytes(), fid, orphan)?;
+        if self.open_fid(fid)?.is_dir() {
+            self.drop_copy(&dir, drop.name.as_bytes(), fid)?;
+        } else {
+            self.push_out(&dir, drop.name.as_bytes(), fid, orphan)?;
+        }
         self.left(drop.dir, drop.name.as_bytes());
         Ok(())
     }

@@ -331,7 +331,8 @@ impl TreeState for Brick {
                 if self.load(fid)?.tag().home != own {
                     return Err(Errno::ESTALE);
                 }
-                lineage.other = Some((fid, above.1));
+                let moved = self.kept_elsewhere(fid, above.1)?;
+                lineage.other = Some((fid, moved.map_or(above.1, |(owner, _)| owner)));
                 break;
             }
             fid = above.0;

@@ -51,12 +51,16 @@ fn may_ask(r: &Record, set: SetId, records: &[Record]) -> bool {
         Op::Create { node: Node::Dir, .. } | Op::Rmdir { .. } => true,
         Op::Unlink { .. } | Op::Rename { .. } | Op::MoveIn { .. } => {
             let replaces = matches!(r.op, Op::Rename { .. });
-            let dir = |o: &Record| matches!(o.op, Op::Create { node: Node::Dir, .. }) && o.set == r.set;
+            let from = came_from(&r.op);
+            let dir = |o: &Record| {
+                let made = matches!(o.op, Op::Create { node: Node::Dir, .. });
+                made && (replaces && o.set == r.set || from.is_some())
+            };
             let names = sets_with_names_from(set, until, records);
             let leads_there = |of: SetId| names.contains(&of);
-            replaces && records.iter().any(|o| o.begun <= until && dir(o))
+            records.iter().any(|o| o.begun <= until && dir(o))
                 || leads_there(r.set)
-                || came_from(&r.op).is_some_and(leads_there)
+                || from.is_some_and(leads_there)
         }
         _ => false,
     }

@@ -298,14 +298,12 @@ fn rmdir(view: &mut dyn TreeState, cx: &Context<'_>, parent: Fid, name: &Name) -
         check_unmarked(view, entry)?;
         return Err(Errno::ENOTDIR);
     }
-    if entry.home != cx.set {
-        // `placed` says that the other set has agreed.
-        if cx.placed != Some((entry.home, entry.fid)) {
-            return Ok(Decision::RemoveElsewhere(entry));
-        }
-    } else {
-        check_unmarked(view, entry)?;
+    check_unmarked(view, entry)?;
+    if entry.home == cx.set {
         is_empty(view, cx, entry.fid)?;
+    } else if cx.placed != Some((entry.home, entry.fid)) {
+        // `placed` says that the other set has agreed.
+        return Ok(Decision::RemoveElsewhere(entry));
     }
     let time = touch(&dir, cx.now);
     Ok(Decision::Change(Change::Rmdir { parent, name: name.clone(), fid: entry.fid, time }, None))

@@ -1,10 +1,12 @@
-//! Renames of directories from their set's entries to those of another set (docs/design/0019).
+//! Renames of directories from one set's entries to those of another set (docs/design/0019).
 //!
-//! The directory stays where it is; the entry changes its set. The set that gets it decides
-//! after the directory's set has marked it, under the lock on the tree's shape if others' directories lie above: from then on nothing moves beneath the directory there, so that what lies above the
-//! new entry stays what it is while it is asked for.
+//! The directory stays where it is; the entry changes its set. The set that gets it decides after the directory's set has marked
+//! the directory, and the set that has the entry, if that is a third one, its copy; and under the lock on the tree's shape if
+//! others' directories lie above. From the mark on nothing moves beneath the directory there, so that what lies above the new
+//! entry stays what it is while it is asked for.
 
 use crate::decide::{Context, Decision, NameIn, result_fid, touch};
+use crate::files::stub_to_go;
 use crate::rename::{keeps_tree, replaced};
 use crate::tree_state::{Entry, TreeState};
 use ids::{Fid, SetId};
@@ -19,8 +21,12 @@ pub(crate) fn move_in(
     (dir, from): (&Attr, SetId),
     (into, target): (&Attr, Option<Entry>),
 ) -> Result<Decision, Errno> {
+    check_free(view, cx, dir)?;
     if dir.home != from {
-        return Err(Errno::EXDEV);
+        let need = stub_to_go(from, dir.fid, drop);
+        if !cx.agreed.contains(&need) {
+            return Ok(Decision::AskHome(need));
+        }
     }
     if target.is_some_and(|target| target.fid == dir.fid) {
         return Ok(Decision::Answer(Body::Done));
@@ -38,6 +44,20 @@ pub(crate) fn move_in(
     result_fid(fid, Change::Enter { parent, name, fid, home, kind, replaced, time })
 }
 
+/// Whether this set may have the directory as an entry. What it has of one that lives elsewhere may be marked to go still, by an
+/// earlier move; one of its own has to be marked by this one.
+fn check_free(view: &mut dyn TreeState, cx: &Context<'_>, dir: &Attr) -> Result<(), Errno> {
+    let free = if dir.home == cx.set {
+        view.intent(dir.fid)?.is_some_and(|intent| intent.tx == cx.tx)
+    } else {
+        match view.is_pending(dir.fid) {
+            Err(Errno::ESTALE | Errno::ENOENT) => true,
+            other => !other?,
+        }
+    };
+    if free { Ok(()) } else { Err(Errno::EAGAIN) }
+}
+
 /// The directory's set is asked whether it may move.
 pub(crate) fn prepare(
     view: &mut dyn TreeState,
@@ -47,13 +67,19 @@ pub(crate) fn prepare(
 ) -> Result<Decision, Errno> {
     // It is no file: nothing else is asked for it.
     let (Some(drop), Some(_)) = (&intent.drop, &intent.add) else { return Err(Errno::EPERM) };
-    if intent.coordinator == cx.set || drop.dir.is_names() {
+    if drop.dir.is_names() {
         return Err(Errno::EINVAL);
     }
     if view.is_pending(fid)? {
         return Err(Errno::EAGAIN);
     }
-    if view.entry(drop.dir, &drop.name)?.is_none_or(|e| e.fid != fid) {
+    let leads = match view.entry(drop.dir, &drop.name) {
+        // The set that has it is asked as well. What is kept beside the directory says which that is: it must not become wrong.
+        Err(Errno::ESTALE) => view.lineage(fid)?.other == Some((fid, drop.dir.set)),
+        entry if intent.coordinator != cx.set => entry?.is_some_and(|e| e.fid == fid),
+        _ => return Err(Errno::EINVAL),
+    };
+    if !leads {
         return Err(Errno::ESTALE);
     }
     result_fid(fid, Change::PrepareFile { fid, intent })
@@ -69,10 +95,20 @@ pub(crate) fn end(
 ) -> Result<Decision, Errno> {
     let Intent { tx, coordinator: to, drop, add } = intent;
     let fid = dir.fid;
+    // It has come home, and is marked until the other set has heard of it.
+    if commit && to == cx.set {
+        return Ok(Decision::Answer(Body::Done));
+    }
     let (true, Some(drop), Some(add)) = (commit, drop, add) else {
         return Ok(Decision::Change(Change::EndTransaction { fid, keep: true }, None));
     };
-    let time = touch(&view.attr(drop.dir)?, cx.now).max(touch(dir, cx.now));
     let (parent, name, to_dir, to_name) = (drop.dir, drop.name, add.dir, add.name);
+    let mut time = touch(dir, cx.now);
+    match view.attr(parent) {
+        Err(Errno::ESTALE) => {
+            return Ok(Decision::Change(Change::MoveOn { fid, tx, to, to_dir, to_name, time }, None));
+        }
+        above => time = time.max(touch(&above?, cx.now)),
+    }
     Ok(Decision::Change(Change::MoveOut { parent, name, fid, tx, to, to_dir, to_name, time }, None))
 }

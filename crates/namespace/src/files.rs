@@ -146,6 +146,10 @@ fn move_in(
     if flags & rename_flags::EXCHANGE != 0 {
         return Err(Errno::EXDEV);
     }
+    if cx.incoming.is_some_and(|moved| moved.fid == add.dir) {
+        // It is marked, and would have this wait for itself.
+        return Err(Errno::EINVAL);
+    }
     let dir = open_dir(view, add.dir)?;
     check_name(add)?;
     let target = view.entry(add.dir, add.name)?;
@@ -184,8 +188,8 @@ fn move_in(
     enter(cx, add, file, &dir, replaced)
 }
 
-/// What the set of a stub has to agree to before the file's name there goes.
-fn stub_to_go(set: SetId, fid: Fid, drop: NameIn<'_>) -> Need {
+/// What the set of a stub, or of a copy of a directory, has to agree to before its name there goes.
+pub(crate) fn stub_to_go(set: SetId, fid: Fid, drop: NameIn<'_>) -> Need {
     Need { home: set, fid: Some(fid), drop: Some(place(drop)), add: None, copy: None }
 }
 
@@ -270,12 +274,12 @@ fn is_about_a_stub(view: &mut dyn TreeState, intent: &Intent) -> bool {
     dir.is_some_and(|dir| !dir.is_names() && view.attr(dir).is_ok())
 }
 
-/// The set of a stub is asked whether it may go when the file has another name. Its home is asked how that ends, and marked
-/// already.
+/// The set of a stub, or of a copy, is asked whether it may go when the object has another name. Its home is asked how that ends,
+/// and marked already.
 fn prepare_stub(view: &mut dyn TreeState, fid: Fid, intent: Intent) -> Result<Decision, Errno> {
     let Some(drop) = &intent.drop else { return Err(Errno::EINVAL) };
     let entry = view.entry(drop.dir, &drop.name)?;
-    let leads = entry.is_some_and(|e| (e.fid, e.home) == (fid, intent.coordinator) && !e.is_dir());
+    let leads = entry.is_some_and(|e| (e.fid, e.home) == (fid, intent.coordinator));
     if !leads || view.is_pending(fid)? {
         return Err(Errno::EAGAIN);
     }
@@ -378,7 +382,7 @@ fn end_copy(
     Ok(Decision::Change(Change::EndCopy { fid, names: lacks, time }, None))
 }
 
-/// The end of a transaction about a file of another set that has a stub here: the name goes, or stays.
+/// The end of a transaction about a file of another set that has a stub here, or a directory: the name goes, or stays.
 fn end_stub(
     view: &mut dyn TreeState,
     cx: &Context<'_>,

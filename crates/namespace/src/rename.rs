@@ -125,11 +125,12 @@ pub(crate) fn keeps_tree(
     dir: Fid,
 ) -> Result<Option<(Fid, SetId)>, Errno> {
     let lineage = view.lineage(dir)?;
-    if lineage.own.contains(&moved) {
-        return Err(Errno::EINVAL);
-    }
-    // One of them is to move, to where something may be that this rename would bring beneath it.
     for above in &lineage.own {
+        if *above == moved {
+            return Err(Errno::EINVAL);
+        }
+        // It is to move, to where something may be that this rename would bring beneath it, or has moved: what is above it here is
+        // not above it then.
         if view.is_pending(*above)? {
             return Err(Errno::EAGAIN);
         }

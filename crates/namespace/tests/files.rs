@@ -363,8 +363,8 @@ fn what_is_refused() {
     for (file, op, errno) in [
         (&file, move_in("own", rename_flags::NOREPLACE), Errno::EEXIST),
         (&file, move_in("sub", 0), Errno::EISDIR),
-        // It would be a third set's.
-        (&Attr { home: THIRD, ..dir.clone() }, move_in("new", 0), Errno::EXDEV),
+        // It would be beneath itself, and wait for its own mark.
+        (&Attr { fid: DIR, ..dir.clone() }, move_in("new", 0), Errno::EINVAL),
         (&dir, move_in("own", 0), Errno::ENOTDIR),
         (&dir, move_in("sub", rename_flags::NOREPLACE), Errno::EEXIST),
         // Of a file of a third set all that is said before its name there is asked for.
@@ -414,6 +414,24 @@ fn a_file_of_a_third_set_comes_when_its_stub_may_go() {
     // Its other name is there already.
     c.incoming = Some(attr_of(STUB3, THIRD, 2));
     assert_eq!(c.decide(&move_in("stub3", 0)), Ok(Decision::Answer(Body::Done)));
+}
+
+/// Its copy on the set that has the entry has to be marked as well.
+#[test]
+fn a_directory_of_a_third_set_comes_when_its_copy_may_go() {
+    let mut c = case();
+    let there = fid(THIRD, 5);
+    c.incoming = Some(Attr { mode: 0o040_755, ..attr_of(there, THIRD, 2) });
+    assert_eq!(c.need(&move_in("new", 0)), stub_goes(there, "x"));
+    c.agreed.push(stub_goes(there, "x"));
+    let (name, kind, replaced) = (name("new"), 0o040_000, None);
+    let entered = Change::Enter { parent: DIR, name, fid: there, home: THIRD, kind, replaced, time: NEXT };
+    assert_eq!(c.change(&move_in("new", 0)), entered);
+    // What this set has of it, from when its entry was here, is to go still.
+    let going = Intent { tx: tx(2), coordinator: THIRD, drop: Some(place(DIR, "was")), add: None };
+    let mut c = case().marked(there, going);
+    c.incoming = Some(Attr { mode: 0o040_755, ..attr_of(there, THIRD, 2) });
+    assert_eq!(c.decide(&move_in("new", 0)), Err(Errno::EAGAIN));
 }
 
 /// Its name in the folder of names becomes the entry.

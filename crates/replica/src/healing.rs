@@ -440,7 +440,9 @@ impl HealSession {
             self.misses(fid, true);
             return Ok(());
         }
-        self.dirty_set.got_meta(fid, if wants { size } else { 0 }, object.attr.is_dir());
+        // What is in a directory of another set is not this set's.
+        let dir = object.attr.is_dir() && object.attr.home == brick.set();
+        self.dirty_set.got_meta(fid, if wants { size } else { 0 }, dir);
         if wants && here {
             match sent {
                 Sent::Payload => {

@@ -162,9 +162,9 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Op::Create { parent, .. } | Op::Link { parent, .. } | Op::LinkIn { parent, .. } => *parent,
             Op::Rename { to_parent, .. } | Op::MoveIn { to_parent, .. } => *to_parent,
             Op::PrepareRmdir { fid, .. } | Op::EndTransaction { fid, .. } => *fid,
-            _ => return self.find_marked_file(cx, op),
+            _ => return self.find_marked_named(cx, op),
         };
-        self.find_marked_file(cx, op);
+        self.find_marked_named(cx, op);
         match op {
             Op::Rename { .. } | Op::MoveIn { .. } => self.find_marked_above(cx.at.now, dir),
             _ => self.find_marked(cx.at.now, dir),
@@ -184,8 +184,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         above.into_iter().for_each(|fid| self.find_marked(now, fid));
     }
 
-    /// Likewise the files that the operation's names lead to.
-    fn find_marked_file(&mut self, cx: &Cx<'_, B, R>, op: &Op) {
+    /// Likewise what the operation's names lead to.
+    fn find_marked_named(&mut self, cx: &Cx<'_, B, R>, op: &Op) {
         let names = match op {
             Op::Create { parent, name, .. }
             | Op::Unlink { parent, name }
@@ -210,9 +210,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         {
             fids.push(*fid);
         }
-        for fid in fids {
-            self.waits_for_names(cx.at.now, fid);
-        }
+        fids.into_iter().for_each(|fid| self.find_marked(cx.at.now, fid));
     }
 
     /// Whether the names of a file wait for the end of a transaction, or the entry of a directory that is to move.
@@ -221,8 +219,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             return false;
         }
         match self.brick.intent(fid) {
-            // It is being made or removed.
-            Ok(None) if self.brick.attr_of_any(fid).is_ok_and(|attr| attr.is_dir()) => return false,
+            // It is a directory of this set, and being made or removed.
+            Ok(None) if self.brick.attr(fid).is_ok_and(|attr| attr.is_dir()) => return false,
             Ok(intent) => self.pending.found_file(now, fid, intent),
             Err(_) => {}
         }

@@ -1,4 +1,4 @@
-//! A directory moves from its own set's entries to one of this set (docs/design/0019): what its transaction has beside that of a
+//! A directory moves from another set's entries to one of this set (docs/design/0019): what its transaction has beside that of a
 //! file's name. The lock on the tree's shape, and what lies above the new entry; and at the end that the directory has left on
 //! disk before its mark goes.
 
@@ -14,20 +14,30 @@ use namespace::Need;
 use wire::op::EntryName;
 use wire::{Body, Errno, Fail, Op};
 
-/// From this level of the pool on directories move to other sets' entries: `cluster::LEVEL`.
+/// From this level of the pool on directories move from their own set's entries to another set's: `cluster::LEVEL`.
 const DIRECTORIES: u32 = 2;
+/// From this one on also those whose entry is another set's than their own.
+const PLACED: u32 = 3;
 
 impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
-    /// A directory was found there, of that set. It moves if no server is older.
-    pub(crate) fn ask_for_directory(&mut self, cx: &mut Cx<'_, B, R>, mut joint: Box<Joint<R>>, fid: Fid) {
-        let (Some((home, drop)), Some((dir, name))) = (joint.comes_from(), decider(&joint.op)) else {
+    /// A directory of set `home` was found there. It moves if no server is older.
+    pub(crate) fn ask_for_directory(
+        &mut self,
+        cx: &mut Cx<'_, B, R>,
+        mut joint: Box<Joint<R>>,
+        (fid, home): (Fid, SetId),
+    ) {
+        let (Some((from, drop)), Some((dir, name))) = (joint.comes_from(), decider(&joint.op)) else {
             return self.give_up(cx, *joint, Errno::EXDEV.into());
         };
-        if self.settings.level < DIRECTORIES {
+        if self.settings.level < if home == from { DIRECTORIES } else { PLACED } {
             return self.give_up(cx, *joint, Errno::EXDEV.into());
         }
-        if joint.source.is_some() {
-            return self.give_up(cx, *joint, Fail::Busy);
+        if let Some(source) = joint.source {
+            // Its set has lost it, if the same entry leads to it still, and that is all there is.
+            let lost = source == (fid, home) && home != from && joint.incoming.is_none();
+            let fail = if lost { Errno::ENOENT.into() } else { Fail::Busy };
+            return self.give_up(cx, *joint, fail);
         }
         let add = Some(EntryName { dir, name: name.clone() });
         joint.source = Some((fid, home));
@@ -70,6 +80,9 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         answer: Result<Body, Fail>,
     ) {
         let Some(held) = &mut joint.held else { return self.give_up(cx, *joint, Fail::Busy) };
+        if held.begins_again(&answer) {
+            return self.go_on_joint(cx, joint);
+        }
         match walk.go_on(answer, &mut held.above) {
             Step::Ask(fid, home) => {
                 self.ask(cx, Asking::JointLineage(joint, walk), home, Op::Lineage { fid }, None);

@@ -262,7 +262,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         match (prepared, known) {
             (Ok(Body::Attr { attr }), Ok(())) => self.enter(cx, pair, attr),
             (Ok(Body::Attr { attr }), Err(fail)) => {
-                self.abort(cx, pair.home, attr.fid, pair.transaction);
+                self.abort(cx, pair.home, attr.fid, pair.transaction, true);
                 self.refuse(cx, pair.to, fail);
             }
             (Ok(_), _) => self.refuse(cx, pair.to, Errno::EIO.into()),
@@ -332,7 +332,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 None
             }
             (Ok(_), Err(fail)) => {
-                self.abort(cx, pair.home, fid, pair.transaction.clone());
+                self.abort(cx, pair.home, fid, pair.transaction.clone(), false);
                 Some(fail)
             }
             (Err(fail), known) => {
@@ -370,7 +370,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         };
         let (tx, lock) = (transaction.tx, held.map(|held| held.lock));
         if !matches!(decision, Ok(Decision::Change(..))) {
-            self.abort(cx, home, fid, transaction);
+            self.abort(cx, home, fid, transaction, keep);
             lock.into_iter().for_each(|lock| self.unlock(cx, lock));
         }
         let waiter = Waiter { to, after: AfterReply::EndTransaction { home, fid, tx, keep, lock }, ..waiter };

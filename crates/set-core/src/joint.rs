@@ -9,7 +9,7 @@ use crate::change::Ask;
 use crate::core::{Cx, SetCore};
 use crate::elsewhere::{Asking, Transaction};
 use crate::io::ReplyTo;
-use crate::moves::Held;
+use crate::moves::{DIR, Held};
 use crate::waiters::{Address, AfterReply, ReplyShape, Waiter};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -29,8 +29,8 @@ pub(crate) struct Participant {
     pub(crate) fid: Fid,
     pub(crate) tx: OpId,
     by: SessionId,
-    /// It is a directory: it lies on this set, and its entry moves.
-    dir: bool,
+    /// It is a directory of that set, and its entry moves.
+    pub(crate) dir: bool,
 }
 
 /// A client's request that waits for the agreement of homes.
@@ -243,7 +243,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
 
     fn bring_mark_to_disk(&mut self, cx: &mut Cx<'_, B, R>, mut joint: Box<Joint<R>>, home: SetId, fid: Fid) {
         let (tx, by) = (joint.transaction.tx, joint.by);
-        let dir = joint.incoming.as_ref().is_some_and(|attr| attr.fid == fid && attr.is_dir());
+        let incoming = joint.incoming.as_ref();
+        let dir = incoming.is_some_and(|attr| (attr.fid, attr.home) == (fid, home) && attr.is_dir());
         joint.parts.push(Participant { home, fid, tx, by, dir });
         self.note_sync(&joint, true);
         self.ask(cx, Asking::AgreedOnDisk(joint), home, Op::Fsync { fid }, None);
@@ -265,9 +266,12 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         answer: Result<Body, Fail>,
     ) {
         let found = match answer {
-            Ok(Body::Elsewhere { fid, home, kind }) if kind != 0o040_000 => (fid, home),
+            Ok(Body::Elsewhere { fid, home, kind: DIR }) => {
+                return self.ask_for_directory(cx, joint, (fid, home));
+            }
+            Ok(Body::Elsewhere { fid, home, .. }) => (fid, home),
             Ok(Body::Attr { attr }) if !attr.is_dir() => return self.give_up(cx, *joint, Fail::Busy),
-            Ok(Body::Attr { attr }) => return self.ask_for_directory(cx, joint, attr.fid),
+            Ok(Body::Attr { attr }) => return self.ask_for_directory(cx, joint, (attr.fid, attr.home)),
             Ok(_) => return self.give_up(cx, *joint, Errno::EXDEV.into()),
             Err(fail) => return self.give_up(cx, *joint, fail),
         };
@@ -473,15 +477,6 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Err(fail) => return waiter.refuse(fail, cx.out),
         }
         self.send_ends(cx, waiter, parts);
-    }
-
-    pub(crate) fn on_file_ended(&mut self, home: SetId, fid: Fid, answer: Result<Body, Fail>) {
-        if let Err(fail) = answer {
-            tracing::debug!("end the transaction about {fid} on set {home}: {fail:?}");
-        }
-        if home == self.set {
-            self.pending.file_asked(fid);
-        }
     }
 }
 

@@ -6,7 +6,7 @@ use crate::change::Ask;
 use crate::core::{Cx, SetCore};
 use crate::elsewhere::Asking;
 use crate::io::ReplyTo;
-use crate::joint::Joint;
+use crate::joint::{Joint, is_gone};
 use crate::waiters::{Address, AfterReply, ReplyShape, Waiter};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -18,6 +18,9 @@ use namespace::Decision;
 use namespace::transaction::{LOCK_USE, TreeLock};
 use wire::limits::DEPTH_MAX;
 use wire::{Body, Change, Errno, Fail, Op};
+
+/// The type bits of a directory.
+pub(crate) const DIR: u32 = 0o040_000;
 
 /// What the core keeps of the tree's shape across sets.
 #[derive(Debug)]
@@ -35,16 +38,17 @@ impl Tree {
         Tree { lock: TreeLock::default(), moves: 0, spread: set.0.into() }
     }
 
-    /// Counts the directories that this set moves to other directories.
+    /// Counts the directories that come to another directory of this set, or leave one for another set's.
     pub(crate) fn note_move(&mut self, change: &Change) {
-        let (from, to) = match change {
+        let moves = match change {
             Change::Rename { parent, to_parent, .. } | Change::Exchange { parent, to_parent, .. } => {
-                (parent, to_parent)
+                parent != to_parent
             }
-            Change::MoveOut { parent, to_dir, .. } => (parent, to_dir),
-            _ => return,
+            Change::Enter { kind, .. } => *kind == DIR,
+            Change::MoveOut { .. } | Change::MoveOn { .. } => true,
+            _ => false,
         };
-        self.moves += u64::from(from != to);
+        self.moves += u64::from(moves);
     }
 }
 
@@ -66,6 +70,17 @@ pub(crate) struct Held {
     moves: u64,
     /// What lies above the directories that were asked about.
     pub(crate) above: BTreeMap<Fid, Vec<Fid>>,
+    /// A set that was asked did not have the entry of which another one had told.
+    begun_again: bool,
+}
+
+impl Held {
+    /// Whether to begin again from the target upwards, as that answer may only say that an entry has moved meanwhile. Once: it
+    /// may be lost for good, too.
+    pub(crate) fn begins_again(&mut self, answer: &Result<Body, Fail>) -> bool {
+        let gone = matches!(answer, Err(Fail::Errno { errno }) if is_gone(*errno));
+        gone && !core::mem::replace(&mut self.begun_again, true)
+    }
 }
 
 /// A rename under way.
@@ -147,6 +162,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             epoch: self.replica.view().epoch,
             moves: self.tree.moves,
             above: BTreeMap::new(),
+            begun_again: false,
         }
     }
 
@@ -178,6 +194,9 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     }
 
     pub(crate) fn on_lineage(&mut self, cx: &mut Cx<'_, B, R>, mut m: Move<R>, answer: Result<Body, Fail>) {
+        if m.held.begins_again(&answer) {
+            return self.look_above(cx, m);
+        }
         match m.walk.go_on(answer, &mut m.held.above) {
             Step::Ask(fid, home) => self.ask(cx, Asking::Lineage(m), home, Op::Lineage { fid }, None),
             Step::Ended => self.look_above(cx, m),

@@ -1,5 +1,6 @@
 //! Directories and files of this set that wait for the end of a transaction with another set, as the journal tells.
 
+use crate::moves::DIR;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -51,6 +52,7 @@ impl Pending {
         if let Change::EndFile { fid, .. }
         | Change::EndCopy { fid, .. }
         | Change::MoveOut { fid, .. }
+        | Change::MoveOn { fid, .. }
         | Change::Redirect { fid, .. } = change
         {
             // A power cut may have brought its mark back, this one or an earlier one.
@@ -95,16 +97,27 @@ impl Pending {
                 return self.forget_file(*fid);
             }
             // From now on it is one whose entry was made by that transaction.
-            Change::MoveOut { fid, tx, .. } => {
-                self.forget_file(*fid);
-                let marked = Marked { holder: Some(*tx), since: now, asking: false, entry: None };
-                self.dirs.insert(*fid, marked);
+            Change::MoveOut { fid, tx, .. } | Change::MoveOn { fid, tx, .. } => {
+                return self.note_moved(now, *fid, *tx);
+            }
+            // A directory of this set that was marked for that has come home.
+            Change::Enter { fid, kind: DIR, .. } => {
+                let intent = self.files.get(fid).and_then(|marked| marked.intent.as_ref());
+                if let Some(tx) = intent.map(|intent| intent.tx) {
+                    self.note_moved(now, *fid, tx);
+                }
                 return;
             }
             _ => return,
         };
         let marked = Marked { holder: Some(op), since: now, asking: false, entry };
         self.dirs.insert(fid, marked);
+    }
+
+    /// A directory that was marked to move is where it is to be. The transaction that has marked it has to end.
+    fn note_moved(&mut self, now: Duration, fid: Fid, tx: OpId) {
+        self.forget_file(fid);
+        self.dirs.insert(fid, Marked { holder: Some(tx), since: now, asking: false, entry: None });
     }
 
     /// Names of a file lead to its copy now. That ends the mark with which the file left its home. A stub's mark is of another

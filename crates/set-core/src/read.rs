@@ -248,7 +248,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     ) -> (Vec<Fid>, Answer) {
         match self.brick.lookup(parent, name) {
             // Its home may have heard already that the name goes.
-            Ok(Some(e)) if e.home != self.set && !e.is_dir() && self.waits_for_names(now, e.fid) => {
+            Ok(Some(e)) if e.home != self.set && self.waits_for_names(now, e.fid) => {
                 (one(parent), Err(Errno::EAGAIN))
             }
             Ok(Some(e)) if e.home != self.set => {
@@ -310,7 +310,17 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         if self.is_to_go(parent, &name, fid) {
             return None;
         }
+        if parent.is_names() && self.brick.attr(fid).is_ok_and(|attr| attr.is_dir()) {
+            return Some((one(fid), self.check_owner(parent.without_names(), fid)));
+        }
         Some(self.check_entry(parent, &name, fid))
+    }
+
+    /// Whether the entry of a directory of this set is still in one of the set that has `parent`. Each directory has one entry.
+    fn check_owner(&mut self, parent: Fid, fid: Fid) -> Answer {
+        let other = self.brick.lineage(fid)?.other;
+        let there = other.is_some_and(|(at, owner)| at == fid && owner == self.set_of(parent));
+        if there { Ok(plain(Body::Done)) } else { Err(Errno::ENOENT) }
     }
 
     /// Whether the entry exists that another set's directory needs.

@@ -18,13 +18,24 @@ pub(crate) struct Resolve {
     home: SetId,
     fid: Fid,
     tx: Option<OpId>,
+    /// Whether the directory goes if there is no entry. Only its own set knows whether one that it did not make for this has an entry
+    /// elsewhere by now.
+    removes: bool,
 }
 
 impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
-    /// A transaction that will not commit ends on the other set as the entry says, in the background.
-    pub(crate) fn abort(&mut self, cx: &mut Cx<'_, B, R>, home: SetId, fid: Fid, t: Transaction) {
+    /// A transaction that will not commit ends on the other set as the entry says, in the background. `made`: it would have made
+    /// the directory.
+    pub(crate) fn abort(
+        &mut self,
+        cx: &mut Cx<'_, B, R>,
+        home: SetId,
+        fid: Fid,
+        t: Transaction,
+        made: bool,
+    ) {
         let check = Op::CheckEntry { parent: t.parent, name: t.name, fid };
-        let resolve = Resolve { home, fid, tx: Some(t.tx) };
+        let resolve = Resolve { home, fid, tx: Some(t.tx), removes: made };
         self.ask(cx, Asking::EntryChecked(resolve), self.set, check, None);
     }
 
@@ -42,7 +53,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                     continue;
                 }
             };
-            let resolve = Resolve { home: self.set, fid, tx };
+            let resolve = Resolve { home: self.set, fid, tx, removes: true };
             self.ask(cx, Asking::EntryChecked(resolve), owner, Op::CheckEntry { parent, name, fid }, None);
         }
     }
@@ -57,7 +68,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let Resolve { home, fid, .. } = resolve;
         let keep = match answer {
             Ok(_) => true,
-            Err(Fail::Errno { errno }) if errno == Errno::ENOENT.0 => false,
+            Err(Fail::Errno { errno }) if errno == Errno::ENOENT.0 && resolve.removes => false,
             Err(fail) => {
                 tracing::debug!("ask for the entry of {fid}: {fail:?}");
                 return self.stop_asking(&resolve);
@@ -71,7 +82,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     }
 
     fn end_as_checked(&mut self, cx: &mut Cx<'_, B, R>, resolve: Resolve, keep: bool) {
-        let Resolve { home, fid, tx } = resolve;
+        let Resolve { home, fid, tx, .. } = resolve;
         self.ask(cx, Asking::Ended(resolve), home, Op::EndTransaction { fid, tx, keep }, None);
     }
 

@@ -8,7 +8,7 @@ use crate::io::ReplyTo;
 use crate::joint::is_gone;
 use crate::resolve::OLD;
 use core::time::Duration;
-use ids::{Fid, SessionId};
+use ids::{Fid, SessionId, SetId};
 use wire::op::Intent;
 use wire::{Body, Change, Fail, Op};
 
@@ -74,7 +74,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// Looks at some of the files that may be marked: the directories that they are about to leave wait from then on.
     pub(crate) fn look_for_marks(&mut self, now: Duration) {
         for fid in self.pending.some_ended(LOOKS) {
-            self.waits_for_names(now, fid);
+            self.find_marked(now, fid);
         }
     }
 
@@ -88,9 +88,15 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Stage::First | Stage::Second => Op::CheckEntry { parent: entry.dir, name: entry.name, fid },
             // Of a copy that is to get several names entries in all of their directories count.
             Stage::Sync if self.brick.names_of_copy(fid).is_ok_and(|names| !names.is_empty()) => Op::SyncFs,
+            // Which entry leads to a directory is told by where it is on its own set.
+            Stage::Sync if resolve.intent.is_of_stub() && self.is_copy(fid) => Op::SyncFs,
             Stage::Sync => Op::Fsync { fid: entry.dir },
         };
         self.ask(cx, Asking::Outcome(resolve), set, op, None);
+    }
+
+    fn is_copy(&mut self, fid: Fid) -> bool {
+        self.brick.attr_of_any(fid).is_ok_and(|attr| attr.is_dir() && attr.home != self.set)
     }
 
     /// The coordinator's set has answered.
@@ -118,6 +124,16 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 let (tx, by, home) = (intent.tx, SessionId(0), self.set);
                 self.ask(cx, Asking::FileEnded(home, fid), home, Op::EndFile { fid, tx, commit, by }, None);
             }
+        }
+    }
+
+    /// A home, or this set, was told how the transaction about a file ended.
+    pub(crate) fn on_file_ended(&mut self, home: SetId, fid: Fid, answer: Result<Body, Fail>) {
+        if let Err(fail) = answer {
+            tracing::debug!("end the transaction about {fid} on set {home}: {fail:?}");
+        }
+        if home == self.set {
+            self.pending.file_asked(fid);
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Stubs of this set that another set's transaction marks, as their file is to get a name elsewhere (docs/design/0019).
+//! Stubs of this set that another set's transaction marks, as their file is to get a name elsewhere, and copies of directories
+//! likewise (docs/design/0019).
 //!
 //! Such a mark has to be of a transaction that has marked the file too. One that comes late, when the name is a later
 //! transaction's, would take it away: so the home is asked first, and nothing else is begun about the name meanwhile.
@@ -77,9 +78,9 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         }
     }
 
-    /// Whether the name is a stub's that is marked to lose it: whether a later transaction has made it is not known.
+    /// Whether the name is a stub's, or a copy's, that is marked to lose it: whether a later transaction has made it is not known.
     pub(crate) fn is_to_go(&mut self, parent: Fid, name: &Name, fid: Fid) -> bool {
-        let is_stub = |e: namespace::Entry| e.fid == fid && e.home != self.set && !e.is_dir();
+        let is_stub = |e: namespace::Entry| e.fid == fid && e.home != self.set;
         if !self.brick.lookup(parent, name).is_ok_and(|e| e.is_some_and(is_stub)) {
             return false;
         }

@@ -51,6 +51,7 @@ impl Walk {
             | Change::EndTransaction { fid, keep: true }
             | Change::Relocate { fid, .. }
             | Change::MoveOut { fid, .. }
+            | Change::MoveOn { fid, .. }
             | Change::Touch { fid } => drop(self.noted.insert(*fid)),
             Change::Partial { objects } => self.noted.extend(objects),
             Change::Rename { replaced: Some(gone), .. } | Change::Enter { replaced: Some(gone), .. }

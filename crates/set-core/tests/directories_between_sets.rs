@@ -1,5 +1,5 @@
-//! Directories that move from one set's entries to another's, told as scripts: this set is the one that gets the entry, or the
-//! directory's own.
+//! Directories that move from one set's entries to another's, told as scripts: this set is the one that gets the entry, the
+//! directory's own, or the one that had the entry.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that fails says where")]
 
 use crate::common::brick::{Memory, ROOT, dir};
@@ -12,6 +12,9 @@ use wire::{Attr, Body, Errno, Fail, Op};
 
 const HERE: SetId = SetId(1);
 const THERE: SetId = SetId(2);
+const THIRD: SetId = SetId(3);
+/// A directory of a third set.
+const FAR3: Fid = Fid { set: THIRD, epoch: Epoch(5), lsn: Lsn(80) };
 /// A directory of the other set, and one in it.
 const FAR: Fid = there(60);
 const FAR_DIR: Fid = there(61);
@@ -194,4 +197,193 @@ fn a_directory_whose_move_is_not_told_asks() {
     assert_eq!(asked(&mut rig), ["ask 5: checkentry of 2"]);
     assert_eq!(done(&mut rig, 5), ["ask 6: syncfs of 1"]);
     assert_eq!(done(&mut rig, 6), ["ask 7: endtransaction of 1"]);
+}
+
+/// It lives on neither of the two sets: its set is marked first, what the set of the old entry has of it next, and that hears of
+/// the end first.
+#[test]
+fn a_directory_of_a_third_set_moves_in() {
+    let mut rig = rig();
+    let elsewhere = || Ok(Body::Elsewhere { fid: FAR3, home: THIRD, kind: 0o040_000 });
+    rig.ask(7, move_in(ROOT, "new"));
+    assert_eq!(answer(&mut rig, 1, errno(Errno::EXDEV)), ["ask 2: lookup of 2"]);
+    assert_eq!(answer(&mut rig, 2, elsewhere()), ["ask 3: preparefile of 3 as 3"]);
+    assert_eq!(answer(&mut rig, 3, directory(FAR3)), ["ask 4: fsync of 3"]);
+    assert_eq!(done(&mut rig, 4), ["ask 5: preparefile of 2 as 4"]);
+    assert_eq!(answer(&mut rig, 5, elsewhere()), ["ask 6: fsync of 2"]);
+    assert!(changes(&mut rig).is_empty());
+    assert_eq!(done(&mut rig, 6), ["ask 7: fsync of 1"]);
+    assert_eq!(changes(&mut rig), ["Enter"]);
+    assert_eq!(done(&mut rig, 7), ["ask 8: endfile of 2"]);
+    assert_eq!(done(&mut rig, 8), ["ask 9: endfile of 3"]);
+    assert_eq!(done(&mut rig, 9), ["ask 10: syncfs of 3", "reply 1: done for 250 ms"]);
+    assert_eq!(done(&mut rig, 10), ["ask 11: endtransaction of 3"]);
+    assert_eq!(done(&mut rig, 11), ["ask 12: relocate of 3"]);
+}
+
+/// A server of level 2 takes the mark of such a directory for that of `rmdir`.
+#[test]
+fn a_directory_of_a_third_set_stays_as_long_as_servers_are_older() {
+    let mut rig = rig();
+    let settings = rig.settings(common::ME, [common::ME].into());
+    rig.step(Input::Settings(Settings { level: 2, ..settings }));
+    rig.ask(7, move_in(ROOT, "new"));
+    answer(&mut rig, 1, errno(Errno::EXDEV));
+    let elsewhere = Ok(Body::Elsewhere { fid: FAR3, home: THIRD, kind: 0o040_000 });
+    assert_eq!(answer(&mut rig, 2, elsewhere), ["reply 1: crosses sets for 250 ms"]);
+}
+
+/// Its entry was one of set 2, and is to be one of this set, which answers for it: the change of the entry ends what the mark
+/// means, and the mark goes when the other set has heard.
+#[test]
+fn a_directory_comes_home() {
+    let mut rig = rig();
+    let hanging = here(70);
+    rig.core.brick_mut().hangs.insert(hanging, THERE);
+    let elsewhere = || Ok(Body::Elsewhere { fid: hanging, home: HERE, kind: 0o040_000 });
+    rig.ask(7, move_in(ROOT, "new"));
+    answer(&mut rig, 1, errno(Errno::EXDEV));
+    assert_eq!(answer(&mut rig, 2, elsewhere()), ["ask 3: preparefile of 1 as 3"]);
+    let (drop, add) = (EntryName { dir: FAR, name: name("old") }, EntryName { dir: ROOT, name: name("new") });
+    let (drop, add, by) = (Some(drop), Some(add), SessionId(7));
+    // The first id that this set gives.
+    let tx = OpId { session: SessionId(99), seq: 1 };
+    let mark = Op::PrepareFile { tx, coordinator: HERE, fid: Some(hanging), drop, add, by };
+    rig.ask(88, mark);
+    assert_eq!(changes(&mut rig), ["PrepareFile"]);
+    answer(&mut rig, 3, Ok(Body::Attr { attr: dir(hanging) }));
+    assert_eq!(done(&mut rig, 4), ["ask 5: preparefile of 2 as 4"]);
+    answer(&mut rig, 5, elsewhere());
+    assert_eq!(done(&mut rig, 6), ["ask 7: fsync of 1"]);
+    assert_eq!(changes(&mut rig), ["PrepareFile", "Enter"]);
+    assert_eq!(done(&mut rig, 7), ["ask 8: endfile of 2"]);
+    assert_eq!(done(&mut rig, 8), ["ask 9: endfile of 1"]);
+    let make = || make(hanging, "x", Node::File);
+    rig.now += Duration::from_secs(1);
+    assert!(rig.ask(9, make())[0].contains("busy"), "it is marked until the other set has heard");
+    rig.ask(88, Op::EndFile { fid: hanging, tx, commit: true, by });
+    rig.ask(88, Op::EndTransaction { fid: hanging, tx: Some(tx), keep: true });
+    assert_eq!(changes(&mut rig), ["PrepareFile", "Enter", "EndTransaction"]);
+    assert!(!rig.ask(9, make())[0].contains("busy"));
+}
+
+/// The set that has the entry of another one's directory marks what it has of it, when the directory's set says that it is marked
+/// for that, and lets nobody see the name.
+#[test]
+fn what_is_there_of_a_directory_goes_with_its_entry() {
+    for commit in [false, true] {
+        let mut rig = rig();
+        rig.core.brick_mut().names.insert((ROOT, name("far")), (FAR3, THIRD));
+        let drop = Some(EntryName { dir: ROOT, name: name("far") });
+        let mark =
+            Op::PrepareFile { tx: TX, coordinator: THIRD, fid: Some(FAR3), drop, add: None, by: SessionId(7) };
+        assert_eq!(rig.ask(88, mark), ["ask 1: checkmark of 3"]);
+        assert!(changes(&mut rig).is_empty());
+        done(&mut rig, 1);
+        assert_eq!(changes(&mut rig), ["PrepareFile"]);
+        let from = || (ROOT, name("far"));
+        let waits = [
+            Op::Lookup { parent: ROOT, name: name("far") },
+            Op::ReadDir { fid: ROOT, cookie: 0, plus: false },
+            make(ROOT, "far", Node::Dir),
+            Op::Rmdir { parent: ROOT, name: name("far") },
+            Op::Rename { parent: ROOT, name: from().1, to_parent: ROOT, to_name: name("b"), flags: 0 },
+            Op::Rename { parent: ROOT, name: name("other"), to_parent: ROOT, to_name: from().1, flags: 0 },
+            Op::CheckEntry { parent: ROOT, name: name("far"), fid: FAR3 },
+        ];
+        for op in waits {
+            rig.now += Duration::from_secs(1);
+            let said = rig.ask(9, op.clone());
+            assert!(said.iter().any(|s| s.contains("busy")), "{op:?}: {said:?}");
+        }
+        // Nobody tells how it ended: the directory's set is asked, and what it says has to be on its disks.
+        assert_eq!(asked(&mut rig), ["ask 2: checkmark of 3"]);
+        assert_eq!(answer(&mut rig, 2, errno(Errno::ENOENT)), ["ask 3: syncfs of 3"]);
+        assert_eq!(done(&mut rig, 3), ["ask 4: checkentry of 3"]);
+        let entry = if commit { errno(Errno::ENOENT) } else { Ok(Body::Done) };
+        let said = answer(&mut rig, 4, entry);
+        assert_eq!(said, [if commit { "ask 5: endfile of 1" } else { "ask 5: endfile of 1, given up" }]);
+        rig.ask(88, Op::EndFile { fid: FAR3, tx: TX, commit, by: SessionId(7) });
+        assert_eq!(changes(&mut rig), ["PrepareFile", "EndFile"]);
+        let told = rig.ask(9, Op::Lookup { parent: ROOT, name: name("far") });
+        assert_eq!(told[0].contains("no such file"), commit, "{told:?}");
+    }
+}
+
+/// The directory's set, when its entry goes from one set to another.
+#[test]
+fn a_directory_whose_entry_is_another_sets_moves_on() {
+    let mut rig = rig();
+    let hanging = here(70);
+    rig.core.brick_mut().hangs.insert(hanging, THERE);
+    let (drop, add) = (EntryName { dir: FAR, name: name("old") }, EntryName { dir: FAR3, name: name("new") });
+    let prepare = |tx, drop: &EntryName| {
+        let (fid, drop, add) = (Some(hanging), Some(drop.clone()), Some(add.clone()));
+        Op::PrepareFile { tx, coordinator: THIRD, fid, drop, add, by: SessionId(7) }
+    };
+    // A late request of a move from where it is not any more.
+    let stale = EntryName { dir: FAR3, ..drop.clone() };
+    assert!(rig.ask(88, prepare(TX, &stale))[0].contains("stale"));
+    assert!(changes(&mut rig).is_empty(), "what is kept of its entry stays");
+    let tx = OpId { seq: 2, ..TX };
+    rig.ask(88, prepare(tx, &drop));
+    assert_eq!(changes(&mut rig), ["PrepareFile"]);
+    assert!(rig.ask(9, Op::GetAttr { fid: hanging })[0].contains("busy"));
+    let still = Op::CheckEntry { parent: FAR.names(), name: name("old"), fid: hanging };
+    assert!(rig.ask(88, still.clone())[0].contains("done"));
+    rig.ask(88, Op::EndFile { fid: hanging, tx, commit: true, by: SessionId(7) });
+    assert_eq!(changes(&mut rig), ["PrepareFile", "MoveOn"]);
+    assert!(rig.ask(88, still)[0].contains("no such file"), "so what set 2 has of it goes");
+    rig.ask(88, Op::EndTransaction { fid: hanging, tx: Some(tx), keep: true });
+    assert!(!rig.ask(9, Op::GetAttr { fid: hanging })[0].contains("busy"));
+}
+
+/// A rename under the lock has learnt what lies above its target; a directory that comes here meanwhile may bring that beneath what
+/// is renamed, and does not need the lock itself.
+#[test]
+fn what_was_learnt_of_the_tree_is_forgotten_when_a_directory_comes() {
+    let mut rig = rig();
+    let hanging = here(70);
+    rig.core.brick_mut().hangs.insert(hanging, THERE);
+    let beneath = Op::Rename {
+        parent: ROOT,
+        name: name("dir"),
+        to_parent: hanging,
+        to_name: name("moved"),
+        flags: 0,
+    };
+    assert_eq!(rig.ask(9, beneath), ["ask 1: locktree of 1"]);
+    assert_eq!(done(&mut rig, 1), ["ask 2: lineage of 2"]);
+    // What lies above `hanging`, `FAR_DIR` among it, comes beneath `dir`.
+    rig.now += Duration::from_secs(1);
+    rig.ask(7, move_in(DIR, "new"));
+    answer(&mut rig, 3, errno(Errno::EXDEV));
+    answer(&mut rig, 4, directory(FAR_DIR));
+    answer(&mut rig, 5, directory(FAR_DIR));
+    done(&mut rig, 6);
+    assert_eq!(changes(&mut rig), ["Enter"]);
+    let told = Ok(Body::Lineage { own: [hanging, FAR_DIR].into(), other: None });
+    let said = answer(&mut rig, 2, told);
+    assert!(said.iter().any(|s| s.contains("busy")), "{said:?}");
+    assert_eq!(changes(&mut rig), ["Enter"], "no loop");
+}
+
+/// An entry may move between two questions: then the walk begins again, once.
+#[test]
+fn a_walk_begins_again_when_an_entry_is_not_where_it_was_told() {
+    let mut rig = rig();
+    let hanging = here(70);
+    rig.core.brick_mut().hangs.insert(hanging, THERE);
+    let beneath = Op::Rename {
+        parent: ROOT,
+        name: name("dir"),
+        to_parent: hanging,
+        to_name: name("moved"),
+        flags: 0,
+    };
+    rig.ask(9, beneath);
+    assert_eq!(done(&mut rig, 1), ["ask 2: lineage of 2"]);
+    assert_eq!(answer(&mut rig, 2, errno(Errno::ESTALE)), ["ask 3: lineage of 2"]);
+    let said = answer(&mut rig, 3, errno(Errno::ESTALE));
+    assert!(said.iter().any(|s| s.contains("stale")), "it is lost for good: {said:?}");
 }

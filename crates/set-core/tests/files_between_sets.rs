@@ -199,9 +199,8 @@ fn a_file_of_a_third_set_moves_in_with_its_entry() {
     assert_eq!(done(&mut rig, 9), ["ask 10: endfile of 3"]);
     assert_eq!(done(&mut rig, 10), ["reply 1: done for 250 ms"]);
 
-    // A directory, nothing, and what has changed meanwhile.
+    // Nothing, and what has changed meanwhile.
     for (found, said) in [
-        (elsewhere(FAR_STUB, THIRD, 0o040_000), "crosses sets"),
         (errno(Errno::ENOENT), "no such file or directory"),
         (agreed(FILE), "busy"),
     ] {

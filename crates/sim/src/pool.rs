@@ -2,6 +2,7 @@
 
 use crate::disk::Disk;
 use crate::rng::Prng;
+use crate::{Config, Family};
 use crate::store::server_id;
 use cluster::{BrickSpec, Command, NewServer, NewVolume, OptionChange, State, hex};
 use ids::{Fid, SetId};
@@ -22,7 +23,7 @@ pub(crate) fn identity(machine: usize) -> String {
 }
 
 /// Draws a pool of so many servers. `successions`: each brick has another one that may succeed it.
-pub(crate) fn draw(rng: &mut Prng, servers: usize, successions: bool) -> State {
+pub(crate) fn draw(rng: &mut Prng, servers: usize, config: &Config) -> State {
     let mut state = State::default();
     for m in 0..servers {
         let server = NewServer {
@@ -33,9 +34,11 @@ pub(crate) fn draw(rng: &mut Prng, servers: usize, successions: bool) -> State {
         let first = Command::InitPool { pool: hex::encode(7), server: server.clone() };
         apply(&mut state, &if m == 0 { first } else { Command::AddServer(server) });
     }
-    let replica = if successions { 2 + rng.below(2) } else { 1 + rng.below(servers.min(3)) };
+    let replica = if config.successions { 2 + rng.below(2) } else { 1 + rng.below(servers.min(3)) };
     let arbiter = usize::from(replica == 3 && rng.chance(400));
     let sets = 1 + rng.below(3);
+    // With three sets a directory may live on neither of two between which its entry moves.
+    let sets = if config.faults.contains(&Family::Directories) { 3 } else { sets };
     let mut bricks = Vec::new();
     for set in 0..sets {
         let first = rng.below(servers);

@@ -41,8 +41,8 @@ pub(crate) struct Workload {
     open: Vec<Object>,
     /// Names of files in directories of other sets than the file's: the directory, its set, the name.
     stubs: Vec<Named>,
-    /// Names of directories in directories of the same set.
-    own_dirs: Vec<Named>,
+    /// Names of directories.
+    dir_names: Vec<Named>,
     /// The byte that its next write is full of.
     byte: u8,
     /// Bytes of its largest writes.
@@ -62,7 +62,7 @@ impl Workload {
             links: Vec::new(),
             open: Vec::new(),
             stubs: Vec::new(),
-            own_dirs: Vec::new(),
+            dir_names: Vec::new(),
             byte: u8::try_from(rng.below(200)).unwrap_or(0),
             large: if rng.chance(100) { 300_000 } else { 9000 },
             reads: 200 + rng.below(400),
@@ -117,7 +117,7 @@ impl Workload {
 
     /// A directory that goes to a directory of another set, if the client knows of both.
     fn move_directory(&self, rng: &mut Prng) -> Option<(SetId, Op, Bytes)> {
-        let (parent, home, name) = rng.pick(&self.own_dirs)?.clone();
+        let (parent, home, name) = rng.pick(&self.dir_names)?.clone();
         let others: Vec<Object> = self.directories.iter().filter(|dir| dir.1 != home).copied().collect();
         let (to_parent, there) = rng.pick(&others).copied()?;
         let (to_name, flags) = (self.name(rng), 0);
@@ -334,9 +334,9 @@ impl World {
             }
             (op, Body::Attr { attr }) => {
                 if let Op::Create { parent, name, .. } | Op::Lookup { parent, name } = op
-                    && (attr.home, attr.mode & KIND) == (record.set, DIRECTORY)
+                    && attr.mode & KIND == DIRECTORY
                 {
-                    Workload::remember_name(&mut work.own_dirs, *parent, record.set, name);
+                    Workload::remember_name(&mut work.dir_names, *parent, record.set, name);
                 }
                 if matches!(op, Op::Create { open: true, .. } | Op::Open { .. }) {
                     work.opened(attr.fid, attr.home);
@@ -347,7 +347,12 @@ impl World {
                 Workload::remember_name(&mut work.stubs, *parent, record.set, name);
                 work.learn(*fid, *home, *kind);
             }
-            (_, Body::Elsewhere { fid, home, kind }) => work.learn(*fid, *home, *kind),
+            (op, Body::Elsewhere { fid, home, kind }) => {
+                if let Op::Create { parent, name, .. } | Op::Lookup { parent, name } = op {
+                    Workload::remember_name(&mut work.dir_names, *parent, record.set, name);
+                }
+                work.learn(*fid, *home, *kind);
+            }
             (_, Body::Page { entries, .. }) => {
                 entries.iter().for_each(|e| work.learn(e.fid, e.home, e.kind));
             }

@@ -82,7 +82,7 @@ impl World {
         let trace = Trace::new(config.trace);
         let rule = if rng.chance(250) && config.hostile { CrashRule::Hostile } else { CrashRule::Ordered };
         let count = if config.successions || rng.chance(850) { 3 + rng.below(3) } else { 1 + rng.below(2) };
-        let mut state = crate::pool::draw(&mut rng, count, config.successions);
+        let mut state = crate::pool::draw(&mut rng, count, &config);
         let moves = Moves::draw(seed, &config);
         crate::pool::set_large(&mut state, moves.large());
         let mut machines: Vec<Machine> = (0..count).map(|_| Machine::new(Clock::draw(&mut rng))).collect();

@@ -148,11 +148,17 @@ fn files_that_move() {
 fn directories_that_move() {
     let faults = [&Family::FAULTS[..], &[Family::Directories]].concat();
     let config = Config { faults, ..Config::default() };
-    // A full disk took the empty directory that was to give way.
-    let found = [20_200_000_756, 20_200_002_956];
+    // A rename went by a way up that had changed, a late question of an earlier removal took a directory that had come home, and
+    // healings took directories away with copies above them.
+    let found = [30_500_002_416, 30_700_003_798, 30_400_000_437, 30_400_002_519];
     let seeds = [&found[..], &fresh("directories", 8, 500)].concat();
     let stats = runs("directories", &seeds, &config);
-    let least = [("directory left its set's entries", 200), ("directory of another set entered", 200)];
+    let least = [
+        ("directory left its set's entries", 150),
+        ("directory of another set entered", 200),
+        ("directory left a third set's entries", 30),
+        ("directory came home", 50),
+    ];
     reached(&stats, seeds.len(), &least);
 }
 
@@ -169,7 +175,7 @@ fn blackouts() {
 /// Disks that take 4 to 10 seconds for a sync: all bricks get in sync again nevertheless.
 #[test]
 fn slow_syncs() {
-    let config = Config { slow_syncs: true, calm: Duration::from_secs(300), ..Config::default() };
+    let config = Config { slow_syncs: true, calm: Duration::from_secs(600), ..Config::default() };
     let seeds = fresh("slow syncs", 3, 1000);
     let stats = runs("slow syncs", &seeds, &config);
     reached(&stats, seeds.len(), &[("healed", 17_000)]);

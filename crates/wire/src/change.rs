@@ -104,6 +104,8 @@ wire_enum! {
         /// A directory that its mark means to move leaves its entry for one of set `to`, which has committed: it lies in lost+found
         /// until it is told its path, and stays marked until that is on disk. `tx`: the transaction that has marked it.
         32 MoveOut { parent: Fid, name: Name, fid: Fid, tx: OpId, to: SetId, to_dir: Fid, to_name: Name, time: Time },
+        /// Likewise, of a directory whose entry was another set's: its entry is one of set `to` from now on.
+        33 MoveOn { fid: Fid, tx: OpId, to: SetId, to_dir: Fid, to_name: Name, time: Time },
     }
 }
 
@@ -158,6 +160,7 @@ impl Change {
             | Change::PrepareMkdir { fid, .. }
             | Change::PrepareRmdir { fid }
             | Change::EndTransaction { fid, .. }
+            | Change::MoveOn { fid, .. }
             | Change::Relocate { fid, .. }
             | Change::Touch { fid } => vec![*fid],
             Change::PrepareFile { fid, .. }

@@ -202,7 +202,7 @@ impl Tree {
         if seen.stat.mode & S_IFMT != S_IFDIR || set.is_some_and(|set| set != tag.home) {
             return Ok(String::new());
         }
-        Ok(match kept_entry(&open_at(seen.dir, seen.name, S_IFDIR)?) {
+        Ok(match kept_entry(&open_at(seen.dir, seen.name, S_IFDIR)?, tag.home) {
             Ok(Some((set, place))) => {
                 format!("; its entry is {} in directory {} of set {set}", place.name, place.dir)
             }

@@ -5,12 +5,16 @@ use super::disk::Disk;
 use ids::{Epoch, Fid, Lsn, OpId, SessionId, SetId};
 use memory_fs::CrashRule;
 use namespace::TreeState as _;
-use wire::op::{EntryName, Intent};
+use wire::op::{Ancestor, EntryName, Intent};
 use wire::{Change, Errno};
 
 const OTHER: SetId = SetId(9);
 const FAR: Fid = theirs(1);
 const TX: OpId = OpId { session: SessionId(3), seq: 8 };
+
+const fn ours(n: u64) -> Fid {
+    Fid { set: SET, epoch: Epoch(1), lsn: Lsn(n) }
+}
 
 const fn theirs(n: u64) -> Fid {
     Fid { set: OTHER, epoch: Epoch(1), lsn: Lsn(n) }
@@ -126,5 +130,134 @@ fn a_full_disk_keeps_the_directory_that_was_to_give_way() {
             assert_eq!((done, found), (Ok(()), Some(FAR)));
             assert_eq!(b.attr(out), Err(Errno::ESTALE));
         }
+    }
+}
+
+const THIRD: SetId = SetId(7);
+const FAR3: Fid = Fid { set: THIRD, epoch: Epoch(1), lsn: Lsn(4) };
+
+fn far(fid: Fid, s: &str) -> Option<EntryName> {
+    Some(EntryName { dir: fid, name: name(s) })
+}
+
+/// A directory of this set whose entry is `FAR/old`, with a file.
+fn placed(s: &mut Set) -> Fid {
+    let fid = ours(900);
+    let path = vec![Ancestor { fid: FAR, home: OTHER, name: name("far") }];
+    let (mode, uid, gid, time) = (0o755, 0, 0, time(5));
+    s.apply(&Change::PrepareMkdir { path, name: name("old"), fid, mode, uid, gid, time }, b"").unwrap();
+    s.apply(&Change::EndTransaction { fid, keep: true }, b"").unwrap();
+    s.file(fid, "file");
+    fid
+}
+
+/// Its entry goes from one set to another. Where it hangs says nothing of that: what is kept beside it does, and is never half
+/// there.
+#[test]
+fn a_power_cut_never_leaves_it_open_which_entry_a_directory_is_to_leave() {
+    let (mut before, mut after) = (0, 0);
+    for seed in 0..200 {
+        let rule = if seed % 2 == 0 { CrashRule::Hostile } else { CrashRule::Ordered };
+        let mut disk = Disk::new(1, rule);
+        let mut s = Set::new(vec![disk.open().unwrap()]);
+        let dir = placed(&mut s);
+        sync(&mut s);
+        disk.pass_time();
+        let intent = Intent { tx: TX, coordinator: THIRD, drop: far(FAR, "old"), add: far(FAR3, "new") };
+        s.apply(&Change::PrepareFile { fid: dir, intent: intent.clone() }, b"").unwrap();
+        s.bricks[0].begin_sync_of(&[dir]).unwrap().run().unwrap();
+        assert_eq!(s.bricks[0].intent(dir), Ok(Some(intent.clone())));
+        let other = |set| Ok(Some((dir, set)));
+        assert_eq!(s.bricks[0].lineage(dir).map(|l| l.other), other(OTHER));
+        let (tx, to, to_dir, to_name, time) = (TX, THIRD, FAR3, name("new"), time(700));
+        s.apply(&Change::MoveOn { fid: dir, tx, to, to_dir, to_name, time }, b"").unwrap();
+        assert_eq!(s.bricks[0].intent(dir), Ok(None));
+        assert_eq!(s.bricks[0].lineage(dir).map(|l| l.other), other(THIRD));
+        if seed % 3 == 0 {
+            s.bricks[0].flush_attrs().unwrap();
+        }
+        drop(s);
+        disk.crash_by_chance(rule, seed);
+        let mut b = disk.open().unwrap();
+        assert_eq!(b.is_pending(dir), Ok(true), "{seed}");
+        assert!(b.entry(dir, &name("file")).unwrap().is_some(), "{seed}: what is in it stays");
+        let found = b.intent(dir).unwrap();
+        let (at, owner) = (b.location_of(dir).unwrap(), b.lineage(dir).unwrap().other);
+        if found.is_some() {
+            assert_eq!(found, Some(intent), "{seed}");
+            assert_eq!((at.parent_home, owner), (OTHER, Some((dir, OTHER))), "{seed}");
+            before += 1;
+        } else {
+            assert_eq!((at.parent, at.parent_home, at.name), (FAR3, THIRD, name("new")), "{seed}");
+            assert_eq!(owner, Some((dir, THIRD)), "{seed}");
+            after += 1;
+        }
+        b.close().unwrap();
+        assert_eq!(disk.problems(), [], "{seed}");
+    }
+    println!("{before} times what was before, {after} times what is after");
+    assert!(before > 10 && after > 10, "{before}, {after}");
+}
+
+/// A move that came to nothing is no longer what the next mark means.
+#[test]
+fn a_directory_that_is_removed_is_not_taken_for_one_that_moves() {
+    let mut disk = Disk::new(1, CrashRule::Ordered);
+    let mut s = Set::new(vec![disk.open().unwrap()]);
+    let dir = placed(&mut s);
+    let intent = Intent { tx: TX, coordinator: THIRD, drop: far(FAR, "old"), add: far(FAR3, "new") };
+    s.apply(&Change::PrepareFile { fid: dir, intent }, b"").unwrap();
+    s.apply(&Change::EndTransaction { fid: dir, keep: true }, b"").unwrap();
+    s.apply(&Change::PrepareRmdir { fid: dir }, b"").unwrap();
+    let b = &mut s.bricks[0];
+    assert_eq!((b.is_pending(dir), b.intent(dir)), (Ok(true), Ok(None)));
+    assert_eq!(b.lineage(dir).unwrap().other, Some((dir, OTHER)), "its entry is where it was");
+}
+
+/// What a set has of another one's directory goes with the entry, at once and for good: the directory may come back.
+#[test]
+fn a_copy_whose_entry_has_gone_does_not_come_back() {
+    for (seed, hangs) in (0..60).flat_map(|seed| [(seed, false), (seed, true)]) {
+        let rule = if seed % 2 == 0 { CrashRule::Hostile } else { CrashRule::Ordered };
+        let mut disk = Disk::new(1, rule);
+        let mut s = Set::new(vec![disk.open().unwrap()]);
+        let (parent, kind, replaced) = (ROOT, 0o040_000, None);
+        let enter = Change::Enter {
+            parent,
+            name: name("here"),
+            fid: FAR3,
+            home: THIRD,
+            kind,
+            replaced,
+            time: time(5),
+        };
+        s.apply(&enter, b"").unwrap();
+        let own = ours(901);
+        if hangs {
+            let path = vec![Ancestor { fid: FAR3, home: THIRD, name: name("here") }];
+            let (mode, uid, gid, time) = (0o755, 0, 0, time(6));
+            let made = Change::PrepareMkdir { path, name: name("in"), fid: own, mode, uid, gid, time };
+            s.apply(&made, b"").unwrap();
+            s.apply(&Change::EndTransaction { fid: own, keep: true }, b"").unwrap();
+        }
+        sync(&mut s);
+        disk.pass_time();
+        let intent = Intent { tx: TX, coordinator: THIRD, drop: far(ROOT, "here"), add: None };
+        s.apply(&Change::PrepareFile { fid: FAR3, intent: intent.clone() }, b"").unwrap();
+        s.bricks[0].begin_sync_of(&[FAR3]).unwrap().run().unwrap();
+        assert_eq!(s.bricks[0].intent(FAR3), Ok(Some(intent)));
+        let (drop, add, orphan) = (far(ROOT, "here"), None, false);
+        s.apply(&Change::EndFile { fid: FAR3, drop, add, orphan, time: time(800) }, b"").unwrap();
+        assert_eq!(s.bricks[0].entry(ROOT, &name("here")), Ok(None));
+        std::mem::drop(s);
+        disk.crash_by_chance(rule, seed);
+        let mut b = disk.open().unwrap();
+        assert_eq!(b.entry(ROOT, &name("here")), Ok(None), "{seed}");
+        if hangs {
+            assert!(b.attr(own).is_ok(), "{seed}: what hangs on it stays");
+            assert_eq!(b.lineage(own).unwrap().other, Some((own, THIRD)), "{seed}");
+        }
+        b.close().unwrap();
+        assert_eq!(disk.problems(), [], "{seed}");
     }
 }

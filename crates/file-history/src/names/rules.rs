@@ -94,7 +94,7 @@ impl Names {
                     self.rename_placed(s, ask, (source, target), told, out);
                 }
             // What else is wrong than the directory that is gone may be told.
-            } else if refused && self.crosses((*from, *to), source, false) {
+            } else if refused && far && source.is_some_and(|o| self.objects[o].is_dir()) {
                 out.push(s);
             }
         }
@@ -348,12 +348,12 @@ impl Names {
         }
     }
 
-    /// Whether sets would have to agree about what they can't: a directory whose entry changes its set, or an exchange of which
-    /// both do.
-    fn crosses(&self, (from, to): (Key, Key), source: Option<Obj>, exchange: bool) -> bool {
+    /// Whether sets would have to agree about what they can't: an exchange of entries of two sets, or a directory of a third set
+    /// that would have to give way to one whose entry comes from another set.
+    fn crosses(&self, (from, to): (Key, Key), target: Option<Obj>, exchange: bool) -> bool {
         let set = |o: Obj| self.objects[o].set;
-        let is_dir = |o: Obj| self.objects[o].is_dir();
-        set(to.dir) != set(from.dir) && (exchange || source.is_some_and(is_dir))
+        let third = |o: Obj| self.objects[o].is_dir() && set(o) != set(to.dir);
+        set(to.dir) != set(from.dir) && (exchange || target.is_some_and(third))
     }
 
     /// Why the source of a rename can't replace its target. The directory that has to be empty, if it is not certain.
@@ -400,11 +400,16 @@ impl Names {
         let is_dir = |o: &Obj| self.objects[*o].is_dir();
         let mut errors = Vec::new();
         let mut may = Vec::new();
-        if self.crosses((*from, *to), source, *exchange) {
+        if self.crosses((*from, *to), target, *exchange) {
             may.push(Errno::EXDEV);
         }
         if source.is_none() || (*exchange && target.is_none()) {
             errors.push(Errno::ENOENT);
+        }
+        // Its own set is asked, which may have lost it.
+        let is_gone = |o: Obj| is_dir(&o) && self.presence(s, o) != Presence::Present;
+        if self.objects[from.dir].set != self.objects[to.dir].set && source.is_some_and(is_gone) {
+            may.push(Errno::ENOENT);
         }
         if source.is_some_and(|o| is_dir(&o) && self.is_beneath(s, to.dir, o))
             || (*exchange && target.is_some_and(|o| is_dir(&o) && self.is_beneath(s, from.dir, o)))

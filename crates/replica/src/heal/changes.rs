@@ -151,6 +151,7 @@ impl DirtySet {
             | Change::Partial { .. }
             | Change::PrepareMkdir { .. }
             | Change::MoveOut { .. }
+            | Change::MoveOn { .. }
             | Change::Relocate { .. } => false,
         }
     }

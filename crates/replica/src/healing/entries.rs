@@ -31,16 +31,12 @@ impl HealSession {
         let own = brick.set();
         for e in entries {
             let was_missing = self.missing.remove(e.fid);
-            if e.home != own && e.kind == DIR {
-                // Its content is another set's. A stub may be marked.
-            } else if was_missing {
-                if e.kind == DIR {
-                    self.dirty_set.mark_dir(e.fid)
-                } else {
-                    self.dirty_set.mark_file(e.fid, false)
-                }
+            // What is in another set's directory is that set's. A copy may be marked, as a stub may.
+            let dir = e.kind == DIR && e.home == own;
+            if was_missing {
+                if dir { self.dirty_set.mark_dir(e.fid) } else { self.dirty_set.mark_file(e.fid, false) }
             } else if self.full {
-                self.dirty_set.mark_met(e.fid, e.kind == DIR);
+                self.dirty_set.mark_met(e.fid, dir);
             }
         }
         for m in made {

@@ -34,6 +34,8 @@ pub(crate) struct Memory {
     pub(crate) left_unsynced: u32,
     /// Directories whose entries these sets have.
     pub(crate) hangs: BTreeMap<Fid, SetId>,
+    /// Directories whose entries another set had.
+    pub(crate) came_home: BTreeSet<Fid>,
     /// Files of any kind; all else is a directory.
     pub(crate) files: BTreeSet<Fid>,
     pub(crate) orphans: BTreeSet<Fid>,
@@ -121,6 +123,9 @@ impl TreeState for Memory {
         if known { Ok(Attr { nlink: 2 + within as u32, ..dir(fid) }) } else { Err(Errno::ESTALE) }
     }
     fn entry(&mut self, parent: Fid, name: &Name) -> Result<Option<Found>, Errno> {
+        if parent.set != SET && !parent.is_names() {
+            return Err(Errno::ESTALE);
+        }
         let found = self.names.get(&(parent, name.clone()));
         let kind = |fid| if self.files.contains(fid) { 0o100_000 } else { 0o040_000 };
         Ok(found.map(|(fid, home)| Found { fid: *fid, home: *home, kind: kind(fid) }))
@@ -132,7 +137,10 @@ impl TreeState for Memory {
         Ok(self.marked.contains_key(&fid))
     }
     fn intent(&mut self, fid: Fid) -> Result<Option<Intent>, Errno> {
-        Ok(self.marked.get(&fid).filter(|_| !self.hangs.contains_key(&fid)).cloned())
+        let far = |i: &Intent| i.drop.as_ref().is_some_and(|drop| drop.dir.set != SET);
+        let moves =
+            |i: &&Intent| !self.came_home.contains(&fid) && (!self.hangs.contains_key(&fid) || far(i));
+        Ok(self.marked.get(&fid).filter(moves).cloned())
     }
     fn names_of_copy(&mut self, fid: Fid) -> Result<Vec<wire::op::EntryName>, Errno> {
         if let Some(leaving) = self.left.get(&fid) {
@@ -392,6 +400,10 @@ impl LocalBrick for Memory {
             }
             Change::Enter { parent, name, fid, home, kind, .. } => {
                 self.names.insert((*parent, name.clone()), (*fid, *home));
+                if *home == SET {
+                    self.hangs.remove(fid);
+                    self.came_home.insert(*fid);
+                }
                 if *kind != 0o040_000 {
                     self.files.insert(*fid);
                 }
@@ -399,6 +411,10 @@ impl LocalBrick for Memory {
             Change::MoveOut { parent, name, fid, to, .. } => {
                 self.names.remove(&(*parent, name.clone()));
                 self.hangs.insert(*fid, *to);
+            }
+            Change::MoveOn { fid, to, .. } => {
+                self.hangs.insert(*fid, *to);
+                self.marked.entry(*fid).and_modify(|intent| intent.drop = None);
             }
             Change::EndTransaction { fid, keep: true } => _ = self.marked.remove(fid),
             Change::Arrive { fid, .. } => {

@@ -254,6 +254,45 @@ fn a_directory_is_renamed_to_another_set() {
     rig.leaves_nothing(one);
 }
 
+/// It lives on one set, its entry goes from the second to the third, and comes home, as often as one likes.
+#[test]
+fn a_directory_goes_from_set_to_set_and_comes_home() {
+    let rig = Rig::new(3, &THREE);
+    let (one, two) = (rig.mount(), rig.mount());
+    let at = |set, name: &str| rig.at(&one, set, name);
+    fs::create_dir_all(at(0, "d/deep")).unwrap();
+    fs::write(at(0, "d/deep/file"), "in").unwrap();
+    let mut open = fs::File::options().append(true).open(at(0, "d/deep/file")).unwrap();
+    let before = fs::metadata(at(0, "d")).unwrap();
+    for round in 0..3 {
+        for (from, to) in [(0, 1), (1, 2), (2, 1), (1, 0)] {
+            fs::rename(at(from, "d"), at(to, "d")).unwrap();
+            let after = fs::metadata(rig.at(&two, to, "d")).unwrap();
+            assert_eq!((after.ino(), after.mode()), (before.ino(), before.mode()), "{round}: {from} to {to}");
+            is_gone(&rig.at(&two, from, "d"));
+            assert_eq!(rig.dirs.names(&two, to), ["d"], "{round}: {from} to {to}");
+        }
+    }
+    open.write_all(b" it").unwrap();
+    is_one_file(b"in it", &[rig.at(&two, 0, "d/deep/file")], 1);
+    // Not beneath itself, wherever its entry is.
+    fs::rename(at(0, "d"), at(1, "d")).unwrap();
+    assert!(failed(fs::rename(at(1, "d"), at(1, "d/deep/d")), Errno::INVAL));
+    // Over an empty directory of the set that gets it, and not over a full one.
+    fs::create_dir_all(at(2, "full/in")).unwrap();
+    fs::create_dir(at(2, "empty")).unwrap();
+    assert!(failed(fs::rename(at(1, "d"), at(2, "full")), Errno::NOTEMPTY));
+    fs::rename(at(1, "d"), at(2, "empty")).unwrap();
+    is_one_file(b"in it", &[rig.at(&two, 2, "empty/deep/file")], 1);
+    fs::create_dir(at(0, "empty")).unwrap();
+    fs::rename(at(2, "empty"), at(0, "empty")).unwrap();
+    is_one_file(b"in it", &[rig.at(&two, 0, "empty/deep/file")], 1);
+    fs::remove_dir_all(at(0, "empty")).unwrap();
+    fs::remove_dir_all(at(2, "full")).unwrap();
+    two.end();
+    rig.leaves_nothing(one);
+}
+
 /// What needs the sets to agree about more says `EXDEV`, changes nothing, and `mv` copies.
 #[test]
 fn what_is_refused_changes_nothing_and_mv_copies() {
@@ -267,8 +306,9 @@ fn what_is_refused_changes_nothing_and_mv_copies() {
     fs::write(at(0, "d/in"), "in").unwrap();
     fs::create_dir(at(1, "full")).unwrap();
     fs::write(at(1, "full/in"), "in").unwrap();
-    fs::rename(at(0, "d"), at(2, "d")).unwrap();
-    assert!(failed(fs::rename(at(2, "d"), at(1, "d")), Errno::XDEV), "a directory of a third set");
+    fs::create_dir(at(2, "far")).unwrap();
+    fs::rename(at(2, "far"), at(1, "far")).unwrap();
+    assert!(failed(fs::rename(at(0, "d"), at(1, "far")), Errno::XDEV), "an empty one of a third set is there");
     let exchange = renameat_with(CWD, at(0, "g"), CWD, at(1, "f"), RenameFlags::EXCHANGE);
     assert_eq!(exchange, Err(Errno::XDEV));
     assert!(failed(fs::rename(at(0, "g"), at(1, "full")), Errno::ISDIR));
@@ -276,13 +316,12 @@ fn what_is_refused_changes_nothing_and_mv_copies() {
     assert!(failed(fs::hard_link(at(0, "g"), at(1, "full")), Errno::EXIST));
     is_one_file(b"moved", &[rig.at(&two, 1, "f")], 1);
     is_one_file(b"g", &[rig.at(&two, 0, "g")], 1);
-    assert_eq!(rig.dirs.names(&two, 0), ["g"]);
-    assert_eq!(rig.dirs.names(&two, 2), ["d"]);
-    assert_eq!(rig.dirs.names(&two, 1), ["f", "full"]);
+    assert_eq!(rig.dirs.names(&two, 0), ["d", "g"]);
+    assert_eq!(rig.dirs.names(&two, 1), ["f", "far", "full"]);
     // A directory that a file is about to leave, or has left, can be removed.
-    tool(&format!("mv {} {}", at(2, "d").display(), at(1, "d").display()));
-    is_gone(&at(2, "d"));
-    is_one_file(b"in", &[rig.at(&two, 1, "d/in")], 1);
+    tool(&format!("mv -T {} {}", at(0, "d").display(), at(1, "far").display()));
+    is_gone(&at(0, "d"));
+    is_one_file(b"in", &[rig.at(&two, 1, "far/in")], 1);
     two.end();
     rig.leaves_nothing(one);
 }
