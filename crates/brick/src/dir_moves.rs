@@ -114,7 +114,8 @@ impl Brick {
     pub(crate) fn prepare_rmdir(&mut self, fid: Fid) -> Result<(), Errno> {
         let open = self.loaded(fid)?;
         let own = self.identity.set;
-        let given_up = |(intent, _): &(Intent, _)| intent.drop.as_ref().is_some_and(|drop| drop.dir.set != own);
+        let given_up =
+            |(intent, _): &(Intent, _)| intent.drop.as_ref().is_some_and(|drop| drop.dir.set != own);
         if !open.intent()?.as_ref().is_some_and(given_up) {
             return Ok(());
         }

@@ -20,6 +20,7 @@ use crate::pending::Pending;
 use crate::placing::Placing;
 use crate::questions::Questions;
 use crate::recovery::Announcement;
+use crate::refusals::Refusals;
 use crate::sync::{Periodic, Rounds};
 use crate::target::Target;
 use crate::tickets::Tickets;
@@ -211,6 +212,7 @@ pub struct SetCore<B: LocalBrick, R> {
     pub(crate) orphans: Orphans,
     /// Transactions that wait for another set.
     pub(crate) transactions: Transactions,
+    pub(crate) refusals: Refusals,
     /// Transactions about files whose entry is ordered: what brings it to disk, and who agreed.
     pub(crate) joints: BTreeMap<OpId, (Op, Vec<Participant>)>,
     pub(crate) tree: Tree,
@@ -268,6 +270,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             led_in: Epoch(0),
             orphans: Orphans::default(),
             transactions: Transactions::default(),
+            refusals: Refusals::default(),
             joints: BTreeMap::new(),
             tree: Tree::new(start.set),
             lock_right: LockRight::default(),

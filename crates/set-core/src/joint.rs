@@ -398,6 +398,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             let parts = if let Change::Leave { .. } = change { Vec::new() } else { parts };
             self.joints.insert(transaction.tx, (sync, parts));
         } else {
+            decision.as_ref().err().into_iter().for_each(|e| self.refusals.note(id, *e));
             self.abort_joint(cx, &parts);
         }
         self.carry_out(cx, id, decision, Bytes::new(), waiter);
@@ -408,7 +409,9 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let known = self.end_both(cx, &joint);
         joint.held.iter().for_each(|held| self.unlock(cx, held.lock));
         self.abort_joint(cx, &joint.parts);
-        self.refuse_for_other(cx, joint.to, known.err().unwrap_or(fail));
+        let fail = known.err().unwrap_or(fail);
+        self.refusals.note_fail(joint.id, &fail);
+        self.refuse_for_other(cx, joint.to, fail);
     }
 
     /// The transaction is out of this primary's memory: it will never commit.

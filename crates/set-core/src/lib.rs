@@ -49,6 +49,7 @@ mod questions;
 mod read;
 mod rebalance;
 mod recovery;
+mod refusals;
 mod request;
 mod resend;
 mod resolve;

@@ -66,6 +66,10 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Admission::Go if self.is_about_a_leaver(cx.at.now, &request.op) => {
                 self.refuse(cx, request.to, Fail::Busy);
             }
+            Admission::Go if let Some(errno) = self.refusals.of(id).filter(|_| changes) => {
+                let waiter = Waiter { reply: Reply::errno(errno.0), ..Waiter::done(request.to) };
+                self.reply_when_all_committed(cx, waiter);
+            }
             Admission::Go => {
                 if let Some(request) = self.redirect_holder(cx, request) {
                     self.serve_permitted(cx, request, user.as_ref());

@@ -26,14 +26,7 @@ pub(crate) struct Resolve {
 impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// A transaction that will not commit ends on the other set as the entry says, in the background. `made`: it would have made
     /// the directory.
-    pub(crate) fn abort(
-        &mut self,
-        cx: &mut Cx<'_, B, R>,
-        home: SetId,
-        fid: Fid,
-        t: Transaction,
-        made: bool,
-    ) {
+    pub(crate) fn abort(&mut self, cx: &mut Cx<'_, B, R>, home: SetId, fid: Fid, t: Transaction, made: bool) {
         let check = Op::CheckEntry { parent: t.parent, name: t.name, fid };
         let resolve = Resolve { home, fid, tx: Some(t.tx), removes: made };
         self.ask(cx, Asking::EntryChecked(resolve), self.set, check, None);

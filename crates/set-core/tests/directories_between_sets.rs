@@ -275,8 +275,14 @@ fn what_is_there_of_a_directory_goes_with_its_entry() {
         let mut rig = rig();
         rig.core.brick_mut().names.insert((ROOT, name("far")), (FAR3, THIRD));
         let drop = Some(EntryName { dir: ROOT, name: name("far") });
-        let mark =
-            Op::PrepareFile { tx: TX, coordinator: THIRD, fid: Some(FAR3), drop, add: None, by: SessionId(7) };
+        let mark = Op::PrepareFile {
+            tx: TX,
+            coordinator: THIRD,
+            fid: Some(FAR3),
+            drop,
+            add: None,
+            by: SessionId(7),
+        };
         assert_eq!(rig.ask(88, mark), ["ask 1: checkmark of 3"]);
         assert!(changes(&mut rig).is_empty());
         done(&mut rig, 1);
@@ -345,13 +351,8 @@ fn what_was_learnt_of_the_tree_is_forgotten_when_a_directory_comes() {
     let mut rig = rig();
     let hanging = here(70);
     rig.core.brick_mut().hangs.insert(hanging, THERE);
-    let beneath = Op::Rename {
-        parent: ROOT,
-        name: name("dir"),
-        to_parent: hanging,
-        to_name: name("moved"),
-        flags: 0,
-    };
+    let beneath =
+        Op::Rename { parent: ROOT, name: name("dir"), to_parent: hanging, to_name: name("moved"), flags: 0 };
     assert_eq!(rig.ask(9, beneath), ["ask 1: locktree of 1"]);
     assert_eq!(done(&mut rig, 1), ["ask 2: lineage of 2"]);
     // What lies above `hanging`, `FAR_DIR` among it, comes beneath `dir`.
@@ -374,13 +375,8 @@ fn a_walk_begins_again_when_an_entry_is_not_where_it_was_told() {
     let mut rig = rig();
     let hanging = here(70);
     rig.core.brick_mut().hangs.insert(hanging, THERE);
-    let beneath = Op::Rename {
-        parent: ROOT,
-        name: name("dir"),
-        to_parent: hanging,
-        to_name: name("moved"),
-        flags: 0,
-    };
+    let beneath =
+        Op::Rename { parent: ROOT, name: name("dir"), to_parent: hanging, to_name: name("moved"), flags: 0 };
     rig.ask(9, beneath);
     assert_eq!(done(&mut rig, 1), ["ask 2: lineage of 2"]);
     assert_eq!(answer(&mut rig, 2, errno(Errno::ESTALE)), ["ask 3: lineage of 2"]);

@@ -200,10 +200,7 @@ fn a_file_of_a_third_set_moves_in_with_its_entry() {
     assert_eq!(done(&mut rig, 10), ["reply 1: done for 250 ms"]);
 
     // Nothing, and what has changed meanwhile.
-    for (found, said) in [
-        (errno(Errno::ENOENT), "no such file or directory"),
-        (agreed(FILE), "busy"),
-    ] {
+    for (found, said) in [(errno(Errno::ENOENT), "no such file or directory"), (agreed(FILE), "busy")] {
         let mut rig = begun();
         assert_eq!(answer(&mut rig, 2, found), [format!("reply 1: {said} for 250 ms")]);
     }

@@ -67,7 +67,9 @@ impl Coverage {
                 "names changed places at their home"
             }
             PeerBody::Replicate { change: Change::MoveOut { .. }, .. } => "directory left its set's entries",
-            PeerBody::Replicate { change: Change::MoveOn { .. }, .. } => "directory left a third set's entries",
+            PeerBody::Replicate { change: Change::MoveOn { .. }, .. } => {
+                "directory left a third set's entries"
+            }
             PeerBody::Replicate { change: Change::Enter { kind: 0o040_000, home, .. }, .. } => {
                 if *home == message.set { "directory came home" } else { "directory of another set entered" }
             }

@@ -54,7 +54,7 @@ fn parse() -> Option<Asked> {
             "--blackout" => asked.config.power = Power::Blackout,
             "--slow-syncs" => {
                 asked.config.slow_syncs = true;
-                asked.config.calm = Duration::from_secs(600);
+                asked.config.calm = Duration::from_secs(300);
             }
             _ => return None,
         }

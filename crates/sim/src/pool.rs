@@ -2,8 +2,8 @@
 
 use crate::disk::Disk;
 use crate::rng::Prng;
-use crate::{Config, Family};
 use crate::store::server_id;
+use crate::{Config, Family};
 use cluster::{BrickSpec, Command, NewServer, NewVolume, OptionChange, State, hex};
 use ids::{Fid, SetId};
 use std::collections::BTreeMap;

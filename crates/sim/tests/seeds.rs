@@ -175,7 +175,7 @@ fn blackouts() {
 /// Disks that take 4 to 10 seconds for a sync: all bricks get in sync again nevertheless.
 #[test]
 fn slow_syncs() {
-    let config = Config { slow_syncs: true, calm: Duration::from_secs(600), ..Config::default() };
+    let config = Config { slow_syncs: true, calm: Duration::from_secs(300), ..Config::default() };
     let seeds = fresh("slow syncs", 3, 1000);
     let stats = runs("slow syncs", &seeds, &config);
     reached(&stats, seeds.len(), &[("healed", 17_000)]);

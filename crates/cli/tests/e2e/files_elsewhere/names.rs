@@ -308,7 +308,10 @@ fn what_is_refused_changes_nothing_and_mv_copies() {
     fs::write(at(1, "full/in"), "in").unwrap();
     fs::create_dir(at(2, "far")).unwrap();
     fs::rename(at(2, "far"), at(1, "far")).unwrap();
-    assert!(failed(fs::rename(at(0, "d"), at(1, "far")), Errno::XDEV), "an empty one of a third set is there");
+    assert!(
+        failed(fs::rename(at(0, "d"), at(1, "far")), Errno::XDEV),
+        "an empty one of a third set is there"
+    );
     let exchange = renameat_with(CWD, at(0, "g"), CWD, at(1, "f"), RenameFlags::EXCHANGE);
     assert_eq!(exchange, Err(Errno::XDEV));
     assert!(failed(fs::rename(at(0, "g"), at(1, "full")), Errno::ISDIR));
