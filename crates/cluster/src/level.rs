@@ -9,7 +9,11 @@ use std::collections::BTreeMap;
 /// - 1: two files of one set whose names are in directories of another one change places there.
 /// - 2: a directory is marked to move to a directory of another set, and a set has an entry for it from then on.
 /// - 2: volumes begin with options ([`NEW_VOLUMES_HAVE_OPTIONS`]).
-pub const LEVEL: u32 = 2;
+/// - 3: a file's data lies on several sets, in nameless objects that stay ([`FILES_ARE_STRIPED`]).
+pub const LEVEL: u32 = 3;
+
+/// From this level of the pool on files are striped.
+pub const FILES_ARE_STRIPED: u32 = 3;
 
 /// From this level of the pool on new volumes begin with options.
 pub const NEW_VOLUMES_HAVE_OPTIONS: u32 = 2;

@@ -58,6 +58,9 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             }
             _ => {}
         }
+        if let Change::SetXattr { fid, .. } | Change::DropOrphan { fid } = change {
+            self.striping.forget(*fid);
+        }
         self.placing.renamed(change);
         self.departures.note(change);
     }
