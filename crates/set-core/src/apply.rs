@@ -58,8 +58,10 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             }
             _ => {}
         }
-        if let Change::SetXattr { fid, .. } | Change::DropOrphan { fid } = change {
-            self.striping.forget(*fid);
+        match change {
+            Change::SetXattr { fid, .. } | Change::DropOrphan { fid } => self.striping.forget(*fid),
+            Change::Create { fid, .. } if self.is_primary() => self.striping.note_new(*fid),
+            _ => {}
         }
         self.placing.renamed(change);
         self.departures.note(change);

@@ -245,7 +245,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
 
     /// This set has done what a job needs.
     pub(crate) fn on_striping(&mut self, cx: &mut Cx<'_, B, R>, number: u64, answer: Result<Body, Fail>) {
-        if let Err(fail) = answer {
+        if let Err(fail) = answer.and_then(|_| if self.is_primary() { Ok(()) } else { Err(Fail::Busy) }) {
             return self.give_up_striping(cx, number, &fail);
         }
         let Some(job) = self.striping.jobs.get_mut(&number) else { return };

@@ -75,6 +75,13 @@ impl<R> Striping<R> {
         self.known.remove(&fid);
     }
 
+    /// A file was made.
+    pub(crate) fn note_new(&mut self, fid: Fid) {
+        if self.known.len() < REMEMBERED {
+            self.known.insert(fid, FileKind::Plain);
+        }
+    }
+
     /// Whether that piece is being made for a file.
     pub(crate) fn makes(&self, piece: Fid) -> bool {
         self.jobs.values().any(|job| job.pieces.iter().any(|p| p.fid == piece))

@@ -419,7 +419,6 @@ impl Op {
                 | Op::DropLocks { .. }
                 | Op::Stripes { .. }
                 | Op::ReadPiece { .. }
-                | Op::Append { .. }
                 | Op::CheckCut { .. }
                 | Op::CheckPiece { .. }
         )

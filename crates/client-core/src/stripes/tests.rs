@@ -1,3 +1,5 @@
+#![allow(clippy::indexing_slicing, clippy::cast_possible_truncation, reason = "a test that fails says where")]
+
 use super::*;
 use alloc::collections::BTreeMap;
 use ids::{Lsn, Time};
