@@ -16,6 +16,7 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use core::time::Duration;
 use ids::{Fid, SessionId, SetId};
+use namespace::placement::Turns;
 use wire::limits::STRIPES_MAX;
 use wire::op::SetAttr;
 use wire::stripes::{CutBy, Layout};
@@ -23,6 +24,8 @@ use wire::{Attr, Body, Errno, Fail, Op, Reply};
 
 /// Files that become striped, or are cut, at the same time, at most.
 pub(crate) const JOBS: usize = 64;
+/// Turns that are taken for a piece, at most.
+const TURNS: usize = 8;
 /// Files of which it is remembered whether they are striped, at most, and of which appends of before are known to be over.
 const REMEMBERED: usize = 16_384;
 /// After so long nobody waits any more for a session that appends.
@@ -60,12 +63,13 @@ pub(crate) struct Striping<R> {
     appends: BTreeMap<Fid, Appending>,
     /// Files to which nobody appends any more of those who began under an earlier primary.
     fenced: BTreeSet<Fid>,
+    turns: Turns,
 }
 
 impl<R> Default for Striping<R> {
     fn default() -> Self {
         let (known, jobs, appends) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Striping { known, last: 0, jobs, appends, fenced: BTreeSet::new() }
+        Striping { known, last: 0, jobs, appends, fenced: BTreeSet::new(), turns: Turns::default() }
     }
 }
 
@@ -324,18 +328,24 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         None
     }
 
-    /// The sets that get the pieces of the next file: those with most room, in another order each time.
+    /// The sets that get the pieces of the next file, by turns in proportion to their room.
     fn sets_for_pieces(&mut self, cx: &Cx<'_, B, R>, count: u64) -> Vec<SetId> {
         let mut rooms = self.rooms(cx);
         rooms.retain(|room| room.writable && room.available > 0);
-        rooms.sort_by_key(|room| core::cmp::Reverse(room.available));
-        rooms.truncate(usize::try_from(count).unwrap_or(STRIPES_MAX).min(STRIPES_MAX));
-        let mut sets: Vec<SetId> = rooms.into_iter().map(|room| room.set).collect();
-        let turn = usize::try_from(self.striping.last).unwrap_or(0);
-        sets.sort();
-        if let Some(at) = turn.checked_rem(sets.len()) {
-            sets.rotate_left(at);
+        let many = usize::try_from(count).unwrap_or(STRIPES_MAX).min(STRIPES_MAX).min(rooms.len());
+        let mut sets: Vec<SetId> = Vec::new();
+        let mut tries = many * TURNS;
+        while sets.len() < many && tries > 0 {
+            tries -= 1;
+            if let Some(set) = self.striping.turns.next(self.set, &rooms).filter(|set| !sets.contains(set)) {
+                sets.push(set);
+            }
         }
+        // One that has nearly all room has most turns.
+        rooms.sort_by_key(|room| core::cmp::Reverse(room.available));
+        let others: Vec<SetId> =
+            rooms.iter().map(|room| room.set).filter(|set| !sets.contains(set)).collect();
+        sets.extend(others.into_iter().take(many - sets.len()));
         sets
     }
 
