@@ -177,6 +177,9 @@ pub struct VolumeCreate {
     /// Arbiters among them; 0 unless given.
     #[serde(default)]
     pub arbiter: Option<u32>,
+    /// Sets that share a large file's data; 1 unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stripe: Option<u32>,
     /// HOST:/PATH each, set by set.
     pub bricks: Vec<String>,
     /// Allow two bricks of one set on one server.

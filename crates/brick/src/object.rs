@@ -9,6 +9,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use wire::Errno;
 use wire::op::{COPY_NAMES, EntryName, Intent, Leaving, decode_names};
+use wire::stripes::{PIECE, STRIPES};
 use wire::user::ACCESS_LIST;
 
 /// An open object that is kept, and what kind of object it is.
@@ -199,10 +200,17 @@ impl OpenObject {
         })
     }
 
-    /// The names of the extended attributes that a healing carries over: users' and what a transaction means to do.
+    /// One of our attributes beside a file; nothing else has any.
+    pub(crate) fn own_xattr(&self, name: &str) -> Result<Option<Vec<u8>>, Errno> {
+        if self.is_file() { self.file.whole_xattr(name.as_bytes()) } else { Ok(None) }
+    }
+
+    /// The names of the extended attributes that a healing carries over: users', what a transaction means to do, and where the
+    /// data of a striped file lies.
     pub(crate) fn healed_xattrs(&self) -> Result<Vec<Vec<u8>>, Errno> {
         let mut names = self.file.xattrs()?;
-        let travels = |n: &[u8]| n == tag::INTENT.as_bytes() || n == COPY_NAMES.as_bytes();
+        let travels =
+            |n: &[u8]| [tag::INTENT, COPY_NAMES, STRIPES, PIECE].iter().any(|own| own.as_bytes() == n);
         names.retain(|n| travels(n) || !n.starts_with(tag::PREFIX));
         Ok(names)
     }

@@ -9,7 +9,8 @@ use ids::Fid;
 use namespace::{Entry, Lineage, TreeState};
 use wire::name::RESERVED;
 use wire::op::{EntryName, Intent, Leaving};
-use wire::{Attr, Errno, Name};
+use wire::stripes::{PIECE, PieceOf, STRIPES, Stripes};
+use wire::{Attr, DecodeError, Errno, Name};
 
 /// What a name is in a directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -288,6 +289,18 @@ impl TreeState for Brick {
         self.open_fid(fid)?.names_of_copy()
     }
 
+    fn stripes(&mut self, fid: Fid) -> Result<Option<Stripes>, Errno> {
+        self.ours(fid)?;
+        let Some(bytes) = self.open_fid(fid)?.own_xattr(STRIPES)? else { return Ok(None) };
+        Stripes::decode(&bytes).map(Some).map_err(|error| unreadable(fid, &error))
+    }
+
+    fn piece_of(&mut self, fid: Fid) -> Result<Option<PieceOf>, Errno> {
+        self.ours(fid)?;
+        let Some(bytes) = self.open_fid(fid)?.own_xattr(PIECE)? else { return Ok(None) };
+        PieceOf::decode(&bytes).map(Some).map_err(|error| unreadable(fid, &error))
+    }
+
     fn leaving(&mut self, fid: Fid) -> Result<Option<Leaving>, Errno> {
         self.ours(fid)?;
         if !self.is_pending(fid)? {
@@ -358,4 +371,9 @@ impl TreeState for Brick {
             }
         }
     }
+}
+
+fn unreadable(fid: Fid, error: &DecodeError) -> Errno {
+    tracing::error!(%fid, %error, "what is kept beside a striped file or a piece cannot be read");
+    Errno::EIO
 }

@@ -25,4 +25,5 @@ mod opens;
 pub mod operation;
 pub mod routes;
 pub mod set;
+pub mod stripes;
 mod unsynced;

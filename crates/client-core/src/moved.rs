@@ -85,7 +85,9 @@ impl Moved {
             }
         };
         match body {
-            Body::Attr { attr } | Body::Written { attr, .. } => first(&mut attr.fid),
+            Body::Attr { attr } | Body::Written { attr, .. } | Body::Stripes { attr, .. } => {
+                first(&mut attr.fid);
+            }
             Body::Elsewhere { fid, .. } => first(fid),
             Body::Attrs { attrs } => attrs.iter_mut().for_each(|attr| first(&mut attr.fid)),
             Body::Page { entries, .. } => {

@@ -134,6 +134,9 @@ fn changed_by(op: &Op) -> [Option<Fid>; 2] {
         | Op::SetXattr { fid, .. }
         | Op::RemoveXattr { fid, .. }
         | Op::Fallocate { fid, .. }
+        | Op::WritePiece { fid, .. }
+        | Op::AllocatePiece { fid, .. }
+        | Op::Extend { fid, .. }
         | Op::CopyRange { to: fid, .. }
         | Op::Create { parent: fid, .. }
         | Op::Unlink { parent: fid, .. }

@@ -27,6 +27,7 @@ use crate::page::SilentSets;
 use crate::payload::Payload;
 use crate::sets::{SharedSet, lock};
 use crate::stats::{Counting, Stats};
+use crate::stripes::StripedFiles;
 use crate::wait::{self, Wake};
 use crate::watch::{self, Watcher};
 
@@ -44,6 +45,7 @@ pub(crate) struct Core {
     pub directories: Directories,
     pub moved: MovedFiles,
     pub names: Names,
+    pub striped: StripedFiles,
     pub silent: SilentSets,
     current: RwLock<Arc<Generation>>,
     stopped: AtomicBool,
@@ -303,6 +305,7 @@ impl Client {
             directories: Directories::default(),
             moved: MovedFiles::default(),
             names: Names::new(map.beneath().is_some()),
+            striped: StripedFiles::default(),
             silent: SilentSets::default(),
             options,
             volume: volume.to_owned(),

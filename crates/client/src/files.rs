@@ -1,8 +1,10 @@
 //! Operations on files by name: each is one call (or few), its answer taken apart.
 
+use std::cell::RefCell;
 use std::time::Duration;
 
 use client_core::set::Opening;
+use client_core::stripes::{Answer, What};
 use ids::{Fid, SetId};
 use wire::codec::Blob;
 use wire::op::{Node, SetAttr};
@@ -11,6 +13,7 @@ use wire::{Attr, Body, Errno, Name, Op};
 
 use crate::call::Client;
 use crate::payload::Payload;
+use crate::stripes::Data;
 
 /// A file or directory, and the set that answers for it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -303,7 +306,15 @@ impl Client {
     /// # Errors
     /// As `pread`.
     pub fn read(&self, object: Object, offset: u64, len: u32, into: &mut Payload<'_>) -> Result<(), Errno> {
-        self.call(object.home, Op::Read { fid: object.fid, offset, len }, &[], into).map(drop)
+        let into = RefCell::new(into);
+        self.on_content(
+            object,
+            || {
+                let op = Op::Read { fid: object.fid, offset, len };
+                self.call(object.home, op, &[], *into.borrow_mut()).map(drop)
+            },
+            |now| self.read_striped(now, (offset, len), *into.borrow_mut()),
+        )
     }
 
     /// Writes; returns how much, and the attributes after it. At most [`wire::limits::IO_MAX`] bytes.
@@ -315,11 +326,17 @@ impl Client {
             return Err(Errno::EINVAL);
         }
         let Span { offset, append, kill_suid } = at;
-        let op = Op::Write { fid: object.fid, offset, append, kill_suid };
-        match self.call(object.home, op, data, &mut Payload::new())? {
-            Body::Written { len, attr } => Ok((len, attr)),
-            other => Err(unexpected_reply("write", &other)),
-        }
+        let plain = || {
+            let op = Op::Write { fid: object.fid, offset, append, kill_suid };
+            match self.call(object.home, op, data, &mut Payload::new())? {
+                Body::Written { len, attr } => Ok((len, attr)),
+                other => Err(unexpected_reply("write", &other)),
+            }
+        };
+        let len = u32::try_from(data.len()).map_err(|_| Errno::EINVAL)?;
+        let append = if append { self.ticket() } else { 0 };
+        let what = What::Write { offset, len, append, kill_suid };
+        self.on_content(object, plain, |now| self.write_striped(now, what, data))
     }
 
     /// Returns when everything acknowledged about the object is on disk.
@@ -327,7 +344,9 @@ impl Client {
     /// # Errors
     /// As `fsync`.
     pub fn fsync(&self, object: Object) -> Result<(), Errno> {
-        self.ask(object.home, Op::Fsync { fid: object.fid })?;
+        if let Body::Offset { .. } = self.ask(object.home, Op::Fsync { fid: object.fid })? {
+            self.sync_pieces(object)?;
+        }
         if self.has_lost(object) { Err(Errno::EIO) } else { Ok(()) }
     }
 
@@ -425,7 +444,11 @@ impl Client {
     /// # Errors
     /// As `fallocate`.
     pub fn fallocate(&self, object: Object, mode: u32, offset: u64, len: u64) -> Result<(), Errno> {
-        self.ask(object.home, Op::Fallocate { fid: object.fid, mode, offset, len }).map(drop)
+        let plain = || self.ask(object.home, Op::Fallocate { fid: object.fid, mode, offset, len }).map(drop);
+        self.on_content(object, plain, |now| {
+            let what = What::Allocate { mode, offset, len };
+            self.striped(now, what, &mut Data::Out(&[])).map(|done| done.map(drop))
+        })
     }
 
     /// Finds data or a hole.
@@ -433,10 +456,17 @@ impl Client {
     /// # Errors
     /// As `lseek`.
     pub fn lseek(&self, object: Object, offset: u64, whence: u32) -> Result<u64, Errno> {
-        match self.ask(object.home, Op::Lseek { fid: object.fid, offset, whence })? {
+        let plain = || match self.ask(object.home, Op::Lseek { fid: object.fid, offset, whence })? {
             Body::Offset { offset } => Ok(offset),
             other => Err(unexpected_reply("lseek", &other)),
-        }
+        };
+        self.on_content(object, plain, |now| {
+            match self.striped(now, What::Seek { offset, whence }, &mut Data::Out(&[]))? {
+                None => Ok(None),
+                Some(Answer::Offset(offset)) => Ok(Some(offset)),
+                Some(_) => Err(Errno::EIO),
+            }
+        })
     }
 
     /// Copies between two files of one set; returns how much.
@@ -449,7 +479,8 @@ impl Client {
             return Err(Errno::EXDEV);
         }
         let op = Op::CopyRange { from: from.fid, from_offset, to: to.fid, to_offset, len };
-        match self.ask(to.home, op)? {
+        // Of a striped file the data is sent through this client, as between sets.
+        match self.ask(to.home, op).map_err(|e| if e == Errno::EOPNOTSUPP { Errno::EXDEV } else { e })? {
             Body::Offset { offset } => Ok(offset),
             Body::Written { len, .. } => Ok(len.into()),
             other => Err(unexpected_reply("copy_file_range", &other)),

@@ -34,6 +34,7 @@ mod server_link;
 mod sets;
 mod socket;
 mod stats;
+mod stripes;
 pub mod user;
 pub mod wait;
 mod watch;

@@ -94,6 +94,7 @@ impl Client {
     /// Whoever uses the client knows the object no more: by which name it was first met does not matter any more.
     pub fn forget(&self, object: Object) {
         self.forget_name(object);
+        self.core.striped.forget(self.now(object).fid);
         if self.core.moved.look(|files| files.now(object.fid) != object.fid) == Some(true) {
             self.core.moved.change(|files| files.forget(object.fid));
         }

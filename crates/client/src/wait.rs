@@ -1,9 +1,10 @@
 //! How a thread waits for a descriptor: replaceable, so that a FUSE worker can watch its device too.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
@@ -46,6 +47,25 @@ pub fn with_hook<R>(hook: Hook, work: impl FnOnce() -> R) -> R {
     let result = work();
     OWN.set(before);
     result
+}
+
+thread_local! {
+    static GIVEN_UP: RefCell<Option<Arc<AtomicBool>>> = const { RefCell::new(None) };
+}
+
+/// Runs `work`, a part of what another thread does, on this thread; calls in it end with `EINTR` once `given_up` says so.
+pub(crate) fn until_given_up<R>(given_up: Arc<AtomicBool>, work: impl FnOnce() -> R) -> R {
+    GIVEN_UP.set(Some(given_up));
+    with_hook(part, work)
+}
+
+/// The hook of a thread that does a part of another one's work.
+fn part(fd: BorrowedFd<'_>, timeout: Option<Duration>) -> io::Result<Wake> {
+    let is_over = || GIVEN_UP.with_borrow(|flag| flag.as_ref().is_some_and(|f| f.load(Ordering::Acquire)));
+    if is_over() {
+        return Ok(Wake::Interrupted);
+    }
+    plain(fd, timeout)
 }
 
 /// The plain hook: poll(2).

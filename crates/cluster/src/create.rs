@@ -6,8 +6,8 @@ use ids::{BrickId, Epoch, ServerId, SetId, VolumeId};
 
 use crate::apply::{check_length, check_option};
 use crate::{
-    Brick, BrickSpec, NEW_VOLUMES_HAVE_OPTIONS, NewVolume, Refusal, Set, State, Status, View, Volume, limits,
-    names,
+    Brick, BrickSpec, FILES_ARE_STRIPED, NEW_VOLUMES_HAVE_OPTIONS, NewVolume, Refusal, Set, State, Status,
+    View, Volume, limits, names,
 };
 
 impl State {
@@ -18,6 +18,14 @@ impl State {
             return BTreeMap::new();
         }
         [("cluster.large-file-size".to_owned(), "1MB".to_owned())].into()
+    }
+
+    /// Whether all servers know of striped files.
+    ///
+    /// # Errors
+    /// They do not.
+    pub fn check_stripes(&self) -> Result<(), Refusal> {
+        if self.level < FILES_ARE_STRIPED { Err(Refusal::StripesTooEarly) } else { Ok(()) }
     }
 
     /// The brick that a user wrote as HOST:/PATH.

@@ -220,7 +220,7 @@ fn options_that_a_volume_cannot_have_refuse_it() {
         let new = NewVolume { options, ..testing::volume(&state.clone(), "w", 2, 0, 2) };
         testing::refuse(&mut state, Command::CreateVolume(new)).to_string()
     };
-    assert!(with("cluster.large-size", "1MB").contains("cluster.large-file-size"));
+    assert!(with("cluster.large-file", "1MB").contains("cluster.large-file-size"));
     assert!(with("cluster.quorum-count", "3").contains("at most 2"));
     assert!(with("user.a", &"x".repeat(limits::OPTION_VALUE + 1)).contains("user.a"));
 }

@@ -10,7 +10,11 @@ use std::collections::BTreeMap;
 /// - 2: a directory is marked to move to a directory of another set, and a set has an entry for it from then on.
 /// - 2: volumes begin with options ([`NEW_VOLUMES_HAVE_OPTIONS`]).
 /// - 3: a directory whose entry is another set's than its own is marked likewise, and so is what that set has of it.
+/// - 3: a file's data lies on several sets, in nameless objects that stay ([`FILES_ARE_STRIPED`]).
 pub const LEVEL: u32 = 3;
+
+/// From this level of the pool on files are striped.
+pub const FILES_ARE_STRIPED: u32 = 3;
 
 /// From this level of the pool on new volumes begin with options.
 pub const NEW_VOLUMES_HAVE_OPTIONS: u32 = 2;

@@ -45,7 +45,7 @@ pub use keys::{
     ClientKey, Joining, Key, KeyHolder, KeySubdir, KeyUser, Keys, LOCAL_NAME, Spent, Squash, Token,
     is_local_name,
 };
-pub use level::{LEVEL, NEW_VOLUMES_HAVE_OPTIONS};
+pub use level::{FILES_ARE_STRIPED, LEVEL, NEW_VOLUMES_HAVE_OPTIONS};
 pub use names::{check_address, check_volume_name, normal_path};
 pub use refusal::{KeyRefusal, Refusal};
 pub use retired::Retired;

@@ -15,6 +15,10 @@ pub enum Refusal {
     OfflineOnly,
     #[error("there is no pool yet: start the first server with an empty state folder")]
     NoPool,
+    #[error(
+        "servers of a version before are in the pool, which do not stripe files: update all of them first"
+    )]
+    StripesTooEarly,
     #[error("'{value}' is not a 128-bit identity: 32 lower-case hex digits are expected")]
     Identity { value: String },
     #[error(transparent)]

@@ -188,6 +188,17 @@ impl<'a> Emitter<'a> {
             | Op::UnlockTree { .. }
             | Op::Lineage { .. }
             | Op::PathOf { .. }
+            | Op::Stripes { .. }
+            | Op::ReadPiece { .. }
+            | Op::WritePiece { .. }
+            | Op::AllocatePiece { .. }
+            | Op::Extend { .. }
+            | Op::Append { .. }
+            | Op::FencePiece { .. }
+            | Op::TrimPiece { .. }
+            | Op::CheckCut { .. }
+            | Op::CheckPiece { .. }
+            | Op::Stripe { .. }
             | Op::Show { .. } => Ok(()),
         }
     }

@@ -64,7 +64,7 @@ fn unchecked_sum(bytes: &[u8]) -> bool {
 
 type Row = (&'static str, Vec<Vec<u8>>, fn(&[u8]) -> bool);
 
-fn on_disk() -> [Row; 13] {
+fn on_disk() -> [Row; 15] {
     let at = |of: &str| hex(&format!("disk-format/testdata/{of}"));
     let both = |one: &str, two: &str| [at(one), at(two)].concat();
     [
@@ -85,6 +85,14 @@ fn on_disk() -> [Row; 13] {
                 leaving.as_ref().map_or_else(Vec::new, wire::op::Leaving::encode)
             })
         }),
+        ("where a striped file lies", stripes(), |b| {
+            again(b, wire::stripes::Stripes::decode, wire::stripes::Stripes::encode)
+        }),
+        (
+            "whose a piece is",
+            vec![wire::stripes::PieceOf { file: ids::Fid::default(), generation: 1 }.encode()],
+            |b| again(b, wire::stripes::PieceOf::decode, wire::stripes::PieceOf::encode),
+        ),
         ("parent", at("adoption/v1"), |b| {
             again(b, disk_format::adoption::Parent::decode, disk_format::adoption::Parent::encode)
         }),
@@ -336,6 +344,14 @@ fn addresses(bytes: &[u8]) -> bool {
     let Ok(path) = cluster::normal_path(text) else { return named };
     assert_eq!(cluster::normal_path(&path).as_ref(), Ok(&path), "a path of ours is not one");
     true
+}
+
+/// What is kept beside a striped file with two pieces, and a cut.
+fn stripes() -> Vec<Vec<u8>> {
+    let layout =
+        wire::stripes::Layout { generation: 1, base: 0, unit: 4096, pieces: vec![ids::Fid::default(); 2] };
+    let cut = Some(wire::stripes::Cut { generation: 2, end: 5, then: None });
+    vec![wire::stripes::Stripes { layout, cut }.encode()]
 }
 
 /// The longest fixed part of the kernel's requests.

@@ -48,6 +48,8 @@ pub fn permit(op: &Op) -> Result<(), Errno> {
     match op {
         Op::HoldLocks { .. } | Op::DropLocks { .. } => Err(Errno::ENOLCK),
         Op::MoveIn { .. } | Op::LinkIn { .. } => Err(Errno::EXDEV),
+        // Where a piece belongs its own set cannot tell.
+        op if op.is_about_stripes() => Err(Errno::EOPNOTSUPP),
         // Nobody needs it: whoever misses attributes asks for them one by one.
         Op::GetAttrs { .. } => Err(Errno::EINVAL),
         op => op.named().map(drop).ok_or(Errno::EPERM),

@@ -6,6 +6,7 @@
 use crate::departures::decide_departure;
 use crate::files::{check_unmarked, decide_joint, is_empty, link, unlink};
 use crate::rename::rename;
+use crate::stripes::decide_striped;
 use crate::transaction::{Mark, Prepared, end_mark};
 use crate::tree_state::{Entry, TreeState};
 use crate::xattrs::{remove_xattr, set_xattr};
@@ -136,29 +137,7 @@ pub fn decide(op: &Op, view: &mut dyn TreeState, cx: &Context<'_>) -> Result<Dec
             view.attr(*fid)?;
             Ok(Decision::Change(Change::Relocate { fid: *fid, path: path.clone(), name: name.clone() }, None))
         }
-        Op::Lookup { .. }
-        | Op::GetAttr { .. }
-        | Op::GetAttrs { .. }
-        | Op::ReadLink { .. }
-        | Op::Open { .. }
-        | Op::Release { .. }
-        | Op::Read { .. }
-        | Op::Fsync { .. }
-        | Op::ReadDir { .. }
-        | Op::StatFs
-        | Op::GetXattr { .. }
-        | Op::ListXattr { .. }
-        | Op::Lseek { .. }
-        | Op::SyncFs
-        | Op::CheckEntry { .. }
-        | Op::CheckMark { .. }
-        | Op::HoldLocks { .. }
-        | Op::DropLocks { .. }
-        | Op::LockTree { .. }
-        | Op::UnlockTree { .. }
-        | Op::Lineage { .. }
-        | Op::PathOf { .. }
-        | Op::Show { .. } => Err(Errno::EINVAL),
+        other => decide_striped(other, view, cx),
     }
 }
 
@@ -341,7 +320,7 @@ fn set_attr(view: &mut dyn TreeState, cx: &Context<'_>, fid: Fid, set: &SetAttr)
 }
 
 /// The permission bits after a write by somebody unprivileged, if they change.
-fn without_suid(attr: &Attr) -> Option<u32> {
+pub(crate) fn without_suid(attr: &Attr) -> Option<u32> {
     let old = attr.mode & MODE_BITS;
     let mut new = old & !S_ISUID;
     if old & 0o010 != 0 {
@@ -359,7 +338,7 @@ fn regular(view: &mut dyn TreeState, fid: Fid) -> Result<Attr, Errno> {
     }
 }
 
-fn write(
+pub(crate) fn write(
     view: &mut dyn TreeState,
     cx: &Context<'_>,
     fid: Fid,
@@ -380,7 +359,7 @@ fn write(
     result_fid(fid, Change::Write { fid, offset, len, mode, time: touch(&attr, cx.now) })
 }
 
-fn fallocate(
+pub(crate) fn fallocate(
     view: &mut dyn TreeState,
     cx: &Context<'_>,
     fid: Fid,

@@ -19,6 +19,7 @@ pub mod lock_right;
 pub mod permission;
 pub mod placement;
 mod rename;
+pub mod stripes;
 pub mod transaction;
 mod tree_state;
 mod xattrs;

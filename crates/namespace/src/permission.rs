@@ -81,6 +81,8 @@ pub fn check(user: &User, op: &mut Op, set: SetId, state: &mut dyn TreeState) ->
         Op::MoveIn { .. } | Op::LinkIn { .. } => Err(Errno::EXDEV),
         Op::GetXattr { fid, name } => check.get_xattr(*fid, name),
         Op::SetXattr { fid, name, .. } | Op::RemoveXattr { fid, name } => check.set_xattr(*fid, name),
+        // A piece's set does not know what the file's users may do.
+        op if op.is_about_stripes() => Err(Errno::EOPNOTSUPP),
         // What only sets ask each other for ([`Op::is_between_sets`]), and whatever has no row.
         _ => Err(Errno::EPERM),
     }

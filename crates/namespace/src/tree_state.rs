@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 use ids::{Fid, SetId};
 use wire::op::{EntryName, Intent, Leaving};
+use wire::stripes::{PieceOf, Stripes};
 use wire::{Attr, Errno, Name};
 
 /// Where a name leads.
@@ -54,6 +55,10 @@ pub trait TreeState {
     fn names_of_copy(&mut self, fid: Fid) -> Result<Vec<EntryName>, Errno>;
     /// Where a file of this set goes that is marked by [`wire::Change::Leave`].
     fn leaving(&mut self, fid: Fid) -> Result<Option<Leaving>, Errno>;
+    /// Where the data of a striped file of this set lies; `None` of any other.
+    fn stripes(&mut self, fid: Fid) -> Result<Option<Stripes>, Errno>;
+    /// Whose piece a nameless object of this set is; `None` of any other.
+    fn piece_of(&mut self, fid: Fid) -> Result<Option<PieceOf>, Errno>;
     /// Whether new entries of the directory inherit an ACL (the umask does not count then).
     fn has_default_acl(&mut self, dir: Fid) -> Result<bool, Errno>;
     /// The value of an extended attribute.

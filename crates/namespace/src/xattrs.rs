@@ -7,6 +7,7 @@ use ids::Fid;
 use wire::codec::Blob;
 use wire::limits::{COPY_NAMES_MAX, XATTR_VALUE_MAX};
 use wire::op::{COPY_NAMES, decode_names};
+use wire::stripes::{PIECE, PieceOf};
 use wire::{Attr, Change, Errno, Name};
 
 /// What the brick knows of an object is not for users to change.
@@ -38,10 +39,14 @@ pub(crate) fn set_xattr(
 ) -> Result<Decision, Errno> {
     const CREATE: u32 = 1;
     const REPLACE: u32 = 2;
-    if name.as_bytes() != COPY_NAMES.as_bytes() || !(cx.is_arriving)(fid) {
+    let is = |own: &str| name.as_bytes() == own.as_bytes() && (cx.is_arriving)(fid);
+    if is(COPY_NAMES) {
+        let fit = decode_names(cx.payload).is_ok_and(|names| names.len() <= COPY_NAMES_MAX);
+        fit.then_some(()).ok_or(Errno::EINVAL)?;
+    } else if is(PIECE) {
+        PieceOf::decode(cx.payload).map_err(|_| Errno::EINVAL)?;
+    } else {
         check_own(name)?;
-    } else if !decode_names(cx.payload).is_ok_and(|names| names.len() <= COPY_NAMES_MAX) {
-        return Err(Errno::EINVAL);
     }
     if flags & !(CREATE | REPLACE) != 0 {
         return Err(Errno::EINVAL);

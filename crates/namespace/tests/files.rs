@@ -108,6 +108,12 @@ impl TreeState for Tree {
     fn intent(&mut self, fid: Fid) -> Result<Option<Intent>, Errno> {
         Ok(self.marked.get(&fid).cloned())
     }
+    fn stripes(&mut self, _: Fid) -> Result<Option<wire::stripes::Stripes>, Errno> {
+        Ok(None)
+    }
+    fn piece_of(&mut self, _: Fid) -> Result<Option<wire::stripes::PieceOf>, Errno> {
+        Ok(None)
+    }
     fn leaving(&mut self, fid: Fid) -> Result<Option<Leaving>, Errno> {
         Ok(self.left.get(&fid).cloned())
     }

@@ -101,6 +101,12 @@ impl TreeState for Tree {
     fn intent(&mut self, _: Fid) -> Result<Option<wire::op::Intent>, Errno> {
         Ok(None)
     }
+    fn stripes(&mut self, _: Fid) -> Result<Option<wire::stripes::Stripes>, Errno> {
+        Ok(None)
+    }
+    fn piece_of(&mut self, _: Fid) -> Result<Option<wire::stripes::PieceOf>, Errno> {
+        Ok(None)
+    }
     fn leaving(&mut self, _: Fid) -> Result<Option<wire::op::Leaving>, Errno> {
         Ok(None)
     }

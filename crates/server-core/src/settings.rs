@@ -6,7 +6,7 @@ use cluster::{Brick, Set, State, Status, Volume};
 use disk_format::Identity;
 use ids::{BrickId, Fid, ServerId, SetId, Time};
 use replica::View;
-use set_core::{RebalanceSettings, RebalanceState, RebalanceThrottle, Settings};
+use set_core::{RebalanceSettings, RebalanceState, RebalanceThrottle, Settings, StripeSettings};
 use std::collections::BTreeMap;
 
 /// The bricks that a server serves: those of started volumes, by their sets.
@@ -77,6 +77,8 @@ pub fn settings(state: &State, set: SetId) -> Option<Settings> {
         sets: volume.sets.iter().map(|s| (*s, led(s))).collect(),
         rebalance: rebalance(&options, volume, set.id),
         large: Some(options.large_file_size).filter(|size| *size > 0),
+        stripes: (state.level >= cluster::FILES_ARE_STRIPED && options.stripe_count > 1)
+            .then_some(StripeSettings { count: options.stripe_count, unit: options.stripe_size }),
         level: state.level,
     })
 }

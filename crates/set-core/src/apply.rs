@@ -58,6 +58,11 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             }
             _ => {}
         }
+        match change {
+            Change::SetXattr { fid, .. } | Change::DropOrphan { fid } => self.striping.forget(*fid),
+            Change::Create { fid, .. } if self.is_primary() => self.striping.note_new(*fid),
+            _ => {}
+        }
         self.placing.renamed(change);
         self.departures.note(change);
     }

@@ -39,6 +39,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         if self.settings.read_only && !ends {
             return self.refuse(cx, request.to, Errno::EROFS.into());
         }
+        let Some(request) = self.look_at_stripes(cx, request) else { return };
         // The entry of a directory that lives elsewhere takes little room: a set that is full for all else has it.
         if let Op::Create { parent, node: Node::Dir, .. } = &request.op
             && self.has_room(self.min_free / 2)
@@ -50,6 +51,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             self.departures.arrivals.hear(cx.at.now, *fid);
         }
         let Some(request) = self.confirm_stub(cx, request) else { return };
+        let Some(request) = self.stripe_first(cx, request) else { return };
         if let Some(request) = self.place_first(cx, request) {
             self.change_here(cx, request);
         }
@@ -72,7 +74,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
 
     /// A change that begins with this set.
     pub(crate) fn change_here(&mut self, cx: &mut Cx<'_, B, R>, request: AdmittedRequest<R>) {
-        let AdmittedRequest { id, op, payload, to, session } = request;
+        let AdmittedRequest { id, op, payload, to, session, .. } = request;
         let is_new = matches!(op, Op::PrepareMkdir { .. } | Op::Arrive);
         if needs_room(&op) && !self.has_room(self.kept_free(&op)) || is_new && self.settings.rebalance.drains
         {
@@ -291,6 +293,8 @@ fn needs_room(op: &Op) -> bool {
             | Op::SetXattr { .. }
             | Op::Fallocate { .. }
             | Op::CopyRange { .. }
+            | Op::WritePiece { .. }
+            | Op::AllocatePiece { .. }
             | Op::PrepareMkdir { .. }
             | Op::Arrive
     )

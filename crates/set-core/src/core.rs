@@ -17,10 +17,12 @@ use crate::moves::Tree;
 use crate::opens::Opens;
 use crate::orphans::Orphans;
 use crate::pending::Pending;
+use crate::pieces::Pieces;
 use crate::placing::Placing;
 use crate::questions::Questions;
 use crate::recovery::Announcement;
 use crate::refusals::Refusals;
+use crate::stripes::Striping;
 use crate::sync::{Periodic, Rounds};
 use crate::target::Target;
 use crate::tickets::Tickets;
@@ -220,6 +222,9 @@ pub struct SetCore<B: LocalBrick, R> {
     pub(crate) lock_right: LockRight,
     pub(crate) departures: Departures,
     pub(crate) placing: Placing<R>,
+    /// Files of this set whose data lies on several sets, and pieces of others' here.
+    pub(crate) striping: Striping<R>,
+    pub(crate) pieces: Pieces,
     pub(crate) far_names: FarNames,
     pub(crate) flush: Flush,
     pub(crate) rounds: Rounds,
@@ -276,6 +281,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             lock_right: LockRight::default(),
             departures: Departures::default(),
             placing: Placing::default(),
+            striping: Striping::default(),
+            pieces: Pieces::default(),
             far_names: FarNames::default(),
             flush: Flush::default(),
             rounds: Rounds::default(),
@@ -403,7 +410,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Purpose::ClearStaleSet => self.on_stale_synced(cx, result),
             Purpose::EndHealing(healing) => self.on_healing_synced(cx, healing, result),
             Purpose::Trash(then) => self.on_trash(cx, then, result),
-            Purpose::Orphans => self.on_orphans(result),
+            Purpose::Orphans => self.on_orphans(cx, result),
             Purpose::Compare(healing, fid, offset, there) => {
                 let here =
                     result.and_then(|done| if let Done::Sums(s) = done { Ok(s) } else { Err(Errno::EIO) });

@@ -268,6 +268,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             || file.is_scattered() && !self.are_led(&file)
             || names > COPY_NAMES_MAX
             || !fits_beside_a_copy(&file)
+            || self.may_be_striped(attr.fid)
             || self.opens.is_open(attr.fid);
         if stays || self.opens.may_be_open(cx.at.now, attr.fid) || self.is_held(cx.at.now, &attr) {
             self.departures.departed.left += 1;

@@ -108,6 +108,13 @@ pub(crate) enum Asking<R> {
     Path(Box<PathAsked>),
     /// This set, to have the copy of it on disk.
     CopyOnDisk(Box<PathToNames>),
+    /// A piece's set, in the job of that number, about that piece.
+    Piece(u64, usize),
+    /// This set, in that job.
+    Striping(u64),
+    /// A file's set, whether the file has this piece; and to have on disk that it has not.
+    PieceChecked(Fid),
+    PieceGone(Fid),
     /// A set, about this file that has left for good; and who is next.
     Leaving(Fid, Telling),
 }
@@ -167,6 +174,10 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Asking::Path(asked) => self.on_path(cx, asked, answer),
             Asking::CopyOnDisk(place) => self.on_copy_on_disk(cx, *place, &answer),
             Asking::Departing(number) => self.on_departing(cx, number, answer),
+            Asking::Piece(job, n) => self.on_piece(cx, (job, n), answer),
+            Asking::Striping(job) => self.on_striping(cx, job, answer),
+            Asking::PieceChecked(fid) => self.on_piece_checked(cx, fid, answer),
+            Asking::PieceGone(fid) => self.on_piece_gone(cx, fid, &answer),
             Asking::Leaving(fid, steps) => self.on_told_of_leaver(cx, fid, steps, answer),
             Asking::Outcome(resolve) => self.on_outcome(cx, resolve, answer),
             Asking::Unlocked => {
@@ -244,8 +255,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Ok(path) => path,
             // Who lies above is not told by the copies here: it is made with its parent.
             Err(_) => {
-                let (payload, session) = (Bytes::new(), id.session);
-                return self.change_here(cx, AdmittedRequest { id, op, payload, to, session });
+                let (payload, session, is_trusted) = (Bytes::new(), id.session, false);
+                return self.change_here(cx, AdmittedRequest { id, op, payload, to, session, is_trusted });
             }
         };
         let Some(transaction) = self.begin(cx, id, parent, &name) else {
@@ -275,8 +286,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 if [Errno::ENOSPC.0, Errno::EDQUOT.0, Errno::EROFS.0].contains(&errno) =>
             {
                 let Pair { id, op, to, .. } = pair;
-                let (payload, session) = (Bytes::new(), id.session);
-                self.change_here(cx, AdmittedRequest { id, op, payload, to, session });
+                let (payload, session, is_trusted) = (Bytes::new(), id.session, false);
+                self.change_here(cx, AdmittedRequest { id, op, payload, to, session, is_trusted });
             }
             (Err(fail), known) => self.refuse_for_other(cx, pair.to, known.err().unwrap_or(fail)),
         }

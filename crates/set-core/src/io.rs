@@ -2,6 +2,7 @@
 
 use crate::departures::FileMove;
 use crate::rebalance::RebalanceSettings;
+use crate::stripes::StripeSettings;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use bytes::Bytes;
@@ -78,6 +79,8 @@ pub struct Settings {
     pub rebalance: RebalanceSettings,
     /// A new file that grows to so many bytes is placed by room. `None`: it stays with its directory.
     pub large: Option<u64>,
+    /// Such files become striped instead. `None`: none does.
+    pub stripes: Option<StripeSettings>,
     /// How far all servers of the pool go.
     pub level: u32,
 }
@@ -94,6 +97,7 @@ impl Settings {
             sets: Vec::new(),
             rebalance: RebalanceSettings::default(),
             large: None,
+            stripes: None,
             level: 0,
         }
     }

@@ -6,6 +6,7 @@ use crate::departures::Departed;
 use crate::grants::Grants;
 use crate::healing::{HealReport, Healing};
 use crate::io::{Output, ReplyTo, Settings};
+use crate::pieces::Pieces;
 use core::time::Duration;
 use ids::{BrickId, Epoch, Fid, Lsn, SessionId};
 use namespace::placement::SetRoom;
@@ -140,6 +141,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             self.beneath.forget_all();
             self.departures.clear();
             self.clear_placing(cx);
+            self.clear_striping(cx);
+            self.pieces = Pieces::default();
             self.grants = Grants::default();
             return;
         }

@@ -33,7 +33,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     pub(crate) fn drop_orphan(&mut self, cx: &mut Cx<'_, B, R>, fid: Fid) {
         let now = cx.at.now;
         let held = self.opens.may_be_open(now, fid) || self.departures.arrivals.are_under_way(now, fid);
-        if !held && self.is_primary() && self.brick.is_orphan(fid) && !self.waits_for_names(now, fid) {
+        let may_go = !held && self.is_primary() && self.brick.is_orphan(fid) && !self.may_be_piece(fid);
+        if may_go && !self.waits_for_names(now, fid) {
             self.order_own(cx, Change::DropOrphan { fid });
         }
     }
@@ -54,22 +55,31 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             }
             return;
         }
-        self.look_at_orphans();
+        self.look_at_orphans(cx);
     }
 
     /// They are listed.
-    pub(crate) fn on_orphans(&mut self, listed: Result<Done, Errno>) {
+    pub(crate) fn on_orphans(&mut self, cx: &mut Cx<'_, B, R>, listed: Result<Done, Errno>) {
         self.orphans.listing = false;
         if let Ok(Done::Hidden(found)) = listed {
             self.orphans.left = found;
-            self.look_at_orphans();
+            self.pieces.begin_listing(cx.at.now);
+            self.look_at_orphans(cx);
         }
     }
 
-    fn look_at_orphans(&mut self) {
+    fn look_at_orphans(&mut self, cx: &mut Cx<'_, B, R>) {
         let mut unclaimed = 0;
         for _ in 0..LOOKED_AT {
             let Some(fid) = self.orphans.left.pop() else { break };
+            if self.may_be_piece(fid) {
+                if !self.pieces.may_ask() {
+                    self.orphans.left.push(fid);
+                    break;
+                }
+                self.check_piece(cx, fid);
+                continue;
+            }
             if !self.opens.is_open(fid) {
                 self.later.push_back(Later::DropOrphan(fid));
                 unclaimed += 1;

@@ -106,7 +106,7 @@ fn file_of(op: &Op) -> Option<Fid> {
 
 /// What a request makes of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Growth {
+pub(crate) enum Growth {
     /// It ends there at least.
     To(u64),
     /// It gets so much longer.
@@ -114,7 +114,7 @@ enum Growth {
 }
 
 /// The file that the request may have grow, how, and whether that takes room.
-fn growth(op: &Op, payload: usize) -> Option<(Fid, Growth, bool)> {
+pub(crate) fn growth(op: &Op, payload: usize) -> Option<(Fid, Growth, bool)> {
     /// fallocate(2) that makes no hole and moves nothing.
     const KEEP_SIZE: u32 = 1;
     match op {
@@ -227,6 +227,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             && !self.opens.may_be_open_besides(now, attr.fid, Some(session))
             && !self.departures.arrivals.are_under_way(now, attr.fid)
             && !self.departures.moves(attr.fid)
+            && !self.may_be_striped(attr.fid)
             && !self.is_held(now, attr)
     }
 

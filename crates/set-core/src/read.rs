@@ -42,11 +42,13 @@ fn plain(body: Body) -> (Body, Bytes) {
 
 impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     pub(crate) fn serve_read(&mut self, cx: &mut Cx<'_, B, R>, request: AdmittedRequest<R>) {
+        let Some(request) = self.look_at_stripes(cx, request) else { return };
+        let Some(request) = self.serve_piece(cx, request) else { return };
         let AdmittedRequest { op, to, session, .. } = request;
         let (objects, answer) = match op {
             Op::Read { fid, offset, len } => return self.serve_data(cx, fid, offset, len.min(IO_MAX), to),
             Op::Fsync { fid } => match self.brick.attr_of_any(fid) {
-                Ok(_) => return self.sync_for(cx, Some(fid), to),
+                Ok(_) => return self.sync_file(cx, fid, to),
                 // Nothing of it can be made durable: not even that it exists.
                 Err(e) => (one(fid), Err(e)),
             },
@@ -335,13 +337,28 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         ([parent, fid].into(), answer)
     }
 
+    /// Who syncs a striped file is told that it is one: what lies elsewhere is to be synced there.
+    fn sync_file(&mut self, cx: &mut Cx<'_, B, R>, fid: Fid, to: Address<R>) {
+        let layout = self.brick.stripes(fid).ok().flatten().map(|s| s.layout);
+        let told = layout.map_or(Body::Done, |layout| Body::Offset { offset: layout.generation });
+        let ticket = self.waiters.issue(Waiter::with(to, Reply(Ok(told)), Bytes::new()));
+        self.feed(cx, Input::Sync { ticket, fid: Some(fid) });
+    }
+
     fn sync_for(&mut self, cx: &mut Cx<'_, B, R>, fid: Option<Fid>, to: Address<R>) {
         let ticket = self.waiters.issue(Waiter::done(to));
         self.feed(cx, Input::Sync { ticket, fid });
     }
 
     /// File data: from the page cache at once, else by work that may wait for the disk.
-    fn serve_data(&mut self, cx: &mut Cx<'_, B, R>, fid: Fid, offset: u64, len: u32, to: Address<R>) {
+    pub(crate) fn serve_data(
+        &mut self,
+        cx: &mut Cx<'_, B, R>,
+        fid: Fid,
+        offset: u64,
+        len: u32,
+        to: Address<R>,
+    ) {
         match self.brick.read(fid, offset, len) {
             Ok(Read::Data(data)) => {
                 self.reply_when_committed(cx, to, one(fid), Ok((Body::Data, Bytes::from(data))))

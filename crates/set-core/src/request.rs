@@ -20,6 +20,8 @@ pub(crate) struct AdmittedRequest<R> {
     pub(crate) payload: Bytes,
     pub(crate) to: Address<R>,
     pub(crate) session: SessionId,
+    /// The client has checked permissions, and may ask for all of the volume.
+    pub(crate) is_trusted: bool,
 }
 
 impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
@@ -60,7 +62,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             | Op::DropLocks { .. } => self.replica.admit_sync(cx.at.now, call.epoch),
             _ => self.replica.admit(cx.at.now, call.epoch, id, call.finished),
         };
-        let request = AdmittedRequest { id, op: call.op, payload, to, session };
+        let is_trusted = user.is_none() && beneath.is_none();
+        let request = AdmittedRequest { id, op: call.op, payload, to, session, is_trusted };
         match admission {
             Admission::Go if changes && self.joiner_lags(cx) => self.refuse(cx, request.to, Fail::Busy),
             Admission::Go if self.is_about_a_leaver(cx.at.now, &request.op) => {
@@ -142,7 +145,14 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             | Op::Lineage { .. }
             | Op::PathOf { .. }
             | Op::Arrive
-            | Op::Land { .. } => return None,
+            | Op::Land { .. }
+            | Op::Stripe { .. }
+            | Op::FencePiece { .. }
+            | Op::TrimPiece { .. }
+            | Op::CheckCut { .. }
+            | Op::CheckPiece { .. } => return None,
+            // Nobody keeps anything of a piece: all that is asked about a file goes by its own set's grants.
+            op if self.is_about_piece(op) => return None,
             // It waited already until nobody keeps what it changes ([`crate::departures`]).
             Op::Depart { .. } | Op::DepartAll { .. } | Op::PrepareLeave { .. } => return None,
             // Who goes by the entry as it was asks the file's home next, and waits there, or asks once more.

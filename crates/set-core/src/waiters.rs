@@ -73,7 +73,7 @@ impl ReplyShape {
     pub(crate) fn of(op: &Op, session: SessionId, payload: &[u8]) -> ReplyShape {
         match op {
             Op::Create { open: true, node: Node::File, .. } => ReplyShape::AttrAndOpen(session),
-            Op::Create { .. } | Op::Link { .. } | Op::SetAttr { .. } => ReplyShape::Attr,
+            Op::Create { .. } | Op::Link { .. } | Op::SetAttr { .. } | Op::Extend { .. } => ReplyShape::Attr,
             Op::PrepareMkdir { .. } | Op::PrepareFile { .. } | Op::PrepareLeave { .. } | Op::Arrive => {
                 ReplyShape::Attr
             }

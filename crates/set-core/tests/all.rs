@@ -9,3 +9,4 @@ mod files_between_sets;
 mod joining;
 mod promises;
 mod requests;
+mod striping;

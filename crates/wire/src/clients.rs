@@ -2,6 +2,7 @@
 
 use crate::Op;
 use crate::op::COPY_NAMES;
+use crate::stripes::PIECE;
 use ids::Fid;
 
 impl Op {
@@ -28,7 +29,25 @@ impl Op {
                 | Op::Retarget { .. }
                 | Op::PrepareLeave { .. }
                 | Op::Redirect { .. }
-        ) || matches!(self, Op::SetXattr { name, .. } if name.as_bytes() == COPY_NAMES.as_bytes())
+                | Op::FencePiece { .. }
+                | Op::TrimPiece { .. }
+                | Op::Stripe { .. }
+                | Op::CheckCut { .. }
+                | Op::CheckPiece { .. }
+        ) || matches!(self, Op::SetXattr { name, .. } if [COPY_NAMES, PIECE].map(str::as_bytes).contains(&name.as_bytes()))
+    }
+
+    /// Whether clients ask it about striped files alone (docs/design/0029).
+    pub fn is_about_stripes(&self) -> bool {
+        matches!(
+            self,
+            Op::Stripes { .. }
+                | Op::ReadPiece { .. }
+                | Op::WritePiece { .. }
+                | Op::AllocatePiece { .. }
+                | Op::Extend { .. }
+                | Op::Append { .. }
+        )
     }
 
     /// All objects that a client's operation names, for whoever has to know each of them; `None` for what only sets ask each
@@ -53,7 +72,13 @@ impl Op {
             | Op::Lookup { parent: fid, name: _ }
             | Op::Create { parent: fid, name: _, node: _, mode: _, umask: _, uid: _, gid: _, open: _ }
             | Op::Unlink { parent: fid, name: _ }
-            | Op::Rmdir { parent: fid, name: _ } => vec![*fid],
+            | Op::Rmdir { parent: fid, name: _ }
+            | Op::Stripes { fid }
+            | Op::ReadPiece { fid, generation: _, offset: _, len: _ }
+            | Op::WritePiece { fid, generation: _, offset: _ }
+            | Op::AllocatePiece { fid, generation: _, mode: _, offset: _, len: _ }
+            | Op::Extend { fid, generation: _, end: _, append: _, kill_suid: _ }
+            | Op::Append { fid, ticket: _ } => vec![*fid],
             Op::Rename { parent: a, name: _, to_parent: b, to_name: _, flags: _ }
             | Op::MoveIn { from: _, parent: a, name: _, to_parent: b, to_name: _, flags: _ }
             | Op::Link { fid: a, parent: b, name: _ }
@@ -83,7 +108,12 @@ impl Op {
             | Op::DepartAll { .. }
             | Op::Retarget { .. }
             | Op::PrepareLeave { .. }
-            | Op::Redirect { .. } => return None,
+            | Op::Redirect { .. }
+            | Op::FencePiece { .. }
+            | Op::TrimPiece { .. }
+            | Op::Stripe { .. }
+            | Op::CheckCut { .. }
+            | Op::CheckPiece { .. } => return None,
         })
     }
 }

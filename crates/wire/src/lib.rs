@@ -10,6 +10,7 @@
 pub mod change;
 mod clients;
 pub mod codec;
+mod counted;
 pub mod errno;
 pub mod frame;
 pub mod hello;
@@ -19,6 +20,7 @@ pub mod name;
 pub mod op;
 pub mod peer;
 pub mod reply;
+pub mod stripes;
 pub mod user;
 
 pub use change::Change;

@@ -1,8 +1,11 @@
 //! File operations: what a client asks the primary of a set.
 #![allow(missing_docs, reason = "the fields of the variants carry the names of the POSIX arguments")]
 
+pub use crate::counted::COUNTED;
+
 use crate::codec::{Blob, DecodeError, Wire};
 use crate::name::Name;
+use crate::stripes::Layout;
 use crate::{wire_enum, wire_struct};
 use ids::{Epoch, Fid, OpId, SessionId, SetId, Time};
 
@@ -311,6 +314,33 @@ wire_enum! {
         // Between the primaries of two sets.
         /// Which entries lead to this directory, from its own upwards, up to the first that is another set's?
         62 PathOf { fid: Fid },
+
+        // Of clients, about striped files (docs/design/0029). `fid`: a piece; of what lies before the layout's base the file itself.
+        // `ESTALE`: the layout is another one by now.
+        /// Where does the data of this file lie?
+        70 Stripes { fid: Fid },
+        71 ReadPiece { fid: Fid, generation: u64, offset: u64, len: u32 },
+        /// Writes the frame's payload at `offset`.
+        72 WritePiece { fid: Fid, generation: u64, offset: u64 },
+        /// As `Fallocate`; the length of a piece means nothing.
+        73 AllocatePiece { fid: Fid, generation: u64, mode: u32, offset: u64, len: u64 },
+        /// To the file's set: all pieces have what was written. The file is at least `end` bytes long from now on. `append`: the
+        /// ticket of the [`Op::Append`] that this ends, or 0.
+        74 Extend { fid: Fid, generation: u64, end: u64, append: u64, kill_suid: bool },
+        /// To the file's set: nobody else appends until the [`Op::Extend`] with this ticket.
+        75 Append { fid: Fid, ticket: u64 },
+
+        // Between the primaries of two sets, about striped files.
+        /// The piece is read and written by the layout of this generation from now on, which is not older than the one it has.
+        76 FencePiece { fid: Fid, generation: u64 },
+        /// The piece loses what it has from `end` on, if it has this generation.
+        77 TrimPiece { fid: Fid, generation: u64, end: u64 },
+        /// Has the piece this generation, and nothing from `end` on?
+        78 CheckCut { fid: Fid, generation: u64, end: u64 },
+        /// Of a piece's set, to the file's: is the piece one of the file's?
+        79 CheckPiece { file: Fid, piece: Fid },
+        /// To the own set: the file has this layout from now on.
+        80 Stripe { fid: Fid, layout: Layout },
     }
 }
 
@@ -331,7 +361,13 @@ macro_rules! object {
             | Op::SetXattr { fid, .. }
             | Op::RemoveXattr { fid, .. }
             | Op::Fallocate { fid, .. }
-            | Op::Lseek { fid, .. } => Some(fid),
+            | Op::Lseek { fid, .. }
+            | Op::Stripes { fid }
+            | Op::ReadPiece { fid, .. }
+            | Op::WritePiece { fid, .. }
+            | Op::AllocatePiece { fid, .. }
+            | Op::Extend { fid, .. }
+            | Op::Append { fid, .. } => Some(fid),
             _ => None,
         }
     };
@@ -352,59 +388,6 @@ impl Op {
     /// Whether it asks for something to be brought to disk.
     pub fn is_sync(&self) -> bool {
         matches!(self, Op::Fsync { .. } | Op::SyncFs)
-    }
-
-    /// The operation's name in counters and logs.
-    pub fn name(&self) -> &'static str {
-        COUNTED.get(self.index()).copied().unwrap_or("other")
-    }
-
-    /// Position of the operation in [`COUNTED`].
-    pub fn index(&self) -> usize {
-        match self {
-            Op::Lookup { .. } => 0,
-            Op::GetAttr { .. } => 1,
-            Op::SetAttr { .. } => 2,
-            Op::Create { node: Node::Dir, .. } => 3,
-            Op::Create { .. } => 4,
-            Op::Unlink { .. } => 5,
-            Op::Rmdir { .. } => 6,
-            Op::Rename { .. } => 7,
-            Op::Link { .. } => 8,
-            Op::ReadLink { .. } => 9,
-            Op::Open { .. } => 10,
-            Op::Release { .. } => 11,
-            Op::Read { .. } => 12,
-            Op::Write { .. } => 13,
-            Op::Fsync { .. } => 14,
-            Op::ReadDir { .. } => 15,
-            Op::StatFs => 16,
-            Op::GetXattr { .. } => 17,
-            Op::ListXattr { .. } => 18,
-            Op::SetXattr { .. } => 19,
-            Op::RemoveXattr { .. } => 20,
-            Op::Fallocate { .. } => 21,
-            Op::Lseek { .. } => 22,
-            Op::CopyRange { .. } => 23,
-            Op::SyncFs => 24,
-            Op::PrepareMkdir { .. } => 25,
-            Op::PrepareRmdir { .. } => 26,
-            Op::EndTransaction { .. } => 27,
-            Op::Relocate { .. } => 28,
-            Op::CheckEntry { .. } | Op::CheckMark { .. } => 29,
-            Op::LockTree { .. } | Op::UnlockTree { .. } => 30,
-            Op::Lineage { .. } | Op::PathOf { .. } => 31,
-            Op::PrepareFile { .. } | Op::PrepareLeave { .. } => 32,
-            Op::EndFile { .. } => 33,
-            Op::MoveIn { .. } => 34,
-            Op::LinkIn { .. } => 35,
-            Op::Arrive => 36,
-            Op::Land { .. } => 37,
-            Op::Depart { .. } | Op::DepartAll { .. } | Op::Retarget { .. } | Op::Redirect { .. } => 38,
-            Op::HoldLocks { .. } | Op::DropLocks { .. } => 39,
-            Op::GetAttrs { .. } => 40,
-            Op::Show { .. } => 41,
-        }
     }
 
     /// Whether the operation changes the set and so needs an [`OpId`] with a number.
@@ -434,52 +417,10 @@ impl Op {
                 | Op::PathOf { .. }
                 | Op::HoldLocks { .. }
                 | Op::DropLocks { .. }
+                | Op::Stripes { .. }
+                | Op::ReadPiece { .. }
+                | Op::CheckCut { .. }
+                | Op::CheckPiece { .. }
         )
     }
 }
-
-/// Names of the operations in counters, by [`Op::index`].
-pub const COUNTED: [&str; 42] = [
-    "lookup",
-    "getattr",
-    "setattr",
-    "mkdir",
-    "create",
-    "unlink",
-    "rmdir",
-    "rename",
-    "link",
-    "readlink",
-    "open",
-    "release",
-    "read",
-    "write",
-    "fsync",
-    "readdir",
-    "statfs",
-    "getxattr",
-    "listxattr",
-    "setxattr",
-    "removexattr",
-    "fallocate",
-    "lseek",
-    "copy_file_range",
-    "syncfs",
-    "prepare_mkdir",
-    "prepare_rmdir",
-    "end_transaction",
-    "relocate",
-    "check_entry",
-    "locktree",
-    "lineage",
-    "prepare_file",
-    "end_file",
-    "move_in",
-    "link_in",
-    "arrive",
-    "land",
-    "depart",
-    "hold_locks",
-    "getattrs",
-    "show",
-];

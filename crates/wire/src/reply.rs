@@ -4,6 +4,7 @@
 use crate::codec::{Blob, DecodeError, Reader, Wire};
 use crate::name::Name;
 use crate::op::Ancestor;
+use crate::stripes::Layout;
 use crate::{wire_enum, wire_struct};
 use ids::{Epoch, Fid, SetId, Time};
 
@@ -87,6 +88,8 @@ wire_enum! {
         /// Directories and the names of their entries, from the one asked about upwards, as far as the entries are the set's;
         /// and the next one if another set has its entry.
         14 Path { path: Vec<Ancestor>, other: Option<(Fid, SetId)> },
+        /// Where the data of a striped file lies, and its attributes.
+        40 Stripes { layout: Layout, attr: Attr },
     }
 }
 

@@ -45,6 +45,7 @@ pub(crate) fn requests() -> Vec<AdminRequest> {
             name: name(),
             replica: Some(3),
             arbiter: Some(1),
+            stripe: None,
             bricks: vec!["server1:/data/home".to_owned(), "server2:/data/home".to_owned()],
             force: true,
             adopt: false,

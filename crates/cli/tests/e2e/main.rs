@@ -57,6 +57,7 @@ mod sessions;
 mod sets;
 mod squash;
 mod storage_faults;
+mod striped;
 mod subdir;
 mod tour;
 mod transactions;

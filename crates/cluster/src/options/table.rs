@@ -37,6 +37,13 @@ pub enum Kind {
         /// Most bytes.
         max: u64,
     },
+    /// Likewise, in whole blocks of 4096.
+    Blocks {
+        /// Least bytes.
+        min: u64,
+        /// Most bytes.
+        max: u64,
+    },
     /// A length of time with an optional unit: 500ms, 3s, 2m, 1h; a bare number is seconds.
     Duration {
         /// Least milliseconds.
@@ -62,6 +69,9 @@ impl Kind {
             Kind::Bool => "on or off".to_string(),
             Kind::Int { min, max } => format!("a number from {min} to {max}"),
             Kind::Size { min, max } => format!("a size from {} to {}", show_size(*min), show_size(*max)),
+            Kind::Blocks { min, max } => {
+                format!("a size from {} to {}, a multiple of 4KB", show_size(*min), show_size(*max))
+            }
             Kind::Duration { min_ms, max_ms } => {
                 format!("a duration from {} to {}", time(*min_ms), time(*max_ms))
             }
@@ -281,6 +291,10 @@ options! {
     rebalance_throttle: RebalanceThrottle = "cluster.rebalance-throttle",
         Kind::Enum(RebalanceThrottle::WORDS), "gentle",
         "how much of a set's time moving files takes while clients are active";
+    stripe_count: u64 = "cluster.stripe-count", Kind::Int { min: 1, max: 64 }, "1",
+        "sets that share the data of a file from the size on at which it counts as large; 1 for one";
+    stripe_size: u64 = "cluster.stripe-size", Kind::Blocks { min: 64 << 10, max: 1 << 30 }, "256KB",
+        "bytes of such a file that lie on one set before the next one follows";
     slow_operation: Duration = "diagnostics.slow-operation", Kind::Duration { min_ms: 0, max_ms: 60_000 }, "1s",
         "requests that take longer are told in the server's log; 0s for none";
     read_only: bool = "features.read-only", Kind::Bool, "off",

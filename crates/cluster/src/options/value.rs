@@ -72,6 +72,10 @@ pub(super) fn parse(kind: &Kind, text: &str) -> Option<Value> {
             let n = parse_size(text)?;
             (*min..=*max).contains(&n).then_some(Value::Size(n))
         }
+        Kind::Blocks { min, max } => {
+            let n = parse_size(text)?;
+            ((*min..=*max).contains(&n) && n.is_multiple_of(4096)).then_some(Value::Size(n))
+        }
         Kind::Duration { min_ms, max_ms } => {
             let ms = parse_ms(text)?;
             (*min_ms..=*max_ms).contains(&ms).then_some(Value::Duration(Duration::from_millis(ms)))

@@ -91,6 +91,7 @@ fn code(refusal: &Refusal) -> ErrorCode {
         Refusal::PoolExists | Refusal::ServerExists { .. } | Refusal::VolumeExists { .. } => Exists,
         Refusal::Keys(why) => code_of_keys(why),
         Refusal::NoPool
+        | Refusal::StripesTooEarly
         | Refusal::AddressInUse { .. }
         | Refusal::ServerHasBricks { .. }
         | Refusal::LastServer { .. }

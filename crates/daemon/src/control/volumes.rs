@@ -149,9 +149,14 @@ impl Control {
     }
 
     async fn volume_create(&self, request: VolumeCreate) -> Result<VolumeCreated, AdminError> {
-        let VolumeCreate { name, replica, arbiter, bricks: given, force, adopt } = request;
+        let VolumeCreate { name, replica, arbiter, stripe, bricks: given, force, adopt } = request;
         let _one = self.changing.lock().await;
         let command = |state: &State| {
+            let mut options = state.options_of_new_volumes();
+            if let Some(count) = stripe {
+                state.check_stripes().map_err(|refusal| refused(&refusal))?;
+                options.insert("cluster.stripe-count".to_owned(), count.to_string());
+            }
             let new = NewVolume {
                 name: name.clone(),
                 replica: replica.unwrap_or(1),
@@ -160,7 +165,7 @@ impl Control {
                 force,
                 created: unix_now(),
                 expect_brick: Some(state.next_brick),
-                options: state.options_of_new_volumes(),
+                options,
             };
             Ok(if adopt { Command::AdoptVolume(new) } else { Command::CreateVolume(new) })
         };

@@ -93,6 +93,7 @@ mod tests {
             name: "home".to_owned(),
             replica: None,
             arbiter: None,
+            stripe: None,
             bricks: vec!["h:/b".to_owned()],
             force: false,
             adopt: false,

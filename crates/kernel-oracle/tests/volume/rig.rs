@@ -128,6 +128,7 @@ impl Rig {
             sets: vec![(SET, true)],
             rebalance: RebalanceSettings::default(),
             large: None,
+            stripes: None,
             level: 1,
         }));
         self.now += Duration::from_secs(1);

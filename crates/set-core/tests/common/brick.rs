@@ -11,6 +11,7 @@ use wire::codec::Blob;
 use wire::op::{Intent, Leaving, Node};
 use wire::peer::{Object, Stamp};
 use wire::reply::{DirEntry, Room};
+use wire::stripes::{PIECE, PieceOf, STRIPES, Stripes};
 use wire::{Attr, Change, Errno, Name};
 
 pub(crate) const SET: SetId = SetId(1);
@@ -62,6 +63,8 @@ pub(crate) struct Memory {
     pub(crate) cold: bool,
     /// What is in files, where a script asks for it.
     pub(crate) data: BTreeMap<Fid, Vec<u8>>,
+    /// What is kept beside striped files and pieces.
+    pub(crate) beside: BTreeMap<(Fid, &'static str), Vec<u8>>,
     /// Files whose names wait for the end of a transaction.
     pub(crate) marked: BTreeMap<Fid, Intent>,
     /// Those of them that are to leave.
@@ -148,6 +151,14 @@ impl TreeState for Memory {
         }
         let intent = self.marked.get(&fid).filter(|_| self.leaving.contains(&fid));
         Ok(intent.and_then(|intent| intent.drop.clone()).into_iter().collect())
+    }
+
+    fn stripes(&mut self, fid: Fid) -> Result<Option<Stripes>, Errno> {
+        self.beside.get(&(fid, STRIPES)).map(|v| Stripes::decode(v).map_err(|_| Errno::EIO)).transpose()
+    }
+
+    fn piece_of(&mut self, fid: Fid) -> Result<Option<PieceOf>, Errno> {
+        self.beside.get(&(fid, PIECE)).map(|v| PieceOf::decode(v).map_err(|_| Errno::EIO)).transpose()
     }
 
     fn leaving(&mut self, fid: Fid) -> Result<Option<Leaving>, Errno> {
@@ -417,6 +428,15 @@ impl LocalBrick for Memory {
                 self.marked.entry(*fid).and_modify(|intent| intent.drop = None);
             }
             Change::EndTransaction { fid, keep: true } => _ = self.marked.remove(fid),
+            Change::SetAttr { fid, size: Some(size), .. } => {
+                self.data.entry(*fid).or_default().resize(usize::try_from(*size).unwrap_or(0), 0);
+            }
+            Change::SetXattr { fid, name, value, .. } => {
+                if let Some(own) = [STRIPES, PIECE].into_iter().find(|own| own.as_bytes() == name.as_bytes())
+                {
+                    self.beside.insert((*fid, own), value.0.clone());
+                }
+            }
             Change::Arrive { fid, .. } => {
                 self.files.insert(*fid);
                 self.orphans.insert(*fid);

@@ -152,6 +152,7 @@ impl Rig {
             sets: vec![(SetId(1), true), (SetId(2), true)],
             rebalance: RebalanceSettings::default(),
             large: None,
+            stripes: None,
             level: 3,
         }
     }

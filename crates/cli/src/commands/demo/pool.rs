@@ -150,6 +150,7 @@ impl Pool {
             name: VOLUME.to_owned(),
             replica: Some(replica as u32).filter(|r| *r > 1),
             arbiter: None,
+            stripe: None,
             bricks: self.bricks.clone(),
             force: false,
             adopt: false,

@@ -36,7 +36,10 @@ pub(crate) struct AddBrick {
 impl AddBrick {
     pub(crate) fn run(self, global: &Global) -> anyhow::Result<()> {
         let AddBrick { name, words, force } = self;
-        let Layout { replica, arbiter, bricks } = layout(&words)?;
+        let Layout { replica, arbiter, stripe, bricks } = layout(&words)?;
+        if stripe.is_some() {
+            return usage("stripe: that is the option cluster.stripe-count of the volume");
+        }
         if arbiter.is_some() && replica.is_none() {
             return usage("arbiter: write replica N before it");
         }

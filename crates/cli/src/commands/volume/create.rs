@@ -10,6 +10,7 @@ use clap::Args;
 ///
 /// Bricks are taken in the order given: with `replica 2` each two of them are one set and hold the same data.
 /// `replica 3 arbiter 1`: every third brick keeps names and attributes but no data.
+/// `stripe 4`: the data of each file that grows large lies on four sets (the option cluster.stripe-count).
 /// The directories are made if they are not there. Start the volume afterwards.
 ///
 /// With `--adopt` the first brick is a directory that holds data already. It becomes the volume's where it lies, without
@@ -18,7 +19,7 @@ use clap::Args;
 /// after the volume is started, see `mortar volume heal VOL info`.
 #[derive(Args, Debug)]
 #[command(
-    override_usage = "mortar volume create VOL [replica N [arbiter N]] BRICK... [--adopt] [--force]",
+    override_usage = "mortar volume create VOL [replica N [arbiter N]] [stripe N] BRICK... [--adopt] [--force]",
     after_help = "Examples:\n  mortar volume create home replica 2 s1:/data/home s2:/data/home s3:/data/home s1:/data2/home\n  \
                   mortar volume create photos replica 2 s1:/srv/photos s2:/data/photos --adopt"
 )]
@@ -26,7 +27,7 @@ pub(crate) struct Create {
     /// The volume's name.
     #[arg(value_name = "VOL")]
     name: String,
-    /// replica N, arbiter N, and the bricks as HOST:/PATH, HOST as it was probed.
+    /// replica N, arbiter N, stripe N, and the bricks as HOST:/PATH, HOST as it was probed.
     #[arg(value_name = "BRICK", required = true)]
     words: Vec<String>,
     /// Allow two bricks of one set on one server.
@@ -44,6 +45,7 @@ impl Create {
             name: self.name,
             replica: layout.replica,
             arbiter: layout.arbiter,
+            stripe: layout.stripe,
             bricks: layout.bricks,
             force: self.force,
             adopt: self.adopt,
@@ -62,10 +64,11 @@ impl Create {
 pub(super) struct Layout {
     pub(super) replica: Option<u32>,
     pub(super) arbiter: Option<u32>,
+    pub(super) stripe: Option<u32>,
     pub(super) bricks: Vec<String>,
 }
 
-/// `[replica N [arbiter N]] BRICK...`
+/// `[replica N [arbiter N]] [stripe N] BRICK...`
 pub(super) fn layout(words: &[String]) -> anyhow::Result<Layout> {
     let mut layout = Layout::default();
     let mut rest = words.iter();
@@ -73,6 +76,7 @@ pub(super) fn layout(words: &[String]) -> anyhow::Result<Layout> {
         let place = match word.as_str() {
             "replica" => &mut layout.replica,
             "arbiter" => &mut layout.arbiter,
+            "stripe" => &mut layout.stripe,
             _ => {
                 layout.bricks.push(word.clone());
                 continue;
@@ -80,7 +84,11 @@ pub(super) fn layout(words: &[String]) -> anyhow::Result<Layout> {
         };
         match rest.next().and_then(|n| n.parse().ok()) {
             Some(n) if place.is_none() && layout.bricks.is_empty() => *place = Some(n),
-            _ => return usage(format!("{word}: write [replica N [arbiter N]] once, before the bricks")),
+            _ => {
+                return usage(format!(
+                    "{word}: write [replica N [arbiter N]] [stripe N] once, before the bricks"
+                ));
+            }
         }
     }
     if layout.bricks.is_empty() {
@@ -101,10 +109,16 @@ mod tests {
     fn words_become_a_layout() {
         let bricks = vec!["a:/x".to_owned(), "b:/x".to_owned()];
         assert_eq!(of("a:/x b:/x").unwrap(), Layout { bricks: bricks.clone(), ..Layout::default() });
-        let layout = Layout { replica: Some(3), arbiter: Some(1), bricks };
-        assert_eq!(of("replica 3 arbiter 1 a:/x b:/x").unwrap(), layout);
-        for wrong in ["replica", "replica x a:/x", "replica 2", "a:/x replica 2", "replica 2 replica 2 a:/x"]
-        {
+        let layout = Layout { replica: Some(3), arbiter: Some(1), stripe: Some(4), bricks };
+        assert_eq!(of("replica 3 arbiter 1 stripe 4 a:/x b:/x").unwrap(), layout);
+        for wrong in [
+            "replica",
+            "replica x a:/x",
+            "replica 2",
+            "a:/x replica 2",
+            "stripe a:/x",
+            "replica 2 replica 2 a:/x",
+        ] {
             assert!(of(wrong).is_err(), "{wrong}");
         }
     }

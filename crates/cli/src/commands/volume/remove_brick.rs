@@ -123,12 +123,15 @@ fn words(words: &[String]) -> anyhow::Result<Asked> {
         _ => return usage("the last word says what to do: start, status, stop, commit or force"),
     };
     match layout(&words[..words.len() - 1])? {
-        Layout { replica: Some(replica), arbiter: None, bricks } => match action {
+        Layout { stripe: Some(_), .. } => {
+            usage("stripe: that is the option cluster.stripe-count of the volume")
+        }
+        Layout { replica: Some(replica), arbiter: None, bricks, .. } => match action {
             DrainAction::Commit => Ok(Asked::Copies { replica, bricks, force: false }),
             DrainAction::Force => Ok(Asked::Copies { replica, bricks, force: true }),
             _ => usage("fewer copies: the last word is commit, or force if bricks that stay are not in sync"),
         },
-        Layout { replica: None, arbiter: None, bricks } => Ok(Asked::Sets { bricks, action }),
+        Layout { replica: None, arbiter: None, bricks, .. } => Ok(Asked::Sets { bricks, action }),
         Layout { arbiter: Some(_), .. } => usage("arbiter: fewer copies than 3 have no arbiter"),
     }
 }

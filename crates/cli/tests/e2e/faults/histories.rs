@@ -258,6 +258,8 @@ fn on_directory(dir: &Path, input: &OnDirectory) -> io::Result<Told> {
 struct Worker<'a> {
     records: &'a Records,
     root: PathBuf,
+    /// Bytes of each file before those that change.
+    before: u64,
     held: Vec<File>,
     rng: StdRng,
 }
@@ -284,12 +286,12 @@ impl Worker<'_> {
         if self.rng.random_bool(0.4) {
             let value = self.records.value();
             self.records.note(history, OnRegister::Write(value), || {
-                file.write_all_at(&value.to_le_bytes(), 0).map(|()| 0)
+                file.write_all_at(&value.to_le_bytes(), self.before).map(|()| 0)
             });
         } else {
             self.records.note(history, OnRegister::Read, || {
                 let mut bytes = [0; 8];
-                file.read_exact_at(&mut bytes, 0)?;
+                file.read_exact_at(&mut bytes, self.before)?;
                 Ok(u64::from_le_bytes(bytes))
             });
         }
@@ -305,7 +307,7 @@ impl Worker<'_> {
             let bytes = vec![b'x'; usize::try_from(len).unwrap()];
             self.records.note(history, OnLog::Append(len), || file.write_all(&bytes).map(|()| 0));
         } else {
-            self.records.note(history, OnLog::Size, || fs::metadata(&path).map(|m| m.len()));
+            self.records.note(history, OnLog::Size, || fs::metadata(&path).map(|m| m.len() - self.before));
         }
     }
 
@@ -326,12 +328,13 @@ impl Worker<'_> {
 }
 
 /// Makes the shared objects: each directory may live on another set, and a part of the files lies in each.
-fn make_objects(root: &Path) {
+fn make_objects(root: &Path, before: u64) {
+    let before = vec![0; usize::try_from(before).unwrap()];
     for n in 0..REGISTERS {
-        fs::write(root.join(format!("r{n}")), 0u64.to_le_bytes()).unwrap();
+        fs::write(root.join(format!("r{n}")), [&before[..], &0u64.to_le_bytes()].concat()).unwrap();
     }
     for n in 0..LOGS {
-        File::create(root.join(format!("l{n}"))).unwrap();
+        fs::write(root.join(format!("l{n}")), &before).unwrap();
     }
     for n in 0..DIRECTORIES {
         fs::create_dir(root.join(format!("d{n}"))).unwrap();
@@ -398,6 +401,17 @@ fn examine<M: Model>(kind: &str, histories: &Histories<M>) -> usize {
 
 #[test]
 fn three_mounts_see_one_history() {
+    three_mounts("", 0);
+}
+
+/// Likewise of files whose data lies on all three sets.
+#[test]
+fn three_mounts_see_one_history_of_striped_files() {
+    three_mounts("stripe 3 ", 300_000);
+}
+
+/// `before`: bytes of each file before those that change.
+fn three_mounts(words_of_create: &str, before: u64) {
     let alone = Alone::after_set_up();
     let seed = std::env::var("HISTORIES_SEED").ok().map_or_else(rand::random, |s| s.parse().unwrap());
     println!("HISTORIES_SEED={seed}");
@@ -405,10 +419,15 @@ fn three_mounts_see_one_history() {
     let mut pool = Pool::in_network(3);
     pool.expect_errors(&["could not be applied", "is not as the change expects"]);
     let words: Vec<String> = BRICKS.iter().map(|(s, b)| pool.servers[*s].brick(b)).collect();
-    pool.ok(&format!("volume create v replica 3 arbiter 1 {}", words.join(" ")));
+    pool.ok(&format!("volume create v replica 3 arbiter 1 {words_of_create}{}", words.join(" ")));
+    for option in ["cluster.stripe-size 64KB", "cluster.large-file-size 256KB"].iter().filter(|_| before > 0)
+    {
+        pool.ok(&format!("volume set v {option}"));
+    }
     pool.ok("volume start v");
     let mounts: Vec<Mounted> = (0..3).map(|_| pool.mount("v")).collect();
-    make_objects(&mounts[0].dir);
+    all_in_sync(&pool);
+    make_objects(&mounts[0].dir, before);
     stay_in_sync(&pool);
     alone.measures();
     let records = Records::new();
@@ -421,8 +440,13 @@ fn three_mounts_see_one_history() {
                     |n: usize| File::options().read(true).write(true).open(mount.path(&format!("r{n}")));
                 let held = (0..REGISTERS).map(|n| open(n).unwrap()).collect();
                 let root = mount.dir.clone();
-                let worker =
-                    Worker { records: &records, root, held, rng: StdRng::seed_from_u64(rng.random()) };
+                let worker = Worker {
+                    records: &records,
+                    root,
+                    before,
+                    held,
+                    rng: StdRng::seed_from_u64(rng.random()),
+                };
                 scope.spawn(move || worker.run());
             }
         }

@@ -1,0 +1,205 @@
+//! Files whose data lies on several sets (docs/design/0029).
+
+use crate::adopt::is_sound;
+use crate::harness::{Mounted, Pool, eventually, eventually_within, files};
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const MIB: usize = 1 << 20;
+const SERVERS: usize = 2;
+const BRICKS: [(usize, &str); 4] = [(0, "a"), (1, "b"), (0, "c"), (1, "d")];
+
+/// Bytes that take room beneath a brick, hidden folders included, but not its journal and index.
+fn held(brick: &Path) -> u64 {
+    let orphans = brick.join(".mortar/orphans");
+    let of = |dir: &Path| -> u64 {
+        let all = fs::read_dir(dir).into_iter().flatten().filter_map(Result::ok);
+        all.filter_map(|e| e.metadata().ok()).filter(|m| m.is_file()).map(|m| m.blocks() * 512).sum()
+    };
+    of(brick) + of(&orphans)
+}
+
+/// A volume of four sets that stripes files over all of them.
+fn striped(pool: &Pool) -> Vec<PathBuf> {
+    pool.volume("v", 1, &BRICKS);
+    pool.ok("volume set v cluster.stripe-count 4");
+    pool.ok("volume set v cluster.stripe-size 64KB");
+    eventually("all sets serve", || {
+        let status = pool.status("v");
+        let bricks = status["bricks"].as_array()?;
+        bricks.iter().all(|b| b["online"] == true && b["role"] == "primary").then_some(())
+    });
+    pool.paths(&BRICKS)
+}
+
+fn all_in_sync(pool: &Pool) {
+    eventually("all bricks are in sync", || {
+        let status = pool.status("v");
+        let bricks = status["bricks"].as_array()?;
+        bricks.iter().all(|b| b["in_sync"] == true && b["online"] == true).then_some(())
+    });
+}
+
+fn is_like(mount: &Mounted, name: &str, content: &[u8]) {
+    let path = mount.path(name);
+    assert_eq!(fs::metadata(&path).unwrap().len(), content.len() as u64, "{name}");
+    let found = fs::read(&path).unwrap();
+    let differs = found.iter().zip(content).position(|(a, b)| a != b);
+    assert_eq!((found.len(), differs), (content.len(), None), "{name}: where it differs");
+}
+
+#[test]
+fn a_large_file_lies_on_all_sets() {
+    let mut pool = Pool::new(SERVERS);
+    let paths = striped(&pool);
+    let (one, two) = (pool.mount("v"), pool.mount("v"));
+    let mut content = files::noise(1, 64 * MIB);
+    let mut file = File::create(one.path("f")).unwrap();
+    let ino = file.metadata().unwrap().ino();
+    for piece in content.chunks(700_000) {
+        file.write_all(piece).unwrap();
+    }
+    file.sync_all().unwrap();
+    assert_eq!(file.metadata().unwrap().ino(), ino);
+    drop(file);
+    let on_each: Vec<u64> = paths.iter().map(|p| held(p)).collect();
+    println!("bytes on each set: {on_each:?}");
+    for held in &on_each {
+        assert!((14 * MIB as u64..19 * MIB as u64).contains(held), "about a quarter: {on_each:?}");
+    }
+    is_like(&two, "f", &content);
+    is_like(&one, "f", &content);
+
+    // Written in its midst, by one and the other.
+    for (n, mount) in [(3, &one), (17, &two), (40, &one)] {
+        let file = OpenOptions::new().write(true).open(mount.path("f")).unwrap();
+        let piece = files::noise(n, MIB + 12_345);
+        let at = n as usize * MIB + 777;
+        file.write_all_at(&piece, at as u64).unwrap();
+        content[at..at + piece.len()].copy_from_slice(&piece);
+    }
+    is_like(&one, "f", &content);
+    is_like(&two, "f", &content);
+
+    // Shorter, and longer again: what was cut off is zeros.
+    let cut = 21 * MIB + 4321;
+    two_lengths(&two, "f", cut as u64, 30 * MIB as u64);
+    content.truncate(cut);
+    content.resize(30 * MIB, 0);
+    is_like(&one, "f", &content);
+    is_like(&two, "f", &content);
+    let file = OpenOptions::new().read(true).write(true).open(one.path("f")).unwrap();
+    file.write_all_at(b"behind a gap", 40 * MIB as u64).unwrap();
+    content.resize(40 * MIB, 0);
+    content.extend_from_slice(b"behind a gap");
+    is_like(&two, "f", &content);
+
+    // Renamed, linked, and open without a name.
+    fs::create_dir(one.path("d")).unwrap();
+    fs::rename(one.path("f"), one.path("d/g")).unwrap();
+    fs::hard_link(two.path("d/g"), two.path("h")).unwrap();
+    is_like(&one, "h", &content);
+    let mut open = File::open(one.path("h")).unwrap();
+    fs::remove_file(two.path("d/g")).unwrap();
+    fs::remove_file(two.path("h")).unwrap();
+    let mut back = Vec::new();
+    open.seek(SeekFrom::Start(0)).unwrap();
+    open.read_to_end(&mut back).unwrap();
+    assert!(back == content);
+    drop((open, file));
+    eventually_within(Duration::from_secs(150), "all room is free again", || {
+        paths.iter().all(|p| held(p) < MIB as u64).then_some(())
+    });
+    drop((one, two));
+    (0..SERVERS).for_each(|i| pool.stop(i));
+    paths.iter().for_each(|p| is_sound(p));
+}
+
+fn two_lengths(mount: &Mounted, name: &str, first: u64, second: u64) {
+    let file = OpenOptions::new().write(true).open(mount.path(name)).unwrap();
+    file.set_len(first).unwrap();
+    assert_eq!(file.metadata().unwrap().len(), first);
+    file.set_len(second).unwrap();
+}
+
+/// What several append, each from its own mount, is all there, and none of it in another's.
+#[test]
+fn appends_of_several_follow_each_other() {
+    const RECORDS: usize = 60;
+    const LEN: usize = 70_000;
+    let pool = Pool::new(SERVERS);
+    striped(&pool);
+    let mounts = [pool.mount("v"), pool.mount("v")];
+    fs::write(mounts[0].path("log"), files::noise(9, 2 * MIB)).unwrap();
+    std::thread::scope(|scope| {
+        for (n, mount) in mounts.iter().enumerate() {
+            scope.spawn(move || {
+                let mut file = OpenOptions::new().append(true).open(mount.path("log")).unwrap();
+                for record in 0..RECORDS {
+                    file.write_all(&[u8::try_from(n * 100 + record).unwrap(); LEN]).unwrap();
+                }
+            });
+        }
+    });
+    let found = fs::read(mounts[1].path("log")).unwrap();
+    assert_eq!(found.len(), 2 * MIB + 2 * RECORDS * LEN);
+    assert!(found[..2 * MIB] == files::noise(9, 2 * MIB));
+    let mut records: Vec<u8> = Vec::new();
+    for record in found[2 * MIB..].chunks(LEN) {
+        assert!(record.iter().all(|b| *b == record[0]), "records are not mixed");
+        records.push(record[0]);
+    }
+    for n in 0..mounts.len() {
+        let own: Vec<u8> = records.iter().copied().filter(|r| usize::from(*r) / 100 == n).collect();
+        assert!(own.is_sorted() && own.len() == RECORDS, "in the order in which each wrote: {own:?}");
+    }
+}
+
+/// Servers are killed while a file is written and cut; nothing that was acknowledged is lost, and nothing that was cut off
+/// comes back.
+#[test]
+fn servers_are_killed_while_a_striped_file_is_written() {
+    let mut pool = Pool::new(3);
+    let bricks = [(0, "a"), (1, "a"), (1, "b"), (2, "b"), (2, "c"), (0, "c")];
+    pool.volume("v", 2, &bricks);
+    pool.ok("volume set v cluster.stripe-count 3");
+    pool.ok("volume set v cluster.stripe-size 64KB");
+    let mount = pool.mount("v");
+    let mut content = files::noise(5, 2 * MIB);
+    fs::write(mount.path("f"), &content).unwrap();
+    let file = OpenOptions::new().read(true).write(true).open(mount.path("f")).unwrap();
+    for round in 0..6_u64 {
+        let victim = usize::try_from(round).unwrap() % 3;
+        all_in_sync(&pool);
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                for n in 0..12 {
+                    let piece = files::noise(round * 100 + n, 300_000);
+                    let at = content.len();
+                    file.write_all_at(&piece, at as u64).unwrap();
+                    content.extend_from_slice(&piece);
+                    if n % 4 == 3 {
+                        let cut = content.len() - 410_000;
+                        file.set_len(cut as u64).unwrap();
+                        content.truncate(cut);
+                        file.set_len(cut as u64 + 50_000).unwrap();
+                        content.resize(cut + 50_000, 0);
+                    }
+                }
+            });
+            pool.kill(victim);
+            writer.join().unwrap();
+        });
+        is_like(&mount, "f", &content);
+        pool.start(victim);
+    }
+    all_in_sync(&pool);
+    let other = pool.mount("v");
+    is_like(&other, "f", &content);
+    drop((mount, other));
+    (0..3).for_each(|i| pool.stop(i));
+    pool.paths(&bricks).iter().for_each(|p| is_sound(p));
+}

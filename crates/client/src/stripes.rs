@@ -1,0 +1,289 @@
+//! Files whose data lies on several sets ([`client_core::stripes`]): their sets are asked at the same time.
+
+use std::collections::BTreeMap;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use client_core::stripes::{Answer, Known, Question, Step, StripedCall, What};
+use ids::Fid;
+use rustix::event::{EventfdFlags, eventfd};
+use wire::{Attr, Body, Errno};
+
+use crate::call::Client;
+use crate::files::Object;
+use crate::payload::Payload;
+use crate::wait::{self, Wake};
+
+/// An operation is tried so often as one on a striped file and as one on any other.
+const TRIES: u32 = 3;
+/// Between two looks whether whoever waits has given up.
+const SLICE: Duration = Duration::from_millis(100);
+
+/// What all threads know of striped files.
+#[derive(Debug, Default)]
+pub(crate) struct StripedFiles {
+    /// Whether there are any: mostly there are none.
+    any: AtomicBool,
+    files: RwLock<BTreeMap<Fid, Known>>,
+    /// Tickets of appends.
+    tickets: AtomicU64,
+}
+
+impl StripedFiles {
+    fn get(&self, fid: Fid) -> Option<Known> {
+        let any = self.any.load(Ordering::Acquire);
+        any.then(|| self.files.read().unwrap_or_else(PoisonError::into_inner).get(&fid).cloned()).flatten()
+    }
+
+    fn learn(&self, fid: Fid, new: Known) {
+        let mut files = self.files.write().unwrap_or_else(PoisonError::into_inner);
+        match files.get_mut(&fid) {
+            Some(old) if old.layout.generation > new.layout.generation => {}
+            Some(old) if old.layout == new.layout && old.lost_before == new.lost_before => {
+                old.size = old.size.max(new.size);
+            }
+            _ => drop(files.insert(fid, new)),
+        }
+        self.any.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn forget(&self, fid: Fid) {
+        if self.any.load(Ordering::Acquire) {
+            let mut files = self.files.write().unwrap_or_else(PoisonError::into_inner);
+            files.remove(&fid);
+            self.any.store(!files.is_empty(), Ordering::Release);
+        }
+    }
+}
+
+/// The data of an operation.
+pub(crate) enum Data<'a> {
+    /// Goes to the sets.
+    Out(&'a [u8]),
+    /// Comes from them.
+    In(&'a mut [u8]),
+}
+
+/// The part of it that is one question's.
+enum Slice<'a> {
+    Out(&'a [u8]),
+    In(&'a mut [u8]),
+}
+
+type Asked<'a> = (usize, &'a Question, Slice<'a>);
+
+impl Client {
+    /// Does something with a file's content: as with any file, or, if the file is striped, as `what` with `data`.
+    pub(crate) fn on_content<T>(
+        &self,
+        object: Object,
+        mut plain: impl FnMut() -> Result<T, Errno>,
+        mut striped: impl FnMut(Object) -> Result<Option<T>, Errno>,
+    ) -> Result<T, Errno> {
+        for _ in 0..TRIES {
+            if self.core.striped.get(self.now(object).fid).is_none() {
+                match plain() {
+                    Err(Errno::EOPNOTSUPP) => {}
+                    other => return other,
+                }
+            }
+            if let Some(done) = striped(self.now(object))? {
+                return Ok(done);
+            }
+        }
+        Err(Errno::EOPNOTSUPP)
+    }
+
+    /// An append's ticket.
+    pub(crate) fn ticket(&self) -> u64 {
+        self.core.striped.tickets.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Does something with a striped file. `None`: it is not striped.
+    pub(crate) fn striped(
+        &self,
+        object: Object,
+        what: What,
+        data: &mut Data<'_>,
+    ) -> Result<Option<Answer>, Errno> {
+        let Object { fid, home } = object;
+        let lost_before = self.core.current().by_map.lost_before(home);
+        let known = self.core.striped.get(fid).filter(|known| known.lost_before == lost_before);
+        let (mut call, mut step) = StripedCall::begin((fid, home), what, known.as_ref());
+        let end = loop {
+            match step {
+                Step::Ask(pause, questions) => {
+                    if !pause.is_zero() {
+                        self.pause(pause)?;
+                    }
+                    step = call.answered(self.ask_all(&questions, data)?);
+                }
+                Step::End(end) => break end,
+            }
+        };
+        if end == Ok(Answer::Plain) {
+            self.core.striped.forget(fid);
+            return Ok(None);
+        }
+        if let Some((layout, size)) = call.learnt() {
+            self.core.striped.learn(fid, Known { layout, size, lost_before });
+        }
+        end.map(Some)
+    }
+
+    /// Asks all of it: what is about one object one after the other, all else at the same time.
+    fn ask_all(
+        &self,
+        questions: &[Question],
+        data: &mut Data<'_>,
+    ) -> Result<Vec<Result<Body, Errno>>, Errno> {
+        let mut groups: BTreeMap<Option<Fid>, Vec<Asked<'_>>> = BTreeMap::new();
+        for (n, (question, slice)) in questions.iter().zip(slices(questions, data)?).enumerate() {
+            let object = question.op.object().or(Some(Fid::default()));
+            groups.entry(object).or_default().push((n, question, slice));
+        }
+        let mut groups = groups.into_values();
+        let Some(own) = groups.next() else { return Ok(Vec::new()) };
+        let others: Vec<_> = groups.collect();
+        let answers = Mutex::new(vec![Err(Errno::EIO); questions.len()]);
+        let note = |group| {
+            for (n, answer) in self.ask_one_by_one(group) {
+                if let Some(place) = answers.lock().unwrap_or_else(PoisonError::into_inner).get_mut(n) {
+                    *place = answer;
+                }
+            }
+        };
+        if others.is_empty() {
+            note(own);
+        } else {
+            self.ask_together(own, others, &note)?;
+        }
+        Ok(answers.into_inner().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Each group on a thread of its own, the first one on this.
+    fn ask_together<'a>(
+        &self,
+        own: Vec<Asked<'a>>,
+        others: Vec<Vec<Asked<'a>>>,
+        note: &(impl Fn(Vec<Asked<'a>>) + Sync),
+    ) -> Result<(), Errno> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let ended = eventfd(0, flags).map_err(|e| Errno(e.raw_os_error()))?;
+        let (left, given_up) = (AtomicUsize::new(others.len()), Arc::new(AtomicBool::new(false)));
+        std::thread::scope(|scope| {
+            for group in others {
+                let (left, ended, given_up) = (&left, &ended, Arc::clone(&given_up));
+                scope.spawn(move || {
+                    wait::until_given_up(given_up, || note(group));
+                    left.fetch_sub(1, Ordering::AcqRel);
+                    // Whoever waits looks now and then anyway.
+                    let _woken = rustix::io::write(ended, &1_u64.to_le_bytes());
+                });
+            }
+            note(own);
+            // The kernel is read by this thread while it waits.
+            while left.load(Ordering::Acquire) > 0 {
+                match wait::by_hook(ended.as_fd(), SLICE) {
+                    Ok(Wake::Ready) => drop(rustix::io::read(&ended, &mut [0; 8])),
+                    Ok(Wake::TimedOut) => {}
+                    Ok(Wake::Interrupted) | Err(_) => given_up.store(true, Ordering::Release),
+                }
+            }
+        });
+        Ok(())
+    }
+
+    fn ask_one_by_one(&self, group: Vec<Asked<'_>>) -> Vec<(usize, Result<Body, Errno>)> {
+        let mut failed = None;
+        let mut answers = Vec::with_capacity(group.len());
+        for (n, question, slice) in group {
+            let answer = match failed {
+                Some(errno) => Err(errno),
+                None => self.ask_part(question, slice),
+            };
+            failed = answer.as_ref().err().copied();
+            answers.push((n, answer));
+        }
+        answers
+    }
+
+    fn ask_part(&self, question: &Question, slice: Slice<'_>) -> Result<Body, Errno> {
+        let op = question.op.clone();
+        match slice {
+            Slice::Out(data) => self.call(question.set, op, data, &mut Payload::new()),
+            Slice::In(room) => {
+                let mut into = Payload::lent(&mut *room);
+                let answer = self.call(question.set, op, &[], &mut into)?;
+                let len = into.len();
+                // A piece ends where nothing was written behind.
+                room.iter_mut().skip(len).for_each(|byte| *byte = 0);
+                Ok(answer)
+            }
+        }
+    }
+
+    /// [`Client::read`] of a striped file.
+    pub(crate) fn read_striped(
+        &self,
+        object: Object,
+        (offset, len): (u64, u32),
+        into: &mut Payload<'_>,
+    ) -> Result<Option<()>, Errno> {
+        into.reserve(len as usize).map_err(|_| Errno::EINVAL)?;
+        let mut data = Data::In(into.room());
+        match self.striped(object, What::Read { offset, len }, &mut data)? {
+            None => Ok(None),
+            Some(Answer::Read(read)) => {
+                into.set_len(read as usize);
+                Ok(Some(()))
+            }
+            Some(_) => Err(Errno::EIO),
+        }
+    }
+
+    /// [`Client::write`] to a striped file.
+    pub(crate) fn write_striped(
+        &self,
+        object: Object,
+        what: What,
+        data: &[u8],
+    ) -> Result<Option<(u32, Attr)>, Errno> {
+        match self.striped(object, what, &mut Data::Out(data))? {
+            None => Ok(None),
+            Some(Answer::Written(len, mut attr)) => {
+                attr.fid = self.core.first(attr.fid);
+                Ok(Some((len, attr)))
+            }
+            Some(_) => Err(Errno::EIO),
+        }
+    }
+
+    /// Has the pieces of a striped file on disk.
+    pub(crate) fn sync_pieces(&self, object: Object) -> Result<(), Errno> {
+        self.striped(self.now(object), What::Sync, &mut Data::Out(&[])).map(drop)
+    }
+}
+
+/// The parts of the data, in the order of the questions.
+fn slices<'a>(questions: &[Question], data: &'a mut Data<'_>) -> Result<Vec<Slice<'a>>, Errno> {
+    let mut slices = Vec::with_capacity(questions.len());
+    match data {
+        Data::Out(bytes) => {
+            for question in questions {
+                slices.push(Slice::Out(bytes.get(question.data.clone()).ok_or(Errno::EIO)?));
+            }
+        }
+        Data::In(room) => {
+            let mut rest = &mut **room;
+            for question in questions {
+                let (own, after) = rest.split_at_mut_checked(question.data.len()).ok_or(Errno::EIO)?;
+                slices.push(Slice::In(own));
+                rest = after;
+            }
+        }
+    }
+    Ok(slices)
+}

@@ -1,0 +1,337 @@
+//! Files that become striped, are cut, and are gone, told as scripts: this set is the file's, or a piece's.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that fails says where")]
+
+use crate::common::brick::{Memory, ROOT};
+use crate::common::{ME, Rig, answer, done, errno, name};
+use ids::{Epoch, Fid, Lsn, OpId, SessionId, SetId, Time};
+use namespace::placement::SetRoom;
+use set_core::{Input, Settings, StripeSettings};
+use std::time::Duration;
+use wire::op::SetAttr;
+use wire::stripes::{Cut, Layout, PIECE, PieceOf, STRIPES, Stripes};
+use wire::{Attr, Body, Change, Errno, Fail, Op};
+
+const NONE: [&str; 0] = [];
+const HERE: SetId = SetId(1);
+const THERE: SetId = SetId(2);
+/// A file of this set, and the pieces that it has.
+const FILE: Fid = Fid { set: HERE, epoch: Epoch(1), lsn: Lsn(40) };
+const NEAR: Fid = Fid { set: HERE, epoch: Epoch(1), lsn: Lsn(41) };
+const FAR: Fid = Fid { set: THERE, epoch: Epoch(5), lsn: Lsn(50) };
+const UNIT: u64 = 4096;
+
+fn settings(rig: &Rig, count: u64) -> Settings {
+    let stripes = Some(StripeSettings { count, unit: UNIT });
+    Settings { large: Some(1000), stripes, ..rig.settings(ME, [ME].into()) }
+}
+
+/// The primary of a set with a file of 500 bytes, which is large from 1000 bytes on.
+fn rig() -> Rig {
+    let names = [((ROOT, name("f")), (FILE, HERE))].into();
+    let data = [(FILE, vec![7; 500])].into();
+    let mut rig = Rig::with(Memory { names, data, files: [FILE].into(), ..Memory::default() }, &[]);
+    rig.now += Duration::from_secs(61);
+    rig.lease = rig.now + Duration::from_secs(6000);
+    for set in [HERE, THERE] {
+        let room = SetRoom { set, available: 1 << 30, total: 1 << 31, promised: 0, writable: true };
+        rig.world.rooms.borrow_mut().insert(set, room);
+    }
+    let striped = settings(&rig, 2);
+    rig.step(Input::Settings(striped));
+    rig
+}
+
+fn resize(size: u64) -> Op {
+    let (mode, uid, gid, atime, mtime) = (None, None, None, None, None);
+    let set = SetAttr { mode, uid, gid, size: Some(size), atime, mtime, kill_suid: false };
+    Op::SetAttr { fid: FILE, set }
+}
+
+fn made(fid: Fid) -> Result<Body, Fail> {
+    let time = Time::default();
+    let (mode, uid, gid, nlink, rdev, size, blocks) = (0o100_600, 0, 0, 0, 0, 0, 0);
+    let attr = Attr {
+        fid,
+        home: fid.set,
+        mode,
+        uid,
+        gid,
+        nlink,
+        rdev,
+        size,
+        blocks,
+        atime: time,
+        mtime: time,
+        ctime: time,
+    };
+    Ok(Body::Attr { attr })
+}
+
+fn layout(generation: u64) -> Layout {
+    Layout { generation, base: UNIT, unit: UNIT, pieces: vec![FAR] }
+}
+
+/// What is kept beside the file.
+fn kept(rig: &mut Rig) -> Option<Stripes> {
+    let beside = &rig.core.brick_mut().beside;
+    beside.get(&(FILE, STRIPES)).map(|bytes| Stripes::decode(bytes).unwrap())
+}
+
+/// The file is striped already, 9000 bytes long.
+fn striped() -> Rig {
+    let mut rig = rig();
+    let stripes = Stripes { layout: layout(7), cut: None }.encode();
+    rig.core.brick_mut().beside.insert((FILE, STRIPES), stripes);
+    rig.core.brick_mut().data.insert(FILE, vec![0; 9000]);
+    rig
+}
+
+/// What a session asks after whatever was granted to others is over.
+fn ask(rig: &mut Rig, session: u64, seq: u64, op: Op) -> Vec<String> {
+    rig.now += Duration::from_millis(300);
+    rig.ask_as(session, seq, op).into_iter().map(|l| l.trim_end_matches(" for 250 ms").to_owned()).collect()
+}
+
+fn size(rig: &mut Rig) -> usize {
+    rig.core.brick_mut().data[&FILE].len()
+}
+
+/// The number of the one question, if it is that.
+fn the(outputs: &[String], what: &str) -> u64 {
+    let [line] = outputs else { panic!("{outputs:?}") };
+    let (id, asked) = line.strip_prefix("ask ").and_then(|l| l.split_once(": ")).expect("a question");
+    assert_eq!(asked, what);
+    id.parse().unwrap()
+}
+
+/// The pieces are on disk before the file has a layout; then the request is answered.
+#[test]
+fn a_file_that_grows_large_becomes_striped() {
+    let mut rig = rig();
+    assert_eq!(ask(&mut rig, 9, 1, resize(900)), ["reply 1: attr 1.1.40"], "it is small");
+    let asked = ask(&mut rig, 9, 2, resize(50_000));
+    assert_eq!(asked, ["ask 1: arrive of 1", "ask 2: arrive of 2"]);
+    assert_eq!(answer(&mut rig, 1, made(NEAR)), ["ask 3: setxattr of 1"]);
+    assert_eq!(answer(&mut rig, 2, made(FAR)), ["ask 4: setxattr of 2"]);
+    assert_eq!(ask(&mut rig, 8, 1, resize(60_000)), ["reply 1: busy"], "one request is enough");
+    assert_eq!(
+        ask(&mut rig, 9, 3, Op::CheckPiece { file: FILE, piece: FAR }),
+        ["reply 3: done"],
+        "it will be the file's"
+    );
+    assert_eq!(done(&mut rig, 3), ["ask 5: fsync of 1"]);
+    assert_eq!(done(&mut rig, 5), ["ask 6: checkcut of 1"]);
+    assert_eq!(done(&mut rig, 6), NONE);
+    assert_eq!(done(&mut rig, 4), ["ask 7: fsync of 2"]);
+    assert_eq!(done(&mut rig, 7), ["ask 8: checkcut of 2"]);
+    let named = the(&done(&mut rig, 8), "stripe of 1");
+    assert_eq!(kept(&mut rig), None);
+    // That is asked by the executor.
+    let op = Op::Stripe { fid: FILE, layout: Layout { pieces: vec![NEAR, FAR], base: 0, ..layout(1 << 32) } };
+    assert_eq!(ask(&mut rig, 99, 1, op), ["reply 1: done"]);
+    let Stripes { layout, cut } = kept(&mut rig).unwrap();
+    assert_eq!((layout.base, &layout.pieces[..], cut), (UNIT, &[NEAR, FAR][..], None));
+    assert_eq!(layout.generation >> 32, 1, "none of an earlier epoch comes again");
+    assert_eq!(done(&mut rig, named), ["reply 2: attr 1.1.40 for 250 ms"], "it is longer");
+    assert_eq!(size(&mut rig), 50_000);
+    let read = Op::Read { fid: FILE, offset: 0, len: 5 };
+    assert_eq!(
+        ask(&mut rig, 9, 4, read),
+        ["reply 4: operation not supported"],
+        "who knows nothing of stripes must not read it"
+    );
+    assert!(ask(&mut rig, 9, 5, Op::Stripes { fid: FILE })[0].starts_with("reply 5: stripes"));
+    assert_eq!(ask(&mut rig, 9, 6, Op::CheckPiece { file: FILE, piece: NEAR }), ["reply 6: done"]);
+    assert_eq!(
+        ask(&mut rig, 9, 7, Op::CheckPiece { file: FILE, piece: FILE }),
+        ["reply 7: stale file handle"]
+    );
+}
+
+/// The request is carried out as ever.
+#[test]
+fn a_file_whose_pieces_cannot_be_made_is_like_any_other() {
+    let mut rig = rig();
+    ask(&mut rig, 9, 1, resize(50_000));
+    answer(&mut rig, 1, made(NEAR));
+    assert_eq!(answer(&mut rig, 2, errno(Errno::ENOSPC)), ["reply 1: attr 1.1.40 for 250 ms"]);
+    assert_eq!(done(&mut rig, 3), NONE);
+    assert_eq!((size(&mut rig), kept(&mut rig)), (50_000, None));
+    assert_eq!(
+        ask(&mut rig, 9, 2, Op::CheckPiece { file: FILE, piece: NEAR }),
+        ["reply 2: stale file handle"],
+        "it goes"
+    );
+}
+
+#[test]
+fn a_file_is_striped_by_nobody_who_could_not_use_it() {
+    let mut rig = rig();
+    assert_eq!(
+        rig.ask_of(wire::User::of_one_group(0, 0), resize(50_000)),
+        ["reply 1: attr 1.1.40 for 250 ms"]
+    );
+    let mut rig = self::rig();
+    let alone = settings(&rig, 1);
+    rig.step(Input::Settings(Settings { stripes: None, ..alone }));
+    assert_eq!(ask(&mut rig, 9, 1, resize(50_000)), ["reply 1: attr 1.1.40"]);
+}
+
+/// Nothing of the file is shown until all pieces are cut, on disk.
+#[test]
+fn a_file_gets_shorter_when_its_pieces_have() {
+    let mut rig = striped();
+    let marked = the(&ask(&mut rig, 9, 1, resize(5000)), "fsync of 1");
+    let generation = kept(&mut rig).unwrap().cut.unwrap().generation;
+    assert!(generation > 7);
+    for op in [Op::Stripes { fid: FILE }, Op::Append { fid: FILE, ticket: 1 }, resize(1), resize(20_000)] {
+        assert_eq!(ask(&mut rig, 8, 1, op), ["reply 1: busy"]);
+    }
+    let fenced = the(&done(&mut rig, marked), "fencepiece of 2");
+    let trimmed = the(&done(&mut rig, fenced), "trimpiece of 2");
+    let synced = the(&done(&mut rig, trimmed), "fsync of 2");
+    let checked = the(&done(&mut rig, synced), "checkcut of 2");
+    let cut = done(&mut rig, checked);
+    assert!(cut[0].starts_with("ask"));
+    assert_eq!(cut[1], "reply 1: attr 1.1.40 for 250 ms");
+    assert_eq!(size(&mut rig), 5000);
+    assert_eq!(ask(&mut rig, 8, 2, Op::Stripes { fid: FILE }), ["reply 2: busy"], "until that is on disk");
+    let ended = the(&cut[..1], "fsync of 1");
+    assert_eq!(done(&mut rig, ended), NONE);
+    assert_eq!(kept(&mut rig), Some(Stripes { layout: layout(generation), cut: None }));
+    let late = Op::Extend { fid: FILE, generation: 7, end: 8000, append: 0, kill_suid: false };
+    assert_eq!(
+        ask(&mut rig, 8, 3, late),
+        ["reply 3: stale file handle"],
+        "what was written before the cut is gone"
+    );
+    let extend = Op::Extend { fid: FILE, generation, end: 8000, append: 0, kill_suid: false };
+    assert_eq!(ask(&mut rig, 8, 4, extend), ["reply 4: attr 1.1.40"]);
+    assert_eq!(size(&mut rig), 8000);
+}
+
+/// Under another generation: what comes late of the first try does nothing.
+#[test]
+fn a_cut_that_was_not_confirmed_begins_anew() {
+    let mut rig = striped();
+    let marked = the(&ask(&mut rig, 9, 1, resize(5000)), "fsync of 1");
+    let first = kept(&mut rig).unwrap().cut.unwrap();
+    let fenced = the(&done(&mut rig, marked), "fencepiece of 2");
+    assert_eq!(answer(&mut rig, fenced, Err(Fail::Busy)), ["reply 1: busy for 250 ms"]);
+    assert_eq!(size(&mut rig), 9000);
+    // Whoever asks next; the request itself comes again.
+    let again = ask(&mut rig, 8, 1, Op::Stripes { fid: FILE });
+    assert_eq!(again.last().map(String::as_str), Some("reply 1: busy"));
+    let mut at = the(&again[..1], "fsync of 1");
+    let second = kept(&mut rig).unwrap().cut.unwrap();
+    assert!(second.generation > first.generation);
+    assert_eq!((second.end, &second.then), (first.end, &first.then));
+    for what in ["fencepiece of 2", "trimpiece of 2", "fsync of 2", "checkcut of 2", "fsync of 1"] {
+        at = the(&done(&mut rig, at), what);
+    }
+    assert_eq!((done(&mut rig, at), size(&mut rig)), (Vec::new(), 5000));
+    assert_eq!(ask(&mut rig, 9, 1, resize(5000)), ["reply 1: attr 1.1.40"], "it is done, and not done again");
+    assert_eq!(kept(&mut rig).unwrap().cut, None);
+}
+
+/// It finds the mark, and ends what the file's earlier primary has begun.
+#[test]
+fn a_new_primary_ends_the_cut() {
+    let mut rig = striped();
+    let op = OpId { session: SessionId(9), seq: 1 };
+    let Op::SetAttr { set, .. } = resize(5000) else { unreachable!() };
+    let then = Some(wire::stripes::CutBy { op, set });
+    let cut = Some(Cut { generation: 8, end: 5000, then });
+    rig.core.brick_mut().beside.insert((FILE, STRIPES), Stripes { layout: layout(7), cut }.encode());
+    let mut at = the(&ask(&mut rig, 8, 1, Op::Stripes { fid: FILE })[..1], "fsync of 1");
+    for what in ["fencepiece of 2", "trimpiece of 2", "fsync of 2", "checkcut of 2", "fsync of 1"] {
+        at = the(&done(&mut rig, at), what);
+    }
+    done(&mut rig, at);
+    assert_eq!((size(&mut rig), kept(&mut rig).unwrap().cut), (5000, None));
+    assert_eq!(ask(&mut rig, 9, 1, resize(5000)), ["reply 1: attr 1.1.40"], "as an answer that was lost");
+}
+
+/// One after the other; what one of before may still write goes to a layout that is over.
+#[test]
+fn one_appends_at_a_time() {
+    let mut rig = striped();
+    let append = |ticket| Op::Append { fid: FILE, ticket };
+    let mut at = the(&ask(&mut rig, 8, 1, append(1))[..1], "fsync of 1");
+    for what in ["fencepiece of 2", "trimpiece of 2", "fsync of 2", "checkcut of 2", "fsync of 1"] {
+        at = the(&done(&mut rig, at), what);
+    }
+    assert_eq!(done(&mut rig, at), NONE);
+    assert_eq!(size(&mut rig), 9000, "nothing is cut off");
+    assert!(ask(&mut rig, 8, 2, append(1))[0].starts_with("reply 2: stripes"));
+    assert_eq!(ask(&mut rig, 7, 1, append(1)), ["reply 1: busy"]);
+    let generation = kept(&mut rig).unwrap().layout.generation;
+    let extend = |append, end| Op::Extend { fid: FILE, generation, end, append, kill_suid: false };
+    assert_eq!(ask(&mut rig, 7, 2, extend(0, 9500)), ["reply 2: busy"], "that would be behind it");
+    assert_eq!(ask(&mut rig, 7, 3, extend(0, 800)), ["reply 3: attr 1.1.40"]);
+    assert_eq!(
+        ask(&mut rig, 7, 4, extend(1, 9100)),
+        ["reply 4: stale file handle"],
+        "it is another session's"
+    );
+    assert_eq!(ask(&mut rig, 8, 3, extend(1, 9100)), ["reply 3: attr 1.1.40"]);
+    assert!(ask(&mut rig, 7, 5, append(1))[0].starts_with("reply 5: stripes"));
+    // It says nothing more.
+    rig.now += Duration::from_secs(11);
+    let begun = ask(&mut rig, 8, 4, append(2));
+    assert_eq!(begun.last().map(String::as_str), Some("reply 4: busy"));
+    the(&begun[..1], "fsync of 1");
+    assert!(kept(&mut rig).unwrap().cut.is_some());
+}
+
+/// A piece is read and written by a layout of its generation, and stays until its file's set has said for half a minute that no
+/// file has it.
+#[test]
+fn a_piece_goes_after_its_file() {
+    let mut rig = rig();
+    let brick = rig.core.brick_mut();
+    brick.files.insert(NEAR);
+    brick.orphans.insert(NEAR);
+    brick.beside.insert((NEAR, PIECE), PieceOf { file: FAR, generation: 3 }.encode());
+    let write = |generation| Op::WritePiece { fid: NEAR, generation, offset: 0 };
+    assert_eq!(ask(&mut rig, 9, 1, write(2)), ["reply 1: stale file handle"]);
+    assert_eq!(ask(&mut rig, 9, 2, write(3)), ["reply 2: done"]);
+    assert_eq!(ask(&mut rig, 9, 3, Op::FencePiece { fid: NEAR, generation: 5 }), ["reply 3: done"]);
+    assert_eq!(
+        ask(&mut rig, 9, 4, Op::FencePiece { fid: NEAR, generation: 4 }),
+        ["reply 4: stale file handle"]
+    );
+    assert_eq!(ask(&mut rig, 9, 5, write(3)), ["reply 5: stale file handle"]);
+    assert_eq!(
+        ask(&mut rig, 9, 6, Op::TrimPiece { fid: NEAR, generation: 4, end: 0 }),
+        ["reply 6: stale file handle"]
+    );
+    assert_eq!(ask(&mut rig, 9, 7, Op::CheckCut { fid: NEAR, generation: 5, end: 0 }), ["reply 7: done"]);
+    assert_eq!(
+        ask(&mut rig, 9, 8, Op::Read { fid: NEAR, offset: 0, len: 1 }),
+        ["reply 8: stale file handle"]
+    );
+    let check = |rig: &mut Rig| {
+        rig.now += Duration::from_secs(11);
+        let asked: Vec<String> = rig.maintain().into_iter().filter(|l| l.starts_with("ask")).collect();
+        the(&asked, "checkpiece of 2")
+    };
+    let id = check(&mut rig);
+    done(&mut rig, id);
+    for _ in 0..3 {
+        let id = check(&mut rig);
+        assert_eq!(answer(&mut rig, id, errno(Errno::ESTALE)), NONE, "it may be back");
+    }
+    let id = check(&mut rig);
+    let gone = the(&answer(&mut rig, id, errno(Errno::ESTALE)), "syncfs of 2");
+    let dropped = |rig: &mut Rig| {
+        rig.core
+            .brick_mut()
+            .journal
+            .iter()
+            .any(|e| matches!(e.body, Change::DropOrphan { fid } if fid == NEAR))
+    };
+    assert!(!dropped(&mut rig));
+    done(&mut rig, gone);
+    assert!(dropped(&mut rig));
+}
