@@ -25,7 +25,6 @@ pub(crate) fn effects(change: &Change) -> Vec<(Fid, Effect)> {
         }
         Change::Rmdir { parent, time, .. } => vec![(*parent, entries(time))],
         Change::MoveOut { parent, fid, time, .. } => vec![(*parent, entries(time)), (*fid, c(time))],
-        Change::MoveOn { fid, time, .. } => vec![(*fid, c(time))],
         Change::Rename { parent, fid, to_parent, replaced, time, .. } => {
             let mut v = vec![(*parent, entries(time)), (*fid, c(time))];
             if to_parent != parent {
@@ -47,7 +46,9 @@ pub(crate) fn effects(change: &Change) -> Vec<(Fid, Effect)> {
         }
         Change::Write { fid, time, .. } | Change::Fallocate { fid, time, .. } => vec![(*fid, m(time))],
         Change::CopyRange { to, time, .. } => vec![(*to, m(time))],
-        Change::SetXattr { fid, time, .. } | Change::RemoveXattr { fid, time, .. } => vec![(*fid, c(time))],
+        Change::SetXattr { fid, time, .. }
+        | Change::RemoveXattr { fid, time, .. }
+        | Change::MoveOn { fid, time, .. } => vec![(*fid, c(time))],
         Change::PrepareFile { fid, .. }
         | Change::PrepareLeave { fid, .. }
         | Change::Leave { fid, .. }
