@@ -24,7 +24,6 @@ pub(crate) fn effects(change: &Change) -> Vec<(Fid, Effect)> {
             vec![(*parent, entries(time)), (*fid, gone(time, *orphan))]
         }
         Change::Rmdir { parent, time, .. } => vec![(*parent, entries(time))],
-        Change::MoveOut { parent, fid, time, .. } => vec![(*parent, entries(time)), (*fid, c(time))],
         Change::Rename { parent, fid, to_parent, replaced, time, .. } => {
             let mut v = vec![(*parent, entries(time)), (*fid, c(time))];
             if to_parent != parent {
@@ -46,9 +45,7 @@ pub(crate) fn effects(change: &Change) -> Vec<(Fid, Effect)> {
         }
         Change::Write { fid, time, .. } | Change::Fallocate { fid, time, .. } => vec![(*fid, m(time))],
         Change::CopyRange { to, time, .. } => vec![(*to, m(time))],
-        Change::SetXattr { fid, time, .. }
-        | Change::RemoveXattr { fid, time, .. }
-        | Change::MoveOn { fid, time, .. } => vec![(*fid, c(time))],
+        Change::SetXattr { fid, time, .. } | Change::RemoveXattr { fid, time, .. } => vec![(*fid, c(time))],
         Change::PrepareFile { fid, .. }
         | Change::PrepareLeave { fid, .. }
         | Change::Leave { fid, .. }
@@ -67,7 +64,9 @@ pub(crate) fn effects(change: &Change) -> Vec<(Fid, Effect)> {
             v.extend(replaced.as_ref().map(|r| (r.fid, gone(time, r.orphan))));
             v
         }
-        Change::DepartAll { .. }
+        Change::MoveOut { .. }
+        | Change::MoveOn { .. }
+        | Change::DepartAll { .. }
         | Change::EndCopy { .. }
         | Change::ComeHome { .. }
         | Change::Redirect { .. } => effects_of_names(change),
@@ -80,9 +79,17 @@ pub(crate) fn effects(change: &Change) -> Vec<(Fid, Effect)> {
     }
 }
 
-/// Likewise, of a change of all names of a file that moves.
+/// Likewise, of a change of all names of a file that moves, or of the entry of a directory.
 fn effects_of_names(change: &Change) -> Vec<(Fid, Effect)> {
     match change {
+        Change::MoveOut { parent, fid, time, .. } => {
+            let (ctime, mtime) = (Some(*time), Some(*time));
+            let entries = Effect { ctime, mtime, only_times: true, ..Effect::default() };
+            vec![(*parent, entries), (*fid, Effect { ctime, ..Effect::default() })]
+        }
+        Change::MoveOn { fid, time, .. } => {
+            vec![(*fid, Effect { ctime: Some(*time), ..Effect::default() })]
+        }
         Change::DepartAll { fid, names, time, .. } => {
             // Their entries lead elsewhere, and neither they nor their times are touched.
             let version = Effect { only_times: true, ..Effect::default() };
