@@ -15,9 +15,6 @@ pub(crate) fn effects(change: &Change) -> Vec<(Fid, Effect)> {
     match change {
         Change::Nop | Change::DropOrphan { .. } | Change::PrepareMkdir { .. } => vec![],
         Change::Arrive { fid, .. } => vec![(*fid, Effect { set: ORPHAN, ..Effect::default() })],
-        Change::Depart { parent, fid, mtime, ctime, .. } => {
-            vec![(*parent, Effect { mtime: Some(*mtime), ..entries(ctime) }), (*fid, gone(ctime, false))]
-        }
         // The new object gets its own with its making.
         Change::Create { parent, time, .. } => vec![(*parent, entries(time))],
         Change::Unlink { parent, fid, orphan, time, .. } => {
@@ -66,6 +63,7 @@ pub(crate) fn effects(change: &Change) -> Vec<(Fid, Effect)> {
         }
         Change::MoveOut { .. }
         | Change::MoveOn { .. }
+        | Change::Depart { .. }
         | Change::DepartAll { .. }
         | Change::EndCopy { .. }
         | Change::ComeHome { .. }
@@ -89,6 +87,11 @@ fn effects_of_names(change: &Change) -> Vec<(Fid, Effect)> {
         }
         Change::MoveOn { fid, time, .. } => {
             vec![(*fid, Effect { ctime: Some(*time), ..Effect::default() })]
+        }
+        Change::Depart { parent, fid, mtime, ctime, .. } => {
+            let (mtime, ctime) = (Some(*mtime), Some(*ctime));
+            let entries = Effect { ctime, mtime, only_times: true, ..Effect::default() };
+            vec![(*parent, entries), (*fid, Effect { ctime, ..Effect::default() })]
         }
         Change::DepartAll { fid, names, time, .. } => {
             // Their entries lead elsewhere, and neither they nor their times are touched.
