@@ -302,21 +302,25 @@ fn the_other_set_of_an_exchange_need_not_be_asked() {
     s.refused();
 }
 
-/// A file goes to a directory of another set, and a directory need not.
+/// Files and directories go to a directory of another set; in place of a directory of a third set they need not.
 #[test]
-fn only_directories_and_exchanges_are_refused_between_sets() {
+fn only_what_gives_way_elsewhere_and_exchanges_are_refused_between_sets() {
     let other = || {
         let mut s = with_file();
         s.call(make(root(), "other", Node::Dir), attr(wire::Attr { home: SetId(2), ..dir(there(7)) }));
         s.mkdir(root(), "d", 3);
         s
     };
-    for (what, fine) in [("a", false), ("d", true)] {
+    for (what, third, fine) in [("a", false, false), ("d", false, false), ("d", true, true)] {
         let mut s = other();
+        if third {
+            let far = Fid { set: SetId(3), ..fid(9) };
+            s.call(make(there(7), "b", Node::Dir), attr(wire::Attr { home: SetId(3), ..dir(far) }));
+        }
         s.call(move_to(there(7), what, 0), Err(Errno::EXDEV));
         if fine { s.accepted() } else { s.refused() }
     }
-    // Likewise where the target's directory is gone, which may be told as well.
+    // A directory also where the target's directory is gone, which may be told as well.
     for (what, fine) in [("a", false), ("d", true)] {
         let mut s = other();
         s.call(Op::Rmdir { parent: root(), name: name("other") }, done());
