@@ -27,11 +27,8 @@ impl Brick {
             Err(Errno::ESTALE | Errno::ENOENT) => return Ok(None),
             Err(e) => return Err(e),
         };
-        if attr.home != set && attr.is_dir() {
-            let above = self.location(fid)?.parent;
-            if !above.map_or(Ok(false), |above| self.is_own_dir(above))? {
-                return Ok(None);
-            }
+        if attr.home != set && attr.is_dir() && !self.is_own_entry(fid)? {
+            return Ok(None);
         }
         let open = self.open_fid(fid)?;
         let mut xattrs = Vec::new();

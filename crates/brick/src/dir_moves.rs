@@ -8,7 +8,7 @@
 //! Of a directory whose entry was another set's the place says nothing: there the intent does not say any more which entry it is
 //! to leave when it has left that. What that set has, a copy, is marked as a stub is, and goes.
 
-use crate::far_entry::{intent, kept_entry, write_kept};
+use crate::far_entry::{intent, leaves_elsewhere, write_kept};
 use crate::folders::hidden_name;
 use crate::making::NewObject;
 use crate::object::OpenObject;
@@ -16,6 +16,7 @@ use crate::open::Brick;
 use crate::stubs::Who;
 use crate::tree::At;
 use disk_format::tag::{INTENT, Version, encode_intent};
+use file_system::File;
 use ids::{Fid, Time};
 use wire::op::{EntryName, Intent, Node};
 use wire::{Change, Errno, Name};
@@ -37,12 +38,11 @@ impl Brick {
         if self.load(fid)?.tag().home != own {
             return Ok(Some(intent));
         }
-        let Some(drop) = &intent.drop else { return Ok(None) };
-        if drop.dir.set != own {
-            let at = self.location(fid)?.parent;
-            let home = at.map_or(Ok(false), |parent| self.is_own_dir(parent))?;
-            return Ok((!home).then_some(intent));
+        if leaves_elsewhere(&intent, own).is_some() {
+            let is_home = self.is_own_entry(fid)?;
+            return Ok((!is_home).then_some(intent));
         }
+        let Some(drop) = &intent.drop else { return Ok(None) };
         let there = match self.leads_to(drop, fid) {
             Err(Errno::ESTALE | Errno::ENOENT) => false,
             other => other?,
@@ -57,39 +57,39 @@ impl Brick {
             At::Entry(e) if e.fid == fid => {}
             other => return self.diverged(parent, name.as_bytes(), other),
         }
-        let open = self.loaded(fid)?;
-        if open.whole_xattr(INTENT.as_bytes())? != Some(encode_intent(&intent))
-            && !write_kept(&open, &intent, (&self.path, fid))?
-        {
-            return Err(Errno::ENOSPC);
-        }
+        self.have_kept(fid, &intent)?;
         let dir = self.open_to_move(parent, &[fid])?;
-        self.folders.lost_found().receive(&dir, name.as_bytes(), fid)?;
-        self.shared.fresh().moved(fid, self.journal.last().lsn);
-        self.invalidate_attrs(fid);
-        self.left(parent, name.as_bytes());
-        Ok(())
+        self.wait_in_lost_found((&dir, parent, name.as_bytes()), fid)
     }
 
     /// [`Change::MoveOn`].
     pub(crate) fn move_on(&mut self, change: &Change) -> Result<(), Errno> {
         let Change::MoveOn { fid, tx, to, to_dir, to_name, .. } = change else { return Err(Errno::EINVAL) };
-        let fid = *fid;
-        let open = self.loaded(fid)?;
         let add = Some(EntryName { dir: *to_dir, name: to_name.clone() });
-        let kept = Intent { tx: *tx, coordinator: *to, drop: None, add };
-        if open.whole_xattr(INTENT.as_bytes())? != Some(encode_intent(&kept))
-            && !write_kept(&open, &kept, (&self.path, fid))?
-        {
-            return Err(Errno::ENOSPC);
-        }
-        let at = self.location(fid)?;
+        self.have_kept(*fid, &Intent { tx: *tx, coordinator: *to, drop: None, add })?;
+        let at = self.location(*fid)?;
         let Some(parent) = at.parent else { return Ok(()) };
         self.keep_times_of(&[parent])?;
-        self.folders.lost_found().receive(&at.dir, &at.name, fid)?;
+        self.wait_in_lost_found((&at.dir, parent, &at.name), *fid)
+    }
+
+    /// That is kept beside a directory from now on, if there is room for it.
+    fn have_kept(&mut self, fid: Fid, intent: &Intent) -> Result<(), Errno> {
+        let open = self.loaded(fid)?;
+        let there = open.whole_xattr(INTENT.as_bytes())? == Some(encode_intent(intent));
+        if there || write_kept(&open, intent, (&self.path, fid))? { Ok(()) } else { Err(Errno::ENOSPC) }
+    }
+
+    /// A directory goes to lost+found until it is told its path.
+    fn wait_in_lost_found(
+        &mut self,
+        (dir, parent, name): (&File, Fid, &[u8]),
+        fid: Fid,
+    ) -> Result<(), Errno> {
+        self.folders.lost_found().receive(dir, name, fid)?;
         self.shared.fresh().moved(fid, self.journal.last().lsn);
         self.invalidate_attrs(fid);
-        self.left(parent, &at.name);
+        self.left(parent, name);
         Ok(())
     }
 
@@ -114,13 +114,10 @@ impl Brick {
     pub(crate) fn prepare_rmdir(&mut self, fid: Fid) -> Result<(), Errno> {
         let open = self.loaded(fid)?;
         let own = self.identity.set;
-        let given_up =
-            |(intent, _): &(Intent, _)| intent.drop.as_ref().is_some_and(|drop| drop.dir.set != own);
-        if !open.intent()?.as_ref().is_some_and(given_up) {
-            return Ok(());
-        }
-        let Some((owner, place)) = kept_entry(&open, own)? else { return Ok(()) };
-        open.set_xattr(INTENT.as_bytes(), &encode_intent(&intent(owner, place.dir, &place.name)))
+        let Some((beside, _)) = open.intent()? else { return Ok(()) };
+        let Some(place) = leaves_elsewhere(&beside, own) else { return Ok(()) };
+        let kept = intent(place.dir.set, place.dir, &place.name);
+        open.set_xattr(INTENT.as_bytes(), &encode_intent(&kept))
     }
 
     /// A directory of this set comes back to an entry of its own set.

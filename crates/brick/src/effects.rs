@@ -8,9 +8,9 @@ use wire::change::{DirTimes, directories};
 
 /// What a change does to the times, versions and marks of objects.
 pub(crate) fn effects(change: &Change) -> Vec<(Fid, Effect)> {
-    let c = |time: &Time| Effect { ctime: Some(*time), ..Effect::default() };
-    let m = |time: &Time| Effect { ctime: Some(*time), mtime: Some(*time), ..Effect::default() };
-    let entries = |time: &Time| Effect { only_times: true, ..m(time) };
+    let c = changed;
+    let m = |time: &Time| Effect { mtime: Some(*time), ..c(time) };
+    let entries = |time: &Time| entries(time, time);
     let gone = |time: &Time, orphan: bool| Effect { set: if orphan { ORPHAN } else { 0 }, ..c(time) };
     match change {
         Change::Nop | Change::DropOrphan { .. } | Change::PrepareMkdir { .. } => vec![],
@@ -81,46 +81,41 @@ pub(crate) fn effects(change: &Change) -> Vec<(Fid, Effect)> {
 fn effects_of_names(change: &Change) -> Vec<(Fid, Effect)> {
     match change {
         Change::MoveOut { parent, fid, time, .. } => {
-            let (ctime, mtime) = (Some(*time), Some(*time));
-            let entries = Effect { ctime, mtime, only_times: true, ..Effect::default() };
-            vec![(*parent, entries), (*fid, Effect { ctime, ..Effect::default() })]
+            vec![(*parent, entries(time, time)), (*fid, changed(time))]
         }
-        Change::MoveOn { fid, time, .. } => {
-            vec![(*fid, Effect { ctime: Some(*time), ..Effect::default() })]
-        }
+        Change::MoveOn { fid, time, .. } => vec![(*fid, changed(time))],
         Change::Depart { parent, fid, mtime, ctime, .. } => {
-            let (mtime, ctime) = (Some(*mtime), Some(*ctime));
-            let entries = Effect { ctime, mtime, only_times: true, ..Effect::default() };
-            vec![(*parent, entries), (*fid, Effect { ctime, ..Effect::default() })]
+            vec![(*parent, entries(mtime, ctime)), (*fid, changed(ctime))]
         }
         Change::DepartAll { fid, names, time, .. } => {
             // Their entries lead elsewhere, and neither they nor their times are touched.
             let version = Effect { only_times: true, ..Effect::default() };
-            let gone = Effect { ctime: Some(*time), ..Effect::default() };
-            directories(names).into_iter().map(|dir| (dir, version)).chain([(*fid, gone)]).collect()
+            directories(names).into_iter().map(|dir| (dir, version)).chain([(*fid, changed(time))]).collect()
         }
         Change::EndCopy { fid, names, time } => {
-            let (ctime, mtime) = (Some(*time), Some(*time));
-            let entries = Effect { ctime, mtime, only_times: true, ..Effect::default() };
-            let ended = Effect { ctime, clear: PENDING | ORPHAN, ended: true, ..Effect::default() };
-            directories(names).into_iter().map(|dir| (dir, entries)).chain([(*fid, ended)]).collect()
+            let ended = Effect { clear: PENDING | ORPHAN, ended: true, ..changed(time) };
+            let named = |dir| (dir, entries(time, time));
+            directories(names).into_iter().map(named).chain([(*fid, ended)]).collect()
         }
         Change::ComeHome { parent, fid, copy, mtime, ctime, time, .. } => {
-            let entries =
-                Effect { mtime: Some(*mtime), ctime: Some(*ctime), only_times: true, ..Effect::default() };
-            let gone = Effect { ctime: Some(*ctime), ..Effect::default() };
-            let named = Effect { ctime: Some(*time), clear: ORPHAN, ..Effect::default() };
-            vec![(*parent, entries), (*fid, gone), (*copy, named)]
+            let named = Effect { clear: ORPHAN, ..changed(time) };
+            vec![(*parent, entries(mtime, ctime)), (*fid, changed(ctime)), (*copy, named)]
         }
         Change::Redirect { fid, copy, dirs, time, .. } => {
-            let before = |times: &DirTimes| {
-                let (mtime, ctime) = (Some(times.mtime), Some(times.ctime));
-                (times.dir, Effect { mtime, ctime, only_times: true, ..Effect::default() })
-            };
-            let gone = Effect { ctime: Some(*time), ..Effect::default() };
-            let named = Effect { clear: ORPHAN, ..gone };
-            dirs.iter().map(before).chain([(*fid, gone), (*copy, named)]).collect()
+            let before = |times: &DirTimes| (times.dir, entries(&times.mtime, &times.ctime));
+            let named = Effect { clear: ORPHAN, ..changed(time) };
+            dirs.iter().map(before).chain([(*fid, changed(time)), (*copy, named)]).collect()
         }
         _ => vec![],
     }
+}
+
+/// An object's attributes or names changed.
+fn changed(time: &Time) -> Effect {
+    Effect { ctime: Some(*time), ..Effect::default() }
+}
+
+/// A directory's entries changed.
+fn entries(mtime: &Time, ctime: &Time) -> Effect {
+    Effect { mtime: Some(*mtime), only_times: true, ..changed(ctime) }
 }

@@ -23,13 +23,18 @@ pub(crate) fn intent(coordinator: SetId, dir: Fid, name: &Name) -> Intent {
     Intent { tx: OpId::default(), coordinator, drop: None, add }
 }
 
+/// The entry in a directory of another set than `own` that a directory is to leave, or was to.
+pub(crate) fn leaves_elsewhere(intent: &Intent, own: SetId) -> Option<&EntryName> {
+    intent.drop.as_ref().filter(|drop| drop.dir.set != own)
+}
+
 /// What is kept beside a directory. As long as it says which entry of another set the directory is to leave that one counts; if
 /// it is one of `own`, the directory has left it.
 pub(crate) fn kept_entry(of: &OpenObject, own: SetId) -> Result<Option<(SetId, EntryName)>, Errno> {
-    let Some((Intent { coordinator, drop, add, .. }, _)) = of.intent()? else { return Ok(None) };
-    Ok(match drop.filter(|drop| drop.dir.set != own) {
-        Some(drop) => Some((drop.dir.set, drop)),
-        None => add.map(|place| (coordinator, place)),
+    let Some((intent, _)) = of.intent()? else { return Ok(None) };
+    Ok(match leaves_elsewhere(&intent, own) {
+        Some(drop) => Some((drop.dir.set, drop.clone())),
+        None => intent.add.map(|place| (intent.coordinator, place)),
     })
 }
 
@@ -54,8 +59,8 @@ impl Brick {
             return Ok(true);
         }
         let open = self.open_fid(fid)?;
-        let moves = |(intent, _): (Intent, _)| intent.drop.is_some_and(|drop| drop.dir.set != own);
-        if open.intent()?.is_some_and(moves) || self.kept_elsewhere(fid, owner)?.is_some() {
+        let leaves = open.intent()?.is_some_and(|(intent, _)| leaves_elsewhere(&intent, own).is_some());
+        if leaves || self.kept_elsewhere(fid, owner)?.is_some() {
             // Its entry has moved, or is to move: no place says so.
             return open.sync().map(|()| true);
         }

@@ -33,8 +33,7 @@ impl Brick {
             return Ok(());
         }
         // It serves anywhere, but not as an entry that it has left: who compares that directory would remove it.
-        let above = self.location(what.fid)?.parent;
-        if above.map_or(Ok(false), |above| self.is_own_dir(above))? {
+        if self.is_own_entry(what.fid)? {
             self.move_to_lost_found(what.fid)?;
             self.keep_path(path, name, what.fid)?;
         }

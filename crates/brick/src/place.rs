@@ -333,6 +333,11 @@ impl Brick {
         }
     }
 
+    /// Whether a directory lies in one of this set's own, and not on a copy or in lost+found.
+    pub(crate) fn is_own_entry(&mut self, fid: Fid) -> Result<bool, Errno> {
+        self.location(fid)?.parent.map_or(Ok(false), |above| self.is_own_dir(above))
+    }
+
     /// Whether this set answers for the directory's entries.
     pub(crate) fn is_own_dir(&mut self, dir: Fid) -> Result<bool, Errno> {
         let (own, root) = (self.identity.set, self.identity.root);

@@ -398,7 +398,9 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             let parts = if let Change::Leave { .. } = change { Vec::new() } else { parts };
             self.joints.insert(transaction.tx, (sync, parts));
         } else {
-            decision.as_ref().err().into_iter().for_each(|e| self.refusals.note(id, *e));
+            if let Err(errno) = &decision {
+                self.refusals.note(id, *errno);
+            }
             self.abort_joint(cx, &parts);
         }
         self.carry_out(cx, id, decision, Bytes::new(), waiter);

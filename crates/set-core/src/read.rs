@@ -5,6 +5,7 @@ use crate::brick::{DirPage, LocalBrick, Read};
 use crate::core::{Cx, Later, Purpose, SetCore};
 use crate::io::{Done, ReplyTo};
 use crate::request::AdmittedRequest;
+use crate::stripes::FileKind;
 use crate::waiters::{Address, Waiter};
 use alloc::vec::Vec;
 use bytes::Bytes;
@@ -339,7 +340,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
 
     /// Who syncs a striped file is told that it is one: what lies elsewhere is to be synced there.
     fn sync_file(&mut self, cx: &mut Cx<'_, B, R>, fid: Fid, to: Address<R>) {
-        let layout = self.brick.stripes(fid).ok().flatten().map(|s| s.layout);
+        let striped = self.kind_of(fid) == Ok(FileKind::Striped);
+        let layout = striped.then(|| self.brick.stripes(fid).ok().flatten()).flatten().map(|s| s.layout);
         let told = layout.map_or(Body::Done, |layout| Body::Offset { offset: layout.generation });
         let ticket = self.waiters.issue(Waiter::with(to, Reply(Ok(told)), Bytes::new()));
         self.feed(cx, Input::Sync { ticket, fid: Some(fid) });

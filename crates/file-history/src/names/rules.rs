@@ -88,14 +88,12 @@ impl Names {
         }
         let enters = self.enter(state, from.dir, told, out);
         let arrives = self.enter(state, to.dir, told, out);
-        for (s, source) in self.resolve(state, *from).into_iter().filter(|_| enters) {
-            if arrives {
-                for (s, target) in self.resolve(&s, *to) {
-                    self.rename_placed(s, ask, (source, target), told, out);
-                }
-            // What else is wrong than the directory that is gone may be told.
-            } else if refused && far && source.is_some_and(|o| self.objects[o].is_dir()) {
-                out.push(s);
+        if !enters || !arrives {
+            return;
+        }
+        for (s, source) in self.resolve(state, *from) {
+            for (s, target) in self.resolve(&s, *to) {
+                self.rename_placed(s, ask, (source, target), told, out);
             }
         }
     }
