@@ -74,6 +74,8 @@ pub enum What {
     },
     /// All pieces are brought to disk.
     Sync,
+    /// The pieces' attributes are asked for: they are others if the data is.
+    Look,
 }
 
 /// A question to a set.
@@ -105,6 +107,8 @@ pub enum Answer {
     Written(u32, Attr),
     /// Data, or a hole, is there.
     Offset(u64),
+    /// The generation of the layout, and the attributes of all pieces in their order.
+    Looked(u64, Vec<Attr>),
     /// It is done.
     Done,
     /// The file is not striped, or is gone: it is to be asked for as any other.
@@ -194,7 +198,7 @@ impl StripedCall {
         match self.what {
             What::Read { offset, len } => offset.saturating_add(len.into()) <= known.size,
             What::Write { append, .. } => append == 0,
-            What::Allocate { .. } => true,
+            What::Allocate { .. } | What::Look => true,
             What::Seek { .. } | What::Sync => false,
         }
     }
@@ -233,6 +237,9 @@ impl StripedCall {
         if let Some(errno) = answers.iter().find_map(|answer| answer.as_ref().err()) {
             return self.fail(*errno);
         }
+        if (self.stage, self.what) == (Stage::Data, What::Look) {
+            return self.looked(answers);
+        }
         match (self.stage, answers.into_iter().next()) {
             (Stage::Layout, Some(Ok(Body::Stripes { layout, attr }))) if layout.is_sound() => {
                 if self.layout.as_ref().is_none_or(|before| before.generation != layout.generation) {
@@ -252,6 +259,13 @@ impl StripedCall {
             }
             _ => self.fail(Errno::EIO),
         }
+    }
+
+    fn looked(&mut self, answers: Vec<Result<Body, Errno>>) -> Step {
+        let generation = self.layout.as_ref().map_or(0, |layout| layout.generation);
+        let attr = |answer| if let Ok(Body::Attr { attr }) = answer { Some(attr) } else { None };
+        let attrs: Option<Vec<Attr>> = answers.into_iter().map(attr).collect();
+        Step::End(attrs.map(|attrs| Answer::Looked(generation, attrs)).ok_or(Errno::EIO))
     }
 
     fn fail(&mut self, errno: Errno) -> Step {
@@ -306,6 +320,11 @@ impl StripedCall {
             What::Sync => {
                 let sync = |fid: &Fid| Question { set: fid.set, op: Op::Fsync { fid: *fid }, data: 0..0 };
                 Step::Ask(Duration::ZERO, layout.pieces.iter().map(sync).collect())
+            }
+            What::Look => {
+                let op = |fid: Fid| Op::PieceAttr { fid, generation };
+                let look = |fid: &Fid| Question { set: fid.set, op: op(*fid), data: 0..0 };
+                Step::Ask(Duration::ZERO, layout.pieces.iter().map(look).collect())
             }
         }
     }
@@ -366,7 +385,7 @@ impl StripedCall {
                 let read = offset.saturating_add(len.into()).min(self.size).saturating_sub(offset);
                 return Step::End(Ok(Answer::Read(u32::try_from(read).unwrap_or(len))));
             }
-            What::Sync | What::Seek { .. } => return Step::End(Ok(Answer::Done)),
+            What::Sync | What::Seek { .. } | What::Look => return Step::End(Ok(Answer::Done)),
             What::Allocate { offset, len, .. } if self.at < offset.saturating_add(len) => return self.go(),
             What::Allocate { mode, offset, len } => {
                 (if mode & KEEP_SIZE == 0 { offset.saturating_add(len) } else { 0 }, 0, false)

@@ -1,10 +1,11 @@
 //! Files whose data lies on several sets ([`client_core::stripes`]): their sets are asked at the same time.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use client_core::stripes::{Answer, Known, Question, Step, StripedCall, What};
 use ids::Fid;
@@ -13,6 +14,7 @@ use wire::{Attr, Body, Errno};
 
 use crate::call::Client;
 use crate::files::Object;
+use crate::grant;
 use crate::payload::Payload;
 use crate::wait::{self, Wake};
 
@@ -75,6 +77,37 @@ enum Slice<'a> {
 type Asked<'a> = (usize, &'a Question, Slice<'a>);
 
 impl Client {
+    /// Whether the file is known to be striped.
+    pub fn is_striped(&self, object: Object) -> bool {
+        self.core.striped.get(self.now(object).fid).is_some()
+    }
+
+    /// Attributes, and a number that is another one if, with the same size and modification time, the data is another. The
+    /// attributes of a striped file alone don't tell: who writes has the pieces changed first. All of it holds as long as all
+    /// sets grant.
+    ///
+    /// # Errors
+    /// As [`Client::getattr`].
+    pub fn getattr_with_data(&self, object: Object) -> Result<(Attr, u64), Errno> {
+        let attr = self.getattr(object)?;
+        if !self.is_striped(object) {
+            return Ok((attr, 0));
+        }
+        let mut hasher = DefaultHasher::new();
+        match self.striped(self.now(object), What::Look, &mut Data::Out(&[]))? {
+            None => return Ok((attr, 0)),
+            Some(Answer::Looked(generation, pieces)) => {
+                generation.hash(&mut hasher);
+                for piece in pieces {
+                    let times = [piece.mtime, piece.ctime].map(|time| (time.sec, time.nsec));
+                    (piece.fid, piece.size, times).hash(&mut hasher);
+                }
+            }
+            Some(_) => return Err(Errno::EIO),
+        }
+        Ok((attr, hasher.finish().max(1)))
+    }
+
     /// Does something with a file's content: as with any file, or, if the file is striped, as `what` with `data`.
     pub(crate) fn on_content<T>(
         &self,
@@ -173,11 +206,14 @@ impl Client {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let ended = eventfd(0, flags).map_err(|e| Errno(e.raw_os_error()))?;
         let (left, given_up) = (AtomicUsize::new(others.len()), Arc::new(AtomicBool::new(false)));
+        let granted: Mutex<Vec<Instant>> = Mutex::default();
         std::thread::scope(|scope| {
             for group in others {
                 let (left, ended, given_up) = (&left, &ended, Arc::clone(&given_up));
+                let granted = &granted;
                 scope.spawn(move || {
                     wait::until_given_up(given_up, || note(group));
+                    granted.lock().unwrap_or_else(PoisonError::into_inner).extend(grant::until());
                     left.fetch_sub(1, Ordering::AcqRel);
                     // Whoever waits looks now and then anyway.
                     let _woken = rustix::io::write(ended, &1_u64.to_le_bytes());
@@ -193,6 +229,8 @@ impl Client {
                 }
             }
         });
+        let granted = granted.into_inner().unwrap_or_else(PoisonError::into_inner);
+        granted.into_iter().for_each(grant::note_until);
         Ok(())
     }
 

@@ -190,6 +190,7 @@ impl<'a> Emitter<'a> {
             | Op::PathOf { .. }
             | Op::Stripes { .. }
             | Op::ReadPiece { .. }
+            | Op::PieceAttr { .. }
             | Op::WritePiece { .. }
             | Op::AllocatePiece { .. }
             | Op::Extend { .. }

@@ -22,7 +22,7 @@ use crate::inodes::Inodes;
 use crate::listing::Listings;
 use crate::locks::{self, Locks};
 use crate::options::duration;
-use crate::pages::{Due, Pages};
+use crate::pages::Pages;
 
 mod attributes;
 mod list;
@@ -174,16 +174,13 @@ impl Filesystem for FuseAdapter {
 
     fn getattr(&self, req: &Request<'_>, node: u64, fh: Option<u64>) -> Reply<AttrReply> {
         let client = if node == ROOT { self.client_of_anyone(req) } else { self.of_opener(req, fh)? };
-        let attr = client.getattr(self.object(node)?).map_err(errno)?;
-        let (until, now) = (client::grant::until(), Instant::now());
-        let due = self.inodes.pages(node, |p| p.look((&attr).into(), until, now));
-        Ok(self.attr_reply(node, &attr, due.unwrap_or(Due::Nothing)))
+        self.look(client, node, self.object(node)?).map_err(errno)
     }
 
     fn setattr(&self, req: &Request<'_>, node: u64, op: &SetAttr) -> Reply<AttrReply> {
         let set = convert::set_attr(op);
         let attr = self.through(req, op.fh)?.setattr(self.object(node)?, set).map_err(errno)?;
-        Ok(self.attr_reply(node, &attr, self.changed(node, &attr, op.size.is_some())))
+        Ok(self.changed_reply(node, &attr, op.size.is_some()))
     }
 
     fn readlink(&self, req: &Request<'_>, node: u64) -> Reply<Vec<u8>> {
@@ -276,14 +273,16 @@ impl Filesystem for FuseAdapter {
         let object = self.object(op.node)?;
         let mut into = Payload::lent(buf);
         self.through(req, Some(op.fh))?.read(object, op.offset, op.size, &mut into).map_err(errno)?;
+        self.note_if_striped(op.node, object);
         Ok(Data::Filled(into.len()))
     }
 
     fn write(&self, req: &Request<'_>, op: &WriteOp<'_>) -> Reply<u32> {
         let append = !op.from_cache && op.flags & libc::O_APPEND.unsigned_abs() != 0;
         let at = Span { offset: op.offset, append, kill_suid: op.kill_suidgid };
-        let (len, attr) =
-            self.through(req, Some(op.fh))?.write(self.object(op.node)?, at, op.data).map_err(errno)?;
+        let object = self.object(op.node)?;
+        let (len, attr) = self.through(req, Some(op.fh))?.write(object, at, op.data).map_err(errno)?;
+        self.note_if_striped(op.node, object);
         // Pages that may be older than the write are dropped when the kernel asks for attributes.
         let _later = self.changed(op.node, &attr, false);
         Ok(len)

@@ -21,11 +21,20 @@ const DROPS_WITHIN: Duration = Duration::from_millis(2);
 pub(crate) struct Version {
     mtime: Time,
     size: u64,
+    /// What tells data from other data of the same time; 0: nothing is known of that, or there is none.
+    data: u64,
+}
+
+impl Version {
+    /// See [`client::Client::getattr_with_data`].
+    pub(crate) fn new(attr: &Attr, data: u64) -> Version {
+        Version { mtime: attr.mtime, size: attr.size, data }
+    }
 }
 
 impl From<&Attr> for Version {
     fn from(attr: &Attr) -> Version {
-        Version { mtime: attr.mtime, size: attr.size }
+        Version::new(attr, 0)
     }
 }
 
@@ -52,15 +61,29 @@ pub(crate) struct Pages {
     dropping_until: Option<Instant>,
     /// A program has opened it: there may be pages.
     opened: bool,
+    /// The kernel keeps no attributes from before it was known that the file is striped.
+    striped: bool,
 }
 
 impl Pages {
     /// Of a file that the kernel did not know before.
     pub(crate) const NONE: Pages =
-        Pages { seen: None, alone_until: None, dropping_until: None, opened: false };
+        Pages { seen: None, alone_until: None, dropping_until: None, opened: false, striped: false };
 
     pub(crate) fn open(&mut self) {
         self.opened = true;
+    }
+
+    pub(crate) fn is_opened(&self) -> bool {
+        self.opened
+    }
+
+    pub(crate) fn is_told_striped(&self) -> bool {
+        self.striped
+    }
+
+    pub(crate) fn told_striped(&mut self) {
+        self.striped = true;
     }
 
     /// Whether the kernel may keep attributes of this version for some time: not if it has to ask before it reads. Nobody else
@@ -120,7 +143,7 @@ mod tests {
     use super::*;
 
     fn version(n: i64, size: u64) -> Version {
-        Version { mtime: Time { sec: n, nsec: 0 }, size }
+        Version { mtime: Time { sec: n, nsec: 0 }, size, data: 0 }
     }
 
     fn opened(v: Version, until: Option<Instant>) -> Pages {
@@ -141,6 +164,18 @@ mod tests {
         }
         pages.dropped(version(2, 8), None);
         assert_eq!(pages.look(version(2, 8), None, now), Due::Nothing);
+    }
+
+    #[test]
+    fn pages_of_a_striped_file_are_dropped_when_a_piece_has_changed() {
+        let now = Instant::now();
+        let mut pages = opened(version(1, 8), None);
+        let pieces = |data| Version { data, ..version(1, 8) };
+        assert_eq!(pages.look(pieces(5), None, now), Due::Drop, "nobody knows how new they are");
+        pages.dropped(pieces(5), None);
+        assert_eq!(pages.look(pieces(5), None, now), Due::Nothing);
+        assert!(!pages.entry(version(1, 8), None), "it has to ask before it reads");
+        assert_eq!(pages.look(pieces(6), None, now), Due::Drop, "another time of the file comes later");
     }
 
     #[test]

@@ -53,16 +53,6 @@ impl Pieces {
 }
 
 impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
-    /// Whether an operation is about a piece alone: nobody keeps anything of one, and all that is asked about a file goes by
-    /// the grants of its own set.
-    pub(crate) fn is_about_piece(&mut self, op: &Op) -> bool {
-        let (Op::ReadPiece { fid, .. } | Op::WritePiece { fid, .. } | Op::AllocatePiece { fid, .. }) = op
-        else {
-            return false;
-        };
-        self.kind_of(*fid) == Ok(FileKind::Piece)
-    }
-
     /// Answers what is read of a piece, and what sets ask each other about one; any other request.
     pub(crate) fn serve_piece(
         &mut self,
@@ -77,6 +67,13 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                     return None;
                 }
                 (fid, answer)
+            }
+            Op::PieceAttr { fid, generation } => {
+                let answer = check_generation(&mut self.brick, fid, generation);
+                let attr = answer.and_then(|()| self.brick.attr(fid));
+                let told = attr.map(|attr| (Body::Attr { attr }, Bytes::new()));
+                self.reply_when_committed(cx, request.to, [fid].into(), told);
+                return None;
             }
             Op::CheckCut { fid, generation, end } => (fid, check_cut(&mut self.brick, fid, generation, end)),
             Op::CheckPiece { file, piece } if self.striping.makes(piece) => (file, Ok(())),

@@ -151,8 +151,6 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             | Op::TrimPiece { .. }
             | Op::CheckCut { .. }
             | Op::CheckPiece { .. } => return None,
-            // Nobody keeps anything of a piece: all that is asked about a file goes by its own set's grants.
-            op if self.is_about_piece(op) => return None,
             // It waited already until nobody keeps what it changes ([`crate::departures`]).
             Op::Depart { .. } | Op::DepartAll { .. } | Op::PrepareLeave { .. } => return None,
             // Who goes by the entry as it was asks the file's home next, and waits there, or asks once more.

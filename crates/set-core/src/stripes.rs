@@ -143,6 +143,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             | Op::Append { fid, .. }
             | Op::Extend { fid, .. }
             | Op::ReadPiece { fid, .. }
+            | Op::PieceAttr { fid, .. }
             | Op::WritePiece { fid, .. }
             | Op::AllocatePiece { fid, .. } => self.kind_of(*fid),
             Op::CopyRange { from, to, .. } => match self.kind_of(*from) {
@@ -151,8 +152,10 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             },
             _ => return Some(request),
         };
-        let piece =
-            matches!(request.op, Op::ReadPiece { .. } | Op::WritePiece { .. } | Op::AllocatePiece { .. });
+        let piece = matches!(
+            request.op,
+            Op::ReadPiece { .. } | Op::PieceAttr { .. } | Op::WritePiece { .. } | Op::AllocatePiece { .. }
+        );
         let answer = match answer {
             Ok(FileKind::Plain) if !request.op.is_about_stripes() => return Some(request),
             Ok(FileKind::Piece) if piece => return Some(request),

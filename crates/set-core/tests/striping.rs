@@ -284,6 +284,28 @@ fn one_appends_at_a_time() {
     assert!(kept(&mut rig).unwrap().cut.is_some());
 }
 
+/// Whoever looks at a piece may keep data of it while nobody else is there; others change it when that is over.
+#[test]
+fn a_piece_is_not_changed_while_its_data_is_kept() {
+    let mut rig = rig();
+    let brick = rig.core.brick_mut();
+    brick.files.insert(NEAR);
+    brick.orphans.insert(NEAR);
+    brick.beside.insert((NEAR, PIECE), PieceOf { file: FAR, generation: 3 }.encode());
+    let look = |generation| Op::PieceAttr { fid: NEAR, generation };
+    assert_eq!(ask(&mut rig, 9, 1, look(2)), ["reply 1: stale file handle"]);
+    assert_eq!(rig.ask_as(9, 2, look(3)), ["reply 2: attr 1.1.41 for 250 ms"]);
+    let write = Op::WritePiece { fid: NEAR, generation: 3, offset: 0 };
+    assert_eq!(rig.ask_as(8, 1, write), NONE);
+    rig.now += Duration::from_millis(300);
+    assert_eq!(rig.wake(), ["reply 1: done"]);
+    assert_eq!(rig.ask_as(9, 3, look(3)), ["reply 3: attr 1.1.41"], "two are there now");
+    assert_eq!(
+        ask(&mut rig, 9, 4, Op::PieceAttr { fid: FILE, generation: 3 }),
+        ["reply 4: stale file handle"]
+    );
+}
+
 /// A piece is read and written by a layout of its generation, and stays until its file's set has said for half a minute that no
 /// file has it.
 #[test]

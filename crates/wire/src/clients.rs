@@ -43,6 +43,7 @@ impl Op {
             self,
             Op::Stripes { .. }
                 | Op::ReadPiece { .. }
+                | Op::PieceAttr { .. }
                 | Op::WritePiece { .. }
                 | Op::AllocatePiece { .. }
                 | Op::Extend { .. }
@@ -75,6 +76,7 @@ impl Op {
             | Op::Rmdir { parent: fid, name: _ }
             | Op::Stripes { fid }
             | Op::ReadPiece { fid, generation: _, offset: _, len: _ }
+            | Op::PieceAttr { fid, generation: _ }
             | Op::WritePiece { fid, generation: _, offset: _ }
             | Op::AllocatePiece { fid, generation: _, mode: _, offset: _, len: _ }
             | Op::Extend { fid, generation: _, end: _, append: _, kill_suid: _ }

@@ -55,7 +55,7 @@ impl Op {
             Op::GetAttrs { .. } => 40,
             Op::Show { .. } => 41,
             Op::Stripes { .. } => 42,
-            Op::ReadPiece { .. } => 43,
+            Op::ReadPiece { .. } | Op::PieceAttr { .. } => 43,
             Op::WritePiece { .. } => 44,
             Op::AllocatePiece { .. } => 45,
             Op::Extend { .. } | Op::Append { .. } => 46,

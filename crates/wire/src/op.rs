@@ -341,6 +341,10 @@ wire_enum! {
         79 CheckPiece { file: Fid, piece: Fid },
         /// To the own set: the file has this layout from now on.
         80 Stripe { fid: Fid, layout: Layout },
+
+        // Of clients, about striped files.
+        /// The attributes of a piece, whose times and size are others whenever its data is.
+        81 PieceAttr { fid: Fid, generation: u64 },
     }
 }
 
@@ -364,6 +368,7 @@ macro_rules! object {
             | Op::Lseek { fid, .. }
             | Op::Stripes { fid }
             | Op::ReadPiece { fid, .. }
+            | Op::PieceAttr { fid, .. }
             | Op::WritePiece { fid, .. }
             | Op::AllocatePiece { fid, .. }
             | Op::Extend { fid, .. }
@@ -419,6 +424,7 @@ impl Op {
                 | Op::DropLocks { .. }
                 | Op::Stripes { .. }
                 | Op::ReadPiece { .. }
+                | Op::PieceAttr { .. }
                 | Op::CheckCut { .. }
                 | Op::CheckPiece { .. }
         )

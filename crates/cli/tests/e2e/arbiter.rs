@@ -35,7 +35,7 @@ fn await_in_sync(pool: &Pool) {
 /// What the arbiter shares with a brick that holds data: names, kinds, owners, modes, sizes.
 fn shape(top: &Path) -> BTreeMap<PathBuf, files::Seen> {
     let size = |s: files::Seen| files::Seen { content: s.content.len().to_le_bytes().to_vec(), ..s };
-    files::tree(top).into_iter().map(|(path, s)| (path, size(s))).collect()
+    files::brick_tree(top).into_iter().map(|(path, s)| (path, size(s))).collect()
 }
 
 /// Names and sizes are those of the data bricks, and no block of data is there.
@@ -52,7 +52,7 @@ fn check(pool: &Pool) {
     await_in_sync(pool);
     let paths = pool.paths(&DATA);
     eventually("the data bricks are the same", || {
-        (files::tree(&paths[0]) == files::tree(&paths[1])).then_some(())
+        (files::brick_tree(&paths[0]) == files::brick_tree(&paths[1])).then_some(())
     });
     check_arbiter(pool);
 }

@@ -62,7 +62,7 @@ fn await_whole(pool: &Pool, dir: &Path) {
     });
     for brick in pool.paths(&BRICKS) {
         eventually("the brick holds what the mount shows", || {
-            (files::tree(&brick) == files::tree(dir)).then_some(())
+            (files::brick_tree(&brick) == files::tree(dir)).then_some(())
         });
     }
 }

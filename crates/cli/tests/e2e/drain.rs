@@ -39,7 +39,7 @@ fn bricks(pool: &Pool) -> Vec<String> {
 
 /// Whether no file of a brick holds anything, those whose names are all in directories of other sets included.
 fn holds_nothing(brick: &Path) -> bool {
-    let trees = [brick.to_path_buf(), brick.join(".mortar/limbo")].map(|top| files::tree(&top));
+    let trees = [brick.to_path_buf(), brick.join(".mortar/limbo")].map(|top| files::brick_tree(&top));
     trees.iter().flat_map(|tree| tree.values()).all(|seen| seen.is_dir() || seen.content.is_empty())
 }
 
@@ -202,7 +202,8 @@ fn files_of_several_names_leave_a_set() {
     // Nothing of them is left there, and a file is written under all of its names.
     pool.wait_in_sync();
     for brick in pool.paths(&ALL[..2]) {
-        let left: usize = files::tree(&brick).values().filter(|s| !s.is_dir()).map(|s| s.content.len()).sum();
+        let left: usize =
+            files::brick_tree(&brick).values().filter(|s| !s.is_dir()).map(|s| s.content.len()).sum();
         assert_eq!(left, 0, "bytes of files in {}", brick.display());
     }
     fs::write(&names(&dirs[0], 3)[0], "new").unwrap();

@@ -236,7 +236,7 @@ fn bricks_are_replaced_while_the_volume_is_in_use() {
     alone.end();
     let paths = pool.paths(&[(2, "n"), (3, "n")]);
     eventually("the bricks are the same", || {
-        (files::tree(&paths[0]) == files::tree(&paths[1])).then_some(())
+        (files::brick_tree(&paths[0]) == files::brick_tree(&paths[1])).then_some(())
     });
 }
 

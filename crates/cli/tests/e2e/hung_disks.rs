@@ -211,7 +211,7 @@ fn a_hung_disk_stops_only_the_sets_on_it_and_not_for_long() {
         for (server, brick) in &volume.bricks {
             let brick = pool.servers[*server].path(brick);
             eventually("the brick holds what the mount shows", || {
-                (files::tree(&brick) == shown).then_some(())
+                (files::brick_tree(&brick) == shown).then_some(())
             });
         }
     }

@@ -50,7 +50,7 @@ fn finish(pool: &Pool, dir: &std::path::Path) {
         let status = pool.status("v");
         let in_sync = status["bricks"].as_array()?.iter().all(|b| b["in_sync"] == true);
         let tree = files::tree(dir);
-        (in_sync && pool.paths(&BRICKS).iter().all(|b| files::tree(b) == tree)).then_some(())
+        (in_sync && pool.paths(&BRICKS).iter().all(|b| files::brick_tree(b) == tree)).then_some(())
     });
     assert_eq!(note(pool), "");
 }

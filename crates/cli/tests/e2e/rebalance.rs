@@ -14,7 +14,7 @@ const MIB: usize = 1 << 20;
 
 /// Bytes of files that lie beneath a directory, hidden folders included.
 pub(crate) fn bytes(dir: &Path) -> u64 {
-    files::tree(dir)
+    files::brick_tree(dir)
         .keys()
         .filter_map(|p| fs::symlink_metadata(dir.join(p)).ok())
         .map(|m| m.len())

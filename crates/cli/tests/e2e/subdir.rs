@@ -379,7 +379,7 @@ fn a_file_that_grows_goes_to_another_set_and_stays_in_reach() {
         assert_eq!(fs::metadata(path.with_extension("done")).unwrap().len(), read.len() as u64);
     }
     let stub = |seen: &files::Seen| !seen.is_dir() && seen.mode & 0o7777 == 0o1000;
-    let moved = pool.paths(&TWO).iter().filter(|brick| files::tree(brick).values().any(stub)).count();
+    let moved = pool.paths(&TWO).iter().filter(|brick| files::brick_tree(brick).values().any(stub)).count();
     assert_eq!(moved, 2, "the copies of one set have stubs for some of them");
     fs::remove_dir_all(m.path("s0")).unwrap();
     m.end();

@@ -89,7 +89,7 @@ fn renames_that_race_make_no_loop_in_two_sets() {
 
 /// What is in the bricks' trees.
 fn left(bricks: &[PathBuf]) -> usize {
-    bricks.iter().map(|b| files::tree(b).len()).sum()
+    bricks.iter().map(|b| files::brick_tree(b).len()).sum()
 }
 
 /// Two mounts remove one directory that lives on another set than its entry, and a third one makes a file in it.

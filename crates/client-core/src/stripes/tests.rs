@@ -152,6 +152,23 @@ fn a_read_asks_how_long_the_file_is_only_if_it_may_end_there() {
     assert_eq!(call.answered(vec![Ok(Body::Data)]), Step::End(Ok(Answer::Read(1024))));
 }
 
+/// Whoever keeps data asks all pieces whether it has changed, and those of the present layout if there is another one by now.
+#[test]
+fn who_keeps_data_asks_all_pieces() {
+    let (mut call, step) = StripedCall::begin((file(), HOME), What::Look, Some(&known(0)));
+    let look = |generation| (1..=3).map(move |set| (set, Op::PieceAttr { fid: fid(set, 7), generation }));
+    assert_eq!(asked(step), look(5).collect::<Vec<_>>());
+    let told_attr = |size| Ok(Body::Attr { attr: attr(size) });
+    let step = call.answered(vec![told_attr(1), Err(Errno::ESTALE), told_attr(3)]);
+    assert_eq!(asked(step), [(9, Op::Stripes { fid: file() })]);
+    assert_eq!(asked(call.answered(told(6, 0))), look(6).collect::<Vec<_>>());
+    let step = call.answered(vec![told_attr(1), told_attr(2), told_attr(3)]);
+    assert_eq!(step, Step::End(Ok(Answer::Looked(6, vec![attr(1), attr(2), attr(3)]))));
+    let (mut call, _) = StripedCall::begin((file(), HOME), What::Look, Some(&known(0)));
+    let step = call.answered(vec![told_attr(1), Ok(Body::Done), told_attr(3)]);
+    assert_eq!(step, Step::End(Err(Errno::EIO)));
+}
+
 #[test]
 fn an_append_that_fails_lets_others_append() {
     let what = What::Write { offset: 0, len: 10, append: 3, kill_suid: false };

@@ -219,7 +219,7 @@ fn verify_bricks(sets: &[Vec<PathBuf>], all: &[Known]) {
     let contents: BTreeSet<&[u8]> = wanted.values().copied().collect();
     let (mut found, mut at_path) = (0, 0);
     for set in sets {
-        let trees: Vec<BTreeMap<PathBuf, Seen>> = set.iter().map(|b| files::tree(b)).collect();
+        let trees: Vec<BTreeMap<PathBuf, Seen>> = set.iter().map(|b| files::brick_tree(b)).collect();
         // What directories are like only the bricks of their own set know.
         for (path, seen) in trees.iter().flatten().filter(|(_, seen)| !seen.is_dir()) {
             let others: Vec<Option<&Seen>> = trees.iter().map(|t| t.get(path)).collect();

@@ -90,8 +90,7 @@ fn same(set: &[PathBuf]) -> Result<(), String> {
 
 /// A brick's tree with its extended attributes, Mortar's own left out.
 fn look(brick: &Path) -> Result<BTreeMap<PathBuf, (Seen, Vec<String>)>, String> {
-    let tree =
-        std::panic::catch_unwind(|| files::tree(brick)).map_err(|_| "the tree is in motion".to_owned())?;
+    let tree = files::brick_tree(brick);
     let with = |(path, seen): (PathBuf, Seen)| {
         let notes = xattrs(&brick.join(&path)).map_err(|e| format!("{}: {e}", path.display()))?;
         Ok((path, (seen, notes)))

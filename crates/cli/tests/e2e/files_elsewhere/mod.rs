@@ -86,7 +86,7 @@ impl Rig {
         mount.end();
         for brick in &self.bricks {
             eventually_ok("nothing is left on the bricks", || {
-                let left = (files::tree(brick), hidden(brick));
+                let left = (files::brick_tree(brick), hidden(brick));
                 if left.0.is_empty() && left.1.is_empty() { Ok(()) } else { Err(format!("{left:?}")) }
             });
         }
@@ -97,7 +97,7 @@ impl Rig {
 /// Folders of names, and what is in them. What was removed in the first minute of a primary is there as an orphan until nobody
 /// can claim it any more.
 fn hidden(brick: &Path) -> Vec<PathBuf> {
-    files::tree(&brick.join(".mortar/limbo")).into_keys().collect()
+    files::brick_tree(&brick.join(".mortar/limbo")).into_keys().collect()
 }
 
 /// Names, kinds and content, also in folders of names. Times of what lives on other sets are not this set's matter, nor are
@@ -105,20 +105,17 @@ fn hidden(brick: &Path) -> Vec<PathBuf> {
 fn same(one: &Path, other: &Path) -> Result<(), String> {
     let look = |brick: &Path| {
         let seen = [brick.to_path_buf(), brick.join(".mortar/limbo")].map(|top| {
-            let tree =
-                std::panic::catch_unwind(|| files::tree(&top)).map_err(|_| "it is in motion".to_owned())?;
+            let tree = files::brick_tree(&top);
             let files: Vec<PathBuf> =
                 tree.iter().filter(|(_, s)| !s.is_dir()).map(|(p, _)| p.clone()).collect();
             let counts = |p: &Path| files.iter().any(|file| file.starts_with(p));
             let links = |s: &files::Seen| if s.is_dir() { 0 } else { s.links };
             let tree = tree.into_iter().filter(|(p, _)| counts(p));
-            Ok(tree.map(|(p, s)| (p, s.kind, s.mode, links(&s), s.content)).collect::<Vec<_>>())
+            tree.map(|(p, s)| (p, s.kind, s.mode, links(&s), s.content)).collect::<Vec<_>>()
         });
-        seen.into_iter().collect::<Result<Vec<_>, String>>()
+        seen.concat()
     };
-    let (here, there) = (look(one)?, look(other)?);
-    let all = |seen: &[Vec<_>]| seen.concat();
-    let (here, there) = (all(&here), all(&there));
+    let (here, there) = (look(one), look(other));
     let only: Vec<_> = here
         .iter()
         .filter(|s| !there.contains(s))

@@ -5,6 +5,9 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+/// Looks at a brick that is being changed.
+const LOOKS: usize = 1000;
+
 /// What a file is, to be compared.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Seen {
@@ -58,23 +61,42 @@ impl Seen {
 }
 
 /// Everything beneath a directory, but `.mortar` at its top.
-pub(crate) fn tree(top: &Path) -> BTreeMap<PathBuf, Seen> {
+pub(crate) type Tree = BTreeMap<PathBuf, Seen>;
+
+/// The tree that a mount shows, or that of a brick at rest.
+pub(crate) fn tree(top: &Path) -> Tree {
+    look(top).unwrap_or_else(|(path, e)| panic!("{}: {e}", path.display()))
+}
+
+/// The tree of a brick that its server may be changing: looked at anew if something goes meanwhile.
+pub(crate) fn brick_tree(top: &Path) -> Tree {
+    let seen = |_| match look(top) {
+        Err((path, e)) if e.kind() == std::io::ErrorKind::NotFound && path != top => None,
+        seen => Some(seen.unwrap_or_else(|(path, e)| panic!("{}: {e}", path.display()))),
+    };
+    (0..LOOKS).find_map(seen).unwrap_or_else(|| panic!("{} is never at rest", top.display()))
+}
+
+/// What was met, and why it cannot be looked at.
+type Failed = (PathBuf, std::io::Error);
+
+fn look(top: &Path) -> Result<Tree, Failed> {
     let mut all = BTreeMap::new();
     let mut waiting = vec![top.to_path_buf()];
     while let Some(dir) = waiting.pop() {
-        for entry in fs::read_dir(&dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display())) {
-            let path = entry.unwrap().path();
+        for entry in fs::read_dir(&dir).map_err(|e| (dir.clone(), e))? {
+            let path = entry.map_err(|e| (dir.clone(), e))?.path();
             if path == top.join(".mortar") {
                 continue;
             }
-            let seen = Seen::of(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+            let seen = Seen::of(&path).map_err(|e| (path.clone(), e))?;
             if seen.is_dir() {
                 waiting.push(path.clone());
             }
             all.insert(path.strip_prefix(top).unwrap().to_path_buf(), seen);
         }
     }
-    all
+    Ok(all)
 }
 
 /// Names in a directory, sorted.
