@@ -16,6 +16,8 @@ pub struct SetRoom {
     pub total: u64,
     /// Directories that were placed there since the figures are from: they will want room.
     pub promised: u32,
+    /// For how much of the last seconds its thread or its disk worked, in percent.
+    pub busy: u8,
     /// Whether it can take changes now.
     pub writable: bool,
 }
@@ -33,6 +35,10 @@ pub struct Parent {
 
 /// How much fuller than the mean, in percent points, a set must be before deep directories leave it.
 const CLEARLY_FULLER: u64 = 10;
+/// How much busier than the least busy set, in percent points, a set may be and still get as much as its room is worth.
+const CLEARLY_BUSIER: u8 = 20;
+/// So many percent of what it would get are withheld from a busy set at most: its load is over soon, and its room stays.
+const MOST_HELD_BACK: u8 = 75;
 /// How much fuller than another set, in thousandths, a set must be before files move there.
 const UNEVEN: u64 = 30;
 /// Each round of a plan halves what is left of it.
@@ -62,6 +68,19 @@ impl SetRoom {
     fn is_candidate(&self) -> bool {
         self.writable && self.available > 0
     }
+
+    /// The room that counts if the least busy set works for that much of its time: less than there is if this one works for
+    /// clearly more.
+    fn share(&self, least: u8) -> u64 {
+        let more = self.busy.min(100).saturating_sub(least).saturating_sub(CLEARLY_BUSIER);
+        let percent = 100 - u64::from(more.min(MOST_HELD_BACK));
+        (self.expected_room() / 100).saturating_mul(percent).max(1)
+    }
+}
+
+/// How busy the least busy set is.
+fn least_busy(sets: &[SetRoom]) -> u8 {
+    sets.iter().filter(|s| s.is_candidate()).map(|s| s.busy.min(100)).min().unwrap_or(0)
 }
 
 /// The set that files of `own` move to, so that sets become alike: the emptiest, if it is clearly emptier. And how many bytes
@@ -134,13 +153,14 @@ pub fn choose(parent: &Parent, sets: &[SetRoom], turn: u64) -> Option<SetId> {
         return None;
     }
     let candidates = || sets.iter().filter(|s| s.is_candidate());
-    let all: u128 = candidates().map(|s| u128::from(s.expected_room())).sum();
+    let least = least_busy(sets);
+    let all: u128 = candidates().map(|s| u128::from(s.share(least))).sum();
     // A point on a line on which each set has a stretch as long as its room.
     let mut point = (u128::from(turn.wrapping_mul(GOLDEN)) * all.min(u64::MAX.into())) >> 64;
     let mut last = None;
     for s in candidates() {
         last = Some(s.set);
-        match point.checked_sub(u128::from(s.expected_room())) {
+        match point.checked_sub(u128::from(s.share(least))) {
             Some(rest) => point = rest,
             None => break,
         }
@@ -151,7 +171,7 @@ pub fn choose(parent: &Parent, sets: &[SetRoom], turn: u64) -> Option<SetId> {
 /// A set's turn to get a large file is worth so much; all sets together earn as much with each file.
 const TURN: i64 = 1 << 32;
 
-/// Whose turn it is to get a large file. Sets get them in proportion to their room, and files that follow each other go to as
+/// Whose turn it is to get a large file. Sets get them in proportion to their room, busy ones fewer, and files that follow each other go to as
 /// many sets as there are (smooth weighted round robin): those that are written now are spread over all sets, whatever the
 /// figures do not show yet.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -161,10 +181,11 @@ impl Turns {
     /// The set for one more file, in whose directory's set that is decided. `None`: no set has room.
     pub fn next(&mut self, own: SetId, sets: &[SetRoom]) -> Option<SetId> {
         let candidates = || sets.iter().filter(|s| s.is_candidate());
-        let all: u128 = candidates().map(|s| u128::from(s.expected_room())).sum();
+        let least = least_busy(sets);
+        let all: u128 = candidates().map(|s| u128::from(s.share(least))).sum();
         self.0.retain(|set, _| candidates().any(|s| s.set == *set));
         for s in candidates() {
-            let earned = (u128::from(s.expected_room()) << 32).checked_div(all).unwrap_or(0);
+            let earned = (u128::from(s.share(least)) << 32).checked_div(all).unwrap_or(0);
             *self.0.entry(s.set).or_default() += i64::try_from(earned).unwrap_or(TURN);
         }
         // The own set first: a file that stays costs nothing. Those that decide for other directories begin elsewhere.

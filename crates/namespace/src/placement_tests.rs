@@ -5,7 +5,14 @@ use alloc::vec::Vec;
 const GB: u64 = 1 << 30;
 
 fn room(set: u32, available: u64, total: u64) -> SetRoom {
-    SetRoom { set: SetId(set), available: available * GB, total: total * GB, promised: 0, writable: true }
+    SetRoom {
+        set: SetId(set),
+        available: available * GB,
+        total: total * GB,
+        promised: 0,
+        busy: 0,
+        writable: true,
+    }
 }
 
 fn parent(depth: u32, subdirectories: u32) -> Parent {
@@ -112,7 +119,7 @@ fn files_leave_a_set_that_is_clearly_fuller() {
     const K: u64 = 1000;
     let set = |set, available: u64| {
         let (total, available) = (1000 * K, available * K);
-        SetRoom { set: SetId(set), available, total, promised: 0, writable: true }
+        SetRoom { set: SetId(set), available, total, promised: 0, busy: 0, writable: true }
     };
     let own = set(1, 500);
     let to = |others: &[SetRoom]| emptier(&own, &[&[own], others].concat());
@@ -185,4 +192,27 @@ fn turns_go_on_when_sets_come_and_go() {
     }
     let next: Vec<u32> = (0..4).map(|_| turns.next(SetId(1), &[one, two]).unwrap().0).collect();
     assert_eq!(next, [1, 2, 1, 2]);
+}
+
+/// Sets of the same room: a busy one gets fewer files, but some; how busy all are does not matter.
+#[test]
+fn a_busy_set_gets_fewer_files() {
+    let many = |busy: [u8; 3]| {
+        let sets: Vec<SetRoom> =
+            (1..=3).zip(busy).map(|(set, busy)| SetRoom { busy, ..room(set, 500, 1000) }).collect();
+        let mut turns = Turns::default();
+        let mut got = [0; 3];
+        (0..300).for_each(|_| got[turns.next(SetId(1), &sets).unwrap().0 as usize - 1] += 1);
+        got
+    };
+    assert_eq!(many([0, 0, 0]), [100, 100, 100]);
+    assert_eq!(many([90, 75, 80]), [100, 100, 100], "none is clearly busier");
+    assert_eq!(many([60, 0, 0]), [69, 116, 115]);
+    assert_eq!(many([100, 0, 0]), [34, 133, 133]);
+    assert_eq!(many([255, 0, 255]), [50, 200, 50], "what a server says that is not so");
+    let busy = SetRoom { busy: 100, ..room(1, 500, 1000) };
+    let chosen = (0..300).filter_map(|turn| {
+        choose(&Parent { set: SetId(2), depth: 0, subdirectories: 0 }, &[busy, room(2, 500, 1000)], turn)
+    });
+    assert_eq!(chosen.filter(|set| *set == SetId(1)).count(), 61, "directories likewise");
 }

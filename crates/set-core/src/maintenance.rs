@@ -199,6 +199,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                     available,
                     total: room.total,
                     promised: 0,
+                    // Whoever carries it on measures that.
+                    busy: 0,
                     writable: self.replica.view().has_quorum()
                         && !self.settings.read_only
                         && !self.settings.rebalance.drains,

@@ -338,7 +338,7 @@ fn making() -> (Rig, Fid) {
     rig.step(Input::Settings(Settings { large: Some(1000), ..settings }));
     for set in [HERE, THERE] {
         let (available, total, promised, writable) = (1 << 30, 1 << 31, 0, true);
-        let room = namespace::placement::SetRoom { set, available, total, promised, writable };
+        let room = namespace::placement::SetRoom { set, available, total, promised, busy: 0, writable };
         rig.world.rooms.borrow_mut().insert(set, room);
     }
     let fid = made(&mut rig, "first");

@@ -18,6 +18,7 @@ mod coverage;
 mod disk;
 mod faults;
 mod history;
+mod interruptions;
 mod ledger;
 mod links;
 mod machine;

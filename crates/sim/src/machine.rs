@@ -247,6 +247,7 @@ impl World {
     }
 
     fn end_process(&mut self, machine: usize, power: bool) {
+        self.note_interruptions(machine);
         let m = &mut self.machines[machine];
         let life = m.life;
         m.process = None;

@@ -40,6 +40,17 @@ struct Open {
     tries: u64,
 }
 
+impl Questions {
+    /// What is asked, and which machine has been sent it; `me`: the one that asks.
+    pub(crate) fn under_way(&self, me: usize) -> impl Iterator<Item = (&Op, Option<usize>)> {
+        let machine = move |connection| match connection {
+            0 => Some(me),
+            c => self.connections.values().find(|(_, known)| *known == c).map(|(s, _)| machine_of(*s)),
+        };
+        self.open.values().map(move |open| (open.question.op(), open.sent.and_then(|(c, _)| machine(c))))
+    }
+}
+
 impl World {
     /// A set asks another set.
     pub(crate) fn ask_set(

@@ -81,17 +81,21 @@ pub(crate) struct Room {
     pub(crate) total: u64,
     /// Whether it takes changes.
     pub(crate) writable: bool,
+    /// Percent of the last seconds for which it worked. Servers of before do not tell it.
+    #[serde(default)]
+    pub(crate) busy: u8,
 }
 
 impl From<SetRoom> for Room {
     fn from(r: SetRoom) -> Room {
-        Room { set: r.set, available: r.available, total: r.total, writable: r.writable }
+        Room { set: r.set, available: r.available, total: r.total, writable: r.writable, busy: r.busy }
     }
 }
 
 impl From<Room> for SetRoom {
     fn from(r: Room) -> SetRoom {
-        SetRoom { set: r.set, available: r.available, total: r.total, promised: 0, writable: r.writable }
+        let Room { set, available, total, writable, busy } = r;
+        SetRoom { set, available, total, promised: 0, busy, writable }
     }
 }
 

@@ -73,6 +73,7 @@ fn report(state: &State, volume: &Volume, status: &VolumeReport) -> RebalanceRep
             available: of.free_bytes,
             total: of.total_bytes,
             promised: 0,
+            busy: 0,
             writable: !options.drain.contains(&set.id),
         });
         add(&mut out.moved, &of.moved);

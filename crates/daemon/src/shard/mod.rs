@@ -8,6 +8,7 @@
 mod ask;
 mod connection;
 mod links;
+mod load;
 mod opening;
 mod redial;
 mod sessions;

@@ -1,6 +1,7 @@
 //! Carries out what the core of a set decides (crate `set-core`): sends, replies, runs what may wait for a disk, asks other
 //! sets, keeps one timer. It decides nothing itself.
 
+use super::load::Load;
 use super::sessions::Connection;
 use super::slow::SlowSteps;
 use super::slow_calls::{About, SlowCalls, Spent};
@@ -125,6 +126,8 @@ struct Executor {
     slow: SlowSteps,
     /// Requests that took long.
     slow_calls: SlowCalls,
+    /// What of its time it works.
+    load: Load,
     /// What the primary wanted and took long here.
     slow_changes: SlowChanges,
     /// What is asked for most, while somebody looks.
@@ -153,6 +156,7 @@ impl SetHandle {
             volume,
             slow: SlowSteps::default(),
             slow_calls: SlowCalls::default(),
+            load: Load::default(),
             slow_changes: SlowChanges::default(),
             top: RefCell::default(),
         }))
@@ -228,11 +232,11 @@ impl SetHandle {
                     shard.shared.control_requests.send(ControlRequest::View(self.0.set, proposal, healed));
             }
             Output::Room(room) => {
-                lock(&shard.shared.rooms).set(self.0.set, room);
+                let now = clock::now();
+                let busy = self.0.load.measure(now, self.0.slow_calls.spent(now));
+                lock(&shard.shared.rooms).set(self.0.set, SetRoom { busy, ..room });
             }
-            Output::Promised(set) => {
-                lock(&shard.shared.rooms).promise(set);
-            }
+            Output::Promised(set) => lock(&shard.shared.rooms).promise(set),
         }
     }
 

@@ -53,6 +53,18 @@ pub(super) struct Spent {
     asked: Duration,
 }
 
+impl Spent {
+    #[cfg(test)]
+    pub(super) fn new(thread: Duration, disk: Duration) -> Spent {
+        Spent { thread, disk, asked: Duration::ZERO }
+    }
+
+    /// For how long the thread or the disk worked since then, whichever worked longer.
+    pub(super) fn most_since(&self, then: Spent) -> Duration {
+        self.thread.saturating_sub(then.thread).max(self.disk.saturating_sub(then.disk))
+    }
+}
+
 /// What a request is about.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct About {
