@@ -6,7 +6,7 @@
 use crate::adopt::is_sound;
 use crate::drain::drain_set;
 use crate::grow::words;
-use crate::harness::{Disk, Pool, eventually, files};
+use crate::harness::{Disk, Mounted, Pool, eventually, files};
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -38,70 +38,121 @@ fn holds(dir: &Path, name: &str, content: &[u8]) {
     assert!(fs::read(dir.join(name)).unwrap() == content, "{name} in {dir:?} is not what was written");
 }
 
-/// All files of a set leave it while programs rename them onto each other (2568: duplicates; 1265, 1811: renames that fail), write
-/// to them in the midst of it, through an open file too (308: a copy takes the place of what was written; 963: two files for a
-/// while), and add new ones (885, 4148: files that are gone afterwards).
+/// Files of each directory when the programs begin, and bytes of each.
+const FILES: usize = 40;
+const LEN: usize = 20_000;
+
+/// Programs that rename files onto each other (2568: duplicates; 1265, 1811: renames that fail), write to them, through an open
+/// file too (308: a copy takes the place of what was written; 963: two files for a while), and add new ones (885, 4148: files
+/// that are gone afterwards). Another mount reads names whose files are replaced (900).
+struct Programs {
+    dirs: Vec<PathBuf>,
+    stop: Arc<AtomicBool>,
+    /// Logs put aside, files replaced, records, new files, writes through an open file, reads.
+    running: [JoinHandle<usize>; 6],
+}
+
+impl Programs {
+    fn start(dirs: Vec<PathBuf>, others: Vec<PathBuf>) -> Programs {
+        for dir in &dirs {
+            fs::create_dir(dir).unwrap();
+            for f in 0..FILES {
+                fs::write(dir.join(format!("old{f}")), files::noise(f as u64, LEN)).unwrap();
+            }
+            for log in ["log", "log.1"] {
+                fs::write(dir.join(log), "0").unwrap();
+            }
+            fs::write(dir.join("all"), files::noise(0, 9000)).unwrap();
+        }
+        let shared: Vec<File> = dirs.iter().map(|dir| File::create(dir.join("shared")).unwrap()).collect();
+        let stop = Arc::new(AtomicBool::new(false));
+        let programs = |work: fn(&Path, usize)| {
+            let dirs = dirs.clone();
+            program(&stop, move |n| dirs.iter().for_each(|dir| work(dir, n)))
+        };
+        let with_open_file = dirs.clone();
+        let running = [
+            programs(put_log_aside),
+            programs(replace_all),
+            programs(add_record),
+            programs(|dir, n| fs::write(dir.join(format!("new{n}")), files::noise(n as u64, 700)).unwrap()),
+            program(&stop, move |n| {
+                with_open_file.iter().zip(&shared).for_each(|(dir, shared)| write_shared(dir, shared, n));
+            }),
+            program(&stop, move |_| others.iter().for_each(|dir| read_all(dir))),
+        ];
+        Programs { dirs, stop, running }
+    }
+
+    /// All that they were told is there, and nothing else.
+    fn end(self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let [logs, alls, records, news, rounds, _reads] = self.running.map(|program| program.join().unwrap());
+        for dir in &self.dirs {
+            holds(dir, "log", logs.to_string().as_bytes());
+            holds(dir, "log.1", (logs - 1).to_string().as_bytes());
+            holds(dir, "all", &files::noise(alls as u64 - 1, 9000));
+            holds(dir, "shared", &(rounds - 1).to_le_bytes());
+            for f in 0..FILES {
+                let more = records / FILES + usize::from(f < records % FILES);
+                let content = [files::noise(f as u64, LEN), vec![7; 100 * more]].concat();
+                holds(dir, &format!("old{f}"), &content);
+            }
+            (0..news).for_each(|n| holds(dir, &format!("new{n}"), &files::noise(n as u64, 700)));
+            assert_eq!(files::names(dir).len(), 4 + FILES + news, "nothing else is there");
+        }
+    }
+}
+
+/// A log is put aside for a new one.
+fn put_log_aside(dir: &Path, n: usize) {
+    fs::rename(dir.join("log"), dir.join("log.1")).unwrap();
+    fs::write(dir.join("log"), format!("{}", n + 1)).unwrap();
+    assert_eq!(fs::read_to_string(dir.join("log.1")).unwrap(), n.to_string(), "{dir:?}");
+}
+
+/// Files that are written apart take the place of one.
+fn replace_all(dir: &Path, n: usize) {
+    let (new, all) = (dir.join(format!("all.{n}")), files::noise(n as u64, 9000));
+    fs::write(&new, &all).unwrap();
+    fs::rename(&new, dir.join("all")).unwrap();
+    assert!(fs::read(dir.join("all")).unwrap() == all, "{dir:?}");
+}
+
+/// Whoever opens the name meanwhile finds one of the files, whole.
+fn read_all(dir: &Path) {
+    let all = fs::read(dir.join("all")).unwrap();
+    assert_eq!(all.len(), 9000, "{dir:?}");
+}
+
+/// A record is added to a file now and then.
+fn add_record(dir: &Path, n: usize) {
+    let path = dir.join(format!("old{}", n % FILES));
+    let mut file = OpenOptions::new().append(true).open(&path).unwrap();
+    file.write_all(&[7; 100]).unwrap();
+    let len = fs::metadata(&path).unwrap().len();
+    assert_eq!(len as usize, LEN + 100 * (n / FILES + 1), "{path:?}");
+}
+
+/// What is written through an open file is read through another one.
+fn write_shared(dir: &Path, shared: &File, n: usize) {
+    shared.write_all_at(&n.to_le_bytes(), 0).unwrap();
+    let other = File::open(dir.join("shared")).unwrap();
+    let mut back = [0; 8];
+    other.read_exact_at(&mut back, 0).unwrap();
+    assert_eq!(usize::from_le_bytes(back), n, "what was written through another open file");
+}
+
+/// All files of a set leave it while programs work on them.
 #[test]
 fn programs_rename_write_and_add_files_that_move() {
-    const FILES: usize = 40;
     let mut pool = Pool::new(3);
     pool.expect_errors(&["is not a brick"]);
     let bricks = [(0, "a"), (1, "b"), (2, "c")];
     pool.volume("v", 1, &bricks);
-    let mount = pool.mount("v");
-    let dirs: Vec<PathBuf> = (0..9).map(|d| mount.path(&format!("d{d}"))).collect();
-    for dir in &dirs {
-        fs::create_dir(dir).unwrap();
-        for f in 0..FILES {
-            fs::write(dir.join(format!("old{f}")), files::noise(f as u64, 20_000)).unwrap();
-        }
-        for log in ["log", "log.1"] {
-            fs::write(dir.join(log), "0").unwrap();
-        }
-        fs::write(dir.join("all"), "").unwrap();
-    }
-    let shared: Vec<File> = dirs.iter().map(|dir| File::create(dir.join("shared")).unwrap()).collect();
-    let stop = Arc::new(AtomicBool::new(false));
-    let programs = |work: fn(&Path, usize)| {
-        let dirs = dirs.clone();
-        program(&stop, move |n| dirs.iter().for_each(|dir| work(dir, n)))
-    };
-    let running = [
-        // A log is put aside for a new one.
-        programs(|dir, n| {
-            fs::rename(dir.join("log"), dir.join("log.1")).unwrap();
-            fs::write(dir.join("log"), format!("{}", n + 1)).unwrap();
-            assert_eq!(fs::read_to_string(dir.join("log.1")).unwrap(), n.to_string(), "{dir:?}");
-        }),
-        // Files that are written apart take the place of one.
-        programs(|dir, n| {
-            let (new, all) = (dir.join(format!("all.{n}")), files::noise(n as u64, 9000));
-            fs::write(&new, &all).unwrap();
-            fs::rename(&new, dir.join("all")).unwrap();
-            assert!(fs::read(dir.join("all")).unwrap() == all, "{dir:?}");
-        }),
-        // A record is added to a file now and then.
-        programs(|dir, n| {
-            let path = dir.join(format!("old{}", n % FILES));
-            let mut file = OpenOptions::new().append(true).open(&path).unwrap();
-            file.write_all(&[7; 100]).unwrap();
-            let len = fs::metadata(&path).unwrap().len();
-            assert_eq!(len as usize, 20_000 + 100 * (n / FILES + 1), "{path:?}");
-        }),
-        programs(|dir, n| fs::write(dir.join(format!("new{n}")), files::noise(n as u64, 700)).unwrap()),
-    ];
-    let writer = {
-        let dirs = dirs.clone();
-        program(&stop, move |n| {
-            for (dir, shared) in dirs.iter().zip(&shared) {
-                shared.write_all_at(&n.to_le_bytes(), 0).unwrap();
-                let other = File::open(dir.join("shared")).unwrap();
-                let mut back = [0; 8];
-                other.read_exact_at(&mut back, 0).unwrap();
-                assert_eq!(usize::from_le_bytes(back), n, "what was written through another open file");
-            }
-        })
-    };
+    let (mount, other) = (pool.mount("v"), pool.mount("v"));
+    let dirs = |mount: &Mounted| (0..9).map(|d| mount.path(&format!("d{d}"))).collect::<Vec<_>>();
+    let programs = Programs::start(dirs(&mount), dirs(&other));
     pool.ok("volume set v cluster.rebalance-throttle fast");
     let gone = (0..3)
         .find(|s| (0..9).any(|d| pool.servers[*s].path(&format!("{}/d{d}/old0", bricks[*s].1)).exists()));
@@ -110,28 +161,47 @@ fn programs_rename_write_and_add_files_that_move() {
     eventually("many files move", || {
         (drain_set(&pool, &[gone], "status")["moved"]["files"].as_u64()? >= 2 * FILES as u64).then_some(())
     });
-    stop.store(true, Ordering::Relaxed);
-    let [logs, alls, records, news] = running.map(|program| program.join().unwrap());
-    let rounds = writer.join().unwrap();
+    programs.stop.store(true, Ordering::Relaxed);
     eventually("nothing more can move", || {
         (drain_set(&pool, &[gone], "status")["moved"]["none_can_move"] == true).then_some(())
     });
-    for dir in &dirs {
-        holds(dir, "log", logs.to_string().as_bytes());
-        holds(dir, "log.1", (logs - 1).to_string().as_bytes());
-        holds(dir, "all", &files::noise(alls as u64 - 1, 9000));
-        holds(dir, "shared", &(rounds - 1).to_le_bytes());
-        for f in 0..FILES {
-            let more = records / FILES + usize::from(f < records % FILES);
-            let content = [files::noise(f as u64, 20_000), vec![7; 100 * more]].concat();
-            holds(dir, &format!("old{f}"), &content);
-        }
-        (0..news).for_each(|n| holds(dir, &format!("new{n}"), &files::noise(n as u64, 700)));
-        assert_eq!(files::names(dir).len(), 4 + FILES + news, "nothing else is there");
-        fs::remove_dir_all(dir).unwrap();
-    }
+    programs.end();
+    dirs(&mount).iter().for_each(|dir| fs::remove_dir_all(dir).unwrap());
     mount.end();
+    other.end();
     (0..3).for_each(|s| pool.stop(s));
+    pool.paths(&bricks).iter().for_each(|brick| is_sound(brick));
+}
+
+/// A full set gets company, and files move there while programs work on them.
+#[test]
+fn programs_work_while_a_new_set_gets_its_share() {
+    let mut pool = Pool::new(2);
+    pool.expect_errors(&["is not a brick"]);
+    let bricks = [(0, "disk/a"), (1, "disk/b")];
+    for (server, _) in bricks {
+        let dir = pool.servers[server].path("disk");
+        pool.disks.push(Disk::new("ext4", &dir, 128));
+    }
+    pool.volume("v", 1, &bricks[..1]);
+    let (mount, other) = (pool.mount("v"), pool.mount("v"));
+    let dirs = |mount: &Mounted| (0..9).map(|d| mount.path(&format!("d{d}"))).collect::<Vec<_>>();
+    let programs = Programs::start(dirs(&mount), dirs(&other));
+    pool.ok("volume set v cluster.rebalance-throttle fast");
+    pool.ok(&format!("volume add-brick v {}", words(&pool, &bricks[1..])));
+    pool.ok("volume rebalance v start");
+    let told = || pool.json("volume rebalance v status");
+    eventually("no set is clearly fuller", || {
+        let told = told();
+        let moved = told["moved"]["files"].as_u64()?;
+        (moved > FILES as u64 && told["plan"].as_array()?.is_empty()).then_some(())
+    });
+    println!("{}", told()["moved"]);
+    programs.end();
+    dirs(&other).iter().for_each(|dir| fs::remove_dir_all(dir).unwrap());
+    mount.end();
+    other.end();
+    (0..2).for_each(|s| pool.stop(s));
     pool.paths(&bricks).iter().for_each(|brick| is_sound(brick));
 }
 

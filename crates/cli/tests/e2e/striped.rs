@@ -1,11 +1,14 @@
 //! Files whose data lies on several sets (docs/design/0029).
 
 use crate::adopt::is_sound;
+use crate::drain::drain_set;
+use crate::grow::{place, words};
 use crate::harness::{Mounted, Pool, eventually, eventually_within, files};
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 const MIB: usize = 1 << 20;
@@ -116,6 +119,79 @@ fn a_large_file_lies_on_all_sets() {
     drop((one, two));
     (0..SERVERS).for_each(|i| pool.stop(i));
     paths.iter().for_each(|p| is_sound(p));
+}
+
+/// Sets are added, replaced and taken out while one mount writes to a striped file and another one reads what was written (1918
+/// and 2417 at github.com/gluster/glusterfs: sharded files that were corrupt afterwards).
+#[test]
+fn a_striped_file_stays_whole_while_the_volume_changes_its_shape() {
+    const LEN: usize = 24 * MIB;
+    let mut pool = Pool::new(SERVERS + 1);
+    pool.expect_errors(&["is not a brick"]);
+    striped(&pool);
+    let mounts = [pool.mount("v"), pool.mount("v")];
+    let mut content = files::noise(5, LEN);
+    fs::write(mounts[0].path("f"), &content).unwrap();
+    let open = |mount: &Mounted| OpenOptions::new().read(true).write(true).open(mount.path("f")).unwrap();
+    let (writer, reader) = (open(&mounts[0]), open(&mounts[1]));
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let written = scope.spawn(|| {
+            let mut rounds = 0;
+            while !stop.load(Ordering::Relaxed) {
+                let record = files::noise(rounds, 10_000 + (rounds as usize * 7919) % 150_000);
+                let at = (rounds as usize * 1_234_577) % (LEN - record.len());
+                writer.write_all_at(&record, at as u64).unwrap();
+                content[at..at + record.len()].copy_from_slice(&record);
+                let mut back = vec![0; record.len()];
+                reader.read_exact_at(&mut back, at as u64).unwrap();
+                assert!(back == record, "what was written to {at} in round {rounds}");
+                rounds += 1;
+            }
+            rounds
+        });
+        let changed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| change_shape(&pool)));
+        stop.store(true, Ordering::Relaxed);
+        let rounds = written.join().unwrap();
+        println!("{rounds} records were written");
+        changed.unwrap_or_else(|failure| std::panic::resume_unwind(failure));
+    });
+    mounts.iter().for_each(|mount| is_like(mount, "f", &content));
+    drop((writer, reader));
+    fs::write(mounts[0].path("g"), &content).unwrap();
+    is_like(&mounts[1], "g", &content);
+    drop(mounts);
+    let paths =
+        [(2, "e"), (2, "new"), (0, "c"), (1, "d")].map(|(server, brick)| pool.servers[server].path(brick));
+    (0..=SERVERS).for_each(|i| pool.stop(i));
+    paths.iter().for_each(|p| is_sound(p));
+}
+
+/// A new set; a set's only brick moves to another server; the set of another brick is taken out.
+fn change_shape(pool: &Pool) {
+    let online = |(server, brick): (usize, &str)| {
+        let path = pool.servers[server].path(brick).display().to_string();
+        eventually("the new brick serves", || {
+            let status = pool.status("v");
+            let brick = status["bricks"].as_array()?.iter().find(|b| b["path"] == path.as_str())?.clone();
+            (brick["online"] == true && brick["role"] == "primary").then_some(())
+        });
+    };
+    pool.ok(&format!("volume add-brick v {}", words(pool, &[(2, "e")])));
+    online((2, "e"));
+    pool.ok(&format!("volume replace-brick v {}", words(pool, &[BRICKS[0], (2, "new")])));
+    online((2, "new"));
+    drain_set(pool, &BRICKS[1..2], "start");
+    eventually("nothing more can leave", || {
+        (drain_set(pool, &BRICKS[1..2], "status")["moved"]["none_can_move"] == true).then_some(())
+    });
+    drain_set(pool, &BRICKS[1..2], "commit");
+    let old = pool.servers[1].brick("b");
+    eventually("the set is out of the volume", || {
+        let status = pool.status("v");
+        status["bricks"].as_array()?.iter().all(|b| place(b) != old).then_some(())
+    });
+    all_in_sync(pool);
 }
 
 fn two_lengths(mount: &Mounted, name: &str, first: u64, second: u64) {
