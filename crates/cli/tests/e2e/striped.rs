@@ -3,13 +3,13 @@
 use crate::adopt::is_sound;
 use crate::drain::drain_set;
 use crate::grow::{place, words};
-use crate::harness::{Mounted, Pool, eventually, eventually_within, files};
+use crate::harness::{Disk, Mounted, Pool, eventually, eventually_within, files};
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 const MIB: usize = 1 << 20;
 const SERVERS: usize = 2;
@@ -192,6 +192,105 @@ fn change_shape(pool: &Pool) {
         status["bricks"].as_array()?.iter().all(|b| place(b) != old).then_some(())
     });
     all_in_sync(pool);
+}
+
+/// A set runs full under a striped file (4686 at github.com/gluster/glusterfs: a copy that ended well and was wrong; 4522: shards
+/// that stay after a failed fallocate; 2038: files that cannot be removed for want of room).
+#[test]
+fn a_striped_file_on_full_sets_holds_what_was_answered() {
+    let mut pool = Pool::new(SERVERS);
+    pool.expect_errors(&["no space left"]);
+    let bricks = [(0, "disk/a"), (1, "disk/b")];
+    for (server, _) in bricks {
+        let dir = pool.servers[server].path("disk");
+        pool.disks.push(Disk::new("ext4", &dir, 128));
+    }
+    pool.volume("v", 1, &bricks);
+    pool.ok("volume set v cluster.stripe-count 2");
+    pool.ok("volume set v cluster.stripe-size 64KB");
+    all_in_sync(&pool);
+    let paths = pool.paths(&bricks);
+    let ballast = File::create(pool.servers[1].path("disk/ballast")).unwrap();
+    rustix::fs::fallocate(&ballast, rustix::fs::FallocateFlags::empty(), 0, 60 << 20).unwrap();
+    let mounts = [pool.mount("v"), pool.mount("v")];
+    let path = mounts[0].path("f");
+    let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).unwrap();
+    let full = |result: std::io::Result<()>| match result {
+        Ok(()) => false,
+        Err(e) => {
+            assert_eq!(e.raw_os_error(), Some(rustix::io::Errno::NOSPC.raw_os_error()), "{e}");
+            true
+        }
+    };
+    let mut content = Vec::new();
+    for n in 0.. {
+        let more = files::noise(n, 300_000);
+        let written = file.write_all_at(&more, content.len() as u64);
+        if full(written) {
+            break;
+        }
+        content.extend_from_slice(&more);
+    }
+    // The kernel divides a write; what was answered of the last one counts.
+    let len = file.metadata().unwrap().len() as usize;
+    assert!((content.len()..content.len() + 300_000).contains(&len), "{len} bytes of {}", content.len());
+    assert!(len > 20 * MIB, "{len} bytes have room");
+    content.extend(
+        files::noise((content.len() / 300_000) as u64, 300_000).into_iter().take(len - content.len()),
+    );
+    mounts.iter().for_each(|mount| is_like(mount, "f", &content));
+    let more = rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, 1 << 30);
+    assert!(full(more.map_err(std::io::Error::from)), "a GiB is more than there is");
+    mounts.iter().for_each(|mount| is_like(mount, "f", &content));
+    drop(file);
+    fs::remove_file(&path).unwrap();
+    eventually_within(Duration::from_secs(150), "all room is free again", || {
+        paths.iter().all(|p| held(p) < MIB as u64).then_some(())
+    });
+    fs::write(&path, &content).unwrap();
+    is_like(&mounts[1], "f", &content);
+    drop(mounts);
+    (0..SERVERS).for_each(|i| pool.stop(i));
+    paths.iter().for_each(|p| is_sound(p));
+}
+
+/// A striped file goes on without a name (1281), and keeps the times that it is given (853).
+#[test]
+fn a_striped_file_lives_on_without_a_name() {
+    let mut pool = Pool::new(SERVERS);
+    striped(&pool);
+    let mounts = [pool.mount("v"), pool.mount("v")];
+    let mut content = files::noise(3, 2 * MIB);
+    fs::write(mounts[0].path("f"), &content).unwrap();
+    let old = SystemTime::UNIX_EPOCH + Duration::new(1_000_000_000, 123_456_789);
+    let file = OpenOptions::new().read(true).write(true).open(mounts[0].path("f")).unwrap();
+    file.set_modified(old).unwrap();
+    for mount in &mounts {
+        assert_eq!(fs::metadata(mount.path("f")).unwrap().modified().unwrap(), old);
+        is_like(mount, "f", &content);
+    }
+    fs::remove_file(mounts[1].path("f")).unwrap();
+    let write = |content: &mut Vec<u8>, at: usize, n: u64| {
+        let record = files::noise(n, 200_000);
+        file.write_all_at(&record, at as u64).unwrap();
+        content.resize(content.len().max(at + record.len()), 0);
+        content[at..at + record.len()].copy_from_slice(&record);
+    };
+    write(&mut content, MIB, 11);
+    write(&mut content, 3 * MIB, 12);
+    file.sync_all().unwrap();
+    (0..SERVERS).for_each(|server| pool.kill(server));
+    (0..SERVERS).for_each(|server| pool.start(server));
+    write(&mut content, 2 * MIB, 13);
+    file.set_len(3 * MIB as u64 + 7).unwrap();
+    content.truncate(3 * MIB + 7);
+    write(&mut content, 4 * MIB, 14);
+    let mut back = vec![0; content.len()];
+    file.read_exact_at(&mut back, 0).unwrap();
+    assert!(back == content);
+    assert_eq!(file.metadata().unwrap().len(), content.len() as u64);
+    drop(file);
+    mounts.into_iter().for_each(Mounted::end);
 }
 
 fn two_lengths(mount: &Mounted, name: &str, first: u64, second: u64) {
