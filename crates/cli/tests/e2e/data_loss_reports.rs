@@ -5,8 +5,9 @@
 
 use crate::adopt::is_sound;
 use crate::drain::drain_set;
-use crate::grow::words;
+use crate::grow::{place, words};
 use crate::harness::{Disk, Mounted, Pool, eventually, files};
+use serde_json::Value;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -104,6 +105,10 @@ impl Programs {
     }
 }
 
+fn path(brick: &Value) -> PathBuf {
+    PathBuf::from(brick["path"].as_str().unwrap())
+}
+
 /// A log is put aside for a new one.
 fn put_log_aside(dir: &Path, n: usize) {
     fs::rename(dir.join("log"), dir.join("log.1")).unwrap();
@@ -143,7 +148,7 @@ fn write_shared(dir: &Path, shared: &File, n: usize) {
     assert_eq!(usize::from_le_bytes(back), n, "what was written through another open file");
 }
 
-/// All files of a set leave it while programs work on them.
+/// Files of a set leave it while programs work on them, and go on over the end of it: what has not moved goes along with the brick.
 #[test]
 fn programs_rename_write_and_add_files_that_move() {
     let mut pool = Pool::new(3);
@@ -161,16 +166,20 @@ fn programs_rename_write_and_add_files_that_move() {
     eventually("many files move", || {
         (drain_set(&pool, &[gone], "status")["moved"]["files"].as_u64()? >= 2 * FILES as u64).then_some(())
     });
-    programs.stop.store(true, Ordering::Relaxed);
-    eventually("nothing more can move", || {
-        (drain_set(&pool, &[gone], "status")["moved"]["none_can_move"] == true).then_some(())
+    drain_set(&pool, &[gone], "force");
+    let old = pool.servers[gone.0].brick(gone.1);
+    eventually("the old brick is out of the volume", || {
+        let status = pool.status("v");
+        status["bricks"].as_array()?.iter().all(|b| place(b) != old).then_some(())
     });
+    fs::remove_dir_all(pool.servers[gone.0].path(gone.1)).unwrap();
+    let bricks: Vec<PathBuf> = pool.status("v")["bricks"].as_array().unwrap().iter().map(path).collect();
     programs.end();
     dirs(&mount).iter().for_each(|dir| fs::remove_dir_all(dir).unwrap());
     mount.end();
     other.end();
     (0..3).for_each(|s| pool.stop(s));
-    pool.paths(&bricks).iter().for_each(|brick| is_sound(brick));
+    bricks.iter().for_each(|brick| is_sound(brick));
 }
 
 /// A full set gets company, and files move there while programs work on them.
