@@ -23,9 +23,11 @@ use crate::listing::Listings;
 use crate::locks::{self, Locks};
 use crate::options::duration;
 use crate::pages::Pages;
+use crate::places::Places;
 
 mod attributes;
 mod list;
+mod moved;
 mod permission;
 mod users;
 
@@ -51,6 +53,9 @@ pub(crate) struct FuseAdapter {
     notifier: OnceLock<(Notifier, usize)>,
     /// How many do.
     dropping: AtomicUsize,
+    places: Places,
+    /// How many threads wait for the kernel to forget entries.
+    forgetting: Arc<AtomicUsize>,
     next_handle: AtomicU64,
     room: Mutex<Option<(Instant, Room)>>,
     entry_timeout: Duration,
@@ -71,6 +76,8 @@ impl FuseAdapter {
             locks: Locks::new(Arc::clone(&client)),
             notifier: OnceLock::new(),
             dropping: AtomicUsize::new(0),
+            places: Places::default(),
+            forgetting: Arc::default(),
             next_handle: AtomicU64::new(1),
             room: Mutex::default(),
             entry_timeout,
@@ -161,14 +168,16 @@ impl Filesystem for FuseAdapter {
     }
 
     fn lookup(&self, req: &Request<'_>, parent: u64, name: &OsStr) -> Reply<Entry> {
-        let (parent, name) = (self.object(parent)?, convert::name(name)?);
-        let attr = self.client(req)?.lookup(parent, &name).map_err(errno)?;
-        Ok(self.entry(&attr))
+        let attr = self.client(req)?.lookup(self.object(parent)?, &convert::name(name)?).map_err(errno)?;
+        let entry = self.entry(&attr);
+        self.settle(&entry, parent, name);
+        Ok(entry)
     }
 
     fn forget(&self, node: u64, count: u64) {
         if let Some(object) = self.inodes.forget(node, count) {
             self.client.forget(object);
+            self.places.forget(node);
         }
     }
 
@@ -209,7 +218,9 @@ impl Filesystem for FuseAdapter {
     fn mkdir(&self, req: &Request<'_>, op: &MkdirOp<'_>) -> Reply<Entry> {
         let (mode, umask, uid, gid) = (op.mode, op.umask, req.uid, req.gid);
         let name = convert::name(op.name)?;
-        self.make(req, op.parent, NewEntry { name, node: Node::Dir, mode, umask, uid, gid })
+        let entry = self.make(req, op.parent, NewEntry { name, node: Node::Dir, mode, umask, uid, gid })?;
+        self.settle(&entry, op.parent, op.name);
+        Ok(entry)
     }
 
     fn unlink(&self, req: &Request<'_>, parent: u64, name: &OsStr) -> Reply<()> {
@@ -226,7 +237,10 @@ impl Filesystem for FuseAdapter {
         }
         let from = (self.object(op.parent)?, convert::name(op.name)?);
         let to = (self.object(op.new_parent)?, convert::name(op.new_name)?);
-        self.client(req)?.rename(from, to, op.flags).map_err(errno)
+        self.client(req)?.rename(from, to, op.flags).map_err(errno)?;
+        let (from, to) = ((op.parent, op.name.to_owned()), (op.new_parent, op.new_name.to_owned()));
+        self.places.renamed(from, to, op.flags & rename_flags::EXCHANGE != 0);
+        Ok(())
     }
 
     fn link(&self, req: &Request<'_>, op: &LinkOp<'_>) -> Reply<Entry> {
@@ -426,6 +440,8 @@ impl Filesystem for FuseAdapter {
                 let fits = sink.push(&entry, e.cookie, name);
                 if !fits {
                     self.forget(entry.node, 1);
+                } else if FileType::from_mode(attr.mode) == FileType::Directory {
+                    self.places.listed(entry.node, node, name);
                 }
                 fits
             }

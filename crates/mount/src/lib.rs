@@ -15,6 +15,7 @@ mod locks;
 mod mounted;
 pub mod options;
 mod pages;
+mod places;
 pub mod source;
 
 pub use client::{ConnectError, GivenKey, Key};

@@ -17,6 +17,31 @@ fn with_two(test: impl FnOnce(&Mounted, &Mounted)) {
     two.end();
 }
 
+/// A directory that one mount has renamed is renamed by another one that knows it where it was, without a look at it before:
+/// rename(2) itself finds it.
+#[test]
+fn a_directory_that_was_renamed_elsewhere_is_renamed_at_once() {
+    let pool = Pool::new(2);
+    pool.volume("v", 1, &[(0, "a"), (1, "b")]);
+    let mounts = [pool.mount("v"), pool.mount("v")];
+    for dir in ["a", "b", "c"] {
+        fs::create_dir(mounts[0].path(dir)).unwrap();
+    }
+    fs::create_dir(mounts[0].path("a/d")).unwrap();
+    for round in 0..20 {
+        let (one, two) = (&mounts[round % 2], &mounts[1 - round % 2]);
+        let file = format!("a/d/f{round}");
+        fs::write(two.path(&file), "x").unwrap();
+        for (mount, from, to) in [(one, "a/d", "b/e"), (two, "b/e", "c/d"), (one, "c/d", "a/d")] {
+            fs::rename(mount.path(from), mount.path(to))
+                .unwrap_or_else(|e| panic!("{round}: {from} to {to}: {e}"));
+        }
+        assert_eq!(fs::read(one.path(&file)).unwrap(), b"x");
+        fs::remove_file(one.path(&file)).unwrap();
+    }
+    mounts.into_iter().for_each(Mounted::end);
+}
+
 #[test]
 fn changes_show_at_once() {
     with_two(|one, two| {

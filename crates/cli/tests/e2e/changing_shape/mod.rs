@@ -273,8 +273,7 @@ fn a_volume_changes_its_shape_under_work() {
         (known, administrator.done)
     });
     let steps: u64 = known.iter().map(|k| k.done).sum();
-    let crossed: u64 = known.iter().map(|k| k.crossed).sum();
-    println!("{steps} steps of three workers, {crossed} renames answered EXDEV; {done:?}");
+    println!("{steps} steps of three workers; {done:?}");
     assert!(steps > 1000, "{steps} steps only");
     mounts.iter().for_each(|m| verify(m, &known));
     let bricks = pool.status("v")["bricks"].as_array().unwrap().clone();
