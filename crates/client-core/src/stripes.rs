@@ -4,6 +4,10 @@
 //! Always true: what is written beyond a file's end counts when its own set has said so, after all pieces have it; and what is
 //! read or written by a layout that is over is read or written again by the present one.
 
+mod known;
+
+pub use known::{ContentCall, StripedFiles, Way, by_object};
+
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
