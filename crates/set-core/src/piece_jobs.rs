@@ -14,7 +14,7 @@ use crate::stripes::JOBS;
 use crate::waiters::{ReplyShape, Waiter};
 use alloc::vec::Vec;
 use bytes::Bytes;
-use ids::{Fid, SetId};
+use ids::{Fid, OpId, SetId};
 use namespace::Decision;
 use namespace::stripes::{begin_cut, end_cut};
 use replica::Admission;
@@ -227,7 +227,16 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         request: Option<AdmittedRequest<R>>,
     ) -> bool {
         let epoch = self.replica.view().epoch;
-        let admission = self.replica.admit(cx.at.now, epoch, id, 0);
+        let mut admission = self.replica.admit(cx.at.now, epoch, id, 0);
+        let mut id = id;
+        if self.replica.is_finished(id) && matches!(admission, Admission::Busy) {
+            // Its client was answered, or has given up. While the cut is noted nobody else changes the length.
+            if self.brick.attr(fid).is_ok_and(|attr| set.size.is_some_and(|end| attr.size <= end)) {
+                return true;
+            }
+            id = OpId::default();
+            admission = self.replica.admit(cx.at.now, epoch, id, 0);
+        }
         let op = Op::SetAttr { fid, set };
         let decision = match admission {
             Admission::Go => self.decide(cx, &op, Ask { id, ..Ask::default() }),

@@ -66,6 +66,7 @@ impl Emitter<'_> {
                 }
                 true
             }
+            Outcome::Failed(Errno::EXDEV) if self.copies_parted(n) => return Ok(()),
             Outcome::Failed(Errno::EXDEV) if matches!(ask, Ask::Copy { .. }) => {
                 // The source is gone. A server can't tell that from one of another set.
                 if let Ask::Copy { from, .. } = ask {
@@ -73,16 +74,37 @@ impl Emitter<'_> {
                 }
                 return Ok(());
             }
+            // A client that does not hold such a file open asks nobody whether it is still there.
+            Outcome::Done if matches!(ask, Ask::Read { .. }) && self.excuses.parted.contains_key(&fid) => {
+                false
+            }
             Outcome::Done | Outcome::Failed(_) => {
                 self.was_there(n, obj);
                 false
             }
         };
         if unknown {
+            self.parted_write(n, obj, fid, false);
             self.perhaps(n, obj, ask, &outcome);
             return Ok(());
         }
         let told = self.told_of(n, &outcome)?;
+        let ask = match (ask, self.excuses.parted.get(&fid)) {
+            (Ask::Read { offset, len }, Some(parted)) if matches!(told, Told::Data(_)) => {
+                self.parted_read(n, obj, parted, (offset, len));
+                return Ok(());
+            }
+            (Ask::Write { at: None, data, kill_suid, torn }, Some(_)) if told == Told::Done => {
+                let at = self.crosses_base(n, fid);
+                self.parted_write(n, obj, fid, true);
+                Ask::Write { at, data, kill_suid, torn }
+            }
+            (ask @ Ask::Write { .. }, Some(_)) if told == Told::Done => {
+                self.parted_write(n, obj, fid, true);
+                ask
+            }
+            (ask, _) => ask,
+        };
         let asked = self.ask_of(n, obj, ask, Some(told), None);
         if let Some((_, Ok((Body::Attr { attr } | Body::Written { attr, .. }, _)))) = &self.records[n].answer
         {
@@ -92,6 +114,12 @@ impl Emitter<'_> {
             self.attributes(n, attr, Behind { names: None, inode: Some(asked) })?;
         }
         Ok(())
+    }
+
+    /// Whether the copy is one between files of which one has parts on several sets: its client has to copy the data.
+    fn copies_parted(&self, n: usize) -> bool {
+        let parted = &self.excuses.parted;
+        matches!(&self.records[n].op, Op::CopyRange { from, to, .. } if parted.contains_key(from) || parted.contains_key(to))
     }
 
     /// It was done or not.
