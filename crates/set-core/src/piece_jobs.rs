@@ -18,7 +18,7 @@ use ids::{Fid, OpId, SetId};
 use namespace::Decision;
 use namespace::stripes::{begin_cut, end_cut};
 use replica::Admission;
-use wire::stripes::{CutBy, Layout, PIECE, PieceOf};
+use wire::stripes::{Cut, CutBy, Layout, PIECE, PieceOf, Stripes};
 use wire::{Body, Errno, Fail, Name, Op};
 
 /// What is asked of a piece's set, one after the other.
@@ -246,10 +246,32 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             request.into_iter().for_each(|r| self.refuse(cx, r.to, Fail::Busy));
             return matches!(admission, Admission::Done(_));
         };
+        let held = self.brick.attr(fid).is_ok_and(|attr| self.is_held(cx.at.now, &attr));
+        let request = match request {
+            Some(request) if held => {
+                // Its answer shows the number of links, which is about to change: it is told when it asks again.
+                self.refuse(cx, request.to, Fail::Busy);
+                None
+            }
+            other => other,
+        };
         let shape = ReplyShape::Attr;
         let waiter = request.map_or_else(Waiter::nobody, |r| Waiter { shape, ..Waiter::done(r.to) });
         self.carry_out(cx, id, Ok(decision), Bytes::new(), waiter);
         true
+    }
+
+    /// Whether a change that a cut needs was carried out: there may be no room for it, for example.
+    fn is_carried_out(&mut self, stage: Stage, file: Fid, (generation, end): (u64, u64)) -> bool {
+        let cut = |stripes: Stripes| stripes.cut.filter(|cut| cut.generation == generation);
+        let noted = self.brick.stripes(file).ok().flatten().and_then(cut);
+        match (stage, noted) {
+            (Stage::Asking(_) | Stage::Naming, _) => true,
+            (Stage::Marking, noted) => noted.is_some(),
+            (Stage::Ending, Some(Cut { then: None, .. })) => true,
+            (Stage::Ending, Some(_)) => self.brick.attr(file).is_ok_and(|attr| attr.size <= end),
+            (Stage::Ending, None) => false,
+        }
     }
 
     /// This set has done what a job needs.
@@ -257,9 +279,13 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         if let Err(fail) = answer.and_then(|_| if self.is_primary() { Ok(()) } else { Err(Fail::Busy) }) {
             return self.give_up_striping(cx, number, &fail);
         }
+        let Some(job) = self.striping.jobs.get(&number) else { return };
+        let (file, generation, end, stage) = (job.file, job.generation, job.end, job.stage);
+        if !self.is_carried_out(stage, file, (generation, end)) {
+            return self.give_up_striping(cx, number, &Fail::Busy);
+        }
         let Some(job) = self.striping.jobs.get_mut(&number) else { return };
-        let (file, generation) = (job.file, job.generation);
-        match job.stage {
+        match stage {
             Stage::Marking => {
                 let many = job.pieces.len();
                 job.stage = Stage::Asking(many);
@@ -288,6 +314,10 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let Some(request) = job.request else { return };
         match (job.unit, self.admit_again(cx, request.id)) {
             (_, Err(fail)) => self.refuse(cx, request.to, fail),
+            // Nothing is noted, so nothing was done.
+            (None, Ok(())) if job.stage == Stage::Marking && !self.has_room(0) => {
+                self.refuse(cx, request.to, Errno::ENOSPC.into());
+            }
             (None, Ok(())) => self.refuse(cx, request.to, Fail::Busy),
             // If nobody knows whether it was done, what is there says.
             (Some(_), Ok(())) if job.stage == Stage::Naming => self.refuse(cx, request.to, Fail::Busy),
