@@ -45,6 +45,17 @@ pub(crate) enum Ask {
         kill_suid: bool,
         torn: bool,
     },
+    /// A part of a write to a file on several sets: the file gets no longer by it. `torn`: perhaps.
+    Part {
+        at: u64,
+        data: Vec<Piece>,
+        torn: bool,
+    },
+    /// The end of such a write.
+    Grow {
+        end: u64,
+        kill_suid: bool,
+    },
     Read {
         offset: u64,
         len: u64,

@@ -63,40 +63,45 @@ impl Emitter<'_> {
         }
     }
 
-    /// Beside a write that was, or perhaps was, done: what shows of its parts before, or although it was not done as a whole.
-    pub(crate) fn parted_write(&mut self, n: usize, obj: Obj, fid: Fid, is_done: bool) {
+    /// A write that was done, in its parts: the position of its last question, or `None` if it is one like any other.
+    pub(crate) fn parted_write(&mut self, n: usize, obj: Obj, fid: Fid) -> Option<usize> {
+        let r = &self.records[n];
+        let Op::Write { offset, append, kill_suid, .. } = r.op else { return None };
+        let parted = self.excuses.parted.get(&fid)?;
+        self.strays(n, obj, fid, true);
+        let place = if append { self.crosses_base(n, fid)? } else { offset };
+        let (payload, end) = (&r.payload, place.saturating_add(r.payload.len() as u64));
+        for part in parted.parts(place..end) {
+            let data = data_of(payload, place, &part);
+            // What lies in the file itself makes it longer at once.
+            let ask = if part.start < parted.base {
+                Ask::Write { at: Some(part.start), data: data.clone(), kill_suid: false, torn: false }
+            } else {
+                Ask::Part { at: part.start, data: data.clone(), torn: false }
+            };
+            let early = Ask::Part { at: part.start, data, torn: true };
+            self.ask_of(n, obj, early, Some(Told::Done), None);
+            self.ask_of(n, obj, ask, Some(Told::Done), None);
+        }
+        Some(self.ask_of(n, obj, Ask::Grow { end, kill_suid }, Some(Told::Done), None))
+    }
+
+    /// What may show some time of a write that nobody knows of, or of an append that was done at another place in the end.
+    pub(crate) fn strays(&mut self, n: usize, obj: Obj, fid: Fid, is_done: bool) {
         let r = &self.records[n];
         let Op::Write { offset, append, .. } = r.op else { return };
         let Some(parted) = self.excuses.parted.get(&fid) else { return };
-        let tried = self.excuses.placed.get(&n).cloned().unwrap_or_default();
+        let tried = || self.excuses.placed.get(&n).cloned().unwrap_or_default();
+        let places = if append { tried() } else { vec![offset] };
+        let done = if append { usize::from(is_done) } else { places.len() * usize::from(is_done) };
+        let strays = places.len().saturating_sub(done);
         let (payload, len) = (&r.payload, r.payload.len() as u64);
-        let in_steps = if append { self.crosses_base(n, fid) } else { Some(offset) };
-        if let Some(place) = in_steps.filter(|_| is_done) {
-            for part in parted.parts(place..place.saturating_add(len)) {
-                self.part_of_write(n, obj, (place, &part), payload, Some(Told::Done));
-            }
-        }
-        let places = if append { tried } else { vec![offset] };
-        // The last place of an append that was done is where it is.
-        let strays = places.len().saturating_sub(usize::from(is_done));
         for place in places.into_iter().take(strays) {
             for part in parted.parts(place..place.saturating_add(len)) {
-                self.part_of_write(n, obj, (place, &part), payload, None);
+                let ask = Ask::Part { at: part.start, data: data_of(payload, place, &part), torn: true };
+                self.ask_of(n, obj, ask, None, None);
             }
         }
-    }
-
-    fn part_of_write(
-        &mut self,
-        n: usize,
-        obj: Obj,
-        (offset, part): (u64, &Range<u64>),
-        payload: &[u8],
-        told: Option<Told>,
-    ) {
-        let data = data_of(payload, offset, part);
-        let ask = Ask::Write { at: Some(part.start), data, kill_suid: false, torn: true };
-        self.ask_of(n, obj, ask, told, None);
     }
 
     /// Where an append went that shows in two steps, as some of it lies before the base: the position.

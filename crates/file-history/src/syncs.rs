@@ -173,9 +173,11 @@ impl Syncs<'_> {
         let changes = self
             .records
             .iter()
-            .filter(move |r| r.client == client && r.op.changes() && r.begun <= until && !failed(r));
+            .filter(move |r| r.client == client && r.op.changes() && r.begun <= until);
+        // What failed on one set may have been done on others.
+        let done = move |r: &Record, fid: Fid| !failed(r) || excuses.parted.contains_key(&fid);
         changes.flat_map(move |change| {
-            changed(&change.op).into_iter().flat_map(move |fid| {
+            changed(&change.op).into_iter().filter(move |fid| done(change, *fid)).flat_map(move |fid| {
                 let losses = self.losses.iter().filter(move |(l, _)| covered(fid, l));
                 let losses = losses.filter(move |(l, knew)| {
                     change.begun <= l.until || knew.get(&client).is_none_or(|knew| change.begun < *knew)

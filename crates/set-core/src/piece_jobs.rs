@@ -58,6 +58,8 @@ enum Stage {
     Naming,
     /// The file is as long as it is to be, which is brought to disk.
     Ending,
+    /// The note of the cut is gone, which is brought to disk: a note that came back would cut what was written since.
+    Clearing,
 }
 
 #[derive(Debug)]
@@ -190,7 +192,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         match job.stage {
             Stage::Asking(left) if left > 1 => job.stage = Stage::Asking(left - 1),
             Stage::Asking(_) => self.on_all_pieces(cx, number),
-            Stage::Marking | Stage::Naming | Stage::Ending => {}
+            Stage::Marking | Stage::Naming | Stage::Ending | Stage::Clearing => {}
         }
     }
 
@@ -271,6 +273,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             (Stage::Ending, Some(Cut { then: None, .. })) => true,
             (Stage::Ending, Some(_)) => self.brick.attr(file).is_ok_and(|attr| attr.size <= end),
             (Stage::Ending, None) => false,
+            (Stage::Clearing, noted) => noted.is_none(),
         }
     }
 
@@ -298,11 +301,16 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 self.serve_again(cx, job.and_then(|job| job.request));
             }
             Stage::Ending => {
-                self.striping.jobs.remove(&number);
-                if let Ok(change) = end_cut(&mut self.brick, file, generation) {
-                    self.note_fenced(file);
-                    self.order_own(cx, change);
+                job.stage = Stage::Clearing;
+                match end_cut(&mut self.brick, file, generation) {
+                    Ok(change) => self.order_own(cx, change),
+                    Err(_) => return self.give_up_striping(cx, number, &Fail::Busy),
                 }
+                self.ask(cx, Asking::Striping(number), self.set, Op::Fsync { fid: file }, None);
+            }
+            Stage::Clearing => {
+                self.striping.jobs.remove(&number);
+                self.note_fenced(file);
             }
         }
     }

@@ -84,28 +84,19 @@ impl Emitter<'_> {
             }
         };
         if unknown {
-            self.parted_write(n, obj, fid, false);
+            self.strays(n, obj, fid, false);
             self.perhaps(n, obj, ask, &outcome);
             return Ok(());
         }
         let told = self.told_of(n, &outcome)?;
-        let ask = match (ask, self.excuses.parted.get(&fid)) {
-            (Ask::Read { offset, len }, Some(parted)) if matches!(told, Told::Data(_)) => {
-                self.parted_read(n, obj, parted, (offset, len));
-                return Ok(());
-            }
-            (Ask::Write { at: None, data, kill_suid, torn }, Some(_)) if told == Told::Done => {
-                let at = self.crosses_base(n, fid);
-                self.parted_write(n, obj, fid, true);
-                Ask::Write { at, data, kill_suid, torn }
-            }
-            (ask @ Ask::Write { .. }, Some(_)) if told == Told::Done => {
-                self.parted_write(n, obj, fid, true);
-                ask
-            }
-            (ask, _) => ask,
-        };
-        let asked = self.ask_of(n, obj, ask, Some(told), None);
+        if let (Ask::Read { offset, len }, Told::Data(_), Some(parted)) =
+            (&ask, &told, self.excuses.parted.get(&fid))
+        {
+            self.parted_read(n, obj, parted, (*offset, *len));
+            return Ok(());
+        }
+        let in_parts = if told == Told::Done { self.parted_write(n, obj, fid) } else { None };
+        let asked = in_parts.unwrap_or_else(|| self.ask_of(n, obj, ask, Some(told), None));
         if let Some((_, Ok((Body::Attr { attr } | Body::Written { attr, .. }, _)))) = &self.records[n].answer
         {
             if attr.fid != fid {
