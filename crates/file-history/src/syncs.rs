@@ -170,10 +170,8 @@ impl Syncs<'_> {
             excuses.lies_on(fid, loss.set) && covers(sync, fid, loss.set) && loss.from <= until
         };
         let failed = |r: &Record| matches!(r.answer, Some((_, Err(_))));
-        let changes = self
-            .records
-            .iter()
-            .filter(move |r| r.client == client && r.op.changes() && r.begun <= until);
+        let changes =
+            self.records.iter().filter(move |r| r.client == client && r.op.changes() && r.begun <= until);
         // What failed on one set may have been done on others.
         let done = move |r: &Record, fid: Fid| !failed(r) || excuses.parted.contains_key(&fid);
         changes.flat_map(move |change| {

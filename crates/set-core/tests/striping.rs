@@ -93,6 +93,14 @@ fn ask(rig: &mut Rig, session: u64, seq: u64, op: Op) -> Vec<String> {
     rig.ask_as(session, seq, op).into_iter().map(|l| l.trim_end_matches(" for 250 ms").to_owned()).collect()
 }
 
+/// The cut's last steps: the file is shorter, on disk, and so is that the cut is over.
+fn end_cut(rig: &mut Rig, shorter: u64) -> Vec<String> {
+    let over = done(rig, shorter);
+    let id = the(&over, "fsync of 1");
+    assert_eq!(ask(rig, 88, id, Op::Stripes { fid: FILE }), [format!("reply {id}: busy")]);
+    done(rig, id)
+}
+
 fn size(rig: &mut Rig) -> usize {
     rig.core.brick_mut().data[&FILE].len()
 }
@@ -198,7 +206,7 @@ fn a_file_gets_shorter_when_its_pieces_have() {
     assert_eq!(size(&mut rig), 5000);
     assert_eq!(ask(&mut rig, 8, 2, Op::Stripes { fid: FILE }), ["reply 2: busy"], "until that is on disk");
     let ended = the(&cut[..1], "fsync of 1");
-    assert_eq!(done(&mut rig, ended), NONE);
+    assert_eq!(end_cut(&mut rig, ended), NONE);
     assert_eq!(kept(&mut rig), Some(Stripes { layout: layout(generation), cut: None }));
     let late = Op::Extend { fid: FILE, generation: 7, end: 8000, append: 0, kill_suid: false };
     assert_eq!(
@@ -230,7 +238,7 @@ fn a_cut_that_was_not_confirmed_begins_anew() {
     for what in ["fencepiece of 2", "trimpiece of 2", "fsync of 2", "checkcut of 2", "fsync of 1"] {
         at = the(&done(&mut rig, at), what);
     }
-    assert_eq!((done(&mut rig, at), size(&mut rig)), (Vec::new(), 5000));
+    assert_eq!((end_cut(&mut rig, at), size(&mut rig)), (Vec::new(), 5000));
     assert_eq!(ask(&mut rig, 9, 1, resize(5000)), ["reply 1: attr 1.1.40"], "it is done, and not done again");
     assert_eq!(kept(&mut rig).unwrap().cut, None);
 }
@@ -248,7 +256,7 @@ fn a_new_primary_ends_the_cut() {
     for what in ["fencepiece of 2", "trimpiece of 2", "fsync of 2", "checkcut of 2", "fsync of 1"] {
         at = the(&done(&mut rig, at), what);
     }
-    done(&mut rig, at);
+    end_cut(&mut rig, at);
     assert_eq!((size(&mut rig), kept(&mut rig).unwrap().cut), (5000, None));
     assert_eq!(ask(&mut rig, 9, 1, resize(5000)), ["reply 1: attr 1.1.40"], "as an answer that was lost");
 }
@@ -277,7 +285,7 @@ fn a_cut_ends_whose_client_waits_no_more() {
             at = the(&done(&mut rig, at), what);
         }
         assert_eq!(rig.core.brick_mut().journal.len() - changes, usize::from(!is_done));
-        done(&mut rig, at);
+        end_cut(&mut rig, at);
         assert_eq!((size(&mut rig), kept(&mut rig).unwrap().cut), (5000, None));
     }
 }
@@ -309,12 +317,12 @@ fn no_piece_is_cut_unless_the_cut_is_noted() {
 #[test]
 fn a_striped_file_that_is_gone_is_as_gone_as_any() {
     let mut rig = striped();
-    let read = Op::Read { fid: FILE, offset: 0, len: 5 };
-    assert_eq!(ask(&mut rig, 9, 1, read.clone()), ["reply 1: operation not supported"]);
+    let write = Op::Write { fid: FILE, offset: 0, append: false, kill_suid: false };
+    assert_eq!(ask(&mut rig, 9, 1, write.clone()), ["reply 1: operation not supported"]);
     rig.core.brick_mut().names.clear();
     rig.core.brick_mut().data.remove(&FILE);
     rig.core.brick_mut().files.remove(&FILE);
-    assert_eq!(ask(&mut rig, 9, 2, read), ["reply 2: stale file handle"]);
+    assert_eq!(ask(&mut rig, 9, 2, write), ["reply 2: stale file handle"]);
 }
 
 /// Whoever appends has the end for itself, until it takes too long.
@@ -326,7 +334,7 @@ fn a_file_does_not_grow_while_somebody_appends() {
     for what in ["fencepiece of 2", "trimpiece of 2", "fsync of 2", "checkcut of 2", "fsync of 1"] {
         at = the(&done(&mut rig, at), what);
     }
-    done(&mut rig, at);
+    end_cut(&mut rig, at);
     let generation = kept(&mut rig).unwrap().layout.generation;
     assert!(ask(&mut rig, 8, 2, append(1))[0].starts_with("reply 2: stripes"));
     let write = Op::WritePiece { fid: FILE, generation, offset: 9001 };
@@ -349,7 +357,7 @@ fn one_appends_at_a_time() {
     for what in ["fencepiece of 2", "trimpiece of 2", "fsync of 2", "checkcut of 2", "fsync of 1"] {
         at = the(&done(&mut rig, at), what);
     }
-    assert_eq!(done(&mut rig, at), NONE);
+    assert_eq!(end_cut(&mut rig, at), NONE);
     assert_eq!(size(&mut rig), 9000, "nothing is cut off");
     assert!(ask(&mut rig, 8, 2, append(1))[0].starts_with("reply 2: stripes"));
     assert_eq!(ask(&mut rig, 7, 1, append(1)), ["reply 1: busy"]);
