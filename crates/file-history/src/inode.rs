@@ -185,6 +185,8 @@ pub(crate) struct Inode {
     mtime: Option<ids::Time>,
     /// Something turned out to be lost.
     lost: bool,
+    /// Its data lies on several sets.
+    pub(crate) parted: bool,
 }
 
 impl Inode {
@@ -200,6 +202,7 @@ impl Inode {
             xattrs: BTreeMap::new(),
             mtime: None,
             lost: false,
+            parted: false,
         }
     }
 
@@ -222,7 +225,11 @@ impl Inode {
         self.lost |= now != size.now;
         size.now = now;
         let most = size.most;
-        self.content.end_at(most);
+        if self.parted {
+            self.content.hide_from(most);
+        } else {
+            self.content.end_at(most);
+        }
         true
     }
 

@@ -14,7 +14,7 @@ use crate::names::Obj;
 use ids::{Fid, SetId};
 use std::collections::BTreeSet;
 use std::ops::Range;
-use wire::Op;
+use wire::{Body, Op};
 
 /// Where the data of such a file lies.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -70,7 +70,11 @@ impl Emitter<'_> {
         let parted = self.excuses.parted.get(&fid)?;
         self.strays(n, obj, fid, true);
         let place = if append { self.crosses_base(n, fid)? } else { offset };
-        let (payload, end) = (&r.payload, place.saturating_add(r.payload.len() as u64));
+        let (payload, mut end) = (&r.payload, place.saturating_add(r.payload.len() as u64));
+        if let Some((_, Ok((Body::Written { len, .. }, _)))) = &r.answer {
+            // An append that was cut off: the rest was not written.
+            end = end.min(place.saturating_add(u64::from(*len)));
+        }
         for part in parted.parts(place..end) {
             let data = data_of(payload, place, &part);
             // What lies in the file itself makes it longer at once.

@@ -283,9 +283,14 @@ fn parts(
             None => vec![table.objects[*o].set],
         };
         let sets: BTreeSet<SetId> = objects.iter().flat_map(sets_of).collect();
+        let initial = |o: &Obj| {
+            let mut inode = table.initial(records, *o);
+            inode.parted = table.objects[*o].fid.is_some_and(|fid| excuses.parted.contains_key(&fid));
+            inode
+        };
         let mut part = Part {
             model: Inodes { tracked: sets.iter().any(|s| table.losing.contains(s)) },
-            initial: objects.iter().map(|o| table.initial(records, *o)).collect(),
+            initial: objects.iter().map(initial).collect(),
             calls: Vec::new(),
             objects: objects.iter().filter_map(|o| table.objects[*o].fid).collect(),
         };

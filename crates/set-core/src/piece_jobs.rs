@@ -11,7 +11,7 @@ use crate::elsewhere::Asking;
 use crate::io::{Output, ReplyTo};
 use crate::request::AdmittedRequest;
 use crate::stripes::JOBS;
-use crate::waiters::{ReplyShape, Waiter};
+use crate::waiters::Waiter;
 use alloc::vec::Vec;
 use bytes::Bytes;
 use ids::{Fid, OpId, SetId};
@@ -206,11 +206,11 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             let op = Op::Stripe { fid: job.file, layout };
             return self.ask(cx, Asking::Striping(number), self.set, op, None);
         }
-        let (fid, request) = (job.file, job.request.take());
+        let fid = job.file;
         job.stage = Stage::Ending;
         let cut = self.brick.stripes(fid).ok().flatten().and_then(|s| s.cut);
         let done = match cut {
-            Some(cut) => cut.then.is_none_or(|by| self.shorten(cx, fid, by, request)),
+            Some(cut) => cut.then.is_none_or(|by| self.shorten(cx, fid, by)),
             None => false,
         };
         if done {
@@ -220,14 +220,9 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         }
     }
 
-    /// Carries out what a cut was for, unless that is done already; false if it cannot be done now.
-    fn shorten(
-        &mut self,
-        cx: &mut Cx<'_, B, R>,
-        fid: Fid,
-        CutBy { op: id, set }: CutBy,
-        request: Option<AdmittedRequest<R>>,
-    ) -> bool {
+    /// Carries out what a cut was for, unless that is done already; false if it cannot be done now. It is answered when it is
+    /// on disk: what is noted goes on after a power cut, so nobody may see that it was done, and lost.
+    fn shorten(&mut self, cx: &mut Cx<'_, B, R>, fid: Fid, CutBy { op: id, set }: CutBy) -> bool {
         let epoch = self.replica.view().epoch;
         let mut admission = self.replica.admit(cx.at.now, epoch, id, 0);
         let mut id = id;
@@ -245,21 +240,9 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             _ => Err(Errno::EAGAIN),
         };
         let Ok(decision @ Decision::Change(..)) = decision else {
-            request.into_iter().for_each(|r| self.refuse(cx, r.to, Fail::Busy));
             return matches!(admission, Admission::Done(_));
         };
-        let held = self.brick.attr(fid).is_ok_and(|attr| self.is_held(cx.at.now, &attr));
-        let request = match request {
-            Some(request) if held => {
-                // Its answer shows the number of links, which is about to change: it is told when it asks again.
-                self.refuse(cx, request.to, Fail::Busy);
-                None
-            }
-            other => other,
-        };
-        let shape = ReplyShape::Attr;
-        let waiter = request.map_or_else(Waiter::nobody, |r| Waiter { shape, ..Waiter::done(r.to) });
-        self.carry_out(cx, id, Ok(decision), Bytes::new(), waiter);
+        self.carry_out(cx, id, Ok(decision), Bytes::new(), Waiter::nobody());
         true
     }
 
@@ -302,16 +285,27 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             }
             Stage::Ending => {
                 job.stage = Stage::Clearing;
+                let request = job.request.take();
                 match end_cut(&mut self.brick, file, generation) {
                     Ok(change) => self.order_own(cx, change),
                     Err(_) => return self.give_up_striping(cx, number, &Fail::Busy),
                 }
+                request.into_iter().for_each(|request| self.answer_cut(cx, request));
                 self.ask(cx, Asking::Striping(number), self.set, Op::Fsync { fid: file }, None);
             }
             Stage::Clearing => {
                 self.striping.jobs.remove(&number);
                 self.note_fenced(file);
             }
+        }
+    }
+
+    /// The file is shorter, on disk.
+    fn answer_cut(&mut self, cx: &mut Cx<'_, B, R>, request: AdmittedRequest<R>) {
+        let epoch = self.replica.view().epoch;
+        match self.replica.admit(cx.at.now, epoch, request.id, 0) {
+            Admission::Done(outcome) => self.answer_again(cx, request, outcome),
+            _ => self.refuse(cx, request.to, Fail::Busy),
         }
     }
 

@@ -321,7 +321,14 @@ impl World {
         let unrecorded = unrecorded
             .map(|u| Unrecorded { set: u.set, from: nanos(u.from), until: nanos(u.until) })
             .collect();
-        let (parted, placed) = (self.stripes.parted().clone(), self.history.placed().clone());
+        let parted = self.stripes.parted().iter();
+        let parted = parted.map(|(fid, parted)| (self.moves.before(*fid), parted.clone())).collect();
+        let kept = self.moves.kept(self.history.records());
+        let placed = kept
+            .iter()
+            .enumerate()
+            .filter_map(|(n, record)| Some((n, self.history.placed().get(record)?.clone())));
+        let placed = placed.collect();
         let dead = self.history.dead().to_vec();
         let excuses = Excuses { errors, dead, cut_short, unrecorded, parted, placed };
         let root = self.history.root();

@@ -77,7 +77,10 @@ impl History {
 
     /// An append is tried at that position.
     pub(crate) fn place(&mut self, record: usize, offset: u64) {
-        self.placed.entry(record).or_default().push(offset);
+        let places = self.placed.entry(record).or_default();
+        if places.last() != Some(&offset) {
+            places.push(offset);
+        }
     }
 
     pub(crate) fn placed(&self) -> &BTreeMap<usize, Vec<u64>> {

@@ -248,6 +248,11 @@ impl Emitter<'_> {
             (Op::Lseek { .. } | Op::CopyRange { .. }, Body::Offset { offset }) => Told::Offset(*offset),
             (Op::CopyRange { .. }, Body::Written { len, .. }) => Told::Offset(u64::from(*len)),
             (Op::Write { .. }, Body::Written { len, .. }) if *len as usize == r.payload.len() => Told::Done,
+            (Op::Write { fid, append: true, .. }, Body::Written { len, .. })
+                if *len as usize <= r.payload.len() && self.crosses_base(n, *fid).is_some() =>
+            {
+                Told::Done
+            }
             (Op::SetAttr { .. }, Body::Attr { .. } | Body::Done) => Told::Done,
             (Op::SetXattr { .. } | Op::RemoveXattr { .. } | Op::Fallocate { .. }, _) => Told::Done,
             _ => return self.wrong(n, "the answer is not one of this operation"),

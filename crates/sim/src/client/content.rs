@@ -150,10 +150,11 @@ impl World {
             Step::End(end) => return self.end_striped(c, record, end),
         };
         say!(self, "client {c}: {record} asks {questions:?}");
-        if let (Some(Content { ticket: 1.., .. }), Some(Op::WritePiece { offset, .. })) =
-            (self.clients[c].contents.get(&record), questions.first().map(|question| &question.op))
+        if let (Some(Content { ticket: 1.., .. }), Some(question)) =
+            (self.clients[c].contents.get(&record), questions.first())
+            && let Op::WritePiece { offset, .. } = question.op
         {
-            self.history.place(record, *offset);
+            self.history.place(record, offset - question.data.start as u64);
         }
         let Some(striped) = self.striped(c, record) else { return };
         striped.answers = vec![Err(Errno::EIO); questions.len()];
@@ -249,10 +250,7 @@ impl World {
                 data.truncate(len as usize);
                 Ok((Body::Data, Bytes::from(data)))
             }
-            Ok(Some(Answer::Written(len, mut attr))) => {
-                attr.fid = client.moved.first(attr.fid);
-                Ok((Body::Written { len, attr }, Bytes::new()))
-            }
+            Ok(Some(Answer::Written(len, attr))) => Ok((Body::Written { len, attr }, Bytes::new())),
             Ok(Some(Answer::Offset(offset))) => Ok((Body::Offset { offset }, Bytes::new())),
             Ok(Some(_)) => Ok((Body::Done, Bytes::new())),
             Err(errno) => Err(errno),
