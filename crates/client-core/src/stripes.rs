@@ -4,6 +4,10 @@
 //! Always true: what is written beyond a file's end counts when its own set has said so, after all pieces have it; and what is
 //! read or written by a layout that is over is read or written again by the present one.
 
+mod known;
+
+pub use known::{ContentCall, StripedFiles, Way, by_object};
+
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -153,7 +157,11 @@ pub fn parts(layout: &Layout, file: Fid, range: Range<u64>) -> Vec<Part> {
 enum Stage {
     Layout,
     Data,
+    /// What of an append lies in the file itself is written after all else, as it makes the file longer.
+    Own,
     Extend,
+    /// An append was cut off behind what lies in the file itself: that is done, and must not be done again.
+    Landed,
     /// It failed like this, and nobody waits for its append any more.
     Release(Errno),
 }
@@ -170,14 +178,16 @@ pub struct StripedCall {
     /// How far ranges are reserved.
     at: u64,
     refused: u32,
+    /// The part of an append that lies in the file itself.
+    own: Option<Part>,
 }
 
 impl StripedCall {
     /// An operation begins on a file of set `home`, of which that is known.
     pub fn begin((file, home): (Fid, SetId), what: What, known: Option<&Known>) -> (StripedCall, Step) {
         let at = if let What::Allocate { offset, .. } = what { offset } else { 0 };
-        let mut call =
-            StripedCall { file, home, what, layout: None, size: 0, stage: Stage::Layout, at, refused: 0 };
+        let (layout, stage, own) = (None, Stage::Layout, None);
+        let mut call = StripedCall { file, home, what, layout, size: 0, stage, at, refused: 0, own };
         let step = match known {
             Some(known) if call.is_enough(known) => {
                 (call.layout, call.size) = (Some(known.layout.clone()), known.size);
@@ -228,7 +238,12 @@ impl StripedCall {
             Stage::Layout if stale || answers.contains(&Err(Errno::EINVAL)) => {
                 return Step::End(Ok(Answer::Plain));
             }
-            _ if stale => {
+            Stage::Extend if stale && self.own.is_some() => {
+                self.stage = Stage::Landed;
+                let op = Op::Stripes { fid: self.file };
+                return Step::Ask(Duration::ZERO, vec![Question { set: self.home, op, data: 0..0 }]);
+            }
+            _ if stale && self.stage != Stage::Landed => {
                 self.refused += 1;
                 return if self.refused < REFUSALS { self.ask_layout() } else { self.fail(Errno::EIO) };
             }
@@ -249,7 +264,13 @@ impl StripedCall {
                 (self.layout, self.size) = (Some(layout), attr.size);
                 self.go()
             }
-            (Stage::Data, _) => self.after_data(),
+            (Stage::Landed, Some(Ok(Body::Stripes { layout, attr }))) => {
+                (self.layout, self.size) = (Some(layout), attr.size);
+                let len = self.own.map_or(0, |own| own.len);
+                Step::End(u32::try_from(len).map(|len| Answer::Written(len, attr)).map_err(|_| Errno::EIO))
+            }
+            (Stage::Data, _) if self.own.is_some() => self.ask_own(),
+            (Stage::Data | Stage::Own, _) => self.after_data(),
             (Stage::Extend, Some(Ok(Body::Attr { attr }))) => {
                 self.size = self.size.max(attr.size);
                 Step::End(Ok(match self.what {
@@ -271,7 +292,9 @@ impl StripedCall {
     fn fail(&mut self, errno: Errno) -> Step {
         match (self.what, &self.layout) {
             // The file's set waits for the end of the append.
-            (What::Write { append, .. }, Some(layout)) if append > 0 && self.stage != Stage::Layout => {
+            (What::Write { append, .. }, Some(layout))
+                if append > 0 && !matches!(self.stage, Stage::Layout | Stage::Landed) =>
+            {
                 let (fid, generation, end, kill_suid) = (self.file, layout.generation, 0, false);
                 let op = Op::Extend { fid, generation, end, append, kill_suid };
                 self.stage = Stage::Release(errno);
@@ -297,20 +320,17 @@ impl StripedCall {
                 if offset >= end {
                     return Step::End(Ok(Answer::Read(0)));
                 }
-                self.ask_parts(parts(&layout, self.file, offset..end), |part, len| Op::ReadPiece {
-                    fid: part.fid,
-                    generation,
-                    offset: part.offset,
-                    len,
-                })
+                let op = |part: &Part, len| {
+                    let (fid, offset) = (part.fid, part.offset);
+                    Op::ReadPiece { fid, generation, offset, len }
+                };
+                self.ask_parts(offset, &parts(&layout, self.file, offset..end), op)
             }
             What::Write { offset, len, append, .. } => {
                 let from = self.written_from(offset, append);
                 match from.checked_add(len.into()).filter(|end| i64::try_from(*end).is_ok()) {
                     None => self.fail(Errno::EFBIG),
-                    Some(end) => self.ask_parts(parts(&layout, self.file, from..end), |part, _| {
-                        Op::WritePiece { fid: part.fid, generation, offset: part.offset }
-                    }),
+                    Some(end) => self.write_parts(parts(&layout, self.file, from..end), from, append > 0),
                 }
             }
             What::Allocate { mode, offset, len } => self.allocate(&layout, mode, offset, len),
@@ -329,14 +349,35 @@ impl StripedCall {
         }
     }
 
-    fn ask_parts(&mut self, parts: Vec<Part>, op: impl Fn(&Part, u32) -> Op) -> Step {
-        let mut at = 0;
+    fn write_parts(&mut self, mut parts: Vec<Part>, from: u64, appends: bool) -> Step {
+        self.own = parts.first().copied().filter(|part| appends && part.fid == self.file);
+        if self.own.is_some() {
+            parts.remove(0);
+        }
+        if parts.is_empty() && self.own.is_some() {
+            return self.ask_own();
+        }
+        let generation = self.layout.as_ref().map_or(0, |layout| layout.generation);
+        let op = |part: &Part, _| Op::WritePiece { fid: part.fid, generation, offset: part.offset };
+        self.ask_parts(from, &parts, op)
+    }
+
+    fn ask_own(&mut self) -> Step {
+        self.stage = Stage::Own;
+        let generation = self.layout.as_ref().map_or(0, |layout| layout.generation);
+        let own: Vec<Part> = self.own.into_iter().collect();
+        let op = |part: &Part, _| Op::WritePiece { fid: part.fid, generation, offset: part.offset };
+        self.ask_parts(self.size, &own, op)
+    }
+
+    /// Questions about parts of an operation that begins at that position.
+    fn ask_parts(&mut self, from: u64, parts: &[Part], op: impl Fn(&Part, u32) -> Op) -> Step {
         let mut questions = Vec::new();
-        for part in &parts {
+        for part in parts {
             // One operation has less than that.
             let len = u32::try_from(part.len).unwrap_or(u32::MAX);
-            let data = at..at + len as usize;
-            at = data.end;
+            let at = usize::try_from(part.offset - from).unwrap_or(usize::MAX);
+            let data = at..at.saturating_add(len as usize);
             questions.push(Question { set: self.set_of(part.fid), op: op(part, len), data });
         }
         Step::Ask(Duration::ZERO, questions)

@@ -27,7 +27,7 @@ use crate::page::SilentSets;
 use crate::payload::Payload;
 use crate::sets::{SharedSet, lock};
 use crate::stats::{Counting, Stats};
-use crate::stripes::StripedFiles;
+use crate::stripes::SharedStripes;
 use crate::wait::{self, Wake};
 use crate::watch::{self, Watcher};
 
@@ -45,7 +45,7 @@ pub(crate) struct Core {
     pub directories: Directories,
     pub moved: MovedFiles,
     pub names: Names,
-    pub striped: StripedFiles,
+    pub striped: SharedStripes,
     pub silent: SilentSets,
     current: RwLock<Arc<Generation>>,
     stopped: AtomicBool,
@@ -305,7 +305,7 @@ impl Client {
             directories: Directories::default(),
             moved: MovedFiles::default(),
             names: Names::new(map.beneath().is_some()),
-            striped: StripedFiles::default(),
+            striped: SharedStripes::default(),
             silent: SilentSets::default(),
             options,
             volume: volume.to_owned(),

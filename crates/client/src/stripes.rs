@@ -1,13 +1,14 @@
 //! Files whose data lies on several sets ([`client_core::stripes`]): their sets are asked at the same time.
 
-use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use client_core::stripes::{Answer, Known, Question, Step, StripedCall, What};
+use client_core::stripes::{
+    Answer, ContentCall, Known, Question, Step, StripedCall, StripedFiles, Way, What, by_object,
+};
 use ids::Fid;
 use rustix::event::{EventfdFlags, eventfd};
 use wire::{Attr, Body, Errno};
@@ -18,44 +19,35 @@ use crate::grant;
 use crate::payload::Payload;
 use crate::wait::{self, Wake};
 
-/// An operation is tried so often as one on a striped file and as one on any other.
-const TRIES: u32 = 3;
 /// Between two looks whether whoever waits has given up.
 const SLICE: Duration = Duration::from_millis(100);
 
 /// What all threads know of striped files.
 #[derive(Debug, Default)]
-pub(crate) struct StripedFiles {
+pub(crate) struct SharedStripes {
     /// Whether there are any: mostly there are none.
     any: AtomicBool,
-    files: RwLock<BTreeMap<Fid, Known>>,
+    files: RwLock<StripedFiles>,
     /// Tickets of appends.
     tickets: AtomicU64,
 }
 
-impl StripedFiles {
+impl SharedStripes {
     fn get(&self, fid: Fid) -> Option<Known> {
         let any = self.any.load(Ordering::Acquire);
-        any.then(|| self.files.read().unwrap_or_else(PoisonError::into_inner).get(&fid).cloned()).flatten()
+        any.then(|| self.files.read().unwrap_or_else(PoisonError::into_inner).get(fid).cloned()).flatten()
     }
 
-    fn learn(&self, fid: Fid, new: Known) {
+    fn change<T>(&self, change: impl FnOnce(&mut StripedFiles) -> T) -> T {
         let mut files = self.files.write().unwrap_or_else(PoisonError::into_inner);
-        match files.get_mut(&fid) {
-            Some(old) if old.layout.generation > new.layout.generation => {}
-            Some(old) if old.layout == new.layout && old.lost_before == new.lost_before => {
-                old.size = old.size.max(new.size);
-            }
-            _ => drop(files.insert(fid, new)),
-        }
-        self.any.store(true, Ordering::Release);
+        let changed = change(&mut files);
+        self.any.store(!files.are_none(), Ordering::Release);
+        changed
     }
 
     pub(crate) fn forget(&self, fid: Fid) {
         if self.any.load(Ordering::Acquire) {
-            let mut files = self.files.write().unwrap_or_else(PoisonError::into_inner);
-            files.remove(&fid);
-            self.any.store(!files.is_empty(), Ordering::Release);
+            self.change(|files| files.forget(fid));
         }
     }
 }
@@ -115,18 +107,22 @@ impl Client {
         mut plain: impl FnMut() -> Result<T, Errno>,
         mut striped: impl FnMut(Object) -> Result<Option<T>, Errno>,
     ) -> Result<T, Errno> {
-        for _ in 0..TRIES {
-            if self.core.striped.get(self.now(object).fid).is_none() {
-                match plain() {
-                    Err(Errno::EOPNOTSUPP) => {}
-                    other => return other,
+        let mut call = ContentCall::default();
+        loop {
+            match call.way(self.is_striped(object)) {
+                Way::Plain => {
+                    let answer = plain();
+                    if !ContentCall::is_refused(&answer) {
+                        return answer;
+                    }
                 }
+                Way::Striped => {}
+                Way::Fail(errno) => return Err(errno),
             }
             if let Some(done) = striped(self.now(object))? {
                 return Ok(done);
             }
         }
-        Err(Errno::EOPNOTSUPP)
     }
 
     /// An append's ticket.
@@ -143,8 +139,8 @@ impl Client {
     ) -> Result<Option<Answer>, Errno> {
         let Object { fid, home } = object;
         let lost_before = self.core.current().by_map.lost_before(home);
-        let known = self.core.striped.get(fid).filter(|known| known.lost_before == lost_before);
-        let (mut call, mut step) = StripedCall::begin((fid, home), what, known.as_ref());
+        let known = self.core.striped.get(fid);
+        let (mut call, mut step) = StripedCall::begin_after((fid, home), what, known.as_ref(), lost_before);
         let end = loop {
             match step {
                 Step::Ask(pause, questions) => {
@@ -156,30 +152,23 @@ impl Client {
                 Step::End(end) => break end,
             }
         };
-        if end == Ok(Answer::Plain) {
-            self.core.striped.forget(fid);
-            return Ok(None);
-        }
-        if let Some((layout, size)) = call.learnt() {
-            self.core.striped.learn(fid, Known { layout, size, lost_before });
-        }
-        end.map(Some)
+        self.core.striped.change(|files| files.ended(fid, lost_before, call, end))
     }
 
-    /// Asks all of it: what is about one object one after the other, all else at the same time.
+    /// Asks all of it: each group of questions at the same time.
     fn ask_all(
         &self,
         questions: &[Question],
         data: &mut Data<'_>,
     ) -> Result<Vec<Result<Body, Errno>>, Errno> {
-        let mut groups: BTreeMap<Option<Fid>, Vec<Asked<'_>>> = BTreeMap::new();
-        for (n, (question, slice)) in questions.iter().zip(slices(questions, data)?).enumerate() {
-            let object = question.op.object().or(Some(Fid::default()));
-            groups.entry(object).or_default().push((n, question, slice));
-        }
-        let mut groups = groups.into_values();
+        let parts = questions.iter().zip(slices(questions, data)?).enumerate();
+        let mut parts: Vec<_> = parts.map(|(n, (question, slice))| Some((n, question, slice))).collect();
+        let mut group = |which: Vec<usize>| -> Vec<Asked<'_>> {
+            which.into_iter().filter_map(|n| parts.get_mut(n)?.take()).collect()
+        };
+        let mut groups = by_object(questions).into_iter();
         let Some(own) = groups.next() else { return Ok(Vec::new()) };
-        let others: Vec<_> = groups.collect();
+        let (own, others) = (group(own), groups.map(&mut group).collect::<Vec<_>>());
         let answers = Mutex::new(vec![Err(Errno::EIO); questions.len()]);
         let note = |group| {
             for (n, answer) in self.ask_one_by_one(group) {

@@ -194,6 +194,16 @@ impl Content {
         });
     }
 
+    /// The file turns out to end here, and what is behind it may show when it grows: it lies on other sets.
+    pub(crate) fn hide_from(&mut self, size: u64) {
+        self.change(size, u64::MAX, |b| {
+            if b.now != 0 {
+                b.maybe.add(b.now);
+                b.now = 0;
+            }
+        });
+    }
+
     /// The file turns out to end here: what may be behind it is not.
     pub(crate) fn end_at(&mut self, size: u64) {
         self.change(size, u64::MAX, |b| (b.now, b.maybe) = (0, Values::default()));

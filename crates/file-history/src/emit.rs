@@ -9,6 +9,7 @@ use crate::names::{self, Key, Obj, S_IFREG};
 use crate::split::{Question, Table};
 use crate::syncs::is_excused;
 use crate::{Excuses, Loss, Record, Violation, inode, wrong};
+use ids::SetId;
 use wire::op::rename_flags;
 use wire::{Errno, Op};
 
@@ -29,9 +30,9 @@ const FAULTS: [Errno; 12] = [
 ];
 
 pub(crate) struct Emitter<'a> {
-    records: &'a [Record],
+    pub(crate) records: &'a [Record],
     losses: &'a [Loss],
-    excuses: &'a Excuses,
+    pub(crate) excuses: &'a Excuses,
     pub(crate) table: Table,
     pub(crate) names: Vec<Question<names::Ask, names::Told>>,
     pub(crate) inodes: Vec<Question<(Obj, inode::Ask), inode::Told>>,
@@ -87,7 +88,8 @@ impl<'a> Emitter<'a> {
     fn may_be_torn(&self, n: usize) -> bool {
         let r = &self.records[n];
         let disk = [Errno::EIO, Errno::ENOSPC];
-        let of = |e: &crate::Excuse| e.set.is_none() || e.set == Some(r.set);
+        let parts = || r.op.object().into_iter().flat_map(|fid| self.excuses.sets_of(fid));
+        let of = |e: &crate::Excuse| e.set.is_none_or(|set| set == r.set || parts().any(|part| part == set));
         self.excuses.errors.iter().any(|e| disk.contains(&e.errno) && of(e) && r.begun <= e.until)
     }
 
@@ -116,7 +118,8 @@ impl<'a> Emitter<'a> {
         if !r.op.changes() {
             return 0;
         }
-        let sets: Vec<_> = crate::syncs::changed(&r.op).iter().map(|fid| fid.set).collect();
+        let changed = crate::syncs::changed(&r.op).into_iter();
+        let sets: Vec<_> = changed.flat_map(|fid| self.excuses.sets_of(fid)).collect();
         let losses = self.losses.iter().map(|l| (l.set, l.from, l.until));
         let unrecorded = self.excuses.unrecorded.iter().map(|u| (u.set, u.from, u.until));
         let spanned = |(set, from, until): &_| sets.contains(set) && r.begun <= *until && *from <= at;
@@ -129,7 +132,12 @@ impl<'a> Emitter<'a> {
         let r = &self.records[n];
         let (Op::Write { fid, .. } | Op::Fallocate { fid, .. }) = r.op else { return };
         let ended = r.answer.as_ref().map_or(u64::MAX, |(at, _)| *at);
-        if self.excuses.cut_short.iter().any(|c| c.set == fid.set && (r.begun..=ended).contains(&c.at)) {
+        if self
+            .excuses
+            .cut_short
+            .iter()
+            .any(|c| self.excuses.lies_on(fid, c.set) && (r.begun..=ended).contains(&c.at))
+        {
             let obj = self.table.object(fid);
             let touch = inode::NewAttr { touch: true, ..inode::NewAttr::default() };
             self.ask_of(n, obj, inode::Ask::SetAttr(touch), Some(inode::Told::Done), None);
@@ -213,7 +221,7 @@ impl<'a> Emitter<'a> {
     }
 
     /// A question about one object.
-    fn ask_of(
+    pub(crate) fn ask_of(
         &mut self,
         n: usize,
         obj: Obj,
@@ -252,7 +260,9 @@ impl<'a> Emitter<'a> {
             (Outcome::Done, Some(obj)) => self.was_there(n, obj),
             _ => {}
         }
-        if !self.table.losing.contains(&set) || !matches!(r.answer, Some((_, Ok(_)))) {
+        let loses = |set: SetId| self.table.losing.contains(&set);
+        let concerned = loses(set) || fid.is_some_and(|fid| self.excuses.sets_of(fid).any(loses));
+        if !concerned || !matches!(r.answer, Some((_, Ok(_)))) {
             return;
         }
         let ask = obj.map_or(names::Ask::SyncAll(set), |obj| names::Ask::Sync { obj, vouches });
@@ -260,7 +270,9 @@ impl<'a> Emitter<'a> {
         let synced: Vec<Obj> = match obj {
             Some(obj) => vec![obj],
             None => (0..self.table.objects.len())
-                .filter(|o| self.table.objects[*o].set == set && self.table.objects[*o].fid.is_some())
+                // Of a file on several sets that is no sync.
+                .filter(|o| self.table.objects[*o].set == set)
+                .filter(|o| self.table.objects[*o].fid.is_some_and(|f| !self.excuses.parted.contains_key(&f)))
                 .collect(),
         };
         for obj in synced {

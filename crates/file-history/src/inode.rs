@@ -45,6 +45,17 @@ pub(crate) enum Ask {
         kill_suid: bool,
         torn: bool,
     },
+    /// A part of a write to a file on several sets: the file gets no longer by it. `torn`: perhaps.
+    Part {
+        at: u64,
+        data: Vec<Piece>,
+        torn: bool,
+    },
+    /// The end of such a write.
+    Grow {
+        end: u64,
+        kill_suid: bool,
+    },
     Read {
         offset: u64,
         len: u64,
@@ -174,6 +185,8 @@ pub(crate) struct Inode {
     mtime: Option<ids::Time>,
     /// Something turned out to be lost.
     lost: bool,
+    /// Its data lies on several sets.
+    pub(crate) parted: bool,
 }
 
 impl Inode {
@@ -189,6 +202,7 @@ impl Inode {
             xattrs: BTreeMap::new(),
             mtime: None,
             lost: false,
+            parted: false,
         }
     }
 
@@ -211,7 +225,11 @@ impl Inode {
         self.lost |= now != size.now;
         size.now = now;
         let most = size.most;
-        self.content.end_at(most);
+        if self.parted {
+            self.content.hide_from(most);
+        } else {
+            self.content.end_at(most);
+        }
         true
     }
 

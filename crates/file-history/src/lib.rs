@@ -21,12 +21,16 @@ mod listing;
 mod makers;
 mod marks;
 mod names;
+mod parted;
 mod split;
 mod syncs;
+
+pub use parted::Parted;
 
 use bytes::Bytes;
 use ids::{Fid, SetId};
 use linearizability::{Counterexample, Outcome, explain};
+use std::collections::BTreeMap;
 use std::fmt;
 use wire::{Body, Errno, Op};
 
@@ -109,6 +113,23 @@ pub struct Excuses {
     pub cut_short: Vec<CutShort>,
     /// Calls that may have been done without a record.
     pub unrecorded: Vec<Unrecorded>,
+    /// Files that have parts on several sets.
+    pub parted: BTreeMap<Fid, Parted>,
+    /// Where appends to such files were tried, by the positions of their records.
+    pub placed: BTreeMap<usize, Vec<u64>>,
+}
+
+impl Excuses {
+    /// Whether some of a file's data is, perhaps, that set's.
+    fn lies_on(&self, fid: Fid, set: SetId) -> bool {
+        fid.set == set || self.parted.get(&fid).is_some_and(|parted| parted.sets.contains(&set))
+    }
+
+    /// The sets that may have something of a file.
+    fn sets_of(&self, fid: Fid) -> impl Iterator<Item = SetId> {
+        let others = self.parted.get(&fid).into_iter().flat_map(|parted| parted.sets.iter().copied());
+        std::iter::once(fid.set).chain(others.filter(move |set| *set != fid.set))
+    }
 }
 
 /// What was checked.

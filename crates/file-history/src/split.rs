@@ -229,7 +229,7 @@ pub(crate) fn split(
     emitter.listings()?;
     let Emitter { table, mut names, inodes, excused, unanswered, .. } = emitter;
     makers::fill(&table.objects, &mut names);
-    let parts = parts(records, losses, &table, inodes);
+    let parts = parts((records, losses, excuses), &table, inodes);
     let model = Names { objects: table.objects.clone(), losing: table.losing.clone() };
     let leads = Leads::learn(names.iter().map(|q| (&q.ask, q.answer.as_ref().map(|(told, _)| told))));
     let calls = names
@@ -246,8 +246,7 @@ pub(crate) fn split(
 
 /// Groups objects between which data was copied.
 fn parts(
-    records: &[Record],
-    losses: &[Loss],
+    (records, losses, excuses): (&[Record], &[Loss], &Excuses),
     table: &Table,
     questions: Vec<Question<(Obj, inode::Ask), inode::Told>>,
 ) -> Vec<Part> {
@@ -279,10 +278,19 @@ fn parts(
         objects.iter().enumerate().for_each(|(i, o)| {
             place.insert(*o, (parts.len(), i));
         });
-        let sets: BTreeSet<SetId> = objects.iter().map(|o| table.objects[*o].set).collect();
+        let sets_of = |o: &Obj| match table.objects[*o].fid {
+            Some(fid) => excuses.sets_of(fid).collect(),
+            None => vec![table.objects[*o].set],
+        };
+        let sets: BTreeSet<SetId> = objects.iter().flat_map(sets_of).collect();
+        let initial = |o: &Obj| {
+            let mut inode = table.initial(records, *o);
+            inode.parted = table.objects[*o].fid.is_some_and(|fid| excuses.parted.contains_key(&fid));
+            inode
+        };
         let mut part = Part {
             model: Inodes { tracked: sets.iter().any(|s| table.losing.contains(s)) },
-            initial: objects.iter().map(|o| table.initial(records, *o)).collect(),
+            initial: objects.iter().map(initial).collect(),
             calls: Vec::new(),
             objects: objects.iter().filter_map(|o| table.objects[*o].fid).collect(),
         };

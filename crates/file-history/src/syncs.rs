@@ -29,13 +29,17 @@ pub(crate) fn changed(op: &Op) -> Vec<Fid> {
     }
 }
 
-/// What a sync covers.
-fn covers(sync: &Record, fid: Fid) -> bool {
+/// Whether a sync covers what a loss of that set may have taken of an object.
+fn covers(sync: &Record, fid: Fid, set: SetId) -> bool {
     match sync.op {
         Op::Fsync { fid: of } => of == fid,
-        Op::SyncFs => sync.set == fid.set,
+        Op::SyncFs => sync.set == set,
         _ => false,
     }
+}
+
+fn fsynced(op: &Op) -> Option<Fid> {
+    if let Op::Fsync { fid } = op { Some(*fid) } else { None }
 }
 
 fn answered(r: &Record) -> Option<u64> {
@@ -108,7 +112,8 @@ fn may_sync(r: &Record, records: &[Record]) -> bool {
 /// Whether a fault explains the record's error.
 pub(crate) fn is_excused(r: &Record, excuses: &Excuses, records: &[Record]) -> bool {
     let Some((at, Err(errno))) = &r.answer else { return false };
-    let sets = [Some(r.set)].into_iter().chain(changed(&r.op).into_iter().map(|f| Some(f.set)));
+    let files = changed(&r.op).into_iter().chain(r.op.object()).chain(fsynced(&r.op));
+    let sets = [Some(r.set)].into_iter().chain(files.flat_map(|fid| excuses.sets_of(fid)).map(Some));
     let sets: Vec<Option<SetId>> = sets.collect();
     let concerned = |e: &Excuse| sets.contains(&e.set) || e.set.is_none_or(|set| may_ask(r, set, records));
     // A sync says EIO also where the disk is full.
@@ -158,22 +163,20 @@ impl<'a> Syncs<'a> {
 impl Syncs<'_> {
     /// Changes of the sync's client that it covers and that a loss may have taken. The client goes by the epoch in which it
     /// first sent a change: one that began before it knew of the loss counts as if it had been before it.
-    fn at_risk(&self, sync: &Record) -> impl Iterator<Item = Risk<'_>> {
+    fn at_risk<'b>(&'b self, sync: &'b Record) -> impl Iterator<Item = Risk<'b>> {
         let until = answered(sync).unwrap_or(u64::MAX);
-        let (client, set, of) = (sync.client, sync.set, sync.op.clone());
-        let covered = move |fid: &Fid| match of {
-            Op::Fsync { fid: of } => of == *fid,
-            _ => fid.set == set,
+        let (client, excuses) = (sync.client, self.excuses);
+        let covered = move |fid: Fid, loss: &Loss| {
+            excuses.lies_on(fid, loss.set) && covers(sync, fid, loss.set) && loss.from <= until
         };
         let failed = |r: &Record| matches!(r.answer, Some((_, Err(_))));
-        let changes = self
-            .records
-            .iter()
-            .filter(move |r| r.client == client && r.op.changes() && r.begun <= until && !failed(r));
+        let changes =
+            self.records.iter().filter(move |r| r.client == client && r.op.changes() && r.begun <= until);
+        // What failed on one set may have been done on others.
+        let done = move |r: &Record, fid: Fid| !failed(r) || excuses.parted.contains_key(&fid);
         changes.flat_map(move |change| {
-            let fids: Vec<Fid> = changed(&change.op).into_iter().filter(|f| covered(f)).collect();
-            fids.into_iter().flat_map(move |fid| {
-                let losses = self.losses.iter().filter(move |(l, _)| l.set == fid.set && l.from <= until);
+            changed(&change.op).into_iter().filter(move |fid| done(change, *fid)).flat_map(move |fid| {
+                let losses = self.losses.iter().filter(move |(l, _)| covered(fid, l));
                 let losses = losses.filter(move |(l, knew)| {
                     change.begun <= l.until || knew.get(&client).is_none_or(|knew| change.begun < *knew)
                 });
@@ -189,13 +192,16 @@ impl Syncs<'_> {
         let Some(done) = answered(risk.change) else { return false };
         self.records.iter().filter(|r| r.client == sync.client && r.op.is_sync()).any(|r| {
             let Some((at, told)) = &r.answer else { return false };
-            let after = r.begun >= done && covers(r, risk.fid) && *at <= sync.begun;
+            let after = r.begun >= done && covers(r, risk.fid, risk.loss.set) && *at <= sync.begun;
+            // Of a file on several sets each one tells for itself.
+            let tells_all = perhaps || !self.excuses.parted.contains_key(&risk.fid);
             // A sync of everything tells, and leaves the files to tell as well.
             let tells = match told {
                 Ok(_) => *at <= risk.loss.from || matches!(r.op, Op::Fsync { .. }),
                 Err(Errno::EIO) if perhaps && *at <= risk.loss.from => true,
                 Err(Errno::EIO) => {
                     std::mem::discriminant(&r.op) == std::mem::discriminant(&sync.op)
+                        && tells_all
                         && (perhaps || !is_excused(r, self.excuses, self.records))
                 }
                 Err(_) => false,

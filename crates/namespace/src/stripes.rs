@@ -143,8 +143,9 @@ fn trim(
     if attr.size <= end {
         return Ok(Decision::Answer(Body::Done));
     }
+    // Without a time each brick would give its own.
     let (size, time) = (Some(end), touch(&attr, cx.now));
-    let (mode, uid, gid, atime, mtime) = (None, None, None, None, None);
+    let (mode, uid, gid, atime, mtime) = (None, None, None, None, Some(time));
     result_fid(fid, Change::SetAttr { fid, mode, uid, gid, size, atime, mtime, time })
 }
 

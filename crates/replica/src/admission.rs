@@ -52,6 +52,11 @@ impl<B: ChangeBody> Replica<B> {
         Admission::Go
     }
 
+    /// Whether the client has said that it waits for this operation no more: under its name it is not done any more.
+    pub fn is_finished(&self, op: OpId) -> bool {
+        self.results.is_finished(op)
+    }
+
     /// May a request come in that changes nothing and belongs to its epoch? A sync does: a client with an older view does
     /// not know yet whether anything was lost since it wrote. So do words of what a session holds open: late ones would
     /// undo newer ones.

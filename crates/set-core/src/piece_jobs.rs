@@ -11,14 +11,14 @@ use crate::elsewhere::Asking;
 use crate::io::{Output, ReplyTo};
 use crate::request::AdmittedRequest;
 use crate::stripes::JOBS;
-use crate::waiters::{ReplyShape, Waiter};
+use crate::waiters::Waiter;
 use alloc::vec::Vec;
 use bytes::Bytes;
-use ids::{Fid, SetId};
+use ids::{Fid, OpId, SetId};
 use namespace::Decision;
 use namespace::stripes::{begin_cut, end_cut};
 use replica::Admission;
-use wire::stripes::{CutBy, Layout, PIECE, PieceOf};
+use wire::stripes::{Cut, CutBy, Layout, PIECE, PieceOf, Stripes};
 use wire::{Body, Errno, Fail, Name, Op};
 
 /// What is asked of a piece's set, one after the other.
@@ -58,6 +58,8 @@ enum Stage {
     Naming,
     /// The file is as long as it is to be, which is brought to disk.
     Ending,
+    /// The note of the cut is gone, which is brought to disk: a note that came back would cut what was written since.
+    Clearing,
 }
 
 #[derive(Debug)]
@@ -190,7 +192,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         match job.stage {
             Stage::Asking(left) if left > 1 => job.stage = Stage::Asking(left - 1),
             Stage::Asking(_) => self.on_all_pieces(cx, number),
-            Stage::Marking | Stage::Naming | Stage::Ending => {}
+            Stage::Marking | Stage::Naming | Stage::Ending | Stage::Clearing => {}
         }
     }
 
@@ -204,11 +206,11 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             let op = Op::Stripe { fid: job.file, layout };
             return self.ask(cx, Asking::Striping(number), self.set, op, None);
         }
-        let (fid, request) = (job.file, job.request.take());
+        let fid = job.file;
         job.stage = Stage::Ending;
         let cut = self.brick.stripes(fid).ok().flatten().and_then(|s| s.cut);
         let done = match cut {
-            Some(cut) => cut.then.is_none_or(|by| self.shorten(cx, fid, by, request)),
+            Some(cut) => cut.then.is_none_or(|by| self.shorten(cx, fid, by)),
             None => false,
         };
         if done {
@@ -218,29 +220,44 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         }
     }
 
-    /// Carries out what a cut was for, unless that is done already; false if it cannot be done now.
-    fn shorten(
-        &mut self,
-        cx: &mut Cx<'_, B, R>,
-        fid: Fid,
-        CutBy { op: id, set }: CutBy,
-        request: Option<AdmittedRequest<R>>,
-    ) -> bool {
+    /// Carries out what a cut was for, unless that is done already; false if it cannot be done now. It is answered when it is
+    /// on disk: what is noted goes on after a power cut, so nobody may see that it was done, and lost.
+    fn shorten(&mut self, cx: &mut Cx<'_, B, R>, fid: Fid, CutBy { op: id, set }: CutBy) -> bool {
         let epoch = self.replica.view().epoch;
-        let admission = self.replica.admit(cx.at.now, epoch, id, 0);
+        let mut admission = self.replica.admit(cx.at.now, epoch, id, 0);
+        let mut id = id;
+        if self.replica.is_finished(id) && matches!(admission, Admission::Busy) {
+            // Its client was answered, or has given up. While the cut is noted nobody else changes the length.
+            if self.brick.attr(fid).is_ok_and(|attr| set.size.is_some_and(|end| attr.size <= end)) {
+                return true;
+            }
+            id = OpId::default();
+            admission = self.replica.admit(cx.at.now, epoch, id, 0);
+        }
         let op = Op::SetAttr { fid, set };
         let decision = match admission {
             Admission::Go => self.decide(cx, &op, Ask { id, ..Ask::default() }),
             _ => Err(Errno::EAGAIN),
         };
         let Ok(decision @ Decision::Change(..)) = decision else {
-            request.into_iter().for_each(|r| self.refuse(cx, r.to, Fail::Busy));
             return matches!(admission, Admission::Done(_));
         };
-        let shape = ReplyShape::Attr;
-        let waiter = request.map_or_else(Waiter::nobody, |r| Waiter { shape, ..Waiter::done(r.to) });
-        self.carry_out(cx, id, Ok(decision), Bytes::new(), waiter);
+        self.carry_out(cx, id, Ok(decision), Bytes::new(), Waiter::nobody());
         true
+    }
+
+    /// Whether a change that a cut needs was carried out: there may be no room for it, for example.
+    fn is_carried_out(&mut self, stage: Stage, file: Fid, (generation, end): (u64, u64)) -> bool {
+        let cut = |stripes: Stripes| stripes.cut.filter(|cut| cut.generation == generation);
+        let noted = self.brick.stripes(file).ok().flatten().and_then(cut);
+        match (stage, noted) {
+            (Stage::Asking(_) | Stage::Naming, _) => true,
+            (Stage::Marking, noted) => noted.is_some(),
+            (Stage::Ending, Some(Cut { then: None, .. })) => true,
+            (Stage::Ending, Some(_)) => self.brick.attr(file).is_ok_and(|attr| attr.size <= end),
+            (Stage::Ending, None) => false,
+            (Stage::Clearing, noted) => noted.is_none(),
+        }
     }
 
     /// This set has done what a job needs.
@@ -248,9 +265,13 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         if let Err(fail) = answer.and_then(|_| if self.is_primary() { Ok(()) } else { Err(Fail::Busy) }) {
             return self.give_up_striping(cx, number, &fail);
         }
+        let Some(job) = self.striping.jobs.get(&number) else { return };
+        let (file, generation, end, stage) = (job.file, job.generation, job.end, job.stage);
+        if !self.is_carried_out(stage, file, (generation, end)) {
+            return self.give_up_striping(cx, number, &Fail::Busy);
+        }
         let Some(job) = self.striping.jobs.get_mut(&number) else { return };
-        let (file, generation) = (job.file, job.generation);
-        match job.stage {
+        match stage {
             Stage::Marking => {
                 let many = job.pieces.len();
                 job.stage = Stage::Asking(many);
@@ -263,12 +284,28 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 self.serve_again(cx, job.and_then(|job| job.request));
             }
             Stage::Ending => {
-                self.striping.jobs.remove(&number);
-                if let Ok(change) = end_cut(&mut self.brick, file, generation) {
-                    self.note_fenced(file);
-                    self.order_own(cx, change);
+                job.stage = Stage::Clearing;
+                let request = job.request.take();
+                match end_cut(&mut self.brick, file, generation) {
+                    Ok(change) => self.order_own(cx, change),
+                    Err(_) => return self.give_up_striping(cx, number, &Fail::Busy),
                 }
+                request.into_iter().for_each(|request| self.answer_cut(cx, request));
+                self.ask(cx, Asking::Striping(number), self.set, Op::Fsync { fid: file }, None);
             }
+            Stage::Clearing => {
+                self.striping.jobs.remove(&number);
+                self.note_fenced(file);
+            }
+        }
+    }
+
+    /// The file is shorter, on disk.
+    fn answer_cut(&mut self, cx: &mut Cx<'_, B, R>, request: AdmittedRequest<R>) {
+        let epoch = self.replica.view().epoch;
+        match self.replica.admit(cx.at.now, epoch, request.id, 0) {
+            Admission::Done(outcome) => self.answer_again(cx, request, outcome),
+            _ => self.refuse(cx, request.to, Fail::Busy),
         }
     }
 
@@ -279,6 +316,10 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let Some(request) = job.request else { return };
         match (job.unit, self.admit_again(cx, request.id)) {
             (_, Err(fail)) => self.refuse(cx, request.to, fail),
+            // Nothing is noted, so nothing was done.
+            (None, Ok(())) if job.stage == Stage::Marking && !self.has_room(0) => {
+                self.refuse(cx, request.to, Errno::ENOSPC.into());
+            }
             (None, Ok(())) => self.refuse(cx, request.to, Fail::Busy),
             // If nobody knows whether it was done, what is there says.
             (Some(_), Ok(())) if job.stage == Stage::Naming => self.refuse(cx, request.to, Fail::Busy),

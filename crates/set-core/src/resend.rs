@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use ids::{Fid, Lsn, SetId, Time};
 use replica::{Input, Outcome};
 use wire::op::Node;
-use wire::{Attr, Body, Change, Errno, Op, Reply};
+use wire::{Attr, Body, Change, Errno, Fail, Op, Reply};
 
 impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// A request that was done before.
@@ -28,6 +28,12 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         if let Some(copy) = self.has_moved_it(&request.op, &outcome) {
             request.to.grant = 0;
             return self.redirect_again(cx, request.to, copy);
+        }
+        if let Op::SetAttr { fid, .. } = &request.op
+            && self.brick.attr(*fid).is_ok_and(|attr| self.is_held(cx.at.now, &attr))
+        {
+            // As at first: the number of links is about to change.
+            return self.refuse(cx, request.to, Fail::Busy);
         }
         let shape = match ReplyShape::of(&request.op, request.session, &request.payload) {
             ReplyShape::Offset(_) => ReplyShape::Offset(outcome.amount),

@@ -91,6 +91,19 @@ impl<R> Striping<R> {
         self.jobs.values().any(|job| job.pieces.iter().any(|p| p.fid == piece))
     }
 
+    /// Whether the file may get longer without an append. Whoever had appended for too long has to begin anew then.
+    fn may_grow(&mut self, now: Duration, file: Fid) -> Result<(), Fail> {
+        match self.appends.get(&file) {
+            Some(holder) if now < holder.until => Err(Fail::Busy),
+            Some(_) => {
+                self.appends.remove(&file);
+                self.fenced.remove(&file);
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
     pub(crate) fn is_at_work(&self, file: Fid) -> bool {
         self.jobs.values().any(|job| job.file == file)
     }
@@ -177,15 +190,18 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         cx: &mut Cx<'_, B, R>,
         request: AdmittedRequest<R>,
     ) -> Option<AdmittedRequest<R>> {
-        let (Op::Read { .. }
-        | Op::Write { .. }
-        | Op::Fallocate { .. }
-        | Op::Lseek { .. }
-        | Op::CopyRange { .. }) = &request.op
+        let (Op::Read { fid, .. }
+        | Op::Write { fid, .. }
+        | Op::Fallocate { fid, .. }
+        | Op::Lseek { fid, .. }
+        | Op::CopyRange { to: fid, .. }) = &request.op
         else {
             let fid = request.op.object()?;
             return self.look_at_whole(cx, fid, request);
         };
+        if let Err(Errno::ESTALE | Errno::ENOENT) = self.brick.attr(*fid) {
+            return Some(request);
+        }
         // Who knows what a striped file is asks for its layout; others must not take what lies here for all.
         let reply = Reply::errno(Errno::EOPNOTSUPP.0);
         self.reply_when_all_committed(cx, Waiter { reply, ..Waiter::done(request.to) });
@@ -226,13 +242,20 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             }
             Op::Extend { end, append, .. } => {
                 let by = (request.session, *append);
-                match self.ends_append(cx.at.now, fid, by, *end > attr.size) {
-                    Ok(()) => Some(request),
-                    Err(fail) => {
-                        self.refuse(cx, request.to, fail);
-                        None
-                    }
-                }
+                let may = self.ends_append(cx.at.now, fid, by, *end > attr.size);
+                self.go_on_if(cx, may, request)
+            }
+            Op::SetAttr { set, .. } if set.size.is_some_and(|size| size > attr.size) => {
+                let may = self.striping.may_grow(cx.at.now, fid);
+                self.go_on_if(cx, may, request)
+            }
+            // What lies in the file itself makes it longer at once.
+            Op::WritePiece { offset, .. }
+                if offset.saturating_add(request.payload.len() as u64) > attr.size =>
+            {
+                let appends = self.striping.appends.get(&fid).is_some_and(|a| a.by.0 == request.session);
+                let may = if appends { Ok(()) } else { self.striping.may_grow(cx.at.now, fid) };
+                self.go_on_if(cx, may, request)
             }
             Op::Stripes { .. } => {
                 let told = Ok((Body::Stripes { layout: stripes.layout, attr }, Bytes::new()));
@@ -240,6 +263,21 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 None
             }
             _ => Some(request),
+        }
+    }
+
+    fn go_on_if(
+        &mut self,
+        cx: &mut Cx<'_, B, R>,
+        may: Result<(), Fail>,
+        request: AdmittedRequest<R>,
+    ) -> Option<AdmittedRequest<R>> {
+        match may {
+            Ok(()) => Some(request),
+            Err(fail) => {
+                self.refuse(cx, request.to, fail);
+                None
+            }
         }
     }
 
@@ -253,7 +291,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     ) -> Result<(), Fail> {
         let holder = self.striping.appends.get(&fid).copied();
         match (by.1, holder) {
-            (0, Some(holder)) if grows && now < holder.until => Err(Fail::Busy),
+            (0, _) if grows => self.striping.may_grow(now, fid),
             (0, _) => Ok(()),
             (_, Some(holder)) if holder.by == by => {
                 self.striping.appends.remove(&fid);

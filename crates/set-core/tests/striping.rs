@@ -2,14 +2,15 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that fails says where")]
 
 use crate::common::brick::{Memory, ROOT};
-use crate::common::{ME, Rig, answer, done, errno, name};
+use crate::common::{ME, Rig, To, answer, done, errno, name};
+use bytes::Bytes;
 use ids::{Epoch, Fid, Lsn, OpId, SessionId, SetId, Time};
 use namespace::placement::SetRoom;
-use set_core::{Input, Settings, StripeSettings};
+use set_core::{Input, Request, Settings, StripeSettings};
 use std::time::Duration;
 use wire::op::SetAttr;
 use wire::stripes::{Cut, Layout, PIECE, PieceOf, STRIPES, Stripes};
-use wire::{Attr, Body, Change, Errno, Fail, Op};
+use wire::{Attr, Body, Call, Change, Errno, Fail, Op};
 
 const NONE: [&str; 0] = [];
 const HERE: SetId = SetId(1);
@@ -90,6 +91,14 @@ fn striped() -> Rig {
 fn ask(rig: &mut Rig, session: u64, seq: u64, op: Op) -> Vec<String> {
     rig.now += Duration::from_millis(300);
     rig.ask_as(session, seq, op).into_iter().map(|l| l.trim_end_matches(" for 250 ms").to_owned()).collect()
+}
+
+/// The cut's last steps: the file is shorter, on disk, and so is that the cut is over.
+fn end_cut(rig: &mut Rig, shorter: u64) -> Vec<String> {
+    let over = done(rig, shorter);
+    let id = the(&over, "fsync of 1");
+    assert_eq!(ask(rig, 88, id, Op::Stripes { fid: FILE }), [format!("reply {id}: busy")]);
+    done(rig, id)
 }
 
 fn size(rig: &mut Rig) -> usize {
@@ -197,7 +206,7 @@ fn a_file_gets_shorter_when_its_pieces_have() {
     assert_eq!(size(&mut rig), 5000);
     assert_eq!(ask(&mut rig, 8, 2, Op::Stripes { fid: FILE }), ["reply 2: busy"], "until that is on disk");
     let ended = the(&cut[..1], "fsync of 1");
-    assert_eq!(done(&mut rig, ended), NONE);
+    assert_eq!(end_cut(&mut rig, ended), NONE);
     assert_eq!(kept(&mut rig), Some(Stripes { layout: layout(generation), cut: None }));
     let late = Op::Extend { fid: FILE, generation: 7, end: 8000, append: 0, kill_suid: false };
     assert_eq!(
@@ -229,7 +238,7 @@ fn a_cut_that_was_not_confirmed_begins_anew() {
     for what in ["fencepiece of 2", "trimpiece of 2", "fsync of 2", "checkcut of 2", "fsync of 1"] {
         at = the(&done(&mut rig, at), what);
     }
-    assert_eq!((done(&mut rig, at), size(&mut rig)), (Vec::new(), 5000));
+    assert_eq!((end_cut(&mut rig, at), size(&mut rig)), (Vec::new(), 5000));
     assert_eq!(ask(&mut rig, 9, 1, resize(5000)), ["reply 1: attr 1.1.40"], "it is done, and not done again");
     assert_eq!(kept(&mut rig).unwrap().cut, None);
 }
@@ -247,9 +256,96 @@ fn a_new_primary_ends_the_cut() {
     for what in ["fencepiece of 2", "trimpiece of 2", "fsync of 2", "checkcut of 2", "fsync of 1"] {
         at = the(&done(&mut rig, at), what);
     }
-    done(&mut rig, at);
+    end_cut(&mut rig, at);
     assert_eq!((size(&mut rig), kept(&mut rig).unwrap().cut), (5000, None));
     assert_eq!(ask(&mut rig, 9, 1, resize(5000)), ["reply 1: attr 1.1.40"], "as an answer that was lost");
+}
+
+/// Nobody else asks under that name any more, so it would never be done: what is there says whether it was.
+#[test]
+fn a_cut_ends_whose_client_waits_no_more() {
+    for (size_before, is_done) in [(9000, false), (5000, true)] {
+        let mut rig = striped();
+        let op = OpId { session: SessionId(9), seq: 1 };
+        let Op::SetAttr { set, .. } = resize(5000) else { unreachable!() };
+        let then = Some(wire::stripes::CutBy { op, set });
+        let cut = Some(Cut { generation: 8, end: 5000, then });
+        rig.core.brick_mut().beside.insert((FILE, STRIPES), Stripes { layout: layout(7), cut }.encode());
+        rig.core.brick_mut().data.insert(FILE, vec![0; size_before]);
+        let id = OpId { session: SessionId(9), seq: 2 };
+        let op = Op::SetXattr { fid: FILE, name: name("user.a"), flags: 0 };
+        ask(&mut rig, 9, 1, op.clone());
+        let call = Call { set: HERE, epoch: Epoch(1), id, finished: 1, op };
+        let (payload, session) = (Bytes::new(), SessionId(9));
+        let request = Request { call, payload, to: To(2), session, user: None, beneath: None };
+        rig.step(Input::Request(request));
+        let mut at = the(&ask(&mut rig, 8, 1, Op::Stripes { fid: FILE })[..1], "fsync of 1");
+        let changes = rig.core.brick_mut().journal.len();
+        for what in ["fencepiece of 2", "trimpiece of 2", "fsync of 2", "checkcut of 2", "fsync of 1"] {
+            at = the(&done(&mut rig, at), what);
+        }
+        assert_eq!(rig.core.brick_mut().journal.len() - changes, usize::from(!is_done));
+        end_cut(&mut rig, at);
+        assert_eq!((size(&mut rig), kept(&mut rig).unwrap().cut), (5000, None));
+    }
+}
+
+/// Else pieces would be of a generation of which the file knows nothing.
+#[test]
+fn no_piece_is_cut_unless_the_cut_is_noted() {
+    let mut rig = striped();
+    rig.core.brick_mut().fails = Some((Errno::ENOSPC, false));
+    let marked = the(&ask(&mut rig, 9, 1, resize(5000)), "fsync of 1");
+    rig.core.brick_mut().fails = None;
+    assert_eq!(done(&mut rig, marked), ["reply 1: busy for 250 ms"]);
+    assert_eq!((size(&mut rig), kept(&mut rig)), (9000, Some(Stripes { layout: layout(7), cut: None })));
+    // It is not over unless the file is shorter, either.
+    let mut at = the(&ask(&mut rig, 9, 1, resize(5000)), "fsync of 1");
+    for what in ["fencepiece of 2", "trimpiece of 2", "fsync of 2", "checkcut of 2"] {
+        at = the(&done(&mut rig, at), what);
+    }
+    rig.core.brick_mut().fails = Some((Errno::ENOSPC, false));
+    let cut = done(&mut rig, at);
+    rig.core.brick_mut().fails = None;
+    assert_eq!(cut.last().map(String::as_str), Some("reply 1: no space left for 250 ms"));
+    let ended = the(&cut[..1], "fsync of 1");
+    done(&mut rig, ended);
+    assert_eq!(size(&mut rig), 9000);
+    assert!(kept(&mut rig).unwrap().cut.is_some(), "whoever asks next goes on with it");
+}
+
+#[test]
+fn a_striped_file_that_is_gone_is_as_gone_as_any() {
+    let mut rig = striped();
+    let write = Op::Write { fid: FILE, offset: 0, append: false, kill_suid: false };
+    assert_eq!(ask(&mut rig, 9, 1, write.clone()), ["reply 1: operation not supported"]);
+    rig.core.brick_mut().names.clear();
+    rig.core.brick_mut().data.remove(&FILE);
+    rig.core.brick_mut().files.remove(&FILE);
+    assert_eq!(ask(&mut rig, 9, 2, write), ["reply 2: stale file handle"]);
+}
+
+/// Whoever appends has the end for itself, until it takes too long.
+#[test]
+fn a_file_does_not_grow_while_somebody_appends() {
+    let mut rig = striped();
+    let append = |ticket| Op::Append { fid: FILE, ticket };
+    let mut at = the(&ask(&mut rig, 8, 1, append(1))[..1], "fsync of 1");
+    for what in ["fencepiece of 2", "trimpiece of 2", "fsync of 2", "checkcut of 2", "fsync of 1"] {
+        at = the(&done(&mut rig, at), what);
+    }
+    end_cut(&mut rig, at);
+    let generation = kept(&mut rig).unwrap().layout.generation;
+    assert!(ask(&mut rig, 8, 2, append(1))[0].starts_with("reply 2: stripes"));
+    let write = Op::WritePiece { fid: FILE, generation, offset: 9001 };
+    for (seq, op) in [(1, resize(9500)), (2, write)] {
+        assert_eq!(ask(&mut rig, 7, seq, op), [format!("reply {seq}: busy")]);
+    }
+    rig.now += Duration::from_secs(11);
+    assert_eq!(ask(&mut rig, 7, 3, resize(9500)), ["reply 3: attr 1.1.40"]);
+    let extend = Op::Extend { fid: FILE, generation, end: 9100, append: 1, kill_suid: false };
+    assert_eq!(ask(&mut rig, 8, 3, extend), ["reply 3: stale file handle"], "it has to begin anew");
+    assert!(ask(&mut rig, 8, 4, append(1)).last().unwrap().ends_with("busy"), "behind a cut");
 }
 
 /// One after the other; what one of before may still write goes to a layout that is over.
@@ -261,7 +357,7 @@ fn one_appends_at_a_time() {
     for what in ["fencepiece of 2", "trimpiece of 2", "fsync of 2", "checkcut of 2", "fsync of 1"] {
         at = the(&done(&mut rig, at), what);
     }
-    assert_eq!(done(&mut rig, at), NONE);
+    assert_eq!(end_cut(&mut rig, at), NONE);
     assert_eq!(size(&mut rig), 9000, "nothing is cut off");
     assert!(ask(&mut rig, 8, 2, append(1))[0].starts_with("reply 2: stripes"));
     assert_eq!(ask(&mut rig, 7, 1, append(1)), ["reply 1: busy"]);
@@ -327,6 +423,13 @@ fn a_piece_goes_after_its_file() {
     assert_eq!(
         ask(&mut rig, 9, 6, Op::TrimPiece { fid: NEAR, generation: 4, end: 0 }),
         ["reply 6: stale file handle"]
+    );
+    rig.core.brick_mut().data.insert(NEAR, vec![7; 100]);
+    assert_eq!(ask(&mut rig, 9, 9, Op::TrimPiece { fid: NEAR, generation: 5, end: 0 }), ["reply 9: done"]);
+    let trimmed = rig.core.brick_mut().journal.last().map(|entry| entry.body.clone());
+    assert!(
+        matches!(trimmed, Some(Change::SetAttr { size: Some(0), mtime: Some(_), .. })),
+        "each brick would give its own time"
     );
     assert_eq!(ask(&mut rig, 9, 7, Op::CheckCut { fid: NEAR, generation: 5, end: 0 }), ["reply 7: done"]);
     assert_eq!(

@@ -13,20 +13,20 @@ use wire::Errno;
 
 /// An object as it lies on a disk.
 #[derive(PartialEq, Eq, Debug, Clone)]
-struct Seen {
+pub(crate) struct Seen {
     mode: u32,
     owner: (u32, u32),
     mtime: Time,
     size: u64,
     /// A checksum of the data.
     content: Option<brick::Sum>,
-    fid: Option<Fid>,
-    home: Option<SetId>,
-    xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
+    pub(crate) fid: Option<Fid>,
+    pub(crate) home: Option<SetId>,
+    pub(crate) xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
 /// The users' tree of a brick, and files without a name.
-fn tree(disk: &Disk, here: SetId, arbiter: bool) -> Result<BTreeMap<String, Seen>, Errno> {
+pub(crate) fn tree(disk: &Disk, here: SetId, arbiter: bool) -> Result<BTreeMap<String, Seen>, Errno> {
     let mut out = BTreeMap::new();
     let root = disk.fs().open_dir(disk.path())?;
     walk(&root, ("", what(&root, here)?), here, arbiter, &mut out)?;
@@ -321,7 +321,16 @@ impl World {
         let unrecorded = unrecorded
             .map(|u| Unrecorded { set: u.set, from: nanos(u.from), until: nanos(u.until) })
             .collect();
-        let excuses = Excuses { errors, dead: self.history.dead().to_vec(), cut_short, unrecorded };
+        let parted = self.stripes.parted().iter();
+        let parted = parted.map(|(fid, parted)| (self.moves.before(*fid), parted.clone())).collect();
+        let kept = self.moves.kept(self.history.records());
+        let placed = kept
+            .iter()
+            .enumerate()
+            .filter_map(|(n, record)| Some((n, self.history.placed().get(record)?.clone())));
+        let placed = placed.collect();
+        let dead = self.history.dead().to_vec();
+        let excuses = Excuses { errors, dead, cut_short, unrecorded, parted, placed };
         let root = self.history.root();
         if !self.moves.are_none() && !losses.is_empty() {
             // See the module of moves.

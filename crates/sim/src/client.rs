@@ -1,9 +1,11 @@
 //! Clients: the product's client core (crate `client-core`), carried out with events instead of threads and sockets.
 
+mod background;
+mod content;
 mod exchange;
 
 use crate::clock::Clock;
-use crate::network::{Node, Packet};
+use crate::network::Packet;
 use crate::trace::{Trace, say};
 use crate::workload::Workload;
 use crate::world::{Event, World};
@@ -13,8 +15,9 @@ use client_core::connections::{Connections, Era};
 use client_core::exchange::{Exchange, Failure, Target};
 use client_core::moved::{Moved, file_of};
 use client_core::operation::Operation;
-use client_core::routes::{Offer, Routes};
-use client_core::set::{Opening, ReclaimMark, SetState};
+use client_core::routes::Routes;
+use client_core::set::{Opening, SetState};
+use client_core::stripes::StripedFiles;
 use core::time::Duration;
 use ids::{Epoch, Fid, ServerId, SessionId, SetId};
 use std::collections::BTreeMap;
@@ -42,6 +45,19 @@ pub(crate) enum ToClient {
     Map(Box<VolumeMap>),
     /// The background thread looks.
     Keep,
+    /// The pause before the next questions about a striped file is over.
+    AskParts(usize),
+}
+
+/// Who waits for what a client has begun.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Caller {
+    /// The background thread.
+    Nobody,
+    /// Somebody: in the history it is that record.
+    Record(usize),
+    /// It is one question of that record's, with its group and position.
+    Part { record: usize, group: usize, n: usize },
 }
 
 /// An exchange under way.
@@ -56,8 +72,7 @@ struct Running {
 
 /// What a client has begun.
 struct Task {
-    /// In the history it is that record; without one it is the background thread's.
-    record: Option<usize>,
+    caller: Caller,
     set: SetId,
     op: Option<Op>,
     payload: Bytes,
@@ -99,6 +114,11 @@ pub(crate) struct Client {
     tasks: BTreeMap<u64, Task>,
     /// Files that went on in other sets while it held them open.
     pub(crate) moved: Moved,
+    /// What it knows of striped files, and calls about content under way, by their records.
+    striped: StripedFiles,
+    contents: BTreeMap<usize, content::Content>,
+    /// Tickets of appends.
+    tickets: u64,
     pub(crate) work: Workload,
 }
 
@@ -122,6 +142,9 @@ impl Client {
             next_task: 0,
             tasks: BTreeMap::new(),
             moved: Moved::default(),
+            striped: StripedFiles::default(),
+            contents: BTreeMap::new(),
+            tickets: 0,
             work,
         }
     }
@@ -133,7 +156,8 @@ impl Client {
 
     /// Calls that somebody waits for.
     pub(crate) fn waits(&self) -> usize {
-        self.tasks.values().filter(|t| t.record.is_some()).count()
+        let others = |t: &&Task| matches!(t.caller, Caller::Record(n) if !self.contents.contains_key(&n));
+        self.tasks.values().filter(others).count() + self.contents.len()
     }
 
     /// What it waits for, for people.
@@ -142,7 +166,8 @@ impl Client {
             let exchange = t.running.as_ref().map(|r| &r.exchange);
             format!("set {} {:?} try {}: {exchange:?}", t.set, t.op, t.tries)
         };
-        self.tasks.values().filter(|t| t.record.is_some()).map(words).collect()
+        let waits = self.tasks.values().filter(|t| t.caller != Caller::Nobody).map(words);
+        waits.chain(self.contents.keys().map(|record| format!("record {record}"))).collect()
     }
 
     fn set(&mut self, set: SetId) -> &mut SetState {
@@ -183,6 +208,7 @@ impl World {
             }
             ToClient::Refused(id, number) => self.fail_exchange(c, id, number, Failure::Broke),
             ToClient::Map(map) => self.on_map(c, &map),
+            ToClient::AskParts(record) => self.ask_parts(c, record),
             ToClient::Keep => {
                 self.keep(c);
                 self.tell_client(self.now + HOUSEKEEPING, c, ToClient::Keep);
@@ -209,19 +235,24 @@ impl World {
         }
         let record = self.history.begin(c, self.now, set, &op, &payload);
         say!(self, "client {c} begins {record}: set {set} {op:?} {} bytes", payload.len());
+        self.begin_content(c, record, set, op, payload);
+    }
+
+    /// Asks a set.
+    fn begin_task(&mut self, c: usize, caller: Caller, set: SetId, op: Op, payload: Bytes) {
         let begun = self.client_now(c);
         let client = &mut self.clients[c];
         let epoch = client.routes.as_ref().and_then(|r| r.get(set)).map_or(Epoch(0), |r| r.epoch);
         let timeout = client.timeout;
         let operation = Operation::begin(&op, epoch, timeout, || client.sets.entry(set).or_default());
-        let id = self.add_task(c, Some(record), set, Some((op, operation)), payload, begun);
+        let id = self.add_task(c, caller, set, Some((op, operation)), payload, begun);
         self.look(c, id);
     }
 
     fn add_task(
         &mut self,
         c: usize,
-        record: Option<usize>,
+        caller: Caller,
         set: SetId,
         what: Option<(Op, Operation)>,
         payload: Bytes,
@@ -231,7 +262,7 @@ impl World {
         let client = &mut self.clients[c];
         client.next_task += 1;
         let (running, tries, pauses, pausing) = (None, 0, 0, false);
-        let task = Task { record, set, op, payload, operation, begun, tries, running, pauses, pausing };
+        let task = Task { caller, set, op, payload, operation, begun, tries, running, pauses, pausing };
         client.tasks.insert(client.next_task, task);
         client.next_task
     }
@@ -279,6 +310,7 @@ impl World {
 
     fn tell_caller(&mut self, c: usize, record: usize, answer: Result<(Body, Bytes), Errno>) {
         say!(self, "client {c} ends {record}: {answer:?}");
+        self.clients[c].contents.remove(&record);
         self.history.end(record, self.now, answer);
         self.learn(c, record);
         self.on_final_answer(c, record);
@@ -351,9 +383,7 @@ impl World {
     fn finish_with(&mut self, c: usize, id: u64, answer: Result<Body, Errno>) {
         let client = &mut self.clients[c];
         let Some(task) = client.tasks.remove(&id) else { return };
-        let (Some(operation), Some(op), Some(record)) = (task.operation, task.op, task.record) else {
-            return;
-        };
+        let (Some(operation), Some(op)) = (task.operation, task.op) else { return };
         let Client { sets, routes, .. } = client;
         let lost_before = || routes.as_ref().map_or(Epoch(0), |r| r.lost_before(task.set));
         let as_answered = answer.as_ref().map(|_| ()).map_err(|e| *e);
@@ -361,13 +391,28 @@ impl World {
         if finished.result.is_err() && answer.is_ok() {
             self.count("sync told of a loss");
         }
-        let answer = finished.result.and(answer);
+        let mut answer = finished.result.and(answer);
+        let record = match task.caller {
+            Caller::Record(record) => record,
+            Caller::Part { record, group, n } => {
+                let answer = answer.map(|body| (body, task.payload));
+                return self.part_answered(c, (record, group, n), answer);
+            }
+            Caller::Nobody => return,
+        };
         match (&op, &answer) {
             (Op::GetAttrs { .. }, Ok(Body::Attrs { attrs })) if !attrs.is_empty() => {
                 self.count("attributes of several objects");
             }
             (Op::GetAttrs { .. }, Err(_)) => self.count("attributes of several objects given up"),
             _ => {}
+        }
+        if let (Op::CopyRange { .. }, Err(Errno::EOPNOTSUPP)) = (&op, &answer) {
+            // Of a striped file the data is sent through the client, as between sets.
+            answer = Err(Errno::EXDEV);
+        }
+        if self.turns_striped(c, record, (task.set, &op), &answer) {
+            return;
         }
         if let Ok(Body::Moved { fid }) = answer {
             return self.file_moved(c, (task.set, op), fid, record);
@@ -390,85 +435,6 @@ impl World {
             _ => {}
         }
         self.tell_caller(c, record, answer.map(|body| (body, task.payload)));
-    }
-
-    /// The background thread: sets that may have forgotten hear what is open, and closed files are released.
-    fn keep(&mut self, c: usize) {
-        let now = self.client_now(c);
-        let client = &mut self.clients[c];
-        let targets: Vec<Target> = match &client.routes {
-            Some(routes) => routes.iter().filter_map(|r| client.target(r.set)).collect(),
-            None => return,
-        };
-        for target in targets {
-            let client = &mut self.clients[c];
-            if client.tasks.values().any(|t| t.record.is_none() && t.set == target.set) {
-                continue;
-            }
-            let (timeout, first) = (client.timeout, client.next_number);
-            let new = || Server { connections: Connections::new(first), idle: Vec::new() };
-            let era = client.servers.entry(target.server).or_insert_with(new).connections.era();
-            let mark = ReclaimMark { epoch: target.epoch, server: target.server, era };
-            let state = client.set(target.set);
-            let exchange = if state.wants_reclaim(mark) {
-                Exchange::reclaim(target, timeout, Duration::ZERO)
-            } else {
-                let fids = state.take_releases(AT_ONCE);
-                if fids.is_empty() {
-                    continue;
-                }
-                Exchange::release(target, timeout, Duration::ZERO, fids)
-            };
-            let id = self.add_task(c, None, target.set, None, Bytes::new(), now);
-            self.begin_exchange(c, id, exchange);
-        }
-    }
-
-    /// A newer map comes: exchanges with servers that do not serve any more end.
-    fn on_map(&mut self, c: usize, map: &VolumeMap) {
-        let client = &mut self.clients[c];
-        if client.routes.as_ref().is_some_and(|routes| routes.consider(map) != Offer::Take) {
-            return;
-        }
-        let routes = Routes::new(map);
-        let moved: Vec<(u64, u64)> = client
-            .tasks
-            .iter()
-            .filter_map(|(id, task)| Some((id, task.running.as_ref()?)))
-            .filter(|(_, running)| running.exchange.target().has_moved(&routes))
-            .map(|(id, running)| (*id, running.number))
-            .collect();
-        let paused: Vec<u64> = client.tasks.iter().filter(|(_, t)| t.pausing).map(|(id, _)| *id).collect();
-        client.routes = Some(routes);
-        for (id, number) in moved {
-            self.fail_exchange(c, id, number, Failure::Moved);
-        }
-        for id in paused {
-            self.pause(c, id, Duration::ZERO);
-        }
-        self.keep(c);
-    }
-
-    /// Whoever made a call gives up.
-    pub(crate) fn interrupt(&mut self, c: usize) {
-        let all: Vec<(u64, u64)> = self.clients[c]
-            .tasks
-            .iter()
-            .filter(|(_, task)| task.record.is_some())
-            .filter_map(|(id, task)| Some((*id, task.running.as_ref()?.number)))
-            .collect();
-        if let Some((id, number)) = self.rng.pick(&all).copied() {
-            self.count("call interrupted");
-            self.fail_exchange(c, id, number, Failure::Interrupted);
-        }
-    }
-
-    /// A client dies: nobody waits for its calls any more, and what it sent may still arrive.
-    pub(crate) fn kill_client(&mut self, c: usize) {
-        say!(self, "client {c} dies");
-        self.clients[c].alive = false;
-        self.close_all(Node::Client(c), 0, false);
-        self.history.died(c, self.now);
     }
 }
 

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use core::time::Duration;
 use file_history::Record;
 use ids::{Fid, SetId};
+use std::collections::BTreeMap;
 use wire::{Body, Errno, Op};
 
 /// See the module.
@@ -12,6 +13,8 @@ pub(crate) struct History {
     root: (Fid, SetId),
     records: Vec<Record>,
     dead: Vec<(u32, u64)>,
+    /// Where appends to striped files were tried.
+    placed: BTreeMap<usize, Vec<u64>>,
 }
 
 fn nanos(at: Duration) -> u64 {
@@ -20,7 +23,7 @@ fn nanos(at: Duration) -> u64 {
 
 impl History {
     pub(crate) fn new(root: (Fid, SetId)) -> History {
-        History { root, records: Vec::new(), dead: Vec::new() }
+        History { root, records: Vec::new(), dead: Vec::new(), placed: BTreeMap::new() }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -70,6 +73,18 @@ impl History {
 
     pub(crate) fn dead(&self) -> &[(u32, u64)] {
         &self.dead
+    }
+
+    /// An append is tried at that position.
+    pub(crate) fn place(&mut self, record: usize, offset: u64) {
+        let places = self.placed.entry(record).or_default();
+        if places.last() != Some(&offset) {
+            places.push(offset);
+        }
+    }
+
+    pub(crate) fn placed(&self) -> &BTreeMap<usize, Vec<u64>> {
+        &self.placed
     }
 
     /// A record.

@@ -30,6 +30,7 @@ mod questions;
 mod rest;
 mod rng;
 mod store;
+mod stripes;
 mod succession;
 mod trace;
 mod workload;
@@ -68,6 +69,8 @@ pub enum Family {
     Moves,
     /// No fault: clients often rename directories from one set's to another's.
     Directories,
+    /// No fault: files grow large and have parts on several sets.
+    Stripes,
 }
 
 impl Family {
@@ -101,6 +104,11 @@ pub struct Config {
     pub histories: bool,
     /// Keep the words of every event.
     pub trace: bool,
+}
+
+impl Config {
+    /// How long everything may take to come to rest where files are striped: pieces go two minutes after their files.
+    pub const PIECES_GO: Duration = Duration::from_secs(400);
 }
 
 impl Default for Config {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 const USAGE: &str = "sim [--seeds N] [--start S] [--seed X [--trace]] [--blackout] [--slow-syncs] [--successions] [--ordered] \
-    [--faults processes,network,power,disks] [--members] [--moves] [--directories] [--no-histories] [--jobs J] [--said] [--until-found]";
+    [--faults processes,network,power,disks] [--members] [--moves] [--directories] [--stripes] [--no-histories] [--jobs J] [--said] [--until-found]";
 
 struct Asked {
     seeds: u64,
@@ -45,6 +45,10 @@ fn parse() -> Option<Asked> {
             }
             "--moves" => asked.config.faults.push(Family::Moves),
             "--directories" => asked.config.faults.push(Family::Directories),
+            "--stripes" => {
+                asked.config.faults.push(Family::Stripes);
+                asked.config.calm = asked.config.calm.max(Config::PIECES_GO);
+            }
             "--members" => asked.config.faults.push(Family::Members),
             "--ordered" => asked.config.hostile = false,
             "--no-histories" => asked.config.histories = false,

@@ -102,6 +102,11 @@ impl Moves {
         records.iter().filter_map(|r| self.record(r)).collect()
     }
 
+    /// Which of these the checker is told of.
+    pub(crate) fn kept(&self, records: &[Record]) -> Vec<usize> {
+        records.iter().enumerate().filter(|(_, r)| self.record(r).is_some()).map(|(n, _)| n).collect()
+    }
+
     fn record(&self, record: &Record) -> Option<Record> {
         let mut record = record.clone();
         let gone = matches!(record.answer, Some((_, Err(Errno::ESTALE | Errno::ENOENT))));
@@ -137,7 +142,7 @@ impl Moves {
     }
 
     /// The fid that a file had first.
-    fn before(&self, fid: Fid) -> Fid {
+    pub(crate) fn before(&self, fid: Fid) -> Fid {
         // A file may have moved more than once: the last move is undone first.
         self.moved.iter().rev().fold(fid, |fid, m| if m.copy == fid { m.file } else { fid })
     }

@@ -3,6 +3,7 @@
 use crate::disk::Disk;
 use crate::rng::Prng;
 use crate::store::server_id;
+use crate::stripes::{Settings, UNIT};
 use crate::{Config, Family};
 use cluster::{BrickSpec, Command, NewServer, NewVolume, OptionChange, State, hex};
 use ids::{Fid, SetId};
@@ -39,6 +40,7 @@ pub(crate) fn draw(rng: &mut Prng, servers: usize, config: &Config) -> State {
     let sets = 1 + rng.below(3);
     // With three sets a directory may live on neither of two between which its entry moves.
     let sets = if config.faults.contains(&Family::Directories) { 3 } else { sets };
+    let sets = if config.faults.contains(&Family::Stripes) { sets.max(2) } else { sets };
     let mut bricks = Vec::new();
     for set in 0..sets {
         let first = rng.below(servers);
@@ -67,8 +69,19 @@ pub(crate) fn draw(rng: &mut Prng, servers: usize, config: &Config) -> State {
 
 /// From how many bytes on files are placed by room; 0: never.
 pub(crate) fn set_large(state: &mut State, bytes: u64) {
-    let (volume, key) = (VOLUME.to_owned(), "cluster.large-file-size".to_owned());
-    let changes = vec![OptionChange { volume, key, value: Some(bytes.to_string()) }];
+    set_option(state, "cluster.large-file-size", bytes);
+}
+
+/// Files have parts on several sets when they grow large.
+pub(crate) fn set_stripes(state: &mut State, settings: Settings) {
+    set_option(state, "cluster.large-file-size", settings.large);
+    set_option(state, "cluster.stripe-count", settings.count);
+    set_option(state, "cluster.stripe-size", UNIT);
+}
+
+fn set_option(state: &mut State, key: &str, value: u64) {
+    let (volume, key) = (VOLUME.to_owned(), key.to_owned());
+    let changes = vec![OptionChange { volume, key, value: Some(value.to_string()) }];
     apply(state, &Command::SetOptions { changes });
 }
 

@@ -239,6 +239,9 @@ impl World {
             }
             let takes = self.machines[m].disks.get(&brick).map_or(Duration::ZERO, |d| d.work);
             for output in out.drain(..) {
+                if let Output::Ask { op, .. } = &output {
+                    self.note_stripes(m, &mut serving.core, op);
+                }
                 self.perform(at, m, set, output);
             }
             if !serving.core.is_busy() {

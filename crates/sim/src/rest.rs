@@ -44,7 +44,8 @@ impl World {
     pub(crate) fn look_for_rest(&mut self) {
         let end = self.config.storm + self.config.calm;
         if self.now > end {
-            let why = [self.unrest(), self.bricks_unrest()].map(Option::unwrap_or_default).join("; ");
+            let pieces = self.pieces_unrest().map(|(_, why)| why);
+            let why = [self.unrest(), self.bricks_unrest(), pieces].map(Option::unwrap_or_default).join("; ");
             for m in 0..self.machines.len() {
                 let known = self.machines[m].process.as_ref().map(|p| p.known.version);
                 say!(self, "server {m} knows version {known:?} of {}", self.store.state().version);
@@ -67,7 +68,10 @@ impl World {
                 self.phase = Phase::Calm { busy: false };
             }
             Phase::Calm { busy: false } if rests => self.begin_reading(),
-            Phase::Reading if rests && self.reader.queue.is_empty() => return self.finish_run(),
+            Phase::Reading if rests && self.reader.queue.is_empty() => match self.pieces_unrest() {
+                Some((next, _)) => return self.at(next, Event::Rest),
+                None => return self.finish_run(),
+            },
             _ => {}
         }
         self.at(self.now + LOOK, Event::Rest);
@@ -181,6 +185,9 @@ impl World {
         }
         self.phase = Phase::Over;
         self.check_bricks();
+        if !self.has_failed() {
+            self.check_stripes();
+        }
         if !self.has_failed() {
             self.check_soundness();
         }

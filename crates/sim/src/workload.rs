@@ -1,5 +1,7 @@
 //! What clients do: few names and small files, so that they meet; all operations, so that each is tried under faults.
 
+mod large;
+
 use crate::Family;
 use crate::client::ToClient;
 use crate::rest::Phase;
@@ -50,10 +52,12 @@ pub(crate) struct Workload {
     /// Parts of a thousand of calls that read, and that change names rather than data.
     reads: usize,
     naming: usize,
+    /// Files become striped.
+    striped: bool,
 }
 
 impl Workload {
-    pub(crate) fn new(rng: &mut Prng, root: Object) -> Workload {
+    pub(crate) fn new(rng: &mut Prng, root: Object, striped: bool) -> Workload {
         Workload {
             width: 1 + rng.below(3),
             names: 2 + rng.below(4),
@@ -67,6 +71,7 @@ impl Workload {
             large: if rng.chance(100) { 300_000 } else { 9000 },
             reads: 200 + rng.below(400),
             naming: 300 + rng.below(500),
+            striped,
         }
     }
 
@@ -216,6 +221,9 @@ impl Workload {
     }
 
     fn on_file(&mut self, rng: &mut Prng, (fid, home): Object) -> (SetId, Op, Bytes) {
+        if self.striped {
+            return self.on_large_file(rng, (fid, home));
+        }
         let none = Bytes::new();
         let offset = self.offset(rng);
         if rng.chance(self.reads) {

@@ -15,6 +15,7 @@ use crate::network::{Network, Node, Packet, Way};
 use crate::rest::{Phase, Reader};
 use crate::rng::Prng;
 use crate::store::{Store, StoreEvent, machine_of};
+use crate::stripes::Stripes;
 use crate::succession::{Successions, Turn};
 use crate::trace::{Trace, say};
 use crate::workload::Workload;
@@ -68,6 +69,7 @@ pub(crate) struct World {
     pub(crate) successions: Successions,
     pub(crate) administrator: Administrator,
     pub(crate) moves: Moves,
+    pub(crate) stripes: Stripes,
     pub(crate) history: History,
     pub(crate) ledger: Ledger,
     pub(crate) coverage: Coverage,
@@ -85,6 +87,10 @@ impl World {
         let mut state = crate::pool::draw(&mut rng, count, &config);
         let moves = Moves::draw(seed, &config);
         crate::pool::set_large(&mut state, moves.large());
+        let stripes = Stripes::draw(seed, &config);
+        if let Some(settings) = stripes.settings() {
+            crate::pool::set_stripes(&mut state, settings);
+        }
         let mut machines: Vec<Machine> = (0..count).map(|_| Machine::new(Clock::draw(&mut rng))).collect();
         for (set, brick) in state.bricks() {
             let disk = Disk::new(&mut rng, rule, config.slow_syncs, &brick.path);
@@ -97,7 +103,7 @@ impl World {
         let clients: Vec<Client> = (0..clients)
             .map(|c| {
                 let (clock, timeout) = (Clock::draw(&mut rng), rng.millis(500, 4000));
-                let work = Workload::new(&mut rng, root);
+                let work = Workload::new(&mut rng, root, stripes.settings().is_some());
                 Client::new(clock, SessionId(1000 + c as u64), timeout, work)
             })
             .collect();
@@ -123,6 +129,7 @@ impl World {
             successions: Successions::default(),
             administrator,
             moves,
+            stripes,
             coverage: Coverage::default(),
             phase: Phase::Storm,
             reader: Reader::default(),

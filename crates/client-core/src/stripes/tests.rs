@@ -169,6 +169,30 @@ fn who_keeps_data_asks_all_pieces() {
     assert_eq!(step, Step::End(Err(Errno::EIO)));
 }
 
+/// What lies in the file itself is there, once, whatever becomes of the rest.
+#[test]
+fn an_append_that_made_the_file_longer_is_not_done_again() {
+    for (size, len, parts) in [(10 * KIB, 10, 1), (63 * KIB, 2 * KIB as u32, 2)] {
+        let what = What::Write { offset: 0, len, append: 3, kill_suid: false };
+        let (mut call, _) = StripedCall::begin((file(), HOME), what, Some(&known(0)));
+        let mut step = call.answered(told(5, size));
+        if parts == 2 {
+            let Step::Ask(_, questions) = &step else { panic!("{step:?}") };
+            assert_eq!(questions[0].data, KIB as usize..2 * KIB as usize);
+            let write = Op::WritePiece { fid: fid(2, 7), generation: 5, offset: 64 * KIB };
+            assert_eq!(asked(step), [(2, write)]);
+            step = call.answered(vec![Ok(Body::Done)]);
+        }
+        assert_eq!(asked(step), [(9, Op::WritePiece { fid: file(), generation: 5, offset: size })]);
+        let end = size + u64::from(len);
+        let extend = Op::Extend { fid: file(), generation: 5, end, append: 3, kill_suid: false };
+        assert_eq!(asked(call.answered(vec![Ok(Body::Done)])), [(9, extend)]);
+        assert_eq!(asked(call.answered(vec![Err(Errno::ESTALE)])), [(9, Op::Stripes { fid: file() })]);
+        let own = if parts == 2 { KIB as u32 } else { len };
+        assert_eq!(call.answered(told(6, 7)), Step::End(Ok(Answer::Written(own, attr(7)))));
+    }
+}
+
 #[test]
 fn an_append_that_fails_lets_others_append() {
     let what = What::Write { offset: 0, len: 10, append: 3, kill_suid: false };

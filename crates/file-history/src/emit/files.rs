@@ -66,6 +66,7 @@ impl Emitter<'_> {
                 }
                 true
             }
+            Outcome::Failed(Errno::EXDEV) if self.copies_parted(n) => return Ok(()),
             Outcome::Failed(Errno::EXDEV) if matches!(ask, Ask::Copy { .. }) => {
                 // The source is gone. A server can't tell that from one of another set.
                 if let Ask::Copy { from, .. } = ask {
@@ -73,17 +74,29 @@ impl Emitter<'_> {
                 }
                 return Ok(());
             }
+            // A client that does not hold such a file open asks nobody whether it is still there.
+            Outcome::Done if matches!(ask, Ask::Read { .. }) && self.excuses.parted.contains_key(&fid) => {
+                false
+            }
             Outcome::Done | Outcome::Failed(_) => {
                 self.was_there(n, obj);
                 false
             }
         };
         if unknown {
+            self.strays(n, obj, fid, false);
             self.perhaps(n, obj, ask, &outcome);
             return Ok(());
         }
         let told = self.told_of(n, &outcome)?;
-        let asked = self.ask_of(n, obj, ask, Some(told), None);
+        if let (Ask::Read { offset, len }, Told::Data(_), Some(parted)) =
+            (&ask, &told, self.excuses.parted.get(&fid))
+        {
+            self.parted_read(n, obj, parted, (*offset, *len));
+            return Ok(());
+        }
+        let in_parts = if told == Told::Done { self.parted_write(n, obj, fid) } else { None };
+        let asked = in_parts.unwrap_or_else(|| self.ask_of(n, obj, ask, Some(told), None));
         if let Some((_, Ok((Body::Attr { attr } | Body::Written { attr, .. }, _)))) = &self.records[n].answer
         {
             if attr.fid != fid {
@@ -92,6 +105,12 @@ impl Emitter<'_> {
             self.attributes(n, attr, Behind { names: None, inode: Some(asked) })?;
         }
         Ok(())
+    }
+
+    /// Whether the copy is one between files of which one has parts on several sets: its client has to copy the data.
+    fn copies_parted(&self, n: usize) -> bool {
+        let parted = &self.excuses.parted;
+        matches!(&self.records[n].op, Op::CopyRange { from, to, .. } if parted.contains_key(from) || parted.contains_key(to))
     }
 
     /// It was done or not.
@@ -229,6 +248,11 @@ impl Emitter<'_> {
             (Op::Lseek { .. } | Op::CopyRange { .. }, Body::Offset { offset }) => Told::Offset(*offset),
             (Op::CopyRange { .. }, Body::Written { len, .. }) => Told::Offset(u64::from(*len)),
             (Op::Write { .. }, Body::Written { len, .. }) if *len as usize == r.payload.len() => Told::Done,
+            (Op::Write { fid, append: true, .. }, Body::Written { len, .. })
+                if *len as usize <= r.payload.len() && self.crosses_base(n, *fid).is_some() =>
+            {
+                Told::Done
+            }
             (Op::SetAttr { .. }, Body::Attr { .. } | Body::Done) => Told::Done,
             (Op::SetXattr { .. } | Op::RemoveXattr { .. } | Op::Fallocate { .. }, _) => Told::Done,
             _ => return self.wrong(n, "the answer is not one of this operation"),

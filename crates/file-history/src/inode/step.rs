@@ -48,6 +48,20 @@ impl Inodes {
             Ask::Write { at, data, kill_suid, torn } => {
                 is(told, &Told::Done) && self.write(inode, *at, data, *kill_suid, *torn)
             }
+            Ask::Part { at, data, torn } => {
+                inode.mtime = None;
+                if *torn {
+                    inode.content.perhaps(*at, data, self.tracked);
+                } else {
+                    inode.content.write(*at, data, self.tracked);
+                }
+                is(told, &Told::Done)
+            }
+            Ask::Grow { end, kill_suid } => {
+                let empty = Vec::new();
+                inode.size.set(|size| size.max(*end), self.tracked);
+                is(told, &Told::Done) && self.write(inode, Some(*end), &empty, *kill_suid, false)
+            }
             Ask::Read { offset, len } => {
                 matches!(told, Some(Told::Data(data)) if read(inode, *offset, *len, data))
             }
