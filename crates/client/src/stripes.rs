@@ -71,7 +71,7 @@ type Asked<'a> = (usize, &'a Question, Slice<'a>);
 impl Client {
     /// Whether the file is known to be striped.
     pub fn is_striped(&self, object: Object) -> bool {
-        self.core.striped.get(self.now(object).fid).is_some()
+        self.core.striped.any.load(Ordering::Acquire) && self.core.striped.get(self.now(object).fid).is_some()
     }
 
     /// Attributes, and a number that is another one if, with the same size and modification time, the data is another. The
