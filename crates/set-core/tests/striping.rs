@@ -200,13 +200,18 @@ fn a_file_gets_shorter_when_its_pieces_have() {
     let trimmed = the(&done(&mut rig, fenced), "trimpiece of 2");
     let synced = the(&done(&mut rig, trimmed), "fsync of 2");
     let checked = the(&done(&mut rig, synced), "checkcut of 2");
-    let cut = done(&mut rig, checked);
-    assert!(cut[0].starts_with("ask"));
-    assert_eq!(cut[1], "reply 1: attr 1.1.40 for 250 ms");
+    let shorter = the(&done(&mut rig, checked), "fsync of 1");
     assert_eq!(size(&mut rig), 5000);
     assert_eq!(ask(&mut rig, 8, 2, Op::Stripes { fid: FILE }), ["reply 2: busy"], "until that is on disk");
-    let ended = the(&cut[..1], "fsync of 1");
-    assert_eq!(end_cut(&mut rig, ended), NONE);
+    let over = done(&mut rig, shorter);
+    assert_eq!(over.last().map(String::as_str), Some("reply 1: attr 1.1.40"), "not before");
+    let over = the(&over[..1], "fsync of 1");
+    assert_eq!(
+        ask(&mut rig, 8, 2, Op::Stripes { fid: FILE }),
+        ["reply 2: busy"],
+        "until that is on disk, too"
+    );
+    assert_eq!(done(&mut rig, over), NONE);
     assert_eq!(kept(&mut rig), Some(Stripes { layout: layout(generation), cut: None }));
     let late = Op::Extend { fid: FILE, generation: 7, end: 8000, append: 0, kill_suid: false };
     assert_eq!(
@@ -305,11 +310,9 @@ fn no_piece_is_cut_unless_the_cut_is_noted() {
         at = the(&done(&mut rig, at), what);
     }
     rig.core.brick_mut().fails = Some((Errno::ENOSPC, false));
-    let cut = done(&mut rig, at);
+    let ended = the(&done(&mut rig, at), "fsync of 1");
     rig.core.brick_mut().fails = None;
-    assert_eq!(cut.last().map(String::as_str), Some("reply 1: no space left for 250 ms"));
-    let ended = the(&cut[..1], "fsync of 1");
-    done(&mut rig, ended);
+    assert_eq!(done(&mut rig, ended), ["reply 1: busy for 250 ms"]);
     assert_eq!(size(&mut rig), 9000);
     assert!(kept(&mut rig).unwrap().cut.is_some(), "whoever asks next goes on with it");
 }

@@ -162,6 +162,32 @@ fn directories_that_move() {
     reached(&stats, seeds.len(), &least);
 }
 
+/// Files grow large and have parts on several sets.
+#[test]
+fn striped_files() {
+    let faults = [&Family::FAULTS[..], &[Family::Stripes]].concat();
+    let config = Config { faults, calm: Config::PIECES_GO, ..Config::default() };
+    // Bricks gave pieces that were cut their own times, a cut waited for ever for a client that had gone, pieces were cut
+    // though there was no room to note it, an answer showed a link that was about to go, an append was done twice.
+    let found = [1000, 1001, 1084, 1089, 600_313, 602_029];
+    let seeds = [&found[..], &fresh("stripes", 9, 300)].concat();
+    let stats = runs("stripes", &seeds, &config);
+    let least = [
+        ("file striped", 2000),
+        ("striped file cut", 1500),
+        ("append fenced", 60),
+        ("cut resumed by another primary", 10),
+        ("cut begun anew", 50),
+        ("piece gone", 1000),
+        ("striped file at rest", 1000),
+    ];
+    reached(&stats, seeds.len(), &least);
+    let config = Config { power: Power::Blackout, ..config };
+    let seeds = fresh("stripes and blackouts", 10, 200);
+    let stats = runs("stripes and blackouts", &seeds, &config);
+    reached(&stats, seeds.len(), &[("file striped", 1000), ("loss of unsynced changes", 300)]);
+}
+
 /// The power of all servers fails once in each run: what was synced is there afterwards.
 #[test]
 fn blackouts() {

@@ -56,7 +56,8 @@ impl Emitter<'_> {
                 _ => self.wrong(n, &format!("the answer should be {right:?}")),
             };
         }
-        let Some(ask) = self.question(n) else { return Ok(()) };
+        let exdev = matches!(outcome, Outcome::Failed(Errno::EXDEV));
+        let Some(ask) = self.question(n).filter(|_| !(exdev && self.copies_parted(n))) else { return Ok(()) };
         let unknown = match outcome {
             Outcome::Unknown { .. } => true,
             Outcome::Failed(e @ (Errno::ESTALE | Errno::ENOENT)) => {
@@ -66,7 +67,6 @@ impl Emitter<'_> {
                 }
                 true
             }
-            Outcome::Failed(Errno::EXDEV) if self.copies_parted(n) => return Ok(()),
             Outcome::Failed(Errno::EXDEV) if matches!(ask, Ask::Copy { .. }) => {
                 // The source is gone. A server can't tell that from one of another set.
                 if let Ask::Copy { from, .. } = ask {
@@ -89,14 +89,11 @@ impl Emitter<'_> {
             return Ok(());
         }
         let told = self.told_of(n, &outcome)?;
-        if let (Ask::Read { offset, len }, Told::Data(_), Some(parted)) =
-            (&ask, &told, self.excuses.parted.get(&fid))
-        {
-            self.parted_read(n, obj, parted, (*offset, *len));
+        if self.is_parted_read(n, obj, fid, (&ask, &told)) {
             return Ok(());
         }
-        let in_parts = if told == Told::Done { self.parted_write(n, obj, fid) } else { None };
-        let asked = in_parts.unwrap_or_else(|| self.ask_of(n, obj, ask, Some(told), None));
+        let asked = self.done_in_parts(n, obj, fid, &told);
+        let asked = asked.unwrap_or_else(|| self.ask_of(n, obj, ask, Some(told), None));
         if let Some((_, Ok((Body::Attr { attr } | Body::Written { attr, .. }, _)))) = &self.records[n].answer
         {
             if attr.fid != fid {
@@ -111,6 +108,21 @@ impl Emitter<'_> {
     fn copies_parted(&self, n: usize) -> bool {
         let parted = &self.excuses.parted;
         matches!(&self.records[n].op, Op::CopyRange { from, to, .. } if parted.contains_key(from) || parted.contains_key(to))
+    }
+
+    /// A write to a file that has parts on several sets.
+    fn done_in_parts(&mut self, n: usize, obj: Obj, fid: ids::Fid, told: &Told) -> Option<usize> {
+        if *told == Told::Done { self.parted_write(n, obj, fid) } else { None }
+    }
+
+    /// A read of such a file, which is asked for in its parts.
+    fn is_parted_read(&mut self, n: usize, obj: Obj, fid: ids::Fid, (ask, told): (&Ask, &Told)) -> bool {
+        let parted = self.excuses.parted.get(&fid);
+        let (Ask::Read { offset, len }, Told::Data(_), Some(parted)) = (ask, told, parted) else {
+            return false;
+        };
+        self.parted_read(n, obj, parted, (*offset, *len));
+        true
     }
 
     /// It was done or not.
