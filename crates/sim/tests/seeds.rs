@@ -170,7 +170,7 @@ fn striped_files() {
     // Bricks gave pieces that were cut their own times, a cut waited for ever for a client that had gone, pieces were cut
     // though there was no room to note it, an answer showed a link that was about to go, an append was done twice.
     let found = [1000, 1001, 1084, 1089, 600_313, 602_029];
-    let seeds = [&found[..], &fresh("stripes", 9, 300)].concat();
+    let seeds = [&found[..], &fresh("stripes", 9, 120)].concat();
     let stats = runs("stripes", &seeds, &config);
     let least = [
         ("file striped", 2000),
@@ -183,7 +183,7 @@ fn striped_files() {
     ];
     reached(&stats, seeds.len(), &least);
     let config = Config { power: Power::Blackout, ..config };
-    let seeds = fresh("stripes and blackouts", 10, 200);
+    let seeds = fresh("stripes and blackouts", 10, 80);
     let stats = runs("stripes and blackouts", &seeds, &config);
     reached(&stats, seeds.len(), &[("file striped", 1000), ("loss of unsynced changes", 300)]);
 }
