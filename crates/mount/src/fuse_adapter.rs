@@ -170,7 +170,7 @@ impl Filesystem for FuseAdapter {
     fn lookup(&self, req: &Request<'_>, parent: u64, name: &OsStr) -> Reply<Entry> {
         let attr = self.client(req)?.lookup(self.object(parent)?, &convert::name(name)?).map_err(errno)?;
         let entry = self.entry(&attr);
-        self.settle(&entry, parent, name);
+        self.forget_other_places(&entry, parent, name);
         Ok(entry)
     }
 
@@ -219,7 +219,7 @@ impl Filesystem for FuseAdapter {
         let (mode, umask, uid, gid) = (op.mode, op.umask, req.uid, req.gid);
         let name = convert::name(op.name)?;
         let entry = self.make(req, op.parent, NewEntry { name, node: Node::Dir, mode, umask, uid, gid })?;
-        self.settle(&entry, op.parent, op.name);
+        self.forget_other_places(&entry, op.parent, op.name);
         Ok(entry)
     }
 

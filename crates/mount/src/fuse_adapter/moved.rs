@@ -15,7 +15,7 @@ const FORGETS_WITHIN: Duration = Duration::from_millis(50);
 
 impl FuseAdapter {
     /// A name was looked up: if it leads to a directory that the kernel knows elsewhere it has to forget that first.
-    pub(super) fn settle(&self, entry: &Entry, parent: u64, name: &OsStr) {
+    pub(super) fn forget_other_places(&self, entry: &Entry, parent: u64, name: &OsStr) {
         if entry.attr.mode & libc::S_IFMT == libc::S_IFDIR {
             let elsewhere = self.places.found(entry.node, parent, name);
             if let (Some((notifier, most)), false) = (self.notifier.get(), elsewhere.is_empty()) {
