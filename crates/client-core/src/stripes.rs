@@ -153,6 +153,12 @@ pub fn parts(layout: &Layout, file: Fid, range: Range<u64>) -> Vec<Part> {
     parts
 }
 
+/// All pieces are asked at the same time.
+fn ask_pieces(layout: &Layout, op: impl Fn(Fid) -> Op) -> Step {
+    let ask = |fid: &Fid| Question { set: fid.set, op: op(*fid), data: 0..0 };
+    Step::Ask(Duration::ZERO, layout.pieces.iter().map(ask).collect())
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
     Layout,
@@ -224,6 +230,10 @@ impl StripedCall {
             0 => Duration::ZERO,
             n => Duration::from_millis(1 << n.min(7)),
         };
+        self.ask_home(pause, op)
+    }
+
+    fn ask_home(&self, pause: Duration, op: Op) -> Step {
         Step::Ask(pause, vec![Question { set: self.home, op, data: 0..0 }])
     }
 
@@ -240,8 +250,7 @@ impl StripedCall {
             }
             Stage::Extend if stale && self.own.is_some() => {
                 self.stage = Stage::Landed;
-                let op = Op::Stripes { fid: self.file };
-                return Step::Ask(Duration::ZERO, vec![Question { set: self.home, op, data: 0..0 }]);
+                return self.ask_home(Duration::ZERO, Op::Stripes { fid: self.file });
             }
             _ if stale && self.stage != Stage::Landed => {
                 self.refused += 1;
@@ -282,8 +291,8 @@ impl StripedCall {
         }
     }
 
-    fn looked(&mut self, answers: Vec<Result<Body, Errno>>) -> Step {
-        let generation = self.layout.as_ref().map_or(0, |layout| layout.generation);
+    fn looked(&self, answers: Vec<Result<Body, Errno>>) -> Step {
+        let generation = self.generation();
         let attr = |answer| if let Ok(Body::Attr { attr }) = answer { Some(attr) } else { None };
         let attrs: Option<Vec<Attr>> = answers.into_iter().map(attr).collect();
         Step::End(attrs.map(|attrs| Answer::Looked(generation, attrs)).ok_or(Errno::EIO))
@@ -298,7 +307,7 @@ impl StripedCall {
                 let (fid, generation, end, kill_suid) = (self.file, layout.generation, 0, false);
                 let op = Op::Extend { fid, generation, end, append, kill_suid };
                 self.stage = Stage::Release(errno);
-                Step::Ask(Duration::ZERO, vec![Question { set: self.home, op, data: 0..0 }])
+                self.ask_home(Duration::ZERO, op)
             }
             _ => Step::End(Err(errno)),
         }
@@ -330,48 +339,52 @@ impl StripedCall {
                 let from = self.written_from(offset, append);
                 match from.checked_add(len.into()).filter(|end| i64::try_from(*end).is_ok()) {
                     None => self.fail(Errno::EFBIG),
-                    Some(end) => self.write_parts(parts(&layout, self.file, from..end), from, append > 0),
+                    Some(end) => self.write_parts(&parts(&layout, self.file, from..end), from, append > 0),
                 }
             }
             What::Allocate { mode, offset, len } => self.allocate(&layout, mode, offset, len),
             What::Seek { offset, .. } if offset >= self.size => Step::End(Err(Errno::ENXIO)),
             What::Seek { offset, whence: SEEK_DATA } => Step::End(Ok(Answer::Offset(offset))),
             What::Seek { .. } => Step::End(Ok(Answer::Offset(self.size))),
-            What::Sync => {
-                let sync = |fid: &Fid| Question { set: fid.set, op: Op::Fsync { fid: *fid }, data: 0..0 };
-                Step::Ask(Duration::ZERO, layout.pieces.iter().map(sync).collect())
-            }
-            What::Look => {
-                let op = |fid: Fid| Op::PieceAttr { fid, generation };
-                let look = |fid: &Fid| Question { set: fid.set, op: op(*fid), data: 0..0 };
-                Step::Ask(Duration::ZERO, layout.pieces.iter().map(look).collect())
-            }
+            What::Sync => ask_pieces(&layout, |fid| Op::Fsync { fid }),
+            What::Look => ask_pieces(&layout, |fid| Op::PieceAttr { fid, generation }),
         }
     }
 
-    fn write_parts(&mut self, mut parts: Vec<Part>, from: u64, appends: bool) -> Step {
-        self.own = parts.first().copied().filter(|part| appends && part.fid == self.file);
-        if self.own.is_some() {
-            parts.remove(0);
+    fn generation(&self) -> u64 {
+        self.layout.as_ref().map_or(0, |layout| layout.generation)
+    }
+
+    fn write_parts(&mut self, parts: &[Part], from: u64, appends: bool) -> Step {
+        match parts.split_first() {
+            Some((own, others)) if appends && own.fid == self.file => {
+                self.own = Some(*own);
+                if others.is_empty() { self.ask_own() } else { self.ask_writes(from, others) }
+            }
+            _ => {
+                self.own = None;
+                self.ask_writes(from, parts)
+            }
         }
-        if parts.is_empty() && self.own.is_some() {
-            return self.ask_own();
-        }
-        let generation = self.layout.as_ref().map_or(0, |layout| layout.generation);
-        let op = |part: &Part, _| Op::WritePiece { fid: part.fid, generation, offset: part.offset };
-        self.ask_parts(from, &parts, op)
     }
 
     fn ask_own(&mut self) -> Step {
         self.stage = Stage::Own;
-        let generation = self.layout.as_ref().map_or(0, |layout| layout.generation);
-        let own: Vec<Part> = self.own.into_iter().collect();
-        let op = |part: &Part, _| Op::WritePiece { fid: part.fid, generation, offset: part.offset };
-        self.ask_parts(self.size, &own, op)
+        let own = self.own;
+        self.ask_writes(self.size, own.as_slice())
+    }
+
+    fn ask_writes(&self, from: u64, parts: &[Part]) -> Step {
+        let generation = self.generation();
+        self.ask_parts(from, parts, |part, _| Op::WritePiece {
+            fid: part.fid,
+            generation,
+            offset: part.offset,
+        })
     }
 
     /// Questions about parts of an operation that begins at that position.
-    fn ask_parts(&mut self, from: u64, parts: &[Part], op: impl Fn(&Part, u32) -> Op) -> Step {
+    fn ask_parts(&self, from: u64, parts: &[Part], op: impl Fn(&Part, u32) -> Op) -> Step {
         let mut questions = Vec::new();
         for part in parts {
             // One operation has less than that.
@@ -438,8 +451,7 @@ impl StripedCall {
         let Some(layout) = &self.layout else { return self.fail(Errno::EIO) };
         self.stage = Stage::Extend;
         let (fid, generation) = (self.file, layout.generation);
-        let op = Op::Extend { fid, generation, end, append, kill_suid };
-        Step::Ask(Duration::ZERO, vec![Question { set: self.home, op, data: 0..0 }])
+        self.ask_home(Duration::ZERO, Op::Extend { fid, generation, end, append, kill_suid })
     }
 }
 

@@ -74,17 +74,14 @@ impl Client {
         self.core.striped.any.load(Ordering::Acquire) && self.core.striped.get(self.now(object).fid).is_some()
     }
 
-    /// Attributes, and a number that is another one if, with the same size and modification time, the data is another. The
+    /// Of a striped file: attributes, and a number that is another one if, with the same size and modification time, the data is another. The
     /// attributes of a striped file alone don't tell: who writes has the pieces changed first. All of it holds as long as all
-    /// sets grant.
+    /// sets grant. 0: it turns out not to be striped.
     ///
     /// # Errors
     /// As [`Client::getattr`].
     pub fn getattr_with_data(&self, object: Object) -> Result<(Attr, u64), Errno> {
         let attr = self.getattr(object)?;
-        if !self.is_striped(object) {
-            return Ok((attr, 0));
-        }
         let mut hasher = DefaultHasher::new();
         match self.striped(self.now(object), What::Look, &mut Data::Out(&[]))? {
             None => return Ok((attr, 0)),

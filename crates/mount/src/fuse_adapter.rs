@@ -175,9 +175,11 @@ impl Filesystem for FuseAdapter {
     }
 
     fn forget(&self, node: u64, count: u64) {
-        if let Some(object) = self.inodes.forget(node, count) {
+        if let Some((object, kind)) = self.inodes.forget(node, count) {
             self.client.forget(object);
-            self.places.forget(node);
+            if kind == libc::S_IFDIR {
+                self.places.forget(node);
+            }
         }
     }
 

@@ -83,8 +83,8 @@ impl Inodes {
         node
     }
 
-    /// The kernel gives references back; the object, if it was the last one.
-    pub(crate) fn forget(&self, node: u64, count: u64) -> Option<Object> {
+    /// The kernel gives references back; the object and its type bits, if it was the last one.
+    pub(crate) fn forget(&self, node: u64, count: u64) -> Option<(Object, u32)> {
         if node == fuse::ROOT {
             return None;
         }
@@ -94,7 +94,7 @@ impl Inodes {
         if n.references > 0 {
             return None;
         }
-        shard.remove(&node).map(|n| n.object)
+        shard.remove(&node).map(|n| (n.object, n.kind))
     }
 
     /// The object was just made here. Nobody else changes anything before `alone`: so long it has only the extended

@@ -78,9 +78,11 @@ impl SetRoom {
     }
 }
 
-/// How busy the least busy set is.
-fn least_busy(sets: &[SetRoom]) -> u8 {
-    sets.iter().filter(|s| s.is_candidate()).map(|s| s.busy.min(100)).min().unwrap_or(0)
+/// The sets that may get something new, and the room of each that counts.
+fn shares(sets: &[SetRoom]) -> Vec<(SetId, u64)> {
+    let candidates = || sets.iter().filter(|s| s.is_candidate());
+    let least = candidates().map(|s| s.busy.min(100)).min().unwrap_or(0);
+    candidates().map(|s| (s.set, s.share(least))).collect()
 }
 
 /// The set that files of `own` move to, so that sets become alike: the emptiest, if it is clearly emptier. And how many bytes
@@ -152,15 +154,14 @@ pub fn choose(parent: &Parent, sets: &[SetRoom], turn: u64) -> Option<SetId> {
     if !is_spread(parent.depth, parent.subdirectories) && !is_to_be_left(parent.set, sets) {
         return None;
     }
-    let candidates = || sets.iter().filter(|s| s.is_candidate());
-    let least = least_busy(sets);
-    let all: u128 = candidates().map(|s| u128::from(s.share(least))).sum();
+    let shares = shares(sets);
+    let all: u128 = shares.iter().map(|(_, share)| u128::from(*share)).sum();
     // A point on a line on which each set has a stretch as long as its room.
     let mut point = (u128::from(turn.wrapping_mul(GOLDEN)) * all.min(u64::MAX.into())) >> 64;
     let mut last = None;
-    for s in candidates() {
-        last = Some(s.set);
-        match point.checked_sub(u128::from(s.share(least))) {
+    for (set, share) in shares {
+        last = Some(set);
+        match point.checked_sub(u128::from(share)) {
             Some(rest) => point = rest,
             None => break,
         }
@@ -180,13 +181,12 @@ pub struct Turns(BTreeMap<SetId, i64>);
 impl Turns {
     /// The set for one more file, in whose directory's set that is decided. `None`: no set has room.
     pub fn next(&mut self, own: SetId, sets: &[SetRoom]) -> Option<SetId> {
-        let candidates = || sets.iter().filter(|s| s.is_candidate());
-        let least = least_busy(sets);
-        let all: u128 = candidates().map(|s| u128::from(s.share(least))).sum();
-        self.0.retain(|set, _| candidates().any(|s| s.set == *set));
-        for s in candidates() {
-            let earned = (u128::from(s.share(least)) << 32).checked_div(all).unwrap_or(0);
-            *self.0.entry(s.set).or_default() += i64::try_from(earned).unwrap_or(TURN);
+        let shares = shares(sets);
+        let all: u128 = shares.iter().map(|(_, share)| u128::from(*share)).sum();
+        self.0.retain(|set, _| shares.iter().any(|(s, _)| s == set));
+        for (set, share) in shares {
+            let earned = (u128::from(share) << 32).checked_div(all).unwrap_or(0);
+            *self.0.entry(set).or_default() += i64::try_from(earned).unwrap_or(TURN);
         }
         // The own set first: a file that stays costs nothing. Those that decide for other directories begin elsewhere.
         let after = |set: &SetId| set.0.wrapping_sub(own.0);

@@ -66,21 +66,22 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                     self.serve_data(cx, fid, offset, len.min(IO_MAX), request.to);
                     return None;
                 }
-                (fid, answer)
+                (fid, answer.map(|()| Body::Done))
             }
             Op::PieceAttr { fid, generation } => {
                 let answer = check_generation(&mut self.brick, fid, generation);
-                let attr = answer.and_then(|()| self.brick.attr(fid));
-                let told = attr.map(|attr| (Body::Attr { attr }, Bytes::new()));
-                self.reply_when_committed(cx, request.to, [fid].into(), told);
-                return None;
+                (fid, answer.and_then(|()| self.brick.attr(fid)).map(|attr| Body::Attr { attr }))
             }
-            Op::CheckCut { fid, generation, end } => (fid, check_cut(&mut self.brick, fid, generation, end)),
-            Op::CheckPiece { file, piece } if self.striping.makes(piece) => (file, Ok(())),
-            Op::CheckPiece { file, piece } => (file, check_piece(&mut self.brick, file, piece)),
+            Op::CheckCut { fid, generation, end } => {
+                (fid, check_cut(&mut self.brick, fid, generation, end).map(|()| Body::Done))
+            }
+            Op::CheckPiece { file, piece } if self.striping.makes(piece) => (file, Ok(Body::Done)),
+            Op::CheckPiece { file, piece } => {
+                (file, check_piece(&mut self.brick, file, piece).map(|()| Body::Done))
+            }
             _ => return Some(request),
         };
-        let answer = answer.map(|()| (Body::Done, Bytes::new()));
+        let answer = answer.map(|body| (body, Bytes::new()));
         self.reply_when_committed(cx, request.to, [fid].into(), answer);
         None
     }

@@ -93,6 +93,18 @@ fn ask(rig: &mut Rig, session: u64, seq: u64, op: Op) -> Vec<String> {
     rig.ask_as(session, seq, op).into_iter().map(|l| l.trim_end_matches(" for 250 ms").to_owned()).collect()
 }
 
+/// The note is on disk; all that is asked of the piece, up to its last question.
+fn cut_pieces(rig: &mut Rig, noted: u64) -> u64 {
+    let steps = ["fencepiece of 2", "trimpiece of 2", "fsync of 2", "checkcut of 2"];
+    steps.into_iter().fold(noted, |at, what| the(&done(rig, at), what))
+}
+
+/// Likewise, and then the file is shorter, which is being brought to disk.
+fn shorten(rig: &mut Rig, noted: u64) -> u64 {
+    let checked = cut_pieces(rig, noted);
+    the(&done(rig, checked), "fsync of 1")
+}
+
 /// The cut's last steps: the file is shorter, on disk, and so is that the cut is over.
 fn end_cut(rig: &mut Rig, shorter: u64) -> Vec<String> {
     let over = done(rig, shorter);
@@ -196,11 +208,7 @@ fn a_file_gets_shorter_when_its_pieces_have() {
     for op in [Op::Stripes { fid: FILE }, Op::Append { fid: FILE, ticket: 1 }, resize(1), resize(20_000)] {
         assert_eq!(ask(&mut rig, 8, 1, op), ["reply 1: busy"]);
     }
-    let fenced = the(&done(&mut rig, marked), "fencepiece of 2");
-    let trimmed = the(&done(&mut rig, fenced), "trimpiece of 2");
-    let synced = the(&done(&mut rig, trimmed), "fsync of 2");
-    let checked = the(&done(&mut rig, synced), "checkcut of 2");
-    let shorter = the(&done(&mut rig, checked), "fsync of 1");
+    let shorter = shorten(&mut rig, marked);
     assert_eq!(size(&mut rig), 5000);
     assert_eq!(ask(&mut rig, 8, 2, Op::Stripes { fid: FILE }), ["reply 2: busy"], "until that is on disk");
     let over = done(&mut rig, shorter);
@@ -236,14 +244,12 @@ fn a_cut_that_was_not_confirmed_begins_anew() {
     // Whoever asks next; the request itself comes again.
     let again = ask(&mut rig, 8, 1, Op::Stripes { fid: FILE });
     assert_eq!(again.last().map(String::as_str), Some("reply 1: busy"));
-    let mut at = the(&again[..1], "fsync of 1");
+    let at = the(&again[..1], "fsync of 1");
     let second = kept(&mut rig).unwrap().cut.unwrap();
     assert!(second.generation > first.generation);
     assert_eq!((second.end, &second.then), (first.end, &first.then));
-    for what in ["fencepiece of 2", "trimpiece of 2", "fsync of 2", "checkcut of 2", "fsync of 1"] {
-        at = the(&done(&mut rig, at), what);
-    }
-    assert_eq!((end_cut(&mut rig, at), size(&mut rig)), (Vec::new(), 5000));
+    let shorter = shorten(&mut rig, at);
+    assert_eq!((end_cut(&mut rig, shorter), size(&mut rig)), (Vec::new(), 5000));
     assert_eq!(ask(&mut rig, 9, 1, resize(5000)), ["reply 1: attr 1.1.40"], "it is done, and not done again");
     assert_eq!(kept(&mut rig).unwrap().cut, None);
 }
@@ -257,11 +263,9 @@ fn a_new_primary_ends_the_cut() {
     let then = Some(wire::stripes::CutBy { op, set });
     let cut = Some(Cut { generation: 8, end: 5000, then });
     rig.core.brick_mut().beside.insert((FILE, STRIPES), Stripes { layout: layout(7), cut }.encode());
-    let mut at = the(&ask(&mut rig, 8, 1, Op::Stripes { fid: FILE })[..1], "fsync of 1");
-    for what in ["fencepiece of 2", "trimpiece of 2", "fsync of 2", "checkcut of 2", "fsync of 1"] {
-        at = the(&done(&mut rig, at), what);
-    }
-    end_cut(&mut rig, at);
+    let at = the(&ask(&mut rig, 8, 1, Op::Stripes { fid: FILE })[..1], "fsync of 1");
+    let shorter = shorten(&mut rig, at);
+    end_cut(&mut rig, shorter);
     assert_eq!((size(&mut rig), kept(&mut rig).unwrap().cut), (5000, None));
     assert_eq!(ask(&mut rig, 9, 1, resize(5000)), ["reply 1: attr 1.1.40"], "as an answer that was lost");
 }
@@ -284,13 +288,11 @@ fn a_cut_ends_whose_client_waits_no_more() {
         let (payload, session) = (Bytes::new(), SessionId(9));
         let request = Request { call, payload, to: To(2), session, user: None, beneath: None };
         rig.step(Input::Request(request));
-        let mut at = the(&ask(&mut rig, 8, 1, Op::Stripes { fid: FILE })[..1], "fsync of 1");
+        let at = the(&ask(&mut rig, 8, 1, Op::Stripes { fid: FILE })[..1], "fsync of 1");
         let changes = rig.core.brick_mut().journal.len();
-        for what in ["fencepiece of 2", "trimpiece of 2", "fsync of 2", "checkcut of 2", "fsync of 1"] {
-            at = the(&done(&mut rig, at), what);
-        }
+        let shorter = shorten(&mut rig, at);
         assert_eq!(rig.core.brick_mut().journal.len() - changes, usize::from(!is_done));
-        end_cut(&mut rig, at);
+        end_cut(&mut rig, shorter);
         assert_eq!((size(&mut rig), kept(&mut rig).unwrap().cut), (5000, None));
     }
 }
@@ -305,12 +307,10 @@ fn no_piece_is_cut_unless_the_cut_is_noted() {
     assert_eq!(done(&mut rig, marked), ["reply 1: busy for 250 ms"]);
     assert_eq!((size(&mut rig), kept(&mut rig)), (9000, Some(Stripes { layout: layout(7), cut: None })));
     // It is not over unless the file is shorter, either.
-    let mut at = the(&ask(&mut rig, 9, 1, resize(5000)), "fsync of 1");
-    for what in ["fencepiece of 2", "trimpiece of 2", "fsync of 2", "checkcut of 2"] {
-        at = the(&done(&mut rig, at), what);
-    }
+    let at = the(&ask(&mut rig, 9, 1, resize(5000)), "fsync of 1");
+    let checked = cut_pieces(&mut rig, at);
     rig.core.brick_mut().fails = Some((Errno::ENOSPC, false));
-    let ended = the(&done(&mut rig, at), "fsync of 1");
+    let ended = the(&done(&mut rig, checked), "fsync of 1");
     rig.core.brick_mut().fails = None;
     assert_eq!(done(&mut rig, ended), ["reply 1: busy for 250 ms"]);
     assert_eq!(size(&mut rig), 9000);
@@ -333,11 +333,9 @@ fn a_striped_file_that_is_gone_is_as_gone_as_any() {
 fn a_file_does_not_grow_while_somebody_appends() {
     let mut rig = striped();
     let append = |ticket| Op::Append { fid: FILE, ticket };
-    let mut at = the(&ask(&mut rig, 8, 1, append(1))[..1], "fsync of 1");
-    for what in ["fencepiece of 2", "trimpiece of 2", "fsync of 2", "checkcut of 2", "fsync of 1"] {
-        at = the(&done(&mut rig, at), what);
-    }
-    end_cut(&mut rig, at);
+    let at = the(&ask(&mut rig, 8, 1, append(1))[..1], "fsync of 1");
+    let shorter = shorten(&mut rig, at);
+    end_cut(&mut rig, shorter);
     let generation = kept(&mut rig).unwrap().layout.generation;
     assert!(ask(&mut rig, 8, 2, append(1))[0].starts_with("reply 2: stripes"));
     let write = Op::WritePiece { fid: FILE, generation, offset: 9001 };
@@ -356,11 +354,9 @@ fn a_file_does_not_grow_while_somebody_appends() {
 fn one_appends_at_a_time() {
     let mut rig = striped();
     let append = |ticket| Op::Append { fid: FILE, ticket };
-    let mut at = the(&ask(&mut rig, 8, 1, append(1))[..1], "fsync of 1");
-    for what in ["fencepiece of 2", "trimpiece of 2", "fsync of 2", "checkcut of 2", "fsync of 1"] {
-        at = the(&done(&mut rig, at), what);
-    }
-    assert_eq!(end_cut(&mut rig, at), NONE);
+    let at = the(&ask(&mut rig, 8, 1, append(1))[..1], "fsync of 1");
+    let shorter = shorten(&mut rig, at);
+    assert_eq!(end_cut(&mut rig, shorter), NONE);
     assert_eq!(size(&mut rig), 9000, "nothing is cut off");
     assert!(ask(&mut rig, 8, 2, append(1))[0].starts_with("reply 2: stripes"));
     assert_eq!(ask(&mut rig, 7, 1, append(1)), ["reply 1: busy"]);

@@ -4,8 +4,8 @@
 //! rebalance in `rebalance`.
 
 use crate::adopt::is_sound;
-use crate::drain::drain_set;
-use crate::grow::{place, words};
+use crate::drain::{await_out, drain_set};
+use crate::grow::words;
 use crate::harness::{Disk, Mounted, Pool, eventually, files};
 use serde_json::Value;
 use std::fs::{self, File, OpenOptions};
@@ -167,11 +167,7 @@ fn programs_rename_write_and_add_files_that_move() {
         (drain_set(&pool, &[gone], "status")["moved"]["files"].as_u64()? >= 2 * FILES as u64).then_some(())
     });
     drain_set(&pool, &[gone], "force");
-    let old = pool.servers[gone.0].brick(gone.1);
-    eventually("the old brick is out of the volume", || {
-        let status = pool.status("v");
-        status["bricks"].as_array()?.iter().all(|b| place(b) != old).then_some(())
-    });
+    await_out(&pool, &[pool.servers[gone.0].brick(gone.1)]);
     fs::remove_dir_all(pool.servers[gone.0].path(gone.1)).unwrap();
     let bricks: Vec<PathBuf> = pool.status("v")["bricks"].as_array().unwrap().iter().map(path).collect();
     programs.end();

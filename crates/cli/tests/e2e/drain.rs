@@ -37,6 +37,13 @@ fn bricks(pool: &Pool) -> Vec<String> {
     all.map(place).collect()
 }
 
+/// Waits until the volume is without these bricks.
+pub(crate) fn await_out(pool: &Pool, old: &[String]) {
+    eventually("the old bricks are out of the volume", || {
+        bricks(pool).iter().all(|b| !old.contains(b)).then_some(())
+    });
+}
+
 /// Whether no file of a brick holds anything, those whose names are all in directories of other sets included.
 fn holds_nothing(brick: &Path) -> bool {
     let trees = [brick.to_path_buf(), brick.join(".mortar/limbo")].map(|top| files::brick_tree(&top));
@@ -96,9 +103,7 @@ fn a_set_leaves_a_volume_in_use() {
     open[0].write_all_at(b"still here", 0).unwrap();
     pool.start(2);
     let old: Vec<String> = ALL[..2].iter().map(|(s, b)| pool.servers[*s].brick(b)).collect();
-    eventually("the old bricks are out of the volume", || {
-        bricks(&pool).iter().all(|b| !old.contains(b)).then_some(())
-    });
+    await_out(&pool, &old);
     pool.wait_in_sync();
     for path in &paths[..2] {
         fs::remove_dir_all(path).unwrap();

@@ -1,8 +1,9 @@
 //! Files whose data lies on several sets (docs/design/0029).
 
 use crate::adopt::is_sound;
-use crate::drain::drain_set;
-use crate::grow::{place, words};
+use crate::drain::{await_out, drain_set};
+use crate::faults::all_in_sync;
+use crate::grow::words;
 use crate::harness::{Disk, Mounted, Pool, eventually, eventually_within, files};
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -36,14 +37,6 @@ fn striped(pool: &Pool) -> Vec<PathBuf> {
         bricks.iter().all(|b| b["online"] == true && b["role"] == "primary").then_some(())
     });
     pool.paths(&BRICKS)
-}
-
-fn all_in_sync(pool: &Pool) {
-    eventually("all bricks are in sync", || {
-        let status = pool.status("v");
-        let bricks = status["bricks"].as_array()?;
-        bricks.iter().all(|b| b["in_sync"] == true && b["online"] == true).then_some(())
-    });
 }
 
 fn is_like(mount: &Mounted, name: &str, content: &[u8]) {
@@ -186,11 +179,7 @@ fn change_shape(pool: &Pool) {
         (drain_set(pool, &BRICKS[1..2], "status")["moved"]["none_can_move"] == true).then_some(())
     });
     drain_set(pool, &BRICKS[1..2], "commit");
-    let old = pool.servers[1].brick("b");
-    eventually("the set is out of the volume", || {
-        let status = pool.status("v");
-        status["bricks"].as_array()?.iter().all(|b| place(b) != old).then_some(())
-    });
+    await_out(pool, &[pool.servers[1].brick("b")]);
     all_in_sync(pool);
 }
 

@@ -102,9 +102,12 @@ impl FuseAdapter {
     /// What the kernel is told that asks for a node's attributes.
     pub(super) fn look(&self, client: &Client, node: u64, object: Object) -> Result<AttrReply, wire::Errno> {
         // Without pages it does not matter how new they are.
-        let opened = self.inodes.pages(node, |p| p.is_opened()).unwrap_or(false);
-        let (attr, data) =
-            if opened { client.getattr_with_data(object)? } else { (client.getattr(object)?, 0) };
+        let opened = || self.inodes.pages(node, |p| p.is_opened()).unwrap_or(false);
+        let (attr, data) = if client.is_striped(object) && opened() {
+            client.getattr_with_data(object)?
+        } else {
+            (client.getattr(object)?, 0)
+        };
         let (until, now, version) = (client::grant::until(), Instant::now(), Version::new(&attr, data));
         let until = if data == 0 { self.kept_until(object, until) } else { until };
         let due = self.inodes.pages(node, |p| p.look(version, until, now)).unwrap_or(Due::Nothing);
@@ -113,15 +116,14 @@ impl FuseAdapter {
 
     /// What it is told that has changed them. `cut`: the length, too.
     pub(super) fn changed_reply(&self, node: u64, attr: &Attr, cut: bool) -> AttrReply {
-        let due = self.changed(node, attr, cut);
-        let until = self.kept_until(Object::from(attr), client::grant::until());
+        let (due, until) = self.changed(node, attr, cut);
         self.attr_reply(node, attr, (attr.into(), until), due)
     }
 
-    /// A program of this mount has changed a file.
-    pub(super) fn changed(&self, node: u64, attr: &Attr, cut: bool) -> Due {
+    /// A program of this mount has changed a file. Until when the kernel may keep the attributes comes with it.
+    pub(super) fn changed(&self, node: u64, attr: &Attr, cut: bool) -> (Due, Option<Instant>) {
         let (until, now) = (self.kept_until(Object::from(attr), client::grant::until()), Instant::now());
         let due = self.inodes.pages(node, |p| p.changed(attr.into(), until, now, cut));
-        due.unwrap_or(Due::Nothing)
+        (due.unwrap_or(Due::Nothing), until)
     }
 }
