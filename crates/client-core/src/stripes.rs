@@ -273,7 +273,7 @@ impl StripedCall {
                 (self.layout, self.size) = (Some(layout), attr.size);
                 self.go()
             }
-            (Stage::Landed, Some(Ok(Body::Stripes { layout, attr }))) => {
+            (Stage::Landed, Some(Ok(Body::Stripes { layout, attr }))) if layout.is_sound() => {
                 (self.layout, self.size) = (Some(layout), attr.size);
                 let len = self.own.map_or(0, |own| own.len);
                 Step::End(u32::try_from(len).map(|len| Answer::Written(len, attr)).map_err(|_| Errno::EIO))

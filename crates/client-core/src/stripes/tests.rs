@@ -193,6 +193,24 @@ fn an_append_that_made_the_file_longer_is_not_done_again() {
     }
 }
 
+/// By a unit of no bytes nobody could tell where anything lies: what a server says of a layout is looked at whenever it says it.
+#[test]
+fn a_layout_that_says_nothing_is_not_kept() {
+    let nonsense = || {
+        let layout = Layout { unit: 0, ..layout(3, 64 * KIB) };
+        vec![Ok(Body::Stripes { layout, attr: attr(200 * KIB) })]
+    };
+    let what = What::Write { offset: 0, len: 10, append: 3, kill_suid: false };
+    let (mut call, _) = StripedCall::begin((file(), HOME), what, Some(&known(0)));
+    assert_eq!(call.answered(nonsense()), Step::End(Err(Errno::EIO)));
+    let (mut call, _) = StripedCall::begin((file(), HOME), what, Some(&known(0)));
+    call.answered(told(5, 10 * KIB));
+    call.answered(vec![Ok(Body::Done)]);
+    call.answered(vec![Err(Errno::ESTALE)]);
+    assert_eq!(call.answered(nonsense()), Step::End(Err(Errno::EIO)));
+    assert!(call.learnt().is_some_and(|(layout, _)| layout.is_sound()));
+}
+
 #[test]
 fn an_append_that_fails_lets_others_append() {
     let what = What::Write { offset: 0, len: 10, append: 3, kill_suid: false };
