@@ -160,6 +160,7 @@ impl Brick {
         open.set_tag(&tag)?;
         let Some(node) = self.nodes.peek(fid) else { return Ok(()) };
         node.is_written();
+        self.read_pages.note_written(fid);
         if tag != *node.tag() {
             self.nodes.keeps_mark(fid);
         }

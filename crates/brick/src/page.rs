@@ -13,6 +13,7 @@ use disk_format::Tag;
 use file_system::File;
 use ids::Fid;
 use namespace::Entry;
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 use wire::Errno;
 use wire::peer::Stamp;
@@ -29,9 +30,16 @@ struct Seen {
     stat: Stat,
 }
 
+/// How many objects are written out at most before what jobs read meanwhile is given up.
+const MAX_WRITTEN: usize = 4096;
+
 /// What jobs have read and the brick has not taken over.
 #[derive(Default)]
-pub(crate) struct ReadPages(Vec<ReadPage>);
+pub(crate) struct ReadPages {
+    waiting: Vec<ReadPage>,
+    /// Objects whose times and tags were written since the first of them was begun: a job may have read what they were before.
+    written: HashSet<Fid>,
+}
 
 /// A page that a job reads.
 struct ReadPage {
@@ -44,7 +52,33 @@ struct ReadPage {
 impl ReadPages {
     /// What is read now may change without a record: it is not taken over.
     pub(crate) fn forget(&mut self) {
-        self.0.clear();
+        *self = ReadPages::default();
+    }
+
+    /// The object's times and tag, which waited in memory, are written.
+    pub(crate) fn note_written(&mut self, fid: Fid) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        self.written.insert(fid);
+        if self.written.len() > MAX_WRITTEN {
+            self.forget();
+        }
+    }
+
+    /// Forgets jobs that were given up, were begun before the brick's last change, or whose results were taken.
+    fn drop_old(&mut self, now: &Stamp) {
+        self.waiting.retain(|page| {
+            page.at == *now && Arc::strong_count(&page.seen) + usize::from(locked(&page.seen).is_some()) > 1
+        });
+        if self.waiting.is_empty() {
+            self.written.clear();
+        }
+    }
+
+    /// Whether what was read of the object is what there is.
+    fn believes(&self, fid: Fid) -> bool {
+        !self.waiting.is_empty() && !self.written.contains(&fid)
     }
 }
 
@@ -111,31 +145,27 @@ impl Brick {
         let open = self.open_dir(dir).ok()?;
         let copy = self.copy_of_folder(dir).ok()?.map(|copy| copy.share());
         let seen = Arc::default();
-        if plus && !self.stale.is_set() && self.read_pages.0.len() < MAX_JOBS {
-            let at = self.journal.last();
-            self.read_pages.0.push(ReadPage { dir, at, seen: Arc::clone(&seen) });
+        let waiting = &mut self.read_pages.waiting;
+        if plus && !self.stale.is_set() && waiting.len() < MAX_JOBS {
+            waiting.push(ReadPage { dir, at: self.journal.last(), seen: Arc::clone(&seen) });
         }
         Some(PageJob { dir: open.share(), copy, names, index: plus.then(|| self.index.share()), seen })
     }
 
     /// Takes over what jobs have read of a directory.
     pub(crate) fn take_read_pages(&mut self, dir: Fid) -> Result<(), Errno> {
-        if self.read_pages.0.is_empty() {
+        if self.read_pages.waiting.is_empty() {
             return Ok(());
         }
         let now = self.journal.last();
-        // Jobs that were given up leave nothing.
-        self.read_pages.0.retain(|page| {
-            page.at == now && Arc::strong_count(&page.seen) + usize::from(locked(&page.seen).is_some()) > 1
-        });
-        let mut taken = Vec::new();
-        self.read_pages.0.retain(|page| {
-            let seen = if page.dir == dir { locked(&page.seen).take() } else { None };
-            let waits = seen.is_none();
-            taken.extend(seen.into_iter().flatten());
-            waits
-        });
+        self.read_pages.drop_old(&now);
+        let of_dir = self.read_pages.waiting.iter().filter(|page| page.dir == dir);
+        let taken: Vec<Seen> = of_dir.filter_map(|page| locked(&page.seen).take()).flatten().collect();
         for Seen { name, tag, stat } in taken {
+            // What is kept may make others leave the memory, which are written then.
+            if !self.read_pages.believes(tag.fid) {
+                continue;
+            }
             // A stub that was removed and made again has the fid that it had: where it is now is not known.
             if tag.stub_kind().is_some() || (dir.is_names() && tag.home != self.identity.set) {
                 continue;
@@ -148,6 +178,7 @@ impl Brick {
                 self.names.note(dir, &name, Some(entry));
             }
         }
+        self.read_pages.drop_old(&now);
         Ok(())
     }
 }

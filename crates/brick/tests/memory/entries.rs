@@ -555,35 +555,3 @@ fn what_went_before_a_crash_leaves_the_index() {
         assert_eq!(disk.problems(), [], "seed {seed}");
     }
 }
-
-/// What another thread has read of a page is out of date if something was changed meanwhile, although that has left the
-/// memory again.
-#[test]
-fn what_was_read_of_a_page_before_a_change_is_not_believed() {
-    for changed in [false, true] {
-        let mut disk = Disk::new(1, CrashRule::Ordered);
-        let mut s = Set::new(vec![disk.open().unwrap()]);
-        let d = s.dir(ROOT, "d");
-        let files: Vec<Fid> = (0..12).map(|n| s.file(d, &format!("f{n}"))).collect();
-        let others: Vec<Fid> = (0..20).map(|n| s.file(ROOT, &format!("f{n}"))).collect();
-        // The few that memory keeps are the last.
-        let last = s.bricks[0].readdir(d, 0, true, 64 << 10).unwrap().0.last().unwrap().fid;
-        s.bricks.pop().unwrap().close().unwrap();
-        let mut s = Set::new(vec![disk.open().unwrap()]);
-        let job = s.bricks[0].begin_page(d, 0, true, 64 << 10).expect("nothing is in memory");
-        assert_eq!(job.many(), files.len());
-        job.run();
-        if changed {
-            for fid in files {
-                let set = wire::op::SetAttr { mode: Some(0o600), ..set_attr() };
-                s.run(&Op::SetAttr { fid, set }, b"").unwrap();
-            }
-        }
-        let b = &mut s.bricks[0];
-        b.flush_attrs().unwrap();
-        assert!(others.iter().all(|fid| b.attr(*fid).is_ok()));
-        assert!(!b.readdir(d, 0, true, 300).unwrap().1);
-        let mode = if changed { 0o600 } else { 0o644 };
-        assert_eq!(b.attr(last).unwrap().mode & 0o777, mode, "changed: {changed}");
-    }
-}

@@ -12,6 +12,7 @@ mod entries;
 mod failed;
 mod life;
 mod marks;
+mod pages;
 mod segments;
 mod stubs;
 mod synced;
