@@ -178,6 +178,10 @@ impl set_core::LocalBrick for Brick {
         Brick::are_names_at(self, folder, path, name)
     }
 
+    fn waits_for_its_path(&mut self, dir: Fid) -> bool {
+        Brick::waits_for_its_path(self, dir).unwrap_or(false)
+    }
+
     fn validate(&mut self, change: &Change) -> Result<(), Errno> {
         Brick::validate(self, change)
     }

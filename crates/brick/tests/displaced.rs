@@ -88,6 +88,29 @@ fn what_lies_above_is_known_up_to_an_entry_of_another_set() {
     assert_eq!(above(&mut b, far), Ok(wanted), "its entry is ours");
 }
 
+/// A directory that found its name taken waits for its path in lost+found, and comes there when somebody tells it. One that a
+/// transaction has marked waits for that.
+#[test]
+fn a_directory_in_lost_and_found_waits_for_its_path() {
+    let t = temp();
+    let mut b = placed_brick(t.path(), 1);
+    let (marked, before) = (Change::PrepareRmdir { fid: ours(10) }, history());
+    assert_eq!(before.last(), Some(&marked));
+    applied(&mut b, &before[..before.len() - 1]);
+    let waits = |b: &mut Brick, n| set_core::LocalBrick::waits_for_its_path(b, ours(n));
+    assert!(waits(&mut b, 10));
+    applied(&mut b, &[marked]);
+    assert!(!waits(&mut b, 10), "marked");
+    applied(&mut b, &[keep(ours(10))]);
+    assert!(waits(&mut b, 10));
+    assert!([2, 5, 6, 7, 99].iter().all(|n| !waits(&mut b, *n)), "marked, in its place, or not there");
+    assert!(!set_core::LocalBrick::waits_for_its_path(&mut b, Fid::root(THEIRS)));
+    let path = vec![Ancestor { fid: TOP, name: name("top"), home: THEIRS }];
+    applied(&mut b, &[Change::Relocate { fid: ours(10), path, name: name("new") }]);
+    assert!(!waits(&mut b, 10));
+    assert!(t.path().join("b1/top/new").is_dir());
+}
+
 /// A directory of ours hangs beneath a copy that it does not belong to any more: the copy's entry moves into it.
 #[test]
 fn a_directory_moves_into_one_that_hangs_beneath_it_here_only() {

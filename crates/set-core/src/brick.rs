@@ -137,6 +137,9 @@ pub trait LocalBrick: namespace::TreeState + replica::healing::HealTarget {
     /// Whether all names of a folder lie at that path, as far as the brick can tell: from the root down to the directory above
     /// theirs, and their directory's name there.
     fn are_names_at(&mut self, folder: Fid, path: &[Ancestor], name: &Name) -> Result<bool, Errno>;
+    /// Whether it is a directory of this set that lies in lost+found, whose entry is another set's, and which no transaction has
+    /// marked: nobody told where it is to lie.
+    fn waits_for_its_path(&mut self, dir: Fid) -> bool;
 
     /// Whether the change fits the tree and the file system's limits.
     fn validate(&mut self, change: &Change) -> Result<(), Errno>;

@@ -86,7 +86,7 @@ pub(crate) enum Later {
     /// Drop a nameless file, if nobody holds it.
     DropOrphan(Fid),
     /// Names in a directory of another set are to lie at its path.
-    PlaceNames(crate::far_names::PathToNames),
+    PutAtPath(crate::far_names::PathTo),
     /// Tell another set where its directory hangs that was renamed here.
     TellPlace(Fid),
     /// Tell the others of an object that may not be what the journal made of it, in the turn that began then.
@@ -349,7 +349,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Some(Next::Failed(purpose, e)) => self.on_worked(cx, purpose, Err(e)),
             None => match self.later.pop_front() {
                 Some(Later::DropOrphan(fid)) => self.drop_orphan(cx, fid),
-                Some(Later::PlaceNames(place)) => self.place_names(cx, place),
+                Some(Later::PutAtPath(place)) => self.put_at_path(cx, place),
                 Some(Later::TellPlace(fid)) => self.send_place(cx, fid),
                 Some(Later::Announce(begun)) => self.announce_one(cx, begun),
                 Some(Later::Flush(begun)) => self.flush_on(cx, begun),

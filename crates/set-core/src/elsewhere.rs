@@ -11,7 +11,7 @@ use crate::beneath::AboveAsked;
 use crate::brick::LocalBrick;
 use crate::change::Ask;
 use crate::core::{Cx, SetCore};
-use crate::far_names::{PathAsked, PathToNames};
+use crate::far_names::{PathAsked, PathTo};
 use crate::io::{Output, ReplyTo};
 use crate::joint::{Joint, Participant};
 use crate::leaving::Telling;
@@ -107,7 +107,7 @@ pub(crate) enum Asking<R> {
     /// Which entries lead to the directory for which this set has a folder of names.
     Path(Box<PathAsked>),
     /// This set, to have the copy of it on disk.
-    CopyOnDisk(Box<PathToNames>),
+    CopyOnDisk(Box<PathTo>),
     /// A piece's set, in the job of that number, about that piece.
     Piece(u64, usize),
     /// This set, in that job.

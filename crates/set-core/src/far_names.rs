@@ -1,9 +1,10 @@
-//! Names that files of this set have in directories of other sets lie at those directories' paths on this set's bricks
-//! (docs/design/0016, "Names at their paths").
+//! What lies on this set's bricks at a path that other sets know: names that files of this set have in directories of other
+//! sets (docs/design/0016, "Names at their paths"), and directories of this set whose entry another set has and which nobody
+//! told where they are, so they wait in lost+found (docs/design/0019).
 //!
-//! What a path is, the sets above know. The primary asks them, one folder of names after the other, those first that got a
-//! name just now, and has the copies of directories moved that lie elsewhere. Only how bricks read to people depends on it:
-//! what fails is tried in the next pass, and nothing of it is written down.
+//! The primary asks the sets above, one folder of names or directory after the other, those folders first that got a name just
+//! now, and has what lies elsewhere moved. Only how bricks read to people depends on it: what fails is tried in the next pass,
+//! and nothing of it is written down.
 
 use crate::brick::LocalBrick;
 use crate::core::{Cx, Later, Purpose, SetCore};
@@ -21,7 +22,7 @@ use wire::{Body, Change, Errno, Fail, Name, Op};
 /// Between two passes over all folders; after one that found something to move, once, a shorter time.
 const REST: Duration = Duration::from_secs(10);
 const SHORT_REST: Duration = Duration::from_secs(2);
-/// Folders that are looked at in a second.
+/// Folders and directories that are looked at in a second.
 const A_SECOND: u32 = 20;
 /// Folders that got names and are to be looked at before others.
 const NEW: usize = 4096;
@@ -48,10 +49,11 @@ pub(crate) struct FarNames {
     rests_until: Duration,
 }
 
-/// A folder whose directory's path is asked for.
+/// What is to lie at a directory's path, which is asked for.
 #[derive(Debug)]
 pub(crate) struct PathAsked {
-    folder: Fid,
+    /// A folder of names, or the directory itself.
+    of: Fid,
     /// The directory that is asked about.
     asked: Fid,
     /// What is known: from the directory upwards.
@@ -60,10 +62,11 @@ pub(crate) struct PathAsked {
     sets: usize,
 }
 
-/// Where the names of a folder are to lie.
+/// Where the names of a folder, or a directory, are to lie.
 #[derive(Clone, Debug)]
-pub(crate) struct PathToNames {
-    folder: Fid,
+pub(crate) struct PathTo {
+    /// The folder of names, or the directory.
+    of: Fid,
     path: Vec<Ancestor>,
     name: Name,
 }
@@ -84,13 +87,13 @@ impl PathAsked {
         other
     }
 
-    fn place(mut self) -> Option<PathToNames> {
+    fn place(mut self) -> Option<PathTo> {
         if self.path.is_empty() {
             return None;
         }
         let name = self.path.remove(0).name;
         self.path.reverse();
-        Some(PathToNames { folder: self.folder, path: self.path, name })
+        Some(PathTo { of: self.of, path: self.path, name })
     }
 }
 
@@ -126,14 +129,17 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 return self.list_folders(cx);
             };
             self.far_names.may -= 1;
+            if !folder.is_names() && !self.brick.waits_for_its_path(folder) {
+                continue;
+            }
             let (dir, root) = (folder.without_names(), self.brick.root().0);
             if dir == root {
                 // Nothing leads to it, and its place is known.
                 let Ok(name) = Name::new(b"root") else { return };
-                self.have_at_place(cx, PathToNames { folder, path: Vec::new(), name });
+                self.have_at_place(cx, PathTo { of: folder, path: Vec::new(), name });
                 continue;
             }
-            let asked = Box::new(PathAsked { folder, asked: dir, path: Vec::new(), sets: 0 });
+            let asked = Box::new(PathAsked { of: folder, asked: dir, path: Vec::new(), sets: 0 });
             self.ask_for_path(cx, asked, self.set_of(dir));
         }
     }
@@ -159,7 +165,10 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     pub(crate) fn on_folders(&mut self, cx: &mut Cx<'_, B, R>, listed: Result<Done, Errno>) {
         self.far_names.listing = false;
         if let Ok(Done::Hidden(found)) = listed {
-            self.far_names.left = found.into_iter().filter(|fid| fid.is_names()).collect();
+            // The folders are taken first: much else may lie there while a brick is healed.
+            let (folders, mut left): (Vec<Fid>, Vec<Fid>) = found.into_iter().partition(|fid| fid.is_names());
+            left.extend(folders);
+            self.far_names.left = left;
             self.look_at_next_folder(cx);
         }
     }
@@ -193,21 +202,26 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         self.look_at_next_folder(cx);
     }
 
-    fn are_at_place(&mut self, place: &PathToNames) -> bool {
+    fn are_at_place(&mut self, place: &PathTo) -> bool {
         // One that is gone has no names.
-        self.brick.are_names_at(place.folder, &place.path, &place.name).unwrap_or(true)
+        self.brick.are_names_at(place.of, &place.path, &place.name).unwrap_or(true)
     }
 
-    fn have_at_place(&mut self, cx: &mut Cx<'_, B, R>, place: PathToNames) {
+    fn have_at_place(&mut self, cx: &mut Cx<'_, B, R>, place: PathTo) {
+        if !place.of.is_names() {
+            self.far_names.moved = true;
+            self.later.push_back(Later::PutAtPath(place));
+            return;
+        }
         let there = self.are_at_place(&place);
         if there && !self.far_names.all {
             return;
         }
         self.far_names.moved |= !there;
-        self.later.push_back(Later::PlaceNames(place.clone()));
+        self.later.push_back(Later::PutAtPath(place.clone()));
         // Names come into a copy when that is on disk.
         self.far_names.asks = true;
-        let (set, op) = (self.set, Op::Fsync { fid: place.folder });
+        let (set, op) = (self.set, Op::Fsync { fid: place.of });
         self.ask(cx, Asking::CopyOnDisk(Box::new(place)), set, op, None);
     }
 
@@ -215,23 +229,23 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     pub(crate) fn on_copy_on_disk(
         &mut self,
         cx: &mut Cx<'_, B, R>,
-        place: PathToNames,
+        place: PathTo,
         answer: &Result<Body, Fail>,
     ) {
         self.far_names.asks = false;
         if answer.is_ok() && self.is_primary() && (self.far_names.all || !self.are_at_place(&place)) {
-            self.later.push_back(Later::PlaceNames(place));
+            self.later.push_back(Later::PutAtPath(place));
         }
         self.look_at_next_folder(cx);
     }
 
     /// The brick has all changes before it.
-    pub(crate) fn place_names(
-        &mut self,
-        cx: &mut Cx<'_, B, R>,
-        PathToNames { folder: fid, path, name }: PathToNames,
-    ) {
-        if self.is_primary() && self.brick.attr(fid).is_ok() {
+    pub(crate) fn put_at_path(&mut self, cx: &mut Cx<'_, B, R>, PathTo { of: fid, path, name }: PathTo) {
+        let still = match fid.is_names() {
+            true => self.brick.attr(fid).is_ok(),
+            false => self.brick.waits_for_its_path(fid),
+        };
+        if self.is_primary() && still {
             self.order_own(cx, Change::Relocate { fid, path, name });
         }
     }
@@ -252,7 +266,7 @@ mod tests {
     }
 
     fn asked() -> PathAsked {
-        PathAsked { folder: fid(9).names(), asked: fid(9), path: Vec::new(), sets: 0 }
+        PathAsked { of: fid(9).names(), asked: fid(9), path: Vec::new(), sets: 0 }
     }
 
     /// Each set tells as far as it knows, and the next one goes on.
@@ -267,7 +281,7 @@ mod tests {
         );
         assert_eq!(a.learn([entry(7, "b"), entry(6, "a")].into(), None), None);
         let place = a.place();
-        let place = place.as_ref().map(|p| (p.folder, p.path.as_slice(), p.name.as_bytes()));
+        let place = place.as_ref().map(|p| (p.of, p.path.as_slice(), p.name.as_bytes()));
         let path = [entry(6, "a"), entry(7, "b"), entry(8, "c")];
         assert_eq!(place, Some((fid(9).names(), &path[..], &b"d"[..])));
     }

@@ -34,7 +34,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         }
         self.later.front().map(|later| match later {
             Later::DropOrphan(_) => "drop a nameless file",
-            Later::PlaceNames(_) => "bring names to their path",
+            Later::PutAtPath(_) => "bring names or a directory to their path",
             Later::TellPlace(_) => "tell where a directory is",
             Later::Announce(_) => "tell of a stale object",
             Later::AnswerOne(_) => "answer a joining brick",
@@ -81,6 +81,6 @@ fn worked<R>(purpose: &Purpose<R>) -> &'static str {
         Purpose::Walk(..) | Purpose::OwnWalk(_) => "a walk ended",
         Purpose::Departing(_) => "send what moves, from memory",
         Purpose::Rebalance(_) => "look for what may move",
-        Purpose::Folders => "folders of names are listed",
+        Purpose::Folders => "what lies in lost+found is listed",
     }
 }

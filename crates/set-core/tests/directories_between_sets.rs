@@ -7,8 +7,8 @@ use crate::common::{self, Rig, answer, asked, done, errno, name};
 use ids::{Epoch, Fid, Lsn, OpId, SessionId, SetId};
 use set_core::{Input, Settings};
 use std::time::Duration;
-use wire::op::{EntryName, Node};
-use wire::{Attr, Body, Errno, Fail, Op};
+use wire::op::{Ancestor, EntryName, Node};
+use wire::{Attr, Body, Change, Errno, Fail, Op};
 
 const HERE: SetId = SetId(1);
 const THERE: SetId = SetId(2);
@@ -382,4 +382,31 @@ fn a_walk_begins_again_when_an_entry_is_not_where_it_was_told() {
     assert_eq!(answer(&mut rig, 2, errno(Errno::ESTALE)), ["ask 3: lineage of 2"]);
     let said = answer(&mut rig, 3, errno(Errno::ESTALE));
     assert!(said.iter().any(|s| s.contains("stale")), "it is lost for good: {said:?}");
+}
+
+/// The set that got the entry of a directory may end before its last word: then the directory's set asks where it is to lie.
+#[test]
+fn a_directory_whose_path_nobody_told_asks_for_it() {
+    let mut rig = rig();
+    let lost = here(70);
+    rig.core.brick_mut().hangs.insert(lost, THERE);
+    rig.core.brick_mut().without_place.insert(lost);
+    rig.now += Duration::from_secs(11);
+    let out = rig.step(Input::Maintenance);
+    let listing = |l: &String| l.strip_prefix("start ")?.strip_suffix(": folders")?.parse().ok();
+    let id = out.iter().find_map(listing).unwrap_or_else(|| panic!("nothing is listed: {out:?}"));
+    // One that has its place by now is not asked for.
+    let found = Ok(set_core::Done::Hidden(vec![here(71), lost]));
+    assert_eq!(rig.step(Input::Worked(id, found)), ["ask 1: pathof of 1"]);
+    let nothing = Ok(Body::Path { path: Vec::new(), other: Some((lost, THERE)) });
+    assert_eq!(answer(&mut rig, 1, nothing), ["ask 2: pathof of 2"]);
+    let entry = |fid: Fid, s| Ancestor { fid, home: fid.set, name: name(s) };
+    let told = Ok(Body::Path { path: vec![entry(lost, "new"), entry(FAR, "far")], other: None });
+    answer(&mut rig, 2, told);
+    let moved = rig.core.brick_mut().journal.iter().map(|e| e.body.clone()).collect::<Vec<_>>();
+    let path = vec![entry(FAR, "far")];
+    assert_eq!(moved, [Change::Relocate { fid: lost, path, name: name("new") }]);
+    rig.core.brick_mut().without_place.clear();
+    rig.now += Duration::from_secs(11);
+    assert!(!rig.step(Input::Maintenance).iter().any(|l| l.contains("folders")), "it has its place");
 }

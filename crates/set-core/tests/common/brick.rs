@@ -35,6 +35,8 @@ pub(crate) struct Memory {
     pub(crate) left_unsynced: u32,
     /// Directories whose entries these sets have.
     pub(crate) hangs: BTreeMap<Fid, SetId>,
+    /// Those of them that lie in lost+found.
+    pub(crate) without_place: BTreeSet<Fid>,
     /// Directories whose entries another set had.
     pub(crate) came_home: BTreeSet<Fid>,
     /// Files of any kind; all else is a directory.
@@ -84,6 +86,7 @@ pub(crate) enum Work {
     Sync(Vec<Fid>),
     End,
     Orphans,
+    Folders,
     Trash,
     List,
     Sums,
@@ -356,7 +359,10 @@ impl LocalBrick for Memory {
         Ok((!self.orphans.is_empty()).then_some(Work::Orphans))
     }
     fn begin_folders(&mut self) -> Result<Option<Work>, Errno> {
-        Ok(None)
+        Ok((!self.without_place.is_empty()).then_some(Work::Folders))
+    }
+    fn waits_for_its_path(&mut self, dir: Fid) -> bool {
+        self.without_place.contains(&dir)
     }
     fn are_names_at(&mut self, _: Fid, _: &[wire::op::Ancestor], _: &Name) -> Result<bool, Errno> {
         Ok(true)

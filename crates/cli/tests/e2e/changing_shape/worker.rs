@@ -260,13 +260,15 @@ impl Worker {
         self.known.dirs.remove(&path);
     }
 
-    /// Within the directory above it: what moves to another set's entries while servers are killed may be without its path when
-    /// the test ends (docs/design/0019).
+    /// Anywhere, perhaps to the entries of another set. Linux moves no directory of another mount's renaming in which something
+    /// is open: what is open is closed first (docs/semantics.md).
     fn rename_dir(&mut self) {
-        let from = self.any_dir();
-        let to = from.with_file_name(format!("n{}", self.below(NAMES)));
-        if from == self.top || self.known.is_used(&to) {
+        let (from, to) = (self.any_dir(), self.any_name());
+        if from == self.top || to.starts_with(&from) || self.known.is_used(&to) {
             return;
+        }
+        for (_, id) in std::mem::take(&mut self.open) {
+            self.forget_nameless(id);
         }
         let n = self.below(self.mounts.len());
         let result = fs::rename(self.mounts[n].join(&from), self.mounts[n].join(&to));
