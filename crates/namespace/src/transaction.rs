@@ -156,20 +156,23 @@ pub const LOCK_TIME: Duration = Duration::from_secs(6);
 pub const LOCK_USE: Duration = Duration::from_secs(3);
 
 /// The volume-wide lock that a rename holds while it asks other sets what lies above its target. It is kept in memory by
-/// the primary of the root's set: in a new epoch nobody gets it before the locks of all earlier epochs have run out.
+/// the primary of the root's set: nobody gets it from a new primary before what all earlier ones gave has run out.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct TreeLock {
-    epoch: Epoch,
+    /// In which epoch the set was led from here last.
+    epoch: Option<Epoch>,
     holder: Option<OpId>,
     until: Duration,
 }
 
 impl TreeLock {
-    /// The set is led from here in this epoch: what an earlier one gave may still be held.
+    /// The set is led from here in this epoch. If it was not in the one before, somebody else may have given the lock, and it
+    /// may still be held.
     pub fn enter(&mut self, now: Duration, epoch: Epoch) {
-        if self.epoch != epoch {
-            *self = TreeLock { epoch, holder: None, until: now + LOCK_TIME };
+        if self.epoch.is_none_or(|led| led != epoch && led.next() != epoch) {
+            *self = TreeLock { epoch: None, holder: None, until: now + LOCK_TIME };
         }
+        self.epoch = Some(epoch);
     }
 
     /// Gives the lock to `tx`, or says that it has to wait.
@@ -291,8 +294,11 @@ mod tests {
         lock.release(second(109), tx(1));
         assert!(lock.take(second(109), Epoch(3), tx(2)));
         assert!(lock.take(second(109) + LOCK_TIME, Epoch(3), tx(3)), "its holder is gone");
-        assert!(!lock.take(second(116), Epoch(4), tx(4)), "a new epoch waits");
-        assert!(lock.take(second(116) + LOCK_TIME, Epoch(4), tx(4)));
+        assert!(!lock.take(second(116), Epoch(5), tx(4)), "another brick may have given it in epoch 4");
+        assert!(lock.take(second(116) + LOCK_TIME, Epoch(5), tx(4)));
+        assert!(!lock.take(second(123), Epoch(6), tx(5)), "it is known who has it");
+        lock.release(second(123), tx(4));
+        assert!(lock.take(second(123), Epoch(6), tx(5)), "it is known that nobody has it");
         assert!(LOCK_USE * 2 <= LOCK_TIME);
     }
 }
