@@ -5,6 +5,8 @@
 
 use crate::adopt::is_sound;
 use crate::drain::{await_out, drain_set};
+use crate::faults::all_in_sync;
+use crate::faults::disks::FAILS;
 use crate::grow::words;
 use crate::harness::{Disk, Mounted, Pool, eventually, files};
 use serde_json::Value;
@@ -208,6 +210,67 @@ fn programs_work_while_a_new_set_gets_its_share() {
     other.end();
     (0..2).for_each(|s| pool.stop(s));
     pool.paths(&bricks).iter().for_each(|brick| is_sound(brick));
+}
+
+/// A set of two copies is emptied while programs work, and a disk dies for good meanwhile (1815): one of its own, or one of the set
+/// to which files go. Nobody sees that.
+fn a_disk_dies(of_target: bool) {
+    let mut pool = Pool::new(4);
+    pool.expect_errors(&FAILS);
+    pool.expect_errors(&["is not a brick"]);
+    let bricks = [(0, "disk/a"), (1, "disk/b"), (2, "disk/c"), (3, "disk/d")];
+    for (server, _) in bricks {
+        let dir = pool.servers[server].path("disk");
+        pool.disks.push(Disk::new("ext4", &dir, 256));
+    }
+    pool.volume("v", 2, &bricks);
+    let (mount, other) = (pool.mount("v"), pool.mount("v"));
+    let dirs = |mount: &Mounted| (0..9).map(|d| mount.path(&format!("d{d}"))).collect::<Vec<_>>();
+    let programs = Programs::start(dirs(&mount), dirs(&other));
+    pool.ok("volume set v cluster.rebalance-throttle fast");
+    let holds_files =
+        |s: usize| (0..9).any(|d| pool.servers[s].path(bricks[s].1).join(format!("d{d}/old0")).exists());
+    let (gone, target) = if holds_files(0) { (0, 2) } else { (2, 0) };
+    let moved = |wanted: usize| {
+        let status = || drain_set(&pool, &bricks[gone..gone + 2], "status");
+        eventually("files move", || (status()["moved"]["files"].as_u64()? >= wanted as u64).then_some(()));
+    };
+    drain_set(&pool, &bricks[gone..gone + 2], "start");
+    moved(10);
+    let dead = if of_target { target } else { gone };
+    pool.disks[dead].shut_down();
+    eventually("the status says what failed", || pool.brick_error("v", dead));
+    moved(FILES);
+    if of_target {
+        // The set that is left would have one copy.
+        programs.end();
+        mount.end();
+        other.end();
+        pool.disks[dead].unmount();
+        pool.disks[dead].mount();
+        all_in_sync(&pool);
+    } else {
+        drain_set(&pool, &bricks[gone..gone + 2], "force");
+        let old = [gone, gone + 1].map(|n| pool.servers[bricks[n].0].brick(bricks[n].1));
+        await_out(&pool, &old);
+        pool.disks[gone + 1].shut_down();
+        programs.end();
+        mount.end();
+        other.end();
+    }
+    let left: Vec<PathBuf> = pool.status("v")["bricks"].as_array().unwrap().iter().map(path).collect();
+    (0..4).for_each(|s| pool.stop(s));
+    left.iter().for_each(|brick| is_sound(brick));
+}
+
+#[test]
+fn a_disk_of_a_set_that_is_emptied_dies() {
+    a_disk_dies(false);
+}
+
+#[test]
+fn a_disk_of_a_set_to_which_files_go_dies() {
+    a_disk_dies(true);
 }
 
 /// A set is emptied into one that has no room for all of it (879: files that are hidden, 1188: sparse files that take all room,

@@ -85,7 +85,7 @@ fn a_full_brick_xfs() {
 }
 
 /// Errors of the brick whose file system fails, and of its healing while changes go on.
-const FAILS: [&str; 8] = [
+pub(crate) const FAILS: [&str; 8] = [
     "ENOSPC",
     "EIO",
     "EROFS",

@@ -3,7 +3,7 @@
 //!
 //! Those that measure pauses run alone. `FAULTS_LONG=1` freezes for 60 s instead of 8.
 
-mod disks;
+pub(crate) mod disks;
 mod failover;
 mod histories;
 mod links;
