@@ -72,6 +72,9 @@ struct ShardAt {
     pulse: Arc<Pulse>,
 }
 
+/// Calls are noted so many nanoseconds apart.
+const CALLS_APART: u64 = 1_000_000;
+
 /// Shared by the control plane and all shards.
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -87,6 +90,8 @@ pub(crate) struct Shared {
     pub(crate) guests: Arc<Guests>,
     /// Until when this server may answer, in nanoseconds of [`crate::clock::now`].
     lease: AtomicU64,
+    /// When a client last asked for something, in nanoseconds of the same clock.
+    last_call: AtomicU64,
     /// The version of the pool's state that whoever uses the lease must know.
     lease_version: AtomicU64,
     /// Room of the sets of the pool, as their primaries last said.
@@ -117,6 +122,7 @@ impl Shared {
     ) -> Shared {
         Shared {
             me: AtomicU64::new(0),
+            last_call: AtomicU64::new(0),
             pool: RwLock::new([0; 16]),
             keys: RwLock::default(),
             secured: AtomicBool::new(false),
@@ -199,6 +205,19 @@ impl Shared {
         // In this order, and written in the other one: the version is not older than the lease.
         let until = Duration::from_nanos(self.lease.load(Ordering::Acquire));
         Lease { until, version: self.lease_version.load(Ordering::Acquire) }.of(version)
+    }
+
+    /// A client asks for something. Shards that are busy at the same time do not take turns at this word: it is a little late.
+    pub(crate) fn note_call(&self, now: Duration) {
+        let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+        if now > self.last_call.load(Ordering::Relaxed).saturating_add(CALLS_APART) {
+            self.last_call.store(now, Ordering::Relaxed);
+        }
+    }
+
+    /// When a client last asked any set of this server for something: its processors and disks serve them all.
+    pub(crate) fn last_call(&self) -> Duration {
+        Duration::from_nanos(self.last_call.load(Ordering::Relaxed))
     }
 
     /// This server belongs to another pool now: no lease of the old one counts.

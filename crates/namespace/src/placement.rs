@@ -18,6 +18,8 @@ pub struct SetRoom {
     pub promised: u32,
     /// For how much of the last seconds its thread or its disk worked, in percent.
     pub busy: u8,
+    /// Whether clients ask the server of its primary for something. What moves there goes slowly then.
+    pub asked: bool,
     /// Whether it can take changes now.
     pub writable: bool,
 }

@@ -11,6 +11,7 @@ fn room(set: u32, available: u64, total: u64) -> SetRoom {
         total: total * GB,
         promised: 0,
         busy: 0,
+        asked: false,
         writable: true,
     }
 }
@@ -119,7 +120,7 @@ fn files_leave_a_set_that_is_clearly_fuller() {
     const K: u64 = 1000;
     let set = |set, available: u64| {
         let (total, available) = (1000 * K, available * K);
-        SetRoom { set: SetId(set), available, total, promised: 0, busy: 0, writable: true }
+        SetRoom { set: SetId(set), available, total, promised: 0, busy: 0, asked: false, writable: true }
     };
     let own = set(1, 500);
     let to = |others: &[SetRoom]| emptier(&own, &[&[own], others].concat());

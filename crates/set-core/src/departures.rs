@@ -141,6 +141,8 @@ struct Copying {
     changed: bool,
     /// When something was last sent.
     sent: Duration,
+    /// How long what was sent took since the last rest.
+    worked: Duration,
     /// What was granted before it began to move has run out then; since then nobody is granted what shows it.
     kept_until: Duration,
     /// A session that may hold it open: its request waits for the move ([`crate::placing`]).
@@ -295,13 +297,25 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         holder: Option<SessionId>,
         kept_until: Duration,
     ) -> u64 {
-        let (to, copy, sent) = (file.to, Fid::default(), cx.at.now);
+        let (to, copy, sent, worked) = (file.to, Fid::default(), cx.at.now, Duration::ZERO);
         let (at, xattrs, stage, changed) = (0, None, Stage::Arriving, false);
         let is_named = file.also.is_empty();
         self.departures.last += 1;
         let number = self.departures.last;
-        let copying =
-            Copying { file, attr, copy, at, xattrs, is_named, stage, changed, sent, kept_until, holder };
+        let copying = Copying {
+            file,
+            attr,
+            copy,
+            at,
+            xattrs,
+            is_named,
+            stage,
+            changed,
+            sent,
+            worked,
+            kept_until,
+            holder,
+        };
         self.departures.under_way.insert(number, copying);
         self.ask(cx, Asking::Departing(number), to, Op::Arrive, None);
         number
@@ -310,6 +324,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// The other set has answered, or this one has let the file go.
     pub(crate) fn on_departing(&mut self, cx: &mut Cx<'_, B, R>, number: u64, answer: Result<Body, Fail>) {
         let Some(c) = self.departures.under_way.get_mut(&number) else { return };
+        c.worked += cx.at.now.saturating_sub(c.sent);
+        let to = c.file.to;
         match (c.stage, answer) {
             (_, Err(fail)) if c.holder.is_some() => return self.stay(cx, number, &fail),
             (_, Err(fail)) => {
@@ -321,17 +337,14 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             }
             (Stage::Copying, Ok(_)) if c.holder.is_some() => {}
             (Stage::Copying, Ok(_)) => {
-                // Clients go first.
-                let spent = cx.at.now.saturating_sub(c.sent);
-                let at = self.rested_for(cx, spent, self.settings.rebalance.throttle.rest());
-                return self.timers.set(at, Due::Departure(number));
+                let spent = core::mem::take(&mut c.worked);
+                return self.go_on_later(cx, number, (to, spent));
             }
             (Stage::Landing, Ok(_)) if cx.at.now < c.kept_until => {
                 c.stage = Stage::Waiting;
-                let (spent, until) = (cx.at.now.saturating_sub(c.sent), c.kept_until);
+                let (spent, until) = (core::mem::take(&mut c.worked), c.kept_until);
                 self.timers.set(until, Due::Departure(number));
-                let at = self.rested_for(cx, spent, self.settings.rebalance.throttle.rest());
-                return self.timers.set(at, Due::Rebalance);
+                return self.begin_next_later(cx, (to, spent));
             }
             (Stage::Landing, Ok(_)) => c.stage = Stage::Waiting,
             (Stage::Syncing, Ok(_)) => {}
@@ -345,12 +358,10 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 departed.files += 1;
                 departed.linked += u64::from(!c.file.also.is_empty());
                 departed.bytes += c.attr.size;
-                let spent = cx.at.now.saturating_sub(c.sent);
-                let gone = c.file.is_scattered().then_some(c.attr.fid);
+                let (spent, gone) = (c.worked, c.file.is_scattered().then_some(c.attr.fid));
                 self.departures.under_way.remove(&number);
                 gone.into_iter().for_each(|fid| self.end_leaving(cx, fid));
-                let at = self.rested_for(cx, spent, self.settings.rebalance.throttle.rest());
-                return self.timers.set(at, Due::Rebalance);
+                return self.begin_next_later(cx, (to, spent));
             }
             (Stage::Arriving | Stage::Waiting, Ok(_)) => {
                 return self.stay(cx, number, &Fail::from(Errno::EIO));

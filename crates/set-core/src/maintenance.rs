@@ -14,6 +14,9 @@ use replica::{Input, Role, SyncToken};
 use wire::peer::Stamp;
 use wire::reply::Room;
 
+/// Clients are active if one asked something within this time: what is told to others once a second.
+pub(crate) const ACTIVE: Duration = Duration::from_secs(1);
+
 /// How one brick does.
 #[derive(Clone, Debug)]
 pub struct Report {
@@ -190,6 +193,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// A second has passed: lazily kept attributes go to disk, room is measured, unclaimed files go.
     pub(crate) fn maintain(&mut self, cx: &mut Cx<'_, B, R>) {
         self.flush_now_and_then(cx);
+        let now = cx.at.now;
         if let Some(room) = self.measure_room(cx) {
             self.min_free = room.total / 100 * self.settings.min_free_percent;
             if self.is_primary() {
@@ -201,13 +205,13 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                     promised: 0,
                     // Whoever carries it on measures that.
                     busy: 0,
+                    asked: now < cx.outside.last_call() + ACTIVE,
                     writable: self.replica.view().has_quorum()
                         && !self.settings.read_only
                         && !self.settings.rebalance.drains,
                 }));
             }
         }
-        let now = cx.at.now;
         self.target.healing.iter_mut().for_each(|h: &mut Healing| h.sample(now));
         self.departures.sample(now);
         self.walks.clear_unused(now, self.is_primary().then_some(self.replica.view().epoch));

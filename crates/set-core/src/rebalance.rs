@@ -9,6 +9,8 @@ use crate::brick::{DirPage, LocalBrick};
 use crate::core::{Cx, Due, Purpose, SetCore};
 use crate::departures::{FileMove, TOGETHER};
 use crate::io::{Done, ReplyTo};
+use crate::maintenance::ACTIVE;
+use crate::turns::rested;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -18,8 +20,6 @@ use wire::limits::COPY_NAMES_MAX;
 use wire::op::EntryName;
 use wire::{Attr, Errno};
 
-/// Clients are active if one asked something within this time.
-const ACTIVE: Duration = Duration::from_secs(1);
 /// Between two passes.
 const REST: Duration = Duration::from_secs(30);
 /// The same in a set that is to be emptied, when nothing can move.
@@ -65,7 +65,7 @@ pub enum RebalanceState {
 /// How eagerly files move while clients are active.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum RebalanceThrottle {
-    /// After each piece a rest of three times as long.
+    /// After each piece a rest of six times as long: clients of a small machine whose processors are busy keep 80 % of their rate.
     #[default]
     Gentle,
     /// After each piece a rest as long as it took.
@@ -78,7 +78,7 @@ impl RebalanceThrottle {
     /// How many times as long as a piece took passes before the next one.
     pub(crate) fn rest(self) -> u32 {
         match self {
-            RebalanceThrottle::Gentle => 3,
+            RebalanceThrottle::Gentle => 6,
             RebalanceThrottle::Normal => 1,
             RebalanceThrottle::Fast => 0,
         }
@@ -114,6 +114,8 @@ pub(crate) struct Rebalance {
     known_at: Duration,
     /// The next pass begins then.
     rests_until: Duration,
+    /// The next file begins then, as clients go first.
+    next_at: Duration,
     /// A pass is under way.
     passes: bool,
     /// What was tried before it.
@@ -194,7 +196,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         if !self.settings.rebalance.moves() || !self.is_primary() {
             return self.departures.rebalance.clear();
         }
-        if cx.at.now < self.departures.rebalance.rests_until {
+        let r = &self.departures.rebalance;
+        if cx.at.now < r.rests_until.max(r.next_at) {
             return;
         }
         let own = cx.outside.room(self.set);
@@ -209,7 +212,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             let r = &mut self.departures.rebalance;
             (r.bytes, r.known_at) = (bytes, cx.at.now + KNOWN);
         }
-        let active = cx.at.now < cx.outside.last_call() + ACTIVE;
+        let active = cx.at.now < cx.outside.last_call() + ACTIVE || is_asked(cx, to);
         let together = self.settings.rebalance.throttle.together(active);
         while self.departures.may_begin(together) && self.departures.rebalance.bytes > 0 {
             let Some(Found { size, mut names }) = self.departures.rebalance.files.pop() else {
@@ -269,7 +272,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             }
             None => {
                 self.take_files(dir, after);
-                let at = self.rested_for(cx, Duration::ZERO, self.settings.rebalance.throttle.rest());
+                let at = self.rested(cx, Duration::ZERO);
                 self.timers.set(at, Due::Rebalance);
             }
         }
@@ -299,6 +302,26 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         self.rebalance_on(cx);
     }
 
+    /// So much was spent on a move to that set: when work on moves goes on that begins now. Clients of both servers go first.
+    fn rested_from_move(&self, cx: &Cx<'_, B, R>, to: SetId, spent: Duration, from: Duration) -> Duration {
+        let active = self.clients_are_active(cx) || is_asked(cx, to);
+        if active { rested(from, spent, self.settings.rebalance.throttle.rest()) } else { cx.at.now }
+    }
+
+    /// The move goes on after a rest.
+    pub(crate) fn go_on_later(&mut self, cx: &Cx<'_, B, R>, number: u64, (to, spent): (SetId, Duration)) {
+        let at = self.rested_from_move(cx, to, spent, cx.at.now);
+        self.timers.set(at, Due::Departure(number));
+    }
+
+    /// The next file begins after a rest: for what was spent on this one, and on all others that were under way meanwhile.
+    pub(crate) fn begin_next_later(&mut self, cx: &Cx<'_, B, R>, (to, spent): (SetId, Duration)) {
+        let from = self.departures.rebalance.next_at.max(cx.at.now);
+        let at = self.rested_from_move(cx, to, spent, from);
+        self.departures.rebalance.next_at = at;
+        self.timers.set(at, Due::Rebalance);
+    }
+
     fn take_files(&mut self, dir: Fid, after: u64) {
         let r = &mut self.departures.rebalance;
         r.at = None;
@@ -319,6 +342,11 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         files.sort_by_key(|file| file.size);
         r.files.extend(files);
     }
+}
+
+/// Whether clients ask the server of another set's primary for something: it said so a short time ago.
+fn is_asked<B: LocalBrick, R>(cx: &Cx<'_, B, R>, set: SetId) -> bool {
+    cx.outside.room(set).is_some_and(|room| room.asked)
 }
 
 #[cfg(test)]

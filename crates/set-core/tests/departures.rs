@@ -338,7 +338,15 @@ fn making() -> (Rig, Fid) {
     rig.step(Input::Settings(Settings { large: Some(1000), ..settings }));
     for set in [HERE, THERE] {
         let (available, total, promised, writable) = (1 << 30, 1 << 31, 0, true);
-        let room = namespace::placement::SetRoom { set, available, total, promised, busy: 0, writable };
+        let room = namespace::placement::SetRoom {
+            set,
+            available,
+            total,
+            promised,
+            busy: 0,
+            asked: false,
+            writable,
+        };
         rig.world.rooms.borrow_mut().insert(set, room);
     }
     let fid = made(&mut rig, "first");
@@ -754,5 +762,35 @@ fn entries_are_redirected() {
                 assert_eq!(rig.core.brick_mut().names[&(ROOT, name(s))], (copy, to));
             }
         }
+    }
+}
+
+/// What is spent on a file is all that is asked for it; then six times as long passes, while clients ask this server for
+/// something, or the one that gets the file.
+#[test]
+fn moves_rest_while_clients_of_either_server_are_active() {
+    for (here, there, rests) in [(false, false, false), (true, false, true), (false, true, true)] {
+        let mut rig = rig();
+        let (available, total, promised, busy, writable) = (1 << 30, 1 << 31, 0, 0, true);
+        let (set, asked, ms) = (THERE, there, Duration::from_millis);
+        let room = namespace::placement::SetRoom { set, available, total, promised, busy, asked, writable };
+        rig.world.rooms.borrow_mut().insert(set, room);
+        begin(&mut rig);
+        rig.now += ms(3);
+        answer(&mut rig, 1, copy());
+        rig.now += ms(2);
+        if here {
+            rig.world.last_call.set(rig.now);
+        }
+        done(&mut rig, 2);
+        let next = rig.core.next_wake().unwrap();
+        assert_eq!(next - rig.now, if rests { ms(30) } else { ms(0) }, "here {here}, there {there}");
+        rig.now = next;
+        assert_eq!(rig.step(Input::Wake), ["ask 3: write of 2"]);
+        rig.now += ms(1);
+        done(&mut rig, 3);
+        let next = rig.core.next_wake().unwrap();
+        let still = rests && there;
+        assert_eq!(next - rig.now, if still { ms(6) } else { ms(0) }, "nobody asked here for a while");
     }
 }

@@ -209,7 +209,7 @@ impl Typed for Rebalance {
 /// How eagerly files move while clients are active.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RebalanceThrottle {
-    /// After each piece a rest of three times as long.
+    /// After each piece a rest of six times as long.
     Gentle,
     /// After each piece a rest as long as it took.
     Normal,

@@ -84,18 +84,22 @@ pub(crate) struct Room {
     /// Percent of the last seconds for which it worked. Servers of before do not tell it.
     #[serde(default)]
     pub(crate) busy: u8,
+    /// Whether clients ask that server for something. Servers of before do not tell it.
+    #[serde(default)]
+    pub(crate) asked: bool,
 }
 
 impl From<SetRoom> for Room {
     fn from(r: SetRoom) -> Room {
-        Room { set: r.set, available: r.available, total: r.total, writable: r.writable, busy: r.busy }
+        let SetRoom { set, available, total, busy, asked, writable, promised: _ } = r;
+        Room { set, available, total, writable, busy, asked }
     }
 }
 
 impl From<Room> for SetRoom {
     fn from(r: Room) -> SetRoom {
-        let Room { set, available, total, writable, busy } = r;
-        SetRoom { set, available, total, promised: 0, busy, writable }
+        let Room { set, available, total, writable, busy, asked } = r;
+        SetRoom { set, available, total, promised: 0, busy, asked, writable }
     }
 }
 

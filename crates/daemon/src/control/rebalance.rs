@@ -74,6 +74,7 @@ fn report(state: &State, volume: &Volume, status: &VolumeReport) -> RebalanceRep
             total: of.total_bytes,
             promised: 0,
             busy: 0,
+            asked: false,
             writable: !options.drain.contains(&set.id),
         });
         add(&mut out.moved, &of.moved);

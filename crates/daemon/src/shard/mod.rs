@@ -177,8 +177,6 @@ pub(crate) struct Shard {
     asker: RefCell<Asker>,
     /// The newest connection to each server for that.
     callers: RefCell<HashMap<ServerId, ask::Asked>>,
-    /// When a client last asked for something.
-    last_call: Cell<Duration>,
 }
 
 /// Starts a shard's thread. It ends after [`ShardMessage::Stop`].
@@ -226,7 +224,6 @@ async fn run(
         // Random, for the life of the process.
         asker: RefCell::new(Asker::new(SessionId(rand::random()))),
         callers: RefCell::default(),
-        last_call: Cell::new(Duration::ZERO),
         pulse,
         shared,
     });
@@ -289,7 +286,7 @@ impl Shard {
 
     /// A client asks for something.
     pub(crate) fn note_call(&self) {
-        self.last_call.set(clock::now());
+        self.shared.note_call(clock::now());
     }
 
     /// The pool as this shard knows it.

@@ -79,7 +79,7 @@ impl Outside for Around<'_> {
     }
 
     fn last_call(&self) -> Duration {
-        self.shard.last_call.get()
+        self.shard.shared.last_call()
     }
 
     fn room(&self, set: SetId) -> Option<SetRoom> {

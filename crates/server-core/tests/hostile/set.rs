@@ -50,7 +50,15 @@ impl Outside for Around {
         Duration::ZERO
     }
     fn room(&self, set: SetId) -> Option<SetRoom> {
-        Some(SetRoom { set, available: 1 << 30, total: 1 << 31, promised: 0, busy: 0, writable: true })
+        Some(SetRoom {
+            set,
+            available: 1 << 30,
+            total: 1 << 31,
+            promised: 0,
+            busy: 0,
+            asked: false,
+            writable: true,
+        })
     }
     fn next_id(&self) -> OpId {
         self.0.set(self.0.get() + 1);
