@@ -244,6 +244,12 @@ pub(crate) fn split(
     Ok(Histories { names: NamesPart { model, calls }, parts, excused, unanswered, table })
 }
 
+/// A loss, as a question about objects.
+fn lost(loss: &Loss, record: usize) -> Call<inode::Call, inode::Told> {
+    let input = inode::Call { ask: inode::Ask::Lose, of: 0, record };
+    Call { input, begun: loss.from, answer: Some((inode::Told::Done, loss.until)), after: None }
+}
+
 /// Groups objects between which data was copied.
 fn parts(
     (records, losses, excuses): (&[Record], &[Loss], &Excuses),
@@ -296,11 +302,7 @@ fn parts(
             calls: Vec::new(),
             objects: objects.iter().filter_map(|o| table.objects[*o].fid).collect(),
         };
-        for loss in losses {
-            let input = inode::Call { ask: inode::Ask::Lose, of: 0, record: records.len() };
-            let answer = Some((inode::Told::Done, loss.until));
-            part.calls.push(Call { input, begun: loss.from, answer, after: None });
-        }
+        part.calls.extend(losses.into_iter().map(|loss| lost(loss, records.len())));
         parts.push(part);
     }
     let mut moved: Vec<usize> = Vec::with_capacity(questions.len());

@@ -39,15 +39,23 @@ fn cut(all: &mut OnBricks) {
 #[test]
 fn what_is_wrong_at_rest_is_noticed() {
     assert_eq!(right().wrong(), None);
-    let gone = told(|all| drop(all.pieces.remove(&fid(2, 7))));
+    let gone = told(|all| {
+        all.pieces.remove(&fid(2, 7));
+    });
     assert!(gone.contains("is not there"), "{gone}");
     let other = PieceOf { file: fid(1, 9), generation: 5 };
-    let extra = told(|all| drop(all.pieces.insert(fid(2, 8), other.clone())));
+    let extra = told(|all| {
+        all.pieces.insert(fid(2, 8), other.clone());
+    });
     assert!(extra.contains("left over"), "{extra}");
-    let strange = told(|all| drop(all.pieces.insert(fid(2, 7), other.clone())));
+    let strange = told(|all| {
+        all.pieces.insert(fid(2, 7), other.clone());
+    });
     assert!(strange.contains("left over"), "{strange}");
     let old = PieceOf { file: fid(1, FILE), generation: 4 };
-    let old = told(|all| drop(all.pieces.insert(fid(2, 7), old.clone())));
+    let old = told(|all| {
+        all.pieces.insert(fid(2, 7), old.clone());
+    });
     assert!(old.contains("another generation"), "{old}");
     let no_file = told(|all| all.files.clear());
     assert!(no_file.contains("left over"), "{no_file}");
