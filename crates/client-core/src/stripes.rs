@@ -6,7 +6,7 @@
 
 mod known;
 
-pub use known::{ContentCall, StripedFiles, Way, by_object};
+pub use known::{ContentCall, StripedFiles, Way, by_object, is_before_loss};
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -153,6 +153,11 @@ pub fn parts(layout: &Layout, file: Fid, range: Range<u64>) -> Vec<Part> {
     parts
 }
 
+/// Whether fallocate(2) in this mode makes holes, or zeros, in what the file has, and leaves its length.
+fn punches_within(mode: u32) -> bool {
+    mode & KEEP_SIZE > 0 && mode & (PUNCH_HOLE | ZERO) > 0
+}
+
 /// All pieces are asked at the same time.
 fn ask_pieces(layout: &Layout, op: impl Fn(Fid) -> Op) -> Step {
     let ask = |fid: &Fid| Question { set: fid.set, op: op(*fid), data: 0..0 };
@@ -214,6 +219,9 @@ impl StripedCall {
         match self.what {
             What::Read { offset, len } => offset.saturating_add(len.into()) <= known.size,
             What::Write { append, .. } => append == 0,
+            What::Allocate { mode, offset, len } if punches_within(mode) => {
+                offset.saturating_add(len) <= known.size
+            }
             What::Allocate { .. } | What::Look => true,
             What::Seek { .. } | What::Sync => false,
         }
@@ -406,7 +414,7 @@ impl StripedCall {
         let (Some(end), true) = (end, len > 0) else {
             return Step::End(Err(if len == 0 { Errno::EINVAL } else { Errno::EFBIG }));
         };
-        let generation = layout.generation;
+        let (generation, keeps) = (layout.generation, mode);
         let (punches, mode) = match mode & !KEEP_SIZE {
             0 => (false, KEEP_SIZE),
             PUNCH_HOLE | ZERO => (true, KEEP_SIZE | PUNCH_HOLE),
@@ -414,6 +422,11 @@ impl StripedCall {
         };
         let ranges: Vec<Part> = if punches {
             self.at = end;
+            // What lies beyond the end may be an append's that is under way.
+            let end = if punches_within(keeps) { end.min(self.size) } else { end };
+            if offset >= end {
+                return self.after_data();
+            }
             let before = (offset < layout.base).then(|| part(layout, self.file, offset, end));
             let from = offset.max(layout.base);
             let of_piece = |fid: &Fid| Part { fid: *fid, offset: from, len: end - from };

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use client_core::stripes::{
     Answer, ContentCall, Known, Question, Step, StripedCall, StripedFiles, Way, What, by_object,
+    is_before_loss,
 };
 use ids::Fid;
 use rustix::event::{EventfdFlags, eventfd};
@@ -135,21 +136,26 @@ impl Client {
         data: &mut Data<'_>,
     ) -> Result<Option<Answer>, Errno> {
         let Object { fid, home } = object;
-        let lost_before = self.core.current().by_map.lost_before(home);
-        let known = self.core.striped.get(fid);
-        let (mut call, mut step) = StripedCall::begin_after((fid, home), what, known.as_ref(), lost_before);
-        let end = loop {
-            match step {
-                Step::Ask(pause, questions) => {
-                    if !pause.is_zero() {
-                        self.pause(pause)?;
+        loop {
+            let lost_before = self.core.current().by_map.lost_before(home);
+            let known = self.core.striped.get(fid);
+            let (mut call, mut step) =
+                StripedCall::begin_after((fid, home), what, known.as_ref(), lost_before);
+            let end = loop {
+                match step {
+                    Step::Ask(pause, questions) => {
+                        if !pause.is_zero() {
+                            self.pause(pause)?;
+                        }
+                        step = call.answered(self.ask_all(&questions, data)?);
                     }
-                    step = call.answered(self.ask_all(&questions, data)?);
+                    Step::End(end) => break end,
                 }
-                Step::End(end) => break end,
+            };
+            if !is_before_loss(&end, lost_before, self.core.current().by_map.lost_before(home)) {
+                return self.core.striped.change(|files| files.ended(fid, lost_before, call, end));
             }
-        };
-        self.core.striped.change(|files| files.ended(fid, lost_before, call, end))
+        }
     }
 
     /// Asks all of it: each group of questions at the same time.

@@ -186,6 +186,21 @@ impl Content {
         }
     }
 
+    /// These bytes are there unless something was lost; what was there before may be there still.
+    pub(crate) fn likely(&mut self, at: u64, pieces: &[Piece]) {
+        let mut at = at;
+        for (len, value) in pieces {
+            self.change(at, at.saturating_add(*len), |b| {
+                if b.now != *value {
+                    b.maybe.add(b.now);
+                    b.maybe.take(*value);
+                    b.now = *value;
+                }
+            });
+            at = at.saturating_add(*len);
+        }
+    }
+
     pub(crate) fn zero(&mut self, from: u64, to: u64, tracked: bool) {
         self.change(from, to, |b| {
             if !b.is_zero() {

@@ -115,19 +115,25 @@ pub struct Excuses {
     pub unrecorded: Vec<Unrecorded>,
     /// Files that have parts on several sets.
     pub parted: BTreeMap<Fid, Parted>,
-    /// Where appends to such files were tried, by the positions of their records.
+    /// Where writes to such files were tried, each try, by the positions of their records.
     pub placed: BTreeMap<usize, Vec<u64>>,
 }
 
 impl Excuses {
     /// Whether some of a file's data is, perhaps, that set's.
     fn lies_on(&self, fid: Fid, set: SetId) -> bool {
-        fid.set == set || self.parted.get(&fid).is_some_and(|parted| parted.sets.contains(&set))
+        fid.set == set || self.parted.get(&fid).is_some_and(|parted| parted.sets.contains_key(&set))
+    }
+
+    /// Whether a loss may take something of a file. A set has nothing of it before it has a part.
+    fn may_take(&self, fid: Fid, loss: &Loss) -> bool {
+        let parted = self.parted.get(&fid).and_then(|parted| parted.sets.get(&loss.set));
+        fid.set == loss.set || parted.is_some_and(|since| *since <= loss.until)
     }
 
     /// The sets that may have something of a file.
     fn sets_of(&self, fid: Fid) -> impl Iterator<Item = SetId> {
-        let others = self.parted.get(&fid).into_iter().flat_map(|parted| parted.sets.iter().copied());
+        let others = self.parted.get(&fid).into_iter().flat_map(|parted| parted.sets.keys().copied());
         std::iter::once(fid.set).chain(others.filter(move |set| *set != fid.set))
     }
 }

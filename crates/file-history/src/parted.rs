@@ -2,17 +2,16 @@
 //!
 //! What is taken for right although a file on one set would not do it:
 //! - A read learns the length at one moment, and each unit's bytes at others.
-//! - The bytes of a write are there unit by unit, and the file is longer last. A write that was cut off by another one that
-//!   makes the file shorter is done again, with other parts of it visible meanwhile.
-//! - What was written beyond the end, and was not answered, or was answered after it had been done again elsewhere, may show in
-//!   parts when the file grows.
+//! - The bytes of a write at a position are there unit by unit, and the file is longer last. If the file gets shorter, or an
+//!   append comes between, such a write is tried again, and what each try wrote is visible meanwhile.
+//! - What was written at a position beyond the end, and was not answered, may show in parts when the file grows.
 
 use crate::content::pieces;
 use crate::emit::Emitter;
 use crate::inode::{Ask, Told};
 use crate::names::Obj;
 use ids::{Fid, SetId};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use wire::{Body, Op};
 
@@ -23,8 +22,12 @@ pub struct Parted {
     pub base: u64,
     /// Bytes of a unit. What is before the base lies together.
     pub unit: u64,
-    /// The sets that have units, whether or not the file's own is among them.
-    pub sets: BTreeSet<SetId>,
+    /// The sets that have units, whether or not the file's own is among them, and since when.
+    pub sets: BTreeMap<SetId, u64>,
+    /// The set of unit n is the one at n modulo their number; empty: there were several layouts.
+    pub order: Vec<SetId>,
+    /// When a client was first told of the layout.
+    pub told: Option<u64>,
 }
 
 impl Parted {
@@ -38,6 +41,17 @@ impl Parted {
             at = end;
         }
         parts
+    }
+
+    /// Whether a write that began then brought something to this set for certain.
+    pub(crate) fn surely_wrote(&self, set: SetId, begun: u64, op: &Op, len: u64) -> bool {
+        let Op::Write { offset, append: false, .. } = *op else { return false };
+        let written = offset.max(self.base)..offset.saturating_add(len);
+        let of = |part: &Range<u64>| {
+            let unit = usize::try_from(part.start / self.unit.max(1)).unwrap_or(0);
+            unit.checked_rem(self.order.len()).and_then(|n| self.order.get(n)) == Some(&set)
+        };
+        self.told.is_some_and(|told| told < begun) && self.parts(written).iter().any(of)
     }
 }
 
@@ -68,43 +82,60 @@ impl Emitter<'_> {
         let r = &self.records[n];
         let Op::Write { offset, append, kill_suid, .. } = r.op else { return None };
         let parted = self.excuses.parted.get(&fid)?;
-        self.strays(n, obj, fid, true);
         let place = if append { self.crosses_base(n, fid)? } else { offset };
         let (payload, mut end) = (&r.payload, place.saturating_add(r.payload.len() as u64));
         if let Some((_, Ok((Body::Written { len, .. }, _)))) = &r.answer {
             // An append that was cut off: the rest was not written.
             end = end.min(place.saturating_add(u64::from(*len)));
         }
+        let again = if append { 0 } else { self.tries(n) - 1 };
         for part in parted.parts(place..end) {
             let data = data_of(payload, place, &part);
             // What lies in the file itself makes it longer at once.
-            let ask = if part.start < parted.base {
-                Ask::Write { at: Some(part.start), data: data.clone(), kill_suid: false, torn: false }
-            } else {
-                Ask::Part { at: part.start, data: data.clone(), torn: false }
+            let ask = |torn| match part.start < parted.base {
+                true => Ask::Write { at: Some(part.start), data: data.clone(), kill_suid: false, torn },
+                false => Ask::Part { at: part.start, data: data.clone(), torn },
             };
-            let early = Ask::Part { at: part.start, data, torn: true };
-            self.ask_of(n, obj, early, Some(Told::Done), None);
-            self.ask_of(n, obj, ask, Some(Told::Done), None);
+            for torn in std::iter::repeat_n(true, again).chain([false]) {
+                self.ask_of(n, obj, ask(torn), Some(Told::Done), None);
+            }
         }
         Some(self.ask_of(n, obj, Ask::Grow { end, kill_suid }, Some(Told::Done), None))
     }
 
-    /// What may show some time of a write that nobody knows of, or of an append that was done at another place in the end.
-    pub(crate) fn strays(&mut self, n: usize, obj: Obj, fid: Fid, is_done: bool) {
+    /// How often a write at a position was tried.
+    fn tries(&self, n: usize) -> usize {
+        self.excuses.placed.get(&n).map_or(1, Vec::len).max(1)
+    }
+
+    /// What may show some time of a write that nobody knows of. Of an append nothing shows beside what lies in the file itself:
+    /// before the file grows otherwise the pieces lose what it has left there. `torn`: unless it failed for a fault.
+    pub(crate) fn strays(&mut self, n: usize, obj: Obj, fid: Fid, torn: bool) {
         let r = &self.records[n];
         let Op::Write { offset, append, .. } = r.op else { return };
         let Some(parted) = self.excuses.parted.get(&fid) else { return };
         let tried = || self.excuses.placed.get(&n).cloned().unwrap_or_default();
-        let places = if append { tried() } else { vec![offset] };
-        let done = if append { usize::from(is_done) } else { places.len() * usize::from(is_done) };
-        let strays = places.len().saturating_sub(done);
+        let places = if append { tried() } else { vec![offset; self.tries(n)] };
         let (payload, len) = (&r.payload, r.payload.len() as u64);
-        for place in places.into_iter().take(strays) {
-            for part in parted.parts(place..place.saturating_add(len)) {
+        for place in places {
+            self.own_part(n, obj, fid, place);
+            for part in parted.parts(place..place.saturating_add(len)).into_iter().filter(|_| torn || !append)
+            {
                 let ask = Ask::Part { at: part.start, data: data_of(payload, place, &part), torn: true };
                 self.ask_of(n, obj, ask, None, None);
             }
+        }
+    }
+
+    /// What of a write lies in the file itself makes it longer at once, also if the rest is never done.
+    fn own_part(&mut self, n: usize, obj: Obj, fid: Fid, place: u64) {
+        let (payload, end) =
+            (&self.records[n].payload, place.saturating_add(self.records[n].payload.len() as u64));
+        let Some(base) = self.excuses.parted.get(&fid).map(|parted| parted.base) else { return };
+        if place < base && base < end {
+            let data = data_of(payload, place, &(place..base));
+            let ask = Ask::Write { at: Some(place), data, kill_suid: false, torn: false };
+            self.ask_of(n, obj, ask, None, None);
         }
     }
 

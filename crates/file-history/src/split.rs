@@ -244,6 +244,12 @@ pub(crate) fn split(
     Ok(Histories { names: NamesPart { model, calls }, parts, excused, unanswered, table })
 }
 
+/// A loss, as a question about objects.
+fn lost(loss: &Loss, record: usize) -> Call<inode::Call, inode::Told> {
+    let input = inode::Call { ask: inode::Ask::Lose, of: 0, record };
+    Call { input, begun: loss.from, answer: Some((inode::Told::Done, loss.until)), after: None }
+}
+
 /// Groups objects between which data was copied.
 fn parts(
     (records, losses, excuses): (&[Record], &[Loss], &Excuses),
@@ -278,27 +284,25 @@ fn parts(
         objects.iter().enumerate().for_each(|(i, o)| {
             place.insert(*o, (parts.len(), i));
         });
-        let sets_of = |o: &Obj| match table.objects[*o].fid {
-            Some(fid) => excuses.sets_of(fid).collect(),
-            None => vec![table.objects[*o].set],
+        let may_take = |loss: &Loss| {
+            objects.iter().any(|o| match table.objects[*o].fid {
+                Some(fid) => excuses.may_take(fid, loss),
+                None => table.objects[*o].set == loss.set,
+            })
         };
-        let sets: BTreeSet<SetId> = objects.iter().flat_map(sets_of).collect();
+        let losses: Vec<&Loss> = losses.iter().filter(|loss| may_take(loss)).collect();
         let initial = |o: &Obj| {
             let mut inode = table.initial(records, *o);
             inode.parted = table.objects[*o].fid.is_some_and(|fid| excuses.parted.contains_key(&fid));
             inode
         };
         let mut part = Part {
-            model: Inodes { tracked: sets.iter().any(|s| table.losing.contains(s)) },
+            model: Inodes { tracked: !losses.is_empty() },
             initial: objects.iter().map(initial).collect(),
             calls: Vec::new(),
             objects: objects.iter().filter_map(|o| table.objects[*o].fid).collect(),
         };
-        for loss in losses.iter().filter(|l| sets.contains(&l.set)) {
-            let input = inode::Call { ask: inode::Ask::Lose, of: 0, record: records.len() };
-            let answer = Some((inode::Told::Done, loss.until));
-            part.calls.push(Call { input, begun: loss.from, answer, after: None });
-        }
+        part.calls.extend(losses.into_iter().map(|loss| lost(loss, records.len())));
         parts.push(part);
     }
     let mut moved: Vec<usize> = Vec::with_capacity(questions.len());

@@ -42,6 +42,16 @@ fn fsynced(op: &Op) -> Option<Fid> {
     if let Op::Fsync { fid } = op { Some(*fid) } else { None }
 }
 
+fn failed(r: &Record) -> bool {
+    matches!(r.answer, Some((_, Err(_))))
+}
+
+/// Whether a loss may have taken what a change did to a file. Of a file on several sets only data lies on others than its own.
+fn may_take(excuses: &Excuses, change: &Record, fid: Fid, loss: &Loss) -> bool {
+    let is_data = matches!(change.op, Op::Write { .. } | Op::Fallocate { .. });
+    excuses.may_take(fid, loss) && (fid.set == loss.set || is_data)
+}
+
 fn answered(r: &Record) -> Option<u64> {
     r.answer.as_ref().map(|(at, _)| *at)
 }
@@ -166,17 +176,16 @@ impl Syncs<'_> {
     fn at_risk<'b>(&'b self, sync: &'b Record) -> impl Iterator<Item = Risk<'b>> {
         let until = answered(sync).unwrap_or(u64::MAX);
         let (client, excuses) = (sync.client, self.excuses);
-        let covered = move |fid: Fid, loss: &Loss| {
-            excuses.lies_on(fid, loss.set) && covers(sync, fid, loss.set) && loss.from <= until
+        let covered = move |change: &Record, fid: Fid, loss: &Loss| {
+            may_take(excuses, change, fid, loss) && covers(sync, fid, loss.set) && loss.from <= until
         };
-        let failed = |r: &Record| matches!(r.answer, Some((_, Err(_))));
         let changes =
             self.records.iter().filter(move |r| r.client == client && r.op.changes() && r.begun <= until);
         // What failed on one set may have been done on others.
         let done = move |r: &Record, fid: Fid| !failed(r) || excuses.parted.contains_key(&fid);
         changes.flat_map(move |change| {
             changed(&change.op).into_iter().filter(move |fid| done(change, *fid)).flat_map(move |fid| {
-                let losses = self.losses.iter().filter(move |(l, _)| covered(fid, l));
+                let losses = self.losses.iter().filter(move |(l, _)| covered(change, fid, l));
                 let losses = losses.filter(move |(l, knew)| {
                     change.begun <= l.until || knew.get(&client).is_none_or(|knew| change.begun < *knew)
                 });
@@ -219,13 +228,33 @@ impl Syncs<'_> {
     fn vouches(&self, sync: &Record) -> bool {
         // The home of a file that has got a name on another set has nothing to lose of that: its mark is on disk.
         let at_home = |risk: &Risk<'_>| came_from(&risk.change.op) == Some(risk.fid.set);
-        let surely = |risk: Risk<'_>| {
+        let surely = |risk: &Risk<'_>| {
             answered(risk.change).is_some_and(|at| at < risk.loss.from)
                 && risk.loss.until < sync.begun
-                && !at_home(&risk)
-                && !self.was_told(sync, &risk, true)
+                && !failed(risk.change)
+                && self.surely_there(risk)
+                && !at_home(risk)
+                && !self.was_told(sync, risk, true)
         };
-        matches!(sync.op, Op::Fsync { .. }) && self.at_risk(sync).any(surely)
+        let Op::Fsync { fid } = sync.op else { return false };
+        let risks: Vec<Risk<'_>> = self.at_risk(sync).filter(surely).collect();
+        // One set says nothing of what others have lost of the file.
+        let is_all = |loss: &Loss| risks.iter().any(|risk| risk.loss == loss);
+        let takes = |loss: &Loss| self.excuses.may_take(fid, loss);
+        let mut losses = self.losses.iter().map(|(loss, _)| *loss).filter(|loss| takes(loss));
+        !risks.is_empty() && (!self.excuses.parted.contains_key(&fid) || losses.all(is_all))
+    }
+
+    /// Whether the set that lost something certainly had something of the change.
+    fn surely_there(&self, risk: &Risk<'_>) -> bool {
+        let (change, fid) = (risk.change, risk.fid);
+        // The file may have lost its layout.
+        let is_whole =
+            || !self.losses.iter().any(|(l, _)| l.set == fid.set && Some(l.from) <= answered(change));
+        let wrote = |parted: &crate::Parted| {
+            parted.surely_wrote(risk.loss.set, change.begun, &change.op, change.payload.len() as u64)
+        };
+        fid.set == risk.loss.set || is_whole() && self.excuses.parted.get(&fid).is_some_and(wrote)
     }
 }
 

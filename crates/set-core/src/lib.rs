@@ -32,6 +32,7 @@ mod failure_detector;
 mod far_names;
 mod flush;
 mod grants;
+mod growing;
 mod healing;
 mod io;
 mod joiners;

@@ -279,7 +279,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             }
             Stage::Asking(_) => {}
             Stage::Naming => {
-                self.note_fenced(file);
+                self.striping.growing.note_fenced(cx.at.now, file);
                 let job = self.striping.jobs.remove(&number);
                 self.serve_again(cx, job.and_then(|job| job.request));
             }
@@ -295,7 +295,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             }
             Stage::Clearing => {
                 self.striping.jobs.remove(&number);
-                self.note_fenced(file);
+                self.striping.growing.note_fenced(cx.at.now, file);
             }
         }
     }
@@ -313,6 +313,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     fn give_up_striping(&mut self, cx: &mut Cx<'_, B, R>, number: u64, why: &Fail) {
         let Some(job) = self.striping.jobs.remove(&number) else { return };
         tracing::debug!("set {}: striping or cutting {} is given up: {why:?}", self.set, job.file);
+        self.striping.growing.forget(job.file);
         let Some(request) = job.request else { return };
         match (job.unit, self.admit_again(cx, request.id)) {
             (_, Err(fail)) => self.refuse(cx, request.to, fail),

@@ -6,31 +6,28 @@
 
 use crate::brick::LocalBrick;
 use crate::core::{Cx, SetCore};
+use crate::growing::{Growing, Growth};
 use crate::io::ReplyTo;
 use crate::piece_jobs::Job;
-use crate::placing::{Growth, growth};
+use crate::placing::{self, growth};
 use crate::request::AdmittedRequest;
 use crate::waiters::Waiter;
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use bytes::Bytes;
-use core::time::Duration;
-use ids::{Fid, SessionId, SetId};
+use ids::{Fid, SetId};
 use namespace::placement::Turns;
 use wire::limits::STRIPES_MAX;
 use wire::op::SetAttr;
-use wire::stripes::{CutBy, Layout};
-use wire::{Attr, Body, Errno, Fail, Op, Reply};
+use wire::stripes::CutBy;
+use wire::{Body, Errno, Fail, Op, Reply};
 
 /// Files that become striped, or are cut, at the same time, at most.
 pub(crate) const JOBS: usize = 64;
 /// Turns that are taken for a piece, at most.
 const TURNS: usize = 8;
-/// Files of which it is remembered whether they are striped, at most, and of which appends of before are known to be over.
+/// Files of which it is remembered whether they are striped, at most.
 const REMEMBERED: usize = 16_384;
-/// After so long nobody waits any more for a session that appends.
-const APPENDING: Duration = Duration::from_secs(10);
-
 /// How files are striped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StripeSettings {
@@ -48,28 +45,19 @@ pub(crate) enum FileKind {
     Piece,
 }
 
-/// Who appends to a file.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Appending {
-    by: (SessionId, u64),
-    until: Duration,
-}
-
 /// See the module.
 pub(crate) struct Striping<R> {
     known: BTreeMap<Fid, FileKind>,
     last: u64,
     pub(crate) jobs: BTreeMap<u64, Job<R>>,
-    appends: BTreeMap<Fid, Appending>,
-    /// Files to which nobody appends any more of those who began under an earlier primary.
-    fenced: BTreeSet<Fid>,
+    pub(crate) growing: Growing,
     turns: Turns,
 }
 
 impl<R> Default for Striping<R> {
     fn default() -> Self {
-        let (known, jobs, appends) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Striping { known, last: 0, jobs, appends, fenced: BTreeSet::new(), turns: Turns::default() }
+        let (known, jobs) = (BTreeMap::new(), BTreeMap::new());
+        Striping { known, last: 0, jobs, growing: Growing::default(), turns: Turns::default() }
     }
 }
 
@@ -89,19 +77,6 @@ impl<R> Striping<R> {
     /// Whether that piece is being made for a file.
     pub(crate) fn makes(&self, piece: Fid) -> bool {
         self.jobs.values().any(|job| job.pieces.iter().any(|p| p.fid == piece))
-    }
-
-    /// Whether the file may get longer without an append. Whoever had appended for too long has to begin anew then.
-    fn may_grow(&mut self, now: Duration, file: Fid) -> Result<(), Fail> {
-        match self.appends.get(&file) {
-            Some(holder) if now < holder.until => Err(Fail::Busy),
-            Some(_) => {
-                self.appends.remove(&file);
-                self.fenced.remove(&file);
-                Ok(())
-            }
-            None => Ok(()),
-        }
     }
 
     pub(crate) fn is_at_work(&self, file: Fid) -> bool {
@@ -240,22 +215,23 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 self.append(cx, by, (stripes.layout, attr), request);
                 None
             }
+            Op::Extend { generation, append: 0, .. } if *generation != stripes.layout.generation => {
+                Some(request)
+            }
             Op::Extend { end, append, .. } => {
-                let by = (request.session, *append);
-                let may = self.ends_append(cx.at.now, fid, by, *end > attr.size);
-                self.go_on_if(cx, may, request)
+                let (end, append) = (*end, *append);
+                self.extend(cx, &attr, (end, append), request)
             }
             Op::SetAttr { set, .. } if set.size.is_some_and(|size| size > attr.size) => {
-                let may = self.striping.may_grow(cx.at.now, fid);
-                self.go_on_if(cx, may, request)
+                self.grow(cx, &attr, Growth::AtOnce, request)
             }
             // What lies in the file itself makes it longer at once.
             Op::WritePiece { offset, .. }
                 if offset.saturating_add(request.payload.len() as u64) > attr.size =>
             {
-                let appends = self.striping.appends.get(&fid).is_some_and(|a| a.by.0 == request.session);
-                let may = if appends { Ok(()) } else { self.striping.may_grow(cx.at.now, fid) };
-                self.go_on_if(cx, may, request)
+                // An append begins where the file ends.
+                let appends = *offset == attr.size && self.striping.growing.appends(fid, request.session);
+                if appends { Some(request) } else { self.grow(cx, &attr, Growth::AtOnce, request) }
             }
             Op::Stripes { .. } => {
                 let told = Ok((Body::Stripes { layout: stripes.layout, attr }, Bytes::new()));
@@ -264,70 +240,6 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             }
             _ => Some(request),
         }
-    }
-
-    fn go_on_if(
-        &mut self,
-        cx: &mut Cx<'_, B, R>,
-        may: Result<(), Fail>,
-        request: AdmittedRequest<R>,
-    ) -> Option<AdmittedRequest<R>> {
-        match may {
-            Ok(()) => Some(request),
-            Err(fail) => {
-                self.refuse(cx, request.to, fail);
-                None
-            }
-        }
-    }
-
-    /// Whether an append, or no append, may make the file longer.
-    fn ends_append(
-        &mut self,
-        now: Duration,
-        fid: Fid,
-        by: (SessionId, u64),
-        grows: bool,
-    ) -> Result<(), Fail> {
-        let holder = self.striping.appends.get(&fid).copied();
-        match (by.1, holder) {
-            (0, _) if grows => self.striping.may_grow(now, fid),
-            (0, _) => Ok(()),
-            (_, Some(holder)) if holder.by == by => {
-                self.striping.appends.remove(&fid);
-                Ok(())
-            }
-            // Its time is over, and others may have written there.
-            _ => Err(Errno::ESTALE.into()),
-        }
-    }
-
-    /// One session at a time appends. What one of an earlier primary's, or one that was given up, may still write goes to a
-    /// layout that is over.
-    fn append(
-        &mut self,
-        cx: &mut Cx<'_, B, R>,
-        by: (SessionId, u64),
-        (layout, attr): (Layout, Attr),
-        request: AdmittedRequest<R>,
-    ) {
-        let (fid, now) = (attr.fid, cx.at.now);
-        match self.striping.appends.get(&fid) {
-            Some(holder) if holder.by == by && now < holder.until => {}
-            Some(holder) if now < holder.until => return self.refuse(cx, request.to, Fail::Busy),
-            Some(_) => {
-                self.striping.appends.remove(&fid);
-                self.striping.fenced.remove(&fid);
-            }
-            None => {}
-        }
-        if !self.striping.fenced.contains(&fid) {
-            self.cut(cx, fid, (attr.size, None), None);
-            return self.refuse(cx, request.to, Fail::Busy);
-        }
-        self.striping.appends.insert(fid, Appending { by, until: now + APPENDING });
-        let told = Ok((Body::Stripes { layout, attr }, Bytes::new()));
-        self.reply_when_committed(cx, request.to, [fid].into(), told);
     }
 
     /// Has a file become striped that a request would have grow large; otherwise the request.
@@ -342,8 +254,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let Some((fid, growth, _)) = growth(&request.op, request.payload.len()) else { return Some(request) };
         let Ok(attr) = self.brick.attr(fid) else { return Some(request) };
         let end = match growth {
-            Growth::To(end) => end,
-            Growth::By(more) => attr.size.saturating_add(more),
+            placing::Growth::To(end) => end,
+            placing::Growth::By(more) => attr.size.saturating_add(more),
         };
         if attr.size >= large || end < large || !request.is_trusted {
             return Some(request);
@@ -388,13 +300,6 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             rooms.iter().map(|room| room.set).filter(|set| !sets.contains(set)).collect();
         sets.extend(others.into_iter().take(many - sets.len()));
         sets
-    }
-
-    pub(crate) fn note_fenced(&mut self, file: Fid) {
-        if self.striping.fenced.len() >= REMEMBERED {
-            self.striping.fenced.clear();
-        }
-        self.striping.fenced.insert(file);
     }
 
     /// This brick leads no more.

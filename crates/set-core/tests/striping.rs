@@ -121,6 +121,14 @@ fn end_cut(rig: &mut Rig, shorter: u64) -> Vec<String> {
     done(rig, id)
 }
 
+/// All of a cut that cuts nothing off.
+fn fence(rig: &mut Rig, noted: u64) {
+    let before = size(rig);
+    let fenced = shorten(rig, noted);
+    assert_eq!(end_cut(rig, fenced), NONE);
+    assert_eq!(size(rig), before);
+}
+
 fn size(rig: &mut Rig) -> usize {
     rig.core.brick_mut().data[&FILE].len()
 }
@@ -351,10 +359,81 @@ fn a_file_does_not_grow_while_somebody_appends() {
         assert_eq!(ask(&mut rig, 7, seq, op), [format!("reply {seq}: busy")]);
     }
     rig.now += Duration::from_secs(11);
-    assert_eq!(ask(&mut rig, 7, 3, resize(9500)), ["reply 3: attr 1.1.40"]);
+    let begun = ask(&mut rig, 7, 3, resize(9500));
+    assert_eq!(begun.last().map(String::as_str), Some("reply 3: busy"));
+    let fenced = the(&begun[..1], "fsync of 1");
+    fence(&mut rig, fenced);
+    assert_eq!(ask(&mut rig, 7, 3, resize(9500)), ["reply 3: attr 1.1.40"], "what the append left is gone");
     let extend = Op::Extend { fid: FILE, generation, end: 9100, append: 1, kill_suid: false };
     assert_eq!(ask(&mut rig, 8, 3, extend), ["reply 3: stale file handle"], "it has to begin anew");
-    assert!(ask(&mut rig, 8, 4, append(1)).last().unwrap().ends_with("busy"), "behind a cut");
+    assert!(ask(&mut rig, 8, 4, append(1))[0].starts_with("reply 4: stripes"));
+}
+
+/// Either may have overwritten the other, so whoever is second writes again, by another layout.
+#[test]
+fn a_write_that_met_an_append_is_done_again() {
+    let mut rig = striped();
+    let extend = |rig: &mut Rig, append, end| {
+        let generation = kept(rig).unwrap().layout.generation;
+        Op::Extend { fid: FILE, generation, end, append, kill_suid: false }
+    };
+    let append = Op::Append { fid: FILE, ticket: 1 };
+    // The primary knows of nobody who writes, so that comes first.
+    let write = extend(&mut rig, 0, 9000);
+    let begun = ask(&mut rig, 7, 1, write.clone());
+    assert_eq!(begun.last().map(String::as_str), Some("reply 1: busy"));
+    let fenced = the(&begun[..1], "fsync of 1");
+    assert_eq!(kept(&mut rig).unwrap().cut.map(|cut| (cut.end, cut.then)), Some((9000, None)));
+    fence(&mut rig, fenced);
+    assert_eq!(ask(&mut rig, 7, 1, write), ["reply 1: stale file handle"], "it is done again");
+    assert_eq!(ask(&mut rig, 8, 1, append.clone()), ["reply 1: busy"], "not before it");
+    let write = extend(&mut rig, 0, 9500);
+    assert_eq!(ask(&mut rig, 7, 2, write), ["reply 2: attr 1.1.40"]);
+    assert!(ask(&mut rig, 8, 1, append.clone())[0].starts_with("reply 1: stripes"), "without another cut");
+    let (low, high) = (extend(&mut rig, 0, 9500), extend(&mut rig, 0, 9501));
+    assert_eq!(ask(&mut rig, 7, 3, low), ["reply 3: attr 1.1.40"], "it lies before all appends");
+    assert_eq!(ask(&mut rig, 7, 4, high.clone()), ["reply 4: busy"]);
+    let appended = extend(&mut rig, 1, 9600);
+    assert_eq!(ask(&mut rig, 8, 2, appended), ["reply 2: attr 1.1.40"]);
+    let begun = ask(&mut rig, 7, 4, high.clone());
+    let fenced = the(&begun[..1], "fsync of 1");
+    fence(&mut rig, fenced);
+    assert_eq!(ask(&mut rig, 7, 4, high), ["reply 4: stale file handle"]);
+    // It has gone.
+    rig.now += Duration::from_secs(2);
+    assert!(ask(&mut rig, 8, 3, append)[0].starts_with("reply 3: stripes"));
+    assert_eq!(size(&mut rig), 9600);
+}
+
+/// What it has left in pieces must not show.
+#[test]
+fn an_append_that_failed_is_fenced() {
+    let mut rig = striped();
+    let append = Op::Append { fid: FILE, ticket: 1 };
+    let begun = the(&ask(&mut rig, 8, 1, append.clone())[..1], "fsync of 1");
+    fence(&mut rig, begun);
+    ask(&mut rig, 8, 1, append);
+    let generation = kept(&mut rig).unwrap().layout.generation;
+    let release = Op::Extend { fid: FILE, generation, end: 0, append: 1, kill_suid: false };
+    assert_eq!(ask(&mut rig, 8, 2, release), ["reply 2: attr 1.1.40"]);
+    let begun = ask(&mut rig, 7, 1, resize(9500));
+    assert_eq!(begun.last().map(String::as_str), Some("reply 1: busy"));
+    the(&begun[..1], "fsync of 1");
+}
+
+/// Without the note the pieces are not fenced, and whoever asks next begins it anew.
+#[test]
+fn a_fence_that_is_not_noted_counts_for_nothing() {
+    let mut rig = striped();
+    let write = Op::Extend { fid: FILE, generation: 7, end: 9500, append: 0, kill_suid: false };
+    rig.core.brick_mut().fails = Some((Errno::ENOSPC, false));
+    let marked = the(&ask(&mut rig, 9, 1, write.clone())[..1], "fsync of 1");
+    rig.core.brick_mut().fails = None;
+    assert_eq!(done(&mut rig, marked), NONE);
+    assert_eq!(kept(&mut rig), Some(Stripes { layout: layout(7), cut: None }));
+    let again = ask(&mut rig, 9, 1, write);
+    assert_eq!(again.last().map(String::as_str), Some("reply 1: busy"));
+    the(&again[..1], "fsync of 1");
 }
 
 /// One after the other; what one of before may still write goes to a layout that is over.

@@ -2,6 +2,7 @@
 //! what clients were told is explained by a correct file system.
 
 use crate::disk::Disk;
+use crate::planted::plant;
 use crate::trace::say;
 use crate::world::World;
 use disk_format::tag::{INTENT, PENDING, Tag, XATTR};
@@ -336,7 +337,12 @@ impl World {
             // See the module of moves.
             return self.count("history not checked");
         }
-        let records = self.moves.as_one_file(self.history.records());
+        let mut records = self.moves.as_one_file(self.history.records());
+        if let Some(planted) = self.config.planted
+            && plant(planted, &mut records, &excuses.parted)
+        {
+            self.count("mistake planted");
+        }
         match file_history::check(&records, &losses, &excuses, root) {
             Ok(summary) => {
                 say!(self, "{summary:?}, {} losses", losses.len());

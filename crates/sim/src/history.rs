@@ -13,11 +13,11 @@ pub(crate) struct History {
     root: (Fid, SetId),
     records: Vec<Record>,
     dead: Vec<(u32, u64)>,
-    /// Where appends to striped files were tried.
+    /// Where writes to striped files were tried.
     placed: BTreeMap<usize, Vec<u64>>,
 }
 
-fn nanos(at: Duration) -> u64 {
+pub(crate) fn nanos(at: Duration) -> u64 {
     u64::try_from(at.as_nanos()).unwrap_or(u64::MAX)
 }
 
@@ -75,10 +75,10 @@ impl History {
         &self.dead
     }
 
-    /// An append is tried at that position.
-    pub(crate) fn place(&mut self, record: usize, offset: u64) {
+    /// A write is tried at that position. An append is tried once at each, perhaps in two steps.
+    pub(crate) fn place(&mut self, record: usize, appends: bool, offset: u64) {
         let places = self.placed.entry(record).or_default();
-        if places.last() != Some(&offset) {
+        if !appends || places.last() != Some(&offset) {
             places.push(offset);
         }
     }

@@ -24,6 +24,7 @@ mod links;
 mod machine;
 mod moves;
 mod network;
+mod planted;
 mod pool;
 mod process;
 mod questions;
@@ -36,6 +37,7 @@ mod trace;
 mod workload;
 mod world;
 
+pub use planted::Planted;
 pub use rng::Prng;
 
 use core::fmt;
@@ -102,6 +104,8 @@ pub struct Config {
     pub calls: usize,
     /// Whether what clients were told is checked: else only that all comes to rest and that bricks are alike.
     pub histories: bool,
+    /// A mistake in what the checker is told.
+    pub planted: Option<Planted>,
     /// Keep the words of every event.
     pub trace: bool,
 }
@@ -123,6 +127,7 @@ impl Default for Config {
             successions: false,
             calls: 400,
             histories: true,
+            planted: None,
             trace: false,
         }
     }

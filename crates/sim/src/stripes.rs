@@ -1,6 +1,7 @@
 //! Striped files: how they are laid out in a run, what happened to them, and what is left of them on the bricks at the end.
 
 use crate::check::{Seen, tree};
+use crate::history::nanos;
 use crate::process::To;
 use crate::trace::say;
 use crate::world::World;
@@ -63,17 +64,25 @@ impl Stripes {
     }
 
     /// A client was told where a file's data lies.
-    pub(crate) fn told(&mut self, file: Fid, layout: &Layout) {
-        self.told.insert(file);
-        self.note(file, layout);
+    pub(crate) fn told(&mut self, now: Duration, file: Fid, layout: &Layout) {
+        self.note(now, file, layout);
+        let order: Vec<SetId> = layout.pieces.iter().map(|piece| piece.set).collect();
+        let Some(parted) = self.parted.get_mut(&file) else { return };
+        if self.told.insert(file) {
+            (parted.told, parted.order) = (Some(nanos(now)), order);
+        } else if parted.order != order {
+            parted.order.clear();
+        }
     }
 
     /// A layout is, or is about to be, a file's.
-    fn note(&mut self, file: Fid, layout: &Layout) {
-        let new = || Parted { unit: layout.unit, base: layout.base, sets: BTreeSet::new() };
+    fn note(&mut self, now: Duration, file: Fid, layout: &Layout) {
+        let new = || Parted { unit: layout.unit, base: layout.base, ..Parted::default() };
         let parted = self.parted.entry(file).or_insert_with(new);
         parted.base = parted.base.max(layout.base);
-        parted.sets.extend(layout.pieces.iter().map(|piece| piece.set));
+        for piece in &layout.pieces {
+            parted.sets.entry(piece.set).or_insert(nanos(now));
+        }
         self.pieces.extend(layout.pieces.iter().map(|piece| (*piece, file)));
     }
 
@@ -150,7 +159,7 @@ impl World {
         match op {
             Op::Stripe { fid, layout } => {
                 self.count("file about to be striped");
-                self.stripes.note(*fid, layout);
+                self.stripes.note(self.now, *fid, layout);
             }
             Op::FencePiece { fid, generation } => {
                 let Some(file) = self.stripes.pieces.get(fid).copied() else { return };
@@ -220,3 +229,6 @@ impl World {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -169,13 +169,15 @@ fn striped_files() {
     let config = Config { faults, calm: Config::PIECES_GO, ..Config::default() };
     // Bricks gave pieces that were cut their own times, a cut waited for ever for a client that had gone, pieces were cut
     // though there was no room to note it, an answer showed a link that was about to go, an append was done twice.
-    let found = [1000, 1001, 1084, 1089, 600_313, 602_029];
+    // The checker took losses for those of files without a part there, and what failed for what was done; and it knew one try
+    // of a write that appends had done again.
+    let found = [1000, 1001, 1084, 1089, 600_313, 602_029, 950_741, 7_001_713, 8_000_062];
     let seeds = [&found[..], &fresh("stripes", 9, 120)].concat();
     let stats = runs("stripes", &seeds, &config);
     let least = [
         ("file striped", 2000),
         ("striped file cut", 1500),
-        ("append fenced", 60),
+        ("append fenced", 800),
         ("cut resumed by another primary", 10),
         ("cut begun anew", 50),
         ("piece gone", 1000),
@@ -183,7 +185,10 @@ fn striped_files() {
     ];
     reached(&stats, seeds.len(), &least);
     let config = Config { power: Power::Blackout, ..config };
-    let seeds = fresh("stripes and blackouts", 10, 80);
+    // The checker did not know that a write may end at the base, and took changes of attributes for data on other sets. A read
+    // took the length of before a power cut.
+    let found = [501_752, 900_485, 7_003_856];
+    let seeds = [&found[..], &fresh("stripes and blackouts", 10, 80)].concat();
     let stats = runs("stripes and blackouts", &seeds, &config);
     reached(&stats, seeds.len(), &[("file striped", 1000), ("loss of unsynced changes", 300)]);
 }

@@ -63,6 +63,12 @@ impl StripedFiles {
     }
 }
 
+/// Whether the end of a call may mix a length from before a loss with data from after it, as the file's set has lost changes
+/// since the call began: then it has to begin again.
+pub fn is_before_loss(end: &Result<Answer, Errno>, began: Epoch, now: Epoch) -> bool {
+    began != now && matches!(end, Ok(Answer::Read(_)))
+}
+
 impl StripedCall {
     /// Begins on a file of set `home`, which has lost no changes since that epoch, with what is known of the file. Nothing of
     /// what was told before such a loss counts.

@@ -249,3 +249,31 @@ fn a_hole_is_punched_in_all_pieces_and_room_is_reserved_unit_by_unit() {
     assert_eq!(allocate(8, 0, 65536).1, Step::End(Err(Errno::EOPNOTSUPP)));
     assert_eq!(allocate(0, 0, 0).1, Step::End(Err(Errno::EINVAL)));
 }
+
+/// What is there belongs to an append, or a write, that has not come to its end.
+#[test]
+fn no_hole_is_punched_beyond_the_end() {
+    for mode in [KEEP_SIZE | PUNCH_HOLE, KEEP_SIZE | ZERO] {
+        let what = What::Allocate { mode, offset: 130 * KIB, len: 100 * KIB };
+        let (mut call, step) = StripedCall::begin((file(), HOME), what, Some(&known(150 * KIB)));
+        assert_eq!(asked(step), [(9, Op::Stripes { fid: file() })]);
+        let (generation, offset, mode) = (5, 130 * KIB, KEEP_SIZE | PUNCH_HOLE);
+        let punch = |set| Op::AllocatePiece { fid: fid(set, 7), generation, mode, offset, len: 30 * KIB };
+        assert_eq!(asked(call.answered(told(5, 160 * KIB))), [1, 2, 3].map(|set| (set, punch(set))));
+        let (mut call, _) = StripedCall::begin((file(), HOME), what, Some(&known(0)));
+        assert!(matches!(asked(call.answered(told(5, 130 * KIB)))[..], [(9, Op::Extend { end: 0, .. })]));
+    }
+}
+
+/// The length that was known no longer holds, and what is not there any more would be read as zeros.
+#[test]
+fn a_read_across_a_loss_begins_again() {
+    let read = Ok(Answer::Read(10));
+    assert!(is_before_loss(&read, Epoch(0), Epoch(3)) && !is_before_loss(&read, Epoch(3), Epoch(3)));
+    assert!(!is_before_loss(&Ok(Answer::Done), Epoch(0), Epoch(3)), "what was written is written");
+    let what = What::Read { offset: 0, len: 10 };
+    let known = known(100);
+    let begin = |lost| asked(StripedCall::begin_after((file(), HOME), what, Some(&known), Epoch(lost)).1);
+    assert!(matches!(begin(0)[..], [(9, Op::ReadPiece { .. })]));
+    assert!(matches!(begin(3)[..], [(9, Op::Stripes { .. })]));
+}

@@ -84,7 +84,7 @@ impl Emitter<'_> {
             }
         };
         if unknown {
-            self.strays(n, obj, fid, false);
+            self.strays(n, obj, fid, matches!(outcome, Outcome::Unknown { torn: true }));
             self.perhaps(n, obj, ask, &outcome);
             return Ok(());
         }

@@ -152,6 +152,7 @@ impl Inodes {
                     inode.content.write(from, data, self.tracked);
                 } else {
                     inode.content.somewhere(size.least, size.most.saturating_add(len), data, self.tracked);
+                    inode.content.likely(from, data);
                 }
                 inode.size.set(|s| s.saturating_add(len), self.tracked);
             }

@@ -3,6 +3,7 @@
 
 mod altered;
 mod losses;
+mod parted;
 mod reference;
 mod script;
 mod speed;

@@ -4,7 +4,9 @@ use super::{Caller, Client, ToClient};
 use crate::trace::say;
 use crate::world::World;
 use bytes::Bytes;
-use client_core::stripes::{Answer, ContentCall, Question, Step, StripedCall, Way, What, by_object};
+use client_core::stripes::{
+    Answer, ContentCall, Question, Step, StripedCall, Way, What, by_object, is_before_loss,
+};
 use ids::{Epoch, Fid, SetId};
 use std::collections::VecDeque;
 use wire::{Body, Errno, Op};
@@ -150,11 +152,11 @@ impl World {
             Step::End(end) => return self.end_striped(c, record, end),
         };
         say!(self, "client {c}: {record} asks {questions:?}");
-        if let (Some(Content { ticket: 1.., .. }), Some(question)) =
+        if let (Some(Content { ticket, .. }), Some(question)) =
             (self.clients[c].contents.get(&record), questions.first())
             && let Op::WritePiece { offset, .. } = question.op
         {
-            self.history.place(record, offset - question.data.start as u64);
+            self.history.place(record, *ticket > 0, offset - question.data.start as u64);
         }
         let Some(striped) = self.striped(c, record) else { return };
         striped.answers = vec![Err(Errno::EIO); questions.len()];
@@ -207,7 +209,7 @@ impl World {
         answer: Told,
     ) {
         if let Ok((Body::Stripes { layout, attr }, _)) = &answer {
-            self.stripes.told(attr.fid, layout);
+            self.stripes.told(self.now, attr.fid, layout);
         }
         let Some(striped) = self.striped(c, record) else { return };
         let failed = answer.as_ref().err().copied();
@@ -241,8 +243,14 @@ impl World {
     fn end_striped(&mut self, c: usize, record: usize, end: Result<Answer, Errno>) {
         let client = &mut self.clients[c];
         let Some(content) = client.contents.get_mut(&record) else { return };
+        let (set, op) = (content.set, content.op.clone());
         let Some(Striped { file, lost_before, call, mut data, .. }) = content.striped.take() else { return };
-        let op = content.op.clone();
+        let home = client.file_now(file, set).1;
+        if is_before_loss(&end, lost_before, client.lost_before(home)) {
+            self.count("read again after a loss");
+            return self.begin_striped(c, record);
+        }
+        let client = &mut self.clients[c];
         let answer = match client.striped.ended(file, lost_before, call, end) {
             Ok(None) if matches!(op, Op::Fsync { .. }) => Ok((Body::Done, Bytes::new())),
             Ok(None) => return self.go_on(c, record),

@@ -16,8 +16,7 @@ const PUNCH_HOLE: u32 = 3;
 const SEEK_DATA: u32 = 3;
 
 impl Workload {
-    /// Something with a file. To some files clients append, in others they write where they like, but no file has both: a write
-    /// beyond the end and an append at the same time may overwrite each other.
+    /// Something with a file. To some files clients append, in others they write where they like, and to some they do both.
     pub(super) fn on_large_file(&mut self, rng: &mut Prng, (fid, home): Object) -> (SetId, Op, Bytes) {
         let offset = place(rng);
         let some = |rng: &mut Prng, most| 1 + u32::try_from(rng.below(most)).unwrap_or(0);
@@ -31,7 +30,11 @@ impl Workload {
                 let most = if rng.chance(700) { 200 } else { 2 * UNIT as usize };
                 let len = some(rng, most) as usize;
                 self.byte = self.byte % 250 + 1;
-                let append = fid.lsn.0.is_multiple_of(2);
+                let append = match fid.lsn.0 % 3 {
+                    0 => true,
+                    1 => false,
+                    _ => rng.chance(500),
+                };
                 let offset = if append { 0 } else { offset };
                 let data = vec![self.byte; len];
                 return (home, Op::Write { fid, offset, append, kill_suid: false }, data.into());
@@ -43,8 +46,7 @@ impl Workload {
                 let len = some(rng, 100_000).into();
                 Op::Fallocate { fid, mode: 0, offset, len }
             }
-            // No hole is made where an append goes that has not come to its end.
-            26 if !fid.lsn.0.is_multiple_of(2) => {
+            26 => {
                 // Within a unit: holes in several are not punched at once.
                 let left = UNIT - offset % UNIT;
                 let len = u64::from(some(rng, 3000)).min(left);
