@@ -65,10 +65,10 @@ pub enum RebalanceState {
 /// How eagerly files move while clients are active.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum RebalanceThrottle {
-    /// After each piece a rest of six times as long: clients of a small machine whose processors are busy keep 80 % of their rate.
+    /// One file at a time, and after each piece a rest twice as long as it took.
     #[default]
     Gentle,
-    /// After each piece a rest as long as it took.
+    /// A few files at a time, and a rest as long as each piece took.
     Normal,
     /// No rest, and more files at a time.
     Fast,
@@ -78,7 +78,7 @@ impl RebalanceThrottle {
     /// How many times as long as a piece took passes before the next one.
     pub(crate) fn rest(self) -> u32 {
         match self {
-            RebalanceThrottle::Gentle => 6,
+            RebalanceThrottle::Gentle => 2,
             RebalanceThrottle::Normal => 1,
             RebalanceThrottle::Fast => 0,
         }

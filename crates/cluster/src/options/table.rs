@@ -209,9 +209,9 @@ impl Typed for Rebalance {
 /// How eagerly files move while clients are active.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RebalanceThrottle {
-    /// After each piece a rest of six times as long.
+    /// One file at a time, and after each piece a rest twice as long as it took.
     Gentle,
-    /// After each piece a rest as long as it took.
+    /// A few files at a time, and a rest as long as each piece took.
     Normal,
     /// No rest.
     Fast,
