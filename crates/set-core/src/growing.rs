@@ -9,6 +9,7 @@ use crate::core::{Cx, SetCore};
 use crate::io::ReplyTo;
 use crate::request::AdmittedRequest;
 use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 use bytes::Bytes;
 use core::time::Duration;
 use ids::{Fid, SessionId};
@@ -120,10 +121,23 @@ impl Growing {
         }
     }
 
+    /// Whether one more append fits beside those under way. Those that took too long are given up first.
+    fn has_room(&mut self, now: Duration) -> bool {
+        if self.appends.len() < REMEMBERED {
+            return true;
+        }
+        let late: Vec<Fid> =
+            self.appends.iter().filter(|(_, a)| now >= a.until).map(|(fid, _)| *fid).collect();
+        for fid in late {
+            self.is_appended(now, fid);
+        }
+        self.appends.len() < REMEMBERED
+    }
+
     /// Whether an append may begin at that end of the file.
     fn may_append(&mut self, now: Duration, (file, end): (Fid, u64), by: (SessionId, u64)) -> May {
         let resent = self.appends.get(&file).is_some_and(|holder| holder.by == by && now < holder.until);
-        if self.is_appended(now, file) && !resent {
+        if !resent && (self.is_appended(now, file) || !self.has_room(now)) {
             return May::Wait;
         }
         match self.grown.get(&file) {
@@ -300,6 +314,20 @@ mod tests {
         assert_eq!(growing.may_append(at(12), (FILE, 100), by(9)), May::Go);
         assert!(growing.ends(FILE, by(9), 0));
         assert_eq!(growing.may_grow(at(12), FILE, Growth::AtOnce), May::Fence);
+    }
+
+    #[test]
+    fn many_appends_at_a_time_are_bounded_and_late_ones_are_given_up() {
+        let mut growing = Growing::default();
+        let file = |n: usize| Fid { lsn: Lsn(n as u64), ..FILE };
+        let begin = |growing: &mut Growing, now, n| {
+            growing.note_fenced(at(now), file(n));
+            growing.may_append(at(now), (file(n), 0), by(8))
+        };
+        (0..REMEMBERED).for_each(|n| assert_eq!(begin(&mut growing, 0, n), May::Go));
+        assert_eq!(begin(&mut growing, 9, REMEMBERED), May::Wait);
+        assert_eq!(begin(&mut growing, 10, REMEMBERED), May::Go);
+        assert_eq!(growing.appends.len(), 1);
     }
 
     /// Else a stream of appends would have the write done again for ever.
