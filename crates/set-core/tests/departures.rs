@@ -788,6 +788,7 @@ fn moves_rest_while_clients_of_either_server_are_active() {
         rig.now = next;
         assert_eq!(rig.step(Input::Wake), ["ask 3: write of 2"]);
         rig.now += ms(1);
+        rig.world.last_call.set(ms(0));
         done(&mut rig, 3);
         let next = rig.core.next_wake().unwrap();
         let still = rests && there;

@@ -239,13 +239,14 @@ fn verify_bricks(sets: &[Vec<PathBuf>], all: &[Known]) {
 /// directories may lie there, and so do folders of names, whose number begins with a bit that others do not have.
 fn without_place(bricks: &[Value]) -> Result<(), String> {
     for brick in bricks {
-        let limbo = Path::new(brick["path"].as_str().unwrap()).join(".mortar/limbo");
+        let lost_found = Path::new(brick["path"].as_str().unwrap()).join(".mortar/limbo");
         let own = format!("{:08x}", brick["set"].as_u64().unwrap());
         let is_lost = |name: &String| name.starts_with(&own) && name.as_bytes()[16] < b'8';
-        let names = std::fs::read_dir(&limbo).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
+        let names =
+            std::fs::read_dir(&lost_found).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
         let lost: Vec<String> = names.filter(is_lost).collect();
         if !lost.is_empty() {
-            return Err(format!("{lost:?} in {limbo:?}"));
+            return Err(format!("{lost:?} in {lost_found:?}"));
         }
     }
     Ok(())
