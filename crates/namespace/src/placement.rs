@@ -57,6 +57,11 @@ const SPARSE: u32 = 16;
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
 impl SetRoom {
+    /// A set that takes changes, with so many bytes free of so many in all, and of which nothing else is known.
+    pub const fn new(set: SetId, available: u64, total: u64) -> SetRoom {
+        SetRoom { set, available, total, promised: 0, busy: 0, asked: false, writable: true }
+    }
+
     /// What the choice goes by. Promises take half of the room at most: they are a guess.
     fn expected_room(&self) -> u64 {
         let promised = u64::from(self.promised) * EXPECTED.min(self.total / 256 + 1);

@@ -5,15 +5,7 @@ use alloc::vec::Vec;
 const GB: u64 = 1 << 30;
 
 fn room(set: u32, available: u64, total: u64) -> SetRoom {
-    SetRoom {
-        set: SetId(set),
-        available: available * GB,
-        total: total * GB,
-        promised: 0,
-        busy: 0,
-        asked: false,
-        writable: true,
-    }
+    SetRoom::new(SetId(set), available * GB, total * GB)
 }
 
 fn parent(depth: u32, subdirectories: u32) -> Parent {
@@ -118,10 +110,7 @@ fn promises_count_until_the_figures_are_new() {
 #[test]
 fn files_leave_a_set_that_is_clearly_fuller() {
     const K: u64 = 1000;
-    let set = |set, available: u64| {
-        let (total, available) = (1000 * K, available * K);
-        SetRoom { set: SetId(set), available, total, promised: 0, busy: 0, asked: false, writable: true }
-    };
+    let set = |set, available: u64| SetRoom::new(SetId(set), available * K, 1000 * K);
     let own = set(1, 500);
     let to = |others: &[SetRoom]| emptier(&own, &[&[own], others].concat());
     assert_eq!(to(&[set(2, 530), set(3, 532)]), Some((SetId(3), 8 * K)), "a quarter of 32");

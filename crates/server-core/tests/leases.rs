@@ -112,7 +112,7 @@ fn leases_that_were_longer_meanwhile_are_waited_for() {
 }
 
 fn room(set: u32, available: u64) -> SetRoom {
-    SetRoom { set: SetId(set), available, total: 100, promised: 0, busy: 0, asked: false, writable: true }
+    SetRoom::new(SetId(set), available, 100)
 }
 
 #[test]

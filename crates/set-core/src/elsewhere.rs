@@ -208,16 +208,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let set = self.set;
         let own = cx.outside.room(set).or_else(|| {
             let room = self.brick.room().ok()?;
-            let (available, total) = (room.available, room.total);
-            Some(placement::SetRoom {
-                set,
-                available,
-                total,
-                promised: 0,
-                busy: 0,
-                asked: false,
-                writable: true,
-            })
+            Some(placement::SetRoom::new(set, room.available, room.total))
         });
         let unknown = |set| own.map(|own| placement::SetRoom { set, promised: 0, busy: 0, ..own });
         // This one is not to get more if it is to be emptied.

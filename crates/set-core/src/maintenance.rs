@@ -198,17 +198,13 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             self.min_free = room.total / 100 * self.settings.min_free_percent;
             if self.is_primary() {
                 let available = self.replica.available().min(room.available).saturating_sub(self.min_free);
+                // How busy it is measures whoever carries it on.
                 cx.out.push(Output::Room(SetRoom {
-                    set: self.set,
-                    available,
-                    total: room.total,
-                    promised: 0,
-                    // Whoever carries it on measures that.
-                    busy: 0,
                     asked: now < cx.outside.last_call() + ACTIVE,
                     writable: self.replica.view().has_quorum()
                         && !self.settings.read_only
                         && !self.settings.rebalance.drains,
+                    ..SetRoom::new(self.set, available, room.total)
                 }));
             }
         }

@@ -272,7 +272,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             }
             None => {
                 self.take_files(dir, after);
-                let at = self.rested(cx, Duration::ZERO);
+                let at = self.rested_for(cx, Duration::ZERO, self.settings.rebalance.throttle.rest());
                 self.timers.set(at, Due::Rebalance);
             }
         }

@@ -28,6 +28,7 @@ pub(crate) const JOBS: usize = 64;
 const TURNS: usize = 8;
 /// Files of which it is remembered whether they are striped, at most.
 const REMEMBERED: usize = 16_384;
+
 /// How files are striped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StripeSettings {

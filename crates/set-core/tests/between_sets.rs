@@ -14,15 +14,7 @@ const THERE: Fid = Fid { set: SetId(2), epoch: Epoch(5), lsn: Lsn(50) };
 
 fn rig() -> Rig {
     let rig = Rig::primary(&[]);
-    let room = |set, writable| SetRoom {
-        set,
-        available: 1 << 40,
-        total: 1 << 41,
-        promised: 0,
-        busy: 0,
-        asked: false,
-        writable,
-    };
+    let room = |set, writable| SetRoom { writable, ..SetRoom::new(set, 1 << 40, 1 << 41) };
     let rooms = [(SetId(1), room(SetId(1), false)), (SetId(2), room(SetId(2), true))];
     rig.world.rooms.borrow_mut().extend(rooms);
     rig
@@ -84,15 +76,7 @@ fn mkdir_elsewhere_that_the_other_set_has_no_room_for_is_made_with_its_parent() 
 #[test]
 fn a_directory_with_many_subdirectories_spreads_them() {
     let mut rig = rig();
-    let room = |set, available| SetRoom {
-        set,
-        available,
-        total: 1 << 60,
-        promised: 0,
-        busy: 0,
-        asked: false,
-        writable: true,
-    };
+    let room = |set, available| SetRoom::new(set, available, 1 << 60);
     rig.world.rooms.borrow_mut().insert(SetId(1), room(SetId(1), 1 << 30));
     let full = SetRoom { writable: false, ..room(SetId(2), 0) };
     rig.world.rooms.borrow_mut().insert(SetId(2), full);

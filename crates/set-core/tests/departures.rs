@@ -4,6 +4,7 @@
 use crate::common::brick::{Memory, ROOT};
 use crate::common::{self, ME, Rig, answer, done, name};
 use ids::{Epoch, Fid, Lsn, OpId, SessionId, SetId, Time};
+use namespace::placement::SetRoom;
 use set_core::{Departed, FileMove, Input, Output, RebalanceSettings, RebalanceState, Settings};
 use std::time::Duration;
 use wire::op::{EntryName, SetAttr};
@@ -337,17 +338,7 @@ fn making() -> (Rig, Fid) {
     let settings = rig.settings(ME, [ME].into());
     rig.step(Input::Settings(Settings { large: Some(1000), ..settings }));
     for set in [HERE, THERE] {
-        let (available, total, promised, writable) = (1 << 30, 1 << 31, 0, true);
-        let room = namespace::placement::SetRoom {
-            set,
-            available,
-            total,
-            promised,
-            busy: 0,
-            asked: false,
-            writable,
-        };
-        rig.world.rooms.borrow_mut().insert(set, room);
+        rig.world.rooms.borrow_mut().insert(set, SetRoom::new(set, 1 << 30, 1 << 31));
     }
     let fid = made(&mut rig, "first");
     let here = ask_with(&mut rig, 9, 501, write(fid), 2000);
@@ -771,10 +762,9 @@ fn entries_are_redirected() {
 fn moves_rest_while_clients_of_either_server_are_active() {
     for (here, there, rests) in [(false, false, false), (true, false, true), (false, true, true)] {
         let mut rig = rig();
-        let (available, total, promised, busy, writable) = (1 << 30, 1 << 31, 0, 0, true);
-        let (set, asked, ms) = (THERE, there, Duration::from_millis);
-        let room = namespace::placement::SetRoom { set, available, total, promised, busy, asked, writable };
-        rig.world.rooms.borrow_mut().insert(set, room);
+        let ms = Duration::from_millis;
+        let room = SetRoom { asked: there, ..SetRoom::new(THERE, 1 << 30, 1 << 31) };
+        rig.world.rooms.borrow_mut().insert(THERE, room);
         begin(&mut rig);
         rig.now += ms(3);
         answer(&mut rig, 1, copy());

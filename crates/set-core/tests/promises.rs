@@ -120,15 +120,7 @@ fn nameless_files_that_are_held_are_listed_elsewhere_and_looked_at_a_part_at_a_t
 #[test]
 fn a_primary_without_a_lease_commits_no_transaction() {
     let mut rig = Rig::primary(&[]);
-    let room = |set, writable| SetRoom {
-        set,
-        available: 1 << 40,
-        total: 1 << 41,
-        promised: 0,
-        busy: 0,
-        asked: false,
-        writable,
-    };
+    let room = |set, writable| SetRoom { writable, ..SetRoom::new(set, 1 << 40, 1 << 41) };
     let rooms = [(SetId(1), room(SetId(1), false)), (SetId(2), room(SetId(2), true))];
     rig.world.rooms.borrow_mut().extend(rooms);
     assert_eq!(rig.ask(7, create("d", Node::Dir)), ["promised 2", "ask 1: preparemkdir of 2 as 1"]);

@@ -34,15 +34,7 @@ fn rig() -> Rig {
     rig.now += Duration::from_secs(61);
     rig.lease = rig.now + Duration::from_secs(6000);
     for set in [HERE, THERE] {
-        let room = SetRoom {
-            set,
-            available: 1 << 30,
-            total: 1 << 31,
-            promised: 0,
-            busy: 0,
-            asked: false,
-            writable: true,
-        };
+        let room = SetRoom::new(set, 1 << 30, 1 << 31);
         rig.world.rooms.borrow_mut().insert(set, room);
     }
     let striped = settings(&rig, 2);

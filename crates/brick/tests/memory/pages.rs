@@ -7,20 +7,34 @@ use memory_fs::CrashRule;
 use namespace::TreeState as _;
 use wire::Op;
 
+/// A directory of which nothing is in memory.
+struct Cold {
+    s: Set,
+    d: Fid,
+    /// What is in it; as many as make others leave the memory; and the last in the order of the listing.
+    files: Vec<Fid>,
+    others: Vec<Fid>,
+    last: Fid,
+}
+
+fn cold() -> Cold {
+    let mut disk = Disk::new(1, CrashRule::Ordered);
+    let mut s = Set::new(vec![disk.open().unwrap()]);
+    let d = s.dir(ROOT, "d");
+    let files = (0..12).map(|n| s.file(d, &format!("f{n}"))).collect();
+    let others = (0..20).map(|n| s.file(ROOT, &format!("f{n}"))).collect();
+    // The few that memory keeps are the last.
+    let last = s.bricks[0].readdir(d, 0, true, 64 << 10).unwrap().0.last().unwrap().fid;
+    s.bricks.pop().unwrap().close().unwrap();
+    Cold { s: Set::new(vec![disk.open().unwrap()]), d, files, others, last }
+}
+
 /// What another thread has read of a page is out of date if something was changed meanwhile, although that has left the
 /// memory again.
 #[test]
 fn what_was_read_of_a_page_before_a_change_is_not_believed() {
     for changed in [false, true] {
-        let mut disk = Disk::new(1, CrashRule::Ordered);
-        let mut s = Set::new(vec![disk.open().unwrap()]);
-        let d = s.dir(ROOT, "d");
-        let files: Vec<Fid> = (0..12).map(|n| s.file(d, &format!("f{n}"))).collect();
-        let others: Vec<Fid> = (0..20).map(|n| s.file(ROOT, &format!("f{n}"))).collect();
-        // The few that memory keeps are the last.
-        let last = s.bricks[0].readdir(d, 0, true, 64 << 10).unwrap().0.last().unwrap().fid;
-        s.bricks.pop().unwrap().close().unwrap();
-        let mut s = Set::new(vec![disk.open().unwrap()]);
+        let Cold { mut s, d, files, others, last } = cold();
         let job = s.bricks[0].begin_page(d, 0, true, 64 << 10).expect("nothing is in memory");
         assert_eq!(job.many(), files.len());
         job.run();
@@ -44,17 +58,7 @@ fn what_was_read_of_a_page_before_a_change_is_not_believed() {
 #[test]
 fn what_was_read_of_a_page_before_times_were_written_is_not_believed() {
     for evicted_by_the_page in [false, true] {
-        let mut disk = Disk::new(1, CrashRule::Ordered);
-        let mut s = Set::new(vec![disk.open().unwrap()]);
-        let d = s.dir(ROOT, "d");
-        for n in 0..12 {
-            s.file(d, &format!("f{n}"));
-        }
-        let others: Vec<Fid> = (0..20).map(|n| s.file(ROOT, &format!("f{n}"))).collect();
-        // The few that memory keeps are the last.
-        let last = s.bricks[0].readdir(d, 0, true, 64 << 10).unwrap().0.last().unwrap().fid;
-        s.bricks.pop().unwrap().close().unwrap();
-        let mut s = Set::new(vec![disk.open().unwrap()]);
+        let Cold { mut s, d, others, last, .. } = cold();
         let atime = Time { sec: 77, nsec: 7 };
         let set = wire::op::SetAttr { atime: Some(wire::op::SetTime::At { time: atime }), ..set_attr() };
         s.run(&Op::SetAttr { fid: last, set }, b"").unwrap();

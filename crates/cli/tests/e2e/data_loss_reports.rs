@@ -1,6 +1,6 @@
 //! What was reported of data that GlusterFS lost while files moved between bricks, as what programs do and see here. Reports are
 //! those of github.com/gluster/glusterfs. Others of them are told where they are tested: hard links during remove-brick (1530,
-//! 1540) and a brick that dies while it is emptied (1815) in `drain`, a target that is full for a while and kills during a
+//! 1540) and a server that is killed while a set is emptied (1815) in `drain`, a target that is full for a while and kills during a
 //! rebalance in `rebalance`.
 
 use crate::adopt::is_sound;

@@ -99,7 +99,7 @@ impl From<SetRoom> for Room {
 impl From<Room> for SetRoom {
     fn from(r: Room) -> SetRoom {
         let Room { set, available, total, writable, busy, asked } = r;
-        SetRoom { set, available, total, promised: 0, busy, asked, writable }
+        SetRoom { busy, asked, writable, ..SetRoom::new(set, available, total) }
     }
 }
 

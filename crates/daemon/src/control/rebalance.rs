@@ -69,13 +69,8 @@ fn report(state: &State, volume: &Volume, status: &VolumeReport) -> RebalanceRep
             continue;
         };
         rooms.push(SetRoom {
-            set: set.id,
-            available: of.free_bytes,
-            total: of.total_bytes,
-            promised: 0,
-            busy: 0,
-            asked: false,
             writable: !options.drain.contains(&set.id),
+            ..SetRoom::new(set.id, of.free_bytes, of.total_bytes)
         });
         add(&mut out.moved, &of.moved);
         out.sets.push(of);

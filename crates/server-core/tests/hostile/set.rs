@@ -50,15 +50,7 @@ impl Outside for Around {
         Duration::ZERO
     }
     fn room(&self, set: SetId) -> Option<SetRoom> {
-        Some(SetRoom {
-            set,
-            available: 1 << 30,
-            total: 1 << 31,
-            promised: 0,
-            busy: 0,
-            asked: false,
-            writable: true,
-        })
+        Some(SetRoom::new(set, 1 << 30, 1 << 31))
     }
     fn next_id(&self) -> OpId {
         self.0.set(self.0.get() + 1);
