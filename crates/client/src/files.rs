@@ -196,7 +196,7 @@ impl Client {
     /// Moves a name; `flags` as in [`wire::op::rename_flags`].
     ///
     /// # Errors
-    /// As `renameat2`; `EXDEV` where three sets would have to agree about a directory, or two about an exchange.
+    /// As `renameat2`; `EXDEV` where two sets would have to agree about an exchange.
     pub fn rename(&self, from: (Object, Name), to: (Object, Name), flags: u32) -> Result<(), Errno> {
         let ((from, name), (to, to_name)) = (from, to);
         let names = (name.clone(), to_name.clone());

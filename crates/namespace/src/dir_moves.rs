@@ -7,7 +7,7 @@
 
 use crate::decide::{Context, Decision, NameIn, result_fid, touch};
 use crate::files::stub_to_go;
-use crate::rename::{keeps_tree, replaced};
+use crate::rename::{is_elsewhere, keeps_tree, replaced};
 use crate::tree_state::{Entry, TreeState};
 use ids::{Fid, SetId};
 use wire::op::Intent;
@@ -36,9 +36,12 @@ pub(crate) fn move_in(
     }
     let (fid, home, kind) = (dir.fid, dir.home, dir.mode & 0o170_000);
     let replaced = replaced(view, cx, drop.dir, Entry { fid, home, kind }, target)?;
-    // Its set would have to agree as well.
-    if target.is_some_and(|target| target.home != cx.set) {
-        return Err(Errno::EXDEV);
+    if let Some(target) = target.filter(|target| is_elsewhere(cx, *target)) {
+        // It holds the source, which its set would take for a name that is about to go.
+        if target.fid == drop.dir {
+            return Err(Errno::ENOTEMPTY);
+        }
+        return Ok(Decision::RemoveElsewhere(target));
     }
     let (parent, name, time) = (add.dir, add.name.clone(), touch(into, cx.now));
     result_fid(fid, Change::Enter { parent, name, fid, home, kind, replaced, time })

@@ -144,7 +144,7 @@ pub(crate) fn keeps_tree(
 }
 
 /// Whether an empty directory that gives way lives on another set, which has not agreed yet.
-fn is_elsewhere(cx: &Context<'_>, target: Entry) -> bool {
+pub(crate) fn is_elsewhere(cx: &Context<'_>, target: Entry) -> bool {
     target.home != cx.set && cx.placed != Some((target.home, target.fid))
 }
 

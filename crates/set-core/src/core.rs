@@ -12,7 +12,7 @@ use crate::flush::Flush;
 use crate::grants::Grants;
 use crate::io::{Done, Input, Moment, Output, Outside, ReplyTo, Request, Settings};
 use crate::joiners::Lag;
-use crate::joint::Participant;
+use crate::joint_ends::Participant;
 use crate::moves::Tree;
 use crate::opens::Opens;
 use crate::orphans::Orphans;

@@ -13,7 +13,8 @@ use crate::change::Ask;
 use crate::core::{Cx, SetCore};
 use crate::far_names::{PathAsked, PathTo};
 use crate::io::{Output, ReplyTo};
-use crate::joint::{Joint, Participant};
+use crate::joint::Joint;
+use crate::joint_ends::Participant;
 use crate::leaving::Telling;
 use crate::moves::{Held, Move, Walk};
 use crate::request::AdmittedRequest;
@@ -79,6 +80,8 @@ pub(crate) enum Asking<R> {
     JointLocked(Box<Joint<R>>, Held),
     /// What lies above the directory that it is to come to.
     JointLineage(Box<Joint<R>>, Walk),
+    /// The set of an empty directory that is to give way to one that moves here.
+    GivesWay(Box<Joint<R>>, (SetId, Fid)),
     /// The set of a directory that has moved here, to have on disk that it has left.
     LeftOnDisk(Participant),
     /// That set, to end the mark of the move.
@@ -168,6 +171,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Asking::Told(waiter, told, parts) => self.on_told(cx, waiter, told, parts, answer),
             Asking::JointLocked(joint, held) => self.on_locked_for(cx, joint, held, answer),
             Asking::JointLineage(joint, walk) => self.on_lineage_for(cx, joint, walk, answer),
+            Asking::GivesWay(joint, dir) => self.on_gives_way(cx, joint, dir, answer),
             Asking::LeftOnDisk(part) => self.on_left_on_disk(cx, part, answer),
             Asking::LeaveEnded(part) => self.on_leave_ended(cx, part, answer),
             Asking::FileEnded(home, fid) => self.on_file_ended(home, fid, answer),

@@ -9,6 +9,7 @@ use crate::change::Ask;
 use crate::core::{Cx, SetCore};
 use crate::elsewhere::{Asking, Transaction};
 use crate::io::ReplyTo;
+use crate::joint_ends::{Part, Participant};
 use crate::moves::{DIR, Held};
 use crate::waiters::{Address, AfterReply, ReplyShape, Waiter};
 use alloc::boxed::Box;
@@ -21,17 +22,6 @@ use wire::{Attr, Body, Change, Errno, Fail, Name, Op};
 
 /// From this level of the pool on homes have two names change places: `cluster::LEVEL`.
 const ONE_HOME: u32 = 1;
-
-/// A file, or a directory that is to move, which its home has marked for a transaction.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Participant {
-    pub(crate) home: SetId,
-    pub(crate) fid: Fid,
-    pub(crate) tx: OpId,
-    by: SessionId,
-    /// It is a directory of that set, and its entry moves.
-    pub(crate) dir: bool,
-}
 
 /// A client's request that waits for the agreement of homes.
 #[derive(Debug)]
@@ -48,6 +38,8 @@ pub(crate) struct Joint<R> {
     led_to: Option<Fid>,
     to: Address<R>,
     parts: Vec<Participant>,
+    /// The directory of another set that has agreed to give way, or is gone there.
+    gives_way: Option<(SetId, Fid)>,
     /// What homes have agreed to, or what is gone there.
     agreed: Vec<Need>,
     pub(crate) incoming: Option<Attr>,
@@ -114,9 +106,21 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             return self.refuse(cx, to, Fail::Busy);
         };
         let led_to = self.leads_to(&transaction);
-        let (parts, agreed, incoming, source) = (Vec::new(), Vec::new(), None, None);
-        let joint =
-            Joint { id, by, op, transaction, second, held, led_to, to, parts, agreed, incoming, source };
+        let joint = Joint {
+            id,
+            by,
+            op,
+            transaction,
+            second,
+            held,
+            led_to,
+            to,
+            parts: Vec::new(),
+            gives_way: None,
+            agreed: Vec::new(),
+            incoming: None,
+            source: None,
+        };
         self.ask_home(cx, Box::new(joint), need);
     }
 
@@ -152,6 +156,37 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let first = self.end(cx, joint.id, &joint.transaction);
         let second = joint.second.as_ref().map(|second| self.end(cx, joint.id, second));
         first.and(second.unwrap_or(Ok(())))
+    }
+
+    /// The entry leads to an empty directory of another set, which has to agree that it goes.
+    fn ask_to_give_way(
+        &mut self,
+        cx: &mut Cx<'_, B, R>,
+        joint: Box<Joint<R>>,
+        Entry { fid, home, .. }: Entry,
+    ) {
+        let (prepare, tx) = (Op::PrepareRmdir { fid, by: joint.by }, joint.transaction.tx);
+        self.ask(cx, Asking::GivesWay(joint, (home, fid)), home, prepare, Some(tx));
+    }
+
+    pub(crate) fn on_gives_way(
+        &mut self,
+        cx: &mut Cx<'_, B, R>,
+        mut joint: Box<Joint<R>>,
+        (home, fid): (SetId, Fid),
+        answer: Result<Body, Fail>,
+    ) {
+        match answer {
+            Ok(_) => {
+                let (tx, by) = (joint.transaction.tx, joint.by);
+                joint.parts.push(Participant { home, fid, tx, by, part: Part::GivesWay });
+            }
+            // Its set has lost it: only the entry is left.
+            Err(Fail::Errno { errno }) if is_gone(errno) => {}
+            Err(fail) => return self.give_up(cx, *joint, fail),
+        }
+        joint.gives_way = Some((home, fid));
+        self.go_on_joint(cx, joint);
     }
 
     /// What a home has agreed to goes to disk, or is there.
@@ -245,7 +280,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let (tx, by) = (joint.transaction.tx, joint.by);
         let incoming = joint.incoming.as_ref();
         let dir = incoming.is_some_and(|attr| (attr.fid, attr.home) == (fid, home) && attr.is_dir());
-        joint.parts.push(Participant { home, fid, tx, by, dir });
+        let part = if dir { Part::Moves } else { Part::Names };
+        joint.parts.push(Participant { home, fid, tx, by, part });
         self.note_sync(&joint, true);
         self.ask(cx, Asking::AgreedOnDisk(joint), home, Op::Fsync { fid }, None);
     }
@@ -365,6 +401,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             tx: joint.transaction.tx,
             agreed: &joint.agreed,
             incoming: joint.incoming.as_ref(),
+            placed: joint.gives_way,
             above: joint.held.as_ref().map(|held| &held.above),
             ..Ask::default()
         };
@@ -373,15 +410,19 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Ok(Decision::AskHome(need)) => return self.ask_home(cx, joint, need),
             Ok(Decision::AskAbove(..)) if joint.held.is_none() => return self.lock_for(cx, joint),
             Ok(Decision::AskAbove(start, home)) => return self.ask_above_for(cx, joint, (start, home)),
+            Ok(Decision::RemoveElsewhere(entry)) if joint.gives_way.is_none() => {
+                return self.ask_to_give_way(cx, joint, entry);
+            }
             _ => {}
         }
         let known = self.end_both(cx, &joint);
         // Whoever has the lock next is answered by this set only when it has what is decided now.
         joint.held.iter().for_each(|held| self.unlock(cx, held.lock));
         if let Err(fail) = known {
-            self.abort_joint(cx, &joint.parts);
+            self.abort_joint(cx, &joint.transaction, &joint.parts);
             return self.refuse(cx, joint.to, fail);
         }
+        let decision = decision.and_then(|decision| pushes_out(decision, joint.gives_way));
         let decision = decision.and_then(|decision| self.validated(cx, decision));
         let Joint { id, op, to, transaction, mut parts, .. } = *joint;
         let mut waiter = Waiter { shape: ReplyShape::Done, ..Waiter::done(to) };
@@ -401,7 +442,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             if let Err(errno) = &decision {
                 self.refusals.note(id, *errno);
             }
-            self.abort_joint(cx, &parts);
+            self.abort_joint(cx, &transaction, &parts);
         }
         self.carry_out(cx, id, decision, Bytes::new(), waiter);
     }
@@ -410,78 +451,10 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     pub(crate) fn give_up(&mut self, cx: &mut Cx<'_, B, R>, joint: Joint<R>, fail: Fail) {
         let known = self.end_both(cx, &joint);
         joint.held.iter().for_each(|held| self.unlock(cx, held.lock));
-        self.abort_joint(cx, &joint.parts);
+        self.abort_joint(cx, &joint.transaction, &joint.parts);
         let fail = known.err().unwrap_or(fail);
         self.refusals.note_fail(joint.id, &fail);
         self.refuse_for_other(cx, joint.to, fail);
-    }
-
-    /// The transaction is out of this primary's memory: it will never commit.
-    fn abort_joint(&mut self, cx: &mut Cx<'_, B, R>, parts: &[Participant]) {
-        for Participant { home, fid, tx, by, .. } in parts.iter().copied() {
-            let end = Op::EndFile { fid, tx, commit: false, by };
-            self.ask(cx, Asking::FileEnded(home, fid), home, end, None);
-        }
-    }
-
-    /// Homes hear one after the other that it is done, the last to agree first: it may give way to the one before it. Then
-    /// the client does: whatever it looks at next is as it will be.
-    fn send_ends(&mut self, cx: &mut Cx<'_, B, R>, waiter: Box<Waiter<R>>, mut parts: Vec<Participant>) {
-        let Some(part) = parts.pop() else {
-            let Waiter { to, reply, payload, .. } = *waiter;
-            return to.reply(reply, payload, cx.out);
-        };
-        let Participant { home, fid, tx, by, .. } = part;
-        let end = Op::EndFile { fid, tx, commit: true, by };
-        self.ask(cx, Asking::Told(waiter, part, parts), home, end, None);
-    }
-
-    /// A home was told; one that was not will ask.
-    pub(crate) fn on_told(
-        &mut self,
-        cx: &mut Cx<'_, B, R>,
-        waiter: Box<Waiter<R>>,
-        told: Participant,
-        parts: Vec<Participant>,
-        answer: Result<Body, Fail>,
-    ) {
-        match answer {
-            Ok(_) if told.dir => self.ask(cx, Asking::LeftOnDisk(told), told.home, Op::SyncFs, None),
-            Ok(_) => {}
-            Err(fail) => tracing::debug!("set {}: tell a home that it is done: {fail:?}", self.set),
-        }
-        self.send_ends(cx, waiter, parts);
-    }
-
-    /// The entry is made or gone, on all bricks: it goes to disk before any home forgets.
-    pub(crate) fn on_joint_committed(&mut self, cx: &mut Cx<'_, B, R>, tx: OpId, waiter: Waiter<R>) {
-        let Some((sync, parts)) = self.joints.remove(&tx) else {
-            return waiter.refuse(Fail::Busy, cx.out);
-        };
-        self.ask(cx, Asking::EnteredOnDisk(Box::new(waiter), parts), self.set, sync, None);
-    }
-
-    /// Such a change was done before; homes that were not told of it ask.
-    pub(crate) fn answer_when_entered(&mut self, cx: &mut Cx<'_, B, R>, to: Address<R>, sync: Op) {
-        let entered = Asking::EnteredOnDisk(Box::new(Waiter::done(to)), Vec::new());
-        self.ask(cx, entered, self.set, sync, None);
-    }
-
-    pub(crate) fn on_entered_on_disk(
-        &mut self,
-        cx: &mut Cx<'_, B, R>,
-        waiter: Box<Waiter<R>>,
-        parts: Vec<Participant>,
-        answer: Result<Body, Fail>,
-    ) {
-        match answer {
-            Ok(_) => {}
-            // The directory was removed meanwhile.
-            Err(Fail::Errno { errno }) if is_gone(errno) => {}
-            // The homes will ask.
-            Err(fail) => return waiter.refuse(fail, cx.out),
-        }
-        self.send_ends(cx, waiter, parts);
     }
 }
 
@@ -489,6 +462,14 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
 pub(crate) fn sync_of(op: &Op, dir: Fid) -> Op {
     let beyond = exchanged(op).is_some_and(|(other, _)| other != dir);
     if beyond || matches!(op, Op::DepartAll { .. }) { Op::SyncFs } else { Op::Fsync { fid: dir } }
+}
+
+/// The entry may lead to another directory by now that could go without asking anybody: not the one that has agreed to give way.
+fn pushes_out(decision: Decision, gives_way: Option<(SetId, Fid)>) -> Result<Decision, Errno> {
+    let (Decision::Change(Change::Enter { replaced, .. }, _), Some((_, dir))) = (&decision, gives_way) else {
+        return Ok(decision);
+    };
+    if replaced.as_ref().is_some_and(|out| out.fid == dir) { Ok(decision) } else { Err(Errno::EAGAIN) }
 }
 
 fn leads_to(entry: Option<Entry>, fid: Fid) -> bool {

@@ -37,6 +37,7 @@ mod healing;
 mod io;
 mod joiners;
 mod joint;
+mod joint_ends;
 mod leaving;
 mod maintenance;
 mod moves;

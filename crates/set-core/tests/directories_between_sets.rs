@@ -221,6 +221,52 @@ fn a_directory_of_a_third_set_moves_in() {
     assert_eq!(done(&mut rig, 11), ["ask 12: relocate of 3"]);
 }
 
+/// The name leads to a directory of a third set, which that marks as for `rmdir`: last of all, and it is told first.
+#[test]
+fn an_empty_directory_of_a_third_set_gives_way() {
+    // Until the directory that moves is marked.
+    let begun = |onto: Fid| {
+        let mut rig = rig();
+        rig.core.brick_mut().names.insert((ROOT, name("new")), (onto, onto.set));
+        rig.ask(7, move_in(ROOT, "new"));
+        answer(&mut rig, 1, errno(Errno::EXDEV));
+        answer(&mut rig, 2, directory(FAR_DIR));
+        answer(&mut rig, 3, directory(FAR_DIR));
+        let told = done(&mut rig, 4);
+        (rig, told)
+    };
+    let (mut rig, told) = begun(FAR3);
+    assert_eq!(told, ["ask 5: preparermdir of 3 as 1"]);
+    assert!(changes(&mut rig).is_empty());
+    assert_eq!(done(&mut rig, 5), ["ask 6: fsync of 1"]);
+    assert_eq!(changes(&mut rig), ["Enter"]);
+    assert_eq!(done(&mut rig, 6), ["ask 7: endtransaction of 3, gone"]);
+    assert_eq!(done(&mut rig, 7), ["ask 8: endfile of 2"]);
+    assert_eq!(done(&mut rig, 8), ["ask 9: syncfs of 2", "reply 1: done for 250 ms"]);
+
+    // It refuses, or is gone.
+    let (mut rig, _) = begun(FAR3);
+    let said = answer(&mut rig, 5, errno(Errno::ENOTEMPTY));
+    assert_eq!(said, ["ask 6: endfile of 2, given up", "reply 1: directory not empty for 250 ms"]);
+    assert!(changes(&mut rig).is_empty());
+    let (mut rig, _) = begun(FAR3);
+    assert_eq!(answer(&mut rig, 5, errno(Errno::ESTALE)), ["ask 6: fsync of 1"]);
+    assert_eq!(done(&mut rig, 6), ["ask 7: endfile of 2"]);
+
+    // The name leads to another one by now, which could go at once: the entry says what becomes of the one that has agreed.
+    let (mut rig, _) = begun(FAR3);
+    let other = here(43);
+    rig.core.brick_mut().names.insert((ROOT, name("new")), (other, HERE));
+    let said = done(&mut rig, 5);
+    assert_eq!(said, ["ask 6: endfile of 2, given up", "ask 7: checkentry of 1", "reply 1: busy for 250 ms"]);
+    assert!(changes(&mut rig).is_empty());
+
+    // It holds what moves: its set is not asked, as it would wait for the end of this.
+    let (mut rig, told) = begun(FAR);
+    assert_eq!(told, ["ask 5: endfile of 2, given up", "reply 1: directory not empty for 250 ms"]);
+    assert!(changes(&mut rig).is_empty());
+}
+
 /// A server of level 2 takes the mark of such a directory for that of `rmdir`.
 #[test]
 fn a_directory_of_a_third_set_stays_as_long_as_servers_are_older() {

@@ -70,6 +70,11 @@ impl Coverage {
             PeerBody::Replicate { change: Change::MoveOn { .. }, .. } => {
                 "directory left a third set's entries"
             }
+            PeerBody::Replicate { change: Change::Enter { replaced: Some(out), .. }, .. }
+                if out.dir && out.fid.set != message.set =>
+            {
+                "another set's directory gave way"
+            }
             PeerBody::Replicate { change: Change::Enter { kind: 0o040_000, home, .. }, .. } => {
                 if *home == message.set { "directory came home" } else { "directory of another set entered" }
             }

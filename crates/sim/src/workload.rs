@@ -22,6 +22,8 @@ const REMEMBERED: usize = 8;
 const STUBS: usize = 300;
 /// Likewise of exchanges, those of two such names of one set.
 const EXCHANGED: usize = 700;
+/// How often a directory that moves to another set takes the place of one, in thousandths.
+const GIVES_WAY: usize = 250;
 /// Likewise of all calls, in worlds for that: renames of a directory to a directory of another set.
 const DIRECTORIES: usize = 150;
 const FILE: u32 = 0o100_000;
@@ -120,12 +122,23 @@ impl Workload {
         list.push((dir, home, name.clone()));
     }
 
-    /// A directory that goes to a directory of another set, if the client knows of both.
+    /// A directory that goes to a directory of another set, if the client knows of both. It may take the place of one that lives on
+    /// any set.
     fn move_directory(&self, rng: &mut Prng) -> Option<(SetId, Op, Bytes)> {
         let (parent, home, name) = rng.pick(&self.dir_names)?.clone();
+        let flags = 0;
+        if rng.chance(GIVES_WAY) {
+            let names: Vec<&Named> = self.dir_names.iter().filter(|dir| dir.1 != home).collect();
+            let (to_parent, there, to_name) = (*rng.pick(&names)?).clone();
+            return Some((
+                there,
+                Op::MoveIn { from: home, parent, name, to_parent, to_name, flags },
+                Bytes::new(),
+            ));
+        }
         let others: Vec<Object> = self.directories.iter().filter(|dir| dir.1 != home).copied().collect();
         let (to_parent, there) = rng.pick(&others).copied()?;
-        let (to_name, flags) = (self.name(rng), 0);
+        let to_name = self.name(rng);
         Some((there, Op::MoveIn { from: home, parent, name, to_parent, to_name, flags }, Bytes::new()))
     }
 

@@ -346,14 +346,6 @@ impl Names {
         }
     }
 
-    /// Whether sets would have to agree about what they can't: an exchange of entries of two sets, or a directory of a third set
-    /// that would have to give way to one whose entry comes from another set.
-    fn crosses(&self, (from, to): (Key, Key), target: Option<Obj>, exchange: bool) -> bool {
-        let set = |o: Obj| self.objects[o].set;
-        let third = |o: Obj| self.objects[o].is_dir() && set(o) != set(to.dir);
-        set(to.dir) != set(from.dir) && (exchange || target.is_some_and(third))
-    }
-
     /// Why the source of a rename can't replace its target. The directory that has to be empty, if it is not certain.
     fn replace(
         &self,
@@ -398,7 +390,8 @@ impl Names {
         let is_dir = |o: &Obj| self.objects[*o].is_dir();
         let mut errors = Vec::new();
         let mut may = Vec::new();
-        if self.crosses((*from, *to), target, *exchange) {
+        // Two sets cannot agree about an exchange of entries.
+        if *exchange && self.objects[from.dir].set != self.objects[to.dir].set {
             may.push(Errno::EXDEV);
         }
         if source.is_none() || (*exchange && target.is_none()) {

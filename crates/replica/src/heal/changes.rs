@@ -113,7 +113,7 @@ impl DirtySet {
             }
             // What is to go may hold leftovers here: the comparison of its directory clears them away.
             Change::Rmdir { fid, .. } => !self.is_dirty(*fid),
-            Change::Rename { replaced, .. } => !replaced
+            Change::Rename { replaced, .. } | Change::Enter { replaced, .. } => !replaced
                 .as_ref()
                 .is_some_and(|r| r.dir && self.is_dirty(r.fid) || self.linked.contains(&r.fid)),
             Change::Exchange { .. } => true,
@@ -124,9 +124,6 @@ impl DirtySet {
                 None => !self.is_unproven(*fid),
             },
             Change::CopyRange { from, to, .. } => !self.is_dirty(*from) && !self.is_dirty(*to),
-            Change::Enter { replaced, .. } => {
-                !replaced.as_ref().is_some_and(|r| self.linked.contains(&r.fid))
-            }
             // Whether it stays among the orphans goes by what a power cut left, and here by what a healing took away as well.
             Change::EndFile { drop: None, add: None, .. } => false,
             Change::EndFile { fid, add, .. } => {
