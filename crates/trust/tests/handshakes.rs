@@ -15,7 +15,7 @@ use trust::{
 
 const POOL: Pool = [1; 16];
 
-fn authority(pool: Pool) -> Authority {
+pub(crate) fn authority(pool: Pool) -> Authority {
     Authority::new(pool, PrivateKey::generate().unwrap()).unwrap()
 }
 
@@ -23,15 +23,15 @@ fn identity(pool: Pool, holder: Holder) -> Identity {
     Identity { pool, key: KeyId(4), holder }
 }
 
-fn issue(authority: &Authority, holder: Holder) -> KeyFile {
+pub(crate) fn issue(authority: &Authority, holder: Holder) -> KeyFile {
     KeyFile::issue(authority, &identity(authority.pool(), holder), None).unwrap()
 }
 
-fn client() -> Holder {
+pub(crate) fn client() -> Holder {
     Holder::Client(KeyName::new("web").unwrap())
 }
 
-fn server() -> Holder {
+pub(crate) fn server() -> Holder {
     Holder::Server(ServerId(3))
 }
 
