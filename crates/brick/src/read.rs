@@ -5,6 +5,7 @@ use crate::listing::{ListJob, Listing, NamesOf};
 use crate::object::{OpenObject, S_IFLNK, tag_at};
 use crate::open::Brick;
 use crate::tree::At;
+use bytes::Bytes;
 use disk_format::tag::PENDING;
 use file_system::File;
 use ids::{Fid, SetId};
@@ -17,7 +18,7 @@ use wire::{Errno, Name};
 /// The answer to a read.
 pub enum ReadOutcome {
     /// The data; shorter than asked only at the end of the file.
-    Data(Vec<u8>),
+    Data(Bytes),
     /// The data is not in memory: run this on a thread that may wait.
     NeedsBlocking(ReadJob),
 }
@@ -34,8 +35,8 @@ impl ReadJob {
     ///
     /// # Errors
     /// The kernel's.
-    pub fn run(self) -> Result<Vec<u8>, Errno> {
-        self.file.read(self.offset, self.len, false)
+    pub fn run(self) -> Result<Bytes, Errno> {
+        self.file.read_shared(self.offset, self.len, false)
     }
 }
 
@@ -68,7 +69,7 @@ impl Brick {
             return Err(if open.is_dir() { Errno::EISDIR } else { Errno::EINVAL });
         }
         let len = len as usize;
-        match open.read(offset, len, true) {
+        match open.read_shared(offset, len, true) {
             Ok(data) => Ok(ReadOutcome::Data(data)),
             Err(Errno::EAGAIN | Errno::EOPNOTSUPP) => {
                 Ok(ReadOutcome::NeedsBlocking(ReadJob { file: open.share(), offset, len }))

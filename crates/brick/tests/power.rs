@@ -288,8 +288,8 @@ fn heal(p: &mut Brick, j: &mut Brick, healing: &mut HealSession) {
 
 fn read(p: &mut Brick, fid: Fid, offset: u64, len: u32) -> Vec<u8> {
     match p.read(fid, offset, len).unwrap() {
-        ReadOutcome::Data(d) => d,
-        ReadOutcome::NeedsBlocking(job) => job.run().unwrap(),
+        ReadOutcome::Data(d) => d.to_vec(),
+        ReadOutcome::NeedsBlocking(job) => job.run().unwrap().to_vec(),
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::host::HostFile;
 use crate::object::{Object, Opening, Renaming, Space, Stat, Times};
 use crate::{Handle, S_IFDIR};
+use bytes::Bytes;
 use ids::Time;
 use std::any::Any;
 use wire::Errno;
@@ -176,6 +177,14 @@ impl File {
             }
         }
         Ok(())
+    }
+
+    /// As [`File::read`], for data that is passed on: large pieces lie in memory that was used before.
+    pub fn read_shared(&self, offset: u64, len: usize, nowait: bool) -> Result<Bytes, Errno> {
+        match &self.0 {
+            Inner::Host(f) => f.read_shared(offset, len, nowait),
+            Inner::Other(f) => f.read(offset, len, nowait).map(Bytes::from),
+        }
     }
 
     /// The whole content of a small file.

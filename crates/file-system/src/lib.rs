@@ -12,6 +12,7 @@ mod file;
 mod handle;
 mod host;
 mod object;
+mod read_memory;
 
 pub use boot_id::{UNKNOWN_BOOT_ID, is_memory_lost};
 pub use file::File;

@@ -2,6 +2,7 @@
 
 use crate::io::Done;
 use alloc::vec::Vec;
+use bytes::Bytes;
 use ids::{Fid, Lsn, OpId, SetId};
 use replica::LogEntry;
 use replica::healing::Sum;
@@ -14,7 +15,7 @@ use wire::{Attr, Change, Errno, Name};
 /// Data of a file.
 pub enum Read<W> {
     /// It was in memory; shorter than asked only at the end of the file.
-    Data(Vec<u8>),
+    Data(Bytes),
     /// It has to come from the disk: this work answers [`Done::Data`].
     Work(W),
 }

@@ -480,7 +480,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         }
     }
 
-    fn send_copy(&mut self, cx: &mut Cx<'_, B, R>, number: u64, data: Vec<u8>) {
+    fn send_copy(&mut self, cx: &mut Cx<'_, B, R>, number: u64, data: Bytes) {
         let Some(c) = self.departures.under_way.get_mut(&number) else { return };
         if data.is_empty() {
             // It has become shorter.
@@ -489,7 +489,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let op = Op::Write { fid: c.copy, offset: c.at, append: false, kill_suid: false };
         c.at += data.len() as u64;
         let to = c.file.to;
-        self.ask_with(cx, Asking::Departing(number), to, op, data.into());
+        self.ask_with(cx, Asking::Departing(number), to, op, data);
     }
 
     /// Asks the primary of another set, with data.

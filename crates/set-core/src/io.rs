@@ -109,7 +109,7 @@ pub enum Done {
     /// Everything up to there, or the objects, are on disk.
     Synced(Lsn),
     /// Data that was read.
-    Data(Vec<u8>),
+    Data(Bytes),
     /// Checksums.
     Sums(Sums),
     /// What was healed is on disk.

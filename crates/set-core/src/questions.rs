@@ -114,7 +114,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         if wanted && object.as_ref().is_some_and(is_small) {
             match self.brick.read(fid, 0, SMALL_FILE) {
                 Ok(Read::Data(data)) if have == Some(B::sum(&data)) => sent.0 = Sent::Same,
-                Ok(Read::Data(data)) => sent = (Sent::Payload, Bytes::from(data)),
+                Ok(Read::Data(data)) => sent = (Sent::Payload, data),
                 Ok(Read::Work(work)) if tries < TRIES => {
                     return self.start(cx, Purpose::Warm(to, question, tries), Ok(work));
                 }
@@ -198,7 +198,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let end = data.len() < wanted as usize;
         let len = u32::try_from(data.len()).unwrap_or(wanted);
         let body = PeerBody::Data { fid, at: self.last().lsn, offset, len, end };
-        self.say(cx, to, body, Bytes::from(data));
+        self.say(cx, to, body, data);
     }
 
     /// Checksums are worked out elsewhere, and may be older than the point of the stream where they are told: the joining

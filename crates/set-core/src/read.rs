@@ -362,9 +362,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         to: Address<R>,
     ) {
         match self.brick.read(fid, offset, len) {
-            Ok(Read::Data(data)) => {
-                self.reply_when_committed(cx, to, one(fid), Ok((Body::Data, Bytes::from(data))))
-            }
+            Ok(Read::Data(data)) => self.reply_when_committed(cx, to, one(fid), Ok((Body::Data, data))),
             Ok(Read::Work(work)) => self.start(cx, Purpose::Read(fid, to), Ok(work)),
             Err(e) => self.reply_when_committed(cx, to, one(fid), Err(e)),
         }
@@ -378,7 +376,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         read: Result<Done, Errno>,
     ) {
         let answer = match read {
-            Ok(Done::Data(data)) => Ok((Body::Data, Bytes::from(data))),
+            Ok(Done::Data(data)) => Ok((Body::Data, data)),
             Ok(_) => Err(Errno::EIO),
             Err(e) => Err(e),
         };

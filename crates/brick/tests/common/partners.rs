@@ -123,8 +123,8 @@ pub enum Said {
 
 pub fn read(p: &mut Brick, fid: Fid, offset: u64, len: u32) -> Option<Vec<u8>> {
     match p.read(fid, offset, len) {
-        Ok(ReadOutcome::Data(d)) => Some(d),
-        Ok(ReadOutcome::NeedsBlocking(j)) => Some(j.run().unwrap()),
+        Ok(ReadOutcome::Data(d)) => Some(d.to_vec()),
+        Ok(ReadOutcome::NeedsBlocking(j)) => Some(j.run().unwrap().to_vec()),
         Err(_) => None,
     }
 }

@@ -227,8 +227,8 @@ fn a_directory_takes_the_place_of_another_without_room() {
 /// All that a failed sync may have dropped, in slices.
 fn read(b: &mut Brick, f: Fid, at: u64, len: u32) -> Vec<u8> {
     match b.read(f, at, len).unwrap() {
-        ReadOutcome::Data(data) => data,
-        ReadOutcome::NeedsBlocking(job) => job.run().unwrap(),
+        ReadOutcome::Data(data) => data.to_vec(),
+        ReadOutcome::NeedsBlocking(job) => job.run().unwrap().to_vec(),
     }
 }
 

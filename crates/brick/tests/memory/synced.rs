@@ -20,8 +20,8 @@ pub(crate) fn state(b: &mut Brick, fid: Fid) -> Option<State> {
     let attr = Attr { blocks: 0, ..b.attr(fid).ok()? };
     let data = match attr.mode & 0o170_000 {
         0o100_000 => match b.read(fid, 0, u32::try_from(attr.size).unwrap()).unwrap() {
-            ReadOutcome::Data(d) => d,
-            ReadOutcome::NeedsBlocking(job) => job.run().unwrap(),
+            ReadOutcome::Data(d) => d.to_vec(),
+            ReadOutcome::NeedsBlocking(job) => job.run().unwrap().to_vec(),
         },
         0o120_000 => b.readlink(fid).unwrap(),
         _ => vec![],

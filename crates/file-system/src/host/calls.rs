@@ -64,7 +64,20 @@ pub(super) fn open_handle(
 
 /// See [`crate::File::read`].
 pub(super) fn read(fd: BorrowedFd<'_>, offset: u64, len: usize, nowait: bool) -> Result<Vec<u8>, Errno> {
-    let mut out: Vec<u8> = Vec::with_capacity(len);
+    let mut out = Vec::with_capacity(len);
+    read_into(fd, offset, &mut out, len, nowait)?;
+    Ok(out)
+}
+
+/// Likewise, into memory that is there: it must be empty.
+pub(super) fn read_into(
+    fd: BorrowedFd<'_>,
+    offset: u64,
+    out: &mut Vec<u8>,
+    len: usize,
+    nowait: bool,
+) -> Result<(), Errno> {
+    out.reserve_exact(len);
     let flags = if nowait { libc::RWF_NOWAIT } else { 0 };
     while out.len() < len {
         let at = i64::try_from(offset.saturating_add(out.len() as u64)).map_err(|_| Errno::EINVAL)?;
@@ -84,7 +97,7 @@ pub(super) fn read(fd: BorrowedFd<'_>, offset: u64, len: usize, nowait: bool) ->
         }
     }
     out.truncate(len);
-    Ok(out)
+    Ok(())
 }
 
 /// See [`crate::File::start_writing`].

@@ -2,7 +2,9 @@
 
 use super::{boot_id, calls, errno};
 use crate::object::{Opening, Renaming, Space, Stat, Times};
+use crate::read_memory::ReadMemory;
 use crate::{File, Handle, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG};
+use bytes::Bytes;
 use ids::Time;
 use rustix::fs::{
     AtFlags, FallocateFlags, FileType, FlockOperation, Gid, Mode, OFlags, RawDir, RenameFlags, SeekFrom,
@@ -285,6 +287,12 @@ impl HostFile {
 
     pub(crate) fn read(&self, offset: u64, len: usize, nowait: bool) -> Result<Vec<u8>, Errno> {
         calls::read(self.fd.as_fd(), offset, len, nowait)
+    }
+
+    pub(crate) fn read_shared(&self, offset: u64, len: usize, nowait: bool) -> Result<Bytes, Errno> {
+        let mut memory = ReadMemory::take(len);
+        calls::read_into(self.fd.as_fd(), offset, memory.empty(), len, nowait)?;
+        Ok(memory.share())
     }
 
     pub(crate) fn write(&self, offset: u64, data: &[u8]) -> Result<usize, Errno> {
