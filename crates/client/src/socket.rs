@@ -63,6 +63,11 @@ impl Socket {
         }
     }
 
+    /// Whether it is encrypted: then TLS has checked what comes.
+    pub(crate) fn is_encrypted(&self) -> bool {
+        self.channel.is_some()
+    }
+
     /// The socket.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()

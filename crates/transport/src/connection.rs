@@ -34,6 +34,13 @@ impl AsyncRead for ReadingHalf {
     }
 }
 
+impl ReadingHalf {
+    /// Whether the connection is encrypted.
+    pub fn is_encrypted(&self) -> bool {
+        matches!(self, ReadingHalf::Tls(_))
+    }
+}
+
 /// A connection, and whose key the other side showed.
 #[derive(Debug)]
 pub struct Connection {
@@ -77,7 +84,7 @@ pub struct Detached {
 impl Connection {
     /// Whether it is encrypted.
     pub fn is_encrypted(&self) -> bool {
-        matches!(self.reader, ReadingHalf::Tls(_))
+        self.reader.is_encrypted()
     }
 
     /// Takes it out of this thread's event loop.

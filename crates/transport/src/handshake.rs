@@ -153,6 +153,6 @@ impl Established {
     /// A reader and a writer of frames on the connection.
     pub fn split(self) -> (FrameReader<ReadingHalf>, WritingHalf, HelloReply) {
         let Connection { reader, writer, identity: _ } = self.connection;
-        (FrameReader::new(reader), writer, self.reply)
+        (FrameReader::from(reader), writer, self.reply)
     }
 }

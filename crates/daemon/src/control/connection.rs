@@ -24,7 +24,7 @@ pub(super) async fn serve(
     let Connection { reader, writer, identity: _ } = connection;
     let keyless = speaker == Speaker::Nobody;
     let longest = if keyless { JOIN_BODY as u32 } else { BODY_MAX };
-    let (mut frames, bounds) = (FrameReader::new(reader), guest.bounds(longest, 0));
+    let (mut frames, bounds) = (FrameReader::from(reader), guest.bounds(longest, 0));
     let (sender, queue) = FrameSender::channel();
     let mut watches = JoinSet::new();
     // An answer, or the end of a watch, counts until it was taken.

@@ -88,7 +88,7 @@ async fn client_loop(
     guest: &Guest,
 ) -> Result<(), TransportError> {
     let transport::Connection { reader, writer, identity: _ } = stream.attach()?;
-    let (frames, bounds) = (FrameReader::new(reader), guest.bounds(CALL_BODY, PAYLOAD_MAX));
+    let (frames, bounds) = (FrameReader::from(reader), guest.bounds(CALL_BODY, PAYLOAD_MAX));
     let (sender, queue) = FrameSender::channel();
     let connection = caller.connection.clone();
     // Tasks of their own: each of them is woken for itself alone.
@@ -197,7 +197,7 @@ async fn peer_loop(
     guest: &Guest,
 ) -> Result<(), TransportError> {
     let transport::Connection { reader, writer: _open, identity: _ } = stream.attach()?;
-    let mut frames = FrameReader::new(reader);
+    let mut frames = FrameReader::from(reader);
     let bounds = guest.bounds(BODY_MAX, PAYLOAD_MAX);
     loop {
         let next = tokio::select! {
