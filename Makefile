@@ -55,7 +55,7 @@ fuzzing:
 # The binary has assertions and checks of overflows, as unit tests have them. To build the release binary takes longer than these tests
 # would gain by it; `make build e2e MORTAR_BIN=target/release/mortar` takes that one.
 #
-# More threads than tests that look at the clock, which wait until the others have ended (harness/turn.rs): two run at a time
+# More threads than tests that look at the clock, which wait until the others have ended (harness/turn.rs): three run at a time
 # for each core.
 e2e: programs $(PJDFSTEST) ## end-to-end tests: real servers and mounts; needs root and /dev/fuse
 	MORTAR_BIN=$(abspath $(MORTAR_BIN)) PJDFSTEST=$(PJDFSTEST) cargo test --workspace --locked --test e2e -- --test-threads 80

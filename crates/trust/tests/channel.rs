@@ -1,5 +1,9 @@
 //! Bytes through both sides of an encrypted connection, without a socket.
-#![allow(clippy::unwrap_used, reason = "a test that fails says where")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::big_endian_bytes,
+    reason = "a test that fails says where; TLS has its numbers so"
+)]
 
 use crate::handshakes::{authority, client, issue, server};
 use ring::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};

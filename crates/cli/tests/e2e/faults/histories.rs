@@ -431,7 +431,7 @@ fn three_mounts(words_of_create: &str, before: u64) {
     stay_in_sync(&pool);
     alone.measures();
     let records = Records::new();
-    let lasts = Duration::from_secs(if is_long() { 600 } else { 20 });
+    let lasts = Duration::from_secs(if is_long() { 600 } else { 12 });
     let mut faults = Vec::new();
     std::thread::scope(|scope| {
         for mount in &mounts {

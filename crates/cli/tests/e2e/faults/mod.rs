@@ -1,7 +1,7 @@
 //! Faults under load: a writer that records what it was told, a fault, and then the proof that nothing of it is lost and
 //! that the bricks of each set are the same.
 //!
-//! Those that measure pauses run alone. `FAULTS_LONG=1` freezes for 60 s instead of 8.
+//! Those that measure pauses run alone. `FAULTS_LONG=1` freezes for 60 s instead of 6.
 
 pub(crate) mod disks;
 mod failover;
@@ -19,7 +19,7 @@ use std::time::Duration;
 
 /// How long something stays broken.
 fn a_while() -> Duration {
-    if crate::harness::is_long() { Duration::from_secs(60) } else { Duration::from_secs(8) }
+    if crate::harness::is_long() { Duration::from_secs(60) } else { Duration::from_secs(6) }
 }
 
 /// The longest pauses allowed.

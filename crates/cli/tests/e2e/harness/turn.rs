@@ -1,7 +1,7 @@
 //! Which tests run beside others: those that look at the clock run alone, and last.
 //!
 //! A test that starts servers takes a place beside others with its first pool and keeps it until its thread ends; there are
-//! two for each core, as tests mostly wait for servers. One that measures how long something takes calls [`alone`] before that.
+//! three for each core, as tests mostly wait for servers. One that measures how long something takes calls [`alone`] before that.
 //! It waits until nobody is or wants to be beside others, so that nobody stands idle because of it. The test program needs more
 //! threads than there are such tests, then.
 //!
@@ -111,7 +111,7 @@ pub(super) fn beside_others() {
     if !SHARE.with_borrow(|s| matches!(s, Share::Nothing)) {
         return;
     }
-    let places = 2 * std::thread::available_parallelism().map_or(1, usize::from);
+    let places = 3 * std::thread::available_parallelism().map_or(1, usize::from);
     let mut turn = turn();
     turn.waiting += 1;
     while turn.alone > 0 || turn.beside >= places {
