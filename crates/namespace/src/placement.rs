@@ -52,7 +52,7 @@ const KEPT: u32 = 8;
 /// So many are spread one by one; a directory with more is one of thousands of small ones, and making them fast counts.
 const SPREAD: u32 = 128;
 /// Of those beyond, one of so many is spread.
-const SPARSE: u32 = 16;
+const SPARSE: u32 = 64;
 /// 2^64 divided by the golden ratio: multiples of it, taken modulo 2^64, are spread evenly however many there are.
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 

@@ -15,7 +15,7 @@ use wire::peer::Stamp;
 use wire::reply::Room;
 
 /// Clients are active if one asked something within this time: what is told to others once a second.
-pub(crate) const ACTIVE: Duration = Duration::from_secs(1);
+pub(crate) const RECENT: Duration = Duration::from_secs(1);
 
 /// How one brick does.
 #[derive(Clone, Debug)]
@@ -200,7 +200,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 let available = self.replica.available().min(room.available).saturating_sub(self.min_free);
                 // How busy it is measures whoever carries it on.
                 cx.out.push(Output::Room(SetRoom {
-                    asked: now < cx.outside.last_call() + ACTIVE,
+                    asked: now < cx.outside.last_call() + RECENT,
                     writable: self.replica.view().has_quorum()
                         && !self.settings.read_only
                         && !self.settings.rebalance.drains,

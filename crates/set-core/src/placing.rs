@@ -106,28 +106,30 @@ fn file_of(op: &Op) -> Option<Fid> {
 
 /// What a request makes of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Growth {
+pub(crate) enum Length {
     /// It ends there at least.
-    To(u64),
+    AtLeast(u64),
     /// It gets so much longer.
-    By(u64),
+    Longer(u64),
 }
 
 /// The file that the request may have grow, how, and whether that takes room.
-pub(crate) fn growth(op: &Op, payload: usize) -> Option<(Fid, Growth, bool)> {
+pub(crate) fn length_after(op: &Op, payload: usize) -> Option<(Fid, Length, bool)> {
     /// fallocate(2) that makes no hole and moves nothing.
     const KEEP_SIZE: u32 = 1;
     match op {
-        Op::Write { fid, append: true, .. } => Some((*fid, Growth::By(payload as u64), true)),
+        Op::Write { fid, append: true, .. } => Some((*fid, Length::Longer(payload as u64), true)),
         Op::Write { fid, offset, .. } => {
-            Some((*fid, Growth::To(offset.saturating_add(payload as u64)), true))
+            Some((*fid, Length::AtLeast(offset.saturating_add(payload as u64)), true))
         }
         Op::Fallocate { fid, mode, offset, len } if *mode & !KEEP_SIZE == 0 => {
-            Some((*fid, Growth::To(offset.saturating_add(*len)), true))
+            Some((*fid, Length::AtLeast(offset.saturating_add(*len)), true))
         }
-        Op::SetAttr { fid, set: SetAttr { size: Some(size), .. } } => Some((*fid, Growth::To(*size), false)),
+        Op::SetAttr { fid, set: SetAttr { size: Some(size), .. } } => {
+            Some((*fid, Length::AtLeast(*size), false))
+        }
         // Within the set data need not be copied at all.
-        Op::CopyRange { to, .. } => Some((*to, Growth::By(0), true)),
+        Op::CopyRange { to, .. } => Some((*to, Length::Longer(0), true)),
         _ => None,
     }
 }
@@ -161,7 +163,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         if !self.places() {
             return Some(request);
         }
-        let Some((fid, growth, takes_room)) = growth(&request.op, request.payload.len()) else {
+        let Some((fid, length, takes_room)) = length_after(&request.op, request.payload.len()) else {
             return Some(request);
         };
         if self.departures.leaves_its_holder(fid) {
@@ -170,7 +172,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             return None;
         }
         let is_full = takes_room && !self.has_room(self.min_free);
-        let Some(file) = self.place_for(cx, (fid, growth), is_full, request.session) else {
+        let Some(file) = self.place_for(cx, (fid, length), is_full, request.session) else {
             return Some(request);
         };
         let number = self.depart_with(cx, file, Some(request.session), Duration::ZERO);
@@ -187,19 +189,19 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     fn place_for(
         &mut self,
         cx: &mut Cx<'_, B, R>,
-        (fid, growth): (Fid, Growth),
+        (fid, length): (Fid, Length),
         is_full: bool,
         session: SessionId,
     ) -> Option<(FileMove, Attr)> {
         let large = self.settings.large;
         let is_short = |end: u64| large.is_none_or(|large| end < large);
-        if !is_full && matches!(growth, Growth::To(end) if is_short(end)) {
+        if !is_full && matches!(length, Length::AtLeast(end) if is_short(end)) {
             return None;
         }
         let attr = self.brick.attr(fid).ok()?;
-        let end = match growth {
-            Growth::To(end) => end,
-            Growth::By(more) => attr.size.saturating_add(more),
+        let end = match length {
+            Length::AtLeast(end) => end,
+            Length::Longer(more) => attr.size.saturating_add(more),
         };
         let becomes_large = is_short(attr.size) && !is_short(end);
         if !(is_full || becomes_large) || !self.may_leave_its_holder(cx, &attr, session) {
@@ -286,7 +288,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
 
     /// A request whose outcome was that its file moved, as an earlier answer said or would have said: the file, if so.
     pub(crate) fn has_moved_it(&self, op: &Op, outcome: &Outcome) -> Option<Fid> {
-        let (fid, copy) = (growth(op, 0)?.0, outcome.result_fid?);
+        let (fid, copy) = (length_after(op, 0)?.0, outcome.result_fid?);
         (copy != fid && copy.set != self.set).then_some(copy)
     }
 
@@ -318,12 +320,12 @@ mod tests {
         let fid = Fid { set: SetId(1), epoch: Epoch(1), lsn: Lsn(1) };
         let write = |offset, append| Op::Write { fid, offset, append, kill_suid: false };
         let fallocate = |mode| Op::Fallocate { fid, mode, offset: 8, len: 100 };
-        assert_eq!(growth(&write(5, false), 10), Some((fid, Growth::To(15), true)));
-        assert_eq!(growth(&write(5, true), 10), Some((fid, Growth::By(10), true)));
-        assert_eq!(growth(&write(u64::MAX, false), 10), Some((fid, Growth::To(u64::MAX), true)));
-        assert_eq!(growth(&fallocate(0), 0), Some((fid, Growth::To(108), true)));
-        assert_eq!(growth(&fallocate(1), 0), Some((fid, Growth::To(108), true)));
-        assert_eq!(growth(&fallocate(3), 0), None, "a hole");
-        assert_eq!(growth(&Op::Open { fid }, 0), None);
+        assert_eq!(length_after(&write(5, false), 10), Some((fid, Length::AtLeast(15), true)));
+        assert_eq!(length_after(&write(5, true), 10), Some((fid, Length::Longer(10), true)));
+        assert_eq!(length_after(&write(u64::MAX, false), 10), Some((fid, Length::AtLeast(u64::MAX), true)));
+        assert_eq!(length_after(&fallocate(0), 0), Some((fid, Length::AtLeast(108), true)));
+        assert_eq!(length_after(&fallocate(1), 0), Some((fid, Length::AtLeast(108), true)));
+        assert_eq!(length_after(&fallocate(3), 0), None, "a hole");
+        assert_eq!(length_after(&Op::Open { fid }, 0), None);
     }
 }

@@ -9,7 +9,7 @@ use crate::brick::{DirPage, LocalBrick};
 use crate::core::{Cx, Due, Purpose, SetCore};
 use crate::departures::{FileMove, TOGETHER};
 use crate::io::{Done, ReplyTo};
-use crate::maintenance::ACTIVE;
+use crate::maintenance::RECENT;
 use crate::turns::rested;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -212,7 +212,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             let r = &mut self.departures.rebalance;
             (r.bytes, r.known_at) = (bytes, cx.at.now + KNOWN);
         }
-        let active = cx.at.now < cx.outside.last_call() + ACTIVE || is_asked(cx, to);
+        let active = cx.at.now < cx.outside.last_call() + RECENT || is_asked(cx, to);
         let together = self.settings.rebalance.throttle.together(active);
         while self.departures.may_begin(together) && self.departures.rebalance.bytes > 0 {
             let Some(Found { size, mut names }) = self.departures.rebalance.files.pop() else {

@@ -9,7 +9,7 @@ use crate::core::{Cx, SetCore};
 use crate::growing::{Growing, Growth};
 use crate::io::ReplyTo;
 use crate::piece_jobs::Job;
-use crate::placing::{self, growth};
+use crate::placing::{self, length_after};
 use crate::request::AdmittedRequest;
 use crate::waiters::Waiter;
 use alloc::collections::BTreeMap;
@@ -252,11 +252,13 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let (Some(settings), Some(large)) = (self.settings.stripes, self.settings.large) else {
             return Some(request);
         };
-        let Some((fid, growth, _)) = growth(&request.op, request.payload.len()) else { return Some(request) };
+        let Some((fid, length, _)) = length_after(&request.op, request.payload.len()) else {
+            return Some(request);
+        };
         let Ok(attr) = self.brick.attr(fid) else { return Some(request) };
-        let end = match growth {
-            placing::Growth::To(end) => end,
-            placing::Growth::By(more) => attr.size.saturating_add(more),
+        let end = match length {
+            placing::Length::AtLeast(end) => end,
+            placing::Length::Longer(more) => attr.size.saturating_add(more),
         };
         if attr.size >= large || end < large || !request.is_trusted {
             return Some(request);

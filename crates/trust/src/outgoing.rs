@@ -76,6 +76,11 @@ impl Outgoing {
 
     /// Room for so many bytes behind what is there.
     fn room(&mut self, bytes: usize) -> &mut [u8] {
+        if self.from > UNSENT {
+            // What was sent makes way, however slowly the rest is taken.
+            self.buffer.copy_within(self.from..self.to, 0);
+            (self.from, self.to) = (0, self.to - self.from);
+        }
         let end = self.to + bytes;
         if self.buffer.len() < end {
             self.buffer.resize(end, 0);
@@ -153,5 +158,62 @@ impl Outgoing {
         if self.buffer.len() > KEPT && self.small >= SMALL_IN_A_ROW {
             self.buffer = Vec::new();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As a cipher that adds nothing would seal.
+    fn copied(bytes: &[u8], room: &mut [u8]) -> Result<usize, EncryptError> {
+        let required_size = bytes.len();
+        let into = room.get_mut(..required_size).ok_or(InsufficientSizeError { required_size })?;
+        into.copy_from_slice(bytes);
+        Ok(required_size)
+    }
+
+    /// A socket that never takes all: what is there stays in order, and is not kept beyond what may wait and was just sent.
+    #[test]
+    fn a_socket_that_is_never_empty_costs_no_more_and_more() {
+        let mut outgoing = Outgoing::default();
+        let (mut sealed, mut sent) = (Vec::new(), Vec::new());
+        for round in 0..200u32 {
+            let bytes: Vec<u8> = (0..40_000u32).map(|n| (n * 7 + round) as u8).collect();
+            let mut n = 0;
+            outgoing.seal(&[IoSlice::new(&bytes)], &mut n, copied).unwrap();
+            sealed.extend_from_slice(&bytes[..n]);
+            let mut left = 39_000;
+            let full = outgoing.send(|parts| {
+                let n = parts[0].len().min(left);
+                left -= n;
+                sent.extend_from_slice(&parts[0][..n]);
+                if n == 0 { Err(ErrorKind::WouldBlock.into()) } else { Ok(n) }
+            });
+            assert!(full.is_err() || !outgoing.has_unsent());
+        }
+        assert!(outgoing.has_unsent());
+        assert!(outgoing.buffer.len() <= 2 * UNSENT + 2 * 40_000, "{}", outgoing.buffer.len());
+        outgoing
+            .send(|parts| {
+                sent.extend_from_slice(&parts[0]);
+                Ok(parts[0].len())
+            })
+            .unwrap();
+        assert!(sealed == sent && sealed.len() > 7_000_000);
+    }
+
+    /// A large buffer is given back when little was sent for long.
+    #[test]
+    fn a_quiet_connection_is_small() {
+        let mut outgoing = Outgoing::default();
+        let mut send = |size: usize| {
+            outgoing.seal(&[IoSlice::new(&vec![1; size])], &mut 0, copied).unwrap();
+            outgoing.send(|parts| Ok(parts[0].len())).unwrap();
+            outgoing.buffer.len()
+        };
+        assert!(send(200_000) > KEPT);
+        assert!((1..SMALL_IN_A_ROW).all(|_| send(100) > KEPT));
+        assert!(send(100) <= KEPT);
     }
 }
