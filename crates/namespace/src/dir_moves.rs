@@ -31,18 +31,19 @@ pub(crate) fn move_in(
     if target.is_some_and(|target| target.fid == dir.fid) {
         return Ok(Decision::Answer(Body::Done));
     }
-    if let Some((at, home)) = keeps_tree(view, cx, dir.fid, add.dir)? {
-        return Ok(Decision::AskAbove(at, home));
-    }
-    let (fid, home, kind) = (dir.fid, dir.home, dir.mode & 0o170_000);
-    let replaced = replaced(view, cx, drop.dir, Entry { fid, home, kind }, target)?;
-    if let Some(target) = target.filter(|target| is_elsewhere(cx, *target)) {
+    // Before the lock, too: it is to be on a disk that it has agreed.
+    if let Some(target) = target.filter(|target| target.is_dir() && is_elsewhere(cx, *target)) {
         // It holds the source, which its set would take for a name that is about to go.
         if target.fid == drop.dir {
             return Err(Errno::ENOTEMPTY);
         }
         return Ok(Decision::RemoveElsewhere(target));
     }
+    if let Some((at, home)) = keeps_tree(view, cx, dir.fid, add.dir)? {
+        return Ok(Decision::AskAbove(at, home));
+    }
+    let (fid, home, kind) = (dir.fid, dir.home, dir.mode & 0o170_000);
+    let replaced = replaced(view, cx, drop.dir, Entry { fid, home, kind }, target)?;
     let (parent, name, time) = (add.dir, add.name.clone(), touch(into, cx.now));
     result_fid(fid, Change::Enter { parent, name, fid, home, kind, replaced, time })
 }

@@ -176,17 +176,13 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         (home, fid): (SetId, Fid),
         answer: Result<Body, Fail>,
     ) {
-        match answer {
-            Ok(_) => {
-                let (tx, by) = (joint.transaction.tx, joint.by);
-                joint.parts.push(Participant { home, fid, tx, by, part: Part::GivesWay });
-            }
-            // Its set has lost it: only the entry is left.
-            Err(Fail::Errno { errno }) if is_gone(errno) => {}
-            Err(fail) => return self.give_up(cx, *joint, fail),
-        }
         joint.gives_way = Some((home, fid));
-        self.go_on_joint(cx, joint);
+        match answer {
+            Ok(_) => self.bring_mark_to_disk(cx, joint, (home, fid), Part::GivesWay),
+            // Its set has lost it: only the entry is left.
+            Err(Fail::Errno { errno }) if is_gone(errno) => self.go_on_joint(cx, joint),
+            Err(fail) => self.give_up(cx, *joint, fail),
+        }
     }
 
     /// What a home has agreed to goes to disk, or is there.
@@ -244,7 +240,9 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 } else {
                     joint.agreed.push(need.clone());
                 }
-                self.bring_mark_to_disk(cx, joint, need.home, fid);
+                let moved = joint.incoming.as_ref().filter(|attr| (attr.fid, attr.home) == (fid, need.home));
+                let part = if moved.is_some_and(Attr::is_dir) { Part::Moves } else { Part::Names };
+                self.bring_mark_to_disk(cx, joint, (need.home, fid), part);
             }
             (Ok(_), _) => self.give_up(cx, *joint, Errno::EIO.into()),
             // A stub, or a directory; an older server says so of both.
@@ -276,11 +274,14 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         }
     }
 
-    fn bring_mark_to_disk(&mut self, cx: &mut Cx<'_, B, R>, mut joint: Box<Joint<R>>, home: SetId, fid: Fid) {
+    fn bring_mark_to_disk(
+        &mut self,
+        cx: &mut Cx<'_, B, R>,
+        mut joint: Box<Joint<R>>,
+        (home, fid): (SetId, Fid),
+        part: Part,
+    ) {
         let (tx, by) = (joint.transaction.tx, joint.by);
-        let incoming = joint.incoming.as_ref();
-        let dir = incoming.is_some_and(|attr| (attr.fid, attr.home) == (fid, home) && attr.is_dir());
-        let part = if dir { Part::Moves } else { Part::Names };
         joint.parts.push(Participant { home, fid, tx, by, part });
         self.note_sync(&joint, true);
         self.ask(cx, Asking::AgreedOnDisk(joint), home, Op::Fsync { fid }, None);
@@ -365,7 +366,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         match (answer, need.fid) {
             (Ok(Body::Elsewhere { fid, .. }), Some(wanted)) if fid == wanted => {
                 joint.agreed.push(need.clone());
-                self.bring_mark_to_disk(cx, joint, need.home, fid);
+                self.bring_mark_to_disk(cx, joint, (need.home, fid), Part::Names);
             }
             (Ok(_), _) => self.give_up(cx, *joint, Errno::EIO.into()),
             // An older server looks for a file of its own.
@@ -410,7 +411,9 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Ok(Decision::AskHome(need)) => return self.ask_home(cx, joint, need),
             Ok(Decision::AskAbove(..)) if joint.held.is_none() => return self.lock_for(cx, joint),
             Ok(Decision::AskAbove(start, home)) => return self.ask_above_for(cx, joint, (start, home)),
-            Ok(Decision::RemoveElsewhere(entry)) if joint.gives_way.is_none() => {
+            Ok(Decision::RemoveElsewhere(entry))
+                if joint.gives_way.is_none() && matches!(joint.op, Op::MoveIn { .. }) =>
+            {
                 return self.ask_to_give_way(cx, joint, entry);
             }
             _ => {}

@@ -8,7 +8,7 @@ const RECORD: usize = 16 << 10;
 /// What a record has beside that is less than this.
 const AROUND: usize = 64;
 /// What may wait for the socket: so many bytes are taken at once.
-const UNSENT: usize = 256 << 10;
+const UNSENT: usize = 64 << 10;
 /// What is kept of the buffer when it is empty.
 const KEPT: usize = 24 << 10;
 /// So many times in a row little has to be sent before a large buffer is given back.
@@ -153,6 +153,9 @@ impl Outgoing {
 
     /// All was sent: a large buffer stays as long as it is used.
     fn rest(&mut self) {
+        if self.to == 0 {
+            return;
+        }
         self.small = if self.to <= KEPT { self.small.saturating_add(1) } else { 0 };
         (self.from, self.to) = (0, 0);
         if self.buffer.len() > KEPT && self.small >= SMALL_IN_A_ROW {
@@ -210,6 +213,8 @@ mod tests {
         let mut send = |size: usize| {
             outgoing.seal(&[IoSlice::new(&vec![1; size])], &mut 0, copied).unwrap();
             outgoing.send(|parts| Ok(parts[0].len())).unwrap();
+            // Whoever sends looks before and afterwards whether something is left.
+            outgoing.send(|_| unreachable!("nothing is left")).unwrap();
             outgoing.buffer.len()
         };
         assert!(send(200_000) > KEPT);

@@ -81,8 +81,9 @@ pub(super) fn read_into(
     let flags = if nowait { libc::RWF_NOWAIT } else { 0 };
     while out.len() < len {
         let at = i64::try_from(offset.saturating_add(out.len() as u64)).map_err(|_| Errno::EINVAL)?;
+        let lacking = len - out.len();
         let spare = out.spare_capacity_mut();
-        let room = spare.len().min(len);
+        let room = spare.len().min(lacking);
         let iov = libc::iovec { iov_base: spare.as_mut_ptr().cast(), iov_len: room };
         // SAFETY: iov is the spare room of `out`, which nobody else sees.
         let n = unsafe { libc::preadv2(fd.as_raw_fd(), &raw const iov, 1, at, flags) };

@@ -260,11 +260,14 @@ impl Worker {
         self.known.dirs.remove(&path);
     }
 
-    /// Anywhere, perhaps to the entries of another set. Linux moves no directory of another mount's renaming in which something
+    /// Anywhere, perhaps to the entries of another set, and perhaps in place of an empty directory, wherever that lives. Linux moves no directory of another mount's renaming in which something
     /// is open: what is open is closed first (docs/semantics.md).
     fn rename_dir(&mut self) {
-        let (from, to) = (self.any_dir(), self.any_name());
-        if from == self.top || to.starts_with(&from) || self.known.is_used(&to) {
+        let from = self.any_dir();
+        let to = if self.below(3) == 0 { self.any_dir() } else { self.any_name() };
+        let gives_way = self.known.dirs.contains(&to);
+        let is_free = if gives_way { self.known.entries(&to).is_empty() } else { !self.known.is_used(&to) };
+        if from == self.top || to.starts_with(&from) || !is_free {
             return;
         }
         for (_, id) in std::mem::take(&mut self.open) {
@@ -273,6 +276,7 @@ impl Worker {
         let n = self.below(self.mounts.len());
         let result = fs::rename(self.mounts[n].join(&from), self.mounts[n].join(&to));
         went(format!("rename {from:?} to {to:?}"), result);
+        self.known.dirs.remove(&to);
         let moved = |p: &Path| p.strip_prefix(&from).map_or(p.to_path_buf(), |rest| to.join(rest));
         let plain = |p: PathBuf| p.components().collect::<PathBuf>();
         self.known.dirs = self.known.dirs.iter().map(|p| plain(moved(p))).collect();
