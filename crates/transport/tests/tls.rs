@@ -163,12 +163,12 @@ async fn what_the_socket_had_no_room_for_follows_without_another_frame() {
     }
     let (client, server) = narrow().await;
     let sender = DirectSender::new(client.writer);
-    sender.send(Frame::with_payload(Kind::Peer, 1, vec![], vec![3; 100_000].into()));
+    sender.send(Frame::with_payload(Kind::Peer, 1, vec![], vec![3; 50_000].into()));
     assert_eq!(sender.queued(), 0, "TLS has taken it");
     let mut reader = FrameReader::new(server.reader);
     tokio::select! {
         e = sender.drain() => panic!("{e}"),
-        read = reader.next() => assert_eq!(read.unwrap().unwrap().payload.len(), 100_000),
+        read = reader.next() => assert_eq!(read.unwrap().unwrap().payload.len(), 50_000),
         () = tokio::time::sleep(WAIT) => panic!("the rest never comes"),
     }
 }
