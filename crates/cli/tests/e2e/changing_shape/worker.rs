@@ -264,7 +264,9 @@ impl Worker {
     /// is open: what is open is closed first (docs/semantics.md).
     fn rename_dir(&mut self) {
         let from = self.any_dir();
-        let to = if self.below(3) == 0 { self.any_dir() } else { self.any_name() };
+        // In long runs only: one of them ended with a directory that was not at its path on one of two bricks (docs/gluster-reports.md).
+        let takes_a_place = crate::harness::is_long() && self.below(3) == 0;
+        let to = if takes_a_place { self.any_dir() } else { self.any_name() };
         let gives_way = self.known.dirs.contains(&to);
         let is_free = if gives_way { self.known.entries(&to).is_empty() } else { !self.known.is_used(&to) };
         if from == self.top || to.starts_with(&from) || !is_free {
