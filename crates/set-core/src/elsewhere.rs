@@ -453,10 +453,12 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
 }
 
 /// Whether the change makes or removes the entry of this directory.
-fn is_about(change: &Change, dir: Fid) -> bool {
+pub(crate) fn is_about(change: &Change, dir: Fid) -> bool {
     match change {
         Change::Create { fid, .. } | Change::Rmdir { fid, .. } => *fid == dir,
-        Change::Rename { replaced, .. } => replaced.as_ref().is_some_and(|r| r.fid == dir),
+        Change::Rename { replaced, .. } | Change::Enter { replaced, .. } => {
+            replaced.as_ref().is_some_and(|r| r.fid == dir)
+        }
         _ => false,
     }
 }

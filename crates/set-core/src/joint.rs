@@ -7,7 +7,7 @@
 use crate::brick::LocalBrick;
 use crate::change::Ask;
 use crate::core::{Cx, SetCore};
-use crate::elsewhere::{Asking, Transaction};
+use crate::elsewhere::{Asking, Transaction, is_about};
 use crate::io::ReplyTo;
 use crate::joint_ends::{Part, Participant};
 use crate::moves::{DIR, Held};
@@ -425,7 +425,13 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             self.abort_joint(cx, &joint.transaction, &joint.parts);
             return self.refuse(cx, joint.to, fail);
         }
-        let decision = decision.and_then(|decision| pushes_out(decision, joint.gives_way));
+        let decision = match (decision, joint.gives_way) {
+            // The entry leads to another directory by now, which could go without asking anybody.
+            (Ok(Decision::Change(change, _)), Some((_, dir))) if !is_about(&change, dir) => {
+                Err(Errno::EAGAIN)
+            }
+            (decision, _) => decision,
+        };
         let decision = decision.and_then(|decision| self.validated(cx, decision));
         let Joint { id, op, to, transaction, mut parts, .. } = *joint;
         let mut waiter = Waiter { shape: ReplyShape::Done, ..Waiter::done(to) };
@@ -465,14 +471,6 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
 pub(crate) fn sync_of(op: &Op, dir: Fid) -> Op {
     let beyond = exchanged(op).is_some_and(|(other, _)| other != dir);
     if beyond || matches!(op, Op::DepartAll { .. }) { Op::SyncFs } else { Op::Fsync { fid: dir } }
-}
-
-/// The entry may lead to another directory by now that could go without asking anybody: not the one that has agreed to give way.
-fn pushes_out(decision: Decision, gives_way: Option<(SetId, Fid)>) -> Result<Decision, Errno> {
-    let (Decision::Change(Change::Enter { replaced, .. }, _), Some((_, dir))) = (&decision, gives_way) else {
-        return Ok(decision);
-    };
-    if replaced.as_ref().is_some_and(|out| out.fid == dir) { Ok(decision) } else { Err(Errno::EAGAIN) }
 }
 
 fn leads_to(entry: Option<Entry>, fid: Fid) -> bool {

@@ -113,6 +113,16 @@ pub(crate) enum Length {
     Longer(u64),
 }
 
+impl Length {
+    /// Where a file of that size ends then, at least.
+    pub(crate) fn end(self, size: u64) -> u64 {
+        match self {
+            Length::AtLeast(end) => end,
+            Length::Longer(more) => size.saturating_add(more),
+        }
+    }
+}
+
 /// The file that the request may have grow, how, and whether that takes room.
 pub(crate) fn length_after(op: &Op, payload: usize) -> Option<(Fid, Length, bool)> {
     /// fallocate(2) that makes no hole and moves nothing.
@@ -199,10 +209,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             return None;
         }
         let attr = self.brick.attr(fid).ok()?;
-        let end = match length {
-            Length::AtLeast(end) => end,
-            Length::Longer(more) => attr.size.saturating_add(more),
-        };
+        let end = length.end(attr.size);
         let becomes_large = is_short(attr.size) && !is_short(end);
         if !(is_full || becomes_large) || !self.may_leave_its_holder(cx, &attr, session) {
             return None;

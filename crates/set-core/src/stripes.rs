@@ -9,7 +9,7 @@ use crate::core::{Cx, SetCore};
 use crate::growing::{Growing, Growth};
 use crate::io::ReplyTo;
 use crate::piece_jobs::Job;
-use crate::placing::{self, length_after};
+use crate::placing::length_after;
 use crate::request::AdmittedRequest;
 use crate::waiters::Waiter;
 use alloc::collections::BTreeMap;
@@ -256,10 +256,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             return Some(request);
         };
         let Ok(attr) = self.brick.attr(fid) else { return Some(request) };
-        let end = match length {
-            placing::Length::AtLeast(end) => end,
-            placing::Length::Longer(more) => attr.size.saturating_add(more),
-        };
+        let end = length.end(attr.size);
         if attr.size >= large || end < large || !request.is_trusted {
             return Some(request);
         }

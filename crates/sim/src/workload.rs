@@ -126,20 +126,16 @@ impl Workload {
     /// any set.
     fn move_directory(&self, rng: &mut Prng) -> Option<(SetId, Op, Bytes)> {
         let (parent, home, name) = rng.pick(&self.dir_names)?.clone();
-        let flags = 0;
-        if rng.chance(GIVES_WAY) {
+        let (to_parent, there, to_name) = if rng.chance(GIVES_WAY) {
             let names: Vec<&Named> = self.dir_names.iter().filter(|dir| dir.1 != home).collect();
-            let (to_parent, there, to_name) = (*rng.pick(&names)?).clone();
-            return Some((
-                there,
-                Op::MoveIn { from: home, parent, name, to_parent, to_name, flags },
-                Bytes::new(),
-            ));
-        }
-        let others: Vec<Object> = self.directories.iter().filter(|dir| dir.1 != home).copied().collect();
-        let (to_parent, there) = rng.pick(&others).copied()?;
-        let to_name = self.name(rng);
-        Some((there, Op::MoveIn { from: home, parent, name, to_parent, to_name, flags }, Bytes::new()))
+            (*rng.pick(&names)?).clone()
+        } else {
+            let others: Vec<Object> = self.directories.iter().filter(|dir| dir.1 != home).copied().collect();
+            let (to_parent, there) = rng.pick(&others).copied()?;
+            (to_parent, there, self.name(rng))
+        };
+        let op = Op::MoveIn { from: home, parent, name, to_parent, to_name, flags: 0 };
+        Some((there, op, Bytes::new()))
     }
 
     /// It has a file open, once more.

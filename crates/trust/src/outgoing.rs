@@ -1,5 +1,6 @@
 //! What is sealed and not with the socket yet.
 
+use crate::room::SMALL_IN_A_ROW;
 use rustls::unbuffered::{EncodeError, EncryptError, InsufficientSizeError};
 use std::io::{self, ErrorKind, IoSlice};
 
@@ -11,8 +12,6 @@ const AROUND: usize = 64;
 const UNSENT: usize = 64 << 10;
 /// What is kept of the buffer when it is empty.
 const KEPT: usize = 24 << 10;
-/// So many times in a row little has to be sent before a large buffer is given back.
-const SMALL_IN_A_ROW: u8 = 64;
 
 /// Bytes for a socket, in order.
 #[derive(Debug, Default)]

@@ -4,9 +4,9 @@ use std::ops::RangeInclusive;
 
 /// Bytes that are read from a socket at once: from few, so that idle connections are small, to many.
 const BYTES: RangeInclusive<usize> = 4 << 10..=256 << 10;
-/// So many times in a row an eighth of the room has to be enough before there is less of it: a connection on which small and
-/// large pieces come by turns would get other memory each time.
-const SMALL_IN_A_ROW: u8 = 64;
+/// So many times in a row little has to be enough before there is less room: a connection on which small and large pieces come by
+/// turns would get other memory each time.
+pub(crate) const SMALL_IN_A_ROW: u8 = 64;
 
 /// How much is read at once.
 #[derive(Debug)]

@@ -64,7 +64,7 @@ pub(super) fn open_handle(
 
 /// See [`crate::File::read`].
 pub(super) fn read(fd: BorrowedFd<'_>, offset: u64, len: usize, nowait: bool) -> Result<Vec<u8>, Errno> {
-    let mut out = Vec::with_capacity(len);
+    let mut out = Vec::new();
     read_into(fd, offset, &mut out, len, nowait)?;
     Ok(out)
 }

@@ -260,15 +260,15 @@ impl Worker {
         self.known.dirs.remove(&path);
     }
 
-    /// Anywhere, perhaps to the entries of another set, and perhaps in place of an empty directory, wherever that lives. Linux moves no directory of another mount's renaming in which something
-    /// is open: what is open is closed first (docs/semantics.md).
+    /// Anywhere, perhaps to the entries of another set, and in long runs in place of an empty directory, wherever that lives. Linux
+    /// moves no directory of another mount's renaming in which something is open: what is open is closed first (docs/semantics.md).
     fn rename_dir(&mut self) {
         let from = self.any_dir();
-        // In long runs only: one of them ended with a directory that was not at its path on one of two bricks (docs/gluster-reports.md).
+        // One of these ended with a directory that was not at its path on one of two bricks (docs/gluster-reports.md).
         let takes_a_place = crate::harness::is_long() && self.below(3) == 0;
         let to = if takes_a_place { self.any_dir() } else { self.any_name() };
-        let gives_way = self.known.dirs.contains(&to);
-        let is_free = if gives_way { self.known.entries(&to).is_empty() } else { !self.known.is_used(&to) };
+        let is_free =
+            if takes_a_place { self.known.entries(&to).is_empty() } else { !self.known.is_used(&to) };
         if from == self.top || to.starts_with(&from) || !is_free {
             return;
         }
