@@ -125,19 +125,6 @@ impl Brick {
         Ok(false)
     }
 
-    /// Whether a directory of this set lies in lost+found, is not marked, and has its entry on another set.
-    pub(crate) fn waits_for_its_path(&mut self, dir: Fid) -> Result<bool, Errno> {
-        let own = self.identity.set;
-        let open = self.open_fid(dir)?;
-        if dir == self.identity.root || dir.is_names() || !open.is_dir() || !self.is_own_dir(dir)? {
-            return Ok(false);
-        }
-        if self.location(dir)?.parent.is_some() || self.is_pending(dir)? {
-            return Ok(false);
-        }
-        Ok(kept_entry(&open, own)?.is_some_and(|(owner, _)| owner != own))
-    }
-
     /// Where a directory that lies in lost+found would hang.
     pub(crate) fn kept_location(&mut self, fid: Fid) -> Result<DirLocation, Errno> {
         let home = self.load(fid)?.tag().home;

@@ -6,16 +6,13 @@
 //! in both, so a path that is out of date, or a copy that is missing, is no error.
 
 use crate::folders::hidden_name;
-use crate::making::NewObject;
 use crate::object::{OpenObject, S_IFDIR, S_IFMT, tag_at, tag_of};
 use crate::open::{Brick, Site};
-use disk_format::tag::Version;
 use file_system::{File, Renaming, Times};
-use ids::{Fid, SetId, Time};
+use ids::{Fid, SetId};
 use std::sync::Arc;
+use wire::Errno;
 use wire::name::RESERVED;
-use wire::op::{Ancestor, Node};
-use wire::{Errno, Name};
 
 /// Names that one change brings from a folder to its directory's copy, at most.
 const AT_ONCE: usize = 256;
@@ -212,70 +209,8 @@ impl Brick {
         Ok(gone)
     }
 
-    /// [`wire::Change::Relocate`] of a folder of names: the copy of its directory lies where that is, as far as that can be had,
-    /// and names that wait in the folder come into it.
-    pub(crate) fn place_names(
-        &mut self,
-        folder: Fid,
-        path: &[Ancestor],
-        name: &Name,
-        version: Version,
-    ) -> Result<(), Errno> {
-        let (dir, time) = (folder.without_names(), self.load(folder)?.tag().ctime);
-        if dir != self.identity.root {
-            // A directory lives on the set that made it.
-            let last = Ancestor { fid: dir, home: dir.set, name: name.clone() };
-            let mut at = self.identity.root;
-            for a in path.iter().chain([&last]) {
-                match self.have_copy(at, a, (version, time)) {
-                    Ok(true) => at = a.fid,
-                    // They serve as well where they are.
-                    Ok(false) | Err(Errno::ENOSPC | Errno::EDQUOT | Errno::EMLINK) => return Ok(()),
-                    Err(e) => return Err(e),
-                }
-            }
-        }
-        self.settle_names(folder)
-    }
-
-    /// A copy of another set's directory lies there, or this set's own directory somewhere. False if the copy cannot be had.
-    fn have_copy(
-        &mut self,
-        parent: Fid,
-        a: &Ancestor,
-        (version, time): (Version, Time),
-    ) -> Result<bool, Errno> {
-        let name = a.name.as_bytes();
-        if !self.is_known(a.fid)? {
-            // A directory of this set may have gone since somebody told the path.
-            if a.home == self.identity.set || !self.make_room(parent, name)? {
-                return Ok(false);
-            }
-            let (fid, home, node, mode, uid, gid, flags) = (a.fid, a.home, &Node::Dir, 0o755, 0, 0, 0);
-            let what = NewObject { fid, home, node, mode, uid, gid, time, flags, version };
-            return self.create(parent, name, &what).map(|()| true);
-        }
-        if self.is_own_dir(a.fid)? {
-            return Ok(true);
-        }
-        let from = self.location(a.fid)?;
-        // What hangs on a directory of this set, or is to, is moved by that directory's own changes.
-        let stays = match from.parent {
-            Some(above) => self.is_own_dir(above)?,
-            None => false,
-        };
-        if stays || self.is_there(&from, parent, name)? || !self.make_room(parent, name)? {
-            return Ok(true);
-        }
-        match self.move_copy(a.fid, parent, name) {
-            // It would lie beneath itself: copies above have not followed yet.
-            Err(Errno::EINVAL) => Ok(true),
-            other => other.map(|()| true),
-        }
-    }
-
     /// Names that wait in the folder come into the copy, some of them at a time.
-    fn settle_names(&mut self, folder: Fid) -> Result<(), Errno> {
+    pub(crate) fn settle_names(&mut self, folder: Fid) -> Result<(), Errno> {
         let of = folder.without_names();
         let Some(copy) = self.copy_of_folder(folder)?.filter(|_| self.takes_names(of)) else { return Ok(()) };
         self.keep_times(folder)?;
@@ -295,30 +230,10 @@ impl Brick {
         self.keep_times(folder)
     }
 
-    /// Whether all names of a folder lie at that path, as far as this brick can tell: the path from the root down to the
-    /// directory above, and the name there.
-    pub fn are_names_at(&mut self, folder: Fid, path: &[Ancestor], name: &Name) -> Result<bool, Errno> {
+    /// Whether names wait in a folder that are to lie in the copy of its directory, or that copy is missing.
+    pub(crate) fn names_wait(&mut self, folder: Fid) -> Result<bool, Errno> {
         let dir = self.open_dir(folder)?;
-        let waiting = holds_names(&dir, false, self.identity.set)?;
-        let of = folder.without_names();
-        if waiting || self.copy_of_folder(folder)?.is_none() {
-            return Ok(false);
-        }
-        let (mut at, mut name, root) = (of, name, self.identity.root);
-        let above = path.iter().rev().map(|a| (a.fid, Some(&a.name))).chain([(root, None)]);
-        for (parent, next) in above.filter(|_| of != root) {
-            let here = self.location(at)?;
-            if let Some(above) = here.parent
-                && self.is_own_dir(above)?
-            {
-                return Ok(true);
-            }
-            if here.parent != Some(parent) || here.name != name.as_bytes() {
-                return Ok(false);
-            }
-            (at, name) = (parent, next.unwrap_or(name));
-        }
-        Ok(true)
+        Ok(holds_names(&dir, false, self.identity.set)? || self.copy_of_folder(folder)?.is_none())
     }
 
     /// All names of a folder are in it.

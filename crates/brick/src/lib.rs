@@ -28,6 +28,7 @@
 mod adopt;
 mod apply;
 mod arrivals;
+mod at_path;
 mod attrs;
 mod bound;
 mod check;

@@ -142,26 +142,27 @@ impl Brick {
         match self.find(parent, name)? {
             At::Free => Ok(true),
             At::Unknown => self.quarantine(parent, name).map(|()| true),
-            At::Entry(e) if e.home != self.identity.set => {
-                let dir = self.open_to_move(parent, &[e.fid])?;
-                self.folders.lost_found().receive(&dir, name, e.fid)?;
-                self.left(parent, name);
-                Ok(true)
-            }
+            At::Entry(e) if e.home != self.identity.set => self.displace_from(parent, name, e.fid),
+            // Two transactions about one name, of which at most one commits: which one is not known here. Both directories
+            // stay until their transactions end, and the entry that decides it is kept.
             At::Entry(e) if e.is_dir() && self.load(e.fid)?.tag().flags & PENDING != 0 => {
-                // Two transactions about one name, of which at most one commits: which one is not known here. Both
-                // directories stay until their transactions end, and the entry that decides it is kept.
-                if !self.keep_entry(parent, name, e.fid)? {
-                    return Ok(false);
-                }
-                let dir = self.open_to_move(parent, &[e.fid])?;
-                self.folders.lost_found().receive(&dir, name, e.fid)?;
-                self.left(parent, name);
-                Ok(true)
+                self.displace_from(parent, name, e.fid)
             }
             At::Entry(e) if !e.is_dir() => self.give_way(parent, name),
             At::Entry(_) => Ok(false),
         }
+    }
+
+    /// A directory that has a name in a copy waits in lost+found. False if it is this set's, and there is no room beside it for the
+    /// entry that leads to it: it stays.
+    pub(crate) fn displace_from(&mut self, parent: Fid, name: &[u8], fid: Fid) -> Result<bool, Errno> {
+        if !self.keep_entry(parent, name, fid)? {
+            return Ok(false);
+        }
+        let dir = self.open_to_move(parent, &[fid])?;
+        self.folders.lost_found().receive(&dir, name, fid)?;
+        self.left(parent, name);
+        Ok(true)
     }
 
     /// [`wire::Change::PrepareMkdir`].
@@ -298,38 +299,6 @@ impl Brick {
                 self.forget(fid);
                 Ok(())
             }
-        }
-    }
-
-    /// [`wire::Change::Relocate`]. It serves as well where it is: it stays there if its place cannot be had.
-    pub(crate) fn relocate(
-        &mut self,
-        fid: Fid,
-        path: &[Ancestor],
-        name: &Name,
-        version: Version,
-    ) -> Result<(), Errno> {
-        if fid.is_names() {
-            return self.place_names(fid, path, name, version);
-        }
-        let time = self.load(fid)?.tag().ctime;
-        let from = self.location(fid)?.parent;
-        if let Some(parent) = from
-            && self.is_own_dir(parent)?
-        {
-            return Ok(());
-        }
-        let Some(parent) = self.ancestors(path, version, time)? else { return Ok(()) };
-        let there = matches!(self.find(parent, name.as_bytes())?, At::Entry(e) if e.fid == fid);
-        if there || !self.make_room(parent, name.as_bytes())? {
-            return Ok(());
-        }
-        self.keep_times_of(&[parent])?;
-        self.keep_times_of(from.as_slice())?;
-        match self.move_copy(fid, parent, name.as_bytes()) {
-            // Copies hang beneath it here that do not in truth.
-            Err(Errno::EINVAL) => Ok(()),
-            other => other,
         }
     }
 

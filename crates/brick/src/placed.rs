@@ -175,7 +175,7 @@ impl Brick {
         let met = std::mem::take(&mut *locked(&self.walks.met));
         for (fid, at) in met {
             // The root is known without it.
-            if fid != self.identity.root && self.index.get(fid)?.is_none() {
+            if fid != self.identity.root && self.index.get(fid)?.is_none() && self.has_a_name(&at)? {
                 self.index.put(fid, at);
                 // Files of this set may have names in it.
                 self.listings.forget(fid.names());
@@ -183,6 +183,15 @@ impl Brick {
             }
         }
         Ok(())
+    }
+
+    /// Whether it is there still: a walk may have been in a directory when that was removed.
+    fn has_a_name(&self, at: &Located) -> Result<bool, Errno> {
+        match self.root.open_handle(&at.handle, at.kind).and_then(|open| open.stat()) {
+            Ok(stat) => Ok(stat.nlink > 0),
+            Err(Errno::ESTALE | Errno::ENOENT) => Ok(false),
+            Err(e) => Err(e),
+        }
     }
 
     /// The object is gone, or lies where nothing leads to it any more.

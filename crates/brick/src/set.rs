@@ -174,12 +174,12 @@ impl set_core::LocalBrick for Brick {
         Ok(self.folders.lost_found().begin_list()?.map(Work::Hidden))
     }
 
-    fn are_names_at(&mut self, folder: Fid, path: &[wire::op::Ancestor], name: &Name) -> Result<bool, Errno> {
-        Brick::are_names_at(self, folder, path, name)
+    fn is_at_path(&mut self, of: Fid, path: &[wire::op::Ancestor], name: &Name) -> Result<bool, Errno> {
+        Brick::is_at_path(self, of, path, name)
     }
 
-    fn waits_for_its_path(&mut self, dir: Fid) -> bool {
-        Brick::waits_for_its_path(self, dir).unwrap_or(false)
+    fn has_entry_elsewhere(&mut self, dir: Fid) -> bool {
+        Brick::has_entry_elsewhere(self, dir).unwrap_or(false)
     }
 
     fn validate(&mut self, change: &Change) -> Result<(), Errno> {

@@ -97,17 +97,18 @@ fn a_directory_in_lost_and_found_waits_for_its_path() {
     let (marked, before) = (Change::PrepareRmdir { fid: ours(10) }, history());
     assert_eq!(before.last(), Some(&marked));
     applied(&mut b, &before[..before.len() - 1]);
-    let waits = |b: &mut Brick, n| set_core::LocalBrick::waits_for_its_path(b, ours(n));
-    assert!(waits(&mut b, 10));
-    applied(&mut b, &[marked]);
-    assert!(!waits(&mut b, 10), "marked");
-    applied(&mut b, &[keep(ours(10))]);
-    assert!(waits(&mut b, 10));
-    assert!([2, 5, 6, 7, 99].iter().all(|n| !waits(&mut b, *n)), "marked, in its place, or not there");
-    assert!(!set_core::LocalBrick::waits_for_its_path(&mut b, Fid::root(THEIRS)));
+    let asks = |b: &mut Brick, n| set_core::LocalBrick::has_entry_elsewhere(b, ours(n));
     let path = vec![Ancestor { fid: TOP, name: name("top"), home: THEIRS }];
-    applied(&mut b, &[Change::Relocate { fid: ours(10), path, name: name("new") }]);
-    assert!(!waits(&mut b, 10));
+    assert!(asks(&mut b, 10) && !b.is_at_path(ours(10), &path, &name("d")).unwrap());
+    let moved = Change::Relocate { fid: ours(10), path: path.clone(), name: name("new") };
+    applied(&mut b, &[marked, moved.clone()]);
+    assert!(asks(&mut b, 10) && !b.is_at_path(ours(10), &path, &name("new")).unwrap(), "marked");
+    applied(&mut b, &[keep(ours(10))]);
+    assert!(asks(&mut b, 5) && b.is_at_path(ours(5), &path, &name("d")).unwrap());
+    assert!(!asks(&mut b, 99), "it is not there");
+    assert!(!set_core::LocalBrick::has_entry_elsewhere(&mut b, Fid::root(THEIRS)));
+    applied(&mut b, &[moved]);
+    assert!(b.is_at_path(ours(10), &path, &name("new")).unwrap());
     assert!(t.path().join("b1/top/new").is_dir());
 }
 
@@ -314,4 +315,82 @@ fn a_check_says_where_a_directory_that_lost_its_place_belongs() {
     let mut healing = accept_join(&mut p, &mut j, &common, false);
     heal_all(&mut p, &mut j, &mut healing);
     check_locations(&mut j, "healed");
+}
+
+/// Directories of other sets, by their numbers, and the path that they make.
+fn theirs(path: &[(u64, &str)]) -> Vec<Ancestor> {
+    let fid = |n| Fid { lsn: Lsn(n), ..TOP };
+    path.iter().map(|(n, s)| Ancestor { fid: fid(*n), name: name(s), home: THEIRS }).collect()
+}
+
+fn placed(path: &[(u64, &str)], n: &str, fid: Fid) -> [Change; 2] {
+    let (path, name, time) = (theirs(path), name(n), time(5));
+    [Change::PrepareMkdir { path, name, fid, mode: 0o755, uid: 0, gid: 0, time }, keep(fid)]
+}
+
+/// Other sets renamed what lies above, and each name has been something else's: whoever is told its path comes there, and what
+/// held it until then waits, and comes to its own.
+#[test]
+fn what_hangs_on_copies_comes_to_its_path_whoever_held_that() {
+    let t = temp();
+    let mut b = placed_brick(t.path(), 1);
+    applied(&mut b, &placed(&[(1, "a"), (2, "b")], "d", ours(2)));
+    applied(&mut b, &placed(&[(1, "a"), (2, "b")], "e", ours(4)));
+    applied(&mut b, &placed(&[(1, "a")], "f", ours(6)));
+    // b/a instead of a/b; d and e changed places, and f has the name that b had.
+    let at = |n: u64| match n {
+        2 => (theirs(&[(2, "b")]), name("e")),
+        4 => (theirs(&[(2, "b")]), name("d")),
+        _ => (theirs(&[(2, "b"), (1, "a")]), name("b")),
+    };
+    for round in 0..2 {
+        for n in [2, 4, 6] {
+            let (path, name) = at(n);
+            applied(&mut b, &[Change::Relocate { fid: ours(n), path: path.clone(), name: name.clone() }]);
+            assert!(b.is_at_path(ours(n), &path, &name).unwrap(), "{round}: {n}");
+            // In the first round one has displaced the other.
+            assert_eq!(in_lost_found(t.path(), 1), usize::from(round == 0 && n == 2), "{round}: {n}");
+        }
+    }
+    for n in [2, 4, 6] {
+        let (path, name) = at(n);
+        assert!(b.is_at_path(ours(n), &path, &name).unwrap());
+    }
+    assert!(["e", "d", "a/b"].iter().all(|n| t.path().join("b1/b").join(n).is_dir()));
+    assert!(!t.path().join("b1/a").exists());
+}
+
+/// A directory of this set in the path of another one comes to its place with it, unless a transaction has marked it.
+#[test]
+fn what_lies_above_comes_along() {
+    for marked in [false, true] {
+        let t = temp();
+        let mut b = placed_brick(t.path(), 1);
+        applied(&mut b, &placed(&[(1, "a")], "d", ours(2)));
+        let above = Ancestor { fid: ours(2), name: name("d"), home: SET };
+        let far = Change::Create {
+            parent: ours(2),
+            name: name("c"),
+            fid: Fid { lsn: Lsn(3), ..TOP },
+            home: THEIRS,
+            node: wire::op::Node::Dir,
+            mode: 0o755,
+            uid: 0,
+            gid: 0,
+            time: time(6),
+        };
+        let copy = theirs(&[(3, "c")]).remove(0);
+        let path = vec![theirs(&[(1, "a")]).remove(0), above.clone(), copy.clone()];
+        let time = time(5);
+        let inner =
+            Change::PrepareMkdir { path, name: name("x"), fid: ours(4), mode: 0, uid: 0, gid: 0, time };
+        applied(&mut b, &[far, inner, keep(ours(4))]);
+        if marked {
+            applied(&mut b, &[Change::PrepareRmdir { fid: ours(2) }]);
+        }
+        let path = [theirs(&[(7, "new")]), vec![Ancestor { name: name("moved"), ..above }, copy]].concat();
+        applied(&mut b, &[Change::Relocate { fid: ours(4), path: path.clone(), name: name("y") }]);
+        let (here, there) = (t.path().join("b1/a/d/c/y"), t.path().join("b1/new/moved/c/y"));
+        assert_eq!((here.is_dir(), there.is_dir()), (marked, !marked));
+    }
 }

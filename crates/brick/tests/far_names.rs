@@ -145,7 +145,7 @@ fn names_lie_at_the_path_of_their_directory() {
     b.relocate(FAR, &[(ABOVE, "above")], "moved");
     assert!(b.have("above/moved/y") && !b.have("above/far"));
     let path = path_of(&[(ABOVE, "above")]);
-    let are = |b: &mut Bricks, s: &str| b.s.bricks[0].are_names_at(FAR.names(), &path, &name(s)).unwrap();
+    let are = |b: &mut Bricks, s: &str| b.s.bricks[0].is_at_path(FAR.names(), &path, &name(s)).unwrap();
     assert!(are(&mut b, "moved") && !are(&mut b, "far"));
     b.stop();
     b.names(f, Some(at(FAR, "y")), None);

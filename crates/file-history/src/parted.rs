@@ -8,7 +8,7 @@
 
 use crate::content::pieces;
 use crate::emit::Emitter;
-use crate::inode::{Ask, Told};
+use crate::inode::{Ask, NewAttr, Told};
 use crate::names::Obj;
 use ids::{Fid, SetId};
 use std::collections::BTreeMap;
@@ -101,6 +101,15 @@ impl Emitter<'_> {
             }
         }
         Some(self.ask_of(n, obj, Ask::Grow { end, kill_suid }, Some(Told::Done), None))
+    }
+
+    /// Room that is reserved, some of it in the file itself: its times show that before the file is longer.
+    pub(crate) fn parted_allocation(&mut self, n: usize, obj: Obj, fid: Fid, told: Option<Told>) {
+        let Op::Fallocate { offset, .. } = self.records[n].op else { return };
+        if self.excuses.parted.get(&fid).is_some_and(|parted| offset < parted.base) {
+            let touch = NewAttr { touch: true, ..NewAttr::default() };
+            self.ask_of(n, obj, Ask::SetAttr(touch), told, None);
+        }
     }
 
     /// How often a write at a position was tried.

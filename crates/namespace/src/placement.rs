@@ -22,6 +22,9 @@ pub struct SetRoom {
     pub asked: bool,
     /// Whether it can take changes now.
     pub writable: bool,
+    /// Another number after each rename of a directory there. No room, but told as often: who has something beneath one of them
+    /// asks for its path.
+    pub renames: u64,
 }
 
 /// The directory in which a new one is made.
@@ -59,7 +62,7 @@ const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 impl SetRoom {
     /// A set that takes changes, with so many bytes free of so many in all, and of which nothing else is known.
     pub const fn new(set: SetId, available: u64, total: u64) -> SetRoom {
-        SetRoom { set, available, total, promised: 0, busy: 0, asked: false, writable: true }
+        SetRoom { set, available, total, promised: 0, busy: 0, asked: false, writable: true, renames: 0 }
     }
 
     /// What the choice goes by. Promises take half of the room at most: they are a guess.

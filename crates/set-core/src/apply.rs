@@ -26,7 +26,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             None => self.apply_now(&entry),
         };
         self.note_placed(&entry.body.change);
-        self.note_far_names(&entry.body.change);
+        self.note_new_names(&entry.body.change);
         let told = match applied {
             Ok(()) => {
                 self.pending.note(cx.at.now, entry.op, &entry.body.change);
@@ -78,7 +78,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     }
 
     /// Directories of other sets that were renamed here come to hang there too. What was agreed about an entry that led to one
-    /// does not count for what it leads to now.
+    /// does not count for what it leads to now. What other sets have beneath a directory learns its path when it asks.
     fn note_renamed(&mut self, change: &Change) {
         let names = match change {
             Change::Rename { parent, name, to_parent, to_name, .. }
@@ -91,6 +91,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             return;
         }
         for entry in self.renamed_directories(change) {
+            self.tree.renames = self.tree.renames.wrapping_add(1);
             if entry.home != self.set {
                 names.iter().for_each(|(dir, name)| self.transactions.give_up(*dir, name));
                 self.later.push_back(Later::TellPlace(entry.fid));

@@ -135,12 +135,11 @@ pub trait LocalBrick: namespace::TreeState + replica::healing::HealTarget {
 
     /// Lists the folders of names, and what else lies in lost+found, if there is anything: [`Done::Hidden`].
     fn begin_folders(&mut self) -> Result<Option<Self::Work>, Errno>;
-    /// Whether all names of a folder lie at that path, as far as the brick can tell: from the root down to the directory above
-    /// theirs, and their directory's name there.
-    fn are_names_at(&mut self, folder: Fid, path: &[Ancestor], name: &Name) -> Result<bool, Errno>;
-    /// Whether it is a directory of this set that lies in lost+found, whose entry is another set's, and which no transaction has
-    /// marked: nobody told where it is to lie.
-    fn waits_for_its_path(&mut self, dir: Fid) -> bool;
+    /// Whether a directory, or all names of a folder, lie at that path, as far as the brick can tell: from the root down to the
+    /// directory above, and the directory's name there.
+    fn is_at_path(&mut self, of: Fid, path: &[Ancestor], name: &Name) -> Result<bool, Errno>;
+    /// Whether it is a directory of this set whose entry another set has.
+    fn has_entry_elsewhere(&mut self, dir: Fid) -> bool;
 
     /// Whether the change fits the tree and the file system's limits.
     fn validate(&mut self, change: &Change) -> Result<(), Errno>;

@@ -7,7 +7,6 @@ use crate::content::Content;
 use crate::departures::Departures;
 use crate::elsewhere::Asking;
 use crate::failure_detector::FailureDetector;
-use crate::far_names::FarNames;
 use crate::flush::Flush;
 use crate::grants::Grants;
 use crate::io::{Done, Input, Moment, Output, Outside, ReplyTo, Request, Settings};
@@ -16,6 +15,7 @@ use crate::joint_ends::Participant;
 use crate::moves::Tree;
 use crate::opens::Opens;
 use crate::orphans::Orphans;
+use crate::paths::Paths;
 use crate::pending::Pending;
 use crate::pieces::Pieces;
 use crate::placing::Placing;
@@ -86,7 +86,7 @@ pub(crate) enum Later {
     /// Drop a nameless file, if nobody holds it.
     DropOrphan(Fid),
     /// Names in a directory of another set are to lie at its path.
-    PutAtPath(crate::far_names::PathTo),
+    PutAtPath(crate::paths::PathTo),
     /// Tell another set where its directory hangs that was renamed here.
     TellPlace(Fid),
     /// Tell the others of an object that may not be what the journal made of it, in the turn that began then.
@@ -146,8 +146,8 @@ pub(crate) enum Purpose<R> {
     Departing(u64),
     /// To find files that may move to other sets.
     Rebalance(crate::rebalance::Look),
-    /// Folders of names.
-    Folders,
+    /// What may lie elsewhere than at its path.
+    Paths,
 }
 
 /// What is due at a time.
@@ -225,7 +225,7 @@ pub struct SetCore<B: LocalBrick, R> {
     /// Files of this set whose data lies on several sets, and pieces of others' here.
     pub(crate) striping: Striping<R>,
     pub(crate) pieces: Pieces,
-    pub(crate) far_names: FarNames,
+    pub(crate) paths: Paths,
     pub(crate) flush: Flush,
     pub(crate) rounds: Rounds,
     pub(crate) trash: Trash,
@@ -283,7 +283,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             placing: Placing::default(),
             striping: Striping::default(),
             pieces: Pieces::default(),
-            far_names: FarNames::default(),
+            paths: Paths::default(),
             flush: Flush::default(),
             rounds: Rounds::default(),
             trash: Trash::default(),
@@ -432,7 +432,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Purpose::OwnWalk(healing) => self.end_own_walk(cx, healing, result),
             Purpose::Departing(number) => self.on_departing_data(cx, number, result),
             Purpose::Rebalance(look) => self.on_looked(cx, look, result),
-            Purpose::Folders => self.on_folders(cx, result),
+            Purpose::Paths => self.on_listed(cx, result),
         }
     }
 

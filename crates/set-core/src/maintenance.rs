@@ -204,6 +204,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                     writable: self.replica.view().has_quorum()
                         && !self.settings.read_only
                         && !self.settings.rebalance.drains,
+                    renames: self.tree.renames_in(self.replica.view().epoch),
                     ..SetRoom::new(self.set, available, room.total)
                 }));
             }
@@ -215,7 +216,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         self.resolve_pending(cx);
         self.resolve_files(cx);
         self.rebalance_on(cx);
-        self.look_at_far_names(cx);
+        self.look_at_paths(cx);
     }
 
     /// Looks how much room there is on this brick, and tells the primary.

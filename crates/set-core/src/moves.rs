@@ -29,13 +29,21 @@ pub(crate) struct Tree {
     pub(crate) lock: TreeLock,
     /// Directories that were moved to other directories by this set: what was seen above one before may no longer hold.
     pub(crate) moves: u64,
+    /// Directories that this brick gave another name or another place while it led: other sets may have what lies beneath them at
+    /// old paths.
+    pub(crate) renames: u32,
     /// How many directories were placed by room, from a start that differs between sets.
     pub(crate) spread: u64,
 }
 
 impl Tree {
     pub(crate) fn new(set: SetId) -> Tree {
-        Tree { lock: TreeLock::default(), moves: 0, spread: set.0.into() }
+        Tree { lock: TreeLock::default(), moves: 0, renames: 0, spread: set.0.into() }
+    }
+
+    /// A number that is another one after each such rename, whoever leads.
+    pub(crate) fn renames_in(&self, epoch: Epoch) -> u64 {
+        u64::from(epoch.0) << 32 | u64::from(self.renames)
     }
 
     /// Counts the directories that come to another directory of this set, or leave one for another set's.
@@ -44,8 +52,11 @@ impl Tree {
             Change::Rename { parent, to_parent, .. } | Change::Exchange { parent, to_parent, .. } => {
                 parent != to_parent
             }
-            Change::Enter { kind, .. } => *kind == DIR,
-            Change::MoveOut { .. } | Change::MoveOn { .. } => true,
+            Change::Enter { .. } | Change::MoveOut { .. } | Change::MoveOn { .. } => {
+                let is_dir = !matches!(change, Change::Enter { kind, .. } if *kind != DIR);
+                self.renames = self.renames.wrapping_add(is_dir.into());
+                is_dir
+            }
             _ => false,
         };
         self.moves += u64::from(moves);

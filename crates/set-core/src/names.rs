@@ -81,6 +81,6 @@ fn worked<R>(purpose: &Purpose<R>) -> &'static str {
         Purpose::Walk(..) | Purpose::OwnWalk(_) => "a walk ended",
         Purpose::Departing(_) => "send what moves, from memory",
         Purpose::Rebalance(_) => "look for what may move",
-        Purpose::Folders => "what lies in lost+found is listed",
+        Purpose::Paths => "what may lie elsewhere than at its path is listed",
     }
 }

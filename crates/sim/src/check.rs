@@ -104,7 +104,7 @@ fn dirs(lost_found: &File, wanted: impl Fn(u8) -> bool) -> Result<Vec<Vec<u8>>, 
     Ok(found)
 }
 
-fn tag(of: &File) -> Result<Option<Tag>, Errno> {
+pub(crate) fn tag(of: &File) -> Result<Option<Tag>, Errno> {
     Ok(of.whole_xattr(XATTR.as_bytes())?.and_then(|t| Tag::decode(&t).ok()))
 }
 

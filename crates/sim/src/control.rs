@@ -75,7 +75,7 @@ impl World {
         match what {
             ToProcess::BeatDue => self.beat(m),
             ToProcess::Judge => self.detect_failures(m),
-            ToProcess::Beat { from, life, sent } => self.on_beat(m, from, life, sent),
+            ToProcess::Beat { from, life, sent, rooms } => self.on_beat(m, (from, life), sent, rooms),
             ToProcess::Lease { sent, grant, rooms } => self.on_lease(m, sent, grant, rooms),
             ToProcess::Read(id, state) => self.on_read(m, id, &state),
             ToProcess::NoLeader(id) => self.on_no_leader(m, id),
@@ -108,19 +108,21 @@ impl World {
         let sent = self.shown(m);
         let Some(process) = self.process(m) else { return };
         let renewed = core::mem::take(&mut process.control.renewed);
+        let rooms = process.rooms.all().collect();
         self.timer(m, leases::next_beat(renewed), ToProcess::BeatDue);
         if self.store.leader() == Some(m) {
             self.read(m, Reading::OwnLease { sent });
         } else {
-            self.ask_store(self.now, m, Ask::Beat { sent });
+            self.ask_store(self.now, m, Ask::Beat { sent, rooms });
         }
     }
 
     /// Another server's heartbeat comes to this one, which leads or led.
-    fn on_beat(&mut self, m: usize, from: usize, life: u32, sent: Duration) {
+    fn on_beat(&mut self, m: usize, (from, life): (usize, u32), sent: Duration, rooms: Vec<SetRoom>) {
         let shown = self.shown(m);
         let Some(process) = self.process(m) else { return };
         let state = process.known.clone();
+        process.rooms.learn(&state, server_id(m), Some(server_id(from)), rooms.into_iter());
         let identity = crate::pool::identity(from);
         if process.control.giver.on_beat(shown, server_id(from), &identity, &state) == Heard::Confirm {
             self.read(m, Reading::Confirm { from, life, sent });

@@ -24,6 +24,7 @@ mod links;
 mod machine;
 mod moves;
 mod network;
+mod paths;
 mod planted;
 mod pool;
 mod process;

@@ -72,7 +72,7 @@ pub(crate) enum ToProcess {
     /// The leader's record is looked at.
     Judge,
     /// Another server's heartbeat, at the leader.
-    Beat { from: usize, life: u32, sent: Duration },
+    Beat { from: usize, life: u32, sent: Duration, rooms: Vec<namespace::placement::SetRoom> },
     /// The leader's answer to a heartbeat.
     Lease { sent: Duration, grant: Grant, rooms: Vec<namespace::placement::SetRoom> },
     /// The outcome of a proposal.

@@ -44,7 +44,7 @@ impl World {
     pub(crate) fn look_for_rest(&mut self) {
         let end = self.config.storm + self.config.calm;
         if self.now > end {
-            let pieces = self.pieces_unrest().map(|(_, why)| why);
+            let pieces = self.later_unrest().map(|(_, why)| why);
             let why = [self.unrest(), self.bricks_unrest(), pieces].map(Option::unwrap_or_default).join("; ");
             for m in 0..self.machines.len() {
                 let known = self.machines[m].process.as_ref().map(|p| p.known.version);
@@ -68,13 +68,18 @@ impl World {
                 self.phase = Phase::Calm { busy: false };
             }
             Phase::Calm { busy: false } if rests => self.begin_reading(),
-            Phase::Reading if rests && self.reader.queue.is_empty() => match self.pieces_unrest() {
+            Phase::Reading if rests && self.reader.queue.is_empty() => match self.later_unrest() {
                 Some((next, _)) => return self.at(next, Event::Rest),
                 None => return self.finish_run(),
             },
             _ => {}
         }
         self.at(self.now + LOOK, Event::Rest);
+    }
+
+    /// What comes to rest when nobody asks for anything any more, and when to look for it again.
+    fn later_unrest(&mut self) -> Option<(Duration, String)> {
+        self.pieces_unrest().or_else(|| self.paths_unrest())
     }
 
     /// What does not rest yet.

@@ -10,6 +10,7 @@ use crate::world::{Event, World};
 use cluster::{Command, Refusal, State};
 use core::time::Duration;
 use ids::{BrickId, Epoch, ServerId, SetId};
+use namespace::placement::SetRoom;
 use server_core::arbitration_run::Proposed;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -46,8 +47,8 @@ pub(crate) enum Ask {
     Declare { server: ServerId, term: u64, id: u64 },
     /// What is agreed on by now?
     Read(u64),
-    /// I live.
-    Beat { sent: Duration },
+    /// I live, and that is the room of the sets that I lead.
+    Beat { sent: Duration, rooms: Vec<SetRoom> },
     /// That server's port refuses connections.
     Suspect(usize),
 }
@@ -181,8 +182,8 @@ impl World {
                 let state = self.store.state.clone();
                 self.tell(from, ToProcess::Read(id, state));
             }
-            Ask::Beat { sent } => {
-                let beat = ToProcess::Beat { from, life, sent };
+            Ask::Beat { sent, rooms } => {
+                let beat = ToProcess::Beat { from, life, sent, rooms };
                 self.tell(leader, beat);
             }
             Ask::Suspect(server) => {

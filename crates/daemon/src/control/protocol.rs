@@ -87,19 +87,22 @@ pub(crate) struct Room {
     /// Whether clients ask that server for something. Servers of before do not tell it.
     #[serde(default)]
     pub(crate) asked: bool,
+    /// Another number after each rename of a directory there. Servers of before do not tell it.
+    #[serde(default)]
+    pub(crate) renames: u64,
 }
 
 impl From<SetRoom> for Room {
     fn from(r: SetRoom) -> Room {
-        let SetRoom { set, available, total, busy, asked, writable, promised: _ } = r;
-        Room { set, available, total, writable, busy, asked }
+        let SetRoom { set, available, total, busy, asked, writable, renames, promised: _ } = r;
+        Room { set, available, total, writable, busy, asked, renames }
     }
 }
 
 impl From<Room> for SetRoom {
     fn from(r: Room) -> SetRoom {
-        let Room { set, available, total, writable, busy, asked } = r;
-        SetRoom { busy, asked, writable, ..SetRoom::new(set, available, total) }
+        let Room { set, available, total, writable, busy, asked, renames } = r;
+        SetRoom { busy, asked, writable, renames, ..SetRoom::new(set, available, total) }
     }
 }
 

@@ -85,6 +85,7 @@ impl Emitter<'_> {
         };
         if unknown {
             self.strays(n, obj, fid, matches!(outcome, Outcome::Unknown { torn: true }));
+            self.parted_allocation(n, obj, fid, None);
             self.perhaps(n, obj, ask, &outcome);
             return Ok(());
         }
@@ -110,9 +111,13 @@ impl Emitter<'_> {
         matches!(&self.records[n].op, Op::CopyRange { from, to, .. } if parted.contains_key(from) || parted.contains_key(to))
     }
 
-    /// A write to a file that has parts on several sets.
+    /// A change of a file that has parts on several sets.
     fn done_in_parts(&mut self, n: usize, obj: Obj, fid: ids::Fid, told: &Told) -> Option<usize> {
-        if *told == Told::Done { self.parted_write(n, obj, fid) } else { None }
+        if *told != Told::Done {
+            return None;
+        }
+        self.parted_allocation(n, obj, fid, Some(Told::Done));
+        self.parted_write(n, obj, fid)
     }
 
     /// A read of such a file, which is asked for in its parts.

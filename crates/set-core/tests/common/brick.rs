@@ -361,11 +361,11 @@ impl LocalBrick for Memory {
     fn begin_folders(&mut self) -> Result<Option<Work>, Errno> {
         Ok((!self.without_place.is_empty()).then_some(Work::Folders))
     }
-    fn waits_for_its_path(&mut self, dir: Fid) -> bool {
-        self.without_place.contains(&dir)
+    fn has_entry_elsewhere(&mut self, dir: Fid) -> bool {
+        self.hangs.contains_key(&dir)
     }
-    fn are_names_at(&mut self, _: Fid, _: &[wire::op::Ancestor], _: &Name) -> Result<bool, Errno> {
-        Ok(true)
+    fn is_at_path(&mut self, of: Fid, _: &[wire::op::Ancestor], _: &Name) -> Result<bool, Errno> {
+        Ok(!self.without_place.contains(&of))
     }
     fn marked_files(&self) -> Vec<Fid> {
         self.unrecorded.clone()

@@ -260,12 +260,11 @@ impl Worker {
         self.known.dirs.remove(&path);
     }
 
-    /// Anywhere, perhaps to the entries of another set, and in long runs in place of an empty directory, wherever that lives. Linux
+    /// Anywhere, perhaps to the entries of another set, or in place of an empty directory, wherever that lives. Linux
     /// moves no directory of another mount's renaming in which something is open: what is open is closed first (docs/semantics.md).
     fn rename_dir(&mut self) {
         let from = self.any_dir();
-        // One of these ended with a directory that was not at its path on one of two bricks (docs/gluster-reports.md).
-        let takes_a_place = crate::harness::is_long() && self.below(3) == 0;
+        let takes_a_place = self.below(3) == 0;
         let to = if takes_a_place { self.any_dir() } else { self.any_name() };
         let is_free =
             if takes_a_place { self.known.entries(&to).is_empty() } else { !self.known.is_used(&to) };

@@ -1,10 +1,10 @@
 //! What lies on this set's bricks at a path that other sets know: names that files of this set have in directories of other
-//! sets (docs/design/0016, "Names at their paths"), and directories of this set whose entry another set has and which nobody
-//! told where they are, so they wait in lost+found (docs/design/0019).
+//! sets (docs/design/0016, "Names at their paths"), and directories of this set whose entry another set has (docs/design/0019).
 //!
 //! The primary asks the sets above, one folder of names or directory after the other, those folders first that got a name just
-//! now, and has what lies elsewhere moved. Only how bricks read to people depends on it: what fails is tried in the next pass,
-//! and nothing of it is written down.
+//! now, and has what lies elsewhere moved. Folders and directories in lost+found are looked at every ten seconds. What hangs on
+//! copies takes a walk over all directories: it follows when another set has renamed a directory, when copies in lost+found are
+//! others, and when the bricks in sync are. Only how bricks read to people depends on it: what fails is tried in the next pass, and nothing of it is written down.
 
 use crate::brick::LocalBrick;
 use crate::core::{Cx, Later, Purpose, SetCore};
@@ -15,6 +15,7 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::time::Duration;
 use ids::{Epoch, Fid, SetId};
+use namespace::beneath::is_absent;
 use wire::limits::DEPTH_MAX;
 use wire::op::Ancestor;
 use wire::{Body, Change, Errno, Fail, Name, Op};
@@ -22,6 +23,10 @@ use wire::{Body, Change, Errno, Fail, Name, Op};
 /// Between two passes over all folders; after one that found something to move, once, a shorter time.
 const REST: Duration = Duration::from_secs(10);
 const SHORT_REST: Duration = Duration::from_secs(2);
+/// After a walk so many times as long as it took.
+const REST_AFTER_WALK: u32 = 20;
+/// Passes for all folders and directories, in each epoch: what gave way in the first comes to its place in the second.
+const FOR_ALL: u32 = 2;
 /// Folders and directories that are looked at in a second.
 const A_SECOND: u32 = 20;
 /// Folders that got names and are to be looked at before others.
@@ -29,7 +34,7 @@ const NEW: usize = 4096;
 
 /// How far it is.
 #[derive(Debug, Default)]
-pub(crate) struct FarNames {
+pub(crate) struct Paths {
     /// Folders that got names.
     new: BTreeSet<Fid>,
     /// Those that are left of a pass.
@@ -41,18 +46,33 @@ pub(crate) struct FarNames {
     may: u32,
     /// The epoch in which the pass began.
     epoch: Epoch,
-    /// It is for all folders: a brick that was away may not have their names where this one has them.
-    all: bool,
+    /// Passes that are for everything, this one included: a brick that was away may not have it where this one has it.
+    for_all: u32,
     /// The pass found something to move.
     moved: bool,
+    /// It found that more is to be looked at, or could not ask for all paths.
+    incomplete: bool,
     rested_shortly: bool,
     rests_until: Duration,
+    /// When the last walk began, and what other sets had said of their renames by then.
+    walk_begun: Duration,
+    renames_seen: u64,
+    /// Which copies of other sets' directories lay in lost+found, as a number.
+    copies_seen: u64,
+}
+
+/// Which of these are directories of other sets, as a number that does not depend on their order.
+fn copies(found: &[Fid], own: SetId) -> u64 {
+    let others = found.iter().filter(|fid| fid.set != own && !fid.is_names());
+    let number =
+        |fid: &Fid| (fid.lsn.0 << 20 ^ u64::from(fid.epoch.0) << 10 ^ u64::from(fid.set.0)).rotate_left(7);
+    others.map(number).fold(0, u64::wrapping_add)
 }
 
 /// What is to lie at a directory's path, which is asked for.
 #[derive(Debug)]
 pub(crate) struct PathAsked {
-    /// A folder of names, or the directory itself.
+    /// A folder of names, or a directory of this set.
     of: Fid,
     /// The directory that is asked about.
     asked: Fid,
@@ -99,10 +119,10 @@ impl PathAsked {
 
 impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// A change was made that may have given a file a name in a directory of another set.
-    pub(crate) fn note_far_names(&mut self, change: &Change) {
+    pub(crate) fn note_new_names(&mut self, change: &Change) {
         let mut note = |dir: Fid| {
-            if dir.is_names() && self.far_names.new.len() < NEW {
-                self.far_names.new.insert(dir);
+            if dir.is_names() && self.paths.new.len() < NEW {
+                self.paths.new.insert(dir);
             }
         };
         match change {
@@ -113,68 +133,97 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     }
 
     /// A second has passed: some more folders are looked at.
-    pub(crate) fn look_at_far_names(&mut self, cx: &mut Cx<'_, B, R>) {
+    pub(crate) fn look_at_paths(&mut self, cx: &mut Cx<'_, B, R>) {
         if !self.is_primary() {
-            let FarNames { listing, asks, .. } = self.far_names;
-            self.far_names = FarNames { listing, asks, ..FarNames::default() };
+            let Paths { listing, asks, .. } = self.paths;
+            self.paths = Paths { listing, asks, ..Paths::default() };
             return;
         }
-        self.far_names.may = A_SECOND;
-        self.look_at_next_folder(cx);
+        self.paths.may = A_SECOND;
+        self.look_at_next(cx);
     }
 
-    fn look_at_next_folder(&mut self, cx: &mut Cx<'_, B, R>) {
-        while self.is_primary() && !self.far_names.asks && self.far_names.may > 0 {
-            let Some(folder) = self.far_names.new.pop_first().or_else(|| self.far_names.left.pop()) else {
-                return self.list_folders(cx);
+    fn look_at_next(&mut self, cx: &mut Cx<'_, B, R>) {
+        while self.is_primary() && !self.paths.asks && self.paths.may > 0 {
+            let Some(of) = self.paths.new.pop_first().or_else(|| self.paths.left.pop()) else {
+                return self.begin_pass(cx);
             };
-            self.far_names.may -= 1;
-            if !folder.is_names() && !self.brick.waits_for_its_path(folder) {
+            if !of.is_names() && !self.brick.has_entry_elsewhere(of) {
                 continue;
             }
-            let (dir, root) = (folder.without_names(), self.brick.root().0);
+            self.paths.may -= 1;
+            let (dir, root) = (of.without_names(), self.brick.root().0);
             if dir == root {
                 // Nothing leads to it, and its place is known.
                 let Ok(name) = Name::new(b"root") else { return };
-                self.have_at_place(cx, PathTo { of: folder, path: Vec::new(), name });
+                self.have_at_place(cx, PathTo { of, path: Vec::new(), name });
                 continue;
             }
-            let asked = Box::new(PathAsked { of: folder, asked: dir, path: Vec::new(), sets: 0 });
+            let asked = Box::new(PathAsked { of, asked: dir, path: Vec::new(), sets: 0 });
             self.ask_for_path(cx, asked, self.set_of(dir));
         }
     }
 
+    /// What the other sets last said of their renames of directories: if it is another number, there were some.
+    fn renames_elsewhere(&self, cx: &Cx<'_, B, R>) -> u64 {
+        let others = self.settings.sets.iter().filter(|(set, _)| *set != self.set);
+        let renames = others.filter_map(|(set, _)| cx.outside.room(*set)).map(|room| room.renames);
+        renames.fold(0, u64::wrapping_add)
+    }
+
     /// The next pass begins.
-    fn list_folders(&mut self, cx: &mut Cx<'_, B, R>) {
+    fn begin_pass(&mut self, cx: &mut Cx<'_, B, R>) {
         let epoch = self.replica.view().epoch;
-        let names = &mut self.far_names;
-        if names.listing || (cx.at.now < names.rests_until && epoch == names.epoch) {
+        let renames = self.renames_elsewhere(cx);
+        let paths = &mut self.paths;
+        if paths.listing || (cx.at.now < paths.rests_until && epoch == paths.epoch) {
             return;
         }
-        (names.all, names.epoch) = (epoch != names.epoch, epoch);
-        let shortly = names.moved && !names.rested_shortly;
-        (names.moved, names.rested_shortly) = (false, shortly);
-        names.rests_until = cx.at.now + if shortly { SHORT_REST } else { REST };
-        if let Ok(Some(work)) = self.brick.begin_folders() {
-            self.far_names.listing = true;
-            self.start(cx, Purpose::Folders, Ok(work));
+        paths.for_all = if epoch == paths.epoch { paths.for_all.saturating_sub(1) } else { FOR_ALL };
+        paths.epoch = epoch;
+        let walks = paths.for_all > 0 || paths.moved || paths.incomplete || renames != paths.renames_seen;
+        let shortly = (paths.moved || paths.for_all > 1) && !paths.rested_shortly;
+        (paths.moved, paths.incomplete, paths.rested_shortly) = (false, false, shortly);
+        paths.rests_until = cx.at.now + if shortly { SHORT_REST } else { REST };
+        let work = if walks {
+            (paths.walk_begun, paths.renames_seen) = (cx.at.now, renames);
+            Ok(Some(self.brick.begin_placed()))
+        } else {
+            self.brick.begin_folders()
+        };
+        if let Ok(Some(work)) = work {
+            self.paths.listing = true;
+            self.start(cx, Purpose::Paths, Ok(work));
         }
     }
 
-    /// They are listed.
-    pub(crate) fn on_folders(&mut self, cx: &mut Cx<'_, B, R>, listed: Result<Done, Errno>) {
-        self.far_names.listing = false;
-        if let Ok(Done::Hidden(found)) = listed {
-            // The folders are taken first: much else may lie there while a brick is healed.
-            let (folders, mut left): (Vec<Fid>, Vec<Fid>) = found.into_iter().partition(|fid| fid.is_names());
-            left.extend(folders);
-            self.far_names.left = left;
-            self.look_at_next_folder(cx);
-        }
+    /// What may lie elsewhere than at its path is listed.
+    pub(crate) fn on_listed(&mut self, cx: &mut Cx<'_, B, R>, listed: Result<Done, Errno>) {
+        self.paths.listing = false;
+        let found = match listed {
+            Ok(Done::Hidden(found)) => {
+                // This set's own directories may hang on a copy that lost its place: only a walk finds them.
+                let copies = copies(&found, self.set);
+                self.paths.incomplete |= copies != self.paths.copies_seen;
+                self.paths.copies_seen = copies;
+                found
+            }
+            Ok(Done::Placed(found)) => {
+                let took = cx.at.now.saturating_sub(self.paths.walk_begun);
+                self.paths.rests_until = self.paths.rests_until.max(cx.at.now + took * REST_AFTER_WALK);
+                found
+            }
+            _ => return,
+        };
+        // The folders are taken first: much else may lie in lost+found while a brick is healed.
+        let (folders, mut left): (Vec<Fid>, Vec<Fid>) = found.into_iter().partition(|fid| fid.is_names());
+        left.extend(folders);
+        self.paths.left = left;
+        self.look_at_next(cx);
     }
 
     fn ask_for_path(&mut self, cx: &mut Cx<'_, B, R>, asked: Box<PathAsked>, set: SetId) {
-        self.far_names.asks = true;
+        self.paths.asks = true;
         let op = Op::PathOf { fid: asked.asked };
         self.ask(cx, Asking::Path(asked), set, op, None);
     }
@@ -186,7 +235,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         mut asked: Box<PathAsked>,
         answer: Result<Body, Fail>,
     ) {
-        self.far_names.asks = false;
+        self.paths.asks = false;
         match answer {
             Ok(Body::Path { path, other }) => {
                 if let Some((_, set)) = asked.learn(path, other) {
@@ -197,32 +246,34 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 }
             }
             Ok(_) => {}
-            Err(fail) => tracing::debug!("set {}: the path of {}: {fail:?}", self.set, asked.asked),
+            // One that is gone has no path.
+            Err(Fail::Errno { errno }) if is_absent(Errno(errno)) => {}
+            Err(fail) => {
+                tracing::debug!("set {}: the path of {}: {fail:?}", self.set, asked.asked);
+                self.paths.incomplete = true;
+            }
         }
-        self.look_at_next_folder(cx);
+        self.look_at_next(cx);
     }
 
-    fn are_at_place(&mut self, place: &PathTo) -> bool {
-        // One that is gone has no names.
-        self.brick.are_names_at(place.of, &place.path, &place.name).unwrap_or(true)
+    fn is_at_place(&mut self, place: &PathTo) -> bool {
+        // One that is gone has no place.
+        self.brick.is_at_path(place.of, &place.path, &place.name).unwrap_or(true)
     }
 
     fn have_at_place(&mut self, cx: &mut Cx<'_, B, R>, place: PathTo) {
-        if !place.of.is_names() {
-            self.far_names.moved = true;
-            self.later.push_back(Later::PutAtPath(place));
+        let there = self.is_at_place(&place);
+        if there && self.paths.for_all == 0 {
             return;
         }
-        let there = self.are_at_place(&place);
-        if there && !self.far_names.all {
-            return;
-        }
-        self.far_names.moved |= !there;
+        self.paths.moved |= !there;
         self.later.push_back(Later::PutAtPath(place.clone()));
-        // Names come into a copy when that is on disk.
-        self.far_names.asks = true;
-        let (set, op) = (self.set, Op::Fsync { fid: place.of });
-        self.ask(cx, Asking::CopyOnDisk(Box::new(place)), set, op, None);
+        if place.of.is_names() {
+            // Names come into a copy when that is on disk.
+            self.paths.asks = true;
+            let (set, op) = (self.set, Op::Fsync { fid: place.of });
+            self.ask(cx, Asking::CopyOnDisk(Box::new(place)), set, op, None);
+        }
     }
 
     /// The copy is on disk, if it could be made.
@@ -232,18 +283,18 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         place: PathTo,
         answer: &Result<Body, Fail>,
     ) {
-        self.far_names.asks = false;
-        if answer.is_ok() && self.is_primary() && (self.far_names.all || !self.are_at_place(&place)) {
+        self.paths.asks = false;
+        if answer.is_ok() && self.is_primary() && (self.paths.for_all > 0 || !self.is_at_place(&place)) {
             self.later.push_back(Later::PutAtPath(place));
         }
-        self.look_at_next_folder(cx);
+        self.look_at_next(cx);
     }
 
     /// The brick has all changes before it.
     pub(crate) fn put_at_path(&mut self, cx: &mut Cx<'_, B, R>, PathTo { of: fid, path, name }: PathTo) {
         let still = match fid.is_names() {
             true => self.brick.attr(fid).is_ok(),
-            false => self.brick.waits_for_its_path(fid),
+            false => self.brick.has_entry_elsewhere(fid),
         };
         if self.is_primary() && still {
             self.order_own(cx, Change::Relocate { fid, path, name });

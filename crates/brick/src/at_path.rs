@@ -1,0 +1,147 @@
+//! What lies on this set's bricks beneath directories of other sets, at the path that those sets know: directories of this set
+//! whose entry another set has (docs/design/0019), and folders of names (docs/design/0016).
+//!
+//! Nobody tells this set when a directory of another set is renamed: what hangs on its copy here has an old path then, and may
+//! hold a name that something else has by now. The primary asks for the paths, and a change has what lies elsewhere moved
+//! ([`wire::Change::Relocate`]). Each brick does that for itself, so bricks that differ come to be the same. A path may be old when
+//! it comes: identity is the fid, so nothing is wrong by that but how the brick reads to people.
+
+use crate::far_entry::kept_entry;
+use crate::making::NewObject;
+use crate::object::S_IFDIR;
+use crate::open::Brick;
+use crate::place::is_in_lost_found;
+use crate::tree::At;
+use disk_format::tag::Version;
+use ids::{Fid, Time};
+use namespace::TreeState;
+use wire::op::{Ancestor, Node};
+use wire::{Errno, Name};
+
+impl Brick {
+    /// [`wire::Change::Relocate`]. What cannot have its place serves as well where it is.
+    pub(crate) fn relocate(
+        &mut self,
+        fid: Fid,
+        path: &[Ancestor],
+        name: &Name,
+        version: Version,
+    ) -> Result<(), Errno> {
+        let (dir, at) = (fid.without_names(), (version, self.load(fid)?.tag().ctime));
+        // A directory lives on the set that made it.
+        let last = Ancestor { fid: dir, home: dir.set, name: name.clone() };
+        let known = if dir == self.identity.root { Ok(true) } else { self.have_path(path, &last, at) };
+        match known {
+            Ok(true) if fid.is_names() => self.settle_names(fid),
+            Err(Errno::EMLINK) => Ok(()),
+            Err(Errno::ENOSPC | Errno::EDQUOT) if fid.is_names() => Ok(()),
+            other => other.map(drop),
+        }
+    }
+
+    /// The directories of a path lie at it, from the root downwards, as far as that can be had. False if the last one is not here.
+    fn have_path(&mut self, path: &[Ancestor], last: &Ancestor, at: (Version, Time)) -> Result<bool, Errno> {
+        let mut above = None;
+        for a in path.iter().chain([last]) {
+            if !self.have_at(above, a, at)? {
+                return Ok(false);
+            }
+            above = Some(a.fid);
+        }
+        Ok(true)
+    }
+
+    /// A directory is here, in the one above it if that can be had. `above`: `None` for the root.
+    fn have_at(
+        &mut self,
+        above: Option<Fid>,
+        a: &Ancestor,
+        (version, time): (Version, Time),
+    ) -> Result<bool, Errno> {
+        let (parent, name) = (above.unwrap_or(self.identity.root), a.name.as_bytes());
+        let hidden = above.is_none() && is_in_lost_found(a.fid, &a.name);
+        if !self.is_known(a.fid)? {
+            // A directory of this set may have gone since somebody told the path.
+            if a.home == self.identity.set || !hidden && !self.make_way(parent, name)? {
+                return Ok(false);
+            }
+            let (fid, home, node, mode, uid, gid, flags) = (a.fid, a.home, &Node::Dir, 0o755, 0, 0, 0);
+            let what = NewObject { fid, home, node, mode, uid, gid, time, flags, version };
+            let made = if hidden { self.make_in_lost_found(&what) } else { self.create(parent, name, &what) };
+            return made.map(|()| true);
+        }
+        let from = self.location(a.fid)?;
+        // What hangs on a directory of this set, or is to, is moved by that directory's own changes; what is marked, by its
+        // transaction.
+        let is_entry = match from.parent {
+            Some(above) => self.is_own_dir(above)?,
+            None => false,
+        };
+        let stays = hidden || is_entry || self.is_own_dir(a.fid)? && self.is_pending(a.fid)?;
+        if stays || self.is_there(&from, parent, name)? || !self.make_way(parent, name)? {
+            return Ok(true);
+        }
+        self.keep_times_of(&[parent])?;
+        self.keep_times_of(from.parent.as_slice())?;
+        match self.move_copy(a.fid, parent, name) {
+            // It would lie beneath itself: something above that is marked has not followed yet.
+            Err(Errno::EINVAL) => Ok(true),
+            other => other.map(|()| true),
+        }
+    }
+
+    /// Frees a name in a copied directory for what belongs there. A directory of this set that has it is at an old path, and waits
+    /// in lost+found until its own is asked for. False if the name cannot be had.
+    fn make_way(&mut self, parent: Fid, name: &[u8]) -> Result<bool, Errno> {
+        if self.make_room(parent, name)? {
+            return Ok(true);
+        }
+        if self.is_own_dir(parent)? {
+            return Ok(false);
+        }
+        match self.find(parent, name)? {
+            At::Entry(e) if e.kind == S_IFDIR => self.displace_from(parent, name, e.fid),
+            _ => Ok(false),
+        }
+    }
+
+    /// Whether a directory, or all names of a folder, lie at that path, as far as this brick can tell: the path from the root down
+    /// to the directory above, and the name there.
+    pub fn is_at_path(&mut self, of: Fid, path: &[Ancestor], name: &Name) -> Result<bool, Errno> {
+        if of.is_names() && self.names_wait(of)? {
+            return Ok(false);
+        }
+        let (mut at, mut name, root) = (of.without_names(), name, self.identity.root);
+        let above = path.iter().rev().map(|a| (a.fid, Some(&a.name))).chain([(root, None)]);
+        for (parent, next) in above.filter(|_| of.without_names() != root) {
+            let here = self.location(at)?;
+            if let Some(above) = here.parent
+                && self.is_own_dir(above)?
+            {
+                return Ok(true);
+            }
+            if here.parent != Some(parent) || here.name != name.as_bytes() {
+                return Ok(false);
+            }
+            (at, name) = (parent, next.unwrap_or(name));
+        }
+        Ok(true)
+    }
+
+    /// Whether it is a directory of this set whose entry another set has: nobody tells where it is to lie when what is above it
+    /// there is renamed.
+    pub fn has_entry_elsewhere(&mut self, dir: Fid) -> Result<bool, Errno> {
+        if dir == self.identity.root || dir.is_names() || !self.is_own_dir(dir)? {
+            return Ok(false);
+        }
+        let open = self.open_fid(dir)?;
+        if !open.is_dir() {
+            return Ok(false);
+        }
+        let own = self.identity.set;
+        match self.location(dir)?.parent {
+            Some(above) => Ok(!self.is_own_dir(above)?),
+            None => Ok(kept_entry(&open, own)?.is_some_and(|(owner, _)| owner != own)),
+        }
+    }
+}
