@@ -52,10 +52,11 @@ const PLAN_ROUNDS: u32 = 64;
 const EXPECTED: u64 = 64 << 20;
 /// A directory at depth `n` keeps this to the power of `n` subdirectories on its own set; those after them are spread.
 const KEPT: u32 = 8;
-/// So many are spread one by one; a directory with more is one of thousands of small ones, and making them fast counts.
-const SPREAD: u32 = 128;
+/// So many for each set are spread one by one, up to as many in all; a directory with more is one of thousands of small ones, and
+/// making them fast counts.
+const SPREAD: (usize, usize) = (8, 512);
 /// Of those beyond, one of so many is spread.
-const SPARSE: u32 = 64;
+const SPARSE: usize = 128;
 /// 2^64 divided by the golden ratio: multiples of it, taken modulo 2^64, are spread evenly however many there are.
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
@@ -152,16 +153,18 @@ pub fn kept(depth: u32) -> u32 {
     if depth == 0 { 0 } else { KEPT.saturating_pow(depth) }
 }
 
-/// Whether subdirectory number `count` (from 0) of a directory at that depth is spread whatever room there is.
-fn is_spread(depth: u32, count: u32) -> bool {
-    let is_chosen = |beyond: u32| beyond < SPREAD || beyond.is_multiple_of(SPARSE);
-    depth == 0 || count.checked_sub(kept(depth)).is_some_and(is_chosen)
+/// Whether subdirectory number `count` (from 0) of a directory at that depth is spread over so many sets whatever room there is.
+fn is_spread(depth: u32, count: u32, sets: usize) -> bool {
+    let one_by_one = sets.saturating_mul(SPREAD.0).min(SPREAD.1);
+    let is_chosen = |beyond: usize| beyond < one_by_one || beyond.is_multiple_of(SPARSE);
+    let beyond = count.checked_sub(kept(depth)).and_then(|beyond| usize::try_from(beyond).ok());
+    depth == 0 || beyond.is_some_and(is_chosen)
 }
 
 /// The set for a new directory that is not to live with its parent; `None`: it does. `turn` differs from call to call, and
 /// counts up.
 pub fn choose(parent: &Parent, sets: &[SetRoom], turn: u64) -> Option<SetId> {
-    if !is_spread(parent.depth, parent.subdirectories) && !is_to_be_left(parent.set, sets) {
+    if !is_spread(parent.depth, parent.subdirectories, sets.len()) && !is_to_be_left(parent.set, sets) {
         return None;
     }
     let shares = shares(sets);
