@@ -12,8 +12,9 @@ use std::sync::Arc;
 use wire::Errno;
 use wire::limits::{SMALL_FILE, SUM_BYTES};
 
-/// A shorter hole is copied as zeros when data is around it: a question of its own would cost more.
-const SMALL_HOLE: u64 = 64 << 10;
+/// A shorter hole is copied as zeros when data is around it: a block of most file systems, so a copy takes no more room than the
+/// file. What lies between two holes takes a question of its own.
+const SMALL_HOLE: u64 = 4 << 10;
 
 /// Mode bits of `fallocate` that make a hole.
 const KEEP_SIZE: u32 = 1;
@@ -99,7 +100,8 @@ impl Brick {
             let Some(hole) = open.next_hole(at)?.filter(|hole| *hole < stop) else { break };
             match open.next_data(hole)? {
                 Some(data) if data - hole < SMALL_HOLE => at = data,
-                Some(_) if hole > offset => return Ok(u32::try_from(hole - offset).unwrap_or(len)),
+                // Also one up to the end of the file.
+                _ if hole > offset => return Ok(u32::try_from(hole - offset).unwrap_or(len)),
                 _ => break,
             }
         }

@@ -52,9 +52,10 @@ const PLAN_ROUNDS: u32 = 64;
 const EXPECTED: u64 = 64 << 20;
 /// A directory at depth `n` keeps this to the power of `n` subdirectories on its own set; those after them are spread.
 const KEPT: u32 = 8;
-/// So many for each set are spread one by one, up to as many in all; a directory with more is one of thousands of small ones, and
-/// making them fast counts.
-const SPREAD: (usize, usize) = (8, 512);
+/// So many for each set are spread one by one; a directory with more is one of thousands of small ones, and making them fast counts.
+const SPREAD: usize = 8;
+/// But as many in all at least, and at most.
+const SPREAD_IN_ALL: (usize, usize) = (64, 512);
 /// Of those beyond, one of so many is spread.
 const SPARSE: usize = 128;
 /// 2^64 divided by the golden ratio: multiples of it, taken modulo 2^64, are spread evenly however many there are.
@@ -155,7 +156,7 @@ pub fn kept(depth: u32) -> u32 {
 
 /// Whether subdirectory number `count` (from 0) of a directory at that depth is spread over so many sets whatever room there is.
 fn is_spread(depth: u32, count: u32, sets: usize) -> bool {
-    let one_by_one = sets.saturating_mul(SPREAD.0).min(SPREAD.1);
+    let one_by_one = sets.saturating_mul(SPREAD).clamp(SPREAD_IN_ALL.0, SPREAD_IN_ALL.1);
     let is_chosen = |beyond: usize| beyond < one_by_one || beyond.is_multiple_of(SPARSE);
     let beyond = count.checked_sub(kept(depth)).and_then(|beyond| usize::try_from(beyond).ok());
     depth == 0 || beyond.is_some_and(is_chosen)

@@ -179,7 +179,7 @@ fn capabilities_go_with_a_write() {
 }
 
 /// The bytes of an access list: tag, permissions and id of each entry.
-fn acl(entries: &[(u16, u16, u32)]) -> Vec<u8> {
+pub(crate) fn acl(entries: &[(u16, u16, u32)]) -> Vec<u8> {
     let mut out = 2u32.to_le_bytes().to_vec();
     for (tag, perm, id) in entries {
         out.extend_from_slice(&tag.to_le_bytes());

@@ -5,7 +5,8 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, statat};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 const BRICKS: [(usize, &str); 8] =
     [(0, "b1"), (1, "b1"), (2, "b2"), (3, "b2"), (0, "b3"), (1, "b3"), (2, "b4"), (3, "b4")];
@@ -228,4 +229,85 @@ fn a_directory_with_many_subdirectories_is_on_all_sets() {
     }
     fs::remove_dir_all(mount.path("project")).unwrap();
     assert_eq!(files::names(&mount.dir), Vec::<String>::new());
+}
+
+/// All names beneath a directory, each looked at.
+fn names_beneath(dir: &Path) -> std::io::Result<BTreeSet<PathBuf>> {
+    let mut all = BTreeSet::new();
+    for entry in fs::read_dir(dir)? {
+        let path = entry?.path();
+        if fs::symlink_metadata(&path)?.is_dir() {
+            all.extend(names_beneath(&path)?);
+        }
+        all.insert(path);
+    }
+    Ok(all)
+}
+
+/// Sets are away whose directories are listed (gluster/glusterfs 1729: their files were just not there, and programs that
+/// synchronize deleted them elsewhere): whoever asks waits, and is told all at last.
+#[test]
+fn a_listing_never_lacks_what_is_on_a_set_that_is_away() {
+    let mut pool = Pool::new(5);
+    let bricks = [(0, "b"), (1, "b"), (2, "b"), (3, "b"), (4, "b")];
+    pool.volume("v", 1, &bricks);
+    let mount = pool.mount("v");
+    let sets: Vec<Vec<PathBuf>> = pool.paths(&bricks).into_iter().map(|brick| vec![brick]).collect();
+    let homes = spread(&sets, &mount);
+    for dir in homes.keys() {
+        fs::create_dir(mount.path(dir).join("in")).unwrap();
+        (0..10).for_each(|f| fs::write(mount.path(dir).join(format!("in/f{f}")), "x").unwrap());
+    }
+    fs::write(mount.path("top"), "x").unwrap();
+    let root = (0..5).find(|s| sets[*s][0].join("top").exists()).unwrap();
+    let away = [(root + 1) % 5, (root + 2) % 5];
+    away.iter().for_each(|server| pool.kill(*server));
+    eventually("the pool knows that two are down", || {
+        let peers = pool.json("pool list");
+        let down = peers.as_array()?.iter().filter(|p| p["connected"] == false).count();
+        (down == 2).then_some(())
+    });
+    let fresh = pool.mount("v");
+    let (told, answers) = std::sync::mpsc::channel();
+    let asks: Vec<_> = [&mount, &fresh]
+        .into_iter()
+        .flat_map(|m| homes.keys().map(|dir| m.path(dir)).chain([m.dir.clone()]))
+        .map(|dir| {
+            let told = told.clone();
+            std::thread::spawn(move || {
+                let names = names_beneath(&dir);
+                told.send((dir, names)).unwrap();
+            })
+        })
+        .collect();
+    drop(told);
+    let is_away = |dir: &Path| {
+        let home = homes.get(dir.file_name().unwrap().to_str().unwrap());
+        home.is_none_or(|home| away.contains(home))
+    };
+    let complete = |(dir, names): (PathBuf, std::io::Result<BTreeSet<PathBuf>>)| {
+        // The root, or a directory with ten files in another one.
+        let wanted = if homes.contains_key(dir.file_name().unwrap().to_str().unwrap()) {
+            11
+        } else {
+            1 + 12 * homes.len()
+        };
+        let names = names.unwrap_or_else(|e| panic!("{dir:?}: {e}"));
+        assert_eq!(names.len(), wanted, "{dir:?}: {names:?}");
+        dir
+    };
+    let here = 2 * homes.values().filter(|home| !away.contains(home)).count();
+    for _ in 0..here {
+        let dir = complete(answers.recv_timeout(Duration::from_secs(20)).unwrap());
+        assert!(!is_away(&dir), "{dir:?} was listed without its set");
+    }
+    let early = answers.recv_timeout(Duration::from_secs(2));
+    assert!(early.is_err(), "sets that are away were listed: {early:?}");
+    away.iter().for_each(|server| pool.start(*server));
+    for _ in here..asks.len() {
+        complete(answers.recv_timeout(Duration::from_secs(30)).unwrap());
+    }
+    asks.into_iter().for_each(|ask| ask.join().unwrap());
+    mount.end();
+    fresh.end();
 }

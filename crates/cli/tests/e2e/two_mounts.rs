@@ -223,3 +223,61 @@ fn programs_that_read_at_once_read_the_same() {
         assert!(rounds > 20, "only {rounds} rounds");
     });
 }
+
+/// A tree is made like `cp -r` does, and removed like `rm -rf`, while others do the same: what somebody else did first is an answer.
+fn make_and_remove(top: &std::path::Path, until: Instant) -> u64 {
+    let is_an_answer = |e: &std::io::Error| {
+        use std::io::ErrorKind::{AlreadyExists, DirectoryNotEmpty, NotFound, StaleNetworkFileHandle};
+        matches!(e.kind(), AlreadyExists | DirectoryNotEmpty | NotFound | StaleNetworkFileHandle)
+    };
+    let allowed = |done: std::io::Result<()>| match done {
+        Err(e) if !is_an_answer(&e) => panic!("{}: {e}", top.display()),
+        other => other.is_ok(),
+    };
+    let mut rounds = 0;
+    while Instant::now() < until {
+        for dir in ["", "a", "a/b", "c"] {
+            allowed(fs::create_dir(top.join(dir)));
+            for f in 0..3 {
+                allowed(fs::write(top.join(dir).join(format!("f{f}")), "x"));
+            }
+        }
+        rounds += u64::from(allowed(fs::remove_dir_all(top)));
+    }
+    rounds
+}
+
+/// Three mounts make and remove one tree at once (gluster/glusterfs 4424, 2601: stale handles for ever): in the end they see the
+/// same, one of them removes it, and nothing of it is left.
+#[test]
+fn mounts_make_and_remove_the_same_tree() {
+    let mut pool = Pool::new(2);
+    let bricks = [(0, "a"), (1, "b")];
+    pool.volume("v", 1, &bricks);
+    let mounts = [pool.mount("v"), pool.mount("v"), pool.mount("v")];
+    let until = Instant::now() + Duration::from_secs(8);
+    std::thread::scope(|s| {
+        let work = |m: &Mounted| {
+            let top = m.path("tree");
+            s.spawn(move || make_and_remove(&top, until))
+        };
+        let running: Vec<_> = mounts.iter().map(work).collect();
+        let rounds: Vec<u64> = running.into_iter().map(|r| r.join().unwrap()).collect();
+        println!("removed {rounds:?} times");
+    });
+    let shown: Vec<files::Tree> = mounts.iter().map(|m| files::tree(&m.dir)).collect();
+    assert!(shown.iter().all(|tree| *tree == shown[0]), "{shown:?}");
+    if mounts[1].path("tree").exists() {
+        fs::remove_dir_all(mounts[1].path("tree")).unwrap();
+    }
+    fs::create_dir_all(mounts[2].path("tree/a/b")).unwrap();
+    fs::remove_dir_all(mounts[0].path("tree")).unwrap();
+    assert!(mounts.iter().all(|m| files::names(&m.dir).is_empty()));
+    mounts.into_iter().for_each(Mounted::end);
+    (0..2).for_each(|s| pool.stop(s));
+    for brick in pool.paths(&bricks) {
+        crate::adopt::is_sound(&brick);
+        let left: Vec<_> = files::brick_tree(&brick).into_iter().filter(|(_, seen)| !seen.is_dir()).collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+}

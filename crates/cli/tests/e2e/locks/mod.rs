@@ -201,6 +201,50 @@ fn the_last_close_ends_a_lock_however_the_file_was_opened() {
     });
 }
 
+/// Files grow large while programs have locks on them, and go to another set: nobody else gets the locks, also after a kill of a
+/// server.
+#[test]
+fn locks_stay_when_files_go_to_another_set() {
+    const FILES: usize = 6;
+    let program = "import fcntl, os, sys; fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o600); \
+        (fcntl.lockf if sys.argv[2] == 'fcntl' else fcntl.flock)(fd, fcntl.LOCK_EX); print('held', flush=True); \
+        [print(os.pwrite(fd, b'x' * (2 << 20), 0), flush=True) for line in sys.stdin]";
+    let mut pool = Pool::new(2);
+    let bricks = [(0, "a"), (1, "b")];
+    pool.volume("v", 1, &bricks);
+    let (mount, script) = (pool.mount("v"), Script::new());
+    fs::create_dir(mount.path("d")).unwrap();
+    let files: Vec<(PathBuf, &str)> =
+        (0..FILES).map(|n| (mount.path(&format!("d/f{n}")), ["fcntl", "flock"][n % 2])).collect();
+    let mut holders: Vec<Holder> = Vec::new();
+    for (file, how) in &files {
+        let mut command = Command::new("python3");
+        command.args(["-c", program]).arg(file).arg(how);
+        let (mut holder, told) = Holder::begin(command);
+        assert_eq!(told, "held");
+        assert_eq!(holder.tell("write"), (2 << 20).to_string());
+        holders.push(holder);
+    }
+    let on = |brick: &PathBuf| {
+        let large = |n: &usize| fs::metadata(brick.join(format!("d/f{n}"))).is_ok_and(|m| m.len() > 1 << 20);
+        (0..FILES).filter(large).count()
+    };
+    eventually("some of them are on either set", || {
+        let there: Vec<usize> = pool.paths(&bricks).iter().map(on).collect();
+        (there.iter().all(|many| *many > 0) && there.iter().sum::<usize>() == FILES).then_some(())
+    });
+    let others_wait = || files.iter().all(|(file, how)| script.hold(file, how).1 == "EAGAIN");
+    assert!(others_wait());
+    pool.kill(1);
+    pool.start(1);
+    pool.wait_in_sync();
+    assert!(others_wait(), "after a kill");
+    assert!(holders.iter_mut().all(|holder| holder.tell("write") == (2 << 20).to_string()));
+    drop(holders);
+    assert!(files.iter().all(|(file, how)| script.hold(file, how).1 == "ok"));
+    mount.end();
+}
+
 /// A mount that was cut off for so long that another one has got the right to grant locks.
 #[test]
 fn lost_locks_are_told_by_eio() {
