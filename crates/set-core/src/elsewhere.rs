@@ -230,8 +230,17 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         }
         // Not every file system counts the directories in one.
         let subdirectories = self.brick.attr(parent).ok()?.nlink.saturating_sub(2);
-        let depth = if subdirectories < placement::kept(1) { 1 } else { self.path_of(parent).ok()?.len() };
-        Some(placement::Parent { set, depth: u32::try_from(depth).unwrap_or(u32::MAX), subdirectories })
+        let depth = if subdirectories < placement::kept(1) { 1 } else { self.depth_of(parent)? };
+        Some(placement::Parent { set, depth, subdirectories })
+    }
+
+    fn depth_of(&mut self, dir: Fid) -> Option<u32> {
+        if let Some(known) = self.tree.depth(dir) {
+            return Some(known);
+        }
+        let depth = u32::try_from(self.path_of(dir).ok()?.len()).unwrap_or(u32::MAX);
+        self.tree.keep_depth(dir, depth);
+        Some(depth)
     }
 
     /// mkdir of a directory that lives on `home`.

@@ -22,6 +22,9 @@ use wire::{Body, Change, Errno, Fail, Op};
 /// The type bits of a directory.
 pub(crate) const DIR: u32 = 0o040_000;
 
+/// Directories of which it is kept how deep they lie.
+const DEPTHS: usize = 256;
+
 /// What the core keeps of the tree's shape across sets.
 #[derive(Debug)]
 pub(crate) struct Tree {
@@ -34,11 +37,19 @@ pub(crate) struct Tree {
     pub(crate) renames: u32,
     /// How many directories were placed by room, from a start that differs between sets.
     pub(crate) spread: u64,
+    /// How many directories lie above some of them: to find out takes several system calls for each level.
+    depths: BTreeMap<Fid, u32>,
 }
 
 impl Tree {
     pub(crate) fn new(set: SetId) -> Tree {
-        Tree { lock: TreeLock::default(), moves: 0, renames: 0, spread: set.0.into() }
+        Tree {
+            lock: TreeLock::default(),
+            moves: 0,
+            renames: 0,
+            spread: set.0.into(),
+            depths: BTreeMap::new(),
+        }
     }
 
     /// A number that is another one after each such rename, whoever leads.
@@ -60,6 +71,21 @@ impl Tree {
             _ => false,
         };
         self.moves += u64::from(moves);
+        if moves {
+            self.depths.clear();
+        }
+    }
+
+    /// How deep a directory lies, if that is known. What other sets move is not heard of: it is for a guess only.
+    pub(crate) fn depth(&self, dir: Fid) -> Option<u32> {
+        self.depths.get(&dir).copied()
+    }
+
+    pub(crate) fn keep_depth(&mut self, dir: Fid, depth: u32) {
+        if self.depths.len() >= DEPTHS {
+            self.depths.clear();
+        }
+        self.depths.insert(dir, depth);
     }
 }
 
