@@ -62,11 +62,11 @@ fn make_all(top: &Path) {
     for (n, mode) in MODES.into_iter().enumerate() {
         let (dir, id) = (top.join(format!("d{mode:o}")), 1000 + n as u32);
         fs::create_dir(&dir).unwrap();
-        for f in 0..MODES.len() {
+        for (f, of_file) in MODES.into_iter().enumerate() {
             let file = dir.join(format!("f{f}"));
             fs::write(&file, files::noise((n * 10 + f) as u64, 3000 * f)).unwrap();
             std::os::unix::fs::chown(&file, Some(id), Some(2000 + f as u32)).unwrap();
-            fs::set_permissions(&file, fs::Permissions::from_mode(MODES[f])).unwrap();
+            fs::set_permissions(&file, fs::Permissions::from_mode(of_file)).unwrap();
             for a in 0..f {
                 set(&file, &format!("user.a{a}"), &files::noise(a as u64, 100 * a));
             }
