@@ -25,6 +25,8 @@ const REST: Duration = Duration::from_secs(10);
 const SHORT_REST: Duration = Duration::from_secs(2);
 /// After a walk so many times as long as it took.
 const REST_AFTER_WALK: u32 = 20;
+/// After so many walks that only had to repeat the one before the rest doubles, up to some ten minutes.
+const IN_VAIN: u32 = 3;
 /// Passes for all folders and directories, in each epoch: what gave way in the first comes to its place in the second.
 const FOR_ALL: u32 = 2;
 /// Folders and directories that are looked at in a second.
@@ -53,6 +55,8 @@ pub(crate) struct Paths {
     /// It found that more is to be looked at, or could not ask for all paths.
     incomplete: bool,
     rested_shortly: bool,
+    /// Walks that followed each other only because the one before found something to move.
+    in_vain: u32,
     rests_until: Duration,
     /// When the last walk began, and what other sets had said of their renames by then.
     walk_begun: Duration,
@@ -181,11 +185,16 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         }
         paths.for_all = if epoch == paths.epoch { paths.for_all.saturating_sub(1) } else { FOR_ALL };
         paths.epoch = epoch;
-        let walks = paths.for_all > 0 || paths.moved || paths.incomplete || renames != paths.renames_seen;
-        let shortly = (paths.moved || paths.for_all > 1) && !paths.rested_shortly;
+        let is_new = paths.for_all > 0 || renames != paths.renames_seen;
+        let again = !is_new && (paths.moved || paths.incomplete);
+        paths.in_vain = if again { paths.in_vain.saturating_add(1) } else { 0 };
+        let may_rest_shortly = !paths.rested_shortly && paths.in_vain <= IN_VAIN;
+        let shortly = may_rest_shortly && (paths.moved || paths.for_all > 1);
         (paths.moved, paths.incomplete, paths.rested_shortly) = (false, false, shortly);
-        paths.rests_until = cx.at.now + if shortly { SHORT_REST } else { REST };
-        let work = if walks {
+        // What cannot have its place now is tried less and less often.
+        let rest = REST * 2_u32.pow(paths.in_vain.saturating_sub(IN_VAIN).min(6));
+        paths.rests_until = cx.at.now + if shortly { SHORT_REST } else { rest };
+        let work = if is_new || again {
             (paths.walk_begun, paths.renames_seen) = (cx.at.now, renames);
             Ok(Some(self.brick.begin_placed()))
         } else {

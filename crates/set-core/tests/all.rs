@@ -7,6 +7,7 @@ mod departures;
 mod directories_between_sets;
 mod files_between_sets;
 mod joining;
+mod paths;
 mod promises;
 mod requests;
 mod striping;

@@ -5,11 +5,10 @@
 use crate::common::brick::{Memory, ROOT, dir};
 use crate::common::{self, Rig, answer, asked, done, errno, name};
 use ids::{Epoch, Fid, Lsn, OpId, SessionId, SetId};
-use namespace::placement::SetRoom;
-use set_core::{Done, Input, Settings};
+use set_core::{Input, Settings};
 use std::time::Duration;
-use wire::op::{Ancestor, EntryName, Node};
-use wire::{Attr, Body, Change, Errno, Fail, Op};
+use wire::op::{EntryName, Node};
+use wire::{Attr, Body, Errno, Fail, Op};
 
 const HERE: SetId = SetId(1);
 const THERE: SetId = SetId(2);
@@ -432,57 +431,4 @@ fn a_walk_begins_again_when_an_entry_is_not_where_it_was_told() {
     assert_eq!(answer(&mut rig, 2, errno(Errno::ESTALE)), ["ask 3: lineage of 2"]);
     let said = answer(&mut rig, 3, errno(Errno::ESTALE));
     assert!(said.iter().any(|s| s.contains("stale")), "it is lost for good: {said:?}");
-}
-
-/// Maintenance at a later time: what is begun to list what may lie elsewhere than at its path, and its number.
-fn begins_pass(rig: &mut Rig) -> Option<(String, u64)> {
-    rig.now += Duration::from_secs(11);
-    let out = rig.step(Input::Maintenance);
-    let begun = |l: &String| {
-        let (id, what) = l.strip_prefix("start ")?.split_once(": ")?;
-        ["folders", "walk"].contains(&what).then(|| (what.to_owned(), id.parse().ok()))
-    };
-    out.iter().find_map(begun).and_then(|(what, id)| Some((what, id?)))
-}
-
-/// The set that got the entry of a directory may end before its last word: then the directory's set asks where it is to lie.
-#[test]
-fn a_directory_whose_path_nobody_told_asks_for_it() {
-    let mut rig = rig();
-    let lost = here(70);
-    rig.core.brick_mut().hangs.insert(lost, THERE);
-    rig.core.brick_mut().without_place.insert(lost);
-    let (what, id) = begins_pass(&mut rig).unwrap();
-    assert_eq!(what, "walk", "a new epoch");
-    // An entry of this set's own is not asked for.
-    let found = Ok(Done::Placed(vec![here(71), lost]));
-    assert_eq!(rig.step(Input::Worked(id, found)), ["ask 1: pathof of 1"]);
-    let nothing = Ok(Body::Path { path: Vec::new(), other: Some((lost, THERE)) });
-    assert_eq!(answer(&mut rig, 1, nothing), ["ask 2: pathof of 2"]);
-    let entry = |fid: Fid, s| Ancestor { fid, home: fid.set, name: name(s) };
-    let told = Ok(Body::Path { path: vec![entry(lost, "new"), entry(FAR, "far")], other: None });
-    answer(&mut rig, 2, told);
-    let moved = rig.core.brick_mut().journal.iter().map(|e| e.body.clone()).collect::<Vec<_>>();
-    let path = vec![entry(FAR, "far")];
-    assert_eq!(moved, [Change::Relocate { fid: lost, path, name: name("new") }]);
-}
-
-/// All directories are walked over twice in an epoch, and when another set has renamed some, or something was not at its path.
-#[test]
-fn a_walk_follows_renames_on_other_sets() {
-    let mut rig = rig();
-    rig.core.brick_mut().without_place.insert(here(70));
-    let pass = |rig: &mut Rig| {
-        let (what, id) = begins_pass(rig)?;
-        let found = if what == "walk" { Done::Placed(Vec::new()) } else { Done::Hidden(Vec::new()) };
-        rig.step(Input::Worked(id, Ok(found)));
-        Some(what)
-    };
-    let passes = |rig: &mut Rig| -> Vec<String> { (0..4).filter_map(|_| pass(rig)).collect() };
-    assert_eq!(passes(&mut rig), ["walk", "walk", "folders", "folders"]);
-    let room = SetRoom { renames: 1, ..SetRoom::new(THERE, 1 << 40, 1 << 41) };
-    rig.world.rooms.borrow_mut().insert(THERE, room);
-    assert_eq!(passes(&mut rig), ["walk", "folders", "folders", "folders"]);
-    rig.core.brick_mut().without_place.clear();
-    assert!(passes(&mut rig).is_empty(), "nothing lies in lost+found");
 }
