@@ -48,7 +48,7 @@ fn counters(pool: &Pool) -> BTreeMap<String, BTreeMap<String, u64>> {
     servers.iter().map(|s| (s["server"].as_str().unwrap().to_owned(), ops(s))).collect()
 }
 
-/// What was counted since, without the bookkeeping of open files.
+/// What was counted since, without the bookkeeping of open files, and what sets ask each other of where directories lie.
 fn since(
     pool: &Pool,
     before: &BTreeMap<String, BTreeMap<String, u64>>,
@@ -58,7 +58,7 @@ fn since(
         for (op, n) in ops.iter_mut() {
             *n -= before.get(server).and_then(|b| b.get(op)).copied().unwrap_or(0);
         }
-        ops.retain(|op, n| *n > 0 && op != "release");
+        ops.retain(|op, n| *n > 0 && !["release", "lineage"].contains(&op.as_str()));
     }
     now.retain(|_, ops| !ops.is_empty());
     now
