@@ -183,18 +183,23 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         if paths.listing || (cx.at.now < paths.rests_until && epoch == paths.epoch) {
             return;
         }
-        paths.for_all = if epoch == paths.epoch { paths.for_all.saturating_sub(1) } else { FOR_ALL };
+        let again = paths.moved || paths.incomplete;
+        let is_new = epoch != paths.epoch || renames != paths.renames_seen;
+        paths.in_vain = if again && !is_new { paths.in_vain.saturating_add(1) } else { 0 };
+        paths.for_all = match epoch == paths.epoch {
+            false => FOR_ALL,
+            // What it could not ask for may lie elsewhere on another brick only.
+            true if paths.incomplete => paths.for_all,
+            true => paths.for_all.saturating_sub(1),
+        };
         paths.epoch = epoch;
-        let is_new = paths.for_all > 0 || renames != paths.renames_seen;
-        let again = !is_new && (paths.moved || paths.incomplete);
-        paths.in_vain = if again { paths.in_vain.saturating_add(1) } else { 0 };
         let may_rest_shortly = !paths.rested_shortly && paths.in_vain <= IN_VAIN;
         let shortly = may_rest_shortly && (paths.moved || paths.for_all > 1);
         (paths.moved, paths.incomplete, paths.rested_shortly) = (false, false, shortly);
         // What cannot have its place now is tried less and less often.
         let rest = REST * 2_u32.pow(paths.in_vain.saturating_sub(IN_VAIN).min(6));
         paths.rests_until = cx.at.now + if shortly { SHORT_REST } else { rest };
-        let work = if is_new || again {
+        let work = if is_new || again || paths.for_all > 0 {
             (paths.walk_begun, paths.renames_seen) = (cx.at.now, renames);
             Ok(Some(self.brick.begin_placed()))
         } else {
@@ -293,7 +298,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         answer: &Result<Body, Fail>,
     ) {
         self.paths.asks = false;
-        if answer.is_ok() && self.is_primary() && (self.paths.for_all > 0 || !self.is_at_place(&place)) {
+        // Another brick may not have had the copy before.
+        if answer.is_ok() && self.is_primary() {
             self.later.push_back(Later::PutAtPath(place));
         }
         self.look_at_next(cx);

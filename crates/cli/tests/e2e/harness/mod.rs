@@ -38,7 +38,12 @@ pub(crate) fn eventually_within<T>(limit: Duration, what: &str, mut look: impl F
 
 /// Polls until there is no complaint.
 pub(crate) fn eventually_ok(what: &str, look: impl FnMut() -> Result<(), String>) {
-    poll(TEST_TIMEOUT, look).unwrap_or_else(|last| panic!("{what}: {last}"));
+    eventually_ok_within(TEST_TIMEOUT, what, look);
+}
+
+/// Likewise, of what takes longer.
+pub(crate) fn eventually_ok_within(limit: Duration, what: &str, look: impl FnMut() -> Result<(), String>) {
+    poll(limit, look).unwrap_or_else(|last| panic!("{what}: not within {} s: {last}", limit.as_secs()));
 }
 
 /// Looks again and again, at first soon. Most looks are commands: they take time of the processors from what they wait for.
