@@ -48,7 +48,8 @@ struct Level {
 pub struct WalkJob {
     set: SetId,
     root: Arc<File>,
-    orphans: Arc<File>,
+    /// Files without a name, if they are wanted.
+    orphans: Option<Arc<File>>,
     lost_found: Arc<File>,
     levels: Vec<Level>,
     deeper: Vec<Handle>,
@@ -71,11 +72,13 @@ impl WalkJob {
     }
 
     fn begin(&mut self) -> Result<(), Errno> {
-        let found = &mut self.found;
-        self.orphans.list(&mut |name, _, _| {
-            found.extend(hidden_fid(name));
-            true
-        })?;
+        if let Some(orphans) = &self.orphans {
+            let found = &mut self.found;
+            orphans.list(&mut |name, _, _| {
+                found.extend(hidden_fid(name));
+                true
+            })?;
+        }
         let names = directories(&self.lost_found, &|name| hidden_fid(name).is_some())?;
         self.levels.push(Level { dir: self.lost_found.clone(), own: false, names });
         self.enter(self.root.clone(), true)
@@ -153,12 +156,18 @@ fn directories(dir: &File, wanted: &dyn Fn(&[u8]) -> bool) -> Result<Vec<Vec<u8>
 impl Brick {
     /// Begins a walk that finds what a comparison from the root does not meet.
     pub fn begin_placed(&mut self) -> WalkJob {
+        let orphans = self.folders.orphans().share();
+        WalkJob { orphans: Some(orphans), ..self.begin_placed_directories() }
+    }
+
+    /// The same without files that have no name, of which there may be very many.
+    pub fn begin_placed_directories(&mut self) -> WalkJob {
         let moved = Arc::<Moved>::default();
         self.walks.moved.push(Arc::downgrade(&moved));
         WalkJob {
             set: self.identity.set,
             root: self.root.share(),
-            orphans: self.folders.orphans().share(),
+            orphans: None,
             lost_found: self.folders.lost_found().share(),
             levels: Vec::new(),
             deeper: Vec::new(),

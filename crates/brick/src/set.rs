@@ -273,6 +273,10 @@ impl set_core::LocalBrick for Brick {
         Work::Walk(Brick::begin_placed(self))
     }
 
+    fn begin_placed_directories(&mut self) -> Work {
+        Work::Walk(Brick::begin_placed_directories(self))
+    }
+
     fn begin_trash(&mut self) -> Result<Option<Work>, Errno> {
         Ok(Brick::begin_trash(self)?.map(Work::Hidden))
     }

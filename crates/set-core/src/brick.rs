@@ -193,6 +193,9 @@ pub trait LocalBrick: namespace::TreeState + replica::healing::HealTarget {
     /// Looks for what a comparison from the root does not meet: [`Done::Placed`], all that is there from now until it
     /// ends. The tree may change meanwhile.
     fn begin_placed(&mut self) -> Self::Work;
+    /// The same without files that have no name: directories that hang on other sets' directories or lie in lost+found, and
+    /// folders of names.
+    fn begin_placed_directories(&mut self) -> Self::Work;
     /// Lists the heal trash, if there is anything in it: [`Done::Hidden`]. Each of it is to be forgotten.
     fn begin_trash(&mut self) -> Result<Option<Self::Work>, Errno>;
     /// Forgets an object of the heal trash.

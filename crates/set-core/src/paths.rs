@@ -152,10 +152,10 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             let Some(of) = self.paths.new.pop_first().or_else(|| self.paths.left.pop()) else {
                 return self.begin_pass(cx);
             };
+            self.paths.may -= 1;
             if !of.is_names() && !self.brick.has_entry_elsewhere(of) {
                 continue;
             }
-            self.paths.may -= 1;
             let (dir, root) = (of.without_names(), self.brick.root().0);
             if dir == root {
                 // Nothing leads to it, and its place is known.
@@ -201,7 +201,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         paths.rests_until = cx.at.now + if shortly { SHORT_REST } else { rest };
         let work = if is_new || again || paths.for_all > 0 {
             (paths.walk_begun, paths.renames_seen) = (cx.at.now, renames);
-            Ok(Some(self.brick.begin_placed()))
+            Ok(Some(self.brick.begin_placed_directories()))
         } else {
             self.brick.begin_folders()
         };

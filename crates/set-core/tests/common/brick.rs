@@ -559,6 +559,9 @@ impl LocalBrick for Memory {
     fn begin_placed(&mut self) -> Work {
         Work::Walk
     }
+    fn begin_placed_directories(&mut self) -> Work {
+        Work::Walk
+    }
     fn begin_trash(&mut self) -> Result<Option<Work>, Errno> {
         Ok((self.trash > 0).then_some(Work::Trash))
     }
