@@ -18,8 +18,15 @@ use namespace::TreeState;
 use wire::op::{Ancestor, Node};
 use wire::{Errno, Name};
 
+/// Whether the error says that a place cannot be had: there is no room, or the path is none on this brick.
+fn cannot_be_had(e: Errno) -> bool {
+    let room = matches!(e, Errno::ENOSPC | Errno::EDQUOT | Errno::EMLINK);
+    let taken = matches!(e, Errno::EEXIST | Errno::ENOTEMPTY | Errno::ENOTDIR | Errno::EISDIR);
+    room || taken || matches!(e, Errno::EINVAL | Errno::EXDEV | Errno::ENAMETOOLONG)
+}
+
 impl Brick {
-    /// [`wire::Change::Relocate`]. What cannot have its place serves as well where it is.
+    /// [`wire::Change::Relocate`]. What cannot have its place serves as well where it is: only a disk that fails is an error.
     pub(crate) fn relocate(
         &mut self,
         fid: Fid,
@@ -31,11 +38,16 @@ impl Brick {
         // A directory lives on the set that made it.
         let last = Ancestor { fid: dir, home: dir.set, name: name.clone() };
         let known = if dir == self.identity.root { Ok(true) } else { self.have_path(path, &last, at) };
-        match known {
+        let done = match known {
             Ok(true) if fid.is_names() => self.settle_names(fid),
-            Err(Errno::EMLINK) => Ok(()),
-            Err(Errno::ENOSPC | Errno::EDQUOT) if fid.is_names() => Ok(()),
             other => other.map(drop),
+        };
+        match done {
+            Err(e) if cannot_be_had(e) => {
+                tracing::debug!(brick = %self.path.display(), %fid, error = %e, "not at its path");
+                Ok(())
+            }
+            other => other,
         }
     }
 
@@ -73,11 +85,8 @@ impl Brick {
         let from = self.location(a.fid)?;
         // What hangs on a directory of this set, or is to, is moved by that directory's own changes; what is marked, by its
         // transaction.
-        let is_entry = match from.parent {
-            Some(above) => self.is_own_dir(above)?,
-            None => false,
-        };
-        let stays = hidden || is_entry || self.is_own_dir(a.fid)? && self.is_pending(a.fid)?;
+        let stays =
+            hidden || self.is_entry_at(&from)? || self.is_own_dir(a.fid)? && self.is_pending(a.fid)?;
         if stays || self.is_there(&from, parent, name)? || !self.make_way(parent, name)? {
             return Ok(true);
         }
@@ -115,9 +124,7 @@ impl Brick {
         let above = path.iter().rev().map(|a| (a.fid, Some(&a.name))).chain([(root, None)]);
         for (parent, next) in above.filter(|_| of.without_names() != root) {
             let here = self.location(at)?;
-            if let Some(above) = here.parent
-                && self.is_own_dir(above)?
-            {
+            if self.is_entry_at(&here)? {
                 return Ok(true);
             }
             if here.parent != Some(parent) || here.name != name.as_bytes() {
@@ -130,7 +137,7 @@ impl Brick {
 
     /// Whether it is a directory of this set whose entry another set has: nobody tells where it is to lie when what is above it
     /// there is renamed.
-    pub fn has_entry_elsewhere(&mut self, dir: Fid) -> Result<bool, Errno> {
+    pub(crate) fn has_entry_elsewhere(&mut self, dir: Fid) -> Result<bool, Errno> {
         if dir == self.identity.root || dir.is_names() || !self.is_own_dir(dir)? {
             return Ok(false);
         }

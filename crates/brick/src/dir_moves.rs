@@ -81,7 +81,7 @@ impl Brick {
     }
 
     /// A directory goes to lost+found until it is told its path.
-    fn wait_in_lost_found(
+    pub(crate) fn wait_in_lost_found(
         &mut self,
         (dir, parent, name): (&File, Fid, &[u8]),
         fid: Fid,

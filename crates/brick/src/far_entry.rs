@@ -12,7 +12,6 @@ use crate::service::DirLocation;
 use disk_format::tag::{INTENT, encode_intent};
 use file_system::File;
 use ids::{Fid, OpId, SetId};
-use namespace::TreeState;
 use std::path::Path;
 use wire::op::{Ancestor, EntryName, Intent};
 use wire::{Errno, Name};

@@ -8,6 +8,7 @@
 use crate::folders::hidden_name;
 use crate::object::{OpenObject, S_IFDIR, S_IFMT, tag_at, tag_of};
 use crate::open::{Brick, Site};
+use crate::tree::At;
 use file_system::{File, Renaming, Times};
 use ids::{Fid, SetId};
 use std::sync::Arc;
@@ -220,14 +221,32 @@ impl Brick {
             if moved >= AT_ONCE {
                 break;
             }
-            match dir.rename(&name, &copy, &name, Renaming::NoReplace) {
-                Ok(()) => moved += 1,
+            let mut came = dir.rename(&name, &copy, &name, Renaming::NoReplace);
+            if came == Err(Errno::EEXIST) && self.clear_of_copy(of, &name)? {
+                came = dir.rename(&name, &copy, &name, Renaming::NoReplace);
+            }
+            match came {
+                Ok(()) => {
+                    moved += 1;
+                    self.names_settled += 1;
+                }
                 Err(Errno::EEXIST | Errno::ENOSPC | Errno::EDQUOT) => {}
                 Err(e) => return Err(e),
             }
             self.names.forget(of, &name);
         }
         self.keep_times(folder)
+    }
+
+    /// A name in a copy is a file's now: what has it of another set's directory is old. Whether it was such a copy. A directory of
+    /// this set there is asked for, and goes by itself.
+    fn clear_of_copy(&mut self, copy: Fid, name: &[u8]) -> Result<bool, Errno> {
+        match self.find(copy, name)? {
+            At::Entry(e) if e.is_dir() && e.home != self.identity.set => {
+                self.displace_from(copy, name, e.fid)
+            }
+            _ => Ok(false),
+        }
     }
 
     /// Whether names wait in a folder that are to lie in the copy of its directory, or that copy is missing.
@@ -262,9 +281,7 @@ impl Brick {
         }
         let from = self.location(copy)?;
         // In a directory of this set it is an entry.
-        if let Some(parent) = from.parent
-            && self.is_own_dir(parent)?
-        {
+        if self.is_entry_at(&from)? {
             return Ok(());
         }
         match from.dir.remove_dir(&from.name) {

@@ -6,7 +6,6 @@ use crate::open::Brick;
 use crate::tree::At;
 use disk_format::tag::{ORPHAN, Version};
 use ids::Fid;
-use namespace::TreeState;
 use replica::healing::Made;
 use wire::Errno;
 use wire::codec::Blob;

@@ -96,6 +96,8 @@ pub struct Brick {
     pub(crate) fds: OpenObjects,
     pub(crate) nodes: Nodes,
     pub(crate) names: KnownNames,
+    /// Names that came from folders to the copies of their directories.
+    pub(crate) names_settled: u64,
     pub(crate) nonces: Nonces,
     pub(crate) listings: Listings,
     pub(crate) read_pages: ReadPages,
@@ -340,13 +342,12 @@ impl Brick {
         let start = if rebooted { state.flushed.min(state.durable.lsn) } else { state.flushed };
         (state.boot, state.clean) = (boot_id, false);
         let synced = SyncedAt::open(meta.clone()).map_err(|e| at.io("open .mortar/synced of", e))?;
-        let last = opened.journal.last().lsn;
         let (changed, stale_set) = if rebooted {
             mark_changed(&at, identity.set, (consistent_to, &opened.journal), (&synced, &mut index))?
         } else {
             (Changed::default(), None)
         };
-        let fresh = if found.clean { Fresh::default() } else { Fresh::unknown(last) };
+        let fresh = if found.clean { Fresh::default() } else { Fresh::unknown(opened.journal.last().lsn) };
         let shared = Shared::open((path, &meta), state, position.unwrap_or(Lsn(0)), synced, fresh)?;
         let seed = options.seed.unwrap_or_else(draw_seed);
         let mut brick = Brick {
@@ -360,6 +361,7 @@ impl Brick {
             fds: OpenObjects::new(options.fd_limit),
             nodes: Nodes::new(options.nodes, options.dirty),
             names: KnownNames::new(options.names, seed),
+            names_settled: 0,
             nonces: Nonces::new(seed),
             listings: Listings::new(options.listing_names),
             read_pages: ReadPages::default(),

@@ -153,15 +153,21 @@ impl Brick {
         }
     }
 
-    /// A directory that has a name in a copy waits in lost+found. False if it is this set's, and there is no room beside it for the
-    /// entry that leads to it: it stays.
+    /// A directory that has a name in a copy waits in lost+found; an empty copy goes, as nobody asks for it. False if it is this
+    /// set's, and there is no room beside it for the entry that leads to it: it stays.
     pub(crate) fn displace_from(&mut self, parent: Fid, name: &[u8], fid: Fid) -> Result<bool, Errno> {
+        let own = self.identity.set;
+        let is_copy = self.load(fid)?.tag().home != own;
+        if is_copy && self.open_dir(parent)?.remove_dir(name).is_ok() {
+            self.forget(fid);
+            self.left(parent, name);
+            return Ok(true);
+        }
         if !self.keep_entry(parent, name, fid)? {
             return Ok(false);
         }
         let dir = self.open_to_move(parent, &[fid])?;
-        self.folders.lost_found().receive(&dir, name, fid)?;
-        self.left(parent, name);
+        self.wait_in_lost_found((&dir, parent, name), fid)?;
         Ok(true)
     }
 
@@ -304,7 +310,13 @@ impl Brick {
 
     /// Whether a directory lies in one of this set's own, and not on a copy or in lost+found.
     pub(crate) fn is_own_entry(&mut self, fid: Fid) -> Result<bool, Errno> {
-        self.location(fid)?.parent.map_or(Ok(false), |above| self.is_own_dir(above))
+        let at = self.location(fid)?;
+        self.is_entry_at(&at)
+    }
+
+    /// Whether what lies there is an entry of this set.
+    pub(crate) fn is_entry_at(&mut self, at: &Location) -> Result<bool, Errno> {
+        at.parent.map_or(Ok(false), |above| self.is_own_dir(above))
     }
 
     /// Whether this set answers for the directory's entries.

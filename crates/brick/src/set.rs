@@ -182,6 +182,10 @@ impl set_core::LocalBrick for Brick {
         Brick::has_entry_elsewhere(self, dir).unwrap_or(false)
     }
 
+    fn names_settled(&self) -> u64 {
+        self.names_settled
+    }
+
     fn validate(&mut self, change: &Change) -> Result<(), Errno> {
         Brick::validate(self, change)
     }

@@ -227,6 +227,28 @@ pub(crate) fn is_remains(dir: &File, name: &[u8]) -> Result<bool, Errno> {
     }
 }
 
+impl Brick {
+    /// Whether `dir` hangs anywhere beneath `above` on this brick, or is it.
+    pub(crate) fn is_beneath(&mut self, dir: Fid, above: Fid) -> Result<bool, Errno> {
+        let mut at = self.open_dir(dir)?;
+        let mut fid = dir;
+        loop {
+            if fid == above {
+                return Ok(true);
+            }
+            if fid == self.identity.root {
+                return Ok(false);
+            }
+            at = crate::object::open_at(&at, b"..", S_IFDIR)?;
+            match at.tag()? {
+                Some(t) => fid = t.fid,
+                // Above lost+found there is nothing of the tree.
+                None => return Ok(false),
+            }
+        }
+    }
+}
+
 impl TreeState for Brick {
     fn attr(&mut self, fid: Fid) -> Result<Attr, Errno> {
         let own = self.identity.set;
@@ -351,25 +373,6 @@ impl TreeState for Brick {
             fid = above.0;
         }
         Ok(lineage)
-    }
-
-    fn is_beneath(&mut self, dir: Fid, above: Fid) -> Result<bool, Errno> {
-        let mut at = self.open_dir(dir)?;
-        let mut fid = dir;
-        loop {
-            if fid == above {
-                return Ok(true);
-            }
-            if fid == self.identity.root {
-                return Ok(false);
-            }
-            at = crate::object::open_at(&at, b"..", S_IFDIR)?;
-            match at.tag()? {
-                Some(t) => fid = t.fid,
-                // Above lost+found there is nothing of the tree.
-                None => return Ok(false),
-            }
-        }
     }
 }
 

@@ -184,6 +184,33 @@ fn a_name_gives_way_to_a_directory() {
     assert!(!b.have("far/y") && b.brick(2).join("far/x").is_dir());
 }
 
+/// The copy of a directory that went elsewhere, or is gone, holds a name: it gives way, and what hangs on it waits to be told its
+/// path.
+#[test]
+fn a_copy_gives_way_to_a_name() {
+    for empty in [false, true] {
+        let mut b = Bricks::new();
+        let f = b.s.file(ROOT, "f");
+        let (fid, home, node, time) = (FAR, OTHER, wire::op::Node::Dir, time(5));
+        let (mode, uid, gid) = (0o755, 0, 0);
+        let entry = Change::Create { parent: ROOT, name: name("far"), fid, home, node, mode, uid, gid, time };
+        b.s.apply(&entry, b"").unwrap();
+        let placed = Fid { set: SET, epoch: Epoch(1), lsn: Lsn(1000) };
+        let path = path_of(&[(FAR, "far"), (there(93), "n")]);
+        let made = Change::PrepareMkdir { path, name: name("d"), fid: placed, mode, uid, gid, time };
+        b.s.apply(&made, b"").unwrap();
+        b.s.apply(&Change::EndTransaction { fid: placed, keep: !empty }, b"").unwrap();
+        assert!(b.have("far/n") && b.have("far/n/d") != empty);
+        b.names(f, None, Some(at(FAR, "n")));
+        b.place(FAR, &[], "far");
+        assert!((1..=2).all(|n| b.brick(n).join("far/n").is_file()), "{empty}");
+        let waits = hidden(there(93));
+        assert_eq!(b.have(waits.to_str().unwrap()), !empty, "nobody asks for an empty copy");
+        b.stop();
+        assert_eq!(b.leads(FAR, "n"), Some(f));
+    }
+}
+
 /// Two names change places, one of which has no path yet, and two that lie at their path.
 #[test]
 fn names_change_places_wherever_they_lie() {

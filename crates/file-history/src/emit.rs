@@ -139,10 +139,15 @@ impl<'a> Emitter<'a> {
             .any(|c| self.excuses.lies_on(fid, c.set) && (r.begun..=ended).contains(&c.at))
         {
             let obj = self.table.object(fid);
-            let touch = inode::NewAttr { touch: true, ..inode::NewAttr::default() };
-            self.ask_of(n, obj, inode::Ask::SetAttr(touch), Some(inode::Told::Done), None);
+            self.touched(n, obj, Some(inode::Told::Done));
             self.written_in_part(n, obj);
         }
+    }
+
+    /// An operation moved the times of an object, before all else that it does.
+    pub(crate) fn touched(&mut self, n: usize, obj: Obj, told: Option<inode::Told>) {
+        let touch = inode::NewAttr { touch: true, ..inode::NewAttr::default() };
+        self.ask_of(n, obj, inode::Ask::SetAttr(touch), told, None);
     }
 
     fn answer(&mut self, n: usize, outcome: Outcome, vouches: bool) -> Result<(), Violation> {

@@ -8,7 +8,7 @@
 
 use crate::content::pieces;
 use crate::emit::Emitter;
-use crate::inode::{Ask, NewAttr, Told};
+use crate::inode::{Ask, Told};
 use crate::names::Obj;
 use ids::{Fid, SetId};
 use std::collections::BTreeMap;
@@ -107,8 +107,7 @@ impl Emitter<'_> {
     pub(crate) fn parted_allocation(&mut self, n: usize, obj: Obj, fid: Fid, told: Option<Told>) {
         let Op::Fallocate { offset, .. } = self.records[n].op else { return };
         if self.excuses.parted.get(&fid).is_some_and(|parted| offset < parted.base) {
-            let touch = NewAttr { touch: true, ..NewAttr::default() };
-            self.ask_of(n, obj, Ask::SetAttr(touch), told, None);
+            self.touched(n, obj, told);
         }
     }
 

@@ -133,10 +133,8 @@ pub fn decide(op: &Op, view: &mut dyn TreeState, cx: &Context<'_>) -> Result<Dec
         | Op::Retarget { .. }
         | Op::Redirect { .. }
         | Op::PrepareLeave { .. } => decide_departure(op, view, cx),
-        Op::Relocate { fid, path, name } => {
-            view.attr(*fid)?;
-            Ok(Decision::Change(Change::Relocate { fid: *fid, path: path.clone(), name: name.clone() }, None))
-        }
+        // Who tells it may have an old path of what lies above: its set asks for the path itself.
+        Op::Relocate { fid, .. } => view.attr(*fid).map(|_| Decision::Answer(Body::Done)),
         other => decide_striped(other, view, cx),
     }
 }

@@ -148,6 +148,25 @@ pub(crate) fn is_elsewhere(cx: &Context<'_>, target: Entry) -> bool {
     target.home != cx.set && cx.placed != Some((target.home, target.fid))
 }
 
+/// Whether it is known for certain that `dir` lies beneath `above`. Where things hang on a brick does not tell: what another set
+/// has moved may hang at an old path there.
+fn is_above(view: &mut dyn TreeState, dir: Fid, above: Fid) -> Result<bool, Errno> {
+    let lineage = match view.lineage(dir) {
+        Err(Errno::ESTALE) => return Ok(false),
+        other => other?,
+    };
+    for at in lineage.own {
+        if at == above {
+            return Ok(true);
+        }
+        // It is to move, or has moved.
+        if view.is_pending(at)? {
+            return Ok(false);
+        }
+    }
+    Ok(false)
+}
+
 /// What a rename onto `target` pushes out.
 pub(crate) fn replaced(
     view: &mut dyn TreeState,
@@ -160,11 +179,7 @@ pub(crate) fn replaced(
     if target.is_dir() {
         if !source.is_dir() {
             // It holds the source itself: Linux says so first.
-            return Err(if view.is_beneath(from_dir, target.fid)? {
-                Errno::ENOTEMPTY
-            } else {
-                Errno::EISDIR
-            });
+            return Err(if is_above(view, from_dir, target.fid)? { Errno::ENOTEMPTY } else { Errno::EISDIR });
         }
         if target.home == cx.set {
             is_empty(view, cx, target.fid)?;

@@ -63,8 +63,6 @@ pub trait TreeState {
     fn has_default_acl(&mut self, dir: Fid) -> Result<bool, Errno>;
     /// The value of an extended attribute.
     fn xattr(&mut self, fid: Fid, name: &Name) -> Result<Option<Vec<u8>>, Errno>;
-    /// Whether `dir` is `above` or lies anywhere beneath it, as far as this set's copy of the tree shows.
-    fn is_beneath(&mut self, dir: Fid, above: Fid) -> Result<bool, Errno>;
     /// What lies above `dir`, a directory of this set or one whose entry this set has. Where a directory hangs is certain on
     /// the set that has its entry; on its own set it is certain only which set that is. `ESTALE` if it is neither.
     fn lineage(&mut self, dir: Fid) -> Result<Lineage, Errno>;

@@ -127,9 +127,6 @@ impl TreeState for Tree {
     fn xattr(&mut self, _: Fid, _: &Name) -> Result<Option<Vec<u8>>, Errno> {
         Ok(None)
     }
-    fn is_beneath(&mut self, _: Fid, _: Fid) -> Result<bool, Errno> {
-        Ok(false)
-    }
     fn lineage(&mut self, _: Fid) -> Result<Lineage, Errno> {
         Ok(Lineage::default())
     }

@@ -132,9 +132,6 @@ impl TreeState for Tree {
             _ => Ok(None),
         }
     }
-    fn is_beneath(&mut self, _: Fid, _: Fid) -> Result<bool, Errno> {
-        Ok(false)
-    }
     fn lineage(&mut self, _: Fid) -> Result<Lineage, Errno> {
         Ok(Lineage::default())
     }

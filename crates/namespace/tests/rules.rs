@@ -119,9 +119,6 @@ impl TreeState for Tree {
     fn xattr(&mut self, _: Fid, _: &Name) -> Result<Option<Vec<u8>>, Errno> {
         Ok(None)
     }
-    fn is_beneath(&mut self, _: Fid, _: Fid) -> Result<bool, Errno> {
-        Ok(false)
-    }
     fn lineage(&mut self, dir: Fid) -> Result<Lineage, Errno> {
         let own = match dir {
             DEEP => vec![DEEP, FULL],
@@ -232,6 +229,7 @@ fn what_a_rename_may_replace() {
         ((ROOT, "x"), (ROOT, "y"), 0, Errno::ENOENT),
         ((ROOT, "empty"), (ROOT, "full"), 0, Errno::ENOTEMPTY),
         ((ROOT, "file"), (ROOT, "empty"), 0, Errno::EISDIR),
+        ((FULL, "file2"), (ROOT, "full"), 0, Errno::ENOTEMPTY),
         ((ROOT, "empty"), (ROOT, "file"), 0, Errno::ENOTDIR),
         ((ROOT, "file"), (ROOT, "a"), rename_flags::NOREPLACE, Errno::EEXIST),
         ((ROOT, "empty"), (ROOT, "full"), rename_flags::NOREPLACE, Errno::EEXIST),
@@ -242,6 +240,14 @@ fn what_a_rename_may_replace() {
     ] {
         assert_eq!(refused(&rename(from, to, flags)), errno, "{from:?} {to:?} {flags}");
     }
+    // It may have moved.
+    let mut c = case();
+    c.tree.pending = Some(DEEP);
+    c.tree.names.insert((DEEP, "file3"), (FILE, SET));
+    let out = rename((DEEP, "file3"), (ROOT, "full"), 0);
+    assert!(matches!(c.decide(&out), Err(Errno::EISDIR)));
+    c.tree.pending = None;
+    assert!(matches!(c.decide(&out), Err(Errno::ENOTEMPTY)));
     let same = case().decide(&rename((ROOT, "a"), (ROOT, "b"), 0));
     assert!(matches!(same, Ok(Decision::Answer(Body::Done))), "two names of one file: nothing is done");
     let empty = case().change(&rename((ROOT, "full"), (ROOT, "empty"), 0));

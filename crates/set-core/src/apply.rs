@@ -91,7 +91,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             return;
         }
         for entry in self.renamed_directories(change) {
-            self.tree.renames = self.tree.renames.wrapping_add(1);
+            self.tree.count_rename();
             if entry.home != self.set {
                 names.iter().for_each(|(dir, name)| self.transactions.give_up(*dir, name));
                 self.later.push_back(Later::TellPlace(entry.fid));

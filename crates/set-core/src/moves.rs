@@ -32,9 +32,9 @@ pub(crate) struct Tree {
     pub(crate) lock: TreeLock,
     /// Directories that were moved to other directories by this set: what was seen above one before may no longer hold.
     pub(crate) moves: u64,
-    /// Directories that this brick gave another name or another place while it led: other sets may have what lies beneath them at
-    /// old paths.
-    pub(crate) renames: u32,
+    /// Directories that this brick gave another name or another place since it was opened: other sets may have what lies beneath
+    /// them at old paths.
+    renames: u32,
     /// How many directories were placed by room, from a start that differs between sets.
     pub(crate) spread: u64,
     /// How many directories lie above some of them: to find out takes several system calls for each level.
@@ -57,23 +57,24 @@ impl Tree {
         u64::from(epoch.0) << 32 | u64::from(self.renames)
     }
 
-    /// Counts the directories that come to another directory of this set, or leave one for another set's.
+    /// Counts what may change what lies above a directory: renames between two directories of this set, and directories that
+    /// come from another set's or leave for one, which are renames of directories for certain.
     pub(crate) fn note_move(&mut self, change: &Change) {
-        let moves = match change {
-            Change::Rename { parent, to_parent, .. } | Change::Exchange { parent, to_parent, .. } => {
-                parent != to_parent
+        match change {
+            Change::Rename { parent, to_parent, .. } | Change::Exchange { parent, to_parent, .. }
+                if parent != to_parent => {}
+            Change::Enter { kind: DIR, .. } | Change::MoveOut { .. } | Change::MoveOn { .. } => {
+                self.count_rename();
             }
-            Change::Enter { .. } | Change::MoveOut { .. } | Change::MoveOn { .. } => {
-                let is_dir = !matches!(change, Change::Enter { kind, .. } if *kind != DIR);
-                self.renames = self.renames.wrapping_add(is_dir.into());
-                is_dir
-            }
-            _ => false,
-        };
-        self.moves += u64::from(moves);
-        if moves {
-            self.depths.clear();
+            _ => return,
         }
+        self.moves += 1;
+        self.depths.clear();
+    }
+
+    /// A directory has another name or another place now.
+    pub(crate) fn count_rename(&mut self) {
+        self.renames = self.renames.wrapping_add(1);
     }
 
     /// How deep a directory lies, if that is known. What other sets move is not heard of: it is for a guess only.

@@ -1,75 +1,204 @@
 //! What lies on this set's bricks at a path that other sets know: names that files of this set have in directories of other
 //! sets (docs/design/0016, "Names at their paths"), and directories of this set whose entry another set has (docs/design/0019).
 //!
-//! The primary asks the sets above, one folder of names or directory after the other, those folders first that got a name just
-//! now, and has what lies elsewhere moved. Folders and directories in lost+found are looked at every ten seconds. What hangs on
-//! copies takes a walk over all directories: it follows when another set has renamed a directory, when copies in lost+found are
-//! others, and when the bricks in sync are. Only how bricks read to people depends on it: what fails is tried in the next pass, and nothing of it is written down.
+//! The primary asks the sets above, one folder of names or directory after the other, those first that got a name just now or
+//! of which another set told, and has what lies elsewhere moved. Folders and what lies in lost+found are looked at every ten
+//! seconds. What hangs on copies takes a walk over all directories: it follows when another set has renamed a directory, when
+//! copies in lost+found are others, and when the bricks in sync are. Only how bricks read to people depends on it, and nothing of
+//! it is written down: what fails is tried again, each folder or directory for itself, less and less often.
 
 use crate::brick::LocalBrick;
 use crate::core::{Cx, Later, Purpose, SetCore};
 use crate::elsewhere::Asking;
 use crate::io::{Done, ReplyTo};
 use alloc::boxed::Box;
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::time::Duration;
 use ids::{Epoch, Fid, SetId};
 use namespace::beneath::is_absent;
 use wire::limits::DEPTH_MAX;
+use wire::name::RESERVED;
 use wire::op::Ancestor;
 use wire::{Body, Change, Errno, Fail, Name, Op};
 
-/// Between two passes over all folders; after one that found something to move, once, a shorter time.
+/// Between two looks at the folders and at lost+found, and after a walk.
 const REST: Duration = Duration::from_secs(10);
-const SHORT_REST: Duration = Duration::from_secs(2);
+/// Before the next look at a folder whose names come to their places, some of them at a time.
+const SOON: Duration = Duration::from_secs(1);
 /// After a walk so many times as long as it took.
 const REST_AFTER_WALK: u32 = 20;
-/// After so many walks that only had to repeat the one before the rest doubles, up to some ten minutes.
+/// After so many tries the rest before the next one doubles, up to some ten minutes.
 const IN_VAIN: u32 = 3;
-/// Passes for all folders and directories, in each epoch: what gave way in the first comes to its place in the second.
+/// Walks for all folders and directories, in each epoch: what gave way in the first comes to its place in the second.
 const FOR_ALL: u32 = 2;
-/// Folders and directories that are looked at in a second.
-const A_SECOND: u32 = 20;
-/// Folders that got names and are to be looked at before others.
-const NEW: usize = 4096;
+/// What may be done in a second: to look at a folder or directory and ask for its path is one of these, to move it some more.
+const A_SECOND: u32 = 100;
+const MOVE: u32 = 4;
+/// Folders and directories that are to be looked at before others, and of those that are tried again.
+const KEPT: usize = 4096;
+/// While an answer takes longer, others are looked at that need not ask the same set.
+const ANSWER_WAIT: Duration = Duration::from_secs(2);
 
 /// How far it is.
 #[derive(Debug, Default)]
 pub(crate) struct Paths {
-    /// Folders that got names.
+    /// Folders that got names, and directories of which another set told.
     new: BTreeSet<Fid>,
-    /// Those that are left of a pass.
-    left: Vec<Fid>,
+    /// What lies in lost+found, and what a walk found, as far as it was not looked at yet.
+    hidden: Vec<Fid>,
+    walked: Vec<Fid>,
+    /// What could not be asked for, or has been moved and may not have come to its place.
+    again: BTreeMap<Fid, Again>,
+    /// A listing is under way, and whether it is a walk.
     listing: bool,
-    /// Another set is asked, or disks.
-    asks: bool,
-    /// How many more may be looked at in this second.
+    walking: bool,
+    /// Disks, or another set, and since when.
+    waits: Option<(SetId, Duration)>,
+    /// Sets that do not answer. Until then they are not asked; `None`: an answer is still to come.
+    away: BTreeMap<SetId, Option<Duration>>,
+    /// What may still be done in this second.
     may: u32,
-    /// The epoch in which the pass began.
+    /// The epoch for which the walks are.
     epoch: Epoch,
-    /// Passes that are for everything, this one included: a brick that was away may not have it where this one has it.
+    /// Walks to come that are for everything: a brick that was away may not have it where this one has it.
     for_all: u32,
-    /// The pass found something to move.
-    moved: bool,
-    /// It found that more is to be looked at, or could not ask for all paths.
-    incomplete: bool,
-    rested_shortly: bool,
-    /// Walks that followed each other only because the one before found something to move.
-    in_vain: u32,
-    rests_until: Duration,
+    /// The last walk was.
+    all: bool,
+    walk_wanted: bool,
+    /// When folders are listed again, and when a walk may begin.
+    folders_at: Duration,
+    walk_at: Duration,
     /// When the last walk began, and what other sets had said of their renames by then.
     walk_begun: Duration,
     renames_seen: u64,
     /// Which copies of other sets' directories lay in lost+found, as a number.
     copies_seen: u64,
+    /// Names that had come from folders to their places on this brick.
+    settled_seen: u64,
+}
+
+/// What is to be looked at again.
+#[derive(Clone, Copy, Debug)]
+struct Again {
+    tries: u32,
+    at: Duration,
+    /// It is told whatever this brick has.
+    always: bool,
+}
+
+impl Again {
+    fn rest(self) -> Duration {
+        REST * 2_u32.pow(self.tries.saturating_sub(IN_VAIN).min(6))
+    }
+}
+
+impl Paths {
+    /// A folder got names, or another set told of a directory.
+    pub(crate) fn note(&mut self, of: Fid) {
+        if self.new.len() < KEPT {
+            self.new.insert(of);
+        } else {
+            self.walk_wanted = true;
+        }
+    }
+
+    /// The bricks in sync are others: everything is told.
+    fn begin_epoch(&mut self, epoch: Epoch) {
+        let Paths { listing, walking, renames_seen, copies_seen, .. } = *self;
+        let new = core::mem::take(&mut self.new);
+        let (for_all, walk_wanted) = (FOR_ALL, true);
+        let kept = Paths { new, listing, walking, renames_seen, copies_seen, ..Paths::default() };
+        *self = Paths { epoch, for_all, walk_wanted, ..kept };
+    }
+
+    /// A walk begins. `renames`: what other sets say of theirs; if they renamed some, what could not have its place may have it now.
+    fn begin_walk(&mut self, now: Duration, renames: u64) {
+        self.all = self.for_all > 0;
+        self.for_all = self.for_all.saturating_sub(1);
+        self.walk_wanted = self.for_all > 0;
+        if renames != self.renames_seen {
+            self.again.retain(|_, again| again.always);
+        }
+        (self.walk_begun, self.renames_seen) = (now, renames);
+        (self.listing, self.walking) = (true, true);
+    }
+
+    /// What is to be looked at next, and whether its place is told whatever this brick has.
+    fn next(&mut self, now: Duration) -> Option<(Fid, bool)> {
+        if let Some(of) = self.new.pop_first() {
+            return Some((of, self.again.get(&of).is_some_and(|again| again.always)));
+        }
+        while let Some(of) = self.hidden.pop() {
+            if !self.again.contains_key(&of) {
+                return Some((of, false));
+            }
+        }
+        if let Some((of, again)) = self.again.iter_mut().find(|(_, again)| again.at <= now) {
+            again.tries = again.tries.saturating_add(1);
+            again.at = now + again.rest();
+            return Some((*of, again.always));
+        }
+        while let Some(of) = self.walked.pop() {
+            match self.again.get_mut(&of) {
+                Some(again) => again.always |= self.all,
+                None => return Some((of, self.all)),
+            }
+        }
+        None
+    }
+
+    /// It is to be looked at again: it could not be asked for, or is moved now.
+    fn try_again(&mut self, of: Fid, always: bool, now: Duration) {
+        let known = self.again.len();
+        match self.again.get_mut(&of) {
+            Some(again) => again.always |= always,
+            None if known < KEPT => {
+                let first = Again { tries: 1, at: now, always };
+                self.again.insert(of, Again { at: now + first.rest(), ..first });
+            }
+            // The next walk finds it.
+            None => {
+                self.walk_wanted = true;
+                self.for_all = self.for_all.max(always.into());
+            }
+        }
+    }
+
+    /// Whether that set may be asked now.
+    fn may_ask(&self, set: SetId, now: Duration) -> bool {
+        self.away.get(&set).is_none_or(|until| until.is_some_and(|until| until <= now))
+    }
+
+    /// Whether no answer has to be waited for.
+    fn goes_on(&mut self, now: Duration) -> bool {
+        match self.waits {
+            Some((_, since)) if now < since + ANSWER_WAIT => false,
+            Some((set, _)) => {
+                self.waits = None;
+                self.away.insert(set, None);
+                true
+            }
+            None => true,
+        }
+    }
+
+    /// A set has answered, or not.
+    fn answered(&mut self, set: SetId, failed: bool, now: Duration) {
+        if self.waits.is_some_and(|(asked, _)| asked == set) {
+            self.waits = None;
+        }
+        self.away.remove(&set);
+        if failed {
+            self.away.insert(set, Some(now + REST));
+        }
+    }
 }
 
 /// Which of these are directories of other sets, as a number that does not depend on their order.
 fn copies(found: &[Fid], own: SetId) -> u64 {
     let others = found.iter().filter(|fid| fid.set != own && !fid.is_names());
-    let number =
-        |fid: &Fid| (fid.lsn.0 << 20 ^ u64::from(fid.epoch.0) << 10 ^ u64::from(fid.set.0)).rotate_left(7);
+    let number = |fid: &Fid| fid.lsn.0 << 20 ^ u64::from(fid.epoch.0) << 10 ^ u64::from(fid.set.0);
     others.map(number).fold(0, u64::wrapping_add)
 }
 
@@ -78,8 +207,11 @@ fn copies(found: &[Fid], own: SetId) -> u64 {
 pub(crate) struct PathAsked {
     /// A folder of names, or a directory of this set.
     of: Fid,
-    /// The directory that is asked about.
+    /// Its place is told whatever this brick has.
+    always: bool,
+    /// The directory that is asked about, and the set that is asked.
     asked: Fid,
+    set: SetId,
     /// What is known: from the directory upwards.
     path: Vec<Ancestor>,
     /// How many sets have answered.
@@ -96,23 +228,29 @@ pub(crate) struct PathTo {
 }
 
 impl PathAsked {
-    /// What an answer says: where the names belong, or whom to ask next.
-    fn learn(&mut self, path: Vec<Ancestor>, other: Option<(Fid, SetId)>) -> Option<(Fid, SetId)> {
+    /// Takes an answer. Whether another set is to be asked next.
+    fn learn(&mut self, path: Vec<Ancestor>, other: Option<(Fid, SetId)>) -> bool {
         let fits = path.first().map_or(other.map(|(dir, _)| dir), |a| Some(a.fid)) == Some(self.asked);
         self.sets += 1;
         if !fits || self.sets.max(self.path.len() + path.len()) > DEPTH_MAX {
             self.path.clear();
-            return None;
+            return false;
         }
         self.path.extend(path);
-        if let Some((dir, _)) = other {
-            self.asked = dir;
+        if let Some(next) = other {
+            (self.asked, self.set) = next;
         }
-        other
+        other.is_some()
     }
 
+    /// The place, if what was told can be one.
     fn place(mut self) -> Option<PathTo> {
-        if self.path.is_empty() {
+        let fids: BTreeSet<Fid> = self.path.iter().map(|a| a.fid).collect();
+        // A directory lives on the set that made it.
+        let is_dir = |fid: Fid, home| !fid.is_root() && !fid.is_names() && fid.set == home;
+        let is_path = fids.len() == self.path.len() && self.path.iter().all(|a| is_dir(a.fid, a.home));
+        let top = self.path.last()?.name.as_bytes();
+        if !is_path || top == RESERVED {
             return None;
         }
         let name = self.path.remove(0).name;
@@ -125,8 +263,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// A change was made that may have given a file a name in a directory of another set.
     pub(crate) fn note_new_names(&mut self, change: &Change) {
         let mut note = |dir: Fid| {
-            if dir.is_names() && self.paths.new.len() < NEW {
-                self.paths.new.insert(dir);
+            if dir.is_names() {
+                self.paths.note(dir);
             }
         };
         match change {
@@ -136,36 +274,19 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         }
     }
 
-    /// A second has passed: some more folders are looked at.
+    /// A second has passed: some more folders and directories are looked at.
     pub(crate) fn look_at_paths(&mut self, cx: &mut Cx<'_, B, R>) {
+        let epoch = self.replica.view().epoch;
+        if !self.is_primary() || self.paths.epoch != epoch {
+            self.paths.begin_epoch(epoch);
+        }
         if !self.is_primary() {
-            let Paths { listing, asks, .. } = self.paths;
-            self.paths = Paths { listing, asks, ..Paths::default() };
+            self.paths.new.clear();
             return;
         }
+        self.begin_listing(cx);
         self.paths.may = A_SECOND;
         self.look_at_next(cx);
-    }
-
-    fn look_at_next(&mut self, cx: &mut Cx<'_, B, R>) {
-        while self.is_primary() && !self.paths.asks && self.paths.may > 0 {
-            let Some(of) = self.paths.new.pop_first().or_else(|| self.paths.left.pop()) else {
-                return self.begin_pass(cx);
-            };
-            self.paths.may -= 1;
-            if !of.is_names() && !self.brick.has_entry_elsewhere(of) {
-                continue;
-            }
-            let (dir, root) = (of.without_names(), self.brick.root().0);
-            if dir == root {
-                // Nothing leads to it, and its place is known.
-                let Ok(name) = Name::new(b"root") else { return };
-                self.have_at_place(cx, PathTo { of, path: Vec::new(), name });
-                continue;
-            }
-            let asked = Box::new(PathAsked { of, asked: dir, path: Vec::new(), sets: 0 });
-            self.ask_for_path(cx, asked, self.set_of(dir));
-        }
     }
 
     /// What the other sets last said of their renames of directories: if it is another number, there were some.
@@ -175,69 +296,88 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         renames.fold(0, u64::wrapping_add)
     }
 
-    /// The next pass begins.
-    fn begin_pass(&mut self, cx: &mut Cx<'_, B, R>) {
-        let epoch = self.replica.view().epoch;
-        let renames = self.renames_elsewhere(cx);
-        let paths = &mut self.paths;
-        if paths.listing || (cx.at.now < paths.rests_until && epoch == paths.epoch) {
+    /// Lists what is to be looked at, if it is time for that.
+    fn begin_listing(&mut self, cx: &mut Cx<'_, B, R>) {
+        if self.paths.listing {
             return;
         }
-        let again = paths.moved || paths.incomplete;
-        let is_new = epoch != paths.epoch || renames != paths.renames_seen;
-        paths.in_vain = if again && !is_new { paths.in_vain.saturating_add(1) } else { 0 };
-        paths.for_all = match epoch == paths.epoch {
-            false => FOR_ALL,
-            // What it could not ask for may lie elsewhere on another brick only.
-            true if paths.incomplete => paths.for_all,
-            true => paths.for_all.saturating_sub(1),
-        };
-        paths.epoch = epoch;
-        let may_rest_shortly = !paths.rested_shortly && paths.in_vain <= IN_VAIN;
-        let shortly = may_rest_shortly && (paths.moved || paths.for_all > 1);
-        (paths.moved, paths.incomplete, paths.rested_shortly) = (false, false, shortly);
-        // What cannot have its place now is tried less and less often.
-        let rest = REST * 2_u32.pow(paths.in_vain.saturating_sub(IN_VAIN).min(6));
-        paths.rests_until = cx.at.now + if shortly { SHORT_REST } else { rest };
-        let work = if is_new || again || paths.for_all > 0 {
-            (paths.walk_begun, paths.renames_seen) = (cx.at.now, renames);
-            Ok(Some(self.brick.begin_placed_directories()))
+        let (now, renames) = (cx.at.now, self.renames_elsewhere(cx));
+        let paths = &mut self.paths;
+        paths.walk_wanted |= renames != paths.renames_seen;
+        let work = if paths.walk_wanted && paths.walked.is_empty() && now >= paths.walk_at {
+            paths.begin_walk(now, renames);
+            self.brick.begin_placed_directories()
+        } else if paths.hidden.is_empty() && now >= paths.folders_at {
+            paths.folders_at = now + REST;
+            let Ok(Some(work)) = self.brick.begin_folders() else { return };
+            (self.paths.listing, self.paths.walking) = (true, false);
+            work
         } else {
-            self.brick.begin_folders()
+            return;
         };
-        if let Ok(Some(work)) = work {
-            self.paths.listing = true;
-            self.start(cx, Purpose::Paths, Ok(work));
-        }
+        self.start(cx, Purpose::Paths, Ok(work));
     }
 
     /// What may lie elsewhere than at its path is listed.
     pub(crate) fn on_listed(&mut self, cx: &mut Cx<'_, B, R>, listed: Result<Done, Errno>) {
-        self.paths.listing = false;
-        let found = match listed {
+        let (paths, now) = (&mut self.paths, cx.at.now);
+        let walking = paths.walking;
+        (paths.listing, paths.walking) = (false, false);
+        let mut found = match listed {
             Ok(Done::Hidden(found)) => {
                 // This set's own directories may hang on a copy that lost its place: only a walk finds them.
                 let copies = copies(&found, self.set);
-                self.paths.incomplete |= copies != self.paths.copies_seen;
-                self.paths.copies_seen = copies;
+                paths.walk_wanted |= copies != paths.copies_seen;
+                paths.copies_seen = copies;
                 found
             }
-            Ok(Done::Placed(found)) => {
-                let took = cx.at.now.saturating_sub(self.paths.walk_begun);
-                self.paths.rests_until = self.paths.rests_until.max(cx.at.now + took * REST_AFTER_WALK);
-                found
+            Ok(Done::Placed(found)) => found,
+            failed => {
+                tracing::debug!("set {}: list what may lie elsewhere: {:?}", self.set, failed.err());
+                paths.walk_wanted |= walking;
+                paths.for_all = paths.for_all.max((walking && paths.all).into());
+                Vec::new()
             }
-            _ => return,
         };
         // The folders are taken first: much else may lie in lost+found while a brick is healed.
-        let (folders, mut left): (Vec<Fid>, Vec<Fid>) = found.into_iter().partition(|fid| fid.is_names());
-        left.extend(folders);
-        self.paths.left = left;
+        found.sort_unstable_by_key(|fid| fid.is_names());
+        if walking {
+            let took = now.saturating_sub(paths.walk_begun);
+            paths.walk_at = now + REST.max(took * REST_AFTER_WALK);
+            paths.walked = found;
+        } else {
+            paths.hidden = found;
+        }
         self.look_at_next(cx);
     }
 
-    fn ask_for_path(&mut self, cx: &mut Cx<'_, B, R>, asked: Box<PathAsked>, set: SetId) {
-        self.paths.asks = true;
+    fn look_at_next(&mut self, cx: &mut Cx<'_, B, R>) {
+        let now = cx.at.now;
+        while self.paths.may > 0 && self.paths.goes_on(now) && self.paths.may_ask(self.set, now) {
+            let Some((of, always)) = self.paths.next(now).filter(|_| self.is_primary()) else { return };
+            self.paths.may -= 1;
+            if !of.is_names() && !self.brick.has_entry_elsewhere(of) {
+                self.paths.again.remove(&of);
+                continue;
+            }
+            let (dir, root) = (of.without_names(), self.brick.root().0);
+            if dir == root {
+                // Nothing leads to it, and its place is known.
+                let Ok(name) = Name::new(b"root") else { return };
+                self.have_at_place(cx, PathTo { of, path: Vec::new(), name }, always);
+                continue;
+            }
+            let (set, path) = (self.set_of(dir), Vec::new());
+            self.ask_for_path(cx, Box::new(PathAsked { of, always, asked: dir, set, path, sets: 0 }));
+        }
+    }
+
+    fn ask_for_path(&mut self, cx: &mut Cx<'_, B, R>, asked: Box<PathAsked>) {
+        let (set, now) = (asked.set, cx.at.now);
+        if !self.paths.may_ask(set, now) {
+            return self.paths.try_again(asked.of, asked.always, now);
+        }
+        self.paths.waits = Some((set, now));
         let op = Op::PathOf { fid: asked.asked };
         self.ask(cx, Asking::Path(asked), set, op, None);
     }
@@ -249,23 +389,26 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         mut asked: Box<PathAsked>,
         answer: Result<Body, Fail>,
     ) {
-        self.paths.asks = false;
-        match answer {
+        let (of, always, now) = (asked.of, asked.always, cx.at.now);
+        // One that is gone has no path.
+        let failed = answer.as_ref().err().filter(|fail| !is_gone(fail));
+        if let Some(fail) = failed {
+            tracing::debug!("set {}: the path of {}: {fail:?}", self.set, asked.asked);
+        }
+        self.paths.answered(asked.set, failed.is_some(), now);
+        let place = match answer {
             Ok(Body::Path { path, other }) => {
-                if let Some((_, set)) = asked.learn(path, other) {
-                    return self.ask_for_path(cx, asked, set);
+                if asked.learn(path, other) {
+                    self.ask_for_path(cx, asked);
+                    return self.look_at_next(cx);
                 }
-                if let Some(place) = asked.place().filter(|_| self.is_primary()) {
-                    self.have_at_place(cx, place);
-                }
+                asked.place()
             }
-            Ok(_) => {}
-            // One that is gone has no path.
-            Err(Fail::Errno { errno }) if is_absent(Errno(errno)) => {}
-            Err(fail) => {
-                tracing::debug!("set {}: the path of {}: {fail:?}", self.set, asked.asked);
-                self.paths.incomplete = true;
-            }
+            _ => None,
+        };
+        match place {
+            Some(place) if self.is_primary() => self.have_at_place(cx, place, always),
+            _ => self.paths.try_again(of, always, now),
         }
         self.look_at_next(cx);
     }
@@ -275,19 +418,35 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         self.brick.is_at_path(place.of, &place.path, &place.name).unwrap_or(true)
     }
 
-    fn have_at_place(&mut self, cx: &mut Cx<'_, B, R>, place: PathTo) {
+    fn have_at_place(&mut self, cx: &mut Cx<'_, B, R>, place: PathTo, always: bool) {
+        let (of, now) = (place.of, cx.at.now);
         let there = self.is_at_place(&place);
-        if there && self.paths.for_all == 0 {
+        if there {
+            self.paths.again.remove(&of);
+        } else {
+            self.look_again(of, always, now);
+        }
+        if there && !always {
             return;
         }
-        self.paths.moved |= !there;
+        self.paths.may = self.paths.may.saturating_sub(MOVE);
         self.later.push_back(Later::PutAtPath(place.clone()));
-        if place.of.is_names() {
+        if of.is_names() {
             // Names come into a copy when that is on disk.
-            self.paths.asks = true;
-            let (set, op) = (self.set, Op::Fsync { fid: place.of });
+            self.paths.waits = Some((self.set, now));
+            let (set, op) = (self.set, Op::Fsync { fid: of });
             self.ask(cx, Asking::CopyOnDisk(Box::new(place)), set, op, None);
         }
+    }
+
+    /// It is moved, and looked at again: soon, as long as names come to their places.
+    fn look_again(&mut self, of: Fid, always: bool, now: Duration) {
+        let count = self.brick.names_settled();
+        if of.is_names() && count != self.paths.settled_seen {
+            self.paths.settled_seen = count;
+            self.paths.again.insert(of, Again { tries: 0, at: now + SOON, always });
+        }
+        self.paths.try_again(of, always, now);
     }
 
     /// The copy is on disk, if it could be made.
@@ -297,9 +456,11 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         place: PathTo,
         answer: &Result<Body, Fail>,
     ) {
-        self.paths.asks = false;
+        self.paths.answered(self.set, false, cx.at.now);
         // Another brick may not have had the copy before.
-        if answer.is_ok() && self.is_primary() {
+        if answer.is_err() {
+            self.paths.try_again(place.of, true, cx.at.now);
+        } else if self.is_primary() {
             self.later.push_back(Later::PutAtPath(place));
         }
         self.look_at_next(cx);
@@ -317,6 +478,10 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     }
 }
 
+fn is_gone(fail: &Fail) -> bool {
+    matches!(fail, Fail::Errno { errno } if is_absent(Errno(*errno)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -332,38 +497,48 @@ mod tests {
     }
 
     fn asked() -> PathAsked {
-        PathAsked { of: fid(9).names(), asked: fid(9), path: Vec::new(), sets: 0 }
+        let (of, set) = (fid(9).names(), SetId(1));
+        PathAsked { of, always: false, asked: fid(9), set, path: Vec::new(), sets: 0 }
     }
 
     /// Each set tells as far as it knows, and the next one goes on.
     #[test]
     fn a_path_is_put_together_of_what_sets_tell() {
         let mut a = asked();
-        let next = Some((fid(9), SetId(2)));
-        assert_eq!(a.learn(Vec::new(), next), next, "its entry is another set's");
-        assert_eq!(
-            a.learn([entry(9, "d"), entry(8, "c")].into(), Some((fid(7), SetId(3)))),
-            Some((fid(7), SetId(3)))
-        );
-        assert_eq!(a.learn([entry(7, "b"), entry(6, "a")].into(), None), None);
+        assert!(a.learn(Vec::new(), Some((fid(9), SetId(2)))), "its entry is another set's");
+        assert_eq!((a.asked, a.set), (fid(9), SetId(2)));
+        assert!(a.learn([entry(9, "d"), entry(8, "c")].into(), Some((fid(7), SetId(3)))));
+        assert_eq!((a.asked, a.set), (fid(7), SetId(3)));
+        assert!(!a.learn([entry(7, "b"), entry(6, "a")].into(), None));
         let place = a.place();
         let place = place.as_ref().map(|p| (p.of, p.path.as_slice(), p.name.as_bytes()));
         let path = [entry(6, "a"), entry(7, "b"), entry(8, "c")];
         assert_eq!(place, Some((fid(9).names(), &path[..], &b"d"[..])));
     }
 
-    /// What is no answer to the question, or has no end, is no path.
+    /// What is no answer to the question, has no end, or cannot be the way to a directory, is no path.
     #[test]
     fn what_does_not_fit_is_no_path() {
         for (path, other) in
             [(Vec::from([entry(8, "x")]), None), (Vec::new(), None), (Vec::new(), Some((fid(8), SetId(2))))]
         {
             let mut a = asked();
-            assert_eq!(a.learn(path, other), None);
+            assert!(!a.learn(path, other));
             assert!(a.place().is_none());
         }
         let mut a = asked();
-        let asks = (0..).take_while(|_| a.learn(Vec::new(), Some((fid(9), SetId(2)))).is_some()).count();
+        let asks = (0..).take_while(|_| a.learn(Vec::new(), Some((fid(9), SetId(2))))).count();
         assert!(asks <= DEPTH_MAX && a.place().is_none(), "{asks}");
+        let root = Ancestor { fid: Fid::root(SetId(1)), ..entry(0, "x") };
+        let folder = Ancestor { fid: fid(8).names(), ..entry(8, "x") };
+        let elsewhere = Ancestor { home: SetId(2), ..entry(8, "x") };
+        for above in [root, folder, elsewhere, entry(9, "x"), entry(8, ".mortar")] {
+            let mut a = asked();
+            assert!(!a.learn([entry(9, "d"), above].into(), None));
+            assert!(a.place().is_none());
+        }
+        let mut a = asked();
+        assert!(!a.learn([entry(9, ".mortar"), entry(8, "x")].into(), None));
+        assert!(a.place().is_some(), "only in the root is that name the brick's own");
     }
 }

@@ -106,6 +106,9 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             request.to.grant = 0;
             return self.reply_when_all_committed(cx, Waiter { reply, ..Waiter::done(request.to) });
         }
+        if let Op::Relocate { fid, .. } = request.op {
+            self.paths.note(fid);
+        }
         match request.op {
             Op::ListXattr { fid } if user.is_some() => {
                 let names = self.brick.listxattr(fid).map(|mut names| {

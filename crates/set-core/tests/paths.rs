@@ -6,9 +6,10 @@ use crate::common::{Rig, answer, name};
 use ids::{Epoch, Fid, Lsn, SetId};
 use namespace::placement::SetRoom;
 use set_core::{Done, Input};
+use std::collections::VecDeque;
 use std::time::Duration;
 use wire::op::Ancestor;
-use wire::{Body, Change};
+use wire::{Body, Change, Fail, Op};
 
 const HERE: SetId = SetId(1);
 const THERE: SetId = SetId(2);
@@ -25,6 +26,17 @@ fn rig() -> Rig {
 
 fn changes(rig: &mut Rig) -> Vec<&'static str> {
     rig.core.brick_mut().journal.iter().map(|e| e.body.variant()).collect()
+}
+
+fn entry(fid: Fid, s: &str) -> Ancestor {
+    Ancestor { fid, home: fid.set, name: name(s) }
+}
+
+/// This set, which is asked first, tells that the other one has the entry of a directory; that one tells the path.
+fn is_told(rig: &mut Rig, first: u64, dir: Fid, path: Vec<Ancestor>) {
+    let nothing = Ok(Body::Path { path: Vec::new(), other: Some((dir, THERE)) });
+    assert_eq!(answer(rig, first, nothing), [format!("ask {}: pathof of 2", first + 1)]);
+    answer(rig, first + 1, Ok(Body::Path { path, other: None }));
 }
 
 /// Maintenance at a later time: what is begun to list what may lie elsewhere than at its path, and its number.
@@ -50,11 +62,7 @@ fn a_directory_whose_path_nobody_told_asks_for_it() {
     // An entry of this set's own is not asked for.
     let found = Ok(Done::Placed(vec![here(71), lost]));
     assert_eq!(rig.step(Input::Worked(id, found)), ["ask 1: pathof of 1"]);
-    let nothing = Ok(Body::Path { path: Vec::new(), other: Some((lost, THERE)) });
-    assert_eq!(answer(&mut rig, 1, nothing), ["ask 2: pathof of 2"]);
-    let entry = |fid: Fid, s| Ancestor { fid, home: fid.set, name: name(s) };
-    let told = Ok(Body::Path { path: vec![entry(lost, "new"), entry(FAR, "far")], other: None });
-    answer(&mut rig, 2, told);
+    is_told(&mut rig, 1, lost, vec![entry(lost, "new"), entry(FAR, "far")]);
     let moved = rig.core.brick_mut().journal.iter().map(|e| e.body.clone()).collect::<Vec<_>>();
     let path = vec![entry(FAR, "far")];
     assert_eq!(moved, [Change::Relocate { fid: lost, path, name: name("new") }]);
@@ -80,31 +88,119 @@ fn a_walk_follows_renames_on_other_sets() {
     assert!(passes(&mut rig).is_empty(), "nothing lies in lost+found");
 }
 
-/// A directory that cannot have its place, for whatever reason, is moved less and less often.
-#[test]
-fn what_cannot_have_its_place_is_tried_less_often() {
+/// What several seconds of maintenance lead to while the other set tells each path at once; when a listing takes place nothing
+/// is found.
+fn seconds(rig: &mut Rig, count: usize, tells: &mut dyn FnMut(Fid, u64) -> Result<Body, Fail>) {
+    for _ in 0..count {
+        rig.now += Duration::from_secs(1);
+        let mut said: VecDeque<String> = rig.step(Input::Maintenance).into();
+        while let Some(line) = said.pop_front() {
+            let (what, rest) = line.split_once(' ').unwrap_or((&line, ""));
+            let Some(id) = rest.split(':').next().and_then(|id| id.parse().ok()) else { continue };
+            let out = match what {
+                "start" if rest.ends_with("walk") => {
+                    rig.step(Input::Worked(id, Ok(Done::Placed(Vec::new()))))
+                }
+                "start" if rest.ends_with("folders") => {
+                    rig.step(Input::Worked(id, Ok(Done::Hidden(Vec::new()))))
+                }
+                "ask" => {
+                    let set = rest.rsplit(' ').next().and_then(|set| set.parse().ok()).unwrap_or_default();
+                    let answer = tells(here(70), set);
+                    rig.step(Input::Answered(id, answer))
+                }
+                _ => continue,
+            };
+            said.extend(out);
+        }
+    }
+}
+
+/// The path of a directory that the other set has in its root; this set says whose the entry is.
+fn at_top(dir: Fid, set: u64) -> Result<Body, Fail> {
+    if set == 1 {
+        return Ok(Body::Path { path: Vec::new(), other: Some((dir, THERE)) });
+    }
+    Ok(Body::Path { path: vec![entry(dir, "new")], other: None })
+}
+
+/// A rig in which one directory hangs at an old path, and another set just told so.
+fn told(lost: Fid) -> Rig {
     let mut rig = rig();
-    let lost = here(70);
     rig.core.brick_mut().hangs.insert(lost, THERE);
     rig.core.brick_mut().without_place.insert(lost);
-    let number = |said: &[String]| -> u64 {
-        let ask = said.iter().find_map(|l| l.strip_prefix("ask ")).expect("another set is asked");
-        ask.split_once(':').and_then(|(n, _)| n.parse().ok()).expect("a number")
-    };
-    let mut walks = Vec::new();
-    for round in 0..400 {
-        let Some((what, id)) = begins_pass(&mut rig) else { continue };
+    rig.core.brick_mut().files.insert(lost);
+    let old = vec![entry(FAR, "old")];
+    let op = Op::Relocate { fid: lost, path: old, name: name("new") };
+    let said = rig.ask(9, op);
+    assert!(said.iter().any(|l| l.contains("done")), "{said:?}");
+    assert!(changes(&mut rig).is_empty(), "whoever tells may have an old path");
+    rig
+}
+
+/// A directory that cannot have its place, for whatever reason, is moved less and less often, and holds up nothing else.
+#[test]
+fn what_cannot_have_its_place_is_tried_less_often() {
+    let lost = here(70);
+    let mut rig = told(lost);
+    let mut moves = Vec::new();
+    for second in 0..4000 {
+        seconds(&mut rig, 1, &mut at_top);
+        let now = changes(&mut rig).iter().filter(|change| **change == "Relocate").count();
+        (moves.len()..now).for_each(|_| moves.push(second));
+    }
+    assert_eq!(moves[..5], [0, 10, 20, 30, 50]);
+    let rests: Vec<i32> = moves.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert_eq!(rests.last(), Some(&640), "{moves:?}");
+    rig.core.brick_mut().without_place.clear();
+    seconds(&mut rig, 700, &mut at_top);
+    let before = changes(&mut rig).len();
+    seconds(&mut rig, 2000, &mut at_top);
+    assert_eq!(changes(&mut rig).len(), before, "it has its place");
+}
+
+/// A set that does not answer is asked once in ten seconds, whoever needs it, and what needs another one goes on.
+#[test]
+fn a_set_that_is_away_holds_up_nothing_else() {
+    let lost = here(70);
+    let mut rig = told(lost);
+    let mut asked = 0;
+    seconds(&mut rig, 100, &mut |dir, set| {
+        asked += u32::from(set == 2);
+        if set == 1 {
+            return Ok(Body::Path { path: vec![entry(dir, "d")], other: Some((FAR, THERE)) });
+        }
+        Err(Fail::Busy)
+    });
+    assert!((3..=8).contains(&asked), "{asked} in 100 s");
+    assert!(changes(&mut rig).is_empty(), "half a path is none");
+    seconds(&mut rig, 200, &mut at_top);
+    assert!(!changes(&mut rig).is_empty());
+}
+
+/// A walk that failed takes place again.
+#[test]
+fn a_walk_that_failed_is_repeated() {
+    let mut rig = rig();
+    for _ in 0..4 {
+        let (what, id) = begins_pass(&mut rig).unwrap();
         assert_eq!(what, "walk");
-        let asked = rig.step(Input::Worked(id, Ok(Done::Placed(vec![lost]))));
-        let nothing = Ok(Body::Path { path: Vec::new(), other: Some((lost, THERE)) });
-        let asked = answer(&mut rig, number(&asked), nothing);
-        let entry = Ancestor { fid: lost, home: HERE, name: name("new") };
-        answer(&mut rig, number(&asked), Ok(Body::Path { path: vec![entry], other: None }));
-        walks.push(round);
+        rig.step(Input::Worked(id, Err(wire::Errno::EIO)));
+    }
+}
+
+/// As long as names come to their places a folder is looked at each second.
+#[test]
+fn a_folder_of_many_names_is_not_left_alone() {
+    let mut rig = told(FAR.names());
+    let mut tells = |_, set| match set {
+        1 => Ok(Body::Done),
+        _ => Ok(Body::Path { path: vec![entry(FAR, "far")], other: None }),
+    };
+    for _ in 0..30 {
+        seconds(&mut rig, 1, &mut tells);
+        rig.core.brick_mut().names_settled += 256;
     }
     let moves = changes(&mut rig).iter().filter(|change| **change == "Relocate").count();
-    assert_eq!(moves, walks.len());
-    assert_eq!(walks[..5], [0, 1, 2, 3, 4]);
-    let last: Vec<i32> = walks.windows(2).map(|pair| pair[1] - pair[0]).collect();
-    assert_eq!(last.last(), Some(&59), "after ten minutes: {walks:?}");
+    assert_eq!(moves, 2 * (1 + 20), "once before the copy is on disk, and once after it");
 }

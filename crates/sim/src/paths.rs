@@ -1,4 +1,5 @@
-//! At rest each directory lies at its path on all bricks of its set, though other sets have renamed what is above it.
+//! At rest each directory, and each name that a file has in another set's directory, lies at its path on all bricks of its
+//! set, though other sets have renamed what is above it.
 
 use crate::check::tag;
 use crate::disk::Disk;
@@ -29,6 +30,38 @@ struct Dir {
     unknown: bool,
 }
 
+/// A name that a file has in another set's directory, and that waits in its folder.
+struct Waiting {
+    dir: Fid,
+    name: String,
+}
+
+/// The names that wait on a brick.
+fn waiting(disk: &Disk) -> Result<Vec<Waiting>, Errno> {
+    let root = disk.fs().open_dir(disk.path())?;
+    let lost_found = root.open_at(b".mortar", S_IFDIR)?.open_at(b"limbo", S_IFDIR)?;
+    let mut waiting = Vec::new();
+    for folder in names(&lost_found, |kind| kind == S_IFDIR)? {
+        let open = lost_found.open_at(&folder, S_IFDIR)?;
+        let Some(tag) = tag(&open)?.filter(|tag| tag.fid.is_names()) else { continue };
+        let dir = tag.fid.without_names();
+        let names = names(&open, |kind| kind != S_IFDIR)?.into_iter();
+        waiting.extend(names.map(|name| Waiting { dir, name: String::from_utf8_lossy(&name).into_owned() }));
+    }
+    Ok(waiting)
+}
+
+fn names(dir: &File, of: impl Fn(u32) -> bool) -> Result<Vec<Vec<u8>>, Errno> {
+    let mut names = Vec::new();
+    dir.list(&mut |name, kind, _| {
+        if of(kind) {
+            names.push(name.to_vec());
+        }
+        true
+    })?;
+    Ok(names)
+}
+
 /// All directories of a brick. The entries of this set's own go to `entries`.
 fn directories(disk: &Disk, here: SetId, entries: &mut Entries) -> Result<Vec<Dir>, Errno> {
     let root = disk.fs().open_dir(disk.path())?;
@@ -46,14 +79,10 @@ fn walk(
     (entries, all): (&mut Entries, &mut Vec<Dir>),
 ) -> Result<(), Errno> {
     let above = tag(dir)?.filter(|tag| tag.home == here).map(|tag| tag.fid);
-    let mut names = Vec::new();
-    dir.list(&mut |name, kind, _| {
-        if kind == S_IFDIR && !(at.is_empty() && name == b".mortar") {
-            names.push(name.to_vec());
+    for name in names(dir, |kind| kind == S_IFDIR)? {
+        if at.is_empty() && name == b".mortar" {
+            continue;
         }
-        true
-    })?;
-    for name in names {
         let open = dir.open_at(&name, S_IFDIR)?;
         let Some(tag) = tag(&open)?.filter(|tag| !tag.fid.is_names()) else { continue };
         let name = String::from_utf8_lossy(&name).into_owned();
@@ -83,13 +112,14 @@ fn path_of(entries: &Entries, root: Fid, dir: Fid) -> Option<String> {
 }
 
 impl World {
-    /// A directory of a set that does not lie at its path on one of the set's bricks.
+    /// A directory of a set, or a name of its files, that does not lie at its path on one of the set's bricks.
     fn misplaced(&mut self) -> Result<Option<String>, (BrickId, Errno)> {
-        let (mut entries, mut found) = (Entries::new(), Vec::new());
+        let (mut entries, mut found, mut wait) = (Entries::new(), Vec::new(), Vec::new());
         for (set, places) in self.places() {
             for (m, brick) in places {
                 let Some(disk) = self.machines[m].disks.get(&brick) else { continue };
                 let all = directories(disk, set, &mut entries).map_err(|e| (brick, e))?;
+                wait.extend(waiting(disk).map_err(|e| (brick, e))?.into_iter().map(|name| (brick, name)));
                 found.extend(all.into_iter().filter(|dir| dir.own).map(|dir| (brick, dir)));
             }
         }
@@ -103,6 +133,11 @@ impl World {
             let Some(path) = path_of(&entries, root, dir.fid) else { continue };
             if path != dir.path {
                 return Ok(Some(format!("brick {brick} has {} at {} instead of {path}", dir.fid, dir.path)));
+            }
+        }
+        for (brick, Waiting { dir, name }) in wait {
+            if let Some(path) = path_of(&entries, root, dir) {
+                return Ok(Some(format!("on brick {brick} {name:?} waits to come to {dir}, {path}")));
             }
         }
         Ok(None)

@@ -44,8 +44,8 @@ impl World {
     pub(crate) fn look_for_rest(&mut self) {
         let end = self.config.storm + self.config.calm;
         if self.now > end {
-            let pieces = self.later_unrest().map(|(_, why)| why);
-            let why = [self.unrest(), self.bricks_unrest(), pieces].map(Option::unwrap_or_default).join("; ");
+            let later = self.later_unrest().map(|(_, why)| why);
+            let why = [self.unrest(), self.bricks_unrest(), later].map(Option::unwrap_or_default).join("; ");
             for m in 0..self.machines.len() {
                 let known = self.machines[m].process.as_ref().map(|p| p.known.version);
                 say!(self, "server {m} knows version {known:?} of {}", self.store.state().version);

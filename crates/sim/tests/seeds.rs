@@ -125,7 +125,8 @@ fn an_administrator_at_work() {
 fn files_that_move() {
     let faults = [Family::Processes, Family::Network, Family::Disks, Family::Moves].to_vec();
     let config = Config { faults, ..Config::default() };
-    let seeds = fresh("moves", 6, 1000);
+    // What a set tells before the next one fails was taken for the whole path.
+    let seeds = [&[42_000_839][..], &fresh("moves", 6, 1000)].concat();
     let stats = runs("moves", &seeds, &config);
     let least = [
         ("copy of a file begun", 1000),
@@ -163,7 +164,8 @@ fn directories_that_move() {
     reached(&stats, seeds.len(), &least);
     // Files move out of them and come back meanwhile.
     let config = Config { faults: [&config.faults[..], &[Family::Moves]].concat(), ..config };
-    let seeds = fresh("directories and moves", 11, 250);
+    // A directory that had moved still hung above the source of a rename: its old place was told as not empty.
+    let seeds = [&[800_075][..], &fresh("directories and moves", 11, 250)].concat();
     let stats = runs("directories and moves", &seeds, &config);
     reached(&stats, seeds.len(), &[("directory came home", 50), ("file moved", 400)]);
 }

@@ -256,7 +256,7 @@ wire_enum! {
         /// Marks an empty directory as about to lose its entry in another set.
         /// `by`: the session that removes it.
         41 PrepareRmdir { fid: Fid, by: SessionId },
-        /// Moves the directory's copy to where its entry went.
+        /// The directory has another path now, which its set asks for ([`Op::PathOf`]). That of the sender may be old, and is not used.
         43 Relocate { fid: Fid, path: Vec<Ancestor>, name: Name },
         /// Does this entry exist, with no transaction about it under way? Then the directory it leads to stays.
         44 CheckEntry { parent: Fid, name: Name, fid: Fid },

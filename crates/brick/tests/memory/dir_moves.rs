@@ -263,3 +263,39 @@ fn a_copy_whose_entry_has_gone_does_not_come_back() {
         is_sound(b, &disk, seed);
     }
 }
+
+/// Where a directory lies is no reason to leave the set: on a full disk, and with a path that is none, it stays where it is.
+#[test]
+fn a_directory_that_cannot_come_to_its_path_stays() {
+    let mut disk = Disk::new(1, CrashRule::Ordered);
+    let mut s = Set::new(vec![disk.open().unwrap()]);
+    let (parent, replaced, time) = (ROOT, None, time(5));
+    let (fid, home, kind) = (FAR, OTHER, 0o040_000);
+    s.apply(&Change::Enter { parent, name: name("far"), fid, home, kind, replaced, time }, b"").unwrap();
+    let dir = placed(&mut s);
+    let file = s.file(ROOT, "plain");
+    let a = |fid: Fid, home, n| Ancestor { fid, home, name: name(n) };
+    let beneath = |above: Ancestor| vec![a(FAR, OTHER, "far"), above];
+    let new = beneath(a(theirs(5), OTHER, "new"));
+    let paths = [
+        new.clone(),
+        beneath(a(file, SET, "plain")),
+        beneath(a(ROOT, OTHER, "root")),
+        vec![a(theirs(6), OTHER, ".mortar")],
+    ];
+    for (n, path) in paths.into_iter().enumerate() {
+        if n == 0 {
+            disk.fill();
+        } else {
+            disk.empty();
+        }
+        s.apply(&Change::Relocate { fid: dir, path, name: name("old") }, b"").unwrap();
+        assert!(!s.bricks[0].is_partial(), "{n}");
+        assert!(s.bricks[0].entry(dir, &name("file")).unwrap().is_some(), "{n}");
+    }
+    s.apply(&Change::Relocate { fid: dir, path: new, name: name("old") }, b"").unwrap();
+    assert_eq!(s.bricks[0].location_of(dir).unwrap().parent, theirs(5));
+    sync(&mut s);
+    let b = s.bricks.remove(0);
+    is_sound(b, &disk, 0);
+}

@@ -107,6 +107,11 @@ impl Disk {
         self.fs.set_faults(Faults { full: true, ..Faults::default() });
     }
 
+    /// There is room again.
+    pub(crate) fn empty(&self) {
+        self.fs.set_faults(Faults::default());
+    }
+
     /// The index is gone.
     pub(crate) fn lose_index(&self) {
         self.fs.open_dir(&Path::new(PATH).join(".mortar")).unwrap().unlink(b"index.redb").unwrap();

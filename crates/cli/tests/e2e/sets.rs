@@ -27,6 +27,15 @@ pub(crate) fn home(sets: &[Vec<PathBuf>], mount: &Mounted, dir: &str) -> usize {
     found[0]
 }
 
+/// The pool knows that so many servers are down.
+fn are_down(pool: &Pool, wanted: usize) {
+    eventually("the pool knows who is down", || {
+        let peers = pool.json("pool list");
+        let down = peers.as_array()?.iter().filter(|p| p["connected"] == false).count();
+        (down == wanted).then_some(())
+    });
+}
+
 /// Makes directories until each set has some; tells the set of each.
 pub(crate) fn spread(sets: &[Vec<PathBuf>], mount: &Mounted) -> BTreeMap<String, usize> {
     let mut homes = BTreeMap::new();
@@ -181,12 +190,8 @@ fn a_set_that_was_away_comes_back() {
     }
     pool.kill(3);
     pool.kill(2);
-    eventually("the pool knows that both are down", || {
-        let peers = pool.json("pool list");
-        let down = peers.as_array()?.iter().filter(|p| p["connected"] == false).count();
-        let notes = pool.status("v")["notes"].as_array()?.len();
-        (down == 2 && notes > 0).then_some(())
-    });
+    are_down(&pool, 2);
+    eventually("the status says it", || (!pool.status("v")["notes"].as_array()?.is_empty()).then_some(()));
     pool.start(2);
     pool.start(3);
     eventually("all sets are led", || {
@@ -262,11 +267,7 @@ fn a_listing_never_lacks_what_is_on_a_set_that_is_away() {
     let root = (0..5).find(|s| sets[*s][0].join("top").exists()).unwrap();
     let away = [(root + 1) % 5, (root + 2) % 5];
     away.iter().for_each(|server| pool.kill(*server));
-    eventually("the pool knows that two are down", || {
-        let peers = pool.json("pool list");
-        let down = peers.as_array()?.iter().filter(|p| p["connected"] == false).count();
-        (down == 2).then_some(())
-    });
+    are_down(&pool, 2);
     let fresh = pool.mount("v");
     let (told, answers) = std::sync::mpsc::channel();
     let asks: Vec<_> = [&mount, &fresh]

@@ -37,6 +37,8 @@ pub(crate) struct Memory {
     pub(crate) hangs: BTreeMap<Fid, SetId>,
     /// Those of them that lie in lost+found.
     pub(crate) without_place: BTreeSet<Fid>,
+    /// Names that came to their places.
+    pub(crate) names_settled: u64,
     /// Directories whose entries another set had.
     pub(crate) came_home: BTreeSet<Fid>,
     /// Files of any kind; all else is a directory.
@@ -173,9 +175,6 @@ impl TreeState for Memory {
     }
     fn xattr(&mut self, _: Fid, _: &Name) -> Result<Option<Vec<u8>>, Errno> {
         Ok(None)
-    }
-    fn is_beneath(&mut self, _: Fid, _: Fid) -> Result<bool, Errno> {
-        Ok(false)
     }
     fn lineage(&mut self, dir: Fid) -> Result<Lineage, Errno> {
         let (mut above, mut at) = (Lineage::default(), dir);
@@ -363,6 +362,9 @@ impl LocalBrick for Memory {
     }
     fn has_entry_elsewhere(&mut self, dir: Fid) -> bool {
         self.hangs.contains_key(&dir)
+    }
+    fn names_settled(&self) -> u64 {
+        self.names_settled
     }
     fn is_at_path(&mut self, of: Fid, _: &[wire::op::Ancestor], _: &Name) -> Result<bool, Errno> {
         Ok(!self.without_place.contains(&of))

@@ -220,8 +220,16 @@ fn is_stub(seen: &Seen) -> bool {
 fn bricks_show(sets: &[Vec<PathBuf>], all: &[Known]) -> Result<(), String> {
     let files = all.iter().flat_map(Known::files);
     let mut missing: BTreeMap<&Path, &[u8]> = files.map(|(path, content, _)| (path, content)).collect();
+    // What else has that path, by brick: it is in the way.
+    let mut others: BTreeMap<&Path, Vec<(&PathBuf, char)>> = BTreeMap::new();
     for set in sets {
         let trees: Vec<BTreeMap<PathBuf, Seen>> = set.iter().map(|b| files::brick_tree(b)).collect();
+        for (tree, brick) in trees.iter().zip(set) {
+            for path in missing.keys() {
+                let held = tree.get(*path).filter(|seen| seen.is_dir() || is_stub(seen));
+                held.into_iter().for_each(|seen| others.entry(*path).or_default().push((brick, seen.kind)));
+            }
+        }
         // What directories are like only the bricks of their own set know.
         for (path, seen) in trees.iter().flatten().filter(|(_, seen)| !seen.is_dir()) {
             let others: Vec<Option<&Seen>> = trees.iter().map(|t| t.get(path)).collect();
@@ -236,7 +244,13 @@ fn bricks_show(sets: &[Vec<PathBuf>], all: &[Known]) -> Result<(), String> {
             }
         }
     }
-    if missing.is_empty() { Ok(()) } else { Err(format!("not on bricks: {:?}", missing.keys())) }
+    others.retain(|path, _| missing.contains_key(path));
+    let paths = missing.keys();
+    if missing.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("not on bricks: {paths:?}, where there is {others:?}"))
+    }
 }
 
 /// Directories of their bricks' own sets that lie in lost+found, as nobody told where they belong. Copies of other sets'
