@@ -356,7 +356,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         while self.paths.may > 0 && self.paths.goes_on(now) && self.paths.may_ask(self.set, now) {
             let Some((of, always)) = self.paths.next(now).filter(|_| self.is_primary()) else { return };
             self.paths.may -= 1;
-            if !of.is_names() && !self.brick.has_entry_elsewhere(of) {
+            if !self.is_asked_for(of) {
                 self.paths.again.remove(&of);
                 continue;
             }
@@ -468,13 +468,14 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
 
     /// The brick has all changes before it.
     pub(crate) fn put_at_path(&mut self, cx: &mut Cx<'_, B, R>, PathTo { of: fid, path, name }: PathTo) {
-        let still = match fid.is_names() {
-            true => self.brick.attr(fid).is_ok(),
-            false => self.brick.has_entry_elsewhere(fid),
-        };
-        if self.is_primary() && still {
+        if self.is_primary() && self.is_asked_for(fid) {
             self.order_own(cx, Change::Relocate { fid, path, name });
         }
+    }
+
+    /// Whether it is still a folder of names, or a directory whose entry another set has.
+    fn is_asked_for(&mut self, of: Fid) -> bool {
+        if of.is_names() { self.brick.attr(of).is_ok() } else { self.brick.has_entry_elsewhere(of) }
     }
 }
 

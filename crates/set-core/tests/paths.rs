@@ -178,6 +178,22 @@ fn a_set_that_is_away_holds_up_nothing_else() {
     assert!(!changes(&mut rig).is_empty());
 }
 
+/// What is gone by the time that it would be asked for again is forgotten.
+#[test]
+fn what_is_gone_is_not_asked_for() {
+    let folder = FAR.names();
+    let mut rig = told(folder);
+    let mut asked = 0;
+    let mut gone = |_, _| {
+        asked += 1;
+        Err(Fail::Errno { errno: wire::Errno::ESTALE.0 })
+    };
+    seconds(&mut rig, 5, &mut gone);
+    rig.core.brick_mut().hangs.remove(&folder);
+    seconds(&mut rig, 2000, &mut gone);
+    assert_eq!(asked, 1);
+}
+
 /// A walk that failed takes place again.
 #[test]
 fn a_walk_that_failed_is_repeated() {
