@@ -280,7 +280,9 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         if !self.is_primary() || self.paths.epoch != epoch {
             self.paths.begin_epoch(epoch);
         }
-        if !self.is_primary() {
+        // Where there is no other set nothing hangs on one, and nobody could be asked.
+        let is_alone = self.settings.sets.iter().all(|(set, _)| *set == self.set);
+        if is_alone || !self.is_primary() {
             self.paths.new.clear();
             return;
         }

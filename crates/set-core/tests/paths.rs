@@ -2,10 +2,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that fails says where")]
 
 use crate::common::brick::Memory;
-use crate::common::{Rig, answer, name};
+use crate::common::{ME, Rig, answer, name};
 use ids::{Epoch, Fid, Lsn, SetId};
 use namespace::placement::SetRoom;
-use set_core::{Done, Input};
+use set_core::{Done, Input, Settings};
 use std::collections::VecDeque;
 use std::time::Duration;
 use wire::op::Ancestor;
@@ -219,4 +219,18 @@ fn a_folder_of_many_names_is_not_left_alone() {
     }
     let moves = changes(&mut rig).iter().filter(|change| **change == "Relocate").count();
     assert_eq!(moves, 2 * (1 + 20), "once before the copy is on disk, and once after it");
+}
+
+/// Where there is no other set nothing can hang on one: a volume of one set is not walked over.
+#[test]
+fn a_volume_of_one_set_is_not_walked_over() {
+    let mut rig = rig();
+    rig.core.brick_mut().without_place.insert(here(70));
+    let sets = vec![(HERE, true)];
+    let alone = Settings { sets, ..rig.settings(ME, [ME].into()) };
+    rig.step(Input::Settings(alone));
+    assert!((0..4).all(|_| begins_pass(&mut rig).is_none()));
+    let settings = rig.settings(ME, [ME].into());
+    rig.step(Input::Settings(settings));
+    assert!(begins_pass(&mut rig).is_some());
 }
