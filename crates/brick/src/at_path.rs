@@ -124,6 +124,10 @@ impl Brick {
         let above = path.iter().rev().map(|a| (a.fid, Some(&a.name))).chain([(root, None)]);
         for (parent, next) in above.filter(|_| of.without_names() != root) {
             let here = self.location(at)?;
+            // A user gave it such a name: its copy lies there.
+            if parent == root && is_in_lost_found(at, name) {
+                return Ok(here.parent.is_none());
+            }
             if self.is_entry_at(&here)? {
                 return Ok(true);
             }

@@ -17,6 +17,8 @@ use wire::name::RESERVED;
 
 /// Names that one change brings from a folder to its directory's copy, at most.
 const AT_ONCE: usize = 256;
+/// Folders of which it is known that more names wait, at most.
+const UNSETTLED: usize = 4096;
 
 /// Whether a name in a copy of another set's directory is one that a file of this set has.
 pub(crate) fn is_far_name(copy: &File, name: &[u8], own: SetId) -> Result<bool, Errno> {
@@ -219,6 +221,9 @@ impl Brick {
         let mut moved = 0;
         for name in far_names(&dir, false, own)? {
             if moved >= AT_ONCE {
+                if self.unsettled.len() < UNSETTLED {
+                    self.unsettled.insert(folder);
+                }
                 break;
             }
             let mut came = dir.rename(&name, &copy, &name, Renaming::NoReplace);
@@ -226,10 +231,7 @@ impl Brick {
                 came = dir.rename(&name, &copy, &name, Renaming::NoReplace);
             }
             match came {
-                Ok(()) => {
-                    moved += 1;
-                    self.names_settled += 1;
-                }
+                Ok(()) => moved += 1,
                 Err(Errno::EEXIST | Errno::ENOSPC | Errno::EDQUOT) => {}
                 Err(e) => return Err(e),
             }

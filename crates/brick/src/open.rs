@@ -24,6 +24,7 @@ use crate::state_file::Shared;
 use disk_format::{Identity, SealError, State};
 use file_system::{File, FileSystem, Host, Opening, UNKNOWN_BOOT_ID, is_memory_lost};
 use ids::{BrickId, Epoch, Fid, Lsn, SetId};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use wire::Errno;
@@ -96,8 +97,8 @@ pub struct Brick {
     pub(crate) fds: OpenObjects,
     pub(crate) nodes: Nodes,
     pub(crate) names: KnownNames,
-    /// Names that came from folders to the copies of their directories.
-    pub(crate) names_settled: u64,
+    /// Folders of which names came to the copies of their directories, and more wait.
+    pub(crate) unsettled: BTreeSet<Fid>,
     pub(crate) nonces: Nonces,
     pub(crate) listings: Listings,
     pub(crate) read_pages: ReadPages,
@@ -361,7 +362,7 @@ impl Brick {
             fds: OpenObjects::new(options.fd_limit),
             nodes: Nodes::new(options.nodes, options.dirty),
             names: KnownNames::new(options.names, seed),
-            names_settled: 0,
+            unsettled: BTreeSet::new(),
             nonces: Nonces::new(seed),
             listings: Listings::new(options.listing_names),
             read_pages: ReadPages::default(),

@@ -182,8 +182,8 @@ impl set_core::LocalBrick for Brick {
         Brick::has_entry_elsewhere(self, dir).unwrap_or(false)
     }
 
-    fn names_settled(&self) -> u64 {
-        self.names_settled
+    fn take_unsettled(&mut self, folder: Fid) -> bool {
+        self.unsettled.remove(&folder)
     }
 
     fn validate(&mut self, change: &Change) -> Result<(), Errno> {

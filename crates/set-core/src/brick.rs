@@ -140,8 +140,8 @@ pub trait LocalBrick: namespace::TreeState + replica::healing::HealTarget {
     fn is_at_path(&mut self, of: Fid, path: &[Ancestor], name: &Name) -> Result<bool, Errno>;
     /// Whether it is a directory of this set whose entry another set has.
     fn has_entry_elsewhere(&mut self, dir: Fid) -> bool;
-    /// How many names have come from folders to the copies of their directories since the brick was opened.
-    fn names_settled(&self) -> u64;
+    /// Whether names of this folder have come to the copy of its directory since this was asked last, and more wait.
+    fn take_unsettled(&mut self, folder: Fid) -> bool;
 
     /// Whether the change fits the tree and the file system's limits.
     fn validate(&mut self, change: &Change) -> Result<(), Errno>;

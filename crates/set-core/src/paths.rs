@@ -74,8 +74,9 @@ pub(crate) struct Paths {
     renames_seen: u64,
     /// Which copies of other sets' directories lay in lost+found, as a number.
     copies_seen: u64,
-    /// Names that had come from folders to their places on this brick.
-    settled_seen: u64,
+    /// More was to be tried again than is kept, and in how many walks one after the other.
+    crowded: bool,
+    crowded_walks: u32,
 }
 
 /// What is to be looked at again.
@@ -105,11 +106,12 @@ impl Paths {
 
     /// The bricks in sync are others: everything is told.
     fn begin_epoch(&mut self, epoch: Epoch) {
-        let Paths { listing, walking, renames_seen, copies_seen, .. } = *self;
+        let Paths { listing, walking, walk_begun, renames_seen, copies_seen, .. } = *self;
         let new = core::mem::take(&mut self.new);
+        // A walk that is under way ends.
+        let under_way = Paths { listing, walking, walk_begun, ..Paths::default() };
         let (for_all, walk_wanted) = (FOR_ALL, true);
-        let kept = Paths { new, listing, walking, renames_seen, copies_seen, ..Paths::default() };
-        *self = Paths { epoch, for_all, walk_wanted, ..kept };
+        *self = Paths { new, epoch, for_all, walk_wanted, renames_seen, copies_seen, ..under_way };
     }
 
     /// A walk begins. `renames`: what other sets say of theirs; if they renamed some, what could not have its place may have it now.
@@ -117,6 +119,8 @@ impl Paths {
         self.all = self.for_all > 0;
         self.for_all = self.for_all.saturating_sub(1);
         self.walk_wanted = self.for_all > 0;
+        self.crowded_walks = if self.crowded { self.crowded_walks.saturating_add(1) } else { 0 };
+        self.crowded = false;
         if renames != self.renames_seen {
             self.again.retain(|_, again| again.always);
         }
@@ -158,11 +162,20 @@ impl Paths {
                 self.again.insert(of, Again { at: now + first.rest(), ..first });
             }
             // The next walk finds it.
-            None => {
-                self.walk_wanted = true;
-                self.for_all = self.for_all.max(always.into());
-            }
+            None => (self.walk_wanted, self.crowded) = (true, true),
         }
+    }
+
+    /// A walk has ended. `found`: `None` if it failed.
+    fn end_walk(&mut self, found: Option<Vec<Fid>>, now: Duration) {
+        if found.is_none() {
+            self.walk_wanted = true;
+            self.for_all = self.for_all.max(self.all.into());
+        }
+        let took = now.saturating_sub(self.walk_begun);
+        let rest = REST * 2_u32.pow(self.crowded_walks.min(6));
+        self.walk_at = now + rest.max(took * REST_AFTER_WALK);
+        self.walked = found.unwrap_or_default();
     }
 
     /// Whether that set may be asked now.
@@ -170,28 +183,23 @@ impl Paths {
         self.away.get(&set).is_none_or(|until| until.is_some_and(|until| until <= now))
     }
 
-    /// Whether no answer has to be waited for.
-    fn goes_on(&mut self, now: Duration) -> bool {
+    /// Whether no answer has to be waited for. `own`: this set, which is asked again all the same.
+    fn goes_on(&mut self, now: Duration, own: SetId) -> bool {
         match self.waits {
-            Some((_, since)) if now < since + ANSWER_WAIT => false,
-            Some((set, _)) => {
-                self.waits = None;
-                self.away.insert(set, None);
-                true
-            }
-            None => true,
+            Some((_, since)) if now < since + ANSWER_WAIT => return false,
+            Some((set, _)) if set != own => _ = self.away.insert(set, None),
+            _ => {}
         }
+        self.waits = None;
+        true
     }
 
-    /// A set has answered, or not.
-    fn answered(&mut self, set: SetId, failed: bool, now: Duration) {
+    /// A set has answered.
+    fn answered(&mut self, set: SetId) {
         if self.waits.is_some_and(|(asked, _)| asked == set) {
             self.waits = None;
         }
         self.away.remove(&set);
-        if failed {
-            self.away.insert(set, Some(now + REST));
-        }
     }
 }
 
@@ -331,31 +339,27 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 let copies = copies(&found, self.set);
                 paths.walk_wanted |= copies != paths.copies_seen;
                 paths.copies_seen = copies;
-                found
+                Some(found)
             }
-            Ok(Done::Placed(found)) => found,
+            Ok(Done::Placed(found)) => Some(found),
             failed => {
                 tracing::debug!("set {}: list what may lie elsewhere: {:?}", self.set, failed.err());
-                paths.walk_wanted |= walking;
-                paths.for_all = paths.for_all.max((walking && paths.all).into());
-                Vec::new()
+                None
             }
         };
         // The folders are taken first: much else may lie in lost+found while a brick is healed.
-        found.sort_unstable_by_key(|fid| fid.is_names());
+        found.iter_mut().for_each(|found| found.sort_unstable_by_key(|fid| fid.is_names()));
         if walking {
-            let took = now.saturating_sub(paths.walk_begun);
-            paths.walk_at = now + REST.max(took * REST_AFTER_WALK);
-            paths.walked = found;
+            paths.end_walk(found, now);
         } else {
-            paths.hidden = found;
+            paths.hidden = found.unwrap_or_default();
         }
         self.look_at_next(cx);
     }
 
     fn look_at_next(&mut self, cx: &mut Cx<'_, B, R>) {
         let now = cx.at.now;
-        while self.paths.may > 0 && self.paths.goes_on(now) && self.paths.may_ask(self.set, now) {
+        while self.paths.may > 0 && self.paths.goes_on(now, self.set) {
             let Some((of, always)) = self.paths.next(now).filter(|_| self.is_primary()) else { return };
             self.paths.may -= 1;
             if !self.is_asked_for(of) {
@@ -392,12 +396,14 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         answer: Result<Body, Fail>,
     ) {
         let (of, always, now) = (asked.of, asked.always, cx.at.now);
+        self.paths.answered(asked.set);
         // One that is gone has no path.
-        let failed = answer.as_ref().err().filter(|fail| !is_gone(fail));
-        if let Some(fail) = failed {
+        if let Some(fail) = answer.as_ref().err().filter(|fail| !is_gone(fail)) {
             tracing::debug!("set {}: the path of {}: {fail:?}", self.set, asked.asked);
+            if !matches!(fail, Fail::Errno { .. }) && asked.set != self.set {
+                self.paths.away.insert(asked.set, Some(now + REST));
+            }
         }
-        self.paths.answered(asked.set, failed.is_some(), now);
         let place = match answer {
             Ok(Body::Path { path, other }) => {
                 if asked.learn(path, other) {
@@ -443,9 +449,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
 
     /// It is moved, and looked at again: soon, as long as names come to their places.
     fn look_again(&mut self, of: Fid, always: bool, now: Duration) {
-        let count = self.brick.names_settled();
-        if of.is_names() && count != self.paths.settled_seen {
-            self.paths.settled_seen = count;
+        if of.is_names() && self.brick.take_unsettled(of) {
             self.paths.again.insert(of, Again { tries: 0, at: now + SOON, always });
         }
         self.paths.try_again(of, always, now);
@@ -458,7 +462,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         place: PathTo,
         answer: &Result<Body, Fail>,
     ) {
-        self.paths.answered(self.set, false, cx.at.now);
+        self.paths.answered(self.set);
         // Another brick may not have had the copy before.
         if answer.is_err() {
             self.paths.try_again(place.of, true, cx.at.now);

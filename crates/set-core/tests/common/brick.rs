@@ -37,8 +37,8 @@ pub(crate) struct Memory {
     pub(crate) hangs: BTreeMap<Fid, SetId>,
     /// Those of them that lie in lost+found.
     pub(crate) without_place: BTreeSet<Fid>,
-    /// Names that came to their places.
-    pub(crate) names_settled: u64,
+    /// Folders of which names came to their places, and more wait.
+    pub(crate) unsettled: BTreeSet<Fid>,
     /// Directories whose entries another set had.
     pub(crate) came_home: BTreeSet<Fid>,
     /// Files of any kind; all else is a directory.
@@ -363,8 +363,8 @@ impl LocalBrick for Memory {
     fn has_entry_elsewhere(&mut self, dir: Fid) -> bool {
         self.hangs.contains_key(&dir)
     }
-    fn names_settled(&self) -> u64 {
-        self.names_settled
+    fn take_unsettled(&mut self, folder: Fid) -> bool {
+        self.unsettled.remove(&folder)
     }
     fn is_at_path(&mut self, of: Fid, _: &[wire::op::Ancestor], _: &Name) -> Result<bool, Errno> {
         Ok(!self.without_place.contains(&of))

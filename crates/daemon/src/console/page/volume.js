@@ -205,7 +205,7 @@ function clients(report) {
   const rows = (report?.clients ?? []).map((c) => [c.address, count(c.requests), bytes(c.read_bytes), bytes(c.written_bytes),
     count(c.open_files), span(c.seconds)]);
   return el("section", { class: "card" }, el("h2", {}, "Clients"),
-    table(["Address", "#Requests", "#Read", "#Written", "#Open", "#Mounted"], rows, "Nobody has mounted it.", true));
+    table(["Address", "#Requests", "#Read", "#Written", "#Open", "#Mounted"], rows, "Nobody has mounted it."));
 }
 
 export function volumePage(state, name, acts, width) {
