@@ -62,8 +62,16 @@ fn empty(dir: &Path) {
     }
 }
 
+/// The name that a directory has in lost+found.
+fn hidden_name(dir: &Path) -> String {
+    let mut value = [0; 256];
+    let len = rustix::fs::lgetxattr(dir, "trusted.mortar.id", &mut value[..]).unwrap();
+    let fid = disk_format::tag::Tag::decode(&value[..len]).unwrap().fid;
+    format!("{:08x}{:08x}{:016x}", fid.set.0, fid.epoch.0, fid.lsn.0)
+}
+
 /// A directory lies on another set than its parent; the parent is renamed and its name given to another one, so that the
-/// copy of the path on the other set's bricks has to make room. Bricks of that set are healed, the one that was away as well
+/// copy of the path on the other set's bricks has to make room. It stays in lost+found, as a user gave it the name that it has there. Bricks of that set are healed, the one that was away as well
 /// as the one that lost everything, and what was healed is shown by the mount.
 #[test]
 fn what_lies_in_lost_found_is_healed() {
@@ -92,8 +100,9 @@ fn what_lies_in_lost_found_is_healed() {
         fs::create_dir(mount.path(&top).join(&deep)).unwrap();
         (home(&pool, &mount, &format!("{top}/{deep}")) != root).then_some(deep)
     });
-    let at = |name: &str| mount.path("old").join(&deep).join(name);
-    fs::rename(mount.path(&top), mount.path("old")).unwrap();
+    let old = hidden_name(&pool.paths(&TWO_SETS[root * 2..][..1])[0].join(&top));
+    let at = |name: &str| mount.path(&old).join(&deep).join(name);
+    fs::rename(mount.path(&top), mount.path(&old)).unwrap();
     fs::create_dir_all(at("sub/dir")).unwrap();
     fs::write(at("before"), files::noise(1, 100_000)).unwrap();
     fs::write(at("sub/dir/file"), "deep down").unwrap();
@@ -126,12 +135,12 @@ fn what_lies_in_lost_found_is_healed() {
         let (here, there) = (in_lost_found(&other[0]), in_lost_found(&other[1]));
         assert!(here == there, "wiped: {wiped}: the lost+founds of both bricks differ");
     }
-    let (shown, full) = (files::tree(&mount.path("old")), files::tree(&mount.path(&top)));
+    let (shown, full) = (files::tree(&mount.path(&old)), files::tree(&mount.path(&top)));
     assert!(shown.len() >= 8, "{shown:?}");
     // The healed bricks serve alone.
     pool.kill(0);
     let again = pool.mount("v");
-    assert_eq!(files::tree(&again.path("old")), shown);
+    assert_eq!(files::tree(&again.path(&old)), shown);
     assert_eq!(files::tree(&again.path(&top)), full);
 }
 
