@@ -16,7 +16,6 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::time::Duration;
 use ids::{Epoch, Fid, SetId};
-use namespace::beneath::is_absent;
 use wire::limits::DEPTH_MAX;
 use wire::name::RESERVED;
 use wire::op::Ancestor;
@@ -397,8 +396,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     ) {
         let (of, always, now) = (asked.of, asked.always, cx.at.now);
         self.paths.answered(asked.set);
-        // One that is gone has no path.
-        if let Some(fail) = answer.as_ref().err().filter(|fail| !is_gone(fail)) {
+        // A set that says what is wrong has answered.
+        if let Err(fail) = &answer {
             tracing::debug!("set {}: the path of {}: {fail:?}", self.set, asked.asked);
             if !matches!(fail, Fail::Errno { .. }) && asked.set != self.set {
                 self.paths.away.insert(asked.set, Some(now + REST));
@@ -483,10 +482,6 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     fn is_asked_for(&mut self, of: Fid) -> bool {
         if of.is_names() { self.brick.attr(of).is_ok() } else { self.brick.has_entry_elsewhere(of) }
     }
-}
-
-fn is_gone(fail: &Fail) -> bool {
-    matches!(fail, Fail::Errno { errno } if is_absent(Errno(*errno)))
 }
 
 #[cfg(test)]

@@ -28,6 +28,10 @@ fn changes(rig: &mut Rig) -> Vec<&'static str> {
     rig.core.brick_mut().journal.iter().map(|e| e.body.variant()).collect()
 }
 
+fn relocations(rig: &mut Rig) -> usize {
+    changes(rig).iter().filter(|change| **change == "Relocate").count()
+}
+
 fn entry(fid: Fid, s: &str) -> Ancestor {
     Ancestor { fid, home: fid.set, name: name(s) }
 }
@@ -146,7 +150,7 @@ fn what_cannot_have_its_place_is_tried_less_often() {
     let mut moves = Vec::new();
     for second in 0..4000 {
         seconds(&mut rig, 1, &mut at_top);
-        let now = changes(&mut rig).iter().filter(|change| **change == "Relocate").count();
+        let now = relocations(&mut rig);
         (moves.len()..now).for_each(|_| moves.push(second));
     }
     assert_eq!(moves[..5], [0, 10, 20, 30, 50]);
@@ -230,7 +234,7 @@ fn a_folder_of_many_names_is_not_left_alone() {
         seconds(&mut rig, 1, &mut tells);
         rig.core.brick_mut().unsettled.insert(FAR.names());
     }
-    let moves = changes(&mut rig).iter().filter(|change| **change == "Relocate").count();
+    let moves = relocations(&mut rig);
     assert_eq!(moves, 2 * (1 + 20), "once before the copy is on disk, and once after it");
 }
 

@@ -36,10 +36,14 @@ struct Waiting {
     name: String,
 }
 
+fn lost_found_of(root: &File) -> Result<File, Errno> {
+    root.open_at(b".mortar", S_IFDIR)?.open_at(b"limbo", S_IFDIR)
+}
+
 /// The names that wait on a brick.
 fn waiting(disk: &Disk) -> Result<Vec<Waiting>, Errno> {
     let root = disk.fs().open_dir(disk.path())?;
-    let lost_found = root.open_at(b".mortar", S_IFDIR)?.open_at(b"limbo", S_IFDIR)?;
+    let lost_found = lost_found_of(&root)?;
     let mut waiting = Vec::new();
     for folder in names(&lost_found, |kind| kind == S_IFDIR)? {
         let open = lost_found.open_at(&folder, S_IFDIR)?;
@@ -67,7 +71,7 @@ fn directories(disk: &Disk, here: SetId, entries: &mut Entries) -> Result<Vec<Di
     let root = disk.fs().open_dir(disk.path())?;
     let mut all = Vec::new();
     walk(&root, "", here, (entries, &mut all))?;
-    let lost_found = root.open_at(b".mortar", S_IFDIR)?.open_at(b"limbo", S_IFDIR)?;
+    let lost_found = lost_found_of(&root)?;
     walk(&lost_found, LOST, here, (entries, &mut all))?;
     Ok(all)
 }

@@ -71,8 +71,9 @@ fn hidden_name(dir: &Path) -> String {
 }
 
 /// A directory lies on another set than its parent; the parent is renamed and its name given to another one, so that the
-/// copy of the path on the other set's bricks has to make room. It stays in lost+found, as a user gave it the name that it has there. Bricks of that set are healed, the one that was away as well
-/// as the one that lost everything, and what was healed is shown by the mount.
+/// copy of the path on the other set's bricks has to make room. It stays in lost+found, as a user gave it the name that it has
+/// there. Bricks of that set are healed, the one that was away as well as the one that lost everything, and what was healed is
+/// shown by the mount.
 #[test]
 fn what_lies_in_lost_found_is_healed() {
     let mut pool = two_sets();
