@@ -286,6 +286,14 @@ impl Brick {
         if self.is_entry_at(&from)? {
             return Ok(());
         }
-        self.remove_copy((&from.dir, from.parent, &from.name), copy).map(drop)
+        match from.dir.remove_dir(&from.name) {
+            Err(Errno::ENOTEMPTY | Errno::EEXIST) => return Ok(()),
+            other => other?,
+        }
+        self.forget(copy);
+        if let Some(parent) = from.parent {
+            self.left(parent, &from.name);
+        }
+        Ok(())
     }
 }

@@ -153,31 +153,10 @@ impl Brick {
         }
     }
 
-    /// Removes the copy of another set's directory, unless something hangs on it. Whether it did. `parent`: `None` for lost+found.
-    pub(crate) fn remove_copy(
-        &mut self,
-        (dir, parent, name): (&File, Option<Fid>, &[u8]),
-        copy: Fid,
-    ) -> Result<bool, Errno> {
-        match dir.remove_dir(name) {
-            Err(Errno::ENOTEMPTY | Errno::EEXIST) => return Ok(false),
-            other => other?,
-        }
-        self.forget(copy);
-        if let Some(parent) = parent {
-            self.left(parent, name);
-        }
-        Ok(true)
-    }
-
-    /// A directory that has a name in a copy waits in lost+found; an empty copy goes, as nobody asks for it. False if it is this
-    /// set's, and there is no room beside it for the entry that leads to it: it stays.
+    /// A directory that has a name in a copy waits in lost+found, also an empty copy: no change names it, so after a kill nobody
+    /// would take a removed one out of the index. False if it is this set's, and there is no room beside it for the entry that leads
+    /// to it: it stays.
     pub(crate) fn displace_from(&mut self, parent: Fid, name: &[u8], fid: Fid) -> Result<bool, Errno> {
-        let (own, dir) = (self.identity.set, self.open_dir(parent)?);
-        let is_copy = self.load(fid)?.tag().home != own;
-        if is_copy && self.remove_copy((&dir, Some(parent), name), fid) == Ok(true) {
-            return Ok(true);
-        }
         if !self.keep_entry(parent, name, fid)? {
             return Ok(false);
         }
