@@ -194,6 +194,7 @@ impl Brick {
     fn put_over(&mut self, (parent, bytes): (Fid, &[u8]), fid: Fid, copy: Fid) -> Result<(), Errno> {
         let dir = self.open_dir(parent)?;
         let last = self.fresh(fid)?.1.nlink <= 1;
+        let _freed_elsewhere = self.keep_open_if_large(fid);
         self.folders.orphans().release(copy, &dir, bytes)?;
         if last {
             self.forget(fid);

@@ -16,7 +16,7 @@
 //! | state and syncs | `state_file`, `sync`, `fresh`, `lost`, `write_again` | begin a job; say what is and is not on disk |
 //! | the tree | `tree`, `place`, `far_entry`, `far_names`, `folders`, `object`, `scan` | find, open and move objects |
 //! | caches | `index`, `known_names`, `nodes`, `open_objects`, `listing` | look up, note, forget |
-//! | changes | `apply`: `making`, `names`, `moves`, `content`, `attrs`, `partial` | carry out a change, all or in part |
+//! | changes | `apply`: `making`, `names`, `moves`, `content`, `attrs`, `partial`, `freed` | carry out a change, all or in part |
 //! | reads | `read`, `page`, `room`, `validate` | ask |
 //! | healing | `stale`, `marks`, `heal`, `heal_entries`, `heal_place`, `orphans`, `doubles`, `compare`, `describe` | widen and remove the mark; take and tell objects |
 //! | beginning and end | `open`, `recover`, `identity`, `adopt`, `service`, `check` | |
@@ -43,6 +43,7 @@ mod far_entry;
 mod far_names;
 mod folders;
 mod foreign;
+mod freed;
 mod fresh;
 mod heal;
 mod heal_entries;

@@ -27,6 +27,7 @@ impl Brick {
             false => self.open_to_move(from.0, &[fid])?,
         };
         let to_dir = self.dir_of_name(to.0, to_name)?;
+        let _freed_elsewhere = replaced.map(|(out, _)| self.keep_open_if_large(out));
         let mut prepared = None;
         match (self.find(to.0, to_name)?, replaced) {
             (At::Free, None) => {}

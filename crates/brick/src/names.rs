@@ -33,6 +33,7 @@ impl Brick {
             return Ok(());
         }
         let last = self.fresh(fid)?.1.nlink <= 1;
+        let _freed_elsewhere = self.keep_open_if_large(fid);
         dir.unlink(name)?;
         if last {
             self.forget(fid)

@@ -71,6 +71,11 @@ impl OpenObject {
         OpenObject { file, kind, is_top: false }
     }
 
+    /// The file, for others to keep.
+    pub(crate) fn into_shared(self) -> Arc<File> {
+        self.file
+    }
+
     /// A brick's top directory: users see the owner and the bits that it has for them ([`top`]).
     pub(crate) fn top(file: File) -> OpenObject {
         OpenObject { is_top: true, ..OpenObject::new(file, S_IFDIR) }

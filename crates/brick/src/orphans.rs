@@ -62,6 +62,7 @@ impl Brick {
             self.invalidate_attrs(fid);
             return Ok(());
         }
+        let _freed_elsewhere = self.keep_open_if_large(fid);
         match self.folders.orphans().remove(fid) {
             Ok(()) | Err(Errno::ENOENT) => {}
             Err(e) => return Err(e),

@@ -14,7 +14,8 @@ pub(crate) fn kept_files(files: u64) -> u64 {
 pub(crate) struct LastRoom(Option<(i64, Room)>);
 
 impl Brick {
-    /// Room on the brick's file system; asked for at most once in a second of the file system's clock.
+    /// Room on the brick's file system; asked for at most once in a second of the file system's clock, unless files are being
+    /// freed.
     ///
     /// # Errors
     /// The kernel's.
@@ -22,6 +23,7 @@ impl Brick {
         let second = self.root.now().sec;
         if let Some((at, room)) = &self.room.0
             && *at == second
+            && !file_system::is_closing()
         {
             return Ok(room.clone());
         }

@@ -84,6 +84,7 @@ impl Brick {
     ) -> Result<(), Errno> {
         let dir = self.open_dir(parent)?;
         let last = self.fresh(out)?.1.nlink <= 1;
+        let _freed_elsewhere = self.keep_open_if_large(out);
         let mut done = self.have_hidden_stub(who, at);
         if done.is_ok() && orphan {
             done = self.prepare_orphan(out);

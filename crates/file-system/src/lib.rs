@@ -8,6 +8,7 @@
 //! What must always be true: the seam adds no meaning. A call does what its system call does and answers the kernel's error.
 
 mod boot_id;
+mod closing;
 mod file;
 mod handle;
 mod host;
@@ -15,6 +16,7 @@ mod object;
 mod read_memory;
 
 pub use boot_id::{UNKNOWN_BOOT_ID, is_memory_lost};
+pub use closing::{close_elsewhere, is_closing};
 pub use file::File;
 pub use handle::{HANDLE_MAX, Handle};
 pub use host::{Host, init_process};
