@@ -5,7 +5,8 @@
 //! this one whether the file may go ([`crate::leaving`]). A file of several names goes with a change of this set; the sets
 //! of those that are elsewhere hear of it.
 //!
-//! A file that changes while it is copied, or that somebody opens, stays: it is left for later.
+//! A file that somebody opens, or that changes while it is copied, stays: it is left for later. One that changes after it was
+//! copied, while what clients keep of it runs out, is copied anew a few times.
 
 use crate::arrivals::Arrivals;
 use crate::brick::{LocalBrick, Read};
@@ -28,6 +29,9 @@ use wire::{Attr, Body, Change, Errno, Fail, Name, Op};
 const SLICE: u32 = 1 << 20;
 /// Files that are copied at the same time, at most.
 pub(crate) const TOGETHER: usize = 32;
+
+/// How often a file is copied anew that is changed when its copy is complete.
+const AGAIN: u32 = 3;
 
 /// Milliseconds over which a rate is worked out.
 const OVER: u64 = 3000;
@@ -147,6 +151,8 @@ struct Copying {
     kept_until: Duration,
     /// A session that may hold it open: its request waits for the move ([`crate::placing`]).
     holder: Option<SessionId>,
+    /// How often it may be copied anew, because it was changed.
+    again: u32,
 }
 
 /// The files that are being moved.
@@ -205,7 +211,8 @@ impl Departures {
 
     /// No more is copied. What is about to get its entry does.
     pub(crate) fn give_up(&mut self) {
-        self.under_way.values_mut().filter(|c| c.stage != Stage::Leaving).for_each(|c| c.changed = true);
+        let given_up = self.under_way.values_mut().filter(|c| c.stage != Stage::Leaving);
+        given_up.for_each(|c| (c.changed, c.again) = (true, 0));
     }
 
     /// What has moved so far counts no more.
@@ -283,6 +290,22 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         self.depart_with(cx, (file, attr), None, kept_until);
     }
 
+    /// A file that was changed after it had been copied is copied anew at once: nobody has been granted anything about it
+    /// meanwhile, so that this takes no longer than the copy. Otherwise no file would move that is changed each second.
+    fn depart_again(&mut self, cx: &mut Cx<'_, B, R>, number: u64) {
+        let Some(before) = self.departures.under_way.remove(&number) else { return };
+        let last = self.departures.last;
+        let (fid, kept_until) = (before.attr.fid, before.kept_until);
+        let is_there = self.brick.lookup(before.file.parent, &before.file.name);
+        if is_there.is_ok_and(|entry| entry.is_some_and(|entry| entry.fid == fid)) {
+            self.begin_departure(cx, before.file);
+        }
+        let begun = Some(self.departures.last).filter(|now| *now > last);
+        if let Some(c) = begun.and_then(|begun| self.departures.under_way.get_mut(&begun)) {
+            (c.kept_until, c.again) = (kept_until, before.again.saturating_sub(1));
+        }
+    }
+
     /// Whether all sets that have names of the file can be told that it goes: nobody is answered about it until they are.
     fn are_led(&self, file: &FileMove) -> bool {
         let by_set = self.by_set(file.names().iter());
@@ -299,7 +322,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     ) -> u64 {
         let (to, copy, sent, worked) = (file.to, Fid::default(), cx.at.now, Duration::ZERO);
         let (at, xattrs, stage, changed) = (0, None, Stage::Arriving, false);
-        let is_named = file.also.is_empty();
+        let (is_named, again) = (file.also.is_empty(), AGAIN);
         self.departures.last += 1;
         let number = self.departures.last;
         let copying = Copying {
@@ -315,6 +338,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             worked,
             kept_until,
             holder,
+            again,
         };
         self.departures.under_way.insert(number, copying);
         self.ask(cx, Asking::Departing(number), to, Op::Arrive, None);
@@ -390,6 +414,11 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     fn send_next(&mut self, cx: &mut Cx<'_, B, R>, number: u64) -> Result<(), Errno> {
         let Some(c) = self.departures.under_way.get_mut(&number) else { return Ok(()) };
         if c.changed {
+            let anew = c.stage == Stage::Waiting && c.holder.is_none() && c.again > 0;
+            if anew {
+                self.depart_again(cx, number);
+                return Ok(());
+            }
             return Err(Errno::EBUSY);
         }
         c.sent = cx.at.now;
