@@ -2,7 +2,7 @@
 
 use crate::brick::LocalBrick;
 use crate::core::{Cx, Later, SetCore};
-use crate::departures::Departed;
+use crate::departed::Departed;
 use crate::grants::Grants;
 use crate::healing::{HealReport, Healing};
 use crate::io::{Output, ReplyTo, Settings};
