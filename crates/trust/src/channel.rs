@@ -230,6 +230,12 @@ impl Channel {
         done
     }
 
+    /// Whether a step would find nothing to do: it costs as much as opening a short record does.
+    fn rests(&self) -> bool {
+        let waits = self.from < self.to || self.ended || self.refused.is_some();
+        !waits && !self.side.is_handshaking() && !self.side.wants_write()
+    }
+
     /// One step, with what it opens kept.
     fn step_keeping(&mut self, writing: Writing<'_, '_>) -> io::Result<Step> {
         let mut opened = std::mem::take(&mut self.opened);
@@ -263,7 +269,7 @@ impl Channel {
             }
             (self.opened, self.given) = (Vec::new(), 0);
         }
-        while done < most {
+        while done < most && !self.rests() {
             let mut rest = Vec::new();
             let step = self.step(Writing::Nothing, &mut |bytes| {
                 let (now, later) = bytes.split_at(bytes.len().min(most - done));
