@@ -50,7 +50,7 @@ pub struct RebalanceReport {
 }
 
 /// Files that have moved to other sets since the server of their set leads it, or since it was started.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct MovedFiles {
     /// How many.
     #[serde(default)]
@@ -70,6 +70,9 @@ pub struct MovedFiles {
     /// When all files were gone through the last time, none could move.
     #[serde(default)]
     pub none_can_move: bool,
+    /// Where the last file lies that could not move though nobody used it, and why; `None` if one has moved since.
+    #[serde(default)]
+    pub problem: Option<String>,
 }
 
 /// Bytes that would move from one set to another.
@@ -84,7 +87,7 @@ pub struct PlannedMove {
 }
 
 /// The room of a set, and what has moved from there.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SetMoves {
     /// Which.
     pub set: SetId,

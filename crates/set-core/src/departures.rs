@@ -118,6 +118,8 @@ pub(crate) struct Departures {
     under_way: BTreeMap<u64, Copying>,
     pub(crate) departed: Departed,
     pub(crate) rate: Rate,
+    /// The last file that could not move though nobody used it, and why, unless one has moved since.
+    pub(crate) problem: Option<(Fid, Fail)>,
     pub(crate) rebalance: Rebalance,
     /// The other way.
     pub(crate) arrivals: Arrivals,
@@ -174,6 +176,7 @@ impl Departures {
     pub(crate) fn count_anew(&mut self) {
         self.departed = Departed::default();
         self.rate = Rate::default();
+        self.problem = None;
     }
 
     /// Once a second: how fast it is.
@@ -337,6 +340,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 departed.files += 1;
                 departed.linked += u64::from(!c.file.also.is_empty());
                 departed.bytes += c.attr.size;
+                self.departures.problem = None;
                 let (spent, gone) = (c.worked, c.file.is_scattered().then_some(c.attr.fid));
                 self.departures.under_way.remove(&number);
                 gone.into_iter().for_each(|fid| self.end_leaving(cx, fid));
@@ -357,6 +361,9 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             return self.on_stayed(cx, number, why);
         }
         self.departures.departed.left += 1;
+        if !matches!(why, Fail::Busy) && *why != Fail::from(Errno::EBUSY) {
+            self.departures.problem = Some((c.attr.fid, why.clone()));
+        }
     }
 
     /// Sends what comes next of a file.

@@ -291,7 +291,7 @@ impl Channel {
     /// As [`Channel::process`].
     pub fn has_opened(&mut self) -> io::Result<bool> {
         while self.opened.is_empty() && !self.ended {
-            if !self.process()? {
+            if self.rests() || !self.process()? {
                 return Ok(false);
             }
         }

@@ -192,6 +192,7 @@ fn moved() -> MovedFiles {
         files_per_second: 2,
         bytes_per_second: 9000,
         none_can_move: true,
+        problem: Some("d/f: input/output error".to_owned()),
     }
 }
 

@@ -49,6 +49,7 @@ mod packages;
 mod pjdfstest;
 mod placed;
 mod posix;
+mod power_cuts;
 mod privilege;
 mod quorum;
 mod rebalance;

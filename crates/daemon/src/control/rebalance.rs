@@ -90,7 +90,7 @@ pub(super) fn set_moves(set: &Set, status: &VolumeReport) -> Option<SetMoves> {
     let mut moved = None;
     for b in set.bricks.iter().filter(|b| set.view.in_sync.contains(&b.id)) {
         let Some(s) = status.bricks.iter().find(|s| s.brick == b.id && s.total_bytes > 0) else { continue };
-        moved = moved.or(s.moved);
+        moved = moved.or_else(|| s.moved.clone());
         if !b.arbiter {
             holders.push((s.free_bytes, s.total_bytes));
         }
@@ -106,4 +106,7 @@ fn add(all: &mut MovedFiles, one: &MovedFiles) {
     all.files_per_second += one.files_per_second;
     all.bytes_per_second += one.bytes_per_second;
     all.none_can_move |= one.none_can_move;
+    if all.problem.is_none() {
+        all.problem.clone_from(&one.problem);
+    }
 }

@@ -212,7 +212,7 @@ fn brick_status(
         free_bytes: report.map_or(0, |r| r.free),
         total_bytes: report.map_or(0, |r| r.total),
         heal: report.and_then(|r| r.heal),
-        moved: report.filter(|_| role == BrickRole::Primary).map(|r| r.moved),
+        moved: report.filter(|_| role == BrickRole::Primary).map(|r| r.moved.clone()),
         error,
     }
 }

@@ -11,6 +11,7 @@ mod links;
 mod load;
 mod opening;
 mod redial;
+mod report;
 mod sessions;
 mod set;
 mod slow;

@@ -7,18 +7,17 @@ use super::slow::SlowSteps;
 use super::slow_calls::{About, SlowCalls, Spent};
 use super::slow_changes::{Last, SlowChanges};
 use super::top::{Top, TopReport};
-use super::{BrickReport, ClientReport, OpenFiles, Origin, Shard};
+use super::{BrickReport, ClientReport, OpenFiles, Origin, Shard, report};
 use crate::clock;
 use crate::metrics::{Outcome, SetCounters};
 use crate::shared::{ControlRequest, Counters, lock};
-use admin::{HealMode, HealProgress, HealState, MovedFiles};
 use brick::{Brick, Work};
 use bytes::Bytes;
 use cluster::State;
 use ids::{BrickId, Fid, OpId, ServerId, SessionId, SetId, VolumeId};
 use namespace::placement::SetRoom;
 use server_core::OpenedBrick;
-use set_core::{HealReport, Input, Moment, Outside, ReplyTo, Request, SetCore};
+use set_core::{Input, Moment, Outside, ReplyTo, Request, SetCore};
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
@@ -409,6 +408,7 @@ impl SetHandle {
         let core = core.as_mut()?;
         let r = core.report(clock::now());
         let (free, total) = r.room.unwrap_or((0, 0));
+        let hint = r.stays.as_ref().and_then(|(fid, _)| core.brick_mut().path_hint(*fid));
         Some(BrickReport {
             brick: r.brick,
             role: r.role,
@@ -418,15 +418,8 @@ impl SetHandle {
             disk_answered: r.disk_answered,
             free,
             total,
-            heal: r.heal.map(progress),
-            moved: MovedFiles {
-                files: r.departed.files,
-                bytes: r.departed.bytes,
-                left: r.departed.left,
-                files_per_second: r.departing.0,
-                bytes_per_second: r.departing.1,
-                none_can_move: r.none_can_move,
-            },
+            heal: r.heal.map(report::progress),
+            moved: report::moved(&r, hint),
             last_epoch: r.last_epoch,
             uncertain: r.uncertain,
             journal: core.brick_mut().journal_bytes(),
@@ -474,27 +467,5 @@ impl SetHandle {
         if let Err(e) = synced.and_then(|()| core.brick_mut().shut()) {
             tracing::error!("close the brick of set {}: {e}", self.0.set);
         }
-    }
-}
-
-/// How far a healing is, for people.
-fn progress(report: HealReport) -> HealProgress {
-    let p = report.progress;
-    let state = match (p.caught_up, report.finishing) {
-        (false, _) => HealState::Learning,
-        (true, false) => HealState::Copying,
-        (true, true) => HealState::Finishing,
-    };
-    HealProgress {
-        done: p.done,
-        total: p.done + p.left,
-        bytes: p.bytes,
-        same_bytes: p.same,
-        mode: if p.full { HealMode::Full } else { HealMode::Journal },
-        total_known: p.caught_up && !p.full,
-        state,
-        seconds: report.taken.as_secs(),
-        objects_per_second: report.rate.0,
-        bytes_per_second: report.rate.1,
     }
 }

@@ -85,6 +85,9 @@ fn show(r: &RebalanceReport) -> String {
         ]);
     }
     text.push_str(&rows.text());
+    for (set, problem) in r.sets.iter().filter_map(|s| Some((s.set, s.moved.problem.as_ref()?))) {
+        text.push_str(&format!("\nset {set}: a file stays: {problem}"));
+    }
     for p in &r.plan {
         text.push_str(&format!("\nabout {} to move from set {} to set {}", size(p.bytes), p.from, p.to));
     }
@@ -114,8 +117,14 @@ mod tests {
             files_per_second: 3,
             bytes_per_second: 1024,
             none_can_move: false,
+            problem: Some("d/f: input/output error (EIO 5)".to_owned()),
         };
-        let of = |set, free_bytes| SetMoves { set: SetId(set), free_bytes, total_bytes: 1000, moved };
+        let of = |set, free_bytes| SetMoves {
+            set: SetId(set),
+            free_bytes,
+            total_bytes: 1000,
+            moved: moved.clone(),
+        };
         let plan = vec![PlannedMove { from: SetId(1), to: SetId(2), bytes: 2048 }];
         let mut report = RebalanceReport {
             name: "v".to_owned(),
@@ -127,7 +136,14 @@ mod tests {
             ..RebalanceReport::default()
         };
         let text = show(&report);
-        for part in ["is on (gentle)", "75%", "10%", "from set 1 to set 2", "about 2 s left"] {
+        for part in [
+            "is on (gentle)",
+            "75%",
+            "10%",
+            "from set 1 to set 2",
+            "about 2 s left",
+            "set 1: a file stays: d/f: input",
+        ] {
             assert!(text.contains(part), "{part}: {text}");
         }
         (report.plan, report.dry_run) = (vec![], true);

@@ -103,6 +103,9 @@ fn show(r: &DrainReport) -> String {
             s.moved.files_per_second.to_string(),
             format!("{}/s", size(s.moved.bytes_per_second)),
         ]);
+        if let Some(problem) = &s.moved.problem {
+            places.push_str(&format!("\nset {}: a file stays: {problem}", s.set));
+        }
         for b in &s.bricks {
             if let Some(place) = &b.goes_to {
                 places.push_str(&format!("\n{} leaves when {place} is in sync", b.brick));
@@ -171,6 +174,8 @@ mod tests {
         };
         let text = show_one(&set);
         assert!(text.contains("files leave") && text.ends_with("note: set 4 is not led"), "{text}");
+        set.moved.problem = Some("d/f: no space left on device (ENOSPC 28)".to_owned());
+        assert!(show_one(&set).contains("set 3: a file stays: d/f: no space left"));
         set.moved.none_can_move = true;
         assert!(show_one(&set).contains("ready: commit"));
         let goes_to = Some("h:/b-set3".to_owned());

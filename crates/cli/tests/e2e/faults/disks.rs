@@ -140,8 +140,8 @@ fn one_file_system_shut_down_xfs() {
     one_shut_down("xfs");
 }
 
-/// All file systems of a set fail at once, and its servers die; they come back.
-fn cut_power(pool: &mut Pool, first: usize, between: impl FnOnce()) {
+/// The disks of servers 1 and 2 fail at once, and those servers die; they come back.
+pub(crate) fn cut_power(pool: &mut Pool, first: usize, between: impl FnOnce()) {
     for disk in [first, 1 - first] {
         pool.disks[disk].shut_down();
     }

@@ -80,6 +80,11 @@ impl Server {
     }
 }
 
+/// A port that nobody has on the first address now.
+fn free_port(subnet: &str) -> u16 {
+    TcpListener::bind((format!("{subnet}.11"), 0)).unwrap().local_addr().unwrap().port()
+}
+
 impl Pool {
     /// A pool of `count` servers.
     pub(crate) fn new(count: usize) -> Pool {
@@ -126,7 +131,7 @@ impl Pool {
         let mut subnet = format!("127.{a}.{}", (b + n) % 250);
         let dir = std::env::temp_dir().join(format!("mortar-e2e.{}.{n}", std::process::id()));
         fs::create_dir(&dir).unwrap();
-        let port = TcpListener::bind((format!("{subnet}.11"), 0)).unwrap().local_addr().unwrap().port();
+        let port = free_port(&subnet);
         if network.is_some() {
             subnet = Network::SUBNET.to_owned();
         }
@@ -145,9 +150,27 @@ impl Pool {
             let address = format!("{host}:{port}");
             pool.servers.push(Server::new(host, address, folder));
             before(&pool.servers[i]);
-            pool.start(i);
+            if i == 0 && pool.network.is_none() {
+                pool.start_first();
+            } else {
+                pool.start(i);
+            }
         }
         pool
+    }
+
+    /// Starts the first server, on another port if somebody has taken that one since it was found to be free.
+    fn start_first(&mut self) {
+        for _ in 0..5 {
+            match self.try_start(0) {
+                Err(why) if why.contains("the port is in use") => {
+                    self.port = free_port(&self.subnet);
+                    self.servers[0].address = format!("{}:{}", self.host(0), self.port);
+                }
+                started => return started.unwrap_or_else(|why| panic!("server 0 does not start: {why}")),
+            }
+        }
+        panic!("no port is free");
     }
 
     /// One more server, which joins with a token and is started by the test.
