@@ -13,6 +13,7 @@ use crate::brick::{LocalBrick, Read};
 use crate::core::{Cx, Due, Purpose, SetCore};
 use crate::departed::{Departed, Rate};
 use crate::elsewhere::Asking;
+use crate::file_move::FileMove;
 use crate::grants::GRANT;
 use crate::io::{Done, Output, ReplyTo};
 use crate::rebalance::Rebalance;
@@ -33,39 +34,6 @@ pub(crate) const TOGETHER: usize = 32;
 
 /// How often a file is copied anew that is changed when its copy is complete.
 const AGAIN: u32 = 3;
-
-/// A file of this set that is to live on another one.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct FileMove {
-    /// The directory, of this set; or the folder of its names in a directory of another one.
-    pub parent: Fid,
-    /// Its name there.
-    pub name: Name,
-    /// Its other names, likewise. If they are not all of those, it stays.
-    pub also: Vec<EntryName>,
-    /// The other set.
-    pub to: SetId,
-}
-
-impl FileMove {
-    /// All of its names.
-    fn names(&self) -> Vec<EntryName> {
-        let first = EntryName { dir: self.parent, name: self.name.clone() };
-        core::iter::once(first).chain(self.also.iter().cloned()).collect()
-    }
-
-    /// The same, each with its directory.
-    fn entries(&self) -> Vec<EntryName> {
-        let with_dir = |EntryName { dir, name }| EntryName { dir: dir.without_names(), name };
-        self.names().into_iter().map(with_dir).collect()
-    }
-
-    /// Whether it has several names of which one is in another set's directory.
-    fn is_scattered(&self) -> bool {
-        let mut also = self.also.iter().map(|place| place.dir);
-        !self.also.is_empty() && (self.parent.is_names() || also.any(Fid::is_names))
-    }
-}
 
 /// How far a file is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -106,7 +74,7 @@ struct Copying {
     kept_until: Duration,
     /// A session that may hold it open: its request waits for the move ([`crate::placing`]).
     holder: Option<SessionId>,
-    /// How often it may be copied anew, because it was changed.
+    /// How often it may be copied anew, because it was changed: never after its names were.
     again: u32,
 }
 
@@ -134,6 +102,10 @@ impl Departures {
         let touched = change.touched();
         for c in self.under_way.values_mut().filter(|c| touched.contains(&c.attr.fid)) {
             c.changed = true;
+            if !is_of_content(change) {
+                // Somebody may have been granted what its new name leads to.
+                c.again = 0;
+            }
         }
     }
 
@@ -213,9 +185,17 @@ impl Departures {
     }
 }
 
-/// Whether the copy can keep the file's names until it has them.
-fn fits_beside_a_copy(file: &FileMove) -> bool {
-    file.also.is_empty() || encode_names(&file.names()).len() <= COPY_NAMES_BYTES
+/// Whether it changes what a file holds and is like, and none of its names.
+fn is_of_content(change: &Change) -> bool {
+    matches!(
+        change,
+        Change::SetAttr { .. }
+            | Change::Write { .. }
+            | Change::Fallocate { .. }
+            | Change::SetXattr { .. }
+            | Change::RemoveXattr { .. }
+            | Change::CopyRange { .. }
+    )
 }
 
 impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
@@ -234,7 +214,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let stays = usize::try_from(attr.nlink) != Ok(names)
             || file.is_scattered() && !self.are_led(&file)
             || names > COPY_NAMES_MAX
-            || !fits_beside_a_copy(&file)
+            || !file.fits_beside_a_copy()
             || self.may_be_striped(attr.fid)
             || self.opens.is_open(attr.fid);
         if stays || self.opens.may_be_open(cx.at.now, attr.fid) || self.is_held(cx.at.now, &attr) {

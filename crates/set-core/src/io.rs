@@ -1,6 +1,6 @@
 //! What goes into a [`crate::SetCore`] and what comes out: every cause and every effect, as plain data.
 
-use crate::departures::FileMove;
+use crate::file_move::FileMove;
 use crate::rebalance::RebalanceSettings;
 use crate::stripes::StripeSettings;
 use alloc::collections::BTreeMap;

@@ -7,8 +7,8 @@
 
 use crate::brick::LocalBrick;
 use crate::core::{Cx, SetCore};
-use crate::departures::FileMove;
 use crate::elsewhere::Asking;
+use crate::file_move::FileMove;
 use crate::io::ReplyTo;
 use crate::opens::{CLAIM_TIME, Opens};
 use crate::request::AdmittedRequest;

@@ -7,7 +7,8 @@
 
 use crate::brick::{DirPage, LocalBrick};
 use crate::core::{Cx, Due, Purpose, SetCore};
-use crate::departures::{FileMove, TOGETHER};
+use crate::departures::TOGETHER;
+use crate::file_move::FileMove;
 use crate::io::{Done, ReplyTo};
 use crate::maintenance::RECENT;
 use crate::turns::rested;

@@ -299,6 +299,43 @@ fn a_file_departs_when_nobody_keeps_anything_of_it() {
     assert!(is_granted(&rig.ask(9, lookup("own"))), "the entry leads to the copy from now on");
 }
 
+/// A file that is changed after it was copied, while a client still keeps something of it, is copied anew at once, and nobody keeps
+/// anything of it meanwhile. Not for ever, and not if it got another name.
+#[test]
+fn a_file_that_is_changed_when_its_copy_waits_is_copied_anew() {
+    let ready = || {
+        let mut rig = rig();
+        rig.ask(9, Op::GetAttr { fid: OWN });
+        assert_eq!(copied(&mut rig), NONE, "the client may keep it for a while");
+        assert_eq!(rig.wake(), NONE, "the next file may begin");
+        rig
+    };
+    let mut rig = ready();
+    rig.ask(9, truncate());
+    let (mut last, mut told) = (5, rig.wake());
+    for _ in 0..3 {
+        assert_eq!(told, [format!("ask {}: arrive of 2", last + 1)]);
+        let shown = rig.ask(9, Op::GetAttr { fid: OWN });
+        assert!(!shown[0].contains(" for "), "{shown:?}");
+        assert_eq!(answer(&mut rig, last + 1, copy()), [format!("ask {}: write of 2", last + 2)]);
+        for (answered, next) in [(2, "land"), (3, "land")] {
+            assert_eq!(done(&mut rig, last + answered), NONE);
+            assert_eq!(rig.wake(), [format!("ask {}: {next} of 2", last + answered + 1)]);
+        }
+        last += 4;
+        rig.ask(9, truncate());
+        told = done(&mut rig, last);
+    }
+    assert_eq!(told, NONE);
+    assert_eq!(departed(&mut rig).left, 1, "it is left for later");
+
+    let mut rig = ready();
+    rig.ask(9, Op::Link { fid: OWN, parent: ROOT, name: name("too") });
+    rig.ask(9, Op::Unlink { parent: ROOT, name: name("too") });
+    assert_eq!(rig.wake(), NONE);
+    assert_eq!(departed(&mut rig).left, 1, "its names were changed");
+}
+
 /// A set that is to be emptied takes nothing new from other sets, and is not counted on.
 #[test]
 fn a_set_that_is_emptied_takes_nothing_new() {
