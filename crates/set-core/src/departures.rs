@@ -23,8 +23,8 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use core::time::Duration;
 use ids::{Fid, SessionId, SetId};
-use wire::limits::{COPY_NAMES_BYTES, COPY_NAMES_MAX};
-use wire::op::{COPY_NAMES, EntryName, encode_names};
+use wire::limits::COPY_NAMES_MAX;
+use wire::op::{COPY_NAMES, encode_names};
 use wire::{Attr, Body, Change, Errno, Fail, Name, Op};
 
 /// Bytes that are sent in one go.

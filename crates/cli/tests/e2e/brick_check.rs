@@ -292,3 +292,60 @@ fn peak(brick: &Path) -> u64 {
     assert!(most > 0 && most < 256 << 10, "{most} KiB");
     most
 }
+
+/// Somebody removes files, and a directory with all in it, from a brick that serves (gluster/glusterfs 1673, 3776): from a secondary,
+/// then from the primary. The other bricks lose nothing by it, whatever is done meanwhile, and after a check with `--repair` the
+/// brick has all of it again.
+#[test]
+fn what_is_removed_by_hand_from_a_brick_in_use_comes_back() {
+    let (mut pool, mount) = filled();
+    pool.expect_errors(&["ENOENT", "ESTALE", "left the common history", "the brick's tree is not as"]);
+    fs::create_dir(mount.path("e")).unwrap();
+    for i in 0..20 {
+        fs::write(mount.path(&format!("e/f{i}")), files::noise(100 + i, 2000)).unwrap();
+    }
+    let role = |pool: &Pool, role: &str| {
+        let status = pool.status("v");
+        let bricks = status["bricks"].as_array().unwrap();
+        bricks.iter().position(|b| b["role"] == role).unwrap()
+    };
+    for of in ["secondary", "primary"] {
+        let server = role(&pool, of);
+        let brick = pool.servers[server].path("b");
+        let others: Vec<PathBuf> = pool.paths(&BRICKS).into_iter().filter(|path| *path != brick).collect();
+        let before: Vec<_> = others.iter().map(|brick| files::brick_tree(brick)).collect();
+        fs::remove_file(brick.join("d/f7")).unwrap();
+        fs::remove_dir_all(brick.join("e")).unwrap();
+        // Errors are fine, wrong answers are not, and no change may take anything from the other bricks.
+        for i in 0..20 {
+            if let Ok(read) = fs::read(mount.path(&format!("e/f{i}"))) {
+                assert!(read == files::noise(100 + i, 2000), "e/f{i}");
+            }
+        }
+        let read = fs::read(mount.path("d/f7"));
+        assert!(read.is_err() || read.is_ok_and(|read| read == files::noise(7, 3000)));
+        fs::write(mount.path(&format!("d/{of}")), "written meanwhile").unwrap();
+        eventually("the others have what was written meanwhile", || {
+            others.iter().all(|brick| brick.join(format!("d/{of}")).exists()).then_some(())
+        });
+        for (brick, before) in others.iter().zip(&before) {
+            let now = files::brick_tree(brick);
+            let lost = before.keys().find(|path| !now.contains_key(*path));
+            assert_eq!(lost, None, "{brick:?} has lost it too");
+        }
+        pool.stop(server);
+        let found = check(&brick, &["--repair"]);
+        assert!(found.code.is_some_and(|code| code < 2), "{found:?}");
+        println!("{of}: {}", found.stdout);
+        pool.start(server);
+        await_whole(&pool, &mount.dir);
+        assert!(fs::read(mount.path("d/f7")).unwrap() == files::noise(7, 3000));
+        (0..20).for_each(|i| {
+            assert!(
+                fs::read(mount.path(&format!("e/f{i}"))).unwrap() == files::noise(100 + i, 2000),
+                "e/f{i}"
+            );
+        });
+    }
+    mount.end();
+}
