@@ -216,7 +216,8 @@ fn an_index_that_is_stale_either_way_is_made_anew() {
     std::fs::write(&index, &old).unwrap();
     let wanted = [("d/later", "the index does not know its fid"), (".mortar/index.redb", "leads nowhere")];
     let report = repair_all(&c.path, &wanted);
-    assert_eq!(report.to_heal, None, "the index is only a cache");
+    assert_eq!(report.to_heal, Some(ToHeal::Everything), "as if it had been removed by hand");
+    std::fs::remove_file(c.path.join(".mortar/heal")).unwrap();
     for bad in [&b""[..], b"rubbish", &old[..old.len() / 2]] {
         std::fs::write(&index, bad).unwrap();
         let found = brick::check(&c.path, true).unwrap();

@@ -15,27 +15,42 @@ const FILE: &str = ".mortar/index.redb";
 /// Lines about single objects; the rest is only counted.
 const LINES: usize = 50;
 
-/// True if the index is to be made anew. `position`: how far it has come, if there is one.
+/// What the index says of the tree.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) struct Compared {
+    /// It is to be made anew.
+    pub(super) wrong: bool,
+    /// It knows objects that are not in the tree, as where somebody removed files from the brick.
+    pub(super) lost: bool,
+}
+
+/// `position`: how far the index has come, if there is one.
 pub(super) fn check(
     brick: &CheckedBrick<'_>,
     position: Option<Option<Lsn>>,
     (clean, partial): (bool, bool),
     tree: &Tree,
     report: &mut Report,
-) -> Result<bool, Errno> {
+) -> Result<Compared, Errno> {
     let opening = if brick.repair { "" } else { "opening the brick rebuilds it" };
     let used = !tree.objects.is_empty();
     match position {
         None if used => report.add(FILE, "the index is missing", opening),
         Some(None) if clean && used => report.add(FILE, "the index was not readable", opening),
         Some(Some(_)) if clean => return compare(brick, partial, tree, report),
-        _ => return Ok(false),
+        _ => return Ok(Compared::default()),
     }
-    Ok(true)
+    Ok(Compared { wrong: true, lost: false })
 }
 
-fn compare(brick: &CheckedBrick<'_>, partial: bool, tree: &Tree, report: &mut Report) -> Result<bool, Errno> {
-    let Some(index) = brick.index else { return Ok(false) };
+fn compare(
+    brick: &CheckedBrick<'_>,
+    partial: bool,
+    tree: &Tree,
+    report: &mut Report,
+) -> Result<Compared, Errno> {
+    let Some(index) = brick.index else { return Ok(Compared::default()) };
+    let mut lost = false;
     let mut fits: HashSet<Fid> = HashSet::with_capacity(tree.objects.len());
     let mut lines: Vec<(PathBuf, String)> = Vec::new();
     let mut more = 0u64;
@@ -50,7 +65,10 @@ fn compare(brick: &CheckedBrick<'_>, partial: bool, tree: &Tree, report: &mut Re
         }
         // What lies in a directory that was not looked into may well be there.
         None if partial => {}
-        None => add(PathBuf::from(FILE), format!("fid {fid} leads nowhere")),
+        None => {
+            lost = true;
+            add(PathBuf::from(FILE), format!("fid {fid} leads nowhere: the brick has lost it"));
+        }
     })?;
     for (fid, o) in tree.objects.iter().filter(|(fid, _)| !fits.contains(fid)) {
         add(o.path.clone(), format!("the index does not know its fid {fid}"));
@@ -64,7 +82,7 @@ fn compare(brick: &CheckedBrick<'_>, partial: bool, tree: &Tree, report: &mut Re
     if more > 0 {
         report.add(FILE, format!("{more} more objects that index and tree do not agree on"), remedy);
     }
-    Ok(wrong)
+    Ok(Compared { wrong, lost })
 }
 
 /// Makes the index anew from the tree.

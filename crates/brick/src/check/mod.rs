@@ -154,7 +154,11 @@ pub fn check_on(fs: &dyn FileSystem, path: &Path, repair: bool) -> Result<Report
     }
     let position = index.as_ref().map(|(_, position)| *position);
     let wrong = index::check(&brick, position, (state.clean, partial && !repair), &tree, &mut report);
-    let wrong = wrong.map_err(|e| failed(e.to_string()))?;
+    let index::Compared { wrong, lost } = wrong.map_err(|e| failed(e.to_string()))?;
+    if lost {
+        // In which directories it was only the set's other bricks know. What is there is what its tag says.
+        (stale_set.from, stale_set.versions_valid_to) = (Lsn(0), newest.lsn);
+    }
     if !repair {
         return Ok(report);
     }
@@ -286,7 +290,7 @@ fn end_of_journal(
         }
         Some(Trouble::Damaged) => {
             // What the tree holds more than its tags say can no longer be told.
-            stale_set.from = Lsn(0);
+            (stale_set.from, stale_set.versions_valid_to) = (Lsn(0), Lsn(0));
             journal::begin_anew(at, brick.number, &newest)?;
             let boot = at.root.boot_id();
             let (durable, flushed) = (newest.clone(), newest.lsn);
