@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use core::time::Duration;
 use ids::{Fid, OpId, SetId};
-use namespace::{Context, Decision, Need, decide};
+use namespace::{Context, Decision, Need, decide, placement};
 use replica::Input;
 use wire::op::Node;
 use wire::{Attr, Change, Errno, Fail, Op, Reply};
@@ -62,22 +62,26 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         self.replica.available().min(self.available()) > kept
     }
 
-    /// Bytes that stay free of such a change. An entry takes little room, and what it leads to can grow on another set.
-    fn kept_free(&self, op: &Op) -> u64 {
-        let entry = match op {
+    /// Whether there is no room for such a change. Some may take half of what is to stay free: entries, which take little, and
+    /// what they lead to can grow on another set; and writes to files that cannot go to another set now, where one has room.
+    fn is_full_for(&mut self, cx: &Cx<'_, B, R>, op: &Op) -> bool {
+        if !needs_room(op) || self.has_room(self.min_free) {
+            return false;
+        }
+        let may_take_half = match op {
             Op::Create { node, .. } => *node != Node::Dir,
             Op::Link { .. } | Op::LinkIn { .. } | Op::MoveIn { .. } => true,
+            Op::Write { .. } => placement::roomiest(self.set, &self.rooms(cx)).is_some(),
             _ => false,
         };
-        if entry && self.places() { self.min_free / 2 } else { self.min_free }
+        !(may_take_half && self.places() && self.has_room(self.min_free / 2))
     }
 
     /// A change that begins with this set.
     pub(crate) fn change_here(&mut self, cx: &mut Cx<'_, B, R>, request: AdmittedRequest<R>) {
         let AdmittedRequest { id, op, payload, to, session, .. } = request;
         let is_new = matches!(op, Op::PrepareMkdir { .. } | Op::Arrive);
-        if needs_room(&op) && !self.has_room(self.kept_free(&op)) || is_new && self.settings.rebalance.drains
-        {
+        if self.is_full_for(cx, &op) || is_new && self.settings.rebalance.drains {
             return self.refuse(cx, to, Errno::ENOSPC.into());
         }
         if let Op::SetAttr { fid, .. } = &op

@@ -7,6 +7,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
+use std::sync::Barrier;
 
 const SETS: usize = 40;
 const SERVERS: usize = 4;
@@ -149,9 +150,8 @@ fn a_new_volume_spreads_large_files_unless_a_document_makes_it() {
 const DISK: u64 = 128;
 const BRICKS: [(usize, &str); 2] = [(0, "disk/b"), (1, "disk/b")];
 
-/// A set without room fails no write while the other one has some: of a new file, and of one that was there and is opened.
-#[test]
-fn files_of_a_full_set_grow_on_another_one() {
+/// A volume of two sets with a directory `d` whose set has less room than is to stay free; which of them that is.
+fn with_a_full_set() -> (Pool, Mounted, usize) {
     let mut pool = Pool::new(2);
     for (server, _) in BRICKS {
         let dir = pool.servers[server].path("disk");
@@ -178,6 +178,14 @@ fn files_of_a_full_set_grow_on_another_one() {
         fs::remove_file(&probe).unwrap();
         (there.len() == 0).then_some(())
     });
+    (pool, mount, near)
+}
+
+/// A set without room fails no write while the other one has some: of a new file, and of one that was there and is opened.
+#[test]
+fn files_of_a_full_set_grow_on_another_one() {
+    let (pool, mount, near) = with_a_full_set();
+    let paths = pool.paths(&BRICKS);
     let mut old = OpenOptions::new().append(true).open(mount.path("d/old")).unwrap();
     for n in 0..20 {
         old.write_all(&[3; 100_000]).unwrap();
@@ -193,4 +201,42 @@ fn files_of_a_full_set_grow_on_another_one() {
     let left = bytes(&paths[near]);
     assert!(left < 10_000, "{left} bytes are on the full set");
     assert!(bytes(&paths[1 - near]) >= 8_000_000);
+}
+
+/// Two mounts make the same names at once, without asking that they be the first, in a directory whose set is full (4548, 980, 1723):
+/// both have one file, with what each of them has written.
+#[test]
+fn two_mounts_make_one_file_in_the_directory_of_a_full_set() {
+    const ROUNDS: usize = 100;
+    const LINE: usize = 5000;
+    let (mut pool, mount, _near) = with_a_full_set();
+    let other = pool.mount("v");
+    let turn = Barrier::new(2);
+    let writes = |mount: &Mounted, who: u8| {
+        for n in 0..ROUNDS {
+            turn.wait();
+            let path = mount.path(&format!("d/both{n}"));
+            let mut file = OpenOptions::new().create(true).append(true).open(&path).unwrap();
+            file.write_all(&[who; LINE]).unwrap();
+            drop(file);
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| writes(&mount, b'a'));
+        writes(&other, b'b');
+    });
+    for n in 0..ROUNDS {
+        // Inode numbers may differ: a mount keeps that of a file that went to another set while it was open there.
+        let seen = [&mount, &other].map(|mount| fs::read(mount.path(&format!("d/both{n}"))).unwrap());
+        assert!(seen[0] == seen[1], "both{n} is two files");
+        let lines: Vec<&[u8]> = seen[0].chunks(LINE).collect();
+        let all: [[u8; LINE]; 2] = [[b'a'; LINE], [b'b'; LINE]];
+        let held = |line: &[u8; LINE]| lines.iter().filter(|held| **held == line).count();
+        assert!(lines.len() == 2 && all.iter().all(|line| held(line) == 1), "both{n}: {} lines", lines.len());
+    }
+    assert_eq!(files::names(&mount.path("d")).iter().filter(|name| name.starts_with("both")).count(), ROUNDS);
+    mount.end();
+    other.end();
+    (0..2).for_each(|s| pool.stop(s));
+    pool.paths(&BRICKS).iter().for_each(|brick| is_sound(brick));
 }
