@@ -151,8 +151,8 @@ impl FuseAdapter {
 
 impl Filesystem for FuseAdapter {
     fn init(&self, _kernel: &Kernel, config: &mut InitConfig) -> Reply<()> {
-        config.want |= Capabilities::ATOMIC_O_TRUNC
-            | Capabilities::DONT_MASK
+        // Not ATOMIC_O_TRUNC: with it a program that runs is emptied before the kernel says that it may not be (ETXTBSY).
+        config.want |= Capabilities::DONT_MASK
             | Capabilities::HANDLE_KILLPRIV_V2
             | Capabilities::CACHE_SYMLINKS
             | Capabilities::POSIX_LOCKS
@@ -256,10 +256,6 @@ impl Filesystem for FuseAdapter {
         let (client, object) = (self.client(req)?, self.object(node)?);
         self.may_open(req, object, op.flags.cast_signed())?;
         client.open(object).map_err(errno)?;
-        if op.flags & libc::O_TRUNC.unsigned_abs() != 0 {
-            let cut = client.setattr(object, convert::truncate(op.kill_suidgid));
-            cut.inspect_err(|_| client.release(object)).map_err(errno)?;
-        }
         Ok(self.opened(req, node, op.flags.cast_signed()))
     }
 

@@ -46,6 +46,29 @@ impl FromEncoded for std::ffi::OsStr {
     }
 }
 
+/// A program that runs can neither be written to nor emptied (ETXTBSY), however it is opened.
+#[test]
+fn a_program_that_runs_is_not_changed() {
+    with_mount(|d| {
+        let program = d.join("program");
+        let sleep =
+            ["/usr/bin/sleep", "/bin/sleep"].into_iter().find(|path| Path::new(path).exists()).unwrap();
+        fs::copy(sleep, &program).unwrap();
+        let length = fs::metadata(&program).unwrap().len();
+        let mut running = std::process::Command::new(&program).arg("60").spawn().unwrap();
+        let flags = [OFlags::WRONLY, OFlags::RDWR, OFlags::WRONLY | OFlags::TRUNC, OFlags::TRUNC];
+        let opened: Vec<_> =
+            flags.iter().map(|how| rustix::fs::open(&program, *how, Mode::empty())).collect();
+        let (ended, left) = (running.try_wait().unwrap(), fs::metadata(&program).unwrap().len());
+        running.kill().unwrap();
+        running.wait().unwrap();
+        assert!(opened.iter().all(|opened| matches!(opened, Err(Errno::TXTBSY))), "{opened:?}");
+        assert_eq!((ended, left), (None, length));
+        fs::write(&program, "empty now").unwrap();
+        assert_eq!(fs::read(&program).unwrap(), b"empty now");
+    });
+}
+
 #[test]
 fn links_and_renames() {
     with_mount(|d| {

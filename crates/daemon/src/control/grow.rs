@@ -25,7 +25,7 @@ use std::time::Duration;
 const MAKING: Duration = ADMIN_WAIT.saturating_mul(2);
 
 /// So often is a command made anew because its numbers were taken.
-const TRIES: u32 = 5;
+pub(super) const TRIES: u32 = 5;
 
 /// The new bricks of one volume, on one server.
 struct Share<'a> {
