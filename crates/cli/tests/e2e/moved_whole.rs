@@ -5,7 +5,7 @@ use crate::adopt::is_sound;
 use crate::drain::drain_set;
 use crate::grow::words;
 use crate::harness::files::{self, Seen};
-use crate::harness::{Mounted, Pool, eventually};
+use crate::harness::{Mounted, Pool, eventually_within};
 use crate::posix::acl;
 use rustix::fs::{AtFlags, CWD, FallocateFlags, FileType, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags};
 use std::collections::BTreeMap;
@@ -15,11 +15,14 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 const BRICKS: [(usize, &str); 2] = [(0, "a"), (1, "b")];
 const MODES: [u32; 6] = [0o4755, 0o2750, 0o1777, 0o640, 0o600, 0o000];
 const PAGE: usize = 4096;
 const NOBODY: u32 = u32::MAX;
+/// How fast files move beside other tests is not at issue.
+const LONG: Duration = Duration::from_secs(120);
 
 /// Extended attributes by their names.
 type Xattrs = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -135,7 +138,7 @@ fn empty_first_set(pool: &Pool) -> u64 {
 
 /// Waits for that; how many files have moved.
 fn nothing_more_moves(pool: &Pool) -> u64 {
-    let status = eventually("nothing more can move", || {
+    let status = eventually_within(LONG, "nothing more can move", || {
         let now = drain_set(pool, &BRICKS[..1], "status");
         (now["moved"]["none_can_move"] == true).then_some(now)
     });
@@ -218,7 +221,7 @@ fn attributes_of_files_that_move_are_changed() {
     pool.ok("volume set v cluster.rebalance-throttle fast");
     drain_set(&pool, &BRICKS[..1], "start");
     // Each of them is changed more often than a move takes.
-    let moved = eventually("all move that are changed", || {
+    let moved = eventually_within(LONG, "all move that are changed", || {
         let status = drain_set(&pool, &BRICKS[..1], "status");
         status["moved"]["files"].as_u64().filter(|files| *files >= FILES)
     });
