@@ -43,6 +43,12 @@ impl Disk {
                 None
             })
         });
+        // Somebody else's view of mounts may have it for a moment longer.
+        eventually("nobody has the disk any more", || {
+            let mut command = Command::new("losetup");
+            command.arg("-j").arg(&self.image);
+            run(command).stdout.trim().is_empty().then_some(())
+        });
     }
 
     /// It fails, and forgets what was not synced.

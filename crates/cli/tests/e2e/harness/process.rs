@@ -22,10 +22,12 @@ pub(crate) fn mortar() -> Command {
     Command::new(std::env::var_os("MORTAR_BIN").unwrap_or_else(built))
 }
 
-/// A program with a view of mounts of its own. Mounts of other tests are taken out of it, or they would last as long as it runs.
+/// A program with a view of mounts of its own. Mounts of other tests, and their disks, are taken out of it, or they would last as
+/// long as it runs: a disk that failed like in a power cut would be the same failed one when its test mounts it again.
 pub(crate) fn own_mounts() -> Command {
     let mut command = Command::new("unshare");
-    let alone = "umount -i -l -a -t fuse.mortar 2>/dev/null; exec \"$0\" \"$@\"";
+    let alone = "umount -i -l -a -t fuse.mortar 2>/dev/null; \
+        grep -o ' /[^ ]*/mortar-e2e\\.[^ ]* ' /proc/self/mounts | xargs -r umount -l 2>/dev/null; exec \"$0\" \"$@\"";
     command.args(["--mount", "--propagation", "private", "sh", "-c", alone]);
     command
 }
