@@ -193,10 +193,9 @@ impl Brick {
     /// What lies among the orphans takes the place of a file, or of a stub, in one go.
     fn put_over(&mut self, (parent, bytes): (Fid, &[u8]), fid: Fid, copy: Fid) -> Result<(), Errno> {
         let dir = self.open_dir(parent)?;
-        let last = self.fresh(fid)?.1.nlink <= 1;
-        let _freed_elsewhere = self.keep_open_if_large(fid);
+        let last = self.last_name(fid)?;
         self.folders.orphans().release(copy, &dir, bytes)?;
-        if last {
+        if last.is_some() {
             self.forget(fid);
         } else {
             self.invalidate_attrs(fid);

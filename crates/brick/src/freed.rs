@@ -4,16 +4,18 @@
 use crate::object::{OpenObject, S_IFMT, S_IFREG};
 use crate::open::Brick;
 use ids::Fid;
+use wire::Errno;
 
 /// A file of so many bytes is large: less is freed in about the time that it takes to hand a file to another thread, unless
 /// it is in many pieces.
 const LARGE: u64 = 1 << 20;
 
-/// A large file that may be about to lose its last name. It is closed for good, elsewhere, when this is dropped.
+/// The last name of a file, which is about to go: to be dropped after it has. A large file is open until then, and closed for
+/// good elsewhere.
 #[must_use]
-pub(crate) struct KeptOpen(Option<OpenObject>);
+pub(crate) struct LastName(Option<OpenObject>);
 
-impl Drop for KeptOpen {
+impl Drop for LastName {
     fn drop(&mut self) {
         if let Some(open) = self.0.take() {
             file_system::close_elsewhere(open.into_shared());
@@ -22,12 +24,14 @@ impl Drop for KeptOpen {
 }
 
 impl Brick {
-    /// To be dropped after the file has lost a name. Only descriptors are at stake: where the file cannot be opened it is
-    /// freed in the call.
-    pub(crate) fn keep_open_if_large(&mut self, fid: Fid) -> KeptOpen {
-        let large = self
-            .fresh(fid)
-            .is_ok_and(|(_, stat)| stat.mode & S_IFMT == S_IFREG && stat.blocks.saturating_mul(512) >= LARGE);
-        KeptOpen(if large { self.open_fid(fid).ok() } else { None })
+    /// `None` if the file has other names. Only descriptors are at stake: where a large file cannot be opened it is freed in the
+    /// call.
+    pub(crate) fn last_name(&mut self, fid: Fid) -> Result<Option<LastName>, Errno> {
+        let stat = self.fresh(fid)?.1;
+        if stat.nlink > 1 {
+            return Ok(None);
+        }
+        let large = stat.mode & S_IFMT == S_IFREG && stat.blocks.saturating_mul(512) >= LARGE;
+        Ok(Some(LastName(if large { self.open_fid(fid).ok() } else { None })))
     }
 }

@@ -27,8 +27,9 @@ impl Brick {
             false => self.open_to_move(from.0, &[fid])?,
         };
         let to_dir = self.dir_of_name(to.0, to_name)?;
-        let _freed_elsewhere = replaced.map(|(out, _)| self.keep_open_if_large(out));
         let mut prepared = None;
+        // Until the name is another file's.
+        let last;
         match (self.find(to.0, to_name)?, replaced) {
             (At::Free, None) => {}
             (At::Free, Some(_)) if self.progress.is_replaying() => {}
@@ -49,10 +50,13 @@ impl Brick {
                 } else if orphan {
                     self.prepare_orphan(out)?;
                     prepared = Some(out);
-                } else if self.fresh(out)?.1.nlink <= 1 {
-                    self.forget(out);
                 } else {
-                    self.invalidate_attrs(out);
+                    last = self.last_name(out)?;
+                    if last.is_some() {
+                        self.forget(out);
+                    } else {
+                        self.invalidate_attrs(out);
+                    }
                 }
             }
             (other, _) => return self.diverged(to.0, to_name, other),

@@ -32,10 +32,9 @@ impl Brick {
             self.invalidate_attrs(fid);
             return Ok(());
         }
-        let last = self.fresh(fid)?.1.nlink <= 1;
-        let _freed_elsewhere = self.keep_open_if_large(fid);
+        let last = self.last_name(fid)?;
         dir.unlink(name)?;
-        if last {
+        if last.is_some() {
             self.forget(fid)
         } else {
             self.invalidate_attrs(fid)

@@ -62,7 +62,8 @@ impl Brick {
             self.invalidate_attrs(fid);
             return Ok(());
         }
-        let _freed_elsewhere = self.keep_open_if_large(fid);
+        // Of one that is not there nothing is freed.
+        let _last = self.last_name(fid);
         match self.folders.orphans().remove(fid) {
             Ok(()) | Err(Errno::ENOENT) => {}
             Err(e) => return Err(e),

@@ -83,8 +83,7 @@ impl Brick {
         at: (Version, Time),
     ) -> Result<(), Errno> {
         let dir = self.open_dir(parent)?;
-        let last = self.fresh(out)?.1.nlink <= 1;
-        let _freed_elsewhere = self.keep_open_if_large(out);
+        let last = self.last_name(out)?;
         let mut done = self.have_hidden_stub(who, at);
         if done.is_ok() && orphan {
             done = self.prepare_orphan(out);
@@ -97,7 +96,7 @@ impl Brick {
             }
             return Err(e);
         }
-        if last && !orphan {
+        if last.is_some() && !orphan {
             self.forget(out);
         } else {
             self.invalidate_attrs(out);

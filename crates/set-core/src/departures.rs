@@ -201,30 +201,9 @@ fn is_of_content(change: &Change) -> bool {
 impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// Begins to move a file, if it may go.
     pub(crate) fn begin_departure(&mut self, cx: &mut Cx<'_, B, R>, file: FileMove) {
-        let led = self.settings.sets.contains(&(file.to, true)) && file.to != self.set;
-        if !self.is_primary() || self.settings.read_only || !led || !self.departures.may_begin(TOGETHER) {
-            return;
-        }
-        let Ok(Some(entry)) = self.brick.lookup(file.parent, &file.name) else { return };
-        if entry.home != self.set || entry.kind != 0o100_000 || self.departures.moves(entry.fid) {
-            return;
-        }
-        let Ok(attr) = self.brick.attr(entry.fid) else { return };
-        let names = 1 + file.also.len();
-        let stays = usize::try_from(attr.nlink) != Ok(names)
-            || file.is_scattered() && !self.are_led(&file)
-            || names > COPY_NAMES_MAX
-            || !file.fits_beside_a_copy()
-            || self.may_be_striped(attr.fid)
-            || self.opens.is_open(attr.fid);
-        if stays || self.opens.may_be_open(cx.at.now, attr.fid) || self.is_held(cx.at.now, &attr) {
-            self.departures.departed.left += 1;
-            self.departures.tried += u64::from(!stays);
-            return;
-        }
+        let Some(attr) = self.may_depart(cx, &file) else { return };
         let predecessors = self.primary_since.map_or(Duration::ZERO, |since| since + GRANT);
         let kept_until = self.grants.outstanding().max(predecessors);
-        self.departures.tried += 1;
         self.depart_with(cx, (file, attr), None, kept_until);
     }
 
@@ -232,16 +211,38 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// meanwhile, so that this takes no longer than the copy. Otherwise no file would move that is changed each second.
     fn depart_again(&mut self, cx: &mut Cx<'_, B, R>, number: u64) {
         let Some(before) = self.departures.under_way.remove(&number) else { return };
-        let last = self.departures.last;
-        let (fid, kept_until) = (before.attr.fid, before.kept_until);
-        let is_there = self.brick.lookup(before.file.parent, &before.file.name);
-        if is_there.is_ok_and(|entry| entry.is_some_and(|entry| entry.fid == fid)) {
-            self.begin_departure(cx, before.file);
+        let Some(attr) = self.may_depart(cx, &before.file) else { return };
+        let number = self.depart_with(cx, (before.file, attr), None, before.kept_until);
+        if let Some(c) = self.departures.under_way.get_mut(&number) {
+            c.again = before.again.saturating_sub(1);
         }
-        let begun = Some(self.departures.last).filter(|now| *now > last);
-        if let Some(c) = begun.and_then(|begun| self.departures.under_way.get_mut(&begun)) {
-            (c.kept_until, c.again) = (kept_until, before.again.saturating_sub(1));
+    }
+
+    /// What a file is like that may go now. It counts as tried, or as left.
+    fn may_depart(&mut self, cx: &Cx<'_, B, R>, file: &FileMove) -> Option<Attr> {
+        let led = self.settings.sets.contains(&(file.to, true)) && file.to != self.set;
+        if !self.is_primary() || self.settings.read_only || !led || !self.departures.may_begin(TOGETHER) {
+            return None;
         }
+        let entry = self.brick.lookup(file.parent, &file.name).ok()??;
+        if entry.home != self.set || entry.kind != 0o100_000 || self.departures.moves(entry.fid) {
+            return None;
+        }
+        let attr = self.brick.attr(entry.fid).ok()?;
+        let names = 1 + file.also.len();
+        let stays = usize::try_from(attr.nlink) != Ok(names)
+            || file.is_scattered() && !self.are_led(file)
+            || names > COPY_NAMES_MAX
+            || !file.fits_beside_a_copy()
+            || self.may_be_striped(attr.fid)
+            || self.opens.is_open(attr.fid);
+        if stays || self.opens.may_be_open(cx.at.now, attr.fid) || self.is_held(cx.at.now, &attr) {
+            self.departures.departed.left += 1;
+            self.departures.tried += u64::from(!stays);
+            return None;
+        }
+        self.departures.tried += 1;
+        Some(attr)
     }
 
     /// Whether all sets that have names of the file can be told that it goes: nobody is answered about it until they are.
@@ -356,12 +357,11 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     fn send_next(&mut self, cx: &mut Cx<'_, B, R>, number: u64) -> Result<(), Errno> {
         let Some(c) = self.departures.under_way.get_mut(&number) else { return Ok(()) };
         if c.changed {
-            let anew = c.stage == Stage::Waiting && c.holder.is_none() && c.again > 0;
-            if anew {
-                self.depart_again(cx, number);
-                return Ok(());
+            if c.stage != Stage::Waiting || c.holder.is_some() || c.again == 0 {
+                return Err(Errno::EBUSY);
             }
-            return Err(Errno::EBUSY);
+            self.depart_again(cx, number);
+            return Ok(());
         }
         c.sent = cx.at.now;
         let fid = c.attr.fid;

@@ -48,7 +48,7 @@ pub struct Report {
     /// Files and bytes of them a second.
     pub departing: (u64, u64),
     /// The last file that could not move though nobody used it, and why, unless one has moved since.
-    pub stays: Option<(Fid, Fail)>,
+    pub problem: Option<(Fid, Fail)>,
     /// Files that are on their way there.
     pub on_their_way: usize,
     /// The last time that all files were gone through none could move.
@@ -88,7 +88,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             marked: self.pending.marked_files(),
             departed: self.departures.departed,
             departing: self.departures.rate.get(),
-            stays: self.departures.problem.clone(),
+            problem: self.departures.problem.clone(),
             on_their_way: self.departures.on_their_way(),
             none_can_move: self.departures.rebalance.idle,
             queues: Queues {

@@ -153,8 +153,8 @@ pub fn check_on(fs: &dyn FileSystem, path: &Path, repair: bool) -> Result<Report
         tree.check_links(&mut report);
     }
     let position = index.as_ref().map(|(_, position)| *position);
-    let wrong = index::check(&brick, position, (state.clean, partial && !repair), &tree, &mut report);
-    let index::Compared { wrong, lost } = wrong.map_err(|e| failed(e.to_string()))?;
+    let compared = index::check(&brick, position, (state.clean, partial && !repair), &tree, &mut report);
+    let index::Compared { wrong, lost } = compared.map_err(|e| failed(e.to_string()))?;
     if lost {
         // In which directories it was only the set's other bricks know. What is there is what its tag says.
         (stale_set.from, stale_set.versions_valid_to) = (Lsn(0), newest.lsn);

@@ -129,10 +129,15 @@ fn make_holes(top: &Path) -> Vec<(PathBuf, u64)> {
         .collect()
 }
 
-/// A set of two gets empty, as far as it can.
-fn empty_first_set(pool: &Pool) -> u64 {
+/// A set of two begins to get empty.
+fn begin_to_empty_first_set(pool: &Pool) {
     pool.ok("volume set v cluster.rebalance-throttle fast");
     drain_set(pool, &BRICKS[..1], "start");
+}
+
+/// A set of two gets empty, as far as it can.
+fn empty_first_set(pool: &Pool) -> u64 {
+    begin_to_empty_first_set(pool);
     nothing_more_moves(pool)
 }
 
@@ -218,8 +223,7 @@ fn attributes_of_files_that_move_are_changed() {
         }
         unreachable!("rounds do not end")
     });
-    pool.ok("volume set v cluster.rebalance-throttle fast");
-    drain_set(&pool, &BRICKS[..1], "start");
+    begin_to_empty_first_set(&pool);
     // Each of them is changed more often than a move takes.
     let moved = eventually_within(LONG, "all move that are changed", || {
         let status = drain_set(&pool, &BRICKS[..1], "status");

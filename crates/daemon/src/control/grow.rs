@@ -24,7 +24,7 @@ use std::time::Duration;
 /// them, and as long to be agreed on.
 const MAKING: Duration = ADMIN_WAIT.saturating_mul(2);
 
-/// So often is a command made anew because its numbers were taken.
+/// So often is a command made anew because its numbers were taken, or a view has changed.
 pub(super) const TRIES: u32 = 5;
 
 /// The new bricks of one volume, on one server.

@@ -6,7 +6,7 @@ use wire::{Errno, Fail};
 
 /// What has moved to other sets, and why the last file stayed that could not. `path`: where that one probably lies.
 pub(super) fn moved(report: &Report, path: Option<String>) -> MovedFiles {
-    let problem = report.stays.as_ref().map(|(fid, why)| {
+    let problem = report.problem.as_ref().map(|(fid, why)| {
         let path = path.unwrap_or_else(|| fid.to_string());
         format!("{path}: {}", in_words(why))
     });

@@ -408,7 +408,7 @@ impl SetHandle {
         let core = core.as_mut()?;
         let r = core.report(clock::now());
         let (free, total) = r.room.unwrap_or((0, 0));
-        let hint = r.stays.as_ref().and_then(|(fid, _)| core.brick_mut().path_hint(*fid));
+        let hint = r.problem.as_ref().and_then(|(fid, _)| core.brick_mut().path_hint(*fid));
         Some(BrickReport {
             brick: r.brick,
             role: r.role,

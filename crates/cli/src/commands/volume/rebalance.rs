@@ -5,8 +5,9 @@ use crate::cli::Global;
 use crate::live::Live;
 use crate::output::with_notes;
 use crate::table::{Rows, size};
-use admin::{RebalanceAction, RebalanceReport, RebalanceState};
+use admin::{MovedFiles, RebalanceAction, RebalanceReport, RebalanceState};
 use clap::{Args, ValueEnum};
+use ids::SetId;
 
 /// Move files of fuller sets to emptier ones, while the volume is in use.
 ///
@@ -60,6 +61,11 @@ impl RebalanceCommand {
     }
 }
 
+/// A line about the file of a set that could not move, if there is one.
+pub(super) fn problem(set: SetId, moved: &MovedFiles) -> String {
+    moved.problem.as_ref().map(|why| format!("\nset {set}: a file stays: {why}")).unwrap_or_default()
+}
+
 /// The report for people.
 fn show(r: &RebalanceReport) -> String {
     let state = match r.state {
@@ -85,9 +91,7 @@ fn show(r: &RebalanceReport) -> String {
         ]);
     }
     text.push_str(&rows.text());
-    for (set, problem) in r.sets.iter().filter_map(|s| Some((s.set, s.moved.problem.as_ref()?))) {
-        text.push_str(&format!("\nset {set}: a file stays: {problem}"));
-    }
+    text.extend(r.sets.iter().map(|s| problem(s.set, &s.moved)));
     for p in &r.plan {
         text.push_str(&format!("\nabout {} to move from set {} to set {}", size(p.bytes), p.from, p.to));
     }
@@ -105,8 +109,7 @@ fn show(r: &RebalanceReport) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use admin::{MovedFiles, PlannedMove, SetMoves};
-    use ids::SetId;
+    use admin::{PlannedMove, SetMoves};
 
     #[test]
     fn a_report_says_what_has_moved_and_what_is_left() {

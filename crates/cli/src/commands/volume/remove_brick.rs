@@ -3,6 +3,7 @@
 use crate::ask;
 use crate::cli::Global;
 use crate::commands::volume::create::{Layout, layout};
+use crate::commands::volume::rebalance::problem;
 use crate::confirm;
 use crate::error::usage;
 use crate::output::{self, with_notes};
@@ -85,7 +86,7 @@ fn sets(global: &Global, name: String, bricks: Vec<String>, action: DrainAction)
 fn show(r: &DrainReport) -> String {
     let mut rows = Rows::new(&["SET", "STATE", "MOVED FILES", "MOVED", "LEFT", "FILES/S", "RATE"])
         .right(&[0, 2, 3, 4, 5, 6]);
-    let mut places = String::new();
+    let mut follows = String::new();
     for s in &r.sets {
         let moves_out = s.bricks.iter().any(|b| b.goes_to.is_some());
         let state = match (s.drains, s.moved.none_can_move) {
@@ -103,16 +104,14 @@ fn show(r: &DrainReport) -> String {
             s.moved.files_per_second.to_string(),
             format!("{}/s", size(s.moved.bytes_per_second)),
         ]);
-        if let Some(problem) = &s.moved.problem {
-            places.push_str(&format!("\nset {}: a file stays: {problem}", s.set));
-        }
+        follows.push_str(&problem(s.set, &s.moved));
         for b in &s.bricks {
             if let Some(place) = &b.goes_to {
-                places.push_str(&format!("\n{} leaves when {place} is in sync", b.brick));
+                follows.push_str(&format!("\n{} leaves when {place} is in sync", b.brick));
             }
         }
     }
-    with_notes(format!("volume {}\n{}{places}", r.name, rows.text()), &r.notes)
+    with_notes(format!("volume {}\n{}{follows}", r.name, rows.text()), &r.notes)
 }
 
 /// `BRICK... start|status|stop|commit|force`, or `replica N BRICK... commit|force`.
