@@ -19,6 +19,8 @@ use wire::name::RESERVED;
 const AT_ONCE: usize = 256;
 /// Folders of which it is known that more names wait, at most.
 const UNSETTLED: usize = 4096;
+/// Folders whose names come to their copies after one sync, at most.
+const AFTER_A_SYNC: usize = 16;
 
 /// Whether a name in a copy of another set's directory is one that a file of this set has.
 pub(crate) fn is_far_name(copy: &File, name: &[u8], own: SetId) -> Result<bool, Errno> {
@@ -186,9 +188,36 @@ impl Brick {
             return Ok(copy);
         }
         let reserved = name == RESERVED && parent.without_names() == self.identity.root;
-        let comes = !reserved && self.takes_names(parent.without_names());
-        let comes = comes && is_free(&copy, name)? && is_free(&dir, name)?;
-        Ok(if comes { copy } else { dir })
+        if reserved || !is_free(&copy, name)? || !is_free(&dir, name)? {
+            return Ok(dir);
+        }
+        if self.takes_names(parent.without_names()) {
+            return Ok(copy);
+        }
+        if self.waiting.len() < UNSETTLED {
+            self.waiting.insert(parent);
+        }
+        Ok(dir)
+    }
+
+    /// After a sync: names come to the copies that are on disk now. Bricks sync at times of their own, so another brick, the
+    /// primary too, may have had its copy on disk before and put the names there at once; nobody tells this brick then.
+    ///
+    /// What fails has the disk say so elsewhere, and is not tried again here.
+    pub(crate) fn settle_waiting(&mut self) {
+        let fresh = |fid: Fid| self.shared.fresh().may_be_fresh(fid.without_names());
+        let ready: Vec<Fid> =
+            self.waiting.iter().copied().filter(|fid| !fresh(*fid)).take(AFTER_A_SYNC).collect();
+        for folder in ready {
+            self.waiting.remove(&folder);
+            let settled = match self.is_known(folder) {
+                Ok(true) => self.settle_names(folder),
+                other => other.map(drop),
+            };
+            if let Err(e) = settled {
+                tracing::debug!(brick = %self.path.display(), %folder, error = %e, "names stay in their folder");
+            }
+        }
     }
 
     /// Whether files of this set have names in the copy of the folder's directory.

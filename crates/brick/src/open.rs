@@ -99,6 +99,8 @@ pub struct Brick {
     pub(crate) names: KnownNames,
     /// Folders of which names came to the copies of their directories, and more wait.
     pub(crate) unsettled: BTreeSet<Fid>,
+    /// Folders that got names before the copies of their directories were on disk here.
+    pub(crate) waiting: BTreeSet<Fid>,
     pub(crate) nonces: Nonces,
     pub(crate) listings: Listings,
     pub(crate) read_pages: ReadPages,
@@ -363,6 +365,7 @@ impl Brick {
             nodes: Nodes::new(options.nodes, options.dirty),
             names: KnownNames::new(options.names, seed),
             unsettled: BTreeSet::new(),
+            waiting: BTreeSet::new(),
             nonces: Nonces::new(seed),
             listings: Listings::new(options.listing_names),
             read_pages: ReadPages::default(),

@@ -182,6 +182,10 @@ impl set_core::LocalBrick for Brick {
         Brick::has_entry_elsewhere(self, dir).unwrap_or(false)
     }
 
+    fn settle_waiting(&mut self) {
+        Brick::settle_waiting(self);
+    }
+
     fn take_unsettled(&mut self, folder: Fid) -> bool {
         self.unsettled.remove(&folder)
     }

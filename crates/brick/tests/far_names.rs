@@ -156,6 +156,32 @@ fn names_lie_at_the_path_of_their_directory() {
     assert_eq!(b.s.bricks[0].attr(f).unwrap().nlink, 1);
 }
 
+/// Bricks sync at times of their own: one has the copy of the directory on disk when a file gets a name there, and the other not.
+/// That one brings the name to its place by itself, as soon as the copy is on its disk.
+#[test]
+fn bricks_that_sync_at_different_times_come_to_be_the_same() {
+    let mut b = Bricks::new();
+    let f = b.s.file(ROOT, "f");
+    let (fid, home, node, time) = (FAR, OTHER, wire::op::Node::Dir, time(5));
+    let (parent, mode, uid, gid) = (ROOT, 0o755, 0, 0);
+    let entry = Change::Create { parent, name: name("far"), fid, home, node, mode, uid, gid, time };
+    b.s.apply(&entry, b"").unwrap();
+    let _ = b.s.bricks[0].begin_sync(None).unwrap().run().unwrap();
+    b.names(f, None, Some(at(FAR, "x")));
+    let folder = hidden(FAR.names()).join("x");
+    let lies = |b: &Bricks, n| [&folder, Path::new("far/x")].map(|at| b.brick(n).join(at).exists());
+    assert_eq!((lies(&b, 1), lies(&b, 2)), ([false, true], [true, false]));
+    b.s.bricks.iter_mut().for_each(set_core::LocalBrick::settle_waiting);
+    assert_eq!(lies(&b, 2), [true, false], "its copy may be lost yet");
+    b.sync();
+    b.s.bricks.iter_mut().for_each(set_core::LocalBrick::settle_waiting);
+    assert_eq!((lies(&b, 1), lies(&b, 2)), ([false, true], [false, true]));
+    assert_eq!(b.leads(FAR, "x"), Some(f));
+    b.kill();
+    assert_eq!(b.leads(FAR, "x"), Some(f));
+    b.stop();
+}
+
 /// Something else is to have the place of a name: the name goes back to its folder, and is served there.
 #[test]
 fn a_name_gives_way_to_a_directory() {

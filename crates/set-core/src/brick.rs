@@ -140,6 +140,9 @@ pub trait LocalBrick: namespace::TreeState + replica::healing::HealTarget {
     fn is_at_path(&mut self, of: Fid, path: &[Ancestor], name: &Name) -> Result<bool, Errno>;
     /// Whether it is a directory of this set whose entry another set has.
     fn has_entry_elsewhere(&mut self, dir: Fid) -> bool;
+    /// After a sync of everything: names that waited for copies of other sets' directories to be on disk come into them. Where a
+    /// name lies is this brick's alone.
+    fn settle_waiting(&mut self);
     /// Whether names of this folder have come to the copy of its directory since this was asked last, and more wait.
     fn take_unsettled(&mut self, folder: Fid) -> bool;
 

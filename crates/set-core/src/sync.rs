@@ -144,6 +144,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let e = match result {
             Ok(Done::Synced(lsn)) => {
                 (self.periodic.reached, self.periodic.answered) = (lsn, Some(cx.at.now));
+                self.brick.settle_waiting();
                 let available = self.available();
                 return self.feed(cx, Input::Durable { lsn, available });
             }

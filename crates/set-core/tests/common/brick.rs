@@ -363,6 +363,7 @@ impl LocalBrick for Memory {
     fn has_entry_elsewhere(&mut self, dir: Fid) -> bool {
         self.hangs.contains_key(&dir)
     }
+    fn settle_waiting(&mut self) {}
     fn take_unsettled(&mut self, folder: Fid) -> bool {
         self.unsettled.remove(&folder)
     }
