@@ -138,7 +138,7 @@ impl Brick {
                 let (home, node) = (self.identity.set, &Kind::Dir);
                 self.place(path, name, &NewObject { fid, home, node, mode, uid, gid, time, flags, version })
             }
-            Change::PrepareFile { fid, intent } => self.prepare_file(*fid, intent),
+            Change::PrepareFile { .. } | Change::PrepareExchange { .. } => self.prepare_file(change),
             Change::PrepareLeave { .. } | Change::Leave { .. } => self.mark_leaver(change),
             Change::EndFile { fid, drop, add, orphan, time } => {
                 self.end_file(*fid, (drop.as_ref(), add.as_ref()), *orphan, (version, *time))

@@ -225,10 +225,11 @@ impl Brick {
             At::Entry(e) if e.fid == fid && self.progress.is_replaying() => return self.leave_orphanage(fid),
             other => return self.diverged(add.dir, name, other),
         }
+        let kind = self.open_fid(fid)?.kind;
         let dir = self.dir_of_name(add.dir, name)?;
         self.folders.orphans().release(fid, &dir, name)?;
         self.invalidate_attrs(fid);
-        self.entered(add.dir, name, Entry { fid, home: self.identity.set, kind: S_IFREG });
+        self.entered(add.dir, name, Entry { fid, home: self.identity.set, kind });
         self.load(fid)?.set_orphan(false);
         Ok(())
     }

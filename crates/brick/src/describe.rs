@@ -1,13 +1,14 @@
 //! What this brick tells another one that heals from it: what an object is like, where a placed directory hangs, and the
 //! entries of a directory.
 
-use crate::object::S_IFLNK;
+use crate::object::{S_IFLNK, S_IFMT};
 use crate::open::Brick;
 use crate::place::lost_found_name;
+use disk_format::tag::ORPHAN;
 use ids::Fid;
 use wire::codec::Blob;
 use wire::op::Ancestor;
-use wire::peer::{Object, Stamp};
+use wire::peer::{Object, Stamp, TARGET};
 use wire::reply::DirEntry;
 use wire::{Errno, Name};
 
@@ -36,6 +37,10 @@ impl Brick {
             if let (Ok(name), Some(value)) = (Name::new(&name), open.whole_xattr(&name)?) {
                 xattrs.push((name, Blob(value)));
             }
+        }
+        // What has a name is told of with it, and where it leads with that.
+        if flags & ORPHAN != 0 && attr.mode & S_IFMT == S_IFLNK {
+            xattrs.push((Name::new(TARGET.as_bytes()).map_err(|_| Errno::EIO)?, Blob(self.readlink(fid)?)));
         }
         let place = if attr.is_dir() && attr.home == set { self.foreign_place(fid)? } else { None };
         Ok(Some(Object { attr, version, flags, xattrs, place }))

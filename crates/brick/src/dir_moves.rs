@@ -33,7 +33,7 @@ fn meant(change: &Change) -> Option<(Fid, EntryName, Intent)> {
 impl Brick {
     /// What the mark of a directory of this set means, if it is to move and has not; or that of a copy, which is to go.
     pub(crate) fn move_of(&mut self, fid: Fid) -> Result<Option<Intent>, Errno> {
-        let Some((intent, _)) = self.open_fid(fid)?.intent()? else { return Ok(None) };
+        let Some(intent) = self.open_fid(fid)?.intent()? else { return Ok(None) };
         let own = self.identity.set;
         if self.load(fid)?.tag().home != own {
             return Ok(Some(intent));
@@ -114,7 +114,7 @@ impl Brick {
     pub(crate) fn prepare_rmdir(&mut self, fid: Fid) -> Result<(), Errno> {
         let open = self.loaded(fid)?;
         let own = self.identity.set;
-        let Some((beside, _)) = open.intent()? else { return Ok(()) };
+        let Some(beside) = open.intent()? else { return Ok(()) };
         let Some(place) = leaves_elsewhere(&beside, own) else { return Ok(()) };
         let kept = intent(place.dir.set, place.dir, &place.name);
         open.set_xattr(INTENT.as_bytes(), &encode_intent(&kept))

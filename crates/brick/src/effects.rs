@@ -44,6 +44,7 @@ pub(crate) fn effects(change: &Change) -> Vec<(Fid, Effect)> {
         Change::CopyRange { to, time, .. } => vec![(*to, m(time))],
         Change::SetXattr { fid, time, .. } | Change::RemoveXattr { fid, time, .. } => vec![(*fid, c(time))],
         Change::PrepareFile { fid, .. }
+        | Change::PrepareExchange { fid, .. }
         | Change::PrepareLeave { fid, .. }
         | Change::Leave { fid, .. }
         | Change::PrepareRmdir { fid } => vec![(*fid, Effect { set: PENDING, ..Effect::default() })],

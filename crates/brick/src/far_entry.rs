@@ -30,7 +30,7 @@ pub(crate) fn leaves_elsewhere(intent: &Intent, own: SetId) -> Option<&EntryName
 /// What is kept beside a directory. As long as it says which entry of another set the directory is to leave that one counts; if
 /// it is one of `own`, the directory has left it.
 pub(crate) fn kept_entry(of: &OpenObject, own: SetId) -> Result<Option<(SetId, EntryName)>, Errno> {
-    let Some((intent, _)) = of.intent()? else { return Ok(None) };
+    let Some(intent) = of.intent()? else { return Ok(None) };
     Ok(match leaves_elsewhere(&intent, own) {
         Some(drop) => Some((drop.dir.set, drop.clone())),
         None => intent.add.map(|place| (intent.coordinator, place)),
@@ -58,7 +58,7 @@ impl Brick {
             return Ok(true);
         }
         let open = self.open_fid(fid)?;
-        let leaves = open.intent()?.is_some_and(|(intent, _)| leaves_elsewhere(&intent, own).is_some());
+        let leaves = open.intent()?.is_some_and(|intent| leaves_elsewhere(&intent, own).is_some());
         if leaves || self.kept_elsewhere(fid, owner)?.is_some() {
             // Its entry has moved, or is to move: no place says so.
             return open.sync().map(|()| true);

@@ -11,6 +11,7 @@ use crate::open::{Brick, Site};
 use crate::tree::At;
 use file_system::{File, Renaming, Times};
 use ids::{Fid, SetId};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use wire::Errno;
 use wire::name::RESERVED;
@@ -18,9 +19,25 @@ use wire::name::RESERVED;
 /// Names that one change brings from a folder to its directory's copy, at most.
 const AT_ONCE: usize = 256;
 /// Folders of which it is known that more names wait, at most.
-const UNSETTLED: usize = 4096;
+const UNPLACED: usize = 4096;
 /// Folders whose names come to their copies after one sync, at most.
 const AFTER_A_SYNC: usize = 16;
+
+/// Folders of which names are still to come to the copies of their directories.
+#[derive(Debug, Default)]
+pub(crate) struct UnplacedNames {
+    /// Some came, and more wait.
+    more: BTreeSet<Fid>,
+    /// They got names before those copies were on disk here.
+    waiting: BTreeSet<Fid>,
+}
+
+impl UnplacedNames {
+    /// Whether names of the folder came since this was asked last, and more wait.
+    pub(crate) fn take_more(&mut self, folder: Fid) -> bool {
+        self.more.remove(&folder)
+    }
+}
 
 /// Whether a name in a copy of another set's directory is one that a file of this set has.
 pub(crate) fn is_far_name(copy: &File, name: &[u8], own: SetId) -> Result<bool, Errno> {
@@ -194,8 +211,8 @@ impl Brick {
         if self.takes_names(parent.without_names()) {
             return Ok(copy);
         }
-        if self.waiting.len() < UNSETTLED {
-            self.waiting.insert(parent);
+        if self.unplaced.waiting.len() < UNPLACED {
+            self.unplaced.waiting.insert(parent);
         }
         Ok(dir)
     }
@@ -206,15 +223,15 @@ impl Brick {
     /// What fails has the disk say so elsewhere, and is not tried again here.
     pub(crate) fn settle_waiting(&mut self) {
         let fresh = |fid: Fid| self.shared.fresh().may_be_fresh(fid.without_names());
-        let ready: Vec<Fid> =
-            self.waiting.iter().copied().filter(|fid| !fresh(*fid)).take(AFTER_A_SYNC).collect();
+        let waiting = self.unplaced.waiting.iter().copied();
+        let ready: Vec<Fid> = waiting.filter(|fid| !fresh(*fid)).take(AFTER_A_SYNC).collect();
         for folder in ready {
-            self.waiting.remove(&folder);
-            let settled = match self.is_known(folder) {
+            self.unplaced.waiting.remove(&folder);
+            let placed = match self.is_known(folder) {
                 Ok(true) => self.settle_names(folder),
                 other => other.map(drop),
             };
-            if let Err(e) = settled {
+            if let Err(e) = placed {
                 tracing::debug!(brick = %self.path.display(), %folder, error = %e, "names stay in their folder");
             }
         }
@@ -250,8 +267,8 @@ impl Brick {
         let mut moved = 0;
         for name in far_names(&dir, false, own)? {
             if moved >= AT_ONCE {
-                if self.unsettled.len() < UNSETTLED {
-                    self.unsettled.insert(folder);
+                if self.unplaced.more.len() < UNPLACED {
+                    self.unplaced.more.insert(folder);
                 }
                 break;
             }
@@ -269,13 +286,12 @@ impl Brick {
         self.keep_times(folder)
     }
 
-    /// A name in a copy is a file's now: what has it of another set's directory is old. Whether it was such a copy. A directory of
-    /// this set there is asked for, and goes by itself.
+    /// A name in a copy is a file's now. A directory that has it is at an old path, or its entry is lost: it waits in lost+found. So
+    /// does what is nobody's, as half of a file that a kill has left. Whether the name is free then.
     fn clear_of_copy(&mut self, copy: Fid, name: &[u8]) -> Result<bool, Errno> {
         match self.find(copy, name)? {
-            At::Entry(e) if e.is_dir() && e.home != self.identity.set => {
-                self.displace_from(copy, name, e.fid)
-            }
+            At::Entry(e) if e.is_dir() => self.displace_from(copy, name, e.fid),
+            At::Unknown => self.quarantine(copy, name).map(|()| true),
             _ => Ok(false),
         }
     }

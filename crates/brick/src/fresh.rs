@@ -21,9 +21,7 @@ pub(crate) struct Fresh {
     /// Directories that were moved, and the last change that did it.
     moved: BTreeMap<Fid, Lsn>,
     /// Objects that were made up to here may be fresh and unknown.
-    unknown_to: Lsn,
-    /// Everything up to here is on disk.
-    durable: Lsn,
+    unknown_to: Option<Lsn>,
 }
 
 #[derive(Debug)]
@@ -35,14 +33,19 @@ struct Made {
 impl Fresh {
     /// Whatever was made up to `lsn` may be fresh: an earlier process made it.
     pub(crate) fn unknown(lsn: Lsn) -> Fresh {
-        Fresh { unknown_to: lsn, ..Fresh::default() }
+        Fresh { unknown_to: Some(lsn), ..Fresh::default() }
+    }
+
+    /// Changes after `lsn` never were, and others get their numbers: whatever was made may be fresh.
+    pub(crate) fn set_back(&mut self, lsn: Lsn) {
+        *self = Fresh::unknown(lsn);
     }
 
     /// An object was made by the change at `lsn`.
     pub(crate) fn made(&mut self, fid: Fid, lsn: Lsn) {
         if self.objects.len() >= MANY {
             self.objects.clear();
-            self.unknown_to = lsn;
+            self.unknown_to = Some(lsn);
         }
         self.objects.insert(fid, Made { lsn, dirs: Vec::new() });
     }
@@ -61,7 +64,7 @@ impl Fresh {
         self.moved.insert(dir, lsn);
         if self.moved.len() > TOGETHER {
             self.moved.clear();
-            self.unknown_to = lsn;
+            self.unknown_to = Some(lsn);
         }
     }
 
@@ -76,12 +79,12 @@ impl Fresh {
     }
 
     fn is_known(&self) -> bool {
-        self.unknown_to <= self.durable
+        self.unknown_to.is_none()
     }
 
     /// Everything up to `lsn` is on disk.
     pub(crate) fn synced_all(&mut self, lsn: Lsn) {
-        self.durable = self.durable.max(lsn);
+        self.unknown_to = self.unknown_to.filter(|to| *to > lsn);
         self.objects.retain(|_, made| made.lsn > lsn);
         self.moved.retain(|_, at| *at > lsn);
     }
@@ -154,6 +157,17 @@ mod tests {
         (1..=1 + TOGETHER as u64).for_each(|n| fresh.moved(fid(n), Lsn(10 + n)));
         assert_eq!((fresh.moved_dirs(), fresh.within(fid(1))), (None, None), "too many");
         assert_eq!(Fresh::unknown(Lsn(3)).moved_dirs(), None, "an earlier process");
+    }
+
+    /// The positions of a history that was given up say nothing of those of the one that goes on.
+    #[test]
+    fn after_a_step_back_the_next_sync_of_everything_counts() {
+        let mut fresh = Fresh::unknown(Lsn(100));
+        fresh.made(fid(101), Lsn(101));
+        fresh.set_back(Lsn(3));
+        assert_eq!((fresh.within(fid(1)), fresh.may_be_fresh(fid(101))), (None, true));
+        fresh.synced_all(Lsn(4));
+        assert_eq!((fresh.within(fid(1)), fresh.may_be_fresh(fid(101))), (Some(vec![]), false));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use disk_format::tag::{INTENT, ORPHAN, Tag, Version};
 use file_system::{File, Times};
 use ids::{Fid, Lsn, OpId};
 use wire::op::Node as Kind;
-use wire::peer::{Object, Stamp};
+use wire::peer::{Object, Stamp, TARGET};
 use wire::{Change, Errno};
 
 impl Brick {
@@ -257,7 +257,7 @@ fn take_xattrs(open: &OpenObject, object: &Object) -> Result<bool, Errno> {
             written = true;
         }
     }
-    for (name, value) in &object.xattrs {
+    for (name, value) in object.xattrs.iter().filter(|(name, _)| name.as_bytes() != TARGET.as_bytes()) {
         if open.whole_xattr(name.as_bytes())?.as_ref() != Some(&value.0) {
             open.set_xattr(name.as_bytes(), &value.0)?;
             written = true;

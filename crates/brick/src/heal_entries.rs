@@ -12,6 +12,19 @@ use wire::codec::Blob;
 use wire::op::Node as Kind;
 use wire::reply::DirEntry;
 
+/// What is to be made of this kind, type bits of `st_mode`. `None`: a symbolic link, and where it leads is not known.
+pub(crate) fn node(kind: u32, rdev: u32, target: Option<&Blob>) -> Option<Kind> {
+    Some(match kind {
+        0o040_000 => Kind::Dir,
+        0o120_000 => Kind::Symlink { target: target?.clone() },
+        0o010_000 => Kind::Fifo,
+        0o140_000 => Kind::Socket,
+        0o020_000 => Kind::Char { rdev },
+        0o060_000 => Kind::Block { rdev },
+        _ => Kind::File,
+    })
+}
+
 impl Brick {
     /// Makes the entries of a directory after `after` and up to `upto` (to the end if `None`) those given. What is there
     /// beside them is moved to the heal trash. Answers what was missing and is made now, still empty.
@@ -111,18 +124,8 @@ impl Brick {
             return Ok(Some(Made { fid: e.fid, dir: false }));
         }
         let rdev = e.attr.as_ref().map_or(0, |a| a.rdev);
-        let node = match e.kind {
-            0o040_000 => Kind::Dir,
-            0o120_000 => match targets.iter().find(|(f, _)| *f == e.fid) {
-                Some((_, target)) => Kind::Symlink { target: target.clone() },
-                None => return Ok(None),
-            },
-            0o010_000 => Kind::Fifo,
-            0o140_000 => Kind::Socket,
-            0o020_000 => Kind::Char { rdev },
-            0o060_000 => Kind::Block { rdev },
-            _ => Kind::File,
-        };
+        let target = targets.iter().find(|(f, _)| *f == e.fid).map(|(_, target)| target);
+        let Some(node) = node(e.kind, rdev, target) else { return Ok(None) };
         let attr = e.attr.as_ref();
         let new_object = NewObject {
             fid: e.fid,

@@ -7,15 +7,15 @@ use crate::error::OpenError;
 use crate::open::{Brick, Site};
 use crate::recover::given;
 use disk_format::Tag;
-use disk_format::tag::{INTENT, PENDING, encode_intent};
+use disk_format::tag::{INTENT, Meant, PENDING};
 use ids::{Fid, Lsn};
-use wire::op::{EntryName, Intent};
+use wire::op::EntryName;
 use wire::{Change, Errno};
 
 /// A transaction whose end may be lost.
 struct LostEnd {
     fid: Fid,
-    intent: Intent,
+    meant: Meant,
     at: Lsn,
 }
 
@@ -26,8 +26,8 @@ impl LostEnd {
             let names = given(change);
             names.contains(&(place.dir, &place.name)) && change.touched().contains(&self.fid)
         };
-        if self.intent.drop.as_ref().is_some_and(gives) {
-            self.intent.drop = None;
+        if self.meant.intent.drop.as_ref().is_some_and(gives) {
+            self.meant.intent.drop = None;
         }
     }
 }
@@ -64,18 +64,19 @@ impl Brick {
             if !open.tag()?.is_some_and(waits) {
                 continue;
             }
-            if let Some((intent, Some(at))) = open.intent()?
+            if let Some(meant @ Meant { ended: Some(at), .. }) = open.meant()?
                 && at.lsn > durable
             {
-                lost.push(LostEnd { fid: *fid, intent, at: at.lsn });
+                lost.push(LostEnd { fid: *fid, meant, at: at.lsn });
             }
         }
         Ok(lost)
     }
 
     fn mark_again(&mut self, lost: &[LostEnd]) -> Result<(), Errno> {
-        for LostEnd { fid, intent, .. } in lost {
-            self.open_fid(*fid)?.set_xattr(INTENT.as_bytes(), &encode_intent(intent))?;
+        for LostEnd { fid, meant, .. } in lost {
+            let again = Meant { ended: None, ..meant.clone() };
+            self.open_fid(*fid)?.set_xattr(INTENT.as_bytes(), &again.encode())?;
             if let Some(node) = self.nodes.peek(*fid) {
                 node.mark_again();
             }

@@ -1,7 +1,7 @@
 //! Open objects, with their tags.
 
 use crate::top;
-use disk_format::tag::Version;
+use disk_format::tag::Meant;
 use disk_format::{Tag, Top, tag};
 use file_system::File;
 pub(crate) use file_system::{S_IFDIR, S_IFLNK, S_IFMT, S_IFREG, Stat};
@@ -177,12 +177,17 @@ impl OpenObject {
 
     /// What the last transaction about the file's names means or meant to do, and which change has ended it. Beside a
     /// directory: which entry leads to it.
-    pub(crate) fn intent(&self) -> Result<Option<(Intent, Option<Version>)>, Errno> {
+    pub(crate) fn meant(&self) -> Result<Option<Meant>, Errno> {
         let Some(bytes) = self.file.whole_xattr(tag::INTENT.as_bytes())? else { return Ok(None) };
         tag::decode_intent(&bytes).map(Some).map_err(|error| {
             tracing::error!(%error, "what is kept of an entry beside an object cannot be read");
             Errno::EIO
         })
+    }
+
+    /// The intent of [`OpenObject::meant`].
+    pub(crate) fn intent(&self) -> Result<Option<Intent>, Errno> {
+        Ok(self.meant()?.map(|meant| meant.intent))
     }
 
     /// The names that a copy is to get which has arrived; none if it is not said beside it.

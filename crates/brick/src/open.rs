@@ -2,6 +2,7 @@
 
 use crate::bound::Bound;
 use crate::error::{JournalError, OpenError};
+use crate::far_names::UnplacedNames;
 use crate::folders::Folders;
 use crate::fresh::Fresh;
 use crate::identity::{FOLDERS, IDENTITY, identity_file, make_folder, own, read_small};
@@ -24,7 +25,6 @@ use crate::state_file::Shared;
 use disk_format::{Identity, SealError, State};
 use file_system::{File, FileSystem, Host, Opening, UNKNOWN_BOOT_ID, is_memory_lost};
 use ids::{BrickId, Epoch, Fid, Lsn, SetId};
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use wire::Errno;
@@ -97,10 +97,7 @@ pub struct Brick {
     pub(crate) fds: OpenObjects,
     pub(crate) nodes: Nodes,
     pub(crate) names: KnownNames,
-    /// Folders of which names came to the copies of their directories, and more wait.
-    pub(crate) unsettled: BTreeSet<Fid>,
-    /// Folders that got names before the copies of their directories were on disk here.
-    pub(crate) waiting: BTreeSet<Fid>,
+    pub(crate) unplaced: UnplacedNames,
     pub(crate) nonces: Nonces,
     pub(crate) listings: Listings,
     pub(crate) read_pages: ReadPages,
@@ -364,8 +361,7 @@ impl Brick {
             fds: OpenObjects::new(options.fd_limit),
             nodes: Nodes::new(options.nodes, options.dirty),
             names: KnownNames::new(options.names, seed),
-            unsettled: BTreeSet::new(),
-            waiting: BTreeSet::new(),
+            unplaced: UnplacedNames::default(),
             nonces: Nonces::new(seed),
             listings: Listings::new(options.listing_names),
             read_pages: ReadPages::default(),

@@ -1,14 +1,15 @@
 //! Files without a name, in `.mortar/orphans`: what says that a file is one, after power cuts and in healings.
 
 use crate::folders::hidden_name;
+use crate::heal_entries::node;
 use crate::making::make;
-use crate::object::{S_IFMT, S_IFREG, tag_at};
+use crate::object::{S_IFMT, tag_at};
 use crate::open::Brick;
 use disk_format::tag::ORPHAN;
 use ids::{Fid, Lsn};
 use wire::Errno;
 use wire::op::Node as Kind;
-use wire::peer::Object;
+use wire::peer::{Object, TARGET};
 
 impl Brick {
     /// A power cut, or a failed write, may have kept a tag from the disk whose file has its place among the orphans already.
@@ -98,11 +99,12 @@ impl Brick {
 
     pub(crate) fn have_orphan(&mut self, fid: Fid, known: bool, object: &Object) -> Result<bool, Errno> {
         let name = hidden_name(fid);
-        if object.attr.mode & S_IFMT != S_IFREG {
-            return Ok(false);
-        }
+        let target = object.xattrs.iter().find(|(name, _)| name.as_bytes() == TARGET.as_bytes());
+        let kind = object.attr.mode & S_IFMT;
+        let node = node(kind, object.attr.rdev, target.map(|(_, target)| target));
+        let Some(node) = node.filter(|node| *node != Kind::Dir) else { return Ok(false) };
         if !known {
-            let new_object = self.new_object(fid, object.attr.home, &Kind::File, object);
+            let new_object = self.new_object(fid, object.attr.home, &node, object);
             let open = match make(self.folders.orphans(), name.as_bytes(), &new_object) {
                 // Left by a healing that was interrupted before the file had its tag.
                 Err(Errno::EEXIST) => {
@@ -155,7 +157,7 @@ impl Brick {
     /// A file that the other brick keeps without a name has a place among the orphans, whatever becomes of the name that it
     /// still has here: that may lie in a directory that was moved to the heal trash, and goes with it.
     fn link_orphan(&mut self, fid: Fid) -> Result<(), Errno> {
-        if self.lies_among_orphans(fid)? || !self.open_fid(fid)?.is_file() {
+        if self.lies_among_orphans(fid)? || self.open_fid(fid)?.is_dir() {
             return Ok(());
         }
         self.prepare_orphan(fid)

@@ -187,7 +187,7 @@ impl set_core::LocalBrick for Brick {
     }
 
     fn take_unsettled(&mut self, folder: Fid) -> bool {
-        self.unsettled.remove(&folder)
+        self.unplaced.take_more(folder)
     }
 
     fn validate(&mut self, change: &Change) -> Result<(), Errno> {

@@ -9,7 +9,7 @@ use crate::making::{NewObject, make};
 use crate::object::{OpenObject, S_IFDIR, S_IFMT, S_IFREG, tag_at};
 use crate::open::Brick;
 use crate::tree::At;
-use disk_format::tag::{INTENT, Version, encode_ended, encode_intent, stub_flags};
+use disk_format::tag::{INTENT, Meant, Version, encode_intent, stub_flags};
 use ids::{Fid, SetId, Time};
 use namespace::{Entry, TreeState};
 use wire::op::{COPY_NAMES, EntryName, Intent, Leaving, Node, encode_names};
@@ -87,6 +87,10 @@ impl Brick {
         let mut done = self.have_hidden_stub(who, at);
         if done.is_ok() && orphan {
             done = self.prepare_orphan(out);
+            // It gets another name later (docs/design/0019), and must be there until then.
+            if done.is_ok() && self.is_pending(out)? {
+                done = self.folders.orphans().sync();
+            }
         }
         if let Err(e) = done.and_then(|()| self.folders.lost_found().release(who.0, &dir, name)) {
             // What cannot be taken back now is by the next opening.
@@ -168,14 +172,20 @@ impl Brick {
         open.set_xattr(INTENT.as_bytes(), &encode_intent(&intent))
     }
 
-    /// [`wire::Change::PrepareFile`].
-    pub(crate) fn prepare_file(&mut self, fid: Fid, intent: &Intent) -> Result<(), Errno> {
+    /// [`wire::Change::PrepareFile`] and [`wire::Change::PrepareExchange`].
+    pub(crate) fn prepare_file(&mut self, change: &Change) -> Result<(), Errno> {
+        let (fid, intent, successor) = match change {
+            Change::PrepareFile { fid, intent } => (*fid, intent, None),
+            Change::PrepareExchange { fid, intent, successor } => (*fid, intent, Some(successor)),
+            _ => return Err(Errno::EINVAL),
+        };
         let open = self.loaded(fid)?;
         // The names that it was to get when it arrived, it has had.
         if !self.lies_among_orphans(fid)? {
             open.remove_xattr(COPY_NAMES.as_bytes())?;
         }
-        open.set_xattr(INTENT.as_bytes(), &encode_intent(intent))
+        let meant = Meant { intent: intent.clone(), successor: successor.cloned(), ended: None };
+        open.set_xattr(INTENT.as_bytes(), &meant.encode())
     }
 
     /// [`wire::Change::EndFile`].
@@ -209,15 +219,15 @@ impl Brick {
             Err(Errno::ESTALE | Errno::ENOENT) => return Ok(()),
             other => other?,
         };
-        match open.intent()? {
-            Some((intent, _)) => open.set_xattr(INTENT.as_bytes(), &encode_ended(&intent, at)),
+        match open.meant()? {
+            Some(meant) => open.set_xattr(INTENT.as_bytes(), &Meant { ended: Some(at), ..meant }.encode()),
             None => Ok(()),
         }
     }
 
     /// A mark on disk that a change has ended: it goes from there when what that change did is on disk too.
     pub(crate) fn end_known_mark(&mut self, fid: Fid, open: &OpenObject) -> Result<(), Errno> {
-        let Some(Some(at)) = open.intent()?.map(|(_, ended)| ended) else { return Ok(()) };
+        let Some(at) = open.meant()?.and_then(|meant| meant.ended) else { return Ok(()) };
         if let Some(node) = self.nodes.peek(fid) {
             node.end_mark(at.lsn);
             self.nodes.keeps_mark(fid);

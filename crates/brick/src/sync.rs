@@ -229,6 +229,7 @@ impl Brick {
         }
         let last = self.journal.stamp_at(lsn)?.ok_or(crate::JournalError::OutOfReach(lsn))?;
         self.distrust_for_good(last)?;
+        self.shared.fresh().set_back(lsn);
         self.index.set_back(lsn);
         self.journal.truncate_after(lsn)
     }
@@ -239,6 +240,7 @@ impl Brick {
     /// The kernel's.
     pub fn reset_journal(&mut self, stamp: Stamp) -> Result<(), crate::JournalError> {
         self.distrust_for_good(stamp.clone())?;
+        self.shared.fresh().set_back(stamp.lsn);
         self.index.set_back(stamp.lsn);
         self.journal.reset(stamp)
     }

@@ -8,7 +8,7 @@ use file_system::File;
 use ids::Fid;
 use namespace::{Entry, Lineage, TreeState};
 use wire::name::RESERVED;
-use wire::op::{EntryName, Intent, Leaving};
+use wire::op::{EntryName, Intent, Leaving, Successor};
 use wire::stripes::{PIECE, PieceOf, STRIPES, Stripes};
 use wire::{Attr, DecodeError, Errno, Name};
 
@@ -303,7 +303,15 @@ impl TreeState for Brick {
         if open.is_dir() {
             return self.move_of(fid);
         }
-        Ok(open.intent()?.map(|(intent, _)| intent))
+        open.intent()
+    }
+
+    fn successor(&mut self, fid: Fid) -> Result<Option<Successor>, Errno> {
+        let open = self.open_fid(fid)?;
+        if open.is_dir() || !self.is_pending(fid)? {
+            return Ok(None);
+        }
+        Ok(open.meant()?.and_then(|meant| meant.successor))
     }
 
     fn names_of_copy(&mut self, fid: Fid) -> Result<Vec<EntryName>, Errno> {

@@ -71,7 +71,9 @@ impl Brick {
             }
             Change::Create { .. } | Change::PrepareMkdir { .. } => self.has_place(),
             Change::Link { fid, .. } if self.fresh(*fid)?.1.nlink >= LINK_MAX => Err(Errno::EMLINK),
-            Change::PrepareFile { fid, intent } | Change::PrepareLeave { fid, intent } => {
+            Change::PrepareFile { fid, intent }
+            | Change::PrepareLeave { fid, intent }
+            | Change::PrepareExchange { fid, intent, .. } => {
                 // The intent takes the place of the last one, which a power cut may still bring back.
                 let durable = self.durable().lsn;
                 if !self.load(*fid)?.has_ended(durable) {
@@ -116,11 +118,11 @@ impl Brick {
         self.load(fid).map_or(true, |node| node.has_ended(durable))
     }
 
-    /// Whether what a mark means fits beside the file, with the stamp of its end, and what is there with it.
+    /// Whether what a mark means fits beside the file, with a successor, the stamp of its end, and what is there with it.
     fn mark_fits(&mut self, fid: Fid, intent: &Intent, names: Option<&[u8]>) -> Result<(), Errno> {
         let open = self.open_fid(fid)?;
         let beside = names.map_or(0, |names| names.len() + 16 + COPY_NAMES.len());
-        attributes_fit(&open, tag::INTENT.as_bytes(), tag::encode_intent(intent).len() + 12 + beside)
+        attributes_fit(&open, tag::INTENT.as_bytes(), tag::encode_intent(intent).len() + 36 + beside)
     }
 
     /// Whether the file system holds files of that length, and this process may write them.

@@ -11,7 +11,8 @@ use std::collections::BTreeMap;
 /// - 2: volumes begin with options ([`NEW_VOLUMES_HAVE_OPTIONS`]).
 /// - 3: a directory whose entry is another set's than its own is marked likewise, and so is what that set has of it.
 /// - 3: a file's data lies on several sets, in nameless objects that stay ([`FILES_ARE_STRIPED`]).
-pub const LEVEL: u32 = 3;
+/// - 4: two files whose names are on two sets change places there: what one of the sets has is marked to lead to the other file.
+pub const LEVEL: u32 = 4;
 
 /// From this level of the pool on files are striped.
 pub const FILES_ARE_STRIPED: u32 = 3;

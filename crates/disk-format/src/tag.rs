@@ -19,6 +19,7 @@
 //! The time of access is kept here because the file's own moves when anybody reads the brick, a backup for instance.
 
 use ids::{Fid, SetId, Time};
+use wire::op::{Intent, Successor};
 use wire::peer::Stamp;
 use wire::{DecodeError, Reader, Wire};
 
@@ -31,12 +32,11 @@ pub const VERSION: u8 = 1;
 /// The version written for stubs: an older build must not take one for a file.
 pub const STUB_VERSION: u8 = 2;
 /// The attribute of a file whose names a transaction is about: [`wire::op::Intent`] behind a byte, 1. When the transaction has
-/// ended the byte is 2, and the stamp of the change that ended it is between the two.
+/// ended the byte is 2, and the stamp of the change that ended it is between the two. Where the name that is dropped leads to
+/// something else then, a [`wire::op::Successor`] is before the intent, and the byte is 3, or 4 when it has ended.
 pub const INTENT: &str = "trusted.mortar.intent";
 /// Bytes of the value.
 pub const SIZE: usize = 58;
-/// Bytes of a stamp.
-const STAMP_SIZE: usize = 12;
 
 /// Flag: a directory that waits for its entry on another set to come or go, and takes no entries; a file whose names wait for
 /// the end of a transaction.
@@ -53,37 +53,58 @@ pub fn stub_flags(kind: u32) -> u8 {
     u8::try_from(kind >> 12 & 0xf).unwrap_or(0) << KIND_SHIFT
 }
 
-/// What the attribute [`INTENT`] holds.
-pub fn encode_intent(intent: &wire::op::Intent) -> Vec<u8> {
+/// What the attribute [`INTENT`] holds of a transaction that has not ended, and leaves nothing under the name that is dropped.
+pub fn encode_intent(intent: &Intent) -> Vec<u8> {
     let mut out = vec![1];
     intent.put(&mut out);
     out
 }
 
-/// What the attribute [`INTENT`] holds when the change `at` has ended the transaction.
-pub fn encode_ended(intent: &wire::op::Intent, at: Version) -> Vec<u8> {
-    let mut out = vec![2];
-    at.epoch.put(&mut out);
-    at.lsn.put(&mut out);
-    intent.put(&mut out);
-    out
+/// What the attribute [`INTENT`] says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Meant {
+    /// What the transaction does, or has done.
+    pub intent: Intent,
+    /// What the dropped name leads to when it has committed; `None`: to nothing.
+    pub successor: Option<Successor>,
+    /// The change that has ended it.
+    pub ended: Option<Version>,
 }
 
-/// Reads what the attribute [`INTENT`] holds, and which change has ended the transaction.
+impl Meant {
+    /// What the attribute holds.
+    pub fn encode(&self) -> Vec<u8> {
+        let version = 1 + u8::from(self.ended.is_some()) + 2 * u8::from(self.successor.is_some());
+        let mut out = vec![version];
+        if let Some(at) = self.ended {
+            at.epoch.put(&mut out);
+            at.lsn.put(&mut out);
+        }
+        self.successor.iter().for_each(|successor| successor.put(&mut out));
+        self.intent.put(&mut out);
+        out
+    }
+}
+
+/// Reads what the attribute [`INTENT`] holds.
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn decode_intent(bytes: &[u8]) -> Result<(wire::op::Intent, Option<Version>), DecodeError> {
-    match bytes.split_first() {
-        Some((1, rest)) => Ok((Wire::from_bytes(rest)?, None)),
-        Some((2, rest)) => {
-            let (at, intent) = rest.split_at_checked(STAMP_SIZE).ok_or(DecodeError::Short)?;
-            let mut r = Reader::new(at);
-            let at = Version { epoch: Wire::get(&mut r)?, lsn: Wire::get(&mut r)? };
-            Ok((Wire::from_bytes(intent)?, Some(at)))
-        }
-        Some((v, _)) => Err(DecodeError::Unknown("version", (*v).into())),
-        None => Err(DecodeError::Short),
+pub fn decode_intent(bytes: &[u8]) -> Result<Meant, DecodeError> {
+    let mut r = Reader::new(bytes);
+    let version = u8::get(&mut r)?;
+    if !(1..=4).contains(&version) {
+        return Err(DecodeError::Unknown("version", version.into()));
+    }
+    let ended = match version {
+        2 | 4 => Some(Version { epoch: Wire::get(&mut r)?, lsn: Wire::get(&mut r)? }),
+        _ => None,
+    };
+    let successor = if version > 2 { Some(Wire::get(&mut r)?) } else { None };
+    let intent = Wire::get(&mut r)?;
+    match r.remaining() {
+        0 => Ok(Meant { intent, successor, ended }),
+        n => Err(DecodeError::Trailing(n)),
     }
 }
 

@@ -62,8 +62,8 @@ fn a_tag_of_a_stub_is_frozen() {
 
 #[test]
 fn an_intent_is_frozen() {
-    use disk_format::tag::{decode_intent, encode_ended, encode_intent};
-    use wire::op::{EntryName, Intent};
+    use disk_format::tag::{Meant, Version, decode_intent, encode_intent};
+    use wire::op::{EntryName, Intent, Successor};
     let place =
         |lsn, name: &str| EntryName { dir: fid(1, 2, lsn), name: wire::Name::new(name.as_bytes()).unwrap() };
     let named = OpId { session: SessionId(5), seq: 6 };
@@ -73,14 +73,23 @@ fn an_intent_is_frozen() {
         ("unlink", named, Some(place(3, "a")), None),
         ("directory", OpId::default(), None, Some(place(4, "d"))),
     ] {
-        let fresh =
-            || encode_intent(&Intent { tx, coordinator: SetId(7), drop: drop.clone(), add: add.clone() });
+        let intent = Intent { tx, coordinator: SetId(7), drop, add };
         let file = folder("intent").join(format!("{name}.txt"));
-        sample::check(&file, fresh, |b| decode_intent(b).unwrap().0, encode_intent);
-        let ended = || encode_ended(&decode_intent(&fresh()).unwrap().0, (&stamp(8, 9)).into());
+        sample::check(&file, || encode_intent(&intent), |b| decode_intent(b).unwrap().intent, encode_intent);
+        let successor = Successor { fid: fid(8, 9, 10), home: SetId(11), kind: 0o100_000 };
+        let at = (&stamp(8, 9)).into();
+        let ended = |(intent, at): &(Intent, Version)| {
+            Meant { intent: intent.clone(), successor: None, ended: Some(*at) }.encode()
+        };
+        let read = |b: &[u8]| decode_intent(b).map(|meant| (meant.intent, meant.ended.unwrap())).unwrap();
         let file = folder_of("intent", "v2").join(format!("{name}.txt"));
-        let read = |b: &[u8]| decode_intent(b).map(|(intent, at)| (intent, at.unwrap())).unwrap();
-        sample::check(&file, ended, read, |(intent, at)| encode_ended(intent, *at));
+        sample::check(&file, || ended(&(intent.clone(), at)), read, ended);
+        for (version, ended) in [("v3", None), ("v4", Some(at))] {
+            let successor = Some(successor.clone());
+            let meant = Meant { intent: intent.clone(), successor, ended };
+            let file = folder_of("intent", version).join(format!("{name}.txt"));
+            sample::check(&file, || meant.encode(), |b| decode_intent(b).unwrap(), Meant::encode);
+        }
     }
 }
 

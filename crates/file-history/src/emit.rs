@@ -187,6 +187,7 @@ impl<'a> Emitter<'a> {
             | Op::CheckMark { .. }
             | Op::EndTransaction { .. }
             | Op::PrepareFile { .. }
+            | Op::PrepareExchange { .. }
             | Op::EndFile { .. }
             | Op::Arrive
             | Op::Land { .. }

@@ -166,6 +166,8 @@ type Slot = Choice<Option<Obj>>;
 struct Departure {
     obj: Obj,
     to: Key,
+    /// What its old name leads to then: what came back for it, in an exchange.
+    leaves: Option<Obj>,
     /// The file has one of the two names: nothing but the new one was lost since.
     whole: bool,
 }
@@ -346,7 +348,8 @@ impl Names {
     /// The entry turns out to be this: with it the other end of a rename is decided. Whether it can be so.
     fn show_departure(&self, state: &mut State, key: Key, value: Option<Obj>) -> bool {
         let found = state.left.iter().find(|(from, departure)| **from == key || departure.to == key);
-        let Some((from, Departure { obj, to, whole })) = found.map(|(from, departure)| (*from, *departure))
+        let Some((from, Departure { obj, to, leaves, whole })) =
+            found.map(|(from, departure)| (*from, *departure))
         else {
             return true;
         };
@@ -359,7 +362,7 @@ impl Names {
         let shown = if value != Some(obj) {
             slot.show(&Some(obj))
         } else if key == to {
-            slot.show(&None)
+            slot.show(&leaves)
         } else {
             slot.rule_out(&Some(obj))
         };

@@ -238,12 +238,9 @@ fn rest_of_journal(bytes: &[u8]) -> bool {
 }
 
 fn intent(bytes: &[u8]) -> bool {
-    let Ok((intent, ended)) = disk_format::tag::decode_intent(bytes) else { return false };
-    let _decider = intent.decider();
-    if let Some(at) = ended {
-        let back = disk_format::tag::decode_intent(&disk_format::tag::encode_ended(&intent, at));
-        assert_eq!(back, Ok((intent, Some(at))));
-    }
+    let Ok(meant) = disk_format::tag::decode_intent(bytes) else { return false };
+    let _decider = meant.intent.decider();
+    assert_eq!(disk_format::tag::decode_intent(&meant.encode()), Ok(meant));
     true
 }
 

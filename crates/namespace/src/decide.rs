@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 use ids::{Epoch, Fid, Lsn, OpId, SetId, Time};
 use wire::limits::{IO_MAX, TARGET_MAX};
 use wire::name::RESERVED;
-use wire::op::{Ancestor, EntryName, Node, SetAttr, SetTime};
+use wire::op::{Ancestor, EntryName, Node, SetAttr, SetTime, Successor};
 use wire::{Attr, Body, Change, Errno, Name, Op};
 
 const S_ISUID: u32 = 0o4000;
@@ -71,6 +71,17 @@ pub struct Need {
     pub add: Option<EntryName>,
     /// The file goes with the name, if this is what it was copied to.
     pub copy: Option<Fid>,
+    /// Its part in an exchange with another set.
+    pub exchange: Option<InExchange>,
+}
+
+/// What a set has to agree to beside a change of names, in an exchange of names of two sets (docs/design/0019).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum InExchange {
+    /// It has the entry `drop`, which leads to this when the transaction has committed.
+    Source(Successor),
+    /// It is the home of what goes there: whether that has come about is told by the entry of this set.
+    Target(SetId),
 }
 
 /// What is to be done.
@@ -123,9 +134,11 @@ pub fn decide(op: &Op, view: &mut dyn TreeState, cx: &Context<'_>) -> Result<Dec
             Ok(_) if !mark(view, cx, *fid)?.is_ended_by(*tx) => Ok(Decision::Answer(Body::Done)),
             Ok(_) => Ok(Decision::Change(end_mark(view, *fid, *keep)?, None)),
         },
-        Op::PrepareFile { .. } | Op::EndFile { .. } | Op::MoveIn { .. } | Op::LinkIn { .. } => {
-            decide_joint(op, view, cx)
-        }
+        Op::PrepareFile { .. }
+        | Op::PrepareExchange { .. }
+        | Op::EndFile { .. }
+        | Op::MoveIn { .. }
+        | Op::LinkIn { .. } => decide_joint(op, view, cx),
         Op::Arrive
         | Op::Land { .. }
         | Op::Depart { .. }

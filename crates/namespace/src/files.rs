@@ -5,10 +5,11 @@
 
 use crate::decide::{Context, Decision, NameIn, Need, check_name, free_name, open_dir, result_fid, touch};
 use crate::dir_moves;
+use crate::exchange::exchange_in;
+use crate::file_ends::end_file;
 use crate::rename::{check_flags, check_target};
 use crate::tree_state::{Entry, TreeState};
-use alloc::vec::Vec;
-use ids::{Fid, OpId, SetId, Time};
+use ids::{Fid, SetId};
 use wire::change::Replaced;
 use wire::op::{EntryName, Intent, rename_flags};
 use wire::{Attr, Body, Change, Errno, Name, Op};
@@ -19,6 +20,17 @@ pub(crate) fn decide_joint(op: &Op, view: &mut dyn TreeState, cx: &Context<'_>) 
         Op::PrepareFile { tx, coordinator, fid, drop, add, by: _ } => {
             let intent = Intent { tx: *tx, coordinator: *coordinator, drop: drop.clone(), add: add.clone() };
             prepare_file(view, cx, *fid, intent)
+        }
+        Op::PrepareExchange { tx, coordinator, fid, drop, add, successor, by: _ } => {
+            let drop = Some(drop.clone());
+            let intent = Intent { tx: *tx, coordinator: *coordinator, drop, add: add.clone() };
+            Ok(match prepare_file(view, cx, *fid, intent)? {
+                Decision::Change(Change::PrepareFile { fid, intent }, result) => {
+                    let successor = successor.clone();
+                    Decision::Change(Change::PrepareExchange { fid, intent, successor }, result)
+                }
+                other => other,
+            })
         }
         Op::EndFile { fid, tx, commit, by: _ } => end_file(view, cx, *fid, *tx, *commit),
         Op::MoveIn { from, parent, name, to_parent, to_name, flags } => {
@@ -34,7 +46,7 @@ pub(crate) fn decide_joint(op: &Op, view: &mut dyn TreeState, cx: &Context<'_>) 
 
 /// Whether an object that loses a name loses its last one, and somebody may hold it open. Only regular files are held: the
 /// kernels of clients open all else themselves, without a word to the server.
-fn may_be_held(attr: &Attr, cx: &Context<'_>) -> bool {
+pub(crate) fn may_be_held(attr: &Attr, cx: &Context<'_>) -> bool {
     attr.nlink <= 1 && attr.mode & 0o170_000 == 0o100_000 && (cx.is_open)(attr.fid)
 }
 
@@ -67,7 +79,7 @@ pub(crate) fn needs(
         return None;
     }
     let (drop, add) = (Some(place(drop)), add.map(place));
-    let need = Need { home: entry.home, fid: Some(entry.fid), drop, add, copy: None };
+    let need = Need { home: entry.home, fid: Some(entry.fid), drop, add, copy: None, exchange: None };
     (!cx.agreed.contains(&need)).then_some(need)
 }
 
@@ -144,7 +156,7 @@ fn move_in(
         return Err(Errno::EINVAL);
     }
     if flags & rename_flags::EXCHANGE != 0 {
-        return Err(Errno::EXDEV);
+        return exchange_in(view, cx, from, drop, add);
     }
     if cx.incoming.is_some_and(|moved| moved.fid == add.dir) {
         // It is marked, and would have this wait for itself.
@@ -158,7 +170,7 @@ fn move_in(
     }
     let Some(file) = cx.incoming else {
         let (drop, add) = (Some(place(drop)), Some(place(add)));
-        return Ok(Decision::AskHome(Need { home: from, fid: None, drop, add, copy: None }));
+        return Ok(Decision::AskHome(Need { home: from, fid: None, drop, add, copy: None, exchange: None }));
     };
     check_target(flags, target)?;
     if file.is_dir() {
@@ -185,16 +197,16 @@ fn move_in(
     if file.home == cx.set {
         return come_home(view, cx, (drop, add), file.fid, (&dir, replaced));
     }
-    enter(cx, add, file, &dir, replaced)
+    enter(view, cx, add, file, &dir, replaced)
 }
 
 /// What the set of a stub, or of a copy of a directory, has to agree to before its name there goes.
 pub(crate) fn stub_to_go(set: SetId, fid: Fid, drop: NameIn<'_>) -> Need {
-    Need { home: set, fid: Some(fid), drop: Some(place(drop)), add: None, copy: None }
+    Need { home: set, fid: Some(fid), drop: Some(place(drop)), add: None, copy: None, exchange: None }
 }
 
 /// A file of this set gets a name in a directory of this set in place of one in another set's. It has to be marked for that.
-fn come_home(
+pub(crate) fn come_home(
     view: &mut dyn TreeState,
     cx: &Context<'_>,
     (drop, add): (NameIn<'_>, NameIn<'_>),
@@ -228,13 +240,14 @@ fn link_in(
     match cx.incoming {
         None => {
             let add = Some(place(at));
-            Ok(Decision::AskHome(Need { home, fid: Some(fid), drop: None, add, copy: None }))
+            Ok(Decision::AskHome(Need { home, fid: Some(fid), drop: None, add, copy: None, exchange: None }))
         }
-        Some(file) => enter(cx, at, file, &dir, None),
+        Some(file) => enter(view, cx, at, file, &dir, None),
     }
 }
 
 fn enter(
+    view: &mut dyn TreeState,
     cx: &Context<'_>,
     at: NameIn<'_>,
     file: &Attr,
@@ -244,6 +257,12 @@ fn enter(
     if file.home == cx.set || file.is_dir() {
         return Err(Errno::EXDEV);
     }
+    // What this set has of it may be marked still, by an earlier transaction that took a name of it here.
+    match view.is_pending(file.fid) {
+        Ok(true) => return Err(Errno::EAGAIN),
+        Ok(false) | Err(Errno::ESTALE | Errno::ENOENT) => {}
+        Err(e) => return Err(e),
+    }
     let time = touch(dir, cx.now);
     let (parent, name) = (at.dir, at.name.clone());
     let (fid, home, kind) = (file.fid, file.home, file.mode & 0o170_000);
@@ -251,7 +270,7 @@ fn enter(
 }
 
 /// Whether the file has this name already; its folder of names need not be there.
-fn leads_to(view: &mut dyn TreeState, at: &EntryName, fid: Fid) -> Result<bool, Errno> {
+pub(crate) fn leads_to(view: &mut dyn TreeState, at: &EntryName, fid: Fid) -> Result<bool, Errno> {
     match view.entry(at.dir, &at.name) {
         Ok(entry) => Ok(entry.is_some_and(|e| e.fid == fid)),
         Err(Errno::ESTALE | Errno::ENOENT) => Ok(false),
@@ -311,7 +330,10 @@ fn prepare_file(
                 return Err(Errno::EAGAIN);
             }
             if let Some(drop) = drop {
-                drop.dir = drop.dir.names();
+                // A directory of this set has the name itself.
+                if view.attr(drop.dir).is_err() {
+                    drop.dir = drop.dir.names();
+                }
                 check_still_its(view, drop, fid)?;
             }
             fid
@@ -348,151 +370,4 @@ fn prepare_file(
         return Ok(Decision::Answer(Body::Attr { attr }));
     }
     result_fid(fid, Change::PrepareFile { fid, intent })
-}
-
-/// Whether a file lacks a name that a transaction has given to it. Busy while another file has it: the one that gave way is
-/// told of it as well.
-fn is_to_come(view: &mut dyn TreeState, place: &EntryName, fid: Fid) -> Result<bool, Errno> {
-    match view.entry(place.dir, &place.name) {
-        Ok(Some(e)) if e.fid == fid => Ok(false),
-        Ok(Some(_)) => Err(Errno::EAGAIN),
-        Ok(None) | Err(Errno::ESTALE | Errno::ENOENT) => Ok(true),
-        Err(e) => Err(e),
-    }
-}
-
-/// The transaction about a copy has committed: it has all of its names.
-fn end_copy(
-    view: &mut dyn TreeState,
-    fid: Fid,
-    names: Vec<EntryName>,
-    time: Time,
-) -> Result<Decision, Errno> {
-    let mut lacks: Vec<EntryName> = Vec::new();
-    for EntryName { dir, name } in names {
-        // Entries of this set's own lead to it before.
-        if view.attr(dir).is_ok() {
-            continue;
-        }
-        let place = EntryName { dir: dir.names(), name };
-        if is_to_come(view, &place, fid)? && !lacks.contains(&place) {
-            lacks.push(place);
-        }
-    }
-    Ok(Decision::Change(Change::EndCopy { fid, names: lacks, time }, None))
-}
-
-/// The end of a transaction about a file of another set that has a stub here, or a directory: the name goes, or stays.
-fn end_stub(
-    view: &mut dyn TreeState,
-    cx: &Context<'_>,
-    fid: Fid,
-    tx: OpId,
-    commit: bool,
-) -> Result<Decision, Errno> {
-    let intent = match view.intent(fid) {
-        Err(Errno::ESTALE | Errno::ENOENT) => None,
-        other => other?.filter(|intent| intent.tx == tx),
-    };
-    let Some(intent) = intent else { return Ok(Decision::Answer(Body::Done)) };
-    let (mut drop, mut time) = (intent.drop.filter(|_| commit), cx.now);
-    if let Some(from) = &drop {
-        if leads_to(view, from, fid)? {
-            time = touch(&view.attr(from.dir)?, cx.now);
-        } else {
-            // A power cut has taken it.
-            drop = None;
-        }
-    }
-    Ok(Decision::Change(Change::EndFile { fid, drop, add: None, orphan: false, time }, None))
-}
-
-/// The end of a transaction about a file's names.
-fn end_file(
-    view: &mut dyn TreeState,
-    cx: &Context<'_>,
-    fid: Fid,
-    tx: OpId,
-    commit: bool,
-) -> Result<Decision, Errno> {
-    let done = Ok(Decision::Answer(Body::Done));
-    let attr = match view.attr(fid) {
-        Err(Errno::ESTALE | Errno::ENOENT) => return end_stub(view, cx, fid, tx, commit),
-        other => other?,
-    };
-    let Some(intent) = view.intent(fid)?.filter(|intent| intent.tx == tx) else { return done };
-    if attr.is_dir() {
-        return dir_moves::end(view, cx, &attr, intent, commit);
-    }
-    // What has arrived keeps the time of what it is a copy of.
-    let mut time = if attr.nlink == 0 { attr.ctime } else { touch(&attr, cx.now) };
-    let Intent { mut drop, mut add, coordinator, .. } = intent;
-    // If this set coordinates the entry is here, in no folder of names: what decided gave it, and took the name that goes at
-    // once. A name that is still there was not taken by this transaction, though another change may have made the entry
-    // meanwhile.
-    if !commit || coordinator == cx.set {
-        (drop, add) = (None, None);
-    }
-    if drop.is_none() && add.is_some() {
-        let names = view.names_of_copy(fid)?;
-        if !names.is_empty() {
-            return end_copy(view, fid, names, attr.ctime);
-        }
-    }
-    let mut orphan = false;
-    if let Some(from) = &drop {
-        if leads_to(view, from, fid)? {
-            time = time.max(touch(&view.attr(from.dir)?, cx.now));
-        } else {
-            // A power cut has taken it.
-            drop = None;
-        }
-        // One that was marked to leave nobody has open, also where it is not known: all that is done from now on is its copy's.
-        let goes = drop.is_some() && add.is_none();
-        orphan = goes && may_be_held(&attr, cx) && view.names_of_copy(fid)?.is_empty();
-    }
-    if let (Some(from), Some(to)) = (&drop, &add)
-        && let Some(other) = changes_places(view, tx, (fid, from), to)?
-    {
-        return exchange_names(view, cx, (fid, from), (other, to));
-    }
-    if let Some(to) = &add
-        && !is_to_come(view, to, fid)?
-    {
-        add = None;
-    }
-    Ok(Decision::Change(Change::EndFile { fid, drop, add, orphan, time }, None))
-}
-
-/// Another file of this set has the name that the file is to get, and the same transaction gives it the file's.
-fn changes_places(
-    view: &mut dyn TreeState,
-    tx: OpId,
-    (fid, from): (Fid, &EntryName),
-    to: &EntryName,
-) -> Result<Option<Fid>, Errno> {
-    let there = match view.entry(to.dir, &to.name) {
-        Err(Errno::ESTALE | Errno::ENOENT) => None,
-        other => other?,
-    };
-    let Some(other) = there.filter(|e| e.fid != fid && !e.is_dir()) else { return Ok(None) };
-    let means = |i: Intent| i.tx == tx && (i.drop.as_ref(), i.add.as_ref()) == (Some(to), Some(from));
-    Ok(view.intent(other.fid)?.is_some_and(means).then_some(other.fid))
-}
-
-/// Neither of two names can be given before the other: they change places while both files are marked, and then each mark ends
-/// as that of a file which has its name already.
-fn exchange_names(
-    view: &mut dyn TreeState,
-    cx: &Context<'_>,
-    (fid, from): (Fid, &EntryName),
-    (to_fid, to): (Fid, &EntryName),
-) -> Result<Decision, Errno> {
-    let mut time = cx.now;
-    for changed in [from.dir, to.dir, fid, to_fid] {
-        time = time.max(touch(&view.attr(changed)?, cx.now));
-    }
-    let (parent, name) = (from.dir, from.name.clone());
-    let (to_parent, to_name) = (to.dir, to.name.clone());
-    Ok(Decision::Change(Change::Exchange { parent, name, fid, to_parent, to_name, to_fid, time }, None))
 }

@@ -14,6 +14,8 @@ pub mod beneath;
 mod decide;
 mod departures;
 mod dir_moves;
+mod exchange;
+mod file_ends;
 mod files;
 pub mod lock_right;
 pub mod permission;
@@ -24,5 +26,5 @@ pub mod transaction;
 mod tree_state;
 mod xattrs;
 
-pub use decide::{Context, Decision, Need, decide};
+pub use decide::{Context, Decision, InExchange, Need, decide};
 pub use tree_state::{Entry, Lineage, TreeState};

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 use ids::{Fid, SetId};
-use wire::op::{EntryName, Intent, Leaving};
+use wire::op::{EntryName, Intent, Leaving, Successor};
 use wire::stripes::{PieceOf, Stripes};
 use wire::{Attr, Errno, Name};
 
@@ -51,6 +51,8 @@ pub trait TreeState {
     /// What the transaction that has marked a file of this set means to do with its names. Of a directory: where it is to move
     /// that is marked for that, and still lies where it was, or does again: then a late end of its transaction frees nothing.
     fn intent(&mut self, fid: Fid) -> Result<Option<Intent>, Errno>;
+    /// What the name leads to that a marked file or stub is to lose, when its transaction has committed; `None`: to nothing.
+    fn successor(&mut self, fid: Fid) -> Result<Option<Successor>, Errno>;
     /// The names that a copy is to get which has arrived; none if it has got them, or is none.
     fn names_of_copy(&mut self, fid: Fid) -> Result<Vec<EntryName>, Errno>;
     /// Where a file of this set goes that is marked by [`wire::Change::Leave`].

@@ -2,10 +2,10 @@
 #![allow(clippy::unwrap_used, reason = "a test that fails says where")]
 
 use ids::{Epoch, Fid, Lsn, OpId, SessionId, SetId, Time};
-use namespace::{Context, Decision, Entry, Lineage, Need, TreeState, decide};
+use namespace::{Context, Decision, Entry, InExchange, Lineage, Need, TreeState, decide};
 use std::collections::{BTreeMap, BTreeSet};
 use wire::change::{DirTimes, Replaced};
-use wire::op::{COPY_NAMES, EntryName, Intent, Leaving, Node, encode_names, rename_flags};
+use wire::op::{COPY_NAMES, EntryName, Intent, Leaving, Node, Successor, encode_names, rename_flags};
 use wire::{Attr, Body, Change, Errno, Name, Op};
 
 const SET: SetId = SetId(1);
@@ -71,6 +71,7 @@ fn attr_of(fid: Fid, home: SetId, nlink: u32) -> Attr {
 struct Tree {
     names: BTreeMap<(Fid, &'static str), (Fid, SetId)>,
     marked: BTreeMap<Fid, Intent>,
+    successors: BTreeMap<Fid, Successor>,
     closed: BTreeSet<Fid>,
     /// The names that copies are to get.
     arrived: BTreeMap<Fid, Vec<EntryName>>,
@@ -117,6 +118,9 @@ impl TreeState for Tree {
     fn leaving(&mut self, fid: Fid) -> Result<Option<Leaving>, Errno> {
         Ok(self.left.get(&fid).cloned())
     }
+    fn successor(&mut self, fid: Fid) -> Result<Option<Successor>, Errno> {
+        Ok(self.successors.get(&fid).cloned())
+    }
     fn names_of_copy(&mut self, fid: Fid) -> Result<Vec<EntryName>, Errno> {
         Ok(self.arrived.get(&fid).cloned().unwrap_or_default())
     }
@@ -154,7 +158,8 @@ fn case() -> Case {
     ];
     let names = names.into_iter().map(|(dir, name, fid, home)| ((dir, name), (fid, home))).collect();
     let (marked, closed, arrived, left) = Default::default();
-    let tree = Tree { names, marked, closed, arrived, left };
+    let successors = BTreeMap::new();
+    let tree = Tree { names, marked, successors, closed, arrived, left };
     Case { tree, agreed: Vec::new(), incoming: None, holds_names: false, payload: Vec::new() }
 }
 
@@ -239,6 +244,7 @@ fn homes_agree_before_a_name_goes_or_moves() {
         drop: Some(place(DIR, drop)),
         add: add.map(|s| place(DIR, s)),
         copy: None,
+        exchange: None,
     };
     // operation, what the home of the file that moves or goes is asked, and then that of what gives way
     let table = [
@@ -277,7 +283,7 @@ fn homes_agree_before_a_name_goes_or_moves() {
 fn what_a_home_said_of_one_name_says_nothing_of_another() {
     let mut c = case();
     let over = Some(place(DIR, "own"));
-    let need = |drop, add| Need { home: OTHER, fid: Some(STUB), drop, add, copy: None };
+    let need = |drop, add| Need { home: OTHER, fid: Some(STUB), drop, add, copy: None, exchange: None };
     c.agreed.push(need(over.clone(), None));
     let drop = Some(place(DIR, "stub"));
     assert_eq!(c.need(&unlink("stub")), need(drop.clone(), None));
@@ -309,18 +315,18 @@ fn a_name_that_comes_is_agreed_to_before_what_gives_way() {
         let op = move_in(to, 0);
         assert_eq!(
             c.need(&op),
-            Need { home: OTHER, fid: None, drop: drop.clone(), add: add(to), copy: None }
+            Need { home: OTHER, fid: None, drop: drop.clone(), add: add(to), copy: None, exchange: None }
         );
         c.incoming = Some(file.clone());
         if let Some((home, fid)) = second {
-            let need = Need { home, fid: Some(fid), drop: add(to), add: None, copy: None };
+            let need = Need { home, fid: Some(fid), drop: add(to), add: None, copy: None, exchange: None };
             assert_eq!(c.need(&op), need);
             c.agreed.push(need);
         }
         assert_eq!(c.change(&op), enter(to, replaced), "{to}");
     }
     let mut c = case();
-    let need = Need { home: OTHER, fid: Some(STUB), drop: None, add: add("new"), copy: None };
+    let need = Need { home: OTHER, fid: Some(STUB), drop: None, add: add("new"), copy: None, exchange: None };
     assert_eq!(c.need(&link_in("new")), need);
     c.incoming = Some(file.clone());
     assert_eq!(c.change(&link_in("new")), enter("new", None));
@@ -342,10 +348,11 @@ fn what_is_refused() {
     let own =
         Op::MoveIn { from: SET, parent: DIR, name: name("x"), to_parent: DIR, to_name: name("y"), flags: 0 };
     let link_own = Op::LinkIn { fid: OWN, home: SET, parent: DIR, name: name("y") };
-    let before: [(Op, Errno); 12] = [
+    let before: [(Op, Errno); 13] = [
         (own, Errno::EINVAL),
         (to(DIR, "x", 3), Errno::EINVAL),
-        (to(DIR, "own", rename_flags::EXCHANGE), Errno::EXDEV),
+        (to(DIR, "sub", rename_flags::EXCHANGE), Errno::EXDEV),
+        (to(DIR, "none", rename_flags::EXCHANGE), Errno::ENOENT),
         (to(OWN, "x", 0), Errno::ENOTDIR),
         (to(GONE, "x", 0), Errno::ESTALE),
         (to(ROOT, ".mortar", 0), Errno::EPERM),
@@ -397,7 +404,7 @@ fn home(from: &str) -> Op {
 
 /// What the set of `FAR` is asked about a name there.
 fn stub_goes(fid: Fid, s: &str) -> Need {
-    Need { home: OTHER, fid: Some(fid), drop: Some(place(FAR, s)), add: None, copy: None }
+    Need { home: OTHER, fid: Some(fid), drop: Some(place(FAR, s)), add: None, copy: None, exchange: None }
 }
 
 #[test]
@@ -411,8 +418,14 @@ fn a_file_of_a_third_set_comes_when_its_stub_may_go() {
     let entered = Change::Enter { parent: DIR, name, fid, home: THIRD, kind, replaced, time: NEXT };
     assert_eq!(c.change(&move_in("own", 0)), entered);
     // What gives way is asked about last.
-    let stub3 =
-        Need { home: THIRD, fid: Some(STUB3), drop: Some(place(DIR, "stub3")), add: None, copy: None };
+    let stub3 = Need {
+        home: THIRD,
+        fid: Some(STUB3),
+        drop: Some(place(DIR, "stub3")),
+        add: None,
+        copy: None,
+        exchange: None,
+    };
     assert_eq!(c.need(&move_in("stub3", 0)), stub3);
     // Its other name is there already.
     c.incoming = Some(attr_of(STUB3, THIRD, 2));
@@ -494,7 +507,14 @@ fn a_stub_is_marked_and_goes() {
         assert_eq!(held().decide(&op), Err(Errno::EAGAIN), "{op:?}");
     }
     let mut agreed = held();
-    agreed.agreed.push(Need { home: OTHER, fid: Some(STUB), drop: own("stub"), add: None, copy: None });
+    agreed.agreed.push(Need {
+        home: OTHER,
+        fid: Some(STUB),
+        drop: own("stub"),
+        add: None,
+        copy: None,
+        exchange: None,
+    });
     assert_eq!(agreed.decide(&unlink("stub")), Err(Errno::EAGAIN), "its home need not know that");
 
     let ended = |drop, time| Change::EndFile { fid: STUB, drop, add: None, orphan: false, time };
@@ -678,7 +698,7 @@ fn a_file_departs() {
     };
     let op = depart("own", OWN, FAR_COPY);
     let (home, fid) = (OTHER, Some(FAR_COPY));
-    let need = Need { home, fid, drop: None, add: Some(place(DIR, "own")), copy: None };
+    let need = Need { home, fid, drop: None, add: Some(place(DIR, "own")), copy: None, exchange: None };
     assert_eq!(closed().need(&op), need);
     let agreed = |copy, size| {
         let mut case = closed();
@@ -717,7 +737,7 @@ fn a_file_of_several_names_departs() {
     let op =
         |names: &[EntryName]| Op::DepartAll { fid: OWN, to: OTHER, copy: FAR_COPY, names: names.to_vec() };
     let add = Some(place(DIR, "own"));
-    let need = Need { home: OTHER, fid: Some(FAR_COPY), drop: None, add, copy: None };
+    let need = Need { home: OTHER, fid: Some(FAR_COPY), drop: None, add, copy: None, exchange: None };
     assert_eq!(two().need(&op(&both)), need, "the first one decides");
     let agreed = |case: &mut Case, names: &[EntryName]| {
         case.incoming = Some(attr_of(FAR_COPY, OTHER, 0));
@@ -891,9 +911,13 @@ fn an_entry_is_retargeted() {
         let op = retarget("stub", STUB, (OTHER, to), copy);
         let at = || Some(place(DIR, "stub"));
         let mut c = case();
-        assert_eq!(c.need(&op), Need { home: to, fid: Some(copy), drop: None, add: at(), copy: None });
+        assert_eq!(
+            c.need(&op),
+            Need { home: to, fid: Some(copy), drop: None, add: at(), copy: None, exchange: None }
+        );
         c.incoming = Some(attr_of(copy, to, 0));
-        let goes = Need { home: OTHER, fid: Some(STUB), drop: at(), add: None, copy: Some(copy) };
+        let goes =
+            Need { home: OTHER, fid: Some(STUB), drop: at(), add: None, copy: Some(copy), exchange: None };
         assert_eq!(c.need(&op), goes);
         c.agreed.push(Need { copy: None, ..goes.clone() });
         assert_eq!(c.need(&op), goes, "a name that goes is not a file that goes");
@@ -919,7 +943,14 @@ fn an_entry_is_retargeted() {
     let mut c = case();
     c.incoming = Some(attr_of(NAMELESS, SET, 0));
     let at = Some(place(DIR, "stub"));
-    c.agreed.push(Need { home: OTHER, fid: Some(STUB), drop: at, add: None, copy: Some(NAMELESS) });
+    c.agreed.push(Need {
+        home: OTHER,
+        fid: Some(STUB),
+        drop: at,
+        add: None,
+        copy: Some(NAMELESS),
+        exchange: None,
+    });
     assert_eq!(c.decide(&retarget("stub", STUB, (OTHER, SET), NAMELESS)), Err(Errno::ESTALE));
 }
 
@@ -978,4 +1009,82 @@ fn a_copy_that_came_home_gets_no_name_in_a_folder() {
         let ended = marked.change(&end(ARRIVING, 1, commit));
         assert!(matches!(ended, Change::EndFile { drop: None, add: None, orphan: false, .. }), "{ended:?}");
     }
+}
+
+/// The other set is told what this entry leads to; if that is something else by the time all have agreed, it begins anew.
+#[test]
+fn an_exchange_is_about_what_both_entries_lead_to() {
+    let mut c = case();
+    let op = move_in("stub", rename_flags::EXCHANGE);
+    let source = c.need(&op);
+    let leads = |fid: Fid| InExchange::Source(Successor { fid, home: fid.set, kind: 0o100_000 });
+    assert_eq!((source.home, source.fid, source.exchange.clone()), (OTHER, None, Some(leads(STUB))));
+    c.incoming = Some(attr_of(fid(OTHER, 5), OTHER, 1));
+    c.agreed.push(source);
+    let target = c.need(&op);
+    assert_eq!(
+        (target.home, target.fid, &target.exchange),
+        (OTHER, Some(STUB), &Some(InExchange::Target(OTHER)))
+    );
+    assert_eq!((target.drop.clone(), target.add.clone()), (Some(place(DIR, "stub")), Some(place(FAR, "x"))));
+    c.agreed.push(target);
+    let Change::Enter { fid: comes, replaced: Some(out), .. } = c.change(&op) else { panic!("an entry") };
+    assert_eq!((comes, out.fid, out.orphan), (fid(OTHER, 5), STUB, false));
+    c.tree.names.insert((DIR, "stub"), (STUB3, THIRD));
+    assert_eq!(c.decide(&op), Err(Errno::EAGAIN));
+    // Two names of one file.
+    c.incoming = Some(attr_of(STUB3, THIRD, 1));
+    assert_eq!(c.decide(&op), Ok(Decision::Answer(Body::Done)));
+    // A directory came there meanwhile.
+    c.incoming = Some(Attr { mode: 0o040_755, ..attr_of(fid(OTHER, 5), OTHER, 2) });
+    assert_eq!(c.decide(&op), Err(Errno::EXDEV));
+}
+
+/// A file of this set that goes is marked by the transaction, and stays among the orphans until its end if that was its only name.
+#[test]
+fn an_own_file_that_is_exchanged_has_to_be_marked() {
+    for (s, own, orphan) in [("own", OWN, true), ("a", TWICE, false)] {
+        let mut c = case();
+        let op = move_in(s, rename_flags::EXCHANGE);
+        let source = c.need(&op);
+        c.incoming = Some(attr_of(fid(OTHER, 5), OTHER, 1));
+        c.agreed.push(source);
+        let target = c.need(&op);
+        c.agreed.push(target.clone());
+        assert_eq!(c.decide(&op), Err(Errno::EAGAIN), "it is not marked");
+        let mark = Intent { tx: tx(2), coordinator: OTHER, drop: target.drop, add: target.add };
+        c = c.marked(own, mark.clone());
+        assert_eq!(c.decide(&op), Err(Errno::EAGAIN), "by another one");
+        c = c.marked(own, Intent { tx: tx(1), ..mark });
+        let Change::Enter { replaced: Some(out), .. } = c.change(&op) else { panic!("an entry") };
+        assert_eq!((out.fid, out.orphan), (own, orphan), "{s}");
+    }
+}
+
+/// The set with the other name does its part in one change, once; without its successor the name goes as in a rename.
+#[test]
+fn a_name_leads_to_its_successor() {
+    let drops = |s: &str| Intent { drop: Some(place(DIR, s)), ..intent(None, None) };
+    let successor = |fid: Fid| Successor { fid, home: fid.set, kind: 0o100_000 };
+    let away = Intent { drop: Some(place(FAR.names(), "away")), ..intent(None, None) };
+    // what has the name, and what is to have it
+    let table = [
+        ("own", OWN, STUB, "Enter"),
+        ("stub3", STUB3, STUB, "Enter"),
+        ("own", OWN, AWAY, "Exchange"),
+        ("stub3", STUB3, AWAY, "Rename"),
+    ];
+    for (s, has, comes, word) in table {
+        let mut c = case().marked(has, drops(s)).marked(AWAY, away.clone());
+        c.tree.successors.insert(has, successor(comes));
+        assert!(matches!(c.change(&end(has, 1, false)), Change::EndFile { drop: None, .. }), "given up: {s}");
+        let change = format!("{:?}", c.change(&end(has, 1, true)));
+        assert!(change.starts_with(word), "{s}: {change}");
+        c.tree.names.insert((DIR, s), (comes, comes.set));
+        assert!(matches!(c.change(&end(has, 1, true)), Change::EndFile { drop: None, .. }), "done: {s}");
+    }
+    // What is to come has not been marked by it, or is lost.
+    let mut c = case().marked(OWN, drops("own"));
+    c.tree.successors.insert(OWN, successor(AWAY));
+    assert_eq!(c.decide(&end(OWN, 1, true)), Err(Errno::EAGAIN));
 }

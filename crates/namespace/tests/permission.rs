@@ -110,6 +110,9 @@ impl TreeState for Tree {
     fn leaving(&mut self, _: Fid) -> Result<Option<wire::op::Leaving>, Errno> {
         Ok(None)
     }
+    fn successor(&mut self, _: Fid) -> Result<Option<wire::op::Successor>, Errno> {
+        Ok(None)
+    }
     fn names_of_copy(&mut self, _: Fid) -> Result<Vec<wire::op::EntryName>, Errno> {
         Ok(Vec::new())
     }

@@ -204,15 +204,19 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 [Some((parent, name)), Some((to_parent, to_name))]
             }
             Op::MoveIn { to_parent, to_name, .. } => [Some((to_parent, to_name)), None],
-            Op::PrepareFile { drop: Some(drop), .. } => [Some((&drop.dir, &drop.name)), None],
+            Op::PrepareFile { drop: Some(drop), .. } | Op::PrepareExchange { drop, .. } => {
+                [Some((&drop.dir, &drop.name)), None]
+            }
             Op::DepartAll { names, .. } => [names.first().map(|place| (&place.dir, &place.name)), None],
             _ => [None, None],
         };
         let named =
             names.into_iter().flatten().filter_map(|(dir, name)| self.brick.entry(*dir, name).ok()?);
         let mut fids: Vec<Fid> = named.map(|e| e.fid).collect();
-        if let Op::Link { fid, .. } | Op::PrepareFile { fid: Some(fid), .. } | Op::PrepareLeave { fid, .. } =
-            op
+        if let Op::Link { fid, .. }
+        | Op::PrepareFile { fid: Some(fid), .. }
+        | Op::PrepareExchange { fid: Some(fid), .. }
+        | Op::PrepareLeave { fid, .. } = op
         {
             fids.push(*fid);
         }

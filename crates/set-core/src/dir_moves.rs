@@ -31,6 +31,9 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let (Some((from, drop)), Some((dir, name))) = (joint.comes_from(), decider(&joint.op)) else {
             return self.give_up(cx, *joint, Errno::EXDEV.into());
         };
+        if joint.is_exchange() {
+            return self.give_up(cx, *joint, Errno::EXDEV.into());
+        }
         if self.settings.level < if home == from { DIRECTORIES } else { PLACED } {
             return self.give_up(cx, *joint, Errno::EXDEV.into());
         }
@@ -42,7 +45,11 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         }
         let add = Some(EntryName { dir, name: name.clone() });
         joint.source = Some((fid, home));
-        self.ask_home(cx, joint, Need { home, fid: Some(fid), drop: Some(drop), add, copy: None });
+        self.ask_home(
+            cx,
+            joint,
+            Need { home, fid: Some(fid), drop: Some(drop), add, copy: None, exchange: None },
+        );
     }
 
     /// The lock is there, or not.

@@ -9,19 +9,21 @@ use crate::change::Ask;
 use crate::core::{Cx, SetCore};
 use crate::elsewhere::{Asking, Transaction, is_about};
 use crate::io::ReplyTo;
-use crate::joint_ends::{Part, Participant};
-use crate::moves::{DIR, Held};
+use crate::joint_ends::{Part, Participant, ends_of_exchange};
+use crate::moves::Held;
 use crate::waiters::{Address, AfterReply, ReplyShape, Waiter};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use bytes::Bytes;
 use ids::{Fid, OpId, SessionId, SetId};
-use namespace::{Decision, Entry, Need};
+use namespace::{Decision, Entry, InExchange, Need};
 use wire::op::{EntryName, rename_flags};
 use wire::{Attr, Body, Change, Errno, Fail, Name, Op};
 
 /// From this level of the pool on homes have two names change places: `cluster::LEVEL`.
 const ONE_HOME: u32 = 1;
+/// From this one on names of two sets do.
+const TWO_SETS: u32 = 4;
 
 /// A client's request that waits for the agreement of homes.
 #[derive(Debug)]
@@ -29,7 +31,7 @@ pub(crate) struct Joint<R> {
     id: OpId,
     by: SessionId,
     pub(crate) op: Op,
-    transaction: Transaction,
+    pub(crate) transaction: Transaction,
     /// That about the other entry of an exchange, which decides for the file that goes there.
     second: Option<Transaction>,
     /// The lock under which it goes on, if one of the two is a directory that needs it.
@@ -41,7 +43,7 @@ pub(crate) struct Joint<R> {
     /// The directory of another set that has agreed to give way, or is gone there.
     gives_way: Option<(SetId, Fid)>,
     /// What homes have agreed to, or what is gone there.
-    agreed: Vec<Need>,
+    pub(crate) agreed: Vec<Need>,
     pub(crate) incoming: Option<Attr>,
     /// What a rename is of and its home, if there is a stub or a directory where it comes from.
     pub(crate) source: Option<(Fid, SetId)>,
@@ -52,6 +54,11 @@ impl<R> Joint<R> {
     pub(crate) fn comes_from(&self) -> Option<(SetId, EntryName)> {
         let Op::MoveIn { from, parent, name, .. } = &self.op else { return None };
         Some((*from, EntryName { dir: *parent, name: name.clone() }))
+    }
+
+    /// Whether it exchanges names of two sets.
+    pub(crate) fn is_exchange(&self) -> bool {
+        exchanges_in(&self.op)
     }
 
     /// Whether that is asked of the set of a stub, and not of the file's home.
@@ -77,7 +84,12 @@ pub(crate) fn decider(op: &Op) -> Option<(Fid, &Name)> {
     }
 }
 
-/// The other entry of an exchange.
+/// Whether it exchanges a name of another set for one of this set.
+fn exchanges_in(op: &Op) -> bool {
+    matches!(op, Op::MoveIn { flags, .. } if flags & rename_flags::EXCHANGE != 0)
+}
+
+/// The other entry of an exchange within this set.
 fn exchanged(op: &Op) -> Option<(Fid, &Name)> {
     match op {
         Op::Rename { parent, name, flags, .. } if flags & rename_flags::EXCHANGE != 0 => {
@@ -97,7 +109,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         held: Option<Held>,
         to: Address<R>,
     ) {
-        if self.settings.level < ONE_HOME && self.have_one_home(&op) {
+        let level = self.settings.level;
+        if level < ONE_HOME && self.have_one_home(&op) || level < TWO_SETS && exchanges_in(&op) {
             held.into_iter().for_each(|held| self.unlock(cx, held.lock));
             return self.refuse_for_other(cx, to, Errno::EXDEV.into());
         }
@@ -206,14 +219,21 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
 
     pub(crate) fn ask_home(&mut self, cx: &mut Cx<'_, B, R>, joint: Box<Joint<R>>, need: Need) {
         let home = need.home;
-        // The set of a stub asks the file's home how it ends, which is marked already.
-        let decides =
-            joint.source.filter(|_| joint.is_about_a_stub(&need)).map_or(self.set, |(_, home)| home);
+        let decides = match need.exchange {
+            Some(InExchange::Target(set)) => set,
+            // The set of a stub asks the file's home how it ends, which is marked already.
+            _ => joint.source.filter(|_| joint.is_about_a_stub(&need)).map_or(self.set, |(_, home)| home),
+        };
         let (tx, coordinator, by) = (joint.transaction.tx, decides, joint.by);
-        let Need { fid, drop, add, copy, .. } = need.clone();
-        let prepare = match (fid, drop, copy) {
-            (Some(fid), Some(drop), Some(copy)) => Op::PrepareLeave { tx, coordinator, fid, copy, drop, by },
-            (fid, drop, _) => Op::PrepareFile { tx, coordinator, fid, drop, add, by },
+        let Need { fid, drop, add, copy, exchange, .. } = need.clone();
+        let prepare = match (fid, drop, copy, exchange) {
+            (Some(fid), Some(drop), Some(copy), _) => {
+                Op::PrepareLeave { tx, coordinator, fid, copy, drop, by }
+            }
+            (fid, Some(drop), _, Some(InExchange::Source(successor))) => {
+                Op::PrepareExchange { tx, coordinator, fid, drop, add, successor, by }
+            }
+            (fid, drop, ..) => Op::PrepareFile { tx, coordinator, fid, drop, add, by },
         };
         // Two files may have one home: each request has a name of its own.
         let name = cx.outside.next_id();
@@ -235,13 +255,15 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             (Ok(Body::Attr { attr }), _) => {
                 let fid = attr.fid;
                 let source = joint.source.is_some_and(|(source, _)| source == fid);
-                if need.fid.is_none() || need.drop.is_none() || source && need.add.is_some() {
+                let comes = need.fid.is_none() || need.drop.is_none() || source && need.add.is_some();
+                if comes {
                     joint.incoming = Some(attr);
-                } else {
+                }
+                if !comes || need.exchange.is_some() {
                     joint.agreed.push(need.clone());
                 }
                 let moved = joint.incoming.as_ref().filter(|attr| (attr.fid, attr.home) == (fid, need.home));
-                let part = if moved.is_some_and(Attr::is_dir) { Part::Moves } else { Part::Names };
+                let part = if moved.is_some_and(Attr::is_dir) { Part::Moves } else { part_of(need) };
                 self.bring_mark_to_disk(cx, joint, (need.home, fid), part);
             }
             (Ok(_), _) => self.give_up(cx, *joint, Errno::EIO.into()),
@@ -274,7 +296,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         }
     }
 
-    fn bring_mark_to_disk(
+    pub(crate) fn bring_mark_to_disk(
         &mut self,
         cx: &mut Cx<'_, B, R>,
         mut joint: Box<Joint<R>>,
@@ -285,94 +307,6 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         joint.parts.push(Participant { home, fid, tx, by, part });
         self.note_sync(&joint, true);
         self.ask(cx, Asking::AgreedOnDisk(joint), home, Op::Fsync { fid }, None);
-    }
-
-    /// Where a file comes from that lives neither there, nor perhaps here.
-    fn look_at_source(&mut self, cx: &mut Cx<'_, B, R>, joint: Box<Joint<R>>) {
-        let Some((from, EntryName { dir, name })) = joint.comes_from() else {
-            return self.give_up(cx, *joint, Errno::EXDEV.into());
-        };
-        self.ask(cx, Asking::SourceLooked(joint), from, Op::Lookup { parent: dir, name }, None);
-    }
-
-    /// The set where the file comes from has said where it lives: its home is asked first.
-    pub(crate) fn on_source_looked(
-        &mut self,
-        cx: &mut Cx<'_, B, R>,
-        mut joint: Box<Joint<R>>,
-        answer: Result<Body, Fail>,
-    ) {
-        let found = match answer {
-            Ok(Body::Elsewhere { fid, home, kind: DIR }) => {
-                return self.ask_for_directory(cx, joint, (fid, home));
-            }
-            Ok(Body::Elsewhere { fid, home, .. }) => (fid, home),
-            Ok(Body::Attr { attr }) if !attr.is_dir() => return self.give_up(cx, *joint, Fail::Busy),
-            Ok(Body::Attr { attr }) => return self.ask_for_directory(cx, joint, (attr.fid, attr.home)),
-            Ok(_) => return self.give_up(cx, *joint, Errno::EXDEV.into()),
-            Err(fail) => return self.give_up(cx, *joint, fail),
-        };
-        match joint.source {
-            None => {}
-            // The stub is still there. Its home has nothing of it, or it has agreed, and the stub's set does not know how.
-            Some(source) if source == found => {
-                let fail = if joint.incoming.is_some() { Errno::EXDEV } else { Errno::ENOENT };
-                return self.give_up(cx, *joint, fail.into());
-            }
-            Some(_) => return self.give_up(cx, *joint, Fail::Busy),
-        }
-        let Some((add_dir, add_name)) = decider(&joint.op) else {
-            return self.give_up(cx, *joint, Errno::EINVAL.into());
-        };
-        let add = Some(EntryName { dir: add_dir, name: add_name.clone() });
-        let drop = joint.comes_from().map(|(_, drop)| drop);
-        joint.source = Some(found);
-        let (fid, home) = found;
-        let need = Need { home, fid: Some(fid), drop, add, copy: None };
-        if home == self.set {
-            return self.ask_home(cx, joint, need);
-        }
-        let op = Op::CheckMark { fid, tx: joint.transaction.tx };
-        self.ask(cx, Asking::HomeKnows(joint, need), home, op, None);
-    }
-
-    /// The home of a file that a third set has a stub of has answered the question that it will get from there. An older server
-    /// does not know it: nothing is marked then, as nobody could ask how that ends.
-    pub(crate) fn on_home_knows(
-        &mut self,
-        cx: &mut Cx<'_, B, R>,
-        joint: Box<Joint<R>>,
-        need: Need,
-        answer: Result<Body, Fail>,
-    ) {
-        match answer {
-            Ok(_) => self.ask_home(cx, joint, need),
-            Err(Fail::Errno { errno }) if is_gone(errno) => self.ask_home(cx, joint, need),
-            Err(Fail::Errno { errno }) if errno == Errno::EINVAL.0 => {
-                self.give_up(cx, *joint, Errno::EXDEV.into());
-            }
-            Err(fail) => self.give_up(cx, *joint, fail),
-        }
-    }
-
-    /// The set of a stub has marked it, or not.
-    fn on_stub_agreed(
-        &mut self,
-        cx: &mut Cx<'_, B, R>,
-        mut joint: Box<Joint<R>>,
-        need: &Need,
-        answer: Result<Body, Fail>,
-    ) {
-        match (answer, need.fid) {
-            (Ok(Body::Elsewhere { fid, .. }), Some(wanted)) if fid == wanted => {
-                joint.agreed.push(need.clone());
-                self.bring_mark_to_disk(cx, joint, (need.home, fid), Part::Names);
-            }
-            (Ok(_), _) => self.give_up(cx, *joint, Errno::EIO.into()),
-            // An older server looks for a file of its own.
-            (Err(Fail::Errno { errno }), _) if is_gone(errno) => self.look_at_source(cx, joint),
-            (Err(fail), _) => self.give_up(cx, *joint, fail),
-        }
     }
 
     /// What a home has agreed to is on its disks, or not.
@@ -444,12 +378,15 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             {
                 parts.insert(0, *two);
             }
+            if exchanges_in(&op) {
+                parts = ends_of_exchange(&parts);
+            }
             // The copy of what goes for good hears of it when all entries lead to it.
             let parts = if let Change::Leave { .. } = change { Vec::new() } else { parts };
             self.joints.insert(transaction.tx, (sync, parts));
         } else {
             if let Err(errno) = &decision {
-                self.refusals.note(id, *errno);
+                self.note_refusal((id, &op), &Fail::from(*errno));
             }
             self.abort_joint(cx, &transaction, &parts);
         }
@@ -462,15 +399,28 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         joint.held.iter().for_each(|held| self.unlock(cx, held.lock));
         self.abort_joint(cx, &joint.transaction, &joint.parts);
         let fail = known.err().unwrap_or(fail);
-        self.refusals.note_fail(joint.id, &fail);
+        self.note_refusal((joint.id, &joint.op), &fail);
         self.refuse_for_other(cx, joint.to, fail);
+    }
+
+    /// A client that asks again is told. That a file cannot move is not told to one whose request would have had it move: its
+    /// request bears the same name, and is carried out where the file is.
+    fn note_refusal(&mut self, (id, op): (OpId, &Op), fail: &Fail) {
+        if !matches!(op, Op::Depart { .. }) {
+            self.refusals.note_fail(id, fail);
+        }
     }
 }
 
 /// What brings an operation's entries to disk; that of the transaction is in this directory.
 pub(crate) fn sync_of(op: &Op, dir: Fid) -> Op {
-    let beyond = exchanged(op).is_some_and(|(other, _)| other != dir);
+    let beyond = exchanged(op).is_some_and(|(other, _)| other != dir) || exchanges_in(op);
     if beyond || matches!(op, Op::DepartAll { .. }) { Op::SyncFs } else { Op::Fsync { fid: dir } }
+}
+
+/// What a home that has agreed to this does at the end.
+pub(crate) fn part_of(need: &Need) -> Part {
+    if matches!(need.exchange, Some(InExchange::Source(_))) { Part::Exchanges } else { Part::Names }
 }
 
 fn leads_to(entry: Option<Entry>, fid: Fid) -> bool {

@@ -21,6 +21,10 @@ pub(crate) enum Part {
     Moves,
     /// An empty directory of that set gives way.
     GivesWay,
+    /// An entry of that set leads to something else; told once more, the mark ends.
+    Exchanges,
+    /// That set brings everything to disk.
+    OnDisk,
 }
 
 /// What its home has marked for a transaction.
@@ -38,10 +42,28 @@ impl Participant {
     fn end(self, commit: bool) -> Op {
         let Participant { fid, tx, by, part, .. } = self;
         match part {
-            Part::Names | Part::Moves => Op::EndFile { fid, tx, commit, by },
+            Part::OnDisk => Op::SyncFs,
+            Part::Names | Part::Moves | Part::Exchanges => Op::EndFile { fid, tx, commit, by },
             Part::GivesWay => Op::EndTransaction { fid, tx: Some(tx), keep: !commit },
         }
     }
+}
+
+/// Who hears of the end of an exchange of names of two sets, the last one first. The set that has not decided comes first, and has
+/// what it did on disk before the homes hear of it: one of them goes by its entry. Where both files have one home the first of
+/// them that hears of it has their names change places, and hears once more.
+pub(crate) fn ends_of_exchange(agreed: &[Participant]) -> Vec<Participant> {
+    let source = agreed.iter().copied().filter(|part| part.part == Part::Exchanges);
+    let homes: Vec<Participant> =
+        agreed.iter().copied().filter(|part| part.part != Part::Exchanges).collect();
+    let again = match homes[..] {
+        [one, two] if one.home == two.home => Some(one),
+        _ => None,
+    };
+    let at_source = source.flat_map(|part| [part, part, Participant { part: Part::OnDisk, ..part }]);
+    let mut ends: Vec<Participant> = at_source.chain(homes).chain(again).collect();
+    ends.reverse();
+    ends
 }
 
 impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
@@ -79,9 +101,13 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         cx: &mut Cx<'_, B, R>,
         waiter: Box<Waiter<R>>,
         told: Participant,
-        parts: Vec<Participant>,
+        mut parts: Vec<Participant>,
         answer: Result<Body, Fail>,
     ) {
+        if answer.is_err() && matches!(told.part, Part::Exchanges | Part::OnDisk) {
+            // The homes ask, which wait for that set.
+            parts.clear();
+        }
         match answer {
             Ok(_) if told.part == Part::Moves => {
                 self.ask(cx, Asking::LeftOnDisk(told), told.home, Op::SyncFs, None)

@@ -2,6 +2,7 @@
 
 use crate::moves::DIR;
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
 use ids::{Fid, OpId, SetId};
@@ -81,7 +82,9 @@ impl Pending {
                 (*fid, Some((path.last().map(|a| (a.fid, a.home)), name.clone())))
             }
             Change::PrepareRmdir { fid } => (*fid, None),
-            Change::PrepareFile { fid, intent } | Change::PrepareLeave { fid, intent } => {
+            Change::PrepareFile { fid, intent }
+            | Change::PrepareExchange { fid, intent, .. }
+            | Change::PrepareLeave { fid, intent } => {
                 let marked = MarkedFile { intent: Some(intent.clone()), since: now, asking: false };
                 self.files.insert(*fid, marked);
                 return;
@@ -106,9 +109,9 @@ impl Pending {
                 if let Some(tx) = intent.map(|intent| intent.tx) {
                     self.note_moved(now, *fid, tx);
                 }
-                return;
+                return self.note_succeeded(change);
             }
-            _ => return,
+            _ => return self.note_succeeded(change),
         };
         let marked = Marked { holder: Some(op), since: now, asking: false, entry };
         self.dirs.insert(fid, marked);
@@ -118,6 +121,27 @@ impl Pending {
     fn note_moved(&mut self, now: Duration, fid: Fid, tx: OpId) {
         self.forget_file(fid);
         self.dirs.insert(fid, Marked { holder: Some(tx), since: now, asking: false, entry: None });
+    }
+
+    /// A name leads to something else now: the file that a mark has lose it has lost it, and nobody has to wait for that.
+    fn note_succeeded(&mut self, change: &Change) {
+        let lost = match change {
+            Change::Enter { parent, name, replaced: Some(out), .. } => vec![(out.fid, *parent, name)],
+            Change::Rename { to_parent, to_name, replaced: Some(out), .. } => {
+                vec![(out.fid, *to_parent, to_name)]
+            }
+            Change::Exchange { parent, name, fid, to_parent, to_name, to_fid, .. } => {
+                vec![(*fid, *parent, name), (*to_fid, *to_parent, to_name)]
+            }
+            _ => return,
+        };
+        for (fid, dir, name) in lost {
+            if let Some(intent) = self.files.get_mut(&fid).and_then(|marked| marked.intent.as_mut())
+                && intent.drop.as_ref().is_some_and(|drop| (drop.dir, &drop.name) == (dir, name))
+            {
+                intent.drop = None;
+            }
+        }
     }
 
     /// Names of a file lead to its copy now. That ends the mark with which the file left its home. A stub's mark is of another
@@ -270,6 +294,32 @@ mod tests {
         pending.note(NOW, tx, &Change::Leave { fid: file, tx, to: SetId(2), copy: fid(34), names });
         pending.note(NOW, op(48), &redirect("n3"));
         assert_eq!(pending.marked_files(), 0);
+    }
+
+    /// It keeps its mark, for its other names; its directory is told of again.
+    #[test]
+    fn a_name_that_leads_elsewhere_is_waited_for_no_more() {
+        let fid = |n| Fid { set: SetId(1), epoch: Epoch(1), lsn: Lsn(n) };
+        let (file, dir) = (fid(14), fid(2));
+        let name = Name::new(b"n0").unwrap_or_else(|_| unreachable!("a name"));
+        let drop = Some(EntryName { dir, name: name.clone() });
+        let intent = Intent { tx: op(19), coordinator: SetId(2), drop, add: None };
+        let enter = |out| Change::Enter {
+            parent: dir,
+            name: name.clone(),
+            fid: fid(15),
+            home: SetId(2),
+            kind: 0o100_000,
+            replaced: Some(wire::change::Replaced { fid: out, dir: false, orphan: false }),
+            time: ids::Time { sec: 1, nsec: 0 },
+        };
+        let mut pending = Pending::default();
+        pending.note(NOW, op(20), &Change::PrepareFile { fid: file, intent });
+        pending.note(NOW, op(21), &enter(fid(16)));
+        assert!(pending.holds_names(dir), "something else gave way");
+        pending.note(NOW, op(22), &enter(file));
+        assert!(!pending.holds_names(dir));
+        assert_eq!(pending.ask_about_files(NOW, Duration::ZERO), [file]);
     }
 
     #[test]

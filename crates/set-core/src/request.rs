@@ -172,7 +172,10 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             {
                 return None;
             }
-            Op::PrepareRmdir { by, .. } | Op::PrepareFile { by, .. } | Op::EndFile { by, .. } => {
+            Op::PrepareRmdir { by, .. }
+            | Op::PrepareFile { by, .. }
+            | Op::PrepareExchange { by, .. }
+            | Op::EndFile { by, .. } => {
                 // Whoever is alone here would be granted more and more meanwhile.
                 self.grants.arrive(now, *by);
                 *by

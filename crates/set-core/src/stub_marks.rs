@@ -13,6 +13,7 @@ use crate::request::AdmittedRequest;
 use crate::waiters::Address;
 use bytes::Bytes;
 use ids::{Fid, OpId, SessionId};
+use wire::op::Intent;
 use wire::{Body, Errno, Fail, Name, Op};
 
 /// A mark that waits for the home's word.
@@ -32,12 +33,13 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         cx: &mut Cx<'_, B, R>,
         request: AdmittedRequest<R>,
     ) -> Option<AdmittedRequest<R>> {
-        let Op::PrepareFile { tx, coordinator, fid: Some(fid), drop: Some(drop), add: None, .. } =
-            &request.op
-        else {
-            return Some(request);
+        let (tx, home, fid, drop) = match &request.op {
+            Op::PrepareFile { tx, coordinator, fid: Some(fid), drop: Some(drop), add: None, .. }
+            | Op::PrepareExchange { tx, coordinator, fid: Some(fid), drop, add: None, .. } => {
+                (*tx, *coordinator, *fid, drop)
+            }
+            _ => return Some(request),
         };
-        let (tx, home, fid) = (*tx, *coordinator, *fid);
         if home == self.set || drop.dir.is_names() || self.brick.attr(drop.dir).is_err() {
             return Some(request);
         }
@@ -82,12 +84,18 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     }
 
     /// Whether the name is a stub's, or a copy's, that is marked to lose it: whether a later transaction has made it is not known.
+    /// Or it is to lead to that object when the transaction has committed that has marked what it leads to now.
     pub(crate) fn is_to_go(&mut self, parent: Fid, name: &Name, fid: Fid) -> bool {
-        let is_stub = |e: namespace::Entry| e.fid == fid && e.home != self.set;
-        if !self.brick.lookup(parent, name).is_ok_and(|e| e.is_some_and(is_stub)) {
+        let Ok(Some(entry)) = self.brick.lookup(parent, name) else { return false };
+        let drops = |intent: Intent| intent.drop.is_some_and(|drop| drop.dir == parent && drop.name == *name);
+        if entry.fid == fid && entry.home == self.set {
             return false;
         }
-        let intent = self.brick.intent(fid).ok().flatten();
-        intent.and_then(|i| i.drop).is_some_and(|drop| drop.dir == parent && drop.name == *name)
+        if entry.fid != fid
+            && self.brick.successor(entry.fid).ok().flatten().is_none_or(|next| next.fid != fid)
+        {
+            return false;
+        }
+        self.brick.intent(entry.fid).ok().flatten().is_some_and(drops)
     }
 }

@@ -74,9 +74,11 @@ impl ReplyShape {
         match op {
             Op::Create { open: true, node: Node::File, .. } => ReplyShape::AttrAndOpen(session),
             Op::Create { .. } | Op::Link { .. } | Op::SetAttr { .. } | Op::Extend { .. } => ReplyShape::Attr,
-            Op::PrepareMkdir { .. } | Op::PrepareFile { .. } | Op::PrepareLeave { .. } | Op::Arrive => {
-                ReplyShape::Attr
-            }
+            Op::PrepareMkdir { .. }
+            | Op::PrepareFile { .. }
+            | Op::PrepareExchange { .. }
+            | Op::PrepareLeave { .. }
+            | Op::Arrive => ReplyShape::Attr,
             Op::Write { .. } => ReplyShape::Written(u32::try_from(payload.len()).unwrap_or(0)),
             Op::CopyRange { len, .. } => ReplyShape::Offset(*len),
             _ => ReplyShape::Done,

@@ -5,6 +5,7 @@ mod between_sets;
 mod common;
 mod departures;
 mod directories_between_sets;
+mod exchanges_between_sets;
 mod files_between_sets;
 mod joining;
 mod paths;

@@ -460,6 +460,20 @@ fn a_file_that_cannot_go_grows_where_it_is() {
     assert!(written[0].starts_with("reply 502: written"), "{written:?}");
 }
 
+/// The question whether it may go is given up, and refused later.
+#[test]
+fn a_file_that_could_not_go_is_no_error_of_what_would_have_it_grow() {
+    let (mut rig, fid) = making();
+    let depart = leaving(&mut rig, fid);
+    assert_eq!(ask_with(&mut rig, 9, 502, depart, 0), ["ask 5: preparefile of 2 as 2"]);
+    let waits = answer(&mut rig, 4, Err(Fail::BelowQuorum));
+    assert!(waits[0].starts_with("reply 502: busy"), "{waits:?}");
+    answer(&mut rig, 5, empty());
+    done(&mut rig, 6);
+    let written = ask_with(&mut rig, 9, 502, write(fid), 2000);
+    assert!(written[0].starts_with("reply 502: written"), "{written:?}");
+}
+
 #[test]
 fn a_request_that_waits_for_a_move_is_refused_when_another_brick_leads() {
     let (mut rig, fid) = making();

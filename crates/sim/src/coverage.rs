@@ -33,6 +33,7 @@ impl Coverage {
                 self.count("file asked to come home");
             }
             Op::PrepareFile { .. } => self.count("transaction about a file prepared"),
+            Op::PrepareExchange { .. } => self.count("exchange between sets prepared"),
             // Nobody has told the stub's set: it has asked the home.
             Op::EndFile { fid, commit, by: SessionId(0), .. } if fid.set != call.set => {
                 self.count(if *commit {
@@ -65,6 +66,9 @@ impl Coverage {
         self.count(match &message.body {
             PeerBody::Replicate { change: Change::Exchange { parent, .. }, .. } if parent.is_names() => {
                 "names changed places at their home"
+            }
+            PeerBody::Replicate { change: Change::PrepareExchange { .. }, .. } => {
+                "entry marked for an exchange"
             }
             PeerBody::Replicate { change: Change::MoveOut { .. }, .. } => "directory left its set's entries",
             PeerBody::Replicate { change: Change::MoveOn { .. }, .. } => {

@@ -27,7 +27,7 @@ steps! {
     // Of directories on other sets, and of those that move.
     PrepareMkdir PrepareRmdir EndTransaction Relocate CheckEntry LockTree UnlockTree Lineage
     // Of names, links and stubs elsewhere.
-    PrepareFile EndFile CheckMark
+    PrepareFile PrepareExchange EndFile CheckMark
     // Of files that move.
     Arrive Land Depart DepartAll Retarget PrepareLeave Redirect PathOf
     // Of files that become striped, and are cut.

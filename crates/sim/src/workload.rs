@@ -20,8 +20,10 @@ type Named = (Fid, SetId, Name);
 const REMEMBERED: usize = 8;
 /// Parts of a thousand of renames that are of a name which led to a file of another set.
 const STUBS: usize = 300;
-/// Likewise of exchanges, those of two such names of one set.
+/// Likewise of exchanges, those of two such names of one set, or of names in directories of two sets.
 const EXCHANGED: usize = 700;
+/// Those of these that are of two sets.
+const OF_TWO_SETS: usize = 600;
 /// How often a directory that moves to another set takes the place of one, in thousandths.
 const GIVES_WAY: usize = 250;
 /// Likewise of all calls, in worlds for that: renames of a directory to a directory of another set.
@@ -45,6 +47,8 @@ pub(crate) struct Workload {
     open: Vec<Object>,
     /// Names of files in directories of other sets than the file's: the directory, its set, the name.
     stubs: Vec<Named>,
+    /// Names of files in directories of the file's set.
+    own_names: Vec<Named>,
     /// Names of directories.
     dir_names: Vec<Named>,
     /// The byte that its next write is full of.
@@ -68,6 +72,7 @@ impl Workload {
             links: Vec::new(),
             open: Vec::new(),
             stubs: Vec::new(),
+            own_names: Vec::new(),
             dir_names: Vec::new(),
             byte: u8::try_from(rng.below(200)).unwrap_or(0),
             large: if rng.chance(100) { 300_000 } else { 9000 },
@@ -113,6 +118,14 @@ impl Workload {
         let last = self.stubs.last()?;
         let other = self.stubs.iter().rev().find(|stub| stub.1 == last.1 && *stub != last)?;
         Some((other.clone(), last.clone()))
+    }
+
+    /// Names of files in directories of two sets.
+    fn of_two_sets(&self, rng: &mut Prng) -> Option<(Named, Named)> {
+        let all: Vec<&Named> = self.stubs.iter().chain(&self.own_names).collect();
+        let one = *rng.pick(&all)?;
+        let others: Vec<&Named> = all.into_iter().filter(|name| name.1 != one.1).collect();
+        Some((one.clone(), (*rng.pick(&others)?).clone()))
     }
 
     fn remember_name(list: &mut Vec<Named>, dir: Fid, home: SetId, name: &Name) {
@@ -192,11 +205,9 @@ impl Workload {
                     1 => rename_flags::EXCHANGE,
                     _ => 0,
                 };
-                if flags == rename_flags::EXCHANGE
-                    && rng.chance(EXCHANGED)
-                    && let Some(two) = self.two_stubs()
-                {
-                    (from, to) = two;
+                if flags == rename_flags::EXCHANGE && rng.chance(EXCHANGED) {
+                    let two = if rng.chance(OF_TWO_SETS) { self.of_two_sets(rng) } else { self.two_stubs() };
+                    (from, to) = two.unwrap_or((from, to));
                 }
                 let ((parent, home, name), (to_parent, to_home, to_name)) = (from, to);
                 if to_home != home {
@@ -350,10 +361,10 @@ impl World {
                 Workload::remember_name(&mut work.stubs, *dir, record.set, name);
             }
             (op, Body::Attr { attr }) => {
-                if let Op::Create { parent, name, .. } | Op::Lookup { parent, name } = op
-                    && attr.mode & KIND == DIRECTORY
-                {
-                    Workload::remember_name(&mut work.dir_names, *parent, record.set, name);
+                if let Op::Create { parent, name, .. } | Op::Lookup { parent, name } = op {
+                    let is_dir = attr.mode & KIND == DIRECTORY;
+                    let list = if is_dir { &mut work.dir_names } else { &mut work.own_names };
+                    Workload::remember_name(list, *parent, record.set, name);
                 }
                 if matches!(op, Op::Create { open: true, .. } | Op::Open { .. }) {
                     work.opened(attr.fid, attr.home);

@@ -6,7 +6,7 @@
 
 use crate::codec::Blob;
 use crate::name::Name;
-use crate::op::{Ancestor, EntryName, Intent, Node};
+use crate::op::{Ancestor, EntryName, Intent, Node, Successor};
 use crate::{wire_enum, wire_struct};
 use ids::{Fid, OpId, SetId, Time};
 use std::collections::BTreeSet;
@@ -106,6 +106,8 @@ wire_enum! {
         32 MoveOut { parent: Fid, name: Name, fid: Fid, tx: OpId, to: SetId, to_dir: Fid, to_name: Name, time: Time },
         /// Likewise, of a directory whose entry was another set's: its entry is one of set `to` from now on.
         33 MoveOn { fid: Fid, tx: OpId, to: SetId, to_dir: Fid, to_name: Name, time: Time },
+        /// As [`Change::PrepareFile`], of a file or a stub whose entry here leads to `successor` when the transaction has committed.
+        34 PrepareExchange { fid: Fid, intent: Intent, successor: Successor },
     }
 }
 
@@ -164,6 +166,7 @@ impl Change {
             | Change::Relocate { fid, .. }
             | Change::Touch { fid } => vec![*fid],
             Change::PrepareFile { fid, .. }
+            | Change::PrepareExchange { fid, .. }
             | Change::PrepareLeave { fid, .. }
             | Change::Leave { fid, .. } => vec![*fid],
             Change::EndFile { fid, drop, add, .. } => {

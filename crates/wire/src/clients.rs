@@ -21,6 +21,7 @@ impl Op {
                 | Op::Lineage { .. }
                 | Op::PathOf { .. }
                 | Op::PrepareFile { .. }
+                | Op::PrepareExchange { .. }
                 | Op::EndFile { .. }
                 | Op::Arrive
                 | Op::Land { .. }
@@ -103,6 +104,7 @@ impl Op {
             | Op::Lineage { .. }
             | Op::PathOf { .. }
             | Op::PrepareFile { .. }
+            | Op::PrepareExchange { .. }
             | Op::EndFile { .. }
             | Op::Arrive
             | Op::Land { .. }

@@ -44,7 +44,7 @@ impl Op {
             Op::CheckEntry { .. } | Op::CheckMark { .. } => 29,
             Op::LockTree { .. } | Op::UnlockTree { .. } => 30,
             Op::Lineage { .. } | Op::PathOf { .. } => 31,
-            Op::PrepareFile { .. } | Op::PrepareLeave { .. } => 32,
+            Op::PrepareFile { .. } | Op::PrepareExchange { .. } | Op::PrepareLeave { .. } => 32,
             Op::EndFile { .. } => 33,
             Op::MoveIn { .. } => 34,
             Op::LinkIn { .. } => 35,

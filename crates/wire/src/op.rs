@@ -110,6 +110,17 @@ wire_struct! {
     }
 }
 
+wire_struct! {
+    /// What a name leads to when an exchange between two sets has come about (docs/design/0019).
+    pub struct Successor {
+        pub fid: Fid,
+        /// The set that answers for it.
+        pub home: SetId,
+        /// Type bits of `st_mode`.
+        pub kind: u32,
+    }
+}
+
 impl Intent {
     /// Whether it is kept beside a stub.
     pub fn is_of_stub(&self) -> bool {
@@ -314,6 +325,10 @@ wire_enum! {
         // Between the primaries of two sets.
         /// Which entries lead to this directory, from its own upwards, up to the first that is another set's?
         62 PathOf { fid: Fid },
+        /// As `PrepareFile`, of the set that has the entry `drop` and does not decide the exchange: it leads to `successor` when the
+        /// transaction has committed. Without `fid` the file is one of the set itself, and `add` its new name; otherwise `fid` is
+        /// what a stub of the set stands for, and `coordinator` its home.
+        63 PrepareExchange { tx: OpId, coordinator: SetId, fid: Option<Fid>, drop: EntryName, add: Option<EntryName>, successor: Successor, by: SessionId },
 
         // Of clients, about striped files (docs/design/0029). `fid`: a piece; of what lies before the layout's base the file itself.
         // `ESTALE`: the layout is another one by now.

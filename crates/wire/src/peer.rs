@@ -103,6 +103,9 @@ wire_enum! {
     }
 }
 
+/// Among the attributes of an [`Object`] that is a symbolic link without a name: where it leads.
+pub const TARGET: &str = "trusted.mortar.target";
+
 wire_struct! {
     /// An object as a brick has it, but for entries and data.
     pub struct Object {

@@ -9,7 +9,7 @@ use crate::object::{OpenObject, S_IFDIR, S_IFMT, Stat, open_at};
 use crate::scan::Seen;
 use crate::stubs::is_folder_of_names;
 use disk_format::Tag;
-use disk_format::tag::{INTENT, ORPHAN, PENDING, Version};
+use disk_format::tag::{INTENT, Meant, ORPHAN, PENDING, Version};
 use file_system::Renaming;
 use ids::{Fid, SetId};
 use std::collections::HashMap;
@@ -396,8 +396,10 @@ impl Tree {
 /// name in a directory of this set (docs/design/0019).
 fn unknown_mark(open: &OpenObject, tag: &Tag, set: Option<SetId>) -> Result<Option<&'static str>, Errno> {
     let is_stub = set.is_some_and(|set| set != tag.home);
-    Ok(match open.intent() {
-        Ok(Some((intent, None))) if is_stub && !(intent.is_of_stub() && intent.coordinator == tag.home) => {
+    Ok(match open.meant() {
+        Ok(Some(Meant { intent, ended: None, .. }))
+            if is_stub && !(intent.is_of_stub() && intent.coordinator == tag.home) =>
+        {
             Some(
                 "it stands for a file of another set, and what is kept of its transaction is none of a stub's",
             )

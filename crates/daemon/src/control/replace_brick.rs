@@ -6,8 +6,9 @@
 use super::Control;
 use super::answers::refused;
 use super::copies::brick_of;
+use super::grow::TRIES;
 use super::volumes::volume;
-use admin::{AdminError, BrickReplaced, VolumeReplaceBrick};
+use admin::{AdminError, BrickReplaced, ErrorCode, VolumeReplaceBrick};
 use cluster::{Command, NewBrick};
 
 impl Control {
@@ -15,8 +16,20 @@ impl Control {
         &self,
         request: VolumeReplaceBrick,
     ) -> Result<BrickReplaced, AdminError> {
-        let VolumeReplaceBrick { name, old, new, force } = request;
         let _one = self.changing.lock().await;
+        // A brick may leave the view meanwhile, or come back: often the one that is to be replaced.
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            match self.try_to_replace(request.clone()).await {
+                Err(e) if e.code == ErrorCode::Stale && tries < TRIES => {}
+                done => return done,
+            }
+        }
+    }
+
+    async fn try_to_replace(&self, request: VolumeReplaceBrick) -> Result<BrickReplaced, AdminError> {
+        let VolumeReplaceBrick { name, old, new, force } = request;
         let state = self.linearizable().await?;
         let volume = volume(&state, &name)?;
         let (set, brick) = brick_of(&state, volume, &old)?;

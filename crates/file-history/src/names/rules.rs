@@ -427,7 +427,10 @@ impl Names {
             self.set(&mut next, *from, if *exchange { target } else { None });
             if let Some(moved) = source.filter(|_| self.objects[from.dir].set != self.objects[to.dir].set) {
                 self.link_afar(&mut next, to.dir, moved);
-                self.leave(&mut next, *from, moved, *to);
+                if let Some(back) = target.filter(|_| *exchange) {
+                    self.link_afar(&mut next, from.dir, back);
+                }
+                self.leave(&mut next, *from, (moved, target.filter(|_| *exchange)), *to);
             }
             if let Some(replaced) = target.filter(|_| !exchange) {
                 let leaving = self.leaves(replaced);
@@ -443,9 +446,9 @@ impl Names {
 
     /// A file goes to a directory of another set: the entry there decides, and need not be on disk yet, also when it is
     /// answered because it could not be synced.
-    fn leave(&self, s: &mut State, from: Key, moved: Obj, to: Key) {
+    fn leave(&self, s: &mut State, from: Key, (obj, leaves): (Obj, Option<Obj>), to: Key) {
         if self.is_tracked(to.dir) {
-            s.left.insert(from, Departure { obj: moved, to, whole: true });
+            s.left.insert(from, Departure { obj, to, leaves, whole: true });
         }
     }
 

@@ -139,6 +139,7 @@ impl DirtySet {
             | Change::DropOrphan { fid }
             | Change::PrepareRmdir { fid }
             | Change::PrepareFile { fid, .. }
+            | Change::PrepareExchange { fid, .. }
             | Change::PrepareLeave { fid, .. }
             | Change::Leave { fid, .. }
             | Change::EndTransaction { fid, .. }

@@ -71,6 +71,8 @@ pub(crate) struct Memory {
     pub(crate) beside: BTreeMap<(Fid, &'static str), Vec<u8>>,
     /// Files whose names wait for the end of a transaction.
     pub(crate) marked: BTreeMap<Fid, Intent>,
+    /// What the names of those are to lead to that are exchanged with another set.
+    pub(crate) successors: BTreeMap<Fid, wire::op::Successor>,
     /// Those of them that are to leave.
     pub(crate) leaving: BTreeSet<Fid>,
     /// Those that have left, and where they went.
@@ -149,6 +151,9 @@ impl TreeState for Memory {
         let moves =
             |i: &&Intent| !self.came_home.contains(&fid) && (!self.hangs.contains_key(&fid) || far(i));
         Ok(self.marked.get(&fid).filter(moves).cloned())
+    }
+    fn successor(&mut self, fid: Fid) -> Result<Option<wire::op::Successor>, Errno> {
+        Ok(self.successors.get(&fid).filter(|_| self.marked.contains_key(&fid)).cloned())
     }
     fn names_of_copy(&mut self, fid: Fid) -> Result<Vec<wire::op::EntryName>, Errno> {
         if let Some(leaving) = self.left.get(&fid) {
@@ -418,7 +423,8 @@ impl LocalBrick for Memory {
                     self.names.extend([(a, two), (b, one)]);
                 }
             }
-            Change::Enter { parent, name, fid, home, kind, .. } => {
+            Change::Enter { parent, name, fid, home, kind, replaced, .. } => {
+                self.orphans.extend(replaced.iter().filter(|out| out.orphan).map(|out| out.fid));
                 self.names.insert((*parent, name.clone()), (*fid, *home));
                 if *home == SET {
                     self.hangs.remove(fid);
@@ -479,6 +485,10 @@ impl LocalBrick for Memory {
                 self.left.remove(fid);
             }
             Change::PrepareFile { fid, intent } => _ = self.marked.insert(*fid, intent.clone()),
+            Change::PrepareExchange { fid, intent, successor } => {
+                self.marked.insert(*fid, intent.clone());
+                self.successors.insert(*fid, successor.clone());
+            }
             Change::EndFile { fid, drop, add, .. } => {
                 self.marked.remove(fid);
                 for gone in drop.iter() {

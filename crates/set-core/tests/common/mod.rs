@@ -153,7 +153,7 @@ impl Rig {
             rebalance: RebalanceSettings::default(),
             large: None,
             stripes: None,
-            level: 3,
+            level: 4,
         }
     }
 

@@ -1,6 +1,7 @@
 //! Files that live on another set than their directory (docs/design/0016): renamed, linked, replaced and removed as on one set,
 //! by several mounts, while they are open, and while servers are killed.
 
+mod exchanges;
 mod killed;
 mod names;
 mod open;
