@@ -15,6 +15,7 @@ impl Op {
                 | Op::Relocate { .. }
                 | Op::CheckEntry { .. }
                 | Op::CheckMark { .. }
+                | Op::CheckRight { .. }
                 | Op::EndTransaction { .. }
                 | Op::LockTree { .. }
                 | Op::UnlockTree { .. }
@@ -97,6 +98,7 @@ impl Op {
             | Op::Relocate { .. }
             | Op::CheckEntry { .. }
             | Op::CheckMark { .. }
+            | Op::CheckRight { .. }
             | Op::EndTransaction { .. }
             | Op::LockTree { .. }
             | Op::UnlockTree { .. }

@@ -5,6 +5,7 @@ pub use crate::counted::COUNTED;
 
 use crate::codec::{Blob, DecodeError, Wire};
 use crate::name::Name;
+use crate::rights::{Person, Right, Within};
 use crate::stripes::Layout;
 use crate::{wire_enum, wire_struct};
 use ids::{Epoch, Fid, OpId, SessionId, SetId, Time};
@@ -314,6 +315,9 @@ wire_enum! {
         // Between the primaries of two sets.
         /// Which entries lead to this directory, from its own upwards, up to the first that is another set's?
         62 PathOf { fid: Fid },
+        /// Has a client the right to this set's part of a rename or of a link? As that user, if one is named; and does it lie
+        /// beneath that directory, as the session knows it?
+        64 CheckRight { right: Right, user: Option<Person>, within: Option<Within> },
 
         // Of clients, about striped files (docs/design/0029). `fid`: a piece; of what lies before the layout's base the file itself.
         // `ESTALE`: the layout is another one by now.
@@ -416,6 +420,7 @@ impl Op {
                 | Op::SyncFs
                 | Op::CheckEntry { .. }
                 | Op::CheckMark { .. }
+                | Op::CheckRight { .. }
                 | Op::LockTree { .. }
                 | Op::UnlockTree { .. }
                 | Op::Lineage { .. }
