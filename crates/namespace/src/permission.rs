@@ -2,7 +2,8 @@
 //! operation.
 //!
 //! Always true: who may not do something is refused whatever his client has checked, and what cannot be known here counts as
-//! not allowed. Not checked: the directories above the one that an operation names, as in NFS.
+//! not allowed. Not checked: the directories above the one that an operation names, as in NFS. Of an operation of two sets only
+//! this one's part is checked here; the other set is asked for its own ([`crate::rights`]).
 
 use crate::tree_state::{Entry, TreeState};
 use ids::{Fid, SetId};
@@ -40,7 +41,8 @@ pub fn take_as(user: &User, op: &mut Op) {
 /// Checks that the user may do what [`take_as`] has made his own, and takes away the part that he gets without if he may not.
 ///
 /// # Errors
-/// `EACCES` and `EPERM` as Linux gives them, `EXDEV` for what another set would have to check; errors of the state.
+/// `EACCES` and `EPERM` as Linux gives them, `EXDEV` for what another set would have to check and is not asked for; errors of the
+/// state.
 pub fn check(user: &User, op: &mut Op, set: SetId, state: &mut dyn TreeState) -> Result<(), Errno> {
     let mut check = Check { user, set, state };
     match op {
@@ -77,8 +79,13 @@ pub fn check(user: &User, op: &mut Op, set: SetId, state: &mut dyn TreeState) ->
             let exchange = *flags & rename_flags::EXCHANGE != 0;
             check.rename((*parent, name), (*to_parent, to_name), exchange)
         }
-        Op::Link { fid, parent, .. } => check.link(*fid, *parent),
-        Op::MoveIn { .. } | Op::LinkIn { .. } => Err(Errno::EXDEV),
+        Op::Link { fid, parent, .. } => {
+            check.gets_name(*parent)?;
+            check.link(*fid)
+        }
+        Op::MoveIn { flags, .. } if *flags & rename_flags::EXCHANGE != 0 => Err(Errno::EXDEV),
+        Op::MoveIn { to_parent, to_name, .. } => check.enter(*to_parent, to_name),
+        Op::LinkIn { parent, .. } => check.gets_name(*parent),
         Op::GetXattr { fid, name } => check.get_xattr(*fid, name),
         Op::SetXattr { fid, name, .. } | Op::RemoveXattr { fid, name } => check.set_xattr(*fid, name),
         // A piece's set does not know what the file's users may do.
@@ -88,10 +95,10 @@ pub fn check(user: &User, op: &mut Op, set: SetId, state: &mut dyn TreeState) ->
     }
 }
 
-struct Check<'a> {
-    user: &'a User,
-    set: SetId,
-    state: &'a mut dyn TreeState,
+pub(crate) struct Check<'a> {
+    pub(crate) user: &'a User,
+    pub(crate) set: SetId,
+    pub(crate) state: &'a mut dyn TreeState,
 }
 
 fn allowed(is: bool, otherwise: Errno) -> Result<(), Errno> {
@@ -112,7 +119,7 @@ impl Check<'_> {
     }
 
     /// A directory in which the user may do all of `want`.
-    fn dir(&mut self, dir: Fid, want: u32) -> Result<Attr, Errno> {
+    pub(crate) fn dir(&mut self, dir: Fid, want: u32) -> Result<Attr, Errno> {
         let attr = self.state.attr(dir)?;
         allowed(attr.is_dir(), Errno::ENOTDIR)?;
         allowed(self.may(&attr, want)?, Errno::EACCES)?;
@@ -184,7 +191,7 @@ impl Check<'_> {
     }
 
     /// Whether an entry of the directory may go.
-    fn may_take(&mut self, dir: &Attr, entry: Entry) -> Result<(), Errno> {
+    pub(crate) fn may_take(&mut self, dir: &Attr, entry: Entry) -> Result<(), Errno> {
         allowed(self.may(dir, WRITE)?, Errno::EACCES)?;
         let owns = dir.mode & S_ISVTX == 0
             || self.user.owns(dir)
@@ -220,9 +227,22 @@ impl Check<'_> {
         self.dir(entry.fid, WRITE).map(drop)
     }
 
+    /// A name of a directory of this set is about to lead to something of another set's, in place of what it leads to.
+    fn enter(&mut self, to: Fid, name: &Name) -> Result<(), Errno> {
+        let dir = self.dir(to, EXECUTE)?;
+        match self.state.entry(to, name)? {
+            Some(target) => self.may_take(&dir, target),
+            None => allowed(self.may(&dir, WRITE)?, Errno::EACCES),
+        }
+    }
+
+    /// A directory gets a name that leads to a file.
+    fn gets_name(&mut self, dir: Fid) -> Result<(), Errno> {
+        self.dir(dir, WRITE | EXECUTE).map(drop)
+    }
+
     /// As Linux with `fs.protected_hardlinks`: somebody else's file only if it can be read and written, and runs as nobody else.
-    fn link(&mut self, fid: Fid, parent: Fid) -> Result<(), Errno> {
-        self.dir(parent, WRITE | EXECUTE)?;
+    pub(crate) fn link(&mut self, fid: Fid) -> Result<(), Errno> {
         let attr = self.state.attr(fid)?;
         let is_plain = attr.mode & 0o170_000 == 0o100_000
             && attr.mode & S_ISUID == 0
