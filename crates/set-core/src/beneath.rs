@@ -170,10 +170,22 @@ impl Beneath {
     }
 }
 
+/// The directory beneath which all has to lie that a request names, and the session whose it is. Another set asks for a client of
+/// its own.
+fn within<R>(request: &Request<R>) -> Option<(Fid, SessionId)> {
+    match (&request.call.op, request.beneath) {
+        (_, Some(root)) => Some((root, request.session)),
+        (Op::CheckRight { within: Some(within), .. }, None) => Some((within.root, within.session)),
+        _ => None,
+    }
+}
+
 /// A request that waits until it is known what lies above a directory.
 #[derive(Debug)]
 pub(crate) struct AboveAsked<R> {
     request: Request<R>,
+    /// Whose it is.
+    session: SessionId,
     /// What will be known: the key's directory, the one that is looked at, and the set that was asked first.
     key: (Fid, Fid, SetId),
     since: Duration,
@@ -205,16 +217,20 @@ impl<R> AboveAsked<R> {
 impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// The request, if all that it names may be asked for with its key. Else it is refused, or waits for another set's answer.
     pub(crate) fn look_beneath(&mut self, cx: &mut Cx<'_, B, R>, request: Request<R>) -> Option<Request<R>> {
-        let Some(root) = request.beneath.filter(|_| self.is_primary()) else { return Some(request) };
-        self.beneath.keep_names(request.session);
-        match self.place_of_request(cx.at.now, root, &request) {
+        let Some((root, session)) = within(&request).filter(|_| self.is_primary()) else {
+            return Some(request);
+        };
+        if request.beneath.is_some() {
+            self.beneath.keep_names(session);
+        }
+        match self.place_of_request(cx.at.now, (root, session), &request) {
             Ok(Side::Inside) => Some(request),
             Ok(Side::Outside) => self.refuse_beneath(cx, request, Errno::ESTALE),
             Err(errno) => self.refuse_beneath(cx, request, errno),
             Ok(Side::Ask(dir, set)) => {
-                if self.beneath.begin_to_wait(request.session) {
+                if self.beneath.begin_to_wait(session) {
                     let (key, since) = ((root, dir, set), cx.at.now);
-                    let asked = Box::new(AboveAsked { request, key, since, asked: dir, told: 0 });
+                    let asked = Box::new(AboveAsked { request, session, key, since, asked: dir, told: 0 });
                     self.ask(cx, Asking::Beneath(asked), set, Op::Lineage { fid: dir }, None);
                 } else {
                     self.refuse(cx, Address::of(request.to), Fail::Busy);
@@ -250,8 +266,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Ok(place) => Ok(place == Side::Inside),
             Err(fail) => Err(fail),
         };
-        let AboveAsked { request, key, since, .. } = *asked;
-        self.beneath.end_to_wait(request.session);
+        let AboveAsked { request, session, key, since, .. } = *asked;
+        self.beneath.end_to_wait(session);
         match inside {
             Ok(inside) => {
                 self.beneath.note_far(cx.at.now, key, (inside, since + KNOWN_FOR));
@@ -262,8 +278,16 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     }
 
     /// Where all is that the request names.
-    fn place_of_request(&mut self, now: Duration, root: Fid, request: &Request<R>) -> Result<Side, Errno> {
-        let (op, session) = (&request.call.op, request.session);
+    fn place_of_request(
+        &mut self,
+        now: Duration,
+        (root, session): (Fid, SessionId),
+        request: &Request<R>,
+    ) -> Result<Side, Errno> {
+        let op = &request.call.op;
+        if let (Op::CheckRight { right, .. }, None) = (op, request.beneath) {
+            return self.place_of(now, root, (session, right.object()));
+        }
         beneath::permit(op)?;
         if let Op::Release { fid } = op {
             return Ok(if self.opens.holds(session, *fid) { Side::Inside } else { Side::Outside });
@@ -274,12 +298,28 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 return Ok(Side::Inside);
             }
             let name = FileName { at: EntryName { dir: *dir, name: name.clone() }, home: *home };
-            let known = *home == self.set || self.settings.sets.iter().any(|(set, _)| set == home);
-            let place = if known { self.place_of_name(now, root, *fid, &name)? } else { Side::Outside };
+            let place = if self.is_of_volume(*home) {
+                self.place_of_name(now, root, *fid, &name)?
+            } else {
+                Side::Outside
+            };
             if place == Side::Inside {
                 self.beneath.note_found(session, *fid, (*dir, &name.at.name, *home));
             }
             return Ok(place);
+        }
+        match op {
+            Op::MoveIn { from, parent, to_parent, .. } if *from != self.set => {
+                return match self.place_of_far(now, root, (*parent, *from)) {
+                    Side::Inside => self.place_of(now, root, (session, *to_parent)),
+                    other => Ok(other),
+                };
+            }
+            // The file's own set is asked for it ([`crate::rights`]).
+            Op::LinkIn { home, parent, .. } if *home != self.set => {
+                return self.place_of(now, root, (session, *parent));
+            }
+            _ => {}
         }
         for fid in op.named().unwrap_or_default() {
             match self.place_of(now, root, (session, fid))? {
@@ -288,6 +328,19 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             }
         }
         Ok(Side::Inside)
+    }
+
+    /// Where a directory is that another set answers for, as a client says.
+    fn place_of_far(&self, now: Duration, root: Fid, (dir, home): (Fid, SetId)) -> Side {
+        if dir.is_names() || !self.is_of_volume(home) {
+            return Side::Outside;
+        }
+        self.beneath.far(now, (root, dir, home))
+    }
+
+    /// Whether it is a set that may be asked.
+    pub(crate) fn is_of_volume(&self, set: SetId) -> bool {
+        set == self.set || self.settings.sets.iter().any(|(known, _)| *known == set)
     }
 
     /// Whether the session holds it open, and it is no directory.

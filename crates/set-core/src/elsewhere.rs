@@ -20,6 +20,7 @@ use crate::paths::{PathAsked, PathTo};
 use crate::request::AdmittedRequest;
 use crate::resolve::Resolve;
 use crate::resolve_files::FileResolve;
+use crate::rights::RightAsked;
 use crate::stub_marks::StubMark;
 use crate::waiters::{Address, AfterReply, ReplyShape, Waiter};
 use alloc::boxed::Box;
@@ -76,6 +77,8 @@ pub(crate) enum Asking<R> {
     Lineage(Move<R>),
     /// What lies above a directory, for a request of a client whose key is for what lies beneath one.
     Beneath(Box<AboveAsked<R>>),
+    /// Whether a client may do that set's part of what it asks for.
+    Right(Box<RightAsked<R>>),
     /// For that lock, for a directory that is to move here from another set.
     JointLocked(Box<Joint<R>>, Held),
     /// What lies above the directory that it is to come to.
@@ -162,6 +165,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Asking::Locked(m) => self.on_locked(cx, m, answer),
             Asking::Lineage(m) => self.on_lineage(cx, m, answer),
             Asking::Beneath(asked) => self.on_above(cx, asked, answer),
+            Asking::Right(asked) => self.on_right(cx, asked, answer),
             Asking::Agreed(joint, need) => self.on_agreed(cx, joint, &need, answer),
             Asking::StubConfirmed(mark) => self.on_stub_confirmed(cx, mark, answer),
             Asking::SourceLooked(joint) => self.on_source_looked(cx, joint, answer),
@@ -267,8 +271,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Ok(path) => path,
             // Who lies above is not told by the copies here: it is made with its parent.
             Err(_) => {
-                let (payload, session, is_trusted) = (Bytes::new(), id.session, false);
-                return self.change_here(cx, AdmittedRequest { id, op, payload, to, session, is_trusted });
+                return self.change_here(cx, AdmittedRequest::of(id, op, to));
             }
         };
         let Some(transaction) = self.begin(cx, id, parent, &name) else {
@@ -298,8 +301,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 if [Errno::ENOSPC.0, Errno::EDQUOT.0, Errno::EROFS.0].contains(&errno) =>
             {
                 let Pair { id, op, to, .. } = pair;
-                let (payload, session, is_trusted) = (Bytes::new(), id.session, false);
-                self.change_here(cx, AdmittedRequest { id, op, payload, to, session, is_trusted });
+                self.change_here(cx, AdmittedRequest::of(id, op, to));
             }
             (Err(fail), known) => self.refuse_for_other(cx, pair.to, known.err().unwrap_or(fail)),
         }

@@ -11,6 +11,7 @@ use crate::elsewhere::{Asking, Transaction, is_about};
 use crate::io::ReplyTo;
 use crate::joint_ends::{Part, Participant};
 use crate::moves::{DIR, Held};
+use crate::rights::Permit;
 use crate::waiters::{Address, AfterReply, ReplyShape, Waiter};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -45,6 +46,8 @@ pub(crate) struct Joint<R> {
     pub(crate) incoming: Option<Attr>,
     /// What a rename is of and its home, if there is a stub or a directory where it comes from.
     pub(crate) source: Option<(Fid, SetId)>,
+    /// What its client may, if that was asked for.
+    pub(crate) permit: Option<Permit>,
 }
 
 impl<R> Joint<R> {
@@ -93,7 +96,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         &mut self,
         cx: &mut Cx<'_, B, R>,
         (id, by): (OpId, SessionId),
-        (op, need): (Op, Need),
+        (op, need, permit): (Op, Need, Option<Permit>),
         held: Option<Held>,
         to: Address<R>,
     ) {
@@ -120,6 +123,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             agreed: Vec::new(),
             incoming: None,
             source: None,
+            permit,
         };
         self.ask_home(cx, Box::new(joint), need);
     }
@@ -396,6 +400,9 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let holds = joint.held.as_ref().is_none_or(|held| self.holds(cx, held));
         if !holds || self.has_lost_it(&joint) {
             return self.give_up(cx, *joint, Fail::Busy);
+        }
+        if let Err(fail) = self.still_permits(&joint) {
+            return self.give_up(cx, *joint, fail);
         }
         let ask = || Ask {
             id: joint.id,

@@ -60,6 +60,7 @@ mod request;
 mod resend;
 mod resolve;
 mod resolve_files;
+mod rights;
 mod shown;
 mod stripes;
 mod stub_marks;

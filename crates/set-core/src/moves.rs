@@ -255,7 +255,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             return self.remove_elsewhere(cx, (id, op), entry, Some(held), to);
         }
         if let Ok(Decision::AskHome(need)) = decision {
-            return self.begin_joint(cx, (id, id.session), (op, need), Some(held), to);
+            return self.begin_joint(cx, (id, id.session), (op, need, None), Some(held), to);
         }
         if !matches!(decision, Ok(Decision::Change(..))) {
             self.unlock(cx, held.lock);

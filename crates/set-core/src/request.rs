@@ -4,16 +4,18 @@ use crate::brick::LocalBrick;
 use crate::core::{Cx, Due, SetCore};
 use crate::grants::GRANT;
 use crate::io::{ReplyTo, Request};
+use crate::rights::Permit;
 use crate::waiters::{Address, Waiter};
 use bytes::Bytes;
 use core::time::Duration;
-use ids::{OpId, SessionId};
+use ids::{Fid, OpId, SessionId};
 use namespace::permission;
 use replica::Admission;
 use wire::limits::DEPTH_MAX;
 use wire::{Body, Errno, Fail, Op, Reply, User};
 
 /// A request that was let in.
+#[derive(Debug)]
 pub(crate) struct AdmittedRequest<R> {
     pub(crate) id: OpId,
     pub(crate) op: Op,
@@ -22,6 +24,16 @@ pub(crate) struct AdmittedRequest<R> {
     pub(crate) session: SessionId,
     /// The client has checked permissions, and may ask for all of the volume.
     pub(crate) is_trusted: bool,
+    /// What another set has said of what the client may.
+    pub(crate) permit: Option<Permit>,
+}
+
+impl<R> AdmittedRequest<R> {
+    /// One without data that goes on here, after another set was asked.
+    pub(crate) fn of(id: OpId, op: Op, to: Address<R>) -> AdmittedRequest<R> {
+        let (payload, session) = (Bytes::new(), id.session);
+        AdmittedRequest { id, op, payload, to, session, is_trusted: false, permit: None }
+    }
 }
 
 impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
@@ -63,7 +75,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             _ => self.replica.admit(cx.at.now, call.epoch, id, call.finished),
         };
         let is_trusted = user.is_none() && beneath.is_none();
-        let request = AdmittedRequest { id, op: call.op, payload, to, session, is_trusted };
+        let (op, permit) = (call.op, None);
+        let request = AdmittedRequest { id, op, payload, to, session, is_trusted, permit };
         match admission {
             Admission::Go if changes && self.joiner_lags(cx) => self.refuse(cx, request.to, Fail::Busy),
             Admission::Go if self.is_about_a_leaver(cx.at.now, &request.op) => {
@@ -75,7 +88,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             }
             Admission::Go => {
                 if let Some(request) = self.redirect_holder(cx, request) {
-                    self.serve_permitted(cx, request, user.as_ref());
+                    self.serve_permitted(cx, request, (user.as_ref(), beneath));
                 }
             }
             Admission::Done(outcome) => match self.gone_beneath(cx.at.now, beneath, &request, &outcome) {
@@ -97,7 +110,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         &mut self,
         cx: &mut Cx<'_, B, R>,
         mut request: AdmittedRequest<R>,
-        user: Option<&User>,
+        (user, beneath): (Option<&User>, Option<Fid>),
     ) {
         if let Some(user) = user
             && let Err(errno) = permission::check(user, &mut request.op, self.set, &mut self.brick)
@@ -106,6 +119,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             request.to.grant = 0;
             return self.reply_when_all_committed(cx, Waiter { reply, ..Waiter::done(request.to) });
         }
+        let Some(request) = self.ask_for_right(cx, request, (user, beneath)) else { return };
         if let Op::Relocate { fid, .. } = request.op {
             self.paths.note(fid);
         }
@@ -140,6 +154,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             | Op::Relocate { .. }
             | Op::CheckEntry { .. }
             | Op::CheckMark { .. }
+            | Op::CheckRight { .. }
             // A lock that is kept for hours shall not end the grants of whoever is alone otherwise.
             | Op::HoldLocks { .. }
             | Op::DropLocks { .. }

@@ -10,4 +10,5 @@ mod joining;
 mod paths;
 mod promises;
 mod requests;
+mod rights;
 mod striping;
