@@ -57,14 +57,22 @@ wire_enum! {
         2 Move { fid: Fid },
         /// The file gets a name in a directory of another set.
         3 Link { fid: Fid },
+        /// The object is his own.
+        4 Own { fid: Fid },
     }
 }
+
+/// In the kind that the answer to [`Right::Leave`] tells, as in a mode: only the owner may take it, whom its home knows.
+pub const STICKY: u32 = 0o1000;
 
 impl Right {
     /// The object that the set which is asked has to answer for.
     pub fn object(&self) -> Fid {
         match self {
-            Right::Leave { dir: fid, .. } | Right::Move { fid } | Right::Link { fid } => *fid,
+            Right::Leave { dir: fid, .. }
+            | Right::Move { fid }
+            | Right::Link { fid }
+            | Right::Own { fid } => *fid,
         }
     }
 }
