@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that fails says where")]
 
 use ids::{Epoch, Fid, Lsn, SessionId, SetId, Time};
-use namespace::permission::{check, shows_xattr, take_as};
+use namespace::permission::{self, Refusal, shows_xattr, take_as};
 use namespace::{Entry, Lineage, TreeState};
 use wire::op::{Node, SetAttr, SetTime, rename_flags};
 use wire::{Attr, Errno, Name, Op, User};
@@ -137,6 +137,14 @@ impl TreeState for Tree {
     fn lineage(&mut self, _: Fid) -> Result<Lineage, Errno> {
         Ok(Lineage::default())
     }
+}
+
+/// What is answered if no other set is asked.
+pub(crate) fn check(user: &User, op: &mut Op, set: SetId, state: &mut Tree) -> Result<(), Errno> {
+    permission::check(user, op, set, state, &[]).map_err(|refusal| match refusal {
+        Refusal::Errno(e) => e,
+        Refusal::Ask(question) => question.otherwise,
+    })
 }
 
 fn ask(op: &Op) -> (Result<(), Errno>, Op) {

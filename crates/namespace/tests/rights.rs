@@ -2,9 +2,10 @@
 
 use crate::permission::{ANN, LISTED, OPEN, OTHER, OWN, SET, SHUT, STICKY, THEIRS, Tree, fid, name};
 use ids::Fid;
-use namespace::{Entry, permission, rights};
+use namespace::permission::{self, Question, Refusal};
+use namespace::{Entry, rights};
 use wire::op::rename_flags;
-use wire::rights::Right;
+use wire::rights::{Right, STICKY as STICKY_KIND};
 use wire::{Errno, Op};
 
 const NO: Result<(), Errno> = Err(Errno::EACCES);
@@ -45,7 +46,7 @@ fn names_come_where_the_directory_allows_it() {
         (link_in(LISTED), NO),
         (link_in(999), Err(Errno::ESTALE)),
     ] {
-        assert_eq!(permission::check(&ANN, &mut op, SET, &mut Tree), answer, "{op:?}");
+        assert_eq!(crate::permission::check(&ANN, &mut op, SET, &mut Tree), answer, "{op:?}");
     }
 }
 
@@ -68,8 +69,6 @@ fn names_leave_where_the_directory_allows_it() {
         (leave(OWN, "missing"), Err(Errno::ENOENT)),
         (leave(STICKY, "mine"), Ok(16)),
         (leave(STICKY, "theirs"), Err(Errno::EPERM)),
-        // Whose it is, only its own set knows.
-        (leave(STICKY, "elsewhere"), Err(Errno::EPERM)),
         // A directory that gets another one above it changes.
         (leave(OPEN, "dir"), Err(Errno::EACCES)),
         (leave(OPEN, "my-dir"), Ok(19)),
@@ -82,10 +81,49 @@ fn names_leave_where_the_directory_allows_it() {
     // It is asked for there.
     let elsewhere = Entry { fid: THEIRS, home: OTHER, kind: 0o040_000 };
     assert_eq!(check(&leave(OPEN, "elsewhere")), Ok(Some(elsewhere)));
+    let by_its_owner = Entry { kind: elsewhere.kind | STICKY_KIND, ..elsewhere };
+    assert_eq!(check(&leave(STICKY, "elsewhere")), Ok(Some(by_its_owner)));
     for (n, answer) in
         [(19, YES), (OPEN, YES), (18, NO), (12, Err(Errno::ENOTDIR)), (999, Err(Errno::ESTALE))]
     {
         assert_eq!(check(&Right::Move { fid: fid(n) }).map(drop), answer, "{n}");
+    }
+}
+
+/// What only another set knows is asked for, one after the other, and counts when it has been said.
+#[test]
+fn what_lives_elsewhere_is_asked_for_there() {
+    let rename = |from: u64, to: u64, to_name: &str, flags| {
+        let (name, to_name) = (name("elsewhere"), name(to_name));
+        Op::Rename { parent: fid(from), name, to_parent: fid(to), to_name, flags }
+    };
+    let unlink = Op::Unlink { parent: fid(STICKY), name: name("elsewhere") };
+    let (owns, writes) = (Right::Own { fid: THEIRS }, Right::Move { fid: THEIRS });
+    let exchange = rename_flags::EXCHANGE;
+    for (op, asked) in [
+        (unlink, vec![owns.clone()]),
+        (move_in(STICKY, "elsewhere", 0), vec![owns.clone()]),
+        (rename(OPEN, OPEN, "x", 0), vec![]),
+        (rename(OPEN, OWN, "x", 0), vec![writes.clone()]),
+        (rename(STICKY, STICKY, "x", 0), vec![owns.clone()]),
+        (rename(STICKY, OWN, "x", 0), vec![owns.clone(), writes.clone()]),
+        (rename(STICKY, OPEN, "all", exchange), vec![owns.clone(), writes.clone()]),
+    ] {
+        let mut known = Vec::new();
+        for right in asked {
+            let otherwise = if right == owns { Errno::EPERM } else { Errno::EXDEV };
+            let question = Question { set: OTHER, right: right.clone(), otherwise };
+            let refused = permission::check(&ANN, &mut op.clone(), SET, &mut Tree, &known);
+            assert_eq!(refused, Err(Refusal::Ask(question)), "{op:?}");
+            known.push(right);
+        }
+        assert_eq!(permission::check(&ANN, &mut op.clone(), SET, &mut Tree, &known), Ok(()), "{op:?}");
+    }
+    // What this set refuses is refused whatever others have said.
+    let refused = permission::check(&ANN, &mut rename(STICKY, SHUT, "x", 0), SET, &mut Tree, &[owns, writes]);
+    assert_eq!(refused, Err(Refusal::Errno(Errno::EACCES)));
+    for (n, answer) in [(11, YES), (14, NEVER), (OWN, YES), (SHUT, NEVER), (999, Err(Errno::ESTALE))] {
+        assert_eq!(check(&Right::Own { fid: fid(n) }).map(drop), answer, "{n}");
     }
 }
 
@@ -107,6 +145,7 @@ fn folders_of_names_are_nobodys() {
         Right::Leave { dir: folder, name: name("mine") },
         Right::Move { fid: folder },
         Right::Link { fid: folder },
+        Right::Own { fid: folder },
     ];
     for right in rights {
         assert_eq!(check(&right), Err(Errno::ESTALE), "{right:?}");

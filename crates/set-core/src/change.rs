@@ -94,8 +94,10 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let ask = Ask { id, payload: &payload, ..Ask::default() };
         let decision = self.decide(cx, &op, ask).and_then(|decision| self.validated(cx, decision));
         match decision {
-            Ok(Decision::RemoveElsewhere(entry)) => self.remove_elsewhere(cx, (id, op), entry, None, to),
-            Ok(Decision::AskAbove(..)) => self.move_across(cx, id, op, to),
+            Ok(Decision::RemoveElsewhere(entry)) => {
+                self.remove_elsewhere(cx, (id, op, permit), entry, None, to);
+            }
+            Ok(Decision::AskAbove(..)) => self.move_across(cx, id, (op, permit), to),
             Ok(Decision::AskHome(need)) => self.begin_joint(cx, (id, session), (op, need, permit), None, to),
             decision => self.carry_out(cx, id, decision, payload, Waiter { shape, ..Waiter::done(to) }),
         }

@@ -20,7 +20,7 @@ use crate::paths::{PathAsked, PathTo};
 use crate::request::AdmittedRequest;
 use crate::resolve::Resolve;
 use crate::resolve_files::FileResolve;
-use crate::rights::RightAsked;
+use crate::rights::{Permit, RightAsked};
 use crate::stub_marks::StubMark;
 use crate::waiters::{Address, AfterReply, ReplyShape, Waiter};
 use alloc::boxed::Box;
@@ -46,6 +46,8 @@ pub(crate) struct Transaction {
 pub(crate) struct Pair<R> {
     id: OpId,
     op: Op,
+    /// What its client may, unless it is trusted.
+    permit: Option<Permit>,
     /// The other set.
     home: SetId,
     transaction: Transaction,
@@ -279,7 +281,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         };
         let tx = transaction.tx;
         let prepare = Op::PrepareMkdir { path, name, mode, uid, gid };
-        let pair = Pair { id, op, home, transaction, held: None, to };
+        let pair = Pair { id, op, permit: None, home, transaction, held: None, to };
         self.ask(cx, Asking::MkdirPrepared(pair), home, prepare, Some(tx));
     }
 
@@ -319,7 +321,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     pub(crate) fn remove_elsewhere(
         &mut self,
         cx: &mut Cx<'_, B, R>,
-        (id, op): (OpId, Op),
+        (id, op, permit): (OpId, Op, Option<Permit>),
         entry: Entry,
         held: Option<Held>,
         to: Address<R>,
@@ -335,7 +337,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         };
         let (home, fid, tx) = (entry.home, entry.fid, transaction.tx);
         let prepare = Op::PrepareRmdir { fid, by: id.session };
-        let pair = Pair { id, op, home, transaction, held, to };
+        let pair = Pair { id, op, permit, home, transaction, held, to };
         self.ask(cx, Asking::RmdirPrepared(pair, fid), home, prepare, Some(tx));
     }
 
@@ -350,6 +352,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let lock = pair.held.as_ref().map(|held| held.lock);
         let holds = pair.held.as_ref().is_none_or(|held| self.holds(cx, held));
         let known = known.and(if holds { Ok(()) } else { Err(Fail::Busy) });
+        let known = known.and_then(|()| self.still_permits(pair.permit.as_ref(), &pair.op, None));
         let failed = match (prepared, known) {
             (Ok(_), Ok(())) => None,
             // An earlier attempt got further: only the entry is left.
@@ -385,7 +388,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// The moment at which the transaction counts: the entry is made or removed. `keep`: what then becomes of the
     /// directory on the other set.
     fn commit(&mut self, cx: &mut Cx<'_, B, R>, pair: Pair<R>, fid: Fid, keep: bool, waiter: Waiter<R>) {
-        let Pair { id, op, home, transaction, held, to } = pair;
+        let Pair { id, op, home, transaction, held, to, .. } = pair;
         let above = held.as_ref().map(|held| &held.above);
         let decision = self.decide(cx, &op, Ask { id, placed: Some((home, fid)), above, ..Ask::default() });
         // The entry may lead to something else by now that could go without asking anybody.

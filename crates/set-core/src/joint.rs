@@ -46,7 +46,7 @@ pub(crate) struct Joint<R> {
     pub(crate) incoming: Option<Attr>,
     /// What a rename is of and its home, if there is a stub or a directory where it comes from.
     pub(crate) source: Option<(Fid, SetId)>,
-    /// What its client may, if that was asked for.
+    /// What its client may, unless it is trusted.
     pub(crate) permit: Option<Permit>,
 }
 
@@ -401,7 +401,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         if !holds || self.has_lost_it(&joint) {
             return self.give_up(cx, *joint, Fail::Busy);
         }
-        if let Err(fail) = self.still_permits(&joint) {
+        let Joint { permit, op, incoming, .. } = &*joint;
+        if let Err(fail) = self.still_permits(permit.as_ref(), op, incoming.as_ref()) {
             return self.give_up(cx, *joint, fail);
         }
         let ask = || Ask {

@@ -39,6 +39,7 @@ mod io;
 mod joiners;
 mod joint;
 mod joint_ends;
+mod known_places;
 mod leaving;
 mod maintenance;
 mod moves;

@@ -8,11 +8,11 @@ use crate::rights::Permit;
 use crate::waiters::{Address, Waiter};
 use bytes::Bytes;
 use core::time::Duration;
-use ids::{Fid, OpId, SessionId};
+use ids::{OpId, SessionId};
 use namespace::permission;
 use replica::Admission;
 use wire::limits::DEPTH_MAX;
-use wire::{Body, Errno, Fail, Op, Reply, User};
+use wire::{Body, Errno, Fail, Op, Reply};
 
 /// A request that was let in.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub(crate) struct AdmittedRequest<R> {
     pub(crate) session: SessionId,
     /// The client has checked permissions, and may ask for all of the volume.
     pub(crate) is_trusted: bool,
-    /// What another set has said of what the client may.
+    /// What the client may, unless it is trusted.
     pub(crate) permit: Option<Permit>,
 }
 
@@ -75,7 +75,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             _ => self.replica.admit(cx.at.now, call.epoch, id, call.finished),
         };
         let is_trusted = user.is_none() && beneath.is_none();
-        let (op, permit) = (call.op, None);
+        let (op, permit) = (call.op, Permit::of(user, beneath));
         let request = AdmittedRequest { id, op, payload, to, session, is_trusted, permit };
         match admission {
             Admission::Go if changes && self.joiner_lags(cx) => self.refuse(cx, request.to, Fail::Busy),
@@ -88,7 +88,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             }
             Admission::Go => {
                 if let Some(request) = self.redirect_holder(cx, request) {
-                    self.serve_permitted(cx, request, (user.as_ref(), beneath));
+                    self.serve_permitted(cx, request);
                 }
             }
             Admission::Done(outcome) => match self.gone_beneath(cx.at.now, beneath, &request, &outcome) {
@@ -105,26 +105,14 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         }
     }
 
-    /// Serves what the user may do, if the client is not trusted to have looked.
-    fn serve_permitted(
-        &mut self,
-        cx: &mut Cx<'_, B, R>,
-        mut request: AdmittedRequest<R>,
-        (user, beneath): (Option<&User>, Option<Fid>),
-    ) {
-        if let Some(user) = user
-            && let Err(errno) = permission::check(user, &mut request.op, self.set, &mut self.brick)
-        {
-            let reply = Reply::errno(errno.0);
-            request.to.grant = 0;
-            return self.reply_when_all_committed(cx, Waiter { reply, ..Waiter::done(request.to) });
-        }
-        let Some(request) = self.ask_for_right(cx, request, (user, beneath)) else { return };
+    /// Serves what the client may have, if it is not trusted to have looked.
+    pub(crate) fn serve_permitted(&mut self, cx: &mut Cx<'_, B, R>, request: AdmittedRequest<R>) {
+        let Some(request) = self.permitted(cx, request) else { return };
         if let Op::Relocate { fid, .. } = request.op {
             self.paths.note(fid);
         }
         match request.op {
-            Op::ListXattr { fid } if user.is_some() => {
+            Op::ListXattr { fid } if request.permit.as_ref().is_some_and(Permit::is_of_user) => {
                 let names = self.brick.listxattr(fid).map(|mut names| {
                     names.retain(permission::shows_xattr);
                     (Body::Names { names }, Bytes::new())

@@ -3,12 +3,13 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that fails says where")]
 
 use crate::common::brick::{Memory, ROOT, SET, dir};
-use crate::common::{Rig, answer, done, errno, line, name};
+use crate::common::{GIVEN_UP, Rig, answer, done, errno, line, name};
 use ids::{Epoch, Fid, Lsn, SetId};
 use set_core::{Input, Output};
+use std::collections::BTreeSet;
 use std::time::Duration;
 use wire::op::rename_flags;
-use wire::rights::{Person, Right, Within};
+use wire::rights::{Person, Right, STICKY, Within};
 use wire::{Attr, Body, Errno, Fail, Op, User};
 
 const THERE: SetId = SetId(2);
@@ -203,6 +204,19 @@ fn who_has_waited_is_let_in_anew() {
     rig.follow(2);
     let out = answer(&mut rig, 1, leads(FILE, THERE, 0o100_000));
     assert!(out[0].starts_with("reply 1: wrongview"), "{out:?}");
+    // Another one may have answered the client in between.
+    let mut rig = self::rig();
+    ask(&mut rig, 1, move_in(HERS, 0));
+    rig.follow(2);
+    rig.lead(&[]);
+    let out = answer(&mut rig, 1, leads(FILE, THERE, 0o100_000));
+    assert!(out[0].starts_with("reply 1: wrongview"), "{out:?}");
+    // And so may this one, on another connection.
+    let mut rig = self::rig();
+    ask(&mut rig, 1, move_in(HERS, 0));
+    GIVEN_UP.with_borrow_mut(|all| all.insert(1));
+    assert!(answer(&mut rig, 1, leads(FILE, THERE, 0o100_000)).is_empty());
+    GIVEN_UP.with_borrow_mut(BTreeSet::clear);
     let mut rig = self::rig();
     ask(&mut rig, 1, move_in(HERS, 0));
     rig.now += Duration::from_secs(6);
@@ -224,7 +238,7 @@ fn a_directory_of_a_third_set_is_asked_for_there() {
     assert!(answer(&mut rig, 5, errno(Errno::EACCES))[0].starts_with("reply 2: permission denied"));
     ask(&mut rig, 3, move_in(INNER, 0));
     answer(&mut rig, 6, leads(far, THIRD, DIR));
-    assert!(answer(&mut rig, 7, errno(Errno::ESTALE))[0].starts_with("reply 3: no such file"), "it is lost");
+    assert!(answer(&mut rig, 7, errno(Errno::ESTALE))[0].starts_with("reply 3: crosses sets"), "it is lost");
     // The other set has looked at its own itself.
     ask(&mut rig, 4, move_in(INNER, 0));
     assert!(answer(&mut rig, 8, leads(FILE, THERE, DIR))[0].starts_with("ask 9: preparefile of 2"));
@@ -235,6 +249,79 @@ fn a_directory_of_a_third_set_is_asked_for_there() {
         let out = answer(&mut rig, 1, leads(dir, SET, DIR));
         assert!(out[0].starts_with(said), "{out:?}");
     }
+}
+
+/// Whose a file is that lives elsewhere, its own set knows: so it can go again from a sticky directory.
+#[test]
+fn in_a_sticky_directory_the_objects_own_set_says_whose_it_is() {
+    let (tmp, stub) = (fid(SET, 50), fid(THIRD, 81));
+    let sticky = || {
+        let mut rig = rig();
+        let brick = rig.core.brick_mut();
+        brick.names.extend([((ROOT, name("tmp")), (tmp, SET)), ((tmp, name("stub")), (stub, THIRD))]);
+        brick.sticky.insert(tmp);
+        brick.files.insert(stub);
+        rig
+    };
+    let unlink = || Op::Unlink { parent: tmp, name: name("stub") };
+    let mut rig = sticky();
+    let asked = rig.ask_limited((7, 1), (Some(ANN), None), unlink()).into_iter().next();
+    let Some(Output::Ask { op, set: THIRD, .. }) = asked else { panic!("{asked:?}") };
+    let right = Right::Own { fid: stub };
+    assert_eq!(op, Op::CheckRight { right, user: Some(Person::from(&ANN)), within: None });
+    assert_eq!(done(&mut rig, 1), ["ask 2: preparefile of 3 as 2"]);
+    // Another one's has the name when its home has agreed.
+    rig.core.brick_mut().names.insert((tmp, name("stub")), (fid(THIRD, 82), THIRD));
+    answer(&mut rig, 2, agreed(stub));
+    assert_eq!(done(&mut rig, 3), ["ask 4: endfile of 3, given up", "reply 1: busy for 250 ms"]);
+    for (said, told) in [
+        (errno(Errno::EPERM), "operation not permitted"),
+        (errno(Errno::EINVAL), "operation not permitted"),
+        (errno(Errno::ESTALE), "operation not permitted"),
+        (Err(Fail::Busy), "busy"),
+    ] {
+        let mut rig = sticky();
+        ask(&mut rig, 1, unlink());
+        let out = answer(&mut rig, 1, said);
+        assert!(out[0].starts_with(&format!("reply 1: {told}")), "{out:?}");
+    }
+    // The same where the other set of a rename has it, and of a directory both.
+    let owned = |kind| leads(fid(THIRD, 80), THIRD, kind | STICKY);
+    let mut rig = sticky();
+    ask(&mut rig, 1, move_in(HERS, 0));
+    assert_eq!(answer(&mut rig, 1, owned(0o100_000)), ["ask 2: checkright of 3"]);
+    assert_eq!(done(&mut rig, 2), ["ask 3: preparefile of 2 as 2"]);
+    let mut rig = sticky();
+    ask(&mut rig, 1, move_in(HERS, 0));
+    assert_eq!(answer(&mut rig, 1, owned(0o040_000)), ["ask 2: checkright of 3"]);
+    assert_eq!(done(&mut rig, 2), ["ask 3: checkright of 3"]);
+    assert_eq!(done(&mut rig, 3), ["ask 4: preparefile of 2 as 2"]);
+    let said = told(&mut rig, Right::Leave { dir: tmp, name: name("stub") }, Some(ANN), None);
+    assert!(said.contains(&format!("kind: {}", 0o101_000)), "{said}");
+    assert_eq!(told(&mut rig, Right::Own { fid: OWN }, Some(ANN), None), "done");
+    assert_eq!(told(&mut rig, Right::Own { fid: ROOTS }, Some(ANN), None), "operation not permitted");
+}
+
+/// A rename within this set of a directory that lives elsewhere: its own set says whether it may be written to, and what has the
+/// name when the tree is locked has to be that one.
+#[test]
+fn a_directory_that_lives_elsewhere_is_renamed_here() {
+    let rename =
+        || Op::Rename { parent: HERS, name: name("far"), to_parent: INNER, to_name: name("far"), flags: 0 };
+    let mut rig = rig();
+    assert_eq!(ask(&mut rig, 1, rename()), ["ask 1: checkright of 3"]);
+    assert!(done(&mut rig, 1)[0].starts_with("reply 1: done"));
+    assert_eq!(changes(&mut rig), ["Rename"]);
+    // Beneath a directory of another set it needs the lock.
+    let mut rig = self::rig();
+    rig.core.brick_mut().hangs.insert(INNER, THERE);
+    ask(&mut rig, 1, rename());
+    assert_eq!(done(&mut rig, 1), ["ask 2: locktree of 1"]);
+    assert_eq!(done(&mut rig, 2), ["ask 3: lineage of 2"]);
+    rig.core.brick_mut().names.insert((HERS, name("far")), (ROOTS, SET));
+    let out = rig.step(Input::Answered(3, Ok(Body::Lineage { own: vec![INNER], other: None })));
+    assert_eq!(out, ["ask 4: unlocktree of 1", "reply 1: permission denied for 250 ms"]);
+    assert!(changes(&mut rig).is_empty());
 }
 
 #[test]
@@ -322,6 +409,10 @@ fn a_file_lies_beneath_a_directory_by_a_name_that_its_session_knows() {
     rig.core.brick_mut().names.remove(&(HERS, name("own")));
     rig.core.brick_mut().names.insert((ROOT, name("gone")), (OWN, SET));
     assert_eq!(beneath(&mut rig, 8, HERS, OWN), "done");
+    // Who names a session that is somebody else's gets nothing of what that one has open.
+    assert_eq!(beneath(&mut rig, 8, INNER, OWN), "stale file handle");
+    rig.ask(9, Op::Open { fid: OWN });
+    assert_eq!(beneath(&mut rig, 9, HERS, OWN), "stale file handle");
     // What lies above another set's directory that set says, and the question waits.
     let show = Op::Show { fid: fid(SET, 45), dir: hangs, name: name("deep"), home: SET, open: false };
     assert_eq!(rig.ask_beneath(8, HERS, show), ["ask 1: lineage of 2"]);

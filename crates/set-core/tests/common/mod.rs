@@ -20,13 +20,18 @@ use wire::{Attr, Body, Call, Errno, Fail, Name, Op, Reply, User, Wire};
 
 pub(crate) const ME: BrickId = BrickId(1);
 
+thread_local! {
+    /// Requests that are asked on another connection by now.
+    pub(crate) static GIVEN_UP: RefCell<BTreeSet<u64>> = const { RefCell::new(BTreeSet::new()) };
+}
+
 /// A request's name for the script; given up if it is asked on another connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct To(pub u64);
 
 impl ReplyTo for To {
     fn is_given_up(&self) -> bool {
-        self.0 == 0
+        self.0 == 0 || GIVEN_UP.with_borrow(|all| all.contains(&self.0))
     }
 }
 
