@@ -167,7 +167,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Asking::Locked(m) => self.on_locked(cx, m, answer),
             Asking::Lineage(m) => self.on_lineage(cx, m, answer),
             Asking::Beneath(asked) => self.on_above(cx, asked, answer),
-            Asking::Right(asked) => self.on_right(cx, asked, answer),
+            Asking::Right(asked) => self.on_right(cx, *asked, answer),
             Asking::Agreed(joint, need) => self.on_agreed(cx, joint, &need, answer),
             Asking::StubConfirmed(mark) => self.on_stub_confirmed(cx, mark, answer),
             Asking::SourceLooked(joint) => self.on_source_looked(cx, joint, answer),

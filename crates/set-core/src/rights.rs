@@ -174,10 +174,10 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     pub(crate) fn on_right(
         &mut self,
         cx: &mut Cx<'_, B, R>,
-        asked: Box<RightAsked<R>>,
+        asked: RightAsked<R>,
         answer: Result<Body, Fail>,
     ) {
-        let RightAsked { mut request, epoch, question } = *asked;
+        let RightAsked { mut request, epoch, question } = asked;
         if request.to.is_given_up() {
             return;
         }

@@ -324,6 +324,20 @@ fn a_directory_that_lives_elsewhere_is_renamed_here() {
     assert!(changes(&mut rig).is_empty());
 }
 
+/// Its set has agreed that it goes, and the directory is closed by then.
+#[test]
+fn an_empty_directory_goes_if_it_still_may() {
+    for (owner, said) in [(1000, "reply 1: done"), (1001, "reply 1: permission denied")] {
+        let mut rig = rig();
+        let rmdir = Op::Rmdir { parent: HERS, name: name("far") };
+        assert_eq!(ask(&mut rig, 1, rmdir), ["ask 1: preparermdir of 3 as 1"]);
+        rig.core.brick_mut().owners.insert(HERS, owner);
+        let out = done(&mut rig, 1);
+        assert!(out.iter().any(|line| line.starts_with(said)), "{out:?}");
+        assert_eq!(changes(&mut rig).is_empty(), owner != 1000);
+    }
+}
+
 #[test]
 fn a_files_own_set_is_asked_whether_it_may_be_linked() {
     let mut rig = rig();
