@@ -205,8 +205,10 @@ impl Client {
         }
         let shows = |fid: Fid| names.show(self.core.first(fid), fid, false);
         let shows: Vec<Op> = call.op.named().into_iter().flatten().filter_map(shows).collect();
+        // The set of the new name asks the file's own one.
+        let set = if let Op::LinkIn { home, .. } = &call.op { *home } else { call.set };
         // Each of them: a copy has two.
-        let shown: Vec<Result<Body, Errno>> = shows.into_iter().map(|op| self.ask(call.set, op)).collect();
+        let shown: Vec<Result<Body, Errno>> = shows.into_iter().map(|op| self.ask(set, op)).collect();
         !shown.is_empty() && shown.iter().all(Result::is_ok)
     }
 

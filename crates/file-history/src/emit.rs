@@ -185,6 +185,7 @@ impl<'a> Emitter<'a> {
             | Op::Relocate { .. }
             | Op::CheckEntry { .. }
             | Op::CheckMark { .. }
+            | Op::CheckRight { .. }
             | Op::EndTransaction { .. }
             | Op::PrepareFile { .. }
             | Op::PrepareExchange { .. }

@@ -2,11 +2,13 @@
 //! operation.
 //!
 //! Always true: who may not do something is refused whatever his client has checked, and what cannot be known here counts as
-//! not allowed. Not checked: the directories above the one that an operation names, as in NFS.
+//! not allowed. Not checked: the directories above the one that an operation names, as in NFS. Of an operation of two sets only
+//! this one's part is checked here; the other set is asked for its own ([`crate::rights`]).
 
 use crate::tree_state::{Entry, TreeState};
 use ids::{Fid, SetId};
 use wire::op::{Node, SetAttr, SetTime, rename_flags};
+use wire::rights::Right;
 use wire::user::{ACCESS_LIST, EXECUTE, READ, WRITE};
 use wire::{Attr, Errno, Name, Op, User};
 
@@ -37,61 +39,52 @@ pub fn take_as(user: &User, op: &mut Op) {
     }
 }
 
-/// Checks that the user may do what [`take_as`] has made his own, and takes away the part that he gets without if he may not.
-///
-/// # Errors
-/// `EACCES` and `EPERM` as Linux gives them, `EXDEV` for what another set would have to check; errors of the state.
-pub fn check(user: &User, op: &mut Op, set: SetId, state: &mut dyn TreeState) -> Result<(), Errno> {
-    let mut check = Check { user, set, state };
-    match op {
-        Op::GetAttr { .. }
-        | Op::GetAttrs { .. }
-        | Op::ReadLink { .. }
-        | Op::Release { .. }
-        | Op::Fsync { .. }
-        | Op::StatFs
-        | Op::ListXattr { .. }
-        | Op::SyncFs
-        | Op::HoldLocks { .. }
-        | Op::DropLocks { .. } => Ok(()),
-        Op::Lookup { parent, .. } => check.dir(*parent, EXECUTE).map(drop),
-        Op::ReadDir { fid, plus, .. } => {
-            let dir = check.dir(*fid, READ)?;
-            *plus &= check.may(&dir, EXECUTE)?;
-            Ok(())
-        }
-        Op::Show { open: false, .. } => Ok(()),
-        Op::Open { fid } | Op::Show { fid, .. } => check.any(*fid, &[READ, WRITE, EXECUTE]).map(drop),
-        Op::Read { fid, .. } => check.any(*fid, &[READ]).map(drop),
-        Op::Lseek { fid, .. } => check.any(*fid, &[READ, WRITE]).map(drop),
-        Op::Write { fid, .. } => check.any(*fid, &[WRITE]).map(drop),
-        Op::Fallocate { fid, .. } => check.content(*fid),
-        Op::CopyRange { from, to, .. } => {
-            check.any(*from, &[READ])?;
-            check.content(*to)
-        }
-        Op::SetAttr { fid, set } => check.set_attr(*fid, set),
-        Op::Create { parent, name, node, mode, .. } => check.create(*parent, name, node, mode),
-        Op::Unlink { parent, name } | Op::Rmdir { parent, name } => check.remove(*parent, name),
-        Op::Rename { parent, name, to_parent, to_name, flags } => {
-            let exchange = *flags & rename_flags::EXCHANGE != 0;
-            check.rename((*parent, name), (*to_parent, to_name), exchange)
-        }
-        Op::Link { fid, parent, .. } => check.link(*fid, *parent),
-        Op::MoveIn { .. } | Op::LinkIn { .. } => Err(Errno::EXDEV),
-        Op::GetXattr { fid, name } => check.get_xattr(*fid, name),
-        Op::SetXattr { fid, name, .. } | Op::RemoveXattr { fid, name } => check.set_xattr(*fid, name),
-        // A piece's set does not know what the file's users may do.
-        op if op.is_about_stripes() => Err(Errno::EOPNOTSUPP),
-        // What only sets ask each other for ([`Op::is_between_sets`]), and whatever has no row.
-        _ => Err(Errno::EPERM),
-    }
+/// Something that another set knows.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Question {
+    /// That set.
+    pub set: SetId,
+    /// What it is asked for.
+    pub right: Right,
+    /// What is answered if it does not know the question.
+    pub otherwise: Errno,
 }
 
-struct Check<'a> {
-    user: &'a User,
+/// Why a user may not do something.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    /// For certain.
+    Errno(Errno),
+    /// It depends on what another set says.
+    Ask(Question),
+}
+
+/// Checks that the user may do what [`take_as`] has made his own, and takes away the part that he gets without if he may not.
+/// `known`: what other sets have said he may.
+///
+/// # Errors
+/// `EACCES` and `EPERM` as Linux gives them, `EXDEV` for what another set would have to check and is not asked for; errors of the
+/// state.
+pub fn check(
+    user: &User,
+    op: &mut Op,
     set: SetId,
-    state: &'a mut dyn TreeState,
+    state: &mut dyn TreeState,
+    known: &[Right],
+) -> Result<(), Refusal> {
+    let mut check = Check { user, set, state, known, ask: None };
+    let allowed = check.op(op);
+    allowed.map_err(|e| check.ask.map_or(Refusal::Errno(e), Refusal::Ask))
+}
+
+pub(crate) struct Check<'a> {
+    pub(crate) user: &'a User,
+    pub(crate) set: SetId,
+    pub(crate) state: &'a mut dyn TreeState,
+    /// What other sets have said that he may.
+    pub(crate) known: &'a [Right],
+    /// What one of them has to be asked.
+    pub(crate) ask: Option<Question>,
 }
 
 fn allowed(is: bool, otherwise: Errno) -> Result<(), Errno> {
@@ -99,6 +92,66 @@ fn allowed(is: bool, otherwise: Errno) -> Result<(), Errno> {
 }
 
 impl Check<'_> {
+    fn op(&mut self, op: &mut Op) -> Result<(), Errno> {
+        match op {
+            Op::GetAttr { .. }
+            | Op::GetAttrs { .. }
+            | Op::ReadLink { .. }
+            | Op::Release { .. }
+            | Op::Fsync { .. }
+            | Op::StatFs
+            | Op::ListXattr { .. }
+            | Op::SyncFs
+            | Op::HoldLocks { .. }
+            | Op::DropLocks { .. } => Ok(()),
+            Op::Lookup { parent, .. } => self.dir(*parent, EXECUTE).map(drop),
+            Op::ReadDir { fid, plus, .. } => {
+                let dir = self.dir(*fid, READ)?;
+                *plus &= self.may(&dir, EXECUTE)?;
+                Ok(())
+            }
+            Op::Show { open: false, .. } => Ok(()),
+            Op::Open { fid } | Op::Show { fid, .. } => self.any(*fid, &[READ, WRITE, EXECUTE]).map(drop),
+            Op::Read { fid, .. } => self.any(*fid, &[READ]).map(drop),
+            Op::Lseek { fid, .. } => self.any(*fid, &[READ, WRITE]).map(drop),
+            Op::Write { fid, .. } => self.any(*fid, &[WRITE]).map(drop),
+            Op::Fallocate { fid, .. } => self.content(*fid),
+            Op::CopyRange { from, to, .. } => {
+                self.any(*from, &[READ])?;
+                self.content(*to)
+            }
+            Op::SetAttr { fid, set } => self.set_attr(*fid, set),
+            Op::Create { parent, name, node, mode, .. } => self.create(*parent, name, node, mode),
+            Op::Unlink { parent, name } | Op::Rmdir { parent, name } => self.remove(*parent, name),
+            Op::Rename { parent, name, to_parent, to_name, flags } => {
+                let exchange = *flags & rename_flags::EXCHANGE != 0;
+                self.rename((*parent, name), (*to_parent, to_name), exchange)
+            }
+            Op::Link { fid, parent, .. } => {
+                self.gets_name(*parent)?;
+                self.link(*fid)
+            }
+            Op::MoveIn { flags, .. } if *flags & rename_flags::EXCHANGE != 0 => Err(Errno::EXDEV),
+            Op::MoveIn { to_parent, to_name, .. } => self.enter(*to_parent, to_name),
+            Op::LinkIn { parent, .. } => self.gets_name(*parent),
+            Op::GetXattr { fid, name } => self.get_xattr(*fid, name),
+            Op::SetXattr { fid, name, .. } | Op::RemoveXattr { fid, name } => self.set_xattr(*fid, name),
+            // A piece's set does not know what the file's users may do.
+            op if op.is_about_stripes() => Err(Errno::EOPNOTSUPP),
+            // What only sets ask each other for ([`Op::is_between_sets`]), and whatever has no row.
+            _ => Err(Errno::EPERM),
+        }
+    }
+
+    /// What another set knows, if it has said so already.
+    fn elsewhere(&mut self, set: SetId, right: Right, otherwise: Errno) -> Result<(), Errno> {
+        if self.known.contains(&right) {
+            return Ok(());
+        }
+        self.ask = Some(Question { set, right, otherwise });
+        Err(otherwise)
+    }
+
     /// Whether bits and access list allow all of `want`.
     fn may(&mut self, attr: &Attr, want: u32) -> Result<bool, Errno> {
         self.user.may_by_what_is_read(attr, want, || {
@@ -112,7 +165,7 @@ impl Check<'_> {
     }
 
     /// A directory in which the user may do all of `want`.
-    fn dir(&mut self, dir: Fid, want: u32) -> Result<Attr, Errno> {
+    pub(crate) fn dir(&mut self, dir: Fid, want: u32) -> Result<Attr, Errno> {
         let attr = self.state.attr(dir)?;
         allowed(attr.is_dir(), Errno::ENOTDIR)?;
         allowed(self.may(&attr, want)?, Errno::EACCES)?;
@@ -184,13 +237,20 @@ impl Check<'_> {
     }
 
     /// Whether an entry of the directory may go.
-    fn may_take(&mut self, dir: &Attr, entry: Entry) -> Result<(), Errno> {
+    pub(crate) fn may_take(&mut self, dir: &Attr, entry: Entry) -> Result<(), Errno> {
         allowed(self.may(dir, WRITE)?, Errno::EACCES)?;
-        let owns = dir.mode & S_ISVTX == 0
-            || self.user.owns(dir)
-            // Whose it is, only its home knows.
-            || entry.home == self.set && self.user.owns(&self.state.attr(entry.fid)?);
-        allowed(owns, Errno::EPERM)
+        if dir.mode & S_ISVTX == 0 || self.user.owns(dir) {
+            return Ok(());
+        }
+        if entry.home != self.set {
+            return self.elsewhere(entry.home, Right::Own { fid: entry.fid }, Errno::EPERM);
+        }
+        self.owner(entry.fid)
+    }
+
+    /// The object is the user's.
+    pub(crate) fn owner(&mut self, fid: Fid) -> Result<(), Errno> {
+        allowed(self.user.owns(&self.state.attr(fid)?), Errno::EPERM)
     }
 
     fn rename(&mut self, from: (Fid, &Name), to: (Fid, &Name), exchange: bool) -> Result<(), Errno> {
@@ -216,13 +276,28 @@ impl Check<'_> {
         if !entry.is_dir() || !leaves {
             return Ok(());
         }
-        allowed(entry.home == self.set, Errno::EXDEV)?;
+        if entry.home != self.set {
+            return self.elsewhere(entry.home, Right::Move { fid: entry.fid }, Errno::EXDEV);
+        }
         self.dir(entry.fid, WRITE).map(drop)
     }
 
+    /// A name of a directory of this set is about to lead to something of another set's, in place of what it leads to.
+    fn enter(&mut self, to: Fid, name: &Name) -> Result<(), Errno> {
+        let dir = self.dir(to, EXECUTE)?;
+        match self.state.entry(to, name)? {
+            Some(target) => self.may_take(&dir, target),
+            None => allowed(self.may(&dir, WRITE)?, Errno::EACCES),
+        }
+    }
+
+    /// A directory gets a name that leads to a file.
+    fn gets_name(&mut self, dir: Fid) -> Result<(), Errno> {
+        self.dir(dir, WRITE | EXECUTE).map(drop)
+    }
+
     /// As Linux with `fs.protected_hardlinks`: somebody else's file only if it can be read and written, and runs as nobody else.
-    fn link(&mut self, fid: Fid, parent: Fid) -> Result<(), Errno> {
-        self.dir(parent, WRITE | EXECUTE)?;
+    pub(crate) fn link(&mut self, fid: Fid) -> Result<(), Errno> {
         let attr = self.state.attr(fid)?;
         let is_plain = attr.mode & 0o170_000 == 0o100_000
             && attr.mode & S_ISUID == 0

@@ -3,6 +3,7 @@
 mod exchanges;
 mod files;
 mod permission;
+mod rights;
 mod rules;
 mod three_sets;
 mod two_sets;

@@ -79,7 +79,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
 
     /// A change that begins with this set.
     pub(crate) fn change_here(&mut self, cx: &mut Cx<'_, B, R>, request: AdmittedRequest<R>) {
-        let AdmittedRequest { id, op, payload, to, session, .. } = request;
+        let AdmittedRequest { id, op, payload, to, session, permit, .. } = request;
         let is_new = matches!(op, Op::PrepareMkdir { .. } | Op::Arrive);
         if self.is_full_for(cx, &op) || is_new && self.settings.rebalance.drains {
             return self.refuse(cx, to, Errno::ENOSPC.into());
@@ -94,9 +94,11 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let ask = Ask { id, payload: &payload, ..Ask::default() };
         let decision = self.decide(cx, &op, ask).and_then(|decision| self.validated(cx, decision));
         match decision {
-            Ok(Decision::RemoveElsewhere(entry)) => self.remove_elsewhere(cx, (id, op), entry, None, to),
-            Ok(Decision::AskAbove(..)) => self.move_across(cx, id, op, to),
-            Ok(Decision::AskHome(need)) => self.begin_joint(cx, (id, session), (op, need), None, to),
+            Ok(Decision::RemoveElsewhere(entry)) => {
+                self.remove_elsewhere(cx, (id, op, permit), entry, None, to);
+            }
+            Ok(Decision::AskAbove(..)) => self.move_across(cx, id, (op, permit), to),
+            Ok(Decision::AskHome(need)) => self.begin_joint(cx, (id, session), (op, need, permit), None, to),
             decision => self.carry_out(cx, id, decision, payload, Waiter { shape, ..Waiter::done(to) }),
         }
     }

@@ -1,6 +1,5 @@
 //! The state machine: its state, its inputs, and the steps that follow from an input.
 
-use crate::beneath::Beneath;
 use crate::brick::LocalBrick;
 use crate::catch_up::CatchUps;
 use crate::content::Content;
@@ -12,6 +11,7 @@ use crate::grants::Grants;
 use crate::io::{Done, Input, Moment, Output, Outside, ReplyTo, Request, Settings};
 use crate::joiners::Lag;
 use crate::joint_ends::Participant;
+use crate::known_places::Beneath;
 use crate::moves::Tree;
 use crate::opens::Opens;
 use crate::orphans::Orphans;

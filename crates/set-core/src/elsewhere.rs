@@ -20,6 +20,7 @@ use crate::paths::{PathAsked, PathTo};
 use crate::request::AdmittedRequest;
 use crate::resolve::Resolve;
 use crate::resolve_files::FileResolve;
+use crate::rights::{Permit, RightAsked};
 use crate::stub_marks::StubMark;
 use crate::waiters::{Address, AfterReply, ReplyShape, Waiter};
 use alloc::boxed::Box;
@@ -45,6 +46,8 @@ pub(crate) struct Transaction {
 pub(crate) struct Pair<R> {
     id: OpId,
     op: Op,
+    /// What its client may, unless it is trusted.
+    permit: Option<Permit>,
     /// The other set.
     home: SetId,
     transaction: Transaction,
@@ -76,6 +79,8 @@ pub(crate) enum Asking<R> {
     Lineage(Move<R>),
     /// What lies above a directory, for a request of a client whose key is for what lies beneath one.
     Beneath(Box<AboveAsked<R>>),
+    /// Whether a client may do that set's part of what it asks for.
+    Right(Box<RightAsked<R>>),
     /// For that lock, for a directory that is to move here from another set.
     JointLocked(Box<Joint<R>>, Held),
     /// What lies above the directory that it is to come to.
@@ -162,6 +167,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Asking::Locked(m) => self.on_locked(cx, m, answer),
             Asking::Lineage(m) => self.on_lineage(cx, m, answer),
             Asking::Beneath(asked) => self.on_above(cx, asked, answer),
+            Asking::Right(asked) => self.on_right(cx, *asked, answer),
             Asking::Agreed(joint, need) => self.on_agreed(cx, joint, &need, answer),
             Asking::StubConfirmed(mark) => self.on_stub_confirmed(cx, mark, answer),
             Asking::SourceLooked(joint) => self.on_source_looked(cx, joint, answer),
@@ -267,8 +273,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             Ok(path) => path,
             // Who lies above is not told by the copies here: it is made with its parent.
             Err(_) => {
-                let (payload, session, is_trusted) = (Bytes::new(), id.session, false);
-                return self.change_here(cx, AdmittedRequest { id, op, payload, to, session, is_trusted });
+                return self.change_here(cx, AdmittedRequest::of(id, op, to));
             }
         };
         let Some(transaction) = self.begin(cx, id, parent, &name) else {
@@ -276,7 +281,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         };
         let tx = transaction.tx;
         let prepare = Op::PrepareMkdir { path, name, mode, uid, gid };
-        let pair = Pair { id, op, home, transaction, held: None, to };
+        let pair = Pair { id, op, permit: None, home, transaction, held: None, to };
         self.ask(cx, Asking::MkdirPrepared(pair), home, prepare, Some(tx));
     }
 
@@ -298,8 +303,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 if [Errno::ENOSPC.0, Errno::EDQUOT.0, Errno::EROFS.0].contains(&errno) =>
             {
                 let Pair { id, op, to, .. } = pair;
-                let (payload, session, is_trusted) = (Bytes::new(), id.session, false);
-                self.change_here(cx, AdmittedRequest { id, op, payload, to, session, is_trusted });
+                self.change_here(cx, AdmittedRequest::of(id, op, to));
             }
             (Err(fail), known) => self.refuse_for_other(cx, pair.to, known.err().unwrap_or(fail)),
         }
@@ -317,7 +321,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     pub(crate) fn remove_elsewhere(
         &mut self,
         cx: &mut Cx<'_, B, R>,
-        (id, op): (OpId, Op),
+        (id, op, permit): (OpId, Op, Option<Permit>),
         entry: Entry,
         held: Option<Held>,
         to: Address<R>,
@@ -333,7 +337,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         };
         let (home, fid, tx) = (entry.home, entry.fid, transaction.tx);
         let prepare = Op::PrepareRmdir { fid, by: id.session };
-        let pair = Pair { id, op, home, transaction, held, to };
+        let pair = Pair { id, op, permit, home, transaction, held, to };
         self.ask(cx, Asking::RmdirPrepared(pair, fid), home, prepare, Some(tx));
     }
 
@@ -348,6 +352,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let lock = pair.held.as_ref().map(|held| held.lock);
         let holds = pair.held.as_ref().is_none_or(|held| self.holds(cx, held));
         let known = known.and(if holds { Ok(()) } else { Err(Fail::Busy) });
+        let known = known.and_then(|()| self.still_permits(pair.permit.as_ref(), &pair.op, None));
         let failed = match (prepared, known) {
             (Ok(_), Ok(())) => None,
             // An earlier attempt got further: only the entry is left.
@@ -383,7 +388,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// The moment at which the transaction counts: the entry is made or removed. `keep`: what then becomes of the
     /// directory on the other set.
     fn commit(&mut self, cx: &mut Cx<'_, B, R>, pair: Pair<R>, fid: Fid, keep: bool, waiter: Waiter<R>) {
-        let Pair { id, op, home, transaction, held, to } = pair;
+        let Pair { id, op, home, transaction, held, to, .. } = pair;
         let above = held.as_ref().map(|held| &held.above);
         let decision = self.decide(cx, &op, Ask { id, placed: Some((home, fid)), above, ..Ask::default() });
         // The entry may lead to something else by now that could go without asking anybody.

@@ -11,6 +11,7 @@ use crate::elsewhere::{Asking, Transaction, is_about};
 use crate::io::ReplyTo;
 use crate::joint_ends::{Part, Participant, ends_of_exchange};
 use crate::moves::Held;
+use crate::rights::Permit;
 use crate::waiters::{Address, AfterReply, ReplyShape, Waiter};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -47,6 +48,8 @@ pub(crate) struct Joint<R> {
     pub(crate) incoming: Option<Attr>,
     /// What a rename is of and its home, if there is a stub or a directory where it comes from.
     pub(crate) source: Option<(Fid, SetId)>,
+    /// What its client may, unless it is trusted.
+    pub(crate) permit: Option<Permit>,
 }
 
 impl<R> Joint<R> {
@@ -105,7 +108,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         &mut self,
         cx: &mut Cx<'_, B, R>,
         (id, by): (OpId, SessionId),
-        (op, need): (Op, Need),
+        (op, need, permit): (Op, Need, Option<Permit>),
         held: Option<Held>,
         to: Address<R>,
     ) {
@@ -133,6 +136,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             agreed: Vec::new(),
             incoming: None,
             source: None,
+            permit,
         };
         self.ask_home(cx, Box::new(joint), need);
     }
@@ -330,6 +334,10 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let holds = joint.held.as_ref().is_none_or(|held| self.holds(cx, held));
         if !holds || self.has_lost_it(&joint) {
             return self.give_up(cx, *joint, Fail::Busy);
+        }
+        let Joint { permit, op, incoming, .. } = &*joint;
+        if let Err(fail) = self.still_permits(permit.as_ref(), op, incoming.as_ref()) {
+            return self.give_up(cx, *joint, fail);
         }
         let ask = || Ask {
             id: joint.id,

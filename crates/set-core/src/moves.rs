@@ -7,6 +7,7 @@ use crate::core::{Cx, SetCore};
 use crate::elsewhere::Asking;
 use crate::io::ReplyTo;
 use crate::joint::{Joint, is_gone};
+use crate::rights::Permit;
 use crate::waiters::{Address, AfterReply, ReplyShape, Waiter};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -126,6 +127,8 @@ impl Held {
 pub(crate) struct Move<R> {
     id: OpId,
     op: Op,
+    /// What its client may, unless it is trusted.
+    permit: Option<Permit>,
     to: Address<R>,
     held: Held,
     walk: Walk,
@@ -184,10 +187,16 @@ impl Walk {
 
 impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     /// Begins such a rename: first the lock.
-    pub(crate) fn move_across(&mut self, cx: &mut Cx<'_, B, R>, id: OpId, op: Op, to: Address<R>) {
+    pub(crate) fn move_across(
+        &mut self,
+        cx: &mut Cx<'_, B, R>,
+        id: OpId,
+        (op, permit): (Op, Option<Permit>),
+        to: Address<R>,
+    ) {
         let held = self.hold(cx);
         let Lock { root, tx } = held.lock;
-        let m = Move { id, op, to, held, walk: Walk::new(Fid::default(), None) };
+        let m = Move { id, op, permit, to, held, walk: Walk::new(Fid::default(), None) };
         self.ask(cx, Asking::Locked(m), root, Op::LockTree { tx }, None);
     }
 
@@ -244,18 +253,19 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
 
     /// All is known, or cannot be: the rename is decided, if the lock still holds.
     fn decide_move(&mut self, cx: &mut Cx<'_, B, R>, m: Move<R>, known: Result<(), Fail>) {
-        let Move { id, op, to, held, .. } = m;
+        let Move { id, op, permit, to, held, .. } = m;
         let ready = self.admit_again(cx, id).and(if self.holds(cx, &held) { known } else { Err(Fail::Busy) });
+        let ready = ready.and_then(|()| self.still_permits(permit.as_ref(), &op, None));
         if let Err(fail) = ready {
             self.unlock(cx, held.lock);
             return self.refuse_for_other(cx, to, fail);
         }
         let decision = self.decide(cx, &op, Ask { id, above: Some(&held.above), ..Ask::default() });
         if let Ok(Decision::RemoveElsewhere(entry)) = decision {
-            return self.remove_elsewhere(cx, (id, op), entry, Some(held), to);
+            return self.remove_elsewhere(cx, (id, op, permit), entry, Some(held), to);
         }
         if let Ok(Decision::AskHome(need)) = decision {
-            return self.begin_joint(cx, (id, id.session), (op, need), Some(held), to);
+            return self.begin_joint(cx, (id, id.session), (op, need, permit), Some(held), to);
         }
         if !matches!(decision, Ok(Decision::Change(..))) {
             self.unlock(cx, held.lock);

@@ -78,6 +78,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 None => return self.refuse(cx, to, Fail::Busy),
             },
             Op::CheckMark { fid, tx } => (one(fid), self.check_mark(fid, tx)),
+            Op::CheckRight { right, user, within: _ } => self.check_right(&right, user),
             Op::LockTree { tx } => {
                 let epoch = self.replica.view().epoch;
                 if !self.tree.lock.take(cx.at.now, epoch, tx) {

@@ -4,6 +4,7 @@ use crate::brick::LocalBrick;
 use crate::core::{Cx, Due, SetCore};
 use crate::grants::GRANT;
 use crate::io::{ReplyTo, Request};
+use crate::rights::Permit;
 use crate::waiters::{Address, Waiter};
 use bytes::Bytes;
 use core::time::Duration;
@@ -11,9 +12,10 @@ use ids::{OpId, SessionId};
 use namespace::permission;
 use replica::Admission;
 use wire::limits::DEPTH_MAX;
-use wire::{Body, Errno, Fail, Op, Reply, User};
+use wire::{Body, Errno, Fail, Op, Reply};
 
 /// A request that was let in.
+#[derive(Debug)]
 pub(crate) struct AdmittedRequest<R> {
     pub(crate) id: OpId,
     pub(crate) op: Op,
@@ -22,6 +24,16 @@ pub(crate) struct AdmittedRequest<R> {
     pub(crate) session: SessionId,
     /// The client has checked permissions, and may ask for all of the volume.
     pub(crate) is_trusted: bool,
+    /// What the client may, unless it is trusted.
+    pub(crate) permit: Option<Permit>,
+}
+
+impl<R> AdmittedRequest<R> {
+    /// One without data that goes on here, after another set was asked.
+    pub(crate) fn of(id: OpId, op: Op, to: Address<R>) -> AdmittedRequest<R> {
+        let (payload, session) = (Bytes::new(), id.session);
+        AdmittedRequest { id, op, payload, to, session, is_trusted: false, permit: None }
+    }
 }
 
 impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
@@ -63,7 +75,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             _ => self.replica.admit(cx.at.now, call.epoch, id, call.finished),
         };
         let is_trusted = user.is_none() && beneath.is_none();
-        let request = AdmittedRequest { id, op: call.op, payload, to, session, is_trusted };
+        let (op, permit) = (call.op, Permit::of(user, beneath));
+        let request = AdmittedRequest { id, op, payload, to, session, is_trusted, permit };
         match admission {
             Admission::Go if changes && self.joiner_lags(cx) => self.refuse(cx, request.to, Fail::Busy),
             Admission::Go if self.is_about_a_leaver(cx.at.now, &request.op) => {
@@ -75,7 +88,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             }
             Admission::Go => {
                 if let Some(request) = self.redirect_holder(cx, request) {
-                    self.serve_permitted(cx, request, user.as_ref());
+                    self.serve_permitted(cx, request);
                 }
             }
             Admission::Done(outcome) => match self.gone_beneath(cx.at.now, beneath, &request, &outcome) {
@@ -92,25 +105,14 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         }
     }
 
-    /// Serves what the user may do, if the client is not trusted to have looked.
-    fn serve_permitted(
-        &mut self,
-        cx: &mut Cx<'_, B, R>,
-        mut request: AdmittedRequest<R>,
-        user: Option<&User>,
-    ) {
-        if let Some(user) = user
-            && let Err(errno) = permission::check(user, &mut request.op, self.set, &mut self.brick)
-        {
-            let reply = Reply::errno(errno.0);
-            request.to.grant = 0;
-            return self.reply_when_all_committed(cx, Waiter { reply, ..Waiter::done(request.to) });
-        }
+    /// Serves what the client may have, if it is not trusted to have looked.
+    pub(crate) fn serve_permitted(&mut self, cx: &mut Cx<'_, B, R>, request: AdmittedRequest<R>) {
+        let Some(request) = self.permitted(cx, request) else { return };
         if let Op::Relocate { fid, .. } = request.op {
             self.paths.note(fid);
         }
         match request.op {
-            Op::ListXattr { fid } if user.is_some() => {
+            Op::ListXattr { fid } if request.permit.as_ref().is_some_and(Permit::is_of_user) => {
                 let names = self.brick.listxattr(fid).map(|mut names| {
                     names.retain(permission::shows_xattr);
                     (Body::Names { names }, Bytes::new())
@@ -140,6 +142,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             | Op::Relocate { .. }
             | Op::CheckEntry { .. }
             | Op::CheckMark { .. }
+            | Op::CheckRight { .. }
             // A lock that is kept for hours shall not end the grants of whoever is alone otherwise.
             | Op::HoldLocks { .. }
             | Op::DropLocks { .. }

@@ -64,10 +64,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let StubMark { id, op, session, to, .. } = mark;
         match (answer, known) {
             (Ok(_), Ok(())) => {
-                self.change_here(
-                    cx,
-                    AdmittedRequest { id, op, payload: Bytes::new(), to, session, is_trusted: false },
-                );
+                self.change_here(cx, AdmittedRequest { session, ..AdmittedRequest::of(id, op, to) });
             }
             (_, Err(fail)) => self.refuse(cx, to, fail),
             (Err(_), Ok(())) => self.refuse(cx, to, Fail::Busy),

@@ -1,6 +1,6 @@
 //! Requests that wait, each with the answer that will be sent.
 
-use crate::io::Output;
+use crate::io::{Output, ReplyTo};
 use crate::moves::Lock;
 use alloc::vec::Vec;
 use bytes::Bytes;
@@ -22,6 +22,14 @@ impl<R> Address<R> {
 
     pub(crate) fn of(to: R) -> Address<R> {
         Address { to: Some(to), grant: 0 }
+    }
+
+    /// Whether who asked asks on another connection by now.
+    pub(crate) fn is_given_up(&self) -> bool
+    where
+        R: ReplyTo,
+    {
+        self.to.as_ref().is_some_and(ReplyTo::is_given_up)
     }
 
     /// Whether who asked may keep what it is told.

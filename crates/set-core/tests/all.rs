@@ -11,4 +11,5 @@ mod joining;
 mod paths;
 mod promises;
 mod requests;
+mod rights;
 mod striping;

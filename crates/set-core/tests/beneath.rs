@@ -6,7 +6,7 @@ use crate::common::{Rig, create, name};
 use ids::{Epoch, Fid, Lsn, SetId};
 use set_core::Input;
 use std::time::Duration;
-use wire::op::{LockClaim, Node};
+use wire::op::{LockClaim, Node, rename_flags};
 use wire::{Body, Errno, Fail, Op};
 
 const NONE: [&str; 0] = [];
@@ -248,21 +248,52 @@ fn a_file_that_is_open_is_not_looked_at_again() {
 }
 
 #[test]
-fn what_is_the_whole_volumes_or_needs_two_sets_is_refused() {
+fn what_is_the_whole_volumes_or_exchanges_between_sets_is_refused() {
     let mut rig = rig();
-    let move_in =
-        Op::MoveIn { from: OTHER, parent: FAR, name: name("y"), to_parent: D, to_name: name("y"), flags: 0 };
     for (op, errno) in [
         (Op::HoldLocks { term: 1, claim: LockClaim::New }, Errno::ENOLCK),
         (Op::DropLocks { term: 1 }, Errno::ENOLCK),
-        (move_in, Errno::EXDEV),
-        (Op::LinkIn { fid: Y, home: OTHER, parent: D, name: name("y") }, Errno::EXDEV),
+        (move_in((OTHER, FAR), D, rename_flags::EXCHANGE), Errno::EXDEV),
         (Op::GetAttrs { fids: vec![F, G] }, Errno::EINVAL),
         (Op::Lineage { fid: D }, Errno::EPERM),
     ] {
         assert!(is(&ask(&mut rig, op.clone()), errno), "{op:?}");
     }
     assert!(ask(&mut rig, Op::StatFs).starts_with("room"));
+}
+
+fn move_in((from, parent): (SetId, Fid), to_parent: Fid, flags: u32) -> Op {
+    Op::MoveIn { from, parent, name: name("y"), to_parent, to_name: name("n"), flags }
+}
+
+/// The set that it comes from says where that directory is.
+#[test]
+fn a_name_comes_from_a_directory_of_another_set_that_lies_beneath() {
+    let mut rig = rig();
+    assert_eq!(ask(&mut rig, move_in((OTHER, FAR), D, 0)), "lineage of 2");
+    let out = rig.step(Input::Answered(1, above(&[FAR, P], None)));
+    assert_eq!(said(&out[0]), "preparefile of 2 as 2", "nobody is asked for permissions");
+    // What is known counts for a second, for each set that was asked.
+    assert!(is(&ask(&mut rig, move_in((OTHER, FAR), O, 0)), Errno::ESTALE));
+    assert!(ask(&mut rig, move_in((OTHER, FAR), P, 0)).starts_with("preparefile of 2"));
+    rig.now += Duration::from_secs(1);
+    assert_eq!(ask(&mut rig, move_in((OTHER, FAR), P, 0)), "lineage of 2");
+    assert!(said(&rig.step(Input::Answered(4, above(&[FAR], None)))[0]).contains("stale"), "outside");
+    rig.now += Duration::from_secs(1);
+    // That set does not answer for it.
+    assert_eq!(ask(&mut rig, move_in((OTHER, FAR), P, 0)), "lineage of 2");
+    assert!(said(&rig.step(Input::Answered(5, Err(Errno::ESTALE.into())))[0]).contains("stale"));
+    for lie in [
+        move_in((OTHER, FAR.names()), D, 0),
+        move_in((SetId(77), FAR), D, 0),
+        move_in((SET, FAR), D, 0),
+        move_in((SET, O), D, 0),
+        move_in((OTHER, FAR), FAR, 0),
+        move_in((OTHER, FAR), D.names(), 0),
+    ] {
+        assert!(is(&ask(&mut rig, lie.clone()), Errno::ESTALE), "{lie:?}");
+    }
+    assert!(is(&ask(&mut rig, move_in((SET, D), D, 0)), Errno::EINVAL), "as for everybody");
 }
 
 /// It would show what the file is like by now, and hold it open.

@@ -331,7 +331,7 @@ fn a_user_whose_permissions_count_is_refused_before_anything_is_decided() {
         to_name: name("y"),
         flags: 0,
     };
-    assert_eq!(rig.ask_of(ann, across), ["reply 5: crosses sets"]);
+    assert_eq!(rig.ask_of(ann, across), ["reply 5: permission denied"]);
     assert_eq!(rig.core.brick_mut().journal.len(), before);
     rig.ask_of(owner, create("b", Node::File));
     let made = rig.core.brick_mut().journal.last().unwrap().body.clone();

@@ -15,6 +15,7 @@ impl Op {
                 | Op::Relocate { .. }
                 | Op::CheckEntry { .. }
                 | Op::CheckMark { .. }
+                | Op::CheckRight { .. }
                 | Op::EndTransaction { .. }
                 | Op::LockTree { .. }
                 | Op::UnlockTree { .. }
@@ -98,6 +99,7 @@ impl Op {
             | Op::Relocate { .. }
             | Op::CheckEntry { .. }
             | Op::CheckMark { .. }
+            | Op::CheckRight { .. }
             | Op::EndTransaction { .. }
             | Op::LockTree { .. }
             | Op::UnlockTree { .. }

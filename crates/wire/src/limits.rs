@@ -25,6 +25,8 @@ pub const COPY_NAMES_MAX: usize = 256;
 pub const COPY_NAMES_BYTES: usize = 2048;
 /// Objects whose attributes are asked for at once.
 pub const GETATTRS_MAX: usize = 256;
+/// Groups of a user beside his first: those of a key are no more (`cluster::limits::KEY_GROUPS`).
+pub const GROUPS_MAX: usize = 4096;
 /// Pieces of a striped file.
 pub const STRIPES_MAX: usize = 64;
 /// Directories above a directory that lives on another set than its parent.

@@ -5,6 +5,7 @@ pub use crate::counted::COUNTED;
 
 use crate::codec::{Blob, DecodeError, Wire};
 use crate::name::Name;
+use crate::rights::{Person, Right, Within};
 use crate::stripes::Layout;
 use crate::{wire_enum, wire_struct};
 use ids::{Epoch, Fid, OpId, SessionId, SetId, Time};
@@ -329,6 +330,9 @@ wire_enum! {
         /// transaction has committed. Without `fid` the file is one of the set itself, and `add` its new name; otherwise `fid` is
         /// what a stub of the set stands for, and `coordinator` its home.
         63 PrepareExchange { tx: OpId, coordinator: SetId, fid: Option<Fid>, drop: EntryName, add: Option<EntryName>, successor: Successor, by: SessionId },
+        /// Has a client the right to this set's part of a rename or of a link? As that user, if one is named; and does it lie
+        /// beneath that directory, as the session knows it?
+        64 CheckRight { right: Right, user: Option<Person>, within: Option<Within> },
 
         // Of clients, about striped files (docs/design/0029). `fid`: a piece; of what lies before the layout's base the file itself.
         // `ESTALE`: the layout is another one by now.
@@ -431,6 +435,7 @@ impl Op {
                 | Op::SyncFs
                 | Op::CheckEntry { .. }
                 | Op::CheckMark { .. }
+                | Op::CheckRight { .. }
                 | Op::LockTree { .. }
                 | Op::UnlockTree { .. }
                 | Op::Lineage { .. }

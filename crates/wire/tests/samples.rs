@@ -62,6 +62,7 @@ fn every_variant_is_frozen() {
     variants::<wire::op::Node>(&schema, "Node");
     variants::<wire::op::SetTime>(&schema, "SetTime");
     variants::<wire::op::LockClaim>(&schema, "LockClaim");
+    variants::<wire::rights::Right>(&schema, "Right");
     variants::<wire::Op>(&schema, "Op");
     variants::<wire::Body>(&schema, "Body");
     variants::<wire::Fail>(&schema, "Fail");
@@ -74,6 +75,7 @@ fn every_variant_is_frozen() {
         "Node",
         "SetTime",
         "LockClaim",
+        "Right",
         "Op",
         "Body",
         "Fail",

@@ -54,6 +54,7 @@ mod privilege;
 mod quorum;
 mod rebalance;
 mod restart;
+mod restricted;
 mod secured;
 mod sessions;
 mod sets;

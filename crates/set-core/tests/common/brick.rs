@@ -41,6 +41,10 @@ pub(crate) struct Memory {
     pub(crate) unsettled: BTreeSet<Fid>,
     /// Directories whose entries another set had.
     pub(crate) came_home: BTreeSet<Fid>,
+    /// Whose files and directories are that are not root's.
+    pub(crate) owners: BTreeMap<Fid, u32>,
+    /// Directories like /tmp.
+    pub(crate) sticky: BTreeSet<Fid>,
     /// Files of any kind; all else is a directory.
     pub(crate) files: BTreeSet<Fid>,
     pub(crate) orphans: BTreeSet<Fid>,
@@ -118,6 +122,7 @@ pub(crate) fn dir(fid: Fid) -> Attr {
 impl TreeState for Memory {
     fn attr(&mut self, fid: Fid) -> Result<Attr, Errno> {
         let named = self.names.values().any(|(f, home)| *f == fid && *home == SET);
+        let uid = self.owners.get(&fid).copied().unwrap_or_default();
         let known = fid == ROOT
             || named
             || self.hangs.contains_key(&fid)
@@ -126,11 +131,12 @@ impl TreeState for Memory {
             let links = self.names.values().filter(|(f, home)| (*f, *home) == (fid, SET)).count() as u32;
             let nlink = if self.orphans.contains(&fid) { 0 } else { links };
             let size = self.data.get(&fid).map_or(0, |data| data.len() as u64);
-            return Ok(Attr { mode: 0o100_644, nlink, size, ..dir(fid) });
+            return Ok(Attr { mode: 0o100_644, nlink, size, uid, ..dir(fid) });
         }
         let is_dir = |(parent, made): (&Fid, &Fid)| *parent == fid && !self.files.contains(made);
         let within = self.names.iter().filter(|((parent, _), (made, _))| is_dir((parent, made))).count();
-        if known { Ok(Attr { nlink: 2 + within as u32, ..dir(fid) }) } else { Err(Errno::ESTALE) }
+        let mode = if self.sticky.contains(&fid) { 0o041_777 } else { dir(fid).mode };
+        if known { Ok(Attr { nlink: 2 + within as u32, uid, mode, ..dir(fid) }) } else { Err(Errno::ESTALE) }
     }
     fn entry(&mut self, parent: Fid, name: &Name) -> Result<Option<Found>, Errno> {
         if parent.set != SET && !parent.is_names() {

@@ -20,13 +20,18 @@ use wire::{Attr, Body, Call, Errno, Fail, Name, Op, Reply, User, Wire};
 
 pub(crate) const ME: BrickId = BrickId(1);
 
+thread_local! {
+    /// Requests that are asked on another connection by now.
+    pub(crate) static GIVEN_UP: RefCell<BTreeSet<u64>> = const { RefCell::new(BTreeSet::new()) };
+}
+
 /// A request's name for the script; given up if it is asked on another connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct To(pub u64);
 
 impl ReplyTo for To {
     fn is_given_up(&self) -> bool {
-        self.0 == 0
+        self.0 == 0 || GIVEN_UP.with_borrow(|all| all.contains(&self.0))
     }
 }
 
@@ -228,6 +233,19 @@ impl Rig {
         self.step(Input::Request(Request { call, payload, to, session, user, beneath: None }))
     }
 
+    /// A session asks something under this number, taken as that user's, with a key for what lies beneath that directory: all
+    /// that the outputs say.
+    pub(crate) fn ask_limited(
+        &mut self,
+        (session, seq): (u64, u64),
+        (user, beneath): (Option<User>, Option<Fid>),
+        op: Op,
+    ) -> Vec<Output<Work, To>> {
+        let (to, session) = (To(seq), SessionId(session));
+        let call = Call { set: SET, epoch: Epoch(self.epoch), id: OpId { session, seq }, finished: 0, op };
+        self.outputs(Input::Request(Request { call, payload: Bytes::new(), to, session, user, beneath }))
+    }
+
     /// A session whose key is for what lies beneath a directory asks something.
     pub(crate) fn ask_beneath(&mut self, session: u64, root: Fid, op: Op) -> Vec<String> {
         self.seq += 1;
@@ -326,7 +344,7 @@ pub(crate) fn create(s: &str, node: Node) -> Op {
     Op::Create { parent: ROOT, name: name(s), node, mode: 0o755, umask: 0, uid: 0, gid: 0, open: false }
 }
 
-fn line(output: Output<Work, To>) -> String {
+pub(crate) fn line(output: Output<Work, To>) -> String {
     match output {
         Output::Reply { to, reply: Reply(reply), grant, .. } => {
             let said = match reply {
