@@ -142,6 +142,7 @@ fn names_change_places_while_servers_are_killed() {
             pool.kill(server);
             goes_on("names change places without a server");
             pool.start(server);
+            killed::in_sync(pool);
         }
         goes_on("names change places");
         over.store(true, Ordering::Relaxed);

@@ -84,7 +84,7 @@ fn check(rig: &Rig, mount: &Mounted, wanted: &Wanted) {
     }
 }
 
-fn in_sync(pool: &Pool) {
+pub(super) fn in_sync(pool: &Pool) {
     eventually("all bricks are in sync", || {
         let output = pool.cli("volume status v --json");
         let status: serde_json::Value = serde_json::from_str(&output.stdout).ok()?;
