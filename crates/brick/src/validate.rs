@@ -69,6 +69,8 @@ impl Brick {
             {
                 Err(Errno::EAGAIN)
             }
+            // A power cut may bring back the mark with which what is here of the file lost a name.
+            Change::Enter { fid, .. } if !self.has_names_on_disk(*fid) => Err(Errno::EAGAIN),
             Change::Create { .. } | Change::PrepareMkdir { .. } => self.has_place(),
             Change::Link { fid, .. } if self.fresh(*fid)?.1.nlink >= LINK_MAX => Err(Errno::EMLINK),
             Change::PrepareFile { fid, intent }
@@ -78,6 +80,10 @@ impl Brick {
                 let durable = self.durable().lsn;
                 if !self.load(*fid)?.has_ended(durable) {
                     return Err(Errno::EAGAIN);
+                }
+                // Its entry is to lead to a stub, which is made when there is no way back.
+                if matches!(change, Change::PrepareExchange { .. }) {
+                    self.has_place()?;
                 }
                 if intent.drop.is_none() && self.fresh(*fid)?.1.nlink >= LINK_MAX {
                     return Err(Errno::EMLINK);

@@ -184,6 +184,7 @@ impl<'a> Emitter<'a> {
             | Op::PrepareRmdir { .. }
             | Op::Relocate { .. }
             | Op::CheckEntry { .. }
+            | Op::CheckOutcome { .. }
             | Op::CheckMark { .. }
             | Op::CheckRight { .. }
             | Op::EndTransaction { .. }

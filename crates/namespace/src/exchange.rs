@@ -5,7 +5,7 @@
 //! and then its mark ends. The home of the file that goes there asks that set how it ended, as after any rename.
 
 use crate::decide::{Context, Decision, InExchange, NameIn, Need, check_name, open_dir, result_fid, touch};
-use crate::files::{check_still_its, come_home, leads_to, place, stub_to_go};
+use crate::files::{check_still_its, check_stub_unmarked, come_home, leads_to, place, stub_to_go};
 use crate::tree_state::{Entry, TreeState};
 use ids::{Fid, SetId};
 use wire::change::Replaced;
@@ -85,6 +85,7 @@ fn commit(
     let (parent, name) = (add.dir, add.name.clone());
     let time = out.as_ref().map_or(cx.now, |attr| touch(attr, cx.now)).max(touch(dir, cx.now));
     if file.home != cx.set {
+        check_stub_unmarked(view, file.fid)?;
         let (fid, home, kind) = (file.fid, file.home, file.mode & 0o170_000);
         return result_fid(
             fid,
@@ -135,6 +136,7 @@ pub(crate) fn succeed(
     let replaced = pushed_out(fid, own.as_ref());
     let (parent, name) = (at.dir, at.name.clone());
     if next.home != cx.set {
+        check_stub_unmarked(view, next.fid)?;
         let Successor { fid, home, kind } = next;
         let change = Change::Enter { parent, name, fid, home, kind, replaced: Some(replaced), time };
         return Ok(Some(Decision::Change(change, None)));

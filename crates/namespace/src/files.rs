@@ -246,6 +246,16 @@ fn link_in(
     }
 }
 
+/// What this set has of another one's file gets no name as long as it is marked, by an earlier transaction that takes a name of it
+/// here: a late end of that would take the new one.
+pub(crate) fn check_stub_unmarked(view: &mut dyn TreeState, fid: Fid) -> Result<(), Errno> {
+    match view.is_pending(fid) {
+        Ok(true) => Err(Errno::EAGAIN),
+        Ok(false) | Err(Errno::ESTALE | Errno::ENOENT) => Ok(()),
+        Err(e) => Err(e),
+    }
+}
+
 fn enter(
     view: &mut dyn TreeState,
     cx: &Context<'_>,
@@ -257,12 +267,7 @@ fn enter(
     if file.home == cx.set || file.is_dir() {
         return Err(Errno::EXDEV);
     }
-    // What this set has of it may be marked still, by an earlier transaction that took a name of it here.
-    match view.is_pending(file.fid) {
-        Ok(true) => return Err(Errno::EAGAIN),
-        Ok(false) | Err(Errno::ESTALE | Errno::ENOENT) => {}
-        Err(e) => return Err(e),
-    }
+    check_stub_unmarked(view, file.fid)?;
     let time = touch(dir, cx.now);
     let (parent, name) = (at.dir, at.name.clone());
     let (fid, home, kind) = (file.fid, file.home, file.mode & 0o170_000);

@@ -306,6 +306,7 @@ fn needs_room(op: &Op) -> bool {
             | Op::WritePiece { .. }
             | Op::AllocatePiece { .. }
             | Op::PrepareMkdir { .. }
+            | Op::PrepareExchange { .. }
             | Op::Arrive
     )
 }

@@ -24,7 +24,7 @@ use wire::{Attr, Body, Change, Errno, Fail, Name, Op};
 /// From this level of the pool on homes have two names change places: `cluster::LEVEL`.
 const ONE_HOME: u32 = 1;
 /// From this one on names of two sets do.
-const TWO_SETS: u32 = 4;
+pub(crate) const TWO_SETS: u32 = 4;
 
 /// A client's request that waits for the agreement of homes.
 #[derive(Debug)]
@@ -195,7 +195,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     ) {
         joint.gives_way = Some((home, fid));
         match answer {
-            Ok(_) => self.bring_mark_to_disk(cx, joint, (home, fid), Part::GivesWay),
+            Ok(_) => self.bring_mark_to_disk(cx, joint, (home, fid), (Part::GivesWay, false)),
             // Its set has lost it: only the entry is left.
             Err(Fail::Errno { errno }) if is_gone(errno) => self.go_on_joint(cx, joint),
             Err(fail) => self.give_up(cx, *joint, fail),
@@ -257,7 +257,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         }
         match (answer, need.fid) {
             (Ok(Body::Attr { attr }), _) => {
-                let fid = attr.fid;
+                let (fid, links) = (attr.fid, attr.nlink);
                 let source = joint.source.is_some_and(|(source, _)| source == fid);
                 let comes = need.fid.is_none() || need.drop.is_none() || source && need.add.is_some();
                 if comes {
@@ -268,7 +268,8 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 }
                 let moved = joint.incoming.as_ref().filter(|attr| (attr.fid, attr.home) == (fid, need.home));
                 let part = if moved.is_some_and(Attr::is_dir) { Part::Moves } else { part_of(need) };
-                self.bring_mark_to_disk(cx, joint, (need.home, fid), part);
+                let named = joint.is_exchange() && links > 1;
+                self.bring_mark_to_disk(cx, joint, (need.home, fid), (part, named));
             }
             (Ok(_), _) => self.give_up(cx, *joint, Errno::EIO.into()),
             // A stub, or a directory; an older server says so of both.
@@ -305,12 +306,14 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         cx: &mut Cx<'_, B, R>,
         mut joint: Box<Joint<R>>,
         (home, fid): (SetId, Fid),
-        part: Part,
+        (part, named): (Part, bool),
     ) {
         let (tx, by) = (joint.transaction.tx, joint.by);
         joint.parts.push(Participant { home, fid, tx, by, part });
         self.note_sync(&joint, true);
-        self.ask(cx, Asking::AgreedOnDisk(joint), home, Op::Fsync { fid }, None);
+        // A file that is to lose a name before it gets the other one has only its other names meanwhile: they are on disk too.
+        let sync = if named { Op::SyncFs } else { Op::Fsync { fid } };
+        self.ask(cx, Asking::AgreedOnDisk(joint), home, sync, None);
     }
 
     /// What a home has agreed to is on its disks, or not.

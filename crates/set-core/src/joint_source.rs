@@ -92,7 +92,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         match (answer, need.fid) {
             (Ok(Body::Elsewhere { fid, .. }), Some(wanted)) if fid == wanted => {
                 joint.agreed.push(need.clone());
-                self.bring_mark_to_disk(cx, joint, (need.home, fid), part_of(need));
+                self.bring_mark_to_disk(cx, joint, (need.home, fid), (part_of(need), false));
             }
             (Ok(_), _) => self.give_up(cx, *joint, Errno::EIO.into()),
             // An older server looks for a file of its own.

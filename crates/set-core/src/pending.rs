@@ -27,6 +27,8 @@ struct Marked {
 struct MarkedFile {
     /// What is to become of its names; `None` if its mark does not say.
     intent: Option<Intent>,
+    /// The name that it is to lose leads to something else already.
+    lost: bool,
     since: Duration,
     asking: bool,
 }
@@ -63,6 +65,10 @@ impl Pending {
             }
         }
         self.note(now, op, change);
+        if !certain {
+            // That too.
+            self.files.values_mut().for_each(|marked| marked.lost = false);
+        }
     }
 
     /// A file that may be marked, though no journal says so.
@@ -85,12 +91,13 @@ impl Pending {
             Change::PrepareFile { fid, intent }
             | Change::PrepareExchange { fid, intent, .. }
             | Change::PrepareLeave { fid, intent } => {
-                let marked = MarkedFile { intent: Some(intent.clone()), since: now, asking: false };
+                let marked =
+                    MarkedFile { intent: Some(intent.clone()), lost: false, since: now, asking: false };
                 self.files.insert(*fid, marked);
                 return;
             }
             Change::Leave { fid, .. } => {
-                self.files.insert(*fid, MarkedFile { intent: None, since: now, asking: false });
+                self.files.insert(*fid, MarkedFile { intent: None, lost: false, since: now, asking: false });
                 return;
             }
             Change::EndFile { fid, .. } | Change::EndCopy { fid, .. } => return self.forget_file(*fid),
@@ -136,10 +143,8 @@ impl Pending {
             _ => return,
         };
         for (fid, dir, name) in lost {
-            if let Some(intent) = self.files.get_mut(&fid).and_then(|marked| marked.intent.as_mut())
-                && intent.drop.as_ref().is_some_and(|drop| (drop.dir, &drop.name) == (dir, name))
-            {
-                intent.drop = None;
+            if let Some(marked) = self.files.get_mut(&fid) {
+                marked.lost |= marked.drops().is_some_and(|drop| (drop.dir, &drop.name) == (dir, name));
             }
         }
     }
@@ -185,7 +190,7 @@ impl Pending {
 
     /// A marked file was met. Its record may no longer be in the journal.
     pub(crate) fn found_file(&mut self, now: Duration, fid: Fid, intent: Option<Intent>) {
-        self.files.entry(fid).or_insert(MarkedFile { intent, since: now, asking: false });
+        self.files.entry(fid).or_insert(MarkedFile { intent, lost: false, since: now, asking: false });
     }
 
     /// How many files are marked, or may be.
@@ -200,7 +205,8 @@ impl Pending {
 
     /// Whether a name in the directory waits for the end of a transaction.
     pub(crate) fn holds_names(&self, dir: Fid) -> bool {
-        self.files.values().filter_map(MarkedFile::drops).any(|place| place.dir == dir)
+        let waiting = self.files.values().filter(|marked| !marked.lost);
+        waiting.filter_map(MarkedFile::drops).any(|place| place.dir == dir)
     }
 
     /// Files whose transaction should be over and about which nobody asks yet; now somebody does.

@@ -10,7 +10,7 @@ use crate::waiters::{Address, Waiter};
 use alloc::vec::Vec;
 use bytes::Bytes;
 use core::time::Duration;
-use ids::{Fid, SessionId};
+use ids::{Fid, OpId, SessionId};
 use namespace::lock_right::Held;
 use replica::Input;
 use wire::limits::{DIR_PAGE, GETATTRS_MAX, IO_MAX};
@@ -73,7 +73,11 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 }
                 (Vec::new(), Ok(plain(Body::Done)))
             }
-            Op::CheckEntry { parent, name, fid } => match self.outcome(parent, name, fid) {
+            Op::CheckEntry { parent, name, fid } => match self.outcome(parent, name, fid, None) {
+                Some(told) => told,
+                None => return self.refuse(cx, to, Fail::Busy),
+            },
+            Op::CheckOutcome { parent, name, fid, tx } => match self.outcome(parent, name, fid, Some(tx)) {
                 Some(told) => told,
                 None => return self.refuse(cx, to, Fail::Busy),
             },
@@ -297,7 +301,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     }
 
     /// Whether there is an entry that a transaction was about; `None` while one may still commit, or while others hear of one.
-    fn outcome(&mut self, parent: Fid, name: Name, fid: Fid) -> Option<(Vec<Fid>, Answer)> {
+    fn outcome(&mut self, parent: Fid, name: Name, fid: Fid, tx: Option<OpId>) -> Option<(Vec<Fid>, Answer)> {
         match self.is_on_its_way(parent, &name, fid) {
             Ok(false) => {}
             Ok(true) => return None,
@@ -311,7 +315,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             return None;
         }
         let (parent, name) = moved.unwrap_or(told);
-        if self.is_to_go(parent, &name, fid) {
+        if self.is_to_go(parent, &name, fid, tx) {
             return None;
         }
         if parent.is_names() && self.brick.attr(fid).is_ok_and(|attr| attr.is_dir()) {

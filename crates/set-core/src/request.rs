@@ -136,27 +136,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             return None;
         }
         let who = match op {
-            // Between primaries: the change that users see comes with the entry, in the other set.
-            Op::PrepareMkdir { .. }
-            | Op::EndTransaction { .. }
-            | Op::Relocate { .. }
-            | Op::CheckEntry { .. }
-            | Op::CheckMark { .. }
-            | Op::CheckRight { .. }
-            // A lock that is kept for hours shall not end the grants of whoever is alone otherwise.
-            | Op::HoldLocks { .. }
-            | Op::DropLocks { .. }
-            | Op::LockTree { .. }
-            | Op::UnlockTree { .. }
-            | Op::Lineage { .. }
-            | Op::PathOf { .. }
-            | Op::Arrive
-            | Op::Land { .. }
-            | Op::Stripe { .. }
-            | Op::FencePiece { .. }
-            | Op::TrimPiece { .. }
-            | Op::CheckCut { .. }
-            | Op::CheckPiece { .. } => return None,
+            op if is_not_seen(op) => return None,
             // It waited already until nobody keeps what it changes ([`crate::departures`]).
             Op::Depart { .. } | Op::DepartAll { .. } | Op::PrepareLeave { .. } => return None,
             // Who goes by the entry as it was asks the file's home next, and waits there, or asks once more.
@@ -211,4 +191,33 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     pub(crate) fn refuse(&self, cx: &mut Cx<'_, B, R>, to: Address<R>, fail: Fail) {
         to.reply(Reply(Err(fail)), Bytes::new(), cx.out);
     }
+}
+
+/// Whether no user sees what it does, and nothing of its answer is kept.
+fn is_not_seen(op: &Op) -> bool {
+    matches!(
+        op,
+        // Between primaries: the change that users see comes with the entry, in the other set.
+        Op::PrepareMkdir { .. }
+        | Op::EndTransaction { .. }
+        | Op::Relocate { .. }
+        | Op::CheckEntry { .. }
+        | Op::CheckOutcome { .. }
+        | Op::CheckMark { .. }
+        | Op::CheckRight { .. }
+        // A lock that is kept for hours shall not end the grants of whoever is alone otherwise.
+        | Op::HoldLocks { .. }
+        | Op::DropLocks { .. }
+        | Op::LockTree { .. }
+        | Op::UnlockTree { .. }
+        | Op::Lineage { .. }
+        | Op::PathOf { .. }
+        | Op::Arrive
+        | Op::Land { .. }
+        | Op::Stripe { .. }
+        | Op::FencePiece { .. }
+        | Op::TrimPiece { .. }
+        | Op::CheckCut { .. }
+        | Op::CheckPiece { .. }
+    )
 }

@@ -5,7 +5,7 @@ use crate::brick::LocalBrick;
 use crate::core::{Cx, SetCore};
 use crate::elsewhere::Asking;
 use crate::io::ReplyTo;
-use crate::joint::is_gone;
+use crate::joint::{TWO_SETS, is_gone};
 use crate::resolve::OLD;
 use core::time::Duration;
 use ids::{Fid, SessionId, SetId};
@@ -85,6 +85,9 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
             // A stub is marked only while its file is: when that is not any more the transaction is over. As long as the stub
             // is, none can change what the home says of its name.
             Stage::First if resolve.intent.is_of_stub() => Op::CheckMark { fid, tx: resolve.intent.tx },
+            Stage::First | Stage::Second if self.settings.level >= TWO_SETS => {
+                Op::CheckOutcome { parent: entry.dir, name: entry.name, fid, tx: resolve.intent.tx }
+            }
             Stage::First | Stage::Second => Op::CheckEntry { parent: entry.dir, name: entry.name, fid },
             // Of a copy that is to get several names entries in all of their directories count.
             Stage::Sync if self.brick.names_of_copy(fid).is_ok_and(|names| !names.is_empty()) => Op::SyncFs,

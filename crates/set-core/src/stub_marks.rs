@@ -13,7 +13,7 @@ use crate::request::AdmittedRequest;
 use crate::waiters::Address;
 use bytes::Bytes;
 use ids::{Fid, OpId, SessionId};
-use wire::op::Intent;
+use wire::op::Successor;
 use wire::{Body, Errno, Fail, Name, Op};
 
 /// A mark that waits for the home's word.
@@ -81,18 +81,19 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     }
 
     /// Whether the name is a stub's, or a copy's, that is marked to lose it: whether a later transaction has made it is not known.
-    /// Or it is to lead to that object when the transaction has committed that has marked what it leads to now.
-    pub(crate) fn is_to_go(&mut self, parent: Fid, name: &Name, fid: Fid) -> bool {
+    /// Or it is to lead to that object when the transaction `tx` has committed, which has marked what it leads to now. What another
+    /// one would have it lead to says nothing: that cannot commit as long as `tx` holds the object. And two exchanges of the same
+    /// names, each of which has marked one of the files, would wait for each other.
+    pub(crate) fn is_to_go(&mut self, parent: Fid, name: &Name, fid: Fid, tx: Option<OpId>) -> bool {
         let Ok(Some(entry)) = self.brick.lookup(parent, name) else { return false };
-        let drops = |intent: Intent| intent.drop.is_some_and(|drop| drop.dir == parent && drop.name == *name);
         if entry.fid == fid && entry.home == self.set {
             return false;
         }
-        if entry.fid != fid
-            && self.brick.successor(entry.fid).ok().flatten().is_none_or(|next| next.fid != fid)
-        {
+        let Some(intent) = self.brick.intent(entry.fid).ok().flatten() else { return false };
+        let leads = |next: Successor| next.fid == fid && Some(intent.tx) == tx;
+        if entry.fid != fid && !self.brick.successor(entry.fid).ok().flatten().is_some_and(leads) {
             return false;
         }
-        self.brick.intent(entry.fid).ok().flatten().is_some_and(drops)
+        intent.drop.is_some_and(|drop| drop.dir == parent && drop.name == *name)
     }
 }

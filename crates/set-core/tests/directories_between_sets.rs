@@ -186,9 +186,9 @@ fn a_move_that_is_given_up_leaves_the_directory_where_it_is() {
 fn a_directory_whose_move_is_not_told_asks() {
     let mut rig = rig();
     rig.ask(88, prepare());
-    assert_eq!(asked(&mut rig), ["ask 1: checkentry of 2"]);
+    assert_eq!(asked(&mut rig), ["ask 1: checkoutcome of 2"]);
     assert_eq!(done(&mut rig, 1), ["ask 2: fsync of 2"]);
-    assert_eq!(done(&mut rig, 2), ["ask 3: checkentry of 2"]);
+    assert_eq!(done(&mut rig, 2), ["ask 3: checkoutcome of 2"]);
     assert_eq!(done(&mut rig, 3), ["ask 4: endfile of 1"]);
     rig.ask(88, end(true));
     done(&mut rig, 4);
@@ -354,7 +354,7 @@ fn what_is_there_of_a_directory_goes_with_its_entry() {
         // Nobody tells how it ended: the directory's set is asked, and what it says has to be on its disks.
         assert_eq!(asked(&mut rig), ["ask 2: checkmark of 3"]);
         assert_eq!(answer(&mut rig, 2, errno(Errno::ENOENT)), ["ask 3: syncfs of 3"]);
-        assert_eq!(done(&mut rig, 3), ["ask 4: checkentry of 3"]);
+        assert_eq!(done(&mut rig, 3), ["ask 4: checkoutcome of 3"]);
         let entry = if commit { errno(Errno::ENOENT) } else { Ok(Body::Done) };
         let said = answer(&mut rig, 4, entry);
         assert_eq!(said, [if commit { "ask 5: endfile of 1" } else { "ask 5: endfile of 1, given up" }]);

@@ -183,13 +183,16 @@ fn end(fid: Fid, commit: bool) -> Op {
 fn the_entry_leads_to_the_other_file_in_one_change() {
     let mut rig = rig();
     assert!(rig.ask_as(88, 1, mark(None, "own", FILE))[0].contains("attr 1.5.40"));
-    let check = |fid| Op::CheckEntry { parent: ROOT, name: name("own"), fid };
+    let check = |fid| Op::CheckOutcome { parent: ROOT, name: name("own"), fid, tx: tx(1) };
     assert_eq!(rig.ask(9, check(FILE)), ["reply 1: busy"], "it may come to lead there");
+    let other = Op::CheckOutcome { parent: ROOT, name: name("own"), fid: FILE, tx: tx(2) };
+    let told = rig.ask(9, other);
+    assert!(told[0].contains("no such file"), "another transaction's exchange is none of its own: {told:?}");
     assert!(rig.ask(9, Op::Lookup { parent: ROOT, name: name("own") })[0].contains("busy"));
     assert!(rig.ask_as(88, 2, end(OWN, true))[0].contains("done"));
     assert_eq!(changes(&mut rig), ["PrepareExchange", "Enter"]);
     assert_eq!(leads(&mut rig, ROOT, "own"), Some(FILE));
-    assert_eq!(rig.ask(9, check(FILE)), ["reply 3: done"]);
+    assert_eq!(rig.ask(9, check(FILE)), ["reply 4: done"]);
     assert!(rig.core.brick_mut().marked.contains_key(&OWN), "it has no name");
     assert!(rig.ask_as(88, 3, end(OWN, true))[0].contains("done"));
     assert_eq!(changes(&mut rig), ["PrepareExchange", "Enter", "EndFile"]);
@@ -214,9 +217,9 @@ fn who_has_the_entry_asks_how_it_ended() {
     let mut rig = rig();
     rig.ask_as(88, 1, mark(None, "own", FILE));
     for round in 0..2 {
-        assert_eq!(asked(&mut rig), [format!("ask {}: checkentry of 2", 4 * round + 1)]);
+        assert_eq!(asked(&mut rig), [format!("ask {}: checkoutcome of 2", 4 * round + 1)]);
         assert_eq!(done(&mut rig, 4 * round + 1), [format!("ask {}: fsync of 2", 4 * round + 2)]);
-        assert_eq!(done(&mut rig, 4 * round + 2), [format!("ask {}: checkentry of 2", 4 * round + 3)]);
+        assert_eq!(done(&mut rig, 4 * round + 2), [format!("ask {}: checkoutcome of 2", 4 * round + 3)]);
         assert_eq!(done(&mut rig, 4 * round + 3), [format!("ask {}: endfile of 1", 4 * round + 4)]);
         let by = SessionId(0);
         rig.ask_as(77, round + 1, Op::EndFile { fid: OWN, tx: tx(1), commit: true, by });
@@ -256,4 +259,36 @@ fn a_marked_stub_gets_no_other_name() {
     answer(&mut rig, 2, attr(STUB));
     let refused = done(&mut rig, 3);
     assert!(refused.iter().any(|line| line.contains("busy")), "{refused:?}");
+}
+
+/// Nor does it by another exchange, which would be undone by a late end of the first one.
+#[test]
+fn a_marked_stub_is_not_exchanged() {
+    let mut rig = rig();
+    rig.core.brick_mut().names.insert((ROOT, name("more")), (STUB, THIRD));
+    rig.ask_as(88, 1, mark(Some(STUB), "stub", FILE));
+    done(&mut rig, 1);
+    rig.ask_as(88, 2, end(STUB, true));
+    // Back again, as this set decides.
+    rig.ask(7, exchange("stub"));
+    answer(&mut rig, 2, errno(Errno::EXDEV));
+    answer(&mut rig, 3, elsewhere(STUB, REGULAR));
+    answer(&mut rig, 4, errno(Errno::ENOENT));
+    answer(&mut rig, 5, attr(STUB));
+    done(&mut rig, 6);
+    answer(&mut rig, 7, elsewhere(STUB, REGULAR));
+    done(&mut rig, 8);
+    answer(&mut rig, 9, attr(FILE));
+    let refused = done(&mut rig, 10);
+    assert!(refused.iter().any(|line| line.contains("busy")), "{refused:?}");
+    assert_eq!(leads(&mut rig, ROOT, "stub"), Some(FILE));
+}
+
+/// A file that loses one name before it gets another has only its other ones meanwhile: they are on disk before.
+#[test]
+fn other_names_are_on_disk_before_one_goes() {
+    let mut rig = rig();
+    rig.ask(7, exchange("stub"));
+    let linked = Ok(Body::Attr { attr: Attr { home: THERE, mode: 0o100_644, nlink: 2, ..dir(FILE) } });
+    assert_eq!(answer(&mut rig, 1, linked), ["ask 2: syncfs of 2"]);
 }

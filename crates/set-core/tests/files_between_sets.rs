@@ -312,7 +312,7 @@ fn a_marked_stub_asks_the_home() {
         assert_eq!(done(&mut rig, 1), NONE, "it is under way");
         assert_eq!(asked(&mut rig), ["ask 2: checkmark of 2"]);
         assert_eq!(answer(&mut rig, 2, errno(Errno::ENOENT)), ["ask 3: fsync of 2"]);
-        assert_eq!(done(&mut rig, 3), ["ask 4: checkentry of 2"]);
+        assert_eq!(done(&mut rig, 3), ["ask 4: checkoutcome of 2"]);
         let said = if there { Ok(Body::Done) } else { errno(Errno::ENOENT) };
         assert_eq!(answer(&mut rig, 4, said), [ended]);
     }
@@ -533,10 +533,10 @@ fn a_home_that_hears_nothing_asks_for_the_entry() {
             0,
             "it is young"
         );
-        assert_eq!(asked(&mut rig), ["ask 1: checkentry of 2"]);
+        assert_eq!(asked(&mut rig), ["ask 1: checkoutcome of 2"]);
         assert_eq!(asked(&mut rig), NONE, "one question at a time");
         assert_eq!(answer(&mut rig, 1, first), ["ask 2: fsync of 2"]);
-        assert_eq!(done(&mut rig, 2), ["ask 3: checkentry of 2"]);
+        assert_eq!(done(&mut rig, 2), ["ask 3: checkoutcome of 2"]);
         assert_eq!(answer(&mut rig, 3, second), [end]);
         assert_eq!(changes(&mut rig), ["PrepareFile"]);
     }
@@ -547,13 +547,13 @@ fn an_unclear_answer_ends_no_transaction() {
     for unclear in [Err(Fail::Busy), errno(Errno::EIO), Err(Fail::BelowQuorum)] {
         for step in 1..=3 {
             let mut rig = marked();
-            assert_eq!(asked(&mut rig), ["ask 1: checkentry of 2"]);
+            assert_eq!(asked(&mut rig), ["ask 1: checkoutcome of 2"]);
             for id in 1..step {
                 done(&mut rig, id);
             }
             assert_eq!(answer(&mut rig, step, unclear.clone()), NONE);
             let again = asked(&mut rig);
-            assert_eq!(again, [format!("ask {}: checkentry of 2", step + 1)], "from the beginning");
+            assert_eq!(again, [format!("ask {}: checkoutcome of 2", step + 1)], "from the beginning");
         }
     }
 }
@@ -568,7 +568,7 @@ fn a_mark_without_a_record_is_found_with_the_file() {
     assert_eq!(asked(&mut rig), NONE, "nobody has met it");
     let looked = rig.ask(7, Op::GetAttr { fid: OWN });
     assert!(looked[0].contains("busy"), "{looked:?}");
-    assert_eq!(asked(&mut rig), ["ask 1: checkentry of 2"]);
+    assert_eq!(asked(&mut rig), ["ask 1: checkoutcome of 2"]);
     done(&mut rig, 1);
     done(&mut rig, 2);
     assert_eq!(done(&mut rig, 3), ["ask 4: endfile of 1"]);
@@ -597,7 +597,7 @@ fn a_mark_that_ended_in_an_earlier_process_is_looked_for() {
         let marked = if back { [(OWN, intent.clone())].into() } else { [].into() };
         let mut rig = Rig::with_pending(Memory { marked, ..memory() }, pending, &[]);
         let first = asked(&mut rig);
-        assert_eq!(first, if back { vec!["ask 1: checkentry of 2"] } else { vec![] });
+        assert_eq!(first, if back { vec!["ask 1: checkoutcome of 2"] } else { vec![] });
     }
 }
 
@@ -608,7 +608,7 @@ fn a_mark_that_the_brick_has_met_is_looked_for() {
     let intent = Intent { tx: tx(1), coordinator: THERE, drop, add: away() };
     let brick = Memory { marked: [(OWN, intent)].into(), unrecorded: vec![OWN], ..memory() };
     let mut rig = Rig::with(brick, &[]);
-    assert_eq!(asked(&mut rig), ["ask 1: checkentry of 2"]);
+    assert_eq!(asked(&mut rig), ["ask 1: checkoutcome of 2"]);
 }
 
 /// A listing before the first question would show the name that is about to go.
@@ -636,7 +636,7 @@ fn one_that_ends_by_itself_leaves_the_others_asking() {
         let brick = Memory { marked, files, unrecorded: vec![first, second], ..memory() };
         let mut rig = Rig::with(brick, &[]);
         let all = [asked(&mut rig), asked(&mut rig)].concat();
-        assert_eq!(all, ["ask 1: checkentry of 2"], "{first} and {second}");
+        assert_eq!(all, ["ask 1: checkoutcome of 2"], "{first} and {second}");
         assert!(!rig.core.brick_mut().marked.contains_key(&first), "its mark is gone");
     }
 }
@@ -671,7 +671,7 @@ fn the_next_primary_asks() {
     rig.second(2);
     assert_eq!(asked(&mut rig), NONE);
     rig.lead(&[]);
-    assert_eq!(asked(&mut rig), ["ask 1: checkentry of 2"]);
+    assert_eq!(asked(&mut rig), ["ask 1: checkoutcome of 2"]);
 }
 
 /// Another file of the other set with a name here, `second`.

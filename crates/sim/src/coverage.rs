@@ -56,7 +56,7 @@ impl Coverage {
             Op::Redirect { .. } => self.count("entries redirected"),
             Op::DepartAll { .. } => self.count("file of several names copied"),
             // Asked by whoever aborts one, and about one that should be over by the set that has the directory.
-            Op::CheckEntry { .. } => self.count("transaction resolved"),
+            Op::CheckEntry { .. } | Op::CheckOutcome { .. } => self.count("transaction resolved"),
             _ => {}
         }
     }

@@ -25,7 +25,7 @@ macro_rules! steps {
 
 steps! {
     // Of directories on other sets, and of those that move.
-    PrepareMkdir PrepareRmdir EndTransaction Relocate CheckEntry LockTree UnlockTree Lineage
+    PrepareMkdir PrepareRmdir EndTransaction Relocate CheckEntry CheckOutcome LockTree UnlockTree Lineage
     // Of names, links and stubs elsewhere.
     PrepareFile PrepareExchange EndFile CheckMark
     // Of files that move.

@@ -14,6 +14,7 @@ impl Op {
                 | Op::PrepareRmdir { .. }
                 | Op::Relocate { .. }
                 | Op::CheckEntry { .. }
+                | Op::CheckOutcome { .. }
                 | Op::CheckMark { .. }
                 | Op::CheckRight { .. }
                 | Op::EndTransaction { .. }
@@ -98,6 +99,7 @@ impl Op {
             | Op::PrepareRmdir { .. }
             | Op::Relocate { .. }
             | Op::CheckEntry { .. }
+            | Op::CheckOutcome { .. }
             | Op::CheckMark { .. }
             | Op::CheckRight { .. }
             | Op::EndTransaction { .. }

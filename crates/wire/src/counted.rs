@@ -41,7 +41,10 @@ impl Op {
             Op::PrepareRmdir { .. } => 26,
             Op::EndTransaction { .. } => 27,
             Op::Relocate { .. } => 28,
-            Op::CheckEntry { .. } | Op::CheckMark { .. } | Op::CheckRight { .. } => 29,
+            Op::CheckEntry { .. }
+            | Op::CheckOutcome { .. }
+            | Op::CheckMark { .. }
+            | Op::CheckRight { .. } => 29,
             Op::LockTree { .. } | Op::UnlockTree { .. } => 30,
             Op::Lineage { .. } | Op::PathOf { .. } => 31,
             Op::PrepareFile { .. } | Op::PrepareExchange { .. } | Op::PrepareLeave { .. } => 32,

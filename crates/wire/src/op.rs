@@ -333,6 +333,9 @@ wire_enum! {
         /// Has a client the right to this set's part of a rename or of a link? As that user, if one is named; and does it lie
         /// beneath that directory, as the session knows it?
         64 CheckRight { right: Right, user: Option<Person>, within: Option<Within> },
+        /// As `CheckEntry`, of a file that transaction `tx` has marked. An entry that is marked to lead to the file when another
+        /// transaction has committed is what it is.
+        65 CheckOutcome { parent: Fid, name: Name, fid: Fid, tx: OpId },
 
         // Of clients, about striped files (docs/design/0029). `fid`: a piece; of what lies before the layout's base the file itself.
         // `ESTALE`: the layout is another one by now.
@@ -434,6 +437,7 @@ impl Op {
                 | Op::Lseek { .. }
                 | Op::SyncFs
                 | Op::CheckEntry { .. }
+                | Op::CheckOutcome { .. }
                 | Op::CheckMark { .. }
                 | Op::CheckRight { .. }
                 | Op::LockTree { .. }
