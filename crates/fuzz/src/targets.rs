@@ -72,7 +72,7 @@ fn on_disk() -> [Row; 15] {
         ("end of a journal", damaged_journals(), rest_of_journal),
         ("segment", at("segment/v1"), |b| again(b, SegmentHead::decode, SegmentHead::encode)),
         ("tag", both("tag/v1", "tag/v2"), |b| again(b, Tag::decode, Tag::encode)),
-        ("intent", both("intent/v1", "intent/v2"), intent),
+        ("intent", [both("intent/v1", "intent/v2"), both("intent/v3", "intent/v4")].concat(), intent),
         ("names of a copy", at("names/v1"), |b| {
             again(b, wire::op::decode_names, |names: &Vec<wire::op::EntryName>| wire::op::encode_names(names))
         }),
