@@ -91,6 +91,7 @@ fn a_storm_of_faults() {
         ("client died", 100),
         ("part of a history explained", 8000),
         ("stub asked to go", 40),
+        ("entry marked for an exchange", 40),
         ("file asked to come home", 120),
         ("end of a transaction not told", 40),
         ("stub went as its home said", 1),
