@@ -3,13 +3,12 @@
 
 use super::answers::{conflict, refused};
 use super::copies::brick_of;
-use super::grow::TRIES;
+use super::grow::anew_if_stale;
 use super::rebalance::set_moves;
 use super::volumes::volume;
 use super::{Control, membership};
 use admin::{
-    AdminError, DrainAction, DrainReport, DrainedBrick, DrainedSet, ErrorCode, PeerDrained, VolumeDrain,
-    VolumeReport,
+    AdminError, DrainAction, DrainReport, DrainedBrick, DrainedSet, PeerDrained, VolumeDrain, VolumeReport,
 };
 use cluster::{Brick, BrickSpec, Command, NewBrick, OptionChange, Set, State, Status, Volume};
 use ids::{BrickId, SetId};
@@ -67,30 +66,14 @@ impl Control {
             check_empty(set, &status, &emptied, force)?;
         }
         for brick in named {
-            self.find_place(name, *brick, &status, force).await?;
+            // Bricks may leave the view meanwhile, and come back.
+            anew_if_stale(|| self.find_place(name, *brick, &status, force)).await?;
         }
         Ok(())
     }
 
-    /// A brick is replaced by one beside another, if it is not already. Bricks may leave the view meanwhile, and come back.
+    /// A brick is replaced by one beside another, if it is not already.
     async fn find_place(
-        &self,
-        name: &str,
-        brick: BrickId,
-        status: &VolumeReport,
-        force: bool,
-    ) -> Result<(), AdminError> {
-        let mut tries = 0;
-        loop {
-            tries += 1;
-            match self.try_to_place(name, brick, status, force).await {
-                Err(e) if e.code == ErrorCode::Stale && tries < TRIES => {}
-                done => return done,
-            }
-        }
-    }
-
-    async fn try_to_place(
         &self,
         name: &str,
         brick: BrickId,

@@ -25,7 +25,22 @@ use std::time::Duration;
 const MAKING: Duration = ADMIN_WAIT.saturating_mul(2);
 
 /// So often is a command made anew because its numbers were taken, or a view has changed.
-pub(super) const TRIES: u32 = 5;
+const TRIES: u32 = 5;
+
+/// Makes and proposes a command, anew as long as what it was made by has changed meanwhile.
+pub(super) async fn anew_if_stale<T, F>(mut attempt: impl FnMut() -> F) -> Result<T, AdminError>
+where
+    F: Future<Output = Result<T, AdminError>>,
+{
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        match attempt().await {
+            Err(e) if e.code == admin::ErrorCode::Stale && tries < TRIES => {}
+            done => return done,
+        }
+    }
+}
 
 /// The new bricks of one volume, on one server.
 struct Share<'a> {
@@ -103,18 +118,14 @@ impl Control {
         force: bool,
         command: impl Fn(&State) -> Result<Command, AdminError>,
     ) -> Result<WithBricks, AdminError> {
-        let mut tries = 0;
-        loop {
+        anew_if_stale(|| async {
             let before = self.linearizable().await?;
             let command = command(&before)?;
             let (after, notes) = self.check_new_bricks(&before, (&before, &command), force).await?;
-            tries += 1;
-            match self.make_and_propose(&before, &after, command).await {
-                Ok(()) => return Ok(WithBricks { before, after, notes }),
-                Err(e) if e.code == admin::ErrorCode::Stale && tries < TRIES => {}
-                Err(e) => return Err(e),
-            }
-        }
+            self.make_and_propose(&before, &after, command).await?;
+            Ok(WithBricks { before, after, notes })
+        })
+        .await
     }
 
     /// Whether the pool takes a command, and its servers the directories of the new bricks. Tells the state after it,

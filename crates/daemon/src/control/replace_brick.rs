@@ -6,9 +6,9 @@
 use super::Control;
 use super::answers::refused;
 use super::copies::brick_of;
-use super::grow::TRIES;
+use super::grow::anew_if_stale;
 use super::volumes::volume;
-use admin::{AdminError, BrickReplaced, ErrorCode, VolumeReplaceBrick};
+use admin::{AdminError, BrickReplaced, VolumeReplaceBrick};
 use cluster::{Command, NewBrick};
 
 impl Control {
@@ -18,14 +18,7 @@ impl Control {
     ) -> Result<BrickReplaced, AdminError> {
         let _one = self.changing.lock().await;
         // A brick may leave the view meanwhile, or come back: often the one that is to be replaced.
-        let mut tries = 0;
-        loop {
-            tries += 1;
-            match self.try_to_replace(request.clone()).await {
-                Err(e) if e.code == ErrorCode::Stale && tries < TRIES => {}
-                done => return done,
-            }
-        }
+        anew_if_stale(|| self.try_to_replace(request.clone())).await
     }
 
     async fn try_to_replace(&self, request: VolumeReplaceBrick) -> Result<BrickReplaced, AdminError> {
