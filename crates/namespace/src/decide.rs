@@ -75,6 +75,13 @@ pub struct Need {
     pub exchange: Option<InExchange>,
 }
 
+impl Need {
+    /// A change of names, and nothing more.
+    pub fn of_names(home: SetId, fid: Option<Fid>, drop: Option<EntryName>, add: Option<EntryName>) -> Need {
+        Need { home, fid, drop, add, copy: None, exchange: None }
+    }
+}
+
 /// What a set has to agree to beside a change of names, in an exchange of names of two sets (docs/design/0019).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum InExchange {

@@ -126,7 +126,7 @@ fn depart_all(
 
 /// What a copy's set has to agree to.
 fn to_arrive(to: SetId, copy: Fid, add: EntryName) -> Need {
-    Need { home: to, fid: Some(copy), drop: None, add: Some(add), copy: None, exchange: None }
+    Need::of_names(to, Some(copy), None, Some(add))
 }
 
 /// The entry of a file of another set is to lead to the file's copy. The copy is marked first, so that the file is held up for
@@ -148,8 +148,7 @@ fn retarget(
     if (file.fid, file.home) != (copy, to) {
         return Err(Errno::EIO);
     }
-    let need =
-        Need { home, fid: Some(fid), drop: Some(place(at)), add: None, copy: Some(copy), exchange: None };
+    let need = Need { copy: Some(copy), ..Need::of_names(home, Some(fid), Some(place(at)), None) };
     if !cx.agreed.contains(&need) {
         return Ok(Decision::AskHome(need));
     }

@@ -3,7 +3,7 @@
 
 use crate::decide::{Context, Decision, touch};
 use crate::dir_moves;
-use crate::exchange::succeed;
+use crate::exchange::{change_places, succeed};
 use crate::files::{leads_to, may_be_held};
 use crate::tree_state::TreeState;
 use alloc::vec::Vec;
@@ -159,7 +159,5 @@ fn exchange_names(
     for changed in [from.dir, to.dir, fid, to_fid] {
         time = time.max(touch(&view.attr(changed)?, cx.now));
     }
-    let (parent, name) = (from.dir, from.name.clone());
-    let (to_parent, to_name) = (to.dir, to.name.clone());
-    Ok(Decision::Change(Change::Exchange { parent, name, fid, to_parent, to_name, to_fid, time }, None))
+    Ok(Decision::Change(change_places((from, fid), (to, to_fid), time), None))
 }

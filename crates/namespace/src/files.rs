@@ -79,7 +79,7 @@ pub(crate) fn needs(
         return None;
     }
     let (drop, add) = (Some(place(drop)), add.map(place));
-    let need = Need { home: entry.home, fid: Some(entry.fid), drop, add, copy: None, exchange: None };
+    let need = Need::of_names(entry.home, Some(entry.fid), drop, add);
     (!cx.agreed.contains(&need)).then_some(need)
 }
 
@@ -170,7 +170,7 @@ fn move_in(
     }
     let Some(file) = cx.incoming else {
         let (drop, add) = (Some(place(drop)), Some(place(add)));
-        return Ok(Decision::AskHome(Need { home: from, fid: None, drop, add, copy: None, exchange: None }));
+        return Ok(Decision::AskHome(Need::of_names(from, None, drop, add)));
     };
     check_target(flags, target)?;
     if file.is_dir() {
@@ -202,11 +202,11 @@ fn move_in(
 
 /// What the set of a stub, or of a copy of a directory, has to agree to before its name there goes.
 pub(crate) fn stub_to_go(set: SetId, fid: Fid, drop: NameIn<'_>) -> Need {
-    Need { home: set, fid: Some(fid), drop: Some(place(drop)), add: None, copy: None, exchange: None }
+    Need::of_names(set, Some(fid), Some(place(drop)), None)
 }
 
 /// A file of this set gets a name in a directory of this set in place of one in another set's. It has to be marked for that.
-pub(crate) fn come_home(
+fn come_home(
     view: &mut dyn TreeState,
     cx: &Context<'_>,
     (drop, add): (NameIn<'_>, NameIn<'_>),
@@ -240,7 +240,7 @@ fn link_in(
     match cx.incoming {
         None => {
             let add = Some(place(at));
-            Ok(Decision::AskHome(Need { home, fid: Some(fid), drop: None, add, copy: None, exchange: None }))
+            Ok(Decision::AskHome(Need::of_names(home, Some(fid), None, add)))
         }
         Some(file) => enter(view, cx, at, file, &dir, None),
     }

@@ -45,11 +45,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         }
         let add = Some(EntryName { dir, name: name.clone() });
         joint.source = Some((fid, home));
-        self.ask_home(
-            cx,
-            joint,
-            Need { home, fid: Some(fid), drop: Some(drop), add, copy: None, exchange: None },
-        );
+        self.ask_home(cx, joint, Need::of_names(home, Some(fid), Some(drop), add));
     }
 
     /// The lock is there, or not.

@@ -54,7 +54,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
         let drop = joint.comes_from().map(|(_, drop)| drop);
         joint.source = Some(found);
         let (fid, home) = found;
-        let need = Need { home, fid: Some(fid), drop, add, copy: None, exchange: None };
+        let need = Need::of_names(home, Some(fid), drop, add);
         if home == self.set {
             return self.ask_home(cx, joint, need);
         }

@@ -2,7 +2,6 @@
 
 use crate::moves::DIR;
 use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
 use ids::{Fid, OpId, SetId};
@@ -34,6 +33,10 @@ struct MarkedFile {
 }
 
 impl MarkedFile {
+    fn new(intent: Option<Intent>, since: Duration) -> MarkedFile {
+        MarkedFile { intent, lost: false, since, asking: false }
+    }
+
     /// The name that the file is to lose, if its mark says so.
     fn drops(&self) -> Option<&EntryName> {
         self.intent.as_ref()?.drop.as_ref()
@@ -91,13 +94,11 @@ impl Pending {
             Change::PrepareFile { fid, intent }
             | Change::PrepareExchange { fid, intent, .. }
             | Change::PrepareLeave { fid, intent } => {
-                let marked =
-                    MarkedFile { intent: Some(intent.clone()), lost: false, since: now, asking: false };
-                self.files.insert(*fid, marked);
+                self.files.insert(*fid, MarkedFile::new(Some(intent.clone()), now));
                 return;
             }
             Change::Leave { fid, .. } => {
-                self.files.insert(*fid, MarkedFile { intent: None, lost: false, since: now, asking: false });
+                self.files.insert(*fid, MarkedFile::new(None, now));
                 return;
             }
             Change::EndFile { fid, .. } | Change::EndCopy { fid, .. } => return self.forget_file(*fid),
@@ -130,22 +131,25 @@ impl Pending {
         self.dirs.insert(fid, Marked { holder: Some(tx), since: now, asking: false, entry: None });
     }
 
-    /// A name leads to something else now: the file that a mark has lose it has lost it, and nobody has to wait for that.
+    /// Names that lead to something else now.
     fn note_succeeded(&mut self, change: &Change) {
-        let lost = match change {
-            Change::Enter { parent, name, replaced: Some(out), .. } => vec![(out.fid, *parent, name)],
+        match change {
+            Change::Enter { parent, name, replaced: Some(out), .. } => self.note_lost(out.fid, *parent, name),
             Change::Rename { to_parent, to_name, replaced: Some(out), .. } => {
-                vec![(out.fid, *to_parent, to_name)]
+                self.note_lost(out.fid, *to_parent, to_name);
             }
             Change::Exchange { parent, name, fid, to_parent, to_name, to_fid, .. } => {
-                vec![(*fid, *parent, name), (*to_fid, *to_parent, to_name)]
+                self.note_lost(*fid, *parent, name);
+                self.note_lost(*to_fid, *to_parent, to_name);
             }
-            _ => return,
-        };
-        for (fid, dir, name) in lost {
-            if let Some(marked) = self.files.get_mut(&fid) {
-                marked.lost |= marked.drops().is_some_and(|drop| (drop.dir, &drop.name) == (dir, name));
-            }
+            _ => {}
+        }
+    }
+
+    /// What a mark has a file lose, it has lost: nobody has to wait for that.
+    fn note_lost(&mut self, fid: Fid, dir: Fid, name: &Name) {
+        if let Some(marked) = self.files.get_mut(&fid) {
+            marked.lost |= marked.drops().is_some_and(|drop| (drop.dir, &drop.name) == (dir, name));
         }
     }
 
@@ -190,7 +194,7 @@ impl Pending {
 
     /// A marked file was met. Its record may no longer be in the journal.
     pub(crate) fn found_file(&mut self, now: Duration, fid: Fid, intent: Option<Intent>) {
-        self.files.entry(fid).or_insert(MarkedFile { intent, lost: false, since: now, asking: false });
+        self.files.entry(fid).or_insert(MarkedFile::new(intent, now));
     }
 
     /// How many files are marked, or may be.

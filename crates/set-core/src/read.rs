@@ -10,7 +10,7 @@ use crate::waiters::{Address, Waiter};
 use alloc::vec::Vec;
 use bytes::Bytes;
 use core::time::Duration;
-use ids::{Fid, OpId, SessionId};
+use ids::{Fid, SessionId};
 use namespace::lock_right::Held;
 use replica::Input;
 use wire::limits::{DIR_PAGE, GETATTRS_MAX, IO_MAX};
@@ -73,11 +73,7 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
                 }
                 (Vec::new(), Ok(plain(Body::Done)))
             }
-            Op::CheckEntry { parent, name, fid } => match self.outcome(parent, name, fid, None) {
-                Some(told) => told,
-                None => return self.refuse(cx, to, Fail::Busy),
-            },
-            Op::CheckOutcome { parent, name, fid, tx } => match self.outcome(parent, name, fid, Some(tx)) {
+            Op::CheckEntry { .. } | Op::CheckOutcome { .. } => match self.outcome(op) {
                 Some(told) => told,
                 None => return self.refuse(cx, to, Fail::Busy),
             },
@@ -301,7 +297,12 @@ impl<B: LocalBrick, R: ReplyTo> SetCore<B, R> {
     }
 
     /// Whether there is an entry that a transaction was about; `None` while one may still commit, or while others hear of one.
-    fn outcome(&mut self, parent: Fid, name: Name, fid: Fid, tx: Option<OpId>) -> Option<(Vec<Fid>, Answer)> {
+    fn outcome(&mut self, op: Op) -> Option<(Vec<Fid>, Answer)> {
+        let (parent, name, fid, tx) = match op {
+            Op::CheckEntry { parent, name, fid } => (parent, name, fid, None),
+            Op::CheckOutcome { parent, name, fid, tx } => (parent, name, fid, Some(tx)),
+            _ => return None,
+        };
         match self.is_on_its_way(parent, &name, fid) {
             Ok(false) => {}
             Ok(true) => return None,

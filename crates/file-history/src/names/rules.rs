@@ -424,13 +424,14 @@ impl Names {
         let Some(mut next) = empty.map_or(Some(s.clone()), |dir| self.emptied(s, dir)) else { return };
         if source != target {
             self.set(&mut next, *to, source);
-            self.set(&mut next, *from, if *exchange { target } else { None });
+            let back = target.filter(|_| *exchange);
+            self.set(&mut next, *from, back);
             if let Some(moved) = source.filter(|_| self.objects[from.dir].set != self.objects[to.dir].set) {
                 self.link_afar(&mut next, to.dir, moved);
-                if let Some(back) = target.filter(|_| *exchange) {
+                if let Some(back) = back {
                     self.link_afar(&mut next, from.dir, back);
                 }
-                self.leave(&mut next, *from, (moved, target.filter(|_| *exchange)), *to);
+                self.leave(&mut next, *from, (moved, back), *to);
             }
             if let Some(replaced) = target.filter(|_| !exchange) {
                 let leaving = self.leaves(replaced);
