@@ -45,7 +45,7 @@ fn names_of_two_sets_change_places_wherever_their_files_live() {
             }
             assert_eq!(rig.dirs.names(&two, from).iter().filter(|name| *name == "a").count(), 1, "{what}");
             exchange(&rig.at(&two, to, "b"), &rig.at(&two, from, "a")).unwrap();
-            is_one_file(b"a", &[a.clone()], 1);
+            is_one_file(b"a", std::slice::from_ref(&a), 1);
             is_one_file(b"b", &[b.clone(), rig.at(&one, b_home, "also")], 2);
             for path in [&a, &b, &rig.at(&one, b_home, "also")] {
                 fs::remove_file(path).unwrap();
