@@ -210,10 +210,33 @@ impl Brick {
     /// The transaction that was to give a file its first name ends, and nothing is to be done: a power cut may have left it
     /// the name, and the tag that says that it has none.
     pub(crate) fn keep_arrived(&mut self, fid: Fid) -> Result<(), Errno> {
-        if self.is_orphan(fid) && (self.fresh(fid)?.1.nlink > 1 || !self.lies_among_orphans(fid)?) {
+        if self.is_orphan(fid) && (!self.lies_among_orphans(fid)? || self.has_a_name_that_was_meant(fid)?) {
             self.leave_orphanage(fid)?;
         }
         Ok(())
+    }
+
+    /// Whether one of the names that a transaction is about leads to the file. The number of its links does not say so: a
+    /// healing may have moved a name, or the directory that had it, to the heal trash.
+    fn has_a_name_that_was_meant(&mut self, fid: Fid) -> Result<bool, Errno> {
+        if self.fresh(fid)?.1.nlink < 2 {
+            return Ok(false);
+        }
+        let open = self.open_fid(fid)?;
+        let intent = open.meant()?.map(|meant| meant.intent);
+        let mut names = open.names_of_copy()?;
+        names.extend(intent.into_iter().flat_map(|intent| intent.drop.into_iter().chain(intent.add)));
+        for name in names {
+            for dir in [name.dir.without_names(), name.dir.names()] {
+                let place = EntryName { dir, name: name.name.clone() };
+                match self.leads_to(&place, fid) {
+                    Ok(true) => return Ok(true),
+                    Ok(false) | Err(Errno::ESTALE | Errno::ENOENT) => {}
+                    Err(e) => return Err(e),
+                }
+            }
+        }
+        Ok(false)
     }
 
     /// A file without a name gets its first one. In one go: a power cut may take one half of two.

@@ -328,6 +328,30 @@ fn only_what_was_forgotten_leaves_the_heal_trash() {
     assert!(HealTarget::is_known(brick, b).unwrap() && !HealTarget::is_known(brick, a).unwrap());
 }
 
+/// The directory that had the name went to the heal trash as a whole. Who has the file open keeps it, whatever else ends.
+#[test]
+fn a_file_without_a_name_stays_though_its_old_name_is_in_the_heal_trash() {
+    let mut disk = Disk::new(1, CrashRule::Ordered);
+    let mut s = Set::new(vec![disk.open().unwrap()]);
+    let d = s.dir(ROOT, "d");
+    let file = s.file(d, "file");
+    let b = &mut s.bricks[0];
+    b.begin_heal(Lsn(0), &[], Lsn(0)).unwrap();
+    let named = b.object(file).unwrap().unwrap();
+    let orphan = wire::peer::Object { flags: disk_format::tag::ORPHAN, ..named };
+    b.take_object(file, &orphan, None, true).unwrap();
+    b.take_entries(ROOT, 0, None, &[], &[]).unwrap();
+    s.apply(&Change::EndFile { fid: file, drop: None, add: None, orphan: false, time: time(9) }, b"").unwrap();
+    let b = &mut s.bricks[0];
+    for gone in [d, file] {
+        b.forget_trashed(gone).unwrap();
+    }
+    b.begin_end().unwrap().run().unwrap();
+    b.end_heal().unwrap();
+    assert_eq!(b.begin_orphans().unwrap().unwrap().run().unwrap(), [file]);
+    assert_eq!(b.attr(file).unwrap().nlink, 0);
+}
+
 /// It was healed as a file without a name before the directory was compared that still has one here.
 #[test]
 fn an_orphan_that_ends_before_its_name_is_healed_goes_with_the_name() {
