@@ -1,13 +1,15 @@
 //! What is wrong is said in one line, and nothing is changed.
 
-use crate::harness::{Pool, eventually, mortar, run, tool};
+use crate::harness::{Pool, TEST_TIMEOUT, eventually, mortar, run, spawn, tool};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
-use std::io::Read;
+use std::io::{Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use wire::frame::{FrameHead, HEAD};
 
 /// Something mounted for a test.
 struct Scratch(PathBuf);
@@ -203,18 +205,62 @@ fn peers_that_cannot_be() {
     pool.ok(&of(&pool, 2));
 }
 
-/// One that is just being started is waited for.
+/// One try of a command, which the test passes on to the server frame by frame.
+struct Try {
+    command: UnixStream,
+    server: UnixStream,
+}
+
+impl Try {
+    /// The handshake of a connection that a command has made to a socket of the test.
+    fn begin(command: UnixStream, socket: &str) -> Try {
+        let server = UnixStream::connect(socket).unwrap();
+        [&command, &server].map(|end| end.set_read_timeout(Some(TEST_TIMEOUT)).unwrap());
+        pass_frame(&command, &server);
+        pass_frame(&server, &command);
+        Try { command, server }
+    }
+
+    /// The request and its answer.
+    fn finish(self) {
+        pass_frame(&self.command, &self.server);
+        pass_frame(&self.server, &self.command);
+    }
+}
+
+fn pass_frame(mut from: &UnixStream, mut to: &UnixStream) {
+    let mut head = [0; HEAD];
+    from.read_exact(&mut head).unwrap();
+    let FrameHead { body_len, payload_len, .. } = FrameHead::decode(&head).unwrap();
+    let mut rest = vec![0; body_len + payload_len];
+    from.read_exact(&mut rest).unwrap();
+    to.write_all(&[&head[..], &rest].concat()).unwrap();
+}
+
+/// One that is just being started is waited for. The test stands between the command and the server that it asks: so it sees that
+/// the first try has failed and that there is another one, which it holds up until the server that is probed runs.
 #[test]
 fn a_server_that_starts_while_it_is_probed() {
     let mut pool = Pool::apart(2);
     pool.stop(1);
-    let mut probe = mortar();
-    probe.args(["--server", &pool.servers[0].address, "peer", "probe", &pool.servers[1].address]);
-    let mut probe = probe.spawn().unwrap();
-    // Long enough for a first try.
-    std::thread::sleep(std::time::Duration::from_millis(500));
-    assert!(probe.try_wait().unwrap().is_none(), "it did not wait");
+    let (between, socket) = (pool.dir.join("between"), pool.servers[0].socket());
+    let commands = UnixListener::bind(&between).unwrap();
+    commands.set_nonblocking(true).unwrap();
+    let address = pool.servers[1].address.clone();
+    let mut probe = spawn(mortar(), |c| {
+        c.arg("--server").arg(&between).args(["peer", "probe", &address]);
+    });
+    let mut next = |what: &str| {
+        let command = eventually(what, || {
+            assert_eq!(probe.try_wait().unwrap(), None, "{what}");
+            commands.accept().ok()
+        });
+        Try::begin(command.0, &socket)
+    };
+    next("it asks").finish();
+    let again = next("it asks again");
     pool.start(1);
+    again.finish();
     assert!(probe.wait().unwrap().success());
     assert_eq!(pool.json("pool list").as_array().unwrap().len(), 2);
 }
