@@ -1,6 +1,6 @@
 //! Keys and tokens: requests and answers.
 
-use ids::KeyId;
+use ids::{KeyId, KeyUser};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -56,18 +56,6 @@ pub struct Squash {
     pub uid: u32,
     /// The group's number.
     pub gid: u32,
-}
-
-/// A user with all his groups.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct KeyUser {
-    /// The user's number.
-    pub uid: u32,
-    /// The first group's number.
-    pub gid: u32,
-    /// The numbers of the other groups.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub groups: Vec<u32>,
 }
 
 impl fmt::Display for Squash {

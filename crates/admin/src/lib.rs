@@ -31,9 +31,10 @@ pub use drain::{DrainReport, DrainedBrick, DrainedSet, PeerDrained};
 pub use envelope::{TAG, Unreadable, VERSION, decode_answer, decode_request, encode_answer, encode_request};
 pub use error::{AdminError, ErrorCode};
 pub use event::{Event, EventReports, EventsWebhook, GetEvents, WebhookReport, WebhookServer};
+pub use ids::KeyUser;
 pub use keys::{
     AuthorityRotated, ClientAdd, ClientList, ClientRevoke, ClientRotate, GetLocalKey, GetPoolToken, KeyLine,
-    KeyList, KeyMade, KeyRole, KeyUser, KeysRevoked, KeysRotated, LocalKey, PoolKey, PoolRotateAuthority,
+    KeyList, KeyMade, KeyRole, KeysRevoked, KeysRotated, LocalKey, PoolKey, PoolRotateAuthority,
     PoolRotateKey, PoolSecure, PoolSecured, PoolToken, RotatedKey, SignedBy, Squash,
 };
 pub use peer::{Peer, PeerStatus, Peers, ServerRole};

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ids::{Epoch, Fid, KeyId, Lsn, ServerId, SetId, VolumeId};
+use ids::{Epoch, Fid, KeyId, KeyUser, Lsn, ServerId, SetId, VolumeId};
 use serde::{Deserialize, Serialize};
 
 use crate::{AuthorityChange, KeyRefusal, NewServer, Outcome, Refusal, State, Volume, limits};
@@ -84,18 +84,6 @@ impl KeySubdir {
             && self.path.len() <= limits::KEY_PATH;
         if fine { Ok(()) } else { Err(KeyRefusal::Subdir { path: self.path.clone() }.into()) }
     }
-}
-
-/// A user who may ask with a key, as whoever made the key resolved him.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct KeyUser {
-    /// His number, not 0.
-    pub uid: u32,
-    /// His first group.
-    pub gid: u32,
-    /// His other groups.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub groups: Vec<u32>,
 }
 
 /// Checks a key's users: none is root, none is there twice, and there are not too many.

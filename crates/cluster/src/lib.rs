@@ -41,9 +41,9 @@ pub use command::{
     BrickSpec, Command, ConfigVolume, FewerCopies, MoreCopies, NewBrick, NewBricks, NewServer, NewVolume,
     OptionChange, Outcome, Proposal, ViewChange,
 };
+pub use ids::KeyUser;
 pub use keys::{
-    ClientKey, Joining, Key, KeyHolder, KeySubdir, KeyUser, Keys, LOCAL_NAME, Spent, Squash, Token,
-    is_local_name,
+    ClientKey, Joining, Key, KeyHolder, KeySubdir, Keys, LOCAL_NAME, Spent, Squash, Token, is_local_name,
 };
 pub use level::{FILES_ARE_STRIPED, LEVEL, NEW_VOLUMES_HAVE_OPTIONS};
 pub use names::{check_address, check_volume_name, normal_path};

@@ -3,6 +3,12 @@
 //! Invariant: two different kinds of number can never be mixed up by the compiler's leave.
 #![no_std]
 
+extern crate alloc;
+
+mod user;
+
+pub use user::{KeyUser, NoKeyUser};
+
 use core::fmt;
 
 macro_rules! id {

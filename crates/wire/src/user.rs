@@ -3,6 +3,7 @@
 use crate::Attr;
 use core::fmt;
 use core::str::FromStr;
+use ids::KeyUser;
 use std::sync::Arc;
 
 /// Execute or search.
@@ -50,9 +51,8 @@ impl FromStr for User {
 
     /// Of `UID:GID`.
     fn from_str(text: &str) -> Result<User, ()> {
-        let number = |part: &str| part.parse::<u32>().map_err(drop);
-        let (uid, gid) = text.split_once(':').ok_or(())?;
-        Ok(User::of_one_group(number(uid)?, number(gid)?))
+        let user: KeyUser = text.parse().map_err(|ids::NoKeyUser| ())?;
+        user.groups.is_empty().then_some(User::of_one_group(user.uid, user.gid)).ok_or(())
     }
 }
 
@@ -241,7 +241,8 @@ mod tests {
     fn a_user_is_written_as_two_numbers() {
         assert_eq!("1000:100".parse(), Ok(ANN));
         assert_eq!(ANN.to_string(), "1000:100");
-        for bad in ["", "1000", "1000:", ":1", "ann:users", "1:2:3", "-1:1", "4294967296:1", "1: 1"] {
+        for bad in ["", "1000", "1000:", ":1", "ann:users", "1:2:3", "1:2+3", "-1:1", "4294967296:1", "1: 1"]
+        {
             assert!(bad.parse::<User>().is_err(), "{bad}");
         }
     }

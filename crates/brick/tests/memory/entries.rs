@@ -341,7 +341,8 @@ fn a_file_without_a_name_stays_though_its_old_name_is_in_the_heal_trash() {
     let orphan = wire::peer::Object { flags: disk_format::tag::ORPHAN, ..named };
     b.take_object(file, &orphan, None, true).unwrap();
     b.take_entries(ROOT, 0, None, &[], &[]).unwrap();
-    s.apply(&Change::EndFile { fid: file, drop: None, add: None, orphan: false, time: time(9) }, b"").unwrap();
+    s.apply(&Change::EndFile { fid: file, drop: None, add: None, orphan: false, time: time(9) }, b"")
+        .unwrap();
     let b = &mut s.bricks[0];
     for gone in [d, file] {
         b.forget_trashed(gone).unwrap();

@@ -1,6 +1,7 @@
 //! Keys of clients in a document: how their limits are written, and whether the pool has such a key.
 
-use crate::{ClientKey, Key, KeyHolder, KeyUser, Squash, State};
+use crate::{ClientKey, Key, KeyHolder, Squash, State};
+use ids::KeyUser;
 
 /// One key of a document.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -56,21 +57,8 @@ pub(super) fn client_keys(state: &State, now: u64) -> Vec<(&ClientKey, &Key)> {
 
 /// The user and the group of `UID:GID`.
 pub(super) fn squash(text: &str) -> Option<Squash> {
-    let user = user(text)?;
+    let user: KeyUser = text.parse().ok()?;
     user.groups.is_empty().then_some(Squash { uid: user.uid, gid: user.gid })
-}
-
-/// The user of `UID:GID+GID...`.
-pub(super) fn user(text: &str) -> Option<KeyUser> {
-    let (uid, groups) = text.split_once(':')?;
-    let mut groups = groups.split('+').map(|number| number.parse().ok());
-    Some(KeyUser { uid: uid.parse().ok()?, gid: groups.next()??, groups: groups.collect::<Option<_>>()? })
-}
-
-/// The same as text.
-pub(super) fn show_user(user: &KeyUser) -> String {
-    let groups: String = user.groups.iter().map(|gid| format!("+{gid}")).collect();
-    format!("{}:{}{groups}", user.uid, user.gid)
 }
 
 /// Seconds of `30m`, `24h` or `7d`.

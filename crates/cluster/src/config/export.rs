@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::FORMAT;
-use super::client::{client_keys, show_user};
+use super::client::client_keys;
 use crate::{ClientKey, State, Volume, options};
 
 const HEAD: &str = "\
@@ -76,7 +76,7 @@ fn write_client(state: &State, client: &ClientKey, to: &mut String) -> std::fmt:
         writeln!(to, "squash = \"{}:{}\"", user.uid, user.gid)?;
     }
     if !client.users.is_empty() {
-        let users: Vec<String> = client.users.iter().map(|user| quote(&show_user(user))).collect();
+        let users: Vec<String> = client.users.iter().map(|user| quote(&user.to_string())).collect();
         writeln!(to, "users = [{}]", users.join(", "))?;
     }
     match &client.subdir {

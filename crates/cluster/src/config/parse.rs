@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use toml::de::{DeTable, DeValue};
 
-use super::client::{lifetime, squash, user};
+use super::client::{lifetime, squash};
 use super::{ClientDoc, Document, FORMAT, ParseError, ServerDoc, VolumeDoc};
 use crate::{Status, check_volume_name, options};
 
@@ -154,7 +154,8 @@ impl Parser<'_> {
         let form = "users must be a list of \"UID:GID\" or \"UID:GID+GID+GID\"";
         let list = item.get_ref().as_array().ok_or_else(|| self.error(item.span().start, form.into()))?;
         let one = |item: &Item<'_>| {
-            item.get_ref().as_str().and_then(user).ok_or_else(|| self.error(item.span().start, form.into()))
+            let user = item.get_ref().as_str().and_then(|text| text.parse().ok());
+            user.ok_or_else(|| self.error(item.span().start, form.into()))
         };
         list.iter().map(one).collect()
     }

@@ -184,7 +184,7 @@ pub(super) fn key_line(state: &State, id: KeyId, key: &Key, connections: usize) 
         volume: client.and_then(|c| state.volumes.get(&c.volume)).map(|v| v.name.clone()),
         read_only: client.is_some_and(|c| c.read_only),
         squash: client.and_then(|c| c.squash).map(told_squash),
-        users: client.map_or_else(Vec::new, |c| c.users.iter().map(told_user).collect()),
+        users: client.map_or_else(Vec::new, |c| c.users.clone()),
         subdir: client.and_then(|c| c.subdir.as_ref()).map(|subdir| subdir.path.clone()),
         created: key.created,
         until: key.until,
@@ -197,20 +197,15 @@ pub(super) fn told_squash(cluster::Squash { uid, gid }: cluster::Squash) -> admi
     admin::Squash { uid, gid }
 }
 
-pub(super) fn told_user(cluster::KeyUser { uid, gid, groups }: &cluster::KeyUser) -> admin::KeyUser {
-    admin::KeyUser { uid: *uid, gid: *gid, groups: groups.clone() }
-}
-
 /// The key that somebody asks for.
 pub(super) fn asked_client(asked: ClientAdd, volume: VolumeId, subdir: Option<KeySubdir>) -> ClientKey {
     let squash = |admin::Squash { uid, gid }| cluster::Squash { uid, gid };
-    let user = |admin::KeyUser { uid, gid, groups }| cluster::KeyUser { uid, gid, groups };
     ClientKey {
         name: asked.name,
         volume,
         read_only: asked.read_only,
         squash: asked.squash.map(squash),
-        users: asked.users.into_iter().map(user).collect(),
+        users: asked.users,
         subdir,
     }
 }

@@ -4,7 +4,7 @@
 //! by a request of its own: an administrator may have to look at a server, and a key's file goes to whoever asks for it.
 
 use super::Control;
-use super::answers::{asked_client, conflict, refused, told_squash, told_user};
+use super::answers::{asked_client, conflict, refused, told_squash};
 use super::secure::key_name;
 use super::volumes::volume;
 use crate::clock::unix_now;
@@ -32,7 +32,7 @@ fn client_add(client: &ClientDoc) -> ClientAdd {
         volume: client.volume.clone(),
         read_only: client.read_only,
         squash: client.squash.map(told_squash),
-        users: client.users.iter().map(told_user).collect(),
+        users: client.users.clone(),
         subdir: client.subdir.clone(),
         expires: client.expires,
     }
