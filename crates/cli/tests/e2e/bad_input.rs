@@ -1,6 +1,6 @@
 //! What is wrong is said in one line, and nothing is changed.
 
-use crate::harness::{Pool, TEST_TIMEOUT, eventually, mortar, run, spawn, tool};
+use crate::harness::{Pool, TEST_TIMEOUT, eventually, mortar, run, tool};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
@@ -215,7 +215,9 @@ impl Try {
     /// The handshake of a connection that a command has made to a socket of the test.
     fn begin(command: UnixStream, socket: &str) -> Try {
         let server = UnixStream::connect(socket).unwrap();
-        [&command, &server].map(|end| end.set_read_timeout(Some(TEST_TIMEOUT)).unwrap());
+        for end in [&command, &server] {
+            end.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+        }
         pass_frame(&command, &server);
         pass_frame(&server, &command);
         Try { command, server }
@@ -247,9 +249,9 @@ fn a_server_that_starts_while_it_is_probed() {
     let commands = UnixListener::bind(&between).unwrap();
     commands.set_nonblocking(true).unwrap();
     let address = pool.servers[1].address.clone();
-    let mut probe = spawn(mortar(), |c| {
-        c.arg("--server").arg(&between).args(["peer", "probe", &address]);
-    });
+    let mut probe = mortar();
+    probe.arg("--server").arg(&between).args(["peer", "probe", &address]);
+    let mut probe = probe.spawn().unwrap();
     let mut next = |what: &str| {
         let command = eventually(what, || {
             assert_eq!(probe.try_wait().unwrap(), None, "{what}");
