@@ -82,6 +82,9 @@ pub struct ClientRotate {
     pub name: String,
     /// After how many seconds the old one ends.
     pub after: u64,
+    /// The users of the new one, the same whose groups were looked up again; empty: they and their groups are the old one's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub users: Vec<KeyUser>,
 }
 
 /// Give servers other keys in place of theirs.

@@ -60,7 +60,7 @@ impl State {
             Command::RecoverPool { server } => self.recover_pool(*server),
             Command::AddKey(key) => self.add_key(key),
             Command::RevokeKey { key } => self.revoke_key(*key),
-            Command::RotateKey { key, created, end } => self.rotate_key(*key, *created, *end),
+            Command::RotateKey { key, created, end, users } => self.rotate_key(*key, (*created, *end), users),
             Command::SecurePool { keys } => self.secure_pool(keys),
             Command::AnnounceAuthority { next } => self.announce_authority(next),
             Command::BeginAuthority { next } => self.begin_authority(next),

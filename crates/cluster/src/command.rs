@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ids::{BrickId, Epoch, KeyId, ServerId, SetId, VolumeId};
+use ids::{BrickId, Epoch, KeyId, KeyUser, ServerId, SetId, VolumeId};
 use serde::{Deserialize, Serialize};
 
 use crate::{Joining, Key, Status, Token};
@@ -160,6 +160,9 @@ pub enum Command {
         created: u64,
         /// When the old one ends, in seconds since 1970.
         end: u64,
+        /// The users of the new one, the same whose groups were looked up again; empty: they and their groups are the old one's.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        users: Vec<KeyUser>,
     },
     /// Connections without a key are refused from now on.
     SecurePool {

@@ -86,6 +86,22 @@ impl KeySubdir {
     }
 }
 
+/// Whether a user can be called so. What a name means is known to the machine where he was looked up.
+fn is_user_name(name: &str) -> bool {
+    (1..=limits::USER_NAME).contains(&name.len()) && !name.contains(char::is_control)
+}
+
+/// The same key, whose users have been looked up again: their groups may be others, and nothing else.
+fn looked_up_again(key: &ClientKey, users: &[KeyUser]) -> Result<ClientKey, Refusal> {
+    let uids = |users: &[KeyUser]| users.iter().map(|user| user.uid).collect::<Vec<_>>();
+    if uids(users) != uids(&key.users) {
+        return Err(KeyRefusal::OtherUsers.into());
+    }
+    let key = ClientKey { users: users.to_vec(), ..key.clone() };
+    check_users(&key)?;
+    Ok(key)
+}
+
 /// Checks a key's users: none is root, none is there twice, and there are not too many.
 fn check_users(key: &ClientKey) -> Result<(), Refusal> {
     if key.squash.is_some() && !key.users.is_empty() {
@@ -94,7 +110,8 @@ fn check_users(key: &ClientKey) -> Result<(), Refusal> {
     let (mut seen, mut groups) = (BTreeSet::new(), 0);
     for user in &key.users {
         let known_groups = user.gid != u32::MAX && !user.groups.contains(&u32::MAX);
-        if !(1..u32::MAX).contains(&user.uid) || !known_groups || !seen.insert(user.uid) {
+        let fine_name = user.name.as_deref().is_none_or(is_user_name);
+        if !(1..u32::MAX).contains(&user.uid) || !known_groups || !fine_name || !seen.insert(user.uid) {
             return Err(KeyRefusal::User { uid: user.uid }.into());
         }
         groups += user.groups.len();
@@ -337,11 +354,20 @@ impl State {
         gone.map(|_| Outcome::Done).ok_or(KeyRefusal::Unknown { key }.into())
     }
 
-    /// Another number for the same holder; the old one ends at `end`.
-    pub(crate) fn rotate_key(&mut self, old: KeyId, created: u64, end: u64) -> Result<Outcome, Refusal> {
+    /// Another number for the same holder; the old one ends at `end`. `users`: as they were looked up again, if they were.
+    pub(crate) fn rotate_key(
+        &mut self,
+        old: KeyId,
+        (created, end): (u64, u64),
+        users: &[KeyUser],
+    ) -> Result<Outcome, Refusal> {
         let known = self.keys.get(old, created).ok_or(KeyRefusal::Unknown { key: old })?;
-        let new = Key { created, ..known.clone() };
-        let number = self.insert_key(new)?;
+        let holder = match &known.holder {
+            holder if users.is_empty() => holder.clone(),
+            KeyHolder::Client(client) => KeyHolder::Client(looked_up_again(client, users)?),
+            KeyHolder::Server(_) | KeyHolder::Admin { .. } => return Err(KeyRefusal::OtherUsers.into()),
+        };
+        let number = self.insert_key(Key { holder, created, until: known.until })?;
         if let Some(key) = self.keys.keys.get_mut(&old) {
             key.until = Some(key.until.map_or(end, |until| until.min(end)));
         }

@@ -89,7 +89,7 @@ fn a_key_makes_nobody_root() {
         assert_eq!(state.apply(&key("web", uid, gid)), refused);
     }
     let old = number(state.apply(&key("web", 1000, 0)));
-    let rotated = number(state.apply(&Command::RotateKey { key: old, created: 2, end: 3 }));
+    let rotated = number(state.apply(&Command::RotateKey { key: old, created: 2, end: 3, users: vec![] }));
     assert_eq!(state.keys.keys[&rotated].holder, state.keys.keys[&old].holder, "with the same limits");
 }
 
@@ -97,7 +97,7 @@ fn a_key_makes_nobody_root() {
 fn a_key_of_some_users_is_for_none_who_is_root() {
     let mut state = pool(1);
     create(&mut state, "v", 1, 0, 1);
-    let user = |uid, gid, groups: &[u32]| KeyUser { uid, gid, groups: groups.to_vec() };
+    let user = |uid, gid, groups: &[u32]| KeyUser { uid, gid, groups: groups.to_vec(), name: None };
     let key = |users: Vec<KeyUser>, squash| {
         let client = ClientKey {
             name: "web".to_owned(),
@@ -123,8 +123,56 @@ fn a_key_of_some_users_is_for_none_who_is_root() {
     assert_eq!(state.apply(&key(all, None)), many);
     assert_eq!(state.apply(&key(vec![user(8, 8, &vec![5; groups + 1])], None)), many);
     let old = number(state.apply(&key(vec![user(8, 0, &[0, 5]), user(9, 9, &[])], None)));
-    let rotated = number(state.apply(&Command::RotateKey { key: old, created: 2, end: 3 }));
+    let rotated = number(state.apply(&Command::RotateKey { key: old, created: 2, end: 3, users: vec![] }));
     assert_eq!(state.keys.keys[&rotated].holder, state.keys.keys[&old].holder, "with the same users");
+}
+
+#[test]
+fn users_who_are_looked_up_again_are_the_same_with_other_groups() {
+    let mut state = pool(1);
+    create(&mut state, "v", 1, 0, 1);
+    let user = |uid, gid, groups: &[u32]| {
+        let name = Some(format!("user{uid}"));
+        KeyUser { uid, gid, groups: groups.to_vec(), name }
+    };
+    let add = |name: &str, users: Vec<KeyUser>| {
+        let (name, volume) = (name.to_owned(), VolumeId(1));
+        let client = ClientKey { name, volume, read_only: true, squash: None, users, subdir: None };
+        Command::AddKey(Key { holder: KeyHolder::Client(client), created: 1, until: Some(9) })
+    };
+    let old = number(state.apply(&add("web", vec![user(8, 5, &[6]), user(9, 9, &[])])));
+    let plain = number(state.apply(&add("plain", vec![])));
+    let rotate = |key, users| Command::RotateKey { key, created: 2, end: 3, users };
+    let others = Err(Refusal::from(KeyRefusal::OtherUsers));
+    for users in [vec![user(8, 5, &[])], vec![user(9, 9, &[]), user(8, 5, &[])], vec![user(8, 5, &[]); 2]] {
+        assert_eq!(state.apply(&rotate(old, users)), others);
+    }
+    assert_eq!(state.apply(&rotate(plain, vec![user(8, 5, &[])])), others, "it was for all");
+    let wrong = vec![user(8, u32::MAX, &[]), user(9, 9, &[])];
+    assert_eq!(state.apply(&rotate(old, wrong)), Err(KeyRefusal::User { uid: 8 }.into()));
+    let users = vec![user(8, 4, &[7, 27]), user(9, 9, &[5])];
+    let new = number(state.apply(&rotate(old, users.clone())));
+    let [old, new] = [old, new].map(|key| state.keys.keys[&key].clone());
+    let KeyHolder::Client(mut client) = old.holder else { panic!("{old:?}") };
+    client.users = users;
+    assert_eq!(new, Key { holder: KeyHolder::Client(client), created: 2, until: Some(9) });
+    assert_eq!(old.until, Some(3));
+}
+
+#[test]
+fn what_a_user_is_called_is_short_and_in_one_line() {
+    let mut state = pool(1);
+    create(&mut state, "v", 1, 0, 1);
+    let mut add = |name: &str, called: &str| {
+        let user = KeyUser { uid: 8, gid: 8, groups: vec![], name: Some(called.to_owned()) };
+        let (name, volume, users) = (name.to_owned(), VolumeId(1), vec![user]);
+        let client = ClientKey { name, volume, read_only: false, squash: None, users, subdir: None };
+        state.apply(&Command::AddKey(Key { holder: KeyHolder::Client(client), created: 1, until: None }))
+    };
+    for bad in ["", "a\nb", &"x".repeat(limits::USER_NAME + 1)] {
+        assert_eq!(add("web", bad), Err(KeyRefusal::User { uid: 8 }.into()), "{bad:?}");
+    }
+    number(add("web", &"x".repeat(limits::USER_NAME)));
 }
 
 #[test]
@@ -152,7 +200,7 @@ fn a_key_for_a_directory_is_for_one_beneath_the_volumes_own() {
         assert_eq!(state.apply(&key(bad)), Err(KeyRefusal::Subdir { path }.into()));
     }
     let old = number(state.apply(&key(subdir(5, home, "/p"))));
-    let rotated = number(state.apply(&Command::RotateKey { key: old, created: 2, end: 3 }));
+    let rotated = number(state.apply(&Command::RotateKey { key: old, created: 2, end: 3, users: vec![] }));
     assert_eq!(state.keys.keys[&rotated].holder, state.keys.keys[&old].holder, "for the same directory");
 }
 
@@ -167,7 +215,7 @@ fn a_key_that_expired_is_in_nobodys_way() {
     assert_eq!(state.apply(&made("web", 100)), exists, "in its last second");
     let new = number(state.apply(&made("web", 101)));
     assert_eq!(state.apply(&made("web", 101)), exists);
-    let rotate = |key| Command::RotateKey { key, created: 101, end: 200 };
+    let rotate = |key| Command::RotateKey { key, created: 101, end: 200, users: vec![] };
     assert_eq!(
         state.apply(&rotate(old)),
         Err(KeyRefusal::Unknown { key: old }.into()),
@@ -200,7 +248,7 @@ fn a_rotated_key_leaves_the_old_one_some_time() {
     let mut state = pool(1);
     create(&mut state, "v", 1, 0, 1);
     let old = number(state.apply(&Command::AddKey(client("web", 1))));
-    let new = number(state.apply(&Command::RotateKey { key: old, created: 40, end: 60 }));
+    let new = number(state.apply(&Command::RotateKey { key: old, created: 40, end: 60, users: vec![] }));
     assert!(state.keys.get(old, 60).is_some() && state.keys.get(old, 61).is_none());
     assert_eq!(state.keys.get(new, 100).unwrap().holder, client("web", 1).holder);
     assert!(state.keys.get(new, 101).is_none(), "the same limits");

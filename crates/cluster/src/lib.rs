@@ -45,7 +45,7 @@ pub use ids::KeyUser;
 pub use keys::{
     ClientKey, Joining, Key, KeyHolder, KeySubdir, Keys, LOCAL_NAME, Spent, Squash, Token, is_local_name,
 };
-pub use level::{FILES_ARE_STRIPED, LEVEL, NEW_VOLUMES_HAVE_OPTIONS};
+pub use level::{FILES_ARE_STRIPED, GROUPS_ARE_LOOKED_UP_AGAIN, LEVEL, NEW_VOLUMES_HAVE_OPTIONS};
 pub use names::{check_address, check_volume_name, normal_path};
 pub use refusal::{KeyRefusal, Refusal};
 pub use retired::Retired;

@@ -10,6 +10,8 @@ pub const VOLUME_NAME: usize = 64;
 pub const BRICK_PATH: usize = 1024;
 /// Bytes of a host name or address.
 pub const ADDRESS: usize = 255;
+/// Bytes of a user's name.
+pub const USER_NAME: usize = 256;
 /// Users of one key.
 pub const KEY_USERS: usize = 256;
 /// Their groups, beside the first of each.

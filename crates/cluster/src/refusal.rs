@@ -224,6 +224,10 @@ pub enum KeyRefusal {
     User { uid: u32 },
     #[error("a key is for {users} users at most, with {groups} further groups in all")]
     ManyUsers { users: usize, groups: usize },
+    #[error(
+        "a key that is made anew is for the same users as the old one: make another key for others (mortar client add)"
+    )]
+    OtherUsers,
     #[error("there is no key {key}: see mortar client list")]
     Unknown { key: KeyId },
     #[error("there are {max} already: revoke some first")]

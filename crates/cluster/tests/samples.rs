@@ -191,7 +191,7 @@ fn commands() -> Vec<Command> {
         Command::Promote { set: SetId(1), expect_epoch: Epoch(3), brick: BrickId(2) },
         Command::AddKey(client_key()),
         Command::RevokeKey { key: KeyId(4) },
-        Command::RotateKey { key: KeyId(4), created: 1_795_305_700, end: 1_795_392_100 },
+        Command::RotateKey { key: KeyId(4), created: 1_795_305_700, end: 1_795_392_100, users: vec![] },
         Command::SecurePool { keys: [(ServerId(1), KeyId(2)), (ServerId(2), KeyId(3))].into() },
         Command::AnnounceAuthority { next: "ef".repeat(32) },
         Command::BeginAuthority { next: "ef".repeat(32) },
@@ -224,11 +224,25 @@ fn every_outcome_is_frozen() {
 /// A key is for some users or makes all one: the other sample of the command has no users.
 #[test]
 fn a_key_of_some_users_is_frozen() {
-    let users = vec![KeyUser { uid: 1000, gid: 100, groups: vec![27, 44] }];
+    let users = vec![KeyUser { uid: 1000, gid: 100, groups: vec![27, 44], name: None }];
     let (name, volume) = ("web-2".to_owned(), VolumeId(1));
     let client = ClientKey { name, volume, read_only: false, squash: None, users, subdir: None };
     let key = Key { holder: KeyHolder::Client(client), created: 1_795_305_600, until: None };
     check("command", "add-key-of-users", &Command::AddKey(key));
+}
+
+/// One whose users were named, and what takes its place when they were looked up again.
+#[test]
+fn users_who_are_looked_up_are_frozen() {
+    let named = Some("ann".to_owned());
+    let users = vec![KeyUser { uid: 1000, gid: 100, groups: vec![27, 44], name: named }];
+    let (name, volume) = ("web-4".to_owned(), VolumeId(1));
+    let client =
+        ClientKey { name, volume, read_only: false, squash: None, users: users.clone(), subdir: None };
+    let key = Key { holder: KeyHolder::Client(client), created: 1_795_305_600, until: None };
+    check("command", "add-key-of-named-users", &Command::AddKey(key));
+    let rotated = Command::RotateKey { key: KeyId(4), created: 1_795_305_700, end: 1_795_392_100, users };
+    check("command", "rotate-key-looked-up", &rotated);
 }
 
 /// A key for a directory, likewise.

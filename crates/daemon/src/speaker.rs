@@ -489,7 +489,7 @@ mod tests {
     /// Who is named has to be on the list, and has the groups that stand there.
     #[test]
     fn a_client_names_users_of_its_keys_list() {
-        let of = |uid, groups: &[u32]| KeyUser { uid, gid: 100, groups: groups.to_vec() };
+        let of = |uid, groups: &[u32]| KeyUser { uid, gid: 100, groups: groups.to_vec(), name: None };
         let users = Some(Arc::new(listed(&[of(7, &[27]), of(8, &[])])));
         let limits = Limits { volume: VolumeId(5), read_only: false, squash: None, users, beneath: None };
         let fid = Fid::default();

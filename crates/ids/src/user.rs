@@ -1,5 +1,6 @@
 //! A user of a client's key, as numbers and as text.
 
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 use core::str::FromStr;
@@ -15,6 +16,16 @@ pub struct KeyUser {
     /// The numbers of his other groups.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
     pub groups: Vec<u32>,
+    /// What he is called on the machine where his groups were looked up; `None`: numbers were written. It is no part of the text.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    pub name: Option<String>,
+}
+
+impl KeyUser {
+    /// What servers count by: the user, his first group and the others.
+    pub fn numbers(&self) -> (u32, u32, &[u32]) {
+        (self.uid, self.gid, &self.groups)
+    }
 }
 
 /// The text is not `UID:GID[+GID...]`.
@@ -28,7 +39,7 @@ impl FromStr for KeyUser {
         let (uid, groups) = text.split_once(':').ok_or(NoKeyUser)?;
         let mut groups = groups.split('+').map(number);
         let gid = groups.next().ok_or(NoKeyUser)??;
-        Ok(KeyUser { uid: number(uid)?, gid, groups: groups.collect::<Result<_, _>>()? })
+        Ok(KeyUser { uid: number(uid)?, gid, groups: groups.collect::<Result<_, _>>()?, name: None })
     }
 }
 
@@ -57,7 +68,7 @@ mod tests {
             ("1000:100+27+4", 1000, 100, &[27, 4]),
             ("0:4294967295", 0, u32::MAX, &[]),
         ] {
-            let user = KeyUser { uid, gid, groups: groups.to_vec() };
+            let user = KeyUser { uid, gid, groups: groups.to_vec(), name: None };
             assert_eq!((text.parse(), user.to_string().as_str()), (Ok(user.clone()), text));
         }
     }

@@ -40,7 +40,7 @@ pub(crate) fn requests() -> Vec<AdminRequest> {
         client_add().into_request(),
         ClientList {}.into_request(),
         ClientRevoke { name: "web-1".to_owned() }.into_request(),
-        ClientRotate { name: "web-1".to_owned(), after: 86_400 }.into_request(),
+        ClientRotate { name: "web-1".to_owned(), after: 86_400, users: vec![key_user()] }.into_request(),
         VolumeCreate {
             name: name(),
             replica: Some(3),
@@ -120,7 +120,7 @@ fn key_made(name: &str) -> KeyMade {
 const SQUASH: Squash = Squash { uid: 1000, gid: 100 };
 
 fn key_user() -> KeyUser {
-    KeyUser { uid: 1001, gid: 100, groups: vec![27, 44] }
+    KeyUser { uid: 1001, gid: 100, groups: vec![27, 44], name: Some("ann".to_owned()) }
 }
 
 fn key_line() -> KeyLine {

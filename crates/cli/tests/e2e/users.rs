@@ -1,6 +1,6 @@
 //! Keys that some users may use: each with his own rights, which the server checks, and nobody else.
 
-use crate::harness::{Mounted, Pool, eventually, mortar, run};
+use crate::harness::{Mounted, Output, Pool, eventually, mortar, own_mounts, run};
 use client::{Client, Key, NewEntry, Object, Options, Payload, Span};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -189,6 +189,60 @@ fn a_list_is_shown_and_what_cannot_be_on_one_refused() {
     pool.cli("client add x --volume v --users nobody-of-that-name").refused_with(&["knows no user"]);
     assert_eq!(pool.cli("client add x --volume v --users 5").code, Some(2));
     assert_eq!(pool.cli("client add x --volume v --users 5:5 --squash 5:5").code, Some(2));
+}
+
+/// Runs a command on a machine that knows Ann by this number, and in these groups beside her first one.
+fn where_ann_is(pool: &Pool, uid: u32, groups: &[u32], line: &str) -> Output {
+    let known = pool.dir.join("known");
+    fs::create_dir_all(&known).unwrap();
+    let groups: String = groups.iter().map(|gid| format!("group{gid}:x:{gid}:mortar-ann\n")).collect();
+    fs::write(known.join("passwd"), format!("root:x:0:0::/:\nmortar-ann:x:{uid}:100::/:\n")).unwrap();
+    fs::write(known.join("group"), format!("root:x:0:\nusers:x:100:\n{groups}")).unwrap();
+    let mut command = own_mounts();
+    let knows = "mount --bind $0/passwd /etc/passwd && mount --bind $0/group /etc/group && exec \"$@\"";
+    command.args(["sh", "-c", knows]).arg(&known).arg(mortar().get_program());
+    command.args(["--server", &pool.servers[0].address]).args(line.split(' '));
+    run(command)
+}
+
+/// The users of the newest key of a name, as the pool lists them.
+fn listed(pool: &Pool, name: &str) -> serde_json::Value {
+    let keys = pool.json("client list");
+    keys["keys"].as_array().unwrap().iter().rfind(|k| k["name"] == name).unwrap()["users"].clone()
+}
+
+#[test]
+fn a_key_that_is_made_anew_has_the_groups_of_now() {
+    let pool = Pool::new(1);
+    pool.volume("v", 1, &[(0, "b")]);
+    volume(&pool).end();
+    let file = pool.dir.join("web.key");
+    let line = |line: &str| format!("client {line} --out {}", file.display());
+    let add = format!("add web --volume v --users mortar-ann,{BOB}:101+{TEAM}");
+    where_ann_is(&pool, ANN, &[TEAM], &line(&add)).ok();
+    let m = pool.mount_key("v", &file);
+    let read = format!("cat {}", m.path("team/ours").display());
+    shell(ANN, "100,27", &read).unwrap();
+
+    // She has left the team. Bob is known by his numbers.
+    where_ann_is(&pool, ANN, &[], &line("rotate web --after 0s")).ok();
+    eventually("she reads it no more", || shell(ANN, "100,27", &read).err());
+    denied(shell(ANN, "100,27", &read));
+    shell(BOB, "101,27", &read).unwrap();
+    let now = serde_json::json!([
+        {"uid": ANN, "gid": 100, "name": "mortar-ann"},
+        {"uid": BOB, "gid": 101, "groups": [TEAM]}
+    ]);
+    assert_eq!(listed(&pool, "web"), now);
+
+    let rotate = line("rotate web --after 0s");
+    pool.cli(&rotate).refused_with(&["knows no user mortar-ann", "--keep-groups"]);
+    where_ann_is(&pool, EVE, &[], &rotate).refused_with(&["1002", "1000", "client add", "--keep-groups"]);
+    where_ann_is(&pool, ANN, &[TEAM], &line("rotate web --after 0s --keep-groups")).ok();
+    assert_eq!(listed(&pool, "web"), now, "nobody is looked up");
+    where_ann_is(&pool, ANN, &[TEAM], &rotate).ok();
+    eventually("she is in the team again", || shell(ANN, "100,27", &read).ok());
+    m.end();
 }
 
 fn name(name: &str) -> Name {

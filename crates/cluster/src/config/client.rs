@@ -31,7 +31,7 @@ impl ClientDoc {
             (volume == Some(self.volume.as_str()), "volume"),
             (key.read_only == self.read_only, "read_only"),
             (key.squash == self.squash, "squash"),
-            (key.users == self.users, "users"),
+            (numbers(&key.users).eq(numbers(&self.users)), "users"),
             (path == self.subdir.as_deref(), "subdir"),
         ];
         alike.into_iter().find(|(alike, _)| !alike).map(|(_, what)| what)
@@ -59,6 +59,11 @@ pub(super) fn client_keys(state: &State, now: u64) -> Vec<(&ClientKey, &Key)> {
 pub(super) fn squash(text: &str) -> Option<Squash> {
     let user: KeyUser = text.parse().ok()?;
     user.groups.is_empty().then_some(Squash { uid: user.uid, gid: user.gid })
+}
+
+/// What is compared of users: how they are called is not in documents.
+fn numbers(users: &[KeyUser]) -> impl Iterator<Item = (u32, u32, &[u32])> {
+    users.iter().map(KeyUser::numbers)
 }
 
 /// Seconds of `30m`, `24h` or `7d`.

@@ -133,7 +133,12 @@ fn with_keys() -> State {
         users: Vec::new(),
         subdir: None,
     };
-    let user = |uid, groups: &[u32]| crate::KeyUser { uid, gid: 5, groups: groups.to_vec() };
+    let user = |uid, groups: &[u32]| crate::KeyUser {
+        uid,
+        gid: 5,
+        groups: groups.to_vec(),
+        name: Some("ann".into()),
+    };
     let keys = [
         (plain("web"), None),
         (crate::ClientKey { read_only: true, subdir: Some(subdir), ..plain("below") }, None),

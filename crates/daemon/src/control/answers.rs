@@ -138,7 +138,8 @@ fn code_of_keys(refusal: &KeyRefusal) -> ErrorCode {
         KeyRefusal::Exists { .. } => ErrorCode::Exists,
         KeyRefusal::Unknown { .. } => ErrorCode::NotFound,
         KeyRefusal::TooMany { .. } | KeyRefusal::ManyUsers { .. } => ErrorCode::Limit,
-        KeyRefusal::Secured
+        KeyRefusal::OtherUsers
+        | KeyRefusal::Secured
         | KeyRefusal::NotSecured
         | KeyRefusal::ServersWithout
         | KeyRefusal::AuthorityChanges

@@ -10,7 +10,9 @@ use crate::limits::{ADMIN_WAIT, SECURED_WAIT};
 use admin::{
     AdminError, ClientAdd, ClientRotate, GetPoolToken, KeyList, KeyMade, KeysRevoked, PoolSecured, PoolToken,
 };
-use cluster::{Command, Key, KeyHolder, KeyRefusal, Outcome, State, Token, is_local_name};
+use cluster::{
+    Command, GROUPS_ARE_LOOKED_UP_AGAIN, Key, KeyHolder, KeyRefusal, Outcome, State, Token, is_local_name,
+};
 use ids::{KeyId, ServerId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -200,8 +202,15 @@ impl Control {
             KeyHolder::Admin { .. } => Holder::Admin(holder),
             _ => Holder::Client(holder),
         };
-        let end = now.saturating_add(request.after);
-        let number = self.numbered(Command::RotateKey { key: old, created: now, end }).await?;
+        let (end, users) = (now.saturating_add(request.after), request.users);
+        if !users.is_empty() && state.level < GROUPS_ARE_LOOKED_UP_AGAIN {
+            return Err(conflict(
+                "a server of the pool would not hear of the users' other groups: update all servers first, or keep the groups \
+                 as they were (--keep-groups)"
+                    .to_owned(),
+            ));
+        }
+        let number = self.numbered(Command::RotateKey { key: old, created: now, end, users }).await?;
         self.made((name, number), holder, key.until).await
     }
 

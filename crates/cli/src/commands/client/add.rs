@@ -29,7 +29,7 @@ pub(crate) struct Add {
     #[arg(long, value_name = "UID:GID", value_parser = squash)]
     squash: Option<admin::Squash>,
     /// Servers take requests of these users only, and check what each of them may; root of the client is none of them. A name
-    /// is looked up on this machine now, with its groups; else numbers: of the user, of his first group, and of the others.
+    /// is looked up on this machine now, with its groups, and again by client rotate; else numbers: of the user, of his first group, and of the others.
     #[arg(long, value_name = "NAME|UID:GID[+GID...],...", value_delimiter = ',', conflicts_with = "squash")]
     users: Vec<users::ListedUser>,
     /// Servers give this key only what lies beneath this directory of the volume, which its mounts show as their root. The key
