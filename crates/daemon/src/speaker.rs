@@ -2,16 +2,14 @@
 //!
 //! Invariant: what a role may not ask is refused by the kind of the frame and its first byte; it is not decoded.
 
-use cluster::{KeyHolder, KeyUser, LOCAL_NAME, State};
-use ids::{Fid, KeyId, ServerId, SetId, VolumeId};
-use server_core::pool_bytes;
-use std::collections::BTreeMap;
+use cluster::{KeyHolder, LOCAL_NAME, State};
+use ids::{KeyId, ServerId, VolumeId};
+use server_core::{Limits, pool_bytes};
 use std::net::IpAddr;
-use std::sync::Arc;
 use transport::Connection;
 use trust::{Holder, Identity};
+use wire::Kind;
 use wire::hello::Purpose;
-use wire::{Errno, Kind, Op, User};
 
 /// Bytes of the one frame of somebody who joins.
 pub(crate) const JOIN_BODY: usize = 4096;
@@ -36,21 +34,6 @@ pub(crate) enum Speaker {
     Key(Identity),
 }
 
-/// What a client's key is for.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Limits {
-    /// The only volume.
-    pub(crate) volume: VolumeId,
-    /// It changes nothing.
-    pub(crate) read_only: bool,
-    /// Each request is taken as this user's.
-    pub(crate) squash: Option<User>,
-    /// Each request is one of these users', who are here by their numbers; `None`: anybody's.
-    pub(crate) users: Option<Arc<BTreeMap<u32, User>>>,
-    /// Only what lies beneath this directory may be asked for, for which that set answers; `None`: anything.
-    pub(crate) beneath: Option<(Fid, SetId)>,
-}
-
 /// What root of a server's machine is called: `root.server1` as an administrator.
 pub(crate) fn local_admin(server: ServerId) -> String {
     format!("{LOCAL_NAME}{}", server.0)
@@ -66,59 +49,6 @@ fn local_client_of(name: &str) -> Option<String> {
     let (_, volume) = name.strip_prefix(LOCAL_NAME)?.split_once('.')?;
     // No key can be called so.
     Some(format!("root/{volume}"))
-}
-
-/// What a client does by itself, for no certain user: it tells nothing of a file and changes none. `Open` is how a client tells
-/// a new primary what is held open: a file that is held stays when its last name goes.
-fn is_nobodys(op: &Op) -> bool {
-    matches!(
-        op,
-        Op::Open { .. }
-            | Op::Show { .. }
-            | Op::Release { .. }
-            | Op::Fsync { .. }
-            | Op::SyncFs
-            | Op::StatFs
-            | Op::HoldLocks { .. }
-            | Op::DropLocks { .. }
-    )
-}
-
-fn listed(users: &[KeyUser]) -> BTreeMap<u32, User> {
-    let user = |u: &KeyUser| User { uid: u.uid, gid: u.gid, groups: Some(u.groups.clone().into()) };
-    users.iter().map(|u| (u.uid, user(u))).collect()
-}
-
-impl Limits {
-    /// Whether an operation on a set of that volume is within them.
-    ///
-    /// # Errors
-    /// What to answer.
-    pub(crate) fn permit(&self, volume: VolumeId, op: &Op) -> Result<(), Errno> {
-        if volume != self.volume {
-            Err(Errno::EACCES)
-        } else if op.is_between_sets() {
-            Err(Errno::EPERM)
-        } else if self.read_only && op.changes() {
-            Err(Errno::EROFS)
-        } else {
-            Ok(())
-        }
-    }
-
-    /// The user whose permissions count for an operation, if it names this one (0: nobody); `None`: the client has checked
-    /// them, or nobody's count.
-    ///
-    /// # Errors
-    /// `EACCES`: the key is for others.
-    pub(crate) fn user(&self, named: u32, op: &Op) -> Result<Option<User>, Errno> {
-        let Some(users) = &self.users else { return Ok(self.squash.clone()) };
-        match users.get(&named) {
-            Some(user) => Ok(Some(user.clone())),
-            None if named == 0 && is_nobodys(op) => Ok(None),
-            None => Err(Errno::EACCES),
-        }
-    }
 }
 
 impl Speaker {
@@ -191,15 +121,9 @@ impl Speaker {
     pub(crate) fn limits(&self, state: &State) -> Option<Limits> {
         let Speaker::Key(Identity { holder: Holder::Client(_), key, .. }) = self else { return None };
         Some(match state.keys.keys.get(key).map(|key| &key.holder) {
-            Some(KeyHolder::Client(client)) => Limits {
-                volume: client.volume,
-                read_only: client.read_only,
-                squash: client.squash.map(|to| User::of_one_group(to.uid, to.gid)),
-                users: (!client.users.is_empty()).then(|| Arc::new(listed(&client.users))),
-                beneath: client.subdir.as_ref().map(|subdir| (subdir.fid(), subdir.home)),
-            },
-            // It was revoked just now: no volume has this number.
-            _ => Limits { volume: VolumeId(0), read_only: true, squash: None, users: None, beneath: None },
+            Some(KeyHolder::Client(client)) => Limits::of(client),
+            // It was revoked just now.
+            _ => Limits::nothing(),
         })
     }
 
@@ -281,8 +205,8 @@ impl Speaker {
 mod tests {
     use super::*;
     use cluster::{ClientKey, Key, Squash};
-    use ids::{Fid, OpId};
     use trust::KeyName;
+    use wire::User;
 
     const PEER: Purpose = Purpose::Peer { shard: 1 };
     const SESSION: Purpose = Purpose::Session { shard: 1, connection: 1, oldest: 0 };
@@ -484,68 +408,5 @@ mod tests {
         assert_eq!(all().map(|speaker| speaker.limits(&state())), [None, None, None, None, limits, None]);
         let nothing = speaker(3, Holder::Client(name("web"))).limits(&State::default()).unwrap();
         assert!(nothing.read_only && nothing.volume == VolumeId(0), "revoked meanwhile");
-    }
-
-    /// Who is named has to be on the list, and has the groups that stand there.
-    #[test]
-    fn a_client_names_users_of_its_keys_list() {
-        let of = |uid, groups: &[u32]| KeyUser { uid, gid: 100, groups: groups.to_vec(), name: None };
-        let users = Some(Arc::new(listed(&[of(7, &[27]), of(8, &[])])));
-        let limits = Limits { volume: VolumeId(5), read_only: false, squash: None, users, beneath: None };
-        let fid = Fid::default();
-        let (read, opens) = (Op::GetAttr { fid }, Op::Open { fid });
-        let user = limits.user(7, &read).unwrap().unwrap();
-        assert_eq!([7, 27, 100, 0].map(|group| user.is_in(group)), [false, true, true, false]);
-        assert!(!limits.user(8, &read).unwrap().unwrap().is_in(27));
-        for named in [0, 9, u32::MAX] {
-            assert_eq!(limits.user(named, &read), Err(Errno::EACCES), "{named}");
-        }
-        assert_eq!(limits.user(9, &opens), Err(Errno::EACCES));
-        // What the client does for nobody.
-        let own = [&opens, &Op::Release { fid }, &Op::SyncFs, &Op::StatFs, &Op::DropLocks { term: 1 }];
-        assert!(own.into_iter().all(|op| limits.user(0, op) == Ok(None)));
-        let squash = Some(User::of_one_group(7, 8));
-        let limits = Limits {
-            volume: VolumeId(5),
-            read_only: false,
-            squash: squash.clone(),
-            users: None,
-            beneath: None,
-        };
-        assert_eq!([0, 9].map(|named| limits.user(named, &read)), [Ok(squash.clone()), Ok(squash)]);
-    }
-
-    #[test]
-    fn a_client_asks_for_what_clients_ask_for_in_its_volume_alone() {
-        let (own, other, fid) = (VolumeId(5), VolumeId(6), Fid::default());
-        let [writes, reads] = [false, true].map(|read_only| Limits {
-            volume: own,
-            read_only,
-            squash: None,
-            users: None,
-            beneath: None,
-        });
-        let (read, write) =
-            (Op::GetAttr { fid }, Op::RemoveXattr { fid, name: wire::Name::new(b"user.a").unwrap() });
-        let names_of_copies = wire::Name::new(wire::op::COPY_NAMES.as_bytes()).unwrap();
-        for (limits, volume, op, answer) in [
-            (&writes, own, &read, Ok(())),
-            (&writes, own, &write, Ok(())),
-            (&writes, other, &read, Err(Errno::EACCES)),
-            (&reads, own, &read, Ok(())),
-            (&reads, own, &write, Err(Errno::EROFS)),
-            (&reads, other, &write, Err(Errno::EACCES)),
-            // Who only reads may lock what he reads.
-            (&reads, own, &Op::DropLocks { term: 1 }, Ok(())),
-            // Nobody renames directories while the tree is locked.
-            (&reads, own, &Op::LockTree { tx: OpId::default() }, Err(Errno::EPERM)),
-            // An entry would lead to whatever the client names.
-            (&writes, own, &Op::Arrive, Err(Errno::EPERM)),
-            (&writes, own, &Op::EndTransaction { fid, tx: None, keep: false }, Err(Errno::EPERM)),
-            // A copy that another set makes would get names that no entry has.
-            (&writes, own, &Op::SetXattr { fid, name: names_of_copies, flags: 0 }, Err(Errno::EPERM)),
-        ] {
-            assert_eq!(limits.permit(volume, op), answer, "{limits:?} {op:?}");
-        }
     }
 }

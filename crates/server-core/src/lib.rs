@@ -2,7 +2,7 @@
 //! of other servers.
 //!
 //! Owns: which sets a server has open ([`OpenSets`]), the opening of a brick ([`OpenSet`]), the settings that a set takes
-//! from the pool's state ([`settings()`]), the map by which clients route ([`volume_map`]), their sessions ([`Sessions`]), the requests of one set's primary to another's ([`Asker`]), both sides of the leases
+//! from the pool's state ([`settings()`]), the map by which clients route ([`volume_map`]), their sessions ([`Sessions`]) and what their keys allow ([`Limits`]), the requests of one set's primary to another's ([`Asker`]), both sides of the leases
 //! ([`leases`]), the rounds of the arbitration ([`ArbitrationRun`]), what follows when a server seems dead ([`suspicion`]),
 //! and which thread serves which set ([`Threads`]).
 //!
@@ -16,6 +16,7 @@
 pub mod arbitration_run;
 pub mod ask;
 mod evidence;
+mod key_limits;
 pub mod leases;
 pub mod levels;
 mod limits;
@@ -31,6 +32,7 @@ pub mod threads;
 pub use arbitration_run::ArbitrationRun;
 pub use ask::Asker;
 pub use evidence::{OpenBrick, Unopened};
+pub use key_limits::Limits;
 pub use leases::Lease;
 pub use map::volume_map;
 pub use open_sets::{Adopted, OpenSets};

@@ -3,8 +3,13 @@
 //!
 //! The messages are the frozen samples of the wire's format, changed at random places. `HOSTILE_SEEDS=N` runs more of them;
 //! a seed that fails is printed and run again by `HOSTILE_START=SEED HOSTILE_SEEDS=1`.
-#![allow(clippy::unwrap_used, reason = "a test that fails says where")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test that fails says where, and one that does not what it did"
+)]
 
+mod keyed;
 mod messages;
 mod set;
 
@@ -29,6 +34,16 @@ struct Reached {
     failed: usize,
 }
 
+impl Reached {
+    fn add(&mut self, set: &Set) {
+        self.answered += set.answered;
+        self.refused += set.refused;
+        self.sent += set.sent;
+        self.worked += set.worked;
+        self.failed += usize::from(set.has_failed());
+    }
+}
+
 fn run(seed: u64, said: &mut Reached) {
     let mut messages = Messages::new(seed);
     let role =
@@ -46,29 +61,50 @@ fn run(seed: u64, said: &mut Reached) {
         }
     }
     assert!(!clients_only || !set.has_failed(), "{role:?}: a client's request made the brick fail");
-    said.answered += set.answered;
-    said.refused += set.refused;
-    said.sent += set.sent;
-    said.worked += set.worked;
-    said.failed += usize::from(set.has_failed());
+    said.add(&set);
+}
+
+/// Runs of several seeds.
+struct SeedRuns {
+    start: u64,
+    seeds: u64,
+}
+
+impl SeedRuns {
+    /// So many, unless the environment says otherwise.
+    fn new(usual: u64) -> SeedRuns {
+        SeedRuns { start: number("HOSTILE_START", 1), seeds: number("HOSTILE_SEEDS", usual) }
+    }
+
+    /// Too few to say that all was reached.
+    fn are_few(&self) -> bool {
+        self.seeds < 100
+    }
+
+    /// What they did, if none failed.
+    fn all(&self, run: fn(u64, &mut Reached)) -> Reached {
+        let SeedRuns { start, seeds } = *self;
+        let mut said = Reached::default();
+        let mut failed = Vec::new();
+        for seed in start..start + seeds {
+            if catch_unwind(AssertUnwindSafe(|| run(seed, &mut said))).is_err() {
+                failed.push(seed);
+            }
+        }
+        println!(
+            "{seeds} seeds: {} answered, {} refused, {} sent, {} works, {} sets failed",
+            said.answered, said.refused, said.sent, said.worked, said.failed
+        );
+        assert!(failed.is_empty(), "HOSTILE_START={} HOSTILE_SEEDS=1 and others: {failed:?}", failed[0]);
+        said
+    }
 }
 
 #[test]
 fn whatever_comes_is_answered_or_dropped() {
-    let (start, seeds) = (number("HOSTILE_START", 1), number("HOSTILE_SEEDS", 400));
-    let mut said = Reached::default();
-    let mut failed = Vec::new();
-    for seed in start..start + seeds {
-        if catch_unwind(AssertUnwindSafe(|| run(seed, &mut said))).is_err() {
-            failed.push(seed);
-        }
-    }
-    println!(
-        "{seeds} seeds: {} answered, {} refused, {} sent, {} works, {} sets failed",
-        said.answered, said.refused, said.sent, said.worked, said.failed
-    );
-    assert!(failed.is_empty(), "HOSTILE_START={} HOSTILE_SEEDS=1 and others: {failed:?}", failed[0]);
+    let runs = SeedRuns::new(400);
+    let said = runs.all(run);
     assert!(
-        seeds < 100 || (said.answered > 100 && said.refused > 100 && said.sent > 100 && said.worked > 100)
+        runs.are_few() || (said.answered > 100 && said.refused > 100 && said.sent > 100 && said.worked > 100)
     );
 }

@@ -1,7 +1,7 @@
 //! Clients that watch a volume: they get its map, and every later one.
 
-use crate::speaker::Limits;
 use cluster::{Access, State};
+use server_core::Limits;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;

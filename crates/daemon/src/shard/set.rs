@@ -390,11 +390,7 @@ impl SetHandle {
             return Err(Errno::EACCES);
         }
         let Some(limits) = limits else { return Ok(()) };
-        // What is done under another session's name would count as done for that one.
-        if call.op.changes() && call.id.session != session {
-            return Err(Errno::EPERM);
-        }
-        limits.permit(self.0.volume, &call.op)
+        limits.permit(self.0.volume, session, call)
     }
 
     /// Whether the brick could not go on and has to be opened anew.

@@ -1,5 +1,6 @@
 //! A set with its brick on a file system in memory, in one of the roles that a brick has.
 
+use super::keyed::known_elsewhere;
 use super::messages::{Known, Messages};
 use crate::pool::{MINE, SET, THEIRS, pool, view};
 use brick::{Brick, Options, Work};
@@ -14,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use wire::op::Node;
 use wire::peer::{PeerMessage, Stamp};
-use wire::{Call, Change, Frame, Kind, Name, Wire};
+use wire::{Call, Change, Errno, Fail, Frame, Kind, Name, Op, User, Wire};
 
 /// What the brick is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,18 +65,24 @@ pub(crate) struct Set {
     now: Duration,
     works: Vec<(u64, Work)>,
     asks: Vec<u64>,
+    /// What no answer may contain.
+    pub(crate) forbidden: Vec<Vec<u8>>,
+    /// Answers that did.
+    pub(crate) leaked: Vec<String>,
+    /// The last answer, and what came with it.
+    told: Option<Vec<u8>>,
     pub(crate) answered: usize,
     pub(crate) refused: usize,
     pub(crate) sent: usize,
     pub(crate) worked: usize,
 }
 
-fn fid(lsn: u64) -> Fid {
+pub(super) fn fid(lsn: u64) -> Fid {
     Fid { set: SET, epoch: Epoch(1), lsn: Lsn(lsn) }
 }
 
 /// A file, a directory and a symbolic link in the root, a file below.
-fn fill(brick: &mut Brick) {
+fn fill(brick: &mut Brick, by: SessionId) {
     let root = Fid::root(SET);
     let symlink = Node::Symlink { target: wire::codec::Blob(b"file".to_vec()) };
     let all = [
@@ -88,14 +95,23 @@ fn fill(brick: &mut Brick) {
         let (name, home, mode) = (Name::new(name.as_bytes()).unwrap(), SET, 0o755);
         let (uid, gid, time) = (0, 0, Time::default());
         let change = Change::Create { parent, name, fid: fid(lsn), home, node, mode, uid, gid, time };
-        let stamp = Stamp { epoch: Epoch(1), lsn: Lsn(lsn) };
-        let op = OpId { session: SessionId(1), seq: lsn };
-        brick.apply(stamp, op, Some(fid(lsn)), &change, b"").unwrap();
+        apply(brick, (by, lsn), &change, b"");
     }
+}
+
+fn apply(brick: &mut Brick, (session, lsn): (SessionId, u64), change: &Change, payload: &[u8]) {
+    let stamp = Stamp { epoch: Epoch(1), lsn: Lsn(lsn) };
+    let op = OpId { session, seq: lsn };
+    brick.apply(stamp, op, Some(fid(lsn)), change, payload).unwrap();
 }
 
 impl Set {
     pub(crate) fn new(role: Role, seed: u64) -> Set {
+        Set::with(role, seed, &[])
+    }
+
+    /// One whose brick has further changes.
+    pub(crate) fn with(role: Role, seed: u64, more: &[(Change, &[u8])]) -> Set {
         let mut state = pool();
         let fs = MemoryFs::new(1 << 30);
         fs.make_dirs(Path::new("/b1")).unwrap();
@@ -110,7 +126,12 @@ impl Set {
             .run(Place { fs: &fs, mount_point: &mount_point, adopted: &|_| () }, Duration::ZERO)
             .unwrap()
             .start();
-        fill(&mut start.brick);
+        // What a client has asked for it is told again.
+        let by = SessionId(if more.is_empty() { 1 } else { 1 << 40 });
+        fill(&mut start.brick, by);
+        for ((change, payload), lsn) in more.iter().zip(start.brick.last().lsn.0 + 1..) {
+            apply(&mut start.brick, (by, lsn), change, payload);
+        }
         match role {
             Role::Alone => view(&mut state, MINE, &[MINE]),
             Role::Primary => view(&mut state, MINE, &[MINE, THEIRS]),
@@ -124,6 +145,9 @@ impl Set {
             now,
             works: Vec::new(),
             asks: Vec::new(),
+            forbidden: Vec::new(),
+            leaked: Vec::new(),
+            told: None,
             answered: 0,
             refused: 0,
             sent: 0,
@@ -169,7 +193,14 @@ impl Set {
                     Ok(_) => self.answered += 1,
                     Err(_) => self.refused += 1,
                 }
+                let bytes = [&reply.to_bytes()[..], &payload].concat();
+                for word in &self.forbidden {
+                    if bytes.windows(word.len()).any(|part| part == word.as_slice()) {
+                        self.leaked.push(format!("{reply:?} tells {:?}", String::from_utf8_lossy(word)));
+                    }
+                }
                 Frame::with_payload(Kind::Reply, 1, reply.to_bytes(), payload).head();
+                self.told = Some(bytes);
             }
             Output::Send { message, payload, .. } => {
                 self.sent += 1;
@@ -201,6 +232,8 @@ impl Set {
         while !self.asks.is_empty() && !messages.chance(3) {
             let id = self.asks.remove(0);
             let known = self.known();
+            // Of a client with a key something is hidden: other sets do not tell it.
+            let known = if self.forbidden.is_empty() { known } else { known_elsewhere(&known) };
             let answer = messages.answer(&known);
             self.step(Input::Answered(id, answer));
         }
@@ -208,7 +241,46 @@ impl Set {
 
     pub(crate) fn request(&mut self, call: Call, payload: Bytes) {
         let session = SessionId(call.id.session.0);
-        self.step(Input::Request(Request { call, payload, to: Asker, session, user: None, beneath: None }));
+        self.request_of(call, payload, (session, None, None));
+    }
+
+    /// A request of somebody whose permissions count, and who may ask for what lies beneath a directory.
+    pub(crate) fn request_of(
+        &mut self,
+        call: Call,
+        payload: Bytes,
+        (session, user, beneath): (SessionId, Option<User>, Option<Fid>),
+    ) {
+        self.step(Input::Request(Request { call, payload, to: Asker, session, user, beneath }));
+    }
+
+    /// The answer to somebody who may have everything, after all that was begun has ended: other sets know nothing.
+    pub(crate) fn ask_as_server(&mut self, op: Op) -> Vec<u8> {
+        let id = OpId { session: SessionId(1 << 41), seq: self.around.next_id().seq };
+        let call = Call { set: SET, epoch: self.known().epoch, id, finished: 0, op };
+        for _ in 0..1000 {
+            self.end_works();
+            self.told = None;
+            self.request_of(call.clone(), Bytes::new(), (id.session, None, None));
+            self.end_works();
+            if let Some(told) = self.told.take() {
+                return told;
+            }
+            self.now += Duration::from_millis(100);
+            self.step(Input::Wake);
+        }
+        panic!("no answer to {call:?}");
+    }
+
+    fn end_works(&mut self) {
+        while !self.works.is_empty() || !self.asks.is_empty() {
+            for (id, work) in std::mem::take(&mut self.works) {
+                self.step(Input::Worked(id, <Brick as LocalBrick>::run(work)));
+            }
+            for id in std::mem::take(&mut self.asks) {
+                self.step(Input::Answered(id, Err(Fail::Errno { errno: Errno::ENOENT.0 })));
+            }
+        }
     }
 
     pub(crate) fn peer(&mut self, message: PeerMessage, payload: Bytes) {
