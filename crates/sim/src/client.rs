@@ -311,6 +311,7 @@ impl World {
     fn tell_caller(&mut self, c: usize, record: usize, answer: Result<(Body, Bytes), Errno>) {
         say!(self, "client {c} ends {record}: {answer:?}");
         self.clients[c].contents.remove(&record);
+        self.check_right(c, record, answer.as_ref().err().copied());
         self.history.end(record, self.now, answer);
         self.learn(c, record);
         self.on_final_answer(c, record);

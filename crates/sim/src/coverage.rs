@@ -44,6 +44,7 @@ impl Coverage {
             }
             Op::EndFile { commit: true, .. } => self.count("transaction about a file committed"),
             Op::EndFile { commit: false, .. } => self.count("transaction about a file given up"),
+            Op::CheckRight { .. } => self.count("right asked for"),
             Op::CheckMark { .. } => self.count("home asked for a mark"),
             Op::PathOf { .. } => self.count("path of a directory asked for"),
             Op::Arrive => self.count("copy of a file begun"),

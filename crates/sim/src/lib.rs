@@ -19,6 +19,7 @@ mod disk;
 mod faults;
 mod history;
 mod interruptions;
+mod keyed;
 mod ledger;
 mod links;
 mod machine;

@@ -307,7 +307,7 @@ impl Workload {
     }
 }
 
-fn nothing() -> SetAttr {
+pub(crate) fn nothing() -> SetAttr {
     SetAttr { mode: None, uid: None, gid: None, size: None, atime: None, mtime: None, kill_suid: false }
 }
 
@@ -332,6 +332,9 @@ impl World {
     }
 
     fn begin_call(&mut self, c: usize) {
+        if !self.may_begin(c) {
+            return;
+        }
         let open = self.clients[c].work.open.len();
         if open > 0 && self.rng.chance(60) {
             let at = self.rng.below(open);
@@ -346,6 +349,7 @@ impl World {
             // Whether a copy is one between sets is not what the checker thinks it is.
             op = Op::GetAttr { fid: *from };
         }
+        self.for_user(c, &mut op);
         self.call(c, set, op, payload);
     }
 

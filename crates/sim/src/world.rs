@@ -8,6 +8,7 @@ use crate::coverage::Coverage;
 use crate::disk::Disk;
 use crate::faults::{Fault, Faults};
 use crate::history::History;
+use crate::keyed::Keyed;
 use crate::ledger::Ledger;
 use crate::machine::{Machine, ToProcess};
 use crate::moves::Moves;
@@ -70,12 +71,18 @@ pub(crate) struct World {
     pub(crate) administrator: Administrator,
     pub(crate) moves: Moves,
     pub(crate) stripes: Stripes,
+    pub(crate) keyed: Option<Keyed>,
     pub(crate) history: History,
     pub(crate) ledger: Ledger,
     pub(crate) coverage: Coverage,
     pub(crate) phase: Phase,
     pub(crate) reader: Reader,
     violation: Option<String>,
+}
+
+/// The session of a client, as it begins.
+fn session_of(client: usize) -> SessionId {
+    SessionId(1000 + client as u64)
 }
 
 impl World {
@@ -104,9 +111,12 @@ impl World {
             .map(|c| {
                 let (clock, timeout) = (Clock::draw(&mut rng), rng.millis(500, 4000));
                 let work = Workload::new(&mut rng, root, stripes.settings().is_some());
-                Client::new(clock, SessionId(1000 + c as u64), timeout, work)
+                Client::new(clock, session_of(c), timeout, work)
             })
             .collect();
+        // What only trusted clients do: files with parts.
+        let sessions: Vec<SessionId> = (0..clients.len()).map(session_of).collect();
+        let keyed = Keyed::draw(seed, &sessions).filter(|_| stripes.settings().is_none());
         let faults = Faults::draw(&mut rng, &config);
         let network = Network::draw(&mut rng);
         let administrator = Administrator::draw(seed, &config);
@@ -130,6 +140,7 @@ impl World {
             administrator,
             moves,
             stripes,
+            keyed,
             coverage: Coverage::default(),
             phase: Phase::Storm,
             reader: Reader::default(),

@@ -107,10 +107,11 @@ impl World {
                 return self.perform(self.now, m, set, Output::Reply { to, reply, payload, grant: 0 });
             }
             self.coverage.asked(&call);
+            let user = if let To::There { .. } = &to { self.user_of(session) } else { None };
             return self.step(
                 m,
                 set,
-                Input::Request(Request { call, payload, to, session, user: None, beneath: None }),
+                Input::Request(Request { call, payload, to, session, user, beneath: None }),
             );
         }
         let epoch = process.known.sets.get(&set).map_or(Epoch(0), |s| s.view.epoch);
