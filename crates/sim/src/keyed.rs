@@ -23,8 +23,18 @@ pub(crate) struct Keyed {
     /// Who has the key: the last client.
     client: usize,
     session: SessionId,
-    /// The call of the first client that opens the root.
+    /// The calls of the first client that open the root, and sync that.
     opens: Option<usize>,
+    syncs: Option<usize>,
+}
+
+/// What a call came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Came {
+    /// It has no answer yet.
+    Open,
+    Done,
+    Failed,
 }
 
 impl Keyed {
@@ -32,7 +42,7 @@ impl Keyed {
     pub(crate) fn draw(seed: u64, sessions: &[SessionId]) -> Option<Keyed> {
         let is = Prng::new(seed ^ SALT).chance(RUNS);
         let (session, others) = sessions.split_last()?;
-        let keyed = Keyed { client: others.len(), session: *session, opens: None };
+        let keyed = Keyed { client: others.len(), session: *session, opens: None, syncs: None };
         (is && !others.is_empty()).then_some(keyed)
     }
 }
@@ -49,20 +59,38 @@ impl World {
 
     /// Whether the client may begin: he who is checked waits until the root is open to him, for which the first one asks.
     pub(crate) fn may_begin(&mut self, c: usize) -> bool {
-        let Some(Keyed { client, opens, .. }) = &self.keyed else { return true };
-        let answer = opens.and_then(|n| self.history.get(n)).map(|record| &record.answer);
-        let is_open = matches!(answer, Some(Some((_, Ok(_)))));
-        let is_asked = matches!(answer, Some(None));
-        let checked = *client == c;
-        if c == 0 && !is_open && !is_asked {
-            let (fid, set) = self.history.root();
-            let open = Op::SetAttr { fid, set: SetAttr { mode: Some(0o777), ..crate::workload::nothing() } };
-            let record = self.history.len();
-            self.call(c, set, open, Bytes::new());
-            self.keyed.as_mut().into_iter().for_each(|keyed| keyed.opens = Some(record));
+        let Some(Keyed { client, opens, syncs, .. }) = &self.keyed else { return true };
+        let [opened, synced] = [opens, syncs].map(|call| self.came_to(*call));
+        let (is_open, checked) = (synced == Some(Came::Done), *client == c);
+        if c == 0 && !is_open && ![opened, synced].contains(&Some(Came::Open)) {
+            let syncs = opened == Some(Came::Done) && synced.is_none();
+            self.open_root(syncs);
             return false;
         }
         is_open || !checked
+    }
+
+    fn came_to(&self, call: Option<usize>) -> Option<Came> {
+        let record = self.history.get(call?)?;
+        Some(match record.answer {
+            None => Came::Open,
+            Some((_, Ok(_))) => Came::Done,
+            Some((_, Err(_))) => Came::Failed,
+        })
+    }
+
+    /// The first client opens the root, or sees to it that a power cut does not close it again.
+    fn open_root(&mut self, syncs: bool) {
+        let ((fid, set), record) = (self.history.root(), self.history.len());
+        let Some(keyed) = &mut self.keyed else { return };
+        let op = if syncs {
+            keyed.syncs = Some(record);
+            Op::Fsync { fid }
+        } else {
+            (keyed.opens, keyed.syncs) = (Some(record), None);
+            Op::SetAttr { fid, set: SetAttr { mode: Some(0o777), ..crate::workload::nothing() } }
+        };
+        self.call(0, set, op, Bytes::new());
     }
 
     /// Makes what a client does such that the user may do it, too.
