@@ -6,7 +6,7 @@
 use crate::{Excuse, Excuses, Loss, Record, Violation, wrong};
 use ids::{Fid, SetId};
 use std::collections::{BTreeMap, BTreeSet};
-use wire::op::Node;
+use wire::op::{Node, rename_flags};
 use wire::{Errno, Op};
 
 /// Objects that the operation changes.
@@ -80,15 +80,22 @@ fn may_ask(r: &Record, set: SetId, records: &[Record]) -> bool {
     }
 }
 
-/// The sets whose directories may have names of files of `home`: given to them there, or moved on from another such set.
+/// The sets whose directories may have names of files of `home`: given to them there, in exchange for another name, or moved on
+/// from another such set.
 fn sets_with_names_from(home: SetId, until: u64, records: &[Record]) -> BTreeSet<SetId> {
     let mut found = BTreeSet::new();
     loop {
-        let from = |set: SetId| set == home || found.contains(&set);
+        let has = |set: SetId| set == home || found.contains(&set);
         let next: Vec<SetId> = records
             .iter()
-            .filter(|o| o.begun <= until && !found.contains(&o.set) && came_from(&o.op).is_some_and(from))
-            .map(|o| o.set)
+            .filter(|o| o.begun <= until)
+            .flat_map(|o| {
+                let from = came_from(&o.op);
+                let there = from.filter(|from| has(*from)).map(|_| o.set);
+                let back = from.filter(|_| exchanges(&o.op) && has(o.set));
+                [there, back].into_iter().flatten()
+            })
+            .filter(|set| !found.contains(set))
             .collect();
         if next.is_empty() {
             return found;
@@ -106,6 +113,11 @@ fn came_from(op: &Op) -> Option<SetId> {
     }
 }
 
+/// Two names change places: each set may get the other one's file.
+fn exchanges(op: &Op) -> bool {
+    matches!(op, Op::MoveIn { flags, .. } if flags & rename_flags::EXCHANGE != 0)
+}
+
 /// Whether the operation has something brought to disk before it is answered: a sync, or a change of names of a file that may
 /// live on another set than its directory.
 fn may_sync(r: &Record, records: &[Record]) -> bool {
@@ -113,7 +125,10 @@ fn may_sync(r: &Record, records: &[Record]) -> bool {
         Op::MoveIn { .. } | Op::LinkIn { .. } => true,
         Op::Unlink { .. } | Op::Rename { .. } => {
             let until = answered(r).unwrap_or(u64::MAX);
-            records.iter().any(|o| o.set == r.set && o.begun <= until && came_from(&o.op).is_some())
+            let gives = |o: &Record| {
+                came_from(&o.op).is_some_and(|from| o.set == r.set || from == r.set && exchanges(&o.op))
+            };
+            records.iter().any(|o| o.begun <= until && gives(o))
         }
         _ => r.op.is_sync(),
     }

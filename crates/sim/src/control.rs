@@ -285,7 +285,7 @@ impl World {
         let core = SetCore::new(opened.start(), shown);
         let serving = Rc::new(RefCell::new(Serving::new((set, brick), core)));
         if let Err(unwanted) = process.sets.opened(set, brick, serving) {
-            return self.close_set(m, set, unwanted);
+            return self.close_brick(m, set, unwanted);
         }
         let state = process.known.clone();
         if let Some(settings) = server_core::settings(&state, set) {

@@ -394,6 +394,26 @@ fn a_fault_of_the_home_explains_that_a_name_stays_where_it_was_moved_to() {
     }
 }
 
+/// The home of a file may fail where a name is removed that an exchange with another set left there.
+#[test]
+fn a_fault_of_the_home_explains_that_a_name_stays_that_came_by_an_exchange() {
+    let exchange = rename_flags::EXCHANGE;
+    for (flags, home, fine) in [(exchange, 2, true), (exchange, 3, false), (0, 2, false)] {
+        for errno in [Errno::EROFS, Errno::EIO] {
+            let mut s = with_file();
+            let (from, parent, to_parent) = (SET, root(), there(7));
+            let op = Op::MoveIn { from, parent, name: name("a"), to_parent, to_name: name("b"), flags };
+            s.call(op, Err(Errno::EINTR)).set = SetId(2);
+            s.unanswered();
+            let fault = if errno == Errno::EIO { Errno::ENOSPC } else { errno };
+            let excuse = Excuse { errno: fault, set: Some(SetId(home)), from: 0, until: u64::MAX };
+            s.excuses.errors.push(excuse);
+            s.unlink("a", Err(errno));
+            if fine { s.accepted() } else { s.refused() }
+        }
+    }
+}
+
 #[test]
 fn a_link_to_a_file_of_another_set_is_made() {
     let mut s = with_file();

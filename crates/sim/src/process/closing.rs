@@ -13,6 +13,12 @@ impl World {
     /// Ends service of a set at once. Everything goes to disk a while later.
     pub(crate) fn close_set(&mut self, m: usize, set: SetId, served: Rc<RefCell<Serving>>) {
         self.end_service(m, set, &served);
+        self.close_brick(m, set, served);
+    }
+
+    /// Closes a brick that serves nobody: its opening was given up. The set may be served by another one by now, whose work
+    /// goes on.
+    pub(crate) fn close_brick(&mut self, m: usize, set: SetId, served: Rc<RefCell<Serving>>) {
         let brick = served.borrow().brick;
         let World { machines, rng, .. } = self;
         let Some(disk) = machines[m].disks.get(&brick) else { return };
