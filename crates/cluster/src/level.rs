@@ -12,14 +12,14 @@ use std::collections::BTreeMap;
 /// - 3: a directory whose entry is another set's than its own is marked likewise, and so is what that set has of it.
 /// - 3: a file's data lies on several sets, in nameless objects that stay ([`FILES_ARE_STRIPED`]).
 /// - 4: two files whose names are on two sets change places there: what one of the sets has is marked to lead to the other file.
-/// - 4: the groups of a key's users may be others in the key that takes its place ([`GROUPS_ARE_LOOKED_UP_AGAIN`]).
-pub const LEVEL: u32 = 4;
+/// - 5: the groups of a key's users may be others in the key that takes its place ([`GROUPS_ARE_LOOKED_UP_AGAIN`]).
+pub const LEVEL: u32 = 5;
 
 /// From this level of the pool on files are striped.
 pub const FILES_ARE_STRIPED: u32 = 3;
 
 /// From this level of the pool on users of a key have their groups looked up again when it is made anew.
-pub const GROUPS_ARE_LOOKED_UP_AGAIN: u32 = 4;
+pub const GROUPS_ARE_LOOKED_UP_AGAIN: u32 = 5;
 
 /// From this level of the pool on new volumes begin with options.
 pub const NEW_VOLUMES_HAVE_OPTIONS: u32 = 2;
