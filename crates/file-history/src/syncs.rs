@@ -89,13 +89,9 @@ fn sets_with_names_from(home: SetId, until: u64, records: &[Record]) -> BTreeSet
         let next: Vec<SetId> = records
             .iter()
             .filter(|o| o.begun <= until)
-            .flat_map(|o| {
-                let from = came_from(&o.op);
-                let there = from.filter(|from| has(*from)).map(|_| o.set);
-                let back = from.filter(|_| exchanges(&o.op) && has(o.set));
-                [there, back].into_iter().flatten()
-            })
-            .filter(|set| !found.contains(set))
+            .flat_map(gave_names)
+            .filter(|(from, to)| has(*from) && !found.contains(to))
+            .map(|(_, to)| to)
             .collect();
         if next.is_empty() {
             return found;
@@ -113,9 +109,12 @@ fn came_from(op: &Op) -> Option<SetId> {
     }
 }
 
-/// Two names change places: each set may get the other one's file.
-fn exchanges(op: &Op) -> bool {
-    matches!(op, Op::MoveIn { flags, .. } if flags & rename_flags::EXCHANGE != 0)
+/// From which sets to which the operation may have brought names of files: of two names that change places, both ways.
+fn gave_names(o: &Record) -> impl Iterator<Item = (SetId, SetId)> {
+    let exchanges = matches!(o.op, Op::MoveIn { flags, .. } if flags & rename_flags::EXCHANGE != 0);
+    let there = came_from(&o.op).map(|from| (from, o.set));
+    let back = there.filter(|_| exchanges).map(|(from, to)| (to, from));
+    there.into_iter().chain(back)
 }
 
 /// Whether the operation has something brought to disk before it is answered: a sync, or a change of names of a file that may
@@ -125,10 +124,7 @@ fn may_sync(r: &Record, records: &[Record]) -> bool {
         Op::MoveIn { .. } | Op::LinkIn { .. } => true,
         Op::Unlink { .. } | Op::Rename { .. } => {
             let until = answered(r).unwrap_or(u64::MAX);
-            let gives = |o: &Record| {
-                came_from(&o.op).is_some_and(|from| o.set == r.set || from == r.set && exchanges(&o.op))
-            };
-            records.iter().any(|o| o.begun <= until && gives(o))
+            records.iter().any(|o| o.begun <= until && gave_names(o).any(|(_, to)| to == r.set))
         }
         _ => r.op.is_sync(),
     }
