@@ -47,8 +47,10 @@ impl RetryPolicy {
 pub enum Known {
     /// The client ends.
     Stopped,
-    /// The volume is stopped.
+    /// The volume is stopped: somebody may start it again.
     NotStarted,
+    /// It was deleted.
+    Deleted,
     /// The map has no such set.
     NoSet,
     /// No brick of the set may serve, by the map of this version.
@@ -179,7 +181,12 @@ impl CallMachine {
     pub fn look(&mut self, known: Known, waited: impl FnOnce() -> Duration) -> Action {
         match known {
             Known::Stopped => Action::Fail(Errno::ESHUTDOWN),
-            Known::NotStarted => Action::Fail(Errno::ENOTCONN),
+            Known::Deleted => Action::Fail(Errno::ENOTCONN),
+            // Whoever does not want to wait for servers does not want to wait for people.
+            Known::NotStarted if self.retry_policy.once || self.retry_policy.soft.is_some() => {
+                Action::Fail(Errno::ENOTCONN)
+            }
+            Known::NotStarted => self.again(waited()),
             Known::NoSet => Action::Fail(Errno::ESTALE),
             Known::NoPrimary(version) => {
                 self.version = version;

@@ -49,6 +49,8 @@ pub(crate) struct Core {
     pub silent: SilentSets,
     current: RwLock<Arc<Generation>>,
     stopped: AtomicBool,
+    /// Servers know no such volume any more, and it was stopped before.
+    deleted: AtomicBool,
     /// When the log last told of calls that wait.
     complained: Mutex<Option<Instant>>,
 }
@@ -59,7 +61,15 @@ impl Core {
         let mut last = lock(&self.complained);
         if last.is_none_or(|at| at.elapsed() >= QUIET) {
             *last = Some(Instant::now());
-            tracing::warn!(volume = self.volume, "calls wait for a set to serve: {why}");
+            if self.current().by_map.is_started() {
+                tracing::warn!(volume = self.volume, "calls wait for a set to serve: {why}");
+            } else {
+                let volume = &self.volume;
+                tracing::warn!(
+                    volume,
+                    "calls wait: the volume is stopped: start it with mortar volume start {volume}"
+                );
+            }
         }
     }
 
@@ -92,6 +102,12 @@ impl Core {
         match Generation::new(map, Some(&current)) {
             Ok(next) => {
                 tracing::debug!(version = next.map.version, "new map");
+                self.deleted.store(false, Ordering::Release);
+                match (current.map.started, next.map.started) {
+                    (true, false) => tracing::warn!(volume = self.volume, "the volume was stopped"),
+                    (false, true) => tracing::info!(volume = self.volume, "the volume was started again"),
+                    _ => {}
+                }
                 let before = std::mem::replace(&mut *current, Arc::new(next));
                 before.end();
                 self.background.wake();
@@ -237,7 +253,18 @@ impl Core {
     }
 
     fn known(&self, generation: &Generation, set: SetId) -> Known {
-        if self.is_stopped() { Known::Stopped } else { generation.by_map.known(set) }
+        match generation.by_map.known(set) {
+            _ if self.is_stopped() => Known::Stopped,
+            Known::NotStarted if self.deleted.load(Ordering::Acquire) => Known::Deleted,
+            known => known,
+        }
+    }
+
+    /// A server knows no such volume. Of one that was not stopped before that server is wrong.
+    pub(crate) fn no_volume(&self) {
+        if !self.current().by_map.is_started() && !self.deleted.swap(true, Ordering::AcqRel) {
+            tracing::warn!(volume = self.volume, "the volume was deleted: calls fail");
+        }
     }
 
     /// Waits for a map with the set, a network timeout at most.
@@ -315,6 +342,7 @@ impl Client {
             watcher: Watcher::new()?,
             current: RwLock::new(Arc::new(Generation::new(map, None)?)),
             stopped: AtomicBool::new(false),
+            deleted: AtomicBool::new(false),
             complained: Mutex::default(),
         });
         let mut client = Client { core, layers, stats, threads: Vec::new() };
@@ -335,7 +363,7 @@ impl Client {
     ///
     /// # Errors
     /// What the file system says; `EINTR`, `ETIMEDOUT` (soft mounts), `EROFS` (no quorum), `ENOTCONN` (the volume is
-    /// stopped), `ESHUTDOWN` (the client ends).
+    /// stopped and the mount soft, or it was deleted), `ESHUTDOWN` (the client ends).
     pub fn call(&self, set: SetId, op: Op, payload: &[u8], into: &mut Payload<'_>) -> Result<Body, Errno> {
         let call = Call { set, epoch: Epoch(0), id: OpId::default(), finished: 0, op };
         let mut request = Request { call, payload, into };
@@ -378,6 +406,11 @@ impl Client {
     /// The map that holds now.
     pub fn map(&self) -> VolumeMap {
         self.core.current().map.clone()
+    }
+
+    /// Whether the volume is stopped.
+    pub fn is_volume_stopped(&self) -> bool {
+        !self.core.current().by_map.is_started()
     }
 
     /// A volume option that differs from its default.

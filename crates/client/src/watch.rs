@@ -221,6 +221,9 @@ pub(crate) fn run(core: &Core, mut watched: Watched, seeds: &[String]) {
             return;
         }
         tracing::debug!(server = watched.server, "the watch ends: {why}");
+        if matches!(why, Failed::NoVolume) {
+            core.no_volume();
+        }
         if since.elapsed() > PAUSE.1 {
             pause = PAUSE.0;
         }
@@ -250,6 +253,9 @@ pub(crate) fn run(core: &Core, mut watched: Watched, seeds: &[String]) {
                 }
                 Err(e) => {
                     tracing::debug!(server, "no watch: {e}");
+                    if matches!(e, Failed::NoVolume) {
+                        core.no_volume();
+                    }
                     // Here and not where calls fail: who gives another one may take a while.
                     if let (Failed::Broken(Broken::Refused(_)), Some(key)) = (&e, &core.intent.key) {
                         key.refused(core.intent.pool);

@@ -431,13 +431,33 @@ fn read_only_by_option_of_the_volume() {
 }
 
 #[test]
-fn a_stopped_volume_answers_at_once() {
+fn calls_wait_for_a_volume_that_is_stopped() {
     let (s, c) = one(fine);
-    let mut m = map(2, &[(1, 1, Some(1))], &[&s]);
-    m.started = false;
-    s.push(&m);
+    let stop = |version| {
+        let mut m = map(version, &[(1, 1, Some(1))], &[&s]);
+        m.started = false;
+        s.push(&m);
+    };
+    stop(2);
     wait_until("the map is there", || c.map().version == 2);
-    assert_eq!(c.getattr(object(1, 2)), Err(Errno::ENOTCONN));
+    assert!(c.is_volume_stopped());
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| c.getattr(object(1, 2)));
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(!waits.is_finished(), "it waits");
+        s.push(&map(3, &[(1, 1, Some(1))], &[&s]));
+        waits.join().unwrap().unwrap();
+    });
+    assert!(!c.is_volume_stopped());
+    let soft = Client::connect(
+        std::slice::from_ref(&s.address),
+        "vol",
+        Options { soft: Some(Duration::from_secs(60)), ..options() },
+    );
+    let soft = soft.unwrap();
+    stop(4);
+    wait_until("the map is there", || soft.map().version == 4);
+    assert_eq!(soft.getattr(object(1, 2)), Err(Errno::ENOTCONN), "at once");
 }
 
 #[test]

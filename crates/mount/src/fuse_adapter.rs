@@ -58,6 +58,8 @@ pub(crate) struct FuseAdapter {
     forgetting: Arc<AtomicUsize>,
     next_handle: AtomicU64,
     room: Mutex<Option<(Instant, Room)>>,
+    /// What was seen last of the root.
+    root: Mutex<Option<AttrReply>>,
     entry_timeout: Duration,
     attr_timeout: Duration,
     /// As whom servers take all requests; `None`: as whom the mount says, and the kernel checks permissions.
@@ -80,6 +82,7 @@ impl FuseAdapter {
             forgetting: Arc::default(),
             next_handle: AtomicU64::new(1),
             room: Mutex::default(),
+            root: Mutex::default(),
             entry_timeout,
             attr_timeout,
             squash: client.squash(),
@@ -184,8 +187,10 @@ impl Filesystem for FuseAdapter {
     }
 
     fn getattr(&self, req: &Request<'_>, node: u64, fh: Option<u64>) -> Reply<AttrReply> {
-        let client = if node == ROOT { self.client_of_anyone(req) } else { self.of_opener(req, fh)? };
-        self.look(client, node, self.object(node)?).map_err(errno)
+        if node == ROOT {
+            return self.look_at_root(self.client_of_anyone(req), self.object(ROOT)?).map_err(errno);
+        }
+        self.look(self.of_opener(req, fh)?, node, self.object(node)?).map_err(errno)
     }
 
     fn setattr(&self, req: &Request<'_>, node: u64, op: &SetAttr) -> Reply<AttrReply> {
@@ -302,9 +307,12 @@ impl Filesystem for FuseAdapter {
 
     fn statfs(&self, req: &Request<'_>, _node: u64) -> Reply<StatFs> {
         let lock = || self.room.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = lock().clone().filter(|(at, _)| at.elapsed() < ROOM_AGE);
+        // As with the root's attributes, umount(8) asks for it.
+        let stopped = self.client.is_volume_stopped();
+        let known = lock().clone().filter(|(at, _)| stopped || at.elapsed() < ROOM_AGE);
         let room = match known {
             Some((_, room)) => room,
+            None if stopped => Room { total: 0, free: 0, available: 0, files: 0, files_free: 0 },
             None => {
                 let room = self.client_of_nobody(req).statfs().map_err(errno)?;
                 *lock() = Some((Instant::now(), room.clone()));

@@ -59,6 +59,7 @@ mod secured;
 mod sessions;
 mod sets;
 mod squash;
+mod stopped;
 mod storage_faults;
 mod striped;
 mod subdir;

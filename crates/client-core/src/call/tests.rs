@@ -154,7 +154,7 @@ fn a_change_or_an_open_that_is_interrupted_gives_its_connection_up() {
 
 #[test]
 fn what_cannot_be_served_is_said_at_once() {
-    tell(HARD, false, &[(0, Map(Known::NotStarted), Fail(Errno::ENOTCONN))]);
+    tell(HARD, false, &[(0, Map(Known::Deleted), Fail(Errno::ENOTCONN))]);
     tell(HARD, false, &[(0, Map(Known::NoSet), Fail(Errno::ESTALE))]);
     tell(
         HARD,
@@ -165,6 +165,25 @@ fn what_cannot_be_served_is_said_at_once() {
             (1, Map(Known::Stopped), Fail(Errno::ESHUTDOWN)),
         ],
     );
+}
+
+#[test]
+fn a_call_waits_for_a_stopped_volume_unless_the_mount_is_soft() {
+    tell(
+        HARD,
+        true,
+        &[
+            (0, Map(Primary(1)), Send(Number::New)),
+            (1, Try(Ended::WrongView, PutBack), pause(1)),
+            (2, Map(Known::NotStarted), pause(2)),
+            (900, Map(Known::NotStarted), Action::Pause { time: ms(4), alarm: true }),
+            (901, Map(Primary(2)), Send(Number::Same)),
+            (902, Try(Ended::Answered, PutBack), Return),
+        ],
+    );
+    let soft = RetryPolicy { soft: Some(ms(300)), ..HARD };
+    tell(soft, true, &[(0, Map(Known::NotStarted), Fail(Errno::ENOTCONN))]);
+    tell(RetryPolicy { once: true, ..HARD }, false, &[(0, Map(Known::NotStarted), Fail(Errno::ENOTCONN))]);
 }
 
 #[test]
