@@ -106,6 +106,7 @@ install: ## the binary into PREFIX/bin, and the link for `mount -t mortar` (as r
 	install -D -m 755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/mortar
 	mkdir -p $(DESTDIR)$(SBIN)
 	ln -sfn $(PREFIX)/bin/mortar $(DESTDIR)$(SBIN)/mount.mortar
+	ln -sfn $(PREFIX)/bin/mortar $(DESTDIR)$(SBIN)/mount.fuse.mortar
 
 uninstall: ## what install made
-	rm -f $(DESTDIR)$(PREFIX)/bin/mortar $(DESTDIR)$(SBIN)/mount.mortar
+	rm -f $(DESTDIR)$(PREFIX)/bin/mortar $(DESTDIR)$(SBIN)/mount.mortar $(DESTDIR)$(SBIN)/mount.fuse.mortar

@@ -109,6 +109,9 @@ impl Options {
             "remount" if value.is_none() => self.remount = true,
             // For others who read the same words.
             "comment" | "subtype" | "nonempty" | "users" | "owner" | "group" | "uhelper" | "helper" => {}
+            // What the kernel tells of every mount of ours, and mount(8) hands back at a remount.
+            "user_id" | "group_id" if value == Some("0") => {}
+            "max_read" | "blksize" if value.is_some() => {}
             _ if key.starts_with("x-") || key.starts_with("X-") => {}
             _ if value.is_none() && self.kernel.apply(word) => {}
             _ => return Err(BadOption::Unknown(word.to_owned())),

@@ -23,7 +23,7 @@ older=$(version)
 # What is there.
 ldd /usr/bin/mortar 2>&1 | grep -q 'statically linked\|not a dynamic executable'
 test "$(stat -c %s /usr/bin/mortar)" -lt 15000000
-test "$(readlink -f /sbin/mount.mortar)" = /usr/bin/mortar
+for name in mount.mortar mount.fuse.mortar; do test "$(readlink -f "/sbin/$name")" = /usr/bin/mortar; done
 # Images of containers leave manual pages out.
 dpkg-deb -x "$DEB" "$DIR/unpacked"
 zcat "$DIR/unpacked/usr/share/man/man1/mortar-volume-create.1.gz" | grep -q replica
@@ -74,7 +74,7 @@ kill $SERVER
 wait $SERVER
 SERVER=
 dpkg -r mortar >>"$DIR/dpkg.log" 2>&1
-test ! -e /usr/bin/mortar && test ! -e /sbin/mount.mortar && test -e /etc/default/mortar
+test ! -e /usr/bin/mortar && test ! -e /sbin/mount.mortar && test ! -e /sbin/mount.fuse.mortar && test -e /etc/default/mortar
 dpkg -P mortar >>"$DIR/dpkg.log" 2>&1
 test ! -e /etc/default/mortar
 test -d /var/lib/mortar

@@ -1,4 +1,5 @@
-//! `mount.mortar`: what mount(8) calls for `mount -t mortar`, by the name this program is called by.
+//! `mount.mortar`: what mount(8) calls for `mount -t mortar`, by the name this program is called by. For what is mounted already,
+//! and not in fstab, it calls `mount.fuse.mortar`, by the type that the kernel tells.
 //!
 //! mount(8) calls `mount.mortar SOURCE DIR [-sfnv] [-N NAMESPACE] [-t TYPE] [-o OPTIONS]`.
 
@@ -8,8 +9,8 @@ use clap::Parser;
 use std::ffi::OsString;
 use std::path::Path;
 
-/// The name by which mount(8) knows us.
-const NAME: &str = "mount.mortar";
+/// The names by which mount(8) knows us.
+const NAMES: [&str; 2] = ["mount.mortar", "mount.fuse.mortar"];
 
 /// What mount(8) wants of us.
 #[derive(Debug, PartialEq, Eq)]
@@ -35,7 +36,7 @@ pub fn mount_helper(all: &[OsString]) -> Option<anyhow::Result<()>> {
 fn arguments(all: &[OsString]) -> Option<anyhow::Result<Helper>> {
     let (name, rest) = all.split_first()?;
     let called = Path::new(name).file_name()?;
-    (called == NAME).then(|| parse(rest))
+    NAMES.iter().any(|name| called == *name).then(|| parse(rest))
 }
 
 fn parse(arguments: &[OsString]) -> anyhow::Result<Helper> {
@@ -78,7 +79,7 @@ fn run(helper: Helper) -> anyhow::Result<()> {
         return Ok(());
     }
     let Words::Mount(command) = Words::parse_from(helper.words);
-    command.run()
+    command.run(None)
 }
 
 #[cfg(test)]
@@ -95,6 +96,7 @@ mod tests {
         let helper = of("/sbin/mount.mortar h:/v /mnt -nv -o rw,noatime -t mortar").unwrap().unwrap();
         let words = "mortar mount -o rw,noatime -- h:/v /mnt";
         assert_eq!(helper.words, words.split(' ').map(OsString::from).collect::<Vec<_>>());
+        assert!(of("/usr/sbin/mount.fuse.mortar h:/v /mnt -o remount,ro").unwrap().is_ok());
         assert!(!helper.fake && of("mount.mortar h:/v /mnt -fs").unwrap().unwrap().fake);
         for wrong in ["mount.mortar h:/v", "mount.mortar h:/v /mnt -x", "mount.mortar h:/v /mnt -o"] {
             assert!(of(wrong).unwrap().is_err(), "{wrong}");
