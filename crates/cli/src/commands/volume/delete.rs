@@ -7,7 +7,8 @@ use clap::Args;
 /// Forget a stopped volume. The files stay in the bricks' directories.
 ///
 /// The bricks stay whole, and `mortar volume import` makes the volume again of them. With --release Mortar's own data is taken
-/// out of them: what is left are plain directories, for a new volume or any other use.
+/// out of them: what is left are plain directories, for a new volume or any other use. Keys of clients for the volume end, also if
+/// it is imported: `mortar client add` makes others.
 ///
 /// Asks first; without a terminal it needs --yes.
 #[derive(Args, Debug)]
@@ -27,7 +28,9 @@ impl Delete {
         let end = if release { ", and it cannot be imported again" } else { "" };
         confirm::confirm(
             global,
-            &format!("Delete volume {name}? Its files stay in the bricks' directories{end}."),
+            &format!(
+                "Delete volume {name}? Its files stay in the bricks' directories{end}. Keys of clients for it end."
+            ),
         )?;
         let answer = ask::ask(global, admin::VolumeDelete { name, release })?;
         let mut line =
