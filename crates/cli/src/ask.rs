@@ -174,6 +174,10 @@ fn bare(address: &str, e: &TransportError) -> String {
 fn unreachable(address: &str, e: &TransportError) -> anyhow::Error {
     let (why, code) = match e {
         TransportError::Refused { .. } => ("connection refused".to_owned(), ErrorCode::ConnectionRefused),
+        TransportError::Unwelcome { .. } | TransportError::Insecure { .. } => {
+            let line = format!("server {address} refuses: {}", bare(address, e));
+            return AdminError::new(ErrorCode::Unreachable, line).into();
+        }
         other => (bare(address, other), ErrorCode::Unreachable),
     };
     let line = format!(

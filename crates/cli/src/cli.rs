@@ -86,7 +86,7 @@ impl Commands {
             Command::Volume(c) => c.run(global),
             Command::Client(c) => c.run(global),
             Command::Config(c) => c.run(global),
-            Command::Mount(c) => c.run(),
+            Command::Mount(c) => c.run(global.key_file.as_deref()),
             Command::Brick(c) => c.run(global),
             Command::Events(c) => c.run(global),
             Command::Doctor(c) => c.run(global),

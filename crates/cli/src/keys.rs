@@ -4,7 +4,7 @@ use crate::contexts;
 use anyhow::anyhow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use trust::{ClientConfig, KeyFile, client_config, read_private, write_private};
+use trust::{ClientConfig, Holder, KeyFile, client_config, read_private, write_private};
 
 /// The variable of the environment that names a key file.
 const KEY_VARIABLE: &str = "MORTAR_KEY";
@@ -24,6 +24,11 @@ pub(crate) fn settings(given: Option<&Path>) -> anyhow::Result<Option<Arc<Client
     let say = |e: &dyn std::fmt::Display| anyhow!("key file {}: {e}", path.display());
     let bytes = read_private(&path).map_err(|e| say(&e))?;
     let file = KeyFile::decode(&bytes).map_err(|e| say(&e))?;
+    if let Holder::Client(name) = &file.identity().holder {
+        return Err(say(&format!(
+            "it is the client {name}'s, for mounts: commands need an administrator's (mortar pool key)"
+        )));
+    }
     Ok(Some(client_config(&file).map_err(|e| say(&e))?))
 }
 

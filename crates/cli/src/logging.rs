@@ -32,7 +32,7 @@ pub(crate) enum Level {
 /// Where logs go.
 #[derive(Args, Clone, Debug)]
 pub struct LogArgs {
-    /// Log into this file instead of stderr.
+    /// Log into this file. Unless given to stderr, of a mount in the background to the machine's log.
     #[arg(long, value_name = "FILE")]
     pub(crate) log: Option<PathBuf>,
     /// How much to log.

@@ -318,6 +318,9 @@ impl Client {
     pub fn connect(servers: &[String], volume: &str, options: Options) -> Result<Client, ConnectError> {
         let session = SessionId(rand::random_range(1..=u64::MAX));
         let key = options.key.clone().map(|key| Arc::new(KeyReader::new(key)));
+        if let Some(key) = &key {
+            key.settings().map_err(ConnectError::Key)?;
+        }
         let who = (session, key.as_ref());
         let (conn, map, seeds) = watch::first(servers, volume, who, options.network_timeout)?;
         let intent = Intent { session, pool: map.pool, key };

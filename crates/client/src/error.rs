@@ -33,6 +33,9 @@ pub enum ConnectError {
     /// Not a server's address.
     #[error("{0:?} is not a server: write HOST[:PORT]")]
     BadServer(String),
+    /// The key is of no use.
+    #[error("{0}")]
+    Key(std::io::Error),
     /// Nobody answered.
     #[error("no server can be reached ({0}): is `mortar server` running there?")]
     Unreachable(Attempts),

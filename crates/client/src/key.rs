@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
-use trust::{ClientConfig, KeyFile, client_config, read_private};
+use trust::{ClientConfig, Holder, KeyFile, client_config, read_private};
 
 use crate::sets::lock;
 
@@ -102,6 +102,11 @@ impl KeyReader {
         }
         let bytes = read_private(path).map_err(|e| say(&e))?;
         let file = KeyFile::decode(&bytes).map_err(|e| say(&e))?;
+        if let Holder::Admin(name) = &file.identity().holder {
+            return Err(say(&format!(
+                "it is the administrator {name}'s, for commands: mounts need a client's (mortar client add)"
+            )));
+        }
         let settings = client_config(&file).map_err(|e| say(&e))?;
         *known = Some((changed, Arc::clone(&settings)));
         Ok(settings)
@@ -113,10 +118,13 @@ mod tests {
     use super::*;
     use ids::KeyId;
     use std::sync::atomic::{AtomicU32, Ordering};
-    use trust::{Authority, Holder, Identity, KeyName, PrivateKey, write_private};
+    use trust::{Authority, Identity, KeyName, PrivateKey, write_private};
 
     fn key(authority: &Authority, number: u64) -> KeyFile {
-        let holder = Holder::Client(KeyName::new("web").unwrap());
+        key_of(authority, number, Holder::Client(KeyName::new("web").unwrap()))
+    }
+
+    fn key_of(authority: &Authority, number: u64, holder: Holder) -> KeyFile {
         let identity = Identity { pool: [1; 16], key: KeyId(number), holder };
         KeyFile::issue(authority, &identity, None).unwrap()
     }
@@ -165,6 +173,11 @@ mod tests {
         let later = SystemTime::now() + std::time::Duration::from_secs(1);
         std::fs::File::open(&path).unwrap().set_modified(later).unwrap();
         assert!(!Arc::ptr_eq(&first, &reader.settings().unwrap()));
+        let admin = key_of(&authority, 4, Holder::Admin(KeyName::new("ann").unwrap()));
+        write_private(&path, &admin.encode()).unwrap();
+        std::fs::File::open(&path).unwrap().set_modified(later + std::time::Duration::from_secs(1)).unwrap();
+        let refused = reader.settings().unwrap_err().to_string();
+        assert!(refused.contains("the administrator ann's"), "{refused}");
         std::fs::write(&path, "nonsense").unwrap();
         assert!(reader.settings().is_err());
         std::fs::remove_dir_all(&dir).unwrap();

@@ -1,6 +1,7 @@
 //! The watch: one connection to some server of the pool, over which newer maps come.
 
 use std::collections::HashMap;
+use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -115,6 +116,10 @@ pub(crate) fn first(
                 let one = Tried { server: server.clone(), why: e.to_string() };
                 match e {
                     Failed::Broken(Broken::Refused(_) | Broken::Protocol(_)) => refused = Some(one.clone()),
+                    // Of the key: TLS tells so after the handshake.
+                    Failed::Broken(Broken::Io(e)) if e.kind() == ErrorKind::InvalidData => {
+                        refused = Some(one.clone());
+                    }
                     Failed::NoVolume => unknown = Some(server.clone()),
                     Failed::Ended(_) => denied = Some(one.clone()),
                     Failed::Broken(_) => {}

@@ -3,7 +3,7 @@
 //! rustls opens records where they lie and seals them where they are sent from (its unbuffered interface): of the other one, that
 //! copies what comes 4 KiB at a time, a stream would spend as much time on copies as on encryption.
 
-use crate::error::{IdentityError, TrustError};
+use crate::error::{Distrust, IdentityError, TrustError};
 use crate::identity::Identity;
 use crate::outgoing::Outgoing;
 use crate::room::Room;
@@ -68,8 +68,11 @@ enum Step {
     Rests,
 }
 
-fn refused(why: impl std::error::Error + Send + Sync + 'static) -> io::Error {
-    io::Error::new(ErrorKind::InvalidData, why)
+fn refused(why: rustls::Error) -> io::Error {
+    match Distrust::of(&why) {
+        Some(distrust) => io::Error::new(ErrorKind::InvalidData, distrust),
+        None => io::Error::new(ErrorKind::InvalidData, why),
+    }
 }
 
 /// What is to be written when all that came was looked at.

@@ -16,6 +16,41 @@ pub enum IdentityError {
     BadIdentity,
 }
 
+/// Why one side of a handshake does not believe the other, in words for whoever holds the key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub(crate) enum Distrust {
+    /// The other side says so of our key.
+    #[error("this key is expired, or the clocks differ: ask for another one")]
+    Expired,
+    /// One side says so of the other's authority.
+    #[error(
+        "this key is another pool's, or signed by an authority that was replaced: ask this pool for another one"
+    )]
+    Foreign,
+    /// By our clock.
+    #[error("the other side's key is expired or not good yet: look at the clocks")]
+    OtherExpired,
+}
+
+impl Distrust {
+    /// If it is one.
+    pub(crate) fn of(why: &rustls::Error) -> Option<Distrust> {
+        use rustls::{AlertDescription as Alert, CertificateError as Certificate, Error};
+        match why {
+            Error::AlertReceived(Alert::CertificateExpired) => Some(Distrust::Expired),
+            Error::AlertReceived(Alert::UnknownCA) => Some(Distrust::Foreign),
+            Error::InvalidCertificate(Certificate::UnknownIssuer) => Some(Distrust::Foreign),
+            Error::InvalidCertificate(
+                Certificate::Expired
+                | Certificate::ExpiredContext { .. }
+                | Certificate::NotValidYet
+                | Certificate::NotValidYetContext { .. },
+            ) => Some(Distrust::OtherExpired),
+            _ => None,
+        }
+    }
+}
+
 /// Why a file of keys is not used.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyFileError {

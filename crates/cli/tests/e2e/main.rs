@@ -68,5 +68,6 @@ mod transactions;
 mod trees;
 mod two_mounts;
 mod unmounting;
+mod useless_keys;
 mod users;
 mod voters;

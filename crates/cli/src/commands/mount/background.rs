@@ -5,6 +5,7 @@
 use super::{MountCommand, descriptors};
 use anyhow::{Context, bail};
 use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// The line that the child prints.
@@ -14,12 +15,15 @@ pub(super) const READY: &str = "ready";
 ///
 /// # Errors
 /// The line that the child printed.
-pub(super) fn start(wanted: &MountCommand) -> anyhow::Result<()> {
+pub(super) fn start(wanted: &MountCommand, key: Option<&Path>) -> anyhow::Result<()> {
     let program = std::env::current_exe().context("find this program")?;
     let mut command = Command::new(program);
     command.arg("mount").arg("--foreground").arg("--report");
     for words in &wanted.options {
         command.arg("-o").arg(words);
+    }
+    if let Some(key) = key {
+        command.arg("--key").arg(std::path::absolute(key)?);
     }
     if let Some(log) = &wanted.log.log {
         command.arg("--log").arg(std::path::absolute(log)?);

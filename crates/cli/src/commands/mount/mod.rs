@@ -11,15 +11,15 @@ use crate::output;
 use crate::panics::end_at_panics;
 use crate::parent::die_with;
 use clap::{Args, ValueEnum};
-use mount::{MountOptions, Options};
-use std::path::PathBuf;
+use mount::{Key, MountOptions, Options};
+use std::path::{Path, PathBuf};
 
 /// Mount a volume. Returns when the mount answers; `umount DIR` ends it.
 ///
 /// Also as `mount -t mortar HOST:/VOL DIR` and in fstab, where /sbin/mount.mortar is a link to this program.
-/// The key that it shows: the option `key=FILE`, else /etc/mortar/VOLUME.key; root needs none where a server of the pool runs.
-/// The mount goes on by itself when a server fails: applications see a pause. While a volume is stopped, calls wait until it
-/// is started again; with `soft=SECONDS` they fail after that time. The log goes to the machine's log (syslog or the journal)
+/// The key that it shows: the option `key=FILE` or `--key FILE`, else /etc/mortar/VOLUME.key; root needs none where a server of the pool runs.
+/// The mount goes on by itself when a server fails: applications see a pause; with `soft=SECONDS` calls fail after that time.
+/// While a volume is stopped, calls wait until it is started again; with `soft` they fail at once. The log goes to the machine's log (syslog or the journal)
 /// unless a file is named.
 /// With the option `remount` the flags of a mount are changed (`ro`, `noatime`, ...) while it is in use.
 #[derive(Args, Debug)]
@@ -50,8 +50,12 @@ pub(crate) struct MountCommand {
 }
 
 impl MountCommand {
-    pub(crate) fn run(mut self) -> anyhow::Result<()> {
-        let wanted = self.checked()?;
+    /// `key`: the file of the option `--key`, which every command has.
+    pub(crate) fn run(mut self, key: Option<&Path>) -> anyhow::Result<()> {
+        let mut wanted = self.checked()?;
+        if let Some(path) = key {
+            wanted.options.client.key = Some(Key::File(std::path::absolute(path)?));
+        }
         if let Some(level) = wanted.options.log_level.as_deref().and_then(|l| Level::from_str(l, true).ok()) {
             self.log.log_level = level;
         }
@@ -65,7 +69,7 @@ impl MountCommand {
             if mount::mounted_at(&self.dir) == wanted.options.fsname {
                 return output::line(&format!("{} is mounted already: nothing to do", self.dir.display()));
             }
-            return background::start(&self);
+            return background::start(&self, key);
         }
         end_at_panics();
         die_with(self.die_with)?;
