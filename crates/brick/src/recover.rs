@@ -126,6 +126,11 @@ impl Brick {
         let from = Lsn(known.0.min(last.0.saturating_sub(1))).next().max(self.journal.first());
         let records = self.journal.iterate(from).collect::<Result<Vec<_>, _>>()?;
         self.learn(&records).map_err(io("look up what changed in"))?;
+        if records.iter().any(|r| r.change.is_invalidation()) {
+            // What such a change made before it failed, copies above the place that it was about, no record says.
+            let root = self.root.share();
+            scan_into(&mut self.index, &root).map_err(io("scan the tree of"))?;
+        }
         for r in &records {
             for (fid, mut e) in effects(&r.change) {
                 if e.set & ORPHAN != 0 && !self.lies_among_orphans(fid).map_err(io("read the orphans of"))? {
