@@ -68,7 +68,7 @@ acceptance: build ## what other people's programs say: man, bash, zsh, Prometheu
 	MORTAR_BIN=$(BINARY) scripts/acceptance
 
 MDBOOK := mdbook@0.5.4
-docs: build ## the documentation as a site, with a reference of commands and options: target/docs/index.html
+docs: build ## the documentation as a site, with a reference of commands, options and errors: target/docs/index.html
 	$(BINARY) manual --reference docs/reference
 	cargo install --locked --root target/tools $(MDBOOK)
 	target/tools/bin/mdbook build docs

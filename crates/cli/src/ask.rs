@@ -172,6 +172,11 @@ fn bare(address: &str, e: &TransportError) -> String {
 }
 
 fn unreachable(address: &str, e: &TransportError) -> anyhow::Error {
+    if let TransportError::Unwelcome { .. } = e {
+        // It runs, and says itself what is missing.
+        let line = format!("server {address}: {}", bare(address, e));
+        return AdminError::new(ErrorCode::Unreachable, line).into();
+    }
     let (why, code) = match e {
         TransportError::Refused { .. } => ("connection refused".to_owned(), ErrorCode::ConnectionRefused),
         TransportError::Unwelcome { .. } | TransportError::Insecure { .. } => {

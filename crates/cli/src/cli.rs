@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 /// What every command takes.
 #[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Options of all commands")]
 pub struct Global {
     /// The server to ask: any of the pool, the first of several that answers. Unless given: as MORTAR_SERVER says, as the
     /// context in ~/.config/mortar/config.toml, or the one that runs on this machine, by its local socket.

@@ -41,7 +41,7 @@ pub(crate) fn done<T: Serialize>(as_json: bool, answer: &T, what: &str) -> anyho
 /// The text, and a line for each note.
 pub(crate) fn with_notes(mut text: String, notes: &[String]) -> String {
     for note in notes {
-        text.push_str(&format!("\nnote: {note}"));
+        text.push_str(&format!("\n{}", crate::table::paragraph(&format!("note: {note}"))));
     }
     text
 }

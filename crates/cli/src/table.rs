@@ -67,6 +67,33 @@ fn visible(cell: String) -> String {
     cell.chars().map(shown).collect()
 }
 
+/// Text of one line, which a terminal does not break within words: it is wrapped there, and indented from the second line on.
+pub(crate) fn paragraph(text: &str) -> String {
+    if !std::io::stdout().is_terminal() {
+        return text.to_owned();
+    }
+    let columns = Table::new().width().unwrap_or(80).into();
+    fill(text, columns)
+}
+
+fn fill(text: &str, columns: usize) -> String {
+    let (mut all, mut used) = (String::new(), 0);
+    for word in text.split(' ') {
+        let width = word.chars().count();
+        if used == 0 {
+            used = width;
+        } else if used + 1 + width > columns {
+            all.push_str("\n  ");
+            used = 2 + width;
+        } else {
+            all.push(' ');
+            used += 1 + width;
+        }
+        all.push_str(word);
+    }
+    all
+}
+
 /// Bytes for people: 1.5 GiB.
 pub(crate) fn size(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
@@ -86,6 +113,11 @@ pub(crate) fn size(bytes: u64) -> String {
     } else {
         format!("{} {unit}", tenths / 10)
     }
+}
+
+/// A host as it is written before a colon: an address of IPv6 stands in brackets.
+pub(crate) fn bracketed(host: &str) -> String {
+    if host.contains(':') { format!("[{host}]") } else { host.to_owned() }
 }
 
 /// "yes" or "no".
@@ -112,6 +144,13 @@ mod tests {
         let mut rows = Rows::new(&["A", "LONG"]).right(&[1]);
         rows.row(["xyz".to_owned(), "1".to_owned()]);
         assert_eq!(rows.text(), "A    LONG\nxyz     1");
+    }
+
+    #[test]
+    fn paragraphs_break_between_words() {
+        assert_eq!(fill("aaa bb c ddddddddddd e", 8), "aaa bb c\n  ddddddddddd\n  e");
+        assert_eq!(fill("aaa bb", 80), "aaa bb");
+        assert_eq!(paragraph("not on a terminal"), "not on a terminal");
     }
 
     #[test]

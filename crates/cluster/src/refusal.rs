@@ -38,8 +38,8 @@ pub enum Refusal {
     #[error("server {id} is not in the pool: see mortar pool list")]
     UnknownServer { id: ServerId },
     #[error(
-        "server '{host}' holds bricks of volume '{volume}': delete the volume, or let another server take its place \
-         (mortar peer replace {host} --by NEWHOST)"
+        "server '{host}' holds bricks of volume '{volume}': let its bricks move to others (mortar peer drain {host}), or \
+         another server take its place (mortar peer replace {host} --by NEWHOST)"
     )]
     ServerHasBricks { host: String, volume: String },
     #[error("server '{host}' is the last one of the pool: it cannot be detached")]
@@ -115,7 +115,8 @@ pub enum Refusal {
     DescribedTwice { name: String },
     #[error(
         "volume '{name}' has other bricks or another replica count than the document: apply adds whole sets after those \
-         that are there, and changes no others; list the volume's bricks first (mortar config export), or leave them out"
+         that are there, and changes no others; list the volume's bricks first (mortar config export), or change them with \
+         mortar volume add-brick, remove-brick and replace-brick"
     )]
     BricksDiffer { name: String },
     #[error("there is no set {set}: it was deleted")]

@@ -61,10 +61,15 @@ pub(crate) struct Heard {
     pub(crate) error_us: u64,
 }
 
+/// How findings name a server; an address of IPv6 stands in brackets.
+pub(crate) fn server_named(host: &str) -> String {
+    if host.contains(':') { format!("server [{host}]") } else { format!("server {host}") }
+}
+
 /// What is wrong with a server that answered.
 pub(crate) fn of_server(heard: &Heard, program: &str) -> Vec<Finding> {
     let Heard { host, health, .. } = heard;
-    let (mut all, object) = (Vec::new(), format!("server {host}"));
+    let (mut all, object) = (Vec::new(), server_named(host));
     if health.program != program {
         all.push(warning(
             &object,

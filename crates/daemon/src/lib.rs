@@ -31,6 +31,12 @@ pub fn volume_options() -> impl Iterator<Item = [String; 4]> {
         .map(|o| [o.key.to_owned(), o.default.to_owned(), o.kind.expected(), o.help.to_owned()])
 }
 
+/// The codes of errors with what they mean.
+pub fn error_codes() -> impl Iterator<Item = (String, &'static str)> {
+    let name = |code| serde_json::to_value(code).ok().and_then(|v| v.as_str().map(str::to_owned));
+    admin::ErrorCode::ALL.iter().filter_map(move |(code, meaning)| Some((name(*code)?, *meaning)))
+}
+
 pub use cluster::options::parse_size;
 pub use control::{Join, Server, ServerOptions, StartError};
 pub use doors::is_http_request;

@@ -30,13 +30,13 @@ impl Completions {
     }
 }
 
-/// Write the manual pages into a directory, or with --reference the reference of commands and options in Markdown.
+/// Write the manual pages into a directory, or with --reference the reference of commands, options and errors in Markdown.
 #[derive(Args, Debug)]
 #[command(after_help = "Example: mortar manual /usr/local/share/man/man1")]
 pub(crate) struct Manual {
     /// Where to: made if it is not there.
     dir: PathBuf,
-    /// Pages in Markdown instead: commands.md and options.md.
+    /// Pages in Markdown instead: commands.md, options.md and errors.md.
     #[arg(long)]
     reference: bool,
 }
@@ -51,6 +51,7 @@ impl Manual {
             let mut text = "# Commands\n\nMade of the program's grammar by `make docs`.\n".to_owned();
             describe(&grammar, &mut text);
             write(&dir, "commands.md", text.as_bytes())?;
+            write(&dir, "errors.md", errors().as_bytes())?;
             return write(&dir, "options.md", options().as_bytes());
         }
         pages(&grammar, "mortar", &dir)
@@ -72,6 +73,20 @@ fn options() -> String {
         let cells = cells.map(|c| c.replace('|', "\\|").replace("``", ""));
         text.push_str(&format!("| {} |\n", cells.join(" | ")));
     }
+    text
+}
+
+/// The table of error codes, and exit codes.
+fn errors() -> String {
+    let mut text = "# Errors\n\nA command that fails prints one line on stderr, which names the object, the reason and what to do. \
+                    With `--json` it is a document: `{\"error\": {\"code\", \"message\", \"remedy\"}}`. \
+                    The exit code is 0 for what is done, 1 for what was refused or failed, and 2 for words that are no command.\n\n\
+                    | code | what it means |\n|---|---|\n"
+        .to_owned();
+    for (code, meaning) in daemon::error_codes() {
+        text.push_str(&format!("| `{code}` | {meaning} |\n"));
+    }
+    text.push_str("| `usage` | The words are no command; exit code 2 |\n");
     text
 }
 
@@ -123,6 +138,8 @@ mod tests {
             options.contains("\n| `network.ping-timeout` | `3s` | a duration from 1s to 60s | "),
             "{options}"
         );
+        let errors = fs::read_to_string(dir.join("errors.md")).unwrap();
+        assert!(errors.contains("\n| `not-found` | ") && errors.contains("\n| `usage` | "), "{errors}");
         fs::remove_dir_all(&dir).unwrap();
     }
 }

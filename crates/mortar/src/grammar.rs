@@ -5,6 +5,7 @@ use crate::recover::Recover;
 use crate::server::ServerCommand;
 use clap::{Parser, Subcommand};
 use cli::{Commands, Global, PoolKey, PoolList, PoolRotateAuthority, PoolRotateKey, PoolSecure, PoolToken};
+use std::ffi::OsString;
 
 /// A distributed file system on plain directories.
 ///
@@ -68,6 +69,19 @@ impl Mortar {
     }
 }
 
+/// Whether words that are no command ask for answers that programs read.
+pub(crate) fn asks_for_json(words: &[OsString]) -> bool {
+    words.iter().take_while(|word| *word != "--").any(|word| word == "--json")
+}
+
+/// What is wrong with words that are no command, in one line.
+pub(crate) fn complaint(e: &clap::Error) -> String {
+    let text = e.to_string();
+    let first: Vec<&str> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
+    let line = first.join(" ");
+    line.strip_prefix("error: ").map_or(line.clone(), str::to_owned)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -122,6 +136,16 @@ mod tests {
             }
         }
         assert!(found > 200, "{found} commands were found");
+    }
+
+    #[test]
+    fn programs_are_told_what_is_wrong_with_their_words() {
+        let words = |line: &str| line.split(' ').map(OsString::from).collect::<Vec<_>>();
+        assert!(asks_for_json(&words("mortar --json volume")) && asks_for_json(&words("mortar x --json")));
+        assert!(!asks_for_json(&words("mortar x -- --json")) && !asks_for_json(&words("mortar x")));
+        let told = |line: &str| complaint(&Mortar::try_parse_from(words(line)).unwrap_err());
+        assert_eq!(told("mortar foo"), "unrecognized subcommand 'foo'");
+        assert_eq!(told("mortar volume start"), "the following required arguments were not provided: <VOL>");
     }
 
     /// The words of the contract, which users have in scripts.

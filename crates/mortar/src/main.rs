@@ -16,11 +16,16 @@ fn main() -> ExitCode {
     let arguments: Vec<std::ffi::OsString> = std::env::args_os().collect();
     let (done, as_json) = match cli::mount_helper(&arguments) {
         Some(done) => (done, false),
-        None => {
-            let command = grammar::Mortar::parse();
-            let as_json = command.is_json();
-            (command.run(), as_json)
-        }
+        None => match grammar::Mortar::try_parse_from(&arguments) {
+            Ok(command) => {
+                let as_json = command.is_json();
+                (command.run(), as_json)
+            }
+            Err(e) if e.use_stderr() && grammar::asks_for_json(&arguments) => {
+                (cli::usage(grammar::complaint(&e)), true)
+            }
+            Err(e) => e.exit(),
+        },
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -2,7 +2,8 @@
 
 use crate::ask;
 use crate::cli::Global;
-use crate::output;
+use crate::table::paragraph;
+use crate::view::View;
 use admin::{DoctorReport, Finding, Severity};
 use anyhow::bail;
 use clap::Args;
@@ -14,18 +15,17 @@ use std::path::Path;
 /// pool's agreement, views of volumes, and FUSE on this machine. Exit code 1 if something does not work.
 #[derive(Args, Debug)]
 #[command(after_help = "Example: mortar doctor --server server1")]
-pub(crate) struct Doctor {}
+pub(crate) struct Doctor {
+    #[command(flatten)]
+    view: View,
+}
 
 impl Doctor {
     pub(crate) fn run(self, global: &Global) -> anyhow::Result<()> {
         let mut report = ask::ask(global, admin::GetDoctor {})?;
         report.checked.push("this machine: FUSE".to_owned());
         report.findings.extend(here(Path::new("/dev/fuse")));
-        if global.json {
-            output::json(&report)?;
-        } else {
-            output::line(&show(&report))?;
-        }
+        self.view.show(global, &report, |_| show(&report))?;
         let errors = report.findings.iter().filter(|f| f.severity == Severity::Error).count();
         if errors > 0 {
             bail!("{errors} of the findings are errors: the first is {}", first(&report));
@@ -55,14 +55,15 @@ fn here(fuse: &Path) -> Vec<Finding> {
 fn show(report: &DoctorReport) -> String {
     let mut text = String::new();
     for line in &report.checked {
-        text.push_str(&format!("looked at {line}\n"));
+        text.push_str(&format!("{}\n", paragraph(&format!("looked at {line}"))));
     }
     for f in &report.findings {
         let severity = match f.severity {
             Severity::Error => "ERROR",
             Severity::Warning => "warning",
         };
-        text.push_str(&format!("\n{severity}: {}: {}\n  {}\n", f.object, f.cause, f.remedy));
+        let found = paragraph(&format!("{severity}: {}: {}", f.object, f.cause));
+        text.push_str(&format!("\n{found}\n  {}\n", f.remedy));
     }
     if report.findings.is_empty() {
         text.push_str("\nnothing is wrong");

@@ -13,6 +13,8 @@ use std::time::Duration;
 const LOOK: Duration = Duration::from_secs(1);
 /// Clocks of servers differ: what is this much older than the latest event may still be new.
 const OVERLAP: u64 = 10_000;
+/// As many as a server tells at a time, for those who want only some of them.
+const ALL: u32 = 2000;
 
 /// What happened in the pool: who changed what, servers and bricks that went and came back, changes of views.
 ///
@@ -98,12 +100,12 @@ impl Events {
             None => 0,
         };
         let mut seen: Vec<Event> = Vec::new();
-        let mut most = self.lines;
+        let mut lines = usize::try_from(self.lines).unwrap_or(usize::MAX);
         loop {
+            let most = if self.volume.is_some() { ALL } else { u32::try_from(lines).unwrap_or(ALL) };
             let answer = ask::ask(global, admin::GetEvents { since_ms: from, most })?;
-            for event in &answer.events {
-                let wanted = self.volume.is_none() || event.volume == self.volume;
-                if wanted && !seen.iter().any(|e| e.is_same(event)) {
+            for event in newest(&answer.events, self.volume.as_deref(), lines) {
+                if !seen.iter().any(|e| e.is_same(event)) {
                     show(global, event)?;
                 }
             }
@@ -117,10 +119,17 @@ impl Events {
             from = from.max(latest.saturating_sub(OVERLAP));
             // Only what may come again is kept.
             seen = answer.events;
-            most = 1000;
+            lines = 1000;
             std::thread::sleep(LOOK);
         }
     }
+}
+
+/// The last `lines` events that are about the volume, if one is named; oldest first.
+fn newest<'a>(events: &'a [Event], volume: Option<&'a str>, lines: usize) -> impl Iterator<Item = &'a Event> {
+    let about = move |e: &&Event| volume.is_none() || e.volume.as_deref() == volume;
+    let before = events.iter().filter(about).count().saturating_sub(lines);
+    events.iter().filter(about).skip(before)
 }
 
 fn show(global: &Global, e: &Event) -> anyhow::Result<()> {
@@ -179,6 +188,21 @@ mod tests {
         assert_eq!(time(951_826_245_006), "2000-02-29T12:10:45.006Z");
         assert_eq!(time(1_795_391_999_999), "2026-11-22T23:59:59.999Z");
         assert_eq!(time(1_798_761_600_000), "2027-01-01T00:00:00.000Z");
+    }
+
+    #[test]
+    fn lines_are_counted_of_the_volume_that_is_named() {
+        let event = |text: &str, volume: Option<&str>| Event {
+            text: text.to_owned(),
+            volume: volume.map(str::to_owned),
+            ..Event::default()
+        };
+        let all = [event("a", Some("v")), event("b", Some("v")), event("c", Some("w")), event("d", None)];
+        let told = |volume, lines| newest(&all, volume, lines).map(|e| e.text.as_str()).collect::<Vec<_>>();
+        assert_eq!(told(Some("v"), 1), ["b"]);
+        assert_eq!(told(Some("v"), 9), ["a", "b"]);
+        assert_eq!(told(None, 2), ["c", "d"]);
+        assert!(told(Some("x"), 2).is_empty());
     }
 
     #[test]

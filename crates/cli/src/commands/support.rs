@@ -3,11 +3,11 @@
 use crate::ask;
 use crate::cli::Global;
 use crate::output;
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use std::fs::OpenOptions;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
@@ -41,12 +41,14 @@ pub(crate) struct Bundle {
 impl Bundle {
     pub(crate) fn run(self, global: &Global) -> anyhow::Result<()> {
         let about = || format!("{}: make it", self.file.display());
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&self.file)
-            .with_context(about)?;
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&self.file).map_err(
+            |e| match e.kind() {
+                ErrorKind::AlreadyExists => {
+                    anyhow!("{} is there already: name a file that is to be made", self.file.display())
+                }
+                _ => anyhow::Error::new(e).context(about()),
+            },
+        )?;
         let written = collect(global).and_then(|bundle| {
             file.write_all(&serde_json::to_vec_pretty(&bundle)?)
                 .and_then(|()| file.sync_all())

@@ -60,6 +60,7 @@ fn bricks_that_cannot_be() {
     fs::write(s.path("file"), "x").unwrap();
     refused(&pool, &format!("volume create w {}", s.brick("file")), &["not a directory"]);
     refused(&pool, &format!("volume create w {}", s.brick("no/such/parent")), &["does not exist"]);
+    refused(&pool, &format!("volume create w {}", s.brick("state/b")), &["the server's state folder"]);
     assert!(!s.path("c").exists() && !s.path("d").exists(), "a refused volume left a directory");
     // One that fails after others were made takes them back.
     refused(&pool, &format!("volume create w {one} {}", s.brick("file")), &["not a directory"]);

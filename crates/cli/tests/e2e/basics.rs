@@ -78,16 +78,28 @@ fn the_command_line() {
             serde_json::from_str::<serde_json::Value>(&json).unwrap();
         }
     }
-    pool.ok("volume set v network.ping-timeout 5s features.read-only on");
+    let told = pool.ok("volume set v network.ping-timeout 5s features.read-only on");
+    assert!(told.contains("network.ping-timeout is 5s now, and was 3s"), "{told}");
+    let again = pool.json("volume set v network.ping-timeout 5s");
+    assert_eq!(again["changes"], serde_json::json!([]), "{again}");
+    assert_eq!(again["done"], "volume v: network.ping-timeout is 5s already");
     let get = pool.json("volume get v network.ping-timeout");
     assert_eq!((&get[0]["value"], &get[0]["default"]), (&"5s".into(), &"3s".into()));
     assert!(!get[0]["help"].as_str().unwrap().is_empty());
-    pool.ok("volume reset v network.ping-timeout");
+    let reset = pool.json("volume reset v network.ping-timeout");
+    let change = serde_json::json!({ "option": "network.ping-timeout", "from": "5s", "to": "3s" });
+    assert_eq!(reset["changes"], serde_json::json!([change]));
     assert_eq!(pool.json("volume get v network.ping-timeout")[0]["value"], "3s");
     pool.ok("volume reset v");
     assert_eq!(pool.json("volume get v features.read-only")[0]["is_set"], false);
     let usage = pool.cli("volume set v key");
     assert_eq!((usage.code, usage.stdout.as_str()), (Some(2), ""));
+    let words = pool.cli("--json volume sett v");
+    let error = &serde_json::from_str::<serde_json::Value>(&words.stderr).unwrap()["error"];
+    assert_eq!((words.code, &error["code"]), (Some(2), &"usage".into()), "{error}");
+    for word in ["client list", "doctor"] {
+        assert!(pool.ok(&format!("{word} -o yaml")).contains(": "), "{word}");
+    }
 }
 
 /// `mount -t mortar`, as the system calls it, and `umount`.

@@ -15,6 +15,8 @@ fn a_volume_is_made_read_only_and_full_while_it_is_mounted() {
     pool.volume("v", 1, &[(0, "b")]);
     let mount = pool.mount("v");
     fs::write(mount.path("f"), "before").unwrap();
+    let logged = |words: &str| pool.servers.iter().any(|s| s.log().contains(words));
+    eventually("a mount is logged", || logged("has volume v mounted").then_some(()));
 
     pool.ok("volume set v features.read-only on");
     eventually("changes are refused", || {
@@ -57,6 +59,7 @@ fn who_may_mount() {
         assert!(!why.contains("can be reached"), "{why}");
         (why.contains("auth.allow") && why.contains("127.0.0.1")).then_some(())
     });
+    assert!(logged("refused: volume v may not be used from 127.0.0.1"));
     for none in ["localhost", "127.0.0.1/33"] {
         let why = pool.cli(&format!("volume set v auth.reject {none}")).refused();
         assert!(why.contains("addresses and networks between commas"), "{why}");

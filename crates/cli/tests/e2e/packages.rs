@@ -24,6 +24,7 @@ older=$(version)
 ldd /usr/bin/mortar 2>&1 | grep -q 'statically linked\|not a dynamic executable'
 test "$(stat -c %s /usr/bin/mortar)" -lt 15000000
 for name in mount.mortar mount.fuse.mortar; do test "$(readlink -f "/sbin/$name")" = /usr/bin/mortar; done
+test -s /usr/share/mortar/prometheus/mortar.rules.yml && test -s /usr/share/mortar/grafana/mortar.json
 # Images of containers leave manual pages out.
 dpkg-deb -x "$DEB" "$DIR/unpacked"
 zcat "$DIR/unpacked/usr/share/man/man1/mortar-volume-create.1.gz" | grep -q replica

@@ -1,7 +1,7 @@
 //! What speaks against a directory as a brick although it can be one.
 
 use rustix::fs::StatFs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What statfs(2) calls file systems in memory, and what people call them.
 const IN_MEMORY: [(u64, &str); 2] = [(0x0102_1994, "tmpfs"), (0x8584_58f6, "ramfs")];
@@ -10,6 +10,30 @@ const IN_MEMORY: [(u64, &str); 2] = [(0x0102_1994, "tmpfs"), (0x8584_58f6, "ramf
 pub(super) fn memory_file_system(s: &StatFs) -> Option<&'static str> {
     let number = u64::try_from(s.f_type).ok()?;
     IN_MEMORY.iter().find(|(n, _)| *n == number).map(|(_, name)| *name)
+}
+
+/// Whether a brick there would have nothing in common with the server's state folder, which has its keys.
+///
+/// # Errors
+/// One line that names both.
+pub(super) fn apart_from(path: &Path, state_folder: &Path) -> Result<(), String> {
+    let (brick, folder) = (real(path), real(state_folder));
+    if brick.starts_with(&folder) || folder.starts_with(&brick) {
+        let (path, folder) = (path.display(), folder.display());
+        return Err(format!(
+            "{path} lies inside or around the server's state folder {folder}: choose a directory apart from it"
+        ));
+    }
+    Ok(())
+}
+
+/// Without symbolic links, as far as it exists.
+fn real(path: &Path) -> PathBuf {
+    let there = path.ancestors().find_map(|p| Some((p, p.canonicalize().ok()?)));
+    there.map_or_else(
+        || path.to_owned(),
+        |(p, real)| path.strip_prefix(p).map_or(real.clone(), |rest| real.join(rest)),
+    )
 }
 
 /// A line for each, for people, which goes on after the brick's name.
@@ -32,6 +56,22 @@ pub(super) fn warnings(path: &Path) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_brick_has_nothing_in_common_with_the_state_folder() {
+        let dir = std::env::temp_dir().join(format!("mortar-apart-{}", std::process::id()));
+        let state = dir.join("state");
+        std::fs::create_dir_all(&state).unwrap();
+        std::os::unix::fs::symlink(&state, dir.join("link")).unwrap();
+        for bad in ["state", "state/keys", "state/new/brick", "link/brick", ""] {
+            let why = apart_from(&dir.join(bad), &state).unwrap_err();
+            assert!(why.contains("inside or around the server's state folder"), "{why}");
+        }
+        for good in ["state2", "brick", "brick/state"] {
+            apart_from(&dir.join(good), &state).unwrap();
+        }
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
 
     #[test]
     fn what_is_lost_or_may_be_missing_is_said() {

@@ -1,6 +1,7 @@
 //! A connection for the control plane: its requests, and its watches of volumes.
 
-use super::{Control, protocol, watch};
+use super::watch::{self, Watcher};
+use super::{Control, protocol};
 use crate::clock;
 use crate::guests::Guest;
 use crate::limits::{CONTROL_REQUESTS, FRAME_WAIT, KEYLESS_TIME, KEYLESS_WAIT, LAST_ANSWERS};
@@ -62,8 +63,10 @@ pub(super) async fn serve(
                     let Ok(room) = watchers.clone().try_acquire_owned() else { break };
                     let store = control.store();
                     let limits = speaker.limits(&store.state());
+                    let who = speaker.server().is_none().then(|| speaker.called(from));
                     let from = from.filter(|_| speaker.is_bound_to_address());
-                    watches.spawn(watch::serve(frame, sender, store.watch(), (from, limits), room));
+                    let watcher = Watcher { who, from, limits };
+                    watches.spawn(watch::serve(frame, sender, store.watch(), watcher, room));
                 }
                 _ => break,
             }

@@ -55,13 +55,13 @@ impl Control {
         let asked = state.servers.values().map(|server| async move { (server, self.hear(server).await) });
         for (server, heard) in join_all(asked).await {
             report.checked.push(format!(
-                "server {}: reached, version, clock, descriptors, state folder, bricks",
-                server.host
+                "{}: reached, version, clock, descriptors, state folder, bricks",
+                findings::server_named(&server.host)
             ));
             match heard {
                 Ok(heard) => report.findings.extend(findings::of_server(&heard, env!("CARGO_PKG_VERSION"))),
                 Err(why) => report.findings.push(findings::error(
-                    &format!("server {}", server.host),
+                    &findings::server_named(&server.host),
                     format!("it does not answer: {why}"),
                     "start it and look at its log; if it is gone for good: mortar peer replace",
                 )),

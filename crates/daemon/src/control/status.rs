@@ -1,7 +1,7 @@
 //! The status of volumes: collected from every server that has one of their bricks.
 
 use super::Control;
-use super::answers::{unreachable, volume_state};
+use super::answers::{not_found, unreachable, volume_state};
 use super::protocol::{ClusterReply, ClusterRequest};
 use super::volumes::{chosen, volume};
 use crate::limits::STATUS_WAIT;
@@ -73,7 +73,9 @@ impl Control {
     /// How this server's bricks of a volume do.
     pub(super) async fn own_status(&self, name: &str) -> Result<ClusterReply, AdminError> {
         let state = self.state();
-        let volume = volume(&state, name)?;
+        let unknown =
+            || not_found(format!("its server does not know volume {name} yet: it reads the pool's store"));
+        let volume = state.volume(name).ok_or_else(unknown)?;
         let me = self.shared.me();
         let host = state.servers.get(&me).map_or_else(String::new, |s| s.host.clone());
         let reports = self.reports().await;

@@ -2,7 +2,7 @@
 
 use super::Control;
 use super::answers::{failed, not_agreed, not_found, option_line, refused, volume_state};
-use super::brick_warnings::warnings;
+use super::brick_warnings::{apart_from, warnings};
 use super::import::retired;
 use super::leftovers::Leftovers;
 use super::protocol::{ClusterReply, ClusterRequest, Request, Response};
@@ -239,9 +239,11 @@ impl Control {
     pub(super) async fn check_brick(&self, path: &str, adopt: bool) -> Result<Vec<String>, AdminError> {
         let state = self.linearizable().await?;
         let (me, making, path) = (self.shared.me(), self.being_made(), path.to_owned());
+        let folder = self.folder.path().to_owned();
         let checked = tokio::task::spawn_blocking(move || {
             let leftovers = Leftovers { state: &state, me, making };
             let path = Path::new(&path);
+            apart_from(path, &folder)?;
             let checked = if adopt { leftovers.check_data(path) } else { leftovers.check(path) };
             checked.map(|()| warnings(path))
         });

@@ -12,21 +12,33 @@ use wire::limits::NAME_MAX;
 use wire::map::{BENEATH, SQUASH, USERS, VolumeMap, Watch, WatchEvent};
 use wire::{DecodeError, Frame, Kind, User, Wire};
 
-/// The address that it is watched from, and what the key is for.
-type Bounds = (Option<IpAddr>, Option<Limits>);
+/// Who watches.
+pub(super) struct Watcher {
+    /// What the log calls him; `None`: a server, which the log need not name.
+    pub(super) who: Option<String>,
+    /// The address that binds him.
+    pub(super) from: Option<IpAddr>,
+    /// What his key is for.
+    pub(super) limits: Option<Limits>,
+}
 
 /// Sends the map now and at each change of it, until the client or the volume goes; `room` counts until the end was taken.
 pub(super) async fn serve(
     frame: Frame,
     to: FrameSender,
     mut states: watch::Receiver<Arc<State>>,
-    bounds: Bounds,
+    watcher: Watcher,
     room: OwnedSemaphorePermit,
 ) {
     let event = |event: WatchEvent| Frame::new(Kind::Event, frame.id, event.to_bytes());
     let end = match watched(&frame) {
-        Ok(name) => match send_maps(&name, &to, &mut states, bounds, &event).await {
-            Some(end) => end,
+        Ok(name) => match send_maps(&name, &to, &mut states, &watcher, &event).await {
+            Some(end) => {
+                if let (Some(who), WatchEvent::End { reason }) = (&watcher.who, &end) {
+                    tracing::info!("{who}: refused: {}", String::from_utf8_lossy(&reason.0));
+                }
+                end
+            }
             None => return,
         },
         Err(e) => refused(format!("bad request: {e}")),
@@ -50,7 +62,7 @@ async fn send_maps(
     name: &str,
     to: &FrameSender,
     states: &mut watch::Receiver<Arc<State>>,
-    (from, limits): Bounds,
+    Watcher { who, from, limits }: &Watcher,
     event: &impl Fn(WatchEvent) -> Frame,
 ) -> Option<WatchEvent> {
     let mut last: Option<VolumeMap> = None;
@@ -63,7 +75,7 @@ async fn send_maps(
             let why = format!("volume {name} may not be used with this key: it is for another volume");
             return Some(refused(why));
         }
-        if let Some(from) = from
+        if let Some(from) = *from
             && state.volume(name).is_some_and(|v| !Access::of(v).permits(from))
         {
             let why = "see its options auth.allow and auth.reject";
@@ -78,6 +90,9 @@ async fn send_maps(
         if !same {
             if !to.send(event(WatchEvent::Map { map: map.clone() })) {
                 return None;
+            }
+            if let (Some(who), None) = (who, &last) {
+                tracing::info!("{who}: has volume {name} mounted");
             }
             last = Some(map);
         }

@@ -18,6 +18,12 @@ pub(crate) fn audited(request: &AdminRequest) -> Option<(String, Option<String>)
     let (name, mut fields) = all.into_iter().next()?;
     if let Value::Object(fields) = &mut fields {
         fields.retain(|_, value| !value.is_null());
+        // What a document says, not its comments: these may be all that there is room for.
+        if let Some(Value::String(document)) = fields.get_mut("document") {
+            let says = |line: &&str| !line.is_empty() && !line.starts_with('#');
+            let lines: Vec<&str> = document.lines().map(str::trim).filter(says).collect();
+            *document = lines.join("\n");
+        }
         for secret in SECRET {
             if let Some(value) = fields.get_mut(secret) {
                 *value = Value::String("...".to_owned());
@@ -103,6 +109,14 @@ mod tests {
             told.starts_with("volume-create {") && told.contains("h:/b") && !told.contains("null"),
             "{told}"
         );
+    }
+
+    #[test]
+    fn comments_of_a_document_are_not_told() {
+        let document = "# a long comment\n\nformat = 1\n  # another\n[volume.v]\n".to_owned();
+        let apply = admin::ConfigApply { document, dry_run: false, plan: None }.into_request();
+        let (request, _) = audited(&apply).unwrap();
+        assert!(request.contains(r#"format = 1\n[volume.v]"#) && !request.contains("comment"), "{request}");
     }
 
     #[test]

@@ -19,7 +19,12 @@ pub(super) fn changes(before: &State, after: &State) -> Vec<Change> {
         return all.0;
     }
     if before.pool != after.pool {
-        all.add("server", None, format!("this server is in pool {} now", after.pool));
+        let text = match after.pool.as_str() {
+            // Until it has the other pool's store.
+            "" => format!("this server left pool {}", before.pool),
+            pool => format!("this server is in pool {pool} now"),
+        };
+        all.add("server", None, text);
         return all.0;
     }
     servers(&mut all, before, after);
@@ -230,5 +235,8 @@ mod tests {
             texts(&State::default(), &before).is_empty(),
             "what is there when a server starts is no news"
         );
+        let other = State { pool: "q".to_owned(), ..State::default() };
+        assert_eq!(texts(&before, &other), ["this server is in pool q now"]);
+        assert_eq!(texts(&before, &State::default()), ["this server left pool p"]);
     }
 }

@@ -6,7 +6,7 @@ mod phases;
 use crate::cli::Global;
 use crate::output;
 use crate::table::{Rows, size};
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::Args;
 use interrupt::Interrupt;
 use phases::{Bench as Work, Phase, Result as Measured};
@@ -35,6 +35,9 @@ pub(crate) struct Bench {
 
 impl Bench {
     pub(crate) fn run(self, global: &Global) -> anyhow::Result<()> {
+        if self.dir.is_file() {
+            bail!("{} is not a directory: give one", self.dir.display());
+        }
         let file_system = file_system(&self.dir)?;
         if file_system != MORTAR {
             output::complain(&format!(

@@ -3,7 +3,7 @@
 use crate::ask;
 use crate::cli::Global;
 use crate::live::Live;
-use crate::table::{Rows, yes};
+use crate::table::{Rows, bracketed, yes};
 use admin::Peer;
 use clap::Args;
 
@@ -22,7 +22,7 @@ impl PeerStatusCommand {
             let leader = status.leader.and_then(|l| status.peers.iter().find(|p| p.id == l));
             let mut lines = vec![
                 format!("pool {}", status.pool),
-                format!("leader {}", leader.map_or("none known", |l| l.host.as_str())),
+                format!("leader {}", leader.map_or_else(|| "none known".to_owned(), |l| bracketed(&l.host))),
                 format!("level {}", status.level),
                 servers(&status.peers),
             ];
@@ -42,7 +42,7 @@ pub(in crate::commands) fn servers(peers: &[Peer]) -> String {
             Some(connected) => yes(connected),
             None => "unknown".to_owned(),
         };
-        rows.row([p.id.to_string(), p.host.clone(), p.address.clone(), role, connected]);
+        rows.row([p.id.to_string(), bracketed(&p.host), p.address.clone(), role, connected]);
     }
     rows.text()
 }

@@ -23,7 +23,11 @@ pub(super) fn queues(global: &Global, live: Live, name: String) -> anyhow::Resul
 }
 
 fn show_clients(r: &ClientReports) -> String {
-    let mut text = format!("volume {}: {} clients\n", r.name, r.clients.len());
+    let mut text = match r.clients.len() {
+        0 => return with_notes(format!("volume {}: nobody uses it", r.name), &r.notes),
+        1 => format!("volume {}: 1 client\n", r.name),
+        many => format!("volume {}: {many} clients\n", r.name),
+    };
     let heads = ["ADDRESS", "SESSION", "CONN", "REQUESTS", "READ", "WRITTEN", "OPEN", "FOR"];
     let mut rows = Rows::new(&heads).right(&[2, 3, 4, 5, 6, 7]);
     for c in &r.clients {
@@ -44,7 +48,11 @@ fn show_clients(r: &ClientReports) -> String {
 }
 
 fn show_fds(r: &OpenFileReports) -> String {
-    let mut text = format!("volume {}: {} files are open\n", r.name, r.total);
+    let mut text = match r.total {
+        0 => return with_notes(format!("volume {}: no file is open", r.name), &r.notes),
+        1 => format!("volume {}: 1 file is open\n", r.name),
+        many => format!("volume {}: {many} files are open\n", r.name),
+    };
     let mut rows = Rows::new(&["SET", "CLIENTS", "FILE"]).right(&[0, 1]);
     for f in &r.files {
         rows.row([f.set.to_string(), f.clients.to_string(), f.path.clone()]);
@@ -57,7 +65,7 @@ fn show_fds(r: &OpenFileReports) -> String {
 }
 
 fn show_queues(r: &QueueReports) -> String {
-    let heads = ["SET", "BRICK", "WAIT", "DISK", "ASKED", "QUEUED", "UNSYNCED", "JOURNAL", "LONG"];
+    let heads = ["SET", "BRICK", "WAIT", "DISK", "ASKED", "QUEUED", "TO SYNC", "JOURNAL", "LONG"];
     let mut rows = Rows::new(&heads).right(&[0, 2, 3, 4, 5, 6, 7, 8]);
     for b in &r.bricks {
         rows.row([

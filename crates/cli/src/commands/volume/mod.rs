@@ -3,6 +3,7 @@
 mod activity;
 mod add_brick;
 mod adopt;
+mod changed;
 mod create;
 mod delete;
 mod get;

@@ -1,7 +1,8 @@
 //! `mortar volume reset`.
 
+use super::changed::{Changed, values};
 use crate::cli::Global;
-use crate::{ask, confirm, output};
+use crate::{ask, confirm};
 use clap::Args;
 
 /// Give an option, or all of them, their defaults again.
@@ -20,9 +21,9 @@ impl Reset {
         if self.key.is_none() {
             confirm::confirm_at_terminal(global, &format!("Reset all options of volume {}?", self.name))?;
         }
-        let answer = ask::ask(global, admin::VolumeReset { name: self.name, key: self.key })?;
-        let s = if answer.options == 1 { "" } else { "s" };
-        let line = format!("{} option{s} of volume {} reset", answer.options, answer.name);
-        output::done(global.json, &answer, &line)
+        let before = values(global, &self.name)?;
+        let answer = ask::ask(global, admin::VolumeReset { name: self.name, key: self.key.clone() })?;
+        let named = |key: &str| self.key.as_deref() == Some(key);
+        Changed::since(&before, &values(global, &answer.name)?, named).show(global, &answer, &answer.name)
     }
 }

@@ -1,9 +1,9 @@
 //! `mortar volume set`.
 
+use super::changed::{Changed, values};
 use crate::ask;
 use crate::cli::Global;
 use crate::error::usage;
-use crate::output;
 use clap::Args;
 
 /// Set options of a volume, all or none of those given.
@@ -28,9 +28,9 @@ impl Set {
             return usage(format!("option {key} has no value: write KEY VALUE [KEY VALUE]..."));
         }
         let options = pairs.iter().map(|[key, value]| (key.clone(), value.clone())).collect();
+        let before = values(global, &self.name)?;
         let answer = ask::ask(global, admin::VolumeSet { name: self.name, options })?;
-        let s = if answer.options == 1 { "" } else { "s" };
-        let line = format!("{} option{s} of volume {} set", answer.options, answer.name);
-        output::done(global.json, &answer, &line)
+        let named = |key: &str| pairs.iter().any(|[named, _]| named == key);
+        Changed::since(&before, &values(global, &answer.name)?, named).show(global, &answer, &answer.name)
     }
 }

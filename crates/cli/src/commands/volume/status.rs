@@ -5,7 +5,7 @@ use crate::ask;
 use crate::cli::Global;
 use crate::live::Live;
 use crate::output::with_notes;
-use crate::table::{Rows, size, yes};
+use crate::table::{Rows, bracketed, paragraph, size, yes};
 use admin::{BrickRole, BrickStatus, HealMode, HealProgress, HealState, VolumeReport};
 use clap::{Args, ValueEnum};
 
@@ -57,15 +57,16 @@ pub(in crate::commands) fn show(v: &VolumeReport, wide: bool) -> String {
     let mut text = format!("volume {}: {}\n{}", v.name, v.status, bricks(&v.bricks, wide));
     for server in v.servers.iter().filter(|s| !s.ops.is_empty()) {
         let ops: Vec<String> = server.ops.iter().map(|(op, n)| format!("{op} {n}")).collect();
-        text.push_str(&format!("\nrequests at {}: {}", server.server, ops.join(", ")));
+        let counted = format!("requests at {}: {}", bracketed(&server.server), ops.join(", "));
+        text.push_str(&format!("\n{}", paragraph(&counted)));
     }
     for b in v.bricks.iter() {
         if let Some(error) = &b.error {
-            text.push_str(&format!("\nbrick {}: {error}", brick_name(b)));
+            text.push_str(&format!("\n{}", paragraph(&format!("brick {}: {error}", brick_name(b)))));
         }
     }
     for line in healing(&v.bricks) {
-        text.push_str(&format!("\n{line}"));
+        text.push_str(&format!("\n{}", paragraph(&line)));
     }
     with_notes(text, &v.notes)
 }
@@ -103,11 +104,7 @@ pub(super) fn bricks(bricks: &[BrickStatus], wide: bool) -> String {
 
 /// HOST:/PATH; the colons of an address stand in brackets.
 fn brick_name(b: &BrickStatus) -> String {
-    if b.server.contains(':') {
-        format!("[{}]:{}", b.server, b.path)
-    } else {
-        format!("{}:{}", b.server, b.path)
-    }
+    format!("{}:{}", bracketed(&b.server), b.path)
 }
 
 /// One line for each brick that is not in sync: what becomes of it.
