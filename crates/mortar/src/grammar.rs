@@ -141,11 +141,14 @@ mod tests {
     #[test]
     fn programs_are_told_what_is_wrong_with_their_words() {
         let words = |line: &str| line.split(' ').map(OsString::from).collect::<Vec<_>>();
-        assert!(asks_for_json(&words("mortar --json volume")) && asks_for_json(&words("mortar x --json")));
-        assert!(!asks_for_json(&words("mortar x -- --json")) && !asks_for_json(&words("mortar x")));
-        let told = |line: &str| complaint(&Mortar::try_parse_from(words(line)).unwrap_err());
-        assert_eq!(told("mortar foo"), "unrecognized subcommand 'foo'");
-        assert_eq!(told("mortar volume start"), "the following required arguments were not provided: <VOL>");
+        assert!(asks_for_json(&words("--json volume")) && asks_for_json(&words("x --json")));
+        assert!(!asks_for_json(&words("x -- --json")) && !asks_for_json(&words("x")));
+        let told = |line: &str| {
+            let program = std::iter::once(OsString::from("mortar"));
+            complaint(&Mortar::try_parse_from(program.chain(words(line))).unwrap_err())
+        };
+        assert_eq!(told("foo"), "unrecognized subcommand 'foo'");
+        assert_eq!(told("volume start"), "the following required arguments were not provided: <VOL>");
     }
 
     /// The words of the contract, which users have in scripts.

@@ -15,8 +15,6 @@ fn a_volume_is_made_read_only_and_full_while_it_is_mounted() {
     pool.volume("v", 1, &[(0, "b")]);
     let mount = pool.mount("v");
     fs::write(mount.path("f"), "before").unwrap();
-    let logged = |words: &str| pool.servers.iter().any(|s| s.log().contains(words));
-    eventually("a mount is logged", || logged("has volume v mounted").then_some(()));
 
     pool.ok("volume set v features.read-only on");
     eventually("changes are refused", || {
@@ -44,6 +42,8 @@ fn who_may_mount() {
     pool.volume("v", 2, &[(0, "b"), (1, "b")]);
     let mount = pool.mount("v");
     fs::write(mount.path("f"), "before").unwrap();
+    let logged = |words: &str| pool.servers.iter().any(|s| s.log().contains(words));
+    eventually("a mount is logged", || logged("has volume v mounted").then_some(()));
 
     pool.ok("volume set v auth.reject 127.0.0.1,10.0.0.0/8");
     eventually("a mount that is there is shut out", || {

@@ -24,7 +24,12 @@ pub(super) fn queues(global: &Global, live: Live, name: String) -> anyhow::Resul
 
 fn show_clients(r: &ClientReports) -> String {
     let mut text = match r.clients.len() {
-        0 => return with_notes(format!("volume {}: nobody uses it", r.name), &r.notes),
+        0 => {
+            return with_notes(
+                format!("volume {}: nobody asks for anything: mounts that rest are not seen", r.name),
+                &r.notes,
+            );
+        }
         1 => format!("volume {}: 1 client\n", r.name),
         many => format!("volume {}: {many} clients\n", r.name),
     };

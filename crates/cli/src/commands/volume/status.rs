@@ -25,7 +25,7 @@ pub(crate) struct StatusCommand {
 
 #[derive(ValueEnum, Clone, Copy, Debug)]
 enum What {
-    /// Who has it mounted, and what each asks for.
+    /// Mounts and what each asks for. One that has rested for a minute or two is not there.
     Clients,
     /// Which files are open.
     Fds,
