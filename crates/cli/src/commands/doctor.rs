@@ -27,10 +27,11 @@ impl Doctor {
         report.findings.extend(here(Path::new("/dev/fuse")));
         self.view.show(global, &report, |_| show(&report))?;
         let errors = report.findings.iter().filter(|f| f.severity == Severity::Error).count();
-        if errors > 0 {
-            bail!("{errors} of the findings are errors: the first is {}", first(&report));
+        match errors {
+            0 => Ok(()),
+            1 => bail!("one of the findings is an error: {}", first(&report)),
+            _ => bail!("{errors} of the findings are errors: the first is {}", first(&report)),
         }
-        Ok(())
     }
 }
 

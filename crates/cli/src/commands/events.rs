@@ -13,7 +13,7 @@ use std::time::Duration;
 const LOOK: Duration = Duration::from_secs(1);
 /// Clocks of servers differ: what is this much older than the latest event may still be new.
 const OVERLAP: u64 = 10_000;
-/// As many as a server tells at a time, for those who want only some of them.
+/// As many as a server tells at a time.
 const ALL: u32 = 2000;
 
 /// What happened in the pool: who changed what, servers and bricks that went and came back, changes of views.
@@ -102,7 +102,9 @@ impl Events {
         let mut seen: Vec<Event> = Vec::new();
         let mut lines = usize::try_from(self.lines).unwrap_or(usize::MAX);
         loop {
-            let most = if self.volume.is_some() { ALL } else { u32::try_from(lines).unwrap_or(ALL) };
+            // Who follows knows by this which of the events that come again are old.
+            let all = self.follow || self.volume.is_some();
+            let most = if all { ALL } else { self.lines };
             let answer = ask::ask(global, admin::GetEvents { since_ms: from, most })?;
             for event in newest(&answer.events, self.volume.as_deref(), lines) {
                 if !seen.iter().any(|e| e.is_same(event)) {
@@ -119,7 +121,7 @@ impl Events {
             from = from.max(latest.saturating_sub(OVERLAP));
             // Only what may come again is kept.
             seen = answer.events;
-            lines = 1000;
+            lines = usize::MAX;
             std::thread::sleep(LOOK);
         }
     }

@@ -164,6 +164,19 @@ fn events_tell_who_did_what_and_what_became_of_bricks() {
     pool.cli("events --since soon").refused_with(&["--since soon", "2h"]);
 }
 
+/// What happened before the first line that was asked for does not come after it.
+#[test]
+fn who_follows_events_hears_of_new_ones() {
+    let pool = Pool::new(1);
+    pool.volume("v", 1, &[(0, "b")]);
+    pool.ok("volume set v features.read-only on");
+    let mut command = std::process::Command::new("timeout");
+    command.arg("3").arg(crate::harness::mortar().get_program());
+    command.args(["--server", &pool.servers[0].address, "events", "--follow", "--lines", "1"]);
+    let told = crate::harness::run(command).stdout;
+    assert_eq!(told.lines().count(), 1, "{told}");
+}
+
 /// A frozen server keeps a write waiting: the log of the other one says so.
 #[test]
 fn slow_requests_are_told_with_what_held_them_up() {
