@@ -30,10 +30,11 @@ pub(super) fn apart_from(path: &Path, state_folder: &Path) -> Result<(), String>
 /// Without symbolic links, as far as it exists.
 fn real(path: &Path) -> PathBuf {
     let there = path.ancestors().find_map(|p| Some((p, p.canonicalize().ok()?)));
-    there.map_or_else(
-        || path.to_owned(),
-        |(p, real)| path.strip_prefix(p).map_or(real.clone(), |rest| real.join(rest)),
-    )
+    let Some((p, real)) = there else { return path.to_owned() };
+    match path.strip_prefix(p) {
+        Ok(rest) if !rest.as_os_str().is_empty() => real.join(rest),
+        _ => real,
+    }
 }
 
 /// A line for each, for people, which goes on after the brick's name.
@@ -65,7 +66,9 @@ mod tests {
         std::os::unix::fs::symlink(&state, dir.join("link")).unwrap();
         for bad in ["state", "state/keys", "state/new/brick", "link/brick", ""] {
             let why = apart_from(&dir.join(bad), &state).unwrap_err();
-            assert!(why.contains("inside or around the server's state folder"), "{why}");
+            let folder = state.canonicalize().unwrap();
+            let words = format!("inside or around the server's state folder {}: ", folder.display());
+            assert!(why.contains(&words), "{why}");
         }
         for good in ["state2", "brick", "brick/state"] {
             apart_from(&dir.join(good), &state).unwrap();
