@@ -159,7 +159,7 @@ fn events_tell_who_did_what_and_what_became_of_bricks() {
     assert!(table.lines().count() > 3 && table.contains(" by root"), "{table}");
     assert!(pool.ok("events --lines 1").lines().count() == 1);
     // The newest event of all is not the volume's.
-    pool.ok("pool key ann");
+    pool.ok("pool token");
     assert_eq!(pool.ok("events --lines 1 --volume v").lines().count(), 1);
     pool.cli("events --since soon").refused_with(&["--since soon", "2h"]);
 }
