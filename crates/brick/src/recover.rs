@@ -126,11 +126,6 @@ impl Brick {
         let from = Lsn(known.0.min(last.0.saturating_sub(1))).next().max(self.journal.first());
         let records = self.journal.iterate(from).collect::<Result<Vec<_>, _>>()?;
         self.learn(&records).map_err(io("look up what changed in"))?;
-        if records.iter().any(|r| r.change.is_invalidation()) {
-            // What such a change made before it failed, copies above the place that it was about, no record says.
-            let root = self.root.share();
-            scan_into(&mut self.index, &root).map_err(io("scan the tree of"))?;
-        }
         for r in &records {
             for (fid, mut e) in effects(&r.change) {
                 if e.set & ORPHAN != 0 && !self.lies_among_orphans(fid).map_err(io("read the orphans of"))? {
@@ -274,6 +269,11 @@ impl Brick {
     /// Looks up every name that the records gave: what is found there is in the index afterwards. Directories may have
     /// moved in between, so it goes over the records, from either end, until nothing new is found.
     fn learn(&mut self, records: &[Record]) -> Result<(), Errno> {
+        if records.iter().any(|r| r.change.is_invalidation()) {
+            // What such a change made before it failed, copies above the place that it was about, no record says.
+            let root = self.root.share();
+            scan_into(&mut self.index, &root)?;
+        }
         let mut names: Vec<(Fid, &Name)> = records.iter().flat_map(|r| given(&r.change)).collect();
         names.dedup();
         // Names of files lie in copies of other sets' directories: those have to be known before.
