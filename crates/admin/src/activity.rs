@@ -8,11 +8,23 @@ use serde::{Deserialize, Serialize};
 pub struct ClientReports {
     /// The volume.
     pub name: String,
-    /// Each mount, those with the most requests first.
+    /// Each mount that asks for something, or has in the last minute, those with the most requests first.
     pub clients: Vec<ClientStatus>,
+    /// The others.
+    #[serde(default)]
+    pub resting: Vec<RestingMounts>,
     /// Servers that did not tell.
     #[serde(default)]
     pub notes: Vec<String>,
+}
+
+/// Mounts of one address that have asked for nothing for a minute or more.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct RestingMounts {
+    /// Where they connect from.
+    pub address: String,
+    /// How many there are.
+    pub mounts: u64,
 }
 
 /// One mount, as all servers see it.
@@ -34,6 +46,13 @@ pub struct ClientStatus {
     pub open_files: u64,
     /// Since it came.
     pub seconds: u64,
+    /// Not 0 if this is no mount, but what one server tells of an address: how many mounts there watch the volume through it.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub mounts: u64,
+}
+
+fn is_none(count: &u64) -> bool {
+    *count == 0
 }
 
 /// The files of a volume that clients hold open.

@@ -20,7 +20,9 @@ mod request;
 mod status;
 mod volume;
 
-pub use activity::{ClientReports, ClientStatus, OpenFile, OpenFileReports, QueueReports, QueueStatus};
+pub use activity::{
+    ClientReports, ClientStatus, OpenFile, OpenFileReports, QueueReports, QueueStatus, RestingMounts,
+};
 pub use answer::{
     AdoptReport, BrickReplaced, BricksAdded, BricksRemoved, Changes, Document, NotAdopted, OptionsReset,
     OptionsSet, PeerDetached, PeerProbed, PeerReplaced, VolumeCreated, VolumeDeleted, VolumeImported,

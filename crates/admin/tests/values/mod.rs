@@ -210,6 +210,7 @@ fn client() -> ClientStatus {
         written_bytes: 8192,
         open_files: 3,
         seconds: 61,
+        mounts: 0,
     }
 }
 
@@ -351,6 +352,7 @@ pub(crate) fn answers() -> Vec<AdminAnswer> {
         AdminAnswer::VolumeClients(ClientReports {
             name: name(),
             clients: vec![client()],
+            resting: vec![RestingMounts { address: "192.0.2.8".to_owned(), mounts: 2 }],
             notes: vec!["server server3 did not answer in time".to_owned()],
         }),
         AdminAnswer::VolumeFds(OpenFileReports {

@@ -4,7 +4,10 @@ use super::Control;
 use super::protocol::{ClusterReply, ClusterRequest};
 use super::volumes::volume;
 use crate::shard::ShardMessage;
-use admin::{AdminError, ClientReports, ClientStatus, OpenFile, OpenFileReports, QueueReports, QueueStatus};
+use admin::{
+    AdminError, ClientReports, ClientStatus, OpenFile, OpenFileReports, QueueReports, QueueStatus,
+    RestingMounts,
+};
 use cluster::{State, Volume};
 use ids::{ServerId, SetId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,26 +43,38 @@ impl Control {
                 written_bytes: c.written,
                 open_files: c.open_files as u64,
                 seconds: c.age.as_secs(),
+                mounts: 0,
             };
             add(&mut clients, one);
         }
-        Ok(ClusterReply::Clients(clients.into_values().collect()))
+        let mounts = self.mounts.of(volume(&state, name)?.id).into_iter().map(|(from, mounts)| {
+            ClientStatus { address: from.to_string(), mounts, ..ClientStatus::default() }
+        });
+        Ok(ClusterReply::Clients(clients.into_values().chain(mounts).collect()))
     }
 
     pub(super) async fn volume_clients(&self, name: String) -> Result<ClientReports, AdminError> {
         let state = self.linearizable().await?;
-        let of = (&*state, volume(&state, &name)?);
+        volume(&state, &name)?;
+        // A mount watches through any server.
         let (replies, notes) =
-            self.ask_servers_of(of, &ClusterRequest::Clients { volume: name.clone() }).await;
-        let mut clients = BTreeMap::new();
+            self.ask_servers(state.servers.values(), &ClusterRequest::Clients { volume: name.clone() }).await;
+        let (mut clients, mut mounts) = (BTreeMap::new(), BTreeMap::<String, u64>::new());
         for reply in replies {
-            if let ClusterReply::Clients(theirs) = reply {
-                theirs.into_iter().for_each(|c| add(&mut clients, c));
+            let ClusterReply::Clients(theirs) = reply else { continue };
+            for c in theirs {
+                if c.mounts == 0 {
+                    add(&mut clients, c);
+                } else {
+                    let sum = mounts.entry(c.address).or_default();
+                    *sum = sum.saturating_add(c.mounts);
+                }
             }
         }
+        let resting = resting(mounts, &clients);
         let mut clients: Vec<ClientStatus> = clients.into_values().collect();
         clients.sort_by(|a, b| b.requests.cmp(&a.requests).then_with(|| a.session.cmp(&b.session)));
-        Ok(ClientReports { name, clients, notes })
+        Ok(ClientReports { name, clients, resting, notes })
     }
 
     /// The open files that this server's bricks of a volume lead.
@@ -129,6 +144,20 @@ impl Control {
     }
 }
 
+/// Mounts that have no session: of each address those beyond its sessions.
+fn resting(
+    mut mounts: BTreeMap<String, u64>,
+    clients: &BTreeMap<String, ClientStatus>,
+) -> Vec<RestingMounts> {
+    for c in clients.values() {
+        if let Some(mounts) = mounts.get_mut(&c.address) {
+            *mounts = mounts.saturating_sub(1);
+        }
+    }
+    let rest = mounts.into_iter().filter(|(_, mounts)| *mounts > 0);
+    rest.map(|(address, mounts)| RestingMounts { address, mounts }).collect()
+}
+
 /// A client may have connections to several threads and servers.
 fn add(to: &mut BTreeMap<String, ClientStatus>, c: ClientStatus) {
     let Some(known) = to.get_mut(&c.session) else {
@@ -146,6 +175,23 @@ fn add(to: &mut BTreeMap<String, ClientStatus>, c: ClientStatus) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn mounts_beyond_the_sessions_of_their_address_rest() {
+        let one = |session: &str| {
+            let client = ClientStatus { address: "192.0.2.7".to_owned(), ..ClientStatus::default() };
+            (session.to_owned(), ClientStatus { session: session.to_owned(), ..client })
+        };
+        let mounts = |n| BTreeMap::from([("192.0.2.7".to_owned(), n), ("192.0.2.8".to_owned(), 1)]);
+        let told = |n: u64, clients: &[&str]| -> Vec<(String, u64)> {
+            let clients = clients.iter().map(|session| one(session)).collect();
+            resting(mounts(n), &clients).into_iter().map(|r| (r.address, r.mounts)).collect()
+        };
+        let other = ("192.0.2.8".to_owned(), 1);
+        assert_eq!(told(3, &["a"]), [("192.0.2.7".to_owned(), 2), other.clone()]);
+        // A session is there a little longer than its mount.
+        assert_eq!(told(1, &["a", "b"]), [other]);
+    }
 
     #[test]
     fn what_servers_tell_of_one_client_adds_up() {

@@ -64,8 +64,9 @@ pub(super) async fn serve(
                     let store = control.store();
                     let limits = speaker.limits(&store.state());
                     let who = speaker.server().is_none().then(|| speaker.called(from));
+                    let at = from.filter(|_| speaker.server().is_none());
                     let from = from.filter(|_| speaker.is_bound_to_address());
-                    let watcher = Watcher { who, from, limits };
+                    let watcher = Watcher { who, at, from, limits, mounts: control.mounts.clone() };
                     watches.spawn(watch::serve(frame, sender, store.watch(), watcher, room));
                 }
                 _ => break,

@@ -27,6 +27,7 @@ mod local_key;
 mod looks;
 mod membership;
 mod metrics;
+mod mounts;
 mod own_keys;
 mod peers;
 mod profile;
@@ -148,6 +149,8 @@ pub(crate) struct Control {
     pub(crate) changing: tokio::sync::Mutex<()>,
     /// How sending events to the webhook does.
     webhook: webhook::Webhook,
+    /// Mounts that watch through this server.
+    mounts: mounts::Mounts,
 }
 
 /// Requests to stop, watched for from the first moment on: also before the server serves one must not kill it.
@@ -280,6 +283,7 @@ impl Control {
             machine_socket,
             changing: tokio::sync::Mutex::new(()),
             webhook: webhook::Webhook::default(),
+            mounts: mounts::Mounts::default(),
         });
         control.begin_pool(&store, me, stored.is_none() && options.join.is_none()).await?;
         let console = console.map(|listener| console::Begun::new(&control, listener, options)).transpose()?;

@@ -1,5 +1,6 @@
 //! Clients that watch a volume: they get its map, and every later one.
 
+use super::mounts::{Mounted, Mounts};
 use cluster::{Access, State};
 use server_core::Limits;
 use std::collections::BTreeMap;
@@ -16,10 +17,14 @@ use wire::{DecodeError, Frame, Kind, User, Wire};
 pub(super) struct Watcher {
     /// What the log calls him; `None`: a server, which the log need not name.
     pub(super) who: Option<String>,
+    /// Where a client is.
+    pub(super) at: Option<IpAddr>,
     /// The address that binds him.
     pub(super) from: Option<IpAddr>,
     /// What his key is for.
     pub(super) limits: Option<Limits>,
+    /// Where he counts as long as he watches.
+    pub(super) mounts: Mounts,
 }
 
 /// Sends the map now and at each change of it, until the client or the volume goes; `room` counts until the end was taken.
@@ -62,10 +67,10 @@ async fn send_maps(
     name: &str,
     to: &FrameSender,
     states: &mut watch::Receiver<Arc<State>>,
-    Watcher { who, from, limits }: &Watcher,
+    Watcher { who, at, from, limits, mounts }: &Watcher,
     event: &impl Fn(WatchEvent) -> Frame,
 ) -> Option<WatchEvent> {
-    let mut last: Option<VolumeMap> = None;
+    let (mut last, mut mounted): (Option<VolumeMap>, Option<Mounted>) = (None, None);
     loop {
         let state = states.borrow_and_update().clone();
         let Some(mut map) = server_core::volume_map(&state, name) else {
@@ -93,6 +98,9 @@ async fn send_maps(
             }
             if let (Some(who), None) = (who, &last) {
                 tracing::info!("{who}: has volume {name} mounted");
+            }
+            if mounted.is_none() {
+                mounted = at.map(|at| mounts.enter(map.volume, at));
             }
             last = Some(map);
         }

@@ -5,7 +5,7 @@ use crate::cli::Global;
 use crate::live::Live;
 use crate::output::with_notes;
 use crate::table::{Rows, size};
-use admin::{ClientReports, OpenFileReports, QueueReports};
+use admin::{ClientReports, OpenFileReports, QueueReports, RestingMounts};
 
 pub(super) fn clients(global: &Global, live: Live, name: String) -> anyhow::Result<()> {
     let look = || ask::ask(global, admin::VolumeClients { name: name.clone() });
@@ -23,13 +23,12 @@ pub(super) fn queues(global: &Global, live: Live, name: String) -> anyhow::Resul
 }
 
 fn show_clients(r: &ClientReports) -> String {
+    let resting = show_resting(r);
     let mut text = match r.clients.len() {
-        0 => {
-            return with_notes(
-                format!("volume {}: nobody asks for anything: mounts that rest are not seen", r.name),
-                &r.notes,
-            );
+        0 if r.resting.is_empty() => {
+            return with_notes(format!("volume {}: nobody uses it", r.name), &r.notes);
         }
+        0 => return with_notes(format!("volume {}: nobody asks for anything\n{resting}", r.name), &r.notes),
         1 => format!("volume {}: 1 client\n", r.name),
         many => format!("volume {}: {many} clients\n", r.name),
     };
@@ -49,7 +48,20 @@ fn show_clients(r: &ClientReports) -> String {
         ]);
     }
     text.push_str(&rows.text());
+    if !resting.is_empty() {
+        text.push('\n');
+        text.push_str(&resting);
+    }
     with_notes(text, &r.notes)
+}
+
+/// Mounts that ask for nothing, a line for each address.
+fn show_resting(r: &ClientReports) -> String {
+    let line = |RestingMounts { address, mounts }: &RestingMounts| match mounts {
+        1 => format!("{address}: 1 mount that rests"),
+        many => format!("{address}: {many} mounts that rest"),
+    };
+    r.resting.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 fn show_fds(r: &OpenFileReports) -> String {
@@ -120,9 +132,16 @@ mod tests {
             written_bytes: 1023 << 30,
             open_files: 65_536,
             seconds: 7100,
+            mounts: 0,
         };
-        let text =
-            show_clients(&ClientReports { name: "home".to_owned(), clients: vec![busy], notes: vec![] });
+        let resting = vec![RestingMounts { address: "192.168.100.201".to_owned(), mounts: 2 }];
+        let all = ClientReports { name: "home".to_owned(), clients: vec![busy], resting, notes: vec![] };
+        let text = show_clients(&all);
         assert!(text.lines().all(|l| l.chars().count() <= 80), "{text}");
+        assert!(text.ends_with("\n192.168.100.201: 2 mounts that rest"), "{text}");
+        let told = show_clients(&ClientReports { clients: vec![], ..all });
+        assert_eq!(told, "volume home: nobody asks for anything\n192.168.100.201: 2 mounts that rest");
+        let nobody = ClientReports { name: "home".to_owned(), ..ClientReports::default() };
+        assert_eq!(show_clients(&nobody), "volume home: nobody uses it");
     }
 }

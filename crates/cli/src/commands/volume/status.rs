@@ -25,7 +25,7 @@ pub(crate) struct StatusCommand {
 
 #[derive(ValueEnum, Clone, Copy, Debug)]
 enum What {
-    /// Mounts and what each asks for. One that has rested for a minute or two is not there.
+    /// Mounts and what each asks for, and those that rest.
     Clients,
     /// Which files are open.
     Fds,
