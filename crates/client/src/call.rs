@@ -49,7 +49,7 @@ pub(crate) struct Core {
     pub silent: SilentSets,
     current: RwLock<Arc<Generation>>,
     stopped: AtomicBool,
-    /// Servers know no such volume any more, and it was stopped before.
+    /// Servers know no such volume any more, or not the key for it, and it was stopped before.
     deleted: AtomicBool,
     /// When the log last told of calls that wait.
     complained: Mutex<Option<Instant>>,
@@ -260,10 +260,11 @@ impl Core {
         }
     }
 
-    /// A server knows no such volume. Of one that was not stopped before that server is wrong.
-    pub(crate) fn no_volume(&self) {
+    /// A server knows no such volume, or not the key for it any more. Of one that was not stopped before that server is wrong, or
+    /// behind.
+    pub(crate) fn no_volume(&self, why: &str) {
         if !self.current().by_map.is_started() && !self.deleted.swap(true, Ordering::AcqRel) {
-            tracing::warn!(volume = self.volume, "the volume was deleted: calls fail");
+            tracing::warn!(volume = self.volume, "nobody serves the volume again: {why}: calls fail");
         }
     }
 

@@ -226,8 +226,8 @@ pub(crate) fn run(core: &Core, mut watched: Watched, seeds: &[String]) {
             return;
         }
         tracing::debug!(server = watched.server, "the watch ends: {why}");
-        if matches!(why, Failed::NoVolume) {
-            core.no_volume();
+        if let Failed::NoVolume = why {
+            core.no_volume("it was deleted");
         }
         if since.elapsed() > PAUSE.1 {
             pause = PAUSE.0;
@@ -258,8 +258,13 @@ pub(crate) fn run(core: &Core, mut watched: Watched, seeds: &[String]) {
                 }
                 Err(e) => {
                     tracing::debug!(server, "no watch: {e}");
-                    if matches!(e, Failed::NoVolume) {
-                        core.no_volume();
+                    match e {
+                        Failed::NoVolume => core.no_volume("it was deleted"),
+                        // The keys of a volume end with it.
+                        Failed::Broken(Broken::Refused(_)) => {
+                            core.no_volume("this mount's key counts no more")
+                        }
+                        _ => {}
                     }
                     // Here and not where calls fail: who gives another one may take a while.
                     if let (Failed::Broken(Broken::Refused(_)), Some(key)) = (&e, &core.intent.key) {

@@ -65,6 +65,6 @@ fn calls_of_a_deleted_volume_fail() {
         pool.ok("volume delete v --yes");
         assert_eq!(waits.join().unwrap().unwrap_err().raw_os_error(), ENOTCONN);
     });
-    assert!(mount.log().contains("the volume was deleted"), "{}", mount.log());
+    assert!(mount.log().contains("nobody serves the volume again"), "{}", mount.log());
     mount.end();
 }

@@ -74,6 +74,12 @@ async fn send_maps(
     loop {
         let state = states.borrow_and_update().clone();
         let Some(mut map) = server_core::volume_map(&state, name) else {
+            if let Some(last) = last.filter(|last| last.started) {
+                // It was stopped and deleted before it could be told that it was stopped; a client does not believe the one without
+                // the other.
+                let map = VolumeMap { version: state.version, started: false, ..last };
+                to.send(event(WatchEvent::Map { map }));
+            }
             return Some(WatchEvent::NoVolume);
         };
         if limits.as_ref().is_some_and(|limits| map.volume != limits.volume) {
