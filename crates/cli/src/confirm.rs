@@ -1,6 +1,7 @@
 //! Asking before something is taken away.
 
 use crate::cli::Global;
+use crate::visible::visible;
 use anyhow::bail;
 use std::io::{IsTerminal, Write};
 
@@ -27,7 +28,7 @@ pub(crate) fn confirm_at_terminal(global: &Global, question: &str) -> anyhow::Re
         return Ok(());
     }
     let mut err = std::io::stderr().lock();
-    write!(err, "{question} (y/N) ")?;
+    write!(err, "{} (y/N) ", visible(question))?;
     err.flush()?;
     let mut answer = String::new();
     stdin.read_line(&mut answer)?;

@@ -26,6 +26,7 @@ mod parent;
 mod table;
 mod terminal;
 mod view;
+mod visible;
 mod yaml;
 
 pub use cli::{Commands, Global};

@@ -1,5 +1,6 @@
 //! Logs: one line an event, to stderr or a file.
 
+mod fields;
 mod file;
 mod repeats;
 mod syslog;
@@ -10,6 +11,7 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use syslog::Syslog;
 use tokio::signal::unix::{SignalKind, signal};
+use tracing::Subscriber;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
@@ -81,36 +83,45 @@ impl LogArgs {
     }
 
     fn start_to(&self, to: Destination) -> anyhow::Result<Log> {
-        let level = match self.log_level {
-            Level::Error => LevelFilter::ERROR,
-            Level::Warn => LevelFilter::WARN,
-            Level::Info => LevelFilter::INFO,
-            Level::Debug => LevelFilter::DEBUG,
-            Level::Trace => LevelFilter::TRACE,
-        };
-        // openraft calls every peer that is away for a moment an error, and tells of every vote: that is for debugging.
-        let raft = if level > LevelFilter::INFO { level } else { LevelFilter::OFF };
-        let filter = tracing_subscriber::EnvFilter::default()
-            .add_directive(level.into())
-            .add_directive(format!("openraft={raft}").parse()?);
-        // Who asks for every step gets every step.
-        let repeats = (level < LevelFilter::DEBUG).then(repeats::Repeats::default);
-        let lines = tracing_subscriber::fmt::layer();
-        let (lines, file) = match to {
-            Destination::File(file) => (lines.with_ansi(false).with_writer(file.clone()).boxed(), Some(file)),
-            // It has times and levels of its own.
-            Destination::Machine(machine) => {
-                let lines = lines.with_ansi(false).without_time().with_level(false);
-                (lines.with_writer(machine).boxed(), None)
-            }
-            Destination::Stderr => {
-                let colours = std::io::stderr().is_terminal();
-                (lines.with_ansi(colours).with_writer(std::io::stderr).boxed(), None)
-            }
-        };
-        tracing_subscriber::registry().with(filter).with(lines.with_filter(repeats)).init();
+        let (subscriber, file) = subscriber(self.log_level, to)?;
+        subscriber.init();
         Ok(Log { file })
     }
+}
+
+/// What takes lines and writes them there; and the file, if it is one.
+fn subscriber(
+    level: Level,
+    to: Destination,
+) -> anyhow::Result<(impl Subscriber + Send + Sync + 'static, Option<LogFile>)> {
+    let level = match level {
+        Level::Error => LevelFilter::ERROR,
+        Level::Warn => LevelFilter::WARN,
+        Level::Info => LevelFilter::INFO,
+        Level::Debug => LevelFilter::DEBUG,
+        Level::Trace => LevelFilter::TRACE,
+    };
+    // openraft calls every peer that is away for a moment an error, and tells of every vote: that is for debugging.
+    let raft = if level > LevelFilter::INFO { level } else { LevelFilter::OFF };
+    let filter = tracing_subscriber::EnvFilter::default()
+        .add_directive(level.into())
+        .add_directive(format!("openraft={raft}").parse()?);
+    // Who asks for every step gets every step.
+    let repeats = (level < LevelFilter::DEBUG).then(repeats::Repeats::default);
+    let lines = tracing_subscriber::fmt::layer().fmt_fields(fields::Fields);
+    let (lines, file) = match to {
+        Destination::File(file) => (lines.with_ansi(false).with_writer(file.clone()).boxed(), Some(file)),
+        // It has times and levels of its own.
+        Destination::Machine(machine) => {
+            let lines = lines.with_ansi(false).without_time().with_level(false);
+            (lines.with_writer(machine).boxed(), None)
+        }
+        Destination::Stderr => {
+            let colours = std::io::stderr().is_terminal();
+            (lines.with_ansi(colours).with_writer(std::io::stderr).boxed(), None)
+        }
+    };
+    Ok((tracing_subscriber::registry().with(filter).with(lines.with_filter(repeats)), file))
 }
 
 impl Log {

@@ -1,5 +1,6 @@
 //! What goes to stdout and stderr.
 
+use crate::visible::visible;
 use serde::Serialize;
 use std::io::Write;
 
@@ -48,12 +49,31 @@ pub(crate) fn with_notes(mut text: String, notes: &[String]) -> String {
 
 /// Our one line on stderr.
 pub(crate) fn complain(why: &str) {
-    let one: Vec<&str> = why.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
     // Without a stderr nobody is there to be told.
-    let _closed = writeln!(std::io::stderr().lock(), "mortar: {}", one.join("; "));
+    let _closed = writeln!(std::io::stderr().lock(), "mortar: {}", one_line(why));
+}
+
+/// Lines as one, which commands no terminal: names in it may be anybody's.
+fn one_line(text: &str) -> String {
+    let one: Vec<&str> = text.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
+    visible(&one.join("; "))
 }
 
 /// A failure on stderr, as a document in one line.
 pub(crate) fn complain_as_json(document: &str) {
     let _closed = writeln!(std::io::stderr().lock(), "{document}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_one_line_that_commands_no_terminal() {
+        assert_eq!(one_line("at line 1\n  | x\n\n"), "at line 1; | x");
+        assert_eq!(
+            one_line("no volume '\u{1b}]0;owned\u{7}\r\u{9b}2J'"),
+            "no volume '\\u{1b}]0;owned\\u{7}\\r\\u{9b}2J'"
+        );
+    }
 }

@@ -1,5 +1,6 @@
 //! Tables: aligned columns, the same on a terminal and in a pipe, but that long text is wrapped between words on a terminal.
 
+use crate::visible::visible;
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, presets};
 use std::io::IsTerminal;
 
@@ -25,7 +26,7 @@ impl Rows {
     /// One more row. Control characters are shown as what they are: names of files may have them, and no terminal is to
     /// obey those.
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        self.table.add_row(cells.into_iter().map(visible));
+        self.table.add_row(cells.into_iter().map(|cell| visible(&cell)));
     }
 
     /// Numbers stand to the right.
@@ -57,14 +58,6 @@ impl Rows {
         let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
         lines.join("\n")
     }
-}
-
-fn visible(cell: String) -> String {
-    if !cell.contains(char::is_control) {
-        return cell;
-    }
-    let shown = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
-    cell.chars().map(shown).collect()
 }
 
 /// Text of one line, which a terminal does not break within words: it is wrapped there, and indented from the second line on.

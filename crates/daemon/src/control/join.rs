@@ -91,7 +91,7 @@ impl Control {
                 Response::Joined(joined)
             }
             Err(e) => {
-                tracing::warn!(host = %host.escape_debug(), "a server could not join with a token: {e}");
+                tracing::warn!(host, "a server could not join with a token: {e}");
                 Response::Error(e.to_string())
             }
         }
