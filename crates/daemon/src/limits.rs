@@ -82,6 +82,12 @@ pub(crate) const ATTEMPTS: (u32, Duration) = (10, Duration::from_secs(2));
 /// The same of all together.
 pub(crate) const ATTEMPTS_OF_ALL: (u32, Duration) = (50, Duration::from_millis(200));
 
+/// Lines in the log about whom this server refused, of one address: so many at once, and one more after each pause.
+pub(crate) const REFUSALS_TOLD: (u32, Duration) = (10, Duration::from_secs(30));
+
+/// The same of all together.
+pub(crate) const REFUSALS_TOLD_OF_ALL: (u32, Duration) = (100, Duration::from_secs(1));
+
 /// Connections of one address, and of one server.
 pub(crate) const GUEST_CONNECTIONS: usize = 2048;
 

@@ -1,7 +1,8 @@
 //! Key files that are of no use: whoever shows one hears what is wrong with it, at once.
 
-use crate::harness::{Output, Pool, mortar, mortar_elsewhere, run};
+use crate::harness::{Output, Pool, eventually, mortar, mortar_elsewhere, run};
 use std::fs;
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -71,4 +72,44 @@ fn keys_that_are_not_good_here() {
     mount(mortar(), &pool, &["-o", &option(&short)])
         .refused_with(&["refuses this client", "this key is expired"]);
     mount(mortar(), &pool, &["-o", "key=/no/such"]).refused_with(&["key file /no/such: No such file"]);
+}
+
+/// Who tries leaves a line, whatever he tries; and his port scanner none.
+#[test]
+fn the_log_of_a_server_tells_who_was_refused() {
+    let pool = Pool::new(1);
+    let other = Pool::new(1);
+    for p in [&pool, &other] {
+        p.volume("v", 1, &[(0, "b")]);
+    }
+    pool.volume("w", 1, &[(0, "c")]);
+    let log = || pool.servers[0].log();
+    let told = |words: &[&str]| {
+        eventually(&format!("the log has {words:?}: {}", log()), || {
+            log()
+                .lines()
+                .any(|l| l.contains(" WARN ") && l.contains("127.") && words.iter().all(|w| l.contains(w)))
+                .then_some(())
+        });
+    };
+    let no = |key: &Path| mount(mortar_elsewhere(), &pool, &["-o", &option(key)]).refused();
+    no(&other.client_key("web", "v", ""));
+    told(&["is refused", "another pool's"]);
+    no(&pool.client_key("wrong", "w", ""));
+    told(&["client wrong at ", "is refused", "volume v may not be used with this key"]);
+    let revoked = pool.client_key("gone", "v", "");
+    pool.ok("client revoke gone --yes");
+    no(&revoked);
+    told(&["client gone at ", "is refused", "revoked or expired"]);
+    mount(mortar_elsewhere(), &pool, &[]).refused();
+    told(&["is refused", "encrypted connections only"]);
+    let address = &pool.servers[0].address;
+    std::io::Write::write_all(&mut TcpStream::connect(address).unwrap(), &[b'x'; 100]).unwrap();
+    told(&["is refused", "bad message"]);
+    let before = log().matches("is refused").count();
+    drop(TcpStream::connect(address).unwrap());
+    pool.ok("volume set v auth.allow 10.1.2.3");
+    no(&pool.client_key("far", "v", ""));
+    told(&["client far at ", "may not be used from", "auth.allow"]);
+    assert_eq!(log().matches("is refused").count(), before + 1, "{}", log());
 }

@@ -9,7 +9,7 @@ use crate::speaker::{JOIN_BODY, Speaker};
 use admin::{AdminError, ErrorCode};
 use std::net::IpAddr;
 use std::sync::Arc;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use transport::{Connection, FrameReader, FrameSender, TransportError, write_frames};
 use wire::frame::{Frame, Kind};
@@ -42,6 +42,7 @@ pub(super) async fn serve(
             };
             let Some((frame, memory)) = next? else { break };
             if !speaker.may_send(frame.kind, &frame.body) {
+                control.log_refused(&speaker.called(from), from, &"it asks for what its key is not for");
                 return Err(wire::DecodeError::Bounds("frame for this role").into());
             }
             let (control, sender, speaker) = (control.clone(), sender.clone(), speaker.clone());
@@ -61,13 +62,7 @@ pub(super) async fn serve(
                 }
                 Kind::Watch => {
                     let Ok(room) = watchers.clone().try_acquire_owned() else { break };
-                    let store = control.store();
-                    let limits = speaker.limits(&store.state());
-                    let who = speaker.server().is_none().then(|| speaker.called(from));
-                    let at = from.filter(|_| speaker.server().is_none());
-                    let from = from.filter(|_| speaker.is_bound_to_address());
-                    let watcher = Watcher { who, at, from, limits, mounts: control.mounts.clone() };
-                    watches.spawn(watch::serve(frame, sender, store.watch(), watcher, room));
+                    watches.spawn(watch(control, (speaker, from), frame, sender, room));
                 }
                 _ => break,
             }
@@ -86,6 +81,25 @@ pub(super) async fn serve(
     // What he asked before that he hears: it may be the very thing that ended his right.
     drop((watches, sender));
     tokio::time::timeout(LAST_ANSWERS, write).await.unwrap_or(Ok(()))
+}
+
+/// Serves somebody who watches a volume. The log hears of it if he may not.
+async fn watch(
+    control: Arc<Control>,
+    (speaker, from): (Speaker, Option<IpAddr>),
+    frame: Frame,
+    to: FrameSender,
+    room: OwnedSemaphorePermit,
+) {
+    let store = control.store();
+    let limits = speaker.limits(&store.state());
+    let who = speaker.server().is_none().then(|| speaker.called(from));
+    let at = from.filter(|_| speaker.server().is_none());
+    let bound = from.filter(|_| speaker.is_bound_to_address());
+    let watcher = Watcher { who, at, from: bound, limits, mounts: control.mounts.clone() };
+    if let Some(why) = watch::serve(frame, to, store.watch(), watcher, room).await {
+        control.log_refused(&speaker.called(from), from, &why);
+    }
 }
 
 /// Whether somebody at that address is heard: without a key not as often as he likes, whatever he says.

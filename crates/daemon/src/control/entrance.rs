@@ -138,6 +138,20 @@ async fn told(served: impl Future<Output = Result<(), TransportError>>) {
     }
 }
 
+/// Why a handshake failed, if that is for what came, and not because nothing came: some look only whether the port is open.
+fn telling(e: &TransportError) -> Option<String> {
+    match e {
+        TransportError::Insecure { source, .. } if source.kind() == std::io::ErrorKind::InvalidData => {
+            Some(format!("TLS: {source}"))
+        }
+        TransportError::Insecure { source, .. } => {
+            Some(format!("it broke off the handshake of TLS, its key may be another pool's: {source}"))
+        }
+        TransportError::Decode(_) => Some(e.to_string()),
+        _ => None,
+    }
+}
+
 /// Within the time of a handshake.
 async fn soon<T>(work: impl Future<Output = Result<T, TransportError>>) -> Result<T, TransportError> {
     tokio::time::timeout(HANDSHAKE_WAIT, work).await.unwrap_or(Err(TransportError::Closed))
@@ -189,8 +203,12 @@ async fn handshake(
         opened = soon(opened(&control, stream, address)) => opened,
         () = knock.ended() => Err(TransportError::Closed),
     };
-    let (mut connection, hello, id) =
-        opened.inspect_err(|_| control.shared.metrics.closed(Closed::Handshake))?;
+    let (mut connection, hello, id) = opened.inspect_err(|e| {
+        control.shared.metrics.closed(Closed::Handshake);
+        if let Some(why) = telling(e) {
+            control.log_refused(&address.to_string(), Some(address), &why);
+        }
+    })?;
     let speaker = Speaker::on(&connection);
     control.await_key(&speaker).await;
     drop(knock);
@@ -255,8 +273,9 @@ impl Control {
             Ok(guest) => (Some(guest), self.refusal(hello, speaker, data)),
             Err(why) => (None, Some(why)),
         };
-        if refused.is_some() {
+        if let Some(why) = &refused {
             self.shared.metrics.closed(Closed::Refused);
+            self.log_refused(&speaker.called(Some(address)), Some(address), why);
         }
         let reply = HelloReply {
             refused: Blob(refused.clone().unwrap_or_default().into_bytes()),
@@ -267,6 +286,13 @@ impl Control {
         };
         soon(transport::answer(&mut connection.writer, *id, &reply)).await?;
         Ok(guest.filter(|_| refused.is_none()))
+    }
+
+    /// Has the log tell of somebody who is refused, at that address.
+    pub(super) fn log_refused(&self, who: &str, from: Option<IpAddr>, why: &dyn std::fmt::Display) {
+        if self.told_refusals.begin(from.unwrap_or(LOCAL), clock::now()).is_ok() {
+            tracing::warn!("{who} is refused: {why}");
+        }
     }
 
     fn refusal(&self, hello: &Hello, speaker: &Speaker, data: bool) -> Option<String> {

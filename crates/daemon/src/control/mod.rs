@@ -128,6 +128,8 @@ pub(crate) struct Control {
     pub(crate) address: String,
     /// How often somebody without a key tries to come in.
     attempts: Attempts,
+    /// How often the log told of whom this server refused.
+    told_refusals: Attempts,
     /// The pool store; another one after this server joined or left a pool.
     store: RwLock<ConfigStore>,
     /// Tasks that belong to the present store end when this changes.
@@ -274,7 +276,8 @@ impl Control {
             peers,
             folder,
             address: options.address.clone(),
-            attempts: Attempts::default(),
+            attempts: Attempts::to_join(),
+            told_refusals: Attempts::refused(),
             store: RwLock::new(store.clone()),
             generation: tokio::sync::watch::Sender::new(0),
             making: Mutex::default(),

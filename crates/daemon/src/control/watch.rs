@@ -27,28 +27,29 @@ pub(super) struct Watcher {
     pub(super) mounts: Mounts,
 }
 
-/// Sends the map now and at each change of it, until the client or the volume goes; `room` counts until the end was taken.
+/// Sends the map now and at each change of it, until the client or the volume goes; `room` counts until the end was taken. Why
+/// the client was refused, if it was.
 pub(super) async fn serve(
     frame: Frame,
     to: FrameSender,
     mut states: watch::Receiver<Arc<State>>,
     watcher: Watcher,
     room: OwnedSemaphorePermit,
-) {
+) -> Option<String> {
     let event = |event: WatchEvent| Frame::new(Kind::Event, frame.id, event.to_bytes());
     let end = match watched(&frame) {
         Ok(name) => match send_maps(&name, &to, &mut states, &watcher, &event).await {
-            Some(end) => {
-                if let (Some(who), WatchEvent::End { reason }) = (&watcher.who, &end) {
-                    tracing::info!("{who}: refused: {}", String::from_utf8_lossy(&reason.0));
-                }
-                end
-            }
-            None => return,
+            Some(end) => end,
+            None => return None,
         },
         Err(e) => refused(format!("bad request: {e}")),
     };
+    let why = match &end {
+        WatchEvent::End { reason: Blob(why) } => Some(String::from_utf8_lossy(why).into_owned()),
+        _ => None,
+    };
     to.send_holding(event(end), Some(room.into()));
+    why
 }
 
 /// The volume's name.
