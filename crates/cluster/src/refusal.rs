@@ -103,9 +103,9 @@ pub enum Refusal {
     BrickIdTaken { expected: BrickId },
     #[error("no numbers are left for new sets in this pool: make a new pool")]
     OutOfIds,
-    #[error("option '{key}' is unknown{}: see mortar volume get VOL", did_you_mean(.nearest))]
+    #[error("option '{}' is unknown{}: see mortar volume get VOL", ids::excerpt(.key), did_you_mean(.nearest))]
     UnknownOption { key: String, nearest: Option<String> },
-    #[error("option {key} of volume '{volume}' cannot be '{value}': use {expected}")]
+    #[error("option {key} of volume '{volume}' cannot be '{}': use {expected}", ids::excerpt(.value))]
     OptionValue { volume: String, key: String, value: String, expected: String },
     #[error("the options of volume '{volume}' would have more than {max} bytes: shorten or reset some")]
     OptionsTooLong { volume: String, max: usize },

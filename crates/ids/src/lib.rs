@@ -5,8 +5,10 @@
 
 extern crate alloc;
 
+mod excerpt;
 mod user;
 
+pub use excerpt::excerpt;
 pub use user::{KeyUser, NoKeyUser};
 
 use core::fmt;

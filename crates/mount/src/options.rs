@@ -49,10 +49,10 @@ impl Default for Options {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum BadOption {
     /// No such option.
-    #[error("unknown mount option {0:?}; known are {COMMON}, {OWN}")]
+    #[error("unknown mount option \"{}\"; known are {COMMON}, {OWN}", ids::excerpt(.0))]
     Unknown(String),
     /// Its value makes no sense.
-    #[error("mount option {word:?}: {want} is wanted")]
+    #[error("mount option \"{}\": {want} is wanted", ids::excerpt(.word))]
     Value {
         /// The option as written.
         word: String,

@@ -290,6 +290,17 @@ fn options_that_cannot_be() {
     refused(&pool, "volume set v network.ping-timeout soon", &["'soon'", "a duration from 1s to 60s"]);
     refused(&pool, "volume set v storage.fd-limit 512 network.ping-timeout soon", &["'soon'"]);
     refused(&pool, "volume get v no.such", &["no.such"]);
+    // What is very long is not repeated whole.
+    let long = "x".repeat(100_000);
+    let lines = [format!("network.ping-timeout {long}"), format!("user.a {long}"), format!("{long} 1")];
+    for words in lines {
+        let said = pool.cli(&format!("volume set v {words}")).refused_with(&["xxx...'"]);
+        assert!(said.len() < 400, "{} bytes", said.len());
+    }
+    let mut command = mortar();
+    command.args(["mount", &pool.source("v")]).arg(&pool.dir).args(["-o", &format!("soft={long}")]);
+    let said = run(command);
+    assert!(said.code == Some(2) && said.stderr.len() < 400, "{} bytes", said.stderr.len());
     refused(&pool, "volume start nothing", &["nothing", "volume list"]);
     refused(&pool, "volume delete v --yes", &["stop it first"]);
     refused(&pool, "config apply /no/such/file", &["/no/such/file"]);

@@ -230,6 +230,7 @@ impl Parser<'_> {
                     return Err(self.error(at, options::unknown(&key_text).to_string()));
                 }
                 Err(options::Bad::Value { expected }) => {
+                    let value = ids::excerpt(&value);
                     return Err(
                         self.error(at, format!("option {key_text} cannot be '{value}': use {expected}"))
                     );
