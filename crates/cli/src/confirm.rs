@@ -1,8 +1,8 @@
 //! Asking before something is taken away.
 
 use crate::cli::Global;
-use crate::visible::visible;
 use anyhow::bail;
+use ids::visible;
 use std::io::{IsTerminal, Write};
 
 /// Asks before something is destroyed or nobody is served any more. Without a terminal only `--yes` is an answer.

@@ -26,7 +26,6 @@ mod parent;
 mod table;
 mod terminal;
 mod view;
-mod visible;
 mod yaml;
 
 pub use cli::{Commands, Global};

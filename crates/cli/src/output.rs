@@ -1,6 +1,6 @@
 //! What goes to stdout and stderr.
 
-use crate::visible::visible;
+use ids::visible;
 use serde::Serialize;
 use std::io::Write;
 

@@ -1,7 +1,7 @@
 //! Tables: aligned columns, the same on a terminal and in a pipe, but that long text is wrapped between words on a terminal.
 
-use crate::visible::visible;
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, presets};
+use ids::visible;
 use std::io::IsTerminal;
 
 /// A table of text.
@@ -106,11 +106,6 @@ pub(crate) fn size(bytes: u64) -> String {
     } else {
         format!("{} {unit}", tenths / 10)
     }
-}
-
-/// A host as it is written before a colon: an address of IPv6 stands in brackets.
-pub(crate) fn bracketed(host: &str) -> String {
-    if host.contains(':') { format!("[{host}]") } else { host.to_owned() }
 }
 
 /// "yes" or "no".

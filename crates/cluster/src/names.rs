@@ -42,7 +42,7 @@ pub(crate) fn check_host(host: &str) -> Result<(), Refusal> {
 
 /// HOST:/PATH as users write it. The address of a host that has colons itself stands in brackets.
 pub(crate) fn brick_name(host: &str, path: &str) -> String {
-    if host.contains(':') { format!("[{host}]:{path}") } else { format!("{host}:{path}") }
+    format!("{}:{path}", ids::bracketed(host))
 }
 
 /// A host as the pool stores it: an address without its brackets.

@@ -63,7 +63,7 @@ pub(crate) struct Heard {
 
 /// How findings name a server; an address of IPv6 stands in brackets.
 pub(crate) fn server_named(host: &str) -> String {
-    if host.contains(':') { format!("server [{host}]") } else { format!("server {host}") }
+    format!("server {}", ids::bracketed(host))
 }
 
 /// What is wrong with a server that answered.

@@ -5,10 +5,10 @@
 
 extern crate alloc;
 
-mod excerpt;
+mod text;
 mod user;
 
-pub use excerpt::excerpt;
+pub use text::{Visible, bracketed, excerpt, visible};
 pub use user::{KeyUser, NoKeyUser};
 
 use core::fmt;

@@ -1,7 +1,7 @@
 //! What a line says, with control characters made visible, whoever writes it: it may hold names and texts from frames, from users
 //! and from disks.
 
-use crate::visible::Visible;
+use ids::Visible;
 use std::fmt::{self, Debug, Write};
 use tracing::field::{Field, Visit};
 use tracing_subscriber::field::RecordFields;

@@ -3,9 +3,10 @@
 use crate::ask;
 use crate::cli::Global;
 use crate::live::Live;
-use crate::table::{Rows, bracketed, yes};
+use crate::table::{Rows, yes};
 use admin::Peer;
 use clap::Args;
+use ids::bracketed;
 
 /// How the servers of the pool do, and what is weak about the pool.
 #[derive(Args, Debug)]

@@ -5,9 +5,10 @@ use crate::ask;
 use crate::cli::Global;
 use crate::live::Live;
 use crate::output::with_notes;
-use crate::table::{Rows, bracketed, paragraph, size, yes};
+use crate::table::{Rows, paragraph, size, yes};
 use admin::{BrickRole, BrickStatus, HealMode, HealProgress, HealState, VolumeReport};
 use clap::{Args, ValueEnum};
+use ids::bracketed;
 
 /// How the bricks of volumes do, and what their servers counted.
 #[derive(Args, Debug)]
