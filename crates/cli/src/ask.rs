@@ -172,14 +172,14 @@ fn bare(address: &str, e: &TransportError) -> String {
 }
 
 fn unreachable(address: &str, e: &TransportError) -> anyhow::Error {
-    if let TransportError::Unwelcome { .. } = e {
-        // It runs, and says itself what is missing.
-        let line = format!("server {address}: {}", bare(address, e));
-        return AdminError::new(ErrorCode::Unreachable, line).into();
-    }
     let (why, code) = match e {
         TransportError::Refused { .. } => ("connection refused".to_owned(), ErrorCode::ConnectionRefused),
-        TransportError::Unwelcome { .. } | TransportError::Insecure { .. } => {
+        // It runs, and says itself what is missing.
+        TransportError::Unwelcome { .. } => {
+            let line = format!("server {address}: {}", bare(address, e));
+            return AdminError::new(ErrorCode::Unreachable, line).into();
+        }
+        TransportError::Insecure { .. } => {
             let line = format!("server {address} refuses: {}", bare(address, e));
             return AdminError::new(ErrorCode::Unreachable, line).into();
         }

@@ -260,15 +260,15 @@ pub(crate) fn run(core: &Core, mut watched: Watched, seeds: &[String]) {
                     tracing::debug!(server, "no watch: {e}");
                     match e {
                         Failed::NoVolume => core.no_volume("it was deleted"),
-                        // The keys of a volume end with it.
                         Failed::Broken(Broken::Refused(_)) => {
-                            core.no_volume("this mount's key counts no more")
+                            // The keys of a volume end with it.
+                            core.no_volume("this mount's key counts no more");
+                            // Here and not where calls fail: who gives another one may take a while.
+                            if let Some(key) = &core.intent.key {
+                                key.refused(core.intent.pool);
+                            }
                         }
                         _ => {}
-                    }
-                    // Here and not where calls fail: who gives another one may take a while.
-                    if let (Failed::Broken(Broken::Refused(_)), Some(key)) = (&e, &core.intent.key) {
-                        key.refused(core.intent.pool);
                     }
                     silent.insert(server, Instant::now());
                 }

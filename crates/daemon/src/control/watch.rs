@@ -71,7 +71,8 @@ async fn send_maps(
     Watcher { who, at, from, limits, mounts }: &Watcher,
     event: &impl Fn(WatchEvent) -> Frame,
 ) -> Option<WatchEvent> {
-    let (mut last, mut mounted): (Option<VolumeMap>, Option<Mounted>) = (None, None);
+    let mut last: Option<VolumeMap> = None;
+    let mut _mounted: Option<Mounted> = None;
     loop {
         let state = states.borrow_and_update().clone();
         let Some(mut map) = server_core::volume_map(&state, name) else {
@@ -103,11 +104,11 @@ async fn send_maps(
             if !to.send(event(WatchEvent::Map { map: map.clone() })) {
                 return None;
             }
-            if let (Some(who), None) = (who, &last) {
-                tracing::info!("{who}: has volume {name} mounted");
-            }
-            if mounted.is_none() {
-                mounted = at.map(|at| mounts.enter(map.volume, at));
+            if last.is_none() {
+                if let Some(who) = who {
+                    tracing::info!("{who}: has volume {name} mounted");
+                }
+                _mounted = at.map(|at| mounts.enter(map.volume, at));
             }
             last = Some(map);
         }
