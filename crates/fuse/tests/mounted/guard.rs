@@ -69,8 +69,10 @@ impl Mounted {
 impl Drop for Mounted {
     fn drop(&mut self) {
         if let Some(thread) = self.thread.take() {
-            self.stopper.unmount(Unmount::Force).ok();
-            thread.join().ok();
+            // Without that the session goes on for ever.
+            if self.stopper.unmount(Unmount::Force).is_ok() {
+                thread.join().ok();
+            }
         }
         std::fs::remove_dir(&self.path).ok();
     }

@@ -47,7 +47,9 @@ pub(crate) struct MemFs {
 impl MemFs {
     pub(crate) fn new(ttl: Duration) -> MemFs {
         let fs = MemFs { next: AtomicU64::new(ROOT + 1), ttl, ..MemFs::default() };
-        let attr = Attr { ino: ROOT, mode: libc::S_IFDIR | 0o755, nlink: 2, ..Attr::default() };
+        // Of whoever runs the test: the kernel checks permissions.
+        let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        let attr = Attr { ino: ROOT, mode: libc::S_IFDIR | 0o755, nlink: 2, uid, gid, ..Attr::default() };
         fs.nodes.lock().unwrap().insert(ROOT, Node { attr, ..Node::default() });
         fs
     }
