@@ -43,10 +43,38 @@ pub fn set_hook(hook: Hook) {
 
 /// Runs `work` with a hook for this thread alone.
 pub fn with_hook<R>(hook: Hook, work: impl FnOnce() -> R) -> R {
-    let before = OWN.replace(Some(hook));
-    let result = work();
-    OWN.set(before);
-    result
+    let _before = Before(OWN.replace(Some(hook)));
+    work()
+}
+
+/// The hook that a thread had before, and has again however its work ends.
+struct Before(Option<Hook>);
+
+impl Drop for Before {
+    fn drop(&mut self) {
+        OWN.set(self.0);
+    }
+}
+
+thread_local! {
+    static UNTIL: Cell<Option<Instant>> = const { Cell::new(None) };
+}
+
+/// Runs `work`, in which calls that are not answered when the time is over end with `EINTR`. A call that may have changed
+/// something should not be made so: nobody learns whether it did.
+pub fn at_most<R>(time: Duration, work: impl FnOnce() -> R) -> R {
+    UNTIL.set(Some(Instant::now() + time));
+    with_hook(limited, work)
+}
+
+/// The hook of a thread that has little time: the one of all threads, until then.
+fn limited(fd: BorrowedFd<'_>, timeout: Option<Duration>) -> io::Result<Wake> {
+    let left = UNTIL.get().map(|until| until.saturating_duration_since(Instant::now()));
+    if left.is_some_and(|left| left.is_zero()) {
+        return Ok(Wake::Interrupted);
+    }
+    let hook = HOOK.get().copied().unwrap_or(plain);
+    hook(fd, timeout.into_iter().chain(left).min())
 }
 
 thread_local! {
@@ -130,6 +158,20 @@ impl Waiting<'_> {
 mod tests {
     use super::*;
     use std::os::unix::net::UnixStream;
+
+    /// However the work ends the thread waits as before.
+    #[test]
+    fn a_thread_that_has_little_time_is_interrupted_when_it_is_over() {
+        let (a, _b) = UnixStream::pair().unwrap();
+        let start = Instant::now();
+        let ends = at_most(Duration::from_millis(30), || {
+            [by_hook(a.as_fd(), Duration::from_secs(9)).unwrap(), by_hook(a.as_fd(), Duration::ZERO).unwrap()]
+        });
+        assert_eq!(ends, [Wake::TimedOut, Wake::Interrupted]);
+        assert!(start.elapsed() < Duration::from_secs(5));
+        std::panic::catch_unwind(|| at_most(Duration::ZERO, || panic!("in the work"))).unwrap_err();
+        assert_eq!(by_hook(a.as_fd(), Duration::from_millis(1)).unwrap(), Wake::TimedOut);
+    }
 
     #[test]
     fn writable_waits_by_the_hook_and_ends() {

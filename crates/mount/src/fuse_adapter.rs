@@ -3,8 +3,8 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use client::{Client, NewEntry, Object, Payload, Span};
 use fuse::{
@@ -14,7 +14,6 @@ use fuse::{
     SetxattrOp, StatFs, WriteOp,
 };
 use wire::op::{Node, rename_flags};
-use wire::reply::Room;
 use wire::{Attr, User, limits};
 
 use crate::convert::{self, errno};
@@ -26,18 +25,18 @@ use crate::pages::Pages;
 use crate::places::Places;
 
 mod attributes;
+mod last_seen;
 mod list;
 mod moved;
 mod permission;
 mod users;
 
+use last_seen::LastSeen;
 use list::{ListFrom, Listed};
 use users::Users;
 
 type Reply<T> = Result<T, Errno>;
 
-/// How long the volume's room is believed.
-const ROOM_AGE: Duration = Duration::from_secs(1);
 const CAPABILITY: &[u8] = b"security.capability";
 /// The most that one copy_file_range asks for: the kernel's callers go on by themselves.
 const COPY_MAX: u64 = 16 << 20;
@@ -57,9 +56,7 @@ pub(crate) struct FuseAdapter {
     /// How many threads wait for the kernel to forget entries.
     forgetting: Arc<AtomicUsize>,
     next_handle: AtomicU64,
-    room: Mutex<Option<(Instant, Room)>>,
-    /// What was seen last of the root.
-    root: Mutex<Option<AttrReply>>,
+    last_seen: LastSeen,
     entry_timeout: Duration,
     attr_timeout: Duration,
     /// As whom servers take all requests; `None`: as whom the mount says, and the kernel checks permissions.
@@ -81,8 +78,7 @@ impl FuseAdapter {
             places: Places::default(),
             forgetting: Arc::default(),
             next_handle: AtomicU64::new(1),
-            room: Mutex::default(),
-            root: Mutex::default(),
+            last_seen: LastSeen::default(),
             entry_timeout,
             attr_timeout,
             squash: client.squash(),
@@ -306,19 +302,7 @@ impl Filesystem for FuseAdapter {
     }
 
     fn statfs(&self, req: &Request<'_>, _node: u64) -> Reply<StatFs> {
-        let lock = || self.room.lock().unwrap_or_else(PoisonError::into_inner);
-        // As with the root's attributes, umount(8) asks for it.
-        let stopped = self.client.is_volume_stopped();
-        let known = lock().clone().filter(|(at, _)| stopped || at.elapsed() < ROOM_AGE);
-        let room = match known {
-            Some((_, room)) => room,
-            None if stopped => Room { total: 0, free: 0, available: 0, files: 0, files_free: 0 },
-            None => {
-                let room = self.client_of_nobody(req).statfs().map_err(errno)?;
-                *lock() = Some((Instant::now(), room.clone()));
-                room
-            }
-        };
+        let room = self.look_at_room(self.client_of_nobody(req)).map_err(errno)?;
         const BLOCK: u32 = 4096;
         let blocks = |bytes: u64| bytes / u64::from(BLOCK);
         Ok(StatFs {

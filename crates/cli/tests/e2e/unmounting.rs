@@ -1,6 +1,6 @@
 //! Mounts that end while somebody uses them.
 
-use crate::harness::{Pool, eventually, run};
+use crate::harness::{Mounted, Pool, eventually, is_mounted, run};
 use std::fs::{self, File};
 use std::io::Read;
 use std::process::{Child, Command};
@@ -51,4 +51,29 @@ fn a_mount_that_another_namespace_has_too_ends() {
     mount.end();
     let refused = run(after).stderr;
     assert!(refused.contains("not connected"), "{refused}");
+}
+
+/// umount(8) looks at the root and at the room first. What it is told is what was seen last.
+#[test]
+fn a_mount_whose_servers_are_away_is_unmounted() {
+    let mut pool = Pool::new(2);
+    pool.volume("v", 2, &[(0, "b"), (1, "b")]);
+    let [mount, fresh] = ["v", "v"].map(|v| pool.mount(v));
+    fs::write(mount.path("file"), "x").unwrap();
+    let df = |mount: &Mounted| {
+        let mut command = Command::new("timeout");
+        command.args(["-s", "KILL", "40", "stat", "-f", "-c", "%b"]).arg(&mount.dir);
+        run(command).ok()
+    };
+    let room = df(&mount);
+    pool.kill(0);
+    pool.kill(1);
+    assert_eq!(df(&mount), room);
+    for mount in [&mount, &fresh] {
+        let mut command = Command::new("timeout");
+        command.args(["-s", "KILL", "60", "umount"]).arg(&mount.dir);
+        run(command).ok();
+        assert!(!is_mounted(&mount.dir));
+    }
+    assert!(mount.log().contains("nobody answers about the root"), "{}", mount.log());
 }

@@ -4,8 +4,7 @@ use super::FuseAdapter;
 use crate::convert;
 use crate::pages::{Due, Pages, Version};
 use client::{Client, Object};
-use fuse::{AttrReply, Entry, Notifier, ROOT};
-use std::sync::PoisonError;
+use fuse::{AttrReply, Entry, Notifier};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use wire::Attr;
@@ -113,20 +112,6 @@ impl FuseAdapter {
         let until = if data == 0 { self.kept_until(object, until) } else { until };
         let due = self.inodes.pages(node, |p| p.look(version, until, now)).unwrap_or(Due::Nothing);
         Ok(self.attr_reply(node, &attr, (version, until), due))
-    }
-
-    /// Likewise of the root. While the volume is stopped it is what was seen last: umount(8) looks at the root first, and would
-    /// wait until somebody starts the volume.
-    pub(super) fn look_at_root(&self, client: &Client, root: Object) -> Result<AttrReply, wire::Errno> {
-        let seen = || self.root.lock().unwrap_or_else(PoisonError::into_inner);
-        if client.is_volume_stopped()
-            && let Some(last) = *seen()
-        {
-            return Ok(AttrReply { timeout: Duration::ZERO, ..last });
-        }
-        let reply = self.look(client, ROOT, root)?;
-        *seen() = Some(reply);
-        Ok(reply)
     }
 
     /// What it is told that has changed them. `cut`: the length, too.
